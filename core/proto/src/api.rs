@@ -1,0 +1,300 @@
+//! The types that cross the border of the crate: what the caller hands in, what it gets back.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
+
+use serde::Serialize;
+
+/// Index of a peer in its [`Endpoint`](crate::Endpoint); stable for the life of the endpoint.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+pub struct PeerId(pub u32);
+
+/// Where payload bytes come from when a packet is written. The engine implements it over user memory.
+pub trait Payloads {
+    /// Fills `dst` completely with the bytes of the operation `token` starting at `offset`.
+    fn read(&self, token: u64, offset: u64, dst: &mut [u8]);
+
+    /// Continues the CRC32C `crc` over `len` payload bytes. The provided method reads through [`Payloads::read`] in
+    /// pieces; memory that can be borrowed should override it with [`weir_wire::crc32c_append`].
+    fn crc(&self, token: u64, offset: u64, len: usize, crc: u32) -> u32 {
+        let mut piece = [0u8; 4096];
+        let (mut crc, mut done) = (crc, 0usize);
+        while done < len {
+            let n = (len - done).min(piece.len());
+            self.read(token, offset + done as u64, &mut piece[..n]);
+            crc = crate::crc32c_append(crc, &piece[..n]);
+            done += n;
+        }
+        crc
+    }
+}
+
+/// A message to send.
+#[derive(Copy, Clone, Debug)]
+pub struct Message<'a> {
+    /// Unordered control message: not matched, not counted against credit, at most [`Endpoint::max_control_len`](crate::Endpoint::max_control_len) bytes.
+    pub control: bool,
+    /// Stream of a matched message, below the number of streams agreed (`Config::streams`); 0 for control.
+    pub stream: u16,
+    /// Opaque to the protocol, at most 48 bytes; repeated in every fragment.
+    pub envelope: &'a [u8],
+    /// Payload bytes.
+    pub len: u32,
+    /// The caller's name for the operation: given to [`Payloads`], and in exactly one [`Event::Sent`] or [`Event::Failed`].
+    pub token: u64,
+}
+
+/// Why a send was refused. Nothing was queued.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SendError {
+    /// The peer is down, or the endpoint is closing, or there is no such peer.
+    #[error("the peer is down")]
+    Closed,
+    /// As many messages as `Config::send_queue_msgs` wait already; try again after events.
+    #[error("the send queue to this peer is full")]
+    QueueFull,
+    /// Longer than the message kind allows (envelope over 48 bytes, control message over one packet, matched message over half the peer's initial byte credit).
+    #[error("message or envelope too long")]
+    TooLong,
+}
+
+/// Why a name was refused by [`Endpoint::peer`](crate::Endpoint::peer).
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NameError {
+    /// The peer was made with another job key: its fingerprint is not ours.
+    #[error("the peer uses another job key")]
+    Key,
+    /// The name is of another protocol version.
+    #[error("the peer speaks another protocol version")]
+    Version,
+    /// The name holds no address.
+    #[error("the name holds no address")]
+    NoAddress,
+    /// No more peers fit (2^24).
+    #[error("too many peers")]
+    TooMany,
+}
+
+/// Circumstances of a received datagram.
+#[derive(Copy, Clone, Debug)]
+pub struct RxMeta {
+    /// Where it came from.
+    pub remote: SocketAddr,
+    /// Our address it was sent to, if the driver knows.
+    pub local: Option<IpAddr>,
+    /// How long before this reading the caller had last looked at the socket: the datagram may have waited that long unseen.
+    pub slack_ns: u32,
+    /// ECN bits of the IP header (0 when unknown).
+    pub ecn: u8,
+}
+
+/// A packet to send: `PacketBuf::head`, directly followed by `payload` if there is one.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Transmit {
+    /// Destination.
+    pub remote: SocketAddr,
+    /// Source address to send from; `None`: the system's choice.
+    pub local: Option<IpAddr>,
+    /// The peer it goes to; `PeerId(u32::MAX)` for handshake answers that belong to no peer yet.
+    pub peer: PeerId,
+    /// The last frame's payload, to be gathered straight from the user's memory behind `head`.
+    pub payload: Option<PayloadRef>,
+}
+
+/// A piece of an operation's payload.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct PayloadRef {
+    /// The operation, as given in [`Message::token`] or to `send_body`.
+    pub token: u64,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u16,
+}
+
+/// The buffer a packet is written into; reused from packet to packet.
+#[derive(Clone, Debug, Default)]
+pub struct PacketBuf {
+    /// Header, frames and copied payloads, contiguous.
+    pub head: Vec<u8>,
+}
+
+impl PacketBuf {
+    /// An empty buffer with room for a packet of the usual size.
+    #[must_use]
+    pub fn new() -> Self {
+        PacketBuf { head: Vec::with_capacity(2048) }
+    }
+}
+
+/// Credit left towards a peer, after what is queued.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Credit {
+    /// Matched messages.
+    pub msgs: u32,
+    /// Sum of their lengths in bytes.
+    pub bytes: u64,
+}
+
+/// Answer of [`Endpoint::open_body`](crate::Endpoint::open_body): tell both to the sender.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct BodyOpened {
+    /// Names the body on the wire.
+    pub handle: u64,
+    /// The sender may send `[0, granted)` at once; more is granted by the protocol itself.
+    pub granted: u64,
+}
+
+/// What a parity fragment protects.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum BodyKey {
+    /// A matched message, by number.
+    Message(u64),
+    /// A body, by handle.
+    Body(u64),
+}
+
+/// Why a peer went down.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, thiserror::Error)]
+pub enum DownReason {
+    /// Nothing was heard for `Config::peer_timeout`.
+    #[error("peer unreachable: nothing heard within the peer timeout")]
+    Unreachable,
+    /// The handshake was not answered within `Config::connect_timeout` (also: another job key).
+    #[error("connection timed out (peer absent, address unreachable, or another job key)")]
+    ConnectTimeout,
+    /// The peer closed in good order.
+    #[error("closed by the peer")]
+    Closed,
+    /// The peer has forgotten the association: it restarted.
+    #[error("the peer restarted")]
+    Restarted,
+    /// At this address lives another incarnation.
+    #[error("stale address: another incarnation answers there")]
+    StaleIncarnation,
+    /// Version or features do not agree.
+    #[error("protocol version or features do not agree")]
+    Version,
+    /// The peer's protection level is lower than demanded here.
+    #[error("protection level too low")]
+    LevelTooLow,
+    /// The peer has no room for another association.
+    #[error("refused: no room")]
+    NoRoom,
+    /// The peer is shutting down.
+    #[error("refused: the peer is shutting down")]
+    ShuttingDown,
+    /// The peer broke a rule of the protocol; the text is in the counters.
+    #[error("protocol violation by the peer")]
+    Violation,
+    /// This endpoint closed, and the linger time ran out for this operation.
+    #[error("closed locally")]
+    LocalClose,
+    /// 2^40 packets were sent: the keys are spent.
+    #[error("packet numbers exhausted")]
+    Exhausted,
+    /// The body's receiver gave up on it.
+    #[error("aborted by the peer")]
+    Aborted,
+}
+
+/// What happened. Ranges index the datagram given to `handle`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The association is established.
+    Up {
+        /// The peer; may be one that opened to us, unknown before.
+        peer: PeerId,
+    },
+    /// The association is over; every token of the peer is reported as `Failed` after this.
+    Down {
+        /// The peer.
+        peer: PeerId,
+        /// Why.
+        reason: DownReason,
+    },
+    /// New bytes of a message; no byte is ever reported twice.
+    Message {
+        /// From whom.
+        peer: PeerId,
+        /// Control message: a numbering of its own, always `first` and `complete`.
+        control: bool,
+        /// Stream of a matched message.
+        stream: u16,
+        /// Number of the message.
+        mseq: u64,
+        /// Number within its stream.
+        sseq: u32,
+        /// Length of the whole message in bytes.
+        total_len: u32,
+        /// Place of `payload` in the message.
+        offset: u32,
+        /// The opaque envelope.
+        envelope: Range<usize>,
+        /// The new bytes.
+        payload: Range<usize>,
+        /// First sight of this message: match it now.
+        first: bool,
+        /// With these bytes all of it is here.
+        complete: bool,
+    },
+    /// New bytes of a body; no byte is ever reported twice.
+    Body {
+        /// From whom.
+        peer: PeerId,
+        /// As returned by `open_body`.
+        handle: u64,
+        /// Place of `payload` in the body.
+        offset: u64,
+        /// The new bytes.
+        payload: Range<usize>,
+        /// With these bytes all of it is here; the handle is closed.
+        complete: bool,
+    },
+    /// The sender gave up; the handle is closed.
+    BodyAborted {
+        /// From whom.
+        peer: PeerId,
+        /// As returned by `open_body`.
+        handle: u64,
+        /// The sender's reason.
+        code: u16,
+    },
+    /// One fragment can be restored: xor `payload` with all other fragments of `[base, base + count*frag)`, write
+    /// `hole_len` bytes to `hole_offset` (the part of the fragment that is missing), then call `restored`.
+    Parity {
+        /// From whom.
+        peer: PeerId,
+        /// What is protected.
+        key: BodyKey,
+        /// First protected byte.
+        base: u64,
+        /// Fragment length; bytes past the end count as zero.
+        frag: u16,
+        /// Number of fragments.
+        count: u8,
+        /// First missing byte.
+        hole_offset: u64,
+        /// Number of missing bytes.
+        hole_len: u16,
+        /// The parity bytes.
+        payload: Range<usize>,
+    },
+    /// All bytes are acknowledged by the peer's endpoint: the memory behind the token may be reused.
+    Sent {
+        /// To whom.
+        peer: PeerId,
+        /// The operation.
+        token: u64,
+    },
+    /// The operation will not complete.
+    Failed {
+        /// To whom.
+        peer: PeerId,
+        /// The operation.
+        token: u64,
+        /// Why.
+        reason: DownReason,
+    },
+}

@@ -1,0 +1,199 @@
+//! Every constant of the protocol, with its reason (spec 11).
+
+use core::time::Duration;
+
+/// Which congestion controller paths use (spec 6).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum CongestionKind {
+    /// Delay target with tolerance of random loss: the default.
+    Target,
+    /// RFC 9002 section 7, for comparison.
+    Reno,
+}
+
+pub use crate::Level;
+
+/// Constants of an endpoint. `Default` gives the values of the specification.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Least protection asked for; the association gets the higher of both sides.
+    pub level: Level,
+    /// Largest UDP payload this side sends or accepts. 1472: Ethernet over IPv4; the driver raises it to what its interfaces carry.
+    pub max_datagram: u16,
+    /// Streams of matched messages. 64: enough that tags rarely share one, 4 bytes of state each and side.
+    pub streams: u16,
+    /// Leave the last payload of a packet to the driver to gather (level integrity only). Off: everything is copied into `PacketBuf::head`.
+    pub gather: bool,
+    /// Payloads shorter than this are copied even when gathering: below it a copy is cheaper than another I/O vector.
+    pub gather_min: u16,
+
+    /// Receiver: matched messages a peer may send before any is consumed. 1024: several windows of a message-rate test; 48 bytes of state each at worst.
+    pub initial_credit_msgs: u32,
+    /// Receiver: their bytes. 1 MiB: what an unexpected flood may cost per peer.
+    pub initial_credit_bytes: u64,
+    /// Sender: matched messages accepted beyond what was transmitted. 4096: deep enough for windows of any benchmark, 128 bytes each.
+    pub send_queue_msgs: usize,
+    /// Sender: control messages accepted and not yet acknowledged. The receiver keeps at most 4096 ahead of its lowest missing.
+    pub control_window: u32,
+    /// Size of the socket's receive buffer, announced to peers, which keep less than half of it waiting there.
+    pub rx_buffer_bytes: u64,
+    /// Bytes of bodies granted and not received, over all peers, besides what the wires hold. 256 KiB: hides the scheduling of a polling receiver; above it queues only grow.
+    pub grant_budget: u64,
+    /// Ceiling of the grant budget when round trips are long. 64 MiB: 10 Gbit/s for 50 ms.
+    pub grant_budget_max: u64,
+    /// Smallest step by which a grant is raised: 16 KiB, one grant per 11 packets.
+    pub grant_step: u64,
+    /// What a newly opened body gets at once if the budget has room.
+    pub grant_share: u64,
+    /// Bodies that may be served before one that came earlier: bounds waiting under smallest-first.
+    pub grant_overtake: u8,
+    /// After this wait a body gets a share whatever the order. 10 ms: no starvation.
+    pub grant_patience: Duration,
+    /// Open incoming bodies per peer; more are refused by `open_body`. 4096 bounds the state.
+    pub bodies_max: usize,
+
+    /// Longest delay of an acknowledgement. 25 us: less than a wake-up, enough for a reply to carry it.
+    pub ack_delay_max: Duration,
+    /// An acknowledgement goes out after this many packets ...
+    pub ack_every_packets: u32,
+    /// ... or bytes: the size of a segmentation-offload batch.
+    pub ack_every_bytes: u32,
+    /// Round-trip time assumed before the first sample. 1 ms: a cluster; the timeout is then 3 ms.
+    pub initial_rtt: Duration,
+    /// Later packets acknowledged before one is taken as lost (RFC 9002 6.1.1).
+    pub reorder_threshold: u32,
+    /// How far spurious losses may raise that.
+    pub reorder_threshold_max: u32,
+    /// Added to 9/8 RTT in loss detection by time: scheduling noise of hosts.
+    pub loss_time_extra: Duration,
+    /// Least variance part of the probe timeout: below it timers race with the peer's scheduler.
+    pub pto_var_min: Duration,
+    /// Largest probe timeout after back-off.
+    pub pto_max: Duration,
+    /// A granted body silent for 4 srtt, at least this long, gets its grant again.
+    pub regrant_min: Duration,
+
+    /// Congestion controller.
+    pub congestion: CongestionKind,
+    /// Initial window in packets: 32, about 47 KB, less than half of any switch port's buffer share.
+    pub initial_window_packets: u32,
+    /// Floor of the window in packets: fewer than 2 would wait for delayed acknowledgements.
+    pub min_window_packets: u32,
+    /// Ceiling of the window.
+    pub max_window_bytes: u64,
+    /// Queueing delay aimed at, besides base/16. 300 us: above scheduling noise, 37 KB at 1 Gbit/s.
+    pub delay_target: Duration,
+    /// Largest burst the pacer lets out: one segmentation-offload batch.
+    pub pacing_burst_bytes: u64,
+    /// Smallest burst, in packets.
+    pub pacing_burst_packets: u32,
+    /// Packets to one peer before another is served: what one segmentation-offload batch holds.
+    pub peer_batch_packets: u32,
+    /// Packets of one stream or body before another of the same peer is served.
+    pub flow_batch_packets: u32,
+    /// Send parity fragments on lossy long paths.
+    pub parity: bool,
+    /// Fragments one parity fragment covers at most.
+    pub parity_group: u8,
+    /// Parity needs a measured loss above this (parts per million) ...
+    pub parity_min_loss_ppm: u32,
+    /// ... and a round trip above this: repair by asking is quick enough below.
+    pub parity_min_rtt: Duration,
+
+    /// First retransmission of a handshake packet; doubles ...
+    pub handshake_retry: Duration,
+    /// ... up to this.
+    pub handshake_retry_max: Duration,
+    /// Opening fails after this. 10 s: launchers start ranks seconds apart.
+    pub connect_timeout: Duration,
+    /// A peer is dead when nothing was heard for this long; a PING goes out after a quarter of it.
+    pub peer_timeout: Duration,
+    /// How long a closing endpoint keeps resending.
+    pub linger: Duration,
+    /// Handshake openings answered a second: bounds the HMACs a stranger can make us compute.
+    pub init_rate_per_s: u32,
+    /// RESET packets a second: it must not serve as an amplifier.
+    pub reset_rate_per_s: u32,
+    /// Associations accepted from peers that were not named by `peer()`. Bounds memory.
+    pub peers_max: usize,
+
+    /// A path is suspect when nothing came for this long while data was in flight ...
+    pub path_suspect_after: Duration,
+    /// ... or after this many probe timeouts in a row.
+    pub path_suspect_ptos: u32,
+    /// First probe of a suspect path; doubles ...
+    pub path_probe_min: Duration,
+    /// ... up to this, which is also the interval on standby paths.
+    pub path_probe_max: Duration,
+    /// Answers in a row that make a suspect path valid again.
+    pub path_return_probes: u32,
+    /// Search for a larger path MTU.
+    pub mtu_probing: bool,
+    /// Datagram size that must pass everywhere (RFC 8899 BASE_PLPMTU).
+    pub mtu_base: u16,
+    /// After a black hole the search starts again this much later.
+    pub mtu_retry: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            level: Level::Integrity,
+            max_datagram: 1472,
+            streams: 64,
+            gather: true,
+            gather_min: 256,
+            initial_credit_msgs: 1024,
+            initial_credit_bytes: 1 << 20,
+            send_queue_msgs: 4096,
+            control_window: 2048,
+            rx_buffer_bytes: 4 << 20,
+            grant_budget: 256 << 10,
+            grant_budget_max: 64 << 20,
+            grant_step: 16 << 10,
+            grant_share: 64 << 10,
+            grant_overtake: 8,
+            grant_patience: Duration::from_millis(10),
+            bodies_max: 4096,
+            ack_delay_max: Duration::from_micros(25),
+            ack_every_packets: 64,
+            ack_every_bytes: 64 << 10,
+            initial_rtt: Duration::from_millis(1),
+            reorder_threshold: 3,
+            reorder_threshold_max: 64,
+            loss_time_extra: Duration::from_micros(50),
+            pto_var_min: Duration::from_micros(100),
+            pto_max: Duration::from_millis(250),
+            regrant_min: Duration::from_millis(1),
+            congestion: CongestionKind::Target,
+            initial_window_packets: 32,
+            min_window_packets: 2,
+            max_window_bytes: 64 << 20,
+            delay_target: Duration::from_micros(300),
+            pacing_burst_bytes: 64 << 10,
+            pacing_burst_packets: 10,
+            peer_batch_packets: 44,
+            flow_batch_packets: 16,
+            parity: true,
+            parity_group: 16,
+            parity_min_loss_ppm: 3000,
+            parity_min_rtt: Duration::from_micros(500),
+            handshake_retry: Duration::from_millis(20),
+            handshake_retry_max: Duration::from_millis(500),
+            connect_timeout: Duration::from_secs(10),
+            peer_timeout: Duration::from_secs(5),
+            linger: Duration::from_secs(5),
+            init_rate_per_s: 100_000,
+            reset_rate_per_s: 100,
+            peers_max: 1 << 20,
+            path_suspect_after: Duration::from_millis(100),
+            path_suspect_ptos: 2,
+            path_probe_min: Duration::from_millis(50),
+            path_probe_max: Duration::from_secs(1),
+            path_return_probes: 3,
+            mtu_probing: true,
+            mtu_base: 1200,
+            mtu_retry: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Counters: what the endpoint and each association saw, for people and tests.
+
+use serde::Serialize;
+
+/// Counters of one endpoint since its start. All only grow.
+#[derive(Clone, Default, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "each name says it; groups are commented")]
+pub struct Counters {
+    // Datagrams and bytes, both ways.
+    pub packets_sent: u64,
+    pub bytes_sent: u64,
+    pub packets_received: u64,
+    pub bytes_received: u64,
+    // Received and dropped, by cause.
+    pub dropped_malformed: u64,
+    pub dropped_check: u64,
+    pub dropped_replay: u64,
+    pub dropped_unknown: u64,
+    pub dropped_state: u64,
+    pub dropped_rate_limit: u64,
+    // Messages and bodies.
+    pub messages_sent: u64,
+    pub messages_received: u64,
+    pub bodies_sent: u64,
+    pub bodies_received: u64,
+    // Acknowledgement and repair.
+    pub acks_sent: u64,
+    pub acks_received: u64,
+    pub packets_lost: u64,
+    pub losses_spurious: u64,
+    pub probe_timeouts: u64,
+    pub bytes_resent: u64,
+    pub duplicate_bytes: u64,
+    pub grants_sent: u64,
+    pub regrants_sent: u64,
+    pub credits_sent: u64,
+    pub parity_sent: u64,
+    pub parity_used: u64,
+    // Stalls: sends that had to wait for credit; transmissions that had to wait for window or pacing.
+    pub stalls_credit: u64,
+    pub stalls_window: u64,
+    pub stalls_pacing: u64,
+    // Paths and life.
+    pub handshakes_opened: u64,
+    pub handshakes_accepted: u64,
+    pub handshakes_refused: u64,
+    pub resets_sent: u64,
+    pub failovers: u64,
+    pub mtu_black_holes: u64,
+    pub peers_down: u64,
+    pub violations: u64,
+    /// Text of the last violation seen, empty if none.
+    pub last_violation: &'static str,
+}
+
+/// What is known about one peer now.
+#[derive(Clone, Default, Debug, PartialEq, Serialize)]
+pub struct PeerStats {
+    /// "idle", "opening", "up", "closing", "down".
+    pub state: &'static str,
+    /// Protection level agreed: 0 integrity, 1 auth, 2 encrypt.
+    pub level: u8,
+    /// Index of the path that carries data.
+    pub primary_path: u8,
+    /// Failovers so far.
+    pub failovers: u64,
+    /// Matched messages accepted and not completely acknowledged.
+    pub messages_open: usize,
+    /// Matched messages waiting for credit.
+    pub messages_waiting: usize,
+    /// Outgoing bodies not completely acknowledged.
+    pub bodies_open: usize,
+    /// Incoming bodies open.
+    pub bodies_in: usize,
+    /// Packets declared lost.
+    pub packets_lost: u64,
+    /// Packets sent, acknowledgements included.
+    pub packets_sent: u64,
+    /// Losses that proved spurious.
+    pub losses_spurious: u64,
+    /// The paths.
+    pub paths: alloc::vec::Vec<PathStats>,
+}
+
+/// What is known about one path now.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PathStats {
+    /// Remote address, as text.
+    pub remote: alloc::string::String,
+    /// "unvalidated", "valid", "suspect".
+    pub state: &'static str,
+    /// Smoothed round-trip time.
+    pub srtt_us: f64,
+    /// Smallest round-trip time of the last ten seconds.
+    pub min_rtt_us: f64,
+    /// Mean deviation.
+    pub rttvar_us: f64,
+    /// Congestion window.
+    pub window_bytes: u64,
+    /// Bytes sent and not yet acknowledged or declared lost.
+    pub in_flight_bytes: u64,
+    /// Largest datagram known to pass.
+    pub mtu: u16,
+    /// Reordering threshold of loss detection, packets.
+    pub reorder_threshold: u32,
+}
