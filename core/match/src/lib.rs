@@ -1,3 +1,35 @@
+//! Message matching with the exact order MPI asks for, and the envelopes that messages carry.
+//!
+//! Pure: no clock, socket or thread; time and bytes stay outside. The engine tells the [`Matcher`] which receives
+//! are posted and which messages arrive (in whatever order the network brings them) and is told which belong together.
+//!
+//! # The rule
+//!
+//! A receive *matches* a message when the class is the same, the source is the message's peer or any, and the tags agree
+//! in all bits not set in `ignore` (libfabric `fi_tagged(3)`; untagged messages have no tag, so all agree).
+//!
+//! A message is *eligible* for a tagged receive with `ignore == 0` once all earlier messages of its stream have arrived,
+//! and for any other receive once all earlier messages of its peer have arrived. (A message with one exact tag always
+//! travels on the same stream, see [`stream_of`], so this keeps any two messages that match one receive in order.)
+//!
+//! 1. A message goes to the *first posted* receive that matches it. While it is not yet eligible for that receive it is
+//!    *held*: no receive posted later may take it. It is offered anew when a gap closes or that receive goes away.
+//! 2. A receive takes, of one peer, always the earliest message that matches it. It never skips one that is not eligible.
+//! 3. Between peers there is no order. A receive being posted, a peek and a claim choose the peer whose eligible, matching
+//!    message arrived first. Several messages released by one event are offered in the order (peer, number).
+//!
+//! `DESIGN.md` section 3, "Ordering", gives the reason: a lost packet stalls only what MPI obliges it to stall.
 #![no_std]
 #![forbid(unsafe_code)]
-//! (to be written)
+
+extern crate alloc;
+
+pub mod envelope;
+mod matcher;
+mod types;
+
+pub use matcher::Matcher;
+pub use types::{
+    Arrival, Census, Class, Match, MsgToken, Multi, OpToken, Pattern, Posted, Source, Stats,
+    stream_of,
+};

@@ -1,0 +1,500 @@
+//! The envelope codec: what travels in front of each message so that the receiving engine can match or place it.
+//!
+//! `spec/envelopes.md` is the normative text. In short: kind, flags, a 16-bit code, then the kind's 64-bit fields in the
+//! order of the variants below, then the optional ones. Each envelope has exactly one encoding; anything else is refused.
+
+use crate::types::Class;
+use core::fmt;
+
+/// No envelope is longer (bytes).
+pub const MAX_BYTES: usize = 48;
+
+const TAGGED: u8 = 1 << 0;
+const DATA: u8 = 1 << 1;
+const DATA_WIDE: u8 = 1 << 2;
+const SYNC: u8 = 1 << 3;
+const READ_BODY: u8 = 1 << 4;
+
+/// What a message means to the engine. Handles (`op`, `body`, `sync`) are opaque numbers of the side that made them.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Envelope {
+    /// A message whose payload comes along (matched).
+    Eager {
+        /// Tagged or untagged.
+        class: Class,
+        /// Tag; not sent, and read as 0, for untagged messages.
+        tag: u64,
+        /// Immediate data for the receiver's completion queue.
+        data: Option<u64>,
+        /// The sender waits for [`Envelope::SyncAck`] with this handle once the message is matched.
+        sync: Option<u64>,
+    },
+    /// A request to send (matched): the payload stays with the sender until asked for.
+    Rts {
+        /// Tagged or untagged.
+        class: Class,
+        /// Tag; not sent, and read as 0, for untagged messages.
+        tag: u64,
+        /// Immediate data for the receiver's completion queue.
+        data: Option<u64>,
+        /// Bytes waiting at the sender.
+        len: u64,
+        /// The sender's operation.
+        op: u64,
+    },
+    /// Clear to send: the request `op` is matched.
+    Cts {
+        /// The sender's operation.
+        op: u64,
+        /// Body handle the receiver opened.
+        body: u64,
+        /// Bytes the receiver takes; fewer than announced when it truncates.
+        len: u64,
+        /// Bytes the sender may send at once.
+        granted: u64,
+    },
+    /// An eager message is matched.
+    SyncAck {
+        /// The sender's operation (`sync` of the message).
+        op: u64,
+    },
+    /// The sender withdraws a request to send.
+    RtsCancel {
+        /// The sender's operation.
+        op: u64,
+    },
+    /// A request is refused.
+    Nack {
+        /// The requester's operation.
+        op: u64,
+        /// Why.
+        reason: NackReason,
+    },
+    /// Remote write whose payload comes along.
+    Write {
+        /// Key of the target's memory region.
+        key: u64,
+        /// Offset or virtual address in it.
+        addr: u64,
+        /// The writer's operation, answered by [`Envelope::Done`].
+        op: u64,
+        /// Immediate data for the target's completion queue.
+        data: Option<u64>,
+    },
+    /// Remote write whose payload waits to be asked for.
+    WriteRts {
+        /// Key of the target's memory region.
+        key: u64,
+        /// Offset or virtual address in it.
+        addr: u64,
+        /// Bytes to be written.
+        len: u64,
+        /// The writer's operation.
+        op: u64,
+        /// Immediate data for the target's completion queue.
+        data: Option<u64>,
+    },
+    /// Remote read into a body the reader has opened.
+    Read {
+        /// Key of the target's memory region.
+        key: u64,
+        /// Offset or virtual address in it.
+        addr: u64,
+        /// Bytes to be read.
+        len: u64,
+        /// The reader's body handle, which also names the operation.
+        body: u64,
+        /// Bytes the target may send at once.
+        granted: u64,
+    },
+    /// A remote operation has ended at the target. Reads end with their body, so only failed ones are told this way.
+    Done {
+        /// The requester's operation, or its body handle for a read.
+        op: u64,
+        /// `op` is the body handle of a read.
+        read: bool,
+        /// How it ended.
+        status: Status,
+    },
+}
+
+/// Why a request was refused.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum NackReason {
+    /// The receiver gave the message up (its receive or its endpoint is gone).
+    Cancelled,
+    /// The receiver has no memory for it.
+    NoMemory,
+    /// The receiver knows no such request.
+    Unknown,
+    /// The receiver does not do this.
+    Unsupported,
+}
+
+/// How a remote operation ended.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// All bytes are in place.
+    Ok,
+    /// No region has this key.
+    BadKey,
+    /// The region does not allow this kind of access.
+    Access,
+    /// The bytes do not lie within the region.
+    Range,
+    /// The target gave the operation up.
+    Cancelled,
+    /// The target has no memory for it.
+    NoMemory,
+}
+
+/// Why bytes are not an envelope.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum DecodeError {
+    /// Shorter than its kind and flags demand.
+    Short,
+    /// Longer than its kind and flags demand.
+    Long,
+    /// No such kind.
+    Kind(u8),
+    /// A flag that is unknown or means nothing for this kind.
+    Flags(u8),
+    /// A code that is unknown, or not 0 where there is none.
+    Code(u16),
+    /// Immediate data that fits 32 bits, sent in 64.
+    NotCanonical,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DecodeError::Short => write!(f, "envelope too short"),
+            DecodeError::Long => write!(f, "envelope too long"),
+            DecodeError::Kind(k) => write!(f, "unknown envelope kind {k}"),
+            DecodeError::Flags(b) => write!(f, "envelope flags {b:#04x} not allowed here"),
+            DecodeError::Code(c) => write!(f, "envelope code {c} not allowed here"),
+            DecodeError::NotCanonical => write!(f, "envelope not in its shortest form"),
+        }
+    }
+}
+
+impl core::error::Error for DecodeError {}
+
+impl NackReason {
+    fn code(self) -> u16 {
+        match self {
+            NackReason::Cancelled => 1,
+            NackReason::NoMemory => 2,
+            NackReason::Unknown => 3,
+            NackReason::Unsupported => 4,
+        }
+    }
+
+    fn from_code(code: u16) -> Result<Self, DecodeError> {
+        Ok(match code {
+            1 => NackReason::Cancelled,
+            2 => NackReason::NoMemory,
+            3 => NackReason::Unknown,
+            4 => NackReason::Unsupported,
+            c => return Err(DecodeError::Code(c)),
+        })
+    }
+}
+
+impl Status {
+    fn code(self) -> u16 {
+        match self {
+            Status::Ok => 0,
+            Status::BadKey => 1,
+            Status::Access => 2,
+            Status::Range => 3,
+            Status::Cancelled => 4,
+            Status::NoMemory => 5,
+        }
+    }
+
+    fn from_code(code: u16) -> Result<Self, DecodeError> {
+        Ok(match code {
+            0 => Status::Ok,
+            1 => Status::BadKey,
+            2 => Status::Access,
+            3 => Status::Range,
+            4 => Status::Cancelled,
+            5 => Status::NoMemory,
+            c => return Err(DecodeError::Code(c)),
+        })
+    }
+}
+
+/// Appends fields to a buffer that is large enough for every envelope.
+struct Writer<'a> {
+    out: &'a mut [u8; MAX_BYTES],
+    at: usize,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.out[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+
+    fn head(&mut self, kind: u8, flags: u8, code: u16) {
+        let [lo, hi] = code.to_le_bytes();
+        self.put(&[kind, flags, lo, hi]);
+    }
+
+    fn words(&mut self, words: &[u64]) {
+        for w in words {
+            self.put(&w.to_le_bytes());
+        }
+    }
+
+    fn tag(&mut self, class: Class, tag: u64) {
+        if class == Class::Tagged {
+            self.words(&[tag]);
+        }
+    }
+
+    fn data(&mut self, data: Option<u64>) {
+        match data.map(|d| (d, u32::try_from(d))) {
+            None => {}
+            Some((_, Ok(short))) => self.put(&short.to_le_bytes()),
+            Some((wide, Err(_))) => self.words(&[wide]),
+        }
+    }
+}
+
+/// Takes fields off the front.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(DecodeError::Short)?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    fn word(&mut self) -> Result<u64, DecodeError> {
+        Ok(u64::from_le_bytes(self.take()?))
+    }
+
+    fn tag(&mut self, flags: u8) -> Result<(Class, u64), DecodeError> {
+        if flags & TAGGED != 0 {
+            Ok((Class::Tagged, self.word()?))
+        } else {
+            Ok((Class::Untagged, 0))
+        }
+    }
+
+    fn data(&mut self, flags: u8) -> Result<Option<u64>, DecodeError> {
+        match (flags & DATA != 0, flags & DATA_WIDE != 0) {
+            (false, false) => Ok(None),
+            (true, false) => Ok(Some(u64::from(u32::from_le_bytes(self.take()?)))),
+            (true, true) => match self.word()? {
+                d if u32::try_from(d).is_ok() => Err(DecodeError::NotCanonical),
+                d => Ok(Some(d)),
+            },
+            (false, true) => Err(DecodeError::Flags(flags)),
+        }
+    }
+}
+
+fn class_flag(class: Class) -> u8 {
+    if class == Class::Tagged { TAGGED } else { 0 }
+}
+
+fn data_flags(data: Option<u64>) -> u8 {
+    match data {
+        None => 0,
+        Some(d) if u32::try_from(d).is_ok() => DATA,
+        Some(_) => DATA | DATA_WIDE,
+    }
+}
+
+impl Envelope {
+    /// Writes the envelope to the front of `out` and returns its length in bytes.
+    pub fn encode(&self, out: &mut [u8; MAX_BYTES]) -> usize {
+        let mut w = Writer { out, at: 0 };
+        match *self {
+            Envelope::Eager {
+                class,
+                tag,
+                data,
+                sync,
+            } => {
+                let sync_flag = if sync.is_some() { SYNC } else { 0 };
+                w.head(1, class_flag(class) | data_flags(data) | sync_flag, 0);
+                w.tag(class, tag);
+                if let Some(op) = sync {
+                    w.words(&[op]);
+                }
+                w.data(data);
+            }
+            Envelope::Rts {
+                class,
+                tag,
+                data,
+                len,
+                op,
+            } => {
+                w.head(2, class_flag(class) | data_flags(data), 0);
+                w.tag(class, tag);
+                w.words(&[len, op]);
+                w.data(data);
+            }
+            Envelope::Cts {
+                op,
+                body,
+                len,
+                granted,
+            } => {
+                w.head(3, 0, 0);
+                w.words(&[op, body, len, granted]);
+            }
+            Envelope::SyncAck { op } => {
+                w.head(4, 0, 0);
+                w.words(&[op]);
+            }
+            Envelope::RtsCancel { op } => {
+                w.head(5, 0, 0);
+                w.words(&[op]);
+            }
+            Envelope::Nack { op, reason } => {
+                w.head(6, 0, reason.code());
+                w.words(&[op]);
+            }
+            Envelope::Write {
+                key,
+                addr,
+                op,
+                data,
+            } => {
+                w.head(7, data_flags(data), 0);
+                w.words(&[key, addr, op]);
+                w.data(data);
+            }
+            Envelope::WriteRts {
+                key,
+                addr,
+                len,
+                op,
+                data,
+            } => {
+                w.head(8, data_flags(data), 0);
+                w.words(&[key, addr, len, op]);
+                w.data(data);
+            }
+            Envelope::Read {
+                key,
+                addr,
+                len,
+                body,
+                granted,
+            } => {
+                w.head(9, 0, 0);
+                w.words(&[key, addr, len, body, granted]);
+            }
+            Envelope::Done { op, read, status } => {
+                w.head(10, if read { READ_BODY } else { 0 }, status.code());
+                w.words(&[op]);
+            }
+        }
+        w.at
+    }
+
+    /// Reads an envelope that fills `bytes` exactly.
+    pub fn decode(bytes: &[u8]) -> Result<Envelope, DecodeError> {
+        let mut r = Reader(bytes);
+        let [kind, flags, lo, hi] = r.take()?;
+        let code = u16::from_le_bytes([lo, hi]);
+        let (allowed, has_code) = match kind {
+            1 => (TAGGED | DATA | DATA_WIDE | SYNC, false),
+            2 => (TAGGED | DATA | DATA_WIDE, false),
+            3 | 4 | 5 | 9 => (0, false),
+            6 => (0, true),
+            7 | 8 => (DATA | DATA_WIDE, false),
+            10 => (READ_BODY, true),
+            k => return Err(DecodeError::Kind(k)),
+        };
+        if flags & !allowed != 0 {
+            return Err(DecodeError::Flags(flags));
+        }
+        if code != 0 && !has_code {
+            return Err(DecodeError::Code(code));
+        }
+        let envelope = Self::body(kind, flags, code, &mut r)?;
+        if r.0.is_empty() {
+            Ok(envelope)
+        } else {
+            Err(DecodeError::Long)
+        }
+    }
+
+    /// The fields behind the head. Struct fields are evaluated in the order written, which is the order on the wire.
+    fn body(kind: u8, flags: u8, code: u16, r: &mut Reader<'_>) -> Result<Envelope, DecodeError> {
+        Ok(match kind {
+            1 => {
+                let (class, tag) = r.tag(flags)?;
+                let sync = if flags & SYNC != 0 {
+                    Some(r.word()?)
+                } else {
+                    None
+                };
+                Envelope::Eager {
+                    class,
+                    tag,
+                    sync,
+                    data: r.data(flags)?,
+                }
+            }
+            2 => {
+                let (class, tag) = r.tag(flags)?;
+                Envelope::Rts {
+                    class,
+                    tag,
+                    len: r.word()?,
+                    op: r.word()?,
+                    data: r.data(flags)?,
+                }
+            }
+            3 => Envelope::Cts {
+                op: r.word()?,
+                body: r.word()?,
+                len: r.word()?,
+                granted: r.word()?,
+            },
+            4 => Envelope::SyncAck { op: r.word()? },
+            5 => Envelope::RtsCancel { op: r.word()? },
+            6 => Envelope::Nack {
+                op: r.word()?,
+                reason: NackReason::from_code(code)?,
+            },
+            7 => Envelope::Write {
+                key: r.word()?,
+                addr: r.word()?,
+                op: r.word()?,
+                data: r.data(flags)?,
+            },
+            8 => Envelope::WriteRts {
+                key: r.word()?,
+                addr: r.word()?,
+                len: r.word()?,
+                op: r.word()?,
+                data: r.data(flags)?,
+            },
+            9 => Envelope::Read {
+                key: r.word()?,
+                addr: r.word()?,
+                len: r.word()?,
+                body: r.word()?,
+                granted: r.word()?,
+            },
+            10 => Envelope::Done {
+                op: r.word()?,
+                read: flags & READ_BODY != 0,
+                status: Status::from_code(code)?,
+            },
+            k => return Err(DecodeError::Kind(k)),
+        })
+    }
+}
