@@ -1,1 +1,426 @@
-//! (to be written)
+//! One endpoint of a parallel job: drives the protocol and the matcher over a transport, owns completion queues, memory pools, the watchdog thread and the counters.
+//!
+//! A face (libfabric, BSP, ...) calls [`Endpoint`]; which transport carries the bytes it does not see. Progress (design, section 5): the caller's thread makes it when it polls;
+//! if nobody polls for a while and something waits, the watchdog thread steps in, so acknowledgements, grants and rendezvous go on while the program computes.
+
+mod api;
+mod config;
+mod core;
+mod counters;
+mod lock;
+mod memory;
+mod open;
+mod receiving;
+mod remote;
+mod sending;
+mod stat;
+mod state;
+mod trace;
+mod watchdog;
+
+pub use api::*;
+pub use config::{EngineConfig, Level};
+pub use counters::{EngineCounters, Totals};
+pub use sending::INJECT_BYTES as MAX_INJECT_BYTES;
+
+use crate::core::{Core, now};
+use crate::memory::Gather;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use weir_proto::{EndpointName, Time};
+
+/// Longest message, bytes.
+pub const MAX_MESSAGE_BYTES: u64 = 1 << 40;
+/// Most pieces of memory one operation may name.
+pub const MAX_IOV: usize = 64;
+/// Length of an endpoint's name, bytes.
+pub const NAME_BYTES: usize = 48;
+
+/// Which completions are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// Sends, and remote writes and reads begun here.
+    Send,
+    /// Receives, and remote writes that landed here with immediate data.
+    Recv,
+}
+
+/// What the endpoint's threads share.
+struct Shared {
+    core: lock::Lock<Core>,
+    /// When the caller last polled, nanoseconds.
+    last_poll: AtomicU64,
+    /// When polling last found something, nanoseconds.
+    last_found: AtomicU64,
+    /// The caller sleeps on `notify`: the watchdog makes all progress and writes it.
+    armed: AtomicBool,
+    stop: AtomicBool,
+    /// The socket's descriptor, which lives as long as `core`.
+    socket: RawFd,
+    /// Written when completions come while armed.
+    notify: watchdog::EventFd,
+    /// Written to wake the watchdog.
+    wake: watchdog::EventFd,
+    spin_ns: u64,
+    coalesce_ns: u64,
+    watchdog_ns: u64,
+    /// More ranks than cores on this node: waiting must give the core away soon.
+    oversubscribed: bool,
+    stats: Option<String>,
+    linger: Duration,
+}
+
+/// An endpoint. May be used from several threads.
+pub struct Endpoint {
+    shared: Arc<Shared>,
+    name: [u8; NAME_BYTES],
+    watchdog: std::sync::Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl Endpoint {
+    /// This endpoint's name, to be given to peers by whatever means they have.
+    #[must_use]
+    pub fn name(&self) -> [u8; NAME_BYTES] {
+        self.name
+    }
+
+    /// Makes a peer known by its name; the same name gives the same index. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`EngineError::Name`] when the name cannot be used: not one, another version, another job key.
+    pub fn insert_peer(&self, name: &[u8]) -> Result<u32, EngineError> {
+        let bytes: &[u8; NAME_BYTES] =
+            name.try_into().map_err(|_| EngineError::Name(format!("a peer's name has {NAME_BYTES} bytes, not {}", name.len())))?;
+        let decoded = EndpointName::decode(bytes).map_err(|e| EngineError::Name(format!("not an endpoint name of this version: {e}")))?;
+        let mut core = self.shared.core.lock();
+        let st = &mut core.st;
+        let peer = st.proto.peer(&decoded).map_err(|e| EngineError::Name(explain_name(&e, &decoded)))?;
+        st.peer_slot(peer.0);
+        let slot = &mut st.peers[peer.0 as usize];
+        slot.name = *bytes;
+        slot.inserted = true;
+        if *bytes == st.own_name {
+            st.own_peer = Some(peer.0);
+        }
+        Ok(peer.0)
+    }
+
+    /// Forgets that the caller knows this peer; what is under way goes on.
+    pub fn remove_peer(&self, peer: u32) {
+        if let Some(slot) = self.shared.core.lock().st.peers.get_mut(peer as usize) {
+            slot.inserted = false;
+        }
+    }
+
+    /// The name a peer was inserted with.
+    #[must_use]
+    pub fn peer_name(&self, peer: u32) -> Option<[u8; NAME_BYTES]> {
+        self.shared.core.lock().st.peers.get(peer as usize).filter(|p| p.inserted).map(|p| p.name)
+    }
+
+    /// Starts a send.
+    ///
+    /// # Errors
+    /// [`EngineError::Again`] when a queue is full (make progress and repeat), [`EngineError::PeerDown`], [`EngineError::TooBig`], [`EngineError::Invalid`].
+    ///
+    /// # Safety
+    /// The memory of `op.iov` is readable, and stays so and unchanged until the completion (with [`SendMode::Inject`]: until this returns).
+    pub unsafe fn send(&self, op: &SendOp<'_>) -> Result<(), EngineError> {
+        check_iov(op.iov)?;
+        let now = now();
+        let mut core = self.shared.core.lock();
+        if core.st.closed {
+            return Err(EngineError::Closed);
+        }
+        // SAFETY: passed on from the caller.
+        unsafe { core.st.send(now, op)? };
+        self.after_send(&mut core, now, op.peer);
+        Ok(())
+    }
+
+    /// Sends what was just queued, unless it is one of a burst to this peer: then it waits, for the next poll at most, to share a packet with what follows.
+    fn after_send(&self, core: &mut Core, now: Time, peer: u32) {
+        let slot = &mut core.st.peers[peer as usize];
+        let since = now.0.saturating_sub(slot.last_send.0);
+        slot.last_send = now;
+        let burst = since < self.shared.coalesce_ns;
+        core.queued_since_transmit += 1;
+        if !burst || core.queued_since_transmit >= 16 {
+            core.transmit(now);
+        }
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    /// [`EngineError::Invalid`] for an unknown peer, [`EngineError::PeerDown`] for a directed receive that can never match.
+    ///
+    /// # Safety
+    /// The memory of `op.iov` is writable and not otherwise used until the completion (of a multi-receive: the one with `multi_done`).
+    pub unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
+        check_iov(op.iov)?;
+        let mut core = self.shared.core.lock();
+        if core.st.closed {
+            return Err(EngineError::Closed);
+        }
+        // The time matters only if something that has arrived is matched; reading the clock costs as much as posting.
+        let at = if core.st.matcher.unexpected_count() > 0 { now() } else { Time(0) };
+        // SAFETY: passed on from the caller.
+        unsafe { core.st.recv(at, op)? };
+        if core.st.wants_transmit {
+            core.transmit(at);
+        }
+        Ok(())
+    }
+
+    /// Looks for a message that has arrived and that no receive has taken. Makes progress first.
+    ///
+    /// # Errors
+    /// [`EngineError::Invalid`] when the context already holds a claim.
+    pub fn peek(&self, op: &PeekOp) -> Result<Option<Completion>, EngineError> {
+        let now = now();
+        let mut core = self.shared.core.lock();
+        core.progress(now);
+        let found = core.st.peek(now, op);
+        if found.is_ok() && op.discard {
+            core.transmit(now);
+        }
+        found
+    }
+
+    /// Receives a message claimed with the same context before.
+    ///
+    /// # Errors
+    /// [`EngineError::Invalid`] when there is no such claim.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::recv`].
+    pub unsafe fn recv_claimed(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
+        check_iov(op.iov)?;
+        let now = now();
+        let mut core = self.shared.core.lock();
+        // SAFETY: passed on from the caller.
+        unsafe { core.st.recv_claimed(now, op, false)? };
+        core.transmit(now);
+        Ok(())
+    }
+
+    /// Throws away a claimed message; completes like a receive of no bytes.
+    ///
+    /// # Errors
+    /// [`EngineError::Invalid`] when there is no such claim.
+    pub fn discard_claimed(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
+        let now = now();
+        let mut core = self.shared.core.lock();
+        // SAFETY: no memory is used when discarding.
+        unsafe { core.st.recv_claimed(now, op, true)? };
+        core.transmit(now);
+        Ok(())
+    }
+
+    /// Cancels a receive to which no message is bound yet; its completion says so. False when there is none.
+    pub fn cancel(&self, context: usize) -> bool {
+        let now = now();
+        self.shared.core.lock().st.cancel(now, context)
+    }
+
+    /// Lets peers reach memory under `key`. They address it from 0 on, or by its own addresses if `virtual_address`.
+    ///
+    /// # Errors
+    /// [`EngineError::Invalid`] when the key is in use.
+    ///
+    /// # Safety
+    /// The memory stays valid, and may be changed by peers, until [`Endpoint::unregister`].
+    pub unsafe fn register(&self, iov: &[Iov], access: Access, key: Option<u64>, virtual_address: bool) -> Result<u64, EngineError> {
+        // SAFETY: passed on from the caller.
+        let memory = unsafe { Gather::new(iov) };
+        let base = if virtual_address { iov.first().map_or(0, |p| p.base as u64) } else { 0 };
+        self.shared.core.lock().st.register(memory, base, access, key)
+    }
+
+    /// Withdraws a region; false when there is none of this key.
+    pub fn unregister(&self, key: u64) -> bool {
+        self.shared.core.lock().st.unregister(key)
+    }
+
+    /// Starts a remote write.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::send`].
+    ///
+    /// # Safety
+    /// As for [`Endpoint::send`].
+    pub unsafe fn write(&self, op: &RmaOp<'_>) -> Result<(), EngineError> {
+        check_iov(op.iov)?;
+        let now = now();
+        let mut core = self.shared.core.lock();
+        // SAFETY: passed on from the caller.
+        unsafe { core.st.write(now, op)? };
+        self.after_send(&mut core, now, op.peer);
+        Ok(())
+    }
+
+    /// Starts a remote read.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::send`].
+    ///
+    /// # Safety
+    /// As for [`Endpoint::recv`].
+    pub unsafe fn read(&self, op: &RmaOp<'_>) -> Result<(), EngineError> {
+        check_iov(op.iov)?;
+        let now = now();
+        let mut core = self.shared.core.lock();
+        // SAFETY: passed on from the caller.
+        unsafe { core.st.read(now, op)? };
+        self.after_send(&mut core, now, op.peer);
+        Ok(())
+    }
+
+    /// One pass of progress, and up to `out.len()` completions of `queue`, oldest first. Never blocks; gives the core away when polling has found nothing for a while.
+    pub fn poll(&self, queue: Queue, out: &mut Vec<Completion>, max: usize) -> usize {
+        let now = now();
+        let shared = &*self.shared;
+        shared.last_poll.store(now.0, Ordering::Relaxed);
+        if shared.armed.load(Ordering::Relaxed) {
+            shared.armed.store(false, Ordering::Relaxed);
+            shared.notify.clear();
+        }
+        let mut core = shared.core.lock();
+        let read = core.progress(now);
+        let done = match queue {
+            Queue::Send => &mut core.st.tx_done,
+            Queue::Recv => &mut core.st.rx_done,
+        };
+        let n = done.len().min(max);
+        out.extend(done.drain(..n));
+        if n > 0 || read > 0 {
+            shared.last_found.store(now.0, Ordering::Relaxed);
+            return n;
+        }
+        let empty_ns = now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed));
+        if empty_ns > shared.spin_ns {
+            core.st.counters.yields += 1;
+            let timeout = core.next_timeout();
+            drop(core);
+            self.give_way(now, empty_ns, timeout);
+        }
+        0
+    }
+
+    /// Lets others use the core. On a node with more ranks than cores a long wait sleeps for short times; otherwise it only yields, for a sleeper wakes late.
+    fn give_way(&self, now: Time, empty_ns: u64, timeout: Option<Time>) {
+        const SLEEP_AFTER_NS: u64 = 1_000_000;
+        const SLEEP_NS: u64 = 200_000;
+        if self.shared.oversubscribed && empty_ns > SLEEP_AFTER_NS {
+            let left = timeout.map_or(SLEEP_NS, |t| t.0.saturating_sub(now.0)).min(SLEEP_NS);
+            if left > 20_000 {
+                watchdog::wait_readable(&[self.shared.socket], Some(Duration::from_nanos(left)));
+                return;
+            }
+        }
+        std::thread::yield_now();
+    }
+
+    /// One pass of progress.
+    pub fn progress(&self) {
+        let now = now();
+        self.shared.last_poll.store(now.0, Ordering::Relaxed);
+        self.shared.core.lock().progress(now);
+    }
+
+    /// A descriptor that becomes readable when completions come, once [`Endpoint::arm`]ed.
+    #[must_use]
+    pub fn notify_fd(&self) -> RawFd {
+        self.shared.notify.as_raw_fd()
+    }
+
+    /// Prepares to sleep on [`Endpoint::notify_fd`]. False when completions are there already: do not sleep.
+    pub fn arm(&self) -> bool {
+        let core = self.shared.core.lock();
+        if !core.st.tx_done.is_empty() || !core.st.rx_done.is_empty() {
+            return false;
+        }
+        self.shared.armed.store(true, Ordering::Release);
+        drop(core);
+        self.shared.wake.signal();
+        true
+    }
+
+    /// Operations ended so far.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.shared.core.lock().st.totals
+    }
+
+    /// All counters as one JSON document.
+    #[must_use]
+    pub fn counters_json(&self) -> String {
+        stat::document(&self.shared.core.lock()).to_string()
+    }
+
+    /// Closes: refuses new operations, lets what was sent arrive (for the linger time at most), then touches the caller's memory no more. Completions stay to be polled.
+    pub fn close(&self) {
+        let shared = &*self.shared;
+        {
+            let mut core = shared.core.lock();
+            if std::mem::replace(&mut core.st.closed, true) {
+                return;
+            }
+            let now = now();
+            core.st.proto.close(now);
+            core.transmit(now);
+        }
+        let deadline = std::time::Instant::now() + shared.linger;
+        loop {
+            let (drained, timeout) = {
+                let mut core = shared.core.lock();
+                core.progress(now());
+                (core.st.proto.is_drained(), core.next_timeout())
+            };
+            if drained || std::time::Instant::now() >= deadline {
+                break;
+            }
+            let left = timeout.map_or(10_000_000, |t| t.0.saturating_sub(now().0)).min(10_000_000);
+            watchdog::wait_readable(&[shared.socket], Some(Duration::from_nanos(left.max(1000))));
+        }
+        shared.stop.store(true, Ordering::Release);
+        shared.wake.signal();
+        if let Some(thread) = self.watchdog.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+        let mut core = shared.core.lock();
+        if let Some(to) = &shared.stats {
+            stat::dump(&core, to);
+        }
+        core.st.forget_user_memory();
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn check_iov(iov: &[Iov]) -> Result<(), EngineError> {
+    if iov.len() > MAX_IOV {
+        return Err(EngineError::TooBig { what: "number of memory pieces", given: iov.len() as u64, limit: MAX_IOV as u64 });
+    }
+    if iov.iter().any(|p| p.base.is_null() && p.len > 0) {
+        return Err(EngineError::Invalid("null memory with a length"));
+    }
+    Ok(())
+}
+
+fn explain_name(e: &weir_proto::NameError, name: &EndpointName) -> String {
+    let at = name.addrs().next().map_or_else(String::new, |a| format!(" (peer at {a})"));
+    match e {
+        weir_proto::NameError::Key => {
+            format!("the peer uses another job key{at}: give all ranks the same WEIR_KEY or WEIR_KEY_FILE, or share ~/.config/weir/key")
+        }
+        other => format!("{other}{at}"),
+    }
+}

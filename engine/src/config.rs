@@ -1,0 +1,222 @@
+//! What can be set on an endpoint, from the environment or by a face, each with its default and reason.
+
+use crate::api::EngineError;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How packets are protected.
+pub use weir_proto::Level;
+
+/// Settings of one endpoint. `Default` is what suits an MPI rank on a cluster.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Local addresses to offer; empty: every usable interface (`WEIR_ADDR`, comma-separated).
+    pub addrs: Vec<IpAddr>,
+    /// Interfaces to use, by name; empty: all usable (`WEIR_IFACE`, comma-separated).
+    pub ifaces: Vec<String>,
+    /// Bind exactly this address (a face's own parameter; overrides the two lists and the port).
+    pub bind: Option<SocketAddr>,
+    /// UDP port; 0: any free one (`WEIR_PORT`).
+    pub port: u16,
+    /// Protection of packets (`WEIR_LEVEL`: integrity, auth, encrypt). A connection gets the higher of the two sides' levels.
+    pub level: Level,
+    /// Congestion control (`WEIR_CONGESTION`: target, reno).
+    pub congestion: weir_proto::CongestionKind,
+    /// Messages up to this size are sent without asking (`WEIR_EAGER_BYTES`). Below it a copy of an unexpected message is cheaper than the extra round trip.
+    pub eager_bytes: u32,
+    /// Sends up to this size are copied and complete at once when the face asks only for reusable memory (`WEIR_COPY_BYTES`).
+    pub copy_bytes: usize,
+    /// Streams per peer, 1 to 64 (`WEIR_STREAMS`; the seed's default is 10).
+    pub streams: u16,
+    /// A silent peer is dead after this time (`WEIR_PEER_TIMEOUT_MS`).
+    pub peer_timeout: Duration,
+    /// A peer that never answers is given up after this time (`WEIR_CONNECT_TIMEOUT_MS`).
+    pub connect_timeout: Duration,
+    /// The watchdog steps in when nobody has polled for this long and something waits; 0 turns it off (`WEIR_WATCHDOG_US`).
+    pub watchdog_us: u32,
+    /// Empty polls spin for this long before they yield the core (`WEIR_SPIN_US`).
+    pub spin_us: u32,
+    /// A burst of small messages to one peer is bundled when they follow each other within this time (`WEIR_COALESCE_NS`; 0: every send leaves at once).
+    pub coalesce_ns: u32,
+    /// Unexpected data a peer may have sent ahead, bytes (`WEIR_CREDIT_BYTES`).
+    pub credit_bytes: u64,
+    /// Unexpected messages a peer may have sent ahead (`WEIR_CREDIT_MSGS`).
+    pub credit_msgs: u32,
+    /// Socket receive buffer wanted, bytes (`WEIR_RCVBUF`).
+    pub rcvbuf_bytes: usize,
+    /// Segmentation offload (`WEIR_OFFLOAD`: on, off).
+    pub offload: bool,
+    /// Closing waits this long for unacknowledged data (`WEIR_LINGER_MS`).
+    pub linger: Duration,
+    /// Write the counters there when the endpoint closes (`WEIR_STATS`; `%p` becomes the process id, `-` is standard error).
+    pub stats: Option<String>,
+    /// Trace of requests' lives: 0 off, 1 ends, 2 steps, 3 packets (`WEIR_TRACE`, to `WEIR_TRACE_FILE` or standard error).
+    pub trace: u8,
+    /// Where the trace goes; `%p` becomes the process id.
+    pub trace_file: Option<PathBuf>,
+    /// Capture of all packets, pcapng (`WEIR_CAPTURE`; `%p` becomes the process id).
+    pub capture: Option<String>,
+    /// Faults injected for tests (`WEIR_FAULTS`, for example `loss=1%,dup=0.1%`).
+    pub faults: Option<String>,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        EngineConfig {
+            addrs: Vec::new(),
+            ifaces: Vec::new(),
+            bind: None,
+            port: 0,
+            level: Level::Integrity,
+            congestion: weir_proto::CongestionKind::Target,
+            eager_bytes: 64 << 10,
+            copy_bytes: 16 << 10,
+            streams: 10,
+            peer_timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(10),
+            watchdog_us: 100,
+            spin_us: 20,
+            coalesce_ns: 2_000,
+            credit_bytes: 1 << 20,
+            credit_msgs: 4096,
+            rcvbuf_bytes: 8 << 20,
+            offload: true,
+            linger: Duration::from_secs(5),
+            stats: None,
+            trace: 0,
+            trace_file: None,
+            capture: None,
+            faults: None,
+        }
+    }
+}
+
+impl EngineConfig {
+    /// Reads `WEIR_*` through `get` (usually the environment; a face may look at its own parameters first).
+    ///
+    /// # Errors
+    /// The first variable that cannot be understood, by name.
+    pub fn from_vars(get: &dyn Fn(&str) -> Option<String>) -> Result<Self, EngineError> {
+        let mut c = EngineConfig::default();
+        let v = Vars { get };
+        v.list("WEIR_ADDR", &mut c.addrs)?;
+        v.list("WEIR_IFACE", &mut c.ifaces)?;
+        v.number("WEIR_PORT", &mut c.port, 0, u16::MAX)?;
+        v.one_of("WEIR_LEVEL", &mut c.level, &[("integrity", Level::Integrity), ("auth", Level::Auth), ("encrypt", Level::Encrypt)])?;
+        v.one_of(
+            "WEIR_CONGESTION",
+            &mut c.congestion,
+            &[("target", weir_proto::CongestionKind::Target), ("reno", weir_proto::CongestionKind::Reno)],
+        )?;
+        v.number("WEIR_EAGER_BYTES", &mut c.eager_bytes, 0, 16 << 20)?;
+        v.number("WEIR_COPY_BYTES", &mut c.copy_bytes, 0, 1 << 20)?;
+        v.number("WEIR_STREAMS", &mut c.streams, 1, 64)?;
+        v.millis("WEIR_PEER_TIMEOUT_MS", &mut c.peer_timeout, 50)?;
+        v.millis("WEIR_CONNECT_TIMEOUT_MS", &mut c.connect_timeout, 50)?;
+        v.number("WEIR_WATCHDOG_US", &mut c.watchdog_us, 0, 1_000_000)?;
+        v.number("WEIR_SPIN_US", &mut c.spin_us, 0, 10_000_000)?;
+        v.number("WEIR_COALESCE_NS", &mut c.coalesce_ns, 0, 1_000_000)?;
+        v.number("WEIR_CREDIT_BYTES", &mut c.credit_bytes, 4096, 1 << 40)?;
+        v.number("WEIR_CREDIT_MSGS", &mut c.credit_msgs, 16, 1 << 24)?;
+        v.number("WEIR_RCVBUF", &mut c.rcvbuf_bytes, 64 << 10, 1 << 30)?;
+        v.one_of("WEIR_OFFLOAD", &mut c.offload, &[("on", true), ("1", true), ("off", false), ("0", false)])?;
+        v.millis("WEIR_LINGER_MS", &mut c.linger, 0)?;
+        v.number("WEIR_TRACE", &mut c.trace, 0, 3)?;
+        c.stats = get("WEIR_STATS");
+        c.trace_file = get("WEIR_TRACE_FILE").map(PathBuf::from);
+        c.capture = get("WEIR_CAPTURE");
+        c.faults = get("WEIR_FAULTS");
+        Ok(c)
+    }
+
+    /// Reads the process environment.
+    ///
+    /// # Errors
+    /// As [`EngineConfig::from_vars`].
+    pub fn from_env() -> Result<Self, EngineError> {
+        Self::from_vars(&|name| std::env::var(name).ok().filter(|v| !v.is_empty()))
+    }
+
+    /// The addresses to bind, with the port.
+    #[must_use]
+    pub fn socket_addrs(&self) -> Vec<SocketAddr> {
+        self.addrs.iter().map(|&ip| SocketAddr::new(ip, self.port)).collect()
+    }
+}
+
+struct Vars<'a> {
+    get: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl Vars<'_> {
+    fn bad(name: &str, problem: String) -> EngineError {
+        EngineError::Config { variable: name.to_owned(), problem }
+    }
+
+    fn number<T>(&self, name: &str, into: &mut T, min: T, max: T) -> Result<(), EngineError>
+    where
+        T: std::str::FromStr + PartialOrd + std::fmt::Display,
+    {
+        let Some(text) = (self.get)(name) else { return Ok(()) };
+        match text.trim().parse::<T>() {
+            Ok(n) if n >= min && n <= max => {
+                *into = n;
+                Ok(())
+            }
+            _ => Err(Self::bad(name, format!("'{text}' is not a number from {min} to {max}"))),
+        }
+    }
+
+    fn millis(&self, name: &str, into: &mut Duration, min_ms: u64) -> Result<(), EngineError> {
+        let mut ms = into.as_millis() as u64;
+        self.number(name, &mut ms, min_ms, 86_400_000)?;
+        *into = Duration::from_millis(ms);
+        Ok(())
+    }
+
+    fn one_of<T: Copy>(&self, name: &str, into: &mut T, choices: &[(&str, T)]) -> Result<(), EngineError> {
+        let Some(text) = (self.get)(name) else { return Ok(()) };
+        match choices.iter().find(|(word, _)| word.eq_ignore_ascii_case(text.trim())) {
+            Some((_, value)) => {
+                *into = *value;
+                Ok(())
+            }
+            None => {
+                let words: Vec<&str> = choices.iter().map(|(w, _)| *w).collect();
+                Err(Self::bad(name, format!("'{text}' is none of {}", words.join(", "))))
+            }
+        }
+    }
+
+    fn list<T: std::str::FromStr>(&self, name: &str, into: &mut Vec<T>) -> Result<(), EngineError> {
+        let Some(text) = (self.get)(name) else { return Ok(()) };
+        for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+            match word.parse() {
+                Ok(value) => into.push(value),
+                Err(_) => return Err(Self::bad(name, format!("'{word}' is not valid here"))),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &'static str, value: &'static str) -> Result<EngineConfig, EngineError> {
+        EngineConfig::from_vars(&move |n| (n == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn values_are_read_and_bounded() {
+        assert_eq!(with("WEIR_STREAMS", "4").expect("valid").streams, 4);
+        assert_eq!(with("WEIR_ADDR", "10.0.0.1, ::1").expect("valid").addrs.len(), 2);
+        assert_eq!(with("WEIR_PEER_TIMEOUT_MS", "700").expect("valid").peer_timeout, Duration::from_millis(700));
+        for (name, value) in [("WEIR_STREAMS", "0"), ("WEIR_LEVEL", "none"), ("WEIR_ADDR", "eth0"), ("WEIR_PORT", "70000"), ("WEIR_TRACE", "x")] {
+            let error = with(name, value).expect_err("must be refused").to_string();
+            assert!(error.contains(name) && error.contains(value), "{error}");
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! One endpoint's heart, behind the lock: reads the socket, feeds the protocol, dispatches its events, writes what is due.
+//!
+//! The contract with the pure protocol: after each call that changes it, drain events, then transmit until it has nothing to say. Sends, receives and remote memory operations
+//! are in `sending`, `receiving` and `remote`.
+
+use crate::api::{Completion, Iov, OpError, OpKind};
+use crate::config::EngineConfig;
+use crate::counters::{EngineCounters, Totals};
+use crate::memory::{Gather, Pool, Source};
+use crate::state::{BodyDest, CompletionQueue, MsgKey, PeerState, RecvKey, RecvState, Region, Role, RxMsg, SendKey, SendState, key};
+use crate::trace::Trace;
+use hashbrown::HashMap;
+use slotmap::SlotMap;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use weir_match::{Match, Matcher};
+use weir_proto::{DownReason, Event, PacketBuf, Payloads, PeerId, RxMeta, Time};
+use weir_udp::UdpTransport;
+
+/// Datagram batches read in one progress call before sends get their turn.
+const RX_BATCHES: usize = 8;
+/// Packets written in one progress call before arrivals get their turn: about 1 MiB.
+const TX_PACKETS: usize = 768;
+
+/// The state behind the endpoint's lock.
+pub struct Core {
+    pub udp: UdpTransport,
+    pub st: State,
+    out: PacketBuf,
+    /// Operations queued that no transmit pass has seen.
+    pub queued_since_transmit: u32,
+}
+
+/// Everything but the socket: split off so that a datagram can be handled while the socket lends it.
+pub struct State {
+    pub cfg: EngineConfig,
+    pub proto: weir_proto::Endpoint,
+    pub matcher: Matcher,
+    pub sends: SlotMap<SendKey, SendState>,
+    pub recvs: SlotMap<RecvKey, RecvState>,
+    pub msgs: SlotMap<MsgKey, RxMsg>,
+    pub bodies: HashMap<(u32, u64), BodyDest, foldhash::fast::FixedState>,
+    /// Posted receives and claims by context, for cancel and claim. Looked at only by those rare calls.
+    pub claims: BTreeMap<usize, MsgKey>,
+    pub regions: BTreeMap<u64, Region>,
+    pub next_region: u64,
+    pub peers: Vec<PeerState>,
+    pub own_peer: Option<u32>,
+    pub own_mseq: u64,
+    pub own_sseq: Vec<u32>,
+    pub tx_done: CompletionQueue,
+    pub rx_done: CompletionQueue,
+    pub pool: Pool,
+    pub counters: EngineCounters,
+    pub totals: Totals,
+    pub trace: Trace,
+    pub events: Vec<Event>,
+    pub matches: Vec<Match>,
+    /// When the socket was last looked at.
+    pub last_look: Time,
+    pub own_name: [u8; 48],
+    pub closed: bool,
+    /// A control message was queued outside a progress pass.
+    pub wants_transmit: bool,
+}
+
+/// Now, on the protocol's clock.
+pub fn now() -> Time {
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `ts` is a valid timespec to fill; CLOCK_MONOTONIC always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut ts) };
+    Time(ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64)
+}
+
+/// The protocol reads payloads through this.
+struct SendTable<'a>(&'a SlotMap<SendKey, SendState>);
+
+impl Payloads for SendTable<'_> {
+    fn read(&self, token: u64, offset: u64, dst: &mut [u8]) {
+        match self.0.get(key::<SendKey>(token)) {
+            Some(s) => s.source.read(offset, dst),
+            // Only after a failure that the protocol has not seen yet; what is sent then is never used.
+            None => dst.fill(0),
+        }
+    }
+
+    fn crc(&self, token: u64, offset: u64, len: usize, crc: u32) -> u32 {
+        let mut slices: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
+        if let Some(s) = self.0.get(key::<SendKey>(token)) {
+            s.source.slices(offset, len, &mut slices);
+        }
+        slices.iter().fold(crc, |crc, s| weir_wire::seal::crc32c_append(crc, s))
+    }
+}
+
+impl Core {
+    pub fn new(udp: UdpTransport, st: State) -> Core {
+        Core { udp, st, out: PacketBuf::default(), queued_since_transmit: 0 }
+    }
+
+    /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams read.
+    pub fn progress(&mut self, now: Time) -> usize {
+        let st = &mut self.st;
+        let slack_ns = u32::try_from(now.0.saturating_sub(st.last_look.0)).unwrap_or(u32::MAX);
+        st.counters.polls += 1;
+        let read = self
+            .udp
+            .recv(RX_BATCHES, |info, datagram| {
+                let meta = RxMeta { remote: info.remote, local: info.local, slack_ns, ecn: info.ecn };
+                st.datagram(now, meta, datagram);
+            })
+            .unwrap_or(0);
+        st.last_look = now;
+        if read == 0 {
+            st.proto.idle(now);
+        }
+        if st.proto.next_timeout().is_some_and(|t| t <= now) {
+            st.timeouts(now);
+        }
+        self.transmit(now);
+        read
+    }
+
+    /// Writes what the protocol has to say.
+    pub fn transmit(&mut self, now: Time) {
+        self.queued_since_transmit = 0;
+        self.st.wants_transmit = false;
+        if self.udp.blocked() && self.udp.flush().is_err() {
+            return;
+        }
+        for _ in 0..TX_PACKETS {
+            let table = SendTable(&self.st.sends);
+            let Some(t) = self.st.proto.poll_transmit(now, &table, &mut self.out) else { break };
+            let mut slices: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
+            if let Some(p) = &t.payload
+                && let Some(s) = self.st.sends.get(key::<SendKey>(p.token))
+            {
+                s.source.slices(p.offset, usize::from(p.len), &mut slices);
+            }
+            // SAFETY: the slices point into operations of the send table, which are not removed before `flush` below ends the references.
+            unsafe { self.udp.push(t.remote, t.local, &self.out.head, &slices) };
+            if self.udp.blocked() {
+                break;
+            }
+        }
+        // Errors of single datagrams are losses to the protocol; the transport counts them.
+        let _ = self.udp.flush();
+    }
+
+    /// When the endpoint wants to be called again although nothing arrives.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.st.proto.next_timeout()
+    }
+}
+
+impl State {
+    fn datagram(&mut self, now: Time, meta: RxMeta, datagram: &mut [u8]) {
+        let mut events = std::mem::take(&mut self.events);
+        self.proto.handle(now, meta, datagram, &mut events);
+        for event in events.drain(..) {
+            self.event(now, event, datagram);
+        }
+        self.events = events;
+    }
+
+    fn timeouts(&mut self, now: Time) {
+        let mut events = std::mem::take(&mut self.events);
+        self.proto.handle_timeout(now, &mut events);
+        for event in events.drain(..) {
+            self.event(now, event, &[]);
+        }
+        self.events = events;
+    }
+
+    fn event(&mut self, now: Time, event: Event, datagram: &[u8]) {
+        match event {
+            Event::Message { peer, control, stream, mseq, sseq, total_len, offset, envelope, payload, first, complete } => {
+                let Some(bytes) = datagram.get(payload) else { return };
+                if control {
+                    let envelope = datagram.get(envelope).unwrap_or(&[]);
+                    self.control(now, peer.0, envelope, bytes);
+                } else {
+                    let piece = crate::receiving::Fragment { peer: peer.0, stream, mseq, sseq, total_len, offset, first, complete };
+                    let envelope = datagram.get(envelope).unwrap_or(&[]);
+                    self.fragment(now, piece, envelope, bytes);
+                }
+            }
+            Event::Body { peer, handle, offset, payload, complete } => {
+                let bytes = datagram.get(payload).unwrap_or(&[]);
+                self.body(peer.0, handle, offset, bytes, complete);
+            }
+            Event::Sent { token, .. } => self.sent(token),
+            Event::Up { peer } => self.peer_slot(peer.0),
+            Event::Down { peer, reason } => self.peer_down(peer, reason),
+            Event::Failed { peer, token, reason } => self.send_failed(peer, token, reason),
+            Event::BodyAborted { peer, handle, .. } => self.body_aborted(peer.0, handle),
+            Event::Parity { peer, key, base, frag, count, hole_offset, hole_len, payload } => {
+                let bytes = datagram.get(payload).unwrap_or(&[]);
+                let parity = crate::receiving::Parity { peer, key, base, frag, count, hole_offset, hole_len };
+                self.parity(now, &parity, bytes);
+            }
+        }
+    }
+
+    /// Makes sure the table has a slot for a peer the protocol knows (it may be one that was never inserted).
+    pub fn peer_slot(&mut self, peer: u32) {
+        while self.peers.len() <= peer as usize {
+            self.peers.push(PeerState { name: [0; 48], inserted: false, down: None, partial: SmallVec::new(), last_send: Time(0) });
+        }
+    }
+
+    /// The peer as completions may name it.
+    pub fn source(&self, peer: u32) -> Option<u32> {
+        self.peers.get(peer as usize).filter(|p| p.inserted).map(|_| peer)
+    }
+
+    fn send_failed(&mut self, _peer: PeerId, token: u64, reason: DownReason) {
+        let k = key::<SendKey>(token);
+        if let Some(s) = self.sends.remove(k) {
+            self.finish_send(s, Err(OpError::PeerDown(reason)));
+        }
+    }
+
+    /// Fails everything that waits for this peer and nothing else.
+    fn peer_down(&mut self, peer: PeerId, reason: DownReason) {
+        self.peer_slot(peer.0);
+        self.peers[peer.0 as usize].down = Some(reason);
+        self.peers[peer.0 as usize].partial.clear();
+        self.trace.peer_down(peer.0, reason);
+        let error = OpError::PeerDown(reason);
+        let sends: Vec<SendKey> = self.sends.iter().filter(|(_, s)| s.peer == peer.0 && s.role != Role::ToSelf).map(|(k, _)| k).collect();
+        for k in sends {
+            if let Some(s) = self.sends.remove(k) {
+                self.finish_send(s, Err(error));
+            }
+        }
+        let (mut ops, mut held) = (Vec::new(), Vec::new());
+        self.matcher.remove_peer(peer.0, &mut ops, &mut held);
+        for op in ops {
+            self.fail_recv(key(op), error);
+        }
+        for msg in held {
+            self.drop_msg(key(msg));
+        }
+        self.bodies.retain(|&(p, _), _| p != peer.0);
+        // What had begun to arrive and cannot be completed; complete unexpected messages stay receivable.
+        let broken: Vec<MsgKey> = self.msgs.iter().filter(|(_, m)| m.peer == peer.0 && !m.complete).map(|(k, _)| k).collect();
+        for k in broken {
+            self.break_msg(k, error);
+        }
+    }
+
+    /// Counts the end of an operation and queues its completion if somebody wants it.
+    pub fn complete(&mut self, c: Completion) {
+        self.totals.count(c.kind, c.result.is_ok());
+        if !c.report && c.result.is_ok() && !c.multi_done {
+            return;
+        }
+        match c.kind {
+            OpKind::Send | OpKind::Write | OpKind::Read => self.tx_done.push_back(c),
+            OpKind::Recv | OpKind::MultiRecvReleased | OpKind::Peek | OpKind::RemoteWrite => self.rx_done.push_back(c),
+        }
+    }
+
+    /// After closing: no byte of the caller's memory is read or written any more.
+    pub fn forget_user_memory(&mut self) {
+        self.bodies.clear();
+        self.regions.clear();
+        self.claims.clear();
+        self.msgs.clear();
+        self.recvs.clear();
+        self.sends.clear();
+        self.matcher = Matcher::new();
+    }
+
+    /// A source for `iov`: copied, or the caller's memory.
+    ///
+    /// # Safety
+    /// As for [`crate::Endpoint::send`].
+    pub unsafe fn source_of(&mut self, iov: &[Iov], len: usize, copy: bool) -> Source {
+        if copy {
+            // SAFETY: passed on from the caller.
+            unsafe { Source::copied(iov, len, &mut self.pool) }
+        } else {
+            // SAFETY: passed on from the caller.
+            Source::User(unsafe { Gather::new(iov) })
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the engine counts, and the JSON document that `weir stat` shows.
+
+use crate::api::OpKind;
+
+/// Counts of one endpoint since it was opened. Packets and repairs are counted by the protocol and the transport; this is what the messages above them did.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct EngineCounters {
+    /// Messages sent with their payload at once.
+    pub eager_sends: u64,
+    /// Messages sent by rendezvous.
+    pub rendezvous_sends: u64,
+    /// Messages to this endpoint itself.
+    pub self_sends: u64,
+    /// Sends refused because a queue was full.
+    pub refused_sends: u64,
+    /// Receives posted.
+    pub receives: u64,
+    /// Messages that found their receive posted.
+    pub expected: u64,
+    /// Messages that had to wait for their receive.
+    pub unexpected: u64,
+    /// Bytes now held for unexpected messages.
+    pub unexpected_bytes: u64,
+    /// The most that were ever held.
+    pub unexpected_bytes_peak: u64,
+    /// Messages longer than their receive.
+    pub truncated: u64,
+    /// Remote writes begun.
+    pub writes: u64,
+    /// Remote reads begun.
+    pub reads: u64,
+    /// Remote operations refused for key, range or access.
+    pub access_errors: u64,
+    /// Envelopes that made no sense.
+    pub malformed: u64,
+    /// Times the watchdog thread made progress because nobody polled.
+    pub watchdog_steps: u64,
+    /// Empty polls after which the core was yielded.
+    pub yields: u64,
+    /// Polls of the socket.
+    pub polls: u64,
+}
+
+/// Operations ended, by kind, whether or not anybody wanted their completion: what completion counters of a face add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Totals {
+    pub sends: u64,
+    pub send_errors: u64,
+    pub recvs: u64,
+    pub recv_errors: u64,
+    pub writes: u64,
+    pub write_errors: u64,
+    pub reads: u64,
+    pub read_errors: u64,
+    pub remote_writes: u64,
+}
+
+impl Totals {
+    /// Adds one.
+    pub fn count(&mut self, kind: OpKind, ok: bool) {
+        let field = match (kind, ok) {
+            (OpKind::Send, true) => &mut self.sends,
+            (OpKind::Send, false) => &mut self.send_errors,
+            (OpKind::Recv | OpKind::Peek, true) => &mut self.recvs,
+            (OpKind::Recv | OpKind::Peek | OpKind::MultiRecvReleased, false) => &mut self.recv_errors,
+            (OpKind::MultiRecvReleased, true) => return,
+            (OpKind::Write, true) => &mut self.writes,
+            (OpKind::Write, false) => &mut self.write_errors,
+            (OpKind::Read, true) => &mut self.reads,
+            (OpKind::Read, false) => &mut self.read_errors,
+            (OpKind::RemoteWrite, _) => &mut self.remote_writes,
+        };
+        *field += 1;
+    }
+}

@@ -1,0 +1,105 @@
+//! The endpoint's lock: one atomic exchange when nobody else wants it, yielding when somebody does.
+//!
+//! The caller's thread holds it for the length of one call; the watchdog thread takes it only when the caller has been away. So contention is rare and short, except under
+//! many-threaded callers, for whom waiting yields the core rather than spins through a time slice.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A value behind the lock.
+pub struct Lock<T> {
+    taken: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only through a guard, of which there is one at a time (`taken`).
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+/// Exclusive access until dropped.
+pub struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+impl<T> Lock<T> {
+    /// An unlocked value.
+    pub const fn new(value: T) -> Self {
+        Lock { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    /// Waits for the lock.
+    #[inline]
+    pub fn lock(&self) -> Guard<'_, T> {
+        let mut tries = 0u32;
+        loop {
+            if !self.taken.swap(true, Ordering::Acquire) {
+                return Guard { lock: self };
+            }
+            tries += 1;
+            if tries < 64 {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        (!self.taken.swap(true, Ordering::Acquire)).then_some(Guard { lock: self })
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is the only one (`taken` was false and is now true).
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard is the only one (`taken` was false and is now true).
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.taken.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn counts_are_not_lost_between_threads() {
+        let lock = Arc::new(Lock::new(0u64));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let lock = lock.clone();
+                std::thread::spawn(move || {
+                    for _ in 0..10_000 {
+                        *lock.lock() += 1;
+                    }
+                })
+            })
+            .collect();
+        for t in threads {
+            t.join().expect("thread");
+        }
+        assert_eq!(*lock.lock(), 40_000);
+        let held = lock.lock();
+        assert!(lock.try_lock().is_none());
+        drop(held);
+        assert!(lock.try_lock().is_some());
+    }
+}

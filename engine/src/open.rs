@@ -1,0 +1,138 @@
+//! Opening an endpoint: key, socket, addresses, protocol, threads.
+
+use crate::config::EngineConfig;
+use crate::core::{Core, State, now};
+use crate::counters::{EngineCounters, Totals};
+use crate::memory::Pool;
+use crate::trace::{Trace, with_pid};
+use crate::{Endpoint, EngineError, NAME_BYTES, Shared, lock, stat, watchdog};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use weir_udp::{UdpConfig, UdpTransport};
+
+impl Endpoint {
+    /// Opens an endpoint with the job's key from the environment or the user's key file.
+    ///
+    /// # Errors
+    /// One line with the cause: key, configuration, or the system's refusal of a socket or thread.
+    pub fn open(cfg: EngineConfig) -> Result<Arc<Endpoint>, EngineError> {
+        let key = weir_job::load_key(&weir_job::Env::from_process()).map_err(|e| EngineError::Key(e.to_string()))?;
+        Self::open_with_key(cfg, key.bytes)
+    }
+
+    /// Opens an endpoint with this job key.
+    ///
+    /// # Errors
+    /// As [`Endpoint::open`].
+    pub fn open_with_key(cfg: EngineConfig, job_key: [u8; 32]) -> Result<Arc<Endpoint>, EngineError> {
+        let io = |doing: &str| {
+            let doing = doing.to_owned();
+            move |source| EngineError::Io { doing, source }
+        };
+        let mut udp = UdpTransport::bind(&udp_config(&cfg)).map_err(io("opening the UDP socket"))?;
+        if let Some(path) = &cfg.capture {
+            udp.capture_to(&with_pid(path)).map_err(io("opening the capture file"))?;
+        }
+        let mut seed = [0; 32];
+        let mut id = [0; 8];
+        for buf in [&mut seed[..], &mut id[..]] {
+            getrandom::fill(buf).map_err(|e| EngineError::Io { doing: "reading random numbers".into(), source: e.into() })?;
+        }
+        // 0 is kept for "whoever is at this address".
+        let id = u64::from_le_bytes(id).max(1);
+        let proto = weir_proto::Endpoint::new(proto_config(&cfg, &udp), job_key, id, udp.local_addrs(), seed);
+        let name = proto.name().encode();
+        let trace = Trace::open(cfg.trace, cfg.trace_file.as_ref().map(|p| with_pid(&p.to_string_lossy())).as_deref().map(std::path::Path::new))
+            .map_err(io("opening the trace file"))?;
+        let shared = Arc::new(Shared {
+            last_poll: AtomicU64::new(now().0),
+            last_found: AtomicU64::new(now().0),
+            armed: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            socket: udp.fd(),
+            notify: watchdog::EventFd::new().map_err(io("making an event descriptor"))?,
+            wake: watchdog::EventFd::new().map_err(io("making an event descriptor"))?,
+            spin_ns: u64::from(cfg.spin_us) * 1000,
+            coalesce_ns: u64::from(cfg.coalesce_ns),
+            watchdog_ns: u64::from(cfg.watchdog_us) * 1000,
+            oversubscribed: oversubscribed(),
+            stats: cfg.stats.clone(),
+            linger: cfg.linger,
+            core: lock::Lock::new(Core::new(udp, new_state(cfg, proto, name, trace))),
+        });
+        let thread = watchdog::start(&shared)?;
+        stat::publish(Arc::downgrade(&shared));
+        Ok(Arc::new(Endpoint { shared, name, watchdog: std::sync::Mutex::new(Some(thread)) }))
+    }
+}
+
+fn udp_config(cfg: &EngineConfig) -> UdpConfig {
+    UdpConfig {
+        addrs: cfg.addrs.clone(),
+        ifaces: cfg.ifaces.clone(),
+        bind: cfg.bind,
+        port: cfg.port,
+        rcvbuf_bytes: cfg.rcvbuf_bytes,
+        sndbuf_bytes: cfg.rcvbuf_bytes,
+        offload: cfg.offload,
+        faults: cfg.faults.clone(),
+        ..UdpConfig::default()
+    }
+}
+
+fn proto_config(cfg: &EngineConfig, udp: &UdpTransport) -> weir_proto::Config {
+    weir_proto::Config {
+        level: cfg.level,
+        congestion: cfg.congestion,
+        streams: cfg.streams,
+        peer_timeout: cfg.peer_timeout,
+        connect_timeout: cfg.connect_timeout,
+        linger: cfg.linger,
+        initial_credit_bytes: cfg.credit_bytes,
+        initial_credit_msgs: cfg.credit_msgs,
+        rx_buffer_bytes: udp.rx_buffer_bytes(),
+        max_datagram: udp.max_datagram(),
+        ..weir_proto::Config::default()
+    }
+}
+
+fn new_state(cfg: EngineConfig, proto: weir_proto::Endpoint, own_name: [u8; NAME_BYTES], trace: Trace) -> State {
+    State {
+        own_sseq: vec![0; usize::from(cfg.streams) + 1],
+        proto,
+        matcher: weir_match::Matcher::new(),
+        sends: slotmap::SlotMap::with_key(),
+        recvs: slotmap::SlotMap::with_key(),
+        msgs: slotmap::SlotMap::with_key(),
+        bodies: hashbrown::HashMap::with_hasher(foldhash::fast::FixedState::default()),
+        claims: BTreeMap::new(),
+        regions: BTreeMap::new(),
+        next_region: 1,
+        peers: Vec::new(),
+        own_peer: None,
+        own_mseq: 0,
+        tx_done: VecDeque::new(),
+        rx_done: VecDeque::new(),
+        pool: Pool::default(),
+        counters: EngineCounters::default(),
+        totals: Totals::default(),
+        trace,
+        events: Vec::new(),
+        matches: Vec::new(),
+        last_look: now(),
+        own_name,
+        closed: false,
+        wants_transmit: false,
+        cfg,
+    }
+}
+
+/// More ranks on this node than cores, as far as the launcher tells.
+fn oversubscribed() -> bool {
+    let ranks = ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE", "PALS_LOCAL_SIZE"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok()?.parse::<usize>().ok());
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    ranks.is_some_and(|r| r > cores)
+}

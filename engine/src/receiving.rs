@@ -1,0 +1,605 @@
+//! Receives: posting, binding of arrived messages, placing of fragments and bodies, peeks and claims.
+
+use crate::api::{Completion, EngineError, OpError, OpKind, PeekOp, RecvOp};
+use crate::core::State;
+use crate::memory::Gather;
+use crate::state::{BodyDest, BodyOwner, Carriage, MsgKey, MultiState, Place, RecvKey, RecvState, RxMsg, key, token};
+use weir_match::envelope::{Envelope, Status};
+use weir_match::{Arrival, Class, Match, Multi, Posted, Source};
+use weir_proto::{BodyKey, PeerId, Time};
+
+/// New bytes of a matched message, as the protocol reports them.
+pub struct Fragment {
+    /// Sender.
+    pub peer: u32,
+    /// Stream it came on.
+    pub stream: u16,
+    /// Its number.
+    pub mseq: u64,
+    /// Its number in the stream.
+    pub sseq: u32,
+    /// Length of the message.
+    pub total_len: u32,
+    /// Where these bytes belong.
+    pub offset: u32,
+    /// First sight of this message.
+    pub first: bool,
+    /// No byte is missing any more.
+    pub complete: bool,
+}
+
+/// A fragment that can be restored from a parity fragment.
+pub struct Parity {
+    /// Sender.
+    pub peer: PeerId,
+    /// Message or body.
+    pub key: BodyKey,
+    /// Start of the group.
+    pub base: u64,
+    /// Fragment length.
+    pub frag: u16,
+    /// Fragments in the group.
+    pub count: u8,
+    /// The one missing.
+    pub hole_offset: u64,
+    /// Its length.
+    pub hole_len: u16,
+}
+
+impl State {
+    /// Posts a receive.
+    ///
+    /// # Safety
+    /// As for [`crate::Endpoint::recv`].
+    pub unsafe fn recv(&mut self, now: Time, op: &RecvOp<'_>) -> Result<(), EngineError> {
+        if let Some(peer) = op.source
+            && let Some(reason) = self.peers.get(peer as usize).ok_or(EngineError::Invalid("no such peer"))?.down
+            && self.matcher.peek(op.class, Source::Peer(peer), op.tag, op.ignore).is_none()
+        {
+            return Err(EngineError::PeerDown(reason));
+        }
+        self.counters.receives += 1;
+        // SAFETY: passed on from the caller.
+        let dest = unsafe { Gather::new(op.iov) };
+        let multi = op.multi_min.map(|min| Multi { room: dest.len(), min_room: min as u64 });
+        let k = self.recvs.insert(RecvState {
+            dest,
+            context: op.context,
+            user: op.user,
+            class: op.class,
+            report: op.report,
+            multi: multi.map(|_| MultiState::default()),
+            source: op.source,
+            bound: false,
+        });
+        self.trace.posted(op.source, op.tag, op.ignore);
+        let posted = Posted {
+            class: op.class,
+            source: op.source.map_or(Source::Any, Source::Peer),
+            tag: op.tag,
+            ignore: op.ignore,
+            op: token(k),
+            multi,
+        };
+        let mut matches = std::mem::take(&mut self.matches);
+        self.matcher.post(posted, &mut matches);
+        for m in matches.drain(..) {
+            self.counters.unexpected += 1;
+            self.bind(now, &m);
+        }
+        self.matches = matches;
+        Ok(())
+    }
+
+    /// Offers an arrived message to the matcher and binds what came free.
+    pub fn arrive(&mut self, now: Time, arrival: Arrival) {
+        let mut matches = std::mem::take(&mut self.matches);
+        self.matcher.arrive(arrival, &mut matches);
+        for m in matches.drain(..) {
+            self.counters.expected += 1;
+            self.bind(now, &m);
+        }
+        self.matches = matches;
+    }
+
+    /// A fragment of a matched message.
+    pub fn fragment(&mut self, now: Time, f: Fragment, envelope: &[u8], bytes: &[u8]) {
+        let k = if f.first {
+            match self.first_fragment(now, &f, envelope) {
+                Some(k) => k,
+                None => return,
+            }
+        } else {
+            match self.peers[f.peer as usize].partial.iter().rev().find(|(mseq, _)| *mseq == f.mseq) {
+                Some(&(_, k)) => k,
+                None => return, // a message already thrown away
+            }
+        };
+        self.place(k, u64::from(f.offset), bytes);
+        if f.complete {
+            self.peers[f.peer as usize].partial.retain(|(mseq, _)| *mseq != f.mseq);
+            self.message_complete(k);
+        } else if f.first {
+            self.peers[f.peer as usize].partial.push((f.mseq, k));
+        }
+    }
+
+    fn first_fragment(&mut self, now: Time, f: &Fragment, envelope: &[u8]) -> Option<MsgKey> {
+        self.peer_slot(f.peer);
+        let (class, tag, data, len, carriage, sync) = match Envelope::decode(envelope) {
+            Ok(Envelope::Eager { class, tag, data, sync }) => (class, tag, data, u64::from(f.total_len), Carriage::Eager, sync),
+            Ok(Envelope::Rts { class, tag, data, len, op }) => (class, tag, data, len, Carriage::Rendezvous(op), None),
+            Ok(_) | Err(_) => {
+                self.counters.malformed += 1;
+                let mut matches = std::mem::take(&mut self.matches);
+                self.matcher.note_other(f.peer, f.mseq, f.stream, f.sseq, &mut matches);
+                for m in matches.drain(..) {
+                    self.bind(now, &m);
+                }
+                self.matches = matches;
+                self.proto.consume(PeerId(f.peer), 1, u64::from(f.total_len));
+                return None;
+            }
+        };
+        let k = self.msgs.insert(RxMsg {
+            peer: f.peer,
+            mseq: f.mseq,
+            class,
+            tag,
+            data,
+            len,
+            complete: carriage != Carriage::Eager,
+            carriage,
+            sync,
+            place: Place::Nowhere,
+        });
+        self.trace.arrived(f.peer, tag, len);
+        self.arrive(now, Arrival { peer: f.peer, class, mseq: f.mseq, stream: f.stream, sseq: f.sseq, tag, len, msg: token(k) });
+        Some(k)
+    }
+
+    /// Writes bytes where they belong; makes an engine buffer for a message nobody has taken yet.
+    fn place(&mut self, k: MsgKey, offset: u64, bytes: &[u8]) {
+        let Some(m) = self.msgs.get_mut(k) else { return };
+        if bytes.is_empty() {
+            return;
+        }
+        match &mut m.place {
+            Place::Recv { dest, .. } => {
+                dest.write(offset, bytes);
+            }
+            Place::Buffer(buf) => write_buffer(buf, offset, bytes),
+            Place::Nowhere => {
+                let len = m.len;
+                let mut buf = self.pool.take(len as usize);
+                write_buffer(&mut buf, offset, bytes);
+                m.place = Place::Buffer(buf);
+                self.hold_bytes(len);
+            }
+            Place::Discard => {}
+        }
+    }
+
+    fn message_complete(&mut self, k: MsgKey) {
+        let Some(m) = self.msgs.get_mut(k) else { return };
+        if m.carriage != Carriage::Eager {
+            return; // a request: its body will come
+        }
+        m.complete = true;
+        match m.place {
+            Place::Recv { recv, .. } => self.deliver(k, recv),
+            Place::Discard => self.drop_msg(k),
+            Place::Nowhere | Place::Buffer(_) => {}
+        }
+    }
+
+    /// Connects a message with the receive that takes it.
+    fn bind(&mut self, now: Time, m: &Match) {
+        let (k, r) = (key::<MsgKey>(m.msg), key::<RecvKey>(m.op));
+        let Some(recv) = self.recvs.get_mut(r) else { return };
+        recv.bound = true;
+        let dest = match &mut recv.multi {
+            Some(multi) => {
+                multi.pending += 1;
+                multi.closed |= m.multi_done;
+                let offset = m.multi_offset.unwrap_or(0);
+                let len = self.msgs.get(k).map_or(0, |msg| msg.len);
+                recv.dest.sub(offset, len)
+            }
+            None => recv.dest.clone(),
+        };
+        self.bind_to(now, k, r, dest);
+    }
+
+    fn bind_to(&mut self, now: Time, k: MsgKey, r: RecvKey, dest: Gather) {
+        let Some(msg) = self.msgs.get_mut(k) else { return };
+        let (peer, len) = (msg.peer, msg.len);
+        let before = std::mem::replace(&mut msg.place, Place::Recv { recv: r, dest: dest.clone() });
+        let (carriage, complete, sync) = (msg.carriage, msg.complete, msg.sync.take());
+        if let Some(op) = sync {
+            self.post_control(now, peer, &Envelope::SyncAck { op });
+        }
+        match carriage {
+            Carriage::Eager => {
+                if let Place::Buffer(buf) = before {
+                    dest.write(0, &buf);
+                    self.free_held(buf);
+                }
+                if complete {
+                    self.deliver(k, r);
+                }
+            }
+            Carriage::Rendezvous(op) => self.ask_for_body(now, peer, op, len, dest, BodyOwner::Msg(k)),
+            Carriage::Own(s) => {
+                if let Some(payload) = self.own_payload(s) {
+                    dest.write_from(0, payload, len);
+                }
+                if let Some(send) = self.sends.remove(s) {
+                    self.finish_send(send, Ok(()));
+                }
+                self.deliver(k, r);
+            }
+        }
+    }
+
+    /// Opens a body and tells the sender to begin.
+    pub fn ask_for_body(&mut self, now: Time, peer: u32, op: u64, len: u64, dest: Gather, owner: BodyOwner) {
+        // A receive shorter than the message gets only what fits; the sender is told how much that is.
+        let len = len.min(dest.len());
+        if len == 0 {
+            self.post_control(now, peer, &Envelope::Done { op, read: false, status: Status::Ok });
+            self.body_complete(peer, &BodyDest { dest, owner, len });
+            return;
+        }
+        match self.proto.open_body(now, PeerId(peer), len) {
+            Ok(opened) => {
+                self.bodies.insert((peer, opened.handle), BodyDest { dest, owner, len });
+                self.post_control(now, peer, &Envelope::Cts { op, body: opened.handle, len, granted: opened.granted });
+            }
+            Err(_) => self.body_failed(owner, OpError::PeerDown(self.down_reason(peer))),
+        }
+    }
+
+    /// Why a peer is down (for operations that find out late).
+    pub fn down_reason(&self, peer: u32) -> weir_proto::DownReason {
+        self.peers.get(peer as usize).and_then(|p| p.down).unwrap_or(weir_proto::DownReason::Closed)
+    }
+
+    /// Bytes of a body.
+    pub fn body(&mut self, peer: u32, handle: u64, offset: u64, bytes: &[u8], complete: bool) {
+        let Some(b) = self.bodies.get(&(peer, handle)) else { return };
+        b.dest.write(offset, bytes);
+        if complete && let Some(b) = self.bodies.remove(&(peer, handle)) {
+            self.body_complete(peer, &b);
+        }
+    }
+
+    fn body_complete(&mut self, peer: u32, b: &BodyDest) {
+        match b.owner {
+            BodyOwner::Msg(k) => match self.msgs.get(k).map(|m| &m.place) {
+                Some(&Place::Recv { recv, .. }) => self.deliver(k, recv),
+                _ => self.drop_msg(k),
+            },
+            BodyOwner::Read(k) => self.sent(token(k)),
+            BodyOwner::Write { data, .. } => self.remote_write_done(peer, b.len, data),
+        }
+    }
+
+    fn body_failed(&mut self, owner: BodyOwner, error: OpError) {
+        match owner {
+            BodyOwner::Msg(k) => self.break_msg(k, error),
+            BodyOwner::Read(k) => {
+                if let Some(s) = self.sends.remove(k) {
+                    self.finish_send(s, Err(error));
+                }
+            }
+            BodyOwner::Write { .. } => {}
+        }
+    }
+
+    /// The sender gave a body up.
+    pub fn body_aborted(&mut self, peer: u32, handle: u64) {
+        if let Some(b) = self.bodies.remove(&(peer, handle)) {
+            self.body_failed(b.owner, OpError::Cancelled);
+        }
+    }
+
+    /// Restores a fragment from its parity.
+    pub fn parity(&mut self, now: Time, p: &Parity, parity: &[u8]) {
+        let (peer, frag) = (p.peer.0, usize::from(p.frag));
+        let mut acc = parity.to_vec();
+        let mut piece = vec![0; frag];
+        let total = match p.key {
+            BodyKey::Body(handle) => self.bodies.get(&(peer, handle)).map(|b| b.len),
+            BodyKey::Message(mseq) => self.partial(peer, mseq).and_then(|k| self.msgs.get(k)).map(|m| m.len),
+        };
+        let Some(total) = total else { return };
+        for i in 0..u64::from(p.count) {
+            let at = p.base + i * frag as u64;
+            if at == p.hole_offset || at >= total {
+                continue;
+            }
+            let n = frag.min((total - at) as usize);
+            if !self.read_placed(peer, p.key, at, &mut piece[..n]) {
+                return;
+            }
+            acc.iter_mut().zip(&piece[..n]).for_each(|(a, b)| *a ^= b);
+        }
+        let Some(hole) = acc.get(..usize::from(p.hole_len)) else { return };
+        match p.key {
+            BodyKey::Body(handle) => {
+                if let Some(b) = self.bodies.get(&(peer, handle)) {
+                    b.dest.write(p.hole_offset, hole);
+                }
+            }
+            BodyKey::Message(mseq) => {
+                if let Some(k) = self.partial(peer, mseq) {
+                    self.place(k, p.hole_offset, hole);
+                }
+            }
+        }
+        // Reports completion, if this was the last hole, as an event of its own.
+        let mut events = Vec::new();
+        self.proto.restored(now, p.peer, p.key, p.hole_offset, u32::from(p.hole_len), &mut events);
+        for event in events {
+            self.event(now, event, &[]);
+        }
+    }
+
+    fn partial(&self, peer: u32, mseq: u64) -> Option<MsgKey> {
+        self.peers.get(peer as usize)?.partial.iter().find(|(m, _)| *m == mseq).map(|&(_, k)| k)
+    }
+
+    /// Reads back placed bytes; false when they are not there in full (a receive shorter than the message).
+    fn read_placed(&self, peer: u32, key: BodyKey, offset: u64, dst: &mut [u8]) -> bool {
+        let gather = match key {
+            BodyKey::Body(handle) => self.bodies.get(&(peer, handle)).map(|b| &b.dest),
+            BodyKey::Message(mseq) => match self.partial(peer, mseq).and_then(|k| self.msgs.get(k)).map(|m| &m.place) {
+                Some(Place::Recv { dest, .. }) => Some(dest),
+                Some(Place::Buffer(buf)) => {
+                    let Some(src) = buf.get(offset as usize..offset as usize + dst.len()) else { return false };
+                    dst.copy_from_slice(src);
+                    return true;
+                }
+                _ => None,
+            },
+        };
+        match gather {
+            Some(g) if g.len() >= offset + dst.len() as u64 => {
+                g.copy_out(offset, dst);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Completes the receive of a message that is all there.
+    fn deliver(&mut self, k: MsgKey, r: RecvKey) {
+        let Some(m) = self.msgs.remove(k) else { return };
+        if !matches!(m.carriage, Carriage::Own(_)) && Some(m.peer) != self.own_peer {
+            let bytes = if m.carriage == Carriage::Eager { m.len } else { 0 };
+            self.proto.consume(PeerId(m.peer), 1, bytes);
+        }
+        let Place::Recv { dest, .. } = &m.place else { return };
+        let excess = m.len.saturating_sub(dest.len()) as usize;
+        let result = if excess > 0 { Err(OpError::Truncated { excess }) } else { Ok(()) };
+        self.counters.truncated += u64::from(excess > 0);
+        let buf = dest.base();
+        self.finish_recv(r, Some((&m, buf)), result);
+    }
+
+    /// Completes a receive, or one message of a multi-receive.
+    fn finish_recv(&mut self, r: RecvKey, msg: Option<(&RxMsg, *mut u8)>, result: Result<(), OpError>) {
+        let Some(recv) = self.recvs.get_mut(r) else { return };
+        let mut multi_done = false;
+        if let Some(multi) = &mut recv.multi {
+            multi.pending = multi.pending.saturating_sub(u32::from(msg.is_some()));
+            multi_done = multi.closed && multi.pending == 0;
+        }
+        let multi = recv.multi.is_some();
+        let (context, user, class, report) = (recv.context, recv.user, recv.class, recv.report);
+        if !multi || multi_done {
+            self.recvs.remove(r);
+        }
+        let (len, tag, data, source, buf) = match msg {
+            Some((m, buf)) => {
+                let excess = if let Err(OpError::Truncated { excess }) = result { excess } else { 0 };
+                (m.len as usize - excess, m.tag, m.data, self.source(m.peer), buf)
+            }
+            None => (0, 0, None, None, std::ptr::null_mut()),
+        };
+        self.trace.received(source, tag, len as u64, result);
+        let buf = if multi { buf } else { std::ptr::null_mut() };
+        let kind = if msg.is_none() && multi { OpKind::MultiRecvReleased } else { OpKind::Recv };
+        self.complete(Completion { context, user, kind, class, report, multi_done, len, buf, tag, data, source, result });
+    }
+
+    /// Fails a posted receive that nothing is bound to.
+    pub fn fail_recv(&mut self, r: RecvKey, error: OpError) {
+        if let Some(multi) = self.recvs.get_mut(r).and_then(|recv| recv.multi.as_mut()) {
+            multi.closed = true;
+            if multi.pending > 0 {
+                return; // the last message bound to it hands it back
+            }
+        }
+        self.finish_recv(r, None, Err(error));
+    }
+
+    /// A message that cannot be completed: its receive, if it has one, fails.
+    pub fn break_msg(&mut self, k: MsgKey, error: OpError) {
+        let place = match self.msgs.get(k) {
+            Some(m) => match &m.place {
+                Place::Recv { recv, dest } => Some((*recv, dest.base())),
+                _ => None,
+            },
+            None => return,
+        };
+        match place {
+            Some((recv, buf)) => {
+                if let Some(mut m) = self.msgs.remove(k) {
+                    m.len = 0;
+                    self.finish_recv(recv, Some((&m, buf)), Err(error));
+                }
+            }
+            None => {
+                self.matcher.forget(token(k));
+                self.drop_msg(k);
+            }
+        }
+    }
+
+    /// Forgets a message and frees its buffer and credit.
+    pub fn drop_msg(&mut self, k: MsgKey) {
+        if let Some(m) = self.msgs.remove(k) {
+            if Some(m.peer) != self.own_peer {
+                let bytes = if m.carriage == Carriage::Eager { m.len } else { 0 };
+                self.proto.consume(PeerId(m.peer), 1, bytes);
+            }
+            if let Place::Buffer(buf) = m.place {
+                self.free_held(buf);
+            }
+        }
+    }
+
+    /// Accounts for an unexpected message's buffer.
+    pub fn hold_bytes(&mut self, len: u64) {
+        self.counters.unexpected_bytes += len;
+        self.counters.unexpected_bytes_peak = self.counters.unexpected_bytes_peak.max(self.counters.unexpected_bytes);
+    }
+
+    fn free_held(&mut self, buf: Vec<u8>) {
+        self.counters.unexpected_bytes = self.counters.unexpected_bytes.saturating_sub(buf.len() as u64);
+        self.pool.give(buf);
+    }
+
+    /// Cancels the receive with this context, if nothing is bound to it.
+    pub fn cancel(&mut self, now: Time, context: usize) -> bool {
+        // Rare, so a scan: an index would cost every receive.
+        let found: Vec<RecvKey> = self.recvs.iter().filter(|(_, r)| r.context == context).map(|(k, _)| k).collect();
+        for k in found {
+            let mut matches = std::mem::take(&mut self.matches);
+            let cancelled = self.matcher.cancel(token(k), &mut matches);
+            if cancelled {
+                self.fail_recv(k, OpError::Cancelled);
+            }
+            for m in matches.drain(..) {
+                self.bind(now, &m);
+            }
+            self.matches = matches;
+            if cancelled {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Looks for an arrived message.
+    pub fn peek(&mut self, now: Time, op: &PeekOp) -> Result<Option<Completion>, EngineError> {
+        let source = op.source.map_or(Source::Any, Source::Peer);
+        let found = if op.claim || op.discard {
+            self.matcher.claim(op.class, source, op.tag, op.ignore)
+        } else {
+            self.matcher.peek(op.class, source, op.tag, op.ignore)
+        };
+        let Some(k) = found.map(key::<MsgKey>) else { return Ok(None) };
+        let Some(m) = self.msgs.get(k) else { return Ok(None) };
+        let completion = Completion {
+            context: op.context,
+            user: 0,
+            kind: OpKind::Peek,
+            class: op.class,
+            report: true,
+            multi_done: false,
+            len: m.len as usize,
+            buf: std::ptr::null_mut(),
+            tag: m.tag,
+            data: m.data,
+            source: self.source(m.peer),
+            result: Ok(()),
+        };
+        if op.discard {
+            self.discard(now, k);
+        } else if op.claim && self.claims.insert(op.context, k).is_some() {
+            return Err(EngineError::Invalid("this context already holds a claimed message"));
+        }
+        Ok(Some(completion))
+    }
+
+    /// Throws away a claimed or peeked message.
+    fn discard(&mut self, now: Time, k: MsgKey) {
+        let Some(m) = self.msgs.get_mut(k) else { return };
+        let peer = m.peer;
+        if let Some(op) = m.sync.take() {
+            self.post_control(now, peer, &Envelope::SyncAck { op });
+        }
+        let Some(m) = self.msgs.get_mut(k) else { return };
+        match m.carriage {
+            Carriage::Eager if !m.complete => {
+                if let Place::Buffer(buf) = std::mem::replace(&mut m.place, Place::Discard) {
+                    self.free_held(buf);
+                }
+            }
+            Carriage::Eager => self.drop_msg(k),
+            Carriage::Rendezvous(op) => {
+                // The sender is let through into nothing, so that its send completes.
+                m.place = Place::Discard;
+                let len = m.len;
+                self.ask_for_body(now, peer, op, len, Gather::default(), BodyOwner::Msg(k));
+            }
+            Carriage::Own(s) => {
+                if let Some(send) = self.sends.remove(s) {
+                    self.finish_send(send, Ok(()));
+                }
+                self.drop_msg(k);
+            }
+        }
+    }
+
+    /// Receives (or throws away) a message claimed before.
+    ///
+    /// # Safety
+    /// As for [`crate::Endpoint::recv`].
+    pub unsafe fn recv_claimed(&mut self, now: Time, op: &RecvOp<'_>, discard: bool) -> Result<(), EngineError> {
+        let k = self.claims.remove(&op.context).ok_or(EngineError::Invalid("no message was claimed with this context"))?;
+        let Some(m) = self.msgs.get(k) else { return Err(EngineError::Invalid("the claimed message was lost with its peer")) };
+        if discard {
+            let (tag, data, source) = (m.tag, m.data, self.source(m.peer));
+            self.discard(now, k);
+            self.complete(Completion {
+                context: op.context,
+                user: op.user,
+                kind: OpKind::Recv,
+                class: op.class,
+                report: op.report,
+                multi_done: false,
+                len: 0,
+                buf: std::ptr::null_mut(),
+                tag,
+                data,
+                source,
+                result: Ok(()),
+            });
+            return Ok(());
+        }
+        // SAFETY: passed on from the caller.
+        let dest = unsafe { Gather::new(op.iov) };
+        let r = self.recvs.insert(RecvState {
+            dest: dest.clone(),
+            context: op.context,
+            user: op.user,
+            class: op.class,
+            report: op.report,
+            multi: None,
+            source: op.source,
+            bound: true,
+        });
+        self.bind_to(now, k, r, dest);
+        Ok(())
+    }
+}
+
+fn write_buffer(buf: &mut [u8], offset: u64, bytes: &[u8]) {
+    if let Some(to) = buf.get_mut(offset as usize..).and_then(|b| b.get_mut(..bytes.len())) {
+        to.copy_from_slice(bytes);
+    }
+}

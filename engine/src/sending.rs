@@ -1,0 +1,296 @@
+//! Sends: eager, rendezvous, to self; and their completion.
+
+use crate::api::{Completion, EngineError, Iov, OpError, OpKind, SendMode, SendOp};
+use crate::core::State;
+use crate::memory::{Gather, Source};
+use crate::state::{Carriage, NO_TOKEN, Place, Role, RxMsg, SendKey, SendState, key, token};
+use weir_match::envelope::{self, Envelope, Status};
+use weir_match::{Arrival, stream_of};
+use weir_proto::{Message, PeerId, SendError, Time};
+
+/// Most messages that may wait for credit or window towards one peer before sends are refused.
+const QUEUE_MSGS: usize = 16_384;
+
+/// Copies of large payloads that wait for a peer are memory the caller does not see: an injected message may be this long at most.
+pub const INJECT_BYTES: usize = 16 << 10;
+
+impl State {
+    /// Starts a send.
+    ///
+    /// # Safety
+    /// As for [`crate::Endpoint::send`].
+    pub unsafe fn send(&mut self, now: Time, op: &SendOp<'_>) -> Result<(), EngineError> {
+        let len: usize = op.iov.iter().map(|p| p.len).sum();
+        if op.mode == SendMode::Inject && len > INJECT_BYTES {
+            return Err(EngineError::TooBig { what: "injected message", given: len as u64, limit: INJECT_BYTES as u64 });
+        }
+        let peer = self.peers.get(op.peer as usize).ok_or(EngineError::Invalid("no such peer"))?;
+        if let Some(reason) = peer.down {
+            return Err(EngineError::PeerDown(reason));
+        }
+        if self.own_peer == Some(op.peer) {
+            // SAFETY: passed on from the caller.
+            unsafe { self.send_to_self(now, op, len) };
+            return Ok(());
+        }
+        let to = PeerId(op.peer);
+        if self.proto.queued(to) >= QUEUE_MSGS {
+            self.counters.refused_sends += 1;
+            return Err(EngineError::Again);
+        }
+        let eager = len <= self.cfg.eager_bytes as usize && self.proto.credit(to).bytes >= len as u64;
+        let copy = op.mode == SendMode::Inject || (op.mode == SendMode::Transmit && len <= self.cfg.copy_bytes);
+        // SAFETY: passed on from the caller.
+        let source = unsafe { self.source_of(op.iov, len, copy) };
+        let mut s = SendState {
+            peer: op.peer,
+            source,
+            len: len as u64,
+            role: if eager { Role::Eager } else { Role::Requested },
+            mode: op.mode,
+            kind: OpKind::Send,
+            class: op.class,
+            tag: op.tag,
+            context: op.context,
+            user: op.user,
+            report: op.report,
+            announced: false,
+            awaits: 1 + u32::from(eager && op.mode == SendMode::Match),
+            dest: Gather::default(),
+        };
+        if copy && op.mode != SendMode::Match {
+            self.announce(&mut s, Ok(()));
+        }
+        let k = self.sends.insert(s);
+        match self.submit(now, op, k, len as u64, eager) {
+            Ok(()) => Ok(()),
+            Err(e) => {
+                if let Some(s) = self.sends.remove(k) {
+                    // The completion of a refused send must not be seen.
+                    if s.announced {
+                        self.totals.sends -= 1;
+                        if s.report {
+                            self.tx_done.pop_back();
+                        }
+                    }
+                    s.source.release(&mut self.pool);
+                }
+                Err(match e {
+                    SendError::QueueFull => {
+                        self.counters.refused_sends += 1;
+                        EngineError::Again
+                    }
+                    SendError::Closed => EngineError::Closed,
+                    SendError::TooLong => EngineError::TooBig { what: "message", given: len as u64, limit: u64::from(u32::MAX) },
+                })
+            }
+        }
+    }
+
+    fn submit(&mut self, now: Time, op: &SendOp<'_>, k: SendKey, len: u64, eager: bool) -> Result<(), SendError> {
+        let stream = stream_of(op.tag, op.class, self.cfg.streams);
+        let envelope = if eager {
+            let sync = (op.mode == SendMode::Match).then(|| token(k));
+            Envelope::Eager { class: op.class, tag: op.tag, data: op.data, sync }
+        } else {
+            Envelope::Rts { class: op.class, tag: op.tag, data: op.data, len, op: token(k) }
+        };
+        let (wire_len, t) = if eager { (len as u32, token(k)) } else { (0, NO_TOKEN) };
+        self.post(now, op.peer, false, stream, &envelope, wire_len, t)?;
+        if eager {
+            self.counters.eager_sends += 1;
+        } else {
+            self.counters.rendezvous_sends += 1;
+        }
+        self.trace.send(op.peer, op.tag, len, eager);
+        Ok(())
+    }
+
+    /// Hands a message to the protocol.
+    #[expect(clippy::too_many_arguments, reason = "one call site a kind; a struct would only repeat `Message`")]
+    pub fn post(&mut self, now: Time, peer: u32, control: bool, stream: u16, envelope: &Envelope, len: u32, t: u64) -> Result<(), SendError> {
+        let mut buf = [0; envelope::MAX_BYTES];
+        let n = envelope.encode(&mut buf);
+        self.proto.send(now, PeerId(peer), Message { control, stream, envelope: &buf[..n], len, token: t })
+    }
+
+    /// Sends a control message that only matters to a live peer.
+    pub fn post_control(&mut self, now: Time, peer: u32, envelope: &Envelope) {
+        self.wants_transmit = true;
+        // A dead or overrun peer does not get it: its own operations fail by its own verdict.
+        let _ = self.post(now, peer, true, 0, envelope, 0, NO_TOKEN);
+    }
+
+    /// # Safety
+    /// As for [`crate::Endpoint::send`].
+    unsafe fn send_to_self(&mut self, now: Time, op: &SendOp<'_>, len: usize) {
+        self.counters.self_sends += 1;
+        let keep = len > self.cfg.eager_bytes as usize && op.mode != SendMode::Inject;
+        // SAFETY: passed on from the caller.
+        let source = unsafe { self.source_of(op.iov, len, false) };
+        let s = SendState {
+            peer: op.peer,
+            source,
+            len: len as u64,
+            role: Role::ToSelf,
+            mode: op.mode,
+            kind: OpKind::Send,
+            class: op.class,
+            tag: op.tag,
+            context: op.context,
+            user: op.user,
+            report: op.report && op.mode != SendMode::Inject,
+            announced: op.mode == SendMode::Inject,
+            awaits: 1,
+            dest: Gather::default(),
+        };
+        let k = self.sends.insert(s);
+        let mseq = self.own_mseq;
+        self.own_mseq += 1;
+        let stream = stream_of(op.tag, op.class, self.cfg.streams);
+        let sseq = &mut self.own_sseq[usize::from(stream)];
+        let arrival_sseq = *sseq;
+        *sseq = sseq.wrapping_add(1);
+        let msg = self.msgs.insert(RxMsg {
+            peer: op.peer,
+            mseq,
+            class: op.class,
+            tag: op.tag,
+            data: op.data,
+            len: len as u64,
+            complete: true,
+            carriage: Carriage::Own(k),
+            sync: None,
+            place: Place::Nowhere,
+        });
+        let arrival = Arrival { peer: op.peer, class: op.class, mseq, stream, sseq: arrival_sseq, tag: op.tag, len: len as u64, msg: token(msg) };
+        self.arrive(now, arrival);
+        // Not matched at once: copy what may be copied, so that the send is complete as MPI expects of a small one.
+        if self.sends.contains_key(k) && !keep && op.mode != SendMode::Match {
+            self.unlend_own(msg, k, len);
+        }
+    }
+
+    /// Copies the payload of an unmatched message to self into an engine buffer and completes its send.
+    fn unlend_own(&mut self, msg: crate::state::MsgKey, k: SendKey, len: usize) {
+        let mut buf = self.pool.take(len);
+        if let Some(s) = self.sends.remove(k) {
+            s.source.read(0, &mut buf);
+            self.finish_send(s, Ok(()));
+        }
+        if let Some(m) = self.msgs.get_mut(msg) {
+            m.carriage = Carriage::Eager;
+            m.place = Place::Buffer(buf);
+            self.hold_bytes(len as u64);
+        }
+    }
+
+    /// All bytes of a message or body are acknowledged.
+    pub fn sent(&mut self, t: u64) {
+        if t == NO_TOKEN {
+            return;
+        }
+        let k = key::<SendKey>(t);
+        let Some(s) = self.sends.get_mut(k) else { return };
+        s.awaits = s.awaits.saturating_sub(1);
+        if s.awaits > 0 {
+            return;
+        }
+        let Some(s) = self.sends.remove(k) else { return };
+        if let Role::Piece(parent) = s.role {
+            s.source.release(&mut self.pool);
+            self.sent(token(parent));
+            return;
+        }
+        self.finish_send(s, Ok(()));
+    }
+
+    /// The receiver matched an eager message whose sender wanted to know.
+    pub fn matched(&mut self, peer: u32, op: u64) {
+        let k = key::<SendKey>(op);
+        if self.sends.get(k).is_some_and(|s| s.peer == peer && s.role == Role::Eager && s.mode == SendMode::Match) {
+            self.sent(op);
+        }
+    }
+
+    /// The receiver asks for the body of a rendezvous or large write.
+    pub fn clear_to_send(&mut self, now: Time, peer: u32, op: u64, handle: u64, len: u64, granted: u64) {
+        let k = key::<SendKey>(op);
+        let Some(s) = self.sends.get_mut(k).filter(|s| s.peer == peer && matches!(s.role, Role::Requested | Role::Write)) else {
+            // The send was given up meanwhile: tell the receiver, which waits for bytes.
+            self.proto.abort_body(now, PeerId(peer), handle, 1);
+            return;
+        };
+        s.role = Role::Body;
+        let len = len.min(s.len);
+        // A refusal means the peer is down; its Down event fails the operation.
+        let _ = self.proto.send_body(now, PeerId(peer), handle, granted, len, op);
+    }
+
+    /// The target ended an operation without a body: nothing of it was wanted, or it was refused.
+    pub fn done(&mut self, peer: u32, op: u64, status: Status) {
+        let k = key::<SendKey>(op);
+        if self.sends.get(k).is_some_and(|s| s.peer == peer && matches!(s.role, Role::Requested | Role::Write))
+            && let Some(s) = self.sends.remove(k)
+        {
+            let result = match status {
+                Status::Ok => Ok(()),
+                Status::Cancelled => Err(OpError::Cancelled),
+                Status::BadKey | Status::Access | Status::Range | Status::NoMemory => Err(OpError::Access),
+            };
+            self.counters.access_errors += u64::from(result == Err(OpError::Access));
+            self.finish_send(s, result);
+        }
+    }
+
+    /// Queues the completion of `s` and frees what it holds.
+    pub fn finish_send(&mut self, mut s: SendState, result: Result<(), OpError>) {
+        if let Role::Piece(parent) = s.role {
+            if result.is_err()
+                && let Some(p) = self.sends.remove(parent)
+            {
+                self.finish_send(p, result);
+            }
+            s.source.release(&mut self.pool);
+            return;
+        }
+        self.announce(&mut s, result);
+        s.source.release(&mut self.pool);
+    }
+
+    fn announce(&mut self, s: &mut SendState, result: Result<(), OpError>) {
+        let first = !std::mem::replace(&mut s.announced, true);
+        self.trace.sent(s.peer, s.tag, s.len, result);
+        if !first {
+            return;
+        }
+        self.complete(Completion {
+            context: s.context,
+            user: s.user,
+            kind: s.kind,
+            class: s.class,
+            report: s.report,
+            multi_done: false,
+            len: s.len as usize,
+            buf: std::ptr::null_mut(),
+            tag: s.tag,
+            data: None,
+            source: None,
+            result,
+        });
+    }
+
+    /// The memory of a message to self, if its send is still there.
+    pub fn own_payload(&self, k: SendKey) -> Option<&Gather> {
+        match self.sends.get(k).map(|s| &s.source) {
+            Some(Source::User(g)) => Some(g),
+            _ => None,
+        }
+    }
+}
+
+/// Sum of the pieces' lengths, bytes.
+#[must_use]
+pub fn iov_len(iov: &[Iov]) -> usize {
+    iov.iter().map(|p| p.len).sum()
+}

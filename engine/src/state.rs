@@ -1,0 +1,216 @@
+//! The tables of one endpoint: operations in flight, arriving messages, bodies, regions, peers.
+
+use crate::api::{Access, Completion, OpKind, SendMode};
+use crate::memory::{Gather, Source};
+use smallvec::SmallVec;
+use weir_match::Class;
+use weir_proto::{DownReason, Time};
+
+slotmap::new_key_type! {
+    /// A send, remote write, remote read, or answer to one.
+    pub struct SendKey;
+    /// A posted receive.
+    pub struct RecvKey;
+    /// A message that has begun to arrive.
+    pub struct MsgKey;
+}
+
+/// Token of messages that need no notice.
+pub const NO_TOKEN: u64 = 0;
+
+/// A key as a token for `proto` and `match`; never [`NO_TOKEN`] (a slot map's versions start at 1, in the upper half).
+pub fn token<K: slotmap::Key>(key: K) -> u64 {
+    key.data().as_ffi()
+}
+
+/// The key behind a token.
+pub fn key<K: slotmap::Key>(token: u64) -> K {
+    K::from(slotmap::KeyData::from_ffi(token))
+}
+
+/// What an entry of the send table is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// An eager message.
+    Eager,
+    /// A rendezvous whose request is out; the receiver has not answered.
+    Requested,
+    /// A rendezvous or large remote write whose body is on its way.
+    Body,
+    /// A remote write, waiting for its pieces or for the target's answer.
+    Write,
+    /// One packet-sized piece of a remote write.
+    Piece(SendKey),
+    /// A remote read, waiting for its body.
+    Read,
+    /// The answer to a peer's remote read.
+    ReadReply,
+    /// A large message to this endpoint itself, waiting to be matched.
+    ToSelf,
+}
+
+/// One entry of the send table.
+pub struct SendState {
+    /// Destination.
+    pub peer: u32,
+    /// The payload (sends, writes).
+    pub source: Source,
+    /// Payload length, bytes.
+    pub len: u64,
+    /// What it is doing.
+    pub role: Role,
+    /// When it counts as complete.
+    pub mode: SendMode,
+    /// What the completion says.
+    pub kind: OpKind,
+    /// Tagged or untagged.
+    pub class: Class,
+    /// For the completion and the trace.
+    pub tag: u64,
+    /// For the completion.
+    pub context: usize,
+    /// For the completion.
+    pub user: u64,
+    /// Whether success is reported.
+    pub report: bool,
+    /// The completion was already given; the entry lives on for its payload.
+    pub announced: bool,
+    /// Things still awaited (acknowledgement, match, pieces).
+    pub awaits: u32,
+    /// Where a remote read puts its bytes.
+    pub dest: Gather,
+}
+
+/// A posted receive.
+pub struct RecvState {
+    /// Where the message goes.
+    pub dest: Gather,
+    /// For the completion.
+    pub context: usize,
+    /// For the completion.
+    pub user: u64,
+    /// For the completion.
+    pub class: Class,
+    /// Whether success is reported.
+    pub report: bool,
+    /// Multi-receive: messages bound and not yet complete.
+    pub multi: Option<MultiState>,
+    /// Source wanted, to fail it when that peer dies.
+    pub source: Option<u32>,
+    /// A message was bound to it (single receives).
+    pub bound: bool,
+}
+
+/// State of a multi-receive buffer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MultiState {
+    /// Messages bound, not yet complete.
+    pub pending: u32,
+    /// The matcher will bind no more.
+    pub closed: bool,
+}
+
+/// Where the bytes of an arriving message go.
+pub enum Place {
+    /// Nowhere yet: nothing has arrived but the envelope.
+    Nowhere,
+    /// An engine buffer, waiting to be matched.
+    Buffer(Vec<u8>),
+    /// A receive's memory.
+    Recv {
+        /// The receive.
+        recv: RecvKey,
+        /// The part of its memory this message may use.
+        dest: Gather,
+    },
+    /// Thrown away (the receive was cancelled or failed meanwhile).
+    Discard,
+}
+
+/// What the sender did with the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carriage {
+    /// The payload comes with the envelope.
+    Eager,
+    /// The sender waits to be asked for it (its operation's token).
+    Rendezvous(u64),
+    /// A message to self whose payload stays with the send (its key).
+    Own(SendKey),
+}
+
+/// A message that has begun to arrive and is not yet delivered.
+pub struct RxMsg {
+    /// Sender.
+    pub peer: u32,
+    /// Its number.
+    pub mseq: u64,
+    /// Tagged or untagged.
+    pub class: Class,
+    /// Tag.
+    pub tag: u64,
+    /// Immediate data.
+    pub data: Option<u64>,
+    /// Length, bytes.
+    pub len: u64,
+    /// Eager payload is complete.
+    pub complete: bool,
+    /// How its payload travels.
+    pub carriage: Carriage,
+    /// The sender wants to know of the match (its operation's token).
+    pub sync: Option<u64>,
+    /// Where its bytes go.
+    pub place: Place,
+}
+
+/// Who gets the news when a body is complete.
+#[derive(Clone, Copy, Debug)]
+pub enum BodyOwner {
+    /// A rendezvous message.
+    Msg(MsgKey),
+    /// A remote read of ours.
+    Read(SendKey),
+    /// A peer's large remote write into our memory.
+    Write {
+        /// Immediate data for our receive queue.
+        data: Option<u64>,
+        /// Key of the region, so that it is not closed meanwhile unseen.
+        region: u64,
+    },
+}
+
+/// A body being received.
+pub struct BodyDest {
+    /// Where its bytes go.
+    pub dest: Gather,
+    /// Who is told.
+    pub owner: BodyOwner,
+    /// Length, bytes.
+    pub len: u64,
+}
+
+/// Memory that peers may reach.
+pub struct Region {
+    /// The memory.
+    pub memory: Gather,
+    /// Address that peers call its first byte (0, or its virtual address).
+    pub base: u64,
+    /// What they may do.
+    pub access: Access,
+}
+
+/// What the engine knows of a peer.
+pub struct PeerState {
+    /// Its name.
+    pub name: [u8; 48],
+    /// The caller knows it (it was inserted): completions may name it.
+    pub inserted: bool,
+    /// Dead, and why.
+    pub down: Option<DownReason>,
+    /// Messages with fragments still missing.
+    pub partial: SmallVec<[(u64, MsgKey); 4]>,
+    /// When something was last sent to it.
+    pub last_send: Time,
+}
+
+/// Completions of one direction, oldest first.
+pub type CompletionQueue = std::collections::VecDeque<Completion>;

@@ -1,0 +1,103 @@
+//! A levelled trace of requests' lives, one line an event: what was posted, what arrived, what was matched, how it ended.
+//!
+//! Level 1: failures and peers going down. Level 2: every step of every request. Off, it costs one comparison. A full disk ends the trace with one warning; traffic goes on.
+
+use crate::api::OpError;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use weir_proto::DownReason;
+
+/// The trace of one endpoint.
+pub struct Trace {
+    level: u8,
+    to: Option<BufWriter<Box<dyn Write + Send>>>,
+    start: std::time::Instant,
+}
+
+impl Trace {
+    /// A trace to `path` (where `%p` becomes the process id), or to standard error.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn open(level: u8, path: Option<&Path>) -> std::io::Result<Trace> {
+        let to: Option<Box<dyn Write + Send>> = match (level, path) {
+            (0, _) => None,
+            (_, Some(path)) => Some(Box::new(File::create(with_pid(&path.to_string_lossy()))?)),
+            (_, None) => Some(Box::new(std::io::stderr())),
+        };
+        Ok(Trace { level, to: to.map(BufWriter::new), start: std::time::Instant::now() })
+    }
+
+    #[inline]
+    fn on(&self, level: u8) -> bool {
+        self.level >= level
+    }
+
+    #[cold]
+    fn line(&mut self, text: std::fmt::Arguments<'_>) {
+        let us = self.start.elapsed().as_nanos() as f64 / 1000.0;
+        let Some(to) = &mut self.to else { return };
+        if let Err(e) = writeln!(to, "{us:14.3} {text}") {
+            eprintln!("weir: trace stopped: {e}");
+            self.to = None;
+            self.level = 0;
+        }
+    }
+
+    /// A send was accepted.
+    #[inline]
+    pub fn send(&mut self, peer: u32, tag: u64, len: u64, eager: bool) {
+        if self.on(2) {
+            let how = if eager { "eager" } else { "rendezvous" };
+            self.line(format_args!("send start      peer={peer} tag={tag:#x} len={len} {how}"));
+        }
+    }
+
+    /// A send ended.
+    #[inline]
+    pub fn sent(&mut self, peer: u32, tag: u64, len: u64, result: Result<(), OpError>) {
+        if self.on(2) || (self.on(1) && result.is_err()) {
+            let text = result.map_or_else(|e| e.to_string(), |()| "ok".to_owned());
+            self.line(format_args!("send done       peer={peer} tag={tag:#x} len={len} {text}"));
+        }
+    }
+
+    /// A receive was posted.
+    #[inline]
+    pub fn posted(&mut self, source: Option<u32>, tag: u64, ignore: u64) {
+        if self.on(2) {
+            self.line(format_args!("receive posted  source={source:?} tag={tag:#x} ignore={ignore:#x}"));
+        }
+    }
+
+    /// A message was seen for the first time.
+    #[inline]
+    pub fn arrived(&mut self, peer: u32, tag: u64, len: u64) {
+        if self.on(2) {
+            self.line(format_args!("message arrived peer={peer} tag={tag:#x} len={len}"));
+        }
+    }
+
+    /// A receive ended.
+    #[inline]
+    pub fn received(&mut self, source: Option<u32>, tag: u64, len: u64, result: Result<(), OpError>) {
+        if self.on(2) || (self.on(1) && result.is_err()) {
+            let text = result.map_or_else(|e| e.to_string(), |()| "ok".to_owned());
+            self.line(format_args!("receive done    source={source:?} tag={tag:#x} len={len} {text}"));
+        }
+    }
+
+    /// A peer went down.
+    pub fn peer_down(&mut self, peer: u32, reason: DownReason) {
+        if self.on(1) {
+            self.line(format_args!("peer down       peer={peer} {reason}"));
+        }
+    }
+}
+
+/// Replaces `%p` by the process id.
+#[must_use]
+pub fn with_pid(pattern: &str) -> String {
+    pattern.replace("%p", &std::process::id().to_string())
+}

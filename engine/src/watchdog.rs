@@ -1,0 +1,117 @@
+//! The thread that makes progress when the program does not, and the sleeping it needs.
+//!
+//! While the program polls, the thread only wakes now and then to see that it does. Once nobody has polled for the watchdog time it takes over: sleeps on the socket, answers what
+//! comes, runs timers; and goes back as soon as the program polls again. When the program itself wants to sleep (`armed`), the thread does all the progress.
+
+use crate::core::now;
+use crate::{EngineError, Shared};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// An event counter of the kernel.
+pub struct EventFd(OwnedFd);
+
+impl EventFd {
+    pub fn new() -> std::io::Result<EventFd> {
+        // SAFETY: a plain system call; the result is checked.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was just made and is nobody else's.
+        Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    pub fn signal(&self) {
+        let one = 1u64;
+        // SAFETY: writes eight readable bytes; a full counter (EAGAIN) is as good as signalled.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    pub fn clear(&self) {
+        let mut count = 0u64;
+        // SAFETY: reads eight bytes into a u64; EAGAIN when there was nothing.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+}
+
+impl AsRawFd for EventFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Sleeps until one of the descriptors is readable or the time is over.
+pub fn wait_readable(fds: &[RawFd], timeout: Option<Duration>) {
+    let mut set = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 2];
+    for (slot, &fd) in set.iter_mut().zip(fds) {
+        slot.fd = fd;
+    }
+    let ts = timeout.map(|t| libc::timespec { tv_sec: t.as_secs() as libc::time_t, tv_nsec: t.subsec_nanos().into() });
+    let ts = ts.as_ref().map_or(std::ptr::null(), |t| t as *const libc::timespec);
+    // SAFETY: `set` holds as many entries as said, `ts` is null or valid. Interruption is as good as a time-out.
+    unsafe { libc::ppoll(set.as_mut_ptr(), fds.len().min(2) as libc::nfds_t, ts, std::ptr::null()) };
+}
+
+/// How often the thread looks whether the program polls, in watchdog times: often enough for a rendezvous, seldom enough to cost nothing.
+const LOOK_EVERY: u64 = 10;
+/// Longest sleep, so that stopping never waits long even if a wake-up is lost.
+const SLEEP_MAX_NS: u64 = 500_000_000;
+
+/// Starts the thread.
+pub fn start(shared: &Arc<Shared>) -> Result<std::thread::JoinHandle<()>, EngineError> {
+    let shared = shared.clone();
+    std::thread::Builder::new()
+        .name("weir-watchdog".into())
+        .spawn(move || run(&shared))
+        .map_err(|source| EngineError::Io { doing: "starting the watchdog thread".into(), source })
+}
+
+fn run(shared: &Shared) {
+    block_signals();
+    let socket = shared.socket;
+    let wake = shared.wake.as_raw_fd();
+    while !shared.stop.load(Ordering::Acquire) {
+        let armed = shared.armed.load(Ordering::Acquire);
+        let away_ns = now().0.saturating_sub(shared.last_poll.load(Ordering::Relaxed));
+        let take_over = armed || (shared.watchdog_ns > 0 && away_ns >= shared.watchdog_ns);
+        if !take_over {
+            let look_ns = if shared.watchdog_ns == 0 { SLEEP_MAX_NS } else { shared.watchdog_ns * LOOK_EVERY };
+            wait_readable(&[wake], Some(Duration::from_nanos(look_ns)));
+            shared.wake.clear();
+            continue;
+        }
+        let timeout = step(shared, armed);
+        let sleep_ns = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0)).min(SLEEP_MAX_NS);
+        if sleep_ns > 0 {
+            wait_readable(&[socket, wake], Some(Duration::from_nanos(sleep_ns)));
+            shared.wake.clear();
+        }
+    }
+}
+
+/// One pass of progress; returns when the next is due.
+fn step(shared: &Shared, armed: bool) -> Option<weir_proto::Time> {
+    let mut core = shared.core.lock();
+    core.st.counters.watchdog_steps += 1;
+    core.progress(now());
+    let completions = !core.st.tx_done.is_empty() || !core.st.rx_done.is_empty();
+    let timeout = core.next_timeout();
+    drop(core);
+    if armed && completions && shared.armed.swap(false, Ordering::AcqRel) {
+        shared.notify.signal();
+    }
+    timeout
+}
+
+/// Signals belong to the program's own threads.
+fn block_signals() {
+    // SAFETY: fills and installs a local signal set for this thread only.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+    }
+}
