@@ -23,9 +23,21 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
+mod bins;
 pub mod envelope;
 mod matcher;
+#[cfg(test)]
+mod model;
+mod order;
+#[cfg(test)]
+mod property;
+#[cfg(test)]
+mod rules;
+mod slab;
+mod store;
 mod types;
 
 pub use matcher::Matcher;

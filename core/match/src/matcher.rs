@@ -1,24 +1,36 @@
-//! The matcher.
+//! The matcher: carries the rule of the crate's documentation out on the indexes of `store`.
+//!
+//! Between calls the state is *settled*: no waiting message is eligible for the first receive that matches it. It follows
+//! that a message without a gap below it is matched by no posted receive, and that only two things can unsettle the
+//! state: a gap that closes, and the removal of a masked tagged receive while messages wait behind a gap (they may be
+//! eligible for an exact receive posted later). [`Matcher::settle`] looks at just the messages concerned.
 
-use crate::types::*;
-use alloc::{collections::BTreeMap, collections::BTreeSet, vec::Vec};
-
-#[derive(Default)]
-struct Peer {
-    next: u64,
-    ahead: BTreeSet<u64>,
-    stream_next: BTreeMap<u16, u32>,
-    stream_ahead: BTreeSet<(u16, u32)>,
-}
+use crate::bins::Key;
+use crate::slab::{NIL, Node};
+use crate::store::{BY_ARRIVAL, BY_PEER, BY_TAG_ANY, Buffer, Message, Store};
+use crate::types::{
+    Arrival, Census, Class, Match, MsgToken, OpToken, Pattern, Posted, Source, Stats,
+};
+use alloc::{collections::BTreeSet, vec::Vec};
 
 /// Matches messages to receives; see the crate's documentation for the rule.
+///
+/// Cost: posting and arriving take constant time, and allocate nothing once as many receives and messages have been kept
+/// before, when messages come in order and receives name tag and source, or any source. Each further ignore mask in use
+/// costs an arriving message one look-up more. A masked receive walks over the waiting messages it could have from its
+/// source until one matches; an untagged one takes the first. Cancelling walks over the receives.
+#[derive(Debug)]
 pub struct Matcher {
-    posted: Vec<(Posted, u64)>,
-    waiting: Vec<Arrival>,
-    peers: BTreeMap<u32, Peer>,
+    store: Store,
     threshold: u64,
-    stats: Stats,
+    census: Census,
+    peak: usize,
+    /// Kept between calls for its memory.
+    released: Vec<u32>,
 }
+
+/// Messages to be offered again, by (peer, position); the node last.
+type Offers = BTreeSet<(u32, u64, u32)>;
 
 impl Default for Matcher {
     fn default() -> Self {
@@ -30,11 +42,11 @@ impl Matcher {
     /// An empty matcher whose census calls messages above 64 KiB long.
     pub fn new() -> Self {
         Matcher {
-            posted: Vec::new(),
-            waiting: Vec::new(),
-            peers: BTreeMap::new(),
-            threshold: 65536,
-            stats: Stats::default(),
+            store: Store::new(),
+            threshold: 64 * 1024,
+            census: Census::default(),
+            peak: 0,
+            released: Vec::new(),
         }
     }
 
@@ -44,21 +56,58 @@ impl Matcher {
     }
 
     /// Posts a receive. It may take a waiting message at once, several if it is a multi-receive buffer.
+    #[inline]
     pub fn post(&mut self, p: Posted, out: &mut Vec<Match>) {
-        self.posted.push((p, 0));
-        while let Some(i) = self.find(&p.pattern(), true) {
-            let m = self.waiting.remove(i);
-            let r = self.posted.len() - 1;
-            if self.take(r, m, false, out) {
-                break;
+        let mut multi = p.multi.map(|m| Buffer {
+            used: 0,
+            room: m.room,
+            min_room: m.min_room,
+        });
+        if self.store.messages.len() != 0 {
+            while let Some(ix) = self.find(&p.pattern()) {
+                let m = *self.store.messages.get(ix);
+                self.store.remove_message(ix);
+                self.count(m.len, false);
+                let (hit, done) = bind(p.op, &mut multi, m.msg, m.len);
+                out.push(hit);
+                if done {
+                    return;
+                }
             }
         }
+        self.store.add_receive(&p, multi);
     }
 
     /// Tells of an arrived message. It may be matched at once, or release others that were held for it.
+    #[inline]
     pub fn arrive(&mut self, a: Arrival, out: &mut Vec<Match>) {
-        self.waiting.push(a);
-        self.note_other(a.peer, a.mseq, a.stream, a.sseq, out);
+        let peer = self.store.peer_mut(a.peer);
+        let position = peer.position(a.mseq);
+        if !peer.note_next(position, a.stream, a.sseq) {
+            return self.arrive_out_of_order(&a, position, out);
+        }
+        // Nothing is behind a gap of this peer, so nobody else is concerned, unless the receive taken was masked.
+        let receive = self.store.first_receive(a.peer, a.class, a.tag);
+        if receive == NIL {
+            return self.keep(&a, position);
+        }
+        let mut offers = Offers::new();
+        self.take(receive, a.msg, a.len, &mut offers, out);
+        self.settle(offers, out);
+    }
+
+    #[inline]
+    fn keep(&mut self, a: &Arrival, position: u64) {
+        let ix = self.store.make_message(a, position);
+        self.store.link_message(ix);
+        self.peak = self.peak.max(self.store.messages.len());
+    }
+
+    #[cold]
+    fn arrive_out_of_order(&mut self, a: &Arrival, position: u64, out: &mut Vec<Match>) {
+        let ix = self.store.make_message(a, position);
+        self.note(a.peer, position, a.stream, a.sseq, Some(ix), out);
+        self.peak = self.peak.max(self.store.messages.len());
     }
 
     /// A number that is not to be matched (for example an RMA request) fills its place in the order.
@@ -70,31 +119,52 @@ impl Matcher {
         sseq: u32,
         out: &mut Vec<Match>,
     ) {
-        let p = self.peers.entry(peer).or_default();
-        p.ahead.insert(mseq);
-        while p.ahead.remove(&p.next) {
-            p.next += 1;
+        let p = self.store.peer_mut(peer);
+        let position = p.position(mseq);
+        if !p.note_next(position, stream, sseq) {
+            self.note(peer, position, stream, sseq, None, out);
         }
-        p.stream_ahead.insert((stream, sseq));
-        let n = p.stream_next.entry(stream).or_default();
-        while p.stream_ahead.remove(&(stream, *n)) {
-            *n = n.wrapping_add(1);
-        }
-        self.settle(out);
     }
 
-    /// The message a receive posted now would take.
+    /// Notes a number, puts its message into the indexes and offers what has become eligible.
+    fn note(
+        &mut self,
+        peer: u32,
+        position: u64,
+        stream: u16,
+        sseq: u32,
+        new: Option<u32>,
+        out: &mut Vec<Match>,
+    ) {
+        let mut released = core::mem::take(&mut self.released);
+        self.store
+            .peer_mut(peer)
+            .note(position, stream, sseq, new.unwrap_or(NIL), &mut released);
+        if let Some(ix) = new {
+            self.store.link_message(ix);
+            released.push(ix);
+        }
+        self.store.pass_closed_gaps(peer, &mut released);
+        let mut offers = Offers::new();
+        for ix in released.drain(..) {
+            // A peer whose stream numbers contradict its message numbers can name a message that is gone.
+            if let Some(m) = self.store.messages.live(ix) {
+                offers.insert((m.peer, m.position, ix));
+            }
+        }
+        self.released = released;
+        self.settle(offers, out);
+    }
+
+    /// The message that a receive posted now would take.
     pub fn peek(&self, class: Class, source: Source, tag: u64, ignore: u64) -> Option<MsgToken> {
-        self.find(
-            &Pattern {
-                class,
-                source,
-                tag,
-                ignore,
-            },
-            false,
-        )
-        .map(|i| self.waiting[i].msg)
+        self.find(&Pattern {
+            class,
+            source,
+            tag,
+            ignore,
+        })
+        .map(|ix| self.store.messages.get(ix).msg)
     }
 
     /// Takes that message out: no receive can match it any more.
@@ -105,154 +175,294 @@ impl Matcher {
         tag: u64,
         ignore: u64,
     ) -> Option<MsgToken> {
-        let i = self.find(
-            &Pattern {
-                class,
-                source,
-                tag,
-                ignore,
-            },
-            false,
-        )?;
-        let m = self.waiting.remove(i);
+        let ix = self.find(&Pattern {
+            class,
+            source,
+            tag,
+            ignore,
+        })?;
+        let m = *self.store.messages.get(ix);
+        self.store.remove_message(ix);
         self.count(m.len, false);
         Some(m.msg)
     }
 
-    /// Takes a receive back. Returns false when it is not posted. Messages held for it may match others.
+    /// Takes a receive back; false when it is not posted. Messages that were held for it may now match others, hence
+    /// `out`. Takes time in proportion to the receives posted.
     pub fn cancel(&mut self, op: OpToken, out: &mut Vec<Match>) -> bool {
-        let Some(i) = self.posted.iter().position(|p| p.0.op == op) else {
+        let Some(ix) = self
+            .store
+            .receives
+            .iter()
+            .find(|(_, r)| r.op == op)
+            .map(|(ix, _)| ix)
+        else {
             return false;
         };
-        self.posted.remove(i);
-        self.settle(out);
+        let mut offers = Offers::new();
+        self.remove_receive(ix, &mut offers);
+        self.settle(offers, out);
         true
     }
 
-    /// Forgets a peer that will send no more. `ops` gets the receives directed at it; `msgs` its messages that lie behind
-    /// a gap, which no receive may ever take. Its other waiting messages stay and can still be received. A later arrival
-    /// from the same index starts a new numbering.
+    /// Forgets a peer that will send no more. `ops` gets the receives directed at it, in posting order; `msgs` its
+    /// messages with a gap below them, in their order: they are dropped. Its other waiting messages stay and can still be
+    /// received. A later arrival from the same index starts a new numbering from 0.
     pub fn remove_peer(&mut self, peer: u32, ops: &mut Vec<OpToken>, msgs: &mut Vec<MsgToken>) {
-        self.posted.retain(|p| {
-            let gone = p.0.source == Source::Peer(peer);
-            if gone {
-                ops.push(p.0.op);
+        let mut lost: Vec<(u64, u32)> = Vec::new();
+        for class in [Class::Tagged, Class::Untagged] {
+            let mut at = self.store.first_behind_gap(peer, class);
+            while at != NIL {
+                let m = self.store.messages.get(at);
+                lost.push((m.position, at));
+                at = m.links(BY_PEER).next;
             }
-            !gone
-        });
-        let Some(p) = self.peers.remove(&peer) else {
-            return;
-        };
-        let mut gone: Vec<(u64, MsgToken)> = Vec::new();
-        self.waiting.retain(|m| {
-            let lost = m.peer == peer && m.mseq >= p.next;
-            if lost {
-                gone.push((m.mseq, m.msg));
-            }
-            !lost
-        });
-        gone.sort_unstable();
-        msgs.extend(gone.into_iter().map(|g| g.1));
+        }
+        lost.sort_unstable();
+        for (_, ix) in lost {
+            msgs.push(self.store.messages.get(ix).msg);
+            self.store.remove_message(ix);
+        }
+        if let Some(p) = self.store.peers.get_mut(peer as usize) {
+            p.restart();
+        }
+        let all = self.store.receives.iter();
+        let mut directed: Vec<(u64, u32)> = all
+            .filter(|(ix, _)| self.store.pattern_of(*ix).source == Source::Peer(peer))
+            .map(|(ix, r)| (r.seq, ix))
+            .collect();
+        directed.sort_unstable();
+        // None of them holds a message: those of this peer that could be held have just been dropped.
+        for (_, ix) in directed {
+            ops.push(self.store.receives.get(ix).op);
+            self.store.remove_receive(ix);
+        }
     }
 
     /// Messages that wait, for a receive or for a gap to close.
     pub fn unexpected_count(&self) -> usize {
-        self.waiting.len()
+        self.store.messages.len()
+    }
+
+    /// Numbers of this peer that are remembered because of gaps below them. Memory grows with it; the protocol's credit
+    /// bounds it for a peer that behaves, and the caller should close the association of one that lets it grow.
+    pub fn ahead_count(&self, peer: u32) -> usize {
+        self.store.peers.get(peer as usize).map_or(0, |p| p.ahead())
     }
 
     /// Counters.
     pub fn stats(&self) -> Stats {
         Stats {
-            posted: self.posted.len(),
-            unexpected: self.waiting.len(),
-            behind_gap: self
-                .waiting
+            census: self.census,
+            posted: self.store.receives.len(),
+            unexpected: self.store.messages.len(),
+            behind_gap: self.store.behind_gap,
+            unexpected_peak: self.peak,
+        }
+    }
+
+    /// Nothing is posted or waiting, and no index has kept anything.
+    #[cfg(test)]
+    pub(crate) fn assert_empty(&self) {
+        let s = &self.store;
+        assert_eq!(
+            (
+                s.receives.len(),
+                s.messages.len(),
+                s.bins.len(),
+                s.behind_gap
+            ),
+            (0, 0, 0, 0)
+        );
+        assert!(s.gappy.is_empty() && s.arrived.iter().all(|l| l.is_empty()));
+        assert!(
+            s.peers
                 .iter()
-                .filter(|m| !self.eligible(m, false))
-                .count(),
-            ..self.stats
-        }
+                .all(|p| p.waiting.iter().all(|l| l.is_empty()) && p.behind_gap == [NIL; 2])
+        );
     }
 
+    #[inline]
     fn count(&mut self, len: u64, expected: bool) {
-        let c = &mut self.stats.census;
-        match (expected, len > self.threshold) {
-            (true, false) => c.expected_short += 1,
-            (true, true) => c.expected_long += 1,
-            (false, false) => c.unexpected_short += 1,
-            (false, true) => c.unexpected_long += 1,
+        let c = &mut self.census;
+        *match (expected, len > self.threshold) {
+            (true, false) => &mut c.expected_short,
+            (true, true) => &mut c.expected_long,
+            (false, false) => &mut c.unexpected_short,
+            (false, true) => &mut c.unexpected_long,
+        } += 1;
+    }
+
+    /// The waiting message that a receive of this pattern, posted now, takes.
+    #[inline]
+    fn find(&self, p: &Pattern) -> Option<u32> {
+        let s = &self.store;
+        match (p.is_exact(), p.source) {
+            (true, Source::Peer(_)) => {
+                let bin = s.bins.find(&Key::of_receive(p));
+                let head = if bin == NIL {
+                    NIL
+                } else {
+                    s.bins.get(bin).messages.head
+                };
+                (head != NIL && self.is_free(s.messages.get(head))).then_some(head)
+            }
+            (true, Source::Any) => {
+                let bin = s.bins.find(&Key::of_receive(p));
+                let head = if bin == NIL {
+                    NIL
+                } else {
+                    s.bins.get(bin).messages.head
+                };
+                let first = self.walk(head, BY_TAG_ANY, |m| self.is_free(m))?;
+                let of_peer = Pattern {
+                    source: Source::Peer(s.messages.get(first).peer),
+                    ..*p
+                };
+                // The earliest of that peer, should they have come out of order.
+                Some(
+                    s.bins
+                        .get(s.bins.find(&Key::of_receive(&of_peer)))
+                        .messages
+                        .head,
+                )
+            }
+            (false, Source::Peer(peer)) => self.find_masked(peer, p),
+            (false, Source::Any) => {
+                let first = self.walk(s.arrived(p.class), BY_ARRIVAL, |m| {
+                    p.accepts(m.peer, m.class, m.tag) && s.is_eligible(m, false)
+                })?;
+                self.find_masked(s.messages.get(first).peer, p)
+            }
         }
     }
 
-    fn eligible(&self, m: &Arrival, exact: bool) -> bool {
-        let Some(p) = self.peers.get(&m.peer) else {
-            return true;
-        };
-        m.mseq < p.next
-            || exact
-                && p.stream_next
-                    .get(&m.stream)
-                    .is_some_and(|n| (m.sseq.wrapping_sub(*n) as i32) < 0)
+    /// The earliest message of the peer that this pattern accepts, if it lies before all gaps.
+    fn find_masked(&self, peer: u32, p: &Pattern) -> Option<u32> {
+        let s = &self.store;
+        let at = self.walk(s.waiting(peer, p.class), BY_PEER, |m| {
+            p.accepts(m.peer, m.class, m.tag) || !s.is_eligible(m, false)
+        })?;
+        s.is_eligible(s.messages.get(at), false).then_some(at)
     }
 
-    fn first(&self, m: &Arrival, but_last: bool) -> Option<usize> {
-        let n = self.posted.len() - but_last as usize;
-        self.posted[..n]
-            .iter()
-            .position(|p| p.0.pattern().accepts(m.peer, m.class, m.tag))
+    /// The first node of a list for which `wanted` holds.
+    #[inline]
+    fn walk(&self, mut at: u32, which: usize, wanted: impl Fn(&Message) -> bool) -> Option<u32> {
+        while at != NIL {
+            let m = self.store.messages.get(at);
+            if wanted(m) {
+                return Some(at);
+            }
+            at = m.links(which).next;
+        }
+        None
     }
 
-    fn find(&self, p: &Pattern, but_last: bool) -> Option<usize> {
-        let fits = |m: &Arrival| {
-            p.accepts(m.peer, m.class, m.tag)
-                && self.eligible(m, p.is_exact())
-                && self.first(m, but_last).is_none()
-        };
-        let peer = self.waiting.iter().find(|m| fits(m))?.peer;
-        (0..self.waiting.len())
-            .filter(|i| self.waiting[*i].peer == peer && fits(&self.waiting[*i]))
-            .min_by_key(|i| self.waiting[*i].mseq)
+    /// Whether an exact receive may take this message: in order within its stream, and not held for a posted receive.
+    #[inline]
+    fn is_free(&self, m: &Message) -> bool {
+        let s = &self.store;
+        s.is_eligible(m, false)
+            || s.is_eligible(m, true) && s.first_receive(m.peer, m.class, m.tag) == NIL
     }
 
-    fn settle(&mut self, out: &mut Vec<Match>) {
-        loop {
-            let hit = (0..self.waiting.len())
-                .filter_map(|i| {
-                    let m = &self.waiting[i];
-                    let r = self.first(m, false)?;
-                    self.eligible(m, self.posted[r].0.pattern().is_exact())
-                        .then_some((m.peer, m.mseq, i, r))
-                })
-                .min();
-            let Some((_, _, i, r)) = hit else { return };
-            let m = self.waiting.remove(i);
-            self.take(r, m, true, out);
+    /// Offers messages to the receives until no more match.
+    fn settle(&mut self, mut offers: Offers, out: &mut Vec<Match>) {
+        while let Some((_, _, ix)) = offers.pop_first() {
+            let m = *self.store.messages.get(ix);
+            let receive = self.store.first_receive(m.peer, m.class, m.tag);
+            if receive == NIL
+                || !self
+                    .store
+                    .is_eligible(&m, self.store.pattern_of(receive).is_exact())
+            {
+                continue;
+            }
+            self.store.remove_message(ix);
+            self.take(receive, m.msg, m.len, &mut offers, out);
         }
     }
 
-    fn take(&mut self, r: usize, m: Arrival, expected: bool, out: &mut Vec<Match>) -> bool {
-        self.count(m.len, expected);
-        let (p, used) = &mut self.posted[r];
-        let mut hit = Match {
-            op: p.op,
-            msg: m.msg,
-            multi_offset: None,
-            multi_room: 0,
-            multi_done: false,
-        };
-        let mut done = true;
-        if let Some(multi) = p.multi {
-            let room = multi.room - *used;
-            hit.multi_offset = Some(*used);
-            hit.multi_room = room;
-            *used += m.len.min(room);
-            done = multi.room - *used < multi.min_room.max(1);
-            hit.multi_done = done;
-        }
+    /// Gives a message to a receive. Appends messages that were held for the receive to `offers` if it is used up.
+    #[inline]
+    fn take(
+        &mut self,
+        receive: u32,
+        msg: MsgToken,
+        len: u64,
+        offers: &mut Offers,
+        out: &mut Vec<Match>,
+    ) {
+        self.count(len, true);
+        let r = self.store.receives.get_mut(receive);
+        let (hit, done) = bind(r.op, &mut r.multi, msg, len);
         out.push(hit);
         if done {
-            self.posted.remove(r);
+            self.remove_receive(receive, offers);
         }
-        done
     }
+
+    /// Removes a receive and appends the messages that were held for it, and that another may take, to `offers`.
+    #[inline]
+    fn remove_receive(&mut self, receive: u32, offers: &mut Offers) {
+        if !self.store.gappy.is_empty() {
+            self.offer_held(receive, offers);
+        }
+        self.store.remove_receive(receive);
+    }
+
+    #[cold]
+    fn offer_held(&self, receive: u32, offers: &mut Offers) {
+        let p = self.store.pattern_of(receive);
+        if p.class == Class::Untagged || p.is_exact() {
+            // What is not eligible for these is not eligible for any other receive that matches it.
+            return;
+        }
+        let mut offer_of = |peer: u32| {
+            let mut at = self.store.first_behind_gap(peer, Class::Tagged);
+            while at != NIL {
+                let m = self.store.messages.get(at);
+                if p.accepts(m.peer, m.class, m.tag) && self.store.is_eligible(m, true) {
+                    offers.insert((m.peer, m.position, at));
+                }
+                at = m.links(BY_PEER).next;
+            }
+        };
+        match p.source {
+            Source::Peer(peer) => offer_of(peer),
+            Source::Any => self.store.gappy.iter().for_each(|peer| offer_of(*peer)),
+        }
+    }
+}
+
+/// Puts a message of `len` bytes into a receive; says whether the receive is used up.
+#[inline]
+fn bind(op: OpToken, multi: &mut Option<Buffer>, msg: MsgToken, len: u64) -> (Match, bool) {
+    let Some(buffer) = multi else {
+        return (
+            Match {
+                op,
+                msg,
+                multi_offset: None,
+                multi_room: 0,
+                multi_done: false,
+            },
+            true,
+        );
+    };
+    let (offset, room) = (buffer.used, buffer.room - buffer.used);
+    buffer.used += len.min(room);
+    let left = buffer.room - buffer.used;
+    let done = left == 0 || left < buffer.min_room;
+    (
+        Match {
+            op,
+            msg,
+            multi_offset: Some(offset),
+            multi_room: room,
+            multi_done: done,
+        },
+        done,
+    )
 }

@@ -1,0 +1,191 @@
+//! Cost of posting and arriving. Each figure is for one receive posted and one message arrived.
+
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use std::hint::black_box;
+use weir_match::{Arrival, Class, Match, Matcher, Posted, Source, stream_of};
+
+const STREAMS: u16 = 64;
+
+/// Numbers messages as the protocol does.
+struct Sender {
+    mseq: u64,
+    sseq: [u32; STREAMS as usize],
+}
+
+impl Sender {
+    fn new() -> Self {
+        Sender {
+            mseq: 0,
+            sseq: [0; STREAMS as usize],
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, class: Class, tag: u64) -> Arrival {
+        let stream = stream_of(tag, class, STREAMS);
+        let sseq = &mut self.sseq[usize::from(stream)];
+        let a = Arrival {
+            peer: 1,
+            class,
+            mseq: self.mseq,
+            stream,
+            sseq: *sseq,
+            tag,
+            len: 8,
+            msg: self.mseq,
+        };
+        self.mseq += 1;
+        *sseq = sseq.wrapping_add(1);
+        a
+    }
+}
+
+fn receive(source: Source, tag: u64, ignore: u64) -> Posted {
+    Posted {
+        class: Class::Tagged,
+        source,
+        tag,
+        ignore,
+        op: tag,
+        multi: None,
+    }
+}
+
+#[derive(Copy, Clone)]
+struct Mix {
+    name: &'static str,
+    source: Source,
+    ignore: u64,
+    same_tag: bool,
+}
+
+const MIXES: [Mix; 5] = [
+    Mix {
+        name: "directed, one tag",
+        source: Source::Peer(1),
+        ignore: 0,
+        same_tag: true,
+    },
+    Mix {
+        name: "directed, distinct tags",
+        source: Source::Peer(1),
+        ignore: 0,
+        same_tag: false,
+    },
+    Mix {
+        name: "any source, distinct tags",
+        source: Source::Any,
+        ignore: 0,
+        same_tag: false,
+    },
+    Mix {
+        name: "any tag",
+        source: Source::Peer(1),
+        ignore: 0xffff_ffff,
+        same_tag: true,
+    },
+    Mix {
+        name: "any source, any tag",
+        source: Source::Any,
+        ignore: 0xffff_ffff,
+        same_tag: true,
+    },
+];
+
+fn tag(mix: &Mix, i: u64) -> u64 {
+    if mix.same_tag { 5 } else { i }
+}
+
+fn expected(c: &mut Criterion) {
+    let mut g = c.benchmark_group("expected");
+    for mix in MIXES {
+        for depth in [1u64, 64, 1024, 8192] {
+            g.throughput(Throughput::Elements(depth));
+            g.bench_function(BenchmarkId::new(mix.name, depth), |b| {
+                let (mut m, mut s, mut out) = (Matcher::new(), Sender::new(), Vec::<Match>::new());
+                b.iter(|| {
+                    for i in 0..depth {
+                        m.post(receive(mix.source, tag(&mix, i), mix.ignore), &mut out);
+                    }
+                    for i in 0..depth {
+                        m.arrive(s.send(Class::Tagged, tag(&mix, i)), &mut out);
+                    }
+                    assert_eq!(out.len() as u64, depth);
+                    black_box(&out);
+                    out.clear();
+                });
+            });
+        }
+    }
+    g.finish();
+}
+
+fn unexpected(c: &mut Criterion) {
+    let mut g = c.benchmark_group("unexpected");
+    for mix in MIXES {
+        for depth in [1u64, 64, 1024, 8192] {
+            g.throughput(Throughput::Elements(depth));
+            g.bench_function(BenchmarkId::new(mix.name, depth), |b| {
+                let (mut m, mut s, mut out) = (Matcher::new(), Sender::new(), Vec::<Match>::new());
+                b.iter(|| {
+                    for i in 0..depth {
+                        m.arrive(s.send(Class::Tagged, tag(&mix, i)), &mut out);
+                    }
+                    for i in 0..depth {
+                        m.post(receive(mix.source, tag(&mix, i), mix.ignore), &mut out);
+                    }
+                    assert_eq!(out.len() as u64, depth);
+                    black_box(&out);
+                    out.clear();
+                });
+            });
+        }
+    }
+    g.finish();
+}
+
+/// Exact and wildcard receives posted in turn; the first of each window of 64 messages arrives last.
+fn disordered(c: &mut Criterion) {
+    let mut g = c.benchmark_group("first of 64 arrives last");
+    g.throughput(Throughput::Elements(64));
+    for (name, every) in [("exact", 0), ("every 4th any tag", 4), ("any tag", 1)] {
+        g.bench_function(name, |b| {
+            let (mut m, mut s, mut out) = (Matcher::new(), Sender::new(), Vec::<Match>::new());
+            b.iter_batched_ref(
+                || {
+                    (0..64)
+                        .map(|i| s.send(Class::Tagged, i))
+                        .collect::<Vec<_>>()
+                },
+                |sent| {
+                    for i in 0..64 {
+                        let wild = every != 0 && i % every == 0;
+                        m.post(
+                            receive(Source::Peer(1), i, if wild { u64::MAX } else { 0 }),
+                            &mut out,
+                        );
+                    }
+                    sent.rotate_left(1);
+                    for a in sent.drain(..) {
+                        m.arrive(a, &mut out);
+                    }
+                    // Wildcards may take what an exact receive wanted: what is left over is cleared.
+                    for a in out.drain(..) {
+                        black_box(a);
+                    }
+                    while m.claim(Class::Tagged, Source::Any, 0, u64::MAX).is_some() {}
+                    if m.stats().posted != 0 {
+                        (0..64).for_each(|i| {
+                            m.cancel(i, &mut out);
+                        });
+                    }
+                },
+                BatchSize::PerIteration,
+            );
+        });
+    }
+    g.finish();
+}
+
+criterion_group!(benches, expected, unexpected, disordered);
+criterion_main!(benches);

@@ -1,0 +1,414 @@
+//! Where receives and messages are kept: the nodes, and the indexes that find them.
+
+use crate::bins::{Bins, Key};
+use crate::order::Peer;
+use crate::slab::{Links, List, NIL, Node, Place, Slab};
+use crate::types::{Arrival, Class, MsgToken, OpToken, Pattern, Posted, Source};
+use alloc::{collections::BTreeSet, vec::Vec};
+
+/// A posted receive.
+#[derive(Copy, Clone, Debug)]
+pub struct Receive {
+    pub op: OpToken,
+    /// Place in the posting order.
+    pub seq: u64,
+    pub multi: Option<Buffer>,
+    bin: u32,
+    links: Links,
+}
+
+/// What is left of a multi-receive buffer.
+#[derive(Copy, Clone, Debug)]
+pub struct Buffer {
+    pub used: u64,
+    pub room: u64,
+    pub min_room: u64,
+}
+
+impl Place for Receive {
+    const VACANT: Receive = Receive {
+        op: 0,
+        seq: 0,
+        multi: None,
+        bin: NIL,
+        links: Links::NONE,
+    };
+    fn is_live(&self) -> bool {
+        self.bin != NIL
+    }
+}
+
+impl Node for Receive {
+    #[inline]
+    fn links(&self, _: usize) -> Links {
+        self.links
+    }
+    #[inline]
+    fn links_mut(&mut self, _: usize) -> &mut Links {
+        &mut self.links
+    }
+}
+
+/// A message waiting.
+#[derive(Copy, Clone, Debug)]
+pub struct Message {
+    pub msg: MsgToken,
+    pub tag: u64,
+    pub len: u64,
+    /// Place in the order of its peer's messages.
+    pub position: u64,
+    pub peer: u32,
+    pub sseq: u32,
+    pub stream: u16,
+    pub class: Class,
+    /// Bins of its exact tag from its peer, and from any.
+    bins: [u32; 2],
+    links: [Links; 4],
+}
+
+/// In the bin of (peer, tag), by position.
+pub const BY_TAG: usize = 0;
+/// In the bin of (any peer, tag), by arrival.
+pub const BY_TAG_ANY: usize = 1;
+/// In the peer's list of the class, by position.
+pub const BY_PEER: usize = 2;
+/// In the list of the class, by arrival.
+pub const BY_ARRIVAL: usize = 3;
+
+impl Place for Message {
+    const VACANT: Message = Message {
+        msg: 0,
+        tag: 0,
+        len: 0,
+        position: 0,
+        peer: 0,
+        sseq: 0,
+        stream: 0,
+        class: Class::Tagged,
+        bins: [NIL; 2],
+        links: [Links::NONE; 4],
+    };
+    fn is_live(&self) -> bool {
+        self.bins[0] != NIL
+    }
+}
+
+impl Node for Message {
+    #[inline]
+    fn links(&self, which: usize) -> Links {
+        self.links[which]
+    }
+    #[inline]
+    fn links_mut(&mut self, which: usize) -> &mut Links {
+        &mut self.links[which]
+    }
+}
+
+/// One form of pattern in use; a message is looked up once for each, so programs should use few masks (MPIs do).
+#[derive(Copy, Clone, Debug)]
+struct Form {
+    ignore: u64,
+    class: Class,
+    any: bool,
+    /// Receives of this form posted now.
+    live: usize,
+}
+
+/// Forms kept although no receive of them is posted, so that they need not be made anew.
+const IDLE_FORMS: usize = 8;
+
+/// All receives and messages.
+#[derive(Debug)]
+pub struct Store {
+    pub receives: Slab<Receive>,
+    pub messages: Slab<Message>,
+    pub bins: Bins,
+    forms: Vec<Form>,
+    next_seq: u64,
+    pub peers: Vec<Peer>,
+    /// Waiting messages by class, in the order of arrival.
+    pub arrived: [List; 2],
+    /// Waiting messages with a gap below them.
+    pub behind_gap: usize,
+    /// Peers with tagged messages behind a gap.
+    pub gappy: BTreeSet<u32>,
+}
+
+#[inline]
+fn of(class: Class) -> usize {
+    match class {
+        Class::Tagged => 0,
+        Class::Untagged => 1,
+    }
+}
+
+impl Store {
+    pub fn new() -> Self {
+        Store {
+            receives: Slab::new(),
+            messages: Slab::new(),
+            bins: Bins::new(),
+            forms: Vec::new(),
+            next_seq: 0,
+            peers: Vec::new(),
+            arrived: [List::EMPTY; 2],
+            behind_gap: 0,
+            gappy: BTreeSet::new(),
+        }
+    }
+
+    /// The peer's numbering, made on first use.
+    #[inline]
+    pub fn peer_mut(&mut self, peer: u32) -> &mut Peer {
+        let p = peer as usize;
+        if p >= self.peers.len() {
+            self.peers.resize_with(p + 1, Peer::new);
+        }
+        &mut self.peers[p]
+    }
+
+    /// Waiting messages of a class in the order of arrival.
+    pub fn arrived(&self, class: Class) -> u32 {
+        self.arrived[of(class)].head
+    }
+
+    /// Waiting messages of a class and peer in the order of their positions.
+    pub fn waiting(&self, peer: u32, class: Class) -> u32 {
+        self.peers
+            .get(peer as usize)
+            .map_or(NIL, |p| p.waiting[of(class)].head)
+    }
+
+    /// Of these, the first behind a gap.
+    pub fn first_behind_gap(&self, peer: u32, class: Class) -> u32 {
+        self.peers
+            .get(peer as usize)
+            .map_or(NIL, |p| p.behind_gap[of(class)])
+    }
+
+    pub fn pattern_of(&self, receive: u32) -> Pattern {
+        self.bins.get(self.receives.get(receive).bin).key.pattern()
+    }
+
+    /// Puts a receive behind all others.
+    #[inline]
+    pub fn add_receive(&mut self, p: &Posted, multi: Option<Buffer>) {
+        let key = Key::of_receive(&p.pattern());
+        let form = self
+            .forms
+            .iter_mut()
+            .find(|f| f.ignore == key.ignore && f.any == key.any && f.class == key.class);
+        match form {
+            Some(form) => form.live += 1,
+            None => self.forms.push(Form {
+                ignore: key.ignore,
+                class: key.class,
+                any: key.any,
+                live: 1,
+            }),
+        }
+        let bin = self.bins.find_or_make(&key);
+        let ix = self.receives.insert(Receive {
+            op: p.op,
+            seq: self.next_seq,
+            multi,
+            bin,
+            links: Links::NONE,
+        });
+        self.next_seq += 1;
+        self.bins
+            .get_mut(bin)
+            .receives
+            .push_back(&mut self.receives, 0, ix);
+    }
+
+    #[inline]
+    pub fn remove_receive(&mut self, ix: u32) {
+        let bin = self.receives.get(ix).bin;
+        let b = self.bins.get_mut(bin);
+        b.receives.unlink(&mut self.receives, 0, ix);
+        let key = b.key;
+        self.bins.release(bin);
+        self.receives.remove(ix);
+        let form = self
+            .forms
+            .iter()
+            .position(|f| f.ignore == key.ignore && f.any == key.any && f.class == key.class);
+        if let Some(f) = form {
+            self.forms[f].live -= 1;
+            if self.forms[f].live == 0 && self.forms.len() > IDLE_FORMS {
+                self.forms.swap_remove(f);
+                self.forms.shrink_to(4 * IDLE_FORMS);
+            }
+        }
+    }
+
+    /// The receive posted first among those that match, or `NIL`.
+    #[inline]
+    pub fn first_receive(&self, peer: u32, class: Class, tag: u64) -> u32 {
+        let (mut first, mut first_seq) = (NIL, u64::MAX);
+        for form in &self.forms {
+            if form.live == 0 || form.class != class {
+                continue;
+            }
+            let source = if form.any {
+                Source::Any
+            } else {
+                Source::Peer(peer)
+            };
+            let bin = self.bins.find(&Key::of_receive(&Pattern {
+                class,
+                source,
+                tag,
+                ignore: form.ignore,
+            }));
+            if bin == NIL {
+                continue;
+            }
+            let head = self.bins.get(bin).receives.head;
+            if head != NIL && self.receives.get(head).seq < first_seq {
+                (first, first_seq) = (head, self.receives.get(head).seq);
+            }
+        }
+        first
+    }
+
+    /// Whether order allows a receive that is `exact` or not to take this message.
+    #[inline]
+    pub fn is_eligible(&self, m: &Message, exact: bool) -> bool {
+        let peer = &self.peers[m.peer as usize];
+        peer.is_in_order(m.position) || exact && peer.is_in_stream_order(m.stream, m.sseq)
+    }
+
+    /// A place for a message that is not yet in any index; `link_message` must follow.
+    #[inline]
+    pub fn make_message(&mut self, a: &Arrival, position: u64) -> u32 {
+        let tag = if a.class == Class::Tagged { a.tag } else { 0 };
+        let exact = |source| {
+            Key::of_receive(&Pattern {
+                class: a.class,
+                source,
+                tag,
+                ignore: 0,
+            })
+        };
+        let bins = [
+            self.bins.find_or_make(&exact(Source::Peer(a.peer))),
+            self.bins.find_or_make(&exact(Source::Any)),
+        ];
+        let (peer, class, len, msg) = (a.peer, a.class, a.len, a.msg);
+        let (stream, sseq) = (a.stream, a.sseq);
+        let links = [Links::NONE; 4];
+        self.messages.insert(Message {
+            msg,
+            tag,
+            len,
+            position,
+            peer,
+            sseq,
+            stream,
+            class,
+            bins,
+            links,
+        })
+    }
+
+    /// Puts a message into all indexes. The peer's numbering must know it already.
+    #[inline]
+    pub fn link_message(&mut self, ix: u32) {
+        let m = *self.messages.get(ix);
+        let c = of(m.class);
+        let nodes = &mut self.messages;
+        let peer = &mut self.peers[m.peer as usize];
+
+        let by_tag = &mut self.bins.get_mut(m.bins[0]).messages;
+        let prev = predecessor(nodes, BY_TAG, by_tag.tail, m.position);
+        by_tag.insert_after(nodes, BY_TAG, prev, ix);
+        self.bins
+            .get_mut(m.bins[1])
+            .messages
+            .push_back(nodes, BY_TAG_ANY, ix);
+        self.arrived[c].push_back(nodes, BY_ARRIVAL, ix);
+
+        let first_behind = peer.behind_gap[c];
+        let from = if first_behind != NIL && m.position < nodes.get(first_behind).position {
+            nodes.get(first_behind).links(BY_PEER).prev
+        } else {
+            peer.waiting[c].tail
+        };
+        let prev = predecessor(nodes, BY_PEER, from, m.position);
+        peer.waiting[c].insert_after(nodes, BY_PEER, prev, ix);
+        if !peer.is_in_order(m.position) {
+            self.behind_gap += 1;
+            if first_behind == NIL || m.position < nodes.get(first_behind).position {
+                self.set_first_behind_gap(m.peer, m.class, ix);
+            }
+        }
+    }
+
+    /// Takes a message out of all indexes.
+    #[inline]
+    pub fn remove_message(&mut self, ix: u32) {
+        let m = *self.messages.get(ix);
+        let c = of(m.class);
+        let nodes = &mut self.messages;
+        let peer = &mut self.peers[m.peer as usize];
+        let was_first = peer.behind_gap[c] == ix;
+        let is_behind = !peer.is_in_order(m.position);
+        peer.waiting[c].unlink(nodes, BY_PEER, ix);
+        self.arrived[c].unlink(nodes, BY_ARRIVAL, ix);
+        self.bins
+            .get_mut(m.bins[0])
+            .messages
+            .unlink(nodes, BY_TAG, ix);
+        self.bins
+            .get_mut(m.bins[1])
+            .messages
+            .unlink(nodes, BY_TAG_ANY, ix);
+        self.bins.release(m.bins[0]);
+        self.bins.release(m.bins[1]);
+        self.behind_gap -= usize::from(is_behind);
+        if was_first {
+            self.set_first_behind_gap(m.peer, m.class, m.links[BY_PEER].next);
+        }
+        self.messages.remove(ix);
+    }
+
+    /// After the peer's numbering has moved on: appends the messages that now have no gap below them to `released`.
+    pub fn pass_closed_gaps(&mut self, peer: u32, released: &mut Vec<u32>) {
+        for class in [Class::Tagged, Class::Untagged] {
+            let first = self.peers[peer as usize].behind_gap[of(class)];
+            let mut at = first;
+            while at != NIL && self.peers[peer as usize].is_in_order(self.messages.get(at).position)
+            {
+                released.push(at);
+                self.behind_gap -= 1;
+                at = self.messages.get(at).links[BY_PEER].next;
+            }
+            if at != first {
+                self.set_first_behind_gap(peer, class, at);
+            }
+        }
+    }
+
+    fn set_first_behind_gap(&mut self, peer: u32, class: Class, ix: u32) {
+        self.peers[peer as usize].behind_gap[of(class)] = ix;
+        if class == Class::Tagged {
+            if ix == NIL {
+                self.gappy.remove(&peer);
+            } else {
+                self.gappy.insert(peer);
+            }
+        }
+    }
+}
+
+/// Walks from `at` towards the head to the first node whose position is not above the one given. Messages mostly come in
+/// order, so this is mostly `at` itself.
+#[inline]
+fn predecessor(nodes: &Slab<Message>, which: usize, mut at: u32, position: u64) -> u32 {
+    while at != NIL && nodes.get(at).position > position {
+        at = nodes.get(at).links(which).prev;
+    }
+    at
+}
