@@ -1,1 +1,16 @@
-//! (to be written)
+#![forbid(unsafe_code)]
+//! A network in virtual time, and programs that check what the protocol promises (`docs/simulation.md`).
+//!
+//! No clock, socket or thread: a run is a function of its [`spec::NetSpec`], its work and one seed, bit for bit.
+
+mod log;
+mod net;
+mod queue;
+mod rng;
+pub mod spec;
+mod world;
+
+pub use log::Log;
+pub use net::NetCounters;
+pub use rng::{MILLION, Ppm, Rng, mix};
+pub use world::{Host, Node, Received, Violation, World};

@@ -1,0 +1,289 @@
+//! What a simulated network is made of: plain data, so that it can be generated from a seed, printed and shrunk.
+
+use serde::{Deserialize, Serialize};
+
+use crate::rng::Ppm;
+
+/// Nanoseconds of virtual time since the start of the run.
+pub type Ns = u64;
+/// A host: 0 .. `NetSpec::hosts`.
+pub type HostId = u32;
+/// A network: index in `NetSpec::networks`.
+pub type NetId = u8;
+
+/// One microsecond.
+pub const US: Ns = 1_000;
+/// One millisecond.
+pub const MS: Ns = 1_000_000;
+/// One second.
+pub const SEC: Ns = 1_000_000_000;
+
+/// What a datagram costs on the wire besides its bytes: UDP 8, IPv4 20, Ethernet 14 + 4, preamble and gap 20.
+pub const WIRE_OVERHEAD_BYTES: u64 = 66;
+/// What a datagram occupies in a switch besides its bytes: all of the above that is stored.
+pub const FRAME_OVERHEAD_BYTES: u64 = 46;
+
+/// Two-state loss (Gilbert-Elliott): a packet moves the state, then is lost with the state's probability.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Burst {
+    /// From the good state to the bad.
+    pub enter: Ppm,
+    /// From the bad state to the good.
+    pub leave: Ppm,
+    /// Loss in the bad state (in the good state: `LinkSpec::loss`).
+    pub loss: Ppm,
+}
+
+/// One direction of a cable.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LinkSpec {
+    /// Bits per second; 0: infinitely fast.
+    pub rate_bits_per_s: u64,
+    /// Propagation delay.
+    pub delay_ns: Ns,
+    /// Added delay, uniform in `0..=jitter_ns`; keeps packets in order.
+    pub jitter_ns: Ns,
+    /// Independent loss.
+    pub loss: Ppm,
+    /// Burst loss.
+    pub burst: Option<Burst>,
+    /// A second copy arrives.
+    pub duplicate: Ppm,
+    /// The packet is overtaken: it arrives up to `reorder_ns` later than it should.
+    pub reorder: Ppm,
+    /// See `reorder`.
+    pub reorder_ns: Ns,
+    /// Bits are flipped or the end is cut off.
+    pub corrupt: Ppm,
+    /// Larger datagrams (UDP payload) vanish.
+    pub mtu: u32,
+}
+
+impl Default for LinkSpec {
+    /// A perfect gigabit cable of 2 us.
+    fn default() -> Self {
+        LinkSpec {
+            rate_bits_per_s: 1_000_000_000,
+            delay_ns: 2 * US,
+            jitter_ns: 0,
+            loss: 0,
+            burst: None,
+            duplicate: 0,
+            reorder: 0,
+            reorder_ns: 0,
+            corrupt: 0,
+            mtu: 65_507,
+        }
+    }
+}
+
+impl LinkSpec {
+    /// How long `bytes` of payload occupy the link.
+    #[must_use]
+    pub fn serialise_ns(&self, bytes: usize) -> Ns {
+        if self.rate_bits_per_s == 0 {
+            return 0;
+        }
+        ((bytes as u64 + WIRE_OVERHEAD_BYTES) * 8 * SEC).div_ceil(self.rate_bits_per_s)
+    }
+}
+
+/// A switch: output queues that share one memory. A packet that does not fit is dropped on arrival (tail drop).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SwitchSpec {
+    /// Memory shared by all ports.
+    pub shared_bytes: u64,
+    /// Limit of one output queue in bytes.
+    pub port_bytes: u64,
+    /// Limit of one output queue in packets.
+    pub port_packets: u32,
+    /// One queue may take at most this many percent of the memory that is free (dynamic threshold); 0: no such limit.
+    pub dynamic_percent: u32,
+}
+
+impl Default for SwitchSpec {
+    /// 4 MiB, no further limits.
+    fn default() -> Self {
+        SwitchSpec {
+            shared_bytes: 4 << 20,
+            port_bytes: u64::MAX,
+            port_packets: u32::MAX,
+            dynamic_percent: 0,
+        }
+    }
+}
+
+/// How the switches of a network are wired.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Topology {
+    /// All hosts on one switch.
+    Star,
+    /// Leaf switches of `hosts_per_leaf` hosts each, joined by one core switch over `trunk` links.
+    Tree {
+        /// Hosts on each leaf switch.
+        hosts_per_leaf: u32,
+        /// Each direction between a leaf and the core.
+        trunk: LinkSpec,
+    },
+}
+
+/// One network; every host has one interface on it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NetworkSpec {
+    /// Wiring.
+    pub topology: Topology,
+    /// From each host to its switch.
+    pub up: LinkSpec,
+    /// From the switch to each host.
+    pub down: LinkSpec,
+    /// Every switch.
+    pub switch: SwitchSpec,
+    /// Bytes that may wait in a host's interface; a host that has more stops sending until half of it is gone.
+    pub nic_queue_bytes: u64,
+}
+
+impl Default for NetworkSpec {
+    fn default() -> Self {
+        NetworkSpec {
+            topology: Topology::Star,
+            up: LinkSpec::default(),
+            down: LinkSpec::default(),
+            switch: SwitchSpec::default(),
+            nic_queue_bytes: 208 << 10,
+        }
+    }
+}
+
+/// How a host behaves.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HostSpec {
+    /// Socket receive buffer; what does not fit is dropped.
+    pub rx_buffer_bytes: u64,
+    /// What a waiting datagram occupies besides its bytes.
+    pub rx_overhead_bytes: u64,
+    /// Processor time to take in a datagram.
+    pub rx_cost_ns: Ns,
+    /// Processor time to send one.
+    pub tx_cost_ns: Ns,
+    /// From the arrival of a datagram at a waiting host until it runs.
+    pub wake_ns: Ns,
+    /// Datagrams read before the host does anything else.
+    pub batch: u32,
+}
+
+impl Default for HostSpec {
+    /// A host that polls: it notices a packet within half a microsecond.
+    fn default() -> Self {
+        HostSpec {
+            rx_buffer_bytes: 4 << 20,
+            rx_overhead_bytes: 64,
+            rx_cost_ns: 500,
+            tx_cost_ns: 500,
+            wake_ns: 500,
+            batch: 64,
+        }
+    }
+}
+
+/// Which half of a host's cable.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Direction {
+    /// From the host.
+    Up,
+    /// To the host.
+    Down,
+    /// Both.
+    Both,
+}
+
+/// Something that happens to the network or a host.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Fault {
+    /// The host's cable is cut: everything on it and into it is lost.
+    Cut {
+        /// Whose cable.
+        host: HostId,
+        /// On which network.
+        net: NetId,
+        /// Which half.
+        direction: Direction,
+    },
+    /// The cable is mended.
+    Heal {
+        /// Whose cable.
+        host: HostId,
+        /// On which network.
+        net: NetId,
+        /// Which half.
+        direction: Direction,
+    },
+    /// The host does not run until `until_ns`; packets wait in its socket buffer.
+    Stall {
+        /// The host.
+        host: HostId,
+        /// End of the stall.
+        until_ns: Ns,
+    },
+    /// The host's process dies without a word.
+    Crash {
+        /// The host.
+        host: HostId,
+    },
+    /// A new incarnation starts.
+    Restart {
+        /// The host.
+        host: HostId,
+    },
+    /// The network's links pass only smaller datagrams from now on.
+    Mtu {
+        /// Which network.
+        net: NetId,
+        /// Largest UDP payload.
+        bytes: u32,
+    },
+}
+
+/// A fault and its time.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TimedFault {
+    /// When.
+    pub at_ns: Ns,
+    /// What.
+    pub fault: Fault,
+}
+
+/// A whole network.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NetSpec {
+    /// Number of hosts.
+    pub hosts: u32,
+    /// Parallel networks, at most 8; more than one makes the hosts multihomed.
+    pub networks: Vec<NetworkSpec>,
+    /// All hosts.
+    pub host: HostSpec,
+    /// What goes wrong, in any order.
+    pub faults: Vec<TimedFault>,
+}
+
+impl NetSpec {
+    /// `hosts` hosts on one network.
+    #[must_use]
+    pub fn single(hosts: u32, network: NetworkSpec) -> Self {
+        NetSpec {
+            hosts,
+            networks: vec![network],
+            host: HostSpec::default(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// When the last fault begins or ends.
+    #[must_use]
+    pub fn last_fault_ns(&self) -> Ns {
+        let end = |f: &TimedFault| match f.fault {
+            Fault::Stall { until_ns, .. } => until_ns.max(f.at_ns),
+            _ => f.at_ns,
+        };
+        self.faults.iter().map(end).max().unwrap_or(0)
+    }
+}
