@@ -1,0 +1,218 @@
+//! Protection of PROTECTED packets with the keys of one association (spec 2.1, 3.3).
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+
+use super::{JobKey, crc32c_append, hkdf_sha256};
+use crate::bytes::{le32, part};
+use crate::handshake;
+use crate::packet::{CRC_LEN, HEADER_LEN, Level, PacketError, TAG_LEN};
+
+/// Bytes of a direction's CRC salt.
+pub const SALT_LEN: usize = 4;
+
+const KEY_LEN: usize = 32;
+const DIRECTION_LEN: usize = KEY_LEN + NONCE_LEN + SALT_LEN;
+
+/// Which side of the handshake we are.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Sent INIT.
+    Opener,
+    /// Sent ACCEPT.
+    Responder,
+}
+
+/// The keys of both directions of an association.
+pub struct SessionKeys {
+    /// For packets we send.
+    pub send: SendKeys,
+    /// For packets we receive.
+    pub recv: RecvKeys,
+}
+
+impl SessionKeys {
+    /// Derives the keys (spec 3.3). `level` is the association's: at level integrity no cipher is set up.
+    #[must_use]
+    pub fn derive(
+        job_key: &JobKey,
+        level: Level,
+        role: Role,
+        opener_nonce: &[u8; handshake::NONCE_LEN],
+        responder_nonce: &[u8; handshake::NONCE_LEN],
+        opener_id: u64,
+        responder_id: u64,
+    ) -> SessionKeys {
+        let mut salt = [0; 2 * handshake::NONCE_LEN];
+        salt[..handshake::NONCE_LEN].copy_from_slice(opener_nonce);
+        salt[handshake::NONCE_LEN..].copy_from_slice(responder_nonce);
+        let info: [&[u8]; 3] = [
+            b"weir 1",
+            &opener_id.to_le_bytes(),
+            &responder_id.to_le_bytes(),
+        ];
+        let okm: [u8; 2 * DIRECTION_LEN] = hkdf_sha256(job_key, &salt, &info);
+        let from_opener = Direction::new(level, &okm[..DIRECTION_LEN]);
+        let from_responder = Direction::new(level, &okm[DIRECTION_LEN..]);
+        let (send, recv) = match role {
+            Role::Opener => (from_opener, from_responder),
+            Role::Responder => (from_responder, from_opener),
+        };
+        SessionKeys {
+            send: SendKeys(send),
+            recv: RecvKeys(recv),
+        }
+    }
+}
+
+/// Key, IV and salt of one direction.
+struct Direction {
+    level: Level,
+    cipher: Option<LessSafeKey>,
+    iv: [u8; NONCE_LEN],
+    salt: u32,
+}
+
+impl Direction {
+    /// From `DIRECTION_LEN` bytes of key material.
+    fn new(level: Level, okm: &[u8]) -> Direction {
+        let cipher = match level {
+            Level::Integrity => None,
+            // Fails only for a key of another length than the cipher's.
+            Level::Auth | Level::Encrypt => UnboundKey::new(&AES_256_GCM, &okm[..KEY_LEN])
+                .ok()
+                .map(LessSafeKey::new),
+        };
+        Direction {
+            level,
+            cipher,
+            iv: part(okm, KEY_LEN),
+            salt: le32(okm, KEY_LEN + NONCE_LEN),
+        }
+    }
+
+    /// The direction's IV xor the packet number, the number in its last 8 bytes in network order as in RFC 9001 5.3.
+    fn nonce(&self, number: u64) -> Nonce {
+        let mut nonce = self.iv;
+        for (n, b) in nonce[NONCE_LEN - 8..].iter_mut().zip(number.to_be_bytes()) {
+            *n ^= b;
+        }
+        Nonce::assume_unique_for_key(nonce)
+    }
+
+    /// CRC over the head and what follows the CRC field.
+    fn crc(&self, packet: &[u8]) -> u32 {
+        let (head, rest) = packet.split_at(HEADER_LEN.min(packet.len()));
+        crc32c_append(
+            crc32c_append(self.salt, head),
+            rest.get(CRC_LEN..).unwrap_or_default(),
+        )
+    }
+}
+
+/// Protects the packets of one direction.
+pub struct SendKeys(Direction);
+
+impl SendKeys {
+    /// The level these keys are for.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.0.level
+    }
+
+    /// Completes a packet begun with [`crate::Header::write`] (at the same level) and filled with frames: fills in the CRC, or
+    /// encrypts and appends the tag. `number` is the full packet number, never used before with these keys.
+    ///
+    /// # Panics
+    /// If `packet` has no head, which is a mistake of the caller and never depends on what a peer sent.
+    pub fn seal(&self, number: u64, packet: &mut Vec<u8>) {
+        let Some(cipher) = &self.0.cipher else {
+            let crc = self.crc_begin(packet);
+            return Self::crc_finish(packet, crc);
+        };
+        let nonce = self.0.nonce(number);
+        let (head, frames) = packet.split_at_mut(HEADER_LEN);
+        // Fails only beyond 2^36 bytes.
+        let tag = match self.0.level {
+            Level::Encrypt => cipher.seal_in_place_separate_tag(nonce, Aad::from(&*head), frames),
+            Level::Auth | Level::Integrity => {
+                cipher.seal_in_place_separate_tag(nonce, Aad::from(&packet[..]), &mut [])
+            }
+        }
+        .expect("packet shorter than the cipher's limit");
+        packet.extend_from_slice(tag.as_ref());
+    }
+
+    /// Level integrity, for payload that is gathered behind `packet` when it is sent: the CRC over what is in `packet`.
+    /// Continue it over the payload with [`crc32c_append`], then call [`SendKeys::crc_finish`].
+    #[inline]
+    #[must_use]
+    pub fn crc_begin(&self, packet: &[u8]) -> u32 {
+        self.0.crc(packet)
+    }
+
+    /// Puts the CRC into its place in a level-integrity packet.
+    ///
+    /// # Panics
+    /// If `packet` has no head.
+    #[inline]
+    pub fn crc_finish(packet: &mut [u8], crc: u32) {
+        packet[HEADER_LEN..HEADER_LEN + CRC_LEN].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// Verifies and opens the packets of one direction.
+pub struct RecvKeys(Direction);
+
+impl RecvKeys {
+    /// The level these keys are for.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.0.level
+    }
+
+    /// Verifies a PROTECTED packet, decrypts its frames in place and returns where they lie. `number` is the expanded
+    /// packet number. A packet of another level than the association's fails.
+    ///
+    /// # Errors
+    /// [`PacketError::Length`], [`PacketError::Field`] for another level, [`PacketError::Check`]. After an error the
+    /// contents of `datagram` mean nothing.
+    pub fn open(
+        &self,
+        level: Level,
+        number: u64,
+        datagram: &mut [u8],
+    ) -> Result<Range<usize>, PacketError> {
+        if level != self.0.level {
+            return Err(PacketError::Field("level"));
+        }
+        if datagram.len() < level.overhead() {
+            return Err(PacketError::Length);
+        }
+        let frames = level.frames_offset()..datagram.len() - level.trailer_len();
+        let Some(cipher) = &self.0.cipher else {
+            let good = self.0.crc(datagram) == le32(datagram, HEADER_LEN);
+            return if good {
+                Ok(frames)
+            } else {
+                Err(PacketError::Check)
+            };
+        };
+        let nonce = self.0.nonce(number);
+        let opened = if level == Level::Encrypt {
+            let (head, sealed) = datagram.split_at_mut(HEADER_LEN);
+            cipher
+                .open_in_place(nonce, Aad::from(&*head), sealed)
+                .map(|_| ())
+        } else {
+            let (clear, tag) = datagram.split_at_mut(frames.end);
+            let mut tag: [u8; TAG_LEN] = part(tag, 0);
+            cipher
+                .open_in_place(nonce, Aad::from(&*clear), &mut tag)
+                .map(|_| ())
+        };
+        opened.map(|()| frames).map_err(|_| PacketError::Check)
+    }
+}
