@@ -1,0 +1,130 @@
+//! Starting an MPI program on a stack, across the hosts of a lab or on this machine alone.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::lab::Lab;
+use crate::mpi::Mpi;
+use crate::paths::Paths;
+use crate::process::{Outcome, run_limited};
+use crate::stack::Stack;
+
+/// One run of one program.
+#[derive(Clone, Debug)]
+pub struct Job<'a> {
+    /// The stack to run on.
+    pub stack: &'a Stack,
+    /// How many ranks, one on each host.
+    pub ranks: usize,
+    /// The program.
+    pub program: &'a Path,
+    /// Its arguments.
+    pub args: &'a [String],
+    /// When it is ended.
+    pub limit: Duration,
+    /// More environment for the ranks.
+    pub env: &'a [(String, String)],
+}
+
+/// Settings of MPIs, networks and Weir that the user's shell may hold; a measurement must not
+/// depend on them.
+const FOREIGN: [&str; 12] =
+    ["FI_", "UCX_", "UCC_", "OMPI_", "OPAL_", "PRTE_", "PMIX_", "PMI_", "MPIR_", "MPICH_", "HYDRA_", "WEIR_"];
+
+impl Job<'_> {
+    /// Runs the job on the hosts of `lab`, or with all ranks on this machine.
+    ///
+    /// # Errors
+    /// If the stack cannot be had or the launcher cannot be started; a failing program is in the
+    /// [`Outcome`].
+    pub fn run(&self, paths: &Paths, lab: Option<&Lab>) -> Result<Outcome> {
+        run_limited(&mut self.command(paths, lab)?, self.limit)
+    }
+
+    /// The launcher's command line.
+    ///
+    /// # Errors
+    /// See [`Job::run`].
+    pub fn command(&self, paths: &Paths, lab: Option<&Lab>) -> Result<Command> {
+        let iface = if lab.is_some() { crate::lab::DATA_IFACE } else { "lo" };
+        let mut settings = self.stack.settings(paths, iface)?;
+        if self.stack.is_ours() && lab.is_some() {
+            // The launchers' network is there too, and Weir would use it as a second path.
+            settings.env.push(("WEIR_IFACE".into(), iface.into()));
+        }
+        settings.env.extend(self.env.iter().cloned());
+        let launcher = self.stack.mpi.bin(paths, "mpiexec");
+        let hub = lab.map(Lab::hub).unwrap_or_default();
+        let mut words = hub.iter();
+        let mut command = match words.next() {
+            Some(first) => {
+                let mut command = Command::new(first);
+                command.args(words).arg(launcher);
+                command
+            }
+            None => Command::new(launcher),
+        };
+        for (name, _) in std::env::vars_os() {
+            if FOREIGN.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+                command.env_remove(name);
+            }
+        }
+        match self.stack.mpi {
+            Mpi::Mpich => self.mpich(&mut command, lab, &mut settings.env),
+            Mpi::Openmpi => self.openmpi(&mut command, lab, &settings.env),
+        }
+        command.args(&settings.args).arg(self.program).args(self.args);
+        Ok(command)
+    }
+
+    fn hosts(&self, lab: &Lab) -> Vec<String> {
+        lab.hosts.iter().take(self.ranks).cloned().collect()
+    }
+
+    /// Hydra starts one proxy on each host by the agent; the proxies come back to the launcher's
+    /// address, which must be told: its host name means nothing in the namespaces.
+    fn mpich(&self, command: &mut Command, lab: Option<&Lab>, env: &mut Vec<(String, String)>) {
+        match lab {
+            Some(lab) => {
+                command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&lab.agent);
+                command.args(["-localhost", &lab.hub_address(), "-hosts", &self.hosts(lab).join(",")]);
+                command.args(["-ppn", &self.ranks.div_ceil(lab.hosts.len().max(1)).to_string()]);
+            }
+            // Else the ranks, being on one machine, would use shared memory.
+            None => env.push(("MPIR_CVAR_NOLOCAL".into(), "1".into())),
+        }
+        command.args(["-n", &self.ranks.to_string()]);
+        for (name, value) in env {
+            command.args(["-genv", name, value]);
+        }
+    }
+
+    /// PRRTE starts one daemon on each host by the agent. Each daemon thinks its host is its own
+    /// and binds its first rank to the first core: binding must be off where hosts share cores.
+    fn openmpi(&self, command: &mut Command, lab: Option<&Lab>, env: &[(String, String)]) {
+        command.args(["--allow-run-as-root", "--bind-to", "none", "-n", &self.ranks.to_string()]);
+        match lab {
+            Some(lab) => {
+                command.env("PRTE_MCA_plm_ssh_agent", &lab.agent);
+                let slots = self.ranks.div_ceil(lab.hosts.len().max(1));
+                let hosts: Vec<String> = self.hosts(lab).iter().map(|h| format!("{h}:{slots}")).collect();
+                command.args(["--map-by", "node", "--host", &hosts.join(",")]);
+            }
+            None => {
+                command.args(["--map-by", ":OVERSUBSCRIBE"]);
+            }
+        }
+        for (name, value) in env {
+            command.args(["-x", &format!("{name}={value}")]);
+        }
+    }
+}
+
+/// The last line of JSON a program printed.
+pub fn result_of(outcome: &Outcome) -> Option<serde_json::Value> {
+    let lines = outcome.stdout.lines().rev().filter(|line| line.trim_start().starts_with('{'));
+    lines.into_iter().find_map(|line| serde_json::from_str(line.trim()).ok())
+}

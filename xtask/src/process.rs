@@ -1,0 +1,249 @@
+//! Running other programs: bounded in time, cleaned up whole, with their output at hand.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// What became of a program that ran under a time limit.
+#[derive(Debug)]
+pub struct Outcome {
+    /// `None` if it was stopped because its time was up.
+    pub status: Option<ExitStatus>,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+    /// How long it ran.
+    pub elapsed: Duration,
+}
+
+impl Outcome {
+    /// Ended by itself, with exit code 0.
+    pub fn ok(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// One line that says how it ended and what it said last.
+    pub fn cause(&self) -> String {
+        let how = match self.status {
+            None => format!("timeout after {:.0} s", self.elapsed.as_secs_f64()),
+            Some(status) => status.to_string(),
+        };
+        let said = self.stderr.lines().chain(self.stdout.lines()).find(|line| is_telling(line));
+        said.map_or_else(|| how.clone(), |line| format!("{how}: {}", line.trim()))
+    }
+}
+
+/// Launchers frame the one useful line with banners.
+fn is_telling(line: &str) -> bool {
+    let line = line.trim();
+    line.len() > 3 && line.chars().any(char::is_alphanumeric) && !line.contains("BAD TERMINATION")
+}
+
+/// Bytes of output kept of each stream; a runaway program must not fill our memory.
+const MAX_OUTPUT_BYTES: u64 = 16 << 20;
+
+fn drain(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        if let Some(mut stream) = stream {
+            let _ = (&mut stream).take(MAX_OUTPUT_BYTES).read_to_end(&mut text);
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    })
+}
+
+/// Runs `command` and waits at most `limit`; then it and everything it started is ended.
+///
+/// # Errors
+/// Only if the program cannot be started; that it failed is in the [`Outcome`].
+pub fn run_limited(command: &mut Command, limit: Duration) -> Result<Outcome> {
+    // Orphans of an ended launcher come to us, so that they can be found and ended too.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let begin = Instant::now();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))?;
+    let stdout = drain(child.stdout.take());
+    let stderr = drain(child.stderr.take());
+    let status = wait_until(&mut child, begin + limit)?;
+    let elapsed = begin.elapsed();
+    if status.is_none() {
+        end_tree(&mut child)?;
+    }
+    end_orphans(child.id());
+    let (stdout, stderr) = (join(stdout)?, join(stderr)?);
+    Ok(Outcome { status, stdout, stderr, elapsed })
+}
+
+fn join(handle: thread::JoinHandle<String>) -> Result<String> {
+    handle.join().map_err(|_| anyhow::anyhow!("a reader thread failed"))
+}
+
+fn wait_until(child: &mut Child, deadline: Instant) -> Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline {
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// First asks (launchers then end their ranks on other hosts), after two seconds forces.
+fn end_tree(child: &mut Child) -> Result<()> {
+    let tree = descendants(child.id());
+    signal(child.id(), Signal::TERM);
+    if wait_until(child, Instant::now() + Duration::from_secs(2))?.is_none() {
+        child.kill()?;
+        child.wait()?;
+    }
+    for pid in tree {
+        signal(pid, Signal::KILL);
+    }
+    Ok(())
+}
+
+/// Ends what is left of a launch: processes of its group that now are our children.
+fn end_orphans(group: u32) {
+    let me = std::process::id();
+    for _ in 0..50 {
+        let left: Vec<u32> = processes()
+            .into_iter()
+            .filter(|p| p.parent == me && (p.group == group || p.session == group))
+            .map(|p| p.pid)
+            .collect();
+        if left.is_empty() {
+            return;
+        }
+        for pid in left {
+            signal(pid, Signal::KILL);
+            if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
+                let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG);
+            }
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
+        // It may have ended in the meantime; that is what we want.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+struct Process {
+    pid: u32,
+    parent: u32,
+    group: u32,
+    session: u32,
+}
+
+/// All processes, from `/proc/*/stat` (proc(5): after the name in parentheses come state, parent,
+/// group, session).
+fn processes() -> Vec<Process> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let number = |i: usize| fields.get(i)?.parse().ok();
+        Some(Process { pid, parent: number(1)?, group: number(2)?, session: number(3)? })
+    })
+    .collect()
+}
+
+fn descendants(root: u32) -> BTreeSet<u32> {
+    let all = processes();
+    let mut found = BTreeSet::from([root]);
+    loop {
+        let before = found.len();
+        found.extend(all.iter().filter(|p| found.contains(&p.parent)).map(|p| p.pid).collect::<Vec<_>>());
+        if found.len() == before {
+            found.remove(&root);
+            return found;
+        }
+    }
+}
+
+/// Runs a chore whose output the user should see; fails with the command line if it fails.
+pub fn run_shown(command: &mut Command) -> Result<()> {
+    let line = line_of(command);
+    let status = command.status().with_context(|| format!("cannot start: {line}"))?;
+    if !status.success() {
+        bail!("{line}: {status}");
+    }
+    Ok(())
+}
+
+/// Runs a chore quietly; if it fails, the error holds what it said.
+pub fn run_quiet(command: &mut Command) -> Result<String> {
+    let line = line_of(command);
+    let out = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start: {line}"))?;
+    if !out.status.success() {
+        let said = String::from_utf8_lossy(&out.stderr);
+        bail!("{line}: {}\n{}", out.status, said.trim_end());
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// The command as one would type it, for messages and reports.
+pub fn line_of(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words
+        .map(|word| {
+            let word = word.to_string_lossy();
+            let plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./=:,+@%^".contains(c));
+            if plain { word.into_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_past_its_time_is_ended_with_its_children() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & echo $!; sleep 60"]);
+        let outcome = run_limited(&mut command, Duration::from_millis(300)).unwrap();
+        assert!(outcome.status.is_none() && !outcome.ok());
+        assert!(outcome.elapsed < Duration::from_secs(3));
+        let grandchild: u32 = outcome.stdout.trim().parse().unwrap();
+        thread::sleep(Duration::from_millis(100));
+        let alive = processes().iter().any(|p| p.pid == grandchild && p.parent != std::process::id());
+        assert!(!alive, "the grandchild still runs");
+    }
+
+    #[test]
+    fn output_and_status_are_kept() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo out; echo oh no >&2; exit 3"]);
+        let outcome = run_limited(&mut command, Duration::from_secs(10)).unwrap();
+        assert_eq!(outcome.stdout, "out\n");
+        assert_eq!(outcome.cause(), "exit status: 3: oh no");
+    }
+
+    #[test]
+    fn command_lines_are_quoted() {
+        let mut command = Command::new("env");
+        command.args(["A=udp;ofi_rxd", "x"]);
+        assert_eq!(line_of(&command), "env 'A=udp;ofi_rxd' x");
+    }
+}

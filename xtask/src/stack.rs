@@ -1,0 +1,187 @@
+//! The stacks that are compared: an MPI over one kind of network, as the settings that select it.
+
+use anyhow::{Result, bail};
+
+use crate::mpi::Mpi;
+use crate::paths::Paths;
+
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// Weir, through libfabric.
+    Weir,
+    /// libfabric's `tcp` provider.
+    OfiTcp,
+    /// libfabric's `udp` provider under its reliability layer `ofi_rxd`.
+    OfiRxd,
+    /// UCX over TCP.
+    UcxTcp,
+    /// Open MPI's own TCP.
+    Ob1Tcp,
+}
+
+/// One MPI over one carrier, with one congestion control of the kernel where TCP is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// The name in tables.
+    pub name: String,
+    /// The MPI.
+    pub mpi: Mpi,
+    /// What carries the messages.
+    pub carrier: Carrier,
+    /// The kernel's congestion control to be set, if TCP is used.
+    pub congestion: Option<String>,
+}
+
+/// How to start a program on a stack.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Environment of the ranks.
+    pub env: Vec<(String, String)>,
+    /// Arguments of `mpiexec`.
+    pub args: Vec<String>,
+}
+
+impl Stack {
+    /// All stacks, ours first, with these congestion controls for those that use TCP.
+    pub fn all(congestions: &[String]) -> Vec<Self> {
+        let mut stacks = Vec::new();
+        let mut add = |mpi: Mpi, carrier: Carrier, base: &str| {
+            let tcp = matches!(carrier, Carrier::OfiTcp | Carrier::UcxTcp | Carrier::Ob1Tcp);
+            if !tcp || congestions.is_empty() {
+                stacks.push(Self { name: base.into(), mpi, carrier, congestion: None });
+                return;
+            }
+            for congestion in congestions {
+                let name = format!("{base}-{congestion}");
+                stacks.push(Self { name, mpi, carrier, congestion: Some(congestion.clone()) });
+            }
+        };
+        add(Mpi::Mpich, Carrier::Weir, "weir-mpich");
+        add(Mpi::Openmpi, Carrier::Weir, "weir-openmpi");
+        add(Mpi::Mpich, Carrier::OfiTcp, "mpich-tcp");
+        add(Mpi::Mpich, Carrier::OfiRxd, "mpich-rxd");
+        add(Mpi::Mpich, Carrier::UcxTcp, "mpich-ucx");
+        add(Mpi::Openmpi, Carrier::OfiTcp, "openmpi-ofi-tcp");
+        add(Mpi::Openmpi, Carrier::UcxTcp, "openmpi-ucx");
+        add(Mpi::Openmpi, Carrier::Ob1Tcp, "openmpi-ob1");
+        stacks
+    }
+
+    /// Weir's own, not a rival.
+    pub fn is_ours(&self) -> bool {
+        self.carrier == Carrier::Weir
+    }
+
+    /// The environment and arguments that select this stack on network interface `iface`.
+    ///
+    /// # Errors
+    /// If the MPI cannot use the carrier, or the Weir provider has not been built.
+    pub fn settings(&self, paths: &Paths, iface: &str) -> Result<Settings> {
+        let mut s = Settings::default();
+        match (self.mpi, self.carrier) {
+            (Mpi::Mpich, Carrier::UcxTcp) => {
+                s.env("MPIR_CVAR_CH4_NETMOD", "ucx");
+                s.env("UCX_TLS", "tcp,self");
+                s.env("UCX_NET_DEVICES", iface);
+            }
+            (Mpi::Mpich, carrier) => {
+                // The wheel is built for UCX first, libfabric second.
+                s.env("MPIR_CVAR_CH4_NETMOD", "ofi");
+                s.provider(paths, carrier, iface)?;
+            }
+            (Mpi::Openmpi, Carrier::UcxTcp) => {
+                s.mca("pml", "ucx");
+                s.mca("osc", "ucx");
+                // By default Open MPI takes UCX only on the hardware it knows.
+                s.mca("opal_common_ucx_tls", "any");
+                s.mca("opal_common_ucx_devices", "any");
+                s.env("UCX_TLS", "tcp,self");
+                s.env("UCX_NET_DEVICES", iface);
+            }
+            (Mpi::Openmpi, Carrier::Ob1Tcp) => {
+                s.mca("pml", "ob1");
+                s.mca("btl", "self,tcp");
+                s.mca("btl_tcp_if_include", iface);
+                s.mca("osc", "^ucx");
+            }
+            (Mpi::Openmpi, carrier) => {
+                s.mca("pml", "cm");
+                s.mca("mtl", "ofi");
+                s.mca("osc", "^ucx");
+                let provider = s.provider(paths, carrier, iface)?;
+                s.mca("opal_common_ofi_provider_include", provider);
+            }
+        }
+        Ok(s)
+    }
+}
+
+impl Settings {
+    fn env(&mut self, name: &str, value: &str) {
+        self.env.push((name.into(), value.into()));
+    }
+
+    fn mca(&mut self, name: &str, value: &str) {
+        self.args.extend(["--mca".into(), name.into(), value.into()]);
+    }
+
+    fn provider(&mut self, paths: &Paths, carrier: Carrier, iface: &str) -> Result<&'static str> {
+        let provider = match carrier {
+            Carrier::Weir => {
+                if !paths.provider().exists() {
+                    bail!("{} is missing; make it with: cargo xtask build", paths.provider().display());
+                }
+                self.env("FI_PROVIDER_PATH", &paths.provider_dir().display().to_string());
+                self.env("WEIR_KEY", &test_key());
+                "weir"
+            }
+            Carrier::OfiTcp => {
+                self.env("FI_TCP_IFACE", iface);
+                "tcp"
+            }
+            Carrier::OfiRxd => {
+                self.env("FI_UDP_IFACE", iface);
+                "udp;ofi_rxd"
+            }
+            Carrier::UcxTcp | Carrier::Ob1Tcp => bail!("not a libfabric carrier"),
+        };
+        self.env("FI_PROVIDER", provider);
+        Ok(provider)
+    }
+}
+
+/// Measurements need a key, not a secret: they run in networks of their own.
+fn test_key() -> String {
+    "c0ffee".repeat(11)[..64].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tcp_stacks_come_once_per_congestion_control() {
+        let names: Vec<String> = Stack::all(&["cubic".into(), "bbr".into()]).into_iter().map(|s| s.name).collect();
+        assert!(names.contains(&"mpich-tcp-bbr".to_owned()) && names.contains(&"mpich-rxd".to_owned()));
+        assert_eq!(names.len(), 2 + 1 + 5 * 2);
+        let unique: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(unique.len(), names.len());
+    }
+
+    #[test]
+    fn the_interface_reaches_every_rival() {
+        let paths = Paths::find();
+        for stack in Stack::all(&[]).into_iter().filter(|s| !s.is_ours()) {
+            let settings = stack.settings(&paths, "net9").unwrap();
+            let named = settings.env.iter().any(|(_, v)| v == "net9") || settings.args.iter().any(|a| a == "net9");
+            assert!(named, "{} does not choose its interface", stack.name);
+        }
+    }
+
+    #[test]
+    fn the_test_key_is_a_key() {
+        assert_eq!(test_key().len(), 64);
+        assert!(test_key().bytes().all(|b| b.is_ascii_hexdigit()));
+    }
+}
