@@ -1,1 +1,30 @@
-//! (to be written)
+//! One UDP socket an endpoint, at the cost of the bare system call for one small datagram and of one call per 64 KiB for bulk.
+//!
+//! * **Sending** gathers: a datagram is a header (copied into an arena) and payload slices (referenced, straight from user memory).
+//!   Datagrams of equal size to one destination become one segmented super-packet (UDP GSO, `UDP_SEGMENT` in udp(7)); what is left is sent
+//!   by `sendmmsg`. A lone datagram without payload slices is one `sendto`, with slices one `sendmsg`.
+//! * **Receiving** starts with one `recvmsg`. Only a socket that delivered twice in a row, or a super-packet (UDP GRO), is read until
+//!   empty: many small datagrams by `recvmmsg`, big ones one by one into the same cache-warm buffer.
+//! * **Trouble** is counted, never fatal: a refused or unreachable destination, a full device queue or a datagram above the path MTU is a
+//!   loss like any other. A full socket buffer parks the rest ([`UdpTransport::blocked`]).
+//!
+//! Why not `quinn-udp`: it sends from one contiguous buffer, so that payload would have to be copied next to every header; and it
+//! always uses `recvmmsg` and ancillary data that a lone small datagram need not pay for. So the calls are made through `libc` here.
+//!
+//! Decisions by measurement stand beside the code they concern; `cargo run --release -p weir-udp --example udp-raw` repeats them.
+
+mod addr;
+mod batch;
+mod config;
+mod counters;
+mod interfaces;
+mod open;
+mod rx;
+mod sys;
+mod transport;
+mod tx;
+
+pub use config::UdpConfig;
+pub use counters::UdpCounters;
+pub use interfaces::{Interface, interfaces};
+pub use transport::{RxInfo, UdpTransport};

@@ -1,0 +1,285 @@
+//! Datagrams over real sockets on loopback: what goes in comes out, cut as it was pushed.
+
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+use weir_udp::{RxInfo, UdpConfig, UdpTransport};
+
+fn config(bind: &str) -> UdpConfig {
+    UdpConfig {
+        bind: Some(bind.parse().expect("an address")),
+        ..UdpConfig::default()
+    }
+}
+
+fn loopback() -> UdpTransport {
+    UdpTransport::bind(&config("127.0.0.1:0")).expect("a socket on loopback")
+}
+
+/// Reads until `n` datagrams are here or 5 s are over.
+fn collect(t: &mut UdpTransport, n: usize) -> Vec<(RxInfo, Vec<u8>)> {
+    let mut out = Vec::new();
+    let end = Instant::now() + Duration::from_secs(5);
+    while out.len() < n && Instant::now() < end {
+        if t.recv(8, |info, d| out.push((info, d.to_vec())))
+            .expect("a usable socket")
+            == 0
+        {
+            t.wait(Some(Duration::from_millis(50))).expect("ppoll");
+        }
+    }
+    out
+}
+
+fn send(t: &mut UdpTransport, to: SocketAddr, head: &[u8], payload: &[u8]) {
+    // SAFETY: every caller keeps `payload` until it has called flush.
+    unsafe { t.push(to, None, head, &[IoSlice::new(payload)]) };
+}
+
+fn pattern(seed: usize, len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|i| (i * 31 + seed * 17 + (i >> 8)) as u8)
+        .collect()
+}
+
+#[test]
+fn one_small_datagram_is_one_call_each_way() {
+    let (mut a, mut b) = (loopback(), loopback());
+    let to = b.local_addrs()[0];
+    for i in 0..5u8 {
+        send(&mut a, to, &[i; 20], b"payload!");
+        a.flush().expect("flush");
+        b.wait(Some(Duration::from_secs(5))).expect("ppoll");
+        let mut got = Vec::new();
+        assert_eq!(
+            b.recv(8, |info, d| got.push((info.remote, d.to_vec())))
+                .expect("recv"),
+            1
+        );
+        assert_eq!(
+            got,
+            [(a.local_addrs()[0], [&[i; 20][..], b"payload!"].concat())]
+        );
+        assert_eq!(
+            b.recv(8, |_, _| panic!("nothing more was sent"))
+                .expect("recv"),
+            0
+        );
+    }
+    assert_eq!(
+        (
+            a.counters().tx_calls,
+            b.counters().rx_calls,
+            b.counters().rx_empty_calls
+        ),
+        (5, 5, 5)
+    );
+}
+
+#[test]
+fn super_packets_of_odd_sizes_arrive_datagram_by_datagram() {
+    let (mut a, mut b) = (loopback(), loopback());
+    let to = b.local_addrs()[0];
+    let payloads: Vec<Vec<u8>> = [1201, 1201, 1201, 700, 700, 3, 1201, 1, 65000, 9, 9]
+        .iter()
+        .enumerate()
+        .map(|(i, &n)| pattern(i, n))
+        .collect();
+    for p in &payloads {
+        send(&mut a, to, b"head", p);
+    }
+    a.flush().expect("flush");
+    let got = collect(&mut b, payloads.len());
+    let want: Vec<Vec<u8>> = payloads
+        .iter()
+        .map(|p| [b"head", &p[..]].concat())
+        .collect();
+    let got: Vec<Vec<u8>> = got.into_iter().map(|(_, d)| d).collect();
+    assert_eq!(got, want);
+    if a.offload_segments() > 1 {
+        assert!(
+            a.counters().tx_super_packets >= 2,
+            "the equal ones go together: {:?}",
+            a.counters()
+        );
+    }
+}
+
+#[test]
+fn a_megabyte_gathered_from_user_memory_arrives_whole() {
+    let (mut a, mut b) = (loopback(), loopback());
+    let to = b.local_addrs()[0];
+    let user = pattern(5, 1 << 20);
+    let mut got = Vec::new();
+    let pieces: Vec<&[u8]> = user.chunks(1400).collect();
+    for (i, piece) in pieces.iter().enumerate() {
+        let (left, right) = piece.split_at(piece.len() / 3);
+        // SAFETY: `user` outlives the flush below.
+        unsafe {
+            a.push(
+                to,
+                None,
+                &(i as u32).to_le_bytes(),
+                &[IoSlice::new(left), IoSlice::new(right)],
+            )
+        };
+        // Keep within the receive buffer.
+        if i % 90 == 89 || i + 1 == pieces.len() {
+            a.flush().expect("flush");
+            got.extend(collect(&mut b, i + 1 - got.len()));
+        }
+    }
+    assert_eq!(got.len(), pieces.len());
+    for (i, (_, d)) in got.iter().enumerate() {
+        assert_eq!(d[..4], (i as u32).to_le_bytes());
+        assert_eq!(&d[4..], pieces[i]);
+    }
+    assert_eq!(a.counters().tx_bytes, b.counters().rx_bytes);
+}
+
+#[test]
+fn mixed_destinations_get_what_is_theirs_in_order() {
+    let mut a = loopback();
+    let mut sinks: Vec<UdpTransport> = (0..5).map(|_| loopback()).collect();
+    for round in 0..40u8 {
+        for (i, s) in sinks.iter().enumerate() {
+            send(&mut a, s.local_addrs()[0], &[round, i as u8], &[]);
+        }
+    }
+    a.flush().expect("flush");
+    for (i, s) in sinks.iter_mut().enumerate() {
+        let got: Vec<Vec<u8>> = collect(s, 40).into_iter().map(|(_, d)| d).collect();
+        let want: Vec<Vec<u8>> = (0..40).map(|round| vec![round, i as u8]).collect();
+        assert_eq!(got, want, "sink {i}");
+    }
+    assert_eq!(a.counters().tx_datagrams, 200);
+    if a.offload_segments() > 1 {
+        assert_eq!(a.counters().tx_calls, 1);
+    }
+}
+
+#[test]
+fn without_offload_everything_still_arrives() {
+    let cfg = UdpConfig {
+        offload: false,
+        ..config("127.0.0.1:0")
+    };
+    let mut a = UdpTransport::bind(&cfg).expect("a socket");
+    let mut b = UdpTransport::bind(&cfg).expect("a socket");
+    let to = b.local_addrs()[0];
+    for i in 0..200u8 {
+        send(&mut a, to, &[i; 100], &[]);
+    }
+    a.flush().expect("flush");
+    let got: Vec<u8> = collect(&mut b, 200)
+        .into_iter()
+        .map(|(_, d)| d[0])
+        .collect();
+    assert_eq!(got, (0..200).collect::<Vec<u8>>());
+    assert_eq!(
+        (a.counters().tx_super_packets, b.counters().rx_super_packets),
+        (0, 0)
+    );
+}
+
+#[test]
+fn replies_of_a_socket_with_several_addresses_come_from_the_one_asked() {
+    let several = UdpConfig {
+        addrs: vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2])],
+        ..UdpConfig::default()
+    };
+    let mut multi = UdpTransport::bind(&several).expect("a socket");
+    let mut peer = loopback();
+    for to in multi.local_addrs().to_vec() {
+        send(&mut peer, to, b"ask", &[]);
+        peer.flush().expect("flush");
+        let (info, _) = collect(&mut multi, 1)[0];
+        assert_eq!(info.local, Some(to.ip()));
+        // SAFETY: there is no payload.
+        unsafe { multi.push(info.remote, info.local, b"answer", &[]) };
+        multi.flush().expect("flush");
+        assert_eq!(collect(&mut peer, 1)[0].0.remote, to);
+    }
+}
+
+#[test]
+fn one_socket_speaks_ipv4_and_ipv6() {
+    let both = UdpConfig {
+        addrs: vec![
+            "127.0.0.1".parse().expect("an address"),
+            "::1".parse().expect("an address"),
+        ],
+        ..UdpConfig::default()
+    };
+    let mut t = match UdpTransport::bind(&both) {
+        Ok(t) if t.local_addrs().len() == 2 => t,
+        _ => {
+            eprintln!("SKIPPED: no IPv6 here");
+            return;
+        }
+    };
+    for (bind, i) in [("127.0.0.1:0", 0), ("[::1]:0", 1)] {
+        let mut peer = UdpTransport::bind(&config(bind)).expect("a socket");
+        let own = t.local_addrs()[i];
+        for len in [10, 10, 4] {
+            send(&mut peer, own, &vec![7; len], &[]);
+        }
+        peer.flush().expect("flush");
+        let got = collect(&mut t, 3);
+        assert_eq!(
+            got.iter().map(|(_, d)| d.len()).collect::<Vec<_>>(),
+            [10, 10, 4]
+        );
+        assert!(
+            got.iter()
+                .all(|(info, _)| info.local == Some(own.ip())
+                    && info.remote == peer.local_addrs()[0])
+        );
+        for len in [9, 9, 2] {
+            // SAFETY: there is no payload.
+            unsafe { t.push(peer.local_addrs()[0], Some(own.ip()), &vec![8; len], &[]) };
+        }
+        t.flush().expect("flush");
+        let back = collect(&mut peer, 3);
+        assert_eq!(
+            back.iter().map(|(_, d)| d.len()).collect::<Vec<_>>(),
+            [9, 9, 2]
+        );
+        assert!(back.iter().all(|(info, _)| info.remote == own));
+    }
+}
+
+#[test]
+fn a_taken_port_and_a_foreign_address_are_named() {
+    let a = loopback();
+    let taken = a.local_addrs()[0];
+    let e = UdpTransport::bind(&config(&taken.to_string()))
+        .err()
+        .expect("the port is taken")
+        .to_string();
+    assert!(
+        e.contains(&taken.port().to_string()) && e.contains("in use"),
+        "{e}"
+    );
+    let e = UdpTransport::bind(&config("203.0.113.9:0"))
+        .err()
+        .expect("not our address")
+        .to_string();
+    assert!(e.contains("203.0.113.9") && e.contains("127.0.0.1"), "{e}");
+    let e = UdpTransport::bind(&UdpConfig {
+        ifaces: vec!["nope7".into()],
+        ..UdpConfig::default()
+    })
+    .err()
+    .expect("no such interface")
+    .to_string();
+    assert!(e.contains("nope7"), "{e}");
+    let span = UdpConfig {
+        addrs: vec![taken.ip()],
+        port: taken.port(),
+        port_span: 20,
+        ..UdpConfig::default()
+    };
+    let b = UdpTransport::bind(&span).expect("another port of the range");
+    assert_ne!(b.local_addrs()[0].port(), taken.port());
+}
