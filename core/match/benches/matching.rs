@@ -1,5 +1,10 @@
 //! Cost of posting and arriving. Each figure is for one receive posted and one message arrived.
 
+#![allow(
+    missing_docs,
+    reason = "criterion_group! makes an undocumented public function"
+)]
+
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use weir_match::{Arrival, Class, Match, Matcher, Posted, Source, stream_of};

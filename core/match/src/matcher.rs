@@ -147,7 +147,7 @@ impl Matcher {
         self.store.pass_closed_gaps(peer, &mut released);
         let mut offers = Offers::new();
         for ix in released.drain(..) {
-            // A peer whose stream numbers contradict its message numbers can name a message that is gone.
+            // A message may be gone: forgotten, or of a peer whose stream numbers contradict its message numbers.
             if let Some(m) = self.store.messages.live(ix) {
                 offers.insert((m.peer, m.position, ix));
             }
@@ -157,7 +157,13 @@ impl Matcher {
     }
 
     /// The message that a receive posted now would take.
-    pub fn peek(&self, class: Class, source: Source, tag: u64, ignore: u64) -> Option<MsgToken> {
+    pub fn peek(
+        &mut self,
+        class: Class,
+        source: Source,
+        tag: u64,
+        ignore: u64,
+    ) -> Option<MsgToken> {
         self.find(&Pattern {
             class,
             source,
@@ -185,6 +191,17 @@ impl Matcher {
         self.store.remove_message(ix);
         self.count(m.len, false);
         Some(m.msg)
+    }
+
+    /// Drops a waiting message whose sender has withdrawn it; false when it is not waiting. Its number stays noted. Takes
+    /// time in proportion to the messages waiting.
+    pub fn forget(&mut self, msg: MsgToken) -> bool {
+        let found = self.store.messages.iter().find(|(_, m)| m.msg == msg);
+        let Some((ix, _)) = found else {
+            return false;
+        };
+        self.store.remove_message(ix);
+        true
     }
 
     /// Takes a receive back; false when it is not posted. Messages that were held for it may now match others, hence
@@ -295,7 +312,10 @@ impl Matcher {
 
     /// The waiting message that a receive of this pattern, posted now, takes.
     #[inline]
-    fn find(&self, p: &Pattern) -> Option<u32> {
+    fn find(&mut self, p: &Pattern) -> Option<u32> {
+        if p.is_exact() && p.source == Source::Any {
+            self.store.need_any_index();
+        }
         let s = &self.store;
         match (p.is_exact(), p.source) {
             (true, Source::Peer(_)) => {

@@ -159,6 +159,12 @@ impl Model {
         Some(self.waiting.remove(i).a.msg)
     }
 
+    pub fn forget(&mut self, msg: MsgToken) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|w| w.a.msg != msg);
+        self.waiting.len() < before
+    }
+
     pub fn cancel(&mut self, op: OpToken, out: &mut Vec<Match>) -> bool {
         let before = self.posted.len();
         self.posted.retain(|p| p.0.op != op);
@@ -188,8 +194,8 @@ impl Model {
         self.posted.iter().map(|p| p.0.op).collect()
     }
 
-    pub fn waiting(&self) -> usize {
-        self.waiting.len()
+    pub fn waiting(&self) -> Vec<MsgToken> {
+        self.waiting.iter().map(|w| w.a.msg).collect()
     }
 
     pub fn behind_gap(&self) -> usize {

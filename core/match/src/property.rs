@@ -32,6 +32,7 @@ enum Step {
         multi: Option<Multi>,
     },
     Cancel(usize),
+    Forget(usize),
     Peek(Pattern),
     Claim(Pattern),
     RemovePeer(usize),
@@ -83,6 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
         12 => (0..PEERS, late, sent()).prop_map(|(peer, late, sent)| Step::Arrive { peer, late, sent }),
         8 => (pattern(), multi).prop_map(|(pattern, multi)| Step::Post { pattern, multi }),
         2 => any::<usize>().prop_map(Step::Cancel),
+        1 => any::<usize>().prop_map(Step::Forget),
         2 => pattern().prop_map(Step::Peek),
         1 => pattern().prop_map(Step::Claim),
         1 => (0..PEERS * 3).prop_map(Step::RemovePeer),
@@ -189,7 +191,7 @@ impl Pair {
         self.matches += got.len();
         let stats = self.matcher.stats();
         assert_eq!(stats.posted, self.model.posted().len());
-        assert_eq!(stats.unexpected, self.model.waiting());
+        assert_eq!(stats.unexpected, self.model.waiting().len());
         assert_eq!(stats.behind_gap, self.model.behind_gap());
     }
 
@@ -210,6 +212,15 @@ impl Pair {
                     .copied()
                     .unwrap_or(u64::MAX);
                 self.cancel(op);
+            }
+            Step::Forget(n) => {
+                let waiting = self.model.waiting();
+                let msg = waiting
+                    .get(n % (waiting.len() + 1))
+                    .copied()
+                    .unwrap_or(u64::MAX);
+                assert_eq!(self.matcher.forget(msg), self.model.forget(msg));
+                self.compare(&[], &[]);
             }
             Step::Peek(p) => {
                 assert_eq!(
@@ -280,7 +291,6 @@ proptest! {
     ) {
         let mut matcher = Matcher::new();
         let mut out = Vec::new();
-        let mut honest = 0;
         for (i, (class, mseq, stream, sseq, tag, other)) in lies.iter().copied().enumerate() {
             if other {
                 matcher.note_other(1, mseq, stream, sseq, &mut out);
@@ -294,8 +304,7 @@ proptest! {
             }
             out.clear();
             let post = Posted { class: Class::Tagged, source: Source::Peer(2), tag, ignore: 0, op: 1000, multi: None };
-            let a = Arrival { peer: 2, class: Class::Tagged, mseq: honest, stream: 1, sseq: honest as u32, tag, len: 1, msg: 2000 };
-            honest += 1;
+            let a = Arrival { peer: 2, class: Class::Tagged, mseq: i as u64, stream: 1, sseq: i as u32, tag, len: 1, msg: 2000 };
             if i % 2 == 0 {
                 matcher.post(post, &mut out);
                 matcher.arrive(a, &mut out);

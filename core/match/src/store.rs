@@ -61,14 +61,15 @@ pub struct Message {
     pub sseq: u32,
     pub stream: u16,
     pub class: Class,
-    /// Bins of its exact tag from its peer, and from any.
+    live: bool,
+    /// Bins of its exact tag from its peer, and from any; `NIL` where it is in none.
     bins: [u32; 2],
     links: [Links; 4],
 }
 
-/// In the bin of (peer, tag), by position.
+/// Tagged: in the bin of (peer, tag), by position.
 pub const BY_TAG: usize = 0;
-/// In the bin of (any peer, tag), by arrival.
+/// Tagged, while `Store::any_index` is set: in the bin of (any peer, tag), by arrival.
 pub const BY_TAG_ANY: usize = 1;
 /// In the peer's list of the class, by position.
 pub const BY_PEER: usize = 2;
@@ -85,11 +86,12 @@ impl Place for Message {
         sseq: 0,
         stream: 0,
         class: Class::Tagged,
+        live: false,
         bins: [NIL; 2],
         links: [Links::NONE; 4],
     };
     fn is_live(&self) -> bool {
-        self.bins[0] != NIL
+        self.live
     }
 }
 
@@ -128,10 +130,24 @@ pub struct Store {
     pub peers: Vec<Peer>,
     /// Waiting messages by class, in the order of arrival.
     pub arrived: [List; 2],
+    /// Whether waiting messages are in bins of (any peer, tag) too. Set when such a receive first looks for one, and unset
+    /// when none waits any more: directed receives are the rule, and keeping these bins is half of a message's cost.
+    any_index: bool,
     /// Waiting messages with a gap below them.
     pub behind_gap: usize,
     /// Peers with tagged messages behind a gap.
     pub gappy: BTreeSet<u32>,
+}
+
+/// The bin of receives of one tag, and of the messages they take.
+#[inline]
+fn exact_key(source: Source, tag: u64) -> Key {
+    Key::of_receive(&Pattern {
+        class: Class::Tagged,
+        source,
+        tag,
+        ignore: 0,
+    })
 }
 
 #[inline]
@@ -152,6 +168,7 @@ impl Store {
             next_seq: 0,
             peers: Vec::new(),
             arrived: [List::EMPTY; 2],
+            any_index: false,
             behind_gap: 0,
             gappy: BTreeSet::new(),
         }
@@ -283,34 +300,56 @@ impl Store {
     /// A place for a message that is not yet in any index; `link_message` must follow.
     #[inline]
     pub fn make_message(&mut self, a: &Arrival, position: u64) -> u32 {
-        let tag = if a.class == Class::Tagged { a.tag } else { 0 };
-        let exact = |source| {
-            Key::of_receive(&Pattern {
-                class: a.class,
-                source,
-                tag,
-                ignore: 0,
-            })
-        };
-        let bins = [
-            self.bins.find_or_make(&exact(Source::Peer(a.peer))),
-            self.bins.find_or_make(&exact(Source::Any)),
-        ];
-        let (peer, class, len, msg) = (a.peer, a.class, a.len, a.msg);
-        let (stream, sseq) = (a.stream, a.sseq);
-        let links = [Links::NONE; 4];
+        let tagged = a.class == Class::Tagged;
+        let tag = if tagged { a.tag } else { 0 };
+        let mut bins = [NIL; 2];
+        if tagged {
+            bins[0] = self
+                .bins
+                .find_or_make(&exact_key(Source::Peer(a.peer), tag));
+            if self.any_index {
+                bins[1] = self.bins.find_or_make(&exact_key(Source::Any, tag));
+            }
+        }
         self.messages.insert(Message {
-            msg,
+            msg: a.msg,
             tag,
-            len,
+            len: a.len,
             position,
-            peer,
-            sseq,
-            stream,
-            class,
+            peer: a.peer,
+            sseq: a.sseq,
+            stream: a.stream,
+            class: a.class,
+            live: true,
             bins,
-            links,
+            links: [Links::NONE; 4],
         })
+    }
+
+    /// Makes sure that waiting tagged messages are in the bins of (any peer, tag). Costs no more than the arrival of those
+    /// that wait has cost already.
+    #[inline]
+    pub fn need_any_index(&mut self) {
+        if !self.any_index {
+            self.make_any_index();
+        }
+    }
+
+    #[cold]
+    fn make_any_index(&mut self) {
+        self.any_index = true;
+        let mut at = self.arrived(Class::Tagged);
+        while at != NIL {
+            let bin = self
+                .bins
+                .find_or_make(&exact_key(Source::Any, self.messages.get(at).tag));
+            self.messages.get_mut(at).bins[1] = bin;
+            self.bins
+                .get_mut(bin)
+                .messages
+                .push_back(&mut self.messages, BY_TAG_ANY, at);
+            at = self.messages.get(at).links[BY_ARRIVAL].next;
+        }
     }
 
     /// Puts a message into all indexes. The peer's numbering must know it already.
@@ -321,13 +360,17 @@ impl Store {
         let nodes = &mut self.messages;
         let peer = &mut self.peers[m.peer as usize];
 
-        let by_tag = &mut self.bins.get_mut(m.bins[0]).messages;
-        let prev = predecessor(nodes, BY_TAG, by_tag.tail, m.position);
-        by_tag.insert_after(nodes, BY_TAG, prev, ix);
-        self.bins
-            .get_mut(m.bins[1])
-            .messages
-            .push_back(nodes, BY_TAG_ANY, ix);
+        if m.bins[0] != NIL {
+            let by_tag = &mut self.bins.get_mut(m.bins[0]).messages;
+            let prev = predecessor(nodes, BY_TAG, by_tag.tail, m.position);
+            by_tag.insert_after(nodes, BY_TAG, prev, ix);
+        }
+        if m.bins[1] != NIL {
+            self.bins
+                .get_mut(m.bins[1])
+                .messages
+                .push_back(nodes, BY_TAG_ANY, ix);
+        }
         self.arrived[c].push_back(nodes, BY_ARRIVAL, ix);
 
         let first_behind = peer.behind_gap[c];
@@ -357,21 +400,18 @@ impl Store {
         let is_behind = !peer.is_in_order(m.position);
         peer.waiting[c].unlink(nodes, BY_PEER, ix);
         self.arrived[c].unlink(nodes, BY_ARRIVAL, ix);
-        self.bins
-            .get_mut(m.bins[0])
-            .messages
-            .unlink(nodes, BY_TAG, ix);
-        self.bins
-            .get_mut(m.bins[1])
-            .messages
-            .unlink(nodes, BY_TAG_ANY, ix);
-        self.bins.release(m.bins[0]);
-        self.bins.release(m.bins[1]);
+        for (bin, which) in m.bins.into_iter().zip([BY_TAG, BY_TAG_ANY]) {
+            if bin != NIL {
+                self.bins.get_mut(bin).messages.unlink(nodes, which, ix);
+                self.bins.release(bin);
+            }
+        }
         self.behind_gap -= usize::from(is_behind);
         if was_first {
             self.set_first_behind_gap(m.peer, m.class, m.links[BY_PEER].next);
         }
         self.messages.remove(ix);
+        self.any_index &= self.messages.len() != 0;
     }
 
     /// After the peer's numbering has moved on: appends the messages that now have no gap below them to `released`.
