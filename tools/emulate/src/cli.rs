@@ -1,0 +1,469 @@
+//! The command `weir emulate`.
+
+use crate::control;
+use crate::launch::{RunDir, base_dir};
+use crate::network::Network;
+use crate::privilege;
+use crate::spec::{LinkSettings, NetworkSpec, PipeSettings, Spec};
+use crate::units;
+use anyhow::{Context, bail};
+use clap::{Args as ClapArgs, Subcommand};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+use std::ffi::OsString;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+Examples:
+  Two hosts, 1 Gbit/s, 1 ms each way, 1 % loss each way; ping from the first to the second:
+      weir emulate --hosts 2 --rate 1g --delay 1ms --loss 1% -- ping -c 5 host2
+  Eight senders to one port with a queue of 64 packets:
+      weir emulate --hosts 9 --rate 1g --queue 64p --stats -- ./incast.sh
+  MPI over it, one rank a host:
+      weir emulate --hosts 4 --loss 1% -- sh -c \\
+        'mpiexec -launcher ssh -launcher-exec $WEIR_LAUNCH_AGENT -hosts $WEIR_HOSTS -ppn 1 ./prog'
+  Two networks described in a file, one of them cut while the program runs:
+      weir emulate --spec net.toml --name lab -- ./prog &
+      weir emulate ctl lab cut host2 net1
+      weir emulate ctl lab heal host2 net1
+  As fast as the kernel's veth, with 1 % of the packets dropped by nftables:
+      weir emulate --hosts 2 --plain --nft-loss 1% -- ./bench
+
+The command runs inside the first host and finds WEIR_HOSTS, WEIR_HOSTFILE, WEIR_LAUNCH_AGENT and WEIR_NETWORKS in its
+environment. Rates, delays and faults hold from host to host: an RTT is twice --delay, and --loss applies once each way.";
+
+/// Emulates a network of hosts and runs a command in it.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// Describe the network by a TOML file; the flags below then override it
+    #[arg(long, value_name = "FILE")]
+    spec: Option<PathBuf>,
+    /// Number of hosts
+    #[arg(long, value_name = "N", conflicts_with = "spec")]
+    hosts: Option<usize>,
+    /// Number of parallel networks; each host has one interface on each
+    #[arg(long, value_name = "N", conflicts_with = "spec")]
+    networks: Option<usize>,
+    /// Name for `ctl` and `exec`
+    #[arg(long)]
+    name: Option<String>,
+    /// Seed of all randomness
+    #[arg(long)]
+    seed: Option<u64>,
+    #[command(flatten)]
+    link: LinkFlags,
+    /// Largest IP packet in bytes
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u32>,
+    /// Join the hosts by the kernel alone: no rate, no delay, no fault, full speed
+    #[arg(long)]
+    plain: bool,
+    /// With --plain: random loss by nftables, which also switches offloads off
+    #[arg(long, value_name = "P", value_parser = units::probability, requires = "plain")]
+    nft_loss: Option<f64>,
+    /// With --plain: offloads of host interfaces on or off
+    #[arg(long, value_name = "on|off", value_parser = on_off, requires = "plain")]
+    offload: Option<bool>,
+    /// Add a perfect network `ctrl` for launchers; host names then resolve to it
+    #[arg(long)]
+    control: bool,
+    /// Set a kernel parameter below net. in every host
+    #[arg(long, value_name = "KEY=VALUE")]
+    sysctl: Vec<String>,
+    /// Do not ask for real-time priority
+    #[arg(long)]
+    no_realtime: bool,
+    /// Where the command runs: a host's name, or `outside`
+    #[arg(long, value_name = "HOST", default_value = "")]
+    at: String,
+    /// Print counters to standard error at the end
+    #[arg(long)]
+    stats: bool,
+    /// Print counters as JSON to standard error at the end
+    #[arg(long)]
+    json: bool,
+    /// Write counters as JSON to a file at the end
+    #[arg(long, value_name = "FILE")]
+    stats_file: Option<PathBuf>,
+    /// The command; without one the network stays up until Ctrl-C or `ctl NAME stop`
+    #[arg(last = true)]
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Talk to a running network: cut, heal, set, stats, info, stop
+    #[command(
+        after_help = "Requests:\n  cut HOST NETWORK [up|down]\n  heal HOST NETWORK [up|down]\n  \
+        set HOST NETWORK [up|down|both] KEY=VALUE...   (keys as in the spec: loss=2%, delay=5ms, rate=100m, ...)\n  \
+        stats\n  info\n  stop"
+    )]
+    Ctl {
+        /// The network's name
+        name: String,
+        /// The request
+        #[arg(required = true, trailing_var_arg = true)]
+        request: Vec<String>,
+    },
+    /// Run a command inside a host of a running network
+    Exec {
+        /// The network's name
+        name: String,
+        /// The host
+        host: String,
+        /// The command
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
+    /// List the running networks
+    List,
+}
+
+/// Settings of all links.
+#[derive(Debug, ClapArgs)]
+struct LinkFlags {
+    /// Rate of each interface, both directions, such as 100m or 1g
+    #[arg(long)]
+    rate: Option<String>,
+    /// One-way delay from host to host, such as 50us or 1ms
+    #[arg(long)]
+    delay: Option<String>,
+    /// Extra delay, uniform from 0 to this, keeping the order
+    #[arg(long)]
+    jitter: Option<String>,
+    /// Loss probability each way, such as 1%
+    #[arg(long)]
+    loss: Option<String>,
+    /// Mean number of packets lost together: makes --loss a Gilbert-Elliott process
+    #[arg(long, value_name = "PACKETS", requires = "loss")]
+    burst: Option<String>,
+    /// Queue limit of each switch output port, such as 64p, 100kB or both as 64p,100kB
+    #[arg(long)]
+    queue: Option<String>,
+    /// Probability that a packet arrives twice
+    #[arg(long)]
+    duplicate: Option<String>,
+    /// Probability that a packet is held back so that others overtake it
+    #[arg(long)]
+    reorder: Option<String>,
+    /// How long such a packet is held back (default 1ms)
+    #[arg(long)]
+    reorder_hold: Option<String>,
+    /// Probability of a flipped bit
+    #[arg(long)]
+    corrupt: Option<String>,
+    /// Probability of damage that the Internet checksum does not see
+    #[arg(long)]
+    corrupt_hidden: Option<String>,
+    /// Bytes added to each packet's length when its transmission time is computed
+    #[arg(long, value_name = "BYTES")]
+    overhead: Option<String>,
+}
+
+impl LinkFlags {
+    fn settings(&self) -> anyhow::Result<PipeSettings> {
+        let flags = [
+            ("rate", &self.rate),
+            ("delay", &self.delay),
+            ("jitter", &self.jitter),
+            ("loss", &self.loss),
+            ("burst", &self.burst),
+            ("queue", &self.queue),
+            ("duplicate", &self.duplicate),
+            ("reorder", &self.reorder),
+            ("reorder_hold", &self.reorder_hold),
+            ("corrupt", &self.corrupt),
+            ("corrupt_hidden", &self.corrupt_hidden),
+            ("overhead", &self.overhead),
+        ];
+        let words: Vec<_> = flags
+            .iter()
+            .filter_map(|(key, value)| value.as_ref().map(|v| format!("{key}={v}")))
+            .collect();
+        PipeSettings::from_words(words.iter().map(String::as_str)).map_err(anyhow::Error::msg)
+    }
+}
+
+fn on_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("write on or off".into()),
+    }
+}
+
+impl Args {
+    fn into_spec(self) -> anyhow::Result<(Spec, Job)> {
+        let mut spec = match (&self.spec, self.hosts) {
+            (Some(path), _) => Spec::from_file(path)?,
+            (None, Some(hosts)) => Spec::star(hosts.min(crate::spec::MAX_HOSTS + 1)),
+            (None, None) => bail!(
+                "say how many hosts (--hosts N) or describe the network (--spec FILE); see --help"
+            ),
+        };
+        if let Some(networks) = self.networks {
+            let networks = networks.min(crate::spec::MAX_NETWORKS + 1);
+            spec.networks = (1..=networks)
+                .map(|i| NetworkSpec::new(&format!("net{i}")))
+                .collect();
+        }
+        let flat = self.link.settings()?;
+        let flags = LinkSettings {
+            flat,
+            ..LinkSettings::default()
+        };
+        spec.overlays.push(flags);
+        for network in &mut spec.networks {
+            network.mtu = self.mtu.unwrap_or(network.mtu);
+        }
+        for word in &self.sysctl {
+            let (key, value) = word
+                .split_once('=')
+                .with_context(|| format!("--sysctl {word}: write KEY=VALUE"))?;
+            spec.sysctl.insert(key.into(), value.into());
+        }
+        spec.name = self.name.or(spec.name);
+        spec.seed = self.seed.unwrap_or(spec.seed);
+        spec.plain |= self.plain;
+        spec.nft_loss = self.nft_loss.or(spec.nft_loss);
+        spec.offload = self.offload.or(spec.offload);
+        spec.control |= self.control;
+        spec.realtime &= !self.no_realtime;
+        spec.check()?;
+        let job = Job {
+            at: if self.at.is_empty() {
+                spec.hosts[0].clone()
+            } else {
+                self.at
+            },
+            stats: self.stats,
+            json: self.json,
+            stats_file: self.stats_file,
+            command: self.command,
+        };
+        Ok((spec, job))
+    }
+}
+
+/// What to do with a network.
+struct Job {
+    at: String,
+    stats: bool,
+    json: bool,
+    stats_file: Option<PathBuf>,
+    command: Vec<OsString>,
+}
+
+/// Runs the command line and returns the exit code: that of the command, or 128 plus the signal that ended it. Call it
+/// from a process with a single thread, so that it can enter a user namespace if it has to.
+pub fn run(args: Args) -> anyhow::Result<u8> {
+    match args.action {
+        Some(Action::Ctl { name, request }) => {
+            let reply = control::request(&name, &request)?;
+            if reply.as_object().is_some_and(|o| !o.is_empty()) {
+                println!("{}", serde_json::to_string_pretty(&reply)?);
+            }
+            Ok(0)
+        }
+        Some(Action::Exec {
+            name,
+            host,
+            command,
+        }) => exec(&name, &host, &command),
+        Some(Action::List) => {
+            for name in running() {
+                println!("{name}");
+            }
+            Ok(0)
+        }
+        None => {
+            let (spec, job) = args.into_spec()?;
+            emulate(&spec, &job)
+        }
+    }
+}
+
+/// The names of this user's running networks.
+fn running() -> Vec<String> {
+    let entries = std::fs::read_dir(base_dir())
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut names: Vec<_> = entries
+        .filter_map(|e| e.file_name().into_string().ok())
+        .collect();
+    names.retain(|name| RunDir::of(name).is_live());
+    names.sort();
+    names
+}
+
+fn exec(name: &str, host: &str, command: &[String]) -> anyhow::Result<u8> {
+    let dir = RunDir::of(name);
+    if !dir.is_live() {
+        bail!("no network named '{name}' is running; see: weir emulate list");
+    }
+    // The agent, like ssh, gives its words to a shell: quote them.
+    let quoted = command
+        .iter()
+        .map(|word| format!("'{}'", word.replace('\'', "'\\''")));
+    let mut agent = Command::new(dir.agent());
+    let info = control::request(name, &["info".to_owned()])?;
+    for (key, value) in info["environment"].as_object().into_iter().flatten() {
+        agent.env(key, value.as_str().unwrap_or_default());
+    }
+    Err(agent.arg(host).args(quoted).exec()).context("start the launch agent")
+}
+
+fn emulate(spec: &Spec, job: &Job) -> anyhow::Result<u8> {
+    privilege::acquire()?;
+    // Before any thread starts, so that all threads leave the signals to the descriptor.
+    let mut mask = SigSet::empty();
+    for signal in [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGCHLD,
+    ] {
+        mask.add(signal);
+    }
+    mask.thread_block().context("block signals")?;
+    let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .context("make a signalfd")?;
+    let network = Network::start(spec)?;
+    for warning in network.warnings() {
+        eprintln!("weir emulate: warning: {warning}");
+    }
+    let code = if job.command.is_empty() {
+        eprintln!(
+            "weir emulate: {} is up: {}",
+            network.name(),
+            spec.hosts.join(" ")
+        );
+        eprintln!(
+            "weir emulate: try: weir emulate exec {} {} sh",
+            network.name(),
+            spec.hosts[0]
+        );
+        supervise(&network, None, &signals)?
+    } else {
+        let child = start(&network, job)?;
+        supervise(&network, Some(child), &signals)?
+    };
+    report(&network, job)?;
+    Ok(code)
+}
+
+fn start(network: &Network, job: &Job) -> anyhow::Result<Child> {
+    let (program, arguments) = job.command.split_first().context("no command")?;
+    let mut command = if job.at == "outside" {
+        let mut command = Command::new(program);
+        command.envs(network.environment());
+        command
+    } else {
+        network
+            .host(network.spec().host_index(&job.at)?)?
+            .command(program)
+    };
+    crate::sys::before_exec(&mut command, || {
+        SigSet::empty().thread_set_mask()?;
+        Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?)
+    });
+    let spawned = command.args(arguments).spawn();
+    spawned.with_context(|| format!("run {}", program.to_string_lossy()))
+}
+
+/// Waits for the command, or without one for a signal or a request to stop.
+fn supervise(
+    network: &Network,
+    mut child: Option<Child>,
+    signals: &SignalFd,
+) -> anyhow::Result<u8> {
+    const GRACE: Duration = Duration::from_secs(5);
+    let mut end_by: Option<Instant> = None;
+    loop {
+        if let Some(child) = &mut child
+            && let Some(status) = child.try_wait().context("wait for the command")?
+        {
+            return Ok(exit_code(status));
+        }
+        if network.failed() {
+            bail!("the data plane failed");
+        }
+        let told = next_signal(signals)?;
+        let stop = told.is_some() || network.stop_requested();
+        match (&mut child, stop) {
+            (None, true) => return Ok(0),
+            (Some(child), true) => {
+                let again = told.is_some() && end_by.is_some();
+                if again || end_by.is_some_and(|end| Instant::now() >= end) {
+                    child.kill().context("kill the command")?;
+                } else if end_by.is_none() {
+                    // A signal from the terminal has reached the command too; others are passed on.
+                    let (signal, from_terminal) = told.unwrap_or((Signal::SIGTERM, false));
+                    if !from_terminal {
+                        let _ = kill(Pid::from_raw(child.id() as i32), signal);
+                    }
+                    end_by = Some(Instant::now() + GRACE);
+                }
+            }
+            (Some(child), false) if end_by.is_some_and(|end| Instant::now() >= end) => {
+                child.kill().context("kill the command")?;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Waits up to 200 ms for a signal; SIGCHLD only ends the wait. Says whether the kernel sent it on behalf of a terminal.
+fn next_signal(signals: &SignalFd) -> anyhow::Result<Option<(Signal, bool)>> {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use std::os::fd::AsFd;
+    const SI_KERNEL: i32 = 0x80;
+    let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut fds, PollTimeout::from(200u8)) {
+        Ok(_) | Err(nix::Error::EINTR) => {}
+        Err(e) => return Err(e).context("wait for signals"),
+    }
+    while let Some(info) = signals.read_signal().context("read a signal")? {
+        match Signal::try_from(info.ssi_signo as i32) {
+            Ok(Signal::SIGCHLD) | Err(_) => {}
+            Ok(signal) => return Ok(Some((signal, info.ssi_code == SI_KERNEL))),
+        }
+    }
+    Ok(None)
+}
+
+fn exit_code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8, // the kernel keeps eight bits
+        (None, signal) => 128u8.saturating_add(signal.unwrap_or_default() as u8),
+    }
+}
+
+fn report(network: &Network, job: &Job) -> anyhow::Result<()> {
+    let stats = network.stats()?;
+    if job.stats {
+        eprint!("{stats}");
+    }
+    if job.json {
+        eprintln!("{}", serde_json::to_string(&stats)?);
+    }
+    if let Some(path) = &job.stats_file {
+        let text = serde_json::to_string_pretty(&stats)?;
+        std::fs::write(path, text + "\n").with_context(|| format!("write {}", path.display()))?;
+    }
+    if !job.stats && (stats.overrun > 0 || stats.no_memory > 0) {
+        eprintln!(
+            "weir emulate: warning: {} packets were lost by the emulator itself",
+            stats.overrun + stats.no_memory
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! Interfaces, addresses, neighbours, bridges and shapers through rtnetlink, in the calling thread's namespace.
+
+use crate::netlink::{ACK, CREATE, Message, Netlink, REPLACE, attribute};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
+const RTM_NEWADDR: u16 = 20;
+const RTM_NEWNEIGH: u16 = 28;
+const RTM_NEWQDISC: u16 = 36;
+
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_MASTER: u16 = 10;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_STATS64: u16 = 23;
+const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const VETH_INFO_PEER: u16 = 1;
+
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+
+/// One end of a veth pair.
+#[derive(Clone, Debug)]
+pub struct End<'a> {
+    /// The interface's name.
+    pub name: &'a str,
+    /// Its Ethernet address.
+    pub mac: Mac,
+    /// The namespace to put it in; the calling thread's if absent.
+    pub namespace: Option<BorrowedFd<'a>>,
+}
+
+/// Counters of an interface as the kernel keeps them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkCounters {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Received packets that the kernel dropped.
+    pub rx_dropped: u64,
+    /// Packets to be sent that the kernel dropped.
+    pub tx_dropped: u64,
+}
+
+fn link_head(index: u32, flags: u32, change: u32) -> [u8; 16] {
+    let mut head = [0; 16];
+    head[4..8].copy_from_slice(&index.to_ne_bytes());
+    head[8..12].copy_from_slice(&flags.to_ne_bytes());
+    head[12..16].copy_from_slice(&change.to_ne_bytes());
+    head
+}
+
+fn describe(message: &mut Message, end: &End<'_>, mtu: u32) {
+    message
+        .string(IFLA_IFNAME, end.name)
+        .attr(IFLA_ADDRESS, &end.mac)
+        .u32(IFLA_MTU, mtu);
+    if let Some(namespace) = end.namespace {
+        message.u32(IFLA_NET_NS_FD, namespace.as_raw_fd() as u32);
+    }
+}
+
+/// Makes a veth pair.
+pub fn make_veth(
+    netlink: &mut Netlink,
+    here: &End<'_>,
+    there: &End<'_>,
+    mtu: u32,
+) -> io::Result<()> {
+    let mut message = Message::new(RTM_NEWLINK, ACK | CREATE, &link_head(0, 0, 0));
+    describe(&mut message, here, mtu);
+    message.nest(IFLA_LINKINFO, |m| {
+        m.string(IFLA_INFO_KIND, "veth").nest(IFLA_INFO_DATA, |m| {
+            m.nest(VETH_INFO_PEER, |m| {
+                m.raw(&link_head(0, 0, 0));
+                describe(m, there, mtu);
+            });
+        });
+    });
+    netlink.request(message)
+}
+
+/// Makes a bridge without spanning tree.
+pub fn make_bridge(netlink: &mut Netlink, name: &str, mtu: u32) -> io::Result<()> {
+    let mut message = Message::new(RTM_NEWLINK, ACK | CREATE, &link_head(0, 0, 0));
+    message.string(IFLA_IFNAME, name).u32(IFLA_MTU, mtu);
+    message.nest(IFLA_LINKINFO, |m| {
+        m.string(IFLA_INFO_KIND, "bridge");
+    });
+    netlink.request(message)
+}
+
+/// Puts an interface under a bridge.
+pub fn set_master(netlink: &mut Netlink, name: &str, bridge: &str) -> io::Result<()> {
+    let mut message = Message::new(RTM_NEWLINK, ACK, &link_head(index(name)?, 0, 0));
+    message.u32(IFLA_MASTER, index(bridge)?);
+    netlink.request(message)
+}
+
+/// Switches an interface on.
+pub fn set_up(netlink: &mut Netlink, name: &str) -> io::Result<()> {
+    let up = libc::IFF_UP as u32;
+    netlink.request(Message::new(
+        RTM_NEWLINK,
+        ACK,
+        &link_head(index(name)?, up, up),
+    ))
+}
+
+/// Gives an interface an address, usable at once.
+pub fn add_address(
+    netlink: &mut Netlink,
+    name: &str,
+    address: IpAddr,
+    prefix: u8,
+) -> io::Result<()> {
+    const IFA_ADDRESS: u16 = 1;
+    const IFA_LOCAL: u16 = 2;
+    const IFA_F_NODAD: u8 = 2;
+    let (family, bytes) = octets(address);
+    let mut head = [family, prefix, IFA_F_NODAD, 0, 0, 0, 0, 0];
+    head[4..8].copy_from_slice(&index(name)?.to_ne_bytes());
+    let mut message = Message::new(RTM_NEWADDR, ACK | CREATE, &head);
+    message.attr(IFA_LOCAL, &bytes).attr(IFA_ADDRESS, &bytes);
+    netlink.request(message)
+}
+
+/// Tells the kernel once and for all which Ethernet addresses its neighbours have, so that it never has to ask.
+pub fn add_neighbours(
+    netlink: &mut Netlink,
+    name: &str,
+    neighbours: &[(IpAddr, Mac)],
+) -> io::Result<()> {
+    const NDA_DST: u16 = 1;
+    const NDA_LLADDR: u16 = 2;
+    const NUD_PERMANENT: u16 = 0x80;
+    let interface = index(name)?;
+    let messages = neighbours.iter().map(|(address, mac)| {
+        let (family, bytes) = octets(*address);
+        let mut head = [0; 12];
+        head[0] = family;
+        head[4..8].copy_from_slice(&interface.to_ne_bytes());
+        head[8..10].copy_from_slice(&NUD_PERMANENT.to_ne_bytes());
+        let mut message = Message::new(RTM_NEWNEIGH, REPLACE, &head);
+        message.attr(NDA_DST, &bytes).attr(NDA_LLADDR, mac);
+        message
+    });
+    netlink.requests(messages.collect())
+}
+
+/// Shapes what an interface sends with the kernel's token bucket filter, so that senders feel the rate as they do on a
+/// real interface: their socket buffers fill up, nothing is lost.
+pub fn shape(
+    netlink: &mut Netlink,
+    interface: u32,
+    rate_bits_per_s: u64,
+    mtu: u32,
+) -> io::Result<()> {
+    const TC_H_ROOT: u32 = 0xffff_ffff;
+    const TCA_KIND: u16 = 1;
+    const TCA_OPTIONS: u16 = 2;
+    const TCA_TBF_PARMS: u16 = 1;
+    const TCA_TBF_RATE64: u16 = 4;
+    const TCA_TBF_BURST: u16 = 6;
+    const LINKLAYER_ETHERNET: u8 = 1;
+    let rate = rate_bits_per_s.div_ceil(8);
+    // Enough for 100 us, which hides the granularity of the kernel's timer, and for two packets.
+    let burst = (rate / 10_000)
+        .max(2 * (u64::from(mtu) + 14))
+        .min(u64::from(u32::MAX)) as u32;
+    let limit = 1000 * (mtu + 14);
+    let rate32 = u32::try_from(rate).unwrap_or(u32::MAX);
+    let buffer_ticks =
+        (u64::from(burst) * 1_000_000_000 / rate.max(1) / 64).min(u64::from(u32::MAX)) as u32;
+    // struct tc_tbf_qopt: rate, peakrate (tc_ratespec each), limit, buffer, mtu
+    let mut options = Vec::with_capacity(36);
+    options.extend_from_slice(&[0, LINKLAYER_ETHERNET, 0, 0, 0, 0, 0, 0]);
+    options.extend_from_slice(&rate32.to_ne_bytes());
+    options.extend_from_slice(&[0; 12]);
+    for value in [limit, buffer_ticks, 0] {
+        options.extend_from_slice(&value.to_ne_bytes());
+    }
+    let mut head = [0; 20];
+    head[4..8].copy_from_slice(&interface.to_ne_bytes());
+    head[12..16].copy_from_slice(&TC_H_ROOT.to_ne_bytes());
+    let mut message = Message::new(RTM_NEWQDISC, ACK | REPLACE, &head);
+    message.string(TCA_KIND, "tbf").nest(TCA_OPTIONS, |m| {
+        m.attr(TCA_TBF_PARMS, &options).u32(TCA_TBF_BURST, burst);
+        if rate > u64::from(u32::MAX) {
+            m.attr(TCA_TBF_RATE64, &rate.to_ne_bytes());
+        }
+    });
+    netlink.request(message)
+}
+
+/// Reads an interface's counters.
+pub fn counters(netlink: &mut Netlink, interface: u32) -> io::Result<LinkCounters> {
+    let message = Message::new(RTM_GETLINK, 0, &link_head(interface, 0, 0));
+    netlink.get(message, |body| {
+        let stats = body
+            .get(16..)
+            .and_then(|attributes| attribute(attributes, IFLA_STATS64))
+            .unwrap_or_default();
+        let field = |number: usize| {
+            stats
+                .get(number * 8..number * 8 + 8)
+                .and_then(|b| b.try_into().ok())
+                .map_or(0, u64::from_ne_bytes)
+        };
+        LinkCounters {
+            rx_packets: field(0),
+            tx_packets: field(1),
+            rx_dropped: field(6),
+            tx_dropped: field(7),
+        }
+    })
+}
+
+/// The kernel's number for an interface.
+pub fn index(name: &str) -> io::Result<u32> {
+    Ok(nix::net::if_::if_nametoindex(name)?)
+}
+
+fn octets(address: IpAddr) -> (u8, Vec<u8>) {
+    match address {
+        IpAddr::V4(v4) => (libc::AF_INET as u8, Ipv4Addr::octets(&v4).to_vec()),
+        IpAddr::V6(v6) => (libc::AF_INET6 as u8, Ipv6Addr::octets(&v6).to_vec()),
+    }
+}

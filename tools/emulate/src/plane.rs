@@ -1,0 +1,342 @@
+//! The data plane: one thread that carries packets between real interfaces and the model.
+//!
+//! It reads the ring, lets the model's time advance, sends what is due, and sleeps until the next packet or the next
+//! due time. Packets enter the model at the time the kernel received them, so a late wake-up delays only packets that
+//! were due meanwhile, and rates stay exact.
+
+use crate::damage::damage;
+use crate::model::{Corruption, Destination, Fabric, Handle, PortId, Schedule, Sink, TimeNs};
+use crate::pool::Pool;
+use crate::spec::{Action, Direction};
+use crate::stats::{Lateness, PlaneStats};
+use crate::sys::{RxRing, TxBatch};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::EventFd;
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+
+/// Packets taken from the ring before due packets get their turn.
+const READ_BUDGET: usize = 128;
+/// Waits shorter than this are not worth a sleep: waking up takes longer.
+const SPIN_NS: u64 = 8_000;
+
+/// A request to the data plane.
+#[derive(Debug)]
+pub enum Command {
+    /// Change a link now.
+    Change(Change),
+    /// Report the counters.
+    Stats(Sender<PlaneStats>),
+    /// Stop.
+    Stop,
+}
+
+/// A change of one port.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The port.
+    pub port: PortId,
+    /// Which of its pipes.
+    pub direction: Direction,
+    /// What happens to them.
+    pub action: Action,
+}
+
+/// A new rate of an uplink, for whoever shapes the host's interface.
+#[derive(Clone, Copy, Debug)]
+pub struct NewRate {
+    /// The port.
+    pub port: PortId,
+    /// Bits per second.
+    pub rate_bits_per_s: u64,
+}
+
+/// Everything the data plane works with.
+#[derive(Debug)]
+pub struct Plane {
+    /// The model, its ports numbered as in `interfaces`.
+    pub fabric: Fabric,
+    /// The kernel's number of each port's interface.
+    pub interfaces: Vec<i32>,
+    /// Ports by network and Ethernet address.
+    pub addresses: BTreeMap<[u8; 6], PortId>,
+    /// Longest frame of each port.
+    pub most_bytes: Vec<u32>,
+    /// Changes to come, times from the start.
+    pub schedule: Schedule<Change>,
+    /// Requests.
+    pub commands: Receiver<Command>,
+    /// Written after a request was sent.
+    pub wake: Arc<EventFd>,
+    /// Where new uplink rates are announced.
+    pub rates: Sender<NewRate>,
+    /// Packets received.
+    pub ring: RxRing,
+    /// Packets sent.
+    pub tx: TxBatch,
+    /// Packets held.
+    pub pool: Pool,
+}
+
+/// What the model has handed over but the kernel has not got yet.
+struct Outbox<'a> {
+    pool: &'a mut Pool,
+    due: &'a mut Vec<(i32, Handle, TimeNs)>,
+    interfaces: &'a [i32],
+}
+
+impl Sink for Outbox<'_> {
+    fn retain(&mut self, handle: Handle) {
+        self.pool.retain(handle);
+    }
+
+    fn release(&mut self, handle: Handle) {
+        self.pool.release(handle);
+    }
+
+    fn send(
+        &mut self,
+        at_ns: TimeNs,
+        port: PortId,
+        mut handle: Handle,
+        corruption: Option<Corruption>,
+    ) {
+        if let Some(corruption) = corruption {
+            if self.pool.get_mut(handle).is_none() {
+                // Others still hold the intact packet: damage a copy, or if memory is short, nothing.
+                if let Some(copy) = self.pool.duplicate(handle) {
+                    self.pool.release(handle);
+                    handle = copy;
+                }
+            }
+            if let Some(packet) = self.pool.get_mut(handle) {
+                damage(packet, corruption);
+            }
+        }
+        self.due.push((self.interfaces[port], handle, at_ns));
+    }
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    clock_gettime(clock).map_or(0, |t| {
+        t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64
+    })
+}
+
+impl Plane {
+    /// Runs until told to stop, or until nobody can tell any more. Call it on a thread of the switch's namespace.
+    pub fn run(mut self) {
+        let start_ns = clock_ns(ClockId::CLOCK_MONOTONIC);
+        let mut ports = vec![None; self.interfaces.iter().max().map_or(0, |i| *i as usize + 1)];
+        for (port, interface) in self.interfaces.iter().enumerate() {
+            ports[*interface as usize] = Some(port);
+        }
+        let mut stats = PlaneStats::default();
+        let mut late = Lateness::default();
+        let mut due = Vec::with_capacity(READ_BUDGET);
+        loop {
+            let now_ns = clock_ns(ClockId::CLOCK_MONOTONIC);
+            self.read(now_ns, &ports, &mut due, &mut stats);
+            while let Some((at_ns, change)) = self.schedule.pop(now_ns - start_ns) {
+                self.advance(start_ns + at_ns, &mut due);
+                self.apply(&change);
+            }
+            self.advance(now_ns, &mut due);
+            self.flush(&mut due, &mut late, &mut stats);
+            match self.commands.try_recv() {
+                Ok(Command::Change(change)) => {
+                    self.apply(&change);
+                    continue;
+                }
+                Ok(Command::Stats(reply)) => {
+                    let _ = reply.send(self.report(&stats, &late));
+                    continue;
+                }
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Empty) => {}
+            }
+            if !self.ring.ready() {
+                self.sleep(start_ns);
+            }
+        }
+    }
+
+    /// Moves packets from the ring into the model.
+    fn read(
+        &mut self,
+        now_ns: u64,
+        ports: &[Option<PortId>],
+        due: &mut Vec<(i32, Handle, u64)>,
+        stats: &mut PlaneStats,
+    ) {
+        if !self.ring.ready() {
+            return;
+        }
+        let realtime_ns = clock_ns(ClockId::CLOCK_REALTIME);
+        let (fabric, pool, interfaces) = (&mut self.fabric, &mut self.pool, &self.interfaces);
+        let (addresses, most_bytes) = (&self.addresses, &self.most_bytes);
+        for _ in 0..READ_BUDGET {
+            let took = self.ring.take(|frame| {
+                let Some(port) = usize::try_from(frame.interface)
+                    .ok()
+                    .and_then(|i| *ports.get(i)?)
+                else {
+                    return;
+                };
+                if frame.len > most_bytes[port]
+                    || frame.data.len() != frame.len as usize
+                    || frame.len < 14
+                {
+                    stats.oversize += 1;
+                    return;
+                }
+                let Some(handle) = pool.store(frame.data) else {
+                    stats.no_memory += 1;
+                    return;
+                };
+                let mut outbox = Outbox {
+                    pool,
+                    due,
+                    interfaces,
+                };
+                let mut mac = [0; 6];
+                mac.copy_from_slice(&frame.data[..6]);
+                let to = match addresses.get(&mac) {
+                    Some(to) => Destination::Port(*to),
+                    None if mac[0] & 1 == 1 => Destination::Flood,
+                    None => {
+                        fabric.count_unreachable();
+                        outbox.release(handle);
+                        return;
+                    }
+                };
+                let age_ns = realtime_ns.saturating_sub(frame.realtime_ns);
+                fabric.ingress(
+                    now_ns.saturating_sub(age_ns),
+                    port,
+                    to,
+                    frame.len,
+                    handle,
+                    &mut outbox,
+                );
+            });
+            if took.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn advance(&mut self, now_ns: u64, due: &mut Vec<(i32, Handle, u64)>) {
+        if self.fabric.next_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            let mut outbox = Outbox {
+                pool: &mut self.pool,
+                due,
+                interfaces: &self.interfaces,
+            };
+            self.fabric.advance(now_ns, &mut outbox);
+        }
+    }
+
+    fn flush(
+        &mut self,
+        due: &mut Vec<(i32, Handle, u64)>,
+        late: &mut Lateness,
+        stats: &mut PlaneStats,
+    ) {
+        if due.is_empty() {
+            return;
+        }
+        let pool = &self.pool;
+        stats.refused += self.tx.send(
+            due.iter()
+                .map(|(interface, handle, _)| (*interface, pool.get(*handle))),
+        );
+        let sent_ns = clock_ns(ClockId::CLOCK_MONOTONIC);
+        for (_, handle, at_ns) in due.drain(..) {
+            late.note(sent_ns.saturating_sub(at_ns));
+            self.pool.release(handle);
+        }
+    }
+
+    fn apply(&mut self, change: &Change) {
+        let up = matches!(change.direction, Direction::Up | Direction::Both);
+        let down = matches!(change.direction, Direction::Down | Direction::Both);
+        let pipes = [up.then_some(true), down.then_some(false)];
+        for is_up in pipes.into_iter().flatten() {
+            let pipe = if is_up {
+                self.fabric.up(change.port)
+            } else {
+                self.fabric.down(change.port)
+            };
+            let mut params = pipe.params().clone();
+            match &change.action {
+                Action::Cut => params.cut = true,
+                Action::Heal => params.cut = false,
+                // The settings were tried on a copy when they were accepted.
+                Action::Set(settings) => drop(settings.apply(&mut params)),
+            }
+            let (old, new) = (pipe.params().rate_bits_per_s, params.rate_bits_per_s);
+            pipe.set_params(params);
+            if let (true, true, Some(rate_bits_per_s)) = (is_up, old != new, new) {
+                let _ = self.rates.send(NewRate {
+                    port: change.port,
+                    rate_bits_per_s,
+                });
+            }
+        }
+    }
+
+    fn report(&mut self, stats: &PlaneStats, late: &Lateness) -> PlaneStats {
+        let mut stats = stats.clone();
+        stats.unreachable = self.fabric.unreachable();
+        stats.overrun = self.ring.lost();
+        stats.late_us = late.summary();
+        stats.cpu_s = clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID) as f64 / 1e9;
+        for port in 0..self.interfaces.len() {
+            stats.pipes.push((
+                self.fabric.up(port).counters().clone(),
+                self.fabric.down(port).counters().clone(),
+            ));
+        }
+        stats
+    }
+
+    /// Waits for a packet, a request, or the next due time.
+    fn sleep(&mut self, start_ns: u64) {
+        let change_ns = self.schedule.next_ns().map(|at_ns| start_ns + at_ns);
+        let next_ns = match (self.fabric.next_ns(), change_ns) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let timeout = match next_ns {
+            None => None,
+            Some(next_ns) => {
+                let now_ns = clock_ns(ClockId::CLOCK_MONOTONIC);
+                let left_ns = next_ns.saturating_sub(now_ns);
+                if left_ns < SPIN_NS {
+                    while !self.ring.ready() && clock_ns(ClockId::CLOCK_MONOTONIC) < next_ns {
+                        std::hint::spin_loop();
+                    }
+                    return;
+                }
+                let sleep_ns = left_ns - SPIN_NS / 2;
+                Some(TimeSpec::new(
+                    (sleep_ns / 1_000_000_000) as i64,
+                    (sleep_ns % 1_000_000_000) as i64,
+                ))
+            }
+        };
+        let mut fds = [
+            PollFd::new(self.ring.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
+        ];
+        // An interrupted or failed wait only means looking earlier.
+        if ppoll(&mut fds, timeout, None).is_ok() && fds[1].any() == Some(true) {
+            let _ = self.wake.read();
+        }
+    }
+}

@@ -1,0 +1,719 @@
+//! The description of a network: what `--spec net.toml` holds, and what the simple flags make.
+//!
+//! The format is described in `spec/network-toml.md`.
+
+use crate::error::{Error, Result};
+use crate::model::{Loss, PipeParams, QueueLimit};
+use crate::units;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+
+/// Most hosts of a network.
+pub const MAX_HOSTS: usize = 250;
+/// Most networks, the control network not counted.
+pub const MAX_NETWORKS: usize = 16;
+/// The queue of a pipe with a rate whose spec names no queue: the usual transmit queue of a Linux interface.
+pub const DEFAULT_QUEUE_PACKETS: u32 = 1000;
+
+const MAX_EVENTS: usize = 10_000;
+const MAX_PORTS: usize = 1000;
+
+/// A whole emulated network.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// The name for `weir emulate ctl`; chosen from the process id if absent.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The hosts' names, in order.
+    #[serde(deserialize_with = "hosts")]
+    pub hosts: Vec<String>,
+    /// The seed of all randomness.
+    #[serde(default)]
+    pub seed: u64,
+    /// Join the hosts by a kernel bridge at full speed, without the user-space switch and without faults.
+    #[serde(default)]
+    pub plain: bool,
+    /// With `plain`: each packet that a host receives is dropped with this probability, by nftables.
+    #[serde(default, deserialize_with = "option_probability")]
+    pub nft_loss: Option<f64>,
+    /// Whether host interfaces keep their offloads. Default: yes if `plain` and without `nft_loss`, otherwise no.
+    #[serde(default)]
+    pub offload: Option<bool>,
+    /// Add a perfect network `ctrl` for launchers; host names then resolve to addresses on it.
+    #[serde(default)]
+    pub control: bool,
+    /// Run the data plane with real-time priority if the system allows it.
+    #[serde(default = "yes")]
+    pub realtime: bool,
+    /// Kernel settings below `net.` written in every host, such as `net.ipv4.tcp_congestion_control`.
+    #[serde(default)]
+    pub sysctl: BTreeMap<String, String>,
+    /// Settings of all links of all networks.
+    #[serde(default)]
+    pub link: LinkSettings,
+    /// The networks. One named `net1` if absent.
+    #[serde(default, rename = "network")]
+    pub networks: Vec<NetworkSpec>,
+    /// Settings laid over all others, in order; the command line's flags.
+    #[serde(skip)]
+    pub overlays: Vec<LinkSettings>,
+    /// What happens to links at which time after the start.
+    #[serde(default, rename = "event")]
+    pub events: Vec<Event>,
+}
+
+/// One star.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkSpec {
+    /// The network's name, also that of each host's interface on it.
+    pub name: String,
+    /// Largest IP packet in bytes.
+    #[serde(default = "mtu_default")]
+    pub mtu: u32,
+    /// The first address of the network, a /24; `10.77.<number of the network>.0` if absent.
+    #[serde(default)]
+    pub subnet: Option<Ipv4Addr>,
+    /// Settings of all links of this network.
+    #[serde(default)]
+    pub link: LinkSettings,
+    /// Settings of single hosts' links.
+    #[serde(default)]
+    pub host: BTreeMap<String, LinkSettings>,
+}
+
+impl NetworkSpec {
+    /// A network with default settings.
+    pub fn new(name: &str) -> Self {
+        NetworkSpec {
+            name: name.into(),
+            mtu: mtu_default(),
+            subnet: None,
+            link: LinkSettings::default(),
+            host: BTreeMap::new(),
+        }
+    }
+}
+
+/// Settings of one direction of a link; what is absent stays as it was.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PipeSettings {
+    /// Bits per second.
+    #[serde(default, deserialize_with = "option_rate")]
+    pub rate: Option<u64>,
+    /// Bytes added to each packet when its transmission time is computed.
+    #[serde(default, deserialize_with = "option_size")]
+    pub overhead: Option<u64>,
+    /// Queue limit in packets, bytes or both.
+    #[serde(default, deserialize_with = "option_queue")]
+    pub queue: Option<QueueLimit>,
+    /// Propagation time in nanoseconds.
+    #[serde(default, deserialize_with = "option_time")]
+    pub delay: Option<u64>,
+    /// Extra uniform delay in nanoseconds, keeping order.
+    #[serde(default, deserialize_with = "option_time")]
+    pub jitter: Option<u64>,
+    /// Mean loss probability.
+    #[serde(default, deserialize_with = "option_probability")]
+    pub loss: Option<f64>,
+    /// Mean length of a burst of losses in packets: makes `loss` a Gilbert-Elliott process.
+    #[serde(default, deserialize_with = "option_float")]
+    pub burst: Option<f64>,
+    /// A Gilbert-Elliott process given by its four parameters.
+    #[serde(default)]
+    pub gilbert: Option<Gilbert>,
+    /// Probability of a second copy.
+    #[serde(default, deserialize_with = "option_probability")]
+    pub duplicate: Option<f64>,
+    /// Probability that a packet is held back.
+    #[serde(default, deserialize_with = "option_probability")]
+    pub reorder: Option<f64>,
+    /// How long a packet is held back, in nanoseconds; 1 ms if absent.
+    #[serde(default, deserialize_with = "option_time")]
+    pub reorder_hold: Option<u64>,
+    /// Probability of a flipped bit.
+    #[serde(default, deserialize_with = "option_probability")]
+    pub corrupt: Option<f64>,
+    /// Probability of damage that the Internet checksum cannot see.
+    #[serde(default, deserialize_with = "option_probability")]
+    pub corrupt_hidden: Option<f64>,
+}
+
+/// The four parameters of a Gilbert-Elliott process.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gilbert {
+    /// Probability of good to bad before a packet.
+    #[serde(deserialize_with = "req_probability")]
+    pub to_bad: f64,
+    /// Probability of bad to good before a packet.
+    #[serde(deserialize_with = "req_probability")]
+    pub to_good: f64,
+    /// Loss probability in the good state.
+    #[serde(default, deserialize_with = "req_probability")]
+    pub loss_good: f64,
+    /// Loss probability in the bad state.
+    #[serde(default = "one", deserialize_with = "req_probability")]
+    pub loss_bad: f64,
+}
+
+impl PipeSettings {
+    /// Lays these settings over existing ones.
+    pub fn apply(&self, pipe: &mut PipeParams) -> std::result::Result<(), String> {
+        if let Some(rate) = self.rate {
+            if pipe.rate_bits_per_s.is_none() && pipe.queue == QueueLimit::default() {
+                pipe.queue.packets = Some(DEFAULT_QUEUE_PACKETS);
+            }
+            pipe.rate_bits_per_s = Some(rate);
+        }
+        if let Some(overhead) = self.overhead {
+            pipe.overhead_bytes = u32::try_from(overhead)
+                .ok()
+                .filter(|o| *o <= 1000)
+                .ok_or("overhead above 1000 bytes")?;
+        }
+        pipe.queue = self.queue.unwrap_or(pipe.queue);
+        pipe.delay_ns = self.delay.unwrap_or(pipe.delay_ns);
+        pipe.jitter_ns = self.jitter.unwrap_or(pipe.jitter_ns);
+        self.apply_loss(pipe)?;
+        pipe.duplicate = self.duplicate.unwrap_or(pipe.duplicate);
+        if let Some(probability) = self.reorder {
+            pipe.reorder.probability = probability;
+            if pipe.reorder.hold_ns == 0 {
+                pipe.reorder.hold_ns = 1_000_000;
+            }
+        }
+        pipe.reorder.hold_ns = self.reorder_hold.unwrap_or(pipe.reorder.hold_ns);
+        pipe.corrupt = self.corrupt.unwrap_or(pipe.corrupt);
+        pipe.corrupt_hidden = self.corrupt_hidden.unwrap_or(pipe.corrupt_hidden);
+        Ok(())
+    }
+
+    fn apply_loss(&self, pipe: &mut PipeParams) -> std::result::Result<(), String> {
+        match (self.gilbert, self.loss, self.burst) {
+            (None, None, None) => {}
+            (Some(g), None, None) => {
+                pipe.loss = Loss::GilbertElliott {
+                    to_bad: g.to_bad,
+                    to_good: g.to_good,
+                    loss_good: g.loss_good,
+                    loss_bad: g.loss_bad,
+                };
+            }
+            (None, Some(loss), None) => {
+                pipe.loss = if loss > 0.0 {
+                    Loss::Random(loss)
+                } else {
+                    Loss::None
+                }
+            }
+            (None, Some(loss), Some(burst)) => {
+                if burst < 1.0 || loss >= 1.0 {
+                    return Err(
+                        "burst is a mean length of at least 1 packet, with a loss below 100%"
+                            .into(),
+                    );
+                }
+                // All packets of the bad state are lost, so its share of the time is the loss: solve for to_bad.
+                let to_good = 1.0 / burst;
+                let to_bad = to_good * loss / (1.0 - loss);
+                if to_bad > 1.0 {
+                    return Err(format!(
+                        "a loss of {loss} in bursts of {burst} packets leaves no good state"
+                    ));
+                }
+                pipe.loss = Loss::GilbertElliott {
+                    to_bad,
+                    to_good,
+                    loss_good: 0.0,
+                    loss_bad: 1.0,
+                };
+            }
+            (None, None, Some(_)) => {
+                return Err("burst needs loss, the mean share of packets lost".into());
+            }
+            (Some(_), _, _) => return Err("give either gilbert or loss, not both".into()),
+        }
+        Ok(())
+    }
+
+    /// Settings from words such as `loss=2%`.
+    pub fn from_words<'a>(
+        words: impl IntoIterator<Item = &'a str>,
+    ) -> std::result::Result<Self, String> {
+        let mut table = toml::Table::new();
+        for word in words {
+            let (key, value) = word
+                .split_once('=')
+                .ok_or_else(|| format!("'{word}' is not KEY=VALUE, as in loss=2%"))?;
+            table.insert(key.to_owned(), toml::Value::String(value.to_owned()));
+        }
+        from_table(table)
+    }
+}
+
+/// Settings of both directions of a link.
+///
+/// Flat settings describe the way from host to host as its two ends see it: they apply to the direction `down`, from
+/// the switch to the host, whose queue is the switch output port; `rate` and `overhead` apply to `up` as well.
+#[derive(Clone, Debug, Default)]
+pub struct LinkSettings {
+    /// The flat settings.
+    pub flat: PipeSettings,
+    /// Host to switch only.
+    pub up: PipeSettings,
+    /// Switch to host only.
+    pub down: PipeSettings,
+}
+
+impl LinkSettings {
+    fn apply(&self, up: &mut PipeParams, down: &mut PipeParams) -> std::result::Result<(), String> {
+        let shared = PipeSettings {
+            rate: self.flat.rate,
+            overhead: self.flat.overhead,
+            ..Default::default()
+        };
+        shared.apply(up)?;
+        self.up.apply(up)?;
+        self.flat.apply(down)?;
+        self.down.apply(down)
+    }
+
+    fn is_empty(&self) -> bool {
+        let mut pipes = (PipeParams::default(), PipeParams::default());
+        self.apply(&mut pipes.0, &mut pipes.1).is_ok()
+            && pipes == (PipeParams::default(), PipeParams::default())
+    }
+}
+
+impl<'de> Deserialize<'de> for LinkSettings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        // By hand because serde's flatten would let misspelt keys pass.
+        let mut table = toml::Table::deserialize(deserializer)?;
+        let mut side = |name: &str| match table.remove(name) {
+            None => Ok(PipeSettings::default()),
+            Some(toml::Value::Table(inner)) => {
+                from_table(inner).map_err(|e| D::Error::custom(format!("{name}: {e}")))
+            }
+            Some(_) => Err(D::Error::custom(format!(
+                "{name} must be a table of settings"
+            ))),
+        };
+        let (up, down) = (side("up")?, side("down")?);
+        Ok(LinkSettings {
+            flat: from_table(table).map_err(D::Error::custom)?,
+            up,
+            down,
+        })
+    }
+}
+
+fn from_table<T: DeserializeOwned>(table: toml::Table) -> std::result::Result<T, String> {
+    T::deserialize(toml::Value::Table(table)).map_err(|e| e.message().to_owned())
+}
+
+/// Which direction of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Host to switch.
+    Up,
+    /// Switch to host.
+    Down,
+    /// Both.
+    #[default]
+    Both,
+}
+
+impl std::str::FromStr for Direction {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "up" => Ok(Direction::Up),
+            "down" => Ok(Direction::Down),
+            "both" => Ok(Direction::Both),
+            _ => Err(format!("'{text}' is not a direction: up, down or both")),
+        }
+    }
+}
+
+/// What happens to a link.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Nothing passes, and what is in flight is lost.
+    Cut,
+    /// Everything passes again.
+    Heal,
+    /// New settings.
+    Set(PipeSettings),
+}
+
+/// A change of a link at a time.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// When, in nanoseconds after the start of the network.
+    pub at_ns: u64,
+    /// Whose link.
+    pub host: String,
+    /// On which network.
+    pub network: String,
+    /// Which direction.
+    pub direction: Direction,
+    /// What happens.
+    pub action: Action,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawEvent {
+    #[serde(deserialize_with = "req_time")]
+    at: u64,
+    action: String,
+    host: String,
+    network: String,
+    direction: Option<Direction>,
+    set: Option<PipeSettings>,
+}
+
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let raw = RawEvent::deserialize(deserializer)?;
+        let (action, usual) = match (raw.action.as_str(), raw.set) {
+            ("cut", None) => (Action::Cut, Direction::Both),
+            ("heal", None) => (Action::Heal, Direction::Both),
+            ("set", Some(settings)) => (Action::Set(settings), Direction::Down),
+            ("set", None) => {
+                return Err(D::Error::custom(
+                    "an event with action = \"set\" needs a table set = { ... }",
+                ));
+            }
+            ("cut" | "heal", Some(_)) => {
+                return Err(D::Error::custom(
+                    "set = { ... } belongs to action = \"set\"",
+                ));
+            }
+            (other, _) => {
+                return Err(D::Error::custom(format!(
+                    "action '{other}' is not cut, heal or set"
+                )));
+            }
+        };
+        let direction = raw.direction.unwrap_or(usual);
+        Ok(Event {
+            at_ns: raw.at,
+            host: raw.host,
+            network: raw.network,
+            direction,
+            action,
+        })
+    }
+}
+
+impl Spec {
+    /// `hosts` hosts named `host1`, `host2`, ... on one perfect network `net1`.
+    pub fn star(hosts: usize) -> Self {
+        Spec {
+            name: None,
+            hosts: (1..=hosts).map(|i| format!("host{i}")).collect(),
+            seed: 0,
+            plain: false,
+            nft_loss: None,
+            offload: None,
+            control: false,
+            realtime: true,
+            sysctl: BTreeMap::new(),
+            link: LinkSettings::default(),
+            networks: vec![NetworkSpec::new("net1")],
+            overlays: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// Reads a spec from TOML text.
+    pub fn from_toml(text: &str) -> Result<Self> {
+        let mut spec: Spec = toml::from_str(text).map_err(|e| Error::Spec(e.to_string()))?;
+        if spec.networks.is_empty() {
+            spec.networks.push(NetworkSpec::new("net1"));
+        }
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// Reads a spec from a TOML file.
+    pub fn from_file(path: &Path) -> Result<Self> {
+        let fail = |message: String| Error::SpecFile {
+            path: path.to_owned(),
+            message,
+        };
+        let text = std::fs::read_to_string(path).map_err(|e| fail(e.to_string()))?;
+        Spec::from_toml(&text).map_err(|e| match e {
+            Error::Spec(message) => fail(message),
+            other => other,
+        })
+    }
+
+    /// The index of a host.
+    pub fn host_index(&self, name: &str) -> Result<usize> {
+        self.hosts.iter().position(|h| h == name).ok_or_else(|| {
+            Error::Request(format!(
+                "there is no host '{name}'; the hosts are {}",
+                self.hosts.join(", ")
+            ))
+        })
+    }
+
+    /// The index of a network.
+    pub fn network_index(&self, name: &str) -> Result<usize> {
+        self.networks
+            .iter()
+            .position(|n| n.name == name)
+            .ok_or_else(|| {
+                let names: Vec<_> = self.networks.iter().map(|n| n.name.as_str()).collect();
+                Error::Request(format!(
+                    "there is no network '{name}'; the networks are {}",
+                    names.join(", ")
+                ))
+            })
+    }
+
+    /// The IPv4 address of a host on a network.
+    pub fn ipv4(&self, network: usize, host: usize) -> Ipv4Addr {
+        let base =
+            self.networks[network]
+                .subnet
+                .unwrap_or(Ipv4Addr::new(10, 77, network as u8 + 1, 0));
+        Ipv4Addr::from(u32::from(base) + host as u32 + 1)
+    }
+
+    /// The IPv6 address of a host on a network; networks with an MTU below 1280 carry no IPv6.
+    pub fn ipv6(&self, network: usize, host: usize) -> Option<Ipv6Addr> {
+        (self.networks[network].mtu >= 1280)
+            .then(|| Ipv6Addr::new(0xfd77, 0, 0, network as u16 + 1, 0, 0, 0, host as u16 + 1))
+    }
+
+    /// The IPv4 address of a host on the control network.
+    pub fn control_ipv4(&self, host: usize) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, 0, host as u8 + 1)
+    }
+
+    /// The parameters of both directions of a link: (up, down).
+    pub fn pipes(&self, network: usize, host: usize) -> Result<(PipeParams, PipeParams)> {
+        let (mut up, mut down) = (PipeParams::default(), PipeParams::default());
+        let spec = &self.networks[network];
+        let own = spec.host.get(&self.hosts[host]);
+        for settings in [Some(&self.link), Some(&spec.link), own]
+            .into_iter()
+            .flatten()
+            .chain(&self.overlays)
+        {
+            settings.apply(&mut up, &mut down).map_err(Error::Spec)?;
+        }
+        Ok((up, down))
+    }
+
+    /// Whether host interfaces keep their offloads.
+    pub fn offload(&self) -> bool {
+        self.offload
+            .unwrap_or(self.plain && self.nft_loss.is_none())
+    }
+
+    /// Finds everything wrong with the spec that can be found without the kernel.
+    pub fn check(&self) -> Result<()> {
+        let fail = |message: String| Err(Error::Spec(message));
+        if self.hosts.is_empty() || self.hosts.len() > MAX_HOSTS {
+            return fail(format!(
+                "{} hosts; from 1 to {MAX_HOSTS} are possible",
+                self.hosts.len()
+            ));
+        }
+        if self.networks.is_empty() || self.networks.len() > MAX_NETWORKS {
+            return fail(format!(
+                "{} networks; from 1 to {MAX_NETWORKS} are possible",
+                self.networks.len()
+            ));
+        }
+        if self.networks.len() * self.hosts.len() > MAX_PORTS {
+            return fail(format!(
+                "more than {MAX_PORTS} interfaces (hosts x networks)"
+            ));
+        }
+        if self.events.len() > MAX_EVENTS {
+            return fail(format!("more than {MAX_EVENTS} events"));
+        }
+        self.check_names()?;
+        for (index, network) in self.networks.iter().enumerate() {
+            if !(576..=9000).contains(&network.mtu) {
+                return fail(format!(
+                    "network {}: mtu {} is not in 576..9000",
+                    network.name, network.mtu
+                ));
+            }
+            if network
+                .subnet
+                .is_some_and(|s| s.octets()[3] != 0 || s.octets()[0] == 127)
+            {
+                return fail(format!(
+                    "network {}: subnet must be the first address of a /24",
+                    network.name
+                ));
+            }
+            for host in network.host.keys() {
+                self.host_index(host)
+                    .map_err(|e| Error::Spec(format!("network {}: {e}", network.name)))?;
+            }
+            for host in 0..self.hosts.len() {
+                self.pipes(index, host)?;
+            }
+        }
+        for event in &self.events {
+            self.host_index(&event.host)
+                .map_err(|e| Error::Spec(format!("event: {e}")))?;
+            self.network_index(&event.network)
+                .map_err(|e| Error::Spec(format!("event: {e}")))?;
+        }
+        for key in self.sysctl.keys() {
+            let plain = key
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+            if !key.starts_with("net.") || !plain || key.contains("..") {
+                return fail(format!(
+                    "sysctl '{key}': only names below net. belong to a host"
+                ));
+            }
+        }
+        self.check_plain()
+    }
+
+    fn check_names(&self) -> Result<()> {
+        let networks = self.networks.iter().map(|n| &n.name);
+        let mut seen = std::collections::BTreeSet::new();
+        for (name, most) in self
+            .hosts
+            .iter()
+            .map(|h| (h, 40))
+            .chain(networks.map(|n| (n, 12)))
+            .chain(self.name.iter().map(|n| (n, 40)))
+        {
+            let plain = name
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+            if !plain || name.is_empty() || name.len() > most || name.starts_with('-') {
+                return Err(Error::Spec(format!(
+                    "name '{name}': use 1 to {most} of a-z, 0-9 and -, not beginning with -"
+                )));
+            }
+            if ["lo", "ctrl", "localhost"].contains(&name.as_str()) {
+                return Err(Error::Spec(format!("the name '{name}' is taken")));
+            }
+        }
+        for name in self
+            .hosts
+            .iter()
+            .chain(self.networks.iter().map(|n| &n.name))
+        {
+            if !seen.insert(name) {
+                return Err(Error::Spec(format!("the name '{name}' occurs twice")));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_plain(&self) -> Result<()> {
+        let shaped = |s: &LinkSettings| !s.is_empty();
+        let links = self
+            .networks
+            .iter()
+            .flat_map(|n| n.host.values().chain([&n.link]))
+            .chain([&self.link])
+            .chain(&self.overlays);
+        if self.plain && (links.into_iter().any(shaped) || !self.events.is_empty()) {
+            return Err(Error::Spec("a plain network has no user-space switch, so no rate, delay, fault or event; only nft_loss".into()));
+        }
+        if !self.plain && self.nft_loss.is_some() {
+            return Err(Error::Spec(
+                "nft_loss belongs to plain networks; use loss".into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn mtu_default() -> u32 {
+    1500
+}
+
+/// A quantity as TOML may hold it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Quantity {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+}
+
+fn quantity<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    parse: impl Fn(&str) -> std::result::Result<T, String>,
+) -> std::result::Result<T, D::Error> {
+    let text = match Quantity::deserialize(deserializer)? {
+        Quantity::Text(text) => text,
+        Quantity::Integer(number) => number.to_string(),
+        Quantity::Float(number) => number.to_string(),
+    };
+    parse(&text).map_err(D::Error::custom)
+}
+
+macro_rules! quantities {
+    ($($name:ident, $option:ident, $type:ty, $parse:expr;)*) => { $(
+        #[allow(dead_code)] // both forms of each kind, whichever the structs above use
+        fn $name<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<$type, D::Error> {
+            quantity(deserializer, $parse)
+        }
+        #[allow(dead_code)]
+        fn $option<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<$type>, D::Error> {
+            quantity(deserializer, $parse).map(Some)
+        }
+    )* };
+}
+
+quantities! {
+    req_rate, option_rate, u64, units::rate_bits_per_s;
+    req_time, option_time, u64, units::time_ns;
+    req_probability, option_probability, f64, units::probability;
+    req_size, option_size, u64, units::size_bytes;
+    req_queue, option_queue, QueueLimit, units::queue;
+    req_float, option_float, f64, |text: &str| text.parse().map_err(|_| format!("'{text}' is not a number"));
+}
+
+fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Hosts {
+        Count(usize),
+        Names(Vec<String>),
+    }
+    Ok(match Hosts::deserialize(deserializer)? {
+        Hosts::Count(count) if count > MAX_HOSTS => {
+            return Err(D::Error::custom(format!("more than {MAX_HOSTS} hosts")));
+        }
+        Hosts::Count(count) => (1..=count).map(|i| format!("host{i}")).collect(),
+        Hosts::Names(names) => names,
+    })
+}
+
+#[cfg(test)]
+#[path = "spec_tests.rs"]
+mod tests;

@@ -1,0 +1,114 @@
+//! Tests of the spec: what the text says is what the pipes get, and mistakes are named.
+
+use super::*;
+
+const TWO_RAILS: &str = r#"
+name = "two-rails"
+hosts = 3
+seed = 7
+control = true
+
+[link]
+rate = "1g"
+queue = "64p"
+
+[[network]]
+name = "net1"
+link = { delay = "1ms", up = { loss = "0.5%" } }
+
+[network.host.host2]
+delay = "10ms"
+down = { loss = "2%", burst = 4 }
+
+[[network]]
+name = "net2"
+mtu = 9000
+subnet = "192.168.9.0"
+
+[[event]]
+at = "2s"
+action = "cut"
+host = "host2"
+network = "net1"
+
+[[event]]
+at = "3s"
+action = "set"
+host = "host1"
+network = "net2"
+set = { loss = "1%" }
+"#;
+
+#[test]
+fn settings_reach_their_pipes() {
+    let spec = Spec::from_toml(TWO_RAILS).unwrap();
+    let (up, down) = spec.pipes(0, 0).unwrap();
+    assert_eq!(up.rate_bits_per_s, Some(1_000_000_000));
+    assert_eq!(
+        up.queue.packets,
+        Some(DEFAULT_QUEUE_PACKETS),
+        "the flat queue is the switch port's"
+    );
+    assert_eq!((up.delay_ns, up.loss), (0, Loss::Random(0.005)));
+    assert_eq!(down.queue.packets, Some(64));
+    assert_eq!((down.delay_ns, down.loss), (1_000_000, Loss::None));
+    let (_, down) = spec.pipes(0, 1).unwrap();
+    assert_eq!(down.delay_ns, 10_000_000);
+    assert!((down.loss.mean() - 0.02).abs() < 1e-12);
+    assert!(matches!(down.loss, Loss::GilbertElliott { to_good, .. } if to_good == 0.25));
+    assert_eq!(spec.ipv4(1, 2), Ipv4Addr::new(192, 168, 9, 3));
+    assert_eq!(spec.events[0].direction, Direction::Both);
+    assert_eq!(spec.events[1].direction, Direction::Down);
+}
+
+#[test]
+fn mistakes_are_named() {
+    for (text, word) in [
+        ("hosts = 0", "0 hosts"),
+        ("hosts = 300", "hosts"),
+        ("hosts = 2\nspeed = 3", "speed"),
+        ("hosts = 2\n[link]\nrat = \"1g\"", "rat"),
+        ("hosts = 2\n[link]\nup = { lass = 1 }", "lass"),
+        ("hosts = 2\n[link]\nrate = \"1x\"", "1x"),
+        ("hosts = 2\n[link]\nloss = 2", "100%"),
+        ("hosts = 2\n[link]\nburst = 2", "burst"),
+        ("hosts = 2\n[[network]]\nname = \"A b\"", "A b"),
+        ("hosts = [\"a\", \"a\"]", "twice"),
+        ("hosts = 2\n[[network]]\nname = \"n\"\nmtu = 5", "mtu"),
+        (
+            "hosts = 2\n[[network]]\nname = \"n\"\n[network.host.nobody]\nloss = 0.1",
+            "nobody",
+        ),
+        (
+            "hosts = 2\n[[event]]\nat = \"1s\"\naction = \"cut\"\nhost = \"host9\"\nnetwork = \"net1\"",
+            "host9",
+        ),
+        (
+            "hosts = 2\n[[event]]\nat = \"1s\"\naction = \"burn\"\nhost = \"host1\"\nnetwork = \"net1\"",
+            "burn",
+        ),
+        ("hosts = 2\nplain = true\n[link]\ndelay = \"1ms\"", "plain"),
+        ("hosts = 2\nnft_loss = \"1%\"", "plain"),
+    ] {
+        let error = Spec::from_toml(text).expect_err(text).to_string();
+        assert!(
+            error.contains(word),
+            "{text:?} gives {error:?}, which does not name {word:?}"
+        );
+    }
+}
+
+#[test]
+fn words_make_settings() {
+    let mut pipe = PipeParams::default();
+    PipeSettings::from_words(["loss=2%", "delay=3ms", "queue=10p"])
+        .unwrap()
+        .apply(&mut pipe)
+        .unwrap();
+    assert_eq!(
+        (pipe.loss, pipe.delay_ns, pipe.queue.packets),
+        (Loss::Random(0.02), 3_000_000, Some(10))
+    );
+    assert!(PipeSettings::from_words(["loss"]).is_err());
+    assert!(PipeSettings::from_words(["los=1%"]).is_err());
+}
