@@ -1,0 +1,288 @@
+//! The envelope codec: golden bytes of spec/envelopes.md, round trips, and bytes that are no envelope.
+
+use proptest::prelude::*;
+use weir_match::Class::{Tagged, Untagged};
+use weir_match::envelope::{DecodeError, Envelope, MAX_BYTES, NackReason, Status};
+
+fn encode(e: &Envelope) -> Vec<u8> {
+    let mut buf = [0xee; MAX_BYTES];
+    let n = e.encode(&mut buf);
+    assert!(
+        buf[n..].iter().all(|b| *b == 0xee),
+        "writes nothing behind the envelope"
+    );
+    buf[..n].to_vec()
+}
+
+fn hex(s: &str) -> Vec<u8> {
+    let digits: Vec<char> = s.chars().filter(|c| !c.is_whitespace()).collect();
+    let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
+#[test]
+fn golden_bytes() {
+    const OP: u64 = 0x1122_3344_5566_7788;
+    let eager = |class, tag, data, sync| Envelope::Eager {
+        class,
+        tag,
+        data,
+        sync,
+    };
+    let cases = [
+        (eager(Untagged, 0, None, None), "01000000"),
+        (
+            eager(Tagged, 0x0102_0304_0506_0708, None, None),
+            "01010000 0807060504030201",
+        ),
+        (
+            eager(Tagged, 5, Some(0xdead_beef), None),
+            "01030000 0500000000000000 efbeadde",
+        ),
+        (
+            eager(Tagged, 5, Some(1 << 32), None),
+            "01070000 0500000000000000 0000000001000000",
+        ),
+        (
+            eager(Tagged, 5, Some(7), Some(OP)),
+            "010b0000 0500000000000000 8877665544332211 07000000",
+        ),
+        (
+            Envelope::Rts {
+                class: Tagged,
+                tag: 5,
+                data: Some(7),
+                len: 0x10000,
+                op: OP,
+            },
+            "02030000 0500000000000000 0000010000000000 8877665544332211 07000000",
+        ),
+        (
+            Envelope::Rts {
+                class: Untagged,
+                tag: 0,
+                data: None,
+                len: 1,
+                op: 2,
+            },
+            "02000000 0100000000000000 0200000000000000",
+        ),
+        (
+            Envelope::Cts {
+                op: OP,
+                body: 2,
+                len: 3,
+                granted: 4,
+            },
+            "03000000 8877665544332211 0200000000000000 0300000000000000 0400000000000000",
+        ),
+        (Envelope::SyncAck { op: OP }, "04000000 8877665544332211"),
+        (Envelope::RtsCancel { op: OP }, "05000000 8877665544332211"),
+        (
+            Envelope::Nack {
+                op: OP,
+                reason: NackReason::Unknown,
+            },
+            "06000300 8877665544332211",
+        ),
+        (
+            Envelope::Write {
+                key: 1,
+                addr: 2,
+                op: 3,
+                data: Some(4),
+            },
+            "07020000 0100000000000000 0200000000000000 0300000000000000 04000000",
+        ),
+        (
+            Envelope::WriteRts {
+                key: 1,
+                addr: 2,
+                len: 3,
+                op: 4,
+                data: Some(u64::MAX),
+            },
+            "08060000 0100000000000000 0200000000000000 0300000000000000 0400000000000000 ffffffffffffffff",
+        ),
+        (
+            Envelope::Read {
+                key: 1,
+                addr: 2,
+                len: 3,
+                body: 4,
+                granted: 5,
+            },
+            "09000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000",
+        ),
+        (
+            Envelope::Done {
+                op: OP,
+                read: false,
+                status: Status::Ok,
+            },
+            "0a000000 8877665544332211",
+        ),
+        (
+            Envelope::Done {
+                op: OP,
+                read: true,
+                status: Status::Range,
+            },
+            "0a100300 8877665544332211",
+        ),
+    ];
+    for (envelope, bytes) in cases {
+        let bytes = hex(bytes);
+        assert_eq!(encode(&envelope), bytes, "{envelope:?}");
+        assert_eq!(Envelope::decode(&bytes), Ok(envelope));
+    }
+}
+
+#[test]
+fn what_is_refused_and_why() {
+    use DecodeError::*;
+    let cases = [
+        ("", Short),
+        ("010000", Short),
+        ("01010000 05000000000000", Short),
+        ("01000000 00", Long),
+        ("00000000", Kind(0)),
+        ("0b000000", Kind(11)),
+        ("ff000000", Kind(255)),
+        ("01100000", Flags(0x10)),
+        ("01040000 0000000001000000", Flags(0x04)),
+        ("02080000", Flags(0x08)),
+        ("04010000 8877665544332211", Flags(0x01)),
+        ("01000100", Code(1)),
+        ("06000000 8877665544332211", Code(0)),
+        ("06000500 8877665544332211", Code(5)),
+        ("0a000600 8877665544332211", Code(6)),
+        ("01060000 ffffffff00000000", NotCanonical),
+    ];
+    for (bytes, error) in cases {
+        assert_eq!(Envelope::decode(&hex(bytes)), Err(error), "{bytes}");
+        assert!(!error.to_string().is_empty());
+    }
+}
+
+fn class_and_tag() -> impl Strategy<Value = (weir_match::Class, u64)> {
+    prop_oneof![
+        any::<u64>().prop_map(|tag| (Tagged, tag)),
+        Just((Untagged, 0))
+    ]
+}
+
+fn data() -> impl Strategy<Value = Option<u64>> {
+    prop_oneof![
+        Just(None),
+        any::<u32>().prop_map(|d| Some(u64::from(d))),
+        any::<u64>().prop_map(Some)
+    ]
+}
+
+fn envelope() -> impl Strategy<Value = Envelope> {
+    let reason = prop::sample::select(vec![
+        NackReason::Cancelled,
+        NackReason::NoMemory,
+        NackReason::Unknown,
+        NackReason::Unsupported,
+    ]);
+    let status = prop::sample::select(vec![
+        Status::Ok,
+        Status::BadKey,
+        Status::Access,
+        Status::Range,
+        Status::Cancelled,
+        Status::NoMemory,
+    ]);
+    let words = any::<[u64; 5]>();
+    prop_oneof![
+        (class_and_tag(), data(), any::<Option<u64>>()).prop_map(|((class, tag), data, sync)| {
+            Envelope::Eager {
+                class,
+                tag,
+                data,
+                sync,
+            }
+        }),
+        (class_and_tag(), data(), words).prop_map(|((class, tag), data, [len, op, ..])| {
+            Envelope::Rts {
+                class,
+                tag,
+                data,
+                len,
+                op,
+            }
+        }),
+        words.prop_map(|[op, body, len, granted, _]| Envelope::Cts {
+            op,
+            body,
+            len,
+            granted
+        }),
+        any::<u64>().prop_map(|op| Envelope::SyncAck { op }),
+        any::<u64>().prop_map(|op| Envelope::RtsCancel { op }),
+        (any::<u64>(), reason).prop_map(|(op, reason)| Envelope::Nack { op, reason }),
+        (words, data()).prop_map(|([key, addr, op, ..], data)| Envelope::Write {
+            key,
+            addr,
+            op,
+            data
+        }),
+        (words, data()).prop_map(|([key, addr, len, op, _], data)| Envelope::WriteRts {
+            key,
+            addr,
+            len,
+            op,
+            data
+        }),
+        words.prop_map(|[key, addr, len, body, granted]| Envelope::Read {
+            key,
+            addr,
+            len,
+            body,
+            granted
+        }),
+        (any::<u64>(), any::<bool>(), status).prop_map(|(op, read, status)| Envelope::Done {
+            op,
+            read,
+            status
+        }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn round_trip(e in envelope()) {
+        prop_assert_eq!(Envelope::decode(&encode(&e)), Ok(e));
+    }
+
+    /// Whatever decodes has just that one encoding.
+    #[test]
+    fn mutated_bytes_are_refused_or_mean_something_else(
+        e in envelope(), at in any::<prop::sample::Index>(), flip in 1..=255u8, cut in 0..3usize, more in 0..3usize,
+    ) {
+        let original = encode(&e);
+        let mut bytes = original.clone();
+        let i = at.index(bytes.len().min(12));
+        bytes[i] ^= flip;
+        bytes.truncate(bytes.len() - cut);
+        bytes.extend(std::iter::repeat_n(0, more));
+        if let Ok(other) = Envelope::decode(&bytes) {
+            prop_assert_eq!(encode(&other), bytes);
+            prop_assert_ne!(other, e);
+        }
+    }
+
+    #[test]
+    fn any_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..64), kind in 0..12u8, flags in 0..32u8) {
+        if let Some(head) = bytes.get_mut(..4) {
+            head.copy_from_slice(&[kind, flags, head[2] % 8, 0]);
+        }
+        if let Ok(e) = Envelope::decode(&bytes) {
+            prop_assert_eq!(encode(&e), bytes);
+        }
+    }
+}
