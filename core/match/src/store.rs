@@ -116,6 +116,9 @@ struct Form {
     live: usize,
 }
 
+/// After how many removed messages without a look the index by (any peer, tag) may go.
+const ANY_INTEREST: u32 = 1024;
+
 /// Forms kept although no receive of them is posted, so that they need not be made anew.
 const IDLE_FORMS: usize = 8;
 
@@ -130,9 +133,11 @@ pub struct Store {
     pub peers: Vec<Peer>,
     /// Waiting messages by class, in the order of arrival.
     pub arrived: [List; 2],
-    /// Whether waiting messages are in bins of (any peer, tag) too. Set when such a receive first looks for one, and unset
-    /// when none waits any more: directed receives are the rule, and keeping these bins is half of a message's cost.
+    /// Whether waiting messages are in bins of (any peer, tag) too. Set when such a receive first looks for one; unset when
+    /// none waits any more and none was looked for lately. Directed receives are the rule, and these bins cost as much again.
     any_index: bool,
+    /// Messages that may still be removed before the index counts as not looked at lately.
+    any_interest: u32,
     /// Waiting messages with a gap below them.
     pub behind_gap: usize,
     /// Peers with tagged messages behind a gap.
@@ -169,6 +174,7 @@ impl Store {
             peers: Vec::new(),
             arrived: [List::EMPTY; 2],
             any_index: false,
+            any_interest: 0,
             behind_gap: 0,
             gappy: BTreeSet::new(),
         }
@@ -326,10 +332,11 @@ impl Store {
         })
     }
 
-    /// Makes sure that waiting tagged messages are in the bins of (any peer, tag). Costs no more than the arrival of those
-    /// that wait has cost already.
+    /// Makes sure that waiting tagged messages are in the bins of (any peer, tag). Making the index costs no more than the
+    /// arrival of those that wait has cost already.
     #[inline]
     pub fn need_any_index(&mut self) {
+        self.any_interest = ANY_INTEREST;
         if !self.any_index {
             self.make_any_index();
         }
@@ -411,7 +418,8 @@ impl Store {
             self.set_first_behind_gap(m.peer, m.class, m.links[BY_PEER].next);
         }
         self.messages.remove(ix);
-        self.any_index &= self.messages.len() != 0;
+        self.any_interest = self.any_interest.saturating_sub(1);
+        self.any_index &= self.any_interest != 0 || self.messages.len() != 0;
     }
 
     /// After the peer's numbering has moved on: appends the messages that now have no gap below them to `released`.
