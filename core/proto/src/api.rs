@@ -6,6 +6,8 @@ use core::ops::Range;
 
 use serde::Serialize;
 
+use crate::BodyKey;
+
 /// Index of a peer in its [`Endpoint`](crate::Endpoint); stable for the life of the endpoint.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 pub struct PeerId(pub u32);
@@ -144,15 +146,6 @@ pub struct BodyOpened {
     pub handle: u64,
     /// The sender may send `[0, granted)` at once; more is granted by the protocol itself.
     pub granted: u64,
-}
-
-/// What a parity fragment protects.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum BodyKey {
-    /// A matched message, by number.
-    Message(u64),
-    /// A body, by handle.
-    Body(u64),
 }
 
 /// Why a peer went down.

@@ -1,87 +1,500 @@
-//! The endpoint: all associations behind one socket.
+//! The endpoint: all associations behind one socket, their timers and their turns.
 
+use alloc::boxed::Box;
+use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::cmp::Reverse;
+use core::net::{IpAddr, SocketAddr};
 
+use hashbrown::HashMap;
+use rand_chacha::ChaCha12Rng;
+use rand_core::SeedableRng;
+
+use crate::association::{Association, Cx, State};
+use crate::crypt::Handshake;
+use crate::grants::Grants;
+use crate::hash::IdHash;
+use crate::paths::PathState;
 use crate::{
-    BodyKey, BodyOpened, Config, Counters, Credit, Event, Message, PacketBuf, Payloads, PeerId, PeerStats, RxMeta, SendError, Time, Transmit,
+    BodyKey, BodyOpened, Config, Counters, Credit, EndpointName, Event, Level, Message, NameError, PacketBuf, PathStats, Payloads, PeerId, PeerStats, RxMeta,
+    SendError, Time, Transmit,
 };
+
+/// Association ids hold the peer's index in their low bits, so that finding it costs no look-up.
+pub(crate) const INDEX_BITS: u32 = 24;
+/// Stateless answers that may wait; more are dropped like any datagram.
+pub(crate) const OUTBOX_MAX: usize = 1024;
+
+/// A handshake answer that belongs to no association.
+pub(crate) struct Datagram {
+    pub(crate) remote: SocketAddr,
+    pub(crate) local: Option<IpAddr>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// At most so many events a second, in bursts of a tenth of that.
+#[derive(Debug)]
+pub(crate) struct RateLimit {
+    per_s: u64,
+    /// Tokens in 1/10^9.
+    tokens: u64,
+    at: Time,
+}
+
+impl RateLimit {
+    fn new(per_s: u32) -> Self {
+        let per_s = u64::from(per_s);
+        RateLimit { per_s, tokens: (per_s / 10).max(1) * 1_000_000_000, at: Time::ZERO }
+    }
+
+    pub(crate) fn take(&mut self, now: Time) -> bool {
+        let full = (self.per_s / 10).max(1) * 1_000_000_000;
+        self.tokens = (u128::from(self.tokens) + u128::from(now.since_ns(self.at)) * u128::from(self.per_s)).min(u128::from(full)) as u64;
+        self.at = self.at.max(now);
+        let ok = self.tokens >= 1_000_000_000;
+        if ok {
+            self.tokens -= 1_000_000_000;
+        }
+        ok
+    }
+}
 
 /// One endpoint: every association behind one socket.
 pub struct Endpoint {
-    counters: Counters,
+    pub(crate) cfg: Config,
+    pub(crate) counters: Counters,
+    pub(crate) grants: Grants,
+    pub(crate) rng: ChaCha12Rng,
+    pub(crate) handshake: Handshake,
+    pub(crate) endpoint_id: u64,
+    pub(crate) local_addrs: Vec<SocketAddr>,
+    pub(crate) assocs: Vec<Box<Association>>,
+    pub(crate) by_endpoint: HashMap<u64, PeerId, IdHash>,
+    /// Associations that changed since the last `poll_transmit`.
+    touched: Vec<PeerId>,
+    /// Associations with something to send, and packets the front one sent in its turn.
+    ready: VecDeque<PeerId>,
+    turn: u32,
+    timers: BinaryHeap<Reverse<(Time, PeerId)>>,
+    /// Associations that owe an acknowledgement.
+    owing: Vec<PeerId>,
+    pub(crate) outbox: VecDeque<Datagram>,
+    pub(crate) init_limit: RateLimit,
+    pub(crate) reset_limit: RateLimit,
+    pub(crate) closing: bool,
+    /// The grant scheduler has to be asked.
+    pub(crate) grants_changed: bool,
 }
 
-#[allow(unused_variables, clippy::needless_pass_by_value)]
+/// The association of `$peer` and the context to work on it, from disjoint fields of the endpoint.
+macro_rules! with_association {
+    ($self:ident, $peer:expr, $now:expr) => {{
+        let Endpoint { assocs, cfg, counters, grants, rng, .. } = $self;
+        assocs.get_mut($peer.0 as usize).map(|a| (a, Cx { now: $now, cfg, counters, grants, rng }))
+    }};
+}
+pub(crate) use with_association;
+
 impl Endpoint {
-    /// Makes an endpoint. `endpoint_id` must be random and new; `seed` is the only source of randomness.
+    /// Makes an endpoint. `endpoint_id` must be random and new for each incarnation; `local_addrs` are told to peers,
+    /// best first; `seed` is the only source of randomness (cookies, nonces, association ids).
+    #[must_use]
     pub fn new(config: Config, job_key: [u8; 32], endpoint_id: u64, local_addrs: &[SocketAddr], seed: [u8; 32]) -> Endpoint {
-        Endpoint { counters: Counters::default() }
+        let mut rng = ChaCha12Rng::from_seed(seed);
+        Endpoint {
+            handshake: Handshake::new(&job_key, &mut rng),
+            counters: Counters::default(),
+            grants: Grants::new(&config),
+            rng,
+            endpoint_id,
+            local_addrs: local_addrs.iter().copied().take(crate::paths::PATHS_MAX).collect(),
+            assocs: Vec::new(),
+            by_endpoint: HashMap::default(),
+            touched: Vec::new(),
+            ready: VecDeque::new(),
+            turn: 0,
+            timers: BinaryHeap::new(),
+            owing: Vec::new(),
+            outbox: VecDeque::new(),
+            init_limit: RateLimit::new(config.init_rate_per_s),
+            reset_limit: RateLimit::new(config.reset_rate_per_s),
+            closing: false,
+            grants_changed: false,
+            cfg: config,
+        }
     }
-    /// The random id of the peer's incarnation.
+
+    /// Finds or makes the peer; opens nothing yet (the first send does).
+    ///
+    /// # Errors
+    /// The name was made with another job key or protocol version, or holds no address.
+    pub fn peer(&mut self, name: &EndpointName) -> Result<PeerId, NameError> {
+        self.handshake.check_name(name)?;
+        let (id, addrs) = crate::handshake::name_parts(name);
+        if let Some(p) = self.by_endpoint.get(&id) {
+            return Ok(*p);
+        }
+        if addrs.is_empty() {
+            return Err(NameError::NoAddress);
+        }
+        self.add_peer(id, &addrs, Time::ZERO).ok_or(NameError::TooMany)
+    }
+
+    pub(crate) fn add_peer(&mut self, endpoint_id: u64, addrs: &[SocketAddr], now: Time) -> Option<PeerId> {
+        if self.assocs.len() >= (1 << INDEX_BITS) - 1 {
+            return None;
+        }
+        let id = PeerId(self.assocs.len() as u32);
+        self.assocs.push(Box::new(Association::new(&self.cfg, id, endpoint_id, addrs, now)));
+        self.by_endpoint.insert(endpoint_id, id);
+        Some(id)
+    }
+
+    /// The random id of the peer's incarnation; 0 for an unknown peer.
+    #[must_use]
     pub fn peer_endpoint_id(&self, peer: PeerId) -> u64 {
-        0
+        self.assocs.get(peer.0 as usize).map_or(0, |a| a.endpoint_id)
     }
-    /// A datagram arrived.
-    pub fn handle(&mut self, now: Time, meta: RxMeta, datagram: &mut [u8], events: &mut Vec<Event>) {}
-    /// `next_timeout` has passed.
-    pub fn handle_timeout(&mut self, now: Time, events: &mut Vec<Event>) {}
-    /// When to call `handle_timeout` next.
-    pub fn next_timeout(&self) -> Option<Time> {
-        None
+
+    /// All peers, in order of their making.
+    pub fn peers(&self) -> impl Iterator<Item = PeerId> {
+        (0..self.assocs.len() as u32).map(PeerId)
     }
-    /// The caller found nothing more to read: acknowledgements now due go out with the next poll_transmit.
-    pub fn idle(&mut self, now: Time) {}
-    /// Queues a message.
+
+    /// Largest payload of a control message, whatever its envelope.
+    #[must_use]
+    pub fn max_control_len(&self) -> usize {
+        crate::build::control_len_max(&self.cfg)
+    }
+
+    pub(crate) fn touch(&mut self, peer: PeerId) {
+        if let Some(a) = self.assocs.get_mut(peer.0 as usize)
+            && !a.touched
+        {
+            a.touched = true;
+            self.touched.push(peer);
+        }
+    }
+
+    /// The association owes an acknowledgement: remembered for [`Self::idle`].
+    pub(crate) fn owe(&mut self, peer: PeerId) {
+        if let Some(a) = self.assocs.get_mut(peer.0 as usize)
+            && !a.owing
+        {
+            a.owing = true;
+            self.owing.push(peer);
+        }
+    }
+
+    /// Opens the association if that has not begun.
+    fn ensure_open(&mut self, now: Time, peer: PeerId) {
+        let idle = self.assocs.get(peer.0 as usize).is_some_and(|a| a.state == State::Idle);
+        if idle {
+            self.open(now, peer);
+        }
+        self.touch(peer);
+    }
+
+    /// Queues a message; the envelope is copied, the payload is read later through [`Payloads`] until the token is reported.
+    ///
+    /// # Errors
+    /// See [`SendError`]; nothing was queued then.
     pub fn send(&mut self, now: Time, peer: PeerId, m: Message<'_>) -> Result<(), SendError> {
-        Err(SendError::Closed)
+        let (a, mut cx) = with_association!(self, peer, now).ok_or(SendError::Closed)?;
+        a.send(&mut cx, &m)?;
+        self.ensure_open(now, peer);
+        Ok(())
     }
-    /// Credit left right now, after what is queued.
+
+    /// Credit left right now, after what is queued. Zero before the association is up.
+    #[must_use]
     pub fn credit(&self, peer: PeerId) -> Credit {
-        Credit::default()
+        self.assocs.get(peer.0 as usize).map_or(Credit::default(), |a| a.credit())
     }
+
     /// Messages accepted, not yet transmitted for the first time.
+    #[must_use]
     pub fn queued(&self, peer: PeerId) -> usize {
-        0
+        self.assocs.get(peer.0 as usize).map_or(0, |a| a.out.matched.unsent + a.out.control.unsent)
     }
-    /// The upper layer freed that much of what the peer sent as matched messages.
-    pub fn consume(&mut self, peer: PeerId, msgs: u32, bytes: u64) {}
-    /// Opens a handle for `len` bytes from the peer.
+
+    /// The upper layer freed that much of what the peer sent as matched messages: the peer may send as much again.
+    pub fn consume(&mut self, peer: PeerId, msgs: u32, bytes: u64) {
+        let Some(a) = self.assocs.get_mut(peer.0 as usize) else { return };
+        if a.inn.consume(msgs, bytes) && a.state == State::Up {
+            a.credit_dirty = true;
+            self.touch(peer);
+        }
+    }
+
+    /// Receiver: opens a handle for `len` bytes of the peer. A body of no bytes produces no event.
+    ///
+    /// # Errors
+    /// `QueueFull` when `Config::bodies_max` are open, `Closed` when the peer is down.
     pub fn open_body(&mut self, now: Time, peer: PeerId, len: u64) -> Result<BodyOpened, SendError> {
-        Err(SendError::Closed)
+        let (a, mut cx) = with_association!(self, peer, now).ok_or(SendError::Closed)?;
+        let opened = a.open_body(&mut cx, len)?;
+        self.grants_changed = true;
+        self.touch(peer);
+        Ok(opened)
     }
-    /// The receiver gives up.
-    pub fn close_body(&mut self, peer: PeerId, handle: u64) {}
-    /// Sends a body to a handle the peer opened.
+
+    /// Receiver: gives up on a handle; late fragments are dropped silently.
+    pub fn close_body(&mut self, peer: PeerId, handle: u64) {
+        if let Some(a) = self.assocs.get_mut(peer.0 as usize) {
+            a.close_body(&mut self.grants, handle);
+            self.grants_changed = true;
+            self.touch(peer);
+        }
+    }
+
+    /// Sender: sends `len` bytes to a handle the peer opened and told us, with what it granted.
+    ///
+    /// # Errors
+    /// `QueueFull` when the handle is in use already, `Closed` when the peer is down, `TooLong` for an empty body.
     pub fn send_body(&mut self, now: Time, peer: PeerId, handle: u64, granted: u64, len: u64, token: u64) -> Result<(), SendError> {
-        Err(SendError::Closed)
+        let (a, _cx) = with_association!(self, peer, now).ok_or(SendError::Closed)?;
+        if len == 0 {
+            return Err(SendError::TooLong);
+        }
+        a.send_body(handle, granted, len, token)?;
+        self.ensure_open(now, peer);
+        Ok(())
     }
-    /// The sender gives up; returns the token, which is then not reported.
-    pub fn abort_body(&mut self, now: Time, peer: PeerId, handle: u64, code: u16) -> Option<u64> {
-        None
+
+    /// Sender: gives up. Returns the token, which is released at once and not reported.
+    pub fn abort_body(&mut self, _now: Time, peer: PeerId, handle: u64, code: u16) -> Option<u64> {
+        let token = self.assocs.get_mut(peer.0 as usize)?.abort_body(handle, code)?;
+        self.touch(peer);
+        Some(token)
     }
-    /// Writes the next packet into `out`.
+
+    /// After [`Event::Parity`] was applied: the restored range counts as received, and the sender is told.
+    pub fn restored(&mut self, now: Time, peer: PeerId, key: BodyKey, offset: u64, len: u32, events: &mut Vec<Event>) {
+        let Some((a, mut cx)) = with_association!(self, peer, now) else { return };
+        a.restored(&mut cx, key, offset, len, events);
+        self.grants_changed = true;
+        self.touch(peer);
+    }
+
+    /// The caller found nothing more to read: acknowledgements now due go out with the next `poll_transmit`.
+    pub fn idle(&mut self, _now: Time) {
+        for i in 0..self.owing.len() {
+            let p = self.owing[i];
+            let a = &mut self.assocs[p.0 as usize];
+            a.owing = false;
+            if a.rx.pending() {
+                a.rx.hurry();
+                if !a.touched {
+                    a.touched = true;
+                    self.touched.push(p);
+                }
+            }
+        }
+        self.owing.clear();
+    }
+
+    /// Asks the grant scheduler what may be raised.
+    pub(crate) fn run_grants(&mut self, now: Time) {
+        self.grants_changed = false;
+        while let Some((peer, handle, limit)) = self.grants.next(now) {
+            let Some((a, mut cx)) = with_association!(self, peer, now) else { break };
+            a.raise_grant(&mut cx, handle, limit);
+            self.touch(peer);
+        }
+    }
+
+    /// When to call [`Self::handle_timeout`] next, if nothing else happens. A time in the past: now.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        if !self.touched.is_empty() || !self.ready.is_empty() || !self.outbox.is_empty() {
+            return Some(Time::ZERO);
+        }
+        let t = self.timers.peek().map(|r| r.0.0);
+        match (t, self.grants.deadline()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// `next_timeout` has passed.
+    pub fn handle_timeout(&mut self, now: Time, events: &mut Vec<Event>) {
+        while let Some(&Reverse((t, peer))) = self.timers.peek() {
+            if t > now {
+                break;
+            }
+            self.timers.pop();
+            let Some((a, mut cx)) = with_association!(self, peer, now) else { continue };
+            if t != a.armed {
+                // An older, later entry; the earlier one has done its work.
+                continue;
+            }
+            a.armed = Time::MAX;
+            let due = a.deadline(cx.cfg);
+            if due <= now {
+                a.on_timeout(&mut cx, events);
+                self.touch(peer);
+            } else {
+                self.arm(peer, due);
+            }
+        }
+        if self.grants_changed || self.grants.deadline().is_some_and(|t| t <= now) {
+            self.run_grants(now);
+        }
+    }
+
+    /// Makes sure the timer heap wakes us for the association at `due` at the latest.
+    fn arm(&mut self, peer: PeerId, due: Time) {
+        let a = &mut self.assocs[peer.0 as usize];
+        if due < a.armed {
+            a.armed = due;
+            self.timers.push(Reverse((due, peer)));
+        }
+    }
+
+    /// Takes up associations that changed.
+    fn settle(&mut self, now: Time) {
+        if self.grants_changed {
+            self.run_grants(now);
+        }
+        while let Some(peer) = self.touched.pop() {
+            let a = &mut self.assocs[peer.0 as usize];
+            a.touched = false;
+            a.check_drained();
+            if !a.ready && a.wants_to_send(now) {
+                a.ready = true;
+                self.ready.push_back(peer);
+            } else {
+                let due = a.deadline(&self.cfg);
+                self.arm(peer, due);
+            }
+        }
+    }
+
+    /// Writes the next packet into `out` (cleared first). `None`: nothing to send now. Call until `None`.
     pub fn poll_transmit(&mut self, now: Time, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
+        if let Some(d) = self.outbox.pop_front() {
+            out.head.clear();
+            out.head.extend_from_slice(&d.bytes);
+            self.counters.packets_sent += 1;
+            self.counters.bytes_sent += d.bytes.len() as u64;
+            return Some(Transmit { remote: d.remote, local: d.local, peer: PeerId(u32::MAX), payload: None });
+        }
+        if !self.touched.is_empty() || self.grants_changed {
+            self.settle(now);
+        }
+        while let Some(&peer) = self.ready.front() {
+            if self.turn >= self.cfg.peer_batch_packets && self.ready.len() > 1 {
+                self.turn = 0;
+                self.ready.rotate_left(1);
+                continue;
+            }
+            out.head.clear();
+            let built = if self.assocs[peer.0 as usize].state == State::Opening {
+                self.build_opening(now, peer, out)
+            } else {
+                let (a, mut cx) = with_association!(self, peer, now)?;
+                a.build(&mut cx, payloads, out)
+            };
+            if let Some(t) = built {
+                self.turn += 1;
+                self.counters.packets_sent += 1;
+                self.counters.bytes_sent += out.head.len() as u64 + t.payload.map_or(0, |p| u64::from(p.len));
+                return Some(t);
+            }
+            self.ready.pop_front();
+            self.turn = 0;
+            let a = &mut self.assocs[peer.0 as usize];
+            a.ready = false;
+            let due = a.deadline(&self.cfg);
+            self.arm(peer, due);
+        }
         None
     }
-    /// After [`Event::Parity`] was applied.
-    pub fn restored(&mut self, now: Time, peer: PeerId, key: BodyKey, offset: u64, len: u32, events: &mut Vec<Event>) {}
-    /// Closes: no new sends; what was accepted is still delivered, for `Config::linger` at most.
-    pub fn close(&mut self, now: Time) {}
-    /// Nothing unacknowledged is left after `close`.
-    pub fn is_drained(&self) -> bool {
-        true
+
+    /// A datagram arrived. It may be changed: the AEAD opens in place. Event ranges index it.
+    pub fn handle(&mut self, now: Time, meta: RxMeta, datagram: &mut [u8], events: &mut Vec<Event>) {
+        self.counters.packets_received += 1;
+        self.counters.bytes_received += datagram.len() as u64;
+        match datagram.first() {
+            Some(0x15) => self.handle_protected(now, &meta, datagram, events),
+            Some(b) if b >> 4 == 1 => self.handle_handshake(now, &meta, datagram, events),
+            _ => self.counters.dropped_malformed += 1,
+        }
     }
-    /// Counters.
+
+    /// Closes: no new sends; what was accepted is still delivered, for `Config::linger` at most.
+    pub fn close(&mut self, now: Time) {
+        if self.closing {
+            return;
+        }
+        self.closing = true;
+        let end = now + self.cfg.linger;
+        for i in 0..self.assocs.len() {
+            let a = &mut self.assocs[i];
+            a.closing = Some(end);
+            a.check_drained();
+            self.touch(PeerId(i as u32));
+        }
+    }
+
+    /// After `close`: nothing unacknowledged is left, and the peers have been told.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.closing && self.assocs.iter().all(|a| a.is_drained())
+    }
+
+    /// Counters of the endpoint.
+    #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
-    /// What is known about a peer.
+
+    /// What is known about a peer; defaults for an unknown one.
+    #[must_use]
     pub fn peer_stats(&self, peer: PeerId) -> PeerStats {
-        PeerStats::default()
-    }
-    /// All peers.
-    pub fn peers(&self) -> impl Iterator<Item = PeerId> {
-        core::iter::empty()
+        let Some(a) = self.assocs.get(peer.0 as usize) else { return PeerStats::default() };
+        PeerStats {
+            state: match a.state {
+                State::Idle => "idle",
+                State::Opening => "opening",
+                State::Up if a.closing.is_some() => "closing",
+                State::Up => "up",
+                State::Down(_) => "down",
+            },
+            level: match a.level() {
+                Level::Integrity => 0,
+                Level::Auth => 1,
+                Level::Encrypt => 2,
+            },
+            primary_path: a.primary,
+            failovers: a.failovers,
+            messages_open: a.out.matched.open + a.out.control.open,
+            messages_waiting: a.out.waiting(),
+            bodies_open: a.bodies_out.open(),
+            bodies_in: a.bodies_in.open(),
+            packets_lost: a.packets_lost,
+            packets_sent: a.packets_sent,
+            losses_spurious: a.losses_spurious,
+            paths: a
+                .paths
+                .iter()
+                .map(|p| PathStats {
+                    remote: alloc::format!("{}", p.remote),
+                    state: match p.state {
+                        PathState::Unvalidated => "unvalidated",
+                        PathState::Valid => "valid",
+                        PathState::Suspect => "suspect",
+                    },
+                    srtt_us: p.rtt.srtt as f64 / 1e3,
+                    min_rtt_us: p.rtt.base() as f64 / 1e3,
+                    rttvar_us: p.rtt.var as f64 / 1e3,
+                    window_bytes: p.window(a.peer.rx_buffer),
+                    in_flight_bytes: p.in_flight,
+                    mtu: p.mtu.size(),
+                    reorder_threshold: p.reorder,
+                })
+                .collect(),
+        }
     }
 }

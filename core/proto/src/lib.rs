@@ -9,27 +9,35 @@
 
 extern crate alloc;
 
+mod acking;
 mod api;
+mod association;
+mod bodies;
+mod build;
 mod config;
+mod congestion;
 mod counters;
+mod crypt;
 mod endpoint;
+mod grants;
+mod handshake;
+mod hash;
+mod life;
+mod messages;
+mod mtu;
+mod parity;
+mod paths;
+mod ranges;
+mod receive;
+mod received;
+mod recovery;
+mod rtt;
 mod time;
 
 pub use api::*;
 pub use config::{Config, CongestionKind};
+pub use congestion::{Acked, Congestion};
 pub use counters::{Counters, PathStats, PeerStats};
 pub use endpoint::Endpoint;
 pub use time::Time;
-
-/// Protection level (spec 2.1).
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Level {
-    /// CRC32C.
-    Integrity,
-    /// AES-256-GCM over clear frames.
-    Auth,
-    /// AES-256-GCM, frames encrypted.
-    Encrypt,
-}
-
-pub(crate) fn crc32c_append(_crc: u32, _b: &[u8]) -> u32 { 0 }
+pub use weir_wire::{BodyKey, EndpointName, Level, crc32c_append};

@@ -1,0 +1,340 @@
+//! Acknowledgements that came in, loss detection, probe timeouts, and what becomes of lost frames (spec 4).
+
+use alloc::vec::Vec;
+
+use smallvec::SmallVec;
+
+use crate::association::{Association, Cx};
+use crate::congestion::Acked;
+use crate::paths::PathState;
+use crate::recovery::{IN_FLIGHT, LOST, REQUEUED, SentFrame};
+use crate::{Event, Time};
+
+/// Packets a probe timeout sends.
+const PROBES: u8 = 2;
+
+/// What one acknowledgement did to one path.
+#[derive(Copy, Clone, Default)]
+struct Sum {
+    bytes: u64,
+    packets: u32,
+    /// Newest packet: path number, when sent, whether it is the frame's largest.
+    seq: u32,
+    at: Time,
+    largest: bool,
+    touched: bool,
+}
+
+impl Association {
+    /// An ACK frame: `ranges` `[lo, hi)` from the highest down.
+    pub(crate) fn on_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        ranges: impl Iterator<Item = (u64, u64)>,
+        delay_ns: u32,
+        slack_ns: u64,
+        events: &mut Vec<Event>,
+    ) -> Result<(), &'static str> {
+        let mut fresh: SmallVec<[(u64, u64); 8]> = SmallVec::new();
+        let mut largest_end = 0;
+        for (lo, hi) in ranges {
+            largest_end = largest_end.max(hi);
+            if !self.rec.acknowledge(lo, hi, &mut fresh) {
+                return Err("acknowledgement of a packet never sent");
+            }
+        }
+        cx.counters.acks_received += 1;
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let mut sums = [Sum::default(); crate::paths::PATHS_MAX];
+        for (lo, hi) in fresh {
+            for pn in lo..hi {
+                self.packet_acked(cx, pn, pn + 1 == largest_end, &mut sums, events);
+            }
+        }
+        for (i, s) in sums.iter().enumerate().take(self.paths.len()) {
+            if s.touched {
+                self.path_acked(cx, i, s, u64::from(delay_ns), slack_ns);
+            }
+        }
+        self.detect_loss(cx);
+        let keep = self.path().map_or(0, |p| 2 * p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns));
+        self.rec.trim(cx.now, keep);
+        Ok(())
+    }
+
+    fn packet_acked(&mut self, cx: &mut Cx<'_>, pn: u64, largest: bool, sums: &mut [Sum], events: &mut Vec<Event>) {
+        let Some(s) = self.rec.settle(pn, 0) else { return };
+        let Some(path) = self.paths.get_mut(usize::from(s.path)) else { return };
+        if s.flags & LOST != 0 {
+            cx.counters.losses_spurious += 1;
+            self.losses_spurious += 1;
+            path.on_spurious(cx.cfg, s.seq, u64::from(s.size));
+        }
+        if s.flags & (IN_FLIGHT | LOST) != 0 {
+            if s.flags & IN_FLIGHT != 0 {
+                path.out_of_flight(u64::from(s.size));
+            }
+            path.mtu.on_acked(s.size);
+            let sum = &mut sums[usize::from(s.path)];
+            sum.bytes += u64::from(s.size);
+            sum.packets += 1;
+            if !sum.touched || s.seq.wrapping_sub(sum.seq) as i32 > 0 {
+                sum.seq = s.seq;
+                sum.at = s.at;
+                sum.largest = largest;
+            }
+            sum.touched = true;
+        }
+        for i in 0..s.frames {
+            if let Some(f) = self.rec.frame(&s, i) {
+                self.frame_acked(cx, s.path, f, events);
+            }
+        }
+    }
+
+    fn frame_acked(&mut self, cx: &mut Cx<'_>, path: u8, f: SentFrame, events: &mut Vec<Event>) {
+        let done = match f {
+            SentFrame::Message { mseq, offset, len } => self.out.matched.acked(mseq, offset, u32::from(len)),
+            SentFrame::Control { mseq } => {
+                let len = self.out.control.get(mseq).map_or(0, |m| m.len);
+                self.out.control.acked(mseq, 0, len)
+            }
+            SentFrame::Body { slot, generation, offset, len } => {
+                let t = self.bodies_out.acked(slot, generation, offset, u64::from(len));
+                cx.counters.bodies_sent += u64::from(t.is_some());
+                t
+            }
+            SentFrame::MtuProbe { size } => {
+                if let Some(p) = self.paths.get_mut(usize::from(path))
+                    && p.mtu.on_probe_acked(size)
+                {
+                    p.cc.on_mtu(u64::from(size));
+                    p.set_pace(cx.cfg);
+                }
+                None
+            }
+            SentFrame::Credit | SentFrame::Grant { .. } | SentFrame::Addresses | SentFrame::Abort { .. } | SentFrame::Once | SentFrame::Recovered { .. } => None,
+        };
+        if let Some(token) = done {
+            events.push(Event::Sent { peer: self.id, token });
+        }
+    }
+
+    /// The other side restored a range by itself.
+    pub(crate) fn on_recovered(&mut self, cx: &mut Cx<'_>, message: bool, key: u64, offset: u64, len: u16, events: &mut Vec<Event>) -> Result<(), &'static str> {
+        let f = if message {
+            let mseq = key;
+            let Some(m) = self.out.matched.get(mseq) else { return Ok(()) };
+            if offset.checked_add(u64::from(len)).is_none_or(|e| e > u64::from(m.sent)) {
+                return Err("recovery of bytes never sent");
+            }
+            SentFrame::Message { mseq, offset: offset as u32, len }
+        } else {
+            let Some(slot) = self.bodies_out.slot_of(key) else { return Ok(()) };
+            let Some(b) = self.bodies_out.get(slot) else { return Ok(()) };
+            if offset.checked_add(u64::from(len)).is_none_or(|e| e > b.sent) {
+                return Err("recovery of bytes never sent");
+            }
+            SentFrame::Body { slot, generation: b.generation, offset, len }
+        };
+        self.frame_acked(cx, 0, f, events);
+        Ok(())
+    }
+
+    fn path_acked(&mut self, cx: &mut Cx<'_>, i: usize, s: &Sum, delay_ns: u64, slack_ns: u64) {
+        let path = &mut self.paths[i];
+        let mut certain = None;
+        if s.largest {
+            let raw = cx.now.since_ns(s.at);
+            path.rtt.sample(cx.now, raw, delay_ns);
+            if slack_ns <= cx.cfg.delay_target.as_nanos() as u64 / 4 {
+                certain = Some(path.rtt.latest);
+            }
+        }
+        if path.largest_acked == 0 || s.seq.wrapping_sub(path.largest_acked) as i32 > 0 {
+            path.largest_acked = s.seq;
+        }
+        path.ptos = 0;
+        path.waiting_since = cx.now;
+        path.note_loss(0, s.packets);
+        path.cc.on_ack(&Acked {
+            now: cx.now,
+            bytes: s.bytes,
+            packets: s.packets,
+            rtt_ns: certain,
+            base_ns: path.rtt.base(),
+            newest_seq: s.seq,
+            sent_seq: path.next_seq.wrapping_sub(1),
+            sent_at: s.at,
+            mtu: u64::from(path.mtu.size()),
+        });
+        path.decay_reorder(cx.cfg);
+        path.set_pace(cx.cfg);
+        if path.mtu.test(cx.now, cx.cfg) {
+            self.black_hole(cx, i);
+        }
+    }
+
+    fn black_hole(&mut self, cx: &mut Cx<'_>, i: usize) {
+        cx.counters.mtu_black_holes += 1;
+        let path = &mut self.paths[i];
+        path.cc.on_mtu(u64::from(path.mtu.size()));
+        path.set_pace(cx.cfg);
+    }
+
+    /// Declares lost what was overtaken by enough later packets, or long enough ago (spec 4).
+    pub(crate) fn detect_loss(&mut self, cx: &mut Cx<'_>) {
+        for p in &mut self.paths {
+            p.loss_time = None;
+        }
+        let mut lost: SmallVec<[u64; 32]> = SmallVec::new();
+        let (paths, extra) = (&mut self.paths, cx.cfg.loss_time_extra.as_nanos() as u64);
+        self.rec.overtaken(|pn, s| {
+            let Some(p) = paths.get_mut(usize::from(s.path)) else { return };
+            let over = p.largest_acked.wrapping_sub(s.seq) as i32;
+            if p.largest_acked == 0 || over <= 0 {
+                return;
+            }
+            let at = s.at.plus_ns(p.rtt.loss_delay(extra));
+            if over as u32 >= p.reorder || at <= cx.now {
+                lost.push(pn);
+            } else {
+                p.loss_time = Some(p.loss_time.map_or(at, |t| t.min(at)));
+            }
+        });
+        if !lost.is_empty() {
+            self.lose(cx, &lost, true);
+        }
+    }
+
+    /// These packets are lost: out of flight, and what they carried is queued again.
+    pub(crate) fn lose(&mut self, cx: &mut Cx<'_>, lost: &[u64], congestion: bool) {
+        let mut per_path = [(0u64, 0u32, Time::ZERO); crate::paths::PATHS_MAX];
+        for &pn in lost {
+            let Some(s) = self.rec.settle(pn, LOST | REQUEUED) else { continue };
+            let i = usize::from(s.path);
+            let Some(p) = self.paths.get_mut(i) else { continue };
+            p.out_of_flight(u64::from(s.size));
+            per_path[i].0 += u64::from(s.size);
+            per_path[i].1 += 1;
+            per_path[i].2 = per_path[i].2.max(s.at);
+            cx.counters.packets_lost += 1;
+            self.packets_lost += 1;
+            if congestion && p.mtu.on_lost(cx.now, s.size, cx.cfg) {
+                self.black_hole(cx, i);
+            }
+            if s.flags & REQUEUED == 0 {
+                for k in 0..s.frames {
+                    if let Some(f) = self.rec.frame(&s, k) {
+                        self.requeue(f);
+                    }
+                }
+            }
+        }
+        if congestion {
+            for (p, (bytes, packets, at)) in self.paths.iter_mut().zip(per_path) {
+                if packets > 0 {
+                    p.note_loss(packets, 0);
+                    p.cc.on_loss(cx.now, bytes, packets, at);
+                    p.set_pace(cx.cfg);
+                }
+            }
+        }
+    }
+
+    /// What a lost packet carried is to be sent again, as far as it still matters.
+    fn requeue(&mut self, f: SentFrame) {
+        match f {
+            SentFrame::Message { .. } | SentFrame::Body { .. } => self.lost.push_back(f),
+            SentFrame::Control { mseq } => self.lost_control.push_back(mseq),
+            SentFrame::Credit => self.credit_dirty = true,
+            SentFrame::Grant { handle } => {
+                if let Some(b) = self.bodies_in.get_mut(handle)
+                    && !b.grant_dirty
+                {
+                    b.grant_dirty = true;
+                    self.grants_dirty.push_back(handle);
+                }
+            }
+            SentFrame::Addresses => self.addresses_dirty = true,
+            SentFrame::Abort { handle, code } => self.aborts.push_back((handle, code)),
+            SentFrame::Recovered { message, key, offset, len } => self.recovered.push_back((message, key, offset, len)),
+            SentFrame::Once | SentFrame::MtuProbe { .. } => {}
+        }
+    }
+
+    /// Timers of loss and probe timeout.
+    pub(crate) fn on_loss_timers(&mut self, cx: &mut Cx<'_>) {
+        if self.paths.iter().any(|p| p.loss_time.is_some_and(|t| t <= cx.now)) {
+            self.detect_loss(cx);
+        }
+        for i in 0..self.paths.len() {
+            let p = &mut self.paths[i];
+            let fired = p.pto_at(cx.cfg, self.peer.ack_delay_max_ns).is_some_and(|t| t <= cx.now);
+            if fired {
+                p.ptos += 1;
+                cx.counters.probe_timeouts += 1;
+                p.cc.on_timeout(p.ptos);
+                p.set_pace(cx.cfg);
+                p.last_sent = cx.now;
+            }
+            let silent = p.in_flight_packets > 0 && (p.ptos >= cx.cfg.path_suspect_ptos || p.waiting_since + cx.cfg.path_suspect_after <= cx.now);
+            if silent {
+                p.waiting_since = cx.now;
+                if p.state == PathState::Valid && self.fail_over(cx, i) {
+                    continue;
+                }
+            }
+            if fired {
+                self.probe(i as u8);
+            }
+        }
+    }
+
+    /// Sends the oldest unacknowledged data of a path again, whatever the window says.
+    fn probe(&mut self, path: u8) {
+        let mut oldest: SmallVec<[u64; 2]> = SmallVec::new();
+        self.rec.in_flight(|pn, s| {
+            if s.path == path && s.flags & REQUEUED == 0 {
+                oldest.push(pn);
+            }
+            oldest.len() < usize::from(PROBES)
+        });
+        for pn in oldest {
+            let Some(s) = self.rec.get(pn).copied() else { continue };
+            self.rec.mark(pn, REQUEUED);
+            for k in 0..s.frames {
+                if let Some(f) = self.rec.frame(&s, k) {
+                    self.requeue(f);
+                }
+            }
+        }
+        // Something must elicit an acknowledgement even if all of that was settled meanwhile.
+        self.ping = true;
+        self.probes = PROBES;
+    }
+
+    /// Moves everything from path `i` to the next valid one, if there is one.
+    fn fail_over(&mut self, cx: &mut Cx<'_>, i: usize) -> bool {
+        let other = self.paths.iter().enumerate().find(|(k, p)| *k != i && p.state == PathState::Valid).map(|(k, _)| k);
+        let Some(other) = other else { return false };
+        self.paths[i].make_suspect(cx.cfg, cx.now);
+        let mut all = Vec::new();
+        self.rec.in_flight(|pn, s| {
+            if usize::from(s.path) == i {
+                all.push(pn);
+            }
+            true
+        });
+        self.lose(cx, &all, false);
+        if usize::from(self.primary) == i {
+            self.primary = other as u8;
+            self.failovers += 1;
+            cx.counters.failovers += 1;
+            self.pacing_until = None;
+        }
+        true
+    }
+}

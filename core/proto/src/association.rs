@@ -1,0 +1,508 @@
+//! One association: its parts, what the caller asks of it, and what is due when.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use rand_chacha::ChaCha12Rng;
+use smallvec::SmallVec;
+
+use crate::bodies::{BodiesIn, BodiesOut};
+use crate::grants::Grants;
+use crate::handshake::Opening;
+use crate::messages::{ENVELOPE_MAX, MessagesIn, MessagesOut};
+use crate::paths::{Path, PathState};
+use crate::received::Received;
+use crate::recovery::{Recovery, SentFrame};
+use crate::{BodyOpened, Config, Counters, Credit, DownReason, Event, Level, Message, PeerId, SendError, Time};
+
+/// What every step of an association works with.
+pub(crate) struct Cx<'a> {
+    pub(crate) now: Time,
+    pub(crate) cfg: &'a Config,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) grants: &'a mut Grants,
+    pub(crate) rng: &'a mut ChaCha12Rng,
+}
+
+/// Life of an association.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// Known, not opened.
+    Idle,
+    /// We sent INIT or CONFIRM.
+    Opening,
+    /// Established.
+    Up,
+    /// Over, for good.
+    Down(DownReason),
+}
+
+/// Something with fresh data to send.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Flow {
+    /// A matched message of several packets.
+    Message(u64),
+    /// A body.
+    Body(u32, u32),
+}
+
+/// Parameters of the peer (spec 2.5).
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct PeerParams {
+    pub(crate) max_datagram: u16,
+    pub(crate) streams: u16,
+    pub(crate) credit_msgs: u32,
+    pub(crate) credit_bytes: u64,
+    pub(crate) rx_buffer: u64,
+    pub(crate) ack_delay_max_ns: u64,
+}
+
+/// One association.
+pub(crate) struct Association {
+    pub(crate) id: PeerId,
+    pub(crate) endpoint_id: u64,
+    pub(crate) addrs: SmallVec<[SocketAddr; 2]>,
+    pub(crate) state: State,
+    /// Association ids: ours is what the peer writes into its packets.
+    pub(crate) local_id: u64,
+    pub(crate) remote_id: u64,
+    pub(crate) opening: Option<Box<Opening>>,
+    pub(crate) accepted: Option<Box<crate::handshake::Accepted>>,
+    pub(crate) crypt: Option<Box<crate::crypt::Crypt>>,
+    pub(crate) peer: PeerParams,
+
+    pub(crate) out: MessagesOut,
+    pub(crate) inn: MessagesIn,
+    pub(crate) bodies_out: BodiesOut,
+    pub(crate) bodies_in: BodiesIn,
+
+    /// Admitted messages that fit one packet.
+    pub(crate) small: VecDeque<u64>,
+    /// Packets of small messages sent since a flow was served.
+    pub(crate) small_run: u32,
+    pub(crate) flows: VecDeque<Flow>,
+    /// Packets of the front flow sent since its turn began.
+    pub(crate) flow_run: u32,
+    /// Ranges of messages and bodies to be sent again.
+    pub(crate) lost: VecDeque<SentFrame>,
+    pub(crate) lost_control: VecDeque<u64>,
+
+    pub(crate) credit_dirty: bool,
+    pub(crate) ping: bool,
+    pub(crate) addresses_dirty: bool,
+    pub(crate) grants_dirty: VecDeque<u64>,
+    pub(crate) aborts: VecDeque<(u64, u16)>,
+    /// Restored by parity, to be told: (is a message, key, offset, length).
+    pub(crate) recovered: VecDeque<(bool, u64, u64, u16)>,
+    /// Packets that may go out whatever the window says.
+    pub(crate) probes: u8,
+    pub(crate) parity: crate::parity::ParitySender,
+
+    pub(crate) rec: Recovery,
+    pub(crate) rx: Received,
+    pub(crate) paths: SmallVec<[Path; 1]>,
+    pub(crate) primary: u8,
+    pub(crate) addresses_seq: u32,
+
+    pub(crate) heard: Time,
+    pub(crate) last_ping: Time,
+    pub(crate) pings: u32,
+    /// When the pacer lets the waiting data go.
+    pub(crate) pacing_until: Option<Time>,
+    pub(crate) regrant_at: Option<Time>,
+    /// Closing: until when.
+    pub(crate) closing: Option<Time>,
+    pub(crate) close_pending: Option<u16>,
+
+    /// It stands in the endpoint's queue of associations with something to send.
+    pub(crate) ready: bool,
+    /// It changed since the endpoint last looked; it owes an acknowledgement.
+    pub(crate) touched: bool,
+    pub(crate) owing: bool,
+    /// Earliest entry in the endpoint's timer heap.
+    pub(crate) armed: Time,
+    pub(crate) failovers: u64,
+    pub(crate) packets_sent: u64,
+    pub(crate) packets_lost: u64,
+    pub(crate) losses_spurious: u64,
+}
+
+impl Association {
+    pub(crate) fn new(cfg: &Config, id: PeerId, endpoint_id: u64, addrs: &[SocketAddr], now: Time) -> Self {
+        Association {
+            id,
+            endpoint_id,
+            addrs: addrs.iter().copied().take(crate::paths::PATHS_MAX).collect(),
+            state: State::Idle,
+            local_id: 0,
+            remote_id: 0,
+            opening: None,
+            accepted: None,
+            crypt: None,
+            peer: PeerParams {
+                max_datagram: cfg.max_datagram,
+                streams: cfg.streams,
+                credit_msgs: 0,
+                credit_bytes: cfg.initial_credit_bytes,
+                rx_buffer: cfg.rx_buffer_bytes,
+                ack_delay_max_ns: cfg.ack_delay_max.as_nanos() as u64,
+            },
+            out: MessagesOut::default(),
+            inn: MessagesIn::new(cfg.initial_credit_msgs, cfg.initial_credit_bytes),
+            bodies_out: BodiesOut::default(),
+            bodies_in: BodiesIn::default(),
+            small: VecDeque::new(),
+            small_run: 0,
+            flows: VecDeque::new(),
+            flow_run: 0,
+            lost: VecDeque::new(),
+            lost_control: VecDeque::new(),
+            credit_dirty: false,
+            ping: false,
+            addresses_dirty: false,
+            grants_dirty: VecDeque::new(),
+            aborts: VecDeque::new(),
+            recovered: VecDeque::new(),
+            probes: 0,
+            parity: crate::parity::ParitySender::default(),
+            rec: Recovery::default(),
+            rx: Received::default(),
+            paths: SmallVec::new(),
+            primary: 0,
+            addresses_seq: 0,
+            heard: now,
+            last_ping: now,
+            pings: 0,
+            pacing_until: None,
+            regrant_at: None,
+            closing: None,
+            close_pending: None,
+            ready: false,
+            touched: false,
+            owing: false,
+            armed: Time::MAX,
+            failovers: 0,
+            packets_sent: 0,
+            packets_lost: 0,
+            losses_spurious: 0,
+        }
+    }
+
+    pub(crate) fn level(&self) -> Level {
+        self.crypt.as_ref().map_or(Level::Integrity, |c| c.level())
+    }
+
+    fn check_open(&self) -> Result<(), SendError> {
+        if matches!(self.state, State::Down(_)) || self.closing.is_some() { Err(SendError::Closed) } else { Ok(()) }
+    }
+
+    /// Queues a message.
+    pub(crate) fn send(&mut self, cx: &mut Cx<'_>, m: &Message<'_>) -> Result<(), SendError> {
+        self.check_open()?;
+        if m.envelope.len() > ENVELOPE_MAX {
+            return Err(SendError::TooLong);
+        }
+        if m.control {
+            if m.len as usize > crate::build::control_len_max(cx.cfg) {
+                return Err(SendError::TooLong);
+            }
+            if self.out.control.span() >= cx.cfg.control_window as usize {
+                return Err(SendError::QueueFull);
+            }
+        } else {
+            if u64::from(m.len) > self.peer.credit_bytes / 2 || m.stream >= self.peer.streams {
+                return Err(SendError::TooLong);
+            }
+            if self.out.matched.unsent >= cx.cfg.send_queue_msgs {
+                return Err(SendError::QueueFull);
+            }
+        }
+        self.out.push(m);
+        cx.counters.messages_sent += 1;
+        if !m.control && self.state == State::Up {
+            self.admit(cx);
+        }
+        Ok(())
+    }
+
+    /// Moves messages that credit lets out into the queues they are sent from.
+    pub(crate) fn admit(&mut self, cx: &mut Cx<'_>) {
+        let was_stalled = self.out.stalled;
+        let room = self.path().map_or(0, |p| crate::build::message_room(p.mtu.size(), self.level()));
+        while let Some((mseq, len)) = self.out.admit() {
+            let env = self.out.matched.get(mseq).map_or(0, |m| m.envelope().len());
+            if len as usize + env <= room {
+                self.small.push_back(mseq);
+            } else {
+                self.flows.push_back(Flow::Message(mseq));
+            }
+        }
+        if self.out.stalled && !was_stalled {
+            cx.counters.stalls_credit += 1;
+        }
+    }
+
+    /// Opens a handle for a body from the peer.
+    pub(crate) fn open_body(&mut self, cx: &mut Cx<'_>, len: u64) -> Result<BodyOpened, SendError> {
+        self.check_open()?;
+        if self.bodies_in.open() >= cx.cfg.bodies_max {
+            return Err(SendError::QueueFull);
+        }
+        let granted = cx.grants.open(len);
+        let handle = self.bodies_in.add(cx.now, len, granted);
+        cx.grants.wait(cx.now, self.id, handle, len, granted);
+        self.arm_regrant(cx);
+        Ok(BodyOpened { handle, granted })
+    }
+
+    /// The receiver gives up on a body.
+    pub(crate) fn close_body(&mut self, grants: &mut Grants, handle: u64) {
+        if let Some(outstanding) = self.bodies_in.remove(handle) {
+            grants.returned(outstanding);
+            grants.forget(self.id, handle);
+        }
+    }
+
+    /// Sends a body.
+    pub(crate) fn send_body(&mut self, handle: u64, granted: u64, len: u64, token: u64) -> Result<(), SendError> {
+        self.check_open()?;
+        let slot = self.bodies_out.add(handle, granted, len, token).ok_or(SendError::QueueFull)?;
+        self.queue_body(slot);
+        Ok(())
+    }
+
+    /// The body may send: it stands in line.
+    pub(crate) fn queue_body(&mut self, slot: u32) {
+        if let Some(b) = self.bodies_out.get_mut(slot)
+            && !b.queued
+            && (b.granted > b.sent)
+        {
+            b.queued = true;
+            self.flows.push_back(Flow::Body(slot, b.generation));
+        }
+    }
+
+    /// The sender gives up on a body.
+    pub(crate) fn abort_body(&mut self, handle: u64, code: u16) -> Option<u64> {
+        let slot = self.bodies_out.slot_of(handle)?;
+        self.aborts.push_back((handle, code));
+        Some(self.bodies_out.remove(slot))
+    }
+
+    /// The scheduler raised a grant.
+    pub(crate) fn raise_grant(&mut self, cx: &mut Cx<'_>, handle: u64, limit: u64) {
+        if let Some(b) = self.bodies_in.get_mut(handle) {
+            b.granted = b.granted.max(limit);
+            b.touched = cx.now;
+            if !b.grant_dirty {
+                b.grant_dirty = true;
+                self.grants_dirty.push_back(handle);
+            }
+            self.arm_regrant(cx);
+        }
+    }
+
+    fn regrant_ns(&self, cfg: &Config) -> u64 {
+        let srtt = self.path().map_or(0, |p| p.rtt.srtt);
+        (4 * srtt).max(cfg.regrant_min.as_nanos() as u64)
+    }
+
+    /// Starts the watch over granted bytes if it is off.
+    pub(crate) fn arm_regrant(&mut self, cx: &Cx<'_>) {
+        if self.regrant_at.is_none() {
+            self.regrant_at = Some(cx.now.plus_ns(self.regrant_ns(cx.cfg)));
+        }
+    }
+
+    /// Repeats the grants of bodies whose granted bytes stay away (spec 4).
+    pub(crate) fn regrant(&mut self, cx: &mut Cx<'_>) {
+        self.regrant_at = None;
+        let base = self.regrant_ns(cx.cfg);
+        let mut next = Time::MAX;
+        let mut again: SmallVec<[u64; 8]> = SmallVec::new();
+        for (h, b) in self.bodies_in.handles() {
+            if b.granted <= b.received {
+                continue;
+            }
+            let at = b.touched.plus_ns(base << b.repeats.min(8));
+            if at <= cx.now {
+                again.push(h);
+                next = next.min(cx.now.plus_ns(base << (b.repeats + 1).min(8)));
+            } else {
+                next = next.min(at);
+            }
+        }
+        for h in again {
+            if let Some(b) = self.bodies_in.get_mut(h) {
+                b.repeats = b.repeats.saturating_add(1);
+                b.touched = cx.now;
+                if !b.grant_dirty {
+                    b.grant_dirty = true;
+                    self.grants_dirty.push_back(h);
+                    cx.counters.regrants_sent += 1;
+                }
+            }
+        }
+        if next != Time::MAX {
+            self.regrant_at = Some(next);
+        }
+    }
+
+    /// Credit left, after what is queued.
+    pub(crate) fn credit(&self) -> Credit {
+        self.out.credit()
+    }
+
+    /// The path that carries data.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.paths.get(usize::from(self.primary))
+    }
+
+    /// Operations not completely acknowledged.
+    pub(crate) fn has_open(&self) -> bool {
+        self.out.matched.open > 0 || self.out.control.open > 0 || self.bodies_out.open() > 0
+    }
+
+    /// Nothing is left to do for a closing endpoint.
+    pub(crate) fn is_drained(&self) -> bool {
+        match self.state {
+            State::Down(_) => self.close_pending.is_none(),
+            State::Idle => !self.has_open(),
+            State::Opening => !self.has_open(),
+            State::Up => false,
+        }
+    }
+
+    /// Takes the association down: everything fails, memory is given back.
+    pub(crate) fn go_down(&mut self, cx: &mut Cx<'_>, reason: DownReason, events: &mut Vec<Event>) {
+        if matches!(self.state, State::Down(_)) {
+            return;
+        }
+        self.state = State::Down(reason);
+        cx.counters.peers_down += 1;
+        let peer = self.id;
+        events.push(Event::Down { peer, reason });
+        let mut fail = |token| events.push(Event::Failed { peer, token, reason });
+        self.out.matched.drain_tokens(&mut fail);
+        self.out.control.drain_tokens(&mut fail);
+        self.bodies_out.drain_tokens(&mut fail);
+        let handles: Vec<u64> = self.bodies_in.handles().map(|(h, _)| h).collect();
+        for h in handles {
+            if let Some(n) = self.bodies_in.remove(h) {
+                cx.grants.returned(n);
+            }
+        }
+        cx.grants.forget_peer(peer);
+        self.opening = None;
+        self.small = VecDeque::new();
+        self.flows = VecDeque::new();
+        self.lost = VecDeque::new();
+        self.lost_control = VecDeque::new();
+        self.grants_dirty = VecDeque::new();
+        self.aborts = VecDeque::new();
+        self.recovered = VecDeque::new();
+        self.rec.clear();
+        self.credit_dirty = false;
+        self.ping = false;
+        self.addresses_dirty = false;
+        self.probes = 0;
+        self.rx.acknowledged();
+        self.regrant_at = None;
+        self.pacing_until = None;
+        for p in &mut self.paths {
+            p.in_flight = 0;
+            p.in_flight_packets = 0;
+            p.loss_time = None;
+            p.respond = None;
+            p.challenge = None;
+        }
+    }
+
+    /// Something (apart from timers) waits to be put into packets.
+    pub(crate) fn wants_to_send(&self, now: Time) -> bool {
+        match self.state {
+            State::Idle => false,
+            State::Opening => self.opening.as_ref().is_some_and(|o| o.send_at <= now),
+            State::Down(_) => self.close_pending.is_some(),
+            State::Up => {
+                self.rx.due(now)
+                    || self.has_control_frames()
+                    || self.has_data()
+                    || self.paths.iter().any(|p| p.respond.is_some() || p.next_probe <= now || p.mtu.due().is_some_and(|t| t <= now))
+            }
+        }
+    }
+
+    /// Small frames wait.
+    pub(crate) fn has_control_frames(&self) -> bool {
+        self.credit_dirty
+            || self.ping
+            || self.addresses_dirty
+            || self.close_pending.is_some()
+            || !self.grants_dirty.is_empty()
+            || !self.aborts.is_empty()
+            || !self.recovered.is_empty()
+    }
+
+    /// Control messages wait.
+    pub(crate) fn has_control_messages(&self) -> bool {
+        !self.lost_control.is_empty() || self.out.control_next < self.out.control.next()
+    }
+
+    /// Payload waits that window and credit do not know of yet.
+    pub(crate) fn has_data(&self) -> bool {
+        self.has_control_messages() || self.has_bulk()
+    }
+
+    /// Messages or bodies wait.
+    pub(crate) fn has_bulk(&self) -> bool {
+        !self.small.is_empty() || !self.lost.is_empty() || !self.flows.is_empty() || self.parity.is_due()
+    }
+
+    /// When something is due without any call.
+    pub(crate) fn deadline(&self, cfg: &Config) -> Time {
+        let mut t = Time::MAX;
+        let mut at = |x: Option<Time>| {
+            if let Some(x) = x {
+                t = t.min(x);
+            }
+        };
+        match self.state {
+            State::Idle | State::Down(_) => {}
+            State::Opening => {
+                at(self.opening.as_ref().map(|o| o.send_at.min(o.give_up)));
+                at(self.closing);
+            }
+            State::Up => {
+                at(self.rx.due_at());
+                at(self.pacing_until);
+                at(self.regrant_at);
+                at(self.closing);
+                at(Some(self.next_ping(cfg)));
+                let many = self.paths.len() > 1;
+                for p in &self.paths {
+                    at(p.loss_time);
+                    at(p.pto_at(cfg, self.peer.ack_delay_max_ns));
+                    if p.state == PathState::Valid {
+                        at(p.mtu.due());
+                    }
+                    if many {
+                        at(Some(p.next_probe));
+                        if p.in_flight_packets > 0 && p.state == PathState::Valid {
+                            at(Some(p.waiting_since + cfg.path_suspect_after));
+                        }
+                    }
+                }
+            }
+        }
+        t
+    }
+
+    /// When the next PING, or the verdict, is due.
+    pub(crate) fn next_ping(&self, cfg: &Config) -> Time {
+        let quarter = cfg.peer_timeout.as_nanos() as u64 / 4;
+        self.heard.max(self.last_ping).plus_ns(quarter)
+    }
+}

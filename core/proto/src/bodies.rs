@@ -1,0 +1,263 @@
+//! Bodies of one association: handles the receiver opened and what was sent to them (spec 1, 5).
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use crate::Time;
+use crate::ranges::RangeSet;
+
+/// Grants that came before their body: a control message can be overtaken. More than this are forgotten (and repeated by the receiver).
+const EARLY_GRANTS_MAX: usize = 64;
+
+/// A body being sent.
+#[derive(Debug)]
+pub(crate) struct OutBody {
+    pub(crate) handle: u64,
+    pub(crate) token: u64,
+    pub(crate) len: u64,
+    pub(crate) granted: u64,
+    /// Bytes handed to packets for the first time.
+    pub(crate) sent: u64,
+    acked: RangeSet,
+    pub(crate) generation: u32,
+    pub(crate) live: bool,
+    /// It stands in the queue of flows.
+    pub(crate) queued: bool,
+}
+
+/// Bodies on their way out.
+#[derive(Debug, Default)]
+pub(crate) struct BodiesOut {
+    slab: Vec<OutBody>,
+    free: Vec<u32>,
+    by_handle: BTreeMap<u64, u32>,
+    early: VecDeque<(u64, u64)>,
+    generation: u32,
+}
+
+impl BodiesOut {
+    pub(crate) fn open(&self) -> usize {
+        self.by_handle.len()
+    }
+
+    /// A new body; `None` if the handle is in use.
+    pub(crate) fn add(&mut self, handle: u64, granted: u64, len: u64, token: u64) -> Option<u32> {
+        if self.by_handle.contains_key(&handle) {
+            return None;
+        }
+        let early = self.early.iter().position(|e| e.0 == handle).and_then(|i| self.early.remove(i)).map_or(0, |e| e.1);
+        self.generation = self.generation.wrapping_add(1);
+        let b = OutBody {
+            handle,
+            token,
+            len,
+            granted: granted.max(early).min(len),
+            sent: 0,
+            acked: RangeSet::new(),
+            generation: self.generation,
+            live: true,
+            queued: false,
+        };
+        let slot = if let Some(i) = self.free.pop() {
+            self.slab[i as usize] = b;
+            i
+        } else {
+            self.slab.push(b);
+            self.slab.len() as u32 - 1
+        };
+        self.by_handle.insert(handle, slot);
+        Some(slot)
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> Option<&OutBody> {
+        self.slab.get(slot as usize).filter(|b| b.live)
+    }
+
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut OutBody> {
+        self.slab.get_mut(slot as usize).filter(|b| b.live)
+    }
+
+    /// The body in `slot` if it is still the one of that generation.
+    pub(crate) fn current(&self, slot: u32, generation: u32) -> Option<&OutBody> {
+        self.get(slot).filter(|b| b.generation == generation)
+    }
+
+    pub(crate) fn slot_of(&self, handle: u64) -> Option<u32> {
+        self.by_handle.get(&handle).copied()
+    }
+
+    /// A grant; returns the slot if the body can send more now.
+    pub(crate) fn on_grant(&mut self, handle: u64, limit: u64) -> Option<u32> {
+        if let Some(slot) = self.slot_of(handle) {
+            let b = &mut self.slab[slot as usize];
+            b.granted = b.granted.max(limit.min(b.len));
+            return (b.granted > b.sent).then_some(slot);
+        }
+        match self.early.iter_mut().find(|e| e.0 == handle) {
+            Some(e) => e.1 = e.1.max(limit),
+            None => {
+                if self.early.len() >= EARLY_GRANTS_MAX {
+                    self.early.pop_front();
+                }
+                self.early.push_back((handle, limit));
+            }
+        }
+        None
+    }
+
+    /// Bytes were acknowledged; returns the token once all are.
+    pub(crate) fn acked(&mut self, slot: u32, generation: u32, offset: u64, len: u64) -> Option<u64> {
+        let b = self.slab.get_mut(slot as usize).filter(|b| b.live && b.generation == generation)?;
+        b.acked.insert(offset, offset + len, |_, _| {});
+        if b.acked.prefix() < b.len {
+            return None;
+        }
+        Some(self.remove(slot))
+    }
+
+    /// First part of `[offset, offset+len)` not yet acknowledged.
+    pub(crate) fn missing(&self, slot: u32, generation: u32, offset: u64, len: u16) -> Option<(u64, u64)> {
+        self.current(slot, generation)?.acked.first_gap(offset, offset + u64::from(len))
+    }
+
+    /// Forgets the body; returns its token.
+    pub(crate) fn remove(&mut self, slot: u32) -> u64 {
+        let b = &mut self.slab[slot as usize];
+        b.live = false;
+        b.acked = RangeSet::new();
+        let (handle, token) = (b.handle, b.token);
+        self.by_handle.remove(&handle);
+        self.free.push(slot);
+        if self.by_handle.is_empty() && self.slab.capacity() > 16 {
+            self.slab = Vec::new();
+            self.free = Vec::new();
+        }
+        token
+    }
+
+    /// Takes every open token out.
+    pub(crate) fn drain_tokens(&mut self, mut f: impl FnMut(u64)) {
+        for b in self.slab.drain(..).filter(|b| b.live) {
+            f(b.token);
+        }
+        *self = BodiesOut { generation: self.generation, ..BodiesOut::default() };
+    }
+}
+
+/// A body being received.
+#[derive(Debug)]
+pub(crate) struct InBody {
+    pub(crate) len: u64,
+    pub(crate) granted: u64,
+    pub(crate) received: u64,
+    got: RangeSet,
+    generation: u32,
+    live: bool,
+    /// A GRANT is to be sent.
+    pub(crate) grant_dirty: bool,
+    /// When bytes or a grant last came or went.
+    pub(crate) touched: Time,
+    /// Repetitions of the grant since then.
+    pub(crate) repeats: u8,
+}
+
+/// Bodies on their way in.
+#[derive(Debug, Default)]
+pub(crate) struct BodiesIn {
+    slab: Vec<InBody>,
+    free: Vec<u32>,
+    open: usize,
+    /// Handles are `generation << 32 | slot`; the generation is never used twice in an association.
+    generation: u32,
+}
+
+/// What a body fragment brought.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct BodyArrived {
+    /// The handle is open (else: late, dropped silently).
+    pub(crate) known: bool,
+    pub(crate) complete: bool,
+    pub(crate) fresh: u64,
+    /// Fresh bytes that lay within the grant.
+    pub(crate) of_grant: u64,
+}
+
+impl BodiesIn {
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+
+    pub(crate) fn add(&mut self, now: Time, len: u64, granted: u64) -> u64 {
+        self.generation = self.generation.wrapping_add(1);
+        let b = InBody { len, granted, received: 0, got: RangeSet::new(), generation: self.generation, live: true, grant_dirty: false, touched: now, repeats: 0 };
+        let slot = if let Some(i) = self.free.pop() {
+            self.slab[i as usize] = b;
+            i
+        } else {
+            self.slab.push(b);
+            self.slab.len() as u32 - 1
+        };
+        self.open += 1;
+        u64::from(self.generation) << 32 | u64::from(slot)
+    }
+
+    pub(crate) fn get(&self, handle: u64) -> Option<&InBody> {
+        self.slab.get(handle as u32 as usize).filter(|b| b.live && b.generation == (handle >> 32) as u32)
+    }
+
+    pub(crate) fn get_mut(&mut self, handle: u64) -> Option<&mut InBody> {
+        self.slab.get_mut(handle as u32 as usize).filter(|b| b.live && b.generation == (handle >> 32) as u32)
+    }
+
+    /// A fragment; `f(offset, len, complete)` for each new part. `Err`: outside of the body.
+    pub(crate) fn on_fragment(&mut self, now: Time, handle: u64, offset: u64, len: u64, mut f: impl FnMut(u64, u64, bool)) -> Result<BodyArrived, &'static str> {
+        let Some(b) = self.get_mut(handle) else { return Ok(BodyArrived::default()) };
+        let end = offset.checked_add(len).filter(|e| *e <= b.len).ok_or("body fragment outside of its body")?;
+        let mut parts: smallvec::SmallVec<[(u64, u64); 4]> = smallvec::SmallVec::new();
+        let fresh = b.got.insert(offset, end, |a, z| parts.push((a, z)));
+        let granted = b.granted;
+        let of_grant = parts.iter().map(|p| p.1.min(granted).saturating_sub(p.0)).sum();
+        b.received += fresh;
+        if fresh > 0 {
+            b.touched = now;
+            b.repeats = 0;
+        }
+        let complete = b.received == b.len;
+        let n = parts.len();
+        for (k, (a, z)) in parts.into_iter().enumerate() {
+            f(a, z - a, complete && k + 1 == n);
+        }
+        if complete {
+            self.remove(handle);
+        }
+        Ok(BodyArrived { known: true, complete, fresh, of_grant })
+    }
+
+    /// What of `[lo, hi)` has not arrived; `None` if the handle is not open.
+    pub(crate) fn holes(&self, handle: u64, lo: u64, hi: u64, f: impl FnMut(u64, u64) -> bool) -> Option<u64> {
+        let b = self.get(handle)?;
+        b.got.gaps(lo, hi.min(b.len), f);
+        Some(b.len)
+    }
+
+    /// Closes a handle; returns the bytes granted and not received.
+    pub(crate) fn remove(&mut self, handle: u64) -> Option<u64> {
+        let b = self.get_mut(handle)?;
+        b.live = false;
+        let granted = b.granted;
+        let got: u64 = b.got.iter().map(|(a, z)| z.min(granted).saturating_sub(a)).sum();
+        b.got = RangeSet::new();
+        self.free.push(handle as u32);
+        self.open -= 1;
+        if self.open == 0 && self.slab.capacity() > 16 {
+            self.slab = Vec::new();
+            self.free = Vec::new();
+        }
+        Some(granted - got)
+    }
+
+    /// Every open handle, in order of slots.
+    pub(crate) fn handles(&self) -> impl Iterator<Item = (u64, &InBody)> {
+        self.slab.iter().enumerate().filter(|(_, b)| b.live).map(|(i, b)| (u64::from(b.generation) << 32 | i as u64, b))
+    }
+}

@@ -1,0 +1,514 @@
+//! Packets of an association: what goes into the next one (spec 2, 4, 6).
+
+use alloc::vec::Vec;
+
+use weir_wire::frame::{
+    self, ACK_ENTRY_LEN, ACK_HEAD_LEN, BODY_ABORT_LEN, BODY_HEAD_LEN, CREDIT_LEN, GRANT_LEN, MSG_HEAD_LEN, MsgHead, PING_LEN, RECOVERED_LEN,
+};
+use weir_wire::seal::SendKeys;
+use weir_wire::{BodyKey, Header, MAX_ACK_ENTRIES, MAX_ENVELOPE_LEN};
+
+use crate::association::{Association, Cx, Flow, State};
+use crate::messages::OutMessage;
+use crate::paths::PathState;
+use crate::recovery::{IN_FLIGHT, SentFrame};
+use crate::{Config, DownReason, Level, PacketBuf, PayloadRef, Payloads, Transmit};
+
+/// Fragments shorter than this are not begun in a packet that has something already, unless they end their message.
+const FRAGMENT_MIN: usize = 256;
+/// What is left of a packet behind a gathered payload, at most, if more waits that could fill it.
+const LEFT_OVER_MAX: usize = 100;
+/// Frames in one packet; the rest waits for the next.
+const FRAMES_MAX: u8 = 200;
+/// Packets by which control messages may exceed the window: they must not stand behind data.
+const CONTROL_OVERDRAFT: u64 = 16;
+/// After this many packets the keys of a direction are spent (spec 2.1).
+pub(crate) const PACKETS_MAX: u64 = 1 << 40;
+
+/// Payload and envelope of a message that fits one packet beside a plain acknowledgement.
+pub(crate) fn message_room(datagram: u16, level: Level) -> usize {
+    usize::from(datagram).saturating_sub(level.overhead() + MSG_HEAD_LEN + ACK_HEAD_LEN + PING_LEN)
+}
+
+/// Largest payload of a control message: fits the smallest packet with the longest envelope at any level.
+pub(crate) fn control_len_max(cfg: &Config) -> usize {
+    usize::from(cfg.mtu_base.min(cfg.max_datagram)).saturating_sub(Level::Encrypt.overhead() + MSG_HEAD_LEN + MAX_ENVELOPE_LEN)
+}
+
+/// A packet being written.
+struct Packet {
+    /// Bytes `head` may reach before the trailer.
+    limit: usize,
+    path: u8,
+    /// Frames that have to be remembered.
+    frames: u8,
+    eliciting: bool,
+    /// Fragments of flows are in it; fragments of small messages.
+    flow: bool,
+    small: bool,
+    payload: Option<PayloadRef>,
+}
+
+impl Packet {
+    fn space(&self, head: &[u8]) -> usize {
+        if self.payload.is_some() || self.frames >= FRAMES_MAX { 0 } else { self.limit.saturating_sub(head.len()) }
+    }
+}
+
+/// What the payload writers need besides the association.
+struct Out<'a, P: Payloads> {
+    payloads: &'a P,
+    head: &'a mut Vec<u8>,
+    /// Payloads at least this long may be gathered.
+    gather_min: usize,
+}
+
+impl<P: Payloads> Out<'_, P> {
+    /// Payload bytes of `token` behind a frame's head: copied, or left to be gathered if nothing is to follow.
+    fn payload(&mut self, pk: &mut Packet, token: u64, offset: u64, len: usize, more: bool) {
+        let left = pk.limit - self.head.len() - len;
+        if len >= self.gather_min && (left < LEFT_OVER_MAX || !more) {
+            pk.payload = Some(PayloadRef { token, offset, len: len as u16 });
+            return;
+        }
+        let at = self.head.len();
+        self.head.resize(at + len, 0);
+        self.payloads.read(token, offset, &mut self.head[at..]);
+    }
+}
+
+impl Association {
+    /// Writes the next packet; `None` if nothing may be sent now.
+    pub(crate) fn build(&mut self, cx: &mut Cx<'_>, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
+        if self.rec.next() >= PACKETS_MAX {
+            return None;
+        }
+        if self.close_pending.is_some() {
+            return self.build_close(cx, out);
+        }
+        if self.state != State::Up {
+            return None;
+        }
+        for i in 0..self.paths.len() {
+            let p = &self.paths[i];
+            if (p.respond.is_some() || p.next_probe <= cx.now)
+                && let Some(t) = self.build_path_probe(cx, i, out)
+            {
+                return Some(t);
+            }
+            let p = &self.paths[i];
+            if p.state == PathState::Valid
+                && p.mtu.due().is_some_and(|t| t <= cx.now)
+                && let Some(t) = self.build_mtu_probe(cx, i, out)
+            {
+                return Some(t);
+            }
+        }
+        self.build_data(cx, payloads, out)
+    }
+
+    fn begin(&self, path: u8, size: u16, out: &mut PacketBuf) -> Packet {
+        let level = self.level();
+        Header { level, ack_now: false, path, number: self.rec.next() as u32, association: self.remote_id }.write(&mut out.head);
+        Packet { limit: usize::from(size) - level.trailer_len(), path, frames: 0, eliciting: false, flow: false, small: false, payload: None }
+    }
+
+    /// Seals the packet and remembers it.
+    fn finish(&mut self, cx: &mut Cx<'_>, pk: &Packet, payloads: Option<&impl Payloads>, out: &mut PacketBuf, in_flight: bool) -> Option<Transmit> {
+        let number = self.rec.next();
+        let crypt = self.crypt.as_ref()?;
+        match (pk.payload, payloads) {
+            (Some(r), Some(p)) => {
+                let crc = crypt.keys.send.crc_begin(&out.head);
+                let crc = p.crc(r.token, r.offset, usize::from(r.len), crc);
+                SendKeys::crc_finish(&mut out.head, crc);
+            }
+            _ => crypt.keys.send.seal(number, &mut out.head),
+        }
+        let size = out.head.len() + pk.payload.map_or(0, |r| usize::from(r.len));
+        let path = self.paths.get_mut(usize::from(pk.path))?;
+        let (mut seq, mut flags) = (0, 0);
+        if in_flight {
+            seq = path.on_sent(cx.now, size as u64, self.peer.rx_buffer);
+            flags = IN_FLIGHT;
+        }
+        self.rec.push(cx.now, size as u16, pk.path, seq, pk.frames, flags);
+        if pk.frames == 0 {
+            self.rec.trim(cx.now, u64::MAX);
+        }
+        self.packets_sent += 1;
+        Some(Transmit { remote: path.remote, local: path.local, peer: self.id, payload: pk.payload })
+    }
+
+    fn remember(&mut self, pk: &mut Packet, f: SentFrame) {
+        self.rec.push_frame(f);
+        pk.frames += 1;
+        pk.eliciting = true;
+    }
+
+    /// An ACK if one is owed and fits. `few`: room is wanted for data.
+    fn put_ack(&mut self, cx: &mut Cx<'_>, pk: &Packet, out: &mut PacketBuf, few: bool) {
+        if !self.rx.pending() {
+            return;
+        }
+        let entries = if few { 8 } else { MAX_ACK_ENTRIES };
+        let room = pk.space(&out.head).min(ACK_HEAD_LEN + entries * ACK_ENTRY_LEN);
+        let (delay, slack) = self.rx.delays(cx.now);
+        let ranges = self.rx.ranges().map(|(lo, hi)| lo..=hi - 1);
+        if frame::write_ack(ranges, delay, slack, room, &mut out.head) > 0 {
+            self.rx.acknowledged();
+            cx.counters.acks_sent += 1;
+        }
+    }
+
+    fn build_path_probe(&mut self, cx: &mut Cx<'_>, i: usize, out: &mut PacketBuf) -> Option<Transmit> {
+        let respond = self.paths[i].respond.take();
+        let challenge = self.take_challenge(cx, i);
+        if respond.is_none() && challenge.is_none() {
+            return None;
+        }
+        let mut pk = self.begin(i as u8, cx.cfg.mtu_base, out);
+        if let Some(data) = respond {
+            frame::write_path_response(data, &mut out.head);
+        }
+        if let Some(data) = challenge {
+            frame::write_path_challenge(data, &mut out.head);
+            self.remember(&mut pk, SentFrame::Once);
+        }
+        self.finish(cx, &pk, None::<&NoPayloads>, out, false)
+    }
+
+    fn build_mtu_probe(&mut self, cx: &mut Cx<'_>, i: usize, out: &mut PacketBuf) -> Option<Transmit> {
+        let p = &mut self.paths[i];
+        // Three probe timeouts: the probe must not be repeated before its acknowledgement had time.
+        let again = 3 * p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns);
+        let size = p.mtu.probe(cx.now, again)?;
+        let mut pk = self.begin(i as u8, size, out);
+        frame::write_ping(&mut out.head);
+        self.remember(&mut pk, SentFrame::MtuProbe { size });
+        frame::write_padding(pk.limit, &mut out.head);
+        self.finish(cx, &pk, None::<&NoPayloads>, out, false)
+    }
+
+    fn build_close(&mut self, cx: &mut Cx<'_>, out: &mut PacketBuf) -> Option<Transmit> {
+        let code = self.close_pending.take()?;
+        if self.state == State::Opening || self.crypt.is_none() || self.paths.is_empty() {
+            return None;
+        }
+        let pk = self.begin(self.primary, cx.cfg.mtu_base, out);
+        self.put_ack(cx, &pk, out, true);
+        frame::write_close(code, "", &mut out.head);
+        let t = self.finish(cx, &pk, None::<&NoPayloads>, out, false);
+        // Everything was settled before: nothing is left to report.
+        self.go_down(cx, DownReason::LocalClose, &mut Vec::new());
+        t
+    }
+
+    fn build_data(&mut self, cx: &mut Cx<'_>, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
+        let path = self.path()?;
+        let size = path.mtu.size_for(path.ptos);
+        let window = path.window(self.peer.rx_buffer);
+        let (in_flight, mtu) = (path.in_flight, u64::from(size));
+        let probing = self.probes > 0;
+        let window_open = probing || in_flight + mtu <= window;
+        let pace_open = probing || path.pacer.open(cx.now);
+        let opens_at = path.pacer.opens_at();
+        let bulk_waits = self.has_bulk();
+        let control_open = probing || in_flight <= window + CONTROL_OVERDRAFT * mtu;
+        let control = self.has_control_messages() && control_open;
+        let bulk = bulk_waits && window_open && pace_open;
+        if bulk_waits && !window_open {
+            cx.counters.stalls_window += 1;
+        } else if bulk_waits && !pace_open {
+            cx.counters.stalls_pacing += 1;
+            self.pacing_until = Some(opens_at);
+        }
+        let frames = self.has_control_frames();
+        if !(control || bulk || frames || self.rx.due(cx.now)) {
+            self.probes = 0;
+            return None;
+        }
+        // An acknowledgement alone goes back the way the newest packet came: our primary may be cut.
+        let only_ack = !(control || bulk || frames);
+        let ix = if only_ack && usize::from(self.rx.path) < self.paths.len() { self.rx.path } else { self.primary };
+        let mut pk = self.begin(ix, size, out);
+        self.put_ack(cx, &pk, out, control || bulk);
+        if frames {
+            self.put_control_frames(cx, &mut pk, out);
+        }
+        let gather = cx.cfg.gather && self.level() == Level::Integrity;
+        let mut w = Out { payloads, head: &mut out.head, gather_min: if gather { usize::from(cx.cfg.gather_min.max(1)) } else { usize::MAX } };
+        if control {
+            self.put_control_messages(cx, &mut pk, &mut w);
+        }
+        if bulk {
+            self.put_lost(cx, &mut pk, &mut w);
+            self.put_fresh(cx, &mut pk, &mut w);
+        }
+        if pk.frames == 0 && !only_ack && out.head.len() <= self.level().frames_offset() {
+            // What seemed to wait was settled meanwhile.
+            self.probes = 0;
+            return None;
+        }
+        if pk.eliciting {
+            self.probes = self.probes.saturating_sub(1);
+            let total = out.head.len() as u64 + pk.payload.map_or(0, |p| u64::from(p.len));
+            let full = in_flight + total + mtu > window;
+            if probing || full || (pk.flow && !self.has_bulk()) {
+                Header::set_ack_now(&mut out.head);
+            }
+        }
+        self.count_turn(cx, &pk);
+        let eliciting = pk.eliciting;
+        self.finish(cx, &pk, Some(payloads), out, eliciting)
+    }
+
+    /// Keeps the interleaving of small messages and flows.
+    fn count_turn(&mut self, cx: &Cx<'_>, pk: &Packet) {
+        if pk.flow {
+            self.small_run = 0;
+            self.flow_run += 1;
+            if self.flow_run >= cx.cfg.flow_batch_packets {
+                self.flow_run = 0;
+                if self.flows.len() > 1 {
+                    self.flows.rotate_left(1);
+                }
+            }
+        } else if pk.small {
+            self.small_run += 1;
+        }
+    }
+
+    fn put_control_frames(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, out: &mut PacketBuf) {
+        let head = &mut out.head;
+        if self.ping && pk.space(head) >= PING_LEN {
+            self.ping = false;
+            frame::write_ping(head);
+            self.remember(pk, SentFrame::Once);
+        }
+        if self.credit_dirty && pk.space(head) >= CREDIT_LEN {
+            self.credit_dirty = false;
+            let (msgs, bytes_limit) = self.inn.advertise();
+            frame::write_credit(&frame::Credit { msgs_limit: msgs as u32, bytes_limit }, head);
+            self.remember(pk, SentFrame::Credit);
+            cx.counters.credits_sent += 1;
+        }
+        while pk.space(head) >= GRANT_LEN
+            && let Some(handle) = self.grants_dirty.pop_front()
+        {
+            let Some(b) = self.bodies_in.get_mut(handle) else { continue };
+            b.grant_dirty = false;
+            frame::write_grant(&frame::Grant { handle, limit: b.granted }, head);
+            self.remember(pk, SentFrame::Grant { handle });
+            cx.counters.grants_sent += 1;
+        }
+        while pk.space(head) >= BODY_ABORT_LEN
+            && let Some((handle, code)) = self.aborts.pop_front()
+        {
+            frame::write_body_abort(&frame::BodyAbort { handle, code }, head);
+            self.remember(pk, SentFrame::Abort { handle, code });
+        }
+        while pk.space(head) >= RECOVERED_LEN
+            && let Some((message, key, offset, len)) = self.recovered.pop_front()
+        {
+            let k = if message { BodyKey::Message(key) } else { BodyKey::Body(key) };
+            frame::write_recovered(&frame::Recovered { key: k, offset, len }, head);
+            self.remember(pk, SentFrame::Recovered { message, key, offset, len });
+        }
+    }
+
+    fn put_control_messages<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
+        loop {
+            let again = self.lost_control.front().copied();
+            let mseq = again.unwrap_or(self.out.control_next);
+            if again.is_none() && mseq >= self.out.control.next() {
+                return;
+            }
+            let Some(m) = self.out.control.get(mseq).filter(|m| m.missing(0, u16::MAX).is_some()) else {
+                // Acknowledged meanwhile.
+                self.drop_control_front(again);
+                continue;
+            };
+            let len = m.len;
+            if pk.space(w.head) < MSG_HEAD_LEN + m.envelope().len() + len as usize {
+                return;
+            }
+            write_message(w, pk, mseq, true, m, 0, len, true);
+            self.remember(pk, SentFrame::Control { mseq });
+            if again.is_some() {
+                cx.counters.bytes_resent += u64::from(len);
+            } else {
+                self.out.control.advance(mseq, len);
+            }
+            self.drop_control_front(again);
+        }
+    }
+
+    fn drop_control_front(&mut self, again: Option<u64>) {
+        if again.is_some() {
+            self.lost_control.pop_front();
+        } else {
+            self.out.control_next += 1;
+        }
+    }
+
+    /// What was lost, oldest first.
+    fn put_lost<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
+        while let Some(f) = self.lost.front().copied() {
+            let more = self.lost.len() > 1 || !self.small.is_empty();
+            let rest = match f {
+                SentFrame::Message { mseq, offset, len } => {
+                    let missing = self.out.matched.get(mseq).and_then(|m| m.missing(offset, len));
+                    let Some((a, b)) = missing else {
+                        self.lost.pop_front();
+                        continue;
+                    };
+                    let Some(to) = self.put_message(pk, w, mseq, a, b, more, false) else { return };
+                    cx.counters.bytes_resent += u64::from(to - a);
+                    let end = offset + u32::from(len);
+                    (to < end).then(|| SentFrame::Message { mseq, offset: to, len: (end - to) as u16 })
+                }
+                SentFrame::Body { slot, generation, offset, len } => {
+                    let Some((a, b)) = self.bodies_out.missing(slot, generation, offset, len) else {
+                        self.lost.pop_front();
+                        continue;
+                    };
+                    let Some(to) = self.put_body(pk, w, slot, a, b, more) else { return };
+                    cx.counters.bytes_resent += to - a;
+                    let end = offset + u64::from(len);
+                    (to < end).then(|| SentFrame::Body { slot, generation, offset: to, len: (end - to) as u16 })
+                }
+                _ => None,
+            };
+            match rest {
+                Some(r) => self.lost[0] = r,
+                None => {
+                    self.lost.pop_front();
+                }
+            }
+        }
+        if self.lost.capacity() > 64 {
+            self.lost.shrink_to(16);
+        }
+    }
+
+    /// Fresh data: small messages first, unless they had their turn and flows wait.
+    fn put_fresh<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
+        let flows_first = self.small_run >= cx.cfg.flow_batch_packets && !self.flows.is_empty();
+        if flows_first {
+            self.put_flows(cx, pk, w);
+        }
+        self.put_small(pk, w);
+        if !flows_first {
+            self.put_flows(cx, pk, w);
+        }
+        if self.small.is_empty() && self.small.capacity() > 64 {
+            self.small.shrink_to(16);
+        }
+    }
+
+    fn put_small<P: Payloads>(&mut self, pk: &mut Packet, w: &mut Out<'_, P>) {
+        while let Some(&mseq) = self.small.front() {
+            let Some((from, len)) = self.out.matched.get(mseq).map(|m| (m.sent, m.len)) else {
+                self.small.pop_front();
+                continue;
+            };
+            let more = self.small.len() > 1 || !self.flows.is_empty();
+            let Some(to) = self.put_message(pk, w, mseq, from, len, more, true) else { return };
+            pk.small = true;
+            self.out.matched.advance(mseq, to);
+            if to < len {
+                return;
+            }
+            self.small.pop_front();
+        }
+    }
+
+    fn put_flows<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
+        while let Some(flow) = self.flows.front().copied() {
+            let more = self.flows.len() > 1;
+            let done = match flow {
+                Flow::Message(mseq) => {
+                    let Some((from, len)) = self.out.matched.get(mseq).map(|m| (m.sent, m.len)) else {
+                        self.end_flow();
+                        continue;
+                    };
+                    let Some(to) = self.put_message(pk, w, mseq, from, len, more, false) else { return };
+                    self.out.matched.advance(mseq, to);
+                    self.parity.note(cx.cfg, BodyKey::Message(mseq), u64::from(from), u64::from(to - from), u64::from(len));
+                    to == len
+                }
+                Flow::Body(slot, generation) => {
+                    let Some((from, end, handle, len)) = self.bodies_out.current(slot, generation).map(|b| (b.sent, b.granted, b.handle, b.len)) else {
+                        self.end_flow();
+                        continue;
+                    };
+                    let Some(to) = self.put_body(pk, w, slot, from, end, more) else { return };
+                    self.parity.note(cx.cfg, BodyKey::Body(handle), from, to - from, len);
+                    if let Some(b) = self.bodies_out.get_mut(slot) {
+                        b.sent = to;
+                        b.queued = to < end;
+                    }
+                    to == end
+                }
+            };
+            pk.flow = true;
+            if done {
+                self.end_flow();
+            }
+        }
+    }
+
+    fn end_flow(&mut self) {
+        self.flows.pop_front();
+        self.flow_run = 0;
+    }
+
+    /// Puts `[from, to)` of a matched message, or its beginning, into the packet; returns where it ends.
+    #[allow(clippy::too_many_arguments, reason = "one place for all kinds of fragments")]
+    fn put_message<P: Payloads>(&mut self, pk: &mut Packet, w: &mut Out<'_, P>, mseq: u64, from: u32, to: u32, more: bool, whole: bool) -> Option<u32> {
+        let m = self.out.matched.get(mseq)?;
+        let space = pk.space(w.head).checked_sub(MSG_HEAD_LEN + m.envelope().len())?;
+        let want = (to - from) as usize;
+        let n = want.min(space).min(usize::from(u16::MAX));
+        let empty = w.head.len() <= self.level().frames_offset();
+        if n < want && (n == 0 || (!empty && (whole || n < FRAGMENT_MIN))) {
+            return None;
+        }
+        write_message(w, pk, mseq, false, m, from, n as u32, more);
+        self.remember(pk, SentFrame::Message { mseq, offset: from, len: n as u16 });
+        Some(from + n as u32)
+    }
+
+    /// The same for a body.
+    fn put_body<P: Payloads>(&mut self, pk: &mut Packet, w: &mut Out<'_, P>, slot: u32, from: u64, to: u64, more: bool) -> Option<u64> {
+        let b = self.bodies_out.get(slot)?;
+        let space = pk.space(w.head).checked_sub(BODY_HEAD_LEN)?;
+        let want = usize::try_from(to - from).unwrap_or(usize::MAX);
+        let n = want.min(space).min(usize::from(u16::MAX));
+        let empty = w.head.len() <= self.level().frames_offset();
+        if n < want && (n == 0 || (!empty && n < FRAGMENT_MIN)) {
+            return None;
+        }
+        frame::write_body_head(b.handle, from, n as u16, w.head);
+        let (token, generation) = (b.token, b.generation);
+        w.payload(pk, token, from, n, more);
+        self.remember(pk, SentFrame::Body { slot, generation, offset: from, len: n as u16 });
+        Some(from + n as u64)
+    }
+}
+
+/// One MSG frame with its payload.
+#[allow(clippy::too_many_arguments, reason = "the fields of a frame")]
+fn write_message<P: Payloads>(w: &mut Out<'_, P>, pk: &mut Packet, mseq: u64, control: bool, m: &OutMessage, offset: u32, len: u32, more: bool) {
+    let head = MsgHead { control, stream: if control { 0 } else { m.stream }, mseq: mseq as u32, sseq: m.sseq, total_len: m.len, offset, len: len as u16 };
+    frame::write_msg_head(&head, m.envelope(), w.head);
+    w.payload(pk, m.token, u64::from(offset), len as usize, more);
+}
+
+/// For packets without payload.
+struct NoPayloads;
+
+impl Payloads for NoPayloads {
+    fn read(&self, _token: u64, _offset: u64, _dst: &mut [u8]) {}
+}

@@ -1,0 +1,203 @@
+//! The default controller: aims at a small queueing delay and tolerates random loss (spec 6).
+
+use super::{Acked, Congestion};
+use crate::{Config, Time};
+
+/// Rounds with fewer packets than this share their loss statistics with the next: one packet of ten is not "10 % loss".
+const LOSS_SAMPLE_PACKETS: u64 = 32;
+/// ... unless this many were lost.
+const LOSS_SAMPLE_LOST: u64 = 4;
+
+/// State of one path.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    window: u64,
+    slow_start: bool,
+    /// A round ends when this path sequence number is acknowledged.
+    round_end: u32,
+    round_started: Time,
+    round_bytes: u64,
+    round_min_rtt: u64,
+    round_limited: bool,
+    /// Loss statistics, packets.
+    acked: u64,
+    lost: u64,
+    /// Best delivery rate of the last rounds, bytes per second, and rounds without growth.
+    rate: u64,
+    best_rate: u64,
+    flat_rounds: u32,
+    mtu: u64,
+    target_ns: u64,
+    initial_packets: u64,
+    min_packets: u64,
+    max: u64,
+}
+
+impl Target {
+    pub(crate) fn new(cfg: &Config, mtu: u64) -> Self {
+        Target {
+            window: u64::from(cfg.initial_window_packets) * mtu,
+            slow_start: true,
+            round_end: 0,
+            round_started: Time::ZERO,
+            round_bytes: 0,
+            round_min_rtt: u64::MAX,
+            round_limited: false,
+            acked: 0,
+            lost: 0,
+            rate: 0,
+            best_rate: 0,
+            flat_rounds: 0,
+            mtu,
+            target_ns: cfg.delay_target.as_nanos() as u64,
+            initial_packets: u64::from(cfg.initial_window_packets),
+            min_packets: u64::from(cfg.min_window_packets),
+            max: cfg.max_window_bytes,
+        }
+    }
+
+    fn clamp(&mut self) {
+        self.window = self.window.clamp(self.min_packets * self.mtu, self.max);
+    }
+
+    /// Loss of the last rounds in percent, if enough packets were seen to speak of a rate; starts the next sample.
+    fn take_loss_percent(&mut self) -> u64 {
+        let all = self.acked + self.lost;
+        if all < LOSS_SAMPLE_PACKETS && self.lost < LOSS_SAMPLE_LOST {
+            return 0;
+        }
+        let percent = self.lost * 100 / all;
+        self.acked = 0;
+        self.lost = 0;
+        percent
+    }
+
+    fn end_round(&mut self, a: &Acked) {
+        let elapsed = a.now.since_ns(self.round_started).max(1);
+        let rate = (u128::from(self.round_bytes) * 1_000_000_000 / u128::from(elapsed)).min(1 << 50) as u64;
+        let delay = if self.round_min_rtt == u64::MAX { None } else { Some(self.round_min_rtt.saturating_sub(a.base_ns)) };
+        let loss = self.take_loss_percent();
+        if self.round_limited {
+            // A fading maximum: one stalled round must not hide what the path can do.
+            self.rate = rate.max(self.rate - self.rate / 8);
+        }
+        let target = self.target_ns + a.base_ns / 16;
+        if self.slow_start {
+            self.end_slow_start_round(a, rate, delay, loss, target);
+        } else {
+            self.adjust(delay, loss, target);
+        }
+        self.clamp();
+        self.round_end = a.sent_seq.wrapping_add(1);
+        self.round_started = a.now;
+        self.round_bytes = 0;
+        self.round_min_rtt = u64::MAX;
+        self.round_limited = false;
+    }
+
+    fn end_slow_start_round(&mut self, a: &Acked, rate: u64, delay: Option<u64>, loss: u64, target: u64) {
+        if self.round_limited {
+            if rate > self.best_rate + self.best_rate / 4 {
+                self.best_rate = rate;
+                self.flat_rounds = 0;
+            } else {
+                self.flat_rounds += 1;
+            }
+        }
+        if delay.is_some_and(|d| d > target / 2) || loss > 10 || self.flat_rounds >= 2 {
+            self.slow_start = false;
+            let best = self.best_rate.max(rate);
+            if best > 0 {
+                let bdp = u128::from(best) * u128::from(a.base_ns + target / 2) / 1_000_000_000;
+                self.window = self.window.min((bdp as u64).max(self.initial_packets * self.mtu / 4));
+            }
+        }
+    }
+
+    fn adjust(&mut self, delay: Option<u64>, loss: u64, target: u64) {
+        let d = delay.unwrap_or(target / 2);
+        if loss > 10 || (loss >= 2 && d > target / 2) {
+            self.window = self.window * 7 / 10;
+        } else if d > target {
+            // x max(1 - 0.8 (d - T)/d, 1/2), in 1/1024.
+            let cut = (819 * u128::from(d - target) / u128::from(d)) as u64;
+            self.window = self.window * (1024 - cut).max(512) / 1024;
+        } else if self.round_limited && delay.is_some() {
+            let grow = (u128::from(self.window / 16) * u128::from(target - d) / u128::from(target.max(1))) as u64;
+            self.window += grow.max(self.mtu);
+        }
+    }
+}
+
+impl Congestion for Target {
+    fn on_sent(&mut self, now: Time, _bytes: u64, limited: bool, was_idle: bool) {
+        self.round_limited |= limited;
+        if was_idle {
+            // Idle time is no part of a round.
+            self.round_started = now;
+            self.round_bytes = 0;
+        }
+    }
+
+    fn on_ack(&mut self, a: &Acked) {
+        self.round_bytes += a.bytes;
+        self.acked += u64::from(a.packets);
+        if let Some(r) = a.rtt_ns {
+            self.round_min_rtt = self.round_min_rtt.min(r);
+        }
+        if self.slow_start && self.round_limited {
+            self.window += a.bytes;
+            self.clamp();
+        }
+        if a.newest_seq.wrapping_sub(self.round_end) as i32 >= 0 {
+            self.end_round(a);
+        }
+    }
+
+    fn on_loss(&mut self, _now: Time, _bytes: u64, packets: u32, _sent_at: Time) {
+        self.lost += u64::from(packets);
+    }
+
+    fn on_spurious(&mut self, _bytes: u64) {
+        self.lost = self.lost.saturating_sub(1);
+    }
+
+    fn on_timeout(&mut self, count: u32) {
+        if count >= 2 {
+            self.window = self.min_packets * self.mtu;
+            self.slow_start = true;
+            self.best_rate = 0;
+            self.flat_rounds = 0;
+        }
+    }
+
+    fn window(&self) -> u64 {
+        self.window
+    }
+
+    fn pacing_quarters(&self) -> u64 {
+        if self.slow_start { 8 } else { 5 }
+    }
+
+    fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    fn on_mtu(&mut self, mtu: u64) {
+        self.mtu = mtu;
+        self.clamp();
+    }
+
+    fn reset(&mut self) {
+        self.window = self.initial_packets * self.mtu;
+        self.slow_start = true;
+        self.best_rate = 0;
+        self.rate = 0;
+        self.flat_rounds = 0;
+        self.acked = 0;
+        self.lost = 0;
+        self.round_bytes = 0;
+        self.round_min_rtt = u64::MAX;
+        self.round_started = Time::ZERO;
+    }
+}

@@ -1,0 +1,396 @@
+//! Opening an association: the four packets, refusals and resets (spec 2.3, 3).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use rand_core::RngCore;
+use smallvec::SmallVec;
+use weir_wire::handshake as wire;
+use weir_wire::seal::Role;
+use weir_wire::{AddrList, EndpointName, Handshake, Params, RefuseCode};
+
+use crate::association::{Association, Cx, PeerParams, State};
+use crate::endpoint::{Datagram, Endpoint, INDEX_BITS, with_association};
+use crate::paths::{PATHS_MAX, Path};
+use crate::{Config, DownReason, Event, PacketBuf, PeerId, RxMeta, Time, Transmit};
+
+/// Feature bits this version knows: none.
+const FEATURES: u16 = 0;
+/// CONFIRMs sent before the cookie is taken for stale and the opening starts again with INIT.
+const CONFIRM_TRIES: u32 = 6;
+
+/// State of an opening (the opener's side).
+pub(crate) struct Opening {
+    opening: wire::Opening,
+    /// The responder's cookie and where it came from.
+    cookie: Option<([u8; wire::COOKIE_LEN], SocketAddr, Option<IpAddr>)>,
+    pub(crate) send_at: Time,
+    pub(crate) give_up: Time,
+    interval_ns: u64,
+    tries: u32,
+    confirms: u32,
+}
+
+/// What a responder keeps of an opening: a repeated CONFIRM gets the same answer.
+pub(crate) struct Accepted {
+    nonce: [u8; wire::NONCE_LEN],
+    packet: Vec<u8>,
+}
+
+/// Endpoint id and addresses of a name.
+pub(crate) fn name_parts(name: &EndpointName) -> (u64, SmallVec<[SocketAddr; 2]>) {
+    (name.endpoint_id, name.addresses.iter().map(|ip| SocketAddr::new(*ip, name.port)).collect())
+}
+
+fn reason_of(code: RefuseCode) -> DownReason {
+    match code {
+        RefuseCode::StaleIncarnation => DownReason::StaleIncarnation,
+        RefuseCode::Features | RefuseCode::Other(_) => DownReason::Version,
+        RefuseCode::Level => DownReason::LevelTooLow,
+        RefuseCode::NoRoom => DownReason::NoRoom,
+        RefuseCode::ShuttingDown => DownReason::ShuttingDown,
+    }
+}
+
+impl Endpoint {
+    /// This endpoint's name, to be handed to peers.
+    #[must_use]
+    pub fn name(&self) -> EndpointName {
+        let port = self.local_addrs.first().map_or(0, SocketAddr::port);
+        let mut name = EndpointName::new(port, self.handshake.fingerprint, self.endpoint_id);
+        for a in self.local_addrs.iter().filter(|a| a.port() == port) {
+            name.push(a.ip());
+        }
+        name
+    }
+
+    fn params(cfg: &Config, addrs: &[SocketAddr]) -> Params {
+        let mut addresses = AddrList::new();
+        for a in addrs {
+            if addresses.try_push(*a).is_err() {
+                break;
+            }
+        }
+        Params {
+            max_datagram: cfg.max_datagram.max(weir_wire::MIN_DATAGRAM_LEN),
+            streams: cfg.streams.max(1),
+            initial_credit_msgs: cfg.initial_credit_msgs,
+            initial_credit_bytes: cfg.initial_credit_bytes,
+            rx_buffer_bytes: cfg.rx_buffer_bytes,
+            ack_delay_max_us: cfg.ack_delay_max.as_micros() as u32,
+            peer_timeout_ms: cfg.peer_timeout.as_millis() as u32,
+            addresses,
+        }
+    }
+
+    fn new_association_id(&mut self, peer: PeerId) -> u64 {
+        // Never 0: that is "none yet".
+        let random = self.rng.next_u64() | 1 << 63;
+        random >> INDEX_BITS << INDEX_BITS | u64::from(peer.0)
+    }
+
+    /// Begins to open.
+    pub(crate) fn open(&mut self, now: Time, peer: PeerId) {
+        let local_id = self.new_association_id(peer);
+        let mut nonce = [0; wire::NONCE_LEN];
+        self.rng.fill_bytes(&mut nonce);
+        let (level, opener_id) = (self.cfg.level, self.endpoint_id);
+        let Some(a) = self.assocs.get_mut(peer.0 as usize) else { return };
+        a.local_id = local_id;
+        a.state = State::Opening;
+        a.opening = Some(Box::new(Opening {
+            opening: wire::Opening { level, features: FEATURES, opener_id, responder_id: a.endpoint_id, opener_association: local_id, nonce },
+            cookie: None,
+            send_at: now,
+            give_up: now + self.cfg.connect_timeout,
+            interval_ns: self.cfg.handshake_retry.as_nanos() as u64,
+            tries: 0,
+            confirms: 0,
+        }));
+        self.counters.handshakes_opened += 1;
+    }
+
+    /// INIT or CONFIRM, when it is due.
+    pub(crate) fn build_opening(&mut self, now: Time, peer: PeerId, out: &mut PacketBuf) -> Option<Transmit> {
+        let max_interval = self.cfg.handshake_retry_max.as_nanos() as u64;
+        let a = self.assocs.get_mut(peer.0 as usize)?;
+        let o = a.opening.as_mut()?;
+        if o.send_at > now {
+            return None;
+        }
+        if o.cookie.is_some() && o.confirms >= CONFIRM_TRIES {
+            o.cookie = None;
+        }
+        let (packet, remote, local) = match o.cookie {
+            Some((cookie, remote, local)) => {
+                o.confirms += 1;
+                let params = Self::params(&self.cfg, &self.local_addrs);
+                (Handshake::Confirm(wire::Confirm { opening: o.opening, cookie, params }), remote, local)
+            }
+            None => {
+                let remote = *a.addrs.get(o.tries as usize % a.addrs.len().max(1))?;
+                o.tries += 1;
+                (Handshake::Init(o.opening), remote, None)
+            }
+        };
+        o.send_at = now.plus_ns(o.interval_ns);
+        o.interval_ns = (o.interval_ns * 2).min(max_interval);
+        packet.write(&self.handshake.key, &mut out.head);
+        Some(Transmit { remote, local, peer, payload: None })
+    }
+
+    fn answer(&mut self, meta: &RxMeta, p: &Handshake) {
+        let bytes = self.handshake.write(p);
+        self.post(meta.remote, meta.local, bytes);
+    }
+
+    fn post(&mut self, remote: SocketAddr, local: Option<IpAddr>, bytes: Vec<u8>) {
+        if self.outbox.len() < crate::endpoint::OUTBOX_MAX {
+            self.outbox.push_back(Datagram { remote, local, bytes });
+        }
+    }
+
+    fn refuse(&mut self, meta: &RxMeta, opener_association: u64, code: RefuseCode) {
+        self.counters.handshakes_refused += 1;
+        self.answer(meta, &Handshake::Refuse(wire::Refuse { code, opener_association }));
+    }
+
+    /// A packet for an association that is not here.
+    pub(crate) fn send_reset(&mut self, now: Time, meta: &RxMeta, association: u64) {
+        if self.reset_limit.take(now) {
+            self.counters.resets_sent += 1;
+            self.answer(meta, &Handshake::Reset(wire::Reset { association }));
+        }
+    }
+
+    /// Any packet but PROTECTED.
+    pub(crate) fn handle_handshake(&mut self, now: Time, meta: &RxMeta, datagram: &[u8], events: &mut Vec<Event>) {
+        if !self.init_limit.take(now) {
+            self.counters.dropped_rate_limit += 1;
+            return;
+        }
+        match Handshake::parse(datagram, &self.handshake.key) {
+            Err(weir_wire::PacketError::Check) => self.counters.dropped_check += 1,
+            Err(_) => self.counters.dropped_malformed += 1,
+            Ok(Handshake::Init(o)) => self.on_init(now, meta, &o),
+            Ok(Handshake::Cookie(c)) => self.on_cookie(now, meta, &c),
+            Ok(Handshake::Confirm(c)) => self.on_confirm(now, meta, &c, events),
+            Ok(Handshake::Accept(c)) => self.on_accept(now, meta, &c, events),
+            Ok(Handshake::Refuse(r)) => {
+                let peer = PeerId(r.opener_association as u32 & ((1 << INDEX_BITS) - 1));
+                if let Some((a, mut cx)) = with_association!(self, peer, now)
+                    && a.local_id == r.opener_association
+                    && a.state == State::Opening
+                {
+                    a.go_down(&mut cx, reason_of(r.code), events);
+                    self.touch(peer);
+                } else {
+                    self.counters.dropped_state += 1;
+                }
+            }
+            Ok(Handshake::Reset(r)) => {
+                let found = self.assocs.iter().find(|a| a.state == State::Up && a.remote_id == r.association).map(|a| a.id);
+                match found.and_then(|p| with_association!(self, p, now)) {
+                    Some((a, mut cx)) => a.go_down(&mut cx, DownReason::Restarted, events),
+                    None => self.counters.dropped_state += 1,
+                }
+            }
+        }
+    }
+
+    /// Checks that need no state; refuses if one fails.
+    fn acceptable(&mut self, meta: &RxMeta, o: &wire::Opening) -> bool {
+        let code = if o.responder_id != self.endpoint_id {
+            RefuseCode::StaleIncarnation
+        } else if o.features & !FEATURES != 0 {
+            RefuseCode::Features
+        } else if self.closing {
+            RefuseCode::ShuttingDown
+        } else {
+            return o.opener_id != self.endpoint_id;
+        };
+        self.refuse(meta, o.opener_association, code);
+        false
+    }
+
+    /// We are opening to the same peer and are to win: what it opens is ignored (spec 3, simultaneous opening).
+    fn our_opening_wins(&self, opener_id: u64) -> bool {
+        self.by_endpoint
+            .get(&opener_id)
+            .and_then(|p| self.assocs.get(p.0 as usize))
+            .is_some_and(|a| a.state == State::Opening && self.endpoint_id < opener_id)
+    }
+
+    fn on_init(&mut self, now: Time, meta: &RxMeta, o: &wire::Opening) {
+        if self.acceptable(meta, o) && !self.our_opening_wins(o.opener_id) {
+            let cookie = self.handshake.cookie(now, &meta.remote, o);
+            self.answer(meta, &Handshake::Cookie(wire::Cookie { opener_association: o.opener_association, cookie }));
+        }
+    }
+
+    fn on_cookie(&mut self, now: Time, meta: &RxMeta, c: &wire::Cookie) {
+        let peer = PeerId(c.opener_association as u32 & ((1 << INDEX_BITS) - 1));
+        let retry = self.cfg.handshake_retry.as_nanos() as u64;
+        match self.assocs.get_mut(peer.0 as usize) {
+            Some(a) if a.state == State::Opening && a.local_id == c.opener_association => {
+                if let Some(o) = a.opening.as_mut().filter(|o| o.cookie.is_none()) {
+                    o.cookie = Some((c.cookie, meta.remote, meta.local));
+                    o.confirms = 0;
+                    o.interval_ns = retry;
+                    o.send_at = now;
+                }
+                self.touch(peer);
+            }
+            _ => self.counters.dropped_state += 1,
+        }
+    }
+
+    fn on_confirm(&mut self, now: Time, meta: &RxMeta, c: &wire::Confirm, events: &mut Vec<Event>) {
+        let o = &c.opening;
+        if !self.acceptable(meta, o) || self.our_opening_wins(o.opener_id) {
+            return;
+        }
+        if !self.handshake.cookie_is_good(now, &c.cookie, &meta.remote, o) {
+            self.counters.dropped_check += 1;
+            return;
+        }
+        let peer = match self.by_endpoint.get(&o.opener_id).copied() {
+            Some(p) => {
+                let a = &self.assocs[p.0 as usize];
+                if let Some(acc) = a.accepted.as_ref().filter(|x| x.nonce == o.nonce) {
+                    let bytes = acc.packet.clone();
+                    return self.post(meta.remote, meta.local, bytes);
+                }
+                if !matches!(a.state, State::Idle | State::Opening) {
+                    return self.refuse(meta, o.opener_association, RefuseCode::NoRoom);
+                }
+                p
+            }
+            None => {
+                if self.assocs.len() >= self.cfg.peers_max {
+                    return self.refuse(meta, o.opener_association, RefuseCode::NoRoom);
+                }
+                match self.add_peer(o.opener_id, &[], now) {
+                    Some(p) => p,
+                    None => return self.refuse(meta, o.opener_association, RefuseCode::NoRoom),
+                }
+            }
+        };
+        self.accept(now, meta, c, peer, events);
+    }
+
+    /// Makes the association and answers ACCEPT.
+    fn accept(&mut self, now: Time, meta: &RxMeta, c: &wire::Confirm, peer: PeerId, events: &mut Vec<Event>) {
+        let o = &c.opening;
+        let level = self.cfg.level.max(o.level);
+        let local_id = self.new_association_id(peer);
+        let mut nonce = [0; wire::NONCE_LEN];
+        self.rng.fill_bytes(&mut nonce);
+        let crypt = Box::new(self.handshake.session(level, Role::Responder, o, &nonce));
+        let packet = self.handshake.write(&Handshake::Accept(wire::Accept {
+            level,
+            features: FEATURES,
+            opener_association: o.opener_association,
+            responder_id: self.endpoint_id,
+            responder_association: local_id,
+            nonce,
+            params: Self::params(&self.cfg, &self.local_addrs),
+        }));
+        self.post(meta.remote, meta.local, packet.clone());
+        self.counters.handshakes_accepted += 1;
+        let Some((a, mut cx)) = with_association!(self, peer, now) else { return };
+        a.local_id = local_id;
+        a.accepted = Some(Box::new(Accepted { nonce: o.nonce, packet }));
+        a.remote_id = o.opener_association;
+        a.crypt = Some(crypt);
+        a.establish(&mut cx, &c.params, meta, events);
+        self.touch(peer);
+    }
+
+    fn on_accept(&mut self, now: Time, meta: &RxMeta, c: &wire::Accept, events: &mut Vec<Event>) {
+        let peer = PeerId(c.opener_association as u32 & ((1 << INDEX_BITS) - 1));
+        let Endpoint { assocs, handshake, counters, .. } = self;
+        let opening = assocs
+            .get_mut(peer.0 as usize)
+            .filter(|a| a.state == State::Opening && a.local_id == c.opener_association && a.endpoint_id == c.responder_id)
+            .and_then(|a| a.opening.as_ref().filter(|o| o.cookie.is_some() && c.level >= o.opening.level).map(|o| o.opening));
+        let Some(opening) = opening else {
+            counters.dropped_state += 1;
+            return;
+        };
+        let crypt = Box::new(handshake.session(c.level, Role::Opener, &opening, &c.nonce));
+        let Some((a, mut cx)) = with_association!(self, peer, now) else { return };
+        a.remote_id = c.responder_association;
+        a.crypt = Some(crypt);
+        a.establish(&mut cx, &c.params, meta, events);
+        self.touch(peer);
+    }
+}
+
+impl Association {
+    /// Timers of an opening.
+    pub(crate) fn opening_timeout(&mut self, cx: &mut Cx<'_>, events: &mut Vec<Event>) {
+        if self.opening.as_ref().is_some_and(|o| o.give_up <= cx.now) {
+            self.go_down(cx, DownReason::ConnectTimeout, events);
+        }
+    }
+
+    /// Both sides agree: the association is up.
+    fn establish(&mut self, cx: &mut Cx<'_>, p: &Params, meta: &RxMeta, events: &mut Vec<Event>) {
+        self.state = State::Up;
+        self.opening = None;
+        self.peer = PeerParams {
+            max_datagram: p.max_datagram,
+            streams: p.streams.min(cx.cfg.streams),
+            credit_msgs: p.initial_credit_msgs,
+            credit_bytes: p.initial_credit_bytes,
+            rx_buffer: p.rx_buffer_bytes.max(64 << 10),
+            // A peer cannot make us wait longer than a tenth of a second by what it says.
+            ack_delay_max_ns: u64::from(p.ack_delay_max_us.min(100_000)) * 1000,
+        };
+        self.heard = cx.now;
+        self.last_ping = cx.now;
+        let max = cx.cfg.max_datagram.min(p.max_datagram);
+        let known: SmallVec<[SocketAddr; 16]> = self.addrs.iter().chain(p.addresses.iter()).copied().collect();
+        self.paths.clear();
+        for remote in known {
+            self.add_path(cx, remote, None, max);
+        }
+        self.paths.truncate(PATHS_MAX - 1);
+        self.add_path(cx, meta.remote, meta.local, max);
+        if let Some(i) = self.paths.iter().position(|p| p.remote == meta.remote) {
+            self.primary = i as u8;
+            self.paths[i].local = meta.local;
+            self.paths[i].make_valid(cx.cfg, cx.now);
+        }
+        self.paths.shrink_to_fit();
+        self.out.set_limits(u64::from(p.initial_credit_msgs), p.initial_credit_bytes);
+        events.push(Event::Up { peer: self.id });
+        if u64::from(self.out.longest_waiting()) > p.initial_credit_bytes / 4 * 3 {
+            // Queued before the peer's limits were known; it would never be let out.
+            self.go_down(cx, DownReason::NoRoom, events);
+            self.close_pending = Some(1);
+            return;
+        }
+        self.admit(cx);
+    }
+
+    fn add_path(&mut self, cx: &Cx<'_>, remote: SocketAddr, local: Option<IpAddr>, max: u16) {
+        if self.paths.len() < PATHS_MAX && !self.paths.iter().any(|p| p.remote == remote) {
+            self.paths.push(Path::new(cx.cfg, cx.now, remote, local, max));
+        }
+    }
+
+    /// The peer told all its addresses anew.
+    pub(crate) fn on_addresses(&mut self, cx: &mut Cx<'_>, seq: u32, list: &AddrList) {
+        if seq.wrapping_sub(self.addresses_seq) as i32 <= 0 {
+            return;
+        }
+        self.addresses_seq = seq;
+        let max = cx.cfg.max_datagram.min(self.peer.max_datagram);
+        for a in list {
+            self.add_path(cx, *a, None, max);
+        }
+    }
+}

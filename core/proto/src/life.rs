@@ -1,0 +1,159 @@
+//! Timers of an established association: keep-alive and verdict, closing, path probes and return (spec 8, 9).
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use rand_core::RngCore;
+
+use crate::association::{Association, Cx, State};
+use crate::paths::{PATHS_MAX, Path, PathState};
+use crate::{DownReason, Event, Time};
+
+impl Association {
+    /// Everything that is due at `now`.
+    pub(crate) fn on_timeout(&mut self, cx: &mut Cx<'_>, events: &mut Vec<Event>) {
+        if self.closing.is_some_and(|t| t <= cx.now) && !matches!(self.state, State::Down(_)) {
+            // The linger time is over: what is left fails, and the peer is told.
+            let up = self.state == State::Up;
+            self.go_down(cx, DownReason::LocalClose, events);
+            self.close_pending = up.then_some(0);
+            return;
+        }
+        match self.state {
+            State::Opening => self.opening_timeout(cx, events),
+            State::Up => {
+                if self.pacing_until.is_some_and(|t| t <= cx.now) {
+                    self.pacing_until = None;
+                }
+                self.on_loss_timers(cx);
+                if self.regrant_at.is_some_and(|t| t <= cx.now) {
+                    self.regrant(cx);
+                }
+                self.keep_alive(cx, events);
+                self.check_drained();
+            }
+            State::Idle | State::Down(_) => {}
+        }
+    }
+
+    /// PING after a quarter of the peer timeout; the verdict after all of it, if our questions had time to be answered.
+    fn keep_alive(&mut self, cx: &mut Cx<'_>, events: &mut Vec<Event>) {
+        if self.next_ping(cx.cfg) > cx.now {
+            return;
+        }
+        // A process that was stopped itself wakes up with an old clock reading: it must ask before it judges.
+        if cx.now.since_ns(self.heard) >= cx.cfg.peer_timeout.as_nanos() as u64 && self.pings >= 2 {
+            self.go_down(cx, DownReason::Unreachable, events);
+            return;
+        }
+        self.ping = true;
+        self.pings += 1;
+        self.last_ping = cx.now;
+    }
+
+    /// A packet of the peer was accepted.
+    pub(crate) fn note_heard(&mut self, now: Time, path: u8) {
+        self.heard = now;
+        self.pings = 0;
+        if let Some(p) = self.paths.get_mut(usize::from(path)) {
+            p.heard = now;
+        }
+    }
+
+    /// A closing endpoint with nothing unacknowledged says goodbye.
+    pub(crate) fn check_drained(&mut self) {
+        if self.closing.is_some() && self.state == State::Up && !self.has_open() && self.close_pending.is_none() {
+            self.close_pending = Some(0);
+        }
+    }
+
+    /// Index of the path to `remote`; a new one if there is room and `add`.
+    pub(crate) fn path_to(&mut self, cx: &Cx<'_>, remote: SocketAddr, local: Option<IpAddr>, add: bool) -> Option<u8> {
+        let primary = usize::from(self.primary);
+        if self.paths.get(primary).is_some_and(|p| p.remote == remote) {
+            return Some(self.primary);
+        }
+        if let Some(i) = self.paths.iter().position(|p| p.remote == remote) {
+            return Some(i as u8);
+        }
+        if !add || self.paths.len() >= PATHS_MAX {
+            return None;
+        }
+        let max = cx.cfg.max_datagram.min(self.peer.max_datagram);
+        self.paths.push(Path::new(cx.cfg, cx.now, remote, local, max));
+        Some(self.paths.len() as u8 - 1)
+    }
+
+    /// A PATH_CHALLENGE is due on path `i`: its data, and the next one is scheduled.
+    pub(crate) fn take_challenge(&mut self, cx: &mut Cx<'_>, i: usize) -> Option<u64> {
+        let primary = usize::from(self.primary);
+        let many = self.paths.len() > 1;
+        let p = &mut self.paths[i];
+        if p.next_probe > cx.now {
+            return None;
+        }
+        if !many || (i == primary && p.state == PathState::Valid) {
+            // Data and keep-alive watch over the primary; a lone path has nothing to be compared with.
+            if p.state == PathState::Valid || !many {
+                p.next_probe = if many { cx.now + cx.cfg.path_probe_max } else { Time::MAX };
+            }
+            return None;
+        }
+        if p.challenge.take().is_some() {
+            // The last one was not answered.
+            p.answers = 0;
+            p.misses += 1;
+            match p.state {
+                // One lost probe is no failure.
+                PathState::Valid if p.misses >= 2 => p.make_suspect(cx.cfg, cx.now),
+                PathState::Valid => p.next_probe = cx.now,
+                PathState::Suspect | PathState::Unvalidated => p.probe_interval = (p.probe_interval * 2).min(cx.cfg.path_probe_max.as_nanos() as u64),
+            }
+        }
+        let data = cx.rng.next_u64();
+        p.challenge = Some((data, cx.now));
+        p.next_probe = cx.now.plus_ns(p.probe_interval);
+        Some(data)
+    }
+
+    /// A PATH_RESPONSE: the path it answers is alive.
+    pub(crate) fn on_path_response(&mut self, cx: &mut Cx<'_>, data: u64) {
+        let Some(i) = self.paths.iter().position(|p| p.challenge.is_some_and(|c| c.0 == data)) else { return };
+        let needed = cx.cfg.path_return_probes;
+        let p = &mut self.paths[i];
+        if let Some((_, sent)) = p.challenge.take() {
+            p.rtt.sample(cx.now, cx.now.since_ns(sent), 0);
+            p.set_pace(cx.cfg);
+        }
+        p.answers += 1;
+        p.misses = 0;
+        p.heard = cx.now;
+        let back = match p.state {
+            PathState::Valid => false,
+            PathState::Unvalidated => true,
+            PathState::Suspect => p.answers >= needed,
+        };
+        if p.state == PathState::Suspect && !back {
+            p.probe_interval = cx.cfg.path_probe_min.as_nanos() as u64;
+            p.next_probe = cx.now.plus_ns(p.probe_interval);
+        }
+        if back {
+            p.make_valid(cx.cfg, cx.now);
+            self.choose_primary();
+        }
+    }
+
+    /// The primary is the first valid path in the peer's order.
+    pub(crate) fn choose_primary(&mut self) {
+        if let Some(i) = self.paths.iter().position(|p| p.state == PathState::Valid)
+            && i as u8 != self.primary
+        {
+            if let Some(old) = self.paths.get_mut(usize::from(self.primary)) {
+                // From now on it is a standby path, to be probed.
+                old.next_probe = Time::ZERO;
+            }
+            self.primary = i as u8;
+            self.pacing_until = None;
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! Messages of one association: numbering, credit, what is sent and acknowledged, what has arrived (spec 1, 5).
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::ranges::RangeSet;
+use crate::{Credit, Message};
+use weir_wire::expand;
+
+/// Largest envelope (spec 1).
+pub(crate) const ENVELOPE_MAX: usize = 48;
+/// Control messages a receiver remembers ahead of the lowest missing (spec 10).
+const CONTROL_AHEAD_MAX: u64 = 4096;
+
+/// A message being sent.
+#[derive(Debug)]
+pub(crate) struct OutMessage {
+    pub(crate) token: u64,
+    pub(crate) len: u32,
+    /// Bytes handed to packets for the first time.
+    pub(crate) sent: u32,
+    acked: RangeSet,
+    pub(crate) sseq: u32,
+    pub(crate) stream: u16,
+    env_len: u8,
+    /// Some packet carried it.
+    started: bool,
+    done: bool,
+    envelope: [u8; ENVELOPE_MAX],
+}
+
+impl OutMessage {
+    pub(crate) fn envelope(&self) -> &[u8] {
+        &self.envelope[..usize::from(self.env_len)]
+    }
+
+    fn new(m: &Message<'_>, sseq: u32) -> Self {
+        let mut envelope = [0; ENVELOPE_MAX];
+        envelope[..m.envelope.len()].copy_from_slice(m.envelope);
+        OutMessage { token: m.token, len: m.len, sent: 0, acked: RangeSet::new(), sseq, stream: m.stream, env_len: m.envelope.len() as u8, started: false, done: false, envelope }
+    }
+
+    /// First part of `[offset, offset+len)` not yet acknowledged; for an empty message the empty part.
+    pub(crate) fn missing(&self, offset: u32, len: u16) -> Option<(u32, u32)> {
+        if self.done {
+            return None;
+        }
+        if self.len == 0 {
+            return Some((0, 0));
+        }
+        self.acked.first_gap(u64::from(offset), u64::from(offset) + u64::from(len)).map(|(a, b)| (a as u32, b as u32))
+    }
+}
+
+/// Messages of one kind on their way out, indexed by number.
+#[derive(Debug, Default)]
+pub(crate) struct OutRing {
+    ring: VecDeque<OutMessage>,
+    base: u64,
+    /// Messages no packet carried yet.
+    pub(crate) unsent: usize,
+    /// Messages not completely acknowledged.
+    pub(crate) open: usize,
+}
+
+impl OutRing {
+    pub(crate) fn next(&self) -> u64 {
+        self.base + self.ring.len() as u64
+    }
+
+    pub(crate) fn span(&self) -> usize {
+        self.ring.len()
+    }
+
+    fn push(&mut self, m: OutMessage) -> u64 {
+        self.ring.push_back(m);
+        self.unsent += 1;
+        self.open += 1;
+        self.base + self.ring.len() as u64 - 1
+    }
+
+    pub(crate) fn get(&self, mseq: u64) -> Option<&OutMessage> {
+        self.ring.get(usize::try_from(mseq.checked_sub(self.base)?).ok()?)
+    }
+
+    /// Notes that `[sent, to)` was handed to a packet for the first time.
+    pub(crate) fn advance(&mut self, mseq: u64, to: u32) {
+        if let Some(i) = mseq.checked_sub(self.base)
+            && let Some(m) = self.ring.get_mut(i as usize)
+        {
+            m.sent = to;
+            if !m.started {
+                m.started = true;
+                self.unsent -= 1;
+            }
+        }
+    }
+
+    /// Bytes were acknowledged; returns the token once all are.
+    pub(crate) fn acked(&mut self, mseq: u64, offset: u32, len: u32) -> Option<u64> {
+        let i = usize::try_from(mseq.checked_sub(self.base)?).ok()?;
+        let m = self.ring.get_mut(i)?;
+        if m.done {
+            return None;
+        }
+        if !(offset == 0 && len == m.len) {
+            m.acked.insert(u64::from(offset), u64::from(offset) + u64::from(len), |_, _| {});
+            if m.acked.prefix() < u64::from(m.len) {
+                return None;
+            }
+        }
+        m.done = true;
+        self.open -= 1;
+        let token = m.token;
+        if i == 0 {
+            while self.ring.front().is_some_and(|m| m.done) {
+                self.ring.pop_front();
+                self.base += 1;
+            }
+            if self.ring.is_empty() && self.ring.capacity() > 32 {
+                self.ring.shrink_to(8);
+            }
+        }
+        Some(token)
+    }
+
+    /// Takes every open token out.
+    pub(crate) fn drain_tokens(&mut self, mut f: impl FnMut(u64)) {
+        for m in self.ring.drain(..) {
+            self.base += 1;
+            if !m.done {
+                f(m.token);
+            }
+        }
+        self.ring = VecDeque::new();
+        self.unsent = 0;
+        self.open = 0;
+    }
+}
+
+/// Outgoing side.
+#[derive(Debug, Default)]
+pub(crate) struct MessagesOut {
+    pub(crate) matched: OutRing,
+    pub(crate) control: OutRing,
+    /// First control message not yet sent.
+    pub(crate) control_next: u64,
+    /// First matched message not yet admitted by credit.
+    admitted: u64,
+    bytes_admitted: u64,
+    bytes_queued: u64,
+    msgs_limit: u64,
+    bytes_limit: u64,
+    /// Next number of each stream; grows to the highest used.
+    sseq: Vec<u32>,
+    /// The front message waits for credit.
+    pub(crate) stalled: bool,
+}
+
+impl MessagesOut {
+    pub(crate) fn push(&mut self, m: &Message<'_>) -> u64 {
+        if m.control {
+            return self.control.push(OutMessage::new(m, 0));
+        }
+        let s = usize::from(m.stream);
+        if s >= self.sseq.len() {
+            self.sseq.resize(s + 1, 0);
+        }
+        let sseq = self.sseq[s];
+        self.sseq[s] = sseq.wrapping_add(1);
+        self.bytes_queued += u64::from(m.len);
+        self.matched.push(OutMessage::new(m, sseq))
+    }
+
+    /// Limits as the peer states them; they never shrink.
+    pub(crate) fn set_limits(&mut self, msgs: u64, bytes: u64) {
+        self.msgs_limit = self.msgs_limit.max(msgs);
+        self.bytes_limit = self.bytes_limit.max(bytes);
+    }
+
+    /// The limits' low half is known: expands `msgs`.
+    pub(crate) fn raise_limits(&mut self, msgs_low: u32, bytes: u64) {
+        let msgs = expand(msgs_low, self.msgs_limit);
+        self.set_limits(msgs, bytes);
+    }
+
+    /// Next matched message that credit lets out, with its length.
+    pub(crate) fn admit(&mut self) -> Option<(u64, u32)> {
+        let m = self.matched.get(self.admitted)?;
+        if self.admitted >= self.msgs_limit || self.bytes_admitted + u64::from(m.len) > self.bytes_limit {
+            self.stalled = true;
+            return None;
+        }
+        self.stalled = false;
+        self.bytes_admitted += u64::from(m.len);
+        self.admitted += 1;
+        Some((self.admitted - 1, m.len))
+    }
+
+    pub(crate) fn credit(&self) -> Credit {
+        Credit {
+            msgs: u32::try_from(self.msgs_limit.saturating_sub(self.matched.next())).unwrap_or(u32::MAX),
+            bytes: self.bytes_limit.saturating_sub(self.bytes_queued),
+        }
+    }
+
+    /// Matched messages that wait for credit.
+    pub(crate) fn waiting(&self) -> usize {
+        (self.matched.next() - self.admitted) as usize
+    }
+
+    /// Length of the longest matched message not yet admitted.
+    pub(crate) fn longest_waiting(&self) -> u32 {
+        (self.admitted..self.matched.next()).filter_map(|i| self.matched.get(i)).map(|m| m.len).max().unwrap_or(0)
+    }
+}
+
+/// A matched message that has partly arrived, or waits for an earlier one.
+#[derive(Debug, Default)]
+struct InMessage {
+    total_len: u32,
+    seen: bool,
+    done: bool,
+    got: RangeSet,
+}
+
+/// What a fragment brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    /// Nothing new.
+    Duplicate,
+    /// New bytes were reported to the closure.
+    New,
+    /// The peer broke a rule.
+    Violation(&'static str),
+}
+
+/// Incoming side.
+#[derive(Debug)]
+pub(crate) struct MessagesIn {
+    ring: VecDeque<InMessage>,
+    /// Lowest matched message not complete.
+    base: u64,
+    /// One past the highest matched message seen.
+    top: u64,
+    bytes_seen: u64,
+    /// Limits the peer has been told.
+    msgs_limit: u64,
+    bytes_limit: u64,
+    initial_msgs: u32,
+    initial_bytes: u64,
+    consumed_msgs: u64,
+    consumed_bytes: u64,
+    control: RangeSet,
+}
+
+impl MessagesIn {
+    pub(crate) fn new(initial_msgs: u32, initial_bytes: u64) -> Self {
+        MessagesIn {
+            ring: VecDeque::new(),
+            base: 0,
+            top: 0,
+            bytes_seen: 0,
+            msgs_limit: u64::from(initial_msgs),
+            bytes_limit: initial_bytes,
+            initial_msgs,
+            initial_bytes,
+            consumed_msgs: 0,
+            consumed_bytes: 0,
+            control: RangeSet::new(),
+        }
+    }
+
+    /// A control message; true if it is new.
+    pub(crate) fn on_control(&mut self, low: u32) -> Result<Option<u64>, &'static str> {
+        let mseq = expand(low, self.control.end());
+        if mseq >= self.control.prefix() + CONTROL_AHEAD_MAX {
+            return Err("control message too far ahead");
+        }
+        Ok((self.control.insert(mseq, mseq + 1, |_, _| {}) > 0).then_some(mseq))
+    }
+
+    /// Number of a matched message from its low half.
+    pub(crate) fn number(&self, low: u32) -> u64 {
+        expand(low, self.top)
+    }
+
+    /// A fragment `[offset, offset+len)` of matched message `mseq`. `f(offset, len, first, complete)` for each new part.
+    pub(crate) fn on_fragment(&mut self, mseq: u64, total_len: u32, offset: u32, len: u32, mut f: impl FnMut(u32, u32, bool, bool)) -> Arrived {
+        if mseq < self.base {
+            return Arrived::Duplicate;
+        }
+        if mseq >= self.msgs_limit {
+            return Arrived::Violation("message beyond the credit");
+        }
+        let whole = offset == 0 && len == total_len;
+        let i = (mseq - self.base) as usize;
+        if i == 0 && whole && self.ring.is_empty() {
+            // The usual case: next message, in one packet.
+            if !self.note_bytes(total_len) {
+                return Arrived::Violation("message bytes beyond the credit");
+            }
+            self.base += 1;
+            self.top = self.top.max(mseq + 1);
+            f(0, len, true, true);
+            return Arrived::New;
+        }
+        if i >= self.ring.len() {
+            self.ring.resize_with(i + 1, InMessage::default);
+        }
+        if !self.ring[i].seen {
+            if !self.note_bytes(total_len) {
+                return Arrived::Violation("message bytes beyond the credit");
+            }
+            self.top = self.top.max(mseq + 1);
+        }
+        let m = &mut self.ring[i];
+        if m.done {
+            return Arrived::Duplicate;
+        }
+        let mut first = !m.seen;
+        if first {
+            m.seen = true;
+            m.total_len = total_len;
+        } else if m.total_len != total_len {
+            return Arrived::Violation("message length changed");
+        }
+        if total_len == 0 {
+            m.done = true;
+            f(0, 0, true, true);
+        } else {
+            let mut parts: smallvec::SmallVec<[(u32, u32); 4]> = smallvec::SmallVec::new();
+            m.got.insert(u64::from(offset), u64::from(offset) + u64::from(len), |a, b| parts.push((a as u32, b as u32)));
+            if parts.is_empty() && !first {
+                return Arrived::Duplicate;
+            }
+            m.done = m.got.prefix() == u64::from(total_len);
+            if parts.is_empty() {
+                parts.push((offset, offset));
+            }
+            let n = parts.len();
+            for (k, (a, b)) in parts.into_iter().enumerate() {
+                f(a, b - a, first, m.done && k + 1 == n);
+                first = false;
+            }
+        }
+        if i == 0 {
+            while self.ring.front().is_some_and(|m| m.done) {
+                self.ring.pop_front();
+                self.base += 1;
+            }
+            if self.ring.is_empty() && self.ring.capacity() > 32 {
+                self.ring.shrink_to(8);
+            }
+        }
+        Arrived::New
+    }
+
+    /// What of `[lo, hi)` of message `mseq` has not arrived; `None` if nothing is known of the message.
+    pub(crate) fn holes(&self, mseq: u64, lo: u64, hi: u64, f: impl FnMut(u64, u64) -> bool) -> Option<u32> {
+        let m = self.ring.get(usize::try_from(mseq.checked_sub(self.base)?).ok()?)?;
+        if !m.seen || m.done {
+            return None;
+        }
+        m.got.gaps(lo, hi.min(u64::from(m.total_len)), f);
+        Some(m.total_len)
+    }
+
+    fn note_bytes(&mut self, len: u32) -> bool {
+        if self.bytes_seen + u64::from(len) > self.bytes_limit {
+            return false;
+        }
+        self.bytes_seen += u64::from(len);
+        true
+    }
+
+    /// The upper layer freed messages. True when the peer should be told.
+    pub(crate) fn consume(&mut self, msgs: u32, bytes: u64) -> bool {
+        self.consumed_msgs += u64::from(msgs);
+        self.consumed_bytes += bytes;
+        let (m, b) = self.wanted();
+        m - self.msgs_limit >= u64::from(self.initial_msgs / 4).max(1) || b - self.bytes_limit >= (self.initial_bytes / 4).max(1)
+    }
+
+    /// Limits by what was consumed. Never above what was received plus the initial credit, whatever the caller says.
+    fn wanted(&self) -> (u64, u64) {
+        (
+            (self.consumed_msgs.min(self.top) + u64::from(self.initial_msgs)).max(self.msgs_limit),
+            (self.consumed_bytes.min(self.bytes_seen) + self.initial_bytes).max(self.bytes_limit),
+        )
+    }
+
+    /// The newest limits, now told to the peer.
+    pub(crate) fn advertise(&mut self) -> (u64, u64) {
+        (self.msgs_limit, self.bytes_limit) = self.wanted();
+        (self.msgs_limit, self.bytes_limit)
+    }
+
+    /// Heap bytes held.
+    #[cfg(test)]
+    pub(crate) fn pending(&self) -> usize {
+        self.ring.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fragments_are_reported_once_and_credit_binds() {
+        let mut m = MessagesIn::new(4, 1000);
+        let mut got = Vec::new();
+        assert_eq!(m.on_fragment(1, 100, 50, 50, |a, n, f, c| got.push((a, n, f, c))), Arrived::New);
+        assert_eq!(m.on_fragment(1, 100, 50, 50, |_, _, _, _| panic!("twice")), Arrived::Duplicate);
+        assert_eq!(m.on_fragment(1, 100, 0, 100, |a, n, f, c| got.push((a, n, f, c))), Arrived::New);
+        assert_eq!(got, [(50, 50, true, false), (0, 50, false, true)]);
+        assert_eq!(m.on_fragment(0, 0, 0, 0, |a, n, f, c| got.push((a, n, f, c))), Arrived::New);
+        assert_eq!(m.pending(), 0);
+        assert!(matches!(m.on_fragment(4, 1, 0, 1, |_, _, _, _| ()), Arrived::Violation(_)));
+        assert!(matches!(m.on_fragment(2, 901, 0, 901, |_, _, _, _| ()), Arrived::Violation(_)));
+        assert!(m.consume(1, 100));
+        assert_eq!(m.advertise(), (5, 1100));
+    }
+}

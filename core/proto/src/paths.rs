@@ -1,0 +1,198 @@
+//! Paths of one association: each remote address with its round trip, window, MTU and health (spec 8).
+
+use alloc::boxed::Box;
+use core::net::{IpAddr, SocketAddr};
+
+use crate::congestion::{self, Congestion, Pacer};
+use crate::mtu::MtuSearch;
+use crate::rtt::Rtt;
+use crate::{Config, Time};
+
+/// Largest number of paths (spec 8).
+pub(crate) const PATHS_MAX: usize = 8;
+
+/// Health of a path.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum PathState {
+    /// Nothing came back from there yet.
+    Unvalidated,
+    /// Usable.
+    Valid,
+    /// It fell silent; probed until it answers again.
+    Suspect,
+}
+
+/// One remote address.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) remote: SocketAddr,
+    pub(crate) local: Option<IpAddr>,
+    pub(crate) state: PathState,
+    pub(crate) rtt: Rtt,
+    pub(crate) cc: Box<dyn Congestion>,
+    pub(crate) pacer: Pacer,
+    pub(crate) mtu: MtuSearch,
+    /// Bytes and packets in flight here.
+    pub(crate) in_flight: u64,
+    pub(crate) in_flight_packets: u32,
+    /// Numbers of packets in flight on this path; `largest_acked` is 0 before the first acknowledgement.
+    pub(crate) next_seq: u32,
+    pub(crate) largest_acked: u32,
+    /// Packets later acknowledged before one is lost.
+    pub(crate) reorder: u32,
+    /// Sequence number at which `reorder` was last changed.
+    reorder_at: u32,
+    /// When the earliest overtaken packet is lost by time.
+    pub(crate) loss_time: Option<Time>,
+    /// When the newest packet in flight was sent.
+    pub(crate) last_sent: Time,
+    /// When data first went into flight without an answer since.
+    pub(crate) waiting_since: Time,
+    /// Probe timeouts in a row.
+    pub(crate) ptos: u32,
+    /// When something last came from there.
+    pub(crate) heard: Time,
+    /// A challenge that is to be answered.
+    pub(crate) respond: Option<u64>,
+    /// Our outstanding challenge, when it was sent, and when the next one is due.
+    pub(crate) challenge: Option<(u64, Time)>,
+    pub(crate) next_probe: Time,
+    pub(crate) probe_interval: u64,
+    /// Challenges answered in a row.
+    pub(crate) answers: u32,
+    /// Challenges unanswered in a row.
+    pub(crate) misses: u32,
+    /// Loss measured on this path: exponentially weighted, parts per million.
+    pub(crate) loss_ppm: u32,
+}
+
+impl Path {
+    pub(crate) fn new(cfg: &Config, now: Time, remote: SocketAddr, local: Option<IpAddr>, max_datagram: u16) -> Self {
+        let mtu = MtuSearch::new(cfg, max_datagram);
+        let size = u64::from(mtu.size());
+        let mut p = Path {
+            remote,
+            local,
+            state: PathState::Unvalidated,
+            rtt: Rtt::new(cfg.initial_rtt.as_nanos() as u64),
+            cc: congestion::make(cfg, size),
+            pacer: Pacer::default(),
+            mtu,
+            in_flight: 0,
+            in_flight_packets: 0,
+            next_seq: 1,
+            largest_acked: 0,
+            reorder: cfg.reorder_threshold,
+            reorder_at: 0,
+            loss_time: None,
+            last_sent: now,
+            waiting_since: now,
+            ptos: 0,
+            heard: now,
+            respond: None,
+            challenge: None,
+            next_probe: now,
+            probe_interval: cfg.path_probe_min.as_nanos() as u64,
+            answers: 0,
+            misses: 0,
+            loss_ppm: 0,
+        };
+        p.set_pace(cfg);
+        p
+    }
+
+    /// Computes the pace anew from window and round trip.
+    pub(crate) fn set_pace(&mut self, cfg: &Config) {
+        let burst_min = u64::from(cfg.pacing_burst_packets) * u64::from(self.mtu.size());
+        self.pacer.set(self.cc.window(), self.cc.pacing_quarters(), self.rtt.srtt, burst_min, cfg.pacing_burst_bytes);
+    }
+
+    /// Bytes that may be in flight: the window, and no more than half the receiver's buffer besides what the wire itself holds.
+    pub(crate) fn window(&self, rx_buffer: u64) -> u64 {
+        let wire = u128::from(self.cc.rate()) * u128::from(self.rtt.base()) / 1_000_000_000;
+        self.cc.window().min(rx_buffer / 2 + wire as u64).max(2 * u64::from(self.mtu.size()))
+    }
+
+    /// Probe timeout with back-off.
+    pub(crate) fn pto_ns(&self, cfg: &Config, ack_delay_max: u64) -> u64 {
+        let one = self.rtt.pto(cfg.pto_var_min.as_nanos() as u64, ack_delay_max);
+        (one << self.ptos.min(12)).min((cfg.pto_max.as_nanos() as u64).max(one))
+    }
+
+    /// When the probe timeout fires.
+    pub(crate) fn pto_at(&self, cfg: &Config, ack_delay_max: u64) -> Option<Time> {
+        (self.in_flight_packets > 0).then(|| self.last_sent.plus_ns(self.pto_ns(cfg, ack_delay_max)))
+    }
+
+    /// A packet goes into flight; returns its number on the path.
+    pub(crate) fn on_sent(&mut self, now: Time, size: u64, rx_buffer: u64) -> u32 {
+        let was_idle = self.in_flight_packets == 0;
+        if was_idle {
+            self.waiting_since = now;
+        }
+        self.in_flight += size;
+        self.in_flight_packets += 1;
+        self.last_sent = now;
+        self.pacer.on_sent(now, size);
+        let limited = self.in_flight + u64::from(self.mtu.size()) > self.window(rx_buffer);
+        self.cc.on_sent(now, size, limited, was_idle);
+        self.next_seq = self.next_seq.wrapping_add(1);
+        self.next_seq.wrapping_sub(1)
+    }
+
+    /// A packet left flight.
+    pub(crate) fn out_of_flight(&mut self, size: u64) {
+        self.in_flight = self.in_flight.saturating_sub(size);
+        self.in_flight_packets = self.in_flight_packets.saturating_sub(1);
+    }
+
+    /// A loss proved spurious: the packet was overtaken by this many later ones.
+    pub(crate) fn on_spurious(&mut self, cfg: &Config, seq: u32, size: u64) {
+        let overtaken = self.largest_acked.wrapping_sub(seq);
+        self.reorder = self.reorder.max((overtaken + 1).min(cfg.reorder_threshold_max));
+        self.reorder_at = self.next_seq;
+        self.cc.on_spurious(size);
+    }
+
+    /// Every 1024 packets without a spurious loss the threshold comes down by a quarter.
+    pub(crate) fn decay_reorder(&mut self, cfg: &Config) {
+        if self.reorder > cfg.reorder_threshold && self.next_seq.wrapping_sub(self.reorder_at) > 1024 {
+            self.reorder_at = self.next_seq;
+            self.reorder = (self.reorder - self.reorder.div_ceil(4)).max(cfg.reorder_threshold);
+        }
+    }
+
+    /// Updates the measured loss.
+    pub(crate) fn note_loss(&mut self, lost: u32, acked: u32) {
+        // Weight 1/512 a packet: a window of some hundred packets.
+        for _ in 0..lost.min(64) {
+            self.loss_ppm += (1_000_000 - self.loss_ppm) / 512;
+        }
+        let keep = 512u32.saturating_sub(acked.min(256));
+        self.loss_ppm = (u64::from(self.loss_ppm) * u64::from(keep) / 512) as u32;
+    }
+
+    /// The path works (again).
+    pub(crate) fn make_valid(&mut self, cfg: &Config, now: Time) {
+        if self.state == PathState::Suspect {
+            self.cc.reset();
+            self.set_pace(cfg);
+        }
+        self.state = PathState::Valid;
+        self.ptos = 0;
+        self.answers = 0;
+        self.misses = 0;
+        self.probe_interval = cfg.path_probe_max.as_nanos() as u64;
+        self.next_probe = now.plus_ns(self.probe_interval);
+        self.heard = now;
+    }
+
+    /// The path fell silent.
+    pub(crate) fn make_suspect(&mut self, cfg: &Config, now: Time) {
+        self.state = PathState::Suspect;
+        self.answers = 0;
+        self.challenge = None;
+        self.probe_interval = cfg.path_probe_min.as_nanos() as u64;
+        self.next_probe = now;
+    }
+}

@@ -1,0 +1,256 @@
+//! PROTECTED packets that came in (spec 2.1, 2.2).
+
+use alloc::vec::Vec;
+
+use weir_wire::frame::{Body, Frame, Frames, Msg};
+use weir_wire::{BodyKey, Header, expand};
+
+use crate::association::{Association, Cx, State};
+use crate::endpoint::{Endpoint, INDEX_BITS, with_association};
+use crate::messages::Arrived;
+use crate::{DownReason, Event, PeerId, RxMeta, Time};
+
+impl Endpoint {
+    pub(crate) fn handle_protected(&mut self, now: Time, meta: &RxMeta, datagram: &mut [u8], events: &mut Vec<Event>) {
+        let Ok(header) = Header::parse(datagram) else {
+            self.counters.dropped_malformed += 1;
+            return;
+        };
+        let peer = PeerId(header.association as u32 & ((1 << INDEX_BITS) - 1));
+        let known = with_association!(self, peer, now).filter(|(a, _)| a.local_id == header.association && a.local_id != 0);
+        let Some((a, mut cx)) = known else {
+            self.counters.dropped_unknown += 1;
+            return self.send_reset(now, meta, header.association);
+        };
+        match a.accept_packet(&mut cx, meta, &header, datagram, events) {
+            Accept::Done { owing, grants } => {
+                self.grants_changed |= grants;
+                self.touch(peer);
+                if owing {
+                    self.owe(peer);
+                }
+            }
+            Accept::Dropped => {}
+            Accept::Late { closed_here } => {
+                self.counters.dropped_state += 1;
+                if !closed_here {
+                    self.send_reset(now, meta, header.association);
+                } else if self.reset_limit.take(now) {
+                    // Our CLOSE was lost.
+                    if let Some(a) = self.assocs.get_mut(peer.0 as usize) {
+                        a.close_pending = Some(0);
+                    }
+                    self.touch(peer);
+                }
+            }
+        }
+    }
+}
+
+/// What became of a packet.
+enum Accept {
+    /// Accepted; an acknowledgement is owed, the grant scheduler has work.
+    Done { owing: bool, grants: bool },
+    /// Dropped and counted.
+    Dropped,
+    /// Good, but the association is over.
+    Late { closed_here: bool },
+}
+
+/// What the frames of one packet add up to.
+#[derive(Default)]
+struct Seen {
+    body_bytes: u64,
+    grants: bool,
+}
+
+impl Association {
+    fn accept_packet(&mut self, cx: &mut Cx<'_>, meta: &RxMeta, header: &Header, datagram: &mut [u8], events: &mut Vec<Event>) -> Accept {
+        let Some(crypt) = self.crypt.as_ref() else {
+            // Still opening: the ACCEPT was overtaken or lost.
+            cx.counters.dropped_state += 1;
+            return Accept::Dropped;
+        };
+        let number = expand(header.number, self.rx.expected());
+        let Ok(range) = crypt.keys.recv.open(header.level, number, datagram) else {
+            cx.counters.dropped_check += 1;
+            return Accept::Dropped;
+        };
+        if self.rx.is_replay(number) {
+            cx.counters.dropped_replay += 1;
+            return Accept::Dropped;
+        }
+        if self.state != State::Up {
+            return Accept::Late { closed_here: self.state == State::Down(DownReason::LocalClose) };
+        }
+        let Ok(frames) = Frames::parse(datagram, range) else {
+            cx.counters.dropped_malformed += 1;
+            return Accept::Dropped;
+        };
+        let path = self.path_to(cx, meta.remote, meta.local, false);
+        let missing = self.rx.accept(cx.now, number, meta.slack_ns, path.unwrap_or(self.primary));
+        self.note_heard(cx.now, path.unwrap_or(u8::MAX));
+        if frames.is_ack_eliciting() {
+            self.rx.eliciting(cx.now, missing, datagram.len(), header.ack_now, cx.cfg);
+        }
+        let mut seen = Seen::default();
+        for f in &frames {
+            if let Err(why) = self.on_frame(cx, meta, f, &mut seen, events) {
+                self.violated(cx, why, events);
+                break;
+            }
+            if self.state != State::Up {
+                break;
+            }
+        }
+        if self.bodies_in.open() > 0 || seen.body_bytes > 0 {
+            let base = self.path().map_or(0, |p| p.rtt.base());
+            cx.grants.measure(cx.now, seen.body_bytes, 1, missing, base);
+        }
+        Accept::Done { owing: self.rx.pending(), grants: seen.grants }
+    }
+
+    /// The peer broke a rule: the association ends, and the peer is told.
+    fn violated(&mut self, cx: &mut Cx<'_>, why: &'static str, events: &mut Vec<Event>) {
+        cx.counters.violations += 1;
+        cx.counters.last_violation = why;
+        self.go_down(cx, DownReason::Violation, events);
+        self.close_pending = Some(2);
+    }
+
+    #[inline]
+    fn on_frame(&mut self, cx: &mut Cx<'_>, meta: &RxMeta, f: Frame<'_>, seen: &mut Seen, events: &mut Vec<Event>) -> Result<(), &'static str> {
+        match f {
+            Frame::Msg(m) => self.on_message(cx, &m, events),
+            Frame::Ack(a) => {
+                let ranges = a.ranges(self.rec.next()).ok_or("acknowledgement of a packet never sent")?;
+                let slack = u64::from(a.slack_ns) + u64::from(meta.slack_ns);
+                self.on_ack(cx, ranges.map(|r| (*r.start(), *r.end() + 1)), a.delay_ns, slack, events)
+            }
+            Frame::Body(b) => self.on_body(cx, &b, seen, events),
+            Frame::Padding | Frame::Ping => Ok(()),
+            Frame::Credit(c) => {
+                self.out.raise_limits(c.msgs_limit, c.bytes_limit);
+                self.admit(cx);
+                Ok(())
+            }
+            Frame::Grant(g) => {
+                if let Some(slot) = self.bodies_out.on_grant(g.handle, g.limit) {
+                    self.queue_body(slot);
+                }
+                Ok(())
+            }
+            _ => self.on_rare_frame(cx, meta, f, seen, events),
+        }
+    }
+
+    fn on_rare_frame(&mut self, cx: &mut Cx<'_>, meta: &RxMeta, f: Frame<'_>, seen: &mut Seen, events: &mut Vec<Event>) -> Result<(), &'static str> {
+        match f {
+            Frame::PathChallenge(data) => {
+                let path = self.path_to(cx, meta.remote, meta.local, true);
+                if let Some(p) = path.and_then(|i| self.paths.get_mut(usize::from(i))) {
+                    p.respond = Some(data);
+                    p.local = p.local.or(meta.local);
+                }
+            }
+            Frame::PathResponse(data) => self.on_path_response(cx, data),
+            Frame::Addresses(a) => self.on_addresses(cx, a.seq, &a.list()),
+            Frame::Close(_) => self.go_down(cx, DownReason::Closed, events),
+            Frame::BodyAbort(a) => {
+                if self.bodies_in.get(a.handle).is_some() {
+                    self.close_body(cx.grants, a.handle);
+                    seen.grants = true;
+                    events.push(Event::BodyAborted { peer: self.id, handle: a.handle, code: a.code });
+                }
+            }
+            Frame::Parity(p) => self.on_parity(cx, &p, events),
+            Frame::Recovered(r) => {
+                let (message, key) = match r.key {
+                    BodyKey::Message(m) => (true, m),
+                    BodyKey::Body(h) => (false, h),
+                };
+                self.on_recovered(cx, message, key, r.offset, r.len, events)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_message(&mut self, cx: &mut Cx<'_>, m: &Msg, events: &mut Vec<Event>) -> Result<(), &'static str> {
+        let (h, peer) = (&m.head, self.id);
+        if h.control {
+            if let Some(mseq) = self.inn.on_control(h.mseq)? {
+                cx.counters.messages_received += 1;
+                events.push(Event::Message {
+                    peer,
+                    control: true,
+                    stream: 0,
+                    mseq,
+                    sseq: 0,
+                    total_len: h.total_len,
+                    offset: 0,
+                    envelope: m.envelope.clone(),
+                    payload: m.payload.clone(),
+                    first: true,
+                    complete: true,
+                });
+            } else {
+                cx.counters.duplicate_bytes += u64::from(h.len);
+            }
+            return Ok(());
+        }
+        if h.stream >= cx.cfg.streams {
+            return Err("stream number too high");
+        }
+        let mseq = self.inn.number(h.mseq);
+        let mut fresh = 0;
+        let arrived = self.inn.on_fragment(mseq, h.total_len, h.offset, u32::from(h.len), |offset, len, first, complete| {
+            fresh += len;
+            cx.counters.messages_received += u64::from(first);
+            let start = m.payload.start + (offset - h.offset) as usize;
+            events.push(Event::Message {
+                peer,
+                control: false,
+                stream: h.stream,
+                mseq,
+                sseq: h.sseq,
+                total_len: h.total_len,
+                offset,
+                envelope: m.envelope.clone(),
+                payload: start..start + len as usize,
+                first,
+                complete,
+            });
+        });
+        cx.counters.duplicate_bytes += u64::from(u32::from(h.len) - fresh);
+        match arrived {
+            Arrived::Violation(why) => Err(why),
+            Arrived::New | Arrived::Duplicate => Ok(()),
+        }
+    }
+
+    fn on_body(&mut self, cx: &mut Cx<'_>, b: &Body, seen: &mut Seen, events: &mut Vec<Event>) -> Result<(), &'static str> {
+        let (peer, handle) = (self.id, b.handle);
+        let len = b.payload.len() as u64;
+        let r = self.bodies_in.on_fragment(cx.now, handle, b.offset, len, |offset, n, complete| {
+            let start = b.payload.start + (offset - b.offset) as usize;
+            events.push(Event::Body { peer, handle, offset, payload: start..start + n as usize, complete });
+        })?;
+        cx.counters.duplicate_bytes += len - r.fresh;
+        seen.body_bytes += r.fresh;
+        self.body_progress(cx, handle, &r, &mut seen.grants);
+        Ok(())
+    }
+
+    /// Bookkeeping after bytes of a body arrived or were restored.
+    pub(crate) fn body_progress(&mut self, cx: &mut Cx<'_>, handle: u64, r: &crate::bodies::BodyArrived, grants: &mut bool) {
+        if r.of_grant > 0 {
+            cx.grants.returned(r.of_grant);
+            *grants |= cx.grants.has_waiting();
+        }
+        if r.complete {
+            cx.counters.bodies_received += 1;
+            cx.grants.forget(self.id, handle);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Packet numbers received and when to acknowledge them (spec 4).
+
+use crate::ranges::RangeSet;
+use crate::{Config, Time};
+
+/// Ranges kept; beyond it the lowest are given up, and with them everything below.
+const RANGES_MAX: usize = 256;
+/// A packet this far below the largest is taken for a replay.
+const WINDOW: u64 = 1 << 20;
+
+/// Receiving side of the packet number space.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    got: RangeSet,
+    /// Numbers below are not accepted.
+    floor: u64,
+    /// When the largest was read, and how long it may have waited unseen.
+    largest_at: Time,
+    largest_slack_ns: u32,
+    /// Ack-eliciting packets since the last acknowledgement was sent.
+    packets: u32,
+    bytes: u32,
+    /// An acknowledgement is due now, or at this time.
+    now: bool,
+    pub(crate) deadline: Time,
+    /// Path the newest packet came on.
+    pub(crate) path: u8,
+}
+
+impl Received {
+    /// One past the largest number received.
+    pub(crate) fn expected(&self) -> u64 {
+        self.got.end()
+    }
+
+    /// The number was seen before, or is too old to tell.
+    pub(crate) fn is_replay(&self, pn: u64) -> bool {
+        let end = self.got.end();
+        if pn >= end {
+            return false;
+        }
+        pn < self.floor || end - pn > WINDOW || self.got.contains(pn)
+    }
+
+    /// A packet was accepted. Returns by how much the count of lacking packets changed.
+    pub(crate) fn accept(&mut self, now: Time, pn: u64, slack_ns: u32, path: u8) -> i64 {
+        let end = self.got.end();
+        let missing = if pn >= end { (pn - end) as i64 } else { -1 };
+        self.got.insert(pn, pn + 1, |_, _| {});
+        if self.got.len() > RANGES_MAX
+            && let Some(e) = self.got.pop_lowest()
+        {
+            self.floor = e;
+        }
+        if pn >= end {
+            self.largest_at = now;
+            self.largest_slack_ns = slack_ns;
+            self.path = path;
+        }
+        missing
+    }
+
+    /// The accepted packet wants an acknowledgement.
+    pub(crate) fn eliciting(&mut self, now: Time, missing: i64, bytes: usize, at_once: bool, cfg: &Config) {
+        if self.packets == 0 {
+            self.deadline = now + cfg.ack_delay_max;
+        }
+        self.packets += 1;
+        self.bytes = self.bytes.saturating_add(bytes as u32);
+        self.now |= at_once || missing != 0 || self.packets >= cfg.ack_every_packets || self.bytes >= cfg.ack_every_bytes;
+    }
+
+    /// Something waits to be acknowledged.
+    pub(crate) fn pending(&self) -> bool {
+        self.packets > 0
+    }
+
+    /// An acknowledgement has to go out even alone.
+    pub(crate) fn due(&self, now: Time) -> bool {
+        self.packets > 0 && (self.now || self.deadline <= now)
+    }
+
+    /// When it has to go out.
+    pub(crate) fn due_at(&self) -> Option<Time> {
+        (self.packets > 0).then_some(if self.now { Time::ZERO } else { self.deadline })
+    }
+
+    /// Do not wait any longer.
+    pub(crate) fn hurry(&mut self) {
+        self.now |= self.packets > 0;
+    }
+
+    /// Times for the ACK frame: delay since the largest was read, its slack.
+    pub(crate) fn delays(&self, now: Time) -> (u32, u32) {
+        (u32::try_from(now.since_ns(self.largest_at)).unwrap_or(u32::MAX), self.largest_slack_ns)
+    }
+
+    /// Ranges `[lo, hi)`, highest first.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.got.iter().rev()
+    }
+
+    /// An ACK frame was written.
+    pub(crate) fn acknowledged(&mut self) {
+        self.packets = 0;
+        self.bytes = 0;
+        self.now = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replays_are_known() {
+        let cfg = Config::default();
+        let mut r = Received::default();
+        assert_eq!(r.accept(Time(1), 0, 0, 0), 0);
+        r.eliciting(Time(1), 0, 100, false, &cfg);
+        assert!(!r.due(Time(1)) && r.due(Time(25_001)));
+        assert!(r.is_replay(0) && !r.is_replay(1));
+        let m = r.accept(Time(2), 5, 0, 0);
+        assert_eq!(m, 4);
+        r.eliciting(Time(2), m, 100, false, &cfg);
+        assert!(r.due(Time(2)));
+        assert_eq!(r.accept(Time(3), 3, 0, 0), -1);
+        for i in 0..600u64 {
+            r.accept(Time(4), 10 + 2 * i, 0, 0);
+        }
+        assert!(r.ranges().count() <= RANGES_MAX);
+        assert!(r.is_replay(11), "given up with its range");
+    }
+}
