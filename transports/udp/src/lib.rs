@@ -15,10 +15,13 @@
 
 mod addr;
 mod batch;
+mod capture;
 mod config;
 mod counters;
+mod faults;
 mod interfaces;
 mod open;
+mod probe;
 mod rx;
 mod sys;
 mod transport;
@@ -27,4 +30,4 @@ mod tx;
 pub use config::UdpConfig;
 pub use counters::UdpCounters;
 pub use interfaces::{Interface, interfaces};
-pub use transport::{RxInfo, UdpTransport};
+pub use transport::{RxInfo, UdpTransport, Unreachable};

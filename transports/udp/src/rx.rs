@@ -6,6 +6,7 @@ use crate::sys;
 use crate::transport::RxInfo;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 /// Datagrams one `recvmmsg` may bring: beyond this the gain per datagram is below 5 ns.
 const BATCH: usize = 16;
@@ -70,6 +71,11 @@ impl Rx {
             Self::rearm(h);
         }
         rx
+    }
+
+    /// Sleeps until something can be read; `false`: the time is over, or the socket is unusable.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        sys::wait(self.fd, false, Some(timeout)).unwrap_or(false)
     }
 
     /// Sets the lengths that the kernel overwrites.
@@ -147,7 +153,7 @@ impl Rx {
         let h = &mut self.headers[i];
         let len = (h.msg_len as usize).min(BUFFER_BYTES);
         let truncated = h.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-        let control_len = h.msg_hdr.msg_controllen as usize;
+        let control_len: usize = h.msg_hdr.msg_controllen as _;
         self.addrs[i].len = h.msg_hdr.msg_namelen;
         Self::rearm(h);
         let remote = self.addrs[i].decode();
@@ -229,7 +235,8 @@ pub fn drain_errors(fd: RawFd, mut hint: impl FnMut(SocketAddr, i32)) -> u64 {
         }
         count += 1;
         addr.len = h.msg_namelen;
-        let used = (h.msg_controllen as usize).min(control.bytes.len());
+        let used: usize = h.msg_controllen as _;
+        let used = used.min(control.bytes.len());
         if let (Some(to), Some(error)) = (addr.decode(), extended_error(&control.bytes[..used])) {
             hint(to, error);
         }

@@ -1,17 +1,21 @@
 //! The socket as the engine sees it.
 
+use crate::capture::{Capture, Direction};
 use crate::config::UdpConfig;
 use crate::counters::UdpCounters;
+use crate::faults::Faults;
 use crate::interfaces;
 use crate::open::{self, Opened};
+use crate::probe;
 use crate::rx::{self, Rx};
 use crate::sys;
-use crate::tx::Tx;
+use crate::tx::{Route, Tx};
 use socket2::Socket;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// What is known of a received datagram besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +28,19 @@ pub struct RxInfo {
     pub ecn: u8,
 }
 
+/// A destination that could not be reached, as the kernel or an ICMP message said. A hint only: ICMP can be forged, and the next
+/// datagram may get through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreachable {
+    /// The destination.
+    pub remote: SocketAddr,
+    /// What kind: for example `ConnectionRefused` when no program has the port, `HostUnreachable`, `NetworkUnreachable`.
+    pub kind: io::ErrorKind,
+}
+
+/// Hints kept until asked for.
+const MAX_HINTS: usize = 32;
+
 /// One UDP socket, non-blocking, serving all peers.
 pub struct UdpTransport {
     socket: Socket,
@@ -33,6 +50,15 @@ pub struct UdpTransport {
     rx: Rx,
     tx: Tx,
     counters: UdpCounters,
+    hints: Vec<Unreachable>,
+    /// Off the fast path: capture and fault injection.
+    extras: Option<Box<Extras>>,
+}
+
+#[derive(Default)]
+struct Extras {
+    capture: Option<Capture>,
+    faults: Option<Faults<Route, RxInfo>>,
 }
 
 impl UdpTransport {
@@ -52,9 +78,19 @@ impl UdpTransport {
         let fd = socket.as_raw_fd();
         let mut segments = 1;
         if cfg.offload {
-            segments = 64;
-            let _ = sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
+            let found = probe::probe(v6 && local.iter().all(SocketAddr::is_ipv6));
+            segments = found.segments;
+            if found.receive {
+                // Refused: datagrams just come one by one.
+                let _ = sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
+            }
         }
+        let port = local.first().map_or(0, SocketAddr::port);
+        let faults = cfg
+            .faults
+            .as_deref()
+            .map(|text| Faults::parse(text, u64::from(port)))
+            .transpose()?;
         Ok(UdpTransport {
             rx: Rx::new(fd),
             tx: Tx::new(fd, v6, multi, segments, cfg.parked_limit_bytes),
@@ -63,6 +99,13 @@ impl UdpTransport {
             rcvbuf_bytes,
             max_datagram,
             counters: UdpCounters::default(),
+            hints: Vec::new(),
+            extras: faults.map(|f| {
+                Box::new(Extras {
+                    capture: None,
+                    faults: Some(f),
+                })
+            }),
         })
     }
 
@@ -107,15 +150,60 @@ impl UdpTransport {
         max_batches: usize,
         f: impl FnMut(RxInfo, &mut [u8]),
     ) -> io::Result<usize> {
-        let n = self
-            .rx
-            .receive(max_batches, &mut self.counters, f)
-            .map_err(io::Error::from_raw_os_error)?;
+        let n = if self.extras.is_some() {
+            self.recv_with_extras(max_batches, f)
+        } else {
+            self.rx.receive(max_batches, &mut self.counters, f)
+        };
         if self.rx.errors_pending {
             self.rx.errors_pending = false;
             self.drain_errors();
         }
-        Ok(n)
+        n.map_err(io::Error::from_raw_os_error)
+    }
+
+    #[cold]
+    fn recv_with_extras(
+        &mut self,
+        max_batches: usize,
+        mut f: impl FnMut(RxInfo, &mut [u8]),
+    ) -> Result<usize, i32> {
+        let Some(extras) = &mut self.extras else {
+            return Ok(0);
+        };
+        let Extras { capture, faults } = &mut **extras;
+        let own = &self.local;
+        let mut deliver = |info: RxInfo, datagram: &mut [u8]| {
+            if let Some(c) = capture {
+                c.datagram(
+                    Direction::In,
+                    info.remote,
+                    own_addr(own, info.local, info.remote),
+                    &[IoSlice::new(datagram)],
+                );
+            }
+            f(info, datagram);
+        };
+        let Some(faults) = faults else {
+            return self.rx.receive(max_batches, &mut self.counters, deliver);
+        };
+        let now = Instant::now();
+        let mut injected = 0;
+        let read = self
+            .rx
+            .receive(max_batches, &mut self.counters, |info, datagram| {
+                injected += faults.rx.admit(now, info, datagram.to_vec());
+            });
+        self.counters.faults_injected += injected;
+        let mut n = 0;
+        while let Some((info, mut datagram)) = faults.rx.due(now) {
+            deliver(info, &mut datagram);
+            n += 1;
+        }
+        // Delayed datagrams leave when the owner looks, as those of a real network would arrive.
+        self.release_due();
+        self.tx.flush(&mut self.counters);
+        read.map(|_| n)
     }
 
     /// Queues one datagram of `head` (copied) and `payload` (referred to). `local` is the source address, for sockets that serve several.
@@ -131,11 +219,69 @@ impl UdpTransport {
         head: &[u8],
         payload: &[IoSlice<'_>],
     ) {
+        if self.extras.is_some() {
+            // SAFETY: promised by the caller.
+            return unsafe { self.push_with_extras((remote, local), head, payload) };
+        }
         // SAFETY: promised by the caller.
         unsafe {
             self.tx
                 .push((remote, local), head, payload, &mut self.counters)
         };
+    }
+
+    /// # Safety
+    /// As `push`.
+    #[cold]
+    unsafe fn push_with_extras(&mut self, route: Route, head: &[u8], payload: &[IoSlice<'_>]) {
+        let Some(extras) = &mut self.extras else {
+            return;
+        };
+        if let Some(faults) = &mut extras.faults {
+            let mut bytes = head.to_vec();
+            payload.iter().for_each(|p| bytes.extend_from_slice(p));
+            self.counters.faults_injected += faults.tx.admit(Instant::now(), route, bytes);
+            return self.release_due();
+        }
+        if let Some(c) = &mut extras.capture {
+            let mut parts = vec![IoSlice::new(head)];
+            parts.extend(payload.iter().map(|p| IoSlice::new(p)));
+            c.datagram(
+                Direction::Out,
+                own_addr(&self.local, route.1, route.0),
+                route.0,
+                &parts,
+            );
+        }
+        // SAFETY: promised by the caller.
+        unsafe { self.tx.push(route, head, payload, &mut self.counters) };
+    }
+
+    /// Queues what fault injection has held back long enough.
+    fn release_due(&mut self) {
+        let Some(extras) = &mut self.extras else {
+            return;
+        };
+        let Extras {
+            capture,
+            faults: Some(faults),
+        } = &mut **extras
+        else {
+            return;
+        };
+        let now = Instant::now();
+        while let Some((route, bytes)) = faults.tx.due(now) {
+            if let Some(c) = capture {
+                c.datagram(
+                    Direction::Out,
+                    own_addr(&self.local, route.1, route.0),
+                    route.0,
+                    &[IoSlice::new(&bytes)],
+                );
+            }
+            // SAFETY: all is in `head`, which is copied.
+            unsafe { self.tx.push(route, &bytes, &[], &mut self.counters) };
+        }
     }
 
     /// Sends what is queued. What the socket has no room for is copied and kept ([`UdpTransport::blocked`]), so that no reference to a payload
@@ -145,6 +291,7 @@ impl UdpTransport {
     /// None at present; the result is there for transports that can break.
     #[inline]
     pub fn flush(&mut self) -> io::Result<()> {
+        self.release_due();
         self.tx.flush(&mut self.counters);
         if self.tx.take_errors_pending() {
             self.drain_errors();
@@ -165,7 +312,42 @@ impl UdpTransport {
     /// # Errors
     /// What ppoll(2) reports.
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
-        sys::wait(self.fd(), self.blocked(), timeout)
+        let faults = self.extras.as_ref().and_then(|e| e.faults.as_ref());
+        let Some(held) = faults.and_then(|f| f.next_due(Instant::now())) else {
+            return sys::wait(self.fd(), self.blocked(), timeout);
+        };
+        let sooner = timeout.is_none_or(|t| held <= t);
+        let ready = sys::wait(
+            self.fd(),
+            self.blocked(),
+            timeout.map_or(Some(held), |t| Some(t.min(held))),
+        )?;
+        Ok(ready || sooner)
+    }
+
+    /// Writes everything sent and received from now on to a pcapng file. When that fails later (disk full), capture ends with one warning.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn capture_to(&mut self, path: impl AsRef<Path>) -> io::Result<()> {
+        let capture = Capture::create(path.as_ref())?;
+        self.extras.get_or_insert_default().capture = Some(capture);
+        Ok(())
+    }
+
+    /// Is a capture being written?
+    #[must_use]
+    pub fn is_capturing(&self) -> bool {
+        self.extras
+            .as_ref()
+            .and_then(|e| e.capture.as_ref())
+            .is_some_and(Capture::is_running)
+    }
+
+    /// Destinations that turned out unreachable since the last question (at most 32 are kept).
+    pub fn take_unreachable(&mut self) -> impl Iterator<Item = Unreachable> {
+        let refused = self.tx.refused().map(|(remote, e)| unreachable(remote, e));
+        self.hints.drain(..).chain(refused)
     }
 
     /// What has been done so far.
@@ -188,6 +370,26 @@ impl UdpTransport {
 
     #[cold]
     fn drain_errors(&mut self) {
-        self.counters.icmp_errors += rx::drain_errors(self.socket.as_raw_fd(), |_, _| {});
+        let hints = &mut self.hints;
+        self.counters.icmp_errors += rx::drain_errors(self.socket.as_raw_fd(), |remote, e| {
+            let hint = unreachable(remote, e);
+            if hints.len() < MAX_HINTS && !hints.contains(&hint) {
+                hints.push(hint);
+            }
+        });
     }
+}
+
+fn unreachable(remote: SocketAddr, error: i32) -> Unreachable {
+    Unreachable {
+        remote,
+        kind: io::Error::from_raw_os_error(error).kind(),
+    }
+}
+
+/// The address of ours that a datagram bears in a capture.
+fn own_addr(own: &[SocketAddr], told: Option<IpAddr>, remote: SocketAddr) -> SocketAddr {
+    let same_family = own.iter().find(|a| a.is_ipv4() == remote.is_ipv4());
+    let first = same_family.or(own.first()).copied().unwrap_or(remote);
+    told.map_or(first, |ip| SocketAddr::new(ip, first.port()))
 }

@@ -13,6 +13,9 @@ use std::os::fd::RawFd;
 /// Destinations remembered as unable to take super-packets; beyond it offload is off for all.
 const MAX_WITHOUT_OFFLOAD: usize = 16;
 
+/// Refusals remembered until asked for.
+const MAX_REFUSED: usize = 16;
+
 /// Where to, and from which of our addresses.
 pub type Route = (SocketAddr, Option<IpAddr>);
 
@@ -54,6 +57,8 @@ struct Sender {
     scratch: Vec<u8>,
     calls: Calls,
     errors_pending: bool,
+    /// Destinations that the kernel refused at once, with the error.
+    refused: Vec<(SocketAddr, i32)>,
 }
 
 /// The arrays of one `sendmmsg`.
@@ -88,6 +93,7 @@ impl Tx {
                 controls: vec![Control::EMPTY; MAX_GROUPS],
             },
             errors_pending: false,
+            refused: Vec::new(),
         };
         Tx {
             batch: Batch::new(),
@@ -108,6 +114,11 @@ impl Tx {
     /// Did a call report an asynchronous error (ICMP) since the last question? Then the error queue should be read.
     pub fn take_errors_pending(&mut self) -> bool {
         std::mem::take(&mut self.out.errors_pending)
+    }
+
+    /// Destinations that the kernel refused since the last question, with the error.
+    pub fn refused(&mut self) -> impl Iterator<Item = (SocketAddr, i32)> {
+        self.out.refused.drain(..)
     }
 
     /// Queues one datagram; sends what is queued when there is no room.
@@ -223,7 +234,7 @@ impl Sender {
         let addr = RawAddr::encode(group.remote, self.v6);
         let mut control = Control::EMPTY;
         fill_control(&mut control, group, self.v6);
-        let outcome = self.attempt(group.count, group.bytes, counters, |fd| {
+        let outcome = self.attempt(group.remote, (group.count, group.bytes), counters, |fd| {
             // SAFETY: the pieces are live (contract of `push`), `addr` and `control` are on this stack frame.
             unsafe { send_pieces(fd, &group.iovs, &addr, &control) }
         });
@@ -238,8 +249,8 @@ impl Sender {
     #[inline]
     fn attempt(
         &mut self,
-        count: usize,
-        bytes: usize,
+        remote: SocketAddr,
+        (count, bytes): (usize, usize),
         counters: &mut UdpCounters,
         call: impl Fn(RawFd) -> Result<usize, i32>,
     ) -> Outcome {
@@ -276,7 +287,12 @@ impl Sender {
                     asynchronous = true;
                     self.errors_pending = true;
                 }
-                Err(_) => break,
+                Err(e) => {
+                    if self.refused.len() < MAX_REFUSED {
+                        self.refused.push((remote, e));
+                    }
+                    break;
+                }
             }
         }
         counters.tx_refused += count as u64;
@@ -297,7 +313,7 @@ impl Sender {
             let mut scratch = std::mem::take(&mut self.scratch);
             scratch.clear();
             group.copy_range(from, len, &mut scratch);
-            let outcome = self.attempt(1, len, counters, |fd| {
+            let outcome = self.attempt(group.remote, (1, len), counters, |fd| {
                 send_copied(fd, &scratch, &addr, &control)
             });
             self.scratch = scratch;
@@ -388,7 +404,7 @@ impl Sender {
             loop {
                 let part = &p.bytes[from..(from + step).min(p.bytes.len())];
                 let n = if together { count } else { 1 };
-                match self.attempt(n, part.len(), counters, |fd| {
+                match self.attempt(p.route.0, (n, part.len()), counters, |fd| {
                     send_copied(fd, part, &addr, &control)
                 }) {
                     Outcome::Sent | Outcome::Lost => from += part.len(),

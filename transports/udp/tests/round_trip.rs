@@ -1,46 +1,12 @@
 //! Datagrams over real sockets on loopback: what goes in comes out, cut as it was pushed.
 
+mod common;
+
+use common::{collect, config, loopback, pattern, send};
 use std::io::IoSlice;
-use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
-use weir_udp::{RxInfo, UdpConfig, UdpTransport};
-
-fn config(bind: &str) -> UdpConfig {
-    UdpConfig {
-        bind: Some(bind.parse().expect("an address")),
-        ..UdpConfig::default()
-    }
-}
-
-fn loopback() -> UdpTransport {
-    UdpTransport::bind(&config("127.0.0.1:0")).expect("a socket on loopback")
-}
-
-/// Reads until `n` datagrams are here or 5 s are over.
-fn collect(t: &mut UdpTransport, n: usize) -> Vec<(RxInfo, Vec<u8>)> {
-    let mut out = Vec::new();
-    let end = Instant::now() + Duration::from_secs(5);
-    while out.len() < n && Instant::now() < end {
-        if t.recv(8, |info, d| out.push((info, d.to_vec())))
-            .expect("a usable socket")
-            == 0
-        {
-            t.wait(Some(Duration::from_millis(50))).expect("ppoll");
-        }
-    }
-    out
-}
-
-fn send(t: &mut UdpTransport, to: SocketAddr, head: &[u8], payload: &[u8]) {
-    // SAFETY: every caller keeps `payload` until it has called flush.
-    unsafe { t.push(to, None, head, &[IoSlice::new(payload)]) };
-}
-
-fn pattern(seed: usize, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| (i * 31 + seed * 17 + (i >> 8)) as u8)
-        .collect()
-}
+use std::net::IpAddr;
+use std::time::Duration;
+use weir_udp::{UdpConfig, UdpTransport};
 
 #[test]
 fn one_small_datagram_is_one_call_each_way() {
@@ -199,53 +165,6 @@ fn replies_of_a_socket_with_several_addresses_come_from_the_one_asked() {
         unsafe { multi.push(info.remote, info.local, b"answer", &[]) };
         multi.flush().expect("flush");
         assert_eq!(collect(&mut peer, 1)[0].0.remote, to);
-    }
-}
-
-#[test]
-fn one_socket_speaks_ipv4_and_ipv6() {
-    let both = UdpConfig {
-        addrs: vec![
-            "127.0.0.1".parse().expect("an address"),
-            "::1".parse().expect("an address"),
-        ],
-        ..UdpConfig::default()
-    };
-    let mut t = match UdpTransport::bind(&both) {
-        Ok(t) if t.local_addrs().len() == 2 => t,
-        _ => {
-            eprintln!("SKIPPED: no IPv6 here");
-            return;
-        }
-    };
-    for (bind, i) in [("127.0.0.1:0", 0), ("[::1]:0", 1)] {
-        let mut peer = UdpTransport::bind(&config(bind)).expect("a socket");
-        let own = t.local_addrs()[i];
-        for len in [10, 10, 4] {
-            send(&mut peer, own, &vec![7; len], &[]);
-        }
-        peer.flush().expect("flush");
-        let got = collect(&mut t, 3);
-        assert_eq!(
-            got.iter().map(|(_, d)| d.len()).collect::<Vec<_>>(),
-            [10, 10, 4]
-        );
-        assert!(
-            got.iter()
-                .all(|(info, _)| info.local == Some(own.ip())
-                    && info.remote == peer.local_addrs()[0])
-        );
-        for len in [9, 9, 2] {
-            // SAFETY: there is no payload.
-            unsafe { t.push(peer.local_addrs()[0], Some(own.ip()), &vec![8; len], &[]) };
-        }
-        t.flush().expect("flush");
-        let back = collect(&mut peer, 3);
-        assert_eq!(
-            back.iter().map(|(_, d)| d.len()).collect::<Vec<_>>(),
-            [9, 9, 2]
-        );
-        assert!(back.iter().all(|(info, _)| info.remote == own));
     }
 }
 
