@@ -202,7 +202,9 @@ pub enum OpError {
 impl fmt::Display for OpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpError::Truncated { excess } => write!(f, "message truncated, {excess} bytes did not fit"),
+            OpError::Truncated { excess } => {
+                write!(f, "message truncated, {excess} bytes did not fit")
+            }
             OpError::Cancelled => f.write_str("cancelled"),
             OpError::NoMessage => f.write_str("no matching message"),
             OpError::PeerDown(reason) => write!(f, "peer down: {reason}"),

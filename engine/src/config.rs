@@ -103,11 +103,22 @@ impl EngineConfig {
         v.list("WEIR_ADDR", &mut c.addrs)?;
         v.list("WEIR_IFACE", &mut c.ifaces)?;
         v.number("WEIR_PORT", &mut c.port, 0, u16::MAX)?;
-        v.one_of("WEIR_LEVEL", &mut c.level, &[("integrity", Level::Integrity), ("auth", Level::Auth), ("encrypt", Level::Encrypt)])?;
+        v.one_of(
+            "WEIR_LEVEL",
+            &mut c.level,
+            &[
+                ("integrity", Level::Integrity),
+                ("auth", Level::Auth),
+                ("encrypt", Level::Encrypt),
+            ],
+        )?;
         v.one_of(
             "WEIR_CONGESTION",
             &mut c.congestion,
-            &[("target", weir_proto::CongestionKind::Target), ("reno", weir_proto::CongestionKind::Reno)],
+            &[
+                ("target", weir_proto::CongestionKind::Target),
+                ("reno", weir_proto::CongestionKind::Reno),
+            ],
         )?;
         v.number("WEIR_EAGER_BYTES", &mut c.eager_bytes, 0, 16 << 20)?;
         v.number("WEIR_COPY_BYTES", &mut c.copy_bytes, 0, 1 << 20)?;
@@ -120,7 +131,11 @@ impl EngineConfig {
         v.number("WEIR_CREDIT_BYTES", &mut c.credit_bytes, 4096, 1 << 40)?;
         v.number("WEIR_CREDIT_MSGS", &mut c.credit_msgs, 16, 1 << 24)?;
         v.number("WEIR_RCVBUF", &mut c.rcvbuf_bytes, 64 << 10, 1 << 30)?;
-        v.one_of("WEIR_OFFLOAD", &mut c.offload, &[("on", true), ("1", true), ("off", false), ("0", false)])?;
+        v.one_of(
+            "WEIR_OFFLOAD",
+            &mut c.offload,
+            &[("on", true), ("1", true), ("off", false), ("0", false)],
+        )?;
         v.millis("WEIR_LINGER_MS", &mut c.linger, 0)?;
         v.number("WEIR_TRACE", &mut c.trace, 0, 3)?;
         c.stats = get("WEIR_STATS");
@@ -141,7 +156,10 @@ impl EngineConfig {
     /// The addresses to bind, with the port.
     #[must_use]
     pub fn socket_addrs(&self) -> Vec<SocketAddr> {
-        self.addrs.iter().map(|&ip| SocketAddr::new(ip, self.port)).collect()
+        self.addrs
+            .iter()
+            .map(|&ip| SocketAddr::new(ip, self.port))
+            .collect()
     }
 }
 
@@ -151,20 +169,28 @@ struct Vars<'a> {
 
 impl Vars<'_> {
     fn bad(name: &str, problem: String) -> EngineError {
-        EngineError::Config { variable: name.to_owned(), problem }
+        EngineError::Config {
+            variable: name.to_owned(),
+            problem,
+        }
     }
 
     fn number<T>(&self, name: &str, into: &mut T, min: T, max: T) -> Result<(), EngineError>
     where
         T: std::str::FromStr + PartialOrd + std::fmt::Display,
     {
-        let Some(text) = (self.get)(name) else { return Ok(()) };
+        let Some(text) = (self.get)(name) else {
+            return Ok(());
+        };
         match text.trim().parse::<T>() {
             Ok(n) if n >= min && n <= max => {
                 *into = n;
                 Ok(())
             }
-            _ => Err(Self::bad(name, format!("'{text}' is not a number from {min} to {max}"))),
+            _ => Err(Self::bad(
+                name,
+                format!("'{text}' is not a number from {min} to {max}"),
+            )),
         }
     }
 
@@ -175,22 +201,37 @@ impl Vars<'_> {
         Ok(())
     }
 
-    fn one_of<T: Copy>(&self, name: &str, into: &mut T, choices: &[(&str, T)]) -> Result<(), EngineError> {
-        let Some(text) = (self.get)(name) else { return Ok(()) };
-        match choices.iter().find(|(word, _)| word.eq_ignore_ascii_case(text.trim())) {
+    fn one_of<T: Copy>(
+        &self,
+        name: &str,
+        into: &mut T,
+        choices: &[(&str, T)],
+    ) -> Result<(), EngineError> {
+        let Some(text) = (self.get)(name) else {
+            return Ok(());
+        };
+        match choices
+            .iter()
+            .find(|(word, _)| word.eq_ignore_ascii_case(text.trim()))
+        {
             Some((_, value)) => {
                 *into = *value;
                 Ok(())
             }
             None => {
                 let words: Vec<&str> = choices.iter().map(|(w, _)| *w).collect();
-                Err(Self::bad(name, format!("'{text}' is none of {}", words.join(", "))))
+                Err(Self::bad(
+                    name,
+                    format!("'{text}' is none of {}", words.join(", ")),
+                ))
             }
         }
     }
 
     fn list<T: std::str::FromStr>(&self, name: &str, into: &mut Vec<T>) -> Result<(), EngineError> {
-        let Some(text) = (self.get)(name) else { return Ok(()) };
+        let Some(text) = (self.get)(name) else {
+            return Ok(());
+        };
         for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
             match word.parse() {
                 Ok(value) => into.push(value),
@@ -212,9 +253,26 @@ mod tests {
     #[test]
     fn values_are_read_and_bounded() {
         assert_eq!(with("WEIR_STREAMS", "4").expect("valid").streams, 4);
-        assert_eq!(with("WEIR_ADDR", "10.0.0.1, ::1").expect("valid").addrs.len(), 2);
-        assert_eq!(with("WEIR_PEER_TIMEOUT_MS", "700").expect("valid").peer_timeout, Duration::from_millis(700));
-        for (name, value) in [("WEIR_STREAMS", "0"), ("WEIR_LEVEL", "none"), ("WEIR_ADDR", "eth0"), ("WEIR_PORT", "70000"), ("WEIR_TRACE", "x")] {
+        assert_eq!(
+            with("WEIR_ADDR", "10.0.0.1, ::1")
+                .expect("valid")
+                .addrs
+                .len(),
+            2
+        );
+        assert_eq!(
+            with("WEIR_PEER_TIMEOUT_MS", "700")
+                .expect("valid")
+                .peer_timeout,
+            Duration::from_millis(700)
+        );
+        for (name, value) in [
+            ("WEIR_STREAMS", "0"),
+            ("WEIR_LEVEL", "none"),
+            ("WEIR_ADDR", "eth0"),
+            ("WEIR_PORT", "70000"),
+            ("WEIR_TRACE", "x"),
+        ] {
             let error = with(name, value).expect_err("must be refused").to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");
         }

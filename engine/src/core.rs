@@ -7,7 +7,10 @@ use crate::api::{Completion, Iov, OpError, OpKind};
 use crate::config::EngineConfig;
 use crate::counters::{EngineCounters, Totals};
 use crate::memory::{Gather, Pool, Source};
-use crate::state::{BodyDest, CompletionQueue, MsgKey, PeerState, RecvKey, RecvState, Region, Role, RxMsg, SendKey, SendState, key};
+use crate::state::{
+    BodyDest, CompletionQueue, MsgKey, PeerState, RecvKey, RecvState, Region, Role, RxMsg, SendKey,
+    SendState, key,
+};
 use crate::trace::Trace;
 use hashbrown::HashMap;
 use slotmap::SlotMap;
@@ -67,7 +70,10 @@ pub struct State {
 
 /// Now, on the protocol's clock.
 pub fn now() -> Time {
-    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut ts = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `ts` is a valid timespec to fill; CLOCK_MONOTONIC always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut ts) };
     Time(ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64)
@@ -90,13 +96,20 @@ impl Payloads for SendTable<'_> {
         if let Some(s) = self.0.get(key::<SendKey>(token)) {
             s.source.slices(offset, len, &mut slices);
         }
-        slices.iter().fold(crc, |crc, s| weir_wire::seal::crc32c_append(crc, s))
+        slices
+            .iter()
+            .fold(crc, |crc, s| weir_wire::crc32c_append(crc, s))
     }
 }
 
 impl Core {
     pub fn new(udp: UdpTransport, st: State) -> Core {
-        Core { udp, st, out: PacketBuf::default(), queued_since_transmit: 0 }
+        Core {
+            udp,
+            st,
+            out: PacketBuf::default(),
+            queued_since_transmit: 0,
+        }
     }
 
     /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams read.
@@ -107,7 +120,12 @@ impl Core {
         let read = self
             .udp
             .recv(RX_BATCHES, |info, datagram| {
-                let meta = RxMeta { remote: info.remote, local: info.local, slack_ns, ecn: info.ecn };
+                let meta = RxMeta {
+                    remote: info.remote,
+                    local: info.local,
+                    slack_ns,
+                    ecn: info.ecn,
+                };
                 st.datagram(now, meta, datagram);
             })
             .unwrap_or(0);
@@ -131,7 +149,9 @@ impl Core {
         }
         for _ in 0..TX_PACKETS {
             let table = SendTable(&self.st.sends);
-            let Some(t) = self.st.proto.poll_transmit(now, &table, &mut self.out) else { break };
+            let Some(t) = self.st.proto.poll_transmit(now, &table, &mut self.out) else {
+                break;
+            };
             let mut slices: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
             if let Some(p) = &t.payload
                 && let Some(s) = self.st.sends.get(key::<SendKey>(p.token))
@@ -173,31 +193,82 @@ impl State {
         self.events = events;
     }
 
-    fn event(&mut self, now: Time, event: Event, datagram: &[u8]) {
+    /// Acts on one event of the protocol.
+    pub fn event(&mut self, now: Time, event: Event, datagram: &[u8]) {
         match event {
-            Event::Message { peer, control, stream, mseq, sseq, total_len, offset, envelope, payload, first, complete } => {
-                let Some(bytes) = datagram.get(payload) else { return };
+            Event::Message {
+                peer,
+                control,
+                stream,
+                mseq,
+                sseq,
+                total_len,
+                offset,
+                envelope,
+                payload,
+                first,
+                complete,
+            } => {
+                let Some(bytes) = datagram.get(payload) else {
+                    return;
+                };
                 if control {
                     let envelope = datagram.get(envelope).unwrap_or(&[]);
                     self.control(now, peer.0, envelope, bytes);
                 } else {
-                    let piece = crate::receiving::Fragment { peer: peer.0, stream, mseq, sseq, total_len, offset, first, complete };
+                    let piece = crate::receiving::Fragment {
+                        peer: peer.0,
+                        stream,
+                        mseq,
+                        sseq,
+                        total_len,
+                        offset,
+                        first,
+                        complete,
+                    };
                     let envelope = datagram.get(envelope).unwrap_or(&[]);
                     self.fragment(now, piece, envelope, bytes);
                 }
             }
-            Event::Body { peer, handle, offset, payload, complete } => {
+            Event::Body {
+                peer,
+                handle,
+                offset,
+                payload,
+                complete,
+            } => {
                 let bytes = datagram.get(payload).unwrap_or(&[]);
                 self.body(peer.0, handle, offset, bytes, complete);
             }
             Event::Sent { token, .. } => self.sent(token),
             Event::Up { peer } => self.peer_slot(peer.0),
             Event::Down { peer, reason } => self.peer_down(peer, reason),
-            Event::Failed { peer, token, reason } => self.send_failed(peer, token, reason),
+            Event::Failed {
+                peer,
+                token,
+                reason,
+            } => self.send_failed(peer, token, reason),
             Event::BodyAborted { peer, handle, .. } => self.body_aborted(peer.0, handle),
-            Event::Parity { peer, key, base, frag, count, hole_offset, hole_len, payload } => {
+            Event::Parity {
+                peer,
+                key,
+                base,
+                frag,
+                count,
+                hole_offset,
+                hole_len,
+                payload,
+            } => {
                 let bytes = datagram.get(payload).unwrap_or(&[]);
-                let parity = crate::receiving::Parity { peer, key, base, frag, count, hole_offset, hole_len };
+                let parity = crate::receiving::Parity {
+                    peer,
+                    key,
+                    base,
+                    frag,
+                    count,
+                    hole_offset,
+                    hole_len,
+                };
                 self.parity(now, &parity, bytes);
             }
         }
@@ -206,13 +277,22 @@ impl State {
     /// Makes sure the table has a slot for a peer the protocol knows (it may be one that was never inserted).
     pub fn peer_slot(&mut self, peer: u32) {
         while self.peers.len() <= peer as usize {
-            self.peers.push(PeerState { name: [0; 48], inserted: false, down: None, partial: SmallVec::new(), last_send: Time(0) });
+            self.peers.push(PeerState {
+                name: [0; 48],
+                inserted: false,
+                down: None,
+                partial: SmallVec::new(),
+                last_send: Time(0),
+            });
         }
     }
 
     /// The peer as completions may name it.
     pub fn source(&self, peer: u32) -> Option<u32> {
-        self.peers.get(peer as usize).filter(|p| p.inserted).map(|_| peer)
+        self.peers
+            .get(peer as usize)
+            .filter(|p| p.inserted)
+            .map(|_| peer)
     }
 
     fn send_failed(&mut self, _peer: PeerId, token: u64, reason: DownReason) {
@@ -229,7 +309,12 @@ impl State {
         self.peers[peer.0 as usize].partial.clear();
         self.trace.peer_down(peer.0, reason);
         let error = OpError::PeerDown(reason);
-        let sends: Vec<SendKey> = self.sends.iter().filter(|(_, s)| s.peer == peer.0 && s.role != Role::ToSelf).map(|(k, _)| k).collect();
+        let sends: Vec<SendKey> = self
+            .sends
+            .iter()
+            .filter(|(_, s)| s.peer == peer.0 && s.role != Role::ToSelf)
+            .map(|(k, _)| k)
+            .collect();
         for k in sends {
             if let Some(s) = self.sends.remove(k) {
                 self.finish_send(s, Err(error));
@@ -245,7 +330,12 @@ impl State {
         }
         self.bodies.retain(|&(p, _), _| p != peer.0);
         // What had begun to arrive and cannot be completed; complete unexpected messages stay receivable.
-        let broken: Vec<MsgKey> = self.msgs.iter().filter(|(_, m)| m.peer == peer.0 && !m.complete).map(|(k, _)| k).collect();
+        let broken: Vec<MsgKey> = self
+            .msgs
+            .iter()
+            .filter(|(_, m)| m.peer == peer.0 && !m.complete)
+            .map(|(k, _)| k)
+            .collect();
         for k in broken {
             self.break_msg(k, error);
         }
@@ -259,7 +349,9 @@ impl State {
         }
         match c.kind {
             OpKind::Send | OpKind::Write | OpKind::Read => self.tx_done.push_back(c),
-            OpKind::Recv | OpKind::MultiRecvReleased | OpKind::Peek | OpKind::RemoteWrite => self.rx_done.push_back(c),
+            OpKind::Recv | OpKind::MultiRecvReleased | OpKind::Peek | OpKind::RemoteWrite => {
+                self.rx_done.push_back(c)
+            }
         }
     }
 

@@ -45,6 +45,8 @@ pub enum Queue {
     Send,
     /// Receives, and remote writes that landed here with immediate data.
     Recv,
+    /// Both, receives first: for a face that has one queue for everything and wants to look at the socket once.
+    Both,
 }
 
 /// What the endpoint's threads share.
@@ -91,12 +93,20 @@ impl Endpoint {
     /// # Errors
     /// [`EngineError::Name`] when the name cannot be used: not one, another version, another job key.
     pub fn insert_peer(&self, name: &[u8]) -> Result<u32, EngineError> {
-        let bytes: &[u8; NAME_BYTES] =
-            name.try_into().map_err(|_| EngineError::Name(format!("a peer's name has {NAME_BYTES} bytes, not {}", name.len())))?;
-        let decoded = EndpointName::decode(bytes).map_err(|e| EngineError::Name(format!("not an endpoint name of this version: {e}")))?;
+        let bytes: &[u8; NAME_BYTES] = name.try_into().map_err(|_| {
+            EngineError::Name(format!(
+                "a peer's name has {NAME_BYTES} bytes, not {}",
+                name.len()
+            ))
+        })?;
+        let decoded = EndpointName::decode(bytes)
+            .map_err(|e| EngineError::Name(format!("not an endpoint name of this version: {e}")))?;
         let mut core = self.shared.core.lock();
         let st = &mut core.st;
-        let peer = st.proto.peer(&decoded).map_err(|e| EngineError::Name(explain_name(&e, &decoded)))?;
+        let peer = st
+            .proto
+            .peer(&decoded)
+            .map_err(|e| EngineError::Name(explain_name(&e, &decoded)))?;
         st.peer_slot(peer.0);
         let slot = &mut st.peers[peer.0 as usize];
         slot.name = *bytes;
@@ -117,7 +127,14 @@ impl Endpoint {
     /// The name a peer was inserted with.
     #[must_use]
     pub fn peer_name(&self, peer: u32) -> Option<[u8; NAME_BYTES]> {
-        self.shared.core.lock().st.peers.get(peer as usize).filter(|p| p.inserted).map(|p| p.name)
+        self.shared
+            .core
+            .lock()
+            .st
+            .peers
+            .get(peer as usize)
+            .filter(|p| p.inserted)
+            .map(|p| p.name)
     }
 
     /// Starts a send.
@@ -166,7 +183,11 @@ impl Endpoint {
             return Err(EngineError::Closed);
         }
         // The time matters only if something that has arrived is matched; reading the clock costs as much as posting.
-        let at = if core.st.matcher.unexpected_count() > 0 { now() } else { Time(0) };
+        let at = if core.st.matcher.unexpected_count() > 0 {
+            now()
+        } else {
+            Time(0)
+        };
         // SAFETY: passed on from the caller.
         unsafe { core.st.recv(at, op)? };
         if core.st.wants_transmit {
@@ -233,11 +254,25 @@ impl Endpoint {
     ///
     /// # Safety
     /// The memory stays valid, and may be changed by peers, until [`Endpoint::unregister`].
-    pub unsafe fn register(&self, iov: &[Iov], access: Access, key: Option<u64>, virtual_address: bool) -> Result<u64, EngineError> {
+    pub unsafe fn register(
+        &self,
+        iov: &[Iov],
+        access: Access,
+        key: Option<u64>,
+        virtual_address: bool,
+    ) -> Result<u64, EngineError> {
         // SAFETY: passed on from the caller.
         let memory = unsafe { Gather::new(iov) };
-        let base = if virtual_address { iov.first().map_or(0, |p| p.base as u64) } else { 0 };
-        self.shared.core.lock().st.register(memory, base, access, key)
+        let base = if virtual_address {
+            iov.first().map_or(0, |p| p.base as u64)
+        } else {
+            0
+        };
+        self.shared
+            .core
+            .lock()
+            .st
+            .register(memory, base, access, key)
     }
 
     /// Withdraws a region; false when there is none of this key.
@@ -290,17 +325,23 @@ impl Endpoint {
         }
         let mut core = shared.core.lock();
         let read = core.progress(now);
-        let done = match queue {
-            Queue::Send => &mut core.st.tx_done,
-            Queue::Recv => &mut core.st.rx_done,
-        };
-        let n = done.len().min(max);
-        out.extend(done.drain(..n));
+        let mut n = 0;
+        if queue != Queue::Send {
+            n = core.st.rx_done.len().min(max);
+            out.extend(core.st.rx_done.drain(..n));
+        }
+        if queue != Queue::Recv {
+            let m = core.st.tx_done.len().min(max - n);
+            out.extend(core.st.tx_done.drain(..m));
+            n += m;
+        }
         if n > 0 || read > 0 {
             shared.last_found.store(now.0, Ordering::Relaxed);
             return n;
         }
-        let empty_ns = now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed));
+        let empty_ns = now
+            .0
+            .saturating_sub(shared.last_found.load(Ordering::Relaxed));
         if empty_ns > shared.spin_ns {
             core.st.counters.yields += 1;
             let timeout = core.next_timeout();
@@ -315,7 +356,9 @@ impl Endpoint {
         const SLEEP_AFTER_NS: u64 = 1_000_000;
         const SLEEP_NS: u64 = 200_000;
         if self.shared.oversubscribed && empty_ns > SLEEP_AFTER_NS {
-            let left = timeout.map_or(SLEEP_NS, |t| t.0.saturating_sub(now.0)).min(SLEEP_NS);
+            let left = timeout
+                .map_or(SLEEP_NS, |t| t.0.saturating_sub(now.0))
+                .min(SLEEP_NS);
             if left > 20_000 {
                 watchdog::wait_readable(&[self.shared.socket], Some(Duration::from_nanos(left)));
                 return;
@@ -383,12 +426,19 @@ impl Endpoint {
             if drained || std::time::Instant::now() >= deadline {
                 break;
             }
-            let left = timeout.map_or(10_000_000, |t| t.0.saturating_sub(now().0)).min(10_000_000);
+            let left = timeout
+                .map_or(10_000_000, |t| t.0.saturating_sub(now().0))
+                .min(10_000_000);
             watchdog::wait_readable(&[shared.socket], Some(Duration::from_nanos(left.max(1000))));
         }
         shared.stop.store(true, Ordering::Release);
         shared.wake.signal();
-        if let Some(thread) = self.watchdog.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
+        if let Some(thread) = self
+            .watchdog
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .take()
+        {
             let _ = thread.join();
         }
         let mut core = shared.core.lock();
@@ -407,7 +457,11 @@ impl Drop for Endpoint {
 
 fn check_iov(iov: &[Iov]) -> Result<(), EngineError> {
     if iov.len() > MAX_IOV {
-        return Err(EngineError::TooBig { what: "number of memory pieces", given: iov.len() as u64, limit: MAX_IOV as u64 });
+        return Err(EngineError::TooBig {
+            what: "number of memory pieces",
+            given: iov.len() as u64,
+            limit: MAX_IOV as u64,
+        });
     }
     if iov.iter().any(|p| p.base.is_null() && p.len > 0) {
         return Err(EngineError::Invalid("null memory with a length"));
@@ -416,10 +470,16 @@ fn check_iov(iov: &[Iov]) -> Result<(), EngineError> {
 }
 
 fn explain_name(e: &weir_proto::NameError, name: &EndpointName) -> String {
-    let at = name.addrs().next().map_or_else(String::new, |a| format!(" (peer at {a})"));
+    let at = name
+        .addresses
+        .iter()
+        .next()
+        .map_or_else(String::new, |a| format!(" (peer at {a})"));
     match e {
         weir_proto::NameError::Key => {
-            format!("the peer uses another job key{at}: give all ranks the same WEIR_KEY or WEIR_KEY_FILE, or share ~/.config/weir/key")
+            format!(
+                "the peer uses another job key{at}: give all ranks the same WEIR_KEY or WEIR_KEY_FILE, or share ~/.config/weir/key"
+            )
         }
         other => format!("{other}{at}"),
     }

@@ -3,9 +3,11 @@
 use crate::api::{Completion, EngineError, OpError, OpKind, PeekOp, RecvOp};
 use crate::core::State;
 use crate::memory::Gather;
-use crate::state::{BodyDest, BodyOwner, Carriage, MsgKey, MultiState, Place, RecvKey, RecvState, RxMsg, key, token};
+use crate::state::{
+    BodyDest, BodyOwner, Carriage, MsgKey, MultiState, Place, RecvKey, RecvState, RxMsg, key, token,
+};
 use weir_match::envelope::{Envelope, Status};
-use weir_match::{Arrival, Class, Match, Multi, Posted, Source};
+use weir_match::{Arrival, Match, Multi, Posted, Source};
 use weir_proto::{BodyKey, PeerId, Time};
 
 /// New bytes of a matched message, as the protocol reports them.
@@ -53,15 +55,25 @@ impl State {
     /// As for [`crate::Endpoint::recv`].
     pub unsafe fn recv(&mut self, now: Time, op: &RecvOp<'_>) -> Result<(), EngineError> {
         if let Some(peer) = op.source
-            && let Some(reason) = self.peers.get(peer as usize).ok_or(EngineError::Invalid("no such peer"))?.down
-            && self.matcher.peek(op.class, Source::Peer(peer), op.tag, op.ignore).is_none()
+            && let Some(reason) = self
+                .peers
+                .get(peer as usize)
+                .ok_or(EngineError::Invalid("no such peer"))?
+                .down
+            && self
+                .matcher
+                .peek(op.class, Source::Peer(peer), op.tag, op.ignore)
+                .is_none()
         {
             return Err(EngineError::PeerDown(reason));
         }
         self.counters.receives += 1;
         // SAFETY: passed on from the caller.
         let dest = unsafe { Gather::new(op.iov) };
-        let multi = op.multi_min.map(|min| Multi { room: dest.len(), min_room: min as u64 });
+        let multi = op.multi_min.map(|min| Multi {
+            room: dest.len(),
+            min_room: min as u64,
+        });
         let k = self.recvs.insert(RecvState {
             dest,
             context: op.context,
@@ -110,14 +122,21 @@ impl State {
                 None => return,
             }
         } else {
-            match self.peers[f.peer as usize].partial.iter().rev().find(|(mseq, _)| *mseq == f.mseq) {
+            match self.peers[f.peer as usize]
+                .partial
+                .iter()
+                .rev()
+                .find(|(mseq, _)| *mseq == f.mseq)
+            {
                 Some(&(_, k)) => k,
                 None => return, // a message already thrown away
             }
         };
         self.place(k, u64::from(f.offset), bytes);
         if f.complete {
-            self.peers[f.peer as usize].partial.retain(|(mseq, _)| *mseq != f.mseq);
+            self.peers[f.peer as usize]
+                .partial
+                .retain(|(mseq, _)| *mseq != f.mseq);
             self.message_complete(k);
         } else if f.first {
             self.peers[f.peer as usize].partial.push((f.mseq, k));
@@ -127,17 +146,37 @@ impl State {
     fn first_fragment(&mut self, now: Time, f: &Fragment, envelope: &[u8]) -> Option<MsgKey> {
         self.peer_slot(f.peer);
         let (class, tag, data, len, carriage, sync) = match Envelope::decode(envelope) {
-            Ok(Envelope::Eager { class, tag, data, sync }) => (class, tag, data, u64::from(f.total_len), Carriage::Eager, sync),
-            Ok(Envelope::Rts { class, tag, data, len, op }) => (class, tag, data, len, Carriage::Rendezvous(op), None),
+            Ok(Envelope::Eager {
+                class,
+                tag,
+                data,
+                sync,
+            }) => (
+                class,
+                tag,
+                data,
+                u64::from(f.total_len),
+                Carriage::Eager,
+                sync,
+            ),
+            Ok(Envelope::Rts {
+                class,
+                tag,
+                data,
+                len,
+                op,
+            }) => (class, tag, data, len, Carriage::Rendezvous(op), None),
             Ok(_) | Err(_) => {
                 self.counters.malformed += 1;
                 let mut matches = std::mem::take(&mut self.matches);
-                self.matcher.note_other(f.peer, f.mseq, f.stream, f.sseq, &mut matches);
+                self.matcher
+                    .note_other(f.peer, f.mseq, f.stream, f.sseq, &mut matches);
                 for m in matches.drain(..) {
                     self.bind(now, &m);
                 }
                 self.matches = matches;
-                self.proto.consume(PeerId(f.peer), 1, u64::from(f.total_len));
+                self.proto
+                    .consume(PeerId(f.peer), 1, u64::from(f.total_len));
                 return None;
             }
         };
@@ -154,13 +193,27 @@ impl State {
             place: Place::Nowhere,
         });
         self.trace.arrived(f.peer, tag, len);
-        self.arrive(now, Arrival { peer: f.peer, class, mseq: f.mseq, stream: f.stream, sseq: f.sseq, tag, len, msg: token(k) });
+        self.arrive(
+            now,
+            Arrival {
+                peer: f.peer,
+                class,
+                mseq: f.mseq,
+                stream: f.stream,
+                sseq: f.sseq,
+                tag,
+                len,
+                msg: token(k),
+            },
+        );
         Some(k)
     }
 
     /// Writes bytes where they belong; makes an engine buffer for a message nobody has taken yet.
     fn place(&mut self, k: MsgKey, offset: u64, bytes: &[u8]) {
-        let Some(m) = self.msgs.get_mut(k) else { return };
+        let Some(m) = self.msgs.get_mut(k) else {
+            return;
+        };
         if bytes.is_empty() {
             return;
         }
@@ -181,7 +234,9 @@ impl State {
     }
 
     fn message_complete(&mut self, k: MsgKey) {
-        let Some(m) = self.msgs.get_mut(k) else { return };
+        let Some(m) = self.msgs.get_mut(k) else {
+            return;
+        };
         if m.carriage != Carriage::Eager {
             return; // a request: its body will come
         }
@@ -196,7 +251,9 @@ impl State {
     /// Connects a message with the receive that takes it.
     fn bind(&mut self, now: Time, m: &Match) {
         let (k, r) = (key::<MsgKey>(m.msg), key::<RecvKey>(m.op));
-        let Some(recv) = self.recvs.get_mut(r) else { return };
+        let Some(recv) = self.recvs.get_mut(r) else {
+            return;
+        };
         recv.bound = true;
         let dest = match &mut recv.multi {
             Some(multi) => {
@@ -212,9 +269,17 @@ impl State {
     }
 
     fn bind_to(&mut self, now: Time, k: MsgKey, r: RecvKey, dest: Gather) {
-        let Some(msg) = self.msgs.get_mut(k) else { return };
+        let Some(msg) = self.msgs.get_mut(k) else {
+            return;
+        };
         let (peer, len) = (msg.peer, msg.len);
-        let before = std::mem::replace(&mut msg.place, Place::Recv { recv: r, dest: dest.clone() });
+        let before = std::mem::replace(
+            &mut msg.place,
+            Place::Recv {
+                recv: r,
+                dest: dest.clone(),
+            },
+        );
         let (carriage, complete, sync) = (msg.carriage, msg.complete, msg.sync.take());
         if let Some(op) = sync {
             self.post_control(now, peer, &Envelope::SyncAck { op });
@@ -229,7 +294,9 @@ impl State {
                     self.deliver(k, r);
                 }
             }
-            Carriage::Rendezvous(op) => self.ask_for_body(now, peer, op, len, dest, BodyOwner::Msg(k)),
+            Carriage::Rendezvous(op) => {
+                self.ask_for_body(now, peer, op, len, dest, BodyOwner::Msg(k))
+            }
             Carriage::Own(s) => {
                 if let Some(payload) = self.own_payload(s) {
                     dest.write_from(0, payload, len);
@@ -243,18 +310,44 @@ impl State {
     }
 
     /// Opens a body and tells the sender to begin.
-    pub fn ask_for_body(&mut self, now: Time, peer: u32, op: u64, len: u64, dest: Gather, owner: BodyOwner) {
+    pub fn ask_for_body(
+        &mut self,
+        now: Time,
+        peer: u32,
+        op: u64,
+        len: u64,
+        dest: Gather,
+        owner: BodyOwner,
+    ) {
         // A receive shorter than the message gets only what fits; the sender is told how much that is.
         let len = len.min(dest.len());
         if len == 0 {
-            self.post_control(now, peer, &Envelope::Done { op, read: false, status: Status::Ok });
+            self.post_control(
+                now,
+                peer,
+                &Envelope::Done {
+                    op,
+                    read: false,
+                    status: Status::Ok,
+                },
+            );
             self.body_complete(peer, &BodyDest { dest, owner, len });
             return;
         }
         match self.proto.open_body(now, PeerId(peer), len) {
             Ok(opened) => {
-                self.bodies.insert((peer, opened.handle), BodyDest { dest, owner, len });
-                self.post_control(now, peer, &Envelope::Cts { op, body: opened.handle, len, granted: opened.granted });
+                self.bodies
+                    .insert((peer, opened.handle), BodyDest { dest, owner, len });
+                self.post_control(
+                    now,
+                    peer,
+                    &Envelope::Cts {
+                        op,
+                        body: opened.handle,
+                        len,
+                        granted: opened.granted,
+                    },
+                );
             }
             Err(_) => self.body_failed(owner, OpError::PeerDown(self.down_reason(peer))),
         }
@@ -262,12 +355,17 @@ impl State {
 
     /// Why a peer is down (for operations that find out late).
     pub fn down_reason(&self, peer: u32) -> weir_proto::DownReason {
-        self.peers.get(peer as usize).and_then(|p| p.down).unwrap_or(weir_proto::DownReason::Closed)
+        self.peers
+            .get(peer as usize)
+            .and_then(|p| p.down)
+            .unwrap_or(weir_proto::DownReason::Closed)
     }
 
     /// Bytes of a body.
     pub fn body(&mut self, peer: u32, handle: u64, offset: u64, bytes: &[u8], complete: bool) {
-        let Some(b) = self.bodies.get(&(peer, handle)) else { return };
+        let Some(b) = self.bodies.get(&(peer, handle)) else {
+            return;
+        };
         b.dest.write(offset, bytes);
         if complete && let Some(b) = self.bodies.remove(&(peer, handle)) {
             self.body_complete(peer, &b);
@@ -311,7 +409,10 @@ impl State {
         let mut piece = vec![0; frag];
         let total = match p.key {
             BodyKey::Body(handle) => self.bodies.get(&(peer, handle)).map(|b| b.len),
-            BodyKey::Message(mseq) => self.partial(peer, mseq).and_then(|k| self.msgs.get(k)).map(|m| m.len),
+            BodyKey::Message(mseq) => self
+                .partial(peer, mseq)
+                .and_then(|k| self.msgs.get(k))
+                .map(|m| m.len),
         };
         let Some(total) = total else { return };
         for i in 0..u64::from(p.count) {
@@ -325,7 +426,9 @@ impl State {
             }
             acc.iter_mut().zip(&piece[..n]).for_each(|(a, b)| *a ^= b);
         }
-        let Some(hole) = acc.get(..usize::from(p.hole_len)) else { return };
+        let Some(hole) = acc.get(..usize::from(p.hole_len)) else {
+            return;
+        };
         match p.key {
             BodyKey::Body(handle) => {
                 if let Some(b) = self.bodies.get(&(peer, handle)) {
@@ -340,24 +443,42 @@ impl State {
         }
         // Reports completion, if this was the last hole, as an event of its own.
         let mut events = Vec::new();
-        self.proto.restored(now, p.peer, p.key, p.hole_offset, u32::from(p.hole_len), &mut events);
+        self.proto.restored(
+            now,
+            p.peer,
+            p.key,
+            p.hole_offset,
+            u32::from(p.hole_len),
+            &mut events,
+        );
         for event in events {
             self.event(now, event, &[]);
         }
     }
 
     fn partial(&self, peer: u32, mseq: u64) -> Option<MsgKey> {
-        self.peers.get(peer as usize)?.partial.iter().find(|(m, _)| *m == mseq).map(|&(_, k)| k)
+        self.peers
+            .get(peer as usize)?
+            .partial
+            .iter()
+            .find(|(m, _)| *m == mseq)
+            .map(|&(_, k)| k)
     }
 
     /// Reads back placed bytes; false when they are not there in full (a receive shorter than the message).
     fn read_placed(&self, peer: u32, key: BodyKey, offset: u64, dst: &mut [u8]) -> bool {
         let gather = match key {
             BodyKey::Body(handle) => self.bodies.get(&(peer, handle)).map(|b| &b.dest),
-            BodyKey::Message(mseq) => match self.partial(peer, mseq).and_then(|k| self.msgs.get(k)).map(|m| &m.place) {
+            BodyKey::Message(mseq) => match self
+                .partial(peer, mseq)
+                .and_then(|k| self.msgs.get(k))
+                .map(|m| &m.place)
+            {
                 Some(Place::Recv { dest, .. }) => Some(dest),
                 Some(Place::Buffer(buf)) => {
-                    let Some(src) = buf.get(offset as usize..offset as usize + dst.len()) else { return false };
+                    let Some(src) = buf.get(offset as usize..offset as usize + dst.len()) else {
+                        return false;
+                    };
                     dst.copy_from_slice(src);
                     return true;
                 }
@@ -377,20 +498,37 @@ impl State {
     fn deliver(&mut self, k: MsgKey, r: RecvKey) {
         let Some(m) = self.msgs.remove(k) else { return };
         if !matches!(m.carriage, Carriage::Own(_)) && Some(m.peer) != self.own_peer {
-            let bytes = if m.carriage == Carriage::Eager { m.len } else { 0 };
+            let bytes = if m.carriage == Carriage::Eager {
+                m.len
+            } else {
+                0
+            };
             self.proto.consume(PeerId(m.peer), 1, bytes);
         }
-        let Place::Recv { dest, .. } = &m.place else { return };
+        let Place::Recv { dest, .. } = &m.place else {
+            return;
+        };
         let excess = m.len.saturating_sub(dest.len()) as usize;
-        let result = if excess > 0 { Err(OpError::Truncated { excess }) } else { Ok(()) };
+        let result = if excess > 0 {
+            Err(OpError::Truncated { excess })
+        } else {
+            Ok(())
+        };
         self.counters.truncated += u64::from(excess > 0);
         let buf = dest.base();
         self.finish_recv(r, Some((&m, buf)), result);
     }
 
     /// Completes a receive, or one message of a multi-receive.
-    fn finish_recv(&mut self, r: RecvKey, msg: Option<(&RxMsg, *mut u8)>, result: Result<(), OpError>) {
-        let Some(recv) = self.recvs.get_mut(r) else { return };
+    fn finish_recv(
+        &mut self,
+        r: RecvKey,
+        msg: Option<(&RxMsg, *mut u8)>,
+        result: Result<(), OpError>,
+    ) {
+        let Some(recv) = self.recvs.get_mut(r) else {
+            return;
+        };
         let mut multi_done = false;
         if let Some(multi) = &mut recv.multi {
             multi.pending = multi.pending.saturating_sub(u32::from(msg.is_some()));
@@ -403,15 +541,42 @@ impl State {
         }
         let (len, tag, data, source, buf) = match msg {
             Some((m, buf)) => {
-                let excess = if let Err(OpError::Truncated { excess }) = result { excess } else { 0 };
-                (m.len as usize - excess, m.tag, m.data, self.source(m.peer), buf)
+                let excess = if let Err(OpError::Truncated { excess }) = result {
+                    excess
+                } else {
+                    0
+                };
+                (
+                    m.len as usize - excess,
+                    m.tag,
+                    m.data,
+                    self.source(m.peer),
+                    buf,
+                )
             }
             None => (0, 0, None, None, std::ptr::null_mut()),
         };
         self.trace.received(source, tag, len as u64, result);
         let buf = if multi { buf } else { std::ptr::null_mut() };
-        let kind = if msg.is_none() && multi { OpKind::MultiRecvReleased } else { OpKind::Recv };
-        self.complete(Completion { context, user, kind, class, report, multi_done, len, buf, tag, data, source, result });
+        let kind = if msg.is_none() && multi {
+            OpKind::MultiRecvReleased
+        } else {
+            OpKind::Recv
+        };
+        self.complete(Completion {
+            context,
+            user,
+            kind,
+            class,
+            report,
+            multi_done,
+            len,
+            buf,
+            tag,
+            data,
+            source,
+            result,
+        });
     }
 
     /// Fails a posted receive that nothing is bound to.
@@ -452,7 +617,11 @@ impl State {
     pub fn drop_msg(&mut self, k: MsgKey) {
         if let Some(m) = self.msgs.remove(k) {
             if Some(m.peer) != self.own_peer {
-                let bytes = if m.carriage == Carriage::Eager { m.len } else { 0 };
+                let bytes = if m.carriage == Carriage::Eager {
+                    m.len
+                } else {
+                    0
+                };
                 self.proto.consume(PeerId(m.peer), 1, bytes);
             }
             if let Place::Buffer(buf) = m.place {
@@ -464,18 +633,29 @@ impl State {
     /// Accounts for an unexpected message's buffer.
     pub fn hold_bytes(&mut self, len: u64) {
         self.counters.unexpected_bytes += len;
-        self.counters.unexpected_bytes_peak = self.counters.unexpected_bytes_peak.max(self.counters.unexpected_bytes);
+        self.counters.unexpected_bytes_peak = self
+            .counters
+            .unexpected_bytes_peak
+            .max(self.counters.unexpected_bytes);
     }
 
     fn free_held(&mut self, buf: Vec<u8>) {
-        self.counters.unexpected_bytes = self.counters.unexpected_bytes.saturating_sub(buf.len() as u64);
+        self.counters.unexpected_bytes = self
+            .counters
+            .unexpected_bytes
+            .saturating_sub(buf.len() as u64);
         self.pool.give(buf);
     }
 
     /// Cancels the receive with this context, if nothing is bound to it.
     pub fn cancel(&mut self, now: Time, context: usize) -> bool {
         // Rare, so a scan: an index would cost every receive.
-        let found: Vec<RecvKey> = self.recvs.iter().filter(|(_, r)| r.context == context).map(|(k, _)| k).collect();
+        let found: Vec<RecvKey> = self
+            .recvs
+            .iter()
+            .filter(|(_, r)| r.context == context)
+            .map(|(k, _)| k)
+            .collect();
         for k in found {
             let mut matches = std::mem::take(&mut self.matches);
             let cancelled = self.matcher.cancel(token(k), &mut matches);
@@ -501,8 +681,12 @@ impl State {
         } else {
             self.matcher.peek(op.class, source, op.tag, op.ignore)
         };
-        let Some(k) = found.map(key::<MsgKey>) else { return Ok(None) };
-        let Some(m) = self.msgs.get(k) else { return Ok(None) };
+        let Some(k) = found.map(key::<MsgKey>) else {
+            return Ok(None);
+        };
+        let Some(m) = self.msgs.get(k) else {
+            return Ok(None);
+        };
         let completion = Completion {
             context: op.context,
             user: 0,
@@ -520,19 +704,25 @@ impl State {
         if op.discard {
             self.discard(now, k);
         } else if op.claim && self.claims.insert(op.context, k).is_some() {
-            return Err(EngineError::Invalid("this context already holds a claimed message"));
+            return Err(EngineError::Invalid(
+                "this context already holds a claimed message",
+            ));
         }
         Ok(Some(completion))
     }
 
     /// Throws away a claimed or peeked message.
     fn discard(&mut self, now: Time, k: MsgKey) {
-        let Some(m) = self.msgs.get_mut(k) else { return };
+        let Some(m) = self.msgs.get_mut(k) else {
+            return;
+        };
         let peer = m.peer;
         if let Some(op) = m.sync.take() {
             self.post_control(now, peer, &Envelope::SyncAck { op });
         }
-        let Some(m) = self.msgs.get_mut(k) else { return };
+        let Some(m) = self.msgs.get_mut(k) else {
+            return;
+        };
         match m.carriage {
             Carriage::Eager if !m.complete => {
                 if let Place::Buffer(buf) = std::mem::replace(&mut m.place, Place::Discard) {
@@ -559,9 +749,20 @@ impl State {
     ///
     /// # Safety
     /// As for [`crate::Endpoint::recv`].
-    pub unsafe fn recv_claimed(&mut self, now: Time, op: &RecvOp<'_>, discard: bool) -> Result<(), EngineError> {
-        let k = self.claims.remove(&op.context).ok_or(EngineError::Invalid("no message was claimed with this context"))?;
-        let Some(m) = self.msgs.get(k) else { return Err(EngineError::Invalid("the claimed message was lost with its peer")) };
+    pub unsafe fn recv_claimed(
+        &mut self,
+        now: Time,
+        op: &RecvOp<'_>,
+        discard: bool,
+    ) -> Result<(), EngineError> {
+        let k = self.claims.remove(&op.context).ok_or(EngineError::Invalid(
+            "no message was claimed with this context",
+        ))?;
+        let Some(m) = self.msgs.get(k) else {
+            return Err(EngineError::Invalid(
+                "the claimed message was lost with its peer",
+            ));
+        };
         if discard {
             let (tag, data, source) = (m.tag, m.data, self.source(m.peer));
             self.discard(now, k);
@@ -599,7 +800,10 @@ impl State {
 }
 
 fn write_buffer(buf: &mut [u8], offset: u64, bytes: &[u8]) {
-    if let Some(to) = buf.get_mut(offset as usize..).and_then(|b| b.get_mut(..bytes.len())) {
+    if let Some(to) = buf
+        .get_mut(offset as usize..)
+        .and_then(|b| b.get_mut(..bytes.len()))
+    {
         to.copy_from_slice(bytes);
     }
 }

@@ -22,9 +22,16 @@ impl State {
     pub unsafe fn send(&mut self, now: Time, op: &SendOp<'_>) -> Result<(), EngineError> {
         let len: usize = op.iov.iter().map(|p| p.len).sum();
         if op.mode == SendMode::Inject && len > INJECT_BYTES {
-            return Err(EngineError::TooBig { what: "injected message", given: len as u64, limit: INJECT_BYTES as u64 });
+            return Err(EngineError::TooBig {
+                what: "injected message",
+                given: len as u64,
+                limit: INJECT_BYTES as u64,
+            });
         }
-        let peer = self.peers.get(op.peer as usize).ok_or(EngineError::Invalid("no such peer"))?;
+        let peer = self
+            .peers
+            .get(op.peer as usize)
+            .ok_or(EngineError::Invalid("no such peer"))?;
         if let Some(reason) = peer.down {
             return Err(EngineError::PeerDown(reason));
         }
@@ -38,8 +45,10 @@ impl State {
             self.counters.refused_sends += 1;
             return Err(EngineError::Again);
         }
-        let eager = len <= self.cfg.eager_bytes as usize && self.proto.credit(to).bytes >= len as u64;
-        let copy = op.mode == SendMode::Inject || (op.mode == SendMode::Transmit && len <= self.cfg.copy_bytes);
+        let eager =
+            len <= self.cfg.eager_bytes as usize && self.proto.credit(to).bytes >= len as u64;
+        let copy = op.mode == SendMode::Inject
+            || (op.mode == SendMode::Transmit && len <= self.cfg.copy_bytes);
         // SAFETY: passed on from the caller.
         let source = unsafe { self.source_of(op.iov, len, copy) };
         let mut s = SendState {
@@ -81,21 +90,47 @@ impl State {
                         EngineError::Again
                     }
                     SendError::Closed => EngineError::Closed,
-                    SendError::TooLong => EngineError::TooBig { what: "message", given: len as u64, limit: u64::from(u32::MAX) },
+                    SendError::TooLong => EngineError::TooBig {
+                        what: "message",
+                        given: len as u64,
+                        limit: u64::from(u32::MAX),
+                    },
                 })
             }
         }
     }
 
-    fn submit(&mut self, now: Time, op: &SendOp<'_>, k: SendKey, len: u64, eager: bool) -> Result<(), SendError> {
+    fn submit(
+        &mut self,
+        now: Time,
+        op: &SendOp<'_>,
+        k: SendKey,
+        len: u64,
+        eager: bool,
+    ) -> Result<(), SendError> {
         let stream = stream_of(op.tag, op.class, self.cfg.streams);
         let envelope = if eager {
             let sync = (op.mode == SendMode::Match).then(|| token(k));
-            Envelope::Eager { class: op.class, tag: op.tag, data: op.data, sync }
+            Envelope::Eager {
+                class: op.class,
+                tag: op.tag,
+                data: op.data,
+                sync,
+            }
         } else {
-            Envelope::Rts { class: op.class, tag: op.tag, data: op.data, len, op: token(k) }
+            Envelope::Rts {
+                class: op.class,
+                tag: op.tag,
+                data: op.data,
+                len,
+                op: token(k),
+            }
         };
-        let (wire_len, t) = if eager { (len as u32, token(k)) } else { (0, NO_TOKEN) };
+        let (wire_len, t) = if eager {
+            (len as u32, token(k))
+        } else {
+            (0, NO_TOKEN)
+        };
         self.post(now, op.peer, false, stream, &envelope, wire_len, t)?;
         if eager {
             self.counters.eager_sends += 1;
@@ -107,11 +142,33 @@ impl State {
     }
 
     /// Hands a message to the protocol.
-    #[expect(clippy::too_many_arguments, reason = "one call site a kind; a struct would only repeat `Message`")]
-    pub fn post(&mut self, now: Time, peer: u32, control: bool, stream: u16, envelope: &Envelope, len: u32, t: u64) -> Result<(), SendError> {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one call site a kind; a struct would only repeat `Message`"
+    )]
+    pub fn post(
+        &mut self,
+        now: Time,
+        peer: u32,
+        control: bool,
+        stream: u16,
+        envelope: &Envelope,
+        len: u32,
+        t: u64,
+    ) -> Result<(), SendError> {
         let mut buf = [0; envelope::MAX_BYTES];
         let n = envelope.encode(&mut buf);
-        self.proto.send(now, PeerId(peer), Message { control, stream, envelope: &buf[..n], len, token: t })
+        self.proto.send(
+            now,
+            PeerId(peer),
+            Message {
+                control,
+                stream,
+                envelope: &buf[..n],
+                len,
+                token: t,
+            },
+        )
     }
 
     /// Sends a control message that only matters to a live peer.
@@ -163,7 +220,16 @@ impl State {
             sync: None,
             place: Place::Nowhere,
         });
-        let arrival = Arrival { peer: op.peer, class: op.class, mseq, stream, sseq: arrival_sseq, tag: op.tag, len: len as u64, msg: token(msg) };
+        let arrival = Arrival {
+            peer: op.peer,
+            class: op.class,
+            mseq,
+            stream,
+            sseq: arrival_sseq,
+            tag: op.tag,
+            len: len as u64,
+            msg: token(msg),
+        };
         self.arrive(now, arrival);
         // Not matched at once: copy what may be copied, so that the send is complete as MPI expects of a small one.
         if self.sends.contains_key(k) && !keep && op.mode != SendMode::Match {
@@ -191,12 +257,16 @@ impl State {
             return;
         }
         let k = key::<SendKey>(t);
-        let Some(s) = self.sends.get_mut(k) else { return };
+        let Some(s) = self.sends.get_mut(k) else {
+            return;
+        };
         s.awaits = s.awaits.saturating_sub(1);
         if s.awaits > 0 {
             return;
         }
-        let Some(s) = self.sends.remove(k) else { return };
+        let Some(s) = self.sends.remove(k) else {
+            return;
+        };
         if let Role::Piece(parent) = s.role {
             s.source.release(&mut self.pool);
             self.sent(token(parent));
@@ -208,15 +278,31 @@ impl State {
     /// The receiver matched an eager message whose sender wanted to know.
     pub fn matched(&mut self, peer: u32, op: u64) {
         let k = key::<SendKey>(op);
-        if self.sends.get(k).is_some_and(|s| s.peer == peer && s.role == Role::Eager && s.mode == SendMode::Match) {
+        if self
+            .sends
+            .get(k)
+            .is_some_and(|s| s.peer == peer && s.role == Role::Eager && s.mode == SendMode::Match)
+        {
             self.sent(op);
         }
     }
 
     /// The receiver asks for the body of a rendezvous or large write.
-    pub fn clear_to_send(&mut self, now: Time, peer: u32, op: u64, handle: u64, len: u64, granted: u64) {
+    pub fn clear_to_send(
+        &mut self,
+        now: Time,
+        peer: u32,
+        op: u64,
+        handle: u64,
+        len: u64,
+        granted: u64,
+    ) {
         let k = key::<SendKey>(op);
-        let Some(s) = self.sends.get_mut(k).filter(|s| s.peer == peer && matches!(s.role, Role::Requested | Role::Write)) else {
+        let Some(s) = self
+            .sends
+            .get_mut(k)
+            .filter(|s| s.peer == peer && matches!(s.role, Role::Requested | Role::Write))
+        else {
             // The send was given up meanwhile: tell the receiver, which waits for bytes.
             self.proto.abort_body(now, PeerId(peer), handle, 1);
             return;
@@ -224,19 +310,26 @@ impl State {
         s.role = Role::Body;
         let len = len.min(s.len);
         // A refusal means the peer is down; its Down event fails the operation.
-        let _ = self.proto.send_body(now, PeerId(peer), handle, granted, len, op);
+        let _ = self
+            .proto
+            .send_body(now, PeerId(peer), handle, granted, len, op);
     }
 
     /// The target ended an operation without a body: nothing of it was wanted, or it was refused.
     pub fn done(&mut self, peer: u32, op: u64, status: Status) {
         let k = key::<SendKey>(op);
-        if self.sends.get(k).is_some_and(|s| s.peer == peer && matches!(s.role, Role::Requested | Role::Write))
+        if self
+            .sends
+            .get(k)
+            .is_some_and(|s| s.peer == peer && matches!(s.role, Role::Requested | Role::Write))
             && let Some(s) = self.sends.remove(k)
         {
             let result = match status {
                 Status::Ok => Ok(()),
                 Status::Cancelled => Err(OpError::Cancelled),
-                Status::BadKey | Status::Access | Status::Range | Status::NoMemory => Err(OpError::Access),
+                Status::BadKey | Status::Access | Status::Range | Status::NoMemory => {
+                    Err(OpError::Access)
+                }
             };
             self.counters.access_errors += u64::from(result == Err(OpError::Access));
             self.finish_send(s, result);

@@ -1,0 +1,574 @@
+//! Two endpoints of one process over loopback: every kind of operation, and what must fail.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_engine::{
+    Access, Class, Completion, Endpoint, EngineConfig, EngineError, Iov, OpError, OpKind, PeekOp,
+    Queue, RecvOp, RmaOp, SendMode, SendOp,
+};
+
+const KEY: [u8; 32] = [7; 32];
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn config() -> EngineConfig {
+    EngineConfig {
+        addrs: vec!["127.0.0.1".parse().expect("address")],
+        ..EngineConfig::default()
+    }
+}
+
+struct Pair {
+    a: Arc<Endpoint>,
+    b: Arc<Endpoint>,
+    /// `b` as `a` knows it, and the other way round.
+    to_b: u32,
+    to_a: u32,
+}
+
+fn pair_with(cfg: EngineConfig) -> Pair {
+    let a = Endpoint::open_with_key(cfg.clone(), KEY).expect("open");
+    let b = Endpoint::open_with_key(cfg, KEY).expect("open");
+    let to_b = a.insert_peer(&b.name()).expect("name");
+    let to_a = b.insert_peer(&a.name()).expect("name");
+    Pair { a, b, to_b, to_a }
+}
+
+fn pair() -> Pair {
+    pair_with(config())
+}
+
+fn iov(data: &mut [u8]) -> [Iov; 1] {
+    [Iov {
+        base: data.as_mut_ptr(),
+        len: data.len(),
+    }]
+}
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len)
+        .map(|i| {
+            (i as u8)
+                .wrapping_mul(31)
+                .wrapping_add((i >> 8) as u8)
+                .wrapping_add(seed)
+        })
+        .collect()
+}
+
+fn send_mode(ep: &Endpoint, peer: u32, tag: u64, data: &mut [u8], mode: SendMode, context: usize) {
+    let op = SendOp {
+        peer,
+        class: Class::Tagged,
+        tag,
+        data: Some(tag + 1),
+        iov: &iov(data),
+        mode,
+        report: true,
+        context,
+        user: 5,
+    };
+    let start = Instant::now();
+    // SAFETY: every test keeps its buffers until the completion.
+    while let Err(e) = unsafe { ep.send(&op) } {
+        assert!(matches!(e, EngineError::Again), "{e}");
+        assert!(start.elapsed() < LIMIT, "send refused for too long");
+        ep.progress();
+    }
+}
+
+fn post(ep: &Endpoint, source: Option<u32>, tag: u64, ignore: u64, buf: &mut [u8], context: usize) {
+    let op = RecvOp {
+        source,
+        class: Class::Tagged,
+        tag,
+        ignore,
+        iov: &iov(buf),
+        context,
+        multi_min: None,
+        report: true,
+        user: 6,
+    };
+    // SAFETY: every test keeps its buffers until the completion.
+    unsafe { ep.recv(&op) }.expect("receive");
+}
+
+/// Polls both queues of `ep`, and `other` for its progress, until a completion comes.
+fn wait(ep: &Endpoint, other: &Endpoint, queue: Queue) -> Completion {
+    let start = Instant::now();
+    let mut out = Vec::new();
+    loop {
+        if ep.poll(queue, &mut out, 1) > 0 {
+            return out[0];
+        }
+        other.progress();
+        assert!(
+            start.elapsed() < LIMIT,
+            "no completion within {LIMIT:?}: {}",
+            ep.counters_json()
+        );
+    }
+}
+
+#[test]
+fn messages_of_all_sizes_arrive_expected_and_unexpected() {
+    let p = pair();
+    for (i, len) in [
+        0,
+        1,
+        8,
+        64,
+        255,
+        1400,
+        1500,
+        4096,
+        30_000,
+        65_536,
+        65_537,
+        300_000,
+        3 << 20,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for expected in [true, false] {
+            for mode in [SendMode::Transmit, SendMode::Delivery, SendMode::Match] {
+                let mut data = pattern(len, i as u8);
+                let mut buf = vec![0; len];
+                if expected {
+                    post(&p.b, Some(p.to_a), 9, 0, &mut buf, 1);
+                }
+                send_mode(&p.a, p.to_b, 9, &mut data, mode, 2);
+                if !expected {
+                    let until = Instant::now() + Duration::from_millis(3);
+                    while Instant::now() < until {
+                        p.a.progress();
+                        p.b.progress();
+                    }
+                    post(&p.b, None, 9, 0, &mut buf, 1);
+                }
+                let got = wait(&p.b, &p.a, Queue::Recv);
+                assert_eq!(
+                    (
+                        got.context,
+                        got.user,
+                        got.kind,
+                        got.len,
+                        got.tag,
+                        got.data,
+                        got.source
+                    ),
+                    (1, 6, OpKind::Recv, len, 9, Some(10), Some(p.to_a))
+                );
+                assert_eq!(got.result, Ok(()));
+                assert!(buf == data, "payload of {len} bytes differs");
+                let sent = wait(&p.a, &p.b, Queue::Send);
+                assert_eq!(
+                    (sent.context, sent.user, sent.kind, sent.result),
+                    (2, 5, OpKind::Send, Ok(()))
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_match_mode_send_completes_only_after_the_match() {
+    let p = pair();
+    let mut data = pattern(100, 1);
+    send_mode(&p.a, p.to_b, 3, &mut data, SendMode::Match, 1);
+    let until = Instant::now() + Duration::from_millis(50);
+    let mut out = Vec::new();
+    while Instant::now() < until {
+        assert_eq!(
+            p.a.poll(Queue::Send, &mut out, 1),
+            0,
+            "completed without a match"
+        );
+        p.b.progress();
+    }
+    let mut buf = [0; 100];
+    post(&p.b, None, 3, 0, &mut buf, 2);
+    assert_eq!(wait(&p.a, &p.b, Queue::Send).context, 1);
+}
+
+#[test]
+fn a_short_receive_is_truncated_and_says_by_how_much() {
+    let p = pair();
+    for len in [1000, 200_000] {
+        let mut data = pattern(len, 1);
+        let mut buf = [0; 300];
+        send_mode(&p.a, p.to_b, 3, &mut data, SendMode::Transmit, 1);
+        post(&p.b, None, 3, 0, &mut buf, 2);
+        let got = wait(&p.b, &p.a, Queue::Recv);
+        assert_eq!(got.result, Err(OpError::Truncated { excess: len - 300 }));
+        assert_eq!(got.len, 300);
+        assert!(buf[..] == data[..300]);
+        assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
+    }
+}
+
+#[test]
+fn messages_to_self_behave_like_others() {
+    let p = pair();
+    let me = p.a.insert_peer(&p.a.name()).expect("own name");
+    for len in [0, 10, 5000, 1 << 20] {
+        for expected in [true, false] {
+            let mut data = pattern(len, 2);
+            let mut buf = vec![0; len];
+            if expected {
+                post(&p.a, Some(me), 4, 0, &mut buf, 1);
+            }
+            send_mode(&p.a, me, 4, &mut data, SendMode::Transmit, 2);
+            if !expected {
+                post(&p.a, None, 0, u64::MAX, &mut buf, 1);
+            }
+            let got = wait(&p.a, &p.b, Queue::Recv);
+            assert_eq!((got.len, got.source, got.result), (len, Some(me), Ok(())));
+            assert!(buf == data);
+            assert_eq!(wait(&p.a, &p.b, Queue::Send).context, 2);
+        }
+    }
+}
+
+#[test]
+fn peek_claim_and_discard() {
+    let p = pair();
+    let peek = |claim, discard| PeekOp {
+        source: Some(p.to_a),
+        class: Class::Tagged,
+        tag: 5,
+        ignore: 0,
+        claim,
+        discard,
+        context: 77,
+    };
+    assert!(p.b.peek(&peek(false, false)).expect("peek").is_none());
+    for len in [40, 150_000] {
+        let mut data = pattern(len, 3);
+        for discard in [false, true] {
+            send_mode(&p.a, p.to_b, 5, &mut data, SendMode::Transmit, 1);
+            let start = Instant::now();
+            let seen = loop {
+                p.a.progress();
+                if let Some(c) = p.b.peek(&peek(false, false)).expect("peek") {
+                    break c;
+                }
+                assert!(start.elapsed() < LIMIT);
+            };
+            assert_eq!(
+                (seen.len, seen.tag, seen.data, seen.source),
+                (len, 5, Some(6), Some(p.to_a))
+            );
+            if discard {
+                assert!(p.b.peek(&peek(false, true)).expect("peek").is_some());
+            } else {
+                assert!(p.b.peek(&peek(true, false)).expect("claim").is_some());
+                assert!(
+                    p.b.peek(&peek(false, false)).expect("peek").is_none(),
+                    "a claimed message is hidden"
+                );
+                let mut buf = vec![0; len];
+                let op = RecvOp {
+                    source: None,
+                    class: Class::Tagged,
+                    tag: 0,
+                    ignore: 0,
+                    iov: &iov(&mut buf),
+                    context: 77,
+                    multi_min: None,
+                    report: true,
+                    user: 0,
+                };
+                // SAFETY: `buf` outlives the completion.
+                unsafe { p.b.recv_claimed(&op) }.expect("claimed");
+                assert_eq!(wait(&p.b, &p.a, Queue::Recv).len, len);
+                assert!(buf == data);
+            }
+            assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_receive_completes_once_and_matches_nothing() {
+    let p = pair();
+    let (mut first, mut second) = ([0; 8], [0; 8]);
+    post(&p.b, None, 5, 0, &mut first, 11);
+    post(&p.b, None, 5, 0, &mut second, 12);
+    assert!(p.b.cancel(11));
+    assert!(!p.b.cancel(11));
+    assert_eq!(
+        wait(&p.b, &p.a, Queue::Recv).result,
+        Err(OpError::Cancelled)
+    );
+    send_mode(&p.a, p.to_b, 5, &mut [9; 8], SendMode::Inject, 1);
+    assert_eq!(wait(&p.b, &p.a, Queue::Recv).context, 12);
+    assert_eq!((first, second), ([0; 8], [9; 8]));
+}
+
+#[test]
+fn multi_receive_takes_messages_until_full_and_says_so_last() {
+    let p = pair();
+    let mut buf = vec![0u8; 10_000];
+    let base = buf.as_mut_ptr() as usize;
+    let op = RecvOp {
+        source: None,
+        class: Class::Untagged,
+        tag: 0,
+        ignore: 0,
+        iov: &iov(&mut buf),
+        context: 21,
+        multi_min: Some(1000),
+        report: true,
+        user: 0,
+    };
+    // SAFETY: `buf` outlives the completions.
+    unsafe { p.b.recv(&op) }.expect("receive");
+    let mut expected_at = 0;
+    for i in 0..10u8 {
+        let mut data = pattern(990, i);
+        let op = SendOp {
+            peer: p.to_b,
+            class: Class::Untagged,
+            tag: 0,
+            data: None,
+            iov: &iov(&mut data),
+            mode: SendMode::Inject,
+            report: false,
+            context: 0,
+            user: 0,
+        };
+        // SAFETY: injected: copied before return.
+        unsafe { p.a.send(&op) }.expect("send");
+        let got = wait(&p.b, &p.a, Queue::Recv);
+        assert_eq!(
+            (got.context, got.len, got.buf as usize - base),
+            (21, 990, expected_at)
+        );
+        expected_at += 990;
+        let done = 10_000 - expected_at < 1000;
+        assert_eq!(got.multi_done, done, "after {expected_at} bytes");
+        if done {
+            break;
+        }
+    }
+    assert_eq!(expected_at, 9900 - 990 + 990);
+}
+
+#[test]
+fn remote_memory_is_written_and_read_within_its_rights() {
+    let p = pair();
+    let mut memory = vec![0u8; 1 << 20];
+    let rights = Access {
+        remote_read: true,
+        remote_write: true,
+    };
+    // SAFETY: `memory` lives to the end of the test.
+    let key =
+        unsafe { p.b.register(&iov(&mut memory), rights, Some(42), false) }.expect("register");
+    assert_eq!(key, 42);
+    for len in [1, 1000, 20_000, 500_000] {
+        let mut data = pattern(len, 7);
+        let src = iov(&mut data);
+        let op = |iov, remote_addr, data| RmaOp {
+            peer: p.to_b,
+            iov,
+            remote_addr,
+            key,
+            data,
+            mode: SendMode::Delivery,
+            report: true,
+            context: 31,
+            user: 0,
+        };
+        // SAFETY: the buffers outlive the completions.
+        unsafe { p.a.write(&op(&src, 100, Some(55))) }.expect("write");
+        assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
+        let note = wait(&p.b, &p.a, Queue::Recv);
+        assert_eq!((note.kind, note.data), (OpKind::RemoteWrite, Some(55)));
+        assert!(memory[100..100 + len] == data[..]);
+        let mut back = vec![0; len];
+        let dst = iov(&mut back);
+        // SAFETY: as above.
+        unsafe { p.a.read(&op(&dst, 100, None)) }.expect("read");
+        let got = wait(&p.a, &p.b, Queue::Send);
+        assert_eq!((got.kind, got.result), (OpKind::Read, Ok(())));
+        assert!(back == data);
+        for addr in [(1 << 20) - len as u64 + 1, u64::MAX] {
+            // SAFETY: as above.
+            unsafe { p.a.read(&op(&dst, addr, None)) }.expect("read");
+            assert_eq!(
+                wait(&p.a, &p.b, Queue::Send).result,
+                Err(OpError::Access),
+                "{len} bytes at {addr}"
+            );
+            // SAFETY: as above.
+            unsafe { p.a.write(&op(&src, addr, None)) }.expect("write");
+            assert_eq!(
+                wait(&p.a, &p.b, Queue::Send).result,
+                Err(OpError::Access),
+                "{len} bytes at {addr}"
+            );
+        }
+    }
+    assert!(p.b.unregister(42) && !p.b.unregister(42));
+}
+
+#[test]
+fn order_within_a_tag_holds_across_eager_and_rendezvous() {
+    let p = pair();
+    let sizes = [8, 100_000, 8, 40_000, 70_000, 8, 8, 300_000];
+    let mut data: Vec<Vec<u8>> = sizes
+        .iter()
+        .enumerate()
+        .map(|(i, &n)| pattern(n, i as u8))
+        .collect();
+    for (i, d) in data.iter_mut().enumerate() {
+        send_mode(&p.a, p.to_b, 1, d, SendMode::Transmit, i);
+    }
+    let mut bufs: Vec<Vec<u8>> = sizes.iter().map(|_| vec![0; 300_000]).collect();
+    for (i, b) in bufs.iter_mut().enumerate() {
+        post(&p.b, None, 0, u64::MAX, b, i);
+    }
+    for _ in &sizes {
+        let got = wait(&p.b, &p.a, Queue::Recv);
+        assert_eq!(
+            got.len, sizes[got.context],
+            "receive {} took the wrong message",
+            got.context
+        );
+    }
+    for (i, d) in data.iter().enumerate() {
+        assert!(bufs[i][..d.len()] == d[..]);
+    }
+}
+
+#[test]
+fn another_job_key_is_refused_with_a_clear_word() {
+    let a = Endpoint::open_with_key(config(), KEY).expect("open");
+    let b = Endpoint::open_with_key(config(), [8; 32]).expect("open");
+    let error = a
+        .insert_peer(&b.name())
+        .expect_err("must be refused")
+        .to_string();
+    assert!(
+        error.contains("job key") && error.contains("WEIR_KEY"),
+        "{error}"
+    );
+    assert!(a.insert_peer(&[0; 48]).is_err());
+    assert!(a.insert_peer(&[1; 47]).is_err());
+}
+
+#[test]
+fn a_dead_peer_fails_its_own_operations_and_no_others() {
+    let cfg = EngineConfig {
+        peer_timeout: Duration::from_millis(300),
+        connect_timeout: Duration::from_millis(300),
+        linger: Duration::from_millis(50),
+        ..config()
+    };
+    let p = pair_with(cfg.clone());
+    let dead = Endpoint::open_with_key(cfg, KEY).expect("open");
+    let to_dead = p.a.insert_peer(&dead.name()).expect("name");
+    drop(dead);
+    let (mut data, mut buf, mut any) = (pattern(100_000, 1), [0; 8], [0; 8]);
+    send_mode(&p.a, to_dead, 1, &mut data, SendMode::Transmit, 1);
+    post(&p.a, Some(to_dead), 1, 0, &mut buf, 2);
+    post(&p.a, None, 1, 0, &mut any, 3);
+    let sent = wait(&p.a, &p.b, Queue::Send);
+    assert!(
+        matches!(sent.result, Err(OpError::PeerDown(_))),
+        "{:?}",
+        sent.result
+    );
+    let got = wait(&p.a, &p.b, Queue::Recv);
+    assert_eq!(got.context, 2);
+    assert!(matches!(got.result, Err(OpError::PeerDown(_))));
+    send_mode(&p.b, p.to_a, 1, &mut [3; 8], SendMode::Inject, 4);
+    assert_eq!(wait(&p.a, &p.b, Queue::Recv).context, 3);
+    assert_eq!(any, [3; 8]);
+    let op = SendOp {
+        peer: to_dead,
+        class: Class::Tagged,
+        tag: 1,
+        data: None,
+        iov: &[],
+        mode: SendMode::Inject,
+        report: false,
+        context: 0,
+        user: 0,
+    };
+    // SAFETY: no memory.
+    assert!(matches!(
+        unsafe { p.a.send(&op) },
+        Err(EngineError::PeerDown(_))
+    ));
+}
+
+#[test]
+fn injected_messages_survive_closing() {
+    let p = pair();
+    let mut buf = vec![0; 64 * 100];
+    for (i, b) in buf.chunks_mut(64).enumerate() {
+        post(&p.b, None, i as u64, 0, b, i);
+    }
+    for i in 0..100 {
+        send_mode(
+            &p.a,
+            p.to_b,
+            i,
+            &mut pattern(64, i as u8),
+            SendMode::Inject,
+            0,
+        );
+    }
+    let (a, b) = (p.a, p.b);
+    let closer = std::thread::spawn(move || a.close());
+    for _ in 0..100 {
+        let start = Instant::now();
+        let mut out = Vec::new();
+        while b.poll(Queue::Recv, &mut out, 1) == 0 {
+            assert!(start.elapsed() < LIMIT);
+        }
+        assert_eq!(out[0].result, Ok(()));
+    }
+    closer.join().expect("close");
+    for (i, b) in buf.chunks(64).enumerate() {
+        assert!(b == pattern(64, i as u8));
+    }
+}
+
+#[test]
+fn a_sleeper_is_woken_by_the_notify_descriptor() {
+    let p = pair();
+    let mut buf = [0; 8];
+    post(&p.b, None, 1, 0, &mut buf, 1);
+    assert!(p.b.arm());
+    send_mode(&p.a, p.to_b, 1, &mut [4; 8], SendMode::Inject, 0);
+    let mut fd = libc::pollfd {
+        fd: p.b.notify_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one valid pollfd.
+    let ready = unsafe { libc::poll(&raw mut fd, 1, 10_000) };
+    assert_eq!(ready, 1, "not woken");
+    assert!(!p.b.arm(), "a completion is there");
+    assert_eq!(wait(&p.b, &p.a, Queue::Recv).context, 1);
+}
+
+#[test]
+fn the_watchdog_answers_for_a_program_that_does_not_poll() {
+    let p = pair();
+    let mut data = pattern(500_000, 1);
+    let mut buf = vec![0; 500_000];
+    post(&p.b, None, 1, 0, &mut buf, 1);
+    send_mode(&p.a, p.to_b, 1, &mut data, SendMode::Delivery, 2);
+    // Only `a` polls; `b` computes. The rendezvous must be answered all the same.
+    let start = Instant::now();
+    let mut out = Vec::new();
+    while p.a.poll(Queue::Send, &mut out, 1) == 0 {
+        assert!(start.elapsed() < LIMIT, "the rendezvous was not answered");
+    }
+    assert!(buf == data);
+}
