@@ -1,0 +1,341 @@
+//! Address vectors: from libfabric's addresses (indices) to endpoint names and the engine's peers.
+
+use crate::abi::*;
+use crate::addr::{self, Name};
+use crate::domain::{Domain, DomainObj};
+use crate::ep::EpCore;
+use crate::eq::{self, Eq};
+use crate::guard;
+use crate::host;
+use crate::table::NONE;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weir_engine::NAME_BYTES;
+
+/// An address vector and the endpoints that use it.
+#[derive(Default)]
+pub struct Av {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    entries: Vec<Option<Name>>,
+    free: Vec<usize>,
+    eps: Vec<Arc<EpCore>>,
+}
+
+impl Av {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an endpoint; it learns all addresses there are.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` when a name cannot be used by this endpoint.
+    pub fn attach(&self, ep: &Arc<EpCore>) -> Result<(), i32> {
+        let mut inner = self.inner();
+        for (index, name) in inner.entries.iter().enumerate() {
+            if let Some(name) = name {
+                teach(ep, index as u64, name)?;
+            }
+        }
+        inner.eps.push(ep.clone());
+        Ok(())
+    }
+
+    /// Removes an endpoint.
+    pub fn detach(&self, ep: &Arc<EpCore>) {
+        self.inner().eps.retain(|e| !Arc::ptr_eq(e, ep));
+    }
+
+    /// Adds an address to all endpoints, now and later.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` when it is no name or cannot be used.
+    pub fn insert(&self, name: &Name) -> Result<u64, i32> {
+        if !addr::is_name(name) {
+            host::complain("fi_av_insert: the address is not an endpoint name of this version of weir (do all ranks use the same provider?)");
+            return Err(FI_EINVAL);
+        }
+        let mut inner = self.inner();
+        let index = inner.free.last().copied().unwrap_or(inner.entries.len());
+        for (i, ep) in inner.eps.iter().enumerate() {
+            if let Err(code) = teach(ep, index as u64, name) {
+                inner.eps[..i].iter().for_each(|done| forget(done, index as u64));
+                return Err(code);
+            }
+        }
+        if inner.free.pop().is_some() {
+            inner.entries[index] = Some(*name);
+        } else {
+            inner.entries.push(Some(*name));
+        }
+        Ok(index as u64)
+    }
+
+    /// Takes an address out.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` when it is not there.
+    pub fn remove(&self, index: u64) -> Result<(), i32> {
+        let mut inner = self.inner();
+        let at = usize::try_from(index).map_err(|_| FI_EINVAL)?;
+        if inner.entries.get_mut(at).and_then(Option::take).is_none() {
+            return Err(FI_EINVAL);
+        }
+        inner.free.push(at);
+        for ep in &inner.eps {
+            let peer = ep.forward.get(index);
+            forget(ep, index);
+            // The same name may have been inserted twice: then its other index names the peer from now on.
+            let other = inner.entries.iter().enumerate().find(|(i, e)| e.is_some() && ep.forward.get(*i as u64) == peer);
+            if let (Some((other, _)), true) = (other, peer != NONE) {
+                ep.reverse.set(peer, other as u64);
+            } else if let Ok(peer) = u32::try_from(peer) {
+                ep.engine.remove_peer(peer);
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self, index: u64) -> Option<Name> {
+        self.inner().entries.get(usize::try_from(index).ok()?).copied().flatten()
+    }
+}
+
+/// Makes an endpoint know a peer.
+fn teach(ep: &EpCore, index: u64, name: &Name) -> Result<(), i32> {
+    let name = addr::complete(name, &ep.engine.name());
+    let peer = ep.engine.insert_peer(&name).map_err(|e| {
+        host::complain(&format!("fi_av_insert: {e}"));
+        guard::code_of(&e)
+    })?;
+    if !ep.forward.set(index, u64::from(peer)) || !ep.reverse.set(u64::from(peer), index) {
+        return Err(FI_ENOMEM);
+    }
+    Ok(())
+}
+
+fn forget(ep: &EpCore, index: u64) {
+    let peer = ep.forward.get(index);
+    ep.forward.set(index, NONE);
+    if ep.reverse.get(peer) == index {
+        ep.reverse.set(peer, NONE);
+    }
+}
+
+/// The address vector object.
+#[repr(C)]
+pub struct AvObj {
+    fid: FidAv,
+    /// What endpoints share with it.
+    pub av: Arc<Av>,
+    eq: Option<Arc<Eq>>,
+    /// Insertions report to the event queue.
+    asynchronous: bool,
+    _domain: Arc<Domain>,
+}
+
+impl AvObj {
+    /// The object behind a handle.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` for null.
+    ///
+    /// # Safety
+    /// The handle is null or one of ours, not yet closed.
+    pub unsafe fn of<'a>(fid: *mut FidAv) -> Result<&'a AvObj, i32> {
+        // SAFETY: the handle is the first field of an `AvObj` (caller).
+        unsafe { fid.cast::<AvObj>().as_ref() }.ok_or(FI_EINVAL)
+    }
+}
+
+/// `fi_av_open`.
+///
+/// # Safety
+/// As libfabric's contract says.
+pub unsafe extern "C" fn open(domain: *mut FidDomain, attr: *mut FiAvAttr, out: *mut *mut FidAv, context: *mut c_void) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let domain = unsafe { DomainObj::of(domain) }?;
+        // SAFETY: null or valid.
+        let attr = unsafe { attr.as_mut() }.ok_or(FI_EINVAL)?;
+        if out.is_null() || !(FI_AV_UNSPEC..=FI_AV_TABLE).contains(&attr.av_type) {
+            return Err(FI_EINVAL);
+        }
+        // Neither vectors shared between processes nor receive contexts are offered.
+        if !attr.name.is_null() || attr.rx_ctx_bits != 0 {
+            return Err(FI_ENOSYS);
+        }
+        if attr.flags & !FI_EVENT != 0 {
+            return Err(FI_EBADFLAGS);
+        }
+        let object = Box::new(AvObj {
+            fid: FidAv { fid: Fid { fclass: FI_CLASS_AV, context, ops: &raw const OPS }, ops: &raw const AV_OPS },
+            av: Arc::new(Av::default()),
+            eq: None,
+            asynchronous: attr.flags & FI_EVENT != 0,
+            _domain: domain.clone(),
+        });
+        if attr.av_type == FI_AV_UNSPEC {
+            attr.av_type = FI_AV_TABLE;
+        }
+        // SAFETY: writable (checked for null).
+        unsafe { *out = Box::into_raw(object).cast() };
+        Ok(0)
+    })
+}
+
+static OPS: FiOps = FiOps { size: size_of::<FiOps>(), close, bind, control: no_control, ops_open: refused, tostr: refused, ops_set: refused };
+
+static AV_OPS: FiOpsAv = FiOpsAv {
+    size: size_of::<FiOpsAv>(),
+    insert,
+    insertsvc,
+    insertsym: refused,
+    remove,
+    lookup,
+    straddr,
+    av_set: refused,
+    insert_auth_key: refused,
+    lookup_auth_key: refused,
+    set_user_id: refused,
+};
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    guard::int(|| {
+        // SAFETY: a handle of ours.
+        if Arc::strong_count(&unsafe { AvObj::of(fid.cast()) }?.av) > 1 {
+            return Err(FI_EBUSY);
+        }
+        // SAFETY: made by `Box::into_raw` in `open`, closed once.
+        drop(unsafe { Box::from_raw(fid.cast::<AvObj>()) });
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _: u64) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or an object, which begins with a `Fid`.
+        if unsafe { other.as_ref() }.ok_or(FI_EINVAL)?.fclass != FI_CLASS_EQ {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: the class says what it is.
+        let eq = unsafe { eq::EqObj::of(other.cast()) }?.eq.clone();
+        // SAFETY: a handle of ours; calls that change an object are serialised by the application.
+        unsafe { fid.cast::<AvObj>().as_mut() }.ok_or(FI_EINVAL)?.eq = Some(eq);
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn insert(fid: *mut FidAv, names: *const c_void, count: usize, out: *mut u64, flags: u64, context: *mut c_void) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let object = unsafe { AvObj::of(fid) }?;
+        if flags & !(FI_MORE | FI_SYNC_ERR) != 0 {
+            return Err(FI_EBADFLAGS);
+        }
+        if (names.is_null() && count > 0) || (flags & FI_SYNC_ERR != 0 && context.is_null()) || c_int::try_from(count).is_err() {
+            return Err(FI_EINVAL);
+        }
+        let mut inserted = 0;
+        for i in 0..count {
+            // SAFETY: `count` names of NAME_BYTES (caller).
+            let name = unsafe { names.cast::<Name>().add(i).read_unaligned() };
+            let result = object.av.insert(&name);
+            if !out.is_null() {
+                // SAFETY: `count` entries (caller).
+                unsafe { *out.add(i) = result.unwrap_or(FI_ADDR_NOTAVAIL) };
+            }
+            if flags & FI_SYNC_ERR != 0 {
+                // SAFETY: with this flag the context is an array of `count` int (libfabric's contract).
+                unsafe { *context.cast::<c_int>().add(i) = result.err().unwrap_or(0) };
+            }
+            match result {
+                Ok(_) => inserted += 1,
+                Err(err) => object.report_failure(fid, context, i, err),
+            }
+        }
+        object.report_done(fid, context, inserted)
+    })
+}
+
+impl AvObj {
+    /// An address that could not be inserted, where insertion is asynchronous.
+    fn report_failure(&self, fid: *mut FidAv, context: *mut c_void, index: usize, err: i32) {
+        if let (true, Some(eq)) = (self.asynchronous, &self.eq) {
+            eq.push_error(fid.cast(), context, index as u64, err);
+        }
+    }
+
+    /// The end of an insertion: its count is the call's result or an event.
+    fn report_done(&self, fid: *mut FidAv, context: *mut c_void, inserted: usize) -> Result<i32, i32> {
+        match (self.asynchronous, &self.eq) {
+            (true, Some(eq)) => {
+                eq.push(FI_AV_COMPLETE, FiEqEntry { fid: fid.cast(), context, data: inserted as u64 });
+                Ok(0)
+            }
+            (true, None) => Err(FI_EINVAL),
+            (false, _) => Ok(inserted as i32),
+        }
+    }
+}
+
+unsafe extern "C" fn insertsvc(fid: *mut FidAv, node: *const c_char, service: *const c_char, out: *mut u64, flags: u64, context: *mut c_void) -> c_int {
+    guard::int(|| {
+        if node.is_null() || service.is_null() {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: C strings (caller).
+        let name = unsafe { addr::resolve(node, service, false, false) }.map_err(|why| {
+            host::info(|| format!("fi_av_insertsvc: {why}"));
+            FI_EINVAL
+        })?;
+        // SAFETY: one name of ours, the rest as the caller gave it.
+        match unsafe { insert(fid, name.as_ptr().cast(), 1, out, flags, context) } {
+            code if code < 0 => Err(-code),
+            n => Ok(n),
+        }
+    })
+}
+
+unsafe extern "C" fn remove(fid: *mut FidAv, addrs: *mut u64, count: usize, _flags: u64) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let object = unsafe { AvObj::of(fid) }?;
+        if addrs.is_null() && count > 0 {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: `count` entries (caller).
+        (0..count).try_for_each(|i| object.av.remove(unsafe { *addrs.add(i) })).map(|()| 0)
+    })
+}
+
+unsafe extern "C" fn lookup(fid: *mut FidAv, index: u64, to: *mut c_void, len: *mut usize) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let name = unsafe { AvObj::of(fid) }?.av.name(index).ok_or(FI_EINVAL)?;
+        // SAFETY: a buffer of `*len` bytes (caller). A short buffer is no error here: the length tells.
+        match unsafe { addr::put(&name, to, len) } {
+            Err(FI_EINVAL) => Err(FI_EINVAL),
+            _ => Ok(0),
+        }
+    })
+}
+
+unsafe extern "C" fn straddr(_: *mut FidAv, name: *const c_void, buf: *mut c_char, len: *mut usize) -> *const c_char {
+    guard::guard(std::ptr::null(), || {
+        // SAFETY: null or valid (caller).
+        let Some(len) = (unsafe { len.as_mut() }) else { return std::ptr::null() };
+        if name.is_null() {
+            return std::ptr::null();
+        }
+        // SAFETY: a name of this provider's format (caller).
+        let text = addr::text(&unsafe { name.cast::<[u8; NAME_BYTES]>().read_unaligned() });
+        let room = std::mem::replace(len, text.len() + 1);
+        // SAFETY: `room` bytes (caller).
+        unsafe { guard::put_text(&text, buf, room) }
+    })
+}

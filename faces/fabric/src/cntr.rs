@@ -1,0 +1,272 @@
+//! Completion counters: sums over the engines' own totals, so that counting costs the hot path nothing.
+
+use crate::abi::*;
+use crate::domain::{Domain, DomainObj};
+use crate::ep::EpCore;
+use crate::guard;
+use crate::wait::{FdSet, Patience, Step, WakeFd};
+use std::ffi::{c_int, c_void};
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// An endpoint's operations that a counter counts.
+struct Source {
+    ep: Arc<EpCore>,
+    flags: u64,
+}
+
+impl Source {
+    /// Ended well, ended badly.
+    fn counts(&self) -> (u64, u64) {
+        let t = self.ep.engine.totals();
+        let mut sums = (0u64, 0u64);
+        for (flag, good, bad) in [
+            (FI_SEND, t.sends, t.send_errors),
+            (FI_RECV, t.recvs, t.recv_errors),
+            (FI_WRITE, t.writes, t.write_errors),
+            (FI_READ, t.reads, t.read_errors),
+            (FI_REMOTE_WRITE, t.remote_writes, 0),
+        ] {
+            if self.flags & flag != 0 {
+                sums = (sums.0 + good, sums.1 + bad);
+            }
+        }
+        sums
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    sources: Vec<Source>,
+    /// What the application set or added, and what endpoints counted that are gone; added to the sources' sums modulo 2^64.
+    value: u64,
+    errors: u64,
+}
+
+impl Inner {
+    fn counts(&self) -> (u64, u64) {
+        self.sources.iter().map(Source::counts).fold((self.value, self.errors), |a, c| (a.0.wrapping_add(c.0), a.1.wrapping_add(c.1)))
+    }
+}
+
+/// A counter, shared with the endpoints bound to it.
+pub struct Cntr {
+    inner: Mutex<Inner>,
+    set: FdSet,
+    wake: WakeFd,
+}
+
+impl Cntr {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts an endpoint's operations of these kinds from now on.
+    pub fn attach(&self, ep: &Arc<EpCore>, flags: u64) {
+        let source = Source { ep: ep.clone(), flags };
+        let mut inner = self.inner();
+        let so_far = source.counts();
+        inner.value = inner.value.wrapping_sub(so_far.0);
+        inner.errors = inner.errors.wrapping_sub(so_far.1);
+        self.set.add(ep.engine.notify_fd());
+        inner.sources.push(source);
+    }
+
+    /// Keeps what an endpoint counted, and lets go of it.
+    pub fn detach(&self, ep: &Arc<EpCore>) {
+        let mut inner = self.inner();
+        self.set.remove(ep.engine.notify_fd());
+        let (gone, kept) = std::mem::take(&mut inner.sources).into_iter().partition(|s| Arc::ptr_eq(&s.ep, ep));
+        inner.sources = kept;
+        for source in gone as Vec<Source> {
+            let counts = source.counts();
+            inner.value = inner.value.wrapping_add(counts.0);
+            inner.errors = inner.errors.wrapping_add(counts.1);
+        }
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        self.inner().counts()
+    }
+
+    fn progress(&self) {
+        let eps: Vec<Arc<EpCore>> = self.inner().sources.iter().map(|s| s.ep.clone()).collect();
+        eps.iter().for_each(|ep| ep.engine.progress());
+    }
+
+    /// Prepares for sleeping on the descriptor.
+    ///
+    /// # Errors
+    /// `FI_EAGAIN` when an endpoint has something to do first.
+    pub fn arm(&self) -> Result<(), i32> {
+        self.wake.clear();
+        if self.inner().sources.iter().all(|s| s.ep.engine.arm()) { Ok(()) } else { Err(FI_EAGAIN) }
+    }
+
+    fn wait(&self, threshold: u64, timeout_ms: i32) -> Result<i32, i32> {
+        let patience = Patience::new(timeout_ms);
+        let errors = self.counts().1;
+        loop {
+            self.progress();
+            let now = self.counts();
+            if now.0 >= threshold {
+                return Ok(0);
+            }
+            if now.1 != errors {
+                return Err(FI_EAVAIL);
+            }
+            match patience.next() {
+                Step::Over => return Err(FI_ETIMEDOUT),
+                Step::Spin => std::hint::spin_loop(),
+                // Completions of the endpoint's queues may lie unread, so the sleep is kept short rather than given up.
+                Step::Sleep(left) => {
+                    let most = std::time::Duration::from_millis(if self.arm().is_ok() { 10 } else { 0 });
+                    self.set.wait(Some(left.unwrap_or(most).min(most)));
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+}
+
+/// The counter object.
+#[repr(C)]
+pub struct CntrObj {
+    fid: FidCntr,
+    /// What endpoints share.
+    pub cntr: Arc<Cntr>,
+    wait_obj: c_int,
+    _domain: Arc<Domain>,
+}
+
+impl CntrObj {
+    /// The object behind a handle.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` for null.
+    ///
+    /// # Safety
+    /// The handle is null or one of ours, not yet closed.
+    pub unsafe fn of<'a>(fid: *mut FidCntr) -> Result<&'a CntrObj, i32> {
+        // SAFETY: the handle is the first field of a `CntrObj` (caller).
+        unsafe { fid.cast::<CntrObj>().as_ref() }.ok_or(FI_EINVAL)
+    }
+}
+
+/// `fi_cntr_open`.
+///
+/// # Safety
+/// As libfabric's contract says.
+pub unsafe extern "C" fn open(domain: *mut FidDomain, attr: *mut FiCntrAttr, out: *mut *mut FidCntr, context: *mut c_void) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let domain = unsafe { DomainObj::of(domain) }?;
+        // SAFETY: null or valid; null asks for the defaults.
+        let attr = unsafe { attr.as_ref() };
+        let (events, wait_obj) = attr.map_or((FI_CNTR_EVENTS_COMP, FI_WAIT_UNSPEC), |a| (a.events, a.wait_obj));
+        if out.is_null() || attr.is_some_and(|a| a.flags != 0) {
+            return Err(FI_EINVAL);
+        }
+        if events != FI_CNTR_EVENTS_COMP || !matches!(wait_obj, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD) {
+            return Err(FI_ENOSYS);
+        }
+        let cntr = Cntr { inner: Mutex::default(), set: FdSet::new()?, wake: WakeFd::new()? };
+        cntr.set.add(cntr.wake.as_raw_fd());
+        let object = Box::new(CntrObj {
+            fid: FidCntr { fid: Fid { fclass: FI_CLASS_CNTR, context, ops: &raw const OPS }, ops: &raw const CNTR_OPS },
+            cntr: Arc::new(cntr),
+            wait_obj,
+            _domain: domain.clone(),
+        });
+        // SAFETY: writable (checked for null).
+        unsafe { *out = Box::into_raw(object).cast() };
+        Ok(0)
+    })
+}
+
+static OPS: FiOps = FiOps { size: size_of::<FiOps>(), close, bind: no_bind, control, ops_open: refused, tostr: refused, ops_set: refused };
+static CNTR_OPS: FiOpsCntr = FiOpsCntr { size: size_of::<FiOpsCntr>(), read, readerr, add, set, wait, adderr, seterr };
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    guard::int(|| {
+        // SAFETY: a handle of ours.
+        if Arc::strong_count(&unsafe { CntrObj::of(fid.cast()) }?.cntr) > 1 {
+            return Err(FI_EBUSY);
+        }
+        // SAFETY: made by `Box::into_raw` in `open`, closed once.
+        drop(unsafe { Box::from_raw(fid.cast::<CntrObj>()) });
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    guard::int(|| {
+        // SAFETY: a handle of ours.
+        let object = unsafe { CntrObj::of(fid.cast()) }?;
+        if arg.is_null() {
+            return Err(FI_EINVAL);
+        }
+        let answer = match command {
+            FI_GETWAIT if object.wait_obj == FI_WAIT_FD => object.cntr.set.as_raw_fd(),
+            FI_GETWAITOBJ => object.wait_obj,
+            _ => return Err(FI_ENOSYS),
+        };
+        // SAFETY: the argument is where the answer goes.
+        unsafe { *arg.cast::<c_int>() = answer };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn read(fid: *mut FidCntr) -> u64 {
+    guard::guard(0, || {
+        // SAFETY: null or a handle of ours.
+        let Ok(object) = (unsafe { CntrObj::of(fid) }) else { return 0 };
+        object.cntr.progress();
+        object.cntr.counts().0
+    })
+}
+
+unsafe extern "C" fn readerr(fid: *mut FidCntr) -> u64 {
+    guard::guard(0, || {
+        // SAFETY: null or a handle of ours.
+        let Ok(object) = (unsafe { CntrObj::of(fid) }) else { return 0 };
+        object.cntr.progress();
+        object.cntr.counts().1
+    })
+}
+
+/// Changes the application's part of a counter.
+unsafe fn change(fid: *mut FidCntr, how: impl FnOnce(&mut Inner)) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let cntr = &unsafe { CntrObj::of(fid) }?.cntr;
+        how(&mut cntr.inner());
+        cntr.wake.signal();
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn add(fid: *mut FidCntr, value: u64) -> c_int {
+    // SAFETY: passed on.
+    unsafe { change(fid, |c| c.value = c.value.wrapping_add(value)) }
+}
+
+unsafe extern "C" fn set(fid: *mut FidCntr, value: u64) -> c_int {
+    // SAFETY: passed on.
+    unsafe { change(fid, |c| c.value = c.value.wrapping_add(value.wrapping_sub(c.counts().0))) }
+}
+
+unsafe extern "C" fn adderr(fid: *mut FidCntr, value: u64) -> c_int {
+    // SAFETY: passed on.
+    unsafe { change(fid, |c| c.errors = c.errors.wrapping_add(value)) }
+}
+
+unsafe extern "C" fn seterr(fid: *mut FidCntr, value: u64) -> c_int {
+    // SAFETY: passed on.
+    unsafe { change(fid, |c| c.errors = c.errors.wrapping_add(value.wrapping_sub(c.counts().1))) }
+}
+
+unsafe extern "C" fn wait(fid: *mut FidCntr, threshold: u64, timeout: c_int) -> c_int {
+    // SAFETY: null or a handle of ours.
+    guard::int(|| unsafe { CntrObj::of(fid) }?.cntr.wait(threshold, timeout))
+}

@@ -1,0 +1,451 @@
+//! Completion queues: poll the engines of the endpoints bound, translate what they say into the format the application chose.
+
+use crate::abi::*;
+use crate::domain::{Domain, DomainObj};
+use crate::ep::EpCore;
+use crate::guard;
+use crate::maybe_lock::MaybeLock;
+use crate::wait::{FdSet, Patience, Step, WakeFd};
+use std::collections::VecDeque;
+use std::ffi::{c_char, c_int, c_void};
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weir_engine::{Class, Completion, OpError, OpKind, Queue};
+
+/// Completions taken from an engine at once.
+const BATCH: usize = 64;
+
+/// An endpoint's direction that completes here.
+struct Source {
+    ep: Arc<EpCore>,
+    queue: Queue,
+}
+
+/// A completion not yet read, with its sender as the application knows him.
+struct Pending {
+    completion: Completion,
+    from: u64,
+}
+
+struct Inner {
+    sources: Vec<Source>,
+    /// The source polled first next time, so that a busy one starves no other.
+    turn: usize,
+    /// What could not be handed out at once: behind an error, or from an endpoint that was closed.
+    pending: VecDeque<Pending>,
+    scratch: Vec<Completion>,
+}
+
+/// A completion queue, shared with the endpoints bound to it.
+pub struct Cq {
+    inner: MaybeLock<Inner>,
+    format: c_int,
+    api_version: u32,
+    signalled: AtomicBool,
+    wake: WakeFd,
+    set: FdSet,
+}
+
+impl Cq {
+    /// Completions of this endpoint's queue come here from now on.
+    pub fn attach(&self, ep: &Arc<EpCore>, queue: Queue) {
+        self.set.add(ep.engine.notify_fd());
+        self.inner.lock().sources.push(Source { ep: ep.clone(), queue });
+    }
+
+    /// Lets go of an endpoint; what it has completed stays readable.
+    pub fn detach(&self, ep: &Arc<EpCore>) {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        for source in inner.sources.iter().filter(|s| Arc::ptr_eq(&s.ep, ep)) {
+            while source.ep.engine.poll(source.queue, &mut inner.scratch, BATCH) > 0 {
+                let ep = &source.ep;
+                inner.pending.extend(inner.scratch.drain(..).map(|c| Pending { from: ep.address_of(c.source), completion: c }));
+            }
+        }
+        inner.sources.retain(|s| !Arc::ptr_eq(&s.ep, ep));
+        inner.turn = 0;
+        drop(guard);
+        self.set.remove(ep.engine.notify_fd());
+    }
+
+    /// Adds a completion made by the face itself (a peek's answer).
+    pub fn push(&self, completion: Completion, from: u64) {
+        self.inner.lock().pending.push_back(Pending { completion, from });
+    }
+
+    /// Prepares for sleeping on the descriptor.
+    ///
+    /// # Errors
+    /// `FI_EAGAIN` when there is something to read.
+    pub fn arm(&self) -> Result<(), i32> {
+        let inner = self.inner.lock();
+        if !inner.pending.is_empty() || self.signalled.load(Ordering::Acquire) {
+            return Err(FI_EAGAIN);
+        }
+        self.wake.clear();
+        // Signalled between the two lines above: the signal must not be lost with the clearing.
+        if self.signalled.load(Ordering::Acquire) {
+            return Err(FI_EAGAIN);
+        }
+        if inner.sources.iter().all(|s| s.ep.engine.arm()) { Ok(()) } else { Err(FI_EAGAIN) }
+    }
+
+    /// Reads up to `count` completions.
+    ///
+    /// # Safety
+    /// `buf` has room for `count` entries of the format; `from` is null or has room for `count` addresses.
+    #[inline]
+    unsafe fn read(&self, buf: *mut c_void, count: usize, from: *mut u64) -> Result<isize, i32> {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        if !inner.pending.is_empty() || count == 0 {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.read_pending(inner, buf, count, from) };
+        }
+        let sources = inner.sources.len();
+        let mut done = 0;
+        for i in 0..sources {
+            let source = &inner.sources[if sources == 1 { 0 } else { (inner.turn + i) % sources }];
+            if source.ep.engine.poll(source.queue, &mut inner.scratch, (count - done).min(BATCH)) == 0 {
+                continue;
+            }
+            let mut taken = inner.scratch.drain(..);
+            for c in &mut taken {
+                let address = source.ep.address_of(c.source);
+                if c.result.is_err() {
+                    inner.pending.push_back(Pending { completion: c, from: address });
+                    break;
+                }
+                // SAFETY: `done < count`.
+                unsafe { self.put(&c, address, buf, done, from) };
+                done += 1;
+            }
+            // Behind an error everything waits its turn.
+            let ep = &source.ep;
+            inner.pending.extend(taken.map(|c| Pending { from: ep.address_of(c.source), completion: c }));
+            if done == count || !inner.pending.is_empty() {
+                break;
+            }
+        }
+        inner.turn = inner.turn.wrapping_add(1);
+        if done > 0 {
+            Ok(done as isize)
+        } else if inner.pending.is_empty() {
+            Err(FI_EAGAIN)
+        } else {
+            Err(FI_EAVAIL)
+        }
+    }
+
+    /// The rare case: entries kept back, or a read of nothing (which only makes progress).
+    #[cold]
+    unsafe fn read_pending(&self, inner: &mut Inner, buf: *mut c_void, count: usize, from: *mut u64) -> Result<isize, i32> {
+        if count == 0 && inner.pending.is_empty() {
+            for source in &inner.sources {
+                source.ep.engine.poll(source.queue, &mut inner.scratch, BATCH);
+                let ep = &source.ep;
+                inner.pending.extend(inner.scratch.drain(..).map(|c| Pending { from: ep.address_of(c.source), completion: c }));
+            }
+            return if inner.pending.is_empty() { Err(FI_EAGAIN) } else { Ok(0) };
+        }
+        let mut done = 0;
+        while done < count {
+            match inner.pending.front() {
+                Some(p) if p.completion.result.is_err() => break,
+                // SAFETY: `done < count`.
+                Some(p) => unsafe { self.put(&p.completion, p.from, buf, done, from) },
+                None => break,
+            }
+            inner.pending.pop_front();
+            done += 1;
+        }
+        match (done, inner.pending.front()) {
+            (0, Some(p)) if p.completion.result.is_err() => Err(FI_EAVAIL),
+            _ => Ok(done as isize),
+        }
+    }
+
+    /// Writes entry `at` of the caller's array.
+    ///
+    /// # Safety
+    /// The arrays have an entry `at`; `from` may be null.
+    #[inline]
+    unsafe fn put(&self, c: &Completion, address: u64, buf: *mut c_void, at: usize, from: *mut u64) {
+        let entry =
+            FiCqTaggedEntry { op_context: c.context as *mut c_void, flags: flags_of(c), len: c.len, buf: c.buf.cast(), data: c.data.unwrap_or(0), tag: c.tag };
+        let size = entry_size(self.format);
+        // SAFETY: the smaller formats are the beginning of the largest; the arrays have an entry `at` (caller).
+        unsafe {
+            let to = buf.cast::<u8>().add(at * size);
+            match size {
+                48 => to.cast::<FiCqTaggedEntry>().write_unaligned(entry),
+                n => ptr::copy_nonoverlapping((&raw const entry).cast::<u8>(), to, n),
+            }
+            if !from.is_null() {
+                *from.add(at) = address;
+            }
+        }
+    }
+
+    unsafe fn read_blocking(&self, buf: *mut c_void, count: usize, from: *mut u64, timeout_ms: i32) -> Result<isize, i32> {
+        let patience = Patience::new(timeout_ms);
+        loop {
+            // SAFETY: passed on from the caller.
+            match unsafe { self.read(buf, count, from) } {
+                Err(FI_EAGAIN) => {}
+                done => return done,
+            }
+            if self.signalled.swap(false, Ordering::AcqRel) {
+                return Err(FI_EAGAIN);
+            }
+            match patience.next() {
+                Step::Over => return Err(FI_EAGAIN),
+                Step::Spin => std::hint::spin_loop(),
+                Step::Sleep(left) => {
+                    if self.arm().is_ok() {
+                        self.set.wait(left);
+                    }
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// `out` is an error entry as long as the application's interface version says.
+    unsafe fn read_error(&self, out: *mut FiCqErrEntry) -> Result<isize, i32> {
+        let mut inner = self.inner.lock();
+        let Some(front) = inner.pending.front() else { return Err(FI_EAGAIN) };
+        let Err(error) = &front.completion.result else { return Err(FI_EAGAIN) };
+        let (err, prov_errno) = guard::codes_of(error);
+        let c = &front.completion;
+        let olen = if let OpError::Truncated { excess } = error { *excess } else { 0 };
+        // SAFETY: fields up to `err_data` exist in every version; the later ones are written only for versions that have them (caller).
+        unsafe {
+            (*out).op_context = c.context as *mut c_void;
+            (*out).flags = flags_of(c);
+            (*out).len = c.len;
+            (*out).buf = c.buf.cast();
+            (*out).data = c.data.unwrap_or(0);
+            (*out).tag = c.tag;
+            (*out).olen = olen;
+            (*out).err = err;
+            (*out).prov_errno = prov_errno;
+            // No error data is given: a caller's own buffer stays his, of length 0 now; without one, the pointer is ours to set.
+            if self.api_version < fi_version(1, 5) {
+                (*out).err_data = ptr::null_mut();
+            } else {
+                if (*out).err_data_size == 0 {
+                    (*out).err_data = ptr::null_mut();
+                }
+                (*out).err_data_size = 0;
+            }
+            if self.api_version >= fi_version(1, 20) {
+                (*out).src_addr = front.from;
+            }
+        }
+        inner.pending.pop_front();
+        Ok(1)
+    }
+}
+
+const fn entry_size(format: c_int) -> usize {
+    match format {
+        FI_CQ_FORMAT_CONTEXT => 8,
+        FI_CQ_FORMAT_MSG => 24,
+        FI_CQ_FORMAT_DATA => 40,
+        _ => size_of::<FiCqTaggedEntry>(),
+    }
+}
+
+#[inline]
+fn flags_of(c: &Completion) -> u64 {
+    let class = if c.class == Class::Tagged { FI_TAGGED } else { FI_MSG };
+    let base = match c.kind {
+        OpKind::Send => FI_SEND | class,
+        OpKind::Recv | OpKind::Peek | OpKind::MultiRecvReleased => FI_RECV | class,
+        OpKind::Write => FI_RMA | FI_WRITE,
+        OpKind::Read => FI_RMA | FI_READ,
+        OpKind::RemoteWrite => FI_RMA | FI_REMOTE_WRITE,
+    };
+    let data = if c.data.is_some() && matches!(c.kind, OpKind::Recv | OpKind::Peek | OpKind::RemoteWrite) { FI_REMOTE_CQ_DATA } else { 0 };
+    base | data | if c.multi_done { FI_MULTI_RECV } else { 0 }
+}
+
+/// Writes the text for a code of ours to the caller's buffer, or returns a static one without a buffer.
+///
+/// # Safety
+/// `buf` is null or writable for `len` bytes.
+pub unsafe fn error_text(prov_errno: c_int, buf: *mut c_char, len: usize) -> *const c_char {
+    // SAFETY: passed on from the caller.
+    let own = unsafe { guard::put_text(&guard::text_of(prov_errno), buf, len) };
+    if own.is_null() { c"see fi_strerror for the error code".as_ptr() } else { own }
+}
+
+/// The completion queue object.
+#[repr(C)]
+pub struct CqObj {
+    fid: FidCq,
+    /// What endpoints share.
+    pub cq: Arc<Cq>,
+    wait_obj: c_int,
+    _domain: Arc<Domain>,
+}
+
+impl CqObj {
+    /// The object behind a handle.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` for null.
+    ///
+    /// # Safety
+    /// The handle is null or one of ours, not yet closed.
+    #[inline]
+    pub unsafe fn of<'a>(fid: *mut FidCq) -> Result<&'a CqObj, i32> {
+        // SAFETY: the handle is the first field of a `CqObj` (caller).
+        unsafe { fid.cast::<CqObj>().as_ref() }.ok_or(FI_EINVAL)
+    }
+}
+
+/// `fi_cq_open`.
+///
+/// # Safety
+/// As libfabric's contract says.
+pub unsafe extern "C" fn open(domain: *mut FidDomain, attr: *mut FiCqAttr, out: *mut *mut FidCq, context: *mut c_void) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let domain = unsafe { DomainObj::of(domain) }?;
+        // SAFETY: null or valid.
+        let attr = unsafe { attr.as_ref() }.ok_or(FI_EINVAL)?;
+        if out.is_null() {
+            return Err(FI_EINVAL);
+        }
+        if !matches!(attr.wait_obj, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD) {
+            return Err(FI_ENOSYS);
+        }
+        if attr.flags & !FI_AFFINITY != 0 {
+            return Err(FI_EBADFLAGS);
+        }
+        if !(FI_CQ_FORMAT_UNSPEC..=FI_CQ_FORMAT_TAGGED).contains(&attr.format) || !(FI_CQ_COND_NONE..=FI_CQ_COND_THRESHOLD).contains(&attr.wait_cond) {
+            return Err(FI_EINVAL);
+        }
+        let inner = Inner { sources: Vec::new(), turn: 0, pending: VecDeque::new(), scratch: Vec::with_capacity(BATCH) };
+        let cq = Cq {
+            // SAFETY: the lock is left out only if the application promised to serialise its calls on the domain's objects.
+            inner: unsafe { MaybeLock::new(inner, !domain.serialised) },
+            format: if attr.format == FI_CQ_FORMAT_UNSPEC { FI_CQ_FORMAT_TAGGED } else { attr.format },
+            api_version: domain.fabric.api_version,
+            signalled: AtomicBool::new(false),
+            wake: WakeFd::new()?,
+            set: FdSet::new()?,
+        };
+        cq.set.add(cq.wake.as_raw_fd());
+        let object = Box::new(CqObj {
+            fid: FidCq { fid: Fid { fclass: FI_CLASS_CQ, context, ops: &raw const OPS }, ops: &raw const CQ_OPS },
+            cq: Arc::new(cq),
+            wait_obj: attr.wait_obj,
+            _domain: domain.clone(),
+        });
+        // SAFETY: writable (checked for null).
+        unsafe { *out = Box::into_raw(object).cast() };
+        Ok(0)
+    })
+}
+
+static OPS: FiOps = FiOps { size: size_of::<FiOps>(), close, bind: no_bind, control, ops_open: refused, tostr: refused, ops_set: refused };
+static CQ_OPS: FiOpsCq = FiOpsCq { size: size_of::<FiOpsCq>(), read, readfrom, readerr, sread, sreadfrom, signal, strerror };
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    guard::int(|| {
+        // SAFETY: a handle of ours.
+        if Arc::strong_count(&unsafe { CqObj::of(fid.cast()) }?.cq) > 1 {
+            return Err(FI_EBUSY);
+        }
+        // SAFETY: made by `Box::into_raw` in `open`, closed once.
+        drop(unsafe { Box::from_raw(fid.cast::<CqObj>()) });
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    guard::int(|| {
+        // SAFETY: a handle of ours.
+        let object = unsafe { CqObj::of(fid.cast()) }?;
+        if arg.is_null() {
+            return Err(FI_EINVAL);
+        }
+        let answer = match command {
+            FI_GETWAIT if matches!(object.wait_obj, FI_WAIT_FD | FI_WAIT_UNSPEC) => object.cq.set.as_raw_fd(),
+            FI_GETWAITOBJ => object.wait_obj,
+            _ => return Err(FI_ENOSYS),
+        };
+        // SAFETY: the argument is where the answer goes.
+        unsafe { *arg.cast::<c_int>() = answer };
+        Ok(0)
+    })
+}
+
+/// Whether the caller's array can be used.
+#[inline]
+fn check(buf: *mut c_void, count: usize) -> Result<(), i32> {
+    if buf.is_null() && count > 0 { Err(FI_EINVAL) } else { Ok(()) }
+}
+
+unsafe extern "C" fn read(fid: *mut FidCq, buf: *mut c_void, count: usize) -> isize {
+    guard::size(|| {
+        check(buf, count)?;
+        // SAFETY: null or a handle of ours; the caller's array has `count` entries.
+        unsafe { CqObj::of(fid)?.cq.read(buf, count, ptr::null_mut()) }
+    })
+}
+
+unsafe extern "C" fn readfrom(fid: *mut FidCq, buf: *mut c_void, count: usize, from: *mut u64) -> isize {
+    guard::size(|| {
+        check(buf, count)?;
+        // SAFETY: as in `read`, and `from` is null or has `count` entries.
+        unsafe { CqObj::of(fid)?.cq.read(buf, count, from) }
+    })
+}
+
+unsafe extern "C" fn readerr(fid: *mut FidCq, out: *mut FiCqErrEntry, _: u64) -> isize {
+    guard::size(|| {
+        if out.is_null() {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: null or a handle of ours; the entry is as long as the version the fabric was opened with says.
+        unsafe { CqObj::of(fid)?.cq.read_error(out) }
+    })
+}
+
+unsafe extern "C" fn sread(fid: *mut FidCq, buf: *mut c_void, count: usize, _cond: *const c_void, timeout: c_int) -> isize {
+    guard::size(|| {
+        check(buf, count)?;
+        // SAFETY: as in `read`.
+        unsafe { CqObj::of(fid)?.cq.read_blocking(buf, count, ptr::null_mut(), timeout) }
+    })
+}
+
+unsafe extern "C" fn sreadfrom(fid: *mut FidCq, buf: *mut c_void, count: usize, from: *mut u64, _cond: *const c_void, timeout: c_int) -> isize {
+    guard::size(|| {
+        check(buf, count)?;
+        // SAFETY: as in `readfrom`.
+        unsafe { CqObj::of(fid)?.cq.read_blocking(buf, count, from, timeout) }
+    })
+}
+
+unsafe extern "C" fn signal(fid: *mut FidCq) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let cq = &unsafe { CqObj::of(fid) }?.cq;
+        cq.signalled.store(true, Ordering::Release);
+        cq.wake.signal();
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn strerror(_: *mut FidCq, prov_errno: c_int, _: *const c_void, buf: *mut c_char, len: usize) -> *const c_char {
+    // SAFETY: the caller's buffer.
+    guard::guard(ptr::null(), || unsafe { error_text(prov_errno, buf, len) })
+}

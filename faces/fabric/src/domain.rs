@@ -1,0 +1,201 @@
+//! The domain: opens queues, counters, address vectors and endpoints, and keeps the memory regions they all share.
+
+use crate::abi::*;
+use crate::ep::EpCore;
+use crate::fabric::{Fabric, FabricObj};
+use crate::guard;
+use crate::{av, cntr, cq, ep, eq, mr};
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// What the objects of a domain share.
+pub struct Domain {
+    /// Its fabric.
+    pub fabric: Arc<Fabric>,
+    /// The application serialises all its calls on this domain's objects: locks of this face are left out.
+    pub serialised: bool,
+    /// Peers address regions by virtual address and the provider chooses the keys (the registration mode before 1.5).
+    pub basic_mr: bool,
+    members: Mutex<Members>,
+}
+
+/// A registered region: an endpoint opened later must know it too.
+#[derive(Clone)]
+pub struct Region {
+    /// Pieces: address and length.
+    pub iov: Vec<(usize, usize)>,
+    /// What peers may do.
+    pub access: weir_engine::Access,
+}
+
+#[derive(Default)]
+struct Members {
+    eps: Vec<Weak<EpCore>>,
+    regions: BTreeMap<u64, Region>,
+    next_key: u64,
+}
+
+impl Domain {
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an endpoint; it learns the regions there are.
+    ///
+    /// # Errors
+    /// What the engine says to a region.
+    pub fn add_ep(&self, ep: &Arc<EpCore>) -> Result<(), i32> {
+        let mut members = self.members();
+        for (&key, region) in &members.regions {
+            self.register_with(ep, key, region)?;
+        }
+        members.eps.retain(|e| e.strong_count() > 0);
+        members.eps.push(Arc::downgrade(ep));
+        Ok(())
+    }
+
+    fn register_with(&self, ep: &EpCore, key: u64, region: &Region) -> Result<(), i32> {
+        let iov: Vec<weir_engine::Iov> = region.iov.iter().map(|&(base, len)| weir_engine::Iov { base: base as *mut u8, len }).collect();
+        // SAFETY: the application keeps registered memory valid until it closes the region.
+        unsafe { ep.engine.register(&iov, region.access, Some(key), self.basic_mr) }.map(|_| ()).map_err(|e| guard::code_of(&e))
+    }
+
+    /// Registers a region with every endpoint, under the application's key or one chosen here. Returns the key.
+    ///
+    /// # Errors
+    /// `FI_ENOKEY` when the key is in use.
+    pub fn register(&self, wanted: Option<u64>, region: Region) -> Result<u64, i32> {
+        let mut members = self.members();
+        let key = match wanted {
+            Some(key) if members.regions.contains_key(&key) => return Err(FI_ENOKEY),
+            Some(key) => key,
+            None => loop {
+                let key = members.next_key;
+                members.next_key += 1;
+                if !members.regions.contains_key(&key) {
+                    break key;
+                }
+            },
+        };
+        let eps: Vec<Arc<EpCore>> = members.eps.iter().filter_map(Weak::upgrade).collect();
+        for (i, ep) in eps.iter().enumerate() {
+            if let Err(code) = self.register_with(ep, key, &region) {
+                eps[..i].iter().for_each(|done| {
+                    done.engine.unregister(key);
+                });
+                return Err(code);
+            }
+        }
+        members.regions.insert(key, region);
+        Ok(key)
+    }
+
+    /// Withdraws a region everywhere.
+    pub fn unregister(&self, key: u64) {
+        let mut members = self.members();
+        members.regions.remove(&key);
+        for ep in members.eps.iter().filter_map(Weak::upgrade) {
+            ep.engine.unregister(key);
+        }
+    }
+}
+
+/// The domain object.
+#[repr(C)]
+pub struct DomainObj {
+    fid: FidDomain,
+    domain: Arc<Domain>,
+    /// Kept so that the queue cannot be closed before the domain.
+    eq: Option<Arc<eq::Eq>>,
+}
+
+impl DomainObj {
+    /// The domain behind a handle.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` for null.
+    ///
+    /// # Safety
+    /// The handle is null or one of ours, not yet closed.
+    pub unsafe fn of<'a>(fid: *mut FidDomain) -> Result<&'a Arc<Domain>, i32> {
+        // SAFETY: the handle is the first field of a `DomainObj` (caller).
+        unsafe { fid.cast::<DomainObj>().as_ref() }.map(|d| &d.domain).ok_or(FI_EINVAL)
+    }
+}
+
+/// `fi_domain`.
+///
+/// # Safety
+/// As libfabric's contract says.
+pub unsafe extern "C" fn open(fabric: *mut FidFabric, info: *mut FiInfo, out: *mut *mut FidDomain, context: *mut c_void) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let fabric = unsafe { FabricObj::of(fabric) }?;
+        // SAFETY: null or valid.
+        let info = unsafe { info.as_ref() }.ok_or(FI_EINVAL)?;
+        // SAFETY: null or valid.
+        let attr = unsafe { info.domain_attr.as_ref() }.ok_or(FI_EINVAL)?;
+        if out.is_null() {
+            return Err(FI_EINVAL);
+        }
+        let domain = Domain {
+            fabric: fabric.clone(),
+            // FI_THREAD_COMPLETION (4) serialises per completion structure, which is what our locks guard.
+            serialised: attr.threading == FI_THREAD_DOMAIN || attr.threading == 4,
+            basic_mr: attr.mr_mode & FI_MR_BASIC != 0,
+            members: Mutex::new(Members { next_key: 1, ..Members::default() }),
+        };
+        let object = Box::new(DomainObj {
+            fid: FidDomain { fid: Fid { fclass: FI_CLASS_DOMAIN, context, ops: &raw const OPS }, ops: &raw const DOMAIN_OPS, mr: &raw const mr::MR_OPS },
+            domain: Arc::new(domain),
+            eq: None,
+        });
+        // SAFETY: writable (checked for null).
+        unsafe { *out = Box::into_raw(object).cast() };
+        Ok(0)
+    })
+}
+
+static OPS: FiOps = FiOps { size: size_of::<FiOps>(), close, bind, control: no_control, ops_open: refused, tostr: refused, ops_set: refused };
+
+static DOMAIN_OPS: FiOpsDomain = FiOpsDomain {
+    size: size_of::<FiOpsDomain>(),
+    av_open: av::open,
+    cq_open: cq::open,
+    endpoint: ep::open,
+    scalable_ep: refused,
+    cntr_open: cntr::open,
+    poll_open: refused,
+    stx_ctx: refused,
+    srx_ctx: refused,
+    query_atomic: refused,
+    query_collective: refused,
+    endpoint2: refused,
+};
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    guard::int(|| {
+        // SAFETY: a handle of ours.
+        if Arc::strong_count(unsafe { DomainObj::of(fid.cast()) }?) > 1 {
+            return Err(FI_EBUSY);
+        }
+        // SAFETY: made by `Box::into_raw` in `open`, closed once.
+        drop(unsafe { Box::from_raw(fid.cast::<DomainObj>()) });
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _: u64) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or an object, which begins with a `Fid`.
+        if unsafe { other.as_ref() }.ok_or(FI_EINVAL)?.fclass != FI_CLASS_EQ {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: the class says what it is.
+        let eq = unsafe { eq::EqObj::of(other.cast()) }?.eq.clone();
+        // SAFETY: a handle of ours; calls that change an object are serialised by the application.
+        unsafe { fid.cast::<DomainObj>().as_mut() }.ok_or(FI_EINVAL)?.eq = Some(eq);
+        Ok(0)
+    })
+}

@@ -1,0 +1,511 @@
+//! Endpoints: one engine each; binding, options, names. The data transfer calls are in `msg`, `tagged` and `rma`.
+
+use crate::abi::*;
+use crate::addr::{self, Name};
+use crate::av::{Av, AvObj};
+use crate::cntr::{Cntr, CntrObj};
+use crate::cq::{Cq, CqObj};
+use crate::domain::{Domain, DomainObj};
+use crate::guard;
+use crate::host;
+use crate::info;
+use crate::params;
+use crate::table::{NONE, Table};
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use weir_engine::{Endpoint, EngineError, Queue, SendMode};
+
+/// What an endpoint shares with its queues, counters and address vector.
+pub struct EpCore {
+    /// The engine.
+    pub engine: Arc<Endpoint>,
+    /// From libfabric addresses to the engine's peers.
+    pub forward: Table,
+    /// And back.
+    pub reverse: Table,
+}
+
+impl EpCore {
+    /// A completion's peer as a libfabric address.
+    #[inline]
+    pub fn address_of(&self, peer: Option<u32>) -> u64 {
+        // An entry never set reads as NONE, which is FI_ADDR_NOTAVAIL.
+        peer.map_or(FI_ADDR_NOTAVAIL, |p| self.reverse.get(u64::from(p)))
+    }
+}
+
+const _: () = assert!(NONE == FI_ADDR_NOTAVAIL);
+
+/// The endpoint object.
+#[repr(C)]
+pub struct EpObj {
+    fid: FidEp,
+    /// What is shared with the queues.
+    pub core: Arc<EpCore>,
+    /// Enabled: operations may be posted.
+    enabled: bool,
+    /// The source address of receives counts (`FI_DIRECTED_RECV`).
+    directed: bool,
+    /// Sends and remote operations complete only as their flags say.
+    tx_selective: bool,
+    /// Receives complete only as their flags say.
+    rx_selective: bool,
+    /// Default flags of sends and receives.
+    tx_flags: u64,
+    rx_flags: u64,
+    /// What follows from the default flags for calls without flags.
+    pub tx_mode: SendMode,
+    /// Report success of sends without flags.
+    pub tx_report: bool,
+    /// Report success of receives without flags.
+    pub rx_report: bool,
+    /// Receives without flags are multi-receives.
+    pub rx_multi: bool,
+    /// Least room in a multi-receive buffer, bytes.
+    pub min_multi_recv: usize,
+    /// Largest injected message, bytes.
+    pub inject_size: usize,
+    /// Largest message, bytes.
+    pub max_msg_size: usize,
+    av: Option<Arc<Av>>,
+    tx_cq: Option<Arc<Cq>>,
+    /// Receives complete there.
+    pub rx_cq: Option<Arc<Cq>>,
+    cntrs: Vec<Arc<Cntr>>,
+    domain: Arc<Domain>,
+}
+
+impl EpObj {
+    /// The object behind a handle.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` for null.
+    ///
+    /// # Safety
+    /// The handle is null or one of ours, not yet closed.
+    #[inline]
+    unsafe fn of<'a>(fid: *mut FidEp) -> Result<&'a EpObj, i32> {
+        // SAFETY: the handle is the first field of an `EpObj` (caller).
+        unsafe { fid.cast::<EpObj>().as_ref() }.ok_or(FI_EINVAL)
+    }
+
+    /// As [`EpObj::of`], for calls that need an enabled endpoint.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` for null, `FI_EOPBADSTATE` before `fi_enable`.
+    ///
+    /// # Safety
+    /// As for [`EpObj::of`].
+    #[inline]
+    pub unsafe fn ready<'a>(fid: *mut FidEp) -> Result<&'a EpObj, i32> {
+        // SAFETY: passed on from the caller.
+        let ep = unsafe { EpObj::of(fid) }?;
+        if ep.enabled { Ok(ep) } else { Err(FI_EOPBADSTATE) }
+    }
+
+    /// The engine's peer for a destination.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` when there is no such address.
+    #[inline]
+    pub fn peer(&self, address: u64) -> Result<u32, i32> {
+        match self.core.forward.get(address) {
+            NONE => Err(FI_EINVAL),
+            peer => Ok(peer as u32),
+        }
+    }
+
+    /// The engine's peer for a receive, if the source counts at all.
+    ///
+    /// # Errors
+    /// As for [`EpObj::peer`].
+    #[inline]
+    pub fn source(&self, address: u64) -> Result<Option<u32>, i32> {
+        if !self.directed || address == FI_ADDR_UNSPEC { Ok(None) } else { self.peer(address).map(Some) }
+    }
+
+    /// Whether a send with these flags reports success.
+    #[inline]
+    pub fn tx_reports(&self, flags: u64) -> bool {
+        !self.tx_selective || flags & FI_COMPLETION != 0
+    }
+
+    /// Whether a receive with these flags reports success.
+    #[inline]
+    pub fn rx_reports(&self, flags: u64) -> bool {
+        !self.rx_selective || flags & FI_COMPLETION != 0
+    }
+
+    fn derive(&mut self) {
+        self.tx_mode = mode_of(self.tx_flags);
+        self.tx_report = self.tx_reports(self.tx_flags);
+        self.rx_report = self.rx_reports(self.rx_flags);
+        self.rx_multi = self.rx_flags & FI_MULTI_RECV != 0;
+    }
+}
+
+/// The engine's notion of when a send is complete.
+///
+/// Without a level, and with `FI_INJECT_COMPLETE`, reusable memory is enough. `FI_TRANSMIT_COMPLETE` promises that the send no longer depends on this side, which only an
+/// acknowledgement does; that is delivery.
+#[inline]
+pub fn mode_of(flags: u64) -> SendMode {
+    if flags & FI_INJECT != 0 {
+        SendMode::Inject
+    } else if flags & FI_MATCH_COMPLETE != 0 {
+        SendMode::Match
+    } else if flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE) != 0 {
+        SendMode::Delivery
+    } else {
+        SendMode::Transmit
+    }
+}
+
+/// The first endpoint of a process takes the port from the settings; further ones cannot.
+fn open_engine(source: Option<Name>) -> Result<Arc<Endpoint>, i32> {
+    let attempt = || -> Result<Arc<Endpoint>, EngineError> {
+        let mut config = params::engine_config()?;
+        if let Some((port, addrs)) = source.as_ref().and_then(addr::parts) {
+            config.port = port;
+            if !addrs.is_empty() {
+                config.addrs = addrs;
+            }
+        } else if config.port != 0 {
+            static TAKEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+            if TAKEN.swap(true, std::sync::atomic::Ordering::AcqRel) {
+                config.port = 0;
+            }
+        }
+        Endpoint::open(config)
+    };
+    attempt().map_err(|e| {
+        host::complain(&e.to_string());
+        guard::code_of(&e)
+    })
+}
+
+/// `fi_endpoint`.
+///
+/// # Safety
+/// As libfabric's contract says.
+pub unsafe extern "C" fn open(domain: *mut FidDomain, info: *mut FiInfo, out: *mut *mut FidEp, context: *mut c_void) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let domain = unsafe { DomainObj::of(domain) }?;
+        // SAFETY: null or valid, as are its parts.
+        let info = unsafe { info.as_ref() }.ok_or(FI_EINVAL)?;
+        // SAFETY: as above.
+        let (tx, rx, ep_attr) = unsafe { (info.tx_attr.as_ref(), info.rx_attr.as_ref(), info.ep_attr.as_ref()) };
+        if out.is_null() || ep_attr.is_some_and(|e| e.ep_type != FI_EP_UNSPEC && e.ep_type != FI_EP_RDM) {
+            return Err(FI_EINVAL);
+        }
+        if ep_attr.is_some_and(|e| e.tx_ctx_cnt > 1 || e.rx_ctx_cnt > 1) {
+            return Err(FI_ENOSYS);
+        }
+        let (tx_flags, rx_flags) = (tx.map_or(0, |t| t.op_flags), rx.map_or(0, |r| r.op_flags));
+        if tx_flags & !info::TX_OP_FLAGS != 0 || rx_flags & !info::RX_OP_FLAGS != 0 {
+            return Err(FI_EBADFLAGS);
+        }
+        let source = if info.src_addr.is_null() {
+            None
+        } else if info.src_addrlen == weir_engine::NAME_BYTES {
+            // SAFETY: of that length.
+            Some(unsafe { info.src_addr.cast::<Name>().read_unaligned() })
+        } else {
+            return Err(FI_EINVAL);
+        };
+        let core = Arc::new(EpCore { engine: open_engine(source)?, forward: Table::new(), reverse: Table::new() });
+        domain.add_ep(&core)?;
+        let mut object = Box::new(EpObj {
+            fid: FidEp {
+                fid: Fid { fclass: FI_CLASS_EP, context, ops: &raw const OPS },
+                ops: &raw const EP_OPS,
+                cm: &raw const CM_OPS,
+                msg: &raw const crate::msg::MSG_OPS,
+                rma: &raw const crate::rma::RMA_OPS,
+                tagged: &raw const crate::tagged::TAGGED_OPS,
+                atomic: &raw const ATOMIC_OPS,
+                collective: std::ptr::null(),
+            },
+            core,
+            enabled: false,
+            directed: (info.caps | rx.map_or(0, |r| r.caps)) & FI_DIRECTED_RECV != 0,
+            tx_selective: false,
+            rx_selective: false,
+            tx_flags,
+            rx_flags,
+            tx_mode: SendMode::Transmit,
+            tx_report: true,
+            rx_report: true,
+            rx_multi: false,
+            min_multi_recv: 64,
+            inject_size: params::inject_size(),
+            max_msg_size: info::MAX_MSG,
+            av: None,
+            tx_cq: None,
+            rx_cq: None,
+            cntrs: Vec::new(),
+            domain: domain.clone(),
+        });
+        object.derive();
+        // SAFETY: writable (checked for null).
+        unsafe { *out = Box::into_raw(object).cast() };
+        Ok(0)
+    })
+}
+
+static OPS: FiOps = FiOps { size: size_of::<FiOps>(), close, bind, control, ops_open: refused, tostr: refused, ops_set: refused };
+static EP_OPS: FiOpsEp =
+    FiOpsEp { size: size_of::<FiOpsEp>(), cancel, getopt, setopt, tx_ctx: refused, rx_ctx: refused, rx_size_left: refused, tx_size_left: refused };
+static CM_OPS: FiOpsCm = FiOpsCm {
+    size: size_of::<FiOpsCm>(),
+    setname: refused,
+    getname,
+    getpeer: refused,
+    connect: refused,
+    listen: refused,
+    accept: refused,
+    reject: refused,
+    shutdown: refused,
+    join: refused,
+};
+static ATOMIC_OPS: FiOpsAtomic = FiOpsAtomic { size: size_of::<FiOpsAtomic>(), ops: [refused; 13] };
+
+/// Closes: what was sent still arrives (the engine lingers for that); completions already made stay readable; memory of operations under way is free afterwards.
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    guard::int(|| {
+        if fid.is_null() {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: made by `Box::into_raw` in `open`, closed once.
+        let ep = unsafe { Box::from_raw(fid.cast::<EpObj>()) };
+        ep.core.engine.close();
+        for cq in [&ep.tx_cq, &ep.rx_cq].into_iter().flatten() {
+            cq.detach(&ep.core);
+        }
+        for cntr in &ep.cntrs {
+            cntr.detach(&ep.core);
+        }
+        if let Some(av) = &ep.av {
+            av.detach(&ep.core);
+        }
+        Ok(0)
+    })
+}
+
+/// The object for a call that changes it; the application serialises those against all others.
+unsafe fn exclusive<'a>(fid: *mut Fid) -> Result<&'a mut EpObj, i32> {
+    // SAFETY: null or a handle of ours (callers of the functions below).
+    unsafe { fid.cast::<EpObj>().as_mut() }.ok_or(FI_EINVAL)
+}
+
+unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let ep = unsafe { exclusive(fid) }?;
+        // SAFETY: null or an object, which begins with a `Fid`.
+        match unsafe { other.as_ref() }.ok_or(FI_EINVAL)?.fclass {
+            FI_CLASS_AV => {
+                if ep.av.is_some() {
+                    return Err(FI_EINVAL);
+                }
+                // SAFETY: the class says what it is.
+                let av = unsafe { AvObj::of(other.cast()) }?.av.clone();
+                av.attach(&ep.core)?;
+                ep.av = Some(av);
+            }
+            // SAFETY: the class says what it is.
+            FI_CLASS_CQ => bind_cq(ep, &unsafe { CqObj::of(other.cast()) }?.cq, flags)?,
+            FI_CLASS_CNTR => {
+                const KINDS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+                if flags & !KINDS != 0 {
+                    return Err(FI_EBADFLAGS);
+                }
+                // The target of a remote read is not told of it.
+                if flags & FI_REMOTE_READ != 0 {
+                    return Err(FI_ENOSYS);
+                }
+                // SAFETY: the class says what it is.
+                let cntr = unsafe { CntrObj::of(other.cast()) }?.cntr.clone();
+                cntr.attach(&ep.core, flags);
+                ep.cntrs.push(cntr);
+            }
+            // Nothing of an endpoint of this kind is reported to event queues; binding one does no harm.
+            FI_CLASS_EQ => {}
+            _ => return Err(FI_EINVAL),
+        }
+        Ok(0)
+    })
+}
+
+fn bind_cq(ep: &mut EpObj, cq: &Arc<Cq>, flags: u64) -> Result<(), i32> {
+    if flags & !(FI_SEND | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 {
+        return Err(FI_EBADFLAGS);
+    }
+    let (tx, rx) = (flags & FI_SEND != 0, flags & FI_RECV != 0);
+    if (!tx && !rx) || (tx && ep.tx_cq.is_some()) || (rx && ep.rx_cq.is_some()) {
+        return Err(FI_EINVAL);
+    }
+    let selective = flags & FI_SELECTIVE_COMPLETION != 0;
+    if tx {
+        ep.tx_selective = selective;
+        ep.tx_cq = Some(cq.clone());
+    }
+    if rx {
+        ep.rx_selective = selective;
+        ep.rx_cq = Some(cq.clone());
+    }
+    ep.derive();
+    Ok(())
+}
+
+impl EpObj {
+    /// Connects the queues to the engine: one queue for both directions is polled once.
+    fn enable(&mut self) -> Result<(), i32> {
+        if self.enabled {
+            return Ok(());
+        }
+        if self.av.is_none() {
+            return Err(FI_ENOAV);
+        }
+        if self.tx_cq.is_none() && self.rx_cq.is_none() && self.cntrs.is_empty() {
+            return Err(FI_ENOCQ);
+        }
+        match (&self.tx_cq, &self.rx_cq) {
+            (Some(tx), Some(rx)) if Arc::ptr_eq(tx, rx) => tx.attach(&self.core, Queue::Both),
+            (tx, rx) => {
+                if let Some(cq) = tx {
+                    cq.attach(&self.core, Queue::Send);
+                }
+                if let Some(cq) = rx {
+                    cq.attach(&self.core, Queue::Recv);
+                }
+            }
+        }
+        // Without a queue for a direction there is nobody to report to.
+        self.tx_selective |= self.tx_cq.is_none();
+        self.rx_selective |= self.rx_cq.is_none();
+        self.enabled = true;
+        self.derive();
+        Ok(())
+    }
+}
+
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let ep = unsafe { exclusive(fid) }?;
+        match command {
+            FI_ENABLE => ep.enable()?,
+            FI_GETOPSFLAG | FI_SETOPSFLAG => {
+                // SAFETY: the argument is null or one 64-bit flag word.
+                ops_flags(ep, command, unsafe { arg.cast::<u64>().as_mut() }.ok_or(FI_EINVAL)?)?;
+            }
+            _ => return Err(FI_ENOSYS),
+        }
+        Ok(0)
+    })
+}
+
+/// Reads or sets the default flags of one direction, which the flag word names.
+fn ops_flags(ep: &mut EpObj, command: c_int, flags: &mut u64) -> Result<(), i32> {
+    let direction = *flags & (FI_SEND | FI_RECV);
+    let (slot, allowed) = match direction {
+        FI_SEND => (&mut ep.tx_flags, info::TX_OP_FLAGS),
+        FI_RECV => (&mut ep.rx_flags, info::RX_OP_FLAGS),
+        _ => return Err(FI_EINVAL),
+    };
+    if command == FI_GETOPSFLAG {
+        *flags = *slot;
+        return Ok(());
+    }
+    let wanted = *flags & !direction;
+    if wanted & !allowed != 0 {
+        return Err(FI_EBADFLAGS);
+    }
+    *slot = wanted;
+    ep.derive();
+    Ok(())
+}
+
+unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
+    guard::size(|| {
+        // SAFETY: null or a handle of ours.
+        let ep = unsafe { EpObj::of(fid.cast()) }?;
+        if ep.core.engine.cancel(context as usize) { Ok(0) } else { Err(FI_ENOENT) }
+    })
+}
+
+impl EpObj {
+    fn option(&mut self, name: c_int) -> Result<Opt<'_>, i32> {
+        Ok(match name {
+            FI_OPT_MIN_MULTI_RECV => Opt::Settable(&mut self.min_multi_recv, usize::MAX),
+            FI_OPT_MAX_MSG_SIZE | FI_OPT_MAX_TAGGED_SIZE | FI_OPT_MAX_RMA_SIZE => Opt::Settable(&mut self.max_msg_size, info::MAX_MSG),
+            FI_OPT_INJECT_MSG_SIZE | FI_OPT_INJECT_TAGGED_SIZE | FI_OPT_INJECT_RMA_SIZE => Opt::Settable(&mut self.inject_size, params::inject_size()),
+            FI_OPT_CM_DATA_SIZE => Opt::Fixed(0),
+            FI_OPT_TX_SIZE | FI_OPT_RX_SIZE => Opt::Fixed(info::QUEUE_SIZE),
+            _ => return Err(FI_ENOPROTOOPT),
+        })
+    }
+}
+
+/// An option of the endpoint; all are `size_t`.
+enum Opt<'a> {
+    /// May be set up to a limit.
+    Settable(&'a mut usize, usize),
+    /// May only be asked for.
+    Fixed(usize),
+}
+
+unsafe extern "C" fn getopt(fid: *mut Fid, level: c_int, name: c_int, value: *mut c_void, len: *mut usize) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let ep = unsafe { exclusive(fid) }?;
+        // SAFETY: null or valid.
+        let len = unsafe { len.as_mut() }.ok_or(FI_EINVAL)?;
+        if level != FI_OPT_ENDPOINT {
+            return Err(FI_ENOPROTOOPT);
+        }
+        let now = match ep.option(name)? {
+            Opt::Settable(v, _) => *v,
+            Opt::Fixed(v) => v,
+        };
+        if value.is_null() || std::mem::replace(len, size_of::<usize>()) < size_of::<usize>() {
+            return Err(FI_ETOOSMALL);
+        }
+        // SAFETY: room for a size_t (checked).
+        unsafe { value.cast::<usize>().write_unaligned(now) };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn setopt(fid: *mut Fid, level: c_int, name: c_int, value: *const c_void, len: usize) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let ep = unsafe { exclusive(fid) }?;
+        if level != FI_OPT_ENDPOINT {
+            return Err(FI_ENOPROTOOPT);
+        }
+        let option = ep.option(name)?;
+        if value.is_null() || len < size_of::<usize>() {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: a size_t (checked).
+        let wanted = unsafe { value.cast::<usize>().read_unaligned() };
+        match option {
+            Opt::Settable(v, limit) if wanted <= limit => *v = wanted,
+            Opt::Settable(..) => return Err(FI_EINVAL),
+            Opt::Fixed(_) => return Err(FI_ENOPROTOOPT),
+        }
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn getname(fid: *mut Fid, to: *mut c_void, len: *mut usize) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let name = unsafe { EpObj::of(fid.cast()) }?.core.engine.name();
+        // SAFETY: a buffer of `*len` bytes (caller).
+        unsafe { addr::put(&name, to, len) }.map(|()| 0)
+    })
+}

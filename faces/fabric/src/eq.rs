@@ -1,0 +1,252 @@
+//! Event queues: insertion of addresses may report here, and applications write events of their own.
+
+use crate::abi::*;
+use crate::fabric::{Fabric, FabricObj};
+use crate::guard;
+use crate::wait::{FdSet, Patience, Step, WakeFd};
+use std::collections::VecDeque;
+use std::ffi::{c_char, c_int, c_void};
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Events an application may queue before it must read them.
+const CAPACITY: usize = 1 << 16;
+/// Longest event an application may write, bytes.
+const MAX_EVENT: usize = 4096;
+
+enum Item {
+    Event { event: u32, data: Vec<u8> },
+    Error(FiEqErrEntry),
+}
+
+// SAFETY: the addresses in an entry are the application's, passed through untouched.
+unsafe impl Send for Item {}
+
+/// The queue, shared with what reports to it.
+pub struct Eq {
+    items: Mutex<VecDeque<Item>>,
+    wake: WakeFd,
+    set: FdSet,
+}
+
+impl Eq {
+    fn items(&self) -> MutexGuard<'_, VecDeque<Item>> {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queue(&self, item: Item) -> bool {
+        let mut items = self.items();
+        if items.len() >= CAPACITY {
+            return false;
+        }
+        items.push_back(item);
+        drop(items);
+        self.wake.signal();
+        true
+    }
+
+    /// Queues an event of our own.
+    pub fn push(&self, event: u32, entry: FiEqEntry) {
+        // SAFETY: the entry is plain old data without padding (three 8-byte fields).
+        let data = unsafe { std::slice::from_raw_parts((&raw const entry).cast::<u8>(), size_of::<FiEqEntry>()) }.to_vec();
+        self.queue(Item::Event { event, data });
+    }
+
+    /// Queues a failure.
+    pub fn push_error(&self, fid: *mut Fid, context: *mut c_void, data: u64, err: i32) {
+        self.queue(Item::Error(FiEqErrEntry { fid, context, data, err, prov_errno: err, err_data: ptr::null_mut(), err_data_size: 0 }));
+    }
+
+    /// Prepares for sleeping on the descriptor.
+    ///
+    /// # Errors
+    /// `FI_EAGAIN` when there is something to read.
+    pub fn arm(&self) -> Result<(), i32> {
+        let items = self.items();
+        if !items.is_empty() {
+            return Err(FI_EAGAIN);
+        }
+        self.wake.clear();
+        Ok(())
+    }
+
+    /// # Safety
+    /// `event` is null or writable, `buf` is null or writable for `len` bytes.
+    unsafe fn read(&self, event: *mut u32, buf: *mut c_void, len: usize, keep: bool) -> Result<isize, i32> {
+        let mut items = self.items();
+        let (kind, n) = match items.front() {
+            None => return Err(FI_EAGAIN),
+            Some(Item::Error(_)) => return Err(FI_EAVAIL),
+            Some(Item::Event { event, data }) => {
+                if buf.is_null() || len < data.len() {
+                    return Err(FI_ETOOSMALL);
+                }
+                // SAFETY: `len` bytes, which is enough.
+                unsafe { ptr::copy_nonoverlapping(data.as_ptr(), buf.cast(), data.len()) };
+                (*event, data.len())
+            }
+        };
+        if !event.is_null() {
+            // SAFETY: writable (caller).
+            unsafe { *event = kind };
+        }
+        if !keep {
+            items.pop_front();
+        }
+        Ok(n as isize)
+    }
+}
+
+/// The event queue object.
+#[repr(C)]
+pub struct EqObj {
+    fid: FidEq,
+    /// What reporters share.
+    pub eq: Arc<Eq>,
+    _fabric: Arc<Fabric>,
+}
+
+impl EqObj {
+    /// The object behind a handle.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` for null.
+    ///
+    /// # Safety
+    /// The handle is null or one of ours, not yet closed.
+    pub unsafe fn of<'a>(fid: *mut FidEq) -> Result<&'a EqObj, i32> {
+        // SAFETY: the handle is the first field of an `EqObj` (caller).
+        unsafe { fid.cast::<EqObj>().as_ref() }.ok_or(FI_EINVAL)
+    }
+}
+
+/// `fi_eq_open`.
+///
+/// # Safety
+/// As libfabric's contract says.
+pub unsafe extern "C" fn open(fabric: *mut FidFabric, attr: *mut FiEqAttr, out: *mut *mut FidEq, context: *mut c_void) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a handle of ours.
+        let fabric = unsafe { FabricObj::of(fabric) }?;
+        // SAFETY: null or valid; null asks for the defaults.
+        let wait_obj = unsafe { attr.as_ref() }.map_or(FI_WAIT_NONE, |a| a.wait_obj);
+        if out.is_null() {
+            return Err(FI_EINVAL);
+        }
+        if !matches!(wait_obj, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD) {
+            return Err(FI_ENOSYS);
+        }
+        let eq = Eq { items: Mutex::new(VecDeque::new()), wake: WakeFd::new()?, set: FdSet::new()? };
+        eq.set.add(eq.wake.as_raw_fd());
+        let object = Box::new(EqObj {
+            fid: FidEq { fid: Fid { fclass: FI_CLASS_EQ, context, ops: &raw const OPS }, ops: &raw const EQ_OPS },
+            eq: Arc::new(eq),
+            _fabric: fabric.clone(),
+        });
+        // SAFETY: writable (checked for null).
+        unsafe { *out = Box::into_raw(object).cast() };
+        Ok(0)
+    })
+}
+
+static OPS: FiOps = FiOps { size: size_of::<FiOps>(), close, bind: no_bind, control, ops_open: refused, tostr: refused, ops_set: refused };
+static EQ_OPS: FiOpsEq = FiOpsEq { size: size_of::<FiOpsEq>(), read, readerr, write, sread, strerror };
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    guard::int(|| {
+        // SAFETY: a handle of ours.
+        if Arc::strong_count(&unsafe { EqObj::of(fid.cast()) }?.eq) > 1 {
+            return Err(FI_EBUSY);
+        }
+        // SAFETY: made by `Box::into_raw` in `open`, closed once.
+        drop(unsafe { Box::from_raw(fid.cast::<EqObj>()) });
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    guard::int(|| {
+        // SAFETY: a handle of ours.
+        let object = unsafe { EqObj::of(fid.cast()) }?;
+        if command != FI_GETWAIT {
+            return Err(FI_ENOSYS);
+        }
+        if arg.is_null() {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: the argument is where the descriptor goes.
+        unsafe { *arg.cast::<c_int>() = object.eq.set.as_raw_fd() };
+        Ok(0)
+    })
+}
+
+/// In `fi_eq_read` flags, this bit asks to leave the event in the queue.
+const PEEK: u64 = FI_PEEK;
+
+unsafe extern "C" fn read(fid: *mut FidEq, event: *mut u32, buf: *mut c_void, len: usize, flags: u64) -> isize {
+    // SAFETY: a handle of ours and the caller's buffers.
+    guard::size(|| unsafe { EqObj::of(fid)?.eq.read(event, buf, len, flags & PEEK != 0) })
+}
+
+unsafe extern "C" fn readerr(fid: *mut FidEq, out: *mut FiEqErrEntry, flags: u64) -> isize {
+    guard::size(|| {
+        // SAFETY: null or a handle of ours.
+        let mut items = unsafe { EqObj::of(fid) }?.eq.items();
+        if out.is_null() {
+            return Err(FI_EINVAL);
+        }
+        let Some(Item::Error(entry)) = items.front() else { return Err(FI_EAGAIN) };
+        // SAFETY: writable (checked for null).
+        unsafe { *out = *entry };
+        if flags & PEEK == 0 {
+            items.pop_front();
+        }
+        Ok(size_of::<FiEqErrEntry>() as isize)
+    })
+}
+
+unsafe extern "C" fn write(fid: *mut FidEq, event: u32, buf: *const c_void, len: usize, _: u64) -> isize {
+    guard::size(|| {
+        // SAFETY: null or a handle of ours.
+        let object = unsafe { EqObj::of(fid) }?;
+        if len > MAX_EVENT || (buf.is_null() && len > 0) {
+            return Err(FI_EINVAL);
+        }
+        let mut data = vec![0u8; len];
+        if len > 0 {
+            // SAFETY: `len` readable bytes (caller).
+            unsafe { ptr::copy_nonoverlapping(buf.cast::<u8>(), data.as_mut_ptr(), len) };
+        }
+        if object.eq.queue(Item::Event { event, data }) { Ok(len as isize) } else { Err(FI_EAGAIN) }
+    })
+}
+
+unsafe extern "C" fn sread(fid: *mut FidEq, event: *mut u32, buf: *mut c_void, len: usize, timeout: c_int, flags: u64) -> isize {
+    guard::size(|| {
+        // SAFETY: null or a handle of ours.
+        let eq = &unsafe { EqObj::of(fid) }?.eq;
+        let patience = Patience::new(timeout);
+        loop {
+            // SAFETY: the caller's buffers.
+            match unsafe { eq.read(event, buf, len, flags & PEEK != 0) } {
+                Err(FI_EAGAIN) => {}
+                done => return done,
+            }
+            match patience.next() {
+                Step::Over => return Err(FI_EAGAIN),
+                Step::Spin => std::hint::spin_loop(),
+                Step::Sleep(left) => {
+                    if eq.arm().is_ok() {
+                        eq.set.wait(left);
+                    }
+                }
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn strerror(_: *mut FidEq, prov_errno: c_int, _: *const c_void, buf: *mut c_char, len: usize) -> *const c_char {
+    // SAFETY: the caller's buffer.
+    guard::guard(ptr::null(), || unsafe { crate::cq::error_text(prov_errno, buf, len) })
+}

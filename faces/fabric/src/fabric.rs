@@ -1,0 +1,133 @@
+//! The provider itself and the fabric object.
+
+use crate::abi::*;
+use crate::guard;
+use crate::{cq, domain, eq, host, info, params};
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+/// What all objects of a fabric share.
+pub struct Fabric {
+    /// The interface version the application speaks; it decides how long some structures of his are.
+    pub api_version: u32,
+}
+
+/// The fabric object.
+#[repr(C)]
+pub struct FabricObj {
+    fid: FidFabric,
+    fabric: Arc<Fabric>,
+}
+
+impl FabricObj {
+    /// The fabric behind a handle.
+    ///
+    /// # Errors
+    /// `FI_EINVAL` for null.
+    ///
+    /// # Safety
+    /// The handle is null or one of ours, not yet closed.
+    pub unsafe fn of<'a>(fid: *mut FidFabric) -> Result<&'a Arc<Fabric>, i32> {
+        // SAFETY: the handle is the first field of a `FabricObj` (caller).
+        unsafe { fid.cast::<FabricObj>().as_ref() }.map(|f| &f.fabric).ok_or(FI_EINVAL)
+    }
+}
+
+/// The provider as libfabric sees it. libfabric writes to `context`.
+struct Provider(std::cell::UnsafeCell<FiProvider>);
+
+// SAFETY: we never touch the structure after its construction; libfabric guards its own writes.
+unsafe impl Sync for Provider {}
+
+static PROVIDER: Provider = Provider(std::cell::UnsafeCell::new(FiProvider {
+    version: fi_version(0, 1),
+    // The newest interface the structures here were checked against. A library skips a provider that declares less than the application asks for.
+    fi_version: fi_version(2, 6),
+    context: FiContext { internal: [ptr::null_mut(); 4] },
+    name: info::NAME.as_ptr(),
+    getinfo: info::getinfo,
+    fabric: open,
+    cleanup,
+}));
+
+/// Entry point of a libfabric provider: libfabric calls it once after loading the library.
+#[unsafe(no_mangle)]
+pub extern "C" fn fi_prov_ini() -> *mut c_void {
+    guard::guard(ptr::null_mut(), || {
+        host::init(PROVIDER.0.get());
+        params::define_all();
+        PROVIDER.0.get().cast()
+    })
+}
+
+unsafe extern "C" fn cleanup() {}
+
+unsafe extern "C" fn open(attr: *mut FiFabricAttr, out: *mut *mut FidFabric, context: *mut c_void) -> c_int {
+    guard::int(|| {
+        // SAFETY: null or a valid attribute structure.
+        let attr = unsafe { attr.as_ref() }.ok_or(FI_EINVAL)?;
+        if out.is_null() {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: names in attributes are null or C strings.
+        if !attr.name.is_null() && unsafe { std::ffi::CStr::from_ptr(attr.name) } != info::NAME {
+            return Err(FI_ENODATA);
+        }
+        let object = Box::new(FabricObj {
+            fid: FidFabric { fid: Fid { fclass: FI_CLASS_FABRIC, context, ops: &raw const OPS }, ops: &raw const FABRIC_OPS, api_version: attr.api_version },
+            fabric: Arc::new(Fabric { api_version: attr.api_version }),
+        });
+        // SAFETY: writable (checked for null).
+        unsafe { *out = Box::into_raw(object).cast() };
+        Ok(0)
+    })
+}
+
+static OPS: FiOps = FiOps { size: size_of::<FiOps>(), close, bind: no_bind, control: no_control, ops_open: refused, tostr: refused, ops_set: refused };
+
+static FABRIC_OPS: FiOpsFabric = FiOpsFabric {
+    size: size_of::<FiOpsFabric>(),
+    domain: domain::open,
+    passive_ep: refused,
+    eq_open: eq::open,
+    wait_open: refused,
+    trywait,
+    domain2: refused,
+};
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    guard::int(|| {
+        // SAFETY: a handle of ours.
+        if Arc::strong_count(unsafe { FabricObj::of(fid.cast()) }?) > 1 {
+            return Err(FI_EBUSY);
+        }
+        // SAFETY: made by `Box::into_raw` in `open`, closed once.
+        drop(unsafe { Box::from_raw(fid.cast::<FabricObj>()) });
+        Ok(0)
+    })
+}
+
+/// Prepares queues for sleeping on their descriptors: refuses when one already has something.
+unsafe extern "C" fn trywait(_: *mut FidFabric, fids: *mut *mut Fid, count: c_int) -> c_int {
+    guard::int(|| {
+        if fids.is_null() && count > 0 {
+            return Err(FI_EINVAL);
+        }
+        for i in 0..usize::try_from(count).map_err(|_| FI_EINVAL)? {
+            // SAFETY: `count` handles (caller).
+            let fid = unsafe { *fids.add(i) };
+            // SAFETY: null or a handle, which begins with a `Fid`.
+            match unsafe { fid.as_ref() }.ok_or(FI_EINVAL)?.fclass {
+                // SAFETY: the class says what it is.
+                FI_CLASS_CQ => unsafe { cq::CqObj::of(fid.cast()) }?.cq.arm()?,
+                // SAFETY: the class says what it is.
+                FI_CLASS_CNTR => unsafe { crate::cntr::CntrObj::of(fid.cast()) }?.cntr.arm()?,
+                // SAFETY: the class says what it is.
+                FI_CLASS_EQ => unsafe { eq::EqObj::of(fid.cast()) }?.eq.arm()?,
+                _ => return Err(FI_EINVAL),
+            }
+        }
+        Ok(0)
+    })
+}

@@ -1,0 +1,108 @@
+//! The provider's parameters: one table for `fi_info -g weir`, for reading them and for the manual page's test.
+//!
+//! Each is `FI_WEIR_X` to libfabric and `WEIR_X` to the rest of Weir; the former wins.
+
+use crate::abi::*;
+use crate::host;
+use std::ffi::CString;
+use weir_engine::{EngineConfig, EngineError};
+
+/// A parameter: its name in lower case without prefix, and what it means.
+pub struct Param {
+    /// `port` for `FI_WEIR_PORT` and `WEIR_PORT`.
+    pub name: &'static str,
+    /// One or two sentences.
+    pub help: &'static str,
+}
+
+const fn param(name: &'static str, help: &'static str) -> Param {
+    Param { name, help }
+}
+
+/// All of them.
+pub const PARAMS: &[Param] = &[
+    param("iface", "Network interfaces to use, comma-separated names (default: every one that is up; loopback only if there is no other)"),
+    param("addr", "Local IP addresses to use, comma-separated (default: those of the interfaces)"),
+    param("port", "UDP port of the first endpoint (default: 0, any free one)"),
+    param("level", "Protection of packets: integrity (CRC32C), auth (a code per packet), encrypt (default: integrity). A pair of endpoints uses the higher of its two levels"),
+    param("congestion", "Congestion control: target (receiver grants and a delay target, tolerates random loss) or reno (for comparison) (default: target)"),
+    param("eager_bytes", "Messages up to this size are sent without asking the receiver first (default: 65536)"),
+    param("copy_bytes", "Sends up to this size are copied and complete at once where only reusable memory was asked for (default: 16384)"),
+    param("streams", "Independent streams per peer, 1 to 64; a lost packet holds up only messages of its stream (default: 10)"),
+    param("peer_timeout_ms", "A peer silent for this long is dead and its operations fail (default: 5000)"),
+    param("connect_timeout_ms", "A peer that never answered is given up after this time (default: 10000)"),
+    param("watchdog_us", "A thread takes over progress when packets wait and the application has not polled for this long; 0 turns it off (default: 100)"),
+    param("spin_us", "Empty polls spin for this long before they give up the core (default: 20)"),
+    param("coalesce_ns", "Small messages to one peer that follow each other within this time share a packet; 0 turns it off (default: 2000)"),
+    param("credit_bytes", "Bytes of messages nobody has received yet that a peer may have sent ahead (default: 1048576)"),
+    param("credit_msgs", "Messages nobody has received yet that a peer may have sent ahead (default: 4096)"),
+    param("rcvbuf", "Socket receive buffer wanted, bytes; the system may grant less (default: 8388608)"),
+    param("offload", "Segmentation offload of UDP: on or off (default: on, tested at start)"),
+    param("linger_ms", "Closing an endpoint waits up to this long for unacknowledged messages (default: 5000)"),
+    param("stats", "File for the counters when an endpoint closes; %p is the process id, - is standard error (default: none)"),
+    param("trace", "Trace of requests: 0 off, 1 their ends, 2 their steps, 3 packets (default: 0)"),
+    param("trace_file", "File for the trace; %p is the process id (default: standard error)"),
+    param("capture", "File for a pcapng capture of all packets; %p is the process id (default: none)"),
+    param("faults", "Faults to inject, for tests, for example loss=1%,dup=0.1% (default: none)"),
+    param("inject_size", "Largest message of fi_inject, bytes; not above 16384 (default: 16384)"),
+];
+
+/// Declares all parameters to libfabric.
+pub fn define_all() {
+    for p in PARAMS {
+        if let (Ok(name), Ok(help)) = (CString::new(p.name), CString::new(p.help)) {
+            host::define_param(&name, FI_PARAM_STRING, &help);
+        }
+    }
+}
+
+/// The value of `WEIR_X`: libfabric's parameter first, then the environment.
+pub fn lookup(weir_name: &str) -> Option<String> {
+    let short = weir_name.strip_prefix("WEIR_").unwrap_or(weir_name).to_ascii_lowercase();
+    let from_libfabric = CString::new(short).ok().and_then(|name| host::text_param(&name));
+    from_libfabric
+        .or_else(|| std::env::var(format!("FI_{weir_name}")).ok())
+        .or_else(|| std::env::var(weir_name).ok())
+        .filter(|v| !v.is_empty())
+}
+
+/// The engine's settings.
+///
+/// # Errors
+/// The first parameter that cannot be understood.
+pub fn engine_config() -> Result<EngineConfig, EngineError> {
+    EngineConfig::from_vars(&|name| lookup(name))
+}
+
+/// Largest injected message.
+pub fn inject_size() -> usize {
+    lookup("WEIR_INJECT_SIZE").and_then(|v| v.trim().parse().ok()).map_or(crate::info::MAX_INJECT, |n: usize| n.clamp(64, crate::info::MAX_INJECT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_page_names_every_parameter() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/man/fi_weir.7")).expect("manual page");
+        for p in PARAMS {
+            let name = format!("FI_WEIR_{}", p.name.to_ascii_uppercase());
+            assert!(page.contains(&name), "{name} is missing in fi_weir.7");
+        }
+    }
+
+    #[test]
+    fn every_setting_of_the_engine_is_a_parameter() {
+        let asked = std::cell::RefCell::new(Vec::new());
+        EngineConfig::from_vars(&|name| {
+            asked.borrow_mut().push(name.to_owned());
+            None
+        })
+        .expect("defaults are valid");
+        for name in asked.into_inner() {
+            let short = name.trim_start_matches("WEIR_").to_ascii_lowercase();
+            assert!(PARAMS.iter().any(|p| p.name == short), "{name} is not declared to libfabric");
+        }
+    }
+}
