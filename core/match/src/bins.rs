@@ -96,22 +96,13 @@ pub struct Bin {
 }
 
 impl Place for Bin {
-    const VACANT: Bin = Bin {
-        key: Key {
-            tag: 0,
-            ignore: 0,
-            peer: 0,
-            any: false,
-            class: Class::Tagged,
-        },
-        hash: 0,
-        chain: NIL,
-        receives: List::EMPTY,
-        messages: List::EMPTY,
-        live: false,
-    };
+    #[inline]
     fn is_live(&self) -> bool {
         self.live
+    }
+    #[inline]
+    fn vacate(&mut self) {
+        self.live = false;
     }
 }
 
@@ -190,8 +181,9 @@ impl Bins {
             key: *key,
             hash,
             chain: self.chains[chain],
+            receives: List::EMPTY,
+            messages: List::EMPTY,
             live: true,
-            ..Bin::VACANT
         };
         let ix = self.slab.insert(bin);
         self.chains[chain] = ix;

@@ -93,7 +93,9 @@ impl Matcher {
         }
         let mut offers = Offers::new();
         self.take(receive, a.msg, a.len, &mut offers, out);
-        self.settle(offers, out);
+        if !offers.is_empty() {
+            self.settle(offers, out);
+        }
     }
 
     #[inline]

@@ -27,10 +27,10 @@ impl Links {
 
 /// Something a [`Slab`] holds.
 pub trait Place: Copy {
-    /// What fills an unused place.
-    const VACANT: Self;
-    /// False only for `VACANT`.
+    /// Whether the place is in use.
     fn is_live(&self) -> bool;
+    /// Marks the place as unused. (The rest stays as it is: overwriting it would cost more than the list work.)
+    fn vacate(&mut self);
 }
 
 /// Something that can be in lists.
@@ -110,7 +110,7 @@ impl<T: Place> Slab<T> {
     /// places above the highest live node back, and says so by `true`. Indexes of live nodes never change.
     #[inline]
     pub fn remove(&mut self, ix: u32) -> bool {
-        self.items[ix as usize] = T::VACANT;
+        self.items[ix as usize].vacate();
         self.free.push(ix);
         self.removals += 1;
         self.removals > WINDOW + 2 * self.items.len() && self.end_window()
@@ -222,9 +222,11 @@ mod tests {
     struct N(u64, Links);
 
     impl Place for N {
-        const VACANT: N = N(0, Links::NONE);
         fn is_live(&self) -> bool {
             self.0 != 0
+        }
+        fn vacate(&mut self) {
+            self.0 = 0;
         }
     }
 

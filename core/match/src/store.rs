@@ -26,15 +26,13 @@ pub struct Buffer {
 }
 
 impl Place for Receive {
-    const VACANT: Receive = Receive {
-        op: 0,
-        seq: 0,
-        multi: None,
-        bin: NIL,
-        links: Links::NONE,
-    };
+    #[inline]
     fn is_live(&self) -> bool {
         self.bin != NIL
+    }
+    #[inline]
+    fn vacate(&mut self) {
+        self.bin = NIL;
     }
 }
 
@@ -77,21 +75,13 @@ pub const BY_PEER: usize = 2;
 pub const BY_ARRIVAL: usize = 3;
 
 impl Place for Message {
-    const VACANT: Message = Message {
-        msg: 0,
-        tag: 0,
-        len: 0,
-        position: 0,
-        peer: 0,
-        sseq: 0,
-        stream: 0,
-        class: Class::Tagged,
-        live: false,
-        bins: [NIL; 2],
-        links: [Links::NONE; 4],
-    };
+    #[inline]
     fn is_live(&self) -> bool {
         self.live
+    }
+    #[inline]
+    fn vacate(&mut self) {
+        self.live = false;
     }
 }
 
