@@ -3,11 +3,18 @@
 //!
 //! No clock, socket or thread: a run is a function of its [`spec::NetSpec`], its work and one seed, bit for bit.
 
+pub mod check;
 mod log;
 mod net;
 mod queue;
+pub mod rank;
 mod rng;
+pub mod run;
+pub mod scenario;
+pub mod shrink;
 pub mod spec;
+pub mod table;
+pub mod work;
 mod world;
 
 pub use log::Log;

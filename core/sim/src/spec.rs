@@ -243,6 +243,19 @@ pub enum Fault {
     },
 }
 
+/// The host a fault befalls, if it befalls one.
+#[must_use]
+pub fn fault_host(f: &Fault) -> Option<HostId> {
+    match *f {
+        Fault::Cut { host, .. }
+        | Fault::Heal { host, .. }
+        | Fault::Stall { host, .. }
+        | Fault::Crash { host }
+        | Fault::Restart { host } => Some(host),
+        Fault::Mtu { .. } => None,
+    }
+}
+
 /// A fault and its time.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TimedFault {

@@ -44,6 +44,8 @@ pub trait Node {
     fn run(&mut self, host: &mut Host<'_, Self::Shared>, idle: bool);
     /// When to run next even if nothing arrives.
     fn next_wake(&self) -> Option<Ns>;
+    /// The node dies: word to whoever keeps the books, not to the node's peers.
+    fn crashed(&mut self, _shared: &mut Self::Shared, _now: Ns) {}
 }
 
 /// What a node may do with its host.
@@ -469,7 +471,9 @@ impl<N: Node> World<N> {
             }
             Fault::Crash { host } if known(host) => {
                 self.crash(host);
-                self.seats[host as usize].node = None;
+                if let Some(mut node) = self.seats[host as usize].node.take() {
+                    node.crashed(&mut self.shared, self.now);
+                }
             }
             Fault::Restart { host } if known(host) && self.seats[host as usize].node.is_none() => {
                 let seat = &mut self.seats[host as usize];

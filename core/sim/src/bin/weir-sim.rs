@@ -1,1 +1,474 @@
-fn main() {}
+//! The simulator's command: swarms of seeds, single runs, tables.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use clap::{Args, Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use peak_alloc::PeakAlloc;
+use rayon::prelude::*;
+use weir_sim::run::{Report, Watch, build, run};
+use weir_sim::scenario::{EndpointSpec, Profile, Scenario};
+use weir_sim::spec::{MS, SEC, US};
+use weir_sim::table::{self, Point};
+use weir_sim::work::Workload;
+use weir_sim::{shrink, table::Wire};
+
+/// Counts the bytes that the memory table reports.
+#[global_allocator]
+static MEMORY: PeakAlloc = PeakAlloc;
+
+/// Runs the Weir protocol on simulated networks, in virtual time.
+#[derive(Parser)]
+#[command(
+    version,
+    after_help = "Examples:\n  weir-sim swarm --seeds 0..1000\n  weir-sim run --seed 42 --trace\n  weir-sim shrink --seed 42 --profile crash\n  weir-sim table incast\n  weir-sim incast --senders 1000\n  weir-sim memory --peers 1000"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs many seeds with random faults on all cores; stops at the first broken promise.
+    Swarm {
+        /// Seeds, `first..end`.
+        #[arg(long, default_value = "0..1000", value_parser = parse_range)]
+        seeds: std::ops::Range<u64>,
+        /// What may go wrong.
+        #[arg(long, default_value = "all", value_parser = parse_profile)]
+        profile: Profile,
+        /// Go on after broken promises and list them all.
+        #[arg(long)]
+        keep_going: bool,
+    },
+    /// Runs one seed (or a scenario from a file) twice and compares.
+    Run {
+        #[command(flatten)]
+        which: Which,
+        /// Print every event.
+        #[arg(long)]
+        trace: bool,
+        /// Print the scenario as JSON and do not run it.
+        #[arg(long)]
+        show: bool,
+    },
+    /// Makes the scenario of a failing seed as small as it still fails in the same way, and prints it as JSON.
+    Shrink {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Goodput and message times over loss x delay x queue x fan-in.
+    Table {
+        /// Which table.
+        #[arg(value_parser = ["all", "incast", "pingpong", "stream"], default_value = "all")]
+        what: String,
+        /// NewReno instead of the default controller.
+        #[arg(long)]
+        reno: bool,
+        /// No parity fragments.
+        #[arg(long)]
+        no_parity: bool,
+    },
+    /// Many senders to one receiver.
+    Incast {
+        /// Number of senders.
+        #[arg(long, default_value_t = 1000)]
+        senders: u32,
+        /// Bytes of a message.
+        #[arg(long, default_value_t = 64 << 10)]
+        len: u64,
+        /// Messages from each.
+        #[arg(long, default_value_t = 4)]
+        count: u32,
+        /// Queue of the receiver's switch port, packets.
+        #[arg(long, default_value_t = 64)]
+        queue: u32,
+        /// NewReno instead of the default controller.
+        #[arg(long)]
+        reno: bool,
+    },
+    /// Memory of an endpoint with many idle peers.
+    Memory {
+        /// Number of peers.
+        #[arg(long, default_value_t = 1000)]
+        peers: u32,
+    },
+}
+
+#[derive(Args)]
+struct Which {
+    /// The seed.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// What may go wrong.
+    #[arg(long, default_value = "all", value_parser = parse_profile)]
+    profile: Profile,
+    /// A scenario in JSON instead.
+    #[arg(long)]
+    scenario: Option<PathBuf>,
+}
+
+impl Which {
+    fn scenario(&self) -> Result<Scenario, String> {
+        let Some(path) = &self.scenario else {
+            return Ok(Scenario::draw(self.seed, self.profile));
+        };
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        serde_json::from_str(&text).map_err(|e| format!("{} is no scenario: {e}", path.display()))
+    }
+
+    fn command(&self) -> String {
+        match &self.scenario {
+            Some(path) => format!("weir-sim run --scenario {} --trace", path.display()),
+            None => repro(self.seed, self.profile),
+        }
+    }
+}
+
+fn repro(seed: u64, profile: Profile) -> String {
+    format!(
+        "cargo run --release -p weir-sim -- run --seed {seed} --profile {} --trace",
+        profile.name()
+    )
+}
+
+fn parse_range(s: &str) -> Result<std::ops::Range<u64>, String> {
+    let (a, b) = s.split_once("..").ok_or("write first..end")?;
+    let number = |t: &str| {
+        t.replace('_', "")
+            .parse::<u64>()
+            .map_err(|e| format!("{t}: {e}"))
+    };
+    Ok(number(a)?..number(b)?)
+}
+
+fn parse_profile(s: &str) -> Result<Profile, String> {
+    let names: Vec<_> = Profile::NAMES.iter().map(|(n, _)| *n).collect();
+    Profile::from_name(s).ok_or(format!("one of {}", names.join(", ")))
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Swarm {
+            seeds,
+            profile,
+            keep_going,
+        } => swarm(seeds, profile, keep_going),
+        Command::Run { which, trace, show } => run_one(&which, trace, show),
+        Command::Shrink { which } => shrink_one(&which),
+        Command::Table {
+            what,
+            reno,
+            no_parity,
+        } => {
+            tables(
+                &what,
+                &EndpointSpec {
+                    reno,
+                    parity: !no_parity,
+                    ..EndpointSpec::default()
+                },
+            );
+            Ok(true)
+        }
+        Command::Incast {
+            senders,
+            len,
+            count,
+            queue,
+            reno,
+        } => {
+            let endpoint = EndpointSpec {
+                reno,
+                ..EndpointSpec::default()
+            };
+            let wire = Wire {
+                queue_packets: queue,
+                ..Wire::GIGABIT
+            };
+            let name = format!("incast {senders}:1 {} queue {queue}", table::size(len));
+            let p = table::point(
+                name,
+                wire,
+                senders + 1,
+                &endpoint,
+                Workload::Incast {
+                    len,
+                    count,
+                    window: 2,
+                },
+            );
+            let reports = show(&[p]);
+            Ok(reports.iter().all(|r| r.violation.is_none()))
+        }
+        Command::Memory { peers } => memory(peers),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("weir-sim: {e}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs a scenario; a panic is a broken promise too.
+fn run_caught(s: &Scenario, watch: Watch) -> Result<Report, String> {
+    std::panic::catch_unwind(|| run(s, watch)).map_err(|p| {
+        let text = p
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| p.downcast_ref::<&str>().map(|s| (*s).to_string()));
+        format!("panic: {}", text.unwrap_or_default())
+    })
+}
+
+fn outcome(s: &Scenario) -> Option<String> {
+    match run_caught(s, Watch::default()) {
+        Ok(r) => r.violation.map(|v| {
+            format!(
+                "{}: {} (virtual time {:.6} s)",
+                v.kind,
+                v.detail,
+                v.at_ns as f64 / 1e9
+            )
+        }),
+        Err(e) => Some(e),
+    }
+}
+
+fn swarm(seeds: std::ops::Range<u64>, profile: Profile, keep_going: bool) -> Result<bool, String> {
+    let total = seeds.end.saturating_sub(seeds.start);
+    let bar = ProgressBar::new(total);
+    if let Ok(style) =
+        ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left {msg}")
+    {
+        bar.set_style(style);
+    }
+    let began = Instant::now();
+    let failures = Mutex::new(Vec::new());
+    let (slowest, events) = (Mutex::new((0.0f64, 0u64)), AtomicU64::new(0));
+    let stop = AtomicU64::new(u64::MAX);
+    std::panic::set_hook(Box::new(|_| {}));
+    seeds.into_par_iter().for_each(|seed| {
+        if seed > stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let t = Instant::now();
+        let s = Scenario::draw(seed, profile);
+        let failure = match run_caught(&s, Watch::default()) {
+            Ok(r) => {
+                events.fetch_add(r.events, Ordering::Relaxed);
+                r.violation.map(|v| {
+                    format!(
+                        "{}: {} (virtual time {:.6} s)",
+                        v.kind,
+                        v.detail,
+                        v.at_ns as f64 / 1e9
+                    )
+                })
+            }
+            Err(e) => Some(e),
+        };
+        if let (Some(f), Ok(mut all)) = (failure, failures.lock()) {
+            bar.set_message(format!("| {} broken", all.len() + 1));
+            all.push((seed, f));
+            if !keep_going {
+                stop.fetch_min(seed, Ordering::Relaxed);
+            }
+        }
+        if let Ok(mut slow) = slowest.lock() {
+            let took = t.elapsed().as_secs_f64();
+            if took > slow.0 {
+                *slow = (took, seed);
+            }
+        }
+        bar.inc(1);
+    });
+    let _ = std::panic::take_hook();
+    bar.finish_and_clear();
+    let mut failures = failures.into_inner().unwrap_or_default();
+    failures.sort();
+    let took = began.elapsed().as_secs_f64();
+    let slow = slowest.into_inner().unwrap_or_default();
+    println!(
+        "{total} seeds of profile {} in {took:.1} s, {} events; slowest seed {} with {:.2} s",
+        profile.name(),
+        events.into_inner(),
+        slow.1,
+        slow.0
+    );
+    for (seed, f) in &failures {
+        println!("seed {seed}: {f}\n    {}", repro(*seed, profile));
+    }
+    if let (Some((seed, _)), false) = (failures.first(), keep_going) {
+        tell(&Scenario::draw(*seed, profile), 60);
+    }
+    println!("{} broken promises", failures.len());
+    Ok(failures.is_empty())
+}
+
+/// Prints the last events before a broken promise.
+fn tell(s: &Scenario, keep: usize) {
+    if let Ok(r) = run_caught(s, Watch { keep, live: false }) {
+        for line in &r.story {
+            println!("  {line}");
+        }
+    }
+}
+
+fn run_one(which: &Which, trace: bool, show_only: bool) -> Result<bool, String> {
+    let s = which.scenario()?;
+    if show_only {
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&s).map_err(|e| e.to_string())?
+        );
+        return Ok(true);
+    }
+    let r = run_caught(
+        &s,
+        Watch {
+            keep: 60,
+            live: trace,
+        },
+    )?;
+    let again = run_caught(&s, Watch::default())?;
+    println!(
+        "hash {:016x}, {} events, done at {:.6} s (virtual), {} messages, {} bytes",
+        r.hash,
+        r.events,
+        r.finished_ns as f64 / 1e9,
+        r.message_ns.len(),
+        r.bytes
+    );
+    println!("network: {:?}", r.net);
+    println!(
+        "lost {} (spurious {}), probe timeouts {}, bytes resent {}",
+        r.packets_lost, r.losses_spurious, r.probe_timeouts, r.bytes_resent
+    );
+    if again.hash != r.hash {
+        println!(
+            "NOT REPRODUCIBLE: the second run has hash {:016x}",
+            again.hash
+        );
+        return Ok(false);
+    }
+    let Some(v) = &r.violation else {
+        return Ok(true);
+    };
+    for line in &r.story {
+        println!("  {line}");
+    }
+    println!(
+        "seed {}: {}: {} (virtual time {:.6} s)\n    {}",
+        s.seed,
+        v.kind,
+        v.detail,
+        v.at_ns as f64 / 1e9,
+        which.command()
+    );
+    Ok(false)
+}
+
+fn shrink_one(which: &Which) -> Result<bool, String> {
+    let s = which.scenario()?;
+    std::panic::set_hook(Box::new(|_| {}));
+    let small = shrink::shrink(s, |s| {
+        outcome(s).map(|o| o.split(':').next().unwrap_or("").to_string())
+    });
+    let _ = std::panic::take_hook();
+    let Some(small) = small else {
+        eprintln!("this scenario breaks no promise");
+        return Ok(true);
+    };
+    println!(
+        "{}",
+        serde_json::to_string_pretty(&small).map_err(|e| e.to_string())?
+    );
+    eprintln!("{}", outcome(&small).unwrap_or_default());
+    Ok(false)
+}
+
+fn show(points: &[Point]) -> Vec<Report> {
+    let reports: Vec<Report> = points.par_iter().map(table::measure).collect();
+    print!("{}", table::table(points, &reports));
+    reports
+}
+
+fn tables(what: &str, e: &EndpointSpec) {
+    if what != "pingpong" && what != "stream" {
+        show(&table::incast_points(
+            e,
+            &[8, 32],
+            &[64 << 10, 1 << 20],
+            &[64, 256, 1000],
+            4 << 20,
+        ));
+    }
+    if what != "incast" && what != "stream" {
+        show(&table::ping_pong_points(
+            e,
+            &[10 * US, 100 * US, MS, 10 * MS],
+            &[0, 1_000, 10_000, 20_000],
+            &[8, 30_000, 300_000],
+            200,
+        ));
+    }
+    if what != "incast" && what != "pingpong" {
+        show(&table::stream_points(
+            e,
+            &[10 * US, MS, 10 * MS],
+            &[0, 10_000, 20_000],
+            &[64, 1000],
+            64 << 20,
+        ));
+    }
+}
+
+fn memory(peers: u32) -> Result<bool, String> {
+    let wire = Wire {
+        queue_packets: 10_000,
+        ..Wire::GIGABIT
+    };
+    let work = Workload::Incast {
+        len: 64,
+        count: 1,
+        window: 1,
+    };
+    let p = table::point(
+        "memory".into(),
+        wire,
+        peers + 1,
+        &EndpointSpec::default(),
+        work,
+    );
+    let mut w = build(&p.scenario, Watch::default());
+    if !w.run_until(60 * SEC, |s| s.unfinished.is_empty()) {
+        return Err(format!(
+            "the peers did not all connect: {:?}",
+            w.violation()
+        ));
+    }
+    let connected = w.now();
+    // Long enough for keep-alive and standby probes to have come and gone.
+    w.run_until(connected + 30 * SEC, |_| false);
+    let Some(hub) = w.take_node(0) else {
+        return Err("host 0 is down".into());
+    };
+    let before = MEMORY.current_usage();
+    drop(hub);
+    let freed = before - MEMORY.current_usage();
+    let each = freed / peers as usize;
+    println!(
+        "{peers} peers idle for 30 s (virtual): {freed} bytes in all, {each} bytes each; goal 16384"
+    );
+    Ok(each <= 16384)
+}

@@ -1,0 +1,249 @@
+//! Delivery checker: each message and each token ends exactly once, and no byte is told twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Program;
+use crate::spec::Ns;
+
+/// Which bytes of a message have been told.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage {
+    /// Disjoint, sorted, not touching: (start, end).
+    ranges: Vec<(u64, u64)>,
+}
+
+impl Coverage {
+    /// Adds `start..end`.
+    ///
+    /// # Errors
+    /// A byte of it was there already.
+    pub fn add(&mut self, start: u64, end: u64) -> Result<(), String> {
+        if start >= end {
+            return Ok(());
+        }
+        let i = self.ranges.partition_point(|r| r.1 < start);
+        let touching = self.ranges[i..].iter().take_while(|r| r.0 <= end).count();
+        let (mut s, mut e) = (start, end);
+        for r in &self.ranges[i..i + touching] {
+            if r.0 < end && r.1 > start {
+                return Err(format!(
+                    "bytes {start}..{end} told again; {}..{} were there",
+                    r.0, r.1
+                ));
+            }
+            s = s.min(r.0);
+            e = e.max(r.1);
+        }
+        self.ranges.splice(i..i + touching, [(s, e)]);
+        Ok(())
+    }
+
+    /// All of `0..len` is there.
+    #[must_use]
+    pub fn is_all(&self, len: u64) -> bool {
+        len == 0 || self.ranges == [(0, len)]
+    }
+
+    /// Number of bytes there.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|r| r.1 - r.0).sum()
+    }
+}
+
+/// How far a message is.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// To whom.
+    pub to: Program,
+    /// Tag.
+    pub tag: u64,
+    /// Bytes.
+    pub len: u64,
+    /// When it was sent.
+    pub sent_ns: Ns,
+    /// When the receive was complete.
+    pub received_ns: Option<Ns>,
+    /// The sender's operation has ended (well or not).
+    pub send_ended: bool,
+    /// The receiver's operation has ended (well or not).
+    pub receive_ended: bool,
+}
+
+/// All messages and tokens of a run.
+#[derive(Debug, Default)]
+pub struct Delivery {
+    /// By sender, then by number.
+    pub messages: BTreeMap<Program, BTreeMap<u64, Message>>,
+    tokens: BTreeMap<Program, BTreeSet<u64>>,
+    open_tokens: usize,
+}
+
+impl Delivery {
+    /// A token is handed to an endpoint, which must report its end exactly once.
+    pub fn token_out(&mut self, program: Program, token: u64) {
+        self.open_tokens += usize::from(self.tokens.entry(program).or_default().insert(token));
+    }
+
+    /// An endpoint reports the end of a token.
+    ///
+    /// # Errors
+    /// It was not out.
+    pub fn token_back(&mut self, program: Program, token: u64) -> Result<(), String> {
+        if self
+            .tokens
+            .get_mut(&program)
+            .is_some_and(|t| t.remove(&token))
+        {
+            self.open_tokens -= 1;
+            return Ok(());
+        }
+        Err(format!(
+            "token {token:#x} of {program} ended twice, or was never given"
+        ))
+    }
+
+    /// Tokens whose end has not been reported.
+    #[must_use]
+    pub fn open_tokens(&self) -> usize {
+        self.open_tokens
+    }
+
+    /// Some of them, for people.
+    #[must_use]
+    pub fn some_open_tokens(&self) -> String {
+        let open = self
+            .tokens
+            .iter()
+            .flat_map(|(p, t)| t.iter().map(move |t| format!("{p}:{t:#x}")));
+        open.take(8).collect::<Vec<_>>().join(" ")
+    }
+
+    /// A message is sent.
+    pub fn sent(&mut self, from: Program, number: u64, message: Message) {
+        self.messages
+            .entry(from)
+            .or_default()
+            .insert(number, message);
+    }
+
+    /// The message, if there is one.
+    #[must_use]
+    pub fn get(&self, from: Program, number: u64) -> Option<&Message> {
+        self.messages.get(&from)?.get(&number)
+    }
+
+    /// The sender's operation ends.
+    ///
+    /// # Errors
+    /// It had ended before.
+    pub fn send_ended(&mut self, from: Program, number: u64) -> Result<(), String> {
+        match self
+            .messages
+            .get_mut(&from)
+            .and_then(|m| m.get_mut(&number))
+        {
+            Some(m) if !m.send_ended => {
+                m.send_ended = true;
+                Ok(())
+            }
+            Some(_) => Err(format!("send {number} of {from} completed twice")),
+            None => Err(format!(
+                "send {number} of {from} completed, but was never made"
+            )),
+        }
+    }
+
+    /// The receive of a message ends: with all of it at `received_ns`, or `None` for a failure.
+    ///
+    /// # Errors
+    /// It had ended before, or the message was for another.
+    pub fn receive_ended(
+        &mut self,
+        from: Program,
+        number: u64,
+        at: Program,
+        received_ns: Option<Ns>,
+    ) -> Result<(), String> {
+        let Some(m) = self
+            .messages
+            .get_mut(&from)
+            .and_then(|m| m.get_mut(&number))
+        else {
+            return Err(format!(
+                "{at} received message {number} of {from}, which was never sent"
+            ));
+        };
+        if m.to != at {
+            return Err(format!(
+                "{at} received message {number} of {from}, which was for {}",
+                m.to
+            ));
+        }
+        if m.receive_ended {
+            return Err(format!("{at} received message {number} of {from} twice"));
+        }
+        m.receive_ended = true;
+        m.received_ns = received_ns;
+        Ok(())
+    }
+
+    /// A program has died: its tokens die with it.
+    pub fn died(&mut self, program: Program) {
+        self.open_tokens -= self.tokens.remove(&program).map_or(0, |t| t.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coverage_merges_and_refuses_overlaps() {
+        let mut c = Coverage::default();
+        for (s, e) in [(10, 20), (30, 40), (0, 5), (20, 30)] {
+            c.add(s, e).unwrap();
+        }
+        assert_eq!(c.bytes(), 35);
+        assert!(!c.is_all(40));
+        for (s, e) in [(19, 20), (4, 6), (0, 50), (39, 41), (12, 14)] {
+            assert!(c.clone().add(s, e).is_err(), "{s}..{e}");
+        }
+        c.add(5, 10).unwrap();
+        assert!(c.is_all(40));
+        assert!(!c.is_all(41));
+        c.add(3, 3).unwrap();
+    }
+
+    #[test]
+    fn everything_ends_once() {
+        let p = Program {
+            host: 0,
+            incarnation: 0,
+        };
+        let q = Program {
+            host: 1,
+            incarnation: 0,
+        };
+        let mut d = Delivery::default();
+        d.token_out(p, 5);
+        assert_eq!(d.open_tokens(), 1);
+        assert!(d.token_back(p, 5).is_ok());
+        assert!(d.token_back(p, 5).is_err());
+        let m = Message {
+            to: q,
+            tag: 0,
+            len: 9,
+            sent_ns: 0,
+            received_ns: None,
+            send_ended: false,
+            receive_ended: false,
+        };
+        d.sent(p, 0, m);
+        assert!(d.send_ended(p, 0).is_ok() && d.send_ended(p, 0).is_err());
+        assert!(d.receive_ended(p, 0, p, Some(1)).is_err());
+        assert!(
+            d.receive_ended(p, 0, q, Some(1)).is_ok() && d.receive_ended(p, 0, q, Some(1)).is_err()
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! Liveness checker: once faults are over, everything ends within a stated time, and nobody is declared dead who lives.
+
+use std::collections::BTreeMap;
+
+use super::Program;
+use crate::spec::{MS, NetSpec, Ns, SEC};
+
+/// When everything must be done, counted from the end of the last fault.
+///
+/// * 3 s for what protocols wait for after a silence: the longest probe timeout (250 ms), the longest interval between
+///   probes of a suspect path (1 s, three answers needed) and the handshake's (500 ms);
+/// * 40 times what the slowest link needs for all bytes, and 60 round trips for each chain of dependent messages: loss
+///   of up to a fifth, one packet per round trip at worst at the floor of the window, still ends well within that;
+/// * 7 s more if someone dies: 5 s until the verdict and 2 s of slack.
+#[must_use]
+pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, someone_dies: bool) -> Ns {
+    let links = net.networks.iter().flat_map(|n| [&n.up, &n.down]);
+    let slowest = links
+        .clone()
+        .map(|l| l.rate_bits_per_s)
+        .filter(|r| *r > 0)
+        .min()
+        .unwrap_or(u64::MAX);
+    let on_wire = (bytes + messages * 200) as u128 * 8 * u128::from(SEC) / u128::from(slowest);
+    let round_trip = 2 * links
+        .map(|l| l.delay_ns + l.jitter_ns + l.reorder_ns)
+        .sum::<Ns>()
+        + MS;
+    let verdict = if someone_dies { 7 * SEC } else { 0 };
+    3 * SEC + 40 * on_wire as Ns + round_trip * (60 + messages.min(400)) + verdict
+}
+
+/// Who is alive, and who was declared dead by whom.
+#[derive(Debug, Default)]
+pub struct Liveness {
+    died_ns: BTreeMap<Program, Ns>,
+    /// The scenario contains silences longer than the peer timeout: any verdict is right.
+    pub silence_kills: bool,
+}
+
+impl Liveness {
+    /// A program has died.
+    pub fn died(&mut self, program: Program, now: Ns) {
+        self.died_ns.insert(program, now);
+    }
+
+    /// Whether the program is dead.
+    #[must_use]
+    pub fn is_dead(&self, program: Program) -> bool {
+        self.died_ns.contains_key(&program)
+    }
+
+    /// An endpoint declares a peer dead.
+    ///
+    /// # Errors
+    /// The peer lives.
+    pub fn verdict(&self, by: Program, on: Program, reason: &str) -> Result<(), String> {
+        if self.silence_kills || self.is_dead(on) {
+            return Ok(());
+        }
+        Err(format!(
+            "{by} declared {on} dead ({reason}), but it lives and was never silent for long"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_dead_may_be_declared_dead() {
+        let (p, q) = (
+            Program {
+                host: 0,
+                incarnation: 0,
+            },
+            Program {
+                host: 1,
+                incarnation: 0,
+            },
+        );
+        let mut l = Liveness::default();
+        assert!(l.verdict(p, q, "").is_err());
+        l.died(q, 5);
+        assert!(l.verdict(p, q, "").is_ok());
+        assert!(l.verdict(q, p, "").is_err());
+    }
+}

@@ -1,0 +1,153 @@
+//! Memory checker: what a peer may leave with a receiver is bounded by the credit it was given (spec 5), and what a
+//! sender keeps is bounded by its queues.
+
+use std::collections::BTreeMap;
+
+use super::Program;
+
+/// Limits of every endpoint in the run.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Limits {
+    /// `Config::initial_credit_msgs`.
+    pub credit_msgs: u64,
+    /// `Config::initial_credit_bytes`.
+    pub credit_bytes: u64,
+    /// `Config::send_queue_msgs`.
+    pub send_queue_msgs: usize,
+    /// `Config::bodies_max`.
+    pub bodies_max: usize,
+    /// `Config::rx_buffer_bytes`: half of it may be in flight towards one receiver.
+    pub rx_buffer_bytes: u64,
+    /// Largest datagram.
+    pub datagram_bytes: u64,
+}
+
+/// What receivers hold, by (sender, receiver).
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// The limits.
+    pub limits: Limits,
+    held: BTreeMap<(Program, Program), (u64, u64)>,
+    /// The most bytes any receiver ever held of one sender.
+    pub peak_bytes: u64,
+}
+
+impl Memory {
+    /// A message of `bytes` begins to arrive.
+    ///
+    /// # Errors
+    /// The sender goes beyond its credit.
+    pub fn arrived(&mut self, from: Program, at: Program, bytes: u64) -> Result<(), String> {
+        let held = self.held.entry((from, at)).or_default();
+        held.0 += 1;
+        held.1 += bytes;
+        self.peak_bytes = self.peak_bytes.max(held.1);
+        if held.0 > self.limits.credit_msgs || held.1 > self.limits.credit_bytes {
+            return Err(format!(
+                "{at} holds {} messages, {} bytes of {from}; credit allows {} and {}",
+                held.0, held.1, self.limits.credit_msgs, self.limits.credit_bytes
+            ));
+        }
+        Ok(())
+    }
+
+    /// The receiver gives back the room of a message.
+    pub fn consumed(&mut self, from: Program, at: Program, bytes: u64) {
+        if let Some(held) = self.held.get_mut(&(from, at)) {
+            held.0 = held.0.saturating_sub(1);
+            held.1 = held.1.saturating_sub(bytes);
+        }
+    }
+
+    /// The two have parted.
+    pub fn parted(&mut self, from: Program, at: Program) {
+        self.held.remove(&(from, at));
+    }
+
+    /// What an endpoint reports about one peer while it runs.
+    ///
+    /// # Errors
+    /// Says which limit is broken.
+    pub fn check_peer(
+        &self,
+        at: Program,
+        queued: usize,
+        stats: &weir_proto::PeerStats,
+    ) -> Result<(), String> {
+        if queued > self.limits.send_queue_msgs {
+            return Err(format!(
+                "{at} has {queued} messages queued; the limit is {}",
+                self.limits.send_queue_msgs
+            ));
+        }
+        if stats.bodies_in > self.limits.bodies_max {
+            return Err(format!(
+                "{at} has {} bodies open; the limit is {}",
+                stats.bodies_in, self.limits.bodies_max
+            ));
+        }
+        let in_flight: u64 = stats.paths.iter().map(|p| p.in_flight_bytes).sum();
+        let allowed = self.limits.rx_buffer_bytes / 2 + 4 * self.limits.datagram_bytes;
+        if in_flight > allowed {
+            return Err(format!(
+                "{at} has {in_flight} bytes in flight to one peer; the receiver's buffer allows {allowed}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// What an endpoint reports about a peer when all work is done.
+    ///
+    /// # Errors
+    /// Something is left over.
+    pub fn check_empty(
+        at: Program,
+        peer: Program,
+        stats: &weir_proto::PeerStats,
+    ) -> Result<(), String> {
+        let left =
+            stats.messages_open + stats.messages_waiting + stats.bodies_open + stats.bodies_in;
+        let in_flight: u64 = stats.paths.iter().map(|p| p.in_flight_bytes).sum();
+        if left > 0 || in_flight > 0 {
+            return Err(format!(
+                "{at} has done all its work with {peer} but keeps state: {stats:?}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credit_is_a_bound() {
+        let (p, q) = (
+            Program {
+                host: 0,
+                incarnation: 0,
+            },
+            Program {
+                host: 1,
+                incarnation: 0,
+            },
+        );
+        let limits = Limits {
+            credit_msgs: 2,
+            credit_bytes: 100,
+            ..Limits::default()
+        };
+        let mut m = Memory {
+            limits,
+            ..Memory::default()
+        };
+        assert!(m.arrived(p, q, 60).is_ok());
+        m.consumed(p, q, 60);
+        assert!(m.arrived(p, q, 60).is_ok());
+        assert!(m.arrived(p, q, 40).is_ok());
+        assert!(m.arrived(p, q, 0).is_err());
+        m.parted(p, q);
+        assert!(m.arrived(p, q, 101).is_err());
+    }
+}

@@ -1,0 +1,132 @@
+//! What all ranks of a run share: who lives where, the checkers, the scenario.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use weir_proto::Config;
+use weir_wire::EndpointName;
+
+use super::App;
+use crate::check::{Checks, Program};
+use crate::spec::{HostId, NetId, Ns};
+
+/// Endpoint names and ids of all programs, as a launcher's exchange would give them.
+#[derive(Debug, Default)]
+pub struct Directory {
+    names: BTreeMap<Program, EndpointName>,
+    programs: BTreeMap<u64, Program>,
+    current: BTreeMap<HostId, u32>,
+}
+
+impl Directory {
+    pub(super) fn enter(&mut self, program: Program, endpoint_id: u64, name: EndpointName) {
+        self.names.insert(program, name);
+        self.programs.insert(endpoint_id, program);
+        self.current.insert(program.host, program.incarnation);
+    }
+
+    /// The program with this endpoint id.
+    #[must_use]
+    pub fn program(&self, endpoint_id: u64) -> Option<Program> {
+        self.programs.get(&endpoint_id).copied()
+    }
+
+    /// The name of a program.
+    #[must_use]
+    pub fn name(&self, program: Program) -> Option<EndpointName> {
+        self.names.get(&program).cloned()
+    }
+
+    /// The incarnation that lives on a host, or lived there last.
+    #[must_use]
+    pub fn current(&self, host: HostId) -> Program {
+        Program {
+            host,
+            incarnation: self.current.get(&host).copied().unwrap_or(0),
+        }
+    }
+
+    /// Whether there is such a host.
+    #[must_use]
+    pub fn exists(&self, host: HostId) -> bool {
+        self.current.contains_key(&host)
+    }
+}
+
+/// Makes the program for a rank.
+pub type MakeApp = Rc<dyn Fn(Program) -> Box<dyn App>>;
+
+/// What all ranks of a run share.
+pub struct Shared {
+    /// The run's seed.
+    pub seed: u64,
+    /// Networks that each host is on.
+    pub networks: NetId,
+    /// Configuration of every endpoint.
+    pub config: Config,
+    /// Longer messages are announced and fetched.
+    pub eager_max: u64,
+    /// No datagram may be larger.
+    pub max_datagram: usize,
+    /// The key of the job.
+    pub job_key: [u8; 32],
+    /// Who is who.
+    pub directory: Directory,
+    /// The checkers.
+    pub checks: Checks,
+    /// Hosts whose program is not done.
+    pub unfinished: BTreeSet<HostId>,
+    /// Hosts that will come back after a crash.
+    pub restarting: BTreeSet<HostId>,
+    /// When the last program became done.
+    pub finished_ns: Ns,
+    /// The run is being wound up.
+    pub closing: bool,
+    make: MakeApp,
+}
+
+impl Shared {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new(seed: u64, networks: NetId, config: Config, eager_max: u64, make: MakeApp) -> Self {
+        let mut checks = Checks::default();
+        checks.memory.limits = crate::check::memory::Limits {
+            credit_msgs: u64::from(config.initial_credit_msgs),
+            credit_bytes: config.initial_credit_bytes,
+            send_queue_msgs: config.send_queue_msgs,
+            bodies_max: config.bodies_max,
+            rx_buffer_bytes: config.rx_buffer_bytes,
+            datagram_bytes: u64::from(config.max_datagram),
+        };
+        Shared {
+            seed,
+            networks,
+            max_datagram: usize::from(config.max_datagram),
+            config,
+            eager_max,
+            job_key: [0x5a; 32],
+            directory: Directory::default(),
+            checks,
+            unfinished: BTreeSet::new(),
+            restarting: BTreeSet::new(),
+            finished_ns: 0,
+            closing: false,
+            make,
+        }
+    }
+
+    pub(super) fn config(&self, _host: HostId) -> Config {
+        self.config.clone()
+    }
+
+    pub(super) fn make_app(&self, program: Program) -> Box<dyn App> {
+        (self.make)(program)
+    }
+
+    pub(super) fn crashed(&mut self, program: Program, now: Ns) {
+        self.checks.died(program, now);
+        if !self.restarting.contains(&program.host) {
+            self.unfinished.remove(&program.host);
+        }
+    }
+}

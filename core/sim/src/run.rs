@@ -1,0 +1,261 @@
+//! Runs a scenario from start to end and judges it.
+
+use std::rc::Rc;
+
+use crate::check::liveness;
+use crate::log::Log;
+use crate::net::NetCounters;
+use crate::rank::{Rank, Shared};
+use crate::scenario::Scenario;
+use crate::spec::{Fault, MS, Ns, SEC};
+use crate::world::{Violation, World};
+
+/// After all work is done: time for the last acknowledgements.
+const SETTLE_NS: Ns = 5 * SEC;
+/// After closing: `Config::linger` and some slack.
+const LINGER_NS: Ns = 6 * SEC;
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The first broken promise.
+    pub violation: Option<Violation>,
+    /// Hash over all events.
+    pub hash: u64,
+    /// Number of events.
+    pub events: u64,
+    /// When the last program was done.
+    pub finished_ns: Ns,
+    /// From sending to receiving, each message that arrived, sorted.
+    pub message_ns: Vec<Ns>,
+    /// When each message was received and its sender, for fairness and gaps: (sender, when, bytes), by time.
+    pub arrivals: Vec<(u32, Ns, u64)>,
+    /// Payload bytes received.
+    pub bytes: u64,
+    /// What the network did.
+    pub net: NetCounters,
+    /// Sum over all endpoints.
+    pub packets_lost: u64,
+    /// Sum over all endpoints: declared lost although they arrived.
+    pub losses_spurious: u64,
+    /// Sum over all endpoints.
+    pub probe_timeouts: u64,
+    /// Sum over all endpoints.
+    pub bytes_resent: u64,
+    /// Last events and the state of every unfinished rank, if a promise was broken.
+    pub story: Vec<String>,
+}
+
+impl Report {
+    /// Payload bits per second from the start to the end of all work.
+    #[must_use]
+    pub fn goodput_bits_per_s(&self) -> f64 {
+        self.bytes as f64 * 8e9 / self.finished_ns.max(1) as f64
+    }
+
+    /// The `q` quantile of the message times (0 to 1), 0 if there is none.
+    #[must_use]
+    pub fn quantile_ns(&self, q: f64) -> Ns {
+        let n = self.message_ns.len();
+        let at = ((n as f64 * q).ceil() as usize).clamp(1, n.max(1)) - 1;
+        self.message_ns.get(at).copied().unwrap_or(0)
+    }
+}
+
+/// Options of a run that do not change what happens in it.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Watch {
+    /// Events kept for the story.
+    pub keep: usize,
+    /// Print all events.
+    pub live: bool,
+}
+
+/// Builds the world of a scenario.
+#[must_use]
+pub fn build(s: &Scenario, watch: Watch) -> World<Rank> {
+    let (work, hosts, seed) = (s.work.clone(), s.net.hosts, s.seed);
+    let make = Rc::new(move |program| work.app(program, hosts, seed));
+    let config = s.endpoint.config(&s.net.host);
+    let mut shared = Shared::new(
+        s.seed,
+        s.net.networks.len() as u8,
+        config,
+        s.endpoint.eager_max,
+        make,
+    );
+    shared.restarting = s
+        .net
+        .faults
+        .iter()
+        .filter_map(|f| {
+            if let Fault::Restart { host } = f.fault {
+                Some(host)
+            } else {
+                None
+            }
+        })
+        .collect();
+    let mut log = Log::new(watch.keep, watch.live);
+    log.describe_with(describe);
+    World::new(s.net.clone(), s.seed, shared, log, Rank::new)
+}
+
+/// Runs a scenario and judges it.
+#[must_use]
+pub fn run(s: &Scenario, watch: Watch) -> Report {
+    let mut w = build(s, watch);
+    let (bytes, messages) = s.work.volume(s.net.hosts);
+    let begin = s.net.last_fault_ns().max(s.work.last_act_ns());
+    let deadline = begin + liveness::allowance_ns(&s.net, bytes, messages, s.someone_dies());
+    let done = w.run_until(deadline, |shared| shared.unfinished.is_empty());
+    if !done && w.violation().is_none() {
+        let detail = format!(
+            "not done {} ms after the last fault and act, at {} ms",
+            (deadline - begin) / MS,
+            deadline / MS
+        );
+        w.violate("liveness", detail);
+    }
+    if w.violation().is_none() {
+        wind_up(&mut w, s);
+    }
+    report(s, &w)
+}
+
+/// All work is done: acknowledgements settle, nothing may be left over, and everyone closes.
+fn wind_up(w: &mut World<Rank>, s: &Scenario) {
+    let settled = w.now().max(s.net.last_fault_ns()) + SETTLE_NS;
+    w.run_until(settled, |_| false);
+    if w.violation().is_some() {
+        return;
+    }
+    let open = w.shared.checks.delivery.open_tokens();
+    if open > 0 {
+        let detail = format!(
+            "{open} tokens never ended: {}",
+            w.shared.checks.delivery.some_open_tokens()
+        );
+        return w.violate("token-lost", detail);
+    }
+    for host in 0..s.net.hosts {
+        if let Some(Err(e)) = w.node(host).map(|n| n.check_empty(&w.shared)) {
+            return w.violate("left-over", e);
+        }
+    }
+    w.shared.closing = true;
+    for host in 0..s.net.hosts {
+        w.with_node(host, |n, h| n.close(h.now));
+    }
+    let end = w.now() + LINGER_NS;
+    w.run_until(end, |_| false);
+    let open = (0..s.net.hosts).find(|h| w.node(*h).is_some_and(|n| !n.is_drained()));
+    if let (Some(host), None) = (open, w.violation()) {
+        w.violate(
+            "close",
+            format!(
+                "host {host} is not drained {} s after closing",
+                LINGER_NS / SEC
+            ),
+        );
+    }
+}
+
+fn report(s: &Scenario, w: &World<Rank>) -> Report {
+    let messages = w
+        .shared
+        .checks
+        .delivery
+        .messages
+        .iter()
+        .flat_map(|(p, m)| m.values().map(move |m| (p.host, m)));
+    let mut arrivals: Vec<(u32, Ns, u64)> = Vec::new();
+    let mut message_ns = Vec::new();
+    for (from, m) in messages {
+        if let Some(at) = m.received_ns {
+            arrivals.push((from, at, m.len));
+            message_ns.push(at - m.sent_ns);
+        }
+    }
+    message_ns.sort_unstable();
+    arrivals.sort_unstable_by_key(|a| (a.1, a.0));
+    let mut story = Vec::new();
+    if w.violation().is_some() {
+        story = w.log.recent();
+        story.extend(
+            w.shared
+                .unfinished
+                .iter()
+                .filter_map(|h| w.node(*h))
+                .map(Rank::state),
+        );
+    }
+    let counters = || {
+        (0..s.net.hosts)
+            .filter_map(|h| w.node(h))
+            .map(|n| n.endpoint().counters())
+    };
+    Report {
+        violation: w.violation().cloned(),
+        hash: w.log.hash(),
+        events: w.log.events(),
+        finished_ns: w.shared.finished_ns,
+        bytes: arrivals.iter().map(|a| a.2).sum(),
+        message_ns,
+        arrivals,
+        net: w.counters(),
+        packets_lost: counters().map(|c| c.packets_lost).sum(),
+        losses_spurious: counters().map(|c| c.losses_spurious).sum(),
+        probe_timeouts: counters().map(|c| c.probe_timeouts).sum(),
+        bytes_resent: counters().map(|c| c.bytes_resent).sum(),
+        story,
+    }
+}
+
+/// A packet's head in words (spec 2).
+fn describe(head: &[u8]) -> String {
+    const KINDS: [&str; 7] = [
+        "INIT",
+        "COOKIE",
+        "CONFIRM",
+        "ACCEPT",
+        "REFUSE",
+        "PROTECTED",
+        "RESET",
+    ];
+    let Some(first) = head.first() else {
+        return "empty".into();
+    };
+    let kind = KINDS.get(usize::from(first & 15)).copied().unwrap_or("?");
+    if *first != 0x15 || head.len() < 21 {
+        return kind.into();
+    }
+    let number = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+    let ask = if head[1] & 4 != 0 { " ACK_NOW" } else { "" };
+    let first_frame = match head[1] & 3 {
+        0 => head.get(20),
+        1 => head.get(16),
+        _ => None,
+    };
+    const FRAMES: [&str; 14] = [
+        "PADDING",
+        "PING",
+        "ACK",
+        "CREDIT",
+        "GRANT",
+        "MSG",
+        "BODY",
+        "PATH_CHALLENGE",
+        "PATH_RESPONSE",
+        "ADDRESSES",
+        "CLOSE",
+        "BODY_ABORT",
+        "PARITY",
+        "RECOVERED",
+    ];
+    let frame = first_frame
+        .and_then(|f| FRAMES.get(usize::from(*f)))
+        .copied()
+        .unwrap_or("");
+    format!("#{number} path {} {frame}{ask}", head[2])
+}

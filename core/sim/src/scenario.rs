@@ -1,0 +1,533 @@
+//! A scenario: network, endpoints, work and faults, as plain data; and how one is drawn from a seed.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use weir_proto::{Config, CongestionKind, Level};
+
+use crate::rng::Rng;
+use crate::spec::{
+    Burst, Direction, Fault, HostId, HostSpec, LinkSpec, MS, NetId, NetSpec, NetworkSpec, Ns, SEC,
+    SwitchSpec, TimedFault, Topology, US,
+};
+use crate::work::Workload;
+use crate::work::farm::Farm;
+use crate::work::traffic::{Bounds, Traffic};
+
+/// How endpoints differ from their defaults.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EndpointSpec {
+    /// 0 integrity, 1 auth, 2 encrypt.
+    pub level: u8,
+    /// Payload is gathered rather than copied.
+    pub gather: bool,
+    /// Largest datagram.
+    pub max_datagram: u16,
+    /// `Config::initial_credit_msgs`.
+    pub credit_msgs: u32,
+    /// `Config::initial_credit_bytes`.
+    pub credit_bytes: u64,
+    /// `Config::send_queue_msgs`.
+    pub send_queue_msgs: usize,
+    /// `Config::grant_budget`.
+    pub grant_budget: u64,
+    /// `Config::streams`.
+    pub streams: u16,
+    /// Longer messages use rendezvous.
+    pub eager_max: u64,
+    /// NewReno instead of the default controller.
+    pub reno: bool,
+    /// Parity fragments.
+    pub parity: bool,
+    /// Path MTU search.
+    pub mtu_probing: bool,
+}
+
+impl Default for EndpointSpec {
+    fn default() -> Self {
+        let c = Config::default();
+        EndpointSpec {
+            level: 0,
+            gather: c.gather,
+            max_datagram: c.max_datagram,
+            credit_msgs: c.initial_credit_msgs,
+            credit_bytes: c.initial_credit_bytes,
+            send_queue_msgs: c.send_queue_msgs,
+            grant_budget: c.grant_budget,
+            streams: c.streams,
+            eager_max: 16 << 10,
+            reno: false,
+            parity: c.parity,
+            mtu_probing: c.mtu_probing,
+        }
+    }
+}
+
+impl EndpointSpec {
+    /// The configuration of an endpoint on such hosts.
+    #[must_use]
+    pub fn config(&self, host: &HostSpec) -> Config {
+        Config {
+            level: match self.level {
+                0 => Level::Integrity,
+                1 => Level::Auth,
+                _ => Level::Encrypt,
+            },
+            gather: self.gather,
+            max_datagram: self.max_datagram,
+            initial_credit_msgs: self.credit_msgs,
+            initial_credit_bytes: self.credit_bytes,
+            send_queue_msgs: self.send_queue_msgs,
+            grant_budget: self.grant_budget,
+            streams: self.streams,
+            congestion: if self.reno {
+                CongestionKind::Reno
+            } else {
+                CongestionKind::Target
+            },
+            parity: self.parity,
+            mtu_probing: self.mtu_probing,
+            rx_buffer_bytes: host.rx_buffer_bytes,
+            // A launcher starts ranks seconds apart; here a host may be cut off for a few.
+            connect_timeout: Duration::from_secs(10),
+            ..Config::default()
+        }
+    }
+}
+
+/// Everything that makes a run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Scenario {
+    /// Seed of all chance within the run.
+    pub seed: u64,
+    /// The network and its faults.
+    pub net: NetSpec,
+    /// The endpoints.
+    pub endpoint: EndpointSpec,
+    /// The work.
+    pub work: Workload,
+}
+
+/// Which faults a drawn scenario may have.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Profile {
+    /// Any of the others.
+    #[default]
+    All,
+    /// Nothing goes wrong but full queues.
+    Clean,
+    /// Loss, duplication, reordering, corruption.
+    Lossy,
+    /// Several networks, one of which is cut and healed.
+    Multihome,
+    /// Cuts and stalls of everything.
+    Faults,
+    /// Hosts die and come back.
+    Crash,
+    /// Small queues, many senders.
+    Incast,
+    /// The path MTU shrinks.
+    Mtu,
+}
+
+impl Profile {
+    /// All profiles with their names.
+    pub const NAMES: [(&'static str, Profile); 8] = [
+        ("all", Profile::All),
+        ("clean", Profile::Clean),
+        ("lossy", Profile::Lossy),
+        ("multihome", Profile::Multihome),
+        ("faults", Profile::Faults),
+        ("crash", Profile::Crash),
+        ("incast", Profile::Incast),
+        ("mtu", Profile::Mtu),
+    ];
+
+    /// The profile of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Profile> {
+        Self::NAMES
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, p)| *p)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES
+            .iter()
+            .find(|(_, p)| *p == self)
+            .map_or("", |(n, _)| n)
+    }
+}
+
+impl Scenario {
+    /// Draws a scenario: equal seeds and profiles give equal scenarios.
+    #[must_use]
+    pub fn draw(seed: u64, profile: Profile) -> Scenario {
+        let mut rng = Rng::new(seed, u64::MAX);
+        let profile = match profile {
+            Profile::All => Profile::NAMES[1 + rng.below(7) as usize].1,
+            p => p,
+        };
+        let hosts = match profile {
+            Profile::Incast => rng.between(3, 20) as u32,
+            _ if rng.chance(100_000) => rng.between(9, 24) as u32,
+            _ => rng.between(2, 6) as u32,
+        };
+        let networks = match profile {
+            Profile::Multihome => rng.between(2, 3),
+            Profile::Incast | Profile::Mtu => 1,
+            _ => rng.pick(&[1, 1, 1, 2]),
+        };
+        let first = draw_network(&mut rng, profile);
+        let mut nets = vec![first];
+        for _ in 1..networks {
+            let n = if rng.chance(700_000) {
+                nets[0].clone()
+            } else {
+                draw_network(&mut rng, profile)
+            };
+            nets.push(n);
+        }
+        let mut net = NetSpec {
+            hosts,
+            networks: nets,
+            host: draw_host(&mut rng),
+            faults: Vec::new(),
+        };
+        let endpoint = draw_endpoint(&mut rng, profile);
+        let work = draw_work(&mut rng, &mut net, profile, &endpoint);
+        Scenario {
+            seed,
+            net,
+            endpoint,
+            work,
+        }
+    }
+
+    /// Whether anyone dies.
+    #[must_use]
+    pub fn someone_dies(&self) -> bool {
+        self.net
+            .faults
+            .iter()
+            .any(|f| matches!(f.fault, Fault::Crash { .. }))
+    }
+}
+
+fn draw_link(rng: &mut Rng, profile: Profile) -> LinkSpec {
+    let mut l = LinkSpec {
+        rate_bits_per_s: rng.pick(&[
+            100_000_000,
+            1_000_000_000,
+            1_000_000_000,
+            10_000_000_000,
+            100_000_000_000,
+        ]),
+        delay_ns: rng.log_between(500, 5 * MS),
+        ..LinkSpec::default()
+    };
+    if rng.chance(300_000) {
+        l.jitter_ns = rng.log_between(100, l.delay_ns + 1000);
+    }
+    if profile == Profile::Clean {
+        return l;
+    }
+    let much = profile == Profile::Lossy;
+    let ppm = |rng: &mut Rng, max: u64| {
+        if rng.chance(if much { 600_000 } else { 300_000 }) {
+            rng.log_between(100, max) as u32
+        } else {
+            0
+        }
+    };
+    l.loss = ppm(rng, if much { 200_000 } else { 20_000 });
+    l.duplicate = ppm(rng, 50_000);
+    l.reorder = ppm(rng, 100_000);
+    l.reorder_ns = rng.log_between(US, 2 * MS);
+    l.corrupt = ppm(rng, 20_000);
+    if rng.chance(if much { 300_000 } else { 100_000 }) {
+        let (enter, leave) = (
+            rng.log_between(100, 10_000) as u32,
+            rng.log_between(20_000, 500_000) as u32,
+        );
+        l.burst = Some(Burst {
+            enter,
+            leave,
+            loss: rng.between(200_000, 1_000_000) as u32,
+        });
+    }
+    l
+}
+
+fn draw_network(rng: &mut Rng, profile: Profile) -> NetworkSpec {
+    let up = draw_link(rng, profile);
+    let down = if rng.chance(800_000) {
+        up.clone()
+    } else {
+        draw_link(rng, profile)
+    };
+    let small = profile == Profile::Incast;
+    let port_packets =
+        rng.log_between(if small { 8 } else { 32 }, if small { 100 } else { 2000 }) as u32;
+    let shared_bytes = rng.log_between(100_000, 8 << 20);
+    let dynamic_percent = rng.pick(&[0, 0, 50, 100]);
+    let topology = if rng.chance(150_000) {
+        Topology::Tree {
+            hosts_per_leaf: rng.between(1, 4) as u32,
+            trunk: draw_link(rng, profile),
+        }
+    } else {
+        Topology::Star
+    };
+    NetworkSpec {
+        topology,
+        up,
+        down,
+        switch: SwitchSpec {
+            shared_bytes,
+            port_packets,
+            dynamic_percent,
+            port_bytes: u64::MAX,
+        },
+        nic_queue_bytes: rng.log_between(20_000, 1 << 20),
+    }
+}
+
+fn draw_host(rng: &mut Rng) -> HostSpec {
+    HostSpec {
+        rx_buffer_bytes: rng.log_between(64 << 10, 8 << 20),
+        rx_overhead_bytes: rng.pick(&[0, 64, 512]),
+        rx_cost_ns: rng.log_between(50, 5000),
+        tx_cost_ns: rng.log_between(50, 5000),
+        wake_ns: rng.log_between(100, 50 * US),
+        batch: rng.pick(&[1, 8, 64, 64]),
+    }
+}
+
+fn draw_endpoint(rng: &mut Rng, profile: Profile) -> EndpointSpec {
+    let mut e = EndpointSpec {
+        level: rng.pick(&[0, 0, 0, 1, 2]),
+        gather: rng.chance(700_000),
+        max_datagram: rng.pick(&[1472, 1472, 1472, 1452, 1200, 8972]),
+        reno: rng.chance(100_000),
+        streams: rng.pick(&[64, 64, 1, 2, 8]),
+        ..EndpointSpec::default()
+    };
+    if profile == Profile::Mtu {
+        e.max_datagram = rng.pick(&[1472, 8972]);
+    }
+    if rng.chance(300_000) {
+        e.credit_bytes = rng.log_between(16 << 10, 1 << 20);
+        e.credit_msgs = rng.log_between(4, 1024) as u32;
+        e.send_queue_msgs = rng.log_between(4, 4096) as usize;
+        e.grant_budget = rng.log_between(32 << 10, 1 << 20);
+    }
+    e.eager_max = rng.log_between(512, 64 << 10).min(e.credit_bytes / 2);
+    e
+}
+
+fn draw_work(
+    rng: &mut Rng,
+    net: &mut NetSpec,
+    profile: Profile,
+    endpoint: &EndpointSpec,
+) -> Workload {
+    let bytes_max = 2 << 20;
+    let hosts = net.hosts;
+    let each = bytes_max / u64::from(hosts);
+    match profile {
+        Profile::Incast if rng.chance(700_000) => {
+            let len = rng.log_between(100, each);
+            return Workload::Incast {
+                len,
+                count: (each / len).clamp(1, 40) as u32,
+                window: rng.between(1, 8) as usize,
+            };
+        }
+        Profile::Clean | Profile::Lossy | Profile::Incast if rng.chance(400_000) => {
+            return draw_pattern(rng, hosts, each);
+        }
+        _ => {}
+    }
+    let spread_ns = rng.log_between(100 * US, 500 * MS);
+    let crash = profile == Profile::Crash;
+    let messages = rng.log_between(5, 300);
+    let bounds = Bounds {
+        hosts,
+        messages,
+        len_max: rng.log_between(64, 1 << 20),
+        bytes_max,
+        spread_ns,
+        directed: crash,
+    };
+    let mut traffic = Traffic::default();
+    traffic.draw(rng, &bounds, 0, 0);
+    match profile {
+        Profile::Crash => {
+            traffic.crashing = draw_crashes(rng, net, spread_ns);
+            traffic.phase_ns = net.last_fault_ns() + rng.log_between(US, SEC);
+            // The verdict on a peer falls after 5 s of silence, its timer may have started late, and probes take their time.
+            traffic.forget_ns = net.last_fault_ns() + 8 * SEC;
+            let (bounds, begin) = (
+                Bounds {
+                    messages: messages / 2 + 1,
+                    ..bounds
+                },
+                traffic.phase_ns,
+            );
+            traffic.draw(rng, &bounds, 1, begin);
+        }
+        Profile::Faults => draw_faults(rng, net, spread_ns),
+        Profile::Multihome => draw_failovers(rng, net, spread_ns),
+        Profile::Mtu => {
+            let at_ns = rng.below(spread_ns + 1);
+            let bytes = rng.between(1200, u64::from(endpoint.max_datagram)) as u32;
+            net.faults.push(TimedFault {
+                at_ns,
+                fault: Fault::Mtu { net: 0, bytes },
+            });
+        }
+        _ => {}
+    }
+    // With small credit, receives posted much later than the messages before them would hold up all others: post them first.
+    if endpoint.credit_msgs < 1024 || endpoint.credit_bytes < 1 << 20 {
+        for m in &mut traffic.messages {
+            m.receive_at_ns = m
+                .receive_at_ns
+                .min(if m.phase == 0 { 0 } else { traffic.phase_ns });
+        }
+    }
+    Workload::Traffic(traffic)
+}
+
+fn draw_pattern(rng: &mut Rng, hosts: u32, each: u64) -> Workload {
+    let len = rng.log_between(8, each / 4);
+    let some = |max: u64| (each / len.max(100)).clamp(1, max);
+    match rng.below(5) {
+        0 => Workload::PingPong {
+            len,
+            rounds: some(50) as u32,
+        },
+        1 => Workload::Stream {
+            len: (1, len),
+            count: some(300) as u32,
+            tags: rng.between(1, 20),
+            window: rng.between(1, 64) as usize,
+        },
+        2 => Workload::AllToAll {
+            len: len / u64::from(hosts),
+            rounds: some(4) as u32,
+        },
+        3 => Workload::Superstep {
+            steps: some(6) as u32,
+            len: (1, len / u64::from(hosts) + 1),
+            compute_ns: rng.log_between(US, MS),
+        },
+        _ => Workload::Farm(Farm {
+            tasks: some(60) * u64::from(hosts - 1),
+            task_bytes: len,
+            result_bytes: rng.log_between(1, len),
+            fan_out: rng.between(1, 4),
+            tags: rng.pick(&[1, 10]),
+            compute_ns: rng.log_between(US, MS),
+        }),
+    }
+}
+
+/// Some hosts die without a word and come back. Host 0 stays.
+fn draw_crashes(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) -> Vec<HostId> {
+    let mut crashing = Vec::new();
+    for host in 1..net.hosts {
+        if crashing.len() as u32 * 2 < net.hosts && (crashing.is_empty() || rng.chance(300_000)) {
+            let at_ns = rng.below(spread_ns + 1);
+            let back_ns = at_ns + rng.log_between(100 * US, 7 * SEC);
+            net.faults.push(TimedFault {
+                at_ns,
+                fault: Fault::Crash { host },
+            });
+            net.faults.push(TimedFault {
+                at_ns: back_ns,
+                fault: Fault::Restart { host },
+            });
+            crashing.push(host);
+        }
+    }
+    crashing
+}
+
+fn draw_direction(rng: &mut Rng) -> Direction {
+    rng.pick(&[Direction::Up, Direction::Down, Direction::Both])
+}
+
+/// Cuts and stalls; their lengths add up to less than half the peer timeout, so that nobody may be declared dead.
+fn draw_faults(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) {
+    let mut left = 2 * SEC;
+    for _ in 0..rng.between(1, 6) {
+        let at_ns = rng.below(spread_ns + 1);
+        let len = rng.log_between(10 * US, SEC).min(left);
+        left -= len;
+        let host = rng.below(u64::from(net.hosts)) as HostId;
+        if rng.chance(400_000) {
+            net.faults.push(TimedFault {
+                at_ns,
+                fault: Fault::Stall {
+                    host,
+                    until_ns: at_ns + len,
+                },
+            });
+            continue;
+        }
+        let (cut, direction) = (
+            rng.below(net.networks.len() as u64) as NetId,
+            draw_direction(rng),
+        );
+        net.faults.push(TimedFault {
+            at_ns,
+            fault: Fault::Cut {
+                host,
+                net: cut,
+                direction,
+            },
+        });
+        net.faults.push(TimedFault {
+            at_ns: at_ns + len,
+            fault: Fault::Heal {
+                host,
+                net: cut,
+                direction,
+            },
+        });
+    }
+}
+
+/// One network fails for everyone or for some, possibly for long, while another stands; then it heals.
+fn draw_failovers(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) {
+    let at_ns = rng.below(spread_ns + 1);
+    let len = rng.log_between(100 * US, 5 * SEC);
+    let which = rng.below(net.networks.len() as u64) as NetId;
+    let everyone = rng.chance(500_000);
+    for host in 0..net.hosts {
+        if everyone || rng.chance(300_000) {
+            let direction = draw_direction(rng);
+            net.faults.push(TimedFault {
+                at_ns,
+                fault: Fault::Cut {
+                    host,
+                    net: which,
+                    direction,
+                },
+            });
+            net.faults.push(TimedFault {
+                at_ns: at_ns + len,
+                fault: Fault::Heal {
+                    host,
+                    net: which,
+                    direction,
+                },
+            });
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Tables of goodput and message times, deterministic to the last digit, so that a change of congestion control shows as
+//! a diff of numbers.
+
+use std::fmt::Write as _;
+
+use crate::run::{Report, Watch, run};
+use crate::scenario::{EndpointSpec, Scenario};
+use crate::spec::{LinkSpec, MS, NetSpec, NetworkSpec, Ns, SwitchSpec, US, WIRE_OVERHEAD_BYTES};
+use crate::work::Workload;
+
+/// Headers of a full packet of bulk data: packet 20, BODY frame 24 (spec 1).
+const BULK_HEADER_BYTES: u64 = 44;
+
+/// A named point: network, work and what is measured.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// First columns of the line.
+    pub name: String,
+    /// What runs.
+    pub scenario: Scenario,
+    /// The best possible payload rate, bits per second.
+    pub wire_bits_per_s: f64,
+}
+
+/// One network, gigabit unless said.
+#[derive(Copy, Clone, Debug)]
+pub struct Wire {
+    /// Each cable.
+    pub rate_bits_per_s: u64,
+    /// One way, host to host, without serialisation.
+    pub delay_ns: Ns,
+    /// Loss from host to host, each way.
+    pub loss_ppm: u32,
+    /// Queue of each switch port.
+    pub queue_packets: u32,
+}
+
+impl Wire {
+    /// A gigabit, 10 us, no loss, 64 packets.
+    pub const GIGABIT: Wire = Wire {
+        rate_bits_per_s: 1_000_000_000,
+        delay_ns: 10 * US,
+        loss_ppm: 0,
+        queue_packets: 64,
+    };
+
+    fn spec(&self, hosts: u32) -> NetSpec {
+        let up = LinkSpec {
+            rate_bits_per_s: self.rate_bits_per_s,
+            delay_ns: self.delay_ns / 2,
+            loss: self.loss_ppm,
+            ..LinkSpec::default()
+        };
+        let down = LinkSpec {
+            loss: 0,
+            ..up.clone()
+        };
+        let switch = SwitchSpec {
+            port_packets: self.queue_packets,
+            shared_bytes: 64 << 20,
+            ..SwitchSpec::default()
+        };
+        NetSpec::single(
+            hosts,
+            NetworkSpec {
+                up,
+                down,
+                switch,
+                ..NetworkSpec::default()
+            },
+        )
+    }
+
+    /// Payload rate of back-to-back full packets.
+    #[must_use]
+    pub fn goodput_max(&self, datagram: u16) -> f64 {
+        let d = u64::from(datagram);
+        self.rate_bits_per_s as f64 * (d - BULK_HEADER_BYTES) as f64
+            / (d + WIRE_OVERHEAD_BYTES) as f64
+    }
+}
+
+/// A point of `work` on `hosts` hosts.
+#[must_use]
+pub fn point(
+    name: String,
+    wire: Wire,
+    hosts: u32,
+    endpoint: &EndpointSpec,
+    work: Workload,
+) -> Point {
+    let wire_bits_per_s = wire.goodput_max(endpoint.max_datagram);
+    Point {
+        name,
+        scenario: Scenario {
+            seed: 1,
+            net: wire.spec(hosts),
+            endpoint: endpoint.clone(),
+            work,
+        },
+        wire_bits_per_s,
+    }
+}
+
+/// Bytes as people write them.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{}M", b >> 20),
+        b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{}K", b >> 10),
+        b => format!("{b}"),
+    }
+}
+
+fn time(ns: Ns) -> String {
+    match ns {
+        n if n >= 10 * MS => format!("{:.1} ms", n as f64 / 1e6),
+        n if n >= MS => format!("{:.2} ms", n as f64 / 1e6),
+        n => format!("{:.1} us", n as f64 / 1e3),
+    }
+}
+
+/// Jain's index of what senders got until the first of them was done: 1 is perfectly fair, 1/n is one sender alone.
+#[must_use]
+pub fn fairness(r: &Report) -> f64 {
+    let mut last = std::collections::BTreeMap::new();
+    for (from, at, _) in &r.arrivals {
+        last.insert(*from, *at);
+    }
+    let Some(first_done) = last.values().min().copied() else {
+        return 1.0;
+    };
+    let mut got: std::collections::BTreeMap<u32, f64> = last.keys().map(|k| (*k, 0.0)).collect();
+    for (from, _, bytes) in r.arrivals.iter().filter(|a| a.1 <= first_done) {
+        *got.entry(*from).or_default() += *bytes as f64;
+    }
+    let (sum, squares) = got
+        .values()
+        .fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
+    if squares == 0.0 {
+        1.0
+    } else {
+        sum * sum / (got.len() as f64 * squares)
+    }
+}
+
+/// The longest time in which no sender's message became complete at the receivers, from start to end.
+#[must_use]
+pub fn longest_gap_ns(r: &Report) -> Ns {
+    let mut last = 0;
+    let gaps = r
+        .arrivals
+        .iter()
+        .map(|a| a.1 - std::mem::replace(&mut last, a.1));
+    gaps.max().unwrap_or(0)
+}
+
+/// Runs the points and writes one line for each.
+#[must_use]
+pub fn table(points: &[Point], reports: &[Report]) -> String {
+    let width = points
+        .iter()
+        .map(|p| p.name.len())
+        .max()
+        .unwrap_or(0)
+        .max(8);
+    let mut s = format!(
+        "{:<width$} {:>10} {:>6} {:>10} {:>10} {:>10} {:>5} {:>7} {:>6} {:>6} {:>5}\n",
+        "point",
+        "Mbit/s",
+        "% wire",
+        "median",
+        "p99",
+        "max",
+        "fair",
+        "dropped",
+        "resent",
+        "spur",
+        "pto"
+    );
+    for (p, r) in points.iter().zip(reports) {
+        let rate = r.goodput_bits_per_s();
+        let resent = r.bytes_resent as f64 * 100.0 / r.bytes.max(1) as f64;
+        let _ = write!(
+            s,
+            "{:<width$} {:>10.1} {:>6.1} {:>10} {:>10} {:>10} {:>5.2} {:>7} {:>5.1}% {:>6} {:>5}",
+            p.name,
+            rate / 1e6,
+            rate * 100.0 / p.wire_bits_per_s,
+            time(r.quantile_ns(0.5)),
+            time(r.quantile_ns(0.99)),
+            time(r.quantile_ns(1.0)),
+            fairness(r),
+            r.net.switch_full + r.net.lost + r.net.socket_full,
+            resent,
+            r.losses_spurious,
+            r.probe_timeouts
+        );
+        if let Some(v) = &r.violation {
+            let _ = write!(s, "  VIOLATION {}: {}", v.kind, v.detail);
+        }
+        s.push('\n');
+    }
+    s
+}
+
+/// Runs one point.
+#[must_use]
+pub fn measure(p: &Point) -> Report {
+    run(&p.scenario, Watch::default())
+}
+
+/// Fan-in: `senders` to one, over message sizes and queues.
+#[must_use]
+pub fn incast_points(
+    endpoint: &EndpointSpec,
+    senders: &[u32],
+    lens: &[u64],
+    queues: &[u32],
+    bytes_each: u64,
+) -> Vec<Point> {
+    let mut points = Vec::new();
+    for &n in senders {
+        for &len in lens {
+            for &queue_packets in queues {
+                let wire = Wire {
+                    queue_packets,
+                    ..Wire::GIGABIT
+                };
+                let count = (bytes_each / len).max(1) as u32;
+                let name = format!("incast {n}:1 {} queue {queue_packets}", size(len));
+                points.push(point(
+                    name,
+                    wire,
+                    n + 1,
+                    endpoint,
+                    Workload::Incast {
+                        len,
+                        count,
+                        window: 2,
+                    },
+                ));
+            }
+        }
+    }
+    points
+}
+
+/// Ping-pong over loss and delay.
+#[must_use]
+pub fn ping_pong_points(
+    endpoint: &EndpointSpec,
+    delays_ns: &[Ns],
+    losses_ppm: &[u32],
+    lens: &[u64],
+    rounds: u32,
+) -> Vec<Point> {
+    let mut points = Vec::new();
+    for &delay_ns in delays_ns {
+        for &len in lens {
+            for &loss_ppm in losses_ppm {
+                let wire = Wire {
+                    delay_ns,
+                    loss_ppm,
+                    queue_packets: 1000,
+                    ..Wire::GIGABIT
+                };
+                let name = format!(
+                    "ping-pong {:>5} {:>5} us {:>4} %",
+                    size(len),
+                    delay_ns / US,
+                    f64::from(loss_ppm) / 1e4
+                );
+                points.push(point(
+                    name,
+                    wire,
+                    2,
+                    endpoint,
+                    Workload::PingPong { len, rounds },
+                ));
+            }
+        }
+    }
+    points
+}
+
+/// One stream over loss, delay and queue.
+#[must_use]
+pub fn stream_points(
+    endpoint: &EndpointSpec,
+    delays_ns: &[Ns],
+    losses_ppm: &[u32],
+    queues: &[u32],
+    bytes: u64,
+) -> Vec<Point> {
+    let mut points = Vec::new();
+    for &delay_ns in delays_ns {
+        for &queue_packets in queues {
+            for &loss_ppm in losses_ppm {
+                let wire = Wire {
+                    delay_ns,
+                    loss_ppm,
+                    queue_packets,
+                    ..Wire::GIGABIT
+                };
+                let name = format!(
+                    "stream 256K {:>5} us {:>4} % queue {queue_packets}",
+                    delay_ns / US,
+                    f64::from(loss_ppm) / 1e4
+                );
+                let count = (bytes >> 18).max(1) as u32;
+                let work = Workload::Stream {
+                    len: (1 << 18, 1 << 18),
+                    count,
+                    tags: 8,
+                    window: 8,
+                };
+                points.push(point(name, wire, 2, endpoint, work));
+            }
+        }
+    }
+    points
+}

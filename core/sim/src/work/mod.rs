@@ -1,0 +1,252 @@
+//! Work for the ranks: what a parallel program would do.
+
+pub mod farm;
+pub mod script;
+pub mod traffic;
+
+use serde::{Deserialize, Serialize};
+
+use crate::check::Program;
+use crate::rank::{App, RecvOp, SendOp};
+use crate::rng::Rng;
+use crate::spec::{HostId, Ns};
+use script::{Script, Step};
+
+/// What the ranks do.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Workload {
+    /// Hosts in pairs (0 with 1, 2 with 3 ...) answer each other.
+    PingPong {
+        /// Bytes each way.
+        len: u64,
+        /// There and back.
+        rounds: u32,
+    },
+    /// Each host of the first half sends to its partner in the second half.
+    Stream {
+        /// Smallest and largest message.
+        len: (u64, u64),
+        /// Messages from each sender.
+        count: u32,
+        /// Tags they are spread over.
+        tags: u64,
+        /// Sends open at a time.
+        window: usize,
+    },
+    /// All hosts but 0 send to host 0 at once.
+    Incast {
+        /// Bytes of a message.
+        len: u64,
+        /// Messages from each sender.
+        count: u32,
+        /// Sends open at a time, each sender.
+        window: usize,
+    },
+    /// Everyone sends to everyone, round after round.
+    AllToAll {
+        /// Bytes of a message.
+        len: u64,
+        /// Rounds.
+        rounds: u32,
+    },
+    /// Supersteps: computation, then everyone sends different amounts to everyone, then all wait.
+    Superstep {
+        /// Number of steps.
+        steps: u32,
+        /// Smallest and largest message.
+        len: (u64, u64),
+        /// Computation in each step.
+        compute_ns: Ns,
+    },
+    /// Host 0 farms tasks out.
+    Farm(farm::Farm),
+    /// Random messages, receives and times.
+    Traffic(traffic::Traffic),
+}
+
+fn send(to: HostId, tag: u64, len: u64) -> Step {
+    Step::Send(SendOp {
+        to,
+        tagged: true,
+        tag,
+        len,
+        sync: false,
+    })
+}
+
+fn receive(from: HostId, tag: u64) -> Step {
+    Step::Receive(RecvOp {
+        from: Some(from),
+        tagged: true,
+        tag,
+        ignore: 0,
+        room: u64::MAX,
+    })
+}
+
+/// A length that every rank can work out: it depends on nothing but its arguments.
+fn length(range: (u64, u64), seed: u64, which: u64) -> u64 {
+    Rng::new(seed, which).log_between(range.0, range.1)
+}
+
+impl Workload {
+    /// The program for a rank.
+    #[must_use]
+    pub fn app(&self, program: Program, hosts: u32, seed: u64) -> Box<dyn App> {
+        let me = program.host;
+        match self {
+            Workload::Farm(f) if me == 0 => Box::new(farm::Manager::new(*f, hosts - 1)),
+            Workload::Farm(f) => Box::new(farm::Worker::new(*f)),
+            _ => Box::new(Script::new(self.steps(program, hosts, seed))),
+        }
+    }
+
+    fn steps(&self, program: Program, hosts: u32, seed: u64) -> Vec<Step> {
+        let me = program.host;
+        match *self {
+            Workload::PingPong { len, rounds } => ping_pong(me, hosts, len, rounds),
+            Workload::Stream {
+                len,
+                count,
+                tags,
+                window,
+            } => stream(me, hosts, seed, len, count, tags, window),
+            Workload::Incast { len, count, window } => incast(me, hosts, len, count, window),
+            Workload::AllToAll { len, rounds } => exchange(me, hosts, rounds, 0, |_, _, _| len),
+            Workload::Superstep {
+                steps,
+                len,
+                compute_ns,
+            } => exchange(me, hosts, steps, compute_ns, |step, from, to| {
+                length(
+                    len,
+                    seed,
+                    u64::from(step) << 48 | u64::from(from) << 24 | u64::from(to),
+                )
+            }),
+            Workload::Traffic(ref t) => t.steps(program),
+            Workload::Farm(_) => Vec::new(),
+        }
+    }
+
+    /// Bytes and messages in all, for the allowance of time.
+    #[must_use]
+    pub fn volume(&self, hosts: u32) -> (u64, u64) {
+        let h = u64::from(hosts);
+        match self {
+            Workload::PingPong { len, rounds } => {
+                (h * len * u64::from(*rounds), h * u64::from(*rounds))
+            }
+            Workload::Stream { len, count, .. } => {
+                (h * len.1 * u64::from(*count), h * u64::from(*count))
+            }
+            Workload::Incast { len, count, .. } => {
+                (h * len * u64::from(*count), h * u64::from(*count))
+            }
+            Workload::AllToAll { len, rounds } => {
+                (h * h * len * u64::from(*rounds), h * h * u64::from(*rounds))
+            }
+            Workload::Superstep { steps, len, .. } => {
+                (h * h * len.1 * u64::from(*steps), h * h * u64::from(*steps))
+            }
+            Workload::Farm(f) => (f.tasks * (f.task_bytes + f.result_bytes), 2 * f.tasks),
+            Workload::Traffic(t) => (
+                t.messages.iter().map(|m| m.len).sum(),
+                t.messages.len() as u64,
+            ),
+        }
+    }
+
+    /// When the program itself acts last, apart from waiting for operations.
+    #[must_use]
+    pub fn last_act_ns(&self) -> Ns {
+        match self {
+            Workload::Traffic(t) => t.last_act_ns(),
+            Workload::Superstep {
+                steps, compute_ns, ..
+            } => u64::from(*steps) * compute_ns,
+            Workload::Farm(f) => f.tasks * f.compute_ns,
+            _ => 0,
+        }
+    }
+}
+
+fn ping_pong(me: HostId, hosts: u32, len: u64, rounds: u32) -> Vec<Step> {
+    let other = me ^ 1;
+    if other >= hosts {
+        return Vec::new();
+    }
+    let wait = Step::WaitReceives(0);
+    let round = if me < other {
+        [send(other, 1, len), receive(other, 1), wait]
+    } else {
+        [receive(other, 1), wait, send(other, 1, len)]
+    };
+    (0..rounds).flat_map(|_| round).collect()
+}
+
+fn stream(
+    me: HostId,
+    hosts: u32,
+    seed: u64,
+    len: (u64, u64),
+    count: u32,
+    tags: u64,
+    window: usize,
+) -> Vec<Step> {
+    let half = hosts / 2;
+    if me >= 2 * half {
+        return Vec::new();
+    }
+    let tag = |i: u32| u64::from(i) % tags.max(1);
+    if me >= half {
+        return (0..count)
+            .flat_map(|i| [receive(me - half, tag(i)), Step::WaitReceives(2 * window)])
+            .collect();
+    }
+    let one = |i: u32| {
+        send(
+            me + half,
+            tag(i),
+            length(len, seed, u64::from(me) << 32 | u64::from(i)),
+        )
+    };
+    (0..count)
+        .flat_map(|i| [one(i), Step::WaitSends(window.max(1) - 1)])
+        .collect()
+}
+
+fn incast(me: HostId, hosts: u32, len: u64, count: u32, window: usize) -> Vec<Step> {
+    if me > 0 {
+        return (0..count)
+            .flat_map(|_| [send(0, 7, len), Step::WaitSends(window.max(1) - 1)])
+            .collect();
+    }
+    (0..count)
+        .flat_map(|_| (1..hosts).map(|h| receive(h, 7)))
+        .collect()
+}
+
+/// Rounds in which everyone sends `len(round, from, to)` to everyone, beginning with the next neighbour.
+fn exchange(
+    me: HostId,
+    hosts: u32,
+    rounds: u32,
+    compute_ns: Ns,
+    len: impl Fn(u32, HostId, HostId) -> u64,
+) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for round in 0..rounds {
+        if compute_ns > 0 {
+            steps.push(Step::Compute(compute_ns));
+        }
+        steps.extend((1..hosts).map(|d| receive((me + hosts - d) % hosts, u64::from(round))));
+        steps.extend(
+            (1..hosts)
+                .map(|d| (me + d) % hosts)
+                .map(|to| send(to, u64::from(round), len(round, me, to))),
+        );
+        steps.extend([Step::WaitReceives(0), Step::WaitSends(0)]);
+    }
+    steps
+}

@@ -1,0 +1,164 @@
+//! Programs that are lists of steps.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use crate::check::Program;
+use crate::rank::{App, Io, Outcome, RecvId, RecvOp, SendId, SendOp};
+use crate::spec::{HostId, Ns};
+
+/// One step of a script.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Step {
+    /// Start a send.
+    Send(SendOp),
+    /// Post a receive.
+    Receive(RecvOp),
+    /// Go on when at most so many sends are open.
+    WaitSends(usize),
+    /// Go on when at most so many receives are open.
+    WaitReceives(usize),
+    /// Go on at this time.
+    At(Ns),
+    /// Compute for this long.
+    Compute(Ns),
+    /// A new phase begins: receives posted before belong to the past.
+    Phase,
+    /// Withdraw the receives of earlier phases directed at a host that has died. If an association with it existed, its
+    /// death must have been noticed by now.
+    Forget(HostId),
+}
+
+/// Runs a list of steps.
+#[derive(Debug)]
+pub struct Script {
+    steps: VecDeque<Step>,
+    sends: BTreeSet<SendId>,
+    /// With phase and the program each is directed at.
+    receives: BTreeMap<RecvId, (u32, Option<Program>)>,
+    phase: u32,
+    wake: Option<Ns>,
+    waited: bool,
+}
+
+impl Script {
+    /// A program that does these steps and is done when all operations have ended.
+    #[must_use]
+    pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+        Script {
+            steps: steps.into_iter().collect(),
+            sends: BTreeSet::new(),
+            receives: BTreeMap::new(),
+            phase: 0,
+            wake: None,
+            waited: false,
+        }
+    }
+
+    fn go(&mut self, io: &mut Io<'_, '_>) {
+        while let Some(step) = self.steps.front().copied() {
+            if !self.step(io, step) {
+                return;
+            }
+            self.waited = false;
+            self.wake = None;
+            self.steps.pop_front();
+        }
+    }
+
+    /// Does one step; false if it must wait.
+    fn step(&mut self, io: &mut Io<'_, '_>, step: Step) -> bool {
+        match step {
+            Step::Send(op) => {
+                self.sends.insert(io.send(op));
+            }
+            Step::Receive(op) => {
+                let from = op.from.map(|h| io.current(h));
+                self.receives.insert(io.receive(op), (self.phase, from));
+            }
+            Step::WaitSends(n) => return self.sends.len() <= n,
+            Step::WaitReceives(n) => return self.receives.len() <= n,
+            Step::At(t) => {
+                self.wake = Some(t);
+                return io.now() >= t;
+            }
+            Step::Compute(d) => {
+                if !self.waited {
+                    self.waited = true;
+                    self.wake = Some(io.now() + d);
+                }
+                return self.wake.is_none_or(|t| io.now() >= t);
+            }
+            Step::Phase => self.phase += 1,
+            Step::Forget(host) => self.forget(io, host),
+        }
+        true
+    }
+
+    fn forget(&mut self, io: &mut Io<'_, '_>, host: HostId) {
+        let old = |(phase, from): &(u32, Option<Program>)| {
+            *phase < self.phase && from.is_some_and(|p| p.host == host)
+        };
+        let gone: Vec<_> = self
+            .receives
+            .iter()
+            .filter(|(_, r)| old(r))
+            .map(|(id, r)| (*id, r.1))
+            .collect();
+        for (id, from) in gone {
+            if io.cancel(id)
+                && let Some(from) = from
+            {
+                io.must_know_dead(from);
+            }
+        }
+    }
+}
+
+impl App for Script {
+    fn start(&mut self, io: &mut Io<'_, '_>) {
+        self.go(io);
+    }
+
+    fn outcome(&mut self, io: &mut Io<'_, '_>, outcome: Outcome) {
+        match outcome {
+            Outcome::Sent(id) | Outcome::SendFailed(id) => {
+                self.sends.remove(&id);
+            }
+            Outcome::Received { receive, .. } | Outcome::RecvFailed(receive) => {
+                self.receives.remove(&receive);
+            }
+        }
+        self.go(io);
+    }
+
+    fn wake(&mut self, io: &mut Io<'_, '_>) {
+        self.go(io);
+    }
+
+    fn next_wake(&self) -> Option<Ns> {
+        self.wake
+    }
+
+    fn is_done(&self) -> bool {
+        self.steps.is_empty() && self.sends.is_empty() && self.receives.is_empty()
+    }
+
+    fn state(&self) -> String {
+        let some = |n: usize| format!("{n}");
+        format!(
+            "{} steps left, next {:?}, waits for sends {:?} ({}), receives {:?} ({})",
+            self.steps.len(),
+            self.steps.front(),
+            self.sends.iter().take(5).map(|s| s.0).collect::<Vec<_>>(),
+            some(self.sends.len()),
+            self.receives
+                .keys()
+                .take(5)
+                .map(|r| r.0)
+                .collect::<Vec<_>>(),
+            some(self.receives.len())
+        )
+    }
+}

@@ -1,0 +1,240 @@
+//! Random traffic: messages between random ranks at random times, and receives of all kinds that take them.
+//!
+//! Tags fall into groups (bits 32 and up), and all receives of a group are of one kind. So any receive finds its message
+//! whatever the order of arrival, and every program ends; within a group, wildcards and exact tags compete as they like.
+
+use serde::{Deserialize, Serialize};
+
+use super::script::Step;
+use crate::check::Program;
+use crate::rank::{RecvOp, SendOp};
+use crate::rng::Rng;
+use crate::spec::{HostId, Ns};
+
+/// How the receives of a group of tags look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Kind {
+    /// From the sender, this tag.
+    Exact,
+    /// From the sender, any tag of the group.
+    AnyTag,
+    /// From anyone, this tag.
+    AnySource,
+    /// From anyone, any tag of the group.
+    AnySourceAnyTag,
+    /// Untagged, from the sender.
+    Untagged,
+    /// Untagged, from anyone.
+    UntaggedAny,
+}
+
+/// One message and the receive that is meant to be enough for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Planned {
+    /// Sender.
+    pub from: HostId,
+    /// Receiver.
+    pub to: HostId,
+    /// When it is sent.
+    pub send_at_ns: Ns,
+    /// When its receive is posted.
+    pub receive_at_ns: Ns,
+    /// Kind of the receive; also the group of tags.
+    pub kind: Kind,
+    /// Low bits of the tag.
+    pub tag: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Complete only when matched.
+    pub sync: bool,
+    /// Bytes of the receive's buffer.
+    pub room: u64,
+    /// 0: before anyone has restarted; 1: after that.
+    pub phase: u32,
+}
+
+/// Random traffic.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Traffic {
+    /// All messages.
+    pub messages: Vec<Planned>,
+    /// Hosts that crash and restart during phase 0.
+    pub crashing: Vec<HostId>,
+    /// When phase 1 begins.
+    pub phase_ns: Ns,
+    /// When the dead of phase 0 must be known to be dead.
+    pub forget_ns: Ns,
+}
+
+/// What random traffic is drawn from.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Ranks.
+    pub hosts: u32,
+    /// Messages.
+    pub messages: u64,
+    /// Largest message.
+    pub len_max: u64,
+    /// Bytes in all.
+    pub bytes_max: u64,
+    /// Acts of a phase are spread over this time.
+    pub spread_ns: Ns,
+    /// Only receives that name their sender.
+    pub directed: bool,
+}
+
+const TAG_MASK: u64 = 0xffff_ffff;
+
+impl Kind {
+    fn tag(self, low: u64) -> u64 {
+        ((self as u64 + 1) << 32) | (low & TAG_MASK)
+    }
+
+    fn is_tagged(self) -> bool {
+        !matches!(self, Kind::Untagged | Kind::UntaggedAny)
+    }
+}
+
+impl Planned {
+    fn send(&self) -> SendOp {
+        SendOp {
+            to: self.to,
+            tagged: self.kind.is_tagged(),
+            tag: self.kind.tag(self.tag),
+            len: self.len,
+            sync: self.sync,
+        }
+    }
+
+    fn receive(&self) -> RecvOp {
+        let from =
+            matches!(self.kind, Kind::Exact | Kind::AnyTag | Kind::Untagged).then_some(self.from);
+        let any_tag = matches!(self.kind, Kind::AnyTag | Kind::AnySourceAnyTag);
+        let ignore = if any_tag { TAG_MASK } else { 0 };
+        RecvOp {
+            from,
+            tagged: self.kind.is_tagged(),
+            tag: self.kind.tag(self.tag),
+            ignore,
+            room: self.room,
+        }
+    }
+}
+
+impl Traffic {
+    /// Draws the messages of one phase.
+    pub fn draw(&mut self, rng: &mut Rng, b: &Bounds, phase: u32, begin_ns: Ns) {
+        // Untagged receives from anyone take all untagged messages: a run has one kind or the other.
+        let untagged = if b.directed || rng.chance(500_000) {
+            Kind::Untagged
+        } else {
+            Kind::UntaggedAny
+        };
+        let kinds: &[Kind] = if b.directed {
+            &[Kind::Exact, Kind::Exact, Kind::AnyTag, untagged]
+        } else {
+            &[
+                Kind::Exact,
+                Kind::Exact,
+                Kind::AnyTag,
+                Kind::AnySource,
+                Kind::AnySourceAnyTag,
+                untagged,
+            ]
+        };
+        let tags = rng.pick(&[1, 2, 5, 20, 1000]);
+        let mut bytes = 0;
+        for _ in 0..b.messages {
+            let from = rng.below(u64::from(b.hosts)) as HostId;
+            let to = (from + 1 + rng.below(u64::from(b.hosts) - 1) as HostId) % b.hosts;
+            let len = match rng.below(10) {
+                0 => 0,
+                1..=4 => rng.log_between(1, 100.min(b.len_max)),
+                _ => rng.log_between(1, b.len_max),
+            };
+            let len = if bytes + len > b.bytes_max {
+                len % 64
+            } else {
+                len
+            };
+            bytes += len;
+            let send_at_ns = begin_ns + rng.below(b.spread_ns + 1);
+            // Early, late, or at the same time.
+            let receive_at_ns = match rng.below(3) {
+                0 => begin_ns,
+                1 => begin_ns + rng.below(b.spread_ns + 1),
+                _ => send_at_ns + rng.below(b.spread_ns / 2 + 1),
+            };
+            let room = if rng.chance(50_000) {
+                rng.below(len + 1)
+            } else {
+                u64::MAX
+            };
+            self.messages.push(Planned {
+                from,
+                to,
+                send_at_ns,
+                receive_at_ns,
+                kind: rng.pick(kinds),
+                tag: rng.below(tags),
+                len,
+                sync: rng.chance(100_000),
+                room,
+                phase,
+            });
+        }
+    }
+
+    /// The steps of a rank: everything in order of time. An incarnation that is not the first has only phase 1.
+    #[must_use]
+    pub fn steps(&self, program: Program) -> Vec<Step> {
+        let me = program.host;
+        let mut acts: Vec<(u32, Ns, Step)> = Vec::new();
+        for m in self
+            .messages
+            .iter()
+            .filter(|m| m.phase >= program.incarnation.min(1))
+        {
+            if m.from == me {
+                acts.push((m.phase, m.send_at_ns, Step::Send(m.send())));
+            }
+            if m.to == me {
+                acts.push((m.phase, m.receive_at_ns, Step::Receive(m.receive())));
+            }
+        }
+        // Stable: acts of one time stay in the order drawn.
+        acts.sort_by_key(|(phase, at, _)| (*phase, *at));
+        let mut steps = Vec::new();
+        let mut phase = 0;
+        for (p, at, step) in acts {
+            if p > phase {
+                phase = p;
+                steps.push(Step::Phase);
+            }
+            steps.extend([Step::At(at), step]);
+        }
+        if !self.crashing.is_empty() && program.incarnation == 0 {
+            if phase == 0 {
+                steps.push(Step::Phase);
+            }
+            steps.push(Step::At(self.forget_ns));
+            steps.extend(self.crashing.iter().map(|h| Step::Forget(*h)));
+        }
+        steps
+    }
+
+    /// When the last program acts last.
+    #[must_use]
+    pub fn last_act_ns(&self) -> Ns {
+        let acts = self
+            .messages
+            .iter()
+            .map(|m| m.send_at_ns.max(m.receive_at_ns))
+            .max();
+        acts.unwrap_or(0).max(if self.crashing.is_empty() {
+            0
+        } else {
+            self.forget_ns
+        })
+    }
+}
