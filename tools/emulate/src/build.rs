@@ -345,6 +345,8 @@ fn start_plane(spec: &Spec, switch: &Namespace, warnings: &mut Vec<String>) -> R
         ring,
         tx,
         pool: Pool::new(packet_bytes, POOL_BYTES),
+        transit_ns: 0,
+        napped: false,
     };
     let realtime = spec.realtime;
     let (ready, priority) = channel();

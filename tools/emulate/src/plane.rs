@@ -21,8 +21,12 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
 /// Packets taken from the ring before due packets get their turn.
 const READ_BUDGET: usize = 128;
-/// Waits shorter than this are not worth a sleep: waking up takes longer.
-const SPIN_NS: u64 = 8_000;
+/// The shortest sleep: a shorter one costs more than it saves.
+const NAP_NS: u64 = 10_000;
+/// The longest that packets may wait in the ring when they are not due sooner.
+const MOST_LAZY_NS: u64 = 100_000;
+/// How long before a due time to wake up and spin: about what waking up takes.
+const EARLY_NS: u64 = 5_000;
 
 /// A request to the data plane.
 #[derive(Debug)]
@@ -80,6 +84,10 @@ pub struct Plane {
     pub tx: TxBatch,
     /// Packets held.
     pub pool: Pool,
+    /// The least time from host to host, kept up to date by the plane itself.
+    pub transit_ns: u64,
+    /// The last wait was for a due time so near that it was not worth a sleep: packets follow each other closely.
+    pub napped: bool,
 }
 
 /// What the model has handed over but the kernel has not got yet.
@@ -138,10 +146,12 @@ impl Plane {
         let mut stats = PlaneStats::default();
         let mut late = Lateness::default();
         let mut due = Vec::with_capacity(READ_BUDGET);
+        self.transit_ns = self.fabric.least_transit_ns();
         loop {
             let now_ns = clock_ns(ClockId::CLOCK_MONOTONIC);
-            self.read(now_ns, &ports, &mut due, &mut stats);
-            while let Some((at_ns, change)) = self.schedule.pop(now_ns - start_ns) {
+            // Nothing in the model may pass the packets that are still in the ring.
+            let (count, now_ns) = self.read(now_ns, &ports, &mut due, &mut stats);
+            while let Some((at_ns, change)) = self.schedule.pop(now_ns.saturating_sub(start_ns)) {
                 self.advance(start_ns + at_ns, &mut due);
                 self.apply(&change);
             }
@@ -160,27 +170,30 @@ impl Plane {
                 Err(TryRecvError::Empty) => {}
             }
             if !self.ring.ready() {
-                self.sleep(start_ns);
+                self.sleep(start_ns, count > 0);
             }
         }
     }
 
-    /// Moves packets from the ring into the model.
+    /// Moves packets from the ring into the model. Returns how many, and up to which time all have been moved.
     fn read(
         &mut self,
         now_ns: u64,
         ports: &[Option<PortId>],
         due: &mut Vec<(i32, Handle, u64)>,
         stats: &mut PlaneStats,
-    ) {
+    ) -> (usize, u64) {
         if !self.ring.ready() {
-            return;
+            return (0, now_ns);
         }
         let realtime_ns = clock_ns(ClockId::CLOCK_REALTIME);
         let (fabric, pool, interfaces) = (&mut self.fabric, &mut self.pool, &self.interfaces);
         let (addresses, most_bytes) = (&self.addresses, &self.most_bytes);
-        for _ in 0..READ_BUDGET {
+        let mut last_ns = now_ns;
+        for count in 0..READ_BUDGET {
             let took = self.ring.take(|frame| {
+                let age_ns = realtime_ns.saturating_sub(frame.realtime_ns);
+                last_ns = now_ns.saturating_sub(age_ns);
                 let Some(port) = usize::try_from(frame.interface)
                     .ok()
                     .and_then(|i| *ports.get(i)?)
@@ -214,20 +227,13 @@ impl Plane {
                         return;
                     }
                 };
-                let age_ns = realtime_ns.saturating_sub(frame.realtime_ns);
-                fabric.ingress(
-                    now_ns.saturating_sub(age_ns),
-                    port,
-                    to,
-                    frame.len,
-                    handle,
-                    &mut outbox,
-                );
+                fabric.ingress(last_ns, port, to, frame.len, handle, &mut outbox);
             });
             if took.is_none() {
-                return;
+                return (count, now_ns);
             }
         }
+        (READ_BUDGET, last_ns)
     }
 
     fn advance(&mut self, now_ns: u64, due: &mut Vec<(i32, Handle, u64)>) {
@@ -288,8 +294,10 @@ impl Plane {
                 });
             }
         }
+        self.transit_ns = self.fabric.least_transit_ns();
     }
 
+    /// Reports the counters.
     fn report(&mut self, stats: &PlaneStats, late: &Lateness) -> PlaneStats {
         let mut stats = stats.clone();
         stats.unreachable = self.fabric.unreachable();
@@ -305,35 +313,51 @@ impl Plane {
         stats
     }
 
-    /// Waits for a packet, a request, or the next due time.
-    fn sleep(&mut self, start_ns: u64) {
+    /// Waits for a packet, a request, or the next due time. `busy` says that packets have just arrived.
+    fn sleep(&mut self, start_ns: u64, busy: bool) {
         let change_ns = self.schedule.next_ns().map(|at_ns| start_ns + at_ns);
-        let next_ns = match (self.fabric.next_ns(), change_ns) {
+        let next_ns = match (self.fabric.deadline_ns(), change_ns) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let timeout = match next_ns {
-            None => None,
-            Some(next_ns) => {
-                let now_ns = clock_ns(ClockId::CLOCK_MONOTONIC);
-                let left_ns = next_ns.saturating_sub(now_ns);
-                if left_ns < SPIN_NS {
-                    while !self.ring.ready() && clock_ns(ClockId::CLOCK_MONOTONIC) < next_ns {
-                        std::hint::spin_loop();
-                    }
-                    return;
-                }
-                let sleep_ns = left_ns - SPIN_NS / 2;
-                Some(TimeSpec::new(
-                    (sleep_ns / 1_000_000_000) as i64,
-                    (sleep_ns % 1_000_000_000) as i64,
-                ))
+        let left_ns = next_ns.map(|at_ns| at_ns.saturating_sub(clock_ns(ClockId::CLOCK_MONOTONIC)));
+        // What arrives while we sleep is not due before the least transit time: no need to wake up for each packet.
+        let lazy_ns = self.transit_ns.min(MOST_LAZY_NS);
+        let lazy = busy && lazy_ns > NAP_NS + EARLY_NS;
+        let (sleep_ns, watch) = match left_ns {
+            Some(left_ns) if left_ns > NAP_NS => {
+                self.napped = false;
+                let left_ns = left_ns - EARLY_NS;
+                (
+                    Some(if lazy {
+                        left_ns.min(lazy_ns - EARLY_NS)
+                    } else {
+                        left_ns
+                    }),
+                    !lazy,
+                )
             }
+            // Packets follow each other closely: take a nap and send several at once, rather than spin.
+            Some(_) if self.napped => (Some(NAP_NS), false),
+            Some(left_ns) => {
+                self.napped = true;
+                let end_ns = clock_ns(ClockId::CLOCK_MONOTONIC) + left_ns;
+                while !self.ring.ready() && clock_ns(ClockId::CLOCK_MONOTONIC) < end_ns {
+                    std::hint::spin_loop();
+                }
+                return;
+            }
+            None => (lazy.then_some(lazy_ns - EARLY_NS), !lazy),
         };
-        let mut fds = [
-            PollFd::new(self.ring.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
-        ];
+        let timeout = sleep_ns
+            .map(|ns| TimeSpec::new((ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as i64));
+        let events = if watch {
+            PollFlags::POLLIN
+        } else {
+            PollFlags::empty()
+        };
+        let ring = PollFd::new(self.ring.as_fd(), events);
+        let mut fds = [ring, PollFd::new(self.wake.as_fd(), PollFlags::POLLIN)];
         // An interrupted or failed wait only means looking earlier.
         if ppoll(&mut fds, timeout, None).is_ok() && fds[1].any() == Some(true) {
             let _ = self.wake.read();

@@ -73,6 +73,8 @@ struct Port {
 pub struct Fabric {
     ports: Vec<Port>,
     events: BinaryHeap<Reverse<Event>>,
+    /// For each event, when at the latest to look at it, and its own time; stale once that has passed.
+    deadlines: BinaryHeap<Reverse<(TimeNs, TimeNs)>>,
     serial: u64,
     now_ns: TimeNs,
     unreachable: u64,
@@ -132,6 +134,26 @@ impl Fabric {
         self.events.peek().map(|event| event.0.at_ns)
     }
 
+    /// When [`Fabric::advance`] must be called next so that nothing is sent late. Later than [`Fabric::next_ns`] if the
+    /// next events only move packets from one pipe to another.
+    pub fn deadline_ns(&self) -> Option<TimeNs> {
+        self.deadlines.peek().map(|deadline| deadline.0.0)
+    }
+
+    /// The least time that any packet takes from host to host.
+    pub fn least_transit_ns(&self) -> TimeNs {
+        const SMALLEST_BYTES: u32 = 42;
+        let least = |pipe: fn(&Port) -> &Pipe| {
+            self.ports
+                .iter()
+                .map(|p| pipe(p).least_ns(SMALLEST_BYTES))
+                .min()
+        };
+        least(|p| &p.up)
+            .unwrap_or(0)
+            .saturating_add(least(|p| &p.down).unwrap_or(0))
+    }
+
     /// A host sends a packet. A time before that of the last call is taken as that time.
     pub fn ingress<S: Sink>(
         &mut self,
@@ -166,10 +188,18 @@ impl Fabric {
             }
         }
         self.now_ns = self.now_ns.max(now_ns);
+        while self
+            .deadlines
+            .peek()
+            .is_some_and(|deadline| deadline.0.1 <= self.now_ns)
+        {
+            self.deadlines.pop();
+        }
     }
 
     /// Gives every packet in flight back to its owner.
     pub fn clear<S: Sink>(&mut self, sink: &mut S) {
+        self.deadlines.clear();
         for Reverse(event) in self.events.drain() {
             sink.release(event.handle);
         }
@@ -268,6 +298,17 @@ impl Fabric {
     fn schedule(&mut self, mut event: Event) {
         event.serial = self.serial;
         self.serial += 1;
+        let onwards_ns = match event.stage {
+            Stage::Switch(Destination::Port(out)) => self
+                .ports
+                .get(out)
+                .map_or(0, |p| p.down.least_ns(event.len)),
+            Stage::Switch(Destination::Flood) | Stage::Host => 0,
+        };
+        self.deadlines.push(Reverse((
+            event.at_ns.saturating_add(onwards_ns),
+            event.at_ns,
+        )));
         self.events.push(Reverse(event));
     }
 }
@@ -401,6 +442,40 @@ mod tests {
             books
         };
         assert_eq!(run(20_000), run(2_000_000));
+    }
+
+    #[test]
+    fn looking_only_at_deadlines_is_early_enough() {
+        let up = PipeParams {
+            rate_bits_per_s: Some(100_000_000),
+            ..Default::default()
+        };
+        let down = PipeParams {
+            rate_bits_per_s: Some(50_000_000),
+            delay_ns: 40_000,
+            ..Default::default()
+        };
+        let mut fabric = star(2, &up, &down, 3);
+        let mut books = Books::default();
+        for _ in 0..20 {
+            let handle = books.packet();
+            fabric.ingress(0, 0, Destination::Port(1), 1000, handle, &mut books);
+        }
+        let mut looks = 0;
+        while let Some(deadline_ns) = fabric.deadline_ns() {
+            let sent = books.sent.len();
+            fabric.advance(deadline_ns - 1, &mut books);
+            assert_eq!(
+                books.sent.len(),
+                sent,
+                "nothing was due before the deadline"
+            );
+            fabric.advance(deadline_ns, &mut books);
+            looks += 1;
+        }
+        assert_eq!(books.sent.len(), 20);
+        assert!(looks < 40, "{looks} looks: fewer than the 40 events");
+        assert_eq!(fabric.least_transit_ns(), 42 * 80 + 42 * 160 + 40_000);
     }
 
     proptest! {

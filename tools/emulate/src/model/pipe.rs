@@ -181,6 +181,20 @@ impl Pipe {
         self.waiting.len()
     }
 
+    /// The least time that a packet of `len` bytes can take through the pipe.
+    pub fn least_ns(&self, len: u32) -> TimeNs {
+        self.transmission_ns(len)
+            .saturating_add(self.params.delay_ns)
+    }
+
+    fn transmission_ns(&self, len: u32) -> TimeNs {
+        let Some(rate) = self.params.rate_bits_per_s else {
+            return 0;
+        };
+        let bits = (u128::from(len) + u128::from(self.params.overhead_bytes)) * 8;
+        u64::try_from((bits * 1_000_000_000).div_ceil(u128::from(rate.max(1)))).unwrap_or(u64::MAX)
+    }
+
     /// Offers a packet of `len` bytes at `now_ns`; times of successive calls must not decrease.
     pub fn offer(&mut self, now_ns: TimeNs, len: u32) -> Offer {
         self.counters.offered_packets += 1;
@@ -231,9 +245,9 @@ impl Pipe {
 
     /// Queues and serialises; returns when the last bit leaves, or `None` if there is no room.
     fn enqueue(&mut self, now_ns: TimeNs, len: u32) -> Option<TimeNs> {
-        let Some(rate) = self.params.rate_bits_per_s else {
+        if self.params.rate_bits_per_s.is_none() {
             return Some(now_ns);
-        };
+        }
         self.serve(now_ns);
         let start_ns = now_ns.max(self.busy_until_ns);
         if start_ns > now_ns {
@@ -250,9 +264,7 @@ impl Pipe {
             self.counters.queue_peak_packets = self.counters.queue_peak_packets.max(packets);
             self.counters.queue_peak_bytes = self.counters.queue_peak_bytes.max(bytes);
         }
-        let bits = (u128::from(len) + u128::from(self.params.overhead_bytes)) * 8;
-        let time_ns = (bits * 1_000_000_000).div_ceil(u128::from(rate.max(1)));
-        self.busy_until_ns = start_ns.saturating_add(u64::try_from(time_ns).unwrap_or(u64::MAX));
+        self.busy_until_ns = start_ns.saturating_add(self.transmission_ns(len));
         Some(self.busy_until_ns)
     }
 
