@@ -1,9 +1,12 @@
 //! Protection of PROTECTED packets with the keys of one association (spec 2.1, 3.3).
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aes_gcm::aead::AeadInOut;
+use aes_gcm::{Aes256Gcm, KeyInit};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 use super::{JobKey, crc32c_append, hkdf_sha256};
 use crate::bytes::{le32, part};
@@ -14,7 +17,8 @@ use crate::packet::{CRC_LEN, HEADER_LEN, Level, PacketError, TAG_LEN};
 pub const SALT_LEN: usize = 4;
 
 const KEY_LEN: usize = 32;
-const DIRECTION_LEN: usize = KEY_LEN + NONCE_LEN + SALT_LEN;
+const IV_LEN: usize = 12;
+const DIRECTION_LEN: usize = KEY_LEN + IV_LEN + SALT_LEN;
 
 /// Which side of the handshake we are.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -67,49 +71,64 @@ impl SessionKeys {
     }
 }
 
-/// Key, IV and salt of one direction.
+/// What one direction is protected with. Ciphers are boxed so that an association at level integrity stays small.
+enum Protection {
+    Integrity { salt: u32 },
+    Auth(Box<Aes256Gcm>),
+    Encrypt(Box<LessSafeKey>),
+}
+
 struct Direction {
-    level: Level,
-    cipher: Option<LessSafeKey>,
-    iv: [u8; NONCE_LEN],
-    salt: u32,
+    protection: Protection,
+    iv: [u8; IV_LEN],
 }
 
 impl Direction {
     /// From `DIRECTION_LEN` bytes of key material.
     fn new(level: Level, okm: &[u8]) -> Direction {
-        let cipher = match level {
-            Level::Integrity => None,
-            // Fails only for a key of another length than the cipher's.
-            Level::Auth | Level::Encrypt => UnboundKey::new(&AES_256_GCM, &okm[..KEY_LEN])
-                .ok()
-                .map(LessSafeKey::new),
+        let key: [u8; KEY_LEN] = part(okm, 0);
+        let protection = match level {
+            Level::Integrity => Protection::Integrity {
+                salt: le32(okm, KEY_LEN + IV_LEN),
+            },
+            Level::Auth => Protection::Auth(Box::new(Aes256Gcm::new(&key.into()))),
+            Level::Encrypt => {
+                let key =
+                    UnboundKey::new(&AES_256_GCM, &key).expect("the cipher takes keys of 32 bytes");
+                Protection::Encrypt(Box::new(LessSafeKey::new(key)))
+            }
         };
         Direction {
-            level,
-            cipher,
+            protection,
             iv: part(okm, KEY_LEN),
-            salt: le32(okm, KEY_LEN + NONCE_LEN),
+        }
+    }
+
+    fn level(&self) -> Level {
+        match self.protection {
+            Protection::Integrity { .. } => Level::Integrity,
+            Protection::Auth(_) => Level::Auth,
+            Protection::Encrypt(_) => Level::Encrypt,
         }
     }
 
     /// The direction's IV xor the packet number, the number in its last 8 bytes in network order as in RFC 9001 5.3.
-    fn nonce(&self, number: u64) -> Nonce {
+    fn nonce(&self, number: u64) -> [u8; IV_LEN] {
         let mut nonce = self.iv;
-        for (n, b) in nonce[NONCE_LEN - 8..].iter_mut().zip(number.to_be_bytes()) {
+        for (n, b) in nonce[IV_LEN - 8..].iter_mut().zip(number.to_be_bytes()) {
             *n ^= b;
         }
-        Nonce::assume_unique_for_key(nonce)
+        nonce
     }
+}
 
-    /// CRC over the head and what follows the CRC field.
-    fn crc(&self, packet: &[u8]) -> u32 {
-        let (head, rest) = packet.split_at(HEADER_LEN.min(packet.len()));
-        crc32c_append(
-            crc32c_append(self.salt, head),
-            rest.get(CRC_LEN..).unwrap_or_default(),
-        )
-    }
+/// CRC over the head and what follows the CRC field.
+fn packet_crc(salt: u32, packet: &[u8]) -> u32 {
+    let (head, rest) = packet.split_at(HEADER_LEN.min(packet.len()));
+    crc32c_append(
+        crc32c_append(salt, head),
+        rest.get(CRC_LEN..).unwrap_or_default(),
+    )
 }
 
 /// Protects the packets of one direction.
@@ -119,7 +138,7 @@ impl SendKeys {
     /// The level these keys are for.
     #[must_use]
     pub fn level(&self) -> Level {
-        self.0.level
+        self.0.level()
     }
 
     /// Completes a packet begun with [`crate::Header::write`] (at the same level) and filled with frames: fills in the CRC, or
@@ -128,29 +147,37 @@ impl SendKeys {
     /// # Panics
     /// If `packet` has no head, which is a mistake of the caller and never depends on what a peer sent.
     pub fn seal(&self, number: u64, packet: &mut Vec<u8>) {
-        let Some(cipher) = &self.0.cipher else {
-            let crc = self.crc_begin(packet);
-            return Self::crc_finish(packet, crc);
-        };
-        let nonce = self.0.nonce(number);
-        let (head, frames) = packet.split_at_mut(HEADER_LEN);
-        // Fails only beyond 2^36 bytes.
-        let tag = match self.0.level {
-            Level::Encrypt => cipher.seal_in_place_separate_tag(nonce, Aad::from(&*head), frames),
-            Level::Auth | Level::Integrity => {
-                cipher.seal_in_place_separate_tag(nonce, Aad::from(&packet[..]), &mut [])
+        // Both ciphers fail only beyond 2^36 bytes.
+        let tag: [u8; TAG_LEN] = match &self.0.protection {
+            Protection::Integrity { salt } => {
+                let crc = packet_crc(*salt, packet);
+                return Self::crc_finish(packet, crc);
             }
-        }
-        .expect("packet shorter than the cipher's limit");
-        packet.extend_from_slice(tag.as_ref());
+            Protection::Auth(cipher) => cipher
+                .encrypt_inout_detached(&self.0.nonce(number).into(), packet, (&mut [][..]).into())
+                .expect("packet shorter than the cipher's limit")
+                .into(),
+            Protection::Encrypt(cipher) => {
+                let nonce = Nonce::assume_unique_for_key(self.0.nonce(number));
+                let (head, frames) = packet.split_at_mut(HEADER_LEN);
+                let tag = cipher
+                    .seal_in_place_separate_tag(nonce, Aad::from(&*head), frames)
+                    .expect("packet shorter than the cipher's limit");
+                part(tag.as_ref(), 0)
+            }
+        };
+        packet.extend_from_slice(&tag);
     }
 
-    /// Level integrity, for payload that is gathered behind `packet` when it is sent: the CRC over what is in `packet`.
-    /// Continue it over the payload with [`crc32c_append`], then call [`SendKeys::crc_finish`].
+    /// Level integrity, for payload that is gathered behind `packet` when it is sent: the CRC over what is in `packet`
+    /// (0 at other levels, which have none). Continue it over the payload with [`crc32c_append`], then call [`SendKeys::crc_finish`].
     #[inline]
     #[must_use]
     pub fn crc_begin(&self, packet: &[u8]) -> u32 {
-        self.0.crc(packet)
+        match self.0.protection {
+            Protection::Integrity { salt } => packet_crc(salt, packet),
+            Protection::Auth(_) | Protection::Encrypt(_) => 0,
+        }
     }
 
     /// Puts the CRC into its place in a level-integrity packet.
@@ -170,7 +197,7 @@ impl RecvKeys {
     /// The level these keys are for.
     #[must_use]
     pub fn level(&self) -> Level {
-        self.0.level
+        self.0.level()
     }
 
     /// Verifies a PROTECTED packet, decrypts its frames in place and returns where they lie. `number` is the expanded
@@ -185,34 +212,37 @@ impl RecvKeys {
         number: u64,
         datagram: &mut [u8],
     ) -> Result<Range<usize>, PacketError> {
-        if level != self.0.level {
+        if level != self.0.level() {
             return Err(PacketError::Field("level"));
         }
         if datagram.len() < level.overhead() {
             return Err(PacketError::Length);
         }
         let frames = level.frames_offset()..datagram.len() - level.trailer_len();
-        let Some(cipher) = &self.0.cipher else {
-            let good = self.0.crc(datagram) == le32(datagram, HEADER_LEN);
-            return if good {
-                Ok(frames)
-            } else {
-                Err(PacketError::Check)
-            };
+        let opened = match &self.0.protection {
+            Protection::Integrity { salt } => {
+                packet_crc(*salt, datagram) == le32(datagram, HEADER_LEN)
+            }
+            Protection::Auth(cipher) => {
+                let (clear, tag) = datagram.split_at(frames.end);
+                let tag: [u8; TAG_LEN] = part(tag, 0);
+                let nonce = self.0.nonce(number).into();
+                cipher
+                    .decrypt_inout_detached(&nonce, clear, (&mut [][..]).into(), &tag.into())
+                    .is_ok()
+            }
+            Protection::Encrypt(cipher) => {
+                let nonce = Nonce::assume_unique_for_key(self.0.nonce(number));
+                let (head, sealed) = datagram.split_at_mut(HEADER_LEN);
+                cipher
+                    .open_in_place(nonce, Aad::from(&*head), sealed)
+                    .is_ok()
+            }
         };
-        let nonce = self.0.nonce(number);
-        let opened = if level == Level::Encrypt {
-            let (head, sealed) = datagram.split_at_mut(HEADER_LEN);
-            cipher
-                .open_in_place(nonce, Aad::from(&*head), sealed)
-                .map(|_| ())
+        if opened {
+            Ok(frames)
         } else {
-            let (clear, tag) = datagram.split_at_mut(frames.end);
-            let mut tag: [u8; TAG_LEN] = part(tag, 0);
-            cipher
-                .open_in_place(nonce, Aad::from(&*clear), &mut tag)
-                .map(|_| ())
-        };
-        opened.map(|()| frames).map_err(|_| PacketError::Check)
+            Err(PacketError::Check)
+        }
     }
 }
