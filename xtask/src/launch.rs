@@ -57,14 +57,8 @@ impl Job<'_> {
         }
         settings.env.extend(self.env.iter().cloned());
         let launcher = self.stack.mpi.bin(paths, "mpiexec");
-        let hub = lab.map(Lab::hub).unwrap_or_default();
-        let mut words = hub.iter();
-        let mut command = match words.next() {
-            Some(first) => {
-                let mut command = Command::new(first);
-                command.args(words).arg(launcher);
-                command
-            }
+        let mut command = match lab {
+            Some(lab) => lab.command(launcher)?,
             None => Command::new(launcher),
         };
         for (name, _) in std::env::vars_os() {
@@ -90,7 +84,7 @@ impl Job<'_> {
         match lab {
             Some(lab) => {
                 command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&lab.agent);
-                command.args(["-localhost", &lab.hub_address(), "-hosts", &self.hosts(lab).join(",")]);
+                command.args(["-localhost", &lab.launcher_address(), "-hosts", &self.hosts(lab).join(",")]);
                 command.args(["-ppn", &self.ranks.div_ceil(lab.hosts.len().max(1)).to_string()]);
             }
             // Else the ranks, being on one machine, would use shared memory.

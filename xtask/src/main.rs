@@ -1,6 +1,5 @@
 //! The project's chores: `cargo xtask <chore>`.
 
-mod emulated;
 mod lab;
 mod launch;
 mod mpi;
@@ -50,7 +49,7 @@ fn main() -> Result<()> {
             mpi::compile(&paths)
         }
         Chore::Mpirun(run) => {
-            lab::enter_world()?;
+            lab::acquire()?;
             let stacks = stack::Stack::all(&["cubic".into(), "bbr".into()]);
             let lab = lab::Lab::start(run.n, &lab::Wire::plain(run.loss))?;
             for stack in stacks.iter().filter(|s| s.name == run.stack || run.stack == "all") {

@@ -1,0 +1,201 @@
+//! The command line of `weir`, as clap and the man pages see it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::environment::Shell;
+use crate::mpi::Kind;
+
+/// Exit code: something failed, or `doctor` found an error.
+pub const EXIT_FAILED: u8 = 1;
+
+const EXIT_CODES: &str = "Exit codes:
+  0  done, and nothing wrong
+  1  failed; one line on standard error says why. `weir doctor`: it found an error
+  2  the command line is wrong
+  `weir run` and `weir emulate` end with the code of the program they start.";
+
+const MAIN_EXAMPLES: &str = "Examples:
+  weir run -n 4 ./program           run an MPI program over Weir
+  eval $(weir env)                  or set the variables, then use mpiexec as always
+  weir doctor                       find what is wrong
+  weir stat 12345                   counters of a running rank
+  weir emulate --hosts 2 --loss 1% -- ./test.sh
+
+";
+
+/// Fast and predictable messages for parallel programs on ordinary networks.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, max_term_width = 100, after_help = format!("{MAIN_EXAMPLES}{EXIT_CODES}"))]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Print the variables that make MPI programs run over Weir
+    #[command(after_help = "Examples:
+  eval $(weir env)                                  sh, bash, zsh
+  weir env --shell fish | source                    fish
+  eval $(weir env --mpi openmpi); mpiexec -n 4 ./program
+  weir env --json")]
+    Env(EnvArgs),
+    /// Run an MPI program over Weir, with the launcher of the MPI it was built with
+    #[command(after_help = "Examples:
+  weir run -n 4 ./program --its --arguments
+  weir run -n 8 --hosts node1,node2 ./program
+  weir run -n 4 python3 script.py                   the MPI of that Python's mpi4py
+  weir run -n 2 --launcher-arg=-ppn --launcher-arg=1 ./program
+  weir run -n 4 --dry-run ./program                 only show the command
+
+Arguments after the program are the program's. The exit code is the launcher's.")]
+    Run(RunArgs),
+    /// Show the provider, the MPIs found, the job's key and the interfaces chosen
+    #[command(after_help = "Examples:\n  weir info\n  weir info --json")]
+    Info(Output),
+    /// Find what keeps programs from running over Weir, or from running well
+    #[command(after_help = "Examples:
+  weir doctor
+  weir doctor ./program        also: which MPI the program needs, and whether mpiexec is that MPI's
+  weir doctor --json
+
+Each finding has a severity (ok, info, warning, error), a cause, and where there is one the command that repairs it.
+Exit code 1 if there is an error, else 0.")]
+    Doctor(DoctorArgs),
+    /// Show the counters of a running process, or of one that left them in a file
+    #[command(after_help = "Examples:
+  weir stat 12345
+  weir stat 12345 --every 1              what was counted in each second
+  WEIR_STATS=/tmp/stat.%p mpiexec -n 2 ./program; weir stat --file /tmp/stat.12345")]
+    Stat(StatArgs),
+    /// Emulate a network of hosts and run a command in it
+    Emulate(weir_emulate::cli::Args),
+    /// Print shell completions
+    #[command(after_help = "Examples:
+  weir completions bash > ~/.local/share/bash-completion/completions/weir
+  weir completions fish > ~/.config/fish/completions/weir.fish")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages
+    #[command(after_help = "Examples:\n  weir man | man -l -\n  weir man --dir ~/.local/share/man/man1")]
+    Man {
+        /// Write one page for each command into this folder; else the main page to standard output
+        #[arg(long)]
+        dir: Option<PathBuf>,
+    },
+    /// Load a provider and print what it says of itself
+    #[command(hide = true)]
+    ProbeProvider {
+        /// The shared library
+        file: PathBuf,
+    },
+}
+
+/// How to answer.
+#[derive(Debug, clap::Args)]
+pub struct Output {
+    /// Answer with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct EnvArgs {
+    /// Which MPI; else the one whose mpiexec comes first on PATH
+    #[arg(long, value_enum)]
+    pub mpi: Option<Kind>,
+    /// Whose syntax to print
+    #[arg(long, value_enum, default_value = "bash")]
+    pub shell: Shell,
+    /// Use Weir between ranks on one machine too, instead of MPICH's shared memory
+    #[arg(long)]
+    pub no_shm: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    /// Number of ranks
+    #[arg(short = 'n', long = "ranks", visible_alias = "np", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub ranks: u32,
+    /// Machines to run on, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "HOST")]
+    pub hosts: Vec<String>,
+    /// Use this mpiexec
+    #[arg(long, value_name = "FILE")]
+    pub launcher: Option<PathBuf>,
+    /// Hand this argument to the launcher; may be given several times
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub launcher_arg: Vec<OsString>,
+    /// Use Weir between ranks on one machine too, instead of MPICH's shared memory
+    #[arg(long)]
+    pub no_shm: bool,
+    /// Show the command and its environment instead of running it
+    #[arg(long)]
+    pub dry_run: bool,
+    /// With --dry-run: as one JSON document
+    #[arg(long, requires = "dry_run")]
+    pub json: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct DoctorArgs {
+    /// A program that you want to run
+    pub program: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct StatArgs {
+    /// The process, which must use Weir
+    #[arg(required_unless_present = "file")]
+    pub pid: Option<u32>,
+    /// Read counters from a file that a process has written (WEIR_STATS)
+    #[arg(long, conflicts_with_all = ["pid", "every"])]
+    pub file: Option<PathBuf>,
+    /// Show again and again what was counted within this many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub every: Option<u64>,
+    /// Show counters that are zero too
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_program_is_the_programs() {
+        let args = Args::try_parse_from(["weir", "run", "-n", "4", "./p", "-n", "7", "--json"]).unwrap();
+        let Command::Run(run) = args.command else { panic!("not run") };
+        assert_eq!((run.ranks, run.json), (4, false));
+        assert_eq!(run.program, ["./p", "-n", "7", "--json"]);
+    }
+
+    #[test]
+    fn every_command_has_examples() {
+        for command in Args::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Examples"), "{} has no examples", command.get_name());
+        }
+    }
+}

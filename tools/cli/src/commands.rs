@@ -1,0 +1,280 @@
+//! What each command does: gathers the facts, then prints them as text or as JSON.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::CommandFactory;
+use serde_json::{Value, json};
+use weir_job::Env;
+
+use crate::args::{Args, Command, DoctorArgs, EXIT_FAILED, EnvArgs, Output, RunArgs, StatArgs};
+use crate::doctor::Severity;
+use crate::mpi::Kind;
+use crate::{doctor, environment, interfaces, mpi, provider, stat};
+
+/// Does what the command line asks; returns the exit code.
+///
+/// # Errors
+/// What went wrong, in one line with its causes.
+pub fn run(args: Args) -> Result<u8> {
+    let env = Env::from_process();
+    match args.command {
+        Command::Env(args) => print_env(&env, &args),
+        Command::Run(args) => run_program(&env, args),
+        Command::Info(output) => info(&env, &output),
+        Command::Doctor(args) => diagnose(&env, &args),
+        Command::Stat(args) => show_counters(&args),
+        Command::Emulate(args) => weir_emulate::cli::run(args),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Args::command(), "weir", &mut text);
+            print_all(&text)
+        }
+        Command::Man { dir } => man(dir.as_deref()),
+        Command::ProbeProvider { file } => print_json(&serde_json::to_value(provider::load(&file)?)?),
+    }
+}
+
+fn search_path(env: &Env) -> Option<&std::ffi::OsStr> {
+    env.get("PATH").map(std::ffi::OsString::as_os_str)
+}
+
+/// Prints; a reader that has gone away, as in `weir stat 1 | head`, is no failure.
+fn print_all(text: &[u8]) -> Result<u8> {
+    match std::io::stdout().write_all(text).and_then(|()| std::io::stdout().flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(0),
+    }
+}
+
+fn print_json(value: &Value) -> Result<u8> {
+    print_all(format!("{value}\n").as_bytes())
+}
+
+fn print_env(env: &Env, args: &EnvArgs) -> Result<u8> {
+    let found = match args.mpi {
+        // The variables need no launcher; one may run on a machine without it.
+        Some(kind) => mpi::on_search_path(Some(kind), search_path(env))
+            .unwrap_or(mpi::Found { kind, version: None, launcher: None, library: None }),
+        None => mpi::on_search_path(None, search_path(env)).context("or say which MPI, as in: weir env --mpi mpich")?,
+    };
+    let provider = provider::find(env)?;
+    let key = weir_job::load_key(env)?;
+    let folder = provider.parent().unwrap_or(Path::new("/"));
+    let variables = environment::variables(found.kind, folder, &key, env, args.no_shm);
+    if args.output.json {
+        let map: serde_json::Map<String, Value> = variables.into_iter().map(|(k, v)| (k, v.into())).collect();
+        return print_json(&json!({"mpi": found, "variables": map}));
+    }
+    if found.kind == Kind::Mpich && !args.no_shm {
+        eprintln!("weir: MPICH keeps messages between ranks on one machine in shared memory; with --no-shm they go over weir too");
+    }
+    let lines: String = variables.iter().map(|variable| args.shell.line(variable) + "\n").collect();
+    print_all(lines.as_bytes())
+}
+
+fn run_program(env: &Env, args: RunArgs) -> Result<u8> {
+    let Some(name) = args.program.first() else { bail!("no program") };
+    let program = locate(Path::new(name), env)?;
+    let mut found = mpi::of_program(&program, env)?;
+    if let Some(launcher) = args.launcher {
+        let given = mpi::of_launcher(&launcher)?;
+        if given.kind != found.kind {
+            bail!("{} needs {}, but {} is {}'s", program.display(), found.kind, launcher.display(), given.kind);
+        }
+        found.launcher = given.launcher;
+    }
+    let launcher = found.launcher.clone().with_context(|| format!("no launcher of {} found", found.kind))?;
+    let provider = provider::find(env)?;
+    let key = weir_job::load_key(env)?;
+    let folder = provider.parent().unwrap_or(Path::new("/"));
+    let variables = environment::variables(found.kind, folder, &key, env, args.no_shm);
+
+    let mut command = std::process::Command::new(&launcher);
+    command.args(["-n", &args.ranks.to_string()]);
+    if !args.hosts.is_empty() {
+        command.args([if found.kind == Kind::Mpich { "-hosts" } else { "--host" }, &args.hosts.join(",")]);
+    }
+    command.args(&args.launcher_arg).arg(&program).args(args.program.iter().skip(1));
+    command.envs(variables.iter().cloned());
+    if args.dry_run {
+        return show_command(&found, &command, &variables, args.json);
+    }
+    let error = command.exec();
+    Err(error).with_context(|| format!("cannot start {}", launcher.display()))
+}
+
+/// A program's file: as named, or found on the path as the shell does.
+fn locate(name: &Path, env: &Env) -> Result<PathBuf> {
+    if name.components().count() > 1 || name.is_absolute() {
+        if !name.is_file() {
+            bail!("{}: no such program", name.display());
+        }
+        return Ok(name.to_owned());
+    }
+    let text = name.to_string_lossy();
+    match mpi::on_path(&text, search_path(env)) {
+        Some(file) => Ok(file),
+        None if name.is_file() => Ok(Path::new(".").join(name)),
+        None => bail!("{text}: neither on PATH nor in this folder"),
+    }
+}
+
+fn show_command(found: &mpi::Found, command: &std::process::Command, variables: &[environment::Variable], as_json: bool) -> Result<u8> {
+    let words: Vec<String> = std::iter::once(command.get_program()).chain(command.get_args()).map(|word| word.to_string_lossy().into_owned()).collect();
+    if as_json {
+        let map: serde_json::Map<String, Value> = variables.iter().map(|(k, v)| (k.clone(), v.clone().into())).collect();
+        return print_json(&json!({"mpi": found, "command": words, "variables": map}));
+    }
+    let mut text: String = variables.iter().map(|(name, value)| format!("{name}={} \\\n", environment::quote(value))).collect();
+    text += &words.iter().map(|word| environment::quote(word)).collect::<Vec<_>>().join(" ");
+    print_all((text + "\n").as_bytes())
+}
+
+fn info(env: &Env, output: &Output) -> Result<u8> {
+    let provider = provider::find(env).and_then(|file| Ok((provider::probe(&file)?, file)));
+    let key = weir_job::load_key(env);
+    let mpis: Vec<mpi::Found> =
+        [Kind::Mpich, Kind::Openmpi].into_iter().filter_map(|kind| mpi::on_search_path(Some(kind), search_path(env)).ok()).collect();
+    let list = interfaces::list(&interfaces::named(env))?;
+    if output.json {
+        let provider = match &provider {
+            Ok((facts, file)) => json!({"file": file, "facts": facts}),
+            Err(error) => json!({"error": format!("{error:#}")}),
+        };
+        let key = match &key {
+            Ok(key) => json!({"fingerprint": key.fingerprint(), "source": key.source.to_string()}),
+            Err(error) => json!({"error": error.to_string()}),
+        };
+        return print_json(&json!({"weir": env!("CARGO_PKG_VERSION"), "provider": provider, "key": key, "mpi": mpis, "interfaces": list}));
+    }
+    let mut text = format!("weir        {}\n", env!("CARGO_PKG_VERSION"));
+    text += &match &provider {
+        Ok((facts, file)) => format!("provider    {} {}.{}, {}\n", facts.name, facts.version.0, facts.version.1, file.display()),
+        Err(error) => format!("provider    none: {error:#}\n"),
+    };
+    text += &match &key {
+        Ok(key) => format!("key         {} from {}\n", key.fingerprint(), key.source),
+        Err(error) => format!("key         none: {error}\n"),
+    };
+    for found in &mpis {
+        let launcher = found.launcher.as_deref().unwrap_or(Path::new("?"));
+        text += &format!("mpi         {} {}, {}\n", found.kind, found.version.as_deref().unwrap_or("?"), launcher.display());
+    }
+    if mpis.is_empty() {
+        text += "mpi         none on PATH\n";
+    }
+    for one in &list {
+        let addresses = one.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let mtu = one.mtu.map(|mtu| mtu.to_string()).unwrap_or_else(|| "?".into());
+        text += &format!("interface   {} {}, packets of {mtu} bytes: {addresses}\n", one.name, if one.chosen { "used" } else { "not used" });
+    }
+    print_all(text.as_bytes())
+}
+
+fn diagnose(env: &Env, args: &DoctorArgs) -> Result<u8> {
+    let findings = doctor::examine(env, args.program.as_deref());
+    let worst = findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok);
+    if args.output.json {
+        print_json(&json!({"worst": worst, "findings": findings}))?;
+    } else {
+        let mut text = String::new();
+        for finding in &findings {
+            let word = match finding.severity {
+                Severity::Ok => "ok",
+                Severity::Info => "info",
+                Severity::Warning => "warning",
+                Severity::Error => "ERROR",
+            };
+            text += &format!("{word:8} {:12} {}\n", finding.check, finding.cause);
+            if let Some(fix) = &finding.fix {
+                text += &format!("{:21} repair: {fix}\n", "");
+            }
+        }
+        let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+        text += &format!("{} errors, {} warnings\n", count(Severity::Error), count(Severity::Warning));
+        print_all(text.as_bytes())?;
+    }
+    Ok(if worst == Severity::Error { EXIT_FAILED } else { 0 })
+}
+
+fn show_counters(args: &StatArgs) -> Result<u8> {
+    let show = |value: &Value| {
+        if args.output.json { print_json(value) } else { print_all(stat::render(value, args.all).as_bytes()) }
+    };
+    if let Some(file) = &args.file {
+        return show(&stat::of_file(file)?);
+    }
+    let Some(pid) = args.pid else { bail!("no process") };
+    let mut before = stat::of_process(pid)?;
+    let Some(seconds) = args.every else { return show(&before) };
+    loop {
+        std::thread::sleep(Duration::from_secs(seconds));
+        let after = stat::of_process(pid)?;
+        if !args.output.json {
+            print_all(format!("--- in {seconds} s\n").as_bytes())?;
+        }
+        show(&stat::difference(&before, &after))?;
+        before = after;
+    }
+}
+
+/// Writes the man pages from the same description that parses the command line.
+fn man(dir: Option<&Path>) -> Result<u8> {
+    let Some(dir) = dir else {
+        let mut text = Vec::new();
+        clap_mangen::Man::new(Args::command()).render(&mut text)?;
+        return print_all(&text);
+    };
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    for (name, text) in man_pages()? {
+        let file = dir.join(name);
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(0)
+}
+
+/// All pages with their file names. The emulator has a page written by hand.
+fn man_pages() -> Result<Vec<(String, Vec<u8>)>> {
+    let mut main = Args::command();
+    main.build();
+    let mut pages = Vec::new();
+    let mut render = |name: String, command: clap::Command| -> Result<()> {
+        let mut text = Vec::new();
+        clap_mangen::Man::new(command).render(&mut text)?;
+        pages.push((name, text));
+        Ok(())
+    };
+    render("weir.1".into(), main.clone())?;
+    for command in main.get_subcommands().filter(|c| !c.is_hide_set() && !["emulate", "help"].contains(&c.get_name())) {
+        let name = format!("weir-{}", command.get_name());
+        let named = command.clone().name(name.clone()).bin_name(name.clone()).display_name(name.clone());
+        render(format!("{name}.1"), named.disable_help_subcommand(true))?;
+    }
+    Ok(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_man_pages_in_docs_are_those_of_this_program() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/man");
+        for (name, text) in man_pages().unwrap() {
+            let kept = std::fs::read(folder.join(&name)).unwrap_or_default();
+            assert!(kept == text, "docs/man/{name} is out of date; renew it with: cargo run -p weir -- man --dir docs/man");
+        }
+    }
+
+    #[test]
+    fn programs_are_found_as_the_shell_finds_them() {
+        let env = Env::from_pairs([("PATH", "/usr/bin:/bin")]);
+        assert!(locate(Path::new("sh"), &env).unwrap().is_absolute());
+        assert!(locate(Path::new("./no-such"), &env).unwrap_err().to_string().contains("no such program"));
+        assert!(locate(Path::new("no-such-program"), &env).is_err());
+    }
+}

@@ -1,0 +1,362 @@
+//! `weir doctor`: what keeps programs from running over Weir, or from running well.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+use weir_job::Env;
+
+use crate::environment;
+use crate::interfaces::{self, read_number};
+use crate::mpi::{self, Kind};
+use crate::provider;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Checked, and good.
+    Ok,
+    /// Worth knowing.
+    Info,
+    /// Works, but slower or not as meant.
+    Warning,
+    /// Does not work.
+    Error,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// What was looked at.
+    pub check: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was found.
+    pub cause: String,
+    /// The command that repairs it.
+    pub fix: Option<String>,
+}
+
+impl Finding {
+    fn new(check: &'static str, severity: Severity, cause: impl Into<String>) -> Self {
+        Self { check, severity, cause: cause.into(), fix: None }
+    }
+
+    fn fixed_by(mut self, command: impl Into<String>) -> Self {
+        self.fix = Some(command.into());
+        self
+    }
+}
+
+/// Looks at everything; `program` is one the user wants to run.
+pub fn examine(env: &Env, program: Option<&Path>) -> Vec<Finding> {
+    let mut all = Vec::new();
+    let provider = check_provider(env, &mut all);
+    let key = check_key(env, &mut all);
+    let found = check_mpi(env, program, &mut all);
+    check_variables(env, &mut all);
+    check_interfaces(env, &mut all);
+    check_kernel(&mut all);
+    if let (Some(provider), Some(key), Some(found)) = (provider, key, found) {
+        all.push(try_mpi(env, &found, &provider, &key));
+    }
+    all
+}
+
+fn check_provider(env: &Env, all: &mut Vec<Finding>) -> Option<std::path::PathBuf> {
+    let name = "provider";
+    let file = match provider::find(env) {
+        Ok(file) => file,
+        Err(error) => {
+            all.push(Finding::new(name, Severity::Error, error.to_string()).fixed_by("cargo xtask build"));
+            return None;
+        }
+    };
+    match provider::probe(&file) {
+        Ok(facts) if facts.name == "weir" => {
+            let (major, minor) = facts.version;
+            let (api_major, api_minor) = facts.api_version;
+            let text = format!("{} loads: version {major}.{minor}, libfabric API {api_major}.{api_minor}", file.display());
+            all.push(Finding::new(name, Severity::Ok, text));
+            Some(file)
+        }
+        Ok(facts) => {
+            all.push(Finding::new(name, Severity::Error, format!("{} calls itself '{}'", file.display(), facts.name)));
+            None
+        }
+        Err(error) => {
+            all.push(Finding::new(name, Severity::Error, format!("{}: {error:#}", file.display())).fixed_by(format!("ldd {}", file.display())));
+            None
+        }
+    }
+}
+
+fn check_key(env: &Env, all: &mut Vec<Finding>) -> Option<weir_job::JobKey> {
+    match weir_job::load_key(env) {
+        Ok(key) => {
+            let text = format!("fingerprint {} from {}; it must be the same on all machines", key.fingerprint(), key.source);
+            all.push(Finding::new("key", Severity::Ok, text));
+            Some(key)
+        }
+        Err(error) => {
+            let fix = match &error {
+                weir_job::KeyError::Mode { path, .. } => Some(format!("chmod 600 {}", environment::quote(&path.display().to_string()))),
+                weir_job::KeyError::Format { .. } => Some("export WEIR_KEY=$(openssl rand -hex 32)".into()),
+                _ => None,
+            };
+            all.push(Finding { fix, ..Finding::new("key", Severity::Error, error.to_string()) });
+            None
+        }
+    }
+}
+
+fn check_mpi(env: &Env, program: Option<&Path>, all: &mut Vec<Finding>) -> Option<mpi::Found> {
+    let path = env.get("PATH").map(std::ffi::OsString::as_os_str);
+    let kinds: Vec<mpi::Found> =
+        [Kind::Mpich, Kind::Openmpi].into_iter().filter_map(|kind| mpi::on_search_path(Some(kind), path).ok()).collect();
+    for found in &kinds {
+        let launcher = found.launcher.as_deref().unwrap_or(Path::new("?"));
+        let text = format!("{} {} at {}", found.kind, found.version.as_deref().unwrap_or("of unknown version"), launcher.display());
+        all.push(Finding::new("mpi", Severity::Info, text));
+    }
+    if let [first, second] = kinds.as_slice() {
+        let text = format!("both {} and {} are on PATH; a program built for one, started by the other's mpiexec, runs as many single ranks", first.kind, second.kind);
+        all.push(Finding::new("mpi", Severity::Warning, text).fixed_by("weir run -n 4 ./program"));
+    }
+    let first = mpi::on_search_path(None, path);
+    let Some(program) = program else {
+        if let Err(error) = &first {
+            all.push(Finding::new("mpi", Severity::Error, error.to_string()).fixed_by("pip install mpich"));
+        }
+        return first.ok();
+    };
+    match mpi::of_program(program, env) {
+        Ok(needed) => {
+            let text = format!("{} uses {}", program.display(), needed.kind);
+            let severity = match &first {
+                Ok(first) if first.kind != needed.kind => Severity::Warning,
+                _ => Severity::Ok,
+            };
+            let mut finding = Finding::new("program", severity, text);
+            if severity == Severity::Warning {
+                finding.cause += ", but the first mpiexec on PATH is another MPI's";
+                finding.fix = Some(format!("weir run -n 4 {}", environment::quote(&program.display().to_string())));
+            }
+            all.push(finding);
+            Some(needed)
+        }
+        Err(error) => {
+            all.push(Finding::new("program", Severity::Error, format!("{error:#}")));
+            None
+        }
+    }
+}
+
+/// Settings in the user's shell that would keep Weir from being used.
+fn check_variables(env: &Env, all: &mut Vec<Finding>) {
+    let conflicts = [
+        ("FI_PROVIDER", "weir"),
+        ("MPIR_CVAR_OFI_USE_PROVIDER", "weir"),
+        ("MPIR_CVAR_CH4_NETMOD", "ofi"),
+        ("OMPI_MCA_pml", "cm"),
+        ("OMPI_MCA_mtl", "ofi"),
+        ("OMPI_MCA_opal_common_ofi_provider_include", "weir"),
+    ];
+    for (name, wanted) in conflicts {
+        if let Some(value) = env.get(name).filter(|value| *value != wanted) {
+            let text = format!("{name}={} keeps MPI away from Weir", value.to_string_lossy());
+            all.push(Finding::new("environment", Severity::Warning, text).fixed_by(format!("unset {name}")));
+        }
+    }
+}
+
+fn check_interfaces(env: &Env, all: &mut Vec<Finding>) {
+    let named = interfaces::named(env);
+    let list = match interfaces::list(&named) {
+        Ok(list) => list,
+        Err(error) => {
+            all.push(Finding::new("interfaces", Severity::Error, error.to_string()));
+            return;
+        }
+    };
+    for name in &named {
+        if !list.iter().any(|one| one.name == *name && one.up) {
+            let text = format!("WEIR_IFACE names {name}, which is not up or has no address");
+            all.push(Finding::new("interfaces", Severity::Error, text).fixed_by("unset WEIR_IFACE"));
+        }
+    }
+    let chosen: Vec<_> = list.iter().filter(|one| one.chosen).collect();
+    let names: Vec<String> = chosen.iter().map(|one| format!("{} ({})", one.name, one.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))).collect();
+    if chosen.iter().all(|one| one.loopback) {
+        all.push(Finding::new("interfaces", Severity::Warning, "only the loopback interface is usable: ranks on other machines cannot be reached"));
+    } else {
+        all.push(Finding::new("interfaces", Severity::Ok, format!("uses {}", names.join(" and "))));
+    }
+    for one in &chosen {
+        let virtual_bridge = ["docker", "virbr", "br-", "cni", "tun", "tap", "wg"].iter().any(|start| one.name.starts_with(start));
+        if virtual_bridge && chosen.len() > 1 {
+            let others: Vec<&str> = chosen.iter().filter(|other| other.name != one.name).map(|other| other.name.as_str()).collect();
+            let text = format!("{} looks like a virtual network that other machines do not reach", one.name);
+            all.push(Finding::new("interfaces", Severity::Warning, text).fixed_by(format!("export WEIR_IFACE={}", others.join(","))));
+        }
+        if let Some(mtu) = one.mtu.filter(|mtu| *mtu < 1500) {
+            let text = format!("{} carries packets of {mtu} bytes only; 1500 are usual", one.name);
+            all.push(Finding::new("mtu", Severity::Warning, text).fixed_by(format!("ip link set {} mtu 1500", one.name)));
+        }
+    }
+    let mut sizes: Vec<u32> = chosen.iter().filter_map(|one| one.mtu).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    if sizes.len() > 1 {
+        all.push(Finding::new("mtu", Severity::Info, format!("the interfaces carry packets of different sizes ({sizes:?}); each path's own is found out")));
+    }
+}
+
+/// Below this, a burst of 64 KiB messages from a few peers overflows the socket.
+const GOOD_BUFFER_BYTES: u64 = 4 << 20;
+
+fn check_kernel(all: &mut Vec<Finding>) {
+    for name in ["rmem_max", "wmem_max"] {
+        match read_number::<u64>(&format!("/proc/sys/net/core/{name}")) {
+            Some(bytes) if bytes < GOOD_BUFFER_BYTES => {
+                let text = format!("net.core.{name} is {bytes}: bursts may overflow the socket's buffer and must be repaired");
+                all.push(Finding::new("buffers", Severity::Warning, text).fixed_by(format!("sudo sysctl -w net.core.{name}={GOOD_BUFFER_BYTES}")));
+            }
+            Some(bytes) => all.push(Finding::new("buffers", Severity::Ok, format!("net.core.{name} is {bytes}"))),
+            None => {}
+        }
+    }
+    match offloads() {
+        Ok((true, true)) => all.push(Finding::new("offload", Severity::Ok, "the kernel cuts and joins UDP packets (GSO and GRO)")),
+        Ok((gso, gro)) => {
+            let missing = [("GSO", gso), ("GRO", gro)].iter().filter(|(_, has)| !has).map(|(name, _)| *name).collect::<Vec<_>>().join(" and ");
+            all.push(Finding::new("offload", Severity::Warning, format!("the kernel has no UDP {missing}: more CPU time per byte (Linux 5.0 has both)")));
+        }
+        Err(error) => all.push(Finding::new("offload", Severity::Error, format!("cannot open a UDP socket: {error}"))),
+    }
+    if let Ok(name) = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control") {
+        let text = format!("TCP's congestion control is {}; name it when you compare with stacks over TCP", name.trim());
+        all.push(Finding::new("rivals", Severity::Info, text));
+    }
+    if let Ok(cores) = std::thread::available_parallelism() {
+        all.push(Finding::new("cores", Severity::Info, format!("{cores} cores; MPI ranks poll, so more ranks than cores slow each other down")));
+    }
+}
+
+/// Whether the kernel takes the socket options for cutting and for joining UDP packets.
+fn offloads() -> Result<(bool, bool)> {
+    use nix::sys::socket::{setsockopt, sockopt};
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    Ok((setsockopt(&socket, sockopt::UdpGsoSegment, &1200).is_ok(), setsockopt(&socket, sockopt::UdpGroSegment, &true).is_ok()))
+}
+
+/// A whole MPI start is long on a loaded machine.
+const TRY_LIMIT: Duration = Duration::from_secs(60);
+
+/// Starts one rank of the MPI found, with our variables, and looks which provider it took.
+fn try_mpi(env: &Env, found: &mpi::Found, provider: &Path, key: &weir_job::JobKey) -> Finding {
+    let name = "trial run";
+    let Some(launcher) = &found.launcher else {
+        return Finding::new(name, Severity::Info, "not tried: the MPI has no launcher");
+    };
+    let folder = provider.parent().unwrap_or(Path::new("/"));
+    let variables = environment::variables(found.kind, folder, key, env, true);
+    let scratch = std::env::temp_dir().join(format!("weir-doctor-{}", std::process::id()));
+    let trial = trial_program(launcher, &scratch);
+    let result = trial.map(|words| {
+        let mut command = Command::new(launcher);
+        if found.kind == Kind::Openmpi {
+            command.args(["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"]);
+        }
+        command.args(["-n", "1"]).args(words).envs(variables).env("MPIR_CVAR_DEBUG_SUMMARY", "1");
+        mpi::ask(&mut command, TRY_LIMIT)
+    });
+    let _ = std::fs::remove_dir_all(&scratch);
+    match result {
+        None => Finding::new(name, Severity::Info, "not tried: beside the launcher there is neither mpi4py nor mpicc to make a program with"),
+        Some(Err(error)) => Finding::new(name, Severity::Error, format!("{} does not start over weir: {error:#}", found.kind))
+            .fixed_by("FI_LOG_LEVEL=info weir run -n 1 ./program"),
+        Some(Ok(said)) => {
+            let taken = said.lines().find_map(|line| line.trim().strip_prefix("libfabric provider:")).map(|rest| rest.trim().split(' ').next().unwrap_or("").to_owned());
+            match (found.kind, taken) {
+                (Kind::Mpich, Some(taken)) if taken == "weir" => Finding::new(name, Severity::Ok, "MPICH starts and takes the provider weir"),
+                (Kind::Mpich, taken) => {
+                    Finding::new(name, Severity::Error, format!("MPICH starts, but takes {}", taken.unwrap_or_else(|| "no libfabric provider".into())))
+                        .fixed_by("eval $(weir env)")
+                }
+                // Told to use this provider alone, Open MPI does not start without it.
+                (Kind::Openmpi, _) => Finding::new(name, Severity::Ok, "Open MPI starts with the provider weir"),
+            }
+        }
+    }
+}
+
+/// The smallest MPI program that can be had: mpi4py beside the launcher, or one made with its mpicc.
+fn trial_program(launcher: &Path, scratch: &Path) -> Option<Vec<std::ffi::OsString>> {
+    let folder = launcher.parent()?;
+    let python = folder.join("python3");
+    if python.is_file() && mpi::ask(Command::new(&python).args(["-c", "import mpi4py"]), TRY_LIMIT).is_ok() {
+        let program = "from mpi4py import MPI; MPI.COMM_WORLD.Barrier()";
+        return Some(vec![python.into(), "-c".into(), program.into()]);
+    }
+    let source = scratch.join("trial.c");
+    let out = scratch.join("trial");
+    std::fs::create_dir_all(scratch).ok()?;
+    let text = "#include <mpi.h>\nint main(int c, char **v) { MPI_Init(&c, &v); MPI_Barrier(MPI_COMM_WORLD); return MPI_Finalize(); }\n";
+    std::fs::write(&source, text).ok()?;
+    mpi::ask(Command::new(folder.join("mpicc")).arg(&source).arg("-o").arg(&out), TRY_LIMIT).ok()?;
+    Some(vec![out.into()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has(all: &[Finding], check: &str, severity: Severity) -> bool {
+        all.iter().any(|f| f.check == check && f.severity == severity)
+    }
+
+    #[test]
+    fn a_bad_key_file_is_found_with_its_repair() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("key");
+        std::fs::write(&file, "0".repeat(64)).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let mut all = Vec::new();
+        assert!(check_key(&Env::from_pairs([("WEIR_KEY_FILE", file.as_os_str())]), &mut all).is_none());
+        assert!(has(&all, "key", Severity::Error));
+        assert!(all[0].fix.as_ref().is_some_and(|fix| fix.starts_with("chmod 600")));
+    }
+
+    #[test]
+    fn settings_that_exclude_weir_are_found() {
+        let mut all = Vec::new();
+        check_variables(&Env::from_pairs([("FI_PROVIDER", "tcp"), ("OMPI_MCA_pml", "cm")]), &mut all);
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].fix.as_deref(), Some("unset FI_PROVIDER"));
+    }
+
+    #[test]
+    fn a_missing_interface_is_an_error() {
+        let mut all = Vec::new();
+        check_interfaces(&Env::from_pairs([("WEIR_IFACE", "nosuch0")]), &mut all);
+        assert!(has(&all, "interfaces", Severity::Error), "{all:?}");
+    }
+
+    #[test]
+    fn no_mpi_is_an_error() {
+        let mut all = Vec::new();
+        assert!(check_mpi(&Env::from_pairs([("PATH", "/nonexistent")]), None, &mut all).is_none());
+        assert!(has(&all, "mpi", Severity::Error));
+    }
+
+    #[test]
+    fn a_library_that_is_no_provider_is_refused() {
+        let error = provider::load(Path::new("/proc/self/exe")).unwrap_err();
+        assert!(!error.to_string().is_empty());
+    }
+}

@@ -1,0 +1,140 @@
+//! The variables that make an MPI run over Weir.
+
+use std::path::Path;
+
+use weir_job::{Env, JobKey, KeySource};
+
+use crate::mpi::Kind;
+
+/// One variable and its value.
+pub type Variable = (String, String);
+
+/// What to set so that programs of this MPI use the provider in `folder`.
+///
+/// `no_shm` also sends messages between ranks on one machine through Weir, which MPICH would
+/// otherwise keep in shared memory; Open MPI's `cm` layer sends all messages through the provider
+/// anyway.
+pub fn variables(kind: Kind, folder: &Path, key: &JobKey, env: &Env, no_shm: bool) -> Vec<Variable> {
+    let mut all: Vec<Variable> = Vec::new();
+    let mut set = |name: &str, value: String| all.push((name.to_owned(), value));
+    set("FI_PROVIDER_PATH", provider_path(folder, env));
+    set("FI_PROVIDER", "weir".into());
+    // The name of the key's file, not the key: it would show in process lists and logs.
+    let key_variable = match &key.source {
+        KeySource::Environment => "WEIR_KEY",
+        KeySource::NamedFile(path) | KeySource::UserFile(path) | KeySource::CreatedFile(path) => {
+            set("WEIR_KEY_FILE", path.display().to_string());
+            "WEIR_KEY_FILE"
+        }
+    };
+    match kind {
+        Kind::Mpich => {
+            // MPICH may be built for UCX and libfabric both; without a choice UCX may come first.
+            set("MPIR_CVAR_CH4_NETMOD", "ofi".into());
+            if no_shm {
+                set("MPIR_CVAR_NOLOCAL", "1".into());
+            }
+        }
+        Kind::Openmpi => {
+            set("OMPI_MCA_pml", "cm".into());
+            set("OMPI_MCA_mtl", "ofi".into());
+            // The first name is that of Open MPI 5, the second that of 4.
+            set("OMPI_MCA_opal_common_ofi_provider_include", "weir".into());
+            set("OMPI_MCA_mtl_ofi_provider_include", "weir".into());
+            set("OMPI_MCA_osc", "^ucx".into());
+            // Its launcher hands only its own variables to other machines; this names the rest.
+            set("OMPI_MCA_mca_base_env_list", format!("FI_PROVIDER_PATH;FI_PROVIDER;{key_variable}"));
+        }
+    }
+    all
+}
+
+/// Our folder first; others the user has named stay.
+fn provider_path(folder: &Path, env: &Env) -> String {
+    let ours = folder.display().to_string();
+    let before = env.get("FI_PROVIDER_PATH").map(|v| v.to_string_lossy().into_owned()).unwrap_or_default();
+    let rest = before.split(':').filter(|part| !part.is_empty() && *part != ours);
+    std::iter::once(ours.as_str()).chain(rest).collect::<Vec<_>>().join(":")
+}
+
+/// A shell whose syntax is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Shell {
+    /// sh, bash, dash, zsh, ksh.
+    Bash,
+    /// fish.
+    Fish,
+    /// csh, tcsh.
+    Csh,
+}
+
+impl Shell {
+    /// One line that sets a variable. It ends in `;`, since `eval $(..)` puts all lines into one.
+    pub fn line(self, (name, value): &Variable) -> String {
+        match self {
+            Self::Bash => format!("export {name}={};", quote(value)),
+            Self::Fish => format!("set -gx {name} {};", quote_fish(value)),
+            Self::Csh => format!("setenv {name} {};", quote(value)),
+        }
+    }
+}
+
+fn is_plain(value: &str) -> bool {
+    !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:=,+@".contains(c))
+}
+
+/// Quoted for POSIX shells, where it is needed.
+pub fn quote(value: &str) -> String {
+    if is_plain(value) { value.to_owned() } else { format!("'{}'", value.replace('\'', r"'\''")) }
+}
+
+fn quote_fish(value: &str) -> String {
+    if is_plain(value) { value.to_owned() } else { format!("'{}'", value.replace('\\', r"\\").replace('\'', r"\'")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(source: KeySource) -> JobKey {
+        JobKey { bytes: [7; 32], source }
+    }
+
+    fn value<'a>(all: &'a [Variable], name: &str) -> Option<&'a str> {
+        all.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
+    #[test]
+    fn mpich_gets_the_libfabric_device() {
+        let all = variables(Kind::Mpich, Path::new("/w/lib"), &key(KeySource::UserFile("/k".into())), &Env::default(), false);
+        assert_eq!(value(&all, "FI_PROVIDER"), Some("weir"));
+        assert_eq!(value(&all, "FI_PROVIDER_PATH"), Some("/w/lib"));
+        assert_eq!(value(&all, "MPIR_CVAR_CH4_NETMOD"), Some("ofi"));
+        assert_eq!(value(&all, "WEIR_KEY_FILE"), Some("/k"));
+        assert_eq!(value(&all, "MPIR_CVAR_NOLOCAL"), None);
+    }
+
+    #[test]
+    fn the_key_itself_is_never_printed() {
+        for kind in [Kind::Mpich, Kind::Openmpi] {
+            let all = variables(kind, Path::new("/w"), &key(KeySource::Environment), &Env::default(), true);
+            assert!(all.iter().all(|(name, value)| name != "WEIR_KEY" && !value.contains("0707")));
+        }
+    }
+
+    #[test]
+    fn other_provider_folders_stay_behind_ours() {
+        let env = Env::from_pairs([("FI_PROVIDER_PATH", "/a:/w/lib:/b")]);
+        assert_eq!(provider_path(Path::new("/w/lib"), &env), "/w/lib:/a:/b");
+    }
+
+    #[test]
+    fn values_survive_the_shell() {
+        for value in ["plain", "two words", "it's;$HOME `x` \\ \"", "^ucx", ""] {
+            let variable = ("V".to_owned(), value.to_owned());
+            let script = format!("eval {}\nprintf %s \"$V\"", quote(&Shell::Bash.line(&variable)));
+            let out = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&out.stdout), value, "{script}");
+        }
+    }
+}

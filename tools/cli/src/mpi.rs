@@ -1,0 +1,265 @@
+//! Which MPI is meant: the one a program is linked with, or the one on the user's `PATH`.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+use crate::elf;
+
+/// An MPI implementation that can use a libfabric provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// MPICH and those that keep its ABI.
+    Mpich,
+    /// Open MPI.
+    Openmpi,
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Mpich => "MPICH",
+            Self::Openmpi => "Open MPI",
+        })
+    }
+}
+
+/// An MPI that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// Which one.
+    pub kind: Kind,
+    /// What its launcher says its version is.
+    pub version: Option<String>,
+    /// Its `mpiexec`.
+    pub launcher: Option<PathBuf>,
+    /// Its library, where the question was about a program.
+    pub library: Option<PathBuf>,
+}
+
+/// How long a tool may take to say its version.
+const ASK_LIMIT: Duration = Duration::from_secs(20);
+
+/// Runs a command and returns what it prints, or an error when it fails or takes too long.
+///
+/// # Errors
+/// If it cannot be started, does not end in `limit`, or ends with another code than 0.
+pub fn ask(command: &mut Command, limit: Duration) -> Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {name}"))?;
+    let drain = |stream: Option<Box<dyn Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut text = Vec::new();
+            if let Some(stream) = stream {
+                let _ = stream.take(4 << 20).read_to_end(&mut text);
+            }
+            String::from_utf8_lossy(&text).into_owned()
+        })
+    };
+    let out = drain(child.stdout.take().map(|s| Box::new(s) as Box<dyn Read + Send>));
+    let err = drain(child.stderr.take().map(|s| Box::new(s) as Box<dyn Read + Send>));
+    let deadline = Instant::now() + limit;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if Instant::now() > deadline {
+            child.kill()?;
+            child.wait()?;
+            bail!("{name} did not end within {} s", limit.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
+    if !status.success() {
+        let said = err.lines().chain(out.lines()).map(str::trim).find(|line| line.contains(char::is_alphabetic));
+        bail!("{name}: {status}{}", said.map(|line| format!(": {line}")).unwrap_or_default());
+    }
+    Ok(out + &err)
+}
+
+/// A program found on a `PATH`.
+pub fn on_path(name: &str, path: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
+    elf::path_list(path).into_iter().map(|folder| folder.join(name)).find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// Asks a launcher whose it is.
+///
+/// # Errors
+/// If it does not answer, or belongs to an MPI that is not known here.
+pub fn of_launcher(launcher: &Path) -> Result<Found> {
+    let said = ask(Command::new(launcher).arg("--version"), ASK_LIMIT)?;
+    let Some((kind, version)) = read_version(&said) else {
+        bail!("{}: neither MPICH's nor Open MPI's launcher", launcher.display());
+    };
+    Ok(Found { kind, version, launcher: Some(launcher.to_owned()), library: None })
+}
+
+/// Reads what `mpiexec --version` says.
+fn read_version(said: &str) -> Option<(Kind, Option<String>)> {
+    let word_after = |text: &str, mark: &str| {
+        let rest = text.split_once(mark)?.1.trim_start_matches([' ', ':', ')']);
+        Some(rest.split(|c: char| c.is_whitespace() || c == ')').next()?.to_owned())
+    };
+    if said.contains("HYDRA") || said.contains("Hydra") {
+        return Some((Kind::Mpich, word_after(said, "Version")));
+    }
+    if said.contains("Open MPI") || said.contains("OpenRTE") || said.contains("prterun") {
+        return Some((Kind::Openmpi, word_after(said, "Open MPI")));
+    }
+    None
+}
+
+/// The MPI whose `mpiexec` comes first on the path; with `wanted`, the first of that kind.
+///
+/// # Errors
+/// If there is none.
+pub fn on_search_path(wanted: Option<Kind>, path: Option<&std::ffi::OsStr>) -> Result<Found> {
+    let mut other = None;
+    for folder in elf::path_list(path) {
+        for name in ["mpiexec", "mpirun", "mpiexec.hydra"] {
+            let launcher = folder.join(name);
+            if !is_executable(&launcher) {
+                continue;
+            }
+            match of_launcher(&launcher) {
+                Ok(found) if wanted.is_none_or(|kind| kind == found.kind) => return Ok(found),
+                Ok(found) => other = other.or(Some(found)),
+                Err(_) => {}
+            }
+        }
+    }
+    match (wanted, other) {
+        (Some(kind), Some(found)) => bail!(
+            "no {kind} on PATH, only {} ({})",
+            found.kind,
+            found.launcher.unwrap_or_default().display()
+        ),
+        _ => bail!("no mpiexec on PATH; install MPICH or Open MPI, for example: pip install mpich"),
+    }
+}
+
+/// The kind that a library's name tells: MPICH's ABI is `libmpi.so.12`, Open MPI's `.40`.
+pub fn kind_of_library(name: &str) -> Option<Kind> {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    if name.starts_with("libmpich.so") || name.starts_with("libmpi.so.12") {
+        Some(Kind::Mpich)
+    } else if name.starts_with("libmpi.so.40") || name.starts_with("libmpi.so.20") || name.starts_with("libopen-pal") {
+        Some(Kind::Openmpi)
+    } else {
+        None
+    }
+}
+
+/// The MPI that `program` is linked with, or that its Python uses, and the launcher that goes with it.
+///
+/// # Errors
+/// If the program is linked with an MPI whose launcher cannot be found, or with two MPIs.
+pub fn of_program(program: &Path, env: &weir_job::Env) -> Result<Found> {
+    let path = env.get("PATH").map(std::ffi::OsString::as_os_str);
+    if elf::is_elf(program) {
+        let search = elf::path_list(env.get("LD_LIBRARY_PATH").map(std::ffi::OsString::as_os_str));
+        let libraries = elf::libraries(program, &search);
+        let mut mpis: Vec<(Kind, &elf::Library)> =
+            libraries.iter().filter_map(|library| Some((kind_of_library(&library.name)?, library))).collect();
+        mpis.sort_by_key(|(_, library)| library.name.contains("pal"));
+        if let Some(&(kind, library)) = mpis.first() {
+            if let Some((_, second)) = mpis.iter().find(|(other, _)| *other != kind) {
+                bail!("{} needs two MPIs: {} and {}", program.display(), library.name, second.name);
+            }
+            return with_launcher(kind, library, path);
+        }
+    }
+    if let Some(python) = python_of(program, path) {
+        return of_python(&python, path);
+    }
+    // A shell script, say: whatever it starts is most likely built for the MPI in use.
+    on_search_path(None, path)
+}
+
+fn with_launcher(kind: Kind, library: &elf::Library, path: Option<&std::ffi::OsStr>) -> Result<Found> {
+    let beside = library.file.as_deref().and_then(|file| {
+        let real = std::fs::canonicalize(file).ok();
+        let candidates = [Some(file.to_owned()), real];
+        let folders = candidates.into_iter().flatten().flat_map(|f| f.ancestors().skip(2).take(3).map(Path::to_owned).collect::<Vec<_>>());
+        folders.map(|folder| folder.join("bin/mpiexec")).find(|launcher| of_launcher(launcher).is_ok_and(|found| found.kind == kind))
+    });
+    let found = match beside {
+        Some(launcher) => of_launcher(&launcher)?,
+        None => on_search_path(Some(kind), path).with_context(|| format!("the program is linked with {kind} ({})", library.name))?,
+    };
+    Ok(Found { library: library.file.clone(), ..found })
+}
+
+/// The Python that will run `program`, if it is one or is a script for one.
+fn python_of(program: &Path, path: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
+    let is_python = |name: &str| name.starts_with("python");
+    if program.file_name()?.to_str().is_some_and(is_python) {
+        return Some(program.to_owned());
+    }
+    let mut start = [0; 256];
+    let length = std::fs::File::open(program).ok()?.read(&mut start).ok()?;
+    let line = String::from_utf8_lossy(&start[..length]).lines().next()?.strip_prefix("#!")?.trim().to_owned();
+    let mut words = line.split_whitespace().filter(|word| !word.ends_with("/env"));
+    let interpreter = words.next()?;
+    let name = interpreter.rsplit('/').next()?;
+    if !is_python(name) {
+        return None;
+    }
+    if interpreter.contains('/') { Some(interpreter.into()) } else { on_path(name, path) }
+}
+
+fn of_python(python: &Path, path: Option<&std::ffi::OsStr>) -> Result<Found> {
+    let question = "import mpi4py\nmpi4py.rc.initialize = False\nfrom mpi4py import MPI\nprint(MPI.Get_library_version())";
+    let said = ask(Command::new(python).args(["-c", question]), ASK_LIMIT).context("this Python has no usable mpi4py")?;
+    let kind = if said.contains("Open MPI") { Kind::Openmpi } else { Kind::Mpich };
+    let beside = python.parent().map(|folder| folder.join("mpiexec"));
+    match beside.filter(|launcher| is_executable(launcher)).map(|launcher| of_launcher(&launcher)) {
+        Some(Ok(found)) if found.kind == kind => Ok(found),
+        _ => on_search_path(Some(kind), path).with_context(|| format!("mpi4py uses {kind}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_tell_who_they_are() {
+        let hydra = "HYDRA build details:\n    Version:                                 5.0.2\n    Release Date: x";
+        assert_eq!(read_version(hydra), Some((Kind::Mpich, Some("5.0.2".into()))));
+        let open = "mpiexec (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n";
+        assert_eq!(read_version(open), Some((Kind::Openmpi, Some("5.0.11".into()))));
+        assert_eq!(read_version("lamexec 7"), None);
+    }
+
+    #[test]
+    fn library_names_tell_the_abi() {
+        assert_eq!(kind_of_library("libmpi.so.12"), Some(Kind::Mpich));
+        assert_eq!(kind_of_library("/x/libmpi.so.40"), Some(Kind::Openmpi));
+        assert_eq!(kind_of_library("libmpi_cxx.so.1"), None);
+    }
+
+    #[test]
+    fn a_slow_tool_is_given_up() {
+        let begin = Instant::now();
+        let error = ask(Command::new("sleep").arg("30"), Duration::from_millis(100)).unwrap_err();
+        assert!(error.to_string().contains("did not end"), "{error}");
+        assert!(begin.elapsed() < Duration::from_secs(5));
+    }
+}

@@ -1,0 +1,95 @@
+//! Where the provider for libfabric is, and whether it can be loaded.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::elf;
+use crate::mpi::ask;
+
+/// The provider's file name: libfabric scans folders for names that end in `fi.so`.
+pub const FILE_NAME: &str = "libweir-fi.so";
+
+/// What a loaded provider says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// The provider's name.
+    pub name: String,
+    /// Its own version, major and minor.
+    pub version: (u16, u16),
+    /// The newest libfabric API it speaks.
+    pub api_version: (u16, u16),
+}
+
+/// Finds the provider: in `WEIR_LIB`, beside this program as installed, or in `FI_PROVIDER_PATH`.
+///
+/// # Errors
+/// If it is in none of them; the message lists where it was looked for.
+pub fn find(env: &weir_job::Env) -> Result<PathBuf> {
+    let mut folders: Vec<PathBuf> = env.get("WEIR_LIB").map(PathBuf::from).into_iter().collect();
+    if let Some(bin) = std::env::current_exe().ok().and_then(|exe| exe.canonicalize().ok()?.parent().map(Path::to_owned)) {
+        folders.extend([bin.join("../lib"), bin.join("../lib/weir"), bin.join("../weir/lib")]);
+    }
+    let path = env.get("FI_PROVIDER_PATH").map(std::ffi::OsString::as_os_str);
+    folders.extend(elf::path_list(path));
+    folders.extend(["/usr/local/lib/weir", "/usr/lib/weir"].map(PathBuf::from));
+    let found = folders.iter().map(|folder| folder.join(FILE_NAME)).find(|file| file.is_file());
+    match found {
+        Some(file) => Ok(file.canonicalize()?),
+        None => {
+            let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            bail!("{FILE_NAME} is in none of: {}; set WEIR_LIB to its folder", looked.join(", "))
+        }
+    }
+}
+
+/// Loads the provider in a process of its own, so that a broken one cannot take this one along.
+///
+/// # Errors
+/// The loader's or the provider's own complaint.
+pub fn probe(provider: &Path) -> Result<Facts> {
+    let me = std::env::current_exe()?;
+    let said = ask(Command::new(me).arg("probe-provider").arg(provider), Duration::from_secs(20))?;
+    serde_json::from_str(said.trim()).with_context(|| format!("unexpected answer: {}", said.trim()))
+}
+
+/// The head of libfabric's `struct fi_provider` (rdma/providers/fi_prov.h); the same in all
+/// libfabric versions since 1.0, and 72 bytes long.
+#[repr(C)]
+struct FiProvider {
+    version: u32,
+    fi_version: u32,
+    context: [*mut std::ffi::c_void; 4],
+    name: *const std::ffi::c_char,
+    calls: [*const std::ffi::c_void; 3],
+}
+
+/// Loads the provider into this process as libfabric would, and asks it who it is.
+///
+/// # Errors
+/// If it is no shared library, lacks symbols, or has no entry point.
+pub fn load(provider: &Path) -> Result<Facts> {
+    // SAFETY: loading runs the library's initialisers, which is the very thing to be tried; this
+    // process does nothing else.
+    let library = unsafe { libloading::Library::new(provider) }?;
+    // SAFETY: fi_prov_ini is declared by libfabric as `struct fi_provider *fi_prov_ini(void)`.
+    let entry: libloading::Symbol<'_, unsafe extern "C" fn() -> *const FiProvider> = unsafe { library.get(b"fi_prov_ini\0") }
+        .with_context(|| format!("{} is not a libfabric provider", provider.display()))?;
+    // SAFETY: called once, without arguments, as libfabric calls it.
+    let answer = unsafe { entry() };
+    if answer.is_null() {
+        bail!("the provider refused to start (fi_prov_ini returned null)");
+    }
+    // SAFETY: a provider returns a pointer to its own struct fi_provider, which lives as long as the library.
+    let head = unsafe { &*answer };
+    if head.name.is_null() || head.calls.iter().take(2).any(|call| call.is_null()) {
+        bail!("the provider has no name or no entry points");
+    }
+    // SAFETY: the name is a C string of the provider's, not null, as checked.
+    let name = unsafe { std::ffi::CStr::from_ptr(head.name) }.to_string_lossy().into_owned();
+    let split = |v: u32| ((v >> 16) as u16, (v & 0xffff) as u16);
+    Ok(Facts { name, version: split(head.version), api_version: split(head.fi_version) })
+}

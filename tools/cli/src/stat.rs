@@ -1,0 +1,183 @@
+//! `weir stat`: the counters of a running process, or of one that left them in a file.
+
+use std::fmt::Write as _;
+use std::io::Read;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// Largest document that is read.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Reads the counters of process `pid`.
+///
+/// The engine serves them on an abstract Unix socket, which is visible in its network namespace
+/// only; a process in another one is visited there.
+///
+/// # Errors
+/// If there is no such process, it does not use Weir, or its namespace may not be entered.
+pub fn of_process(pid: u32) -> Result<Value> {
+    let theirs = std::fs::metadata(format!("/proc/{pid}")).is_ok();
+    if !theirs {
+        bail!("no process {pid}");
+    }
+    enter_namespace_of(pid)?;
+    let address = SocketAddr::from_abstract_name(format!("weir-stat-{pid}"))?;
+    let stream = UnixStream::connect_addr(&address)
+        .map_err(|_| anyhow::anyhow!("process {pid} serves no counters: it has no Weir endpoint open"))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut text = String::new();
+    stream.take(MAX_BYTES).read_to_string(&mut text).context("the process did not answer within 5 s; is it stopped?")?;
+    serde_json::from_str(&text).context("the process did not answer with JSON")
+}
+
+fn enter_namespace_of(pid: u32) -> Result<()> {
+    let link = |who: &str| std::fs::read_link(format!("/proc/{who}/ns/net"));
+    let (Ok(theirs), Ok(ours)) = (link(&pid.to_string()), link("self")) else {
+        // Another user's process hides its namespaces; its socket may be reachable all the same.
+        return Ok(());
+    };
+    if theirs == ours {
+        return Ok(());
+    }
+    let file = std::fs::File::open(format!("/proc/{pid}/ns/net"))?;
+    nix::sched::setns(file, nix::sched::CloneFlags::CLONE_NEWNET)
+        .with_context(|| format!("process {pid} is in another network namespace, and it may not be entered; try: nsenter -t {pid} -U -n weir stat {pid}"))
+}
+
+/// Reads counters that a process has written (`WEIR_STATS=FILE`).
+///
+/// # Errors
+/// If the file cannot be read or holds no JSON.
+pub fn of_file(path: &Path) -> Result<Value> {
+    let mut text = String::new();
+    let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    file.take(MAX_BYTES).read_to_string(&mut text).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} holds no JSON", path.display()))
+}
+
+/// The change between two documents: numbers are subtracted, all else is the later one's.
+pub fn difference(before: &Value, after: &Value) -> Value {
+    match (before, after) {
+        (Value::Number(a), Value::Number(b)) => match (a.as_u64(), b.as_u64()) {
+            (Some(a), Some(b)) if b >= a => (b - a).into(),
+            _ => after.clone(),
+        },
+        (Value::Object(a), Value::Object(b)) => {
+            b.iter().map(|(k, v)| (k.clone(), a.get(k).map_or_else(|| v.clone(), |old| difference(old, v)))).collect()
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => a.iter().zip(b).map(|(a, b)| difference(a, b)).collect(),
+        _ => after.clone(),
+    }
+}
+
+/// The document as indented text; counters that are zero are left out unless `all` is wanted.
+pub fn render(value: &Value, all: bool) -> String {
+    let mut out = String::new();
+    render_into(&mut out, value, 0, all, 0);
+    out
+}
+
+/// Nesting past this is cut: a file may hold anything.
+const MAX_DEPTH: usize = 16;
+
+fn render_into(out: &mut String, value: &Value, indent: usize, all: bool, depth: usize) {
+    let pairs: Vec<(String, &Value)> = match value {
+        Value::Object(map) => map.iter().map(|(k, v)| (k.clone(), v)).collect(),
+        Value::Array(list) => list.iter().enumerate().map(|(i, v)| (format!("[{i}]"), v)).collect(),
+        _ => Vec::new(),
+    };
+    let width = pairs.iter().filter(|(_, v)| !is_nested(v)).map(|(k, _)| k.chars().count()).max().unwrap_or(0);
+    for (key, value) in pairs {
+        if is_nested(value) {
+            let _ = writeln!(out, "{:indent$}{key}", "");
+            if depth < MAX_DEPTH {
+                render_into(out, value, indent + 2, all, depth + 1);
+            }
+        } else if all || !is_zero(value) {
+            let _ = writeln!(out, "{:indent$}{key:width$}  {}", "", plain(value));
+        }
+    }
+}
+
+fn is_zero(value: &Value) -> bool {
+    value.as_f64() == Some(0.0)
+}
+
+/// Has lines of its own: an object, or a list of objects.
+fn is_nested(value: &Value) -> bool {
+    match value {
+        Value::Object(_) => true,
+        Value::Array(list) => list.iter().any(|v| v.is_object() || v.is_array()),
+        _ => false,
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::io::Write as _;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn reads_what_a_process_serves() {
+        let pid = std::process::id();
+        let address = SocketAddr::from_abstract_name(format!("weir-stat-{pid}")).unwrap();
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(br#"{"pid":1,"endpoints":[{"engine":{"polls":3}}]}"#).unwrap();
+        });
+        let got = of_process(pid).unwrap();
+        server.join().unwrap();
+        assert_eq!(got["endpoints"][0]["engine"]["polls"], 3);
+    }
+
+    #[test]
+    fn says_that_a_process_has_no_endpoint() {
+        let error = of_process(std::os::unix::process::parent_id()).unwrap_err().to_string();
+        assert!(error.contains("no Weir endpoint"), "{error}");
+        assert!(of_process(u32::MAX).unwrap_err().to_string().contains("no process"));
+    }
+
+    #[test]
+    fn differences_are_of_numbers() {
+        let before = json!({"a": 3, "list": [{"n": 1}], "name": "x"});
+        let after = json!({"a": 10, "list": [{"n": 5}], "name": "y", "new": 2});
+        assert_eq!(difference(&before, &after), json!({"a": 7, "list": [{"n": 4}], "name": "y", "new": 2}));
+    }
+
+    #[test]
+    fn zeros_are_left_out_of_the_text() {
+        let value = json!({"endpoints": [{"local": ["10.0.0.1:5", "10.0.1.1:5"], "acks": 0, "packets": 12}]});
+        let text = render(&value, false);
+        assert!(text.contains("packets  12") && text.contains("10.0.0.1:5, 10.0.1.1:5") && !text.contains("acks"), "{text}");
+        assert!(render(&value, true).contains("acks"));
+    }
+
+    #[test]
+    fn deep_files_do_no_harm() {
+        let mut deep = json!(1);
+        for _ in 0..100 {
+            deep = json!([deep]);
+        }
+        assert!(render(&deep, true).lines().count() < 100);
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("deep.json");
+        std::fs::write(&file, "[".repeat(100_000)).unwrap();
+        assert!(of_file(&file).is_err());
+    }
+}
