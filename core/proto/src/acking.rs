@@ -115,7 +115,7 @@ impl Association {
                 }
                 None
             }
-            SentFrame::Credit | SentFrame::Grant { .. } | SentFrame::Addresses | SentFrame::Abort { .. } | SentFrame::Once | SentFrame::Recovered { .. } => None,
+            SentFrame::Credit | SentFrame::Grant { .. } | SentFrame::Abort { .. } | SentFrame::Once | SentFrame::Recovered { .. } => None,
         };
         if let Some(token) = done {
             events.push(Event::Sent { peer: self.id, token });
@@ -172,16 +172,12 @@ impl Association {
         });
         path.decay_reorder(cx.cfg);
         path.set_pace(cx.cfg);
-        if path.mtu.test(cx.now, cx.cfg) {
-            self.black_hole(cx, i);
+        let settle = 2 * path.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns);
+        if path.mtu.test(cx.now, settle, cx.cfg) {
+            cx.counters.mtu_black_holes += 1;
+            path.cc.on_mtu(u64::from(path.mtu.size()));
+            path.set_pace(cx.cfg);
         }
-    }
-
-    fn black_hole(&mut self, cx: &mut Cx<'_>, i: usize) {
-        cx.counters.mtu_black_holes += 1;
-        let path = &mut self.paths[i];
-        path.cc.on_mtu(u64::from(path.mtu.size()));
-        path.set_pace(cx.cfg);
     }
 
     /// Declares lost what was overtaken by enough later packets, or long enough ago (spec 4).
@@ -222,8 +218,8 @@ impl Association {
             per_path[i].2 = per_path[i].2.max(s.at);
             cx.counters.packets_lost += 1;
             self.packets_lost += 1;
-            if congestion && p.mtu.on_lost(cx.now, s.size, cx.cfg) {
-                self.black_hole(cx, i);
+            if congestion {
+                p.mtu.on_lost(cx.now, s.size);
             }
             if s.flags & REQUEUED == 0 {
                 for k in 0..s.frames {
@@ -258,7 +254,6 @@ impl Association {
                     self.grants_dirty.push_back(handle);
                 }
             }
-            SentFrame::Addresses => self.addresses_dirty = true,
             SentFrame::Abort { handle, code } => self.aborts.push_back((handle, code)),
             SentFrame::Recovered { message, key, offset, len } => self.recovered.push_back((message, key, offset, len)),
             SentFrame::Once | SentFrame::MtuProbe { .. } => {}

@@ -53,7 +53,6 @@ pub(crate) enum Flow {
 pub(crate) struct PeerParams {
     pub(crate) max_datagram: u16,
     pub(crate) streams: u16,
-    pub(crate) credit_msgs: u32,
     pub(crate) credit_bytes: u64,
     pub(crate) rx_buffer: u64,
     pub(crate) ack_delay_max_ns: u64,
@@ -91,7 +90,6 @@ pub(crate) struct Association {
 
     pub(crate) credit_dirty: bool,
     pub(crate) ping: bool,
-    pub(crate) addresses_dirty: bool,
     pub(crate) grants_dirty: VecDeque<u64>,
     pub(crate) aborts: VecDeque<(u64, u16)>,
     /// Restored by parity, to be told: (is a message, key, offset, length).
@@ -144,7 +142,6 @@ impl Association {
             peer: PeerParams {
                 max_datagram: cfg.max_datagram,
                 streams: cfg.streams,
-                credit_msgs: 0,
                 credit_bytes: cfg.initial_credit_bytes,
                 rx_buffer: cfg.rx_buffer_bytes,
                 ack_delay_max_ns: cfg.ack_delay_max.as_nanos() as u64,
@@ -161,7 +158,6 @@ impl Association {
             lost_control: VecDeque::new(),
             credit_dirty: false,
             ping: false,
-            addresses_dirty: false,
             grants_dirty: VecDeque::new(),
             aborts: VecDeque::new(),
             recovered: VecDeque::new(),
@@ -406,7 +402,6 @@ impl Association {
         self.rec.clear();
         self.credit_dirty = false;
         self.ping = false;
-        self.addresses_dirty = false;
         self.probes = 0;
         self.rx.acknowledged();
         self.regrant_at = None;
@@ -439,7 +434,6 @@ impl Association {
     pub(crate) fn has_control_frames(&self) -> bool {
         self.credit_dirty
             || self.ping
-            || self.addresses_dirty
             || self.close_pending.is_some()
             || !self.grants_dirty.is_empty()
             || !self.aborts.is_empty()

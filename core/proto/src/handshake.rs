@@ -343,7 +343,6 @@ impl Association {
         self.peer = PeerParams {
             max_datagram: p.max_datagram,
             streams: p.streams.min(cx.cfg.streams),
-            credit_msgs: p.initial_credit_msgs,
             credit_bytes: p.initial_credit_bytes,
             rx_buffer: p.rx_buffer_bytes.max(64 << 10),
             // A peer cannot make us wait longer than a tenth of a second by what it says.

@@ -21,13 +21,15 @@ pub(crate) struct MtuSearch {
     due: Time,
     enabled: bool,
     big_losses: u8,
+    /// When the first of them was found.
+    big_lost_at: Time,
     small_acked_since: bool,
 }
 
 impl MtuSearch {
     pub(crate) fn new(cfg: &Config, max: u16) -> Self {
         let base = cfg.mtu_base.min(max);
-        MtuSearch { size: base, base, max, trying: max, tries: 0, due: Time::ZERO, enabled: cfg.mtu_probing, big_losses: 0, small_acked_since: false }
+        MtuSearch { size: base, base, max, trying: max, tries: 0, due: Time::ZERO, enabled: cfg.mtu_probing, big_losses: 0, big_lost_at: Time::ZERO, small_acked_since: false }
     }
 
     /// Largest datagram known to pass.
@@ -84,18 +86,22 @@ impl MtuSearch {
         }
     }
 
-    /// A data packet was lost. True: a black hole; the size is back to the base.
-    pub(crate) fn on_lost(&mut self, now: Time, size: u16, cfg: &Config) -> bool {
+    /// A data packet was lost.
+    pub(crate) fn on_lost(&mut self, now: Time, size: u16) {
         if size <= self.base || self.size <= self.base {
-            return false;
+            return;
+        }
+        if self.big_losses == 0 {
+            self.big_lost_at = now;
+            self.small_acked_since = false;
         }
         self.big_losses = self.big_losses.saturating_add(1);
-        self.test(now, cfg)
     }
 
-    /// Black hole by what is known now.
-    pub(crate) fn test(&mut self, now: Time, cfg: &Config) -> bool {
-        if self.big_losses < BLACK_HOLE_LOSSES || !self.small_acked_since {
+    /// Black hole by what is known now? Reordering alone must not look like one, so `settle_ns` must have passed since
+    /// the first loss without a big packet getting through. True: the size is back to the base.
+    pub(crate) fn test(&mut self, now: Time, settle_ns: u64, cfg: &Config) -> bool {
+        if self.big_losses < BLACK_HOLE_LOSSES || !self.small_acked_since || now.since_ns(self.big_lost_at) < settle_ns {
             return false;
         }
         self.size = self.base;
@@ -128,10 +134,12 @@ mod tests {
         assert_eq!(sizes, [8972, 8972, 8972, 1472]);
         assert_eq!(m.size(), 1472);
         for _ in 0..3 {
-            assert!(!m.on_lost(now, 1472, &cfg));
+            m.on_lost(now, 1472);
         }
         m.on_acked(600);
-        assert!(m.test(now, &cfg));
+        assert!(!m.test(now, 100, &cfg));
+        now = now.plus_ns(100);
+        assert!(m.test(now, 100, &cfg));
         assert_eq!(m.size(), 1200);
         assert_eq!(m.due(), Some(now + cfg.mtu_retry));
     }

@@ -148,8 +148,10 @@ impl Path {
 
     /// A loss proved spurious: the packet was overtaken by this many later ones.
     pub(crate) fn on_spurious(&mut self, cfg: &Config, seq: u32, size: u64) {
-        let overtaken = self.largest_acked.wrapping_sub(seq);
-        self.reorder = self.reorder.max((overtaken + 1).min(cfg.reorder_threshold_max));
+        let overtaken = self.largest_acked.wrapping_sub(seq) as i32;
+        if self.largest_acked > 0 && overtaken > 0 {
+            self.reorder = self.reorder.max((overtaken as u32).saturating_add(1).min(cfg.reorder_threshold_max));
+        }
         self.reorder_at = self.next_seq;
         self.cc.on_spurious(size);
     }

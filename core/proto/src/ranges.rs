@@ -13,10 +13,6 @@ impl RangeSet {
         RangeSet { r: SmallVec::new() }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.r.is_empty()
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.r.len()
     }
@@ -50,11 +46,6 @@ impl RangeSet {
 
     pub(crate) fn contains(&self, x: u64) -> bool {
         self.r.get(self.find(x)).is_some_and(|e| e.0 <= x)
-    }
-
-    /// All of `[lo, hi)` is present. True for an empty range.
-    pub(crate) fn covers(&self, lo: u64, hi: u64) -> bool {
-        lo >= hi || self.r.get(self.find(lo)).is_some_and(|e| e.0 <= lo && hi <= e.1)
     }
 
     /// Calls `f` for each part of `[lo, hi)` that is absent, ascending, until it returns false.
@@ -199,7 +190,6 @@ mod tests {
                 prop_assert!(r.windows(2).all(|w| w[0].1 < w[1].0));
                 for x in 0..250 {
                     prop_assert_eq!(s.contains(x), plain.contains(&x));
-                    prop_assert_eq!(s.covers(x, x + 5), (x..x + 5).all(|y| plain.contains(&y)));
                     let g = s.first_gap(x, x + 9).map(|g| g.0);
                     prop_assert_eq!(g, (x..x + 9).find(|y| !plain.contains(y)));
                 }

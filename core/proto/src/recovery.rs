@@ -39,7 +39,6 @@ pub(crate) enum SentFrame {
     Body { slot: u32, generation: u32, offset: u64, len: u16 },
     Credit,
     Grant { handle: u64 },
-    Addresses,
     Abort { handle: u64, code: u16 },
     MtuProbe { size: u16 },
     /// PING, PARITY, challenges: nothing to repeat.
@@ -67,10 +66,6 @@ impl Recovery {
     /// Number of the next packet.
     pub(crate) fn next(&self) -> u64 {
         self.base + self.ring.len() as u64
-    }
-
-    pub(crate) fn largest_acked_end(&self) -> u64 {
-        self.largest_acked_end
     }
 
     /// A new packet; `frames` were added with [`Self::push_frame`] since the last one.
@@ -186,11 +181,6 @@ impl Recovery {
             self.ring.shrink_to(16);
             self.frames.shrink_to(16);
         }
-    }
-
-    /// Number of packets remembered.
-    pub(crate) fn len(&self) -> usize {
-        self.ring.len()
     }
 
     /// Forgets everything.

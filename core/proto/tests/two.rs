@@ -46,3 +46,275 @@ fn all_sizes_over_a_lossy_pipe() {
         assert_eq!(n.nodes[1].messages.len(), 14 + 14 + 4 + 4);
     }
 }
+
+#[test]
+fn authenticated_and_encrypted() {
+    for level in [Level::Auth, Level::Encrypt] {
+        let mut n = Net::new(2, 1, &Config { level, ..Config::default() }, 9);
+        n.faults = Faults { loss: 10_000, corrupt: 10_000, ..Faults::default() };
+        n.capture = true;
+        n.send(0, 1, false, 0, 0, 0, 100).unwrap();
+        n.offer(0, 1, 100_000);
+        assert!(n.run(10 * S, Net::quiet));
+        assert!(n.nodes[1].messages.values().all(|r| r.complete));
+        let clear: Vec<u8> = (0..50).map(|i| net::byte_of(1 << 32, i)).collect();
+        let seen = n.captured.iter().any(|c| c.2.windows(50).any(|w| w == clear));
+        assert_eq!(seen, level == Level::Auth);
+    }
+}
+
+#[test]
+fn credit_holds_the_sender_until_messages_are_consumed() {
+    let cfg = Config { initial_credit_msgs: 16, initial_credit_bytes: 20_000, ..Config::default() };
+    let mut n = Net::new(2, 1, &cfg, 5);
+    n.nodes[1].hold = true;
+    for _ in 0..64 {
+        n.send(0, 1, false, 0, 0, 0, 1000).unwrap();
+    }
+    n.run(S, Net::quiet);
+    assert_eq!(n.nodes[1].messages.len(), 16);
+    let p = PeerId(0);
+    assert_eq!(n.nodes[0].ep.queued(p), 48);
+    assert_eq!(n.nodes[0].ep.credit(p), Credit::default());
+    n.nodes[1].ep.consume(p, 16, 16_000);
+    n.nodes[1].hold = false;
+    assert!(n.run(S, Net::quiet));
+    assert_eq!(n.nodes[1].messages.len(), 64);
+    assert_eq!(n.send(0, 1, false, 0, 0, 0, 10_001), Err(SendError::TooLong));
+    assert_eq!(n.nodes[0].ep.credit(p).msgs, 16, "all credit came back");
+}
+
+#[test]
+fn a_dead_peer_fails_only_its_own_operations_within_the_timeout() {
+    let mut n = Net::new(3, 1, &Config::default(), 6);
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    n.send(0, 2, false, 0, 0, 0, 8).unwrap();
+    assert!(n.run(S, Net::quiet));
+    n.nodes[1].stopped = true;
+    let t0 = n.now;
+    let dead = n.offer(0, 1, 100_000);
+    let alive = n.offer(0, 2, 100_000);
+    assert!(n.run(10 * S, |n| !n.nodes[0].downs.is_empty() && n.nodes[0].open_tokens.len() == 1));
+    let took = n.now - t0;
+    assert!(took > 4 * S && took < 7 * S, "{took:?}");
+    assert_eq!(n.nodes[0].downs, [(PeerId(0), DownReason::Unreachable)]);
+    assert!(n.nodes[0].sent.contains(&alive));
+    // The body itself was never handed over (its offer failed), so its token is still the test's.
+    assert!(n.nodes[0].open_tokens.contains(&dead) && n.nodes[0].failed.len() == 1);
+    assert_eq!(n.send(0, 1, false, 0, 0, 0, 8), Err(SendError::Closed));
+    assert!(n.send(0, 2, false, 0, 0, 0, 8).is_ok());
+}
+
+#[test]
+fn nobody_there() {
+    let mut n = Net::new(2, 1, &Config::default(), 7);
+    n.nodes[1].stopped = true;
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    let t0 = n.now;
+    assert!(n.run(20 * S, |n| !n.nodes[0].downs.is_empty()));
+    assert_eq!(n.nodes[0].downs[0].1, DownReason::ConnectTimeout);
+    assert_eq!((n.now - t0).as_secs(), 10);
+    assert_eq!(n.nodes[0].failed.len(), 1);
+}
+
+#[test]
+fn both_open_at_once() {
+    for seed in 0..50 {
+        let mut n = Net::new(2, 1, &Config::default(), seed);
+        n.faults = Faults { loss: 100_000, jitter_ns: 20_000, dup: 100_000, ..Faults::default() };
+        n.send(0, 1, false, 0, 0, 0, 5000).unwrap();
+        if seed % 2 == 0 {
+            n.run(Duration::from_micros(seed * 3), |_| false);
+        }
+        n.send(1, 0, false, 0, 0, 0, 5000).unwrap();
+        assert!(n.run(10 * S, Net::quiet), "seed {seed}");
+        for node in &n.nodes {
+            assert_eq!((node.ups.len(), node.downs.len(), node.messages.len()), (1, 0, 1), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_restarted_peer_is_noticed() {
+    let cfg = Config::default();
+    let mut n = Net::new(2, 1, &cfg, 8);
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    assert!(n.run(S, Net::quiet));
+    n.nodes[1].mseqs.clear();
+    n.nodes[1].ep = Endpoint::new(cfg, [7; 32], 4711, &[net::addr(1, 0)], [3; 32]);
+    let old = n.send(0, 1, false, 0, 0, 0, 8);
+    assert!(old.is_ok());
+    // The name is of the new incarnation by now: a new peer. The old one answers RESET.
+    let stale = PeerId(0);
+    n.nodes[0].ep.send(n.now, stale, Message { control: false, stream: 0, envelope: &[0; 17], len: 0, token: 99 }).unwrap();
+    n.nodes[0].open_tokens.insert(99);
+    assert!(n.run(S, Net::quiet));
+    assert_eq!(n.nodes[0].failed, [(99, DownReason::Restarted)]);
+    assert_eq!(n.nodes[0].downs, [(stale, DownReason::Restarted)]);
+    assert_eq!(n.nodes[1].ep.peers().count(), 1);
+}
+
+#[test]
+fn keys_and_names() {
+    let mut a = Endpoint::new(Config::default(), [1; 32], 1, &[net::addr(0, 0)], [1; 32]);
+    let b = Endpoint::new(Config::default(), [2; 32], 2, &[net::addr(1, 0)], [2; 32]);
+    assert_eq!(a.peer(&b.name()), Err(NameError::Key));
+    let c = Endpoint::new(Config::default(), [1; 32], 3, &[], [2; 32]);
+    assert_eq!(a.peer(&c.name()), Err(NameError::NoAddress));
+    let d = Endpoint::new(Config::default(), [1; 32], 4, &[net::addr(1, 0)], [2; 32]);
+    assert_eq!(a.peer(&d.name()).map(|p| a.peer(&d.name()) == Ok(p)), Ok(true));
+}
+
+#[test]
+fn closing_delivers_what_was_accepted() {
+    let mut n = Net::new(2, 1, &Config::default(), 10);
+    n.faults = Faults { loss: 200_000, ..Faults::default() };
+    for _ in 0..20 {
+        n.send(0, 1, false, 0, 0, 0, 4000).unwrap();
+    }
+    n.nodes[0].ep.close(n.now);
+    assert_eq!(n.send(0, 1, false, 0, 0, 0, 1), Err(SendError::Closed));
+    assert!(n.run(4 * S, |n| n.nodes[0].ep.is_drained()));
+    assert_eq!(n.nodes[0].sent.len(), 20);
+    assert_eq!(n.nodes[1].messages.values().filter(|r| r.complete).count(), 20);
+    n.faults = Faults::default();
+    n.send(1, 0, false, 0, 0, 0, 1).ok();
+    assert!(n.run(S, |n| !n.nodes[1].downs.is_empty()));
+    assert_eq!(n.nodes[1].downs[0].1, DownReason::Closed);
+}
+
+#[test]
+fn closing_gives_up_after_the_linger_time() {
+    let mut n = Net::new(2, 1, &Config::default(), 11);
+    n.send(0, 1, false, 0, 0, 0, 1).unwrap();
+    assert!(n.run(S, Net::quiet));
+    n.cut.insert(0);
+    n.send(0, 1, false, 0, 0, 0, 1).unwrap();
+    n.nodes[0].ep.close(n.now);
+    let t0 = n.now;
+    assert!(n.run(20 * S, |n| !n.nodes[0].downs.is_empty()));
+    n.drain();
+    assert!(n.nodes[0].ep.is_drained());
+    assert!(n.now - t0 <= 5 * S + Duration::from_millis(1), "{:?} {:?}", n.now - t0, n.nodes[0].downs);
+    assert_eq!(n.nodes[0].failed.len(), 1);
+}
+
+#[test]
+fn path_mtu_is_found_and_a_black_hole_survived() {
+    let cfg = Config { max_datagram: 8972, ..Config::default() };
+    let mut n = Net::new(2, 1, &cfg, 12);
+    n.faults.mtu = 1472;
+    n.offer(0, 1, 10_000);
+    assert!(n.run(S, Net::quiet));
+    n.run(S, |_| false);
+    assert_eq!(n.nodes[0].ep.peer_stats(PeerId(0)).paths[0].mtu, 1472);
+    n.faults.mtu = 1300;
+    n.offer(0, 1, 1_000_000);
+    let t0 = n.now;
+    assert!(n.run(5 * S, Net::quiet), "{:?}", n.nodes[0].ep.peer_stats(PeerId(0)));
+    println!("black hole: {:?}", n.now - t0);
+    assert_eq!(n.nodes[0].ep.peer_stats(PeerId(0)).paths[0].mtu, 1200);
+    assert_eq!(n.nodes[0].ep.counters().mtu_black_holes, 1);
+    n.faults.mtu = 9000;
+    n.run(15 * S, |_| false);
+    assert_eq!(n.nodes[0].ep.peer_stats(PeerId(0)).paths[0].mtu, 8972);
+}
+
+#[test]
+fn a_cut_path_is_left_and_taken_again() {
+    let mut n = Net::new(2, 2, &Config::default(), 13);
+    n.faults = Faults { rate: 125_000_000, delay_ns: 50_000, ..Faults::default() };
+    n.send(0, 1, false, 0, 0, 0, 1).unwrap();
+    n.send(1, 0, false, 0, 0, 0, 1).unwrap();
+    n.run(2 * S, |_| false);
+    let p = PeerId(0);
+    assert!(n.nodes[0].ep.peer_stats(p).paths.iter().all(|x| x.state == "valid"), "{:?}", n.nodes[0].ep.peer_stats(p));
+    let start = n.nodes[0].ep.peer_stats(p).primary_path;
+    n.offer(0, 1, 20_000_000);
+    n.offer(1, 0, 2_000_000);
+    n.run(Duration::from_millis(20), |_| false);
+    n.cut.insert(start);
+    let at = n.now;
+    let got = |n: &Net| n.nodes[1].bodies.values().map(|r| r.bytes).sum::<u64>();
+    let (mut last, mut last_at, mut stall) = (got(&n), at, Duration::ZERO);
+    assert!(n.run(10 * S, |n| {
+        let g = got(n);
+        if g != last {
+            stall = stall.max(n.now - last_at);
+            (last, last_at) = (g, n.now);
+        }
+        n.quiet()
+    }));
+    println!("stall {stall:?}, total {:?}", n.now - at);
+    assert!(stall < Duration::from_millis(200), "{stall:?}");
+    assert_ne!(n.nodes[0].ep.peer_stats(p).primary_path, start);
+    n.cut.clear();
+    n.run(3 * S, |_| false);
+    assert_eq!(n.nodes[0].ep.peer_stats(p).primary_path, start, "the healed path is taken again");
+    n.offer(0, 1, 2_000_000);
+    assert!(n.run(S, Net::quiet));
+}
+
+#[test]
+fn strangers_change_nothing() {
+    let mut n = Net::new(2, 1, &Config::default(), 14);
+    n.capture = true;
+    n.send(0, 1, false, 0, 0, 0, 3000).unwrap();
+    n.offer(1, 0, 20_000);
+    assert!(n.run(S, Net::quiet));
+    n.run(S, |_| false);
+    n.capture = false;
+    let all = std::mem::take(&mut n.captured);
+    let (m0, s0) = (n.nodes[0].messages.len(), n.nodes[0].ep.peer_stats(PeerId(0)));
+    // Replays, cuts of every length, and every single-bit damage of some bytes.
+    for (from, to, bytes) in &all {
+        n.arrive(*from, *to, bytes.clone());
+        for cut in (0..bytes.len()).step_by(7) {
+            n.arrive(*from, *to, bytes[..cut].to_vec());
+        }
+        for bit in 0..(bytes.len() * 8).min(600) {
+            let mut b = bytes.clone();
+            b[bit / 8] ^= 1 << (bit % 8);
+            n.arrive(*from, *to, b);
+        }
+    }
+    for len in 0..300usize {
+        for first in [0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x25] {
+            let mut b = vec![0x5a; len];
+            if let Some(x) = b.first_mut() {
+                *x = first;
+            }
+            n.arrive(net::addr(1, 0), net::addr(0, 0), b);
+        }
+    }
+    n.run(S, |_| false);
+    let s1 = n.nodes[0].ep.peer_stats(PeerId(0));
+    assert_eq!((n.nodes[0].messages.len(), s1.state, s1.packets_lost), (m0, "up", s0.packets_lost));
+    for node in &n.nodes {
+        assert!(node.downs.is_empty());
+        assert_eq!(node.ep.peers().count(), 1);
+        assert_eq!(node.ep.counters().violations, 0);
+    }
+    n.send(0, 1, false, 0, 0, 0, 3000).unwrap();
+    assert!(n.run(S, Net::quiet));
+}
+
+#[test]
+fn bulk_goes_in_equal_full_packets_and_small_messages_share() {
+    let mut n = Net::new(2, 1, &Config::default(), 15);
+    n.send(0, 1, false, 0, 0, 0, 1).unwrap();
+    n.run(S, |_| false);
+    n.keep_sizes = true;
+    n.send(0, 1, false, 0, 0, 0, 200_000).unwrap();
+    assert!(n.run(S, Net::quiet));
+    let data: Vec<usize> = n.sizes.iter().map(|s| s.0).filter(|s| *s > 200).collect();
+    let full = data.iter().filter(|s| **s == 1472).count();
+    assert!(full >= 141 && data.len() - full <= 1, "{data:?}");
+    n.sizes.clear();
+    for _ in 0..100 {
+        n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    }
+    assert!(n.run(S, Net::quiet));
+    let data = n.sizes.iter().filter(|s| s.0 > 200).count();
+    assert_eq!(data, 4, "100 messages of 49 bytes in packets of 1472: {:?}", n.sizes);
+}
