@@ -106,19 +106,12 @@ impl EngineConfig {
         v.one_of(
             "WEIR_LEVEL",
             &mut c.level,
-            &[
-                ("integrity", Level::Integrity),
-                ("auth", Level::Auth),
-                ("encrypt", Level::Encrypt),
-            ],
+            &[("integrity", Level::Integrity), ("auth", Level::Auth), ("encrypt", Level::Encrypt)],
         )?;
         v.one_of(
             "WEIR_CONGESTION",
             &mut c.congestion,
-            &[
-                ("target", weir_proto::CongestionKind::Target),
-                ("reno", weir_proto::CongestionKind::Reno),
-            ],
+            &[("target", weir_proto::CongestionKind::Target), ("reno", weir_proto::CongestionKind::Reno)],
         )?;
         v.number("WEIR_EAGER_BYTES", &mut c.eager_bytes, 0, 16 << 20)?;
         v.number("WEIR_COPY_BYTES", &mut c.copy_bytes, 0, 1 << 20)?;
@@ -131,11 +124,7 @@ impl EngineConfig {
         v.number("WEIR_CREDIT_BYTES", &mut c.credit_bytes, 4096, 1 << 40)?;
         v.number("WEIR_CREDIT_MSGS", &mut c.credit_msgs, 16, 1 << 24)?;
         v.number("WEIR_RCVBUF", &mut c.rcvbuf_bytes, 64 << 10, 1 << 30)?;
-        v.one_of(
-            "WEIR_OFFLOAD",
-            &mut c.offload,
-            &[("on", true), ("1", true), ("off", false), ("0", false)],
-        )?;
+        v.one_of("WEIR_OFFLOAD", &mut c.offload, &[("on", true), ("1", true), ("off", false), ("0", false)])?;
         v.millis("WEIR_LINGER_MS", &mut c.linger, 0)?;
         v.number("WEIR_TRACE", &mut c.trace, 0, 3)?;
         c.stats = get("WEIR_STATS");
@@ -156,10 +145,7 @@ impl EngineConfig {
     /// The addresses to bind, with the port.
     #[must_use]
     pub fn socket_addrs(&self) -> Vec<SocketAddr> {
-        self.addrs
-            .iter()
-            .map(|&ip| SocketAddr::new(ip, self.port))
-            .collect()
+        self.addrs.iter().map(|&ip| SocketAddr::new(ip, self.port)).collect()
     }
 }
 
@@ -169,10 +155,7 @@ struct Vars<'a> {
 
 impl Vars<'_> {
     fn bad(name: &str, problem: String) -> EngineError {
-        EngineError::Config {
-            variable: name.to_owned(),
-            problem,
-        }
+        EngineError::Config { variable: name.to_owned(), problem }
     }
 
     fn number<T>(&self, name: &str, into: &mut T, min: T, max: T) -> Result<(), EngineError>
@@ -187,10 +170,7 @@ impl Vars<'_> {
                 *into = n;
                 Ok(())
             }
-            _ => Err(Self::bad(
-                name,
-                format!("'{text}' is not a number from {min} to {max}"),
-            )),
+            _ => Err(Self::bad(name, format!("'{text}' is not a number from {min} to {max}"))),
         }
     }
 
@@ -201,29 +181,18 @@ impl Vars<'_> {
         Ok(())
     }
 
-    fn one_of<T: Copy>(
-        &self,
-        name: &str,
-        into: &mut T,
-        choices: &[(&str, T)],
-    ) -> Result<(), EngineError> {
+    fn one_of<T: Copy>(&self, name: &str, into: &mut T, choices: &[(&str, T)]) -> Result<(), EngineError> {
         let Some(text) = (self.get)(name) else {
             return Ok(());
         };
-        match choices
-            .iter()
-            .find(|(word, _)| word.eq_ignore_ascii_case(text.trim()))
-        {
+        match choices.iter().find(|(word, _)| word.eq_ignore_ascii_case(text.trim())) {
             Some((_, value)) => {
                 *into = *value;
                 Ok(())
             }
             None => {
                 let words: Vec<&str> = choices.iter().map(|(w, _)| *w).collect();
-                Err(Self::bad(
-                    name,
-                    format!("'{text}' is none of {}", words.join(", ")),
-                ))
+                Err(Self::bad(name, format!("'{text}' is none of {}", words.join(", "))))
             }
         }
     }
@@ -253,19 +222,8 @@ mod tests {
     #[test]
     fn values_are_read_and_bounded() {
         assert_eq!(with("WEIR_STREAMS", "4").expect("valid").streams, 4);
-        assert_eq!(
-            with("WEIR_ADDR", "10.0.0.1, ::1")
-                .expect("valid")
-                .addrs
-                .len(),
-            2
-        );
-        assert_eq!(
-            with("WEIR_PEER_TIMEOUT_MS", "700")
-                .expect("valid")
-                .peer_timeout,
-            Duration::from_millis(700)
-        );
+        assert_eq!(with("WEIR_ADDR", "10.0.0.1, ::1").expect("valid").addrs.len(), 2);
+        assert_eq!(with("WEIR_PEER_TIMEOUT_MS", "700").expect("valid").peer_timeout, Duration::from_millis(700));
         for (name, value) in [
             ("WEIR_STREAMS", "0"),
             ("WEIR_LEVEL", "none"),

@@ -8,8 +8,7 @@ use crate::config::EngineConfig;
 use crate::counters::{EngineCounters, Totals};
 use crate::memory::{Gather, Pool, Source};
 use crate::state::{
-    BodyDest, CompletionQueue, MsgKey, PeerState, RecvKey, RecvState, Region, Role, RxMsg, SendKey,
-    SendState, key,
+    BodyDest, CompletionQueue, MsgKey, PeerState, RecvKey, RecvState, Region, Role, RxMsg, SendKey, SendState, key,
 };
 use crate::trace::Trace;
 use hashbrown::HashMap;
@@ -70,10 +69,7 @@ pub struct State {
 
 /// Now, on the protocol's clock.
 pub fn now() -> Time {
-    let mut ts = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `ts` is a valid timespec to fill; CLOCK_MONOTONIC always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut ts) };
     Time(ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64)
@@ -96,20 +92,13 @@ impl Payloads for SendTable<'_> {
         if let Some(s) = self.0.get(key::<SendKey>(token)) {
             s.source.slices(offset, len, &mut slices);
         }
-        slices
-            .iter()
-            .fold(crc, |crc, s| weir_wire::crc32c_append(crc, s))
+        slices.iter().fold(crc, |crc, s| weir_wire::crc32c_append(crc, s))
     }
 }
 
 impl Core {
     pub fn new(udp: UdpTransport, st: State) -> Core {
-        Core {
-            udp,
-            st,
-            out: PacketBuf::default(),
-            queued_since_transmit: 0,
-        }
+        Core { udp, st, out: PacketBuf::default(), queued_since_transmit: 0 }
     }
 
     /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams read.
@@ -120,12 +109,7 @@ impl Core {
         let read = self
             .udp
             .recv(RX_BATCHES, |info, datagram| {
-                let meta = RxMeta {
-                    remote: info.remote,
-                    local: info.local,
-                    slack_ns,
-                    ecn: info.ecn,
-                };
+                let meta = RxMeta { remote: info.remote, local: info.local, slack_ns, ecn: info.ecn };
                 st.datagram(now, meta, datagram);
             })
             .unwrap_or(0);
@@ -178,6 +162,10 @@ impl State {
     fn datagram(&mut self, now: Time, meta: RxMeta, datagram: &mut [u8]) {
         let mut events = std::mem::take(&mut self.events);
         self.proto.handle(now, meta, datagram, &mut events);
+        // A target's refusal may stand behind the acknowledgement of the same write: it must be seen first.
+        for event in events.extract_if(.., |e| !matches!(e, Event::Sent { .. })) {
+            self.event(now, event, datagram);
+        }
         for event in events.drain(..) {
             self.event(now, event, datagram);
         }
@@ -230,45 +218,21 @@ impl State {
                     self.fragment(now, piece, envelope, bytes);
                 }
             }
-            Event::Body {
-                peer,
-                handle,
-                offset,
-                payload,
-                complete,
-            } => {
+            Event::Body { peer, handle, offset, payload, complete } => {
                 let bytes = datagram.get(payload).unwrap_or(&[]);
                 self.body(peer.0, handle, offset, bytes, complete);
             }
             Event::Sent { token, .. } => self.sent(token),
-            Event::Up { peer } => self.peer_slot(peer.0),
+            Event::Up { peer } => {
+                self.peer_slot(peer.0);
+                self.peers[peer.0 as usize].up = true;
+            }
             Event::Down { peer, reason } => self.peer_down(peer, reason),
-            Event::Failed {
-                peer,
-                token,
-                reason,
-            } => self.send_failed(peer, token, reason),
+            Event::Failed { peer, token, reason } => self.send_failed(peer, token, reason),
             Event::BodyAborted { peer, handle, .. } => self.body_aborted(peer.0, handle),
-            Event::Parity {
-                peer,
-                key,
-                base,
-                frag,
-                count,
-                hole_offset,
-                hole_len,
-                payload,
-            } => {
+            Event::Parity { peer, key, base, frag, count, hole_offset, hole_len, payload } => {
                 let bytes = datagram.get(payload).unwrap_or(&[]);
-                let parity = crate::receiving::Parity {
-                    peer,
-                    key,
-                    base,
-                    frag,
-                    count,
-                    hole_offset,
-                    hole_len,
-                };
+                let parity = crate::receiving::Parity { peer, key, base, frag, count, hole_offset, hole_len };
                 self.parity(now, &parity, bytes);
             }
         }
@@ -280,6 +244,7 @@ impl State {
             self.peers.push(PeerState {
                 name: [0; 48],
                 inserted: false,
+                up: false,
                 down: None,
                 partial: SmallVec::new(),
                 last_send: Time(0),
@@ -289,10 +254,7 @@ impl State {
 
     /// The peer as completions may name it.
     pub fn source(&self, peer: u32) -> Option<u32> {
-        self.peers
-            .get(peer as usize)
-            .filter(|p| p.inserted)
-            .map(|_| peer)
+        self.peers.get(peer as usize).filter(|p| p.inserted).map(|_| peer)
     }
 
     fn send_failed(&mut self, _peer: PeerId, token: u64, reason: DownReason) {
@@ -309,12 +271,8 @@ impl State {
         self.peers[peer.0 as usize].partial.clear();
         self.trace.peer_down(peer.0, reason);
         let error = OpError::PeerDown(reason);
-        let sends: Vec<SendKey> = self
-            .sends
-            .iter()
-            .filter(|(_, s)| s.peer == peer.0 && s.role != Role::ToSelf)
-            .map(|(k, _)| k)
-            .collect();
+        let sends: Vec<SendKey> =
+            self.sends.iter().filter(|(_, s)| s.peer == peer.0 && s.role != Role::ToSelf).map(|(k, _)| k).collect();
         for k in sends {
             if let Some(s) = self.sends.remove(k) {
                 self.finish_send(s, Err(error));
@@ -330,12 +288,8 @@ impl State {
         }
         self.bodies.retain(|&(p, _), _| p != peer.0);
         // What had begun to arrive and cannot be completed; complete unexpected messages stay receivable.
-        let broken: Vec<MsgKey> = self
-            .msgs
-            .iter()
-            .filter(|(_, m)| m.peer == peer.0 && !m.complete)
-            .map(|(k, _)| k)
-            .collect();
+        let broken: Vec<MsgKey> =
+            self.msgs.iter().filter(|(_, m)| m.peer == peer.0 && !m.complete).map(|(k, _)| k).collect();
         for k in broken {
             self.break_msg(k, error);
         }
@@ -349,10 +303,13 @@ impl State {
         }
         match c.kind {
             OpKind::Send | OpKind::Write | OpKind::Read => self.tx_done.push_back(c),
-            OpKind::Recv | OpKind::MultiRecvReleased | OpKind::Peek | OpKind::RemoteWrite => {
-                self.rx_done.push_back(c)
-            }
+            OpKind::Recv | OpKind::MultiRecvReleased | OpKind::Peek | OpKind::RemoteWrite => self.rx_done.push_back(c),
         }
+    }
+
+    /// Whether something that was reported as complete has not reached its peer: what closing must wait for.
+    pub fn owes(&self) -> bool {
+        self.sends.values().any(|s| s.announced && s.role != Role::ToSelf)
     }
 
     /// After closing: no byte of the caller's memory is read or written any more.

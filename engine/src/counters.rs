@@ -63,9 +63,7 @@ impl Totals {
             (OpKind::Send, true) => &mut self.sends,
             (OpKind::Send, false) => &mut self.send_errors,
             (OpKind::Recv | OpKind::Peek, true) => &mut self.recvs,
-            (OpKind::Recv | OpKind::Peek | OpKind::MultiRecvReleased, false) => {
-                &mut self.recv_errors
-            }
+            (OpKind::Recv | OpKind::Peek | OpKind::MultiRecvReleased, false) => &mut self.recv_errors,
             (OpKind::MultiRecvReleased, true) => return,
             (OpKind::Write, true) => &mut self.writes,
             (OpKind::Write, false) => &mut self.write_errors,

@@ -93,20 +93,14 @@ impl Endpoint {
     /// # Errors
     /// [`EngineError::Name`] when the name cannot be used: not one, another version, another job key.
     pub fn insert_peer(&self, name: &[u8]) -> Result<u32, EngineError> {
-        let bytes: &[u8; NAME_BYTES] = name.try_into().map_err(|_| {
-            EngineError::Name(format!(
-                "a peer's name has {NAME_BYTES} bytes, not {}",
-                name.len()
-            ))
-        })?;
+        let bytes: &[u8; NAME_BYTES] = name
+            .try_into()
+            .map_err(|_| EngineError::Name(format!("a peer's name has {NAME_BYTES} bytes, not {}", name.len())))?;
         let decoded = EndpointName::decode(bytes)
             .map_err(|e| EngineError::Name(format!("not an endpoint name of this version: {e}")))?;
         let mut core = self.shared.core.lock();
         let st = &mut core.st;
-        let peer = st
-            .proto
-            .peer(&decoded)
-            .map_err(|e| EngineError::Name(explain_name(&e, &decoded)))?;
+        let peer = st.proto.peer(&decoded).map_err(|e| EngineError::Name(explain_name(&e, &decoded)))?;
         st.peer_slot(peer.0);
         let slot = &mut st.peers[peer.0 as usize];
         slot.name = *bytes;
@@ -127,14 +121,7 @@ impl Endpoint {
     /// The name a peer was inserted with.
     #[must_use]
     pub fn peer_name(&self, peer: u32) -> Option<[u8; NAME_BYTES]> {
-        self.shared
-            .core
-            .lock()
-            .st
-            .peers
-            .get(peer as usize)
-            .filter(|p| p.inserted)
-            .map(|p| p.name)
+        self.shared.core.lock().st.peers.get(peer as usize).filter(|p| p.inserted).map(|p| p.name)
     }
 
     /// Starts a send.
@@ -183,11 +170,7 @@ impl Endpoint {
             return Err(EngineError::Closed);
         }
         // The time matters only if something that has arrived is matched; reading the clock costs as much as posting.
-        let at = if core.st.matcher.unexpected_count() > 0 {
-            now()
-        } else {
-            Time(0)
-        };
+        let at = if core.st.matcher.unexpected_count() > 0 { now() } else { Time(0) };
         // SAFETY: passed on from the caller.
         unsafe { core.st.recv(at, op)? };
         if core.st.wants_transmit {
@@ -263,16 +246,8 @@ impl Endpoint {
     ) -> Result<u64, EngineError> {
         // SAFETY: passed on from the caller.
         let memory = unsafe { Gather::new(iov) };
-        let base = if virtual_address {
-            iov.first().map_or(0, |p| p.base as u64)
-        } else {
-            0
-        };
-        self.shared
-            .core
-            .lock()
-            .st
-            .register(memory, base, access, key)
+        let base = if virtual_address { iov.first().map_or(0, |p| p.base as u64) } else { 0 };
+        self.shared.core.lock().st.register(memory, base, access, key)
     }
 
     /// Withdraws a region; false when there is none of this key.
@@ -339,9 +314,7 @@ impl Endpoint {
             shared.last_found.store(now.0, Ordering::Relaxed);
             return n;
         }
-        let empty_ns = now
-            .0
-            .saturating_sub(shared.last_found.load(Ordering::Relaxed));
+        let empty_ns = now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed));
         if empty_ns > shared.spin_ns {
             core.st.counters.yields += 1;
             let timeout = core.next_timeout();
@@ -356,9 +329,7 @@ impl Endpoint {
         const SLEEP_AFTER_NS: u64 = 1_000_000;
         const SLEEP_NS: u64 = 200_000;
         if self.shared.oversubscribed && empty_ns > SLEEP_AFTER_NS {
-            let left = timeout
-                .map_or(SLEEP_NS, |t| t.0.saturating_sub(now.0))
-                .min(SLEEP_NS);
+            let left = timeout.map_or(SLEEP_NS, |t| t.0.saturating_sub(now.0)).min(SLEEP_NS);
             if left > 20_000 {
                 watchdog::wait_readable(&[self.shared.socket], Some(Duration::from_nanos(left)));
                 return;
@@ -407,38 +378,22 @@ impl Endpoint {
     /// Closes: refuses new operations, lets what was sent arrive (for the linger time at most), then touches the caller's memory no more. Completions stay to be polled.
     pub fn close(&self) {
         let shared = &*self.shared;
+        if std::mem::replace(&mut shared.core.lock().st.closed, true) {
+            return;
+        }
+        let deadline = std::time::Instant::now() + shared.linger;
+        // First what was promised but waits for its peer to ask for it, then the protocol's own farewell.
+        self.progress_until(deadline, |core| !core.st.owes());
         {
             let mut core = shared.core.lock();
-            if std::mem::replace(&mut core.st.closed, true) {
-                return;
-            }
             let now = now();
             core.st.proto.close(now);
             core.transmit(now);
         }
-        let deadline = std::time::Instant::now() + shared.linger;
-        loop {
-            let (drained, timeout) = {
-                let mut core = shared.core.lock();
-                core.progress(now());
-                (core.st.proto.is_drained(), core.next_timeout())
-            };
-            if drained || std::time::Instant::now() >= deadline {
-                break;
-            }
-            let left = timeout
-                .map_or(10_000_000, |t| t.0.saturating_sub(now().0))
-                .min(10_000_000);
-            watchdog::wait_readable(&[shared.socket], Some(Duration::from_nanos(left.max(1000))));
-        }
+        self.progress_until(deadline, |core| core.st.proto.is_drained());
         shared.stop.store(true, Ordering::Release);
         shared.wake.signal();
-        if let Some(thread) = self
-            .watchdog
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .take()
-        {
+        if let Some(thread) = self.watchdog.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
             let _ = thread.join();
         }
         let mut core = shared.core.lock();
@@ -446,6 +401,29 @@ impl Endpoint {
             stat::dump(&core, to);
         }
         core.st.forget_user_memory();
+    }
+}
+
+impl Endpoint {
+    /// Makes progress, asleep in between, until `done` or the deadline.
+    fn progress_until(&self, deadline: std::time::Instant, done: impl Fn(&Core) -> bool) {
+        const SLEEP_MAX_NS: u64 = 10_000_000;
+        loop {
+            let timeout = {
+                let mut core = self.shared.core.lock();
+                core.progress(now());
+                if done(&core) {
+                    return;
+                }
+                core.next_timeout()
+            };
+            if std::time::Instant::now() >= deadline {
+                return;
+            }
+            let left = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0));
+            let sleep = Duration::from_nanos(left.clamp(1000, SLEEP_MAX_NS));
+            watchdog::wait_readable(&[self.shared.socket], Some(sleep));
+        }
     }
 }
 
@@ -470,11 +448,7 @@ fn check_iov(iov: &[Iov]) -> Result<(), EngineError> {
 }
 
 fn explain_name(e: &weir_proto::NameError, name: &EndpointName) -> String {
-    let at = name
-        .addresses
-        .iter()
-        .next()
-        .map_or_else(String::new, |a| format!(" (peer at {a})"));
+    let at = name.addresses.iter().next().map_or_else(String::new, |a| format!(" (peer at {a})"));
     match e {
         weir_proto::NameError::Key => {
             format!(

@@ -24,10 +24,7 @@ pub struct Guard<'a, T> {
 impl<T> Lock<T> {
     /// An unlocked value.
     pub const fn new(value: T) -> Self {
-        Lock {
-            taken: AtomicBool::new(false),
-            value: UnsafeCell::new(value),
-        }
+        Lock { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
     /// Waits for the lock.

@@ -30,10 +30,7 @@ impl Source {
             let mut bytes = [0; INLINE_BYTES];
             // SAFETY: passed on from the caller.
             unsafe { gather_into(iov, &mut bytes[..len]) };
-            return Source::Inline {
-                bytes,
-                len: len as u8,
-            };
+            return Source::Inline { bytes, len: len as u8 };
         }
         let mut buf = pool.take(len);
         // SAFETY: passed on from the caller.
@@ -53,9 +50,7 @@ impl Source {
     /// The pieces of `[offset, offset + len)`, to be gathered by the kernel.
     pub fn slices<'a>(&'a self, offset: u64, len: usize, out: &mut SmallVec<[IoSlice<'a>; 4]>) {
         match self {
-            Source::Inline { bytes, len: n } => {
-                push_slice(&bytes[..usize::from(*n)], offset, len, out)
-            }
+            Source::Inline { bytes, len: n } => push_slice(&bytes[..usize::from(*n)], offset, len, out),
             Source::Owned(buf) => push_slice(buf, offset, len, out),
             Source::User(gather) => gather.slices(offset, len, out),
         }
@@ -110,10 +105,7 @@ impl Gather {
     /// Every piece stays valid (readable, or writable where [`Gather::write`] is used) as long as this value is used.
     pub unsafe fn new(iov: &[Iov]) -> Gather {
         let len = iov.iter().map(|p| p.len as u64).sum();
-        Gather {
-            pieces: iov.iter().copied().filter(|p| p.len > 0).collect(),
-            len,
-        }
+        Gather { pieces: iov.iter().copied().filter(|p| p.len > 0).collect(), len }
     }
 
     /// Sum of the pieces, in bytes.
@@ -245,13 +237,7 @@ mod tests {
     use super::*;
 
     fn iov(parts: &mut [Vec<u8>]) -> Vec<Iov> {
-        parts
-            .iter_mut()
-            .map(|p| Iov {
-                base: p.as_mut_ptr(),
-                len: p.len(),
-            })
-            .collect()
+        parts.iter_mut().map(|p| Iov { base: p.as_mut_ptr(), len: p.len() }).collect()
     }
 
     #[test]
@@ -263,11 +249,7 @@ mod tests {
         let mut out = [0; 4];
         g.read(1, &mut out);
         assert_eq!(out, [2, 3, 4, 5]);
-        assert_eq!(
-            g.write(2, &[9, 9, 9, 9, 9]),
-            4,
-            "what lies past the end is dropped"
-        );
+        assert_eq!(g.write(2, &[9, 9, 9, 9, 9]), 4, "what lies past the end is dropped");
         assert_eq!(parts, vec![vec![1, 2, 9], vec![], vec![9, 9], vec![9]]);
     }
 
@@ -287,16 +269,7 @@ mod tests {
         for len in [0, 1, INLINE_BYTES, INLINE_BYTES + 1, 5000, 300_000] {
             let mut data: Vec<u8> = (0..len).map(|i| i as u8).collect();
             // SAFETY: `data` is readable.
-            let src = unsafe {
-                Source::copied(
-                    &[Iov {
-                        base: data.as_mut_ptr(),
-                        len,
-                    }],
-                    len,
-                    &mut pool,
-                )
-            };
+            let src = unsafe { Source::copied(&[Iov { base: data.as_mut_ptr(), len }], len, &mut pool) };
             let mut back = vec![0; len];
             src.read(0, &mut back);
             assert_eq!(back, data);

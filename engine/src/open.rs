@@ -17,8 +17,7 @@ impl Endpoint {
     /// # Errors
     /// One line with the cause: key, configuration, or the system's refusal of a socket or thread.
     pub fn open(cfg: EngineConfig) -> Result<Arc<Endpoint>, EngineError> {
-        let key = weir_job::load_key(&weir_job::Env::from_process())
-            .map_err(|e| EngineError::Key(e.to_string()))?;
+        let key = weir_job::load_key(&weir_job::Env::from_process()).map_err(|e| EngineError::Key(e.to_string()))?;
         Self::open_with_key(cfg, key.bytes)
     }
 
@@ -26,45 +25,28 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`Endpoint::open`].
-    pub fn open_with_key(
-        cfg: EngineConfig,
-        job_key: [u8; 32],
-    ) -> Result<Arc<Endpoint>, EngineError> {
+    pub fn open_with_key(cfg: EngineConfig, job_key: [u8; 32]) -> Result<Arc<Endpoint>, EngineError> {
         let io = |doing: &str| {
             let doing = doing.to_owned();
             move |source| EngineError::Io { doing, source }
         };
-        let mut udp =
-            UdpTransport::bind(&udp_config(&cfg)).map_err(io("opening the UDP socket"))?;
+        let mut udp = UdpTransport::bind(&udp_config(&cfg)).map_err(io("opening the UDP socket"))?;
         if let Some(path) = &cfg.capture {
-            udp.capture_to(&with_pid(path))
-                .map_err(io("opening the capture file"))?;
+            udp.capture_to(&with_pid(path)).map_err(io("opening the capture file"))?;
         }
         let mut seed = [0; 32];
         let mut id = [0; 8];
         for buf in [&mut seed[..], &mut id[..]] {
-            getrandom::fill(buf).map_err(|e| EngineError::Io {
-                doing: "reading random numbers".into(),
-                source: e.into(),
-            })?;
+            getrandom::fill(buf)
+                .map_err(|e| EngineError::Io { doing: "reading random numbers".into(), source: e.into() })?;
         }
         // 0 is kept for "whoever is at this address".
         let id = u64::from_le_bytes(id).max(1);
-        let proto = weir_proto::Endpoint::new(
-            proto_config(&cfg, &udp),
-            job_key,
-            id,
-            udp.local_addrs(),
-            seed,
-        );
+        let proto = weir_proto::Endpoint::new(proto_config(&cfg, &udp), job_key, id, udp.local_addrs(), seed);
         let name = proto.name().encode();
         let trace = Trace::open(
             cfg.trace,
-            cfg.trace_file
-                .as_ref()
-                .map(|p| with_pid(&p.to_string_lossy()))
-                .as_deref()
-                .map(std::path::Path::new),
+            cfg.trace_file.as_ref().map(|p| with_pid(&p.to_string_lossy())).as_deref().map(std::path::Path::new),
         )
         .map_err(io("opening the trace file"))?;
         let shared = Arc::new(Shared {
@@ -85,11 +67,7 @@ impl Endpoint {
         });
         let thread = watchdog::start(&shared)?;
         stat::publish(Arc::downgrade(&shared));
-        Ok(Arc::new(Endpoint {
-            shared,
-            name,
-            watchdog: std::sync::Mutex::new(Some(thread)),
-        }))
+        Ok(Arc::new(Endpoint { shared, name, watchdog: std::sync::Mutex::new(Some(thread)) }))
     }
 }
 
@@ -123,12 +101,7 @@ fn proto_config(cfg: &EngineConfig, udp: &UdpTransport) -> weir_proto::Config {
     }
 }
 
-fn new_state(
-    cfg: EngineConfig,
-    proto: weir_proto::Endpoint,
-    own_name: [u8; NAME_BYTES],
-    trace: Trace,
-) -> State {
+fn new_state(cfg: EngineConfig, proto: weir_proto::Endpoint, own_name: [u8; NAME_BYTES], trace: Trace) -> State {
     State {
         own_sseq: vec![0; usize::from(cfg.streams) + 1],
         proto,
@@ -161,14 +134,9 @@ fn new_state(
 
 /// More ranks on this node than cores, as far as the launcher tells.
 fn oversubscribed() -> bool {
-    let ranks = [
-        "MPI_LOCALNRANKS",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-        "SLURM_NTASKS_PER_NODE",
-        "PALS_LOCAL_SIZE",
-    ]
-    .iter()
-    .find_map(|name| std::env::var(name).ok()?.parse::<usize>().ok());
+    let ranks = ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE", "PALS_LOCAL_SIZE"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok()?.parse::<usize>().ok());
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     ranks.is_some_and(|r| r > cores)
 }

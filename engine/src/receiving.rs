@@ -3,9 +3,7 @@
 use crate::api::{Completion, EngineError, OpError, OpKind, PeekOp, RecvOp};
 use crate::core::State;
 use crate::memory::Gather;
-use crate::state::{
-    BodyDest, BodyOwner, Carriage, MsgKey, MultiState, Place, RecvKey, RecvState, RxMsg, key, token,
-};
+use crate::state::{BodyDest, BodyOwner, Carriage, MsgKey, MultiState, Place, RecvKey, RecvState, RxMsg, key, token};
 use weir_match::envelope::{Envelope, Status};
 use weir_match::{Arrival, Match, Multi, Posted, Source};
 use weir_proto::{BodyKey, PeerId, Time};
@@ -55,25 +53,15 @@ impl State {
     /// As for [`crate::Endpoint::recv`].
     pub unsafe fn recv(&mut self, now: Time, op: &RecvOp<'_>) -> Result<(), EngineError> {
         if let Some(peer) = op.source
-            && let Some(reason) = self
-                .peers
-                .get(peer as usize)
-                .ok_or(EngineError::Invalid("no such peer"))?
-                .down
-            && self
-                .matcher
-                .peek(op.class, Source::Peer(peer), op.tag, op.ignore)
-                .is_none()
+            && let Some(reason) = self.peers.get(peer as usize).ok_or(EngineError::Invalid("no such peer"))?.down
+            && self.matcher.peek(op.class, Source::Peer(peer), op.tag, op.ignore).is_none()
         {
             return Err(EngineError::PeerDown(reason));
         }
         self.counters.receives += 1;
         // SAFETY: passed on from the caller.
         let dest = unsafe { Gather::new(op.iov) };
-        let multi = op.multi_min.map(|min| Multi {
-            room: dest.len(),
-            min_room: min as u64,
-        });
+        let multi = op.multi_min.map(|min| Multi { room: dest.len(), min_room: min as u64 });
         let k = self.recvs.insert(RecvState {
             dest,
             context: op.context,
@@ -81,7 +69,6 @@ impl State {
             class: op.class,
             report: op.report,
             multi: multi.map(|_| MultiState::default()),
-            source: op.source,
             bound: false,
         });
         self.trace.posted(op.source, op.tag, op.ignore);
@@ -122,21 +109,14 @@ impl State {
                 None => return,
             }
         } else {
-            match self.peers[f.peer as usize]
-                .partial
-                .iter()
-                .rev()
-                .find(|(mseq, _)| *mseq == f.mseq)
-            {
+            match self.peers[f.peer as usize].partial.iter().rev().find(|(mseq, _)| *mseq == f.mseq) {
                 Some(&(_, k)) => k,
                 None => return, // a message already thrown away
             }
         };
         self.place(k, u64::from(f.offset), bytes);
         if f.complete {
-            self.peers[f.peer as usize]
-                .partial
-                .retain(|(mseq, _)| *mseq != f.mseq);
+            self.peers[f.peer as usize].partial.retain(|(mseq, _)| *mseq != f.mseq);
             self.message_complete(k);
         } else if f.first {
             self.peers[f.peer as usize].partial.push((f.mseq, k));
@@ -146,44 +126,24 @@ impl State {
     fn first_fragment(&mut self, now: Time, f: &Fragment, envelope: &[u8]) -> Option<MsgKey> {
         self.peer_slot(f.peer);
         let (class, tag, data, len, carriage, sync) = match Envelope::decode(envelope) {
-            Ok(Envelope::Eager {
-                class,
-                tag,
-                data,
-                sync,
-            }) => (
-                class,
-                tag,
-                data,
-                u64::from(f.total_len),
-                Carriage::Eager,
-                sync,
-            ),
-            Ok(Envelope::Rts {
-                class,
-                tag,
-                data,
-                len,
-                op,
-            }) => (class, tag, data, len, Carriage::Rendezvous(op), None),
+            Ok(Envelope::Eager { class, tag, data, sync }) => {
+                (class, tag, data, u64::from(f.total_len), Carriage::Eager, sync)
+            }
+            Ok(Envelope::Rts { class, tag, data, len, op }) => (class, tag, data, len, Carriage::Rendezvous(op), None),
             Ok(_) | Err(_) => {
                 self.counters.malformed += 1;
                 let mut matches = std::mem::take(&mut self.matches);
-                self.matcher
-                    .note_other(f.peer, f.mseq, f.stream, f.sseq, &mut matches);
+                self.matcher.note_other(f.peer, f.mseq, f.stream, f.sseq, &mut matches);
                 for m in matches.drain(..) {
                     self.bind(now, &m);
                 }
                 self.matches = matches;
-                self.proto
-                    .consume(PeerId(f.peer), 1, u64::from(f.total_len));
+                self.proto.consume(PeerId(f.peer), 1, u64::from(f.total_len));
                 return None;
             }
         };
         let k = self.msgs.insert(RxMsg {
             peer: f.peer,
-            mseq: f.mseq,
-            class,
             tag,
             data,
             len,
@@ -195,16 +155,7 @@ impl State {
         self.trace.arrived(f.peer, tag, len);
         self.arrive(
             now,
-            Arrival {
-                peer: f.peer,
-                class,
-                mseq: f.mseq,
-                stream: f.stream,
-                sseq: f.sseq,
-                tag,
-                len,
-                msg: token(k),
-            },
+            Arrival { peer: f.peer, class, mseq: f.mseq, stream: f.stream, sseq: f.sseq, tag, len, msg: token(k) },
         );
         Some(k)
     }
@@ -273,13 +224,7 @@ impl State {
             return;
         };
         let (peer, len) = (msg.peer, msg.len);
-        let before = std::mem::replace(
-            &mut msg.place,
-            Place::Recv {
-                recv: r,
-                dest: dest.clone(),
-            },
-        );
+        let before = std::mem::replace(&mut msg.place, Place::Recv { recv: r, dest: dest.clone() });
         let (carriage, complete, sync) = (msg.carriage, msg.complete, msg.sync.take());
         if let Some(op) = sync {
             self.post_control(now, peer, &Envelope::SyncAck { op });
@@ -294,9 +239,7 @@ impl State {
                     self.deliver(k, r);
                 }
             }
-            Carriage::Rendezvous(op) => {
-                self.ask_for_body(now, peer, op, len, dest, BodyOwner::Msg(k))
-            }
+            Carriage::Rendezvous(op) => self.ask_for_body(now, peer, op, len, dest, BodyOwner::Msg(k)),
             Carriage::Own(s) => {
                 if let Some(payload) = self.own_payload(s) {
                     dest.write_from(0, payload, len);
@@ -310,44 +253,18 @@ impl State {
     }
 
     /// Opens a body and tells the sender to begin.
-    pub fn ask_for_body(
-        &mut self,
-        now: Time,
-        peer: u32,
-        op: u64,
-        len: u64,
-        dest: Gather,
-        owner: BodyOwner,
-    ) {
+    pub fn ask_for_body(&mut self, now: Time, peer: u32, op: u64, len: u64, dest: Gather, owner: BodyOwner) {
         // A receive shorter than the message gets only what fits; the sender is told how much that is.
         let len = len.min(dest.len());
         if len == 0 {
-            self.post_control(
-                now,
-                peer,
-                &Envelope::Done {
-                    op,
-                    read: false,
-                    status: Status::Ok,
-                },
-            );
+            self.post_control(now, peer, &Envelope::Done { op, read: false, status: Status::Ok });
             self.body_complete(peer, &BodyDest { dest, owner, len });
             return;
         }
         match self.proto.open_body(now, PeerId(peer), len) {
             Ok(opened) => {
-                self.bodies
-                    .insert((peer, opened.handle), BodyDest { dest, owner, len });
-                self.post_control(
-                    now,
-                    peer,
-                    &Envelope::Cts {
-                        op,
-                        body: opened.handle,
-                        len,
-                        granted: opened.granted,
-                    },
-                );
+                self.bodies.insert((peer, opened.handle), BodyDest { dest, owner, len });
+                self.post_control(now, peer, &Envelope::Cts { op, body: opened.handle, len, granted: opened.granted });
             }
             Err(_) => self.body_failed(owner, OpError::PeerDown(self.down_reason(peer))),
         }
@@ -355,10 +272,7 @@ impl State {
 
     /// Why a peer is down (for operations that find out late).
     pub fn down_reason(&self, peer: u32) -> weir_proto::DownReason {
-        self.peers
-            .get(peer as usize)
-            .and_then(|p| p.down)
-            .unwrap_or(weir_proto::DownReason::Closed)
+        self.peers.get(peer as usize).and_then(|p| p.down).unwrap_or(weir_proto::DownReason::Closed)
     }
 
     /// Bytes of a body.
@@ -409,10 +323,7 @@ impl State {
         let mut piece = vec![0; frag];
         let total = match p.key {
             BodyKey::Body(handle) => self.bodies.get(&(peer, handle)).map(|b| b.len),
-            BodyKey::Message(mseq) => self
-                .partial(peer, mseq)
-                .and_then(|k| self.msgs.get(k))
-                .map(|m| m.len),
+            BodyKey::Message(mseq) => self.partial(peer, mseq).and_then(|k| self.msgs.get(k)).map(|m| m.len),
         };
         let Some(total) = total else { return };
         for i in 0..u64::from(p.count) {
@@ -443,37 +354,21 @@ impl State {
         }
         // Reports completion, if this was the last hole, as an event of its own.
         let mut events = Vec::new();
-        self.proto.restored(
-            now,
-            p.peer,
-            p.key,
-            p.hole_offset,
-            u32::from(p.hole_len),
-            &mut events,
-        );
+        self.proto.restored(now, p.peer, p.key, p.hole_offset, u32::from(p.hole_len), &mut events);
         for event in events {
             self.event(now, event, &[]);
         }
     }
 
     fn partial(&self, peer: u32, mseq: u64) -> Option<MsgKey> {
-        self.peers
-            .get(peer as usize)?
-            .partial
-            .iter()
-            .find(|(m, _)| *m == mseq)
-            .map(|&(_, k)| k)
+        self.peers.get(peer as usize)?.partial.iter().find(|(m, _)| *m == mseq).map(|&(_, k)| k)
     }
 
     /// Reads back placed bytes; false when they are not there in full (a receive shorter than the message).
     fn read_placed(&self, peer: u32, key: BodyKey, offset: u64, dst: &mut [u8]) -> bool {
         let gather = match key {
             BodyKey::Body(handle) => self.bodies.get(&(peer, handle)).map(|b| &b.dest),
-            BodyKey::Message(mseq) => match self
-                .partial(peer, mseq)
-                .and_then(|k| self.msgs.get(k))
-                .map(|m| &m.place)
-            {
+            BodyKey::Message(mseq) => match self.partial(peer, mseq).and_then(|k| self.msgs.get(k)).map(|m| &m.place) {
                 Some(Place::Recv { dest, .. }) => Some(dest),
                 Some(Place::Buffer(buf)) => {
                     let Some(src) = buf.get(offset as usize..offset as usize + dst.len()) else {
@@ -498,34 +393,21 @@ impl State {
     fn deliver(&mut self, k: MsgKey, r: RecvKey) {
         let Some(m) = self.msgs.remove(k) else { return };
         if !matches!(m.carriage, Carriage::Own(_)) && Some(m.peer) != self.own_peer {
-            let bytes = if m.carriage == Carriage::Eager {
-                m.len
-            } else {
-                0
-            };
+            let bytes = if m.carriage == Carriage::Eager { m.len } else { 0 };
             self.proto.consume(PeerId(m.peer), 1, bytes);
         }
         let Place::Recv { dest, .. } = &m.place else {
             return;
         };
         let excess = m.len.saturating_sub(dest.len()) as usize;
-        let result = if excess > 0 {
-            Err(OpError::Truncated { excess })
-        } else {
-            Ok(())
-        };
+        let result = if excess > 0 { Err(OpError::Truncated { excess }) } else { Ok(()) };
         self.counters.truncated += u64::from(excess > 0);
         let buf = dest.base();
         self.finish_recv(r, Some((&m, buf)), result);
     }
 
     /// Completes a receive, or one message of a multi-receive.
-    fn finish_recv(
-        &mut self,
-        r: RecvKey,
-        msg: Option<(&RxMsg, *mut u8)>,
-        result: Result<(), OpError>,
-    ) {
+    fn finish_recv(&mut self, r: RecvKey, msg: Option<(&RxMsg, *mut u8)>, result: Result<(), OpError>) {
         let Some(recv) = self.recvs.get_mut(r) else {
             return;
         };
@@ -541,28 +423,14 @@ impl State {
         }
         let (len, tag, data, source, buf) = match msg {
             Some((m, buf)) => {
-                let excess = if let Err(OpError::Truncated { excess }) = result {
-                    excess
-                } else {
-                    0
-                };
-                (
-                    m.len as usize - excess,
-                    m.tag,
-                    m.data,
-                    self.source(m.peer),
-                    buf,
-                )
+                let excess = if let Err(OpError::Truncated { excess }) = result { excess } else { 0 };
+                (m.len as usize - excess, m.tag, m.data, self.source(m.peer), buf)
             }
             None => (0, 0, None, None, std::ptr::null_mut()),
         };
         self.trace.received(source, tag, len as u64, result);
         let buf = if multi { buf } else { std::ptr::null_mut() };
-        let kind = if msg.is_none() && multi {
-            OpKind::MultiRecvReleased
-        } else {
-            OpKind::Recv
-        };
+        let kind = if msg.is_none() && multi { OpKind::MultiRecvReleased } else { OpKind::Recv };
         self.complete(Completion {
             context,
             user,
@@ -617,11 +485,7 @@ impl State {
     pub fn drop_msg(&mut self, k: MsgKey) {
         if let Some(m) = self.msgs.remove(k) {
             if Some(m.peer) != self.own_peer {
-                let bytes = if m.carriage == Carriage::Eager {
-                    m.len
-                } else {
-                    0
-                };
+                let bytes = if m.carriage == Carriage::Eager { m.len } else { 0 };
                 self.proto.consume(PeerId(m.peer), 1, bytes);
             }
             if let Place::Buffer(buf) = m.place {
@@ -633,29 +497,18 @@ impl State {
     /// Accounts for an unexpected message's buffer.
     pub fn hold_bytes(&mut self, len: u64) {
         self.counters.unexpected_bytes += len;
-        self.counters.unexpected_bytes_peak = self
-            .counters
-            .unexpected_bytes_peak
-            .max(self.counters.unexpected_bytes);
+        self.counters.unexpected_bytes_peak = self.counters.unexpected_bytes_peak.max(self.counters.unexpected_bytes);
     }
 
     fn free_held(&mut self, buf: Vec<u8>) {
-        self.counters.unexpected_bytes = self
-            .counters
-            .unexpected_bytes
-            .saturating_sub(buf.len() as u64);
+        self.counters.unexpected_bytes = self.counters.unexpected_bytes.saturating_sub(buf.len() as u64);
         self.pool.give(buf);
     }
 
     /// Cancels the receive with this context, if nothing is bound to it.
     pub fn cancel(&mut self, now: Time, context: usize) -> bool {
         // Rare, so a scan: an index would cost every receive.
-        let found: Vec<RecvKey> = self
-            .recvs
-            .iter()
-            .filter(|(_, r)| r.context == context)
-            .map(|(k, _)| k)
-            .collect();
+        let found: Vec<RecvKey> = self.recvs.iter().filter(|(_, r)| r.context == context).map(|(k, _)| k).collect();
         for k in found {
             let mut matches = std::mem::take(&mut self.matches);
             let cancelled = self.matcher.cancel(token(k), &mut matches);
@@ -704,9 +557,7 @@ impl State {
         if op.discard {
             self.discard(now, k);
         } else if op.claim && self.claims.insert(op.context, k).is_some() {
-            return Err(EngineError::Invalid(
-                "this context already holds a claimed message",
-            ));
+            return Err(EngineError::Invalid("this context already holds a claimed message"));
         }
         Ok(Some(completion))
     }
@@ -749,19 +600,11 @@ impl State {
     ///
     /// # Safety
     /// As for [`crate::Endpoint::recv`].
-    pub unsafe fn recv_claimed(
-        &mut self,
-        now: Time,
-        op: &RecvOp<'_>,
-        discard: bool,
-    ) -> Result<(), EngineError> {
-        let k = self.claims.remove(&op.context).ok_or(EngineError::Invalid(
-            "no message was claimed with this context",
-        ))?;
+    pub unsafe fn recv_claimed(&mut self, now: Time, op: &RecvOp<'_>, discard: bool) -> Result<(), EngineError> {
+        let k =
+            self.claims.remove(&op.context).ok_or(EngineError::Invalid("no message was claimed with this context"))?;
         let Some(m) = self.msgs.get(k) else {
-            return Err(EngineError::Invalid(
-                "the claimed message was lost with its peer",
-            ));
+            return Err(EngineError::Invalid("the claimed message was lost with its peer"));
         };
         if discard {
             let (tag, data, source) = (m.tag, m.data, self.source(m.peer));
@@ -791,7 +634,6 @@ impl State {
             class: op.class,
             report: op.report,
             multi: None,
-            source: op.source,
             bound: true,
         });
         self.bind_to(now, k, r, dest);
@@ -800,10 +642,7 @@ impl State {
 }
 
 fn write_buffer(buf: &mut [u8], offset: u64, bytes: &[u8]) {
-    if let Some(to) = buf
-        .get_mut(offset as usize..)
-        .and_then(|b| b.get_mut(..bytes.len()))
-    {
+    if let Some(to) = buf.get_mut(offset as usize..).and_then(|b| b.get_mut(..bytes.len())) {
         to.copy_from_slice(bytes);
     }
 }

@@ -45,31 +45,16 @@ impl State {
                 self.next_region
             }
         };
-        self.regions.insert(
-            k,
-            Region {
-                memory,
-                base,
-                access,
-            },
-        );
+        self.regions.insert(k, Region { memory, base, access });
         Ok(k)
     }
 
     /// Withdraws a region. Bodies still arriving for it are dropped.
     pub fn unregister(&mut self, k: u64) -> bool {
-        self.bodies
-            .retain(|_, b| !matches!(b.owner, BodyOwner::Write { region, .. } if region == k));
+        self.bodies.retain(|_, b| !matches!(b.owner, BodyOwner::Write { region, .. } if region == k));
         // Answers to reads still being sent must not touch the memory any more.
-        for (_, s) in self
-            .sends
-            .iter_mut()
-            .filter(|(_, s)| s.role == Role::ReadReply && s.tag == k)
-        {
-            s.source = Source::Inline {
-                bytes: [0; crate::memory::INLINE_BYTES],
-                len: 0,
-            };
+        for (_, s) in self.sends.iter_mut().filter(|(_, s)| s.role == Role::ReadReply && s.tag == k) {
+            s.source = Source::Inline { bytes: [0; crate::memory::INLINE_BYTES], len: 0 };
         }
         self.regions.remove(&k).is_some()
     }
@@ -77,20 +62,12 @@ impl State {
     /// The memory a peer named, if it may use it so.
     fn region(&self, k: u64, addr: u64, len: u64, write: bool) -> Result<Gather, Status> {
         let r = self.regions.get(&k).ok_or(Status::BadKey)?;
-        if !(if write {
-            r.access.remote_write
-        } else {
-            r.access.remote_read
-        }) {
+        if !(if write { r.access.remote_write } else { r.access.remote_read }) {
             return Err(Status::Access);
         }
         let offset = addr.checked_sub(r.base).ok_or(Status::Range)?;
         let end = offset.checked_add(len).ok_or(Status::Range)?;
-        if end > r.memory.len() {
-            Err(Status::Range)
-        } else {
-            Ok(r.memory.sub(offset, len))
-        }
+        if end > r.memory.len() { Err(Status::Range) } else { Ok(r.memory.sub(offset, len)) }
     }
 
     /// Starts a remote write.
@@ -114,18 +91,9 @@ impl State {
             self.write_self(op, source, len as u64);
             return Ok(());
         }
-        let k = self.sends.insert(Self::rma_state(
-            op,
-            OpKind::Write,
-            Role::Write,
-            source,
-            len as u64,
-        ));
-        let sent = if len <= PIECES_BYTES {
-            self.write_pieces(now, op, k, len)
-        } else {
-            self.write_request(now, op, k, len)
-        };
+        let k = self.sends.insert(Self::rma_state(op, OpKind::Write, Role::Write, source, len as u64));
+        let sent =
+            if len <= PIECES_BYTES { self.write_pieces(now, op, k, len) } else { self.write_request(now, op, k, len) };
         self.started(k, sent)
     }
 
@@ -149,10 +117,7 @@ impl State {
     }
 
     fn check_rma(&mut self, op: &RmaOp<'_>) -> Result<(), EngineError> {
-        let peer = self
-            .peers
-            .get(op.peer as usize)
-            .ok_or(EngineError::Invalid("no such peer"))?;
+        let peer = self.peers.get(op.peer as usize).ok_or(EngineError::Invalid("no such peer"))?;
         match peer.down {
             Some(reason) => Err(EngineError::PeerDown(reason)),
             None => Ok(()),
@@ -173,13 +138,7 @@ impl State {
         }
     }
 
-    fn write_pieces(
-        &mut self,
-        now: Time,
-        op: &RmaOp<'_>,
-        k: SendKey,
-        len: usize,
-    ) -> Result<(), SendError> {
+    fn write_pieces(&mut self, now: Time, op: &RmaOp<'_>, k: SendKey, len: usize) -> Result<(), SendError> {
         let room = self.proto.max_control_len().max(64);
         let count = len.div_ceil(room).max(1);
         if let Some(s) = self.sends.get_mut(k) {
@@ -199,13 +158,7 @@ impl State {
             let child = self.sends.insert(SendState {
                 source: piece,
                 report: false,
-                ..Self::rma_state(
-                    op,
-                    OpKind::Write,
-                    Role::Piece(k),
-                    Source::Owned(Vec::new()),
-                    n as u64,
-                )
+                ..Self::rma_state(op, OpKind::Write, Role::Piece(k), Source::Owned(Vec::new()), n as u64)
             });
             let last = i + 1 == count;
             let envelope = Envelope::Write {
@@ -227,31 +180,14 @@ impl State {
         Ok(())
     }
 
-    fn write_request(
-        &mut self,
-        now: Time,
-        op: &RmaOp<'_>,
-        k: SendKey,
-        len: usize,
-    ) -> Result<(), SendError> {
-        let envelope = Envelope::WriteRts {
-            key: op.key,
-            addr: op.remote_addr,
-            len: len as u64,
-            data: op.data,
-            op: token(k),
-        };
+    fn write_request(&mut self, now: Time, op: &RmaOp<'_>, k: SendKey, len: usize) -> Result<(), SendError> {
+        let envelope =
+            Envelope::WriteRts { key: op.key, addr: op.remote_addr, len: len as u64, data: op.data, op: token(k) };
         self.post(now, op.peer, true, 0, &envelope, 0, NO_TOKEN)
     }
 
     fn write_self(&mut self, op: &RmaOp<'_>, source: Source, len: u64) {
-        let mut s = Self::rma_state(
-            op,
-            OpKind::Write,
-            Role::Write,
-            Source::Owned(Vec::new()),
-            len,
-        );
+        let mut s = Self::rma_state(op, OpKind::Write, Role::Write, Source::Owned(Vec::new()), len);
         let result = match self.region(op.key, op.remote_addr, len, true) {
             Ok(memory) => {
                 match &source {
@@ -294,21 +230,9 @@ impl State {
             Ok(opened) => opened,
             Err(e) => return self.started(k, Err(e)),
         };
-        self.bodies.insert(
-            (op.peer, opened.handle),
-            crate::state::BodyDest {
-                dest,
-                owner: BodyOwner::Read(k),
-                len,
-            },
-        );
-        let envelope = Envelope::Read {
-            key: op.key,
-            addr: op.remote_addr,
-            len,
-            body: opened.handle,
-            granted: opened.granted,
-        };
+        self.bodies.insert((op.peer, opened.handle), crate::state::BodyDest { dest, owner: BodyOwner::Read(k), len });
+        let envelope =
+            Envelope::Read { key: op.key, addr: op.remote_addr, len, body: opened.handle, granted: opened.granted };
         if let Err(e) = self.post(now, op.peer, true, 0, &envelope, 0, NO_TOKEN) {
             self.proto.close_body(peer, opened.handle);
             self.bodies.remove(&(op.peer, opened.handle));
@@ -321,9 +245,7 @@ impl State {
         if self.own_peer != Some(op.peer) {
             return Ok(()); // nothing to read
         }
-        let memory = self
-            .region(op.key, op.remote_addr, len, false)
-            .map_err(|_| OpError::Access)?;
+        let memory = self.region(op.key, op.remote_addr, len, false).map_err(|_| OpError::Access)?;
         dest.write_from(0, &memory, len);
         Ok(())
     }
@@ -332,64 +254,26 @@ impl State {
     pub fn control(&mut self, now: Time, peer: u32, envelope: &[u8], bytes: &[u8]) {
         self.peer_slot(peer);
         match Envelope::decode(envelope) {
-            Ok(Envelope::Cts {
-                op,
-                body,
-                len,
-                granted,
-            }) => self.clear_to_send(now, peer, op, body, len, granted),
+            Ok(Envelope::Cts { op, body, len, granted }) => self.clear_to_send(now, peer, op, body, len, granted),
             Ok(Envelope::SyncAck { op }) => self.matched(peer, op),
-            Ok(Envelope::Done {
-                op,
-                read: false,
-                status,
-            }) => self.done(peer, op, status),
+            Ok(Envelope::Done { op, read: false, status }) => self.done(peer, op, status),
             Ok(Envelope::Done { op, read: true, .. }) => self.read_refused(peer, op),
-            Ok(Envelope::Write {
-                key,
-                addr,
-                data,
-                op,
-            }) => match self.region(key, addr, bytes.len() as u64, true) {
+            Ok(Envelope::Write { key, addr, data, op }) => match self.region(key, addr, bytes.len() as u64, true) {
                 Ok(memory) => {
                     memory.write(0, bytes);
                     self.remote_write_done(peer, bytes.len() as u64, data);
                 }
                 Err(status) => self.refuse(now, peer, op, false, status),
             },
-            Ok(Envelope::WriteRts {
-                key,
-                addr,
-                len,
-                data,
-                op,
-            }) => match self.region(key, addr, len, true) {
-                Ok(memory) => self.ask_for_body(
-                    now,
-                    peer,
-                    op,
-                    len,
-                    memory,
-                    BodyOwner::Write { data, region: key },
-                ),
+            Ok(Envelope::WriteRts { key, addr, len, data, op }) => match self.region(key, addr, len, true) {
+                Ok(memory) => self.ask_for_body(now, peer, op, len, memory, BodyOwner::Write { data, region: key }),
                 Err(status) => self.refuse(now, peer, op, false, status),
             },
-            Ok(Envelope::Read {
-                key,
-                addr,
-                len,
-                body,
-                granted,
-            }) => match self.region(key, addr, len, false) {
+            Ok(Envelope::Read { key, addr, len, body, granted }) => match self.region(key, addr, len, false) {
                 Ok(memory) => self.answer_read(now, peer, key, memory, body, granted),
                 Err(status) => self.refuse(now, peer, body, true, status),
             },
-            Ok(
-                Envelope::Eager { .. }
-                | Envelope::Rts { .. }
-                | Envelope::RtsCancel { .. }
-                | Envelope::Nack { .. },
-            )
+            Ok(Envelope::Eager { .. } | Envelope::Rts { .. } | Envelope::RtsCancel { .. } | Envelope::Nack { .. })
             | Err(_) => {
                 self.counters.malformed += 1;
             }
@@ -401,15 +285,7 @@ impl State {
         self.post_control(now, peer, &Envelope::Done { op, read, status });
     }
 
-    fn answer_read(
-        &mut self,
-        now: Time,
-        peer: u32,
-        region: u64,
-        memory: Gather,
-        handle: u64,
-        granted: u64,
-    ) {
+    fn answer_read(&mut self, now: Time, peer: u32, region: u64, memory: Gather, handle: u64, granted: u64) {
         let len = memory.len();
         let k = self.sends.insert(SendState {
             peer,
@@ -427,11 +303,7 @@ impl State {
             awaits: 1,
             dest: Gather::default(),
         });
-        if self
-            .proto
-            .send_body(now, PeerId(peer), handle, granted, len, token(k))
-            .is_err()
-        {
+        if self.proto.send_body(now, PeerId(peer), handle, granted, len, token(k)).is_err() {
             self.sends.remove(k);
         }
     }

@@ -11,6 +11,9 @@ use weir_proto::{Message, PeerId, SendError, Time};
 /// Most messages that may wait for credit or window towards one peer before sends are refused.
 const QUEUE_MSGS: usize = 16_384;
 
+/// Largest message sent eagerly before the peer has answered: below the least credit a peer may give.
+const EARLY_BYTES: usize = 2048;
+
 /// Copies of large payloads that wait for a peer are memory the caller does not see: an injected message may be this long at most.
 pub const INJECT_BYTES: usize = 16 << 10;
 
@@ -28,10 +31,8 @@ impl State {
                 limit: INJECT_BYTES as u64,
             });
         }
-        let peer = self
-            .peers
-            .get(op.peer as usize)
-            .ok_or(EngineError::Invalid("no such peer"))?;
+        let peer = self.peers.get(op.peer as usize).ok_or(EngineError::Invalid("no such peer"))?;
+        let up = peer.up;
         if let Some(reason) = peer.down {
             return Err(EngineError::PeerDown(reason));
         }
@@ -45,10 +46,10 @@ impl State {
             self.counters.refused_sends += 1;
             return Err(EngineError::Again);
         }
-        let eager =
-            len <= self.cfg.eager_bytes as usize && self.proto.credit(to).bytes >= len as u64;
-        let copy = op.mode == SendMode::Inject
-            || (op.mode == SendMode::Transmit && len <= self.cfg.copy_bytes);
+        // Before the handshake the peer's credit is not known, but any peer gives some: small messages need not wait for it to ask.
+        let room = self.proto.credit(to).bytes >= len as u64 || (!up && len <= EARLY_BYTES);
+        let eager = len <= self.cfg.eager_bytes as usize && room;
+        let copy = op.mode == SendMode::Inject || (op.mode == SendMode::Transmit && len <= self.cfg.copy_bytes);
         // SAFETY: passed on from the caller.
         let source = unsafe { self.source_of(op.iov, len, copy) };
         let mut s = SendState {
@@ -90,47 +91,23 @@ impl State {
                         EngineError::Again
                     }
                     SendError::Closed => EngineError::Closed,
-                    SendError::TooLong => EngineError::TooBig {
-                        what: "message",
-                        given: len as u64,
-                        limit: u64::from(u32::MAX),
-                    },
+                    SendError::TooLong => {
+                        EngineError::TooBig { what: "message", given: len as u64, limit: u64::from(u32::MAX) }
+                    }
                 })
             }
         }
     }
 
-    fn submit(
-        &mut self,
-        now: Time,
-        op: &SendOp<'_>,
-        k: SendKey,
-        len: u64,
-        eager: bool,
-    ) -> Result<(), SendError> {
+    fn submit(&mut self, now: Time, op: &SendOp<'_>, k: SendKey, len: u64, eager: bool) -> Result<(), SendError> {
         let stream = stream_of(op.tag, op.class, self.cfg.streams);
         let envelope = if eager {
             let sync = (op.mode == SendMode::Match).then(|| token(k));
-            Envelope::Eager {
-                class: op.class,
-                tag: op.tag,
-                data: op.data,
-                sync,
-            }
+            Envelope::Eager { class: op.class, tag: op.tag, data: op.data, sync }
         } else {
-            Envelope::Rts {
-                class: op.class,
-                tag: op.tag,
-                data: op.data,
-                len,
-                op: token(k),
-            }
+            Envelope::Rts { class: op.class, tag: op.tag, data: op.data, len, op: token(k) }
         };
-        let (wire_len, t) = if eager {
-            (len as u32, token(k))
-        } else {
-            (0, NO_TOKEN)
-        };
+        let (wire_len, t) = if eager { (len as u32, token(k)) } else { (0, NO_TOKEN) };
         self.post(now, op.peer, false, stream, &envelope, wire_len, t)?;
         if eager {
             self.counters.eager_sends += 1;
@@ -142,10 +119,7 @@ impl State {
     }
 
     /// Hands a message to the protocol.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one call site a kind; a struct would only repeat `Message`"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "one call site a kind; a struct would only repeat `Message`")]
     pub fn post(
         &mut self,
         now: Time,
@@ -158,17 +132,7 @@ impl State {
     ) -> Result<(), SendError> {
         let mut buf = [0; envelope::MAX_BYTES];
         let n = envelope.encode(&mut buf);
-        self.proto.send(
-            now,
-            PeerId(peer),
-            Message {
-                control,
-                stream,
-                envelope: &buf[..n],
-                len,
-                token: t,
-            },
-        )
+        self.proto.send(now, PeerId(peer), Message { control, stream, envelope: &buf[..n], len, token: t })
     }
 
     /// Sends a control message that only matters to a live peer.
@@ -210,8 +174,6 @@ impl State {
         *sseq = sseq.wrapping_add(1);
         let msg = self.msgs.insert(RxMsg {
             peer: op.peer,
-            mseq,
-            class: op.class,
             tag: op.tag,
             data: op.data,
             len: len as u64,
@@ -278,30 +240,16 @@ impl State {
     /// The receiver matched an eager message whose sender wanted to know.
     pub fn matched(&mut self, peer: u32, op: u64) {
         let k = key::<SendKey>(op);
-        if self
-            .sends
-            .get(k)
-            .is_some_and(|s| s.peer == peer && s.role == Role::Eager && s.mode == SendMode::Match)
-        {
+        if self.sends.get(k).is_some_and(|s| s.peer == peer && s.role == Role::Eager && s.mode == SendMode::Match) {
             self.sent(op);
         }
     }
 
     /// The receiver asks for the body of a rendezvous or large write.
-    pub fn clear_to_send(
-        &mut self,
-        now: Time,
-        peer: u32,
-        op: u64,
-        handle: u64,
-        len: u64,
-        granted: u64,
-    ) {
+    pub fn clear_to_send(&mut self, now: Time, peer: u32, op: u64, handle: u64, len: u64, granted: u64) {
         let k = key::<SendKey>(op);
-        let Some(s) = self
-            .sends
-            .get_mut(k)
-            .filter(|s| s.peer == peer && matches!(s.role, Role::Requested | Role::Write))
+        let Some(s) =
+            self.sends.get_mut(k).filter(|s| s.peer == peer && matches!(s.role, Role::Requested | Role::Write))
         else {
             // The send was given up meanwhile: tell the receiver, which waits for bytes.
             self.proto.abort_body(now, PeerId(peer), handle, 1);
@@ -310,26 +258,19 @@ impl State {
         s.role = Role::Body;
         let len = len.min(s.len);
         // A refusal means the peer is down; its Down event fails the operation.
-        let _ = self
-            .proto
-            .send_body(now, PeerId(peer), handle, granted, len, op);
+        let _ = self.proto.send_body(now, PeerId(peer), handle, granted, len, op);
     }
 
     /// The target ended an operation without a body: nothing of it was wanted, or it was refused.
     pub fn done(&mut self, peer: u32, op: u64, status: Status) {
         let k = key::<SendKey>(op);
-        if self
-            .sends
-            .get(k)
-            .is_some_and(|s| s.peer == peer && matches!(s.role, Role::Requested | Role::Write))
+        if self.sends.get(k).is_some_and(|s| s.peer == peer && matches!(s.role, Role::Requested | Role::Write))
             && let Some(s) = self.sends.remove(k)
         {
             let result = match status {
                 Status::Ok => Ok(()),
                 Status::Cancelled => Err(OpError::Cancelled),
-                Status::BadKey | Status::Access | Status::Range | Status::NoMemory => {
-                    Err(OpError::Access)
-                }
+                Status::BadKey | Status::Access | Status::Range | Status::NoMemory => Err(OpError::Access),
             };
             self.counters.access_errors += u64::from(result == Err(OpError::Access));
             self.finish_send(s, result);

@@ -41,11 +41,8 @@ pub fn document(core: &Core) -> serde_json::Value {
 /// Writes the counters where the user asked for them.
 pub fn dump(core: &Core, to: &str) {
     let text = format!("{:#}\n", document(core));
-    let result = if to == "-" {
-        std::io::stderr().write_all(text.as_bytes())
-    } else {
-        std::fs::write(with_pid(to), text)
-    };
+    let result =
+        if to == "-" { std::io::stderr().write_all(text.as_bytes()) } else { std::fs::write(with_pid(to), text) };
     if let Err(e) = result {
         eprintln!("weir: counters not written to {to}: {e}");
     }
@@ -63,16 +60,13 @@ pub fn publish(shared: Weak<Shared>) {
         // Without the socket (name taken by a process of the same id in another namespace, say) there is just no live view.
         let address = SocketAddr::from_abstract_name(format!("weir-stat-{}", std::process::id()));
         if let Ok(listener) = address.and_then(|a| UnixListener::bind_addr(&a)) {
-            let _ = std::thread::Builder::new()
-                .name("weir-stat".into())
-                .spawn(move || serve(&listener, live));
+            let _ = std::thread::Builder::new().name("weir-stat".into()).spawn(move || serve(&listener, live));
         }
     });
 }
 
 fn lock(live: &Live) -> std::sync::MutexGuard<'_, Vec<Weak<Shared>>> {
-    live.lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    live.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 fn serve(listener: &UnixListener, live: &Live) {
@@ -81,10 +75,7 @@ fn serve(listener: &UnixListener, live: &Live) {
         let endpoints: Vec<_> = {
             let mut live = lock(live);
             live.retain(|w| w.strong_count() > 0);
-            live.iter()
-                .filter_map(Weak::upgrade)
-                .map(|s| document(&s.core.lock()))
-                .collect()
+            live.iter().filter_map(Weak::upgrade).map(|s| document(&s.core.lock())).collect()
         };
         let text = serde_json::json!({ "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "endpoints": endpoints }).to_string();
         let _ = stream.set_write_timeout(Some(std::time::Duration::from_secs(1)));

@@ -95,8 +95,6 @@ pub struct RecvState {
     pub report: bool,
     /// Multi-receive: messages bound and not yet complete.
     pub multi: Option<MultiState>,
-    /// Source wanted, to fail it when that peer dies.
-    pub source: Option<u32>,
     /// A message was bound to it (single receives).
     pub bound: bool,
 }
@@ -142,10 +140,6 @@ pub enum Carriage {
 pub struct RxMsg {
     /// Sender.
     pub peer: u32,
-    /// Its number.
-    pub mseq: u64,
-    /// Tagged or untagged.
-    pub class: Class,
     /// Tag.
     pub tag: u64,
     /// Immediate data.
@@ -204,6 +198,8 @@ pub struct PeerState {
     pub name: [u8; 48],
     /// The caller knows it (it was inserted): completions may name it.
     pub inserted: bool,
+    /// Established: its credit is known.
+    pub up: bool,
     /// Dead, and why.
     pub down: Option<DownReason>,
     /// Messages with fragments still missing.

@@ -26,11 +26,7 @@ impl Trace {
             (_, Some(path)) => Some(Box::new(File::create(with_pid(&path.to_string_lossy()))?)),
             (_, None) => Some(Box::new(std::io::stderr())),
         };
-        Ok(Trace {
-            level,
-            to: to.map(BufWriter::new),
-            start: std::time::Instant::now(),
-        })
+        Ok(Trace { level, to: to.map(BufWriter::new), start: std::time::Instant::now() })
     }
 
     #[inline]
@@ -54,9 +50,7 @@ impl Trace {
     pub fn send(&mut self, peer: u32, tag: u64, len: u64, eager: bool) {
         if self.on(2) {
             let how = if eager { "eager" } else { "rendezvous" };
-            self.line(format_args!(
-                "send start      peer={peer} tag={tag:#x} len={len} {how}"
-            ));
+            self.line(format_args!("send start      peer={peer} tag={tag:#x} len={len} {how}"));
         }
     }
 
@@ -65,9 +59,7 @@ impl Trace {
     pub fn sent(&mut self, peer: u32, tag: u64, len: u64, result: Result<(), OpError>) {
         if self.on(2) || (self.on(1) && result.is_err()) {
             let text = result.map_or_else(|e| e.to_string(), |()| "ok".to_owned());
-            self.line(format_args!(
-                "send done       peer={peer} tag={tag:#x} len={len} {text}"
-            ));
+            self.line(format_args!("send done       peer={peer} tag={tag:#x} len={len} {text}"));
         }
     }
 
@@ -75,9 +67,7 @@ impl Trace {
     #[inline]
     pub fn posted(&mut self, source: Option<u32>, tag: u64, ignore: u64) {
         if self.on(2) {
-            self.line(format_args!(
-                "receive posted  source={source:?} tag={tag:#x} ignore={ignore:#x}"
-            ));
+            self.line(format_args!("receive posted  source={source:?} tag={tag:#x} ignore={ignore:#x}"));
         }
     }
 
@@ -85,26 +75,16 @@ impl Trace {
     #[inline]
     pub fn arrived(&mut self, peer: u32, tag: u64, len: u64) {
         if self.on(2) {
-            self.line(format_args!(
-                "message arrived peer={peer} tag={tag:#x} len={len}"
-            ));
+            self.line(format_args!("message arrived peer={peer} tag={tag:#x} len={len}"));
         }
     }
 
     /// A receive ended.
     #[inline]
-    pub fn received(
-        &mut self,
-        source: Option<u32>,
-        tag: u64,
-        len: u64,
-        result: Result<(), OpError>,
-    ) {
+    pub fn received(&mut self, source: Option<u32>, tag: u64, len: u64, result: Result<(), OpError>) {
         if self.on(2) || (self.on(1) && result.is_err()) {
             let text = result.map_or_else(|e| e.to_string(), |()| "ok".to_owned());
-            self.line(format_args!(
-                "receive done    source={source:?} tag={tag:#x} len={len} {text}"
-            ));
+            self.line(format_args!("receive done    source={source:?} tag={tag:#x} len={len} {text}"));
         }
     }
 
