@@ -19,10 +19,7 @@ const V6_BYTES: u32 = 28;
 
 impl RawAddr {
     /// Room for any address.
-    pub const EMPTY: RawAddr = RawAddr {
-        bytes: [0; 28],
-        len: V6_BYTES,
-    };
+    pub const EMPTY: RawAddr = RawAddr { bytes: [0; 28], len: V6_BYTES };
     /// What to offer the kernel as room.
     pub const ROOM: u32 = V6_BYTES;
 
@@ -36,9 +33,7 @@ impl RawAddr {
                 raw.bytes[4..8].copy_from_slice(&a.ip().octets());
                 raw.len = V4_BYTES;
             }
-            SocketAddr::V4(a) => {
-                raw.put_v6(&SocketAddrV6::new(a.ip().to_ipv6_mapped(), a.port(), 0, 0))
-            }
+            SocketAddr::V4(a) => raw.put_v6(&SocketAddrV6::new(a.ip().to_ipv6_mapped(), a.port(), 0, 0)),
             SocketAddr::V6(a) => raw.put_v6(&a),
         }
         raw
@@ -105,10 +100,7 @@ pub struct Control {
 
 impl Control {
     /// Nothing in it.
-    pub const EMPTY: Control = Control {
-        bytes: [0; 128],
-        len: 0,
-    };
+    pub const EMPTY: Control = Control { bytes: [0; 128], len: 0 };
 
     fn put(&mut self, level: i32, kind: i32, data: &[u8]) {
         let cmsg_len = HEADER + data.len();
@@ -167,12 +159,7 @@ pub fn messages(mut control: &[u8]) -> impl Iterator<Item = (i32, i32, &[u8])> {
         let word = control.get(..WORD)?;
         let len = usize::from_ne_bytes(word.try_into().ok()?);
         let data = control.get(HEADER..len)?;
-        let int = |at: usize| {
-            control
-                .get(at..at + 4)
-                .and_then(|b| b.try_into().ok())
-                .map(i32::from_ne_bytes)
-        };
+        let int = |at: usize| control.get(at..at + 4).and_then(|b| b.try_into().ok()).map(i32::from_ne_bytes);
         let item = (int(WORD)?, int(WORD + 4)?, data);
         control = control.get(padded(len)..).unwrap_or(&[]);
         Some(item)
@@ -185,9 +172,7 @@ pub fn parse_control(control: &[u8]) -> Received {
     for (level, kind, data) in messages(control) {
         match (level, kind, data) {
             (libc::SOL_UDP, libc::UDP_GRO, [a, b, c, d, ..]) => {
-                out.segment = usize::try_from(i32::from_ne_bytes([*a, *b, *c, *d]))
-                    .ok()
-                    .filter(|&n| n > 0);
+                out.segment = usize::try_from(i32::from_ne_bytes([*a, *b, *c, *d])).ok().filter(|&n| n > 0);
             }
             // in_pktinfo: index, local address of the packet (the interface's), header destination
             (libc::IPPROTO_IP, libc::IP_PKTINFO, [_, _, _, _, a, b, c, d, ..]) => {
@@ -198,8 +183,7 @@ pub fn parse_control(control: &[u8]) -> Received {
                 octets.copy_from_slice(&info[..16]);
                 out.local = Some(IpAddr::V6(Ipv6Addr::from(octets)).to_canonical());
             }
-            (libc::IPPROTO_IP, libc::IP_TOS, [tos, ..])
-            | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, [tos, ..]) => {
+            (libc::IPPROTO_IP, libc::IP_TOS, [tos, ..]) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, [tos, ..]) => {
                 out.ecn = tos & 3;
             }
             _ => {}
@@ -214,24 +198,11 @@ mod tests {
 
     #[test]
     fn addresses_survive_the_round_trip_in_both_kinds_of_socket() {
-        for text in [
-            "10.1.2.3:7000",
-            "[2001:db8::1]:65535",
-            "[fe80::2%3]:1",
-            "0.0.0.0:0",
-        ] {
+        for text in ["10.1.2.3:7000", "[2001:db8::1]:65535", "[fe80::2%3]:1", "0.0.0.0:0"] {
             let addr: SocketAddr = text.parse().expect("an address");
-            assert_eq!(
-                RawAddr::encode(addr, true).decode(),
-                Some(addr),
-                "{text} in an IPv6 socket"
-            );
+            assert_eq!(RawAddr::encode(addr, true).decode(), Some(addr), "{text} in an IPv6 socket");
             if addr.is_ipv4() {
-                assert_eq!(
-                    RawAddr::encode(addr, false).decode(),
-                    Some(addr),
-                    "{text} in an IPv4 socket"
-                );
+                assert_eq!(RawAddr::encode(addr, false).decode(), Some(addr), "{text} in an IPv4 socket");
             }
         }
     }
@@ -251,20 +222,10 @@ mod tests {
         c.put_source(IpAddr::from([10, 0, 0, 7]), false);
         c.put(libc::SOL_UDP, libc::UDP_GRO, &1472i32.to_ne_bytes());
         let all = parse_control(&c.bytes[..c.len]);
-        assert_eq!(
-            all,
-            Received {
-                segment: Some(1472),
-                local: Some(IpAddr::from([10, 0, 0, 7])),
-                ecn: 3
-            }
-        );
+        assert_eq!(all, Received { segment: Some(1472), local: Some(IpAddr::from([10, 0, 0, 7])), ecn: 3 });
         for cut in 0..c.len {
             let part = parse_control(&c.bytes[..cut]);
-            assert!(
-                part.segment.is_none() || cut >= c.len - 4,
-                "a cut message was believed at {cut}"
-            );
+            assert!(part.segment.is_none() || cut >= c.len - 4, "a cut message was believed at {cut}");
         }
         let mut lying = c;
         lying.bytes[..WORD].copy_from_slice(&usize::MAX.to_ne_bytes());
@@ -275,9 +236,6 @@ mod tests {
     fn mapped_source_addresses_come_back_plain() {
         let mut c = Control::EMPTY;
         c.put_source(IpAddr::from([10, 0, 0, 7]), true);
-        assert_eq!(
-            parse_control(&c.bytes[..c.len]).local,
-            Some(IpAddr::from([10, 0, 0, 7]))
-        );
+        assert_eq!(parse_control(&c.bytes[..c.len]).local, Some(IpAddr::from([10, 0, 0, 7])));
     }
 }

@@ -12,6 +12,8 @@ pub const MAX_IOVS: usize = 1024;
 pub const MAX_GROUPS: usize = 64;
 /// Room for headers and small payloads: a batch of 1024 small datagrams, or four of the largest when copied whole.
 const ARENA_BYTES: usize = 256 << 10;
+/// A payload up to this size is copied behind its header: that is cheaper than one more piece, and one piece needs no message header.
+const COPY_BYTES: usize = 512;
 
 /// Datagrams that go out together.
 pub struct Group {
@@ -53,20 +55,12 @@ unsafe impl Send for Batch {}
 pub struct Full;
 
 fn piece(data: &[u8]) -> iovec {
-    iovec {
-        iov_base: data.as_ptr().cast_mut().cast(),
-        iov_len: data.len(),
-    }
+    iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() }
 }
 
 impl Batch {
     pub fn new() -> Batch {
-        Batch {
-            arena: vec![0; ARENA_BYTES],
-            arena_used: 0,
-            groups: Vec::with_capacity(MAX_GROUPS),
-            used: 0,
-        }
+        Batch { arena: vec![0; ARENA_BYTES], arena_used: 0, groups: Vec::with_capacity(MAX_GROUPS), used: 0 }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -94,7 +88,7 @@ impl Batch {
         payload: &[std::io::IoSlice<'_>],
         limits: Limits,
     ) -> Result<(), Full> {
-        let gathered = payload.len() < MAX_IOVS;
+        let gathered = len - head.len() > COPY_BYTES && payload.len() < MAX_IOVS;
         let copied = if gathered { head.len() } else { len };
         if self.arena.len() - self.arena_used < copied {
             return Err(Full);
@@ -134,17 +128,10 @@ impl Batch {
         limits: Limits,
     ) -> Result<usize, Full> {
         // Only the newest group of a destination: a datagram must not overtake.
-        if let Some(i) = self
-            .groups()
-            .iter()
-            .rposition(|g| g.remote == remote && g.local == local)
-        {
+        if let Some(i) = self.groups().iter().rposition(|g| g.remote == remote && g.local == local) {
             let g = &self.groups[i];
             if !g.closed && len <= g.segment && len > 0 {
-                if g.count < limits.segments
-                    && g.bytes + len <= limits.bytes
-                    && g.iovs.len() + pieces <= MAX_IOVS
-                {
+                if g.count < limits.segments && g.bytes + len <= limits.bytes && g.iovs.len() + pieces <= MAX_IOVS {
                     return Ok(i);
                 }
                 // A full super-packet does not wait: the receiver can work on it while the next one is gathered.
@@ -158,19 +145,10 @@ impl Batch {
         }
         if self.used == self.groups.len() {
             let iovs = Vec::with_capacity(4);
-            self.groups.push(Group {
-                remote,
-                local,
-                segment: len,
-                bytes: 0,
-                count: 0,
-                closed: false,
-                iovs,
-            });
+            self.groups.push(Group { remote, local, segment: len, bytes: 0, count: 0, closed: false, iovs });
         } else {
             let g = &mut self.groups[self.used];
-            (g.remote, g.local, g.segment, g.bytes, g.count, g.closed) =
-                (remote, local, len, 0, 0, false);
+            (g.remote, g.local, g.segment, g.bytes, g.count, g.closed) = (remote, local, len, 0, 0, false);
             g.iovs.clear();
         }
         self.used += 1;
@@ -183,9 +161,7 @@ impl Group {
     #[inline]
     fn add(&mut self, p: iovec) {
         match self.iovs.last_mut() {
-            Some(last)
-                if last.iov_base.cast::<u8>().wrapping_add(last.iov_len) == p.iov_base.cast() =>
-            {
+            Some(last) if last.iov_base.cast::<u8>().wrapping_add(last.iov_len) == p.iov_base.cast() => {
                 last.iov_len += p.iov_len
             }
             _ => self.iovs.push(p),
@@ -200,9 +176,7 @@ impl Group {
             if here > 0 {
                 // SAFETY: the pieces are live until the group is dropped from the batch (contract of `push`), and `skip + here` lies
                 // within this one.
-                out.extend_from_slice(unsafe {
-                    std::slice::from_raw_parts(iov.iov_base.cast::<u8>().add(skip), here)
-                });
+                out.extend_from_slice(unsafe { std::slice::from_raw_parts(iov.iov_base.cast::<u8>().add(skip), here) });
             }
             skip = skip.saturating_sub(iov.iov_len);
             left -= here;
@@ -215,20 +189,14 @@ mod tests {
     use super::*;
     use std::io::IoSlice;
 
-    const LIMITS: Limits = Limits {
-        segments: 4,
-        bytes: 1000,
-    };
+    const LIMITS: Limits = Limits { segments: 4, bytes: 1000 };
 
     fn to(port: u16) -> (SocketAddr, Option<IpAddr>) {
         (SocketAddr::from(([127, 0, 0, 1], port)), None)
     }
 
     fn shape(b: &Batch) -> Vec<(u16, usize, usize, usize)> {
-        b.groups()
-            .iter()
-            .map(|g| (g.remote.port(), g.segment, g.count, g.bytes))
-            .collect()
+        b.groups().iter().map(|g| (g.remote.port(), g.segment, g.count, g.bytes)).collect()
     }
 
     #[test]
@@ -267,19 +235,15 @@ mod tests {
     #[test]
     fn pieces_are_gathered_in_order_and_headers_alone_merge() {
         let mut b = Batch::new();
-        let body = [9u8; 20];
-        let p = [
-            IoSlice::new(&body[..5]),
-            IoSlice::new(&[]),
-            IoSlice::new(&body[5..]),
-        ];
-        assert!(b.push(to(1), 23, &[1, 2, 3], &p, LIMITS).is_ok());
+        let body = [9u8; 620];
+        let p = [IoSlice::new(&body[..5]), IoSlice::new(&[]), IoSlice::new(&body[5..])];
+        assert!(b.push(to(1), 623, &[1, 2, 3], &p, LIMITS).is_ok());
         assert!(b.push(to(2), 3, &[4, 5, 6], &[], LIMITS).is_ok());
         assert!(b.push(to(2), 3, &[7, 8, 9], &[], LIMITS).is_ok());
         assert_eq!(b.groups()[0].iovs.len(), 3);
         assert_eq!(b.groups()[1].iovs.len(), 1);
         let mut bytes = Vec::new();
-        b.groups()[0].copy_range(0, 23, &mut bytes);
+        b.groups()[0].copy_range(0, 623, &mut bytes);
         assert_eq!(bytes[..3], [1, 2, 3]);
         assert_eq!(bytes[3..], body);
         bytes.clear();
@@ -288,14 +252,24 @@ mod tests {
     }
 
     #[test]
+    fn small_payloads_are_copied_behind_their_headers() {
+        let mut b = Batch::new();
+        for i in 0..3u8 {
+            let body = [i; 8];
+            assert!(b.push(to(1), 10, &[0xaa, i], &[IoSlice::new(&body)], LIMITS).is_ok());
+        }
+        assert_eq!(b.groups()[0].iovs.len(), 1);
+        let mut bytes = Vec::new();
+        b.groups()[0].copy_range(20, 10, &mut bytes);
+        assert_eq!(bytes, [0xaa, 2, 2, 2, 2, 2, 2, 2, 2, 2]);
+    }
+
+    #[test]
     fn a_payload_in_too_many_pieces_is_copied() {
         let mut b = Batch::new();
         let bytes: Vec<u8> = (0..1500u32).map(|i| i as u8).collect();
         let p: Vec<IoSlice<'_>> = bytes.chunks(1).map(IoSlice::new).collect();
-        let limits = Limits {
-            segments: 4,
-            bytes: 65507,
-        };
+        let limits = Limits { segments: 4, bytes: 65507 };
         assert!(b.push(to(1), 1501, &[255], &p, limits).is_ok());
         assert_eq!(b.groups()[0].iovs.len(), 1);
         let mut got = Vec::new();

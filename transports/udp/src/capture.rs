@@ -33,32 +33,18 @@ pub struct Capture {
 impl Capture {
     /// Creates (or empties) the file.
     pub fn create(path: &Path) -> io::Result<Capture> {
-        let file = File::create(path)
-            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+        let file = File::create(path).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
         let mut writer = BufWriter::with_capacity(256 << 10, file);
         writer.write_all(&section_header())?;
         writer.write_all(&interface_description())?;
         let now = Instant::now();
-        Ok(Capture {
-            path: path.to_owned(),
-            file: Some(writer),
-            flushed: now,
-            record: Vec::new(),
-        })
+        Ok(Capture { path: path.to_owned(), file: Some(writer), flushed: now, record: Vec::new() })
     }
 
     /// Writes one datagram.
-    pub fn datagram(
-        &mut self,
-        direction: Direction,
-        from: SocketAddr,
-        to: SocketAddr,
-        parts: &[IoSlice<'_>],
-    ) {
+    pub fn datagram(&mut self, direction: Direction, from: SocketAddr, to: SocketAddr, parts: &[IoSlice<'_>]) {
         let Some(file) = &mut self.file else { return };
-        let time = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.record.clear();
         packet_block(&mut self.record, direction, time, from, to, parts);
         let mut result = file.write_all(&self.record);
@@ -82,10 +68,7 @@ impl Capture {
         if let Some(file) = self.file.take() {
             let _ = file.into_parts();
         }
-        eprintln!(
-            "weir: packet capture to {} stopped: {e}",
-            self.path.display()
-        );
+        eprintln!("weir: packet capture to {} stopped: {e}", self.path.display());
     }
 }
 
@@ -225,29 +208,16 @@ mod tests {
     #[test]
     fn checksums_are_the_ones_of_the_rfc() {
         // RFC 1071 section 3: the sum of these is ddf2.
-        assert_eq!(
-            checksum(0, &[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]),
-            !0xddf2
-        );
+        assert_eq!(checksum(0, &[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
         assert_eq!(checksum(0, &[0xff]), !0xff00);
     }
 
     #[test]
     fn blocks_are_framed_by_their_length_and_padded() {
-        let (a, b) = (
-            "10.0.0.1:5".parse().expect("an address"),
-            "10.0.0.2:6".parse().expect("an address"),
-        );
+        let (a, b) = ("10.0.0.1:5".parse().expect("an address"), "10.0.0.2:6".parse().expect("an address"));
         for len in 0..9 {
             let mut out = Vec::new();
-            packet_block(
-                &mut out,
-                Direction::Out,
-                Duration::from_nanos(1),
-                a,
-                b,
-                &[IoSlice::new(&vec![7; len])],
-            );
+            packet_block(&mut out, Direction::Out, Duration::from_nanos(1), a, b, &[IoSlice::new(&vec![7; len])]);
             let total = out.len() as u32;
             assert_eq!(total % 4, 0);
             assert_eq!(out[4..8], total.to_le_bytes());

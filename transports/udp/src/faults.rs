@@ -58,24 +58,12 @@ pub struct Lane<T> {
 
 impl<T: Clone> Lane<T> {
     fn new(profile: Profile, seed: u64) -> Lane<T> {
-        Lane {
-            profile,
-            rng: fastrand::Rng::with_seed(seed),
-            held: BinaryHeap::new(),
-            held_bytes: 0,
-            order: 0,
-        }
+        Lane { profile, rng: fastrand::Rng::with_seed(seed), held: BinaryHeap::new(), held_bytes: 0, order: 0 }
     }
 
     /// Takes a datagram; returns how many faults befell it. What remains of it comes out of [`Lane::due`].
     pub fn admit(&mut self, now: Instant, about: T, mut bytes: Vec<u8>) -> u64 {
-        let Profile {
-            loss,
-            duplicate,
-            corrupt,
-            delay,
-            jitter,
-        } = self.profile;
+        let Profile { loss, duplicate, corrupt, delay, jitter } = self.profile;
         // All draws are made every time, so that one fault's rate does not change another's pattern.
         let [lost, doubled, damaged, late] = std::array::from_fn(|_| self.rng.f64());
         let at = self.rng.usize(..);
@@ -104,12 +92,7 @@ impl<T: Clone> Lane<T> {
         }
         self.held_bytes += cost;
         self.order += 1;
-        self.held.push(Held {
-            due,
-            order: self.order,
-            about,
-            bytes,
-        });
+        self.held.push(Held { due, order: self.order, about, bytes });
         true
     }
 
@@ -138,22 +121,15 @@ pub struct Faults<Tx, Rx> {
 impl<Tx: Clone, Rx: Clone> Faults<Tx, Rx> {
     /// Reads a specification; `salt` makes sockets with the same seed differ from each other.
     pub fn parse(text: &str, salt: u64) -> io::Result<Faults<Tx, Rx>> {
-        let (tx, rx, seed) = parse(text).map_err(|e| {
-            io::Error::new(io::ErrorKind::InvalidInput, format!("faults '{text}': {e}"))
-        })?;
+        let (tx, rx, seed) =
+            parse(text).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, format!("faults '{text}': {e}")))?;
         let seed = seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Ok(Faults {
-            tx: Lane::new(tx, seed),
-            rx: Lane::new(rx, !seed),
-        })
+        Ok(Faults { tx: Lane::new(tx, seed), rx: Lane::new(rx, !seed) })
     }
 
     /// How long until something held back is due.
     pub fn next_due(&self, now: Instant) -> Option<Duration> {
-        let next = [self.tx.next_due(), self.rx.next_due()]
-            .into_iter()
-            .flatten()
-            .min()?;
+        let next = [self.tx.next_due(), self.rx.next_due()].into_iter().flatten().min()?;
         Some(next.saturating_duration_since(now))
     }
 }
@@ -161,13 +137,9 @@ impl<Tx: Clone, Rx: Clone> Faults<Tx, Rx> {
 fn parse(text: &str) -> Result<(Profile, Profile, u64), String> {
     let (mut tx, mut rx, mut seed) = (Profile::default(), Profile::default(), 1);
     for item in text.split(',').map(str::trim).filter(|i| !i.is_empty()) {
-        let (key, value) = item
-            .split_once('=')
-            .ok_or_else(|| format!("'{item}' is not key=value"))?;
+        let (key, value) = item.split_once('=').ok_or_else(|| format!("'{item}' is not key=value"))?;
         if key == "seed" {
-            seed = value
-                .parse()
-                .map_err(|_| format!("seed '{value}' is not a whole number"))?;
+            seed = value.parse().map_err(|_| format!("seed '{value}' is not a whole number"))?;
             continue;
         }
         let (profile, name) = match key.strip_prefix("rx_") {
@@ -181,9 +153,7 @@ fn parse(text: &str) -> Result<(Profile, Profile, u64), String> {
             "delay" => profile.delay = duration(value)?,
             "jitter" => profile.jitter = duration(value)?,
             _ => {
-                return Err(format!(
-                    "'{key}' is none of loss, dup, corrupt, delay, jitter (each also with rx_), seed"
-                ));
+                return Err(format!("'{key}' is none of loss, dup, corrupt, delay, jitter (each also with rx_), seed"));
             }
         }
     }
@@ -209,11 +179,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         _ => return Err(bad()),
     };
     let seconds = text[..split].parse::<f64>().map_err(|_| bad())? * unit_s;
-    if (0.0..=60.0).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err(bad())
-    }
+    if (0.0..=60.0).contains(&seconds) { Ok(Duration::from_secs_f64(seconds)) } else { Err(bad()) }
 }
 
 #[cfg(test)]
@@ -237,36 +203,14 @@ mod tests {
         let spec = "loss=10%, dup=5%,corrupt=0.02,seed=3";
         let out = run(&mut faults(spec), 10_000);
         assert_eq!(out, run(&mut faults(spec), 10_000));
-        assert_ne!(
-            out,
-            run(&mut faults("loss=10%,dup=5%,corrupt=2%,seed=4"), 10_000)
-        );
-        let kinds = out
-            .iter()
-            .map(|(i, _)| i)
-            .collect::<std::collections::BTreeSet<_>>()
-            .len();
-        assert!(
-            (8_800..9_200).contains(&kinds),
-            "{kinds} of 10000 survive 10 %"
-        );
+        assert_ne!(out, run(&mut faults("loss=10%,dup=5%,corrupt=2%,seed=4"), 10_000));
+        let kinds = out.iter().map(|(i, _)| i).collect::<std::collections::BTreeSet<_>>().len();
+        assert!((8_800..9_200).contains(&kinds), "{kinds} of 10000 survive 10 %");
         let doubled = out.len() - kinds;
-        assert!(
-            (380..520).contains(&doubled),
-            "{doubled} of 9000 doubled at 5 %"
-        );
-        let damaged = out
-            .iter()
-            .filter(|(_, b)| b.iter().map(|x| x.count_ones()).sum::<u32>() == 1)
-            .count();
-        assert!(
-            (130..260).contains(&damaged),
-            "{damaged} of 9450 damaged at 2 %"
-        );
-        assert!(
-            out.is_sorted_by_key(|(i, _)| *i),
-            "without jitter the order stays"
-        );
+        assert!((380..520).contains(&doubled), "{doubled} of 9000 doubled at 5 %");
+        let damaged = out.iter().filter(|(_, b)| b.iter().map(|x| x.count_ones()).sum::<u32>() == 1).count();
+        assert!((130..260).contains(&damaged), "{damaged} of 9450 damaged at 2 %");
+        assert!(out.is_sorted_by_key(|(i, _)| *i), "without jitter the order stays");
     }
 
     #[test]
@@ -279,9 +223,7 @@ mod tests {
         assert!(f.tx.due(now + Duration::from_millis(1)).is_none());
         let wait = f.next_due(now).expect("something is held");
         assert!(wait >= Duration::from_millis(2) && wait <= Duration::from_millis(3));
-        let out: Vec<u32> = std::iter::from_fn(|| f.tx.due(now + Duration::from_millis(3)))
-            .map(|(i, _)| i)
-            .collect();
+        let out: Vec<u32> = std::iter::from_fn(|| f.tx.due(now + Duration::from_millis(3))).map(|(i, _)| i).collect();
         assert_eq!(out.len(), 100);
         assert!(!out.is_sorted());
     }
@@ -290,9 +232,7 @@ mod tests {
     fn what_is_held_is_bounded() {
         let mut f = faults("delay=1s");
         let now = Instant::now();
-        let dropped: u64 = (0..2_000)
-            .map(|i| f.tx.admit(now, i, vec![0; 65_000]) - 1)
-            .sum();
+        let dropped: u64 = (0..2_000).map(|i| f.tx.admit(now, i, vec![0; 65_000]) - 1).sum();
         assert!(f.tx.held_bytes <= HELD_LIMIT_BYTES && dropped > 900);
     }
 
@@ -311,10 +251,7 @@ mod tests {
             "rx_seed=1",
             "delay=NaNs",
         ] {
-            let e = Faults::<(), ()>::parse(bad, 0)
-                .err()
-                .expect(bad)
-                .to_string();
+            let e = Faults::<(), ()>::parse(bad, 0).err().expect(bad).to_string();
             assert!(e.contains(bad), "{e}");
         }
         assert!(Faults::<(), ()>::parse("", 0).is_ok());

@@ -29,22 +29,15 @@ impl Interface {
     fn rank(&self) -> u8 {
         match self {
             Interface { loopback: true, .. } => 3,
-            Interface {
-                local_bridge: true, ..
-            } => 2,
-            Interface {
-                point_to_point: true,
-                ..
-            } => 1,
+            Interface { local_bridge: true, .. } => 2,
+            Interface { point_to_point: true, .. } => 1,
             _ => 0,
         }
     }
 }
 
 /// Name prefixes that container and virtual-machine software gives its bridges.
-const BRIDGES: [&str; 8] = [
-    "docker", "br-", "virbr", "lxcbr", "lxdbr", "cni", "podman", "flannel",
-];
+const BRIDGES: [&str; 8] = ["docker", "br-", "virbr", "lxcbr", "lxdbr", "cni", "podman", "flannel"];
 
 /// Every address of every interface, in the kernel's order.
 ///
@@ -68,9 +61,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         out.push(Interface {
             addr,
             mtu_bytes: mtu_of(probe.as_raw_fd(), &entry.interface_name).unwrap_or(1500),
-            up: entry
-                .flags
-                .contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING),
+            up: entry.flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING),
             loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
             point_to_point: entry.flags.contains(InterfaceFlags::IFF_POINTOPOINT),
             local_bridge: BRIDGES.iter().any(|b| entry.interface_name.starts_with(b)),
@@ -115,14 +106,8 @@ pub fn usable(all: &[Interface], names: &[String]) -> Vec<Interface> {
 
 /// Largest UDP payload in an IP packet of `mtu_bytes` towards `remote`.
 pub fn payload_of_mtu(mtu_bytes: u32, remote: IpAddr) -> u16 {
-    let (header, most) = if remote.is_ipv4() {
-        (28, MAX_PAYLOAD_V4)
-    } else {
-        (48, MAX_PAYLOAD_V6)
-    };
-    u16::try_from(mtu_bytes.saturating_sub(header))
-        .unwrap_or(u16::MAX)
-        .min(most)
+    let (header, most) = if remote.is_ipv4() { (28, MAX_PAYLOAD_V4) } else { (48, MAX_PAYLOAD_V6) };
+    u16::try_from(mtu_bytes.saturating_sub(header)).unwrap_or(u16::MAX).min(most)
 }
 
 /// Largest UDP payload over IPv4: 65535 less the IP and UDP headers.
@@ -140,28 +125,14 @@ pub fn mtu_hint(remote: SocketAddr) -> u16 {
 }
 
 fn route_mtu(remote: SocketAddr) -> Option<u32> {
-    let socket = socket2::Socket::new(
-        socket2::Domain::for_address(remote),
-        socket2::Type::DGRAM,
-        None,
-    )
-    .ok()?;
+    let socket = socket2::Socket::new(socket2::Domain::for_address(remote), socket2::Type::DGRAM, None).ok()?;
     // Sends nothing: for UDP this only looks up the route.
     socket.connect(&remote.into()).ok()?;
-    let (level, name) = if remote.is_ipv4() {
-        (libc::IPPROTO_IP, libc::IP_MTU)
-    } else {
-        (libc::IPPROTO_IPV6, libc::IPV6_MTU)
-    };
-    let route =
-        u32::try_from(crate::sys::get_option(socket.as_raw_fd(), level, name).ok()?).ok()?;
+    let (level, name) =
+        if remote.is_ipv4() { (libc::IPPROTO_IP, libc::IP_MTU) } else { (libc::IPPROTO_IPV6, libc::IPV6_MTU) };
+    let route = u32::try_from(crate::sys::get_option(socket.as_raw_fd(), level, name).ok()?).ok()?;
     let local = socket.local_addr().ok()?.as_socket()?.ip();
-    let own = interfaces()
-        .ok()?
-        .into_iter()
-        .filter(|i| i.addr == local && !i.loopback)
-        .map(|i| i.mtu_bytes)
-        .max();
+    let own = interfaces().ok()?.into_iter().filter(|i| i.addr == local && !i.loopback).map(|i| i.mtu_bytes).max();
     Some(route.max(own.unwrap_or(0)))
 }
 
@@ -204,19 +175,13 @@ mod tests {
         ];
         assert_eq!(names(&usable(&all, &[])), ["eth0", "tun0", "docker0"]);
         assert_eq!(names(&usable(&all[..1], &[])), ["lo"]);
-        assert_eq!(
-            names(&usable(&all, &["docker0".into(), "lo".into()])),
-            ["docker0", "lo"]
-        );
+        assert_eq!(names(&usable(&all, &["docker0".into(), "lo".into()])), ["docker0", "lo"]);
         assert!(usable(&all, &["eth9".into()]).is_empty());
     }
 
     #[test]
     fn the_loopback_interface_is_listed_with_its_mtu() {
-        let lo = interfaces()
-            .expect("getifaddrs")
-            .into_iter()
-            .find(|i| i.loopback && i.addr.is_ipv4());
+        let lo = interfaces().expect("getifaddrs").into_iter().find(|i| i.loopback && i.addr.is_ipv4());
         let lo = lo.expect("an IPv4 loopback address");
         assert!(lo.mtu_bytes >= 1500 && lo.name == "lo");
         let hint = mtu_hint("127.0.0.1:9".parse().expect("an address"));
@@ -228,12 +193,7 @@ mod tests {
         let v4: IpAddr = "10.0.0.1".parse().expect("an address");
         let v6: IpAddr = "2001:db8::1".parse().expect("an address");
         assert_eq!(
-            [
-                payload_of_mtu(1500, v4),
-                payload_of_mtu(1500, v6),
-                payload_of_mtu(65536, v4),
-                payload_of_mtu(10, v4)
-            ],
+            [payload_of_mtu(1500, v4), payload_of_mtu(1500, v6), payload_of_mtu(65536, v4), payload_of_mtu(10, v4)],
             [1472, 1452, 65507, 0]
         );
     }

@@ -45,15 +45,8 @@ pub fn open(cfg: &UdpConfig) -> io::Result<Opened> {
     let port = bind(&socket, ip, cfg)?;
     set_options(&socket, cfg, v6, v4_wanted, multi)?;
     Ok(Opened {
-        local: served
-            .iter()
-            .map(|i| SocketAddr::new(i.addr, port))
-            .collect(),
-        max_datagram: served
-            .iter()
-            .map(|i| interfaces::payload_of_mtu(i.mtu_bytes, i.addr))
-            .max()
-            .unwrap_or(1472),
+        local: served.iter().map(|i| SocketAddr::new(i.addr, port)).collect(),
+        max_datagram: served.iter().map(|i| interfaces::payload_of_mtu(i.mtu_bytes, i.addr)).max().unwrap_or(1472),
         rcvbuf_bytes: set_buffers(&socket, cfg)?,
         v6,
         multi,
@@ -87,29 +80,18 @@ fn choose(cfg: &UdpConfig, all: &[Interface]) -> io::Result<Vec<Interface>> {
     let mut list = Vec::new();
     for ip in wanted {
         let found: Vec<Interface> = if interfaces::is_any(ip) {
-            interfaces::usable(all, &[])
-                .into_iter()
-                .filter(|i| i.addr.is_ipv4() == ip.is_ipv4())
-                .collect()
+            interfaces::usable(all, &[]).into_iter().filter(|i| i.addr.is_ipv4() == ip.is_ipv4()).collect()
         } else if let Some(i) = all.iter().find(|i| i.addr == ip) {
             vec![i.clone()]
-        } else if let Some(lo) = all
-            .iter()
-            .find(|i| i.loopback && i.addr.is_ipv4() && ip.is_loopback() && ip.is_ipv4())
+        } else if let Some(lo) = all.iter().find(|i| i.loopback && i.addr.is_ipv4() && ip.is_loopback() && ip.is_ipv4())
         {
             // All of 127.0.0.0/8 is local though only 127.0.0.1 is listed.
-            vec![Interface {
-                addr: ip,
-                ..lo.clone()
-            }]
+            vec![Interface { addr: ip, ..lo.clone() }]
         } else {
             Vec::new()
         };
         if found.is_empty() {
-            let text = format!(
-                "no interface has the address {ip}; there are: {}",
-                present(all)
-            );
+            let text = format!("no interface has the address {ip}; there are: {}", present(all));
             return Err(error(io::ErrorKind::AddrNotAvailable, text));
         }
         list.extend(found);
@@ -118,19 +100,12 @@ fn choose(cfg: &UdpConfig, all: &[Interface]) -> io::Result<Vec<Interface>> {
 }
 
 fn present(all: &[Interface]) -> String {
-    all.iter()
-        .map(|i| format!("{} ({})", i.addr, i.name))
-        .collect::<Vec<_>>()
-        .join(", ")
+    all.iter().map(|i| format!("{} ({})", i.addr, i.name)).collect::<Vec<_>>().join(", ")
 }
 
 fn make(v6: bool, v4: bool) -> io::Result<Socket> {
     let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
-    let socket = Socket::new(
-        domain,
-        Type::DGRAM.nonblocking().cloexec(),
-        Some(Protocol::UDP),
-    )?;
+    let socket = Socket::new(domain, Type::DGRAM.nonblocking().cloexec(), Some(Protocol::UDP))?;
     if v6 {
         socket.set_only_v6(!v4)?;
     }
@@ -140,11 +115,7 @@ fn make(v6: bool, v4: bool) -> io::Result<Socket> {
 /// Binds to the first free port asked for; returns it.
 fn bind(socket: &Socket, ip: IpAddr, cfg: &UdpConfig) -> io::Result<u16> {
     let first = cfg.bind.map_or(cfg.port, |b| b.port());
-    let span = if first == 0 || cfg.bind.is_some() {
-        1
-    } else {
-        cfg.port_span.max(1)
-    };
+    let span = if first == 0 || cfg.bind.is_some() { 1 } else { cfg.port_span.max(1) };
     let last = first.saturating_add(span - 1);
     for port in first..=last {
         match socket.bind(&SocketAddr::new(ip, port).into()) {
@@ -156,10 +127,7 @@ fn bind(socket: &Socket, ip: IpAddr, cfg: &UdpConfig) -> io::Result<u16> {
             }
             Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
             Err(e) => {
-                return Err(error(
-                    e.kind(),
-                    format!("binding UDP {ip} port {port}: {e}"),
-                ));
+                return Err(error(e.kind(), format!("binding UDP {ip} port {port}: {e}")));
             }
         }
     }
@@ -174,13 +142,7 @@ fn bind(socket: &Socket, ip: IpAddr, cfg: &UdpConfig) -> io::Result<u16> {
     ))
 }
 
-fn set_options(
-    socket: &Socket,
-    cfg: &UdpConfig,
-    v6: bool,
-    v4: bool,
-    multi: bool,
-) -> io::Result<()> {
+fn set_options(socket: &Socket, cfg: &UdpConfig, v6: bool, v4: bool, multi: bool) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     let ip = |name, value| sys::set_option(fd, libc::IPPROTO_IP, name, value);
     let ip6 = |name, value| sys::set_option(fd, libc::IPPROTO_IPV6, name, value);
@@ -231,9 +193,7 @@ fn set_buffers(socket: &Socket, cfg: &UdpConfig) -> io::Result<u64> {
         (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, cfg.sndbuf_bytes),
     ];
     for (force, plain, bytes) in sizes {
-        let bytes = i32::try_from(bytes)
-            .unwrap_or(i32::MAX / 2)
-            .min(i32::MAX / 2);
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2).min(i32::MAX / 2);
         if sys::set_option(fd, libc::SOL_SOCKET, force, bytes).is_err() {
             sys::set_option(fd, libc::SOL_SOCKET, plain, bytes)?;
         }

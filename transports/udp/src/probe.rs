@@ -30,18 +30,12 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// Asks.
 pub fn probe(v6: bool) -> Offload {
     // Where loopback is down nothing can be tried: trust the kernel, and the fallback when sending.
-    let unknown = Offload {
-        segments: SEGMENTS,
-        receive: true,
-    };
+    let unknown = Offload { segments: SEGMENTS, receive: true };
     let Some((from, to, addr)) = pair(v6) else {
         return unknown;
     };
     if sys::get_option(from.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_err() {
-        return Offload {
-            segments: 1,
-            receive: false,
-        };
+        return Offload { segments: 1, receive: false };
     }
     let receive = sys::set_option(to.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
     let mut rx = Rx::new(to.as_raw_fd());
@@ -51,47 +45,23 @@ pub fn probe(v6: bool) -> Offload {
         Round::Unsent => return unknown,
         Round::Right => {}
         Round::Singly => {
-            return Offload {
-                segments: 1,
-                receive,
-            };
+            return Offload { segments: 1, receive };
         }
         Round::Wrong if receive => {
             let _ = sys::set_option(to.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 0);
-            let segments = if three(&mut rx) == Round::Right {
-                SEGMENTS
-            } else {
-                1
-            };
-            return Offload {
-                segments,
-                receive: false,
-            };
+            let segments = if three(&mut rx) == Round::Right { SEGMENTS } else { 1 };
+            return Offload { segments, receive: false };
         }
         Round::Wrong => {
-            return Offload {
-                segments: 1,
-                receive,
-            };
+            return Offload { segments: 1, receive };
         }
     }
     let many = round(&from, &mut rx, addr, v6, MORE_SEGMENTS, &[1; MORE_SEGMENTS]);
-    Offload {
-        segments: if many == Round::Right {
-            MORE_SEGMENTS
-        } else {
-            SEGMENTS
-        },
-        receive,
-    }
+    Offload { segments: if many == Round::Right { MORE_SEGMENTS } else { SEGMENTS }, receive }
 }
 
 fn pair(v6: bool) -> Option<(Socket, Socket, SocketAddr)> {
-    let ip = if v6 {
-        IpAddr::V6(Ipv6Addr::LOCALHOST)
-    } else {
-        IpAddr::V4(Ipv4Addr::LOCALHOST)
-    };
+    let ip = if v6 { IpAddr::V6(Ipv6Addr::LOCALHOST) } else { IpAddr::V4(Ipv4Addr::LOCALHOST) };
     let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
     let make = || {
         let s = Socket::new(domain, Type::DGRAM.nonblocking().cloexec(), None).ok()?;
@@ -116,21 +86,10 @@ enum Round {
 }
 
 /// Sends datagrams of these sizes together and looks at what arrives.
-fn round(
-    from: &Socket,
-    rx: &mut Rx,
-    to: SocketAddr,
-    v6: bool,
-    segments: usize,
-    sizes: &[usize],
-) -> Round {
+fn round(from: &Socket, rx: &mut Rx, to: SocketAddr, v6: bool, segments: usize, sizes: &[usize]) -> Round {
     let mut tx = Tx::new(from.as_raw_fd(), v6, false, segments, 0);
     let mut counters = UdpCounters::default();
-    let want: Vec<Vec<u8>> = sizes
-        .iter()
-        .enumerate()
-        .map(|(i, &n)| vec![i as u8; n])
-        .collect();
+    let want: Vec<Vec<u8>> = sizes.iter().enumerate().map(|(i, &n)| vec![i as u8; n]).collect();
     for d in &want {
         // SAFETY: there is no payload to keep.
         unsafe { tx.push((to, None), d, &[], &mut counters) };

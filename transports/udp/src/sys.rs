@@ -17,20 +17,8 @@ fn check(n: isize) -> Result<usize, i32> {
 /// Sets an integer option.
 pub fn set_option(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     // SAFETY: the pointer and length describe `value`, which lives through the call.
-    let r = unsafe {
-        libc::setsockopt(
-            fd,
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of::<i32>() as u32,
-        )
-    };
-    if r == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let r = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size_of::<i32>() as u32) };
+    if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Reads an integer option.
@@ -39,11 +27,7 @@ pub fn get_option(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     let mut len = size_of::<i32>() as u32;
     // SAFETY: the pointers describe `value` and `len`, which live through the call.
     let r = unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
-    if r == 0 {
-        Ok(value)
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if r == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Datagrams the kernel dropped at this socket's receive buffer (`SO_MEMINFO`, item `SK_MEMINFO_DROPS` of linux/sock_diag.h).
@@ -52,15 +36,7 @@ pub fn receive_drops(fd: RawFd) -> Option<u32> {
     let mut info = [0u32; 9];
     let mut len = size_of_val(&info) as u32;
     // SAFETY: the pointers describe `info` and `len`, which live through the call.
-    let r = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_MEMINFO,
-            info.as_mut_ptr().cast(),
-            &raw mut len,
-        )
-    };
+    let r = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, info.as_mut_ptr().cast(), &raw mut len) };
     (r == 0 && len as usize == size_of_val(&info)).then(|| info[SK_MEMINFO_DROPS])
 }
 
@@ -68,16 +44,7 @@ pub fn receive_drops(fd: RawFd) -> Option<u32> {
 #[inline]
 pub fn send_to(fd: RawFd, data: &[u8], to: &RawAddr) -> Result<usize, i32> {
     // SAFETY: `data` and `to` are live slices of the lengths given.
-    check(unsafe {
-        libc::sendto(
-            fd,
-            data.as_ptr().cast(),
-            data.len(),
-            libc::MSG_DONTWAIT,
-            to.as_ptr().cast(),
-            to.len,
-        )
-    })
+    check(unsafe { libc::sendto(fd, data.as_ptr().cast(), data.len(), libc::MSG_DONTWAIT, to.as_ptr().cast(), to.len) })
 }
 
 /// Sends one gathered message.
@@ -105,11 +72,7 @@ pub unsafe fn send_messages(fd: RawFd, messages: &mut [libc::mmsghdr]) -> Result
 /// # Safety
 /// All that `message` points to must be writable for the lengths it gives.
 #[inline]
-pub unsafe fn receive_message(
-    fd: RawFd,
-    message: &mut libc::msghdr,
-    flags: i32,
-) -> Result<usize, i32> {
+pub unsafe fn receive_message(fd: RawFd, message: &mut libc::msghdr, flags: i32) -> Result<usize, i32> {
     // SAFETY: promised by the caller.
     check(unsafe { libc::recvmsg(fd, message, libc::MSG_DONTWAIT | flags) })
 }
@@ -121,29 +84,13 @@ pub unsafe fn receive_message(
 pub unsafe fn receive_messages(fd: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, i32> {
     let n = messages.len() as u32;
     // SAFETY: the slice is live and `n` long; no time-out is given; the rest is promised by the caller.
-    check(unsafe {
-        libc::recvmmsg(
-            fd,
-            messages.as_mut_ptr(),
-            n,
-            libc::MSG_DONTWAIT,
-            std::ptr::null_mut(),
-        )
-    } as isize)
+    check(unsafe { libc::recvmmsg(fd, messages.as_mut_ptr(), n, libc::MSG_DONTWAIT, std::ptr::null_mut()) } as isize)
 }
 
 /// Sleeps until the socket is readable (or writable, if asked) or the time is over; `None` waits for ever. An interrupting signal counts as "ready".
 pub fn wait(fd: RawFd, writable: bool, timeout: Option<Duration>) -> io::Result<bool> {
-    let events = if writable {
-        libc::POLLIN | libc::POLLOUT
-    } else {
-        libc::POLLIN
-    };
-    let mut entry = libc::pollfd {
-        fd,
-        events,
-        revents: 0,
-    };
+    let events = if writable { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+    let mut entry = libc::pollfd { fd, events, revents: 0 };
     let spec = timeout.map(|t| libc::timespec {
         tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: t.subsec_nanos() as _,

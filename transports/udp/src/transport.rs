@@ -67,14 +67,7 @@ impl UdpTransport {
     /// # Errors
     /// No such address or interface, port taken, no permission: each in one line that names the value.
     pub fn bind(cfg: &UdpConfig) -> io::Result<UdpTransport> {
-        let Opened {
-            socket,
-            local,
-            v6,
-            multi,
-            rcvbuf_bytes,
-            max_datagram,
-        } = open::open(cfg)?;
+        let Opened { socket, local, v6, multi, rcvbuf_bytes, max_datagram } = open::open(cfg)?;
         let fd = socket.as_raw_fd();
         let mut segments = 1;
         if cfg.offload {
@@ -86,11 +79,7 @@ impl UdpTransport {
             }
         }
         let port = local.first().map_or(0, SocketAddr::port);
-        let faults = cfg
-            .faults
-            .as_deref()
-            .map(|text| Faults::parse(text, u64::from(port)))
-            .transpose()?;
+        let faults = cfg.faults.as_deref().map(|text| Faults::parse(text, u64::from(port))).transpose()?;
         Ok(UdpTransport {
             rx: Rx::new(fd),
             tx: Tx::new(fd, v6, multi, segments, cfg.parked_limit_bytes),
@@ -100,12 +89,7 @@ impl UdpTransport {
             max_datagram,
             counters: UdpCounters::default(),
             hints: Vec::new(),
-            extras: faults.map(|f| {
-                Box::new(Extras {
-                    capture: None,
-                    faults: Some(f),
-                })
-            }),
+            extras: faults.map(|f| Box::new(Extras { capture: None, faults: Some(f) })),
         })
     }
 
@@ -145,11 +129,7 @@ impl UdpTransport {
     /// # Errors
     /// Only such as mean that the socket itself is unusable.
     #[inline]
-    pub fn recv(
-        &mut self,
-        max_batches: usize,
-        f: impl FnMut(RxInfo, &mut [u8]),
-    ) -> io::Result<usize> {
+    pub fn recv(&mut self, max_batches: usize, f: impl FnMut(RxInfo, &mut [u8])) -> io::Result<usize> {
         let n = if self.extras.is_some() {
             self.recv_with_extras(max_batches, f)
         } else {
@@ -163,11 +143,7 @@ impl UdpTransport {
     }
 
     #[cold]
-    fn recv_with_extras(
-        &mut self,
-        max_batches: usize,
-        mut f: impl FnMut(RxInfo, &mut [u8]),
-    ) -> Result<usize, i32> {
+    fn recv_with_extras(&mut self, max_batches: usize, mut f: impl FnMut(RxInfo, &mut [u8])) -> Result<usize, i32> {
         let Some(extras) = &mut self.extras else {
             return Ok(0);
         };
@@ -189,11 +165,9 @@ impl UdpTransport {
         };
         let now = Instant::now();
         let mut injected = 0;
-        let read = self
-            .rx
-            .receive(max_batches, &mut self.counters, |info, datagram| {
-                injected += faults.rx.admit(now, info, datagram.to_vec());
-            });
+        let read = self.rx.receive(max_batches, &mut self.counters, |info, datagram| {
+            injected += faults.rx.admit(now, info, datagram.to_vec());
+        });
         self.counters.faults_injected += injected;
         let mut n = 0;
         while let Some((info, mut datagram)) = faults.rx.due(now) {
@@ -212,22 +186,13 @@ impl UdpTransport {
     /// # Safety
     /// The payload must stay valid and unchanged until the next [`UdpTransport::flush`] returns.
     #[inline]
-    pub unsafe fn push(
-        &mut self,
-        remote: SocketAddr,
-        local: Option<IpAddr>,
-        head: &[u8],
-        payload: &[IoSlice<'_>],
-    ) {
+    pub unsafe fn push(&mut self, remote: SocketAddr, local: Option<IpAddr>, head: &[u8], payload: &[IoSlice<'_>]) {
         if self.extras.is_some() {
             // SAFETY: promised by the caller.
             return unsafe { self.push_with_extras((remote, local), head, payload) };
         }
         // SAFETY: promised by the caller.
-        unsafe {
-            self.tx
-                .push((remote, local), head, payload, &mut self.counters)
-        };
+        unsafe { self.tx.push((remote, local), head, payload, &mut self.counters) };
     }
 
     /// # Safety
@@ -246,12 +211,7 @@ impl UdpTransport {
         if let Some(c) = &mut extras.capture {
             let mut parts = vec![IoSlice::new(head)];
             parts.extend(payload.iter().map(|p| IoSlice::new(p)));
-            c.datagram(
-                Direction::Out,
-                own_addr(&self.local, route.1, route.0),
-                route.0,
-                &parts,
-            );
+            c.datagram(Direction::Out, own_addr(&self.local, route.1, route.0), route.0, &parts);
         }
         // SAFETY: promised by the caller.
         unsafe { self.tx.push(route, head, payload, &mut self.counters) };
@@ -262,22 +222,13 @@ impl UdpTransport {
         let Some(extras) = &mut self.extras else {
             return;
         };
-        let Extras {
-            capture,
-            faults: Some(faults),
-        } = &mut **extras
-        else {
+        let Extras { capture, faults: Some(faults) } = &mut **extras else {
             return;
         };
         let now = Instant::now();
         while let Some((route, bytes)) = faults.tx.due(now) {
             if let Some(c) = capture {
-                c.datagram(
-                    Direction::Out,
-                    own_addr(&self.local, route.1, route.0),
-                    route.0,
-                    &[IoSlice::new(&bytes)],
-                );
+                c.datagram(Direction::Out, own_addr(&self.local, route.1, route.0), route.0, &[IoSlice::new(&bytes)]);
             }
             // SAFETY: all is in `head`, which is copied.
             unsafe { self.tx.push(route, &bytes, &[], &mut self.counters) };
@@ -317,11 +268,7 @@ impl UdpTransport {
             return sys::wait(self.fd(), self.blocked(), timeout);
         };
         let sooner = timeout.is_none_or(|t| held <= t);
-        let ready = sys::wait(
-            self.fd(),
-            self.blocked(),
-            timeout.map_or(Some(held), |t| Some(t.min(held))),
-        )?;
+        let ready = sys::wait(self.fd(), self.blocked(), timeout.map_or(Some(held), |t| Some(t.min(held))))?;
         Ok(ready || sooner)
     }
 
@@ -338,10 +285,7 @@ impl UdpTransport {
     /// Is a capture being written?
     #[must_use]
     pub fn is_capturing(&self) -> bool {
-        self.extras
-            .as_ref()
-            .and_then(|e| e.capture.as_ref())
-            .is_some_and(Capture::is_running)
+        self.extras.as_ref().and_then(|e| e.capture.as_ref()).is_some_and(Capture::is_running)
     }
 
     /// Destinations that turned out unreachable since the last question (at most 32 are kept).
@@ -381,10 +325,7 @@ impl UdpTransport {
 }
 
 fn unreachable(remote: SocketAddr, error: i32) -> Unreachable {
-    Unreachable {
-        remote,
-        kind: io::Error::from_raw_os_error(error).kind(),
-    }
+    Unreachable { remote, kind: io::Error::from_raw_os_error(error).kind() }
 }
 
 /// The address of ours that a datagram bears in a capture.

@@ -73,10 +73,7 @@ unsafe impl Send for Calls {}
 
 impl Tx {
     pub fn new(fd: RawFd, v6: bool, multi: bool, segments: usize, parked_limit_bytes: usize) -> Tx {
-        let header = libc::mmsghdr {
-            msg_hdr: sys::empty_message(),
-            msg_len: 0,
-        };
+        let header = libc::mmsghdr { msg_hdr: sys::empty_message(), msg_len: 0 };
         let out = Sender {
             fd,
             v6,
@@ -95,10 +92,7 @@ impl Tx {
             errors_pending: false,
             refused: Vec::new(),
         };
-        Tx {
-            batch: Batch::new(),
-            out,
-        }
+        Tx { batch: Batch::new(), out }
     }
 
     /// Something waits for room in the socket.
@@ -172,11 +166,7 @@ impl Tx {
         let mut next = 0;
         while next < groups.len() && !out.blocked() {
             // One call for many groups saves about 60 ns for each; for one group the plain call is cheaper.
-            let sent = if groups.len() - next > 1 {
-                out.send_many(&groups[next..], counters)
-            } else {
-                0
-            };
+            let sent = if groups.len() - next > 1 { out.send_many(&groups[next..], counters) } else { 0 };
             if sent == 0 {
                 // Alone it also tells which error it meets.
                 out.send_alone(&groups[next], counters);
@@ -197,15 +187,8 @@ impl Sender {
 
     fn limits(&self, remote: SocketAddr) -> Limits {
         let off = !self.without_offload.is_empty() && self.without_offload.contains(&remote.ip());
-        let bytes = if remote.is_ipv4() {
-            MAX_PAYLOAD_V4
-        } else {
-            MAX_PAYLOAD_V6
-        };
-        Limits {
-            segments: if off { 1 } else { self.segments },
-            bytes: usize::from(bytes),
-        }
+        let bytes = if remote.is_ipv4() { MAX_PAYLOAD_V4 } else { MAX_PAYLOAD_V6 };
+        Limits { segments: if off { 1 } else { self.segments }, bytes: usize::from(bytes) }
     }
 
     /// Sends as many groups as one call takes; returns how many went.
@@ -219,8 +202,7 @@ impl Sender {
             self.calls.headers[i].msg_hdr = header(addr, control, &g.iovs);
         }
         // SAFETY: the headers were just filled with pointers to live addresses, control data and pieces (contract of `push`).
-        let sent =
-            unsafe { sys::send_messages(self.fd, &mut self.calls.headers[..n]) }.unwrap_or(0);
+        let sent = unsafe { sys::send_messages(self.fd, &mut self.calls.headers[..n]) }.unwrap_or(0);
         counters.tx_calls += u64::from(sent > 0);
         for g in &groups[..sent] {
             count_sent(g.count, g.bytes, counters);
@@ -313,16 +295,13 @@ impl Sender {
             let mut scratch = std::mem::take(&mut self.scratch);
             scratch.clear();
             group.copy_range(from, len, &mut scratch);
-            let outcome = self.attempt(group.remote, (1, len), counters, |fd| {
-                send_copied(fd, &scratch, &addr, &control)
-            });
+            let outcome =
+                self.attempt(group.remote, (1, len), counters, |fd| send_copied(fd, &scratch, &addr, &control));
             self.scratch = scratch;
             match outcome {
                 Outcome::Full => return self.park_group(group, from, counters),
                 // Too long for the interface alone too: nothing is wrong with offload.
-                Outcome::Sent if from == 0 && error != libc::EMSGSIZE => {
-                    self.offload_failed(group.remote.ip())
-                }
+                Outcome::Sent if from == 0 && error != libc::EMSGSIZE => self.offload_failed(group.remote.ip()),
                 _ => {}
             }
             from += len;
@@ -340,35 +319,14 @@ impl Sender {
     fn park_group(&mut self, group: &Group, from: usize, counters: &mut UdpCounters) {
         let mut bytes = Vec::with_capacity(group.bytes - from);
         group.copy_range(from, group.bytes - from, &mut bytes);
-        self.park(
-            Parked {
-                route: (group.remote, group.local),
-                segment: group.segment,
-                bytes,
-            },
-            counters,
-        );
+        self.park(Parked { route: (group.remote, group.local), segment: group.segment, bytes }, counters);
     }
 
-    fn park_new(
-        &mut self,
-        route: Route,
-        head: &[u8],
-        payload: &[IoSlice<'_>],
-        counters: &mut UdpCounters,
-    ) {
-        let mut bytes =
-            Vec::with_capacity(head.len() + payload.iter().map(|p| p.len()).sum::<usize>());
+    fn park_new(&mut self, route: Route, head: &[u8], payload: &[IoSlice<'_>], counters: &mut UdpCounters) {
+        let mut bytes = Vec::with_capacity(head.len() + payload.iter().map(|p| p.len()).sum::<usize>());
         bytes.extend_from_slice(head);
         payload.iter().for_each(|p| bytes.extend_from_slice(p));
-        self.park(
-            Parked {
-                route,
-                segment: bytes.len(),
-                bytes,
-            },
-            counters,
-        );
+        self.park(Parked { route, segment: bytes.len(), bytes }, counters);
     }
 
     fn park(&mut self, p: Parked, counters: &mut UdpCounters) {
@@ -390,23 +348,12 @@ impl Sender {
             let together = count <= self.limits(p.route.0).segments;
             let step = if together { p.bytes.len() } else { p.segment };
             let mut control = Control::EMPTY;
-            put_control(
-                &mut control,
-                p.route.1,
-                if together && count > 1 {
-                    Some(p.segment)
-                } else {
-                    None
-                },
-                self.v6,
-            );
+            put_control(&mut control, p.route.1, if together && count > 1 { Some(p.segment) } else { None }, self.v6);
             let mut from = 0;
             loop {
                 let part = &p.bytes[from..(from + step).min(p.bytes.len())];
                 let n = if together { count } else { 1 };
-                match self.attempt(p.route.0, (n, part.len()), counters, |fd| {
-                    send_copied(fd, part, &addr, &control)
-                }) {
+                match self.attempt(p.route.0, (n, part.len()), counters, |fd| send_copied(fd, part, &addr, &control)) {
                     Outcome::Sent | Outcome::Lost => from += part.len(),
                     Outcome::Full => {
                         let rest = p.bytes[from..].to_vec();
@@ -437,12 +384,7 @@ fn count_sent(count: usize, bytes: usize, counters: &mut UdpCounters) {
 }
 
 fn fill_control(control: &mut Control, group: &Group, v6: bool) {
-    put_control(
-        control,
-        group.local,
-        (group.count > 1).then_some(group.segment),
-        v6,
-    );
+    put_control(control, group.local, (group.count > 1).then_some(group.segment), v6);
 }
 
 fn put_control(control: &mut Control, local: Option<IpAddr>, segment: Option<usize>, v6: bool) {
@@ -470,12 +412,7 @@ fn header(addr: &RawAddr, control: &Control, iovs: &[libc::iovec]) -> libc::msgh
 /// # Safety
 /// The pieces must be live.
 #[inline]
-unsafe fn send_pieces(
-    fd: RawFd,
-    iovs: &[libc::iovec],
-    addr: &RawAddr,
-    control: &Control,
-) -> Result<usize, i32> {
+unsafe fn send_pieces(fd: RawFd, iovs: &[libc::iovec], addr: &RawAddr, control: &Control) -> Result<usize, i32> {
     if let ([one], 0) = (iovs, control.len) {
         // SAFETY: promised by the caller.
         let data = unsafe { std::slice::from_raw_parts(one.iov_base.cast::<u8>(), one.iov_len) };
@@ -487,10 +424,7 @@ unsafe fn send_pieces(
 }
 
 fn send_copied(fd: RawFd, data: &[u8], addr: &RawAddr, control: &Control) -> Result<usize, i32> {
-    let iov = libc::iovec {
-        iov_base: data.as_ptr().cast_mut().cast(),
-        iov_len: data.len(),
-    };
+    let iov = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
     // SAFETY: the one piece is `data`, which is live.
     unsafe { send_pieces(fd, std::slice::from_ref(&iov), addr, control) }
 }

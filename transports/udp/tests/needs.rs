@@ -32,18 +32,12 @@ fn main() -> ExitCode {
 }
 
 /// Loopback at 40 Mbit/s, so that datagrams stay in the queue and are charged to the socket.
-const SLOW_LOOPBACK: &str =
-    "ip link set lo up && tc qdisc add dev lo root tbf rate 40mbit burst 10kb latency 10s";
+const SLOW_LOOPBACK: &str = "ip link set lo up && tc qdisc add dev lo root tbf rate 40mbit burst 10kb latency 10s";
 
 /// A command line that runs the rest in a new network namespace.
 fn unshare() -> Option<Command> {
     ["-n", "-rn"].into_iter().find_map(|flags| {
-        let works = Command::new("unshare")
-            .args([flags, "true"])
-            .output()
-            .ok()?
-            .status
-            .success();
+        let works = Command::new("unshare").args([flags, "true"]).output().ok()?.status.success();
         works.then(|| {
             let mut c = Command::new("unshare");
             c.arg(flags);
@@ -56,24 +50,13 @@ fn in_namespace() -> Result<(), Failed> {
     let exe = std::env::current_exe()?;
     let script = format!("{SLOW_LOOPBACK} && exec \"$0\"");
     let mut c = unshare().ok_or("namespaces are gone")?;
-    let out = c
-        .args(["sh", "-c", &script])
-        .arg(exe)
-        .env(INSIDE, "1")
-        .output()?;
-    if out.status.success() {
-        Ok(())
-    } else {
-        Err(String::from_utf8_lossy(&out.stderr).into_owned().into())
-    }
+    let out = c.args(["sh", "-c", &script]).arg(exe).env(INSIDE, "1").output()?;
+    if out.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&out.stderr).into_owned().into()) }
 }
 
 fn one_socket_speaks_ipv4_and_ipv6() {
     let both = UdpConfig {
-        addrs: vec![
-            "127.0.0.1".parse().expect("an address"),
-            "::1".parse().expect("an address"),
-        ],
+        addrs: vec!["127.0.0.1".parse().expect("an address"), "::1".parse().expect("an address")],
         ..UdpConfig::default()
     };
     let mut t = UdpTransport::bind(&both).expect("a dual-stack socket");
@@ -85,36 +68,22 @@ fn one_socket_speaks_ipv4_and_ipv6() {
         }
         peer.flush().expect("flush");
         let got = collect(&mut t, 3);
-        assert_eq!(
-            got.iter().map(|(_, d)| d.len()).collect::<Vec<_>>(),
-            [10, 10, 4]
-        );
-        assert!(
-            got.iter()
-                .all(|(info, _)| info.local == Some(own.ip())
-                    && info.remote == peer.local_addrs()[0])
-        );
+        assert_eq!(got.iter().map(|(_, d)| d.len()).collect::<Vec<_>>(), [10, 10, 4]);
+        assert!(got.iter().all(|(info, _)| info.local == Some(own.ip()) && info.remote == peer.local_addrs()[0]));
         for len in [9, 9, 2] {
             // SAFETY: there is no payload.
             unsafe { t.push(peer.local_addrs()[0], Some(own.ip()), &vec![8; len], &[]) };
         }
         t.flush().expect("flush");
         let back = collect(&mut peer, 3);
-        assert_eq!(
-            back.iter().map(|(_, d)| d.len()).collect::<Vec<_>>(),
-            [9, 9, 2]
-        );
+        assert_eq!(back.iter().map(|(_, d)| d.len()).collect::<Vec<_>>(), [9, 9, 2]);
         assert!(back.iter().all(|(info, _)| info.remote == own));
     }
 }
 
 fn a_full_send_buffer_loses_nothing() {
     for offload in [true, false] {
-        let small = UdpConfig {
-            sndbuf_bytes: 1,
-            offload,
-            ..config("127.0.0.1:0")
-        };
+        let small = UdpConfig { sndbuf_bytes: 1, offload, ..config("127.0.0.1:0") };
         let mut a = UdpTransport::bind(&small).expect("a socket");
         let mut b = loopback();
         let to = b.local_addrs()[0];
@@ -136,10 +105,7 @@ fn a_full_send_buffer_loses_nothing() {
         }
         let end = Instant::now() + Duration::from_secs(10);
         while a.blocked() && Instant::now() < end {
-            assert!(
-                a.wait(Some(Duration::from_secs(5))).expect("ppoll"),
-                "the socket gets room again"
-            );
+            assert!(a.wait(Some(Duration::from_secs(5))).expect("ppoll"), "the socket gets room again");
             a.flush().expect("flush");
         }
         let got = collect(&mut b, pushed.len());
@@ -149,29 +115,18 @@ fn a_full_send_buffer_loses_nothing() {
             assert_eq!(d[4..], pushed[i]);
         }
         assert!(a.counters().tx_blocked > 0);
-        assert_eq!(
-            (a.counters().tx_parked_overflow, a.counters().tx_refused),
-            (0, 0)
-        );
+        assert_eq!((a.counters().tx_parked_overflow, a.counters().tx_refused), (0, 0));
     }
     parking_is_bounded();
 }
 
 fn parking_is_bounded() {
-    let small = UdpConfig {
-        sndbuf_bytes: 1,
-        parked_limit_bytes: 8192,
-        ..config("127.0.0.1:0")
-    };
+    let small = UdpConfig { sndbuf_bytes: 1, parked_limit_bytes: 8192, ..config("127.0.0.1:0") };
     let mut a = UdpTransport::bind(&small).expect("a socket");
     let b = loopback();
     for i in 0..200 {
         send(&mut a, b.local_addrs()[0], &[i; 1000], &[]);
         a.flush().expect("flush");
     }
-    assert!(
-        a.blocked() && a.counters().tx_parked_overflow > 50,
-        "{:?}",
-        a.counters()
-    );
+    assert!(a.blocked() && a.counters().tx_parked_overflow > 50, "{:?}", a.counters());
 }

@@ -17,57 +17,29 @@ fn one_small_datagram_is_one_call_each_way() {
         a.flush().expect("flush");
         b.wait(Some(Duration::from_secs(5))).expect("ppoll");
         let mut got = Vec::new();
-        assert_eq!(
-            b.recv(8, |info, d| got.push((info.remote, d.to_vec())))
-                .expect("recv"),
-            1
-        );
-        assert_eq!(
-            got,
-            [(a.local_addrs()[0], [&[i; 20][..], b"payload!"].concat())]
-        );
-        assert_eq!(
-            b.recv(8, |_, _| panic!("nothing more was sent"))
-                .expect("recv"),
-            0
-        );
+        assert_eq!(b.recv(8, |info, d| got.push((info.remote, d.to_vec()))).expect("recv"), 1);
+        assert_eq!(got, [(a.local_addrs()[0], [&[i; 20][..], b"payload!"].concat())]);
+        assert_eq!(b.recv(8, |_, _| panic!("nothing more was sent")).expect("recv"), 0);
     }
-    assert_eq!(
-        (
-            a.counters().tx_calls,
-            b.counters().rx_calls,
-            b.counters().rx_empty_calls
-        ),
-        (5, 5, 5)
-    );
+    assert_eq!((a.counters().tx_calls, b.counters().rx_calls, b.counters().rx_empty_calls), (5, 5, 5));
 }
 
 #[test]
 fn super_packets_of_odd_sizes_arrive_datagram_by_datagram() {
     let (mut a, mut b) = (loopback(), loopback());
     let to = b.local_addrs()[0];
-    let payloads: Vec<Vec<u8>> = [1201, 1201, 1201, 700, 700, 3, 1201, 1, 65000, 9, 9]
-        .iter()
-        .enumerate()
-        .map(|(i, &n)| pattern(i, n))
-        .collect();
+    let payloads: Vec<Vec<u8>> =
+        [1201, 1201, 1201, 700, 700, 3, 1201, 1, 65000, 9, 9].iter().enumerate().map(|(i, &n)| pattern(i, n)).collect();
     for p in &payloads {
         send(&mut a, to, b"head", p);
     }
     a.flush().expect("flush");
     let got = collect(&mut b, payloads.len());
-    let want: Vec<Vec<u8>> = payloads
-        .iter()
-        .map(|p| [b"head", &p[..]].concat())
-        .collect();
+    let want: Vec<Vec<u8>> = payloads.iter().map(|p| [b"head", &p[..]].concat()).collect();
     let got: Vec<Vec<u8>> = got.into_iter().map(|(_, d)| d).collect();
     assert_eq!(got, want);
     if a.offload_segments() > 1 {
-        assert!(
-            a.counters().tx_super_packets >= 2,
-            "the equal ones go together: {:?}",
-            a.counters()
-        );
+        assert!(a.counters().tx_super_packets >= 2, "the equal ones go together: {:?}", a.counters());
     }
 }
 
@@ -81,14 +53,7 @@ fn a_megabyte_gathered_from_user_memory_arrives_whole() {
     for (i, piece) in pieces.iter().enumerate() {
         let (left, right) = piece.split_at(piece.len() / 3);
         // SAFETY: `user` outlives the flush below.
-        unsafe {
-            a.push(
-                to,
-                None,
-                &(i as u32).to_le_bytes(),
-                &[IoSlice::new(left), IoSlice::new(right)],
-            )
-        };
+        unsafe { a.push(to, None, &(i as u32).to_le_bytes(), &[IoSlice::new(left), IoSlice::new(right)]) };
         // Keep within the receive buffer.
         if i % 90 == 89 || i + 1 == pieces.len() {
             a.flush().expect("flush");
@@ -126,10 +91,7 @@ fn mixed_destinations_get_what_is_theirs_in_order() {
 
 #[test]
 fn without_offload_everything_still_arrives() {
-    let cfg = UdpConfig {
-        offload: false,
-        ..config("127.0.0.1:0")
-    };
+    let cfg = UdpConfig { offload: false, ..config("127.0.0.1:0") };
     let mut a = UdpTransport::bind(&cfg).expect("a socket");
     let mut b = UdpTransport::bind(&cfg).expect("a socket");
     let to = b.local_addrs()[0];
@@ -137,23 +99,15 @@ fn without_offload_everything_still_arrives() {
         send(&mut a, to, &[i; 100], &[]);
     }
     a.flush().expect("flush");
-    let got: Vec<u8> = collect(&mut b, 200)
-        .into_iter()
-        .map(|(_, d)| d[0])
-        .collect();
+    let got: Vec<u8> = collect(&mut b, 200).into_iter().map(|(_, d)| d[0]).collect();
     assert_eq!(got, (0..200).collect::<Vec<u8>>());
-    assert_eq!(
-        (a.counters().tx_super_packets, b.counters().rx_super_packets),
-        (0, 0)
-    );
+    assert_eq!((a.counters().tx_super_packets, b.counters().rx_super_packets), (0, 0));
 }
 
 #[test]
 fn replies_of_a_socket_with_several_addresses_come_from_the_one_asked() {
-    let several = UdpConfig {
-        addrs: vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2])],
-        ..UdpConfig::default()
-    };
+    let several =
+        UdpConfig { addrs: vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2])], ..UdpConfig::default() };
     let mut multi = UdpTransport::bind(&several).expect("a socket");
     let mut peer = loopback();
     for to in multi.local_addrs().to_vec() {
@@ -172,33 +126,16 @@ fn replies_of_a_socket_with_several_addresses_come_from_the_one_asked() {
 fn a_taken_port_and_a_foreign_address_are_named() {
     let a = loopback();
     let taken = a.local_addrs()[0];
-    let e = UdpTransport::bind(&config(&taken.to_string()))
-        .err()
-        .expect("the port is taken")
-        .to_string();
-    assert!(
-        e.contains(&taken.port().to_string()) && e.contains("in use"),
-        "{e}"
-    );
-    let e = UdpTransport::bind(&config("203.0.113.9:0"))
-        .err()
-        .expect("not our address")
-        .to_string();
+    let e = UdpTransport::bind(&config(&taken.to_string())).err().expect("the port is taken").to_string();
+    assert!(e.contains(&taken.port().to_string()) && e.contains("in use"), "{e}");
+    let e = UdpTransport::bind(&config("203.0.113.9:0")).err().expect("not our address").to_string();
     assert!(e.contains("203.0.113.9") && e.contains("127.0.0.1"), "{e}");
-    let e = UdpTransport::bind(&UdpConfig {
-        ifaces: vec!["nope7".into()],
-        ..UdpConfig::default()
-    })
-    .err()
-    .expect("no such interface")
-    .to_string();
+    let e = UdpTransport::bind(&UdpConfig { ifaces: vec!["nope7".into()], ..UdpConfig::default() })
+        .err()
+        .expect("no such interface")
+        .to_string();
     assert!(e.contains("nope7"), "{e}");
-    let span = UdpConfig {
-        addrs: vec![taken.ip()],
-        port: taken.port(),
-        port_span: 20,
-        ..UdpConfig::default()
-    };
+    let span = UdpConfig { addrs: vec![taken.ip()], port: taken.port(), port_span: 20, ..UdpConfig::default() };
     let b = UdpTransport::bind(&span).expect("another port of the range");
     assert_ne!(b.local_addrs()[0].port(), taken.port());
 }

@@ -26,18 +26,11 @@ fn a_refused_destination_disturbs_no_other() {
     }
     let got: Vec<u8> = collect(&mut b, 20).into_iter().map(|(_, d)| d[0]).collect();
     assert_eq!(got, (0..20).collect::<Vec<u8>>());
-    assert_eq!(
-        a.recv(4, |_, _| panic!("nobody answers"))
-            .expect("still usable"),
-        0
-    );
+    assert_eq!(a.recv(4, |_, _| panic!("nobody answers")).expect("still usable"), 0);
     assert!(a.counters().icmp_errors > 0, "{:?}", a.counters());
     let hints: Vec<_> = a.take_unreachable().collect();
     assert_eq!(hints.len(), 1, "one hint a destination: {hints:?}");
-    assert_eq!(
-        (hints[0].remote, hints[0].kind),
-        (dead, ErrorKind::ConnectionRefused)
-    );
+    assert_eq!((hints[0].remote, hints[0].kind), (dead, ErrorKind::ConnectionRefused));
     assert_eq!(a.take_unreachable().count(), 0);
 }
 
@@ -46,19 +39,9 @@ fn a_waiting_owner_is_woken_once_by_an_error_not_for_ever() {
     let mut a = loopback();
     send(&mut a, dead_port(), b"anyone?", &[]);
     a.flush().expect("flush");
-    assert!(
-        a.wait(Some(Duration::from_secs(5))).expect("ppoll"),
-        "the ICMP message wakes"
-    );
-    assert_eq!(
-        a.recv(4, |_, _| panic!("nobody answers"))
-            .expect("still usable"),
-        0
-    );
-    assert!(
-        !a.wait(Some(Duration::from_millis(20))).expect("ppoll"),
-        "then it is quiet"
-    );
+    assert!(a.wait(Some(Duration::from_secs(5))).expect("ppoll"), "the ICMP message wakes");
+    assert_eq!(a.recv(4, |_, _| panic!("nobody answers")).expect("still usable"), 0);
+    assert!(!a.wait(Some(Duration::from_millis(20))).expect("ppoll"), "then it is quiet");
     assert_eq!(a.counters().icmp_errors, 1);
 }
 
@@ -87,22 +70,14 @@ fn an_empty_datagram_is_delivered_as_such() {
 #[test]
 fn an_ipv6_destination_of_an_ipv4_socket_is_refused_quietly() {
     let mut a = loopback();
-    send(
-        &mut a,
-        "[2001:db8::1]:9".parse().expect("an address"),
-        b"x",
-        &[],
-    );
+    send(&mut a, "[2001:db8::1]:9".parse().expect("an address"), b"x", &[]);
     a.flush().expect("flush");
     assert_eq!((a.counters().tx_refused, a.counters().tx_datagrams), (1, 0));
 }
 
 #[test]
 fn injected_faults_show_at_the_receiver() {
-    let bad = UdpConfig {
-        faults: Some("loss=20%,dup=10%,delay=1ms,seed=9".into()),
-        ..config("127.0.0.1:0")
-    };
+    let bad = UdpConfig { faults: Some("loss=20%,dup=10%,delay=1ms,seed=9".into()), ..config("127.0.0.1:0") };
     let mut a = UdpTransport::bind(&bad).expect("a socket");
     let mut b = loopback();
     let to = b.local_addrs()[0];
@@ -113,21 +88,14 @@ fn injected_faults_show_at_the_receiver() {
     let mut got = 0;
     // Held datagrams wake their owner, who then lets them go.
     while a.wait(Some(Duration::from_millis(100))).expect("ppoll") {
-        a.recv(1, |_, _| panic!("nothing was sent here"))
-            .expect("usable");
+        a.recv(1, |_, _| panic!("nothing was sent here")).expect("usable");
         got += collect(&mut b, 1).len();
     }
     got += collect_rest(&mut b);
     let sent = a.counters().tx_datagrams as usize;
     assert_eq!(got, sent, "loopback itself loses nothing");
-    assert!(
-        (380..500).contains(&sent),
-        "{sent} of 500 at 20 % loss and 10 % doubled"
-    );
-    let e = UdpTransport::bind(&UdpConfig {
-        faults: Some("lost=1".into()),
-        ..config("127.0.0.1:0")
-    });
+    assert!((380..500).contains(&sent), "{sent} of 500 at 20 % loss and 10 % doubled");
+    let e = UdpTransport::bind(&UdpConfig { faults: Some("lost=1".into()), ..config("127.0.0.1:0") });
     assert!(e.err().expect("nonsense").to_string().contains("lost=1"));
 }
 
@@ -141,10 +109,7 @@ fn collect_rest(t: &mut UdpTransport) -> usize {
 
 #[test]
 fn faults_on_the_way_in_spare_the_way_out() {
-    let bad = UdpConfig {
-        faults: Some("rx_loss=100%".into()),
-        ..config("127.0.0.1:0")
-    };
+    let bad = UdpConfig { faults: Some("rx_loss=100%".into()), ..config("127.0.0.1:0") };
     let mut a = UdpTransport::bind(&bad).expect("a socket");
     let mut b = loopback();
     send(&mut a, b.local_addrs()[0], b"out", &[]);
@@ -154,10 +119,7 @@ fn faults_on_the_way_in_spare_the_way_out() {
     b.flush().expect("flush");
     assert!(a.wait(Some(Duration::from_secs(5))).expect("ppoll"));
     assert_eq!(a.recv(1, |_, _| panic!("all is lost")).expect("usable"), 0);
-    assert_eq!(
-        (a.counters().rx_datagrams, a.counters().faults_injected),
-        (1, 1)
-    );
+    assert_eq!((a.counters().rx_datagrams, a.counters().faults_injected), (1, 1));
 }
 
 #[test]
@@ -180,24 +142,9 @@ fn a_capture_holds_every_datagram_with_its_addresses() {
     std::fs::remove_file(&path).expect("the capture");
     let packets = read_pcapng(&file);
     let want: Vec<(u32, u16, u16, Vec<u8>)> = vec![
-        (
-            2,
-            own.port(),
-            to.port(),
-            [b"h", &pattern(5, 5)[..]].concat(),
-        ),
-        (
-            2,
-            own.port(),
-            to.port(),
-            [b"h", &pattern(5, 5)[..]].concat(),
-        ),
-        (
-            2,
-            own.port(),
-            to.port(),
-            [b"h", &pattern(3, 3)[..]].concat(),
-        ),
+        (2, own.port(), to.port(), [b"h", &pattern(5, 5)[..]].concat()),
+        (2, own.port(), to.port(), [b"h", &pattern(5, 5)[..]].concat()),
+        (2, own.port(), to.port(), [b"h", &pattern(3, 3)[..]].concat()),
         (1, to.port(), own.port(), b"back".to_vec()),
     ];
     assert_eq!(packets, want);
@@ -205,8 +152,7 @@ fn a_capture_holds_every_datagram_with_its_addresses() {
 
 /// (direction, source port, destination port, UDP payload) of each packet, checking block lengths and IPv4 headers on the way.
 fn read_pcapng(mut file: &[u8]) -> Vec<(u32, u16, u16, Vec<u8>)> {
-    let word =
-        |b: &[u8], at: usize| u32::from_le_bytes(b[at..at + 4].try_into().expect("four bytes"));
+    let word = |b: &[u8], at: usize| u32::from_le_bytes(b[at..at + 4].try_into().expect("four bytes"));
     let half = |b: &[u8], at: usize| u16::from_be_bytes([b[at], b[at + 1]]);
     assert_eq!(word(file, 0), 0x0a0d_0d0a);
     let mut out = Vec::new();
@@ -217,17 +163,9 @@ fn read_pcapng(mut file: &[u8]) -> Vec<(u32, u16, u16, Vec<u8>)> {
         if word(block, 0) == 6 {
             let len = word(block, 20) as usize;
             let ip = &block[28..28 + len];
-            assert_eq!(
-                (ip[0], ip[9], half(ip, 2) as usize, half(ip, 24) as usize),
-                (0x45, 17, len, len - 20)
-            );
+            assert_eq!((ip[0], ip[9], half(ip, 2) as usize, half(ip, 24) as usize), (0x45, 17, len, len - 20));
             let flags_at = 28 + len.next_multiple_of(4) + 4;
-            out.push((
-                word(block, flags_at),
-                half(ip, 20),
-                half(ip, 22),
-                ip[28..].to_vec(),
-            ));
+            out.push((word(block, flags_at), half(ip, 20), half(ip, 22), ip[28..].to_vec()));
         }
         file = rest;
     }
@@ -250,9 +188,6 @@ fn a_full_disk_ends_the_capture_and_nothing_else() {
     send(&mut a, to, b"still here", &[]);
     a.flush().expect("flush");
     assert_eq!(collect(&mut b, 1)[0].1, b"still here");
-    let e = a
-        .capture_to("/nonexistent/dir/file")
-        .expect_err("no such directory")
-        .to_string();
+    let e = a.capture_to("/nonexistent/dir/file").expect_err("no such directory").to_string();
     assert!(e.contains("/nonexistent/dir/file"), "{e}");
 }

@@ -9,10 +9,7 @@ use std::time::{Duration, Instant};
 use weir_udp::{RxInfo, UdpConfig, UdpTransport};
 
 pub fn config(bind: &str) -> UdpConfig {
-    UdpConfig {
-        bind: Some(bind.parse().expect("an address")),
-        ..UdpConfig::default()
-    }
+    UdpConfig { bind: Some(bind.parse().expect("an address")), ..UdpConfig::default() }
 }
 
 pub fn loopback() -> UdpTransport {
@@ -24,10 +21,7 @@ pub fn collect(t: &mut UdpTransport, n: usize) -> Vec<(RxInfo, Vec<u8>)> {
     let mut out = Vec::new();
     let end = Instant::now() + Duration::from_secs(5);
     while out.len() < n && Instant::now() < end {
-        if t.recv(8, |info, d| out.push((info, d.to_vec())))
-            .expect("a usable socket")
-            == 0
-        {
+        if t.recv(8, |info, d| out.push((info, d.to_vec()))).expect("a usable socket") == 0 {
             t.wait(Some(Duration::from_millis(50))).expect("ppoll");
         }
     }
@@ -40,7 +34,5 @@ pub fn send(t: &mut UdpTransport, to: SocketAddr, head: &[u8], payload: &[u8]) {
 }
 
 pub fn pattern(seed: usize, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| (i * 31 + seed * 17 + (i >> 8)) as u8)
-        .collect()
+    (0..len).map(|i| (i * 31 + seed * 17 + (i >> 8)) as u8).collect()
 }
