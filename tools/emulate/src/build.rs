@@ -64,11 +64,7 @@ pub(crate) fn build(spec: &Spec, dir: &RunDir) -> Result<Built> {
     let mut warnings = Vec::new();
     let mut hosts = Vec::new();
     for name in &spec.hosts {
-        hosts.push(Arc::new(Namespace::host(
-            name,
-            &dir.hosts(),
-            &mut warnings,
-        )?));
+        hosts.push(Arc::new(Namespace::host(name, &dir.hosts(), &mut warnings)?));
     }
     let (bridges, switch) = (Namespace::network()?, Namespace::network()?);
     if !spec.plain {
@@ -77,13 +73,7 @@ pub(crate) fn build(spec: &Spec, dir: &RunDir) -> Result<Built> {
         join_two(spec, &hosts)?;
     } else {
         for (index, network) in spec.networks.iter().enumerate() {
-            join_by_bridge(
-                &bridges,
-                &network.name,
-                index as u8 + 1,
-                network.mtu,
-                &hosts,
-            )?;
+            join_by_bridge(&bridges, &network.name, index as u8 + 1, network.mtu, &hosts)?;
         }
     }
     if spec.control {
@@ -93,18 +83,8 @@ pub(crate) fn build(spec: &Spec, dir: &RunDir) -> Result<Built> {
     for (index, host) in hosts.iter().enumerate() {
         links.push(host.run(|| set_up_host(spec, index, &mut warnings))??);
     }
-    let plane = if spec.plain {
-        None
-    } else {
-        Some(start_plane(spec, &switch, &mut warnings)?)
-    };
-    Ok(Built {
-        hosts,
-        links,
-        plane,
-        inside: vec![bridges, switch],
-        warnings,
-    })
+    let plane = if spec.plain { None } else { Some(start_plane(spec, &switch, &mut warnings)?) };
+    Ok(Built { hosts, links, plane, inside: vec![bridges, switch], warnings })
 }
 
 /// Two hosts, each network one veth pair between them.
@@ -116,20 +96,13 @@ fn join_two(spec: &Spec, hosts: &[Arc<Namespace>]) -> Result<()> {
             mac: mac(index as u8 + 1, host),
             namespace: Some(hosts[host].net().as_fd()),
         };
-        link::make_veth(&mut netlink, &end(0), &end(1), network.mtu)
-            .context(|| format!("join {}", network.name))?;
+        link::make_veth(&mut netlink, &end(0), &end(1), network.mtu).context(|| format!("join {}", network.name))?;
     }
     Ok(())
 }
 
 /// A kernel bridge in the namespace `place`, with a veth pair to each host.
-fn join_by_bridge(
-    place: &Namespace,
-    name: &str,
-    number: u8,
-    mtu: u32,
-    hosts: &[Arc<Namespace>],
-) -> Result<()> {
+fn join_by_bridge(place: &Namespace, name: &str, number: u8, mtu: u32, hosts: &[Arc<Namespace>]) -> Result<()> {
     let bridge = format!("b-{name}");
     place
         .run(|| -> std::io::Result<()> {
@@ -137,16 +110,8 @@ fn join_by_bridge(
             link::make_bridge(&mut netlink, &bridge, mtu)?;
             for (host, namespace) in hosts.iter().enumerate() {
                 let local = format!("b{number}p{}", host + 1);
-                let here = End {
-                    name: &local,
-                    mac: switch_mac(number, host),
-                    namespace: None,
-                };
-                let there = End {
-                    name,
-                    mac: mac(number, host),
-                    namespace: Some(namespace.net().as_fd()),
-                };
+                let here = End { name: &local, mac: switch_mac(number, host), namespace: None };
+                let there = End { name, mac: mac(number, host), namespace: Some(namespace.net().as_fd()) };
                 link::make_veth(&mut netlink, &here, &there, mtu)?;
                 link::set_master(&mut netlink, &local, &bridge)?;
                 link::set_up(&mut netlink, &local)?;
@@ -167,16 +132,8 @@ fn wire_switch(spec: &Spec, hosts: &[Arc<Namespace>]) -> Result<()> {
         let number = index as u8 + 1;
         for (host, namespace) in hosts.iter().enumerate() {
             let local = switch_interface(index, host);
-            let here = End {
-                name: &local,
-                mac: switch_mac(number, host),
-                namespace: None,
-            };
-            let there = End {
-                name: &network.name,
-                mac: mac(number, host),
-                namespace: Some(namespace.net().as_fd()),
-            };
+            let here = End { name: &local, mac: switch_mac(number, host), namespace: None };
+            let there = End { name: &network.name, mac: mac(number, host), namespace: Some(namespace.net().as_fd()) };
             link::make_veth(&mut netlink, &here, &there, network.mtu)
                 .and_then(|()| link::set_up(&mut netlink, &local))
                 .context(|| format!("join {} to {}", spec.hosts[host], network.name))?;
@@ -192,13 +149,12 @@ fn set_up_host(spec: &Spec, host: usize, warnings: &mut Vec<String>) -> Result<H
     link::set_up(&mut route, "lo").context(|| "set lo up")?;
     let mut interfaces = Vec::new();
     for (index, network) in spec.networks.iter().enumerate() {
-        set_up_interface(spec, &mut route, index, host)
-            .context(|| format!("set up {} of {name}", network.name))?;
+        set_up_interface(spec, &mut route, index, host).context(|| format!("set up {} of {name}", network.name))?;
         let interface = link::index(&network.name).context(|| format!("find {}", network.name))?;
         interfaces.push(interface);
         let (up, _) = spec.pipes(index, host)?;
         if let Some(rate) = up.rate_bits_per_s
-            && let Err(e) = link::shape(&mut route, interface, rate, network.mtu)
+            && let Err(e) = link::shape(&mut route, interface, rate, link::burst_bytes(&up, network.mtu), network.mtu)
         {
             warnings.push(format!(
                 "{name}: the kernel does not shape {} ({e}); senders see losses in the uplink's queue instead",
@@ -207,8 +163,7 @@ fn set_up_host(spec: &Spec, host: usize, warnings: &mut Vec<String>) -> Result<H
         }
     }
     if spec.control {
-        set_up_control(spec, &mut route, host)
-            .context(|| format!("set up the control network of {name}"))?;
+        set_up_control(spec, &mut route, host).context(|| format!("set up the control network of {name}"))?;
     }
     for (key, value) in &spec.sysctl {
         write_sysctl(key, value).context(|| format!("{name}: set {key} to {value}"))?;
@@ -217,32 +172,19 @@ fn set_up_host(spec: &Spec, host: usize, warnings: &mut Vec<String>) -> Result<H
     if let Some(loss) = spec.nft_loss {
         let mut socket = Netlink::netfilter().context(|| "open netlink for nftables")?;
         for network in &spec.networks {
-            nft::drop_received(&mut socket, &network.name, loss)
-                .context(|| format!("{name}: set up random loss by nftables (does the kernel have nf_tables, numgen?)"))?;
+            nft::drop_received(&mut socket, &network.name, loss).context(|| {
+                format!("{name}: set up random loss by nftables (does the kernel have nf_tables, numgen?)")
+            })?;
         }
         netfilter = Some(socket);
     }
-    Ok(HostLinks {
-        route,
-        netfilter,
-        interfaces,
-    })
+    Ok(HostLinks { route, netfilter, interfaces })
 }
 
-fn set_up_interface(
-    spec: &Spec,
-    route: &mut Netlink,
-    network: usize,
-    host: usize,
-) -> std::io::Result<()> {
+fn set_up_interface(spec: &Spec, route: &mut Netlink, network: usize, host: usize) -> std::io::Result<()> {
     let name = &spec.networks[network].name;
     if !spec.offload() {
-        let control = socket(
-            AddressFamily::Inet,
-            SockType::Datagram,
-            SockFlag::SOCK_CLOEXEC,
-            None,
-        )?;
+        let control = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
         // Checksums must be complete in every packet that user space carries or damages, and every packet must be a
         // packet. Segmentation in software above the interface (GSO) stays on: it saves the sender's time and is
         // finished before the interface sees anything.
@@ -259,31 +201,17 @@ fn set_up_interface(
     for other in (0..spec.hosts.len()).filter(|other| *other != host) {
         let address = mac(network as u8 + 1, other);
         neighbours.push((IpAddr::V4(spec.ipv4(network, other)), address));
-        neighbours.extend(
-            spec.ipv6(network, other)
-                .map(|v6| (IpAddr::V6(v6), address)),
-        );
+        neighbours.extend(spec.ipv6(network, other).map(|v6| (IpAddr::V6(v6), address)));
     }
     link::add_neighbours(route, name, &neighbours)
 }
 
 fn set_up_control(spec: &Spec, route: &mut Netlink, host: usize) -> std::io::Result<()> {
     link::set_up(route, CONTROL_NETWORK)?;
-    link::add_address(
-        route,
-        CONTROL_NETWORK,
-        IpAddr::V4(spec.control_ipv4(host)),
-        24,
-    )?;
+    link::add_address(route, CONTROL_NETWORK, IpAddr::V4(spec.control_ipv4(host)), 24)?;
     let others = (0..spec.hosts.len()).filter(|other| *other != host);
-    let neighbours: Vec<_> = others
-        .map(|other| {
-            (
-                IpAddr::V4(spec.control_ipv4(other)),
-                mac(CONTROL_NUMBER, other),
-            )
-        })
-        .collect();
+    let neighbours: Vec<_> =
+        others.map(|other| (IpAddr::V4(spec.control_ipv4(other)), mac(CONTROL_NUMBER, other))).collect();
     link::add_neighbours(route, CONTROL_NETWORK, &neighbours)
 }
 
@@ -306,31 +234,15 @@ fn start_plane(spec: &Spec, switch: &Namespace, warnings: &mut Vec<String>) -> R
     }
     let mut changes = Vec::new();
     for event in &spec.events {
-        let port = port(
-            spec,
-            spec.network_index(&event.network)?,
-            spec.host_index(&event.host)?,
-        );
-        changes.push((
-            event.at_ns,
-            Change {
-                port,
-                direction: event.direction,
-                action: event.action.clone(),
-            },
-        ));
+        let port = port(spec, spec.network_index(&event.network)?, spec.host_index(&event.host)?);
+        changes.push((event.at_ns, Change { port, direction: event.direction, action: event.action.clone() }));
     }
     let packet_bytes = most_bytes.iter().max().map_or(0, |most| *most as usize);
     // Made on a thread inside the namespace; sockets keep to the namespace they were made in.
     let (interfaces, ring, tx) = switch
         .run(|| -> std::io::Result<_> {
-            let interfaces: std::io::Result<Vec<i32>> =
-                names.iter().map(|n| Ok(link::index(n)? as i32)).collect();
-            Ok((
-                interfaces?,
-                RxRing::open(packet_bytes, RING_BYTES)?,
-                TxBatch::open()?,
-            ))
+            let interfaces: std::io::Result<Vec<i32>> = names.iter().map(|n| Ok(link::index(n)? as i32)).collect();
+            Ok((interfaces?, RxRing::open(packet_bytes, RING_BYTES)?, TxBatch::open()?))
         })?
         .context(|| "open the packet sockets")?;
     let plane = Plane {
@@ -350,25 +262,14 @@ fn start_plane(spec: &Spec, switch: &Namespace, warnings: &mut Vec<String>) -> R
     };
     let realtime = spec.realtime;
     let (ready, priority) = channel();
-    let thread = std::thread::Builder::new()
-        .name("emulate-plane".into())
-        .spawn(move || {
-            let _ = nix::sys::prctl::set_timerslack(1);
-            let _ = ready.send(if realtime { sys::real_time() } else { Ok(()) });
-            plane.run();
-        });
+    let thread = std::thread::Builder::new().name("emulate-plane".into()).spawn(move || {
+        let _ = nix::sys::prctl::set_timerslack(1);
+        let _ = ready.send(if realtime { sys::real_time() } else { Ok(()) });
+        plane.run();
+    });
     let thread = thread.context(|| "start the data plane")?;
     if let Ok(Err(e)) = priority.recv() {
-        warnings.push(format!(
-            "no real-time priority ({e}): timing suffers while other programs use all cores"
-        ));
+        warnings.push(format!("no real-time priority ({e}): timing suffers while other programs use all cores"));
     }
-    Ok(Started {
-        door: PlaneDoor {
-            commands: Mutex::new(commands),
-            wake,
-        },
-        thread,
-        rates: new_rates,
-    })
+    Ok(Started { door: PlaneDoor { commands: Mutex::new(commands), wake }, thread, rates: new_rates })
 }

@@ -100,11 +100,9 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Talk to a running network: cut, heal, set, stats, info, stop
-    #[command(
-        after_help = "Requests:\n  cut HOST NETWORK [up|down]\n  heal HOST NETWORK [up|down]\n  \
+    #[command(after_help = "Requests:\n  cut HOST NETWORK [up|down]\n  heal HOST NETWORK [up|down]\n  \
         set HOST NETWORK [up|down|both] KEY=VALUE...   (keys as in the spec: loss=2%, delay=5ms, rate=100m, ...)\n  \
-        stats\n  info\n  stop"
-    )]
+        stats\n  info\n  stop")]
     Ctl {
         /// The network's name
         name: String,
@@ -183,10 +181,8 @@ impl LinkFlags {
             ("corrupt_hidden", &self.corrupt_hidden),
             ("overhead", &self.overhead),
         ];
-        let words: Vec<_> = flags
-            .iter()
-            .filter_map(|(key, value)| value.as_ref().map(|v| format!("{key}={v}")))
-            .collect();
+        let words: Vec<_> =
+            flags.iter().filter_map(|(key, value)| value.as_ref().map(|v| format!("{key}={v}"))).collect();
         PipeSettings::from_words(words.iter().map(String::as_str)).map_err(anyhow::Error::msg)
     }
 }
@@ -204,29 +200,20 @@ impl Args {
         let mut spec = match (&self.spec, self.hosts) {
             (Some(path), _) => Spec::from_file(path)?,
             (None, Some(hosts)) => Spec::star(hosts.min(crate::spec::MAX_HOSTS + 1)),
-            (None, None) => bail!(
-                "say how many hosts (--hosts N) or describe the network (--spec FILE); see --help"
-            ),
+            (None, None) => bail!("say how many hosts (--hosts N) or describe the network (--spec FILE); see --help"),
         };
         if let Some(networks) = self.networks {
             let networks = networks.min(crate::spec::MAX_NETWORKS + 1);
-            spec.networks = (1..=networks)
-                .map(|i| NetworkSpec::new(&format!("net{i}")))
-                .collect();
+            spec.networks = (1..=networks).map(|i| NetworkSpec::new(&format!("net{i}"))).collect();
         }
         let flat = self.link.settings()?;
-        let flags = LinkSettings {
-            flat,
-            ..LinkSettings::default()
-        };
+        let flags = LinkSettings { flat, ..LinkSettings::default() };
         spec.overlays.push(flags);
         for network in &mut spec.networks {
             network.mtu = self.mtu.unwrap_or(network.mtu);
         }
         for word in &self.sysctl {
-            let (key, value) = word
-                .split_once('=')
-                .with_context(|| format!("--sysctl {word}: write KEY=VALUE"))?;
+            let (key, value) = word.split_once('=').with_context(|| format!("--sysctl {word}: write KEY=VALUE"))?;
             spec.sysctl.insert(key.into(), value.into());
         }
         spec.name = self.name.or(spec.name);
@@ -238,11 +225,7 @@ impl Args {
         spec.realtime &= !self.no_realtime;
         spec.check()?;
         let job = Job {
-            at: if self.at.is_empty() {
-                spec.hosts[0].clone()
-            } else {
-                self.at
-            },
+            at: if self.at.is_empty() { spec.hosts[0].clone() } else { self.at },
             stats: self.stats,
             json: self.json,
             stats_file: self.stats_file,
@@ -272,11 +255,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
             }
             Ok(0)
         }
-        Some(Action::Exec {
-            name,
-            host,
-            command,
-        }) => exec(&name, &host, &command),
+        Some(Action::Exec { name, host, command }) => exec(&name, &host, &command),
         Some(Action::List) => {
             for name in running() {
                 println!("{name}");
@@ -292,13 +271,8 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
 
 /// The names of this user's running networks.
 fn running() -> Vec<String> {
-    let entries = std::fs::read_dir(base_dir())
-        .into_iter()
-        .flatten()
-        .flatten();
-    let mut names: Vec<_> = entries
-        .filter_map(|e| e.file_name().into_string().ok())
-        .collect();
+    let entries = std::fs::read_dir(base_dir()).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
     names.retain(|name| RunDir::of(name).is_live());
     names.sort();
     names
@@ -310,9 +284,7 @@ fn exec(name: &str, host: &str, command: &[String]) -> anyhow::Result<u8> {
         bail!("no network named '{name}' is running; see: weir emulate list");
     }
     // The agent, like ssh, gives its words to a shell: quote them.
-    let quoted = command
-        .iter()
-        .map(|word| format!("'{}'", word.replace('\'', "'\\''")));
+    let quoted = command.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
     let mut agent = Command::new(dir.agent());
     let info = control::request(name, &["info".to_owned()])?;
     for (key, value) in info["environment"].as_object().into_iter().flatten() {
@@ -325,32 +297,19 @@ fn emulate(spec: &Spec, job: &Job) -> anyhow::Result<u8> {
     privilege::acquire()?;
     // Before any thread starts, so that all threads leave the signals to the descriptor.
     let mut mask = SigSet::empty();
-    for signal in [
-        Signal::SIGINT,
-        Signal::SIGTERM,
-        Signal::SIGHUP,
-        Signal::SIGCHLD,
-    ] {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD] {
         mask.add(signal);
     }
     mask.thread_block().context("block signals")?;
-    let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-        .context("make a signalfd")?;
+    let signals =
+        SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).context("make a signalfd")?;
     let network = Network::start(spec)?;
     for warning in network.warnings() {
         eprintln!("weir emulate: warning: {warning}");
     }
     let code = if job.command.is_empty() {
-        eprintln!(
-            "weir emulate: {} is up: {}",
-            network.name(),
-            spec.hosts.join(" ")
-        );
-        eprintln!(
-            "weir emulate: try: weir emulate exec {} {} sh",
-            network.name(),
-            spec.hosts[0]
-        );
+        eprintln!("weir emulate: {} is up: {}", network.name(), spec.hosts.join(" "));
+        eprintln!("weir emulate: try: weir emulate exec {} {} sh", network.name(), spec.hosts[0]);
         supervise(&network, None, &signals)?
     } else {
         let child = start(&network, job)?;
@@ -367,9 +326,7 @@ fn start(network: &Network, job: &Job) -> anyhow::Result<Child> {
         command.envs(network.environment());
         command
     } else {
-        network
-            .host(network.spec().host_index(&job.at)?)?
-            .command(program)
+        network.host(network.spec().host_index(&job.at)?)?.command(program)
     };
     crate::sys::before_exec(&mut command, || {
         SigSet::empty().thread_set_mask()?;
@@ -380,11 +337,7 @@ fn start(network: &Network, job: &Job) -> anyhow::Result<Child> {
 }
 
 /// Waits for the command, or without one for a signal or a request to stop.
-fn supervise(
-    network: &Network,
-    mut child: Option<Child>,
-    signals: &SignalFd,
-) -> anyhow::Result<u8> {
+fn supervise(network: &Network, mut child: Option<Child>, signals: &SignalFd) -> anyhow::Result<u8> {
     const GRACE: Duration = Duration::from_secs(5);
     let mut end_by: Option<Instant> = None;
     loop {

@@ -23,10 +23,7 @@ pub const USAGE: &str = "cut HOST NETWORK [up|down] | heal HOST NETWORK [up|down
 /// Answers requests until `stop` is written.
 pub(crate) fn serve(listener: &UnixListener, shared: &Shared, stop: &Arc<EventFd>) {
     loop {
-        let mut fds = [
-            PollFd::new(listener.as_fd(), PollFlags::POLLIN),
-            PollFd::new(stop.as_fd(), PollFlags::POLLIN),
-        ];
+        let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN), PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
         match poll(&mut fds, PollTimeout::NONE) {
             Ok(_) if fds[1].any() == Some(true) => return,
             Ok(_) => {}
@@ -43,15 +40,10 @@ fn answer(mut stream: UnixStream, shared: &Shared) -> std::io::Result<()> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     let mut text = String::new();
-    (&stream)
-        .take(MOST_REQUEST_BYTES)
-        .read_to_string(&mut text)?;
+    (&stream).take(MOST_REQUEST_BYTES).read_to_string(&mut text)?;
     let reply = match serde_json::from_str::<Vec<String>>(&text) {
         Err(e) => Err(Error::Request(format!("not a JSON array of words: {e}"))),
-        Ok(words) => obey(
-            &words.iter().map(String::as_str).collect::<Vec<_>>(),
-            shared,
-        ),
+        Ok(words) => obey(&words.iter().map(String::as_str).collect::<Vec<_>>(), shared),
     };
     let reply = reply.unwrap_or_else(|e| json!({ "error": e.to_string() }));
     stream.write_all(format!("{reply}\n").as_bytes())
@@ -72,29 +64,19 @@ fn obey(words: &[&str], shared: &Shared) -> Result<Value> {
                 [word] => word.parse().map_err(bad)?,
                 _ => return Err(bad(format!("too many words; write {USAGE}"))),
             };
-            let action = if *verb == "cut" {
-                Action::Cut
-            } else {
-                Action::Heal
-            };
-            shared
-                .change(host, network, direction, action)
-                .map(|()| json!({}))
+            let action = if *verb == "cut" { Action::Cut } else { Action::Heal };
+            shared.change(host, network, direction, action).map(|()| json!({}))
         }
         ["set", host, network, rest @ ..] => {
             let (direction, settings) = match rest {
-                [word, settings @ ..] if !word.contains('=') => {
-                    (word.parse().map_err(bad)?, settings)
-                }
+                [word, settings @ ..] if !word.contains('=') => (word.parse().map_err(bad)?, settings),
                 settings => (Direction::Down, settings),
             };
             if settings.is_empty() {
                 return Err(bad("set needs at least one KEY=VALUE, as in loss=2%".into()));
             }
             let settings = PipeSettings::from_words(settings.iter().copied()).map_err(bad)?;
-            shared
-                .change(host, network, direction, Action::Set(settings))
-                .map(|()| json!({}))
+            shared.change(host, network, direction, Action::Set(Box::new(settings))).map(|()| json!({}))
         }
         _ => Err(bad(format!("write {USAGE}"))),
     }
@@ -103,11 +85,8 @@ fn obey(words: &[&str], shared: &Shared) -> Result<Value> {
 /// Sends a request to a running network and returns its reply.
 pub fn request(name: &str, words: &[String]) -> Result<Value> {
     let dir = RunDir::of(name);
-    let mut stream = UnixStream::connect(dir.socket()).map_err(|_| {
-        Error::Request(format!(
-            "no network named '{name}' is running; see: weir emulate list"
-        ))
-    })?;
+    let mut stream = UnixStream::connect(dir.socket())
+        .map_err(|_| Error::Request(format!("no network named '{name}' is running; see: weir emulate list")))?;
     let talk = |stream: &mut UnixStream| -> std::io::Result<String> {
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(Value::from(words).to_string().as_bytes())?;

@@ -28,10 +28,7 @@ fn swap_words(packet: &mut [u8], number: u64) {
     let first = (number % words as u64) as usize;
     // The nearest word that differs from the first: exchanging equal words would be no damage.
     let word = |i: usize| [packet[at + 2 * i], packet[at + 2 * i + 1]];
-    let Some(second) = (1..words)
-        .map(|d| (first + d) % words)
-        .find(|i| word(*i) != word(first))
-    else {
+    let Some(second) = (1..words).map(|d| (first + d) % words).find(|i| word(*i) != word(first)) else {
         return;
     };
     for half in 0..2 {
@@ -42,10 +39,7 @@ fn swap_words(packet: &mut [u8], number: u64) {
 /// Where the payload of UDP or TCP begins; always an even distance from the IP header.
 fn payload(packet: &[u8]) -> Option<usize> {
     let ip = packet.get(ETHERNET_BYTES..)?;
-    let (protocol, header) = match (
-        u16::from_be_bytes([*packet.get(12)?, *packet.get(13)?]),
-        ip.first()? >> 4,
-    ) {
+    let (protocol, header) = match (u16::from_be_bytes([*packet.get(12)?, *packet.get(13)?]), ip.first()? >> 4) {
         (0x0800, 4) => (*ip.get(9)?, usize::from(ip[0] & 15) * 4),
         (0x86dd, 6) => (*ip.get(6)?, 40),
         _ => return None,
@@ -74,9 +68,7 @@ mod tests {
     }
 
     fn sum(packet: &[u8]) -> u16 {
-        let words = packet
-            .chunks(2)
-            .map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
+        let words = packet.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
         let mut sum: u32 = words.sum();
         while sum > 0xffff {
             sum = (sum & 0xffff) + (sum >> 16);

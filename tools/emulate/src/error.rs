@@ -50,9 +50,6 @@ pub(crate) trait Context<T> {
 
 impl<T, E: Into<std::io::Error>> Context<T> for std::result::Result<T, E> {
     fn context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T> {
-        self.map_err(|error| Error::System {
-            what: what().into(),
-            cause: error.into(),
-        })
+        self.map_err(|error| Error::System { what: what().into(), cause: error.into() })
     }
 }

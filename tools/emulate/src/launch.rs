@@ -33,45 +33,26 @@ pub fn base_dir() -> PathBuf {
 impl RunDir {
     /// The run directory of a network that may be running.
     pub fn of(name: &str) -> Self {
-        RunDir {
-            path: base_dir().join(name),
-        }
+        RunDir { path: base_dir().join(name) }
     }
 
     /// Makes the run directory of a new network. The remains of a dead network of that name are removed.
     pub fn make(name: &str) -> Result<Self> {
         let base = base_dir();
-        let private = |recursive: bool, path: &Path| {
-            DirBuilder::new()
-                .mode(0o700)
-                .recursive(recursive)
-                .create(path)
-        };
+        let private = |recursive: bool, path: &Path| DirBuilder::new().mode(0o700).recursive(recursive).create(path);
         private(true, &base).context(|| format!("make {}", base.display()))?;
         let meta = fs::symlink_metadata(&base).context(|| format!("look at {}", base.display()))?;
         // In a user namespace our own files belong to 0, others' to the overflow user.
-        if !meta.is_dir()
-            || meta.uid() != nix::unistd::geteuid().as_raw()
-            || meta.mode() & 0o022 != 0
-        {
-            let what = format!(
-                "{} is not a directory that only you can write",
-                base.display()
-            );
-            return Err(Error::System {
-                what,
-                cause: std::io::ErrorKind::PermissionDenied.into(),
-            });
+        if !meta.is_dir() || meta.uid() != nix::unistd::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
+            let what = format!("{} is not a directory that only you can write", base.display());
+            return Err(Error::System { what, cause: std::io::ErrorKind::PermissionDenied.into() });
         }
         let dir = RunDir::of(name);
         if dir.is_live() {
-            return Err(Error::Request(format!(
-                "a network named '{name}' is running already"
-            )));
+            return Err(Error::Request(format!("a network named '{name}' is running already")));
         }
         if dir.path.exists() {
-            fs::remove_dir_all(&dir.path)
-                .context(|| format!("remove the old {}", dir.path.display()))?;
+            fs::remove_dir_all(&dir.path).context(|| format!("remove the old {}", dir.path.display()))?;
         }
         private(false, &dir.path).context(|| format!("make {}", dir.path.display()))?;
         Ok(dir)
@@ -108,19 +89,10 @@ impl RunDir {
         write_file(&self.hostfile(), &list, 0o600)?;
         let mut hosts = String::from("127.0.0.1 localhost\n::1 localhost\n");
         for (index, host) in spec.hosts.iter().enumerate() {
-            let main = if spec.control {
-                spec.control_ipv4(index)
-            } else {
-                spec.ipv4(0, index)
-            };
+            let main = if spec.control { spec.control_ipv4(index) } else { spec.ipv4(0, index) };
             let _ = writeln!(hosts, "{main} {host}");
             for (network, spec_network) in spec.networks.iter().enumerate() {
-                let _ = writeln!(
-                    hosts,
-                    "{} {host}-{}",
-                    spec.ipv4(network, index),
-                    spec_network.name
-                );
+                let _ = writeln!(hosts, "{} {host}-{}", spec.ipv4(network, index), spec_network.name);
                 if let Some(v6) = spec.ipv6(network, index) {
                     let _ = writeln!(hosts, "{v6} {host}-{}", spec_network.name);
                 }
@@ -136,12 +108,7 @@ impl RunDir {
         for (index, (name, namespace)) in spec.hosts.iter().zip(hosts).enumerate() {
             let mut names = format!("{name}|{}", spec.control_ipv4(index));
             for (network, spec_network) in spec.networks.iter().enumerate() {
-                let _ = write!(
-                    names,
-                    "|{}|{name}-{}",
-                    spec.ipv4(network, index),
-                    spec_network.name
-                );
+                let _ = write!(names, "|{}|{name}-{}", spec.ipv4(network, index), spec_network.name);
             }
             let fd = |file: &fs::File| format!("/proc/{pid}/fd/{}", file.as_raw_fd());
             let mut options = format!("--net={}", fd(namespace.net()));
@@ -245,19 +212,12 @@ impl Guard {
     /// Starts the guard.
     pub fn start(dir: &RunDir, hosts: &[Arc<Namespace>]) -> Result<Self> {
         let mut command = Command::new("/bin/sh");
-        command
-            .args(["-c", GUARD, "weir-emulate-guard"])
-            .arg(&dir.path);
+        command.args(["-c", GUARD, "weir-emulate-guard"]).arg(&dir.path);
         for host in hosts {
             command.arg(host.net_inode()?.to_string());
         }
         // Its own process group: a Ctrl-C at the terminal is not meant for it.
-        command
-            .current_dir("/")
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.current_dir("/").process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let shell = command.spawn().context(|| "start the guard /bin/sh")?;
         Ok(Guard { shell })
     }

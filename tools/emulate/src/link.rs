@@ -1,5 +1,6 @@
 //! Interfaces, addresses, neighbours, bridges and shapers through rtnetlink, in the calling thread's namespace.
 
+use crate::model::PipeParams;
 use crate::netlink::{ACK, CREATE, Message, Netlink, REPLACE, attribute};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -58,22 +59,14 @@ fn link_head(index: u32, flags: u32, change: u32) -> [u8; 16] {
 }
 
 fn describe(message: &mut Message, end: &End<'_>, mtu: u32) {
-    message
-        .string(IFLA_IFNAME, end.name)
-        .attr(IFLA_ADDRESS, &end.mac)
-        .u32(IFLA_MTU, mtu);
+    message.string(IFLA_IFNAME, end.name).attr(IFLA_ADDRESS, &end.mac).u32(IFLA_MTU, mtu);
     if let Some(namespace) = end.namespace {
         message.u32(IFLA_NET_NS_FD, namespace.as_raw_fd() as u32);
     }
 }
 
 /// Makes a veth pair.
-pub fn make_veth(
-    netlink: &mut Netlink,
-    here: &End<'_>,
-    there: &End<'_>,
-    mtu: u32,
-) -> io::Result<()> {
+pub fn make_veth(netlink: &mut Netlink, here: &End<'_>, there: &End<'_>, mtu: u32) -> io::Result<()> {
     let mut message = Message::new(RTM_NEWLINK, ACK | CREATE, &link_head(0, 0, 0));
     describe(&mut message, here, mtu);
     message.nest(IFLA_LINKINFO, |m| {
@@ -107,20 +100,11 @@ pub fn set_master(netlink: &mut Netlink, name: &str, bridge: &str) -> io::Result
 /// Switches an interface on.
 pub fn set_up(netlink: &mut Netlink, name: &str) -> io::Result<()> {
     let up = libc::IFF_UP as u32;
-    netlink.request(Message::new(
-        RTM_NEWLINK,
-        ACK,
-        &link_head(index(name)?, up, up),
-    ))
+    netlink.request(Message::new(RTM_NEWLINK, ACK, &link_head(index(name)?, up, up)))
 }
 
 /// Gives an interface an address, usable at once.
-pub fn add_address(
-    netlink: &mut Netlink,
-    name: &str,
-    address: IpAddr,
-    prefix: u8,
-) -> io::Result<()> {
+pub fn add_address(netlink: &mut Netlink, name: &str, address: IpAddr, prefix: u8) -> io::Result<()> {
     const IFA_ADDRESS: u16 = 1;
     const IFA_LOCAL: u16 = 2;
     const IFA_F_NODAD: u8 = 2;
@@ -133,11 +117,7 @@ pub fn add_address(
 }
 
 /// Tells the kernel once and for all which Ethernet addresses its neighbours have, so that it never has to ask.
-pub fn add_neighbours(
-    netlink: &mut Netlink,
-    name: &str,
-    neighbours: &[(IpAddr, Mac)],
-) -> io::Result<()> {
+pub fn add_neighbours(netlink: &mut Netlink, name: &str, neighbours: &[(IpAddr, Mac)]) -> io::Result<()> {
     const NDA_DST: u16 = 1;
     const NDA_LLADDR: u16 = 2;
     const NUD_PERMANENT: u16 = 0x80;
@@ -155,14 +135,20 @@ pub fn add_neighbours(
     netlink.requests(messages.collect())
 }
 
+/// How many bytes an uplink's shaper may let through at once: enough for a millisecond, so that a late timer of a busy
+/// kernel does not cost rate, but never more than half of what the uplink's own queue takes.
+pub fn burst_bytes(uplink: &PipeParams, mtu: u32) -> u32 {
+    let packet = u64::from(mtu) + 14;
+    let wish = uplink.rate_bits_per_s.unwrap_or(0) / 8 / 1000;
+    let packets = uplink.queue.packets.map_or(u64::MAX, |p| u64::from(p) * packet);
+    let room = packets.min(uplink.queue.bytes.unwrap_or(u64::MAX)) / 2;
+    // The kernel needs room for one packet at least, and sends nothing with less.
+    wish.min(room).clamp(2 * packet, 16 << 20) as u32
+}
+
 /// Shapes what an interface sends with the kernel's token bucket filter, so that senders feel the rate as they do on a
 /// real interface: their socket buffers fill up, nothing is lost.
-pub fn shape(
-    netlink: &mut Netlink,
-    interface: u32,
-    rate_bits_per_s: u64,
-    mtu: u32,
-) -> io::Result<()> {
+pub fn shape(netlink: &mut Netlink, interface: u32, rate_bits_per_s: u64, burst: u32, mtu: u32) -> io::Result<()> {
     const TC_H_ROOT: u32 = 0xffff_ffff;
     const TCA_KIND: u16 = 1;
     const TCA_OPTIONS: u16 = 2;
@@ -171,14 +157,9 @@ pub fn shape(
     const TCA_TBF_BURST: u16 = 6;
     const LINKLAYER_ETHERNET: u8 = 1;
     let rate = rate_bits_per_s.div_ceil(8);
-    // Enough for 100 us, which hides the granularity of the kernel's timer, and for two packets.
-    let burst = (rate / 10_000)
-        .max(2 * (u64::from(mtu) + 14))
-        .min(u64::from(u32::MAX)) as u32;
     let limit = 1000 * (mtu + 14);
     let rate32 = u32::try_from(rate).unwrap_or(u32::MAX);
-    let buffer_ticks =
-        (u64::from(burst) * 1_000_000_000 / rate.max(1) / 64).min(u64::from(u32::MAX)) as u32;
+    let buffer_ticks = (u64::from(burst) * 1_000_000_000 / rate.max(1) / 64).min(u64::from(u32::MAX)) as u32;
     // struct tc_tbf_qopt: rate, peakrate (tc_ratespec each), limit, buffer, mtu
     let mut options = Vec::with_capacity(36);
     options.extend_from_slice(&[0, LINKLAYER_ETHERNET, 0, 0, 0, 0, 0, 0]);
@@ -204,22 +185,11 @@ pub fn shape(
 pub fn counters(netlink: &mut Netlink, interface: u32) -> io::Result<LinkCounters> {
     let message = Message::new(RTM_GETLINK, 0, &link_head(interface, 0, 0));
     netlink.get(message, |body| {
-        let stats = body
-            .get(16..)
-            .and_then(|attributes| attribute(attributes, IFLA_STATS64))
-            .unwrap_or_default();
+        let stats = body.get(16..).and_then(|attributes| attribute(attributes, IFLA_STATS64)).unwrap_or_default();
         let field = |number: usize| {
-            stats
-                .get(number * 8..number * 8 + 8)
-                .and_then(|b| b.try_into().ok())
-                .map_or(0, u64::from_ne_bytes)
+            stats.get(number * 8..number * 8 + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes)
         };
-        LinkCounters {
-            rx_packets: field(0),
-            tx_packets: field(1),
-            rx_dropped: field(6),
-            tx_dropped: field(7),
-        }
+        LinkCounters { rx_packets: field(0), tx_packets: field(1), rx_dropped: field(6), tx_dropped: field(7) }
     })
 }
 

@@ -26,10 +26,7 @@ impl Namespace {
             unshare(CloneFlags::CLONE_NEWNET).map_err(refused)?;
             // The switch has no addresses and must send nothing of its own. Kernels without IPv6 need no telling.
             let _ = write_sysctl("net.ipv6.conf.default.disable_ipv6", "1");
-            Ok(Namespace {
-                net: open("net")?,
-                own: None,
-            })
+            Ok(Namespace { net: open("net")?, own: None })
         })
     }
 
@@ -40,33 +37,20 @@ impl Namespace {
             let all = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS;
             unshare(all).map_err(refused)?;
             // No automatic addresses, no router: their protocols would be traffic that nobody asked for.
-            for (key, value) in [
-                ("addr_gen_mode", "1"),
-                ("accept_ra", "0"),
-                ("router_solicitations", "0"),
-            ] {
+            for (key, value) in [("addr_gen_mode", "1"), ("accept_ra", "0"), ("router_solicitations", "0")] {
                 let _ = write_sysctl(&format!("net.ipv6.conf.default.{key}"), value);
             }
             nix::unistd::sethostname(name).context(|| format!("set host name {name}"))?;
             let none = None::<&Path>;
-            mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none)
-                .context(|| "make mounts private")?;
+            mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none).context(|| "make mounts private")?;
             if let Err(e) = mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), none) {
-                warnings.push(format!(
-                    "{name}: /sys shows the interfaces of the machine, not of the host: {}",
-                    e.desc()
-                ));
+                warnings
+                    .push(format!("{name}: /sys shows the interfaces of the machine, not of the host: {}", e.desc()));
             }
             if let Err(e) = mount(Some(hosts_file), "/etc/hosts", none, MsFlags::MS_BIND, none) {
-                warnings.push(format!(
-                    "{name}: host names do not resolve: cannot mount over /etc/hosts: {}",
-                    e.desc()
-                ));
+                warnings.push(format!("{name}: host names do not resolve: cannot mount over /etc/hosts: {}", e.desc()));
             }
-            Ok(Namespace {
-                net: open("net")?,
-                own: Some((open("mnt")?, open("uts")?)),
-            })
+            Ok(Namespace { net: open("net")?, own: Some((open("mnt")?, open("uts")?)) })
         })
     }
 
@@ -118,28 +102,18 @@ fn open(kind: &str) -> Result<File> {
 
 fn refused(error: nix::Error) -> Error {
     match error {
-        nix::Error::EPERM => Error::NotPermitted {
-            reason: "unshare: not permitted".into(),
-        },
+        nix::Error::EPERM => Error::NotPermitted { reason: "unshare: not permitted".into() },
         nix::Error::ENOSPC => Error::NotPermitted {
-            reason: "too many namespaces (sysctl user.max_net_namespaces, user.max_mnt_namespaces)"
-                .into(),
+            reason: "too many namespaces (sysctl user.max_net_namespaces, user.max_mnt_namespaces)".into(),
         },
-        other => Error::System {
-            what: "make namespaces".into(),
-            cause: other.into(),
-        },
+        other => Error::System { what: "make namespaces".into(), cause: other.into() },
     }
 }
 
 /// Runs work that changes the thread's namespaces on a thread of its own, which ends with it.
 fn on_thread<R: Send>(work: impl FnOnce() -> Result<R> + Send) -> Result<R> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new()
-            .spawn_scoped(scope, work)
-            .context(|| "start a thread")?;
-        thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let thread = std::thread::Builder::new().spawn_scoped(scope, work).context(|| "start a thread")?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }

@@ -1,8 +1,8 @@
 //! A small netlink client: builds messages, sends them, waits for the kernel's verdict.
 
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send,
-    setsockopt, socket, sockopt,
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt, socket,
+    sockopt,
 };
 use nix::sys::time::TimeVal;
 use std::io;
@@ -115,19 +115,11 @@ impl Netlink {
     }
 
     fn open(protocol: SockProtocol) -> io::Result<Self> {
-        let socket = socket(
-            AddressFamily::Netlink,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            protocol,
-        )?;
+        let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
         bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
         // The kernel answers at once; the limit only keeps a surprise from becoming a hang.
         setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::new(10, 0))?;
-        Ok(Netlink {
-            socket,
-            sequence: 0,
-        })
+        Ok(Netlink { socket, sequence: 0 })
     }
 
     /// Sends one request and waits for its acknowledgement.
@@ -142,10 +134,7 @@ impl Netlink {
             let last = chunk.len() - 1;
             for (index, mut message) in chunk.into_iter().enumerate() {
                 self.sequence += 1;
-                message.finish(
-                    self.sequence,
-                    if index == last { ACK as u8 as u16 } else { 0 },
-                );
+                message.finish(self.sequence, if index == last { ACK as u8 as u16 } else { 0 });
                 buffer.extend_from_slice(&message.bytes);
             }
             send(self.socket.as_raw_fd(), &buffer, MsgFlags::empty())?;
@@ -208,9 +197,7 @@ impl Netlink {
             answer = Some(body.to_vec());
             Ok(())
         })?;
-        answer
-            .map(|body| see(&body))
-            .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        answer.map(|body| see(&body)).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
     fn wait(&mut self, sequence: u32) -> io::Result<()> {
@@ -228,10 +215,7 @@ impl Netlink {
     }
 
     /// Receives one datagram and shows each message in it: type, sequence number, body.
-    fn receive(
-        &mut self,
-        mut see: impl FnMut(u16, u32, &[u8]) -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn receive(&mut self, mut see: impl FnMut(u16, u32, &[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut buffer = vec![0; 64 * 1024];
         let length = recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
         let mut rest = &buffer[..length];
@@ -250,10 +234,7 @@ impl Netlink {
 
 /// The numbers of a message's fixed part.
 fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes
-        .get(at..at + 4)
-        .and_then(|b| b.try_into().ok())
-        .map_or(0, u32::from_ne_bytes)
+    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
 }
 
 fn verdict(body: &[u8]) -> io::Result<()> {
@@ -295,9 +276,7 @@ pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 
 /// The value of the first attribute of this type.
 pub fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
-    attributes(bytes)
-        .find(|(k, _)| *k == kind)
-        .map(|(_, value)| value)
+    attributes(bytes).find(|(k, _)| *k == kind).map(|(_, value)| value)
 }
 
 #[cfg(test)]

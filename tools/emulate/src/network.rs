@@ -66,33 +66,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn change(
-        &self,
-        host: &str,
-        network: &str,
-        direction: Direction,
-        action: Action,
-    ) -> Result<()> {
-        let (host, network) = (
-            self.spec.host_index(host)?,
-            self.spec.network_index(network)?,
-        );
+    pub(crate) fn change(&self, host: &str, network: &str, direction: Direction, action: Action) -> Result<()> {
+        let (host, network) = (self.spec.host_index(host)?, self.spec.network_index(network)?);
         let Some(door) = &self.door else {
-            return Err(Error::Request(
-                "a plain network has no user-space switch, so links cannot be changed".into(),
-            ));
+            return Err(Error::Request("a plain network has no user-space switch, so links cannot be changed".into()));
         };
         if let Action::Set(settings) = &action {
-            settings
-                .apply(&mut PipeParams::default())
-                .map_err(Error::Request)?;
+            settings.apply(&mut PipeParams::default()).map_err(Error::Request)?;
         }
         let port = build::port(&self.spec, network, host);
-        door.send(PlaneCommand::Change(Change {
-            port,
-            direction,
-            action,
-        }))?;
+        door.send(PlaneCommand::Change(Change { port, direction, action }))?;
         // The answer to a question asked now comes after the change was made.
         self.ask(door).map(drop)
     }
@@ -100,9 +83,7 @@ impl Shared {
     fn ask(&self, door: &PlaneDoor) -> Result<PlaneStats> {
         let (reply, answer) = channel();
         door.send(PlaneCommand::Stats(reply))?;
-        answer
-            .recv_timeout(Duration::from_secs(5))
-            .map_err(|_| Error::Request("the data plane does not answer".into()))
+        answer.recv_timeout(Duration::from_secs(5)).map_err(|_| Error::Request("the data plane does not answer".into()))
     }
 
     pub(crate) fn stats(&self) -> Result<Stats> {
@@ -114,17 +95,12 @@ impl Shared {
             for (host, name) in self.spec.hosts.iter().enumerate() {
                 let mut kernel = lock(&self.links[host]);
                 let interface = kernel.interfaces[network];
-                let count = link::counters(&mut kernel.route, interface)
-                    .context(|| "read interface counters")?;
+                let count = link::counters(&mut kernel.route, interface).context(|| "read interface counters")?;
                 let nft_dropped = match &mut kernel.netfilter {
-                    Some(netfilter) => Some(
-                        nft::dropped(netfilter, &spec.name).context(|| "read nftables counters")?,
-                    ),
+                    Some(netfilter) => Some(nft::dropped(netfilter, &spec.name).context(|| "read nftables counters")?),
                     None => None,
                 };
-                let pipe = pipes
-                    .as_ref()
-                    .and_then(|p| p.get(build::port(&self.spec, network, host)));
+                let pipe = pipes.as_ref().and_then(|p| p.get(build::port(&self.spec, network, host)));
                 links.push(LinkStats {
                     host: name.clone(),
                     network: spec.name.clone(),
@@ -152,12 +128,8 @@ impl Shared {
     }
 
     pub(crate) fn info(&self) -> Value {
-        let environment: serde_json::Map<_, _> = self
-            .dir
-            .environment(&self.spec, &self.name)
-            .into_iter()
-            .map(|(k, v)| (k, Value::from(v)))
-            .collect();
+        let environment: serde_json::Map<_, _> =
+            self.dir.environment(&self.spec, &self.name).into_iter().map(|(k, v)| (k, Value::from(v))).collect();
         json!({
             "name": self.name,
             "pid": std::process::id(),
@@ -195,13 +167,10 @@ impl Network {
         use std::sync::atomic::AtomicU32;
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         spec.check()?;
-        let name =
-            spec.name
-                .clone()
-                .unwrap_or_else(|| match SERIAL.fetch_add(1, Ordering::Relaxed) {
-                    0 => format!("net-{}", std::process::id()),
-                    serial => format!("net-{}-{serial}", std::process::id()),
-                });
+        let name = spec.name.clone().unwrap_or_else(|| match SERIAL.fetch_add(1, Ordering::Relaxed) {
+            0 => format!("net-{}", std::process::id()),
+            serial => format!("net-{}-{serial}", std::process::id()),
+        });
         let dir = RunDir::make(&name)?;
         let made = Self::start_in(spec, name, &dir);
         if made.is_err() {
@@ -212,26 +181,14 @@ impl Network {
 
     fn start_in(spec: &Spec, name: String, dir: &RunDir) -> Result<Self> {
         dir.write_names(spec)?;
-        let Built {
-            hosts,
-            links,
-            plane,
-            inside,
-            warnings,
-        } = build::build(spec, dir)?;
+        let Built { hosts, links, plane, inside, warnings } = build::build(spec, dir)?;
         dir.write_agent(spec, &hosts)?;
         let guard = Guard::start(dir, &hosts)?;
         let listener = UnixListener::bind(dir.socket()).context(|| "open the control socket")?;
-        listener
-            .set_nonblocking(true)
-            .context(|| "open the control socket")?;
+        listener.set_nonblocking(true).context(|| "open the control socket")?;
         let (door, plane, rates) = match plane {
             None => (None, None, None),
-            Some(started) => (
-                Some(started.door),
-                Some(started.thread),
-                Some(started.rates),
-            ),
+            Some(started) => (Some(started.door), Some(started.thread), Some(started.rates)),
         };
         let links = links.into_iter().map(Mutex::new).collect();
         let shared = Arc::new(Shared {
@@ -258,11 +215,7 @@ impl Network {
         Ok(network)
     }
 
-    fn start_threads(
-        &mut self,
-        listener: UnixListener,
-        rates: Option<Receiver<NewRate>>,
-    ) -> Result<()> {
+    fn start_threads(&mut self, listener: UnixListener, rates: Option<Receiver<NewRate>>) -> Result<()> {
         let (shared, stop) = (Arc::clone(&self.shared), Arc::clone(&self.control_stop));
         let thread = std::thread::Builder::new().name("emulate-control".into());
         let control = thread.spawn(move || control::serve(&listener, &shared, &stop));
@@ -271,9 +224,7 @@ impl Network {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name("emulate-shape".into());
             // Ends when the data plane, which holds the other end of the channel, does.
-            thread
-                .spawn(move || follow_rates(&shared, &rates))
-                .context(|| "start the shaping thread")?;
+            thread.spawn(move || follow_rates(&shared, &rates)).context(|| "start the shaping thread")?;
         }
         Ok(())
     }
@@ -296,45 +247,28 @@ impl Network {
     /// The host with this index.
     pub fn host(&self, index: usize) -> Result<Host<'_>> {
         match self.hosts.get(index) {
-            Some(namespace) => Ok(Host {
-                network: self,
-                namespace,
-                index,
-            }),
-            None => Err(Error::Request(format!(
-                "there is no host {index}; there are {}",
-                self.hosts.len()
-            ))),
+            Some(namespace) => Ok(Host { network: self, namespace, index }),
+            None => Err(Error::Request(format!("there is no host {index}; there are {}", self.hosts.len()))),
         }
     }
 
     /// The variables that tell a program about the network: `WEIR_HOSTS`, `WEIR_HOSTFILE`, `WEIR_LAUNCH_AGENT`, ...
     pub fn environment(&self) -> Vec<(String, String)> {
-        self.shared
-            .dir
-            .environment(&self.shared.spec, &self.shared.name)
+        self.shared.dir.environment(&self.shared.spec, &self.shared.name)
     }
 
     /// Cuts a link: nothing passes, what is in flight is lost. The host's interface does not notice.
     pub fn cut(&self, host: &str, network: &str) -> Result<()> {
-        self.shared
-            .change(host, network, Direction::Both, Action::Cut)
+        self.shared.change(host, network, Direction::Both, Action::Cut)
     }
 
     /// Heals a link.
     pub fn heal(&self, host: &str, network: &str) -> Result<()> {
-        self.shared
-            .change(host, network, Direction::Both, Action::Heal)
+        self.shared.change(host, network, Direction::Both, Action::Heal)
     }
 
     /// Changes a link; when this returns the change is in force.
-    pub fn change(
-        &self,
-        host: &str,
-        network: &str,
-        direction: Direction,
-        action: Action,
-    ) -> Result<()> {
+    pub fn change(&self, host: &str, network: &str, direction: Direction, action: Action) -> Result<()> {
         self.shared.change(host, network, direction, action)
     }
 
@@ -373,15 +307,15 @@ impl Drop for Network {
 /// Keeps the kernel's shapers at the rates of the uplinks.
 fn follow_rates(shared: &Shared, rates: &Receiver<NewRate>) {
     while let Ok(rate) = rates.recv() {
-        let (network, host) = (
-            rate.port / shared.spec.hosts.len(),
-            rate.port % shared.spec.hosts.len(),
-        );
+        let (network, host) = (rate.port / shared.spec.hosts.len(), rate.port % shared.spec.hosts.len());
         let mut kernel = lock(&shared.links[host]);
         let interface = kernel.interfaces[network];
         let mtu = shared.spec.networks[network].mtu;
         // Without the shaper the uplink's own queue still holds the rate.
-        let _ = link::shape(&mut kernel.route, interface, rate.rate_bits_per_s, mtu);
+        if let Some(rate_bits_per_s) = rate.uplink.rate_bits_per_s {
+            let burst = link::burst_bytes(&rate.uplink, mtu);
+            let _ = link::shape(&mut kernel.route, interface, rate_bits_per_s, burst, mtu);
+        }
     }
 }
 

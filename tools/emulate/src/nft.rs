@@ -33,13 +33,8 @@ pub fn drop_received(netlink: &mut Netlink, interface: &str, probability: f64) -
     rule.string(1, TABLE).string(2, interface);
     let bound = (probability.clamp(0.0, 1.0) * f64::from(MODULUS)).round() as u32;
     rule.nest(4, |m| expressions(m, bound));
-    let messages = vec![
-        Message::new(BATCH_BEGIN, 0, &head(0, 10)),
-        table,
-        chain,
-        rule,
-        Message::new(BATCH_END, 0, &head(0, 10)),
-    ];
+    let messages =
+        vec![Message::new(BATCH_BEGIN, 0, &head(0, 10)), table, chain, rule, Message::new(BATCH_END, 0, &head(0, 10))];
     netlink.transaction(messages, 3)
 }
 
@@ -56,11 +51,7 @@ fn expressions(rule: &mut Message, bound: u32) {
     });
     // The generator writes in host order, the comparison is of bytes: bring the number into network order.
     expression("byteorder", &|m| {
-        m.be32(1, REGISTER)
-            .be32(2, REGISTER)
-            .be32(3, 1)
-            .be32(4, 4)
-            .be32(5, 4);
+        m.be32(1, REGISTER).be32(2, REGISTER).be32(3, 1).be32(4, 4).be32(5, 4);
     });
     expression("cmp", &|m| {
         m.be32(1, REGISTER).be32(2, 2).nest(3, |m| {
@@ -87,9 +78,7 @@ pub fn dropped(netlink: &mut Netlink, interface: &str) -> io::Result<u64> {
         for (_, element) in attributes(attribute(rule, 4).unwrap_or_default()) {
             if attribute(element, 1) == Some(b"counter\0") {
                 let count = attribute(element, 2).and_then(|data| attribute(data, 2));
-                packets += count
-                    .and_then(|b| b.try_into().ok())
-                    .map_or(0, u64::from_be_bytes);
+                packets += count.and_then(|b| b.try_into().ok()).map_or(0, u64::from_be_bytes);
             }
         }
     })?;

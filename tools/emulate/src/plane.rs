@@ -5,7 +5,7 @@
 //! were due meanwhile, and rates stay exact.
 
 use crate::damage::damage;
-use crate::model::{Corruption, Destination, Fabric, Handle, PortId, Schedule, Sink, TimeNs};
+use crate::model::{Corruption, Destination, Fabric, Handle, PipeParams, PortId, Schedule, Sink, TimeNs};
 use crate::pool::Pool;
 use crate::spec::{Action, Direction};
 use crate::stats::{Lateness, PlaneStats};
@@ -50,13 +50,13 @@ pub struct Change {
     pub action: Action,
 }
 
-/// A new rate of an uplink, for whoever shapes the host's interface.
-#[derive(Clone, Copy, Debug)]
+/// New parameters of an uplink whose rate has changed, for whoever shapes the host's interface.
+#[derive(Clone, Debug)]
 pub struct NewRate {
     /// The port.
     pub port: PortId,
-    /// Bits per second.
-    pub rate_bits_per_s: u64,
+    /// The uplink.
+    pub uplink: PipeParams,
 }
 
 /// Everything the data plane works with.
@@ -106,13 +106,7 @@ impl Sink for Outbox<'_> {
         self.pool.release(handle);
     }
 
-    fn send(
-        &mut self,
-        at_ns: TimeNs,
-        port: PortId,
-        mut handle: Handle,
-        corruption: Option<Corruption>,
-    ) {
+    fn send(&mut self, at_ns: TimeNs, port: PortId, mut handle: Handle, corruption: Option<Corruption>) {
         if let Some(corruption) = corruption {
             if self.pool.get_mut(handle).is_none() {
                 // Others still hold the intact packet: damage a copy, or if memory is short, nothing.
@@ -130,9 +124,7 @@ impl Sink for Outbox<'_> {
 }
 
 fn clock_ns(clock: ClockId) -> u64 {
-    clock_gettime(clock).map_or(0, |t| {
-        t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64
-    })
+    clock_gettime(clock).map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
 }
 
 impl Plane {
@@ -194,16 +186,10 @@ impl Plane {
             let took = self.ring.take(|frame| {
                 let age_ns = realtime_ns.saturating_sub(frame.realtime_ns);
                 last_ns = now_ns.saturating_sub(age_ns);
-                let Some(port) = usize::try_from(frame.interface)
-                    .ok()
-                    .and_then(|i| *ports.get(i)?)
-                else {
+                let Some(port) = usize::try_from(frame.interface).ok().and_then(|i| *ports.get(i)?) else {
                     return;
                 };
-                if frame.len > most_bytes[port]
-                    || frame.data.len() != frame.len as usize
-                    || frame.len < 14
-                {
+                if frame.len > most_bytes[port] || frame.data.len() != frame.len as usize || frame.len < 14 {
                     stats.oversize += 1;
                     return;
                 }
@@ -211,11 +197,7 @@ impl Plane {
                     stats.no_memory += 1;
                     return;
                 };
-                let mut outbox = Outbox {
-                    pool,
-                    due,
-                    interfaces,
-                };
+                let mut outbox = Outbox { pool, due, interfaces };
                 let mut mac = [0; 6];
                 mac.copy_from_slice(&frame.data[..6]);
                 let to = match addresses.get(&mac) {
@@ -238,29 +220,17 @@ impl Plane {
 
     fn advance(&mut self, now_ns: u64, due: &mut Vec<(i32, Handle, u64)>) {
         if self.fabric.next_ns().is_some_and(|at_ns| at_ns <= now_ns) {
-            let mut outbox = Outbox {
-                pool: &mut self.pool,
-                due,
-                interfaces: &self.interfaces,
-            };
+            let mut outbox = Outbox { pool: &mut self.pool, due, interfaces: &self.interfaces };
             self.fabric.advance(now_ns, &mut outbox);
         }
     }
 
-    fn flush(
-        &mut self,
-        due: &mut Vec<(i32, Handle, u64)>,
-        late: &mut Lateness,
-        stats: &mut PlaneStats,
-    ) {
+    fn flush(&mut self, due: &mut Vec<(i32, Handle, u64)>, late: &mut Lateness, stats: &mut PlaneStats) {
         if due.is_empty() {
             return;
         }
         let pool = &self.pool;
-        stats.refused += self.tx.send(
-            due.iter()
-                .map(|(interface, handle, _)| (*interface, pool.get(*handle))),
-        );
+        stats.refused += self.tx.send(due.iter().map(|(interface, handle, _)| (*interface, pool.get(*handle))));
         let sent_ns = clock_ns(ClockId::CLOCK_MONOTONIC);
         for (_, handle, at_ns) in due.drain(..) {
             late.note(sent_ns.saturating_sub(at_ns));
@@ -273,11 +243,7 @@ impl Plane {
         let down = matches!(change.direction, Direction::Down | Direction::Both);
         let pipes = [up.then_some(true), down.then_some(false)];
         for is_up in pipes.into_iter().flatten() {
-            let pipe = if is_up {
-                self.fabric.up(change.port)
-            } else {
-                self.fabric.down(change.port)
-            };
+            let pipe = if is_up { self.fabric.up(change.port) } else { self.fabric.down(change.port) };
             let mut params = pipe.params().clone();
             match &change.action {
                 Action::Cut => params.cut = true,
@@ -285,13 +251,10 @@ impl Plane {
                 // The settings were tried on a copy when they were accepted.
                 Action::Set(settings) => drop(settings.apply(&mut params)),
             }
-            let (old, new) = (pipe.params().rate_bits_per_s, params.rate_bits_per_s);
-            pipe.set_params(params);
-            if let (true, true, Some(rate_bits_per_s)) = (is_up, old != new, new) {
-                let _ = self.rates.send(NewRate {
-                    port: change.port,
-                    rate_bits_per_s,
-                });
+            let old = pipe.params().rate_bits_per_s;
+            pipe.set_params(params.clone());
+            if is_up && params.rate_bits_per_s != old {
+                let _ = self.rates.send(NewRate { port: change.port, uplink: params });
             }
         }
         self.transit_ns = self.fabric.least_transit_ns();
@@ -305,10 +268,7 @@ impl Plane {
         stats.late_us = late.summary();
         stats.cpu_s = clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID) as f64 / 1e9;
         for port in 0..self.interfaces.len() {
-            stats.pipes.push((
-                self.fabric.up(port).counters().clone(),
-                self.fabric.down(port).counters().clone(),
-            ));
+            stats.pipes.push((self.fabric.up(port).counters().clone(), self.fabric.down(port).counters().clone()));
         }
         stats
     }
@@ -328,14 +288,7 @@ impl Plane {
             Some(left_ns) if left_ns > NAP_NS => {
                 self.napped = false;
                 let left_ns = left_ns - EARLY_NS;
-                (
-                    Some(if lazy {
-                        left_ns.min(lazy_ns - EARLY_NS)
-                    } else {
-                        left_ns
-                    }),
-                    !lazy,
-                )
+                (Some(if lazy { left_ns.min(lazy_ns - EARLY_NS) } else { left_ns }), !lazy)
             }
             // Packets follow each other closely: take a nap and send several at once, rather than spin.
             Some(_) if self.napped => (Some(NAP_NS), false),
@@ -347,15 +300,10 @@ impl Plane {
                 }
                 return;
             }
-            None => (lazy.then_some(lazy_ns - EARLY_NS), !lazy),
+            None => (lazy.then(|| lazy_ns - EARLY_NS), !lazy),
         };
-        let timeout = sleep_ns
-            .map(|ns| TimeSpec::new((ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as i64));
-        let events = if watch {
-            PollFlags::POLLIN
-        } else {
-            PollFlags::empty()
-        };
+        let timeout = sleep_ns.map(|ns| TimeSpec::new((ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as i64));
+        let events = if watch { PollFlags::POLLIN } else { PollFlags::empty() };
         let ring = PollFd::new(self.ring.as_fd(), events);
         let mut fds = [ring, PollFd::new(self.wake.as_fd(), PollFlags::POLLIN)];
         // An interrupted or failed wait only means looking earlier.

@@ -24,13 +24,7 @@ impl Pool {
     /// A pool of slots of `slot_bytes` that never holds more than `most_bytes`.
     pub fn new(slot_bytes: usize, most_bytes: usize) -> Self {
         let most_slots = (most_bytes / slot_bytes.max(1)).max(SLOTS_PER_CHUNK);
-        Pool {
-            slot_bytes,
-            most_slots,
-            chunks: Vec::new(),
-            slots: Vec::new(),
-            free: Vec::new(),
-        }
+        Pool { slot_bytes, most_slots, chunks: Vec::new(), slots: Vec::new(), free: Vec::new() }
     }
 
     /// Stores a packet with one reference; `None` if it is too long or the pool is full.
@@ -40,17 +34,12 @@ impl Pool {
         }
         if self.free.is_empty() && self.slots.len() + SLOTS_PER_CHUNK <= self.most_slots {
             let first = self.slots.len();
-            self.chunks
-                .push(vec![0; SLOTS_PER_CHUNK * self.slot_bytes].into_boxed_slice());
+            self.chunks.push(vec![0; SLOTS_PER_CHUNK * self.slot_bytes].into_boxed_slice());
             self.slots.resize(first + SLOTS_PER_CHUNK, Slot::default());
-            self.free
-                .extend((first as Handle..(first + SLOTS_PER_CHUNK) as Handle).rev());
+            self.free.extend((first as Handle..(first + SLOTS_PER_CHUNK) as Handle).rev());
         }
         let handle = self.free.pop()?;
-        self.slots[handle as usize] = Slot {
-            references: 1,
-            len: data.len() as u32,
-        };
+        self.slots[handle as usize] = Slot { references: 1, len: data.len() as u32 };
         let (chunk, at) = self.place(handle);
         self.chunks[chunk][at..at + data.len()].copy_from_slice(data);
         Some(handle)
@@ -91,10 +80,7 @@ impl Pool {
 
     fn place(&self, handle: Handle) -> (usize, usize) {
         let handle = handle as usize;
-        (
-            handle / SLOTS_PER_CHUNK,
-            (handle % SLOTS_PER_CHUNK) * self.slot_bytes,
-        )
+        (handle / SLOTS_PER_CHUNK, (handle % SLOTS_PER_CHUNK) * self.slot_bytes)
     }
 }
 

@@ -33,19 +33,15 @@ pub fn acquire() -> Result<Privilege> {
         Privilege::UserNamespace
     };
     // Some systems allow the user namespace but no power inside it: better to know now.
-    std::thread::spawn(|| {
-        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS)
-    })
-    .join()
-    .unwrap_or(Err(nix::Error::EAGAIN))
-    .map_err(|e| not_permitted("unshare(NEWNET, NEWNS, NEWUTS)", e))?;
+    std::thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS))
+        .join()
+        .unwrap_or(Err(nix::Error::EAGAIN))
+        .map_err(|e| not_permitted("unshare(NEWNET, NEWNS, NEWUTS)", e))?;
     Ok(privilege)
 }
 
 fn not_permitted(what: &str, error: nix::Error) -> Error {
-    Error::NotPermitted {
-        reason: format!("{what}: {}", error.desc()),
-    }
+    Error::NotPermitted { reason: format!("{what}: {}", error.desc()) }
 }
 
 /// True if the effective capabilities hold CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_ADMIN.
@@ -53,8 +49,7 @@ fn has_capabilities() -> bool {
     const NEEDED: u64 = 1 << 12 | 1 << 13 | 1 << 21;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .is_some_and(|have| have & NEEDED == NEEDED)
+    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).is_some_and(|have| have & NEEDED == NEEDED)
 }
 
 fn enter_user_namespace() -> Result<()> {
@@ -65,8 +60,7 @@ fn enter_user_namespace() -> Result<()> {
         });
     }
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|e| not_permitted("unshare(NEWUSER)", e))?;
-    let write =
-        |file: &str, text: String| fs::write(file, text).context(|| format!("write {file}"));
+    let write = |file: &str, text: String| fs::write(file, text).context(|| format!("write {file}"));
     write("/proc/self/setgroups", "deny".into())?;
     write("/proc/self/gid_map", format!("0 {gid} 1"))?;
     write("/proc/self/uid_map", format!("0 {uid} 1"))

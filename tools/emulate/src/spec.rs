@@ -172,10 +172,8 @@ impl PipeSettings {
             pipe.rate_bits_per_s = Some(rate);
         }
         if let Some(overhead) = self.overhead {
-            pipe.overhead_bytes = u32::try_from(overhead)
-                .ok()
-                .filter(|o| *o <= 1000)
-                .ok_or("overhead above 1000 bytes")?;
+            pipe.overhead_bytes =
+                u32::try_from(overhead).ok().filter(|o| *o <= 1000).ok_or("overhead above 1000 bytes")?;
         }
         pipe.queue = self.queue.unwrap_or(pipe.queue);
         pipe.delay_ns = self.delay.unwrap_or(pipe.delay_ns);
@@ -205,34 +203,18 @@ impl PipeSettings {
                     loss_bad: g.loss_bad,
                 };
             }
-            (None, Some(loss), None) => {
-                pipe.loss = if loss > 0.0 {
-                    Loss::Random(loss)
-                } else {
-                    Loss::None
-                }
-            }
+            (None, Some(loss), None) => pipe.loss = if loss > 0.0 { Loss::Random(loss) } else { Loss::None },
             (None, Some(loss), Some(burst)) => {
                 if burst < 1.0 || loss >= 1.0 {
-                    return Err(
-                        "burst is a mean length of at least 1 packet, with a loss below 100%"
-                            .into(),
-                    );
+                    return Err("burst is a mean length of at least 1 packet, with a loss below 100%".into());
                 }
                 // All packets of the bad state are lost, so its share of the time is the loss: solve for to_bad.
                 let to_good = 1.0 / burst;
                 let to_bad = to_good * loss / (1.0 - loss);
                 if to_bad > 1.0 {
-                    return Err(format!(
-                        "a loss of {loss} in bursts of {burst} packets leaves no good state"
-                    ));
+                    return Err(format!("a loss of {loss} in bursts of {burst} packets leaves no good state"));
                 }
-                pipe.loss = Loss::GilbertElliott {
-                    to_bad,
-                    to_good,
-                    loss_good: 0.0,
-                    loss_bad: 1.0,
-                };
+                pipe.loss = Loss::GilbertElliott { to_bad, to_good, loss_good: 0.0, loss_bad: 1.0 };
             }
             (None, None, Some(_)) => {
                 return Err("burst needs loss, the mean share of packets lost".into());
@@ -243,14 +225,11 @@ impl PipeSettings {
     }
 
     /// Settings from words such as `loss=2%`.
-    pub fn from_words<'a>(
-        words: impl IntoIterator<Item = &'a str>,
-    ) -> std::result::Result<Self, String> {
+    pub fn from_words<'a>(words: impl IntoIterator<Item = &'a str>) -> std::result::Result<Self, String> {
         let mut table = toml::Table::new();
         for word in words {
-            let (key, value) = word
-                .split_once('=')
-                .ok_or_else(|| format!("'{word}' is not KEY=VALUE, as in loss=2%"))?;
+            let (key, value) =
+                word.split_once('=').ok_or_else(|| format!("'{word}' is not KEY=VALUE, as in loss=2%"))?;
             table.insert(key.to_owned(), toml::Value::String(value.to_owned()));
         }
         from_table(table)
@@ -273,11 +252,7 @@ pub struct LinkSettings {
 
 impl LinkSettings {
     fn apply(&self, up: &mut PipeParams, down: &mut PipeParams) -> std::result::Result<(), String> {
-        let shared = PipeSettings {
-            rate: self.flat.rate,
-            overhead: self.flat.overhead,
-            ..Default::default()
-        };
+        let shared = PipeSettings { rate: self.flat.rate, overhead: self.flat.overhead, ..Default::default() };
         shared.apply(up)?;
         self.up.apply(up)?;
         self.flat.apply(down)?;
@@ -286,8 +261,7 @@ impl LinkSettings {
 
     fn is_empty(&self) -> bool {
         let mut pipes = (PipeParams::default(), PipeParams::default());
-        self.apply(&mut pipes.0, &mut pipes.1).is_ok()
-            && pipes == (PipeParams::default(), PipeParams::default())
+        self.apply(&mut pipes.0, &mut pipes.1).is_ok() && pipes == (PipeParams::default(), PipeParams::default())
     }
 }
 
@@ -297,19 +271,11 @@ impl<'de> Deserialize<'de> for LinkSettings {
         let mut table = toml::Table::deserialize(deserializer)?;
         let mut side = |name: &str| match table.remove(name) {
             None => Ok(PipeSettings::default()),
-            Some(toml::Value::Table(inner)) => {
-                from_table(inner).map_err(|e| D::Error::custom(format!("{name}: {e}")))
-            }
-            Some(_) => Err(D::Error::custom(format!(
-                "{name} must be a table of settings"
-            ))),
+            Some(toml::Value::Table(inner)) => from_table(inner).map_err(|e| D::Error::custom(format!("{name}: {e}"))),
+            Some(_) => Err(D::Error::custom(format!("{name} must be a table of settings"))),
         };
         let (up, down) = (side("up")?, side("down")?);
-        Ok(LinkSettings {
-            flat: from_table(table).map_err(D::Error::custom)?,
-            up,
-            down,
-        })
+        Ok(LinkSettings { flat: from_table(table).map_err(D::Error::custom)?, up, down })
     }
 }
 
@@ -350,7 +316,7 @@ pub enum Action {
     /// Everything passes again.
     Heal,
     /// New settings.
-    Set(PipeSettings),
+    Set(Box<PipeSettings>),
 }
 
 /// A change of a link at a time.
@@ -386,31 +352,19 @@ impl<'de> Deserialize<'de> for Event {
         let (action, usual) = match (raw.action.as_str(), raw.set) {
             ("cut", None) => (Action::Cut, Direction::Both),
             ("heal", None) => (Action::Heal, Direction::Both),
-            ("set", Some(settings)) => (Action::Set(settings), Direction::Down),
+            ("set", Some(settings)) => (Action::Set(Box::new(settings)), Direction::Down),
             ("set", None) => {
-                return Err(D::Error::custom(
-                    "an event with action = \"set\" needs a table set = { ... }",
-                ));
+                return Err(D::Error::custom("an event with action = \"set\" needs a table set = { ... }"));
             }
             ("cut" | "heal", Some(_)) => {
-                return Err(D::Error::custom(
-                    "set = { ... } belongs to action = \"set\"",
-                ));
+                return Err(D::Error::custom("set = { ... } belongs to action = \"set\""));
             }
             (other, _) => {
-                return Err(D::Error::custom(format!(
-                    "action '{other}' is not cut, heal or set"
-                )));
+                return Err(D::Error::custom(format!("action '{other}' is not cut, heal or set")));
             }
         };
         let direction = raw.direction.unwrap_or(usual);
-        Ok(Event {
-            at_ns: raw.at,
-            host: raw.host,
-            network: raw.network,
-            direction,
-            action,
-        })
+        Ok(Event { at_ns: raw.at, host: raw.host, network: raw.network, direction, action })
     }
 }
 
@@ -446,10 +400,7 @@ impl Spec {
 
     /// Reads a spec from a TOML file.
     pub fn from_file(path: &Path) -> Result<Self> {
-        let fail = |message: String| Error::SpecFile {
-            path: path.to_owned(),
-            message,
-        };
+        let fail = |message: String| Error::SpecFile { path: path.to_owned(), message };
         let text = std::fs::read_to_string(path).map_err(|e| fail(e.to_string()))?;
         Spec::from_toml(&text).map_err(|e| match e {
             Error::Spec(message) => fail(message),
@@ -460,33 +411,21 @@ impl Spec {
     /// The index of a host.
     pub fn host_index(&self, name: &str) -> Result<usize> {
         self.hosts.iter().position(|h| h == name).ok_or_else(|| {
-            Error::Request(format!(
-                "there is no host '{name}'; the hosts are {}",
-                self.hosts.join(", ")
-            ))
+            Error::Request(format!("there is no host '{name}'; the hosts are {}", self.hosts.join(", ")))
         })
     }
 
     /// The index of a network.
     pub fn network_index(&self, name: &str) -> Result<usize> {
-        self.networks
-            .iter()
-            .position(|n| n.name == name)
-            .ok_or_else(|| {
-                let names: Vec<_> = self.networks.iter().map(|n| n.name.as_str()).collect();
-                Error::Request(format!(
-                    "there is no network '{name}'; the networks are {}",
-                    names.join(", ")
-                ))
-            })
+        self.networks.iter().position(|n| n.name == name).ok_or_else(|| {
+            let names: Vec<_> = self.networks.iter().map(|n| n.name.as_str()).collect();
+            Error::Request(format!("there is no network '{name}'; the networks are {}", names.join(", ")))
+        })
     }
 
     /// The IPv4 address of a host on a network.
     pub fn ipv4(&self, network: usize, host: usize) -> Ipv4Addr {
-        let base =
-            self.networks[network]
-                .subnet
-                .unwrap_or(Ipv4Addr::new(10, 77, network as u8 + 1, 0));
+        let base = self.networks[network].subnet.unwrap_or(Ipv4Addr::new(10, 77, network as u8 + 1, 0));
         Ipv4Addr::from(u32::from(base) + host as u32 + 1)
     }
 
@@ -506,11 +445,7 @@ impl Spec {
         let (mut up, mut down) = (PipeParams::default(), PipeParams::default());
         let spec = &self.networks[network];
         let own = spec.host.get(&self.hosts[host]);
-        for settings in [Some(&self.link), Some(&spec.link), own]
-            .into_iter()
-            .flatten()
-            .chain(&self.overlays)
-        {
+        for settings in [Some(&self.link), Some(&spec.link), own].into_iter().flatten().chain(&self.overlays) {
             settings.apply(&mut up, &mut down).map_err(Error::Spec)?;
         }
         Ok((up, down))
@@ -518,29 +453,20 @@ impl Spec {
 
     /// Whether host interfaces keep their offloads.
     pub fn offload(&self) -> bool {
-        self.offload
-            .unwrap_or(self.plain && self.nft_loss.is_none())
+        self.offload.unwrap_or(self.plain && self.nft_loss.is_none())
     }
 
     /// Finds everything wrong with the spec that can be found without the kernel.
     pub fn check(&self) -> Result<()> {
         let fail = |message: String| Err(Error::Spec(message));
         if self.hosts.is_empty() || self.hosts.len() > MAX_HOSTS {
-            return fail(format!(
-                "{} hosts; from 1 to {MAX_HOSTS} are possible",
-                self.hosts.len()
-            ));
+            return fail(format!("{} hosts; from 1 to {MAX_HOSTS} are possible", self.hosts.len()));
         }
         if self.networks.is_empty() || self.networks.len() > MAX_NETWORKS {
-            return fail(format!(
-                "{} networks; from 1 to {MAX_NETWORKS} are possible",
-                self.networks.len()
-            ));
+            return fail(format!("{} networks; from 1 to {MAX_NETWORKS} are possible", self.networks.len()));
         }
         if self.networks.len() * self.hosts.len() > MAX_PORTS {
-            return fail(format!(
-                "more than {MAX_PORTS} interfaces (hosts x networks)"
-            ));
+            return fail(format!("more than {MAX_PORTS} interfaces (hosts x networks)"));
         }
         if self.events.len() > MAX_EVENTS {
             return fail(format!("more than {MAX_EVENTS} events"));
@@ -548,42 +474,26 @@ impl Spec {
         self.check_names()?;
         for (index, network) in self.networks.iter().enumerate() {
             if !(576..=9000).contains(&network.mtu) {
-                return fail(format!(
-                    "network {}: mtu {} is not in 576..9000",
-                    network.name, network.mtu
-                ));
+                return fail(format!("network {}: mtu {} is not in 576..9000", network.name, network.mtu));
             }
-            if network
-                .subnet
-                .is_some_and(|s| s.octets()[3] != 0 || s.octets()[0] == 127)
-            {
-                return fail(format!(
-                    "network {}: subnet must be the first address of a /24",
-                    network.name
-                ));
+            if network.subnet.is_some_and(|s| s.octets()[3] != 0 || s.octets()[0] == 127) {
+                return fail(format!("network {}: subnet must be the first address of a /24", network.name));
             }
             for host in network.host.keys() {
-                self.host_index(host)
-                    .map_err(|e| Error::Spec(format!("network {}: {e}", network.name)))?;
+                self.host_index(host).map_err(|e| Error::Spec(format!("network {}: {e}", network.name)))?;
             }
             for host in 0..self.hosts.len() {
                 self.pipes(index, host)?;
             }
         }
         for event in &self.events {
-            self.host_index(&event.host)
-                .map_err(|e| Error::Spec(format!("event: {e}")))?;
-            self.network_index(&event.network)
-                .map_err(|e| Error::Spec(format!("event: {e}")))?;
+            self.host_index(&event.host).map_err(|e| Error::Spec(format!("event: {e}")))?;
+            self.network_index(&event.network).map_err(|e| Error::Spec(format!("event: {e}")))?;
         }
         for key in self.sysctl.keys() {
-            let plain = key
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+            let plain = key.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
             if !key.starts_with("net.") || !plain || key.contains("..") {
-                return fail(format!(
-                    "sysctl '{key}': only names below net. belong to a host"
-                ));
+                return fail(format!("sysctl '{key}': only names below net. belong to a host"));
             }
         }
         self.check_plain()
@@ -592,16 +502,10 @@ impl Spec {
     fn check_names(&self) -> Result<()> {
         let networks = self.networks.iter().map(|n| &n.name);
         let mut seen = std::collections::BTreeSet::new();
-        for (name, most) in self
-            .hosts
-            .iter()
-            .map(|h| (h, 40))
-            .chain(networks.map(|n| (n, 12)))
-            .chain(self.name.iter().map(|n| (n, 40)))
+        for (name, most) in
+            self.hosts.iter().map(|h| (h, 40)).chain(networks.map(|n| (n, 12))).chain(self.name.iter().map(|n| (n, 40)))
         {
-            let plain = name
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+            let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
             if !plain || name.is_empty() || name.len() > most || name.starts_with('-') {
                 return Err(Error::Spec(format!(
                     "name '{name}': use 1 to {most} of a-z, 0-9 and -, not beginning with -"
@@ -611,11 +515,7 @@ impl Spec {
                 return Err(Error::Spec(format!("the name '{name}' is taken")));
             }
         }
-        for name in self
-            .hosts
-            .iter()
-            .chain(self.networks.iter().map(|n| &n.name))
-        {
+        for name in self.hosts.iter().chain(self.networks.iter().map(|n| &n.name)) {
             if !seen.insert(name) {
                 return Err(Error::Spec(format!("the name '{name}' occurs twice")));
             }
@@ -632,12 +532,12 @@ impl Spec {
             .chain([&self.link])
             .chain(&self.overlays);
         if self.plain && (links.into_iter().any(shaped) || !self.events.is_empty()) {
-            return Err(Error::Spec("a plain network has no user-space switch, so no rate, delay, fault or event; only nft_loss".into()));
+            return Err(Error::Spec(
+                "a plain network has no user-space switch, so no rate, delay, fault or event; only nft_loss".into(),
+            ));
         }
         if !self.plain && self.nft_loss.is_some() {
-            return Err(Error::Spec(
-                "nft_loss belongs to plain networks; use loss".into(),
-            ));
+            return Err(Error::Spec("nft_loss belongs to plain networks; use loss".into()));
         }
         Ok(())
     }

@@ -44,11 +44,7 @@ fn settings_reach_their_pipes() {
     let spec = Spec::from_toml(TWO_RAILS).unwrap();
     let (up, down) = spec.pipes(0, 0).unwrap();
     assert_eq!(up.rate_bits_per_s, Some(1_000_000_000));
-    assert_eq!(
-        up.queue.packets,
-        Some(DEFAULT_QUEUE_PACKETS),
-        "the flat queue is the switch port's"
-    );
+    assert_eq!(up.queue.packets, Some(DEFAULT_QUEUE_PACKETS), "the flat queue is the switch port's");
     assert_eq!((up.delay_ns, up.loss), (0, Loss::Random(0.005)));
     assert_eq!(down.queue.packets, Some(64));
     assert_eq!((down.delay_ns, down.loss), (1_000_000, Loss::None));
@@ -75,40 +71,22 @@ fn mistakes_are_named() {
         ("hosts = 2\n[[network]]\nname = \"A b\"", "A b"),
         ("hosts = [\"a\", \"a\"]", "twice"),
         ("hosts = 2\n[[network]]\nname = \"n\"\nmtu = 5", "mtu"),
-        (
-            "hosts = 2\n[[network]]\nname = \"n\"\n[network.host.nobody]\nloss = 0.1",
-            "nobody",
-        ),
-        (
-            "hosts = 2\n[[event]]\nat = \"1s\"\naction = \"cut\"\nhost = \"host9\"\nnetwork = \"net1\"",
-            "host9",
-        ),
-        (
-            "hosts = 2\n[[event]]\nat = \"1s\"\naction = \"burn\"\nhost = \"host1\"\nnetwork = \"net1\"",
-            "burn",
-        ),
+        ("hosts = 2\n[[network]]\nname = \"n\"\n[network.host.nobody]\nloss = 0.1", "nobody"),
+        ("hosts = 2\n[[event]]\nat = \"1s\"\naction = \"cut\"\nhost = \"host9\"\nnetwork = \"net1\"", "host9"),
+        ("hosts = 2\n[[event]]\nat = \"1s\"\naction = \"burn\"\nhost = \"host1\"\nnetwork = \"net1\"", "burn"),
         ("hosts = 2\nplain = true\n[link]\ndelay = \"1ms\"", "plain"),
         ("hosts = 2\nnft_loss = \"1%\"", "plain"),
     ] {
         let error = Spec::from_toml(text).expect_err(text).to_string();
-        assert!(
-            error.contains(word),
-            "{text:?} gives {error:?}, which does not name {word:?}"
-        );
+        assert!(error.contains(word), "{text:?} gives {error:?}, which does not name {word:?}");
     }
 }
 
 #[test]
 fn words_make_settings() {
     let mut pipe = PipeParams::default();
-    PipeSettings::from_words(["loss=2%", "delay=3ms", "queue=10p"])
-        .unwrap()
-        .apply(&mut pipe)
-        .unwrap();
-    assert_eq!(
-        (pipe.loss, pipe.delay_ns, pipe.queue.packets),
-        (Loss::Random(0.02), 3_000_000, Some(10))
-    );
+    PipeSettings::from_words(["loss=2%", "delay=3ms", "queue=10p"]).unwrap().apply(&mut pipe).unwrap();
+    assert_eq!((pipe.loss, pipe.delay_ns, pipe.queue.packets), (Loss::Random(0.02), 3_000_000, Some(10)));
     assert!(PipeSettings::from_words(["loss"]).is_err());
     assert!(PipeSettings::from_words(["los=1%"]).is_err());
 }

@@ -13,10 +13,7 @@ pub struct Lateness {
 
 impl Default for Lateness {
     fn default() -> Self {
-        Lateness {
-            buckets: [0; 40],
-            most_ns: 0,
-        }
+        Lateness { buckets: [0; 40], most_ns: 0 }
     }
 }
 
@@ -54,11 +51,7 @@ impl Lateness {
             }
             0
         };
-        LatenessSummary {
-            p50: percentile(0.5),
-            p99: percentile(0.99),
-            max: most,
-        }
+        LatenessSummary { p50: percentile(0.5), p99: percentile(0.99), max: most }
     }
 }
 
@@ -134,11 +127,7 @@ pub struct Stats {
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{}: {:.1} s, {:.2} s of processor time",
-            self.name, self.elapsed_s, self.cpu_s
-        )?;
+        writeln!(f, "{}: {:.1} s, {:.2} s of processor time", self.name, self.elapsed_s, self.cpu_s)?;
         let emulated = self.links.iter().any(|l| l.up.is_some());
         if emulated {
             writeln!(
@@ -158,11 +147,7 @@ impl fmt::Display for Stats {
                 "peak kB"
             )?;
         } else {
-            writeln!(
-                f,
-                "{:<12} {:<8} {:>11} {:>11} {:>8}",
-                "host", "network", "sent", "received", "nft loss"
-            )?;
+            writeln!(f, "{:<12} {:<8} {:>11} {:>11} {:>8}", "host", "network", "sent", "received", "nft loss")?;
         }
         for link in &self.links {
             for (direction, pipe) in [("up", &link.up), ("down", &link.down)] {
@@ -192,25 +177,17 @@ impl fmt::Display for Stats {
                     link.network,
                     link.interface_tx_packets,
                     link.interface_rx_packets,
-                    link.nft_dropped
-                        .map_or_else(|| "-".into(), |n| n.to_string()),
+                    link.nft_dropped.map_or_else(|| "-".into(), |n| n.to_string()),
                 )?;
             }
         }
         if emulated {
             let late = self.late_us;
-            writeln!(
-                f,
-                "sent late by (us): {} in half, {} in 99 %, {} at most",
-                late.p50, late.p99, late.max
-            )?;
+            writeln!(f, "sent late by (us): {} in half, {} in 99 %, {} at most", late.p50, late.p99, late.max)?;
         }
         let dropped: u64 = self.links.iter().map(|l| l.interface_dropped).sum();
         for (count, what) in [
-            (
-                self.overrun,
-                "lost because the emulator did not keep up: do not trust this run",
-            ),
+            (self.overrun, "lost because the emulator did not keep up: do not trust this run"),
             (self.oversize, "larger than the MTU"),
             (self.no_memory, "lost for want of memory"),
             (self.refused, "refused by a host's interface"),

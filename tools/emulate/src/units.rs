@@ -5,20 +5,14 @@ use crate::model::QueueLimit;
 /// Splits a leading decimal number from its unit.
 fn number(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let value: f64 = text[..end].parse().ok()?;
     (value.is_finite() && value >= 0.0).then_some((value, text[end..].trim()))
 }
 
 fn scaled(value: f64, scale: f64, what: &str, text: &str) -> Result<u64, String> {
     let scaled = (value * scale).round();
-    if scaled <= 9.0e18 {
-        Ok(scaled as u64)
-    } else {
-        Err(format!("{what} '{text}' is too large"))
-    }
+    if scaled <= 9.0e18 { Ok(scaled as u64) } else { Err(format!("{what} '{text}' is too large")) }
 }
 
 /// A rate in bits per second: a number with `k`, `m`, `g` (powers of 1000) and optionally `bit`, `bps` or `bit/s`.
@@ -26,10 +20,7 @@ pub fn rate_bits_per_s(text: &str) -> Result<u64, String> {
     let bad = || format!("'{text}' is not a rate; write for example 100m, 1g or 2.5gbit");
     let (value, unit) = number(text).ok_or_else(bad)?;
     let unit = unit.to_ascii_lowercase();
-    let unit = ["bit/s", "bits/s", "bps", "bit"]
-        .iter()
-        .find_map(|end| unit.strip_suffix(end))
-        .unwrap_or(&unit);
+    let unit = ["bit/s", "bits/s", "bps", "bit"].iter().find_map(|end| unit.strip_suffix(end)).unwrap_or(&unit);
     let scale = match unit {
         "" => 1.0,
         "k" => 1e3,
@@ -71,11 +62,7 @@ pub fn probability(text: &str) -> Result<f64, String> {
         "%" => value / 100.0,
         _ => return Err(bad()),
     };
-    if value <= 1.0 {
-        Ok(value)
-    } else {
-        Err(format!("probability '{text}' is above 100%"))
-    }
+    if value <= 1.0 { Ok(value) } else { Err(format!("probability '{text}' is above 100%")) }
 }
 
 /// A size in bytes: a number with `k`, `m`, `g` (powers of 1000), `ki`, `mi`, `gi` (powers of 1024), optionally `B`.
@@ -106,15 +93,13 @@ pub fn queue(text: &str) -> Result<QueueLimit, String> {
         match part.strip_suffix(['p', 'P']) {
             Some(packets) => {
                 let packets = packets.trim();
-                let packets = packets.parse().map_err(|_| {
-                    format!("'{part}' is not a queue limit; write for example 64p or 100kB")
-                })?;
+                let packets = packets
+                    .parse()
+                    .map_err(|_| format!("'{part}' is not a queue limit; write for example 64p or 100kB"))?;
                 limit.packets = Some(packets);
             }
             None if part.bytes().all(|b| b.is_ascii_digit()) => {
-                return Err(format!(
-                    "queue limit '{part}' needs a unit: {part}p for packets or {part}B for bytes"
-                ));
+                return Err(format!("queue limit '{part}' needs a unit: {part}p for packets or {part}B for bytes"));
             }
             None => limit.bytes = Some(size_bytes(part)?),
         }
@@ -160,27 +145,9 @@ mod tests {
 
     #[test]
     fn queues() {
-        assert_eq!(
-            queue("64p"),
-            Ok(QueueLimit {
-                packets: Some(64),
-                bytes: None
-            })
-        );
-        assert_eq!(
-            queue("100kB"),
-            Ok(QueueLimit {
-                packets: None,
-                bytes: Some(100_000)
-            })
-        );
-        assert_eq!(
-            queue("64p, 1MiB"),
-            Ok(QueueLimit {
-                packets: Some(64),
-                bytes: Some(1 << 20)
-            })
-        );
+        assert_eq!(queue("64p"), Ok(QueueLimit { packets: Some(64), bytes: None }));
+        assert_eq!(queue("100kB"), Ok(QueueLimit { packets: None, bytes: Some(100_000) }));
+        assert_eq!(queue("64p, 1MiB"), Ok(QueueLimit { packets: Some(64), bytes: Some(1 << 20) }));
         assert_eq!(queue("unlimited"), Ok(QueueLimit::default()));
         assert!(queue("64").unwrap_err().contains("64p"));
         assert!(queue("p").is_err());

@@ -87,13 +87,7 @@ impl Fabric {
     }
 
     /// Adds a port to a network. `seed` is spread over the two pipes, and over ports by their number.
-    pub fn add_port(
-        &mut self,
-        network: usize,
-        up: PipeParams,
-        down: PipeParams,
-        seed: u64,
-    ) -> PortId {
+    pub fn add_port(&mut self, network: usize, up: PipeParams, down: PipeParams, seed: u64) -> PortId {
         let port = self.ports.len();
         let base = seed ^ (port as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.ports.push(Port {
@@ -143,15 +137,8 @@ impl Fabric {
     /// The least time that any packet takes from host to host.
     pub fn least_transit_ns(&self) -> TimeNs {
         const SMALLEST_BYTES: u32 = 42;
-        let least = |pipe: fn(&Port) -> &Pipe| {
-            self.ports
-                .iter()
-                .map(|p| pipe(p).least_ns(SMALLEST_BYTES))
-                .min()
-        };
-        least(|p| &p.up)
-            .unwrap_or(0)
-            .saturating_add(least(|p| &p.down).unwrap_or(0))
+        let least = |pipe: fn(&Port) -> &Pipe| self.ports.iter().map(|p| pipe(p).least_ns(SMALLEST_BYTES)).min();
+        least(|p| &p.up).unwrap_or(0).saturating_add(least(|p| &p.down).unwrap_or(0))
     }
 
     /// A host sends a packet. A time before that of the last call is taken as that time.
@@ -188,11 +175,7 @@ impl Fabric {
             }
         }
         self.now_ns = self.now_ns.max(now_ns);
-        while self
-            .deadlines
-            .peek()
-            .is_some_and(|deadline| deadline.0.1 <= self.now_ns)
-        {
+        while self.deadlines.peek().is_some_and(|deadline| deadline.0.1 <= self.now_ns) {
             self.deadlines.pop();
         }
     }
@@ -217,30 +200,14 @@ impl Fabric {
                     self.unreachable += 1;
                     sink.release(event.handle);
                 } else {
-                    self.offer(
-                        event.at_ns,
-                        out,
-                        Stage::Host,
-                        event.len,
-                        event.handle,
-                        event.corruption,
-                        sink,
-                    );
+                    self.offer(event.at_ns, out, Stage::Host, event.len, event.handle, event.corruption, sink);
                 }
             }
             Destination::Flood => {
                 for out in 0..self.ports.len() {
                     if out != event.port && self.ports[out].network == network {
                         sink.retain(event.handle);
-                        self.offer(
-                            event.at_ns,
-                            out,
-                            Stage::Host,
-                            event.len,
-                            event.handle,
-                            event.corruption,
-                            sink,
-                        );
+                        self.offer(event.at_ns, out, Stage::Host, event.len, event.handle, event.corruption, sink);
                     }
                 }
                 sink.release(event.handle);
@@ -266,25 +233,10 @@ impl Fabric {
         };
         let epoch = pipe.epoch();
         match pipe.offer(now_ns, len) {
-            Offer::Drop(DropCause::Queue | DropCause::Loss | DropCause::Cut) => {
-                sink.release(handle)
-            }
-            Offer::Deliver {
-                at_ns,
-                copy_at_ns,
-                corruption,
-            } => {
+            Offer::Drop(DropCause::Queue | DropCause::Loss | DropCause::Cut) => sink.release(handle),
+            Offer::Deliver { at_ns, copy_at_ns, corruption } => {
                 let corruption = corruption.or(before);
-                let mut event = Event {
-                    at_ns,
-                    serial: 0,
-                    port,
-                    stage,
-                    handle,
-                    len,
-                    epoch,
-                    corruption,
-                };
+                let mut event = Event { at_ns, serial: 0, port, stage, handle, len, epoch, corruption };
                 self.schedule(event);
                 if let Some(copy_at_ns) = copy_at_ns {
                     sink.retain(handle);
@@ -299,16 +251,10 @@ impl Fabric {
         event.serial = self.serial;
         self.serial += 1;
         let onwards_ns = match event.stage {
-            Stage::Switch(Destination::Port(out)) => self
-                .ports
-                .get(out)
-                .map_or(0, |p| p.down.least_ns(event.len)),
+            Stage::Switch(Destination::Port(out)) => self.ports.get(out).map_or(0, |p| p.down.least_ns(event.len)),
             Stage::Switch(Destination::Flood) | Stage::Host => 0,
         };
-        self.deadlines.push(Reverse((
-            event.at_ns.saturating_add(onwards_ns),
-            event.at_ns,
-        )));
+        self.deadlines.push(Reverse((event.at_ns.saturating_add(onwards_ns), event.at_ns)));
         self.events.push(Reverse(event));
     }
 }
@@ -341,13 +287,7 @@ mod tests {
             self.references[handle as usize] -= 1;
             assert!(self.references[handle as usize] >= 0);
         }
-        fn send(
-            &mut self,
-            _: TimeNs,
-            port: PortId,
-            handle: Handle,
-            corruption: Option<Corruption>,
-        ) {
+        fn send(&mut self, _: TimeNs, port: PortId, handle: Handle, corruption: Option<Corruption>) {
             self.sent.push((port, handle, corruption));
             self.release(handle);
         }
@@ -365,10 +305,7 @@ mod tests {
     fn incast_shares_one_output_queue() {
         let down = PipeParams {
             rate_bits_per_s: Some(1_000_000_000),
-            queue: QueueLimit {
-                packets: Some(64),
-                bytes: None,
-            },
+            queue: QueueLimit { packets: Some(64), bytes: None },
             ..Default::default()
         };
         let mut fabric = star(9, &PipeParams::default(), &down, 1);
@@ -380,11 +317,7 @@ mod tests {
             }
         }
         fabric.advance(u64::MAX - 1, &mut books);
-        assert_eq!(
-            books.sent.len(),
-            65,
-            "64 waiting and one being sent, whoever sent them"
-        );
+        assert_eq!(books.sent.len(), 65, "64 waiting and one being sent, whoever sent them");
         assert_eq!(fabric.down(0).counters().dropped_queue, 400 - 65);
         assert!(books.references.iter().all(|count| *count == 0));
     }
@@ -407,17 +340,10 @@ mod tests {
 
     #[test]
     fn being_late_changes_nothing() {
-        let up = PipeParams {
-            rate_bits_per_s: Some(500_000_000),
-            jitter_ns: 3000,
-            ..Default::default()
-        };
+        let up = PipeParams { rate_bits_per_s: Some(500_000_000), jitter_ns: 3000, ..Default::default() };
         let down = PipeParams {
             rate_bits_per_s: Some(100_000_000),
-            queue: QueueLimit {
-                packets: Some(5),
-                bytes: None,
-            },
+            queue: QueueLimit { packets: Some(5), bytes: None },
             loss: Loss::Random(0.1),
             ..Default::default()
         };
@@ -426,14 +352,7 @@ mod tests {
             let mut books = Books::default();
             for i in 0..500u64 {
                 let handle = books.packet();
-                fabric.ingress(
-                    i * 20_000,
-                    (i % 2) as usize,
-                    Destination::Port(2),
-                    1000,
-                    handle,
-                    &mut books,
-                );
+                fabric.ingress(i * 20_000, (i % 2) as usize, Destination::Port(2), 1000, handle, &mut books);
                 if (i * 20_000) % step_ns == 0 {
                     fabric.advance(i * 20_000, &mut books);
                 }
@@ -446,15 +365,8 @@ mod tests {
 
     #[test]
     fn looking_only_at_deadlines_is_early_enough() {
-        let up = PipeParams {
-            rate_bits_per_s: Some(100_000_000),
-            ..Default::default()
-        };
-        let down = PipeParams {
-            rate_bits_per_s: Some(50_000_000),
-            delay_ns: 40_000,
-            ..Default::default()
-        };
+        let up = PipeParams { rate_bits_per_s: Some(100_000_000), ..Default::default() };
+        let down = PipeParams { rate_bits_per_s: Some(50_000_000), delay_ns: 40_000, ..Default::default() };
         let mut fabric = star(2, &up, &down, 3);
         let mut books = Books::default();
         for _ in 0..20 {
@@ -465,11 +377,7 @@ mod tests {
         while let Some(deadline_ns) = fabric.deadline_ns() {
             let sent = books.sent.len();
             fabric.advance(deadline_ns - 1, &mut books);
-            assert_eq!(
-                books.sent.len(),
-                sent,
-                "nothing was due before the deadline"
-            );
+            assert_eq!(books.sent.len(), sent, "nothing was due before the deadline");
             fabric.advance(deadline_ns, &mut books);
             looks += 1;
         }

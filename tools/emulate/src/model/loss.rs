@@ -31,12 +31,7 @@ impl Loss {
         match *self {
             Loss::None => 0.0,
             Loss::Random(p) => p,
-            Loss::GilbertElliott {
-                to_bad,
-                to_good,
-                loss_good,
-                loss_bad,
-            } => {
+            Loss::GilbertElliott { to_bad, to_good, loss_good, loss_bad } => {
                 let total = to_bad + to_good;
                 if total <= 0.0 {
                     return loss_good; // the chain never leaves the good state it starts in
@@ -60,12 +55,7 @@ impl LossState {
         match *loss {
             Loss::None => false,
             Loss::Random(p) => chance(rng, p),
-            Loss::GilbertElliott {
-                to_bad,
-                to_good,
-                loss_good,
-                loss_bad,
-            } => {
+            Loss::GilbertElliott { to_bad, to_good, loss_good, loss_bad } => {
                 let flip = if self.bad { to_good } else { to_bad };
                 if chance(rng, flip) {
                     self.bad = !self.bad;
@@ -92,34 +82,19 @@ mod tests {
         let (n, p) = (200_000, 0.01);
         let lost = run(Loss::Random(p), n, 1).iter().filter(|x| **x).count() as f64;
         let sigma = (n as f64 * p * (1.0 - p)).sqrt();
-        assert!(
-            (lost - n as f64 * p).abs() < 5.0 * sigma,
-            "{lost} lost of {n}"
-        );
+        assert!((lost - n as f64 * p).abs() < 5.0 * sigma, "{lost} lost of {n}");
     }
 
     #[test]
     fn gilbert_elliott_has_the_mean_and_the_burst_length_asked_for() {
-        let loss = Loss::GilbertElliott {
-            to_bad: 0.002,
-            to_good: 0.2,
-            loss_good: 0.0,
-            loss_bad: 1.0,
-        };
+        let loss = Loss::GilbertElliott { to_bad: 0.002, to_good: 0.2, loss_good: 0.0, loss_bad: 1.0 };
         let fate = run(loss, 2_000_000, 2);
         let lost = fate.iter().filter(|x| **x).count();
         let bursts = fate.windows(2).filter(|w| !w[0] && w[1]).count();
         let share = lost as f64 / fate.len() as f64;
         let length = lost as f64 / bursts as f64;
-        assert!(
-            (share - loss.mean()).abs() < 0.1 * loss.mean(),
-            "share {share}, mean {}",
-            loss.mean()
-        );
-        assert!(
-            (length - 5.0).abs() < 0.3,
-            "mean burst {length}, 1 / to_good = 5"
-        );
+        assert!((share - loss.mean()).abs() < 0.1 * loss.mean(), "share {share}, mean {}", loss.mean());
+        assert!((length - 5.0).abs() < 0.3, "mean burst {length}, 1 / to_good = 5");
     }
 
     #[test]
@@ -131,12 +106,7 @@ mod tests {
 
     #[test]
     fn a_seed_reproduces() {
-        let loss = Loss::GilbertElliott {
-            to_bad: 0.05,
-            to_good: 0.3,
-            loss_good: 0.01,
-            loss_bad: 0.7,
-        };
+        let loss = Loss::GilbertElliott { to_bad: 0.05, to_good: 0.3, loss_good: 0.01, loss_bad: 0.7 };
         assert_eq!(run(loss, 5000, 9), run(loss, 5000, 9));
         assert_ne!(run(loss, 5000, 9), run(loss, 5000, 10));
     }

@@ -183,8 +183,7 @@ impl Pipe {
 
     /// The least time that a packet of `len` bytes can take through the pipe.
     pub fn least_ns(&self, len: u32) -> TimeNs {
-        self.transmission_ns(len)
-            .saturating_add(self.params.delay_ns)
+        self.transmission_ns(len).saturating_add(self.params.delay_ns)
     }
 
     fn transmission_ns(&self, len: u32) -> TimeNs {
@@ -214,11 +213,7 @@ impl Pipe {
         let at_ns = self.delivery_time(sent_ns);
         let copy_at_ns = chance(&mut self.rng, self.params.duplicate).then_some(at_ns);
         self.counters.duplicated += u64::from(copy_at_ns.is_some());
-        Offer::Deliver {
-            at_ns,
-            copy_at_ns,
-            corruption: self.corruption(),
-        }
+        Offer::Deliver { at_ns, copy_at_ns, corruption: self.corruption() }
     }
 
     /// Tells the pipe that a packet offered in `epoch` has reached the far end; false if a cut took it on the way.
@@ -272,16 +267,13 @@ impl Pipe {
         let p = &self.params;
         let mut at_ns = sent_ns.saturating_add(p.delay_ns);
         if p.jitter_ns > 0 {
-            at_ns =
-                at_ns.saturating_add((uniform(&mut self.rng) * (p.jitter_ns as f64 + 1.0)) as u64);
+            at_ns = at_ns.saturating_add((uniform(&mut self.rng) * (p.jitter_ns as f64 + 1.0)) as u64);
         }
         let reorder = p.reorder;
         if chance(&mut self.rng, reorder.probability) {
             // Held packets leave the order alone: they must not hold back those that overtake them.
             self.counters.reordered += 1;
-            return at_ns
-                .max(self.last_delivery_ns)
-                .saturating_add(reorder.hold_ns);
+            return at_ns.max(self.last_delivery_ns).saturating_add(reorder.hold_ns);
         }
         self.last_delivery_ns = self.last_delivery_ns.max(at_ns);
         self.last_delivery_ns
@@ -315,14 +307,7 @@ mod tests {
 
     #[test]
     fn a_gigabit_sends_1250_bytes_in_ten_microseconds() {
-        let mut pipe = Pipe::new(
-            PipeParams {
-                rate_bits_per_s: GIGABIT,
-                delay_ns: 500,
-                ..Default::default()
-            },
-            0,
-        );
+        let mut pipe = Pipe::new(PipeParams { rate_bits_per_s: GIGABIT, delay_ns: 500, ..Default::default() }, 0);
         assert_eq!(deliver(&mut pipe, 100, 1250), 10_600);
         assert_eq!(deliver(&mut pipe, 100, 1250), 20_600);
         assert_eq!(deliver(&mut pipe, 1_000_000, 1250), 1_010_500);
@@ -330,11 +315,7 @@ mod tests {
 
     #[test]
     fn overhead_counts_in_time_only() {
-        let params = PipeParams {
-            rate_bits_per_s: GIGABIT,
-            overhead_bytes: 24,
-            ..Default::default()
-        };
+        let params = PipeParams { rate_bits_per_s: GIGABIT, overhead_bytes: 24, ..Default::default() };
         let mut pipe = Pipe::new(params, 0);
         assert_eq!(deliver(&mut pipe, 0, 1226), 10_000);
         assert_eq!(pipe.counters().offered_bytes, 1226);
@@ -342,95 +323,41 @@ mod tests {
 
     #[test]
     fn the_queue_holds_exactly_its_limit_in_packets() {
-        let queue = QueueLimit {
-            packets: Some(64),
-            bytes: None,
-        };
-        let mut pipe = Pipe::new(
-            PipeParams {
-                rate_bits_per_s: GIGABIT,
-                queue,
-                ..Default::default()
-            },
-            0,
-        );
-        let accepted = (0..100)
-            .filter(|_| matches!(pipe.offer(0, 1000), Offer::Deliver { .. }))
-            .count();
+        let queue = QueueLimit { packets: Some(64), bytes: None };
+        let mut pipe = Pipe::new(PipeParams { rate_bits_per_s: GIGABIT, queue, ..Default::default() }, 0);
+        let accepted = (0..100).filter(|_| matches!(pipe.offer(0, 1000), Offer::Deliver { .. })).count();
         assert_eq!(accepted, 65, "64 waiting and one being sent");
         assert_eq!(pipe.counters().dropped_queue, 35);
         assert_eq!(pipe.counters().queue_peak_packets, 64);
-        assert_eq!(
-            pipe.waiting_packets(8_000),
-            63,
-            "one transmission later one fewer waits"
-        );
+        assert_eq!(pipe.waiting_packets(8_000), 63, "one transmission later one fewer waits");
     }
 
     #[test]
     fn the_queue_holds_at_most_its_limit_in_bytes() {
-        let queue = QueueLimit {
-            packets: None,
-            bytes: Some(10_000),
-        };
-        let mut pipe = Pipe::new(
-            PipeParams {
-                rate_bits_per_s: GIGABIT,
-                queue,
-                ..Default::default()
-            },
-            0,
-        );
-        let accepted = (0..100)
-            .filter(|_| matches!(pipe.offer(0, 1500), Offer::Deliver { .. }))
-            .count();
-        assert_eq!(
-            accepted, 7,
-            "six of 1500 bytes fit in 10000, one is being sent"
-        );
+        let queue = QueueLimit { packets: None, bytes: Some(10_000) };
+        let mut pipe = Pipe::new(PipeParams { rate_bits_per_s: GIGABIT, queue, ..Default::default() }, 0);
+        let accepted = (0..100).filter(|_| matches!(pipe.offer(0, 1500), Offer::Deliver { .. })).count();
+        assert_eq!(accepted, 7, "six of 1500 bytes fit in 10000, one is being sent");
         assert_eq!(pipe.counters().queue_peak_bytes, 9000);
     }
 
     #[test]
     fn jitter_delays_but_never_reorders_and_reorder_does() {
-        let mut params = PipeParams {
-            delay_ns: 1000,
-            jitter_ns: 5000,
-            ..Default::default()
-        };
+        let mut params = PipeParams { delay_ns: 1000, jitter_ns: 5000, ..Default::default() };
         let mut pipe = Pipe::new(params.clone(), 5);
-        let times: Vec<_> = (0..1000u64)
-            .map(|i| deliver(&mut pipe, i * 100, 100))
-            .collect();
+        let times: Vec<_> = (0..1000u64).map(|i| deliver(&mut pipe, i * 100, 100)).collect();
         assert!(times.windows(2).all(|w| w[0] <= w[1]));
-        assert!(
-            times
-                .iter()
-                .enumerate()
-                .all(|(i, t)| (1000..=6000 + 5000).contains(&(t - i as u64 * 100)))
-        );
-        params.reorder = Reorder {
-            probability: 0.1,
-            hold_ns: 100_000,
-        };
+        assert!(times.iter().enumerate().all(|(i, t)| (1000..=6000 + 5000).contains(&(t - i as u64 * 100))));
+        params.reorder = Reorder { probability: 0.1, hold_ns: 100_000 };
         let mut pipe = Pipe::new(params, 5);
-        let times: Vec<_> = (0..1000u64)
-            .map(|i| deliver(&mut pipe, i * 100, 100))
-            .collect();
+        let times: Vec<_> = (0..1000u64).map(|i| deliver(&mut pipe, i * 100, 100)).collect();
         let held = times.windows(2).filter(|w| w[0] > w[1]).count();
         assert!((50..150).contains(&held), "{held} overtaken");
     }
 
     #[test]
     fn a_cut_takes_what_is_in_flight_and_a_heal_starts_clean() {
-        let mut pipe = Pipe::new(
-            PipeParams {
-                rate_bits_per_s: GIGABIT,
-                delay_ns: 1000,
-                ..Default::default()
-            },
-            0,
-        );
+        let mut pipe = Pipe::new(PipeParams { rate_bits_per_s: GIGABIT, delay_ns: 1000, ..Default::default() }, 0);
         let epoch = pipe.epoch();
         deliver(&mut pipe, 0, 1250);
         let mut params = pipe.params().clone();
@@ -440,10 +367,7 @@ mod tests {
         assert!(!pipe.arrive(epoch, 1250));
         params.cut = false;
         pipe.set_params(params);
-        assert!(
-            !pipe.arrive(epoch, 1250),
-            "a packet from before the cut stays lost after the heal"
-        );
+        assert!(!pipe.arrive(epoch, 1250), "a packet from before the cut stays lost after the heal");
         let epoch = pipe.epoch();
         assert_eq!(deliver(&mut pipe, 20_000, 1250), 31_000);
         assert!(pipe.arrive(epoch, 1250));
@@ -452,12 +376,7 @@ mod tests {
 
     #[test]
     fn duplicates_and_damage_come_at_their_rates() {
-        let params = PipeParams {
-            duplicate: 0.02,
-            corrupt: 0.03,
-            corrupt_hidden: 0.05,
-            ..Default::default()
-        };
+        let params = PipeParams { duplicate: 0.02, corrupt: 0.03, corrupt_hidden: 0.05, ..Default::default() };
         let mut pipe = Pipe::new(params, 11);
         for i in 0..100_000 {
             pipe.offer(i, 100);

@@ -25,9 +25,7 @@ impl<T> Schedule<T> {
 
     /// The next item if it is due at `now_ns`, with the time it was due.
     pub fn pop(&mut self, now_ns: TimeNs) -> Option<(TimeNs, T)> {
-        self.next_ns()
-            .filter(|at_ns| *at_ns <= now_ns)
-            .and_then(|_| self.items.pop())
+        self.next_ns().filter(|at_ns| *at_ns <= now_ns).and_then(|_| self.items.pop())
     }
 }
 
@@ -43,9 +41,6 @@ mod tests {
         assert_eq!(schedule.pop(20), Some((20, 'b')));
         assert_eq!(schedule.pop(20), None);
         assert_eq!(schedule.next_ns(), Some(30));
-        assert_eq!(
-            (schedule.pop(99), schedule.pop(99), schedule.pop(99)),
-            (Some((30, 'c')), Some((30, 'd')), None)
-        );
+        assert_eq!((schedule.pop(99), schedule.pop(99), schedule.pop(99)), (Some((30, 'c')), Some((30, 'd')), None));
     }
 }

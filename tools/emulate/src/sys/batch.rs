@@ -28,17 +28,12 @@ impl TxBatch {
         while packets.peek().is_some() {
             let mut addresses = [link_address(0, 0); MAX_BATCH];
             // SAFETY: iovec and mmsghdr are plain old data for which all-zero is a valid value.
-            let (mut vectors, mut messages): (
-                [libc::iovec; MAX_BATCH],
-                [libc::mmsghdr; MAX_BATCH],
-            ) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+            let (mut vectors, mut messages): ([libc::iovec; MAX_BATCH], [libc::mmsghdr; MAX_BATCH]) =
+                unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
             let mut count = 0;
             for (interface, data) in packets.by_ref().take(MAX_BATCH) {
                 addresses[count].sll_ifindex = interface;
-                vectors[count] = libc::iovec {
-                    iov_base: data.as_ptr().cast_mut().cast(),
-                    iov_len: data.len(),
-                };
+                vectors[count] = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
                 count += 1;
             }
             for i in 0..count {

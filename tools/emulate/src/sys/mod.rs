@@ -31,21 +31,13 @@ pub enum Offload {
 }
 
 /// Switches an offload of an interface on or off, through any socket in the interface's namespace.
-pub fn set_offload(
-    socket: BorrowedFd<'_>,
-    interface: &str,
-    offload: Offload,
-    on: bool,
-) -> io::Result<()> {
+pub fn set_offload(socket: BorrowedFd<'_>, interface: &str, offload: Offload, on: bool) -> io::Result<()> {
     #[repr(C)]
     struct EthtoolValue {
         cmd: u32,
         data: u32,
     }
-    let mut value = EthtoolValue {
-        cmd: offload as u32,
-        data: u32::from(on),
-    };
+    let mut value = EthtoolValue { cmd: offload as u32, data: u32::from(on) };
     // SAFETY: ifreq is plain old data for which all-zero is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if interface.len() >= request.ifr_name.len() {
@@ -58,19 +50,12 @@ pub fn set_offload(
     // SAFETY: SIOCETHTOOL takes a pointer to an ifreq whose ifru_data points to the command's structure, which for these
     // commands is an ethtool_value; both outlive the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Arranges for `work` to run in the child after fork and before exec. `work` must only make system calls: no
 /// allocation, no lock. The working directory is kept although `work` may enter another mount namespace.
-pub fn before_exec(
-    command: &mut Command,
-    work: impl Fn() -> io::Result<()> + Send + Sync + 'static,
-) {
+pub fn before_exec(command: &mut Command, work: impl Fn() -> io::Result<()> + Send + Sync + 'static) {
     let in_child = move || {
         let mut cwd = [0 as libc::c_char; libc::PATH_MAX as usize];
         // SAFETY: getcwd writes at most the given length into the buffer.
@@ -92,18 +77,8 @@ pub fn real_time() -> io::Result<()> {
     let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
     param.sched_priority = 1;
     // SAFETY: the parameter outlives the call; 0 names the calling thread.
-    let result = unsafe {
-        libc::sched_setscheduler(
-            0,
-            libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK,
-            &raw const param,
-        )
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const param) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Sets an integer socket option.
@@ -118,24 +93,14 @@ fn set_option(fd: BorrowedFd<'_>, option: libc::c_int, value: libc::c_int) -> io
             size_of::<libc::c_int>() as libc::socklen_t,
         )
     };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Opens a packet socket that receives nothing until it is bound.
 fn packet_socket() -> io::Result<std::os::fd::OwnedFd> {
     use std::os::fd::FromRawFd;
     // SAFETY: no pointers are passed.
-    let fd = unsafe {
-        libc::socket(
-            libc::AF_PACKET,
-            libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
-            0,
-        )
-    };
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -46,11 +46,7 @@ impl RxRing {
     /// with about `memory_bytes` of room. Packets that the namespace itself sends are not seen.
     pub fn open(packet_bytes: usize, memory_bytes: usize) -> io::Result<Self> {
         let socket = packet_socket()?;
-        set_option(
-            socket.as_fd(),
-            libc::PACKET_VERSION,
-            libc::tpacket_versions::TPACKET_V2 as libc::c_int,
-        )?;
+        set_option(socket.as_fd(), libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
         set_option(socket.as_fd(), PACKET_IGNORE_OUTGOING, 1)?;
         // Header, address and alignment take less than 128 bytes before the packet.
         let frame_bytes = (packet_bytes + 128).next_multiple_of(256);
@@ -103,16 +99,11 @@ impl RxRing {
                 size_of::<libc::sockaddr_ll>() as libc::socklen_t,
             )
         };
-        if result < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     fn header(&self, index: usize) -> NonNull<libc::tpacket2_hdr> {
-        let offset = (index / self.frames_per_block) * BLOCK_BYTES
-            + (index % self.frames_per_block) * self.frame_bytes;
+        let offset = (index / self.frames_per_block) * BLOCK_BYTES + (index % self.frames_per_block) * self.frame_bytes;
         // SAFETY: index < frames, so the whole frame lies inside the mapping; frames are aligned to 256 bytes.
         unsafe { self.memory.add(offset).cast() }
     }
@@ -146,10 +137,7 @@ impl RxRing {
         let (data, interface) = unsafe {
             let start = header.cast::<u8>();
             let address = start.add(address_at).cast::<libc::sockaddr_ll>();
-            (
-                std::slice::from_raw_parts(start.add(at).as_ptr(), shown),
-                address.as_ref().sll_ifindex,
-            )
+            (std::slice::from_raw_parts(start.add(at).as_ptr(), shown), address.as_ref().sll_ifindex)
         };
         let frame = Frame {
             data,
@@ -158,8 +146,7 @@ impl RxRing {
             realtime_ns: u64::from(head.tp_sec) * 1_000_000_000 + u64::from(head.tp_nsec),
         };
         let result = look(frame);
-        self.status(self.next)
-            .store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.status(self.next).store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % self.frames;
         Some(result)
     }

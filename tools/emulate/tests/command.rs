@@ -1,0 +1,255 @@
+//! The program `weir-emulate` as a user runs it: exit codes, the launch agent, the control socket, cleaning up.
+//!
+//! Where namespaces cannot be made every test is reported as ignored, with the reason.
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+type Outcome = Result<(), Failed>;
+type Test = fn() -> Outcome;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_weir-emulate");
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let tests: [(&str, Test); 10] = [
+        ("the exit code is the command's", exit_code),
+        ("a signal that ends the command shows in the exit code", exit_by_signal),
+        ("the environment names the hosts", environment),
+        ("the launch agent runs commands like ssh", agent),
+        ("ctl cuts, heals, sets and reports", ctl),
+        ("counters as json", json),
+        ("a termination passes to the command and cleans up", terminate),
+        ("a killed emulator leaves nothing behind", killed),
+        ("mistakes are explained", mistakes),
+        ("without privilege a user namespace serves", unprivileged),
+    ];
+    // On a thread of its own process, so that this one stays as it is.
+    let probe = Command::new(PROGRAM).args(["--hosts", "1", "--", "true"]).output();
+    let reason = match probe {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).into_owned()),
+        Err(error) => Some(error.to_string()),
+    };
+    // A failure for any other reason than missing rights is a failure of the tests.
+    let ignored = reason.as_ref().is_some_and(|r| r.contains("cannot make network namespaces"));
+    if ignored {
+        eprintln!("\nIGNORED, not passed: all {} tests on namespaces. {}\n", tests.len(), reason.unwrap_or_default());
+    }
+    let trials = tests.map(|(name, test)| Trial::test(name, test).with_ignored_flag(ignored));
+    libtest_mimic::run(&arguments, trials.into()).exit();
+}
+
+fn emulate(arguments: &[&str]) -> Result<Output, Failed> {
+    Ok(Command::new(PROGRAM).args(arguments).output()?)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn check(what: &str, is: bool) -> Outcome {
+    if is { Ok(()) } else { Err(format!("not so: {what}").into()) }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, is: T, should: T) -> Outcome {
+    if is == should { Ok(()) } else { Err(format!("{what}: {is:?} instead of {should:?}").into()) }
+}
+
+fn name(what: &str) -> String {
+    format!("test-{what}-{}", std::process::id())
+}
+
+/// The network namespaces that processes are in.
+fn namespaces() -> BTreeSet<PathBuf> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|p| std::fs::read_link(p.path().join("ns/net")).ok()).collect()
+}
+
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) -> Outcome {
+    let start = Instant::now();
+    while !is() {
+        if start.elapsed() > Duration::from_secs(10) {
+            return Err(format!("not within 10 s: {what}").into());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Starts a network whose first host runs a shell script, and waits for the script's first line.
+fn start(name: &str, script: &str) -> Result<(Child, String), Failed> {
+    let mut command = Command::new(PROGRAM);
+    command.args(["--hosts", "2", "--name", name, "--", "sh", "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut line = String::new();
+    let stdout = child.stdout.take().ok_or("no output")?;
+    BufReader::new(stdout).read_line(&mut line)?;
+    Ok((child, line.trim().to_owned()))
+}
+
+fn exit_code() -> Outcome {
+    same("exit code", emulate(&["--hosts", "2", "--", "sh", "-c", "exit 7"])?.status.code(), Some(7))?;
+    same("exit code", emulate(&["--hosts", "1", "--", "true"])?.status.code(), Some(0))
+}
+
+fn exit_by_signal() -> Outcome {
+    same("exit code", emulate(&["--hosts", "1", "--", "sh", "-c", "kill -9 $$"])?.status.code(), Some(128 + 9))
+}
+
+fn environment() -> Outcome {
+    let script = "hostname; echo $WEIR_HOSTS $WEIR_NETWORKS; cat $WEIR_HOSTFILE; getent hosts host2; pwd";
+    let output = emulate(&["--hosts", "2", "--networks", "2", "--", "sh", "-c", script])?;
+    let here = std::env::current_dir()?;
+    let words: Vec<_> = text(&output.stdout).split_whitespace().map(str::to_owned).collect();
+    let here = here.display().to_string();
+    let should = ["host1", "host1,host2", "net1,net2", "host1", "host2", "10.77.1.2", "host2", &here];
+    same("words", words, should.map(str::to_owned).to_vec())
+}
+
+fn agent() -> Outcome {
+    let script = r#"
+        a=$WEIR_LAUNCH_AGENT
+        $a -x -p 22 user@host2 hostname
+        cd / && $a 10.77.1.3 'pwd; echo "$0 a  b"' '&& hostname'
+        $a host3 'exit 5'; echo $?
+        $a nobody true; echo $?"#;
+    let output = emulate(&["--hosts", "3", "--", "sh", "-c", script])?;
+    same("output", text(&output.stdout), "host2\n/\n/bin/sh a  b\nhost3\n5\n255\n".to_owned())?;
+    check("the unknown host is named", text(&output.stderr).contains("nobody"))
+}
+
+fn ctl() -> Outcome {
+    let name = name("ctl");
+    let (mut child, _) = start(&name, "echo up; exec sleep 60")?;
+    let list = text(&emulate(&["list"])?.stdout);
+    check("the network is listed", list.lines().any(|l| l == name))?;
+    let ok = |words: &[&str]| -> Outcome {
+        let output = emulate(&[&["ctl", &name], words].concat())?;
+        check(&format!("{words:?} succeeds: {}", text(&output.stderr)), output.status.success())
+    };
+    ok(&["cut", "host2", "net1"])?;
+    ok(&["heal", "host2", "net1", "down"])?;
+    ok(&["set", "host2", "net1", "loss=2%", "delay=1ms"])?;
+    for (words, cause) in [
+        (&["cut", "host3", "net1"][..], "host3"),
+        (&["cut", "host2"], "cut HOST NETWORK"),
+        (&["set", "host2", "net1", "loss=200%"], "200%"),
+        (&["set", "host2", "net1", "speed=1"], "speed"),
+        (&["dance"], "cut HOST NETWORK"),
+    ] {
+        let output = emulate(&[&["ctl", &name], words].concat())?;
+        check(&format!("{words:?} fails"), !output.status.success())?;
+        check(&format!("{words:?} names {cause}: {}", text(&output.stderr)), text(&output.stderr).contains(cause))?;
+    }
+    let stats: serde_json::Value = serde_json::from_slice(&emulate(&["ctl", &name, "stats"])?.stdout)?;
+    same("links", stats["links"].as_array().map(Vec::len), Some(2))?;
+    let output = emulate(&["exec", &name, "host2", "sh", "-c", "hostname; echo \"it's $1\"", "x", "two words"])?;
+    same("exec", text(&output.stdout), "host2\nit's two words\n".to_owned())?;
+    let second = emulate(&["--hosts", "1", "--name", &name, "--", "true"])?;
+    check("the name is taken", text(&second.stderr).contains("running already"))?;
+    ok(&["stop"])?;
+    same("exit code after stop", child.wait()?.code(), Some(128 + 15))
+}
+
+fn json() -> Outcome {
+    let script = "exec 3<>/dev/null; sleep 0.1";
+    let arguments = ["--hosts", "3", "--networks", "2", "--rate", "1g", "--json", "--", "sh", "-c", script];
+    let output = emulate(&arguments)?;
+    let line = text(&output.stderr).lines().last().unwrap_or_default().to_owned();
+    let stats: serde_json::Value = serde_json::from_str(&line)?;
+    same("links", stats["links"].as_array().map(Vec::len), Some(6))?;
+    same("overrun", stats["overrun"].as_u64(), Some(0))?;
+    check("elapsed", stats["elapsed_s"].as_f64().is_some_and(|s| s >= 0.1))
+}
+
+fn directory(name: &str) -> PathBuf {
+    let uid = nix::unistd::getuid();
+    std::env::temp_dir().join(format!("weir-emulate-{uid}")).join(name)
+}
+
+fn terminate() -> Outcome {
+    let name = name("term");
+    let before = namespaces();
+    let (mut child, line) = start(&name, "trap 'exit 3' TERM; echo up; while :; do sleep 0.05; done")?;
+    same("first line", line.as_str(), "up")?;
+    check("a directory exists", directory(&name).exists())?;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::Signal::SIGTERM)?;
+    same("exit code", child.wait()?.code(), Some(3))?;
+    check("the directory is gone", !directory(&name).exists())?;
+    wait_until("no namespace is left", || namespaces().is_subset(&before))
+}
+
+fn killed() -> Outcome {
+    let name = name("kill");
+    let before = namespaces();
+    // One process in each host, one of them detached from everything, deaf to gentle signals.
+    let script =
+        "$WEIR_LAUNCH_AGENT host2 'trap \"\" TERM HUP INT; setsid sleep 300 >/dev/null 2>&1 & echo up' ; sleep 300";
+    let (mut child, _) = start(&name, script)?;
+    check("namespaces exist", !namespaces().is_subset(&before))?;
+    child.kill()?;
+    child.wait()?;
+    wait_until("no namespace is left", || namespaces().is_subset(&before))?;
+    wait_until("the directory is gone", || !directory(&name).exists())
+}
+
+fn mistakes() -> Outcome {
+    for (arguments, cause) in [
+        (&["--", "true"][..], "--hosts"),
+        (&["--hosts", "2", "--rate", "fast", "--", "true"], "fast"),
+        (&["--hosts", "2", "--nft-loss", "1%", "--", "true"], "--plain"),
+        (&["--hosts", "2", "--plain", "--loss", "1%", "--", "true"], "plain"),
+        (&["--spec", "/nowhere.toml", "--", "true"], "/nowhere.toml"),
+        (&["--hosts", "2", "--", "/no/such/program"], "/no/such/program"),
+        (&["--hosts", "2", "--at", "host7", "--", "true"], "host7"),
+        (&["--hosts", "2", "--sysctl", "net.ipv4.no_such=1", "--", "true"], "no_such"),
+        (&["--hosts", "2", "--sysctl", "kernel.panic=1", "--", "true"], "kernel.panic"),
+        (&["ctl", "nobody", "stats"], "nobody"),
+    ] {
+        let output = emulate(arguments)?;
+        check(&format!("{arguments:?} fails"), !output.status.success())?;
+        let stderr = text(&output.stderr);
+        check(&format!("{arguments:?} names {cause}: {stderr}"), stderr.contains(cause))?;
+        check(&format!("{arguments:?} does not panic: {stderr}"), !stderr.contains("panicked"))?;
+    }
+    Ok(())
+}
+
+/// As another user, without any capability.
+fn unprivileged() -> Outcome {
+    if !nix::unistd::geteuid().is_root() {
+        return exit_code(); // we are without privilege ourselves
+    }
+    let place = std::env::temp_dir().join(name("user"));
+    std::fs::create_dir(&place)?;
+    let outcome = as_nobody(&place);
+    std::fs::remove_dir_all(&place)?;
+    outcome
+}
+
+fn as_nobody(place: &Path) -> Outcome {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65534;
+    std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o777))?;
+    // The program may lie where only root can reach it.
+    let program = place.join("weir-emulate");
+    std::fs::copy(PROGRAM, &program)?;
+    let script = "hostname; $WEIR_LAUNCH_AGENT host2 hostname; ls /sys/class/net; exit 4";
+    let mut command = Command::new(&program);
+    command.args(["--hosts", "2", "--rate", "1g", "--loss", "1%", "--", "sh", "-c", script]);
+    command.env("WEIR_EMULATE_DIR", place.join("run")).current_dir(place).uid(NOBODY).gid(NOBODY);
+    let output = command.output()?;
+    let stderr = text(&output.stderr);
+    if stderr.contains("cannot make network namespaces") {
+        return Err(format!("this system refuses user namespaces, so nothing could be tested: {stderr}").into());
+    }
+    same("exit code", output.status.code(), Some(4)).map_err(|e| format!("{e:?}: {stderr}"))?;
+    same("output", text(&output.stdout), "host1\nhost2\nlo\nnet1\n".to_owned())
+}
