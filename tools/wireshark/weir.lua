@@ -1,0 +1,419 @@
+-- Wireshark dissector for the Weir protocol, version 1 (spec/protocol.md sections 2 and 7, spec/envelopes.md).
+--
+-- Use:   tshark -X lua_script:tools/wireshark/weir.lua -r trace.pcapng -V
+--        or copy this file into Wireshark's personal plugin folder (Help, About, Folders).
+-- Any UDP port: packets are recognised by their shape. At level "encrypt" frames cannot be read; at the other levels neither check
+-- nor MAC is verified, since the keys are not in the trace. `weir.malformed` marks what does not follow the layouts.
+
+local weir = Proto("weir", "Weir message transport")
+
+local KINDS = { [0] = "INIT", "COOKIE", "CONFIRM", "ACCEPT", "REFUSE", "PROTECTED", "RESET" }
+local LEVELS = { [0] = "integrity", "auth", "encrypt" }
+local REFUSALS = { "stale incarnation", "version or features", "level too low", "no room", "shutting down" }
+local FRAMES = {
+  [0] = "PADDING", "PING", "ACK", "CREDIT", "GRANT", "MSG", "BODY", "PATH_CHALLENGE", "PATH_RESPONSE", "ADDRESSES", "CLOSE",
+  "BODY_ABORT", "PARITY", "RECOVERED",
+}
+local ENVELOPES = { "EAGER", "RTS", "CTS", "SYNC_ACK", "RTS_CANCEL", "NACK", "WRITE", "WRITE_RTS", "READ", "DONE" }
+-- The 64-bit fields of each envelope, in order, without the optional ones.
+local ENVELOPE_WORDS = {
+  {}, { "len", "op" }, { "op", "body", "len", "granted" }, { "op" }, { "op" }, { "op" }, { "key", "addr", "op" },
+  { "key", "addr", "len", "op" }, { "key", "addr", "len", "body", "granted" }, { "op" },
+}
+local MAC_BYTES, MAX_ENVELOPE, MAX_ACK_ENTRIES, MAX_ADDRESSES = 16, 48, 32, 8
+
+local f = {
+  version = ProtoField.uint8("weir.version", "Version", base.DEC, nil, 0xf0),
+  kind = ProtoField.uint8("weir.kind", "Kind", base.DEC, KINDS, 0x0f),
+  level = ProtoField.uint8("weir.level", "Level", base.DEC, LEVELS, 0x03),
+  ack_now = ProtoField.bool("weir.ack_now", "Acknowledge now", 8, nil, 0x04),
+  path = ProtoField.uint8("weir.path", "Path"),
+  number = ProtoField.uint32("weir.number", "Packet number (low 32 bits)"),
+  association = ProtoField.uint64("weir.association", "Receiver's association", base.HEX),
+  crc = ProtoField.uint32("weir.crc", "CRC32C", base.HEX),
+  tag = ProtoField.bytes("weir.tag", "Tag"),
+  ciphertext = ProtoField.bytes("weir.ciphertext", "Encrypted frames"),
+  features = ProtoField.uint16("weir.features", "Features", base.HEX),
+  wanted = ProtoField.uint8("weir.handshake.level", "Level", base.DEC, LEVELS),
+  opener = ProtoField.uint64("weir.opener", "Opener's endpoint", base.HEX),
+  responder = ProtoField.uint64("weir.responder", "Responder's endpoint", base.HEX),
+  opener_association = ProtoField.uint64("weir.opener_association", "Opener's association", base.HEX),
+  responder_association = ProtoField.uint64("weir.responder_association", "Responder's association", base.HEX),
+  nonce = ProtoField.bytes("weir.nonce", "Nonce"),
+  cookie = ProtoField.bytes("weir.cookie", "Cookie"),
+  refusal = ProtoField.uint8("weir.refusal", "Refusal", base.DEC, REFUSALS),
+  mac = ProtoField.bytes("weir.mac", "MAC"),
+  max_datagram = ProtoField.uint16("weir.max_datagram", "Largest datagram"),
+  streams = ProtoField.uint16("weir.streams", "Streams"),
+  credit_msgs = ProtoField.uint32("weir.initial_credit_msgs", "Initial credit, messages"),
+  credit_bytes = ProtoField.uint64("weir.initial_credit_bytes", "Initial credit, bytes"),
+  rx_buffer = ProtoField.uint64("weir.rx_buffer_bytes", "Receive buffer, bytes"),
+  ack_delay_max = ProtoField.uint32("weir.ack_delay_max_us", "Longest acknowledgement delay, us"),
+  peer_timeout = ProtoField.uint32("weir.peer_timeout_ms", "Peer time-out, ms"),
+  address = ProtoField.string("weir.address", "Address"),
+  frame = ProtoField.uint8("weir.frame", "Frame", base.HEX, FRAMES),
+  frame_flags = ProtoField.uint8("weir.frame.flags", "Flags", base.HEX),
+  largest = ProtoField.uint32("weir.ack.largest", "Largest acknowledged"),
+  delay = ProtoField.uint32("weir.ack.delay_ns", "Delay, ns"),
+  slack = ProtoField.uint32("weir.ack.slack_ns", "Slack, ns"),
+  range = ProtoField.string("weir.ack.range", "Acknowledged"),
+  msgs_limit = ProtoField.uint32("weir.credit.msgs_limit", "Messages, from the start"),
+  bytes_limit = ProtoField.uint64("weir.credit.bytes_limit", "Bytes, from the start"),
+  handle = ProtoField.uint64("weir.handle", "Body handle", base.HEX),
+  limit = ProtoField.uint64("weir.grant.limit", "Granted up to"),
+  control = ProtoField.bool("weir.msg.control", "Control message", 8, nil, 0x01),
+  stream = ProtoField.uint16("weir.msg.stream", "Stream"),
+  mseq = ProtoField.uint32("weir.msg.mseq", "Message (low 32 bits)"),
+  sseq = ProtoField.uint32("weir.msg.sseq", "Number in the stream"),
+  total_len = ProtoField.uint32("weir.msg.total_len", "Length of the message"),
+  offset = ProtoField.uint64("weir.offset", "Offset"),
+  len = ProtoField.uint16("weir.len", "Length"),
+  payload = ProtoField.bytes("weir.payload", "Payload"),
+  data = ProtoField.uint64("weir.path.data", "Data", base.HEX),
+  seq = ProtoField.uint32("weir.addresses.seq", "Number of the list"),
+  code = ProtoField.uint16("weir.code", "Code"),
+  reason = ProtoField.string("weir.close.reason", "Reason"),
+  count = ProtoField.uint8("weir.parity.count", "Fragments covered", base.DEC, nil, 0x7f),
+  of_message = ProtoField.bool("weir.of_message", "Key is a message number", base.NONE),
+  key = ProtoField.uint64("weir.key", "Message or body", base.HEX),
+  env = ProtoField.uint8("weir.envelope", "Envelope", base.DEC, ENVELOPES),
+  env_tagged = ProtoField.bool("weir.envelope.tagged", "Tagged", 8, nil, 0x01),
+  env_has_data = ProtoField.bool("weir.envelope.has_data", "Has immediate data", 8, nil, 0x02),
+  env_sync = ProtoField.bool("weir.envelope.sync", "Wants to know when matched", 8, nil, 0x08),
+  env_code = ProtoField.uint16("weir.envelope.code", "Code"),
+  env_tag = ProtoField.uint64("weir.envelope.tag", "Tag", base.HEX),
+  env_word = ProtoField.uint64("weir.envelope.word", "Word", base.HEX),
+  env_data = ProtoField.uint64("weir.envelope.data", "Immediate data", base.HEX),
+}
+local all = {}
+for _, field in pairs(f) do all[#all + 1] = field end
+weir.fields = all
+
+local malformed = ProtoExpert.new("weir.malformed", "Does not follow the layout", expert.group.MALFORMED, expert.severity.ERROR)
+weir.experts = { malformed }
+
+-- Length of the frame at `at` in `buf` (which ends at `last`), or nil when it is malformed.
+local function frame_length(buf, at, last)
+  local left = last - at
+  local function has(n) return left >= n and n or nil end
+  local kind = buf(at, 1):uint()
+  if kind == 0x00 then return left end
+  if kind == 0x01 then return 1 end
+  if kind == 0x02 then
+    if left < 20 then return nil end
+    local count = buf(at + 1, 1):uint()
+    return count <= MAX_ACK_ENTRIES and has(20 + 4 * count) or nil
+  end
+  if kind == 0x03 or kind == 0x0b or kind == 0x07 or kind == 0x08 then return has(16) end
+  if kind == 0x04 or kind == 0x0d then return has(24) end
+  if kind == 0x05 then
+    if left < 24 then return nil end
+    local envelope = buf(at + 22, 1):uint()
+    return envelope <= MAX_ENVELOPE and has(24 + envelope + buf(at + 20, 2):le_uint()) or nil
+  end
+  if kind == 0x06 or kind == 0x0c then
+    if left < 24 then return nil end
+    return has(24 + buf(at + 2, 2):le_uint())
+  end
+  if kind == 0x09 then
+    if left < 8 then return nil end
+    local count, n = buf(at + 1, 1):uint(), 8
+    if count > MAX_ADDRESSES then return nil end
+    for _ = 1, count do
+      if left < n + 4 then return nil end
+      local family = buf(at + n, 1):uint()
+      n = n + (family == 4 and 8 or family == 6 and 20 or left)
+    end
+    return has(n)
+  end
+  if kind == 0x0a then
+    if left < 5 then return nil end
+    return has(5 + buf(at + 4, 1):uint())
+  end
+  return nil
+end
+
+local function address_text(buf, at)
+  local port = buf(at + 2, 2):le_uint()
+  if buf(at, 1):uint() == 4 then return tostring(buf(at + 4, 4):ipv4()) .. ":" .. port, 8 end
+  return "[" .. tostring(buf(at + 4, 16):ipv6()) .. "]:" .. port, 20
+end
+
+local function add_addresses(buf, at, count, tree)
+  for _ = 1, count do
+    local text, n = address_text(buf, at)
+    tree:add(f.address, buf(at, n), text)
+    at = at + n
+  end
+  return at
+end
+
+local function dissect_envelope(buf, at, len, tree)
+  local node = tree:add(buf(at, len), "Envelope")
+  local kind = len >= 4 and buf(at, 1):uint() or 0
+  local words = ENVELOPE_WORDS[kind]
+  if not words then
+    node:add_proto_expert_info(malformed, "Unknown envelope")
+    return "?"
+  end
+  local flags = buf(at + 1, 1):uint()
+  local tagged, data, wide, sync = flags % 2 == 1, flags % 4 >= 2, flags % 8 >= 4, flags % 16 >= 8
+  node:set_text("Envelope " .. ENVELOPES[kind])
+  node:add(f.env, buf(at, 1))
+  node:add(f.env_tagged, buf(at + 1, 1))
+  node:add(f.env_has_data, buf(at + 1, 1))
+  node:add(f.env_sync, buf(at + 1, 1))
+  node:add_le(f.env_code, buf(at + 2, 2))
+  local next, last = at + 4, at + len
+  local function word(field, label)
+    if next + 8 > last then return false end
+    local item = node:add_le(field, buf(next, 8))
+    if label then item:set_text(label .. ": 0x" .. buf(next, 8):le_uint64():tohex()) end
+    next = next + 8
+    return true
+  end
+  local whole = not tagged or word(f.env_tag)
+  for _, name in ipairs(words) do whole = whole and word(f.env_word, name) end
+  if sync then whole = whole and word(f.env_word, "op") end
+  if data and whole then
+    local n = wide and 8 or 4
+    whole = next + n <= last
+    if whole then
+      node:add_le(f.env_data, buf(next, n))
+      next = next + n
+    end
+  end
+  if not whole or next ~= last then node:add_proto_expert_info(malformed, "Envelope of the wrong length") end
+  return ENVELOPES[kind]
+end
+
+-- One function a frame type: adds the fields, returns a word for the info column.
+local dissect = {}
+
+dissect[0x02] = function(buf, at, _, tree)
+  tree:add_le(f.largest, buf(at + 4, 4))
+  tree:add_le(f.delay, buf(at + 8, 4))
+  tree:add_le(f.slack, buf(at + 12, 4))
+  local largest, first = buf(at + 4, 4):le_uint(), buf(at + 16, 4):le_uint()
+  local low = largest - first + 1
+  tree:add(f.range, buf(at + 16, 4), low .. "-" .. largest)
+  for i = 0, buf(at + 1, 1):uint() - 1 do
+    local entry = at + 20 + 4 * i
+    local high = low - buf(entry, 2):le_uint() - 1
+    low = high - buf(entry + 2, 2):le_uint() + 1
+    tree:add(f.range, buf(entry, 4), low .. "-" .. high)
+  end
+  return "ACK " .. largest
+end
+
+dissect[0x03] = function(buf, at, _, tree)
+  tree:add_le(f.msgs_limit, buf(at + 4, 4))
+  tree:add_le(f.bytes_limit, buf(at + 8, 8))
+end
+
+dissect[0x04] = function(buf, at, _, tree)
+  tree:add_le(f.handle, buf(at + 8, 8))
+  tree:add_le(f.limit, buf(at + 16, 8))
+end
+
+dissect[0x05] = function(buf, at, _, tree)
+  tree:add(f.control, buf(at + 1, 1))
+  tree:add_le(f.stream, buf(at + 2, 2))
+  tree:add_le(f.mseq, buf(at + 4, 4))
+  tree:add_le(f.sseq, buf(at + 8, 4))
+  tree:add_le(f.total_len, buf(at + 12, 4))
+  tree:add(f.offset, buf(at + 16, 4), UInt64(buf(at + 16, 4):le_uint()))
+  tree:add_le(f.len, buf(at + 20, 2))
+  local len, envelope = buf(at + 20, 2):le_uint(), buf(at + 22, 1):uint()
+  local name = envelope > 0 and dissect_envelope(buf, at + 24, envelope, tree) or "no envelope"
+  if len > 0 then tree:add(f.payload, buf(at + 24 + envelope, len)) end
+  local offset, total = buf(at + 16, 4):le_uint(), buf(at + 12, 4):le_uint()
+  if offset + len > total then tree:add_proto_expert_info(malformed, "Fragment beyond the message") end
+  return string.format("MSG %d %s %d..%d/%d", buf(at + 4, 4):le_uint(), name, offset, offset + len, total)
+end
+
+dissect[0x06] = function(buf, at, _, tree)
+  local len = buf(at + 2, 2):le_uint()
+  tree:add_le(f.len, buf(at + 2, 2))
+  tree:add_le(f.handle, buf(at + 8, 8))
+  tree:add_le(f.offset, buf(at + 16, 8))
+  if len > 0 then tree:add(f.payload, buf(at + 24, len)) end
+  return "BODY " .. tostring(buf(at + 16, 8):le_uint64()) .. "+" .. len
+end
+
+dissect[0x07] = function(buf, at, _, tree) tree:add_le(f.data, buf(at + 8, 8)) end
+dissect[0x08] = dissect[0x07]
+
+dissect[0x09] = function(buf, at, _, tree)
+  tree:add_le(f.seq, buf(at + 4, 4))
+  add_addresses(buf, at + 8, buf(at + 1, 1):uint(), tree)
+end
+
+dissect[0x0a] = function(buf, at, n, tree)
+  tree:add_le(f.code, buf(at + 2, 2))
+  if n > 5 then tree:add(f.reason, buf(at + 5, n - 5)) end
+end
+
+dissect[0x0b] = function(buf, at, _, tree)
+  tree:add_le(f.code, buf(at + 2, 2))
+  tree:add_le(f.handle, buf(at + 8, 8))
+end
+
+dissect[0x0c] = function(buf, at, n, tree)
+  tree:add(f.count, buf(at + 1, 1))
+  tree:add(f.of_message, buf(at + 1, 1), buf(at + 1, 1):uint() >= 0x80)
+  tree:add_le(f.len, buf(at + 2, 2))
+  tree:add_le(f.key, buf(at + 8, 8))
+  tree:add_le(f.offset, buf(at + 16, 8))
+  if n > 24 then tree:add(f.payload, buf(at + 24, n - 24)) end
+end
+
+dissect[0x0d] = function(buf, at, _, tree)
+  tree:add(f.of_message, buf(at + 1, 1), buf(at + 1, 1):uint() % 2 == 1)
+  tree:add_le(f.len, buf(at + 2, 2))
+  tree:add_le(f.key, buf(at + 8, 8))
+  tree:add_le(f.offset, buf(at + 16, 8))
+end
+
+local function dissect_frames(buf, at, last, tree)
+  local names = {}
+  while at < last do
+    local kind = buf(at, 1):uint()
+    local n = frame_length(buf, at, last)
+    if not n then
+      tree:add_proto_expert_info(malformed, string.format("Frame of type 0x%02x at offset %d", kind, at))
+      names[#names + 1] = "MALFORMED"
+      break
+    end
+    local node = tree:add(buf(at, n), FRAMES[kind])
+    node:add(f.frame, buf(at, 1))
+    names[#names + 1] = dissect[kind] and dissect[kind](buf, at, n, node) or FRAMES[kind]
+    at = at + n
+  end
+  return table.concat(names, ", ")
+end
+
+local function dissect_protected(buf, tree)
+  local level = buf(1, 1):uint() % 4
+  tree:add(f.level, buf(1, 1))
+  tree:add(f.ack_now, buf(1, 1))
+  tree:add(f.path, buf(2, 1))
+  tree:add_le(f.number, buf(4, 4))
+  tree:add_le(f.association, buf(8, 8))
+  local text = "#" .. buf(4, 4):le_uint() .. " "
+  if level == 0 then
+    tree:add_le(f.crc, buf(16, 4))
+    return text .. dissect_frames(buf, 20, buf:len(), tree)
+  end
+  local last = buf:len() - MAC_BYTES
+  tree:add(f.tag, buf(last, MAC_BYTES))
+  if level == 1 then return text .. dissect_frames(buf, 16, last, tree) end
+  if last > 16 then tree:add(f.ciphertext, buf(16, last - 16)) end
+  return text .. "encrypted"
+end
+
+-- Parameters from `at`; returns where they end, or nil.
+local function dissect_parameters(buf, at, last, tree)
+  if last - at < 36 then return nil end
+  tree:add_le(f.max_datagram, buf(at, 2))
+  tree:add_le(f.streams, buf(at + 2, 2))
+  tree:add_le(f.credit_msgs, buf(at + 4, 4))
+  tree:add_le(f.credit_bytes, buf(at + 8, 8))
+  tree:add_le(f.rx_buffer, buf(at + 16, 8))
+  tree:add_le(f.ack_delay_max, buf(at + 24, 4))
+  tree:add_le(f.peer_timeout, buf(at + 28, 4))
+  local count, n = buf(at + 32, 1):uint(), at + 36
+  if count > MAX_ADDRESSES then return nil end
+  for _ = 1, count do
+    if last - n < 4 then return nil end
+    local family = buf(n, 1):uint()
+    local size = family == 4 and 8 or family == 6 and 20 or nil
+    if not size or last - n < size then return nil end
+    add_addresses(buf, n, 1, tree)
+    n = n + size
+  end
+  return n
+end
+
+local function dissect_handshake(buf, kind, tree)
+  local last = buf:len() - MAC_BYTES
+  local ends = last
+  if kind == 0 or kind == 2 then
+    tree:add(f.wanted, buf(1, 1))
+    tree:add_le(f.features, buf(2, 2))
+    tree:add_le(f.opener, buf(8, 8))
+    tree:add_le(f.responder, buf(16, 8))
+    tree:add_le(f.opener_association, buf(24, 8))
+    tree:add(f.nonce, buf(32, 16))
+    if kind == 2 then
+      tree:add(f.cookie, buf(48, 32))
+      ends = dissect_parameters(buf, 80, last, tree)
+    end
+  elseif kind == 1 then
+    tree:add_le(f.opener_association, buf(8, 8))
+    tree:add(f.cookie, buf(16, 32))
+  elseif kind == 3 then
+    tree:add(f.wanted, buf(1, 1))
+    tree:add_le(f.features, buf(2, 2))
+    tree:add_le(f.opener_association, buf(8, 8))
+    tree:add_le(f.responder, buf(16, 8))
+    tree:add_le(f.responder_association, buf(24, 8))
+    tree:add(f.nonce, buf(32, 16))
+    ends = dissect_parameters(buf, 48, last, tree)
+  elseif kind == 4 then
+    tree:add(f.refusal, buf(1, 1))
+    tree:add_le(f.opener_association, buf(8, 8))
+  else
+    tree:add_le(f.association, buf(8, 8))
+  end
+  tree:add(f.mac, buf(last, MAC_BYTES))
+  if ends ~= last then tree:add_proto_expert_info(malformed, "Parameters do not fill the packet") end
+  return kind == 4 and (REFUSALS[buf(1, 1):uint()] or "") or ""
+end
+
+local EXACT = { [0] = 160, [1] = 64, [4] = 32, [6] = 32 }
+local AT_LEAST = { [2] = 80 + 36 + MAC_BYTES, [3] = 48 + 36 + MAC_BYTES }
+
+-- Does it have the shape of a packet? Frames are looked at too: a first byte of 0x15 alone is too common.
+local function looks_like_one(buf)
+  local len = buf:len()
+  if len < 20 or buf(0, 1):uint() < 0x10 or buf(0, 1):uint() > 0x16 then return false end
+  local kind = buf(0, 1):uint() % 16
+  if kind ~= 5 then return len == EXACT[kind] or (AT_LEAST[kind] ~= nil and len >= AT_LEAST[kind] and buf(1, 1):uint() <= 2) end
+  local flags = buf(1, 1):uint()
+  if flags > 7 or flags % 4 == 3 or buf(2, 1):uint() > 7 then return false end
+  local level = flags % 4
+  if level == 2 then return len >= 32 end
+  local at, last = 20, len
+  if level == 1 then at, last = 16, len - MAC_BYTES end
+  while at < last do
+    local n = frame_length(buf, at, last)
+    if not n then return false end
+    at = at + n
+  end
+  return at == last
+end
+
+function weir.dissector(buf, pinfo, root)
+  local first = buf:len() > 0 and buf(0, 1):uint() or 0
+  local kind = first % 16
+  if buf:len() < (kind == 5 and 20 or EXACT[kind] or AT_LEAST[kind] or 1) or first < 0x10 or first > 0x16 then return 0 end
+  if kind == 5 and buf(1, 1):uint() % 4 > 0 and buf:len() < 32 then return 0 end
+  pinfo.cols.protocol = "Weir"
+  local tree = root:add(weir, buf())
+  tree:add(f.version, buf(0, 1))
+  tree:add(f.kind, buf(0, 1))
+  local text
+  if kind == 5 then text = dissect_protected(buf, tree) else text = dissect_handshake(buf, kind, tree) end
+  pinfo.cols.info = KINDS[kind] .. " " .. text
+  tree:append_text(", " .. KINDS[kind] .. " " .. text)
+  return buf:len()
+end
+
+weir:register_heuristic("udp", function(buf, pinfo, root)
+  if not looks_like_one(buf) then return false end
+  weir.dissector(buf, pinfo, root)
+  return true
+end)
+-- For "Decode As" where the shape misleads.
+DissectorTable.get("udp.port"):add_for_decode_as(weir)
