@@ -140,18 +140,19 @@ impl Grants {
     /// Next body to raise and its new limit. Call until `None`.
     pub(crate) fn next(&mut self, now: Time) -> Option<(PeerId, u64, u64)> {
         let first = self.waiting.first()?;
-        let mut pick = 0;
-        if first.overtaken < self.overtake && now.since_ns(first.since) < self.patience_ns {
-            for (i, w) in self.waiting.iter().enumerate().take(usize::from(self.overtake) + 1) {
-                if w.len - w.granted < self.waiting[pick].len - self.waiting[pick].granted {
-                    pick = i;
-                }
-            }
-        }
+        // Of those in front (the same that `deadline` looks at) the one that has waited longest beyond patience, else
+        // the one with least to come, unless the first was overtaken often enough.
+        let front = || self.waiting.iter().enumerate().take(usize::from(self.overtake) + 1);
+        let impatient = front().filter(|(_, w)| now.since_ns(w.since) >= self.patience_ns).min_by_key(|(_, w)| w.since);
+        // Starved bodies get one share above the budget.
+        let starved = impatient.is_some();
+        let pick = match impatient {
+            Some((i, _)) => i,
+            None if first.overtaken < self.overtake => front().min_by_key(|(_, w)| w.len - w.granted)?.0,
+            None => 0,
+        };
         let w = &self.waiting[pick];
         let left = w.len - w.granted;
-        // Starved bodies get one share above the budget.
-        let starved = now.since_ns(w.since) >= self.patience_ns;
         let room = if starved { self.room().max(self.step) } else { self.room() };
         if room < left.min(self.step) {
             return None;
@@ -191,6 +192,24 @@ impl Grants {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_stays_due_behind_a_first_that_was_served() {
+        let cfg = Config { grant_budget: 64 << 10, ..Config::default() };
+        let mut g = Grants::new(&cfg);
+        for i in 0..3 {
+            let granted = g.open(1 << 20);
+            // The last has least to come: it is everyone's first choice.
+            g.wait(Time(1 + i), PeerId(i as u32), 7, (1 << 20) - i * 65536, granted);
+        }
+        let late = Time(20_000_000);
+        let mut served = [0; 3];
+        while let Some((peer, ..)) = g.next(late) {
+            served[peer.0 as usize] += 1;
+        }
+        assert_eq!(served, [1, 1, 1]);
+        assert!(g.deadline().is_some_and(|t| t > late), "a deadline in the past that nothing answers is a busy loop");
+    }
 
     #[test]
     fn budget_order_and_patience() {
