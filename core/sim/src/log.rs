@@ -40,14 +40,7 @@ impl Note {
 
 #[derive(Clone, Debug)]
 enum Entry {
-    Packet {
-        note: Note,
-        net: u8,
-        from: HostId,
-        to: HostId,
-        len: u32,
-        head: [u8; 28],
-    },
+    Packet { note: Note, net: u8, from: HostId, to: HostId, len: u32, head: [u8; 28] },
     Fault(Fault),
     Text(String),
 }
@@ -116,33 +109,17 @@ impl Log {
     pub(crate) fn packet(&mut self, now: Ns, note: Note, p: &Packet) {
         self.events += 1;
         self.mix(now ^ (note.code() << 56));
-        self.mix(
-            u64::from(p.net) << 56
-                ^ u64::from(p.from) << 28
-                ^ u64::from(p.to)
-                ^ (p.data.len() as u64) << 40,
-        );
+        self.mix(u64::from(p.net) << 56 ^ u64::from(p.from) << 28 ^ u64::from(p.to) ^ (p.data.len() as u64) << 40);
         let mut words = p.data.chunks_exact(8);
         for w in words.by_ref().take(6) {
             self.hash = self.hash.rotate_left(5)
-                ^ u64::from_le_bytes(w.try_into().unwrap_or_default())
-                    .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                ^ u64::from_le_bytes(w.try_into().unwrap_or_default()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         }
         if self.keep > 0 || self.live {
             let mut head = [0; 28];
             let n = p.data.len().min(head.len());
             head[..n].copy_from_slice(&p.data[..n]);
-            self.keep(
-                now,
-                Entry::Packet {
-                    note,
-                    net: p.net,
-                    from: p.from,
-                    to: p.to,
-                    len: p.data.len() as u32,
-                    head,
-                },
-            );
+            self.keep(now, Entry::Packet { note, net: p.net, from: p.from, to: p.to, len: p.data.len() as u32, head });
         }
     }
 
@@ -166,14 +143,7 @@ impl Log {
     fn line(&self, now: Ns, entry: &Entry) -> String {
         let mut s = format!("{:>16} ", micros(now));
         let _ = match entry {
-            Entry::Packet {
-                note,
-                net,
-                from,
-                to,
-                len,
-                head,
-            } => {
+            Entry::Packet { note, net, from, to, len, head } => {
                 let what = match note {
                     Note::Send => "send".into(),
                     Note::Arrive => "arrive".into(),
@@ -195,10 +165,7 @@ impl Log {
     /// The last events, one a line, oldest first.
     #[must_use]
     pub fn recent(&self) -> Vec<String> {
-        self.recent
-            .iter()
-            .map(|(now, e)| self.line(*now, e))
-            .collect()
+        self.recent.iter().map(|(now, e)| self.line(*now, e)).collect()
     }
 }
 

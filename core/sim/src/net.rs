@@ -6,9 +6,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::log::{Drop, Log, Note};
 use crate::queue::{PacketIx, Packets, Queue, What};
 use crate::rng::Rng;
-use crate::spec::{
-    Direction, FRAME_OVERHEAD_BYTES, HostId, LinkSpec, NetId, NetSpec, NetworkSpec, Ns, Topology,
-};
+use crate::spec::{Direction, FRAME_OVERHEAD_BYTES, HostId, LinkSpec, NetId, NetSpec, NetworkSpec, Ns, Topology};
 
 /// Where a link ends.
 #[derive(Copy, Clone, Debug)]
@@ -60,10 +58,7 @@ impl Link {
     fn arrival(&mut self, left: Ns) -> Ns {
         let jitter = self.rng.below(self.spec.jitter_ns.saturating_add(1));
         if self.rng.chance(self.spec.reorder) {
-            return left
-                + self.spec.delay_ns
-                + jitter
-                + self.rng.below(self.spec.reorder_ns.saturating_add(1));
+            return left + self.spec.delay_ns + jitter + self.rng.below(self.spec.reorder_ns.saturating_add(1));
         }
         self.last_arrival = self.last_arrival.max(left + self.spec.delay_ns + jitter);
         self.last_arrival
@@ -133,16 +128,9 @@ pub(crate) struct Net {
 
 impl Net {
     pub(crate) fn new(spec: &NetSpec, seed: u64) -> Self {
-        let networks = spec
-            .networks
-            .iter()
-            .enumerate()
-            .map(|(i, n)| Network::new(n, spec.hosts, seed, i as u64))
-            .collect();
-        Net {
-            networks,
-            counters: NetCounters::default(),
-        }
+        let networks =
+            spec.networks.iter().enumerate().map(|(i, n)| Network::new(n, spec.hosts, seed, i as u64)).collect();
+        Net { networks, counters: NetCounters::default() }
     }
 
     pub(crate) fn networks(&self) -> usize {
@@ -153,26 +141,13 @@ impl Net {
     pub(crate) fn nic_room_at(&self, net: NetId, host: HostId, now: Ns, half: bool) -> Option<Ns> {
         let n = &self.networks[usize::from(net)];
         let link = &n.up[host as usize];
-        let limit = if half {
-            n.spec.nic_queue_bytes / 2
-        } else {
-            n.spec.nic_queue_bytes
-        };
-        let drained = link
-            .free_at
-            .saturating_sub(link.spec.serialise_ns(limit as usize));
+        let limit = if half { n.spec.nic_queue_bytes / 2 } else { n.spec.nic_queue_bytes };
+        let drained = link.free_at.saturating_sub(link.spec.serialise_ns(limit as usize));
         (drained > now).then_some(drained)
     }
 
     /// A host hands over a packet.
-    pub(crate) fn send(
-        &mut self,
-        now: Ns,
-        packet: PacketIx,
-        packets: &mut Packets,
-        queue: &mut Queue,
-        log: &mut Log,
-    ) {
+    pub(crate) fn send(&mut self, now: Ns, packet: PacketIx, packets: &mut Packets, queue: &mut Queue, log: &mut Log) {
         let (net, from, len) = {
             let p = packets.get(packet);
             (p.net, p.from, p.data.len())
@@ -231,15 +206,7 @@ impl Net {
         self.counters.deepest_queue = self.counters.deepest_queue.max(p.waiting.len() as u64);
         s.used_bytes += frame;
         s.leaving.push(Reverse((left, frame)));
-        travel(
-            &mut p.link,
-            left,
-            packet,
-            packets,
-            queue,
-            log,
-            &mut self.counters,
-        );
+        travel(&mut p.link, left, packet, packets, queue, log, &mut self.counters);
     }
 
     /// Whether what arrives at the host now comes out of a cut cable.
@@ -271,11 +238,7 @@ impl Net {
         let Some(n) = self.networks.get_mut(usize::from(net)) else {
             return;
         };
-        let ports = n
-            .switches
-            .iter_mut()
-            .flat_map(|s| &mut s.ports)
-            .map(|p| &mut p.link);
+        let ports = n.switches.iter_mut().flat_map(|s| &mut s.ports).map(|p| &mut p.link);
         for link in n.up.iter_mut().chain(ports) {
             link.spec.mtu = bytes;
         }
@@ -293,37 +256,23 @@ impl Network {
             Topology::Star => 0,
             Topology::Tree { hosts_per_leaf, .. } => h / hosts_per_leaf.max(1),
         };
-        let up = (0..hosts)
-            .map(|h| link(&spec.up, End::Switch(leaf_of(h))))
-            .collect();
+        let up = (0..hosts).map(|h| link(&spec.up, End::Switch(leaf_of(h)))).collect();
         let mut switches = Vec::new();
         match &spec.topology {
-            Topology::Star => switches.push(Switch::new(
-                (0..hosts).map(|_| link(&spec.down, End::Host)).collect(),
-            )),
-            Topology::Tree {
-                hosts_per_leaf,
-                trunk,
-            } => {
+            Topology::Star => switches.push(Switch::new((0..hosts).map(|_| link(&spec.down, End::Host)).collect())),
+            Topology::Tree { hosts_per_leaf, trunk } => {
                 let per = (*hosts_per_leaf).max(1);
                 let leaves = hosts.div_ceil(per);
                 for leaf in 0..leaves {
                     let below = (hosts - leaf * per).min(per);
-                    let mut links: Vec<Link> =
-                        (0..below).map(|_| link(&spec.down, End::Host)).collect();
+                    let mut links: Vec<Link> = (0..below).map(|_| link(&spec.down, End::Host)).collect();
                     links.push(link(trunk, End::Switch(leaves)));
                     switches.push(Switch::new(links));
                 }
-                switches.push(Switch::new(
-                    (0..leaves).map(|l| link(trunk, End::Switch(l))).collect(),
-                ));
+                switches.push(Switch::new((0..leaves).map(|l| link(trunk, End::Switch(l))).collect()));
             }
         }
-        Network {
-            spec: spec.clone(),
-            up,
-            switches,
-        }
+        Network { spec: spec.clone(), up, switches }
     }
 
     /// Switch and port of a host's cable.
@@ -417,19 +366,8 @@ fn damage(data: &mut Vec<u8>, rng: &mut Rng) {
 
 impl Switch {
     fn new(links: Vec<Link>) -> Self {
-        let ports = links
-            .into_iter()
-            .map(|link| Port {
-                link,
-                waiting: VecDeque::new(),
-                waiting_bytes: 0,
-            })
-            .collect();
-        Switch {
-            ports,
-            used_bytes: 0,
-            leaving: BinaryHeap::new(),
-        }
+        let ports = links.into_iter().map(|link| Port { link, waiting: VecDeque::new(), waiting_bytes: 0 }).collect();
+        Switch { ports, used_bytes: 0, leaving: BinaryHeap::new() }
     }
 
     fn forget_departed(&mut self, now: Ns) {

@@ -46,8 +46,7 @@ impl Rng {
         let low = low.max(1);
         let doublings = u64::from((high / low).max(1).ilog2());
         let base = low << self.below(doublings + 1);
-        self.between(base, base.saturating_mul(2) - 1)
-            .clamp(low, high.max(low))
+        self.between(base, base.saturating_mul(2) - 1).clamp(low, high.max(low))
     }
 
     /// True with probability `ppm` / 10^6. Takes no random number when the answer is certain.

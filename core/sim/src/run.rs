@@ -77,24 +77,13 @@ pub fn build(s: &Scenario, watch: Watch) -> World<Rank> {
     let (work, hosts, seed) = (s.work.clone(), s.net.hosts, s.seed);
     let make = Rc::new(move |program| work.app(program, hosts, seed));
     let config = s.endpoint.config(&s.net.host);
-    let mut shared = Shared::new(
-        s.seed,
-        s.net.networks.len() as u8,
-        config,
-        s.endpoint.eager_max,
-        make,
-    );
+    let mut shared = Shared::new(s.seed, s.net.networks.len() as u8, config, s.endpoint.eager_max, make);
+    shared.checks.memory.limits.wire_bytes = s.net.wire_bytes();
     shared.restarting = s
         .net
         .faults
         .iter()
-        .filter_map(|f| {
-            if let Fault::Restart { host } = f.fault {
-                Some(host)
-            } else {
-                None
-            }
-        })
+        .filter_map(|f| if let Fault::Restart { host } = f.fault { Some(host) } else { None })
         .collect();
     let mut log = Log::new(watch.keep, watch.live);
     log.describe_with(describe);
@@ -110,11 +99,8 @@ pub fn run(s: &Scenario, watch: Watch) -> Report {
     let deadline = begin + liveness::allowance_ns(&s.net, bytes, messages, s.someone_dies());
     let done = w.run_until(deadline, |shared| shared.unfinished.is_empty());
     if !done && w.violation().is_none() {
-        let detail = format!(
-            "not done {} ms after the last fault and act, at {} ms",
-            (deadline - begin) / MS,
-            deadline / MS
-        );
+        let detail =
+            format!("not done {} ms after the last fault and act, at {} ms", (deadline - begin) / MS, deadline / MS);
         w.violate("liveness", detail);
     }
     if w.violation().is_none() {
@@ -132,10 +118,7 @@ fn wind_up(w: &mut World<Rank>, s: &Scenario) {
     }
     let open = w.shared.checks.delivery.open_tokens();
     if open > 0 {
-        let detail = format!(
-            "{open} tokens never ended: {}",
-            w.shared.checks.delivery.some_open_tokens()
-        );
+        let detail = format!("{open} tokens never ended: {}", w.shared.checks.delivery.some_open_tokens());
         return w.violate("token-lost", detail);
     }
     for host in 0..s.net.hosts {
@@ -151,24 +134,12 @@ fn wind_up(w: &mut World<Rank>, s: &Scenario) {
     w.run_until(end, |_| false);
     let open = (0..s.net.hosts).find(|h| w.node(*h).is_some_and(|n| !n.is_drained()));
     if let (Some(host), None) = (open, w.violation()) {
-        w.violate(
-            "close",
-            format!(
-                "host {host} is not drained {} s after closing",
-                LINGER_NS / SEC
-            ),
-        );
+        w.violate("close", format!("host {host} is not drained {} s after closing", LINGER_NS / SEC));
     }
 }
 
 fn report(s: &Scenario, w: &World<Rank>) -> Report {
-    let messages = w
-        .shared
-        .checks
-        .delivery
-        .messages
-        .iter()
-        .flat_map(|(p, m)| m.values().map(move |m| (p.host, m)));
+    let messages = w.shared.checks.delivery.messages.iter().flat_map(|(p, m)| m.values().map(move |m| (p.host, m)));
     let mut arrivals: Vec<(u32, Ns, u64)> = Vec::new();
     let mut message_ns = Vec::new();
     for (from, m) in messages {
@@ -182,19 +153,9 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
     let mut story = Vec::new();
     if w.violation().is_some() {
         story = w.log.recent();
-        story.extend(
-            w.shared
-                .unfinished
-                .iter()
-                .filter_map(|h| w.node(*h))
-                .map(Rank::state),
-        );
+        story.extend(w.shared.unfinished.iter().filter_map(|h| w.node(*h)).map(Rank::state));
     }
-    let counters = || {
-        (0..s.net.hosts)
-            .filter_map(|h| w.node(h))
-            .map(|n| n.endpoint().counters())
-    };
+    let counters = || (0..s.net.hosts).filter_map(|h| w.node(h)).map(|n| n.endpoint().counters());
     Report {
         violation: w.violation().cloned(),
         hash: w.log.hash(),
@@ -214,15 +175,7 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
 
 /// A packet's head in words (spec 2).
 fn describe(head: &[u8]) -> String {
-    const KINDS: [&str; 7] = [
-        "INIT",
-        "COOKIE",
-        "CONFIRM",
-        "ACCEPT",
-        "REFUSE",
-        "PROTECTED",
-        "RESET",
-    ];
+    const KINDS: [&str; 7] = ["INIT", "COOKIE", "CONFIRM", "ACCEPT", "REFUSE", "PROTECTED", "RESET"];
     let Some(first) = head.first() else {
         return "empty".into();
     };
@@ -253,9 +206,6 @@ fn describe(head: &[u8]) -> String {
         "PARITY",
         "RECOVERED",
     ];
-    let frame = first_frame
-        .and_then(|f| FRAMES.get(usize::from(*f)))
-        .copied()
-        .unwrap_or("");
+    let frame = first_frame.and_then(|f| FRAMES.get(usize::from(*f))).copied().unwrap_or("");
     format!("#{number} path {} {frame}{ask}", head[2])
 }

@@ -7,8 +7,8 @@ use weir_proto::{Config, CongestionKind, Level};
 
 use crate::rng::Rng;
 use crate::spec::{
-    Burst, Direction, Fault, HostId, HostSpec, LinkSpec, MS, NetId, NetSpec, NetworkSpec, Ns, SEC,
-    SwitchSpec, TimedFault, Topology, US,
+    Burst, Direction, Fault, HostId, HostSpec, LinkSpec, MS, NetId, NetSpec, NetworkSpec, Ns, SEC, SwitchSpec,
+    TimedFault, Topology, US,
 };
 use crate::work::Workload;
 use crate::work::farm::Farm;
@@ -80,11 +80,7 @@ impl EndpointSpec {
             send_queue_msgs: self.send_queue_msgs,
             grant_budget: self.grant_budget,
             streams: self.streams,
-            congestion: if self.reno {
-                CongestionKind::Reno
-            } else {
-                CongestionKind::Target
-            },
+            congestion: if self.reno { CongestionKind::Reno } else { CongestionKind::Target },
             parity: self.parity,
             mtu_probing: self.mtu_probing,
             rx_buffer_bytes: host.rx_buffer_bytes,
@@ -146,19 +142,13 @@ impl Profile {
     /// The profile of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Profile> {
-        Self::NAMES
-            .iter()
-            .find(|(n, _)| *n == name)
-            .map(|(_, p)| *p)
+        Self::NAMES.iter().find(|(n, _)| *n == name).map(|(_, p)| *p)
     }
 
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
-        Self::NAMES
-            .iter()
-            .find(|(_, p)| *p == self)
-            .map_or("", |(n, _)| n)
+        Self::NAMES.iter().find(|(_, p)| *p == self).map_or("", |(n, _)| n)
     }
 }
 
@@ -184,48 +174,25 @@ impl Scenario {
         let first = draw_network(&mut rng, profile);
         let mut nets = vec![first];
         for _ in 1..networks {
-            let n = if rng.chance(700_000) {
-                nets[0].clone()
-            } else {
-                draw_network(&mut rng, profile)
-            };
+            let n = if rng.chance(700_000) { nets[0].clone() } else { draw_network(&mut rng, profile) };
             nets.push(n);
         }
-        let mut net = NetSpec {
-            hosts,
-            networks: nets,
-            host: draw_host(&mut rng),
-            faults: Vec::new(),
-        };
+        let mut net = NetSpec { hosts, networks: nets, host: draw_host(&mut rng), faults: Vec::new() };
         let endpoint = draw_endpoint(&mut rng, profile);
         let work = draw_work(&mut rng, &mut net, profile, &endpoint);
-        Scenario {
-            seed,
-            net,
-            endpoint,
-            work,
-        }
+        Scenario { seed, net, endpoint, work }
     }
 
     /// Whether anyone dies.
     #[must_use]
     pub fn someone_dies(&self) -> bool {
-        self.net
-            .faults
-            .iter()
-            .any(|f| matches!(f.fault, Fault::Crash { .. }))
+        self.net.faults.iter().any(|f| matches!(f.fault, Fault::Crash { .. }))
     }
 }
 
 fn draw_link(rng: &mut Rng, profile: Profile) -> LinkSpec {
     let mut l = LinkSpec {
-        rate_bits_per_s: rng.pick(&[
-            100_000_000,
-            1_000_000_000,
-            1_000_000_000,
-            10_000_000_000,
-            100_000_000_000,
-        ]),
+        rate_bits_per_s: rng.pick(&[100_000_000, 1_000_000_000, 1_000_000_000, 10_000_000_000, 100_000_000_000]),
         delay_ns: rng.log_between(500, 5 * MS),
         ..LinkSpec::default()
     };
@@ -237,11 +204,7 @@ fn draw_link(rng: &mut Rng, profile: Profile) -> LinkSpec {
     }
     let much = profile == Profile::Lossy;
     let ppm = |rng: &mut Rng, max: u64| {
-        if rng.chance(if much { 600_000 } else { 300_000 }) {
-            rng.log_between(100, max) as u32
-        } else {
-            0
-        }
+        if rng.chance(if much { 600_000 } else { 300_000 }) { rng.log_between(100, max) as u32 } else { 0 }
     };
     l.loss = ppm(rng, if much { 200_000 } else { 20_000 });
     l.duplicate = ppm(rng, 50_000);
@@ -249,36 +212,21 @@ fn draw_link(rng: &mut Rng, profile: Profile) -> LinkSpec {
     l.reorder_ns = rng.log_between(US, 2 * MS);
     l.corrupt = ppm(rng, 20_000);
     if rng.chance(if much { 300_000 } else { 100_000 }) {
-        let (enter, leave) = (
-            rng.log_between(100, 10_000) as u32,
-            rng.log_between(20_000, 500_000) as u32,
-        );
-        l.burst = Some(Burst {
-            enter,
-            leave,
-            loss: rng.between(200_000, 1_000_000) as u32,
-        });
+        let (enter, leave) = (rng.log_between(100, 10_000) as u32, rng.log_between(20_000, 500_000) as u32);
+        l.burst = Some(Burst { enter, leave, loss: rng.between(200_000, 1_000_000) as u32 });
     }
     l
 }
 
 fn draw_network(rng: &mut Rng, profile: Profile) -> NetworkSpec {
     let up = draw_link(rng, profile);
-    let down = if rng.chance(800_000) {
-        up.clone()
-    } else {
-        draw_link(rng, profile)
-    };
+    let down = if rng.chance(800_000) { up.clone() } else { draw_link(rng, profile) };
     let small = profile == Profile::Incast;
-    let port_packets =
-        rng.log_between(if small { 8 } else { 32 }, if small { 100 } else { 2000 }) as u32;
+    let port_packets = rng.log_between(if small { 8 } else { 32 }, if small { 100 } else { 2000 }) as u32;
     let shared_bytes = rng.log_between(100_000, 8 << 20);
     let dynamic_percent = rng.pick(&[0, 0, 50, 100]);
     let topology = if rng.chance(150_000) {
-        Topology::Tree {
-            hosts_per_leaf: rng.between(1, 4) as u32,
-            trunk: draw_link(rng, profile),
-        }
+        Topology::Tree { hosts_per_leaf: rng.between(1, 4) as u32, trunk: draw_link(rng, profile) }
     } else {
         Topology::Star
     };
@@ -286,12 +234,7 @@ fn draw_network(rng: &mut Rng, profile: Profile) -> NetworkSpec {
         topology,
         up,
         down,
-        switch: SwitchSpec {
-            shared_bytes,
-            port_packets,
-            dynamic_percent,
-            port_bytes: u64::MAX,
-        },
+        switch: SwitchSpec { shared_bytes, port_packets, dynamic_percent, port_bytes: u64::MAX },
         nic_queue_bytes: rng.log_between(20_000, 1 << 20),
     }
 }
@@ -329,12 +272,7 @@ fn draw_endpoint(rng: &mut Rng, profile: Profile) -> EndpointSpec {
     e
 }
 
-fn draw_work(
-    rng: &mut Rng,
-    net: &mut NetSpec,
-    profile: Profile,
-    endpoint: &EndpointSpec,
-) -> Workload {
+fn draw_work(rng: &mut Rng, net: &mut NetSpec, profile: Profile, endpoint: &EndpointSpec) -> Workload {
     let bytes_max = 2 << 20;
     let hosts = net.hosts;
     let each = bytes_max / u64::from(hosts);
@@ -355,14 +293,8 @@ fn draw_work(
     let spread_ns = rng.log_between(100 * US, 500 * MS);
     let crash = profile == Profile::Crash;
     let messages = rng.log_between(5, 300);
-    let bounds = Bounds {
-        hosts,
-        messages,
-        len_max: rng.log_between(64, 1 << 20),
-        bytes_max,
-        spread_ns,
-        directed: crash,
-    };
+    let bounds =
+        Bounds { hosts, messages, len_max: rng.log_between(64, 1 << 20), bytes_max, spread_ns, directed: crash };
     let mut traffic = Traffic::default();
     traffic.draw(rng, &bounds, 0, 0);
     match profile {
@@ -371,13 +303,7 @@ fn draw_work(
             traffic.phase_ns = net.last_fault_ns() + rng.log_between(US, SEC);
             // The verdict on a peer falls after 5 s of silence, its timer may have started late, and probes take their time.
             traffic.forget_ns = net.last_fault_ns() + 8 * SEC;
-            let (bounds, begin) = (
-                Bounds {
-                    messages: messages / 2 + 1,
-                    ..bounds
-                },
-                traffic.phase_ns,
-            );
+            let (bounds, begin) = (Bounds { messages: messages / 2 + 1, ..bounds }, traffic.phase_ns);
             traffic.draw(rng, &bounds, 1, begin);
         }
         Profile::Faults => draw_faults(rng, net, spread_ns),
@@ -385,19 +311,14 @@ fn draw_work(
         Profile::Mtu => {
             let at_ns = rng.below(spread_ns + 1);
             let bytes = rng.between(1200, u64::from(endpoint.max_datagram)) as u32;
-            net.faults.push(TimedFault {
-                at_ns,
-                fault: Fault::Mtu { net: 0, bytes },
-            });
+            net.faults.push(TimedFault { at_ns, fault: Fault::Mtu { net: 0, bytes } });
         }
         _ => {}
     }
     // With small credit, receives posted much later than the messages before them would hold up all others: post them first.
     if endpoint.credit_msgs < 1024 || endpoint.credit_bytes < 1 << 20 {
         for m in &mut traffic.messages {
-            m.receive_at_ns = m
-                .receive_at_ns
-                .min(if m.phase == 0 { 0 } else { traffic.phase_ns });
+            m.receive_at_ns = m.receive_at_ns.min(if m.phase == 0 { 0 } else { traffic.phase_ns });
         }
     }
     Workload::Traffic(traffic)
@@ -407,20 +328,14 @@ fn draw_pattern(rng: &mut Rng, hosts: u32, each: u64) -> Workload {
     let len = rng.log_between(8, each / 4);
     let some = |max: u64| (each / len.max(100)).clamp(1, max);
     match rng.below(5) {
-        0 => Workload::PingPong {
-            len,
-            rounds: some(50) as u32,
-        },
+        0 => Workload::PingPong { len, rounds: some(50) as u32 },
         1 => Workload::Stream {
             len: (1, len),
             count: some(300) as u32,
             tags: rng.between(1, 20),
             window: rng.between(1, 64) as usize,
         },
-        2 => Workload::AllToAll {
-            len: len / u64::from(hosts),
-            rounds: some(4) as u32,
-        },
+        2 => Workload::AllToAll { len: len / u64::from(hosts), rounds: some(4) as u32 },
         3 => Workload::Superstep {
             steps: some(6) as u32,
             len: (1, len / u64::from(hosts) + 1),
@@ -443,15 +358,10 @@ fn draw_crashes(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) -> Vec<HostId> 
     for host in 1..net.hosts {
         if crashing.len() as u32 * 2 < net.hosts && (crashing.is_empty() || rng.chance(300_000)) {
             let at_ns = rng.below(spread_ns + 1);
-            let back_ns = at_ns + rng.log_between(100 * US, 7 * SEC);
-            net.faults.push(TimedFault {
-                at_ns,
-                fault: Fault::Crash { host },
-            });
-            net.faults.push(TimedFault {
-                at_ns: back_ns,
-                fault: Fault::Restart { host },
-            });
+            // Not before the last act of phase 0, which is meant for the first incarnation.
+            let back_ns = (at_ns + rng.log_between(100 * US, 7 * SEC)).max(2 * spread_ns);
+            net.faults.push(TimedFault { at_ns, fault: Fault::Crash { host } });
+            net.faults.push(TimedFault { at_ns: back_ns, fault: Fault::Restart { host } });
             crashing.push(host);
         }
     }
@@ -471,35 +381,12 @@ fn draw_faults(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) {
         left -= len;
         let host = rng.below(u64::from(net.hosts)) as HostId;
         if rng.chance(400_000) {
-            net.faults.push(TimedFault {
-                at_ns,
-                fault: Fault::Stall {
-                    host,
-                    until_ns: at_ns + len,
-                },
-            });
+            net.faults.push(TimedFault { at_ns, fault: Fault::Stall { host, until_ns: at_ns + len } });
             continue;
         }
-        let (cut, direction) = (
-            rng.below(net.networks.len() as u64) as NetId,
-            draw_direction(rng),
-        );
-        net.faults.push(TimedFault {
-            at_ns,
-            fault: Fault::Cut {
-                host,
-                net: cut,
-                direction,
-            },
-        });
-        net.faults.push(TimedFault {
-            at_ns: at_ns + len,
-            fault: Fault::Heal {
-                host,
-                net: cut,
-                direction,
-            },
-        });
+        let (cut, direction) = (rng.below(net.networks.len() as u64) as NetId, draw_direction(rng));
+        net.faults.push(TimedFault { at_ns, fault: Fault::Cut { host, net: cut, direction } });
+        net.faults.push(TimedFault { at_ns: at_ns + len, fault: Fault::Heal { host, net: cut, direction } });
     }
 }
 
@@ -512,22 +399,8 @@ fn draw_failovers(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) {
     for host in 0..net.hosts {
         if everyone || rng.chance(300_000) {
             let direction = draw_direction(rng);
-            net.faults.push(TimedFault {
-                at_ns,
-                fault: Fault::Cut {
-                    host,
-                    net: which,
-                    direction,
-                },
-            });
-            net.faults.push(TimedFault {
-                at_ns: at_ns + len,
-                fault: Fault::Heal {
-                    host,
-                    net: which,
-                    direction,
-                },
-            });
+            net.faults.push(TimedFault { at_ns, fault: Fault::Cut { host, net: which, direction } });
+            net.faults.push(TimedFault { at_ns: at_ns + len, fault: Fault::Heal { host, net: which, direction } });
         }
     }
 }

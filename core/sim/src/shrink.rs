@@ -95,9 +95,7 @@ fn changes(s: &Scenario) -> Vec<Change> {
         }
     }
     all.push(Box::new(|s| s.net.host = crate::spec::HostSpec::default()));
-    all.push(Box::new(|s| {
-        s.endpoint = crate::scenario::EndpointSpec::default()
-    }));
+    all.push(Box::new(|s| s.endpoint = crate::scenario::EndpointSpec::default()));
     all.push(Box::new(|s| {
         for n in &mut s.net.networks {
             n.switch = crate::spec::SwitchSpec::default();
@@ -110,12 +108,7 @@ fn changes(s: &Scenario) -> Vec<Change> {
         } else {
             None
         };
-        let faulty = s
-            .net
-            .faults
-            .iter()
-            .map(|f| crate::spec::fault_host(&f.fault).map_or(0, |h| h + 1))
-            .max();
+        let faulty = s.net.faults.iter().map(|f| crate::spec::fault_host(&f.fault).map_or(0, |h| h + 1)).max();
         if let Some(used) = used {
             s.net.hosts = used.max(faulty.unwrap_or(0)).max(2);
         }

@@ -104,12 +104,7 @@ pub struct SwitchSpec {
 impl Default for SwitchSpec {
     /// 4 MiB, no further limits.
     fn default() -> Self {
-        SwitchSpec {
-            shared_bytes: 4 << 20,
-            port_bytes: u64::MAX,
-            port_packets: u32::MAX,
-            dynamic_percent: 0,
-        }
+        SwitchSpec { shared_bytes: 4 << 20, port_bytes: u64::MAX, port_packets: u32::MAX, dynamic_percent: 0 }
     }
 }
 
@@ -282,12 +277,17 @@ impl NetSpec {
     /// `hosts` hosts on one network.
     #[must_use]
     pub fn single(hosts: u32, network: NetworkSpec) -> Self {
-        NetSpec {
-            hosts,
-            networks: vec![network],
-            host: HostSpec::default(),
-            faults: Vec::new(),
-        }
+        NetSpec { hosts, networks: vec![network], host: HostSpec::default(), faults: Vec::new() }
+    }
+
+    /// What the cables and interfaces between two hosts hold at most, there and back, on all networks together.
+    #[must_use]
+    pub fn wire_bytes(&self) -> u64 {
+        let link = |l: &LinkSpec| {
+            (u128::from(l.rate_bits_per_s / 8) * u128::from(2 * (l.delay_ns + l.jitter_ns)) / u128::from(SEC)) as u64
+        };
+        let trunk = |n: &NetworkSpec| if let Topology::Tree { trunk, .. } = &n.topology { link(trunk) } else { 0 };
+        self.networks.iter().map(|n| link(&n.up) + link(&n.down) + 2 * trunk(n) + n.nic_queue_bytes).sum()
     }
 
     /// When the last fault begins or ends.

@@ -37,12 +37,8 @@ pub struct Wire {
 
 impl Wire {
     /// A gigabit, 10 us, no loss, 64 packets.
-    pub const GIGABIT: Wire = Wire {
-        rate_bits_per_s: 1_000_000_000,
-        delay_ns: 10 * US,
-        loss_ppm: 0,
-        queue_packets: 64,
-    };
+    pub const GIGABIT: Wire =
+        Wire { rate_bits_per_s: 1_000_000_000, delay_ns: 10 * US, loss_ppm: 0, queue_packets: 64 };
 
     fn spec(&self, hosts: u32) -> NetSpec {
         let up = LinkSpec {
@@ -51,53 +47,26 @@ impl Wire {
             loss: self.loss_ppm,
             ..LinkSpec::default()
         };
-        let down = LinkSpec {
-            loss: 0,
-            ..up.clone()
-        };
-        let switch = SwitchSpec {
-            port_packets: self.queue_packets,
-            shared_bytes: 64 << 20,
-            ..SwitchSpec::default()
-        };
-        NetSpec::single(
-            hosts,
-            NetworkSpec {
-                up,
-                down,
-                switch,
-                ..NetworkSpec::default()
-            },
-        )
+        let down = LinkSpec { loss: 0, ..up.clone() };
+        let switch = SwitchSpec { port_packets: self.queue_packets, shared_bytes: 64 << 20, ..SwitchSpec::default() };
+        NetSpec::single(hosts, NetworkSpec { up, down, switch, ..NetworkSpec::default() })
     }
 
     /// Payload rate of back-to-back full packets.
     #[must_use]
     pub fn goodput_max(&self, datagram: u16) -> f64 {
         let d = u64::from(datagram);
-        self.rate_bits_per_s as f64 * (d - BULK_HEADER_BYTES) as f64
-            / (d + WIRE_OVERHEAD_BYTES) as f64
+        self.rate_bits_per_s as f64 * (d - BULK_HEADER_BYTES) as f64 / (d + WIRE_OVERHEAD_BYTES) as f64
     }
 }
 
 /// A point of `work` on `hosts` hosts.
 #[must_use]
-pub fn point(
-    name: String,
-    wire: Wire,
-    hosts: u32,
-    endpoint: &EndpointSpec,
-    work: Workload,
-) -> Point {
+pub fn point(name: String, wire: Wire, hosts: u32, endpoint: &EndpointSpec, work: Workload) -> Point {
     let wire_bits_per_s = wire.goodput_max(endpoint.max_datagram);
     Point {
         name,
-        scenario: Scenario {
-            seed: 1,
-            net: wire.spec(hosts),
-            endpoint: endpoint.clone(),
-            work,
-        },
+        scenario: Scenario { seed: 1, net: wire.spec(hosts), endpoint: endpoint.clone(), work },
         wire_bits_per_s,
     }
 }
@@ -134,49 +103,25 @@ pub fn fairness(r: &Report) -> f64 {
     for (from, _, bytes) in r.arrivals.iter().filter(|a| a.1 <= first_done) {
         *got.entry(*from).or_default() += *bytes as f64;
     }
-    let (sum, squares) = got
-        .values()
-        .fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
-    if squares == 0.0 {
-        1.0
-    } else {
-        sum * sum / (got.len() as f64 * squares)
-    }
+    let (sum, squares) = got.values().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
+    if squares == 0.0 { 1.0 } else { sum * sum / (got.len() as f64 * squares) }
 }
 
 /// The longest time in which no sender's message became complete at the receivers, from start to end.
 #[must_use]
 pub fn longest_gap_ns(r: &Report) -> Ns {
     let mut last = 0;
-    let gaps = r
-        .arrivals
-        .iter()
-        .map(|a| a.1 - std::mem::replace(&mut last, a.1));
+    let gaps = r.arrivals.iter().map(|a| a.1 - std::mem::replace(&mut last, a.1));
     gaps.max().unwrap_or(0)
 }
 
 /// Runs the points and writes one line for each.
 #[must_use]
 pub fn table(points: &[Point], reports: &[Report]) -> String {
-    let width = points
-        .iter()
-        .map(|p| p.name.len())
-        .max()
-        .unwrap_or(0)
-        .max(8);
+    let width = points.iter().map(|p| p.name.len()).max().unwrap_or(0).max(8);
     let mut s = format!(
         "{:<width$} {:>10} {:>6} {:>10} {:>10} {:>10} {:>5} {:>7} {:>6} {:>6} {:>5}\n",
-        "point",
-        "Mbit/s",
-        "% wire",
-        "median",
-        "p99",
-        "max",
-        "fair",
-        "dropped",
-        "resent",
-        "spur",
-        "pto"
+        "point", "Mbit/s", "% wire", "median", "p99", "max", "fair", "dropped", "resent", "spur", "pto"
     );
     for (p, r) in points.iter().zip(reports) {
         let rate = r.goodput_bits_per_s();
@@ -223,23 +168,10 @@ pub fn incast_points(
     for &n in senders {
         for &len in lens {
             for &queue_packets in queues {
-                let wire = Wire {
-                    queue_packets,
-                    ..Wire::GIGABIT
-                };
+                let wire = Wire { queue_packets, ..Wire::GIGABIT };
                 let count = (bytes_each / len).max(1) as u32;
                 let name = format!("incast {n}:1 {} queue {queue_packets}", size(len));
-                points.push(point(
-                    name,
-                    wire,
-                    n + 1,
-                    endpoint,
-                    Workload::Incast {
-                        len,
-                        count,
-                        window: 2,
-                    },
-                ));
+                points.push(point(name, wire, n + 1, endpoint, Workload::Incast { len, count, window: 2 }));
             }
         }
     }
@@ -259,25 +191,10 @@ pub fn ping_pong_points(
     for &delay_ns in delays_ns {
         for &len in lens {
             for &loss_ppm in losses_ppm {
-                let wire = Wire {
-                    delay_ns,
-                    loss_ppm,
-                    queue_packets: 1000,
-                    ..Wire::GIGABIT
-                };
-                let name = format!(
-                    "ping-pong {:>5} {:>5} us {:>4} %",
-                    size(len),
-                    delay_ns / US,
-                    f64::from(loss_ppm) / 1e4
-                );
-                points.push(point(
-                    name,
-                    wire,
-                    2,
-                    endpoint,
-                    Workload::PingPong { len, rounds },
-                ));
+                let wire = Wire { delay_ns, loss_ppm, queue_packets: 1000, ..Wire::GIGABIT };
+                let name =
+                    format!("ping-pong {:>5} {:>5} us {:>4} %", size(len), delay_ns / US, f64::from(loss_ppm) / 1e4);
+                points.push(point(name, wire, 2, endpoint, Workload::PingPong { len, rounds }));
             }
         }
     }
@@ -297,24 +214,14 @@ pub fn stream_points(
     for &delay_ns in delays_ns {
         for &queue_packets in queues {
             for &loss_ppm in losses_ppm {
-                let wire = Wire {
-                    delay_ns,
-                    loss_ppm,
-                    queue_packets,
-                    ..Wire::GIGABIT
-                };
+                let wire = Wire { delay_ns, loss_ppm, queue_packets, ..Wire::GIGABIT };
                 let name = format!(
                     "stream 256K {:>5} us {:>4} % queue {queue_packets}",
                     delay_ns / US,
                     f64::from(loss_ppm) / 1e4
                 );
                 let count = (bytes >> 18).max(1) as u32;
-                let work = Workload::Stream {
-                    len: (1 << 18, 1 << 18),
-                    count,
-                    tags: 8,
-                    window: 8,
-                };
+                let work = Workload::Stream { len: (1 << 18, 1 << 18), count, tags: 8, window: 8 };
                 points.push(point(name, wire, 2, endpoint, work));
             }
         }

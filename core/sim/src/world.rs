@@ -77,10 +77,7 @@ impl<S> Host<'_, S> {
 
     fn blocked_until(&self, half: bool) -> Option<Ns> {
         (0..self.net.networks())
-            .filter_map(|n| {
-                self.net
-                    .nic_room_at(n as NetId, self.id, self.now + self.spent_ns, half)
-            })
+            .filter_map(|n| self.net.nic_room_at(n as NetId, self.id, self.now + self.spent_ns, half))
             .max()
     }
 
@@ -93,13 +90,7 @@ impl<S> Host<'_, S> {
         write(&mut self.packets.get_mut(packet).data);
         self.spent_ns += self.tx_cost_ns;
         self.sent += 1;
-        self.net.send(
-            self.now + self.spent_ns,
-            packet,
-            self.packets,
-            self.queue,
-            self.log,
-        );
+        self.net.send(self.now + self.spent_ns, packet, self.packets, self.queue, self.log);
     }
 
     /// Notes an event in the log: `word` goes into the hash of the run, `text` is made only if someone looks.
@@ -109,11 +100,7 @@ impl<S> Host<'_, S> {
 
     /// Reports a broken promise; the run ends after this event. Only the first is kept.
     pub fn violation(&mut self, kind: &'static str, detail: impl Into<String>) {
-        self.violation.get_or_insert_with(|| Violation {
-            kind,
-            detail: detail.into(),
-            at_ns: self.now,
-        });
+        self.violation.get_or_insert_with(|| Violation { kind, detail: detail.into(), at_ns: self.now });
     }
 }
 
@@ -182,18 +169,7 @@ impl<N: Node> World<N> {
                 }
             })
             .collect();
-        World {
-            spec,
-            now: 0,
-            queue,
-            packets: Packets::default(),
-            net,
-            seats,
-            shared,
-            log,
-            violation: None,
-            make,
-        }
+        World { spec, now: 0, queue, packets: Packets::default(), net, seats, shared, log, violation: None, make }
     }
 
     /// Virtual time now.
@@ -235,11 +211,7 @@ impl<N: Node> World<N> {
     /// Reports a broken promise found from outside.
     pub fn violate(&mut self, kind: &'static str, detail: String) {
         let at_ns = self.now;
-        self.violation.get_or_insert(Violation {
-            kind,
-            detail,
-            at_ns,
-        });
+        self.violation.get_or_insert(Violation { kind, detail, at_ns });
     }
 
     /// Runs until `done` says so (asked after each run of a host), a promise is broken, or `until` has come. True if `done`.
@@ -252,14 +224,7 @@ impl<N: Node> World<N> {
             self.now = at;
             match what {
                 What::AtSwitch { packet, switch } => {
-                    self.net.at_switch(
-                        at,
-                        packet,
-                        switch,
-                        &mut self.packets,
-                        &mut self.queue,
-                        &mut self.log,
-                    );
+                    self.net.at_switch(at, packet, switch, &mut self.packets, &mut self.queue, &mut self.log);
                 }
                 What::AtHost { packet } => self.at_host(packet),
                 What::Fault { index } => self.befall(self.spec.faults[index as usize].fault),
@@ -274,18 +239,12 @@ impl<N: Node> World<N> {
                 }
             }
         }
-        self.now = self
-            .now
-            .max(until.min(self.queue.peek_time().unwrap_or(until)));
+        self.now = self.now.max(until.min(self.queue.peek_time().unwrap_or(until)));
         false
     }
 
     /// Lets a node act as if its host ran, for tests and for orders from outside.
-    pub fn with_node<R>(
-        &mut self,
-        host: HostId,
-        f: impl FnOnce(&mut N, &mut Host<'_, N::Shared>) -> R,
-    ) -> Option<R> {
+    pub fn with_node<R>(&mut self, host: HostId, f: impl FnOnce(&mut N, &mut Host<'_, N::Shared>) -> R) -> Option<R> {
         let mut node = self.seats[host as usize].node.take()?;
         let r = f(&mut node, &mut self.host(host, self.now));
         self.seats[host as usize].node = Some(node);
@@ -349,10 +308,7 @@ impl<N: Node> World<N> {
     /// Makes sure that the host runs at `at` at the latest, or as soon after that as it can.
     fn schedule(&mut self, host: HostId, at: Ns) {
         let seat = &mut self.seats[host as usize];
-        let at = at
-            .max(seat.busy_until)
-            .max(seat.stalled_until)
-            .max(self.now);
+        let at = at.max(seat.busy_until).max(seat.stalled_until).max(self.now);
         if seat.run_at.is_none_or(|r| r > at) {
             seat.run_at = Some(at);
             self.queue.push(at, What::Run { host });
@@ -384,11 +340,7 @@ impl<N: Node> World<N> {
         seat.busy_until = now + spent + LOOP_NS;
         let more = !seat.socket.is_empty();
         seat.waiting = !more;
-        seat.empty_runs = if read > 0 || sent > 0 {
-            0
-        } else {
-            seat.empty_runs + 1
-        };
+        seat.empty_runs = if read > 0 || sent > 0 { 0 } else { seat.empty_runs + 1 };
         if seat.empty_runs > EMPTY_RUNS_MAX {
             let detail = format!(
                 "host {id} asked to run {EMPTY_RUNS_MAX} times and neither read nor sent a packet; it wants to run at {wake:?}"
@@ -417,11 +369,7 @@ impl<N: Node> World<N> {
             let p = self.packets.get_mut(packet);
             seat.socket_bytes -= p.data.len() as u64 + host_spec.rx_overhead_bytes;
             let mut data = std::mem::take(&mut p.data);
-            let meta = Received {
-                net: p.net,
-                from: p.from,
-                slack_ns: now.saturating_sub(last_look),
-            };
+            let meta = Received { net: p.net, from: p.from, slack_ns: now.saturating_sub(last_look) };
             read += 1;
             let mut host = self.host(id, now);
             node.receive(&mut host, meta, &mut data);
@@ -434,11 +382,7 @@ impl<N: Node> World<N> {
         host.spent_ns = u64::from(read) * host_spec.rx_cost_ns;
         node.run(&mut host, idle);
         sent += host.sent;
-        let blocked = if host.can_send() {
-            None
-        } else {
-            host.blocked_until(true)
-        };
+        let blocked = if host.can_send() { None } else { host.blocked_until(true) };
         (read, host.spent_ns, sent, blocked)
     }
 
@@ -454,16 +398,8 @@ impl<N: Node> World<N> {
         self.log.fault(self.now, fault);
         let known = |h: HostId| (h as usize) < self.seats.len();
         match fault {
-            Fault::Cut {
-                host,
-                net,
-                direction,
-            } => self.net.set_cut(net, host, direction, true),
-            Fault::Heal {
-                host,
-                net,
-                direction,
-            } => self.net.set_cut(net, host, direction, false),
+            Fault::Cut { host, net, direction } => self.net.set_cut(net, host, direction, true),
+            Fault::Heal { host, net, direction } => self.net.set_cut(net, host, direction, false),
             Fault::Mtu { net, bytes } => self.net.set_mtu(net, bytes),
             Fault::Stall { host, until_ns } if known(host) => {
                 let seat = &mut self.seats[host as usize];

@@ -26,19 +26,9 @@ struct Seen {
 impl Node for Pinger {
     type Shared = Seen;
     fn receive(&mut self, host: &mut Host<'_, Seen>, meta: Received, data: &mut [u8]) {
-        let number = data
-            .get(1..5)
-            .map_or(u32::MAX, |b| u32::from_le_bytes(b.try_into().unwrap()));
+        let number = data.get(1..5).map_or(u32::MAX, |b| u32::from_le_bytes(b.try_into().unwrap()));
         let (now, id) = (host.now, host.id);
-        host.shared.got.push((
-            now,
-            id,
-            meta.from,
-            meta.net,
-            number,
-            data.len(),
-            meta.slack_ns,
-        ));
+        host.shared.got.push((now, id, meta.from, meta.net, number, data.len(), meta.slack_ns));
         if self.echo && data.first() == Some(&0) {
             let mut back = data.to_vec();
             back[0] = 1;
@@ -71,24 +61,11 @@ fn make(seen: &mut Seen, host: HostId, incarnation: u32) -> Pinger {
     seen.incarnations.push((host, incarnation));
     let order = seen.orders.iter().find(|o| o.0 == host).copied();
     let (_, net, to, left, gap_ns, bytes) = order.unwrap_or((host, 0, 0, 0, 0, 0));
-    Pinger {
-        left,
-        next_at: 0,
-        gap_ns,
-        bytes,
-        to: order.map(|_| (net, to)),
-        echo: seen.echo,
-        unechoed: vec![],
-    }
+    Pinger { left, next_at: 0, gap_ns, bytes, to: order.map(|_| (net, to)), echo: seen.echo, unechoed: vec![] }
 }
 
 fn quiet_hosts(mut spec: NetSpec) -> NetSpec {
-    spec.host = HostSpec {
-        rx_cost_ns: 0,
-        tx_cost_ns: 0,
-        wake_ns: 0,
-        ..HostSpec::default()
-    };
+    spec.host = HostSpec { rx_cost_ns: 0, tx_cost_ns: 0, wake_ns: 0, ..HostSpec::default() };
     spec
 }
 
@@ -98,11 +75,7 @@ fn run(
     orders: &[(HostId, NetId, HostId, u32, Ns, usize)],
     echo: bool,
 ) -> (Seen, NetCounters, u64) {
-    let shared = Seen {
-        orders: orders.to_vec(),
-        echo,
-        ..Seen::default()
-    };
+    let shared = Seen { orders: orders.to_vec(), echo, ..Seen::default() };
     let mut w = World::new(spec.clone(), seed, shared, Log::new(0, false), make);
     w.run_until(60 * SEC, |_| false);
     assert_eq!(w.violation(), None);
@@ -128,20 +101,14 @@ fn one_packet_takes_its_time() {
 #[test]
 fn a_stream_gets_the_rate_of_the_link() {
     let (seen, c, _) = run(&gigabit(|_| {}), 1, &[(0, 0, 1, 10_000, 0, 1434)], false);
-    assert_eq!(
-        c.delivered, 10_000,
-        "the interface pushes back, it does not drop"
-    );
+    assert_eq!(c.delivered, 10_000, "the interface pushes back, it does not drop");
     assert_eq!(seen.got.last().unwrap().0, 10_001 * 12 * US + 4 * US);
 }
 
 #[test]
 fn two_into_one_fill_the_queue_and_drop_the_tail() {
     let spec = gigabit(|n| n.switch.port_packets = 64);
-    let orders = [
-        (0, 0, 2, 1000, 12 * US, 1434),
-        (1, 0, 2, 1000, 12 * US, 1434),
-    ];
+    let orders = [(0, 0, 2, 1000, 12 * US, 1434), (1, 0, 2, 1000, 12 * US, 1434)];
     let (seen, c, _) = run(&spec, 1, &orders, false);
     assert_eq!(c.deepest_queue, 64);
     assert_eq!(c.switch_full + c.delivered, 2000);
@@ -155,11 +122,7 @@ fn ports_share_the_memory_of_their_switch() {
     // The queue to host 2 may take all memory; then a packet to host 1 finds none, unless a dynamic threshold keeps some.
     let drops_of_bystander = |percent| {
         let mut spec = gigabit(|n| {
-            n.switch = SwitchSpec {
-                shared_bytes: 30_000,
-                dynamic_percent: percent,
-                ..SwitchSpec::default()
-            };
+            n.switch = SwitchSpec { shared_bytes: 30_000, dynamic_percent: percent, ..SwitchSpec::default() };
             n.up.rate_bits_per_s = 10_000_000_000;
         });
         spec.hosts = 4;
@@ -179,35 +142,19 @@ fn chance_keeps_its_promises() {
         let (seen, c, _) = run(&gigabit(|n| change(&mut n.up)), 5, &orders, false);
         (seen, c)
     };
-    let near =
-        |got: u64, want: u64| assert!(got.abs_diff(want) < want / 8, "{got} instead of {want}");
+    let near = |got: u64, want: u64| assert!(got.abs_diff(want) < want / 8, "{got} instead of {want}");
     near(count(|l| l.loss = 10_000).1.lost, 200);
     near(count(|l| l.duplicate = 20_000).1.duplicated, 400);
     near(count(|l| l.corrupt = 20_000).1.corrupted, 400);
     // In the bad state a tenth of the time, half of the packets lost there: 5 %.
-    near(
-        count(|l| {
-            l.burst = Some(Burst {
-                enter: 10_000,
-                leave: 90_000,
-                loss: 500_000,
-            })
-        })
-        .1
-        .lost,
-        1000,
-    );
+    near(count(|l| l.burst = Some(Burst { enter: 10_000, leave: 90_000, loss: 500_000 })).1.lost, 1000);
     let overtaken = |seen: &Seen| seen.got.windows(2).filter(|w| w[0].4 < w[1].4).count() as u64;
     let (seen, c) = count(|l| {
         l.reorder = 10_000;
         l.reorder_ns = 200 * US
     });
     assert_eq!(c.delivered, u64::from(n));
-    assert!(
-        (150..=220).contains(&overtaken(&seen)),
-        "{}",
-        overtaken(&seen)
-    );
+    assert!((150..=220).contains(&overtaken(&seen)), "{}", overtaken(&seen));
     let (seen, _) = count(|l| l.jitter_ns = 500 * US);
     assert_eq!(overtaken(&seen), 0, "jitter alone keeps order");
     let (_, c) = count(|l| l.mtu = 99);
@@ -216,20 +163,10 @@ fn chance_keeps_its_promises() {
 
 #[test]
 fn bursts_come_in_bursts() {
-    let spec = gigabit(|n| {
-        n.up.burst = Some(Burst {
-            enter: 1000,
-            leave: 100_000,
-            loss: 1_000_000,
-        })
-    });
+    let spec = gigabit(|n| n.up.burst = Some(Burst { enter: 1000, leave: 100_000, loss: 1_000_000 }));
     let (seen, c, _) = run(&spec, 3, &[(0, 0, 1, 50_000, 2 * US, 50)], false);
     let runs = seen.got.windows(2).filter(|w| w[0].4 != w[1].4 + 1).count() as u64;
-    assert!(
-        c.lost / runs >= 7,
-        "mean burst is 10 packets: {} lost in {runs} runs",
-        c.lost
-    );
+    assert!(c.lost / runs >= 7, "mean burst is 10 packets: {} lost in {runs} runs", c.lost);
 }
 
 #[test]
@@ -237,50 +174,14 @@ fn cuts_are_one_way_if_asked() {
     let mut spec = gigabit(|_| {});
     let cut = |at_ns, fault| TimedFault { at_ns, fault };
     spec.faults = vec![
-        cut(
-            10 * MS,
-            Fault::Cut {
-                host: 1,
-                net: 0,
-                direction: Direction::Up,
-            },
-        ),
-        cut(
-            20 * MS,
-            Fault::Heal {
-                host: 1,
-                net: 0,
-                direction: Direction::Up,
-            },
-        ),
-        cut(
-            30 * MS,
-            Fault::Cut {
-                host: 1,
-                net: 0,
-                direction: Direction::Both,
-            },
-        ),
-        cut(
-            40 * MS,
-            Fault::Heal {
-                host: 1,
-                net: 0,
-                direction: Direction::Both,
-            },
-        ),
+        cut(10 * MS, Fault::Cut { host: 1, net: 0, direction: Direction::Up }),
+        cut(20 * MS, Fault::Heal { host: 1, net: 0, direction: Direction::Up }),
+        cut(30 * MS, Fault::Cut { host: 1, net: 0, direction: Direction::Both }),
+        cut(40 * MS, Fault::Heal { host: 1, net: 0, direction: Direction::Both }),
     ];
     let (seen, c, _) = run(&spec, 1, &[(0, 0, 1, 50, MS, 100)], true);
-    assert_eq!(
-        seen.got.iter().filter(|g| g.1 == 1).count(),
-        40,
-        "only the cut both ways stops the way there"
-    );
-    assert_eq!(
-        seen.got.iter().filter(|g| g.1 == 0).count(),
-        30,
-        "both cuts stop the way back"
-    );
+    assert_eq!(seen.got.iter().filter(|g| g.1 == 1).count(), 40, "only the cut both ways stops the way there");
+    assert_eq!(seen.got.iter().filter(|g| g.1 == 0).count(), 30, "both cuts stop the way back");
     assert_eq!(c.cut, 20);
 }
 
@@ -288,35 +189,20 @@ fn cuts_are_one_way_if_asked() {
 fn a_stalled_host_reads_late_and_its_socket_overflows() {
     let mut spec = gigabit(|_| {});
     spec.host.rx_buffer_bytes = 10 * 164;
-    spec.faults = vec![TimedFault {
-        at_ns: 10 * MS,
-        fault: Fault::Stall {
-            host: 1,
-            until_ns: 30 * MS,
-        },
-    }];
+    spec.faults = vec![TimedFault { at_ns: 10 * MS, fault: Fault::Stall { host: 1, until_ns: 30 * MS } }];
     let (seen, c, _) = run(&spec, 1, &[(0, 0, 1, 50, MS, 100)], false);
     assert_eq!(c.socket_full, 10, "20 packets came, 10 of them fit");
     let late: Vec<_> = seen.got.iter().filter(|g| g.0 == 30 * MS).collect();
     assert_eq!(late.len(), 10);
-    assert!(
-        late.iter().all(|g| g.6 > 19 * MS),
-        "the wait shows as slack"
-    );
+    assert!(late.iter().all(|g| g.6 > 19 * MS), "the wait shows as slack");
 }
 
 #[test]
 fn a_crash_empties_the_host_and_a_restart_is_a_new_incarnation() {
     let mut spec = gigabit(|_| {});
     spec.faults = vec![
-        TimedFault {
-            at_ns: 10 * MS + 1,
-            fault: Fault::Crash { host: 1 },
-        },
-        TimedFault {
-            at_ns: 20 * MS + 1,
-            fault: Fault::Restart { host: 1 },
-        },
+        TimedFault { at_ns: 10 * MS + 1, fault: Fault::Crash { host: 1 } },
+        TimedFault { at_ns: 20 * MS + 1, fault: Fault::Restart { host: 1 } },
     ];
     let (seen, c, _) = run(&spec, 1, &[(0, 0, 1, 50, MS, 100)], false);
     assert_eq!(c.nobody, 10);
@@ -326,17 +212,8 @@ fn a_crash_empties_the_host_and_a_restart_is_a_new_incarnation() {
 
 #[test]
 fn networks_are_separate_and_trees_reach_everyone() {
-    let trunk = LinkSpec {
-        delay_ns: 50 * US,
-        ..LinkSpec::default()
-    };
-    let tree = NetworkSpec {
-        topology: Topology::Tree {
-            hosts_per_leaf: 3,
-            trunk,
-        },
-        ..NetworkSpec::default()
-    };
+    let trunk = LinkSpec { delay_ns: 50 * US, ..LinkSpec::default() };
+    let tree = NetworkSpec { topology: Topology::Tree { hosts_per_leaf: 3, trunk }, ..NetworkSpec::default() };
     let spec = quiet_hosts(NetSpec {
         hosts: 8,
         networks: vec![NetworkSpec::default(), tree],
@@ -359,47 +236,24 @@ fn everything_at_once(hosts: u32) -> NetSpec {
     let link = LinkSpec {
         jitter_ns: 5 * US,
         loss: 10_000,
-        burst: Some(Burst {
-            enter: 1000,
-            leave: 200_000,
-            loss: 500_000,
-        }),
+        burst: Some(Burst { enter: 1000, leave: 200_000, loss: 500_000 }),
         duplicate: 10_000,
         reorder: 10_000,
         reorder_ns: 50 * US,
         corrupt: 10_000,
         ..LinkSpec::default()
     };
-    let n = NetworkSpec {
-        up: link.clone(),
-        down: link,
-        ..NetworkSpec::default()
-    };
-    let mut spec = NetSpec {
-        hosts,
-        networks: vec![n.clone(), n],
-        host: HostSpec::default(),
-        faults: vec![],
-    };
-    spec.faults.push(TimedFault {
-        at_ns: MS,
-        fault: Fault::Crash { host: 1 },
-    });
-    spec.faults.push(TimedFault {
-        at_ns: 2 * MS,
-        fault: Fault::Restart { host: 1 },
-    });
+    let n = NetworkSpec { up: link.clone(), down: link, ..NetworkSpec::default() };
+    let mut spec = NetSpec { hosts, networks: vec![n.clone(), n], host: HostSpec::default(), faults: vec![] };
+    spec.faults.push(TimedFault { at_ns: MS, fault: Fault::Crash { host: 1 } });
+    spec.faults.push(TimedFault { at_ns: 2 * MS, fault: Fault::Restart { host: 1 } });
     spec
 }
 
 #[test]
 fn equal_seeds_give_equal_runs() {
     let spec = everything_at_once(3);
-    let orders = [
-        (0, 0, 1, 500, 10 * US, 300),
-        (1, 1, 2, 500, 10 * US, 1000),
-        (2, 0, 0, 500, 7 * US, 60),
-    ];
+    let orders = [(0, 0, 1, 500, 10 * US, 300), (1, 1, 2, 500, 10 * US, 1000), (2, 0, 0, 500, 7 * US, 60)];
     let (seen, counters, hash) = run(&spec, 9, &orders, true);
     for _ in 0..2 {
         let (again, c, h) = run(&spec, 9, &orders, true);
@@ -411,9 +265,7 @@ fn equal_seeds_give_equal_runs() {
 #[test]
 fn thousands_of_hosts_fit() {
     let spec = everything_at_once(3000);
-    let orders: Vec<_> = (0..3000)
-        .map(|h| (h, 0, (h * 7 + 1) % 3000, 20, 50 * US, 200))
-        .collect();
+    let orders: Vec<_> = (0..3000).map(|h| (h, 0, (h * 7 + 1) % 3000, 20, 50 * US, 200)).collect();
     let (seen, c, _) = run(&spec, 1, &orders, true);
     assert!(c.sent > 100_000 && seen.got.len() > 90_000);
 }

@@ -118,8 +118,7 @@ impl Which {
         let Some(path) = &self.scenario else {
             return Ok(Scenario::draw(self.seed, self.profile));
         };
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
         serde_json::from_str(&text).map_err(|e| format!("{} is no scenario: {e}", path.display()))
     }
 
@@ -132,19 +131,12 @@ impl Which {
 }
 
 fn repro(seed: u64, profile: Profile) -> String {
-    format!(
-        "cargo run --release -p weir-sim -- run --seed {seed} --profile {} --trace",
-        profile.name()
-    )
+    format!("cargo run --release -p weir-sim -- run --seed {seed} --profile {} --trace", profile.name())
 }
 
 fn parse_range(s: &str) -> Result<std::ops::Range<u64>, String> {
     let (a, b) = s.split_once("..").ok_or("write first..end")?;
-    let number = |t: &str| {
-        t.replace('_', "")
-            .parse::<u64>()
-            .map_err(|e| format!("{t}: {e}"))
-    };
+    let number = |t: &str| t.replace('_', "").parse::<u64>().map_err(|e| format!("{t}: {e}"));
     Ok(number(a)?..number(b)?)
 }
 
@@ -155,55 +147,18 @@ fn parse_profile(s: &str) -> Result<Profile, String> {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Swarm {
-            seeds,
-            profile,
-            keep_going,
-        } => swarm(seeds, profile, keep_going),
+        Command::Swarm { seeds, profile, keep_going } => swarm(seeds, profile, keep_going),
         Command::Run { which, trace, show } => run_one(&which, trace, show),
         Command::Shrink { which } => shrink_one(&which),
-        Command::Table {
-            what,
-            reno,
-            no_parity,
-        } => {
-            tables(
-                &what,
-                &EndpointSpec {
-                    reno,
-                    parity: !no_parity,
-                    ..EndpointSpec::default()
-                },
-            );
+        Command::Table { what, reno, no_parity } => {
+            tables(&what, &EndpointSpec { reno, parity: !no_parity, ..EndpointSpec::default() });
             Ok(true)
         }
-        Command::Incast {
-            senders,
-            len,
-            count,
-            queue,
-            reno,
-        } => {
-            let endpoint = EndpointSpec {
-                reno,
-                ..EndpointSpec::default()
-            };
-            let wire = Wire {
-                queue_packets: queue,
-                ..Wire::GIGABIT
-            };
+        Command::Incast { senders, len, count, queue, reno } => {
+            let endpoint = EndpointSpec { reno, ..EndpointSpec::default() };
+            let wire = Wire { queue_packets: queue, ..Wire::GIGABIT };
             let name = format!("incast {senders}:1 {} queue {queue}", table::size(len));
-            let p = table::point(
-                name,
-                wire,
-                senders + 1,
-                &endpoint,
-                Workload::Incast {
-                    len,
-                    count,
-                    window: 2,
-                },
-            );
+            let p = table::point(name, wire, senders + 1, &endpoint, Workload::Incast { len, count, window: 2 });
             let reports = show(&[p]);
             Ok(reports.iter().all(|r| r.violation.is_none()))
         }
@@ -222,24 +177,14 @@ fn main() -> ExitCode {
 /// Runs a scenario; a panic is a broken promise too.
 fn run_caught(s: &Scenario, watch: Watch) -> Result<Report, String> {
     std::panic::catch_unwind(|| run(s, watch)).map_err(|p| {
-        let text = p
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| p.downcast_ref::<&str>().map(|s| (*s).to_string()));
+        let text = p.downcast_ref::<String>().cloned().or_else(|| p.downcast_ref::<&str>().map(|s| (*s).to_string()));
         format!("panic: {}", text.unwrap_or_default())
     })
 }
 
 fn outcome(s: &Scenario) -> Option<String> {
     match run_caught(s, Watch::default()) {
-        Ok(r) => r.violation.map(|v| {
-            format!(
-                "{}: {} (virtual time {:.6} s)",
-                v.kind,
-                v.detail,
-                v.at_ns as f64 / 1e9
-            )
-        }),
+        Ok(r) => r.violation.map(|v| format!("{}: {} (virtual time {:.6} s)", v.kind, v.detail, v.at_ns as f64 / 1e9)),
         Err(e) => Some(e),
     }
 }
@@ -247,9 +192,7 @@ fn outcome(s: &Scenario) -> Option<String> {
 fn swarm(seeds: std::ops::Range<u64>, profile: Profile, keep_going: bool) -> Result<bool, String> {
     let total = seeds.end.saturating_sub(seeds.start);
     let bar = ProgressBar::new(total);
-    if let Ok(style) =
-        ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left {msg}")
-    {
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left {msg}") {
         bar.set_style(style);
     }
     let began = Instant::now();
@@ -266,14 +209,7 @@ fn swarm(seeds: std::ops::Range<u64>, profile: Profile, keep_going: bool) -> Res
         let failure = match run_caught(&s, Watch::default()) {
             Ok(r) => {
                 events.fetch_add(r.events, Ordering::Relaxed);
-                r.violation.map(|v| {
-                    format!(
-                        "{}: {} (virtual time {:.6} s)",
-                        v.kind,
-                        v.detail,
-                        v.at_ns as f64 / 1e9
-                    )
-                })
+                r.violation.map(|v| format!("{}: {} (virtual time {:.6} s)", v.kind, v.detail, v.at_ns as f64 / 1e9))
             }
             Err(e) => Some(e),
         };
@@ -327,19 +263,10 @@ fn tell(s: &Scenario, keep: usize) {
 fn run_one(which: &Which, trace: bool, show_only: bool) -> Result<bool, String> {
     let s = which.scenario()?;
     if show_only {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&s).map_err(|e| e.to_string())?
-        );
+        println!("{}", serde_json::to_string_pretty(&s).map_err(|e| e.to_string())?);
         return Ok(true);
     }
-    let r = run_caught(
-        &s,
-        Watch {
-            keep: 60,
-            live: trace,
-        },
-    )?;
+    let r = run_caught(&s, Watch { keep: 60, live: trace })?;
     let again = run_caught(&s, Watch::default())?;
     println!(
         "hash {:016x}, {} events, done at {:.6} s (virtual), {} messages, {} bytes",
@@ -355,10 +282,7 @@ fn run_one(which: &Which, trace: bool, show_only: bool) -> Result<bool, String> 
         r.packets_lost, r.losses_spurious, r.probe_timeouts, r.bytes_resent
     );
     if again.hash != r.hash {
-        println!(
-            "NOT REPRODUCIBLE: the second run has hash {:016x}",
-            again.hash
-        );
+        println!("NOT REPRODUCIBLE: the second run has hash {:016x}", again.hash);
         return Ok(false);
     }
     let Some(v) = &r.violation else {
@@ -381,18 +305,13 @@ fn run_one(which: &Which, trace: bool, show_only: bool) -> Result<bool, String> 
 fn shrink_one(which: &Which) -> Result<bool, String> {
     let s = which.scenario()?;
     std::panic::set_hook(Box::new(|_| {}));
-    let small = shrink::shrink(s, |s| {
-        outcome(s).map(|o| o.split(':').next().unwrap_or("").to_string())
-    });
+    let small = shrink::shrink(s, |s| outcome(s).map(|o| o.split(':').next().unwrap_or("").to_string()));
     let _ = std::panic::take_hook();
     let Some(small) = small else {
         eprintln!("this scenario breaks no promise");
         return Ok(true);
     };
-    println!(
-        "{}",
-        serde_json::to_string_pretty(&small).map_err(|e| e.to_string())?
-    );
+    println!("{}", serde_json::to_string_pretty(&small).map_err(|e| e.to_string())?);
     eprintln!("{}", outcome(&small).unwrap_or_default());
     Ok(false)
 }
@@ -405,13 +324,7 @@ fn show(points: &[Point]) -> Vec<Report> {
 
 fn tables(what: &str, e: &EndpointSpec) {
     if what != "pingpong" && what != "stream" {
-        show(&table::incast_points(
-            e,
-            &[8, 32],
-            &[64 << 10, 1 << 20],
-            &[64, 256, 1000],
-            4 << 20,
-        ));
+        show(&table::incast_points(e, &[8, 32], &[64 << 10, 1 << 20], &[64, 256, 1000], 4 << 20));
     }
     if what != "incast" && what != "stream" {
         show(&table::ping_pong_points(
@@ -423,39 +336,17 @@ fn tables(what: &str, e: &EndpointSpec) {
         ));
     }
     if what != "incast" && what != "pingpong" {
-        show(&table::stream_points(
-            e,
-            &[10 * US, MS, 10 * MS],
-            &[0, 10_000, 20_000],
-            &[64, 1000],
-            64 << 20,
-        ));
+        show(&table::stream_points(e, &[10 * US, MS, 10 * MS], &[0, 10_000, 20_000], &[64, 1000], 64 << 20));
     }
 }
 
 fn memory(peers: u32) -> Result<bool, String> {
-    let wire = Wire {
-        queue_packets: 10_000,
-        ..Wire::GIGABIT
-    };
-    let work = Workload::Incast {
-        len: 64,
-        count: 1,
-        window: 1,
-    };
-    let p = table::point(
-        "memory".into(),
-        wire,
-        peers + 1,
-        &EndpointSpec::default(),
-        work,
-    );
+    let wire = Wire { queue_packets: 10_000, ..Wire::GIGABIT };
+    let work = Workload::Incast { len: 64, count: 1, window: 1 };
+    let p = table::point("memory".into(), wire, peers + 1, &EndpointSpec::default(), work);
     let mut w = build(&p.scenario, Watch::default());
     if !w.run_until(60 * SEC, |s| s.unfinished.is_empty()) {
-        return Err(format!(
-            "the peers did not all connect: {:?}",
-            w.violation()
-        ));
+        return Err(format!("the peers did not all connect: {:?}", w.violation()));
     }
     let connected = w.now();
     // Long enough for keep-alive and standby probes to have come and gone.
@@ -467,8 +358,6 @@ fn memory(peers: u32) -> Result<bool, String> {
     drop(hub);
     let freed = before - MEMORY.current_usage();
     let each = freed / peers as usize;
-    println!(
-        "{peers} peers idle for 30 s (virtual): {freed} bytes in all, {each} bytes each; goal 16384"
-    );
+    println!("{peers} peers idle for 30 s (virtual): {freed} bytes in all, {each} bytes each; goal 16384");
     Ok(each <= 16384)
 }

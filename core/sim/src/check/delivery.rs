@@ -26,10 +26,7 @@ impl Coverage {
         let (mut s, mut e) = (start, end);
         for r in &self.ranges[i..i + touching] {
             if r.0 < end && r.1 > start {
-                return Err(format!(
-                    "bytes {start}..{end} told again; {}..{} were there",
-                    r.0, r.1
-                ));
+                return Err(format!("bytes {start}..{end} told again; {}..{} were there", r.0, r.1));
             }
             s = s.min(r.0);
             e = e.max(r.1);
@@ -90,17 +87,11 @@ impl Delivery {
     /// # Errors
     /// It was not out.
     pub fn token_back(&mut self, program: Program, token: u64) -> Result<(), String> {
-        if self
-            .tokens
-            .get_mut(&program)
-            .is_some_and(|t| t.remove(&token))
-        {
+        if self.tokens.get_mut(&program).is_some_and(|t| t.remove(&token)) {
             self.open_tokens -= 1;
             return Ok(());
         }
-        Err(format!(
-            "token {token:#x} of {program} ended twice, or was never given"
-        ))
+        Err(format!("token {token:#x} of {program} ended twice, or was never given"))
     }
 
     /// Tokens whose end has not been reported.
@@ -112,19 +103,13 @@ impl Delivery {
     /// Some of them, for people.
     #[must_use]
     pub fn some_open_tokens(&self) -> String {
-        let open = self
-            .tokens
-            .iter()
-            .flat_map(|(p, t)| t.iter().map(move |t| format!("{p}:{t:#x}")));
+        let open = self.tokens.iter().flat_map(|(p, t)| t.iter().map(move |t| format!("{p}:{t:#x}")));
         open.take(8).collect::<Vec<_>>().join(" ")
     }
 
     /// A message is sent.
     pub fn sent(&mut self, from: Program, number: u64, message: Message) {
-        self.messages
-            .entry(from)
-            .or_default()
-            .insert(number, message);
+        self.messages.entry(from).or_default().insert(number, message);
     }
 
     /// The message, if there is one.
@@ -138,19 +123,13 @@ impl Delivery {
     /// # Errors
     /// It had ended before.
     pub fn send_ended(&mut self, from: Program, number: u64) -> Result<(), String> {
-        match self
-            .messages
-            .get_mut(&from)
-            .and_then(|m| m.get_mut(&number))
-        {
+        match self.messages.get_mut(&from).and_then(|m| m.get_mut(&number)) {
             Some(m) if !m.send_ended => {
                 m.send_ended = true;
                 Ok(())
             }
             Some(_) => Err(format!("send {number} of {from} completed twice")),
-            None => Err(format!(
-                "send {number} of {from} completed, but was never made"
-            )),
+            None => Err(format!("send {number} of {from} completed, but was never made")),
         }
     }
 
@@ -165,20 +144,11 @@ impl Delivery {
         at: Program,
         received_ns: Option<Ns>,
     ) -> Result<(), String> {
-        let Some(m) = self
-            .messages
-            .get_mut(&from)
-            .and_then(|m| m.get_mut(&number))
-        else {
-            return Err(format!(
-                "{at} received message {number} of {from}, which was never sent"
-            ));
+        let Some(m) = self.messages.get_mut(&from).and_then(|m| m.get_mut(&number)) else {
+            return Err(format!("{at} received message {number} of {from}, which was never sent"));
         };
         if m.to != at {
-            return Err(format!(
-                "{at} received message {number} of {from}, which was for {}",
-                m.to
-            ));
+            return Err(format!("{at} received message {number} of {from}, which was for {}", m.to));
         }
         if m.receive_ended {
             return Err(format!("{at} received message {number} of {from} twice"));
@@ -217,33 +187,18 @@ mod tests {
 
     #[test]
     fn everything_ends_once() {
-        let p = Program {
-            host: 0,
-            incarnation: 0,
-        };
-        let q = Program {
-            host: 1,
-            incarnation: 0,
-        };
+        let p = Program { host: 0, incarnation: 0 };
+        let q = Program { host: 1, incarnation: 0 };
         let mut d = Delivery::default();
         d.token_out(p, 5);
         assert_eq!(d.open_tokens(), 1);
         assert!(d.token_back(p, 5).is_ok());
         assert!(d.token_back(p, 5).is_err());
-        let m = Message {
-            to: q,
-            tag: 0,
-            len: 9,
-            sent_ns: 0,
-            received_ns: None,
-            send_ended: false,
-            receive_ended: false,
-        };
+        let m =
+            Message { to: q, tag: 0, len: 9, sent_ns: 0, received_ns: None, send_ended: false, receive_ended: false };
         d.sent(p, 0, m);
         assert!(d.send_ended(p, 0).is_ok() && d.send_ended(p, 0).is_err());
         assert!(d.receive_ended(p, 0, p, Some(1)).is_err());
-        assert!(
-            d.receive_ended(p, 0, q, Some(1)).is_ok() && d.receive_ended(p, 0, q, Some(1)).is_err()
-        );
+        assert!(d.receive_ended(p, 0, q, Some(1)).is_ok() && d.receive_ended(p, 0, q, Some(1)).is_err());
     }
 }

@@ -15,17 +15,9 @@ use crate::spec::{MS, NetSpec, Ns, SEC};
 #[must_use]
 pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, someone_dies: bool) -> Ns {
     let links = net.networks.iter().flat_map(|n| [&n.up, &n.down]);
-    let slowest = links
-        .clone()
-        .map(|l| l.rate_bits_per_s)
-        .filter(|r| *r > 0)
-        .min()
-        .unwrap_or(u64::MAX);
+    let slowest = links.clone().map(|l| l.rate_bits_per_s).filter(|r| *r > 0).min().unwrap_or(u64::MAX);
     let on_wire = (bytes + messages * 200) as u128 * 8 * u128::from(SEC) / u128::from(slowest);
-    let round_trip = 2 * links
-        .map(|l| l.delay_ns + l.jitter_ns + l.reorder_ns)
-        .sum::<Ns>()
-        + MS;
+    let round_trip = 2 * links.map(|l| l.delay_ns + l.jitter_ns + l.reorder_ns).sum::<Ns>() + MS;
     let verdict = if someone_dies { 7 * SEC } else { 0 };
     3 * SEC + 40 * on_wire as Ns + round_trip * (60 + messages.min(400)) + verdict
 }
@@ -58,9 +50,7 @@ impl Liveness {
         if self.silence_kills || self.is_dead(on) {
             return Ok(());
         }
-        Err(format!(
-            "{by} declared {on} dead ({reason}), but it lives and was never silent for long"
-        ))
+        Err(format!("{by} declared {on} dead ({reason}), but it lives and was never silent for long"))
     }
 }
 
@@ -70,16 +60,7 @@ mod tests {
 
     #[test]
     fn only_the_dead_may_be_declared_dead() {
-        let (p, q) = (
-            Program {
-                host: 0,
-                incarnation: 0,
-            },
-            Program {
-                host: 1,
-                incarnation: 0,
-            },
-        );
+        let (p, q) = (Program { host: 0, incarnation: 0 }, Program { host: 1, incarnation: 0 });
         let mut l = Liveness::default();
         assert!(l.verdict(p, q, "").is_err());
         l.died(q, 5);

@@ -43,10 +43,7 @@ pub struct Order {
 impl Order {
     /// A message is sent; `number` grows from message to message of one sender.
     pub fn sent(&mut self, from: Program, to: Program, number: u64, class: Class, tag: u64) {
-        self.sent
-            .entry((from, to))
-            .or_default()
-            .insert(number, (class, tag));
+        self.sent.entry((from, to)).or_default().insert(number, (class, tag));
     }
 
     /// A receive is posted; `number` grows from receive to receive of one program.
@@ -65,42 +62,26 @@ impl Order {
     ///
     /// # Errors
     /// Says which rule this breaks.
-    pub fn taken(
-        &mut self,
-        from: Program,
-        to: Program,
-        message: u64,
-        receive: u64,
-    ) -> Result<(), String> {
+    pub fn taken(&mut self, from: Program, to: Program, message: u64, receive: u64) -> Result<(), String> {
         let queue = self.sent.entry((from, to)).or_default();
         let Some((class, tag)) = queue.remove(&message) else {
-            return Err(format!(
-                "receive {receive} at {to} took message {message} from {from}, which is not waiting"
-            ));
+            return Err(format!("receive {receive} at {to} took message {message} from {from}, which is not waiting"));
         };
         let posted = self.posted.entry(to).or_default();
         let Some(pattern) = posted.remove(&receive) else {
-            return Err(format!(
-                "message {message} from {from} went to receive {receive} at {to}, which is not open"
-            ));
+            return Err(format!("message {message} from {from} went to receive {receive} at {to}, which is not open"));
         };
         if !pattern.accepts(from, class, tag) {
             return Err(format!(
                 "receive {receive} at {to} ({pattern:?}) took message {message} from {from} with tag {tag:#x}"
             ));
         }
-        if let Some((earlier, (_, t))) = queue
-            .range(..message)
-            .find(|(_, (c, t))| pattern.accepts(from, *c, *t))
-        {
+        if let Some((earlier, (_, t))) = queue.range(..message).find(|(_, (c, t))| pattern.accepts(from, *c, *t)) {
             return Err(format!(
                 "receive {receive} at {to} ({pattern:?}) took message {message} (tag {tag:#x}) from {from} before message {earlier} (tag {t:#x})"
             ));
         }
-        if let Some((earlier, p)) = posted
-            .range(..receive)
-            .find(|(_, p)| p.accepts(from, class, tag))
-        {
+        if let Some((earlier, p)) = posted.range(..receive).find(|(_, p)| p.accepts(from, class, tag)) {
             return Err(format!(
                 "message {message} (tag {tag:#x}) from {from} went to receive {receive} at {to}, not to receive {earlier} ({p:?}) posted before"
             ));
@@ -119,14 +100,8 @@ impl Order {
 mod tests {
     use super::*;
 
-    const A: Program = Program {
-        host: 0,
-        incarnation: 0,
-    };
-    const B: Program = Program {
-        host: 1,
-        incarnation: 0,
-    };
+    const A: Program = Program { host: 0, incarnation: 0 };
+    const B: Program = Program { host: 1, incarnation: 0 };
 
     fn order(tags: &[u64], receives: &[(u64, u64)]) -> Order {
         let mut o = Order::default();
@@ -134,16 +109,7 @@ mod tests {
             o.sent(A, B, i as u64, Class::Tagged, *tag);
         }
         for (i, (tag, ignore)) in receives.iter().enumerate() {
-            o.posted(
-                B,
-                i as u64,
-                Pattern {
-                    from: None,
-                    class: Class::Tagged,
-                    tag: *tag,
-                    ignore: *ignore,
-                },
-            );
+            o.posted(B, i as u64, Pattern { from: None, class: Class::Tagged, tag: *tag, ignore: *ignore });
         }
         o
     }

@@ -44,11 +44,7 @@ pub fn first_wrong(key: u64, offset: u64, data: &[u8]) -> Option<u64> {
         let want = &mut want[..piece.len()];
         fill(key, at, want);
         if want != piece {
-            let wrong = want
-                .iter()
-                .zip(piece)
-                .position(|(a, b)| a != b)
-                .unwrap_or(0);
+            let wrong = want.iter().zip(piece).position(|(a, b)| a != b).unwrap_or(0);
             return Some(at + wrong as u64);
         }
     }

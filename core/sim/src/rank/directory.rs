@@ -40,10 +40,7 @@ impl Directory {
     /// The incarnation that lives on a host, or lived there last.
     #[must_use]
     pub fn current(&self, host: HostId) -> Program {
-        Program {
-            host,
-            incarnation: self.current.get(&host).copied().unwrap_or(0),
-        }
+        Program { host, incarnation: self.current.get(&host).copied().unwrap_or(0) }
     }
 
     /// Whether there is such a host.
@@ -96,6 +93,7 @@ impl Shared {
             send_queue_msgs: config.send_queue_msgs,
             bodies_max: config.bodies_max,
             rx_buffer_bytes: config.rx_buffer_bytes,
+            wire_bytes: 0,
             datagram_bytes: u64::from(config.max_datagram),
         };
         Shared {

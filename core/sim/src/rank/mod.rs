@@ -127,19 +127,10 @@ impl Io<'_, '_> {
     }
     /// By now the death of `program` must be known here, if an association with it ever stood.
     pub fn must_know_dead(&mut self, program: Program) {
-        let peer = self
-            .rank
-            .by_program
-            .get(&program)
-            .and_then(|id| self.rank.peers.get(id));
-        if peer.is_some_and(|p| p.was_up && p.down.is_none())
-            && self.host.shared.checks.liveness.is_dead(program)
-        {
+        let peer = self.rank.by_program.get(&program).and_then(|id| self.rank.peers.get(id));
+        if peer.is_some_and(|p| p.was_up && p.down.is_none()) && self.host.shared.checks.liveness.is_dead(program) {
             let me = self.rank.program;
-            self.host.violation(
-                "death-unnoticed",
-                format!("{me} does not know that {program} is dead"),
-            );
+            self.host.violation("death-unnoticed", format!("{me} does not know that {program} is dead"));
         }
     }
     /// Withdraws a receive; false if it has taken a message already.
@@ -155,11 +146,7 @@ struct Content {
 
 impl Payloads for Content {
     fn read(&self, token: u64, offset: u64, dst: &mut [u8]) {
-        payload::fill(
-            payload::key(self.endpoint_id, token_message(token)),
-            offset,
-            dst,
-        );
+        payload::fill(payload::key(self.endpoint_id, token_message(token)), offset, dst);
     }
 }
 
@@ -190,11 +177,7 @@ fn token_part(token: u64) -> Part {
 }
 
 fn class(tagged: bool) -> Class {
-    if tagged {
-        Class::Tagged
-    } else {
-        Class::Untagged
-    }
+    if tagged { Class::Tagged } else { Class::Untagged }
 }
 
 /// What a rank knows about a peer of its endpoint.
@@ -261,8 +244,7 @@ fn place(address: SocketAddr) -> Option<(HostId, NetId)> {
         return None;
     };
     let [ten, net, high, low] = ip.octets();
-    (ten == 10 && address.port() == PORT)
-        .then(|| (HostId::from(high) << 8 | HostId::from(low), net))
+    (ten == 10 && address.port() == PORT).then(|| (HostId::from(high) << 8 | HostId::from(low), net))
 }
 
 impl Rank {
@@ -303,17 +285,10 @@ impl Rank {
             runs: 0,
             closing: false,
         };
-        shared
-            .directory
-            .enter(program, endpoint_id, core.endpoint.name());
+        shared.directory.enter(program, endpoint_id, core.endpoint.name());
         shared.unfinished.insert(host);
         let app = shared.make_app(program);
-        Rank {
-            core,
-            app,
-            started: false,
-            done: false,
-        }
+        Rank { core, app, started: false, done: false }
     }
 
     /// Closes the endpoint; what was accepted is still delivered.
@@ -366,11 +341,7 @@ impl Rank {
     /// What is left over.
     pub fn check_empty(&self, shared: &Shared) -> Result<(), String> {
         let c = &self.core;
-        for (id, p) in c
-            .peers
-            .iter()
-            .filter(|(_, p)| p.down.is_none() && !shared.checks.liveness.is_dead(p.program))
-        {
+        for (id, p) in c.peers.iter().filter(|(_, p)| p.down.is_none() && !shared.checks.liveness.is_dead(p.program)) {
             Memory::check_empty(c.program, p.program, &c.endpoint.peer_stats(*id))?;
         }
         let left = c.sends.len() + c.incoming.len() + c.bodies.len();
@@ -387,10 +358,7 @@ impl Rank {
     }
 
     fn run_app(&mut self, host: &mut Host<'_, Shared>) {
-        let mut io = Io {
-            rank: &mut self.core,
-            host,
-        };
+        let mut io = Io { rank: &mut self.core, host };
         if !self.started {
             self.started = true;
             self.app.start(&mut io);
@@ -417,20 +385,10 @@ impl Core {
         let by_program = &mut self.by_program;
         self.peers.entry(id).or_insert_with(|| {
             let endpoint_id = endpoint.peer_endpoint_id(id);
-            let program = host
-                .shared
-                .directory
-                .program(endpoint_id)
-                .unwrap_or_else(|| {
-                    host.violation(
-                        "identity",
-                        format!("peer {id:?} has endpoint id {endpoint_id:#x}, which nobody has"),
-                    );
-                    Program {
-                        host: HostId::MAX,
-                        incarnation: 0,
-                    }
-                });
+            let program = host.shared.directory.program(endpoint_id).unwrap_or_else(|| {
+                host.violation("identity", format!("peer {id:?} has endpoint id {endpoint_id:#x}, which nobody has"));
+                Program { host: HostId::MAX, incarnation: 0 }
+            });
             by_program.insert(program, id);
             Peer {
                 program,
@@ -458,10 +416,7 @@ impl Core {
                 id
             }
             Err(e) => {
-                host.violation(
-                    "name",
-                    format!("{} refuses the name of {program}: {e}", self.program),
-                );
+                host.violation("name", format!("{} refuses the name of {program}: {e}", self.program));
                 PeerId(u32::MAX)
             }
         }
@@ -490,19 +445,9 @@ impl Core {
             }
             Event::Down { peer, reason } => self.down(host, peer, reason),
             Event::Sent { peer, token } => self.token_ended(host, peer, token, None),
-            Event::Failed {
-                peer,
-                token,
-                reason,
-            } => self.token_ended(host, peer, token, Some(reason)),
+            Event::Failed { peer, token, reason } => self.token_ended(host, peer, token, Some(reason)),
             Event::Message { .. } => self.message_event(host, &event, datagram),
-            Event::Body {
-                peer,
-                handle,
-                offset,
-                ref payload,
-                complete,
-            } => {
+            Event::Body { peer, handle, offset, ref payload, complete } => {
                 let bytes = slice(host, datagram, payload);
                 self.body_bytes(host, peer, handle, offset, bytes, complete);
             }
@@ -510,10 +455,7 @@ impl Core {
                 if !self.closing {
                     host.violation(
                         "abort",
-                        format!(
-                            "{} saw body {handle:#x} of {peer:?} aborted; nobody aborts",
-                            self.program
-                        ),
+                        format!("{} saw body {handle:#x} of {peer:?} aborted; nobody aborts", self.program),
                     );
                 }
             }
@@ -526,21 +468,12 @@ impl Core {
         let p = self.peer_slot(host, peer);
         let other = p.program;
         if p.down.replace(reason).is_some() {
-            host.violation(
-                "down-twice",
-                format!("{program} was told twice that {other} is down"),
-            );
+            host.violation("down-twice", format!("{program} was told twice that {other} is down"));
         }
-        host.note(11, || {
-            format!("down            {program} loses {other}: {reason}")
-        });
+        host.note(11, || format!("down            {program} loses {other}: {reason}"));
         if !self.closing
             && !(reason == DownReason::Closed && host.shared.closing)
-            && let Err(e) = host
-                .shared
-                .checks
-                .liveness
-                .verdict(program, other, &reason.to_string())
+            && let Err(e) = host.shared.checks.liveness.verdict(program, other, &reason.to_string())
         {
             host.violation("false-death", e);
         }
@@ -549,23 +482,16 @@ impl Core {
     }
 
     fn transmit(&mut self, host: &mut Host<'_, Shared>) {
-        let content = Content {
-            endpoint_id: self.endpoint_id,
-        };
+        let content = Content { endpoint_id: self.endpoint_id };
         while host.can_send() {
-            let Some(t) = self
-                .endpoint
-                .poll_transmit(Time(host.now), &content, &mut self.buffer)
-            else {
+            let Some(t) = self.endpoint.poll_transmit(Time(host.now), &content, &mut self.buffer) else {
                 break;
             };
             if t.payload.is_some() && !self.level_gathers {
                 host.violation("gather", "a payload to gather although gathering is off");
             }
             let head = &self.buffer.head;
-            let Some((to, net)) =
-                place(t.remote).filter(|(to, _)| host.shared.directory.exists(*to))
-            else {
+            let Some((to, net)) = place(t.remote).filter(|(to, _)| host.shared.directory.exists(*to)) else {
                 host.note(12, || format!("no such address {}", t.remote));
                 continue;
             };
@@ -574,10 +500,7 @@ impl Core {
                 let limit = host.shared.max_datagram;
                 host.violation(
                     "size",
-                    format!(
-                        "{} sends a datagram of {size} bytes; the limit is {limit}",
-                        self.program
-                    ),
+                    format!("{} sends a datagram of {size} bytes; the limit is {limit}", self.program),
                 );
             }
             host.send(net, to, |b| {
@@ -610,21 +533,11 @@ impl Core {
 }
 
 /// The bytes of an event, which must lie in its datagram.
-fn slice<'d>(
-    host: &mut Host<'_, Shared>,
-    datagram: &'d [u8],
-    range: &std::ops::Range<usize>,
-) -> &'d [u8] {
+fn slice<'d>(host: &mut Host<'_, Shared>, datagram: &'d [u8], range: &std::ops::Range<usize>) -> &'d [u8] {
     match datagram.get(range.clone()) {
         Some(bytes) => bytes,
         None => {
-            host.violation(
-                "range",
-                format!(
-                    "an event points to {range:?} of a datagram of {} bytes",
-                    datagram.len()
-                ),
-            );
+            host.violation("range", format!("an event points to {range:?} of a datagram of {} bytes", datagram.len()));
             &[]
         }
     }
@@ -641,17 +554,14 @@ impl Node for Rank {
             slack_ns: u32::try_from(meta.slack_ns).unwrap_or(u32::MAX),
             ecn: 0,
         };
-        core.endpoint
-            .handle(Time(host.now), meta, data, &mut core.events);
+        core.endpoint.handle(Time(host.now), meta, data, &mut core.events);
         core.drain_events(host, data);
     }
 
     fn run(&mut self, host: &mut Host<'_, Shared>, idle: bool) {
         let now = Time(host.now);
         if self.core.endpoint.next_timeout().is_some_and(|t| t <= now) {
-            self.core
-                .endpoint
-                .handle_timeout(now, &mut self.core.events);
+            self.core.endpoint.handle_timeout(now, &mut self.core.events);
             self.core.drain_events(host, &[]);
         }
         self.core.push_backlog(host);
@@ -665,11 +575,7 @@ impl Node for Rank {
 
     fn next_wake(&self) -> Option<Ns> {
         let protocol = self.core.endpoint.next_timeout().map(|t| t.0);
-        let app = if self.done {
-            None
-        } else {
-            self.app.next_wake()
-        };
+        let app = if self.done { None } else { self.app.next_wake() };
         let queued = (!self.core.outcomes.is_empty()).then_some(0);
         [protocol, app, queued].into_iter().flatten().min()
     }

@@ -60,14 +60,9 @@ impl Core {
         self.next_receive += 1;
         let from = op.from.map(|h| host.shared.directory.current(h));
         let program = self.program;
-        host.note(30 ^ id.0 << 8, || {
-            format!("receive         {program} #{} {op:?}", id.0)
-        });
+        host.note(30 ^ id.0 << 8, || format!("receive         {program} #{} {op:?}", id.0));
         self.receives.insert(id, Receive { op, taken: None });
-        host.shared
-            .checks
-            .order
-            .posted(self.program, id.0, Self::pattern(from, &op));
+        host.shared.checks.order.posted(self.program, id.0, Self::pattern(from, &op));
         let mut source = Source::Any;
         let mut down = false;
         if let Some(from) = from {
@@ -75,14 +70,7 @@ impl Core {
             source = Source::Peer(peer.0);
             down = self.peers.get(&peer).is_some_and(|p| p.down.is_some());
         }
-        let posted = Posted {
-            class: class(op.tagged),
-            source,
-            tag: op.tag,
-            ignore: op.ignore,
-            op: id.0,
-            multi: None,
-        };
+        let posted = Posted { class: class(op.tagged), source, tag: op.tag, ignore: op.ignore, op: id.0, multi: None };
         let mut matches = std::mem::take(&mut self.matches);
         self.matcher.post(posted, &mut matches);
         self.bind_all(host, &mut matches);
@@ -109,32 +97,14 @@ impl Core {
         if self.receives.remove(&id).is_some() {
             host.shared.checks.order.withdrawn(self.program, id.0);
             let program = self.program;
-            host.note(31 ^ id.0 << 8, || {
-                format!("receive fails   {program} #{}", id.0)
-            });
+            host.note(31 ^ id.0 << 8, || format!("receive fails   {program} #{}", id.0));
             self.outcomes.push_back(Outcome::RecvFailed(id));
         }
     }
 
     /// The protocol reports bytes of a message.
-    pub(super) fn message_event(
-        &mut self,
-        host: &mut Host<'_, Shared>,
-        event: &Event,
-        datagram: &[u8],
-    ) {
-        let Event::Message {
-            peer,
-            control,
-            mseq,
-            total_len,
-            offset,
-            envelope,
-            payload,
-            first,
-            complete,
-            ..
-        } = event
+    pub(super) fn message_event(&mut self, host: &mut Host<'_, Shared>, event: &Event, datagram: &[u8]) {
+        let Event::Message { peer, control, mseq, total_len, offset, envelope, payload, first, complete, .. } = event
         else {
             return;
         };
@@ -149,64 +119,38 @@ impl Core {
         if *first != known.is_none() {
             return host.violation(
                 "first",
-                format!(
-                    "{}: message number {mseq} of {peer:?}: first = {first}, known = {known:?}",
-                    self.program
-                ),
+                format!("{}: message number {mseq} of {peer:?}: first = {first}, known = {known:?}", self.program),
             );
         }
         let Some(ix) = known.or_else(|| self.first_bytes(host, event, datagram)) else {
             return;
         };
         let Some(m) = self.incoming.get_mut(&ix) else {
-            return host.violation(
-                "exactly-once",
-                format!(
-                    "{}: bytes for message number {mseq} of {peer:?} after its end",
-                    self.program
-                ),
-            );
+            // A request whose receive wants none of its bytes ends at once.
+            return;
         };
         let start = u64::from(*offset);
         if start + bytes.len() as u64 > u64::from(*total_len) {
             host.violation(
                 "range",
-                format!(
-                    "{}: bytes {start}+{} of a message of {total_len}",
-                    self.program,
-                    bytes.len()
-                ),
+                format!("{}: bytes {start}+{} of a message of {total_len}", self.program, bytes.len()),
             );
         }
         if let Err(e) = m.coverage.add(start, start + bytes.len() as u64) {
-            return host.violation(
-                "exactly-once",
-                format!(
-                    "{} from {}: message {}: {e}",
-                    self.program, m.from, m.message
-                ),
-            );
+            return host
+                .violation("exactly-once", format!("{} from {}: message {}: {e}", self.program, m.from, m.message));
         }
         if let Some(at) = payload::first_wrong(m.key, start, bytes) {
             return host.violation(
                 "payload",
-                format!(
-                    "{} from {}: message {}: byte {at} is wrong",
-                    self.program, m.from, m.message
-                ),
+                format!("{} from {}: message {}: byte {at} is wrong", self.program, m.from, m.message),
             );
         }
         self.maybe_complete(host, ix, u64::from(*total_len), *complete);
     }
 
     /// Compares the protocol's word on completeness with the bytes seen, and ends the message if it is all there.
-    fn maybe_complete(
-        &mut self,
-        host: &mut Host<'_, Shared>,
-        ix: u64,
-        wire_len: u64,
-        complete: bool,
-    ) {
+    fn maybe_complete(&mut self, host: &mut Host<'_, Shared>, ix: u64, wire_len: u64, complete: bool) {
         let Some(m) = self.incoming.get_mut(&ix) else {
             return;
         };
@@ -229,66 +173,25 @@ impl Core {
     }
 
     /// First sight of a message: tell the matcher.
-    fn first_bytes(
-        &mut self,
-        host: &mut Host<'_, Shared>,
-        event: &Event,
-        datagram: &[u8],
-    ) -> Option<u64> {
-        let Event::Message {
-            peer,
-            stream,
-            mseq,
-            sseq,
-            total_len,
-            envelope,
-            ..
-        } = event
-        else {
+    fn first_bytes(&mut self, host: &mut Host<'_, Shared>, event: &Event, datagram: &[u8]) -> Option<u64> {
+        let Event::Message { peer, stream, mseq, sseq, total_len, envelope, .. } = event else {
             return None;
         };
         let bytes = slice(host, datagram, envelope);
         let from = self.peers.get(peer)?.clone();
         let (class, tag, data, len, carriage) = match Envelope::decode(bytes) {
-            Ok(Envelope::Eager {
-                class,
-                tag,
-                data,
-                sync,
-            }) => (
-                class,
-                tag,
-                data,
-                u64::from(*total_len),
-                Carriage::Eager { sync },
-            ),
-            Ok(Envelope::Rts {
-                class,
-                tag,
-                data,
-                len,
-                op,
-            }) => (class, tag, data, len, Carriage::Request(op)),
+            Ok(Envelope::Eager { class, tag, data, sync }) => {
+                (class, tag, data, u64::from(*total_len), Carriage::Eager { sync })
+            }
+            Ok(Envelope::Rts { class, tag, data, len, op }) => (class, tag, data, len, Carriage::Request(op)),
             other => {
-                host.violation(
-                    "envelope",
-                    format!("{}: message with envelope {other:?}", self.program),
-                );
+                host.violation("envelope", format!("{}: message with envelope {other:?}", self.program));
                 return None;
             }
         };
         let message = data.unwrap_or(u64::MAX);
-        let sent = host
-            .shared
-            .checks
-            .delivery
-            .get(from.program, message)
-            .map(|m| (m.to, m.tag, m.len));
-        let tag_sent = if class == weir_match::Class::Tagged {
-            sent.map_or(0, |s| s.1)
-        } else {
-            0
-        };
+        let sent = host.shared.checks.delivery.get(from.program, message).map(|m| (m.to, m.tag, m.len));
+        let tag_sent = if class == weir_match::Class::Tagged { sent.map_or(0, |s| s.1) } else { 0 };
         if sent.map(|s| (s.0, s.2)) != Some((self.program, len)) || tag != tag_sent {
             host.violation(
                 "envelope",
@@ -299,12 +202,7 @@ impl Core {
             );
             return None;
         }
-        if let Err(e) =
-            host.shared
-                .checks
-                .memory
-                .arrived(from.program, self.program, u64::from(*total_len))
-        {
+        if let Err(e) = host.shared.checks.memory.arrived(from.program, self.program, u64::from(*total_len)) {
             host.violation("memory", e);
         }
         let ix = self.next_incoming;
@@ -324,16 +222,7 @@ impl Core {
             receive: None,
         };
         self.incoming.insert(ix, m);
-        let arrival = Arrival {
-            peer: peer.0,
-            class,
-            mseq: *mseq,
-            stream: *stream,
-            sseq: *sseq,
-            tag,
-            len,
-            msg: ix,
-        };
+        let arrival = Arrival { peer: peer.0, class, mseq: *mseq, stream: *stream, sseq: *sseq, tag, len, msg: ix };
         let mut matches = std::mem::take(&mut self.matches);
         self.matcher.arrive(arrival, &mut matches);
         self.bind_all(host, &mut matches);
@@ -349,24 +238,15 @@ impl Core {
 
     /// A receive takes a message.
     fn bind(&mut self, host: &mut Host<'_, Shared>, ix: u64, receive: RecvId) {
-        let (Some(m), Some(r)) = (self.incoming.get_mut(&ix), self.receives.get_mut(&receive))
-        else {
+        let (Some(m), Some(r)) = (self.incoming.get_mut(&ix), self.receives.get_mut(&receive)) else {
             return host.violation(
                 "match",
-                format!(
-                    "{}: the matcher joins message {ix} and receive {receive:?}, not both open",
-                    self.program
-                ),
+                format!("{}: the matcher joins message {ix} and receive {receive:?}, not both open", self.program),
             );
         };
         r.taken = Some(ix);
         m.receive = Some(receive);
-        if let Err(e) = host
-            .shared
-            .checks
-            .order
-            .taken(m.from, self.program, m.message, receive.0)
-        {
+        if let Err(e) = host.shared.checks.order.taken(m.from, self.program, m.message, receive.0) {
             host.violation("order", e);
         }
         let (peer, complete, len, room) = (m.peer, m.complete, m.len.min(r.op.room), r.op.room);
@@ -380,48 +260,21 @@ impl Core {
                 }
             }
             Carriage::Request(op) if room == 0 || len == 0 => {
-                self.control(
-                    host,
-                    peer,
-                    Envelope::Done {
-                        op,
-                        read: false,
-                        status: Status::Ok,
-                    },
-                );
+                self.control(host, peer, Envelope::Done { op, read: false, status: Status::Ok });
                 self.deliver(host, ix);
             }
             Carriage::Request(op) => match self.endpoint.open_body(Time(host.now), peer, len) {
                 Ok(b) => {
-                    let body = Body {
-                        incoming: ix,
-                        len,
-                        coverage: Coverage::default(),
-                    };
+                    let body = Body { incoming: ix, len, coverage: Coverage::default() };
                     if self.bodies.insert((peer, b.handle), body).is_some() {
-                        host.violation(
-                            "handle",
-                            format!("{}: handle {:#x} given twice", self.program, b.handle),
-                        );
+                        host.violation("handle", format!("{}: handle {:#x} given twice", self.program, b.handle));
                     }
-                    self.control(
-                        host,
-                        peer,
-                        Envelope::Cts {
-                            op,
-                            body: b.handle,
-                            len,
-                            granted: b.granted,
-                        },
-                    );
+                    self.control(host, peer, Envelope::Cts { op, body: b.handle, len, granted: b.granted });
                 }
                 Err(e) => {
                     let closed = self.peers.get(&peer).is_some_and(|p| p.down.is_some());
                     if !closed {
-                        host.violation(
-                            "body",
-                            format!("{}: cannot open a body of {len} bytes: {e}", self.program),
-                        );
+                        host.violation("body", format!("{}: cannot open a body of {len} bytes: {e}", self.program));
                     }
                     self.fail_message(host, ix);
                 }
@@ -435,41 +288,21 @@ impl Core {
             return;
         };
         self.by_number.remove(&(m.peer, m.mseq));
-        let wire_len = if matches!(m.carriage, Carriage::Eager { .. }) {
-            m.len
-        } else {
-            0
-        };
+        let wire_len = if matches!(m.carriage, Carriage::Eager { .. }) { m.len } else { 0 };
         if self.peers.get(&m.peer).is_some_and(|p| p.down.is_none()) {
             self.endpoint.consume(m.peer, 1, wire_len);
-            host.shared
-                .checks
-                .memory
-                .consumed(m.from, self.program, wire_len);
+            host.shared.checks.memory.consumed(m.from, self.program, wire_len);
         }
         let Some(receive) = m.receive else { return };
         self.receives.remove(&receive);
-        if let Err(e) = host.shared.checks.delivery.receive_ended(
-            m.from,
-            m.message,
-            self.program,
-            Some(host.now),
-        ) {
+        if let Err(e) = host.shared.checks.delivery.receive_ended(m.from, m.message, self.program, Some(host.now)) {
             host.violation("exactly-once", e);
         }
         let program = self.program;
         host.note(32 ^ m.message << 8, || {
-            format!(
-                "received        {program} #{} from {} #{}",
-                receive.0, m.from, m.message
-            )
+            format!("received        {program} #{} from {} #{}", receive.0, m.from, m.message)
         });
-        self.outcomes.push_back(Outcome::Received {
-            receive,
-            from: m.from.host,
-            tag: m.tag,
-            len: m.len,
-        });
+        self.outcomes.push_back(Outcome::Received { receive, from: m.from.host, tag: m.tag, len: m.len });
     }
 
     /// A message that cannot be completed; its receive, if it has one, fails.
@@ -490,12 +323,8 @@ impl Core {
     pub(super) fn fail_incomplete(&mut self, host: &mut Host<'_, Shared>, peer: PeerId) {
         self.bodies.retain(|(p, _), _| *p != peer);
         self.by_number.retain(|(p, _), _| *p != peer);
-        let broken: Vec<u64> = self
-            .incoming
-            .iter()
-            .filter(|(_, m)| m.peer == peer && !m.complete)
-            .map(|(ix, _)| *ix)
-            .collect();
+        let broken: Vec<u64> =
+            self.incoming.iter().filter(|(_, m)| m.peer == peer && !m.complete).map(|(ix, _)| *ix).collect();
         for ix in broken {
             self.matcher.forget(ix);
             self.fail_message(host, ix);
@@ -504,22 +333,11 @@ impl Core {
 
     fn control_event(&mut self, host: &mut Host<'_, Shared>, peer: PeerId, envelope: &[u8]) {
         match Envelope::decode(envelope) {
-            Ok(Envelope::Cts {
-                op,
-                body,
-                len,
-                granted,
-            }) => self.clear_to_send(host, peer, op, body, len, granted),
-            Ok(Envelope::SyncAck { op })
-            | Ok(Envelope::Done {
-                op,
-                read: false,
-                status: Status::Ok,
-            }) => self.matched_there(host, peer, op),
-            other => host.violation(
-                "envelope",
-                format!("{}: control message {other:?}", self.program),
-            ),
+            Ok(Envelope::Cts { op, body, len, granted }) => self.clear_to_send(host, peer, op, body, len, granted),
+            Ok(Envelope::SyncAck { op }) | Ok(Envelope::Done { op, read: false, status: Status::Ok }) => {
+                self.matched_there(host, peer, op)
+            }
+            other => host.violation("envelope", format!("{}: control message {other:?}", self.program)),
         }
     }
 
@@ -536,10 +354,7 @@ impl Core {
         let Some(b) = self.bodies.get_mut(&(peer, handle)) else {
             return host.violation(
                 "exactly-once",
-                format!(
-                    "{}: bytes for body {handle:#x} of {peer:?}, which is not open",
-                    self.program
-                ),
+                format!("{}: bytes for body {handle:#x} of {peer:?}, which is not open", self.program),
             );
         };
         let Some(m) = self.incoming.get(&b.incoming) else {
@@ -549,25 +364,16 @@ impl Core {
         if let Err(e) = b.coverage.add(offset, end) {
             return host.violation(
                 "exactly-once",
-                format!(
-                    "{} from {}: body of message {}: {e}",
-                    self.program, m.from, m.message
-                ),
+                format!("{} from {}: body of message {}: {e}", self.program, m.from, m.message),
             );
         }
         if end > b.len {
-            return host.violation(
-                "range",
-                format!("{}: body byte {end} of {}", self.program, b.len),
-            );
+            return host.violation("range", format!("{}: body byte {end} of {}", self.program, b.len));
         }
         if let Some(at) = payload::first_wrong(m.key, offset, bytes) {
             return host.violation(
                 "payload",
-                format!(
-                    "{} from {}: body of message {}: byte {at} is wrong",
-                    self.program, m.from, m.message
-                ),
+                format!("{} from {}: body of message {}: byte {at} is wrong", self.program, m.from, m.message),
             );
         }
         if complete != b.coverage.is_all(b.len) {
@@ -589,17 +395,7 @@ impl Core {
 
     /// Restores a fragment from its parity; the fragments it needs are known because all payload is.
     pub(super) fn parity(&mut self, host: &mut Host<'_, Shared>, event: &Event, datagram: &[u8]) {
-        let Event::Parity {
-            peer,
-            key,
-            base,
-            frag,
-            count,
-            hole_offset,
-            hole_len,
-            payload,
-        } = event
-        else {
+        let Event::Parity { peer, key, base, frag, count, hole_offset, hole_len, payload } = event else {
             return;
         };
         let parity = slice(host, datagram, payload);
@@ -609,56 +405,35 @@ impl Core {
                 .get(&(*peer, *mseq))
                 .and_then(|ix| self.incoming.get(ix))
                 .map(|m| (m.key, m.len, &m.coverage)),
-            BodyKey::Body(handle) => self.bodies.get(&(*peer, *handle)).and_then(|b| {
-                self.incoming
-                    .get(&b.incoming)
-                    .map(|m| (m.key, b.len, &b.coverage))
-            }),
+            BodyKey::Body(handle) => self
+                .bodies
+                .get(&(*peer, *handle))
+                .and_then(|b| self.incoming.get(&b.incoming).map(|m| (m.key, b.len, &b.coverage))),
         };
         let Some((content, len, coverage)) = found else {
-            return host.violation(
-                "parity",
-                format!("{}: parity for {key:?}, which is not open", self.program),
-            );
+            return host.violation("parity", format!("{}: parity for {key:?}, which is not open", self.program));
         };
         let hole = *hole_offset..*hole_offset + u64::from(*hole_len);
-        let group = Group {
-            base: *base,
-            frag: u64::from(*frag),
-            count: u64::from(*count),
-            len,
-        };
+        let group = Group { base: *base, frag: u64::from(*frag), count: u64::from(*count), len };
         match group.restore(content, coverage, &hole, parity) {
             Err(e) => host.violation("parity", format!("{}: {key:?}: {e}", self.program)),
             Ok(()) => self.place_restored(host, *peer, *key, hole),
         }
     }
 
-    fn place_restored(
-        &mut self,
-        host: &mut Host<'_, Shared>,
-        peer: PeerId,
-        key: BodyKey,
-        hole: Range<u64>,
-    ) {
+    fn place_restored(&mut self, host: &mut Host<'_, Shared>, peer: PeerId, key: BodyKey, hole: Range<u64>) {
         let coverage = match key {
-            BodyKey::Message(mseq) => self
-                .by_number
-                .get(&(peer, mseq))
-                .and_then(|ix| self.incoming.get_mut(ix))
-                .map(|m| &mut m.coverage),
-            BodyKey::Body(handle) => self
-                .bodies
-                .get_mut(&(peer, handle))
-                .map(|b| &mut b.coverage),
+            BodyKey::Message(mseq) => {
+                self.by_number.get(&(peer, mseq)).and_then(|ix| self.incoming.get_mut(ix)).map(|m| &mut m.coverage)
+            }
+            BodyKey::Body(handle) => self.bodies.get_mut(&(peer, handle)).map(|b| &mut b.coverage),
         };
         if let Some(Err(e)) = coverage.map(|c| c.add(hole.start, hole.end)) {
             host.violation("parity", format!("{}: {key:?}: {e}", self.program));
         }
         let len = (hole.end - hole.start) as u32;
         // Completion, if this was the last hole, comes as an event of its own.
-        self.endpoint
-            .restored(Time(host.now), peer, key, hole.start, len, &mut self.events);
+        self.endpoint.restored(Time(host.now), peer, key, hole.start, len, &mut self.events);
     }
 }
 
@@ -672,13 +447,7 @@ struct Group {
 
 impl Group {
     /// Computes the hole as an engine would, from bytes that have arrived only, and checks it.
-    fn restore(
-        &self,
-        content: u64,
-        coverage: &Coverage,
-        hole: &Range<u64>,
-        parity: &[u8],
-    ) -> Result<(), String> {
+    fn restore(&self, content: u64, coverage: &Coverage, hole: &Range<u64>, parity: &[u8]) -> Result<(), String> {
         let end = (self.base + self.count * self.frag).min(self.len);
         if parity.len() as u64 != self.frag
             || self.frag == 0
@@ -701,17 +470,13 @@ impl Group {
             let start = self.base + i * self.frag;
             let n = self.frag.min(self.len.saturating_sub(start)) as usize;
             if coverage.clone().add(start, start + n as u64).is_ok() && n > 0 {
-                return Err(format!(
-                    "fragment {start}+{n} is missing too, besides {hole:?}"
-                ));
+                return Err(format!("fragment {start}+{n} is missing too, besides {hole:?}"));
             }
             payload::fill(content, start, &mut piece[..n]);
             sum.iter_mut().zip(&piece[..n]).for_each(|(s, p)| *s ^= p);
         }
         let from = (hole.start - self.base - missing * self.frag) as usize;
-        let restored = sum
-            .get(from..from + (hole.end - hole.start) as usize)
-            .ok_or("the hole leaves its fragment")?;
+        let restored = sum.get(from..from + (hole.end - hole.start) as usize).ok_or("the hole leaves its fragment")?;
         match payload::first_wrong(content, hole.start, restored) {
             Some(at) => Err(format!("restored byte {at} is wrong")),
             None => Ok(()),

@@ -4,9 +4,7 @@ use weir_match::envelope::{self, Envelope};
 use weir_match::stream_of;
 use weir_proto::{DownReason, Message, PeerId, SendError, Time};
 
-use super::{
-    Core, Outcome, Part, RecvId, SendId, SendOp, Shared, class, token, token_message, token_part,
-};
+use super::{Core, Outcome, Part, RecvId, SendId, SendOp, Shared, class, token, token_message, token_part};
 use crate::check::delivery;
 use crate::check::order::Pattern;
 use crate::world::Host;
@@ -51,34 +49,17 @@ impl Core {
             send_ended: false,
             receive_ended: false,
         };
-        host.shared
-            .checks
-            .delivery
-            .sent(self.program, id.0, message);
-        self.sends.insert(
-            id,
-            Outgoing {
-                op,
-                peer,
-                stage: Stage::Backlog,
-                awaits_match: false,
-            },
-        );
+        host.shared.checks.delivery.sent(self.program, id.0, message);
+        self.sends.insert(id, Outgoing { op, peer, stage: Stage::Backlog, awaits_match: false });
         let program = self.program;
         host.note(20 ^ id.0 << 8, || {
-            format!(
-                "send            {program} #{} to {to} tag {:#x} {} B",
-                id.0, op.tag, op.len
-            )
+            format!("send            {program} #{} to {to} tag {:#x} {} B", id.0, op.tag, op.len)
         });
         if self.peers.get(&peer).is_none_or(|p| p.down.is_some()) {
             self.end_send(host, id, false);
             return id;
         }
-        host.shared
-            .checks
-            .order
-            .sent(self.program, to, id.0, class(op.tagged), op.tag);
+        host.shared.checks.order.sent(self.program, to, id.0, class(op.tagged), op.tag);
         self.push(host, peer, id);
         id
     }
@@ -103,37 +84,14 @@ impl Core {
         let stream = stream_of(op.tag, class, self.streams);
         let (tag, data) = (op.tag, Some(id.0));
         let (envelope, len, part) = if eager {
-            (
-                Envelope::Eager {
-                    class,
-                    tag,
-                    data,
-                    sync: op.sync.then_some(id.0),
-                },
-                op.len as u32,
-                Part::Eager,
-            )
+            (Envelope::Eager { class, tag, data, sync: op.sync.then_some(id.0) }, op.len as u32, Part::Eager)
         } else {
-            (
-                Envelope::Rts {
-                    class,
-                    tag,
-                    data,
-                    len: op.len,
-                    op: id.0,
-                },
-                0,
-                Part::Request,
-            )
+            (Envelope::Rts { class, tag, data, len: op.len, op: id.0 }, 0, Part::Request)
         };
         match self.post(host, peer, false, stream, &envelope, len, token(part, id.0)) {
             Ok(()) => {
                 if let Some(s) = self.sends.get_mut(&id) {
-                    s.stage = if eager {
-                        Stage::Eager
-                    } else {
-                        Stage::Requested
-                    };
+                    s.stage = if eager { Stage::Eager } else { Stage::Requested };
                     s.awaits_match = eager && op.sync;
                 }
                 true
@@ -142,10 +100,7 @@ impl Core {
             Err(e) => {
                 // A peer that is down has said so before, or says so with the next event.
                 if e == SendError::TooLong {
-                    host.violation(
-                        "send",
-                        format!("{} cannot send message {}: {e}", self.program, id.0),
-                    );
+                    host.violation("send", format!("{} cannot send message {}: {e}", self.program, id.0));
                 }
                 self.end_send(host, id, false);
                 true
@@ -153,10 +108,7 @@ impl Core {
         }
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "these are the fields of `Message`"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "these are the fields of `Message`")]
     fn post(
         &mut self,
         host: &mut Host<'_, Shared>,
@@ -169,29 +121,15 @@ impl Core {
     ) -> Result<(), SendError> {
         let mut bytes = [0; envelope::MAX_BYTES];
         let n = envelope.encode(&mut bytes);
-        let m = Message {
-            control,
-            stream,
-            envelope: &bytes[..n],
-            len,
-            token,
-        };
+        let m = Message { control, stream, envelope: &bytes[..n], len, token };
         self.endpoint.send(Time(host.now), peer, m)?;
         host.shared.checks.delivery.token_out(self.program, token);
         Ok(())
     }
 
     /// Sends a control message, now or when there is room.
-    pub(super) fn control(
-        &mut self,
-        host: &mut Host<'_, Shared>,
-        peer: PeerId,
-        envelope: Envelope,
-    ) {
-        let waits = self
-            .peers
-            .get(&peer)
-            .is_some_and(|p| !p.control_backlog.is_empty());
+    pub(super) fn control(&mut self, host: &mut Host<'_, Shared>, peer: PeerId, envelope: Envelope) {
+        let waits = self.peers.get(&peer).is_some_and(|p| !p.control_backlog.is_empty());
         if (waits || !self.submit_control(host, peer, &envelope))
             && let Some(p) = self.peers.get_mut(&peer)
         {
@@ -199,20 +137,12 @@ impl Core {
         }
     }
 
-    fn submit_control(
-        &mut self,
-        host: &mut Host<'_, Shared>,
-        peer: PeerId,
-        envelope: &Envelope,
-    ) -> bool {
+    fn submit_control(&mut self, host: &mut Host<'_, Shared>, peer: PeerId, envelope: &Envelope) -> bool {
         let t = token(Part::Control, self.next_control);
         let result = self.post(host, peer, true, 0, envelope, 0, t);
         self.next_control += u64::from(result.is_ok());
         if result == Err(SendError::TooLong) {
-            host.violation(
-                "send",
-                format!("{} cannot send control message {envelope:?}", self.program),
-            );
+            host.violation("send", format!("{} cannot send control message {envelope:?}", self.program));
         }
         result != Err(SendError::QueueFull)
     }
@@ -220,30 +150,15 @@ impl Core {
     /// Gives the endpoint what it had no room for.
     pub(super) fn push_backlog(&mut self, host: &mut Host<'_, Shared>) {
         let waiting = |p: &super::Peer| !p.backlog.is_empty() || !p.control_backlog.is_empty();
-        let peers: Vec<PeerId> = self
-            .peers
-            .iter()
-            .filter(|(_, p)| waiting(p))
-            .map(|(id, _)| *id)
-            .collect();
+        let peers: Vec<PeerId> = self.peers.iter().filter(|(_, p)| waiting(p)).map(|(id, _)| *id).collect();
         for peer in peers {
-            while let Some(e) = self
-                .peers
-                .get(&peer)
-                .and_then(|p| p.control_backlog.front().copied())
-            {
+            while let Some(e) = self.peers.get(&peer).and_then(|p| p.control_backlog.front().copied()) {
                 if !self.submit_control(host, peer, &e) {
                     break;
                 }
-                self.peers
-                    .get_mut(&peer)
-                    .map(|p| p.control_backlog.pop_front());
+                self.peers.get_mut(&peer).map(|p| p.control_backlog.pop_front());
             }
-            while let Some(id) = self
-                .peers
-                .get(&peer)
-                .and_then(|p| p.backlog.front().copied())
-            {
+            while let Some(id) = self.peers.get(&peer).and_then(|p| p.backlog.front().copied()) {
                 if !self.submit(host, id) {
                     break;
                 }
@@ -262,31 +177,18 @@ impl Core {
         len: u64,
         granted: u64,
     ) {
-        let Some(s) = self
-            .sends
-            .get_mut(&SendId(id))
-            .filter(|s| s.peer == peer && s.stage == Stage::Requested)
-        else {
+        let Some(s) = self.sends.get_mut(&SendId(id)).filter(|s| s.peer == peer && s.stage == Stage::Requested) else {
             return host.violation(
                 "rendezvous",
-                format!(
-                    "{} is asked for the body of message {id}, which it does not offer",
-                    self.program
-                ),
+                format!("{} is asked for the body of message {id}, which it does not offer", self.program),
             );
         };
         s.stage = Stage::Body;
         let t = token(Part::Body, id);
-        match self
-            .endpoint
-            .send_body(Time(host.now), peer, handle, granted, len, t)
-        {
+        match self.endpoint.send_body(Time(host.now), peer, handle, granted, len, t) {
             Ok(()) => host.shared.checks.delivery.token_out(self.program, t),
             Err(SendError::Closed) => {}
-            Err(e) => host.violation(
-                "send",
-                format!("{} cannot send the body of message {id}: {e}", self.program),
-            ),
+            Err(e) => host.violation("send", format!("{} cannot send the body of message {id}: {e}", self.program)),
         }
     }
 
@@ -295,10 +197,7 @@ impl Core {
         let Some(s) = self.sends.get_mut(&SendId(id)).filter(|s| s.peer == peer) else {
             return host.violation(
                 "sync",
-                format!(
-                    "{} hears that message {id} was matched, which it does not await",
-                    self.program
-                ),
+                format!("{} hears that message {id} was matched, which it does not await", self.program),
             );
         };
         s.awaits_match = false;
@@ -325,13 +224,7 @@ impl Core {
         }
         if failed.is_some() {
             if self.peers.get(&peer).is_some_and(|p| p.down.is_none()) {
-                host.violation(
-                    "failed",
-                    format!(
-                        "{}: message {} failed although its peer is up",
-                        self.program, id.0
-                    ),
-                );
+                host.violation("failed", format!("{}: message {} failed although its peer is up", self.program, id.0));
             }
             return self.end_send(host, id, false);
         }
@@ -356,17 +249,9 @@ impl Core {
         }
         let program = self.program;
         host.note(21 ^ id.0 << 8, || {
-            format!(
-                "sent            {program} #{} {}",
-                id.0,
-                if well { "ok" } else { "failed" }
-            )
+            format!("sent            {program} #{} {}", id.0, if well { "ok" } else { "failed" })
         });
-        self.outcomes.push_back(if well {
-            Outcome::Sent(id)
-        } else {
-            Outcome::SendFailed(id)
-        });
+        self.outcomes.push_back(if well { Outcome::Sent(id) } else { Outcome::SendFailed(id) });
     }
 
     /// Everything that waits for a peer that is down fails, and nothing else.
@@ -375,18 +260,12 @@ impl Core {
             p.backlog.clear();
             p.control_backlog.clear();
         }
-        let sends: Vec<SendId> = self
-            .sends
-            .iter()
-            .filter(|(_, s)| s.peer == peer)
-            .map(|(id, _)| *id)
-            .collect();
+        let sends: Vec<SendId> = self.sends.iter().filter(|(_, s)| s.peer == peer).map(|(id, _)| *id).collect();
         for id in sends {
             self.end_send(host, id, false);
         }
         let (mut receives, mut messages) = (Vec::new(), Vec::new());
-        self.matcher
-            .remove_peer(peer.0, &mut receives, &mut messages);
+        self.matcher.remove_peer(peer.0, &mut receives, &mut messages);
         for r in receives {
             self.fail_receive(host, RecvId(r));
         }
@@ -398,11 +277,6 @@ impl Core {
 
     /// What the order checker knows a receive by.
     pub(super) fn pattern(from: Option<crate::check::Program>, op: &super::RecvOp) -> Pattern {
-        Pattern {
-            from,
-            class: class(op.tagged),
-            tag: op.tag,
-            ignore: op.ignore,
-        }
+        Pattern { from, class: class(op.tagged), tag: op.tag, ignore: op.ignore }
     }
 }

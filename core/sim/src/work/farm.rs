@@ -30,13 +30,7 @@ pub struct Farm {
 }
 
 fn send(to: HostId, tag: u64, len: u64) -> SendOp {
-    SendOp {
-        to,
-        tagged: true,
-        tag,
-        len,
-        sync: false,
-    }
+    SendOp { to, tagged: true, tag, len, sync: false }
 }
 
 /// The manager.
@@ -54,14 +48,7 @@ impl Manager {
     /// A manager of `workers` workers on hosts 1 ...
     #[must_use]
     pub fn new(farm: Farm, workers: u32) -> Self {
-        Manager {
-            farm,
-            workers,
-            given: 0,
-            results: 0,
-            open_sends: 0,
-            stopped: false,
-        }
+        Manager { farm, workers, given: 0, results: 0, open_sends: 0, stopped: false }
     }
 
     fn give(&mut self, io: &mut Io<'_, '_>, worker: HostId) {
@@ -70,13 +57,7 @@ impl Manager {
             self.given += 1;
             self.open_sends += 1;
             io.send(send(worker, tag, self.farm.task_bytes));
-            io.receive(RecvOp {
-                from: None,
-                tagged: true,
-                tag: RESULT,
-                ignore: 0,
-                room: u64::MAX,
-            });
+            io.receive(RecvOp { from: None, tagged: true, tag: RESULT, ignore: 0, room: u64::MAX });
         }
     }
 }
@@ -142,25 +123,12 @@ impl Worker {
     /// A worker.
     #[must_use]
     pub fn new(farm: Farm) -> Self {
-        Worker {
-            farm,
-            computing: Vec::new(),
-            free_at: 0,
-            receives: BTreeMap::new(),
-            open_sends: 0,
-            stopped: false,
-        }
+        Worker { farm, computing: Vec::new(), free_at: 0, receives: BTreeMap::new(), open_sends: 0, stopped: false }
     }
 
     fn post(&mut self, io: &mut Io<'_, '_>) {
         // Tags below 2^33: tasks and the order to stop.
-        let r = io.receive(RecvOp {
-            from: Some(0),
-            tagged: true,
-            tag: 0,
-            ignore: RESULT - 1,
-            room: u64::MAX,
-        });
+        let r = io.receive(RecvOp { from: Some(0), tagged: true, tag: 0, ignore: RESULT - 1, room: u64::MAX });
         self.receives.insert(r, ());
     }
 }

@@ -65,23 +65,11 @@ pub enum Workload {
 }
 
 fn send(to: HostId, tag: u64, len: u64) -> Step {
-    Step::Send(SendOp {
-        to,
-        tagged: true,
-        tag,
-        len,
-        sync: false,
-    })
+    Step::Send(SendOp { to, tagged: true, tag, len, sync: false })
 }
 
 fn receive(from: HostId, tag: u64) -> Step {
-    Step::Receive(RecvOp {
-        from: Some(from),
-        tagged: true,
-        tag,
-        ignore: 0,
-        room: u64::MAX,
-    })
+    Step::Receive(RecvOp { from: Some(from), tagged: true, tag, ignore: 0, room: u64::MAX })
 }
 
 /// A length that every rank can work out: it depends on nothing but its arguments.
@@ -105,25 +93,14 @@ impl Workload {
         let me = program.host;
         match *self {
             Workload::PingPong { len, rounds } => ping_pong(me, hosts, len, rounds),
-            Workload::Stream {
-                len,
-                count,
-                tags,
-                window,
-            } => stream(me, hosts, seed, len, count, tags, window),
+            Workload::Stream { len, count, tags, window } => stream(me, hosts, seed, len, count, tags, window),
             Workload::Incast { len, count, window } => incast(me, hosts, len, count, window),
             Workload::AllToAll { len, rounds } => exchange(me, hosts, rounds, 0, |_, _, _| len),
-            Workload::Superstep {
-                steps,
-                len,
-                compute_ns,
-            } => exchange(me, hosts, steps, compute_ns, |step, from, to| {
-                length(
-                    len,
-                    seed,
-                    u64::from(step) << 48 | u64::from(from) << 24 | u64::from(to),
-                )
-            }),
+            Workload::Superstep { steps, len, compute_ns } => {
+                exchange(me, hosts, steps, compute_ns, |step, from, to| {
+                    length(len, seed, u64::from(step) << 48 | u64::from(from) << 24 | u64::from(to))
+                })
+            }
             Workload::Traffic(ref t) => t.steps(program),
             Workload::Farm(_) => Vec::new(),
         }
@@ -134,26 +111,13 @@ impl Workload {
     pub fn volume(&self, hosts: u32) -> (u64, u64) {
         let h = u64::from(hosts);
         match self {
-            Workload::PingPong { len, rounds } => {
-                (h * len * u64::from(*rounds), h * u64::from(*rounds))
-            }
-            Workload::Stream { len, count, .. } => {
-                (h * len.1 * u64::from(*count), h * u64::from(*count))
-            }
-            Workload::Incast { len, count, .. } => {
-                (h * len * u64::from(*count), h * u64::from(*count))
-            }
-            Workload::AllToAll { len, rounds } => {
-                (h * h * len * u64::from(*rounds), h * h * u64::from(*rounds))
-            }
-            Workload::Superstep { steps, len, .. } => {
-                (h * h * len.1 * u64::from(*steps), h * h * u64::from(*steps))
-            }
+            Workload::PingPong { len, rounds } => (h * len * u64::from(*rounds), h * u64::from(*rounds)),
+            Workload::Stream { len, count, .. } => (h * len.1 * u64::from(*count), h * u64::from(*count)),
+            Workload::Incast { len, count, .. } => (h * len * u64::from(*count), h * u64::from(*count)),
+            Workload::AllToAll { len, rounds } => (h * h * len * u64::from(*rounds), h * h * u64::from(*rounds)),
+            Workload::Superstep { steps, len, .. } => (h * h * len.1 * u64::from(*steps), h * h * u64::from(*steps)),
             Workload::Farm(f) => (f.tasks * (f.task_bytes + f.result_bytes), 2 * f.tasks),
-            Workload::Traffic(t) => (
-                t.messages.iter().map(|m| m.len).sum(),
-                t.messages.len() as u64,
-            ),
+            Workload::Traffic(t) => (t.messages.iter().map(|m| m.len).sum(), t.messages.len() as u64),
         }
     }
 
@@ -162,9 +126,7 @@ impl Workload {
     pub fn last_act_ns(&self) -> Ns {
         match self {
             Workload::Traffic(t) => t.last_act_ns(),
-            Workload::Superstep {
-                steps, compute_ns, ..
-            } => u64::from(*steps) * compute_ns,
+            Workload::Superstep { steps, compute_ns, .. } => u64::from(*steps) * compute_ns,
             Workload::Farm(f) => f.tasks * f.compute_ns,
             _ => 0,
         }
@@ -185,46 +147,24 @@ fn ping_pong(me: HostId, hosts: u32, len: u64, rounds: u32) -> Vec<Step> {
     (0..rounds).flat_map(|_| round).collect()
 }
 
-fn stream(
-    me: HostId,
-    hosts: u32,
-    seed: u64,
-    len: (u64, u64),
-    count: u32,
-    tags: u64,
-    window: usize,
-) -> Vec<Step> {
+fn stream(me: HostId, hosts: u32, seed: u64, len: (u64, u64), count: u32, tags: u64, window: usize) -> Vec<Step> {
     let half = hosts / 2;
     if me >= 2 * half {
         return Vec::new();
     }
     let tag = |i: u32| u64::from(i) % tags.max(1);
     if me >= half {
-        return (0..count)
-            .flat_map(|i| [receive(me - half, tag(i)), Step::WaitReceives(2 * window)])
-            .collect();
+        return (0..count).flat_map(|i| [receive(me - half, tag(i)), Step::WaitReceives(2 * window)]).collect();
     }
-    let one = |i: u32| {
-        send(
-            me + half,
-            tag(i),
-            length(len, seed, u64::from(me) << 32 | u64::from(i)),
-        )
-    };
-    (0..count)
-        .flat_map(|i| [one(i), Step::WaitSends(window.max(1) - 1)])
-        .collect()
+    let one = |i: u32| send(me + half, tag(i), length(len, seed, u64::from(me) << 32 | u64::from(i)));
+    (0..count).flat_map(|i| [one(i), Step::WaitSends(window.max(1) - 1)]).collect()
 }
 
 fn incast(me: HostId, hosts: u32, len: u64, count: u32, window: usize) -> Vec<Step> {
     if me > 0 {
-        return (0..count)
-            .flat_map(|_| [send(0, 7, len), Step::WaitSends(window.max(1) - 1)])
-            .collect();
+        return (0..count).flat_map(|_| [send(0, 7, len), Step::WaitSends(window.max(1) - 1)]).collect();
     }
-    (0..count)
-        .flat_map(|_| (1..hosts).map(|h| receive(h, 7)))
-        .collect()
+    (0..count).flat_map(|_| (1..hosts).map(|h| receive(h, 7))).collect()
 }
 
 /// Rounds in which everyone sends `len(round, from, to)` to everyone, beginning with the next neighbour.
@@ -241,11 +181,7 @@ fn exchange(
             steps.push(Step::Compute(compute_ns));
         }
         steps.extend((1..hosts).map(|d| receive((me + hosts - d) % hosts, u64::from(round))));
-        steps.extend(
-            (1..hosts)
-                .map(|d| (me + d) % hosts)
-                .map(|to| send(to, u64::from(round), len(round, me, to))),
-        );
+        steps.extend((1..hosts).map(|d| (me + d) % hosts).map(|to| send(to, u64::from(round), len(round, me, to))));
         steps.extend([Step::WaitReceives(0), Step::WaitSends(0)]);
     }
     steps

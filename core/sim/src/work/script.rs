@@ -97,15 +97,8 @@ impl Script {
     }
 
     fn forget(&mut self, io: &mut Io<'_, '_>, host: HostId) {
-        let old = |(phase, from): &(u32, Option<Program>)| {
-            *phase < self.phase && from.is_some_and(|p| p.host == host)
-        };
-        let gone: Vec<_> = self
-            .receives
-            .iter()
-            .filter(|(_, r)| old(r))
-            .map(|(id, r)| (*id, r.1))
-            .collect();
+        let old = |(phase, from): &(u32, Option<Program>)| *phase < self.phase && from.is_some_and(|p| p.host == host);
+        let gone: Vec<_> = self.receives.iter().filter(|(_, r)| old(r)).map(|(id, r)| (*id, r.1)).collect();
         for (id, from) in gone {
             if io.cancel(id)
                 && let Some(from) = from
@@ -153,11 +146,7 @@ impl App for Script {
             self.steps.front(),
             self.sends.iter().take(5).map(|s| s.0).collect::<Vec<_>>(),
             some(self.sends.len()),
-            self.receives
-                .keys()
-                .take(5)
-                .map(|r| r.0)
-                .collect::<Vec<_>>(),
+            self.receives.keys().take(5).map(|r| r.0).collect::<Vec<_>>(),
             some(self.receives.len())
         )
     }

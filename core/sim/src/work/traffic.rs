@@ -107,17 +107,10 @@ impl Planned {
     }
 
     fn receive(&self) -> RecvOp {
-        let from =
-            matches!(self.kind, Kind::Exact | Kind::AnyTag | Kind::Untagged).then_some(self.from);
+        let from = matches!(self.kind, Kind::Exact | Kind::AnyTag | Kind::Untagged).then_some(self.from);
         let any_tag = matches!(self.kind, Kind::AnyTag | Kind::AnySourceAnyTag);
         let ignore = if any_tag { TAG_MASK } else { 0 };
-        RecvOp {
-            from,
-            tagged: self.kind.is_tagged(),
-            tag: self.kind.tag(self.tag),
-            ignore,
-            room: self.room,
-        }
+        RecvOp { from, tagged: self.kind.is_tagged(), tag: self.kind.tag(self.tag), ignore, room: self.room }
     }
 }
 
@@ -125,22 +118,11 @@ impl Traffic {
     /// Draws the messages of one phase.
     pub fn draw(&mut self, rng: &mut Rng, b: &Bounds, phase: u32, begin_ns: Ns) {
         // Untagged receives from anyone take all untagged messages: a run has one kind or the other.
-        let untagged = if b.directed || rng.chance(500_000) {
-            Kind::Untagged
-        } else {
-            Kind::UntaggedAny
-        };
+        let untagged = if b.directed || rng.chance(500_000) { Kind::Untagged } else { Kind::UntaggedAny };
         let kinds: &[Kind] = if b.directed {
             &[Kind::Exact, Kind::Exact, Kind::AnyTag, untagged]
         } else {
-            &[
-                Kind::Exact,
-                Kind::Exact,
-                Kind::AnyTag,
-                Kind::AnySource,
-                Kind::AnySourceAnyTag,
-                untagged,
-            ]
+            &[Kind::Exact, Kind::Exact, Kind::AnyTag, Kind::AnySource, Kind::AnySourceAnyTag, untagged]
         };
         let tags = rng.pick(&[1, 2, 5, 20, 1000]);
         let mut bytes = 0;
@@ -152,11 +134,7 @@ impl Traffic {
                 1..=4 => rng.log_between(1, 100.min(b.len_max)),
                 _ => rng.log_between(1, b.len_max),
             };
-            let len = if bytes + len > b.bytes_max {
-                len % 64
-            } else {
-                len
-            };
+            let len = if bytes + len > b.bytes_max { len % 64 } else { len };
             bytes += len;
             let send_at_ns = begin_ns + rng.below(b.spread_ns + 1);
             // Early, late, or at the same time.
@@ -165,11 +143,7 @@ impl Traffic {
                 1 => begin_ns + rng.below(b.spread_ns + 1),
                 _ => send_at_ns + rng.below(b.spread_ns / 2 + 1),
             };
-            let room = if rng.chance(50_000) {
-                rng.below(len + 1)
-            } else {
-                u64::MAX
-            };
+            let room = if rng.chance(50_000) { rng.below(len + 1) } else { u64::MAX };
             self.messages.push(Planned {
                 from,
                 to,
@@ -190,11 +164,7 @@ impl Traffic {
     pub fn steps(&self, program: Program) -> Vec<Step> {
         let me = program.host;
         let mut acts: Vec<(u32, Ns, Step)> = Vec::new();
-        for m in self
-            .messages
-            .iter()
-            .filter(|m| m.phase >= program.incarnation.min(1))
-        {
+        for m in self.messages.iter().filter(|m| m.phase >= program.incarnation.min(1)) {
             if m.from == me {
                 acts.push((m.phase, m.send_at_ns, Step::Send(m.send())));
             }
@@ -226,15 +196,7 @@ impl Traffic {
     /// When the last program acts last.
     #[must_use]
     pub fn last_act_ns(&self) -> Ns {
-        let acts = self
-            .messages
-            .iter()
-            .map(|m| m.send_at_ns.max(m.receive_at_ns))
-            .max();
-        acts.unwrap_or(0).max(if self.crashing.is_empty() {
-            0
-        } else {
-            self.forget_ns
-        })
+        let acts = self.messages.iter().map(|m| m.send_at_ns.max(m.receive_at_ns)).max();
+        acts.unwrap_or(0).max(if self.crashing.is_empty() { 0 } else { self.forget_ns })
     }
 }
