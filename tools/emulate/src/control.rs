@@ -11,9 +11,10 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-const MOST_REQUEST_BYTES: u64 = 64 * 1024;
+const MOST_REQUEST_BYTES: usize = 64 * 1024;
+/// For a whole request, and for a whole reply.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the words of a request may be.
@@ -37,16 +38,32 @@ pub(crate) fn serve(listener: &UnixListener, shared: &Shared, stop: &Arc<EventFd
 }
 
 fn answer(mut stream: UnixStream, shared: &Shared) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    let mut text = String::new();
-    (&stream).take(MOST_REQUEST_BYTES).read_to_string(&mut text)?;
-    let reply = match serde_json::from_str::<Vec<String>>(&text) {
+    let text = read_request(&mut stream)?;
+    let reply = match serde_json::from_slice::<Vec<String>>(&text) {
         Err(e) => Err(Error::Request(format!("not a JSON array of words: {e}"))),
         Ok(words) => obey(&words.iter().map(String::as_str).collect::<Vec<_>>(), shared),
     };
     let reply = reply.unwrap_or_else(|e| json!({ "error": e.to_string() }));
     stream.write_all(format!("{reply}\n").as_bytes())
+}
+
+/// Reads until the client closes its side; a client that is slow or says too much is an error.
+fn read_request(stream: &mut UnixStream) -> std::io::Result<Vec<u8>> {
+    let end = Instant::now() + TIMEOUT;
+    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+    while text.len() < MOST_REQUEST_BYTES {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece)? {
+            0 => return Ok(text),
+            length => text.extend_from_slice(&piece[..length]),
+        }
+    }
+    Err(std::io::ErrorKind::InvalidData.into())
 }
 
 fn obey(words: &[&str], shared: &Shared) -> Result<Value> {

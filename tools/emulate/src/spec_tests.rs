@@ -90,3 +90,27 @@ fn words_make_settings() {
     assert!(PipeSettings::from_words(["loss"]).is_err());
     assert!(PipeSettings::from_words(["los=1%"]).is_err());
 }
+
+#[test]
+fn the_documented_example_is_a_spec() {
+    let text = include_str!("../../../spec/network-toml.md");
+    let example = text.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let spec = Spec::from_toml(example).expect("it parses");
+    assert_eq!((spec.hosts.len(), spec.networks.len(), spec.events.len()), (4, 2, 3));
+}
+
+proptest::proptest! {
+    /// No text panics, and what is accepted can be built: every pipe has parameters.
+    #[test]
+    fn damaged_specs_are_errors_or_specs(at in 0..TWO_RAILS.len(), cut in 0usize..20, insert in "[a-z0-9=\"\\[\\]{}.,% -]{0,6}") {
+        let mut text = TWO_RAILS.to_owned();
+        text.replace_range(at..(at + cut).min(TWO_RAILS.len()), &insert);
+        if let Ok(spec) = Spec::from_toml(&text) {
+            for network in 0..spec.networks.len() {
+                for host in 0..spec.hosts.len() {
+                    proptest::prop_assert!(spec.pipes(network, host).is_ok());
+                }
+            }
+        }
+    }
+}

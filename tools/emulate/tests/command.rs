@@ -17,12 +17,13 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_weir-emulate");
 fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let tests: [(&str, Test); 10] = [
+    let tests: [(&str, Test); 11] = [
         ("the exit code is the command's", exit_code),
         ("a signal that ends the command shows in the exit code", exit_by_signal),
         ("the environment names the hosts", environment),
         ("the launch agent runs commands like ssh", agent),
         ("ctl cuts, heals, sets and reports", ctl),
+        ("garbage on the control socket is refused", garbage),
         ("counters as json", json),
         ("a termination passes to the command and cleans up", terminate),
         ("a killed emulator leaves nothing behind", killed),
@@ -155,6 +156,33 @@ fn ctl() -> Outcome {
     check("the name is taken", text(&second.stderr).contains("running already"))?;
     ok(&["stop"])?;
     same("exit code after stop", child.wait()?.code(), Some(128 + 15))
+}
+
+fn garbage() -> Outcome {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    let name = name("garbage");
+    let (mut child, _) = start(&name, "echo up; exec sleep 60")?;
+    for garbage in [&b""[..], b"[", b"[1]", b"{}", b"\xff\xfe", &[b'['; 60_000], b"[\"set\",\"host1\",\"net1\",\"=\"]"]
+    {
+        let mut stream = UnixStream::connect(directory(&name).join("control"))?;
+        stream.write_all(garbage)?;
+        stream.shutdown(std::net::Shutdown::Write)?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply)?;
+        check(&format!("an error is the reply: {reply}"), reply.starts_with("{\"error\""))?;
+    }
+    // Too much: the connection ends, with or without a reset.
+    let mut stream = UnixStream::connect(directory(&name).join("control"))?;
+    let _ = stream.write_all(&[b' '; 300_000]);
+    let _ = stream.read_to_end(&mut Vec::new());
+    // A client that says nothing does not keep the network from ending.
+    let silent = UnixStream::connect(directory(&name).join("control"))?;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::Signal::SIGTERM)?;
+    let begin = Instant::now();
+    same("exit code", child.wait()?.code(), Some(128 + 15))?;
+    drop(silent);
+    check("it ended in time", begin.elapsed() < Duration::from_secs(8))
 }
 
 fn json() -> Outcome {
