@@ -297,6 +297,10 @@ mod calls {
 
     type Case<'a> = (&'a str, Box<dyn FnMut() + 'a>);
 
+    /// Datagrams of the cases whose names begin with it; their times are for one datagram.
+    const BURST: usize = 16;
+    const BURST_NAME: &str = "burst";
+
     pub fn table() -> io::Result<()> {
         let make = |options: &[(i32, i32)]| -> io::Result<UdpSocket> {
             let s = UdpSocket::bind("127.0.0.1:0")?;
@@ -326,6 +330,8 @@ mod calls {
         };
         let mut multi = UdpTransport::bind(&both)?;
         let multi_addr = multi.local_addrs()[0];
+        let mut offloaded = UdpTransport::bind(&cfg)?;
+        let mut plainer = UdpTransport::bind(&UdpConfig { offload: false, ..cfg.clone() })?;
         let mut buf = [0; 64];
         let mut buf2 = [0; 64];
         let mut buf3 = [0; 64];
@@ -376,18 +382,41 @@ mod calls {
                     let _ = idle.recv(1, |_, _| {});
                 }),
             ),
+            (
+                "burst: sendto + recvfrom",
+                Box::new(|| {
+                    for _ in 0..BURST {
+                        let _ = plain.send_to(&[1; 72], plain_addr);
+                    }
+                    let mut buf = [0; 80];
+                    while plain.recv_from(&mut buf).is_ok() {}
+                }),
+            ),
+            ("burst: weir", Box::new(|| burst(&mut offloaded))),
+            ("burst: weir without offload", Box::new(|| burst(&mut plainer))),
         ];
         run(cases);
         Ok(())
     }
 
+    fn burst(t: &mut UdpTransport) {
+        let to = t.local_addrs()[0];
+        for _ in 0..BURST {
+            // SAFETY: there is no payload to keep.
+            unsafe { t.push(to, None, &[1; 72], &[]) };
+        }
+        let _ = t.flush();
+        while t.recv(4, |_, _| {}).is_ok_and(|n| n > 0) {}
+    }
+
     fn run(mut cases: Vec<Case<'_>>) {
         let mut times = vec![Vec::new(); cases.len()];
         for _ in 0..ROUNDS {
-            for ((_, case), times) in cases.iter_mut().zip(&mut times) {
+            for ((name, case), times) in cases.iter_mut().zip(&mut times) {
+                let each = if name.starts_with(BURST_NAME) { BURST } else { 1 };
                 let start = Instant::now();
                 (0..REPEAT).for_each(|_| case());
-                times.push(start.elapsed().as_nanos() as f64 / REPEAT as f64);
+                times.push(start.elapsed().as_nanos() as f64 / (REPEAT * each) as f64);
             }
         }
         for ((name, _), times) in cases.iter().zip(&mut times) {

@@ -23,7 +23,8 @@ pub struct UdpConfig {
     pub offload: bool,
     /// Let an empty read spin on the device queue for so long (`SO_BUSY_POLL`); 0: leave the system's default. Only real network cards gain.
     pub busy_poll_us: u32,
-    /// Send as ECN-capable and report the ECN bits of what arrives. Costs some 20 ns a datagram, hence off until congestion control reads them.
+    /// Send as ECN-capable and report the ECN bits of what arrives. The ancillary data costs 2 to 3 % of a small
+    /// datagram's send and receive, hence off until congestion control reads them.
     pub ecn: bool,
     /// Most unsent payload kept while the socket's own buffer is full, bytes.
     pub parked_limit_bytes: usize,

@@ -11,7 +11,10 @@
 //! Why not `quinn-udp`: it sends from one contiguous buffer, so that payload would have to be copied next to every header; and it
 //! always uses `recvmmsg` and ancillary data that a lone small datagram need not pay for. So the calls are made through `libc` here.
 //!
-//! Decisions by measurement stand beside the code they concern; `cargo run --release -p weir-udp --example udp-raw` repeats them.
+//! Decisions by measurement stand beside the code they concern; `cargo run --release -p weir-udp --example udp-raw` repeats them. Beyond those: packet
+//! info is asked for only when the socket serves several addresses (2 %); one unconnected socket serves all peers although a connected
+//! one would save the route lookup (15 %), since a second socket would double the price of an empty poll; `MSG_ZEROCOPY` is not used: the kernel copies all
+//! the same on loopback and veth, and elsewhere the completion costs more than copying a datagram.
 
 mod addr;
 mod batch;

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// Datagrams one `recvmmsg` may bring: beyond this the gain per datagram is below 5 ns.
+/// Datagrams one `recvmmsg` may bring. Bursts of 16 sent and read by batched calls cost a third less than one by one.
 const BATCH: usize = 16;
 /// The largest datagram or super-packet.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -17,7 +17,8 @@ const STRIDE: usize = BUFFER_BYTES + 1536 + 64;
 /// A message from this size on is read alone, into the first buffer, which is then still warm; the call's cost hardly counts beside the copy.
 const BULK_BYTES: usize = 8192;
 
-/// Least and most reads in a row that must find something before `recvmmsg` is tried. For one datagram it costs 80 ns more than `recvmsg`, so
+/// Least and most reads in a row that must find something before `recvmmsg` is tried. For one datagram it costs more than `recvmsg` (7 % of
+/// a small datagram's send and receive), so
 /// that each time it brings just one the next try is put off twice as long.
 const PATIENCE: (u8, u8) = (2, 8);
 
