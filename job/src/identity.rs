@@ -18,12 +18,8 @@ pub struct Identity {
 ///
 /// A value that is not a number is taken as missing: a stray variable must not stop a program.
 pub fn identity(env: &Env) -> Identity {
-    let text = |names: &[&str]| {
-        names
-            .iter()
-            .find_map(|name| env.get(name))
-            .map(|value| value.to_string_lossy().into_owned())
-    };
+    let text =
+        |names: &[&str]| names.iter().find_map(|name| env.get(name)).map(|value| value.to_string_lossy().into_owned());
     let number = |names: &[&str]| text(names).and_then(|value| value.trim().parse().ok());
     Identity {
         job: text(&["PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID"]),
@@ -45,14 +41,7 @@ mod tests {
             ("OMPI_COMM_WORLD_SIZE", "4"),
         ]);
         let got = identity(&env);
-        assert_eq!(
-            got,
-            Identity {
-                job: Some("prterun-1@1".into()),
-                rank: Some(3),
-                size: Some(4)
-            }
-        );
+        assert_eq!(got, Identity { job: Some("prterun-1@1".into()), rank: Some(3), size: Some(4) });
     }
 
     #[test]

@@ -34,10 +34,7 @@ impl JobKey {
 impl std::fmt::Debug for JobKey {
     /// Shows the fingerprint, not the secret: keys end up in logs otherwise.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("JobKey")
-            .field("fingerprint", &self.fingerprint())
-            .field("source", &self.source)
-            .finish()
+        f.debug_struct("JobKey").field("fingerprint", &self.fingerprint()).field("source", &self.source).finish()
     }
 }
 
@@ -139,28 +136,17 @@ pub enum KeyError {
 pub fn load_key(env: &Env) -> Result<JobKey, KeyError> {
     if let Some(text) = env.get("WEIR_KEY") {
         let bytes = parse_key(&text.to_string_lossy(), "WEIR_KEY")?;
-        return Ok(JobKey {
-            bytes,
-            source: KeySource::Environment,
-        });
+        return Ok(JobKey { bytes, source: KeySource::Environment });
     }
     if let Some(path) = env.get("WEIR_KEY_FILE") {
         let path = PathBuf::from(path);
         let bytes = read_key_file(&path)?;
-        return Ok(JobKey {
-            bytes,
-            source: KeySource::NamedFile(path),
-        });
+        return Ok(JobKey { bytes, source: KeySource::NamedFile(path) });
     }
     let path = default_key_path(env).ok_or(KeyError::NoPlace)?;
     match read_key_file(&path) {
-        Ok(bytes) => Ok(JobKey {
-            bytes,
-            source: KeySource::UserFile(path),
-        }),
-        Err(KeyError::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
-            make_key_file(path)
-        }
+        Ok(bytes) => Ok(JobKey { bytes, source: KeySource::UserFile(path) }),
+        Err(KeyError::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => make_key_file(path),
         Err(other) => Err(other),
     }
 }
@@ -169,10 +155,7 @@ pub fn load_key(env: &Env) -> Result<JobKey, KeyError> {
 ///
 /// A relative `XDG_CONFIG_HOME` is ignored, as the XDG Base Directory Specification demands.
 pub fn default_key_path(env: &Env) -> Option<PathBuf> {
-    let config = env
-        .get("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute());
+    let config = env.get("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let config = config.or_else(|| env.get("HOME").map(|home| Path::new(home).join(".config")))?;
     Some(config.join("weir").join("key"))
 }
@@ -185,10 +168,7 @@ pub fn default_key_path(env: &Env) -> Option<PathBuf> {
 /// [`KeyError::Format`] if the text is anything else.
 pub fn parse_key(text: &str, place: &str) -> Result<[u8; KEY_BYTES], KeyError> {
     let digits = text.trim().as_bytes();
-    let wrong = |found: String| KeyError::Format {
-        place: place.to_owned(),
-        found,
-    };
+    let wrong = |found: String| KeyError::Format { place: place.to_owned(), found };
     if digits.is_empty() {
         return Err(wrong("nothing".into()));
     }
@@ -225,26 +205,17 @@ fn to_hex(bytes: &[u8]) -> String {
 }
 
 fn read_key_file(path: &Path) -> Result<[u8; KEY_BYTES], KeyError> {
-    let io = |cause| KeyError::Io {
-        path: path.to_owned(),
-        action: "read",
-        cause,
-    };
+    let io = |cause| KeyError::Io { path: path.to_owned(), action: "read", cause };
     // Without O_NONBLOCK, opening a pipe by that name would wait for a writer for ever.
     let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(nonblock)
-        .open(path)
-        .map_err(io)?;
+    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).map_err(io)?;
     check_file(&file, path)?;
     let mut text = String::new();
     match file.take(MAX_FILE_BYTES).read_to_string(&mut text) {
         Ok(_) => parse_key(&text, &path.display().to_string()),
-        Err(cause) if cause.kind() == ErrorKind::InvalidData => Err(KeyError::Format {
-            place: path.display().to_string(),
-            found: "binary data".into(),
-        }),
+        Err(cause) if cause.kind() == ErrorKind::InvalidData => {
+            Err(KeyError::Format { place: path.display().to_string(), found: "binary data".into() })
+        }
         Err(cause) => Err(io(cause)),
     }
 }
@@ -252,30 +223,17 @@ fn read_key_file(path: &Path) -> Result<[u8; KEY_BYTES], KeyError> {
 /// Refuses a file that others could have read or written. The check is on the open file, so it
 /// cannot be swapped afterwards.
 fn check_file(file: &File, path: &Path) -> Result<(), KeyError> {
-    let meta = file.metadata().map_err(|cause| KeyError::Io {
-        path: path.to_owned(),
-        action: "read",
-        cause,
-    })?;
+    let meta = file.metadata().map_err(|cause| KeyError::Io { path: path.to_owned(), action: "read", cause })?;
     if !meta.is_file() {
-        return Err(KeyError::NotAFile {
-            path: path.to_owned(),
-        });
+        return Err(KeyError::NotAFile { path: path.to_owned() });
     }
     let me = rustix::process::geteuid().as_raw();
     if meta.uid() != me && meta.uid() != 0 {
-        return Err(KeyError::Owner {
-            path: path.to_owned(),
-            owner: meta.uid(),
-            me,
-        });
+        return Err(KeyError::Owner { path: path.to_owned(), owner: meta.uid(), me });
     }
     let mode = meta.mode() & 0o7777;
     if mode & 0o077 != 0 {
-        return Err(KeyError::Mode {
-            path: path.to_owned(),
-            mode,
-        });
+        return Err(KeyError::Mode { path: path.to_owned(), mode });
     }
     Ok(())
 }
@@ -285,16 +243,8 @@ fn check_file(file: &File, path: &Path) -> Result<(), KeyError> {
 /// atomic, on NFS too).
 fn make_key_file(path: PathBuf) -> Result<JobKey, KeyError> {
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
-    let io = |at: &Path, cause| KeyError::Io {
-        path: at.to_owned(),
-        action: "make",
-        cause,
-    };
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&folder)
-        .map_err(|e| io(&folder, e))?;
+    let io = |at: &Path, cause| KeyError::Io { path: at.to_owned(), action: "make", cause };
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|e| io(&folder, e))?;
 
     let mut random = [0; KEY_BYTES + 8];
     getrandom::fill(&mut random).map_err(|cause| KeyError::Random(cause.to_string()))?;
@@ -317,17 +267,11 @@ fn make_key_file(path: PathBuf) -> Result<JobKey, KeyError> {
         Ok(()) => {
             cleaned.map_err(|e| io(&draft, e))?;
             let bytes = read_key_file(&path)?;
-            Ok(JobKey {
-                bytes,
-                source: KeySource::CreatedFile(path),
-            })
+            Ok(JobKey { bytes, source: KeySource::CreatedFile(path) })
         }
         Err(cause) if cause.kind() == ErrorKind::AlreadyExists => {
             let bytes = read_key_file(&path)?;
-            Ok(JobKey {
-                bytes,
-                source: KeySource::UserFile(path),
-            })
+            Ok(JobKey { bytes, source: KeySource::UserFile(path) })
         }
         Err(cause) => Err(io(&path, cause)),
     }
@@ -357,14 +301,10 @@ mod tests {
     #[test]
     fn wrong_text_is_named_but_not_repeated() {
         let bad = format!("{}g{}", &HEX[..10], &HEX[11..]);
-        for (text, want) in [
-            (bad.as_str(), "another character at position 11"),
-            (&HEX[..62], "62 digits"),
-            ("   ", "nothing"),
-        ] {
-            let error = load_key(&Env::from_pairs([("WEIR_KEY", text)]))
-                .unwrap_err()
-                .to_string();
+        for (text, want) in
+            [(bad.as_str(), "another character at position 11"), (&HEX[..62], "62 digits"), ("   ", "nothing")]
+        {
+            let error = load_key(&Env::from_pairs([("WEIR_KEY", text)])).unwrap_err().to_string();
             assert!(error.contains(want), "{error}");
             assert!(!error.contains(&HEX[..8]), "the secret leaked: {error}");
             assert!(!error.contains('\n'), "more than one line: {error}");
@@ -376,17 +316,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("k");
         let env = Env::from_pairs([("WEIR_KEY_FILE", path.as_os_str())]);
-        assert!(matches!(
-            load_key(&env),
-            Err(KeyError::Io { action: "read", .. })
-        ));
+        assert!(matches!(load_key(&env), Err(KeyError::Io { action: "read", .. })));
         assert!(!path.exists(), "a named file is never made");
         write_with_mode(&path, HEX, 0o640);
         let error = load_key(&env).unwrap_err();
-        assert!(
-            matches!(error, KeyError::Mode { mode: 0o640, .. }),
-            "{error}"
-        );
+        assert!(matches!(error, KeyError::Mode { mode: 0o640, .. }), "{error}");
         assert!(error.to_string().contains("chmod 600"), "{error}");
         write_with_mode(&path, &format!("{HEX}\n"), 0o600);
         assert_eq!(load_key(&env).unwrap().source, KeySource::NamedFile(path));
@@ -428,15 +362,11 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let env = Env::from_pairs([("XDG_CONFIG_HOME", dir.path().as_os_str())]);
             let keys: Vec<JobKey> = std::thread::scope(|scope| {
-                let all: Vec<_> = (0..8)
-                    .map(|_| scope.spawn(|| load_key(&env).unwrap()))
-                    .collect();
+                let all: Vec<_> = (0..8).map(|_| scope.spawn(|| load_key(&env).unwrap())).collect();
                 all.into_iter().map(|one| one.join().unwrap()).collect()
             });
             assert!(keys.iter().all(|key| key.bytes == keys[0].bytes));
-            let made = keys
-                .iter()
-                .filter(|k| matches!(k.source, KeySource::CreatedFile(_)));
+            let made = keys.iter().filter(|k| matches!(k.source, KeySource::CreatedFile(_)));
             assert_eq!(made.count(), 1);
         }
     }
@@ -446,20 +376,14 @@ mod tests {
         let nothing = Env::default();
         assert!(matches!(load_key(&nothing), Err(KeyError::NoPlace)));
         let relative = Env::from_pairs([("XDG_CONFIG_HOME", "here"), ("HOME", "/h")]);
-        assert_eq!(
-            default_key_path(&relative),
-            Some(PathBuf::from("/h/.config/weir/key"))
-        );
+        assert_eq!(default_key_path(&relative), Some(PathBuf::from("/h/.config/weir/key")));
     }
 
     #[test]
     fn debug_and_fingerprint_hide_the_secret() {
         let key = load_key(&Env::from_pairs([("WEIR_KEY", HEX)])).unwrap();
         let shown = format!("{key:?}");
-        assert!(
-            shown.contains(&key.fingerprint()) && !shown.contains("0, 1, 2"),
-            "{shown}"
-        );
+        assert!(shown.contains(&key.fingerprint()) && !shown.contains("0, 1, 2"), "{shown}");
         assert_eq!(key.fingerprint().len(), 16);
         assert_ne!(key.fingerprint(), fingerprint(&[0; KEY_BYTES]));
     }

@@ -8,9 +8,7 @@ mod identity;
 mod key;
 
 pub use identity::{Identity, identity};
-pub use key::{
-    JobKey, KEY_BYTES, KeyError, KeySource, default_key_path, fingerprint, load_key, parse_key,
-};
+pub use key::{JobKey, KEY_BYTES, KeyError, KeySource, default_key_path, fingerprint, load_key, parse_key};
 
 use std::ffi::OsString;
 
@@ -26,9 +24,7 @@ pub struct Env {
 impl Env {
     /// The environment of this process.
     pub fn from_process() -> Self {
-        Self {
-            vars: std::env::vars_os().collect(),
-        }
+        Self { vars: std::env::vars_os().collect() }
     }
 
     /// Exactly these variables, and no others.
@@ -37,18 +33,11 @@ impl Env {
         K: Into<OsString>,
         V: Into<OsString>,
     {
-        Self {
-            vars: pairs
-                .into_iter()
-                .map(|(k, v)| (k.into(), v.into()))
-                .collect(),
-        }
+        Self { vars: pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect() }
     }
 
     /// The value of `name`, if it is set and not empty.
     pub fn get(&self, name: &str) -> Option<&OsString> {
-        self.vars
-            .get(std::ffi::OsStr::new(name))
-            .filter(|value| !value.is_empty())
+        self.vars.get(std::ffi::OsStr::new(name)).filter(|value| !value.is_empty())
     }
 }

@@ -33,6 +33,7 @@ int main(int argc, char **argv) {
     MPI_Barrier(MPI_COMM_WORLD);
     double begin = now_s(), cpu = cpu_s(), timed = 0;
     size_t checked = 0;
+    int warm = 0; /* On a bad network the warm-up ends after a fifth of the time. */
     if (rank == 0) {
         for (uint32_t i = 0;; i++) {
             header h = {i, GO};
@@ -47,7 +48,8 @@ int main(int argc, char **argv) {
             t = now_s() - t;
             if (memcmp(in, out, full ? size : sizeof h)) DIE("exchange %u came back different", i);
             checked += full;
-            if (!full && i >= warmup) samples_add(&half, t / 2 * 1e6), timed += t;
+            warm = warm || i >= warmup || now_s() - begin > limit / 5;
+            if (!full && warm) samples_add(&half, t / 2 * 1e6), timed += t;
             if (last) break;
         }
     } else if (rank == 1) {

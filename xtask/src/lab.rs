@@ -102,8 +102,6 @@ pub fn acquire() -> Result<&'static str> {
 pub struct Lab {
     /// The hosts' names.
     pub hosts: Vec<String>,
-    /// What is between them.
-    pub wire: Wire,
     /// The stand-in for ssh: `agent HOST COMMAND`.
     pub agent: PathBuf,
     network: Network,
@@ -116,10 +114,11 @@ impl Lab {
     /// If the kernel refuses.
     pub fn start(hosts: usize, wire: &Wire) -> Result<Self> {
         let spec = Spec::from_toml(&wire.spec(hosts))?;
-        let network = Network::start(&spec).with_context(|| format!("a network of {hosts} hosts, {}", wire.describe()))?;
+        let network =
+            Network::start(&spec).with_context(|| format!("a network of {hosts} hosts, {}", wire.describe()))?;
         let find = |name: &str| network.environment().into_iter().find(|(key, _)| key == name).map(|(_, value)| value);
         let agent = find("WEIR_LAUNCH_AGENT").context("the emulator names no launch agent")?.into();
-        Ok(Self { hosts: network.spec().hosts.clone(), wire: wire.clone(), agent, network })
+        Ok(Self { hosts: network.spec().hosts.clone(), agent, network })
     }
 
     /// A command that runs on the first host, where launchers run.

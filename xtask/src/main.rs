@@ -1,19 +1,29 @@
 //! The project's chores: `cargo xtask <chore>`.
 
+mod bench;
+mod demo;
+mod dist;
+mod e2e;
+mod floors;
 mod lab;
 mod launch;
 mod mpi;
 mod paths;
 mod process;
+mod readme;
 mod stack;
+mod suite;
 
-use anyhow::Result;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 
 use paths::Paths;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "The project's chores", max_term_width = 100)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "The project's chores", max_term_width = 100)]
 struct Args {
     #[command(subcommand)]
     chore: Chore,
@@ -21,48 +31,156 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Fetch the pinned MPICH, Open MPI and mpi4py, and compile the MPI test programs.
+    /// Build all, make a network of hosts, run MPI programs over Weir and its rivals, print one table
+    Demo,
+    /// Build the release provider and command into target/weir
+    Build,
+    /// Run the tests; ends with a line `N passed, N failed`
+    Test {
+        /// Without the long tests
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Measure
+    Bench {
+        #[command(subcommand)]
+        what: What,
+    },
+    /// Fetch the pinned MPICH, Open MPI and mpi4py, and compile the MPI test programs
     SetupMpi,
-    /// Run one MPI program on one stack in a network of hosts.
+    /// Run one of the MPI programs of tests/mpi across emulated hosts
+    #[command(after_help = "Examples:
+  cargo xtask mpirun pingpong --size 30000
+  cargo xtask mpirun --stack mpich-tcp-cubic,weir-mpich --loss 0.01 -n 4 farm --tasks 1000
+  cargo xtask mpirun --rate-mbit 1000 --delay-us 1000 --env WEIR_TRACE=1 --show order")]
     Mpirun(RunArgs),
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Weir and its rivals under MPI, side by side, written down in docs/lab
+    Mpi(bench::Options),
 }
 
 #[derive(clap::Args)]
 struct RunArgs {
-    /// The stack, such as weir-mpich or mpich-tcp-cubic.
-    #[arg(long, default_value = "weir-mpich")]
-    stack: String,
+    /// The stacks, such as weir-mpich or mpich-tcp-cubic; `all` for all
+    #[arg(long, value_delimiter = ',', default_value = "weir-mpich")]
+    stack: Vec<String>,
+    /// Ranks, one on each host
     #[arg(short, default_value_t = 2)]
     n: usize,
+    /// Probability that a packet is lost, each way
     #[arg(long, default_value_t = 0.0)]
     loss: f64,
+    /// Rate of the hosts' links
+    #[arg(long)]
+    rate_mbit: Option<u32>,
+    /// Time of flight, one way
+    #[arg(long, default_value_t = 0)]
+    delay_us: u32,
+    /// Queue of the switch's ports, packets
+    #[arg(long)]
+    queue: Option<u32>,
+    /// Environment for the ranks, as NAME=VALUE
+    #[arg(long)]
+    env: Vec<String>,
+    /// The run is ended after this many seconds
+    #[arg(long, default_value_t = 30)]
+    limit: u64,
+    /// Show the launcher's command and everything the ranks print
+    #[arg(long)]
+    show: bool,
+    /// The program, by name in tests/mpi or by path
     program: String,
+    /// Its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     let paths = Paths::find();
-    match Args::parse().chore {
-        Chore::SetupMpi => {
-            mpi::set_up(&paths)?;
-            mpi::compile(&paths)
-        }
-        Chore::Mpirun(run) => {
-            lab::acquire()?;
-            let stacks = stack::Stack::all(&["cubic".into(), "bbr".into()]);
-            let lab = lab::Lab::start(run.n, &lab::Wire::plain(run.loss))?;
-            for stack in stacks.iter().filter(|s| s.name == run.stack || run.stack == "all") {
-                if let Some(c) = &stack.congestion { println!("{}", lab.set_congestion(c)?); }
-                let program = mpi::program(&paths, stack.mpi, &run.program);
-                let job = launch::Job { stack, ranks: run.n, program: &program, args: &run.args, limit: std::time::Duration::from_secs(20), env: &[] };
-                let before = lab.counts()?;
-                match job.run(&paths, Some(&lab)) {
-                    Ok(outcome) => println!("{} {} {:?} {:?}", stack.name, outcome.cause(), launch::result_of(&outcome).map(|v| v.to_string()), lab.counts()?.since(before)),
-                    Err(e) => println!("{} {e:#}", stack.name),
-                }
-            }
-            Ok(())
+    let result = match Args::parse().chore {
+        Chore::Demo => demo::run(&paths).map(|()| true),
+        Chore::Build => dist::build(&paths).map(|()| {
+            println!("built into {}", paths.dist().display());
+            true
+        }),
+        Chore::Test { quick } => suite::run(&paths, quick),
+        Chore::Bench { what: What::Mpi(options) } => bench::run(&paths, &options).map(|()| true),
+        Chore::SetupMpi => mpi::set_up(&paths).and_then(|()| mpi::compile(&paths)).map(|()| true),
+        Chore::Mpirun(run) => mpirun(&paths, &run),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
         }
     }
+}
+
+fn mpirun(paths: &Paths, run: &RunArgs) -> Result<bool> {
+    lab::acquire()?;
+    let all = stack::Stack::all(&["cubic".into(), "bbr".into()]);
+    let wanted: Vec<_> = all.iter().filter(|s| run.stack.iter().any(|name| name == "all" || *name == s.name)).collect();
+    if wanted.is_empty() {
+        bail!("no such stack; there are: {}", all.iter().map(|s| s.name.as_str()).collect::<Vec<_>>().join(", "));
+    }
+    let mut env = Vec::new();
+    for text in &run.env {
+        let Some((name, value)) = text.split_once('=') else { bail!("--env wants NAME=VALUE, not {text}") };
+        env.push((name.to_owned(), value.to_owned()));
+    }
+    let wire = lab::Wire {
+        loss: run.loss,
+        rate_mbit_per_s: run.rate_mbit,
+        delay_us: run.delay_us,
+        queue_packets: run.queue,
+        no_offload: false,
+    };
+    let lab = lab::Lab::start(run.n, &wire)?;
+    let mut good = true;
+    for stack in wanted {
+        if let Some(name) = &stack.congestion {
+            lab.set_congestion(name)?;
+        }
+        let program = if run.program.contains('/') {
+            run.program.clone().into()
+        } else {
+            mpi::program(paths, stack.mpi, &run.program)
+        };
+        let job = launch::Job {
+            stack,
+            ranks: run.n,
+            program: &program,
+            args: &run.args,
+            limit: Duration::from_secs(run.limit),
+            env: &env,
+        };
+        if run.show {
+            println!("{}", process::line_of(&job.command(paths, Some(&lab))?));
+        }
+        let before = lab.counts()?;
+        let outcome = job.run(paths, Some(&lab))?;
+        let counts = lab.counts()?.since(before);
+        if run.show {
+            print!("{}{}", outcome.stdout, outcome.stderr);
+        }
+        good &= outcome.ok();
+        match launch::result_of(&outcome).filter(|_| outcome.ok()) {
+            Some(value) => println!("{}: {value}", stack.name),
+            None => println!("{}: {}", stack.name, outcome.cause()),
+        }
+        println!(
+            "{}: {} packets, {} lost on purpose, {} by full queues, {:.1} s",
+            stack.name,
+            counts.sent,
+            counts.lost,
+            counts.queue_full,
+            outcome.elapsed.as_secs_f64()
+        );
+    }
+    Ok(good)
 }

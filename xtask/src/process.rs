@@ -43,7 +43,10 @@ impl Outcome {
 /// Launchers frame the one useful line with banners.
 fn is_telling(line: &str) -> bool {
     let line = line.trim();
-    line.len() > 3 && line.chars().any(char::is_alphanumeric) && !line.contains("BAD TERMINATION")
+    line.len() > 3
+        && line.chars().any(char::is_alphanumeric)
+        && !line.contains("BAD TERMINATION")
+        && !line.contains("Warning")
 }
 
 /// Bytes of output kept of each stream; a runaway program must not fill our memory.

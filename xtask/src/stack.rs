@@ -31,6 +31,8 @@ pub struct Stack {
     pub carrier: Carrier,
     /// The kernel's congestion control to be set, if TCP is used.
     pub congestion: Option<String>,
+    /// More environment, for variants of one stack.
+    pub env: Vec<(String, String)>,
 }
 
 /// How to start a program on a stack.
@@ -49,12 +51,12 @@ impl Stack {
         let mut add = |mpi: Mpi, carrier: Carrier, base: &str| {
             let tcp = matches!(carrier, Carrier::OfiTcp | Carrier::UcxTcp | Carrier::Ob1Tcp);
             if !tcp || congestions.is_empty() {
-                stacks.push(Self { name: base.into(), mpi, carrier, congestion: None });
+                stacks.push(Self { name: base.into(), mpi, carrier, congestion: None, env: Vec::new() });
                 return;
             }
             for congestion in congestions {
                 let name = format!("{base}-{congestion}");
-                stacks.push(Self { name, mpi, carrier, congestion: Some(congestion.clone()) });
+                stacks.push(Self { name, mpi, carrier, congestion: Some(congestion.clone()), env: Vec::new() });
             }
         };
         add(Mpi::Mpich, Carrier::Weir, "weir-mpich");
@@ -66,6 +68,12 @@ impl Stack {
         add(Mpi::Openmpi, Carrier::UcxTcp, "openmpi-ucx");
         add(Mpi::Openmpi, Carrier::Ob1Tcp, "openmpi-ob1");
         stacks
+    }
+
+    /// Weir with one stream instead of ten: what streams are worth.
+    pub fn one_stream() -> Self {
+        let env = vec![("WEIR_STREAMS".into(), "1".into())];
+        Self { name: "weir-mpich-1stream".into(), mpi: Mpi::Mpich, carrier: Carrier::Weir, congestion: None, env }
     }
 
     /// Weir's own, not a rival.
@@ -113,6 +121,7 @@ impl Stack {
                 s.mca("opal_common_ofi_provider_include", provider);
             }
         }
+        s.env.extend(self.env.iter().cloned());
         Ok(s)
     }
 }

@@ -57,8 +57,12 @@ fn print_json(value: &Value) -> Result<u8> {
 fn print_env(env: &Env, args: &EnvArgs) -> Result<u8> {
     let found = match args.mpi {
         // The variables need no launcher; one may run on a machine without it.
-        Some(kind) => mpi::on_search_path(Some(kind), search_path(env))
-            .unwrap_or(mpi::Found { kind, version: None, launcher: None, library: None }),
+        Some(kind) => mpi::on_search_path(Some(kind), search_path(env)).unwrap_or(mpi::Found {
+            kind,
+            version: None,
+            launcher: None,
+            library: None,
+        }),
         None => mpi::on_search_path(None, search_path(env)).context("or say which MPI, as in: weir env --mpi mpich")?,
     };
     let provider = provider::find(env)?;
@@ -70,7 +74,9 @@ fn print_env(env: &Env, args: &EnvArgs) -> Result<u8> {
         return print_json(&json!({"mpi": found, "variables": map}));
     }
     if found.kind == Kind::Mpich && !args.no_shm {
-        eprintln!("weir: MPICH keeps messages between ranks on one machine in shared memory; with --no-shm they go over weir too");
+        eprintln!(
+            "weir: MPICH keeps messages between ranks on one machine in shared memory; with --no-shm they go over weir too"
+        );
     }
     let lines: String = variables.iter().map(|variable| args.shell.line(variable) + "\n").collect();
     print_all(lines.as_bytes())
@@ -123,13 +129,23 @@ fn locate(name: &Path, env: &Env) -> Result<PathBuf> {
     }
 }
 
-fn show_command(found: &mpi::Found, command: &std::process::Command, variables: &[environment::Variable], as_json: bool) -> Result<u8> {
-    let words: Vec<String> = std::iter::once(command.get_program()).chain(command.get_args()).map(|word| word.to_string_lossy().into_owned()).collect();
+fn show_command(
+    found: &mpi::Found,
+    command: &std::process::Command,
+    variables: &[environment::Variable],
+    as_json: bool,
+) -> Result<u8> {
+    let words: Vec<String> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     if as_json {
-        let map: serde_json::Map<String, Value> = variables.iter().map(|(k, v)| (k.clone(), v.clone().into())).collect();
+        let map: serde_json::Map<String, Value> =
+            variables.iter().map(|(k, v)| (k.clone(), v.clone().into())).collect();
         return print_json(&json!({"mpi": found, "command": words, "variables": map}));
     }
-    let mut text: String = variables.iter().map(|(name, value)| format!("{name}={} \\\n", environment::quote(value))).collect();
+    let mut text: String =
+        variables.iter().map(|(name, value)| format!("{name}={} \\\n", environment::quote(value))).collect();
     text += &words.iter().map(|word| environment::quote(word)).collect::<Vec<_>>().join(" ");
     print_all((text + "\n").as_bytes())
 }
@@ -137,8 +153,10 @@ fn show_command(found: &mpi::Found, command: &std::process::Command, variables: 
 fn info(env: &Env, output: &Output) -> Result<u8> {
     let provider = provider::find(env).and_then(|file| Ok((provider::probe(&file)?, file)));
     let key = weir_job::load_key(env);
-    let mpis: Vec<mpi::Found> =
-        [Kind::Mpich, Kind::Openmpi].into_iter().filter_map(|kind| mpi::on_search_path(Some(kind), search_path(env)).ok()).collect();
+    let mpis: Vec<mpi::Found> = [Kind::Mpich, Kind::Openmpi]
+        .into_iter()
+        .filter_map(|kind| mpi::on_search_path(Some(kind), search_path(env)).ok())
+        .collect();
     let list = interfaces::list(&interfaces::named(env))?;
     if output.json {
         let provider = match &provider {
@@ -149,11 +167,15 @@ fn info(env: &Env, output: &Output) -> Result<u8> {
             Ok(key) => json!({"fingerprint": key.fingerprint(), "source": key.source.to_string()}),
             Err(error) => json!({"error": error.to_string()}),
         };
-        return print_json(&json!({"weir": env!("CARGO_PKG_VERSION"), "provider": provider, "key": key, "mpi": mpis, "interfaces": list}));
+        return print_json(
+            &json!({"weir": env!("CARGO_PKG_VERSION"), "provider": provider, "key": key, "mpi": mpis, "interfaces": list}),
+        );
     }
     let mut text = format!("weir        {}\n", env!("CARGO_PKG_VERSION"));
     text += &match &provider {
-        Ok((facts, file)) => format!("provider    {} {}.{}, {}\n", facts.name, facts.version.0, facts.version.1, file.display()),
+        Ok((facts, file)) => {
+            format!("provider    {} {}.{}, {}\n", facts.name, facts.version.0, facts.version.1, file.display())
+        }
         Err(error) => format!("provider    none: {error:#}\n"),
     };
     text += &match &key {
@@ -162,7 +184,12 @@ fn info(env: &Env, output: &Output) -> Result<u8> {
     };
     for found in &mpis {
         let launcher = found.launcher.as_deref().unwrap_or(Path::new("?"));
-        text += &format!("mpi         {} {}, {}\n", found.kind, found.version.as_deref().unwrap_or("?"), launcher.display());
+        text += &format!(
+            "mpi         {} {}, {}\n",
+            found.kind,
+            found.version.as_deref().unwrap_or("?"),
+            launcher.display()
+        );
     }
     if mpis.is_empty() {
         text += "mpi         none on PATH\n";
@@ -170,7 +197,11 @@ fn info(env: &Env, output: &Output) -> Result<u8> {
     for one in &list {
         let addresses = one.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let mtu = one.mtu.map(|mtu| mtu.to_string()).unwrap_or_else(|| "?".into());
-        text += &format!("interface   {} {}, packets of {mtu} bytes: {addresses}\n", one.name, if one.chosen { "used" } else { "not used" });
+        text += &format!(
+            "interface   {} {}, packets of {mtu} bytes: {addresses}\n",
+            one.name,
+            if one.chosen { "used" } else { "not used" }
+        );
     }
     print_all(text.as_bytes())
 }
@@ -266,7 +297,10 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/man");
         for (name, text) in man_pages().unwrap() {
             let kept = std::fs::read(folder.join(&name)).unwrap_or_default();
-            assert!(kept == text, "docs/man/{name} is out of date; renew it with: cargo run -p weir -- man --dir docs/man");
+            assert!(
+                kept == text,
+                "docs/man/{name} is out of date; renew it with: cargo run -p weir -- man --dir docs/man"
+            );
         }
     }
 

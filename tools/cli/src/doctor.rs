@@ -79,7 +79,8 @@ fn check_provider(env: &Env, all: &mut Vec<Finding>) -> Option<std::path::PathBu
         Ok(facts) if facts.name == "weir" => {
             let (major, minor) = facts.version;
             let (api_major, api_minor) = facts.api_version;
-            let text = format!("{} loads: version {major}.{minor}, libfabric API {api_major}.{api_minor}", file.display());
+            let text =
+                format!("{} loads: version {major}.{minor}, libfabric API {api_major}.{api_minor}", file.display());
             all.push(Finding::new(name, Severity::Ok, text));
             Some(file)
         }
@@ -88,7 +89,10 @@ fn check_provider(env: &Env, all: &mut Vec<Finding>) -> Option<std::path::PathBu
             None
         }
         Err(error) => {
-            all.push(Finding::new(name, Severity::Error, format!("{}: {error:#}", file.display())).fixed_by(format!("ldd {}", file.display())));
+            all.push(
+                Finding::new(name, Severity::Error, format!("{}: {error:#}", file.display()))
+                    .fixed_by(format!("ldd {}", file.display())),
+            );
             None
         }
     }
@@ -97,13 +101,16 @@ fn check_provider(env: &Env, all: &mut Vec<Finding>) -> Option<std::path::PathBu
 fn check_key(env: &Env, all: &mut Vec<Finding>) -> Option<weir_job::JobKey> {
     match weir_job::load_key(env) {
         Ok(key) => {
-            let text = format!("fingerprint {} from {}; it must be the same on all machines", key.fingerprint(), key.source);
+            let text =
+                format!("fingerprint {} from {}; it must be the same on all machines", key.fingerprint(), key.source);
             all.push(Finding::new("key", Severity::Ok, text));
             Some(key)
         }
         Err(error) => {
             let fix = match &error {
-                weir_job::KeyError::Mode { path, .. } => Some(format!("chmod 600 {}", environment::quote(&path.display().to_string()))),
+                weir_job::KeyError::Mode { path, .. } => {
+                    Some(format!("chmod 600 {}", environment::quote(&path.display().to_string())))
+                }
                 weir_job::KeyError::Format { .. } => Some("export WEIR_KEY=$(openssl rand -hex 32)".into()),
                 _ => None,
             };
@@ -115,15 +122,25 @@ fn check_key(env: &Env, all: &mut Vec<Finding>) -> Option<weir_job::JobKey> {
 
 fn check_mpi(env: &Env, program: Option<&Path>, all: &mut Vec<Finding>) -> Option<mpi::Found> {
     let path = env.get("PATH").map(std::ffi::OsString::as_os_str);
-    let kinds: Vec<mpi::Found> =
-        [Kind::Mpich, Kind::Openmpi].into_iter().filter_map(|kind| mpi::on_search_path(Some(kind), path).ok()).collect();
+    let kinds: Vec<mpi::Found> = [Kind::Mpich, Kind::Openmpi]
+        .into_iter()
+        .filter_map(|kind| mpi::on_search_path(Some(kind), path).ok())
+        .collect();
     for found in &kinds {
         let launcher = found.launcher.as_deref().unwrap_or(Path::new("?"));
-        let text = format!("{} {} at {}", found.kind, found.version.as_deref().unwrap_or("of unknown version"), launcher.display());
+        let text = format!(
+            "{} {} at {}",
+            found.kind,
+            found.version.as_deref().unwrap_or("of unknown version"),
+            launcher.display()
+        );
         all.push(Finding::new("mpi", Severity::Info, text));
     }
     if let [first, second] = kinds.as_slice() {
-        let text = format!("both {} and {} are on PATH; a program built for one, started by the other's mpiexec, runs as many single ranks", first.kind, second.kind);
+        let text = format!(
+            "both {} and {} are on PATH; a program built for one, started by the other's mpiexec, runs as many single ranks",
+            first.kind, second.kind
+        );
         all.push(Finding::new("mpi", Severity::Warning, text).fixed_by("weir run -n 4 ./program"));
     }
     let first = mpi::on_search_path(None, path);
@@ -189,29 +206,49 @@ fn check_interfaces(env: &Env, all: &mut Vec<Finding>) {
         }
     }
     let chosen: Vec<_> = list.iter().filter(|one| one.chosen).collect();
-    let names: Vec<String> = chosen.iter().map(|one| format!("{} ({})", one.name, one.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))).collect();
+    let names: Vec<String> = chosen
+        .iter()
+        .map(|one| {
+            format!("{} ({})", one.name, one.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+        })
+        .collect();
     if chosen.iter().all(|one| one.loopback) {
-        all.push(Finding::new("interfaces", Severity::Warning, "only the loopback interface is usable: ranks on other machines cannot be reached"));
+        all.push(Finding::new(
+            "interfaces",
+            Severity::Warning,
+            "only the loopback interface is usable: ranks on other machines cannot be reached",
+        ));
     } else {
         all.push(Finding::new("interfaces", Severity::Ok, format!("uses {}", names.join(" and "))));
     }
     for one in &chosen {
-        let virtual_bridge = ["docker", "virbr", "br-", "cni", "tun", "tap", "wg"].iter().any(|start| one.name.starts_with(start));
+        let virtual_bridge =
+            ["docker", "virbr", "br-", "cni", "tun", "tap", "wg"].iter().any(|start| one.name.starts_with(start));
         if virtual_bridge && chosen.len() > 1 {
-            let others: Vec<&str> = chosen.iter().filter(|other| other.name != one.name).map(|other| other.name.as_str()).collect();
+            let others: Vec<&str> =
+                chosen.iter().filter(|other| other.name != one.name).map(|other| other.name.as_str()).collect();
             let text = format!("{} looks like a virtual network that other machines do not reach", one.name);
-            all.push(Finding::new("interfaces", Severity::Warning, text).fixed_by(format!("export WEIR_IFACE={}", others.join(","))));
+            all.push(
+                Finding::new("interfaces", Severity::Warning, text)
+                    .fixed_by(format!("export WEIR_IFACE={}", others.join(","))),
+            );
         }
         if let Some(mtu) = one.mtu.filter(|mtu| *mtu < 1500) {
             let text = format!("{} carries packets of {mtu} bytes only; 1500 are usual", one.name);
-            all.push(Finding::new("mtu", Severity::Warning, text).fixed_by(format!("ip link set {} mtu 1500", one.name)));
+            all.push(
+                Finding::new("mtu", Severity::Warning, text).fixed_by(format!("ip link set {} mtu 1500", one.name)),
+            );
         }
     }
     let mut sizes: Vec<u32> = chosen.iter().filter_map(|one| one.mtu).collect();
     sizes.sort_unstable();
     sizes.dedup();
     if sizes.len() > 1 {
-        all.push(Finding::new("mtu", Severity::Info, format!("the interfaces carry packets of different sizes ({sizes:?}); each path's own is found out")));
+        all.push(Finding::new(
+            "mtu",
+            Severity::Info,
+            format!("the interfaces carry packets of different sizes ({sizes:?}); each path's own is found out"),
+        ));
     }
 }
 
@@ -222,27 +259,47 @@ fn check_kernel(all: &mut Vec<Finding>) {
     for name in ["rmem_max", "wmem_max"] {
         match read_number::<u64>(&format!("/proc/sys/net/core/{name}")) {
             Some(bytes) if bytes < GOOD_BUFFER_BYTES => {
-                let text = format!("net.core.{name} is {bytes}: bursts may overflow the socket's buffer and must be repaired");
-                all.push(Finding::new("buffers", Severity::Warning, text).fixed_by(format!("sudo sysctl -w net.core.{name}={GOOD_BUFFER_BYTES}")));
+                let text =
+                    format!("net.core.{name} is {bytes}: bursts may overflow the socket's buffer and must be repaired");
+                all.push(
+                    Finding::new("buffers", Severity::Warning, text)
+                        .fixed_by(format!("sudo sysctl -w net.core.{name}={GOOD_BUFFER_BYTES}")),
+                );
             }
             Some(bytes) => all.push(Finding::new("buffers", Severity::Ok, format!("net.core.{name} is {bytes}"))),
             None => {}
         }
     }
     match offloads() {
-        Ok((true, true)) => all.push(Finding::new("offload", Severity::Ok, "the kernel cuts and joins UDP packets (GSO and GRO)")),
+        Ok((true, true)) => {
+            all.push(Finding::new("offload", Severity::Ok, "the kernel cuts and joins UDP packets (GSO and GRO)"))
+        }
         Ok((gso, gro)) => {
-            let missing = [("GSO", gso), ("GRO", gro)].iter().filter(|(_, has)| !has).map(|(name, _)| *name).collect::<Vec<_>>().join(" and ");
-            all.push(Finding::new("offload", Severity::Warning, format!("the kernel has no UDP {missing}: more CPU time per byte (Linux 5.0 has both)")));
+            let missing = [("GSO", gso), ("GRO", gro)]
+                .iter()
+                .filter(|(_, has)| !has)
+                .map(|(name, _)| *name)
+                .collect::<Vec<_>>()
+                .join(" and ");
+            all.push(Finding::new(
+                "offload",
+                Severity::Warning,
+                format!("the kernel has no UDP {missing}: more CPU time per byte (Linux 5.0 has both)"),
+            ));
         }
         Err(error) => all.push(Finding::new("offload", Severity::Error, format!("cannot open a UDP socket: {error}"))),
     }
     if let Ok(name) = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control") {
-        let text = format!("TCP's congestion control is {}; name it when you compare with stacks over TCP", name.trim());
+        let text =
+            format!("TCP's congestion control is {}; name it when you compare with stacks over TCP", name.trim());
         all.push(Finding::new("rivals", Severity::Info, text));
     }
     if let Ok(cores) = std::thread::available_parallelism() {
-        all.push(Finding::new("cores", Severity::Info, format!("{cores} cores; MPI ranks poll, so more ranks than cores slow each other down")));
+        all.push(Finding::new(
+            "cores",
+            Severity::Info,
+            format!("{cores} cores; MPI ranks poll, so more ranks than cores slow each other down"),
+        ));
     }
 }
 
@@ -250,7 +307,10 @@ fn check_kernel(all: &mut Vec<Finding>) {
 fn offloads() -> Result<(bool, bool)> {
     use nix::sys::socket::{setsockopt, sockopt};
     let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
-    Ok((setsockopt(&socket, sockopt::UdpGsoSegment, &1200).is_ok(), setsockopt(&socket, sockopt::UdpGroSegment, &true).is_ok()))
+    Ok((
+        setsockopt(&socket, sockopt::UdpGsoSegment, &1200).is_ok(),
+        setsockopt(&socket, sockopt::UdpGroSegment, &true).is_ok(),
+    ))
 }
 
 /// A whole MPI start is long on a loaded machine.
@@ -276,17 +336,30 @@ fn try_mpi(env: &Env, found: &mpi::Found, provider: &Path, key: &weir_job::JobKe
     });
     let _ = std::fs::remove_dir_all(&scratch);
     match result {
-        None => Finding::new(name, Severity::Info, "not tried: beside the launcher there is neither mpi4py nor mpicc to make a program with"),
-        Some(Err(error)) => Finding::new(name, Severity::Error, format!("{} does not start over weir: {error:#}", found.kind))
-            .fixed_by("FI_LOG_LEVEL=info weir run -n 1 ./program"),
+        None => Finding::new(
+            name,
+            Severity::Info,
+            "not tried: beside the launcher there is neither mpi4py nor mpicc to make a program with",
+        ),
+        Some(Err(error)) => {
+            Finding::new(name, Severity::Error, format!("{} does not start over weir: {error:#}", found.kind))
+                .fixed_by("FI_LOG_LEVEL=info weir run -n 1 ./program")
+        }
         Some(Ok(said)) => {
-            let taken = said.lines().find_map(|line| line.trim().strip_prefix("libfabric provider:")).map(|rest| rest.trim().split(' ').next().unwrap_or("").to_owned());
+            let taken = said
+                .lines()
+                .find_map(|line| line.trim().strip_prefix("libfabric provider:"))
+                .map(|rest| rest.trim().split(' ').next().unwrap_or("").to_owned());
             match (found.kind, taken) {
-                (Kind::Mpich, Some(taken)) if taken == "weir" => Finding::new(name, Severity::Ok, "MPICH starts and takes the provider weir"),
-                (Kind::Mpich, taken) => {
-                    Finding::new(name, Severity::Error, format!("MPICH starts, but takes {}", taken.unwrap_or_else(|| "no libfabric provider".into())))
-                        .fixed_by("eval $(weir env)")
+                (Kind::Mpich, Some(taken)) if taken == "weir" => {
+                    Finding::new(name, Severity::Ok, "MPICH starts and takes the provider weir")
                 }
+                (Kind::Mpich, taken) => Finding::new(
+                    name,
+                    Severity::Error,
+                    format!("MPICH starts, but takes {}", taken.unwrap_or_else(|| "no libfabric provider".into())),
+                )
+                .fixed_by("eval $(weir env)"),
                 // Told to use this provider alone, Open MPI does not start without it.
                 (Kind::Openmpi, _) => Finding::new(name, Severity::Ok, "Open MPI starts with the provider weir"),
             }

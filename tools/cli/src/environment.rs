@@ -106,7 +106,8 @@ mod tests {
 
     #[test]
     fn mpich_gets_the_libfabric_device() {
-        let all = variables(Kind::Mpich, Path::new("/w/lib"), &key(KeySource::UserFile("/k".into())), &Env::default(), false);
+        let all =
+            variables(Kind::Mpich, Path::new("/w/lib"), &key(KeySource::UserFile("/k".into())), &Env::default(), false);
         assert_eq!(value(&all, "FI_PROVIDER"), Some("weir"));
         assert_eq!(value(&all, "FI_PROVIDER_PATH"), Some("/w/lib"));
         assert_eq!(value(&all, "MPIR_CVAR_CH4_NETMOD"), Some("ofi"));

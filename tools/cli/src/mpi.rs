@@ -145,11 +145,9 @@ pub fn on_search_path(wanted: Option<Kind>, path: Option<&std::ffi::OsStr>) -> R
         }
     }
     match (wanted, other) {
-        (Some(kind), Some(found)) => bail!(
-            "no {kind} on PATH, only {} ({})",
-            found.kind,
-            found.launcher.unwrap_or_default().display()
-        ),
+        (Some(kind), Some(found)) => {
+            bail!("no {kind} on PATH, only {} ({})", found.kind, found.launcher.unwrap_or_default().display())
+        }
         _ => bail!("no mpiexec on PATH; install MPICH or Open MPI, for example: pip install mpich"),
     }
 }
@@ -196,12 +194,18 @@ fn with_launcher(kind: Kind, library: &elf::Library, path: Option<&std::ffi::OsS
     let beside = library.file.as_deref().and_then(|file| {
         let real = std::fs::canonicalize(file).ok();
         let candidates = [Some(file.to_owned()), real];
-        let folders = candidates.into_iter().flatten().flat_map(|f| f.ancestors().skip(2).take(3).map(Path::to_owned).collect::<Vec<_>>());
-        folders.map(|folder| folder.join("bin/mpiexec")).find(|launcher| of_launcher(launcher).is_ok_and(|found| found.kind == kind))
+        let folders = candidates
+            .into_iter()
+            .flatten()
+            .flat_map(|f| f.ancestors().skip(2).take(3).map(Path::to_owned).collect::<Vec<_>>());
+        folders
+            .map(|folder| folder.join("bin/mpiexec"))
+            .find(|launcher| of_launcher(launcher).is_ok_and(|found| found.kind == kind))
     });
     let found = match beside {
         Some(launcher) => of_launcher(&launcher)?,
-        None => on_search_path(Some(kind), path).with_context(|| format!("the program is linked with {kind} ({})", library.name))?,
+        None => on_search_path(Some(kind), path)
+            .with_context(|| format!("the program is linked with {kind} ({})", library.name))?,
     };
     Ok(Found { library: library.file.clone(), ..found })
 }
@@ -225,8 +229,10 @@ fn python_of(program: &Path, path: Option<&std::ffi::OsStr>) -> Option<PathBuf> 
 }
 
 fn of_python(python: &Path, path: Option<&std::ffi::OsStr>) -> Result<Found> {
-    let question = "import mpi4py\nmpi4py.rc.initialize = False\nfrom mpi4py import MPI\nprint(MPI.Get_library_version())";
-    let said = ask(Command::new(python).args(["-c", question]), ASK_LIMIT).context("this Python has no usable mpi4py")?;
+    let question =
+        "import mpi4py\nmpi4py.rc.initialize = False\nfrom mpi4py import MPI\nprint(MPI.Get_library_version())";
+    let said =
+        ask(Command::new(python).args(["-c", question]), ASK_LIMIT).context("this Python has no usable mpi4py")?;
     let kind = if said.contains("Open MPI") { Kind::Openmpi } else { Kind::Mpich };
     let beside = python.parent().map(|folder| folder.join("mpiexec"));
     match beside.filter(|launcher| is_executable(launcher)).map(|launcher| of_launcher(&launcher)) {

@@ -30,7 +30,9 @@ pub struct Facts {
 /// If it is in none of them; the message lists where it was looked for.
 pub fn find(env: &weir_job::Env) -> Result<PathBuf> {
     let mut folders: Vec<PathBuf> = env.get("WEIR_LIB").map(PathBuf::from).into_iter().collect();
-    if let Some(bin) = std::env::current_exe().ok().and_then(|exe| exe.canonicalize().ok()?.parent().map(Path::to_owned)) {
+    if let Some(bin) =
+        std::env::current_exe().ok().and_then(|exe| exe.canonicalize().ok()?.parent().map(Path::to_owned))
+    {
         folders.extend([bin.join("../lib"), bin.join("../lib/weir"), bin.join("../weir/lib")]);
     }
     let path = env.get("FI_PROVIDER_PATH").map(std::ffi::OsString::as_os_str);
@@ -76,8 +78,9 @@ pub fn load(provider: &Path) -> Result<Facts> {
     // process does nothing else.
     let library = unsafe { libloading::Library::new(provider) }?;
     // SAFETY: fi_prov_ini is declared by libfabric as `struct fi_provider *fi_prov_ini(void)`.
-    let entry: libloading::Symbol<'_, unsafe extern "C" fn() -> *const FiProvider> = unsafe { library.get(b"fi_prov_ini\0") }
-        .with_context(|| format!("{} is not a libfabric provider", provider.display()))?;
+    let entry: libloading::Symbol<'_, unsafe extern "C" fn() -> *const FiProvider> =
+        unsafe { library.get(b"fi_prov_ini\0") }
+            .with_context(|| format!("{} is not a libfabric provider", provider.display()))?;
     // SAFETY: called once, without arguments, as libfabric calls it.
     let answer = unsafe { entry() };
     if answer.is_null() {

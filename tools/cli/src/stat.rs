@@ -31,7 +31,10 @@ pub fn of_process(pid: u32) -> Result<Value> {
         .map_err(|_| anyhow::anyhow!("process {pid} serves no counters: it has no Weir endpoint open"))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut text = String::new();
-    stream.take(MAX_BYTES).read_to_string(&mut text).context("the process did not answer within 5 s; is it stopped?")?;
+    stream
+        .take(MAX_BYTES)
+        .read_to_string(&mut text)
+        .context("the process did not answer within 5 s; is it stopped?")?;
     serde_json::from_str(&text).context("the process did not answer with JSON")
 }
 
@@ -70,7 +73,9 @@ pub fn difference(before: &Value, after: &Value) -> Value {
         (Value::Object(a), Value::Object(b)) => {
             b.iter().map(|(k, v)| (k.clone(), a.get(k).map_or_else(|| v.clone(), |old| difference(old, v)))).collect()
         }
-        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => a.iter().zip(b).map(|(a, b)| difference(a, b)).collect(),
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            a.iter().zip(b).map(|(a, b)| difference(a, b)).collect()
+        }
         _ => after.clone(),
     }
 }
@@ -164,7 +169,10 @@ mod tests {
     fn zeros_are_left_out_of_the_text() {
         let value = json!({"endpoints": [{"local": ["10.0.0.1:5", "10.0.1.1:5"], "acks": 0, "packets": 12}]});
         let text = render(&value, false);
-        assert!(text.contains("packets  12") && text.contains("10.0.0.1:5, 10.0.1.1:5") && !text.contains("acks"), "{text}");
+        assert!(
+            text.contains("packets  12") && text.contains("10.0.0.1:5, 10.0.1.1:5") && !text.contains("acks"),
+            "{text}"
+        );
         assert!(render(&value, true).contains("acks"));
     }
 

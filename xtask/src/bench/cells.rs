@@ -1,0 +1,325 @@
+//! What is measured: the project's table of numbers to reach, cell by cell.
+
+use crate::lab::Wire;
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Times.
+    Less,
+    /// Rates.
+    More,
+}
+
+/// A number that a program reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name in the program's JSON.
+    pub key: &'static str,
+    /// Its name and unit in tables.
+    pub label: &'static str,
+    /// Which way is better.
+    pub better: Better,
+}
+
+const MEDIAN: Metric = Metric { key: "median_us", label: "median us", better: Better::Less };
+const P99: Metric = Metric { key: "p99_us", label: "p99 us", better: Better::Less };
+const BANDWIDTH: Metric = Metric { key: "mb_per_s", label: "MB/s", better: Better::More };
+const RATE: Metric = Metric { key: "messages_per_s", label: "messages/s", better: Better::More };
+const CPU: Metric = Metric { key: "cpu_ns_per_byte", label: "CPU ns/B", better: Better::Less };
+const SECONDS: Metric = Metric { key: "seconds", label: "s", better: Better::Less };
+const GOODPUT: Metric = Metric { key: "goodput_mbit_per_s", label: "Mbit/s", better: Better::More };
+const STALL: Metric = Metric { key: "longest_stall_ms", label: "longest stall ms", better: Better::Less };
+const OVERLAP: Metric = Metric { key: "overlap", label: "overlap", better: Better::More };
+
+/// What Weir is to reach in a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Goal {
+    /// Our number over that of the best rival whose name starts so (empty: of all).
+    ToRival {
+        /// The number.
+        metric: Metric,
+        /// The rivals' common start of name.
+        rival: &'static str,
+        /// The ratio to reach: at most this for times, at least this for rates.
+        ratio: f64,
+    },
+    /// Our number over our own in another cell.
+    ToOwn {
+        /// The number.
+        metric: Metric,
+        /// The other cell.
+        cell: String,
+        /// The ratio to reach.
+        ratio: f64,
+    },
+    /// Our number itself.
+    Absolute {
+        /// The number.
+        metric: Metric,
+        /// The value to reach.
+        value: f64,
+    },
+}
+
+/// One program with its arguments on one network.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// A name that stays the same between runs.
+    pub id: String,
+    /// The group it belongs to, for `--only`.
+    pub section: &'static str,
+    /// The network.
+    pub wire: Wire,
+    /// How many ranks, one on each host.
+    pub ranks: usize,
+    /// The program in `tests/mpi`.
+    pub program: &'static str,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// What is reported; the first is the main one.
+    pub metrics: Vec<Metric>,
+    /// What is to be reached.
+    pub goals: Vec<Goal>,
+    /// Also run Weir with one stream.
+    pub ablate_streams: bool,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// A shorter list with shorter runs.
+    pub quick: bool,
+    /// How long a program measures at most.
+    pub seconds: f64,
+}
+
+/// The groups of cells, in the order of the table of numbers.
+pub const SECTIONS: [&str; 9] = ["latency", "bandwidth", "stream", "loss", "wan", "farm", "incast", "rate", "overlap"];
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn percent(loss: f64) -> String {
+    format!("{}%", loss * 100.0)
+}
+
+impl Cell {
+    fn new(section: &'static str, id: String, wire: Wire, ranks: usize, command: &str, metrics: &[Metric]) -> Self {
+        let mut words = words(command);
+        let program = match words.remove(0).as_str() {
+            "pingpong" => "pingpong",
+            "stream" => "stream",
+            "farm" => "farm",
+            "incast" => "incast",
+            _ => "overlap",
+        };
+        Self {
+            id,
+            section,
+            wire,
+            ranks,
+            program,
+            args: words,
+            metrics: metrics.to_vec(),
+            goals: Vec::new(),
+            ablate_streams: false,
+        }
+    }
+
+    fn goal(mut self, goal: Goal) -> Self {
+        self.goals.push(goal);
+        self
+    }
+}
+
+/// All cells of these sections (all sections, if none is named).
+pub fn cells(only: &[String], extent: Extent) -> Vec<Cell> {
+    let all = [
+        latency(extent),
+        bandwidth(extent),
+        stream(extent),
+        loss(extent),
+        wan(extent),
+        farm(extent),
+        incast(extent),
+        rate(extent),
+        overlap(extent),
+    ];
+    all.into_iter().flatten().filter(|cell| only.is_empty() || only.iter().any(|name| name == cell.section)).collect()
+}
+
+fn latency(e: Extent) -> Vec<Cell> {
+    let command = format!("pingpong --size 8 --reps 1000000 --seconds {}", e.seconds);
+    let goal = Goal::ToRival { metric: MEDIAN, rival: "", ratio: 0.75 };
+    vec![Cell::new("latency", "latency/8B".into(), Wire::plain(0.0), 2, &command, &[MEDIAN, P99]).goal(goal)]
+}
+
+fn sizes(e: Extent) -> &'static [usize] {
+    if e.quick {
+        &[1 << 10, 1 << 16, 1 << 20]
+    } else {
+        &[1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22]
+    }
+}
+
+fn size_goal(size: usize) -> Goal {
+    Goal::ToRival { metric: BANDWIDTH, rival: "mpich-tcp", ratio: if size <= 1 << 18 { 1.0 } else { 0.8 } }
+}
+
+fn bandwidth(e: Extent) -> Vec<Cell> {
+    let one = |&size: &usize| {
+        let command = format!("pingpong --size {size} --warmup 50 --reps 1000000 --seconds {}", e.seconds);
+        Cell::new("bandwidth", format!("bandwidth/{size}"), Wire::plain(0.0), 2, &command, &[BANDWIDTH, MEDIAN, P99])
+            .goal(size_goal(size))
+    };
+    sizes(e).iter().map(one).collect()
+}
+
+fn stream(e: Extent) -> Vec<Cell> {
+    let one = |&size: &usize| {
+        let window = if size < 1 << 20 { 64 } else { 16 };
+        let command = format!("stream --size {size} --window {window} --windows 1000000 --seconds {}", e.seconds);
+        Cell::new("stream", format!("stream/{size}"), Wire::plain(0.0), 2, &command, &[BANDWIDTH, CPU])
+            .goal(size_goal(size))
+    };
+    sizes(e).iter().map(one).collect()
+}
+
+fn loss(e: Extent) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for size in [30_000, 300_000] {
+        for loss in [0.0, 0.01, 0.02] {
+            let wire = Wire { no_offload: true, ..Wire::plain(loss) };
+            let command = format!("pingpong --size {size} --warmup 20 --reps 1000000 --seconds {}", e.seconds * 2.0);
+            let mut cell = Cell::new(
+                "loss",
+                format!("loss/{size}/{}", percent(loss)),
+                wire,
+                2,
+                &command,
+                &[BANDWIDTH, MEDIAN, P99],
+            );
+            if loss > 0.0 {
+                cell = cell.goal(Goal::ToRival { metric: BANDWIDTH, rival: "", ratio: 5.0 });
+                cell = cell.goal(Goal::Absolute { metric: P99, value: 500.0 });
+            }
+            cells.push(cell);
+        }
+    }
+    cells
+}
+
+fn wan(e: Extent) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let delays: &[u32] = if e.quick { &[1000] } else { &[1000, 10_000] };
+    for &delay_us in delays {
+        for size in [30_000, 300_000] {
+            for loss in [0.0, 0.01, 0.02] {
+                let base = format!("wan/{}ms/{size}", delay_us / 1000);
+                let command = format!("pingpong --size {size} --warmup 5 --reps 1000000 --seconds {}", e.seconds * 3.0);
+                let id = format!("{base}/{}", percent(loss));
+                let mut cell =
+                    Cell::new("wan", id, Wire::shaped(1000, delay_us, loss), 2, &command, &[BANDWIDTH, MEDIAN, P99]);
+                if loss == 0.01 {
+                    cell = cell.goal(Goal::ToOwn { metric: BANDWIDTH, cell: format!("{base}/0%"), ratio: 0.7 });
+                    cell = cell.goal(Goal::ToRival { metric: BANDWIDTH, rival: "", ratio: 1.5 });
+                }
+                cells.push(cell);
+            }
+        }
+    }
+    cells
+}
+
+fn farm(e: Extent) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let workers: &[usize] = if e.quick { &[3] } else { &[3, 7] };
+    let sizes: &[usize] = if e.quick { &[30_000] } else { &[30_000, 300_000] };
+    let fanouts: &[u32] = if e.quick { &[1] } else { &[1, 10] };
+    for &workers in workers {
+        for &size in sizes {
+            for &fanout in fanouts {
+                for loss in [0.0, 0.01, 0.02] {
+                    let tasks = if e.quick { 1000 } else { 10_000 * 30_000 / size };
+                    let base = format!("farm/{workers}w/{size}/f{fanout}");
+                    let command =
+                        format!("farm --tasks {tasks} --size {size} --fanout {fanout} --seconds {}", e.seconds * 15.0);
+                    let id = format!("{base}/{}", percent(loss));
+                    let mut cell = Cell::new(
+                        "farm",
+                        id,
+                        Wire::shaped(1000, 50, loss),
+                        workers + 1,
+                        &command,
+                        &[SECONDS, BANDWIDTH],
+                    );
+                    cell.ablate_streams = true;
+                    cell = cell.goal(Goal::ToRival { metric: SECONDS, rival: "", ratio: 1.0 });
+                    if loss == 0.02 {
+                        cell = cell.goal(Goal::ToOwn { metric: SECONDS, cell: format!("{base}/0%"), ratio: 1.3 });
+                    }
+                    cells.push(cell);
+                }
+            }
+        }
+    }
+    cells
+}
+
+fn incast(e: Extent) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let fans: &[usize] = if e.quick { &[8] } else { &[8, 32] };
+    for &senders in fans {
+        for size in [65_536, 1 << 20] {
+            let wire = Wire { queue_packets: Some(64), ..Wire::shaped(1000, 25, 0.0) };
+            let command = format!("incast --size {size} --rounds 10000 --rate-mbit 1000 --seconds {}", e.seconds * 2.0);
+            let cell =
+                Cell::new("incast", format!("incast/{senders}/{size}"), wire, senders + 1, &command, &[GOODPUT, STALL]);
+            cells.push(
+                cell.goal(Goal::Absolute { metric: GOODPUT, value: 900.0 })
+                    .goal(Goal::Absolute { metric: STALL, value: 20.0 }),
+            );
+        }
+    }
+    cells
+}
+
+fn rate(e: Extent) -> Vec<Cell> {
+    let command = format!("stream --size 8 --window 64 --windows 1000000 --seconds {}", e.seconds);
+    let goal = Goal::ToRival { metric: RATE, rival: "", ratio: 1.5 };
+    vec![Cell::new("rate", "rate/8B".into(), Wire::plain(0.0), 2, &command, &[RATE]).goal(goal)]
+}
+
+fn overlap(e: Extent) -> Vec<Cell> {
+    let command = format!("overlap --size 1048576 --reps 1000 --seconds {}", e.seconds * 2.0);
+    vec![Cell::new("overlap", "overlap/1MiB".into(), Wire::plain(0.0), 2, &command, &[OVERLAP])]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_goals_refer_to_cells() {
+        for quick in [true, false] {
+            let all = cells(&[], Extent { quick, seconds: 1.0 });
+            let ids: std::collections::BTreeSet<_> = all.iter().map(|c| c.id.clone()).collect();
+            assert_eq!(ids.len(), all.len());
+            for goal in all.iter().flat_map(|c| &c.goals) {
+                if let Goal::ToOwn { cell, .. } = goal {
+                    assert!(ids.contains(cell), "{cell}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_section_has_cells_of_a_program_that_exists() {
+        for section in SECTIONS {
+            let some = cells(&[section.to_owned()], Extent { quick: true, seconds: 1.0 });
+            assert!(!some.is_empty() && some.iter().all(|c| crate::mpi::PROGRAMS.contains(&c.program)), "{section}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! `cargo xtask demo`: a first look, in one table.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use indicatif::ProgressBar;
+
+use crate::bench::report::number;
+use crate::lab::{self, Lab, Wire};
+use crate::launch::{Job, result_of};
+use crate::paths::Paths;
+use crate::stack::Stack;
+use crate::{dist, mpi};
+
+const LOSSES: [f64; 3] = [0.0, 0.01, 0.02];
+/// No cell may hold up the demo.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// One program of the demo.
+struct Show {
+    title: &'static str,
+    program: &'static str,
+    ranks: usize,
+    args: &'static [&'static str],
+    key: &'static str,
+    unit: &'static str,
+    more_is_better: bool,
+}
+
+const SHOWS: [Show; 2] = [
+    Show {
+        title: "ping-pong, 30 KB",
+        program: "pingpong",
+        ranks: 2,
+        args: &["--size", "30000", "--warmup", "20", "--reps", "100000", "--seconds", "3"],
+        key: "mb_per_s",
+        unit: "MB/s",
+        more_is_better: true,
+    },
+    Show {
+        title: "task farm, 3 workers, 1000 tasks of 30 KB",
+        program: "farm",
+        ranks: 4,
+        args: &["--tasks", "1000", "--size", "30000", "--seconds", "17"],
+        key: "seconds",
+        unit: "s",
+        more_is_better: false,
+    },
+];
+
+/// Builds all, makes the network, runs the programs, prints the table.
+///
+/// # Errors
+/// If something cannot be built or no program runs at all.
+pub fn run(paths: &Paths) -> Result<()> {
+    let world = lab::acquire();
+    dist::build(paths)?;
+    mpi::set_up(paths)?;
+    mpi::compile(paths)?;
+    match &world {
+        Ok(how) => println!("Hosts are {how}; 1 Gbit/s, 0.1 ms one way, losses on the wire."),
+        Err(error) => {
+            println!("No namespaces here ({error:#}).");
+            println!(
+                "Ranks run on the loopback interface instead; losses are made inside Weir, and rivals have none there."
+            );
+        }
+    }
+    let stacks: Vec<Stack> = Stack::all(&[])
+        .into_iter()
+        .filter(|s| ["weir-mpich", "mpich-tcp", "mpich-rxd"].contains(&s.name.as_str()))
+        .collect();
+    let mut rows = Vec::new();
+    let bar = ProgressBar::new((SHOWS.len() * LOSSES.len() * stacks.len()) as u64);
+    for show in &SHOWS {
+        for loss in LOSSES {
+            let lab = if world.is_ok() { Some(Lab::start(show.ranks, &Wire::shaped(1000, 100, loss))?) } else { None };
+            let mut cells = Vec::new();
+            for stack in &stacks {
+                cells.push(cell(paths, lab.as_ref(), show, stack, loss));
+                bar.inc(1);
+            }
+            rows.push((show, loss, cells));
+        }
+    }
+    bar.finish_and_clear();
+    print_table(&stacks, &rows);
+    Ok(())
+}
+
+/// A number, or in a few words why there is none.
+fn cell(paths: &Paths, lab: Option<&Lab>, show: &Show, stack: &Stack, loss: f64) -> Result<f64, String> {
+    let mut env = Vec::new();
+    if lab.is_none() && loss > 0.0 {
+        if !stack.is_ours() {
+            return Err("-".into());
+        }
+        env.push(("WEIR_FAULTS".to_owned(), format!("loss={}%", loss * 100.0)));
+    }
+    let program = mpi::program(paths, stack.mpi, show.program);
+    let args: Vec<String> = show.args.iter().map(|word| (*word).to_owned()).collect();
+    let job = Job { stack, ranks: show.ranks, program: &program, args: &args, limit: LIMIT, env: &env };
+    let outcome = job.run(paths, lab).map_err(|error| format!("{error:#}"))?;
+    if outcome.status.is_none() {
+        return Err(format!("over {} s", LIMIT.as_secs()));
+    }
+    let value = result_of(&outcome).filter(|_| outcome.ok()).ok_or_else(|| {
+        eprintln!("{} on {}: {}", show.title, stack.name, outcome.cause());
+        "failed".to_owned()
+    })?;
+    if value.get("complete") == Some(&serde_json::Value::Bool(false)) {
+        return Err("over 17 s".into());
+    }
+    value.get(show.key).and_then(serde_json::Value::as_f64).ok_or_else(|| "no number".into())
+}
+
+/// A program at a loss, and what came out on each stack.
+type Row<'a> = (&'a Show, f64, Vec<Result<f64, String>>);
+
+fn print_table(stacks: &[Stack], rows: &[Row<'_>]) {
+    let width = SHOWS.iter().map(|show| show.title.len() + show.unit.len() + 2).max().unwrap_or(0);
+    print!("\n{:width$}  {:>6}", "MPICH over", "loss");
+    for stack in stacks {
+        let name = match stack.name.as_str() {
+            "weir-mpich" => "weir",
+            "mpich-tcp" => "tcp",
+            _ => "udp;ofi_rxd",
+        };
+        print!("  {name:>12}");
+    }
+    println!("  {:>22}", "weir beside the best");
+    for (show, loss, cells) in rows {
+        print!("{:width$}  {:>4} %", format!("{}, {}", show.title, show.unit), loss * 100.0);
+        for cell in cells {
+            print!("  {:>12}", cell.as_ref().map_or_else(Clone::clone, |value| number(*value)));
+        }
+        println!("  {:>22}", ratio(show, cells));
+    }
+}
+
+fn ratio(show: &Show, cells: &[Result<f64, String>]) -> String {
+    let Some((Ok(ours), rivals)) = cells.split_first() else { return "-".into() };
+    let speeds = rivals.iter().flatten().map(|theirs| if show.more_is_better { ours / theirs } else { theirs / ours });
+    speeds.min_by(f64::total_cmp).map_or_else(|| "no rival got through".into(), |least| format!("{least:.2} x as fast"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ratio_is_to_the_best_rival() {
+        let cells = [Ok(100.0), Ok(50.0), Ok(80.0)];
+        assert_eq!(ratio(&SHOWS[0], &cells), "1.25 x as fast");
+        let cells = [Ok(2.0), Ok(3.0), Err("over 20 s".into())];
+        assert_eq!(ratio(&SHOWS[1], &cells), "1.50 x as fast");
+        assert_eq!(ratio(&SHOWS[0], &[Err("failed".into()), Ok(1.0)]), "-");
+    }
+}

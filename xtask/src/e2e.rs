@@ -1,0 +1,102 @@
+//! End-to-end tests: real MPI programs on real MPIs, across emulated hosts.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::lab::{Lab, Wire};
+use crate::launch::{Job, result_of};
+use crate::mpi;
+use crate::paths::Paths;
+use crate::stack::{Carrier, Stack};
+
+/// One program on one network.
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    /// Ranks, one on each host.
+    pub ranks: usize,
+    /// The program in `tests/mpi`; or words for Python.
+    pub program: &'static str,
+    /// Its arguments.
+    pub args: &'static str,
+    /// Loss each way.
+    pub loss: f64,
+    /// Left out of the quick run.
+    pub slow: bool,
+}
+
+const fn case(
+    name: &'static str,
+    ranks: usize,
+    program: &'static str,
+    args: &'static str,
+    loss: f64,
+    slow: bool,
+) -> Case {
+    Case { name, ranks, program, args, loss, slow }
+}
+
+/// What is run on every stack under test.
+pub const CASES: [Case; 12] = [
+    case("pingpong-8B", 2, "pingpong", "--size 8 --reps 2000 --seconds 5", 0.0, false),
+    case("pingpong-1MiB", 2, "pingpong", "--size 1048576 --reps 200 --warmup 10 --seconds 5", 0.0, false),
+    case("stream-64KiB", 2, "stream", "--size 65536 --windows 20 --seconds 5", 0.0, false),
+    case("order", 2, "order", "--rounds 2", 0.0, false),
+    case("order-4-ranks", 4, "order", "--rounds 1 --messages 100", 0.0, false),
+    case("rma", 2, "rma", "--reps 3", 0.0, false),
+    case("farm", 3, "farm", "--tasks 500 --seconds 20", 0.0, false),
+    case("order-lossy", 2, "order", "--rounds 2 --seed 9", 0.02, false),
+    case("farm-lossy", 3, "farm", "--tasks 500 --seconds 20", 0.02, false),
+    case("rma-lossy", 2, "rma", "--reps 2 --count 2000", 0.02, true),
+    case("pingpong-lossy", 2, "pingpong", "--size 300000 --reps 500 --warmup 10 --seconds 10", 0.02, true),
+    case("overlap", 2, "overlap", "--reps 20 --seconds 5", 0.0, true),
+];
+
+/// How a case ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// As it should.
+    Passed,
+    /// Otherwise; why.
+    Failed(String),
+}
+
+/// Runs the cases on Weir under both MPIs; `report` hears of each as it ends.
+///
+/// # Errors
+/// If a network cannot be made.
+pub fn run(paths: &Paths, quick: bool, mut report: impl FnMut(&str, &Ended)) -> Result<()> {
+    let stacks: Vec<Stack> = Stack::all(&[]).into_iter().filter(|stack| stack.carrier == Carrier::Weir).collect();
+    for case in CASES.iter().filter(|case| !(quick && case.slow)) {
+        let lab = Lab::start(case.ranks, &Wire::plain(case.loss))?;
+        for stack in &stacks {
+            let name = format!("{} on {}", case.name, stack.name);
+            report(&name, &one(paths, &lab, stack, case));
+        }
+    }
+    Ok(())
+}
+
+fn one(paths: &Paths, lab: &Lab, stack: &Stack, case: &Case) -> Ended {
+    let program = mpi::program(paths, stack.mpi, case.program);
+    let args: Vec<String> = case.args.split_whitespace().map(str::to_owned).collect();
+    let job =
+        Job { stack, ranks: case.ranks, program: &program, args: &args, limit: Duration::from_secs(60), env: &[] };
+    match job.run(paths, Some(lab)) {
+        Err(error) => Ended::Failed(format!("{error:#}")),
+        Ok(outcome) if !outcome.ok() => Ended::Failed(outcome.cause()),
+        Ok(outcome) => match result_of(&outcome) {
+            None => Ended::Failed("the program reported nothing".into()),
+            Some(value) if value.get("complete") == Some(&serde_json::Value::Bool(false)) => {
+                Ended::Failed("not complete in its time".into())
+            }
+            // Counted on the wire, so that a job that went another way is not taken for ours.
+            Some(_) => match lab.counts() {
+                Ok(counts) if counts.sent > 0 => Ended::Passed,
+                Ok(_) => Ended::Failed("nothing went over the network".into()),
+                Err(error) => Ended::Failed(format!("{error:#}")),
+            },
+        },
+    }
+}

@@ -1,0 +1,121 @@
+//! The floors of the house: a room may use only rooms on lower floors (ARCHITECTURE.md).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+/// A room's floor, 0 being the lowest; none for a folder that is not a room.
+fn floor_of(folder: &str) -> Option<u32> {
+    let (top, room) = folder.split_once('/').unwrap_or((folder, ""));
+    match (top, room) {
+        ("core", "wire" | "clock" | "stats") => Some(0),
+        ("core", "proto" | "match") => Some(1),
+        // The simulator runs the protocol and the matcher, so it stands on their heads.
+        ("core", "sim") => Some(2),
+        ("transports" | "job", _) => Some(3),
+        ("engine", _) => Some(4),
+        ("faces", _) => Some(5),
+        ("tools", "emulate") => Some(6),
+        ("tools", _) => Some(7),
+        ("xtask" | "fuzz" | "tests", _) => Some(8),
+        _ => None,
+    }
+}
+
+/// A dependency that goes up, or sideways on one floor.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Upward {
+    /// The room that depends.
+    pub from: String,
+    /// The room it depends on.
+    pub on: String,
+}
+
+/// Reads the manifests of all workspace members and returns the dependencies that break the rule.
+///
+/// Test-only dependencies may go up: a test may look at a room from above.
+///
+/// # Errors
+/// If a manifest cannot be read, or a member is in no known room.
+pub fn upward(root: &Path) -> Result<Vec<Upward>> {
+    let workspace = read(&root.join("Cargo.toml"))?;
+    let members = workspace["workspace"]["members"].as_array().context("the workspace names no members")?;
+    let folders: Vec<&str> = members.iter().filter_map(toml::Value::as_str).collect();
+    let mut names = BTreeMap::new();
+    let mut manifests = Vec::new();
+    for folder in &folders {
+        let manifest = read(&root.join(folder).join("Cargo.toml"))?;
+        let name = manifest["package"]["name"].as_str().context("a package without a name")?.to_owned();
+        names.insert(name, *folder);
+        manifests.push((*folder, manifest));
+    }
+    let mut found = Vec::new();
+    for (folder, manifest) in &manifests {
+        let Some(floor) = floor_of(folder) else { bail!("{folder} is in no room of the house") };
+        for on in dependencies(manifest).iter().filter_map(|name| names.get(name)) {
+            if floor_of(on).is_none_or(|lower| lower >= floor) {
+                found.push(Upward { from: (*folder).to_owned(), on: (*on).to_owned() });
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn read(path: &Path) -> Result<toml::Table> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    text.parse().with_context(|| path.display().to_string())
+}
+
+/// The package names in `[dependencies]`, `[build-dependencies]` and their platform-specific kin.
+fn dependencies(manifest: &toml::Table) -> Vec<String> {
+    let mut tables = vec![manifest.get("dependencies"), manifest.get("build-dependencies")];
+    for target in manifest.get("target").and_then(toml::Value::as_table).into_iter().flat_map(|t| t.values()) {
+        tables.extend([target.get("dependencies"), target.get("build-dependencies")]);
+    }
+    let entries = tables.into_iter().flatten().filter_map(toml::Value::as_table).flatten();
+    entries.map(|(name, value)| value.get("package").and_then(toml::Value::as_str).unwrap_or(name).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_dependency_goes_up() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        assert_eq!(upward(root).unwrap(), []);
+    }
+
+    fn house(proto_depends_on: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let file = dir.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        write("Cargo.toml", "[workspace]\nmembers = [\"core/proto\", \"engine\", \"core/wire\"]");
+        write("core/wire/Cargo.toml", "[package]\nname = \"weir-wire\"");
+        write(
+            "engine/Cargo.toml",
+            "[package]\nname = \"weir-engine\"\n[dependencies]\nweir-wire = \"1\"\n[dev-dependencies]\nweir-proto = \"1\"",
+        );
+        write("core/proto/Cargo.toml", &format!("[package]\nname = \"weir-proto\"\n{proto_depends_on}"));
+        dir
+    }
+
+    #[test]
+    fn an_upward_dependency_is_found_however_it_is_written() {
+        let want = [Upward { from: "core/proto".into(), on: "engine".into() }];
+        for text in [
+            "[dependencies]\nweir-engine = \"1\"",
+            "[dependencies]\nsneaky = { package = \"weir-engine\", version = \"1\" }",
+            "[target.'cfg(unix)'.dependencies]\nweir-engine = { workspace = true }",
+            "[build-dependencies]\nweir-engine = \"1\"",
+        ] {
+            assert_eq!(upward(house(text).path()).unwrap(), want, "{text}");
+        }
+        assert_eq!(upward(house("[dependencies]\nweir-wire = \"1\"").path()).unwrap(), []);
+    }
+}
