@@ -13,8 +13,8 @@
 //!
 //! Decisions by measurement stand beside the code they concern; `cargo run --release -p weir-udp --example udp-raw` repeats them. Beyond those: packet
 //! info is asked for only when the socket serves several addresses (2 %); one unconnected socket serves all peers although a connected
-//! one would save the route lookup (15 %), since a second socket would double the price of an empty poll; `MSG_ZEROCOPY` is not used: the kernel copies all
-//! the same on loopback and veth, and elsewhere the completion costs more than copying a datagram.
+//! one would save the route lookup (15 %), since a second socket would double the price of an empty poll; `MSG_ZEROCOPY` is not used (reasoned,
+//! not measured): on loopback and veth the kernel copies all the same, and elsewhere each call's completion has to be read back.
 
 mod addr;
 mod batch;
