@@ -1,0 +1,620 @@
+//! An endpoint against a member of the job that lies: it holds the key, makes genuine packets, and fills them with
+//! whatever the input says. Only its own association may suffer.
+
+use std::net::SocketAddr;
+
+use arbitrary::Arbitrary;
+use weir_proto::{BodyKey, Config, Endpoint, Level, PeerId, Time};
+use weir_wire::frame::{self, BodyAbort, Credit, Grant, MsgHead, ParityHead, Recovered};
+use weir_wire::handshake::{Accept, Confirm, Cookie, Opening, Refuse, Reset};
+use weir_wire::number::truncate;
+use weir_wire::seal::Role;
+use weir_wire::{
+    AddrList, EndpointName, Frame, Frames, Handshake, HandshakeKey, Header, Params, RefuseCode, SessionKeys,
+};
+
+use crate::input::{Few, Rest};
+use crate::upper::{Sent, Upper};
+
+const KEY: [u8; 32] = [7; 32];
+const OUR_ID: u64 = 1;
+const ITS_ID: u64 = 2;
+const OUR_ASSOCIATION: u64 = 0x0102_0304_0506_0708;
+const PEER: PeerId = PeerId(0);
+
+/// One run.
+#[derive(Arbitrary, Debug)]
+pub struct Input {
+    /// The endpoint opens the association, not the liar.
+    it_opens: bool,
+    level: u8,
+    features: u16,
+    params: LyingParams,
+    steps: Rest<Step, 200>,
+}
+
+/// Parameters of the handshake; `None` for sensible ones.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+#[expect(missing_docs, reason = "plain")]
+pub struct LyingParams {
+    pub numbers: Option<(u16, u16, u32, u64, u64, u32, u32)>,
+    pub addresses: u8,
+}
+
+/// One frame that need not make sense.
+#[derive(Arbitrary, Clone, Debug)]
+#[expect(missing_docs, reason = "plain")]
+pub enum Lie {
+    Ping,
+    /// Of the newest packet, `first` back, then `(gap, len)`.
+    Ack {
+        back: u8,
+        delay_ns: u32,
+        slack_ns: u32,
+        first: u8,
+        more: Few<(u8, u8), 40>,
+    },
+    AckAll,
+    AckRaw {
+        largest: u32,
+        first_len: u32,
+        sure: u8,
+    },
+    Credit {
+        msgs: u32,
+        bytes: u64,
+    },
+    Grant {
+        handle: Handle,
+        limit: u64,
+    },
+    Msg {
+        control: bool,
+        stream: u8,
+        mseq: u32,
+        sseq: u32,
+        total: u32,
+        offset: u32,
+        len: u8,
+        env_len: u8,
+    },
+    /// A fragment of a small message, likely to meet others.
+    Fragment {
+        mseq: u8,
+        total: u16,
+        offset: u16,
+        len: u8,
+    },
+    Body {
+        handle: Handle,
+        offset: u64,
+        len: u8,
+    },
+    BodyNear {
+        handle: Handle,
+        offset: u16,
+        len: u8,
+    },
+    Abort {
+        handle: Handle,
+        code: u16,
+    },
+    Challenge(u64),
+    Response(u64),
+    Addresses {
+        seq: u32,
+        count: u8,
+        ip: u8,
+    },
+    /// Only if `sure` is 0, as with all that ends the association.
+    Close {
+        code: u16,
+        sure: u8,
+    },
+    Parity {
+        message: bool,
+        handle: Handle,
+        count: u8,
+        frag: u8,
+        base: u16,
+    },
+    Recovered {
+        message: bool,
+        handle: Handle,
+        offset: u16,
+        len: u16,
+    },
+    Padding,
+    Raw(Few<u8, 64>),
+}
+
+/// A handle: one that the endpoint opened, or any number.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+#[expect(missing_docs, reason = "plain")]
+pub enum Handle {
+    Opened(u8),
+    Seq(u8),
+    Any(u64),
+}
+
+/// One event.
+#[derive(Arbitrary, Clone, Debug)]
+#[expect(missing_docs, reason = "plain")]
+pub enum Step {
+    /// A genuine packet with these frames; numbers may be skipped.
+    Packet {
+        skip: u16,
+        path: u8,
+        ack_now: bool,
+        from: u8,
+        lies: Few<Lie, 8>,
+    },
+    /// The same packet again.
+    Repeat,
+    /// Handshake packets out of turn.
+    Cookie([u8; 8]),
+    Init {
+        id: u8,
+        association: u8,
+    },
+    Confirm {
+        id: u8,
+    },
+    Accept {
+        association: u8,
+    },
+    Refuse {
+        code: u8,
+        right: bool,
+    },
+    Reset {
+        right: u8,
+    },
+    Stray(Few<u8, 200>),
+    AdvanceUs(u16),
+    AdvanceMs(u8),
+    Timeout,
+    Idle,
+    Send {
+        control: bool,
+        stream: u8,
+        len: u16,
+    },
+    OpenBody {
+        len: u32,
+    },
+    SendBody {
+        handle: Handle,
+        granted: u32,
+        len: u32,
+    },
+    CloseBody(u8),
+    AbortBody(Handle),
+    Consume,
+    /// The honest upper layer is wrong about what it consumed.
+    ConsumeTooMuch(u16),
+    Close {
+        sure: u8,
+    },
+}
+
+struct Liar {
+    now: Time,
+    it: Upper,
+    key: HandshakeKey,
+    keys: Option<SessionKeys>,
+    level: Level,
+    its_association: u64,
+    next_number: u64,
+    /// Numbers the endpoint has used.
+    its_next_number: u64,
+    handles: Vec<u64>,
+    last_packet: Vec<u8>,
+    opening: Opening,
+    params: Params,
+    /// The endpoint's own opening, when it opens.
+    its_opening: Option<Opening>,
+}
+
+fn addr(i: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 2 + i % 4], 4791))
+}
+
+fn its_addr() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], 4791))
+}
+
+fn lying_params(lie: LyingParams) -> Params {
+    let (max_datagram, streams, msgs, bytes, rx, delay, timeout) =
+        lie.numbers.unwrap_or((1472, 64, 1024, 1 << 20, 4 << 20, 25, 5000));
+    Params {
+        max_datagram: max_datagram.max(1200),
+        streams: streams.max(1),
+        initial_credit_msgs: msgs,
+        initial_credit_bytes: bytes,
+        rx_buffer_bytes: rx,
+        ack_delay_max_us: delay,
+        peer_timeout_ms: timeout,
+        addresses: (0..lie.addresses % 9).map(addr).collect::<AddrList>(),
+    }
+}
+
+/// Runs the input; returns how many packets of ours found an association.
+pub fn run(input: &Input) -> u64 {
+    let level = [Level::Integrity, Level::Integrity, Level::Auth, Level::Encrypt][usize::from(input.level % 4)];
+    let config = Config { level, ..Config::default() };
+    let ep = Endpoint::new(config, KEY, ITS_ID, &[its_addr()], [3; 32]);
+    let opening = Opening {
+        level,
+        features: 0,
+        opener_id: OUR_ID,
+        responder_id: ITS_ID,
+        opener_association: OUR_ASSOCIATION,
+        nonce: [5; 16],
+    };
+    let mut liar = Liar {
+        now: Time(1_000_000),
+        it: Upper::new(ep, 1 << 32, false),
+        key: HandshakeKey::derive(&KEY),
+        keys: None,
+        level,
+        its_association: 0,
+        next_number: 0,
+        its_next_number: 0,
+        handles: Vec::new(),
+        last_packet: Vec::new(),
+        opening,
+        params: lying_params(input.params),
+        its_opening: None,
+    };
+    if input.it_opens {
+        let mut name = EndpointName::new(4791, weir_wire::seal::fingerprint(&KEY), OUR_ID);
+        name.push(addr(0).ip());
+        assert_eq!(liar.it.ep.peer(&name), Ok(PEER));
+        let _ = liar.it.send(liar.now, PEER, false, 1, 20, 100);
+    } else {
+        liar.say(&Handshake::Init(opening));
+    }
+    // Our answers come of themselves, from what the endpoint sends.
+    liar.collect(input.features);
+    for step in &input.steps.0 {
+        liar.step(step);
+        liar.collect(input.features);
+    }
+    // Silence: the endpoint must get rid of everything that is open by its own timers.
+    liar.it.ep.close(liar.now);
+    liar.collect(input.features);
+    liar.advance(60_000_000_000, input.features);
+    assert_eq!(liar.it.open_ops(), 0, "operations outlive the peer timeout and the linger time");
+    liar.next_number
+}
+
+impl Liar {
+    fn say(&mut self, packet: &Handshake) {
+        let mut out = Vec::new();
+        packet.write(&self.key, &mut out);
+        self.it.handle(self.now, addr(0), out);
+    }
+
+    /// Reads what the endpoint sends and answers handshake packets as an honest peer would.
+    fn collect(&mut self, features: u16) {
+        for _ in 0..10 {
+            let sent = self.it.transmit(self.now);
+            if sent.is_empty() {
+                break;
+            }
+            for Sent { bytes, .. } in sent {
+                self.read(bytes, features);
+            }
+        }
+    }
+
+    fn read(&mut self, mut bytes: Vec<u8>, features: u16) {
+        if let Ok(header) = Header::parse(&bytes) {
+            let Some(keys) = &self.keys else { return };
+            let number = weir_wire::expand(header.number, self.its_next_number);
+            let Ok(range) = keys.recv.open(header.level, number, &mut bytes) else { return };
+            assert_eq!(header.association, OUR_ASSOCIATION);
+            assert!(number >= self.its_next_number, "a packet number was used twice");
+            self.its_next_number = number + 1;
+            let frames = Frames::parse(&bytes, range).expect("the endpoint writes well-formed frames");
+            let end = bytes.len();
+            assert!(frames.iter().all(|f| !matches!(f, Frame::Msg(m) if m.payload.end > end)));
+            return;
+        }
+        let packet = Handshake::parse(&bytes, &self.key).expect("the endpoint writes genuine packets");
+        match packet {
+            Handshake::Init(o) if self.keys.is_none() => {
+                self.its_opening = Some(o);
+                self.say(&Handshake::Cookie(Cookie { opener_association: o.opener_association, cookie: [9; 32] }));
+            }
+            Handshake::Confirm(c) if self.keys.is_none() => {
+                let o = c.opening;
+                self.its_association = o.opener_association;
+                let accept = self.accept(o.opener_association, features);
+                self.keys = Some(SessionKeys::derive(
+                    &KEY,
+                    self.level,
+                    Role::Responder,
+                    &o.nonce,
+                    &accept.nonce,
+                    o.opener_id,
+                    o.responder_id,
+                ));
+                self.say(&Handshake::Accept(accept));
+            }
+            Handshake::Cookie(c) if self.keys.is_none() => {
+                let confirm = Confirm { opening: self.opening, cookie: c.cookie, params: self.params.clone() };
+                self.say(&Handshake::Confirm(confirm));
+            }
+            Handshake::Accept(a) if self.keys.is_none() => {
+                assert_eq!((a.opener_association, a.responder_id), (OUR_ASSOCIATION, ITS_ID));
+                self.level = a.level;
+                self.its_association = a.responder_association;
+                let o = &self.opening;
+                self.keys = Some(SessionKeys::derive(&KEY, a.level, Role::Opener, &o.nonce, &a.nonce, OUR_ID, ITS_ID));
+            }
+            _ => {}
+        }
+    }
+
+    fn accept(&self, opener_association: u64, features: u16) -> Accept {
+        Accept {
+            level: self.level,
+            features,
+            opener_association,
+            responder_id: OUR_ID,
+            responder_association: OUR_ASSOCIATION,
+            nonce: [6; 16],
+            params: self.params.clone(),
+        }
+    }
+
+    fn advance(&mut self, ns: u64, features: u16) {
+        let until = self.now.plus_ns(ns);
+        let mut rounds = 0;
+        while let Some(due) = self.it.ep.next_timeout().filter(|t| *t <= until) {
+            self.now = self.now.max(due);
+            self.it.handle_timeout(self.now);
+            self.collect(features);
+            rounds += 1;
+            assert!(rounds < 200_000, "timers come due for ever");
+        }
+        self.now = until;
+    }
+
+    fn handle(&self, h: Handle) -> u64 {
+        match h {
+            Handle::Opened(i) => self.handles.get(usize::from(i) % self.handles.len().max(1)).copied().unwrap_or(0),
+            Handle::Seq(i) => i.into(),
+            Handle::Any(h) => h,
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        let now = self.now;
+        match step {
+            Step::Packet { skip, path, ack_now, from, lies } => self.packet(*skip, *path, *ack_now, *from, &lies.0),
+            Step::Repeat => {
+                let copy = self.last_packet.clone();
+                self.it.handle(now, addr(0), copy);
+            }
+            Step::Cookie(bytes) => {
+                let mut cookie = [0; 32];
+                cookie[..8].copy_from_slice(bytes);
+                self.say(&Handshake::Cookie(Cookie { opener_association: self.its_association, cookie }));
+            }
+            Step::Init { id, association } => {
+                let opening = Opening {
+                    opener_id: (*id).into(),
+                    opener_association: (*association).into(),
+                    nonce: [*id; 16],
+                    ..self.opening
+                };
+                self.say(&Handshake::Init(opening));
+            }
+            Step::Confirm { id } => {
+                let opening = Opening { opener_id: (*id).into(), ..self.opening };
+                self.say(&Handshake::Confirm(Confirm { opening, cookie: [1; 32], params: self.params.clone() }));
+            }
+            Step::Accept { association } => {
+                let mut accept = self.accept(self.its_association, 0);
+                accept.responder_association = (*association).into();
+                self.say(&Handshake::Accept(accept));
+            }
+            Step::Refuse { code, right } => {
+                let opener_association =
+                    if *right { self.its_opening.map_or(self.its_association, |o| o.opener_association) } else { 77 };
+                self.say(&Handshake::Refuse(Refuse { code: RefuseCode::from_wire(*code), opener_association }));
+            }
+            Step::Reset { right } => {
+                let association = if *right == 0 { OUR_ASSOCIATION } else { 77 };
+                self.say(&Handshake::Reset(Reset { association }));
+            }
+            Step::Stray(bytes) => self.it.handle(now, addr(0), bytes.0.clone()),
+            Step::AdvanceUs(us) => self.advance(1000 * u64::from(*us % 2000), 0),
+            Step::AdvanceMs(ms) => {
+                // Beyond the peer timeout now and then.
+                let ms = if *ms == 255 { 6000 } else { u64::from(*ms % 64) };
+                self.advance(1_000_000 * ms, 0);
+            }
+            Step::Timeout => {
+                if let Some(t) = self.it.ep.next_timeout() {
+                    self.advance(t.since_ns(now), 0);
+                }
+            }
+            other => self.local(other),
+        }
+    }
+
+    /// What the endpoint's own upper layer does.
+    fn local(&mut self, step: &Step) {
+        let now = self.now;
+        if self.it.ep.peers().next().is_none() {
+            return;
+        }
+        match step {
+            Step::Send { control, stream, len } => {
+                let stream = if *control { 0 } else { u16::from(stream % 4) };
+                let _ = self.it.send(now, PEER, *control, stream, 20, u32::from(*len));
+            }
+            Step::OpenBody { len } => {
+                if let Ok(opened) = self.it.open_body(now, PEER, u64::from(*len % (1 << 20)), None) {
+                    self.handles.push(opened.handle);
+                }
+            }
+            Step::SendBody { handle, granted, len } => {
+                let (handle, len) = (self.handle(*handle), u64::from(*len % (1 << 20)));
+                let _ = self.it.send_body(now, PEER, handle, u64::from(*granted).min(len), len);
+            }
+            Step::CloseBody(i) => {
+                self.it.close_body((*i).into());
+            }
+            Step::AbortBody(h) => {
+                let handle = self.handle(*h);
+                self.it.abort_body(now, PEER, handle, 3);
+            }
+            Step::Consume => self.it.consume(),
+            Step::ConsumeTooMuch(n) => self.it.ep.consume(PEER, u32::from(*n), u64::from(*n) << 8),
+            Step::Idle => self.it.ep.idle(now),
+            Step::Close { sure: 0 } => self.it.ep.close(now),
+            _ => {}
+        }
+    }
+
+    fn packet(&mut self, skip: u16, path: u8, ack_now: bool, from: u8, lies: &[Lie]) {
+        let Some(keys) = &self.keys else { return };
+        self.next_number += u64::from(skip);
+        let mut packet = Vec::new();
+        let header = Header {
+            level: self.level,
+            ack_now,
+            path: path % 8,
+            number: truncate(self.next_number),
+            association: self.its_association,
+        };
+        header.write(&mut packet);
+        for lie in lies {
+            self.write(lie, &mut packet);
+        }
+        if packet.len() > 60_000 {
+            return;
+        }
+        keys.send.seal(self.next_number, &mut packet);
+        self.next_number += 1;
+        self.last_packet.clone_from(&packet);
+        // Mostly from the address it knows.
+        let from = if from < 200 { addr(0) } else { addr(from) };
+        self.it.handle(self.now, from, packet);
+    }
+
+    fn write(&self, lie: &Lie, out: &mut Vec<u8>) {
+        let filling = [0xf1; 256];
+        let key = |message: bool, h: Handle| {
+            if message { BodyKey::Message(self.handle(h)) } else { BodyKey::Body(self.handle(h)) }
+        };
+        match lie {
+            Lie::Ping => frame::write_ping(out),
+            Lie::AckAll => {
+                if let Some(largest) = self.its_next_number.checked_sub(1) {
+                    frame::write_ack([0..=largest], 0, 0, 1000, out);
+                }
+            }
+            Lie::Ack { back, delay_ns, slack_ns, first, more } => {
+                self.write_ack(*back, *delay_ns, *slack_ns, *first, &more.0, out);
+            }
+            Lie::AckRaw { sure: 5.., .. } => {}
+            Lie::AckRaw { largest, first_len, .. } => {
+                let at = out.len();
+                frame::write_ack([0..=0], 0, 0, 1000, out);
+                out[at + 4..at + 8].copy_from_slice(&largest.to_le_bytes());
+                out[at + 16..at + 20].copy_from_slice(&first_len.max(&1).to_le_bytes());
+            }
+            Lie::Credit { msgs, bytes } => {
+                frame::write_credit(&Credit { msgs_limit: *msgs, bytes_limit: *bytes }, out);
+            }
+            Lie::Grant { handle, limit } => {
+                frame::write_grant(&Grant { handle: self.handle(*handle), limit: *limit }, out);
+            }
+            Lie::Msg { control, stream, mseq, sseq, total, offset, len, env_len } => {
+                let (len, env_len) = (u16::from(*len), usize::from(*env_len % 49));
+                let head = if *control {
+                    MsgHead { control: true, stream: 0, mseq: *mseq, sseq: 0, total_len: len.into(), offset: 0, len }
+                } else {
+                    let offset = (*offset).min(u32::MAX - u32::from(len));
+                    let total_len = if len == 0 { 0 } else { (*total).max(offset + u32::from(len)) };
+                    let offset = if len == 0 { 0 } else { offset };
+                    MsgHead {
+                        control: false,
+                        stream: u16::from(*stream),
+                        mseq: *mseq,
+                        sseq: *sseq,
+                        total_len,
+                        offset,
+                        len,
+                    }
+                };
+                frame::write_msg_head(&head, &filling[..env_len], out);
+                out.extend_from_slice(&filling[..usize::from(len)]);
+            }
+            Lie::Fragment { mseq, total, offset, len } => {
+                let len = u16::from(*len).max(1);
+                let total = (*total % 2048).max(len);
+                let offset = u32::from(*offset % (total - len + 1));
+                let mseq = u32::from(*mseq % 8);
+                let head =
+                    MsgHead { control: false, stream: 1, mseq, sseq: mseq, total_len: total.into(), offset, len };
+                frame::write_msg_head(&head, &filling[..20], out);
+                out.extend_from_slice(&filling[..usize::from(len)]);
+            }
+            Lie::Body { handle, offset, len } => {
+                let offset = (*offset).min(u64::MAX - 256);
+                frame::write_body_head(self.handle(*handle), offset, u16::from(*len), out);
+                out.extend_from_slice(&filling[..usize::from(*len)]);
+            }
+            Lie::BodyNear { handle, offset, len } => {
+                frame::write_body_head(self.handle(*handle), u64::from(*offset), u16::from(*len), out);
+                out.extend_from_slice(&filling[..usize::from(*len)]);
+            }
+            Lie::Abort { handle, code } => {
+                frame::write_body_abort(&BodyAbort { handle: self.handle(*handle), code: *code }, out);
+            }
+            Lie::Challenge(data) => frame::write_path_challenge(*data, out),
+            Lie::Response(data) => frame::write_path_response(*data, out),
+            Lie::Addresses { seq, count, ip } => {
+                let list: Vec<_> = (0..count % 9).map(|i| addr(i.wrapping_add(*ip))).collect();
+                frame::write_addresses(*seq, &list, out);
+            }
+            Lie::Close { code, sure: 0 } => frame::write_close(*code, "lie", out),
+            Lie::Close { .. } => {}
+            Lie::Parity { message, handle, count, frag, base } => {
+                let head = ParityHead {
+                    key: key(*message, *handle),
+                    count: 1 + count % 16,
+                    frag: u16::from(*frag).max(1),
+                    base: u64::from(*base),
+                };
+                frame::write_parity_head(&head, out);
+                out.extend_from_slice(&filling[..usize::from(head.frag)]);
+            }
+            Lie::Recovered { message, handle, offset, len } => {
+                let r = Recovered { key: key(*message, *handle), offset: u64::from(*offset), len: (*len).max(1) };
+                frame::write_recovered(&r, out);
+            }
+            Lie::Padding => frame::write_padding(out.len() + 40, out),
+            Lie::Raw(bytes) => out.extend_from_slice(&bytes.0),
+        }
+    }
+
+    fn write_ack(&self, back: u8, delay_ns: u32, slack_ns: u32, first: u8, more: &[(u8, u8)], out: &mut Vec<u8>) {
+        let Some(largest) = self.its_next_number.checked_sub(1 + u64::from(back)) else { return };
+        let mut start = largest.saturating_sub(first.into());
+        let mut ranges = vec![start..=largest];
+        for (gap, len) in more {
+            let Some(end) = start.checked_sub(2 + u64::from(*gap)) else { break };
+            start = end.saturating_sub((*len).into());
+            ranges.push(start..=end);
+        }
+        frame::write_ack(ranges, delay_ns, slack_ns, 1000, out);
+    }
+}

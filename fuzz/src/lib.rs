@@ -1,0 +1,16 @@
+//! What the fuzz targets do, apart from the engine that feeds them, so that the same code also runs as ordinary tests on
+//! random inputs (`tests/random.rs`).
+
+extern crate alloc;
+
+pub mod hostile;
+pub mod input;
+pub mod matching;
+pub mod pair;
+pub mod parsers;
+pub mod upper;
+
+/// Where the matcher's reference model, borrowed from its tests, looks for its types.
+mod types {
+    pub(crate) use weir_match::*;
+}

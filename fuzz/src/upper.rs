@@ -1,0 +1,433 @@
+//! An upper layer that believes nothing: it sits on one endpoint, keeps its own books, and checks every event.
+//!
+//! It knows every payload: byte `i` of operation `token` is [`byte_of`], and the first 8 bytes of an envelope name the
+//! token, so an honest peer's messages can be checked to the last byte.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use weir_proto::{BodyKey, BodyOpened, Endpoint, Event, Message, PacketBuf, Payloads, PeerId, RxMeta, SendError, Time};
+
+/// Byte `i` of the payload of operation `token`.
+#[must_use]
+pub fn byte_of(token: u64, i: u64) -> u8 {
+    let x = (token ^ (i / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x.to_le_bytes()[usize::from(i % 7 != 0) + usize::try_from(i % 6).expect("small")]
+}
+
+/// Disjoint ranges of bytes.
+#[derive(Default, Debug)]
+pub struct Cover(BTreeMap<u64, u64>);
+
+impl Cover {
+    /// Adds `[from, to)`; false if a byte of it was there already.
+    pub fn add(&mut self, from: u64, to: u64) -> bool {
+        if from >= to {
+            return true;
+        }
+        if self.0.range(..to).next_back().is_some_and(|(_, end)| *end > from) {
+            return false;
+        }
+        let (mut from, mut to) = (from, to);
+        if let Some((&start, &end)) = self.0.range(..from).next_back()
+            && end == from
+        {
+            from = start;
+        }
+        if let Some(end) = self.0.remove(&to) {
+            to = end;
+        }
+        self.0.insert(from, to);
+        true
+    }
+
+    /// Bytes in all.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.0.iter().map(|(from, to)| to - from).sum()
+    }
+
+    /// Nothing at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn has(&self, at: u64) -> bool {
+        self.0.range(..=at).next_back().is_some_and(|(_, end)| *end > at)
+    }
+
+    fn add_missing(&mut self, from: u64, to: u64) {
+        for at in from..to {
+            if !self.has(at) {
+                self.add(at, at + 1);
+            }
+        }
+    }
+}
+
+/// Something being received.
+#[derive(Default, Debug)]
+struct Incoming {
+    total: u64,
+    /// The sender's operation, if the peer is honest.
+    token: Option<u64>,
+    reported: Cover,
+    /// Restored from parity; the endpoint may still report such bytes when they were in the same packet.
+    restored: Cover,
+    complete: bool,
+    closed: bool,
+}
+
+/// What the endpoint is still to report, and may still read.
+struct Outgoing(BTreeMap<u64, u64>);
+
+impl Payloads for Outgoing {
+    fn read(&self, token: u64, offset: u64, dst: &mut [u8]) {
+        let len = *self.0.get(&token).expect("memory of an operation that is over was read");
+        assert!(offset + dst.len() as u64 <= len, "read past the end of an operation");
+        for (i, d) in (offset..).zip(dst) {
+            *d = byte_of(token, i);
+        }
+    }
+}
+
+/// A packet the endpoint sent.
+pub struct Sent {
+    /// To.
+    pub remote: SocketAddr,
+    /// Complete, with gathered payload.
+    pub bytes: Vec<u8>,
+}
+
+/// One endpoint with its books.
+pub struct Upper {
+    /// The endpoint.
+    pub ep: Endpoint,
+    /// The peer is honest: its payloads are [`byte_of`].
+    pub honest_peer: bool,
+    outgoing: Outgoing,
+    next_token: u64,
+    messages: BTreeMap<(PeerId, bool, u64), Incoming>,
+    bodies: BTreeMap<(PeerId, u64), Incoming>,
+    unconsumed: BTreeMap<PeerId, (u32, u64)>,
+    /// Peers that are down.
+    pub down: BTreeSet<PeerId>,
+    /// Peers that came up.
+    pub up: BTreeSet<PeerId>,
+    /// Tokens of the peer that were completely received here.
+    pub received: BTreeSet<u64>,
+    /// Tokens reported as sent.
+    pub sent: Vec<u64>,
+    polls: Cell<u64>,
+}
+
+impl Upper {
+    /// Tokens count up from `first_token`.
+    #[must_use]
+    pub fn new(ep: Endpoint, first_token: u64, honest_peer: bool) -> Upper {
+        Upper {
+            ep,
+            honest_peer,
+            outgoing: Outgoing(BTreeMap::new()),
+            next_token: first_token,
+            messages: BTreeMap::new(),
+            bodies: BTreeMap::new(),
+            unconsumed: BTreeMap::new(),
+            down: BTreeSet::new(),
+            up: BTreeSet::new(),
+            received: BTreeSet::new(),
+            sent: Vec::new(),
+            polls: Cell::new(0),
+        }
+    }
+
+    /// Operations not yet reported.
+    #[must_use]
+    pub fn open_ops(&self) -> usize {
+        self.outgoing.0.len()
+    }
+
+    /// Sends a message whose envelope begins with its token and is filled up to `env_len` (8 to 48) bytes.
+    ///
+    /// # Errors
+    /// What the endpoint says.
+    pub fn send(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        control: bool,
+        stream: u16,
+        env_len: usize,
+        len: u32,
+    ) -> Result<u64, SendError> {
+        let token = self.next_token;
+        let mut envelope = [0xee; 48];
+        envelope[..8].copy_from_slice(&token.to_le_bytes());
+        let envelope = &envelope[..env_len.clamp(8, 48)];
+        self.ep.send(now, peer, Message { control, stream, envelope, len, token })?;
+        self.next_token += 1;
+        self.outgoing.0.insert(token, len.into());
+        Ok(token)
+    }
+
+    /// Opens a body for operation `token` of the peer.
+    ///
+    /// # Errors
+    /// What the endpoint says.
+    pub fn open_body(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        len: u64,
+        token: Option<u64>,
+    ) -> Result<BodyOpened, SendError> {
+        let opened = self.ep.open_body(now, peer, len)?;
+        assert!(opened.granted <= len, "granted more than there is");
+        let new = Incoming { total: len, token, complete: len == 0, ..Incoming::default() };
+        assert!(self.bodies.insert((peer, opened.handle), new).is_none(), "handle given out twice");
+        Ok(opened)
+    }
+
+    /// The token that the next operation will have.
+    #[must_use]
+    pub fn next_token(&self) -> u64 {
+        self.next_token
+    }
+
+    /// Sends a body.
+    ///
+    /// # Errors
+    /// What the endpoint says.
+    pub fn send_body(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        handle: u64,
+        granted: u64,
+        len: u64,
+    ) -> Result<u64, SendError> {
+        let token = self.next_token;
+        self.ep.send_body(now, peer, handle, granted, len, token)?;
+        self.next_token += 1;
+        self.outgoing.0.insert(token, len);
+        Ok(token)
+    }
+
+    /// Gives up sending.
+    pub fn abort_body(&mut self, now: Time, peer: PeerId, handle: u64, code: u16) {
+        if let Some(token) = self.ep.abort_body(now, peer, handle, code) {
+            assert!(self.outgoing.0.remove(&token).is_some(), "aborted an operation that is over");
+        }
+    }
+
+    /// Gives up receiving the `i`th open body; returns its handle.
+    pub fn close_body(&mut self, i: usize) -> Option<(PeerId, u64)> {
+        let open: Vec<_> = self.bodies.iter().filter(|(_, b)| !b.complete && !b.closed).map(|(k, _)| *k).collect();
+        let key = *open.get(i % open.len().max(1))?;
+        self.ep.close_body(key.0, key.1);
+        self.bodies.get_mut(&key)?.closed = true;
+        Some(key)
+    }
+
+    /// Gives back all credit for what was received completely.
+    pub fn consume(&mut self) {
+        for (peer, (msgs, bytes)) in std::mem::take(&mut self.unconsumed) {
+            self.ep.consume(peer, msgs, bytes);
+        }
+    }
+
+    /// A datagram arrives.
+    pub fn handle(&mut self, now: Time, from: SocketAddr, mut datagram: Vec<u8>) {
+        let mut events = Vec::new();
+        let meta = RxMeta { remote: from, local: None, slack_ns: 0, ecn: 0 };
+        self.ep.handle(now, meta, &mut datagram, &mut events);
+        self.take(now, events, &datagram);
+    }
+
+    /// Lets timers fire that are due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let mut events = Vec::new();
+        self.ep.handle_timeout(now, &mut events);
+        self.take(now, events, &[]);
+    }
+
+    /// Everything the endpoint wants to send now.
+    ///
+    /// # Panics
+    /// If it does not come to an end.
+    pub fn transmit(&mut self, now: Time) -> Vec<Sent> {
+        let mut buf = PacketBuf::new();
+        let mut all = Vec::new();
+        while let Some(t) = self.ep.poll_transmit(now, &self.outgoing, &mut buf) {
+            let mut bytes = buf.head.clone();
+            if let Some(p) = t.payload {
+                let at = bytes.len();
+                bytes.resize(at + usize::from(p.len), 0);
+                self.outgoing.read(p.token, p.offset, &mut bytes[at..]);
+            }
+            assert!(!bytes.is_empty() && bytes.len() <= 65_507, "no UDP payload: {} bytes", bytes.len());
+            all.push(Sent { remote: t.remote, bytes });
+            assert!(all.len() < 20_000, "transmits for ever");
+        }
+        self.polls.set(self.polls.get() + 1);
+        all
+    }
+
+    fn take(&mut self, now: Time, events: Vec<Event>, datagram: &[u8]) {
+        for e in events {
+            self.event(now, e, datagram);
+        }
+    }
+
+    fn event(&mut self, now: Time, event: Event, d: &[u8]) {
+        match event {
+            Event::Up { peer } => assert!(self.up.insert(peer), "up twice"),
+            Event::Down { peer, .. } => assert!(self.down.insert(peer), "down twice"),
+            Event::Sent { token, .. } => {
+                assert!(self.outgoing.0.remove(&token).is_some(), "{token} reported twice or never made");
+                self.sent.push(token);
+            }
+            Event::Failed { token, .. } => {
+                assert!(self.outgoing.0.remove(&token).is_some(), "{token} reported twice or never made");
+            }
+            Event::Message { peer, control, mseq, total_len, offset, envelope, payload, first, complete, .. } => {
+                let (envelope, payload) = (&d[envelope], &d[payload]);
+                let place = Place { offset: offset.into(), payload, complete };
+                self.message(peer, control, mseq, total_len, envelope, first, &place);
+            }
+            Event::Body { peer, handle, offset, payload, complete } => {
+                let honest = self.honest_peer;
+                let body = self.bodies.get_mut(&(peer, handle)).expect("body of a handle never opened");
+                assert!(!body.closed, "bytes for a closed handle");
+                Place { offset, payload: &d[payload], complete }.fill(body, honest);
+                if complete && let Some(token) = body.token {
+                    self.received.insert(token);
+                }
+            }
+            Event::BodyAborted { peer, handle, .. } => {
+                let body = self.bodies.get_mut(&(peer, handle)).expect("abort of a handle never opened");
+                assert!(!body.closed && !body.complete, "abort of a closed handle");
+                body.closed = true;
+            }
+            Event::Parity { peer, key, base, frag, count, hole_offset, hole_len, payload } => {
+                let hole =
+                    Hole { base, frag: frag.into(), count: count.into(), offset: hole_offset, len: hole_len.into() };
+                self.parity(now, peer, key, &hole, &d[payload]);
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one event")]
+    fn message(
+        &mut self,
+        peer: PeerId,
+        control: bool,
+        mseq: u64,
+        total_len: u32,
+        envelope: &[u8],
+        first: bool,
+        place: &Place<'_>,
+    ) {
+        let honest = self.honest_peer;
+        let known = self.messages.contains_key(&(peer, control, mseq));
+        assert_eq!(known, !first, "the first sight of a message is told once");
+        let m = self.messages.entry((peer, control, mseq)).or_default();
+        if first {
+            m.total = total_len.into();
+            if honest {
+                let token = u64::from_le_bytes(envelope[..8].try_into().expect("8 bytes"));
+                assert!(envelope[8..].iter().all(|b| *b == 0xee));
+                m.token = Some(token);
+            }
+        } else if honest && !envelope.is_empty() {
+            // An empty envelope is that of a message restored from parity.
+            assert_eq!(m.token.map(u64::to_le_bytes).as_ref().map(|t| &t[..]), Some(&envelope[..8]));
+        }
+        assert_eq!(m.total, u64::from(total_len), "a message changed its length");
+        if control {
+            assert!(first && place.complete, "control messages come whole");
+        }
+        place.fill(m, honest);
+        if place.complete {
+            if let Some(token) = m.token {
+                assert!(self.received.insert(token), "delivered twice");
+            }
+            if !control {
+                let u = self.unconsumed.entry(peer).or_default();
+                *u = (u.0 + 1, u.1 + u64::from(total_len));
+            }
+        }
+    }
+
+    fn parity(&mut self, now: Time, peer: PeerId, key: BodyKey, hole: &Hole, payload: &[u8]) {
+        let incoming = match key {
+            BodyKey::Message(mseq) => {
+                self.messages.get_mut(&(peer, false, mseq)).expect("parity of a message never seen")
+            }
+            BodyKey::Body(handle) => self.bodies.get_mut(&(peer, handle)).expect("parity of a handle never opened"),
+        };
+        assert!(!incoming.closed && !incoming.complete, "parity for what is over");
+        assert_eq!(payload.len() as u64, hole.frag);
+        assert!(hole.len > 0 && hole.offset >= hole.base && hole.offset + hole.len <= incoming.total);
+        let place = (hole.offset - hole.base) % hole.frag;
+        let index = (hole.offset - hole.base) / hole.frag;
+        assert!(place + hole.len <= hole.frag && index < hole.count, "the hole lies within one fragment");
+        // All other fragments must be there, or the engine would restore nonsense.
+        for k in (0..hole.count).filter(|k| *k != index) {
+            for at in hole.base + k * hole.frag + place..hole.base + k * hole.frag + place + hole.len {
+                let there = at >= incoming.total || incoming.reported.has(at) || incoming.restored.has(at);
+                assert!(there, "byte {at} is wanted for restoring and missing");
+            }
+        }
+        if let (true, Some(token)) = (self.honest_peer, incoming.token) {
+            for j in 0..hole.len {
+                let others = (0..hole.count).filter(|k| *k != index).map(|k| hole.base + k * hole.frag + place + j);
+                let x = others.filter(|at| *at < incoming.total).fold(0, |x, at| x ^ byte_of(token, at));
+                let at = usize::try_from(place + j).expect("within a fragment");
+                assert_eq!(payload[at] ^ x, byte_of(token, hole.offset + j), "restored another byte");
+            }
+        }
+        incoming.restored.add_missing(hole.offset, hole.offset + hole.len);
+        let mut events = Vec::new();
+        let len = u32::try_from(hole.len).expect("16 bits");
+        self.ep.restored(now, peer, key, hole.offset, len, &mut events);
+        self.take(now, events, &[]);
+    }
+}
+
+struct Hole {
+    base: u64,
+    frag: u64,
+    count: u64,
+    offset: u64,
+    len: u64,
+}
+
+/// New bytes of something.
+struct Place<'a> {
+    offset: u64,
+    payload: &'a [u8],
+    complete: bool,
+}
+
+impl Place<'_> {
+    fn fill(&self, into: &mut Incoming, honest: bool) {
+        let end = self.offset + self.payload.len() as u64;
+        assert!(end <= into.total, "bytes past the end");
+        assert!(!into.complete, "bytes after the end");
+        assert!(into.reported.add(self.offset, end), "a byte was reported twice");
+        if let (true, Some(token)) = (honest, into.token) {
+            for (i, b) in (self.offset..).zip(self.payload) {
+                assert_eq!(*b, byte_of(token, i), "byte {i} of {token} changed on the way");
+            }
+        }
+        into.complete = self.complete;
+        let mut missing = into.total - into.reported.len();
+        for (from, to) in &into.restored.0 {
+            missing -= (*from..*to).filter(|at| !into.reported.has(*at)).count() as u64;
+        }
+        assert_eq!(missing == 0, self.complete, "complete means that all is here, and is said then");
+    }
+}

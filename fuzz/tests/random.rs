@@ -1,0 +1,64 @@
+//! The fuzz targets on random inputs, for the ordinary compiler: `cargo test --manifest-path fuzz/Cargo.toml`.
+//! Random bytes reach far less than a fuzzer; this shows that the targets themselves work.
+
+use arbitrary::{Arbitrary, Unstructured};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+fn random(seed: u64, max_len: usize) -> Vec<u8> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let len = usize::try_from(rng.next_u32()).expect("32 bits") % max_len;
+    let mut bytes = vec![0; len];
+    rng.fill_bytes(&mut bytes);
+    bytes
+}
+
+/// Runs on random inputs; returns the sum of what the runs return.
+fn each<T: for<'a> Arbitrary<'a>>(runs: u64, max_len: usize, f: impl Fn(&T) -> u64) -> u64 {
+    let (mut made, mut sum) = (0, 0);
+    for seed in 0..runs {
+        let bytes = random(seed, max_len);
+        if let Ok(input) = T::arbitrary_take_rest(Unstructured::new(&bytes)) {
+            sum += f(&input);
+            made += 1;
+        }
+    }
+    assert!(made > runs / 2, "only {made} of {runs} inputs could be made");
+    sum
+}
+
+#[test]
+fn parsers() {
+    for seed in 0..20_000 {
+        let mut bytes = random(seed, 200);
+        weir_fuzz::parsers::packet(&bytes);
+        weir_fuzz::parsers::handshake(&bytes);
+        weir_fuzz::parsers::envelope(&bytes);
+        if let Some(b) = bytes.first_mut() {
+            *b = 0x15;
+        }
+        weir_fuzz::parsers::packet(&bytes);
+        bytes.resize(48, 0);
+        weir_fuzz::parsers::name(&bytes);
+    }
+}
+
+#[test]
+fn matcher() {
+    each(1000, 2000, |steps: &weir_fuzz::matching::Steps| {
+        weir_fuzz::matching::run(steps);
+        0
+    });
+}
+
+#[test]
+fn endpoint_pair() {
+    let arrived = each(200, 4000, |input| weir_fuzz::pair::run(input) as u64);
+    assert!(arrived > 1000, "only {arrived} operations arrived");
+}
+
+#[test]
+fn endpoint_hostile() {
+    let packets = each(300, 8000, weir_fuzz::hostile::run);
+    assert!(packets > 1000, "only {packets} packets were accepted as genuine");
+}
