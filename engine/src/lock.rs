@@ -47,7 +47,8 @@ impl<T> Lock<T> {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        (!self.taken.swap(true, Ordering::Acquire)).then_some(Guard { lock: self })
+        // Not `then_some`: it would make (and drop, that is unlock) a guard even when the lock is another's.
+        (!self.taken.swap(true, Ordering::Acquire)).then(|| Guard { lock: self })
     }
 }
 
@@ -99,6 +100,7 @@ mod tests {
         assert_eq!(*lock.lock(), 40_000);
         let held = lock.lock();
         assert!(lock.try_lock().is_none());
+        assert!(lock.try_lock().is_none(), "a failed try must not unlock");
         drop(held);
         assert!(lock.try_lock().is_some());
     }

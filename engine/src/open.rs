@@ -32,7 +32,7 @@ impl Endpoint {
         };
         let mut udp = UdpTransport::bind(&udp_config(&cfg)).map_err(io("opening the UDP socket"))?;
         if let Some(path) = &cfg.capture {
-            udp.capture_to(&with_pid(path)).map_err(io("opening the capture file"))?;
+            udp.capture_to(with_pid(path)).map_err(io("opening the capture file"))?;
         }
         let mut seed = [0; 32];
         let mut id = [0; 8];
