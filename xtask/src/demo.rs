@@ -52,9 +52,11 @@ const SHOWS: [Show; 2] = [
 ///
 /// # Errors
 /// If something cannot be built or no program runs at all.
-pub fn run(paths: &Paths) -> Result<()> {
+pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
     let world = lab::acquire();
-    dist::build(paths)?;
+    if !no_build {
+        dist::build(paths)?;
+    }
     mpi::set_up(paths)?;
     mpi::compile(paths)?;
     match &world {

@@ -32,7 +32,11 @@ struct Args {
 #[derive(Subcommand)]
 enum Chore {
     /// Build all, make a network of hosts, run MPI programs over Weir and its rivals, print one table
-    Demo,
+    Demo {
+        /// Show the provider that is there, without building
+        #[arg(long)]
+        no_build: bool,
+    },
     /// Build the release provider and command into target/weir
     Build,
     /// Run the tests; ends with a line `N passed, N failed`
@@ -101,7 +105,7 @@ struct RunArgs {
 fn main() -> ExitCode {
     let paths = Paths::find();
     let result = match Args::parse().chore {
-        Chore::Demo => demo::run(&paths).map(|()| true),
+        Chore::Demo { no_build } => demo::run(&paths, no_build).map(|()| true),
         Chore::Build => dist::build(&paths).map(|()| {
             println!("built into {}", paths.dist().display());
             true

@@ -72,7 +72,7 @@ Exit code 1 if there is an error, else 0.")]
   WEIR_STATS=/tmp/stat.%p mpiexec -n 2 ./program; weir stat --file /tmp/stat.12345")]
     Stat(StatArgs),
     /// Emulate a network of hosts and run a command in it
-    Emulate(weir_emulate::cli::Args),
+    Emulate(Box<weir_emulate::cli::Args>),
     /// Print shell completions
     #[command(after_help = "Examples:
   weir completions bash > ~/.local/share/bash-completion/completions/weir

@@ -27,7 +27,7 @@ pub fn run(args: Args) -> Result<u8> {
         Command::Info(output) => info(&env, &output),
         Command::Doctor(args) => diagnose(&env, &args),
         Command::Stat(args) => show_counters(&args),
-        Command::Emulate(args) => weir_emulate::cli::run(args),
+        Command::Emulate(args) => weir_emulate::cli::run(*args),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Args::command(), "weir", &mut text);
