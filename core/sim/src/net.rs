@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::log::{Drop, Log, Note};
 use crate::queue::{PacketIx, Packets, Queue, What};
 use crate::rng::Rng;
-use crate::spec::{Direction, FRAME_OVERHEAD_BYTES, HostId, LinkSpec, NetId, NetSpec, NetworkSpec, Ns, Topology};
+use crate::spec::{Direction, FRAME_OVERHEAD_BYTES, HostId, LinkSpec, MS, NetId, NetSpec, NetworkSpec, Ns, Topology};
 
 /// Where a link ends.
 #[derive(Copy, Clone, Debug)]
@@ -25,6 +25,8 @@ struct Link {
     cut: bool,
     /// When the last packet has left the sender.
     free_at: Ns,
+    /// When the last packet left, if the link has bursts.
+    last_left: Ns,
     /// When the last packet arrived: later ones do not overtake it by jitter.
     last_arrival: Ns,
 }
@@ -38,15 +40,21 @@ impl Link {
             in_burst: false,
             cut: false,
             free_at: 0,
+            last_left: 0,
             last_arrival: 0,
         }
     }
 
-    /// Whether chance loses this packet.
-    fn loses(&mut self) -> bool {
+    /// Whether chance loses this packet, which leaves the sender at `left`.
+    fn loses(&mut self, left: Ns) -> bool {
         if let Some(b) = self.spec.burst {
-            let turn = if self.in_burst { b.leave } else { b.enter };
-            self.in_burst ^= self.rng.chance(turn);
+            // A burst also passes without packets, or whoever backs off would never see the end of it.
+            let silent = (left.saturating_sub(self.last_left) / MS).min(100);
+            self.last_left = left;
+            for _ in 0..=silent {
+                let turn = if self.in_burst { b.leave } else { b.enter };
+                self.in_burst ^= self.rng.chance(turn);
+            }
             if self.in_burst {
                 return self.rng.chance(b.loss);
             }
@@ -322,7 +330,7 @@ fn travel(
     } else if len > link.spec.mtu as usize {
         counters.too_big += 1;
         Some(Drop::TooBig)
-    } else if link.loses() {
+    } else if link.loses(left) {
         counters.lost += 1;
         Some(Drop::Chance)
     } else {

@@ -96,7 +96,7 @@ pub fn run(s: &Scenario, watch: Watch) -> Report {
     let mut w = build(s, watch);
     let (bytes, messages) = s.work.volume(s.net.hosts);
     let begin = s.net.last_fault_ns().max(s.work.last_act_ns());
-    let deadline = begin + liveness::allowance_ns(&s.net, bytes, messages, s.someone_dies());
+    let deadline = begin + liveness::allowance_ns(&s.net, bytes, messages, s.work.chain(), s.someone_dies());
     let done = w.run_until(deadline, |shared| shared.unfinished.is_empty());
     if !done && w.violation().is_none() {
         let detail =

@@ -23,7 +23,8 @@ pub const WIRE_OVERHEAD_BYTES: u64 = 66;
 /// What a datagram occupies in a switch besides its bytes: all of the above that is stored.
 pub const FRAME_OVERHEAD_BYTES: u64 = 46;
 
-/// Two-state loss (Gilbert-Elliott): a packet moves the state, then is lost with the state's probability.
+/// Two-state loss (Gilbert-Elliott): a packet moves the state, then is lost with the state's probability. Each
+/// millisecond without a packet moves it too.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Burst {
     /// From the good state to the bad.

@@ -107,7 +107,7 @@ pub fn fairness(r: &Report) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (got.len() as f64 * squares) }
 }
 
-/// The longest time in which no sender's message became complete at the receivers, from start to end.
+/// The longest time in which no message became complete at any receiver, from start to end.
 #[must_use]
 pub fn longest_gap_ns(r: &Report) -> Ns {
     let mut last = 0;

@@ -107,7 +107,8 @@ impl<S> Host<'_, S> {
 /// State of one host.
 #[derive(Debug)]
 struct Seat<N> {
-    node: Option<N>,
+    /// Boxed: it moves out and in at each run.
+    node: Option<Box<N>>,
     incarnation: u32,
     /// Arrival times go with the packets, for the slack.
     socket: VecDeque<(Ns, PacketIx)>,
@@ -156,7 +157,7 @@ impl<N: Node> World<N> {
             .map(|host| {
                 queue.push(0, What::Run { host });
                 Seat {
-                    node: Some(make(&mut shared, host, 0)),
+                    node: Some(Box::new(make(&mut shared, host, 0))),
                     incarnation: 0,
                     socket: VecDeque::new(),
                     socket_bytes: 0,
@@ -193,13 +194,13 @@ impl<N: Node> World<N> {
     /// The node on a host, `None` while it is down.
     #[must_use]
     pub fn node(&self, host: HostId) -> Option<&N> {
-        self.seats[host as usize].node.as_ref()
+        self.seats[host as usize].node.as_deref()
     }
 
     /// Takes a node off its host, as a crash does.
     pub fn take_node(&mut self, host: HostId) -> Option<N> {
         self.crash(host);
-        self.seats[host as usize].node.take()
+        self.seats[host as usize].node.take().map(|n| *n)
     }
 
     /// The first broken promise.
@@ -350,6 +351,8 @@ impl<N: Node> World<N> {
         if more {
             self.schedule(id, now);
         }
+        // Who waits for a full interface has work due at once, but nothing to gain by trying before there is room.
+        let wake = wake.filter(|at| blocked.is_none() || *at > now);
         if let Some(at) = [wake, blocked].into_iter().flatten().min() {
             self.schedule(id, at);
         }
@@ -416,7 +419,7 @@ impl<N: Node> World<N> {
                 seat.incarnation += 1;
                 seat.waiting = true;
                 seat.last_look = self.now;
-                seat.node = Some((self.make)(&mut self.shared, host, seat.incarnation));
+                seat.node = Some(Box::new((self.make)(&mut self.shared, host, seat.incarnation)));
                 self.schedule(host, self.now);
             }
             Fault::Stall { .. } | Fault::Crash { .. } | Fault::Restart { .. } => {}

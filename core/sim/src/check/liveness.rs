@@ -9,17 +9,18 @@ use crate::spec::{MS, NetSpec, Ns, SEC};
 ///
 /// * 3 s for what protocols wait for after a silence: the longest probe timeout (250 ms), the longest interval between
 ///   probes of a suspect path (1 s, three answers needed) and the handshake's (500 ms);
-/// * 40 times what the slowest link needs for all bytes, and 60 round trips for each chain of dependent messages: loss
-///   of up to a fifth, one packet per round trip at worst at the floor of the window, still ends well within that;
+/// * 40 times what the slowest link needs for all bytes, and 60 round trips plus 8 for each link of the longest chain of
+///   messages that wait for one another: loss of up to a fifth, one packet per round trip at worst at the floor of the
+///   window, still ends well within that;
 /// * 7 s more if someone dies: 5 s until the verdict and 2 s of slack.
 #[must_use]
-pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, someone_dies: bool) -> Ns {
+pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64, someone_dies: bool) -> Ns {
     let links = net.networks.iter().flat_map(|n| [&n.up, &n.down]);
     let slowest = links.clone().map(|l| l.rate_bits_per_s).filter(|r| *r > 0).min().unwrap_or(u64::MAX);
     let on_wire = (bytes + messages * 200) as u128 * 8 * u128::from(SEC) / u128::from(slowest);
     let round_trip = 2 * links.map(|l| l.delay_ns + l.jitter_ns + l.reorder_ns).sum::<Ns>() + MS;
     let verdict = if someone_dies { 7 * SEC } else { 0 };
-    3 * SEC + 40 * on_wire as Ns + round_trip * (60 + messages.min(400)) + verdict
+    3 * SEC + 40 * on_wire as Ns + round_trip * (60 + 8 * chain) + verdict
 }
 
 /// Who is alive, and who was declared dead by whom.

@@ -12,7 +12,7 @@ pub struct Limits {
     pub credit_msgs: u64,
     /// `Config::initial_credit_bytes`.
     pub credit_bytes: u64,
-    /// `Config::send_queue_msgs`.
+    /// `Config::send_queue_msgs` and `Config::control_window` together.
     pub send_queue_msgs: usize,
     /// `Config::bodies_max`.
     pub bodies_max: usize,

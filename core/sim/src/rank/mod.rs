@@ -219,6 +219,8 @@ pub struct Core {
     matches: Vec<Match>,
     buffer: PacketBuf,
     runs: u32,
+    /// Some peer has a backlog.
+    has_backlog: bool,
     closing: bool,
 }
 
@@ -283,6 +285,7 @@ impl Rank {
             matches: Vec::new(),
             buffer: PacketBuf::new(),
             runs: 0,
+            has_backlog: false,
             closing: false,
         };
         shared.directory.enter(program, endpoint_id, core.endpoint.name());

@@ -71,6 +71,7 @@ impl Core {
             && let Some(p) = self.peers.get_mut(&peer)
         {
             p.backlog.push_back(id);
+            self.has_backlog = true;
         }
     }
 
@@ -134,6 +135,7 @@ impl Core {
             && let Some(p) = self.peers.get_mut(&peer)
         {
             p.control_backlog.push_back(envelope);
+            self.has_backlog = true;
         }
     }
 
@@ -149,6 +151,9 @@ impl Core {
 
     /// Gives the endpoint what it had no room for.
     pub(super) fn push_backlog(&mut self, host: &mut Host<'_, Shared>) {
+        if !self.has_backlog {
+            return;
+        }
         let waiting = |p: &super::Peer| !p.backlog.is_empty() || !p.control_backlog.is_empty();
         let peers: Vec<PeerId> = self.peers.iter().filter(|(_, p)| waiting(p)).map(|(id, _)| *id).collect();
         for peer in peers {
@@ -165,6 +170,7 @@ impl Core {
                 self.peers.get_mut(&peer).map(|p| p.backlog.pop_front());
             }
         }
+        self.has_backlog = self.peers.values().any(waiting);
     }
 
     /// The receiver asks for the body.

@@ -121,6 +121,18 @@ impl Workload {
         }
     }
 
+    /// The longest chain of messages of which each waits for the one before.
+    #[must_use]
+    pub fn chain(&self) -> u64 {
+        match *self {
+            Workload::PingPong { rounds, .. } | Workload::AllToAll { rounds, .. } => 2 * u64::from(rounds),
+            Workload::Superstep { steps, .. } => 2 * u64::from(steps),
+            Workload::Stream { count, .. } | Workload::Incast { count, .. } => u64::from(count),
+            Workload::Farm(f) => 2 * f.tasks,
+            Workload::Traffic(ref t) => (t.messages.len() as u64).min(50),
+        }
+    }
+
     /// When the program itself acts last, apart from waiting for operations.
     #[must_use]
     pub fn last_act_ns(&self) -> Ns {
