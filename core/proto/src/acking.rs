@@ -172,6 +172,10 @@ impl Association {
         });
         path.decay_reorder(cx.cfg);
         path.set_pace(cx.cfg);
+        if i == usize::from(self.primary) {
+            let min_rtt = cx.cfg.parity_min_rtt.as_nanos() as u64;
+            self.parity.set_active(cx.cfg.parity && path.loss_ppm > cx.cfg.parity_min_loss_ppm && path.rtt.srtt > min_rtt);
+        }
         let settle = 2 * path.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns);
         if path.mtu.test(cx.now, settle, cx.cfg) {
             cx.counters.mtu_black_holes += 1;

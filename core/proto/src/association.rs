@@ -403,6 +403,7 @@ impl Association {
         self.credit_dirty = false;
         self.ping = false;
         self.probes = 0;
+        self.parity = crate::parity::ParitySender::default();
         self.rx.acknowledged();
         self.regrant_at = None;
         self.pacing_until = None;

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use weir_wire::frame::{
-    self, ACK_ENTRY_LEN, ACK_HEAD_LEN, BODY_ABORT_LEN, BODY_HEAD_LEN, CREDIT_LEN, GRANT_LEN, MSG_HEAD_LEN, MsgHead, PING_LEN, RECOVERED_LEN,
+    self, ACK_ENTRY_LEN, ACK_HEAD_LEN, BODY_ABORT_LEN, BODY_HEAD_LEN, CREDIT_LEN, GRANT_LEN, MSG_HEAD_LEN, MsgHead, PARITY_HEAD_LEN, PING_LEN, RECOVERED_LEN,
 };
 use weir_wire::seal::SendKeys;
 use weir_wire::{BodyKey, Header, MAX_ACK_ENTRIES, MAX_ENVELOPE_LEN};
@@ -243,6 +243,7 @@ impl Association {
         }
         if bulk {
             self.put_lost(cx, &mut pk, &mut w);
+            self.put_parity(cx, &mut pk, &mut w);
             self.put_fresh(cx, &mut pk, &mut w);
         }
         if pk.frames == 0 && !only_ack && out.head.len() <= self.level().frames_offset() {
@@ -392,6 +393,37 @@ impl Association {
         }
     }
 
+    /// Parity over what was sent before.
+    fn put_parity<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
+        while let Some(g) = self.parity.next() {
+            let Some((token, total)) = g.source(self) else {
+                self.parity.drop_next();
+                continue;
+            };
+            if pk.space(w.head) < PARITY_HEAD_LEN + g.frag() {
+                if w.head.len() <= self.level().frames_offset() {
+                    // The packet size shrank meanwhile.
+                    self.parity.drop_next();
+                    continue;
+                }
+                return;
+            }
+            g.write(w.payloads, token, total, w.head);
+            self.parity.drop_next();
+            self.remember(pk, SentFrame::Once);
+            cx.counters.parity_sent += 1;
+        }
+    }
+
+    /// While parity is on, fragments keep one length whether an acknowledgement travels with them or not.
+    fn fragment_max(&self, pk: &Packet, head: usize) -> usize {
+        if self.parity.active {
+            pk.limit.saturating_sub(self.level().frames_offset() + head + ACK_HEAD_LEN + 8 * ACK_ENTRY_LEN + PING_LEN)
+        } else {
+            usize::from(u16::MAX)
+        }
+    }
+
     /// Fresh data: small messages first, unless they had their turn and flows wait.
     fn put_fresh<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
         let flows_first = self.small_run >= cx.cfg.flow_batch_packets && !self.flows.is_empty();
@@ -468,9 +500,11 @@ impl Association {
     #[allow(clippy::too_many_arguments, reason = "one place for all kinds of fragments")]
     fn put_message<P: Payloads>(&mut self, pk: &mut Packet, w: &mut Out<'_, P>, mseq: u64, from: u32, to: u32, more: bool, whole: bool) -> Option<u32> {
         let m = self.out.matched.get(mseq)?;
-        let space = pk.space(w.head).checked_sub(MSG_HEAD_LEN + m.envelope().len())?;
+        let over = MSG_HEAD_LEN + m.envelope().len();
+        let space = pk.space(w.head).checked_sub(over)?;
         let want = (to - from) as usize;
-        let n = want.min(space).min(usize::from(u16::MAX));
+        let max = if whole { usize::from(u16::MAX) } else { self.fragment_max(pk, over) };
+        let n = want.min(space).min(max);
         let empty = w.head.len() <= self.level().frames_offset();
         if n < want && (n == 0 || (!empty && (whole || n < FRAGMENT_MIN))) {
             return None;
@@ -485,7 +519,7 @@ impl Association {
         let b = self.bodies_out.get(slot)?;
         let space = pk.space(w.head).checked_sub(BODY_HEAD_LEN)?;
         let want = usize::try_from(to - from).unwrap_or(usize::MAX);
-        let n = want.min(space).min(usize::from(u16::MAX));
+        let n = want.min(space).min(self.fragment_max(pk, BODY_HEAD_LEN));
         let empty = w.head.len() <= self.level().frames_offset();
         if n < want && (n == 0 || (!empty && n < FRAGMENT_MIN)) {
             return None;

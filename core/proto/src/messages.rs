@@ -40,6 +40,11 @@ impl OutMessage {
         OutMessage { token: m.token, len: m.len, sent: 0, acked: RangeSet::new(), sseq, stream: m.stream, env_len: m.envelope.len() as u8, started: false, done: false, envelope }
     }
 
+    /// All of it is acknowledged.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done
+    }
+
     /// First part of `[offset, offset+len)` not yet acknowledged; for an empty message the empty part.
     pub(crate) fn missing(&self, offset: u32, len: u16) -> Option<(u32, u32)> {
         if self.done {

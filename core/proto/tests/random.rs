@@ -49,6 +49,9 @@ fn run(seed: u64, level: u8, reno: bool, parity: bool, ops: &[Op]) {
         parity_min_rtt: Duration::from_micros(10),
         ..Config::default()
     };
+    if std::env::var_os("WEIR_TRACE").is_some() {
+        eprintln!("run({seed}, {level}, {reno}, {parity}, &{ops:?})");
+    }
     let mut n = Net::new(3, 2, &cfg, seed);
     let mut expected = 0;
     for o in ops {
@@ -74,9 +77,6 @@ fn run(seed: u64, level: u8, reno: bool, parity: bool, ops: &[Op]) {
     }
     n.cut.clear();
     n.faults = Faults::default();
-    if std::env::var_os("WEIR_TRACE").is_some() {
-        eprintln!("{seed} at {:?} delivered {}", n.now, n.delivered);
-    }
     let ok = n.run(Duration::from_secs(20), Net::quiet);
     let stats = || n.nodes.iter().map(|x| (x.open_tokens.clone(), x.ep.peers().map(|p| x.ep.peer_stats(p)).collect::<Vec<_>>())).collect::<Vec<_>>();
     assert!(ok, "not delivered: {:#?}", stats());

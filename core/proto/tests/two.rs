@@ -318,3 +318,28 @@ fn bulk_goes_in_equal_full_packets_and_small_messages_share() {
     let data = n.sizes.iter().filter(|s| s.0 > 200).count();
     assert_eq!(data, 4, "100 messages of 49 bytes in packets of 1472: {:?}", n.sizes);
 }
+
+#[test]
+fn parity_restores_single_losses_on_a_long_lossy_path() {
+    let mut times = Vec::new();
+    for parity in [false, true] {
+        let mut n = Net::new(2, 1, &Config { parity, max_datagram: 1472, ..Config::default() }, 21);
+        n.faults = Faults { loss: 10_000, delay_ns: 2_000_000, rate: 125_000_000, ..Faults::default() };
+        n.offer(0, 1, 3_000_000);
+        assert!(n.run(30 * S, Net::quiet));
+        let mut total = Duration::ZERO;
+        for _ in 0..60 {
+            let t0 = n.now;
+            n.send(0, 1, false, 0, 0, 0, 100_000).unwrap();
+            assert!(n.run(30 * S, Net::quiet));
+            total += n.now - t0;
+        }
+        let c = n.nodes[0].ep.counters();
+        println!("parity {parity}: {total:?} sent {} restored {} used {}", c.parity_sent, n.nodes[1].restored, n.nodes[1].ep.counters().parity_used);
+        assert_eq!(parity, c.parity_sent > 10);
+        assert_eq!(parity, n.nodes[1].restored > 5);
+        assert!(c.parity_sent <= c.packets_sent / 8);
+        times.push(total);
+    }
+    assert!(times[1] < times[0], "{times:?}");
+}
