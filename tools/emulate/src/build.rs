@@ -83,6 +83,15 @@ pub(crate) fn build(spec: &Spec, dir: &RunDir) -> Result<Built> {
     for (index, host) in hosts.iter().enumerate() {
         links.push(host.run(|| set_up_host(spec, index, &mut warnings))??);
     }
+    if spec.plain || spec.control {
+        bridges.run(wait_for_bridges)?.context(|| "wait for the bridges")?;
+    }
+    for (kernel, name) in links.iter_mut().zip(&spec.hosts) {
+        for interface in &kernel.interfaces {
+            link::wait_running(&mut kernel.route, *interface)
+                .context(|| format!("wait for the interfaces of {name}"))?;
+        }
+    }
     let plane = if spec.plain { None } else { Some(start_plane(spec, &switch, &mut warnings)?) };
     Ok(Built { hosts, links, plane, inside: vec![bridges, switch], warnings })
 }
@@ -119,6 +128,17 @@ fn join_by_bridge(place: &Namespace, name: &str, number: u8, mtu: u32, hosts: &[
             link::set_up(&mut netlink, &bridge)
         })?
         .context(|| format!("make the bridge of {name}"))
+}
+
+/// In the bridges' namespace: waits until every interface runs and every port forwards.
+fn wait_for_bridges() -> std::io::Result<()> {
+    let mut netlink = Netlink::route()?;
+    for interface in nix::net::if_::if_nameindex()?.iter() {
+        if interface.name().to_bytes().starts_with(b"b") {
+            link::wait_running(&mut netlink, interface.index())?;
+        }
+    }
+    Ok(())
 }
 
 fn switch_interface(network: usize, host: usize) -> String {

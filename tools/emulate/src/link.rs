@@ -5,6 +5,7 @@ use crate::netlink::{ACK, CREATE, Message, Netlink, REPLACE, attribute};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
@@ -191,6 +192,32 @@ pub fn counters(netlink: &mut Netlink, interface: u32) -> io::Result<LinkCounter
         };
         LinkCounters { rx_packets: field(0), tx_packets: field(1), rx_dropped: field(6), tx_dropped: field(7) }
     })
+}
+
+/// Waits until an interface counts as running, and if it is a port of a bridge, forwards. The kernel does both some time
+/// after the interface was switched on; programs that look earlier see a link that is down.
+pub fn wait_running(netlink: &mut Netlink, interface: u32) -> io::Result<()> {
+    const IFLA_INFO_SLAVE_DATA: u16 = 5;
+    const IFLA_BRPORT_STATE: u16 = 1;
+    const FORWARDING: u8 = 3;
+    let end = Instant::now() + Duration::from_secs(5);
+    loop {
+        let message = Message::new(RTM_GETLINK, 0, &link_head(interface, 0, 0));
+        let ready = netlink.get(message, |body| {
+            let flags = body.get(8..12).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
+            let attributes = body.get(16..).unwrap_or_default();
+            let port = attribute(attributes, IFLA_LINKINFO).and_then(|info| attribute(info, IFLA_INFO_SLAVE_DATA));
+            let state = port.and_then(|data| attribute(data, IFLA_BRPORT_STATE)).and_then(|value| value.first());
+            flags & libc::IFF_RUNNING as u32 != 0 && state.is_none_or(|state| *state == FORWARDING)
+        })?;
+        if ready {
+            return Ok(());
+        }
+        if Instant::now() >= end {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the interface does not come up"));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// The kernel's number for an interface.
