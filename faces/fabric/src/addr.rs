@@ -3,7 +3,7 @@
 //! A name normally comes from `fi_getname` of the peer. One made here from `host:port` has endpoint id 0, which means "whoever is at that address".
 
 use crate::abi::*;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_engine::NAME_BYTES;
@@ -38,16 +38,10 @@ unsafe fn look_up(node: *const c_char, service: *const c_char, numeric: bool, pa
     // SAFETY: getaddrinfo returned a list of valid entries, each with an address of its family.
     while let Some(entry) = unsafe { at.as_ref() } {
         let (ip, p) = match entry.ai_family {
-            libc::AF_INET => {
-                // SAFETY: an AF_INET entry carries a sockaddr_in.
-                let a = unsafe { entry.ai_addr.cast::<libc::sockaddr_in>().read_unaligned() };
-                (IpAddr::V4(Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr))), u16::from_be(a.sin_port))
-            }
-            libc::AF_INET6 => {
-                // SAFETY: an AF_INET6 entry carries a sockaddr_in6.
-                let a = unsafe { entry.ai_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
-                (IpAddr::V6(Ipv6Addr::from(a.sin6_addr.s6_addr)), u16::from_be(a.sin6_port))
-            }
+            // SAFETY: an AF_INET entry carries a sockaddr_in.
+            libc::AF_INET => unsafe { ip_of_v4(entry.ai_addr.cast()) },
+            // SAFETY: an AF_INET6 entry carries a sockaddr_in6.
+            libc::AF_INET6 => unsafe { ip_of_v6(entry.ai_addr.cast()) },
             _ => {
                 at = entry.ai_next;
                 continue;
@@ -106,10 +100,57 @@ pub fn is_name(name: &Name) -> bool {
     EndpointName::decode(name).is_ok()
 }
 
-/// Port and addresses of a name, for binding.
+/// Port and addresses of a name, for binding; none when it leaves both open.
 pub fn parts(name: &Name) -> Option<(u16, Vec<IpAddr>)> {
     let name = EndpointName::decode(name).ok()?;
-    Some((name.port, name.addresses.to_vec()))
+    (name.port != 0 || !name.addresses.is_empty()).then(|| (name.port, name.addresses.to_vec()))
+}
+
+/// The name that leaves everything open: what an endpoint is bound to by default.
+pub fn anywhere() -> Name {
+    EndpointName::new(0, [0; 4], 0).encode()
+}
+
+/// A name from an address in hints: a name already, or a socket address (applications bind to those).
+///
+/// # Safety
+/// `address` is null or has `len` bytes.
+pub unsafe fn from_hint(address: *const std::ffi::c_void, len: usize) -> Option<Name> {
+    if address.is_null() {
+        return None;
+    }
+    if len == NAME_BYTES {
+        // SAFETY: of that length (caller).
+        return Some(unsafe { address.cast::<Name>().read_unaligned() }).filter(is_name);
+    }
+    if len < size_of::<libc::sockaddr_in>() {
+        return None;
+    }
+    // SAFETY: long enough for a family.
+    let (ip, port) = match c_int::from(unsafe { address.cast::<libc::sa_family_t>().read_unaligned() }) {
+        // SAFETY: long enough for a sockaddr_in.
+        libc::AF_INET => unsafe { ip_of_v4(address.cast()) },
+        // SAFETY: long enough for a sockaddr_in6.
+        libc::AF_INET6 if len >= size_of::<libc::sockaddr_in6>() => unsafe { ip_of_v6(address.cast()) },
+        _ => return None,
+    };
+    let mut name = EndpointName::new(port, [0; 4], 0);
+    if !ip.is_unspecified() {
+        name.push(ip);
+    }
+    Some(name.encode())
+}
+
+unsafe fn ip_of_v4(at: *const libc::sockaddr_in) -> (IpAddr, u16) {
+    // SAFETY: a sockaddr_in (caller).
+    let a = unsafe { at.read_unaligned() };
+    (IpAddr::V4(Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr))), u16::from_be(a.sin_port))
+}
+
+unsafe fn ip_of_v6(at: *const libc::sockaddr_in6) -> (IpAddr, u16) {
+    // SAFETY: a sockaddr_in6 (caller).
+    let a = unsafe { at.read_unaligned() };
+    (IpAddr::V6(Ipv6Addr::from(a.sin6_addr.s6_addr)), u16::from_be(a.sin6_port))
 }
 
 /// A name for people: `weir://10.0.0.1,10.1.0.1:4000/3f2a...`.
@@ -166,6 +207,25 @@ mod tests {
         // SAFETY: null and a C string literal.
         let name = unsafe { resolve(std::ptr::null(), c"4001".as_ptr(), false, true) }.expect("resolves");
         assert_eq!(parts(&name), Some((4001, vec![])));
+        assert_eq!(parts(&anywhere()), None);
+    }
+
+    #[test]
+    fn socket_addresses_in_hints_are_understood() {
+        // SAFETY: zeros are valid here.
+        let mut a: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+        a.sin_family = libc::AF_INET as libc::sa_family_t;
+        a.sin_port = 4002u16.to_be();
+        a.sin_addr.s_addr = u32::from(Ipv4Addr::LOCALHOST).to_be();
+        let len = size_of::<libc::sockaddr_in>();
+        // SAFETY: a socket address of that length.
+        let name = unsafe { from_hint((&raw const a).cast(), len) }.expect("understood");
+        assert_eq!(text(&name), "weir://127.0.0.1:4002");
+        // SAFETY: as above; shorter than it is.
+        assert_eq!(unsafe { from_hint((&raw const a).cast(), len - 1) }, None);
+        a.sin_family = libc::AF_UNIX as libc::sa_family_t;
+        // SAFETY: as above.
+        assert_eq!(unsafe { from_hint((&raw const a).cast(), len) }, None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::abi::*;
 use crate::domain::{Domain, DomainObj};
 use crate::ep::EpCore;
 use crate::guard;
-use crate::wait::{FdSet, Patience, Step, WakeFd};
+use crate::wait::{FdSet, Patience, Sleeper, Step, WakeFd};
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,8 +52,7 @@ impl Inner {
 /// A counter, shared with the endpoints bound to it.
 pub struct Cntr {
     inner: Mutex<Inner>,
-    set: FdSet,
-    wake: WakeFd,
+    sleeper: Sleeper,
 }
 
 impl Cntr {
@@ -68,14 +67,18 @@ impl Cntr {
         let so_far = source.counts();
         inner.value = inner.value.wrapping_sub(so_far.0);
         inner.errors = inner.errors.wrapping_sub(so_far.1);
-        self.set.add(ep.engine.notify_fd());
+        if let Some((set, _)) = self.sleeper.existing() {
+            set.add(ep.engine.notify_fd());
+        }
         inner.sources.push(source);
     }
 
     /// Keeps what an endpoint counted, and lets go of it.
     pub fn detach(&self, ep: &Arc<EpCore>) {
         let mut inner = self.inner();
-        self.set.remove(ep.engine.notify_fd());
+        if let Some((set, _)) = self.sleeper.existing() {
+            set.remove(ep.engine.notify_fd());
+        }
         let (gone, kept) = std::mem::take(&mut inner.sources).into_iter().partition(|s| Arc::ptr_eq(&s.ep, ep));
         inner.sources = kept;
         for source in gone as Vec<Source> {
@@ -99,8 +102,19 @@ impl Cntr {
     /// # Errors
     /// `FI_EAGAIN` when an endpoint has something to do first.
     pub fn arm(&self) -> Result<(), i32> {
-        self.wake.clear();
-        if self.inner().sources.iter().all(|s| s.ep.engine.arm()) { Ok(()) } else { Err(FI_EAGAIN) }
+        let inner = self.inner();
+        self.sleeper(&inner)?.1.clear();
+        if inner.sources.iter().all(|s| s.ep.engine.arm()) { Ok(()) } else { Err(FI_EAGAIN) }
+    }
+
+    /// The descriptors to sleep on; made now if need be, with all endpoints bound so far.
+    fn sleeper(&self, inner: &Inner) -> Result<(&FdSet, &WakeFd), i32> {
+        if let Some(made) = self.sleeper.existing() {
+            return Ok(made);
+        }
+        let made = self.sleeper.get()?;
+        inner.sources.iter().for_each(|s| made.0.add(s.ep.engine.notify_fd()));
+        Ok(made)
     }
 
     fn wait(&self, threshold: u64, timeout_ms: i32) -> Result<i32, i32> {
@@ -121,7 +135,7 @@ impl Cntr {
                 // Completions of the endpoint's queues may lie unread, so the sleep is kept short rather than given up.
                 Step::Sleep(left) => {
                     let most = std::time::Duration::from_millis(if self.arm().is_ok() { 10 } else { 0 });
-                    self.set.wait(Some(left.unwrap_or(most).min(most)));
+                    self.sleeper.get()?.0.wait(Some(left.unwrap_or(most).min(most)));
                     std::thread::yield_now();
                 }
             }
@@ -170,8 +184,7 @@ pub unsafe extern "C" fn open(domain: *mut FidDomain, attr: *mut FiCntrAttr, out
         if events != FI_CNTR_EVENTS_COMP || !matches!(wait_obj, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD) {
             return Err(FI_ENOSYS);
         }
-        let cntr = Cntr { inner: Mutex::default(), set: FdSet::new()?, wake: WakeFd::new()? };
-        cntr.set.add(cntr.wake.as_raw_fd());
+        let cntr = Cntr { inner: Mutex::default(), sleeper: Sleeper::default() };
         let object = Box::new(CntrObj {
             fid: FidCntr { fid: Fid { fclass: FI_CLASS_CNTR, context, ops: &raw const OPS }, ops: &raw const CNTR_OPS },
             cntr: Arc::new(cntr),
@@ -207,7 +220,10 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) ->
             return Err(FI_EINVAL);
         }
         let answer = match command {
-            FI_GETWAIT if object.wait_obj == FI_WAIT_FD => object.cntr.set.as_raw_fd(),
+            FI_GETWAIT if object.wait_obj == FI_WAIT_FD => {
+                let inner = object.cntr.inner();
+                object.cntr.sleeper(&inner)?.0.as_raw_fd()
+            }
             FI_GETWAITOBJ => object.wait_obj,
             _ => return Err(FI_ENOSYS),
         };
@@ -241,7 +257,9 @@ unsafe fn change(fid: *mut FidCntr, how: impl FnOnce(&mut Inner)) -> c_int {
         // SAFETY: null or a handle of ours.
         let cntr = &unsafe { CntrObj::of(fid) }?.cntr;
         how(&mut cntr.inner());
-        cntr.wake.signal();
+        if let Some((_, wake)) = cntr.sleeper.existing() {
+            wake.signal();
+        }
         Ok(0)
     })
 }

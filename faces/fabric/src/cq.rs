@@ -5,7 +5,7 @@ use crate::domain::{Domain, DomainObj};
 use crate::ep::EpCore;
 use crate::guard;
 use crate::maybe_lock::MaybeLock;
-use crate::wait::{FdSet, Patience, Step, WakeFd};
+use crate::wait::{FdSet, Patience, Sleeper, Step, WakeFd};
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
@@ -44,15 +44,17 @@ pub struct Cq {
     format: c_int,
     api_version: u32,
     signalled: AtomicBool,
-    wake: WakeFd,
-    set: FdSet,
+    sleeper: Sleeper,
 }
 
 impl Cq {
     /// Completions of this endpoint's queue come here from now on.
     pub fn attach(&self, ep: &Arc<EpCore>, queue: Queue) {
-        self.set.add(ep.engine.notify_fd());
-        self.inner.lock().sources.push(Source { ep: ep.clone(), queue });
+        let mut inner = self.inner.lock();
+        if let Some((set, _)) = self.sleeper.existing() {
+            set.add(ep.engine.notify_fd());
+        }
+        inner.sources.push(Source { ep: ep.clone(), queue });
     }
 
     /// Lets go of an endpoint; what it has completed stays readable.
@@ -67,8 +69,9 @@ impl Cq {
         }
         inner.sources.retain(|s| !Arc::ptr_eq(&s.ep, ep));
         inner.turn = 0;
-        drop(guard);
-        self.set.remove(ep.engine.notify_fd());
+        if let Some((set, _)) = self.sleeper.existing() {
+            set.remove(ep.engine.notify_fd());
+        }
     }
 
     /// Adds a completion made by the face itself (a peek's answer).
@@ -82,15 +85,31 @@ impl Cq {
     /// `FI_EAGAIN` when there is something to read.
     pub fn arm(&self) -> Result<(), i32> {
         let inner = self.inner.lock();
+        let (_, wake) = self.sleeper(&inner)?;
         if !inner.pending.is_empty() || self.signalled.load(Ordering::Acquire) {
             return Err(FI_EAGAIN);
         }
-        self.wake.clear();
+        wake.clear();
         // Signalled between the two lines above: the signal must not be lost with the clearing.
         if self.signalled.load(Ordering::Acquire) {
             return Err(FI_EAGAIN);
         }
         if inner.sources.iter().all(|s| s.ep.engine.arm()) { Ok(()) } else { Err(FI_EAGAIN) }
+    }
+
+    /// The descriptors to sleep on; made now if need be, with all endpoints bound so far.
+    fn sleeper(&self, inner: &Inner) -> Result<(&FdSet, &WakeFd), i32> {
+        if let Some(made) = self.sleeper.existing() {
+            return Ok(made);
+        }
+        let made = self.sleeper.get()?;
+        inner.sources.iter().for_each(|s| made.0.add(s.ep.engine.notify_fd()));
+        Ok(made)
+    }
+
+    fn wait_fd(&self) -> Result<c_int, i32> {
+        let inner = self.inner.lock();
+        self.sleeper(&inner).map(|(set, _)| set.as_raw_fd())
     }
 
     /// Reads up to `count` completions.
@@ -206,7 +225,7 @@ impl Cq {
                 Step::Spin => std::hint::spin_loop(),
                 Step::Sleep(left) => {
                     if self.arm().is_ok() {
-                        self.set.wait(left);
+                        self.sleeper.get()?.0.wait(left);
                     }
                 }
             }
@@ -338,10 +357,8 @@ pub unsafe extern "C" fn open(domain: *mut FidDomain, attr: *mut FiCqAttr, out: 
             format: if attr.format == FI_CQ_FORMAT_UNSPEC { FI_CQ_FORMAT_TAGGED } else { attr.format },
             api_version: domain.fabric.api_version,
             signalled: AtomicBool::new(false),
-            wake: WakeFd::new()?,
-            set: FdSet::new()?,
+            sleeper: Sleeper::default(),
         };
-        cq.set.add(cq.wake.as_raw_fd());
         let object = Box::new(CqObj {
             fid: FidCq { fid: Fid { fclass: FI_CLASS_CQ, context, ops: &raw const OPS }, ops: &raw const CQ_OPS },
             cq: Arc::new(cq),
@@ -377,7 +394,7 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) ->
             return Err(FI_EINVAL);
         }
         let answer = match command {
-            FI_GETWAIT if matches!(object.wait_obj, FI_WAIT_FD | FI_WAIT_UNSPEC) => object.cq.set.as_raw_fd(),
+            FI_GETWAIT if matches!(object.wait_obj, FI_WAIT_FD | FI_WAIT_UNSPEC) => object.cq.wait_fd()?,
             FI_GETWAITOBJ => object.wait_obj,
             _ => return Err(FI_ENOSYS),
         };
@@ -440,7 +457,9 @@ unsafe extern "C" fn signal(fid: *mut FidCq) -> c_int {
         // SAFETY: null or a handle of ours.
         let cq = &unsafe { CqObj::of(fid) }?.cq;
         cq.signalled.store(true, Ordering::Release);
-        cq.wake.signal();
+        if let Some((_, wake)) = cq.sleeper.existing() {
+            wake.signal();
+        }
         Ok(0)
     })
 }

@@ -206,14 +206,11 @@ pub unsafe extern "C" fn open(domain: *mut FidDomain, info: *mut FiInfo, out: *m
         if tx_flags & !info::TX_OP_FLAGS != 0 || rx_flags & !info::RX_OP_FLAGS != 0 {
             return Err(FI_EBADFLAGS);
         }
-        let source = if info.src_addr.is_null() {
-            None
-        } else if info.src_addrlen == weir_engine::NAME_BYTES {
-            // SAFETY: of that length.
-            Some(unsafe { info.src_addr.cast::<Name>().read_unaligned() })
-        } else {
+        // SAFETY: the address has the length beside it.
+        let source = unsafe { addr::from_hint(info.src_addr, info.src_addrlen) };
+        if source.is_none() && !info.src_addr.is_null() {
             return Err(FI_EINVAL);
-        };
+        }
         let core = Arc::new(EpCore { engine: open_engine(source)?, forward: Table::new(), reverse: Table::new() });
         domain.add_ep(&core)?;
         let mut object = Box::new(EpObj {

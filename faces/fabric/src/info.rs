@@ -4,7 +4,7 @@
 //! The structures returned belong to libfabric, which frees each part with `free` and may be newer than this file: each is allocated with zeroed room to spare behind the part known here.
 
 use crate::abi::*;
-use crate::addr;
+use crate::addr::{self, Name};
 use crate::guard;
 use crate::host;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -105,8 +105,9 @@ impl<'a> Hints<'a> {
             return Err(Refusal(format!("hints ask for addr_format {}, offered is only weir's own ({WEIR_ADDR_FORMAT})", self.info.addr_format)));
         }
         for (field, address, len) in [("src_addr", self.info.src_addr, self.info.src_addrlen), ("dest_addr", self.info.dest_addr, self.info.dest_addrlen)] {
-            if !address.is_null() && len != weir_engine::NAME_BYTES {
-                return Err(Refusal(format!("hints have a {field} of {len} bytes, a weir name has {}", weir_engine::NAME_BYTES)));
+            // SAFETY: addresses in hints have the length beside them.
+            if !address.is_null() && unsafe { addr::from_hint(address, len) }.is_none() {
+                return Err(Refusal(format!("hints have a {field} of {len} bytes that is neither a weir name nor an IP socket address")));
             }
         }
         if let Some(fabric) = self.fabric {
@@ -340,7 +341,6 @@ unsafe fn release(info: *mut FiInfo) {
     }
 }
 
-type Name = [u8; weir_engine::NAME_BYTES];
 
 /// Builds the answer. Null when memory is short.
 fn build(version: u32, hints: Option<&Hints>, source: Option<Name>, dest: Option<Name>) -> *mut FiInfo {
@@ -385,15 +385,6 @@ fn build(version: u32, hints: Option<&Hints>, source: Option<Name>, dest: Option
     ptr::null_mut()
 }
 
-/// A name given in hints.
-///
-/// # Safety
-/// `address` is null or has `len` bytes.
-unsafe fn given(address: *const c_void, len: usize) -> Option<Name> {
-    // SAFETY: the length was compared (caller, `Hints::check`).
-    (!address.is_null() && len == weir_engine::NAME_BYTES).then(|| unsafe { address.cast::<Name>().read_unaligned() })
-}
-
 /// `fi_provider.getinfo`.
 ///
 /// # Safety
@@ -413,7 +404,7 @@ pub unsafe extern "C" fn getinfo(version: u32, node: *const c_char, service: *co
         }
         let (mut source, mut dest) = match &hints {
             // SAFETY: lengths are beside the addresses.
-            Some(h) => unsafe { (given(h.info.src_addr, h.info.src_addrlen), given(h.info.dest_addr, h.info.dest_addrlen)) },
+            Some(h) => unsafe { (addr::from_hint(h.info.src_addr, h.info.src_addrlen), addr::from_hint(h.info.dest_addr, h.info.dest_addrlen)) },
             None => (None, None),
         };
         if !node.is_null() || !service.is_null() {
@@ -428,7 +419,7 @@ pub unsafe extern "C" fn getinfo(version: u32, node: *const c_char, service: *co
                 dest = Some(name);
             }
         }
-        let info = build(version, hints.as_ref(), source, dest);
+        let info = build(version, hints.as_ref(), Some(source.unwrap_or_else(addr::anywhere)), dest);
         if info.is_null() {
             return Err(FI_ENOMEM);
         }

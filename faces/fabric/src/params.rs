@@ -74,9 +74,11 @@ pub fn engine_config() -> Result<EngineConfig, EngineError> {
     EngineConfig::from_vars(&|name| lookup(name))
 }
 
-/// Largest injected message.
+/// Largest injected message, bytes.
 pub fn inject_size() -> usize {
-    lookup("WEIR_INJECT_SIZE").and_then(|v| v.trim().parse().ok()).map_or(crate::info::MAX_INJECT, |n: usize| n.clamp(64, crate::info::MAX_INJECT))
+    static SIZE: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    let most = crate::info::MAX_INJECT;
+    *SIZE.get_or_init(|| lookup("WEIR_INJECT_SIZE").and_then(|v| v.trim().parse().ok()).map_or(most, |n: usize| n.clamp(64, most)))
 }
 
 #[cfg(test)]

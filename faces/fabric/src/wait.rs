@@ -1,6 +1,7 @@
 //! Sleeping until something happens: a wake-up descriptor, sets of descriptors, deadlines.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// How long a blocking call polls before it sleeps: shorter than a sleep and wake-up costs.
@@ -91,6 +92,31 @@ fn own(fd: RawFd) -> OwnedFd {
 
 fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// What a queue sleeps on: made at the first use, for most queues never sleep.
+#[derive(Default)]
+pub struct Sleeper(OnceLock<(FdSet, WakeFd)>);
+
+impl Sleeper {
+    /// The set, which contains the wake-up descriptor.
+    ///
+    /// # Errors
+    /// The system's error number, when out of descriptors.
+    pub fn get(&self) -> Result<(&FdSet, &WakeFd), i32> {
+        if self.0.get().is_none() {
+            let (set, wake) = (FdSet::new()?, WakeFd::new()?);
+            set.add(wake.as_raw_fd());
+            // If another thread was faster, ours are closed again.
+            let _ = self.0.set((set, wake));
+        }
+        self.0.get().map(|(set, wake)| (set, wake)).ok_or(libc::EIO)
+    }
+
+    /// As [`Sleeper::get`], but none if nobody has asked for it yet.
+    pub fn existing(&self) -> Option<(&FdSet, &WakeFd)> {
+        self.0.get().map(|(set, wake)| (set, wake))
+    }
 }
 
 /// What a blocking call should do next.

@@ -104,7 +104,8 @@ fn without_hints_everything_is_offered() {
     let a = Answer::get(V2, ptr::null(), ptr::null(), 0, ptr::null()).expect("offered");
     let i = a.info();
     assert_eq!(i.caps, CAPS);
-    assert!(i.next.is_null() && i.src_addr.is_null() && i.dest_addr.is_null());
+    assert!(i.next.is_null() && i.dest_addr.is_null());
+    assert_eq!(i.src_addrlen, weir_engine::NAME_BYTES);
     assert_eq!((i.mode, a.domain().mr_mode), (0, 0));
     assert_eq!(a.domain().resource_mgmt, FI_RM_ENABLED);
     // SAFETY: complete.
@@ -169,7 +170,7 @@ fn old_registration_modes_are_honoured() {
 #[test]
 fn a_node_becomes_a_destination_and_a_service_a_source() {
     let a = Answer::get(V2, c"127.0.0.1".as_ptr(), c"5000".as_ptr(), FI_NUMERICHOST, ptr::null()).expect("resolves");
-    assert_eq!((a.info().dest_addrlen, a.info().src_addrlen), (weir_engine::NAME_BYTES, 0));
+    assert_eq!((a.info().dest_addrlen, a.info().src_addrlen), (weir_engine::NAME_BYTES, weir_engine::NAME_BYTES));
     let a = Answer::get(V2, ptr::null(), c"5000".as_ptr(), FI_SOURCE, ptr::null()).expect("resolves");
     assert_eq!((a.info().dest_addrlen, a.info().src_addrlen), (0, weir_engine::NAME_BYTES));
     assert_eq!(Answer::get(V2, c"no such host".as_ptr(), ptr::null(), FI_NUMERICHOST, ptr::null()).err(), Some(FI_ENODATA));
