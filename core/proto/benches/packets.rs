@@ -41,8 +41,15 @@ fn pump(now: Time, a: &mut Side, b: &mut Side, buf: &mut PacketBuf, scratch: &mu
 
 fn main() {
     let addr = |p| SocketAddr::from(([127, 0, 0, 1], p));
-    let cfg = Config { gather: false, max_window_bytes: 1 << 20, rx_buffer_bytes: 64 << 20, grant_budget: 1 << 20, ..Config::default() };
-    let mut x = Side { ep: Endpoint::new(cfg.clone(), [1; 32], 1, &[addr(1)], [1; 32]), addr: addr(1), events: Vec::new() };
+    let cfg = Config {
+        gather: false,
+        max_window_bytes: 1 << 20,
+        rx_buffer_bytes: 64 << 20,
+        grant_budget: 1 << 20,
+        ..Config::default()
+    };
+    let mut x =
+        Side { ep: Endpoint::new(cfg.clone(), [1; 32], 1, &[addr(1)], [1; 32]), addr: addr(1), events: Vec::new() };
     let mut y = Side { ep: Endpoint::new(cfg, [1; 32], 2, &[addr(2)], [2; 32]), addr: addr(2), events: Vec::new() };
     let py = x.ep.peer(&y.ep.name()).expect("name");
     let px = y.ep.peer(&x.ep.name()).expect("name");
@@ -71,7 +78,11 @@ fn main() {
             }
         }
         let ns = t0.elapsed().as_nanos() as f64;
-        println!("{name}: {:.0} ns for a message (both sides), {:.2} packets for each", ns / (2 * rounds) as f64, packets as f64 / (2 * rounds) as f64);
+        println!(
+            "{name}: {:.0} ns for a message (both sides), {:.2} packets for each",
+            ns / (2 * rounds) as f64,
+            packets as f64 / (2 * rounds) as f64
+        );
     }
 
     let (t0, mut packets) = (Instant::now(), 0);
@@ -97,7 +108,14 @@ fn main() {
         }
     }
     let ns = t0.elapsed().as_nanos() as f64;
-    println!("bulk 1 MiB: {:.0} ns for a packet (both sides, two CRCs and two copies of it), {:.0} packets for each MiB", ns / packets as f64, packets as f64 / rounds as f64);
+    println!(
+        "bulk 1 MiB: {:.0} ns for a packet (both sides, two CRCs and two copies of it), {:.0} packets for each MiB",
+        ns / packets as f64,
+        packets as f64 / rounds as f64
+    );
     let c = x.ep.counters();
-    println!("lost {} timeouts {} stalls: window {} pacing {}", c.packets_lost, c.probe_timeouts, c.stalls_window, c.stalls_pacing);
+    println!(
+        "lost {} timeouts {} stalls: window {} pacing {}",
+        c.packets_lost, c.probe_timeouts, c.stalls_window, c.stalls_pacing
+    );
 }

@@ -59,7 +59,8 @@ impl Association {
             }
         }
         self.detect_loss(cx);
-        let keep = self.path().map_or(0, |p| 2 * p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns));
+        let keep =
+            self.path().map_or(0, |p| 2 * p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns));
         self.rec.trim(cx.now, keep);
         Ok(())
     }
@@ -115,7 +116,11 @@ impl Association {
                 }
                 None
             }
-            SentFrame::Credit | SentFrame::Grant { .. } | SentFrame::Abort { .. } | SentFrame::Once | SentFrame::Recovered { .. } => None,
+            SentFrame::Credit
+            | SentFrame::Grant { .. }
+            | SentFrame::Abort { .. }
+            | SentFrame::Once
+            | SentFrame::Recovered { .. } => None,
         };
         if let Some(token) = done {
             events.push(Event::Sent { peer: self.id, token });
@@ -123,7 +128,15 @@ impl Association {
     }
 
     /// The other side restored a range by itself.
-    pub(crate) fn on_recovered(&mut self, cx: &mut Cx<'_>, message: bool, key: u64, offset: u64, len: u16, events: &mut Vec<Event>) -> Result<(), &'static str> {
+    pub(crate) fn on_recovered(
+        &mut self,
+        cx: &mut Cx<'_>,
+        message: bool,
+        key: u64,
+        offset: u64,
+        len: u16,
+        events: &mut Vec<Event>,
+    ) -> Result<(), &'static str> {
         let f = if message {
             let mseq = key;
             let Some(m) = self.out.matched.get(mseq) else { return Ok(()) };
@@ -174,7 +187,8 @@ impl Association {
         path.set_pace(cx.cfg);
         if i == usize::from(self.primary) {
             let min_rtt = cx.cfg.parity_min_rtt.as_nanos() as u64;
-            self.parity.set_active(cx.cfg.parity && path.loss_ppm > cx.cfg.parity_min_loss_ppm && path.rtt.srtt > min_rtt);
+            self.parity
+                .set_active(cx.cfg.parity && path.loss_ppm > cx.cfg.parity_min_loss_ppm && path.rtt.srtt > min_rtt);
         }
         let settle = 2 * path.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns);
         if path.mtu.test(cx.now, settle, cx.cfg) {
@@ -279,7 +293,8 @@ impl Association {
                 p.set_pace(cx.cfg);
                 p.last_sent = cx.now;
             }
-            let silent = p.in_flight_packets > 0 && (p.ptos >= cx.cfg.path_suspect_ptos || p.waiting_since + cx.cfg.path_suspect_after <= cx.now);
+            let silent = p.in_flight_packets > 0
+                && (p.ptos >= cx.cfg.path_suspect_ptos || p.waiting_since + cx.cfg.path_suspect_after <= cx.now);
             if silent {
                 p.waiting_since = cx.now;
                 if p.state == PathState::Valid && self.fail_over(cx, i) {

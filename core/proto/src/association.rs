@@ -426,7 +426,10 @@ impl Association {
                 self.rx.due(now)
                     || self.has_control_frames()
                     || self.has_data()
-                    || self.paths.iter().any(|p| p.respond.is_some() || p.next_probe <= now || p.mtu.due().is_some_and(|t| t <= now))
+                    || self
+                        .paths
+                        .iter()
+                        .any(|p| p.respond.is_some() || p.next_probe <= now || p.mtu.due().is_some_and(|t| t <= now))
             }
         }
     }

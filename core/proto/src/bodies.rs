@@ -189,7 +189,17 @@ impl BodiesIn {
 
     pub(crate) fn add(&mut self, now: Time, len: u64, granted: u64) -> u64 {
         self.generation = self.generation.wrapping_add(1);
-        let b = InBody { len, granted, received: 0, got: RangeSet::new(), generation: self.generation, live: true, grant_dirty: false, touched: now, repeats: 0 };
+        let b = InBody {
+            len,
+            granted,
+            received: 0,
+            got: RangeSet::new(),
+            generation: self.generation,
+            live: true,
+            grant_dirty: false,
+            touched: now,
+            repeats: 0,
+        };
         let slot = if let Some(i) = self.free.pop() {
             self.slab[i as usize] = b;
             i
@@ -210,7 +220,14 @@ impl BodiesIn {
     }
 
     /// A fragment; `f(offset, len, complete)` for each new part. `Err`: outside of the body.
-    pub(crate) fn on_fragment(&mut self, now: Time, handle: u64, offset: u64, len: u64, mut f: impl FnMut(u64, u64, bool)) -> Result<BodyArrived, &'static str> {
+    pub(crate) fn on_fragment(
+        &mut self,
+        now: Time,
+        handle: u64,
+        offset: u64,
+        len: u64,
+        mut f: impl FnMut(u64, u64, bool),
+    ) -> Result<BodyArrived, &'static str> {
         let Some(b) = self.get_mut(handle) else { return Ok(BodyArrived::default()) };
         let end = offset.checked_add(len).filter(|e| *e <= b.len).ok_or("body fragment outside of its body")?;
         let mut parts: smallvec::SmallVec<[(u64, u64); 4]> = smallvec::SmallVec::new();

@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use weir_wire::frame::{
-    self, ACK_ENTRY_LEN, ACK_HEAD_LEN, BODY_ABORT_LEN, BODY_HEAD_LEN, CREDIT_LEN, GRANT_LEN, MSG_HEAD_LEN, MsgHead, PARITY_HEAD_LEN, PING_LEN, RECOVERED_LEN,
+    self, ACK_ENTRY_LEN, ACK_HEAD_LEN, BODY_ABORT_LEN, BODY_HEAD_LEN, CREDIT_LEN, GRANT_LEN, MSG_HEAD_LEN, MsgHead,
+    PARITY_HEAD_LEN, PING_LEN, RECOVERED_LEN,
 };
 use weir_wire::seal::SendKeys;
 use weir_wire::{BodyKey, Header, MAX_ACK_ENTRIES, MAX_ENVELOPE_LEN};
@@ -32,7 +33,8 @@ pub(crate) fn message_room(datagram: u16, level: Level) -> usize {
 
 /// Largest payload of a control message: fits the smallest packet with the longest envelope at any level.
 pub(crate) fn control_len_max(cfg: &Config) -> usize {
-    usize::from(cfg.mtu_base.min(cfg.max_datagram)).saturating_sub(Level::Encrypt.overhead() + MSG_HEAD_LEN + MAX_ENVELOPE_LEN)
+    usize::from(cfg.mtu_base.min(cfg.max_datagram))
+        .saturating_sub(Level::Encrypt.overhead() + MSG_HEAD_LEN + MAX_ENVELOPE_LEN)
 }
 
 /// A packet being written.
@@ -109,12 +111,28 @@ impl Association {
 
     fn begin(&self, path: u8, size: u16, out: &mut PacketBuf) -> Packet {
         let level = self.level();
-        Header { level, ack_now: false, path, number: self.rec.next() as u32, association: self.remote_id }.write(&mut out.head);
-        Packet { limit: usize::from(size) - level.trailer_len(), path, frames: 0, eliciting: false, flow: false, small: false, payload: None }
+        Header { level, ack_now: false, path, number: self.rec.next() as u32, association: self.remote_id }
+            .write(&mut out.head);
+        Packet {
+            limit: usize::from(size) - level.trailer_len(),
+            path,
+            frames: 0,
+            eliciting: false,
+            flow: false,
+            small: false,
+            payload: None,
+        }
     }
 
     /// Seals the packet and remembers it.
-    fn finish(&mut self, cx: &mut Cx<'_>, pk: &Packet, payloads: Option<&impl Payloads>, out: &mut PacketBuf, in_flight: bool) -> Option<Transmit> {
+    fn finish(
+        &mut self,
+        cx: &mut Cx<'_>,
+        pk: &Packet,
+        payloads: Option<&impl Payloads>,
+        out: &mut PacketBuf,
+        in_flight: bool,
+    ) -> Option<Transmit> {
         let number = self.rec.next();
         let crypt = self.crypt.as_ref()?;
         match (pk.payload, payloads) {
@@ -237,7 +255,11 @@ impl Association {
             self.put_control_frames(cx, &mut pk, out);
         }
         let gather = cx.cfg.gather && self.level() == Level::Integrity;
-        let mut w = Out { payloads, head: &mut out.head, gather_min: if gather { usize::from(cx.cfg.gather_min.max(1)) } else { usize::MAX } };
+        let mut w = Out {
+            payloads,
+            head: &mut out.head,
+            gather_min: if gather { usize::from(cx.cfg.gather_min.max(1)) } else { usize::MAX },
+        };
         if control {
             self.put_control_messages(cx, &mut pk, &mut w);
         }
@@ -467,11 +489,19 @@ impl Association {
                     };
                     let Some(to) = self.put_message(pk, w, mseq, from, len, more, false) else { return };
                     self.out.matched.advance(mseq, to);
-                    self.parity.note(cx.cfg, BodyKey::Message(mseq), u64::from(from), u64::from(to - from), u64::from(len));
+                    self.parity.note(
+                        cx.cfg,
+                        BodyKey::Message(mseq),
+                        u64::from(from),
+                        u64::from(to - from),
+                        u64::from(len),
+                    );
                     to == len
                 }
                 Flow::Body(slot, generation) => {
-                    let Some((from, end, handle, len)) = self.bodies_out.current(slot, generation).map(|b| (b.sent, b.granted, b.handle, b.len)) else {
+                    let Some((from, end, handle, len)) =
+                        self.bodies_out.current(slot, generation).map(|b| (b.sent, b.granted, b.handle, b.len))
+                    else {
                         self.end_flow();
                         continue;
                     };
@@ -498,7 +528,16 @@ impl Association {
 
     /// Puts `[from, to)` of a matched message, or its beginning, into the packet; returns where it ends.
     #[allow(clippy::too_many_arguments, reason = "one place for all kinds of fragments")]
-    fn put_message<P: Payloads>(&mut self, pk: &mut Packet, w: &mut Out<'_, P>, mseq: u64, from: u32, to: u32, more: bool, whole: bool) -> Option<u32> {
+    fn put_message<P: Payloads>(
+        &mut self,
+        pk: &mut Packet,
+        w: &mut Out<'_, P>,
+        mseq: u64,
+        from: u32,
+        to: u32,
+        more: bool,
+        whole: bool,
+    ) -> Option<u32> {
         let m = self.out.matched.get(mseq)?;
         let over = MSG_HEAD_LEN + m.envelope().len();
         let space = pk.space(w.head).checked_sub(over)?;
@@ -515,7 +554,15 @@ impl Association {
     }
 
     /// The same for a body.
-    fn put_body<P: Payloads>(&mut self, pk: &mut Packet, w: &mut Out<'_, P>, slot: u32, from: u64, to: u64, more: bool) -> Option<u64> {
+    fn put_body<P: Payloads>(
+        &mut self,
+        pk: &mut Packet,
+        w: &mut Out<'_, P>,
+        slot: u32,
+        from: u64,
+        to: u64,
+        more: bool,
+    ) -> Option<u64> {
         let b = self.bodies_out.get(slot)?;
         let space = pk.space(w.head).checked_sub(BODY_HEAD_LEN)?;
         let want = usize::try_from(to - from).unwrap_or(usize::MAX);
@@ -534,8 +581,25 @@ impl Association {
 
 /// One MSG frame with its payload.
 #[allow(clippy::too_many_arguments, reason = "the fields of a frame")]
-fn write_message<P: Payloads>(w: &mut Out<'_, P>, pk: &mut Packet, mseq: u64, control: bool, m: &OutMessage, offset: u32, len: u32, more: bool) {
-    let head = MsgHead { control, stream: if control { 0 } else { m.stream }, mseq: mseq as u32, sseq: m.sseq, total_len: m.len, offset, len: len as u16 };
+fn write_message<P: Payloads>(
+    w: &mut Out<'_, P>,
+    pk: &mut Packet,
+    mseq: u64,
+    control: bool,
+    m: &OutMessage,
+    offset: u32,
+    len: u32,
+    more: bool,
+) {
+    let head = MsgHead {
+        control,
+        stream: if control { 0 } else { m.stream },
+        mseq: mseq as u32,
+        sseq: m.sseq,
+        total_len: m.len,
+        offset,
+        len: len as u16,
+    };
     frame::write_msg_head(&head, m.envelope(), w.head);
     w.payload(pk, m.token, u64::from(offset), len as usize, more);
 }

@@ -34,7 +34,12 @@ impl Handshake {
     pub(crate) fn new(job_key: &[u8; 32], rng: &mut ChaCha12Rng) -> Self {
         let mut secret = [0; 32];
         rng.fill_bytes(&mut secret);
-        Handshake { key: HandshakeKey::derive(job_key), cookies: CookieKey::new(&secret), job_key: *job_key, fingerprint: fingerprint(job_key) }
+        Handshake {
+            key: HandshakeKey::derive(job_key),
+            cookies: CookieKey::new(&secret),
+            job_key: *job_key,
+            fingerprint: fingerprint(job_key),
+        }
     }
 
     /// The name was made with our job key.
@@ -56,7 +61,17 @@ impl Handshake {
 
     /// Session keys from both nonces.
     pub(crate) fn session(&self, level: Level, role: Role, o: &Opening, responder_nonce: &[u8; NONCE_LEN]) -> Crypt {
-        Crypt { keys: SessionKeys::derive(&self.job_key, level, role, &o.nonce, responder_nonce, o.opener_id, o.responder_id) }
+        Crypt {
+            keys: SessionKeys::derive(
+                &self.job_key,
+                level,
+                role,
+                &o.nonce,
+                responder_nonce,
+                o.opener_id,
+                o.responder_id,
+            ),
+        }
     }
 
     /// A handshake packet's bytes.

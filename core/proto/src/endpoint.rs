@@ -16,8 +16,8 @@ use crate::grants::Grants;
 use crate::hash::IdHash;
 use crate::paths::PathState;
 use crate::{
-    BodyKey, BodyOpened, Config, Counters, Credit, EndpointName, Event, Level, Message, NameError, PacketBuf, PathStats, Payloads, PeerId, PeerStats, RxMeta,
-    SendError, Time, Transmit,
+    BodyKey, BodyOpened, Config, Counters, Credit, EndpointName, Event, Level, Message, NameError, PacketBuf,
+    PathStats, Payloads, PeerId, PeerStats, RxMeta, SendError, Time, Transmit,
 };
 
 /// Association ids hold the peer's index in their low bits, so that finding it costs no look-up.
@@ -49,7 +49,8 @@ impl RateLimit {
 
     pub(crate) fn take(&mut self, now: Time) -> bool {
         let full = (self.per_s / 10).max(1) * 1_000_000_000;
-        self.tokens = (u128::from(self.tokens) + u128::from(now.since_ns(self.at)) * u128::from(self.per_s)).min(u128::from(full)) as u64;
+        self.tokens = (u128::from(self.tokens) + u128::from(now.since_ns(self.at)) * u128::from(self.per_s))
+            .min(u128::from(full)) as u64;
         self.at = self.at.max(now);
         let ok = self.tokens >= 1_000_000_000;
         if ok {
@@ -68,6 +69,7 @@ pub struct Endpoint {
     pub(crate) handshake: Handshake,
     pub(crate) endpoint_id: u64,
     pub(crate) local_addrs: Vec<SocketAddr>,
+    #[expect(clippy::vec_box, reason = "an association is large and must not be moved when peers are added")]
     pub(crate) assocs: Vec<Box<Association>>,
     pub(crate) by_endpoint: HashMap<u64, PeerId, IdHash>,
     /// Associations that changed since the last `poll_transmit`.
@@ -99,7 +101,13 @@ impl Endpoint {
     /// Makes an endpoint. `endpoint_id` must be random and new for each incarnation; `local_addrs` are told to peers,
     /// best first; `seed` is the only source of randomness (cookies, nonces, association ids).
     #[must_use]
-    pub fn new(config: Config, job_key: [u8; 32], endpoint_id: u64, local_addrs: &[SocketAddr], seed: [u8; 32]) -> Endpoint {
+    pub fn new(
+        config: Config,
+        job_key: [u8; 32],
+        endpoint_id: u64,
+        local_addrs: &[SocketAddr],
+        seed: [u8; 32],
+    ) -> Endpoint {
         let mut rng = ChaCha12Rng::from_seed(seed);
         Endpoint {
             handshake: Handshake::new(&job_key, &mut rng),
@@ -252,7 +260,15 @@ impl Endpoint {
     ///
     /// # Errors
     /// `QueueFull` when the handle is in use already, `Closed` when the peer is down, `TooLong` for an empty body.
-    pub fn send_body(&mut self, now: Time, peer: PeerId, handle: u64, granted: u64, len: u64, token: u64) -> Result<(), SendError> {
+    pub fn send_body(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        handle: u64,
+        granted: u64,
+        len: u64,
+        token: u64,
+    ) -> Result<(), SendError> {
         let (a, _cx) = with_association!(self, peer, now).ok_or(SendError::Closed)?;
         if len == 0 {
             return Err(SendError::TooLong);

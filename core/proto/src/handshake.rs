@@ -100,7 +100,14 @@ impl Endpoint {
         a.local_id = local_id;
         a.state = State::Opening;
         a.opening = Some(Box::new(Opening {
-            opening: wire::Opening { level, features: FEATURES, opener_id, responder_id: a.endpoint_id, opener_association: local_id, nonce },
+            opening: wire::Opening {
+                level,
+                features: FEATURES,
+                opener_id,
+                responder_id: a.endpoint_id,
+                opener_association: local_id,
+                nonce,
+            },
             cookie: None,
             send_at: now,
             give_up: now + self.cfg.connect_timeout,
@@ -190,7 +197,8 @@ impl Endpoint {
                 }
             }
             Ok(Handshake::Reset(r)) => {
-                let found = self.assocs.iter().find(|a| a.state == State::Up && a.remote_id == r.association).map(|a| a.id);
+                let found =
+                    self.assocs.iter().find(|a| a.state == State::Up && a.remote_id == r.association).map(|a| a.id);
                 match found.and_then(|p| with_association!(self, p, now)) {
                     Some((a, mut cx)) => a.go_down(&mut cx, DownReason::Restarted, events),
                     None => self.counters.dropped_state += 1,
@@ -313,8 +321,12 @@ impl Endpoint {
         let Endpoint { assocs, handshake, counters, .. } = self;
         let opening = assocs
             .get_mut(peer.0 as usize)
-            .filter(|a| a.state == State::Opening && a.local_id == c.opener_association && a.endpoint_id == c.responder_id)
-            .and_then(|a| a.opening.as_ref().filter(|o| o.cookie.is_some() && c.level >= o.opening.level).map(|o| o.opening));
+            .filter(|a| {
+                a.state == State::Opening && a.local_id == c.opener_association && a.endpoint_id == c.responder_id
+            })
+            .and_then(|a| {
+                a.opening.as_ref().filter(|o| o.cookie.is_some() && c.level >= o.opening.level).map(|o| o.opening)
+            });
         let Some(opening) = opening else {
             counters.dropped_state += 1;
             return;

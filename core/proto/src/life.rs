@@ -107,7 +107,9 @@ impl Association {
                 // One lost probe is no failure.
                 PathState::Valid if p.misses >= 2 => p.make_suspect(cx.cfg, cx.now),
                 PathState::Valid => p.next_probe = cx.now,
-                PathState::Suspect | PathState::Unvalidated => p.probe_interval = (p.probe_interval * 2).min(cx.cfg.path_probe_max.as_nanos() as u64),
+                PathState::Suspect | PathState::Unvalidated => {
+                    p.probe_interval = (p.probe_interval * 2).min(cx.cfg.path_probe_max.as_nanos() as u64)
+                }
             }
         }
         let data = cx.rng.next_u64();

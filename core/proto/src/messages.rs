@@ -37,7 +37,18 @@ impl OutMessage {
     fn new(m: &Message<'_>, sseq: u32) -> Self {
         let mut envelope = [0; ENVELOPE_MAX];
         envelope[..m.envelope.len()].copy_from_slice(m.envelope);
-        OutMessage { token: m.token, len: m.len, sent: 0, acked: RangeSet::new(), sseq, stream: m.stream, env_len: m.envelope.len() as u8, started: false, done: false, envelope }
+        OutMessage {
+            token: m.token,
+            len: m.len,
+            sent: 0,
+            acked: RangeSet::new(),
+            sseq,
+            stream: m.stream,
+            env_len: m.envelope.len() as u8,
+            started: false,
+            done: false,
+            envelope,
+        }
     }
 
     /// All of it is acknowledged.
@@ -291,7 +302,14 @@ impl MessagesIn {
     }
 
     /// A fragment `[offset, offset+len)` of matched message `mseq`. `f(offset, len, first, complete)` for each new part.
-    pub(crate) fn on_fragment(&mut self, mseq: u64, total_len: u32, offset: u32, len: u32, mut f: impl FnMut(u32, u32, bool, bool)) -> Arrived {
+    pub(crate) fn on_fragment(
+        &mut self,
+        mseq: u64,
+        total_len: u32,
+        offset: u32,
+        len: u32,
+        mut f: impl FnMut(u32, u32, bool, bool),
+    ) -> Arrived {
         if mseq < self.base {
             return Arrived::Duplicate;
         }
@@ -335,7 +353,8 @@ impl MessagesIn {
             f(0, 0, true, true);
         } else {
             let mut parts: smallvec::SmallVec<[(u32, u32); 4]> = smallvec::SmallVec::new();
-            m.got.insert(u64::from(offset), u64::from(offset) + u64::from(len), |a, b| parts.push((a as u32, b as u32)));
+            m.got
+                .insert(u64::from(offset), u64::from(offset) + u64::from(len), |a, b| parts.push((a as u32, b as u32)));
             if parts.is_empty() && !first {
                 return Arrived::Duplicate;
             }
@@ -384,7 +403,8 @@ impl MessagesIn {
         self.consumed_msgs += u64::from(msgs);
         self.consumed_bytes += bytes;
         let (m, b) = self.wanted();
-        m - self.msgs_limit >= u64::from(self.initial_msgs / 4).max(1) || b - self.bytes_limit >= (self.initial_bytes / 4).max(1)
+        m - self.msgs_limit >= u64::from(self.initial_msgs / 4).max(1)
+            || b - self.bytes_limit >= (self.initial_bytes / 4).max(1)
     }
 
     /// Limits by what was consumed. Never above what was received plus the initial credit, whatever the caller says.

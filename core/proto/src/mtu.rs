@@ -29,7 +29,18 @@ pub(crate) struct MtuSearch {
 impl MtuSearch {
     pub(crate) fn new(cfg: &Config, max: u16) -> Self {
         let base = cfg.mtu_base.min(max);
-        MtuSearch { size: base, base, max, trying: max, tries: 0, due: Time::ZERO, enabled: cfg.mtu_probing, big_losses: 0, big_lost_at: Time::ZERO, small_acked_since: false }
+        MtuSearch {
+            size: base,
+            base,
+            max,
+            trying: max,
+            tries: 0,
+            due: Time::ZERO,
+            enabled: cfg.mtu_probing,
+            big_losses: 0,
+            big_lost_at: Time::ZERO,
+            small_acked_since: false,
+        }
     }
 
     /// Largest datagram known to pass.
@@ -101,7 +112,8 @@ impl MtuSearch {
     /// Black hole by what is known now? Reordering alone must not look like one, so `settle_ns` must have passed since
     /// the first loss without a big packet getting through. True: the size is back to the base.
     pub(crate) fn test(&mut self, now: Time, settle_ns: u64, cfg: &Config) -> bool {
-        if self.big_losses < BLACK_HOLE_LOSSES || !self.small_acked_since || now.since_ns(self.big_lost_at) < settle_ns {
+        if self.big_losses < BLACK_HOLE_LOSSES || !self.small_acked_since || now.since_ns(self.big_lost_at) < settle_ns
+        {
             return false;
         }
         self.size = self.base;

@@ -56,7 +56,9 @@ impl ParitySender {
             return;
         }
         self.budget = (self.budget + len).min(SHARE * 4 * len.max(1024));
-        let joins = self.group.is_some_and(|g| g.key == key && from == g.base + u64::from(g.count) * u64::from(g.frag) && len <= u64::from(g.frag));
+        let joins = self.group.is_some_and(|g| {
+            g.key == key && from == g.base + u64::from(g.count) * u64::from(g.frag) && len <= u64::from(g.frag)
+        });
         let mut g = match self.group.take() {
             Some(g) if joins => Group { count: g.count + 1, ..g },
             _ => Group { key, base: from, frag: len as u16, count: 1 },
@@ -103,7 +105,10 @@ impl Group {
 
     /// Appends the PARITY frame.
     pub(crate) fn write(&self, payloads: &impl Payloads, token: u64, total: u64, out: &mut Vec<u8>) {
-        weir_wire::frame::write_parity_head(&ParityHead { key: self.key, count: self.count, frag: self.frag, base: self.base }, out);
+        weir_wire::frame::write_parity_head(
+            &ParityHead { key: self.key, count: self.count, frag: self.frag, base: self.base },
+            out,
+        );
         let at = out.len();
         out.resize(at + self.frag(), 0);
         let mut piece = [0u8; 512];
@@ -190,11 +195,12 @@ impl Association {
                 if self.bodies_in.get(handle).is_none() {
                     return;
                 }
-                let arrived = self.bodies_in.on_fragment(cx.now, handle, offset, u64::from(len), |offset, n, complete| {
-                    if complete {
-                        events.push(Event::Body { peer, handle, offset: offset + n, payload: 0..0, complete });
-                    }
-                });
+                let arrived =
+                    self.bodies_in.on_fragment(cx.now, handle, offset, u64::from(len), |offset, n, complete| {
+                        if complete {
+                            events.push(Event::Body { peer, handle, offset: offset + n, payload: 0..0, complete });
+                        }
+                    });
                 if let Ok(r) = arrived {
                     let mut grants = false;
                     self.body_progress(cx, handle, &r, &mut grants);

@@ -17,7 +17,8 @@ impl Endpoint {
             return;
         };
         let peer = PeerId(header.association as u32 & ((1 << INDEX_BITS) - 1));
-        let known = with_association!(self, peer, now).filter(|(a, _)| a.local_id == header.association && a.local_id != 0);
+        let known =
+            with_association!(self, peer, now).filter(|(a, _)| a.local_id == header.association && a.local_id != 0);
         let Some((a, mut cx)) = known else {
             self.counters.dropped_unknown += 1;
             return self.send_reset(now, meta, header.association);
@@ -65,7 +66,14 @@ struct Seen {
 }
 
 impl Association {
-    fn accept_packet(&mut self, cx: &mut Cx<'_>, meta: &RxMeta, header: &Header, datagram: &mut [u8], events: &mut Vec<Event>) -> Accept {
+    fn accept_packet(
+        &mut self,
+        cx: &mut Cx<'_>,
+        meta: &RxMeta,
+        header: &Header,
+        datagram: &mut [u8],
+        events: &mut Vec<Event>,
+    ) -> Accept {
         let Some(crypt) = self.crypt.as_ref() else {
             // Still opening: the ACCEPT was overtaken or lost.
             cx.counters.dropped_state += 1;
@@ -119,7 +127,14 @@ impl Association {
     }
 
     #[inline]
-    fn on_frame(&mut self, cx: &mut Cx<'_>, meta: &RxMeta, f: Frame<'_>, seen: &mut Seen, events: &mut Vec<Event>) -> Result<(), &'static str> {
+    fn on_frame(
+        &mut self,
+        cx: &mut Cx<'_>,
+        meta: &RxMeta,
+        f: Frame<'_>,
+        seen: &mut Seen,
+        events: &mut Vec<Event>,
+    ) -> Result<(), &'static str> {
         match f {
             Frame::Msg(m) => self.on_message(cx, &m, events),
             Frame::Ack(a) => {
@@ -144,7 +159,14 @@ impl Association {
         }
     }
 
-    fn on_rare_frame(&mut self, cx: &mut Cx<'_>, meta: &RxMeta, f: Frame<'_>, seen: &mut Seen, events: &mut Vec<Event>) -> Result<(), &'static str> {
+    fn on_rare_frame(
+        &mut self,
+        cx: &mut Cx<'_>,
+        meta: &RxMeta,
+        f: Frame<'_>,
+        seen: &mut Seen,
+        events: &mut Vec<Event>,
+    ) -> Result<(), &'static str> {
         match f {
             Frame::PathChallenge(data) => {
                 let path = self.path_to(cx, meta.remote, meta.local, true);
@@ -156,12 +178,10 @@ impl Association {
             Frame::PathResponse(data) => self.on_path_response(cx, data),
             Frame::Addresses(a) => self.on_addresses(cx, a.seq, &a.list()),
             Frame::Close(_) => self.go_down(cx, DownReason::Closed, events),
-            Frame::BodyAbort(a) => {
-                if self.bodies_in.get(a.handle).is_some() {
-                    self.close_body(cx.grants, a.handle);
-                    seen.grants = true;
-                    events.push(Event::BodyAborted { peer: self.id, handle: a.handle, code: a.code });
-                }
+            Frame::BodyAbort(a) if self.bodies_in.get(a.handle).is_some() => {
+                self.close_body(cx.grants, a.handle);
+                seen.grants = true;
+                events.push(Event::BodyAborted { peer: self.id, handle: a.handle, code: a.code });
             }
             Frame::Parity(p) => self.on_parity(cx, &p, events),
             Frame::Recovered(r) => {
@@ -204,24 +224,25 @@ impl Association {
         }
         let mseq = self.inn.number(h.mseq);
         let mut fresh = 0;
-        let arrived = self.inn.on_fragment(mseq, h.total_len, h.offset, u32::from(h.len), |offset, len, first, complete| {
-            fresh += len;
-            cx.counters.messages_received += u64::from(first);
-            let start = m.payload.start + (offset - h.offset) as usize;
-            events.push(Event::Message {
-                peer,
-                control: false,
-                stream: h.stream,
-                mseq,
-                sseq: h.sseq,
-                total_len: h.total_len,
-                offset,
-                envelope: m.envelope.clone(),
-                payload: start..start + len as usize,
-                first,
-                complete,
+        let arrived =
+            self.inn.on_fragment(mseq, h.total_len, h.offset, u32::from(h.len), |offset, len, first, complete| {
+                fresh += len;
+                cx.counters.messages_received += u64::from(first);
+                let start = m.payload.start + (offset - h.offset) as usize;
+                events.push(Event::Message {
+                    peer,
+                    control: false,
+                    stream: h.stream,
+                    mseq,
+                    sseq: h.sseq,
+                    total_len: h.total_len,
+                    offset,
+                    envelope: m.envelope.clone(),
+                    payload: start..start + len as usize,
+                    first,
+                    complete,
+                });
             });
-        });
         cx.counters.duplicate_bytes += u64::from(u32::from(h.len) - fresh);
         match arrived {
             Arrived::Violation(why) => Err(why),
@@ -229,7 +250,13 @@ impl Association {
         }
     }
 
-    fn on_body(&mut self, cx: &mut Cx<'_>, b: &Body, seen: &mut Seen, events: &mut Vec<Event>) -> Result<(), &'static str> {
+    fn on_body(
+        &mut self,
+        cx: &mut Cx<'_>,
+        b: &Body,
+        seen: &mut Seen,
+        events: &mut Vec<Event>,
+    ) -> Result<(), &'static str> {
         let (peer, handle) = (self.id, b.handle);
         let len = b.payload.len() as u64;
         let r = self.bodies_in.on_fragment(cx.now, handle, b.offset, len, |offset, n, complete| {
@@ -243,7 +270,13 @@ impl Association {
     }
 
     /// Bookkeeping after bytes of a body arrived or were restored.
-    pub(crate) fn body_progress(&mut self, cx: &mut Cx<'_>, handle: u64, r: &crate::bodies::BodyArrived, grants: &mut bool) {
+    pub(crate) fn body_progress(
+        &mut self,
+        cx: &mut Cx<'_>,
+        handle: u64,
+        r: &crate::bodies::BodyArrived,
+        grants: &mut bool,
+    ) {
         if r.of_grant > 0 {
             cx.grants.returned(r.of_grant);
             *grants |= cx.grants.has_waiting();

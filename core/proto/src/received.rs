@@ -67,7 +67,8 @@ impl Received {
         }
         self.packets += 1;
         self.bytes = self.bytes.saturating_add(bytes as u32);
-        self.now |= at_once || missing != 0 || self.packets >= cfg.ack_every_packets || self.bytes >= cfg.ack_every_bytes;
+        self.now |=
+            at_once || missing != 0 || self.packets >= cfg.ack_every_packets || self.bytes >= cfg.ack_every_bytes;
     }
 
     /// Something waits to be acknowledged.

@@ -34,16 +34,39 @@ pub(crate) struct Sent {
 /// A frame as it has to be remembered: enough to acknowledge or repeat it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SentFrame {
-    Message { mseq: u64, offset: u32, len: u16 },
-    Control { mseq: u64 },
-    Body { slot: u32, generation: u32, offset: u64, len: u16 },
+    Message {
+        mseq: u64,
+        offset: u32,
+        len: u16,
+    },
+    Control {
+        mseq: u64,
+    },
+    Body {
+        slot: u32,
+        generation: u32,
+        offset: u64,
+        len: u16,
+    },
     Credit,
-    Grant { handle: u64 },
-    Abort { handle: u64, code: u16 },
-    MtuProbe { size: u16 },
+    Grant {
+        handle: u64,
+    },
+    Abort {
+        handle: u64,
+        code: u16,
+    },
+    MtuProbe {
+        size: u16,
+    },
     /// PING, PARITY, challenges: nothing to repeat.
     Once,
-    Recovered { message: bool, key: u64, offset: u64, len: u16 },
+    Recovered {
+        message: bool,
+        key: u64,
+        offset: u64,
+        len: u16,
+    },
 }
 
 /// Sent packets of one association.
@@ -163,7 +186,8 @@ impl Recovery {
         let mut n = (acked - self.base) as usize;
         while let Some(s) = self.ring.get(n) {
             let pn = self.base + n as u64;
-            let done = self.acked.contains(pn) || (s.flags & IN_FLIGHT == 0 && (now.since_ns(s.at) > keep_ns || self.ring.len() > RING_MAX));
+            let done = self.acked.contains(pn)
+                || (s.flags & IN_FLIGHT == 0 && (now.since_ns(s.at) > keep_ns || self.ring.len() > RING_MAX));
             if !done {
                 break;
             }

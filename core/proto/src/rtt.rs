@@ -20,18 +20,28 @@ pub(crate) struct Rtt {
 
 impl Rtt {
     pub(crate) fn new(initial_ns: u64) -> Self {
-        Rtt { srtt: initial_ns, var: initial_ns / 2, latest: initial_ns, sampled: false, min_now: u64::MAX, min_before: u64::MAX, half_started: Time::ZERO }
+        Rtt {
+            srtt: initial_ns,
+            var: initial_ns / 2,
+            latest: initial_ns,
+            sampled: false,
+            min_now: u64::MAX,
+            min_before: u64::MAX,
+            half_started: Time::ZERO,
+        }
     }
 
     /// A sample: `raw` from sending to the acknowledgement's arrival, `delay` of it spent at the receiver on purpose.
     pub(crate) fn sample(&mut self, now: Time, raw: u64, delay: u64) {
         if now.since_ns(self.half_started) > HALF_WINDOW_NS {
-            self.min_before = if now.since_ns(self.half_started) > 2 * HALF_WINDOW_NS { u64::MAX } else { self.min_now };
+            self.min_before =
+                if now.since_ns(self.half_started) > 2 * HALF_WINDOW_NS { u64::MAX } else { self.min_now };
             self.min_now = u64::MAX;
             self.half_started = now;
         }
         // A delay that would make the sample smaller than anything seen is not believed (RFC 9002 5.3).
-        let adjusted = if raw >= delay && (self.min() == u64::MAX || raw - delay >= self.min() / 2) { raw - delay } else { raw };
+        let adjusted =
+            if raw >= delay && (self.min() == u64::MAX || raw - delay >= self.min() / 2) { raw - delay } else { raw };
         self.min_now = self.min_now.min(adjusted.max(1));
         self.latest = adjusted;
         if self.sampled {

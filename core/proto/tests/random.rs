@@ -56,7 +56,9 @@ fn run(seed: u64, level: u8, reno: bool, parity: bool, ops: &[Op]) {
     let mut expected = 0;
     for o in ops {
         match o.clone() {
-            Op::Send { from, to, stream, len } => expected += usize::from(n.send(from, to, false, stream, 0, 0, len).is_ok()),
+            Op::Send { from, to, stream, len } => {
+                expected += usize::from(n.send(from, to, false, stream, 0, 0, len).is_ok())
+            }
             Op::Control { from, to, len } => expected += usize::from(n.send(from, to, true, 0, 0, 0, len).is_ok()),
             Op::Offer { from, to, len } => {
                 n.offer(from, to, len);
@@ -66,7 +68,16 @@ fn run(seed: u64, level: u8, reno: bool, parity: bool, ops: &[Op]) {
                 n.run(Duration::from_micros(us), |_| false);
             }
             Op::Faults { loss, dup, corrupt, truncate, jitter_us, rate_kb_ms } => {
-                n.faults = Faults { loss, dup, corrupt, truncate, jitter_ns: jitter_us * 1000, rate: rate_kb_ms * 1_000_000, queue: 100_000, ..n.faults };
+                n.faults = Faults {
+                    loss,
+                    dup,
+                    corrupt,
+                    truncate,
+                    jitter_ns: jitter_us * 1000,
+                    rate: rate_kb_ms * 1_000_000,
+                    queue: 100_000,
+                    ..n.faults
+                };
             }
             Op::Cut { net } => {
                 n.cut.insert(net);
@@ -78,7 +89,12 @@ fn run(seed: u64, level: u8, reno: bool, parity: bool, ops: &[Op]) {
     n.cut.clear();
     n.faults = Faults::default();
     let ok = n.run(Duration::from_secs(20), Net::quiet);
-    let stats = || n.nodes.iter().map(|x| (x.open_tokens.clone(), x.ep.peers().map(|p| x.ep.peer_stats(p)).collect::<Vec<_>>())).collect::<Vec<_>>();
+    let stats = || {
+        n.nodes
+            .iter()
+            .map(|x| (x.open_tokens.clone(), x.ep.peers().map(|p| x.ep.peer_stats(p)).collect::<Vec<_>>()))
+            .collect::<Vec<_>>()
+    };
     assert!(ok, "not delivered: {:#?}", stats());
     let mut got = 0;
     for x in &n.nodes {

@@ -25,8 +25,17 @@ fn first_message_and_reply() {
 fn all_sizes_over_a_lossy_pipe() {
     for (seed, loss) in [(1, 0), (2, 20_000), (3, 100_000), (4, 300_000)] {
         let mut n = Net::new(2, 1, &Config::default(), seed);
-        n.faults = Faults { loss, dup: loss / 2, corrupt: loss / 2, truncate: loss / 4, jitter_ns: 30_000, ..Faults::default() };
-        for (k, len) in [0u32, 1, 8, 255, 256, 1200, 1400, 1401, 1500, 3000, 30_000, 300_000, 100_000, 5].into_iter().enumerate() {
+        n.faults = Faults {
+            loss,
+            dup: loss / 2,
+            corrupt: loss / 2,
+            truncate: loss / 4,
+            jitter_ns: 30_000,
+            ..Faults::default()
+        };
+        for (k, len) in
+            [0u32, 1, 8, 255, 256, 1200, 1400, 1401, 1500, 3000, 30_000, 300_000, 100_000, 5].into_iter().enumerate()
+        {
             n.send(0, 1, false, k as u16, 0, 0, len).unwrap();
             n.send(1, 0, false, k as u16, 0, 0, len).unwrap();
             n.send(0, 1, true, 0, 0, 0, len.min(1000)).unwrap();
@@ -36,7 +45,12 @@ fn all_sizes_over_a_lossy_pipe() {
             n.offer(1, 0, len);
         }
         let t0 = n.now;
-        assert!(n.run(30 * S, Net::quiet), "loss {loss}: {:?} {:?}", n.nodes[0].ep.peer_stats(PeerId(0)), n.nodes[0].open_tokens);
+        assert!(
+            n.run(30 * S, Net::quiet),
+            "loss {loss}: {:?} {:?}",
+            n.nodes[0].ep.peer_stats(PeerId(0)),
+            n.nodes[0].open_tokens
+        );
         println!("loss {loss}: {:?} {:?}", n.now - t0, n.nodes[0].ep.peer_stats(PeerId(0)));
         for node in &n.nodes {
             assert!(node.failed.is_empty());
@@ -146,7 +160,10 @@ fn a_restarted_peer_is_noticed() {
     assert!(old.is_ok());
     // The name is of the new incarnation by now: a new peer. The old one answers RESET.
     let stale = PeerId(0);
-    n.nodes[0].ep.send(n.now, stale, Message { control: false, stream: 0, envelope: &[0; 17], len: 0, token: 99 }).unwrap();
+    n.nodes[0]
+        .ep
+        .send(n.now, stale, Message { control: false, stream: 0, envelope: &[0; 17], len: 0, token: 99 })
+        .unwrap();
     n.nodes[0].open_tokens.insert(99);
     assert!(n.run(S, Net::quiet));
     assert_eq!(n.nodes[0].failed, [(99, DownReason::Restarted)]);
@@ -335,7 +352,12 @@ fn parity_restores_single_losses_on_a_long_lossy_path() {
             total += n.now - t0;
         }
         let c = n.nodes[0].ep.counters();
-        println!("parity {parity}: {total:?} sent {} restored {} used {}", c.parity_sent, n.nodes[1].restored, n.nodes[1].ep.counters().parity_used);
+        println!(
+            "parity {parity}: {total:?} sent {} restored {} used {}",
+            c.parity_sent,
+            n.nodes[1].restored,
+            n.nodes[1].ep.counters().parity_used
+        );
         assert_eq!(parity, c.parity_sent > 10);
         assert_eq!(parity, n.nodes[1].restored > 5);
         assert!(c.parity_sent <= c.packets_sent / 8);

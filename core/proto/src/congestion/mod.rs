@@ -83,7 +83,7 @@ impl Pacer {
         let per_rtt = (window * quarters / 4).max(1);
         self.byte_cost = ((u128::from(srtt_ns) << 16) / u128::from(per_rtt)).min(1 << 40) as u64;
         // Bytes in 100 us at this rate.
-        let in_100us = if self.byte_cost == 0 { burst_max } else { (100_000u64 << 16) / self.byte_cost };
+        let in_100us = (100_000u64 << 16).checked_div(self.byte_cost).unwrap_or(burst_max);
         let burst = in_100us.clamp(burst_min, burst_max.max(burst_min));
         self.burst_ns = (burst * self.byte_cost) >> 16;
     }

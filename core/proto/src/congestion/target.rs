@@ -75,7 +75,8 @@ impl Target {
     fn end_round(&mut self, a: &Acked) {
         let elapsed = a.now.since_ns(self.round_started).max(1);
         let rate = (u128::from(self.round_bytes) * 1_000_000_000 / u128::from(elapsed)).min(1 << 50) as u64;
-        let delay = if self.round_min_rtt == u64::MAX { None } else { Some(self.round_min_rtt.saturating_sub(a.base_ns)) };
+        let delay =
+            if self.round_min_rtt == u64::MAX { None } else { Some(self.round_min_rtt.saturating_sub(a.base_ns)) };
         let loss = self.take_loss_percent();
         if self.round_limited {
             // A fading maximum: one stalled round must not hide what the path can do.

@@ -47,7 +47,17 @@ pub struct Faults {
 
 impl Default for Faults {
     fn default() -> Self {
-        Faults { loss: 0, dup: 0, corrupt: 0, truncate: 0, jitter_ns: 0, delay_ns: 10_000, rate: 0, queue: 1 << 20, mtu: 65535 }
+        Faults {
+            loss: 0,
+            dup: 0,
+            corrupt: 0,
+            truncate: 0,
+            jitter_ns: 0,
+            delay_ns: 10_000,
+            rate: 0,
+            queue: 1 << 20,
+            mtu: 65535,
+        }
     }
 }
 
@@ -163,7 +173,17 @@ impl Net {
     }
 
     /// Sends a message whose envelope carries kind, token and one more number.
-    pub fn send(&mut self, from: usize, to: usize, control: bool, stream: u16, kind: u8, extra: u64, len: u32) -> Result<u64, SendError> {
+    #[expect(clippy::too_many_arguments, reason = "one line for each send in the tests")]
+    pub fn send(
+        &mut self,
+        from: usize,
+        to: usize,
+        control: bool,
+        stream: u16,
+        kind: u8,
+        extra: u64,
+        len: u32,
+    ) -> Result<u64, SendError> {
         let peer = self.peer(from, to);
         let n = &mut self.nodes[from];
         let token = n.next_token;
@@ -192,7 +212,8 @@ impl Net {
         let t2 = n.next_token;
         n.next_token += 1;
         n.open_tokens.insert(t2);
-        n.ep.send(self.now, peer, Message { control: false, stream: 1, envelope: &env, len: 0, token: t2 }).expect("offer");
+        n.ep.send(self.now, peer, Message { control: false, stream: 1, envelope: &env, len: 0, token: t2 })
+            .expect("offer");
         token
     }
 
@@ -274,7 +295,14 @@ impl Net {
     pub fn step(&mut self, until: Time) -> bool {
         self.drain();
         let fly = self.order.peek().map_or(u64::MAX, |r| r.0.0);
-        let timer = self.nodes.iter().filter(|n| !n.stopped).filter_map(|n| n.ep.next_timeout()).map(|t| t.0).min().unwrap_or(u64::MAX);
+        let timer = self
+            .nodes
+            .iter()
+            .filter(|n| !n.stopped)
+            .filter_map(|n| n.ep.next_timeout())
+            .map(|t| t.0)
+            .min()
+            .unwrap_or(u64::MAX);
         let idle = self.nodes.iter().any(|n| n.idle_pending);
         let at = fly.min(timer.max(self.now.0));
         // The driver polls: it notices within a microsecond that nothing more is to be read.
@@ -335,7 +363,14 @@ impl Net {
             }
             steps = if self.now == last { steps + 1 } else { 0 };
             last = self.now;
-            assert!(steps < 100_000, "time stands still: {:#?}", self.nodes.iter().map(|x| (x.ep.next_timeout(), x.ep.peers().map(|p| x.ep.peer_stats(p)).collect::<Vec<_>>())).collect::<Vec<_>>());
+            assert!(
+                steps < 100_000,
+                "time stands still: {:#?}",
+                self.nodes
+                    .iter()
+                    .map(|x| (x.ep.next_timeout(), x.ep.peers().map(|p| x.ep.peer_stats(p)).collect::<Vec<_>>()))
+                    .collect::<Vec<_>>()
+            );
         }
         true
     }
@@ -395,11 +430,19 @@ impl Net {
                 // The parity of the pattern must be what the frame says; then the hole is what xor gives.
                 let (token, total) = match key {
                     BodyKey::Body(h) => n.bodies.get(&(peer.0, *h)).map(|r| (r.token, r.total)).expect("handle"),
-                    BodyKey::Message(m) => n.messages.iter().find(|(k, r)| k.0 == peer.0 && r.token == *m).map(|(k, r)| (k.1, r.total)).expect("message"),
+                    BodyKey::Message(m) => n
+                        .messages
+                        .iter()
+                        .find(|(k, r)| k.0 == peer.0 && r.token == *m)
+                        .map(|(k, r)| (k.1, r.total))
+                        .expect("message"),
                 };
                 let p = &data[payload.clone()];
                 for (j, b) in p.iter().enumerate() {
-                    let x = (0..u64::from(*count)).map(|k| base + k * u64::from(*frag) + j as u64).filter(|o| *o < total).fold(0, |x, o| x ^ byte_of(token, o));
+                    let x = (0..u64::from(*count))
+                        .map(|k| base + k * u64::from(*frag) + j as u64)
+                        .filter(|o| *o < total)
+                        .fold(0, |x, o| x ^ byte_of(token, o));
                     assert_eq!(x, *b, "parity byte");
                 }
                 let r = match key {
@@ -435,7 +478,10 @@ impl Net {
         match kind {
             1 => {
                 let Ok(o) = n.ep.open_body(now, peer, extra) else { return };
-                n.bodies.insert((peer.0, o.handle), Received { total: extra, token, have: vec![false; extra as usize], ..Default::default() });
+                n.bodies.insert(
+                    (peer.0, o.handle),
+                    Received { total: extra, token, have: vec![false; extra as usize], ..Default::default() },
+                );
                 let mut e = [0u8; 33];
                 e[0] = 2;
                 e[9..17].copy_from_slice(&token.to_le_bytes());
@@ -445,7 +491,8 @@ impl Net {
                 n.next_token += 1;
                 e[1..9].copy_from_slice(&t.to_le_bytes());
                 n.open_tokens.insert(t);
-                n.ep.send(now, peer, Message { control: true, stream: 0, envelope: &e, len: 0, token: t }).expect("answer");
+                n.ep.send(now, peer, Message { control: true, stream: 0, envelope: &e, len: 0, token: t })
+                    .expect("answer");
             }
             2 => {
                 let handle = u64::from_le_bytes(env[17..25].try_into().expect("8"));
