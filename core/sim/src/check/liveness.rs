@@ -3,24 +3,29 @@
 use std::collections::BTreeMap;
 
 use super::Program;
-use crate::spec::{MS, NetSpec, Ns, SEC};
+use crate::spec::{LinkSpec, MS, NetSpec, NetworkSpec, Ns, SEC, Topology};
 
 /// When everything must be done, counted from the end of the last fault.
 ///
-/// * 3 s for what protocols wait for after a silence: the longest probe timeout (250 ms), the longest interval between
-///   probes of a suspect path (1 s, three answers needed) and the handshake's (500 ms);
+/// * 8 s for what protocols wait for after a silence: the longest probe timeout (250 ms), the longest interval between
+///   probes of a suspect path (1 s, three answers needed) and a dozen repeats of a lost handshake packet at 500 ms;
 /// * 40 times what the slowest link needs for all bytes, and 60 round trips plus 8 for each link of the longest chain of
 ///   messages that wait for one another: loss of up to a fifth, one packet per round trip at worst at the floor of the
 ///   window, still ends well within that;
 /// * 7 s more if someone dies: 5 s until the verdict and 2 s of slack.
 #[must_use]
 pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64, someone_dies: bool) -> Ns {
-    let links = net.networks.iter().flat_map(|n| [&n.up, &n.down]);
-    let slowest = links.clone().map(|l| l.rate_bits_per_s).filter(|r| *r > 0).min().unwrap_or(u64::MAX);
+    let trunk = |n: &NetworkSpec| match &n.topology {
+        Topology::Tree { trunk, .. } => Some(trunk.clone()),
+        Topology::Star => None,
+    };
+    let ends = net.networks.iter().flat_map(|n| [n.up.clone(), n.down.clone()]);
+    let links: Vec<LinkSpec> = ends.chain(net.networks.iter().filter_map(trunk)).collect();
+    let slowest = links.iter().map(|l| l.rate_bits_per_s).filter(|r| *r > 0).min().unwrap_or(u64::MAX);
     let on_wire = (bytes + messages * 200) as u128 * 8 * u128::from(SEC) / u128::from(slowest);
-    let round_trip = 2 * links.map(|l| l.delay_ns + l.jitter_ns + l.reorder_ns).sum::<Ns>() + MS;
+    let round_trip = 2 * links.iter().map(|l| l.delay_ns + l.jitter_ns + l.reorder_ns).sum::<Ns>() + MS;
     let verdict = if someone_dies { 7 * SEC } else { 0 };
-    3 * SEC + 40 * on_wire as Ns + round_trip * (60 + 8 * chain) + verdict
+    8 * SEC + 40 * on_wire as Ns + round_trip * (60 + 8 * chain) + verdict
 }
 
 /// Who is alive, and who was declared dead by whom.

@@ -322,6 +322,10 @@ impl Rank {
         );
         for (id, p) in &c.peers {
             let stats = c.endpoint.peer_stats(*id);
+            let quiet = stats.messages_open + stats.messages_waiting + stats.bodies_open + stats.bodies_in == 0;
+            if quiet && stats.state == "up" {
+                continue;
+            }
             s += &format!(
                 "\n    {} queued {} credit {:?} {stats:?}",
                 p.program,
