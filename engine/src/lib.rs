@@ -185,11 +185,19 @@ impl Endpoint {
     /// [`EngineError::Invalid`] when the context already holds a claim.
     pub fn peek(&self, op: &PeekOp) -> Result<Option<Completion>, EngineError> {
         let now = now();
-        let mut core = self.shared.core.lock();
-        core.progress(now);
+        let shared = &*self.shared;
+        shared.last_poll.store(now.0, Ordering::Relaxed);
+        let mut core = shared.core.lock();
+        let read = core.progress(now);
         let found = core.st.peek(now, op);
         if found.is_ok() && op.discard {
             core.transmit(now);
+        }
+        // Probing in a loop is waiting, too.
+        if read > 0 || !matches!(found, Ok(None)) {
+            shared.last_found.store(now.0, Ordering::Relaxed);
+        } else {
+            self.after_empty_poll(core, now);
         }
         found
     }
@@ -314,14 +322,19 @@ impl Endpoint {
             shared.last_found.store(now.0, Ordering::Relaxed);
             return n;
         }
-        let empty_ns = now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed));
-        if empty_ns > shared.spin_ns {
+        self.after_empty_poll(core, now);
+        0
+    }
+
+    /// Nothing was found: when that has been so for a while, somebody else may use the core.
+    fn after_empty_poll(&self, mut core: lock::Guard<'_, Core>, now: Time) {
+        let empty_ns = now.0.saturating_sub(self.shared.last_found.load(Ordering::Relaxed));
+        if empty_ns > self.shared.spin_ns {
             core.st.counters.yields += 1;
             let timeout = core.next_timeout();
             drop(core);
             self.give_way(now, empty_ns, timeout);
         }
-        0
     }
 
     /// Lets others use the core. On a node with more ranks than cores a long wait sleeps for short times; otherwise it only yields, for a sleeper wakes late.
