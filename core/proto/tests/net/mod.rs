@@ -410,7 +410,8 @@ impl Net {
                 assert_eq!(n.mseqs.insert((peer.0, *control, *mseq)), *first, "first is told once");
                 let r = n.messages.entry((peer.0, token)).or_default();
                 take(r, token, u64::from(*total_len), u64::from(*offset), &data[payload.clone()], *complete);
-                r.token = *mseq;
+                // Only matched messages can be restored; control messages have numbers of their own.
+                r.token = if *control { u64::MAX } else { *mseq };
                 if *complete && !*control && !n.hold {
                     n.ep.consume(*peer, 1, u64::from(*total_len));
                 }
