@@ -40,7 +40,17 @@ fn exchange(faults: &str, count: usize, seed: u64) {
             let iov = [Iov { base: data.as_mut_ptr(), len }];
             side.sends.push(Some(data));
             let mode = if i % 2 == 0 { SendMode::Delivery } else { SendMode::Transmit };
-            let op = SendOp { peer: side.peer, class: Class::Tagged, tag: (i % 5) as u64, data: None, iov: &iov, mode, report: true, context: i, user: 0 };
+            let op = SendOp {
+                peer: side.peer,
+                class: Class::Tagged,
+                tag: (i % 5) as u64,
+                data: None,
+                iov: &iov,
+                mode,
+                report: true,
+                context: i,
+                user: 0,
+            };
             // SAFETY: the buffers are kept in `sends` until their completion.
             while let Err(e) = unsafe { side.ep.send(&op) } {
                 assert!(matches!(e, EngineError::Again) && start.elapsed() < LIMIT, "{e}");
@@ -49,7 +59,17 @@ fn exchange(faults: &str, count: usize, seed: u64) {
             let mut buf = vec![0xEE; 1_000_000 + GUARD];
             let iov = [Iov { base: buf.as_mut_ptr(), len: 1_000_000 }];
             side.recvs.push(Some(buf));
-            let op = RecvOp { source: None, class: Class::Tagged, tag: (i % 5) as u64, ignore: 0, iov: &iov, context: i, multi_min: None, report: true, user: 0 };
+            let op = RecvOp {
+                source: None,
+                class: Class::Tagged,
+                tag: (i % 5) as u64,
+                ignore: 0,
+                iov: &iov,
+                context: i,
+                multi_min: None,
+                report: true,
+                user: 0,
+            };
             // SAFETY: the buffers are kept in `recvs` until their completion.
             unsafe { side.ep.recv(&op) }.expect("receive");
         }

@@ -1,9 +1,6 @@
 //! Cost of posting and arriving. Each figure is for one receive posted and one message arrived.
 
-#![allow(
-    missing_docs,
-    reason = "criterion_group! makes an undocumented public function"
-)]
+#![allow(missing_docs, reason = "criterion_group! makes an undocumented public function")]
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -19,26 +16,14 @@ struct Sender {
 
 impl Sender {
     fn new() -> Self {
-        Sender {
-            mseq: 0,
-            sseq: [0; STREAMS as usize],
-        }
+        Sender { mseq: 0, sseq: [0; STREAMS as usize] }
     }
 
     #[inline]
     fn send(&mut self, class: Class, tag: u64) -> Arrival {
         let stream = stream_of(tag, class, STREAMS);
         let sseq = &mut self.sseq[usize::from(stream)];
-        let a = Arrival {
-            peer: 1,
-            class,
-            mseq: self.mseq,
-            stream,
-            sseq: *sseq,
-            tag,
-            len: 8,
-            msg: self.mseq,
-        };
+        let a = Arrival { peer: 1, class, mseq: self.mseq, stream, sseq: *sseq, tag, len: 8, msg: self.mseq };
         self.mseq += 1;
         *sseq = sseq.wrapping_add(1);
         a
@@ -46,14 +31,7 @@ impl Sender {
 }
 
 fn receive(source: Source, tag: u64, ignore: u64) -> Posted {
-    Posted {
-        class: Class::Tagged,
-        source,
-        tag,
-        ignore,
-        op: tag,
-        multi: None,
-    }
+    Posted { class: Class::Tagged, source, tag, ignore, op: tag, multi: None }
 }
 
 #[derive(Copy, Clone)]
@@ -65,36 +43,11 @@ struct Mix {
 }
 
 const MIXES: [Mix; 5] = [
-    Mix {
-        name: "directed, one tag",
-        source: Source::Peer(1),
-        ignore: 0,
-        same_tag: true,
-    },
-    Mix {
-        name: "directed, distinct tags",
-        source: Source::Peer(1),
-        ignore: 0,
-        same_tag: false,
-    },
-    Mix {
-        name: "any source, distinct tags",
-        source: Source::Any,
-        ignore: 0,
-        same_tag: false,
-    },
-    Mix {
-        name: "any tag",
-        source: Source::Peer(1),
-        ignore: 0xffff_ffff,
-        same_tag: true,
-    },
-    Mix {
-        name: "any source, any tag",
-        source: Source::Any,
-        ignore: 0xffff_ffff,
-        same_tag: true,
-    },
+    Mix { name: "directed, one tag", source: Source::Peer(1), ignore: 0, same_tag: true },
+    Mix { name: "directed, distinct tags", source: Source::Peer(1), ignore: 0, same_tag: false },
+    Mix { name: "any source, distinct tags", source: Source::Any, ignore: 0, same_tag: false },
+    Mix { name: "any tag", source: Source::Peer(1), ignore: 0xffff_ffff, same_tag: true },
+    Mix { name: "any source, any tag", source: Source::Any, ignore: 0xffff_ffff, same_tag: true },
 ];
 
 fn tag(mix: &Mix, i: u64) -> u64 {
@@ -157,18 +110,11 @@ fn disordered(c: &mut Criterion) {
         g.bench_function(name, |b| {
             let (mut m, mut s, mut out) = (Matcher::new(), Sender::new(), Vec::<Match>::new());
             b.iter_batched_ref(
-                || {
-                    (0..64)
-                        .map(|i| s.send(Class::Tagged, i))
-                        .collect::<Vec<_>>()
-                },
+                || (0..64).map(|i| s.send(Class::Tagged, i)).collect::<Vec<_>>(),
                 |sent| {
                     for i in 0..64 {
                         let wild = every != 0 && i % every == 0;
-                        m.post(
-                            receive(Source::Peer(1), i, if wild { u64::MAX } else { 0 }),
-                            &mut out,
-                        );
+                        m.post(receive(Source::Peer(1), i, if wild { u64::MAX } else { 0 }), &mut out);
                     }
                     sent.rotate_left(1);
                     for a in sent.drain(..) {

@@ -26,37 +26,16 @@ impl Key {
             Source::Peer(peer) => (peer, false),
         };
         match p.class {
-            Class::Tagged => Key {
-                tag: p.tag & !p.ignore,
-                ignore: p.ignore,
-                peer,
-                any,
-                class: p.class,
-            },
-            Class::Untagged => Key {
-                tag: 0,
-                ignore: 0,
-                peer,
-                any,
-                class: p.class,
-            },
+            Class::Tagged => Key { tag: p.tag & !p.ignore, ignore: p.ignore, peer, any, class: p.class },
+            Class::Untagged => Key { tag: 0, ignore: 0, peer, any, class: p.class },
         }
     }
 
     /// The pattern again.
     #[inline]
     pub fn pattern(&self) -> Pattern {
-        let source = if self.any {
-            Source::Any
-        } else {
-            Source::Peer(self.peer)
-        };
-        Pattern {
-            class: self.class,
-            source,
-            tag: self.tag,
-            ignore: self.ignore,
-        }
+        let source = if self.any { Source::Any } else { Source::Peer(self.peer) };
+        Pattern { class: self.class, source, tag: self.tag, ignore: self.ignore }
     }
 
     /// Two multiplications whose halves are folded together: every bit of the tag reaches every bit of the result, so
@@ -64,13 +43,8 @@ impl Key {
     /// application, and a run must be repeatable.
     #[inline]
     fn hash(&self) -> u32 {
-        let who = u64::from(self.peer) << 2
-            | u64::from(self.any) << 1
-            | u64::from(self.class == Class::Tagged);
-        let h = fold(
-            self.tag ^ 0x243f_6a88_85a3_08d3,
-            who ^ 0x1319_8a2e_0370_7344,
-        );
+        let who = u64::from(self.peer) << 2 | u64::from(self.any) << 1 | u64::from(self.class == Class::Tagged);
+        let h = fold(self.tag ^ 0x243f_6a88_85a3_08d3, who ^ 0x1319_8a2e_0370_7344);
         let h = fold(h ^ self.ignore, 0xa409_3822_299f_31d1);
         (h >> 32) as u32 ^ h as u32
     }
@@ -118,10 +92,7 @@ const MIN_CHAINS: usize = 16;
 
 impl Bins {
     pub fn new() -> Self {
-        Bins {
-            chains: Vec::new(),
-            slab: Slab::new(),
-        }
+        Bins { chains: Vec::new(), slab: Slab::new() }
     }
 
     /// Bins in use.
@@ -233,13 +204,7 @@ mod tests {
     use super::*;
 
     fn key(peer: u32, tag: u64) -> Key {
-        Key {
-            tag,
-            ignore: 0,
-            peer,
-            any: false,
-            class: Class::Tagged,
-        }
+        Key { tag, ignore: 0, peer, any: false, class: Class::Tagged }
     }
 
     /// Longest chain relative to what random hashing gives, for tags as MPI libraries make them.
@@ -252,9 +217,7 @@ mod tests {
             ("high bits only", |i| i << 48),
             ("MPICH context", |i| ((i % 64) << 31) | (i / 64)),
             ("Open MPI communicator", |i| ((i % 64) << 34) | (i / 64)),
-            ("Fibonacci stride", |i| {
-                i.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            }),
+            ("Fibonacci stride", |i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
         ];
         for (name, tag) in layouts {
             let mut load = [0u32; 4096];

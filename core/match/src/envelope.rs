@@ -279,11 +279,7 @@ impl Reader<'_> {
     }
 
     fn tag(&mut self, flags: u8) -> Result<(Class, u64), DecodeError> {
-        if flags & TAGGED != 0 {
-            Ok((Class::Tagged, self.word()?))
-        } else {
-            Ok((Class::Untagged, 0))
-        }
+        if flags & TAGGED != 0 { Ok((Class::Tagged, self.word()?)) } else { Ok((Class::Untagged, 0)) }
     }
 
     fn data(&mut self, flags: u8) -> Result<Option<u64>, DecodeError> {
@@ -316,12 +312,7 @@ impl Envelope {
     pub fn encode(&self, out: &mut [u8; MAX_BYTES]) -> usize {
         let mut w = Writer { out, at: 0 };
         match *self {
-            Envelope::Eager {
-                class,
-                tag,
-                data,
-                sync,
-            } => {
+            Envelope::Eager { class, tag, data, sync } => {
                 let sync_flag = if sync.is_some() { SYNC } else { 0 };
                 w.head(1, class_flag(class) | data_flags(data) | sync_flag, 0);
                 w.tag(class, tag);
@@ -330,24 +321,13 @@ impl Envelope {
                 }
                 w.data(data);
             }
-            Envelope::Rts {
-                class,
-                tag,
-                data,
-                len,
-                op,
-            } => {
+            Envelope::Rts { class, tag, data, len, op } => {
                 w.head(2, class_flag(class) | data_flags(data), 0);
                 w.tag(class, tag);
                 w.words(&[len, op]);
                 w.data(data);
             }
-            Envelope::Cts {
-                op,
-                body,
-                len,
-                granted,
-            } => {
+            Envelope::Cts { op, body, len, granted } => {
                 w.head(3, 0, 0);
                 w.words(&[op, body, len, granted]);
             }
@@ -363,34 +343,17 @@ impl Envelope {
                 w.head(6, 0, reason.code());
                 w.words(&[op]);
             }
-            Envelope::Write {
-                key,
-                addr,
-                op,
-                data,
-            } => {
+            Envelope::Write { key, addr, op, data } => {
                 w.head(7, data_flags(data), 0);
                 w.words(&[key, addr, op]);
                 w.data(data);
             }
-            Envelope::WriteRts {
-                key,
-                addr,
-                len,
-                op,
-                data,
-            } => {
+            Envelope::WriteRts { key, addr, len, op, data } => {
                 w.head(8, data_flags(data), 0);
                 w.words(&[key, addr, len, op]);
                 w.data(data);
             }
-            Envelope::Read {
-                key,
-                addr,
-                len,
-                body,
-                granted,
-            } => {
+            Envelope::Read { key, addr, len, body, granted } => {
                 w.head(9, 0, 0);
                 w.words(&[key, addr, len, body, granted]);
             }
@@ -423,11 +386,7 @@ impl Envelope {
             return Err(DecodeError::Code(code));
         }
         let envelope = Self::body(kind, flags, code, &mut r)?;
-        if r.0.is_empty() {
-            Ok(envelope)
-        } else {
-            Err(DecodeError::Long)
-        }
+        if r.0.is_empty() { Ok(envelope) } else { Err(DecodeError::Long) }
     }
 
     /// The fields behind the head. Struct fields are evaluated in the order written, which is the order on the wire.
@@ -435,46 +394,18 @@ impl Envelope {
         Ok(match kind {
             1 => {
                 let (class, tag) = r.tag(flags)?;
-                let sync = if flags & SYNC != 0 {
-                    Some(r.word()?)
-                } else {
-                    None
-                };
-                Envelope::Eager {
-                    class,
-                    tag,
-                    sync,
-                    data: r.data(flags)?,
-                }
+                let sync = if flags & SYNC != 0 { Some(r.word()?) } else { None };
+                Envelope::Eager { class, tag, sync, data: r.data(flags)? }
             }
             2 => {
                 let (class, tag) = r.tag(flags)?;
-                Envelope::Rts {
-                    class,
-                    tag,
-                    len: r.word()?,
-                    op: r.word()?,
-                    data: r.data(flags)?,
-                }
+                Envelope::Rts { class, tag, len: r.word()?, op: r.word()?, data: r.data(flags)? }
             }
-            3 => Envelope::Cts {
-                op: r.word()?,
-                body: r.word()?,
-                len: r.word()?,
-                granted: r.word()?,
-            },
+            3 => Envelope::Cts { op: r.word()?, body: r.word()?, len: r.word()?, granted: r.word()? },
             4 => Envelope::SyncAck { op: r.word()? },
             5 => Envelope::RtsCancel { op: r.word()? },
-            6 => Envelope::Nack {
-                op: r.word()?,
-                reason: NackReason::from_code(code)?,
-            },
-            7 => Envelope::Write {
-                key: r.word()?,
-                addr: r.word()?,
-                op: r.word()?,
-                data: r.data(flags)?,
-            },
+            6 => Envelope::Nack { op: r.word()?, reason: NackReason::from_code(code)? },
+            7 => Envelope::Write { key: r.word()?, addr: r.word()?, op: r.word()?, data: r.data(flags)? },
             8 => Envelope::WriteRts {
                 key: r.word()?,
                 addr: r.word()?,
@@ -482,18 +413,10 @@ impl Envelope {
                 op: r.word()?,
                 data: r.data(flags)?,
             },
-            9 => Envelope::Read {
-                key: r.word()?,
-                addr: r.word()?,
-                len: r.word()?,
-                body: r.word()?,
-                granted: r.word()?,
-            },
-            10 => Envelope::Done {
-                op: r.word()?,
-                read: flags & READ_BODY != 0,
-                status: Status::from_code(code)?,
-            },
+            9 => {
+                Envelope::Read { key: r.word()?, addr: r.word()?, len: r.word()?, body: r.word()?, granted: r.word()? }
+            }
+            10 => Envelope::Done { op: r.word()?, read: flags & READ_BODY != 0, status: Status::from_code(code)? },
             k => return Err(DecodeError::Kind(k)),
         })
     }

@@ -41,7 +41,4 @@ mod store;
 mod types;
 
 pub use matcher::Matcher;
-pub use types::{
-    Arrival, Census, Class, Match, MsgToken, Multi, OpToken, Pattern, Posted, Source, Stats,
-    stream_of,
-};
+pub use types::{Arrival, Census, Class, Match, MsgToken, Multi, OpToken, Pattern, Posted, Source, Stats, stream_of};

@@ -8,9 +8,7 @@
 use crate::bins::Key;
 use crate::slab::{NIL, Node};
 use crate::store::{BY_ARRIVAL, BY_PEER, BY_TAG_ANY, Buffer, Message, Store};
-use crate::types::{
-    Arrival, Census, Class, Match, MsgToken, OpToken, Pattern, Posted, Source, Stats,
-};
+use crate::types::{Arrival, Census, Class, Match, MsgToken, OpToken, Pattern, Posted, Source, Stats};
 use alloc::{collections::BTreeSet, vec::Vec};
 
 /// Matches messages to receives; see the crate's documentation for the rule.
@@ -41,13 +39,7 @@ impl Default for Matcher {
 impl Matcher {
     /// An empty matcher whose census calls messages above 64 KiB long.
     pub fn new() -> Self {
-        Matcher {
-            store: Store::new(),
-            threshold: 64 * 1024,
-            census: Census::default(),
-            peak: 0,
-            released: Vec::new(),
-        }
+        Matcher { store: Store::new(), threshold: 64 * 1024, census: Census::default(), peak: 0, released: Vec::new() }
     }
 
     /// Messages of more than `bytes` count as long from now on.
@@ -58,11 +50,7 @@ impl Matcher {
     /// Posts a receive. It may take a waiting message at once, several if it is a multi-receive buffer.
     #[inline]
     pub fn post(&mut self, p: Posted, out: &mut Vec<Match>) {
-        let mut multi = p.multi.map(|m| Buffer {
-            used: 0,
-            room: m.room,
-            min_room: m.min_room,
-        });
+        let mut multi = p.multi.map(|m| Buffer { used: 0, room: m.room, min_room: m.min_room });
         if self.store.messages.len() != 0 {
             while let Some(ix) = self.find(&p.pattern()) {
                 let m = *self.store.messages.get(ix);
@@ -113,14 +101,7 @@ impl Matcher {
     }
 
     /// A number that is not to be matched (for example an RMA request) fills its place in the order.
-    pub fn note_other(
-        &mut self,
-        peer: u32,
-        mseq: u64,
-        stream: u16,
-        sseq: u32,
-        out: &mut Vec<Match>,
-    ) {
+    pub fn note_other(&mut self, peer: u32, mseq: u64, stream: u16, sseq: u32, out: &mut Vec<Match>) {
         let p = self.store.peer_mut(peer);
         let position = p.position(mseq);
         if !p.note_next(position, stream, sseq) {
@@ -129,19 +110,9 @@ impl Matcher {
     }
 
     /// Notes a number, puts its message into the indexes and offers what has become eligible.
-    fn note(
-        &mut self,
-        peer: u32,
-        position: u64,
-        stream: u16,
-        sseq: u32,
-        new: Option<u32>,
-        out: &mut Vec<Match>,
-    ) {
+    fn note(&mut self, peer: u32, position: u64, stream: u16, sseq: u32, new: Option<u32>, out: &mut Vec<Match>) {
         let mut released = core::mem::take(&mut self.released);
-        self.store
-            .peer_mut(peer)
-            .note(position, stream, sseq, new.unwrap_or(NIL), &mut released);
+        self.store.peer_mut(peer).note(position, stream, sseq, new.unwrap_or(NIL), &mut released);
         if let Some(ix) = new {
             self.store.link_message(ix);
             released.push(ix);
@@ -159,36 +130,13 @@ impl Matcher {
     }
 
     /// The message that a receive posted now would take.
-    pub fn peek(
-        &mut self,
-        class: Class,
-        source: Source,
-        tag: u64,
-        ignore: u64,
-    ) -> Option<MsgToken> {
-        self.find(&Pattern {
-            class,
-            source,
-            tag,
-            ignore,
-        })
-        .map(|ix| self.store.messages.get(ix).msg)
+    pub fn peek(&mut self, class: Class, source: Source, tag: u64, ignore: u64) -> Option<MsgToken> {
+        self.find(&Pattern { class, source, tag, ignore }).map(|ix| self.store.messages.get(ix).msg)
     }
 
     /// Takes that message out: no receive can match it any more.
-    pub fn claim(
-        &mut self,
-        class: Class,
-        source: Source,
-        tag: u64,
-        ignore: u64,
-    ) -> Option<MsgToken> {
-        let ix = self.find(&Pattern {
-            class,
-            source,
-            tag,
-            ignore,
-        })?;
+    pub fn claim(&mut self, class: Class, source: Source, tag: u64, ignore: u64) -> Option<MsgToken> {
+        let ix = self.find(&Pattern { class, source, tag, ignore })?;
         let m = *self.store.messages.get(ix);
         self.store.remove_message(ix);
         self.count(m.len, false);
@@ -209,13 +157,7 @@ impl Matcher {
     /// Takes a receive back; false when it is not posted. Messages that were held for it may now match others, hence
     /// `out`. Takes time in proportion to the receives posted.
     pub fn cancel(&mut self, op: OpToken, out: &mut Vec<Match>) -> bool {
-        let Some(ix) = self
-            .store
-            .receives
-            .iter()
-            .find(|(_, r)| r.op == op)
-            .map(|(ix, _)| ix)
-        else {
+        let Some(ix) = self.store.receives.iter().find(|(_, r)| r.op == op).map(|(ix, _)| ix) else {
             return false;
         };
         let mut offers = Offers::new();
@@ -284,21 +226,9 @@ impl Matcher {
     #[cfg(test)]
     pub(crate) fn assert_empty(&self) {
         let s = &self.store;
-        assert_eq!(
-            (
-                s.receives.len(),
-                s.messages.len(),
-                s.bins.len(),
-                s.behind_gap
-            ),
-            (0, 0, 0, 0)
-        );
+        assert_eq!((s.receives.len(), s.messages.len(), s.bins.len(), s.behind_gap), (0, 0, 0, 0));
         assert!(s.gappy.is_empty() && s.arrived.iter().all(|l| l.is_empty()));
-        assert!(
-            s.peers
-                .iter()
-                .all(|p| p.waiting.iter().all(|l| l.is_empty()) && p.behind_gap == [NIL; 2])
-        );
+        assert!(s.peers.iter().all(|p| p.waiting.iter().all(|l| l.is_empty()) && p.behind_gap == [NIL; 2]));
     }
 
     #[inline]
@@ -322,32 +252,16 @@ impl Matcher {
         match (p.is_exact(), p.source) {
             (true, Source::Peer(_)) => {
                 let bin = s.bins.find(&Key::of_receive(p));
-                let head = if bin == NIL {
-                    NIL
-                } else {
-                    s.bins.get(bin).messages.head
-                };
+                let head = if bin == NIL { NIL } else { s.bins.get(bin).messages.head };
                 (head != NIL && self.is_free(s.messages.get(head))).then_some(head)
             }
             (true, Source::Any) => {
                 let bin = s.bins.find(&Key::of_receive(p));
-                let head = if bin == NIL {
-                    NIL
-                } else {
-                    s.bins.get(bin).messages.head
-                };
+                let head = if bin == NIL { NIL } else { s.bins.get(bin).messages.head };
                 let first = self.walk(head, BY_TAG_ANY, |m| self.is_free(m))?;
-                let of_peer = Pattern {
-                    source: Source::Peer(s.messages.get(first).peer),
-                    ..*p
-                };
+                let of_peer = Pattern { source: Source::Peer(s.messages.get(first).peer), ..*p };
                 // The earliest of that peer, should they have come out of order.
-                Some(
-                    s.bins
-                        .get(s.bins.find(&Key::of_receive(&of_peer)))
-                        .messages
-                        .head,
-                )
+                Some(s.bins.get(s.bins.find(&Key::of_receive(&of_peer))).messages.head)
             }
             (false, Source::Peer(peer)) => self.find_masked(peer, p),
             (false, Source::Any) => {
@@ -385,8 +299,7 @@ impl Matcher {
     #[inline]
     fn is_free(&self, m: &Message) -> bool {
         let s = &self.store;
-        s.is_eligible(m, false)
-            || s.is_eligible(m, true) && s.first_receive(m.peer, m.class, m.tag) == NIL
+        s.is_eligible(m, false) || s.is_eligible(m, true) && s.first_receive(m.peer, m.class, m.tag) == NIL
     }
 
     /// Offers messages to the receives until no more match.
@@ -394,11 +307,7 @@ impl Matcher {
         while let Some((_, _, ix)) = offers.pop_first() {
             let m = *self.store.messages.get(ix);
             let receive = self.store.first_receive(m.peer, m.class, m.tag);
-            if receive == NIL
-                || !self
-                    .store
-                    .is_eligible(&m, self.store.pattern_of(receive).is_exact())
-            {
+            if receive == NIL || !self.store.is_eligible(&m, self.store.pattern_of(receive).is_exact()) {
                 continue;
             }
             self.store.remove_message(ix);
@@ -408,14 +317,7 @@ impl Matcher {
 
     /// Gives a message to a receive. Appends messages that were held for the receive to `offers` if it is used up.
     #[inline]
-    fn take(
-        &mut self,
-        receive: u32,
-        msg: MsgToken,
-        len: u64,
-        offers: &mut Offers,
-        out: &mut Vec<Match>,
-    ) {
+    fn take(&mut self, receive: u32, msg: MsgToken, len: u64, offers: &mut Offers, out: &mut Vec<Match>) {
         self.count(len, true);
         let r = self.store.receives.get_mut(receive);
         let (hit, done) = bind(r.op, &mut r.multi, msg, len);
@@ -462,29 +364,11 @@ impl Matcher {
 #[inline]
 fn bind(op: OpToken, multi: &mut Option<Buffer>, msg: MsgToken, len: u64) -> (Match, bool) {
     let Some(buffer) = multi else {
-        return (
-            Match {
-                op,
-                msg,
-                multi_offset: None,
-                multi_room: 0,
-                multi_done: false,
-            },
-            true,
-        );
+        return (Match { op, msg, multi_offset: None, multi_room: 0, multi_done: false }, true);
     };
     let (offset, room) = (buffer.used, buffer.room - buffer.used);
     buffer.used += len.min(room);
     let left = buffer.room - buffer.used;
     let done = left == 0 || left < buffer.min_room;
-    (
-        Match {
-            op,
-            msg,
-            multi_offset: Some(offset),
-            multi_room: room,
-            multi_done: done,
-        },
-        done,
-    )
+    (Match { op, msg, multi_offset: Some(offset), multi_room: room, multi_done: done }, done)
 }

@@ -54,9 +54,7 @@ impl Peer {
     #[inline]
     pub fn is_in_stream_order(&self, stream: u16, sseq: u32) -> bool {
         // Serial number arithmetic: half of the numbers lie before any given one.
-        self.stream_next
-            .get(usize::from(stream))
-            .is_some_and(|next| (sseq.wrapping_sub(*next) as i32) < 0)
+        self.stream_next.get(usize::from(stream)).is_some_and(|next| (sseq.wrapping_sub(*next) as i32) < 0)
     }
 
     /// The usual case: the message is the next one, of the peer and of its stream, and nothing is ahead. Notes it and
@@ -80,14 +78,7 @@ impl Peer {
 
     /// Notes a number in any case. Appends to `released` the messages that are now in order within their stream
     /// (`message`, if it is, included).
-    pub fn note(
-        &mut self,
-        position: u64,
-        stream: u16,
-        sseq: u32,
-        message: u32,
-        released: &mut Vec<u32>,
-    ) {
+    pub fn note(&mut self, position: u64, stream: u16, sseq: u32, message: u32, released: &mut Vec<u32>) {
         if position >= self.next {
             self.ahead.insert(position);
             while self.ahead.remove(&self.next) {
@@ -156,11 +147,7 @@ mod tests {
         p.note(0, 1, u32::MAX - 1, 1, &mut released);
         assert_eq!(released, [1, 2, 3]);
         assert!(p.note_next(3, 1, 1));
-        assert!(
-            p.is_in_stream_order(1, u32::MAX)
-                && p.is_in_stream_order(1, 1)
-                && !p.is_in_stream_order(1, 2)
-        );
+        assert!(p.is_in_stream_order(1, u32::MAX) && p.is_in_stream_order(1, 1) && !p.is_in_stream_order(1, 2));
     }
 
     #[test]

@@ -55,22 +55,15 @@ fn pattern() -> impl Strategy<Value = Pattern> {
     let ignore = prop_oneof![
         4 => Just(0), 2 => Just(u64::from(u32::MAX)), 1 => Just(1), 1 => Just(u64::MAX)
     ];
-    (class(), source, tag(), ignore).prop_map(|(class, source, tag, ignore)| Pattern {
-        class,
-        source,
-        tag,
-        ignore,
-    })
+    (class(), source, tag(), ignore).prop_map(|(class, source, tag, ignore)| Pattern { class, source, tag, ignore })
 }
 
 fn sent() -> impl Strategy<Value = Sent> {
-    (class(), tag(), 0..60u64, prop::bool::weighted(0.1)).prop_map(|(class, tag, len, other)| {
-        Sent {
-            class,
-            tag,
-            len,
-            other,
-        }
+    (class(), tag(), 0..60u64, prop::bool::weighted(0.1)).prop_map(|(class, tag, len, other)| Sent {
+        class,
+        tag,
+        len,
+        other,
     })
 }
 
@@ -134,16 +127,7 @@ impl Pair {
             self.matcher.note_other(peer, mseq, stream, sseq, &mut got);
             self.model.note_other(peer, mseq, stream, sseq, &mut want);
         } else {
-            let a = Arrival {
-                peer,
-                class: sent.class,
-                mseq,
-                stream,
-                sseq,
-                tag: sent.tag,
-                len: sent.len,
-                msg,
-            };
+            let a = Arrival { peer, class: sent.class, mseq, stream, sseq, tag: sent.tag, len: sent.len, msg };
             self.matcher.arrive(a, &mut got);
             self.model.arrive(a, &mut want);
         }
@@ -153,14 +137,7 @@ impl Pair {
     fn post(&mut self, p: Pattern, multi: Option<Multi>) {
         let (mut got, mut want) = (Vec::new(), Vec::new());
         let op = self.token();
-        let posted = Posted {
-            class: p.class,
-            source: p.source,
-            tag: p.tag,
-            ignore: p.ignore,
-            op,
-            multi,
-        };
+        let posted = Posted { class: p.class, source: p.source, tag: p.tag, ignore: p.ignore, op, multi };
         self.matcher.post(posted, &mut got);
         self.model.post(posted, &mut want);
         self.compare(&got, &want);
@@ -168,19 +145,14 @@ impl Pair {
 
     fn cancel(&mut self, op: OpToken) {
         let (mut got, mut want) = (Vec::new(), Vec::new());
-        assert_eq!(
-            self.matcher.cancel(op, &mut got),
-            self.model.cancel(op, &mut want)
-        );
+        assert_eq!(self.matcher.cancel(op, &mut got), self.model.cancel(op, &mut want));
         self.compare(&got, &want);
     }
 
     fn remove_peer(&mut self, peer: usize) {
         let (mut got, mut want) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
-        self.matcher
-            .remove_peer(peer as u32, &mut got.0, &mut got.1);
-        self.model
-            .remove_peer(peer as u32, &mut want.0, &mut want.1);
+        self.matcher.remove_peer(peer as u32, &mut got.0, &mut got.1);
+        self.model.remove_peer(peer as u32, &mut want.0, &mut want.1);
         assert_eq!(got, want);
         self.senders[peer] = Sender::default();
         self.compare(&[], &[]);
@@ -207,26 +179,17 @@ impl Pair {
             Step::Cancel(n) => {
                 let posted = self.model.posted();
                 // Now and then one that is not posted.
-                let op = posted
-                    .get(n % (posted.len() + 1))
-                    .copied()
-                    .unwrap_or(u64::MAX);
+                let op = posted.get(n % (posted.len() + 1)).copied().unwrap_or(u64::MAX);
                 self.cancel(op);
             }
             Step::Forget(n) => {
                 let waiting = self.model.waiting();
-                let msg = waiting
-                    .get(n % (waiting.len() + 1))
-                    .copied()
-                    .unwrap_or(u64::MAX);
+                let msg = waiting.get(n % (waiting.len() + 1)).copied().unwrap_or(u64::MAX);
                 assert_eq!(self.matcher.forget(msg), self.model.forget(msg));
                 self.compare(&[], &[]);
             }
             Step::Peek(p) => {
-                assert_eq!(
-                    self.matcher.peek(p.class, p.source, p.tag, p.ignore),
-                    self.model.peek(&p)
-                );
+                assert_eq!(self.matcher.peek(p.class, p.source, p.tag, p.ignore), self.model.peek(&p));
             }
             Step::Claim(p) => {
                 let got = self.matcher.claim(p.class, p.source, p.tag, p.ignore);
@@ -247,12 +210,7 @@ impl Pair {
         }
         assert_eq!(self.matcher.stats().behind_gap, 0);
         for class in [Class::Tagged, Class::Untagged] {
-            let all = Pattern {
-                class,
-                source: Source::Any,
-                tag: 0,
-                ignore: u64::MAX,
-            };
+            let all = Pattern { class, source: Source::Any, tag: 0, ignore: u64::MAX };
             while self.model.peek(&all).is_some() {
                 self.post(all, None);
             }

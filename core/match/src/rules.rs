@@ -18,25 +18,12 @@ struct Bench {
 impl Bench {
     /// Numbers a message; tags that differ get different streams. Its token is its tag times 100 plus its number.
     fn sent(&mut self, peer: u32, class: Class, tag: u64) -> Arrival {
-        let stream = if class == Class::Untagged {
-            0
-        } else {
-            1 + (tag % 2) as u16
-        };
+        let stream = if class == Class::Untagged { 0 } else { 1 + (tag % 2) as u16 };
         let p = peer as usize;
         let (mseq, sseq) = (self.mseq[p], self.sseq[p][usize::from(stream)]);
         self.mseq[p] += 1;
         self.sseq[p][usize::from(stream)] += 1;
-        Arrival {
-            peer,
-            class,
-            mseq,
-            stream,
-            sseq,
-            tag,
-            len: 10,
-            msg: tag * 100 + mseq,
-        }
+        Arrival { peer, class, mseq, stream, sseq, tag, len: 10, msg: tag * 100 + mseq }
     }
 
     fn tagged(&mut self, peer: u32, tag: u64) -> Arrival {
@@ -49,13 +36,7 @@ impl Bench {
         out.iter().map(|m| (m.op, m.msg)).collect()
     }
 
-    fn post(
-        &mut self,
-        op: OpToken,
-        source: Source,
-        tag: u64,
-        ignore: u64,
-    ) -> Vec<(OpToken, MsgToken)> {
+    fn post(&mut self, op: OpToken, source: Source, tag: u64, ignore: u64) -> Vec<(OpToken, MsgToken)> {
         self.post_class(op, Class::Tagged, source, tag, ignore)
     }
 
@@ -68,17 +49,7 @@ impl Bench {
         ignore: u64,
     ) -> Vec<(OpToken, MsgToken)> {
         let mut out = Vec::new();
-        self.m.post(
-            Posted {
-                class,
-                source,
-                tag,
-                ignore,
-                op,
-                multi: None,
-            },
-            &mut out,
-        );
+        self.m.post(Posted { class, source, tag, ignore, op, multi: None }, &mut out);
         out.iter().map(|m| (m.op, m.msg)).collect()
     }
 }
@@ -124,10 +95,7 @@ fn classes_never_mix() {
     let t = b.tagged(1, 0);
     b.arrive(t);
     assert_eq!(b.post_class(2, Class::Untagged, P1, 77, 0), [(2, m.msg)]);
-    assert!(
-        b.post_class(3, Class::Untagged, Source::Any, 0, ALL)
-            .is_empty()
-    );
+    assert!(b.post_class(3, Class::Untagged, Source::Any, 0, ALL).is_empty());
 }
 
 #[test]
@@ -285,37 +253,14 @@ fn multi_receive_buffer_fills() {
     let mut out = Vec::new();
     let unexpected = b.tagged(1, A);
     b.arrive(unexpected);
-    let multi = Some(Multi {
-        room: 35,
-        min_room: 6,
-    });
-    b.m.post(
-        Posted {
-            class: Class::Tagged,
-            source: Source::Any,
-            tag: A,
-            ignore: 0,
-            op: 1,
-            multi,
-        },
-        &mut out,
-    );
+    let multi = Some(Multi { room: 35, min_room: 6 });
+    b.m.post(Posted { class: Class::Tagged, source: Source::Any, tag: A, ignore: 0, op: 1, multi }, &mut out);
     for _ in 0..3 {
         let m = b.tagged(1, A);
         b.m.arrive(m, &mut out);
     }
-    let got: Vec<_> = out
-        .iter()
-        .map(|m| (m.multi_offset, m.multi_room, m.multi_done))
-        .collect();
-    assert_eq!(
-        got,
-        [
-            (Some(0), 35, false),
-            (Some(10), 25, false),
-            (Some(20), 15, true)
-        ]
-    );
+    let got: Vec<_> = out.iter().map(|m| (m.multi_offset, m.multi_room, m.multi_done)).collect();
+    assert_eq!(got, [(Some(0), 35, false), (Some(10), 25, false), (Some(20), 15, true)]);
     assert_eq!(b.m.unexpected_count(), 1);
 }
 
@@ -323,21 +268,8 @@ fn multi_receive_buffer_fills() {
 fn multi_receive_truncates_what_does_not_fit_and_is_done() {
     let mut b = Bench::default();
     let mut out = Vec::new();
-    let multi = Some(Multi {
-        room: 15,
-        min_room: 0,
-    });
-    b.m.post(
-        Posted {
-            class: Class::Untagged,
-            source: P1,
-            tag: 0,
-            ignore: 0,
-            op: 1,
-            multi,
-        },
-        &mut out,
-    );
+    let multi = Some(Multi { room: 15, min_room: 0 });
+    b.m.post(Posted { class: Class::Untagged, source: P1, tag: 0, ignore: 0, op: 1, multi }, &mut out);
     let mut empty = b.sent(1, Class::Untagged, 0);
     empty.len = 0;
     b.m.arrive(empty, &mut out);
@@ -345,18 +277,8 @@ fn multi_receive_truncates_what_does_not_fit_and_is_done() {
         let m = b.sent(1, Class::Untagged, 0);
         b.m.arrive(m, &mut out);
     }
-    let got: Vec<_> = out
-        .iter()
-        .map(|m| (m.multi_offset, m.multi_room, m.multi_done))
-        .collect();
-    assert_eq!(
-        got,
-        [
-            (Some(0), 15, false),
-            (Some(0), 15, false),
-            (Some(10), 5, true)
-        ]
-    );
+    let got: Vec<_> = out.iter().map(|m| (m.multi_offset, m.multi_room, m.multi_done)).collect();
+    assert_eq!(got, [(Some(0), 15, false), (Some(0), 15, false), (Some(10), 5, true)]);
     b.m.assert_empty();
 }
 
@@ -374,13 +296,7 @@ fn removing_a_peer_returns_what_can_never_match() {
     assert_eq!((ops, msgs), (std::vec![1, 3], std::vec![sent[2].msg]));
     assert_eq!(b.m.ahead_count(1), 0);
     // A new life of the same index: numbers start again, and come after what is left of the old one.
-    let fresh = Arrival {
-        mseq: 0,
-        stream: 1,
-        sseq: 0,
-        msg: 9,
-        ..sent[0]
-    };
+    let fresh = Arrival { mseq: 0, stream: 1, sseq: 0, msg: 9, ..sent[0] };
     b.arrive(fresh);
     assert_eq!(b.post(4, P1, A, 0), [(4, sent[0].msg)]);
     assert_eq!(b.post(5, P1, 0, ALL), [(5, 9)]);
@@ -392,10 +308,7 @@ fn census_counts_by_wait_and_size() {
     let mut b = Bench::default();
     b.m.set_census_threshold(10);
     for (len, posted_first) in [(10, true), (11, true), (10, false), (11, false)] {
-        let m = Arrival {
-            len,
-            ..b.tagged(1, A)
-        };
+        let m = Arrival { len, ..b.tagged(1, A) };
         if posted_first {
             b.post(1, P1, A, 0);
         }
@@ -404,23 +317,9 @@ fn census_counts_by_wait_and_size() {
             b.post(1, P1, A, 0);
         }
     }
-    let census = Census {
-        expected_short: 1,
-        expected_long: 1,
-        unexpected_short: 1,
-        unexpected_long: 1,
-    };
+    let census = Census { expected_short: 1, expected_long: 1, unexpected_short: 1, unexpected_long: 1 };
     let stats = b.m.stats();
-    assert_eq!(
-        stats,
-        Stats {
-            census,
-            posted: 0,
-            unexpected: 0,
-            behind_gap: 0,
-            unexpected_peak: 1
-        }
-    );
+    assert_eq!(stats, Stats { census, posted: 0, unexpected: 0, behind_gap: 0, unexpected_peak: 1 });
 }
 
 #[test]
@@ -454,28 +353,17 @@ fn streams_are_evenly_used() {
     const N: u64 = 10_000;
     for streams in [2, 5, 10, 11, 64] {
         for shift in 0..50 {
-            assert!(
-                imbalance((0..N).map(|i| i << shift), streams) < 1.35,
-                "stride 2^{shift}"
-            );
+            assert!(imbalance((0..N).map(|i| i << shift), streams) < 1.35, "stride 2^{shift}");
         }
         for stride in [3, 5, 7, 10, 89, 100, 1000, 6765] {
-            assert!(
-                imbalance((0..N).map(|i| i * stride), streams) < 1.35,
-                "stride {stride}"
-            );
+            assert!(imbalance((0..N).map(|i| i * stride), streams) < 1.35, "stride {stride}");
         }
         // MPICH: context id from bit 31, tag in the low 31. One tag in many communicators, and few tags in some.
         assert!(imbalance((0..N).map(|i| i << 31 | 7), streams) < 1.35);
         assert!(imbalance((0..N).map(|i| (i % 100) << 31 | (i / 100)), streams) < 1.35);
         // Open MPI: tag in the low 32 bits, then 2 bits of protocol, then 30 of communicator.
         assert!(imbalance((0..N).map(|i| i << 34 | 1), streams) < 1.35);
-        assert!(
-            imbalance(
-                (0..N).map(|i| (i % 100) << 34 | 1 << 32 | (i / 100)),
-                streams
-            ) < 1.35
-        );
+        assert!(imbalance((0..N).map(|i| (i % 100) << 34 | 1 << 32 | (i / 100)), streams) < 1.35);
     }
 }
 
@@ -483,9 +371,8 @@ fn streams_are_evenly_used() {
 fn few_tags_use_several_streams() {
     // Ten consecutive tags over nine streams: random hashing uses six on average.
     for context in 0..200u64 {
-        let used: std::collections::BTreeSet<u16> = (0..10)
-            .map(|t| stream_of(context << 31 | t, Class::Tagged, 10))
-            .collect();
+        let used: std::collections::BTreeSet<u16> =
+            (0..10).map(|t| stream_of(context << 31 | t, Class::Tagged, 10)).collect();
         assert!(used.len() >= 3, "communicator {context}: {used:?}");
     }
 }

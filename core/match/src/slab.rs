@@ -19,10 +19,7 @@ pub struct Links {
 
 impl Links {
     /// In no list.
-    pub const NONE: Links = Links {
-        prev: NIL,
-        next: NIL,
-    };
+    pub const NONE: Links = Links { prev: NIL, next: NIL };
 }
 
 /// Something a [`Slab`] holds.
@@ -59,12 +56,7 @@ pub struct Slab<T> {
 
 impl<T: Place> Slab<T> {
     pub const fn new() -> Self {
-        Slab {
-            items: Vec::new(),
-            free: Vec::new(),
-            peak: 0,
-            removals: 0,
-        }
+        Slab { items: Vec::new(), free: Vec::new(), peak: 0, removals: 0 }
     }
 
     /// Live nodes.
@@ -120,21 +112,12 @@ impl<T: Place> Slab<T> {
     fn end_window(&mut self) -> bool {
         let trim = self.items.len() > KEEP && self.peak < self.items.len() / 4;
         if trim {
-            let keep = self
-                .items
-                .iter()
-                .rposition(T::is_live)
-                .map_or(0, |i| i + 1)
-                .max(2 * self.peak);
+            let keep = self.items.iter().rposition(T::is_live).map_or(0, |i| i + 1).max(2 * self.peak);
             self.items.truncate(keep);
             self.items.shrink_to(keep);
             // Lowest places are used first from now on, so that the next window can trim further.
             self.free.clear();
-            self.free.extend(
-                (0..keep as u32)
-                    .rev()
-                    .filter(|ix| !self.items[*ix as usize].is_live()),
-            );
+            self.free.extend((0..keep as u32).rev().filter(|ix| !self.items[*ix as usize].is_live()));
             self.free.shrink_to(keep);
         }
         self.removals = 0;
@@ -144,11 +127,7 @@ impl<T: Place> Slab<T> {
 
     /// Live nodes in index order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.items
-            .iter()
-            .enumerate()
-            .filter(|(_, n)| n.is_live())
-            .map(|(i, n)| (i as u32, n))
+        self.items.iter().enumerate().filter(|(_, n)| n.is_live()).map(|(i, n)| (i as u32, n))
     }
 }
 
@@ -162,10 +141,7 @@ pub struct List {
 }
 
 impl List {
-    pub const EMPTY: List = List {
-        head: NIL,
-        tail: NIL,
-    };
+    pub const EMPTY: List = List { head: NIL, tail: NIL };
 
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -175,11 +151,7 @@ impl List {
     /// Puts a node behind `prev`, or in front of all when that is `NIL`.
     #[inline]
     pub fn insert_after<T: Node>(&mut self, slab: &mut Slab<T>, which: usize, prev: u32, ix: u32) {
-        let next = if prev == NIL {
-            self.head
-        } else {
-            slab.get(prev).links(which).next
-        };
+        let next = if prev == NIL { self.head } else { slab.get(prev).links(which).next };
         *slab.get_mut(ix).links_mut(which) = Links { prev, next };
         if prev == NIL {
             self.head = ix;
@@ -278,9 +250,7 @@ mod tests {
     fn memory_comes_back_after_a_burst_and_indexes_stay() {
         let mut slab = Slab::new();
         let first = slab.insert(N(7, Links::NONE));
-        let burst: Vec<u32> = (0..100_000)
-            .map(|v| slab.insert(N(v + 10, Links::NONE)))
-            .collect();
+        let burst: Vec<u32> = (0..100_000).map(|v| slab.insert(N(v + 10, Links::NONE))).collect();
         for ix in burst {
             slab.remove(ix);
         }
@@ -298,9 +268,7 @@ mod tests {
         let mut slab = Slab::new();
         let mut trims = 0;
         for _ in 0..50 {
-            let all: Vec<u32> = (0..2000)
-                .map(|v| slab.insert(N(v + 1, Links::NONE)))
-                .collect();
+            let all: Vec<u32> = (0..2000).map(|v| slab.insert(N(v + 1, Links::NONE))).collect();
             trims += all.into_iter().filter(|ix| slab.remove(*ix)).count();
         }
         assert_eq!(trims, 0);

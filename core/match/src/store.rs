@@ -137,12 +137,7 @@ pub struct Store {
 /// The bin of receives of one tag, and of the messages they take.
 #[inline]
 fn exact_key(source: Source, tag: u64) -> Key {
-    Key::of_receive(&Pattern {
-        class: Class::Tagged,
-        source,
-        tag,
-        ignore: 0,
-    })
+    Key::of_receive(&Pattern { class: Class::Tagged, source, tag, ignore: 0 })
 }
 
 #[inline]
@@ -187,16 +182,12 @@ impl Store {
 
     /// Waiting messages of a class and peer in the order of their positions.
     pub fn waiting(&self, peer: u32, class: Class) -> u32 {
-        self.peers
-            .get(peer as usize)
-            .map_or(NIL, |p| p.waiting[of(class)].head)
+        self.peers.get(peer as usize).map_or(NIL, |p| p.waiting[of(class)].head)
     }
 
     /// Of these, the first behind a gap.
     pub fn first_behind_gap(&self, peer: u32, class: Class) -> u32 {
-        self.peers
-            .get(peer as usize)
-            .map_or(NIL, |p| p.behind_gap[of(class)])
+        self.peers.get(peer as usize).map_or(NIL, |p| p.behind_gap[of(class)])
     }
 
     pub fn pattern_of(&self, receive: u32) -> Pattern {
@@ -207,32 +198,15 @@ impl Store {
     #[inline]
     pub fn add_receive(&mut self, p: &Posted, multi: Option<Buffer>) {
         let key = Key::of_receive(&p.pattern());
-        let form = self
-            .forms
-            .iter_mut()
-            .find(|f| f.ignore == key.ignore && f.any == key.any && f.class == key.class);
+        let form = self.forms.iter_mut().find(|f| f.ignore == key.ignore && f.any == key.any && f.class == key.class);
         match form {
             Some(form) => form.live += 1,
-            None => self.forms.push(Form {
-                ignore: key.ignore,
-                class: key.class,
-                any: key.any,
-                live: 1,
-            }),
+            None => self.forms.push(Form { ignore: key.ignore, class: key.class, any: key.any, live: 1 }),
         }
         let bin = self.bins.find_or_make(&key);
-        let ix = self.receives.insert(Receive {
-            op: p.op,
-            seq: self.next_seq,
-            multi,
-            bin,
-            links: Links::NONE,
-        });
+        let ix = self.receives.insert(Receive { op: p.op, seq: self.next_seq, multi, bin, links: Links::NONE });
         self.next_seq += 1;
-        self.bins
-            .get_mut(bin)
-            .receives
-            .push_back(&mut self.receives, 0, ix);
+        self.bins.get_mut(bin).receives.push_back(&mut self.receives, 0, ix);
     }
 
     #[inline]
@@ -243,10 +217,7 @@ impl Store {
         let key = b.key;
         self.bins.release(bin);
         self.receives.remove(ix);
-        let form = self
-            .forms
-            .iter()
-            .position(|f| f.ignore == key.ignore && f.any == key.any && f.class == key.class);
+        let form = self.forms.iter().position(|f| f.ignore == key.ignore && f.any == key.any && f.class == key.class);
         if let Some(f) = form {
             self.forms[f].live -= 1;
             if self.forms[f].live == 0 && self.forms.len() > IDLE_FORMS {
@@ -264,17 +235,8 @@ impl Store {
             if form.live == 0 || form.class != class {
                 continue;
             }
-            let source = if form.any {
-                Source::Any
-            } else {
-                Source::Peer(peer)
-            };
-            let bin = self.bins.find(&Key::of_receive(&Pattern {
-                class,
-                source,
-                tag,
-                ignore: form.ignore,
-            }));
+            let source = if form.any { Source::Any } else { Source::Peer(peer) };
+            let bin = self.bins.find(&Key::of_receive(&Pattern { class, source, tag, ignore: form.ignore }));
             if bin == NIL {
                 continue;
             }
@@ -300,9 +262,7 @@ impl Store {
         let tag = if tagged { a.tag } else { 0 };
         let mut bins = [NIL; 2];
         if tagged {
-            bins[0] = self
-                .bins
-                .find_or_make(&exact_key(Source::Peer(a.peer), tag));
+            bins[0] = self.bins.find_or_make(&exact_key(Source::Peer(a.peer), tag));
             if self.any_index {
                 bins[1] = self.bins.find_or_make(&exact_key(Source::Any, tag));
             }
@@ -337,14 +297,9 @@ impl Store {
         self.any_index = true;
         let mut at = self.arrived(Class::Tagged);
         while at != NIL {
-            let bin = self
-                .bins
-                .find_or_make(&exact_key(Source::Any, self.messages.get(at).tag));
+            let bin = self.bins.find_or_make(&exact_key(Source::Any, self.messages.get(at).tag));
             self.messages.get_mut(at).bins[1] = bin;
-            self.bins
-                .get_mut(bin)
-                .messages
-                .push_back(&mut self.messages, BY_TAG_ANY, at);
+            self.bins.get_mut(bin).messages.push_back(&mut self.messages, BY_TAG_ANY, at);
             at = self.messages.get(at).links[BY_ARRIVAL].next;
         }
     }
@@ -363,10 +318,7 @@ impl Store {
             by_tag.insert_after(nodes, BY_TAG, prev, ix);
         }
         if m.bins[1] != NIL {
-            self.bins
-                .get_mut(m.bins[1])
-                .messages
-                .push_back(nodes, BY_TAG_ANY, ix);
+            self.bins.get_mut(m.bins[1]).messages.push_back(nodes, BY_TAG_ANY, ix);
         }
         self.arrived[c].push_back(nodes, BY_ARRIVAL, ix);
 
@@ -417,8 +369,7 @@ impl Store {
         for class in [Class::Tagged, Class::Untagged] {
             let first = self.peers[peer as usize].behind_gap[of(class)];
             let mut at = first;
-            while at != NIL && self.peers[peer as usize].is_in_order(self.messages.get(at).position)
-            {
+            while at != NIL && self.peers[peer as usize].is_in_order(self.messages.get(at).position) {
                 released.push(at);
                 self.behind_gap -= 1;
                 at = self.messages.get(at).links[BY_PEER].next;

@@ -85,12 +85,7 @@ impl Posted {
     /// The messages this receive accepts.
     #[inline]
     pub fn pattern(&self) -> Pattern {
-        Pattern {
-            class: self.class,
-            source: self.source,
-            tag: self.tag,
-            ignore: self.ignore,
-        }
+        Pattern { class: self.class, source: self.source, tag: self.tag, ignore: self.ignore }
     }
 }
 

@@ -7,10 +7,7 @@ use weir_match::envelope::{DecodeError, Envelope, MAX_BYTES, NackReason, Status}
 fn encode(e: &Envelope) -> Vec<u8> {
     let mut buf = [0xee; MAX_BYTES];
     let n = e.encode(&mut buf);
-    assert!(
-        buf[n..].iter().all(|b| *b == 0xee),
-        "writes nothing behind the envelope"
-    );
+    assert!(buf[n..].iter().all(|b| *b == 0xee), "writes nothing behind the envelope");
     buf[..n].to_vec()
 }
 
@@ -23,113 +20,42 @@ fn hex(s: &str) -> Vec<u8> {
 #[test]
 fn golden_bytes() {
     const OP: u64 = 0x1122_3344_5566_7788;
-    let eager = |class, tag, data, sync| Envelope::Eager {
-        class,
-        tag,
-        data,
-        sync,
-    };
+    let eager = |class, tag, data, sync| Envelope::Eager { class, tag, data, sync };
     let cases = [
         (eager(Untagged, 0, None, None), "01000000"),
+        (eager(Tagged, 0x0102_0304_0506_0708, None, None), "01010000 0807060504030201"),
+        (eager(Tagged, 5, Some(0xdead_beef), None), "01030000 0500000000000000 efbeadde"),
+        (eager(Tagged, 5, Some(1 << 32), None), "01070000 0500000000000000 0000000001000000"),
+        (eager(Tagged, 5, Some(7), Some(OP)), "010b0000 0500000000000000 8877665544332211 07000000"),
         (
-            eager(Tagged, 0x0102_0304_0506_0708, None, None),
-            "01010000 0807060504030201",
-        ),
-        (
-            eager(Tagged, 5, Some(0xdead_beef), None),
-            "01030000 0500000000000000 efbeadde",
-        ),
-        (
-            eager(Tagged, 5, Some(1 << 32), None),
-            "01070000 0500000000000000 0000000001000000",
-        ),
-        (
-            eager(Tagged, 5, Some(7), Some(OP)),
-            "010b0000 0500000000000000 8877665544332211 07000000",
-        ),
-        (
-            Envelope::Rts {
-                class: Tagged,
-                tag: 5,
-                data: Some(7),
-                len: 0x10000,
-                op: OP,
-            },
+            Envelope::Rts { class: Tagged, tag: 5, data: Some(7), len: 0x10000, op: OP },
             "02030000 0500000000000000 0000010000000000 8877665544332211 07000000",
         ),
         (
-            Envelope::Rts {
-                class: Untagged,
-                tag: 0,
-                data: None,
-                len: 1,
-                op: 2,
-            },
+            Envelope::Rts { class: Untagged, tag: 0, data: None, len: 1, op: 2 },
             "02000000 0100000000000000 0200000000000000",
         ),
         (
-            Envelope::Cts {
-                op: OP,
-                body: 2,
-                len: 3,
-                granted: 4,
-            },
+            Envelope::Cts { op: OP, body: 2, len: 3, granted: 4 },
             "03000000 8877665544332211 0200000000000000 0300000000000000 0400000000000000",
         ),
         (Envelope::SyncAck { op: OP }, "04000000 8877665544332211"),
         (Envelope::RtsCancel { op: OP }, "05000000 8877665544332211"),
+        (Envelope::Nack { op: OP, reason: NackReason::Unknown }, "06000300 8877665544332211"),
         (
-            Envelope::Nack {
-                op: OP,
-                reason: NackReason::Unknown,
-            },
-            "06000300 8877665544332211",
-        ),
-        (
-            Envelope::Write {
-                key: 1,
-                addr: 2,
-                op: 3,
-                data: Some(4),
-            },
+            Envelope::Write { key: 1, addr: 2, op: 3, data: Some(4) },
             "07020000 0100000000000000 0200000000000000 0300000000000000 04000000",
         ),
         (
-            Envelope::WriteRts {
-                key: 1,
-                addr: 2,
-                len: 3,
-                op: 4,
-                data: Some(u64::MAX),
-            },
+            Envelope::WriteRts { key: 1, addr: 2, len: 3, op: 4, data: Some(u64::MAX) },
             "08060000 0100000000000000 0200000000000000 0300000000000000 0400000000000000 ffffffffffffffff",
         ),
         (
-            Envelope::Read {
-                key: 1,
-                addr: 2,
-                len: 3,
-                body: 4,
-                granted: 5,
-            },
+            Envelope::Read { key: 1, addr: 2, len: 3, body: 4, granted: 5 },
             "09000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000",
         ),
-        (
-            Envelope::Done {
-                op: OP,
-                read: false,
-                status: Status::Ok,
-            },
-            "0a000000 8877665544332211",
-        ),
-        (
-            Envelope::Done {
-                op: OP,
-                read: true,
-                status: Status::Range,
-            },
-            "0a100300 8877665544332211",
-        ),
+        (Envelope::Done { op: OP, read: false, status: Status::Ok }, "0a000000 8877665544332211"),
+        (Envelope::Done { op: OP, read: true, status: Status::Range }, "0a100300 8877665544332211"),
     ];
     for (envelope, bytes) in cases {
         let bytes = hex(bytes);
@@ -166,18 +92,11 @@ fn what_is_refused_and_why() {
 }
 
 fn class_and_tag() -> impl Strategy<Value = (weir_match::Class, u64)> {
-    prop_oneof![
-        any::<u64>().prop_map(|tag| (Tagged, tag)),
-        Just((Untagged, 0))
-    ]
+    prop_oneof![any::<u64>().prop_map(|tag| (Tagged, tag)), Just((Untagged, 0))]
 }
 
 fn data() -> impl Strategy<Value = Option<u64>> {
-    prop_oneof![
-        Just(None),
-        any::<u32>().prop_map(|d| Some(u64::from(d))),
-        any::<u64>().prop_map(Some)
-    ]
+    prop_oneof![Just(None), any::<u32>().prop_map(|d| Some(u64::from(d))), any::<u64>().prop_map(Some)]
 }
 
 fn envelope() -> impl Strategy<Value = Envelope> {
@@ -197,57 +116,18 @@ fn envelope() -> impl Strategy<Value = Envelope> {
     ]);
     let words = any::<[u64; 5]>();
     prop_oneof![
-        (class_and_tag(), data(), any::<Option<u64>>()).prop_map(|((class, tag), data, sync)| {
-            Envelope::Eager {
-                class,
-                tag,
-                data,
-                sync,
-            }
-        }),
-        (class_and_tag(), data(), words).prop_map(|((class, tag), data, [len, op, ..])| {
-            Envelope::Rts {
-                class,
-                tag,
-                data,
-                len,
-                op,
-            }
-        }),
-        words.prop_map(|[op, body, len, granted, _]| Envelope::Cts {
-            op,
-            body,
-            len,
-            granted
-        }),
+        (class_and_tag(), data(), any::<Option<u64>>())
+            .prop_map(|((class, tag), data, sync)| { Envelope::Eager { class, tag, data, sync } }),
+        (class_and_tag(), data(), words)
+            .prop_map(|((class, tag), data, [len, op, ..])| { Envelope::Rts { class, tag, data, len, op } }),
+        words.prop_map(|[op, body, len, granted, _]| Envelope::Cts { op, body, len, granted }),
         any::<u64>().prop_map(|op| Envelope::SyncAck { op }),
         any::<u64>().prop_map(|op| Envelope::RtsCancel { op }),
         (any::<u64>(), reason).prop_map(|(op, reason)| Envelope::Nack { op, reason }),
-        (words, data()).prop_map(|([key, addr, op, ..], data)| Envelope::Write {
-            key,
-            addr,
-            op,
-            data
-        }),
-        (words, data()).prop_map(|([key, addr, len, op, _], data)| Envelope::WriteRts {
-            key,
-            addr,
-            len,
-            op,
-            data
-        }),
-        words.prop_map(|[key, addr, len, body, granted]| Envelope::Read {
-            key,
-            addr,
-            len,
-            body,
-            granted
-        }),
-        (any::<u64>(), any::<bool>(), status).prop_map(|(op, read, status)| Envelope::Done {
-            op,
-            read,
-            status
-        }),
+        (words, data()).prop_map(|([key, addr, op, ..], data)| Envelope::Write { key, addr, op, data }),
+        (words, data()).prop_map(|([key, addr, len, op, _], data)| Envelope::WriteRts { key, addr, len, op, data }),
+        words.prop_map(|[key, addr, len, body, granted]| Envelope::Read { key, addr, len, body, granted }),
+        (any::<u64>(), any::<bool>(), status).prop_map(|(op, read, status)| Envelope::Done { op, read, status }),
     ]
 }
 

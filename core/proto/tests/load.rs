@@ -49,7 +49,11 @@ fn stream(loss: u32, delay_us: u64) -> f64 {
     n.offer(0, 1, 20_000_000);
     assert!(n.run(60 * S, Net::quiet));
     let goodput = 20e6 / (n.now - t0).as_secs_f64() / 125e6;
-    println!("stream loss {:.1} %, {delay_us} us: {goodput:.3} of the wire; {:?}", f64::from(loss) / 1e4, n.nodes[0].ep.peer_stats(PeerId(0)).paths[0]);
+    println!(
+        "stream loss {:.1} %, {delay_us} us: {goodput:.3} of the wire; {:?}",
+        f64::from(loss) / 1e4,
+        n.nodes[0].ep.peer_stats(PeerId(0)).paths[0]
+    );
     goodput
 }
 

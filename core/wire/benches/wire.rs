@@ -1,9 +1,6 @@
 //! Cost of the checks, and of the whole path of an 8-byte message through this crate.
 
-#![allow(
-    missing_docs,
-    reason = "the macros of criterion make undocumented functions"
-)]
+#![allow(missing_docs, reason = "the macros of criterion make undocumented functions")]
 
 use std::hint::black_box;
 
@@ -19,9 +16,7 @@ fn crc(c: &mut Criterion) {
     for size in SIZES {
         let bytes = vec![0x5a; size];
         group.throughput(Throughput::Bytes(size as u64));
-        group.bench_function(format!("ours/{size}"), |b| {
-            b.iter(|| crc32c_append(black_box(7), black_box(&bytes)))
-        });
+        group.bench_function(format!("ours/{size}"), |b| b.iter(|| crc32c_append(black_box(7), black_box(&bytes))));
         group.bench_function(format!("crate crc32c/{size}"), |b| {
             b.iter(|| crc32c::crc32c_append(black_box(7), black_box(&bytes)));
         });
@@ -35,13 +30,7 @@ fn keys(level: Level) -> (SessionKeys, SessionKeys) {
 }
 
 fn header(level: Level) -> Header {
-    Header {
-        level,
-        ack_now: false,
-        path: 0,
-        number: 77,
-        association: 99,
-    }
+    Header { level, ack_now: false, path: 0, number: 77, association: 99 }
 }
 
 fn seal(c: &mut Criterion) {
@@ -56,10 +45,7 @@ fn seal(c: &mut Criterion) {
                     header(level).write(&mut packet);
                     packet.resize(size - level.trailer_len(), 0);
                     ours.send.seal(black_box(77), &mut packet);
-                    theirs
-                        .recv
-                        .open(level, 77, &mut packet)
-                        .expect("sealed with the same keys")
+                    theirs.recv.open(level, 77, &mut packet).expect("sealed with the same keys")
                 });
             });
         }
@@ -71,15 +57,7 @@ fn seal(c: &mut Criterion) {
 fn write_small(packet: &mut Vec<u8>, ours: &SessionKeys) {
     header(Level::Integrity).write(packet);
     frame::write_ack([90..=100, 3..=50], 1000, 0, 100, packet);
-    let head = MsgHead {
-        control: false,
-        stream: 3,
-        mseq: 9,
-        sseq: 4,
-        total_len: 8,
-        offset: 0,
-        len: 8,
-    };
+    let head = MsgHead { control: false, stream: 3, mseq: 9, sseq: 4, total_len: 8, offset: 0, len: 8 };
     frame::write_msg_head(&head, &[6; 20], packet);
     packet.extend_from_slice(&[7; 8]);
     ours.send.seal(77, packet);
@@ -89,25 +67,16 @@ fn small_message(c: &mut Criterion) {
     let (ours, theirs) = keys(Level::Integrity);
     let mut packet = Vec::with_capacity(2000);
     let mut group = c.benchmark_group("8-byte message");
-    group.bench_function("write", |b| {
-        b.iter(|| write_small(black_box(&mut packet), &ours))
-    });
+    group.bench_function("write", |b| b.iter(|| write_small(black_box(&mut packet), &ours)));
     group.bench_function("read", |b| {
         b.iter(|| {
             let head = Header::parse(black_box(&packet)).expect("our own");
-            let range = theirs
-                .recv
-                .open(head.level, u64::from(head.number), &mut packet)
-                .expect("our own");
+            let range = theirs.recv.open(head.level, u64::from(head.number), &mut packet).expect("our own");
             let frames = Frames::parse(&packet, range).expect("our own");
             let mut sum = 0usize;
             for f in &frames {
                 sum += match f {
-                    Frame::Ack(ack) => ack
-                        .ranges(101)
-                        .expect("our own")
-                        .map(|r| *r.end() as usize)
-                        .sum(),
+                    Frame::Ack(ack) => ack.ranges(101).expect("our own").map(|r| *r.end() as usize).sum(),
                     Frame::Msg(msg) => msg.payload.len() + msg.envelope.len(),
                     _ => 0,
                 };

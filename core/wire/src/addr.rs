@@ -51,10 +51,7 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Option<SocketAddr> {
         FAMILY_V6 => IpAddr::V6(Ipv6Addr::from(r.array::<16>()?)),
         _ => return None,
     };
-    Some(SocketAddr::new(
-        ip,
-        u16::from_le_bytes([port_low, port_high]),
-    ))
+    Some(SocketAddr::new(ip, u16::from_le_bytes([port_low, port_high])))
 }
 
 /// Reads `count` addresses; `None` also if there are more than [`MAX_ADDRESSES`].

@@ -22,8 +22,7 @@ pub const NONCE_LEN: usize = 16;
 /// Bytes of the parameters before the addresses.
 pub const PARAMS_LEN: usize = 36;
 /// No handshake packet is longer.
-pub const MAX_HANDSHAKE_LEN: usize =
-    80 + PARAMS_LEN + MAX_ADDRESSES * addr::MAX_ADDRESS_LEN + MAC_LEN;
+pub const MAX_HANDSHAKE_LEN: usize = 80 + PARAMS_LEN + MAX_ADDRESSES * addr::MAX_ADDRESS_LEN + MAC_LEN;
 
 /// What an opener says in INIT and again in CONFIRM.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -182,11 +181,7 @@ impl Handshake {
     /// Another version or kind (also PROTECTED), a length or field that cannot be, or a MAC that is not the job's.
     pub fn parse(datagram: &[u8], key: &HandshakeKey) -> Result<Handshake, PacketError> {
         let packet = Handshake::parse_unverified(datagram)?;
-        if key.verify(datagram) {
-            Ok(packet)
-        } else {
-            Err(PacketError::Check)
-        }
+        if key.verify(datagram) { Ok(packet) } else { Err(PacketError::Check) }
     }
 
     /// Reads a packet without verifying its MAC: for tools that show packets, and fuzzing. Never act on the result.
@@ -195,10 +190,7 @@ impl Handshake {
     /// As [`Handshake::parse`], but for the MAC.
     pub fn parse_unverified(datagram: &[u8]) -> Result<Handshake, PacketError> {
         let kind = packet::kind(datagram)?;
-        let body = datagram
-            .len()
-            .checked_sub(MAC_LEN)
-            .ok_or(PacketError::Length)?;
+        let body = datagram.len().checked_sub(MAC_LEN).ok_or(PacketError::Length)?;
         let mut r = Reader::new(&datagram[..body]);
         let parsed = match kind {
             Kind::Init => read_init(&mut r),
@@ -209,11 +201,7 @@ impl Handshake {
             Kind::Reset => read_reset(&mut r),
             Kind::Protected => return Err(PacketError::Kind(kind as u8)),
         }?;
-        if r.rest().is_empty() {
-            Ok(parsed)
-        } else {
-            Err(PacketError::Length)
-        }
+        if r.rest().is_empty() { Ok(parsed) } else { Err(PacketError::Length) }
     }
 
     /// Clears `out` and writes the packet with its MAC; at most [`MAX_HANDSHAKE_LEN`] bytes.
@@ -236,11 +224,7 @@ impl Handshake {
             }
             Handshake::Accept(p) => {
                 write_first(Kind::Accept, p.level as u8, p.features, out);
-                for id in [
-                    p.opener_association,
-                    p.responder_id,
-                    p.responder_association,
-                ] {
+                for id in [p.opener_association, p.responder_id, p.responder_association] {
                     out.extend_from_slice(&id.to_le_bytes());
                 }
                 out.extend_from_slice(&p.nonce);
@@ -300,19 +284,12 @@ fn read_init(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {
 
 fn read_cookie(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {
     need(r.take(8))?;
-    Ok(Handshake::Cookie(Cookie {
-        opener_association: need(r.u64())?,
-        cookie: need(r.array())?,
-    }))
+    Ok(Handshake::Cookie(Cookie { opener_association: need(r.u64())?, cookie: need(r.array())? }))
 }
 
 fn read_confirm(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {
     let opening = read_opening(r)?;
-    Ok(Handshake::Confirm(Confirm {
-        opening,
-        cookie: need(r.array())?,
-        params: Params::read(r)?,
-    }))
+    Ok(Handshake::Confirm(Confirm { opening, cookie: need(r.array())?, params: Params::read(r)? }))
 }
 
 fn read_accept(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {
@@ -330,17 +307,12 @@ fn read_accept(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {
 
 fn read_refuse(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {
     let first = need(r.array::<8>())?;
-    Ok(Handshake::Refuse(Refuse {
-        code: RefuseCode::from_wire(first[1]),
-        opener_association: need(r.u64())?,
-    }))
+    Ok(Handshake::Refuse(Refuse { code: RefuseCode::from_wire(first[1]), opener_association: need(r.u64())? }))
 }
 
 fn read_reset(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {
     need(r.take(8))?;
-    Ok(Handshake::Reset(Reset {
-        association: need(r.u64())?,
-    }))
+    Ok(Handshake::Reset(Reset { association: need(r.u64())? }))
 }
 
 impl Params {

@@ -47,12 +47,7 @@ impl EndpointName {
     /// A name without addresses.
     #[must_use]
     pub fn new(port: u16, fingerprint: [u8; 4], endpoint_id: u64) -> EndpointName {
-        EndpointName {
-            port,
-            fingerprint,
-            endpoint_id,
-            addresses: ArrayVec::new(),
-        }
+        EndpointName { port, fingerprint, endpoint_id, addresses: ArrayVec::new() }
     }
 
     /// Adds an address if there is room for it; tells whether there was.
@@ -96,9 +91,7 @@ impl EndpointName {
     /// # Errors
     /// See [`NameError`].
     pub fn decode(bytes: &[u8]) -> Result<EndpointName, NameError> {
-        let name: &[u8; NAME_LEN] = bytes
-            .try_into()
-            .map_err(|_| NameError::Length(bytes.len()))?;
+        let name: &[u8; NAME_LEN] = bytes.try_into().map_err(|_| NameError::Length(bytes.len()))?;
         if name[0] != VERSION {
             return Err(NameError::Version(name[0]));
         }

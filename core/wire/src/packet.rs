@@ -165,9 +165,7 @@ impl Header {
             Kind::Protected => {}
             other => return Err(PacketError::Kind(other as u8)),
         }
-        let head = datagram
-            .first_chunk::<HEADER_LEN>()
-            .ok_or(PacketError::Length)?;
+        let head = datagram.first_chunk::<HEADER_LEN>().ok_or(PacketError::Length)?;
         let flags = head[1];
         if flags & !(FLAG_LEVEL | FLAG_ACK_NOW) != 0 {
             return Err(PacketError::Field("flags"));

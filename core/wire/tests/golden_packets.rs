@@ -9,8 +9,7 @@ use weir_wire::frame::{self, Frame, Frames};
 use weir_wire::seal::{CookieKey, Role, fingerprint};
 use weir_wire::{EndpointName, Handshake, HandshakeKey, Header, Level, SessionKeys, crc32c_append};
 
-const PARAMS: &str =
-    "0c23 1000 00040000 0000100000000000 0000400000000000 19000000 88130000 02 000000
+const PARAMS: &str = "0c23 1000 00040000 0000100000000000 0000400000000000 19000000 88130000 02 000000
     04 00 b712 0a010203  06 00 b712 fe800000000000000000000000000001";
 
 #[test]
@@ -54,13 +53,7 @@ fn protected(level: Level) -> Vec<u8> {
         )
     };
     let mut packet = Vec::new();
-    let header = Header {
-        level,
-        ack_now: true,
-        path: 3,
-        number: 7,
-        association: 0x1112_1314_1516_1718,
-    };
+    let header = Header { level, ack_now: true, path: 3, number: 7, association: 0x1112_1314_1516_1718 };
     header.write(&mut packet);
     frame::write_ping(&mut packet);
     frame::write_path_challenge(0xdead_beef, &mut packet);
@@ -68,22 +61,15 @@ fn protected(level: Level) -> Vec<u8> {
 
     let mut received = packet.clone();
     assert_eq!(Header::parse(&received), Ok(header));
-    let range = derive(Role::Responder)
-        .recv
-        .open(level, number, &mut received)
-        .expect("genuine");
-    let frames: Vec<_> = Frames::parse(&received, range)
-        .expect("well formed")
-        .iter()
-        .collect();
+    let range = derive(Role::Responder).recv.open(level, number, &mut received).expect("genuine");
+    let frames: Vec<_> = Frames::parse(&received, range).expect("well formed").iter().collect();
     assert_eq!(frames, [Frame::Ping, Frame::PathChallenge(0xdead_beef)]);
     packet
 }
 
 #[test]
 fn protected_integrity() {
-    let text =
-        "15 04 03 00 07000000 1817161514131211 9cc908a8 01 07000000 00000000 efbeadde00000000";
+    let text = "15 04 03 00 07000000 1817161514131211 9cc908a8 01 07000000 00000000 efbeadde00000000";
     assert_eq!(protected(Level::Integrity), hex(text));
 }
 
@@ -106,10 +92,7 @@ fn cookie_is_good_for_two_epochs_and_one_address() {
     let key = CookieKey::new(&[0x77; 32]);
     let from = "10.1.2.3:4791".parse().expect("an address");
     let cookie = key.cookie(&from, &opening(), 5);
-    assert_eq!(
-        cookie.to_vec(),
-        hex("5c6935d276c848ac41971b9151586f4781f278c5b7f2cd8f03e2ca0bc504fc0c")
-    );
+    assert_eq!(cookie.to_vec(), hex("5c6935d276c848ac41971b9151586f4781f278c5b7f2cd8f03e2ca0bc504fc0c"));
     assert!(!key.verify(&cookie, &from, &opening(), 4));
     assert!(key.verify(&cookie, &from, &opening(), 5));
     assert!(key.verify(&cookie, &from, &opening(), 6));

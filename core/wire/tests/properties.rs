@@ -13,8 +13,8 @@ use weir_wire::number::truncate;
 use weir_wire::packet;
 use weir_wire::seal::Role;
 use weir_wire::{
-    BodyKey, EndpointName, Frame, Frames, Handshake, HandshakeKey, Header, Level, Params,
-    RefuseCode, SessionKeys, crc32c_append, expand,
+    BodyKey, EndpointName, Frame, Frames, Handshake, HandshakeKey, Header, Level, Params, RefuseCode, SessionKeys,
+    crc32c_append, expand,
 };
 
 /// A frame as its writer takes it, with all its bytes.
@@ -83,17 +83,13 @@ impl Model {
                     == (&m.head, &d[m.envelope.clone()], &d[m.payload.clone()])
             }
             (Model::Body(handle, offset, payload), Frame::Body(b)) => {
-                (*handle, *offset, payload.as_slice())
-                    == (b.handle, b.offset, &d[b.payload.clone()])
+                (*handle, *offset, payload.as_slice()) == (b.handle, b.offset, &d[b.payload.clone()])
             }
-            (Model::PathChallenge(a), Frame::PathChallenge(b))
-            | (Model::PathResponse(a), Frame::PathResponse(b)) => a == b,
-            (Model::Addresses(seq, list), Frame::Addresses(b)) => {
-                (*seq, list.as_slice()) == (b.seq, &b.list())
+            (Model::PathChallenge(a), Frame::PathChallenge(b)) | (Model::PathResponse(a), Frame::PathResponse(b)) => {
+                a == b
             }
-            (Model::Close(code, reason), Frame::Close(b)) => {
-                (*code, reason.as_str()) == (b.code, b.reason)
-            }
+            (Model::Addresses(seq, list), Frame::Addresses(b)) => (*seq, list.as_slice()) == (b.seq, &b.list()),
+            (Model::Close(code, reason), Frame::Close(b)) => (*code, reason.as_str()) == (b.code, b.reason),
             (Model::BodyAbort(a), Frame::BodyAbort(b)) => a == b,
             (Model::Parity(head, payload), Frame::Parity(b)) => {
                 *head == b.head && payload.as_slice() == &d[b.payload.clone()]
@@ -123,9 +119,7 @@ fn same_ranges(written: &[RangeInclusive<u64>], ack: &Ack<'_>) -> bool {
     let Some(last_written) = written.get(whole.len()) else {
         return false;
     };
-    whole == &written[..whole.len()]
-        && last.end() == last_written.end()
-        && last.start() >= last_written.start()
+    whole == &written[..whole.len()] && last.end() == last_written.end() && last.start() >= last_written.start()
 }
 
 fn ack_ranges() -> impl Strategy<Value = Vec<RangeInclusive<u64>>> {
@@ -152,59 +146,26 @@ fn addr() -> impl Strategy<Value = SocketAddr> {
 }
 
 fn key() -> impl Strategy<Value = BodyKey> {
-    prop_oneof![
-        any::<u64>().prop_map(BodyKey::Message),
-        any::<u64>().prop_map(BodyKey::Body)
-    ]
+    prop_oneof![any::<u64>().prop_map(BodyKey::Message), any::<u64>().prop_map(BodyKey::Body)]
 }
 
 fn msg() -> impl Strategy<Value = Model> {
     let payload = vec(any::<u8>(), 0..100);
-    (
-        any::<bool>(),
-        any::<(u16, u32, u32, u32, u32)>(),
-        vec(any::<u8>(), 0..=48),
-        payload,
+    (any::<bool>(), any::<(u16, u32, u32, u32, u32)>(), vec(any::<u8>(), 0..=48), payload).prop_map(
+        |(control, (stream, mseq, sseq, offset, more), envelope, payload)| {
+            let len = len16(&payload);
+            let head = if control {
+                MsgHead { control, stream: 0, mseq, sseq: 0, total_len: len.into(), offset: 0, len }
+            } else if len == 0 {
+                MsgHead { control, stream, mseq, sseq, total_len: 0, offset: 0, len }
+            } else {
+                let offset = offset.min(u32::MAX - u32::from(len));
+                let total_len = (offset + u32::from(len)).saturating_add(more);
+                MsgHead { control, stream, mseq, sseq, total_len, offset, len }
+            };
+            Model::Msg(head, envelope, payload)
+        },
     )
-        .prop_map(
-            |(control, (stream, mseq, sseq, offset, more), envelope, payload)| {
-                let len = len16(&payload);
-                let head = if control {
-                    MsgHead {
-                        control,
-                        stream: 0,
-                        mseq,
-                        sseq: 0,
-                        total_len: len.into(),
-                        offset: 0,
-                        len,
-                    }
-                } else if len == 0 {
-                    MsgHead {
-                        control,
-                        stream,
-                        mseq,
-                        sseq,
-                        total_len: 0,
-                        offset: 0,
-                        len,
-                    }
-                } else {
-                    let offset = offset.min(u32::MAX - u32::from(len));
-                    let total_len = (offset + u32::from(len)).saturating_add(more);
-                    MsgHead {
-                        control,
-                        stream,
-                        mseq,
-                        sseq,
-                        total_len,
-                        offset,
-                        len,
-                    }
-                };
-                Model::Msg(head, envelope, payload)
-            },
-        )
 }
 
 fn model() -> impl Strategy<Value = Model> {
@@ -212,53 +173,32 @@ fn model() -> impl Strategy<Value = Model> {
     prop_oneof![
         Just(Model::Ping),
         (ack_ranges(), any::<u32>(), any::<u32>()).prop_map(|(r, d, s)| Model::Ack(r, d, s)),
-        any::<(u32, u64)>().prop_map(|(m, b)| Model::Credit(Credit {
-            msgs_limit: m,
-            bytes_limit: b
-        })),
+        any::<(u32, u64)>().prop_map(|(m, b)| Model::Credit(Credit { msgs_limit: m, bytes_limit: b })),
         any::<(u64, u64)>().prop_map(|(handle, limit)| Model::Grant(Grant { handle, limit })),
         msg(),
-        (any::<u64>(), 0..u64::MAX - 100, vec(any::<u8>(), 0..100))
-            .prop_map(|(h, o, p)| Model::Body(h, o, p)),
+        (any::<u64>(), 0..u64::MAX - 100, vec(any::<u8>(), 0..100)).prop_map(|(h, o, p)| Model::Body(h, o, p)),
         any::<u64>().prop_map(Model::PathChallenge),
         any::<u64>().prop_map(Model::PathResponse),
         (any::<u32>(), vec(addr(), 0..=8)).prop_map(|(seq, list)| Model::Addresses(seq, list)),
         (any::<u16>(), "\\PC{0,60}").prop_map(|(code, reason)| Model::Close(code, reason)),
         any::<(u64, u16)>().prop_map(|(handle, code)| Model::BodyAbort(BodyAbort { handle, code })),
-        (key(), 1..=16u8, 0..u64::MAX - 2000, payload()).prop_map(|(key, count, base, p)| {
-            Model::Parity(
-                ParityHead {
-                    key,
-                    count,
-                    frag: len16(&p),
-                    base,
-                },
-                p,
-            )
-        }),
-        (key(), 0..=u64::MAX - 65535, 1u16..)
-            .prop_map(|(key, offset, len)| Model::Recovered(Recovered { key, offset, len })),
+        (key(), 1..=16u8, 0..u64::MAX - 2000, payload())
+            .prop_map(|(key, count, base, p)| { Model::Parity(ParityHead { key, count, frag: len16(&p), base }, p,) }),
+        (key(), 0..=u64::MAX - 65535, 1u16..).prop_map(|(key, offset, len)| Model::Recovered(Recovered {
+            key,
+            offset,
+            len
+        })),
     ]
 }
 
 fn level() -> impl Strategy<Value = Level> {
-    prop_oneof![
-        Just(Level::Integrity),
-        Just(Level::Auth),
-        Just(Level::Encrypt)
-    ]
+    prop_oneof![Just(Level::Integrity), Just(Level::Auth), Just(Level::Encrypt)]
 }
 
 fn header() -> impl Strategy<Value = Header> {
-    (level(), any::<bool>(), 0..=7u8, any::<u32>(), any::<u64>()).prop_map(
-        |(level, ack_now, path, number, association)| Header {
-            level,
-            ack_now,
-            path,
-            number,
-            association,
-        },
-    )
+    (level(), any::<bool>(), 0..=7u8, any::<u32>(), any::<u64>())
+        .prop_map(|(level, ack_now, path, number, association)| Header { level, ack_now, path, number, association })
 }
 
 fn session(level: Level, role: Role) -> SessionKeys {
@@ -272,59 +212,41 @@ fn sealed(header: &Header, number: u64, models: &[Model]) -> Vec<u8> {
     for m in models {
         m.write(&mut packet);
     }
-    session(header.level, Role::Opener)
-        .send
-        .seal(number, &mut packet);
+    session(header.level, Role::Opener).send.seal(number, &mut packet);
     packet
 }
 
 fn params() -> impl Strategy<Value = Params> {
-    (
-        1200u16..,
-        1u16..,
-        any::<(u32, u64, u64, u32, u32)>(),
-        vec(addr(), 0..=8),
+    (1200u16.., 1u16.., any::<(u32, u64, u64, u32, u32)>(), vec(addr(), 0..=8)).prop_map(
+        |(max_datagram, streams, (msgs, bytes, rx, delay, timeout), list)| Params {
+            max_datagram,
+            streams,
+            initial_credit_msgs: msgs,
+            initial_credit_bytes: bytes,
+            rx_buffer_bytes: rx,
+            ack_delay_max_us: delay,
+            peer_timeout_ms: timeout,
+            addresses: list.into_iter().collect(),
+        },
     )
-        .prop_map(
-            |(max_datagram, streams, (msgs, bytes, rx, delay, timeout), list)| Params {
-                max_datagram,
-                streams,
-                initial_credit_msgs: msgs,
-                initial_credit_bytes: bytes,
-                rx_buffer_bytes: rx,
-                ack_delay_max_us: delay,
-                peer_timeout_ms: timeout,
-                addresses: list.into_iter().collect(),
-            },
-        )
 }
 
 fn handshake() -> impl Strategy<Value = Handshake> {
     let opening = || {
-        (level(), any::<(u16, u64, u64, u64, [u8; 16])>()).prop_map(
-            |(level, (features, o, r, a, nonce))| Opening {
-                level,
-                features,
-                opener_id: o,
-                responder_id: r,
-                opener_association: a,
-                nonce,
-            },
-        )
+        (level(), any::<(u16, u64, u64, u64, [u8; 16])>()).prop_map(|(level, (features, o, r, a, nonce))| Opening {
+            level,
+            features,
+            opener_id: o,
+            responder_id: r,
+            opener_association: a,
+            nonce,
+        })
     };
     prop_oneof![
         opening().prop_map(Handshake::Init),
-        any::<(u64, [u8; 32])>().prop_map(|(a, cookie)| Handshake::Cookie(Cookie {
-            opener_association: a,
-            cookie
-        })),
-        (opening(), any::<[u8; 32]>(), params()).prop_map(|(opening, cookie, params)| {
-            Handshake::Confirm(Confirm {
-                opening,
-                cookie,
-                params,
-            })
-        }),
+        any::<(u64, [u8; 32])>().prop_map(|(a, cookie)| Handshake::Cookie(Cookie { opener_association: a, cookie })),
+        (opening(), any::<[u8; 32]>(), params())
+            .prop_map(|(opening, cookie, params)| { Handshake::Confirm(Confirm { opening, cookie, params }) }),
         (level(), any::<(u16, u64, u64, u64, [u8; 16])>(), params()).prop_map(
             |(level, (features, o, i, r, nonce), params)| Handshake::Accept(Accept {
                 level,
@@ -350,11 +272,7 @@ fn parse_all(bytes: &[u8]) {
     let _ = Handshake::parse_unverified(bytes);
     let _ = EndpointName::decode(bytes);
     if let Ok(h) = Header::parse(bytes) {
-        let _ = session(h.level, Role::Responder).recv.open(
-            h.level,
-            h.number.into(),
-            &mut bytes.to_vec(),
-        );
+        let _ = session(h.level, Role::Responder).recv.open(h.level, h.number.into(), &mut bytes.to_vec());
         let range = h.level.frames_offset()..bytes.len() - h.level.trailer_len();
         walk(bytes, range);
     }
@@ -545,17 +463,9 @@ proptest! {
 #[test]
 fn expansion_at_the_ends() {
     assert_eq!(expand(0, 0), 0);
-    assert_eq!(
-        expand(u32::MAX, 0),
-        u64::from(u32::MAX),
-        "no negative numbers"
-    );
+    assert_eq!(expand(u32::MAX, 0), u64::from(u32::MAX), "no negative numbers");
     assert_eq!(expand(0, u64::from(u32::MAX)), 1 << 32);
-    assert_eq!(
-        expand(0, u64::MAX),
-        u64::MAX - u64::from(u32::MAX),
-        "nothing above"
-    );
+    assert_eq!(expand(0, u64::MAX), u64::MAX - u64::from(u32::MAX), "nothing above");
     assert_eq!(expand(u32::MAX, 1 << 32), u64::from(u32::MAX));
     // The example of RFC 9000 A.3, with 32 bits in place of 16.
     assert_eq!(expand(0x9b32_0000, 0xa82f_30eb_0000), 0xa82f_9b32_0000);

@@ -16,7 +16,12 @@ pub type Name = [u8; NAME_BYTES];
 ///
 /// # Safety
 /// Both texts are null or C strings.
-unsafe fn look_up(node: *const c_char, service: *const c_char, numeric: bool, passive: bool) -> Result<(Vec<IpAddr>, u16), String> {
+unsafe fn look_up(
+    node: *const c_char,
+    service: *const c_char,
+    numeric: bool,
+    passive: bool,
+) -> Result<(Vec<IpAddr>, u16), String> {
     // SAFETY: all-zero is a valid addrinfo.
     let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
     hints.ai_socktype = libc::SOCK_DGRAM;
@@ -67,7 +72,12 @@ unsafe fn look_up(node: *const c_char, service: *const c_char, numeric: bool, pa
 ///
 /// # Safety
 /// Both texts are null or C strings.
-pub unsafe fn resolve(node: *const c_char, service: *const c_char, numeric: bool, passive: bool) -> Result<Name, String> {
+pub unsafe fn resolve(
+    node: *const c_char,
+    service: *const c_char,
+    numeric: bool,
+    passive: bool,
+) -> Result<Name, String> {
     // SAFETY: passed on from the caller.
     let (mut ips, port) = unsafe { look_up(node, service, numeric, passive)? };
     if passive {

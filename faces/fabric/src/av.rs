@@ -56,7 +56,9 @@ impl Av {
     /// `FI_EINVAL` when it is no name or cannot be used.
     pub fn insert(&self, name: &Name) -> Result<u64, i32> {
         if !addr::is_name(name) {
-            host::complain("fi_av_insert: the address is not an endpoint name of this version of weir (do all ranks use the same provider?)");
+            host::complain(
+                "fi_av_insert: the address is not an endpoint name of this version of weir (do all ranks use the same provider?)",
+            );
             return Err(FI_EINVAL);
         }
         let mut inner = self.inner();
@@ -90,7 +92,8 @@ impl Av {
             let peer = ep.forward.get(index);
             forget(ep, index);
             // The same name may have been inserted twice: then its other index names the peer from now on.
-            let other = inner.entries.iter().enumerate().find(|(i, e)| e.is_some() && ep.forward.get(*i as u64) == peer);
+            let other =
+                inner.entries.iter().enumerate().find(|(i, e)| e.is_some() && ep.forward.get(*i as u64) == peer);
             if let (Some((other, _)), true) = (other, peer != NONE) {
                 ep.reverse.set(peer, other as u64);
             } else if let Ok(peer) = u32::try_from(peer) {
@@ -156,7 +159,12 @@ impl AvObj {
 ///
 /// # Safety
 /// As libfabric's contract says.
-pub unsafe extern "C" fn open(domain: *mut FidDomain, attr: *mut FiAvAttr, out: *mut *mut FidAv, context: *mut c_void) -> c_int {
+pub unsafe extern "C" fn open(
+    domain: *mut FidDomain,
+    attr: *mut FiAvAttr,
+    out: *mut *mut FidAv,
+    context: *mut c_void,
+) -> c_int {
     guard::int(|| {
         // SAFETY: null or a handle of ours.
         let domain = unsafe { DomainObj::of(domain) }?;
@@ -188,7 +196,15 @@ pub unsafe extern "C" fn open(domain: *mut FidDomain, attr: *mut FiAvAttr, out: 
     })
 }
 
-static OPS: FiOps = FiOps { size: size_of::<FiOps>(), close, bind, control: no_control, ops_open: refused, tostr: refused, ops_set: refused };
+static OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind,
+    control: no_control,
+    ops_open: refused,
+    tostr: refused,
+    ops_set: refused,
+};
 
 static AV_OPS: FiOpsAv = FiOpsAv {
     size: size_of::<FiOpsAv>(),
@@ -230,14 +246,24 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _: u64) -> c_int {
     })
 }
 
-unsafe extern "C" fn insert(fid: *mut FidAv, names: *const c_void, count: usize, out: *mut u64, flags: u64, context: *mut c_void) -> c_int {
+unsafe extern "C" fn insert(
+    fid: *mut FidAv,
+    names: *const c_void,
+    count: usize,
+    out: *mut u64,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
     guard::int(|| {
         // SAFETY: null or a handle of ours.
         let object = unsafe { AvObj::of(fid) }?;
         if flags & !(FI_MORE | FI_SYNC_ERR) != 0 {
             return Err(FI_EBADFLAGS);
         }
-        if (names.is_null() && count > 0) || (flags & FI_SYNC_ERR != 0 && context.is_null()) || c_int::try_from(count).is_err() {
+        if (names.is_null() && count > 0)
+            || (flags & FI_SYNC_ERR != 0 && context.is_null())
+            || c_int::try_from(count).is_err()
+        {
             return Err(FI_EINVAL);
         }
         let mut inserted = 0;
@@ -283,7 +309,14 @@ impl AvObj {
     }
 }
 
-unsafe extern "C" fn insertsvc(fid: *mut FidAv, node: *const c_char, service: *const c_char, out: *mut u64, flags: u64, context: *mut c_void) -> c_int {
+unsafe extern "C" fn insertsvc(
+    fid: *mut FidAv,
+    node: *const c_char,
+    service: *const c_char,
+    out: *mut u64,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
     guard::int(|| {
         if node.is_null() || service.is_null() {
             return Err(FI_EINVAL);

@@ -45,7 +45,10 @@ struct Inner {
 
 impl Inner {
     fn counts(&self) -> (u64, u64) {
-        self.sources.iter().map(Source::counts).fold((self.value, self.errors), |a, c| (a.0.wrapping_add(c.0), a.1.wrapping_add(c.1)))
+        self.sources
+            .iter()
+            .map(Source::counts)
+            .fold((self.value, self.errors), |a, c| (a.0.wrapping_add(c.0), a.1.wrapping_add(c.1)))
     }
 }
 
@@ -171,7 +174,12 @@ impl CntrObj {
 ///
 /// # Safety
 /// As libfabric's contract says.
-pub unsafe extern "C" fn open(domain: *mut FidDomain, attr: *mut FiCntrAttr, out: *mut *mut FidCntr, context: *mut c_void) -> c_int {
+pub unsafe extern "C" fn open(
+    domain: *mut FidDomain,
+    attr: *mut FiCntrAttr,
+    out: *mut *mut FidCntr,
+    context: *mut c_void,
+) -> c_int {
     guard::int(|| {
         // SAFETY: null or a handle of ours.
         let domain = unsafe { DomainObj::of(domain) }?;
@@ -181,7 +189,9 @@ pub unsafe extern "C" fn open(domain: *mut FidDomain, attr: *mut FiCntrAttr, out
         if out.is_null() || attr.is_some_and(|a| a.flags != 0) {
             return Err(FI_EINVAL);
         }
-        if events != FI_CNTR_EVENTS_COMP || !matches!(wait_obj, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD) {
+        if events != FI_CNTR_EVENTS_COMP
+            || !matches!(wait_obj, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD)
+        {
             return Err(FI_ENOSYS);
         }
         let cntr = Cntr { inner: Mutex::default(), sleeper: Sleeper::default() };
@@ -197,7 +207,15 @@ pub unsafe extern "C" fn open(domain: *mut FidDomain, attr: *mut FiCntrAttr, out
     })
 }
 
-static OPS: FiOps = FiOps { size: size_of::<FiOps>(), close, bind: no_bind, control, ops_open: refused, tostr: refused, ops_set: refused };
+static OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind: no_bind,
+    control,
+    ops_open: refused,
+    tostr: refused,
+    ops_set: refused,
+};
 static CNTR_OPS: FiOpsCntr = FiOpsCntr { size: size_of::<FiOpsCntr>(), read, readerr, add, set, wait, adderr, seterr };
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {

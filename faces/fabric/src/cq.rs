@@ -64,7 +64,9 @@ impl Cq {
         for source in inner.sources.iter().filter(|s| Arc::ptr_eq(&s.ep, ep)) {
             while source.ep.engine.poll(source.queue, &mut inner.scratch, BATCH) > 0 {
                 let ep = &source.ep;
-                inner.pending.extend(inner.scratch.drain(..).map(|c| Pending { from: ep.address_of(c.source), completion: c }));
+                inner
+                    .pending
+                    .extend(inner.scratch.drain(..).map(|c| Pending { from: ep.address_of(c.source), completion: c }));
             }
         }
         inner.sources.retain(|s| !Arc::ptr_eq(&s.ep, ep));
@@ -161,12 +163,20 @@ impl Cq {
 
     /// The rare case: entries kept back, or a read of nothing (which only makes progress).
     #[cold]
-    unsafe fn read_pending(&self, inner: &mut Inner, buf: *mut c_void, count: usize, from: *mut u64) -> Result<isize, i32> {
+    unsafe fn read_pending(
+        &self,
+        inner: &mut Inner,
+        buf: *mut c_void,
+        count: usize,
+        from: *mut u64,
+    ) -> Result<isize, i32> {
         if count == 0 && inner.pending.is_empty() {
             for source in &inner.sources {
                 source.ep.engine.poll(source.queue, &mut inner.scratch, BATCH);
                 let ep = &source.ep;
-                inner.pending.extend(inner.scratch.drain(..).map(|c| Pending { from: ep.address_of(c.source), completion: c }));
+                inner
+                    .pending
+                    .extend(inner.scratch.drain(..).map(|c| Pending { from: ep.address_of(c.source), completion: c }));
             }
             return if inner.pending.is_empty() { Err(FI_EAGAIN) } else { Ok(0) };
         }
@@ -193,8 +203,14 @@ impl Cq {
     /// The arrays have an entry `at`; `from` may be null.
     #[inline]
     unsafe fn put(&self, c: &Completion, address: u64, buf: *mut c_void, at: usize, from: *mut u64) {
-        let entry =
-            FiCqTaggedEntry { op_context: c.context as *mut c_void, flags: flags_of(c), len: c.len, buf: c.buf.cast(), data: c.data.unwrap_or(0), tag: c.tag };
+        let entry = FiCqTaggedEntry {
+            op_context: c.context as *mut c_void,
+            flags: flags_of(c),
+            len: c.len,
+            buf: c.buf.cast(),
+            data: c.data.unwrap_or(0),
+            tag: c.tag,
+        };
         let size = entry_size(self.format);
         // SAFETY: the smaller formats are the beginning of the largest; the arrays have an entry `at` (caller).
         unsafe {
@@ -209,7 +225,13 @@ impl Cq {
         }
     }
 
-    unsafe fn read_blocking(&self, buf: *mut c_void, count: usize, from: *mut u64, timeout_ms: i32) -> Result<isize, i32> {
+    unsafe fn read_blocking(
+        &self,
+        buf: *mut c_void,
+        count: usize,
+        from: *mut u64,
+        timeout_ms: i32,
+    ) -> Result<isize, i32> {
         let patience = Patience::new(timeout_ms);
         loop {
             // SAFETY: passed on from the caller.
@@ -289,7 +311,11 @@ fn flags_of(c: &Completion) -> u64 {
         OpKind::Read => FI_RMA | FI_READ,
         OpKind::RemoteWrite => FI_RMA | FI_REMOTE_WRITE,
     };
-    let data = if c.data.is_some() && matches!(c.kind, OpKind::Recv | OpKind::Peek | OpKind::RemoteWrite) { FI_REMOTE_CQ_DATA } else { 0 };
+    let data = if c.data.is_some() && matches!(c.kind, OpKind::Recv | OpKind::Peek | OpKind::RemoteWrite) {
+        FI_REMOTE_CQ_DATA
+    } else {
+        0
+    };
     base | data | if c.multi_done { FI_MULTI_RECV } else { 0 }
 }
 
@@ -332,7 +358,12 @@ impl CqObj {
 ///
 /// # Safety
 /// As libfabric's contract says.
-pub unsafe extern "C" fn open(domain: *mut FidDomain, attr: *mut FiCqAttr, out: *mut *mut FidCq, context: *mut c_void) -> c_int {
+pub unsafe extern "C" fn open(
+    domain: *mut FidDomain,
+    attr: *mut FiCqAttr,
+    out: *mut *mut FidCq,
+    context: *mut c_void,
+) -> c_int {
     guard::int(|| {
         // SAFETY: null or a handle of ours.
         let domain = unsafe { DomainObj::of(domain) }?;
@@ -347,10 +378,13 @@ pub unsafe extern "C" fn open(domain: *mut FidDomain, attr: *mut FiCqAttr, out: 
         if attr.flags & !FI_AFFINITY != 0 {
             return Err(FI_EBADFLAGS);
         }
-        if !(FI_CQ_FORMAT_UNSPEC..=FI_CQ_FORMAT_TAGGED).contains(&attr.format) || !(FI_CQ_COND_NONE..=FI_CQ_COND_THRESHOLD).contains(&attr.wait_cond) {
+        if !(FI_CQ_FORMAT_UNSPEC..=FI_CQ_FORMAT_TAGGED).contains(&attr.format)
+            || !(FI_CQ_COND_NONE..=FI_CQ_COND_THRESHOLD).contains(&attr.wait_cond)
+        {
             return Err(FI_EINVAL);
         }
-        let inner = Inner { sources: Vec::new(), turn: 0, pending: VecDeque::new(), scratch: Vec::with_capacity(BATCH) };
+        let inner =
+            Inner { sources: Vec::new(), turn: 0, pending: VecDeque::new(), scratch: Vec::with_capacity(BATCH) };
         let cq = Cq {
             // SAFETY: the lock is left out only if the application promised to serialise its calls on the domain's objects.
             inner: unsafe { MaybeLock::new(inner, !domain.serialised) },
@@ -371,8 +405,17 @@ pub unsafe extern "C" fn open(domain: *mut FidDomain, attr: *mut FiCqAttr, out: 
     })
 }
 
-static OPS: FiOps = FiOps { size: size_of::<FiOps>(), close, bind: no_bind, control, ops_open: refused, tostr: refused, ops_set: refused };
-static CQ_OPS: FiOpsCq = FiOpsCq { size: size_of::<FiOpsCq>(), read, readfrom, readerr, sread, sreadfrom, signal, strerror };
+static OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind: no_bind,
+    control,
+    ops_open: refused,
+    tostr: refused,
+    ops_set: refused,
+};
+static CQ_OPS: FiOpsCq =
+    FiOpsCq { size: size_of::<FiOpsCq>(), read, readfrom, readerr, sread, sreadfrom, signal, strerror };
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     guard::int(|| {
@@ -436,7 +479,13 @@ unsafe extern "C" fn readerr(fid: *mut FidCq, out: *mut FiCqErrEntry, _: u64) ->
     })
 }
 
-unsafe extern "C" fn sread(fid: *mut FidCq, buf: *mut c_void, count: usize, _cond: *const c_void, timeout: c_int) -> isize {
+unsafe extern "C" fn sread(
+    fid: *mut FidCq,
+    buf: *mut c_void,
+    count: usize,
+    _cond: *const c_void,
+    timeout: c_int,
+) -> isize {
     guard::size(|| {
         check(buf, count)?;
         // SAFETY: as in `read`.
@@ -444,7 +493,14 @@ unsafe extern "C" fn sread(fid: *mut FidCq, buf: *mut c_void, count: usize, _con
     })
 }
 
-unsafe extern "C" fn sreadfrom(fid: *mut FidCq, buf: *mut c_void, count: usize, from: *mut u64, _cond: *const c_void, timeout: c_int) -> isize {
+unsafe extern "C" fn sreadfrom(
+    fid: *mut FidCq,
+    buf: *mut c_void,
+    count: usize,
+    from: *mut u64,
+    _cond: *const c_void,
+    timeout: c_int,
+) -> isize {
     guard::size(|| {
         check(buf, count)?;
         // SAFETY: as in `readfrom`.
@@ -464,7 +520,13 @@ unsafe extern "C" fn signal(fid: *mut FidCq) -> c_int {
     })
 }
 
-unsafe extern "C" fn strerror(_: *mut FidCq, prov_errno: c_int, _: *const c_void, buf: *mut c_char, len: usize) -> *const c_char {
+unsafe extern "C" fn strerror(
+    _: *mut FidCq,
+    prov_errno: c_int,
+    _: *const c_void,
+    buf: *mut c_char,
+    len: usize,
+) -> *const c_char {
     // SAFETY: the caller's buffer.
     guard::guard(ptr::null(), || unsafe { error_text(prov_errno, buf, len) })
 }

@@ -56,9 +56,12 @@ impl Domain {
     }
 
     fn register_with(&self, ep: &EpCore, key: u64, region: &Region) -> Result<(), i32> {
-        let iov: Vec<weir_engine::Iov> = region.iov.iter().map(|&(base, len)| weir_engine::Iov { base: base as *mut u8, len }).collect();
+        let iov: Vec<weir_engine::Iov> =
+            region.iov.iter().map(|&(base, len)| weir_engine::Iov { base: base as *mut u8, len }).collect();
         // SAFETY: the application keeps registered memory valid until it closes the region.
-        unsafe { ep.engine.register(&iov, region.access, Some(key), self.basic_mr) }.map(|_| ()).map_err(|e| guard::code_of(&e))
+        unsafe { ep.engine.register(&iov, region.access, Some(key), self.basic_mr) }
+            .map(|_| ())
+            .map_err(|e| guard::code_of(&e))
     }
 
     /// Registers a region with every endpoint, under the application's key or one chosen here. Returns the key.
@@ -128,7 +131,12 @@ impl DomainObj {
 ///
 /// # Safety
 /// As libfabric's contract says.
-pub unsafe extern "C" fn open(fabric: *mut FidFabric, info: *mut FiInfo, out: *mut *mut FidDomain, context: *mut c_void) -> c_int {
+pub unsafe extern "C" fn open(
+    fabric: *mut FidFabric,
+    info: *mut FiInfo,
+    out: *mut *mut FidDomain,
+    context: *mut c_void,
+) -> c_int {
     guard::int(|| {
         // SAFETY: null or a handle of ours.
         let fabric = unsafe { FabricObj::of(fabric) }?;
@@ -147,7 +155,11 @@ pub unsafe extern "C" fn open(fabric: *mut FidFabric, info: *mut FiInfo, out: *m
             members: Mutex::new(Members { next_key: 1, ..Members::default() }),
         };
         let object = Box::new(DomainObj {
-            fid: FidDomain { fid: Fid { fclass: FI_CLASS_DOMAIN, context, ops: &raw const OPS }, ops: &raw const DOMAIN_OPS, mr: &raw const mr::MR_OPS },
+            fid: FidDomain {
+                fid: Fid { fclass: FI_CLASS_DOMAIN, context, ops: &raw const OPS },
+                ops: &raw const DOMAIN_OPS,
+                mr: &raw const mr::MR_OPS,
+            },
             domain: Arc::new(domain),
             eq: None,
         });
@@ -157,7 +169,15 @@ pub unsafe extern "C" fn open(fabric: *mut FidFabric, info: *mut FiInfo, out: *m
     })
 }
 
-static OPS: FiOps = FiOps { size: size_of::<FiOps>(), close, bind, control: no_control, ops_open: refused, tostr: refused, ops_set: refused };
+static OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind,
+    control: no_control,
+    ops_open: refused,
+    tostr: refused,
+    ops_set: refused,
+};
 
 static DOMAIN_OPS: FiOpsDomain = FiOpsDomain {
     size: size_of::<FiOpsDomain>(),

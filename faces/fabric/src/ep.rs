@@ -188,7 +188,12 @@ fn open_engine(source: Option<Name>) -> Result<Arc<Endpoint>, i32> {
 ///
 /// # Safety
 /// As libfabric's contract says.
-pub unsafe extern "C" fn open(domain: *mut FidDomain, info: *mut FiInfo, out: *mut *mut FidEp, context: *mut c_void) -> c_int {
+pub unsafe extern "C" fn open(
+    domain: *mut FidDomain,
+    info: *mut FiInfo,
+    out: *mut *mut FidEp,
+    context: *mut c_void,
+) -> c_int {
     guard::int(|| {
         // SAFETY: null or a handle of ours.
         let domain = unsafe { DomainObj::of(domain) }?;
@@ -251,9 +256,18 @@ pub unsafe extern "C" fn open(domain: *mut FidDomain, info: *mut FiInfo, out: *m
     })
 }
 
-static OPS: FiOps = FiOps { size: size_of::<FiOps>(), close, bind, control, ops_open: refused, tostr: refused, ops_set: refused };
-static EP_OPS: FiOpsEp =
-    FiOpsEp { size: size_of::<FiOpsEp>(), cancel, getopt, setopt, tx_ctx: refused, rx_ctx: refused, rx_size_left: refused, tx_size_left: refused };
+static OPS: FiOps =
+    FiOps { size: size_of::<FiOps>(), close, bind, control, ops_open: refused, tostr: refused, ops_set: refused };
+static EP_OPS: FiOpsEp = FiOpsEp {
+    size: size_of::<FiOpsEp>(),
+    cancel,
+    getopt,
+    setopt,
+    tx_ctx: refused,
+    rx_ctx: refused,
+    rx_size_left: refused,
+    tx_size_left: refused,
+};
 static CM_OPS: FiOpsCm = FiOpsCm {
     size: size_of::<FiOpsCm>(),
     setname: refused,
@@ -437,8 +451,12 @@ impl EpObj {
     fn option(&mut self, name: c_int) -> Result<Opt<'_>, i32> {
         Ok(match name {
             FI_OPT_MIN_MULTI_RECV => Opt::Settable(&mut self.min_multi_recv, usize::MAX),
-            FI_OPT_MAX_MSG_SIZE | FI_OPT_MAX_TAGGED_SIZE | FI_OPT_MAX_RMA_SIZE => Opt::Settable(&mut self.max_msg_size, info::MAX_MSG),
-            FI_OPT_INJECT_MSG_SIZE | FI_OPT_INJECT_TAGGED_SIZE | FI_OPT_INJECT_RMA_SIZE => Opt::Settable(&mut self.inject_size, params::inject_size()),
+            FI_OPT_MAX_MSG_SIZE | FI_OPT_MAX_TAGGED_SIZE | FI_OPT_MAX_RMA_SIZE => {
+                Opt::Settable(&mut self.max_msg_size, info::MAX_MSG)
+            }
+            FI_OPT_INJECT_MSG_SIZE | FI_OPT_INJECT_TAGGED_SIZE | FI_OPT_INJECT_RMA_SIZE => {
+                Opt::Settable(&mut self.inject_size, params::inject_size())
+            }
             FI_OPT_CM_DATA_SIZE => Opt::Fixed(0),
             FI_OPT_TX_SIZE | FI_OPT_RX_SIZE => Opt::Fixed(info::QUEUE_SIZE),
             _ => return Err(FI_ENOPROTOOPT),

@@ -49,13 +49,22 @@ impl Eq {
     /// Queues an event of our own.
     pub fn push(&self, event: u32, entry: FiEqEntry) {
         // SAFETY: the entry is plain old data without padding (three 8-byte fields).
-        let data = unsafe { std::slice::from_raw_parts((&raw const entry).cast::<u8>(), size_of::<FiEqEntry>()) }.to_vec();
+        let data =
+            unsafe { std::slice::from_raw_parts((&raw const entry).cast::<u8>(), size_of::<FiEqEntry>()) }.to_vec();
         self.queue(Item::Event { event, data });
     }
 
     /// Queues a failure.
     pub fn push_error(&self, fid: *mut Fid, context: *mut c_void, data: u64, err: i32) {
-        self.queue(Item::Error(FiEqErrEntry { fid, context, data, err, prov_errno: err, err_data: ptr::null_mut(), err_data_size: 0 }));
+        self.queue(Item::Error(FiEqErrEntry {
+            fid,
+            context,
+            data,
+            err,
+            prov_errno: err,
+            err_data: ptr::null_mut(),
+            err_data_size: 0,
+        }));
     }
 
     /// Prepares for sleeping on the descriptor.
@@ -125,7 +134,12 @@ impl EqObj {
 ///
 /// # Safety
 /// As libfabric's contract says.
-pub unsafe extern "C" fn open(fabric: *mut FidFabric, attr: *mut FiEqAttr, out: *mut *mut FidEq, context: *mut c_void) -> c_int {
+pub unsafe extern "C" fn open(
+    fabric: *mut FidFabric,
+    attr: *mut FiEqAttr,
+    out: *mut *mut FidEq,
+    context: *mut c_void,
+) -> c_int {
     guard::int(|| {
         // SAFETY: null or a handle of ours.
         let fabric = unsafe { FabricObj::of(fabric) }?;
@@ -150,7 +164,15 @@ pub unsafe extern "C" fn open(fabric: *mut FidFabric, attr: *mut FiEqAttr, out: 
     })
 }
 
-static OPS: FiOps = FiOps { size: size_of::<FiOps>(), close, bind: no_bind, control, ops_open: refused, tostr: refused, ops_set: refused };
+static OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind: no_bind,
+    control,
+    ops_open: refused,
+    tostr: refused,
+    ops_set: refused,
+};
 static EQ_OPS: FiOpsEq = FiOpsEq { size: size_of::<FiOpsEq>(), read, readerr, write, sread, strerror };
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
@@ -222,7 +244,14 @@ unsafe extern "C" fn write(fid: *mut FidEq, event: u32, buf: *const c_void, len:
     })
 }
 
-unsafe extern "C" fn sread(fid: *mut FidEq, event: *mut u32, buf: *mut c_void, len: usize, timeout: c_int, flags: u64) -> isize {
+unsafe extern "C" fn sread(
+    fid: *mut FidEq,
+    event: *mut u32,
+    buf: *mut c_void,
+    len: usize,
+    timeout: c_int,
+    flags: u64,
+) -> isize {
     guard::size(|| {
         // SAFETY: null or a handle of ours.
         let eq = &unsafe { EqObj::of(fid) }?.eq;
@@ -246,7 +275,13 @@ unsafe extern "C" fn sread(fid: *mut FidEq, event: *mut u32, buf: *mut c_void, l
     })
 }
 
-unsafe extern "C" fn strerror(_: *mut FidEq, prov_errno: c_int, _: *const c_void, buf: *mut c_char, len: usize) -> *const c_char {
+unsafe extern "C" fn strerror(
+    _: *mut FidEq,
+    prov_errno: c_int,
+    _: *const c_void,
+    buf: *mut c_char,
+    len: usize,
+) -> *const c_char {
     // SAFETY: the caller's buffer.
     guard::guard(ptr::null(), || unsafe { crate::cq::error_text(prov_errno, buf, len) })
 }

@@ -75,7 +75,11 @@ unsafe extern "C" fn open(attr: *mut FiFabricAttr, out: *mut *mut FidFabric, con
             return Err(FI_ENODATA);
         }
         let object = Box::new(FabricObj {
-            fid: FidFabric { fid: Fid { fclass: FI_CLASS_FABRIC, context, ops: &raw const OPS }, ops: &raw const FABRIC_OPS, api_version: attr.api_version },
+            fid: FidFabric {
+                fid: Fid { fclass: FI_CLASS_FABRIC, context, ops: &raw const OPS },
+                ops: &raw const FABRIC_OPS,
+                api_version: attr.api_version,
+            },
             fabric: Arc::new(Fabric { api_version: attr.api_version }),
         });
         // SAFETY: writable (checked for null).
@@ -84,7 +88,15 @@ unsafe extern "C" fn open(attr: *mut FiFabricAttr, out: *mut *mut FidFabric, con
     })
 }
 
-static OPS: FiOps = FiOps { size: size_of::<FiOps>(), close, bind: no_bind, control: no_control, ops_open: refused, tostr: refused, ops_set: refused };
+static OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind: no_bind,
+    control: no_control,
+    ops_open: refused,
+    tostr: refused,
+    ops_set: refused,
+};
 
 static FABRIC_OPS: FiOpsFabric = FiOpsFabric {
     size: size_of::<FiOpsFabric>(),

@@ -41,9 +41,11 @@ pub fn init(provider: *const FiProvider) {
         unsafe {
             Host {
                 provider,
-                log_enabled: symbol(handle, c"fi_log_enabled").map(|p| std::mem::transmute::<*mut c_void, LogEnabled>(p)),
+                log_enabled: symbol(handle, c"fi_log_enabled")
+                    .map(|p| std::mem::transmute::<*mut c_void, LogEnabled>(p)),
                 log: symbol(handle, c"fi_log").map(|p| std::mem::transmute::<*mut c_void, Log>(p)),
-                param_define: symbol(handle, c"fi_param_define").map(|p| std::mem::transmute::<*mut c_void, ParamDefine>(p)),
+                param_define: symbol(handle, c"fi_param_define")
+                    .map(|p| std::mem::transmute::<*mut c_void, ParamDefine>(p)),
                 param_get: symbol(handle, c"fi_param_get").map(|p| std::mem::transmute::<*mut c_void, ParamGet>(p)),
             }
         }
@@ -76,7 +78,8 @@ unsafe extern "C" fn look_at_object(info: *mut libc::dl_phdr_info, _: usize, fou
         }
         // SAFETY: as above.
         let name = unsafe { CStr::from_ptr(name) };
-        if !name.to_bytes().windows(9).any(|w| w == b"libfabric") && !name.to_bytes().windows(6).any(|w| w == b"libmpi") {
+        if !name.to_bytes().windows(9).any(|w| w == b"libfabric") && !name.to_bytes().windows(6).any(|w| w == b"libmpi")
+        {
             return 0;
         }
         // SAFETY: RTLD_NOLOAD only takes a handle to what is loaded already.

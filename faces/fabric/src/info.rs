@@ -14,7 +14,8 @@ use std::ptr;
 pub const NAME: &CStr = c"weir";
 
 /// Largest injected message, bytes.
-pub const MAX_INJECT: usize = if weir_engine::MAX_INJECT_BYTES < (16 << 10) { weir_engine::MAX_INJECT_BYTES } else { 16 << 10 };
+pub const MAX_INJECT: usize =
+    if weir_engine::MAX_INJECT_BYTES < (16 << 10) { weir_engine::MAX_INJECT_BYTES } else { 16 << 10 };
 /// Largest message, bytes.
 pub const MAX_MSG: usize = weir_engine::MAX_MESSAGE_BYTES as usize;
 /// Pieces of local memory per operation.
@@ -40,9 +41,23 @@ const DOMAIN_CAPS: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 /// All there is.
 const CAPS: u64 = PRIMARY_CAPS | FREE_CAPS | FI_SOURCE;
 const TX_CAPS: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_SEND | FI_READ | FI_WRITE;
-const RX_CAPS: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV;
+const RX_CAPS: u64 = FI_MSG
+    | FI_RMA
+    | FI_TAGGED
+    | FI_RECV
+    | FI_REMOTE_READ
+    | FI_REMOTE_WRITE
+    | FI_MULTI_RECV
+    | FI_SOURCE
+    | FI_DIRECTED_RECV;
 /// Defaults an application may set for its sends.
-pub const TX_OP_FLAGS: u64 = FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_MORE;
+pub const TX_OP_FLAGS: u64 = FI_COMPLETION
+    | FI_INJECT
+    | FI_INJECT_COMPLETE
+    | FI_TRANSMIT_COMPLETE
+    | FI_DELIVERY_COMPLETE
+    | FI_MATCH_COMPLETE
+    | FI_MORE;
 /// Defaults an application may set for its receives.
 pub const RX_OP_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV | FI_MORE;
 const MSG_ORDER: u64 = FI_ORDER_SAS;
@@ -64,7 +79,11 @@ fn within(field: &str, asked: u64, offered: u64) -> Check {
 }
 
 fn one_of(field: &str, asked: c_int, last: c_int) -> Check {
-    if (0..=last).contains(&asked) { Ok(()) } else { Err(Refusal(format!("hints ask for {field} {asked}, which is unknown"))) }
+    if (0..=last).contains(&asked) {
+        Ok(())
+    } else {
+        Err(Refusal(format!("hints ask for {field} {asked}, which is unknown")))
+    }
 }
 
 fn named(field: &str, asked: *const c_char) -> Check {
@@ -73,7 +92,11 @@ fn named(field: &str, asked: *const c_char) -> Check {
     }
     // SAFETY: names in hints are C strings.
     let asked = unsafe { CStr::from_ptr(asked) };
-    if asked == NAME { Ok(()) } else { Err(Refusal(format!("hints ask for {field} '{}', offered is 'weir'", asked.to_string_lossy()))) }
+    if asked == NAME {
+        Ok(())
+    } else {
+        Err(Refusal(format!("hints ask for {field} '{}', offered is 'weir'", asked.to_string_lossy())))
+    }
 }
 
 /// The caller's hints with the optional parts resolved.
@@ -92,7 +115,14 @@ impl<'a> Hints<'a> {
     unsafe fn new(info: &'a FiInfo) -> Self {
         // SAFETY: each part is null or valid (caller). Fields behind those of the oldest library are not read, see `check_domain`.
         unsafe {
-            Hints { info, tx: info.tx_attr.as_ref(), rx: info.rx_attr.as_ref(), ep: info.ep_attr.as_ref(), domain: info.domain_attr.as_ref(), fabric: info.fabric_attr.as_ref() }
+            Hints {
+                info,
+                tx: info.tx_attr.as_ref(),
+                rx: info.rx_attr.as_ref(),
+                ep: info.ep_attr.as_ref(),
+                domain: info.domain_attr.as_ref(),
+                fabric: info.fabric_attr.as_ref(),
+            }
         }
     }
 
@@ -102,12 +132,20 @@ impl<'a> Hints<'a> {
         }
         within("caps", self.info.caps, CAPS)?;
         if self.info.addr_format != FI_FORMAT_UNSPEC && self.info.addr_format != WEIR_ADDR_FORMAT {
-            return Err(Refusal(format!("hints ask for addr_format {}, offered is only weir's own ({WEIR_ADDR_FORMAT})", self.info.addr_format)));
+            return Err(Refusal(format!(
+                "hints ask for addr_format {}, offered is only weir's own ({WEIR_ADDR_FORMAT})",
+                self.info.addr_format
+            )));
         }
-        for (field, address, len) in [("src_addr", self.info.src_addr, self.info.src_addrlen), ("dest_addr", self.info.dest_addr, self.info.dest_addrlen)] {
+        for (field, address, len) in [
+            ("src_addr", self.info.src_addr, self.info.src_addrlen),
+            ("dest_addr", self.info.dest_addr, self.info.dest_addrlen),
+        ] {
             // SAFETY: addresses in hints have the length beside them.
             if !address.is_null() && unsafe { addr::from_hint(address, len) }.is_none() {
-                return Err(Refusal(format!("hints have a {field} of {len} bytes that is neither a weir name nor an IP socket address")));
+                return Err(Refusal(format!(
+                    "hints have a {field} of {len} bytes that is neither a weir name nor an IP socket address"
+                )));
             }
         }
         if let Some(fabric) = self.fabric {
@@ -334,13 +372,21 @@ unsafe fn release(info: *mut FiInfo) {
             if let Some(f) = i.fabric_attr.as_ref() {
                 libc::free(f.name.cast());
             }
-            for part in [i.src_addr, i.dest_addr, i.tx_attr.cast(), i.rx_attr.cast(), i.ep_attr.cast(), i.domain_attr.cast(), i.fabric_attr.cast(), info.cast()] {
+            for part in [
+                i.src_addr,
+                i.dest_addr,
+                i.tx_attr.cast(),
+                i.rx_attr.cast(),
+                i.ep_attr.cast(),
+                i.domain_attr.cast(),
+                i.fabric_attr.cast(),
+                info.cast(),
+            ] {
                 libc::free(part);
             }
         }
     }
 }
-
 
 /// Builds the answer. Null when memory is short.
 fn build(version: u32, hints: Option<&Hints>, source: Option<Name>, dest: Option<Name>) -> *mut FiInfo {
@@ -363,13 +409,25 @@ fn build(version: u32, hints: Option<&Hints>, source: Option<Name>, dest: Option
         ep_attr: c_copy(ep_attr(hints)),
         domain_attr: c_copy(FiDomainAttr { name: name(), ..domain_attr(version, hints) }),
         // libfabric itself fills in the provider's name and version.
-        fabric_attr: c_copy(FiFabricAttr { fabric: ptr::null_mut(), name: name(), prov_name: ptr::null_mut(), prov_version: 0, api_version: version }),
+        fabric_attr: c_copy(FiFabricAttr {
+            fabric: ptr::null_mut(),
+            name: name(),
+            prov_name: ptr::null_mut(),
+            prov_version: 0,
+            api_version: version,
+        }),
         nic: ptr::null_mut(),
     });
     // SAFETY: just built; null parts are looked for before use.
     let complete = unsafe {
         info.as_ref().is_some_and(|i| {
-            let parts = [i.tx_attr.cast::<c_void>(), i.rx_attr.cast(), i.ep_attr.cast(), i.domain_attr.cast(), i.fabric_attr.cast()];
+            let parts = [
+                i.tx_attr.cast::<c_void>(),
+                i.rx_attr.cast(),
+                i.ep_attr.cast(),
+                i.domain_attr.cast(),
+                i.fabric_attr.cast(),
+            ];
             parts.iter().all(|p| !p.is_null())
                 && !(*i.domain_attr).name.is_null()
                 && !(*i.fabric_attr).name.is_null()
@@ -389,7 +447,14 @@ fn build(version: u32, hints: Option<&Hints>, source: Option<Name>, dest: Option
 ///
 /// # Safety
 /// As libfabric calls it: texts are null or C strings, hints are null or a complete tree, `out` is writable.
-pub unsafe extern "C" fn getinfo(version: u32, node: *const c_char, service: *const c_char, flags: u64, hints: *const FiInfo, out: *mut *mut FiInfo) -> c_int {
+pub unsafe extern "C" fn getinfo(
+    version: u32,
+    node: *const c_char,
+    service: *const c_char,
+    flags: u64,
+    hints: *const FiInfo,
+    out: *mut *mut FiInfo,
+) -> c_int {
     guard::int(|| {
         if out.is_null() {
             return Err(FI_EINVAL);
@@ -404,15 +469,21 @@ pub unsafe extern "C" fn getinfo(version: u32, node: *const c_char, service: *co
         }
         let (mut source, mut dest) = match &hints {
             // SAFETY: lengths are beside the addresses.
-            Some(h) => unsafe { (addr::from_hint(h.info.src_addr, h.info.src_addrlen), addr::from_hint(h.info.dest_addr, h.info.dest_addrlen)) },
+            Some(h) => unsafe {
+                (
+                    addr::from_hint(h.info.src_addr, h.info.src_addrlen),
+                    addr::from_hint(h.info.dest_addr, h.info.dest_addrlen),
+                )
+            },
             None => (None, None),
         };
         if !node.is_null() || !service.is_null() {
             // SAFETY: null or C strings (caller).
-            let name = unsafe { addr::resolve(node, service, flags & FI_NUMERICHOST != 0, flags & FI_SOURCE != 0) }.map_err(|why| {
-                host::info(|| format!("fi_getinfo: {why}"));
-                FI_ENODATA
-            })?;
+            let name = unsafe { addr::resolve(node, service, flags & FI_NUMERICHOST != 0, flags & FI_SOURCE != 0) }
+                .map_err(|why| {
+                    host::info(|| format!("fi_getinfo: {why}"));
+                    FI_ENODATA
+                })?;
             if flags & FI_SOURCE != 0 {
                 source = Some(name);
             } else {

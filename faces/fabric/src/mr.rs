@@ -18,7 +18,8 @@ struct MrObj {
 /// The domain's registration calls.
 pub static MR_OPS: FiOpsMr = FiOpsMr { size: size_of::<FiOpsMr>(), reg, regv, regattr };
 
-static OPS: FiOps = FiOps { size: size_of::<FiOps>(), close, bind, control, ops_open: refused, tostr: refused, ops_set: refused };
+static OPS: FiOps =
+    FiOps { size: size_of::<FiOps>(), close, bind, control, ops_open: refused, tostr: refused, ops_set: refused };
 
 const ACCESS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
@@ -42,11 +43,18 @@ unsafe fn register(fid: *mut Fid, request: Request, out: *mut *mut FidMr) -> Res
     }
     let region = Region {
         iov: request.iov,
-        access: weir_engine::Access { remote_read: request.access & FI_REMOTE_READ != 0, remote_write: request.access & FI_REMOTE_WRITE != 0 },
+        access: weir_engine::Access {
+            remote_read: request.access & FI_REMOTE_READ != 0,
+            remote_write: request.access & FI_REMOTE_WRITE != 0,
+        },
     };
     let key = domain.register((!domain.basic_mr).then_some(request.key), region)?;
     let object = Box::new(MrObj {
-        fid: FidMr { fid: Fid { fclass: FI_CLASS_MR, context: request.context, ops: &raw const OPS }, mem_desc: std::ptr::null_mut(), key },
+        fid: FidMr {
+            fid: Fid { fclass: FI_CLASS_MR, context: request.context, ops: &raw const OPS },
+            mem_desc: std::ptr::null_mut(),
+            key,
+        },
         domain: domain.clone(),
     });
     // SAFETY: writable (checked for null).
@@ -61,7 +69,18 @@ unsafe fn pieces(iov: *const iovec, count: usize) -> Result<Vec<(usize, usize)>,
         return Err(FI_EINVAL);
     }
     // SAFETY: `count` entries (caller).
-    (0..count).map(|i| unsafe { *iov.add(i) }).map(|v| if v.iov_base.is_null() && v.iov_len > 0 { Err(FI_EINVAL) } else { Ok((v.iov_base as usize, v.iov_len)) }).collect()
+    (0..count)
+        .map(|i| unsafe { *iov.add(i) })
+        .map(
+            |v| {
+                if v.iov_base.is_null() && v.iov_len > 0 {
+                    Err(FI_EINVAL)
+                } else {
+                    Ok((v.iov_base as usize, v.iov_len))
+                }
+            },
+        )
+        .collect()
 }
 
 #[expect(clippy::too_many_arguments, reason = "the signature is libfabric's")]
@@ -104,7 +123,18 @@ unsafe extern "C" fn regattr(fid: *mut Fid, attr: *const FiMrAttr, _flags: u64, 
         // SAFETY: null or valid.
         let attr = unsafe { attr.as_ref() }.ok_or(FI_EINVAL)?;
         // SAFETY: the attributes hold `iov_count` entries.
-        unsafe { register(fid, Request { iov: pieces(attr.mr_iov, attr.iov_count)?, access: attr.access, key: attr.requested_key, context: attr.context }, out) }
+        unsafe {
+            register(
+                fid,
+                Request {
+                    iov: pieces(attr.mr_iov, attr.iov_count)?,
+                    access: attr.access,
+                    key: attr.requested_key,
+                    context: attr.context,
+                },
+                out,
+            )
+        }
     })
 }
 

@@ -10,8 +10,18 @@ use std::ptr;
 use weir_engine::Class;
 
 /// The endpoint's untagged calls.
-pub static MSG_OPS: FiOpsMsg =
-    FiOpsMsg { size: size_of::<FiOpsMsg>(), recv: recv_one, recvv, recvmsg, send: send_one, sendv, sendmsg, inject, senddata, injectdata };
+pub static MSG_OPS: FiOpsMsg = FiOpsMsg {
+    size: size_of::<FiOpsMsg>(),
+    recv: recv_one,
+    recvv,
+    recvmsg,
+    send: send_one,
+    sendv,
+    sendmsg,
+    inject,
+    senddata,
+    injectdata,
+};
 
 const RECV_FLAGS: u64 = FI_COMPLETION | FI_MORE | FI_MULTI_RECV;
 
@@ -23,7 +33,14 @@ fn wish(from: u64, report: bool, multi: bool, context: *mut c_void) -> Wish {
     Wish { class: Class::Untagged, from, tag: 0, ignore: 0, report, multi, context }
 }
 
-unsafe extern "C" fn recv_one(ep: *mut FidEp, buf: *mut c_void, len: usize, _desc: *mut c_void, from: u64, context: *mut c_void) -> isize {
+unsafe extern "C" fn recv_one(
+    ep: *mut FidEp,
+    buf: *mut c_void,
+    len: usize,
+    _desc: *mut c_void,
+    from: u64,
+    context: *mut c_void,
+) -> isize {
     size(|| {
         // SAFETY: null or a handle of ours.
         let ep = unsafe { EpObj::ready(ep) }?;
@@ -32,7 +49,14 @@ unsafe extern "C" fn recv_one(ep: *mut FidEp, buf: *mut c_void, len: usize, _des
     })
 }
 
-unsafe extern "C" fn recvv(ep: *mut FidEp, iov: *const iovec, _desc: *mut *mut c_void, count: usize, from: u64, context: *mut c_void) -> isize {
+unsafe extern "C" fn recvv(
+    ep: *mut FidEp,
+    iov: *const iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    from: u64,
+    context: *mut c_void,
+) -> isize {
     size(|| {
         // SAFETY: null or a handle of ours; `count` entries.
         let (ep, pieces) = unsafe { (EpObj::ready(ep)?, Pieces::new(iov, count)?) };
@@ -51,11 +75,20 @@ unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const FiMsg, flags: u64) -> i
         // SAFETY: the message has `iov_count` entries.
         let pieces = unsafe { Pieces::new(msg.msg_iov, msg.iov_count) }?;
         // SAFETY: the application lends the memory until the completion.
-        unsafe { recv(ep, pieces.as_slice(), &wish(msg.addr, ep.rx_reports(flags), flags & FI_MULTI_RECV != 0, msg.context)) }
+        unsafe {
+            recv(ep, pieces.as_slice(), &wish(msg.addr, ep.rx_reports(flags), flags & FI_MULTI_RECV != 0, msg.context))
+        }
     })
 }
 
-unsafe extern "C" fn send_one(ep: *mut FidEp, buf: *const c_void, len: usize, _desc: *mut c_void, to: u64, context: *mut c_void) -> isize {
+unsafe extern "C" fn send_one(
+    ep: *mut FidEp,
+    buf: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    to: u64,
+    context: *mut c_void,
+) -> isize {
     size(|| {
         // SAFETY: null or a handle of ours.
         let ep = unsafe { EpObj::ready(ep) }?;
@@ -64,7 +97,14 @@ unsafe extern "C" fn send_one(ep: *mut FidEp, buf: *const c_void, len: usize, _d
     })
 }
 
-unsafe extern "C" fn sendv(ep: *mut FidEp, iov: *const iovec, _desc: *mut *mut c_void, count: usize, to: u64, context: *mut c_void) -> isize {
+unsafe extern "C" fn sendv(
+    ep: *mut FidEp,
+    iov: *const iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    to: u64,
+    context: *mut c_void,
+) -> isize {
     size(|| {
         // SAFETY: null or a handle of ours; `count` entries.
         let (ep, pieces) = unsafe { (EpObj::ready(ep)?, Pieces::new(iov, count)?) };
@@ -95,7 +135,15 @@ unsafe extern "C" fn inject(ep: *mut FidEp, buf: *const c_void, len: usize, to: 
     })
 }
 
-unsafe extern "C" fn senddata(ep: *mut FidEp, buf: *const c_void, len: usize, _desc: *mut c_void, data: u64, to: u64, context: *mut c_void) -> isize {
+unsafe extern "C" fn senddata(
+    ep: *mut FidEp,
+    buf: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    data: u64,
+    to: u64,
+    context: *mut c_void,
+) -> isize {
     size(|| {
         // SAFETY: null or a handle of ours.
         let ep = unsafe { EpObj::ready(ep) }?;

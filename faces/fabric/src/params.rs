@@ -21,25 +21,52 @@ const fn param(name: &'static str, help: &'static str) -> Param {
 
 /// All of them.
 pub const PARAMS: &[Param] = &[
-    param("iface", "Network interfaces to use, comma-separated names (default: every one that is up; loopback only if there is no other)"),
+    param(
+        "iface",
+        "Network interfaces to use, comma-separated names (default: every one that is up; loopback only if there is no other)",
+    ),
     param("addr", "Local IP addresses to use, comma-separated (default: those of the interfaces)"),
     param("port", "UDP port of the first endpoint (default: 0, any free one)"),
-    param("level", "Protection of packets: integrity (CRC32C), auth (a code per packet), encrypt (default: integrity). A pair of endpoints uses the higher of its two levels"),
-    param("congestion", "Congestion control: target (receiver grants and a delay target, tolerates random loss) or reno (for comparison) (default: target)"),
+    param(
+        "level",
+        "Protection of packets: integrity (CRC32C), auth (a code per packet), encrypt (default: integrity). A pair of endpoints uses the higher of its two levels",
+    ),
+    param(
+        "congestion",
+        "Congestion control: target (receiver grants and a delay target, tolerates random loss) or reno (for comparison) (default: target)",
+    ),
     param("eager_bytes", "Messages up to this size are sent without asking the receiver first (default: 65536)"),
-    param("copy_bytes", "Sends up to this size are copied and complete at once where only reusable memory was asked for (default: 16384)"),
-    param("streams", "Independent streams per peer, 1 to 64; a lost packet holds up only messages of its stream (default: 10)"),
+    param(
+        "copy_bytes",
+        "Sends up to this size are copied and complete at once where only reusable memory was asked for (default: 16384)",
+    ),
+    param(
+        "streams",
+        "Independent streams per peer, 1 to 64; a lost packet holds up only messages of its stream (default: 10)",
+    ),
     param("peer_timeout_ms", "A peer silent for this long is dead and its operations fail (default: 5000)"),
     param("connect_timeout_ms", "A peer that never answered is given up after this time (default: 10000)"),
-    param("watchdog_us", "A thread takes over progress when packets wait and the application has not polled for this long; 0 turns it off (default: 100)"),
+    param(
+        "watchdog_us",
+        "A thread takes over progress when packets wait and the application has not polled for this long; 0 turns it off (default: 100)",
+    ),
     param("spin_us", "Empty polls spin for this long before they give up the core (default: 20)"),
-    param("coalesce_ns", "Small messages to one peer that follow each other within this time share a packet; 0 turns it off (default: 2000)"),
-    param("credit_bytes", "Bytes of messages nobody has received yet that a peer may have sent ahead (default: 1048576)"),
+    param(
+        "coalesce_ns",
+        "Small messages to one peer that follow each other within this time share a packet; 0 turns it off (default: 2000)",
+    ),
+    param(
+        "credit_bytes",
+        "Bytes of messages nobody has received yet that a peer may have sent ahead (default: 1048576)",
+    ),
     param("credit_msgs", "Messages nobody has received yet that a peer may have sent ahead (default: 4096)"),
     param("rcvbuf", "Socket receive buffer wanted, bytes; the system may grant less (default: 8388608)"),
     param("offload", "Segmentation offload of UDP: on or off (default: on, tested at start)"),
     param("linger_ms", "Closing an endpoint waits up to this long for unacknowledged messages (default: 5000)"),
-    param("stats", "File for the counters when an endpoint closes; %p is the process id, - is standard error (default: none)"),
+    param(
+        "stats",
+        "File for the counters when an endpoint closes; %p is the process id, - is standard error (default: none)",
+    ),
     param("trace", "Trace of requests: 0 off, 1 their ends, 2 their steps, 3 packets (default: 0)"),
     param("trace_file", "File for the trace; %p is the process id (default: standard error)"),
     param("capture", "File for a pcapng capture of all packets; %p is the process id (default: none)"),
@@ -78,7 +105,9 @@ pub fn engine_config() -> Result<EngineConfig, EngineError> {
 pub fn inject_size() -> usize {
     static SIZE: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     let most = crate::info::MAX_INJECT;
-    *SIZE.get_or_init(|| lookup("WEIR_INJECT_SIZE").and_then(|v| v.trim().parse().ok()).map_or(most, |n: usize| n.clamp(64, most)))
+    *SIZE.get_or_init(|| {
+        lookup("WEIR_INJECT_SIZE").and_then(|v| v.trim().parse().ok()).map_or(most, |n: usize| n.clamp(64, most))
+    })
 }
 
 #[cfg(test)]
@@ -87,7 +116,8 @@ mod tests {
 
     #[test]
     fn the_manual_page_names_every_parameter() {
-        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/man/fi_weir.7")).expect("manual page");
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/man/fi_weir.7"))
+            .expect("manual page");
         for p in PARAMS {
             let name = format!("FI_WEIR_{}", p.name.to_ascii_uppercase());
             assert!(page.contains(&name), "{name} is missing in fi_weir.7");

@@ -11,8 +11,18 @@ use std::ptr;
 use weir_engine::{Iov, RmaOp, SendMode};
 
 /// The endpoint's remote memory calls.
-pub static RMA_OPS: FiOpsRma =
-    FiOpsRma { size: size_of::<FiOpsRma>(), read: read_one, readv, readmsg, write: write_one, writev, writemsg, inject, writedata, injectdata };
+pub static RMA_OPS: FiOpsRma = FiOpsRma {
+    size: size_of::<FiOpsRma>(),
+    read: read_one,
+    readv,
+    readmsg,
+    write: write_one,
+    writev,
+    writemsg,
+    inject,
+    writedata,
+    injectdata,
+};
 
 const READ_FLAGS: u64 = FI_COMPLETION | FI_MORE | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 const WRITE_FLAGS: u64 = SEND_FLAGS & !FI_MATCH_COMPLETE;
@@ -24,7 +34,14 @@ struct Place {
     key: u64,
 }
 
-fn operation<'a>(ep: &EpObj, iov: &'a [Iov], at: &Place, data: Option<u64>, context: *mut c_void, how: How) -> Result<RmaOp<'a>, i32> {
+fn operation<'a>(
+    ep: &EpObj,
+    iov: &'a [Iov],
+    at: &Place,
+    data: Option<u64>,
+    context: *mut c_void,
+    how: How,
+) -> Result<RmaOp<'a>, i32> {
     fits(iov, if how.mode == SendMode::Inject { ep.inject_size } else { ep.max_msg_size })?;
     Ok(RmaOp {
         peer: ep.peer(at.peer)?,
@@ -39,7 +56,14 @@ fn operation<'a>(ep: &EpObj, iov: &'a [Iov], at: &Place, data: Option<u64>, cont
     })
 }
 
-unsafe fn write(ep: &EpObj, iov: &[Iov], at: &Place, data: Option<u64>, context: *mut c_void, how: How) -> Result<isize, i32> {
+unsafe fn write(
+    ep: &EpObj,
+    iov: &[Iov],
+    at: &Place,
+    data: Option<u64>,
+    context: *mut c_void,
+    how: How,
+) -> Result<isize, i32> {
     let op = operation(ep, iov, at, data, context, how)?;
     // SAFETY: the application lends the memory until the completion (injected: during the call).
     unsafe { ep.core.engine.write(&op) }.map(|()| 0).map_err(|e| code_of(&e))
@@ -193,7 +217,15 @@ unsafe extern "C" fn writedata(
     })
 }
 
-unsafe extern "C" fn injectdata(ep: *mut FidEp, buf: *const c_void, len: usize, data: u64, peer: u64, addr: u64, key: u64) -> isize {
+unsafe extern "C" fn injectdata(
+    ep: *mut FidEp,
+    buf: *const c_void,
+    len: usize,
+    data: u64,
+    peer: u64,
+    addr: u64,
+    key: u64,
+) -> isize {
     size(|| {
         // SAFETY: null or a handle of ours.
         let ep = unsafe { EpObj::ready(ep) }?;

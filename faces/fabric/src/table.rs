@@ -37,7 +37,9 @@ impl Table {
     #[inline]
     pub fn get(&self, index: u64) -> u64 {
         let (chunk, at) = place(index);
-        let Some(first) = self.chunks.get(chunk).map(|c| c.load(Ordering::Acquire)).filter(|p| !p.is_null()) else { return NONE };
+        let Some(first) = self.chunks.get(chunk).map(|c| c.load(Ordering::Acquire)).filter(|p| !p.is_null()) else {
+            return NONE;
+        };
         // SAFETY: a chunk that is set has `FIRST << chunk` entries and lives as long as the table; `place` gives an index below that.
         unsafe { (*first.add(at)).load(Ordering::Relaxed) }
     }

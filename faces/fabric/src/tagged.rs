@@ -10,8 +10,18 @@ use std::ptr;
 use weir_engine::{Class, Completion, OpError, OpKind, PeekOp};
 
 /// The endpoint's tagged calls.
-pub static TAGGED_OPS: FiOpsTagged =
-    FiOpsTagged { size: size_of::<FiOpsTagged>(), recv: recv_one, recvv, recvmsg, send: send_one, sendv, sendmsg, inject, senddata, injectdata };
+pub static TAGGED_OPS: FiOpsTagged = FiOpsTagged {
+    size: size_of::<FiOpsTagged>(),
+    recv: recv_one,
+    recvv,
+    recvmsg,
+    send: send_one,
+    sendv,
+    sendmsg,
+    inject,
+    senddata,
+    injectdata,
+};
 
 const RECV_FLAGS: u64 = FI_COMPLETION | FI_MORE | FI_PEEK | FI_CLAIM | FI_DISCARD;
 
@@ -82,7 +92,11 @@ unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const FiMsgTagged, flags: u64
         }
         let op = recv_op(ep, pieces.as_slice(), &wish)?;
         // SAFETY: as above.
-        let done = if flags & FI_DISCARD != 0 { ep.core.engine.discard_claimed(&op) } else { unsafe { ep.core.engine.recv_claimed(&op) } };
+        let done = if flags & FI_DISCARD != 0 {
+            ep.core.engine.discard_claimed(&op)
+        } else {
+            unsafe { ep.core.engine.recv_claimed(&op) }
+        };
         done.map(|()| 0).map_err(|e| code_of(&e))
     })
 }
@@ -119,7 +133,15 @@ fn peek(ep: &EpObj, msg: &FiMsgTagged, flags: u64) -> Result<isize, i32> {
     Ok(0)
 }
 
-unsafe extern "C" fn send_one(ep: *mut FidEp, buf: *const c_void, len: usize, _desc: *mut c_void, to: u64, tag: u64, context: *mut c_void) -> isize {
+unsafe extern "C" fn send_one(
+    ep: *mut FidEp,
+    buf: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    to: u64,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
     size(|| {
         // SAFETY: null or a handle of ours.
         let ep = unsafe { EpObj::ready(ep) }?;
@@ -128,7 +150,15 @@ unsafe extern "C" fn send_one(ep: *mut FidEp, buf: *const c_void, len: usize, _d
     })
 }
 
-unsafe extern "C" fn sendv(ep: *mut FidEp, iov: *const iovec, _desc: *mut *mut c_void, count: usize, to: u64, tag: u64, context: *mut c_void) -> isize {
+unsafe extern "C" fn sendv(
+    ep: *mut FidEp,
+    iov: *const iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    to: u64,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
     size(|| {
         // SAFETY: null or a handle of ours; `count` entries.
         let (ep, pieces) = unsafe { (EpObj::ready(ep)?, Pieces::new(iov, count)?) };

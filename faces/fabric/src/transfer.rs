@@ -9,8 +9,14 @@ use std::ffi::c_void;
 use weir_engine::{Class, Iov, RecvOp, SendMode, SendOp};
 
 /// Flags a send call may carry.
-pub const SEND_FLAGS: u64 =
-    FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_MORE | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+pub const SEND_FLAGS: u64 = FI_REMOTE_CQ_DATA
+    | FI_COMPLETION
+    | FI_MORE
+    | FI_INJECT
+    | FI_INJECT_COMPLETE
+    | FI_TRANSMIT_COMPLETE
+    | FI_DELIVERY_COMPLETE
+    | FI_MATCH_COMPLETE;
 
 /// One piece of memory.
 #[inline]

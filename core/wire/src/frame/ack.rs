@@ -44,11 +44,7 @@ impl<'a> Ack<'a> {
         for entry in self.entries.chunks_exact(ACK_ENTRY_LEN) {
             below = below.checked_sub(u64::from(le16(entry, 0)) + u64::from(le16(entry, 2)))?;
         }
-        Some(AckRanges {
-            below: largest + 1,
-            first_len: self.first_len,
-            entries: self.entries,
-        })
+        Some(AckRanges { below: largest + 1, first_len: self.first_len, entries: self.entries })
     }
 }
 
@@ -107,19 +103,10 @@ pub(super) fn parse(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameErro
     let start = at + ACK_HEAD_LEN;
     let end = start + count * ACK_ENTRY_LEN;
     let entries = d.get(start..end).ok_or(FrameError::Truncated(types::ACK))?;
-    if entries
-        .chunks_exact(ACK_ENTRY_LEN)
-        .any(|e| e == [0; ACK_ENTRY_LEN])
-    {
+    if entries.chunks_exact(ACK_ENTRY_LEN).any(|e| e == [0; ACK_ENTRY_LEN]) {
         return bad("entry");
     }
-    let ack = Ack {
-        largest: le32(h, 4),
-        delay_ns: le32(h, 8),
-        slack_ns: le32(h, 12),
-        first_len,
-        entries,
-    };
+    let ack = Ack { largest: le32(h, 4), delay_ns: le32(h, 8), slack_ns: le32(h, 12), first_len, entries };
     Ok((Frame::Ack(ack), end))
 }
 

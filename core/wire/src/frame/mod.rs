@@ -7,9 +7,9 @@ use core::ops::Range;
 
 pub use ack::{ACK_ENTRY_LEN, ACK_HEAD_LEN, Ack, AckRanges, write_ack};
 pub use write::{
-    addresses_len, close_len, write_addresses, write_body_abort, write_body_head, write_close,
-    write_credit, write_grant, write_msg_head, write_padding, write_parity_head,
-    write_path_challenge, write_path_response, write_ping, write_recovered,
+    addresses_len, close_len, write_addresses, write_body_abort, write_body_head, write_close, write_credit,
+    write_grant, write_msg_head, write_padding, write_parity_head, write_path_challenge, write_path_response,
+    write_ping, write_recovered,
 };
 
 use crate::addr::{self, AddrList, MAX_ADDRESSES};
@@ -243,10 +243,7 @@ impl Frame<'_> {
     #[inline]
     #[must_use]
     pub fn is_ack_eliciting(&self) -> bool {
-        !matches!(
-            self,
-            Frame::Padding | Frame::Ack(_) | Frame::PathResponse(_) | Frame::Close(_)
-        )
+        !matches!(self, Frame::Padding | Frame::Ack(_) | Frame::PathResponse(_) | Frame::Close(_))
     }
 }
 
@@ -275,11 +272,7 @@ impl<'a> Frames<'a> {
             ack_eliciting |= frame.is_ack_eliciting();
             at = next;
         }
-        Ok(Frames {
-            datagram,
-            begin,
-            ack_eliciting,
-        })
+        Ok(Frames { datagram, begin, ack_eliciting })
     }
 
     /// Whether the packet must be acknowledged.
@@ -293,10 +286,7 @@ impl<'a> Frames<'a> {
     #[inline]
     #[must_use]
     pub fn iter(&self) -> FrameIter<'a> {
-        FrameIter {
-            datagram: self.datagram,
-            at: self.begin,
-        }
+        FrameIter { datagram: self.datagram, at: self.begin }
     }
 }
 
@@ -354,9 +344,7 @@ fn parse_one(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
 /// The `N` bytes of a frame's fixed part.
 #[inline(always)]
 pub(crate) fn head<const N: usize>(d: &[u8], at: usize) -> Result<&[u8; N], FrameError> {
-    d[at..]
-        .first_chunk::<N>()
-        .ok_or(FrameError::Truncated(d[at]))
+    d[at..].first_chunk::<N>().ok_or(FrameError::Truncated(d[at]))
 }
 
 /// The `len` bytes from `start` on, if they lie within the packet.
@@ -364,11 +352,7 @@ pub(crate) fn head<const N: usize>(d: &[u8], at: usize) -> Result<&[u8; N], Fram
 fn span(d: &[u8], at: usize, start: usize, len: usize) -> Result<Range<usize>, FrameError> {
     // No overflow: `start` is within the packet and `len` fits 16 bits.
     let end = start + len;
-    if end > d.len() {
-        Err(FrameError::Truncated(d[at]))
-    } else {
-        Ok(start..end)
-    }
+    if end > d.len() { Err(FrameError::Truncated(d[at])) } else { Ok(start..end) }
 }
 
 #[inline]
@@ -392,11 +376,7 @@ fn parse_msg(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
         return bad("env_len");
     }
     let len = u32::from(msg.len);
-    if msg
-        .offset
-        .checked_add(len)
-        .is_none_or(|end| end > msg.total_len)
-    {
+    if msg.offset.checked_add(len).is_none_or(|end| end > msg.total_len) {
         return bad("offset");
     }
     if len == 0 && msg.total_len != 0 {
@@ -408,14 +388,7 @@ fn parse_msg(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
     let envelope = span(d, at, at + MSG_HEAD_LEN, env_len)?;
     let payload = span(d, at, envelope.end, usize::from(msg.len))?;
     let next = payload.end;
-    Ok((
-        Frame::Msg(Msg {
-            head: msg,
-            envelope,
-            payload,
-        }),
-        next,
-    ))
+    Ok((Frame::Msg(Msg { head: msg, envelope, payload }), next))
 }
 
 #[inline]
@@ -430,55 +403,24 @@ fn parse_body(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
     }
     let payload = span(d, at, at + BODY_HEAD_LEN, usize::from(len))?;
     let next = payload.end;
-    Ok((
-        Frame::Body(Body {
-            handle,
-            offset,
-            payload,
-        }),
-        next,
-    ))
+    Ok((Frame::Body(Body { handle, offset, payload }), next))
 }
 
 fn parse_rare(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
     match d[at] {
         types::CREDIT => {
             let h = head::<CREDIT_LEN>(d, at)?;
-            Ok((
-                Frame::Credit(Credit {
-                    msgs_limit: le32(h, 4),
-                    bytes_limit: le64(h, 8),
-                }),
-                at + CREDIT_LEN,
-            ))
+            Ok((Frame::Credit(Credit { msgs_limit: le32(h, 4), bytes_limit: le64(h, 8) }), at + CREDIT_LEN))
         }
         types::GRANT => {
             let h = head::<GRANT_LEN>(d, at)?;
-            Ok((
-                Frame::Grant(Grant {
-                    handle: le64(h, 8),
-                    limit: le64(h, 16),
-                }),
-                at + GRANT_LEN,
-            ))
+            Ok((Frame::Grant(Grant { handle: le64(h, 8), limit: le64(h, 16) }), at + GRANT_LEN))
         }
-        types::PATH_CHALLENGE => Ok((
-            Frame::PathChallenge(le64(head::<PATH_LEN>(d, at)?, 8)),
-            at + PATH_LEN,
-        )),
-        types::PATH_RESPONSE => Ok((
-            Frame::PathResponse(le64(head::<PATH_LEN>(d, at)?, 8)),
-            at + PATH_LEN,
-        )),
+        types::PATH_CHALLENGE => Ok((Frame::PathChallenge(le64(head::<PATH_LEN>(d, at)?, 8)), at + PATH_LEN)),
+        types::PATH_RESPONSE => Ok((Frame::PathResponse(le64(head::<PATH_LEN>(d, at)?, 8)), at + PATH_LEN)),
         types::BODY_ABORT => {
             let h = head::<BODY_ABORT_LEN>(d, at)?;
-            Ok((
-                Frame::BodyAbort(BodyAbort {
-                    code: le16(h, 2),
-                    handle: le64(h, 8),
-                }),
-                at + BODY_ABORT_LEN,
-            ))
+            Ok((Frame::BodyAbort(BodyAbort { code: le16(h, 2), handle: le64(h, 8) }), at + BODY_ABORT_LEN))
         }
         types::ADDRESSES => parse_addresses(d, at),
         types::CLOSE => parse_close(d, at),
@@ -498,29 +440,15 @@ fn parse_addresses(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError
     addr::read_list(&mut r, count).ok_or(FrameError::Field(types::ADDRESSES, "address"))?;
     let start = at + ADDRESSES_HEAD_LEN;
     let end = start + r.position();
-    Ok((
-        Frame::Addresses(Addresses {
-            seq,
-            count,
-            encoded: &d[start..end],
-        }),
-        end,
-    ))
+    Ok((Frame::Addresses(Addresses { seq, count, encoded: &d[start..end] }), end))
 }
 
 fn parse_close(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
     let h = head::<CLOSE_HEAD_LEN>(d, at)?;
     let text = span(d, at, at + CLOSE_HEAD_LEN, usize::from(h[4]))?;
     let next = text.end;
-    let reason =
-        core::str::from_utf8(&d[text]).map_err(|_| FrameError::Field(types::CLOSE, "reason"))?;
-    Ok((
-        Frame::Close(Close {
-            code: le16(h, 2),
-            reason,
-        }),
-        next,
-    ))
+    let reason = core::str::from_utf8(&d[text]).map_err(|_| FrameError::Field(types::CLOSE, "reason"))?;
+    Ok((Frame::Close(Close { code: le16(h, 2), reason }), next))
 }
 
 fn parse_parity(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
@@ -533,31 +461,13 @@ fn parse_parity(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
     if frag == 0 {
         return bad("frag");
     }
-    if base
-        .checked_add(u64::from(count) * u64::from(frag))
-        .is_none()
-    {
+    if base.checked_add(u64::from(count) * u64::from(frag)).is_none() {
         return bad("base");
     }
-    let key = if h[1] & PARITY_MESSAGE != 0 {
-        BodyKey::Message(key)
-    } else {
-        BodyKey::Body(key)
-    };
+    let key = if h[1] & PARITY_MESSAGE != 0 { BodyKey::Message(key) } else { BodyKey::Body(key) };
     let payload = span(d, at, at + PARITY_HEAD_LEN, usize::from(frag))?;
     let next = payload.end;
-    Ok((
-        Frame::Parity(Parity {
-            head: ParityHead {
-                key,
-                count,
-                frag,
-                base,
-            },
-            payload,
-        }),
-        next,
-    ))
+    Ok((Frame::Parity(Parity { head: ParityHead { key, count, frag, base }, payload }), next))
 }
 
 fn parse_recovered(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
@@ -573,13 +483,6 @@ fn parse_recovered(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError
     if offset.checked_add(u64::from(len)).is_none() {
         return bad("offset");
     }
-    let key = if flags & RECOVERED_MESSAGE != 0 {
-        BodyKey::Message(key)
-    } else {
-        BodyKey::Body(key)
-    };
-    Ok((
-        Frame::Recovered(Recovered { key, offset, len }),
-        at + RECOVERED_LEN,
-    ))
+    let key = if flags & RECOVERED_MESSAGE != 0 { BodyKey::Message(key) } else { BodyKey::Body(key) };
+    Ok((Frame::Recovered(Recovered { key, offset, len }), at + RECOVERED_LEN))
 }

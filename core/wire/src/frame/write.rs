@@ -7,10 +7,9 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::{
-    ADDRESSES_HEAD_LEN, BODY_ABORT_LEN, BODY_HEAD_LEN, BodyAbort, BodyKey, CLOSE_HEAD_LEN,
-    CREDIT_LEN, Credit, GRANT_LEN, Grant, MAX_REASON_LEN, MSG_CONTROL, MSG_HEAD_LEN, MsgHead,
-    PARITY_HEAD_LEN, PARITY_MESSAGE, PATH_LEN, ParityHead, RECOVERED_LEN, RECOVERED_MESSAGE,
-    Recovered, types,
+    ADDRESSES_HEAD_LEN, BODY_ABORT_LEN, BODY_HEAD_LEN, BodyAbort, BodyKey, CLOSE_HEAD_LEN, CREDIT_LEN, Credit,
+    GRANT_LEN, Grant, MAX_REASON_LEN, MSG_CONTROL, MSG_HEAD_LEN, MsgHead, PARITY_HEAD_LEN, PARITY_MESSAGE, PATH_LEN,
+    ParityHead, RECOVERED_LEN, RECOVERED_MESSAGE, Recovered, types,
 };
 use crate::addr::{self, MAX_ADDRESSES};
 use crate::{MAX_ENVELOPE_LEN, MAX_PARITY_COUNT};
@@ -102,12 +101,7 @@ pub fn write_path_response(data: u64, out: &mut Vec<u8>) {
 /// Bytes of an ADDRESSES frame with this list.
 #[must_use]
 pub fn addresses_len(list: &[SocketAddr]) -> usize {
-    ADDRESSES_HEAD_LEN
-        + list
-            .iter()
-            .take(MAX_ADDRESSES)
-            .map(addr::encoded_len)
-            .sum::<usize>()
+    ADDRESSES_HEAD_LEN + list.iter().take(MAX_ADDRESSES).map(addr::encoded_len).sum::<usize>()
 }
 
 /// ADDRESSES; of a longer list only the first [`MAX_ADDRESSES`].

@@ -18,10 +18,7 @@ fn from_register(register: u32, bytes: &[u8]) -> u32 {
     use crc_fast::{CrcAlgorithm, Digest};
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(register));
     digest.update(bytes);
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a 32-bit checksum in 64 bits"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "a 32-bit checksum in 64 bits")]
     let crc = digest.finalize() as u32;
     crc
 }

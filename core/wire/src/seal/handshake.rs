@@ -54,12 +54,7 @@ impl CookieKey {
 
     /// The cookie for an opening that came from `opener_addr`. `epoch` counts periods of [`COOKIE_EPOCH_S`].
     #[must_use]
-    pub fn cookie(
-        &self,
-        opener_addr: &SocketAddr,
-        opening: &Opening,
-        epoch: u64,
-    ) -> [u8; COOKIE_LEN] {
+    pub fn cookie(&self, opener_addr: &SocketAddr, opening: &Opening, epoch: u64) -> [u8; COOKIE_LEN] {
         let mut c = hmac::Context::with_key(&self.0);
         // Fixed lengths, IPv4 as mapped, so that no two inputs read the same.
         let ip = match opener_addr.ip() {
@@ -68,12 +63,7 @@ impl CookieKey {
         };
         c.update(&ip.octets());
         c.update(&opener_addr.port().to_le_bytes());
-        for word in [
-            opening.opener_id,
-            opening.responder_id,
-            opening.opener_association,
-            epoch,
-        ] {
+        for word in [opening.opener_id, opening.responder_id, opening.opener_association, epoch] {
             c.update(&word.to_le_bytes());
         }
         c.update(&opening.nonce);
@@ -84,13 +74,7 @@ impl CookieKey {
 
     /// Whether `cookie` was made in this epoch or the last.
     #[must_use]
-    pub fn verify(
-        &self,
-        cookie: &[u8; COOKIE_LEN],
-        opener_addr: &SocketAddr,
-        opening: &Opening,
-        epoch: u64,
-    ) -> bool {
+    pub fn verify(&self, cookie: &[u8; COOKIE_LEN], opener_addr: &SocketAddr, opening: &Opening, epoch: u64) -> bool {
         let made_in = |e| bool::from(self.cookie(opener_addr, opening, e).ct_eq(cookie));
         made_in(epoch) || epoch.checked_sub(1).is_some_and(made_in)
     }

@@ -24,8 +24,6 @@ fn hkdf_sha256<const N: usize>(key: &JobKey, salt: &[u8], info: &[&[u8]]) -> [u8
     let mut out = [0; N];
     let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, salt).extract(key);
     // Fails only for more than 255 blocks of output; N is a small constant of ours.
-    prk.expand(info, Len(N))
-        .and_then(|okm| okm.fill(&mut out))
-        .expect("HKDF output of constant, small length");
+    prk.expand(info, Len(N)).and_then(|okm| okm.fill(&mut out)).expect("HKDF output of constant, small length");
     out
 }

@@ -52,11 +52,7 @@ impl SessionKeys {
         let mut salt = [0; 2 * handshake::NONCE_LEN];
         salt[..handshake::NONCE_LEN].copy_from_slice(opener_nonce);
         salt[handshake::NONCE_LEN..].copy_from_slice(responder_nonce);
-        let info: [&[u8]; 3] = [
-            b"weir 1",
-            &opener_id.to_le_bytes(),
-            &responder_id.to_le_bytes(),
-        ];
+        let info: [&[u8]; 3] = [b"weir 1", &opener_id.to_le_bytes(), &responder_id.to_le_bytes()];
         let okm: [u8; 2 * DIRECTION_LEN] = hkdf_sha256(job_key, &salt, &info);
         let from_opener = Direction::new(level, &okm[..DIRECTION_LEN]);
         let from_responder = Direction::new(level, &okm[DIRECTION_LEN..]);
@@ -64,10 +60,7 @@ impl SessionKeys {
             Role::Opener => (from_opener, from_responder),
             Role::Responder => (from_responder, from_opener),
         };
-        SessionKeys {
-            send: SendKeys(send),
-            recv: RecvKeys(recv),
-        }
+        SessionKeys { send: SendKeys(send), recv: RecvKeys(recv) }
     }
 }
 
@@ -88,20 +81,14 @@ impl Direction {
     fn new(level: Level, okm: &[u8]) -> Direction {
         let key: [u8; KEY_LEN] = part(okm, 0);
         let protection = match level {
-            Level::Integrity => Protection::Integrity {
-                salt: le32(okm, KEY_LEN + IV_LEN),
-            },
+            Level::Integrity => Protection::Integrity { salt: le32(okm, KEY_LEN + IV_LEN) },
             Level::Auth => Protection::Auth(Box::new(Aes256Gcm::new(&key.into()))),
             Level::Encrypt => {
-                let key =
-                    UnboundKey::new(&AES_256_GCM, &key).expect("the cipher takes keys of 32 bytes");
+                let key = UnboundKey::new(&AES_256_GCM, &key).expect("the cipher takes keys of 32 bytes");
                 Protection::Encrypt(Box::new(LessSafeKey::new(key)))
             }
         };
-        Direction {
-            protection,
-            iv: part(okm, KEY_LEN),
-        }
+        Direction { protection, iv: part(okm, KEY_LEN) }
     }
 
     fn level(&self) -> Level {
@@ -125,10 +112,7 @@ impl Direction {
 /// CRC over the head and what follows the CRC field.
 fn packet_crc(salt: u32, packet: &[u8]) -> u32 {
     let (head, rest) = packet.split_at(HEADER_LEN.min(packet.len()));
-    crc32c_append(
-        crc32c_append(salt, head),
-        rest.get(CRC_LEN..).unwrap_or_default(),
-    )
+    crc32c_append(crc32c_append(salt, head), rest.get(CRC_LEN..).unwrap_or_default())
 }
 
 /// Protects the packets of one direction.
@@ -206,12 +190,7 @@ impl RecvKeys {
     /// # Errors
     /// [`PacketError::Length`], [`PacketError::Field`] for another level, [`PacketError::Check`]. After an error the
     /// contents of `datagram` mean nothing.
-    pub fn open(
-        &self,
-        level: Level,
-        number: u64,
-        datagram: &mut [u8],
-    ) -> Result<Range<usize>, PacketError> {
+    pub fn open(&self, level: Level, number: u64, datagram: &mut [u8]) -> Result<Range<usize>, PacketError> {
         if level != self.0.level() {
             return Err(PacketError::Field("level"));
         }
@@ -220,29 +199,19 @@ impl RecvKeys {
         }
         let frames = level.frames_offset()..datagram.len() - level.trailer_len();
         let opened = match &self.0.protection {
-            Protection::Integrity { salt } => {
-                packet_crc(*salt, datagram) == le32(datagram, HEADER_LEN)
-            }
+            Protection::Integrity { salt } => packet_crc(*salt, datagram) == le32(datagram, HEADER_LEN),
             Protection::Auth(cipher) => {
                 let (clear, tag) = datagram.split_at(frames.end);
                 let tag: [u8; TAG_LEN] = part(tag, 0);
                 let nonce = self.0.nonce(number).into();
-                cipher
-                    .decrypt_inout_detached(&nonce, clear, (&mut [][..]).into(), &tag.into())
-                    .is_ok()
+                cipher.decrypt_inout_detached(&nonce, clear, (&mut [][..]).into(), &tag.into()).is_ok()
             }
             Protection::Encrypt(cipher) => {
                 let nonce = Nonce::assume_unique_for_key(self.0.nonce(number));
                 let (head, sealed) = datagram.split_at_mut(HEADER_LEN);
-                cipher
-                    .open_in_place(nonce, Aad::from(&*head), sealed)
-                    .is_ok()
+                cipher.open_in_place(nonce, Aad::from(&*head), sealed).is_ok()
             }
         };
-        if opened {
-            Ok(frames)
-        } else {
-            Err(PacketError::Check)
-        }
+        if opened { Ok(frames) } else { Err(PacketError::Check) }
     }
 }

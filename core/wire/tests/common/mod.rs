@@ -18,15 +18,9 @@ pub fn counting<const N: usize>(first: u8) -> [u8; N] {
 
 /// Bytes of a hex string in which blanks mean nothing.
 pub fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text
-        .chars()
-        .filter_map(|c| c.to_digit(16))
-        .map(|d| u8::try_from(d).expect("a digit"))
-        .collect();
-    digits
-        .chunks(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect()
+    let digits: Vec<u8> =
+        text.chars().filter_map(|c| c.to_digit(16)).map(|d| u8::try_from(d).expect("a digit")).collect();
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
 pub fn opening() -> Opening {
@@ -41,10 +35,8 @@ pub fn opening() -> Opening {
 }
 
 pub fn params() -> Params {
-    let addresses: AddrList = ["10.1.2.3:4791", "[fe80::1]:4791"]
-        .iter()
-        .map(|a| a.parse::<SocketAddr>().expect("an address"))
-        .collect();
+    let addresses: AddrList =
+        ["10.1.2.3:4791", "[fe80::1]:4791"].iter().map(|a| a.parse::<SocketAddr>().expect("an address")).collect();
     Params {
         max_datagram: 8972,
         streams: 16,
@@ -61,15 +53,8 @@ pub fn params() -> Params {
 pub fn handshakes() -> Vec<Handshake> {
     vec![
         Handshake::Init(opening()),
-        Handshake::Cookie(Cookie {
-            opener_association: 0x0102_0304_0506_0708,
-            cookie: counting(0xc0),
-        }),
-        Handshake::Confirm(Confirm {
-            opening: opening(),
-            cookie: counting(0xc0),
-            params: params(),
-        }),
+        Handshake::Cookie(Cookie { opener_association: 0x0102_0304_0506_0708, cookie: counting(0xc0) }),
+        Handshake::Confirm(Confirm { opening: opening(), cookie: counting(0xc0), params: params() }),
         Handshake::Accept(Accept {
             level: Level::Encrypt,
             features: 1,
@@ -79,12 +64,7 @@ pub fn handshakes() -> Vec<Handshake> {
             nonce: counting(0xb0),
             params: params(),
         }),
-        Handshake::Refuse(Refuse {
-            code: RefuseCode::StaleIncarnation,
-            opener_association: 0x0102_0304_0506_0708,
-        }),
-        Handshake::Reset(Reset {
-            association: 0x1112_1314_1516_1718,
-        }),
+        Handshake::Refuse(Refuse { code: RefuseCode::StaleIncarnation, opener_association: 0x0102_0304_0506_0708 }),
+        Handshake::Reset(Reset { association: 0x1112_1314_1516_1718 }),
     ]
 }

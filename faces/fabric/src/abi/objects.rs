@@ -94,8 +94,10 @@ pub struct FiOpsDomain {
 #[repr(C)]
 pub struct FiOpsMr {
     pub size: usize,
-    pub reg: unsafe extern "C" fn(*mut Fid, *const c_void, usize, u64, u64, u64, u64, *mut *mut FidMr, *mut c_void) -> c_int,
-    pub regv: unsafe extern "C" fn(*mut Fid, *const iovec, usize, u64, u64, u64, u64, *mut *mut FidMr, *mut c_void) -> c_int,
+    pub reg:
+        unsafe extern "C" fn(*mut Fid, *const c_void, usize, u64, u64, u64, u64, *mut *mut FidMr, *mut c_void) -> c_int,
+    pub regv:
+        unsafe extern "C" fn(*mut Fid, *const iovec, usize, u64, u64, u64, u64, *mut *mut FidMr, *mut c_void) -> c_int,
     pub regattr: unsafe extern "C" fn(*mut Fid, *const FiMrAttr, u64, *mut *mut FidMr) -> c_int,
 }
 
@@ -249,13 +251,15 @@ pub struct FiOpsMsg {
 pub struct FiOpsTagged {
     pub size: usize,
     pub recv: unsafe extern "C" fn(*mut FidEp, *mut c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize,
-    pub recvv: unsafe extern "C" fn(*mut FidEp, *const iovec, *mut *mut c_void, usize, u64, u64, u64, *mut c_void) -> isize,
+    pub recvv:
+        unsafe extern "C" fn(*mut FidEp, *const iovec, *mut *mut c_void, usize, u64, u64, u64, *mut c_void) -> isize,
     pub recvmsg: unsafe extern "C" fn(*mut FidEp, *const FiMsgTagged, u64) -> isize,
     pub send: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, *mut c_void, u64, u64, *mut c_void) -> isize,
     pub sendv: unsafe extern "C" fn(*mut FidEp, *const iovec, *mut *mut c_void, usize, u64, u64, *mut c_void) -> isize,
     pub sendmsg: unsafe extern "C" fn(*mut FidEp, *const FiMsgTagged, u64) -> isize,
     pub inject: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, u64, u64) -> isize,
-    pub senddata: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize,
+    pub senddata:
+        unsafe extern "C" fn(*mut FidEp, *const c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize,
     pub injectdata: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, u64, u64, u64) -> isize,
 }
 
@@ -264,13 +268,16 @@ pub struct FiOpsTagged {
 pub struct FiOpsRma {
     pub size: usize,
     pub read: unsafe extern "C" fn(*mut FidEp, *mut c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize,
-    pub readv: unsafe extern "C" fn(*mut FidEp, *const iovec, *mut *mut c_void, usize, u64, u64, u64, *mut c_void) -> isize,
+    pub readv:
+        unsafe extern "C" fn(*mut FidEp, *const iovec, *mut *mut c_void, usize, u64, u64, u64, *mut c_void) -> isize,
     pub readmsg: unsafe extern "C" fn(*mut FidEp, *const FiMsgRma, u64) -> isize,
     pub write: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize,
-    pub writev: unsafe extern "C" fn(*mut FidEp, *const iovec, *mut *mut c_void, usize, u64, u64, u64, *mut c_void) -> isize,
+    pub writev:
+        unsafe extern "C" fn(*mut FidEp, *const iovec, *mut *mut c_void, usize, u64, u64, u64, *mut c_void) -> isize,
     pub writemsg: unsafe extern "C" fn(*mut FidEp, *const FiMsgRma, u64) -> isize,
     pub inject: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, u64, u64, u64) -> isize,
-    pub writedata: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, *mut c_void, u64, u64, u64, u64, *mut c_void) -> isize,
+    pub writedata:
+        unsafe extern "C" fn(*mut FidEp, *const c_void, usize, *mut c_void, u64, u64, u64, u64, *mut c_void) -> isize,
     pub injectdata: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, u64, u64, u64, u64) -> isize,
 }
 

@@ -289,4 +289,3 @@ pub struct FiProvider {
     pub fabric: unsafe extern "C" fn(*mut FiFabricAttr, *mut *mut super::FidFabric, *mut c_void) -> c_int,
     pub cleanup: unsafe extern "C" fn(),
 }
-

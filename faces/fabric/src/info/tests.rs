@@ -65,7 +65,13 @@ impl Asked {
 struct Answer(*mut FiInfo);
 
 impl Answer {
-    fn get(version: u32, node: *const c_char, service: *const c_char, flags: u64, hints: *const FiInfo) -> Result<Answer, i32> {
+    fn get(
+        version: u32,
+        node: *const c_char,
+        service: *const c_char,
+        flags: u64,
+        hints: *const FiInfo,
+    ) -> Result<Answer, i32> {
         let mut out = ptr::null_mut();
         // SAFETY: texts are null or literals, hints null or complete.
         match unsafe { getinfo(version, node, service, flags, hints, &raw mut out) } {
@@ -173,7 +179,10 @@ fn a_node_becomes_a_destination_and_a_service_a_source() {
     assert_eq!((a.info().dest_addrlen, a.info().src_addrlen), (weir_engine::NAME_BYTES, weir_engine::NAME_BYTES));
     let a = Answer::get(V2, ptr::null(), c"5000".as_ptr(), FI_SOURCE, ptr::null()).expect("resolves");
     assert_eq!((a.info().dest_addrlen, a.info().src_addrlen), (0, weir_engine::NAME_BYTES));
-    assert_eq!(Answer::get(V2, c"no such host".as_ptr(), ptr::null(), FI_NUMERICHOST, ptr::null()).err(), Some(FI_ENODATA));
+    assert_eq!(
+        Answer::get(V2, c"no such host".as_ptr(), ptr::null(), FI_NUMERICHOST, ptr::null()).err(),
+        Some(FI_ENODATA)
+    );
 }
 
 #[test]
