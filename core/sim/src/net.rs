@@ -349,7 +349,8 @@ fn travel(
     if link.rng.chance(link.spec.duplicate) {
         counters.duplicated += 1;
         let copy = packets.copy(packet);
-        queue.push(link.arrival(left), arrive(copy));
+        let late = link.rng.below(link.spec.duplicate_ns.saturating_add(1));
+        queue.push(link.arrival(left) + late, arrive(copy));
     }
     if link.rng.chance(link.spec.corrupt) {
         counters.corrupted += 1;

@@ -42,6 +42,8 @@ pub struct Report {
     pub probe_timeouts: u64,
     /// Sum over all endpoints.
     pub bytes_resent: u64,
+    /// Sum over all endpoints: fragments restored from parity.
+    pub parity_used: u64,
     /// Last events and the state of every unfinished rank, if a promise was broken.
     pub story: Vec<String>,
 }
@@ -78,6 +80,7 @@ pub fn build(s: &Scenario, watch: Watch) -> World<Rank> {
     let make = Rc::new(move |program| work.app(program, hosts, seed));
     let config = s.endpoint.config(&s.net.host);
     let mut shared = Shared::new(s.seed, s.net.networks.len() as u8, config, s.endpoint.eager_max, make);
+    shared.checks.liveness.silence_kills = s.silence_kills();
     shared.checks.memory.limits.wire_bytes = s.net.wire_bytes();
     shared.restarting = s
         .net
@@ -96,7 +99,8 @@ pub fn run(s: &Scenario, watch: Watch) -> Report {
     let mut w = build(s, watch);
     let (bytes, messages) = s.work.volume(s.net.hosts);
     let begin = s.net.last_fault_ns().max(s.work.last_act_ns());
-    let deadline = begin + liveness::allowance_ns(&s.net, bytes, messages, s.work.chain(), s.someone_dies());
+    let someone_dies = s.someone_dies() || s.silence_kills();
+    let deadline = begin + liveness::allowance_ns(&s.net, bytes, messages, s.work.chain(), someone_dies);
     let done = w.run_until(deadline, |shared| shared.unfinished.is_empty());
     if !done && w.violation().is_none() {
         let detail =
@@ -169,6 +173,7 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
         losses_spurious: counters().map(|c| c.losses_spurious).sum(),
         probe_timeouts: counters().map(|c| c.probe_timeouts).sum(),
         bytes_resent: counters().map(|c| c.bytes_resent).sum(),
+        parity_used: counters().map(|c| c.parity_used).sum(),
         story,
     }
 }

@@ -55,7 +55,7 @@ impl Default for EndpointSpec {
             send_queue_msgs: c.send_queue_msgs,
             grant_budget: c.grant_budget,
             streams: c.streams,
-            eager_max: 16 << 10,
+            eager_max: 64 << 10,
             reno: false,
             parity: c.parity,
             mtu_probing: c.mtu_probing,
@@ -124,11 +124,13 @@ pub enum Profile {
     Incast,
     /// The path MTU shrinks.
     Mtu,
+    /// Hosts are cut off for longer than the peer timeout, perhaps one way only: verdicts fall, and all that waits must fail.
+    Partition,
 }
 
 impl Profile {
     /// All profiles with their names.
-    pub const NAMES: [(&'static str, Profile); 8] = [
+    pub const NAMES: [(&'static str, Profile); 9] = [
         ("all", Profile::All),
         ("clean", Profile::Clean),
         ("lossy", Profile::Lossy),
@@ -137,6 +139,7 @@ impl Profile {
         ("crash", Profile::Crash),
         ("incast", Profile::Incast),
         ("mtu", Profile::Mtu),
+        ("partition", Profile::Partition),
     ];
 
     /// The profile of this name.
@@ -158,7 +161,7 @@ impl Scenario {
     pub fn draw(seed: u64, profile: Profile) -> Scenario {
         let mut rng = Rng::new(seed, u64::MAX);
         let profile = match profile {
-            Profile::All => Profile::NAMES[1 + rng.below(7) as usize].1,
+            Profile::All => Profile::NAMES[1 + rng.below(Profile::NAMES.len() as u64 - 1) as usize].1,
             p => p,
         };
         let hosts = match profile {
@@ -181,6 +184,26 @@ impl Scenario {
         let endpoint = draw_endpoint(&mut rng, profile);
         let work = draw_work(&mut rng, &mut net, profile, &endpoint);
         Scenario { seed, net, endpoint, work }
+    }
+
+    /// Whether silences outlast the peer timeout, so that verdicts on the living are right.
+    #[must_use]
+    pub fn silence_kills(&self) -> bool {
+        // Cuts come in pairs with their healing; a multihomed host is silent only if all its networks are cut.
+        let cuts = |host: HostId| {
+            let on = |net: usize| {
+                self.net.faults.iter().any(|cut| {
+                    matches!(cut.fault, Fault::Cut { host: h, net: n, .. } if h == host && usize::from(n) == net)
+                        && !self.net.faults.iter().any(|heal| {
+                            matches!(heal.fault, Fault::Heal { host: h, net: n, .. } if h == host && usize::from(n) == net)
+                                && heal.at_ns >= cut.at_ns
+                                && heal.at_ns <= cut.at_ns + 5 * SEC
+                        })
+                })
+            };
+            (0..self.net.networks.len()).all(on)
+        };
+        (0..self.net.hosts).any(cuts)
     }
 
     /// Whether anyone dies.
@@ -208,6 +231,8 @@ fn draw_link(rng: &mut Rng, profile: Profile) -> LinkSpec {
     };
     l.loss = ppm(rng, if much { 200_000 } else { 20_000 });
     l.duplicate = ppm(rng, 50_000);
+    // Late copies are replays; they may outlive an incarnation.
+    l.duplicate_ns = if rng.chance(300_000) { rng.log_between(US, 3 * SEC) } else { 0 };
     l.reorder = ppm(rng, 100_000);
     l.reorder_ns = rng.log_between(US, 2 * MS);
     l.corrupt = ppm(rng, 20_000);
@@ -291,10 +316,9 @@ fn draw_work(rng: &mut Rng, net: &mut NetSpec, profile: Profile, endpoint: &Endp
         _ => {}
     }
     let spread_ns = rng.log_between(100 * US, 500 * MS);
-    let crash = profile == Profile::Crash;
+    let directed = matches!(profile, Profile::Crash | Profile::Partition);
     let messages = rng.log_between(5, 300);
-    let bounds =
-        Bounds { hosts, messages, len_max: rng.log_between(64, 1 << 20), bytes_max, spread_ns, directed: crash };
+    let bounds = Bounds { hosts, messages, len_max: rng.log_between(64, 1 << 20), bytes_max, spread_ns, directed };
     let mut traffic = Traffic::default();
     traffic.draw(rng, &bounds, 0, 0);
     match profile {
@@ -305,6 +329,12 @@ fn draw_work(rng: &mut Rng, net: &mut NetSpec, profile: Profile, endpoint: &Endp
             traffic.forget_ns = net.last_fault_ns() + 8 * SEC;
             let (bounds, begin) = (Bounds { messages: messages / 2 + 1, ..bounds }, traffic.phase_ns);
             traffic.draw(rng, &bounds, 1, begin);
+        }
+        Profile::Partition => {
+            draw_partition(rng, net, spread_ns);
+            traffic.crashing = (0..hosts).collect();
+            // The last verdict: 10 s for a handshake that began as the cut ended, 5 s for a silence.
+            traffic.forget_ns = net.last_fault_ns().max(2 * spread_ns) + 12 * SEC;
         }
         Profile::Faults => draw_faults(rng, net, spread_ns),
         Profile::Multihome => draw_failovers(rng, net, spread_ns),
@@ -387,6 +417,21 @@ fn draw_faults(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) {
         let (cut, direction) = (rng.below(net.networks.len() as u64) as NetId, draw_direction(rng));
         net.faults.push(TimedFault { at_ns, fault: Fault::Cut { host, net: cut, direction } });
         net.faults.push(TimedFault { at_ns: at_ns + len, fault: Fault::Heal { host, net: cut, direction } });
+    }
+}
+
+/// Some hosts are cut off on all networks for longer than the peer timeout.
+fn draw_partition(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) {
+    let at_ns = rng.below(spread_ns + 1);
+    let len = rng.between(6 * SEC, 12 * SEC);
+    let direction = draw_direction(rng);
+    for host in 0..net.hosts {
+        if host == 0 || rng.chance(200_000) {
+            for which in 0..net.networks.len() as NetId {
+                net.faults.push(TimedFault { at_ns, fault: Fault::Cut { host, net: which, direction } });
+                net.faults.push(TimedFault { at_ns: at_ns + len, fault: Fault::Heal { host, net: which, direction } });
+            }
+        }
     }
 }
 

@@ -48,8 +48,11 @@ pub struct LinkSpec {
     pub loss: Ppm,
     /// Burst loss.
     pub burst: Option<Burst>,
-    /// A second copy arrives.
+    /// A second copy arrives ...
     pub duplicate: Ppm,
+    /// ... up to this much later than the first should.
+    #[serde(default)]
+    pub duplicate_ns: Ns,
     /// The packet is overtaken: it arrives up to `reorder_ns` later than it should.
     pub reorder: Ppm,
     /// See `reorder`.
@@ -70,6 +73,7 @@ impl Default for LinkSpec {
             loss: 0,
             burst: None,
             duplicate: 0,
+            duplicate_ns: 0,
             reorder: 0,
             reorder_ns: 0,
             corrupt: 0,

@@ -90,21 +90,26 @@ fn time(ns: Ns) -> String {
 }
 
 /// Jain's index of what senders got until the first of them was done: 1 is perfectly fair, 1/n is one sender alone.
+/// `None` unless several senders sent the same amount.
 #[must_use]
-pub fn fairness(r: &Report) -> f64 {
-    let mut last = std::collections::BTreeMap::new();
-    for (from, at, _) in &r.arrivals {
-        last.insert(*from, *at);
+pub fn fairness(r: &Report) -> Option<f64> {
+    // By sender: bytes in all, when the last came.
+    let mut senders: std::collections::BTreeMap<u32, (u64, Ns)> = std::collections::BTreeMap::new();
+    for (from, at, bytes) in &r.arrivals {
+        let s = senders.entry(*from).or_default();
+        *s = (s.0 + bytes, *at);
     }
-    let Some(first_done) = last.values().min().copied() else {
-        return 1.0;
-    };
-    let mut got: std::collections::BTreeMap<u32, f64> = last.keys().map(|k| (*k, 0.0)).collect();
+    let first_done = senders.values().map(|s| s.1).min()?;
+    let amount = senders.values().next()?.0;
+    if senders.len() < 2 || senders.values().any(|s| s.0 != amount) {
+        return None;
+    }
+    let mut got: std::collections::BTreeMap<u32, f64> = senders.keys().map(|k| (*k, 0.0)).collect();
     for (from, _, bytes) in r.arrivals.iter().filter(|a| a.1 <= first_done) {
         *got.entry(*from).or_default() += *bytes as f64;
     }
     let (sum, squares) = got.values().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
-    if squares == 0.0 { 1.0 } else { sum * sum / (got.len() as f64 * squares) }
+    (squares > 0.0).then(|| sum * sum / (got.len() as f64 * squares))
 }
 
 /// The longest time in which no message became complete at any receiver, from start to end.
@@ -120,24 +125,25 @@ pub fn longest_gap_ns(r: &Report) -> Ns {
 pub fn table(points: &[Point], reports: &[Report]) -> String {
     let width = points.iter().map(|p| p.name.len()).max().unwrap_or(0).max(8);
     let mut s = format!(
-        "{:<width$} {:>10} {:>6} {:>10} {:>10} {:>10} {:>5} {:>7} {:>6} {:>6} {:>5}\n",
-        "point", "Mbit/s", "% wire", "median", "p99", "max", "fair", "dropped", "resent", "spur", "pto"
+        "{:<width$} {:>10} {:>6} {:>10} {:>10} {:>10} {:>5} {:>7} {:>6} {:>6} {:>6} {:>5}\n",
+        "point", "Mbit/s", "% wire", "median", "p99", "max", "fair", "dropped", "resent", "parity", "spur", "pto"
     );
     for (p, r) in points.iter().zip(reports) {
         let rate = r.goodput_bits_per_s();
         let resent = r.bytes_resent as f64 * 100.0 / r.bytes.max(1) as f64;
         let _ = write!(
             s,
-            "{:<width$} {:>10.1} {:>6.1} {:>10} {:>10} {:>10} {:>5.2} {:>7} {:>5.1}% {:>6} {:>5}",
+            "{:<width$} {:>10.1} {:>6.1} {:>10} {:>10} {:>10} {:>5} {:>7} {:>5.1}% {:>6} {:>6} {:>5}",
             p.name,
             rate / 1e6,
             rate * 100.0 / p.wire_bits_per_s,
             time(r.quantile_ns(0.5)),
             time(r.quantile_ns(0.99)),
             time(r.quantile_ns(1.0)),
-            fairness(r),
+            fairness(r).map_or("-".into(), |f| format!("{f:.2}")),
             r.net.switch_full + r.net.lost + r.net.socket_full,
             resent,
+            r.parity_used,
             r.losses_spurious,
             r.probe_timeouts
         );

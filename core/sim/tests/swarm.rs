@@ -93,3 +93,8 @@ fn a_scenario_survives_json() {
     let text = serde_json::to_string(&s).unwrap();
     assert_eq!(serde_json::from_str::<Scenario>(&text).unwrap(), s);
 }
+
+#[test]
+fn promises_hold_when_hosts_are_cut_off_for_long() {
+    swarm(Profile::Partition);
+}
