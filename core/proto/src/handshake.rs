@@ -143,7 +143,7 @@ impl Endpoint {
         };
         // Half to three halves of the interval: a thousand openers that start together and overflow a switch must not
         // all repeat at the same moments.
-        let spread = (u128::from(self.rng.next_u64()) * u128::from(o.interval_ns) >> 64) as u64;
+        let spread = ((u128::from(self.rng.next_u64()) * u128::from(o.interval_ns)) >> 64) as u64;
         o.send_at = now.plus_ns(o.interval_ns / 2 + spread);
         o.interval_ns = (o.interval_ns * 2).min(max_interval);
         packet.write(&self.handshake.key, &mut out.head);
