@@ -37,11 +37,7 @@ impl Model {
 
     /// Messages left over from a former life of the peer have no gap below them.
     fn eligible(&self, w: &Waiting, exact: bool) -> bool {
-        let Some(arrived) = self
-            .arrived
-            .get(&w.a.peer)
-            .filter(|_| w.life == self.life(w.a.peer))
-        else {
+        let Some(arrived) = self.arrived.get(&w.a.peer).filter(|_| w.life == self.life(w.a.peer)) else {
             return true;
         };
         (0..w.a.mseq).all(|n| arrived.numbers.contains(&n))
@@ -59,17 +55,13 @@ impl Model {
     }
 
     fn first_receive(&self, a: &Arrival) -> Option<usize> {
-        self.posted
-            .iter()
-            .position(|p| Self::accepts(&p.0.pattern(), a))
+        self.posted.iter().position(|p| Self::accepts(&p.0.pattern(), a))
     }
 
     /// Rules 2 and 3: the peer whose takeable message arrived first; of this peer the earliest that the pattern accepts.
     fn find(&self, p: &Pattern) -> Option<usize> {
         let takeable = |w: &Waiting| {
-            Self::accepts(p, &w.a)
-                && self.eligible(w, Self::exact(p))
-                && self.first_receive(&w.a).is_none()
+            Self::accepts(p, &w.a) && self.eligible(w, Self::exact(p)) && self.first_receive(&w.a).is_none()
         };
         let peer = self.waiting.iter().find(|w| takeable(w))?.a.peer;
         (0..self.waiting.len())
@@ -85,8 +77,7 @@ impl Model {
                     let w = &self.waiting[i];
                     let r = self.first_receive(&w.a)?;
                     let exact = Self::exact(&self.posted[r].0.pattern());
-                    self.eligible(w, exact)
-                        .then_some((w.a.peer, w.life, w.a.mseq, i, r))
+                    self.eligible(w, exact).then_some((w.a.peer, w.life, w.a.mseq, i, r))
                 })
                 .min();
             let Some((.., i, r)) = hit else { return };
@@ -101,13 +92,7 @@ impl Model {
     }
 
     fn bind(p: &Posted, used: &mut u64, a: &Arrival) -> (Match, bool) {
-        let mut hit = Match {
-            op: p.op,
-            msg: a.msg,
-            multi_offset: None,
-            multi_room: 0,
-            multi_done: false,
-        };
+        let mut hit = Match { op: p.op, msg: a.msg, multi_offset: None, multi_room: 0, multi_done: false };
         if let Some(multi) = p.multi {
             hit.multi_offset = Some(*used);
             hit.multi_room = multi.room - *used;
@@ -136,14 +121,7 @@ impl Model {
         self.note_other(a.peer, a.mseq, a.stream, a.sseq, out);
     }
 
-    pub fn note_other(
-        &mut self,
-        peer: u32,
-        mseq: u64,
-        stream: u16,
-        sseq: u32,
-        out: &mut Vec<Match>,
-    ) {
+    pub fn note_other(&mut self, peer: u32, mseq: u64, stream: u16, sseq: u32, out: &mut Vec<Match>) {
         let arrived = self.arrived.entry(peer).or_default();
         arrived.numbers.insert(mseq);
         arrived.stream_numbers.insert((stream, sseq));
@@ -177,14 +155,8 @@ impl Model {
         let mut lost: Vec<Waiting> = self.waiting.iter().copied().filter(is_lost).collect();
         lost.sort_by_key(|w| w.a.mseq);
         msgs.extend(lost.iter().map(|w| w.a.msg));
-        self.waiting
-            .retain(|w| !lost.iter().any(|l| l.a.msg == w.a.msg));
-        ops.extend(
-            self.posted
-                .iter()
-                .filter(|p| p.0.source == Source::Peer(peer))
-                .map(|p| p.0.op),
-        );
+        self.waiting.retain(|w| !lost.iter().any(|l| l.a.msg == w.a.msg));
+        ops.extend(self.posted.iter().filter(|p| p.0.source == Source::Peer(peer)).map(|p| p.0.op));
         self.posted.retain(|p| p.0.source != Source::Peer(peer));
         self.arrived.remove(&peer);
         *self.lives.entry(peer).or_default() += 1;
@@ -199,9 +171,6 @@ impl Model {
     }
 
     pub fn behind_gap(&self) -> usize {
-        self.waiting
-            .iter()
-            .filter(|w| !self.eligible(w, false))
-            .count()
+        self.waiting.iter().filter(|w| !self.eligible(w, false)).count()
     }
 }
