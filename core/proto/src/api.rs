@@ -256,6 +256,8 @@ pub enum Event {
     },
     /// One fragment can be restored: xor `payload` with all other fragments of `[base, base + count*frag)`, write
     /// `hole_len` bytes to `hole_offset` (the part of the fragment that is missing), then call `restored`.
+    /// Always after the other events of its datagram. If the restored range completes the operation, `restored` reports
+    /// an event with an empty payload (and, for a message, an empty envelope) that is `complete`.
     Parity {
         /// From whom.
         peer: PeerId,

@@ -233,8 +233,23 @@ impl Endpoint {
             .is_some_and(|a| a.state == State::Opening && self.endpoint_id < opener_id)
     }
 
+    /// The opener of an association we hold for established has not seen our ACCEPT and knocks again: it lives, though
+    /// nothing of it can come through yet. Without this a network that loses handshake packets for a while makes us
+    /// declare it dead. Once a protected packet came only those count, so a recorded INIT keeps no association alive.
+    fn note_opener_lives(&mut self, now: Time, o: &wire::Opening) {
+        let known = self.by_endpoint.get(&o.opener_id).and_then(|p| self.assocs.get_mut(p.0 as usize));
+        let waits = known.filter(|a| {
+            a.state == State::Up && a.rx.expected() == 0 && a.accepted.as_ref().is_some_and(|x| x.nonce == o.nonce)
+        });
+        if let Some(a) = waits {
+            a.heard = now;
+            a.pings = 0;
+        }
+    }
+
     fn on_init(&mut self, now: Time, meta: &RxMeta, o: &wire::Opening) {
         if self.acceptable(meta, o) && !self.our_opening_wins(o.opener_id) {
+            self.note_opener_lives(now, o);
             let cookie = self.handshake.cookie(now, &meta.remote, o);
             self.answer(meta, &Handshake::Cookie(wire::Cookie { opener_association: o.opener_association, cookie }));
         }
@@ -266,6 +281,7 @@ impl Endpoint {
             self.counters.dropped_check += 1;
             return;
         }
+        self.note_opener_lives(now, o);
         let peer = match self.by_endpoint.get(&o.opener_id).copied() {
             Some(p) => {
                 let a = &self.assocs[p.0 as usize];

@@ -130,7 +130,7 @@ impl Group {
 
 impl Association {
     /// A PARITY frame: if exactly one fragment of its group lacks bytes, those can be restored.
-    pub(crate) fn on_parity(&mut self, _cx: &mut Cx<'_>, p: &Parity, events: &mut Vec<Event>) {
+    pub(crate) fn on_parity(&mut self, p: &Parity, events: &mut Vec<Event>) {
         let h = p.head;
         let (lo, hi) = (h.base, h.base + u64::from(h.count) * u64::from(h.frag));
         let mut holes: smallvec::SmallVec<[(u64, u64); 2]> = smallvec::SmallVec::new();

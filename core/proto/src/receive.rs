@@ -63,6 +63,7 @@ enum Accept {
 struct Seen {
     body_bytes: u64,
     grants: bool,
+    parity: bool,
 }
 
 impl Association {
@@ -103,12 +104,24 @@ impl Association {
         }
         let mut seen = Seen::default();
         for f in &frames {
+            if matches!(f, Frame::Parity(_)) {
+                seen.parity = true;
+                continue;
+            }
             if let Err(why) = self.on_frame(cx, meta, f, &mut seen, events) {
                 self.violated(cx, why, events);
                 break;
             }
             if self.state != State::Up {
                 break;
+            }
+        }
+        if seen.parity && self.state == State::Up {
+            // Last, so that what it tells to restore is lacking after everything else in the packet was reported.
+            for f in &frames {
+                if let Frame::Parity(p) = f {
+                    self.on_parity(&p, events);
+                }
             }
         }
         if self.bodies_in.open() > 0 || seen.body_bytes > 0 {
@@ -183,7 +196,6 @@ impl Association {
                 seen.grants = true;
                 events.push(Event::BodyAborted { peer: self.id, handle: a.handle, code: a.code });
             }
-            Frame::Parity(p) => self.on_parity(cx, &p, events),
             Frame::Recovered(r) => {
                 let (message, key) = match r.key {
                     BodyKey::Message(m) => (true, m),
