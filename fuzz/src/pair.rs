@@ -350,8 +350,8 @@ impl Net {
             }
             let before = self.flying.each_ref().map(VecDeque::len);
             self.advance(if before == [0, 0] { self.to_next_timeout() } else { delay_ns });
-            for to in 0..2 {
-                for _ in 0..before[to] {
+            for (to, count) in before.into_iter().enumerate() {
+                for _ in 0..count {
                     let Some(p) = self.flying[to].pop_front() else { break };
                     self.arrive(to, p);
                 }

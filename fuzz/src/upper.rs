@@ -13,7 +13,7 @@ use weir_proto::{BodyKey, BodyOpened, Endpoint, Event, Message, PacketBuf, Paylo
 #[must_use]
 pub fn byte_of(token: u64, i: u64) -> u8 {
     let x = (token ^ (i / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x.to_le_bytes()[usize::from(i % 7 != 0) + usize::try_from(i % 6).expect("small")]
+    x.to_le_bytes()[usize::try_from(i % 8).expect("small")]
 }
 
 /// Disjoint ranges of bytes.
