@@ -83,6 +83,14 @@ impl Default for LinkSpec {
 }
 
 impl LinkSpec {
+    /// Packets lost in the long run, bursts included.
+    #[must_use]
+    pub fn mean_loss_ppm(&self) -> Ppm {
+        let Some(b) = self.burst else { return self.loss };
+        let bad = f64::from(b.enter) / f64::from((b.enter + b.leave).max(1));
+        (f64::from(b.loss) * bad + f64::from(self.loss) * (1.0 - bad)) as Ppm
+    }
+
     /// How long `bytes` of payload occupy the link.
     #[must_use]
     pub fn serialise_ns(&self, bytes: usize) -> Ns {

@@ -12,6 +12,7 @@ use crate::spec::{LinkSpec, MS, NetSpec, NetworkSpec, Ns, SEC, Topology};
 /// * 40 times what the slowest link needs for all bytes, and 60 round trips plus 8 for each link of the longest chain of
 ///   messages that wait for one another: loss of up to a fifth, one packet per round trip at worst at the floor of the
 ///   window, still ends well within that;
+/// * where more than a twentieth is lost, one round trip for each kilobyte more: the window lies at its floor then;
 /// * 7 s more if someone dies: 5 s until the verdict and 2 s of slack.
 #[must_use]
 pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64, someone_dies: bool) -> Ns {
@@ -24,8 +25,10 @@ pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64, someon
     let slowest = links.iter().map(|l| l.rate_bits_per_s).filter(|r| *r > 0).min().unwrap_or(u64::MAX);
     let on_wire = (bytes + messages * 200) as u128 * 8 * u128::from(SEC) / u128::from(slowest);
     let round_trip = 2 * links.iter().map(|l| l.delay_ns + l.jitter_ns + l.reorder_ns).sum::<Ns>() + MS;
+    let bad = links.iter().any(|l| l.mean_loss_ppm() > 50_000);
+    let crawl = if bad { bytes / 1000 * round_trip } else { 0 };
     let verdict = if someone_dies { 7 * SEC } else { 0 };
-    8 * SEC + 40 * on_wire as Ns + round_trip * (60 + 8 * chain) + verdict
+    8 * SEC + 40 * on_wire as Ns + round_trip * (60 + 8 * chain) + crawl + verdict
 }
 
 /// Who is alive, and who was declared dead by whom.
