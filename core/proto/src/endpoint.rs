@@ -139,8 +139,14 @@ impl Endpoint {
     pub fn peer(&mut self, name: &EndpointName) -> Result<PeerId, NameError> {
         self.handshake.check_name(name)?;
         let (id, addrs) = crate::handshake::name_parts(name);
-        if let Some(p) = self.by_endpoint.get(&id) {
-            return Ok(*p);
+        // A name made from host and port: whoever is at that address.
+        let known = if id == 0 {
+            self.assocs.iter().find(|a| a.addrs == addrs && !matches!(a.state, State::Down(_))).map(|a| a.id)
+        } else {
+            self.by_endpoint.get(&id).copied()
+        };
+        if let Some(p) = known {
+            return Ok(p);
         }
         if addrs.is_empty() {
             return Err(NameError::NoAddress);
@@ -154,7 +160,9 @@ impl Endpoint {
         }
         let id = PeerId(self.assocs.len() as u32);
         self.assocs.push(Box::new(Association::new(&self.cfg, id, endpoint_id, addrs, now)));
-        self.by_endpoint.insert(endpoint_id, id);
+        if endpoint_id != 0 {
+            self.by_endpoint.insert(endpoint_id, id);
+        }
         Some(id)
     }
 

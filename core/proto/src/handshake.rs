@@ -212,7 +212,8 @@ impl Endpoint {
 
     /// Checks that need no state; refuses if one fails.
     fn acceptable(&mut self, meta: &RxMeta, o: &wire::Opening) -> bool {
-        let code = if o.responder_id != self.endpoint_id {
+        // 0: whoever is at this address (spec 7).
+        let code = if o.responder_id != self.endpoint_id && o.responder_id != 0 {
             RefuseCode::StaleIncarnation
         } else if o.features & !FEATURES != 0 {
             RefuseCode::Features
@@ -341,7 +342,8 @@ impl Endpoint {
         let opening = assocs
             .get_mut(peer.0 as usize)
             .filter(|a| {
-                a.state == State::Opening && a.local_id == c.opener_association && a.endpoint_id == c.responder_id
+                let expected = a.endpoint_id == c.responder_id || a.endpoint_id == 0;
+                a.state == State::Opening && a.local_id == c.opener_association && expected
             })
             .and_then(|a| {
                 a.opening.as_ref().filter(|o| o.cookie.is_some() && c.level >= o.opening.level).map(|o| o.opening)
@@ -354,7 +356,13 @@ impl Endpoint {
         let Some((a, mut cx)) = with_association!(self, peer, now) else { return };
         a.remote_id = c.responder_association;
         a.crypt = Some(crypt);
+        let learned = a.endpoint_id == 0;
+        a.endpoint_id = c.responder_id;
         a.establish(&mut cx, &c.params, meta, events);
+        if learned {
+            // Named again by its own name, it is the same peer; an association it has already under that name stays.
+            self.by_endpoint.entry(c.responder_id).or_insert(peer);
+        }
         self.touch(peer);
     }
 }

@@ -365,3 +365,48 @@ fn parity_restores_single_losses_on_a_long_lossy_path() {
     }
     assert!(times[1] < times[0], "{times:?}");
 }
+
+#[test]
+fn a_name_without_endpoint_id_means_whoever_is_there() {
+    use std::net::SocketAddr;
+    let addr = |port| SocketAddr::from(([10, 0, 0, 1], port));
+    let mut a = Endpoint::new(Config::default(), [3; 32], 11, &[addr(1)], [1; 32]);
+    let mut b = Endpoint::new(Config::default(), [3; 32], 22, &[addr(2)], [2; 32]);
+    let mut name = b.name();
+    name.endpoint_id = 0;
+    let peer = a.peer(&name).expect("usable");
+    assert_eq!(a.peer(&name), Ok(peer));
+    struct Nothing;
+    impl Payloads for Nothing {
+        fn read(&self, _: u64, _: u64, dst: &mut [u8]) {
+            dst.fill(0);
+        }
+    }
+    let message = Message { control: false, stream: 0, envelope: b"e", len: 4, token: 5 };
+    a.send(Time(1), peer, message).expect("accepted");
+    let (mut out, mut events) = (PacketBuf::new(), Vec::new());
+    let mut t = 1_000_000;
+    for _ in 0..20 {
+        t += 100_000;
+        for (from, to, port) in [(0, 1, 1), (1, 0, 2)] {
+            let mut packets = Vec::new();
+            let ends = [&mut a, &mut b];
+            while let Some(sent) = ends[from].poll_transmit(Time(t), &Nothing, &mut out) {
+                let mut p = out.head.clone();
+                if let Some(r) = sent.payload {
+                    p.resize(p.len() + usize::from(r.len), 0);
+                }
+                packets.push(p);
+            }
+            for mut p in packets {
+                let meta = RxMeta { remote: addr(port), local: None, slack_ns: 0, ecn: 0 };
+                ends[to].handle(Time(t), meta, &mut p, &mut events);
+            }
+            ends[to].idle(Time(t));
+        }
+    }
+    assert!(events.iter().any(|e| matches!(e, Event::Message { complete: true, .. })), "{events:?}");
+    assert!(events.contains(&Event::Sent { peer, token: 5 }), "{events:?}");
+    assert_eq!(a.peer_endpoint_id(peer), 22);
+    assert_eq!(a.peer(&b.name()), Ok(peer), "its real name is the same peer");
+}
