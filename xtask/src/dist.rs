@@ -1,7 +1,6 @@
 //! `cargo xtask build`: the provider and the command, laid out as they are installed.
 
 use std::fs;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -13,10 +12,7 @@ use crate::process::run_shown;
 /// # Errors
 /// If they do not build.
 pub fn build(paths: &Paths) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.current_dir(&paths.root).args(["build", "--release", "--quiet", "-p", "weir-fabric", "-p", "weir"]);
-    run_shown(command.env("CARGO_TARGET_DIR", &paths.target))?;
+    run_shown(paths.cargo().args(["build", "--release", "--quiet", "-p", "weir-fabric", "-p", "weir"]))?;
     let release = paths.target.join("release");
     for (from, to) in [("libweir_fi.so", paths.provider()), ("weir", paths.dist().join("bin/weir"))] {
         let from = release.join(from);

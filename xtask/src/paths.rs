@@ -1,6 +1,7 @@
 //! Where things are: the project, its build results, and what the chores make.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The folders the chores work with.
 #[derive(Clone, Debug)]
@@ -44,5 +45,28 @@ impl Paths {
     /// The sources of the MPI test programs.
     pub fn mpi_sources(&self) -> PathBuf {
         self.root.join("tests/mpi")
+    }
+
+    /// Cargo at the project's root, building into [`Paths::target`].
+    ///
+    /// Cargo tells a program that it runs which package it belongs to; build scripts that look at
+    /// these variables would run again, had a Cargo below it the same.
+    pub fn cargo(&self) -> Command {
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target).env("CARGO_TERM_COLOR", "never");
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_PRIMARY_"].iter().any(|p| text.starts_with(p)) {
+                command.env_remove(name);
+            }
+        }
+        command
+    }
+
+    /// The compiler that Cargo uses.
+    pub fn rustc(&self) -> Command {
+        let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        command.current_dir(&self.root);
+        command
     }
 }

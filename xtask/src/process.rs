@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -50,17 +51,42 @@ fn is_telling(line: &str) -> bool {
 }
 
 /// Bytes of output kept of each stream; a runaway program must not fill our memory.
-const MAX_OUTPUT_BYTES: u64 = 16 << 20;
+const MAX_OUTPUT_BYTES: usize = 16 << 20;
 
-fn drain(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
-    thread::spawn(move || {
-        let mut text = Vec::new();
-        if let Some(mut stream) = stream {
-            let _ = (&mut stream).take(MAX_OUTPUT_BYTES).read_to_end(&mut text);
-            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+/// How long the readers wait for the end of the output once the program has ended.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a stream has said so far, and the thread that listens.
+struct Reader {
+    text: Arc<Mutex<Vec<u8>>>,
+    thread: thread::JoinHandle<()>,
+}
+
+fn drain(stream: Option<impl Read + Send + 'static>) -> Reader {
+    let text = Arc::new(Mutex::new(Vec::new()));
+    let into = Arc::clone(&text);
+    let thread = thread::spawn(move || {
+        let Some(mut stream) = stream else { return };
+        let mut chunk = [0; 16 << 10];
+        // At an error as at the end: there is nothing more.
+        while let Ok(n @ 1..) = stream.read(&mut chunk) {
+            let mut text = into.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = MAX_OUTPUT_BYTES.saturating_sub(text.len());
+            text.extend_from_slice(&chunk[..n.min(room)]);
         }
-        String::from_utf8_lossy(&text).into_owned()
-    })
+    });
+    Reader { text, thread }
+}
+
+impl Reader {
+    /// The text. A daemon that slipped away may hold the stream open for ever, so this does not wait for its end
+    /// longer than until `deadline`.
+    fn finish(self, deadline: Instant) -> String {
+        while !self.thread.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        String::from_utf8_lossy(&self.text.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
 }
 
 /// Runs `command` and waits at most `limit`; then it and everything it started is ended.
@@ -86,12 +112,8 @@ pub fn run_limited(command: &mut Command, limit: Duration) -> Result<Outcome> {
         end_tree(&mut child)?;
     }
     end_orphans(child.id());
-    let (stdout, stderr) = (join(stdout)?, join(stderr)?);
-    Ok(Outcome { status, stdout, stderr, elapsed })
-}
-
-fn join(handle: thread::JoinHandle<String>) -> Result<String> {
-    handle.join().map_err(|_| anyhow::anyhow!("a reader thread failed"))
+    let deadline = Instant::now() + GRACE;
+    Ok(Outcome { status, stdout: stdout.finish(deadline), stderr: stderr.finish(deadline), elapsed })
 }
 
 fn wait_until(child: &mut Child, deadline: Instant) -> Result<Option<ExitStatus>> {
@@ -183,25 +205,32 @@ fn descendants(root: u32) -> BTreeSet<u32> {
     }
 }
 
+/// No chore takes this long, but for one that hangs.
+const CHORE_LIMIT: Duration = Duration::from_secs(1800);
+
 /// Runs a chore whose output the user should see; fails with the command line if it fails.
 pub fn run_shown(command: &mut Command) -> Result<()> {
     let line = line_of(command);
-    let status = command.status().with_context(|| format!("cannot start: {line}"))?;
-    if !status.success() {
-        bail!("{line}: {status}");
+    let mut child = command.stdin(Stdio::null()).spawn().with_context(|| format!("cannot start: {line}"))?;
+    match wait_until(&mut child, Instant::now() + CHORE_LIMIT)? {
+        None => {
+            end_tree(&mut child)?;
+            bail!("{line}: not done after {} s", CHORE_LIMIT.as_secs());
+        }
+        Some(status) if !status.success() => bail!("{line}: {status}"),
+        Some(_) => Ok(()),
     }
-    Ok(())
 }
 
 /// Runs a chore quietly; if it fails, the error holds what it said.
 pub fn run_quiet(command: &mut Command) -> Result<String> {
     let line = line_of(command);
-    let out = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start: {line}"))?;
-    if !out.status.success() {
-        let said = String::from_utf8_lossy(&out.stderr);
-        bail!("{line}: {}\n{}", out.status, said.trim_end());
+    let outcome = run_limited(command, CHORE_LIMIT)?;
+    match outcome.status {
+        None => bail!("{line}: not done after {} s", CHORE_LIMIT.as_secs()),
+        Some(status) if !status.success() => bail!("{line}: {status}\n{}", outcome.stderr.trim_end()),
+        Some(_) => Ok(outcome.stdout),
     }
-    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
 /// The command as one would type it, for messages and reports.
@@ -227,11 +256,20 @@ mod tests {
         command.args(["-c", "sleep 60 & echo $!; sleep 60"]);
         let outcome = run_limited(&mut command, Duration::from_millis(300)).unwrap();
         assert!(outcome.status.is_none() && !outcome.ok());
-        assert!(outcome.elapsed < Duration::from_secs(3));
+        assert!(outcome.elapsed < Duration::from_secs(30), "half of what it would have run");
         let grandchild: u32 = outcome.stdout.trim().parse().unwrap();
         thread::sleep(Duration::from_millis(100));
         let alive = processes().iter().any(|p| p.pid == grandchild && p.parent != std::process::id());
         assert!(!alive, "the grandchild still runs");
+    }
+
+    #[test]
+    fn a_daemon_that_keeps_the_stream_open_holds_nobody_up() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "setsid sleep 60 & echo $!"]);
+        let outcome = run_limited(&mut command, Duration::from_secs(30)).unwrap();
+        assert!(outcome.ok());
+        signal(outcome.stdout.trim().parse().unwrap(), Signal::KILL);
     }
 
     #[test]

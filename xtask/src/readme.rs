@@ -21,6 +21,11 @@ pub fn disagreements(paths: &Paths) -> Result<Vec<String>> {
         let pins = read(&format!("tests/mpi/requirements/{name}.txt"))?;
         found.extend(check_pins(&readme, &pins));
     }
+    for link in links(&readme) {
+        if !paths.root.join(link).exists() {
+            found.push(format!("README.md points to {link}, which is not there"));
+        }
+    }
     for command in ["cargo xtask demo", "cargo xtask test", "weir env"] {
         if !readme.contains(command) {
             found.push(format!("README.md does not tell of: {command}"));
@@ -62,6 +67,12 @@ fn check_pins(text: &str, pins: &str) -> Vec<String> {
     found
 }
 
+/// Where the text's links lead within the project.
+fn links(text: &str) -> Vec<&str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+    targets.filter(|target| !target.is_empty() && !target.contains("://")).collect()
+}
+
 /// The version numbers that follow `word`.
 fn mentions<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
     let starts = text.match_indices(word).map(|(at, _)| at + word.len());
@@ -75,6 +86,12 @@ fn mentions<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_are_those_within_the_project() {
+        let text = "[a](docs/a.md), [b](https://b.org/), [c](#c) and [d](d.md#part)";
+        assert_eq!(links(text), ["docs/a.md", "d.md"]);
+    }
 
     #[test]
     fn another_version_is_found() {
