@@ -88,7 +88,7 @@ fn mtu_of(fd: i32, name: &str) -> Option<u32> {
     u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).ok()
 }
 
-/// The addresses to offer, best first: of interfaces that are up, without link-local IPv6 (useless without the peer's scope); loopback only
+/// The addresses to offer, best first: of interfaces that are up, IPv4 where an interface has both families, without link-local IPv6 (useless without the peer's scope); loopback only
 /// when nothing else is left. `names` keeps only interfaces of these names (then loopback and bridges are as good as any).
 pub fn usable(all: &[Interface], names: &[String]) -> Vec<Interface> {
     let link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
@@ -97,6 +97,9 @@ pub fn usable(all: &[Interface], names: &[String]) -> Vec<Interface> {
         .filter(|i| i.up && !link_local(&i.addr) && (names.is_empty() || names.contains(&i.name)))
         .cloned()
         .collect();
+    // A second family on the same interface is no second path; serving both costs control messages on every datagram.
+    let with_v4: Vec<String> = list.iter().filter(|i| i.addr.is_ipv4()).map(|i| i.name.clone()).collect();
+    list.retain(|i| i.addr.is_ipv4() || !with_v4.contains(&i.name));
     if names.is_empty() && list.iter().any(|i| !i.loopback) {
         list.retain(|i| !i.loopback);
     }

@@ -317,7 +317,8 @@ impl UdpTransport {
         let hints = &mut self.hints;
         self.counters.icmp_errors += rx::drain_errors(self.socket.as_raw_fd(), |remote, e| {
             let hint = unreachable(remote, e);
-            if hints.len() < MAX_HINTS && !hints.contains(&hint) {
+            // Too long is not unreachable, and was counted by the call that met it.
+            if e != libc::EMSGSIZE && hints.len() < MAX_HINTS && !hints.contains(&hint) {
                 hints.push(hint);
             }
         });

@@ -251,9 +251,12 @@ impl Sender {
                 }
                 Err(libc::EINTR) => {}
                 Err(e @ (libc::EINVAL | libc::EIO | libc::EMSGSIZE)) if count > 1 => {
+                    self.errors_pending |= e == libc::EMSGSIZE;
                     return Outcome::NotTogether(e);
                 }
                 Err(libc::EMSGSIZE) => {
+                    // The kernel notes its own verdict in the error queue too; left there, it would make every poll(2) return at once.
+                    self.errors_pending = true;
                     counters.tx_too_long += count as u64;
                     return Outcome::Lost;
                 }

@@ -46,6 +46,22 @@ fn a_waiting_owner_is_woken_once_by_an_error_not_for_ever() {
 }
 
 #[test]
+fn a_datagram_too_long_for_the_interface_leaves_nothing_that_wakes() {
+    let mut a = UdpTransport::bind(&config("[::1]:0")).expect("a socket on the IPv6 loopback address");
+    let mut b = UdpTransport::bind(&config("[::1]:0")).expect("a socket on the IPv6 loopback address");
+    let to = b.local_addrs()[0];
+    // Less than UDP over IPv6 may carry, more than the loopback interface's 65536 leave after both headers.
+    for len in [65_500, 100] {
+        send(&mut a, to, &[], &pattern(len, len));
+        a.flush().expect("flush");
+    }
+    assert_eq!(collect(&mut b, 1)[0].1.len(), 100);
+    assert_eq!(a.counters().tx_too_long, 1);
+    assert!(!a.wait(Some(Duration::from_millis(20))).expect("ppoll"), "a sleeper would spin");
+    assert_eq!(a.take_unreachable().count(), 0);
+}
+
+#[test]
 fn datagrams_beyond_what_ip_carries_are_counted_and_dropped() {
     let (mut a, mut b) = (loopback(), loopback());
     let to = b.local_addrs()[0];
