@@ -179,25 +179,17 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Looks for a message that has arrived and that no receive has taken. Makes progress first.
+    /// Looks for a message that has arrived and that no receive has taken. Looks only: the poll that usually follows makes progress. (An MPI that asks several transports for a message
+    /// from anybody asks each once, then makes progress on all; one that ran ahead here would answer before the others had a chance, and the receive that follows might take theirs.)
     ///
     /// # Errors
     /// [`EngineError::Invalid`] when the context already holds a claim.
     pub fn peek(&self, op: &PeekOp) -> Result<Option<Completion>, EngineError> {
         let now = now();
-        let shared = &*self.shared;
-        shared.last_poll.store(now.0, Ordering::Relaxed);
-        let mut core = shared.core.lock();
-        let read = core.progress(now);
+        let mut core = self.shared.core.lock();
         let found = core.st.peek(now, op);
         if found.is_ok() && op.discard {
             core.transmit(now);
-        }
-        // Probing in a loop is waiting, too.
-        if read > 0 || !matches!(found, Ok(None)) {
-            shared.last_found.store(now.0, Ordering::Relaxed);
-        } else {
-            self.after_empty_poll(core, now);
         }
         found
     }
