@@ -30,6 +30,8 @@ pub struct Report {
     pub message_ns: Vec<Ns>,
     /// When each message was received and its sender, for fairness and gaps: (sender, when, bytes), by time.
     pub arrivals: Vec<(u32, Ns, u64)>,
+    /// The slowest messages: (from, to, when sent, how long, bytes), slowest first.
+    pub slowest: Vec<(u32, u32, Ns, Ns, u64)>,
     /// Payload bytes received.
     pub bytes: u64,
     /// What the network did.
@@ -146,13 +148,17 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
     let messages = w.shared.checks.delivery.messages.iter().flat_map(|(p, m)| m.values().map(move |m| (p.host, m)));
     let mut arrivals: Vec<(u32, Ns, u64)> = Vec::new();
     let mut message_ns = Vec::new();
+    let mut slowest = Vec::new();
     for (from, m) in messages {
         if let Some(at) = m.received_ns {
             arrivals.push((from, at, m.len));
             message_ns.push(at - m.sent_ns);
+            slowest.push((from, m.to.host, m.sent_ns, at - m.sent_ns, m.len));
         }
     }
     message_ns.sort_unstable();
+    slowest.sort_by_key(|m| std::cmp::Reverse(m.3));
+    slowest.truncate(5);
     arrivals.sort_unstable_by_key(|a| (a.1, a.0));
     let mut story = Vec::new();
     if w.violation().is_some() {
@@ -167,6 +173,7 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
         finished_ns: w.shared.finished_ns,
         bytes: arrivals.iter().map(|a| a.2).sum(),
         message_ns,
+        slowest,
         arrivals,
         net: w.counters(),
         packets_lost: counters().map(|c| c.packets_lost).sum(),

@@ -70,6 +70,9 @@ enum Command {
         /// NewReno instead of the default controller.
         #[arg(long)]
         reno: bool,
+        /// Messages up to this size are sent without asking.
+        #[arg(long, default_value_t = 32 << 10)]
+        eager: u64,
         /// No parity fragments.
         #[arg(long)]
         no_parity: bool,
@@ -91,6 +94,12 @@ enum Command {
         /// NewReno instead of the default controller.
         #[arg(long)]
         reno: bool,
+        /// Messages up to this size are sent without asking.
+        #[arg(long, default_value_t = 32 << 10)]
+        eager: u64,
+        /// Print the scenario as JSON and do not run it.
+        #[arg(long)]
+        show: bool,
     },
     /// Memory of an endpoint with many idle peers.
     Memory {
@@ -150,15 +159,18 @@ fn main() -> ExitCode {
         Command::Swarm { seeds, profile, keep_going } => swarm(seeds, profile, keep_going),
         Command::Run { which, trace, show } => run_one(&which, trace, show),
         Command::Shrink { which } => shrink_one(&which),
-        Command::Table { what, reno, no_parity } => {
-            tables(&what, &EndpointSpec { reno, parity: !no_parity, ..EndpointSpec::default() });
+        Command::Table { what, reno, eager, no_parity } => {
+            tables(&what, &EndpointSpec { reno, eager_max: eager, parity: !no_parity, ..EndpointSpec::default() });
             Ok(true)
         }
-        Command::Incast { senders, len, count, queue, reno } => {
-            let endpoint = EndpointSpec { reno, ..EndpointSpec::default() };
+        Command::Incast { senders, len, count, queue, reno, eager, show: show_only } => {
+            let endpoint = EndpointSpec { reno, eager_max: eager, ..EndpointSpec::default() };
             let wire = Wire { queue_packets: queue, ..Wire::GIGABIT };
             let name = format!("incast {senders}:1 {} queue {queue}", table::size(len));
             let p = table::point(name, wire, senders + 1, &endpoint, Workload::Incast { len, count, window: 2 });
+            if show_only {
+                return print_scenario(&p.scenario);
+            }
             let reports = show(&[p]);
             Ok(reports.iter().all(|r| r.violation.is_none()))
         }
@@ -172,6 +184,14 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn print_scenario(s: &Scenario) -> ExitCode {
+    match serde_json::to_string_pretty(s) {
+        Ok(text) => println!("{text}"),
+        Err(e) => eprintln!("weir-sim: {e}"),
+    }
+    ExitCode::SUCCESS
 }
 
 /// Runs a scenario; a panic is a broken promise too.
@@ -281,6 +301,13 @@ fn run_one(which: &Which, trace: bool, show_only: bool) -> Result<bool, String> 
         "lost {} (spurious {}), probe timeouts {}, bytes resent {}",
         r.packets_lost, r.losses_spurious, r.probe_timeouts, r.bytes_resent
     );
+    for (from, to, sent, took, len) in &r.slowest {
+        println!(
+            "slow: {len} bytes from {from} to {to} sent at {:.6} s took {:.6} s",
+            *sent as f64 / 1e9,
+            *took as f64 / 1e9
+        );
+    }
     if again.hash != r.hash {
         println!("NOT REPRODUCIBLE: the second run has hash {:016x}", again.hash);
         return Ok(false);

@@ -255,7 +255,8 @@ impl Rank {
     pub fn new(shared: &mut Shared, host: HostId, incarnation: u32) -> Self {
         let program = Program { host, incarnation };
         let config: Config = shared.config(host);
-        let endpoint_id = mix(shared.seed ^ mix(u64::from(host) << 32 | u64::from(incarnation)));
+        // Never 0, which names whoever is at an address (spec 7).
+        let endpoint_id = mix(shared.seed ^ mix(u64::from(host) << 32 | u64::from(incarnation) | 1 << 63)).max(1);
         let mut secret = [0; 32];
         for (i, chunk) in secret.chunks_exact_mut(8).enumerate() {
             chunk.copy_from_slice(&mix(endpoint_id.wrapping_add(1 + i as u64)).to_le_bytes());
@@ -478,10 +479,8 @@ impl Core {
             host.violation("down-twice", format!("{program} was told twice that {other} is down"));
         }
         host.note(11, || format!("down            {program} loses {other}: {reason}"));
-        if !self.closing
-            && !(reason == DownReason::Closed && host.shared.closing)
-            && let Err(e) = host.shared.checks.liveness.verdict(program, other, &reason.to_string())
-        {
+        let in_order = self.closing || (reason == DownReason::Closed && host.shared.closing);
+        if !in_order && let Err(e) = host.shared.checks.liveness.verdict(program, other, &reason.to_string()) {
             host.violation("false-death", e);
         }
         host.shared.checks.memory.parted(other, program);
