@@ -8,10 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weir_sim::run::{Watch, run};
 use weir_sim::scenario::{Profile, Scenario};
 
-/// Seeds of each profile.
+/// Seeds of each profile: seconds in all.
 const SEEDS: u64 = 60;
+/// With `WEIR_TEST_LONG` set, as in the whole of `cargo xtask test`: minutes in all.
+const LONG_SEEDS: u64 = 5000;
 
 fn swarm(profile: Profile) {
+    let seeds = if std::env::var_os("WEIR_TEST_LONG").is_some() { LONG_SEEDS } else { SEEDS };
     let next = AtomicU64::new(0);
     let broken = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -19,7 +22,7 @@ fn swarm(profile: Profile) {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= SEEDS {
+                    if seed >= seeds {
                         return;
                     }
                     let r = run(&Scenario::draw(seed, profile), Watch::default());
