@@ -429,7 +429,9 @@ impl Liar {
             }
             Step::Reset { right } => {
                 let association = if *right == 0 { OUR_ASSOCIATION } else { 77 };
-                self.say(&Handshake::Reset(Reset { association }));
+                // Of the peer itself, or of somebody else.
+                let endpoint_id = if *right < 2 { ITS_ID } else { 78 };
+                self.say(&Handshake::Reset(Reset { association, endpoint_id }));
             }
             Step::Stray(bytes) => self.it.handle(now, addr(0), bytes.0.clone()),
             Step::AdvanceUs(us) => self.advance(1000 * u64::from(*us % 2000), 0),

@@ -365,13 +365,14 @@ local function dissect_handshake(buf, kind, tree)
     tree:add_le(f.opener_association, buf(8, 8))
   else
     tree:add_le(f.association, buf(8, 8))
+    tree:add_le(f.responder, buf(16, 8))
   end
   tree:add(f.mac, buf(last, MAC_BYTES))
   if ends ~= last then tree:add_proto_expert_info(malformed, "Parameters do not fill the packet") end
   return kind == 4 and (REFUSALS[buf(1, 1):uint()] or "") or ""
 end
 
-local EXACT = { [0] = 160, [1] = 64, [4] = 32, [6] = 32 }
+local EXACT = { [0] = 160, [1] = 64, [4] = 32, [6] = 40 }
 local AT_LEAST = { [2] = 80 + 36 + MAC_BYTES, [3] = 48 + 36 + MAC_BYTES }
 
 -- Does it have the shape of a packet? Frames are looked at too: a first byte of 0x15 alone is too common.

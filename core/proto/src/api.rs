@@ -151,8 +151,8 @@ pub struct BodyOpened {
 /// Why a peer went down.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, thiserror::Error)]
 pub enum DownReason {
-    /// Nothing was heard for `Config::peer_timeout`.
-    #[error("peer unreachable: nothing heard within the peer timeout")]
+    /// Nothing was heard for `Config::peer_timeout`, or no program has the peer's port any more.
+    #[error("peer unreachable: it does not answer any more")]
     Unreachable,
     /// The handshake was not answered within `Config::connect_timeout` (also: another job key).
     #[error("connection timed out (peer absent, address unreachable, or another job key)")]

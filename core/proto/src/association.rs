@@ -52,7 +52,6 @@ pub(crate) enum Flow {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct PeerParams {
     pub(crate) max_datagram: u16,
-    pub(crate) streams: u16,
     pub(crate) credit_bytes: u64,
     pub(crate) rx_buffer: u64,
     pub(crate) ack_delay_max_ns: u64,
@@ -107,12 +106,15 @@ pub(crate) struct Association {
     pub(crate) heard: Time,
     pub(crate) last_ping: Time,
     pub(crate) pings: u32,
+    /// Somebody says that the peer is gone.
+    pub(crate) doubt: Option<crate::life::Doubt>,
     /// When the pacer lets the waiting data go.
     pub(crate) pacing_until: Option<Time>,
     pub(crate) regrant_at: Option<Time>,
     /// Closing: until when.
     pub(crate) closing: Option<Time>,
     pub(crate) close_pending: Option<u16>,
+    pub(crate) closes_sent: u8,
 
     /// It stands in the endpoint's queue of associations with something to send.
     pub(crate) ready: bool,
@@ -141,12 +143,11 @@ impl Association {
             crypt: None,
             peer: PeerParams {
                 max_datagram: cfg.max_datagram,
-                streams: cfg.streams,
                 credit_bytes: cfg.initial_credit_bytes,
                 rx_buffer: cfg.rx_buffer_bytes,
                 ack_delay_max_ns: cfg.ack_delay_max.as_nanos() as u64,
             },
-            out: MessagesOut::default(),
+            out: MessagesOut::new(cfg.control_window),
             inn: MessagesIn::new(cfg.initial_credit_msgs, cfg.initial_credit_bytes),
             bodies_out: BodiesOut::default(),
             bodies_in: BodiesIn::default(),
@@ -171,10 +172,12 @@ impl Association {
             heard: now,
             last_ping: now,
             pings: 0,
+            doubt: None,
             pacing_until: None,
             regrant_at: None,
             closing: None,
             close_pending: None,
+            closes_sent: 0,
             ready: false,
             touched: false,
             owing: false,
@@ -204,11 +207,11 @@ impl Association {
             if m.len as usize > crate::build::control_len_max(cx.cfg) {
                 return Err(SendError::TooLong);
             }
-            if self.out.control.span() >= cx.cfg.control_window as usize {
+            if self.out.control.span() >= cx.cfg.control_queue as usize {
                 return Err(SendError::QueueFull);
             }
         } else {
-            if u64::from(m.len) > self.peer.credit_bytes / 2 || m.stream >= self.peer.streams {
+            if u64::from(m.len) > self.peer.credit_bytes / 2 || m.stream >= cx.cfg.streams {
                 return Err(SendError::TooLong);
             }
             if self.out.matched.unsent >= cx.cfg.send_queue_msgs {
@@ -446,7 +449,7 @@ impl Association {
 
     /// Control messages wait.
     pub(crate) fn has_control_messages(&self) -> bool {
-        !self.lost_control.is_empty() || self.out.control_next < self.out.control.next()
+        !self.lost_control.is_empty() || self.out.control_next < self.out.control_end()
     }
 
     /// Payload waits that window and credit do not know of yet.
@@ -479,6 +482,7 @@ impl Association {
                 at(self.regrant_at);
                 at(self.closing);
                 at(Some(self.next_ping(cfg)));
+                at(self.doubt.as_ref().map(|d| d.at));
                 let many = self.paths.len() > 1;
                 for p in &self.paths {
                     at(p.loss_time);

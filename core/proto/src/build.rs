@@ -37,6 +37,9 @@ pub(crate) fn control_len_max(cfg: &Config) -> usize {
         .saturating_sub(Level::Encrypt.overhead() + MSG_HEAD_LEN + MAX_ENVELOPE_LEN)
 }
 
+/// A CLOSE is sent so many times: nobody acknowledges it, and a peer that missed it would wait out its linger time.
+const CLOSES: u8 = 3;
+
 /// A packet being written.
 struct Packet {
     /// Bytes `head` may reach before the trailer.
@@ -209,10 +212,17 @@ impl Association {
     }
 
     fn build_close(&mut self, cx: &mut Cx<'_>, out: &mut PacketBuf) -> Option<Transmit> {
-        let code = self.close_pending.take()?;
+        let code = self.close_pending?;
+        self.closes_sent = self.closes_sent.saturating_add(1);
+        if self.closes_sent >= CLOSES {
+            self.close_pending = None;
+        }
         if self.state == State::Opening || self.crypt.is_none() || self.paths.is_empty() {
+            self.close_pending = None;
             return None;
         }
+        // Each says what has arrived: the peer's last operations must not fail for want of an acknowledgement.
+        self.rx.repeat();
         let pk = self.begin(self.primary, cx.cfg.mtu_base, out);
         self.put_ack(cx, &pk, out, true);
         frame::write_close(code, "", &mut out.head);
@@ -344,7 +354,7 @@ impl Association {
         loop {
             let again = self.lost_control.front().copied();
             let mseq = again.unwrap_or(self.out.control_next);
-            if again.is_none() && mseq >= self.out.control.next() {
+            if again.is_none() && mseq >= self.out.control_end() {
                 return;
             }
             let Some(m) = self.out.control.get(mseq).filter(|m| m.missing(0, u16::MAX).is_some()) else {

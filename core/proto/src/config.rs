@@ -13,6 +13,9 @@ pub enum CongestionKind {
 
 pub use crate::Level;
 
+/// Streams a receiver keeps apart (spec 2.5): a constant of the protocol, so that sides configured differently understand each other.
+pub const STREAMS_MAX: u16 = 64;
+
 /// Constants of an endpoint. `Default` gives the values of the specification.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -20,7 +23,7 @@ pub struct Config {
     pub level: Level,
     /// Largest UDP payload this side sends or accepts. 1472: Ethernet over IPv4; the driver raises it to what its interfaces carry.
     pub max_datagram: u16,
-    /// Streams of matched messages. 64: enough that tags rarely share one, 4 bytes of state each and side.
+    /// Streams this side spreads its matched messages over, 1 to [`STREAMS_MAX`]; the peer's number is its own affair. 64: enough that tags rarely share one, 4 bytes of state each and side.
     pub streams: u16,
     /// Leave the last payload of a packet to the driver to gather (level integrity only). Off: everything is copied into `PacketBuf::head`.
     pub gather: bool,
@@ -33,8 +36,10 @@ pub struct Config {
     pub initial_credit_bytes: u64,
     /// Sender: matched messages accepted beyond what was transmitted. 4096: deep enough for windows of any benchmark, 128 bytes each.
     pub send_queue_msgs: usize,
-    /// Sender: control messages accepted and not yet acknowledged. The receiver keeps at most 4096 ahead of its lowest missing.
+    /// Sender: control messages transmitted and not yet acknowledged. The receiver keeps at most 4096 ahead of its lowest missing.
     pub control_window: u32,
+    /// Sender: control messages accepted and not yet acknowledged. 65536: answers to all a peer may ask within its credit, for they must not be lost; what is sent unasked should keep to [`Endpoint::control_room`](crate::Endpoint::control_room).
+    pub control_queue: u32,
     /// Size of the socket's receive buffer, announced to peers, which keep less than half of it waiting there.
     pub rx_buffer_bytes: u64,
     /// Bytes of bodies granted and not received, over all peers, besides what the wires hold. 256 KiB: hides the scheduling of a polling receiver; above it queues only grow.
@@ -120,8 +125,10 @@ pub struct Config {
 
     /// A path is suspect when nothing came for this long while data was in flight ...
     pub path_suspect_after: Duration,
-    /// ... or after this many probe timeouts in a row.
+    /// ... or after this many probe timeouts in a row, ...
     pub path_suspect_ptos: u32,
+    /// ... but not before this: a peer whose process waits for a core is silent for some milliseconds on all its paths.
+    pub path_suspect_min: Duration,
     /// First probe of a suspect path; doubles ...
     pub path_probe_min: Duration,
     /// ... up to this, which is also the interval on standby paths.
@@ -148,6 +155,7 @@ impl Default for Config {
             initial_credit_bytes: 1 << 20,
             send_queue_msgs: 4096,
             control_window: 2048,
+            control_queue: 65536,
             rx_buffer_bytes: 4 << 20,
             grant_budget: 256 << 10,
             grant_budget_max: 64 << 20,
@@ -189,6 +197,7 @@ impl Default for Config {
             peers_max: 1 << 20,
             path_suspect_after: Duration::from_millis(100),
             path_suspect_ptos: 2,
+            path_suspect_min: Duration::from_millis(20),
             path_probe_min: Duration::from_millis(50),
             path_probe_max: Duration::from_secs(1),
             path_return_probes: 3,

@@ -16,8 +16,8 @@ use crate::grants::Grants;
 use crate::hash::IdHash;
 use crate::paths::PathState;
 use crate::{
-    BodyKey, BodyOpened, Config, Counters, Credit, EndpointName, Event, Level, Message, NameError, PacketBuf,
-    PathStats, Payloads, PeerId, PeerStats, RxMeta, SendError, Time, Transmit,
+    BodyKey, BodyOpened, Config, Counters, Credit, DownReason, EndpointName, Event, Level, Message, NameError,
+    PacketBuf, PathStats, Payloads, PeerId, PeerStats, RxMeta, SendError, Time, Transmit,
 };
 
 /// Association ids hold the peer's index in their low bits, so that finding it costs no look-up.
@@ -128,7 +128,7 @@ impl Endpoint {
             reset_limit: RateLimit::new(config.reset_rate_per_s),
             closing: false,
             grants_changed: false,
-            cfg: config,
+            cfg: Config { streams: config.streams.clamp(1, crate::STREAMS_MAX), ..config },
         }
     }
 
@@ -226,6 +226,27 @@ impl Endpoint {
     #[must_use]
     pub fn credit(&self, peer: PeerId) -> Credit {
         self.assocs.get(peer.0 as usize).map_or(Credit::default(), |a| a.credit())
+    }
+
+    /// Control messages the peer's window has room for. Who can wait sends no more than that; answers a peer waits for may
+    /// exceed it (up to `Config::control_queue`).
+    #[must_use]
+    pub fn control_room(&self, peer: PeerId) -> usize {
+        self.assocs
+            .get(peer.0 as usize)
+            .map_or(0, |a| (self.cfg.control_window as usize).saturating_sub(a.out.control.span()))
+    }
+
+    /// The network says that no program has this port any more (ICMP port unreachable). A hint that may be forged or of a
+    /// firewall: the peers there are asked, and given up only when they do not answer while the hint repeats (spec 9).
+    pub fn refused(&mut self, now: Time, remote: SocketAddr) {
+        for i in 0..self.assocs.len() {
+            let a = &mut self.assocs[i];
+            if a.paths.iter().any(|p| p.remote == remote) {
+                a.doubt(now, DownReason::Unreachable);
+                self.touch(PeerId(i as u32));
+            }
+        }
     }
 
     /// Messages accepted, not yet transmitted for the first time.

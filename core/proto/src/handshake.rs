@@ -74,7 +74,7 @@ impl Endpoint {
         }
         Params {
             max_datagram: cfg.max_datagram.max(weir_wire::MIN_DATAGRAM_LEN),
-            streams: cfg.streams.max(1),
+            streams: cfg.streams,
             initial_credit_msgs: cfg.initial_credit_msgs,
             initial_credit_bytes: cfg.initial_credit_bytes,
             rx_buffer_bytes: cfg.rx_buffer_bytes,
@@ -170,7 +170,7 @@ impl Endpoint {
     pub(crate) fn send_reset(&mut self, now: Time, meta: &RxMeta, association: u64) {
         if self.reset_limit.take(now) {
             self.counters.resets_sent += 1;
-            self.answer(meta, &Handshake::Reset(wire::Reset { association }));
+            self.answer(meta, &Handshake::Reset(wire::Reset { association, endpoint_id: self.endpoint_id }));
         }
     }
 
@@ -199,15 +199,27 @@ impl Endpoint {
                     self.counters.dropped_state += 1;
                 }
             }
-            Ok(Handshake::Reset(r)) => {
-                let found =
-                    self.assocs.iter().find(|a| a.state == State::Up && a.remote_id == r.association).map(|a| a.id);
-                match found.and_then(|p| with_association!(self, p, now)) {
-                    Some((a, mut cx)) => a.go_down(&mut cx, DownReason::Restarted, events),
-                    None => self.counters.dropped_state += 1,
-                }
-            }
+            Ok(Handshake::Reset(r)) => self.on_reset(now, meta, &r, events),
         }
+    }
+
+    /// The peer itself is believed. Anybody else at its address (its next incarnation, or a third party that was made to
+    /// answer by a packet with a forged source) only makes us ask.
+    fn on_reset(&mut self, now: Time, meta: &RxMeta, r: &wire::Reset, events: &mut Vec<Event>) {
+        let found = self.assocs.iter().find(|a| a.state == State::Up && a.remote_id == r.association).map(|a| a.id);
+        let Some((a, mut cx)) = found.and_then(|p| with_association!(self, p, now)) else {
+            self.counters.dropped_state += 1;
+            return;
+        };
+        let peer = a.id;
+        if a.endpoint_id == r.endpoint_id {
+            a.go_down(&mut cx, DownReason::Restarted, events);
+        } else if a.paths.iter().any(|p| p.remote == meta.remote) {
+            a.doubt(now, DownReason::Restarted);
+        } else {
+            self.counters.dropped_state += 1;
+        }
+        self.touch(peer);
     }
 
     /// Checks that need no state; refuses if one fails.
@@ -381,7 +393,6 @@ impl Association {
         self.opening = None;
         self.peer = PeerParams {
             max_datagram: p.max_datagram,
-            streams: p.streams.min(cx.cfg.streams),
             credit_bytes: p.initial_credit_bytes,
             rx_buffer: p.rx_buffer_bytes.max(64 << 10),
             // A peer cannot make us wait longer than a tenth of a second by what it says.

@@ -35,7 +35,7 @@ mod rtt;
 mod time;
 
 pub use api::*;
-pub use config::{Config, CongestionKind};
+pub use config::{Config, CongestionKind, STREAMS_MAX};
 pub use congestion::{Acked, Congestion};
 pub use counters::{Counters, PathStats, PeerStats};
 pub use endpoint::Endpoint;

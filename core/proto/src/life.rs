@@ -9,6 +9,24 @@ use crate::association::{Association, Cx, State};
 use crate::paths::{PATHS_MAX, Path, PathState};
 use crate::{DownReason, Event, Time};
 
+/// Unanswered questions, each with its hint, that end an association whose peer is said to be gone.
+const VERDICT_HINTS: u8 = 3;
+/// Questions after which a doubt is dropped when the hints stayed away.
+const DOUBT_PINGS: u8 = 6;
+/// Least time between them, and the same for a closing endpoint, whose peer is likely to be gone. Above what schedulers do.
+const DOUBT_INTERVAL_NS: u64 = 50_000_000;
+const DOUBT_CLOSING_NS: u64 = 10_000_000;
+
+/// Hints that the peer is gone, while it has not spoken (spec 9).
+pub(crate) struct Doubt {
+    reason: DownReason,
+    /// Hints, at most one for each question.
+    hints: u8,
+    pings: u8,
+    /// When to ask again, or to judge.
+    pub(crate) at: Time,
+}
+
 impl Association {
     /// Everything that is due at `now`.
     pub(crate) fn on_timeout(&mut self, cx: &mut Cx<'_>, events: &mut Vec<Event>) {
@@ -29,6 +47,7 @@ impl Association {
                 if self.regrant_at.is_some_and(|t| t <= cx.now) {
                     self.regrant(cx);
                 }
+                self.settle_doubt(cx, events);
                 self.keep_alive(cx, events);
                 self.check_drained();
             }
@@ -51,10 +70,46 @@ impl Association {
         self.last_ping = cx.now;
     }
 
+    /// Somebody who may lie says that the peer is gone.
+    pub(crate) fn doubt(&mut self, now: Time, reason: DownReason) {
+        if self.state != State::Up {
+            return;
+        }
+        match &mut self.doubt {
+            Some(d) => {
+                d.hints += u8::from(d.hints < d.pings);
+                d.reason = reason;
+            }
+            None => self.doubt = Some(Doubt { reason, hints: 0, pings: 0, at: now }),
+        }
+    }
+
+    /// Asks, or judges: whoever lives answers one of three questions, and a lie has to be repeated for each.
+    fn settle_doubt(&mut self, cx: &mut Cx<'_>, events: &mut Vec<Event>) {
+        let ack_delay = self.peer.ack_delay_max_ns;
+        let Some(d) = self.doubt.as_mut().filter(|d| d.at <= cx.now) else { return };
+        if d.hints >= VERDICT_HINTS {
+            let reason = d.reason;
+            self.go_down(cx, reason, events);
+            return;
+        }
+        if d.pings >= DOUBT_PINGS {
+            self.doubt = None;
+            return;
+        }
+        let path = self.paths.get(usize::from(self.primary));
+        let pto = path.map_or(0, |p| p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, ack_delay));
+        let least = if self.closing.is_some() { DOUBT_CLOSING_NS } else { DOUBT_INTERVAL_NS };
+        d.pings += 1;
+        d.at = cx.now.plus_ns((2 * pto).max(least));
+        self.ping = true;
+    }
+
     /// A packet of the peer was accepted.
     pub(crate) fn note_heard(&mut self, now: Time, path: u8) {
         self.heard = now;
         self.pings = 0;
+        self.doubt = None;
         if let Some(p) = self.paths.get_mut(usize::from(path)) {
             p.heard = now;
         }

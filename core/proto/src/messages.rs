@@ -11,6 +11,8 @@ use weir_wire::expand;
 pub(crate) const ENVELOPE_MAX: usize = 48;
 /// Control messages a receiver remembers ahead of the lowest missing (spec 10).
 const CONTROL_AHEAD_MAX: u64 = 4096;
+/// Matched messages a peer may send ahead of the lowest incomplete one, at least (spec 5): each is remembered here and in the matcher until the gap closes.
+const MATCHED_AHEAD_MAX: u64 = 65_536;
 
 /// A message being sent.
 #[derive(Debug)]
@@ -159,6 +161,8 @@ impl OutRing {
 pub(crate) struct MessagesOut {
     pub(crate) matched: OutRing,
     pub(crate) control: OutRing,
+    /// Control messages sent and not yet acknowledged, at most.
+    control_window: u32,
     /// First control message not yet sent.
     pub(crate) control_next: u64,
     /// First matched message not yet admitted by credit.
@@ -174,6 +178,15 @@ pub(crate) struct MessagesOut {
 }
 
 impl MessagesOut {
+    pub(crate) fn new(control_window: u32) -> Self {
+        MessagesOut { control_window, ..MessagesOut::default() }
+    }
+
+    /// One past the last control message that may be sent now.
+    pub(crate) fn control_end(&self) -> u64 {
+        self.control.next().min(self.control.base + u64::from(self.control_window))
+    }
+
     pub(crate) fn push(&mut self, m: &Message<'_>) -> u64 {
         if m.control {
             return self.control.push(OutMessage::new(m, 0));
@@ -267,6 +280,8 @@ pub(crate) struct MessagesIn {
     initial_bytes: u64,
     consumed_msgs: u64,
     consumed_bytes: u64,
+    /// Consumed messages were not made good because of a gap.
+    held: bool,
     control: RangeSet,
 }
 
@@ -283,6 +298,7 @@ impl MessagesIn {
             initial_bytes,
             consumed_msgs: 0,
             consumed_bytes: 0,
+            held: false,
             control: RangeSet::new(),
         }
     }
@@ -403,14 +419,23 @@ impl MessagesIn {
         self.consumed_msgs += u64::from(msgs);
         self.consumed_bytes += bytes;
         let (m, b) = self.wanted();
+        self.held = self.consumed_msgs.min(self.top) + u64::from(self.initial_msgs) > m;
         m - self.msgs_limit >= u64::from(self.initial_msgs / 4).max(1)
             || b - self.bytes_limit >= (self.initial_bytes / 4).max(1)
     }
 
-    /// Limits by what was consumed. Never above what was received plus the initial credit, whatever the caller says.
+    /// A message arrived: true when a gap that held credit back has closed and the peer should be told.
+    pub(crate) fn gap_closed(&mut self) -> bool {
+        self.held && self.consume(0, 0)
+    }
+
+    /// Limits by what was consumed. Never above what was received plus the initial credit, whatever the caller says, nor far
+    /// above a gap: what was sent before it needs no credit to be sent again.
     fn wanted(&self) -> (u64, u64) {
+        let initial = u64::from(self.initial_msgs);
+        let ahead = self.base + MATCHED_AHEAD_MAX.max(initial);
         (
-            (self.consumed_msgs.min(self.top) + u64::from(self.initial_msgs)).max(self.msgs_limit),
+            (self.consumed_msgs.min(self.top) + initial).min(ahead).max(self.msgs_limit),
             (self.consumed_bytes.min(self.bytes_seen) + self.initial_bytes).max(self.bytes_limit),
         )
     }
@@ -446,5 +471,31 @@ mod tests {
         assert!(matches!(m.on_fragment(2, 901, 0, 901, |_, _, _, _| ()), Arrived::Violation(_)));
         assert!(m.consume(1, 100));
         assert_eq!(m.advertise(), (5, 1100));
+    }
+
+    #[test]
+    fn a_peer_that_leaves_a_gap_for_ever_gets_no_more_credit() {
+        let mut m = MessagesIn::new(1000, 1 << 20);
+        let mut sent = 1;
+        // It lies: number 0 never comes. Everything else is taken by the upper layer at once.
+        loop {
+            let got = m.on_fragment(sent, 8, 0, 8, |_, _, _, _| ());
+            assert!(!m.gap_closed() || got == Arrived::New);
+            if got != Arrived::New {
+                assert!(matches!(got, Arrived::Violation(_)));
+                break;
+            }
+            sent += 1;
+            if m.consume(1, 8) {
+                m.advertise();
+            }
+            assert!(sent <= MATCHED_AHEAD_MAX, "unbounded");
+        }
+        assert!(m.pending() as u64 <= MATCHED_AHEAD_MAX);
+        // An honest peer's gap closes in the end, and it is told.
+        assert_eq!(m.on_fragment(0, 8, 0, 8, |_, _, _, _| ()), Arrived::New);
+        assert!(m.gap_closed());
+        assert_eq!(m.advertise().0, sent - 1 + 1000);
+        assert!(!m.gap_closed() && m.pending() == 0);
     }
 }

@@ -189,6 +189,7 @@ impl Association {
                         });
                     }
                 });
+                self.credit_dirty |= self.inn.gap_closed();
                 self.recovered.push_back((true, mseq, offset, len16));
             }
             BodyKey::Body(handle) => {

@@ -231,7 +231,7 @@ impl Association {
             }
             return Ok(());
         }
-        if h.stream >= cx.cfg.streams {
+        if h.stream >= crate::STREAMS_MAX {
             return Err("stream number too high");
         }
         let mseq = self.inn.number(h.mseq);
@@ -256,6 +256,7 @@ impl Association {
                 });
             });
         cx.counters.duplicate_bytes += u64::from(u32::from(h.len) - fresh);
+        self.credit_dirty |= self.inn.gap_closed();
         match arrived {
             Arrived::Violation(why) => Err(why),
             Arrived::New | Arrived::Duplicate => Ok(()),

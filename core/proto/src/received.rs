@@ -71,6 +71,13 @@ impl Received {
             at_once || missing != 0 || self.packets >= cfg.ack_every_packets || self.bytes >= cfg.ack_every_bytes;
     }
 
+    /// The next packet acknowledges once more, if there is anything to acknowledge.
+    pub(crate) fn repeat(&mut self) {
+        if self.expected() > 0 {
+            self.packets = self.packets.max(1);
+        }
+    }
+
     /// Something waits to be acknowledged.
     pub(crate) fn pending(&self) -> bool {
         self.packets > 0

@@ -410,3 +410,122 @@ fn a_name_without_endpoint_id_means_whoever_is_there() {
     assert_eq!(a.peer_endpoint_id(peer), 22);
     assert_eq!(a.peer(&b.name()), Ok(peer), "its real name is the same peer");
 }
+
+/// The newest captured packet from `from` to `to` with this first byte.
+fn last_captured(n: &Net, from: usize, to: usize, first: u8) -> Vec<u8> {
+    let (from, to) = (net::addr(from, 0), net::addr(to, 0));
+    let found = n.captured.iter().rev().find(|c| c.0 == from && c.1 == to && c.2.first() == Some(&first));
+    found.expect("such a packet").2.clone()
+}
+
+#[test]
+fn a_third_member_made_to_answer_reset_closes_nothing() {
+    let mut n = Net::new(3, 1, &Config::default(), 31);
+    n.capture = true;
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    n.send(0, 2, false, 0, 0, 0, 8).unwrap();
+    assert!(n.run(S, Net::quiet));
+    // A stranger repeats to 2, in the name of 0, what 0 sent to 1: 2 knows no such association and says so.
+    let seen = last_captured(&n, 0, 1, 0x15);
+    n.arrive(net::addr(0, 0), net::addr(2, 0), seen);
+    n.run(S / 100, |_| false);
+    assert_eq!(n.nodes[2].ep.counters().resets_sent, 1);
+    assert!(n.nodes[0].downs.is_empty());
+    // And passes the answer on again and again as if 1 had given it.
+    let reset = last_captured(&n, 2, 0, 0x16);
+    for _ in 0..200 {
+        n.arrive(net::addr(1, 0), net::addr(0, 0), reset.clone());
+        n.run(Duration::from_millis(5), |_| false);
+    }
+    assert!(n.nodes.iter().all(|n| n.downs.is_empty()));
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    assert!(n.run(S, Net::quiet));
+}
+
+#[test]
+fn a_peer_whose_port_is_refused_is_given_up_only_if_it_is_silent() {
+    for closing in [false, true] {
+        let mut n = Net::new(2, 1, &Config::default(), 32);
+        n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+        assert!(n.run(S, Net::quiet));
+        let refuse = |n: &mut Net, times: u32| {
+            for _ in 0..times {
+                let now = n.now;
+                n.nodes[0].ep.refused(now, net::addr(1, 0));
+                n.run(Duration::from_millis(5), |_| false);
+            }
+        };
+        // Forged: it lives and says so.
+        refuse(&mut n, 200);
+        assert!(n.nodes[0].downs.is_empty());
+        // It is stopped, and one hint came: it gets all of the peer timeout.
+        n.nodes[1].stopped = true;
+        n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+        refuse(&mut n, 1);
+        n.run(S, |_| false);
+        assert!(n.nodes[0].downs.is_empty());
+        if closing {
+            let now = n.now;
+            n.nodes[0].ep.close(now);
+        }
+        // Its port answers every packet: gone.
+        let t0 = n.now;
+        refuse(&mut n, 60);
+        assert_eq!(n.nodes[0].downs, [(PeerId(0), DownReason::Unreachable)]);
+        assert!(n.now - t0 < S);
+    }
+}
+
+#[test]
+fn a_lost_farewell_keeps_nobody_waiting() {
+    let mut slow = 0;
+    for seed in 0..400 {
+        let mut n = Net::new(2, 1, &Config::default(), 1000 + seed);
+        n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+        assert!(n.run(S, Net::quiet));
+        n.faults.loss = 50_000;
+        // 1 says the last word; 0 leaves the moment it has heard it, and is gone.
+        n.send(1, 0, false, 0, 0, 0, 8).unwrap();
+        assert!(n.run(S, |n| n.nodes[0].messages.len() == 1));
+        let now = n.now;
+        n.nodes[0].ep.close(now);
+        n.run(S, |n| n.nodes[0].ep.is_drained());
+        n.drain();
+        n.nodes[0].stopped = true;
+        n.nodes[1].ep.close(now);
+        let t0 = n.now;
+        assert!(n.run(6 * S, |n| n.nodes[1].ep.is_drained()), "seed {seed}");
+        slow += u32::from(n.now - t0 > S);
+    }
+    assert!(slow <= 1, "{slow} of 400 waited for a peer that was gone");
+}
+
+#[test]
+fn sides_may_use_different_numbers_of_streams() {
+    let (few, many) = (Config { streams: 1, ..Config::default() }, Config { streams: 64, ..Config::default() });
+    let mut n = Net::new(2, 1, &few, 33);
+    n.nodes[1].ep = Endpoint::new(many, [7; 32], 4712, &[net::addr(1, 0)], [4; 32]);
+    n.send(1, 0, false, 63, 0, 0, 8).unwrap();
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    assert!(n.run(S, Net::quiet));
+    n.send(1, 0, false, 63, 0, 0, 8).unwrap();
+    assert!(n.run(S, Net::quiet));
+    assert!(n.nodes.iter().all(|n| n.downs.is_empty() && n.failed.is_empty()));
+    assert_eq!(n.send(0, 1, false, 1, 0, 0, 8), Err(SendError::TooLong));
+}
+
+#[test]
+fn answers_beyond_the_control_window_wait_and_arrive() {
+    let cfg = Config { control_window: 16, ..Config::default() };
+    let mut n = Net::new(2, 1, &cfg, 34);
+    n.faults.loss = 20_000;
+    for _ in 0..5000 {
+        n.send(0, 1, true, 0, 0, 0, 0).unwrap();
+    }
+    let peer = n.peer(0, 1);
+    assert_eq!(n.nodes[0].ep.control_room(peer), 0);
+    assert!(n.run(10 * S, Net::quiet));
+    assert_eq!(n.nodes[1].messages.len(), 5000);
+    assert_eq!(n.nodes[0].ep.control_room(peer), 16);
+    assert!(n.nodes.iter().all(|n| n.downs.is_empty()));
+}

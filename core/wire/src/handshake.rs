@@ -13,8 +13,10 @@ use crate::seal::{HandshakeKey, MAC_LEN};
 pub const INIT_LEN: usize = 160;
 /// Bytes of a COOKIE packet.
 pub const COOKIE_PACKET_LEN: usize = 64;
-/// Bytes of a REFUSE or RESET.
+/// Bytes of a REFUSE.
 pub const REFUSE_LEN: usize = 32;
+/// Bytes of a RESET.
+pub const RESET_LEN: usize = 40;
 /// Bytes of the cookie itself.
 pub const COOKIE_LEN: usize = 32;
 /// Bytes of either side's nonce.
@@ -160,6 +162,8 @@ pub struct Refuse {
 pub struct Reset {
     /// The association id in the packet that could not be placed.
     pub association: u64,
+    /// Who could not place it.
+    pub endpoint_id: u64,
 }
 
 /// Any packet but PROTECTED.
@@ -237,6 +241,7 @@ impl Handshake {
             Handshake::Reset(p) => {
                 write_first(Kind::Reset, 0, 0, out);
                 out.extend_from_slice(&p.association.to_le_bytes());
+                out.extend_from_slice(&p.endpoint_id.to_le_bytes());
             }
         }
         let mac = key.mac(out);
@@ -312,7 +317,7 @@ fn read_refuse(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {
 
 fn read_reset(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {
     need(r.take(8))?;
-    Ok(Handshake::Reset(Reset { association: need(r.u64())? }))
+    Ok(Handshake::Reset(Reset { association: need(r.u64())?, endpoint_id: need(r.u64())? }))
 }
 
 impl Params {

@@ -27,7 +27,7 @@ fn handshake_packets() {
              b0b1b2b3b4b5b6b7b8b9babbbcbdbebf {PARAMS} 822ea4a8bf36de003b18e9023e4c675c"
         ),
         "14 01 000000000000 0807060504030201 d6ee6283d078fe56c4eede66a692608d".into(),
-        "16 00000000000000 1817161514131211 9cd72d8e0419ecf90d391c98b93231af".into(),
+        "16 00000000000000 1817161514131211 2827262524232221 a1873756a4990ac66763cab4d1f5698b".into(),
     ];
     let key = HandshakeKey::derive(&job_key());
     let mut out = Vec::new();

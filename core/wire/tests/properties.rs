@@ -262,7 +262,7 @@ fn handshake() -> impl Strategy<Value = Handshake> {
             code: RefuseCode::from_wire(code),
             opener_association: a
         })),
-        any::<u64>().prop_map(|association| Handshake::Reset(Reset { association })),
+        any::<(u64, u64)>().prop_map(|(association, endpoint_id)| Handshake::Reset(Reset { association, endpoint_id })),
     ]
 }
 

@@ -90,7 +90,7 @@ impl Shared {
         checks.memory.limits = crate::check::memory::Limits {
             credit_msgs: u64::from(config.initial_credit_msgs),
             credit_bytes: config.initial_credit_bytes,
-            send_queue_msgs: config.send_queue_msgs + config.control_window as usize,
+            send_queue_msgs: config.send_queue_msgs + config.control_queue as usize,
             bodies_max: config.bodies_max,
             rx_buffer_bytes: config.rx_buffer_bytes,
             wire_bytes: 0,

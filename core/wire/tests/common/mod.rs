@@ -65,6 +65,6 @@ pub fn handshakes() -> Vec<Handshake> {
             params: params(),
         }),
         Handshake::Refuse(Refuse { code: RefuseCode::StaleIncarnation, opener_association: 0x0102_0304_0506_0708 }),
-        Handshake::Reset(Reset { association: 0x1112_1314_1516_1718 }),
+        Handshake::Reset(Reset { association: 0x1112_1314_1516_1718, endpoint_id: 0x2122_2324_2526_2728 }),
     ]
 }
