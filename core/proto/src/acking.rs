@@ -21,6 +21,8 @@ struct Sum {
     /// Newest packet: path number, when sent, whether it is the frame's largest.
     seq: u32,
     at: Time,
+    /// When the oldest was sent.
+    oldest_at: Time,
     largest: bool,
     touched: bool,
 }
@@ -81,6 +83,7 @@ impl Association {
             let sum = &mut sums[usize::from(s.path)];
             sum.bytes += u64::from(s.size);
             sum.packets += 1;
+            sum.oldest_at = if sum.touched { sum.oldest_at.min(s.at) } else { s.at };
             if !sum.touched || s.seq.wrapping_sub(sum.seq) as i32 > 0 {
                 sum.seq = s.seq;
                 sum.at = s.at;
@@ -181,6 +184,7 @@ impl Association {
             newest_seq: s.seq,
             sent_seq: path.next_seq.wrapping_sub(1),
             sent_at: s.at,
+            oldest_sent_at: s.oldest_at,
             mtu: u64::from(path.mtu.size()),
         });
         path.decay_reorder(cx.cfg);
@@ -289,12 +293,13 @@ impl Association {
             if fired {
                 p.ptos += 1;
                 cx.counters.probe_timeouts += 1;
-                p.cc.on_timeout(p.ptos);
+                p.cc.on_timeout(cx.now, p.ptos);
                 p.set_pace(cx.cfg);
                 p.last_sent = cx.now;
             }
-            let silent = p.in_flight_packets > 0
-                && (p.ptos >= cx.cfg.path_suspect_ptos || p.waiting_since + cx.cfg.path_suspect_after <= cx.now);
+            let waited = cx.now.since_ns(p.waiting_since);
+            let many = p.ptos >= cx.cfg.path_suspect_ptos && waited >= cx.cfg.path_suspect_min.as_nanos() as u64;
+            let silent = p.in_flight_packets > 0 && (many || waited >= cx.cfg.path_suspect_after.as_nanos() as u64);
             if silent {
                 p.waiting_since = cx.now;
                 if p.state == PathState::Valid && self.fail_over(cx, i) {

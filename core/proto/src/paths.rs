@@ -104,7 +104,12 @@ impl Path {
     /// Computes the pace anew from window and round trip.
     pub(crate) fn set_pace(&mut self, cfg: &Config) {
         let burst_min = u64::from(cfg.pacing_burst_packets) * u64::from(self.mtu.size());
-        self.pacer.set(self.cc.window(), self.cc.pacing_quarters(), self.rtt.srtt, burst_min, cfg.pacing_burst_bytes);
+        // Queues longer than the controller aims at are its business; and a round trip in which the peer's process waited for a
+        // core, for milliseconds, must not make everything slow that comes after.
+        let base = self.rtt.base();
+        let aim = base.saturating_add(base / 16).saturating_add(cfg.delay_target.as_nanos() as u64);
+        let rtt = self.rtt.srtt.min(aim);
+        self.pacer.set(self.cc.window(), self.cc.pacing_quarters(), rtt, burst_min, cfg.pacing_burst_bytes);
     }
 
     /// Bytes that may be in flight: the window, and no more than half the receiver's buffer besides what the wire itself holds.

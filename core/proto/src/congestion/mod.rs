@@ -30,6 +30,8 @@ pub struct Acked {
     pub sent_seq: u32,
     /// When the newest acknowledged packet was sent.
     pub sent_at: Time,
+    /// When the oldest of the newly acknowledged packets was sent.
+    pub oldest_sent_at: Time,
     /// Packet size in bytes.
     pub mtu: u64,
 }
@@ -45,7 +47,7 @@ pub trait Congestion: Debug + Send + Sync {
     /// `bytes` in one packet declared lost arrived after all.
     fn on_spurious(&mut self, bytes: u64);
     /// The `count`-th probe timeout in a row fired.
-    fn on_timeout(&mut self, count: u32);
+    fn on_timeout(&mut self, now: Time, count: u32);
     /// Bytes that may be in flight.
     fn window(&self) -> u64;
     /// Pacing rate in windows per smoothed round trip, times 4.

@@ -68,7 +68,7 @@ impl Congestion for Reno {
 
     fn on_spurious(&mut self, _bytes: u64) {}
 
-    fn on_timeout(&mut self, count: u32) {
+    fn on_timeout(&mut self, _now: Time, count: u32) {
         if count >= 3 {
             self.window = self.min_packets * self.mtu;
             self.recovery_start = None;

@@ -26,6 +26,9 @@ pub(crate) struct Target {
     rate: u64,
     best_rate: u64,
     flat_rounds: u32,
+    /// When the first probe timeout of a row fired; window, slow start and best rate before they were taken back.
+    timeout_at: Time,
+    before_timeout: Option<(u64, bool, u64)>,
     mtu: u64,
     target_ns: u64,
     initial_packets: u64,
@@ -48,6 +51,8 @@ impl Target {
             rate: 0,
             best_rate: 0,
             flat_rounds: 0,
+            timeout_at: Time::ZERO,
+            before_timeout: None,
             mtu,
             target_ns: cfg.delay_target.as_nanos() as u64,
             initial_packets: u64::from(cfg.initial_window_packets),
@@ -117,6 +122,7 @@ impl Target {
 
     fn adjust(&mut self, delay: Option<u64>, loss: u64, target: u64) {
         let d = delay.unwrap_or(target / 2);
+        let before = self.window;
         if loss > 10 || (loss >= 2 && d > target / 2) {
             self.window = self.window * 7 / 10;
         } else if d > target {
@@ -126,6 +132,10 @@ impl Target {
         } else if self.round_limited && delay.is_some() {
             let grow = (u128::from(self.window / 16) * u128::from(target - d) / u128::from(target.max(1))) as u64;
             self.window += grow.max(self.mtu);
+        }
+        if !self.round_limited {
+            // The delay is not of this window's making: it comes down to what a newcomer may send, no further.
+            self.window = self.window.max(before.min(self.initial_packets * self.mtu));
         }
     }
 }
@@ -141,6 +151,12 @@ impl Congestion for Target {
     }
 
     fn on_ack(&mut self, a: &Acked) {
+        if let Some(before) = self.before_timeout.take()
+            && a.oldest_sent_at <= self.timeout_at
+        {
+            // What was sent before the timeouts arrived: the peer was late, not the network congested (RFC 5682).
+            (self.window, self.slow_start, self.best_rate) = before;
+        }
         self.round_bytes += a.bytes;
         self.acked += u64::from(a.packets);
         if let Some(r) = a.rtt_ns {
@@ -163,8 +179,14 @@ impl Congestion for Target {
         self.lost = self.lost.saturating_sub(1);
     }
 
-    fn on_timeout(&mut self, count: u32) {
+    fn on_timeout(&mut self, now: Time, count: u32) {
+        if count == 1 {
+            self.timeout_at = now;
+        }
         if count >= 2 {
+            if self.before_timeout.is_none() {
+                self.before_timeout = Some((self.window, self.slow_start, self.best_rate));
+            }
             self.window = self.min_packets * self.mtu;
             self.slow_start = true;
             self.best_rate = 0;
@@ -200,5 +222,56 @@ impl Congestion for Target {
         self.round_bytes = 0;
         self.round_min_rtt = u64::MAX;
         self.round_started = Time::ZERO;
+        self.before_timeout = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acked(now: u64, sent_at: u64, rtt_ns: u64, seq: u32) -> Acked {
+        Acked {
+            now: Time(now),
+            bytes: 1472,
+            packets: 1,
+            rtt_ns: Some(rtt_ns),
+            base_ns: 30_000,
+            newest_seq: seq,
+            sent_seq: seq,
+            sent_at: Time(sent_at),
+            oldest_sent_at: Time(sent_at),
+            mtu: 1472,
+        }
+    }
+
+    #[test]
+    fn timeouts_that_lost_nothing_are_taken_back() {
+        let mut c = Target::new(&Config::default(), 1472);
+        let before = c.window();
+        for (sent_at, want) in [(900, before), (2500, 2 * 1472)] {
+            c.on_sent(Time(1000), 1472, false, true);
+            c.on_timeout(Time(2000), 1);
+            c.on_timeout(Time(3000), 2);
+            c.on_timeout(Time(4000), 3);
+            assert_eq!(c.window(), 2 * 1472);
+            // First the packet of before the timeouts, then only a probe is acknowledged.
+            c.on_ack(&acked(5000, sent_at, 30_000, 1));
+            assert_eq!(c.window(), want, "acknowledged was a packet sent at {sent_at}");
+        }
+    }
+
+    #[test]
+    fn delay_of_others_making_leaves_what_a_newcomer_may_send() {
+        let mut c = Target::new(&Config::default(), 1472);
+        c.slow_start = false;
+        for (limited, least) in [(false, 32 * 1472), (true, 2 * 1472)] {
+            for i in 1..100u32 {
+                c.on_sent(Time(u64::from(i) * 10_000_000), 1472, limited, false);
+                let t = u64::from(i) * 10_000_000 + 5_000_000;
+                c.on_ack(&acked(t, t - 5_000_000, 5_000_000, i + if limited { 100 } else { 0 }));
+            }
+            assert_eq!(c.window(), least, "limited: {limited}");
+        }
     }
 }
