@@ -83,7 +83,6 @@ unsafe fn pieces(iov: *const iovec, count: usize) -> Result<Vec<(usize, usize)>,
         .collect()
 }
 
-#[expect(clippy::too_many_arguments, reason = "the signature is libfabric's")]
 unsafe extern "C" fn reg(
     fid: *mut Fid,
     buf: *const c_void,
@@ -102,7 +101,6 @@ unsafe extern "C" fn reg(
     })
 }
 
-#[expect(clippy::too_many_arguments, reason = "the signature is libfabric's")]
 unsafe extern "C" fn regv(
     fid: *mut Fid,
     iov: *const iovec,

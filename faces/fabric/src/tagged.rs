@@ -35,7 +35,6 @@ fn wish(from: u64, tag: u64, ignore: u64, report: bool, context: *mut c_void) ->
     Wish { class: Class::Tagged, from, tag, ignore, report, multi: false, context }
 }
 
-#[expect(clippy::too_many_arguments, reason = "the signature is libfabric's")]
 unsafe extern "C" fn recv_one(
     ep: *mut FidEp,
     buf: *mut c_void,
@@ -54,7 +53,6 @@ unsafe extern "C" fn recv_one(
     })
 }
 
-#[expect(clippy::too_many_arguments, reason = "the signature is libfabric's")]
 unsafe extern "C" fn recvv(
     ep: *mut FidEp,
     iov: *const iovec,
@@ -91,10 +89,10 @@ unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const FiMsgTagged, flags: u64
             return unsafe { recv(ep, pieces.as_slice(), &wish) };
         }
         let op = recv_op(ep, pieces.as_slice(), &wish)?;
-        // SAFETY: as above.
         let done = if flags & FI_DISCARD != 0 {
             ep.core.engine.discard_claimed(&op)
         } else {
+            // SAFETY: the application lends the memory until the completion.
             unsafe { ep.core.engine.recv_claimed(&op) }
         };
         done.map(|()| 0).map_err(|e| code_of(&e))
@@ -189,7 +187,6 @@ unsafe extern "C" fn inject(ep: *mut FidEp, buf: *const c_void, len: usize, to: 
     })
 }
 
-#[expect(clippy::too_many_arguments, reason = "the signature is libfabric's")]
 unsafe extern "C" fn senddata(
     ep: *mut FidEp,
     buf: *const c_void,
