@@ -32,6 +32,8 @@ pub struct Core {
     out: PacketBuf,
     /// Operations queued that no transmit pass has seen.
     pub queued_since_transmit: u32,
+    /// Closed to the end: nothing is read or written any more, for the payloads are the caller's again.
+    pub finished: bool,
 }
 
 /// Everything but the socket: split off so that a datagram can be handled while the socket lends it.
@@ -98,11 +100,14 @@ impl Payloads for SendTable<'_> {
 
 impl Core {
     pub fn new(udp: UdpTransport, st: State) -> Core {
-        Core { udp, st, out: PacketBuf::default(), queued_since_transmit: 0 }
+        Core { udp, st, out: PacketBuf::default(), queued_since_transmit: 0, finished: false }
     }
 
     /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams read.
     pub fn progress(&mut self, now: Time) -> usize {
+        if self.finished {
+            return 0;
+        }
         let st = &mut self.st;
         let slack_ns = u32::try_from(now.0.saturating_sub(st.last_look.0)).unwrap_or(u32::MAX);
         st.counters.polls += 1;
@@ -114,6 +119,11 @@ impl Core {
             })
             .unwrap_or(0);
         st.last_look = now;
+        if self.udp.has_unreachable() {
+            for u in self.udp.take_unreachable().filter(|u| u.kind == std::io::ErrorKind::ConnectionRefused) {
+                st.proto.refused(now, u.remote);
+            }
+        }
         if read == 0 {
             st.proto.idle(now);
         }
@@ -126,6 +136,9 @@ impl Core {
 
     /// Writes what the protocol has to say.
     pub fn transmit(&mut self, now: Time) {
+        if self.finished {
+            return;
+        }
         self.queued_since_transmit = 0;
         self.st.wants_transmit = false;
         if self.udp.blocked() && self.udp.flush().is_err() {
@@ -248,6 +261,7 @@ impl State {
                 down: None,
                 partial: SmallVec::new(),
                 last_send: Time(0),
+                requests: 0,
             });
         }
     }
@@ -286,7 +300,14 @@ impl State {
         for msg in held {
             self.drop_msg(key(msg));
         }
-        self.bodies.retain(|&(p, _), _| p != peer.0);
+        // Among them receives whose rendezvous was under way: neither the matcher nor `broken` below knows of them.
+        let mut handles: Vec<u64> = self.bodies.keys().filter(|&&(p, _)| p == peer.0).map(|&(_, h)| h).collect();
+        handles.sort_unstable();
+        for h in handles {
+            if let Some(b) = self.bodies.remove(&(peer.0, h)) {
+                self.body_failed(b.owner, error);
+            }
+        }
         // What had begun to arrive and cannot be completed; complete unexpected messages stay receivable.
         let broken: Vec<MsgKey> =
             self.msgs.iter().filter(|(_, m)| m.peer == peer.0 && !m.complete).map(|(k, _)| k).collect();

@@ -70,6 +70,8 @@ struct Shared {
     watchdog_ns: u64,
     /// More ranks than cores on this node: waiting must give the core away soon.
     oversubscribed: bool,
+    /// The process that opened it: a child made by fork(2) has a copy without the threads, and must not say farewell for its parent.
+    pid: u32,
     stats: Option<String>,
     linger: Duration,
 }
@@ -154,6 +156,18 @@ impl Endpoint {
         if !burst || core.queued_since_transmit >= 16 {
             core.transmit(now);
         }
+        self.wake_sleeper(core);
+    }
+
+    /// What another thread did may have completed something (a message to self): the one that sleeps must know.
+    fn wake_sleeper(&self, core: &Core) {
+        let shared = &*self.shared;
+        if shared.armed.load(Ordering::Relaxed)
+            && !(core.st.tx_done.is_empty() && core.st.rx_done.is_empty())
+            && shared.armed.swap(false, Ordering::AcqRel)
+        {
+            shared.notify.signal();
+        }
     }
 
     /// Posts a receive.
@@ -174,7 +188,7 @@ impl Endpoint {
         // SAFETY: passed on from the caller.
         unsafe { core.st.recv(at, op)? };
         if core.st.wants_transmit {
-            core.transmit(at);
+            core.transmit(if at == Time(0) { now() } else { at });
         }
         Ok(())
     }
@@ -294,9 +308,9 @@ impl Endpoint {
         let now = now();
         let shared = &*self.shared;
         shared.last_poll.store(now.0, Ordering::Relaxed);
-        if shared.armed.load(Ordering::Relaxed) {
-            shared.armed.store(false, Ordering::Relaxed);
-            shared.notify.clear();
+        if shared.armed.load(Ordering::Relaxed) && shared.armed.swap(false, Ordering::AcqRel) {
+            // Another thread may be the one that sleeps, and nobody watches for it any more.
+            shared.notify.signal();
         }
         let mut core = shared.core.lock();
         let read = core.progress(now);
@@ -362,6 +376,7 @@ impl Endpoint {
         if !core.st.tx_done.is_empty() || !core.st.rx_done.is_empty() {
             return false;
         }
+        self.shared.notify.clear();
         self.shared.armed.store(true, Ordering::Release);
         drop(core);
         self.shared.wake.signal();
@@ -381,9 +396,12 @@ impl Endpoint {
     }
 
     /// Closes: refuses new operations, lets what was sent arrive (for the linger time at most), then touches the caller's memory no more. Completions stay to be polled.
+    ///
+    /// The linger time is used up in full only when the peer lives and does not answer: stopped, cut off, or (in one process) an endpoint that nobody polls while its watchdog is off. A peer whose
+    /// process is gone is noticed within a fraction of a second. In a child made by fork(2) this does nothing: the association is its parent's.
     pub fn close(&self) {
         let shared = &*self.shared;
-        if std::mem::replace(&mut shared.core.lock().st.closed, true) {
+        if shared.pid != std::process::id() || std::mem::replace(&mut shared.core.lock().st.closed, true) {
             return;
         }
         let deadline = std::time::Instant::now() + shared.linger;
@@ -405,6 +423,7 @@ impl Endpoint {
         if let Some(to) = &shared.stats {
             stat::dump(&core, to);
         }
+        core.finished = true;
         core.st.forget_user_memory();
     }
 }
@@ -445,6 +464,10 @@ fn check_iov(iov: &[Iov]) -> Result<(), EngineError> {
             given: iov.len() as u64,
             limit: MAX_IOV as u64,
         });
+    }
+    let total = iov.iter().fold(0u64, |sum, p| sum.saturating_add(p.len as u64));
+    if total > MAX_MESSAGE_BYTES {
+        return Err(EngineError::TooBig { what: "number of bytes", given: total, limit: MAX_MESSAGE_BYTES });
     }
     if iov.iter().any(|p| p.base.is_null() && p.len > 0) {
         return Err(EngineError::Invalid("null memory with a length"));

@@ -104,7 +104,7 @@ impl Gather {
     /// # Safety
     /// Every piece stays valid (readable, or writable where [`Gather::write`] is used) as long as this value is used.
     pub unsafe fn new(iov: &[Iov]) -> Gather {
-        let len = iov.iter().map(|p| p.len as u64).sum();
+        let len = iov.iter().fold(0u64, |sum, p| sum.saturating_add(p.len as u64));
         Gather { pieces: iov.iter().copied().filter(|p| p.len > 0).collect(), len }
     }
 

@@ -61,6 +61,7 @@ impl Endpoint {
             coalesce_ns: u64::from(cfg.coalesce_ns),
             watchdog_ns: u64::from(cfg.watchdog_us) * 1000,
             oversubscribed: oversubscribed(),
+            pid: std::process::id(),
             stats: cfg.stats.clone(),
             linger: cfg.linger,
             core: lock::Lock::new(Core::new(udp, new_state(cfg, proto, name, trace))),
@@ -97,6 +98,8 @@ fn proto_config(cfg: &EngineConfig, udp: &UdpTransport) -> weir_proto::Config {
         initial_credit_msgs: cfg.credit_msgs,
         rx_buffer_bytes: udp.rx_buffer_bytes(),
         max_datagram: udp.max_datagram(),
+        // Every rendezvous the credit lets in, and the large writes and reads of a peer that behaves.
+        bodies_max: cfg.credit_msgs as usize + 4 * crate::remote::REQUESTS_MAX as usize,
         ..weir_proto::Config::default()
     }
 }

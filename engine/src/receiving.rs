@@ -6,7 +6,7 @@ use crate::memory::Gather;
 use crate::state::{BodyDest, BodyOwner, Carriage, MsgKey, MultiState, Place, RecvKey, RecvState, RxMsg, key, token};
 use weir_match::envelope::{Envelope, Status};
 use weir_match::{Arrival, Match, Multi, Posted, Source};
-use weir_proto::{BodyKey, PeerId, Time};
+use weir_proto::{BodyKey, PeerId, SendError, Time};
 
 /// New bytes of a matched message, as the protocol reports them.
 pub struct Fragment {
@@ -266,6 +266,10 @@ impl State {
                 self.bodies.insert((peer, opened.handle), BodyDest { dest, owner, len });
                 self.post_control(now, peer, &Envelope::Cts { op, body: opened.handle, len, granted: opened.granted });
             }
+            // More than a peer that behaves asks for at a time; told, lest it wait for ever.
+            Err(SendError::QueueFull) if matches!(owner, BodyOwner::Write { .. }) => {
+                self.refuse(now, peer, op, false, Status::NoMemory);
+            }
             Err(_) => self.body_failed(owner, OpError::PeerDown(self.down_reason(peer))),
         }
     }
@@ -297,7 +301,8 @@ impl State {
         }
     }
 
-    fn body_failed(&mut self, owner: BodyOwner, error: OpError) {
+    /// The owner of a body that will not come learns it.
+    pub fn body_failed(&mut self, owner: BodyOwner, error: OpError) {
         match owner {
             BodyOwner::Msg(k) => self.break_msg(k, error),
             BodyOwner::Read(k) => {
@@ -528,6 +533,9 @@ impl State {
 
     /// Looks for an arrived message.
     pub fn peek(&mut self, now: Time, op: &PeekOp) -> Result<Option<Completion>, EngineError> {
+        if op.claim && self.claims.contains_key(&op.context) {
+            return Err(EngineError::Invalid("this context already holds a claimed message"));
+        }
         let source = op.source.map_or(Source::Any, Source::Peer);
         let found = if op.claim || op.discard {
             self.matcher.claim(op.class, source, op.tag, op.ignore)
@@ -556,8 +564,8 @@ impl State {
         };
         if op.discard {
             self.discard(now, k);
-        } else if op.claim && self.claims.insert(op.context, k).is_some() {
-            return Err(EngineError::Invalid("this context already holds a claimed message"));
+        } else if op.claim {
+            self.claims.insert(op.context, k);
         }
         Ok(Some(completion))
     }

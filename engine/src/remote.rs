@@ -13,7 +13,9 @@ use weir_match::envelope::{Envelope, Status};
 use weir_proto::{PeerId, SendError, Time};
 
 /// Writes up to this size go in pieces; above, the extra round trip of a body costs less than the control messages.
-const PIECES_BYTES: usize = 32 << 10;
+pub const PIECES_BYTES: usize = 32 << 10;
+/// Larger writes towards one peer that may be under way: each holds a body open there.
+pub const REQUESTS_MAX: u32 = 1024;
 /// Regions one endpoint may hold.
 const REGIONS_MAX: usize = 1 << 20;
 
@@ -141,6 +143,10 @@ impl State {
     fn write_pieces(&mut self, now: Time, op: &RmaOp<'_>, k: SendKey, len: usize) -> Result<(), SendError> {
         let room = self.proto.max_control_len().max(64);
         let count = len.div_ceil(room).max(1);
+        // All or none: pieces of a write that was refused would read memory that is the caller's again.
+        if self.proto.control_room(PeerId(op.peer)) < count {
+            return Err(SendError::QueueFull);
+        }
         if let Some(s) = self.sends.get_mut(k) {
             s.awaits = count as u32;
         }
@@ -168,12 +174,8 @@ impl State {
                 op: token(k),
             };
             if let Err(e) = self.post(now, op.peer, true, 0, &envelope, n as u32, token(child)) {
+                // There was room, so the peer is down (and then the first piece fails) or the piece too long (it is not).
                 self.sends.remove(child);
-                // What was queued arrives all the same; writes may be repeated, so refusing the whole is safe only for the first piece.
-                if i == 0 || e == SendError::Closed {
-                    return Err(e);
-                }
-                // The queue bound is counted in messages and was checked for the first piece; beyond it the protocol accepts a write's rest.
                 return Err(e);
             }
         }
@@ -181,9 +183,17 @@ impl State {
     }
 
     fn write_request(&mut self, now: Time, op: &RmaOp<'_>, k: SendKey, len: usize) -> Result<(), SendError> {
+        let under_way = self.peers.get(op.peer as usize).map_or(0, |p| p.requests);
+        if under_way >= REQUESTS_MAX || self.proto.control_room(PeerId(op.peer)) == 0 {
+            return Err(SendError::QueueFull);
+        }
         let envelope =
             Envelope::WriteRts { key: op.key, addr: op.remote_addr, len: len as u64, data: op.data, op: token(k) };
-        self.post(now, op.peer, true, 0, &envelope, 0, NO_TOKEN)
+        self.post(now, op.peer, true, 0, &envelope, 0, NO_TOKEN)?;
+        if let Some(p) = self.peers.get_mut(op.peer as usize) {
+            p.requests += 1;
+        }
+        Ok(())
     }
 
     fn write_self(&mut self, op: &RmaOp<'_>, source: Source, len: u64) {
@@ -222,6 +232,9 @@ impl State {
             let result = self.read_self(op, &dest, len);
             self.finish_send(s, result);
             return Ok(());
+        }
+        if self.proto.control_room(PeerId(op.peer)) == 0 {
+            return Err(EngineError::Again);
         }
         s.dest = dest.clone();
         let k = self.sends.insert(s);
@@ -280,7 +293,8 @@ impl State {
         }
     }
 
-    fn refuse(&mut self, now: Time, peer: u32, op: u64, read: bool, status: Status) {
+    /// Tells a peer that its operation is refused.
+    pub fn refuse(&mut self, now: Time, peer: u32, op: u64, read: bool, status: Status) {
         self.counters.access_errors += 1;
         self.post_control(now, peer, &Envelope::Done { op, read, status });
     }

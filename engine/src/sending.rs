@@ -288,6 +288,12 @@ impl State {
             s.source.release(&mut self.pool);
             return;
         }
+        if s.kind == OpKind::Write
+            && s.len > crate::remote::PIECES_BYTES as u64
+            && let Some(p) = self.peers.get_mut(s.peer as usize)
+        {
+            p.requests = p.requests.saturating_sub(1);
+        }
         self.announce(&mut s, result);
         s.source.release(&mut self.pool);
     }

@@ -206,6 +206,8 @@ pub struct PeerState {
     pub partial: SmallVec<[(u64, MsgKey); 4]>,
     /// When something was last sent to it.
     pub last_send: Time,
+    /// Large remote writes towards it that have not ended.
+    pub requests: u32,
 }
 
 /// Completions of one direction, oldest first.

@@ -469,3 +469,176 @@ fn the_watchdog_answers_for_a_program_that_does_not_poll() {
     }
     assert!(buf == data);
 }
+
+#[test]
+fn a_peer_that_dies_in_the_middle_of_a_rendezvous_fails_its_receive() {
+    let cfg = EngineConfig {
+        peer_timeout: Duration::from_millis(400),
+        linger: Duration::from_millis(1),
+        eager_bytes: 1000,
+        ..config()
+    };
+    let p = pair_with(cfg);
+    // Far more than the first grant: with nobody polling on either side it cannot be through when the sender closes.
+    let (mut data, mut buf) = (vec![1; 200 << 20], vec![0; 200 << 20]);
+    post(&p.b, Some(p.to_a), 1, 0, &mut buf, 2);
+    send_mode(&p.a, p.to_b, 1, &mut data, SendMode::Transmit, 1);
+    let start = Instant::now();
+    while buf[0] == 0 {
+        p.a.progress();
+        p.b.progress();
+        assert!(start.elapsed() < LIMIT);
+    }
+    drop(p.a);
+    let (start, mut out) = (Instant::now(), Vec::new());
+    while p.b.poll(Queue::Recv, &mut out, 1) == 0 {
+        assert!(start.elapsed() < LIMIT, "the receive hangs: {}", p.b.counters_json());
+    }
+    assert_eq!(out[0].context, 2);
+    assert!(matches!(out[0].result, Err(OpError::PeerDown(_))), "{:?}", out[0].result);
+}
+
+/// Not a test of its own: run as a process by the next one, which kills it.
+#[test]
+fn victim() {
+    if std::env::var_os("WEIR_TEST_VICTIM").is_none() {
+        return;
+    }
+    let ep = Endpoint::open_with_key(config(), KEY).expect("open");
+    println!("\nname {}", ep.name().iter().map(|b| format!("{b:02x}")).collect::<String>());
+    let start = Instant::now();
+    while start.elapsed() < LIMIT {
+        ep.progress();
+    }
+}
+
+#[test]
+fn a_killed_process_is_noticed_long_before_the_timeout() {
+    use std::io::BufRead;
+    for closing in [false, true] {
+        let mut child = std::process::Command::new(std::env::current_exe().expect("own path"))
+            .args(["--exact", "victim", "--nocapture"])
+            .env("WEIR_TEST_VICTIM", "1")
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("spawn");
+        let out = std::io::BufReader::new(child.stdout.take().expect("piped"));
+        let line = out.lines().map_while(Result::ok).find_map(|l| l.strip_prefix("name ").map(str::to_owned));
+        let hex = line.expect("the name of the other process");
+        let name: Vec<u8> =
+            (0..48).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hexadecimal")).collect();
+        let p = pair();
+        let to = p.a.insert_peer(&name).expect("name");
+        let (mut data, mut buf) = (pattern(8, 1), [0; 8]);
+        send_mode(&p.a, to, 1, &mut data, SendMode::Delivery, 2);
+        assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
+        post(&p.a, Some(to), 9, 0, &mut buf, 3);
+        child.kill().expect("kill");
+        child.wait().expect("wait");
+        send_mode(&p.a, to, 1, &mut data, SendMode::Inject, 4);
+        let start = Instant::now();
+        if closing {
+            p.a.close();
+        } else {
+            let got = wait(&p.a, &p.b, Queue::Recv);
+            assert_eq!(got.context, 3);
+            assert!(matches!(got.result, Err(OpError::PeerDown(_))), "{:?}", got.result);
+        }
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?} (closing: {closing})", start.elapsed());
+    }
+}
+
+#[test]
+fn thousands_of_receives_for_waiting_rendezvous_are_all_answered() {
+    const N: usize = 3000;
+    let p = pair_with(EngineConfig { eager_bytes: 16, watchdog_us: 0, ..config() });
+    let mut data = pattern(100, 1);
+    for i in 0..N {
+        send_mode(&p.a, p.to_b, 1, &mut data, SendMode::Transmit, i);
+    }
+    let start = Instant::now();
+    while !p.b.counters_json().contains(&format!("\"unexpected\":{N}")) {
+        p.a.progress();
+        p.b.progress();
+        assert!(start.elapsed() < LIMIT, "{}", p.b.counters_json());
+    }
+    // All at once, without a poll: more answers than the control window holds.
+    let mut bufs = vec![0; 100 * N];
+    for (i, b) in bufs.chunks_mut(100).enumerate() {
+        post(&p.b, None, 1, 0, b, i);
+    }
+    for _ in 0..N {
+        assert_eq!(wait(&p.b, &p.a, Queue::Recv).result, Ok(()));
+    }
+    assert!(bufs.chunks(100).all(|b| b == data));
+}
+
+#[test]
+fn a_refused_write_leaves_no_piece_behind() {
+    let p = pair_with(EngineConfig { watchdog_us: 0, ..config() });
+    let mut memory = vec![0u8; 32 << 10];
+    let rights = Access { remote_read: true, remote_write: true };
+    // SAFETY: `memory` lives to the end of the test.
+    let key = unsafe { p.b.register(&iov(&mut memory), rights, Some(1), false) }.expect("register");
+    let mut data = pattern(32 << 10, 9);
+    let mut accepted = 0;
+    loop {
+        let op = RmaOp {
+            peer: p.to_b,
+            iov: &iov(&mut data),
+            remote_addr: 0,
+            key,
+            data: None,
+            mode: SendMode::Delivery,
+            report: true,
+            context: accepted,
+            user: 0,
+        };
+        // SAFETY: `data` lives to the end of the test.
+        match unsafe { p.a.write(&op) } {
+            Ok(()) => accepted += 1,
+            Err(EngineError::Again) => break,
+            Err(e) => panic!("{e}"),
+        }
+        assert!(accepted < 10_000, "no bound");
+    }
+    let before = p.a.counters_json();
+    let control: u64 = before
+        .split("\"messages_sent\":")
+        .nth(1)
+        .and_then(|s| s.split(',').next())
+        .expect("counter")
+        .parse()
+        .expect("number");
+    assert_eq!(control % accepted as u64, 0, "a part of the refused write was queued");
+    for i in 0..accepted {
+        let c = wait(&p.a, &p.b, Queue::Send);
+        assert_eq!((c.context, c.result), (i, Ok(())));
+    }
+    assert!(memory == data);
+}
+
+#[test]
+fn a_closed_endpoint_says_nothing_more() {
+    let p = pair_with(EngineConfig { linger: Duration::ZERO, watchdog_us: 0, ..config() });
+    let mut data = pattern(60_000, 3);
+    for i in 0..20 {
+        send_mode(&p.a, p.to_b, 1, &mut data, SendMode::Transmit, i);
+    }
+    p.a.close();
+    data.fill(0);
+    let mut bufs = vec![7; 20 * 60_000];
+    for (i, b) in bufs.chunks_mut(60_000).enumerate() {
+        post(&p.b, None, 1, 0, b, i);
+    }
+    let start = Instant::now();
+    let mut out = Vec::new();
+    while start.elapsed() < Duration::from_millis(300) {
+        p.a.poll(Queue::Both, &mut out, 64);
+        p.b.poll(Queue::Recv, &mut out, 64);
+    }
+    let want = pattern(60_000, 3);
+    for c in out.iter().filter(|c| c.kind == OpKind::Recv && c.result.is_ok()) {
+        assert!(bufs[c.context * 60_000..][..60_000] == want[..], "delivered what was no longer there");
+    }
+}

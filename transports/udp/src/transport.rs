@@ -288,6 +288,13 @@ impl UdpTransport {
         self.extras.as_ref().and_then(|e| e.capture.as_ref()).is_some_and(Capture::is_running)
     }
 
+    /// Whether [`UdpTransport::take_unreachable`] has something to tell.
+    #[must_use]
+    #[inline]
+    pub fn has_unreachable(&self) -> bool {
+        !self.hints.is_empty() || self.tx.has_refused()
+    }
+
     /// Destinations that turned out unreachable since the last question (at most 32 are kept).
     pub fn take_unreachable(&mut self) -> impl Iterator<Item = Unreachable> {
         let refused = self.tx.refused().map(|(remote, e)| unreachable(remote, e));

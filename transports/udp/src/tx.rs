@@ -110,6 +110,12 @@ impl Tx {
         std::mem::take(&mut self.out.errors_pending)
     }
 
+    /// The kernel refused destinations.
+    #[inline]
+    pub fn has_refused(&self) -> bool {
+        !self.out.refused.is_empty()
+    }
+
     /// Destinations that the kernel refused since the last question, with the error.
     pub fn refused(&mut self) -> impl Iterator<Item = (SocketAddr, i32)> {
         self.out.refused.drain(..)
