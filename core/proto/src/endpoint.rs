@@ -228,6 +228,12 @@ impl Endpoint {
         self.assocs.get(peer.0 as usize).map_or(Credit::default(), |a| a.credit())
     }
 
+    /// Longest matched message the peer takes (spec 5): half of its initial byte credit; before it is up, of ours.
+    #[must_use]
+    pub fn max_matched_len(&self, peer: PeerId) -> u64 {
+        self.assocs.get(peer.0 as usize).map_or(0, |a| a.peer.credit_bytes / 2)
+    }
+
     /// Control messages the peer's window has room for. Who can wait sends no more than that; answers a peer waits for may
     /// exceed it (up to `Config::control_queue`).
     #[must_use]

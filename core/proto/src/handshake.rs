@@ -192,6 +192,8 @@ impl Endpoint {
                 if let Some((a, mut cx)) = with_association!(self, peer, now)
                     && a.local_id == r.opener_association
                     && a.state == State::Opening
+                    // Not of a third member that a stranger made answer by repeating our INIT to it.
+                    && a.addrs.contains(&meta.remote)
                 {
                     a.go_down(&mut cx, reason_of(r.code), events);
                     self.touch(peer);

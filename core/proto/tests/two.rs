@@ -529,3 +529,20 @@ fn answers_beyond_the_control_window_wait_and_arrive() {
     assert_eq!(n.nodes[0].ep.control_room(peer), 16);
     assert!(n.nodes.iter().all(|n| n.downs.is_empty()));
 }
+
+#[test]
+fn a_third_member_made_to_refuse_stops_no_opening() {
+    let mut n = Net::new(3, 1, &Config::default(), 35);
+    n.capture = true;
+    n.nodes[1].stopped = true;
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    n.run(S / 100, |_| false);
+    // 1 is not up yet. A stranger repeats the INIT to 2, in the name of 0: that is not the endpoint wanted.
+    let init = last_captured(&n, 0, 1, 0x10);
+    n.arrive(net::addr(0, 0), net::addr(2, 0), init);
+    n.run(S / 100, |_| false);
+    assert_eq!(n.nodes[2].ep.counters().handshakes_refused, 1);
+    assert!(n.nodes[0].downs.is_empty());
+    n.nodes[1].stopped = false;
+    assert!(n.run(S, Net::quiet));
+}
