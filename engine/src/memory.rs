@@ -153,11 +153,19 @@ impl Gather {
 
     /// Writes `src` at `offset`; what lies past the end is dropped. Returns the bytes written.
     pub fn write(&self, offset: u64, src: &[u8]) -> usize {
+        // SAFETY: a live slice.
+        unsafe { self.write_raw(offset, src.as_ptr(), src.len()) }
+    }
+
+    /// As [`Gather::write`], from memory that may be our own destination (a message to self): no reference to it must exist.
+    ///
+    /// # Safety
+    /// `src` is readable for `len` bytes.
+    unsafe fn write_raw(&self, offset: u64, src: *const u8, len: usize) -> usize {
         let mut written = 0;
-        self.for_pieces(offset, src.len(), |to, n, done| {
-            // SAFETY: inside a piece the face declared writable until completion; `src` is a datagram or an engine buffer. `copy` (not the non-overlapping form) because a message to
-            // self may come from the same user buffer.
-            unsafe { std::ptr::copy(src.as_ptr().add(done), to, n) };
+        self.for_pieces(offset, len, |to, n, done| {
+            // SAFETY: `to` lies inside a piece the face declared writable until completion; `done + n <= len` (caller). `copy`, for the two may overlap.
+            unsafe { std::ptr::copy(src.add(done), to, n) };
             written = done + n;
         });
         written
@@ -168,8 +176,7 @@ impl Gather {
         let mut at = offset;
         src.for_pieces(0, len as usize, |from, n, _| {
             // SAFETY: inside a piece the face declared readable until completion.
-            let bytes = unsafe { std::slice::from_raw_parts(from, n) };
-            self.write(at, bytes);
+            unsafe { self.write_raw(at, from, n) };
             at += n as u64;
         });
     }
@@ -251,6 +258,26 @@ mod tests {
         assert_eq!(out, [2, 3, 4, 5]);
         assert_eq!(g.write(2, &[9, 9, 9, 9, 9]), 4, "what lies past the end is dropped");
         assert_eq!(parts, vec![vec![1, 2, 9], vec![], vec![9, 9], vec![9]]);
+    }
+
+    #[test]
+    fn memory_may_be_written_from_itself() {
+        let mut buf: Vec<u8> = (0..100).collect();
+        let base = buf.as_mut_ptr();
+        // SAFETY: both lie in `buf`, which outlives them.
+        let (from, to) = unsafe {
+            (Gather::new(&[Iov { base, len: 50 }]), Gather::new(&[Iov { base: base.wrapping_add(10), len: 50 }]))
+        };
+        to.write_from(0, &from, 50);
+        assert_eq!(buf[10..60], (0..50).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn absurd_lengths_do_not_wrap() {
+        let base = std::ptr::NonNull::<u8>::dangling().as_ptr();
+        // SAFETY: never used to reach memory.
+        let g = unsafe { Gather::new(&[Iov { base, len: usize::MAX }, Iov { base, len: 2 }]) };
+        assert_eq!(g.len(), u64::MAX);
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl State {
         }
         // Before the handshake the peer's credit is not known, but any peer gives some: small messages need not wait for it to ask.
         let room = self.proto.credit(to).bytes >= len as u64 || (!up && len <= EARLY_BYTES);
-        let eager = len <= self.cfg.eager_bytes as usize && room;
+        let eager = len <= self.cfg.eager_bytes as usize && room && len as u64 <= self.proto.max_matched_len(to);
         let copy = op.mode == SendMode::Inject || (op.mode == SendMode::Transmit && len <= self.cfg.copy_bytes);
         // SAFETY: passed on from the caller.
         let source = unsafe { self.source_of(op.iov, len, copy) };
@@ -262,8 +262,13 @@ impl State {
     }
 
     /// The target ended an operation without a body: nothing of it was wanted, or it was refused.
+    ///
+    /// A write in pieces counts as complete when all are acknowledged: the target has them in its memory then, or has refused them. Its refusal is in the packet with the acknowledgement
+    /// and is looked at first. Only when that packet was lost can the acknowledgement come first, alone; the refusal that follows is counted here. To have each write answered would
+    /// cost every correct program a message for the sake of an erroneous one.
     pub fn done(&mut self, peer: u32, op: u64, status: Status) {
         let k = key::<SendKey>(op);
+        self.counters.access_errors += u64::from(status != Status::Ok && !self.sends.contains_key(k));
         if self.sends.get(k).is_some_and(|s| s.peer == peer && matches!(s.role, Role::Requested | Role::Write))
             && let Some(s) = self.sends.remove(k)
         {

@@ -44,7 +44,8 @@ pub fn dump(core: &Core, to: &str) {
     let result =
         if to == "-" { std::io::stderr().write_all(text.as_bytes()) } else { std::fs::write(with_pid(to), text) };
     if let Err(e) = result {
-        eprintln!("weir: counters not written to {to}: {e}");
+        // Not `eprintln`, which panics when nobody reads standard error any more.
+        let _ = writeln!(std::io::stderr(), "weir: counters not written to {to}: {e}");
     }
 }
 

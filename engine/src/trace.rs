@@ -39,7 +39,7 @@ impl Trace {
         let us = self.start.elapsed().as_nanos() as f64 / 1000.0;
         let Some(to) = &mut self.to else { return };
         if let Err(e) = writeln!(to, "{us:14.3} {text}") {
-            eprintln!("weir: trace stopped: {e}");
+            let _ = writeln!(std::io::stderr(), "weir: trace stopped: {e}");
             self.to = None;
             self.level = 0;
         }

@@ -82,9 +82,8 @@ fn exchange(faults: &str, count: usize, seed: u64) {
 }
 
 fn poll(sides: &mut [Side; 2], _count: usize, seed: u64) {
-    for s in 0..2 {
+    for (s, side) in sides.iter_mut().enumerate() {
         let mut out = Vec::new();
-        let side = &mut sides[s];
         side.ep.poll(Queue::Send, &mut out, 16);
         for c in out.drain(..) {
             assert_eq!(c.result, Ok(()));

@@ -484,7 +484,8 @@ fn a_peer_that_dies_in_the_middle_of_a_rendezvous_fails_its_receive() {
     post(&p.b, Some(p.to_a), 1, 0, &mut buf, 2);
     send_mode(&p.a, p.to_b, 1, &mut data, SendMode::Transmit, 1);
     let start = Instant::now();
-    while buf[0] == 0 {
+    // SAFETY: reads one byte of a live buffer, which the endpoint writes.
+    while unsafe { buf.as_ptr().read_volatile() } == 0 {
         p.a.progress();
         p.b.progress();
         assert!(start.elapsed() < LIMIT);
@@ -640,5 +641,21 @@ fn a_closed_endpoint_says_nothing_more() {
     let want = pattern(60_000, 3);
     for c in out.iter().filter(|c| c.kind == OpKind::Recv && c.result.is_ok()) {
         assert!(bufs[c.context * 60_000..][..60_000] == want[..], "delivered what was no longer there");
+    }
+}
+
+#[test]
+fn an_eager_limit_above_half_of_the_credit_refuses_nothing() {
+    let p = pair_with(EngineConfig { eager_bytes: 1 << 20, credit_bytes: 1 << 20, ..config() });
+    for len in [600_000, 1 << 20] {
+        // The second time the peer is up and its credit known.
+        for context in 0..2 {
+            let (mut data, mut buf) = (pattern(len, 4), vec![0; len]);
+            post(&p.b, None, 1, 0, &mut buf, context);
+            send_mode(&p.a, p.to_b, 1, &mut data, SendMode::Transmit, context);
+            assert_eq!(wait(&p.b, &p.a, Queue::Recv).result, Ok(()));
+            assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
+            assert!(buf == data);
+        }
     }
 }

@@ -118,7 +118,8 @@ pub fn complain(line: &str) {
         return;
     }
     said.push(line.to_owned());
-    eprintln!("weir: {line}");
+    // Not `eprintln`, which panics when nobody reads standard error any more.
+    let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("weir: {line}\n"));
 }
 
 /// Declares a parameter, so that `fi_info -g weir` shows it.

@@ -68,7 +68,8 @@ impl Capture {
         if let Some(file) = self.file.take() {
             let _ = file.into_parts();
         }
-        eprintln!("weir: packet capture to {} stopped: {e}", self.path.display());
+        // Not `eprintln`, which panics when nobody reads standard error any more.
+        let _ = writeln!(io::stderr(), "weir: packet capture to {} stopped: {e}", self.path.display());
     }
 }
 
