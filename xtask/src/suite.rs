@@ -186,7 +186,8 @@ fn brings_std(text: &str) -> Option<&'static str> {
 fn cargo_tests(paths: &Paths, quick: bool, tally: &mut Tally) {
     let begin = Instant::now();
     let mut command = paths.cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]);
+    // A failed assertion says where it is; call stacks would push the causes out of the report.
+    command.args(["test", "--workspace", "--no-fail-fast"]).env("RUST_BACKTRACE", "0");
     if !quick {
         // The simulations' long run, for those who ask for everything.
         command.env("WEIR_TEST_LONG", "1");

