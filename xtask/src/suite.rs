@@ -98,10 +98,13 @@ pub fn run(paths: &Paths, quick: bool) -> Result<bool> {
     tally.step("floors", || check_floors(paths));
     tally.step("readme", || check_readme(paths));
     tally.step("clippy", || {
-        let args = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+        let args = ["clippy", "--workspace", "--all-targets", "--quiet", "--keep-going", "--", "-D", "warnings"];
         must(paths.cargo().args(args), COMPILING)
     });
     core_without_std(paths, &mut tally);
+    if !quick {
+        oldest_compiler(paths, &mut tally);
+    }
     let built = Instant::now();
     let result = must(paths.cargo().args(["test", "--workspace", "--no-run", "--quiet"]), COMPILING);
     let builds = result.is_ok();
@@ -148,6 +151,27 @@ fn core_without_std(paths: &Paths, tally: &mut Tally) {
             tally.skip(&title, &format!("not installed: rustup target add {BARE_TARGET}"));
         }
     }
+}
+
+/// The compiler the README promises must take everything. It counts as skipped where rustup does not have it.
+fn oldest_compiler(paths: &Paths, tally: &mut Tally) {
+    let version = match readme::oldest_compiler(paths) {
+        Ok(version) => version,
+        Err(error) => return tally.note("oldest compiler", &Err(format!("{error:#}")), Duration::ZERO),
+    };
+    let title = format!("builds with Rust {version}");
+    let there = run_limited(Command::new("rustup").args(["run", &version, "rustc", "--version"]), SHORT);
+    if !there.is_ok_and(|outcome| outcome.ok()) {
+        return tally.skip(&title, &format!("not installed: rustup toolchain install {version}"));
+    }
+    // The workspace's own Cargo would use its own compiler; rustup chooses both.
+    let mut command = Command::new("rustup");
+    command.args(["run", &version, "cargo", "check", "--workspace", "--all-targets", "--quiet"]);
+    command.current_dir(&paths.root).env("CARGO_TARGET_DIR", paths.target.join("oldest"));
+    for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTDOC"] {
+        command.env_remove(name);
+    }
+    tally.step(&title, || must(&mut command, COMPILING));
 }
 
 /// Type-checks only: a kernel's target passes no numbers in vector registers, and code for that is not made there. Ring
@@ -210,8 +234,8 @@ fn cargo_tests(paths: &Paths, quick: bool, tally: &mut Tally) {
     }
     // Beyond tests that failed: a program that did not build, died, or did not end.
     if outcome.status.is_none() || (!outcome.ok() && failed == 0) {
-        let programs = outcome.stderr.lines().filter(|line| line.trim_start().starts_with("Running "));
-        let last = programs.last().map_or("", str::trim);
+        let mut programs = outcome.stderr.lines().filter(|line| line.trim_start().starts_with("Running "));
+        let last = programs.next_back().map_or("", str::trim);
         let cause = format!("{}; at last: {last}\n{}", outcome.cause(), tail(&outcome.stderr, 60));
         tally.note("cargo test", &Err(cause), begin.elapsed());
     }
