@@ -475,6 +475,8 @@ impl State {
         match place {
             Some((recv, buf)) => {
                 if let Some(mut m) = self.msgs.remove(k) {
+                    // Of a live peer that gave its body up, the place in the credit comes free.
+                    self.proto.consume(PeerId(m.peer), 1, 0);
                     m.len = 0;
                     self.finish_recv(recv, Some((&m, buf)), Err(error));
                 }
