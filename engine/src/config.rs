@@ -35,7 +35,8 @@ pub struct EngineConfig {
     pub connect_timeout: Duration,
     /// The watchdog steps in when nobody has polled for this long and something waits; 0 turns it off (`WEIR_WATCHDOG_US`).
     pub watchdog_us: u32,
-    /// Empty polls spin for this long before they yield the core (`WEIR_SPIN_US`).
+    /// Empty polls spin for this long before they yield the core (`WEIR_SPIN_US`). 100 us: the round trip of 64 KiB; on a node where others wait for
+    /// cores each yield may cost a time slice.
     pub spin_us: u32,
     /// A burst of small messages to one peer is bundled when they follow each other within this time (`WEIR_COALESCE_NS`; 0: every send leaves at once).
     pub coalesce_ns: u32,
@@ -76,7 +77,7 @@ impl Default for EngineConfig {
             peer_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(10),
             watchdog_us: 100,
-            spin_us: 20,
+            spin_us: 100,
             coalesce_ns: 2_000,
             credit_bytes: 1 << 20,
             credit_msgs: 4096,

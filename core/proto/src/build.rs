@@ -239,7 +239,8 @@ impl Association {
         let (in_flight, mtu) = (path.in_flight, u64::from(size));
         let probing = self.probes > 0;
         let window_open = probing || in_flight + mtu <= window;
-        let pace_open = probing || path.pacer.open(cx.now);
+        // Once closed it stays so for a part of a burst: polled all the time, it would let out packets one by one, each for a system call.
+        let pace_open = probing || (self.pacing_until.is_none_or(|t| t <= cx.now) && path.pacer.open(cx.now));
         let opens_at = path.pacer.opens_at();
         let bulk_waits = self.has_bulk();
         let control_open = probing || in_flight <= window + CONTROL_OVERDRAFT * mtu;

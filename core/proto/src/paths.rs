@@ -104,10 +104,10 @@ impl Path {
     /// Computes the pace anew from window and round trip.
     pub(crate) fn set_pace(&mut self, cfg: &Config) {
         let burst_min = u64::from(cfg.pacing_burst_packets) * u64::from(self.mtu.size());
-        // Queues longer than the controller aims at are its business; and a round trip in which the peer's process waited for a
-        // core, for milliseconds, must not make everything slow that comes after.
+        // Longer queues are the controller's business, and acknowledgements hold the window back by themselves; and a
+        // round trip in which the peer's process waited for a core must not make everything slow that comes after.
         let base = self.rtt.base();
-        let aim = base.saturating_add(base / 16).saturating_add(cfg.delay_target.as_nanos() as u64);
+        let aim = base.saturating_add(base / 4).saturating_add(cfg.delay_target.as_nanos() as u64 / 4);
         let rtt = self.rtt.srtt.min(aim);
         self.pacer.set(self.cc.window(), self.cc.pacing_quarters(), rtt, burst_min, cfg.pacing_burst_bytes);
     }

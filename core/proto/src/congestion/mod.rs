@@ -95,9 +95,9 @@ impl Pacer {
         self.done.0 <= now.0.saturating_add(self.burst_ns)
     }
 
-    /// When it is worth trying again: a quarter of a burst can go then.
+    /// When it is worth trying again: half a burst can go then.
     pub(crate) fn opens_at(&self) -> Time {
-        Time(self.done.0.saturating_sub(self.burst_ns - self.burst_ns / 4))
+        Time(self.done.0.saturating_sub(self.burst_ns / 2))
     }
 
     pub(crate) fn on_sent(&mut self, now: Time, bytes: u64) {

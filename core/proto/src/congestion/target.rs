@@ -18,6 +18,8 @@ pub(crate) struct Target {
     round_started: Time,
     round_bytes: u64,
     round_min_rtt: u64,
+    /// Delay of the round before, nanoseconds.
+    last_delay: Option<u64>,
     round_limited: bool,
     /// Loss statistics, packets.
     acked: u64,
@@ -45,6 +47,7 @@ impl Target {
             round_started: Time::ZERO,
             round_bytes: 0,
             round_min_rtt: u64::MAX,
+            last_delay: None,
             round_limited: false,
             acked: 0,
             lost: 0,
@@ -91,8 +94,11 @@ impl Target {
         if self.slow_start {
             self.end_slow_start_round(a, rate, delay, loss, target);
         } else {
-            self.adjust(delay, loss, target);
+            // A queue lasts; a sender that lost its core between reading the clock and sending makes one round look long.
+            let lasting = delay.map(|d| d.min(self.last_delay.unwrap_or(target / 2)));
+            self.adjust(lasting, loss, target);
         }
+        self.last_delay = delay;
         self.clamp();
         self.round_end = a.sent_seq.wrapping_add(1);
         self.round_started = a.now;
@@ -115,7 +121,7 @@ impl Target {
             let best = self.best_rate.max(rate);
             if best > 0 {
                 let bdp = u128::from(best) * u128::from(a.base_ns + target / 2) / 1_000_000_000;
-                self.window = self.window.min((bdp as u64).max(self.initial_packets * self.mtu / 4));
+                self.window = self.window.min((bdp as u64).max(self.initial_packets * self.mtu));
             }
         }
     }
@@ -221,6 +227,7 @@ impl Congestion for Target {
         self.lost = 0;
         self.round_bytes = 0;
         self.round_min_rtt = u64::MAX;
+        self.last_delay = None;
         self.round_started = Time::ZERO;
         self.before_timeout = None;
     }
