@@ -113,3 +113,13 @@ fn a_scenario_survives_json() {
 fn promises_hold_when_hosts_are_cut_off_for_long() {
     swarm(Profile::Partition);
 }
+
+/// Counted as skipped, so that the closing line of the tests shows that something is open.
+#[test]
+#[ignore = "the open violations of docs/simulation.md"]
+fn promises_hold_in_the_open_seeds() {
+    for (name, seed) in OPEN {
+        let r = run(&Scenario::draw(seed, Profile::from_name(name).unwrap()), Watch::default());
+        assert_eq!(r.violation, None, "{name} seed {seed}");
+    }
+}
