@@ -104,28 +104,31 @@ impl Core {
     }
 
     /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams read.
-    pub fn progress(&mut self, now: Time) -> usize {
+    pub fn progress(&mut self, mut now: Time) -> usize {
         if self.finished {
             return 0;
         }
+        let before = now;
         let st = &mut self.st;
         let slack_ns = u32::try_from(now.0.saturating_sub(st.last_look.0)).unwrap_or(u32::MAX);
         st.counters.polls += 1;
         let read = self
             .udp
             .recv(RX_BATCHES, |info, datagram| {
+                // Between the reading of the clock and that of the socket this thread may have lost its core, and the datagram have arrived: with the old time it
+                // would have come in less than a round trip.
+                if info.fresh {
+                    now = self::now();
+                }
                 let meta = RxMeta { remote: info.remote, local: info.local, slack_ns, ecn: info.ecn };
                 st.datagram(now, meta, datagram);
             })
             .unwrap_or(0);
-        st.last_look = now;
+        st.last_look = before;
         if self.udp.has_unreachable() {
             for u in self.udp.take_unreachable().filter(|u| u.kind == std::io::ErrorKind::ConnectionRefused) {
                 st.proto.refused(now, u.remote);
             }
-        }
-        if read == 0 {
-            st.proto.idle(now);
         }
         if st.proto.next_timeout().is_some_and(|t| t <= now) {
             st.timeouts(now);

@@ -174,7 +174,6 @@ pub enum Step {
     AdvanceUs(u16),
     AdvanceMs(u8),
     Timeout,
-    Idle,
     Send {
         control: bool,
         stream: u8,
@@ -478,7 +477,6 @@ impl Liar {
             }
             Step::Consume => self.it.consume(),
             Step::ConsumeTooMuch(n) => self.it.ep.consume(PEER, u32::from(*n), u64::from(*n) << 8),
-            Step::Idle => self.it.ep.idle(now),
             Step::Close { sure: 0 } => self.it.ep.close(now),
             _ => {}
         }

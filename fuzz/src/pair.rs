@@ -83,9 +83,6 @@ pub enum Step {
     Timeout {
         side: bool,
     },
-    Idle {
-        side: bool,
-    },
     Consume {
         side: bool,
     },
@@ -294,7 +291,6 @@ impl Net {
                     self.advance(t.since_ns(now));
                 }
             }
-            Step::Idle { side } => self.sides[usize::from(side)].ep.idle(now),
             Step::Consume { side } => self.sides[usize::from(side)].consume(),
             Step::CloseBody { side, which } => {
                 // The receiver gives up and, as the engine would, tells the sender by other means.
@@ -356,7 +352,6 @@ impl Net {
                     self.arrive(to, p);
                 }
                 self.sides[to].consume();
-                self.sides[to].ep.idle(self.now);
             }
             if self.now > limit {
                 break;

@@ -95,7 +95,6 @@ fn main() {
         while !done {
             packets += pump(now, &mut x, &mut y, &mut buf, &mut scratch);
             y.events.clear();
-            y.ep.idle(now);
             packets += pump(now, &mut y, &mut x, &mut buf, &mut scratch);
             done = x.events.iter().any(|e| matches!(e, Event::Sent { token, .. } if *token == i));
             x.events.clear();

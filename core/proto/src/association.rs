@@ -118,9 +118,8 @@ pub(crate) struct Association {
 
     /// It stands in the endpoint's queue of associations with something to send.
     pub(crate) ready: bool,
-    /// It changed since the endpoint last looked; it owes an acknowledgement.
+    /// It changed since the endpoint last looked.
     pub(crate) touched: bool,
-    pub(crate) owing: bool,
     /// Earliest entry in the endpoint's timer heap.
     pub(crate) armed: Time,
     pub(crate) failovers: u64,
@@ -180,7 +179,6 @@ impl Association {
             closes_sent: 0,
             ready: false,
             touched: false,
-            owing: false,
             armed: Time::MAX,
             failovers: 0,
             packets_sent: 0,

@@ -78,8 +78,6 @@ pub struct Endpoint {
     ready: VecDeque<PeerId>,
     turn: u32,
     timers: BinaryHeap<Reverse<(Time, PeerId)>>,
-    /// Associations that owe an acknowledgement.
-    owing: Vec<PeerId>,
     pub(crate) outbox: VecDeque<Datagram>,
     pub(crate) init_limit: RateLimit,
     pub(crate) reset_limit: RateLimit,
@@ -122,7 +120,6 @@ impl Endpoint {
             ready: VecDeque::new(),
             turn: 0,
             timers: BinaryHeap::new(),
-            owing: Vec::new(),
             outbox: VecDeque::new(),
             init_limit: RateLimit::new(config.init_rate_per_s),
             reset_limit: RateLimit::new(config.reset_rate_per_s),
@@ -189,16 +186,6 @@ impl Endpoint {
         {
             a.touched = true;
             self.touched.push(peer);
-        }
-    }
-
-    /// The association owes an acknowledgement: remembered for [`Self::idle`].
-    pub(crate) fn owe(&mut self, peer: PeerId) {
-        if let Some(a) = self.assocs.get_mut(peer.0 as usize)
-            && !a.owing
-        {
-            a.owing = true;
-            self.owing.push(peer);
         }
     }
 
@@ -326,23 +313,6 @@ impl Endpoint {
         a.restored(&mut cx, key, offset, len, events);
         self.grants_changed = true;
         self.touch(peer);
-    }
-
-    /// The caller found nothing more to read: acknowledgements now due go out with the next `poll_transmit`.
-    pub fn idle(&mut self, _now: Time) {
-        for i in 0..self.owing.len() {
-            let p = self.owing[i];
-            let a = &mut self.assocs[p.0 as usize];
-            a.owing = false;
-            if a.rx.pending() {
-                a.rx.hurry();
-                if !a.touched {
-                    a.touched = true;
-                    self.touched.push(p);
-                }
-            }
-        }
-        self.owing.clear();
     }
 
     /// Asks the grant scheduler what may be raised.

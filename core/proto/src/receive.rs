@@ -24,12 +24,9 @@ impl Endpoint {
             return self.send_reset(now, meta, header.association);
         };
         match a.accept_packet(&mut cx, meta, &header, datagram, events) {
-            Accept::Done { owing, grants } => {
+            Accept::Done { grants } => {
                 self.grants_changed |= grants;
                 self.touch(peer);
-                if owing {
-                    self.owe(peer);
-                }
             }
             Accept::Dropped => {}
             Accept::Late { closed_here } => {
@@ -50,8 +47,8 @@ impl Endpoint {
 
 /// What became of a packet.
 enum Accept {
-    /// Accepted; an acknowledgement is owed, the grant scheduler has work.
-    Done { owing: bool, grants: bool },
+    /// Accepted; the grant scheduler has work.
+    Done { grants: bool },
     /// Dropped and counted.
     Dropped,
     /// Good, but the association is over.
@@ -100,7 +97,8 @@ impl Association {
         let missing = self.rx.accept(cx.now, number, meta.slack_ns, path.unwrap_or(self.primary));
         self.note_heard(cx.now, path.unwrap_or(u8::MAX));
         if frames.is_ack_eliciting() {
-            self.rx.eliciting(cx.now, missing, datagram.len(), header.ack_now, cx.cfg);
+            let delay = self.paths.get(usize::from(self.primary)).map_or(0, |p| p.rtt.ack_delay(cx.cfg.ack_delay_max));
+            self.rx.eliciting(cx.now, missing, datagram.len(), header.ack_now, delay, cx.cfg);
         }
         let mut seen = Seen::default();
         for f in &frames {
@@ -128,7 +126,7 @@ impl Association {
             let base = self.path().map_or(0, |p| p.rtt.base());
             cx.grants.measure(cx.now, seen.body_bytes, 1, missing, base);
         }
-        Accept::Done { owing: self.rx.pending(), grants: seen.grants }
+        Accept::Done { grants: seen.grants }
     }
 
     /// The peer broke a rule: the association ends, and the peer is told.

@@ -23,6 +23,8 @@ pub(crate) struct Received {
     /// An acknowledgement is due now, or at this time.
     now: bool,
     pub(crate) deadline: Time,
+    /// Packets to be acknowledged one by one: what came after a gap proves the loss.
+    urgent: u32,
     /// Path the newest packet came on.
     pub(crate) path: u8,
 }
@@ -60,15 +62,27 @@ impl Received {
         missing
     }
 
-    /// The accepted packet wants an acknowledgement.
-    pub(crate) fn eliciting(&mut self, now: Time, missing: i64, bytes: usize, at_once: bool, cfg: &Config) {
+    /// The accepted packet wants an acknowledgement, `delay_ns` from now at the latest.
+    pub(crate) fn eliciting(
+        &mut self,
+        now: Time,
+        missing: i64,
+        bytes: usize,
+        at_once: bool,
+        delay_ns: u64,
+        cfg: &Config,
+    ) {
         if self.packets == 0 {
-            self.deadline = now + cfg.ack_delay_max;
+            self.deadline = now.plus_ns(delay_ns);
         }
         self.packets += 1;
         self.bytes = self.bytes.saturating_add(bytes as u32);
-        self.now |=
-            at_once || missing != 0 || self.packets >= cfg.ack_every_packets || self.bytes >= cfg.ack_every_bytes;
+        self.now |= at_once
+            || missing != 0
+            || self.urgent > 0
+            || self.packets >= cfg.ack_every_packets
+            || self.bytes >= cfg.ack_every_bytes;
+        self.urgent = if missing > 0 { cfg.reorder_threshold } else { self.urgent.saturating_sub(1) };
     }
 
     /// The next packet acknowledges once more, if there is anything to acknowledge.
@@ -91,11 +105,6 @@ impl Received {
     /// When it has to go out.
     pub(crate) fn due_at(&self) -> Option<Time> {
         (self.packets > 0).then_some(if self.now { Time::ZERO } else { self.deadline })
-    }
-
-    /// Do not wait any longer.
-    pub(crate) fn hurry(&mut self) {
-        self.now |= self.packets > 0;
     }
 
     /// Times for the ACK frame: delay since the largest was read, its slack.
@@ -125,18 +134,29 @@ mod tests {
         let cfg = Config::default();
         let mut r = Received::default();
         assert_eq!(r.accept(Time(1), 0, 0, 0), 0);
-        r.eliciting(Time(1), 0, 100, false, &cfg);
+        r.eliciting(Time(1), 0, 100, false, 25_000, &cfg);
         assert!(!r.due(Time(1)) && r.due(Time(25_001)));
         assert!(r.is_replay(0) && !r.is_replay(1));
         let m = r.accept(Time(2), 5, 0, 0);
         assert_eq!(m, 4);
-        r.eliciting(Time(2), m, 100, false, &cfg);
+        r.eliciting(Time(2), m, 100, false, 25_000, &cfg);
         assert!(r.due(Time(2)));
+        // So are the next, which the peer counts to tell loss from reordering.
+        for n in 6..9 {
+            r.acknowledged();
+            assert_eq!(r.accept(Time(2), n, 0, 0), 0);
+            r.eliciting(Time(2), 0, 100, false, 25_000, &cfg);
+            assert!(r.due(Time(2)));
+        }
+        r.acknowledged();
+        assert_eq!(r.accept(Time(2), 9, 0, 0), 0);
+        r.eliciting(Time(2), 0, 100, false, 25_000, &cfg);
+        assert!(!r.due(Time(2)));
         assert_eq!(r.accept(Time(3), 3, 0, 0), -1);
         for i in 0..600u64 {
-            r.accept(Time(4), 10 + 2 * i, 0, 0);
+            r.accept(Time(4), 11 + 2 * i, 0, 0);
         }
         assert!(r.ranges().count() <= RANGES_MAX);
-        assert!(r.is_replay(11), "given up with its range");
+        assert!(r.is_replay(12), "given up with its range");
     }
 }

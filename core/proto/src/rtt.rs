@@ -39,10 +39,10 @@ impl Rtt {
             self.min_now = u64::MAX;
             self.half_started = now;
         }
-        // A delay that would make the sample smaller than anything seen is not believed (RFC 9002 5.3).
-        let adjusted =
-            if raw >= delay && (self.min() == u64::MAX || raw - delay >= self.min() / 2) { raw - delay } else { raw };
-        self.min_now = self.min_now.min(adjusted.max(1));
+        // The minimum is of what was measured: the delay is the peer's word. One that would make the sample smaller than
+        // anything seen is not believed (RFC 9002 5.2, 5.3).
+        self.min_now = self.min_now.min(raw.max(1));
+        let adjusted = if raw >= self.min().saturating_add(delay) { raw - delay } else { raw };
         self.latest = adjusted;
         if self.sampled {
             let dev = self.srtt.abs_diff(adjusted);
@@ -67,7 +67,14 @@ impl Rtt {
 
     /// Probe timeout without back-off (spec 4).
     pub(crate) fn pto(&self, var_min: u64, ack_delay_max: u64) -> u64 {
-        self.srtt + (4 * self.var).max(var_min) + ack_delay_max
+        self.srtt + (4 * self.var).max(var_min) + ack_delay_max.max(self.srtt / 8)
+    }
+
+    /// How long an acknowledgement may wait for more to acknowledge: an eighth of a round trip changes little for the
+    /// sender, and on long paths spares most of the packets that carry nothing else.
+    pub(crate) fn ack_delay(&self, least: core::time::Duration) -> u64 {
+        let least = least.as_nanos() as u64;
+        if self.sampled { least.max(self.srtt / 8) } else { least }
     }
 
     /// Age at which a packet is lost when a later one was acknowledged (spec 4).

@@ -40,8 +40,8 @@ pub trait Node {
     type Shared;
     /// Takes a datagram from the socket.
     fn receive(&mut self, host: &mut Host<'_, Self::Shared>, meta: Received, data: &mut [u8]);
-    /// Does what is due: timers, the application, sending. `idle`: the socket is empty.
-    fn run(&mut self, host: &mut Host<'_, Self::Shared>, idle: bool);
+    /// Does what is due: timers, the application, sending.
+    fn run(&mut self, host: &mut Host<'_, Self::Shared>);
     /// When to run next even if nothing arrives.
     fn next_wake(&self) -> Option<Ns>;
     /// The node dies: word to whoever keeps the books, not to the node's peers.
@@ -380,10 +380,9 @@ impl<N: Node> World<N> {
             self.packets.get_mut(packet).data = data;
             self.packets.release(packet);
         }
-        let idle = self.seats[id as usize].socket.is_empty();
         let mut host = self.host(id, now);
         host.spent_ns = u64::from(read) * host_spec.rx_cost_ns;
-        node.run(&mut host, idle);
+        node.run(&mut host);
         sent += host.sent;
         let blocked = if host.can_send() { None } else { host.blocked_until(true) };
         (read, host.spent_ns, sent, blocked)

@@ -35,7 +35,7 @@ impl Node for Pinger {
             self.unechoed.push((meta.net, meta.from, back));
         }
     }
-    fn run(&mut self, host: &mut Host<'_, Seen>, _idle: bool) {
+    fn run(&mut self, host: &mut Host<'_, Seen>) {
         for (net, to, data) in self.unechoed.drain(..) {
             host.send(net, to, |b| b.extend_from_slice(&data));
         }

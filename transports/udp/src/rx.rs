@@ -115,7 +115,7 @@ impl Rx {
             self.streak = (self.streak + 1).min(self.patience);
             self.bulk = false;
             for i in 0..got {
-                let segments = self.message(i, counters, &mut deliver);
+                let segments = self.message(i, i == 0, counters, &mut deliver);
                 total += segments;
                 if segments > 1 {
                     self.streak = self.patience;
@@ -150,7 +150,13 @@ impl Rx {
 
     /// Delivers message `i`, cut into its datagrams; returns their number.
     #[inline]
-    fn message(&mut self, i: usize, counters: &mut UdpCounters, deliver: &mut impl FnMut(RxInfo, &mut [u8])) -> usize {
+    fn message(
+        &mut self,
+        i: usize,
+        fresh: bool,
+        counters: &mut UdpCounters,
+        deliver: &mut impl FnMut(RxInfo, &mut [u8]),
+    ) -> usize {
         let h = &mut self.headers[i];
         let len = (h.msg_len as usize).min(BUFFER_BYTES);
         let truncated = h.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
@@ -164,14 +170,14 @@ impl Rx {
         };
         self.bulk |= len >= BULK_BYTES;
         let about = if control_len == 0 { Received::default() } else { self.about(i, control_len) };
-        let info = RxInfo { remote, local: about.local, ecn: about.ecn };
+        let info = RxInfo { remote, local: about.local, ecn: about.ecn, fresh };
         let data = &mut self.space[i * STRIDE..][..len];
         counters.rx_bytes += len as u64;
         match about.segment {
             Some(segment) if segment < len => {
                 let mut n = 0;
                 for datagram in data.chunks_mut(segment) {
-                    deliver(info, datagram);
+                    deliver(RxInfo { fresh: fresh && n == 0, ..info }, datagram);
                     n += 1;
                 }
                 counters.rx_super_packets += 1;

@@ -26,6 +26,8 @@ pub struct RxInfo {
     pub local: Option<IpAddr>,
     /// ECN bits (RFC 3168); 0 unless [`UdpConfig::ecn`] is set.
     pub ecn: u8,
+    /// First of what one system call brought: it may have arrived after any clock reading made before that call.
+    pub fresh: bool,
 }
 
 /// A destination that could not be reached, as the kernel or an ICMP message said. A hint only: ICMP can be forged, and the next

@@ -93,7 +93,6 @@ pub struct Node {
     pub hold: bool,
     pub stopped: bool,
     next_token: u64,
-    idle_pending: bool,
 }
 
 struct Flying {
@@ -145,7 +144,6 @@ impl Net {
                     hold: false,
                     stopped: false,
                     next_token: (h as u64 + 1) << 32,
-                    idle_pending: false,
                 }
             })
             .collect();
@@ -303,22 +301,12 @@ impl Net {
             .map(|t| t.0)
             .min()
             .unwrap_or(u64::MAX);
-        let idle = self.nodes.iter().any(|n| n.idle_pending);
         let at = fly.min(timer.max(self.now.0));
-        // The driver polls: it notices within a microsecond that nothing more is to be read.
-        let at = if idle { at.min(self.now.0 + 1000) } else { at };
         if at > until.0 {
             self.now = until.max(self.now);
             return false;
         }
         self.now = Time(at.max(self.now.0));
-        if idle && at < fly {
-            for n in &mut self.nodes {
-                if std::mem::take(&mut n.idle_pending) {
-                    n.ep.idle(self.now);
-                }
-            }
-        }
         while let Some(&Reverse((t, id))) = self.order.peek() {
             if t > self.now.0 {
                 break;
@@ -349,7 +337,6 @@ impl Net {
         let mut ev = Vec::new();
         let meta = RxMeta { remote: from, local: Some(to.ip()), slack_ns: 1000, ecn: 0 };
         self.nodes[host].ep.handle(self.now, meta, &mut bytes, &mut ev);
-        self.nodes[host].idle_pending = true;
         self.events(host, &ev, &bytes);
     }
 

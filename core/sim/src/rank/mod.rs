@@ -564,7 +564,7 @@ impl Node for Rank {
         core.drain_events(host, data);
     }
 
-    fn run(&mut self, host: &mut Host<'_, Shared>, idle: bool) {
+    fn run(&mut self, host: &mut Host<'_, Shared>) {
         let now = Time(host.now);
         if self.core.endpoint.next_timeout().is_some_and(|t| t <= now) {
             self.core.endpoint.handle_timeout(now, &mut self.core.events);
@@ -572,9 +572,6 @@ impl Node for Rank {
         }
         self.core.push_backlog(host);
         self.run_app(host);
-        if idle {
-            self.core.endpoint.idle(now);
-        }
         self.core.transmit(host);
         self.core.look_at_memory(host);
     }
