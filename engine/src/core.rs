@@ -30,8 +30,8 @@ pub struct Core {
     pub udp: UdpTransport,
     pub st: State,
     out: PacketBuf,
-    /// Operations queued that no transmit pass has seen.
-    pub queued_since_transmit: u32,
+    /// Bytes queued that no transmit pass has seen, roughly.
+    pub held_bytes: usize,
     /// Closed to the end: nothing is read or written any more, for the payloads are the caller's again.
     pub finished: bool,
 }
@@ -100,7 +100,7 @@ impl Payloads for SendTable<'_> {
 
 impl Core {
     pub fn new(udp: UdpTransport, st: State) -> Core {
-        Core { udp, st, out: PacketBuf::default(), queued_since_transmit: 0, finished: false }
+        Core { udp, st, out: PacketBuf::default(), held_bytes: 0, finished: false }
     }
 
     /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams read.
@@ -142,7 +142,7 @@ impl Core {
         if self.finished {
             return;
         }
-        self.queued_since_transmit = 0;
+        self.held_bytes = 0;
         self.st.wants_transmit = false;
         if self.udp.blocked() && self.udp.flush().is_err() {
             return;

@@ -16,6 +16,7 @@ mod sending;
 mod stat;
 mod state;
 mod trace;
+mod waiting;
 mod watchdog;
 
 pub use api::*;
@@ -65,11 +66,11 @@ struct Shared {
     notify: watchdog::EventFd,
     /// Written to wake the watchdog.
     wake: watchdog::EventFd,
-    spin_ns: u64,
+    waiting: waiting::Waiting,
     coalesce_ns: u64,
     watchdog_ns: u64,
-    /// More ranks than cores on this node: waiting must give the core away soon.
-    oversubscribed: bool,
+    /// When a send was last held back to share a packet, nanoseconds.
+    last_hold: AtomicU64,
     /// The process that opened it: a child made by fork(2) has a copy without the threads, and must not say farewell for its parent.
     pid: u32,
     stats: Option<String>,
@@ -142,19 +143,27 @@ impl Endpoint {
         }
         // SAFETY: passed on from the caller.
         unsafe { core.st.send(now, op)? };
-        self.after_send(&mut core, now, op.peer);
+        self.after_send(&mut core, now, op.peer, sending::iov_len(op.iov));
         Ok(())
     }
 
-    /// Sends what was just queued, unless it is one of a burst to this peer: then it waits, for the next poll at most, to share a packet with what follows.
-    fn after_send(&self, core: &mut Core, now: Time, peer: u32) {
+    /// Sends what was just queued, unless it is one of a burst of small ones to this peer: then it waits for a full packet, the next poll, or the watchdog at the latest.
+    fn after_send(&self, core: &mut Core, at: Time, peer: u32, bytes: usize) {
+        // Beside the payload: frame head and envelope.
+        const FRAME_BYTES: usize = 48;
+        const PACKET_BYTES: usize = 1400;
         let slot = &mut core.st.peers[peer as usize];
-        let since = now.0.saturating_sub(slot.last_send.0);
-        slot.last_send = now;
-        let burst = since < self.shared.coalesce_ns;
-        core.queued_since_transmit += 1;
-        if !burst || core.queued_since_transmit >= 16 {
-            core.transmit(now);
+        // From the end of the last send to the beginning of this one: what the program did between them.
+        let burst = at.since_ns(slot.last_send) < self.shared.coalesce_ns;
+        slot.last_send = at;
+        core.held_bytes += bytes + FRAME_BYTES;
+        if !burst || core.held_bytes >= PACKET_BYTES {
+            core.transmit(at);
+            if bytes < PACKET_BYTES {
+                core.st.peers[peer as usize].last_send = now();
+            }
+        } else {
+            self.shared.last_hold.store(at.0, Ordering::Relaxed);
         }
         self.wake_sleeper(core);
     }
@@ -282,7 +291,7 @@ impl Endpoint {
         let mut core = self.shared.core.lock();
         // SAFETY: passed on from the caller.
         unsafe { core.st.write(now, op)? };
-        self.after_send(&mut core, now, op.peer);
+        self.after_send(&mut core, now, op.peer, sending::iov_len(op.iov));
         Ok(())
     }
 
@@ -299,7 +308,7 @@ impl Endpoint {
         let mut core = self.shared.core.lock();
         // SAFETY: passed on from the caller.
         unsafe { core.st.read(now, op)? };
-        self.after_send(&mut core, now, op.peer);
+        self.after_send(&mut core, now, op.peer, 0);
         Ok(())
     }
 
@@ -334,27 +343,16 @@ impl Endpoint {
 
     /// Nothing was found: when that has been so for a while, somebody else may use the core.
     fn after_empty_poll(&self, mut core: lock::Guard<'_, Core>, now: Time) {
-        let empty_ns = now.0.saturating_sub(self.shared.last_found.load(Ordering::Relaxed));
-        if empty_ns > self.shared.spin_ns {
+        let shared = &*self.shared;
+        if shared.waiting.is_over(now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed))) {
             core.st.counters.yields += 1;
             let timeout = core.next_timeout();
             drop(core);
-            self.give_way(now, empty_ns, timeout);
+            // Asleep is not away: the watchdog need not step in.
+            shared.waiting.give_way(shared.socket, now, timeout, |until| {
+                shared.last_poll.store(until.0, Ordering::Relaxed);
+            });
         }
-    }
-
-    /// Lets others use the core. On a node with more ranks than cores a long wait sleeps for short times; otherwise it only yields, for a sleeper wakes late.
-    fn give_way(&self, now: Time, empty_ns: u64, timeout: Option<Time>) {
-        const SLEEP_AFTER_NS: u64 = 1_000_000;
-        const SLEEP_NS: u64 = 200_000;
-        if self.shared.oversubscribed && empty_ns > SLEEP_AFTER_NS {
-            let left = timeout.map_or(SLEEP_NS, |t| t.0.saturating_sub(now.0)).min(SLEEP_NS);
-            if left > 20_000 {
-                watchdog::wait_readable(&[self.shared.socket], Some(Duration::from_nanos(left)));
-                return;
-            }
-        }
-        std::thread::yield_now();
     }
 
     /// One pass of progress.

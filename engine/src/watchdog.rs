@@ -55,8 +55,12 @@ pub fn wait_readable(fds: &[RawFd], timeout: Option<Duration>) {
     unsafe { libc::ppoll(set.as_mut_ptr(), fds.len().min(2) as libc::nfds_t, ts, std::ptr::null()) };
 }
 
-/// How often the thread looks whether the program polls, in watchdog times: often enough for a rendezvous, seldom enough to cost nothing.
+/// How often the thread looks whether the program polls, in watchdog times: often enough for a rendezvous, seldom enough to cost little.
 const LOOK_EVERY: u64 = 10;
+/// Each look preempts the polling thread for some 10 us. While it finds the program polling it looks less and less often, down to a part of this ...
+const LOOK_LESS: u64 = 5;
+/// ... unless sends were held back so lately, which a program that went computing must not leave unsent.
+const HOLD_MEMORY_NS: u64 = 100_000_000;
 /// Longest sleep, so that stopping never waits long even if a wake-up is lost.
 const SLEEP_MAX_NS: u64 = 500_000_000;
 
@@ -73,16 +77,22 @@ fn run(shared: &Shared) {
     block_signals();
     let socket = shared.socket;
     let wake = shared.wake.as_raw_fd();
+    let mut less = 1;
     while !shared.stop.load(Ordering::Acquire) {
         let armed = shared.armed.load(Ordering::Acquire);
         let away_ns = now().0.saturating_sub(shared.last_poll.load(Ordering::Relaxed));
         let take_over = armed || (shared.watchdog_ns > 0 && away_ns >= shared.watchdog_ns);
         if !take_over {
-            let look_ns = if shared.watchdog_ns == 0 { SLEEP_MAX_NS } else { shared.watchdog_ns * LOOK_EVERY };
+            if now().0.saturating_sub(shared.last_hold.load(Ordering::Relaxed)) < HOLD_MEMORY_NS {
+                less = 1;
+            }
+            let look_ns = if shared.watchdog_ns == 0 { SLEEP_MAX_NS } else { shared.watchdog_ns * LOOK_EVERY * less };
+            less = (less + 1).min(LOOK_LESS);
             wait_readable(&[wake], Some(Duration::from_nanos(look_ns)));
             shared.wake.clear();
             continue;
         }
+        less = 1;
         let timeout = step(shared, armed);
         let sleep_ns = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0)).min(SLEEP_MAX_NS);
         if sleep_ns > 0 {

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::association::{Association, Cx};
 use crate::congestion::Acked;
 use crate::paths::PathState;
-use crate::recovery::{IN_FLIGHT, LOST, REQUEUED, SentFrame};
+use crate::recovery::{IN_FLIGHT, LEAD, LOST, REQUEUED, SentFrame};
 use crate::{Event, Time};
 
 /// Packets a probe timeout sends.
@@ -24,6 +24,8 @@ struct Sum {
     /// When the oldest was sent.
     oldest_at: Time,
     largest: bool,
+    /// The first of a round trip is among them.
+    lead: bool,
     touched: bool,
 }
 
@@ -83,6 +85,7 @@ impl Association {
             let sum = &mut sums[usize::from(s.path)];
             sum.bytes += u64::from(s.size);
             sum.packets += 1;
+            sum.lead |= s.flags & LEAD != 0;
             sum.oldest_at = if sum.touched { sum.oldest_at.min(s.at) } else { s.at };
             if !sum.touched || s.seq.wrapping_sub(sum.seq) as i32 > 0 {
                 sum.seq = s.seq;
@@ -165,7 +168,8 @@ impl Association {
         if s.largest {
             let raw = cx.now.since_ns(s.at);
             path.rtt.sample(cx.now, raw, delay_ns);
-            if slack_ns <= cx.cfg.delay_target.as_nanos() as u64 / 4 {
+            let target = cx.cfg.delay_target.as_nanos() as u64 + path.rtt.base() / 16;
+            if s.lead && slack_ns <= target / 4 {
                 certain = Some(path.rtt.latest);
             }
         }

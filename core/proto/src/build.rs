@@ -11,8 +11,8 @@ use weir_wire::{BodyKey, Header, MAX_ACK_ENTRIES, MAX_ENVELOPE_LEN};
 
 use crate::association::{Association, Cx, Flow, State};
 use crate::messages::OutMessage;
-use crate::paths::PathState;
-use crate::recovery::{IN_FLIGHT, SentFrame};
+use crate::paths::{Path, PathState};
+use crate::recovery::{IN_FLIGHT, LEAD, SentFrame};
 use crate::{Config, DownReason, Level, PacketBuf, PayloadRef, Payloads, Transmit};
 
 /// Fragments shorter than this are not begun in a packet that has something already, unless they end their message.
@@ -21,6 +21,8 @@ const FRAGMENT_MIN: usize = 256;
 const LEFT_OVER_MAX: usize = 100;
 /// Frames in one packet; the rest waits for the next.
 const FRAMES_MAX: u8 = 200;
+/// Packets of small messages in a row before a flow has its turn.
+const SMALL_RUN_MAX: u32 = 16;
 /// Packets by which control messages may exceed the window: they must not stand behind data.
 const CONTROL_OVERDRAFT: u64 = 16;
 /// After this many packets the keys of a direction are spent (spec 2.1).
@@ -151,7 +153,7 @@ impl Association {
         let (mut seq, mut flags) = (0, 0);
         if in_flight {
             seq = path.on_sent(cx.now, size as u64, self.peer.rx_buffer);
-            flags = IN_FLIGHT;
+            flags = if path.is_lead(seq) { IN_FLIGHT | LEAD } else { IN_FLIGHT };
         }
         self.rec.push(cx.now, size as u16, pk.path, seq, pk.frames, flags);
         if pk.frames == 0 {
@@ -288,7 +290,10 @@ impl Association {
             self.probes = self.probes.saturating_sub(1);
             let total = out.head.len() as u64 + pk.payload.map_or(0, |p| u64::from(p.len));
             let full = in_flight + total + mtu > window;
-            if probing || full || (pk.flow && !self.has_bulk()) {
+            let ends = pk.flow && !self.has_bulk();
+            // The first of a train tells what queue was there before it; those behind wait in the queue that the train itself makes.
+            let leads = pk.flow && !ends && self.paths.get_mut(usize::from(pk.path)).is_some_and(Path::take_lead);
+            if probing || full || ends || leads {
                 Header::set_ack_now(&mut out.head);
             }
         }
@@ -459,7 +464,7 @@ impl Association {
 
     /// Fresh data: small messages first, unless they had their turn and flows wait.
     fn put_fresh<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
-        let flows_first = self.small_run >= cx.cfg.flow_batch_packets && !self.flows.is_empty();
+        let flows_first = self.small_run >= SMALL_RUN_MAX && !self.flows.is_empty();
         if flows_first {
             self.put_flows(cx, pk, w);
         }

@@ -90,11 +90,11 @@ pub struct Config {
     pub delay_target: Duration,
     /// Largest burst the pacer lets out: one segmentation-offload batch.
     pub pacing_burst_bytes: u64,
-    /// Smallest burst, in packets.
+    /// Smallest burst, in packets; without loss it grows to the initial window.
     pub pacing_burst_packets: u32,
     /// Packets to one peer before another is served: what one segmentation-offload batch holds.
     pub peer_batch_packets: u32,
-    /// Packets of one stream or body before another of the same peer is served.
+    /// Packets of one stream or body before another of the same peer is served. 48: a message of 64 KiB is not cut up, for of several that are as long the first should be there first.
     pub flow_batch_packets: u32,
     /// Send parity fragments on lossy long paths.
     pub parity: bool,
@@ -182,7 +182,7 @@ impl Default for Config {
             pacing_burst_bytes: 64 << 10,
             pacing_burst_packets: 10,
             peer_batch_packets: 44,
-            flow_batch_packets: 16,
+            flow_batch_packets: 48,
             parity: true,
             parity_group: 16,
             parity_min_loss_ppm: 3000,

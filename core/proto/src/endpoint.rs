@@ -221,6 +221,13 @@ impl Endpoint {
         self.assocs.get(peer.0 as usize).map_or(0, |a| a.peer.credit_bytes / 2)
     }
 
+    /// Least round trip to the peer of late, nanoseconds; 0 before the first was measured.
+    #[must_use]
+    pub fn min_rtt_ns(&self, peer: PeerId) -> u64 {
+        let path = self.assocs.get(peer.0 as usize).and_then(|a| a.path());
+        path.filter(|p| p.rtt.sampled).map_or(0, |p| p.rtt.base())
+    }
+
     /// Control messages the peer's window has room for. Who can wait sends no more than that; answers a peer waits for may
     /// exceed it (up to `Config::control_queue`).
     #[must_use]

@@ -38,6 +38,8 @@ pub(crate) struct Path {
     /// Numbers of packets in flight on this path; `largest_acked` is 0 before the first acknowledgement.
     pub(crate) next_seq: u32,
     pub(crate) largest_acked: u32,
+    /// The first packet of this round trip. Its own round trip tells what queue there was; those behind it also wait in the queue that the train itself makes.
+    lead: Option<u32>,
     /// Packets later acknowledged before one is lost.
     pub(crate) reorder: u32,
     /// Sequence number at which `reorder` was last changed.
@@ -82,6 +84,7 @@ impl Path {
             in_flight_packets: 0,
             next_seq: 1,
             largest_acked: 0,
+            lead: None,
             reorder: cfg.reorder_threshold,
             reorder_at: 0,
             loss_time: None,
@@ -103,7 +106,7 @@ impl Path {
 
     /// Computes the pace anew from window and round trip.
     pub(crate) fn set_pace(&mut self, cfg: &Config) {
-        let burst_min = u64::from(cfg.pacing_burst_packets) * u64::from(self.mtu.size());
+        let burst_min = self.cc.burst_packets() * u64::from(self.mtu.size());
         // Longer queues are the controller's business, and acknowledgements hold the window back by themselves; and a
         // round trip in which the peer's process waited for a core must not make everything slow that comes after.
         let base = self.rtt.base();
@@ -134,6 +137,7 @@ impl Path {
         let was_idle = self.in_flight_packets == 0;
         if was_idle {
             self.waiting_since = now;
+            self.lead = Some(self.next_seq);
         }
         self.in_flight += size;
         self.in_flight_packets += 1;
@@ -143,6 +147,21 @@ impl Path {
         self.cc.on_sent(now, size, limited, was_idle);
         self.next_seq = self.next_seq.wrapping_add(1);
         self.next_seq.wrapping_sub(1)
+    }
+
+    /// Whether this packet is the first of its round trip.
+    pub(crate) fn is_lead(&self, seq: u32) -> bool {
+        self.lead == Some(seq)
+    }
+
+    /// Whether the packet about to be sent is the first of its round trip; it is to be acknowledged at once.
+    pub(crate) fn take_lead(&mut self) -> bool {
+        if self.lead.is_some_and(|seq| self.largest_acked.wrapping_sub(seq) as i32 >= 0) {
+            self.lead = None;
+        }
+        let leads = self.lead.is_none();
+        self.lead.get_or_insert(self.next_seq);
+        leads
     }
 
     /// A packet left flight.

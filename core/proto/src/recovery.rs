@@ -13,6 +13,8 @@ pub(crate) const IN_FLIGHT: u8 = 1;
 pub(crate) const LOST: u8 = 2;
 /// Its frames were queued again by a probe timeout or a loss: not twice.
 pub(crate) const REQUEUED: u8 = 4;
+/// First of its round trip: nothing of its own making was in front of it.
+pub(crate) const LEAD: u8 = 8;
 
 /// Rings longer than this forget lost packets at once.
 const RING_MAX: usize = 1 << 17;

@@ -52,6 +52,8 @@ pub trait Congestion: Debug + Send + Sync {
     fn window(&self) -> u64;
     /// Pacing rate in windows per smoothed round trip, times 4.
     fn pacing_quarters(&self) -> u64;
+    /// Packets the pacer may let out at once, whatever the rate.
+    fn burst_packets(&self) -> u64;
     /// Measured delivery rate in bytes per second, 0 if unknown.
     fn rate(&self) -> u64;
     /// The packet size of the path changed.

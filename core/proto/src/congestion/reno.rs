@@ -13,6 +13,7 @@ pub(crate) struct Reno {
     mtu: u64,
     initial_packets: u64,
     min_packets: u64,
+    burst_packets: u64,
     max: u64,
     acked_in_avoidance: u64,
 }
@@ -27,6 +28,7 @@ impl Reno {
             mtu,
             initial_packets: u64::from(cfg.initial_window_packets),
             min_packets: u64::from(cfg.min_window_packets),
+            burst_packets: u64::from(cfg.pacing_burst_packets),
             max: cfg.max_window_bytes,
             acked_in_avoidance: 0,
         }
@@ -81,6 +83,10 @@ impl Congestion for Reno {
 
     fn pacing_quarters(&self) -> u64 {
         if self.window < self.ssthresh { 8 } else { 5 }
+    }
+
+    fn burst_packets(&self) -> u64 {
+        self.burst_packets
     }
 
     fn rate(&self) -> u64 {

@@ -7,6 +7,9 @@ use crate::{Config, Time};
 const LOSS_SAMPLE_PACKETS: u64 = 32;
 /// ... unless this many were lost.
 const LOSS_SAMPLE_LOST: u64 = 4;
+/// Loss in a round from which on bursts are taken for its cause.
+const BURST_LOSS_PERCENT: u64 = 6;
+const BURST_MAX: u64 = 256;
 
 /// State of one path.
 #[derive(Clone, Debug)]
@@ -28,6 +31,9 @@ pub(crate) struct Target {
     rate: u64,
     best_rate: u64,
     flat_rounds: u32,
+    /// Packets that may leave at once: a packet more for each round without notable loss, up to the initial window; half after a round with.
+    burst: u64,
+    burst_min: u64,
     /// When the first probe timeout of a row fired; window, slow start and best rate before they were taken back.
     timeout_at: Time,
     before_timeout: Option<(u64, bool, u64)>,
@@ -54,6 +60,8 @@ impl Target {
             rate: 0,
             best_rate: 0,
             flat_rounds: 0,
+            burst: u64::from(cfg.pacing_burst_packets),
+            burst_min: u64::from(cfg.pacing_burst_packets),
             timeout_at: Time::ZERO,
             before_timeout: None,
             mtu,
@@ -86,16 +94,19 @@ impl Target {
         let delay =
             if self.round_min_rtt == u64::MAX { None } else { Some(self.round_min_rtt.saturating_sub(a.base_ns)) };
         let loss = self.take_loss_percent();
+        // A switch's buffer that a burst overflows drops a good part of it; random loss rarely takes so much of one round.
+        let burst = if loss >= BURST_LOSS_PERCENT { self.burst / 2 } else { self.burst + self.burst / 8 };
+        self.burst = burst.clamp(self.burst_min, BURST_MAX.max(self.burst_min));
         if self.round_limited {
             // A fading maximum: one stalled round must not hide what the path can do.
             self.rate = rate.max(self.rate - self.rate / 8);
         }
         let target = self.target_ns + a.base_ns / 16;
+        // A queue lasts; a sender that lost its core between reading the clock and sending makes one round look long.
+        let lasting = delay.map(|d| d.min(self.last_delay.unwrap_or(target / 2)));
         if self.slow_start {
-            self.end_slow_start_round(a, rate, delay, loss, target);
+            self.end_slow_start_round(a, rate, lasting, loss, target);
         } else {
-            // A queue lasts; a sender that lost its core between reading the clock and sending makes one round look long.
-            let lasting = delay.map(|d| d.min(self.last_delay.unwrap_or(target / 2)));
             self.adjust(lasting, loss, target);
         }
         self.last_delay = delay;
@@ -108,7 +119,8 @@ impl Target {
     }
 
     fn end_slow_start_round(&mut self, a: &Acked, rate: u64, delay: Option<u64>, loss: u64, target: u64) {
-        if self.round_limited {
+        // Only a round that moved the window it began with (half of what it has become) tells whether more would be faster: others ended with the message.
+        if self.round_limited && self.round_bytes >= self.window * 3 / 8 {
             if rate > self.best_rate + self.best_rate / 4 {
                 self.best_rate = rate;
                 self.flat_rounds = 0;
@@ -116,7 +128,8 @@ impl Target {
                 self.flat_rounds += 1;
             }
         }
-        if delay.is_some_and(|d| d > target / 2) || loss > 10 || self.flat_rounds >= 2 {
+        // The delay of a round that the window did not limit is of others' making.
+        if (self.round_limited && delay.is_some_and(|d| d > target / 2)) || loss > 10 || self.flat_rounds >= 2 {
             self.slow_start = false;
             let best = self.best_rate.max(rate);
             if best > 0 {
@@ -208,6 +221,10 @@ impl Congestion for Target {
         if self.slow_start { 8 } else { 5 }
     }
 
+    fn burst_packets(&self) -> u64 {
+        self.burst
+    }
+
     fn rate(&self) -> u64 {
         self.rate
     }
@@ -230,6 +247,7 @@ impl Congestion for Target {
         self.last_delay = None;
         self.round_started = Time::ZERO;
         self.before_timeout = None;
+        self.burst = self.burst_min;
     }
 }
 

@@ -1,0 +1,58 @@
+//! What a thread does that polls and finds nothing: it spins, then gives the core away, by yielding or by sleeping on the socket.
+//!
+//! Yielding is the cheaper of the two where nobody else wants the core, and the dearer where somebody does: the kernel may run the other for a whole time slice, and does not
+//! bring the yielder back when its datagram arrives. A sleeper it wakes at once. So each yield is timed, and where yields turn out long the thread sleeps.
+
+use crate::core::now;
+use crate::watchdog::wait_readable;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use weir_proto::Time;
+
+/// A yield that took longer than this let somebody else run.
+const LONG_YIELD_NS: u64 = 20_000;
+/// What a long yield adds to the contention, and its ceiling; each short yield and each sleep takes one off, so that the core is tried again now and then.
+const CONTENDED: u32 = 16;
+/// Longest sleep: an MPI may have other transports to look at.
+const SLEEP_MAX_NS: u64 = 200_000;
+/// A shorter sleep is not worth its two context switches.
+const SLEEP_MIN_NS: u64 = 10_000;
+
+/// How the endpoint waits.
+pub struct Waiting {
+    /// Empty polls spin for this long, nanoseconds.
+    spin_ns: u64,
+    contention: AtomicU32,
+}
+
+impl Waiting {
+    pub fn new(spin_us: u32, oversubscribed: bool) -> Waiting {
+        let contention = AtomicU32::new(if oversubscribed { CONTENDED } else { 0 });
+        Waiting { spin_ns: u64::from(spin_us) * 1000, contention }
+    }
+
+    /// Whether polls have been empty long enough to let others use the core: soon, where others want it.
+    pub fn is_over(&self, empty_ns: u64) -> bool {
+        let contended = self.contention.load(Ordering::Relaxed) > 0;
+        empty_ns > if contended { self.spin_ns / 8 } else { self.spin_ns }
+    }
+
+    /// Lets others use the core; `timeout` is when the endpoint has something to do although nothing arrives. `before_sleep` is told until when at most it will sleep.
+    pub fn give_way(&self, socket: RawFd, at: Time, timeout: Option<Time>, before_sleep: impl FnOnce(Time)) {
+        let contention = self.contention.load(Ordering::Relaxed);
+        if contention > 0 {
+            let ns = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(at.0)).min(SLEEP_MAX_NS);
+            self.contention.store(contention - 1, Ordering::Relaxed);
+            if ns >= SLEEP_MIN_NS {
+                before_sleep(at.plus_ns(ns));
+                return wait_readable(&[socket], Some(Duration::from_nanos(ns)));
+            }
+        }
+        let before = now();
+        std::thread::yield_now();
+        if now().since_ns(before) > LONG_YIELD_NS {
+            self.contention.store(CONTENDED, Ordering::Relaxed);
+        }
+    }
+}
