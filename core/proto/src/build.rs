@@ -11,7 +11,7 @@ use weir_wire::{BodyKey, Header, MAX_ACK_ENTRIES, MAX_ENVELOPE_LEN};
 
 use crate::association::{Association, Cx, Flow, State};
 use crate::messages::OutMessage;
-use crate::paths::{Path, PathState};
+use crate::paths::PathState;
 use crate::recovery::{IN_FLIGHT, LEAD, SentFrame};
 use crate::{Config, DownReason, Level, PacketBuf, PayloadRef, Payloads, Transmit};
 
@@ -292,7 +292,8 @@ impl Association {
             let full = in_flight + total + mtu > window;
             let ends = pk.flow && !self.has_bulk();
             // The first of a train tells what queue was there before it; those behind wait in the queue that the train itself makes.
-            let leads = pk.flow && !ends && self.paths.get_mut(usize::from(pk.path)).is_some_and(Path::take_lead);
+            let leads =
+                pk.flow && !ends && self.paths.get_mut(usize::from(pk.path)).is_some_and(|p| p.take_lead(cx.now));
             if probing || full || ends || leads {
                 Header::set_ack_now(&mut out.head);
             }

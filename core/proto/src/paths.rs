@@ -11,6 +11,9 @@ use crate::{Config, Time};
 /// Largest number of paths (spec 8).
 pub(crate) const PATHS_MAX: usize = 8;
 
+/// On short paths not every round trip has a lead that asks: each costs the receiver a packet.
+const LEAD_EVERY_NS: u64 = 1_000_000;
+
 /// Health of a path.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum PathState {
@@ -40,6 +43,8 @@ pub(crate) struct Path {
     pub(crate) largest_acked: u32,
     /// The first packet of this round trip. Its own round trip tells what queue there was; those behind it also wait in the queue that the train itself makes.
     lead: Option<u32>,
+    /// When a lead last asked for its acknowledgement.
+    lead_at: Time,
     /// Packets later acknowledged before one is lost.
     pub(crate) reorder: u32,
     /// Sequence number at which `reorder` was last changed.
@@ -85,6 +90,7 @@ impl Path {
             next_seq: 1,
             largest_acked: 0,
             lead: None,
+            lead_at: Time::ZERO,
             reorder: cfg.reorder_threshold,
             reorder_at: 0,
             loss_time: None,
@@ -155,13 +161,14 @@ impl Path {
     }
 
     /// Whether the packet about to be sent is the first of its round trip; it is to be acknowledged at once.
-    pub(crate) fn take_lead(&mut self) -> bool {
-        if self.lead.is_some_and(|seq| self.largest_acked.wrapping_sub(seq) as i32 >= 0) {
-            self.lead = None;
+    pub(crate) fn take_lead(&mut self, now: Time) -> bool {
+        let outstanding = self.lead.is_some_and(|seq| (self.largest_acked.wrapping_sub(seq) as i32) < 0);
+        if outstanding || now.since_ns(self.lead_at) < LEAD_EVERY_NS {
+            return false;
         }
-        let leads = self.lead.is_none();
-        self.lead.get_or_insert(self.next_seq);
-        leads
+        self.lead = Some(self.next_seq);
+        self.lead_at = now;
+        true
     }
 
     /// A packet left flight.

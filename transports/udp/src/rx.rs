@@ -91,7 +91,7 @@ impl Rx {
         &mut self,
         max_calls: usize,
         counters: &mut UdpCounters,
-        mut deliver: impl FnMut(RxInfo, &mut [u8]),
+        mut deliver: impl FnMut(&RxInfo, &mut [u8]),
     ) -> Result<usize, i32> {
         let mut total = 0;
         for _ in 0..max_calls {
@@ -155,7 +155,7 @@ impl Rx {
         i: usize,
         fresh: bool,
         counters: &mut UdpCounters,
-        deliver: &mut impl FnMut(RxInfo, &mut [u8]),
+        deliver: &mut impl FnMut(&RxInfo, &mut [u8]),
     ) -> usize {
         let h = &mut self.headers[i];
         let len = (h.msg_len as usize).min(BUFFER_BYTES);
@@ -170,14 +170,15 @@ impl Rx {
         };
         self.bulk |= len >= BULK_BYTES;
         let about = if control_len == 0 { Received::default() } else { self.about(i, control_len) };
-        let info = RxInfo { remote, local: about.local, ecn: about.ecn, fresh };
+        let mut info = RxInfo { remote, local: about.local, ecn: about.ecn, fresh };
         let data = &mut self.space[i * STRIDE..][..len];
         counters.rx_bytes += len as u64;
         match about.segment {
             Some(segment) if segment < len => {
                 let mut n = 0;
                 for datagram in data.chunks_mut(segment) {
-                    deliver(RxInfo { fresh: fresh && n == 0, ..info }, datagram);
+                    deliver(&info, datagram);
+                    info.fresh = false;
                     n += 1;
                 }
                 counters.rx_super_packets += 1;
@@ -185,7 +186,7 @@ impl Rx {
                 n
             }
             _ => {
-                deliver(info, data);
+                deliver(&info, data);
                 counters.rx_datagrams += 1;
                 1
             }

@@ -131,7 +131,7 @@ impl UdpTransport {
     /// # Errors
     /// Only such as mean that the socket itself is unusable.
     #[inline]
-    pub fn recv(&mut self, max_batches: usize, f: impl FnMut(RxInfo, &mut [u8])) -> io::Result<usize> {
+    pub fn recv(&mut self, max_batches: usize, f: impl FnMut(&RxInfo, &mut [u8])) -> io::Result<usize> {
         let n = if self.extras.is_some() {
             self.recv_with_extras(max_batches, f)
         } else {
@@ -145,13 +145,13 @@ impl UdpTransport {
     }
 
     #[cold]
-    fn recv_with_extras(&mut self, max_batches: usize, mut f: impl FnMut(RxInfo, &mut [u8])) -> Result<usize, i32> {
+    fn recv_with_extras(&mut self, max_batches: usize, mut f: impl FnMut(&RxInfo, &mut [u8])) -> Result<usize, i32> {
         let Some(extras) = &mut self.extras else {
             return Ok(0);
         };
         let Extras { capture, faults } = &mut **extras;
         let own = &self.local;
-        let mut deliver = |info: RxInfo, datagram: &mut [u8]| {
+        let mut deliver = |info: &RxInfo, datagram: &mut [u8]| {
             if let Some(c) = capture {
                 c.datagram(
                     Direction::In,
@@ -168,12 +168,12 @@ impl UdpTransport {
         let now = Instant::now();
         let mut injected = 0;
         let read = self.rx.receive(max_batches, &mut self.counters, |info, datagram| {
-            injected += faults.rx.admit(now, info, datagram.to_vec());
+            injected += faults.rx.admit(now, *info, datagram.to_vec());
         });
         self.counters.faults_injected += injected;
         let mut n = 0;
         while let Some((info, mut datagram)) = faults.rx.due(now) {
-            deliver(info, &mut datagram);
+            deliver(&info, &mut datagram);
             n += 1;
         }
         // Delayed datagrams leave when the owner looks, as those of a real network would arrive.

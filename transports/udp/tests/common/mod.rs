@@ -21,7 +21,7 @@ pub fn collect(t: &mut UdpTransport, n: usize) -> Vec<(RxInfo, Vec<u8>)> {
     let mut out = Vec::new();
     let end = Instant::now() + Duration::from_secs(5);
     while out.len() < n && Instant::now() < end {
-        if t.recv(8, |info, d| out.push((info, d.to_vec()))).expect("a usable socket") == 0 {
+        if t.recv(8, |info, d| out.push((*info, d.to_vec()))).expect("a usable socket") == 0 {
             t.wait(Some(Duration::from_millis(50))).expect("ppoll");
         }
     }
