@@ -12,7 +12,7 @@ use crate::{Config, Time};
 pub(crate) const PATHS_MAX: usize = 8;
 
 /// On short paths not every round trip has a lead that asks: each costs the receiver a packet.
-const LEAD_EVERY_NS: u64 = 1_000_000;
+const LEAD_EVERY_NS: u64 = 250_000;
 
 /// Health of a path.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
