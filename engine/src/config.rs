@@ -72,7 +72,7 @@ impl Default for EngineConfig {
             level: Level::Integrity,
             congestion: weir_proto::CongestionKind::Target,
             eager_bytes: 64 << 10,
-            copy_bytes: 16 << 10,
+            copy_bytes: 64 << 10,
             streams: 10,
             peer_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(10),

@@ -143,7 +143,8 @@ impl State {
     ) -> Result<(), SendError> {
         let mut buf = [0; envelope::MAX_BYTES];
         let n = envelope.encode(&mut buf);
-        self.proto.send(now, PeerId(peer), Message { control, stream, envelope: &buf[..n], len, token: t })
+        let patient = t != NO_TOKEN && self.sends.get(key::<SendKey>(t)).is_some_and(|s| s.announced && s.awaits == 1);
+        self.proto.send(now, PeerId(peer), Message { control, stream, envelope: &buf[..n], len, patient, token: t })
     }
 
     /// Sends a control message that only matters to a live peer.

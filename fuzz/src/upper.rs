@@ -166,7 +166,7 @@ impl Upper {
         let mut envelope = [0xee; 48];
         envelope[..8].copy_from_slice(&token.to_le_bytes());
         let envelope = &envelope[..env_len.clamp(8, 48)];
-        self.ep.send(now, peer, Message { control, stream, envelope, len, token })?;
+        self.ep.send(now, peer, Message { control, stream, envelope, len, patient: false, token })?;
         self.next_token += 1;
         self.outgoing.0.insert(token, len.into());
         Ok(token)

@@ -86,6 +86,9 @@ struct RunArgs {
     /// Queue of the switch's ports, packets
     #[arg(long)]
     queue: Option<u32>,
+    /// Without segmentation and receive offload, as with loss
+    #[arg(long)]
+    no_offload: bool,
     /// Environment for the ranks, as NAME=VALUE
     #[arg(long)]
     env: Vec<String>,
@@ -142,7 +145,7 @@ fn mpirun(paths: &Paths, run: &RunArgs) -> Result<bool> {
         rate_mbit_per_s: run.rate_mbit,
         delay_us: run.delay_us,
         queue_packets: run.queue,
-        no_offload: false,
+        no_offload: run.no_offload,
     };
     let lab = lab::Lab::start(run.n, &wire)?;
     let mut good = true;

@@ -56,7 +56,8 @@ fn main() {
     let (mut buf, mut scratch) = (PacketBuf::new(), Vec::new());
     let mut now = Time(1);
     let ping = |n: &mut Side, p, now| {
-        n.ep.send(now, p, Message { control: false, stream: 1, envelope: &[0; 20], len: 8, token: 1 }).expect("send");
+        n.ep.send(now, p, Message { control: false, stream: 1, envelope: &[0; 20], len: 8, patient: false, token: 1 })
+            .expect("send");
     };
 
     for (name, rounds) in [("warm up", 10_000u64), ("ping-pong 8 B", 1_000_000)] {

@@ -43,6 +43,8 @@ pub struct Message<'a> {
     pub envelope: &'a [u8],
     /// Payload bytes.
     pub len: u32,
+    /// Nobody waits for [`Event::Sent`]: the acknowledgement need not be hurried and may travel with an answer.
+    pub patient: bool,
     /// The caller's name for the operation: given to [`Payloads`], and in exactly one [`Event::Sent`] or [`Event::Failed`].
     pub token: u64,
 }

@@ -110,6 +110,8 @@ pub(crate) struct Association {
     pub(crate) doubt: Option<crate::life::Doubt>,
     /// When the pacer lets the waiting data go.
     pub(crate) pacing_until: Option<Time>,
+    /// Somebody waits for the acknowledgement of what is being sent.
+    pub(crate) ack_wanted: bool,
     pub(crate) regrant_at: Option<Time>,
     /// Closing: until when.
     pub(crate) closing: Option<Time>,
@@ -173,6 +175,7 @@ impl Association {
             pings: 0,
             doubt: None,
             pacing_until: None,
+            ack_wanted: false,
             regrant_at: None,
             closing: None,
             close_pending: None,

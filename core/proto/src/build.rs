@@ -290,7 +290,7 @@ impl Association {
             self.probes = self.probes.saturating_sub(1);
             let total = out.head.len() as u64 + pk.payload.map_or(0, |p| u64::from(p.len));
             let full = in_flight + total + mtu > window;
-            let ends = pk.flow && !self.has_bulk();
+            let ends = pk.flow && !self.has_bulk() && core::mem::take(&mut self.ack_wanted);
             // The first of a train tells what queue was there before it; those behind wait in the queue that the train itself makes.
             let leads =
                 pk.flow && !ends && self.paths.get_mut(usize::from(pk.path)).is_some_and(|p| p.take_lead(cx.now));
@@ -500,10 +500,12 @@ impl Association {
             let more = self.flows.len() > 1;
             let done = match flow {
                 Flow::Message(mseq) => {
-                    let Some((from, len)) = self.out.matched.get(mseq).map(|m| (m.sent, m.len)) else {
+                    let known = self.out.matched.get(mseq).map(|m| (m.sent, m.len, m.patient));
+                    let Some((from, len, patient)) = known else {
                         self.end_flow();
                         continue;
                     };
+                    self.ack_wanted |= !patient;
                     let Some(to) = self.put_message(pk, w, mseq, from, len, more, false) else { return };
                     self.out.matched.advance(mseq, to);
                     self.parity.note(
@@ -522,6 +524,7 @@ impl Association {
                         self.end_flow();
                         continue;
                     };
+                    self.ack_wanted = true;
                     let Some(to) = self.put_body(pk, w, slot, from, end, more) else { return };
                     self.parity.note(cx.cfg, BodyKey::Body(handle), from, to - from, len);
                     if let Some(b) = self.bodies_out.get_mut(slot) {

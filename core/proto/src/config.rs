@@ -57,7 +57,7 @@ pub struct Config {
     /// Open incoming bodies per peer; more are refused by `open_body`. 4096 bounds the state.
     pub bodies_max: usize,
 
-    /// Longest delay of an acknowledgement. 25 us: less than a wake-up, enough for a reply to carry it.
+    /// Longest delay of an acknowledgement on short paths. 50 us: enough for the answer to a message of 64 KiB to carry it.
     pub ack_delay_max: Duration,
     /// An acknowledgement goes out after this many packets ...
     pub ack_every_packets: u32,
@@ -164,7 +164,7 @@ impl Default for Config {
             grant_overtake: 8,
             grant_patience: Duration::from_millis(10),
             bodies_max: 4096,
-            ack_delay_max: Duration::from_micros(25),
+            ack_delay_max: Duration::from_micros(50),
             ack_every_packets: 64,
             ack_every_bytes: 64 << 10,
             initial_rtt: Duration::from_millis(1),

@@ -28,6 +28,8 @@ pub(crate) struct OutMessage {
     /// Some packet carried it.
     started: bool,
     done: bool,
+    /// See [`Message::patient`].
+    pub(crate) patient: bool,
     envelope: [u8; ENVELOPE_MAX],
 }
 
@@ -49,6 +51,7 @@ impl OutMessage {
             env_len: m.envelope.len() as u8,
             started: false,
             done: false,
+            patient: m.patient,
             envelope,
         }
     }

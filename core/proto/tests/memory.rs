@@ -84,12 +84,26 @@ fn steady() {
         for (a, b, pa, pb, from) in [(&mut x, &mut y, py, px, a1)] {
             if round > 100 {
                 for _ in 0..3 {
-                    a.send(now, pa, Message { control: false, stream: 1, envelope: &[0; 20], len: 8, token: 1 })
-                        .unwrap();
+                    a.send(
+                        now,
+                        pa,
+                        Message { control: false, stream: 1, envelope: &[0; 20], len: 8, patient: false, token: 1 },
+                    )
+                    .unwrap();
                 }
-                b.send(now, pb, Message { control: true, stream: 0, envelope: &[0; 20], len: 8, token: 1 }).unwrap();
+                b.send(
+                    now,
+                    pb,
+                    Message { control: true, stream: 0, envelope: &[0; 20], len: 8, patient: false, token: 1 },
+                )
+                .unwrap();
             } else if round == 0 {
-                a.send(now, pa, Message { control: false, stream: 1, envelope: &[0; 20], len: 8, token: 1 }).unwrap();
+                a.send(
+                    now,
+                    pa,
+                    Message { control: false, stream: 1, envelope: &[0; 20], len: 8, patient: false, token: 1 },
+                )
+                .unwrap();
             }
             for _ in 0..4 {
                 while a.poll_transmit(now, &net::Pattern, &mut buf).is_some() {

@@ -162,7 +162,11 @@ fn a_restarted_peer_is_noticed() {
     let stale = PeerId(0);
     n.nodes[0]
         .ep
-        .send(n.now, stale, Message { control: false, stream: 0, envelope: &[0; 17], len: 0, token: 99 })
+        .send(
+            n.now,
+            stale,
+            Message { control: false, stream: 0, envelope: &[0; 17], len: 0, patient: false, token: 99 },
+        )
         .unwrap();
     n.nodes[0].open_tokens.insert(99);
     assert!(n.run(S, Net::quiet));
@@ -382,7 +386,7 @@ fn a_name_without_endpoint_id_means_whoever_is_there() {
             dst.fill(0);
         }
     }
-    let message = Message { control: false, stream: 0, envelope: b"e", len: 4, token: 5 };
+    let message = Message { control: false, stream: 0, envelope: b"e", len: 4, patient: false, token: 5 };
     a.send(Time(1), peer, message).expect("accepted");
     let (mut out, mut events) = (PacketBuf::new(), Vec::new());
     let mut t = 1_000_000;

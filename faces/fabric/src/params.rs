@@ -38,7 +38,7 @@ pub const PARAMS: &[Param] = &[
     param("eager_bytes", "Messages up to this size are sent without asking the receiver first (default: 65536)"),
     param(
         "copy_bytes",
-        "Sends up to this size are copied and complete at once where only reusable memory was asked for (default: 16384)",
+        "Sends up to this size are copied and complete at once where only reusable memory was asked for (default: 65536)",
     ),
     param(
         "streams",
@@ -71,7 +71,7 @@ pub const PARAMS: &[Param] = &[
     param("trace_file", "File for the trace; %p is the process id (default: standard error)"),
     param("capture", "File for a pcapng capture of all packets; %p is the process id (default: none)"),
     param("faults", "Faults to inject, for tests, for example loss=1%,dup=0.1% (default: none)"),
-    param("inject_size", "Largest message of fi_inject, bytes; not above 16384 (default: 16384)"),
+    param("inject_size", "Largest message of fi_inject, bytes; not above 16384 (default: 65536)"),
 ];
 
 /// Declares all parameters to libfabric.

@@ -189,7 +189,7 @@ impl Net {
         env[0] = kind;
         env[1..9].copy_from_slice(&token.to_le_bytes());
         env[9..].copy_from_slice(&extra.to_le_bytes());
-        n.ep.send(self.now, peer, Message { control, stream, envelope: &env, len, token })?;
+        n.ep.send(self.now, peer, Message { control, stream, envelope: &env, len, patient: false, token })?;
         n.next_token += 1;
         n.open_tokens.insert(token);
         Ok(token)
@@ -210,8 +210,12 @@ impl Net {
         let t2 = n.next_token;
         n.next_token += 1;
         n.open_tokens.insert(t2);
-        n.ep.send(self.now, peer, Message { control: false, stream: 1, envelope: &env, len: 0, token: t2 })
-            .expect("offer");
+        n.ep.send(
+            self.now,
+            peer,
+            Message { control: false, stream: 1, envelope: &env, len: 0, patient: false, token: t2 },
+        )
+        .expect("offer");
         token
     }
 
@@ -479,8 +483,12 @@ impl Net {
                 n.next_token += 1;
                 e[1..9].copy_from_slice(&t.to_le_bytes());
                 n.open_tokens.insert(t);
-                n.ep.send(now, peer, Message { control: true, stream: 0, envelope: &e, len: 0, token: t })
-                    .expect("answer");
+                n.ep.send(
+                    now,
+                    peer,
+                    Message { control: true, stream: 0, envelope: &e, len: 0, patient: false, token: t },
+                )
+                .expect("answer");
             }
             2 => {
                 let handle = u64::from_le_bytes(env[17..25].try_into().expect("8"));

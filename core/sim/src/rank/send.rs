@@ -122,7 +122,7 @@ impl Core {
     ) -> Result<(), SendError> {
         let mut bytes = [0; envelope::MAX_BYTES];
         let n = envelope.encode(&mut bytes);
-        let m = Message { control, stream, envelope: &bytes[..n], len, token };
+        let m = Message { control, stream, envelope: &bytes[..n], len, patient: false, token };
         self.endpoint.send(Time(host.now), peer, m)?;
         host.shared.checks.delivery.token_out(self.program, token);
         Ok(())
