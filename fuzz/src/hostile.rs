@@ -166,6 +166,7 @@ pub enum Step {
     Refuse {
         code: u8,
         right: bool,
+        own: bool,
     },
     Reset {
         right: u8,
@@ -421,10 +422,16 @@ impl Liar {
                 accept.responder_association = (*association).into();
                 self.say(&Handshake::Accept(accept));
             }
-            Step::Refuse { code, right } => {
+            Step::Refuse { code, right, own } => {
                 let opener_association =
                     if *right { self.its_opening.map_or(self.its_association, |o| o.opener_association) } else { 77 };
-                self.say(&Handshake::Refuse(Refuse { code: RefuseCode::from_wire(*code), opener_association }));
+                // Of the peer itself, or of somebody else.
+                let endpoint_id = if *own { ITS_ID } else { 78 };
+                self.say(&Handshake::Refuse(Refuse {
+                    code: RefuseCode::from_wire(*code),
+                    opener_association,
+                    endpoint_id,
+                }));
             }
             Step::Reset { right } => {
                 let association = if *right == 0 { OUR_ASSOCIATION } else { 77 };

@@ -363,6 +363,7 @@ local function dissect_handshake(buf, kind, tree)
   elseif kind == 4 then
     tree:add(f.refusal, buf(1, 1))
     tree:add_le(f.opener_association, buf(8, 8))
+    tree:add_le(f.responder, buf(16, 8))
   else
     tree:add_le(f.association, buf(8, 8))
     tree:add_le(f.responder, buf(16, 8))
@@ -372,7 +373,7 @@ local function dissect_handshake(buf, kind, tree)
   return kind == 4 and (REFUSALS[buf(1, 1):uint()] or "") or ""
 end
 
-local EXACT = { [0] = 160, [1] = 64, [4] = 32, [6] = 40 }
+local EXACT = { [0] = 160, [1] = 64, [4] = 40, [6] = 40 }
 local AT_LEAST = { [2] = 80 + 36 + MAC_BYTES, [3] = 48 + 36 + MAC_BYTES }
 
 -- Does it have the shape of a packet? Frames are looked at too: a first byte of 0x15 alone is too common.

@@ -19,6 +19,9 @@ use crate::{Config, DownReason, Event, PacketBuf, PeerId, RxMeta, Time, Transmit
 const FEATURES: u16 = 0;
 /// CONFIRMs sent before the cookie is taken for stale and the opening starts again with INIT.
 const CONFIRM_TRIES: u32 = 6;
+/// INITs in a row that must be refused by an endpoint other than the one wanted before that is believed to live there no
+/// more: some 35 ms. Whoever lives answers one of them; a stranger who passes a third member's answers on must keep on.
+const STALE_VERDICT: u32 = 3;
 
 /// State of an opening (the opener's side).
 pub(crate) struct Opening {
@@ -30,6 +33,8 @@ pub(crate) struct Opening {
     interval_ns: u64,
     tries: u32,
     confirms: u32,
+    /// Answers of another endpoint at the peer's addresses, at most one for each INIT.
+    strangers: u32,
 }
 
 /// What a responder keeps of an opening: a repeated CONFIRM gets the same answer.
@@ -114,6 +119,7 @@ impl Endpoint {
             interval_ns: self.cfg.handshake_retry.as_nanos() as u64,
             tries: 0,
             confirms: 0,
+            strangers: 0,
         }));
         self.counters.handshakes_opened += 1;
     }
@@ -163,7 +169,8 @@ impl Endpoint {
 
     fn refuse(&mut self, meta: &RxMeta, opener_association: u64, code: RefuseCode) {
         self.counters.handshakes_refused += 1;
-        self.answer(meta, &Handshake::Refuse(wire::Refuse { code, opener_association }));
+        let endpoint_id = self.endpoint_id;
+        self.answer(meta, &Handshake::Refuse(wire::Refuse { code, opener_association, endpoint_id }));
     }
 
     /// A packet for an association that is not here.
@@ -187,22 +194,40 @@ impl Endpoint {
             Ok(Handshake::Cookie(c)) => self.on_cookie(now, meta, &c),
             Ok(Handshake::Confirm(c)) => self.on_confirm(now, meta, &c, events),
             Ok(Handshake::Accept(c)) => self.on_accept(now, meta, &c, events),
-            Ok(Handshake::Refuse(r)) => {
-                let peer = PeerId(r.opener_association as u32 & ((1 << INDEX_BITS) - 1));
-                if let Some((a, mut cx)) = with_association!(self, peer, now)
-                    && a.local_id == r.opener_association
-                    && a.state == State::Opening
-                    // Not of a third member that a stranger made answer by repeating our INIT to it.
-                    && a.addrs.contains(&meta.remote)
-                {
-                    a.go_down(&mut cx, reason_of(r.code), events);
-                    self.touch(peer);
-                } else {
-                    self.counters.dropped_state += 1;
-                }
-            }
+            Ok(Handshake::Refuse(r)) => self.on_refuse(now, meta, &r, events),
             Ok(Handshake::Reset(r)) => self.on_reset(now, meta, &r, events),
         }
+    }
+
+    /// The endpoint wanted is believed, wherever it says so. That another one lives at its address is believed only of
+    /// that address, and when it answers several times: a stranger may have repeated our INIT to a third member.
+    fn on_refuse(&mut self, now: Time, meta: &RxMeta, r: &wire::Refuse, events: &mut Vec<Event>) {
+        let peer = PeerId(r.opener_association as u32 & ((1 << INDEX_BITS) - 1));
+        let ours = with_association!(self, peer, now)
+            .filter(|(a, _)| a.local_id == r.opener_association && a.state == State::Opening);
+        let Some((a, mut cx)) = ours else {
+            self.counters.dropped_state += 1;
+            return;
+        };
+        let at_its_address = a.addrs.contains(&meta.remote);
+        let is_it = a.endpoint_id == r.endpoint_id || (a.endpoint_id == 0 && at_its_address);
+        if is_it && r.code != RefuseCode::StaleIncarnation {
+            a.go_down(&mut cx, reason_of(r.code), events);
+        } else if let Some(o) = a.opening.as_mut()
+            && !is_it
+            && at_its_address
+            && r.code == RefuseCode::StaleIncarnation
+            // A cookie came: the endpoint wanted is there.
+            && o.cookie.is_none()
+        {
+            o.strangers += u32::from(o.strangers < o.tries);
+            if o.strangers >= STALE_VERDICT {
+                a.go_down(&mut cx, DownReason::StaleIncarnation, events);
+            }
+        } else {
+            self.counters.dropped_state += 1;
+        }
+        self.touch(peer);
     }
 
     /// The peer itself is believed. Anybody else at its address (its next incarnation, or a third party that was made to

@@ -552,3 +552,59 @@ fn a_third_member_made_to_refuse_stops_no_opening() {
     n.nodes[1].stopped = false;
     assert!(n.run(S, Net::quiet));
 }
+
+#[test]
+fn a_refusal_passed_on_as_if_the_peer_had_given_it_stops_no_opening() {
+    let mut n = Net::new(3, 1, &Config::default(), 36);
+    n.capture = true;
+    n.nodes[1].stopped = true;
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    n.run(Duration::from_millis(2), |_| false);
+    // What 2 says to a repeated INIT of 0, from the address of 1: another endpoint than the one wanted.
+    let init = last_captured(&n, 0, 1, 0x10);
+    n.arrive(net::addr(0, 0), net::addr(2, 0), init);
+    n.run(Duration::from_millis(1), |_| false);
+    let refusal = last_captured(&n, 2, 0, 0x14);
+    for _ in 0..50 {
+        n.arrive(net::addr(1, 0), net::addr(0, 0), refusal.clone());
+    }
+    n.run(Duration::from_millis(1), |_| false);
+    assert!(n.nodes[0].downs.is_empty());
+    n.nodes[1].stopped = false;
+    assert!(n.run(S, Net::quiet));
+    assert!(n.nodes[0].downs.is_empty());
+}
+
+#[test]
+fn another_incarnation_at_the_address_ends_an_opening_soon() {
+    let mut n = Net::new(2, 1, &Config::default(), 37);
+    let old = n.nodes[1].ep.name();
+    n.nodes[1].ep = Endpoint::new(Config::default(), [7; 32], 4713, &[net::addr(1, 0)], [5; 32]);
+    let peer = n.nodes[0].ep.peer(&old).unwrap();
+    let message = Message { control: false, stream: 0, envelope: &[0; 17], len: 0, token: 9 };
+    n.nodes[0].open_tokens.insert(9);
+    let now = n.now;
+    n.nodes[0].ep.send(now, peer, message).unwrap();
+    assert!(n.run(S, |n| !n.nodes[0].downs.is_empty()));
+    assert_eq!(n.nodes[0].downs, [(peer, DownReason::StaleIncarnation)]);
+    assert!(n.now - now < Duration::from_millis(100), "{:?}", n.now - now);
+}
+
+#[test]
+fn a_closing_endpoint_refuses_with_its_own_id() {
+    let mut n = Net::new(2, 1, &Config::default(), 38);
+    let now = n.now;
+    n.nodes[1].ep.close(now);
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    assert!(n.run(S, |n| !n.nodes[0].downs.is_empty()));
+    assert_eq!(n.nodes[0].downs[0].1, DownReason::ShuttingDown);
+}
+
+#[test]
+fn an_endpoint_is_never_called_zero() {
+    // Zero in a name means whoever is at the address: a peer of that id could not be told from any other.
+    let with = |seed| Endpoint::new(Config::default(), [7; 32], 0, &[net::addr(0, 0)], [seed; 32]);
+    let ids = [with(1).name().endpoint_id, with(2).name().endpoint_id];
+    assert!(ids[0] != 0 && ids[1] != 0 && ids[0] != ids[1]);
+    assert_eq!(with(1).name().endpoint_id, ids[0], "runs repeat");
+}

@@ -14,7 +14,7 @@ pub const INIT_LEN: usize = 160;
 /// Bytes of a COOKIE packet.
 pub const COOKIE_PACKET_LEN: usize = 64;
 /// Bytes of a REFUSE.
-pub const REFUSE_LEN: usize = 32;
+pub const REFUSE_LEN: usize = 40;
 /// Bytes of a RESET.
 pub const RESET_LEN: usize = 40;
 /// Bytes of the cookie itself.
@@ -155,6 +155,8 @@ pub struct Refuse {
     pub code: RefuseCode,
     /// Says which opening is answered.
     pub opener_association: u64,
+    /// Who refuses.
+    pub endpoint_id: u64,
 }
 
 /// RESET.
@@ -237,6 +239,7 @@ impl Handshake {
             Handshake::Refuse(p) => {
                 write_first(Kind::Refuse, p.code.to_wire(), 0, out);
                 out.extend_from_slice(&p.opener_association.to_le_bytes());
+                out.extend_from_slice(&p.endpoint_id.to_le_bytes());
             }
             Handshake::Reset(p) => {
                 write_first(Kind::Reset, 0, 0, out);
@@ -312,7 +315,8 @@ fn read_accept(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {
 
 fn read_refuse(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {
     let first = need(r.array::<8>())?;
-    Ok(Handshake::Refuse(Refuse { code: RefuseCode::from_wire(first[1]), opener_association: need(r.u64())? }))
+    let code = RefuseCode::from_wire(first[1]);
+    Ok(Handshake::Refuse(Refuse { code, opener_association: need(r.u64())?, endpoint_id: need(r.u64())? }))
 }
 
 fn read_reset(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {

@@ -258,9 +258,10 @@ fn handshake() -> impl Strategy<Value = Handshake> {
                 params
             })
         ),
-        any::<(u8, u64)>().prop_map(|(code, a)| Handshake::Refuse(Refuse {
+        any::<(u8, u64, u64)>().prop_map(|(code, a, id)| Handshake::Refuse(Refuse {
             code: RefuseCode::from_wire(code),
-            opener_association: a
+            opener_association: a,
+            endpoint_id: id
         })),
         any::<(u64, u64)>().prop_map(|(association, endpoint_id)| Handshake::Reset(Reset { association, endpoint_id })),
     ]

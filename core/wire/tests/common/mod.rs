@@ -64,7 +64,11 @@ pub fn handshakes() -> Vec<Handshake> {
             nonce: counting(0xb0),
             params: params(),
         }),
-        Handshake::Refuse(Refuse { code: RefuseCode::StaleIncarnation, opener_association: 0x0102_0304_0506_0708 }),
+        Handshake::Refuse(Refuse {
+            code: RefuseCode::StaleIncarnation,
+            opener_association: 0x0102_0304_0506_0708,
+            endpoint_id: 0x99aa_bbcc_ddee_ff00,
+        }),
         Handshake::Reset(Reset { association: 0x1112_1314_1516_1718, endpoint_id: 0x2122_2324_2526_2728 }),
     ]
 }
