@@ -40,8 +40,7 @@ impl Endpoint {
             getrandom::fill(buf)
                 .map_err(|e| EngineError::Io { doing: "reading random numbers".into(), source: e.into() })?;
         }
-        // 0 is kept for "whoever is at this address".
-        let id = u64::from_le_bytes(id).max(1);
+        let id = u64::from_le_bytes(id);
         let proto = weir_proto::Endpoint::new(proto_config(&cfg, &udp), job_key, id, udp.local_addrs(), seed);
         let name = proto.name().encode();
         let trace = Trace::open(

@@ -8,7 +8,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
-use rand_core::SeedableRng;
+use rand_core::{RngCore, SeedableRng};
 
 use crate::association::{Association, Cx, State};
 use crate::crypt::Handshake;
@@ -96,8 +96,9 @@ macro_rules! with_association {
 pub(crate) use with_association;
 
 impl Endpoint {
-    /// Makes an endpoint. `endpoint_id` must be random and new for each incarnation; `local_addrs` are told to peers,
-    /// best first; `seed` is the only source of randomness (cookies, nonces, association ids).
+    /// Makes an endpoint. `endpoint_id` must be random and new for each incarnation, and is drawn from `seed` if it is 0
+    /// (which on the wire means "whoever is at this address"); `local_addrs` are told to peers, best first; `seed` is the
+    /// only source of randomness (cookies, nonces, association ids).
     #[must_use]
     pub fn new(
         config: Config,
@@ -107,8 +108,10 @@ impl Endpoint {
         seed: [u8; 32],
     ) -> Endpoint {
         let mut rng = ChaCha12Rng::from_seed(seed);
+        let handshake = Handshake::new(&job_key, &mut rng);
+        let endpoint_id = if endpoint_id == 0 { rng.next_u64().max(1) } else { endpoint_id };
         Endpoint {
-            handshake: Handshake::new(&job_key, &mut rng),
+            handshake,
             counters: Counters::default(),
             grants: Grants::new(&config),
             rng,
