@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::BodyKey;
 
-/// Index of a peer in its [`Endpoint`](crate::Endpoint); stable for the life of the endpoint.
+/// Index of a peer in its [`Endpoint`](crate::Endpoint); stable until [`Endpoint::forget`](crate::Endpoint::forget).
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 pub struct PeerId(pub u32);
 

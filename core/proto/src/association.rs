@@ -118,6 +118,8 @@ pub(crate) struct Association {
     pub(crate) close_pending: Option<u16>,
     pub(crate) closes_sent: u8,
 
+    /// The caller forgot it: its place may be given to another peer.
+    pub(crate) vacant: bool,
     /// It stands in the endpoint's queue of associations with something to send.
     pub(crate) ready: bool,
     /// It changed since the endpoint last looked.
@@ -180,6 +182,7 @@ impl Association {
             closing: None,
             close_pending: None,
             closes_sent: 0,
+            vacant: false,
             ready: false,
             touched: false,
             armed: Time::MAX,
@@ -188,6 +191,12 @@ impl Association {
             packets_lost: 0,
             losses_spurious: 0,
         }
+    }
+
+    /// Becomes the association of another peer; what the endpoint's queues and timers know of its place stays true.
+    pub(crate) fn renew(&mut self, cfg: &Config, endpoint_id: u64, addrs: &[SocketAddr], now: Time) {
+        let (ready, touched, armed) = (self.ready, self.touched, self.armed);
+        *self = Association { ready, touched, armed, ..Association::new(cfg, self.id, endpoint_id, addrs, now) };
     }
 
     pub(crate) fn level(&self) -> Level {

@@ -25,6 +25,10 @@ pub(crate) const INDEX_BITS: u32 = 24;
 /// Stateless answers that may wait; more are dropped like any datagram.
 pub(crate) const OUTBOX_MAX: usize = 1024;
 
+/// A forgotten peer's place stays empty for so long: longer than a cookie is good for (two epochs, spec 3), so that a
+/// recorded CONFIRM of the dead incarnation finds its id taken.
+const REUSE_AFTER_NS: u64 = 20_000_000_000;
+
 /// A handshake answer that belongs to no association.
 pub(crate) struct Datagram {
     pub(crate) remote: SocketAddr,
@@ -72,6 +76,10 @@ pub struct Endpoint {
     #[expect(clippy::vec_box, reason = "an association is large and must not be moved when peers are added")]
     pub(crate) assocs: Vec<Box<Association>>,
     pub(crate) by_endpoint: HashMap<u64, PeerId, IdHash>,
+    /// Places of forgotten peers and when they may be used again, oldest first.
+    vacant: VecDeque<(Time, PeerId)>,
+    /// The latest time heard of, for calls that bring none.
+    clock: Time,
     /// Associations that changed since the last `poll_transmit`.
     touched: Vec<PeerId>,
     /// Associations with something to send, and packets the front one sent in its turn.
@@ -119,6 +127,8 @@ impl Endpoint {
             local_addrs: local_addrs.iter().copied().take(crate::paths::PATHS_MAX).collect(),
             assocs: Vec::new(),
             by_endpoint: HashMap::default(),
+            vacant: VecDeque::new(),
+            clock: Time::ZERO,
             touched: Vec::new(),
             ready: VecDeque::new(),
             turn: 0,
@@ -146,6 +156,8 @@ impl Endpoint {
             self.by_endpoint.get(&id).copied()
         };
         if let Some(p) = known {
+            // The caller refers to it again, though it is dead.
+            self.assocs[p.0 as usize].vacant = false;
             return Ok(p);
         }
         if addrs.is_empty() {
@@ -154,12 +166,66 @@ impl Endpoint {
         self.add_peer(id, &addrs, Time::ZERO).ok_or(NameError::TooMany)
     }
 
-    pub(crate) fn add_peer(&mut self, endpoint_id: u64, addrs: &[SocketAddr], now: Time) -> Option<PeerId> {
-        if self.assocs.len() >= (1 << INDEX_BITS) - 1 {
-            return None;
+    /// The place of a forgotten peer that may be used again.
+    fn vacancy(&mut self) -> Option<PeerId> {
+        while let Some(&(at, p)) = self.vacant.front() {
+            let a = &self.assocs[p.0 as usize];
+            if !a.vacant {
+                self.vacant.pop_front(); // known again meanwhile
+            } else if at <= self.clock {
+                return Some(p);
+            } else {
+                break;
+            }
         }
-        let id = PeerId(self.assocs.len() as u32);
-        self.assocs.push(Box::new(Association::new(&self.cfg, id, endpoint_id, addrs, now)));
+        None
+    }
+
+    /// Whether a peer that was not named may come in.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.assocs.len() < self.cfg.peers_max || self.vacancy().is_some()
+    }
+
+    /// The caller refers to this peer no more: its memory is freed, and its index may name another peer some time later.
+    /// Does nothing and returns false unless the peer is down and has been told so.
+    pub fn forget(&mut self, now: Time, peer: PeerId) -> bool {
+        self.clock = self.clock.max(now);
+        let Some(a) = self.assocs.get_mut(peer.0 as usize) else { return false };
+        let State::Down(_) = a.state else { return false };
+        if a.close_pending.is_some() || a.vacant {
+            return false;
+        }
+        let state = a.state;
+        a.renew(&self.cfg, a.endpoint_id, &[], now);
+        a.state = state;
+        a.vacant = true;
+        self.vacant.push_back((now.plus_ns(REUSE_AFTER_NS), peer));
+        true
+    }
+
+    /// The association is over. A forgotten peer's index is down until it names another.
+    #[must_use]
+    pub fn is_down(&self, peer: PeerId) -> bool {
+        self.assocs.get(peer.0 as usize).is_some_and(|a| matches!(a.state, State::Down(_)))
+    }
+
+    pub(crate) fn add_peer(&mut self, endpoint_id: u64, addrs: &[SocketAddr], now: Time) -> Option<PeerId> {
+        let id = if let Some(id) = self.vacancy() {
+            self.vacant.pop_front();
+            let a = &mut self.assocs[id.0 as usize];
+            let old = a.endpoint_id;
+            a.renew(&self.cfg, endpoint_id, addrs, now);
+            if self.by_endpoint.get(&old) == Some(&id) {
+                self.by_endpoint.remove(&old);
+            }
+            id
+        } else if self.assocs.len() < (1 << INDEX_BITS) - 1 {
+            let id = PeerId(self.assocs.len() as u32);
+            self.assocs.push(Box::new(Association::new(&self.cfg, id, endpoint_id, addrs, now)));
+            id
+        } else {
+            return None;
+        };
         if endpoint_id != 0 {
             self.by_endpoint.insert(endpoint_id, id);
         }
@@ -172,9 +238,9 @@ impl Endpoint {
         self.assocs.get(peer.0 as usize).map_or(0, |a| a.endpoint_id)
     }
 
-    /// All peers, in order of their making.
+    /// All peers, but for those forgotten, in the order of their indices.
     pub fn peers(&self) -> impl Iterator<Item = PeerId> {
-        (0..self.assocs.len() as u32).map(PeerId)
+        self.assocs.iter().filter(|a| !a.vacant).map(|a| a.id)
     }
 
     /// Largest payload of a control message, whatever its envelope.
@@ -350,6 +416,7 @@ impl Endpoint {
 
     /// `next_timeout` has passed.
     pub fn handle_timeout(&mut self, now: Time, events: &mut Vec<Event>) {
+        self.clock = self.clock.max(now);
         while let Some(&Reverse((t, peer))) = self.timers.peek() {
             if t > now {
                 break;
@@ -445,6 +512,7 @@ impl Endpoint {
 
     /// A datagram arrived. It may be changed: the AEAD opens in place. Event ranges index it.
     pub fn handle(&mut self, now: Time, meta: RxMeta, datagram: &mut [u8], events: &mut Vec<Event>) {
+        self.clock = self.clock.max(now);
         self.counters.packets_received += 1;
         self.counters.bytes_received += datagram.len() as u64;
         match datagram.first() {

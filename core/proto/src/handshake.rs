@@ -335,7 +335,7 @@ impl Endpoint {
                 p
             }
             None => {
-                if self.assocs.len() >= self.cfg.peers_max {
+                if !self.has_room() {
                     return self.refuse(meta, o.opener_association, RefuseCode::NoRoom);
                 }
                 match self.add_peer(o.opener_id, &[], now) {

@@ -608,3 +608,57 @@ fn an_endpoint_is_never_called_zero() {
     assert!(ids[0] != 0 && ids[1] != 0 && ids[0] != ids[1]);
     assert_eq!(with(1).name().endpoint_id, ids[0], "runs repeat");
 }
+
+#[test]
+fn places_of_forgotten_peers_are_used_again() {
+    let mut n = Net::new(2, 1, &Config { peers_max: 8, ..Config::default() }, 39);
+    let mut seen = Vec::new();
+    // 100 incarnations, one after the other, at the same address; one lives 5 s.
+    for i in 0..100u64 {
+        n.nodes[1].ep = Endpoint::new(Config::default(), [7; 32], 1000 + i, &[net::addr(1, 0)], [i as u8; 32]);
+        n.nodes[1].ups.clear();
+        n.send(1, 0, false, 0, 0, 0, 3000).unwrap();
+        assert!(n.run(S, Net::quiet), "incarnation {i}");
+        let peer = n.nodes[0].ups.pop().expect("up");
+        assert_eq!(n.nodes[0].ep.peer_endpoint_id(peer), 1000 + i);
+        assert!(!n.nodes[0].ep.forget(n.now, peer), "it lives");
+        if i % 2 == 0 {
+            let now = n.now;
+            n.nodes[1].ep.close(now);
+        } else {
+            n.nodes[1].stopped = true;
+        }
+        assert!(n.run(10 * S, |n| n.nodes[0].downs.len() == seen.len() + 1));
+        n.nodes[1].stopped = false;
+        let now = n.now;
+        assert!(n.nodes[0].ep.forget(now, peer));
+        assert!(!n.nodes[0].ep.forget(now, peer), "once is enough");
+        assert!(n.nodes[0].ep.is_down(peer));
+        n.nodes[0].mseqs.retain(|(p, _, _)| *p != peer.0);
+        seen.push(peer);
+        n.run(5 * S, |_| false);
+    }
+    assert!(seen.iter().all(|p| p.0 < 8), "{seen:?}");
+    assert_eq!(n.nodes[0].ep.peers().count(), 0);
+}
+
+#[test]
+fn the_opening_of_a_dead_incarnation_repeated_by_a_stranger_makes_no_peer() {
+    let mut n = Net::new(2, 1, &Config::default(), 40);
+    n.capture = true;
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    assert!(n.run(S, Net::quiet));
+    let confirm = last_captured(&n, 0, 1, 0x12);
+    let now = n.now;
+    n.nodes[0].ep.close(now);
+    assert!(n.run(S, |n| !n.nodes[1].downs.is_empty()));
+    let (peer, _) = n.nodes[1].downs[0];
+    assert!(n.nodes[1].ep.forget(now, peer));
+    for _ in 0..30 {
+        n.arrive(net::addr(0, 0), net::addr(1, 0), confirm.clone());
+        n.run(S, |_| false);
+        // Another peer in between takes no place that could bring the old one back.
+        assert_eq!(n.nodes[1].ep.peers().count(), 0);
+    }
+    assert_eq!(n.nodes[1].ups.len(), 1);
+}
