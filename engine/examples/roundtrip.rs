@@ -38,6 +38,7 @@ fn main() {
             data: None,
             iov: &iov,
             mode,
+            copy: false,
             report: false,
             context: 2,
             user: 0,

@@ -48,6 +48,9 @@ pub struct SendOp<'a> {
     pub iov: &'a [Iov],
     /// When it counts as complete.
     pub mode: SendMode,
+    /// The caller's memory is free on return, whenever it counts as complete. Copies are memory the caller does not see, so such a message may have
+    /// [`crate::MAX_INJECT_BYTES`] at most. `Inject` implies it.
+    pub copy: bool,
     /// Whether a completion is wanted; without, only failures are reported.
     pub report: bool,
     /// Returned in the completion.
@@ -111,8 +114,10 @@ pub struct RmaOp<'a> {
     pub key: u64,
     /// Immediate data for the target's receive queue (writes only).
     pub data: Option<u64>,
-    /// `Inject` copies; the other modes all complete when the data is in the target's memory.
+    /// All modes complete when the data is in the target's memory; `Inject` copies.
     pub mode: SendMode,
+    /// As in [`SendOp`].
+    pub copy: bool,
     /// Whether a completion is wanted; without, only failures are reported.
     pub report: bool,
     /// Returned in the completion.
@@ -197,6 +202,8 @@ pub enum OpError {
     PeerDown(weir_proto::DownReason),
     /// Key, range or access right of a remote memory operation was refused by the target.
     Access,
+    /// This endpoint's own socket is unusable; the system's error number.
+    Socket(i32),
 }
 
 impl fmt::Display for OpError {
@@ -209,6 +216,9 @@ impl fmt::Display for OpError {
             OpError::NoMessage => f.write_str("no matching message"),
             OpError::PeerDown(reason) => write!(f, "peer down: {reason}"),
             OpError::Access => f.write_str("remote memory key, range or access refused"),
+            OpError::Socket(errno) => {
+                write!(f, "the endpoint's socket is unusable: {}", std::io::Error::from_raw_os_error(*errno))
+            }
         }
     }
 }

@@ -150,6 +150,68 @@ impl EngineConfig {
     }
 }
 
+/// Settings that other parts of Weir read: keys, the provider, the tools.
+const OTHERS: [&str; 8] = [
+    "WEIR_KEY",
+    "WEIR_KEY_FILE",
+    "WEIR_INJECT_SIZE",
+    "WEIR_HOSTS",
+    "WEIR_HOSTFILE",
+    "WEIR_LAUNCH_AGENT",
+    "WEIR_NETWORKS",
+    "WEIR_LIB",
+];
+/// What Weir's own tools and tests tell each other.
+const INTERNAL: [&str; 4] = ["WEIR_EMULATE_", "WEIR_AGENT_", "WEIR_TEST_", "WEIR_UDP_TEST_"];
+
+/// One line for each of these environment names that looks like a setting of Weir (`WEIR_X`, `FI_WEIR_X`) and is none, with the nearest one there is.
+#[must_use]
+pub fn unknown_settings(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut unknown: Vec<String> = names
+        .into_iter()
+        .filter(|n| n.strip_prefix("FI_").unwrap_or(n).starts_with("WEIR_"))
+        .filter(|n| !INTERNAL.iter().any(|prefix| n.starts_with(prefix)))
+        .collect();
+    if unknown.is_empty() {
+        return unknown;
+    }
+    let known = std::cell::RefCell::new(OTHERS.map(str::to_owned).to_vec());
+    // The settings themselves tell their names; without values they are always valid.
+    let _ = EngineConfig::from_vars(&|name| {
+        known.borrow_mut().push(name.to_owned());
+        None
+    });
+    let known = known.into_inner();
+    unknown.retain(|n| !known.iter().any(|k| k == n.strip_prefix("FI_").unwrap_or(n)));
+    unknown.sort_unstable();
+    unknown.iter().map(|name| about_unknown(name, &known)).collect()
+}
+
+fn about_unknown(name: &str, known: &[String]) -> String {
+    let (prefix, short) = name.strip_prefix("FI_").map_or(("", name), |short| ("FI_", short));
+    let nearest = known.iter().map(|k| (distance(k, short), k)).min();
+    match nearest {
+        Some((far, k)) if far <= 4 => {
+            format!("{name} is no setting of weir and is ignored; did you mean {prefix}{k}? (man fi_weir lists all)")
+        }
+        _ => format!("{name} is no setting of weir and is ignored (man fi_weir lists all)"),
+    }
+}
+
+/// Letters to insert, take out or change to make one text of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.bytes().enumerate() {
+            let change = before + usize::from(x != y);
+            before = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(before + 1);
+        }
+    }
+    row[b.len()]
+}
+
 struct Vars<'a> {
     get: &'a dyn Fn(&str) -> Option<String>,
 }
@@ -218,6 +280,20 @@ mod tests {
 
     fn with(name: &'static str, value: &'static str) -> Result<EngineConfig, EngineError> {
         EngineConfig::from_vars(&move |n| (n == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn misspelt_settings_are_told_with_the_nearest_name() {
+        let names = ["WEIR_EAGERBYTES", "FI_WEIR_PEER_TIMEOUT", "WEIR_KEY", "FI_WEIR_TRACE", "WEIR_TEST_LONG", "PATH"];
+        let told = unknown_settings(names.map(str::to_owned));
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(
+            told[0].contains("FI_WEIR_PEER_TIMEOUT ") && told[0].contains("mean FI_WEIR_PEER_TIMEOUT_MS?"),
+            "{told:?}"
+        );
+        assert!(told[1].contains("mean WEIR_EAGER_BYTES?"), "{told:?}");
+        let far = unknown_settings(["WEIR_SOMETHING_ELSE_ALTOGETHER".to_owned()]);
+        assert!(far.len() == 1 && !far[0].contains("mean"), "{far:?}");
     }
 
     #[test]

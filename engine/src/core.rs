@@ -24,6 +24,8 @@ use weir_udp::UdpTransport;
 const RX_BATCHES: usize = 8;
 /// Packets written in one progress call before arrivals get their turn: about 1 MiB.
 const TX_PACKETS: usize = 768;
+/// Failed reads of the socket in a row after which it is given up. What the system can lack for a moment (memory) comes back sooner.
+const READ_FAILURES_MAX: u32 = 1000;
 
 /// The state behind the endpoint's lock.
 pub struct Core {
@@ -32,6 +34,8 @@ pub struct Core {
     out: PacketBuf,
     /// Bytes queued that no transmit pass has seen, roughly.
     pub held_bytes: usize,
+    /// Reads of the socket that failed, in a row.
+    read_failures: u32,
     /// Closed to the end: nothing is read or written any more, for the payloads are the caller's again.
     pub finished: bool,
 }
@@ -50,6 +54,12 @@ pub struct State {
     pub regions: BTreeMap<u64, Region>,
     pub next_region: u64,
     pub peers: Vec<PeerState>,
+    /// Peers that went down and whose places have not been given back.
+    pub dead: Vec<u32>,
+    /// The socket is unusable, and why.
+    pub broken: Option<i32>,
+    /// Notices of remote writes in `rx_done`.
+    pub notices: usize,
     pub own_peer: Option<u32>,
     pub own_mseq: u64,
     pub own_sseq: Vec<u32>,
@@ -100,31 +110,39 @@ impl Payloads for SendTable<'_> {
 
 impl Core {
     pub fn new(udp: UdpTransport, st: State) -> Core {
-        Core { udp, st, out: PacketBuf::default(), held_bytes: 0, finished: false }
+        Core { udp, st, out: PacketBuf::default(), held_bytes: 0, read_failures: 0, finished: false }
     }
 
     /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams read.
     pub fn progress(&mut self, mut now: Time) -> usize {
-        if self.finished {
+        if self.finished || self.st.broken.is_some() {
             return 0;
         }
         let before = now;
         let st = &mut self.st;
         let slack_ns = u32::try_from(now.0.saturating_sub(st.last_look.0)).unwrap_or(u32::MAX);
         st.counters.polls += 1;
-        let read = self
-            .udp
-            .recv(RX_BATCHES, |info, datagram| {
-                // Between the reading of the clock and that of the socket this thread may have lost its core, and the datagram have arrived: with the old time it
-                // would have come in less than a round trip.
-                if info.fresh {
-                    now = self::now();
-                }
-                let meta = RxMeta { remote: info.remote, local: info.local, slack_ns, ecn: info.ecn };
-                st.datagram(now, meta, datagram);
-            })
-            .unwrap_or(0);
+        let result = self.udp.recv(RX_BATCHES, |info, datagram| {
+            // Between the reading of the clock and that of the socket this thread may have lost its core, and the datagram have arrived: with the old time it
+            // would have come in less than a round trip.
+            if info.fresh {
+                now = self::now();
+            }
+            let meta = RxMeta { remote: info.remote, local: info.local, slack_ns, ecn: info.ecn };
+            st.datagram(now, meta, datagram);
+        });
         st.last_look = before;
+        let read = match result {
+            Ok(read) => {
+                self.read_failures = 0;
+                read
+            }
+            Err(e) => {
+                self.read_failed(now, &e);
+                0
+            }
+        };
+        let st = &mut self.st;
         if self.udp.has_unreachable() {
             for u in self.udp.take_unreachable().filter(|u| u.kind == std::io::ErrorKind::ConnectionRefused) {
                 st.proto.refused(now, u.remote);
@@ -137,9 +155,22 @@ impl Core {
         read
     }
 
+    /// The socket could not be read. Some errors say that it never will be again; others may pass.
+    #[cold]
+    fn read_failed(&mut self, now: Time, e: &std::io::Error) {
+        let errno = e.raw_os_error().unwrap_or(libc::EIO);
+        self.read_failures += 1;
+        let passing = matches!(errno, libc::ENOMEM | libc::ENOBUFS) && self.read_failures < READ_FAILURES_MAX;
+        if passing {
+            self.st.counters.socket_errors += 1;
+        } else if self.st.broken.is_none() {
+            self.st.socket_failed(now, errno);
+        }
+    }
+
     /// Writes what the protocol has to say.
     pub fn transmit(&mut self, now: Time) {
-        if self.finished {
+        if self.finished || self.st.broken.is_some() {
             return;
         }
         self.held_bytes = 0;
@@ -241,11 +272,21 @@ impl State {
             Event::Sent { token, .. } => self.sent(token),
             Event::Up { peer } => {
                 self.peer_slot(peer.0);
-                self.peers[peer.0 as usize].up = true;
+                let slot = &mut self.peers[peer.0 as usize];
+                if slot.down.is_some() {
+                    // The protocol gave the place of a forgotten peer to this one.
+                    *slot = PeerState::new();
+                }
+                slot.up = true;
+                self.release_dead(now);
             }
-            Event::Down { peer, reason } => self.peer_down(peer, reason),
+            Event::Down { peer, reason } => {
+                self.peer_down(peer, reason);
+                self.dead.push(peer.0);
+                self.release_dead(now);
+            }
             Event::Failed { peer, token, reason } => self.send_failed(peer, token, reason),
-            Event::BodyAborted { peer, handle, .. } => self.body_aborted(peer.0, handle),
+            Event::BodyAborted { peer, handle, .. } => self.body_aborted(now, peer.0, handle),
             Event::Parity { peer, key, base, frag, count, hole_offset, hole_len, payload } => {
                 let bytes = datagram.get(payload).unwrap_or(&[]);
                 let parity = crate::receiving::Parity { peer, key, base, frag, count, hole_offset, hole_len };
@@ -257,15 +298,7 @@ impl State {
     /// Makes sure the table has a slot for a peer the protocol knows (it may be one that was never inserted).
     pub fn peer_slot(&mut self, peer: u32) {
         while self.peers.len() <= peer as usize {
-            self.peers.push(PeerState {
-                name: [0; 48],
-                inserted: false,
-                up: false,
-                down: None,
-                partial: SmallVec::new(),
-                last_send: Time(0),
-                requests: 0,
-            });
+            self.peers.push(PeerState::new());
         }
     }
 
@@ -316,6 +349,51 @@ impl State {
             self.msgs.iter().filter(|(_, m)| m.peer == peer.0 && !m.complete).map(|(k, _)| k).collect();
         for k in broken {
             self.break_msg(k, error);
+        }
+    }
+
+    /// Gives back the places of peers that are down, that the caller does not know, and that nothing here refers to.
+    pub fn release_dead(&mut self, now: Time) {
+        if self.dead.is_empty() {
+            return;
+        }
+        let mut dead = std::mem::take(&mut self.dead);
+        dead.retain(|&p| self.peers.get(p as usize).is_some_and(|s| s.down.is_some() && !s.inserted));
+        // Messages that came in full before the peer died are still receivable, and completions name it.
+        let mut used: Vec<u32> = self.msgs.values().map(|m| m.peer).collect();
+        used.extend(self.sends.values().map(|s| s.peer));
+        used.extend(self.rx_done.iter().filter_map(|c| c.source));
+        used.sort_unstable();
+        dead.retain(|p| used.binary_search(p).is_ok() || !self.proto.forget(now, PeerId(*p)));
+        self.dead = dead;
+    }
+
+    /// The socket cannot be read any more: no peer can be reached, and nothing more will come from any.
+    fn socket_failed(&mut self, now: Time, errno: i32) {
+        self.broken = Some(errno);
+        self.counters.socket_errors += 1;
+        self.trace.socket_failed(errno);
+        let error = OpError::Socket(errno);
+        let sends: Vec<SendKey> = self.sends.iter().filter(|(_, s)| s.role != Role::ToSelf).map(|(k, _)| k).collect();
+        for k in sends {
+            if let Some(s) = self.sends.remove(k) {
+                self.finish_send(s, Err(error));
+            }
+        }
+        let mut bodies: Vec<(u32, u64)> = self.bodies.keys().copied().collect();
+        bodies.sort_unstable();
+        for key in bodies {
+            if let Some(b) = self.bodies.remove(&key) {
+                self.body_failed(b.owner, error);
+            }
+        }
+        let unfinished: Vec<MsgKey> = self.msgs.iter().filter(|(_, m)| !m.complete).map(|(k, _)| k).collect();
+        for k in unfinished {
+            self.break_msg(k, error);
+        }
+        let posted: Vec<RecvKey> = self.recvs.keys().collect();
+        for k in posted {
+            self.take_back(now, k, error);
         }
     }
 

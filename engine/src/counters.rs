@@ -39,6 +39,10 @@ pub struct EngineCounters {
     pub yields: u64,
     /// Polls of the socket.
     pub polls: u64,
+    /// Polls of the socket that failed.
+    pub socket_errors: u64,
+    /// Notices of remote writes that the program has not taken.
+    pub notices_peak: u64,
 }
 
 /// Operations ended, by kind, whether or not anybody wanted their completion: what completion counters of a face add up.

@@ -20,7 +20,7 @@ mod waiting;
 mod watchdog;
 
 pub use api::*;
-pub use config::{EngineConfig, Level};
+pub use config::{EngineConfig, Level, unknown_settings};
 pub use counters::{EngineCounters, Totals};
 pub use sending::INJECT_BYTES as MAX_INJECT_BYTES;
 
@@ -106,6 +106,10 @@ impl Endpoint {
         let peer = st.proto.peer(&decoded).map_err(|e| EngineError::Name(explain_name(&e, &decoded)))?;
         st.peer_slot(peer.0);
         let slot = &mut st.peers[peer.0 as usize];
+        if slot.down.is_some() && !st.proto.is_down(peer) {
+            // The protocol gave the place of a forgotten peer to this one.
+            *slot = state::PeerState::new();
+        }
         slot.name = *bytes;
         slot.inserted = true;
         if *bytes == st.own_name {
@@ -116,8 +120,12 @@ impl Endpoint {
 
     /// Forgets that the caller knows this peer; what is under way goes on.
     pub fn remove_peer(&self, peer: u32) {
-        if let Some(slot) = self.shared.core.lock().st.peers.get_mut(peer as usize) {
-            slot.inserted = false;
+        let mut core = self.shared.core.lock();
+        let Some(slot) = core.st.peers.get_mut(peer as usize) else { return };
+        slot.inserted = false;
+        if slot.down.is_some() {
+            core.st.dead.push(peer);
+            core.st.release_dead(now());
         }
     }
 
@@ -275,7 +283,7 @@ impl Endpoint {
 
     /// Withdraws a region; false when there is none of this key.
     pub fn unregister(&self, key: u64) -> bool {
-        self.shared.core.lock().st.unregister(key)
+        self.shared.core.lock().st.unregister(now(), key)
     }
 
     /// Starts a remote write.
@@ -326,7 +334,14 @@ impl Endpoint {
         let mut n = 0;
         if queue != Queue::Send {
             n = core.st.rx_done.len().min(max);
+            let first = out.len();
             out.extend(core.st.rx_done.drain(..n));
+            if core.st.notices > 0 {
+                core.st.notices_taken(now, &mut out[first..]);
+                if core.st.wants_transmit {
+                    core.transmit(now);
+                }
+            }
         }
         if queue != Queue::Recv {
             let m = core.st.tx_done.len().min(max - n);
@@ -404,14 +419,14 @@ impl Endpoint {
         }
         let deadline = std::time::Instant::now() + shared.linger;
         // First what was promised but waits for its peer to ask for it, then the protocol's own farewell.
-        self.progress_until(deadline, |core| !core.st.owes());
+        self.progress_until(deadline, |core| core.st.broken.is_some() || !core.st.owes());
         {
             let mut core = shared.core.lock();
             let now = now();
             core.st.proto.close(now);
             core.transmit(now);
         }
-        self.progress_until(deadline, |core| core.st.proto.is_drained());
+        self.progress_until(deadline, |core| core.st.broken.is_some() || core.st.proto.is_drained());
         shared.stop.store(true, Ordering::Release);
         shared.wake.signal();
         if let Some(thread) = self.watchdog.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
@@ -482,5 +497,75 @@ fn explain_name(e: &weir_proto::NameError, name: &EndpointName) -> String {
             )
         }
         other => format!("{other}{at}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unusable_socket_fails_what_waits_and_is_named() {
+        let cfg = EngineConfig {
+            addrs: vec!["127.0.0.1".parse().expect("address")],
+            linger: Duration::from_secs(20),
+            ..EngineConfig::default()
+        };
+        let ep = Endpoint::open_with_key(cfg.clone(), [1; 32]).expect("open");
+        let other = Endpoint::open_with_key(cfg, [1; 32]).expect("open");
+        let to = ep.insert_peer(&other.name()).expect("name");
+        let (mut data, mut buf) = ([0u8; 100_000], [0u8; 8]);
+        let send = |data: &mut [u8]| {
+            let op = SendOp {
+                peer: to,
+                class: Class::Tagged,
+                tag: 1,
+                data: None,
+                iov: &[Iov { base: data.as_mut_ptr(), len: data.len() }],
+                mode: SendMode::Delivery,
+                copy: false,
+                report: true,
+                context: 1,
+                user: 0,
+            };
+            // SAFETY: the memory lives to the end of the test.
+            unsafe { ep.send(&op) }
+        };
+        let receive = |buf: &mut [u8]| {
+            let op = RecvOp {
+                source: None,
+                class: Class::Tagged,
+                tag: 2,
+                ignore: 0,
+                iov: &[Iov { base: buf.as_mut_ptr(), len: buf.len() }],
+                multi_min: None,
+                report: true,
+                context: 2,
+                user: 0,
+            };
+            // SAFETY: the memory lives to the end of the test.
+            unsafe { ep.recv(&op) }
+        };
+        receive(&mut buf).expect("posted");
+        send(&mut data).expect("accepted");
+        // Something else of the process took the descriptor.
+        let null = std::fs::File::open("/dev/null").expect("/dev/null");
+        // SAFETY: both descriptors are open; the transport still owns the number and closes it once.
+        assert!(unsafe { libc::dup2(null.as_raw_fd(), ep.shared.socket) } >= 0);
+        let (start, mut out) = (std::time::Instant::now(), Vec::new());
+        while out.len() < 2 {
+            ep.poll(Queue::Both, &mut out, 8);
+            assert!(start.elapsed() < Duration::from_secs(10), "{}", ep.counters_json());
+        }
+        for c in &out {
+            assert_eq!(c.result, Err(OpError::Socket(libc::ENOTSOCK)), "{c:?}");
+        }
+        let text = send(&mut data).expect_err("must be refused").to_string();
+        assert!(text.contains("socket"), "{text}");
+        assert!(receive(&mut buf).is_err());
+        assert!(ep.counters_json().contains("\"socket_errors\":1"), "{}", ep.counters_json());
+        let start = std::time::Instant::now();
+        ep.close();
+        assert!(start.elapsed() < Duration::from_secs(5), "nothing can be waited for");
     }
 }

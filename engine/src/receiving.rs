@@ -58,6 +58,10 @@ impl State {
         {
             return Err(EngineError::PeerDown(reason));
         }
+        let source = op.source.map_or(Source::Any, Source::Peer);
+        if self.broken.is_some() && self.matcher.peek(op.class, source, op.tag, op.ignore).is_none() {
+            self.check_socket()?;
+        }
         self.counters.receives += 1;
         // SAFETY: passed on from the caller.
         let dest = unsafe { Gather::new(op.iov) };
@@ -72,14 +76,7 @@ impl State {
             bound: false,
         });
         self.trace.posted(op.source, op.tag, op.ignore);
-        let posted = Posted {
-            class: op.class,
-            source: op.source.map_or(Source::Any, Source::Peer),
-            tag: op.tag,
-            ignore: op.ignore,
-            op: token(k),
-            multi,
-        };
+        let posted = Posted { class: op.class, source, tag: op.tag, ignore: op.ignore, op: token(k), multi };
         let mut matches = std::mem::take(&mut self.matches);
         self.matcher.post(posted, &mut matches);
         for m in matches.drain(..) {
@@ -241,9 +238,7 @@ impl State {
             }
             Carriage::Rendezvous(op) => self.ask_for_body(now, peer, op, len, dest, BodyOwner::Msg(k)),
             Carriage::Own(s) => {
-                if let Some(payload) = self.own_payload(s) {
-                    dest.write_from(0, payload, len);
-                }
+                self.copy_own_payload(s, &dest, len);
                 if let Some(send) = self.sends.remove(s) {
                     self.finish_send(send, Ok(()));
                 }
@@ -268,6 +263,9 @@ impl State {
             }
             // More than a peer that behaves asks for at a time; told, lest it wait for ever.
             Err(SendError::QueueFull) if matches!(owner, BodyOwner::Write { .. }) => {
+                if let BodyOwner::Write { data: Some(_), .. } = owner {
+                    self.notice_done(now, peer);
+                }
                 self.refuse(now, peer, op, false, Status::NoMemory);
             }
             Err(_) => self.body_failed(owner, OpError::PeerDown(self.down_reason(peer))),
@@ -315,8 +313,11 @@ impl State {
     }
 
     /// The sender gave a body up.
-    pub fn body_aborted(&mut self, peer: u32, handle: u64) {
+    pub fn body_aborted(&mut self, now: Time, peer: u32, handle: u64) {
         if let Some(b) = self.bodies.remove(&(peer, handle)) {
+            if let BodyOwner::Write { data: Some(_), .. } = b.owner {
+                self.notice_done(now, peer);
+            }
             self.body_failed(b.owner, OpError::Cancelled);
         }
     }
@@ -516,21 +517,21 @@ impl State {
     pub fn cancel(&mut self, now: Time, context: usize) -> bool {
         // Rare, so a scan: an index would cost every receive.
         let found: Vec<RecvKey> = self.recvs.iter().filter(|(_, r)| r.context == context).map(|(k, _)| k).collect();
-        for k in found {
-            let mut matches = std::mem::take(&mut self.matches);
-            let cancelled = self.matcher.cancel(token(k), &mut matches);
-            if cancelled {
-                self.fail_recv(k, OpError::Cancelled);
-            }
-            for m in matches.drain(..) {
-                self.bind(now, &m);
-            }
-            self.matches = matches;
-            if cancelled {
-                return true;
-            }
+        found.into_iter().any(|k| self.take_back(now, k, OpError::Cancelled))
+    }
+
+    /// Fails a posted receive to which no message is bound; false if one is.
+    pub fn take_back(&mut self, now: Time, k: RecvKey, error: OpError) -> bool {
+        let mut matches = std::mem::take(&mut self.matches);
+        let cancelled = self.matcher.cancel(token(k), &mut matches);
+        if cancelled {
+            self.fail_recv(k, error);
         }
-        false
+        for m in matches.drain(..) {
+            self.bind(now, &m);
+        }
+        self.matches = matches;
+        cancelled
     }
 
     /// Looks for an arrived message.

@@ -16,6 +16,8 @@ use weir_proto::{PeerId, SendError, Time};
 pub const PIECES_BYTES: usize = 32 << 10;
 /// Larger writes towards one peer that may be under way: each holds a body open there.
 pub const REQUESTS_MAX: u32 = 1024;
+/// Writes with immediate data towards one peer that its program may not have noticed yet (spec/envelopes.md): each takes a place in its queue.
+pub const NOTICES_MAX: u32 = 4096;
 /// Regions one endpoint may hold.
 const REGIONS_MAX: usize = 1 << 20;
 
@@ -52,8 +54,17 @@ impl State {
     }
 
     /// Withdraws a region. Bodies still arriving for it are dropped.
-    pub fn unregister(&mut self, k: u64) -> bool {
-        self.bodies.retain(|_, b| !matches!(b.owner, BodyOwner::Write { region, .. } if region == k));
+    pub fn unregister(&mut self, now: Time, k: u64) -> bool {
+        let mut gone = Vec::new();
+        self.bodies.retain(|&(peer, _), b| match b.owner {
+            BodyOwner::Write { region, data } if region == k => {
+                gone.extend(data.map(|_| peer));
+                false
+            }
+            _ => true,
+        });
+        // The peers may write with data again, though nobody noticed these.
+        gone.into_iter().for_each(|peer| self.notice_done(now, peer));
         // Answers to reads still being sent must not touch the memory any more.
         for (_, s) in self.sends.iter_mut().filter(|(_, s)| s.role == Role::ReadReply && s.tag == k) {
             s.source = Source::Inline { bytes: [0; crate::memory::INLINE_BYTES], len: 0 };
@@ -79,16 +90,21 @@ impl State {
     pub unsafe fn write(&mut self, now: Time, op: &RmaOp<'_>) -> Result<(), EngineError> {
         let len = iov_len(op.iov);
         self.check_rma(op)?;
-        if op.mode == SendMode::Inject && len > crate::sending::INJECT_BYTES {
+        let copy = op.copy || op.mode == SendMode::Inject;
+        if copy && len > crate::sending::INJECT_BYTES {
             return Err(EngineError::TooBig {
                 what: "injected write",
                 given: len as u64,
                 limit: crate::sending::INJECT_BYTES as u64,
             });
         }
+        let notices = &self.peers[op.peer as usize].notices;
+        if op.data.is_some() && notices.begun.saturating_sub(notices.taken) >= u64::from(NOTICES_MAX) {
+            return Err(EngineError::Again);
+        }
         self.counters.writes += 1;
         // SAFETY: passed on from the caller.
-        let source = unsafe { self.source_of(op.iov, len, op.mode == SendMode::Inject) };
+        let source = unsafe { self.source_of(op.iov, len, copy) };
         if self.own_peer == Some(op.peer) {
             self.write_self(op, source, len as u64);
             return Ok(());
@@ -96,6 +112,9 @@ impl State {
         let k = self.sends.insert(Self::rma_state(op, OpKind::Write, Role::Write, source, len as u64));
         let sent =
             if len <= PIECES_BYTES { self.write_pieces(now, op, k, len) } else { self.write_request(now, op, k, len) };
+        if sent.is_ok() && op.data.is_some() {
+            self.peers[op.peer as usize].notices.begun += 1;
+        }
         self.started(k, sent)
     }
 
@@ -111,7 +130,7 @@ impl State {
             tag: op.key,
             context: op.context,
             user: op.user,
-            report: op.report && op.mode != SendMode::Inject,
+            report: op.report,
             announced: false,
             awaits: 1,
             dest: Gather::default(),
@@ -119,6 +138,7 @@ impl State {
     }
 
     fn check_rma(&mut self, op: &RmaOp<'_>) -> Result<(), EngineError> {
+        self.check_socket()?;
         let peer = self.peers.get(op.peer as usize).ok_or(EngineError::Invalid("no such peer"))?;
         match peer.down {
             Some(reason) => Err(EngineError::PeerDown(reason)),
@@ -208,6 +228,11 @@ impl State {
                         memory.write(0, &buf);
                     }
                 }
+                if op.data.is_some() {
+                    let notices = &mut self.peers[op.peer as usize].notices;
+                    notices.begun += 1;
+                    notices.held += 1;
+                }
                 self.remote_write_done(op.peer, len, op.data);
                 Ok(())
             }
@@ -271,17 +296,25 @@ impl State {
             Ok(Envelope::SyncAck { op }) => self.matched(peer, op),
             Ok(Envelope::Done { op, read: false, status }) => self.done(peer, op, status),
             Ok(Envelope::Done { op, read: true, .. }) => self.read_refused(peer, op),
-            Ok(Envelope::Write { key, addr, data, op }) => match self.region(key, addr, bytes.len() as u64, true) {
-                Ok(memory) => {
-                    memory.write(0, bytes);
-                    self.remote_write_done(peer, bytes.len() as u64, data);
+            Ok(Envelope::Noticed { count }) => {
+                let notices = &mut self.peers[peer as usize].notices;
+                notices.taken = notices.taken.max(count.min(notices.begun));
+            }
+            Ok(Envelope::Write { key, addr, data, op }) => {
+                match self.admit_write(now, peer, key, addr, bytes.len() as u64, data) {
+                    Ok(memory) => {
+                        memory.write(0, bytes);
+                        self.remote_write_done(peer, bytes.len() as u64, data);
+                    }
+                    Err(status) => self.refuse(now, peer, op, false, status),
                 }
-                Err(status) => self.refuse(now, peer, op, false, status),
-            },
-            Ok(Envelope::WriteRts { key, addr, len, data, op }) => match self.region(key, addr, len, true) {
-                Ok(memory) => self.ask_for_body(now, peer, op, len, memory, BodyOwner::Write { data, region: key }),
-                Err(status) => self.refuse(now, peer, op, false, status),
-            },
+            }
+            Ok(Envelope::WriteRts { key, addr, len, data, op }) => {
+                match self.admit_write(now, peer, key, addr, len, data) {
+                    Ok(memory) => self.ask_for_body(now, peer, op, len, memory, BodyOwner::Write { data, region: key }),
+                    Err(status) => self.refuse(now, peer, op, false, status),
+                }
+            }
             Ok(Envelope::Read { key, addr, len, body, granted }) => match self.region(key, addr, len, false) {
                 Ok(memory) => self.answer_read(now, peer, key, memory, body, granted),
                 Err(status) => self.refuse(now, peer, body, true, status),
@@ -290,6 +323,54 @@ impl State {
             | Err(_) => {
                 self.counters.malformed += 1;
             }
+        }
+    }
+
+    /// The memory a peer may write to, and a place in the completion queue for the notice of it.
+    fn admit_write(
+        &mut self,
+        now: Time,
+        peer: u32,
+        key: u64,
+        addr: u64,
+        len: u64,
+        data: Option<u64>,
+    ) -> Result<Gather, Status> {
+        let memory = self.region(key, addr, len, true);
+        if data.is_some() {
+            let notices = &mut self.peers[peer as usize].notices;
+            if notices.held >= NOTICES_MAX {
+                return Err(Status::NoMemory);
+            }
+            notices.held += 1;
+            if memory.is_err() {
+                self.notice_done(now, peer);
+            }
+        }
+        memory
+    }
+
+    /// A notice of this peer's is out of the way: told now and then, so that it may write with data again.
+    pub fn notice_done(&mut self, now: Time, peer: u32) {
+        let own = self.own_peer == Some(peer);
+        let Some(p) = self.peers.get_mut(peer as usize) else { return };
+        p.notices.held = p.notices.held.saturating_sub(1);
+        p.notices.done += 1;
+        if own {
+            p.notices.taken = p.notices.done;
+        } else if p.notices.done - p.notices.told >= u64::from(NOTICES_MAX / 4) && p.down.is_none() {
+            p.notices.told = p.notices.done;
+            let count = p.notices.done;
+            self.post_control(now, peer, &Envelope::Noticed { count });
+        }
+    }
+
+    /// The program takes these completions: the notices among them come off their writers' accounts.
+    #[cold]
+    pub fn notices_taken(&mut self, now: Time, taken: &mut [Completion]) {
+        for c in taken.iter_mut().filter(|c| c.kind == OpKind::RemoteWrite) {
+            self.notices = self.notices.saturating_sub(1);
+            self.notice_done(now, std::mem::take(&mut c.user) as u32);
         }
     }
 
@@ -327,9 +408,12 @@ impl State {
         if data.is_none() {
             return;
         }
+        self.notices += 1;
+        self.counters.notices_peak = self.counters.notices_peak.max(self.notices as u64);
         self.complete(Completion {
             context: 0,
-            user: 0,
+            // Whose it is, until the program takes it.
+            user: u64::from(peer),
             kind: OpKind::RemoteWrite,
             class: Class::Untagged,
             report: true,

@@ -24,13 +24,15 @@ impl State {
     /// As for [`crate::Endpoint::send`].
     pub unsafe fn send(&mut self, now: Time, op: &SendOp<'_>) -> Result<(), EngineError> {
         let len: usize = op.iov.iter().map(|p| p.len).sum();
-        if op.mode == SendMode::Inject && len > INJECT_BYTES {
+        let wants_copy = op.copy || op.mode == SendMode::Inject;
+        if wants_copy && len > INJECT_BYTES {
             return Err(EngineError::TooBig {
                 what: "injected message",
                 given: len as u64,
                 limit: INJECT_BYTES as u64,
             });
         }
+        self.check_socket()?;
         let peer = self.peers.get(op.peer as usize).ok_or(EngineError::Invalid("no such peer"))?;
         let up = peer.up;
         if let Some(reason) = peer.down {
@@ -49,7 +51,9 @@ impl State {
         // Before the handshake the peer's credit is not known, but any peer gives some: small messages need not wait for it to ask.
         let room = self.proto.credit(to).bytes >= len as u64 || (!up && len <= EARLY_BYTES);
         let eager = room && len as u64 <= self.eager_limit(to);
-        let copy = op.mode == SendMode::Inject || (op.mode == SendMode::Transmit && len <= self.cfg.copy_bytes);
+        let at_once =
+            op.mode == SendMode::Inject || (op.mode == SendMode::Transmit && (op.copy || len <= self.cfg.copy_bytes));
+        let copy = wants_copy || at_once;
         // SAFETY: passed on from the caller.
         let source = unsafe { self.source_of(op.iov, len, copy) };
         let mut s = SendState {
@@ -68,7 +72,7 @@ impl State {
             awaits: 1 + u32::from(eager && op.mode == SendMode::Match),
             dest: Gather::default(),
         };
-        if copy && op.mode != SendMode::Match {
+        if at_once {
             self.announce(&mut s, Ok(()));
         }
         let k = self.sends.insert(s);
@@ -108,6 +112,17 @@ impl State {
             return 0;
         }
         (limit + self.proto.min_rtt_ns(to) / 4).min(self.proto.max_matched_len(to))
+    }
+
+    /// New operations have no chance once the socket is unusable.
+    pub fn check_socket(&self) -> Result<(), EngineError> {
+        match self.broken {
+            Some(errno) => Err(EngineError::Io {
+                doing: "the endpoint's socket is unusable".into(),
+                source: std::io::Error::from_raw_os_error(errno),
+            }),
+            None => Ok(()),
+        }
     }
 
     fn submit(&mut self, now: Time, op: &SendOp<'_>, k: SendKey, len: u64, eager: bool) -> Result<(), SendError> {
@@ -158,10 +173,11 @@ impl State {
     /// As for [`crate::Endpoint::send`].
     unsafe fn send_to_self(&mut self, now: Time, op: &SendOp<'_>, len: usize) {
         self.counters.self_sends += 1;
-        let keep = len > self.cfg.eager_bytes as usize && op.mode != SendMode::Inject;
+        let wants_copy = op.copy || op.mode == SendMode::Inject;
+        let keep = len > self.cfg.eager_bytes as usize && !wants_copy;
         // SAFETY: passed on from the caller.
         let source = unsafe { self.source_of(op.iov, len, false) };
-        let s = SendState {
+        let mut s = SendState {
             peer: op.peer,
             source,
             len: len as u64,
@@ -172,11 +188,14 @@ impl State {
             tag: op.tag,
             context: op.context,
             user: op.user,
-            report: op.report && op.mode != SendMode::Inject,
-            announced: op.mode == SendMode::Inject,
+            report: op.report,
+            announced: false,
             awaits: 1,
             dest: Gather::default(),
         };
+        if op.mode == SendMode::Inject {
+            self.announce(&mut s, Ok(()));
+        }
         let k = self.sends.insert(s);
         let mseq = self.own_mseq;
         self.own_mseq += 1;
@@ -208,6 +227,11 @@ impl State {
         // Not matched at once: copy what may be copied, so that the send is complete as MPI expects of a small one.
         if self.sends.contains_key(k) && !keep && op.mode != SendMode::Match {
             self.unlend_own(msg, k, len);
+        } else if wants_copy && let Some(s) = self.sends.get_mut(k) {
+            // It completes with its match, but the memory is the caller's again.
+            let mut buf = self.pool.take(len);
+            s.source.read(0, &mut buf);
+            s.source = Source::Owned(buf);
         }
     }
 
@@ -337,11 +361,17 @@ impl State {
         });
     }
 
-    /// The memory of a message to self, if its send is still there.
-    pub fn own_payload(&self, k: SendKey) -> Option<&Gather> {
+    /// Copies a message to self to where it belongs, if its send is still there.
+    pub fn copy_own_payload(&self, k: SendKey, dest: &Gather, len: u64) {
         match self.sends.get(k).map(|s| &s.source) {
-            Some(Source::User(g)) => Some(g),
-            _ => None,
+            Some(Source::User(g)) => dest.write_from(0, g, len),
+            Some(Source::Owned(buf)) => {
+                dest.write(0, buf);
+            }
+            Some(Source::Inline { bytes, len }) => {
+                dest.write(0, &bytes[..usize::from(*len)]);
+            }
+            None => {}
         }
     }
 }

@@ -208,6 +208,39 @@ pub struct PeerState {
     pub last_send: Time,
     /// Large remote writes towards it that have not ended.
     pub requests: u32,
+    /// Writes with immediate data, in both directions.
+    pub notices: Notices,
+}
+
+impl PeerState {
+    /// A peer nothing is known of.
+    pub fn new() -> PeerState {
+        PeerState {
+            name: [0; 48],
+            inserted: false,
+            up: false,
+            down: None,
+            partial: SmallVec::new(),
+            last_send: Time(0),
+            requests: 0,
+            notices: Notices::default(),
+        }
+    }
+}
+
+/// The credit of writes with immediate data: their notices wait in the target's queue until its program takes them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Notices {
+    /// Begun here.
+    pub begun: u64,
+    /// Of these, taken there (or refused).
+    pub taken: u64,
+    /// Of the peer, waiting here or about to arrive.
+    pub held: u32,
+    /// Of the peer, taken here (or refused).
+    pub done: u64,
+    /// How many of these it has been told of.
+    pub told: u64,
 }
 
 /// Completions of one direction, oldest first.

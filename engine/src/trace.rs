@@ -88,6 +88,13 @@ impl Trace {
         }
     }
 
+    /// The socket is unusable.
+    pub fn socket_failed(&mut self, errno: i32) {
+        if self.on(1) {
+            self.line(format_args!("socket unusable {}", std::io::Error::from_raw_os_error(errno)));
+        }
+    }
+
     /// A peer went down.
     pub fn peer_down(&mut self, peer: u32, reason: DownReason) {
         if self.on(1) {

@@ -93,30 +93,33 @@ fn run(shared: &Shared) {
             continue;
         }
         less = 1;
-        let timeout = step(shared, armed);
+        let (timeout, broken) = step(shared, armed);
         let sleep_ns = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0)).min(SLEEP_MAX_NS);
         if sleep_ns > 0 {
-            wait_readable(&[socket, wake], Some(Duration::from_nanos(sleep_ns)));
+            // An unusable socket is ready for ever.
+            let fds = if broken { &[wake][..] } else { &[socket, wake] };
+            wait_readable(fds, Some(Duration::from_nanos(sleep_ns)));
             shared.wake.clear();
         }
     }
 }
 
-/// One pass of progress; returns when the next is due.
-fn step(shared: &Shared, armed: bool) -> Option<weir_proto::Time> {
+/// One pass of progress; returns when the next is due, and whether the socket is unusable.
+fn step(shared: &Shared, armed: bool) -> (Option<weir_proto::Time>, bool) {
     // Whoever holds the lock is making progress.
     let Some(mut core) = shared.core.try_lock() else {
-        return Some(weir_proto::Time(now().0 + shared.watchdog_ns.max(10_000)));
+        return (Some(weir_proto::Time(now().0 + shared.watchdog_ns.max(10_000))), false);
     };
     core.st.counters.watchdog_steps += 1;
     core.progress(now());
     let completions = !core.st.tx_done.is_empty() || !core.st.rx_done.is_empty();
-    let timeout = core.next_timeout();
+    let broken = core.st.broken.is_some();
+    let timeout = if broken { None } else { core.next_timeout() };
     drop(core);
     if armed && completions && shared.armed.swap(false, Ordering::AcqRel) {
         shared.notify.signal();
     }
-    timeout
+    (timeout, broken)
 }
 
 /// Signals belong to the program's own threads.

@@ -47,6 +47,7 @@ fn exchange(faults: &str, count: usize, seed: u64) {
                 data: None,
                 iov: &iov,
                 mode,
+                copy: false,
                 report: true,
                 context: i,
                 user: 0,

@@ -14,7 +14,7 @@ local FRAMES = {
   [0] = "PADDING", "PING", "ACK", "CREDIT", "GRANT", "MSG", "BODY", "PATH_CHALLENGE", "PATH_RESPONSE", "ADDRESSES", "CLOSE",
   "BODY_ABORT", "PARITY", "RECOVERED",
 }
-local ENVELOPES = { "EAGER", "RTS", "CTS", "SYNC_ACK", "RTS_CANCEL", "NACK", "WRITE", "WRITE_RTS", "READ", "DONE" }
+local ENVELOPES = { "EAGER", "RTS", "CTS", "SYNC_ACK", "RTS_CANCEL", "NACK", "WRITE", "WRITE_RTS", "READ", "DONE", "NOTICED" }
 -- The 64-bit fields of each envelope, in order, without the optional ones.
 local ENVELOPE_WORDS = {
   {}, { "len", "op" }, { "op", "body", "len", "granted" }, { "op" }, { "op" }, { "op" }, { "key", "addr", "op" },

@@ -116,6 +116,11 @@ pub enum Envelope {
         /// How it ended.
         status: Status,
     },
+    /// The target's program has taken notice of writes with immediate data: the writer may begin as many more.
+    Noticed {
+        /// Taken or refused since the association began.
+        count: u64,
+    },
 }
 
 /// Why a request was refused.
@@ -361,6 +366,10 @@ impl Envelope {
                 w.head(10, if read { READ_BODY } else { 0 }, status.code());
                 w.words(&[op]);
             }
+            Envelope::Noticed { count } => {
+                w.head(11, 0, 0);
+                w.words(&[count]);
+            }
         }
         w.at
     }
@@ -373,7 +382,7 @@ impl Envelope {
         let (allowed, has_code) = match kind {
             1 => (TAGGED | DATA | DATA_WIDE | SYNC, false),
             2 => (TAGGED | DATA | DATA_WIDE, false),
-            3 | 4 | 5 | 9 => (0, false),
+            3 | 4 | 5 | 9 | 11 => (0, false),
             6 => (0, true),
             7 | 8 => (DATA | DATA_WIDE, false),
             10 => (READ_BODY, true),
@@ -417,6 +426,7 @@ impl Envelope {
                 Envelope::Read { key: r.word()?, addr: r.word()?, len: r.word()?, body: r.word()?, granted: r.word()? }
             }
             10 => Envelope::Done { op: r.word()?, read: flags & READ_BODY != 0, status: Status::from_code(code)? },
+            11 => Envelope::Noticed { count: r.word()? },
             k => return Err(DecodeError::Kind(k)),
         })
     }

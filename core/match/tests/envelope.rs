@@ -56,6 +56,7 @@ fn golden_bytes() {
         ),
         (Envelope::Done { op: OP, read: false, status: Status::Ok }, "0a000000 8877665544332211"),
         (Envelope::Done { op: OP, read: true, status: Status::Range }, "0a100300 8877665544332211"),
+        (Envelope::Noticed { count: OP }, "0b000000 8877665544332211"),
     ];
     for (envelope, bytes) in cases {
         let bytes = hex(bytes);
@@ -128,6 +129,7 @@ fn envelope() -> impl Strategy<Value = Envelope> {
         (words, data()).prop_map(|([key, addr, len, op, _], data)| Envelope::WriteRts { key, addr, len, op, data }),
         words.prop_map(|[key, addr, len, body, granted]| Envelope::Read { key, addr, len, body, granted }),
         (any::<u64>(), any::<bool>(), status).prop_map(|(op, read, status)| Envelope::Done { op, read, status }),
+        any::<u64>().prop_map(|count| Envelope::Noticed { count }),
     ]
 }
 
@@ -158,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..64), kind in 0..12u8, flags in 0..32u8) {
+    fn any_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..64), kind in 0..13u8, flags in 0..32u8) {
         if let Some(head) = bytes.get_mut(..4) {
             head.copy_from_slice(&[kind, flags, head[2] % 8, 0]);
         }

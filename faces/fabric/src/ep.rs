@@ -55,6 +55,8 @@ pub struct EpObj {
     rx_flags: u64,
     /// What follows from the default flags for calls without flags.
     pub tx_mode: SendMode,
+    /// And whether their memory is copied.
+    pub tx_copy: bool,
     /// Report success of sends without flags.
     pub tx_report: bool,
     /// Report success of receives without flags.
@@ -138,6 +140,7 @@ impl EpObj {
 
     fn derive(&mut self) {
         self.tx_mode = mode_of(self.tx_flags);
+        self.tx_copy = self.tx_flags & FI_INJECT != 0;
         self.tx_report = self.tx_reports(self.tx_flags);
         self.rx_report = self.rx_reports(self.rx_flags);
         self.rx_multi = self.rx_flags & FI_MULTI_RECV != 0;
@@ -147,15 +150,15 @@ impl EpObj {
 /// The engine's notion of when a send is complete.
 ///
 /// Without a level, and with `FI_INJECT_COMPLETE`, reusable memory is enough. `FI_TRANSMIT_COMPLETE` promises that the send no longer depends on this side, which only an
-/// acknowledgement does; that is delivery.
+/// acknowledgement does; that is delivery. `FI_INJECT` says what becomes of the memory, not when the send completes, so a level beside it counts.
 #[inline]
 pub fn mode_of(flags: u64) -> SendMode {
-    if flags & FI_INJECT != 0 {
-        SendMode::Inject
-    } else if flags & FI_MATCH_COMPLETE != 0 {
+    if flags & FI_MATCH_COMPLETE != 0 {
         SendMode::Match
     } else if flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE) != 0 {
         SendMode::Delivery
+    } else if flags & FI_INJECT != 0 {
+        SendMode::Inject
     } else {
         SendMode::Transmit
     }
@@ -178,6 +181,7 @@ fn open_engine(source: Option<Name>) -> Result<Arc<Endpoint>, i32> {
         }
         Endpoint::open(config)
     };
+    params::unknown_names().iter().for_each(|line| host::complain(line));
     attempt().map_err(|e| {
         host::complain(&e.to_string());
         guard::code_of(&e)
@@ -237,6 +241,7 @@ pub unsafe extern "C" fn open(
             tx_flags,
             rx_flags,
             tx_mode: SendMode::Transmit,
+            tx_copy: false,
             tx_report: true,
             rx_report: true,
             rx_multi: false,

@@ -45,6 +45,7 @@ pub fn codes_of(error: &OpError) -> (i32, i32) {
         OpError::NoMessage => (FI_ENOMSG, FI_ENOMSG),
         OpError::PeerDown(_) => (FI_EHOSTUNREACH, FI_EHOSTUNREACH),
         OpError::Access => (FI_EACCES, FI_EACCES),
+        OpError::Socket(errno) => (FI_EIO, *errno),
     }
 }
 

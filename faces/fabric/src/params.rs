@@ -101,6 +101,12 @@ pub fn engine_config() -> Result<EngineConfig, EngineError> {
     EngineConfig::from_vars(&|name| lookup(name))
 }
 
+/// What to say of settings in the environment that nobody reads: a misspelt one would otherwise be ignored silently.
+pub fn unknown_names() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    weir_engine::unknown_settings(names)
+}
+
 /// Largest injected message, bytes.
 pub fn inject_size() -> usize {
     static SIZE: std::sync::OnceLock<usize> = std::sync::OnceLock::new();

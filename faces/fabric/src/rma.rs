@@ -42,7 +42,7 @@ fn operation<'a>(
     context: *mut c_void,
     how: How,
 ) -> Result<RmaOp<'a>, i32> {
-    fits(iov, if how.mode == SendMode::Inject { ep.inject_size } else { ep.max_msg_size })?;
+    fits(iov, if how.copy { ep.inject_size } else { ep.max_msg_size })?;
     Ok(RmaOp {
         peer: ep.peer(at.peer)?,
         iov,
@@ -50,6 +50,7 @@ fn operation<'a>(
         key: at.key,
         data,
         mode: how.mode,
+        copy: how.copy,
         report: how.report,
         context: context as usize,
         user: 0,
@@ -70,7 +71,7 @@ unsafe fn write(
 }
 
 unsafe fn read(ep: &EpObj, iov: &[Iov], at: &Place, context: *mut c_void, report: bool) -> Result<isize, i32> {
-    let op = operation(ep, iov, at, None, context, How { mode: SendMode::Transmit, report })?;
+    let op = operation(ep, iov, at, None, context, How { mode: SendMode::Transmit, copy: false, report })?;
     // SAFETY: the application lends the memory until the completion.
     unsafe { ep.core.engine.read(&op) }.map(|()| 0).map_err(|e| code_of(&e))
 }

@@ -64,17 +64,19 @@ impl Pieces {
 #[derive(Clone, Copy)]
 pub struct How {
     pub mode: SendMode,
+    /// The memory is the application's again on return, whenever the send completes.
+    pub copy: bool,
     pub report: bool,
 }
 
 /// For calls without flags.
 #[inline]
 pub fn by_default(ep: &EpObj) -> How {
-    How { mode: ep.tx_mode, report: ep.tx_report }
+    How { mode: ep.tx_mode, copy: ep.tx_copy, report: ep.tx_report }
 }
 
 /// For the inject calls.
-pub const INJECTED: How = How { mode: SendMode::Inject, report: false };
+pub const INJECTED: How = How { mode: SendMode::Inject, copy: true, report: false };
 
 /// For calls with flags.
 ///
@@ -85,7 +87,7 @@ pub fn by_flags(ep: &EpObj, flags: u64, allowed: u64) -> Result<How, i32> {
     if flags & !allowed != 0 {
         return Err(FI_EBADFLAGS);
     }
-    Ok(How { mode: mode_of(flags), report: ep.tx_reports(flags) })
+    Ok(How { mode: mode_of(flags), copy: flags & FI_INJECT != 0, report: ep.tx_reports(flags) })
 }
 
 /// What a send says apart from its memory.
@@ -106,7 +108,7 @@ pub struct Letter {
 /// The memory stays valid and unchanged until the completion (injected: until return).
 #[inline]
 pub unsafe fn send(ep: &EpObj, iov: &[Iov], letter: &Letter, how: How) -> Result<isize, i32> {
-    if how.mode == SendMode::Inject {
+    if how.copy {
         fits(iov, ep.inject_size)?;
     } else if ep.max_msg_size < crate::info::MAX_MSG {
         fits(iov, ep.max_msg_size)?;
@@ -118,6 +120,7 @@ pub unsafe fn send(ep: &EpObj, iov: &[Iov], letter: &Letter, how: How) -> Result
         data: letter.data,
         iov,
         mode: how.mode,
+        copy: how.copy,
         report: how.report,
         context: letter.context as usize,
         user: 0,

@@ -1,0 +1,372 @@
+//! What a bad day brings: stopped and killed processes, full disks, taken ports, no memory, no key, a broken socket. Each ends in bounded time, with one line that names the cause, and
+//! nothing that was acknowledged is lost.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_engine::{
+    Class, Completion, Endpoint, EngineConfig, EngineError, Iov, OpError, Queue, RecvOp, SendMode, SendOp,
+};
+
+const KEY: [u8; 32] = [7; 32];
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn config() -> EngineConfig {
+    EngineConfig { addrs: vec!["127.0.0.1".parse().expect("address")], ..EngineConfig::default() }
+}
+
+fn open(cfg: EngineConfig) -> Arc<Endpoint> {
+    Endpoint::open_with_key(cfg, KEY).expect("open")
+}
+
+fn send(ep: &Endpoint, peer: u32, tag: u64, data: &mut [u8], mode: SendMode) -> Result<(), EngineError> {
+    let op = SendOp {
+        peer,
+        class: Class::Tagged,
+        tag,
+        data: None,
+        iov: &[Iov { base: data.as_mut_ptr(), len: data.len() }],
+        mode,
+        copy: false,
+        report: true,
+        context: tag as usize,
+        user: 0,
+    };
+    // SAFETY: every test keeps its buffers until the completion.
+    unsafe { ep.send(&op) }
+}
+
+fn post(ep: &Endpoint, source: Option<u32>, tag: u64, buf: &mut [u8]) -> Result<(), EngineError> {
+    let op = RecvOp {
+        source,
+        class: Class::Tagged,
+        tag,
+        ignore: 0,
+        iov: &[Iov { base: buf.as_mut_ptr(), len: buf.len() }],
+        multi_min: None,
+        report: true,
+        context: tag as usize,
+        user: 0,
+    };
+    // SAFETY: every test keeps its buffers until the completion.
+    unsafe { ep.recv(&op) }
+}
+
+fn wait(ep: &Endpoint, queue: Queue) -> Completion {
+    let (start, mut out) = (Instant::now(), Vec::new());
+    while ep.poll(queue, &mut out, 1) == 0 {
+        assert!(start.elapsed() < LIMIT, "no completion: {}", ep.counters_json());
+    }
+    out[0]
+}
+
+/// Another process that runs one part of this file.
+struct Other {
+    child: Child,
+    out: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Other {
+    fn start(part: &str, env: &[(&str, String)]) -> Other {
+        let mut command = Command::new(std::env::current_exe().expect("own path"));
+        command.args(["--exact", "part", "--nocapture"]).env("WEIR_TEST_PART", part).env("RUST_BACKTRACE", "0");
+        command.envs(env.iter().map(|(k, v)| (*k, v.as_str())));
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("spawn");
+        let out = BufReader::new(child.stdout.take().expect("piped")).lines();
+        Other { child, out }
+    }
+
+    /// The rest of the next line that begins with `word`.
+    fn line(&mut self, word: &str) -> String {
+        let found = self.out.by_ref().map_while(Result::ok).find_map(|l| l.strip_prefix(word).map(str::to_owned));
+        found.unwrap_or_else(|| panic!("the other process said no {word:?}"))
+    }
+
+    fn name(&mut self) -> Vec<u8> {
+        let hex = self.line("name ");
+        (0..48).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hexadecimal")).collect()
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: a signal to our own child, which has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+
+    /// Stops it; returns when it has stopped.
+    fn stop(&self) {
+        self.signal(libc::SIGSTOP);
+        let mut status = 0;
+        // SAFETY: our own child; the status is a valid place.
+        let pid = unsafe { libc::waitpid(self.child.id() as i32, &raw mut status, libc::WUNTRACED) };
+        assert!(pid > 0 && libc::WIFSTOPPED(status), "not stopped");
+    }
+
+    /// What it says on standard error until its end.
+    fn complaints(mut self) -> Vec<String> {
+        drop(self.child.stdin.take());
+        let lines: Vec<String> =
+            BufReader::new(self.child.stderr.take().expect("piped")).lines().map_while(Result::ok).collect();
+        let start = Instant::now();
+        while self.child.try_wait().expect("wait").is_none() {
+            assert!(start.elapsed() < LIMIT, "the other process does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        lines
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Not a test of its own: the other processes.
+#[test]
+fn part() {
+    match std::env::var("WEIR_TEST_PART").as_deref() {
+        Ok("echo") => echo(EngineConfig { peer_timeout: Duration::from_secs(2), ..config() }),
+        Ok("full") => {
+            let full = "/dev/full".to_owned();
+            echo(EngineConfig {
+                stats: Some(full.clone()),
+                trace: 2,
+                trace_file: Some(full.clone().into()),
+                capture: Some(full),
+                ..config()
+            });
+        }
+        Ok("limited") => {
+            limit_memory();
+            echo(config());
+        }
+        Ok("limited before") => {
+            limit_memory_to(0);
+            if let Err(e) = Endpoint::open_with_key(config(), KEY) {
+                let _ = writeln!(std::io::stderr(), "weir: {e}");
+            }
+        }
+        Ok("environment") => {
+            if let Err(e) = EngineConfig::from_env().and_then(Endpoint::open) {
+                let _ = writeln!(std::io::stderr(), "weir: {e}");
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Sends back each message with tag 1 under tag 2, until standard input closes.
+fn echo(cfg: EngineConfig) {
+    let ep = open(cfg);
+    println!("\nname {}", ep.name().iter().map(|b| format!("{b:02x}")).collect::<String>());
+    let mut peer = [0u8; 48];
+    std::io::Read::read_exact(&mut std::io::stdin(), &mut peer).expect("the name of the one who asks");
+    let peer = ep.insert_peer(&peer).expect("name");
+    let over = std::thread::spawn(|| {
+        let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
+    });
+    let mut buf = vec![0; 1 << 20];
+    post(&ep, None, 1, &mut buf).expect("posted");
+    let mut out = Vec::new();
+    while !over.is_finished() {
+        out.clear();
+        if ep.poll(Queue::Recv, &mut out, 1) == 0 {
+            continue;
+        }
+        let Completion { len, result: Ok(()), .. } = out[0] else { break };
+        if send(&ep, peer, 2, &mut buf[..len], SendMode::Delivery).is_err() || wait(&ep, Queue::Send).result.is_err() {
+            break;
+        }
+        if post(&ep, None, 1, &mut buf).is_err() {
+            break;
+        }
+    }
+    ep.close();
+}
+
+fn limit_memory_to(more_bytes: u64) {
+    let status = std::fs::read_to_string("/proc/self/statm").expect("statm");
+    let pages: u64 = status.split(' ').next().and_then(|n| n.parse().ok()).expect("number");
+    let most = pages * 4096 + more_bytes;
+    let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+    // SAFETY: a valid structure; it limits this process only.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+}
+
+fn limit_memory() {
+    // What an endpoint, its threads (whose stacks and arenas are address space) and one peer's credit need.
+    limit_memory_to(128 << 20);
+}
+
+fn connect(other: &mut Other, cfg: EngineConfig) -> (Arc<Endpoint>, u32) {
+    let ep = open(cfg);
+    let to = ep.insert_peer(&other.name()).expect("name");
+    let stdin = other.child.stdin.as_mut().expect("piped");
+    stdin.write_all(&ep.name()).and_then(|()| stdin.flush()).expect("told");
+    (ep, to)
+}
+
+/// One message there and back.
+fn ask(ep: &Endpoint, to: u32, len: usize, seed: u8) {
+    let mut data: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_mul(31) ^ seed).collect();
+    let mut back = vec![0; len];
+    post(ep, Some(to), 2, &mut back).expect("posted");
+    send(ep, to, 1, &mut data, SendMode::Delivery).expect("sent");
+    for _ in 0..2 {
+        assert_eq!(wait(ep, Queue::Both).result, Ok(()));
+    }
+    assert!(back == data, "payload differs");
+}
+
+#[test]
+fn a_process_stopped_for_less_than_the_timeout_loses_nothing() {
+    let mut other = Other::start("echo", &[]);
+    let (ep, to) = connect(&mut other, EngineConfig { peer_timeout: Duration::from_secs(2), ..config() });
+    ask(&ep, to, 8, 1);
+    for round in 0..2 {
+        other.stop();
+        let mut data: Vec<u8> = vec![round; 300_000];
+        let mut back = vec![0; 300_000];
+        post(&ep, Some(to), 2, &mut back).expect("posted");
+        send(&ep, to, 1, &mut data, SendMode::Delivery).expect("sent");
+        let (start, mut out) = (Instant::now(), Vec::new());
+        while start.elapsed() < Duration::from_millis(700) {
+            assert_eq!(ep.poll(Queue::Both, &mut out, 1), 0, "answered while stopped: {out:?}");
+        }
+        other.signal(libc::SIGCONT);
+        for _ in 0..2 {
+            assert_eq!(wait(&ep, Queue::Both).result, Ok(()));
+        }
+        assert!(back == data);
+    }
+}
+
+#[test]
+fn a_process_stopped_for_longer_is_dead_for_both_sides() {
+    let mut other = Other::start("echo", &[]);
+    let (ep, to) = connect(&mut other, EngineConfig { peer_timeout: Duration::from_secs(1), ..config() });
+    ask(&ep, to, 8, 1);
+    let mut back = [0; 8];
+    post(&ep, Some(to), 2, &mut back).expect("posted");
+    let start = Instant::now();
+    other.stop();
+    let got = wait(&ep, Queue::Recv);
+    let took = start.elapsed();
+    let Err(OpError::PeerDown(reason)) = got.result else { panic!("{:?}", got.result) };
+    assert!(reason.to_string().contains("unreachable"), "{reason}");
+    assert!(took > Duration::from_millis(900) && took < Duration::from_secs(4), "{took:?}");
+    assert!(matches!(send(&ep, to, 1, &mut [0; 8], SendMode::Inject), Err(EngineError::PeerDown(_))));
+    // Awake again it learns that it was given up, and its own operations fail too: it comes to its end by itself.
+    other.signal(libc::SIGCONT);
+    let mut keep = Vec::new();
+    let start = Instant::now();
+    while other.child.try_wait().expect("wait").is_none() && start.elapsed() < Duration::from_secs(3) {
+        ep.poll(Queue::Both, &mut keep, 1);
+    }
+}
+
+#[test]
+fn full_disks_stop_trace_capture_and_counters_but_no_traffic() {
+    let mut other = Other::start("full", &[]);
+    let (ep, to) = connect(&mut other, config());
+    for i in 0..200 {
+        ask(&ep, to, 3000, i);
+    }
+    let lines = other.complaints();
+    for what in ["trace", "capture", "counters"] {
+        let about: Vec<&String> = lines.iter().filter(|l| l.starts_with("weir") && l.contains(what)).collect();
+        assert_eq!(about.len(), 1, "{what}: {lines:?}");
+        assert!(about[0].contains("No space left"), "{about:?}");
+    }
+}
+
+#[test]
+fn a_process_short_of_memory_keeps_what_it_accepted() {
+    let mut other = Other::start("limited", &[]);
+    let (ep, to) = connect(&mut other, config());
+    ask(&ep, to, 8, 1);
+    // Far more than the limit, unexpected: the credit slows the sender, the receiver never holds more.
+    let mut data = vec![5u8; 60_000];
+    let mut out = Vec::new();
+    for _ in 0..3000 {
+        send(&ep, to, 77, &mut data, SendMode::Transmit).expect("fewer than the credit has");
+        ep.poll(Queue::Send, &mut out, 16);
+    }
+    assert!(out.iter().all(|c| c.result.is_ok()));
+    let (mut back, mut question) = (vec![0; 1 << 20], vec![3u8; 1 << 20]);
+    post(&ep, Some(to), 2, &mut back).expect("posted");
+    send(&ep, to, 1, &mut question, SendMode::Delivery).expect("sent");
+    while wait(&ep, Queue::Both).tag != 2 {}
+    assert!(back == question);
+}
+
+#[test]
+fn no_memory_at_all_is_said_in_a_line() {
+    let start = Instant::now();
+    let lines = Other::start("limited before", &[]).complaints();
+    assert!(start.elapsed() < Duration::from_secs(10));
+    let cause: Vec<&String> = lines.iter().filter(|l| l.contains("memory") || l.contains("starting")).collect();
+    assert!(!cause.is_empty(), "{lines:?}");
+}
+
+#[test]
+fn a_missing_key_is_said_in_a_line() {
+    let env = [("WEIR_KEY_FILE", "/nonexistent/key".to_owned()), ("WEIR_ADDR", "127.0.0.1".to_owned())];
+    let lines = Other::start("environment", &env).complaints();
+    let about: Vec<&String> = lines.iter().filter(|l| l.starts_with("weir: ")).collect();
+    assert!(about.len() == 1 && about[0].contains("/nonexistent/key"), "{lines:?}");
+}
+
+#[test]
+fn a_name_of_another_version_is_refused_with_a_clear_word() {
+    let (a, b) = (open(config()), open(config()));
+    let mut name = b.name();
+    name[0] = 2;
+    let error = a.insert_peer(&name).expect_err("must be refused").to_string();
+    assert!(error.contains("version"), "{error}");
+    // Packets of another version are dropped, and counted.
+    let to = a.insert_peer(&b.name()).expect("name");
+    let port = u16::from_be_bytes([b.name()[2], b.name()[3]]);
+    let stranger = std::net::UdpSocket::bind("127.0.0.1:0").expect("socket");
+    for kind in 0x20..0x27 {
+        stranger.send_to(&[kind; 160], ("127.0.0.1", port)).expect("sent");
+    }
+    let mut buf = [0; 8];
+    post(&b, None, 1, &mut buf).expect("posted");
+    send(&a, to, 1, &mut [3; 8], SendMode::Inject).expect("sent");
+    let start = Instant::now();
+    let mut out = Vec::new();
+    while b.poll(Queue::Recv, &mut out, 1) == 0 {
+        a.progress();
+        assert!(start.elapsed() < LIMIT);
+    }
+    assert_eq!(buf, [3; 8]);
+    assert!(b.counters_json().contains("\"dropped_malformed\":7"), "{}", b.counters_json());
+}
+
+#[test]
+fn a_taken_port_is_said_in_a_line() {
+    let a = open(config());
+    let port = u16::from_be_bytes([a.name()[2], a.name()[3]]);
+    let Err(error) = Endpoint::open_with_key(EngineConfig { port, ..config() }, KEY) else { panic!("must be refused") };
+    let text = error.to_string();
+    assert!(text.contains(&port.to_string()) && text.contains("in use") && !text.contains('\n'), "{text}");
+}
+
+#[test]
+fn an_address_nobody_answers_at_fails_its_operations_in_bounded_time() {
+    let ep = open(EngineConfig { connect_timeout: Duration::from_millis(500), ..config() });
+    // A place for documentation only (RFC 5737); bound to the loop interface the kernel refuses it at once.
+    let mut name = open(config()).name();
+    name[16..21].copy_from_slice(&[4, 192, 0, 2, 1]);
+    let to = ep.insert_peer(&name).expect("name");
+    let start = Instant::now();
+    let mut data = [0; 8];
+    send(&ep, to, 1, &mut data, SendMode::Delivery).expect("accepted");
+    let Err(OpError::PeerDown(reason)) = wait(&ep, Queue::Send).result else { panic!("must fail") };
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(reason.to_string().contains("unreachable"), "{reason}");
+}
