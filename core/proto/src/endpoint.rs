@@ -150,11 +150,7 @@ impl Endpoint {
         self.handshake.check_name(name)?;
         let (id, addrs) = crate::handshake::name_parts(name);
         // A name made from host and port: whoever is at that address.
-        let known = if id == 0 {
-            self.assocs.iter().find(|a| a.addrs == addrs && !matches!(a.state, State::Down(_))).map(|a| a.id)
-        } else {
-            self.by_endpoint.get(&id).copied()
-        };
+        let known = if id == 0 { self.at_address(&addrs) } else { self.by_endpoint.get(&id).copied() };
         if let Some(p) = known {
             // The caller refers to it again, though it is dead.
             self.assocs[p.0 as usize].vacant = false;
@@ -164,6 +160,17 @@ impl Endpoint {
             return Err(NameError::NoAddress);
         }
         self.add_peer(id, &addrs, Time::ZERO).ok_or(NameError::TooMany)
+    }
+
+    /// The peer that lives at these addresses: the one named by them, or whoever came from there. Of several, for one may
+    /// be gone and not yet missed, the one heard last.
+    fn at_address(&self, addrs: &[SocketAddr]) -> Option<PeerId> {
+        let lives = |a: &&Box<Association>| match a.state {
+            State::Down(_) => false,
+            State::Up => a.addrs[..] == *addrs || a.paths.iter().any(|p| addrs.contains(&p.remote)),
+            State::Idle | State::Opening => a.addrs[..] == *addrs,
+        };
+        self.assocs.iter().filter(lives).max_by_key(|a| (a.state == State::Up, a.heard)).map(|a| a.id)
     }
 
     /// The place of a forgotten peer that may be used again.

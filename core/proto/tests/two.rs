@@ -662,3 +662,21 @@ fn the_opening_of_a_dead_incarnation_repeated_by_a_stranger_makes_no_peer() {
     }
     assert_eq!(n.nodes[1].ups.len(), 1);
 }
+
+#[test]
+fn who_came_from_an_address_is_who_is_named_by_it() {
+    let mut n = Net::new(2, 1, &Config::default(), 41);
+    // Two incarnations at one address, both up as far as 0 knows; the first died without a word.
+    let mut met = Vec::new();
+    for i in 0..2 {
+        n.nodes[1].ep = Endpoint::new(Config::default(), [7; 32], 50 + i, &[net::addr(1, 0)], [i as u8; 32]);
+        n.send(1, 0, false, 0, 0, 0, 8).unwrap();
+        assert!(n.run(S, |n| n.nodes[0].ups.len() == 1));
+        met.extend(n.nodes[0].ups.pop());
+        n.run(S / 100, |_| false);
+    }
+    let mut name = n.nodes[1].ep.name();
+    name.endpoint_id = 0;
+    let peer = n.nodes[0].ep.peer(&name).expect("usable");
+    assert_eq!((peer, n.nodes[0].ep.peer_endpoint_id(peer)), (met[1], 51));
+}
