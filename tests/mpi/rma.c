@@ -1,5 +1,5 @@
 /* One-sided communication, checked: put, get, accumulate, fetch-and-op, compare-and-swap, under
- * fences, post/start/complete/wait, locks and flushes.
+ * fences, post/start/complete/wait, locks and flushes; put and get in dynamic windows.
  *
  *   rma --count 10000 --reps 20
  *
@@ -14,6 +14,38 @@ static uint64_t word(int owner, size_t i, int rep) { return (uint64_t)owner << 4
         if (g_ != w_) DIE("%s: found %llx, wanted %llx", what, (unsigned long long)g_, (unsigned long long)w_); \
         checks++;                                                                                          \
     } while (0)
+
+/* Memory attached to a window after it was made, reached by its own address; attached one by one, or (an MPICH hint) by all at once. */
+static unsigned long long dynamic(int rank, int ranks, size_t count, const char *hint) {
+    int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks, n = (int)count;
+    unsigned long long checks = 0;
+    uint64_t *mine = must_alloc(count * 8), *out = must_alloc(count * 8), *in = must_alloc(count * 8);
+    MPI_Aint *at = must_alloc(sizeof(MPI_Aint) * (size_t)ranks), here;
+    MPI_Info info = MPI_INFO_NULL;
+    MPI_Win win;
+    if (hint) {
+        MPI_Info_create(&info);
+        MPI_Info_set(info, hint, "true");
+    }
+    MPI_Win_create_dynamic(info, MPI_COMM_WORLD, &win);
+    MPI_Win_attach(win, mine, (MPI_Aint)(count * 8));
+    MPI_Get_address(mine, &here);
+    MPI_Allgather(&here, 1, MPI_AINT, at, 1, MPI_AINT, MPI_COMM_WORLD);
+    for (size_t i = 0; i < count; i++) out[i] = word(rank, i, 7);
+    MPI_Win_fence(0, win);
+    MPI_Put(out, n, MPI_UINT64_T, right, at[right], n, MPI_UINT64_T, win);
+    MPI_Win_fence(0, win);
+    for (size_t i = 0; i < count; i++) WANT("dynamic put", mine[i], word(left, i, 7));
+    MPI_Get(in, n, MPI_UINT64_T, right, at[right], n, MPI_UINT64_T, win);
+    MPI_Win_fence(0, win);
+    for (size_t i = 0; i < count; i++) WANT("dynamic get", in[i], word(rank, i, 7));
+    MPI_Win_detach(win, mine);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_free(&win);
+    if (hint) MPI_Info_free(&info);
+    free(mine), free(out), free(in), free(at);
+    return checks;
+}
 
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
@@ -111,6 +143,8 @@ int main(int argc, char **argv) {
         for (size_t i = 0; i < count; i++) WANT("locked put and get", in[i], out[i]);
         MPI_Barrier(MPI_COMM_WORLD);
     }
+    checks += dynamic(rank, ranks, count, NULL);
+    checks += dynamic(rank, ranks, count, "coll_attach");
     double elapsed = now_s() - begin;
     unsigned long long total;
     MPI_Reduce(&checks, &total, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, 0, MPI_COMM_WORLD);

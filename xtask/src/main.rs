@@ -1,5 +1,6 @@
 //! The project's chores: `cargo xtask <chore>`.
 
+mod bad_days;
 mod bench;
 mod demo;
 mod dist;
@@ -45,6 +46,8 @@ enum Chore {
         #[arg(long)]
         quick: bool,
     },
+    /// Run only what the tests do to MPI jobs on bad days: no key, lost ports, full disks, stopped and killed ranks
+    BadDays,
     /// Measure
     Bench {
         #[command(subcommand)]
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
             true
         }),
         Chore::Test { quick } => suite::run(&paths, quick),
+        Chore::BadDays => suite::bad_days(&paths),
         Chore::Bench { what: What::Mpi(options) } => bench::run(&paths, &options).map(|()| true),
         Chore::SetupMpi => mpi::set_up(&paths).and_then(|()| mpi::compile(&paths)).map(|()| true),
         Chore::Mpirun(run) => mpirun(&paths, &run),

@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::e2e::{self, Ended};
 use crate::paths::Paths;
 use crate::process::run_limited;
-use crate::{dist, floors, lab, mpi, readme};
+use crate::{bad_days, dist, floors, lab, mpi, readme};
 
 /// The crates that must build without the standard library.
 const NO_STD: [&str; 3] = ["weir-wire", "weir-proto", "weir-match"];
@@ -273,17 +273,40 @@ fn end_to_end(paths: &Paths, quick: bool, tally: &mut Tally) {
         return;
     }
     let mut last = Instant::now();
-    let ran = e2e::run(paths, quick, Instant::now() + END_TO_END, |name, ended| {
+    let mut note = |name: &str, ended: &Ended| {
         let result = match ended {
             Ended::Passed => Ok(()),
             Ended::Failed(cause) => Err(cause.clone()),
         };
         tally.note(name, &result, last.elapsed());
         last = Instant::now();
-    });
-    if let Err(error) = ran {
-        tally.note("end-to-end tests", &Err(format!("{error:#}")), last.elapsed());
+    };
+    let mut ran = e2e::run(paths, quick, Instant::now() + END_TO_END, &mut note);
+    if !quick && ran.is_ok() {
+        ran = bad_days::run(paths, Instant::now() + END_TO_END, &mut note);
     }
+    if let Err(error) = ran {
+        note("end-to-end tests", &Ended::Failed(format!("{error:#}")));
+    }
+}
+
+/// Runs the bad days alone; returns whether nothing failed.
+///
+/// # Errors
+/// If no network can be made, or the provider or the MPIs cannot be had.
+pub fn bad_days(paths: &Paths) -> Result<bool> {
+    lab::acquire()?;
+    dist::build(paths)?;
+    mpi::set_up(paths)?;
+    mpi::compile(paths)?;
+    let (mut tally, mut last) = (Tally::default(), Instant::now());
+    bad_days::run(paths, Instant::now() + END_TO_END, |name, ended| {
+        let result = if let Ended::Failed(cause) = ended { Err(cause.clone()) } else { Ok(()) };
+        tally.note(name, &result, last.elapsed());
+        last = Instant::now();
+    })?;
+    println!("{tally}");
+    Ok(tally.failed == 0)
 }
 
 #[cfg(test)]

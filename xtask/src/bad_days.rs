@@ -1,0 +1,144 @@
+//! Bad input and bad days, as an MPI job sees them: each case must end in bounded time, either complete and right or with a line that names the cause.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::e2e::Ended;
+use crate::lab::{Lab, Wire};
+use crate::launch::{Job, result_of};
+use crate::mpi;
+use crate::paths::Paths;
+use crate::process::Outcome;
+use crate::stack::{Carrier, Stack};
+
+/// A case that has not ended then has failed: well above every time that Weir is given here to find out.
+const LIMIT: Duration = Duration::from_secs(60);
+/// What each rank's shell does first: its number in `R`.
+const RANK: &str = "R=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}}; ";
+
+/// What must come of a case.
+#[derive(Clone, Copy)]
+enum Expect {
+    /// The program's own checks pass, and somebody says this (if it is not empty).
+    Passes(&'static str),
+    /// The job fails, and somebody says this (if it is not empty).
+    Fails(&'static str),
+}
+
+/// One thing that goes wrong.
+struct Case {
+    name: &'static str,
+    /// Shell commands that each rank runs before the program takes its place.
+    before: &'static str,
+    program: &'static str,
+    args: &'static str,
+    expect: Expect,
+    /// Both ranks on this machine's loop interface instead of two hosts.
+    one_host: bool,
+}
+
+const SHORT: &str = "--size 8 --reps 1000 --seconds 5";
+const LONG: &str = "--size 300000 --reps 1000000 --warmup 10 --seconds 6";
+
+const fn case(name: &'static str, before: &'static str, args: &'static str, expect: Expect) -> Case {
+    Case { name, before, program: "pingpong", args, expect, one_host: false }
+}
+
+const CASES: [Case; 10] = [
+    case(
+        "no usable key",
+        "unset WEIR_KEY; export WEIR_KEY_FILE=/nonexistent/key; ",
+        SHORT,
+        Expect::Fails("/nonexistent/key"),
+    ),
+    case(
+        "two keys in one job",
+        "[ $R = 1 ] && export WEIR_KEY=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef; ",
+        SHORT,
+        Expect::Fails("another job key"),
+    ),
+    Case { one_host: true, ..case("port taken", "export WEIR_PORT=47917; ", SHORT, Expect::Fails("47917")) },
+    case(
+        "address nobody answers at",
+        // Each takes the other for a neighbour on its own loop interface.
+        "export WEIR_IFACE=lo WEIR_CONNECT_TIMEOUT_MS=2000; ",
+        SHORT,
+        Expect::Fails("address unreachable"),
+    ),
+    case("misspelt setting", "export WEIR_EAGERBYTES=9; ", SHORT, Expect::Passes("WEIR_EAGER_BYTES?")),
+    case(
+        "full disk under trace, capture and counters",
+        "export WEIR_STATS=/dev/full WEIR_CAPTURE=/dev/full WEIR_TRACE=2 WEIR_TRACE_FILE=/dev/full; ",
+        SHORT,
+        Expect::Passes("No space left"),
+    ),
+    case(
+        "large packets vanish from the third second on",
+        // What is longer than the interface takes is dropped on arrival, and nobody is told.
+        "export WEIR_STATS=-; [ $R = 1 ] && (sleep 3; ip link set dev net1 mtu 1300) & ",
+        "--size 300000 --reps 1000000 --warmup 10 --seconds 12",
+        Expect::Passes("\"mtu_black_holes\": 1"),
+    ),
+    case(
+        "a rank stopped for two seconds",
+        "P=$$; [ $R = 1 ] && (sleep 3; kill -STOP $P; sleep 2; kill -CONT $P) & ",
+        LONG,
+        Expect::Passes(""),
+    ),
+    case(
+        "a rank stopped for good",
+        "export WEIR_PEER_TIMEOUT_MS=2000; P=$$; [ $R = 1 ] && (sleep 3; kill -STOP $P) & ",
+        LONG,
+        Expect::Fails("unreachable"),
+    ),
+    case("a rank killed", "P=$$; [ $R = 1 ] && (sleep 3; kill -KILL $P) & ", LONG, Expect::Fails("")),
+];
+
+/// Runs the cases on Weir under both MPIs; `report` hears of each as it ends. None is begun after `deadline`: those left have failed.
+///
+/// # Errors
+/// If a network cannot be made.
+pub fn run(paths: &Paths, deadline: Instant, mut report: impl FnMut(&str, &Ended)) -> Result<()> {
+    let stacks: Vec<Stack> = Stack::all(&[]).into_iter().filter(|stack| stack.carrier == Carrier::Weir).collect();
+    for case in &CASES {
+        for stack in &stacks {
+            // A network of its own: what a case does to it stays there. Without offloads, or packets would be as large as messages.
+            let wire = Wire { no_offload: true, ..Wire::plain(0.0) };
+            let lab = if case.one_host { None } else { Some(Lab::start(2, &wire)?) };
+            let name = format!("{} ({})", case.name, stack.name);
+            let late = Instant::now() >= deadline;
+            let ended = if late { Ended::Failed("no time left".into()) } else { one(paths, lab.as_ref(), stack, case) };
+            report(&name, &ended);
+        }
+    }
+    Ok(())
+}
+
+fn one(paths: &Paths, lab: Option<&Lab>, stack: &Stack, case: &Case) -> Ended {
+    let script = format!("{RANK}{}exec \"$0\" \"$@\"", case.before);
+    let program = mpi::program(paths, stack.mpi, case.program);
+    let mut args = vec!["-c".to_owned(), script, program.display().to_string()];
+    args.extend(case.args.split_whitespace().map(str::to_owned));
+    let job = Job { stack, ranks: 2, program: Path::new("/bin/sh"), args: &args, limit: LIMIT, env: &[] };
+    match job.run(paths, lab) {
+        Err(error) => Ended::Failed(format!("{error:#}")),
+        Ok(outcome) => judge(&outcome, case.expect),
+    }
+}
+
+fn judge(outcome: &Outcome, expect: Expect) -> Ended {
+    let said = |text: &str| outcome.stdout.contains(text) || outcome.stderr.contains(text);
+    let complete =
+        outcome.ok() && result_of(outcome).is_some_and(|v| v.get("complete") != Some(&serde_json::Value::Bool(false)));
+    match expect {
+        _ if outcome.status.is_none() => Ended::Failed(format!("hangs: {}", outcome.cause())),
+        Expect::Passes(_) if !complete => Ended::Failed(outcome.cause()),
+        Expect::Fails(_) if outcome.ok() => Ended::Failed("it passed".into()),
+        Expect::Passes(text) | Expect::Fails(text) if !said(text) => {
+            Ended::Failed(format!("nobody said {text:?}: {}", outcome.cause()))
+        }
+        Expect::Passes(_) | Expect::Fails(_) => Ended::Passed,
+    }
+}
