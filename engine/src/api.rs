@@ -17,6 +17,9 @@ pub struct Iov {
 // SAFETY: an Iov is a plain address; who dereferences it (memory.rs) states why it is valid.
 unsafe impl Send for Iov {}
 
+/// Why a peer is down.
+pub use weir_proto::DownReason;
+
 /// Tagged and untagged messages never match each other.
 pub use weir_match::Class;
 

@@ -103,6 +103,12 @@ impl Other {
         assert!(pid > 0 && libc::WIFSTOPPED(status), "not stopped");
     }
 
+    /// Whether it is stopped still: somebody else on the machine may have let it go on (a debugger, a suspended machine).
+    fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+    }
+
     /// What it says on standard error until its end.
     fn complaints(mut self) -> Vec<String> {
         drop(self.child.stdin.take());
@@ -234,12 +240,14 @@ fn a_process_stopped_for_less_than_the_timeout_loses_nothing() {
         send(&ep, to, 1, &mut data, SendMode::Delivery).expect("sent");
         let (start, mut out) = (Instant::now(), Vec::new());
         while start.elapsed() < Duration::from_millis(700) {
-            assert_eq!(ep.poll(Queue::Both, &mut out, 1), 0, "answered while stopped: {out:?}");
+            let n = ep.poll(Queue::Both, &mut out, 1);
+            assert!(n == 0 || !other.is_stopped(), "answered while stopped: {out:?}");
         }
         other.signal(libc::SIGCONT);
-        for _ in 0..2 {
-            assert_eq!(wait(&ep, Queue::Both).result, Ok(()));
+        while out.len() < 2 {
+            out.push(wait(&ep, Queue::Both));
         }
+        assert!(out.iter().all(|c| c.result.is_ok()), "{out:?}");
         assert!(back == data);
     }
 }
@@ -251,11 +259,17 @@ fn a_process_stopped_for_longer_is_dead_for_both_sides() {
     ask(&ep, to, 8, 1);
     let mut back = [0; 8];
     post(&ep, Some(to), 2, &mut back).expect("posted");
-    let start = Instant::now();
+    let (mut start, mut out) = (Instant::now(), Vec::new());
     other.stop();
-    let got = wait(&ep, Queue::Recv);
+    while ep.poll(Queue::Recv, &mut out, 1) == 0 {
+        if !other.is_stopped() {
+            start = Instant::now();
+            other.stop();
+        }
+        assert!(start.elapsed() < LIMIT, "no verdict: {}", ep.counters_json());
+    }
     let took = start.elapsed();
-    let Err(OpError::PeerDown(reason)) = got.result else { panic!("{:?}", got.result) };
+    let Err(OpError::PeerDown(reason)) = out[0].result else { panic!("{:?}", out[0].result) };
     assert!(reason.to_string().contains("unreachable"), "{reason}");
     assert!(took > Duration::from_millis(900) && took < Duration::from_secs(4), "{took:?}");
     assert!(matches!(send(&ep, to, 1, &mut [0; 8], SendMode::Inject), Err(EngineError::PeerDown(_))));

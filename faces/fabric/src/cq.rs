@@ -265,6 +265,7 @@ impl Cq {
         let Some(front) = inner.pending.front() else { return Err(FI_EAGAIN) };
         let Err(error) = &front.completion.result else { return Err(FI_EAGAIN) };
         let (err, prov_errno) = guard::codes_of(error);
+        guard::explain(error);
         let c = &front.completion;
         let olen = if let OpError::Truncated { excess } = error { *excess } else { 0 };
         // SAFETY: fields up to `err_data` exist in every version; the later ones are written only for versions that have them (caller).

@@ -49,6 +49,16 @@ pub fn codes_of(error: &OpError) -> (i32, i32) {
     }
 }
 
+/// Tells the user once why operations fail that only say "no route to host" to the application. A peer that closed in good order, or that we closed, is no news.
+pub fn explain(error: &OpError) {
+    use weir_engine::DownReason;
+    match error {
+        OpError::PeerDown(DownReason::Closed | DownReason::LocalClose | DownReason::Aborted) => {}
+        OpError::PeerDown(_) | OpError::Socket(_) => crate::host::complain(&error.to_string()),
+        OpError::Truncated { .. } | OpError::Cancelled | OpError::NoMessage | OpError::Access => {}
+    }
+}
+
 /// Text for the provider's own codes.
 pub fn text_of(prov_errno: i32) -> String {
     match prov_errno {

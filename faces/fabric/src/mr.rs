@@ -62,6 +62,8 @@ unsafe fn register(fid: *mut Fid, request: Request, out: *mut *mut FidMr) -> Res
     Ok(0)
 }
 
+/// A null address with a length would be the whole address space, in which a peer's write could hit nothing and end the process: refused.
+///
 /// # Safety
 /// `iov` is null or has `count` entries.
 unsafe fn pieces(iov: *const iovec, count: usize) -> Result<Vec<(usize, usize)>, i32> {
@@ -163,4 +165,19 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _: u64) -> c_int {
 /// A region is usable from its registration on; enabling it changes nothing.
 unsafe extern "C" fn control(_: *mut Fid, command: c_int, _: *mut c_void) -> c_int {
     if command == FI_ENABLE { 0 } else { -FI_ENOSYS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_address_space_is_no_region() {
+        let everything = iovec { iov_base: std::ptr::null_mut(), iov_len: usize::MAX };
+        // SAFETY: one entry.
+        assert_eq!(unsafe { pieces(&raw const everything, 1) }, Err(FI_EINVAL));
+        let nothing = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        // SAFETY: one entry.
+        assert_eq!(unsafe { pieces(&raw const nothing, 1) }, Ok(vec![(0, 0)]));
+    }
 }
