@@ -281,7 +281,7 @@ impl State {
                 self.release_dead(now);
             }
             Event::Down { peer, reason } => {
-                self.peer_down(peer, reason);
+                self.peer_down(now, peer, reason);
                 self.dead.push(peer.0);
                 self.release_dead(now);
             }
@@ -315,7 +315,7 @@ impl State {
     }
 
     /// Fails everything that waits for this peer and nothing else.
-    fn peer_down(&mut self, peer: PeerId, reason: DownReason) {
+    fn peer_down(&mut self, now: Time, peer: PeerId, reason: DownReason) {
         self.peer_slot(peer.0);
         self.peers[peer.0 as usize].down = Some(reason);
         self.peers[peer.0 as usize].partial.clear();
@@ -341,14 +341,14 @@ impl State {
         handles.sort_unstable();
         for h in handles {
             if let Some(b) = self.bodies.remove(&(peer.0, h)) {
-                self.body_failed(b.owner, error);
+                self.body_failed(now, b.owner, error);
             }
         }
         // What had begun to arrive and cannot be completed; complete unexpected messages stay receivable.
         let broken: Vec<MsgKey> =
             self.msgs.iter().filter(|(_, m)| m.peer == peer.0 && !m.complete).map(|(k, _)| k).collect();
         for k in broken {
-            self.break_msg(k, error);
+            self.break_msg(now, k, error);
         }
     }
 
@@ -384,12 +384,12 @@ impl State {
         bodies.sort_unstable();
         for key in bodies {
             if let Some(b) = self.bodies.remove(&key) {
-                self.body_failed(b.owner, error);
+                self.body_failed(now, b.owner, error);
             }
         }
         let unfinished: Vec<MsgKey> = self.msgs.iter().filter(|(_, m)| !m.complete).map(|(k, _)| k).collect();
         for k in unfinished {
-            self.break_msg(k, error);
+            self.break_msg(now, k, error);
         }
         let posted: Vec<RecvKey> = self.recvs.keys().collect();
         for k in posted {

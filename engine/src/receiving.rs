@@ -268,7 +268,7 @@ impl State {
                 }
                 self.refuse(now, peer, op, false, Status::NoMemory);
             }
-            Err(_) => self.body_failed(owner, OpError::PeerDown(self.down_reason(peer))),
+            Err(_) => self.body_failed(now, owner, OpError::PeerDown(self.down_reason(peer))),
         }
     }
 
@@ -300,9 +300,9 @@ impl State {
     }
 
     /// The owner of a body that will not come learns it.
-    pub fn body_failed(&mut self, owner: BodyOwner, error: OpError) {
+    pub fn body_failed(&mut self, now: Time, owner: BodyOwner, error: OpError) {
         match owner {
-            BodyOwner::Msg(k) => self.break_msg(k, error),
+            BodyOwner::Msg(k) => self.break_msg(now, k, error),
             BodyOwner::Read(k) => {
                 if let Some(s) = self.sends.remove(k) {
                     self.finish_send(s, Err(error));
@@ -318,7 +318,7 @@ impl State {
             if let BodyOwner::Write { data: Some(_), .. } = b.owner {
                 self.notice_done(now, peer);
             }
-            self.body_failed(b.owner, OpError::Cancelled);
+            self.body_failed(now, b.owner, OpError::Cancelled);
         }
     }
 
@@ -465,7 +465,7 @@ impl State {
     }
 
     /// A message that cannot be completed: its receive, if it has one, fails.
-    pub fn break_msg(&mut self, k: MsgKey, error: OpError) {
+    pub fn break_msg(&mut self, now: Time, k: MsgKey, error: OpError) {
         let place = match self.msgs.get(k) {
             Some(m) => match &m.place {
                 Place::Recv { recv, dest } => Some((*recv, dest.base())),
@@ -483,8 +483,13 @@ impl State {
                 }
             }
             None => {
-                self.matcher.forget(token(k));
+                let mut matches = std::mem::take(&mut self.matches);
+                self.matcher.forget(token(k), &mut matches);
                 self.drop_msg(k);
+                for m in matches.drain(..) {
+                    self.bind(now, &m);
+                }
+                self.matches = matches;
             }
         }
     }

@@ -208,7 +208,7 @@ fn a_member_that_floods_with_writes_fills_its_own_share_of_the_queue_only() {
     while begun < 5 * NOTICES {
         let n = Envelope::Write { key, addr: 0, op: 1, data: Some(begun) }.encode(&mut buf);
         let now = member.now();
-        let m = Message { control: true, stream: 0, envelope: &buf[..n], len: 8, token: 1 };
+        let m = Message { control: true, stream: 0, envelope: &buf[..n], len: 8, patient: false, token: 1 };
         match member.ep.send(now, peer, m) {
             Ok(()) => begun += 1,
             Err(SendError::QueueFull) => {}

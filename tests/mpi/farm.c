@@ -1,17 +1,20 @@
 /* A task farm: rank 0 hands out tasks, all others work.
  *
- *   farm --tasks 10000 --size 30720 --fanout 1 --tags 10 --outstanding 10 --compute-us 0 --seconds 60
+ *   farm --tasks 10000 --size 30720 --fanout 1 --tags 10 --outstanding 10 --compute-us 0 --seconds 60 --named 0
  *
  * The master receives from anyone with any tag, in arrival order. A worker keeps `outstanding`
  * receives posted for any tag, asks with REQUEST messages, each of which is answered by `fanout`
  * tasks, sends a RESULT of 64 bytes for each task, and a REQUEST for each `fanout` tasks done.
- * A task's payload depends on its tag and is compared whole. */
+ * A task's payload depends on its tag and is compared whole.
+ *
+ * By MPI's rule a receive for any tag must wait for a message that is missing, whatever its tag.
+ * With `--named 1` each receive of a worker names one tag, so only tasks of that tag must wait. */
 #include "common.h"
 
 enum { TAG_REQUEST = 1, TAG_RESULT = 2, TAG_FINAL = 3, TAG_STOP = 4, TAG_TASK = 100, RESULT_BYTES = 64, RING = 512 };
 
 typedef struct {
-    long tasks, fanout, tags, outstanding;
+    long tasks, fanout, tags, outstanding, named;
     size_t size;
     double compute_us, limit;
 } plan;
@@ -42,21 +45,28 @@ static unsigned char **task_payloads(const plan *p) {
     return t;
 }
 
+/* Receive i takes tasks of one tag, or any message. */
+static void post(const plan *p, int i, unsigned char *in, MPI_Request *req) {
+    int tag = p->named ? TAG_TASK + (int)(i % p->tags) : MPI_ANY_TAG;
+    MPI_Irecv(in + p->size * (size_t)i, (int)p->size, MPI_BYTE, 0, tag, MPI_COMM_WORLD, &req[i]);
+}
+
 static void worker(const plan *p) {
     unsigned char **want = task_payloads(p);
     int n = (int)p->outstanding;
-    MPI_Request *req = must_alloc(sizeof(MPI_Request) * (size_t)n);
+    MPI_Request *req = must_alloc(sizeof(MPI_Request) * (size_t)(n + 1));
     unsigned char *in = must_alloc(p->size * (size_t)n);
     ring *out = must_alloc(sizeof *out);
     for (size_t i = 0; i < RING; i++) out->req[i] = MPI_REQUEST_NULL;
-    for (int i = 0; i < n; i++)
-        MPI_Irecv(in + p->size * (size_t)i, (int)p->size, MPI_BYTE, 0, MPI_ANY_TAG, MPI_COMM_WORLD, &req[i]);
+    for (int i = 0; i < n; i++) post(p, i, in, req);
+    req[n] = MPI_REQUEST_NULL;
+    if (p->named) MPI_Irecv(in, 0, MPI_BYTE, 0, TAG_STOP, MPI_COMM_WORLD, &req[n]);
     uint64_t asked = 0, done = 0;
     for (; asked < (uint64_t)n; asked++) ring_send(out, 8, asked, TAG_REQUEST);
     for (;;) {
         int i;
         MPI_Status st;
-        MPI_Waitany(n, req, &i, &st);
+        MPI_Waitany(n + 1, req, &i, &st);
         if (st.MPI_TAG == TAG_STOP) break;
         long kind = st.MPI_TAG - TAG_TASK;
         int got;
@@ -64,7 +74,7 @@ static void worker(const plan *p) {
         if (kind < 0 || kind >= p->tags || (size_t)got != p->size) DIE("task with tag %d of %d bytes", st.MPI_TAG, got);
         if (memcmp(in + p->size * (size_t)i, want[kind], p->size)) DIE("task payload of tag %d is wrong", st.MPI_TAG);
         for (double until = now_s() + p->compute_us * 1e-6; p->compute_us > 0 && now_s() < until;) {}
-        MPI_Irecv(in + p->size * (size_t)i, (int)p->size, MPI_BYTE, 0, MPI_ANY_TAG, MPI_COMM_WORLD, &req[i]);
+        post(p, i, in, req);
         ring_send(out, RESULT_BYTES, (uint64_t)kind, TAG_RESULT);
         if (++done % (uint64_t)p->fanout == 0) ring_send(out, 8, asked++, TAG_REQUEST);
     }
@@ -142,8 +152,8 @@ static void master(const plan *p, int workers) {
     }
     MPI_Waitall(out.n, out.req, MPI_STATUSES_IGNORE);
     printf("{\"program\":\"farm\",\"workers\":%d,\"tasks\":%ld,\"done\":%ld,\"complete\":%s,\"size\":%zu,\"fanout\":%ld,\"tags\":%ld,"
-           "\"seconds\":%.4f,\"tasks_per_s\":%.2f,\"mb_per_s\":%.3f}\n",
-           workers, p->tasks, done, done == p->tasks ? "true" : "false", p->size, p->fanout, p->tags, elapsed,
+           "\"named\":%ld,\"seconds\":%.4f,\"tasks_per_s\":%.2f,\"mb_per_s\":%.3f}\n",
+           workers, p->tasks, done, done == p->tasks ? "true" : "false", p->size, p->fanout, p->tags, p->named, elapsed,
            (double)done / elapsed, (double)done * (double)p->size / elapsed / 1e6);
 }
 
@@ -157,6 +167,7 @@ int main(int argc, char **argv) {
         .fanout = (long)arg(argc, argv, "--fanout", 1),
         .tags = (long)arg(argc, argv, "--tags", 10),
         .outstanding = (long)arg(argc, argv, "--outstanding", 10),
+        .named = (long)arg(argc, argv, "--named", 0),
         .size = (size_t)arg(argc, argv, "--size", 30720),
         .compute_us = arg(argc, argv, "--compute-us", 0),
         .limit = arg(argc, argv, "--seconds", 60),
@@ -164,6 +175,7 @@ int main(int argc, char **argv) {
     if (ranks < 2) DIE("needs a master and at least one worker");
     if (p.fanout < 1 || p.tags < 1 || p.tags > 1000 || p.outstanding < 1 || p.outstanding > 1000 || p.size < 8 || p.size > (1u << 28))
         DIE("an argument is out of range");
+    if (p.named && p.outstanding < p.tags) DIE("--named needs a receive outstanding for each of the %ld tags", p.tags);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) master(&p, ranks - 1);
     else worker(&p);

@@ -42,10 +42,15 @@ struct Mix {
     same_tag: bool,
 }
 
-const MIXES: [Mix; 5] = [
+/// What receives of MPICH that name a tag ignore.
+const MPICH: u64 = 0xc0 << 48;
+
+const MIXES: [Mix; 7] = [
     Mix { name: "directed, one tag", source: Source::Peer(1), ignore: 0, same_tag: true },
     Mix { name: "directed, distinct tags", source: Source::Peer(1), ignore: 0, same_tag: false },
     Mix { name: "any source, distinct tags", source: Source::Any, ignore: 0, same_tag: false },
+    Mix { name: "MPICH, one tag", source: Source::Peer(1), ignore: MPICH, same_tag: true },
+    Mix { name: "MPICH, distinct tags", source: Source::Peer(1), ignore: MPICH, same_tag: false },
     Mix { name: "any tag", source: Source::Peer(1), ignore: 0xffff_ffff, same_tag: true },
     Mix { name: "any source, any tag", source: Source::Any, ignore: 0xffff_ffff, same_tag: true },
 ];
@@ -106,7 +111,8 @@ fn unexpected(c: &mut Criterion) {
 fn disordered(c: &mut Criterion) {
     let mut g = c.benchmark_group("first of 64 arrives last");
     g.throughput(Throughput::Elements(64));
-    for (name, every) in [("exact", 0), ("every 4th any tag", 4), ("any tag", 1)] {
+    for (name, every, ignore) in [("exact", 0, 0), ("MPICH", 0, MPICH), ("every 4th any tag", 4, 0), ("any tag", 1, 0)]
+    {
         g.bench_function(name, |b| {
             let (mut m, mut s, mut out) = (Matcher::new(), Sender::new(), Vec::<Match>::new());
             b.iter_batched_ref(
@@ -114,7 +120,7 @@ fn disordered(c: &mut Criterion) {
                 |sent| {
                     for i in 0..64 {
                         let wild = every != 0 && i % every == 0;
-                        m.post(receive(Source::Peer(1), i, if wild { u64::MAX } else { 0 }), &mut out);
+                        m.post(receive(Source::Peer(1), i, if wild { u64::MAX } else { ignore }), &mut out);
                     }
                     sent.rotate_left(1);
                     for a in sent.drain(..) {
@@ -138,5 +144,32 @@ fn disordered(c: &mut Criterion) {
     g.finish();
 }
 
-criterion_group!(benches, expected, unexpected, disordered);
+/// Waiting messages taken by receives that name their tag, the last first: no walk over the others is paid for.
+fn unexpected_reversed(c: &mut Criterion) {
+    let mut g = c.benchmark_group("unexpected, last first");
+    for (name, source, ignore) in
+        [("directed", Source::Peer(1), 0), ("MPICH", Source::Peer(1), MPICH), ("MPICH, any source", Source::Any, MPICH)]
+    {
+        for depth in [64u64, 1024] {
+            g.throughput(Throughput::Elements(depth));
+            g.bench_function(BenchmarkId::new(name, depth), |b| {
+                let (mut m, mut s, mut out) = (Matcher::new(), Sender::new(), Vec::<Match>::new());
+                b.iter(|| {
+                    for i in 0..depth {
+                        m.arrive(s.send(Class::Tagged, i), &mut out);
+                    }
+                    for i in (0..depth).rev() {
+                        m.post(receive(source, i, ignore), &mut out);
+                    }
+                    assert_eq!(out.len() as u64, depth);
+                    black_box(&out);
+                    out.clear();
+                });
+            });
+        }
+    }
+    g.finish();
+}
+
+criterion_group!(benches, expected, unexpected, unexpected_reversed, disordered);
 criterion_main!(benches);

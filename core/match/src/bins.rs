@@ -1,6 +1,7 @@
 //! Look-up of receives and messages by what they agree in: a chained hash table of bins.
 //!
-//! A bin holds the receives of one pattern in posting order, and the messages that a receive of that pattern takes.
+//! A bin holds the receives of one pattern in posting order. Bins of the pattern that looks at a tag's stream bits only also
+//! hold the messages it accepts.
 //! Chains run through a slab, so a bin that comes and goes allocates nothing and leaves no tombstone.
 
 use crate::slab::{List, NIL, Place, Slab};

@@ -8,13 +8,14 @@
 //! A receive *matches* a message when the class is the same, the source is the message's peer or any, and the tags agree
 //! in all bits not set in `ignore` (libfabric `fi_tagged(3)`; untagged messages have no tag, so all agree).
 //!
-//! A message is *eligible* for a tagged receive with `ignore == 0` once all earlier messages of its stream have arrived,
-//! and for any other receive once all earlier messages of its peer have arrived. (A message with one exact tag always
-//! travels on the same stream, see [`stream_of`], so this keeps any two messages that match one receive in order.)
+//! A receive is *on one stream* when it is tagged and ignores none of the [`STREAM_TAG_BITS`]: all messages of a peer that
+//! match it travel on the same stream, see [`stream_of`]. A message is *eligible* for such a receive once all earlier
+//! messages of its stream have arrived, and for any other receive once all earlier messages of its peer have arrived.
 //!
-//! 1. A message goes to the *first posted* receive that matches it. While it is not yet eligible for that receive it is
-//!    *held*: no receive posted later may take it. It is offered anew when a gap closes or that receive goes away.
-//! 2. A receive takes, of one peer, always the earliest message that matches it. It never skips one that is not eligible.
+//! 1. A message goes to the *first posted* receive that matches it. While that one may not take it yet it is *held*: no
+//!    receive posted later may take it. It is offered anew when a gap closes or that receive goes away.
+//! 2. A receive takes, of one peer, always the earliest message that matches it. It never skips one that is not eligible,
+//!    nor one that is held for another receive (which may yet leave it).
 //! 3. Between peers there is no order. A receive being posted, a peek and a claim choose the peer whose eligible, matching
 //!    message arrived first. Several messages released by one event are offered in the order (peer, number).
 //!
@@ -41,4 +42,6 @@ mod store;
 mod types;
 
 pub use matcher::Matcher;
-pub use types::{Arrival, Census, Class, Match, MsgToken, Multi, OpToken, Pattern, Posted, Source, Stats, stream_of};
+pub use types::{
+    Arrival, Census, Class, Match, MsgToken, Multi, OpToken, Pattern, Posted, STREAM_TAG_BITS, Source, Stats, stream_of,
+};

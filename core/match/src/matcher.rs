@@ -1,28 +1,34 @@
 //! The matcher: carries the rule of the crate's documentation out on the indexes of `store`.
 //!
 //! Between calls the state is *settled*: no waiting message is eligible for the first receive that matches it. It follows
-//! that a message without a gap below it is matched by no posted receive, and that only two things can unsettle the
-//! state: a gap that closes, and the removal of a masked tagged receive while messages wait behind a gap (they may be
-//! eligible for an exact receive posted later). [`Matcher::settle`] looks at just the messages concerned.
+//! that a message without a gap below it is matched by no posted receive, and that few things can unsettle the state while
+//! messages wait behind a gap: a gap that closes; the removal of a tagged receive that is not on one stream (they may be
+//! eligible for one posted later that is); and, where a receive on one stream must not skip a message held for another
+//! one, whatever makes either go away. [`Matcher::settle`] looks at just the messages concerned.
 
-use crate::bins::Key;
 use crate::slab::{NIL, Node};
-use crate::store::{BY_ARRIVAL, BY_PEER, BY_TAG_ANY, Buffer, Message, Store};
+use crate::store::{BY_ARRIVAL, BY_PEER, BY_TAG, BY_TAG_ANY, Buffer, Message, Store};
 use crate::types::{Arrival, Census, Class, Match, MsgToken, OpToken, Pattern, Posted, Source, Stats};
 use alloc::{collections::BTreeSet, vec::Vec};
 
 /// Matches messages to receives; see the crate's documentation for the rule.
 ///
 /// Cost: posting and arriving take constant time, and allocate nothing once as many receives and messages have been kept
-/// before, when messages come in order and receives name tag and source, or any source. Each further ignore mask in use
-/// costs an arriving message one look-up more. A masked receive walks over the waiting messages it could have from its
-/// source until one matches; an untagged one takes the first. Cancelling walks over the receives.
+/// before, when messages come in order and receives are on one stream, of one source or any. Each further ignore mask in
+/// use costs an arriving message one look-up more. A receive on one stream walks over the waiting messages that agree with
+/// it in the stream bits until one matches, any other over all it could have from its source; an untagged one takes the
+/// first. Cancelling walks over the receives.
 #[derive(Debug)]
 pub struct Matcher {
     store: Store,
     threshold: u64,
     census: Census,
     peak: usize,
+    /// Set when a receive on one stream has to leave a message that is eligible for it, because an earlier one that it
+    /// matches too is held for another receive. That takes a receive before it that is not on one stream and yet looks at
+    /// protocol bits which this one ignores: no MPI library is known to post such receives. While this is set, more is
+    /// offered anew than needs to be.
+    must_not_skip: bool,
     /// Kept between calls for its memory.
     released: Vec<u32>,
 }
@@ -39,7 +45,14 @@ impl Default for Matcher {
 impl Matcher {
     /// An empty matcher whose census calls messages above 64 KiB long.
     pub fn new() -> Self {
-        Matcher { store: Store::new(), threshold: 64 * 1024, census: Census::default(), peak: 0, released: Vec::new() }
+        Matcher {
+            store: Store::new(),
+            threshold: 64 * 1024,
+            census: Census::default(),
+            peak: 0,
+            must_not_skip: false,
+            released: Vec::new(),
+        }
     }
 
     /// Messages of more than `bytes` count as long from now on.
@@ -74,7 +87,7 @@ impl Matcher {
         if !peer.note_next(position, a.stream, a.sseq) {
             return self.arrive_out_of_order(&a, position, out);
         }
-        // Nothing is behind a gap of this peer, so nobody else is concerned, unless the receive taken was masked.
+        // Nothing is behind a gap of this peer, so nobody else is concerned, unless the receive was open to other peers too.
         let receive = self.store.first_receive(a.peer, a.class, a.tag);
         if receive == NIL {
             return self.keep(&a, position);
@@ -143,14 +156,17 @@ impl Matcher {
         Some(m.msg)
     }
 
-    /// Drops a waiting message whose sender has withdrawn it; false when it is not waiting. Its number stays noted. Takes
-    /// time in proportion to the messages waiting.
-    pub fn forget(&mut self, msg: MsgToken) -> bool {
+    /// Drops a waiting message whose sender has withdrawn it; false when it is not waiting. Its number stays noted. A receive
+    /// that had to wait for it may now take a later one, hence `out`. Takes time in proportion to the messages waiting.
+    pub fn forget(&mut self, msg: MsgToken, out: &mut Vec<Match>) -> bool {
         let found = self.store.messages.iter().find(|(_, m)| m.msg == msg);
         let Some((ix, _)) = found else {
             return false;
         };
+        let mut offers = Offers::new();
+        self.offer_later(ix, &mut offers);
         self.store.remove_message(ix);
+        self.settle(offers, out);
         true
     }
 
@@ -245,32 +261,59 @@ impl Matcher {
     /// The waiting message that a receive of this pattern, posted now, takes.
     #[inline]
     fn find(&mut self, p: &Pattern) -> Option<u32> {
-        if p.is_exact() && p.source == Source::Any {
-            self.store.need_any_index();
+        if p.is_on_one_stream() {
+            return match p.source {
+                Source::Peer(peer) => self.find_on_stream(peer, p),
+                Source::Any => self.find_on_stream_of_any(p),
+            };
         }
         let s = &self.store;
-        match (p.is_exact(), p.source) {
-            (true, Source::Peer(_)) => {
-                let bin = s.bins.find(&Key::of_receive(p));
-                let head = if bin == NIL { NIL } else { s.bins.get(bin).messages.head };
-                (head != NIL && self.is_free(s.messages.get(head))).then_some(head)
-            }
-            (true, Source::Any) => {
-                let bin = s.bins.find(&Key::of_receive(p));
-                let head = if bin == NIL { NIL } else { s.bins.get(bin).messages.head };
-                let first = self.walk(head, BY_TAG_ANY, |m| self.is_free(m))?;
-                let of_peer = Pattern { source: Source::Peer(s.messages.get(first).peer), ..*p };
-                // The earliest of that peer, should they have come out of order.
-                Some(s.bins.get(s.bins.find(&Key::of_receive(&of_peer))).messages.head)
-            }
-            (false, Source::Peer(peer)) => self.find_masked(peer, p),
-            (false, Source::Any) => {
+        match p.source {
+            Source::Peer(peer) => self.find_masked(peer, p),
+            Source::Any => {
                 let first = self.walk(s.arrived(p.class), BY_ARRIVAL, |m| {
                     p.accepts(m.peer, m.class, m.tag) && s.is_eligible(m, false)
                 })?;
                 self.find_masked(s.messages.get(first).peer, p)
             }
         }
+    }
+
+    /// The earliest message of the peer that this pattern, which is on one stream, accepts, if it is free.
+    #[inline]
+    fn find_on_stream(&mut self, peer: u32, p: &Pattern) -> Option<u32> {
+        let at = self.earliest_on_stream(peer, p)?;
+        let m = self.store.messages.get(at);
+        if self.is_free(m) {
+            return Some(at);
+        }
+        self.must_not_skip |= self.store.is_eligible(m, true);
+        None
+    }
+
+    /// The same for any peer: of those whose earliest is free the one with the free message that arrived first.
+    fn find_on_stream_of_any(&mut self, p: &Pattern) -> Option<u32> {
+        self.store.need_any_index();
+        let mut at = self.store.first_on_stream(Source::Any, p.tag);
+        while at != NIL {
+            let m = self.store.messages.get(at);
+            let (peer, next) = (m.peer, m.links(BY_TAG_ANY).next);
+            if p.accepts(peer, m.class, m.tag) && self.is_free(m) {
+                // Should they have come out of order, an earlier one of that peer.
+                if let Some(found) = self.find_on_stream(peer, p) {
+                    return Some(found);
+                }
+            }
+            at = next;
+        }
+        None
+    }
+
+    /// The earliest message of the peer that this pattern, which is on one stream, accepts, whether it may be taken or not.
+    #[inline]
+    fn earliest_on_stream(&self, peer: u32, p: &Pattern) -> Option<u32> {
+        let first = self.store.first_on_stream(Source::Peer(peer), p.tag);
+        self.walk(first, BY_TAG, |m| p.accepts(peer, m.class, m.tag))
     }
 
     /// The earliest message of the peer that this pattern accepts, if it lies before all gaps.
@@ -295,7 +338,7 @@ impl Matcher {
         None
     }
 
-    /// Whether an exact receive may take this message: in order within its stream, and not held for a posted receive.
+    /// Whether a receive on one stream may take this message: in order within its stream, and not held for a posted receive.
     #[inline]
     fn is_free(&self, m: &Message) -> bool {
         let s = &self.store;
@@ -307,11 +350,52 @@ impl Matcher {
         while let Some((_, _, ix)) = offers.pop_first() {
             let m = *self.store.messages.get(ix);
             let receive = self.store.first_receive(m.peer, m.class, m.tag);
-            if receive == NIL || !self.store.is_eligible(&m, self.store.pattern_of(receive).is_exact()) {
+            if receive == NIL || !self.may_take(receive, ix) {
                 continue;
             }
+            self.offer_later(ix, &mut offers);
             self.store.remove_message(ix);
             self.take(receive, m.msg, m.len, &mut offers, out);
+        }
+        self.must_not_skip &= !self.store.gappy.is_empty();
+    }
+
+    /// Whether order allows the first receive that matches a message to take it. Messages before it have been offered.
+    fn may_take(&mut self, receive: u32, ix: u32) -> bool {
+        let m = self.store.messages.get(ix);
+        if self.store.is_eligible(m, false) {
+            return true;
+        }
+        let p = self.store.pattern_of(receive);
+        if !p.is_on_one_stream() || !self.store.is_eligible(m, true) {
+            return false;
+        }
+        let is_earliest = self.earliest_on_stream(m.peer, &p) == Some(ix);
+        self.must_not_skip |= !is_earliest;
+        is_earliest
+    }
+
+    /// Where a receive had to wait because of a message that is about to go, appends those it may take next to `offers`.
+    #[inline]
+    fn offer_later(&self, ix: u32, offers: &mut Offers) {
+        if self.must_not_skip {
+            let m = self.store.messages.get(ix);
+            self.offer_stream(m.peer, m.links(BY_TAG).next, |_| true, offers);
+        }
+    }
+
+    /// Appends to `offers`, of the messages that agree in the stream bits, those wanted from this one on.
+    fn offer_stream(&self, peer: u32, mut at: u32, wanted: impl Fn(&Message) -> bool, offers: &mut Offers) {
+        while at != NIL {
+            let m = self.store.messages.get(at);
+            if !self.store.is_eligible(m, true) {
+                // They are of one stream, so those behind it are not eligible either.
+                return;
+            }
+            if wanted(m) {
+                offers.insert((peer, m.position, at));
+            }
+            at = m.links(BY_TAG).next;
         }
     }
 
@@ -339,15 +423,20 @@ impl Matcher {
     #[cold]
     fn offer_held(&self, receive: u32, offers: &mut Offers) {
         let p = self.store.pattern_of(receive);
-        if p.class == Class::Untagged || p.is_exact() {
+        if p.class == Class::Untagged || p.is_on_one_stream() && !self.must_not_skip {
             // What is not eligible for these is not eligible for any other receive that matches it.
             return;
         }
+        let accepted = |m: &Message| p.accepts(m.peer, m.class, m.tag);
         let mut offer_of = |peer: u32| {
+            if p.is_on_one_stream() {
+                let first = self.store.first_on_stream(Source::Peer(peer), p.tag);
+                return self.offer_stream(peer, first, accepted, offers);
+            }
             let mut at = self.store.first_behind_gap(peer, Class::Tagged);
             while at != NIL {
                 let m = self.store.messages.get(at);
-                if p.accepts(m.peer, m.class, m.tag) && self.store.is_eligible(m, true) {
+                if accepted(m) && self.store.is_eligible(m, true) {
                     offers.insert((m.peer, m.position, at));
                 }
                 at = m.links(BY_PEER).next;

@@ -36,12 +36,12 @@ impl Model {
     }
 
     /// Messages left over from a former life of the peer have no gap below them.
-    fn eligible(&self, w: &Waiting, exact: bool) -> bool {
+    fn eligible(&self, w: &Waiting, on_one_stream: bool) -> bool {
         let Some(arrived) = self.arrived.get(&w.a.peer).filter(|_| w.life == self.life(w.a.peer)) else {
             return true;
         };
         (0..w.a.mseq).all(|n| arrived.numbers.contains(&n))
-            || exact && (0..w.a.sseq).all(|n| arrived.stream_numbers.contains(&(w.a.stream, n)))
+            || on_one_stream && (0..w.a.sseq).all(|n| arrived.stream_numbers.contains(&(w.a.stream, n)))
     }
 
     fn accepts(p: &Pattern, a: &Arrival) -> bool {
@@ -50,34 +50,44 @@ impl Model {
             && (p.class == Class::Untagged || p.tag & !p.ignore == a.tag & !p.ignore)
     }
 
-    fn exact(p: &Pattern) -> bool {
-        p.class == Class::Tagged && p.ignore == 0
+    fn on_one_stream(p: &Pattern) -> bool {
+        p.class == Class::Tagged && p.ignore & STREAM_TAG_BITS == 0
+    }
+
+    /// The earliest message of a peer that the pattern accepts.
+    fn earliest(&self, p: &Pattern, peer: u32) -> Option<usize> {
+        (0..self.waiting.len())
+            .filter(|i| self.waiting[*i].a.peer == peer && Self::accepts(p, &self.waiting[*i].a))
+            .min_by_key(|i| (self.waiting[*i].life, self.waiting[*i].a.mseq))
     }
 
     fn first_receive(&self, a: &Arrival) -> Option<usize> {
         self.posted.iter().position(|p| Self::accepts(&p.0.pattern(), a))
     }
 
-    /// Rules 2 and 3: the peer whose takeable message arrived first; of this peer the earliest that the pattern accepts.
+    /// Rules 2 and 3: of the peers whose earliest accepted message can be taken the one with the takeable message that
+    /// arrived first; of this peer the earliest.
     fn find(&self, p: &Pattern) -> Option<usize> {
         let takeable = |w: &Waiting| {
-            Self::accepts(p, &w.a) && self.eligible(w, Self::exact(p)) && self.first_receive(&w.a).is_none()
+            Self::accepts(p, &w.a) && self.eligible(w, Self::on_one_stream(p)) && self.first_receive(&w.a).is_none()
         };
-        let peer = self.waiting.iter().find(|w| takeable(w))?.a.peer;
-        (0..self.waiting.len())
-            .filter(|i| self.waiting[*i].a.peer == peer && Self::accepts(p, &self.waiting[*i].a))
-            .min_by_key(|i| (self.waiting[*i].life, self.waiting[*i].a.mseq))
+        self.waiting
+            .iter()
+            .filter(|w| takeable(w))
+            .filter_map(|w| self.earliest(p, w.a.peer))
+            .find(|i| takeable(&self.waiting[*i]))
     }
 
-    /// Rule 1, until nothing moves.
+    /// Rules 1 and 2, until nothing moves.
     fn settle(&mut self, out: &mut Vec<Match>) {
         loop {
             let hit = (0..self.waiting.len())
                 .filter_map(|i| {
                     let w = &self.waiting[i];
                     let r = self.first_receive(&w.a)?;
-                    let exact = Self::exact(&self.posted[r].0.pattern());
-                    self.eligible(w, exact).then_some((w.a.peer, w.life, w.a.mseq, i, r))
+                    let p = self.posted[r].0.pattern();
+                    let takes = self.eligible(w, Self::on_one_stream(&p)) && self.earliest(&p, w.a.peer) == Some(i);
+                    takes.then_some((w.a.peer, w.life, w.a.mseq, i, r))
                 })
                 .min();
             let Some((.., i, r)) = hit else { return };
@@ -137,10 +147,12 @@ impl Model {
         Some(self.waiting.remove(i).a.msg)
     }
 
-    pub fn forget(&mut self, msg: MsgToken) -> bool {
+    pub fn forget(&mut self, msg: MsgToken, out: &mut Vec<Match>) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|w| w.a.msg != msg);
-        self.waiting.len() < before
+        let found = self.waiting.len() < before;
+        self.settle(out);
+        found
     }
 
     pub fn cancel(&mut self, op: OpToken, out: &mut Vec<Match>) -> bool {

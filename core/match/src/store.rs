@@ -3,7 +3,7 @@
 use crate::bins::{Bins, Key};
 use crate::order::Peer;
 use crate::slab::{Links, List, NIL, Node, Place, Slab};
-use crate::types::{Arrival, Class, MsgToken, OpToken, Pattern, Posted, Source};
+use crate::types::{Arrival, Class, MsgToken, OpToken, Pattern, Posted, STREAM_TAG_BITS, Source};
 use alloc::{collections::BTreeSet, vec::Vec};
 
 /// A posted receive.
@@ -60,14 +60,14 @@ pub struct Message {
     pub stream: u16,
     pub class: Class,
     live: bool,
-    /// Bins of its exact tag from its peer, and from any; `NIL` where it is in none.
+    /// Bins of the stream bits of its tag from its peer, and from any; `NIL` where it is in none.
     bins: [u32; 2],
     links: [Links; 4],
 }
 
-/// Tagged: in the bin of (peer, tag), by position.
+/// Tagged: in the bin of (peer, stream bits of the tag), by position.
 pub const BY_TAG: usize = 0;
-/// Tagged, while `Store::any_index` is set: in the bin of (any peer, tag), by arrival.
+/// Tagged, while `Store::any_index` is set: in the bin of (any peer, stream bits of the tag), by arrival.
 pub const BY_TAG_ANY: usize = 1;
 /// In the peer's list of the class, by position.
 pub const BY_PEER: usize = 2;
@@ -106,7 +106,7 @@ struct Form {
     live: usize,
 }
 
-/// After how many removed messages without a look the index by (any peer, tag) may go.
+/// After how many removed messages without a look the index by (any peer, stream bits) may go.
 const ANY_INTEREST: u32 = 1024;
 
 /// Forms kept although no receive of them is posted, so that they need not be made anew.
@@ -123,7 +123,7 @@ pub struct Store {
     pub peers: Vec<Peer>,
     /// Waiting messages by class, in the order of arrival.
     pub arrived: [List; 2],
-    /// Whether waiting messages are in bins of (any peer, tag) too. Set when such a receive first looks for one; unset when
+    /// Whether waiting messages are in bins of (any peer, stream bits) too. Set when such a receive first looks for one; unset when
     /// none waits any more and none was looked for lately. Directed receives are the rule, and these bins cost as much again.
     any_index: bool,
     /// Messages that may still be removed before the index counts as not looked at lately.
@@ -134,10 +134,11 @@ pub struct Store {
     pub gappy: BTreeSet<u32>,
 }
 
-/// The bin of receives of one tag, and of the messages they take.
+/// The bin of the messages whose tags agree with this one in the stream bits. It holds all that a receive on one stream can
+/// match, and seldom others: the rest of a tag is protocol bits.
 #[inline]
-fn exact_key(source: Source, tag: u64) -> Key {
-    Key::of_receive(&Pattern { class: Class::Tagged, source, tag, ignore: 0 })
+fn stream_key(source: Source, tag: u64) -> Key {
+    Key::of_receive(&Pattern { class: Class::Tagged, source, tag, ignore: !STREAM_TAG_BITS })
 }
 
 #[inline]
@@ -248,11 +249,21 @@ impl Store {
         first
     }
 
-    /// Whether order allows a receive that is `exact` or not to take this message.
+    /// Whether order allows a receive that is on one stream, or not, to take this message.
     #[inline]
-    pub fn is_eligible(&self, m: &Message, exact: bool) -> bool {
+    pub fn is_eligible(&self, m: &Message, on_one_stream: bool) -> bool {
         let peer = &self.peers[m.peer as usize];
-        peer.is_in_order(m.position) || exact && peer.is_in_stream_order(m.stream, m.sseq)
+        peer.is_in_order(m.position) || on_one_stream && peer.is_in_stream_order(m.stream, m.sseq)
+    }
+
+    /// First of the waiting messages whose tags agree with this one in the stream bits, or `NIL`: of one peer by position,
+    /// of any peer by arrival.
+    #[inline]
+    pub fn first_on_stream(&self, source: Source, tag: u64) -> u32 {
+        match self.bins.find(&stream_key(source, tag)) {
+            NIL => NIL,
+            bin => self.bins.get(bin).messages.head,
+        }
     }
 
     /// A place for a message that is not yet in any index; `link_message` must follow.
@@ -262,9 +273,9 @@ impl Store {
         let tag = if tagged { a.tag } else { 0 };
         let mut bins = [NIL; 2];
         if tagged {
-            bins[0] = self.bins.find_or_make(&exact_key(Source::Peer(a.peer), tag));
+            bins[0] = self.bins.find_or_make(&stream_key(Source::Peer(a.peer), tag));
             if self.any_index {
-                bins[1] = self.bins.find_or_make(&exact_key(Source::Any, tag));
+                bins[1] = self.bins.find_or_make(&stream_key(Source::Any, tag));
             }
         }
         self.messages.insert(Message {
@@ -282,7 +293,7 @@ impl Store {
         })
     }
 
-    /// Makes sure that waiting tagged messages are in the bins of (any peer, tag). Making the index costs no more than the
+    /// Makes sure that waiting tagged messages are in the bins of (any peer, stream bits). Making the index costs no more than the
     /// arrival of those that wait has cost already.
     #[inline]
     pub fn need_any_index(&mut self) {
@@ -297,7 +308,7 @@ impl Store {
         self.any_index = true;
         let mut at = self.arrived(Class::Tagged);
         while at != NIL {
-            let bin = self.bins.find_or_make(&exact_key(Source::Any, self.messages.get(at).tag));
+            let bin = self.bins.find_or_make(&stream_key(Source::Any, self.messages.get(at).tag));
             self.messages.get_mut(at).bins[1] = bin;
             self.bins.get_mut(bin).messages.push_back(&mut self.messages, BY_TAG_ANY, at);
             at = self.messages.get(at).links[BY_ARRIVAL].next;

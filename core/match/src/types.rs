@@ -48,10 +48,12 @@ impl Pattern {
             && (class == Class::Untagged || (self.tag ^ tag) & !self.ignore == 0)
     }
 
-    /// Whether only one tag is accepted, so that order within the stream is enough.
+    /// Whether all tags accepted agree in [`STREAM_TAG_BITS`]: all messages accepted of one peer travel on one stream, so
+    /// order within that stream is enough. (`ignore` need not be 0: MPI libraries keep protocol bits in the tag, which
+    /// nearly all of their receives ignore.)
     #[inline]
-    pub fn is_exact(&self) -> bool {
-        self.class == Class::Tagged && self.ignore == 0
+    pub fn is_on_one_stream(&self) -> bool {
+        self.class == Class::Tagged && self.ignore & STREAM_TAG_BITS == 0
     }
 }
 
@@ -154,8 +156,15 @@ pub struct Stats {
     pub unexpected_peak: usize,
 }
 
+/// The bits of a tag that decide over the stream; sender and receiver must agree in them (`spec/envelopes.md` 3).
+///
+/// All of MPI's tag, and none of the protocol bits that MPI libraries keep higher up and that their receives ignore: MPICH
+/// bits 54 and 55, Open MPI bit 32. With those bits in the hash, hardly any receive of an MPI program would be on one
+/// stream, and streams would be worth nothing.
+pub const STREAM_TAG_BITS: u64 = 0xffff_ffff;
+
 /// The stream for a message: 0 for untagged ones, 1 .. `streams` (exclusive) for tagged ones, mixed so that strided tags
-/// and tags that differ only in a communicator's bits spread evenly. `streams` counts stream 0; with fewer than 2 all
+/// spread evenly. Depends on the [`STREAM_TAG_BITS`] of the tag only. `streams` counts stream 0; with fewer than 2 all
 /// messages share stream 0. The result is always below `max(streams, 1)`.
 #[inline]
 pub fn stream_of(tag: u64, class: Class, streams: u16) -> u16 {
@@ -164,7 +173,7 @@ pub fn stream_of(tag: u64, class: Class, streams: u16) -> u16 {
     }
     let pool = u64::from(streams - 1);
     // The high half of hash * pool is a number in 0..pool that depends on all bits of the hash.
-    1 + ((u128::from(mix(tag)) * u128::from(pool)) >> 64) as u16
+    1 + ((u128::from(mix(tag & STREAM_TAG_BITS)) * u128::from(pool)) >> 64) as u16
 }
 
 /// Bijective mixing of 64 bits (the finaliser of SplitMix64): each input bit moves about half of the output bits.

@@ -165,12 +165,12 @@ impl Endpoint {
     /// The peer that lives at these addresses: the one named by them, or whoever came from there. Of several, for one may
     /// be gone and not yet missed, the one heard last.
     fn at_address(&self, addrs: &[SocketAddr]) -> Option<PeerId> {
-        let lives = |a: &&Box<Association>| match a.state {
+        let lives = |a: &Association| match a.state {
             State::Down(_) => false,
             State::Up => a.addrs[..] == *addrs || a.paths.iter().any(|p| addrs.contains(&p.remote)),
             State::Idle | State::Opening => a.addrs[..] == *addrs,
         };
-        self.assocs.iter().filter(lives).max_by_key(|a| (a.state == State::Up, a.heard)).map(|a| a.id)
+        self.assocs.iter().filter(|a| lives(a)).max_by_key(|a| (a.state == State::Up, a.heard)).map(|a| a.id)
     }
 
     /// The place of a forgotten peer that may be used again.

@@ -379,6 +379,7 @@ fn draw_pattern(rng: &mut Rng, hosts: u32, each: u64) -> Workload {
             fan_out: rng.between(1, 4),
             tags: rng.pick(&[1, 10]),
             compute_ns: rng.log_between(US, MS),
+            named: rng.chance(500_000),
         }),
     }
 }

@@ -54,8 +54,15 @@ fn collective_work() {
         let supersteps = Workload::Superstep { steps: 8, len: (100, 100_000), compute_ns: 200 * US };
         points.push(table::point(format!("superstep 8 x 100..100000, {percent} %"), wire, 8, &e, supersteps));
         for tags in [1, 10] {
-            let farm =
-                Farm { tasks: 210, task_bytes: 30_000, result_bytes: 100, fan_out: 2, tags, compute_ns: 300 * US };
+            let farm = Farm {
+                tasks: 210,
+                task_bytes: 30_000,
+                result_bytes: 100,
+                fan_out: 2,
+                tags,
+                compute_ns: 300 * US,
+                named: false,
+            };
             points.push(table::point(
                 format!("farm of 7, {tags} tags, {percent} %"),
                 wire,
@@ -66,4 +73,42 @@ fn collective_work() {
         }
     }
     snapshot("collective", &points);
+}
+
+/// What streams are worth: one for all tagged messages against ten.
+#[test]
+fn streams() {
+    let mut points = Vec::new();
+    for (delay_ns, loss_ppm) in [(50 * US, 0), (50 * US, 20_000), (MS, 0), (MS, 20_000)] {
+        let wire = Wire { delay_ns, loss_ppm, ..Wire::GIGABIT };
+        for named in [false, true] {
+            for streams in [1, 10] {
+                let e = EndpointSpec { streams, ..EndpointSpec::default() };
+                let farm = Farm {
+                    tasks: 2000,
+                    task_bytes: 30_000,
+                    result_bytes: 64,
+                    fan_out: 10,
+                    tags: 10,
+                    compute_ns: 300 * US,
+                    named,
+                };
+                let name = format!(
+                    "farm of 3, {} tags, {streams:>2} streams, {:>4} us, {} %",
+                    if named { "named" } else { "any  " },
+                    delay_ns / US,
+                    f64::from(loss_ppm) / 1e4
+                );
+                points.push(table::point(name, wire, 4, &e, Workload::Farm(farm)));
+            }
+        }
+        for streams in [1, 10] {
+            let e = EndpointSpec { streams, ..EndpointSpec::default() };
+            let name =
+                format!("stream 1000, {streams:>2} streams, {:>4} us, {} %", delay_ns / US, f64::from(loss_ppm) / 1e4);
+            let work = Workload::Stream { len: (1000, 1000), count: 5000, tags: 10, window: 64 };
+            points.push(table::point(name, wire, 2, &e, work));
+        }
+    }
+    snapshot("streams", &points);
 }

@@ -42,7 +42,7 @@ pub const PARAMS: &[Param] = &[
     ),
     param(
         "streams",
-        "Independent streams per peer, 1 to 64; a lost packet holds up only messages of its stream (default: 10)",
+        "Independent streams per peer, 1 to 64; a lost packet holds up only messages of its stream, and receives for any tag (default: 10)",
     ),
     param("peer_timeout_ms", "A peer silent for this long is dead and its operations fail (default: 5000)"),
     param("connect_timeout_ms", "A peer that never answered is given up after this time (default: 10000)"),

@@ -23,6 +23,7 @@ pub struct Metric {
 }
 
 const MEDIAN: Metric = Metric { key: "median_us", label: "median us", better: Better::Less };
+const P90: Metric = Metric { key: "p90_us", label: "p90 us", better: Better::Less };
 const P99: Metric = Metric { key: "p99_us", label: "p99 us", better: Better::Less };
 const BANDWIDTH: Metric = Metric { key: "mb_per_s", label: "MB/s", better: Better::More };
 const RATE: Metric = Metric { key: "messages_per_s", label: "messages/s", better: Better::More };
@@ -95,7 +96,8 @@ pub struct Extent {
 }
 
 /// The groups of cells, in the order of the table of numbers.
-pub const SECTIONS: [&str; 9] = ["latency", "bandwidth", "stream", "loss", "wan", "farm", "incast", "rate", "overlap"];
+pub const SECTIONS: [&str; 10] =
+    ["latency", "bandwidth", "stream", "loss", "wan", "farm", "streams", "incast", "rate", "overlap"];
 
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
@@ -111,6 +113,7 @@ impl Cell {
         let program = match words.remove(0).as_str() {
             "pingpong" => "pingpong",
             "stream" => "stream",
+            "streams" => "streams",
             "farm" => "farm",
             "incast" => "incast",
             _ => "overlap",
@@ -143,6 +146,7 @@ pub fn cells(only: &[String], extent: Extent) -> Vec<Cell> {
         loss(extent),
         wan(extent),
         farm(extent),
+        streams(extent),
         incast(extent),
         rate(extent),
         overlap(extent),
@@ -237,15 +241,19 @@ fn farm(e: Extent) -> Vec<Cell> {
     let mut cells = Vec::new();
     let workers: &[usize] = if e.quick { &[3] } else { &[3, 7] };
     let sizes: &[usize] = if e.quick { &[30_000] } else { &[30_000, 300_000] };
-    let fanouts: &[u32] = if e.quick { &[1] } else { &[1, 10] };
+    // With and without named tags: by MPI's rule a receive for any tag waits for what is missing, whatever the streams.
+    let kinds: &[(u32, bool)] = if e.quick { &[(1, false)] } else { &[(1, false), (10, false), (10, true)] };
     for &workers in workers {
         for &size in sizes {
-            for &fanout in fanouts {
+            for &(fanout, named) in kinds {
                 for loss in [0.0, 0.01, 0.02] {
                     let tasks = if e.quick { 1000 } else { 10_000 * 30_000 / size };
-                    let base = format!("farm/{workers}w/{size}/f{fanout}");
-                    let command =
-                        format!("farm --tasks {tasks} --size {size} --fanout {fanout} --seconds {}", e.seconds * 15.0);
+                    let base = format!("farm/{workers}w/{size}/f{fanout}{}", if named { "-named" } else { "" });
+                    let command = format!(
+                        "farm --tasks {tasks} --size {size} --fanout {fanout} --named {} --seconds {}",
+                        u8::from(named),
+                        e.seconds * 15.0
+                    );
                     let id = format!("{base}/{}", percent(loss));
                     let mut cell = Cell::new(
                         "farm",
@@ -255,7 +263,7 @@ fn farm(e: Extent) -> Vec<Cell> {
                         &command,
                         &[SECONDS, BANDWIDTH],
                     );
-                    cell.ablate_streams = true;
+                    cell.ablate_streams = named;
                     cell = cell.goal(Goal::ToRival { metric: SECONDS, rival: "", ratio: 1.0 });
                     if loss == 0.02 {
                         cell = cell.goal(Goal::ToOwn { metric: SECONDS, cell: format!("{base}/0%"), ratio: 1.3 });
@@ -263,6 +271,24 @@ fn farm(e: Extent) -> Vec<Cell> {
                     cells.push(cell);
                 }
             }
+        }
+    }
+    cells
+}
+
+/// What streams are worth: messages of one packet, far enough apart that a lost one holds up some that are long sent.
+fn streams(e: Extent) -> Vec<Cell> {
+    let (interval_us, delay_us) = (1000, 5000);
+    let messages = (e.seconds * 5e6 / f64::from(interval_us)) as u64;
+    let mut cells = Vec::new();
+    for (kind, named) in [("named", 1), ("any", 0)] {
+        for loss in [0.0, 0.02] {
+            let command = format!("streams --named {named} --interval-us {interval_us} --messages {messages}");
+            let id = format!("streams/{kind}/{}", percent(loss));
+            let mut cell =
+                Cell::new("streams", id, Wire::shaped(1000, delay_us, loss), 2, &command, &[MEDIAN, P90, P99]);
+            cell.ablate_streams = true;
+            cells.push(cell);
         }
     }
     cells

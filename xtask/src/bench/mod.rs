@@ -21,7 +21,7 @@ use crate::{dist, lab, mpi};
   cargo xtask bench mpi --only latency,loss --launches 7
   cargo xtask bench mpi --only farm --stacks weir-mpich,mpich-tcp-cubic,openmpi-ob1-cubic --json")]
 pub struct Options {
-    /// Only these groups: latency, bandwidth, stream, loss, wan, farm, incast, rate, overlap
+    /// Only these groups: latency, bandwidth, stream, loss, wan, farm, streams, incast, rate, overlap
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<String>,
     /// Only stacks whose names start with one of these

@@ -326,8 +326,11 @@ impl Core {
         let broken: Vec<u64> =
             self.incoming.iter().filter(|(_, m)| m.peer == peer && !m.complete).map(|(ix, _)| *ix).collect();
         for ix in broken {
-            self.matcher.forget(ix);
+            let mut matches = std::mem::take(&mut self.matches);
+            self.matcher.forget(ix, &mut matches);
             self.fail_message(host, ix);
+            self.bind_all(host, &mut matches);
+            self.matches = matches;
         }
     }
 

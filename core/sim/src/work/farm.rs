@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::PROTOCOL;
 use crate::rank::{App, Io, Outcome, RecvId, RecvOp, SendOp};
 use crate::spec::{HostId, Ns};
 
@@ -27,6 +28,9 @@ pub struct Farm {
     pub tags: u64,
     /// Time a task takes.
     pub compute_ns: Ns,
+    /// A worker's receives name a tag each; otherwise they take any, and have to wait for any task that is missing.
+    #[serde(default)]
+    pub named: bool,
 }
 
 fn send(to: HostId, tag: u64, len: u64) -> SendOp {
@@ -114,7 +118,8 @@ pub struct Worker {
     /// Results ready at these times, in order of computing.
     computing: Vec<Ns>,
     free_at: Ns,
-    receives: BTreeMap<RecvId, ()>,
+    /// Open receives, with the tag each names.
+    receives: BTreeMap<RecvId, u64>,
     open_sends: u64,
     stopped: bool,
 }
@@ -126,24 +131,29 @@ impl Worker {
         Worker { farm, computing: Vec::new(), free_at: 0, receives: BTreeMap::new(), open_sends: 0, stopped: false }
     }
 
-    fn post(&mut self, io: &mut Io<'_, '_>) {
+    fn post(&mut self, io: &mut Io<'_, '_>, tag: u64) {
         // Tags below 2^33: tasks and the order to stop.
-        let r = io.receive(RecvOp { from: Some(0), tagged: true, tag: 0, ignore: RESULT - 1, room: u64::MAX });
-        self.receives.insert(r, ());
+        let ignore = if self.farm.named { PROTOCOL } else { PROTOCOL | (RESULT - 1) };
+        let r = io.receive(RecvOp { from: Some(0), tagged: true, tag, ignore, room: u64::MAX });
+        self.receives.insert(r, tag);
     }
 }
 
 impl App for Worker {
     fn start(&mut self, io: &mut Io<'_, '_>) {
-        for _ in 0..=self.farm.fan_out {
-            self.post(io);
+        if self.farm.named {
+            let tags = self.farm.tags.max(1);
+            (0..tags.max(self.farm.fan_out)).for_each(|i| self.post(io, i % tags));
+            self.post(io, STOP);
+        } else {
+            (0..=self.farm.fan_out).for_each(|_| self.post(io, 0));
         }
     }
 
     fn outcome(&mut self, io: &mut Io<'_, '_>, outcome: Outcome) {
         match outcome {
             Outcome::Received { receive, tag, .. } => {
-                self.receives.remove(&receive);
+                let named = self.receives.remove(&receive);
                 if tag == STOP {
                     self.stopped = true;
                     let open: Vec<_> = std::mem::take(&mut self.receives).into_keys().collect();
@@ -153,7 +163,7 @@ impl App for Worker {
                 } else {
                     self.free_at = self.free_at.max(io.now()) + self.farm.compute_ns;
                     self.computing.push(self.free_at);
-                    self.post(io);
+                    self.post(io, named.unwrap_or(0));
                 }
             }
             Outcome::Sent(_) | Outcome::SendFailed(_) => self.open_sends -= 1,

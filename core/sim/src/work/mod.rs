@@ -64,12 +64,15 @@ pub enum Workload {
     Traffic(traffic::Traffic),
 }
 
+/// Bits of the tag in which MPI libraries keep their protocol and which their receives ignore (these are MPICH's).
+const PROTOCOL: u64 = 0xc0 << 48;
+
 fn send(to: HostId, tag: u64, len: u64) -> Step {
     Step::Send(SendOp { to, tagged: true, tag, len, sync: false })
 }
 
 fn receive(from: HostId, tag: u64) -> Step {
-    Step::Receive(RecvOp { from: Some(from), tagged: true, tag, ignore: 0, room: u64::MAX })
+    Step::Receive(RecvOp { from: Some(from), tagged: true, tag, ignore: PROTOCOL, room: u64::MAX })
 }
 
 /// A length that every rank can work out: it depends on nothing but its arguments.

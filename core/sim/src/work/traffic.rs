@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::PROTOCOL;
 use super::script::Step;
 use crate::check::Program;
 use crate::rank::{RecvOp, SendOp};
@@ -84,6 +85,8 @@ pub struct Bounds {
 }
 
 const TAG_MASK: u64 = 0xffff_ffff;
+/// The bit of the tag that says that the sender waits for the match, as MPI libraries have one.
+const SYNC: u64 = 1 << 54;
 
 impl Kind {
     fn tag(self, low: u64) -> u64 {
@@ -97,10 +100,11 @@ impl Kind {
 
 impl Planned {
     fn send(&self) -> SendOp {
+        let sync = if self.sync && self.ignore() & SYNC != 0 { SYNC } else { 0 };
         SendOp {
             to: self.to,
             tagged: self.kind.is_tagged(),
-            tag: self.kind.tag(self.tag),
+            tag: self.kind.tag(self.tag) | sync,
             len: self.len,
             sync: self.sync,
         }
@@ -108,9 +112,17 @@ impl Planned {
 
     fn receive(&self) -> RecvOp {
         let from = matches!(self.kind, Kind::Exact | Kind::AnyTag | Kind::Untagged).then_some(self.from);
-        let any_tag = matches!(self.kind, Kind::AnyTag | Kind::AnySourceAnyTag);
-        let ignore = if any_tag { TAG_MASK } else { 0 };
-        RecvOp { from, tagged: self.kind.is_tagged(), tag: self.kind.tag(self.tag), ignore, room: self.room }
+        let (tagged, tag, ignore) = (self.kind.is_tagged(), self.kind.tag(self.tag), self.ignore());
+        RecvOp { from, tagged, tag, ignore, room: self.room }
+    }
+
+    /// Protocol bits as MPI libraries do it, and one kind of receive that ignores nothing.
+    fn ignore(&self) -> u64 {
+        match self.kind {
+            Kind::Exact => PROTOCOL,
+            Kind::AnyTag | Kind::AnySourceAnyTag => PROTOCOL | TAG_MASK,
+            Kind::AnySource | Kind::Untagged | Kind::UntaggedAny => 0,
+        }
     }
 }
 
