@@ -205,17 +205,24 @@ impl Core {
     }
 }
 
+/// Acts on the events of one datagram: first on what does not end sends, then on what does, as it came.
+///
+/// A target's refusal may stand behind the acknowledgement of the same write and must be seen first. But what a peer acknowledged before its farewell in the same datagram has succeeded.
+fn in_order(events: &mut Vec<Event>, mut act: impl FnMut(Event)) {
+    let ends = |e: &Event| matches!(e, Event::Sent { .. } | Event::Down { .. } | Event::Failed { .. });
+    for event in events.extract_if(.., |e| !ends(e)) {
+        act(event);
+    }
+    for event in events.drain(..) {
+        act(event);
+    }
+}
+
 impl State {
     fn datagram(&mut self, now: Time, meta: RxMeta, datagram: &mut [u8]) {
         let mut events = std::mem::take(&mut self.events);
         self.proto.handle(now, meta, datagram, &mut events);
-        // A target's refusal may stand behind the acknowledgement of the same write: it must be seen first.
-        for event in events.extract_if(.., |e| !matches!(e, Event::Sent { .. })) {
-            self.event(now, event, datagram);
-        }
-        for event in events.drain(..) {
-            self.event(now, event, datagram);
-        }
+        in_order(&mut events, |event| self.event(now, event, datagram));
         self.events = events;
     }
 
@@ -437,5 +444,31 @@ impl State {
             // SAFETY: passed on from the caller.
             Source::User(unsafe { Gather::new(iov) })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_farewell_acknowledges_has_succeeded_and_a_refusal_comes_before_its_acknowledgement() {
+        let peer = PeerId(0);
+        let reason = DownReason::Closed;
+        let sent = |token| Event::Sent { peer, token };
+        let aborted = Event::BodyAborted { peer, handle: 1, code: 0 };
+        let down = Event::Down { peer, reason };
+        let mut events = vec![sent(1), sent(2), aborted, down, Event::Failed { peer, token: 3, reason }];
+        let mut seen = String::new();
+        in_order(&mut events, |e| {
+            seen.push(match e {
+                Event::Sent { .. } => 's',
+                Event::Down { .. } => 'd',
+                Event::Failed { .. } => 'f',
+                _ => 'o',
+            });
+        });
+        assert_eq!(seen, "ossdf");
+        assert!(events.is_empty());
     }
 }
