@@ -581,7 +581,7 @@ fn another_incarnation_at_the_address_ends_an_opening_soon() {
     let old = n.nodes[1].ep.name();
     n.nodes[1].ep = Endpoint::new(Config::default(), [7; 32], 4713, &[net::addr(1, 0)], [5; 32]);
     let peer = n.nodes[0].ep.peer(&old).unwrap();
-    let message = Message { control: false, stream: 0, envelope: &[0; 17], len: 0, token: 9 };
+    let message = Message { control: false, stream: 0, envelope: &[0; 17], len: 0, patient: false, token: 9 };
     n.nodes[0].open_tokens.insert(9);
     let now = n.now;
     n.nodes[0].ep.send(now, peer, message).unwrap();
