@@ -33,7 +33,8 @@ pub struct EngineConfig {
     pub peer_timeout: Duration,
     /// A peer that never answers is given up after this time (`WEIR_CONNECT_TIMEOUT_MS`).
     pub connect_timeout: Duration,
-    /// The watchdog steps in when nobody has polled for this long and something waits; 0 turns it off (`WEIR_WATCHDOG_US`).
+    /// The watchdog steps in when nobody has polled for this long and something waits; 0 turns it off (`WEIR_WATCHDOG_US`). 500 us: longer than an MPI takes between
+    /// two polls to send or take a megabyte; sooner, the thread competes for a core with a program that is communicating.
     pub watchdog_us: u32,
     /// Empty polls spin for this long before they yield the core (`WEIR_SPIN_US`). 100 us: the round trip of 64 KiB; on a node where others wait for
     /// cores each yield may cost a time slice.
@@ -76,7 +77,7 @@ impl Default for EngineConfig {
             streams: 10,
             peer_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(10),
-            watchdog_us: 100,
+            watchdog_us: 500,
             spin_us: 100,
             coalesce_ns: 2_000,
             credit_bytes: 1 << 20,

@@ -56,7 +56,7 @@ pub fn wait_readable(fds: &[RawFd], timeout: Option<Duration>) {
 }
 
 /// How often the thread looks whether the program polls, in watchdog times: often enough for a rendezvous, seldom enough to cost little.
-const LOOK_EVERY: u64 = 10;
+const LOOK_EVERY: u64 = 2;
 /// Each look preempts the polling thread for some 10 us. While it finds the program polling it looks less and less often, down to a part of this ...
 const LOOK_LESS: u64 = 5;
 /// ... unless sends were held back so lately, which a program that went computing must not leave unsent.
@@ -92,8 +92,14 @@ fn run(shared: &Shared) {
             shared.wake.clear();
             continue;
         }
+        let Some((timeout, broken)) = step(shared, armed) else {
+            // The program is inside the engine, in a long pass. To wait for the socket beside it would only take its core away.
+            let again_ns = if armed { 50_000 } else { shared.watchdog_ns * LOOK_EVERY };
+            wait_readable(&[wake], Some(Duration::from_nanos(again_ns)));
+            shared.wake.clear();
+            continue;
+        };
         less = 1;
-        let (timeout, broken) = step(shared, armed);
         let sleep_ns = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0)).min(SLEEP_MAX_NS);
         if sleep_ns > 0 {
             // An unusable socket is ready for ever.
@@ -104,12 +110,9 @@ fn run(shared: &Shared) {
     }
 }
 
-/// One pass of progress; returns when the next is due, and whether the socket is unusable.
-fn step(shared: &Shared, armed: bool) -> (Option<weir_proto::Time>, bool) {
-    // Whoever holds the lock is making progress.
-    let Some(mut core) = shared.core.try_lock() else {
-        return (Some(weir_proto::Time(now().0 + shared.watchdog_ns.max(10_000))), false);
-    };
+/// One pass of progress; returns when the next is due, and whether the socket is unusable. `None`: somebody else holds the lock, and so is making progress.
+fn step(shared: &Shared, armed: bool) -> Option<(Option<weir_proto::Time>, bool)> {
+    let mut core = shared.core.try_lock()?;
     core.st.counters.watchdog_steps += 1;
     core.progress(now());
     let completions = !core.st.tx_done.is_empty() || !core.st.rx_done.is_empty();
@@ -119,7 +122,7 @@ fn step(shared: &Shared, armed: bool) -> (Option<weir_proto::Time>, bool) {
     if armed && completions && shared.armed.swap(false, Ordering::AcqRel) {
         shared.notify.signal();
     }
-    (timeout, broken)
+    Some((timeout, broken))
 }
 
 /// Signals belong to the program's own threads.

@@ -48,9 +48,9 @@ pub const PARAMS: &[Param] = &[
     param("connect_timeout_ms", "A peer that never answered is given up after this time (default: 10000)"),
     param(
         "watchdog_us",
-        "A thread takes over progress when packets wait and the application has not polled for this long; 0 turns it off (default: 100)",
+        "A thread takes over progress when packets wait and the application has not polled for this long; 0 turns it off (default: 500)",
     ),
-    param("spin_us", "Empty polls spin for this long before they give up the core (default: 20)"),
+    param("spin_us", "Empty polls spin for this long before they give up the core (default: 100)"),
     param(
         "coalesce_ns",
         "Small messages to one peer that follow each other within this time share a packet; 0 turns it off (default: 2000)",
