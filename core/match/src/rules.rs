@@ -463,6 +463,13 @@ fn streams_are_evenly_used() {
         for stride in [3, 5, 7, 10, 89, 100, 1000, 6765] {
             assert!(imbalance((0..N).map(|i| i * stride), streams) < 1.35, "stride {stride}");
         }
+        // MPICH: context id from bit 31, its number from bit 35; tag in the low 31. One tag in many communicators, and few
+        // tags in some.
+        assert!(imbalance((0..N).map(|i| i << 35 | 7), streams) < 1.35);
+        assert!(imbalance((0..N).map(|i| (i % 100) << 35 | (i / 100)), streams) < 1.35);
+        // Open MPI: tag in the low 32 bits, then 2 bits of protocol, then 30 of communicator.
+        assert!(imbalance((0..N).map(|i| i << 34 | 1), streams) < 1.35);
+        assert!(imbalance((0..N).map(|i| (i % 100) << 34 | 1 << 32 | (i / 100)), streams) < 1.35);
     }
 }
 

@@ -158,13 +158,14 @@ pub struct Stats {
 
 /// The bits of a tag that decide over the stream; sender and receiver must agree in them (`spec/envelopes.md` 3).
 ///
-/// All of MPI's tag, and none of the protocol bits that MPI libraries keep higher up and that their receives ignore: MPICH
-/// bits 54 and 55, Open MPI bit 32. With those bits in the hash, hardly any receive of an MPI program would be on one
-/// stream, and streams would be worth nothing.
-pub const STREAM_TAG_BITS: u64 = 0xffff_ffff;
+/// All of MPI's tag (bits 0 to 31) and the low bits of the communicator (MPICH has it in bits 31 to 50, Open MPI from bit 34
+/// on), so that messages with one tag in several communicators are independent; but none of the protocol bits that MPI
+/// libraries have in between or above and that their receives ignore: MPICH bits 54 and 55, Open MPI bit 32. With those in
+/// the hash, hardly any receive of an MPI program would be on one stream, and streams would be worth nothing.
+pub const STREAM_TAG_BITS: u64 = 0x0007_fffc_ffff_ffff;
 
 /// The stream for a message: 0 for untagged ones, 1 .. `streams` (exclusive) for tagged ones, mixed so that strided tags
-/// spread evenly. Depends on the [`STREAM_TAG_BITS`] of the tag only. `streams` counts stream 0; with fewer than 2 all
+/// and tags that differ only in a communicator's bits spread evenly. Depends on the [`STREAM_TAG_BITS`] of the tag only. `streams` counts stream 0; with fewer than 2 all
 /// messages share stream 0. The result is always below `max(streams, 1)`.
 #[inline]
 pub fn stream_of(tag: u64, class: Class, streams: u16) -> u16 {
