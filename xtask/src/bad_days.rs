@@ -96,13 +96,13 @@ const CASES: [Case; 10] = [
     case("a rank killed", "P=$$; [ $R = 1 ] && (sleep 3; kill -KILL $P) & ", LONG, Expect::Fails("")),
 ];
 
-/// Runs the cases on Weir under both MPIs; `report` hears of each as it ends. None is begun after `deadline`: those left have failed.
+/// Runs the cases whose names contain `only` on Weir under both MPIs; `report` hears of each as it ends. None is begun after `deadline`: those left have failed.
 ///
 /// # Errors
 /// If a network cannot be made.
-pub fn run(paths: &Paths, deadline: Instant, mut report: impl FnMut(&str, &Ended)) -> Result<()> {
+pub fn run(paths: &Paths, only: &str, deadline: Instant, mut report: impl FnMut(&str, &Ended)) -> Result<()> {
     let stacks: Vec<Stack> = Stack::all(&[]).into_iter().filter(|stack| stack.carrier == Carrier::Weir).collect();
-    for case in &CASES {
+    for case in CASES.iter().filter(|case| case.name.contains(only)) {
         for stack in &stacks {
             // A network of its own: what a case does to it stays there. Without offloads, or packets would be as large as messages.
             let wire = Wire { no_offload: true, ..Wire::plain(0.0) };

@@ -47,7 +47,11 @@ enum Chore {
         quick: bool,
     },
     /// Run only what the tests do to MPI jobs on bad days: no key, lost ports, full disks, stopped and killed ranks
-    BadDays,
+    BadDays {
+        /// Only those whose names contain this
+        #[arg(default_value = "")]
+        only: String,
+    },
     /// Measure
     Bench {
         #[command(subcommand)]
@@ -117,7 +121,7 @@ fn main() -> ExitCode {
             true
         }),
         Chore::Test { quick } => suite::run(&paths, quick),
-        Chore::BadDays => suite::bad_days(&paths),
+        Chore::BadDays { only } => suite::bad_days(&paths, &only),
         Chore::Bench { what: What::Mpi(options) } => bench::run(&paths, &options).map(|()| true),
         Chore::SetupMpi => mpi::set_up(&paths).and_then(|()| mpi::compile(&paths)).map(|()| true),
         Chore::Mpirun(run) => mpirun(&paths, &run),

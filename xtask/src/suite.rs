@@ -283,24 +283,24 @@ fn end_to_end(paths: &Paths, quick: bool, tally: &mut Tally) {
     };
     let mut ran = e2e::run(paths, quick, Instant::now() + END_TO_END, &mut note);
     if !quick && ran.is_ok() {
-        ran = bad_days::run(paths, Instant::now() + END_TO_END, &mut note);
+        ran = bad_days::run(paths, "", Instant::now() + END_TO_END, &mut note);
     }
     if let Err(error) = ran {
         note("end-to-end tests", &Ended::Failed(format!("{error:#}")));
     }
 }
 
-/// Runs the bad days alone; returns whether nothing failed.
+/// Runs the bad days alone, of them those whose names contain `only`; returns whether nothing failed.
 ///
 /// # Errors
 /// If no network can be made, or the provider or the MPIs cannot be had.
-pub fn bad_days(paths: &Paths) -> Result<bool> {
+pub fn bad_days(paths: &Paths, only: &str) -> Result<bool> {
     lab::acquire()?;
     dist::build(paths)?;
     mpi::set_up(paths)?;
     mpi::compile(paths)?;
     let (mut tally, mut last) = (Tally::default(), Instant::now());
-    bad_days::run(paths, Instant::now() + END_TO_END, |name, ended| {
+    bad_days::run(paths, only, Instant::now() + END_TO_END, |name, ended| {
         let result = if let Ended::Failed(cause) = ended { Err(cause.clone()) } else { Ok(()) };
         tally.note(name, &result, last.elapsed());
         last = Instant::now();
