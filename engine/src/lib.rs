@@ -162,7 +162,7 @@ impl Endpoint {
         const PACKET_BYTES: usize = 1400;
         let slot = &mut core.st.peers[peer as usize];
         // From the end of the last send to the beginning of this one: what the program did between them.
-        let burst = at.since_ns(slot.last_send) < self.shared.coalesce_ns;
+        let burst = at.since_ns(slot.last_send) < self.shared.coalesce_ns && self.shared.watchdog_ns > 0;
         slot.last_send = at;
         core.held_bytes += bytes + FRAME_BYTES;
         if !burst || core.held_bytes >= PACKET_BYTES {

@@ -664,3 +664,40 @@ fn an_eager_limit_above_half_of_the_credit_refuses_nothing() {
         }
     }
 }
+
+/// Datagrams that hold what `count` small sends in a row brought, nobody polling at the sender.
+fn datagrams_of_a_burst(cfg: EngineConfig, count: u64) -> u64 {
+    let p = pair_with(cfg);
+    let mut byte = [7; 8];
+    let mut bufs = vec![[0; 8]; count as usize + 1];
+    for (i, buf) in bufs.iter_mut().enumerate() {
+        post(&p.b, Some(p.to_a), 5, 0, buf, i);
+    }
+    // The handshake, and a first message that is acknowledged.
+    send_mode(&p.a, p.to_b, 5, &mut byte, SendMode::Transmit, 0);
+    assert_eq!(wait(&p.b, &p.a, Queue::Recv).context, 0);
+    wait(&p.a, &p.b, Queue::Send);
+    let sent = |p: &Pair| {
+        let json: serde_json::Value = serde_json::from_str(&p.a.counters_json()).expect("JSON");
+        json["transport"]["tx_datagrams"].as_u64().expect("a number")
+    };
+    let before = sent(&p);
+    for _ in 0..count {
+        send_mode(&p.a, p.to_b, 5, &mut byte, SendMode::Transmit, 0);
+    }
+    let (start, mut out) = (Instant::now(), Vec::new());
+    while out.len() < count as usize {
+        p.b.poll(Queue::Recv, &mut out, 16);
+        assert!(start.elapsed() < LIMIT, "{} of {count} came", out.len());
+    }
+    sent(&p) - before
+}
+
+#[test]
+fn small_sends_in_a_burst_share_packets_and_leave_although_nobody_polls() {
+    let shared = datagrams_of_a_burst(EngineConfig { coalesce_ns: 1_000_000, ..config() }, 100);
+    assert!(shared < 60, "{shared} datagrams");
+    // Without a thread that looks after them none may be held back.
+    let alone = datagrams_of_a_burst(EngineConfig { coalesce_ns: 1_000_000, watchdog_us: 0, ..config() }, 100);
+    assert!(alone >= 100, "{alone} datagrams");
+}
