@@ -57,7 +57,7 @@ pub enum Outcome {
 /// What a program wants to send.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct SendOp {
-    /// To whom: the incarnation alive now.
+    /// To whom: the incarnation alive now, unless one is named ([`Io::send_to`]).
     pub to: HostId,
     /// Carries a tag.
     pub tagged: bool,
@@ -72,7 +72,7 @@ pub struct SendOp {
 /// What a program wants to receive.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct RecvOp {
-    /// From whom: the incarnation alive now; `None` for anyone.
+    /// From whom: the incarnation alive now, unless one is named ([`Io::receive_from`]); `None` for anyone.
     pub from: Option<HostId>,
     /// Takes tagged messages.
     pub tagged: bool,
@@ -114,11 +114,19 @@ impl Io<'_, '_> {
     }
     /// Starts a send.
     pub fn send(&mut self, op: SendOp) -> SendId {
-        self.rank.start_send(self.host, op)
+        self.send_to(op, self.current(op.to))
+    }
+    /// Starts a send to an incarnation, alive or not.
+    pub fn send_to(&mut self, op: SendOp, to: Program) -> SendId {
+        self.rank.start_send(self.host, op, to)
     }
     /// Posts a receive.
     pub fn receive(&mut self, op: RecvOp) -> RecvId {
-        self.rank.start_receive(self.host, op)
+        self.receive_from(op, op.from.map(|h| self.current(h)))
+    }
+    /// Posts a receive for an incarnation, alive or not.
+    pub fn receive_from(&mut self, op: RecvOp, from: Option<Program>) -> RecvId {
+        self.rank.start_receive(self.host, op, from)
     }
     /// The program that runs on a host now, or ran there last.
     #[must_use]

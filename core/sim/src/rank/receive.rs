@@ -55,10 +55,9 @@ pub(super) struct Body {
 }
 
 impl Core {
-    pub(super) fn start_receive(&mut self, host: &mut Host<'_, Shared>, op: RecvOp) -> RecvId {
+    pub(super) fn start_receive(&mut self, host: &mut Host<'_, Shared>, op: RecvOp, from: Option<Program>) -> RecvId {
         let id = RecvId(self.next_receive);
         self.next_receive += 1;
-        let from = op.from.map(|h| host.shared.directory.current(h));
         let program = self.program;
         host.note(30 ^ id.0 << 8, || format!("receive         {program} #{} {op:?}", id.0));
         self.receives.insert(id, Receive { op, taken: None });

@@ -5,8 +5,8 @@ use weir_match::stream_of;
 use weir_proto::{DownReason, Message, PeerId, SendError, Time};
 
 use super::{Core, Outcome, Part, RecvId, SendId, SendOp, Shared, class, token, token_message, token_part};
-use crate::check::delivery;
 use crate::check::order::Pattern;
+use crate::check::{Program, delivery};
 use crate::world::Host;
 
 /// How far a send is.
@@ -35,10 +35,9 @@ pub(super) struct Outgoing {
 }
 
 impl Core {
-    pub(super) fn start_send(&mut self, host: &mut Host<'_, Shared>, op: SendOp) -> SendId {
+    pub(super) fn start_send(&mut self, host: &mut Host<'_, Shared>, op: SendOp, to: Program) -> SendId {
         let id = SendId(self.next_send);
         self.next_send += 1;
-        let to = host.shared.directory.current(op.to);
         let peer = self.peer_of(host, to);
         let message = delivery::Message {
             to,
@@ -282,7 +281,7 @@ impl Core {
     }
 
     /// What the order checker knows a receive by.
-    pub(super) fn pattern(from: Option<crate::check::Program>, op: &super::RecvOp) -> Pattern {
+    pub(super) fn pattern(from: Option<Program>, op: &super::RecvOp) -> Pattern {
         Pattern { from, class: class(op.tagged), tag: op.tag, ignore: op.ignore }
     }
 }

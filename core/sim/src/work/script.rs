@@ -11,9 +11,9 @@ use crate::spec::{HostId, Ns};
 /// One step of a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Step {
-    /// Start a send.
+    /// Start a send; in the first phase to the host's first incarnation, later to the one alive.
     Send(SendOp),
-    /// Post a receive.
+    /// Post a receive; its sender is understood like the receiver of a send.
     Receive(RecvOp),
     /// Go on when at most so many sends are open.
     WaitSends(usize),
@@ -71,11 +71,12 @@ impl Script {
     fn step(&mut self, io: &mut Io<'_, '_>, step: Step) -> bool {
         match step {
             Step::Send(op) => {
-                self.sends.insert(io.send(op));
+                let to = self.program(io, op.to);
+                self.sends.insert(io.send_to(op, to));
             }
             Step::Receive(op) => {
-                let from = op.from.map(|h| io.current(h));
-                self.receives.insert(io.receive(op), (self.phase, from));
+                let from = op.from.map(|h| self.program(io, h));
+                self.receives.insert(io.receive_from(op, from), (self.phase, from));
             }
             Step::WaitSends(n) => return self.sends.len() <= n,
             Step::WaitReceives(n) => return self.receives.len() <= n,
@@ -94,6 +95,12 @@ impl Script {
             Step::Forget(host) => self.forget(io, host),
         }
         true
+    }
+
+    /// Whom a step means by a host. The first phase is meant for the programs that were there at the start, however late
+    /// a busy host comes to it: their successors know nothing of it and would leave its messages unmatched for ever.
+    fn program(&self, io: &Io<'_, '_>, host: HostId) -> Program {
+        if self.phase == 0 { Program { host, incarnation: 0 } } else { io.current(host) }
     }
 
     fn forget(&mut self, io: &mut Io<'_, '_>, host: HostId) {
