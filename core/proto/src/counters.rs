@@ -103,4 +103,6 @@ pub struct PathStats {
     pub mtu: u16,
     /// Reordering threshold of loss detection, packets.
     pub reorder_threshold: u32,
+    /// Probe timeouts since something was last acknowledged; each added two packets to those in flight.
+    pub probe_timeouts: u32,
 }

@@ -599,6 +599,7 @@ impl Endpoint {
                     in_flight_bytes: p.in_flight,
                     mtu: p.mtu.size(),
                     reorder_threshold: p.reorder,
+                    probe_timeouts: p.ptos,
                 })
                 .collect(),
         }

@@ -12,7 +12,8 @@ use crate::spec::{LinkSpec, MS, NetSpec, NetworkSpec, Ns, SEC, Topology};
 /// * 40 times what the slowest link needs for all bytes, and 60 round trips plus 8 for each link of the longest chain of
 ///   messages that wait for one another: loss of up to a fifth, one packet per round trip at worst at the floor of the
 ///   window, still ends well within that;
-/// * where more than a twentieth is lost, one round trip for each kilobyte more: the window lies at its floor then;
+/// * where more than a twentieth is lost, one round trip for each kilobyte more, as often as a packet and its
+///   acknowledgement must be sent until both arrive: the window lies at its floor then;
 /// * 7 s more if someone dies: 5 s until the verdict and 2 s of slack.
 #[must_use]
 pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64, someone_dies: bool) -> Ns {
@@ -24,11 +25,30 @@ pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64, someon
     let links: Vec<LinkSpec> = ends.chain(net.networks.iter().filter_map(trunk)).collect();
     let slowest = links.iter().map(|l| l.rate_bits_per_s).filter(|r| *r > 0).min().unwrap_or(u64::MAX);
     let on_wire = (bytes + messages * 200) as u128 * 8 * u128::from(SEC) / u128::from(slowest);
-    let round_trip = 2 * links.iter().map(|l| l.delay_ns + l.jitter_ns + l.reorder_ns).sum::<Ns>() + MS;
+    let round_trip = |n: &NetworkSpec| 2 * way(n).iter().map(|l| l.delay_ns + l.jitter_ns + l.reorder_ns).sum::<Ns>();
+    let round_trip = net.networks.iter().map(round_trip).sum::<Ns>() + MS;
     let bad = links.iter().any(|l| l.mean_loss_ppm() > 50_000);
-    let crawl = if bad { bytes / 1000 * round_trip } else { 0 };
+    // The worst network may be the one that carries everything.
+    let tries_percent = net.networks.iter().map(tries_percent).max().unwrap_or(100);
+    let crawl = if bad { bytes / 1000 * round_trip / 100 * tries_percent } else { 0 };
     let verdict = if someone_dies { 7 * SEC } else { 0 };
     8 * SEC + 40 * on_wire as Ns + round_trip * (60 + 8 * chain) + crawl + verdict
+}
+
+/// All links from a host to another.
+fn way(n: &NetworkSpec) -> Vec<&LinkSpec> {
+    let mut links = vec![&n.up, &n.down];
+    if let Topology::Tree { trunk, .. } = &n.topology {
+        links.extend([trunk, trunk]);
+    }
+    links
+}
+
+/// How often a packet is sent until it and its acknowledgement arrive, on average and in percent.
+fn tries_percent(n: &NetworkSpec) -> u64 {
+    let arrive = |ppm: u64, l: &&LinkSpec| ppm * (1_000_000 - u64::from(l.mean_loss_ppm()).min(900_000)) / 1_000_000;
+    let there = way(n).iter().fold(1_000_000, arrive).max(1000);
+    100_000_000_000_000 / (there * there)
 }
 
 /// Who is alive, and who was declared dead by whom.

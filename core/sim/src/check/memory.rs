@@ -79,8 +79,10 @@ impl Memory {
         }
         let in_flight: u64 = stats.paths.iter().map(|p| p.in_flight_bytes).sum();
         let l = &self.limits;
-        // Control messages may exceed the window by 16 packets, probes by a few.
-        let allowed = l.rx_buffer_bytes / 2 + l.wire_bytes + 20 * l.datagram_bytes;
+        // Control messages may exceed the window by 16 packets, keep-alives by a few, and each probe timeout by two more:
+        // to a peer that is cut off they go on until the verdict.
+        let probes = 2 * stats.paths.iter().map(|p| u64::from(p.probe_timeouts)).sum::<u64>();
+        let allowed = l.rx_buffer_bytes / 2 + l.wire_bytes + (20 + probes) * l.datagram_bytes;
         if in_flight > allowed {
             return Err(format!(
                 "{at} has {in_flight} bytes in flight to one peer; the receiver's buffer allows {allowed}"
