@@ -515,6 +515,8 @@ impl Association {
     /// When the next PING, or the verdict, is due.
     pub(crate) fn next_ping(&self, cfg: &Config) -> Time {
         let quarter = cfg.peer_timeout.as_nanos() as u64 / 4;
-        self.heard.max(self.last_ping).plus_ns(quarter)
+        // Whoever is about to be given up is asked often: with most questions or answers lost, a probe every `pto_max` is too few.
+        let interval = if self.pings >= 3 { quarter / u64::from(cfg.last_pings.max(1)) } else { quarter };
+        self.heard.max(self.last_ping).plus_ns(interval)
     }
 }

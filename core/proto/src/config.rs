@@ -84,6 +84,11 @@ pub struct Config {
     pub initial_window_packets: u32,
     /// Floor of the window in packets: fewer than 2 would wait for delayed acknowledgements.
     pub min_window_packets: u32,
+    /// While the queueing delay is at most half the target, one packet more for each such time of round trip (2 ms: 6 Mbit/s, so that a long path with a third of random loss
+    /// does not crawl; a floor that holds on short paths too, of 4 or 8 packets, costs incasts and farms) ...
+    pub quiet_window_interval: Duration,
+    /// ... but no more than this altogether.
+    pub quiet_window_packets_max: u32,
     /// Ceiling of the window.
     pub max_window_bytes: u64,
     /// Queueing delay aimed at, besides base/16. 300 us: above scheduling noise, 37 KB at 1 Gbit/s.
@@ -114,6 +119,8 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// A peer is dead when nothing was heard for this long; a PING goes out after a quarter of it.
     pub peer_timeout: Duration,
+    /// PINGs in the last quarter of it (25: with half of the packets lost each way, one peer in 10^5 that lives is given up after a silence, not one in 300).
+    pub last_pings: u32,
     /// How long a closing endpoint keeps resending.
     pub linger: Duration,
     /// Handshake openings answered a second: bounds the HMACs a stranger can make us compute.
@@ -177,6 +184,8 @@ impl Default for Config {
             congestion: CongestionKind::Target,
             initial_window_packets: 32,
             min_window_packets: 2,
+            quiet_window_interval: Duration::from_millis(2),
+            quiet_window_packets_max: 16,
             max_window_bytes: 64 << 20,
             delay_target: Duration::from_micros(300),
             pacing_burst_bytes: 64 << 10,
@@ -191,6 +200,7 @@ impl Default for Config {
             handshake_retry_max: Duration::from_millis(500),
             connect_timeout: Duration::from_secs(10),
             peer_timeout: Duration::from_secs(5),
+            last_pings: 25,
             linger: Duration::from_secs(5),
             init_rate_per_s: 100_000,
             reset_rate_per_s: 100,

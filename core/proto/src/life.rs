@@ -55,7 +55,7 @@ impl Association {
         }
     }
 
-    /// PING after a quarter of the peer timeout; the verdict after all of it, if our questions had time to be answered.
+    /// PING after each quarter of the peer timeout and many in the last; the verdict after all of it, if our questions had time to be answered.
     fn keep_alive(&mut self, cx: &mut Cx<'_>, events: &mut Vec<Event>) {
         if self.next_ping(cx.cfg) > cx.now {
             return;

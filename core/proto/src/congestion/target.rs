@@ -41,6 +41,9 @@ pub(crate) struct Target {
     target_ns: u64,
     initial_packets: u64,
     min_packets: u64,
+    /// While no queue shows: nanoseconds of round trip for one packet more than the least, and the most packets.
+    quiet_every_ns: u64,
+    quiet_max: u64,
     max: u64,
 }
 
@@ -68,6 +71,8 @@ impl Target {
             target_ns: cfg.delay_target.as_nanos() as u64,
             initial_packets: u64::from(cfg.initial_window_packets),
             min_packets: u64::from(cfg.min_window_packets),
+            quiet_every_ns: (cfg.quiet_window_interval.as_nanos() as u64).max(1),
+            quiet_max: u64::from(cfg.quiet_window_packets_max),
             max: cfg.max_window_bytes,
         }
     }
@@ -108,6 +113,11 @@ impl Target {
             self.end_slow_start_round(a, rate, lasting, loss, target);
         } else {
             self.adjust(lasting, loss, target);
+        }
+        if lasting.is_some_and(|d| d <= target / 2) {
+            // Loss without a queue is mostly not of this window's making: to shrink further helps nobody and takes as many round trips as packets.
+            let quiet = (self.min_packets + a.base_ns / self.quiet_every_ns).min(self.quiet_max);
+            self.window = self.window.max(quiet * self.mtu);
         }
         self.last_delay = delay;
         self.clamp();
@@ -297,6 +307,27 @@ mod tests {
                 c.on_ack(&acked(t, t - 5_000_000, 5_000_000, i + if limited { 100 } else { 0 }));
             }
             assert_eq!(c.window(), least, "limited: {limited}");
+        }
+    }
+
+    #[test]
+    fn loss_without_delay_leaves_a_window_that_grows_with_the_round_trip() {
+        // Every third packet is lost; (round trip, queueing delay, least window in packets).
+        for (base_ns, delay_ns, least) in [
+            (30_000, 0, 2),
+            (20_000_000, 0, 12),
+            (200_000_000, 0, 16),
+            (30_000, 1_000_000, 2),
+            (20_000_000, 9_000_000, 2),
+        ] {
+            let mut c = Target::new(&Config::default(), 1472);
+            for i in 1..3000u32 {
+                let t = u64::from(i) * (base_ns + delay_ns);
+                c.on_sent(Time(t), 1472, true, false);
+                c.on_loss(Time(t), 736, i % 2, Time(t));
+                c.on_ack(&Acked { base_ns, ..acked(t, t - base_ns - delay_ns, base_ns + delay_ns, i) });
+            }
+            assert_eq!(c.window(), least * 1472, "round trip {base_ns} ns, delay {delay_ns} ns");
         }
     }
 }
