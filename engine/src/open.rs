@@ -97,8 +97,15 @@ fn proto_config(cfg: &EngineConfig, udp: &UdpTransport) -> weir_proto::Config {
         initial_credit_msgs: cfg.credit_msgs,
         rx_buffer_bytes: udp.rx_buffer_bytes(),
         max_datagram: udp.max_datagram(),
-        // Every rendezvous the credit lets in, and the large writes and reads of a peer that behaves.
+        // Every rendezvous the credit lets in, the large writes of a peer that behaves, and reads of our own.
         bodies_max: cfg.credit_msgs as usize + 4 * crate::remote::REQUESTS_MAX as usize,
+        // An answer that finds no room is an operation that never ends at its peer: room for one to each message the
+        // credit lets in twice over (answered, and come anew before the answers were acknowledged), and to each request.
+        control_queue: cfg
+            .credit_msgs
+            .saturating_mul(2)
+            .saturating_add(4 * crate::remote::REQUESTS_MAX)
+            .max(weir_proto::Config::default().control_queue),
         ..weir_proto::Config::default()
     }
 }

@@ -262,11 +262,12 @@ impl State {
                 self.post_control(now, peer, &Envelope::Cts { op, body: opened.handle, len, granted: opened.granted });
             }
             // More than a peer that behaves asks for at a time; told, lest it wait for ever.
-            Err(SendError::QueueFull) if matches!(owner, BodyOwner::Write { .. }) => {
+            Err(SendError::QueueFull) => {
                 if let BodyOwner::Write { data: Some(_), .. } = owner {
                     self.notice_done(now, peer);
                 }
                 self.refuse(now, peer, op, false, Status::NoMemory);
+                self.body_failed(now, owner, OpError::Cancelled);
             }
             Err(_) => self.body_failed(now, owner, OpError::PeerDown(self.down_reason(peer))),
         }

@@ -18,6 +18,8 @@ pub const PIECES_BYTES: usize = 32 << 10;
 pub const REQUESTS_MAX: u32 = 1024;
 /// Writes with immediate data towards one peer that its program may not have noticed yet (spec/envelopes.md): each takes a place in its queue.
 pub const NOTICES_MAX: u32 = 4096;
+/// Reads from one peer that may be under way: each holds a body open here.
+pub const READS_MAX: u32 = 2 * REQUESTS_MAX;
 /// Regions one endpoint may hold.
 const REGIONS_MAX: usize = 1 << 20;
 
@@ -258,7 +260,9 @@ impl State {
             self.finish_send(s, result);
             return Ok(());
         }
-        if self.proto.control_room(PeerId(op.peer)) == 0 {
+        // Each holds a body, and those that the peer's messages need must be left over: else their receives fail.
+        let under_way = self.peers.get(op.peer as usize).map_or(0, |p| p.reads);
+        if under_way >= READS_MAX || self.proto.control_room(PeerId(op.peer)) == 0 {
             return Err(EngineError::Again);
         }
         s.dest = dest.clone();
@@ -275,6 +279,9 @@ impl State {
             self.proto.close_body(peer, opened.handle);
             self.bodies.remove(&(op.peer, opened.handle));
             return self.started(k, Err(e));
+        }
+        if let Some(p) = self.peers.get_mut(op.peer as usize) {
+            p.reads += 1;
         }
         Ok(())
     }

@@ -335,6 +335,13 @@ impl State {
         {
             p.requests = p.requests.saturating_sub(1);
         }
+        // Reads from oneself and empty ones end as they begin and hold no body.
+        if s.role == Role::Read
+            && s.len > 0
+            && let Some(p) = self.peers.get_mut(s.peer as usize)
+        {
+            p.reads = p.reads.saturating_sub(1);
+        }
         self.announce(&mut s, result);
         s.source.release(&mut self.pool);
     }

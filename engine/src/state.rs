@@ -208,6 +208,8 @@ pub struct PeerState {
     pub last_send: Time,
     /// Large remote writes towards it that have not ended.
     pub requests: u32,
+    /// Remote reads from it that have not ended.
+    pub reads: u32,
     /// Writes with immediate data, in both directions.
     pub notices: Notices,
 }
@@ -223,6 +225,7 @@ impl PeerState {
             partial: SmallVec::new(),
             last_send: Time(0),
             requests: 0,
+            reads: 0,
             notices: Notices::default(),
         }
     }

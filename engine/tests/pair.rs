@@ -578,6 +578,113 @@ fn thousands_of_receives_for_waiting_rendezvous_are_all_answered() {
     assert!(bufs.chunks(100).all(|b| b == data));
 }
 
+/// As many reads from `b` into `buf` as `a` accepts.
+fn read_until_refused(p: &Pair, key: u64, buf: &mut [u8]) -> usize {
+    let op = RmaOp {
+        peer: p.to_b,
+        iov: &iov(buf),
+        remote_addr: 0,
+        key,
+        copy: false,
+        data: None,
+        mode: SendMode::Delivery,
+        report: true,
+        context: 0,
+        user: 0,
+    };
+    let mut accepted = 0;
+    loop {
+        // SAFETY: every test keeps its buffers until the completion.
+        match unsafe { p.a.read(&op) } {
+            Ok(()) => accepted += 1,
+            Err(EngineError::Again) => return accepted,
+            Err(e) => panic!("{e}"),
+        }
+    }
+}
+
+#[test]
+fn any_number_of_reads_leaves_room_for_the_bodies_of_messages() {
+    let p = pair_with(EngineConfig { watchdog_us: 0, credit_msgs: 16, eager_bytes: 16, ..config() });
+    let mut memory = pattern(16 << 10, 3);
+    let rights = Access { remote_read: true, remote_write: false };
+    // SAFETY: `memory` lives to the end of the test.
+    let key = unsafe { p.b.register(&iov(&mut memory), rights, Some(1), false) }.expect("register");
+    let mut data = pattern(100_000, 4);
+    send_mode(&p.b, p.to_a, 7, &mut data, SendMode::Transmit, 77);
+    let start = Instant::now();
+    while p
+        .a
+        .peek(&PeekOp {
+            source: None,
+            class: Class::Tagged,
+            tag: 7,
+            ignore: 0,
+            claim: false,
+            discard: false,
+            context: 1,
+        })
+        .expect("peek")
+        .is_none()
+    {
+        p.a.progress();
+        p.b.progress();
+        assert!(start.elapsed() < LIMIT);
+    }
+    // The requests are acknowledged long before their answers have come, and more are accepted.
+    let mut into = vec![0; 16 << 10];
+    let mut reads = 0;
+    for _ in 0..6 {
+        reads += read_until_refused(&p, key, &mut into);
+        p.b.progress();
+        p.a.progress();
+    }
+    reads += read_until_refused(&p, key, &mut into);
+    let mut buf = vec![0; 100_000];
+    post(&p.a, Some(p.to_b), 7, 0, &mut buf, 5);
+    let got = wait(&p.a, &p.b, Queue::Recv);
+    assert_eq!((got.context, got.result), (5, Ok(())));
+    assert!(buf == data);
+    assert_eq!(wait(&p.b, &p.a, Queue::Send).result, Ok(()));
+    for _ in 0..reads {
+        assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
+    }
+    assert!(into == memory);
+    // All ended: there is room again.
+    assert!(read_until_refused(&p, key, &mut into) > 1000);
+    drop(p); // `into` is still being read into
+}
+
+#[test]
+fn every_match_is_told_however_many_come_at_once() {
+    // More than an answer queue of 65536 holds.
+    const N: usize = 70_000;
+    let p = pair_with(EngineConfig { watchdog_us: 0, credit_msgs: N as u32 + 100, ..config() });
+    send_mode(&p.a, p.to_b, 2, &mut [], SendMode::Delivery, 0);
+    assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
+    post(&p.b, None, 2, 0, &mut [], 0);
+    for i in 0..N {
+        send_mode(&p.a, p.to_b, 1, &mut [], SendMode::Match, i);
+        if i % 100 == 0 {
+            p.b.progress();
+        }
+    }
+    let start = Instant::now();
+    while !p.b.counters_json().contains(&format!("\"unexpected\":{N}")) {
+        for _ in 0..100 {
+            p.a.progress();
+            p.b.progress();
+        }
+        assert!(start.elapsed() < LIMIT, "{}", p.b.counters_json());
+    }
+    for i in 0..N {
+        post(&p.b, None, 1, 0, &mut [], i);
+    }
+    for _ in 0..N {
+        assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
+    }
+}
+
 #[test]
 fn a_refused_write_leaves_no_piece_behind() {
     let p = pair_with(EngineConfig { watchdog_us: 0, ..config() });
