@@ -14,7 +14,7 @@ const SEEDS: u64 = 60;
 const LONG_SEEDS: u64 = 5000;
 
 /// Violations found and not yet mended (docs/simulation.md). Each must still fail, so the list can only shrink.
-const OPEN: [(&str, u64); 1] = [("mtu", 457)];
+const OPEN: [(&str, u64); 0] = [];
 
 fn swarm(profile: Profile) {
     let seeds = if std::env::var_os("WEIR_TEST_LONG").is_some() { LONG_SEEDS } else { SEEDS };
@@ -112,14 +112,4 @@ fn a_scenario_survives_json() {
 #[test]
 fn promises_hold_when_hosts_are_cut_off_for_long() {
     swarm(Profile::Partition);
-}
-
-/// Counted as skipped, so that the closing line of the tests shows that something is open.
-#[test]
-#[ignore = "the open violations of docs/simulation.md"]
-fn promises_hold_in_the_open_seeds() {
-    for (name, seed) in OPEN {
-        let r = run(&Scenario::draw(seed, Profile::from_name(name).unwrap()), Watch::default());
-        assert_eq!(r.violation, None, "{name} seed {seed}");
-    }
 }
