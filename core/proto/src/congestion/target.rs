@@ -324,8 +324,8 @@ mod tests {
             for i in 1..3000u32 {
                 let t = u64::from(i) * (base_ns + delay_ns);
                 c.on_sent(Time(t), 1472, true, false);
-                c.on_loss(Time(t), 736, i % 2, Time(t));
-                c.on_ack(&Acked { base_ns, ..acked(t, t - base_ns - delay_ns, base_ns + delay_ns, i) });
+                c.on_loss(Time(t), 16 * 1472, 16, Time(t));
+                c.on_ack(&Acked { base_ns, packets: 32, ..acked(t, t - base_ns - delay_ns, base_ns + delay_ns, i) });
             }
             assert_eq!(c.window(), least * 1472, "round trip {base_ns} ns, delay {delay_ns} ns");
         }
