@@ -24,6 +24,8 @@ use weir_udp::UdpTransport;
 const RX_BATCHES: usize = 8;
 /// Packets written in one progress call before arrivals get their turn: about 1 MiB.
 const TX_PACKETS: usize = 768;
+/// Packets built before the first of them go out: what one segmentation-offload batch holds.
+const FLUSH_PACKETS: usize = 44;
 /// Failed reads of the socket in a row after which it is given up. What the system can lack for a moment (memory) comes back sooner.
 const READ_FAILURES_MAX: u32 = 1000;
 
@@ -178,7 +180,7 @@ impl Core {
         if self.udp.blocked() && self.udp.flush().is_err() {
             return;
         }
-        for _ in 0..TX_PACKETS {
+        for n in 1..=TX_PACKETS {
             let table = SendTable(&self.st.sends);
             let Some(t) = self.st.proto.poll_transmit(now, &table, &mut self.out) else {
                 break;
@@ -191,6 +193,10 @@ impl Core {
             }
             // SAFETY: the slices point into operations of the send table, which are not removed before `flush` below ends the references.
             unsafe { self.udp.push(t.remote, t.local, &self.out.head, &slices) };
+            // The peer can begin with these while the next are built.
+            if n % FLUSH_PACKETS == 0 {
+                let _ = self.udp.flush();
+            }
             if self.udp.blocked() {
                 break;
             }

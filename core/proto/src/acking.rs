@@ -169,6 +169,9 @@ impl Association {
             let raw = cx.now.since_ns(s.at);
             path.rtt.sample(cx.now, raw, delay_ns);
             let target = cx.cfg.delay_target.as_nanos() as u64 + path.rtt.base() / 16;
+            if s.lead {
+                path.lead_rtt = raw;
+            }
             if s.lead && slack_ns <= target / 4 {
                 certain = Some(path.rtt.latest);
             }
@@ -212,14 +215,14 @@ impl Association {
             p.loss_time = None;
         }
         let mut lost: SmallVec<[u64; 32]> = SmallVec::new();
-        let (paths, extra) = (&mut self.paths, cx.cfg.loss_time_extra.as_nanos() as u64);
+        let (paths, cfg) = (&mut self.paths, cx.cfg);
         self.rec.overtaken(|pn, s| {
             let Some(p) = paths.get_mut(usize::from(s.path)) else { return };
             let over = p.largest_acked.wrapping_sub(s.seq) as i32;
             if p.largest_acked == 0 || over <= 0 {
                 return;
             }
-            let at = s.at.plus_ns(p.rtt.loss_delay(extra));
+            let at = s.at.plus_ns(p.loss_delay(cfg));
             if over as u32 >= p.reorder || at <= cx.now {
                 lost.push(pn);
             } else {

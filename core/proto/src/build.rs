@@ -299,6 +299,10 @@ impl Association {
             }
         }
         self.count_turn(cx, &pk);
+        let is_tail = !self.has_bulk();
+        if let Some(p) = self.paths.get_mut(usize::from(pk.path)) {
+            p.is_tail = is_tail;
+        }
         let eliciting = pk.eliciting;
         self.finish(cx, &pk, Some(payloads), out, eliciting)
     }

@@ -73,6 +73,8 @@ pub struct Config {
     pub loss_time_extra: Duration,
     /// Least variance part of the probe timeout: below it timers race with the peer's scheduler.
     pub pto_var_min: Duration,
+    /// A path with a measured loss above this (parts per million) is lossy: nobody waits long for the last packets of a message.
+    pub lossy_ppm: u32,
     /// Largest probe timeout after back-off.
     pub pto_max: Duration,
     /// A granted body silent for 4 srtt, at least this long, gets its grant again.
@@ -179,6 +181,7 @@ impl Default for Config {
             reorder_threshold_max: 64,
             loss_time_extra: Duration::from_micros(50),
             pto_var_min: Duration::from_micros(100),
+            lossy_ppm: 1000,
             pto_max: Duration::from_millis(250),
             regrant_min: Duration::from_millis(1),
             congestion: CongestionKind::Target,

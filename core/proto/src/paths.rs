@@ -43,6 +43,10 @@ pub(crate) struct Path {
     pub(crate) largest_acked: u32,
     /// The first packet of this round trip. Its own round trip tells what queue there was; those behind it also wait in the queue that the train itself makes.
     lead: Option<u32>,
+    /// Round trip of the last lead that was acknowledged.
+    pub(crate) lead_rtt: u64,
+    /// Nothing waits behind what is in flight.
+    pub(crate) is_tail: bool,
     /// When a lead last asked for its acknowledgement.
     lead_at: Time,
     /// Packets later acknowledged before one is lost.
@@ -73,6 +77,9 @@ pub(crate) struct Path {
     pub(crate) loss_ppm: u32,
 }
 
+/// So few packets in flight do not queue behind each other: smoothed round trips of whole bursts say nothing of them.
+const TAIL_PACKETS: u32 = 4;
+
 impl Path {
     pub(crate) fn new(cfg: &Config, now: Time, remote: SocketAddr, local: Option<IpAddr>, max_datagram: u16) -> Self {
         let mtu = MtuSearch::new(cfg, max_datagram);
@@ -90,6 +97,8 @@ impl Path {
             next_seq: 1,
             largest_acked: 0,
             lead: None,
+            lead_rtt: 0,
+            is_tail: false,
             lead_at: Time::ZERO,
             reorder: cfg.reorder_threshold,
             reorder_at: 0,
@@ -129,8 +138,20 @@ impl Path {
 
     /// Probe timeout with back-off.
     pub(crate) fn pto_ns(&self, cfg: &Config, ack_delay_max: u64) -> u64 {
-        let one = self.rtt.pto(cfg.pto_var_min.as_nanos() as u64, ack_delay_max);
+        let var_min = cfg.pto_var_min.as_nanos() as u64;
+        let mut one = self.rtt.pto(var_min, ack_delay_max);
+        if self.ptos == 0 && self.is_tail && self.in_flight_packets <= TAIL_PACKETS && self.loss_ppm > cfg.lossy_ppm {
+            one = one.min(2 * self.lead_rtt.max(self.rtt.base()) + var_min + ack_delay_max);
+        }
         (one << self.ptos.min(12)).min((cfg.pto_max.as_nanos() as u64).max(one))
+    }
+
+    /// Age at which a packet is lost when a later one was acknowledged (spec 4).
+    pub(crate) fn loss_delay(&self, cfg: &Config) -> u64 {
+        // Where packets are lost for sure and were not seen to overtake one another, the round trip of what was just acknowledged is what the lost one would have needed.
+        let sure = self.loss_ppm > cfg.lossy_ppm && self.reorder <= cfg.reorder_threshold;
+        let m = if sure { self.rtt.latest } else { self.rtt.srtt.max(self.rtt.latest) };
+        m + m / 8 + cfg.loss_time_extra.as_nanos() as u64
     }
 
     /// When the probe timeout fires.
@@ -227,5 +248,46 @@ impl Path {
         self.challenge = None;
         self.probe_interval = cfg.path_probe_min.as_nanos() as u64;
         self.next_probe = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_message_on_a_lossy_path_does_not_wait_for_what_a_whole_burst_would_take() {
+        let cfg = Config::default();
+        let mut p = Path::new(&cfg, Time(1), "10.0.0.1:7".parse().unwrap(), None, 1472);
+        for us in [20, 900, 100, 900] {
+            p.rtt.sample(Time(1), us * 1000, 0);
+        }
+        let after_bursts = p.rtt.pto(100_000, 50_000);
+        assert!(after_bursts > 1_000_000);
+        (p.lead_rtt, p.is_tail) = (30_000, true);
+        p.on_sent(Time(2), 1472, 1 << 20);
+        assert_eq!(p.pto_ns(&cfg, 50_000), after_bursts, "no loss seen: nobody hurries");
+        p.loss_ppm = 5000;
+        assert_eq!(p.pto_ns(&cfg, 50_000), 2 * 30_000 + 150_000);
+        p.is_tail = false;
+        assert_eq!(p.pto_ns(&cfg, 50_000), after_bursts, "the window is shut: what is in flight queues");
+        p.is_tail = true;
+        (0..4).for_each(|_| _ = p.on_sent(Time(2), 1472, 1 << 20));
+        assert_eq!(p.pto_ns(&cfg, 50_000), after_bursts);
+    }
+
+    #[test]
+    fn loss_by_time_goes_by_the_latest_round_trip_where_nothing_overtakes() {
+        let cfg = Config::default();
+        let mut p = Path::new(&cfg, Time(1), "10.0.0.1:7".parse().unwrap(), None, 1472);
+        for us in [900, 900, 80] {
+            p.rtt.sample(Time(1), us * 1000, 0);
+        }
+        let by_srtt = p.rtt.srtt * 9 / 8 + 50_000;
+        assert_eq!(p.loss_delay(&cfg), by_srtt);
+        p.loss_ppm = 5000;
+        assert_eq!(p.loss_delay(&cfg), 80_000 * 9 / 8 + 50_000);
+        p.reorder += 1;
+        assert_eq!(p.loss_delay(&cfg), by_srtt);
     }
 }

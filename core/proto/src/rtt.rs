@@ -76,10 +76,4 @@ impl Rtt {
         let least = least.as_nanos() as u64;
         if self.sampled { least.max(self.srtt / 8) } else { least }
     }
-
-    /// Age at which a packet is lost when a later one was acknowledged (spec 4).
-    pub(crate) fn loss_delay(&self, extra: u64) -> u64 {
-        let m = self.srtt.max(self.latest);
-        m + m / 8 + extra
-    }
 }
