@@ -199,7 +199,7 @@ impl Association {
         if i == usize::from(self.primary) {
             let min_rtt = cx.cfg.parity_min_rtt.as_nanos() as u64;
             self.parity
-                .set_active(cx.cfg.parity && path.loss_ppm > cx.cfg.parity_min_loss_ppm && path.rtt.srtt > min_rtt);
+                .set_active(cx.cfg.parity && path.loss_ppm > cx.cfg.parity_min_loss_ppm && path.rtt.base() > min_rtt);
         }
         let settle = 2 * path.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns);
         if path.mtu.test(cx.now, settle, cx.cfg) {

@@ -109,7 +109,7 @@ pub struct Config {
     pub parity_group: u8,
     /// Parity needs a measured loss above this (parts per million) ...
     pub parity_min_loss_ppm: u32,
-    /// ... and a round trip above this: repair by asking is quick enough below.
+    /// ... and a least round trip above this: repair by asking is quick enough below, and a queue gets only longer by it.
     pub parity_min_rtt: Duration,
 
     /// First retransmission of a handshake packet; doubles ... 5 ms: on a network that loses 2 %, an eighth of all first

@@ -140,8 +140,13 @@ impl Path {
     pub(crate) fn pto_ns(&self, cfg: &Config, ack_delay_max: u64) -> u64 {
         let var_min = cfg.pto_var_min.as_nanos() as u64;
         let mut one = self.rtt.pto(var_min, ack_delay_max);
-        if self.ptos == 0 && self.is_tail && self.in_flight_packets <= TAIL_PACKETS && self.loss_ppm > cfg.lossy_ppm {
-            one = one.min(2 * self.lead_rtt.max(self.rtt.base()) + var_min + ack_delay_max);
+        if self.ptos == 0 && self.is_tail && self.loss_ppm > cfg.lossy_ppm {
+            let trip = if self.in_flight_packets <= TAIL_PACKETS {
+                self.lead_rtt.max(self.rtt.base())
+            } else {
+                self.rtt.srtt.max(self.rtt.latest)
+            };
+            one = one.min(2 * trip + var_min + ack_delay_max);
         }
         (one << self.ptos.min(12)).min((cfg.pto_max.as_nanos() as u64).max(one))
     }

@@ -10,6 +10,8 @@ const LOSS_SAMPLE_LOST: u64 = 4;
 /// Loss in a round from which on bursts are taken for its cause.
 const BURST_LOSS_PERCENT: u64 = 6;
 const BURST_MAX: u64 = 256;
+/// A window of so many packets or fewer bears twice the queueing delay of a large one.
+const SMALL_PACKETS: u64 = 4;
 
 /// State of one path.
 #[derive(Clone, Debug)]
@@ -93,6 +95,14 @@ impl Target {
         percent
     }
 
+    /// The queueing delay this window aims at: T (1 + sqrt(4 / packets)), 2 T at the most. Flows that share a queue see the
+    /// same delay; were it the same target for all, whoever came late would stay small for ever (Swift, SIGCOMM 2020, 3.5).
+    fn own_target(&self, base_ns: u64) -> u64 {
+        let target = self.target_ns + base_ns / 16;
+        let packets = (self.window / self.mtu).max(SMALL_PACKETS);
+        target + target * SMALL_PACKETS.isqrt() / packets.isqrt()
+    }
+
     fn end_round(&mut self, a: &Acked) {
         let elapsed = a.now.since_ns(self.round_started).max(1);
         let rate = (u128::from(self.round_bytes) * 1_000_000_000 / u128::from(elapsed)).min(1 << 50) as u64;
@@ -106,7 +116,7 @@ impl Target {
             // A fading maximum: one stalled round must not hide what the path can do.
             self.rate = rate.max(self.rate - self.rate / 8);
         }
-        let target = self.target_ns + a.base_ns / 16;
+        let target = self.own_target(a.base_ns);
         // A queue lasts; a sender that lost its core between reading the clock and sending makes one round look long.
         let lasting = delay.map(|d| d.min(self.last_delay.unwrap_or(target / 2)));
         if self.slow_start {
@@ -152,7 +162,9 @@ impl Target {
     fn adjust(&mut self, delay: Option<u64>, loss: u64, target: u64) {
         let d = delay.unwrap_or(target / 2);
         let before = self.window;
-        if loss > 10 || (loss >= 2 && d > target / 2) {
+        // One loss in a sample of a small window says little of the rate; its delay will tell.
+        let judged = self.window > self.initial_packets * self.mtu;
+        if loss > 10 || (loss >= 2 && d > target / 2 && judged) {
             self.window = self.window * 7 / 10;
         } else if d > target {
             // x max(1 - 0.8 (d - T)/d, 1/2), in 1/1024.
