@@ -33,6 +33,8 @@ pub(crate) struct Opening {
     interval_ns: u64,
     tries: u32,
     confirms: u32,
+    /// A CONFIRM went out: the responder may hold this opening for established.
+    confirmed: bool,
     /// Answers of another endpoint at the peer's addresses, at most one for each INIT.
     strangers: u32,
 }
@@ -119,6 +121,7 @@ impl Endpoint {
             interval_ns: self.cfg.handshake_retry.as_nanos() as u64,
             tries: 0,
             confirms: 0,
+            confirmed: false,
             strangers: 0,
         }));
         self.counters.handshakes_opened += 1;
@@ -138,6 +141,7 @@ impl Endpoint {
         let (packet, remote, local) = match o.cookie {
             Some((cookie, remote, local)) => {
                 o.confirms += 1;
+                o.confirmed = true;
                 let params = Self::params(&self.cfg, &self.local_addrs);
                 (Handshake::Confirm(wire::Confirm { opening: o.opening, cookie, params }), remote, local)
             }
@@ -265,12 +269,10 @@ impl Endpoint {
         false
     }
 
-    /// We are opening to the same peer and are to win: what it opens is ignored (spec 3, simultaneous opening).
-    fn our_opening_wins(&self, opener_id: u64) -> bool {
-        self.by_endpoint
-            .get(&opener_id)
-            .and_then(|p| self.assocs.get(p.0 as usize))
-            .is_some_and(|a| a.state == State::Opening && self.endpoint_id < opener_id)
+    /// Our own opening to the same peer, if it is the one that is to win (spec 3, simultaneous opening).
+    fn winning(&self, opener_id: u64) -> Option<&Opening> {
+        let a = self.by_endpoint.get(&opener_id).and_then(|p| self.assocs.get(p.0 as usize))?;
+        a.opening.as_deref().filter(|_| a.state == State::Opening && self.endpoint_id < opener_id)
     }
 
     /// The opener of an association we hold for established has not seen our ACCEPT and knocks again: it lives, though
@@ -288,7 +290,9 @@ impl Endpoint {
     }
 
     fn on_init(&mut self, now: Time, meta: &RxMeta, o: &wire::Opening) {
-        if self.acceptable(meta, o) && !self.our_opening_wins(o.opener_id) {
+        // To no use while ours goes well, that is while its first INIT may still be answered.
+        let ignored = self.winning(o.opener_id).is_some_and(|ours| ours.confirmed || ours.tries < 2);
+        if self.acceptable(meta, o) && !ignored {
             self.note_opener_lives(now, o);
             let cookie = self.handshake.cookie(now, &meta.remote, o);
             self.answer(meta, &Handshake::Cookie(wire::Cookie { opener_association: o.opener_association, cookie }));
@@ -314,7 +318,9 @@ impl Endpoint {
 
     fn on_confirm(&mut self, now: Time, meta: &RxMeta, c: &wire::Confirm, events: &mut Vec<Event>) {
         let o = &c.opening;
-        if !self.acceptable(meta, o) || self.our_opening_wins(o.opener_id) {
+        // Once we sent a CONFIRM the peer may have accepted it, and there would be two associations.
+        let ignored = self.winning(o.opener_id).is_some_and(|ours| ours.confirmed);
+        if !self.acceptable(meta, o) || ignored {
             return;
         }
         if !self.handshake.cookie_is_good(now, &c.cookie, &meta.remote, o) {

@@ -107,6 +107,8 @@ pub struct Net {
     pub faults: Faults,
     /// Networks that are cut.
     pub cut: BTreeSet<u8>,
+    /// Datagrams that get lost, besides what `faults` does: by (from, to, bytes).
+    pub lose: Box<dyn FnMut(SocketAddr, SocketAddr, &[u8]) -> bool>,
     pub rng: ChaCha8Rng,
     flying: BTreeMap<u64, Flying>,
     order: BinaryHeap<Reverse<(u64, u64)>>,
@@ -152,6 +154,7 @@ impl Net {
             nodes,
             faults: Faults::default(),
             cut: BTreeSet::new(),
+            lose: Box::new(|_, _, _| false),
             rng,
             flying: BTreeMap::new(),
             order: BinaryHeap::new(),
@@ -232,7 +235,7 @@ impl Net {
         if self.capture {
             self.captured.push((from, to, bytes.clone()));
         }
-        if self.cut.contains(&net) || bytes.len() > f.mtu || self.chance(f.loss) {
+        if self.cut.contains(&net) || bytes.len() > f.mtu || (self.lose)(from, to, &bytes) || self.chance(f.loss) {
             return;
         }
         if f.corrupt > 0 && self.chance(f.corrupt) {

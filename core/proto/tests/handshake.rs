@@ -1,0 +1,104 @@
+//! Openings that go wrong, or both ways at once (spec 3).
+
+mod net;
+
+use std::time::Duration;
+
+use net::Net;
+use weir_proto::*;
+
+const S: Duration = Duration::from_secs(1);
+
+/// Two endpoints whose ids are 1 and 2: an opening of the first wins over one of the second.
+fn lesser_and_greater(seed: u64) -> Net {
+    let mut n = Net::new(2, 1, &Config::default(), seed);
+    for (i, node) in n.nodes.iter_mut().enumerate() {
+        let mut s = [0; 32];
+        s[..8].copy_from_slice(&seed.to_le_bytes());
+        s[8] = i as u8;
+        node.ep = Endpoint::new(Config::default(), [7; 32], 1 + i as u64, &[net::addr(i, 0)], s);
+    }
+    n
+}
+
+/// Byte 0 of the handshake packets.
+const INIT: u8 = 0x10;
+const CONFIRM: u8 = 0x12;
+
+/// From now on what `from` sends of this kind gets lost.
+fn lose(n: &mut Net, from: usize, kinds: &'static [u8]) {
+    let from = net::addr(from, 0);
+    n.lose = Box::new(move |source, _, bytes| source == from && kinds.contains(&bytes[0]));
+}
+
+#[test]
+fn who_has_sent_no_confirm_accepts_the_others() {
+    let mut n = lesser_and_greater(1);
+    n.send(1, 0, false, 0, 0, 0, 8).unwrap();
+    // The greater one's INIT has arrived (10 us a way), its COOKIE is under way, when the lesser one begins.
+    n.run(Duration::from_micros(15), |_| false);
+    lose(&mut n, 0, &[INIT]);
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    assert!(n.run(S / 100, Net::quiet), "the CONFIRM was ignored");
+    for node in &n.nodes {
+        assert_eq!((node.ups.len(), node.downs.len(), node.messages.len()), (1, 0, 1));
+    }
+}
+
+#[test]
+fn who_has_to_repeat_its_init_answers_the_others() {
+    let mut n = lesser_and_greater(2);
+    lose(&mut n, 0, &[INIT]);
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    n.send(1, 0, false, 0, 0, 0, 8).unwrap();
+    // Both repeat within 7.5 ms, and again within 15 ms.
+    assert!(n.run(S / 40, Net::quiet), "the INITs were ignored");
+    for node in &n.nodes {
+        assert_eq!((node.ups.len(), node.downs.len(), node.messages.len()), (1, 0, 1));
+    }
+}
+
+#[test]
+fn who_may_have_been_accepted_accepts_nothing() {
+    let mut n = lesser_and_greater(3);
+    n.capture = true;
+    n.send(1, 0, false, 0, 0, 0, 8).unwrap();
+    n.run(Duration::from_micros(15), |_| false);
+    // Both have a cookie; the greater one's CONFIRM stays on the way until the lesser one has sent its own, which arrives.
+    lose(&mut n, 1, &[CONFIRM]);
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    n.run(Duration::from_micros(35), |_| false);
+    let sent = |n: &Net, from: usize| {
+        n.captured.iter().find(|c| c.0 == net::addr(from, 0) && c.2[0] == CONFIRM).map(|c| c.2.clone())
+    };
+    assert!(sent(&n, 0).is_some() && n.nodes[0].ups.is_empty());
+    let late = sent(&n, 1).expect("CONFIRM");
+    n.arrive(net::addr(1, 0), net::addr(0, 0), late);
+    assert!(n.nodes[0].ups.is_empty(), "two associations");
+    assert!(n.run(S / 100, Net::quiet));
+    for node in &n.nodes {
+        assert_eq!((node.ups.len(), node.downs.len(), node.messages.len()), (1, 0, 1));
+    }
+}
+
+#[test]
+fn both_open_through_heavy_loss_and_agree() {
+    // With every INIT and CONFIRM of the greater one ignored, a tenth of these took more than 2 s.
+    let mut times = Vec::new();
+    for seed in 0..300 {
+        let mut n = lesser_and_greater(seed);
+        n.faults = net::Faults { loss: 500_000, dup: 100_000, jitter_ns: 20_000, ..net::Faults::default() };
+        let start = n.now;
+        n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+        n.send(1, 0, false, 0, 0, 0, 8).unwrap();
+        assert!(n.run(20 * S, |n| n.nodes.iter().all(|x| x.ups.len() == 1)), "seed {seed}");
+        times.push(n.now - start);
+        n.faults.loss = 0;
+        assert!(n.run(10 * S, Net::quiet), "seed {seed}");
+        for node in &n.nodes {
+            assert_eq!((node.ups.len(), node.downs.len(), node.messages.len()), (1, 0, 1), "seed {seed}");
+        }
+    }
+    times.sort();
+    assert!(times[270] < 3 * S / 2, "one in ten took more than {:?}", times[270]);
+}
