@@ -110,3 +110,21 @@ fn idle_peers_behind_much_loss_are_not_given_up() {
     let r = run(&s, Watch::default());
     assert_eq!(r.violation, None);
 }
+
+#[test]
+fn probes_to_a_host_that_is_cut_off_break_no_bound_on_what_is_in_flight() {
+    // A window as large as the receiver's buffer allows is on the way; then two probes at each timeout until it heals.
+    let network = NetworkSpec { nic_queue_bytes: 16 << 10, ..NetworkSpec::default() };
+    let mut net = NetSpec::single(2, network);
+    net.host.rx_buffer_bytes = 64 << 10;
+    for (at_ns, heal) in [(3 * MS, false), (4 * SEC + 500 * MS, true)] {
+        let direction = Direction::Both;
+        let fault =
+            if heal { Fault::Heal { host: 1, net: 0, direction } } else { Fault::Cut { host: 1, net: 0, direction } };
+        net.faults.push(TimedFault { at_ns, fault });
+    }
+    let work = Workload::Traffic(Traffic { messages: vec![message(0, 1, 16 << 20)], ..Traffic::default() });
+    let r = run(&Scenario { seed: 1, net, endpoint: EndpointSpec::default(), work }, Watch::default());
+    assert_eq!(r.violation, None);
+    assert!(r.probe_timeouts > 10, "{} probe timeouts show nothing", r.probe_timeouts);
+}
