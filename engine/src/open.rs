@@ -106,6 +106,7 @@ fn proto_config(cfg: &EngineConfig, udp: &UdpTransport) -> weir_proto::Config {
             .saturating_mul(2)
             .saturating_add(4 * crate::remote::REQUESTS_MAX)
             .max(weir_proto::Config::default().control_queue),
+        features: weir_match::FEATURES,
         ..weir_proto::Config::default()
     }
 }

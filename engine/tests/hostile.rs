@@ -4,7 +4,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_engine::{
-    Access, Class, Completion, Endpoint, EngineConfig, EngineError, Iov, OpKind, Queue, RecvOp, RmaOp, SendMode, SendOp,
+    Access, Class, Completion, DownReason, Endpoint, EngineConfig, EngineError, Iov, OpError, OpKind, Queue, RecvOp,
+    RmaOp, SendMode, SendOp,
 };
 use weir_match::envelope::{Envelope, MAX_BYTES};
 use weir_proto::{EndpointName, Event, Message, PacketBuf, Payloads, RxMeta, SendError, Time};
@@ -163,7 +164,12 @@ impl Member {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("socket");
         socket.set_nonblocking(true).expect("socket");
         let addr = socket.local_addr().expect("address");
-        let ep = weir_proto::Endpoint::new(weir_proto::Config::default(), KEY, id, &[addr], [id as u8; 32]);
+        let cfg = weir_proto::Config { features: weir_match::FEATURES, ..weir_proto::Config::default() };
+        Member::with(cfg, id, socket, addr)
+    }
+
+    fn with(cfg: weir_proto::Config, id: u64, socket: UdpSocket, addr: SocketAddr) -> Member {
+        let ep = weir_proto::Endpoint::new(cfg, KEY, id, &[addr], [id as u8; 32]);
         Member { ep, socket, start: Instant::now(), events: Vec::new() }
     }
 
@@ -363,4 +369,41 @@ fn a_copied_send_leaves_the_memory_at_once_and_completes_as_asked() {
     };
     // SAFETY: `data` lives to the end of the test.
     assert!(matches!(unsafe { a.send(&op) }, Err(EngineError::TooBig { .. })));
+}
+
+#[test]
+fn two_versions_in_one_job_are_told_so_on_both_sides_at_once() {
+    // A build from before the rule of streams changed; it once opens and once is opened to.
+    for it_opens in [true, false] {
+        let a = open(config());
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("socket");
+        socket.set_nonblocking(true).expect("socket");
+        let addr = socket.local_addr().expect("address");
+        let mut old = Member::with(weir_proto::Config::default(), 77, socket, addr);
+        let to_old = a.insert_peer(&old.ep.name().encode()).expect("name");
+        let to_a = old.ep.peer(&EndpointName::decode(&a.name()).expect("name")).expect("usable");
+        let start = Instant::now();
+        // This side waits for a message of the other, and sends one or only waits.
+        let (mut buf, mut data) = ([0; 8], [1; 8]);
+        post(&a, Some(to_old), 1, &mut buf);
+        if it_opens {
+            let m = Message { control: false, stream: 1, envelope: &[0; 4], len: 8, patient: false, token: 1 };
+            old.ep.send(old.now(), to_a, m).expect("send");
+        } else {
+            message(&a, to_old, 1, &mut data, SendMode::Delivery, false);
+        }
+        let mut out = Vec::new();
+        let told = |m: &Member| m.events.iter().any(|e| matches!(e, Event::Down { reason: DownReason::Version, .. }));
+        while out.is_empty() || !told(&old) {
+            a.poll(Queue::Recv, &mut out, 1);
+            old.step();
+            assert!(start.elapsed() < Duration::from_secs(2), "no end: {}", a.counters_json());
+        }
+        let error = out[0].result.expect_err("no message can come");
+        assert_eq!(error, OpError::PeerDown(DownReason::Version));
+        assert!(error.to_string().contains("another version of weir"), "{error}");
+        if !it_opens {
+            assert_eq!(wait(&a, &a, Queue::Send).result, Err(error));
+        }
+    }
 }

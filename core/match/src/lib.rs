@@ -43,5 +43,6 @@ mod types;
 
 pub use matcher::Matcher;
 pub use types::{
-    Arrival, Census, Class, Match, MsgToken, Multi, OpToken, Pattern, Posted, STREAM_TAG_BITS, Source, Stats, stream_of,
+    Arrival, Census, Class, FEATURES, Match, MsgToken, Multi, OpToken, Pattern, Posted, STREAM_TAG_BITS, Source, Stats,
+    stream_of,
 };

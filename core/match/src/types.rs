@@ -164,6 +164,10 @@ pub struct Stats {
 /// the hash, hardly any receive of an MPI program would be on one stream, and streams would be worth nothing.
 pub const STREAM_TAG_BITS: u64 = 0x0007_fffc_ffff_ffff;
 
+/// Feature bits of the handshake (`spec/envelopes.md` 5): rules of matching and envelopes that both sides must follow. Bit 0:
+/// streams by these [`STREAM_TAG_BITS`]. Builds from before have none, and only the low 32 bits of the tag decide there.
+pub const FEATURES: u16 = 1;
+
 /// The stream for a message: 0 for untagged ones, 1 .. `streams` (exclusive) for tagged ones, mixed so that strided tags
 /// and tags that differ only in a communicator's bits spread evenly. Depends on the [`STREAM_TAG_BITS`] of the tag only. `streams` counts stream 0; with fewer than 2 all
 /// messages share stream 0. The result is always below `max(streams, 1)`.

@@ -168,8 +168,8 @@ pub enum DownReason {
     /// At this address lives another incarnation.
     #[error("stale address: another incarnation answers there")]
     StaleIncarnation,
-    /// Version or features do not agree.
-    #[error("protocol version or features do not agree")]
+    /// Protocol version or features (`Config::features`) are not the same on both sides.
+    #[error("it runs another version of weir that this one cannot talk to: install the same on all hosts")]
     Version,
     /// The peer's protection level is lower than demanded here.
     #[error("protection level too low")]

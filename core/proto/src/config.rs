@@ -21,6 +21,8 @@ pub const STREAMS_MAX: u16 = 64;
 pub struct Config {
     /// Least protection asked for; the association gets the higher of both sides.
     pub level: Level,
+    /// Rules of the layer above that both sides must follow, one bit each; a peer with others is refused.
+    pub features: u16,
     /// Largest UDP payload this side sends or accepts. 1472: Ethernet over IPv4; the driver raises it to what its interfaces carry.
     pub max_datagram: u16,
     /// Streams this side spreads its matched messages over, 1 to [`STREAMS_MAX`]; the peer's number is its own affair. 64: enough that tags rarely share one, 4 bytes of state each and side.
@@ -156,6 +158,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             level: Level::Integrity,
+            features: 0,
             max_datagram: 1472,
             streams: 64,
             gather: true,

@@ -266,7 +266,7 @@ impl Endpoint {
     }
 
     /// Opens the association if that has not begun.
-    fn ensure_open(&mut self, now: Time, peer: PeerId) {
+    pub(crate) fn ensure_open(&mut self, now: Time, peer: PeerId) {
         let idle = self.assocs.get(peer.0 as usize).is_some_and(|a| a.state == State::Idle);
         if idle {
             self.open(now, peer);
@@ -525,7 +525,7 @@ impl Endpoint {
         match datagram.first() {
             Some(0x15) => self.handle_protected(now, &meta, datagram, events),
             Some(b) if b >> 4 == 1 => self.handle_handshake(now, &meta, datagram, events),
-            _ => self.counters.dropped_malformed += 1,
+            _ => self.on_other_version(now, &meta, datagram),
         }
     }
 

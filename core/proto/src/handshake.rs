@@ -15,8 +15,6 @@ use crate::endpoint::{Datagram, Endpoint, INDEX_BITS, with_association};
 use crate::paths::{PATHS_MAX, Path};
 use crate::{Config, DownReason, Event, PacketBuf, PeerId, RxMeta, Time, Transmit};
 
-/// Feature bits this version knows: none.
-const FEATURES: u16 = 0;
 /// CONFIRMs sent before the cookie is taken for stale and the opening starts again with INIT.
 const CONFIRM_TRIES: u32 = 6;
 /// INITs in a row that must be refused by an endpoint other than the one wanted before that is believed to live there no
@@ -102,14 +100,14 @@ impl Endpoint {
         let local_id = self.new_association_id(peer);
         let mut nonce = [0; wire::NONCE_LEN];
         self.rng.fill_bytes(&mut nonce);
-        let (level, opener_id) = (self.cfg.level, self.endpoint_id);
+        let (level, features, opener_id) = (self.cfg.level, self.cfg.features, self.endpoint_id);
         let Some(a) = self.assocs.get_mut(peer.0 as usize) else { return };
         a.local_id = local_id;
         a.state = State::Opening;
         a.opening = Some(Box::new(Opening {
             opening: wire::Opening {
                 level,
-                features: FEATURES,
+                features,
                 opener_id,
                 responder_id: a.endpoint_id,
                 opener_association: local_id,
@@ -254,11 +252,12 @@ impl Endpoint {
     }
 
     /// Checks that need no state; refuses if one fails.
-    fn acceptable(&mut self, meta: &RxMeta, o: &wire::Opening) -> bool {
+    fn acceptable(&mut self, now: Time, meta: &RxMeta, o: &wire::Opening) -> bool {
         // 0: whoever is at this address (spec 7).
         let code = if o.responder_id != self.endpoint_id && o.responder_id != 0 {
             RefuseCode::StaleIncarnation
-        } else if o.features & !FEATURES != 0 {
+        } else if o.features != self.cfg.features {
+            self.ask_too(now, o.opener_id);
             RefuseCode::Features
         } else if self.closing {
             RefuseCode::ShuttingDown
@@ -267,6 +266,29 @@ impl Endpoint {
         };
         self.refuse(meta, o.opener_association, code);
         false
+    }
+
+    /// A peer we know by name, and may be waiting for, follows other rules. It is refused; our own opening, which it will
+    /// refuse likewise, lets our side know too (spec 3). What it said is believed no further, for anybody in the job may say it.
+    fn ask_too(&mut self, now: Time, opener_id: u64) {
+        if let Some(&p) = self.by_endpoint.get(&opener_id)
+            && self.assocs.get(p.0 as usize).is_some_and(|a| !a.addrs.is_empty())
+            && !self.closing
+        {
+            self.ensure_open(now, p);
+        }
+    }
+
+    /// An INIT of another version, if it is one: the opener is told (spec 2.6). Anything else is dropped.
+    pub(crate) fn on_other_version(&mut self, now: Time, meta: &RxMeta, datagram: &[u8]) {
+        if !self.init_limit.take(now) {
+            self.counters.dropped_rate_limit += 1;
+            return;
+        }
+        match wire::foreign_opening(datagram, &self.handshake.key) {
+            Some(opener_association) => self.refuse(meta, opener_association, RefuseCode::Features),
+            None => self.counters.dropped_malformed += 1,
+        }
     }
 
     /// Our own opening to the same peer, if it is the one that is to win (spec 3, simultaneous opening).
@@ -292,7 +314,7 @@ impl Endpoint {
     fn on_init(&mut self, now: Time, meta: &RxMeta, o: &wire::Opening) {
         // To no use while ours goes well, that is while its first INIT may still be answered.
         let ignored = self.winning(o.opener_id).is_some_and(|ours| ours.confirmed || ours.tries < 2);
-        if self.acceptable(meta, o) && !ignored {
+        if self.acceptable(now, meta, o) && !ignored {
             self.note_opener_lives(now, o);
             let cookie = self.handshake.cookie(now, &meta.remote, o);
             self.answer(meta, &Handshake::Cookie(wire::Cookie { opener_association: o.opener_association, cookie }));
@@ -320,7 +342,7 @@ impl Endpoint {
         let o = &c.opening;
         // Once we sent a CONFIRM the peer may have accepted it, and there would be two associations.
         let ignored = self.winning(o.opener_id).is_some_and(|ours| ours.confirmed);
-        if !self.acceptable(meta, o) || ignored {
+        if !self.acceptable(now, meta, o) || ignored {
             return;
         }
         if !self.handshake.cookie_is_good(now, &c.cookie, &meta.remote, o) {
@@ -363,7 +385,7 @@ impl Endpoint {
         let crypt = Box::new(self.handshake.session(level, Role::Responder, o, &nonce));
         let packet = self.handshake.write(&Handshake::Accept(wire::Accept {
             level,
-            features: FEATURES,
+            features: self.cfg.features,
             opener_association: o.opener_association,
             responder_id: self.endpoint_id,
             responder_association: local_id,
@@ -391,7 +413,10 @@ impl Endpoint {
                 a.state == State::Opening && a.local_id == c.opener_association && expected
             })
             .and_then(|a| {
-                a.opening.as_ref().filter(|o| o.cookie.is_some() && c.level >= o.opening.level).map(|o| o.opening)
+                let agreed = |o: &&Box<Opening>| {
+                    o.cookie.is_some() && c.level >= o.opening.level && c.features == o.opening.features
+                };
+                a.opening.as_ref().filter(agreed).map(|o| o.opening)
             });
         let Some(opening) = opening else {
             counters.dropped_state += 1;

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use net::Net;
 use weir_proto::*;
+use weir_wire::Handshake;
 
+const KEY: [u8; 32] = [7; 32];
 const S: Duration = Duration::from_secs(1);
 
 /// Two endpoints whose ids are 1 and 2: an opening of the first wins over one of the second.
@@ -16,7 +18,7 @@ fn lesser_and_greater(seed: u64) -> Net {
         let mut s = [0; 32];
         s[..8].copy_from_slice(&seed.to_le_bytes());
         s[8] = i as u8;
-        node.ep = Endpoint::new(Config::default(), [7; 32], 1 + i as u64, &[net::addr(i, 0)], s);
+        node.ep = Endpoint::new(Config::default(), KEY, 1 + i as u64, &[net::addr(i, 0)], s);
     }
     n
 }
@@ -101,4 +103,77 @@ fn both_open_through_heavy_loss_and_agree() {
     }
     times.sort();
     assert!(times[270] < 3 * S / 2, "one in ten took more than {:?}", times[270]);
+}
+
+fn with_features(seed: u64, features: [u16; 2]) -> Net {
+    let mut n = lesser_and_greater(seed);
+    for (i, features) in features.into_iter().enumerate() {
+        let cfg = Config { features, ..Config::default() };
+        n.nodes[i].ep = Endpoint::new(cfg, KEY, 1 + i as u64, &[net::addr(i, 0)], [i as u8; 32]);
+    }
+    n
+}
+
+#[test]
+fn builds_with_other_rules_are_told_on_both_sides() {
+    for (opener, features) in [(0, [0, 1]), (1, [0, 1]), (0, [1, 0]), (1, [1, 0]), (0, [1, 3]), (0, [3, 1])] {
+        let mut n = with_features(4, features);
+        // Both know each other, one sends, the other only waits.
+        n.peer(1 - opener, opener);
+        n.send(opener, 1 - opener, false, 0, 0, 0, 8).unwrap();
+        let start = n.now;
+        assert!(n.run(S, |n| n.nodes.iter().all(|x| x.downs.len() == 1)), "{features:?}");
+        assert!(n.now - start < Duration::from_millis(1), "{:?}", n.now - start);
+        for node in &n.nodes {
+            assert_eq!((node.downs[0].1, node.ups.len()), (DownReason::Version, 0));
+        }
+        assert_eq!(n.nodes[opener].failed.len(), 1);
+    }
+    let mut n = with_features(5, [3, 3]);
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    assert!(n.run(S, Net::quiet) && n.nodes.iter().all(|x| x.downs.is_empty() && x.ups.len() == 1));
+}
+
+#[test]
+fn a_stranger_with_other_rules_is_refused_and_makes_no_peer() {
+    let mut n = with_features(6, [0, 1]);
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    assert!(n.run(S, Net::quiet));
+    assert_eq!(n.nodes[0].downs[0].1, DownReason::Version);
+    assert_eq!((n.nodes[1].ep.peers().count(), n.nodes[1].downs.len()), (0, 0));
+}
+
+#[test]
+fn an_init_of_another_version_is_refused_and_nothing_else_of_it_answered() {
+    let mut n = lesser_and_greater(7);
+    n.capture = true;
+    n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+    assert!(n.run(S, Net::quiet));
+    let (from, to) = (net::addr(0, 0), net::addr(1, 0));
+    let of_version_2 = |n: &Net, kind: u8| {
+        let mut p = n.captured.iter().find(|c| c.0 == from && c.2[0] == kind).expect("sent").2.clone();
+        p[0] = 0x20 | (kind & 0xf);
+        p.truncate(p.len() - weir_wire::seal::MAC_LEN);
+        p.extend_from_slice(&weir_wire::HandshakeKey::derive(&KEY).mac(&p.clone()));
+        p
+    };
+    let (init, confirm) = (of_version_2(&n, INIT), of_version_2(&n, CONFIRM));
+    let mut forged = init.clone();
+    forged[9] ^= 1;
+    n.captured.clear();
+    for p in [confirm, forged] {
+        n.arrive(from, to, p);
+        n.run(S / 100, |_| false);
+    }
+    assert_eq!((n.captured.len(), n.nodes[1].ep.counters().dropped_malformed), (0, 2));
+    n.arrive(from, to, init.clone());
+    n.run(S / 100, |_| false);
+    let refused = n.captured.iter().find(|c| c.0 == to).expect("an answer").2.clone();
+    match Handshake::parse(&refused, &weir_wire::HandshakeKey::derive(&KEY)) {
+        Ok(Handshake::Refuse(r)) => {
+            assert_eq!((r.code, r.endpoint_id), (weir_wire::RefuseCode::Features, 2));
+            assert_eq!(r.opener_association.to_le_bytes(), init[24..32]);
+        }
+        other => panic!("{other:?}"),
+    }
 }

@@ -252,6 +252,14 @@ impl Handshake {
     }
 }
 
+/// The opener's association id in an INIT of another protocol version (spec 2.6), if the datagram is one of this job.
+#[must_use]
+pub fn foreign_opening(datagram: &[u8], key: &HandshakeKey) -> Option<u64> {
+    let &first = datagram.first()?;
+    let is_one = first >> 4 != crate::VERSION && first & 0x0f == Kind::Init as u8 && datagram.len() == INIT_LEN;
+    (is_one && key.verify(datagram)).then(|| crate::bytes::le64(datagram, 24))
+}
+
 /// The first eight bytes.
 fn write_first(kind: Kind, second: u8, features: u16, out: &mut Vec<u8>) {
     let [f0, f1] = features.to_le_bytes();
