@@ -318,7 +318,9 @@ fn domain_attr(version: u32, hints: Option<&Hints>) -> FiDomainAttr {
         control_progress: nonzero_or(d.map(|d| d.control_progress), FI_PROGRESS_MANUAL),
         data_progress: nonzero_or(d.map(|d| d.data_progress), FI_PROGRESS_MANUAL),
         resource_mgmt: FI_RM_ENABLED,
-        av_type: nonzero_or(d.map(|d| d.av_type), FI_AV_TABLE),
+        // Both kinds are the same here. Asked for none, say so, as other providers do: fabtests takes FI_AV_TABLE for the
+        // promise that whom it talks to has address 0.
+        av_type: d.map_or(FI_AV_UNSPEC, |d| d.av_type),
         mr_mode: mr_mode(version, d.map_or(0, |d| d.mr_mode)),
         mr_key_size: 8,
         cq_data_size: CQ_DATA_SIZE,

@@ -119,6 +119,15 @@ fn without_hints_everything_is_offered() {
 }
 
 #[test]
+fn the_kind_of_address_vector_is_the_callers_choice() {
+    for kind in [FI_AV_UNSPEC, FI_AV_MAP, FI_AV_TABLE] {
+        let mut asked = Asked::nothing();
+        asked.domain.av_type = kind;
+        assert_eq!(asked.ask(V2).expect("offered").domain().av_type, kind);
+    }
+}
+
+#[test]
 fn mpich_gets_what_it_never_gives_up() {
     let mut asked = Asked::like_mpich();
     let a = asked.ask(V2).expect("offered");
