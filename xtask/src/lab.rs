@@ -4,6 +4,9 @@
 //! that only the launchers use, so that starting a job does not suffer from the faults and does
 //! not disturb the measurement.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -12,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use weir_emulate::spec::Spec;
 use weir_emulate::{Network, privilege};
 
-use crate::process::{run_limited, run_quiet};
+use crate::process::{end_all, run_limited, run_quiet};
 
 /// The interface that is measured.
 pub const DATA_IFACE: &str = "net1";
@@ -104,6 +107,8 @@ pub struct Lab {
     pub hosts: Vec<String>,
     /// The stand-in for ssh: `agent HOST COMMAND`.
     pub agent: PathBuf,
+    /// The inode numbers of the hosts' network namespaces.
+    spaces: BTreeSet<u64>,
     network: Network,
 }
 
@@ -118,7 +123,18 @@ impl Lab {
             Network::start(&spec).with_context(|| format!("a network of {hosts} hosts, {}", wire.describe()))?;
         let find = |name: &str| network.environment().into_iter().find(|(key, _)| key == name).map(|(_, value)| value);
         let agent = find("WEIR_LAUNCH_AGENT").context("the emulator names no launch agent")?.into();
-        Ok(Self { hosts: network.spec().hosts.clone(), agent, network })
+        let mut spaces = BTreeSet::new();
+        for host in 0..network.spec().hosts.len() {
+            // Seen from a thread inside.
+            spaces.insert(network.host(host)?.run(|| fs::metadata("/proc/thread-self/ns/net").map(|is| is.ino()))??);
+        }
+        Ok(Self { hosts: network.spec().hosts.clone(), agent, spaces, network })
+    }
+
+    /// Ends everything that runs on the hosts: a launcher that was stopped, or that failed, may leave daemons and ranks
+    /// in sessions of their own, which would take the next launch's time.
+    pub fn clear(&self) {
+        end_all(|pid| fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|is| self.spaces.contains(&is.ino())));
     }
 
     /// A command that runs on the first host, where launchers run.

@@ -41,7 +41,11 @@ impl Job<'_> {
     /// If the stack cannot be had or the launcher cannot be started; a failing program is in the
     /// [`Outcome`].
     pub fn run(&self, paths: &Paths, lab: Option<&Lab>) -> Result<Outcome> {
-        run_limited(&mut self.command(paths, lab)?, self.limit)
+        let outcome = run_limited(&mut self.command(paths, lab)?, self.limit);
+        if let Some(lab) = lab {
+            lab.clear();
+        }
+        outcome
     }
 
     /// The launcher's command line.

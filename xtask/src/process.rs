@@ -145,12 +145,21 @@ fn end_tree(child: &mut Child) -> Result<()> {
 /// Ends what is left of a launch: processes of its group that now are our children.
 fn end_orphans(group: u32) {
     let me = std::process::id();
+    end_listed(|| {
+        let all = processes().into_iter();
+        all.filter(|p| p.parent == me && (p.group == group || p.session == group)).map(|p| p.pid).collect()
+    });
+}
+
+/// Ends all other processes of which `which` holds, and waits until there are none, though not for ever.
+pub fn end_all(which: impl Fn(u32) -> bool) {
+    let me = std::process::id();
+    end_listed(|| processes().into_iter().map(|p| p.pid).filter(|&pid| pid != me && which(pid)).collect());
+}
+
+fn end_listed(list: impl Fn() -> Vec<u32>) {
     for _ in 0..50 {
-        let left: Vec<u32> = processes()
-            .into_iter()
-            .filter(|p| p.parent == me && (p.group == group || p.session == group))
-            .map(|p| p.pid)
-            .collect();
+        let left = list();
         if left.is_empty() {
             return;
         }

@@ -1,6 +1,10 @@
 //! What is measured: the project's table of numbers to reach, cell by cell.
 
+use std::time::Duration;
+
 use crate::lab::Wire;
+use crate::mpi::Mpi;
+use crate::stack::Stack;
 
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +88,8 @@ pub struct Cell {
     pub goals: Vec<Goal>,
     /// Also run Weir with one stream.
     pub ablate_streams: bool,
+    /// Also run the rivals; else the cell compares Weir with itself.
+    pub rivals: bool,
 }
 
 /// How much is measured.
@@ -128,7 +134,42 @@ impl Cell {
             metrics: metrics.to_vec(),
             goals: Vec::new(),
             ablate_streams: false,
+            rivals: true,
         }
+    }
+
+    /// The number after `--name`.
+    fn argument(&self, name: &str) -> Option<f64> {
+        let at = self.args.iter().position(|word| word == name)?;
+        self.args.get(at + 1)?.parse().ok()
+    }
+
+    /// How long the program was asked to run at most, in seconds.
+    pub fn asked_seconds(&self) -> f64 {
+        let of_messages = || Some(self.argument("--messages")? * self.argument("--interval-us")? * 1e-6);
+        self.argument("--seconds").or_else(of_messages).unwrap_or(10.0)
+    }
+
+    /// When a launch is ended: a program looks at the clock between messages, and a farm still collects the results of
+    /// what it has handed out, so half as long as asked is added, and time to start and end all ranks on a busy machine.
+    pub fn limit(&self) -> Duration {
+        Duration::from_secs((self.asked_seconds() * 1.5 + 6.0 + 0.4 * self.ranks as f64).ceil() as u64)
+    }
+
+    /// About how long a launch takes on a machine that does nothing else, in seconds.
+    pub fn likely_seconds(&self, stack: &Stack) -> f64 {
+        let (once, each) = if stack.mpi == Mpi::Mpich { (0.1, 0.03) } else { (0.4, 0.09) };
+        let start = once + each * self.ranks as f64 + if stack.congestion.is_some() { 0.15 } else { 0.0 };
+        let asked = self.asked_seconds();
+        let work = match (self.argument("--tasks"), self.argument("--size")) {
+            // A farm ends with its tasks; Weir and clean links carry about 80 MB/s, others with loss perhaps 30.
+            (Some(tasks), Some(size)) => {
+                let rate = if stack.is_ours() || self.wire.loss == 0.0 { 80e6 } else { 30e6 };
+                asked.min(tasks * size / rate)
+            }
+            _ => asked,
+        };
+        start + work
     }
 
     fn goal(mut self, goal: Goal) -> Self {
@@ -237,6 +278,13 @@ fn wan(e: Extent) -> Vec<Cell> {
     cells
 }
 
+/// 10 000 tasks of 30 KB and 1000 of 300 KB take about three seconds of the wire; fewer in a shorter run, but enough
+/// that each worker's requests are answered many times.
+fn farm_tasks(e: Extent, size: usize) -> usize {
+    let most = 300_000_000 / size;
+    ((most as f64 * e.seconds / 3.0) as usize).clamp(1000.min(most), most)
+}
+
 fn farm(e: Extent) -> Vec<Cell> {
     let mut cells = Vec::new();
     let workers: &[usize] = if e.quick { &[3] } else { &[3, 7] };
@@ -247,12 +295,12 @@ fn farm(e: Extent) -> Vec<Cell> {
         for &size in sizes {
             for &(fanout, named) in kinds {
                 for loss in [0.0, 0.01, 0.02] {
-                    let tasks = if e.quick { 1000 } else { 10_000 * 30_000 / size };
+                    let tasks = if e.quick { 1000 } else { farm_tasks(e, size) };
                     let base = format!("farm/{workers}w/{size}/f{fanout}{}", if named { "-named" } else { "" });
                     let command = format!(
                         "farm --tasks {tasks} --size {size} --fanout {fanout} --named {} --seconds {}",
                         u8::from(named),
-                        e.seconds * 15.0
+                        f64::max(e.seconds * 10.0, 10.0)
                     );
                     let id = format!("{base}/{}", percent(loss));
                     let mut cell = Cell::new(
@@ -263,8 +311,11 @@ fn farm(e: Extent) -> Vec<Cell> {
                         &command,
                         &[SECONDS, BANDWIDTH],
                     );
-                    cell.ablate_streams = named;
-                    cell = cell.goal(Goal::ToRival { metric: SECONDS, rival: "", ratio: 1.0 });
+                    cell.ablate_streams = fanout > 1;
+                    cell.rivals = !named;
+                    if cell.rivals {
+                        cell = cell.goal(Goal::ToRival { metric: SECONDS, rival: "", ratio: 1.0 });
+                    }
                     if loss == 0.02 {
                         cell = cell.goal(Goal::ToOwn { metric: SECONDS, cell: format!("{base}/0%"), ratio: 1.3 });
                     }
@@ -288,6 +339,7 @@ fn streams(e: Extent) -> Vec<Cell> {
             let mut cell =
                 Cell::new("streams", id, Wire::shaped(1000, delay_us, loss), 2, &command, &[MEDIAN, P90, P99]);
             cell.ablate_streams = true;
+            cell.rivals = false;
             cells.push(cell);
         }
     }
@@ -338,6 +390,37 @@ mod tests {
                     assert!(ids.contains(cell), "{cell}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_launch_may_take_little_more_than_its_program_was_asked_to_run() {
+        for cell in cells(&[], Extent { quick: false, seconds: 1.0 }) {
+            let (asked, limit) = (cell.asked_seconds(), cell.limit().as_secs_f64());
+            assert!(limit > asked + 5.0 && limit < asked * 1.5 + 21.0, "{}: {asked} s, ended after {limit} s", cell.id);
+            for stack in Stack::all(&[]) {
+                assert!(cell.likely_seconds(&stack) < limit, "{} on {}", cell.id, stack.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_row_of_the_table_of_numbers_has_its_cells() {
+        let ids: Vec<String> = cells(&[], Extent { quick: false, seconds: 1.0 }).into_iter().map(|c| c.id).collect();
+        let mut rows = vec!["latency/8B".to_owned(), "rate/8B".to_owned()];
+        for kind in ["bandwidth", "stream"] {
+            rows.extend((10..=22).step_by(2).map(|bits| format!("{kind}/{}", 1 << bits)));
+        }
+        for (size, loss) in [30_000, 300_000].into_iter().flat_map(|size| [0, 1, 2].map(|loss| (size, loss))) {
+            rows.push(format!("loss/{size}/{loss}%"));
+            rows.extend([1, 10].map(|ms| format!("wan/{ms}ms/{size}/{loss}%")));
+            for workers in [3, 7] {
+                rows.extend(["f1", "f10", "f10-named"].map(|how| format!("farm/{workers}w/{size}/{how}/{loss}%")));
+            }
+        }
+        rows.extend([8, 32].into_iter().flat_map(|n| [1 << 16, 1 << 20].map(|size| format!("incast/{n}/{size}"))));
+        for row in rows {
+            assert!(ids.contains(&row), "{row}");
         }
     }
 

@@ -4,10 +4,14 @@ pub mod cells;
 pub mod measure;
 pub mod report;
 
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::paths::Paths;
 use crate::process::run_quiet;
@@ -18,6 +22,7 @@ use crate::{dist, lab, mpi};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   cargo xtask bench mpi --quick
+  cargo xtask bench mpi --list
   cargo xtask bench mpi --only latency,loss --launches 7
   cargo xtask bench mpi --only farm --stacks weir-mpich,mpich-tcp-cubic,openmpi-ob1-cubic --json")]
 pub struct Options {
@@ -39,9 +44,16 @@ pub struct Options {
     /// How long a program measures at most
     #[arg(long)]
     pub seconds: Option<f64>,
-    /// A launch is ended after this many seconds
-    #[arg(long, default_value_t = 90)]
-    pub limit: u64,
+    /// A launch is ended after this many seconds; by default after half as long again as its program was asked to
+    /// run, and time to start
+    #[arg(long)]
+    pub limit: Option<u64>,
+    /// Keep what an earlier run of the same commit and day measured under the same name, and measure the rest
+    #[arg(long)]
+    pub resume: bool,
+    /// Only list the cells and how long they would take
+    #[arg(long)]
+    pub list: bool,
     /// Name of the report in docs/lab
     #[arg(long, default_value = "mpi")]
     pub name: String,
@@ -64,17 +76,60 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     if let Some(unknown) = options.only.iter().find(|name| !cells::SECTIONS.contains(&name.as_str())) {
         bail!("no group '{unknown}'; there are: {}", cells::SECTIONS.join(", "));
     }
+    let plan = plan(options)?;
+    if options.list {
+        print!("{}", list(&plan));
+        return Ok(());
+    }
     let how = lab::acquire()?;
     if !options.no_build {
         dist::build(paths)?;
     }
     mpi::set_up(paths)?;
     mpi::compile(paths)?;
+    let mut about = machine(paths);
+    about.push(("hosts".into(), how.into()));
+    about.push(("launches of each".into(), format!("{}, the stacks in turn", plan.launches)));
+    let file = paths.root.join("docs/lab").join(format!("{}-{}", today(), options.name));
+    let mut results = measure::Results::default();
+    if options.resume {
+        let commit = about.iter().find(|(key, _)| key == "commit").map_or("", |(_, value)| value);
+        results = earlier(&file.with_extension("json"), &plan, commit)?;
+        results.wanted = plan.launches;
+        let kept = plan.cells.iter().filter(|cell| plan.is_finished(cell, &results)).count();
+        eprintln!("{kept} of {} cells are measured already", plan.cells.len());
+    }
+    let save = |results: &measure::Results| -> Result<()> {
+        if options.no_report {
+            return Ok(());
+        }
+        let done = plan.cells.iter().filter(|cell| plan.is_finished(cell, results)).count();
+        let mut about = about.clone();
+        if done < plan.cells.len() {
+            about.push(("not complete".into(), format!("{done} of {} cells are measured", plan.cells.len())));
+        }
+        write(&file.with_extension("md"), &report::markdown(results, &plan.cells, &plan.stacks, &about))?;
+        let json = report::to_json(results, &plan.cells, &plan.stacks, &about);
+        write(&file.with_extension("json"), &format!("{json:#}\n"))
+    };
+    measure::measure(paths, &plan, &mut results, save)?;
+    if options.json {
+        println!("{:#}", report::to_json(&results, &plan.cells, &plan.stacks, &about));
+    } else {
+        println!("{}", report::markdown(&results, &plan.cells, &plan.stacks, &about));
+    }
+    if !options.no_report {
+        save(&results)?;
+        eprintln!("written to {}", file.with_extension("md").display());
+    }
+    Ok(())
+}
+
+fn plan(options: &Options) -> Result<measure::Plan> {
     let extent = cells::Extent {
         quick: options.quick,
         seconds: options.seconds.unwrap_or(if options.quick { 1.0 } else { 3.0 }).clamp(0.1, 600.0),
     };
-    let wanted = cells::cells(&options.only, extent);
     let chosen = |stack: &Stack| {
         options.stacks.is_empty() || options.stacks.iter().any(|start| stack.name.starts_with(start.as_str()))
     };
@@ -82,26 +137,64 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     if stacks.is_empty() {
         bail!("no stack has such a name");
     }
-    let launches = options.launches.unwrap_or(if options.quick { 3 } else { 5 }) as usize;
-    let mut about = machine(paths);
-    about.push(("hosts".into(), how.into()));
-    about.push(("launches of each".into(), format!("{launches}, interleaved")));
-    let results = measure::measure(paths, &wanted, &stacks, launches, Duration::from_secs(options.limit))?;
-    let text = report::markdown(&results, &wanted, &stacks, &about);
-    let json = report::to_json(&results, &wanted, &stacks, &about);
-    if options.json {
-        println!("{json:#}");
-    } else {
-        println!("{text}");
+    Ok(measure::Plan {
+        cells: cells::cells(&options.only, extent),
+        stacks,
+        launches: options.launches.unwrap_or(if options.quick { 3 } else { 5 }) as usize,
+        limit: options.limit.map(Duration::from_secs),
+    })
+}
+
+/// The cells, and how long each is likely to take on a quiet machine.
+fn list(plan: &measure::Plan) -> String {
+    let mut text = String::new();
+    let mut sections: Vec<(&str, usize, f64)> = Vec::new();
+    for cell in &plan.cells {
+        let (n, seconds) = (measure::stacks_of(cell, &plan.stacks).len(), plan.round_seconds(cell));
+        let seconds = seconds * plan.launches as f64;
+        let limit = plan.limit(cell).as_secs();
+        let _ = writeln!(
+            text,
+            "{:28} {n:2} stacks x {} launches, about {seconds:4.0} s; a launch is ended after {limit} s; {} ranks, {}; {} {}",
+            cell.id,
+            plan.launches,
+            cell.ranks,
+            cell.wire.describe(),
+            cell.program,
+            cell.args.join(" ")
+        );
+        match sections.last_mut() {
+            Some(last) if last.0 == cell.section => (last.1, last.2) = (last.1 + 1, last.2 + seconds),
+            _ => sections.push((cell.section, 1, seconds)),
+        }
     }
-    if !options.no_report {
-        let folder = paths.root.join("docs/lab");
-        std::fs::create_dir_all(&folder)?;
-        let file = folder.join(format!("{}-{}", today(), options.name));
-        std::fs::write(file.with_extension("md"), text)?;
-        std::fs::write(file.with_extension("json"), format!("{json:#}\n"))?;
-        eprintln!("written to {}", file.with_extension("md").display());
+    for (section, n, seconds) in &sections {
+        let _ = writeln!(text, "{section:10} {n:3} cells, about {:5.1} minutes", seconds / 60.0);
     }
+    let sum: f64 = sections.iter().map(|section| section.2).sum();
+    let _ = writeln!(text, "{:10} {:3} cells, about {:5.1} minutes", "all", plan.cells.len(), sum / 60.0);
+    text
+}
+
+fn earlier(file: &Path, plan: &measure::Plan, commit: &str) -> Result<measure::Results> {
+    if !file.exists() {
+        return Ok(measure::Results::default());
+    }
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let json = serde_json::from_str(&text).with_context(|| format!("{} is no report", file.display()))?;
+    Ok(report::resume(&json, &plan.cells, commit))
+}
+
+/// Writes a file so that at any time there is either the old one or the new one, whole.
+fn write(file: &Path, text: &str) -> Result<()> {
+    let folder = file.parent().context("a file without a folder")?;
+    std::fs::create_dir_all(folder)?;
+    let mut fresh =
+        tempfile::NamedTempFile::new_in(folder).with_context(|| format!("cannot write in {}", folder.display()))?;
+    fresh.write_all(text.as_bytes())?;
+    fresh.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    fresh.as_file().sync_all()?;
+    fresh.persist(file).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(())
 }
 
@@ -127,7 +220,7 @@ pub fn machine(paths: &Paths) -> Vec<(String, String)> {
     vec![
         ("command".into(), format!("cargo xtask {}", words.join(" "))),
         ("date".into(), today()),
-        ("commit".into(), said("git", &["-C", &root, "rev-parse", "--short", "HEAD"])),
+        ("commit".into(), said("git", &["-C", &root, "describe", "--always", "--dirty", "--exclude=*"])),
         ("processor".into(), format!("{cores} x {}", find(&read("/proc/cpuinfo"), "model name"))),
         ("memory".into(), find(&read("/proc/meminfo"), "MemTotal")),
         ("kernel".into(), read("/proc/sys/kernel/osrelease").trim().to_owned()),
@@ -139,4 +232,31 @@ pub fn machine(paths: &Paths) -> Vec<(String, String)> {
         ("compiler".into(), said("rustc", &["--version"])),
         ("MPIs".into(), "MPICH 5.0.2, Open MPI 5.0.11 (PyPI wheels, libfabric 2.5.1 inside)".into()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_replaced_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lab/page.md");
+        write(&file, "one").unwrap();
+        write(&file, "two").unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "two");
+        assert_eq!(std::fs::read_dir(folder.path().join("lab")).unwrap().count(), 1, "nothing else is left");
+    }
+
+    #[test]
+    fn the_list_adds_up_the_sections() {
+        let cells = cells::cells(&[], cells::Extent { quick: false, seconds: 1.0 });
+        let plan = measure::Plan { cells, stacks: Stack::all(&["cubic".into()]), launches: 1, limit: None };
+        let text = list(&plan);
+        assert!(
+            cells::SECTIONS.iter().all(|s| text.lines().any(|l| l.starts_with(s) && l.ends_with("minutes"))),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), plan.cells.len() + cells::SECTIONS.len() + 1);
+    }
 }

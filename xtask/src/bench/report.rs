@@ -1,11 +1,13 @@
 //! What a measurement says: tables for people, JSON for programs, and which goals are reached.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::cells::{Better, Cell, Goal, Metric};
-use super::measure::{Results, stacks_of};
+use super::measure::{Launch, Results, stacks_of};
+use crate::lab::Counts;
 use crate::stack::Stack;
 
 /// How a goal came out.
@@ -53,6 +55,14 @@ pub fn judge(results: &Results, cell: &Cell, stacks: &[Stack], goal: &Goal) -> V
     let (metric, text, wanted, reached) = match goal {
         Goal::ToRival { metric, rival, ratio } => {
             let best = best_rival(results, cell, stacks, rival, *metric);
+            let mine = ours(results, &cell.id, *metric);
+            let rivals = || stacks.iter().filter(|s| !s.is_ours() && s.name.starts_with(rival));
+            let none_through = best.is_none() && rivals().any(|s| !results.of(&cell.id, &s.name).is_empty());
+            if none_through || (mine.is_none() && best.is_some() && !results.of(&cell.id, "weir-mpich").is_empty()) {
+                let text = format!("{} {} {ratio} x the best rival", metric.label, sign(metric.better));
+                let text = if none_through { format!("{text}; no rival got through") } else { text };
+                return Verdict { text, reached: mine, met: Some(mine.is_some()) };
+            }
             let name = best.as_ref().map_or_else(|| rival.to_string(), |(name, _)| name.clone());
             let reached = ours(results, &cell.id, *metric).zip(best).map(|(mine, (_, theirs))| mine / theirs);
             (
@@ -99,7 +109,7 @@ pub fn markdown(results: &Results, cells: &[Cell], stacks: &[Stack], about: &[(S
     }
     text += "\nEach number is the median over the launches, with the least and the greatest in brackets. The ratio is to the best rival.\n";
     let mut section = "";
-    for cell in cells {
+    for cell in cells.iter().filter(|cell| results.has(&cell.id)) {
         if cell.section != section {
             section = cell.section;
             let _ = write!(text, "\n## {section}\n");
@@ -156,17 +166,77 @@ fn cell_table(text: &mut String, results: &Results, cell: &Cell, stacks: &[Stack
     }
 }
 
+/// One launch, as JSON.
+fn launch_to_json(launch: &Launch) -> Value {
+    let Counts { sent, lost, queue_full, .. } = launch.counts;
+    let mut value = match &launch.result {
+        Ok(value) => json!({"result": value}),
+        Err(cause) => json!({"failed": cause}),
+    };
+    if let Some(limit) = launch.ended_by_limit {
+        value["ended_by_limit_s"] = limit.as_secs().into();
+    }
+    value["took_s"] = ((launch.took.as_secs_f64() * 100.0).round() / 100.0).into();
+    value["packets"] = json!({"sent": sent, "lost": lost, "queue_full": queue_full});
+    value
+}
+
+fn launch_from_json(value: &Value) -> Option<Launch> {
+    let result = match value.get("result") {
+        Some(result) => Ok(result.clone()),
+        None => Err(value.get("failed")?.as_str()?.to_owned()),
+    };
+    let packets = value.get("packets")?;
+    let count = |key| packets.get(key).and_then(Value::as_u64);
+    let counts = Counts { sent: count("sent")?, lost: count("lost")?, queue_full: count("queue_full")?, overrun: 0 };
+    let ended_by_limit = value.get("ended_by_limit_s").and_then(Value::as_u64).map(Duration::from_secs);
+    let took = Duration::try_from_secs_f64(value.get("took_s")?.as_f64()?).ok()?;
+    Some(Launch { result, ended_by_limit, took, counts })
+}
+
+/// What an earlier run of the same commit measured of these cells, from its JSON; cells that were other then are left
+/// out.
+pub fn resume(report: &Value, cells: &[Cell], commit: &str) -> Results {
+    let mut results = Results::default();
+    if report.pointer("/about/commit").and_then(Value::as_str) != Some(commit) {
+        return results;
+    }
+    let congestion = report.get("congestion_in_effect").and_then(Value::as_object);
+    for (asked, effective) in congestion.into_iter().flatten() {
+        results.congestion.insert(asked.clone(), effective.as_str().unwrap_or_default().to_owned());
+    }
+    let old = report.get("cells").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    for cell in cells {
+        let same = |value: &&Value| what_it_is(cell).iter().all(|(key, is)| value.get(key) == Some(is));
+        let Some(value) = old.iter().find(same) else { continue };
+        for stack in value.get("stacks").and_then(Value::as_array).into_iter().flatten() {
+            let launches = stack.get("launches").and_then(Value::as_array);
+            let launches: Vec<Launch> = launches.into_iter().flatten().filter_map(launch_from_json).collect();
+            if let (Some(name), false) = (stack.get("stack").and_then(Value::as_str), launches.is_empty()) {
+                results.launches.insert((cell.id.clone(), name.to_owned()), launches);
+            }
+        }
+    }
+    results
+}
+
+/// What makes a cell this cell.
+fn what_it_is(cell: &Cell) -> [(&'static str, Value); 5] {
+    [
+        ("id", cell.id.clone().into()),
+        ("network", cell.wire.describe().into()),
+        ("ranks", cell.ranks.into()),
+        ("program", cell.program.into()),
+        ("args", cell.args.clone().into()),
+    ]
+}
+
 /// Everything, as JSON.
 pub fn to_json(results: &Results, cells: &[Cell], stacks: &[Stack], about: &[(String, String)]) -> Value {
     let cell_value = |cell: &Cell| {
         let stack_value = |stack: &Stack| {
-            let launches: Vec<Value> = results.of(&cell.id, &stack.name).iter().map(|launch| {
-                let counts = json!({"sent": launch.counts.sent, "lost": launch.counts.lost, "queue_full": launch.counts.queue_full});
-                match &launch.result {
-                    Ok(value) => json!({"result": value, "packets": counts}),
-                    Err(cause) => json!({"failed": cause, "packets": counts}),
-                }
-            }).collect();
+            let launches: Vec<Value> =
+                results.of(&cell.id, &stack.name).iter().map(|launch| launch_to_json(launch)).collect();
             json!({"stack": stack.name, "launches": launches})
         };
         let goals: Vec<Value> = cell
@@ -184,20 +254,20 @@ pub fn to_json(results: &Results, cells: &[Cell], stacks: &[Stack], about: &[(St
         })
     };
     let about: serde_json::Map<String, Value> = about.iter().map(|(k, v)| (k.clone(), v.clone().into())).collect();
-    json!({"about": about, "congestion_in_effect": results.congestion, "cells": cells.iter().map(cell_value).collect::<Vec<_>>()})
+    json!({"about": about, "congestion_in_effect": results.congestion, "cells": cells.iter().filter(|cell| results.has(&cell.id)).map(cell_value).collect::<Vec<_>>()})
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::cells::{Extent, cells};
-    use super::super::measure::Launch;
     use super::*;
-    use crate::lab::Counts;
 
     fn results(cell: &str, values: &[(&str, f64)]) -> Results {
         let mut results = Results::default();
         for (stack, value) in values {
-            let launch = Launch { result: Ok(json!({"median_us": value, "p99_us": value})), counts: Counts::default() };
+            let result = Ok(json!({"median_us": value, "p99_us": value}));
+            let (ended_by_limit, took) = (None, Duration::from_secs(1));
+            let launch = Launch { result, ended_by_limit, took, counts: Counts::default() };
             results.launches.insert((cell.to_owned(), (*stack).to_owned()), vec![launch]);
         }
         results
@@ -216,6 +286,50 @@ mod tests {
         let open = results(&all[0].id, &[("weir-mpich", 5.0)]);
         assert_eq!(judge(&open, &all[0], &stacks, &all[0].goals[0]).met, None);
         assert!(markdown(&bad, &all, &stacks, &[]).contains("**not reached**"));
+    }
+
+    #[test]
+    fn a_goal_against_rivals_that_all_failed_is_reached_by_getting_through() {
+        let all = cells(&["latency".into()], Extent { quick: true, seconds: 1.0 });
+        let stacks = Stack::all(&["cubic".into()]);
+        let mut some = results(&all[0].id, &[("weir-mpich", 3.0), ("mpich-rxd", 4.0)]);
+        for launch in some.launches.get_mut(&(all[0].id.clone(), "mpich-rxd".to_owned())).unwrap() {
+            launch.result = Err("signal 11".into());
+        }
+        let verdict = judge(&some, &all[0], &stacks, &all[0].goals[0]);
+        assert!(verdict.met == Some(true) && verdict.text.ends_with("no rival got through"), "{verdict:?}");
+        let mut other = results(&all[0].id, &[("weir-mpich", 3.0), ("mpich-rxd", 4.0)]);
+        other.launches.get_mut(&(all[0].id.clone(), "weir-mpich".to_owned())).unwrap()[0].result = Err("died".into());
+        assert_eq!(judge(&other, &all[0], &stacks, &all[0].goals[0]).met, Some(false));
+    }
+
+    #[test]
+    fn a_page_of_a_measurement_under_way_shows_what_is_measured() {
+        let all = cells(&["bandwidth".into()], Extent { quick: true, seconds: 1.0 });
+        let stacks = Stack::all(&["cubic".into()]);
+        let some = results(&all[0].id, &[("weir-mpich", 3.0)]);
+        let text = markdown(&some, &all, &stacks, &[]);
+        assert!(text.contains(&all[0].id) && !text.contains(&all[1].id), "{text}");
+        assert_eq!(to_json(&some, &all, &stacks, &[])["cells"].as_array().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn an_earlier_run_of_the_same_commit_and_cells_is_taken_up() {
+        let all = cells(&["latency".into()], Extent { quick: true, seconds: 1.0 });
+        let stacks = Stack::all(&["cubic".into()]);
+        let mut some = results(&all[0].id, &[("weir-mpich", 3.0), ("mpich-rxd", 4.0)]);
+        let hung = some.launches.get_mut(&(all[0].id.clone(), "mpich-rxd".to_owned())).unwrap();
+        hung[0].result = Err("timeout".into());
+        hung[0].ended_by_limit = Some(Duration::from_secs(12));
+        hung[0].counts = Counts { sent: 10, lost: 2, queue_full: 1, overrun: 0 };
+        some.congestion.insert("cubic".into(), "cubic".into());
+        let about = [("commit".to_owned(), "abc".to_owned())];
+        let json = to_json(&some, &all, &stacks, &about);
+        let taken = resume(&json, &all, "abc");
+        assert_eq!(to_json(&taken, &all, &stacks, &about), json);
+        assert!(resume(&json, &all, "abd").launches.is_empty(), "another commit");
+        let longer = cells(&["latency".into()], Extent { quick: true, seconds: 2.0 });
+        assert!(resume(&json, &longer, "abc").launches.is_empty(), "another command");
     }
 
     #[test]
