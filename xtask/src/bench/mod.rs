@@ -207,6 +207,13 @@ pub fn today() -> String {
     said("date", &["-u", "+%Y-%m-%d"])
 }
 
+/// The commit, and whether anything but documents differs from it: reports are documents.
+fn commit(root: &str) -> String {
+    let commit = said("git", &["-C", root, "rev-parse", "--short", "HEAD"]);
+    let changed = said("git", &["-C", root, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs"]);
+    if changed.is_empty() { commit } else { format!("{commit} with changes") }
+}
+
 /// The machine, the versions and the command, as a report needs them to be repeated.
 pub fn machine(paths: &Paths) -> Vec<(String, String)> {
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
@@ -220,7 +227,7 @@ pub fn machine(paths: &Paths) -> Vec<(String, String)> {
     vec![
         ("command".into(), format!("cargo xtask {}", words.join(" "))),
         ("date".into(), today()),
-        ("commit".into(), said("git", &["-C", &root, "describe", "--always", "--dirty", "--exclude=*"])),
+        ("commit".into(), commit(&root)),
         ("processor".into(), format!("{cores} x {}", find(&read("/proc/cpuinfo"), "model name"))),
         ("memory".into(), find(&read("/proc/meminfo"), "MemTotal")),
         ("kernel".into(), read("/proc/sys/kernel/osrelease").trim().to_owned()),

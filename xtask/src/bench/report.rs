@@ -235,8 +235,7 @@ fn what_it_is(cell: &Cell) -> [(&'static str, Value); 5] {
 pub fn to_json(results: &Results, cells: &[Cell], stacks: &[Stack], about: &[(String, String)]) -> Value {
     let cell_value = |cell: &Cell| {
         let stack_value = |stack: &Stack| {
-            let launches: Vec<Value> =
-                results.of(&cell.id, &stack.name).iter().map(|launch| launch_to_json(launch)).collect();
+            let launches: Vec<Value> = results.of(&cell.id, &stack.name).iter().map(launch_to_json).collect();
             json!({"stack": stack.name, "launches": launches})
         };
         let goals: Vec<Value> = cell
