@@ -13,6 +13,8 @@ use crate::stack::Stack;
 use crate::{dist, mpi};
 
 const LOSSES: [f64; 3] = [0.0, 0.01, 0.02];
+/// Stands where nothing was measured.
+const NOT_TRIED: &str = "-";
 /// No cell may hold up the demo.
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -62,9 +64,10 @@ pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
     match &world {
         Ok(how) => println!("Hosts are {how}; 1 Gbit/s, 0.1 ms one way, losses on the wire."),
         Err(error) => {
-            println!("No namespaces here ({error:#}).");
+            println!("No emulated network here: {error:#}.");
             println!(
-                "Ranks run on the loopback interface instead; losses are made inside Weir, and rivals have none there."
+                "All ranks run on this host instead, as fast as it is; losses are made inside Weir. Nobody makes any for \
+                 the rivals, so they are shown without loss only."
             );
         }
     }
@@ -95,7 +98,7 @@ fn cell(paths: &Paths, lab: Option<&Lab>, show: &Show, stack: &Stack, loss: f64)
     let mut env = Vec::new();
     if lab.is_none() && loss > 0.0 {
         if !stack.is_ours() {
-            return Err("-".into());
+            return Err(NOT_TRIED.into());
         }
         env.push(("WEIR_FAULTS".to_owned(), format!("loss={}%", loss * 100.0)));
     }
@@ -143,6 +146,9 @@ fn print_table(stacks: &[Stack], rows: &[Row<'_>]) {
 fn ratio(show: &Show, cells: &[Result<f64, String>]) -> String {
     let Some((Ok(ours), rivals)) = cells.split_first() else { return "-".into() };
     let speeds = rivals.iter().flatten().map(|theirs| if show.more_is_better { ours / theirs } else { theirs / ours });
+    if rivals.iter().all(|theirs| theirs.as_ref().is_err_and(|cause| cause == NOT_TRIED)) {
+        return NOT_TRIED.into();
+    }
     speeds.min_by(f64::total_cmp).map_or_else(|| "no rival got through".into(), |least| format!("{least:.2} x as fast"))
 }
 
@@ -157,5 +163,7 @@ mod tests {
         let cells = [Ok(2.0), Ok(3.0), Err("over 20 s".into())];
         assert_eq!(ratio(&SHOWS[1], &cells), "1.50 x as fast");
         assert_eq!(ratio(&SHOWS[0], &[Err("failed".into()), Ok(1.0)]), "-");
+        assert_eq!(ratio(&SHOWS[0], &[Ok(1.0), Err("failed".into())]), "no rival got through");
+        assert_eq!(ratio(&SHOWS[0], &[Ok(1.0), Err(NOT_TRIED.into()), Err(NOT_TRIED.into())]), "-");
     }
 }

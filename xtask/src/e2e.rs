@@ -1,5 +1,7 @@
 //! End-to-end tests: real MPI programs on real MPIs, across emulated hosts.
 
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -8,6 +10,7 @@ use crate::lab::{Lab, Wire};
 use crate::launch::{Job, result_of};
 use crate::mpi;
 use crate::paths::Paths;
+use crate::process::Outcome;
 use crate::stack::{Carrier, Stack};
 
 /// A case that runs longer is ended. Alone on a machine each takes seconds; the rest is for machines that do much else.
@@ -84,24 +87,65 @@ pub fn run(paths: &Paths, quick: bool, deadline: Instant, mut report: impl FnMut
     Ok(())
 }
 
+/// Runs what needs no namespaces: ranks on the loopback interface, with losses made inside Weir, as the demo does where
+/// namespaces are refused.
+///
+/// # Errors
+/// If there is no place for the counters.
+pub fn run_on_loopback(paths: &Paths, mut report: impl FnMut(&str, &Ended)) -> Result<()> {
+    let program = "farm";
+    let args: Vec<String> = "--tasks 300 --seconds 60".split(' ').map(str::to_owned).collect();
+    for stack in Stack::all(&[]).into_iter().filter(|stack| stack.carrier == Carrier::Weir) {
+        let stats = tempfile::tempdir()?;
+        let counters = stats.path().join("%p").display().to_string();
+        let env = [("WEIR_FAULTS".to_owned(), "loss=2%".to_owned()), ("WEIR_STATS".to_owned(), counters)];
+        let program = mpi::program(paths, stack.mpi, program);
+        let job = Job { stack: &stack, ranks: 3, program: &program, args: &args, limit: LIMIT, env: &env };
+        let repaired = || if packets_lost(stats.path()) > 0 { Ok(()) } else { Err("Weir counted no losses".into()) };
+        let ended = match judged(job.run(paths, None)).and_then(|()| repaired()) {
+            Ok(()) => Ended::Passed,
+            Err(cause) => Ended::Failed(cause),
+        };
+        report(&format!("farm on loopback with losses inside on {}", stack.name), &ended);
+    }
+    Ok(())
+}
+
+/// What the ranks that left their counters in this folder lost.
+fn packets_lost(folder: &Path) -> u64 {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
+    let values = texts.filter_map(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+    values.filter_map(|value| value.pointer("/protocol/packets_lost")?.as_u64()).sum()
+}
+
+/// Whether a job ended well and did its work.
+fn judged(run: Result<Outcome>) -> Result<(), String> {
+    match run {
+        Err(error) => Err(format!("{error:#}")),
+        Ok(outcome) if !outcome.ok() => Err(outcome.cause()),
+        Ok(outcome) => match result_of(&outcome) {
+            None => Err("the program reported nothing".into()),
+            Some(value) if value.get("complete") == Some(&serde_json::Value::Bool(false)) => {
+                Err("not complete in its time".into())
+            }
+            Some(_) => Ok(()),
+        },
+    }
+}
+
 fn one(paths: &Paths, lab: &Lab, stack: &Stack, case: &Case) -> Ended {
     let program = mpi::program(paths, stack.mpi, case.program);
     let args: Vec<String> = case.args.split_whitespace().map(str::to_owned).collect();
     let job = Job { stack, ranks: case.ranks, program: &program, args: &args, limit: LIMIT, env: &[] };
-    match job.run(paths, Some(lab)) {
-        Err(error) => Ended::Failed(format!("{error:#}")),
-        Ok(outcome) if !outcome.ok() => Ended::Failed(outcome.cause()),
-        Ok(outcome) => match result_of(&outcome) {
-            None => Ended::Failed("the program reported nothing".into()),
-            Some(value) if value.get("complete") == Some(&serde_json::Value::Bool(false)) => {
-                Ended::Failed("not complete in its time".into())
-            }
-            // Counted on the wire, so that a job that went another way is not taken for ours.
-            Some(_) => match lab.counts() {
-                Ok(counts) if counts.sent > 0 => Ended::Passed,
-                Ok(_) => Ended::Failed("nothing went over the network".into()),
-                Err(error) => Ended::Failed(format!("{error:#}")),
-            },
-        },
+    // Counted on the wire, so that a job that went another way is not taken for ours.
+    let used = || match lab.counts() {
+        Ok(counts) if counts.sent > 0 => Ok(()),
+        Ok(_) => Err("nothing went over the network".into()),
+        Err(error) => Err(format!("{error:#}")),
+    };
+    match judged(job.run(paths, Some(lab))).and_then(|()| used()) {
+        Ok(()) => Ended::Passed,
+        Err(cause) => Ended::Failed(cause),
     }
 }

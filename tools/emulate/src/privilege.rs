@@ -1,9 +1,12 @@
 //! Getting the right to make network namespaces: as root, or in a user namespace.
 
 use crate::error::{Context, Error, Result};
+use crate::sys;
 use nix::sched::{CloneFlags, unshare};
-use nix::unistd::{Uid, getgid, getuid};
+use nix::unistd::{Gid, Uid, getgid, getuid};
 use std::fs;
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 /// How the right was obtained.
@@ -59,9 +62,47 @@ fn enter_user_namespace() -> Result<()> {
             reason: "not root, and the process has several threads already, so it cannot enter a user namespace".into(),
         });
     }
-    unshare(CloneFlags::CLONE_NEWUSER).map_err(|e| not_permitted("unshare(NEWUSER)", e))?;
-    let write = |file: &str, text: String| fs::write(file, text).context(|| format!("write {file}"));
-    write("/proc/self/setgroups", "deny".into())?;
-    write("/proc/self/gid_map", format!("0 {gid} 1"))?;
-    write("/proc/self/uid_map", format!("0 {uid} 1"))
+    // There is no way back out of a user namespace, and some systems let a process in and then leave it without names
+    // or power there. So a child goes first, and this process stays as it is if that fails.
+    if try_in_child(STEPS.len()).is_err() {
+        for step in 1..=STEPS.len() {
+            if let Err(error) = try_in_child(step) {
+                return Err(Error::NotPermitted { reason: format!("{}: {error}", STEPS[step - 1]) });
+            }
+        }
+    }
+    enter(uid, gid, STEPS.len() - 1).context(|| "enter a user namespace")
+}
+
+/// What is needed, in this order.
+const STEPS: [&str; 3] = ["unshare(NEWUSER)", "write /proc/self/uid_map", "unshare(NEWNET, NEWNS, NEWUTS)"];
+
+/// Takes so many of the [`STEPS`]. Calls nothing that allocates: a forked child uses it too.
+fn enter(uid: Uid, gid: Gid, steps: usize) -> io::Result<()> {
+    let map = |file, id: u32| {
+        // "0 4294967295 1" is the longest.
+        let mut text = [0; 16];
+        let mut rest = &mut text[..];
+        write!(rest, "0 {id} 1")?;
+        let left = rest.len();
+        fs::write(file, &text[..text.len() - left])
+    };
+    unshare(CloneFlags::CLONE_NEWUSER)?;
+    if steps >= 2 {
+        fs::write("/proc/self/setgroups", "deny")?;
+        map("/proc/self/gid_map", gid.as_raw())?;
+        map("/proc/self/uid_map", uid.as_raw())?;
+    }
+    if steps >= 3 {
+        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS)?;
+    }
+    Ok(())
+}
+
+fn try_in_child(steps: usize) -> io::Result<()> {
+    let (uid, gid) = (getuid(), getgid());
+    let mut child = Command::new("/bin/sh");
+    child.args(["-c", ":"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    sys::before_exec(&mut child, move || enter(uid, gid, steps));
+    child.status().map(drop)
 }

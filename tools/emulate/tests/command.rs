@@ -15,9 +15,12 @@ type Test = fn() -> Outcome;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_weir-emulate");
 
 fn main() {
+    if std::env::args().nth(1).is_some_and(|word| word == ACQUIRE) {
+        return acquire();
+    }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let tests: [(&str, Test); 11] = [
+    let tests: [(&str, Test); 12] = [
         ("the exit code is the command's", exit_code),
         ("a signal that ends the command shows in the exit code", exit_by_signal),
         ("the environment names the hosts", environment),
@@ -29,6 +32,7 @@ fn main() {
         ("a killed emulator leaves nothing behind", killed),
         ("mistakes are explained", mistakes),
         ("without privilege a user namespace serves", unprivileged),
+        ("a refused user namespace leaves the process as it was", refused),
     ];
     // On a thread of its own process, so that this one stays as it is.
     let probe = Command::new(PROGRAM).args(["--hosts", "1", "--", "true"]).output();
@@ -280,4 +284,29 @@ fn as_nobody(place: &Path) -> Outcome {
     }
     same("exit code", output.status.code(), Some(4)).map_err(|e| format!("{e:?}: {stderr}"))?;
     same("output", text(&output.stdout), "host1\nhost2\nlo\nnet1\n".to_owned())
+}
+
+/// In a user namespace that allows namespaces of users but none of networks.
+fn refused() -> Outcome {
+    let script = "echo 0 > /proc/sys/user/max_net_namespaces && \
+                  exec setpriv --bounding-set=-all --inh-caps=-all \"$0\" \"$1\"";
+    let mut command = Command::new("unshare");
+    command.args(["-Ur", "sh", "-c", script]).arg(std::env::current_exe()?).arg(ACQUIRE);
+    let output = command.output()?;
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    check(&format!("the step is named: {stdout}{stderr}"), stdout.contains("unshare(NEWNET, NEWNS, NEWUTS)"))?;
+    check(&format!("the process did not move: {stdout}"), stdout.ends_with("stayed\n"))
+}
+
+/// With this argument the tests only try to get the right to make networks, and tell how that went.
+const ACQUIRE: &str = "try-to-acquire";
+
+fn acquire() {
+    let space = || std::fs::read_link("/proc/self/ns/user").ok();
+    let before = space();
+    match weir_emulate::privilege::acquire() {
+        Ok(how) => println!("{how:?}"),
+        Err(error) => println!("{error}"),
+    }
+    println!("{}", if space() == before { "stayed" } else { "moved" });
 }
