@@ -66,8 +66,8 @@ pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
         Err(error) => {
             println!("No emulated network here: {error:#}.");
             println!(
-                "All ranks run on this host instead, as fast as it is; losses are made inside Weir. Nobody makes any for \
-                 the rivals, so they are shown without loss only."
+                "All ranks run on this machine over its loopback interface instead, as fast as that is; losses are made \
+                 inside Weir. Nobody makes any for the rivals, so they are shown without loss only."
             );
         }
     }

@@ -55,8 +55,9 @@ impl Job<'_> {
     pub fn command(&self, paths: &Paths, lab: Option<&Lab>) -> Result<Command> {
         let iface = if lab.is_some() { crate::lab::DATA_IFACE } else { "lo" };
         let mut settings = self.stack.settings(paths, iface)?;
-        if self.stack.is_ours() && lab.is_some() {
-            // The launchers' network is there too, and Weir would use it as a second path.
+        if self.stack.is_ours() {
+            // On the hosts of a lab the launchers' network is there too, and Weir would use it as a second path. On this
+            // machine all stacks go over the loopback interface.
             settings.env.push(("WEIR_IFACE".into(), iface.into()));
         }
         settings.env.extend(self.env.iter().cloned());

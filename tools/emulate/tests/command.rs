@@ -186,7 +186,7 @@ fn garbage() -> Outcome {
     let begin = Instant::now();
     same("exit code", child.wait()?.code(), Some(128 + 15))?;
     drop(silent);
-    check("it ended in time", begin.elapsed() < Duration::from_secs(8))
+    check("it ended in time", begin.elapsed() < Duration::from_secs(45))
 }
 
 fn json() -> Outcome {
@@ -286,7 +286,8 @@ fn as_nobody(place: &Path) -> Outcome {
     same("output", text(&output.stdout), "host1\nhost2\nlo\nnet1\n".to_owned())
 }
 
-/// In a user namespace that allows namespaces of users but none of networks.
+/// In a user namespace that allows others, but none of networks. Newer kernels do not even let root without privilege
+/// have its own name in the next one.
 fn refused() -> Outcome {
     let script = "echo 0 > /proc/sys/user/max_net_namespaces && \
                   exec setpriv --bounding-set=-all --inh-caps=-all \"$0\" \"$1\"";
@@ -294,7 +295,8 @@ fn refused() -> Outcome {
     command.args(["-Ur", "sh", "-c", script]).arg(std::env::current_exe()?).arg(ACQUIRE);
     let output = command.output()?;
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    check(&format!("the step is named: {stdout}{stderr}"), stdout.contains("unshare(NEWNET, NEWNS, NEWUTS)"))?;
+    let named = ["write /proc/self/uid_map", "unshare(NEWNET, NEWNS, NEWUTS)"].iter().any(|step| stdout.contains(step));
+    check(&format!("the step is named: {stdout}{stderr}"), named)?;
     check(&format!("the process did not move: {stdout}"), stdout.ends_with("stayed\n"))
 }
 
