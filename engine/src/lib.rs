@@ -176,7 +176,7 @@ impl Endpoint {
         self.wake_sleeper(core);
     }
 
-    /// What another thread did may have completed something (a message to self): the one that sleeps must know.
+    /// What this thread did may have completed something (a message to self, one that had arrived): another that sleeps must know. Costs the look at one flag.
     fn wake_sleeper(&self, core: &Core) {
         let shared = &*self.shared;
         if shared.armed.load(Ordering::Relaxed)
@@ -207,6 +207,10 @@ impl Endpoint {
         if core.st.wants_transmit {
             core.transmit(if at == Time(0) { now() } else { at });
         }
+        if at != Time(0) {
+            // Only what had arrived can have completed it.
+            self.wake_sleeper(&core);
+        }
         Ok(())
     }
 
@@ -221,6 +225,7 @@ impl Endpoint {
         let found = core.st.peek(now, op);
         if found.is_ok() && op.discard {
             core.transmit(now);
+            self.wake_sleeper(&core);
         }
         found
     }
@@ -239,6 +244,7 @@ impl Endpoint {
         // SAFETY: passed on from the caller.
         unsafe { core.st.recv_claimed(now, op, false)? };
         core.transmit(now);
+        self.wake_sleeper(&core);
         Ok(())
     }
 
@@ -252,13 +258,17 @@ impl Endpoint {
         // SAFETY: no memory is used when discarding.
         unsafe { core.st.recv_claimed(now, op, true)? };
         core.transmit(now);
+        self.wake_sleeper(&core);
         Ok(())
     }
 
     /// Cancels a receive to which no message is bound yet; its completion says so. False when there is none.
     pub fn cancel(&self, context: usize) -> bool {
         let now = now();
-        self.shared.core.lock().st.cancel(now, context)
+        let mut core = self.shared.core.lock();
+        let cancelled = core.st.cancel(now, context);
+        self.wake_sleeper(&core);
+        cancelled
     }
 
     /// Lets peers reach memory under `key`. They address it from 0 on, or by its own addresses if `virtual_address`.
@@ -348,7 +358,9 @@ impl Endpoint {
             out.extend(core.st.tx_done.drain(..m));
             n += m;
         }
-        if n > 0 || read > 0 {
+        // Asked for none (a face that has something of its own to hand out first), what is there counts as found.
+        let found = n > 0 || read > 0 || (max == 0 && !(core.st.rx_done.is_empty() && core.st.tx_done.is_empty()));
+        if found {
             shared.last_found.store(now.0, Ordering::Relaxed);
             return n;
         }
@@ -374,7 +386,9 @@ impl Endpoint {
     pub fn progress(&self) {
         let now = now();
         self.shared.last_poll.store(now.0, Ordering::Relaxed);
-        self.shared.core.lock().progress(now);
+        let mut core = self.shared.core.lock();
+        core.progress(now);
+        self.wake_sleeper(&core);
     }
 
     /// A descriptor that becomes readable when completions come, once [`Endpoint::arm`]ed.
@@ -449,6 +463,7 @@ impl Endpoint {
             let timeout = {
                 let mut core = self.shared.core.lock();
                 core.progress(now());
+                self.wake_sleeper(&core);
                 if done(&core) {
                     return;
                 }
