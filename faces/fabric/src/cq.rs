@@ -79,6 +79,9 @@ impl Cq {
     /// Adds a completion made by the face itself (a peek's answer).
     pub fn push(&self, completion: Completion, from: u64) {
         self.inner.lock().pending.push_back(Pending { completion, from });
+        if let Some((_, wake)) = self.sleeper.existing() {
+            wake.signal();
+        }
     }
 
     /// Prepares for sleeping on the descriptor.
@@ -123,9 +126,15 @@ impl Cq {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         if !inner.pending.is_empty() || count == 0 {
-            // Progress all the same: who probes in a loop gets nothing else here, and must not starve his peers.
+            // Progress all the same: who probes in a loop gets nothing else here, and must not starve his peers. Only a probe that found nothing counts as an empty poll,
+            // after which the core may be given away.
+            let nothing = matches!(inner.pending.front(), Some(p) if p.completion.result == Err(OpError::NoMessage));
             for source in &inner.sources {
-                source.ep.engine.poll(source.queue, &mut inner.scratch, 0);
+                if nothing {
+                    source.ep.engine.poll(source.queue, &mut inner.scratch, 0);
+                } else {
+                    source.ep.engine.progress();
+                }
             }
             // SAFETY: passed on from the caller.
             return unsafe { self.read_pending(inner, buf, count, from) };
@@ -534,4 +543,94 @@ unsafe extern "C" fn strerror(
 ) -> *const c_char {
     // SAFETY: the caller's buffer.
     guard::guard(ptr::null(), || unsafe { error_text(prov_errno, buf, len) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Table;
+    use std::time::Duration;
+    use weir_engine::{Endpoint, EngineConfig};
+
+    fn queue() -> Cq {
+        Cq {
+            // SAFETY: with its lock.
+            inner: unsafe {
+                MaybeLock::new(
+                    Inner { sources: Vec::new(), turn: 0, pending: VecDeque::new(), scratch: Vec::new() },
+                    true,
+                )
+            },
+            format: FI_CQ_FORMAT_TAGGED,
+            api_version: fi_version(1, 20),
+            signalled: AtomicBool::new(false),
+            sleeper: Sleeper::default(),
+        }
+    }
+
+    /// An endpoint that gives the core away at its first empty poll.
+    fn endpoint() -> Arc<EpCore> {
+        let addrs = vec!["127.0.0.1".parse().expect("address")];
+        let config = EngineConfig { addrs, spin_us: 0, ..EngineConfig::default() };
+        let engine = Endpoint::open_with_key(config, [1; 32]).expect("open");
+        Arc::new(EpCore { engine, forward: Table::new(), reverse: Table::new() })
+    }
+
+    fn answer(result: Result<(), OpError>) -> Completion {
+        Completion {
+            context: 1,
+            user: 0,
+            kind: OpKind::Peek,
+            class: Class::Tagged,
+            report: true,
+            multi_done: false,
+            len: 0,
+            buf: ptr::null_mut(),
+            tag: 0,
+            data: None,
+            source: None,
+            result,
+        }
+    }
+
+    fn read_one(cq: &Cq) -> Result<isize, i32> {
+        let mut entry = [0u8; size_of::<FiCqTaggedEntry>()];
+        // SAFETY: room for one entry of the largest format.
+        unsafe { cq.read(entry.as_mut_ptr().cast(), 1, ptr::null_mut()) }
+    }
+
+    fn yields(ep: &EpCore) -> u64 {
+        let json = ep.engine.counters_json();
+        let at = json.split("\"yields\":").nth(1).expect("counter");
+        at.split([',', '}']).next().and_then(|n| n.parse().ok()).expect("number")
+    }
+
+    #[test]
+    fn only_a_probe_that_found_nothing_may_give_the_core_away() {
+        let (cq, ep) = (queue(), endpoint());
+        cq.attach(&ep, Queue::Both);
+        std::thread::sleep(Duration::from_millis(1));
+        for _ in 0..10 {
+            cq.push(answer(Ok(())), 0);
+            assert_eq!(read_one(&cq), Ok(1));
+        }
+        assert_eq!(yields(&ep), 0, "a completion was there to be handed out");
+        cq.push(answer(Err(OpError::NoMessage)), 0);
+        assert_eq!(read_one(&cq), Err(FI_EAVAIL));
+        assert!(yields(&ep) > 0, "who probes in a loop leaves the core to others");
+    }
+
+    #[test]
+    fn a_probes_answer_wakes_another_thread_that_sleeps_on_the_queue() {
+        let (cq, ep) = (queue(), endpoint());
+        cq.attach(&ep, Queue::Both);
+        cq.arm().expect("nothing to read");
+        let mut set = libc::pollfd { fd: cq.wait_fd().expect("descriptor"), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid entry.
+        assert_eq!(unsafe { libc::poll(&raw mut set, 1, 0) }, 0, "asleep");
+        cq.push(answer(Ok(())), 0);
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::poll(&raw mut set, 1, 0) }, 1, "awake");
+        assert_eq!(cq.arm(), Err(FI_EAGAIN), "there is something to read");
+    }
 }
