@@ -29,6 +29,9 @@ const FLUSH_PACKETS: usize = 44;
 /// Failed reads of the socket in a row after which it is given up. What the system can lack for a moment (memory) comes back sooner.
 const READ_FAILURES_MAX: u32 = 1000;
 
+/// While the socket has no room, timers wait for it or for this long: without room they can do little.
+const BLOCKED_NS: u64 = 1_000_000;
+
 /// The state behind the endpoint's lock.
 pub struct Core {
     pub udp: UdpTransport,
@@ -177,8 +180,13 @@ impl Core {
         }
         self.held_bytes = 0;
         self.st.wants_transmit = false;
-        if self.udp.blocked() && self.udp.flush().is_err() {
-            return;
+        if self.udp.blocked() {
+            // Errors of single datagrams are losses to the protocol; the transport counts them.
+            let _ = self.udp.flush();
+            if self.udp.blocked() {
+                // What the protocol has to say waits there, where it is still the newest, until there is room (`is_blocked`).
+                return;
+            }
         }
         for n in 1..=TX_PACKETS {
             let table = SendTable(&self.st.sends);
@@ -201,13 +209,19 @@ impl Core {
                 break;
             }
         }
-        // Errors of single datagrams are losses to the protocol; the transport counts them.
+        // As above.
         let _ = self.udp.flush();
     }
 
-    /// When the endpoint wants to be called again although nothing arrives.
+    /// The socket has no room: who waits for it waits for room too.
+    pub fn is_blocked(&self) -> bool {
+        self.udp.blocked() && !self.finished
+    }
+
+    /// When the endpoint wants to be called again although nothing arrives. What is only to be sent does not count while there is no room for it.
     pub fn next_timeout(&self) -> Option<Time> {
-        self.st.proto.next_timeout()
+        let due = self.st.proto.next_timeout();
+        if self.is_blocked() { due.map(|t| t.max(now().plus_ns(BLOCKED_NS))) } else { due }
     }
 }
 

@@ -373,10 +373,10 @@ impl Endpoint {
         let shared = &*self.shared;
         if shared.waiting.is_over(now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed))) {
             core.st.counters.yields += 1;
-            let timeout = core.next_timeout();
+            let (timeout, blocked) = (core.next_timeout(), core.is_blocked());
             drop(core);
             // Asleep is not away: the watchdog need not step in.
-            shared.waiting.give_way(shared.socket, now, timeout, |until| {
+            shared.waiting.give_way((shared.socket, blocked), now, timeout, |until| {
                 shared.last_poll.store(until.0, Ordering::Relaxed);
             });
         }
@@ -460,21 +460,21 @@ impl Endpoint {
     fn progress_until(&self, deadline: std::time::Instant, done: impl Fn(&Core) -> bool) {
         const SLEEP_MAX_NS: u64 = 10_000_000;
         loop {
-            let timeout = {
+            let (timeout, blocked) = {
                 let mut core = self.shared.core.lock();
                 core.progress(now());
                 self.wake_sleeper(&core);
                 if done(&core) {
                     return;
                 }
-                core.next_timeout()
+                (core.next_timeout(), core.is_blocked())
             };
             if std::time::Instant::now() >= deadline {
                 return;
             }
             let left = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0));
             let sleep = Duration::from_nanos(left.clamp(1000, SLEEP_MAX_NS));
-            watchdog::wait_readable(&[self.shared.socket], Some(sleep));
+            watchdog::wait_ready(&[self.shared.socket], blocked, Some(sleep));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! bring the yielder back when its datagram arrives. A sleeper it wakes at once. So each yield is timed, and where yields turn out long the thread sleeps.
 
 use crate::core::now;
-use crate::watchdog::wait_readable;
+use crate::watchdog::wait_ready;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -38,15 +38,22 @@ impl Waiting {
         empty_ns > if contended { self.spin_ns / 8 } else { self.spin_ns }
     }
 
-    /// Lets others use the core; `timeout` is when the endpoint has something to do although nothing arrives. `before_sleep` is told until when at most it will sleep.
-    pub fn give_way(&self, socket: RawFd, at: Time, timeout: Option<Time>, before_sleep: impl FnOnce(Time)) {
+    /// Lets others use the core; `timeout` is when the endpoint has something to do although nothing arrives, and room in the socket counts as well if it is `blocked`.
+    /// `before_sleep` is told until when at most it will sleep.
+    pub fn give_way(
+        &self,
+        (socket, blocked): (RawFd, bool),
+        at: Time,
+        timeout: Option<Time>,
+        before_sleep: impl FnOnce(Time),
+    ) {
         let contention = self.contention.load(Ordering::Relaxed);
         if contention > 0 {
             let ns = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(at.0)).min(SLEEP_MAX_NS);
             self.contention.store(contention - 1, Ordering::Relaxed);
             if ns >= SLEEP_MIN_NS {
                 before_sleep(at.plus_ns(ns));
-                return wait_readable(&[socket], Some(Duration::from_nanos(ns)));
+                return wait_ready(&[socket], blocked, Some(Duration::from_nanos(ns)));
             }
         }
         let before = now();

@@ -43,11 +43,14 @@ impl AsRawFd for EventFd {
     }
 }
 
-/// Sleeps until one of the descriptors is readable or the time is over.
-pub fn wait_readable(fds: &[RawFd], timeout: Option<Duration>) {
+/// Sleeps until one of the descriptors is readable (the first, if `blocked`: or has room again) or the time is over.
+pub fn wait_ready(fds: &[RawFd], blocked: bool, timeout: Option<Duration>) {
     let mut set = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 2];
     for (slot, &fd) in set.iter_mut().zip(fds) {
         slot.fd = fd;
+    }
+    if blocked {
+        set[0].events |= libc::POLLOUT;
     }
     let ts = timeout.map(|t| libc::timespec { tv_sec: t.as_secs() as libc::time_t, tv_nsec: t.subsec_nanos().into() });
     let ts = ts.as_ref().map_or(std::ptr::null(), |t| t as *const libc::timespec);
@@ -88,14 +91,14 @@ fn run(shared: &Shared) {
             }
             let look_ns = if shared.watchdog_ns == 0 { SLEEP_MAX_NS } else { shared.watchdog_ns * LOOK_EVERY * less };
             less = (less + 1).min(LOOK_LESS);
-            wait_readable(&[wake], Some(Duration::from_nanos(look_ns)));
+            wait_ready(&[wake], false, Some(Duration::from_nanos(look_ns)));
             shared.wake.clear();
             continue;
         }
-        let Some((timeout, broken)) = step(shared, armed) else {
+        let Some(Step { timeout, broken, blocked }) = step(shared, armed) else {
             // The program is inside the engine, in a long pass. To wait for the socket beside it would only take its core away.
             let again_ns = if armed { 50_000 } else { shared.watchdog_ns * LOOK_EVERY };
-            wait_readable(&[wake], Some(Duration::from_nanos(again_ns)));
+            wait_ready(&[wake], false, Some(Duration::from_nanos(again_ns)));
             shared.wake.clear();
             continue;
         };
@@ -104,29 +107,40 @@ fn run(shared: &Shared) {
         if sleep_ns > 0 {
             // An unusable socket is ready for ever.
             let fds = if broken { &[wake][..] } else { &[socket, wake] };
-            wait_readable(fds, Some(Duration::from_nanos(sleep_ns)));
+            wait_ready(fds, blocked, Some(Duration::from_nanos(sleep_ns)));
             shared.wake.clear();
         }
     }
 }
 
-/// One pass of progress; returns when the next is due, and whether the socket is unusable. `None`: somebody else holds the lock, and so is making progress.
-fn step(shared: &Shared, armed: bool) -> Option<(Option<weir_proto::Time>, bool)> {
+/// What the thread has to wait for after a pass of progress.
+struct Step {
+    /// When the next pass is due.
+    timeout: Option<weir_proto::Time>,
+    /// The socket is unusable.
+    broken: bool,
+    /// The socket has no room.
+    blocked: bool,
+}
+
+/// One pass of progress. `None`: somebody else holds the lock, and so is making progress.
+fn step(shared: &Shared, armed: bool) -> Option<Step> {
     let mut core = shared.core.try_lock()?;
     core.st.counters.watchdog_steps += 1;
     core.progress(now());
     let completions = !core.st.tx_done.is_empty() || !core.st.rx_done.is_empty();
     let broken = core.st.broken.is_some();
     let timeout = if broken { None } else { core.next_timeout() };
+    let blocked = !broken && core.is_blocked();
     drop(core);
     if armed && completions && shared.armed.swap(false, Ordering::AcqRel) {
         shared.notify.signal();
     }
-    Some((timeout, broken))
+    Some(Step { timeout, broken, blocked })
 }
 
 /// Signals belong to the program's own threads.
-fn block_signals() {
+pub fn block_signals() {
     // SAFETY: fills and installs a local signal set for this thread only.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
