@@ -419,7 +419,8 @@ impl Endpoint {
     /// All counters as one JSON document.
     #[must_use]
     pub fn counters_json(&self) -> String {
-        stat::document(&self.shared.core.lock()).to_string()
+        let numbers = stat::numbers(&self.shared.core.lock());
+        numbers.document().to_string()
     }
 
     /// Closes: refuses new operations, lets what was sent arrive (for the linger time at most), then touches the caller's memory no more. Completions stay to be polled.

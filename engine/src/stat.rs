@@ -5,42 +5,69 @@ use crate::core::Core;
 use crate::trace::with_pid;
 use std::io::Write;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::{Mutex, OnceLock, Weak};
 
+/// The numbers of one endpoint, copied while its lock is held; what becomes of them is nobody's wait.
+pub struct Numbers {
+    own_name: [u8; 48],
+    local: Vec<std::net::SocketAddr>,
+    engine: crate::EngineCounters,
+    matcher: weir_match::Stats,
+    protocol: weir_proto::Counters,
+    transport: weir_udp::UdpCounters,
+    peers: Vec<(u32, weir_proto::PeerStats)>,
+}
+
 /// All counters of one endpoint.
-pub fn document(core: &Core) -> serde_json::Value {
+pub fn numbers(core: &Core) -> Numbers {
     let st = &core.st;
-    let census = st.matcher.stats();
-    let peers: Vec<_> = st
-        .proto
-        .peers()
-        .map(|p| {
-            let mut v = serde_json::to_value(st.proto.peer_stats(p)).unwrap_or_default();
-            if let Some(o) = v.as_object_mut() {
-                o.insert("peer".into(), p.0.into());
-            }
-            v
+    Numbers {
+        own_name: st.own_name,
+        local: core.udp.local_addrs().to_vec(),
+        engine: st.counters.clone(),
+        matcher: st.matcher.stats(),
+        protocol: st.proto.counters().clone(),
+        transport: *core.udp.counters(),
+        peers: st.proto.peers().map(|p| (p.0, st.proto.peer_stats(p))).collect(),
+    }
+}
+
+impl Numbers {
+    /// As one document.
+    pub fn document(&self) -> serde_json::Value {
+        let m = &self.matcher;
+        let peers: Vec<_> = self
+            .peers
+            .iter()
+            .map(|(peer, stats)| {
+                let mut v = serde_json::to_value(stats).unwrap_or_default();
+                if let Some(o) = v.as_object_mut() {
+                    o.insert("peer".into(), (*peer).into());
+                }
+                v
+            })
+            .collect();
+        serde_json::json!({
+            "endpoint": self.own_name.iter().skip(8).take(8).rev().map(|b| format!("{b:02x}")).collect::<String>(),
+            "local": self.local.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "engine": self.engine,
+            "census": {
+                "expected_short": m.census.expected_short, "expected_long": m.census.expected_long,
+                "unexpected_short": m.census.unexpected_short, "unexpected_long": m.census.unexpected_long,
+                "posted": m.posted, "unexpected": m.unexpected, "behind_gap": m.behind_gap,
+            },
+            "protocol": self.protocol,
+            "transport": self.transport,
+            "peers": peers,
         })
-        .collect();
-    serde_json::json!({
-        "endpoint": st.own_name.iter().skip(8).take(8).rev().map(|b| format!("{b:02x}")).collect::<String>(),
-        "local": core.udp.local_addrs().iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "engine": st.counters,
-        "census": {
-            "expected_short": census.census.expected_short, "expected_long": census.census.expected_long,
-            "unexpected_short": census.census.unexpected_short, "unexpected_long": census.census.unexpected_long,
-            "posted": census.posted, "unexpected": census.unexpected, "behind_gap": census.behind_gap,
-        },
-        "protocol": st.proto.counters(),
-        "transport": core.udp.counters(),
-        "peers": peers,
-    })
+    }
 }
 
 /// Writes the counters where the user asked for them.
 pub fn dump(core: &Core, to: &str) {
-    let text = format!("{:#}\n", document(core));
+    let text = format!("{:#}\n", numbers(core).document());
     let result =
         if to == "-" { std::io::stderr().write_all(text.as_bytes()) } else { std::fs::write(with_pid(to), text) };
     if let Err(e) = result {
@@ -71,15 +98,104 @@ fn lock(live: &Live) -> std::sync::MutexGuard<'_, Vec<Weak<Shared>>> {
 }
 
 fn serve(listener: &UnixListener, live: &Live) {
+    // SAFETY: takes nothing and cannot fail.
+    let own = unsafe { libc::geteuid() };
+    // This thread is none of the program's.
+    crate::watchdog::block_signals();
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else { continue };
+        // An abstract address has no owner and no mode: anybody on the machine can connect.
+        if !peer_uid(&stream).is_some_and(|uid| may_read(uid, own)) {
+            continue;
+        }
         let endpoints: Vec<_> = {
             let mut live = lock(live);
             live.retain(|w| w.strong_count() > 0);
-            live.iter().filter_map(Weak::upgrade).map(|s| document(&s.core.lock())).collect()
+            live.iter().filter_map(Weak::upgrade).collect()
         };
+        let endpoints: Vec<_> = endpoints
+            .iter()
+            .map(|s| {
+                let numbers = numbers(&s.core.lock());
+                numbers.document()
+            })
+            .collect();
         let text = serde_json::json!({ "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "endpoints": endpoints }).to_string();
         let _ = stream.set_write_timeout(Some(std::time::Duration::from_secs(1)));
         let _ = stream.write_all(text.as_bytes());
+    }
+}
+
+/// Whether a user may see the counters, which name peers and addresses: their owner, and the superuser.
+fn may_read(uid: u32, own: u32) -> bool {
+    uid == own || uid == 0
+}
+
+/// Who is at the other end; the kernel noted it at connect(2).
+fn peer_uid(stream: &UnixStream) -> Option<u32> {
+    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of_val(&who) as libc::socklen_t;
+    // SAFETY: the pointers describe `who` and `len`, which live through the call.
+    let r = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut who).cast(),
+            &raw mut len,
+        )
+    };
+    (r == 0 && len as usize == size_of_val(&who)).then_some(who.uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    fn ask() -> String {
+        let address = SocketAddr::from_abstract_name(format!("weir-stat-{}", std::process::id())).expect("name");
+        let mut stream = UnixStream::connect_addr(&address).expect("served");
+        let mut text = String::new();
+        // Who is refused may meet a reset.
+        let _ = stream.read_to_string(&mut text);
+        text
+    }
+
+    /// The signals a thread of this process has blocked, as the kernel shows them.
+    fn blocked_of(thread: &str) -> u64 {
+        for task in std::fs::read_dir("/proc/self/task").expect("proc").flatten() {
+            let read = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+            if read("comm").trim() == thread {
+                let status = read("status");
+                let line = status.lines().find_map(|l| l.strip_prefix("SigBlk:")).expect("line");
+                return u64::from_str_radix(line.trim(), 16).expect("mask");
+            }
+        }
+        panic!("no thread {thread}");
+    }
+
+    #[test]
+    fn the_live_view_takes_no_signal_and_answers_its_owner() {
+        let config = crate::EngineConfig {
+            addrs: vec!["127.0.0.1".parse().expect("address")],
+            ..crate::EngineConfig::default()
+        };
+        let ep = crate::Endpoint::open_with_key(config, [3; 32]).expect("open");
+        let text = ask();
+        assert!(text.contains("\"endpoints\":[{") && text.contains("127.0.0.1"), "{text}");
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGUSR1, libc::SIGALRM] {
+            assert!(blocked_of("weir-stat") >> (signal - 1) & 1 == 1, "signal {signal} could be delivered there");
+        }
+        drop(ep);
+    }
+
+    #[test]
+    fn only_the_owner_and_the_superuser_may_read() {
+        assert!(may_read(1000, 1000) && may_read(0, 1000) && may_read(0, 0));
+        assert!(!may_read(1001, 1000) && !may_read(1000, 0));
+        let (a, _b) = UnixStream::pair().expect("pair");
+        // SAFETY: takes nothing and cannot fail.
+        assert_eq!(peer_uid(&a), Some(unsafe { libc::geteuid() }));
     }
 }
