@@ -71,7 +71,7 @@ pub const PARAMS: &[Param] = &[
     param("trace_file", "File for the trace; %p is the process id (default: standard error)"),
     param("capture", "File for a pcapng capture of all packets; %p is the process id (default: none)"),
     param("faults", "Faults to inject, for tests, for example loss=1%,dup=0.1% (default: none)"),
-    param("inject_size", "Largest message of fi_inject, bytes; not above 16384 (default: 65536)"),
+    param("inject_size", "Largest message of fi_inject, bytes; not above 16384 (default: 16384)"),
 ];
 
 /// Declares all parameters to libfabric.
@@ -141,6 +141,39 @@ mod tests {
         for name in asked.into_inner() {
             let short = name.trim_start_matches("WEIR_").to_ascii_lowercase();
             assert!(PARAMS.iter().any(|p| p.name == short), "{name} is not declared to libfabric");
+        }
+    }
+
+    /// The first word of the default a text tells.
+    fn told(text: &str) -> &str {
+        let at = text.to_ascii_lowercase().rfind("default: ").unwrap_or_else(|| panic!("no default in '{text}'"));
+        let rest = &text[at + "default: ".len()..];
+        rest.split([',', ')', ';', ' ', '\n']).next().map_or("", |w| w.trim_end_matches('.'))
+    }
+
+    #[test]
+    fn the_defaults_told_are_the_defaults_used() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/man/fi_weir.7"))
+            .expect("manual page");
+        let used = format!("{:?}", EngineConfig::default());
+        for p in PARAMS {
+            let name = p.name.to_ascii_uppercase();
+            let section = page.split(&format!(".TP\n.B FI_WEIR_{name}\n")).nth(1).expect("a section of its own");
+            let section = section.split("\n.TP\n").next().and_then(|s| s.split("\n.SH ").next()).expect("text");
+            let value = told(p.help);
+            assert_eq!(told(section), value, "{name}: the manual page and fi_info tell different defaults");
+            match p.name {
+                "inject_size" => assert_eq!(value, crate::info::MAX_INJECT.to_string()),
+                // Words for what is not set; that it is not set is in the engine's own defaults.
+                "iface" | "addr" | "stats" | "trace_file" | "capture" | "faults" => {
+                    assert!(["every", "those", "none", "standard"].contains(&value), "{name}: {value}");
+                }
+                _ => {
+                    let wanted = format!("WEIR_{name}");
+                    let set = EngineConfig::from_vars(&|n| (n == wanted).then(|| value.to_owned())).expect("valid");
+                    assert_eq!(format!("{set:?}"), used, "{name}: {value} is not what is used");
+                }
+            }
         }
     }
 }
