@@ -314,10 +314,8 @@ impl State {
             }
             Event::Failed { peer, token, reason } => self.send_failed(peer, token, reason),
             Event::BodyAborted { peer, handle, .. } => self.body_aborted(now, peer.0, handle),
-            Event::Parity { peer, key, base, frag, count, hole_offset, hole_len, payload } => {
-                let bytes = datagram.get(payload).unwrap_or(&[]);
-                let parity = crate::receiving::Parity { peer, key, base, frag, count, hole_offset, hole_len };
-                self.parity(now, &parity, bytes);
+            Event::Parity { peer, key, hole, payload } => {
+                self.parity(now, peer, key, &hole, datagram.get(payload).unwrap_or(&[]));
             }
         }
     }
@@ -470,6 +468,8 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::{Carriage, Place};
+    use weir_proto::{BodyKey, Hole};
 
     #[test]
     fn what_a_farewell_acknowledges_has_succeeded_and_a_refusal_comes_before_its_acknowledgement() {
@@ -490,5 +490,34 @@ mod tests {
         });
         assert_eq!(seen, "ossdf");
         assert!(events.is_empty());
+    }
+
+    /// A message of three fragments of 100 bytes of which 60 bytes in the middle one are missing: the piece before them was sent again alone.
+    #[test]
+    fn a_hole_that_begins_inside_a_fragment_is_restored_from_parity() {
+        let cfg = EngineConfig { addrs: vec!["127.0.0.1".parse().expect("address")], ..EngineConfig::default() };
+        let ep = crate::Endpoint::open_with_key(cfg, [1; 32]).expect("open");
+        let mut core = ep.shared.core.lock();
+        let st = &mut core.st;
+        st.peer_slot(0);
+        let want: Vec<u8> = (0..300u32).map(|i| (i * i + 3) as u8).collect();
+        let mut have = want.clone();
+        have[140..200].fill(0);
+        let k = st.msgs.insert(RxMsg {
+            peer: 0,
+            tag: 1,
+            data: None,
+            len: 300,
+            complete: false,
+            carriage: Carriage::Eager,
+            sync: None,
+            place: Place::Buffer(have),
+        });
+        st.peers[0].partial.push((5, k));
+        let parity: Vec<u8> = (0..100).map(|j| want[j] ^ want[100 + j] ^ want[200 + j]).collect();
+        let hole = Hole { base: 0, frag: 100, count: 3, offset: 140, len: 60 };
+        st.parity(now(), PeerId(0), BodyKey::Message(5), &hole, &parity);
+        let Some(RxMsg { place: Place::Buffer(got), .. }) = st.msgs.get(k) else { panic!("the message is gone") };
+        assert_eq!(got, &want);
     }
 }

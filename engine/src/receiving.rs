@@ -6,7 +6,7 @@ use crate::memory::Gather;
 use crate::state::{BodyDest, BodyOwner, Carriage, MsgKey, MultiState, Place, RecvKey, RecvState, RxMsg, key, token};
 use weir_match::envelope::{Envelope, Status};
 use weir_match::{Arrival, Match, Multi, Posted, Source};
-use weir_proto::{BodyKey, PeerId, SendError, Time};
+use weir_proto::{BodyKey, Hole, PeerId, SendError, Time};
 
 /// New bytes of a matched message, as the protocol reports them.
 pub struct Fragment {
@@ -26,24 +26,6 @@ pub struct Fragment {
     pub first: bool,
     /// No byte is missing any more.
     pub complete: bool,
-}
-
-/// A fragment that can be restored from a parity fragment.
-pub struct Parity {
-    /// Sender.
-    pub peer: PeerId,
-    /// Message or body.
-    pub key: BodyKey,
-    /// Start of the group.
-    pub base: u64,
-    /// Fragment length.
-    pub frag: u16,
-    /// Fragments in the group.
-    pub count: u8,
-    /// The one missing.
-    pub hole_offset: u64,
-    /// Its length.
-    pub hole_len: u16,
 }
 
 impl State {
@@ -323,45 +305,37 @@ impl State {
         }
     }
 
-    /// Restores a fragment from its parity.
-    pub fn parity(&mut self, now: Time, p: &Parity, parity: &[u8]) {
-        let (peer, frag) = (p.peer.0, usize::from(p.frag));
-        let mut acc = parity.to_vec();
-        let mut piece = vec![0; frag];
-        let total = match p.key {
-            BodyKey::Body(handle) => self.bodies.get(&(peer, handle)).map(|b| b.len),
-            BodyKey::Message(mseq) => self.partial(peer, mseq).and_then(|k| self.msgs.get(k)).map(|m| m.len),
+    /// Restores what is missing of a fragment from its group's parity.
+    ///
+    /// Of messages only. The memory of a remote write or read may be written by others at the same time, or have been; where they meet, their own bytes are undefined, but no byte
+    /// elsewhere may suffer, as it would if it were computed from those.
+    pub fn parity(&mut self, now: Time, peer: PeerId, key: BodyKey, hole: &Hole, parity: &[u8]) {
+        let total = match key {
+            BodyKey::Body(handle) => {
+                let body = self.bodies.get(&(peer.0, handle));
+                body.filter(|b| matches!(b.owner, BodyOwner::Msg(_))).map(|b| b.len)
+            }
+            BodyKey::Message(mseq) => self.partial(peer.0, mseq).and_then(|k| self.msgs.get(k)).map(|m| m.len),
         };
         let Some(total) = total else { return };
-        for i in 0..u64::from(p.count) {
-            let at = p.base + i * frag as u64;
-            if at == p.hole_offset || at >= total {
-                continue;
-            }
-            let n = frag.min((total - at) as usize);
-            if !self.read_placed(peer, p.key, at, &mut piece[..n]) {
-                return;
-            }
-            acc.iter_mut().zip(&piece[..n]).for_each(|(a, b)| *a ^= b);
-        }
-        let Some(hole) = acc.get(..usize::from(p.hole_len)) else {
-            return;
-        };
-        match p.key {
+        let mut sum = parity.to_vec();
+        let read = |at, dst: &mut [u8]| self.read_placed(peer.0, key, at, dst);
+        let Some(bytes) = hole.restore(total, &mut sum, read) else { return };
+        match key {
             BodyKey::Body(handle) => {
-                if let Some(b) = self.bodies.get(&(peer, handle)) {
-                    b.dest.write(p.hole_offset, hole);
+                if let Some(b) = self.bodies.get(&(peer.0, handle)) {
+                    b.dest.write(hole.offset, bytes);
                 }
             }
             BodyKey::Message(mseq) => {
-                if let Some(k) = self.partial(peer, mseq) {
-                    self.place(k, p.hole_offset, hole);
+                if let Some(k) = self.partial(peer.0, mseq) {
+                    self.place(k, hole.offset, bytes);
                 }
             }
         }
         // Reports completion, if this was the last hole, as an event of its own.
         let mut events = Vec::new();
-        self.proto.restored(now, p.peer, p.key, p.hole_offset, u32::from(p.hole_len), &mut events);
+        self.proto.restored(now, peer, key, hole.offset, u32::from(hole.len), &mut events);
         for event in events {
             self.event(now, event, &[]);
         }

@@ -128,3 +128,12 @@ fn mixed_messages_arrive_intact_through_loss_delay_and_duplicates() {
         exchange("loss=3%,dup=1%,delay=1ms,seed=SEED", 100, seed);
     }
 }
+
+#[test]
+fn what_parity_restores_is_right_where_fragments_were_cut_anew() {
+    // A long lossy path: parity is sent, and what is sent again shares its packets with other frames, so that holes begin anywhere.
+    for seed in 0..4 {
+        exchange("loss=12%,delay=2ms,seed=SEED", 60, seed);
+        exchange("loss=6%,delay=1ms,jitter=1ms,seed=SEED", 60, seed);
+    }
+}

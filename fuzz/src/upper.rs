@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use weir_proto::{BodyKey, BodyOpened, Endpoint, Event, Message, PacketBuf, Payloads, PeerId, RxMeta, SendError, Time};
+use weir_proto::{BodyKey, BodyOpened, Endpoint, Event, Hole, Message, PacketBuf, Payloads, PeerId, RxMeta, SendError, Time};
 
 /// Byte `i` of the payload of operation `token`.
 #[must_use]
@@ -311,11 +311,7 @@ impl Upper {
                 assert!(!body.closed && !body.complete, "abort of a closed handle");
                 body.closed = true;
             }
-            Event::Parity { peer, key, base, frag, count, hole_offset, hole_len, payload } => {
-                let hole =
-                    Hole { base, frag: frag.into(), count: count.into(), offset: hole_offset, len: hole_len.into() };
-                self.parity(now, peer, key, &hole, &d[payload]);
-            }
+            Event::Parity { peer, key, hole, payload } => self.parity(now, peer, key, &hole, &d[payload]),
         }
     }
 
@@ -369,40 +365,27 @@ impl Upper {
             BodyKey::Body(handle) => self.bodies.get_mut(&(peer, handle)).expect("parity of a handle never opened"),
         };
         assert!(!incoming.closed && !incoming.complete, "parity for what is over");
-        assert_eq!(payload.len() as u64, hole.frag);
-        assert!(hole.len > 0 && hole.offset >= hole.base && hole.offset + hole.len <= incoming.total);
-        let place = (hole.offset - hole.base) % hole.frag;
-        let index = (hole.offset - hole.base) / hole.frag;
-        assert!(place + hole.len <= hole.frag && index < hole.count, "the hole lies within one fragment");
-        // All other fragments must be there, or the engine would restore nonsense.
-        for k in (0..hole.count).filter(|k| *k != index) {
-            for at in hole.base + k * hole.frag + place..hole.base + k * hole.frag + place + hole.len {
-                let there = at >= incoming.total || incoming.reported.has(at) || incoming.restored.has(at);
+        let (offset, end) = (hole.offset, hole.offset + u64::from(hole.len));
+        assert!(payload.len() == usize::from(hole.frag) && hole.len > 0 && end <= incoming.total);
+        let mut sum = payload.to_vec();
+        let restored = hole.restore(incoming.total, &mut sum, |at, dst| {
+            for (at, b) in (at..).zip(dst) {
+                // All that is read must be there, or the engine would restore nonsense.
+                let there = incoming.reported.has(at) || incoming.restored.has(at);
                 assert!(there, "byte {at} is wanted for restoring and missing");
+                *b = incoming.token.map_or(0, |token| byte_of(token, at));
             }
-        }
+            true
+        });
+        let restored = restored.expect("the hole lies within one fragment of its group");
         if let (true, Some(token)) = (self.honest_peer, incoming.token) {
-            for j in 0..hole.len {
-                let others = (0..hole.count).filter(|k| *k != index).map(|k| hole.base + k * hole.frag + place + j);
-                let x = others.filter(|at| *at < incoming.total).fold(0, |x, at| x ^ byte_of(token, at));
-                let at = usize::try_from(place + j).expect("within a fragment");
-                assert_eq!(payload[at] ^ x, byte_of(token, hole.offset + j), "restored another byte");
-            }
+            assert!((offset..).zip(restored).all(|(at, b)| *b == byte_of(token, at)), "restored another byte");
         }
-        incoming.restored.add_missing(hole.offset, hole.offset + hole.len);
+        incoming.restored.add_missing(offset, end);
         let mut events = Vec::new();
-        let len = u32::try_from(hole.len).expect("16 bits");
-        self.ep.restored(now, peer, key, hole.offset, len, &mut events);
+        self.ep.restored(now, peer, key, offset, hole.len.into(), &mut events);
         self.take(now, events, &[]);
     }
-}
-
-struct Hole {
-    base: u64,
-    frag: u64,
-    count: u64,
-    offset: u64,
-    len: u64,
 }
 
 /// New bytes of something.

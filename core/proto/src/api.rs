@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use serde::Serialize;
 
-use crate::BodyKey;
+use crate::{BodyKey, Hole};
 
 /// Index of a peer in its [`Endpoint`](crate::Endpoint); stable until [`Endpoint::forget`](crate::Endpoint::forget).
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
@@ -256,8 +256,7 @@ pub enum Event {
         /// The sender's reason.
         code: u16,
     },
-    /// One fragment can be restored: xor `payload` with all other fragments of `[base, base + count*frag)`, write
-    /// `hole_len` bytes to `hole_offset` (the part of the fragment that is missing), then call `restored`.
+    /// A part of one fragment can be restored: compute it with [`Hole::restore`], write it to its place, then call `restored`.
     /// Always after the other events of its datagram. If the restored range completes the operation, `restored` reports
     /// an event with an empty payload (and, for a message, an empty envelope) that is `complete`.
     Parity {
@@ -265,16 +264,8 @@ pub enum Event {
         peer: PeerId,
         /// What is protected.
         key: BodyKey,
-        /// First protected byte.
-        base: u64,
-        /// Fragment length; bytes past the end count as zero.
-        frag: u16,
-        /// Number of fragments.
-        count: u8,
-        /// First missing byte.
-        hole_offset: u64,
-        /// Number of missing bytes.
-        hole_len: u16,
+        /// What is missing.
+        hole: Hole,
         /// The parity bytes.
         payload: Range<usize>,
     },

@@ -39,5 +39,6 @@ pub use config::{Config, CongestionKind, STREAMS_MAX};
 pub use congestion::{Acked, Congestion};
 pub use counters::{Counters, PathStats, PeerStats};
 pub use endpoint::Endpoint;
+pub use parity::Hole;
 pub use time::Time;
 pub use weir_wire::{BodyKey, EndpointName, Level, crc32c_append};

@@ -421,7 +421,7 @@ impl Net {
             Event::BodyAborted { peer, handle, .. } => {
                 n.bodies.remove(&(peer.0, *handle));
             }
-            Event::Parity { peer, key, base, frag, count, hole_offset, hole_len, payload } => {
+            Event::Parity { peer, key, hole, payload } => {
                 // The parity of the pattern must be what the frame says; then the hole is what xor gives.
                 let (token, total) = match key {
                     BodyKey::Body(h) => n.bodies.get(&(peer.0, *h)).map(|r| (r.token, r.total)).expect("handle"),
@@ -434,23 +434,30 @@ impl Net {
                 };
                 let p = &data[payload.clone()];
                 for (j, b) in p.iter().enumerate() {
-                    let x = (0..u64::from(*count))
-                        .map(|k| base + k * u64::from(*frag) + j as u64)
+                    let x = (0..u64::from(hole.count))
+                        .map(|k| hole.base + k * u64::from(hole.frag) + j as u64)
                         .filter(|o| *o < total)
                         .fold(0, |x, o| x ^ byte_of(token, o));
                     assert_eq!(x, *b, "parity byte");
                 }
+                let mut sum = p.to_vec();
+                let fill = |at: u64, dst: &mut [u8]| {
+                    (at..).zip(dst).for_each(|(o, b)| *b = byte_of(token, o));
+                    true
+                };
+                let bytes = hole.restore(total, &mut sum, fill).expect("all else is there");
+                assert!((hole.offset..).zip(bytes).all(|(o, b)| *b == byte_of(token, o)), "restored byte");
                 let r = match key {
                     BodyKey::Body(h) => n.bodies.get_mut(&(peer.0, *h)).expect("handle"),
                     BodyKey::Message(_) => n.messages.get_mut(&(peer.0, token)).expect("message"),
                 };
-                for o in *hole_offset..*hole_offset + u64::from(*hole_len) {
+                for o in hole.offset..hole.offset + u64::from(hole.len) {
                     assert!(!std::mem::replace(&mut r.have[o as usize], true));
                     r.bytes += 1;
                 }
                 n.restored += 1;
                 let mut ev = Vec::new();
-                n.ep.restored(now, *peer, *key, *hole_offset, u32::from(*hole_len), &mut ev);
+                n.ep.restored(now, *peer, *key, hole.offset, u32::from(hole.len), &mut ev);
                 self.events(i, &ev, &[]);
             }
         }

@@ -35,6 +35,12 @@ impl Coverage {
         Ok(())
     }
 
+    /// All of `start..end` is there.
+    #[must_use]
+    pub fn has(&self, start: u64, end: u64) -> bool {
+        start >= end || self.ranges.iter().any(|r| r.0 <= start && end <= r.1)
+    }
+
     /// All of `0..len` is there.
     #[must_use]
     pub fn is_all(&self, len: u64) -> bool {
@@ -176,6 +182,7 @@ mod tests {
         }
         assert_eq!(c.bytes(), 35);
         assert!(!c.is_all(40));
+        assert!(c.has(10, 40) && c.has(7, 7) && !c.has(5, 6) && !c.has(4, 12) && !c.has(39, 41));
         for (s, e) in [(19, 20), (4, 6), (0, 50), (39, 41), (12, 14)] {
             assert!(c.clone().add(s, e).is_err(), "{s}..{e}");
         }

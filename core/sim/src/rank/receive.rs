@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use weir_match::envelope::{Envelope, Status};
 use weir_match::{Arrival, Match, Posted, Source};
-use weir_proto::{BodyKey, Event, PeerId, Time};
+use weir_proto::{BodyKey, Event, Hole, PeerId, Time};
 
 use super::{Core, Outcome, RecvId, RecvOp, Shared, class, slice};
 use crate::check::delivery::Coverage;
@@ -397,7 +397,7 @@ impl Core {
 
     /// Restores a fragment from its parity; the fragments it needs are known because all payload is.
     pub(super) fn parity(&mut self, host: &mut Host<'_, Shared>, event: &Event, datagram: &[u8]) {
-        let Event::Parity { peer, key, base, frag, count, hole_offset, hole_len, payload } = event else {
+        let Event::Parity { peer, key, hole, payload } = event else {
             return;
         };
         let parity = slice(host, datagram, payload);
@@ -415,11 +415,9 @@ impl Core {
         let Some((content, len, coverage)) = found else {
             return host.violation("parity", format!("{}: parity for {key:?}, which is not open", self.program));
         };
-        let hole = *hole_offset..*hole_offset + u64::from(*hole_len);
-        let group = Group { base: *base, frag: u64::from(*frag), count: u64::from(*count), len };
-        match group.restore(content, coverage, &hole, parity) {
+        match restore(hole, content, len, coverage, parity) {
             Err(e) => host.violation("parity", format!("{}: {key:?}: {e}", self.program)),
-            Ok(()) => self.place_restored(host, *peer, *key, hole),
+            Ok(range) => self.place_restored(host, *peer, *key, range),
         }
     }
 
@@ -439,49 +437,29 @@ impl Core {
     }
 }
 
-/// The fragments one parity fragment covers.
-struct Group {
-    base: u64,
-    frag: u64,
-    count: u64,
-    len: u64,
-}
-
-impl Group {
-    /// Computes the hole as an engine would, from bytes that have arrived only, and checks it.
-    fn restore(&self, content: u64, coverage: &Coverage, hole: &Range<u64>, parity: &[u8]) -> Result<(), String> {
-        let end = (self.base + self.count * self.frag).min(self.len);
-        if parity.len() as u64 != self.frag
-            || self.frag == 0
-            || hole.start < self.base
-            || hole.end > end
-            || hole.is_empty()
-        {
-            return Err(format!(
-                "hole {hole:?} of group {}+{}x{} with {} parity bytes",
-                self.base,
-                self.count,
-                self.frag,
-                parity.len()
-            ));
+/// Computes the hole as an engine would, from bytes that have arrived only, and checks it.
+fn restore(hole: &Hole, content: u64, len: u64, coverage: &Coverage, parity: &[u8]) -> Result<Range<u64>, String> {
+    let range = hole.offset..hole.offset + u64::from(hole.len);
+    if parity.len() != usize::from(hole.frag) || range.is_empty() || range.end > len {
+        return Err(format!("{hole:?} of {len} bytes with {} parity bytes", parity.len()));
+    }
+    let mut sum = parity.to_vec();
+    let mut missing = None;
+    let read = |at: u64, dst: &mut [u8]| {
+        let end = at + dst.len() as u64;
+        if !coverage.has(at, end) {
+            missing = Some(at..end);
         }
-        let missing = (hole.start - self.base) / self.frag;
-        let mut sum = parity.to_vec();
-        let mut piece = vec![0; self.frag as usize];
-        for i in (0..self.count).filter(|i| *i != missing) {
-            let start = self.base + i * self.frag;
-            let n = self.frag.min(self.len.saturating_sub(start)) as usize;
-            if coverage.clone().add(start, start + n as u64).is_ok() && n > 0 {
-                return Err(format!("fragment {start}+{n} is missing too, besides {hole:?}"));
-            }
-            payload::fill(content, start, &mut piece[..n]);
-            sum.iter_mut().zip(&piece[..n]).for_each(|(s, p)| *s ^= p);
-        }
-        let from = (hole.start - self.base - missing * self.frag) as usize;
-        let restored = sum.get(from..from + (hole.end - hole.start) as usize).ok_or("the hole leaves its fragment")?;
-        match payload::first_wrong(content, hole.start, restored) {
+        payload::fill(content, at, dst);
+        true
+    };
+    let restored = hole.restore(len, &mut sum, read);
+    match (restored, missing) {
+        (_, Some(bytes)) => Err(format!("bytes {bytes:?} are missing too, besides {hole:?}")),
+        (None, None) => Err(format!("{hole:?} cannot be restored")),
+        (Some(bytes), None) => match payload::first_wrong(content, range.start, bytes) {
             Some(at) => Err(format!("restored byte {at} is wrong")),
-            None => Ok(()),
-        }
+            None => Ok(range),
+        },
     }
 }
