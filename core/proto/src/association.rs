@@ -17,6 +17,9 @@ use crate::received::Received;
 use crate::recovery::{Recovery, SentFrame};
 use crate::{BodyOpened, Config, Counters, Credit, DownReason, Event, Level, Message, PeerId, SendError, Time};
 
+/// Aborts that may wait to be sent: more bodies than a receiver that behaves has open.
+const ABORTS_MAX: usize = 1 << 16;
+
 /// What every step of an association works with.
 pub(crate) struct Cx<'a> {
     pub(crate) now: Time,
@@ -293,11 +296,16 @@ impl Association {
         }
     }
 
-    /// The sender gives up on a body.
+    /// The sender gives up on a body, or does not begin it; then the receiver that opened it learns that nothing will come.
     pub(crate) fn abort_body(&mut self, handle: u64, code: u16) -> Option<u64> {
-        let slot = self.bodies_out.slot_of(handle)?;
+        if matches!(self.state, State::Down(_)) {
+            return None;
+        }
+        if self.aborts.len() >= ABORTS_MAX {
+            self.aborts.pop_front();
+        }
         self.aborts.push_back((handle, code));
-        Some(self.bodies_out.remove(slot))
+        self.bodies_out.slot_of(handle).map(|slot| self.bodies_out.remove(slot))
     }
 
     /// The scheduler raised a grant.

@@ -383,11 +383,12 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sender: gives up. Returns the token, which is released at once and not reported.
+    /// Sender: gives up, or declines a handle it was told. Returns the token of a body that was under way, which is released at once and not
+    /// reported.
     pub fn abort_body(&mut self, _now: Time, peer: PeerId, handle: u64, code: u16) -> Option<u64> {
-        let token = self.assocs.get_mut(peer.0 as usize)?.abort_body(handle, code)?;
+        let token = self.assocs.get_mut(peer.0 as usize)?.abort_body(handle, code);
         self.touch(peer);
-        Some(token)
+        token
     }
 
     /// After [`Event::Parity`] was applied: the restored range counts as received, and the sender is told.
