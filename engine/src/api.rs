@@ -30,7 +30,10 @@ pub enum SendMode {
     Inject,
     /// The caller's memory may be reused (data copied, or acknowledged by the peer's endpoint).
     Transmit,
-    /// The peer's endpoint has the whole message (in its buffer or the user's).
+    /// The peer's endpoint has acknowledged all of it: nothing depends on this side any more. A remote write that was refused may, rarely, not be told as such: its acknowledgement came
+    /// without the refusal (spec/envelopes.md 2).
+    Acknowledged,
+    /// The peer's endpoint has the whole message (in its buffer or the user's), and has put a remote write into its memory: no refused write completes without an error.
     Delivery,
     /// The peer has matched the message with a receive.
     Match,

@@ -294,7 +294,7 @@ impl State {
             }
             Event::Body { peer, handle, offset, payload, complete } => {
                 let bytes = datagram.get(payload).unwrap_or(&[]);
-                self.body(peer.0, handle, offset, bytes, complete);
+                self.body(now, peer.0, handle, offset, bytes, complete);
             }
             Event::Sent { token, .. } => self.sent(token),
             Event::Up { peer } => {

@@ -291,9 +291,15 @@ impl Endpoint {
         self.shared.core.lock().st.register(memory, base, access, key)
     }
 
-    /// Withdraws a region; false when there is none of this key.
+    /// Withdraws a region; false when there is none of this key. Reads and large writes of peers that are under way fail at these.
     pub fn unregister(&self, key: u64) -> bool {
-        self.shared.core.lock().st.unregister(now(), key)
+        let now = now();
+        let mut core = self.shared.core.lock();
+        let known = core.st.unregister(now, key);
+        if core.st.wants_transmit {
+            core.transmit(now);
+        }
+        known
     }
 
     /// Starts a remote write.

@@ -234,8 +234,10 @@ impl State {
         // A receive shorter than the message gets only what fits; the sender is told how much that is.
         let len = len.min(dest.len());
         if len == 0 {
-            self.post_control(now, peer, &Envelope::Done { op, read: false, status: Status::Ok });
-            self.body_complete(peer, &BodyDest { dest, owner, len });
+            if let BodyOwner::Msg(_) = owner {
+                self.post_control(now, peer, &Envelope::Done { op, read: false, status: Status::Ok });
+            }
+            self.body_complete(now, peer, &BodyDest { dest, owner, len });
             return;
         }
         match self.proto.open_body(now, PeerId(peer), len) {
@@ -261,24 +263,27 @@ impl State {
     }
 
     /// Bytes of a body.
-    pub fn body(&mut self, peer: u32, handle: u64, offset: u64, bytes: &[u8], complete: bool) {
+    pub fn body(&mut self, now: Time, peer: u32, handle: u64, offset: u64, bytes: &[u8], complete: bool) {
         let Some(b) = self.bodies.get(&(peer, handle)) else {
             return;
         };
         b.dest.write(offset, bytes);
         if complete && let Some(b) = self.bodies.remove(&(peer, handle)) {
-            self.body_complete(peer, &b);
+            self.body_complete(now, peer, &b);
         }
     }
 
-    fn body_complete(&mut self, peer: u32, b: &BodyDest) {
+    fn body_complete(&mut self, now: Time, peer: u32, b: &BodyDest) {
         match b.owner {
             BodyOwner::Msg(k) => match self.msgs.get(k).map(|m| &m.place) {
                 Some(&Place::Recv { recv, .. }) => self.deliver(k, recv),
                 _ => self.drop_msg(k),
             },
             BodyOwner::Read(k) => self.sent(token(k)),
-            BodyOwner::Write { data, .. } => self.remote_write_done(peer, b.len, data),
+            BodyOwner::Write { data, op, .. } => {
+                self.remote_write_done(peer, b.len, data);
+                self.post_control(now, peer, &Envelope::Done { op, read: false, status: Status::Ok });
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Remote memory: regions, writes, reads, and the control messages of all operations.
 //!
-//! A write of up to [`PIECES_BYTES`] goes as packet-sized control messages that carry address and data, placed on arrival: one way, no buffer at the target. A larger one asks for a
-//! body like a rendezvous send. A read opens a body here and asks the target to fill it.
+//! A write of up to [`PIECES_BYTES`] goes as packet-sized control messages that carry address and data, placed on arrival: one way, no buffer at the target. A larger one, or one of several
+//! packets with immediate data, asks for a body like a rendezvous send. A read opens a body here and asks the target to fill it.
 
 use crate::api::{Access, Completion, EngineError, OpError, OpKind, RmaOp, SendMode};
 use crate::core::State;
@@ -18,8 +18,10 @@ pub const PIECES_BYTES: usize = 32 << 10;
 pub const REQUESTS_MAX: u32 = 1024;
 /// Writes with immediate data towards one peer that its program may not have noticed yet (spec/envelopes.md): each takes a place in its queue.
 pub const NOTICES_MAX: u32 = 4096;
-/// Reads from one peer that may be under way: each holds a body open here.
+/// Reads from one peer, and reads of one peer, that may be under way: each holds a body open here.
 pub const READS_MAX: u32 = 2 * REQUESTS_MAX;
+/// Pieces of writes towards one peer that may wait for its answer: well below the answers that it has room for.
+const ANSWERS_MAX: u32 = 16 << 10;
 /// Regions one endpoint may hold.
 const REGIONS_MAX: usize = 1 << 20;
 
@@ -55,21 +57,34 @@ impl State {
         Ok(k)
     }
 
-    /// Withdraws a region. Bodies still arriving for it are dropped.
+    /// Withdraws a region: its memory is neither read nor written any more. Peers whose reads and large writes are under way learn that these have failed.
     pub fn unregister(&mut self, now: Time, k: u64) -> bool {
-        let mut gone = Vec::new();
-        self.bodies.retain(|&(peer, _), b| match b.owner {
-            BodyOwner::Write { region, data } if region == k => {
-                gone.extend(data.map(|_| peer));
+        let mut writes = Vec::new();
+        self.bodies.retain(|&(peer, handle), b| match b.owner {
+            BodyOwner::Write { region, data, op } if region == k => {
+                writes.push((peer, handle, data, op));
                 false
             }
             _ => true,
         });
-        // The peers may write with data again, though nobody noticed these.
-        gone.into_iter().for_each(|peer| self.notice_done(now, peer));
-        // Answers to reads still being sent must not touch the memory any more.
-        for (_, s) in self.sends.iter_mut().filter(|(_, s)| s.role == Role::ReadReply && s.tag == k) {
-            s.source = Source::Inline { bytes: [0; crate::memory::INLINE_BYTES], len: 0 };
+        writes.sort_unstable();
+        for (peer, handle, data, op) in writes {
+            self.proto.close_body(PeerId(peer), handle);
+            if data.is_some() {
+                // The peer may write with data again, though nobody noticed this one.
+                self.notice_done(now, peer);
+            }
+            self.refuse(now, peer, op, false, Status::BadKey);
+        }
+        let reads = self.sends.iter().filter(|(_, s)| s.role == Role::ReadReply && s.tag == k).map(|(k, _)| k);
+        for reply in reads.collect::<Vec<_>>() {
+            if let Some(s) = self.sends.remove(reply) {
+                if let Some(handle) = s.body {
+                    self.proto.abort_body(now, PeerId(s.peer), handle, 1);
+                    self.wants_transmit = true;
+                }
+                self.finish_send(s, Err(OpError::Cancelled));
+            }
         }
         self.regions.remove(&k).is_some()
     }
@@ -112,8 +127,10 @@ impl State {
             return Ok(());
         }
         let k = self.sends.insert(Self::rma_state(op, OpKind::Write, Role::Write, source, len as u64));
+        // The notice of immediate data must not come before the data, and pieces come in any order.
+        let pieces_max = if op.data.is_some() { self.piece_room() } else { PIECES_BYTES };
         let sent =
-            if len <= PIECES_BYTES { self.write_pieces(now, op, k, len) } else { self.write_request(now, op, k, len) };
+            if len <= pieces_max { self.write_pieces(now, op, k, len) } else { self.write_request(now, op, k, len) };
         if sent.is_ok() && op.data.is_some() {
             self.peers[op.peer as usize].notices.begun += 1;
         }
@@ -126,7 +143,6 @@ impl State {
             source,
             len,
             role,
-            mode: op.mode,
             kind,
             class: Class::Untagged,
             tag: op.key,
@@ -135,7 +151,10 @@ impl State {
             report: op.report,
             announced: false,
             awaits: 1,
+            answers: 0,
+            refused: None,
             dest: Gather::default(),
+            body: None,
         }
     }
 
@@ -163,14 +182,20 @@ impl State {
     }
 
     fn write_pieces(&mut self, now: Time, op: &RmaOp<'_>, k: SendKey, len: usize) -> Result<(), SendError> {
-        let room = self.proto.max_control_len().max(64);
+        let room = self.piece_room();
         let count = len.div_ceil(room).max(1);
+        // Who asks for delivery has each piece answered, whatever becomes of it.
+        let sync = matches!(op.mode, SendMode::Delivery | SendMode::Match);
+        let answers = if sync { count as u32 } else { 0 };
+        if self.peers.get(op.peer as usize).is_some_and(|p| p.answers + answers > ANSWERS_MAX) {
+            return Err(SendError::QueueFull);
+        }
         // All or none: pieces of a write that was refused would read memory that is the caller's again.
         if self.proto.control_room(PeerId(op.peer)) < count {
             return Err(SendError::QueueFull);
         }
         if let Some(s) = self.sends.get_mut(k) {
-            s.awaits = count as u32;
+            (s.awaits, s.answers) = (count as u32, answers);
         }
         for i in 0..count {
             let (at, n) = (i * room, room.min(len - i * room));
@@ -188,20 +213,23 @@ impl State {
                 report: false,
                 ..Self::rma_state(op, OpKind::Write, Role::Piece(k), Source::Owned(Vec::new()), n as u64)
             });
-            let last = i + 1 == count;
-            let envelope = Envelope::Write {
-                key: op.key,
-                addr: op.remote_addr.wrapping_add(at as u64),
-                data: op.data.filter(|_| last),
-                op: token(k),
-            };
+            let addr = op.remote_addr.wrapping_add(at as u64);
+            let envelope = Envelope::Write { key: op.key, addr, data: op.data, op: token(k), sync };
             if let Err(e) = self.post(now, op.peer, true, 0, &envelope, n as u32, token(child)) {
                 // There was room, so the peer is down (and then the first piece fails) or the piece too long (it is not).
                 self.sends.remove(child);
                 return Err(e);
             }
         }
+        if let Some(p) = self.peers.get_mut(op.peer as usize) {
+            p.answers += answers;
+        }
         Ok(())
+    }
+
+    /// Longest write that one piece carries.
+    fn piece_room(&self) -> usize {
+        self.proto.max_control_len().max(64)
     }
 
     fn write_request(&mut self, now: Time, op: &RmaOp<'_>, k: SendKey, len: usize) -> Result<(), SendError> {
@@ -214,6 +242,10 @@ impl State {
         self.post(now, op.peer, true, 0, &envelope, 0, NO_TOKEN)?;
         if let Some(p) = self.peers.get_mut(op.peer as usize) {
             p.requests += 1;
+        }
+        if let Some(s) = self.sends.get_mut(k) {
+            s.role = Role::Requested;
+            s.answers = 1;
         }
         Ok(())
     }
@@ -301,28 +333,37 @@ impl State {
         match Envelope::decode(envelope) {
             Ok(Envelope::Cts { op, body, len, granted }) => self.clear_to_send(now, peer, op, body, len, granted),
             Ok(Envelope::SyncAck { op }) => self.matched(peer, op),
-            Ok(Envelope::Done { op, read: false, status }) => self.done(peer, op, status),
+            Ok(Envelope::Done { op, read: false, status }) => self.done(now, peer, op, status),
             Ok(Envelope::Done { op, read: true, .. }) => self.read_refused(peer, op),
             Ok(Envelope::Noticed { count }) => {
                 let notices = &mut self.peers[peer as usize].notices;
                 notices.taken = notices.taken.max(count.min(notices.begun));
             }
-            Ok(Envelope::Write { key, addr, data, op }) => {
+            Ok(Envelope::Write { key, addr, data, op, sync }) => {
                 match self.admit_write(now, peer, key, addr, bytes.len() as u64, data) {
                     Ok(memory) => {
                         memory.write(0, bytes);
                         self.remote_write_done(peer, bytes.len() as u64, data);
+                        if sync {
+                            self.post_control(now, peer, &Envelope::Done { op, read: false, status: Status::Ok });
+                        }
                     }
                     Err(status) => self.refuse(now, peer, op, false, status),
                 }
             }
             Ok(Envelope::WriteRts { key, addr, len, data, op }) => {
                 match self.admit_write(now, peer, key, addr, len, data) {
-                    Ok(memory) => self.ask_for_body(now, peer, op, len, memory, BodyOwner::Write { data, region: key }),
+                    Ok(memory) => {
+                        self.ask_for_body(now, peer, op, len, memory, BodyOwner::Write { data, region: key, op })
+                    }
                     Err(status) => self.refuse(now, peer, op, false, status),
                 }
             }
             Ok(Envelope::Read { key, addr, len, body, granted }) => match self.region(key, addr, len, false) {
+                // Each is held until its reader lets it through.
+                Ok(_) if self.peers[peer as usize].replies >= READS_MAX => {
+                    self.refuse(now, peer, body, true, Status::NoMemory);
+                }
                 Ok(memory) => self.answer_read(now, peer, key, memory, body, granted),
                 Err(status) => self.refuse(now, peer, body, true, status),
             },
@@ -394,7 +435,6 @@ impl State {
             source: Source::User(memory),
             len,
             role: Role::ReadReply,
-            mode: SendMode::Transmit,
             kind: OpKind::Read,
             class: Class::Untagged,
             tag: region,
@@ -403,10 +443,17 @@ impl State {
             report: false,
             announced: true,
             awaits: 1,
+            answers: 0,
+            refused: None,
             dest: Gather::default(),
+            body: Some(handle),
         });
-        if self.proto.send_body(now, PeerId(peer), handle, granted, len, token(k)).is_err() {
-            self.sends.remove(k);
+        match self.proto.send_body(now, PeerId(peer), handle, granted, len, token(k)) {
+            Ok(()) => self.peers[peer as usize].replies += 1,
+            // Its handle is in use already: no reader that behaves.
+            Err(_) => {
+                self.sends.remove(k);
+            }
         }
     }
 

@@ -61,7 +61,6 @@ impl State {
             source,
             len: len as u64,
             role: if eager { Role::Eager } else { Role::Requested },
-            mode: op.mode,
             kind: OpKind::Send,
             class: op.class,
             tag: op.tag,
@@ -69,8 +68,11 @@ impl State {
             user: op.user,
             report: op.report,
             announced: false,
-            awaits: 1 + u32::from(eager && op.mode == SendMode::Match),
+            awaits: 1,
+            answers: u32::from(eager && op.mode == SendMode::Match),
+            refused: None,
             dest: Gather::default(),
+            body: None,
         };
         if at_once {
             self.announce(&mut s, Ok(()));
@@ -158,7 +160,7 @@ impl State {
     ) -> Result<(), SendError> {
         let mut buf = [0; envelope::MAX_BYTES];
         let n = envelope.encode(&mut buf);
-        let patient = t != NO_TOKEN && self.sends.get(key::<SendKey>(t)).is_some_and(|s| s.announced && s.awaits == 1);
+        let patient = t != NO_TOKEN && self.sends.get(key::<SendKey>(t)).is_some_and(|s| s.announced && s.answers == 0);
         self.proto.send(now, PeerId(peer), Message { control, stream, envelope: &buf[..n], len, patient, token: t })
     }
 
@@ -182,7 +184,6 @@ impl State {
             source,
             len: len as u64,
             role: Role::ToSelf,
-            mode: op.mode,
             kind: OpKind::Send,
             class: op.class,
             tag: op.tag,
@@ -191,7 +192,10 @@ impl State {
             report: op.report,
             announced: false,
             awaits: 1,
+            answers: 0,
+            refused: None,
             dest: Gather::default(),
+            body: None,
         };
         if op.mode == SendMode::Inject {
             self.announce(&mut s, Ok(()));
@@ -255,85 +259,115 @@ impl State {
             return;
         }
         let k = key::<SendKey>(t);
-        let Some(s) = self.sends.get_mut(k) else {
-            return;
-        };
-        s.awaits = s.awaits.saturating_sub(1);
-        if s.awaits > 0 {
-            return;
+        if let Some(s) = self.sends.get_mut(k) {
+            s.awaits = s.awaits.saturating_sub(1);
+            self.end_if_over(k);
         }
-        let Some(s) = self.sends.remove(k) else {
-            return;
-        };
-        if let Role::Piece(parent) = s.role {
-            s.source.release(&mut self.pool);
-            self.sent(token(parent));
-            return;
+    }
+
+    /// Ends an operation for which nothing is awaited any more.
+    fn end_if_over(&mut self, k: SendKey) {
+        if self.sends.get(k).is_some_and(|s| s.awaits == 0 && s.answers == 0)
+            && let Some(s) = self.sends.remove(k)
+        {
+            let result = s.refused.map_or(Ok(()), Err);
+            self.finish_send(s, result);
         }
-        self.finish_send(s, Ok(()));
     }
 
     /// The receiver matched an eager message whose sender wanted to know.
     pub fn matched(&mut self, peer: u32, op: u64) {
         let k = key::<SendKey>(op);
-        if self.sends.get(k).is_some_and(|s| s.peer == peer && s.role == Role::Eager && s.mode == SendMode::Match) {
-            self.sent(op);
+        if let Some(s) = self.sends.get_mut(k).filter(|s| s.peer == peer && s.role == Role::Eager) {
+            s.answers = 0;
+            self.end_if_over(k);
         }
     }
 
     /// The receiver asks for the body of a rendezvous or large write.
     pub fn clear_to_send(&mut self, now: Time, peer: u32, op: u64, handle: u64, len: u64, granted: u64) {
         let k = key::<SendKey>(op);
-        let Some(s) =
-            self.sends.get_mut(k).filter(|s| s.peer == peer && matches!(s.role, Role::Requested | Role::Write))
-        else {
+        let Some(s) = self.sends.get_mut(k).filter(|s| s.peer == peer && s.role == Role::Requested) else {
             // The send was given up meanwhile: tell the receiver, which waits for bytes.
             self.proto.abort_body(now, PeerId(peer), handle, 1);
             return;
         };
         s.role = Role::Body;
+        s.body = Some(handle);
         let len = len.min(s.len);
         // A refusal means the peer is down; its Down event fails the operation.
         let _ = self.proto.send_body(now, PeerId(peer), handle, granted, len, op);
     }
 
-    /// The target ended an operation without a body: nothing of it was wanted, or it was refused.
+    /// The peer says how an operation ended there.
     ///
-    /// A write in pieces counts as complete when all are acknowledged: the target has them in its memory then, or has refused them. Its refusal is in the packet with the acknowledgement
-    /// and is looked at first. Only when that packet was lost can the acknowledgement come first, alone; the refusal that follows is counted here. To have each write answered would
-    /// cost every correct program a message for the sake of an erroneous one.
-    pub fn done(&mut self, peer: u32, op: u64, status: Status) {
+    /// A write in pieces that nobody wants confirmed counts as complete when all are acknowledged: the target has them in its memory then, or has refused them. Its refusal is in the packet
+    /// with the acknowledgement and is looked at first. Only when that packet was lost can the acknowledgement come first, alone; the refusal that follows is counted here. To have each write
+    /// answered costs a message; who asks for delivery gets it.
+    pub fn done(&mut self, now: Time, peer: u32, op: u64, status: Status) {
+        let error = match status {
+            Status::Ok => None,
+            Status::Cancelled => Some(OpError::Cancelled),
+            Status::BadKey | Status::Access | Status::Range | Status::NoMemory => Some(OpError::Access),
+        };
         let k = key::<SendKey>(op);
-        self.counters.access_errors += u64::from(status != Status::Ok && !self.sends.contains_key(k));
-        if self.sends.get(k).is_some_and(|s| s.peer == peer && matches!(s.role, Role::Requested | Role::Write))
-            && let Some(s) = self.sends.remove(k)
-        {
-            let result = match status {
-                Status::Ok => Ok(()),
-                Status::Cancelled => Err(OpError::Cancelled),
-                Status::BadKey | Status::Access | Status::Range | Status::NoMemory => Err(OpError::Access),
-            };
-            self.counters.access_errors += u64::from(result == Err(OpError::Access));
-            self.finish_send(s, result);
+        self.counters.access_errors += u64::from(error == Some(OpError::Access));
+        let Some(s) = self.sends.get_mut(k).filter(|s| s.peer == peer) else { return };
+        match (s.role, s.kind) {
+            // The receiver wants nothing of it.
+            (Role::Requested, OpKind::Send) => {
+                s.awaits = 0;
+                s.refused = error;
+            }
+            (Role::Requested, _) if error.is_some() => {
+                (s.awaits, s.answers) = (0, 0);
+                s.refused = error;
+            }
+            // Its pieces are read until each is acknowledged, whatever became of them there.
+            (Role::Write, _) => {
+                if s.answers > 0
+                    && let Some(p) = self.peers.get_mut(peer as usize)
+                {
+                    s.answers -= 1;
+                    p.answers = p.answers.saturating_sub(1);
+                }
+                s.refused = s.refused.or(error);
+            }
+            (Role::Body, OpKind::Write) => {
+                s.answers = 0;
+                s.refused = error;
+                // The target has closed its body: no byte of it is wanted any more.
+                if error.is_some()
+                    && s.awaits > 0
+                    && let Some(handle) = s.body
+                {
+                    s.awaits = 0;
+                    self.proto.abort_body(now, PeerId(peer), handle, 1);
+                }
+            }
+            _ => return,
         }
+        self.end_if_over(k);
     }
 
     /// Queues the completion of `s` and frees what it holds.
     pub fn finish_send(&mut self, mut s: SendState, result: Result<(), OpError>) {
         if let Role::Piece(parent) = s.role {
-            if result.is_err()
-                && let Some(p) = self.sends.remove(parent)
-            {
-                self.finish_send(p, result);
-            }
             s.source.release(&mut self.pool);
+            if let Some(p) = self.sends.get_mut(parent) {
+                p.awaits = p.awaits.saturating_sub(1);
+                p.refused = p.refused.or(result.err());
+                self.end_if_over(parent);
+            }
             return;
         }
-        if s.kind == OpKind::Write
-            && s.len > crate::remote::PIECES_BYTES as u64
-            && let Some(p) = self.peers.get_mut(s.peer as usize)
-        {
-            p.requests = p.requests.saturating_sub(1);
+        if let Some(p) = self.peers.get_mut(s.peer as usize) {
+            match s.role {
+                Role::Requested | Role::Body if s.kind == OpKind::Write => p.requests = p.requests.saturating_sub(1),
+                Role::ReadReply => p.replies = p.replies.saturating_sub(1),
+                Role::Write => p.answers = p.answers.saturating_sub(s.answers),
+                _ => {}
+            }
         }
         // Reads from oneself and empty ones end as they begin and hold no body.
         if s.role == Role::Read

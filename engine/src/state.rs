@@ -1,6 +1,6 @@
 //! The tables of one endpoint: operations in flight, arriving messages, bodies, regions, peers.
 
-use crate::api::{Access, Completion, OpKind, SendMode};
+use crate::api::{Access, Completion, OpError, OpKind};
 use crate::memory::{Gather, Source};
 use smallvec::SmallVec;
 use weir_match::Class;
@@ -33,11 +33,11 @@ pub fn key<K: slotmap::Key>(token: u64) -> K {
 pub enum Role {
     /// An eager message.
     Eager,
-    /// A rendezvous whose request is out; the receiver has not answered.
+    /// A rendezvous or large remote write whose request is out; the receiver has not answered.
     Requested,
     /// A rendezvous or large remote write whose body is on its way.
     Body,
-    /// A remote write, waiting for its pieces or for the target's answer.
+    /// A remote write, waiting for its pieces.
     Write,
     /// One packet-sized piece of a remote write.
     Piece(SendKey),
@@ -59,8 +59,6 @@ pub struct SendState {
     pub len: u64,
     /// What it is doing.
     pub role: Role,
-    /// When it counts as complete.
-    pub mode: SendMode,
     /// What the completion says.
     pub kind: OpKind,
     /// Tagged or untagged.
@@ -75,10 +73,16 @@ pub struct SendState {
     pub report: bool,
     /// The completion was already given; the entry lives on for its payload.
     pub announced: bool,
-    /// Things still awaited (acknowledgement, match, pieces).
+    /// Acknowledgements of its packets, by the protocol, still awaited: until then its payload may be read.
     pub awaits: u32,
+    /// Answers of the peer still awaited: a match, or that writes have been done.
+    pub answers: u32,
+    /// What it will end with, known before all that is awaited has come.
+    pub refused: Option<OpError>,
     /// Where a remote read puts its bytes.
     pub dest: Gather,
+    /// The peer's handle of the body it is sent as.
+    pub body: Option<u64>,
 }
 
 /// A posted receive.
@@ -169,6 +173,8 @@ pub enum BodyOwner {
         data: Option<u64>,
         /// Key of the region, so that it is not closed meanwhile unseen.
         region: u64,
+        /// The writer's operation, which waits to hear how it ended.
+        op: u64,
     },
 }
 
@@ -210,6 +216,10 @@ pub struct PeerState {
     pub requests: u32,
     /// Remote reads from it that have not ended.
     pub reads: u32,
+    /// Reads of its that are being answered.
+    pub replies: u32,
+    /// Its answers that small remote writes towards it wait for.
+    pub answers: u32,
     /// Writes with immediate data, in both directions.
     pub notices: Notices,
 }
@@ -226,6 +236,8 @@ impl PeerState {
             last_send: Time(0),
             requests: 0,
             reads: 0,
+            replies: 0,
+            answers: 0,
             notices: Notices::default(),
         }
     }

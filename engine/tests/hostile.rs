@@ -212,7 +212,7 @@ fn a_member_that_floods_with_writes_fills_its_own_share_of_the_queue_only() {
     let start = Instant::now();
     let (mut begun, mut buf) = (0u64, [0; MAX_BYTES]);
     while begun < 5 * NOTICES {
-        let n = Envelope::Write { key, addr: 0, op: 1, data: Some(begun) }.encode(&mut buf);
+        let n = Envelope::Write { key, addr: 0, op: 1, data: Some(begun), sync: false }.encode(&mut buf);
         let now = member.now();
         let m = Message { control: true, stream: 0, envelope: &buf[..n], len: 8, patient: false, token: 1 };
         match member.ep.send(now, peer, m) {
@@ -405,5 +405,85 @@ fn two_versions_in_one_job_are_told_so_on_both_sides_at_once() {
         if !it_opens {
             assert_eq!(wait(&a, &a, Queue::Send).result, Err(error));
         }
+    }
+}
+
+/// Sends a control message without payload, when there is room.
+fn tell(member: &mut Member, peer: weir_proto::PeerId, envelope: &Envelope) -> bool {
+    let mut buf = [0; MAX_BYTES];
+    let n = envelope.encode(&mut buf);
+    let now = member.now();
+    let m = Message { control: true, stream: 0, envelope: &buf[..n], len: 0, patient: false, token: 1 };
+    match member.ep.send(now, peer, m) {
+        Ok(()) => true,
+        Err(SendError::QueueFull) => false,
+        Err(e) => panic!("{e}"),
+    }
+}
+
+#[test]
+fn a_member_that_floods_with_reads_it_never_lets_through_is_refused() {
+    const HELD: u64 = 2048;
+    let (a, b) = (open(config()), open(config()));
+    let to_b = a.insert_peer(&b.name()).expect("name");
+    let mut memory = [5u8; 64];
+    let rights = Access { remote_read: true, remote_write: false };
+    // SAFETY: `memory` lives to the end of the test.
+    let key = unsafe { b.register(&[Iov { base: memory.as_mut_ptr(), len: memory.len() }], rights, Some(1), false) }
+        .expect("register");
+    let mut member = Member::new(99);
+    let peer = member.ep.peer(&EndpointName::decode(&b.name()).expect("name")).expect("usable");
+    let start = Instant::now();
+    let mut begun = 0u64;
+    while begun < 5 * HELD || counter(&b, "access_errors") < 4 * HELD {
+        if begun < 5 * HELD {
+            begun += u64::from(tell(
+                &mut member,
+                peer,
+                &Envelope::Read { key, addr: 0, len: 8, body: begun + 1, granted: 0 },
+            ));
+        }
+        if begun % 64 == 0 || begun == 5 * HELD {
+            member.step();
+            member.events.clear();
+        }
+        assert!(start.elapsed() < LIMIT, "{}", b.counters_json());
+    }
+    assert_eq!((counter(&b, "bodies_open"), counter(&b, "access_errors")), (HELD, 4 * HELD));
+    // Others read, and the region can be withdrawn.
+    let mut got = [0u8; 64];
+    let op = RmaOp {
+        peer: to_b,
+        iov: &[Iov { base: got.as_mut_ptr(), len: got.len() }],
+        remote_addr: 0,
+        key,
+        data: None,
+        mode: SendMode::Delivery,
+        copy: false,
+        report: true,
+        context: 0,
+        user: 0,
+    };
+    // SAFETY: `got` lives to the end of the test.
+    unsafe { a.read(&op) }.expect("read");
+    assert_eq!(wait(&a, &b, Queue::Send).result, Ok(()));
+    assert_eq!(got, memory);
+    assert!(b.unregister(key));
+    assert_eq!(counter(&b, "bodies_open"), 0);
+}
+
+#[test]
+fn who_asks_for_the_body_of_a_send_that_is_over_is_told() {
+    let b = open(config());
+    let mut member = Member::new(99);
+    let peer = member.ep.peer(&EndpointName::decode(&b.name()).expect("name")).expect("usable");
+    let opened = member.ep.open_body(member.now(), peer, 1000).expect("opened");
+    let envelope = Envelope::Cts { op: 77 << 32, body: opened.handle, len: 1000, granted: opened.granted };
+    assert!(tell(&mut member, peer, &envelope));
+    let start = Instant::now();
+    while !member.events.iter().any(|e| matches!(e, Event::BodyAborted { handle, .. } if *handle == opened.handle)) {
+        member.step();
+        b.progress();
+        assert!(start.elapsed() < LIMIT, "{}", b.counters_json());
     }
 }

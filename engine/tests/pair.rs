@@ -808,3 +808,188 @@ fn small_sends_in_a_burst_share_packets_and_leave_although_nobody_polls() {
     let alone = datagrams_of_a_burst(EngineConfig { coalesce_ns: 1_000_000, watchdog_us: 0, ..config() }, 100);
     assert!(alone >= 100, "{alone} datagrams");
 }
+
+const RIGHTS: Access = Access { remote_read: true, remote_write: true };
+
+fn register(ep: &Endpoint, memory: &mut [u8]) -> u64 {
+    // SAFETY: every test keeps its memory until it is unregistered, or to its end.
+    unsafe { ep.register(&iov(memory), RIGHTS, None, false) }.expect("register")
+}
+
+fn write_mode(p: &Pair, key: u64, data: &[Iov], immediate: Option<u64>, mode: SendMode) {
+    let op = RmaOp {
+        peer: p.to_b,
+        iov: data,
+        remote_addr: 0,
+        key,
+        data: immediate,
+        mode,
+        copy: false,
+        report: true,
+        context: 1,
+        user: 0,
+    };
+    let start = Instant::now();
+    // SAFETY: every test keeps its buffers until the completion.
+    while let Err(e) = unsafe { p.a.write(&op) } {
+        assert!(matches!(e, EngineError::Again) && start.elapsed() < LIMIT, "{e}");
+        p.a.progress();
+        p.b.progress();
+    }
+}
+
+#[test]
+fn the_notice_of_a_write_comes_after_all_its_data_and_says_how_much() {
+    let p = pair_with(EngineConfig { faults: Some("loss=20%,seed=3".into()), ..config() });
+    for (round, len) in
+        [20_000usize, 1, 1500, 0, 32 << 10, 3000, 100_000, 20_000].into_iter().cycle().take(64).enumerate()
+    {
+        let mut data = pattern(len, round as u8);
+        let mut target = vec![0u8; len];
+        let key = register(&p.b, &mut target);
+        write_mode(&p, key, &iov(&mut data), Some(round as u64), SendMode::Transmit);
+        let c = wait(&p.b, &p.a, Queue::Recv);
+        assert_eq!((c.kind, c.data, c.len), (OpKind::RemoteWrite, Some(round as u64), len));
+        assert!(target == data, "round {round}: the notice of {len} bytes came before them");
+        assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
+        p.b.unregister(key);
+    }
+}
+
+/// Memory that faults when it is touched after its end.
+struct Mapping([Iov; 1]);
+
+impl Mapping {
+    fn new(len: usize) -> Mapping {
+        let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address of the system's choice.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, kind, -1, 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        Mapping([Iov { base: base.cast(), len }])
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made by `new`, and no reference to it is left. It stays reserved, so that nothing else of the process comes to lie there.
+        unsafe { libc::mprotect(self.0[0].base.cast(), self.0[0].len, libc::PROT_NONE) };
+    }
+}
+
+#[test]
+fn the_memory_of_a_refused_write_is_not_read_after_its_completion() {
+    let p = pair_with(EngineConfig { faults: Some("loss=30%,seed=5".into()), ..config() });
+    let mut target = vec![0u8; 64];
+    let key = register(&p.b, &mut target);
+    for mode in [SendMode::Transmit, SendMode::Delivery] {
+        for len in [32 << 10, 200_000] {
+            for _ in 0..20 {
+                let source = Mapping::new(len);
+                write_mode(&p, key, &source.0, None, mode);
+                let c = wait(&p.a, &p.b, Queue::Send);
+                drop(source);
+                assert!(c.result == Err(OpError::Access) || mode == SendMode::Transmit, "{mode:?}: {:?}", c.result);
+                for _ in 0..200 {
+                    p.a.progress();
+                    p.b.progress();
+                }
+            }
+        }
+    }
+    assert!(target.iter().all(|b| *b == 0));
+}
+
+#[test]
+fn a_refused_write_whose_delivery_is_asked_for_never_succeeds() {
+    let p = pair_with(EngineConfig { faults: Some("loss=30%,seed=6".into()), ..config() });
+    let mut target = vec![0u8; 4000];
+    let key = register(&p.b, &mut target);
+    let mut data = pattern(5000, 1);
+    for round in 0..300 {
+        // Out of the region; in it; no such region.
+        let (len, key, want) =
+            [(5000, key, Err(OpError::Access)), (4000, key, Ok(())), (8, key + 9, Err(OpError::Access))][round % 3];
+        write_mode(&p, key, &iov(&mut data[..len]), None, SendMode::Delivery);
+        assert_eq!(wait(&p.a, &p.b, Queue::Send).result, want, "round {round}");
+    }
+    assert!(target[..] == data[..4000]);
+}
+
+fn read(p: &Pair, key: u64, into: &mut [u8]) {
+    let op = RmaOp {
+        peer: p.to_b,
+        iov: &iov(into),
+        remote_addr: 0,
+        key,
+        data: None,
+        mode: SendMode::Delivery,
+        copy: false,
+        report: true,
+        context: 1,
+        user: 0,
+    };
+    // SAFETY: every test keeps its buffers until the completion.
+    unsafe { p.a.read(&op) }.expect("read");
+}
+
+/// Makes progress on both sides until the other has written `byte` to the beginning of `memory`.
+fn until_begun(p: &Pair, memory: &[u8], byte: u8) {
+    let start = Instant::now();
+    // SAFETY: a live slice, whose bytes the engine changes.
+    while unsafe { memory.as_ptr().read_volatile() } != byte {
+        p.a.progress();
+        p.b.progress();
+        assert!(start.elapsed() < LIMIT);
+    }
+}
+
+const LARGE: usize = 8 << 20;
+
+#[test]
+fn a_read_from_a_region_withdrawn_meanwhile_fails_and_brings_no_zeros() {
+    let p = pair();
+    for faults in 0..8 {
+        let mut target = vec![9u8; LARGE];
+        let mut got = vec![0u8; LARGE];
+        let key = register(&p.b, &mut target);
+        read(&p, key, &mut got);
+        until_begun(&p, &got, 9);
+        (0..faults).for_each(|_| p.b.progress());
+        assert!(p.b.unregister(key));
+        target.fill(7);
+        let c = wait(&p.a, &p.b, Queue::Send);
+        match c.result {
+            Ok(()) => assert!(got.iter().all(|b| *b == 9), "not what was in the region"),
+            e => assert_eq!(e, Err(OpError::Cancelled)),
+        }
+        assert!(got.iter().all(|b| *b == 9 || *b == 0), "read after the region was withdrawn");
+    }
+    // Both go on.
+    let (mut small, mut target) = ([0u8; 8], [3u8; 8]);
+    let key = register(&p.b, &mut target);
+    read(&p, key, &mut small);
+    assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
+    assert_eq!(small, target);
+}
+
+#[test]
+fn a_large_write_to_a_region_withdrawn_meanwhile_fails() {
+    let p = pair();
+    let mut data = vec![9u8; LARGE];
+    let mut failed = 0;
+    for round in 0..8u64 {
+        let mut target = vec![0u8; LARGE];
+        let key = register(&p.b, &mut target);
+        write_mode(&p, key, &iov(&mut data), (round % 2 == 0).then_some(round), SendMode::Transmit);
+        until_begun(&p, &target, 9);
+        assert!(p.b.unregister(key));
+        target.fill(7);
+        let c = wait(&p.a, &p.b, Queue::Send);
+        failed += u32::from(c.result == Err(OpError::Access));
+        assert!(target.iter().all(|b| *b == 7), "written after the region was withdrawn");
+    }
+    assert_eq!(failed, 8);
+    let mut out = Vec::new();
+    assert_eq!(p.b.poll(Queue::Recv, &mut out, 1), 0, "a notice of a write that failed");
+    assert!(!p.b.counters_json().contains("\"bodies_in\":1"), "{}", p.b.counters_json());
+}

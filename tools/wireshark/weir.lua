@@ -79,7 +79,7 @@ local f = {
   env = ProtoField.uint8("weir.envelope", "Envelope", base.DEC, ENVELOPES),
   env_tagged = ProtoField.bool("weir.envelope.tagged", "Tagged", 8, nil, 0x01),
   env_has_data = ProtoField.bool("weir.envelope.has_data", "Has immediate data", 8, nil, 0x02),
-  env_sync = ProtoField.bool("weir.envelope.sync", "Wants to know when matched", 8, nil, 0x08),
+  env_sync = ProtoField.bool("weir.envelope.sync", "Wants to know when matched or written", 8, nil, 0x08),
   env_code = ProtoField.uint16("weir.envelope.code", "Code"),
   env_tag = ProtoField.uint64("weir.envelope.tag", "Tag", base.HEX),
   env_word = ProtoField.uint64("weir.envelope.word", "Word", base.HEX),
@@ -174,7 +174,7 @@ local function dissect_envelope(buf, at, len, tree)
   end
   local whole = not tagged or word(f.env_tag)
   for _, name in ipairs(words) do whole = whole and word(f.env_word, name) end
-  if sync then whole = whole and word(f.env_word, "op") end
+  if sync and ENVELOPES[kind] == "EAGER" then whole = whole and word(f.env_word, "op") end
   if data and whole then
     local n = wide and 8 or 4
     whole = next + n <= last

@@ -76,10 +76,12 @@ pub enum Envelope {
         key: u64,
         /// Offset or virtual address in it.
         addr: u64,
-        /// The writer's operation, answered by [`Envelope::Done`].
+        /// The writer's operation, named by [`Envelope::Done`].
         op: u64,
         /// Immediate data for the target's completion queue.
         data: Option<u64>,
+        /// The writer waits for [`Envelope::Done`] even if the write is not refused.
+        sync: bool,
     },
     /// Remote write whose payload waits to be asked for.
     WriteRts {
@@ -348,8 +350,8 @@ impl Envelope {
                 w.head(6, 0, reason.code());
                 w.words(&[op]);
             }
-            Envelope::Write { key, addr, op, data } => {
-                w.head(7, data_flags(data), 0);
+            Envelope::Write { key, addr, op, data, sync } => {
+                w.head(7, data_flags(data) | if sync { SYNC } else { 0 }, 0);
                 w.words(&[key, addr, op]);
                 w.data(data);
             }
@@ -384,7 +386,8 @@ impl Envelope {
             2 => (TAGGED | DATA | DATA_WIDE, false),
             3 | 4 | 5 | 9 | 11 => (0, false),
             6 => (0, true),
-            7 | 8 => (DATA | DATA_WIDE, false),
+            7 => (DATA | DATA_WIDE | SYNC, false),
+            8 => (DATA | DATA_WIDE, false),
             10 => (READ_BODY, true),
             k => return Err(DecodeError::Kind(k)),
         };
@@ -414,7 +417,13 @@ impl Envelope {
             4 => Envelope::SyncAck { op: r.word()? },
             5 => Envelope::RtsCancel { op: r.word()? },
             6 => Envelope::Nack { op: r.word()?, reason: NackReason::from_code(code)? },
-            7 => Envelope::Write { key: r.word()?, addr: r.word()?, op: r.word()?, data: r.data(flags)? },
+            7 => Envelope::Write {
+                key: r.word()?,
+                addr: r.word()?,
+                op: r.word()?,
+                data: r.data(flags)?,
+                sync: flags & SYNC != 0,
+            },
             8 => Envelope::WriteRts {
                 key: r.word()?,
                 addr: r.word()?,

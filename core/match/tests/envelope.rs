@@ -43,8 +43,12 @@ fn golden_bytes() {
         (Envelope::RtsCancel { op: OP }, "05000000 8877665544332211"),
         (Envelope::Nack { op: OP, reason: NackReason::Unknown }, "06000300 8877665544332211"),
         (
-            Envelope::Write { key: 1, addr: 2, op: 3, data: Some(4) },
+            Envelope::Write { key: 1, addr: 2, op: 3, data: Some(4), sync: false },
             "07020000 0100000000000000 0200000000000000 0300000000000000 04000000",
+        ),
+        (
+            Envelope::Write { key: 1, addr: 2, op: 3, data: None, sync: true },
+            "07080000 0100000000000000 0200000000000000 0300000000000000",
         ),
         (
             Envelope::WriteRts { key: 1, addr: 2, len: 3, op: 4, data: Some(u64::MAX) },
@@ -80,6 +84,7 @@ fn what_is_refused_and_why() {
         ("01100000", Flags(0x10)),
         ("01040000 0000000001000000", Flags(0x04)),
         ("02080000", Flags(0x08)),
+        ("08080000", Flags(0x08)),
         ("04010000 8877665544332211", Flags(0x01)),
         ("01000100", Code(1)),
         ("06000000 8877665544332211", Code(0)),
@@ -126,7 +131,13 @@ fn envelope() -> impl Strategy<Value = Envelope> {
         any::<u64>().prop_map(|op| Envelope::SyncAck { op }),
         any::<u64>().prop_map(|op| Envelope::RtsCancel { op }),
         (any::<u64>(), reason).prop_map(|(op, reason)| Envelope::Nack { op, reason }),
-        (words, data()).prop_map(|([key, addr, op, ..], data)| Envelope::Write { key, addr, op, data }),
+        (words, data(), any::<bool>()).prop_map(|([key, addr, op, ..], data, sync)| Envelope::Write {
+            key,
+            addr,
+            op,
+            data,
+            sync
+        }),
         (words, data()).prop_map(|([key, addr, len, op, _], data)| Envelope::WriteRts { key, addr, len, op, data }),
         words.prop_map(|[key, addr, len, body, granted]| Envelope::Read { key, addr, len, body, granted }),
         (any::<u64>(), any::<bool>(), status).prop_map(|(op, read, status)| Envelope::Done { op, read, status }),

@@ -150,13 +150,15 @@ impl EpObj {
 /// The engine's notion of when a send is complete.
 ///
 /// Without a level, and with `FI_INJECT_COMPLETE`, reusable memory is enough. `FI_TRANSMIT_COMPLETE` promises that the send no longer depends on this side, which only an
-/// acknowledgement does; that is delivery. `FI_INJECT` says what becomes of the memory, not when the send completes, so a level beside it counts.
+/// acknowledgement does. `FI_INJECT` says what becomes of the memory, not when the send completes, so a level beside it counts.
 #[inline]
 pub fn mode_of(flags: u64) -> SendMode {
     if flags & FI_MATCH_COMPLETE != 0 {
         SendMode::Match
-    } else if flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE) != 0 {
+    } else if flags & FI_DELIVERY_COMPLETE != 0 {
         SendMode::Delivery
+    } else if flags & FI_TRANSMIT_COMPLETE != 0 {
+        SendMode::Acknowledged
     } else if flags & FI_INJECT != 0 {
         SendMode::Inject
     } else {
