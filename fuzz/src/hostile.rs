@@ -8,7 +8,7 @@ use weir_proto::{BodyKey, Config, Endpoint, Level, PeerId, Time};
 use weir_wire::frame::{self, BodyAbort, Credit, Grant, MsgHead, ParityHead, Recovered};
 use weir_wire::handshake::{Accept, Confirm, Cookie, Opening, Refuse, Reset};
 use weir_wire::number::truncate;
-use weir_wire::seal::Role;
+use weir_wire::seal::{MAC_LEN, Role};
 use weir_wire::{
     AddrList, EndpointName, Frame, Frames, Handshake, HandshakeKey, Header, Params, RefuseCode, SessionKeys,
 };
@@ -156,7 +156,14 @@ pub enum Step {
     Init {
         id: u8,
         association: u8,
+        features: u8,
     },
+    /// An INIT of another version of the protocol.
+    Foreign {
+        version: u8,
+    },
+    /// The endpoint forgets us if we are dead to it, and we come again as another incarnation.
+    Again,
     Confirm {
         id: u8,
     },
@@ -179,6 +186,7 @@ pub enum Step {
         control: bool,
         stream: u8,
         len: u16,
+        patient: bool,
     },
     OpenBody {
         len: u32,
@@ -214,6 +222,10 @@ struct Liar {
     params: Params,
     /// The endpoint's own opening, when it opens.
     its_opening: Option<Opening>,
+    /// What an ACCEPT out of turn said, which counts if the one in turn was refused for its features.
+    lied_association: u64,
+    /// How often we came again.
+    incarnations: u64,
 }
 
 fn addr(i: u8) -> SocketAddr {
@@ -266,25 +278,29 @@ pub fn run(input: &Input) -> u64 {
         opening,
         params: lying_params(input.params),
         its_opening: None,
+        lied_association: OUR_ASSOCIATION,
+        incarnations: 0,
     };
     if input.it_opens {
         let mut name = EndpointName::new(4791, weir_wire::seal::fingerprint(&KEY), OUR_ID);
         name.push(addr(0).ip());
         assert_eq!(liar.it.ep.peer(&name), Ok(PEER));
-        let _ = liar.it.send(liar.now, PEER, false, 1, 20, 100);
+        let _ = liar.it.send(liar.now, PEER, false, 1, 20, 100, false);
     } else {
         liar.say(&Handshake::Init(opening));
     }
+    // Mostly those of the endpoint, or no run would get far.
+    let features = if input.features < 0xf000 { 0 } else { input.features };
     // Our answers come of themselves, from what the endpoint sends.
-    liar.collect(input.features);
+    liar.collect(features);
     for step in &input.steps.0 {
         liar.step(step);
-        liar.collect(input.features);
+        liar.collect(features);
     }
     // Silence: the endpoint must get rid of everything that is open by its own timers.
-    liar.it.ep.close(liar.now);
-    liar.collect(input.features);
-    liar.advance(60_000_000_000, input.features);
+    liar.it.close(liar.now);
+    liar.collect(features);
+    liar.advance(60_000_000_000, features);
     assert_eq!(liar.it.open_ops(), 0, "operations outlive the peer timeout and the linger time");
     liar.next_number
 }
@@ -314,7 +330,7 @@ impl Liar {
             let Some(keys) = &self.keys else { return };
             let number = weir_wire::expand(header.number, self.its_next_number);
             let Ok(range) = keys.recv.open(header.level, number, &mut bytes) else { return };
-            assert_eq!(header.association, OUR_ASSOCIATION);
+            assert!([OUR_ASSOCIATION, self.lied_association].contains(&header.association));
             assert!(number >= self.its_next_number, "a packet number was used twice");
             self.its_next_number = number + 1;
             let frames = Frames::parse(&bytes, range).expect("the endpoint writes well-formed frames");
@@ -352,7 +368,8 @@ impl Liar {
                 self.level = a.level;
                 self.its_association = a.responder_association;
                 let o = &self.opening;
-                self.keys = Some(SessionKeys::derive(&KEY, a.level, Role::Opener, &o.nonce, &a.nonce, OUR_ID, ITS_ID));
+                self.keys =
+                    Some(SessionKeys::derive(&KEY, a.level, Role::Opener, &o.nonce, &a.nonce, o.opener_id, ITS_ID));
             }
             _ => {}
         }
@@ -363,7 +380,7 @@ impl Liar {
             level: self.level,
             features,
             opener_association,
-            responder_id: OUR_ID,
+            responder_id: self.opening.opener_id,
             responder_association: OUR_ASSOCIATION,
             nonce: [6; 16],
             params: self.params.clone(),
@@ -404,8 +421,9 @@ impl Liar {
                 cookie[..8].copy_from_slice(bytes);
                 self.say(&Handshake::Cookie(Cookie { opener_association: self.its_association, cookie }));
             }
-            Step::Init { id, association } => {
+            Step::Init { id, association, features } => {
                 let opening = Opening {
+                    features: u16::from(*features).saturating_sub(200),
                     opener_id: (*id).into(),
                     opener_association: (*association).into(),
                     nonce: [*id; 16],
@@ -413,6 +431,16 @@ impl Liar {
                 };
                 self.say(&Handshake::Init(opening));
             }
+            Step::Foreign { version } => {
+                let mut packet = Vec::new();
+                Handshake::Init(self.opening).write(&self.key, &mut packet);
+                packet[0] = version << 4;
+                packet.truncate(packet.len() - MAC_LEN);
+                let mac = self.key.mac(&packet);
+                packet.extend_from_slice(&mac);
+                self.it.handle(now, addr(0), packet);
+            }
+            Step::Again => self.come_again(),
             Step::Confirm { id } => {
                 let opening = Opening { opener_id: (*id).into(), ..self.opening };
                 self.say(&Handshake::Confirm(Confirm { opening, cookie: [1; 32], params: self.params.clone() }));
@@ -420,13 +448,17 @@ impl Liar {
             Step::Accept { association } => {
                 let mut accept = self.accept(self.its_association, 0);
                 accept.responder_association = (*association).into();
+                if self.lied_association == OUR_ASSOCIATION {
+                    self.lied_association = accept.responder_association;
+                }
+                accept.responder_association = self.lied_association;
                 self.say(&Handshake::Accept(accept));
             }
             Step::Refuse { code, right, own } => {
                 let opener_association =
                     if *right { self.its_opening.map_or(self.its_association, |o| o.opener_association) } else { 77 };
                 // Of the peer itself, or of somebody else.
-                let endpoint_id = if *own { ITS_ID } else { 78 };
+                let endpoint_id = if *own { self.opening.opener_id } else { 78 };
                 self.say(&Handshake::Refuse(Refuse {
                     code: RefuseCode::from_wire(*code),
                     opener_association,
@@ -436,7 +468,7 @@ impl Liar {
             Step::Reset { right } => {
                 let association = if *right == 0 { OUR_ASSOCIATION } else { 77 };
                 // Of the peer itself, or of somebody else.
-                let endpoint_id = if *right < 2 { ITS_ID } else { 78 };
+                let endpoint_id = if *right < 2 { self.opening.opener_id } else { 78 };
                 self.say(&Handshake::Reset(Reset { association, endpoint_id }));
             }
             Step::Stray(bytes) => self.it.handle(now, addr(0), bytes.0.clone()),
@@ -455,36 +487,54 @@ impl Liar {
         }
     }
 
+    /// The endpoint's index of our latest incarnation.
+    fn peer(&self) -> PeerId {
+        self.it.newest.unwrap_or(PEER)
+    }
+
+    fn come_again(&mut self) {
+        let peer = self.peer();
+        self.it.forget(self.now, peer);
+        self.incarnations += 1;
+        self.opening.opener_id = OUR_ID + 1000 * self.incarnations;
+        self.opening.nonce = [5; 16];
+        self.opening.nonce[..8].copy_from_slice(&self.incarnations.to_le_bytes());
+        self.keys = None;
+        (self.next_number, self.its_next_number, self.its_opening) = (0, 0, None);
+        self.handles.clear();
+        self.say(&Handshake::Init(self.opening));
+    }
+
     /// What the endpoint's own upper layer does.
     fn local(&mut self, step: &Step) {
-        let now = self.now;
+        let (now, peer) = (self.now, self.peer());
         if self.it.ep.peers().next().is_none() {
             return;
         }
         match step {
-            Step::Send { control, stream, len } => {
+            Step::Send { control, stream, len, patient } => {
                 let stream = if *control { 0 } else { u16::from(stream % 4) };
-                let _ = self.it.send(now, PEER, *control, stream, 20, u32::from(*len));
+                let _ = self.it.send(now, peer, *control, stream, 20, u32::from(*len), *patient);
             }
             Step::OpenBody { len } => {
-                if let Ok(opened) = self.it.open_body(now, PEER, u64::from(*len % (1 << 20)), None) {
+                if let Ok(opened) = self.it.open_body(now, peer, u64::from(*len % (1 << 20)), None) {
                     self.handles.push(opened.handle);
                 }
             }
             Step::SendBody { handle, granted, len } => {
                 let (handle, len) = (self.handle(*handle), u64::from(*len % (1 << 20)));
-                let _ = self.it.send_body(now, PEER, handle, u64::from(*granted).min(len), len);
+                let _ = self.it.send_body(now, peer, handle, u64::from(*granted).min(len), len);
             }
             Step::CloseBody(i) => {
                 self.it.close_body((*i).into());
             }
             Step::AbortBody(h) => {
                 let handle = self.handle(*h);
-                self.it.abort_body(now, PEER, handle, 3);
+                self.it.abort_body(now, peer, handle, 3);
             }
             Step::Consume => self.it.consume(),
-            Step::ConsumeTooMuch(n) => self.it.ep.consume(PEER, u32::from(*n), u64::from(*n) << 8),
-            Step::Close { sure: 0 } => self.it.ep.close(now),
+            Step::ConsumeTooMuch(n) => self.it.ep.consume(peer, u32::from(*n), u64::from(*n) << 8),
+            Step::Close { sure: 0 } => self.it.close(now),
             _ => {}
         }
     }

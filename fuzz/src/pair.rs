@@ -33,6 +33,7 @@ pub enum Step {
         stream: u8,
         env_len: u8,
         len: u16,
+        patient: bool,
     },
     SendBig {
         side: bool,
@@ -93,6 +94,10 @@ pub enum Step {
     AbortBody {
         side: bool,
         which: u8,
+    },
+    /// The upper layer has no more to do with the peer, if it is down.
+    Forget {
+        side: bool,
     },
     /// What ends everything happens when `sure` is 0, or hardly anything would run long.
     Close {
@@ -231,13 +236,14 @@ impl Net {
     fn step(&mut self, step: Step) {
         let now = self.now;
         match step {
-            Step::Send { side, control, stream, env_len, len } => {
+            Step::Send { side, control, stream, env_len, len, patient } => {
                 let stream = if control { 0 } else { u16::from(stream % 4) };
                 let len = if control { len % 1500 } else { len };
-                let _ = self.sides[usize::from(side)].send(now, PEER, control, stream, env_len.into(), len.into());
+                let (side, env_len) = (&mut self.sides[usize::from(side)], env_len.into());
+                let _ = side.send(now, PEER, control, stream, env_len, len.into(), patient);
             }
             Step::SendBig { side, len } => {
-                let _ = self.sides[usize::from(side)].send(now, PEER, false, 1, 20, len % (600 << 10));
+                let _ = self.sides[usize::from(side)].send(now, PEER, false, 1, 20, len % (600 << 10), false);
             }
             Step::Body { side, len } => self.body(usize::from(side), u64::from(len % (2 << 20))),
             Step::Deliver { side, skip, count } => {
@@ -306,9 +312,12 @@ impl Net {
                     self.sides[from].abort_body(now, PEER, handle, 2);
                 }
             }
+            Step::Forget { side } => {
+                self.sides[usize::from(side)].forget(now, PEER);
+            }
             Step::Close { side, sure: 0 } => {
                 self.closing = true;
-                self.sides[usize::from(side)].ep.close(now);
+                self.sides[usize::from(side)].close(now);
             }
             Step::Close { .. } => {}
         }

@@ -116,10 +116,13 @@ pub struct Upper {
     pub down: BTreeSet<PeerId>,
     /// Peers that came up.
     pub up: BTreeSet<PeerId>,
+    /// The one of them that came last.
+    pub newest: Option<PeerId>,
     /// Tokens of the peer that were completely received here.
     pub received: BTreeSet<u64>,
     /// Tokens reported as sent.
     pub sent: Vec<u64>,
+    closed: bool,
     polls: Cell<u64>,
 }
 
@@ -137,8 +140,10 @@ impl Upper {
             unconsumed: BTreeMap::new(),
             down: BTreeSet::new(),
             up: BTreeSet::new(),
+            newest: None,
             received: BTreeSet::new(),
             sent: Vec::new(),
+            closed: false,
             polls: Cell::new(0),
         }
     }
@@ -153,6 +158,7 @@ impl Upper {
     ///
     /// # Errors
     /// What the endpoint says.
+    #[expect(clippy::too_many_arguments, reason = "the fields of a message")]
     pub fn send(
         &mut self,
         now: Time,
@@ -161,12 +167,13 @@ impl Upper {
         stream: u16,
         env_len: usize,
         len: u32,
+        patient: bool,
     ) -> Result<u64, SendError> {
         let token = self.next_token;
         let mut envelope = [0xee; 48];
         envelope[..8].copy_from_slice(&token.to_le_bytes());
         let envelope = &envelope[..env_len.clamp(8, 48)];
-        self.ep.send(now, peer, Message { control, stream, envelope, len, patient: false, token })?;
+        self.ep.send(now, peer, Message { control, stream, envelope, len, patient, token })?;
         self.next_token += 1;
         self.outgoing.0.insert(token, len.into());
         Ok(token)
@@ -238,6 +245,39 @@ impl Upper {
         }
     }
 
+    /// Closes the endpoint.
+    pub fn close(&mut self, now: Time) {
+        self.closed = true;
+        self.ep.close(now);
+    }
+
+    /// Has no more to do with a peer; the endpoint forgets it if it is down.
+    ///
+    /// # Panics
+    /// If a peer that lives is forgotten, or one is not.
+    pub fn forget(&mut self, now: Time, peer: PeerId) -> bool {
+        if !self.ep.forget(now, peer) {
+            return false;
+        }
+        // Who closes is not told that nothing is left to be done for a peer.
+        assert!(self.down.remove(&peer) || self.closed, "one that lives was forgotten");
+        assert!(self.ep.is_down(peer) && self.ep.peers().all(|p| p != peer) && !self.ep.forget(now, peer));
+        assert_eq!(
+            self.ep.send(
+                now,
+                peer,
+                Message { control: false, stream: 0, envelope: &[], len: 0, patient: true, token: 0 }
+            ),
+            Err(SendError::Closed)
+        );
+        // Its place may be given to another, whose numbers begin anew.
+        self.up.remove(&peer);
+        self.unconsumed.remove(&peer);
+        self.messages.retain(|k, _| k.0 != peer);
+        self.bodies.retain(|k, _| k.0 != peer);
+        true
+    }
+
     /// A datagram arrives.
     pub fn handle(&mut self, now: Time, from: SocketAddr, mut datagram: Vec<u8>) {
         let mut events = Vec::new();
@@ -283,7 +323,10 @@ impl Upper {
 
     fn event(&mut self, now: Time, event: Event, d: &[u8]) {
         match event {
-            Event::Up { peer } => assert!(self.up.insert(peer), "up twice"),
+            Event::Up { peer } => {
+                assert!(self.up.insert(peer), "up twice");
+                self.newest = Some(peer);
+            }
             Event::Down { peer, .. } => assert!(self.down.insert(peer), "down twice"),
             Event::Sent { token, .. } => {
                 assert!(self.outgoing.0.remove(&token).is_some(), "{token} reported twice or never made");
