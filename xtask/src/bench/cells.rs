@@ -165,7 +165,8 @@ impl Cell {
             // A farm ends with its tasks; Weir and clean links carry about 80 MB/s, others with loss perhaps 30.
             (Some(tasks), Some(size)) => {
                 let rate = if stack.is_ours() || self.wire.loss == 0.0 { 80e6 } else { 30e6 };
-                asked.min(tasks * size / rate)
+                let compute = self.argument("--compute-us").unwrap_or(0.0) * 1e-6;
+                asked.min(tasks * (size / rate + compute))
             }
             _ => asked,
         };
@@ -327,7 +328,8 @@ fn farm(e: Extent) -> Vec<Cell> {
     cells
 }
 
-/// What streams are worth: messages of one packet, far enough apart that a lost one holds up some that are long sent.
+/// What streams are worth: messages of one packet, on a path so long that a lost one holds up many that are long there.
+/// One program sends at a steady pace; the other is the farm, with small tasks.
 fn streams(e: Extent) -> Vec<Cell> {
     let (interval_us, delay_us) = (1000, 5000);
     let messages = (e.seconds * 5e6 / f64::from(interval_us)) as u64;
@@ -338,6 +340,18 @@ fn streams(e: Extent) -> Vec<Cell> {
             let id = format!("streams/{kind}/{}", percent(loss));
             let mut cell =
                 Cell::new("streams", id, Wire::shaped(1000, delay_us, loss), 2, &command, &[MEDIAN, P90, P99]);
+            cell.ablate_streams = true;
+            cell.rivals = false;
+            cells.push(cell);
+        }
+        for loss in [0.0, 0.02] {
+            let tasks = ((e.seconds * 3000.0) as u64).clamp(1000, 10_000);
+            let command = format!(
+                "farm --tasks {tasks} --size 1000 --fanout 10 --compute-us 200 --named {named} --seconds {}",
+                f64::max(e.seconds * 10.0, 10.0)
+            );
+            let id = format!("streams/farm-{kind}/{}", percent(loss));
+            let mut cell = Cell::new("streams", id, Wire::shaped(1000, delay_us, loss), 4, &command, &[SECONDS]);
             cell.ablate_streams = true;
             cell.rivals = false;
             cells.push(cell);
@@ -418,6 +432,7 @@ mod tests {
                 rows.extend(["f1", "f10", "f10-named"].map(|how| format!("farm/{workers}w/{size}/{how}/{loss}%")));
             }
         }
+        rows.extend(["named/2%", "farm-named/0%", "farm-named/2%"].map(|cell| format!("streams/{cell}")));
         rows.extend([8, 32].into_iter().flat_map(|n| [1 << 16, 1 << 20].map(|size| format!("incast/{n}/{size}"))));
         for row in rows {
             assert!(ids.contains(&row), "{row}");

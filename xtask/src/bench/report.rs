@@ -113,10 +113,38 @@ pub fn markdown(results: &Results, cells: &[Cell], stacks: &[Stack], about: &[(S
         if cell.section != section {
             section = cell.section;
             let _ = write!(text, "\n## {section}\n");
+            if let Some(note) = note(section) {
+                let _ = write!(text, "\n{note}\n");
+            }
         }
         cell_table(&mut text, results, cell, stacks);
     }
     text
+}
+
+/// Our number with ten streams over that with one.
+fn streams_ratio(results: &Results, cell: &Cell, metric: Metric) -> Option<f64> {
+    let one = results.spread(&cell.id, &Stack::one_stream().name, metric)?.median;
+    Some(ours(results, &cell.id, metric)? / one)
+}
+
+/// What a reader must know to read the cells of a section.
+fn note(section: &str) -> Option<&'static str> {
+    match section {
+        "farm" => Some(
+            "`weir-mpich-1stream` is Weir with one stream instead of ten. Ten streams and one should be alike here: each \
+             packet of a task carries the task's envelope, so of a task of 30 KB all packets would have to be lost to \
+             hold up others, with streams or without. What streams are worth is in the section `streams`.",
+        ),
+        "streams" => Some(
+            "Weir with ten streams beside Weir with one (`weir-mpich-1stream`), without rivals. Messages of one packet: a \
+             lost one holds up those behind it that MPI's order binds to it. `named`: each receive names its tag, so with \
+             ten streams a tag waits for its own only. `any`: receives take any tag, by MPI's rule they wait for \
+             whatever is missing, and streams should change nothing; nor should they without loss. The farm hands out \
+             tasks of 1000 bytes with 10 tags to three workers, ten at a time.",
+        ),
+        _ => None,
+    }
 }
 
 fn cell_table(text: &mut String, results: &Results, cell: &Cell, stacks: &[Stack]) {
@@ -153,6 +181,11 @@ fn cell_table(text: &mut String, results: &Results, cell: &Cell, stacks: &[Stack
         }
         let trouble = results.trouble(&cell.id, &stack.name).unwrap_or_default();
         let _ = writeln!(text, " {} |", trouble.replace('|', "/"));
+    }
+    for metric in cell.metrics.iter().filter(|_| cell.ablate_streams) {
+        if let Some(ratio) = streams_ratio(results, cell, *metric) {
+            let _ = writeln!(text, "\nTen streams beside one, {}: {}.", metric.label, number(ratio));
+        }
     }
     for goal in &cell.goals {
         let verdict = judge(results, cell, stacks, goal);
@@ -300,6 +333,16 @@ mod tests {
         let mut other = results(&all[0].id, &[("weir-mpich", 3.0), ("mpich-rxd", 4.0)]);
         other.launches.get_mut(&(all[0].id.clone(), "weir-mpich".to_owned())).unwrap()[0].result = Err("died".into());
         assert_eq!(judge(&other, &all[0], &stacks, &all[0].goals[0]).met, Some(false));
+    }
+
+    #[test]
+    fn ten_streams_are_shown_beside_one() {
+        let all = cells(&["streams".into()], Extent { quick: true, seconds: 1.0 });
+        let cell = all.iter().position(|cell| cell.id == "streams/named/2%").unwrap();
+        let some = results(&all[cell].id, &[("weir-mpich", 3.0), ("weir-mpich-1stream", 4.0)]);
+        let text = markdown(&some, &all, &Stack::all(&["cubic".into()]), &[]);
+        assert!(text.contains("Ten streams beside one, median us: 0.7500."), "{text}");
+        assert!(text.contains("MPI's order binds"), "{text}");
     }
 
     #[test]
