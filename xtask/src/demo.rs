@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::bench::report::number;
 use crate::lab::{self, Lab, Wire};
@@ -57,6 +57,7 @@ const SHOWS: [Show; 2] = [
 pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
     let world = lab::acquire();
     if !no_build {
+        println!("Building the provider; the first time that takes minutes.");
         dist::build(paths)?;
     }
     mpi::set_up(paths)?;
@@ -77,11 +78,15 @@ pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
         .collect();
     let mut rows = Vec::new();
     let bar = ProgressBar::new((SHOWS.len() * LOSSES.len() * stacks.len()) as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({elapsed})") {
+        bar.set_style(style);
+    }
     for show in &SHOWS {
         for loss in LOSSES {
             let lab = if world.is_ok() { Some(Lab::start(show.ranks, &Wire::shaped(1000, 100, loss))?) } else { None };
             let mut cells = Vec::new();
             for stack in &stacks {
+                bar.set_message(format!("{} on {}, {} % loss", show.title, stack.name, loss * 100.0));
                 cells.push(cell(paths, lab.as_ref(), show, stack, loss));
                 bar.inc(1);
             }
