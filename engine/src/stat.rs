@@ -4,8 +4,8 @@ use crate::Shared;
 use crate::core::Core;
 use crate::trace::with_pid;
 use std::io::Write;
-use std::os::linux::net::SocketAddrExt;
 use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::{Mutex, OnceLock, Weak};
 
@@ -137,13 +137,7 @@ fn peer_uid(stream: &UnixStream) -> Option<u32> {
     let mut len = size_of_val(&who) as libc::socklen_t;
     // SAFETY: the pointers describe `who` and `len`, which live through the call.
     let r = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut who).cast(),
-            &raw mut len,
-        )
+        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut who).cast(), &raw mut len)
     };
     (r == 0 && len as usize == size_of_val(&who)).then_some(who.uid)
 }

@@ -22,8 +22,7 @@ fn main() -> ExitCode {
     let slow_link = unshare()
         .and_then(|mut c| c.args(["sh", "-c", SLOW_LOOPBACK]).output().ok())
         .is_some_and(|o| o.status.success());
-    let trials =
-        vec![Trial::test("a_full_send_buffer_is_waited_for", in_namespace).with_ignored_flag(!slow_link)];
+    let trials = vec![Trial::test("a_full_send_buffer_is_waited_for", in_namespace).with_ignored_flag(!slow_link)];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 

@@ -179,7 +179,7 @@ impl Cell {
     }
 }
 
-/// All cells of these sections (all sections, if none is named).
+/// All cells of these sections, or whose names start so (all, if none is named).
 pub fn cells(only: &[String], extent: Extent) -> Vec<Cell> {
     let all = [
         latency(extent),
@@ -193,7 +193,11 @@ pub fn cells(only: &[String], extent: Extent) -> Vec<Cell> {
         rate(extent),
         overlap(extent),
     ];
-    all.into_iter().flatten().filter(|cell| only.is_empty() || only.iter().any(|name| name == cell.section)).collect()
+    let wanted = |cell: &Cell| {
+        let by_name = |name: &String| name.contains('/') && cell.id.starts_with(name.as_str());
+        only.iter().any(|name| name == cell.section || by_name(name))
+    };
+    all.into_iter().flatten().filter(|cell| only.is_empty() || wanted(cell)).collect()
 }
 
 fn latency(e: Extent) -> Vec<Cell> {
@@ -437,6 +441,16 @@ mod tests {
         for row in rows {
             assert!(ids.contains(&row), "{row}");
         }
+    }
+
+    #[test]
+    fn cells_are_chosen_by_section_or_start_of_name() {
+        let extent = Extent { quick: false, seconds: 1.0 };
+        let ids = |only: &str| cells(&[only.to_owned()], extent).into_iter().map(|c| c.id).collect::<Vec<_>>();
+        assert_eq!(ids("wan/10ms/30000/1"), ["wan/10ms/30000/1%"]);
+        assert_eq!(ids("stream").len(), 7, "not those of streams, nor bandwidth");
+        assert!(ids("farm/7w").iter().all(|id| id.starts_with("farm/7w")) && ids("farm/7w").len() == 18);
+        assert!(ids("nothing").is_empty());
     }
 
     #[test]

@@ -26,7 +26,8 @@ use crate::{dist, lab, mpi};
   cargo xtask bench mpi --only latency,loss --launches 7
   cargo xtask bench mpi --only farm --stacks weir-mpich,mpich-tcp-cubic,openmpi-ob1-cubic --json")]
 pub struct Options {
-    /// Only these groups: latency, bandwidth, stream, loss, wan, farm, streams, incast, rate, overlap
+    /// Only these groups: latency, bandwidth, stream, loss, wan, farm, streams, incast, rate, overlap; or only cells
+    /// whose names start so: farm/7w, wan/10ms/300000
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<String>,
     /// Only stacks whose names start with one of these
@@ -73,8 +74,9 @@ pub struct Options {
 /// # Errors
 /// If nothing can be measured, or the report cannot be written.
 pub fn run(paths: &Paths, options: &Options) -> Result<()> {
-    if let Some(unknown) = options.only.iter().find(|name| !cells::SECTIONS.contains(&name.as_str())) {
-        bail!("no group '{unknown}'; there are: {}", cells::SECTIONS.join(", "));
+    let some = |name: &&String| !cells::cells(&[(*name).clone()], extent(options)).is_empty();
+    if let Some(unknown) = options.only.iter().find(|name| !some(name)) {
+        bail!("no group or cell '{unknown}'; the groups are: {}; --list lists the cells", cells::SECTIONS.join(", "));
     }
     let plan = plan(options)?;
     if options.list {
@@ -125,11 +127,12 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     Ok(())
 }
 
+fn extent(options: &Options) -> cells::Extent {
+    let seconds = options.seconds.unwrap_or(if options.quick { 1.0 } else { 3.0 }).clamp(0.1, 600.0);
+    cells::Extent { quick: options.quick, seconds }
+}
+
 fn plan(options: &Options) -> Result<measure::Plan> {
-    let extent = cells::Extent {
-        quick: options.quick,
-        seconds: options.seconds.unwrap_or(if options.quick { 1.0 } else { 3.0 }).clamp(0.1, 600.0),
-    };
     let chosen = |stack: &Stack| {
         options.stacks.is_empty() || options.stacks.iter().any(|start| stack.name.starts_with(start.as_str()))
     };
@@ -138,7 +141,7 @@ fn plan(options: &Options) -> Result<measure::Plan> {
         bail!("no stack has such a name");
     }
     Ok(measure::Plan {
-        cells: cells::cells(&options.only, extent),
+        cells: cells::cells(&options.only, extent(options)),
         stacks,
         launches: options.launches.unwrap_or(if options.quick { 3 } else { 5 }) as usize,
         limit: options.limit.map(Duration::from_secs),
