@@ -57,7 +57,6 @@ pub struct Totals {
     pub write_errors: u64,
     pub reads: u64,
     pub read_errors: u64,
-    pub remote_writes: u64,
 }
 
 impl Totals {
@@ -68,12 +67,12 @@ impl Totals {
             (OpKind::Send, false) => &mut self.send_errors,
             (OpKind::Recv | OpKind::Peek, true) => &mut self.recvs,
             (OpKind::Recv | OpKind::Peek | OpKind::MultiRecvReleased, false) => &mut self.recv_errors,
-            (OpKind::MultiRecvReleased, true) => return,
+            // What a peer did is no operation of this endpoint.
+            (OpKind::MultiRecvReleased, true) | (OpKind::RemoteWrite, _) => return,
             (OpKind::Write, true) => &mut self.writes,
             (OpKind::Write, false) => &mut self.write_errors,
             (OpKind::Read, true) => &mut self.reads,
             (OpKind::Read, false) => &mut self.read_errors,
-            (OpKind::RemoteWrite, _) => &mut self.remote_writes,
         };
         *field += 1;
     }

@@ -25,7 +25,6 @@ impl Source {
             (FI_RECV, t.recvs, t.recv_errors),
             (FI_WRITE, t.writes, t.write_errors),
             (FI_READ, t.reads, t.read_errors),
-            (FI_REMOTE_WRITE, t.remote_writes, 0),
         ] {
             if self.flags & flag != 0 {
                 sums = (sums.0 + good, sums.1 + bad);

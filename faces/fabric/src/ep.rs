@@ -13,6 +13,8 @@ use crate::params;
 use crate::table::{NONE, Table};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use weir_engine::{Endpoint, EngineError, Queue, SendMode};
 
 /// What an endpoint shares with its queues, counters and address vector.
@@ -50,25 +52,12 @@ pub struct EpObj {
     tx_selective: bool,
     /// Receives complete only as their flags say.
     rx_selective: bool,
-    /// Default flags of sends and receives.
-    tx_flags: u64,
-    rx_flags: u64,
-    /// What follows from the default flags for calls without flags.
-    pub tx_mode: SendMode,
-    /// And whether their memory is copied.
-    pub tx_copy: bool,
-    /// Report success of sends without flags.
-    pub tx_report: bool,
-    /// Report success of receives without flags.
-    pub rx_report: bool,
-    /// Receives without flags are multi-receives.
-    pub rx_multi: bool,
-    /// Least room in a multi-receive buffer, bytes.
-    pub min_multi_recv: usize,
-    /// Largest injected message, bytes.
-    pub inject_size: usize,
-    /// Largest message, bytes.
-    pub max_msg_size: usize,
+    /// Default flags of sends and receives. These and the options below may be set while other threads send and receive.
+    tx_flags: AtomicU64,
+    rx_flags: AtomicU64,
+    min_multi_recv: AtomicUsize,
+    inject_size: AtomicUsize,
+    max_msg_size: AtomicUsize,
     av: Option<Arc<Av>>,
     tx_cq: Option<Arc<Cq>>,
     /// Receives complete there.
@@ -138,12 +127,46 @@ impl EpObj {
         !self.rx_selective || flags & FI_COMPLETION != 0
     }
 
-    fn derive(&mut self) {
-        self.tx_mode = mode_of(self.tx_flags);
-        self.tx_copy = self.tx_flags & FI_INJECT != 0;
-        self.tx_report = self.tx_reports(self.tx_flags);
-        self.rx_report = self.rx_reports(self.rx_flags);
-        self.rx_multi = self.rx_flags & FI_MULTI_RECV != 0;
+    /// Default flags of sends.
+    #[inline]
+    pub fn tx_flags(&self) -> u64 {
+        self.tx_flags.load(Relaxed)
+    }
+
+    /// Default flags of receives.
+    #[inline]
+    pub fn rx_flags(&self) -> u64 {
+        self.rx_flags.load(Relaxed)
+    }
+
+    /// Report success of sends and remote operations without flags.
+    #[inline]
+    pub fn tx_report(&self) -> bool {
+        self.tx_reports(self.tx_flags())
+    }
+
+    /// Report success of receives without flags.
+    #[inline]
+    pub fn rx_report(&self) -> bool {
+        self.rx_reports(self.rx_flags())
+    }
+
+    /// Least room in a multi-receive buffer, bytes.
+    #[inline]
+    pub fn min_multi_recv(&self) -> usize {
+        self.min_multi_recv.load(Relaxed)
+    }
+
+    /// Largest injected message, bytes.
+    #[inline]
+    pub fn inject_size(&self) -> usize {
+        self.inject_size.load(Relaxed)
+    }
+
+    /// Largest message, bytes.
+    #[inline]
+    pub fn max_msg_size(&self) -> usize {
+        self.max_msg_size.load(Relaxed)
     }
 }
 
@@ -224,7 +247,7 @@ pub unsafe extern "C" fn open(
         }
         let core = Arc::new(EpCore { engine: open_engine(source)?, forward: Table::new(), reverse: Table::new() });
         domain.add_ep(&core)?;
-        let mut object = Box::new(EpObj {
+        let object = Box::new(EpObj {
             fid: FidEp {
                 fid: Fid { fclass: FI_CLASS_EP, context, ops: &raw const OPS },
                 ops: &raw const EP_OPS,
@@ -240,23 +263,17 @@ pub unsafe extern "C" fn open(
             directed: (info.caps | rx.map_or(0, |r| r.caps)) & FI_DIRECTED_RECV != 0,
             tx_selective: false,
             rx_selective: false,
-            tx_flags,
-            rx_flags,
-            tx_mode: SendMode::Transmit,
-            tx_copy: false,
-            tx_report: true,
-            rx_report: true,
-            rx_multi: false,
-            min_multi_recv: 64,
-            inject_size: params::inject_size(),
-            max_msg_size: info::MAX_MSG,
+            tx_flags: AtomicU64::new(tx_flags),
+            rx_flags: AtomicU64::new(rx_flags),
+            min_multi_recv: AtomicUsize::new(64),
+            inject_size: AtomicUsize::new(params::inject_size()),
+            max_msg_size: AtomicUsize::new(info::MAX_MSG),
             av: None,
             tx_cq: None,
             rx_cq: None,
             cntrs: Vec::new(),
             domain: domain.clone(),
         });
-        object.derive();
         // SAFETY: writable (checked for null).
         unsafe { *out = Box::into_raw(object).cast() };
         Ok(0)
@@ -311,7 +328,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     })
 }
 
-/// The object for a call that changes it; the application serialises those against all others.
+/// The object for a call that builds it up (binding, enabling): no other call may be made on it meanwhile, for it cannot be used yet.
 unsafe fn exclusive<'a>(fid: *mut Fid) -> Result<&'a mut EpObj, i32> {
     // SAFETY: null or a handle of ours (callers of the functions below).
     unsafe { fid.cast::<EpObj>().as_mut() }.ok_or(FI_EINVAL)
@@ -335,14 +352,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
             // SAFETY: the class says what it is.
             FI_CLASS_CQ => bind_cq(ep, &unsafe { CqObj::of(other.cast()) }?.cq, flags)?,
             FI_CLASS_CNTR => {
-                const KINDS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-                if flags & !KINDS != 0 {
-                    return Err(FI_EBADFLAGS);
-                }
-                // The target of a remote read is not told of it.
-                if flags & FI_REMOTE_READ != 0 {
-                    return Err(FI_ENOSYS);
-                }
+                countable(flags)?;
                 // SAFETY: the class says what it is.
                 let cntr = unsafe { CntrObj::of(other.cast()) }?.cntr.clone();
                 cntr.attach(&ep.core, flags);
@@ -354,6 +364,16 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
         }
         Ok(0)
     })
+}
+
+/// Whether a counter can count operations of these kinds.
+fn countable(flags: u64) -> Result<(), i32> {
+    const KINDS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+    if flags & !KINDS != 0 {
+        return Err(FI_EBADFLAGS);
+    }
+    // The target of a remote operation is not told of it (`FI_RMA_EVENT` is not offered): only a write with immediate data shows there.
+    if flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 { Err(FI_ENOSYS) } else { Ok(()) }
 }
 
 fn bind_cq(ep: &mut EpObj, cq: &Arc<Cq>, flags: u64) -> Result<(), i32> {
@@ -373,16 +393,12 @@ fn bind_cq(ep: &mut EpObj, cq: &Arc<Cq>, flags: u64) -> Result<(), i32> {
         ep.rx_selective = selective;
         ep.rx_cq = Some(cq.clone());
     }
-    ep.derive();
     Ok(())
 }
 
 impl EpObj {
     /// Connects the queues to the engine: one queue for both directions is polled once.
     fn enable(&mut self) -> Result<(), i32> {
-        if self.enabled {
-            return Ok(());
-        }
         if self.av.is_none() {
             return Err(FI_ENOAV);
         }
@@ -404,7 +420,6 @@ impl EpObj {
         self.tx_selective |= self.tx_cq.is_none();
         self.rx_selective |= self.rx_cq.is_none();
         self.enabled = true;
-        self.derive();
         Ok(())
     }
 }
@@ -412,9 +427,11 @@ impl EpObj {
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
     guard::int(|| {
         // SAFETY: null or a handle of ours.
-        let ep = unsafe { exclusive(fid) }?;
+        let ep = unsafe { EpObj::of(fid.cast()) }?;
         match command {
-            FI_ENABLE => ep.enable()?,
+            FI_ENABLE if ep.enabled => {}
+            // SAFETY: as above; before this call nobody else may use the endpoint.
+            FI_ENABLE => unsafe { exclusive(fid) }?.enable()?,
             FI_GETOPSFLAG | FI_SETOPSFLAG => {
                 // SAFETY: the argument is null or one 64-bit flag word.
                 ops_flags(ep, command, unsafe { arg.cast::<u64>().as_mut() }.ok_or(FI_EINVAL)?)?;
@@ -426,23 +443,22 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) ->
 }
 
 /// Reads or sets the default flags of one direction, which the flag word names.
-fn ops_flags(ep: &mut EpObj, command: c_int, flags: &mut u64) -> Result<(), i32> {
+fn ops_flags(ep: &EpObj, command: c_int, flags: &mut u64) -> Result<(), i32> {
     let direction = *flags & (FI_SEND | FI_RECV);
     let (slot, allowed) = match direction {
-        FI_SEND => (&mut ep.tx_flags, info::TX_OP_FLAGS),
-        FI_RECV => (&mut ep.rx_flags, info::RX_OP_FLAGS),
+        FI_SEND => (&ep.tx_flags, info::TX_OP_FLAGS),
+        FI_RECV => (&ep.rx_flags, info::RX_OP_FLAGS),
         _ => return Err(FI_EINVAL),
     };
     if command == FI_GETOPSFLAG {
-        *flags = *slot;
+        *flags = slot.load(Relaxed);
         return Ok(());
     }
     let wanted = *flags & !direction;
     if wanted & !allowed != 0 {
         return Err(FI_EBADFLAGS);
     }
-    *slot = wanted;
-    ep.derive();
+    slot.store(wanted, Relaxed);
     Ok(())
 }
 
@@ -455,14 +471,14 @@ unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
 }
 
 impl EpObj {
-    fn option(&mut self, name: c_int) -> Result<Opt<'_>, i32> {
+    fn option(&self, name: c_int) -> Result<Opt<'_>, i32> {
         Ok(match name {
-            FI_OPT_MIN_MULTI_RECV => Opt::Settable(&mut self.min_multi_recv, usize::MAX),
+            FI_OPT_MIN_MULTI_RECV => Opt::Settable(&self.min_multi_recv, usize::MAX),
             FI_OPT_MAX_MSG_SIZE | FI_OPT_MAX_TAGGED_SIZE | FI_OPT_MAX_RMA_SIZE => {
-                Opt::Settable(&mut self.max_msg_size, info::MAX_MSG)
+                Opt::Settable(&self.max_msg_size, info::MAX_MSG)
             }
             FI_OPT_INJECT_MSG_SIZE | FI_OPT_INJECT_TAGGED_SIZE | FI_OPT_INJECT_RMA_SIZE => {
-                Opt::Settable(&mut self.inject_size, params::inject_size())
+                Opt::Settable(&self.inject_size, params::inject_size())
             }
             FI_OPT_CM_DATA_SIZE => Opt::Fixed(0),
             FI_OPT_TX_SIZE | FI_OPT_RX_SIZE => Opt::Fixed(info::QUEUE_SIZE),
@@ -474,7 +490,7 @@ impl EpObj {
 /// An option of the endpoint; all are `size_t`.
 enum Opt<'a> {
     /// May be set up to a limit.
-    Settable(&'a mut usize, usize),
+    Settable(&'a AtomicUsize, usize),
     /// May only be asked for.
     Fixed(usize),
 }
@@ -482,14 +498,14 @@ enum Opt<'a> {
 unsafe extern "C" fn getopt(fid: *mut Fid, level: c_int, name: c_int, value: *mut c_void, len: *mut usize) -> c_int {
     guard::int(|| {
         // SAFETY: null or a handle of ours.
-        let ep = unsafe { exclusive(fid) }?;
+        let ep = unsafe { EpObj::of(fid.cast()) }?;
         // SAFETY: null or valid.
         let len = unsafe { len.as_mut() }.ok_or(FI_EINVAL)?;
         if level != FI_OPT_ENDPOINT {
             return Err(FI_ENOPROTOOPT);
         }
         let now = match ep.option(name)? {
-            Opt::Settable(v, _) => *v,
+            Opt::Settable(v, _) => v.load(Relaxed),
             Opt::Fixed(v) => v,
         };
         if value.is_null() || std::mem::replace(len, size_of::<usize>()) < size_of::<usize>() {
@@ -504,7 +520,7 @@ unsafe extern "C" fn getopt(fid: *mut Fid, level: c_int, name: c_int, value: *mu
 unsafe extern "C" fn setopt(fid: *mut Fid, level: c_int, name: c_int, value: *const c_void, len: usize) -> c_int {
     guard::int(|| {
         // SAFETY: null or a handle of ours.
-        let ep = unsafe { exclusive(fid) }?;
+        let ep = unsafe { EpObj::of(fid.cast()) }?;
         if level != FI_OPT_ENDPOINT {
             return Err(FI_ENOPROTOOPT);
         }
@@ -515,7 +531,7 @@ unsafe extern "C" fn setopt(fid: *mut Fid, level: c_int, name: c_int, value: *co
         // SAFETY: a size_t (checked).
         let wanted = unsafe { value.cast::<usize>().read_unaligned() };
         match option {
-            Opt::Settable(v, limit) if wanted <= limit => *v = wanted,
+            Opt::Settable(v, limit) if wanted <= limit => v.store(wanted, Relaxed),
             Opt::Settable(..) => return Err(FI_EINVAL),
             Opt::Fixed(_) => return Err(FI_ENOPROTOOPT),
         }
@@ -530,4 +546,20 @@ unsafe extern "C" fn getname(fid: *mut Fid, to: *mut c_void, len: *mut usize) ->
         // SAFETY: a buffer of `*len` bytes (caller).
         unsafe { addr::put(&name, to, len) }.map(|()| 0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_count_what_the_endpoint_is_told_of() {
+        // What MPICH binds.
+        assert_eq!(countable(FI_READ | FI_WRITE), Ok(()));
+        assert_eq!(countable(FI_SEND | FI_RECV), Ok(()));
+        assert_eq!(countable(FI_REMOTE_READ), Err(FI_ENOSYS));
+        assert_eq!(countable(FI_REMOTE_WRITE), Err(FI_ENOSYS));
+        assert_eq!(countable(FI_RECV | FI_REMOTE_WRITE), Err(FI_ENOSYS));
+        assert_eq!(countable(1 << 60), Err(FI_EBADFLAGS));
+    }
 }

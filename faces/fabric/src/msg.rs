@@ -45,7 +45,7 @@ unsafe extern "C" fn recv_one(
         // SAFETY: null or a handle of ours.
         let ep = unsafe { EpObj::ready(ep) }?;
         // SAFETY: the application lends the memory until the completion.
-        unsafe { recv(ep, &one(buf, len), &wish(from, ep.rx_report, ep.rx_multi, context)) }
+        unsafe { recv(ep, &one(buf, len), &wish(from, ep.rx_report(), ep.rx_flags() & FI_MULTI_RECV != 0, context)) }
     })
 }
 
@@ -61,7 +61,7 @@ unsafe extern "C" fn recvv(
         // SAFETY: null or a handle of ours; `count` entries.
         let (ep, pieces) = unsafe { (EpObj::ready(ep)?, Pieces::new(iov, count)?) };
         // SAFETY: the application lends the memory until the completion.
-        unsafe { recv(ep, pieces.as_slice(), &wish(from, ep.rx_report, ep.rx_multi, context)) }
+        unsafe { recv(ep, pieces.as_slice(), &wish(from, ep.rx_report(), ep.rx_flags() & FI_MULTI_RECV != 0, context)) }
     })
 }
 

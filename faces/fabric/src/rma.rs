@@ -42,7 +42,7 @@ fn operation<'a>(
     context: *mut c_void,
     how: How,
 ) -> Result<RmaOp<'a>, i32> {
-    fits(iov, if how.copy { ep.inject_size } else { ep.max_msg_size })?;
+    fits(iov, if how.copy { ep.inject_size() } else { ep.max_msg_size() })?;
     Ok(RmaOp {
         peer: ep.peer(at.peer)?,
         iov,
@@ -90,7 +90,7 @@ unsafe extern "C" fn read_one(
         // SAFETY: null or a handle of ours.
         let ep = unsafe { EpObj::ready(ep) }?;
         // SAFETY: see `read`.
-        unsafe { read(ep, &one(buf, len), &Place { peer, addr, key }, context, ep.tx_report) }
+        unsafe { read(ep, &one(buf, len), &Place { peer, addr, key }, context, ep.tx_report()) }
     })
 }
 
@@ -108,7 +108,7 @@ unsafe extern "C" fn readv(
         // SAFETY: null or a handle of ours; `count` entries.
         let (ep, pieces) = unsafe { (EpObj::ready(ep)?, Pieces::new(iov, count)?) };
         // SAFETY: see `read`.
-        unsafe { read(ep, pieces.as_slice(), &Place { peer, addr, key }, context, ep.tx_report) }
+        unsafe { read(ep, pieces.as_slice(), &Place { peer, addr, key }, context, ep.tx_report()) }
     })
 }
 

@@ -49,7 +49,7 @@ unsafe extern "C" fn recv_one(
         // SAFETY: null or a handle of ours.
         let ep = unsafe { EpObj::ready(ep) }?;
         // SAFETY: the application lends the memory until the completion.
-        unsafe { recv(ep, &one(buf, len), &wish(from, tag, ignore, ep.rx_report, context)) }
+        unsafe { recv(ep, &one(buf, len), &wish(from, tag, ignore, ep.rx_report(), context)) }
     })
 }
 
@@ -67,7 +67,7 @@ unsafe extern "C" fn recvv(
         // SAFETY: null or a handle of ours; `count` entries.
         let (ep, pieces) = unsafe { (EpObj::ready(ep)?, Pieces::new(iov, count)?) };
         // SAFETY: the application lends the memory until the completion.
-        unsafe { recv(ep, pieces.as_slice(), &wish(from, tag, ignore, ep.rx_report, context)) }
+        unsafe { recv(ep, pieces.as_slice(), &wish(from, tag, ignore, ep.rx_report(), context)) }
     })
 }
 

@@ -72,7 +72,8 @@ pub struct How {
 /// For calls without flags.
 #[inline]
 pub fn by_default(ep: &EpObj) -> How {
-    How { mode: ep.tx_mode, copy: ep.tx_copy, report: ep.tx_report }
+    let flags = ep.tx_flags();
+    How { mode: mode_of(flags), copy: flags & FI_INJECT != 0, report: ep.tx_reports(flags) }
 }
 
 /// For the inject calls.
@@ -109,9 +110,9 @@ pub struct Letter {
 #[inline]
 pub unsafe fn send(ep: &EpObj, iov: &[Iov], letter: &Letter, how: How) -> Result<isize, i32> {
     if how.copy {
-        fits(iov, ep.inject_size)?;
-    } else if ep.max_msg_size < crate::info::MAX_MSG {
-        fits(iov, ep.max_msg_size)?;
+        fits(iov, ep.inject_size())?;
+    } else if ep.max_msg_size() < crate::info::MAX_MSG {
+        fits(iov, ep.max_msg_size())?;
     }
     let op = SendOp {
         peer: ep.peer(letter.to)?,
@@ -165,7 +166,7 @@ pub fn recv_op<'a>(ep: &EpObj, iov: &'a [Iov], wish: &Wish) -> Result<RecvOp<'a>
         tag: wish.tag,
         ignore: wish.ignore,
         iov,
-        multi_min: if wish.multi { Some(ep.min_multi_recv) } else { None },
+        multi_min: if wish.multi { Some(ep.min_multi_recv()) } else { None },
         report: wish.report,
         context: wish.context as usize,
         user: 0,
