@@ -101,11 +101,6 @@ pub enum Lie {
     },
     Challenge(u64),
     Response(u64),
-    Addresses {
-        seq: u32,
-        count: u8,
-        ip: u8,
-    },
     /// Only if `sure` is 0, as with all that ends the association.
     Close {
         code: u16,
@@ -638,10 +633,6 @@ impl Liar {
             }
             Lie::Challenge(data) => frame::write_path_challenge(*data, out),
             Lie::Response(data) => frame::write_path_response(*data, out),
-            Lie::Addresses { seq, count, ip } => {
-                let list: Vec<_> = (0..count % 9).map(|i| addr(i.wrapping_add(*ip))).collect();
-                frame::write_addresses(*seq, &list, out);
-            }
             Lie::Close { code, sure: 0 } => frame::write_close(*code, "lie", out),
             Lie::Close { .. } => {}
             Lie::Parity { message, handle, count, frag, base } => {

@@ -11,14 +11,14 @@ local KINDS = { [0] = "INIT", "COOKIE", "CONFIRM", "ACCEPT", "REFUSE", "PROTECTE
 local LEVELS = { [0] = "integrity", "auth", "encrypt" }
 local REFUSALS = { "stale incarnation", "version or features", "level too low", "no room", "shutting down" }
 local FRAMES = {
-  [0] = "PADDING", "PING", "ACK", "CREDIT", "GRANT", "MSG", "BODY", "PATH_CHALLENGE", "PATH_RESPONSE", "ADDRESSES", "CLOSE",
-  "BODY_ABORT", "PARITY", "RECOVERED",
+  [0] = "PADDING", "PING", "ACK", "CREDIT", "GRANT", "MSG", "BODY", "PATH_CHALLENGE", "PATH_RESPONSE", [10] = "CLOSE",
+  [11] = "BODY_ABORT", [12] = "PARITY", [13] = "RECOVERED",
 }
-local ENVELOPES = { "EAGER", "RTS", "CTS", "SYNC_ACK", "RTS_CANCEL", "NACK", "WRITE", "WRITE_RTS", "READ", "DONE", "NOTICED" }
+local ENVELOPES = { "EAGER", "RTS", "CTS", "SYNC_ACK", [7] = "WRITE", [8] = "WRITE_RTS", [9] = "READ", [10] = "DONE", [11] = "NOTICED" }
 -- The 64-bit fields of each envelope, in order, without the optional ones.
 local ENVELOPE_WORDS = {
-  {}, { "len", "op" }, { "op", "body", "len", "granted" }, { "op" }, { "op" }, { "op" }, { "key", "addr", "op" },
-  { "key", "addr", "len", "op" }, { "key", "addr", "len", "body", "granted" }, { "op" },
+  {}, { "len", "op" }, { "op", "body", "len", "granted" }, { "op" }, false, false, { "key", "addr", "op" },
+  { "key", "addr", "len", "op" }, { "key", "addr", "len", "body", "granted" }, { "op" }, { "count" },
 }
 local MAC_BYTES, MAX_ENVELOPE, MAX_ACK_ENTRIES, MAX_ADDRESSES = 16, 48, 32, 8
 
@@ -70,7 +70,6 @@ local f = {
   len = ProtoField.uint16("weir.len", "Length"),
   payload = ProtoField.bytes("weir.payload", "Payload"),
   data = ProtoField.uint64("weir.path.data", "Data", base.HEX),
-  seq = ProtoField.uint32("weir.addresses.seq", "Number of the list"),
   code = ProtoField.uint16("weir.code", "Code"),
   reason = ProtoField.string("weir.close.reason", "Reason"),
   count = ProtoField.uint8("weir.parity.count", "Fragments covered", base.DEC, nil, 0x7f),
@@ -114,17 +113,6 @@ local function frame_length(buf, at, last)
   if kind == 0x06 or kind == 0x0c then
     if left < 24 then return nil end
     return has(24 + buf(at + 2, 2):le_uint())
-  end
-  if kind == 0x09 then
-    if left < 8 then return nil end
-    local count, n = buf(at + 1, 1):uint(), 8
-    if count > MAX_ADDRESSES then return nil end
-    for _ = 1, count do
-      if left < n + 4 then return nil end
-      local family = buf(at + n, 1):uint()
-      n = n + (family == 4 and 8 or family == 6 and 20 or left)
-    end
-    return has(n)
   end
   if kind == 0x0a then
     if left < 5 then return nil end
@@ -243,11 +231,6 @@ end
 
 dissect[0x07] = function(buf, at, _, tree) tree:add_le(f.data, buf(at + 8, 8)) end
 dissect[0x08] = dissect[0x07]
-
-dissect[0x09] = function(buf, at, _, tree)
-  tree:add_le(f.seq, buf(at + 4, 4))
-  add_addresses(buf, at + 8, buf(at + 1, 1):uint(), tree)
-end
 
 dissect[0x0a] = function(buf, at, n, tree)
   tree:add_le(f.code, buf(at + 2, 2))

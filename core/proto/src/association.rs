@@ -104,7 +104,6 @@ pub(crate) struct Association {
     pub(crate) rx: Received,
     pub(crate) paths: SmallVec<[Path; 1]>,
     pub(crate) primary: u8,
-    pub(crate) addresses_seq: u32,
 
     pub(crate) heard: Time,
     pub(crate) last_ping: Time,
@@ -174,7 +173,6 @@ impl Association {
             rx: Received::default(),
             paths: SmallVec::new(),
             primary: 0,
-            addresses_seq: 0,
             heard: now,
             last_ping: now,
             pings: 0,

@@ -488,16 +488,4 @@ impl Association {
             self.paths.push(Path::new(cx.cfg, cx.now, remote, local, max));
         }
     }
-
-    /// The peer told all its addresses anew.
-    pub(crate) fn on_addresses(&mut self, cx: &mut Cx<'_>, seq: u32, list: &AddrList) {
-        if seq.wrapping_sub(self.addresses_seq) as i32 <= 0 {
-            return;
-        }
-        self.addresses_seq = seq;
-        let max = cx.cfg.max_datagram.min(self.peer.max_datagram);
-        for a in list {
-            self.add_path(cx, *a, None, max);
-        }
-    }
 }

@@ -187,7 +187,6 @@ impl Association {
                 }
             }
             Frame::PathResponse(data) => self.on_path_response(cx, data),
-            Frame::Addresses(a) => self.on_addresses(cx, a.seq, &a.list()),
             Frame::Close(_) => self.go_down(cx, DownReason::Closed, events),
             Frame::BodyAbort(a) if self.bodies_in.get(a.handle).is_some() => {
                 self.close_body(cx.grants, a.handle);

@@ -212,7 +212,7 @@ fn describe(head: &[u8]) -> String {
         "BODY",
         "PATH_CHALLENGE",
         "PATH_RESPONSE",
-        "ADDRESSES",
+        "",
         "CLOSE",
         "BODY_ABORT",
         "PARITY",

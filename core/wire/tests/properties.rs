@@ -28,7 +28,6 @@ enum Model {
     Body(u64, u64, Vec<u8>),
     PathChallenge(u64),
     PathResponse(u64),
-    Addresses(u32, Vec<SocketAddr>),
     Close(u16, String),
     BodyAbort(BodyAbort),
     Parity(ParityHead, Vec<u8>),
@@ -58,7 +57,6 @@ impl Model {
             }
             Model::PathChallenge(data) => frame::write_path_challenge(*data, out),
             Model::PathResponse(data) => frame::write_path_response(*data, out),
-            Model::Addresses(seq, list) => frame::write_addresses(*seq, list, out),
             Model::Close(code, reason) => frame::write_close(*code, reason, out),
             Model::BodyAbort(f) => frame::write_body_abort(f, out),
             Model::Parity(head, payload) => {
@@ -88,7 +86,6 @@ impl Model {
             (Model::PathChallenge(a), Frame::PathChallenge(b)) | (Model::PathResponse(a), Frame::PathResponse(b)) => {
                 a == b
             }
-            (Model::Addresses(seq, list), Frame::Addresses(b)) => (*seq, list.as_slice()) == (b.seq, &b.list()),
             (Model::Close(code, reason), Frame::Close(b)) => (*code, reason.as_str()) == (b.code, b.reason),
             (Model::BodyAbort(a), Frame::BodyAbort(b)) => a == b,
             (Model::Parity(head, payload), Frame::Parity(b)) => {
@@ -179,7 +176,6 @@ fn model() -> impl Strategy<Value = Model> {
         (any::<u64>(), 0..u64::MAX - 100, vec(any::<u8>(), 0..100)).prop_map(|(h, o, p)| Model::Body(h, o, p)),
         any::<u64>().prop_map(Model::PathChallenge),
         any::<u64>().prop_map(Model::PathResponse),
-        (any::<u32>(), vec(addr(), 0..=8)).prop_map(|(seq, list)| Model::Addresses(seq, list)),
         (any::<u16>(), "\\PC{0,60}").prop_map(|(code, reason)| Model::Close(code, reason)),
         any::<(u64, u16)>().prop_map(|(handle, code)| Model::BodyAbort(BodyAbort { handle, code })),
         (key(), 1..=16u8, 0..u64::MAX - 2000, payload())
@@ -295,7 +291,6 @@ fn walk(bytes: &[u8], range: core::ops::Range<usize>) {
             }
             Frame::Body(b) => assert!(b.payload.end <= bytes.len()),
             Frame::Parity(p) => assert!(p.payload.end <= bytes.len()),
-            Frame::Addresses(a) => assert!(a.list().len() <= 8),
             _ => {}
         }
     }

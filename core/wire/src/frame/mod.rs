@@ -7,13 +7,11 @@ use core::ops::Range;
 
 pub use ack::{ACK_ENTRY_LEN, ACK_HEAD_LEN, Ack, AckRanges, write_ack};
 pub use write::{
-    addresses_len, close_len, write_addresses, write_body_abort, write_body_head, write_close, write_credit,
-    write_grant, write_msg_head, write_padding, write_parity_head, write_path_challenge, write_path_response,
-    write_ping, write_recovered,
+    close_len, write_body_abort, write_body_head, write_close, write_credit, write_grant, write_msg_head,
+    write_padding, write_parity_head, write_path_challenge, write_path_response, write_ping, write_recovered,
 };
 
-use crate::addr::{self, AddrList, MAX_ADDRESSES};
-use crate::bytes::{Reader, le16, le32, le64};
+use crate::bytes::{le16, le32, le64};
 use crate::{MAX_ENVELOPE_LEN, MAX_PARITY_COUNT};
 
 /// Bytes of a MSG frame before the envelope.
@@ -34,8 +32,6 @@ pub const PATH_LEN: usize = 16;
 pub const BODY_ABORT_LEN: usize = 16;
 /// Bytes of a RECOVERED frame.
 pub const RECOVERED_LEN: usize = 24;
-/// Bytes of an ADDRESSES frame before the first address.
-pub const ADDRESSES_HEAD_LEN: usize = 8;
 /// Bytes of a CLOSE frame before the reason.
 pub const CLOSE_HEAD_LEN: usize = 5;
 /// Longest reason in a CLOSE frame in bytes.
@@ -52,7 +48,6 @@ pub(crate) mod types {
     pub(crate) const BODY: u8 = 0x06;
     pub(crate) const PATH_CHALLENGE: u8 = 0x07;
     pub(crate) const PATH_RESPONSE: u8 = 0x08;
-    pub(crate) const ADDRESSES: u8 = 0x09;
     pub(crate) const CLOSE: u8 = 0x0a;
     pub(crate) const BODY_ABORT: u8 = 0x0b;
     pub(crate) const PARITY: u8 = 0x0c;
@@ -197,23 +192,6 @@ pub struct Recovered {
     pub len: u16,
 }
 
-/// ADDRESSES: all addresses of the sender, in its order of preference.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Addresses<'a> {
-    /// Grows with every change; older lists are ignored.
-    pub seq: u32,
-    count: u8,
-    encoded: &'a [u8],
-}
-
-impl Addresses<'_> {
-    /// The list; it was checked when the frame was parsed.
-    #[must_use]
-    pub fn list(&self) -> AddrList {
-        addr::read_list(&mut Reader::new(self.encoded), self.count).unwrap_or_default()
-    }
-}
-
 /// One frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the types say it, and spec 2.2")]
@@ -231,7 +209,6 @@ pub enum Frame<'a> {
     PathChallenge(u64),
     /// Data of the challenge answered.
     PathResponse(u64),
-    Addresses(Addresses<'a>),
     Close(Close<'a>),
     BodyAbort(BodyAbort),
     Parity(Parity),
@@ -422,25 +399,11 @@ fn parse_rare(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
             let h = head::<BODY_ABORT_LEN>(d, at)?;
             Ok((Frame::BodyAbort(BodyAbort { code: le16(h, 2), handle: le64(h, 8) }), at + BODY_ABORT_LEN))
         }
-        types::ADDRESSES => parse_addresses(d, at),
         types::CLOSE => parse_close(d, at),
         types::PARITY => parse_parity(d, at),
         types::RECOVERED => parse_recovered(d, at),
         other => Err(FrameError::Type(other)),
     }
-}
-
-fn parse_addresses(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
-    let h = head::<ADDRESSES_HEAD_LEN>(d, at)?;
-    let (count, seq) = (h[1], le32(h, 4));
-    if usize::from(count) > MAX_ADDRESSES {
-        return Err(FrameError::Field(types::ADDRESSES, "count"));
-    }
-    let mut r = Reader::new(&d[at + ADDRESSES_HEAD_LEN..]);
-    addr::read_list(&mut r, count).ok_or(FrameError::Field(types::ADDRESSES, "address"))?;
-    let start = at + ADDRESSES_HEAD_LEN;
-    let end = start + r.position();
-    Ok((Frame::Addresses(Addresses { seq, count, encoded: &d[start..end] }), end))
 }
 
 fn parse_close(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {

@@ -4,14 +4,13 @@
 //! parser refuses the packet otherwise.
 
 use alloc::vec::Vec;
-use core::net::SocketAddr;
 
 use super::{
-    ADDRESSES_HEAD_LEN, BODY_ABORT_LEN, BODY_HEAD_LEN, BodyAbort, BodyKey, CLOSE_HEAD_LEN, CREDIT_LEN, Credit,
-    GRANT_LEN, Grant, MAX_REASON_LEN, MSG_CONTROL, MSG_HEAD_LEN, MsgHead, PARITY_HEAD_LEN, PARITY_MESSAGE, PATH_LEN,
-    ParityHead, RECOVERED_LEN, RECOVERED_MESSAGE, Recovered, types,
+    BODY_ABORT_LEN, BODY_HEAD_LEN, BodyAbort, BodyKey, CLOSE_HEAD_LEN, CREDIT_LEN, Credit, GRANT_LEN, Grant,
+    MAX_REASON_LEN, MSG_CONTROL, MSG_HEAD_LEN, MsgHead, PARITY_HEAD_LEN, PARITY_MESSAGE, PATH_LEN, ParityHead,
+    RECOVERED_LEN, RECOVERED_MESSAGE, Recovered, types,
 };
-use crate::addr::{self, MAX_ADDRESSES};
+
 use crate::{MAX_ENVELOPE_LEN, MAX_PARITY_COUNT};
 
 /// PADDING up to `packet_len` bytes of packet; nothing if it is that long already.
@@ -96,23 +95,6 @@ pub fn write_path_challenge(data: u64, out: &mut Vec<u8>) {
 /// PATH_RESPONSE.
 pub fn write_path_response(data: u64, out: &mut Vec<u8>) {
     write_path(types::PATH_RESPONSE, data, out);
-}
-
-/// Bytes of an ADDRESSES frame with this list.
-#[must_use]
-pub fn addresses_len(list: &[SocketAddr]) -> usize {
-    ADDRESSES_HEAD_LEN + list.iter().take(MAX_ADDRESSES).map(addr::encoded_len).sum::<usize>()
-}
-
-/// ADDRESSES; of a longer list only the first [`MAX_ADDRESSES`].
-pub fn write_addresses(seq: u32, list: &[SocketAddr], out: &mut Vec<u8>) {
-    let list = &list[..list.len().min(MAX_ADDRESSES)];
-    #[expect(clippy::cast_possible_truncation, reason = "at most 8")]
-    out.extend_from_slice(&[types::ADDRESSES, list.len() as u8, 0, 0]);
-    out.extend_from_slice(&seq.to_le_bytes());
-    for a in list {
-        addr::write(a, out);
-    }
 }
 
 /// The part of a reason that fits a CLOSE frame, cut at a character.
