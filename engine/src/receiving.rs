@@ -108,7 +108,10 @@ impl State {
             Ok(Envelope::Eager { class, tag, data, sync }) => {
                 (class, tag, data, u64::from(f.total_len), Carriage::Eager, sync)
             }
-            Ok(Envelope::Rts { class, tag, data, len, op }) => (class, tag, data, len, Carriage::Rendezvous(op), None),
+            // A request comes without payload; what it announces is no memory of ours before it is matched.
+            Ok(Envelope::Rts { class, tag, data, len, op }) if f.total_len == 0 => {
+                (class, tag, data, len, Carriage::Rendezvous(op), None)
+            }
             Ok(_) | Err(_) => {
                 self.counters.malformed += 1;
                 let mut matches = std::mem::take(&mut self.matches);

@@ -367,8 +367,7 @@ impl State {
                 Ok(memory) => self.answer_read(now, peer, key, memory, body, granted),
                 Err(status) => self.refuse(now, peer, body, true, status),
             },
-            Ok(Envelope::Eager { .. } | Envelope::Rts { .. } | Envelope::RtsCancel { .. } | Envelope::Nack { .. })
-            | Err(_) => {
+            Ok(Envelope::Eager { .. } | Envelope::Rts { .. }) | Err(_) => {
                 self.counters.malformed += 1;
             }
         }

@@ -487,3 +487,21 @@ fn who_asks_for_the_body_of_a_send_that_is_over_is_told() {
         assert!(start.elapsed() < LIMIT, "{}", b.counters_json());
     }
 }
+
+#[test]
+fn a_request_with_payload_is_refused_and_takes_no_memory() {
+    let b = open(config());
+    let mut member = Member::new(99);
+    let peer = member.ep.peer(&EndpointName::decode(&b.name()).expect("name")).expect("usable");
+    let mut buf = [0; MAX_BYTES];
+    let n = Envelope::Rts { class: Class::Tagged, tag: 1, data: None, len: 1 << 60, op: 1 }.encode(&mut buf);
+    let now = member.now();
+    let m = Message { control: false, stream: 1, envelope: &buf[..n], len: 8, patient: false, token: 1 };
+    member.ep.send(now, peer, m).expect("send");
+    let start = Instant::now();
+    while counter(&b, "malformed") == 0 {
+        member.step();
+        b.progress();
+        assert!(start.elapsed() < LIMIT, "{}", b.counters_json());
+    }
+}

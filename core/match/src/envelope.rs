@@ -58,18 +58,6 @@ pub enum Envelope {
         /// The sender's operation (`sync` of the message).
         op: u64,
     },
-    /// The sender withdraws a request to send.
-    RtsCancel {
-        /// The sender's operation.
-        op: u64,
-    },
-    /// A request is refused.
-    Nack {
-        /// The requester's operation.
-        op: u64,
-        /// Why.
-        reason: NackReason,
-    },
     /// Remote write whose payload comes along.
     Write {
         /// Key of the target's memory region.
@@ -125,19 +113,6 @@ pub enum Envelope {
     },
 }
 
-/// Why a request was refused.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum NackReason {
-    /// The receiver gave the message up (its receive or its endpoint is gone).
-    Cancelled,
-    /// The receiver has no memory for it.
-    NoMemory,
-    /// The receiver knows no such request.
-    Unknown,
-    /// The receiver does not do this.
-    Unsupported,
-}
-
 /// How a remote operation ended.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Status {
@@ -186,27 +161,6 @@ impl fmt::Display for DecodeError {
 }
 
 impl core::error::Error for DecodeError {}
-
-impl NackReason {
-    fn code(self) -> u16 {
-        match self {
-            NackReason::Cancelled => 1,
-            NackReason::NoMemory => 2,
-            NackReason::Unknown => 3,
-            NackReason::Unsupported => 4,
-        }
-    }
-
-    fn from_code(code: u16) -> Result<Self, DecodeError> {
-        Ok(match code {
-            1 => NackReason::Cancelled,
-            2 => NackReason::NoMemory,
-            3 => NackReason::Unknown,
-            4 => NackReason::Unsupported,
-            c => return Err(DecodeError::Code(c)),
-        })
-    }
-}
 
 impl Status {
     fn code(self) -> u16 {
@@ -342,14 +296,6 @@ impl Envelope {
                 w.head(4, 0, 0);
                 w.words(&[op]);
             }
-            Envelope::RtsCancel { op } => {
-                w.head(5, 0, 0);
-                w.words(&[op]);
-            }
-            Envelope::Nack { op, reason } => {
-                w.head(6, 0, reason.code());
-                w.words(&[op]);
-            }
             Envelope::Write { key, addr, op, data, sync } => {
                 w.head(7, data_flags(data) | if sync { SYNC } else { 0 }, 0);
                 w.words(&[key, addr, op]);
@@ -384,8 +330,7 @@ impl Envelope {
         let (allowed, has_code) = match kind {
             1 => (TAGGED | DATA | DATA_WIDE | SYNC, false),
             2 => (TAGGED | DATA | DATA_WIDE, false),
-            3 | 4 | 5 | 9 | 11 => (0, false),
-            6 => (0, true),
+            3 | 4 | 9 | 11 => (0, false),
             7 => (DATA | DATA_WIDE | SYNC, false),
             8 => (DATA | DATA_WIDE, false),
             10 => (READ_BODY, true),
@@ -415,8 +360,6 @@ impl Envelope {
             }
             3 => Envelope::Cts { op: r.word()?, body: r.word()?, len: r.word()?, granted: r.word()? },
             4 => Envelope::SyncAck { op: r.word()? },
-            5 => Envelope::RtsCancel { op: r.word()? },
-            6 => Envelope::Nack { op: r.word()?, reason: NackReason::from_code(code)? },
             7 => Envelope::Write {
                 key: r.word()?,
                 addr: r.word()?,

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use weir_match::Class::{Tagged, Untagged};
-use weir_match::envelope::{DecodeError, Envelope, MAX_BYTES, NackReason, Status};
+use weir_match::envelope::{DecodeError, Envelope, MAX_BYTES, Status};
 
 fn encode(e: &Envelope) -> Vec<u8> {
     let mut buf = [0xee; MAX_BYTES];
@@ -40,8 +40,6 @@ fn golden_bytes() {
             "03000000 8877665544332211 0200000000000000 0300000000000000 0400000000000000",
         ),
         (Envelope::SyncAck { op: OP }, "04000000 8877665544332211"),
-        (Envelope::RtsCancel { op: OP }, "05000000 8877665544332211"),
-        (Envelope::Nack { op: OP, reason: NackReason::Unknown }, "06000300 8877665544332211"),
         (
             Envelope::Write { key: 1, addr: 2, op: 3, data: Some(4), sync: false },
             "07020000 0100000000000000 0200000000000000 0300000000000000 04000000",
@@ -87,8 +85,8 @@ fn what_is_refused_and_why() {
         ("08080000", Flags(0x08)),
         ("04010000 8877665544332211", Flags(0x01)),
         ("01000100", Code(1)),
-        ("06000000 8877665544332211", Code(0)),
-        ("06000500 8877665544332211", Code(5)),
+        ("05000000 8877665544332211", Kind(5)),
+        ("06000300 8877665544332211", Kind(6)),
         ("0a000600 8877665544332211", Code(6)),
         ("01060000 ffffffff00000000", NotCanonical),
     ];
@@ -107,12 +105,6 @@ fn data() -> impl Strategy<Value = Option<u64>> {
 }
 
 fn envelope() -> impl Strategy<Value = Envelope> {
-    let reason = prop::sample::select(vec![
-        NackReason::Cancelled,
-        NackReason::NoMemory,
-        NackReason::Unknown,
-        NackReason::Unsupported,
-    ]);
     let status = prop::sample::select(vec![
         Status::Ok,
         Status::BadKey,
@@ -129,8 +121,6 @@ fn envelope() -> impl Strategy<Value = Envelope> {
             .prop_map(|((class, tag), data, [len, op, ..])| { Envelope::Rts { class, tag, data, len, op } }),
         words.prop_map(|[op, body, len, granted, _]| Envelope::Cts { op, body, len, granted }),
         any::<u64>().prop_map(|op| Envelope::SyncAck { op }),
-        any::<u64>().prop_map(|op| Envelope::RtsCancel { op }),
-        (any::<u64>(), reason).prop_map(|(op, reason)| Envelope::Nack { op, reason }),
         (words, data(), any::<bool>()).prop_map(|([key, addr, op, ..], data, sync)| Envelope::Write {
             key,
             addr,
