@@ -46,11 +46,13 @@ impl State {
                 return Err(EngineError::Invalid("this memory key is in use"));
             }
             Some(k) => k,
+            // Each but once, so that who still knows the key of a region withdrawn does not reach the next one.
             None => {
                 while self.regions.contains_key(&self.next_region) {
                     self.next_region += 1;
                 }
-                self.next_region
+                self.next_region += 1;
+                self.next_region - 1
             }
         };
         self.regions.insert(k, Region { memory, base, access });

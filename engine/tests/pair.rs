@@ -993,3 +993,16 @@ fn a_large_write_to_a_region_withdrawn_meanwhile_fails() {
     assert_eq!(p.b.poll(Queue::Recv, &mut out, 1), 0, "a notice of a write that failed");
     assert!(!p.b.counters_json().contains("\"bodies_in\":1"), "{}", p.b.counters_json());
 }
+
+#[test]
+fn the_key_of_a_region_withdrawn_is_not_given_to_the_next() {
+    let p = pair();
+    let (mut first, mut second, mut data) = ([1u8; 8], [2u8; 8], [3u8; 8]);
+    let old = register(&p.b, &mut first);
+    assert!(p.b.unregister(old));
+    let new = register(&p.b, &mut second);
+    assert_ne!(old, new);
+    write_mode(&p, old, &iov(&mut data), None, SendMode::Delivery);
+    assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Err(OpError::Access));
+    assert_eq!(second, [2; 8]);
+}
