@@ -443,7 +443,7 @@ fn a_member_that_floods_with_reads_it_never_lets_through_is_refused() {
                 &Envelope::Read { key, addr: 0, len: 8, body: begun + 1, granted: 0 },
             ));
         }
-        if begun % 64 == 0 || begun == 5 * HELD {
+        if begun.is_multiple_of(64) || begun == 5 * HELD {
             member.step();
             member.events.clear();
         }
