@@ -120,7 +120,7 @@ pub struct RmaOp<'a> {
     pub key: u64,
     /// Immediate data for the target's receive queue (writes only).
     pub data: Option<u64>,
-    /// All modes complete when the data is in the target's memory; `Inject` copies.
+    /// All modes complete when the data is in the target's memory; `Inject` copies. Whether a refusal is told for certain, see [`SendMode`].
     pub mode: SendMode,
     /// As in [`SendOp`].
     pub copy: bool,

@@ -93,7 +93,7 @@ pub fn now() -> Time {
 }
 
 /// The protocol reads payloads through this.
-struct SendTable<'a>(&'a SlotMap<SendKey, SendState>);
+pub struct SendTable<'a>(pub &'a SlotMap<SendKey, SendState>);
 
 impl Payloads for SendTable<'_> {
     fn read(&self, token: u64, offset: u64, dst: &mut [u8]) {
@@ -239,14 +239,14 @@ fn in_order(events: &mut Vec<Event>, mut act: impl FnMut(Event)) {
 }
 
 impl State {
-    fn datagram(&mut self, now: Time, meta: RxMeta, datagram: &mut [u8]) {
+    pub fn datagram(&mut self, now: Time, meta: RxMeta, datagram: &mut [u8]) {
         let mut events = std::mem::take(&mut self.events);
         self.proto.handle(now, meta, datagram, &mut events);
         in_order(&mut events, |event| self.event(now, event, datagram));
         self.events = events;
     }
 
-    fn timeouts(&mut self, now: Time) {
+    pub fn timeouts(&mut self, now: Time) {
         let mut events = std::mem::take(&mut self.events);
         self.proto.handle_timeout(now, &mut events);
         for event in events.drain(..) {

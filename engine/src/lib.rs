@@ -4,6 +4,8 @@
 //! if nobody polls for a while and something waits, the watchdog thread steps in, so acknowledgements, grants and rendezvous go on while the program computes.
 
 mod api;
+#[cfg(any(test, feature = "bare"))]
+pub mod bare;
 mod config;
 mod core;
 mod counters;

@@ -41,7 +41,13 @@ impl Endpoint {
                 .map_err(|e| EngineError::Io { doing: "reading random numbers".into(), source: e.into() })?;
         }
         let id = u64::from_le_bytes(id);
-        let proto = weir_proto::Endpoint::new(proto_config(&cfg, &udp), job_key, id, udp.local_addrs(), seed);
+        let proto = weir_proto::Endpoint::new(
+            proto_config(&cfg, udp.rx_buffer_bytes(), udp.max_datagram()),
+            job_key,
+            id,
+            udp.local_addrs(),
+            seed,
+        );
         let name = proto.name().encode();
         let trace = Trace::open(
             cfg.trace,
@@ -85,7 +91,7 @@ fn udp_config(cfg: &EngineConfig) -> UdpConfig {
     }
 }
 
-fn proto_config(cfg: &EngineConfig, udp: &UdpTransport) -> weir_proto::Config {
+pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16) -> weir_proto::Config {
     weir_proto::Config {
         level: cfg.level,
         congestion: cfg.congestion,
@@ -95,8 +101,8 @@ fn proto_config(cfg: &EngineConfig, udp: &UdpTransport) -> weir_proto::Config {
         linger: cfg.linger,
         initial_credit_bytes: cfg.credit_bytes,
         initial_credit_msgs: cfg.credit_msgs,
-        rx_buffer_bytes: udp.rx_buffer_bytes(),
-        max_datagram: udp.max_datagram(),
+        rx_buffer_bytes,
+        max_datagram,
         // Every rendezvous the credit lets in, the large writes of a peer that behaves, and reads of our own.
         bodies_max: cfg.credit_msgs as usize + 4 * crate::remote::REQUESTS_MAX as usize,
         // An answer that finds no room is an operation that never ends at its peer: room for one to each message the
@@ -111,7 +117,7 @@ fn proto_config(cfg: &EngineConfig, udp: &UdpTransport) -> weir_proto::Config {
     }
 }
 
-fn new_state(cfg: EngineConfig, proto: weir_proto::Endpoint, own_name: [u8; NAME_BYTES], trace: Trace) -> State {
+pub fn new_state(cfg: EngineConfig, proto: weir_proto::Endpoint, own_name: [u8; NAME_BYTES], trace: Trace) -> State {
     State {
         own_sseq: vec![0; usize::from(cfg.streams) + 1],
         proto,

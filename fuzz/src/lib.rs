@@ -3,6 +3,7 @@
 
 extern crate alloc;
 
+pub mod engine;
 pub mod hostile;
 pub mod input;
 pub mod matching;

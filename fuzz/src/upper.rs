@@ -7,7 +7,9 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use weir_proto::{BodyKey, BodyOpened, Endpoint, Event, Hole, Message, PacketBuf, Payloads, PeerId, RxMeta, SendError, Time};
+use weir_proto::{
+    BodyKey, BodyOpened, Endpoint, Event, Hole, Message, PacketBuf, Payloads, PeerId, RxMeta, SendError, Time,
+};
 
 /// Byte `i` of the payload of operation `token`.
 #[must_use]

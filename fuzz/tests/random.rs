@@ -62,3 +62,9 @@ fn endpoint_hostile() {
     let packets = each(300, 8000, weir_fuzz::hostile::run);
     assert!(packets > 1000, "only {packets} packets were accepted as genuine");
 }
+
+#[test]
+fn engine() {
+    let ended = each(300, 3000, weir_fuzz::engine::run);
+    assert!(ended > 3000, "only {ended} operations ended well");
+}
