@@ -260,7 +260,7 @@ impl Association {
         if self.bodies_in.open() >= cx.cfg.bodies_max {
             return Err(SendError::QueueFull);
         }
-        let granted = cx.grants.open(len);
+        let granted = cx.grants.open(cx.now, self.id, len);
         let handle = self.bodies_in.add(cx.now, len, granted);
         cx.grants.wait(cx.now, self.id, handle, len, granted);
         self.arm_regrant(cx);
@@ -268,9 +268,9 @@ impl Association {
     }
 
     /// The receiver gives up on a body.
-    pub(crate) fn close_body(&mut self, grants: &mut Grants, handle: u64) {
+    pub(crate) fn close_body(&mut self, now: Time, grants: &mut Grants, handle: u64) {
         if let Some(outstanding) = self.bodies_in.remove(handle) {
-            grants.returned(outstanding);
+            grants.returned(now, self.id, outstanding);
             grants.forget(self.id, handle);
         }
     }
@@ -324,11 +324,10 @@ impl Association {
         (4 * srtt).max(cfg.regrant_min.as_nanos() as u64)
     }
 
-    /// Starts the watch over granted bytes if it is off.
+    /// Starts the watch over granted bytes, or has it look earlier than at a body that is long silent.
     pub(crate) fn arm_regrant(&mut self, cx: &Cx<'_>) {
-        if self.regrant_at.is_none() {
-            self.regrant_at = Some(cx.now.plus_ns(self.regrant_ns(cx.cfg)));
-        }
+        let at = cx.now.plus_ns(self.regrant_ns(cx.cfg));
+        self.regrant_at = Some(self.regrant_at.map_or(at, |t| t.min(at)));
     }
 
     /// Repeats the grants of bodies whose granted bytes stay away (spec 4).
@@ -359,6 +358,10 @@ impl Association {
                     cx.counters.regrants_sent += 1;
                 }
             }
+        }
+        // A peer that sends nothing must not hold what others could use.
+        if let Some(at) = cx.grants.watch(cx.now, self.id, base * u64::from(cx.cfg.grant_silence)) {
+            next = next.min(at);
         }
         if next != Time::MAX {
             self.regrant_at = Some(next);
@@ -405,9 +408,7 @@ impl Association {
         self.bodies_out.drain_tokens(&mut fail);
         let handles: Vec<u64> = self.bodies_in.handles().map(|(h, _)| h).collect();
         for h in handles {
-            if let Some(n) = self.bodies_in.remove(h) {
-                cx.grants.returned(n);
-            }
+            self.bodies_in.remove(h);
         }
         cx.grants.forget_peer(peer);
         self.opening = None;

@@ -56,6 +56,9 @@ pub struct Config {
     pub grant_overtake: u8,
     /// After this wait a body gets a share whatever the order. 10 ms: no starvation.
     pub grant_patience: Duration,
+    /// A peer that sends less than a step of what it was granted in so many intervals of `regrant_min` (or 4 srtt) is silent: what it holds is left to others. 8: beyond any repair of
+    /// losses, below `grant_patience`.
+    pub grant_silence: u32,
     /// Open incoming bodies per peer; more are refused by `open_body`. 4096 bounds the state.
     pub bodies_max: usize,
 
@@ -175,6 +178,7 @@ impl Default for Config {
             grant_share: 64 << 10,
             grant_overtake: 8,
             grant_patience: Duration::from_millis(10),
+            grant_silence: 8,
             bodies_max: 4096,
             ack_delay_max: Duration::from_micros(50),
             ack_every_packets: 64,

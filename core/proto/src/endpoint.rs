@@ -90,8 +90,6 @@ pub struct Endpoint {
     pub(crate) init_limit: RateLimit,
     pub(crate) reset_limit: RateLimit,
     pub(crate) closing: bool,
-    /// The grant scheduler has to be asked.
-    pub(crate) grants_changed: bool,
 }
 
 /// The association of `$peer` and the context to work on it, from disjoint fields of the endpoint.
@@ -137,7 +135,6 @@ impl Endpoint {
             init_limit: RateLimit::new(config.init_rate_per_s),
             reset_limit: RateLimit::new(config.reset_rate_per_s),
             closing: false,
-            grants_changed: false,
             cfg: Config { streams: config.streams.clamp(1, crate::STREAMS_MAX), ..config },
         }
     }
@@ -347,7 +344,6 @@ impl Endpoint {
     pub fn open_body(&mut self, now: Time, peer: PeerId, len: u64) -> Result<BodyOpened, SendError> {
         let (a, mut cx) = with_association!(self, peer, now).ok_or(SendError::Closed)?;
         let opened = a.open_body(&mut cx, len)?;
-        self.grants_changed = true;
         self.touch(peer);
         Ok(opened)
     }
@@ -355,8 +351,7 @@ impl Endpoint {
     /// Receiver: gives up on a handle; late fragments are dropped silently.
     pub fn close_body(&mut self, peer: PeerId, handle: u64) {
         if let Some(a) = self.assocs.get_mut(peer.0 as usize) {
-            a.close_body(&mut self.grants, handle);
-            self.grants_changed = true;
+            a.close_body(self.clock, &mut self.grants, handle);
             self.touch(peer);
         }
     }
@@ -395,13 +390,12 @@ impl Endpoint {
     pub fn restored(&mut self, now: Time, peer: PeerId, key: BodyKey, offset: u64, len: u32, events: &mut Vec<Event>) {
         let Some((a, mut cx)) = with_association!(self, peer, now) else { return };
         a.restored(&mut cx, key, offset, len, events);
-        self.grants_changed = true;
         self.touch(peer);
     }
 
     /// Asks the grant scheduler what may be raised.
     pub(crate) fn run_grants(&mut self, now: Time) {
-        self.grants_changed = false;
+        self.grants.changed = false;
         while let Some((peer, handle, limit)) = self.grants.next(now) {
             let Some((a, mut cx)) = with_association!(self, peer, now) else { break };
             a.raise_grant(&mut cx, handle, limit);
@@ -444,7 +438,7 @@ impl Endpoint {
                 self.arm(peer, due);
             }
         }
-        if self.grants_changed || self.grants.deadline().is_some_and(|t| t <= now) {
+        if self.grants.changed || self.grants.deadline().is_some_and(|t| t <= now) {
             self.run_grants(now);
         }
     }
@@ -460,7 +454,7 @@ impl Endpoint {
 
     /// Takes up associations that changed.
     fn settle(&mut self, now: Time) {
-        if self.grants_changed {
+        if self.grants.changed {
             self.run_grants(now);
         }
         while let Some(peer) = self.touched.pop() {
@@ -486,7 +480,7 @@ impl Endpoint {
             self.counters.bytes_sent += d.bytes.len() as u64;
             return Some(Transmit { remote: d.remote, local: d.local, peer: PeerId(u32::MAX), payload: None });
         }
-        if !self.touched.is_empty() || self.grants_changed {
+        if !self.touched.is_empty() || self.grants.changed {
             self.settle(now);
         }
         while let Some(&peer) = self.ready.front() {

@@ -1,5 +1,6 @@
 //! The grant scheduler: which incoming body may send how far, over all peers of the endpoint (spec 5).
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::{Config, PeerId, Time};
@@ -17,6 +18,19 @@ struct Waiting {
     overtaken: u8,
 }
 
+/// What a peer was granted and has not sent.
+#[derive(Copy, Clone, Debug, Default)]
+struct Account {
+    outstanding: u64,
+    /// When it last had sent a step of it; of less, when it got the first grant.
+    moved: Time,
+    /// Bytes that came since then.
+    came: u64,
+    /// It fell silent: how much may be outstanding when it counts as awake again. Its bodies are aside and what it was
+    /// granted is not in the common sum.
+    asleep: Option<u64>,
+}
+
 /// Measured over intervals: what came in.
 #[derive(Debug, Default)]
 struct Meter {
@@ -29,11 +43,19 @@ struct Meter {
     rtt_ns: u64,
 }
 
-/// All bodies waiting for grants, in order of arrival.
+/// All bodies waiting for grants.
 #[derive(Debug)]
 pub(crate) struct Grants {
-    waiting: Vec<Waiting>,
-    /// Granted and not received, all peers.
+    /// In order of arrival, by serial number; those of silent peers apart.
+    waiting: BTreeMap<u64, Waiting>,
+    aside: BTreeMap<u64, Waiting>,
+    /// Those of `waiting`, longest without a grant first.
+    patience: BTreeSet<(Time, u64)>,
+    by_handle: BTreeMap<(PeerId, u64), u64>,
+    serial: u64,
+    /// By index of the peer.
+    accounts: Vec<Account>,
+    /// Granted and not received, all peers but the silent ones.
     outstanding: u64,
     floor: u64,
     ceiling: u64,
@@ -41,9 +63,13 @@ pub(crate) struct Grants {
     share: u64,
     overtake: u8,
     patience_ns: u64,
+    /// When a body that stands further back was last looked for.
+    rescued: Time,
     /// Shrinks under loss, in 1/256.
     scale: u64,
     meter: Meter,
+    /// Something happened for which [`Self::next`] has to be asked.
+    pub(crate) changed: bool,
 }
 
 /// Interval of the meter.
@@ -52,7 +78,12 @@ const METER_NS: u64 = 1_000_000;
 impl Grants {
     pub(crate) fn new(cfg: &Config) -> Self {
         Grants {
-            waiting: Vec::new(),
+            waiting: BTreeMap::new(),
+            aside: BTreeMap::new(),
+            patience: BTreeSet::new(),
+            by_handle: BTreeMap::new(),
+            serial: 0,
+            accounts: Vec::new(),
             outstanding: 0,
             floor: cfg.grant_budget,
             ceiling: cfg.grant_budget_max.max(cfg.grant_budget),
@@ -60,8 +91,10 @@ impl Grants {
             share: cfg.grant_share,
             overtake: cfg.grant_overtake,
             patience_ns: cfg.grant_patience.as_nanos() as u64,
+            rescued: Time::ZERO,
             scale: 256,
             meter: Meter::default(),
+            changed: false,
         }
     }
 
@@ -76,40 +109,153 @@ impl Grants {
         self.budget().saturating_sub(self.outstanding)
     }
 
+    fn account(&mut self, peer: PeerId) -> &mut Account {
+        let i = peer.0 as usize;
+        if self.accounts.len() <= i {
+            self.accounts.resize(i + 1, Account::default());
+        }
+        &mut self.accounts[i]
+    }
+
+    /// The peer was granted more.
+    fn book(&mut self, now: Time, peer: PeerId, bytes: u64) {
+        self.outstanding += bytes;
+        let a = self.account(peer);
+        if a.outstanding == 0 {
+            (a.moved, a.came) = (now, 0);
+        }
+        a.outstanding += bytes;
+    }
+
     /// A body was opened: what it may send at once. Registered if that is not all.
-    pub(crate) fn open(&mut self, len: u64) -> u64 {
+    pub(crate) fn open(&mut self, now: Time, peer: PeerId, len: u64) -> u64 {
         let room = self.room();
-        let granted = if self.waiting.is_empty() {
+        let granted = if self.account(peer).asleep.is_some() {
+            0
+        } else if self.waiting.is_empty() {
             len.min(room).min((room / 2).max(self.share))
         } else if room >= len.min(self.share) {
             len.min(self.share)
         } else {
             0
         };
-        self.outstanding += granted;
+        self.book(now, peer, granted);
         granted
     }
 
     /// Puts a body that is not granted to its end in the queue.
     pub(crate) fn wait(&mut self, now: Time, peer: PeerId, handle: u64, len: u64, granted: u64) {
-        if granted < len {
-            self.waiting.push(Waiting { peer, handle, len, granted, since: now, overtaken: 0 });
+        if granted >= len {
+            return;
+        }
+        let w = Waiting { peer, handle, len, granted, since: now, overtaken: 0 };
+        self.serial += 1;
+        self.by_handle.insert((peer, handle), self.serial);
+        if self.account(peer).asleep.is_some() {
+            self.aside.insert(self.serial, w);
+        } else {
+            self.waiting.insert(self.serial, w);
+            self.patience.insert((now, self.serial));
+            self.changed = true;
         }
     }
 
+    /// Granted bytes arrived.
+    pub(crate) fn arrived(&mut self, now: Time, peer: PeerId, bytes: u64) {
+        let step = self.step;
+        let a = self.account(peer);
+        a.came += bytes;
+        if a.came >= step {
+            (a.moved, a.came) = (now, 0);
+        }
+        self.returned(now, peer, bytes);
+    }
+
     /// Granted bytes arrived, or will not come any more.
-    pub(crate) fn returned(&mut self, bytes: u64) {
-        self.outstanding = self.outstanding.saturating_sub(bytes);
+    pub(crate) fn returned(&mut self, now: Time, peer: PeerId, bytes: u64) {
+        let a = self.account(peer);
+        let bytes = bytes.min(a.outstanding);
+        a.outstanding -= bytes;
+        match a.asleep {
+            Some(wake) if a.outstanding <= wake => self.wake(now, peer),
+            Some(_) => {}
+            None => {
+                self.outstanding -= bytes;
+                self.changed |= !self.waiting.is_empty();
+            }
+        }
+    }
+
+    /// Whether the peer has fallen silent: it was granted something and for `after_ns` sent less than a step. Then what
+    /// it holds is left to the others, and its bodies get no more. Returns when to ask again, if anything is outstanding.
+    pub(crate) fn watch(&mut self, now: Time, peer: PeerId, after_ns: u64) -> Option<Time> {
+        let a = self.account(peer);
+        if a.outstanding == 0 {
+            return None;
+        }
+        if a.asleep.is_some() {
+            return Some(now.plus_ns(after_ns));
+        }
+        let at = a.moved.plus_ns(after_ns);
+        if at > now {
+            return Some(at);
+        }
+        a.asleep = Some(a.outstanding / 2);
+        let out = a.outstanding;
+        self.outstanding -= out;
+        for serial in self.serials(peer) {
+            if let Some(w) = self.waiting.remove(&serial) {
+                self.patience.remove(&(w.since, serial));
+                self.aside.insert(serial, w);
+            }
+        }
+        self.changed |= !self.waiting.is_empty();
+        Some(now.plus_ns(after_ns))
+    }
+
+    /// A silent peer has sent half of what it held: it counts again.
+    fn wake(&mut self, now: Time, peer: PeerId) {
+        let a = self.account(peer);
+        (a.asleep, a.moved, a.came) = (None, now, 0);
+        let out = a.outstanding;
+        self.outstanding += out;
+        for serial in self.serials(peer) {
+            if let Some(w) = self.aside.remove(&serial) {
+                // It was its own affair that it got nothing.
+                self.patience.insert((now, serial));
+                self.waiting.insert(serial, Waiting { since: now, ..w });
+            }
+        }
+        self.changed |= !self.waiting.is_empty();
+    }
+
+    /// Serial numbers of the peer's bodies.
+    fn serials(&self, peer: PeerId) -> Vec<u64> {
+        self.by_handle.range((peer, 0)..=(peer, u64::MAX)).map(|(_, s)| *s).collect()
     }
 
     /// The body is gone.
     pub(crate) fn forget(&mut self, peer: PeerId, handle: u64) {
-        self.waiting.retain(|w| w.peer != peer || w.handle != handle);
+        let Some(serial) = self.by_handle.remove(&(peer, handle)) else { return };
+        if let Some(w) = self.waiting.remove(&serial) {
+            self.patience.remove(&(w.since, serial));
+            self.changed |= !self.waiting.is_empty();
+        }
+        self.aside.remove(&serial);
     }
 
-    /// The peer is gone.
+    /// The peer is gone, with all that it was granted.
     pub(crate) fn forget_peer(&mut self, peer: PeerId) {
-        self.waiting.retain(|w| w.peer != peer);
+        let handles: Vec<u64> = self.by_handle.range((peer, 0)..=(peer, u64::MAX)).map(|(k, _)| k.1).collect();
+        for h in handles {
+            self.forget(peer, h);
+        }
+        let Some(a) = self.accounts.get_mut(peer.0 as usize) else { return };
+        let a = core::mem::take(a);
+        if a.asleep.is_none() && a.outstanding > 0 {
+            self.outstanding -= a.outstanding;
+            self.changed |= !self.waiting.is_empty();
+        }
     }
 
     /// Feeds the meter: `bytes` of body data came, `packets` with them, `missing` more (or fewer) are lacking.
@@ -139,48 +285,77 @@ impl Grants {
 
     /// Next body to raise and its new limit. Call until `None`.
     pub(crate) fn next(&mut self, now: Time) -> Option<(PeerId, u64, u64)> {
-        let first = self.waiting.first()?;
-        // Of those in front (the same that `deadline` looks at) the one that has waited longest beyond patience, else
-        // the one with least to come, unless the first was overtaken often enough.
-        let front = || self.waiting.iter().enumerate().take(usize::from(self.overtake) + 1);
-        let impatient = front().filter(|(_, w)| now.since_ns(w.since) >= self.patience_ns).min_by_key(|(_, w)| w.since);
-        // Starved bodies get one share above the budget.
-        let starved = impatient.is_some();
-        let pick = match impatient {
-            Some((i, _)) => i,
-            None if first.overtaken < self.overtake => front().min_by_key(|(_, w)| w.len - w.granted)?.0,
-            None => 0,
+        let starved = self.starved(now);
+        if starved.is_none() && self.room() == 0 {
+            return None;
+        }
+        let (serial, ahead) = match starved {
+            Some(pick) => pick,
+            None => self.in_turn()?,
         };
-        let w = &self.waiting[pick];
+        let w = *self.waiting.get(&serial)?;
         let left = w.len - w.granted;
-        let room = if starved { self.room().max(self.step) } else { self.room() };
+        // Starved bodies get one share above the budget.
+        let room = if starved.is_some() { self.room().max(self.step) } else { self.room() };
         if room < left.min(self.step) {
             return None;
         }
-        let add = left.min(if starved { room.min(self.share.max(self.step)) } else { room });
-        for e in &mut self.waiting[..pick] {
+        let add = left.min(if starved.is_some() { room.min(self.share.max(self.step)) } else { room });
+        for (_, e) in self.waiting.iter_mut().take(ahead) {
             e.overtaken = e.overtaken.saturating_add(1);
         }
-        self.outstanding += add;
-        let w = &mut self.waiting[pick];
-        w.granted += add;
-        w.since = now;
-        w.overtaken = 0;
-        let out = (w.peer, w.handle, w.granted);
+        self.book(now, w.peer, add);
+        self.patience.remove(&(w.since, serial));
+        let w = Waiting { granted: w.granted + add, since: now, overtaken: 0, ..w };
         if w.granted == w.len {
-            self.waiting.remove(pick);
+            self.waiting.remove(&serial);
+            self.by_handle.remove(&(w.peer, w.handle));
+        } else {
+            self.patience.insert((now, serial));
+            self.waiting.insert(serial, w);
         }
-        Some(out)
+        Some((w.peer, w.handle, w.granted))
     }
 
-    /// Some body waits for more.
-    pub(crate) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+    /// Those that stand in front.
+    fn front(&self) -> impl Iterator<Item = (&u64, &Waiting)> {
+        self.waiting.iter().take(usize::from(self.overtake) + 1)
+    }
+
+    /// Of those in front the body that has waited longest beyond patience, and how many stand before it. Else, if all of
+    /// them are of one peer, once in that time the longest waiting of another.
+    fn starved(&mut self, now: Time) -> Option<(u64, usize)> {
+        let due = |since| now.since_ns(since) >= self.patience_ns;
+        self.patience.first().filter(|p| due(p.0))?;
+        let front = self.front().enumerate().filter(|(_, (_, w))| due(w.since));
+        let in_front = front.min_by_key(|(_, (_, w))| w.since).map(|(i, (s, _))| (*s, i));
+        if in_front.is_some() || !due(self.rescued) {
+            return in_front;
+        }
+        let (_, first) = self.waiting.first_key_value()?;
+        let mut others = self.patience.iter().take_while(|p| due(p.0));
+        let of_another = |serial| self.waiting.get(serial).is_some_and(|w| w.peer != first.peer);
+        let alone = self.front().all(|(_, w)| w.peer == first.peer);
+        let found = others.find(|(_, serial)| alone && of_another(serial)).map(|(_, serial)| (*serial, 0));
+        self.rescued = now;
+        found
+    }
+
+    /// Of those in front the one with least to come, unless the first was overtaken often enough; and how many stand
+    /// before it.
+    fn in_turn(&self) -> Option<(u64, usize)> {
+        let (&serial, first) = self.waiting.first_key_value()?;
+        if first.overtaken >= self.overtake {
+            return Some((serial, 0));
+        }
+        self.front().enumerate().min_by_key(|(_, (_, w))| w.len - w.granted).map(|(i, (s, _))| (*s, i))
     }
 
     /// When a waiting body has lost patience.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.waiting.iter().take(usize::from(self.overtake) + 1).map(|w| w.since.plus_ns(self.patience_ns)).min()
+        let &(oldest, _) = self.patience.first()?;
+        let front = self.front().map(|(_, w)| w.since).min().unwrap_or(Time::MAX);
+        Some(front.min(oldest.max(self.rescued)).plus_ns(self.patience_ns))
     }
 
     #[cfg(test)]
@@ -193,16 +368,19 @@ impl Grants {
 mod tests {
     use super::*;
 
+    const MS: u64 = 1_000_000;
+
     #[test]
     fn nobody_stays_due_behind_a_first_that_was_served() {
         let cfg = Config { grant_budget: 64 << 10, ..Config::default() };
         let mut g = Grants::new(&cfg);
         for i in 0..3 {
-            let granted = g.open(1 << 20);
+            let (t, p) = (Time(1 + i), PeerId(i as u32));
+            let granted = g.open(t, p, 1 << 20);
             // The last has least to come: it is everyone's first choice.
-            g.wait(Time(1 + i), PeerId(i as u32), 7, (1 << 20) - i * 65536, granted);
+            g.wait(t, p, 7, (1 << 20) - i * 65536, granted);
         }
-        let late = Time(20_000_000);
+        let late = Time(20 * MS);
         let mut served = [0; 3];
         while let Some((peer, ..)) = g.next(late) {
             served[peer.0 as usize] += 1;
@@ -216,23 +394,87 @@ mod tests {
         let cfg = Config { grant_budget: 256 << 10, ..Config::default() };
         let mut g = Grants::new(&cfg);
         let t = Time(1);
-        let a = g.open(10 << 20);
+        let a = g.open(t, PeerId(0), 10 << 20);
         assert_eq!(a, 128 << 10);
         g.wait(t, PeerId(0), 1, 10 << 20, a);
-        let b = g.open(1 << 20);
+        let b = g.open(t, PeerId(1), 1 << 20);
         assert_eq!(b, 64 << 10);
         g.wait(t, PeerId(1), 2, 1 << 20, b);
         // The smaller one first, up to the budget.
         assert_eq!(g.next(t), Some((PeerId(1), 2, 128 << 10)));
         assert_eq!(g.next(t), None);
         assert_eq!(g.outstanding(), 256 << 10);
-        g.returned(16 << 10);
+        g.arrived(t, PeerId(1), 16 << 10);
         assert_eq!(g.next(t), Some((PeerId(1), 2, 144 << 10)));
         // The big one has waited long enough.
-        let late = Time(20_000_000);
+        let late = Time(20 * MS);
         assert_eq!(g.next(late).map(|x| x.0), Some(PeerId(0)));
         g.forget_peer(PeerId(0));
         g.forget(PeerId(1), 2);
         assert_eq!(g.deadline(), None);
+        g.forget_peer(PeerId(1));
+        assert_eq!(g.outstanding(), 0);
+    }
+
+    #[test]
+    fn what_a_silent_peer_holds_is_left_to_the_others_until_it_sends_again() {
+        let mut g = Grants::new(&Config::default());
+        let (silent, busy) = (PeerId(0), PeerId(1));
+        let mut held = 0;
+        for h in 0..16 {
+            let granted = g.open(Time(1), silent, 1 << 20);
+            g.wait(Time(1), silent, h, 1 << 20, granted);
+            held += granted;
+        }
+        while let Some((_, _, _)) = g.next(Time(1)) {}
+        assert!(held <= 256 << 10 && g.outstanding() == 256 << 10);
+        let granted = g.open(Time(MS), busy, 100 << 20);
+        g.wait(Time(MS), busy, 1, 100 << 20, granted);
+        assert_eq!((granted, g.next(Time(MS))), (0, None));
+        // It has not sent a step for 8 ms.
+        assert_eq!(g.watch(Time(7 * MS), silent, 8 * MS).map(|t| t > Time(7 * MS)), Some(true));
+        assert_eq!(g.next(Time(7 * MS)), None);
+        g.watch(Time(9 * MS), silent, 8 * MS);
+        assert!(g.changed);
+        assert_eq!(g.next(Time(9 * MS)), Some((busy, 1, 256 << 10)));
+        // A byte now and then does not give it back its hold on everybody; nor do new bodies.
+        g.arrived(Time(10 * MS), silent, 1);
+        let more = g.open(Time(10 * MS), silent, 1 << 20);
+        g.wait(Time(10 * MS), silent, 99, 1 << 20, more);
+        assert_eq!((more, g.outstanding()), (0, 256 << 10));
+        g.arrived(Time(10 * MS), busy, 64 << 10);
+        assert_eq!(g.next(Time(10 * MS)), Some((busy, 1, 320 << 10)));
+        // It sends half of what it held: it takes part again.
+        g.arrived(Time(15 * MS), silent, 128 << 10);
+        assert_eq!(g.outstanding(), (384 << 10) - 1);
+        g.arrived(Time(15 * MS), busy, 256 << 10);
+        assert_eq!(g.next(Time(15 * MS)).map(|x| x.0), Some(silent));
+        g.forget_peer(silent);
+        g.forget_peer(busy);
+        assert_eq!((g.outstanding(), g.deadline()), (0, None));
+    }
+
+    #[test]
+    fn one_peer_with_all_places_in_front_does_not_starve_the_others() {
+        let cfg = Config { grant_budget: 64 << 10, ..Config::default() };
+        let mut g = Grants::new(&cfg);
+        for h in 0..52 {
+            let peer = PeerId(h.max(49) - 49);
+            let granted = g.open(Time(1), peer, 1 << 20);
+            g.wait(Time(1), peer, u64::from(h), 1 << 20, granted);
+        }
+        let mut served = BTreeSet::new();
+        let mut t = Time(1);
+        while served.len() < 3 {
+            t = g.deadline().expect("some wait").max(t);
+            assert!(t < Time(60 * MS), "{served:?}");
+            let mut n = 0;
+            while let Some((peer, ..)) = g.next(t) {
+                served.insert(peer);
+                n += 1;
+            }
+            assert!(n <= 10, "above the budget there are few shares at a time, not {n}");
+            assert!(g.deadline().is_some_and(|d| d > t), "a deadline in the past that nothing answers is a busy loop");
+        }
     }
 }

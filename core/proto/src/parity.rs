@@ -252,8 +252,7 @@ impl Association {
                         }
                     });
                 if let Ok(r) = arrived {
-                    let mut grants = false;
-                    self.body_progress(cx, handle, &r, &mut grants);
+                    self.body_progress(cx, handle, &r);
                     self.recovered.push_back((false, handle, offset, len16));
                 }
             }

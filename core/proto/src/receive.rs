@@ -24,10 +24,7 @@ impl Endpoint {
             return self.send_reset(now, meta, header.association);
         };
         match a.accept_packet(&mut cx, meta, &header, datagram, events) {
-            Accept::Done { grants } => {
-                self.grants_changed |= grants;
-                self.touch(peer);
-            }
+            Accept::Done => self.touch(peer),
             Accept::Dropped => {}
             Accept::Late { closed_here } => {
                 self.counters.dropped_state += 1;
@@ -47,8 +44,8 @@ impl Endpoint {
 
 /// What became of a packet.
 enum Accept {
-    /// Accepted; the grant scheduler has work.
-    Done { grants: bool },
+    /// Accepted.
+    Done,
     /// Dropped and counted.
     Dropped,
     /// Good, but the association is over.
@@ -59,7 +56,6 @@ enum Accept {
 #[derive(Default)]
 struct Seen {
     body_bytes: u64,
-    grants: bool,
     parity: bool,
 }
 
@@ -126,7 +122,7 @@ impl Association {
             let base = self.path().map_or(0, |p| p.rtt.base());
             cx.grants.measure(cx.now, seen.body_bytes, 1, missing, base);
         }
-        Accept::Done { grants: seen.grants }
+        Accept::Done
     }
 
     /// The peer broke a rule: the association ends, and the peer is told.
@@ -166,7 +162,7 @@ impl Association {
                 }
                 Ok(())
             }
-            _ => self.on_rare_frame(cx, meta, f, seen, events),
+            _ => self.on_rare_frame(cx, meta, f, events),
         }
     }
 
@@ -175,7 +171,6 @@ impl Association {
         cx: &mut Cx<'_>,
         meta: &RxMeta,
         f: Frame<'_>,
-        seen: &mut Seen,
         events: &mut Vec<Event>,
     ) -> Result<(), &'static str> {
         match f {
@@ -189,8 +184,7 @@ impl Association {
             Frame::PathResponse(data) => self.on_path_response(cx, data),
             Frame::Close(_) => self.go_down(cx, DownReason::Closed, events),
             Frame::BodyAbort(a) if self.bodies_in.get(a.handle).is_some() => {
-                self.close_body(cx.grants, a.handle);
-                seen.grants = true;
+                self.close_body(cx.now, cx.grants, a.handle);
                 events.push(Event::BodyAborted { peer: self.id, handle: a.handle, code: a.code });
             }
             Frame::Recovered(r) => {
@@ -275,21 +269,14 @@ impl Association {
         })?;
         cx.counters.duplicate_bytes += len - r.fresh;
         seen.body_bytes += r.fresh;
-        self.body_progress(cx, handle, &r, &mut seen.grants);
+        self.body_progress(cx, handle, &r);
         Ok(())
     }
 
     /// Bookkeeping after bytes of a body arrived or were restored.
-    pub(crate) fn body_progress(
-        &mut self,
-        cx: &mut Cx<'_>,
-        handle: u64,
-        r: &crate::bodies::BodyArrived,
-        grants: &mut bool,
-    ) {
-        if r.of_grant > 0 {
-            cx.grants.returned(r.of_grant);
-            *grants |= cx.grants.has_waiting();
+    pub(crate) fn body_progress(&mut self, cx: &mut Cx<'_>, handle: u64, r: &crate::bodies::BodyArrived) {
+        if r.fresh > 0 {
+            cx.grants.arrived(cx.now, self.id, r.fresh);
         }
         if r.complete {
             cx.counters.bodies_received += 1;

@@ -67,6 +67,29 @@ fn many_starved_bodies_do_not_make_the_receiver_spin() {
 }
 
 #[test]
+fn a_stopped_peer_takes_nothing_from_the_others() {
+    // When host 2 had finished its 64 MiB, with 16 bodies of host 1 open or without.
+    let finished = |beside: u64, each: u64, stop: bool| {
+        let mut net = NetSpec::single(3, NetworkSpec::default());
+        if stop {
+            net.faults.push(TimedFault { at_ns: MS, fault: Fault::Stall { host: 1, until_ns: 2 * SEC } });
+        }
+        let own = (0..64).map(|_| Planned { send_at_ns: 20 * MS, tag: 2, ..message(2, 0, 1 << 20) });
+        let messages = (0..beside).map(|_| message(1, 0, each)).chain(own).collect();
+        let work = Workload::Traffic(Traffic { messages, ..Traffic::default() });
+        let r = run(&Scenario { seed: 1, net, endpoint: EndpointSpec::default(), work }, Watch::default());
+        assert_eq!(r.violation, None);
+        assert_eq!(r.arrivals.len() as u64, 64 + beside);
+        r.arrivals.iter().filter(|a| a.0 == 2).map(|a| a.1).max().expect("64 arrived") - 20 * MS
+    };
+    let alone = finished(0, 0, false);
+    for each in [1 << 20, 100_000] {
+        let beside = finished(16, each, true);
+        assert!(alone * 10 >= beside * 8, "{} ms alone, {} ms beside 16 x {each}", alone / MS, beside / MS);
+    }
+}
+
+#[test]
 fn a_late_send_is_for_the_program_it_was_meant_for() {
     // Host 0 comes to its send only when host 1 is another incarnation, which will never post a receive for it.
     let mut net = NetSpec::single(2, NetworkSpec::default());
