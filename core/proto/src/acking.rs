@@ -159,7 +159,7 @@ impl Association {
             SentFrame::Body { slot, generation: b.generation, offset, len }
         };
         self.frame_acked(cx, 0, f, events);
-        Ok(())
+        if self.bodies_out.is_shredded() { Err("recovery of bodies in too many pieces") } else { Ok(()) }
     }
 
     fn path_acked(&mut self, cx: &mut Cx<'_>, i: usize, s: &Sum, delay_ns: u64, slack_ns: u64) {

@@ -189,6 +189,9 @@ pub enum DownReason {
     /// 2^40 packets were sent: the keys are spent.
     #[error("packet numbers exhausted")]
     Exhausted,
+    /// The peer sends, but acknowledges nothing of what it is sent (`Config::sent_packets_max`).
+    #[error("the peer acknowledges nothing")]
+    Unacknowledged,
     /// The body's receiver gave up on it.
     #[error("aborted by the peer")]
     Aborted,

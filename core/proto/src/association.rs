@@ -118,6 +118,8 @@ pub(crate) struct Association {
     /// Closing: until when.
     pub(crate) closing: Option<Time>,
     pub(crate) close_pending: Option<u16>,
+    /// It cannot go on and ends at the next timeout, which is now.
+    pub(crate) ending: Option<DownReason>,
     pub(crate) closes_sent: u8,
 
     /// The caller forgot it: its place may be given to another peer.
@@ -182,6 +184,7 @@ impl Association {
             regrant_at: None,
             closing: None,
             close_pending: None,
+            ending: None,
             closes_sent: 0,
             vacant: false,
             ready: false,
@@ -494,6 +497,7 @@ impl Association {
                 at(self.closing);
             }
             State::Up => {
+                at(self.ending.map(|_| Time::ZERO));
                 at(self.rx.due_at());
                 at(self.pacing_until);
                 at(self.regrant_at);

@@ -8,6 +8,9 @@ use crate::ranges::RangeSet;
 
 /// Grants that came before their body: a control message can be overtaken. More than this are forgotten (and repeated by the receiver).
 const EARLY_GRANTS_MAX: usize = 64;
+/// Ranges kept of all bodies of an association in one direction. Each gap between two is a packet that is lost or late,
+/// and sent again before anything new: an honest sender makes no more than its window holds packets, 64 MiB / 1156.
+pub(crate) const RANGES_MAX: usize = 1 << 16;
 
 /// A body being sent.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub(crate) struct OutBody {
 /// Bodies on their way out.
 #[derive(Debug, Default)]
 pub(crate) struct BodiesOut {
+    /// Ranges acknowledged, of all bodies.
+    ranges: usize,
     slab: Vec<OutBody>,
     free: Vec<u32>,
     by_handle: BTreeMap<u64, u32>,
@@ -108,11 +113,18 @@ impl BodiesOut {
     /// Bytes were acknowledged; returns the token once all are.
     pub(crate) fn acked(&mut self, slot: u32, generation: u32, offset: u64, len: u64) -> Option<u64> {
         let b = self.slab.get_mut(slot as usize).filter(|b| b.live && b.generation == generation)?;
+        let before = b.acked.len();
         b.acked.insert(offset, offset + len, |_, _| {});
+        self.ranges = self.ranges + b.acked.len() - before;
         if b.acked.prefix() < b.len {
             return None;
         }
         Some(self.remove(slot))
+    }
+
+    /// The peer acknowledged in more pieces than an honest one would.
+    pub(crate) fn is_shredded(&self) -> bool {
+        self.ranges > RANGES_MAX
     }
 
     /// First part of `[offset, offset+len)` not yet acknowledged.
@@ -124,6 +136,7 @@ impl BodiesOut {
     pub(crate) fn remove(&mut self, slot: u32) -> u64 {
         let b = &mut self.slab[slot as usize];
         b.live = false;
+        self.ranges -= b.acked.len();
         b.acked = RangeSet::new();
         let (handle, token) = (b.handle, b.token);
         self.by_handle.remove(&handle);
@@ -164,6 +177,8 @@ pub(crate) struct InBody {
 /// Bodies on their way in.
 #[derive(Debug, Default)]
 pub(crate) struct BodiesIn {
+    /// Ranges received, of all bodies.
+    ranges: usize,
     slab: Vec<InBody>,
     free: Vec<u32>,
     open: usize,
@@ -178,8 +193,6 @@ pub(crate) struct BodyArrived {
     pub(crate) known: bool,
     pub(crate) complete: bool,
     pub(crate) fresh: u64,
-    /// Fresh bytes that lay within the grant.
-    pub(crate) of_grant: u64,
 }
 
 impl BodiesIn {
@@ -219,7 +232,7 @@ impl BodiesIn {
         self.slab.get_mut(handle as u32 as usize).filter(|b| b.live && b.generation == (handle >> 32) as u32)
     }
 
-    /// A fragment; `f(offset, len, complete)` for each new part. `Err`: outside of the body.
+    /// A fragment; `f(offset, len, complete)` for each new part. `Err`: a violation.
     pub(crate) fn on_fragment(
         &mut self,
         now: Time,
@@ -230,16 +243,23 @@ impl BodiesIn {
     ) -> Result<BodyArrived, &'static str> {
         let Some(b) = self.get_mut(handle) else { return Ok(BodyArrived::default()) };
         let end = offset.checked_add(len).filter(|e| *e <= b.len).ok_or("body fragment outside of its body")?;
+        if end > b.granted {
+            return Err("body fragment beyond its grant");
+        }
         let mut parts: smallvec::SmallVec<[(u64, u64); 4]> = smallvec::SmallVec::new();
+        let before = b.got.len();
         let fresh = b.got.insert(offset, end, |a, z| parts.push((a, z)));
-        let granted = b.granted;
-        let of_grant = parts.iter().map(|p| p.1.min(granted).saturating_sub(p.0)).sum();
+        let after = b.got.len();
         b.received += fresh;
         if fresh > 0 {
             b.touched = now;
             b.repeats = 0;
         }
         let complete = b.received == b.len;
+        self.ranges = self.ranges + after - before;
+        if self.ranges > RANGES_MAX {
+            return Err("bodies in too many pieces");
+        }
         let n = parts.len();
         for (k, (a, z)) in parts.into_iter().enumerate() {
             f(a, z - a, complete && k + 1 == n);
@@ -247,12 +267,12 @@ impl BodiesIn {
         if complete {
             self.remove(handle);
         }
-        Ok(BodyArrived { known: true, complete, fresh, of_grant })
+        Ok(BodyArrived { known: true, complete, fresh })
     }
 
-    /// What of `[lo, hi)` has not arrived; `None` if the handle is not open.
+    /// What of `[lo, hi)` has not arrived; `None` if the handle is not open or so much was not granted.
     pub(crate) fn holes(&self, handle: u64, lo: u64, hi: u64, f: impl FnMut(u64, u64) -> bool) -> Option<u64> {
-        let b = self.get(handle)?;
+        let b = self.get(handle).filter(|b| hi.min(b.len) <= b.granted)?;
         b.got.gaps(lo, hi.min(b.len), f);
         Some(b.len)
     }
@@ -261,16 +281,16 @@ impl BodiesIn {
     pub(crate) fn remove(&mut self, handle: u64) -> Option<u64> {
         let b = self.get_mut(handle)?;
         b.live = false;
-        let granted = b.granted;
-        let got: u64 = b.got.iter().map(|(a, z)| z.min(granted).saturating_sub(a)).sum();
-        b.got = RangeSet::new();
+        let outstanding = b.granted - b.received;
+        let ranges = core::mem::take(&mut b.got).len();
+        self.ranges -= ranges;
         self.free.push(handle as u32);
         self.open -= 1;
         if self.open == 0 && self.slab.capacity() > 16 {
             self.slab = Vec::new();
             self.free = Vec::new();
         }
-        Some(granted - got)
+        Some(outstanding)
     }
 
     /// Every open handle, in order of slots.

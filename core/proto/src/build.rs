@@ -87,13 +87,15 @@ impl<P: Payloads> Out<'_, P> {
 impl Association {
     /// Writes the next packet; `None` if nothing may be sent now.
     pub(crate) fn build(&mut self, cx: &mut Cx<'_>, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
-        if self.rec.next() >= PACKETS_MAX {
-            return None;
-        }
         if self.close_pending.is_some() {
             return self.build_close(cx, out);
         }
-        if self.state != State::Up {
+        if self.rec.next() >= PACKETS_MAX - u64::from(CLOSES) {
+            self.ending.get_or_insert(DownReason::Exhausted);
+        } else if self.rec.is_full(cx.cfg.sent_packets_max) {
+            self.ending.get_or_insert(DownReason::Unacknowledged);
+        }
+        if self.state != State::Up || self.ending.is_some() {
             return None;
         }
         for i in 0..self.paths.len() {
@@ -219,7 +221,8 @@ impl Association {
         if self.closes_sent >= CLOSES {
             self.close_pending = None;
         }
-        if self.state == State::Opening || self.crypt.is_none() || self.paths.is_empty() {
+        let spent = self.rec.next() >= PACKETS_MAX;
+        if spent || self.state == State::Opening || self.crypt.is_none() || self.paths.is_empty() {
             self.close_pending = None;
             return None;
         }

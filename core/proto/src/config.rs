@@ -85,6 +85,10 @@ pub struct Config {
     /// A granted body silent for 4 srtt, at least this long, gets its grant again.
     pub regrant_min: Duration,
 
+    /// Packets remembered behind one that is not acknowledged; with more the association ends. 2^19: four times what credit and the largest window let out, acknowledgements besides; 16 MiB
+    /// at 32 bytes each.
+    pub sent_packets_max: usize,
+
     /// Congestion controller.
     pub congestion: CongestionKind,
     /// Initial window in packets: 32, about 47 KB, less than half of any switch port's buffer share.
@@ -191,6 +195,7 @@ impl Default for Config {
             lossy_ppm: 1000,
             pto_max: Duration::from_millis(250),
             regrant_min: Duration::from_millis(1),
+            sent_packets_max: 1 << 19,
             congestion: CongestionKind::Target,
             initial_window_packets: 32,
             min_window_packets: 2,

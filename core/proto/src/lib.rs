@@ -22,6 +22,8 @@ mod endpoint;
 mod grants;
 mod handshake;
 mod hash;
+#[cfg(test)]
+mod hostile;
 mod life;
 mod messages;
 mod mtu;

@@ -40,6 +40,11 @@ impl Association {
         match self.state {
             State::Opening => self.opening_timeout(cx, events),
             State::Up => {
+                if let Some(reason) = self.ending.take() {
+                    self.go_down(cx, reason, events);
+                    self.close_pending = Some(if reason == DownReason::Exhausted { 3 } else { 4 });
+                    return;
+                }
                 if self.pacing_until.is_some_and(|t| t <= cx.now) {
                     self.pacing_until = None;
                 }

@@ -6,6 +6,7 @@ use weir_wire::frame::{Body, Frame, Frames, Msg};
 use weir_wire::{BodyKey, Header, expand};
 
 use crate::association::{Association, Cx, State};
+use crate::build::PACKETS_MAX;
 use crate::endpoint::{Endpoint, INDEX_BITS, with_association};
 use crate::messages::Arrived;
 use crate::{DownReason, Event, PeerId, RxMeta, Time};
@@ -74,6 +75,10 @@ impl Association {
             return Accept::Dropped;
         };
         let number = expand(header.number, self.rx.expected());
+        if number >= PACKETS_MAX {
+            cx.counters.dropped_malformed += 1;
+            return Accept::Dropped;
+        }
         let Ok(range) = crypt.keys.recv.open(header.level, number, datagram) else {
             cx.counters.dropped_check += 1;
             return Accept::Dropped;

@@ -30,6 +30,14 @@ pub(crate) struct Received {
 }
 
 impl Received {
+    /// As if the packet before `pn` had come.
+    #[cfg(test)]
+    pub(crate) fn start_at(&mut self, pn: u64) {
+        self.got = RangeSet::new();
+        self.got.insert(pn - 1, pn, |_, _| {});
+        self.floor = pn - 1;
+    }
+
     /// One past the largest number received.
     pub(crate) fn expected(&self) -> u64 {
         self.got.end()

@@ -107,6 +107,12 @@ impl Recovery {
         self.ring.push_back(Sent { at, frame0, seq, size, path, frames, flags });
     }
 
+    /// More is remembered than `packets`, or twice as many frames: the oldest waits for its acknowledgement, and what the
+    /// window does not count (acknowledgements, grants) piles up behind it.
+    pub(crate) fn is_full(&self, packets: usize) -> bool {
+        self.ring.len() > packets || self.frames.len() > 2 * packets
+    }
+
     pub(crate) fn push_frame(&mut self, f: SentFrame) {
         self.frames.push_back(f);
     }
@@ -207,6 +213,13 @@ impl Recovery {
             self.ring.shrink_to(16);
             self.frames.shrink_to(16);
         }
+    }
+
+    /// As if `pn` packets had been sent.
+    #[cfg(test)]
+    pub(crate) fn start_at(&mut self, pn: u64) {
+        self.clear();
+        self.base = pn;
     }
 
     /// Forgets everything.

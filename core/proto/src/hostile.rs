@@ -1,0 +1,235 @@
+//! Members of the job that break rules: each ends its own association, within bounded memory, and harms nobody else
+//! (spec 10). Inside the crate, for no honest endpoint sends such packets.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use weir_wire::{Header, frame};
+
+use crate::association::State;
+use crate::build::PACKETS_MAX;
+use crate::{BodyKey, Config, DownReason, Endpoint, Event, Message, PacketBuf, Payloads, PeerId, RxMeta, Time};
+
+const P: PeerId = PeerId(0);
+
+struct Zeros;
+
+impl Payloads for Zeros {
+    fn read(&self, _: u64, _: u64, dst: &mut [u8]) {
+        dst.fill(0);
+    }
+}
+
+/// Two endpoints over a perfect wire of no length.
+struct Two {
+    ends: [Endpoint; 2],
+    now: Time,
+    events: [Vec<Event>; 2],
+}
+
+fn addr(i: usize) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], 7000 + i as u16))
+}
+
+fn meta(from: usize) -> RxMeta {
+    RxMeta { remote: addr(from), local: None, slack_ns: 0, ecn: 0 }
+}
+
+impl Two {
+    fn new(cfg: &Config) -> Two {
+        let end = |i: usize| Endpoint::new(cfg.clone(), [7; 32], 100 + i as u64, &[addr(i)], [i as u8; 32]);
+        let mut t = Two { ends: [end(0), end(1)], now: Time(1_000_000), events: [Vec::new(), Vec::new()] };
+        let name = t.ends[1].name();
+        assert_eq!(t.ends[0].peer(&name), Ok(P));
+        t.send(0);
+        t
+    }
+
+    /// The same, established and quiet.
+    fn up(cfg: &Config) -> Two {
+        let mut t = Two::new(cfg);
+        t.steps(20);
+        t.send(1);
+        t.steps(20);
+        assert!(t.ends.iter().all(|e| e.assocs[0].state == State::Up && e.assocs[0].rec.in_flight_packets == 0));
+        t.events = [Vec::new(), Vec::new()];
+        t
+    }
+
+    fn send(&mut self, from: usize) {
+        let m = Message { control: false, stream: 0, envelope: b"e", len: 8, patient: false, token: 1 };
+        let _ = self.ends[from].send(self.now, P, m);
+    }
+
+    /// Timers and packets of both sides, 100 us later each time.
+    fn steps(&mut self, n: usize) {
+        for _ in 0..n {
+            self.now += Duration::from_micros(100);
+            for from in 0..2 {
+                for mut p in self.poll(from) {
+                    self.ends[1 - from].handle(self.now, meta(from), &mut p, &mut self.events[1 - from]);
+                }
+            }
+        }
+    }
+
+    /// What one side sends now.
+    fn poll(&mut self, from: usize) -> Vec<Vec<u8>> {
+        let (mut out, mut packets) = (PacketBuf::new(), Vec::new());
+        let end = &mut self.ends[from];
+        if end.next_timeout().is_some_and(|t| t <= self.now) {
+            end.handle_timeout(self.now, &mut self.events[from]);
+        }
+        while let Some(t) = end.poll_transmit(self.now, &Zeros, &mut out) {
+            let mut p = out.head.clone();
+            p.resize(p.len() + t.payload.map_or(0, |r| usize::from(r.len)), 0);
+            packets.push(p);
+        }
+        packets
+    }
+
+    /// A packet of these frames from one side to the other.
+    fn inject(&mut self, from: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let a = &mut self.ends[from].assocs[0];
+        let (mut out, number) = (Vec::new(), a.rec.next());
+        Header { level: a.level(), ack_now: true, path: 0, number: number as u32, association: a.remote_id }
+            .write(&mut out);
+        write(&mut out);
+        a.crypt.as_ref().expect("up").keys.send.seal(number, &mut out);
+        a.rec.push(self.now, out.len() as u16, 0, 0, 0, 0);
+        self.ends[1 - from].handle(self.now, meta(from), &mut out, &mut self.events[1 - from]);
+    }
+
+    fn down(&self, side: usize) -> Option<DownReason> {
+        match self.ends[side].assocs[0].state {
+            State::Down(reason) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
+#[test]
+fn a_body_sent_beyond_its_grant_ends_the_association_and_leaves_no_hole_in_the_budget() {
+    let mut t = Two::up(&Config::default());
+    let o = t.ends[1].open_body(t.now, P, 1 << 20).expect("open");
+    assert!(o.granted < 1 << 20);
+    t.inject(0, |out| {
+        frame::write_body_head(o.handle, o.granted - 1, 2, out);
+        out.extend([0; 2]);
+    });
+    assert_eq!(t.down(1), Some(DownReason::Violation));
+    assert_eq!(t.ends[1].counters().last_violation, "body fragment beyond its grant");
+    assert_eq!(t.ends[1].grants.outstanding(), 0);
+}
+
+#[test]
+fn parity_over_what_was_not_granted_restores_nothing() {
+    let mut t = Two::up(&Config::default());
+    let o = t.ends[1].open_body(t.now, P, 1 << 20).expect("open");
+    let head = |base| frame::ParityHead { key: BodyKey::Body(o.handle), count: 1, frag: 1000, base };
+    for base in [o.granted, o.granted - 1000] {
+        t.inject(0, |out| {
+            frame::write_parity_head(&head(base), out);
+            out.extend([0; 1000]);
+        });
+    }
+    let bases: Vec<u64> = t.events[1]
+        .iter()
+        .filter_map(|e| if let Event::Parity { hole, .. } = e { Some(hole.base) } else { None })
+        .collect();
+    assert_eq!(bases, [o.granted - 1000]);
+}
+
+#[test]
+fn bodies_in_crumbs_end_the_association() {
+    let cfg = Config { grant_budget: 4 << 20, ..Config::default() };
+    let mut t = Two::up(&cfg);
+    let o = t.ends[1].open_body(t.now, P, 1 << 20).expect("open");
+    assert_eq!(o.granted, 1 << 20);
+    let mut at = 0;
+    while t.down(1).is_none() && at < 1 << 20 {
+        t.inject(0, |out| {
+            for _ in 0..50 {
+                frame::write_body_head(o.handle, at, 1, out);
+                out.push(0);
+                at += 2;
+            }
+        });
+    }
+    assert_eq!(t.down(1), Some(DownReason::Violation));
+    assert!((2 << 16..(2 << 16) + 200).contains(&at), "{at}");
+}
+
+#[test]
+fn bodies_acknowledged_in_crumbs_end_the_association() {
+    let cfg = Config { grant_budget: 4 << 20, ..Config::default() };
+    let mut t = Two::up(&cfg);
+    let o = t.ends[1].open_body(t.now, P, 1 << 20).expect("open");
+    t.ends[0].send_body(t.now, P, o.handle, o.granted, 1 << 20, 5).expect("send");
+    // As if all had been sent, and lost.
+    let a = &mut t.ends[0].assocs[0];
+    let slot = a.bodies_out.slot_of(o.handle).expect("open");
+    a.bodies_out.get_mut(slot).expect("open").sent = 1 << 20;
+    let mut at = 0;
+    while t.down(0).is_none() && at < 1 << 20 {
+        t.inject(1, |out| {
+            for _ in 0..50 {
+                frame::write_recovered(&frame::Recovered { key: BodyKey::Body(o.handle), offset: at, len: 1 }, out);
+                at += 2;
+            }
+        });
+    }
+    assert_eq!(t.down(0), Some(DownReason::Violation));
+}
+
+#[test]
+fn a_peer_that_speaks_and_never_acknowledges_is_left_before_memory_is_full() {
+    let cfg = Config { sent_packets_max: 1000, ..Config::default() };
+    let mut t = Two::up(&cfg);
+    t.send(0);
+    let (mut pings, mut last) = (0, Vec::new());
+    while t.down(0).is_none() && pings < 3000 {
+        t.inject(1, |out| frame::write_ping(out));
+        // Acknowledgements, which nobody answers.
+        last = t.poll(0);
+        pings += 1;
+    }
+    assert_eq!(t.down(0), Some(DownReason::Unacknowledged));
+    assert!((900..=1100).contains(&pings), "{pings}");
+    assert!(t.events[0].iter().any(|e| matches!(e, Event::Failed { token: 1, .. })), "{:?}", t.events[0]);
+    // It is told.
+    for p in &mut last {
+        t.ends[1].handle(t.now, meta(0), p, &mut t.events[1]);
+    }
+    assert_eq!(t.down(1), Some(DownReason::Closed));
+}
+
+#[test]
+fn an_association_whose_packet_numbers_are_used_up_ends_and_says_so() {
+    let mut t = Two::up(&Config::default());
+    t.ends[0].assocs[0].rec.start_at(PACKETS_MAX - 50);
+    t.ends[1].assocs[0].rx.start_at(PACKETS_MAX - 50);
+    for _ in 0..100 {
+        t.send(0);
+        t.steps(1);
+    }
+    assert_eq!((t.down(0), t.down(1)), (Some(DownReason::Exhausted), Some(DownReason::Closed)));
+    let count = |side: usize, f: fn(&Event) -> bool| t.events[side].iter().filter(|e| f(e)).count();
+    let arrived = count(1, |e| matches!(e, Event::Message { .. }));
+    let (sent, failed) =
+        (count(0, |e| matches!(e, Event::Sent { .. })), count(0, |e| matches!(e, Event::Failed { .. })));
+    assert!(arrived >= 40, "{arrived}");
+    assert!(sent >= arrived - 1 && failed <= 2, "{sent} sent, {failed} failed of {arrived}");
+    assert!(t.ends[0].assocs[0].rec.next() <= PACKETS_MAX);
+}
+
+#[test]
+fn a_packet_number_that_may_not_be_is_refused() {
+    let mut t = Two::up(&Config::default());
+    t.ends[0].assocs[0].rec.start_at(PACKETS_MAX);
+    t.ends[1].assocs[0].rx.start_at(PACKETS_MAX - 1);
+    t.inject(0, |out| frame::write_ping(out));
+    assert_eq!(t.ends[1].counters().dropped_malformed, 1);
+    assert_eq!(t.ends[1].assocs[0].rx.expected(), PACKETS_MAX - 1);
+}
