@@ -134,7 +134,7 @@ pub struct Config {
     pub last_pings: u32,
     /// How long a closing endpoint keeps resending.
     pub linger: Duration,
-    /// Handshake openings answered a second: bounds the HMACs a stranger can make us compute.
+    /// Handshake packets of a kind looked at in a second: bounds the HMACs a stranger can make us compute.
     pub init_rate_per_s: u32,
     /// RESET packets a second: it must not serve as an amplifier.
     pub reset_rate_per_s: u32,

@@ -87,7 +87,11 @@ pub struct Endpoint {
     turn: u32,
     timers: BinaryHeap<Reverse<(Time, PeerId)>>,
     pub(crate) outbox: VecDeque<Datagram>,
+    /// INIT, CONFIRM, answers to our own openings, RESET: a flood of one kind must not stop another.
     pub(crate) init_limit: RateLimit,
+    pub(crate) confirm_limit: RateLimit,
+    pub(crate) answer_limit: RateLimit,
+    pub(crate) reset_seen_limit: RateLimit,
     pub(crate) reset_limit: RateLimit,
     pub(crate) closing: bool,
 }
@@ -133,6 +137,9 @@ impl Endpoint {
             timers: BinaryHeap::new(),
             outbox: VecDeque::new(),
             init_limit: RateLimit::new(config.init_rate_per_s),
+            confirm_limit: RateLimit::new(config.init_rate_per_s),
+            answer_limit: RateLimit::new(config.init_rate_per_s),
+            reset_seen_limit: RateLimit::new(config.init_rate_per_s),
             reset_limit: RateLimit::new(config.reset_rate_per_s),
             closing: false,
             cfg: Config { streams: config.streams.clamp(1, crate::STREAMS_MAX), ..config },

@@ -8,7 +8,7 @@ use rand_core::RngCore;
 use smallvec::SmallVec;
 use weir_wire::handshake as wire;
 use weir_wire::seal::Role;
-use weir_wire::{AddrList, EndpointName, Handshake, Params, RefuseCode};
+use weir_wire::{AddrList, EndpointName, Handshake, Kind, Params, RefuseCode, packet};
 
 use crate::association::{Association, Cx, PeerParams, State};
 use crate::endpoint::{Datagram, Endpoint, INDEX_BITS, with_association};
@@ -183,10 +183,35 @@ impl Endpoint {
         }
     }
 
+    /// Before the MAC is computed: each kind has its own limit, and answers that name no opening of ours, which a stranger
+    /// cannot guess, are not looked at (spec 10).
+    fn is_worth_a_mac(&mut self, now: Time, datagram: &[u8]) -> bool {
+        let limit = match packet::kind(datagram) {
+            Ok(Kind::Init) => &mut self.init_limit,
+            Ok(Kind::Confirm) => &mut self.confirm_limit,
+            Ok(Kind::Reset) => &mut self.reset_seen_limit,
+            Ok(Kind::Cookie | Kind::Accept | Kind::Refuse) => {
+                let id = datagram.get(8..16).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
+                let a = self.assocs.get((id & ((1 << INDEX_BITS) - 1)) as usize);
+                if !a.is_some_and(|a| a.state == State::Opening && a.local_id == id) {
+                    self.counters.dropped_state += 1;
+                    return false;
+                }
+                &mut self.answer_limit
+            }
+            Ok(Kind::Protected) | Err(_) => {
+                self.counters.dropped_malformed += 1;
+                return false;
+            }
+        };
+        let ok = limit.take(now);
+        self.counters.dropped_rate_limit += u64::from(!ok);
+        ok
+    }
+
     /// Any packet but PROTECTED.
     pub(crate) fn handle_handshake(&mut self, now: Time, meta: &RxMeta, datagram: &[u8], events: &mut Vec<Event>) {
-        if !self.init_limit.take(now) {
-            self.counters.dropped_rate_limit += 1;
+        if !self.is_worth_a_mac(now, datagram) {
             return;
         }
         match Handshake::parse(datagram, &self.handshake.key) {

@@ -1,6 +1,7 @@
 //! Members of the job that break rules: each ends its own association, within bounded memory, and harms nobody else
 //! (spec 10). Inside the crate, for no honest endpoint sends such packets.
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -232,4 +233,28 @@ fn a_packet_number_that_may_not_be_is_refused() {
     t.inject(0, |out| frame::write_ping(out));
     assert_eq!(t.ends[1].counters().dropped_malformed, 1);
     assert_eq!(t.ends[1].assocs[0].rx.expected(), PACKETS_MAX - 1);
+}
+
+#[test]
+fn a_flood_of_forged_handshake_packets_does_not_stop_an_opening() {
+    let cfg = Config { init_rate_per_s: 100, ..Config::default() };
+    let mut t = Two::new(&cfg);
+    let forged = |kind: u8, len| {
+        let mut p = vec![0x77; len];
+        p[0] = 0x10 | kind;
+        p
+    };
+    for _ in 0..200 {
+        // The opener hears all kinds; the responder, whose INIT has come by then, INITs.
+        for (side, kinds) in [(0, 0..7u8), (1, 0..u8::from(t.ends[1].counters().packets_sent > 0))] {
+            for kind in kinds {
+                for len in [64, 160, 160, 160] {
+                    t.ends[side].handle(t.now, meta(5), &mut forged(kind, len), &mut t.events[side]);
+                }
+            }
+        }
+        t.steps(1);
+    }
+    assert!(t.ends.iter().all(|e| e.assocs.len() == 1 && e.assocs[0].state == State::Up), "20 ms");
+    assert!(t.ends[0].counters().dropped_rate_limit > 1000);
 }
