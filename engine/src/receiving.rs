@@ -55,7 +55,6 @@ impl State {
             class: op.class,
             report: op.report,
             multi: multi.map(|_| MultiState::default()),
-            bound: false,
         });
         self.trace.posted(op.source, op.tag, op.ignore);
         let posted = Posted { class: op.class, source, tag: op.tag, ignore: op.ignore, op: token(k), multi };
@@ -187,7 +186,6 @@ impl State {
         let Some(recv) = self.recvs.get_mut(r) else {
             return;
         };
-        recv.bound = true;
         let dest = match &mut recv.multi {
             Some(multi) => {
                 multi.pending += 1;
@@ -633,7 +631,6 @@ impl State {
             class: op.class,
             report: op.report,
             multi: None,
-            bound: true,
         });
         self.bind_to(now, k, r, dest);
         Ok(())

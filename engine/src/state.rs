@@ -99,8 +99,6 @@ pub struct RecvState {
     pub report: bool,
     /// Multi-receive: messages bound and not yet complete.
     pub multi: Option<MultiState>,
-    /// A message was bound to it (single receives).
-    pub bound: bool,
 }
 
 /// State of a multi-receive buffer.

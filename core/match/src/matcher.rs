@@ -21,7 +21,6 @@ use alloc::{collections::BTreeSet, vec::Vec};
 #[derive(Debug)]
 pub struct Matcher {
     store: Store,
-    threshold: u64,
     census: Census,
     peak: usize,
     /// Set when a receive on one stream has to leave a message that is eligible for it, because an earlier one that it
@@ -33,6 +32,9 @@ pub struct Matcher {
     released: Vec<u32>,
 }
 
+/// Longer messages count as long in the census.
+pub(crate) const CENSUS_LONG_BYTES: u64 = 64 << 10;
+
 /// Messages to be offered again, by (peer, position); the node last.
 type Offers = BTreeSet<(u32, u64, u32)>;
 
@@ -43,21 +45,9 @@ impl Default for Matcher {
 }
 
 impl Matcher {
-    /// An empty matcher whose census calls messages above 64 KiB long.
+    /// An empty matcher.
     pub fn new() -> Self {
-        Matcher {
-            store: Store::new(),
-            threshold: 64 * 1024,
-            census: Census::default(),
-            peak: 0,
-            must_not_skip: false,
-            released: Vec::new(),
-        }
-    }
-
-    /// Messages of more than `bytes` count as long from now on.
-    pub fn set_census_threshold(&mut self, bytes: u64) {
-        self.threshold = bytes;
+        Matcher { store: Store::new(), census: Census::default(), peak: 0, must_not_skip: false, released: Vec::new() }
     }
 
     /// Posts a receive. It may take a waiting message at once, several if it is a multi-receive buffer.
@@ -221,9 +211,9 @@ impl Matcher {
         self.store.messages.len()
     }
 
-    /// Numbers of this peer that are remembered because of gaps below them. Memory grows with it; the protocol's credit
-    /// bounds it for a peer that behaves, and the caller should close the association of one that lets it grow.
-    pub fn ahead_count(&self, peer: u32) -> usize {
+    /// Numbers of this peer that are remembered because of gaps below them. The protocol's credit bounds them.
+    #[cfg(test)]
+    pub(crate) fn ahead_count(&self, peer: u32) -> usize {
         self.store.peers.get(peer as usize).map_or(0, |p| p.ahead())
     }
 
@@ -250,7 +240,7 @@ impl Matcher {
     #[inline]
     fn count(&mut self, len: u64, expected: bool) {
         let c = &mut self.census;
-        *match (expected, len > self.threshold) {
+        *match (expected, len > CENSUS_LONG_BYTES) {
             (true, false) => &mut c.expected_short,
             (true, true) => &mut c.expected_long,
             (false, false) => &mut c.unexpected_short,

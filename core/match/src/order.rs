@@ -106,6 +106,7 @@ impl Peer {
     }
 
     /// Numbers remembered because of gaps below them.
+    #[cfg(test)]
     pub fn ahead(&self) -> usize {
         self.ahead.len() + self.stream_ahead.len()
     }

@@ -411,8 +411,8 @@ fn removing_a_peer_returns_what_can_never_match() {
 #[test]
 fn census_counts_by_wait_and_size() {
     let mut b = Bench::default();
-    b.m.set_census_threshold(10);
-    for (len, posted_first) in [(10, true), (11, true), (10, false), (11, false)] {
+    const LONG: u64 = crate::matcher::CENSUS_LONG_BYTES;
+    for (len, posted_first) in [(LONG, true), (LONG + 1, true), (LONG, false), (LONG + 1, false)] {
         let m = Arrival { len, ..b.tagged(1, A) };
         if posted_first {
             b.post(1, P1, A, 0);

@@ -131,13 +131,13 @@ pub struct Match {
 /// How many messages found a receive waiting and how many had to wait for one, by size.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
 pub struct Census {
-    /// The receive was posted first; at most `threshold` bytes.
+    /// The receive was posted first; at most 64 KiB.
     pub expected_short: u64,
-    /// The receive was posted first; more than `threshold` bytes.
+    /// The receive was posted first; more than 64 KiB.
     pub expected_long: u64,
-    /// The message was eligible before its receive was posted, or was claimed; at most `threshold` bytes.
+    /// The message was eligible before its receive was posted, or was claimed; at most 64 KiB.
     pub unexpected_short: u64,
-    /// The same, more than `threshold` bytes.
+    /// The same, more than 64 KiB.
     pub unexpected_long: u64,
 }
 

@@ -2,7 +2,7 @@
 
 use nix::net::if_::InterfaceFlags;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsRawFd;
 
 /// One address of one interface.
@@ -118,27 +118,6 @@ pub const MAX_PAYLOAD_V4: u16 = 65507;
 /// Largest UDP payload over IPv6 that is also the most a super-packet may hold: the kernel counts the IP header in.
 pub const MAX_PAYLOAD_V6: u16 = 65487;
 
-/// Largest UDP payload that the first hop towards `remote` carries, as far as this machine knows.
-///
-/// The route's MTU may come from a stale path MTU cache; the interface's cannot. The greater is the better top candidate for probing, which
-/// finds out the truth anyway.
-pub fn mtu_hint(remote: SocketAddr) -> u16 {
-    let fallback = payload_of_mtu(1500, remote.ip());
-    route_mtu(remote).map_or(fallback, |mtu| payload_of_mtu(mtu, remote.ip()))
-}
-
-fn route_mtu(remote: SocketAddr) -> Option<u32> {
-    let socket = socket2::Socket::new(socket2::Domain::for_address(remote), socket2::Type::DGRAM, None).ok()?;
-    // Sends nothing: for UDP this only looks up the route.
-    socket.connect(&remote.into()).ok()?;
-    let (level, name) =
-        if remote.is_ipv4() { (libc::IPPROTO_IP, libc::IP_MTU) } else { (libc::IPPROTO_IPV6, libc::IPV6_MTU) };
-    let route = u32::try_from(crate::sys::get_option(socket.as_raw_fd(), level, name).ok()?).ok()?;
-    let local = socket.local_addr().ok()?.as_socket()?.ip();
-    let own = interfaces().ok()?.into_iter().filter(|i| i.addr == local && !i.loopback).map(|i| i.mtu_bytes).max();
-    Some(route.max(own.unwrap_or(0)))
-}
-
 /// Is it "any address" of its family?
 pub fn is_any(ip: IpAddr) -> bool {
     ip == IpAddr::V4(Ipv4Addr::UNSPECIFIED) || ip.is_unspecified()
@@ -187,8 +166,6 @@ mod tests {
         let lo = interfaces().expect("getifaddrs").into_iter().find(|i| i.loopback && i.addr.is_ipv4());
         let lo = lo.expect("an IPv4 loopback address");
         assert!(lo.mtu_bytes >= 1500 && lo.name == "lo");
-        let hint = mtu_hint("127.0.0.1:9".parse().expect("an address"));
-        assert_eq!(hint, payload_of_mtu(lo.mtu_bytes, lo.addr));
     }
 
     #[test]

@@ -4,7 +4,6 @@ use crate::capture::{Capture, Direction};
 use crate::config::UdpConfig;
 use crate::counters::UdpCounters;
 use crate::faults::Faults;
-use crate::interfaces;
 use crate::open::{self, Opened};
 use crate::probe;
 use crate::rx::{self, Rx};
@@ -99,12 +98,6 @@ impl UdpTransport {
     #[must_use]
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.local
-    }
-
-    /// Largest UDP payload the first hop towards `remote` carries: a candidate for path MTU discovery. Looks up the route: some 10 us.
-    #[must_use]
-    pub fn mtu_hint(&self, remote: SocketAddr) -> u16 {
-        interfaces::mtu_hint(remote)
     }
 
     /// Largest UDP payload that any served interface carries.
