@@ -9,6 +9,7 @@ pub mod bare;
 mod config;
 mod core;
 mod counters;
+mod event;
 mod lock;
 mod memory;
 mod open;
@@ -24,6 +25,8 @@ mod watchdog;
 pub use api::*;
 pub use config::{EngineConfig, Level, unknown_settings};
 pub use counters::{EngineCounters, Totals};
+pub use event::EventFd;
+pub use lock::{Guard, Lock};
 pub use sending::INJECT_BYTES as MAX_INJECT_BYTES;
 
 use crate::core::{Core, now};
@@ -65,9 +68,9 @@ struct Shared {
     /// The socket's descriptor, which lives as long as `core`.
     socket: RawFd,
     /// Written when completions come while armed.
-    notify: watchdog::EventFd,
+    notify: EventFd,
     /// Written to wake the watchdog.
-    wake: watchdog::EventFd,
+    wake: EventFd,
     waiting: waiting::Waiting,
     coalesce_ns: u64,
     watchdog_ns: u64,

@@ -13,7 +13,7 @@ pub struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only through a guard, of which there is one at a time (`taken`).
+// SAFETY: the value is reached only through a guard, of which there is one at a time (`taken`, or the promise made to `assume`).
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 /// Exclusive access until dropped.
@@ -44,8 +44,18 @@ impl<T> Lock<T> {
         }
     }
 
+    /// Access without waiting, for a face whose callers take turns by themselves.
+    ///
+    /// # Safety
+    /// No other guard exists, and none is made until this one is dropped.
+    #[inline]
+    pub unsafe fn assume(&self) -> Guard<'_, T> {
+        Guard { lock: self }
+    }
+
     /// Takes the lock if it is free.
     #[inline]
+    #[must_use]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         // Not `then_some`: it would make (and drop, that is unlock) a guard even when the lock is another's.
         (!self.taken.swap(true, Ordering::Acquire)).then(|| Guard { lock: self })
@@ -56,7 +66,7 @@ impl<T> Deref for Guard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this guard is the only one (`taken` was false and is now true).
+        // SAFETY: this guard is the only one (`taken` was false and is now true, or `assume`'s caller says so).
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -64,7 +74,7 @@ impl<T> Deref for Guard<'_, T> {
 impl<T> DerefMut for Guard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this guard is the only one (`taken` was false and is now true).
+        // SAFETY: this guard is the only one (`taken` was false and is now true, or `assume`'s caller says so).
         unsafe { &mut *self.lock.value.get() }
     }
 }

@@ -5,7 +5,7 @@ use crate::core::{Core, State, now};
 use crate::counters::{EngineCounters, Totals};
 use crate::memory::Pool;
 use crate::trace::{Trace, with_pid};
-use crate::{Endpoint, EngineError, NAME_BYTES, Shared, lock, stat, waiting, watchdog};
+use crate::{Endpoint, EngineError, EventFd, NAME_BYTES, Shared, lock, stat, waiting, watchdog};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -60,8 +60,8 @@ impl Endpoint {
             armed: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             socket: udp.fd(),
-            notify: watchdog::EventFd::new().map_err(io("making an event descriptor"))?,
-            wake: watchdog::EventFd::new().map_err(io("making an event descriptor"))?,
+            notify: EventFd::new().map_err(io("making an event descriptor"))?,
+            wake: EventFd::new().map_err(io("making an event descriptor"))?,
             waiting: waiting::Waiting::new(cfg.spin_us, oversubscribed()),
             coalesce_ns: u64::from(cfg.coalesce_ns),
             watchdog_ns: u64::from(cfg.watchdog_us) * 1000,

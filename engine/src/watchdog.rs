@@ -5,43 +5,10 @@
 
 use crate::core::now;
 use crate::{EngineError, Shared};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// An event counter of the kernel.
-pub struct EventFd(OwnedFd);
-
-impl EventFd {
-    pub fn new() -> std::io::Result<EventFd> {
-        // SAFETY: a plain system call; the result is checked.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(std::io::Error::last_os_error());
-        }
-        // SAFETY: `fd` was just made and is nobody else's.
-        Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
-    }
-
-    pub fn signal(&self) {
-        let one = 1u64;
-        // SAFETY: writes eight readable bytes; a full counter (EAGAIN) is as good as signalled.
-        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
-    }
-
-    pub fn clear(&self) {
-        let mut count = 0u64;
-        // SAFETY: reads eight bytes into a u64; EAGAIN when there was nothing.
-        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
-    }
-}
-
-impl AsRawFd for EventFd {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
 
 /// Sleeps until one of the descriptors is readable (the first, if `blocked`: or has room again) or the time is over.
 pub fn wait_ready(fds: &[RawFd], blocked: bool, timeout: Option<Duration>) {

@@ -4,10 +4,11 @@ use crate::abi::*;
 use crate::domain::{Domain, DomainObj};
 use crate::ep::EpCore;
 use crate::guard;
-use crate::wait::{FdSet, Patience, Sleeper, Step, WakeFd};
+use crate::wait::{FdSet, Patience, Sleeper, Step};
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weir_engine::EventFd;
 
 /// An endpoint's operations that a counter counts.
 struct Source {
@@ -110,7 +111,7 @@ impl Cntr {
     }
 
     /// The descriptors to sleep on; made now if need be, with all endpoints bound so far.
-    fn sleeper(&self, inner: &Inner) -> Result<(&FdSet, &WakeFd), i32> {
+    fn sleeper(&self, inner: &Inner) -> Result<(&FdSet, &EventFd), i32> {
         if let Some(made) = self.sleeper.existing() {
             return Ok(made);
         }

@@ -5,14 +5,14 @@ use crate::domain::{Domain, DomainObj};
 use crate::ep::EpCore;
 use crate::guard;
 use crate::maybe_lock::MaybeLock;
-use crate::wait::{FdSet, Patience, Sleeper, Step, WakeFd};
+use crate::wait::{FdSet, Patience, Sleeper, Step};
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_engine::{Class, Completion, OpError, OpKind, Queue};
+use weir_engine::{Class, Completion, EventFd, OpError, OpKind, Queue};
 
 /// Completions taken from an engine at once.
 const BATCH: usize = 64;
@@ -103,7 +103,7 @@ impl Cq {
     }
 
     /// The descriptors to sleep on; made now if need be, with all endpoints bound so far.
-    fn sleeper(&self, inner: &Inner) -> Result<(&FdSet, &WakeFd), i32> {
+    fn sleeper(&self, inner: &Inner) -> Result<(&FdSet, &EventFd), i32> {
         if let Some(made) = self.sleeper.existing() {
             return Ok(made);
         }

@@ -3,12 +3,13 @@
 use crate::abi::*;
 use crate::fabric::{Fabric, FabricObj};
 use crate::guard;
-use crate::wait::{FdSet, Patience, Step, WakeFd};
+use crate::wait::{FdSet, Patience, Step, new_event};
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weir_engine::EventFd;
 
 /// Events an application may queue before it must read them.
 const CAPACITY: usize = 1 << 16;
@@ -26,7 +27,7 @@ unsafe impl Send for Item {}
 /// The queue, shared with what reports to it.
 pub struct Eq {
     items: Mutex<VecDeque<Item>>,
-    wake: WakeFd,
+    wake: EventFd,
     set: FdSet,
 }
 
@@ -151,7 +152,7 @@ pub unsafe extern "C" fn open(
         if !matches!(wait_obj, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD) {
             return Err(FI_ENOSYS);
         }
-        let eq = Eq { items: Mutex::new(VecDeque::new()), wake: WakeFd::new()?, set: FdSet::new()? };
+        let eq = Eq { items: Mutex::new(VecDeque::new()), wake: new_event()?, set: FdSet::new()? };
         eq.set.add(eq.wake.as_raw_fd());
         let object = Box::new(EqObj {
             fid: FidEq { fid: Fid { fclass: FI_CLASS_EQ, context, ops: &raw const OPS }, ops: &raw const EQ_OPS },

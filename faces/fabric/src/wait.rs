@@ -3,44 +3,10 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+use weir_engine::EventFd;
 
 /// How long a blocking call polls before it sleeps: shorter than a sleep and wake-up costs.
 const SPIN: Duration = Duration::from_micros(20);
-
-/// An event descriptor: readable once signalled, until cleared.
-pub struct WakeFd(OwnedFd);
-
-impl WakeFd {
-    /// A fresh one, not signalled.
-    ///
-    /// # Errors
-    /// The system's error number.
-    pub fn new() -> Result<WakeFd, i32> {
-        // SAFETY: no memory is passed.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 { Err(errno()) } else { Ok(WakeFd(own(fd))) }
-    }
-
-    /// Makes it readable.
-    pub fn signal(&self) {
-        let one = 1u64;
-        // SAFETY: eight readable bytes. A full counter is readable already.
-        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
-    }
-
-    /// Makes it unreadable.
-    pub fn clear(&self) {
-        let mut count = 0u64;
-        // SAFETY: eight writable bytes; the descriptor does not block.
-        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
-    }
-}
-
-impl AsRawFd for WakeFd {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
 
 /// A descriptor that is readable when any of its members is.
 pub struct FdSet(OwnedFd);
@@ -85,6 +51,14 @@ impl AsRawFd for FdSet {
     }
 }
 
+/// A fresh event descriptor.
+///
+/// # Errors
+/// The system's error number.
+pub fn new_event() -> Result<EventFd, i32> {
+    EventFd::new().map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
+}
+
 fn own(fd: RawFd) -> OwnedFd {
     // SAFETY: just opened, owned by nobody else.
     unsafe { OwnedFd::from_raw_fd(fd) }
@@ -96,16 +70,16 @@ fn errno() -> i32 {
 
 /// What a queue sleeps on: made at the first use, for most queues never sleep.
 #[derive(Default)]
-pub struct Sleeper(OnceLock<(FdSet, WakeFd)>);
+pub struct Sleeper(OnceLock<(FdSet, EventFd)>);
 
 impl Sleeper {
     /// The set, which contains the wake-up descriptor.
     ///
     /// # Errors
     /// The system's error number, when out of descriptors.
-    pub fn get(&self) -> Result<(&FdSet, &WakeFd), i32> {
+    pub fn get(&self) -> Result<(&FdSet, &EventFd), i32> {
         if self.0.get().is_none() {
-            let (set, wake) = (FdSet::new()?, WakeFd::new()?);
+            let (set, wake) = (FdSet::new()?, new_event()?);
             set.add(wake.as_raw_fd());
             // If another thread was faster, ours are closed again.
             let _ = self.0.set((set, wake));
@@ -114,7 +88,7 @@ impl Sleeper {
     }
 
     /// As [`Sleeper::get`], but none if nobody has asked for it yet.
-    pub fn existing(&self) -> Option<(&FdSet, &WakeFd)> {
+    pub fn existing(&self) -> Option<(&FdSet, &EventFd)> {
         self.0.get().map(|(set, wake)| (set, wake))
     }
 }
@@ -161,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_signalled_member_ends_the_sleep() {
-        let (set, wake) = (FdSet::new().expect("epoll"), WakeFd::new().expect("eventfd"));
+        let (set, wake) = (FdSet::new().expect("epoll"), EventFd::new().expect("eventfd"));
         set.add(wake.as_raw_fd());
         let start = Instant::now();
         set.wait(Some(Duration::from_millis(20)));

@@ -1,0 +1,42 @@
+//! A descriptor to wake a sleeper with.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// An event counter of the kernel: readable once signalled, until cleared.
+pub struct EventFd(OwnedFd);
+
+impl EventFd {
+    /// A fresh one, not signalled.
+    ///
+    /// # Errors
+    /// The system's, when out of descriptors.
+    pub fn new() -> std::io::Result<EventFd> {
+        // SAFETY: a plain system call; the result is checked.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was just made and is nobody else's.
+        Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Makes it readable.
+    pub fn signal(&self) {
+        let one = 1u64;
+        // SAFETY: writes eight readable bytes; a full counter (EAGAIN) is as good as signalled.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Makes it unreadable.
+    pub fn clear(&self) {
+        let mut count = 0u64;
+        // SAFETY: reads eight bytes into a u64; EAGAIN when there was nothing.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+}
+
+impl AsRawFd for EventFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
