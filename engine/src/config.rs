@@ -45,6 +45,13 @@ pub struct EngineConfig {
     pub credit_bytes: u64,
     /// Unexpected messages a peer may have sent ahead (`WEIR_CREDIT_MSGS`).
     pub credit_msgs: u32,
+    /// Memory for messages nobody has asked for, all peers together, bytes (`WEIR_UNEXPECTED_BYTES`). While less is held, a peer may send beyond `credit_msgs`; every message counts,
+    /// also an empty one. 64 MiB: a quarter of a million messages.
+    pub unexpected_bytes: u64,
+    /// Copies of payloads for all peers, bytes (`WEIR_COPIED_BYTES`). Beyond it sends complete when they are acknowledged, or are refused if they must be copied.
+    pub copied_bytes: u64,
+    /// The same for one peer (`WEIR_COPIED_PEER_BYTES`). 16 MiB: more than is under way on any path.
+    pub copied_peer_bytes: u64,
     /// Socket receive buffer wanted, bytes (`WEIR_RCVBUF`).
     pub rcvbuf_bytes: usize,
     /// Segmentation offload (`WEIR_OFFLOAD`: on, off).
@@ -82,6 +89,9 @@ impl Default for EngineConfig {
             coalesce_ns: 2_000,
             credit_bytes: 1 << 20,
             credit_msgs: 4096,
+            unexpected_bytes: 64 << 20,
+            copied_bytes: 64 << 20,
+            copied_peer_bytes: 16 << 20,
             rcvbuf_bytes: 8 << 20,
             offload: true,
             linger: Duration::from_secs(5),
@@ -125,6 +135,10 @@ impl EngineConfig {
         v.number("WEIR_COALESCE_NS", &mut c.coalesce_ns, 0, 1_000_000)?;
         v.number("WEIR_CREDIT_BYTES", &mut c.credit_bytes, 4096, 1 << 40)?;
         v.number("WEIR_CREDIT_MSGS", &mut c.credit_msgs, 16, 1 << 24)?;
+        v.number("WEIR_UNEXPECTED_BYTES", &mut c.unexpected_bytes, 0, 1 << 40)?;
+        // At least a few of the longest injected messages.
+        v.number("WEIR_COPIED_BYTES", &mut c.copied_bytes, 64 << 10, 1 << 40)?;
+        v.number("WEIR_COPIED_PEER_BYTES", &mut c.copied_peer_bytes, 64 << 10, 1 << 40)?;
         v.number("WEIR_RCVBUF", &mut c.rcvbuf_bytes, 64 << 10, 1 << 30)?;
         v.one_of("WEIR_OFFLOAD", &mut c.offload, &[("on", true), ("1", true), ("off", false), ("0", false)])?;
         v.millis("WEIR_LINGER_MS", &mut c.linger, 0)?;

@@ -4,6 +4,7 @@
 //! are in `sending`, `receiving` and `remote`.
 
 use crate::api::{Completion, Iov, OpError, OpKind};
+use crate::budget::{Copies, Unexpected};
 use crate::config::EngineConfig;
 use crate::counters::{EngineCounters, Totals};
 use crate::memory::{Gather, Pool, Source};
@@ -71,6 +72,10 @@ pub struct State {
     pub tx_done: CompletionQueue,
     pub rx_done: CompletionQueue,
     pub pool: Pool,
+    pub copies: Copies,
+    pub unexpected: Unexpected,
+    /// The user was told that unexpected messages have filled their budget.
+    pub told_full: bool,
     pub counters: EngineCounters,
     pub totals: Totals,
     pub trace: Trace,
@@ -512,6 +517,7 @@ mod tests {
             carriage: Carriage::Eager,
             sync: None,
             place: Place::Buffer(have),
+            held: false,
         });
         st.peers[0].partial.push((5, k));
         let parity: Vec<u8> = (0..100).map(|j| want[j] ^ want[100 + j] ^ want[200 + j]).collect();

@@ -23,6 +23,16 @@ pub struct EngineCounters {
     pub unexpected_bytes: u64,
     /// The most that were ever held.
     pub unexpected_bytes_peak: u64,
+    /// Messages of credit given ahead of their being received, for a peer to go on although nobody takes what it sent.
+    pub credit_ahead: u64,
+    /// Messages for which none was given, because the budget of unexpected messages was used up.
+    pub credit_withheld: u64,
+    /// Bytes now held as copies of payloads, so that the caller's memory is free.
+    pub copied_bytes: u64,
+    /// The most that were ever held.
+    pub copied_bytes_peak: u64,
+    /// Small sends whose memory was lent until the acknowledgement, because the budget of copies was used up.
+    pub lent_sends: u64,
     /// Messages longer than their receive.
     pub truncated: u64,
     /// Remote writes begun.

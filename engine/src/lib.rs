@@ -6,6 +6,7 @@
 mod api;
 #[cfg(any(test, feature = "bare"))]
 pub mod bare;
+mod budget;
 mod config;
 mod core;
 mod counters;

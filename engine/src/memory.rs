@@ -211,6 +211,11 @@ const CLASS_BYTES: [usize; 5] = [256, 2048, 16 << 10, 64 << 10, 256 << 10];
 const CLASS_KEEP_BYTES: usize = 4 << 20;
 
 impl Pool {
+    /// Memory that a buffer of `len` bytes takes.
+    pub fn cost(len: usize) -> u64 {
+        CLASS_BYTES.into_iter().find(|&c| len <= c).unwrap_or(len) as u64
+    }
+
     /// A buffer of exactly `len` bytes, contents unspecified but initialised.
     pub fn take(&mut self, len: usize) -> Vec<u8> {
         let Some(class) = CLASS_BYTES.iter().position(|&c| len <= c) else {

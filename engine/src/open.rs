@@ -1,5 +1,6 @@
 //! Opening an endpoint: key, socket, addresses, protocol, threads.
 
+use crate::budget::{Copies, HELD_BYTES, Unexpected};
 use crate::config::EngineConfig;
 use crate::core::{Core, State, now};
 use crate::counters::{EngineCounters, Totals};
@@ -92,6 +93,9 @@ fn udp_config(cfg: &EngineConfig) -> UdpConfig {
 }
 
 pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16) -> weir_proto::Config {
+    // Messages of one peer that may be here at a time: its window, and those whose place in it was made good ahead.
+    let ahead = u32::try_from(cfg.unexpected_bytes / HELD_BYTES).unwrap_or(u32::MAX);
+    let messages_max = cfg.credit_msgs.saturating_add(ahead);
     weir_proto::Config {
         level: cfg.level,
         congestion: cfg.congestion,
@@ -104,11 +108,10 @@ pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16)
         rx_buffer_bytes,
         max_datagram,
         // Every rendezvous the credit lets in, the large writes of a peer that behaves, and reads of our own.
-        bodies_max: cfg.credit_msgs as usize + 4 * crate::remote::REQUESTS_MAX as usize,
+        bodies_max: messages_max as usize + 4 * crate::remote::REQUESTS_MAX as usize,
         // An answer that finds no room is an operation that never ends at its peer: room for one to each message the
         // credit lets in twice over (answered, and come anew before the answers were acknowledged), and to each request.
-        control_queue: cfg
-            .credit_msgs
+        control_queue: messages_max
             .saturating_mul(2)
             .saturating_add(4 * crate::remote::REQUESTS_MAX)
             .max(weir_proto::Config::default().control_queue),
@@ -138,6 +141,9 @@ pub fn new_state(cfg: EngineConfig, proto: weir_proto::Endpoint, own_name: [u8; 
         tx_done: VecDeque::new(),
         rx_done: VecDeque::new(),
         pool: Pool::default(),
+        copies: Copies::new(cfg.copied_bytes, cfg.copied_peer_bytes),
+        unexpected: Unexpected::new(cfg.unexpected_bytes),
+        told_full: false,
         counters: EngineCounters::default(),
         totals: Totals::default(),
         trace,

@@ -4,6 +4,7 @@ use crate::api::{Completion, EngineError, OpError, OpKind, PeekOp, RecvOp};
 use crate::core::State;
 use crate::memory::Gather;
 use crate::state::{BodyDest, BodyOwner, Carriage, MsgKey, MultiState, Place, RecvKey, RecvState, RxMsg, key, token};
+use std::io::Write;
 use weir_match::envelope::{Envelope, Status};
 use weir_match::{Arrival, Match, Multi, Posted, Source};
 use weir_proto::{BodyKey, Hole, PeerId, SendError, Time};
@@ -60,6 +61,9 @@ impl State {
         let posted = Posted { class: op.class, source, tag: op.tag, ignore: op.ignore, op: token(k), multi };
         let mut matches = std::mem::take(&mut self.matches);
         self.matcher.post(posted, &mut matches);
+        if matches.is_empty() && self.unexpected.is_full() {
+            self.tell_full();
+        }
         for m in matches.drain(..) {
             self.counters.unexpected += 1;
             self.bind(now, &m);
@@ -132,6 +136,7 @@ impl State {
             carriage,
             sync,
             place: Place::Nowhere,
+            held: false,
         });
         self.trace.arrived(f.peer, tag, len);
         self.arrive(
@@ -139,6 +144,51 @@ impl State {
             Arrival { peer: f.peer, class, mseq: f.mseq, stream: f.stream, sseq: f.sseq, tag, len, msg: token(k) },
         );
         Some(k)
+    }
+
+    /// A message is here and waits for its receive: as long as there is memory for such, its peer may send another in its place (`spec/protocol.md` 5). Not before it is complete:
+    /// what is lacking bytes is bounded by the window alone.
+    fn hold(&mut self, k: MsgKey) {
+        let Some(m) = self.msgs.get_mut(k) else { return };
+        m.held = true;
+        let peer = m.peer;
+        let ahead = self.unexpected.hold(peer);
+        if ahead > 0 {
+            self.counters.credit_ahead += u64::from(ahead);
+            self.proto.consume(PeerId(peer), ahead, 0);
+        } else {
+            self.counters.credit_withheld += 1;
+            if !self.told_full && self.matcher.stats().posted > 0 {
+                self.tell_full();
+            }
+        }
+    }
+
+    /// Senders wait for the program to receive what is here, and it waits for something else: from outside that looks like a hang.
+    #[cold]
+    fn tell_full(&mut self) {
+        if std::mem::replace(&mut self.told_full, true) {
+            return;
+        }
+        // Not `eprintln`, which panics when nobody reads standard error any more.
+        let _ = writeln!(
+            std::io::stderr(),
+            "weir: messages nobody has asked for have filled their {} bytes, and no receive that is posted takes one: senders have to wait; if the program hangs, give it more with WEIR_UNEXPECTED_BYTES",
+            self.cfg.unexpected_bytes
+        );
+    }
+
+    /// A message is no longer here: its place in the credit comes free, if it was not made good ahead, and perhaps room for others.
+    fn consumed(&mut self, m: &RxMsg, bytes: u64) {
+        if matches!(m.carriage, Carriage::Own(_)) || Some(m.peer) == self.own_peer {
+            return;
+        }
+        let msgs = if m.held { self.unexpected.leave(m.peer) } else { 1 };
+        self.proto.consume(PeerId(m.peer), msgs, bytes);
+        while let Some((peer, ahead)) = self.unexpected.relieve() {
+            self.counters.credit_ahead += u64::from(ahead);
+            self.proto.consume(PeerId(peer), ahead, 0);
+        }
     }
 
     /// Writes bytes where they belong; makes an engine buffer for a message nobody has taken yet.
@@ -169,14 +219,14 @@ impl State {
         let Some(m) = self.msgs.get_mut(k) else {
             return;
         };
-        if m.carriage != Carriage::Eager {
-            return; // a request: its body will come
-        }
+        // What has come is a request: its body will.
+        let request = m.carriage != Carriage::Eager;
         m.complete = true;
         match m.place {
+            Place::Nowhere | Place::Buffer(_) => self.hold(k),
+            _ if request => {}
             Place::Recv { recv, .. } => self.deliver(k, recv),
             Place::Discard => self.drop_msg(k),
-            Place::Nowhere | Place::Buffer(_) => {}
         }
     }
 
@@ -379,10 +429,7 @@ impl State {
     /// Completes the receive of a message that is all there.
     fn deliver(&mut self, k: MsgKey, r: RecvKey) {
         let Some(m) = self.msgs.remove(k) else { return };
-        if !matches!(m.carriage, Carriage::Own(_)) && Some(m.peer) != self.own_peer {
-            let bytes = if m.carriage == Carriage::Eager { m.len } else { 0 };
-            self.proto.consume(PeerId(m.peer), 1, bytes);
-        }
+        self.consumed(&m, if m.carriage == Carriage::Eager { m.len } else { 0 });
         let Place::Recv { dest, .. } = &m.place else {
             return;
         };
@@ -458,7 +505,7 @@ impl State {
             Some((recv, buf)) => {
                 if let Some(mut m) = self.msgs.remove(k) {
                     // Of a live peer that gave its body up, the place in the credit comes free.
-                    self.proto.consume(PeerId(m.peer), 1, 0);
+                    self.consumed(&m, 0);
                     m.len = 0;
                     self.finish_recv(recv, Some((&m, buf)), Err(error));
                 }
@@ -477,24 +524,23 @@ impl State {
 
     /// Forgets a message and frees its buffer and credit.
     pub fn drop_msg(&mut self, k: MsgKey) {
-        if let Some(m) = self.msgs.remove(k) {
-            if Some(m.peer) != self.own_peer {
-                let bytes = if m.carriage == Carriage::Eager { m.len } else { 0 };
-                self.proto.consume(PeerId(m.peer), 1, bytes);
-            }
-            if let Place::Buffer(buf) = m.place {
+        if let Some(mut m) = self.msgs.remove(k) {
+            if let Place::Buffer(buf) = std::mem::replace(&mut m.place, Place::Nowhere) {
                 self.free_held(buf);
             }
+            self.consumed(&m, if m.carriage == Carriage::Eager { m.len } else { 0 });
         }
     }
 
     /// Accounts for an unexpected message's buffer.
-    pub fn hold_bytes(&mut self, len: u64) {
+    fn hold_bytes(&mut self, len: u64) {
+        self.unexpected.add_payload(len);
         self.counters.unexpected_bytes += len;
         self.counters.unexpected_bytes_peak = self.counters.unexpected_bytes_peak.max(self.counters.unexpected_bytes);
     }
 
     fn free_held(&mut self, buf: Vec<u8>) {
+        self.unexpected.drop_payload(buf.len() as u64);
         self.counters.unexpected_bytes = self.counters.unexpected_bytes.saturating_sub(buf.len() as u64);
         self.pool.give(buf);
     }

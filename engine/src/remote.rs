@@ -7,7 +7,7 @@ use crate::api::{Access, Completion, EngineError, OpError, OpKind, RmaOp, SendMo
 use crate::core::State;
 use crate::memory::{Gather, Source};
 use crate::sending::iov_len;
-use crate::state::{BodyOwner, NO_TOKEN, Region, Role, SendKey, SendState, token};
+use crate::state::{BodyOwner, NO_TOKEN, Region, Role, SendKey, SendState, copy_cost, token};
 use weir_match::Class;
 use weir_match::envelope::{Envelope, Status};
 use weir_proto::{PeerId, SendError, Time};
@@ -121,6 +121,9 @@ impl State {
         if op.data.is_some() && notices.begun.saturating_sub(notices.taken) >= u64::from(NOTICES_MAX) {
             return Err(EngineError::Again);
         }
+        if copy && !self.take_copy_room(op.peer, copy_cost(len, false)) {
+            return Err(EngineError::Again);
+        }
         self.counters.writes += 1;
         // SAFETY: passed on from the caller.
         let source = unsafe { self.source_of(op.iov, len, copy) };
@@ -173,7 +176,10 @@ impl State {
         match result {
             Ok(()) => Ok(()),
             Err(e) => {
-                self.sends.remove(k);
+                if let Some(s) = self.sends.remove(k) {
+                    self.return_copy_room(&s);
+                    s.source.release(&mut self.pool);
+                }
                 Err(match e {
                     SendError::QueueFull => EngineError::Again,
                     SendError::Closed => EngineError::Closed,

@@ -3,7 +3,7 @@
 use crate::api::{Completion, EngineError, Iov, OpError, OpKind, SendMode, SendOp};
 use crate::core::State;
 use crate::memory::{Gather, Source};
-use crate::state::{Carriage, NO_TOKEN, Place, Role, RxMsg, SendKey, SendState, key, token};
+use crate::state::{Carriage, NO_TOKEN, Place, Role, RxMsg, SendKey, SendState, copy_cost, key, token};
 use weir_match::envelope::{self, Envelope, Status};
 use weir_match::{Arrival, stream_of};
 use weir_proto::{Message, PeerId, SendError, Time};
@@ -11,8 +11,10 @@ use weir_proto::{Message, PeerId, SendError, Time};
 /// Most messages that may wait for credit or window towards one peer before sends are refused.
 const QUEUE_MSGS: usize = 16_384;
 
-/// Largest message sent eagerly before the peer has answered: below the least credit a peer may give.
+/// Largest message sent eagerly before the peer has answered: half of the least credit a peer may give, the longest that fits into it.
 const EARLY_BYTES: usize = 2048;
+/// All of these together: no more than that credit. More could wait for ever, and hold up what the peer asks for first.
+const EARLY_TOTAL_BYTES: usize = 4096;
 
 /// Copies of large payloads that wait for a peer are memory the caller does not see: an injected message may be this long at most.
 pub const INJECT_BYTES: usize = 16 << 10;
@@ -34,14 +36,13 @@ impl State {
         }
         self.check_socket()?;
         let peer = self.peers.get(op.peer as usize).ok_or(EngineError::Invalid("no such peer"))?;
-        let up = peer.up;
+        let (up, early_bytes) = (peer.up, peer.early_bytes);
         if let Some(reason) = peer.down {
             return Err(EngineError::PeerDown(reason));
         }
         if self.own_peer == Some(op.peer) {
             // SAFETY: passed on from the caller.
-            unsafe { self.send_to_self(now, op, len) };
-            return Ok(());
+            return unsafe { self.send_to_self(now, op, len) };
         }
         let to = PeerId(op.peer);
         if self.proto.queued(to) >= QUEUE_MSGS {
@@ -49,11 +50,17 @@ impl State {
             return Err(EngineError::Again);
         }
         // Before the handshake the peer's credit is not known, but any peer gives some: small messages need not wait for it to ask.
-        let room = self.proto.credit(to).bytes >= len as u64 || (!up && len <= EARLY_BYTES);
+        let early = !up && len <= EARLY_BYTES && early_bytes + len <= EARLY_TOTAL_BYTES;
+        let room = self.proto.credit(to).bytes >= len as u64 || early;
         let eager = room && len as u64 <= self.eager_limit(to);
-        let at_once =
-            op.mode == SendMode::Inject || (op.mode == SendMode::Transmit && (op.copy || len <= self.cfg.copy_bytes));
-        let copy = wants_copy || at_once;
+        let may_copy = op.mode == SendMode::Transmit && len <= self.cfg.copy_bytes;
+        let copy = (wants_copy || may_copy) && self.take_copy_room(op.peer, copy_cost(len, !eager));
+        if wants_copy && !copy {
+            self.counters.refused_sends += 1;
+            return Err(EngineError::Again);
+        }
+        self.counters.lent_sends += u64::from(may_copy && !copy);
+        let at_once = op.mode == SendMode::Inject || (op.mode == SendMode::Transmit && copy);
         // SAFETY: passed on from the caller.
         let source = unsafe { self.source_of(op.iov, len, copy) };
         let mut s = SendState {
@@ -79,9 +86,15 @@ impl State {
         }
         let k = self.sends.insert(s);
         match self.submit(now, op, k, len as u64, eager) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                if eager && !up {
+                    self.peers[op.peer as usize].early_bytes += len;
+                }
+                Ok(())
+            }
             Err(e) => {
                 if let Some(s) = self.sends.remove(k) {
+                    self.return_copy_room(&s);
                     // The completion of a refused send must not be seen.
                     if s.announced {
                         self.totals.sends -= 1;
@@ -173,12 +186,20 @@ impl State {
 
     /// # Safety
     /// As for [`crate::Endpoint::send`].
-    unsafe fn send_to_self(&mut self, now: Time, op: &SendOp<'_>, len: usize) {
-        self.counters.self_sends += 1;
+    unsafe fn send_to_self(&mut self, now: Time, op: &SendOp<'_>, len: usize) -> Result<(), EngineError> {
         let wants_copy = op.copy || op.mode == SendMode::Inject;
-        let keep = len > self.cfg.eager_bytes as usize && !wants_copy;
+        // What is not received at once and may be copied is, so that a small send is complete as MPI expects it. Not without bound: then only its receive completes it.
+        let copy = !self.matcher.is_awaited(op.peer, op.class, op.tag)
+            && (wants_copy || (len <= self.cfg.eager_bytes as usize && op.mode != SendMode::Match));
+        let copied = copy && self.take_copy_room(op.peer, copy_cost(len, true));
+        if wants_copy && copy && !copied {
+            self.counters.refused_sends += 1;
+            return Err(EngineError::Again);
+        }
+        self.counters.lent_sends += u64::from(copy && !copied);
+        self.counters.self_sends += 1;
         // SAFETY: passed on from the caller.
-        let source = unsafe { self.source_of(op.iov, len, false) };
+        let source = unsafe { self.source_of(op.iov, len, copied) };
         let mut s = SendState {
             peer: op.peer,
             source,
@@ -197,7 +218,7 @@ impl State {
             dest: Gather::default(),
             body: None,
         };
-        if op.mode == SendMode::Inject {
+        if op.mode == SendMode::Inject || (copied && op.mode != SendMode::Match) {
             self.announce(&mut s, Ok(()));
         }
         let k = self.sends.insert(s);
@@ -216,6 +237,7 @@ impl State {
             carriage: Carriage::Own(k),
             sync: None,
             place: Place::Nowhere,
+            held: false,
         });
         let arrival = Arrival {
             peer: op.peer,
@@ -228,29 +250,16 @@ impl State {
             msg: token(msg),
         };
         self.arrive(now, arrival);
-        // Not matched at once: copy what may be copied, so that the send is complete as MPI expects of a small one.
-        if self.sends.contains_key(k) && !keep && op.mode != SendMode::Match {
-            self.unlend_own(msg, k, len);
-        } else if wants_copy && let Some(s) = self.sends.get_mut(k) {
-            // It completes with its match, but the memory is the caller's again.
+        if wants_copy
+            && !copied
+            && let Some(s) = self.sends.get_mut(k)
+        {
+            // A receive waited for it, and the matcher gave it to none: the memory is the caller's again all the same.
             let mut buf = self.pool.take(len);
             s.source.read(0, &mut buf);
             s.source = Source::Owned(buf);
         }
-    }
-
-    /// Copies the payload of an unmatched message to self into an engine buffer and completes its send.
-    fn unlend_own(&mut self, msg: crate::state::MsgKey, k: SendKey, len: usize) {
-        let mut buf = self.pool.take(len);
-        if let Some(s) = self.sends.remove(k) {
-            s.source.read(0, &mut buf);
-            self.finish_send(s, Ok(()));
-        }
-        if let Some(m) = self.msgs.get_mut(msg) {
-            m.carriage = Carriage::Eager;
-            m.place = Place::Buffer(buf);
-            self.hold_bytes(len as u64);
-        }
+        Ok(())
     }
 
     /// All bytes of a message or body are acknowledged.
@@ -377,7 +386,27 @@ impl State {
             p.reads = p.reads.saturating_sub(1);
         }
         self.announce(&mut s, result);
+        self.return_copy_room(&s);
         s.source.release(&mut self.pool);
+    }
+
+    /// Takes room for a copy for a peer from the budget; false when there is none.
+    pub fn take_copy_room(&mut self, peer: u32, bytes: u64) -> bool {
+        let taken = self.copies.take(&mut self.peers[peer as usize].copied_bytes, bytes);
+        if taken {
+            self.counters.copied_bytes = self.copies.bytes;
+            self.counters.copied_bytes_peak = self.counters.copied_bytes_peak.max(self.copies.bytes);
+        }
+        taken
+    }
+
+    /// And gives it back, when the operation is over.
+    pub fn return_copy_room(&mut self, s: &SendState) {
+        let bytes = s.copied_bytes();
+        if bytes > 0 {
+            self.copies.give_back(&mut self.peers[s.peer as usize].copied_bytes, bytes);
+            self.counters.copied_bytes = self.copies.bytes;
+        }
     }
 
     fn announce(&mut self, s: &mut SendState, result: Result<(), OpError>) {

@@ -1,7 +1,8 @@
 //! The tables of one endpoint: operations in flight, arriving messages, bodies, regions, peers.
 
 use crate::api::{Access, Completion, OpError, OpKind};
-use crate::memory::{Gather, Source};
+use crate::budget::WAITING_BYTES;
+use crate::memory::{Gather, INLINE_BYTES, Pool, Source};
 use smallvec::SmallVec;
 use weir_match::Class;
 use weir_proto::{DownReason, Time};
@@ -85,6 +86,24 @@ pub struct SendState {
     pub body: Option<u64>,
 }
 
+impl SendState {
+    /// What its copy takes of the budget of copies, bytes; nothing where the caller's memory is lent.
+    pub fn copied_bytes(&self) -> u64 {
+        let payload = match &self.source {
+            Source::User(_) => return 0,
+            Source::Inline { .. } => 0,
+            Source::Owned(buf) => buf.capacity() as u64,
+        };
+        payload + if self.kind == OpKind::Send && self.role != Role::Eager { WAITING_BYTES } else { 0 }
+    }
+}
+
+/// The same before it is made, for a send that `waits` to be asked for its payload.
+pub fn copy_cost(len: usize, waits: bool) -> u64 {
+    let payload = if len <= INLINE_BYTES { 0 } else { Pool::cost(len) };
+    payload + if waits { WAITING_BYTES } else { 0 }
+}
+
 /// A posted receive.
 pub struct RecvState {
     /// Where the message goes.
@@ -156,6 +175,8 @@ pub struct RxMsg {
     pub sync: Option<u64>,
     /// Where its bytes go.
     pub place: Place,
+    /// It was not asked for when it had come, and takes part of the budget of unexpected messages.
+    pub held: bool,
 }
 
 /// Who gets the news when a body is complete.
@@ -218,6 +239,10 @@ pub struct PeerState {
     pub replies: u32,
     /// Its answers that small remote writes towards it wait for.
     pub answers: u32,
+    /// Copies of payloads for it, bytes.
+    pub copied_bytes: u64,
+    /// Sent with their payload before its credit was known, bytes.
+    pub early_bytes: usize,
     /// Writes with immediate data, in both directions.
     pub notices: Notices,
 }
@@ -236,6 +261,8 @@ impl PeerState {
             reads: 0,
             replies: 0,
             answers: 0,
+            copied_bytes: 0,
+            early_bytes: 0,
             notices: Notices::default(),
         }
     }

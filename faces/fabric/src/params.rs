@@ -59,7 +59,19 @@ pub const PARAMS: &[Param] = &[
         "credit_bytes",
         "Bytes of messages nobody has received yet that a peer may have sent ahead (default: 1048576)",
     ),
-    param("credit_msgs", "Messages nobody has received yet that a peer may have sent ahead (default: 4096)"),
+    param(
+        "credit_msgs",
+        "Messages nobody has received yet that a peer may have sent ahead; more as long as unexpected_bytes allow (default: 4096)",
+    ),
+    param(
+        "unexpected_bytes",
+        "Memory for messages nobody has received yet, all peers together, in bytes; as long as less is used a peer may send more than credit_msgs (default: 67108864)",
+    ),
+    param(
+        "copied_bytes",
+        "Memory for copies of what is sent, all peers together, in bytes; beyond it a send completes when it is acknowledged, and what must be copied has to wait (default: 67108864)",
+    ),
+    param("copied_peer_bytes", "The same for each peer (default: 16777216)"),
     param("rcvbuf", "Socket receive buffer wanted, bytes; the system may grant less (default: 8388608)"),
     param("offload", "Segmentation offload of UDP: on or off (default: on, tested at start)"),
     param("linger_ms", "Closing an endpoint waits up to this long for unacknowledged messages (default: 5000)"),

@@ -1,0 +1,246 @@
+//! What the engine may hold for others: copies of the caller's payloads, and messages nobody has asked for yet.
+
+/// Of the budget of copies, what a peer may have even when the others have used up the whole: who cannot send to one peer shall not wait for the rest.
+pub const COPIES_RESERVE: u64 = 64 << 10;
+/// What a held message costs beside its payload: its entries here and in the matcher, and the protocol's memory of a number.
+pub const HELD_BYTES: u64 = 256;
+/// What a send costs beside its payload while it waits to be asked for, or (to this endpoint itself) to be received.
+pub const WAITING_BYTES: u64 = 512;
+
+const _: () = assert!(
+    size_of::<crate::state::RxMsg>() as u64 <= HELD_BYTES - 112,
+    "the matcher's entry and the table's own need the rest"
+);
+const _: () = assert!(size_of::<crate::state::SendState>() as u64 <= WAITING_BYTES - 128);
+
+/// Copies of payloads, made so that the caller's memory is free before the peer has acknowledged it.
+#[derive(Debug)]
+pub struct Copies {
+    /// In all, bytes.
+    pub bytes: u64,
+    max: u64,
+    peer_max: u64,
+}
+
+impl Copies {
+    /// At most `max` bytes in all and `peer_max` for one peer.
+    pub fn new(max: u64, peer_max: u64) -> Copies {
+        Copies { bytes: 0, max, peer_max }
+    }
+
+    /// Takes room for a copy for a peer, who has `of_peer` bytes already; false when there is none.
+    pub fn take(&mut self, of_peer: &mut u64, bytes: u64) -> bool {
+        let after = *of_peer + bytes;
+        if after > self.peer_max || (self.bytes + bytes > self.max && after > COPIES_RESERVE) {
+            return false;
+        }
+        *of_peer = after;
+        self.bytes += bytes;
+        true
+    }
+
+    /// The copy is no longer needed.
+    pub fn give_back(&mut self, of_peer: &mut u64, bytes: u64) {
+        *of_peer = of_peer.saturating_sub(bytes);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+/// Messages that arrived before anybody asked for them, and the message credit given for them ahead of their being received (`spec/protocol.md` 5).
+#[derive(Debug)]
+pub struct Unexpected {
+    /// Entries and payloads held, bytes.
+    bytes: u64,
+    max: u64,
+    peers: Vec<Share>,
+    /// Peers that would have got credit, had there been room.
+    starved: Vec<u32>,
+}
+
+/// What one peer has here.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    /// Its messages held.
+    held: u32,
+    /// Of these, those whose place in its credit was made good already.
+    ahead: u32,
+    /// It is among the starved.
+    starved: bool,
+}
+
+impl Unexpected {
+    /// Credit is given ahead while less than `max` bytes are held.
+    pub fn new(max: u64) -> Unexpected {
+        Unexpected { bytes: 0, max, peers: Vec::new(), starved: Vec::new() }
+    }
+
+    /// A message of this peer is held from now on. Returns the messages of credit to give it now; 0 when the budget is used up.
+    pub fn hold(&mut self, peer: u32) -> u32 {
+        let i = peer as usize;
+        if i >= self.peers.len() {
+            self.peers.resize(i + 1, Share::default());
+        }
+        self.bytes += HELD_BYTES;
+        let share = &mut self.peers[i];
+        share.held += 1;
+        if self.bytes <= self.max {
+            share.ahead += 1;
+            return 1;
+        }
+        if !std::mem::replace(&mut share.starved, true) {
+            self.starved.push(peer);
+        }
+        0
+    }
+
+    /// So much of held messages' payload has a buffer.
+    pub fn add_payload(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    /// And so much has none any more.
+    pub fn drop_payload(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// A held message is received or gone. Returns the messages of credit to give its peer: 1, unless it was given ahead.
+    pub fn leave(&mut self, peer: u32) -> u32 {
+        let Some(share) = self.peers.get_mut(peer as usize) else { return 1 };
+        self.bytes = self.bytes.saturating_sub(HELD_BYTES);
+        share.held = share.held.saturating_sub(1);
+        if share.ahead > share.held {
+            share.ahead = share.held;
+            return 0;
+        }
+        1
+    }
+
+    /// Some peer waits for room.
+    pub fn is_full(&self) -> bool {
+        !self.starved.is_empty()
+    }
+
+    /// A peer that had to wait and need not any more, with the messages of credit to give it. Not before a quarter of the budget is free, lest it be told of every message.
+    pub fn relieve(&mut self) -> Option<(u32, u32)> {
+        if self.bytes > self.max / 4 * 3 {
+            return None;
+        }
+        let peer = self.starved.pop()?;
+        let share = &mut self.peers[peer as usize];
+        share.starved = false;
+        let owed = share.held - share.ahead;
+        let room = u32::try_from((self.max - self.bytes) / HELD_BYTES).unwrap_or(u32::MAX);
+        let given = owed.min(room);
+        share.ahead += given;
+        Some((peer, given))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn copies_are_bounded_in_all_and_for_a_peer_and_leave_each_peer_a_little() {
+        let mut copies = Copies::new(1 << 20, 512 << 10);
+        let mut peers = [0u64; 20];
+        for p in &mut peers {
+            while copies.take(p, 16 << 10) {}
+        }
+        assert_eq!((peers[0], peers[1]), (512 << 10, 512 << 10));
+        assert!(peers[2..].iter().all(|p| *p == COPIES_RESERVE));
+        let first = &mut peers[0];
+        while *first > 0 {
+            copies.give_back(first, 16 << 10);
+        }
+        for p in &mut peers[1..] {
+            while *p > 0 {
+                copies.give_back(p, 16 << 10);
+            }
+        }
+        assert_eq!(copies.bytes, 0);
+    }
+
+    /// One step of a peer that sends as fast as its credit lets it, or of the program that receives.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Send { peer: usize, payload: u64 },
+        Receive { peer: usize, nth: usize },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let send = (0usize..5, 0u64..2000).prop_map(|(peer, payload)| Step::Send { peer, payload });
+        let receive = (0usize..5, any::<usize>()).prop_map(|(peer, nth)| Step::Receive { peer, nth });
+        proptest::collection::vec(prop_oneof![3 => send, 1 => receive], 1..600)
+    }
+
+    proptest! {
+        #[test]
+        fn credit_is_given_once_for_each_message_and_memory_stays_bounded(steps in steps(), max in 0u64..40_000) {
+            const WINDOW: u64 = 8;
+            const PAYLOAD: u64 = 2000;
+            let mut u = Unexpected::new(max);
+            let mut held: Vec<Vec<u64>> = vec![Vec::new(); 5];
+            // Sent, and allowed to send.
+            let (mut sent, mut limit) = ([0u64; 5], [WINDOW; 5]);
+            for step in steps {
+                match step {
+                    Step::Send { peer, payload } if sent[peer] < limit[peer] => {
+                        sent[peer] += 1;
+                        limit[peer] += u64::from(u.hold(peer as u32));
+                        u.add_payload(payload);
+                        held[peer].push(payload);
+                    }
+                    Step::Receive { peer, nth } if !held[peer].is_empty() => {
+                        let nth = nth % held[peer].len();
+                        let payload = held[peer].swap_remove(nth);
+                        u.drop_payload(payload);
+                        limit[peer] += u64::from(u.leave(peer as u32));
+                        while let Some((peer, given)) = u.relieve() {
+                            limit[peer as usize] += u64::from(given);
+                        }
+                    }
+                    _ => {}
+                }
+                let in_all: u64 = held.iter().flatten().map(|p| p + HELD_BYTES).sum();
+                prop_assert_eq!(u.bytes, in_all);
+                prop_assert!(in_all <= max + 5 * (WINDOW + 1) * (PAYLOAD + HELD_BYTES), "{} of {}", in_all, max);
+                for p in 0..5 {
+                    // Never more than the window beyond what is held, never less than what was received allows.
+                    let received = sent[p] - held[p].len() as u64;
+                    prop_assert!(limit[p] <= sent[p] + WINDOW);
+                    prop_assert!(limit[p] >= received + WINDOW);
+                }
+            }
+            // All received: everybody has the whole window again.
+            for p in 0..5 {
+                for payload in std::mem::take(&mut held[p]) {
+                    u.drop_payload(payload);
+                    limit[p] += u64::from(u.leave(p as u32));
+                    while let Some((peer, given)) = u.relieve() {
+                        limit[peer as usize] += u64::from(given);
+                    }
+                }
+            }
+            prop_assert_eq!(u.bytes, 0);
+            for p in 0..5 {
+                prop_assert_eq!(limit[p], sent[p] + WINDOW);
+            }
+        }
+    }
+
+    #[test]
+    fn a_peer_that_had_to_wait_gets_its_credit_when_another_makes_room() {
+        let mut u = Unexpected::new(100 * HELD_BYTES);
+        assert_eq!((0..100).map(|_| u.hold(0)).sum::<u32>(), 100);
+        assert_eq!((u.hold(1), u.hold(1)), (0, 0));
+        assert!(u.is_full());
+        for _ in 0..100 {
+            assert_eq!(u.leave(0), 0, "given ahead");
+        }
+        assert_eq!(u.relieve(), Some((1, 2)));
+        assert!(!u.is_full() && u.relieve().is_none());
+        assert_eq!(u.leave(1) + u.leave(1), 0);
+    }
+}
