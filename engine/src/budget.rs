@@ -14,6 +14,9 @@ const _: () = assert!(
 const _: () = assert!(size_of::<crate::state::SendState>() as u64 <= WAITING_BYTES - 128);
 
 /// Copies of payloads, made so that the caller's memory is free before the peer has acknowledged it.
+///
+/// Some could be done without: the memory is lent instead. These may take half of the whole only, and so much for a peer. Those that must be made are refused when there is no room, and an
+/// MPI then waits inside a send that is not to wait; so they may take all there is.
 #[derive(Debug)]
 pub struct Copies {
     /// In all, bytes.
@@ -23,15 +26,16 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// At most `max` bytes in all and `peer_max` for one peer.
+    /// At most `max` bytes in all, and for one peer `peer_max` of copies that could be done without.
     pub fn new(max: u64, peer_max: u64) -> Copies {
         Copies { bytes: 0, max, peer_max }
     }
 
     /// Takes room for a copy for a peer, who has `of_peer` bytes already; false when there is none.
-    pub fn take(&mut self, of_peer: &mut u64, bytes: u64) -> bool {
+    pub fn take(&mut self, of_peer: &mut u64, bytes: u64, must: bool) -> bool {
         let after = *of_peer + bytes;
-        if after > self.peer_max || (self.bytes + bytes > self.max && after > COPIES_RESERVE) {
+        let (max, peer_max) = if must { (self.max, self.max) } else { (self.max / 2, self.peer_max) };
+        if after > COPIES_RESERVE && (after > peer_max || self.bytes + bytes > max) {
             return false;
         }
         *of_peer = after;
@@ -143,13 +147,18 @@ mod tests {
 
     #[test]
     fn copies_are_bounded_in_all_and_for_a_peer_and_leave_each_peer_a_little() {
-        let mut copies = Copies::new(1 << 20, 512 << 10);
+        let mut copies = Copies::new(2 << 20, 512 << 10);
         let mut peers = [0u64; 20];
         for p in &mut peers {
-            while copies.take(p, 16 << 10) {}
+            while copies.take(p, 16 << 10, false) {}
         }
         assert_eq!((peers[0], peers[1]), (512 << 10, 512 << 10));
         assert!(peers[2..].iter().all(|p| *p == COPIES_RESERVE));
+        // What must be copied has the rest for itself.
+        let before = copies.bytes;
+        assert!(before <= (1 << 20) + 18 * COPIES_RESERVE);
+        while copies.take(&mut peers[0], 16 << 10, true) {}
+        assert_eq!(copies.bytes, before.max(2 << 20));
         let first = &mut peers[0];
         while *first > 0 {
             copies.give_back(first, 16 << 10);

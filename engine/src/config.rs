@@ -48,9 +48,10 @@ pub struct EngineConfig {
     /// Memory for messages nobody has asked for, all peers together, bytes (`WEIR_UNEXPECTED_BYTES`). While less is held, a peer may send beyond `credit_msgs`; every message counts,
     /// also an empty one. 64 MiB: a quarter of a million messages.
     pub unexpected_bytes: u64,
-    /// Copies of payloads for all peers, bytes (`WEIR_COPIED_BYTES`). Beyond it sends complete when they are acknowledged, or are refused if they must be copied.
+    /// Copies of payloads for all peers, bytes (`WEIR_COPIED_BYTES`). Beyond it what must be copied (injected) is refused; beyond half of it other small sends are not copied, and complete
+    /// when they are acknowledged.
     pub copied_bytes: u64,
-    /// The same for one peer (`WEIR_COPIED_PEER_BYTES`). 16 MiB: more than is under way on any path.
+    /// Copies for one peer that could be done without, bytes (`WEIR_COPIED_PEER_BYTES`). 16 MiB: more than is under way on any path.
     pub copied_peer_bytes: u64,
     /// Socket receive buffer wanted, bytes (`WEIR_RCVBUF`).
     pub rcvbuf_bytes: usize,

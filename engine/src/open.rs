@@ -143,6 +143,8 @@ pub fn new_state(cfg: EngineConfig, proto: weir_proto::Endpoint, own_name: [u8; 
         pool: Pool::default(),
         copies: Copies::new(cfg.copied_bytes, cfg.copied_peer_bytes),
         unexpected: Unexpected::new(cfg.unexpected_bytes),
+        no_room_since: None,
+        told_no_room: false,
         told_full: false,
         counters: EngineCounters::default(),
         totals: Totals::default(),

@@ -121,8 +121,8 @@ impl State {
         if op.data.is_some() && notices.begun.saturating_sub(notices.taken) >= u64::from(NOTICES_MAX) {
             return Err(EngineError::Again);
         }
-        if copy && !self.take_copy_room(op.peer, copy_cost(len, false)) {
-            return Err(EngineError::Again);
+        if copy && !self.take_copy_room(op.peer, copy_cost(len, false), true) {
+            return Err(self.no_copy_room(now));
         }
         self.counters.writes += 1;
         // SAFETY: passed on from the caller.

@@ -4,6 +4,7 @@ use crate::api::{Completion, EngineError, Iov, OpError, OpKind, SendMode, SendOp
 use crate::core::State;
 use crate::memory::{Gather, Source};
 use crate::state::{Carriage, NO_TOKEN, Place, Role, RxMsg, SendKey, SendState, copy_cost, key, token};
+use std::io::Write;
 use weir_match::envelope::{self, Envelope, Status};
 use weir_match::{Arrival, stream_of};
 use weir_proto::{Message, PeerId, SendError, Time};
@@ -15,6 +16,9 @@ const QUEUE_MSGS: usize = 16_384;
 const EARLY_BYTES: usize = 2048;
 /// All of these together: no more than that credit. More could wait for ever, and hold up what the peer asks for first.
 const EARLY_TOTAL_BYTES: usize = 4096;
+
+/// Room for copies that is lacking for so long is worth a word.
+const LONG_REFUSED_NS: u64 = 1_000_000_000;
 
 /// Copies of large payloads that wait for a peer are memory the caller does not see: an injected message may be this long at most.
 pub const INJECT_BYTES: usize = 16 << 10;
@@ -54,10 +58,9 @@ impl State {
         let room = self.proto.credit(to).bytes >= len as u64 || early;
         let eager = room && len as u64 <= self.eager_limit(to);
         let may_copy = op.mode == SendMode::Transmit && len <= self.cfg.copy_bytes;
-        let copy = (wants_copy || may_copy) && self.take_copy_room(op.peer, copy_cost(len, !eager));
+        let copy = (wants_copy || may_copy) && self.take_copy_room(op.peer, copy_cost(len, !eager), wants_copy);
         if wants_copy && !copy {
-            self.counters.refused_sends += 1;
-            return Err(EngineError::Again);
+            return Err(self.no_copy_room(now));
         }
         self.counters.lent_sends += u64::from(may_copy && !copy);
         let at_once = op.mode == SendMode::Inject || (op.mode == SendMode::Transmit && copy);
@@ -191,10 +194,9 @@ impl State {
         // What is not received at once and may be copied is, so that a small send is complete as MPI expects it. Not without bound: then only its receive completes it.
         let copy = !self.matcher.is_awaited(op.peer, op.class, op.tag)
             && (wants_copy || (len <= self.cfg.eager_bytes as usize && op.mode != SendMode::Match));
-        let copied = copy && self.take_copy_room(op.peer, copy_cost(len, true));
+        let copied = copy && self.take_copy_room(op.peer, copy_cost(len, true), wants_copy);
         if wants_copy && copy && !copied {
-            self.counters.refused_sends += 1;
-            return Err(EngineError::Again);
+            return Err(self.no_copy_room(now));
         }
         self.counters.lent_sends += u64::from(copy && !copied);
         self.counters.self_sends += 1;
@@ -390,9 +392,9 @@ impl State {
         s.source.release(&mut self.pool);
     }
 
-    /// Takes room for a copy for a peer from the budget; false when there is none.
-    pub fn take_copy_room(&mut self, peer: u32, bytes: u64) -> bool {
-        let taken = self.copies.take(&mut self.peers[peer as usize].copied_bytes, bytes);
+    /// Takes room for a copy for a peer from the budget, a copy that `must` be made or one that could be done without; false when there is none.
+    pub fn take_copy_room(&mut self, peer: u32, bytes: u64, must: bool) -> bool {
+        let taken = self.copies.take(&mut self.peers[peer as usize].copied_bytes, bytes, must);
         if taken {
             self.counters.copied_bytes = self.copies.bytes;
             self.counters.copied_bytes_peak = self.counters.copied_bytes_peak.max(self.copies.bytes);
@@ -400,10 +402,27 @@ impl State {
         taken
     }
 
+    /// There is no room for a copy that must be made: its caller tries again. Said once if that goes on, for it looks like a hang.
+    #[cold]
+    pub fn no_copy_room(&mut self, now: Time) -> EngineError {
+        self.counters.refused_sends += 1;
+        let since = *self.no_room_since.get_or_insert(now);
+        if now.since_ns(since) > LONG_REFUSED_NS && !std::mem::replace(&mut self.told_no_room, true) {
+            // Not `eprintln`, which panics when nobody reads standard error any more.
+            let _ = writeln!(
+                std::io::stderr(),
+                "weir: copies of small messages that their receivers do not take have filled their {} bytes, and sends wait; if the program hangs, give them more with WEIR_COPIED_BYTES",
+                self.cfg.copied_bytes
+            );
+        }
+        EngineError::Again
+    }
+
     /// And gives it back, when the operation is over.
     pub fn return_copy_room(&mut self, s: &SendState) {
         let bytes = s.copied_bytes();
         if bytes > 0 {
+            self.no_room_since = None;
             self.copies.give_back(&mut self.peers[s.peer as usize].copied_bytes, bytes);
             self.counters.copied_bytes = self.copies.bytes;
         }

@@ -69,9 +69,9 @@ pub const PARAMS: &[Param] = &[
     ),
     param(
         "copied_bytes",
-        "Memory for copies of what is sent, all peers together, in bytes; beyond it a send completes when it is acknowledged, and what must be copied has to wait (default: 67108864)",
+        "Memory for copies of what is sent, all peers together, in bytes; beyond it fi_inject has to wait, beyond half of it other small sends complete when they are acknowledged (default: 67108864)",
     ),
-    param("copied_peer_bytes", "The same for each peer (default: 16777216)"),
+    param("copied_peer_bytes", "The same for other small sends to one peer (default: 16777216)"),
     param("rcvbuf", "Socket receive buffer wanted, bytes; the system may grant less (default: 8388608)"),
     param("offload", "Segmentation offload of UDP: on or off (default: on, tested at start)"),
     param("linger_ms", "Closing an endpoint waits up to this long for unacknowledged messages (default: 5000)"),
