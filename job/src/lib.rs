@@ -36,6 +36,11 @@ impl Env {
         Self { vars: pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect() }
     }
 
+    /// The names of all variables that are set.
+    pub fn names(&self) -> impl Iterator<Item = &std::ffi::OsStr> {
+        self.vars.keys().map(OsString::as_os_str)
+    }
+
     /// The value of `name`, if it is set and not empty.
     pub fn get(&self, name: &str) -> Option<&OsString> {
         self.vars.get(std::ffi::OsStr::new(name)).filter(|value| !value.is_empty())

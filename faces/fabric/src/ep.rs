@@ -207,10 +207,21 @@ fn open_engine(source: Option<Name>) -> Result<Arc<Endpoint>, i32> {
         Endpoint::open(config)
     };
     params::unknown_names().iter().for_each(|line| host::complain(line));
-    attempt().map_err(|e| {
+    let opened = attempt().map_err(|e| {
         host::complain(&e.to_string());
         guard::code_of(&e)
-    })
+    });
+    if opened.is_ok() {
+        leave_mark(std::env::var_os("WEIR_AGENT_MARK"));
+    }
+    opened
+}
+
+/// Tells `weir run`, which names this file, that its program uses Weir. Without the file it only says so in vain.
+fn leave_mark(file: Option<std::ffi::OsString>) {
+    if let Some(file) = file.filter(|file| !file.is_empty()) {
+        let _ = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(file);
+    }
 }
 
 /// `fi_endpoint`.

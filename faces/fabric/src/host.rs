@@ -118,8 +118,8 @@ pub fn complain(line: &str) {
         return;
     }
     said.push(line.to_owned());
-    // Not `eprintln`, which panics when nobody reads standard error any more.
-    let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("weir: {line}\n"));
+    // Not `eprintln`, which panics when nobody reads standard error any more; and in one write, lest lines of ranks mix.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("weir: {line}\n").as_bytes());
 }
 
 /// Declares a parameter, so that `fi_info -g weir` shows it.

@@ -140,7 +140,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub dry_run: bool,
     /// With --dry-run: as one JSON document
-    #[arg(long, requires = "dry_run")]
+    #[arg(long)]
     pub json: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]

@@ -1,8 +1,7 @@
 //! What each command does: gathers the facts, then prints them as text or as JSON.
 
 use std::io::Write;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -10,10 +9,10 @@ use clap::CommandFactory;
 use serde_json::{Value, json};
 use weir_job::Env;
 
-use crate::args::{Args, Command, DoctorArgs, EXIT_FAILED, EnvArgs, Output, RunArgs, StatArgs};
+use crate::args::{Args, Command, DoctorArgs, EXIT_FAILED, EnvArgs, Output, StatArgs};
 use crate::doctor::Severity;
 use crate::mpi::Kind;
-use crate::{doctor, environment, interfaces, mpi, provider, stat};
+use crate::{doctor, environment, interfaces, mpi, provider, run, settings, stat};
 
 /// Does what the command line asks; returns the exit code.
 ///
@@ -23,7 +22,7 @@ pub fn run(args: Args) -> Result<u8> {
     let env = Env::from_process();
     match args.command {
         Command::Env(args) => print_env(&env, &args),
-        Command::Run(args) => run_program(&env, args),
+        Command::Run(args) => run::run(&env, args),
         Command::Info(output) => info(&env, &output),
         Command::Doctor(args) => diagnose(&env, &args),
         Command::Stat(args) => show_counters(&args),
@@ -38,19 +37,19 @@ pub fn run(args: Args) -> Result<u8> {
     }
 }
 
-fn search_path(env: &Env) -> Option<&std::ffi::OsStr> {
+pub(crate) fn search_path(env: &Env) -> Option<&std::ffi::OsStr> {
     env.get("PATH").map(std::ffi::OsString::as_os_str)
 }
 
 /// Prints; a reader that has gone away, as in `weir stat 1 | head`, is no failure.
-fn print_all(text: &[u8]) -> Result<u8> {
+pub(crate) fn print_all(text: &[u8]) -> Result<u8> {
     match std::io::stdout().write_all(text).and_then(|()| std::io::stdout().flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(0),
     }
 }
 
-fn print_json(value: &Value) -> Result<u8> {
+pub(crate) fn print_json(value: &Value) -> Result<u8> {
     print_all(format!("{value}\n").as_bytes())
 }
 
@@ -66,98 +65,43 @@ fn print_env(env: &Env, args: &EnvArgs) -> Result<u8> {
         None => mpi::on_search_path(None, search_path(env)).context("or say which MPI, as in: weir env --mpi mpich")?,
     };
     let provider = provider::find(env)?;
-    let key = weir_job::load_key(env)?;
+    let key = environment::key(env)?;
     let folder = provider.parent().unwrap_or(Path::new("/"));
     let variables = environment::variables(found.kind, folder, &key, env, args.no_shm);
     if args.output.json {
         let map: serde_json::Map<String, Value> = variables.into_iter().map(|(k, v)| (k, v.into())).collect();
         return print_json(&json!({"mpi": found, "variables": map}));
     }
-    if found.kind == Kind::Mpich && !args.no_shm {
-        eprintln!(
-            "weir: MPICH keeps messages between ranks on one machine in shared memory; with --no-shm they go over weir too"
-        );
+    eprintln!("weir: {}", chosen(&found, args.mpi.is_some()));
+    if let Some(hint) = environment::shared_memory_hint(found.kind, args.no_shm) {
+        eprintln!("weir: {hint}");
     }
     let lines: String = variables.iter().map(|variable| args.shell.line(variable) + "\n").collect();
     print_all(lines.as_bytes())
 }
 
-fn run_program(env: &Env, args: RunArgs) -> Result<u8> {
-    let Some(name) = args.program.first() else { bail!("no program") };
-    let program = locate(Path::new(name), env)?;
-    let mut found = mpi::of_program(&program, env)?;
-    if let Some(launcher) = args.launcher {
-        let given = mpi::of_launcher(&launcher)?;
-        if given.kind != found.kind {
-            bail!("{} needs {}, but {} is {}'s", program.display(), found.kind, launcher.display(), given.kind);
-        }
-        found.launcher = given.launcher;
-    }
-    let launcher = found.launcher.clone().with_context(|| format!("no launcher of {} found", found.kind))?;
-    let provider = provider::find(env)?;
-    let key = weir_job::load_key(env)?;
-    let folder = provider.parent().unwrap_or(Path::new("/"));
-    let variables = environment::variables(found.kind, folder, &key, env, args.no_shm);
-
-    let mut command = std::process::Command::new(&launcher);
-    command.args(["-n", &args.ranks.to_string()]);
-    if !args.hosts.is_empty() {
-        command.args([if found.kind == Kind::Mpich { "-hosts" } else { "--host" }, &args.hosts.join(",")]);
-    }
-    command.args(&args.launcher_arg).arg(&program).args(args.program.iter().skip(1));
-    command.envs(variables.iter().cloned());
-    if args.dry_run {
-        return show_command(&found, &command, &variables, args.json);
-    }
-    let error = command.exec();
-    Err(error).with_context(|| format!("cannot start {}", launcher.display()))
-}
-
-/// A program's file: as named, or found on the path as the shell does.
-fn locate(name: &Path, env: &Env) -> Result<PathBuf> {
-    if name.components().count() > 1 || name.is_absolute() {
-        if !name.is_file() {
-            bail!("{}: no such program", name.display());
-        }
-        return Ok(name.to_owned());
-    }
-    let text = name.to_string_lossy();
-    match mpi::on_path(&text, search_path(env)) {
-        Some(file) => Ok(file),
-        None if name.is_file() => Ok(Path::new(".").join(name)),
-        None => bail!("{text}: neither on PATH nor in this folder"),
-    }
-}
-
-fn show_command(
-    found: &mpi::Found,
-    command: &std::process::Command,
-    variables: &[environment::Variable],
-    as_json: bool,
-) -> Result<u8> {
-    let words: Vec<String> = std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    if as_json {
-        let map: serde_json::Map<String, Value> =
-            variables.iter().map(|(k, v)| (k.clone(), v.clone().into())).collect();
-        return print_json(&json!({"mpi": found, "command": words, "variables": map}));
-    }
-    let mut text: String =
-        variables.iter().map(|(name, value)| format!("{name}={} \\\n", environment::quote(value))).collect();
-    text += &words.iter().map(|word| environment::quote(word)).collect::<Vec<_>>().join(" ");
-    print_all((text + "\n").as_bytes())
+/// Which MPI the variables are for: a program of another one would run without Weir, and nobody would notice.
+fn chosen(found: &mpi::Found, named: bool) -> String {
+    let launcher = found.launcher.as_ref().map(|file| file.display().to_string());
+    let origin: Vec<String> = launcher.into_iter().chain((!named).then(|| "first on PATH".to_owned())).collect();
+    let origin = if origin.is_empty() { String::new() } else { format!(" ({})", origin.join(", ")) };
+    let version = found.version.as_ref().map_or_else(String::new, |version| format!(" {version}"));
+    let (other, name) = match found.kind {
+        Kind::Mpich => (Kind::Openmpi, "openmpi"),
+        Kind::Openmpi => (Kind::Mpich, "mpich"),
+    };
+    format!("for programs of {}{version}{origin}; for {other}'s: weir env --mpi {name}", found.kind)
 }
 
 fn info(env: &Env, output: &Output) -> Result<u8> {
     let provider = provider::find(env).and_then(|file| Ok((provider::probe(&file)?, file)));
-    let key = weir_job::load_key(env);
+    let key = environment::key(env);
     let mpis: Vec<mpi::Found> = [Kind::Mpich, Kind::Openmpi]
         .into_iter()
         .filter_map(|kind| mpi::on_search_path(Some(kind), search_path(env)).ok())
         .collect();
     let list = interfaces::list(&interfaces::named(env))?;
+    let settings: Vec<String> = settings::complaints(env).into_iter().map(|one| one.text).collect();
     if output.json {
         let provider = match &provider {
             Ok((facts, file)) => json!({"file": file, "facts": facts}),
@@ -168,7 +112,7 @@ fn info(env: &Env, output: &Output) -> Result<u8> {
             Err(error) => json!({"error": error.to_string()}),
         };
         return print_json(
-            &json!({"weir": env!("CARGO_PKG_VERSION"), "provider": provider, "key": key, "mpi": mpis, "interfaces": list}),
+            &json!({"weir": env!("CARGO_PKG_VERSION"), "provider": provider, "key": key, "mpi": mpis, "interfaces": list, "settings": settings}),
         );
     }
     let mut text = format!("weir        {}\n", env!("CARGO_PKG_VERSION"));
@@ -203,6 +147,9 @@ fn info(env: &Env, output: &Output) -> Result<u8> {
             if one.chosen { "used" } else { "not used" }
         );
     }
+    for one in &settings {
+        text += &format!("settings    {one}\n");
+    }
     print_all(text.as_bytes())
 }
 
@@ -226,10 +173,15 @@ fn diagnose(env: &Env, args: &DoctorArgs) -> Result<u8> {
             }
         }
         let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
-        text += &format!("{} errors, {} warnings\n", count(Severity::Error), count(Severity::Warning));
+        text += &format!("{}, {}\n", many(count(Severity::Error), "error"), many(count(Severity::Warning), "warning"));
         print_all(text.as_bytes())?;
     }
     Ok(if worst == Severity::Error { EXIT_FAILED } else { 0 })
+}
+
+/// A number of things.
+fn many(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 fn show_counters(args: &StatArgs) -> Result<u8> {
@@ -305,10 +257,20 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_as_the_shell_finds_them() {
-        let env = Env::from_pairs([("PATH", "/usr/bin:/bin")]);
-        assert!(locate(Path::new("sh"), &env).unwrap().is_absolute());
-        assert!(locate(Path::new("./no-such"), &env).unwrap_err().to_string().contains("no such program"));
-        assert!(locate(Path::new("no-such-program"), &env).is_err());
+    fn the_mpi_that_was_chosen_is_named() {
+        let found = |kind, launcher: Option<&str>| mpi::Found {
+            kind,
+            version: Some("1.2".into()),
+            launcher: launcher.map(Into::into),
+            library: None,
+        };
+        assert_eq!(
+            chosen(&found(Kind::Openmpi, Some("/b/mpiexec")), false),
+            "for programs of Open MPI 1.2 (/b/mpiexec, first on PATH); for MPICH's: weir env --mpi mpich"
+        );
+        assert_eq!(
+            chosen(&found(Kind::Mpich, None), true),
+            "for programs of MPICH 1.2; for Open MPI's: weir env --mpi openmpi"
+        );
     }
 }

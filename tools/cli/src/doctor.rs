@@ -11,7 +11,7 @@ use weir_job::Env;
 use crate::environment;
 use crate::interfaces::{self, read_number};
 use crate::mpi::{self, Kind};
-use crate::provider;
+use crate::{provider, run, settings};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -58,12 +58,33 @@ pub fn examine(env: &Env, program: Option<&Path>) -> Vec<Finding> {
     let key = check_key(env, &mut all);
     let found = check_mpi(env, program, &mut all);
     check_variables(env, &mut all);
+    check_settings(env, &mut all);
     check_interfaces(env, &mut all);
     check_kernel(&mut all);
-    if let (Some(provider), Some(key), Some(found)) = (provider, key, found) {
-        all.push(try_mpi(env, &found, &provider, &key));
-    }
+    all.push(match (provider, key, found) {
+        (Some(provider), Some(key), Some(found)) => try_mpi(env, &found, &provider, &key),
+        (provider, key, _) => {
+            let missing = match (provider, key) {
+                (None, _) => "provider",
+                (_, None) => "key",
+                _ => "usable MPI",
+            };
+            Finding::new("trial run", Severity::Info, format!("skipped: there is no {missing}, see above"))
+        }
+    });
     all
+}
+
+/// What the provider itself would say of its settings.
+fn check_settings(env: &Env, all: &mut Vec<Finding>) {
+    let complaints = settings::complaints(env);
+    if complaints.is_empty() {
+        all.push(Finding::new("settings", Severity::Ok, "an endpoint opens with these settings"));
+    }
+    for one in complaints {
+        let severity = if one.fatal { Severity::Error } else { Severity::Warning };
+        all.push(Finding::new("settings", severity, one.text));
+    }
 }
 
 fn check_provider(env: &Env, all: &mut Vec<Finding>) -> Option<std::path::PathBuf> {
@@ -99,7 +120,7 @@ fn check_provider(env: &Env, all: &mut Vec<Finding>) -> Option<std::path::PathBu
 }
 
 fn check_key(env: &Env, all: &mut Vec<Finding>) -> Option<weir_job::JobKey> {
-    match weir_job::load_key(env) {
+    match environment::key(env) {
         Ok(key) => {
             let text =
                 format!("fingerprint {} from {}; it must be the same on all machines", key.fingerprint(), key.source);
@@ -150,8 +171,12 @@ fn check_mpi(env: &Env, program: Option<&Path>, all: &mut Vec<Finding>) -> Optio
         }
         return first.ok();
     };
-    match mpi::of_program(program, env) {
+    match run::locate(program, env).and_then(|program| mpi::of_program(&program, env)) {
         Ok(needed) => {
+            if let Some(why) = mpi::cannot_use_libfabric(&needed) {
+                all.push(Finding::new("program", Severity::Error, why));
+                return None;
+            }
             let text = format!("{} uses {}", program.display(), needed.kind);
             let severity = match &first {
                 Ok(first) if first.kind != needed.kind => Severity::Warning,
@@ -327,63 +352,66 @@ fn try_mpi(env: &Env, found: &mpi::Found, provider: &Path, key: &weir_job::JobKe
     };
     let folder = provider.parent().unwrap_or(Path::new("/"));
     let variables = environment::variables(found.kind, folder, key, env, true);
-    let scratch = std::env::temp_dir().join(format!("weir-doctor-{}", std::process::id()));
-    let trial = trial_program(launcher, &scratch);
-    let result = trial.map(|words| {
-        let mut command = Command::new(launcher);
-        if found.kind == Kind::Openmpi {
-            command.args(["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"]);
-        }
-        command.args(["-n", "1"]).args(words).envs(variables).env("MPIR_CVAR_DEBUG_SUMMARY", "1");
-        mpi::ask(&mut command, TRY_LIMIT)
-    });
-    let _ = std::fs::remove_dir_all(&scratch);
-    match result {
-        None => Finding::new(
+    let mark = match run::Mark::new() {
+        Ok(mark) => mark,
+        Err(error) => return Finding::new(name, Severity::Warning, format!("not tried: {error:#}")),
+    };
+    let Some(words) = trial_program(launcher, found.library.as_deref(), mark.folder()) else {
+        return Finding::new(
             name,
             Severity::Info,
-            "not tried: beside the launcher there is neither mpi4py nor mpicc to make a program with",
-        ),
-        Some(Err(error)) => {
-            Finding::new(name, Severity::Error, format!("{} does not start over weir: {error:#}", found.kind))
+            "not tried: there is neither a C compiler to make a program with, nor mpi4py beside the launcher",
+        );
+    };
+    let mut command = Command::new(launcher);
+    if found.kind == Kind::Openmpi {
+        command.args(["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"]);
+    }
+    command.args(["-n", "1"]).args(words).envs(variables).env(run::MARK_VARIABLE, mark.file());
+    let which = found.library.as_ref().map_or_else(String::new, |library| format!(" ({})", library.display()));
+    match mpi::ask(&mut command, TRY_LIMIT) {
+        Err(error) => {
+            Finding::new(name, Severity::Error, format!("{}{which} does not start over weir: {error:#}", found.kind))
                 .fixed_by("FI_LOG_LEVEL=info weir run -n 1 ./program")
         }
-        Some(Ok(said)) => {
-            let taken = said
-                .lines()
-                .find_map(|line| line.trim().strip_prefix("libfabric provider:"))
-                .map(|rest| rest.trim().split(' ').next().unwrap_or("").to_owned());
-            match (found.kind, taken) {
-                (Kind::Mpich, Some(taken)) if taken == "weir" => {
-                    Finding::new(name, Severity::Ok, "MPICH starts and takes the provider weir")
-                }
-                (Kind::Mpich, taken) => Finding::new(
-                    name,
-                    Severity::Error,
-                    format!("MPICH starts, but takes {}", taken.unwrap_or_else(|| "no libfabric provider".into())),
-                )
-                .fixed_by("eval $(weir env)"),
-                // Told to use this provider alone, Open MPI does not start without it.
-                (Kind::Openmpi, _) => Finding::new(name, Severity::Ok, "Open MPI starts with the provider weir"),
-            }
+        Ok(_) if mark.was_made() => {
+            Finding::new(name, Severity::Ok, format!("{}{which} starts and takes the provider weir", found.kind))
         }
+        Ok(_) => Finding::new(
+            name,
+            Severity::Error,
+            format!("{}{which} starts, but does not take the provider weir; was it built with libfabric?", found.kind),
+        )
+        .fixed_by("FI_LOG_LEVEL=info weir run -n 1 ./program"),
     }
 }
 
-/// The smallest MPI program that can be had: mpi4py beside the launcher, or one made with its mpicc.
-fn trial_program(launcher: &Path, scratch: &Path) -> Option<Vec<std::ffi::OsString>> {
+/// The smallest MPI program that can be had. A program's own library is tried with one that is linked with that very file;
+/// else it is mpi4py beside the launcher, or one made with its mpicc.
+fn trial_program(launcher: &Path, library: Option<&Path>, scratch: &Path) -> Option<Vec<std::ffi::OsString>> {
     let folder = launcher.parent()?;
     let python = folder.join("python3");
-    if python.is_file() && mpi::ask(Command::new(&python).args(["-c", "import mpi4py"]), TRY_LIMIT).is_ok() {
+    if library.is_none()
+        && python.is_file()
+        && mpi::ask(Command::new(&python).args(["-c", "import mpi4py"]), TRY_LIMIT).is_ok()
+    {
         let program = "from mpi4py import MPI; MPI.COMM_WORLD.Barrier()";
         return Some(vec![python.into(), "-c".into(), program.into()]);
     }
     let source = scratch.join("trial.c");
     let out = scratch.join("trial");
-    std::fs::create_dir_all(scratch).ok()?;
-    let text = "#include <mpi.h>\nint main(int c, char **v) { MPI_Init(&c, &v); MPI_Barrier(MPI_COMM_WORLD); return MPI_Finalize(); }\n";
+    // Declared here: these two are the same in every MPI, and its headers may not be installed.
+    let text = "int MPI_Init(int *, char ***);\nint MPI_Finalize(void);\n\
+                int main(int c, char **v) { return MPI_Init(&c, &v) || MPI_Finalize(); }\n";
     std::fs::write(&source, text).ok()?;
-    mpi::ask(Command::new(folder.join("mpicc")).arg(&source).arg("-o").arg(&out), TRY_LIMIT).ok()?;
+    let mut command = Command::new(library.map_or_else(|| folder.join("mpicc"), |_| "cc".into()));
+    command.arg(&source).arg("-o").arg(&out);
+    if let Some(library) = library {
+        let mut rpath = std::ffi::OsString::from("-Wl,--allow-shlib-undefined,-rpath,");
+        rpath.push(library.parent()?);
+        command.arg(library).arg(rpath);
+    }
+    mpi::ask(&mut command, TRY_LIMIT).ok()?;
     Some(vec![out.into()])
 }
 
@@ -421,6 +449,44 @@ mod tests {
         let mut all = Vec::new();
         check_interfaces(&Env::from_pairs([("WEIR_IFACE", "nosuch0")]), &mut all);
         assert!(has(&all, "interfaces", Severity::Error), "{all:?}");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_or_cannot_start_is_an_error() {
+        for (file, why) in [("./no-such", "no such file"), ("/etc/passwd", "not an executable")] {
+            let mut all = Vec::new();
+            assert!(check_mpi(&Env::from_process(), Some(Path::new(file)), &mut all).is_none());
+            assert!(all.iter().any(|f| f.severity == Severity::Error && f.cause.contains(why)), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn the_trial_is_linked_with_the_programs_own_library() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("mpi.c");
+        let library = dir.path().join("libmpi.so.12");
+        std::fs::write(
+            &source,
+            "int MPI_Init(int *c, char ***v) { return 0; }\nint MPI_Finalize(void) { return 0; }\n",
+        )
+        .unwrap();
+        let made = Command::new("cc")
+            .args(["-shared", "-fPIC", "-Wl,-soname,libmpi.so.12"])
+            .arg(&source)
+            .arg("-o")
+            .arg(&library)
+            .status();
+        assert!(made.unwrap().success());
+        let words = trial_program(Path::new("/nowhere/mpiexec"), Some(&library), dir.path()).unwrap();
+        let needed = crate::elf::libraries(Path::new(&words[0]), &[]);
+        assert!(needed.iter().any(|one| one.file.as_deref() == Some(&library)), "{needed:?}");
+        assert!(Command::new(&words[0]).status().unwrap().success());
+    }
+
+    #[test]
+    fn a_trial_that_is_left_out_is_told() {
+        let all = examine(&Env::from_pairs([("PATH", "/nonexistent"), ("WEIR_LIB", "/nonexistent")]), None);
+        assert!(all.iter().any(|f| f.check == "trial run" && f.cause.contains("skipped")), "{all:?}");
     }
 
     #[test]

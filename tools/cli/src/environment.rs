@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use weir_job::{Env, JobKey, KeySource};
+use weir_job::{Env, JobKey, KeyError, KeySource};
 
 use crate::mpi::Kind;
 
@@ -47,6 +47,27 @@ pub fn variables(kind: Kind, folder: &Path, key: &JobKey, env: &Env, no_shm: boo
         }
     }
     all
+}
+
+/// The job's key. A file that was named from the working folder is named from the root: ranks may start in another one.
+///
+/// # Errors
+/// If there is none, or it is unusable.
+pub fn key(env: &Env) -> Result<JobKey, KeyError> {
+    let mut key = weir_job::load_key(env)?;
+    if let KeySource::NamedFile(path) = &mut key.source
+        && let Ok(absolute) = std::path::absolute(&*path)
+    {
+        *path = absolute;
+    }
+    Ok(key)
+}
+
+/// What to know of messages that do not go over Weir.
+pub fn shared_memory_hint(kind: Kind, no_shm: bool) -> Option<&'static str> {
+    (kind == Kind::Mpich && !no_shm).then_some(
+        "MPICH keeps messages between ranks on one machine in shared memory; with --no-shm they go over weir too",
+    )
 }
 
 /// Our folder first; others the user has named stay.
@@ -121,6 +142,19 @@ mod tests {
             let all = variables(kind, Path::new("/w"), &key(KeySource::Environment), &Env::default(), true);
             assert!(all.iter().all(|(name, value)| name != "WEIR_KEY" && !value.contains("0707")));
         }
+    }
+
+    #[test]
+    fn a_key_file_is_named_from_the_root() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir_in(".").unwrap();
+        let file = dir.path().file_name().map(|name| Path::new(name).join("key")).unwrap();
+        std::fs::write(&file, "0".repeat(64)).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let key = super::key(&Env::from_pairs([("WEIR_KEY_FILE", file.as_os_str())])).unwrap();
+        let all = variables(Kind::Mpich, Path::new("/w"), &key, &Env::default(), false);
+        let named = value(&all, "WEIR_KEY_FILE").unwrap();
+        assert!(named.starts_with('/') && Path::new(named).is_file(), "{named}");
     }
 
     #[test]

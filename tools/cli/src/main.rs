@@ -8,6 +8,8 @@ mod environment;
 mod interfaces;
 mod mpi;
 mod provider;
+mod run;
+mod settings;
 mod stat;
 
 use std::process::ExitCode;

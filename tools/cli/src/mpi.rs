@@ -93,7 +93,8 @@ pub fn on_path(name: &str, path: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
     elf::path_list(path).into_iter().map(|folder| folder.join(name)).find(|file| is_executable(file))
 }
 
-fn is_executable(file: &Path) -> bool {
+/// A file that may be started.
+pub fn is_executable(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
@@ -107,7 +108,14 @@ pub fn of_launcher(launcher: &Path) -> Result<Found> {
     let Some((kind, version)) = read_version(&said) else {
         bail!("{}: neither MPICH's nor Open MPI's launcher", launcher.display());
     };
-    Ok(Found { kind, version, launcher: Some(launcher.to_owned()), library: None })
+    Ok(Found { kind, version, launcher: Some(in_real_folder(launcher)), library: None })
+}
+
+/// The launcher by its folder's real name. Open MPI takes its prefix from the name it was called by, so that `/bin`, a link
+/// to `/usr/bin`, would make it `/`. The file itself may be a link that must be called by its own name.
+fn in_real_folder(launcher: &Path) -> PathBuf {
+    let real = launcher.parent().and_then(|folder| folder.canonicalize().ok());
+    real.zip(launcher.file_name()).map_or_else(|| launcher.to_owned(), |(folder, name)| folder.join(name))
 }
 
 /// Reads what `mpiexec --version` says.
@@ -119,8 +127,11 @@ fn read_version(said: &str) -> Option<(Kind, Option<String>)> {
     if said.contains("HYDRA") || said.contains("Hydra") {
         return Some((Kind::Mpich, word_after(said, "Version")));
     }
-    if said.contains("Open MPI") || said.contains("OpenRTE") || said.contains("prterun") {
-        return Some((Kind::Openmpi, word_after(said, "Open MPI")));
+    // Open MPI 5 says "mpiexec (Open MPI) 5.0.11", 4 "mpiexec (OpenRTE) 4.1.4".
+    let mark = ["(Open MPI)", "(OpenRTE)", "Open MPI", "OpenRTE"].into_iter().find(|mark| said.contains(mark));
+    if mark.is_some() || said.contains("prterun") {
+        let version = mark.and_then(|mark| word_after(said, mark));
+        return Some((Kind::Openmpi, version.filter(|v| v.starts_with(|c: char| c.is_ascii_digit()))));
     }
     None
 }
@@ -131,8 +142,9 @@ fn read_version(said: &str) -> Option<(Kind, Option<String>)> {
 /// If there is none.
 pub fn on_search_path(wanted: Option<Kind>, path: Option<&std::ffi::OsStr>) -> Result<Found> {
     let mut other = None;
+    let names = wanted.map_or(&["mpiexec", "mpirun", "mpiexec.hydra"][..], launcher_names);
     for folder in elf::path_list(path) {
-        for name in ["mpiexec", "mpirun", "mpiexec.hydra"] {
+        for name in names {
             let launcher = folder.join(name);
             if !is_executable(&launcher) {
                 continue;
@@ -190,24 +202,64 @@ pub fn of_program(program: &Path, env: &weir_job::Env) -> Result<Found> {
     on_search_path(None, path)
 }
 
+/// What an MPI's launcher may be called; Debian adds the MPI's name where several are installed.
+fn launcher_names(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Mpich => &["mpiexec", "mpirun", "mpiexec.hydra", "mpiexec.mpich"],
+        Kind::Openmpi => &["mpiexec", "mpirun", "mpiexec.openmpi"],
+    }
+}
+
+/// The launcher of the MPI that has this library: of those on the path and those beside the library, one whose prefix the
+/// library is below, the nearest first; else any of that kind on the path.
 fn with_launcher(kind: Kind, library: &elf::Library, path: Option<&std::ffi::OsStr>) -> Result<Found> {
-    let beside = library.file.as_deref().and_then(|file| {
-        let real = std::fs::canonicalize(file).ok();
-        let candidates = [Some(file.to_owned()), real];
-        let folders = candidates
-            .into_iter()
-            .flatten()
-            .flat_map(|f| f.ancestors().skip(2).take(3).map(Path::to_owned).collect::<Vec<_>>());
-        folders
-            .map(|folder| folder.join("bin/mpiexec"))
-            .find(|launcher| of_launcher(launcher).is_ok_and(|found| found.kind == kind))
-    });
-    let found = match beside {
-        Some(launcher) => of_launcher(&launcher)?,
+    let real = library.file.as_deref().and_then(|file| file.canonicalize().ok());
+    let found = match real.as_deref().and_then(|real| launcher_of_library(kind, real, path)) {
+        Some(found) => found,
         None => on_search_path(Some(kind), path)
             .with_context(|| format!("the program is linked with {kind} ({})", library.name))?,
     };
     Ok(Found { library: library.file.clone(), ..found })
+}
+
+fn launcher_of_library(kind: Kind, library: &Path, path: Option<&std::ffi::OsStr>) -> Option<Found> {
+    let beside = library.ancestors().skip(2).map(|folder| folder.join("bin"));
+    let mut folders: Vec<PathBuf> =
+        elf::path_list(path).into_iter().chain(beside).filter_map(|folder| folder.canonicalize().ok()).collect();
+    // A launcher that lies in `/` has no prefix, and everything would be below it.
+    folders.retain(|bin| bin.parent().is_some_and(|prefix| prefix.parent().is_some() && library.starts_with(prefix)));
+    // Stable: of equally near ones, that of the path which comes first.
+    folders.sort_by_key(|bin| std::cmp::Reverse(bin.components().count()));
+    folders.dedup();
+    let names = folders.iter().flat_map(|folder| launcher_names(kind).iter().map(|name| folder.join(name)));
+    names.filter(|file| is_executable(file)).find_map(|file| of_launcher(&file).ok().filter(|found| found.kind == kind))
+}
+
+/// What an MPICH library was built to send through: its device, such as `ch4:ofi` or `ch4:ucx ofi`.
+///
+/// The library keeps it as a text for `MPI_Get_library_version`; asking the library itself would mean to load it.
+pub fn mpich_device(library: &Path) -> Option<String> {
+    let bytes = std::fs::read(library).ok()?;
+    [&b"\0ch4:"[..], b"\0ch3:"].iter().find_map(|mark| {
+        bytes.windows(mark.len()).enumerate().filter(|(_, window)| window == mark).find_map(|(at, _)| {
+            let text = bytes[at + 1..].split(|byte| *byte == 0).next()?;
+            let plain = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b" :,".contains(b);
+            (text.len() < 64 && text.iter().all(plain)).then(|| String::from_utf8_lossy(text).into_owned())
+        })
+    })
+}
+
+/// Why this MPI cannot use a libfabric provider at all; none if it can, or if nothing is known against it.
+pub fn cannot_use_libfabric(found: &Found) -> Option<String> {
+    let library = found.library.as_deref().filter(|_| found.kind == Kind::Mpich)?;
+    let device = mpich_device(library)?;
+    let without = !device.contains("ofi");
+    without.then(|| {
+        format!(
+            "{} is an MPICH built for {device}, without libfabric; build the program with one that has it, for example: pip install mpich",
+            library.display()
+        )
+    })
 }
 
 /// The Python that will run `program`, if it is one or is a script for one.
@@ -251,7 +303,75 @@ mod tests {
         assert_eq!(read_version(hydra), Some((Kind::Mpich, Some("5.0.2".into()))));
         let open = "mpiexec (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n";
         assert_eq!(read_version(open), Some((Kind::Openmpi, Some("5.0.11".into()))));
+        assert_eq!(read_version("mpiexec (OpenRTE) 4.1.4\n"), Some((Kind::Openmpi, Some("4.1.4".into()))));
         assert_eq!(read_version("lamexec 7"), None);
+    }
+
+    /// An installed MPI that answers `--version` with these words.
+    fn install(prefix: &Path, names: &[&str], says: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::create_dir_all(prefix.join("bin")).unwrap();
+        for name in names {
+            let file = prefix.join("bin").join(name);
+            std::fs::write(&file, format!("#!/bin/sh\necho '{says}'\n")).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+
+    fn library(file: &Path) -> elf::Library {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, b"").unwrap();
+        elf::Library { name: "libmpi.so.40".into(), file: Some(file.to_owned()) }
+    }
+
+    #[test]
+    fn the_launcher_is_called_by_its_folders_real_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        install(&root.join("usr"), &["mpiexec"], "mpiexec (OpenRTE) 4.1.4");
+        for link in ["bin", "lib"] {
+            std::os::unix::fs::symlink(format!("usr/{link}"), root.join(link)).unwrap();
+        }
+        std::fs::create_dir_all(root.join("usr/lib/openmpi")).unwrap();
+        // As found by a search of /lib on a system where that is /usr/lib.
+        let library = library(&root.join("lib/openmpi/libmpi.so.40"));
+        for path in ["bin", "usr/bin", "nowhere"] {
+            let path = root.join(path);
+            let found = with_launcher(Kind::Openmpi, &library, Some(path.as_os_str())).unwrap();
+            assert_eq!(found.launcher, Some(root.join("usr/bin/mpiexec")));
+            assert_eq!(found.version.as_deref(), Some("4.1.4"));
+        }
+    }
+
+    #[test]
+    fn of_several_installed_mpis_the_librarys_own_launcher_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        install(&root.join("usr"), &["mpiexec", "mpiexec.openmpi"], "mpiexec (OpenRTE) 4.1.4");
+        install(&root.join("usr"), &["mpiexec.mpich"], "HYDRA build details:  Version: 4.0.2");
+        install(&root.join("usr/local/own"), &["mpiexec"], "mpiexec (Open MPI) 5.0.11");
+        install(&root.join("venv"), &["mpiexec"], "HYDRA build details:  Version: 5.0.2");
+        let path = std::env::join_paths(["venv", "usr", "usr/local/own"].map(|p| root.join(p).join("bin"))).unwrap();
+        let of =
+            |kind, file: &str| with_launcher(kind, &library(&root.join(file)), Some(&path)).unwrap().launcher.unwrap();
+        assert_eq!(of(Kind::Openmpi, "usr/lib/x/libmpi.so.40"), root.join("usr/bin/mpiexec"));
+        assert_eq!(of(Kind::Openmpi, "usr/local/own/lib/libmpi.so.40"), root.join("usr/local/own/bin/mpiexec"));
+        assert_eq!(of(Kind::Mpich, "usr/lib/x/libmpich.so.12"), root.join("usr/bin/mpiexec.mpich"));
+        assert_eq!(of(Kind::Mpich, "elsewhere/libmpi.so.12"), root.join("venv/bin/mpiexec"));
+    }
+
+    #[test]
+    fn an_mpich_without_libfabric_is_known_by_its_device() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("libmpich.so.12");
+        let found = |bytes: &[u8]| {
+            std::fs::write(&file, bytes).unwrap();
+            Found { kind: Kind::Mpich, version: None, launcher: None, library: Some(file.clone()) }
+        };
+        let why = cannot_use_libfabric(&found(b"x\0ch4:%s\0ch4:ucx\0y")).unwrap();
+        assert!(why.contains("built for ch4:ucx, without libfabric"), "{why}");
+        assert_eq!(cannot_use_libfabric(&found(b"x\0ch4:ucx ofi\0y")), None);
+        assert_eq!(cannot_use_libfabric(&found(b"nothing to see")), None);
     }
 
     #[test]

@@ -27,9 +27,17 @@ pub struct Facts {
 /// Finds the provider: in `WEIR_LIB`, beside this program as installed, or in `FI_PROVIDER_PATH`.
 ///
 /// # Errors
-/// If it is in none of them; the message lists where it was looked for.
+/// If it is in none of them; the message lists where it was looked for. A `WEIR_LIB` without it is an error: another
+/// provider than the one named would be taken silently.
 pub fn find(env: &weir_job::Env) -> Result<PathBuf> {
-    let mut folders: Vec<PathBuf> = env.get("WEIR_LIB").map(PathBuf::from).into_iter().collect();
+    if let Some(named) = env.get("WEIR_LIB").map(PathBuf::from) {
+        let file = named.join(FILE_NAME);
+        if !file.is_file() {
+            bail!("WEIR_LIB={}: there is no {FILE_NAME} in that folder", named.display());
+        }
+        return Ok(file.canonicalize()?);
+    }
+    let mut folders: Vec<PathBuf> = Vec::new();
     if let Some(bin) =
         std::env::current_exe().ok().and_then(|exe| exe.canonicalize().ok()?.parent().map(Path::to_owned))
     {
@@ -95,4 +103,19 @@ pub fn load(provider: &Path) -> Result<Facts> {
     let name = unsafe { std::ffi::CStr::from_ptr(head.name) }.to_string_lossy().into_owned();
     let split = |v: u32| ((v >> 16) as u16, (v & 0xffff) as u16);
     Ok(Facts { name, version: split(head.version), api_version: split(head.fi_version) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_folder_without_the_provider_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let find = || find(&weir_job::Env::from_pairs([("WEIR_LIB", dir.path())]));
+        let error = find().unwrap_err().to_string();
+        assert!(error.contains("WEIR_LIB=") && error.contains(FILE_NAME), "{error}");
+        std::fs::write(dir.path().join(FILE_NAME), "").unwrap();
+        assert!(find().is_ok());
+    }
 }

@@ -26,7 +26,12 @@ pub fn of_process(pid: u32) -> Result<Value> {
         bail!("no process {pid}");
     }
     enter_namespace_of(pid)?;
-    let address = SocketAddr::from_abstract_name(format!("weir-stat-{pid}"))?;
+    ask(pid, &format!("weir-stat-{pid}"))
+}
+
+/// What is served at this abstract address, for `pid`.
+fn ask(pid: u32, name: &str) -> Result<Value> {
+    let address = SocketAddr::from_abstract_name(name)?;
     let stream = UnixStream::connect_addr(&address)
         .map_err(|_| anyhow::anyhow!("process {pid} serves no counters: it has no Weir endpoint open"))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -139,14 +144,16 @@ mod tests {
 
     #[test]
     fn reads_what_a_process_serves() {
+        // Not this process's own address: another test may have an endpoint open in it.
         let pid = std::process::id();
-        let address = SocketAddr::from_abstract_name(format!("weir-stat-{pid}")).unwrap();
+        let name = format!("weir-stat-test-{pid}");
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
         let listener = UnixListener::bind_addr(&address).unwrap();
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(br#"{"pid":1,"endpoints":[{"engine":{"polls":3}}]}"#).unwrap();
         });
-        let got = of_process(pid).unwrap();
+        let got = ask(pid, &name).unwrap();
         server.join().unwrap();
         assert_eq!(got["endpoints"][0]["engine"]["polls"], 3);
     }

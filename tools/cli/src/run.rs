@@ -1,0 +1,263 @@
+//! `weir run`: a program over Weir, by the launcher of its MPI; and a word at the end if Weir was not used at all.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::SignalFd;
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use weir_job::Env;
+
+use crate::args::RunArgs;
+use crate::commands::{print_all, print_json, search_path};
+use crate::mpi::{self, Found, Kind};
+use crate::{environment, provider};
+
+/// The variable that names the file a rank makes when it opens an endpoint (`faces/fabric`).
+pub const MARK_VARIABLE: &str = "WEIR_AGENT_MARK";
+
+/// Runs the program; returns the launcher's exit code, or 128 plus the signal that ended it.
+///
+/// # Errors
+/// If there is no such program, or no launcher, provider or key for it.
+pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
+    if args.json && !args.dry_run {
+        bail!("--json needs --dry-run");
+    }
+    let Some(name) = args.program.first() else { bail!("no program") };
+    let program = locate(Path::new(name), env)?;
+    let mut found = mpi::of_program(&program, env)?;
+    if let Some(launcher) = &args.launcher {
+        let given = mpi::of_launcher(launcher)?;
+        if given.kind != found.kind {
+            bail!("{} needs {}, but {} is {}'s", program.display(), found.kind, launcher.display(), given.kind);
+        }
+        found.launcher = given.launcher;
+    }
+    let launcher = found.launcher.clone().with_context(|| format!("no launcher of {} found", found.kind))?;
+    let provider = provider::find(env)?;
+    let key = environment::key(env)?;
+    let folder = provider.parent().unwrap_or(Path::new("/"));
+    let variables = environment::variables(found.kind, folder, &key, env, args.no_shm);
+
+    let mut command = Command::new(&launcher);
+    command.args(["-n", &args.ranks.to_string()]);
+    if !args.hosts.is_empty() {
+        command.args([if found.kind == Kind::Mpich { "-hosts" } else { "--host" }, &args.hosts.join(",")]);
+    }
+    command.args(&args.launcher_arg).arg(&program).args(args.program.iter().skip(1));
+    command.envs(variables.iter().cloned());
+    if args.dry_run {
+        return show_command(&found, &command, &variables, args.json);
+    }
+    if let Some(hint) = environment::shared_memory_hint(found.kind, args.no_shm).filter(|_| args.ranks > 1) {
+        eprintln!("weir: {hint}");
+    }
+    let mark = Mark::new()?;
+    command.env(MARK_VARIABLE, mark.file());
+    let code = supervise(&mut command).with_context(|| format!("cannot start {}", launcher.display()))?;
+    // Ranks on other machines make their file there.
+    if !mark.was_made() && all_ranks_are_here(env, &args) {
+        eprintln!("weir: {}", unused(&found, &program));
+    }
+    Ok(code)
+}
+
+/// A file that says, by being there, that some rank opened an endpoint.
+pub struct Mark(PathBuf);
+
+impl Mark {
+    /// A place for the file, in a folder of its own that is gone with this value.
+    ///
+    /// # Errors
+    /// If no temporary folder can be made.
+    pub fn new() -> Result<Self> {
+        use std::os::unix::fs::DirBuilderExt;
+        let temporary = std::env::temp_dir();
+        for attempt in 0..100 {
+            let folder = temporary.join(format!("weir-run-{}-{attempt}", std::process::id()));
+            match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
+                Ok(()) => return Ok(Self(folder)),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    return Err(error).with_context(|| format!("cannot make {}", folder.display()));
+                }
+            }
+        }
+        bail!("{} is full of folders named weir-run-*; remove them", temporary.display())
+    }
+
+    /// The folder, for what else a trial needs.
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    /// The file to make.
+    pub fn file(&self) -> PathBuf {
+        self.0.join("used")
+    }
+
+    /// Whether somebody has made it.
+    pub fn was_made(&self) -> bool {
+        self.file().exists()
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Whether every rank starts on this machine, as far as the command line and the batch system tell.
+fn all_ranks_are_here(env: &Env, args: &RunArgs) -> bool {
+    let batch = ["SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "OMPI_MCA_orte_default_hostfile"];
+    let elsewhere =
+        |word: &std::ffi::OsString| ["host", "-f", "machine"].iter().any(|part| word.to_string_lossy().contains(part));
+    args.hosts.is_empty()
+        && !args.launcher_arg.iter().any(elsewhere)
+        && !batch.iter().any(|name| env.get(name).is_some())
+}
+
+/// Why no rank used Weir, as far as it can be told.
+fn unused(found: &Found, program: &Path) -> String {
+    let why = mpi::cannot_use_libfabric(found).unwrap_or_else(|| {
+        format!(
+            "did it end before MPI_Init, or was it built for another MPI than {}? try: weir doctor {}",
+            found.kind,
+            program.display()
+        )
+    });
+    format!("no rank opened a Weir endpoint, so the program ran without Weir: {why}")
+}
+
+/// Runs the launcher and waits for it. Signals sent to this process alone go on to it; those of a terminal reach it anyway.
+fn supervise(command: &mut Command) -> Result<u8> {
+    let mut child = command.spawn()?;
+    let pid = Pid::from_raw(child.id().cast_signed());
+    // After the start: the launcher would inherit the mask, and hand it to the program.
+    let mask: SigSet =
+        [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2]
+            .into_iter()
+            .collect();
+    mask.thread_block().context("block signals")?;
+    let signals = SignalFd::new(&mask).context("make a signalfd")?;
+    std::thread::spawn(move || {
+        const SI_KERNEL: i32 = 0x80;
+        while let Ok(Some(info)) = signals.read_signal() {
+            if info.ssi_code != SI_KERNEL
+                && let Ok(signal) = Signal::try_from(info.ssi_signo.cast_signed())
+            {
+                let _ = kill(pid, signal);
+            }
+        }
+    });
+    let status = child.wait()?;
+    Ok(match (status.code(), status.signal()) {
+        (Some(code), _) => code.to_le_bytes()[0], // the kernel keeps eight bits
+        (None, signal) => 128u8.saturating_add(signal.unwrap_or_default().to_le_bytes()[0]),
+    })
+}
+
+/// A program's file: as named, or found on the path as the shell does.
+///
+/// # Errors
+/// If there is none, or it cannot be started.
+pub fn locate(name: &Path, env: &Env) -> Result<PathBuf> {
+    if name.components().count() > 1 || name.is_absolute() {
+        return startable(name.to_owned());
+    }
+    let text = name.to_string_lossy();
+    match mpi::on_path(&text, search_path(env)) {
+        Some(file) => Ok(file),
+        None if name.exists() => startable(Path::new(".").join(name)),
+        None => bail!("{text}: no such file, neither on PATH nor in this folder"),
+    }
+}
+
+fn startable(file: PathBuf) -> Result<PathBuf> {
+    if !file.exists() {
+        bail!("{}: no such file", file.display());
+    }
+    if !mpi::is_executable(&file) {
+        let what = if file.is_dir() { "a folder, not a program" } else { "not an executable" };
+        let hint = match file.extension().and_then(std::ffi::OsStr::to_str) {
+            Some("c" | "cc" | "cpp" | "cxx" | "f90" | "F90") => "; compile it first, with mpicc or the like",
+            Some("py") => "; start it by python3, or set its mode with chmod +x",
+            _ => "",
+        };
+        bail!("{}: {what}{hint}", file.display());
+    }
+    Ok(file)
+}
+
+fn show_command(found: &Found, command: &Command, variables: &[environment::Variable], as_json: bool) -> Result<u8> {
+    let words: Vec<String> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    if as_json {
+        let map: serde_json::Map<String, Value> =
+            variables.iter().map(|(k, v)| (k.clone(), v.clone().into())).collect();
+        return print_json(&json!({"mpi": found, "command": words, "variables": map}));
+    }
+    let mut text: String =
+        variables.iter().map(|(name, value)| format!("{name}={} \\\n", environment::quote(value))).collect();
+    text += &words.iter().map(|word| environment::quote(word)).collect::<Vec<_>>().join(" ");
+    print_all((text + "\n").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn programs_are_found_as_the_shell_finds_them() {
+        let env = Env::from_pairs([("PATH", "/usr/bin:/bin")]);
+        assert!(locate(Path::new("sh"), &env).unwrap().is_absolute());
+        let why = |name: &Path| locate(name, &env).unwrap_err().to_string();
+        assert_eq!(why(Path::new("./no-such")), "./no-such: no such file");
+        assert!(why(Path::new("no-such-program")).contains("no such file"));
+        assert!(why(Path::new("/tmp")).contains("a folder"));
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("hello.c");
+        std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+        assert!(why(&source).ends_with("hello.c: not an executable; compile it first, with mpicc or the like"));
+        std::fs::set_permissions(&source, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(locate(&source, &env).unwrap(), source);
+    }
+
+    #[test]
+    fn exit_codes_and_signals_are_the_launchers() {
+        let run = |script: &str| supervise(Command::new("sh").args(["-c", script])).unwrap();
+        assert_eq!(run("exit 7"), 7);
+        assert_eq!(run("kill -9 $$"), 128 + 9);
+    }
+
+    #[test]
+    fn a_mark_goes_with_its_folder() {
+        let mark = Mark::new().unwrap();
+        let file = mark.file();
+        assert!(!mark.was_made());
+        std::fs::write(&file, "").unwrap();
+        assert!(mark.was_made());
+        drop(mark);
+        assert!(!file.parent().unwrap().exists());
+    }
+
+    #[test]
+    fn a_program_without_weir_is_told_its_cause() {
+        let dir = tempfile::tempdir().unwrap();
+        let library = dir.path().join("libmpich.so.12");
+        std::fs::write(&library, b"\0ch4:ucx\0").unwrap();
+        let mut found = Found { kind: Kind::Mpich, version: None, launcher: None, library: Some(library) };
+        let text = unused(&found, Path::new("./p"));
+        assert!(text.starts_with("no rank opened a Weir endpoint") && text.contains("without libfabric"), "{text}");
+        found.library = None;
+        assert!(unused(&found, Path::new("./p")).contains("weir doctor ./p"));
+    }
+}
