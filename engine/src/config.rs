@@ -113,8 +113,8 @@ impl EngineConfig {
     pub fn from_vars(get: &dyn Fn(&str) -> Option<String>) -> Result<Self, EngineError> {
         let mut c = EngineConfig::default();
         let v = Vars { get };
-        v.list("WEIR_ADDR", &mut c.addrs)?;
-        v.list("WEIR_IFACE", &mut c.ifaces)?;
+        v.list("WEIR_ADDR", &mut c.addrs, "an IP address such as 10.0.0.1 (interfaces are chosen by WEIR_IFACE)")?;
+        v.list("WEIR_IFACE", &mut c.ifaces, "the name of an interface")?;
         v.number("WEIR_PORT", &mut c.port, 0, u16::MAX)?;
         v.one_of(
             "WEIR_LEVEL",
@@ -166,19 +166,17 @@ impl EngineConfig {
     }
 }
 
-/// Settings that other parts of Weir read: keys, the provider, the tools.
-const OTHERS: [&str; 8] = [
-    "WEIR_KEY",
-    "WEIR_KEY_FILE",
-    "WEIR_INJECT_SIZE",
-    "WEIR_HOSTS",
-    "WEIR_HOSTFILE",
-    "WEIR_LAUNCH_AGENT",
-    "WEIR_NETWORKS",
-    "WEIR_LIB",
-];
+/// A setting that the provider reads beside the engine's.
+const PROVIDERS: &str = "WEIR_INJECT_SIZE";
+/// Settings that other parts of Weir read, by these names alone: keys and the command's.
+const OTHERS: [&str; 3] = ["WEIR_KEY", "WEIR_KEY_FILE", "WEIR_LIB"];
+/// What the emulator tells the programs it runs; nobody sets them.
+const TOLD: [&str; 4] = ["WEIR_HOSTS", "WEIR_HOSTFILE", "WEIR_LAUNCH_AGENT", "WEIR_NETWORKS"];
 /// What Weir's own tools and tests tell each other.
 const INTERNAL: [&str; 4] = ["WEIR_EMULATE_", "WEIR_AGENT_", "WEIR_TEST_", "WEIR_UDP_TEST_"];
+/// Changed, missing or additional letters after which a name is no misspelling of another any more, for a name of any
+/// length; for a short one it is a third of its letters.
+const MOST_WRONG: usize = 4;
 
 /// One line for each of these environment names that looks like a setting of Weir (`WEIR_X`, `FI_WEIR_X`) and is none, with the nearest one there is.
 #[must_use]
@@ -191,26 +189,35 @@ pub fn unknown_settings(names: impl IntoIterator<Item = String>) -> Vec<String> 
     if unknown.is_empty() {
         return unknown;
     }
-    let known = std::cell::RefCell::new(OTHERS.map(str::to_owned).to_vec());
+    let known = std::cell::RefCell::new(vec![PROVIDERS.to_owned()]);
     // The settings themselves tell their names; without values they are always valid.
     let _ = EngineConfig::from_vars(&|name| {
         known.borrow_mut().push(name.to_owned());
         None
     });
     let known = known.into_inner();
-    unknown.retain(|n| !known.iter().any(|k| k == n.strip_prefix("FI_").unwrap_or(n)));
+    unknown.retain(|name| match name.strip_prefix("FI_") {
+        Some(short) => !known.iter().any(|k| k == short),
+        None => !known.iter().any(|k| k == name) && !OTHERS.contains(&name.as_str()) && !TOLD.contains(&name.as_str()),
+    });
     unknown.sort_unstable();
     unknown.iter().map(|name| about_unknown(name, &known)).collect()
 }
 
 fn about_unknown(name: &str, known: &[String]) -> String {
     let (prefix, short) = name.strip_prefix("FI_").map_or(("", name), |short| ("FI_", short));
-    let nearest = known.iter().map(|k| (distance(k, short), k)).min();
+    // The command's own have no second name: what is meant by FI_WEIR_KEY is WEIR_KEY.
+    let engines = known.iter().map(|k| (prefix, k.as_str()));
+    let candidates = engines.chain(OTHERS.iter().map(|k| ("", *k)));
+    let letters = |name: &str| name.len() - "WEIR_".len();
+    let nearest = candidates.map(|(prefix, k)| (distance(k, short), prefix, k)).min();
     match nearest {
-        Some((far, k)) if far <= 4 => {
-            format!("{name} is no setting of weir and is ignored; did you mean {prefix}{k}? (man fi_weir lists all)")
+        Some((wrong, prefix, k)) if wrong <= MOST_WRONG.min(letters(k).max(letters(short)) / 3) => {
+            format!(
+                "{name} is no setting of weir and is ignored; did you mean {prefix}{k}? (fi_info -g weir or man fi_weir lists all)"
+            )
         }
-        _ => format!("{name} is no setting of weir and is ignored (man fi_weir lists all)"),
+        _ => format!("{name} is no setting of weir and is ignored (fi_info -g weir or man fi_weir lists all)"),
     }
 }
 
@@ -276,14 +283,14 @@ impl Vars<'_> {
         }
     }
 
-    fn list<T: std::str::FromStr>(&self, name: &str, into: &mut Vec<T>) -> Result<(), EngineError> {
+    fn list<T: std::str::FromStr>(&self, name: &str, into: &mut Vec<T>, valid: &str) -> Result<(), EngineError> {
         let Some(text) = (self.get)(name) else {
             return Ok(());
         };
         for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
             match word.parse() {
                 Ok(value) => into.push(value),
-                Err(_) => return Err(Self::bad(name, format!("'{word}' is not valid here"))),
+                Err(_) => return Err(Self::bad(name, format!("'{word}' is not {valid}"))),
             }
         }
         Ok(())
@@ -308,8 +315,13 @@ mod tests {
             "{told:?}"
         );
         assert!(told[1].contains("mean WEIR_EAGER_BYTES?"), "{told:?}");
-        let far = unknown_settings(["WEIR_SOMETHING_ELSE_ALTOGETHER".to_owned()]);
-        assert!(far.len() == 1 && !far[0].contains("mean"), "{far:?}");
+        for far in ["WEIR_SOMETHING_ELSE_ALTOGETHER", "FI_WEIR_LOSS", "FI_WEIR_HOSTS", "WEIR_HOST", "WEIR_X", "WEIR_"] {
+            let told = unknown_settings([far.to_owned()]);
+            assert!(told.len() == 1 && !told[0].contains("mean"), "{told:?}");
+        }
+        let told = unknown_settings(["FI_WEIR_KEY_FILE", "WEIR_KEYFILE", "WEIR_LIB", "WEIR_HOSTS"].map(str::to_owned));
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told.iter().all(|line| line.contains("mean WEIR_KEY_FILE?")), "{told:?}");
     }
 
     #[test]

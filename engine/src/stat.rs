@@ -71,8 +71,9 @@ pub fn dump(core: &Core, to: &str) {
     let result =
         if to == "-" { std::io::stderr().write_all(text.as_bytes()) } else { std::fs::write(with_pid(to), text) };
     if let Err(e) = result {
-        // Not `eprintln`, which panics when nobody reads standard error any more.
-        let _ = writeln!(std::io::stderr(), "weir: counters not written to {to}: {e}");
+        // Not `eprintln`, which panics when nobody reads standard error any more; and in one write, lest lines of ranks mix.
+        let line = format!("weir: counters not written to {}: {e}\n", with_pid(to));
+        let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }
 

@@ -12,6 +12,8 @@ use weir_proto::DownReason;
 pub struct Trace {
     level: u8,
     to: Option<BufWriter<Box<dyn Write + Send>>>,
+    /// Where that is, for people.
+    place: String,
     start: std::time::Instant,
 }
 
@@ -21,12 +23,16 @@ impl Trace {
     /// # Errors
     /// When the file cannot be made.
     pub fn open(level: u8, path: Option<&Path>) -> std::io::Result<Trace> {
+        let place = path.map_or_else(|| "standard error".to_owned(), |path| with_pid(&path.to_string_lossy()));
         let to: Option<Box<dyn Write + Send>> = match (level, path) {
             (0, _) => None,
-            (_, Some(path)) => Some(Box::new(File::create(with_pid(&path.to_string_lossy()))?)),
+            (_, Some(_)) => {
+                let file = File::create(&place).map_err(|e| std::io::Error::new(e.kind(), format!("{place}: {e}")));
+                Some(Box::new(file?))
+            }
             (_, None) => Some(Box::new(std::io::stderr())),
         };
-        Ok(Trace { level, to: to.map(BufWriter::new), start: std::time::Instant::now() })
+        Ok(Trace { level, to: to.map(BufWriter::new), place, start: std::time::Instant::now() })
     }
 
     #[inline]
@@ -39,7 +45,8 @@ impl Trace {
         let us = self.start.elapsed().as_nanos() as f64 / 1000.0;
         let Some(to) = &mut self.to else { return };
         if let Err(e) = writeln!(to, "{us:14.3} {text}") {
-            let _ = writeln!(std::io::stderr(), "weir: trace stopped: {e}");
+            // In one write, lest lines of ranks mix.
+            let _ = std::io::stderr().write_all(stopped(&self.place, &e).as_bytes());
             self.to = None;
             self.level = 0;
         }
@@ -103,8 +110,28 @@ impl Trace {
     }
 }
 
+/// The one warning of a trace that ends early.
+fn stopped(place: &str, why: &std::io::Error) -> String {
+    format!("weir: trace stopped: {place}: {why}\n")
+}
+
 /// Replaces `%p` by the process id.
 #[must_use]
 pub fn with_pid(pattern: &str) -> String {
     pattern.replace("%p", &std::process::id().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn troubles_of_the_trace_name_its_file() {
+        let why = std::io::Error::from_raw_os_error(libc::ENOSPC);
+        let trace = Trace::open(0, Some(Path::new("/x/t-%p"))).expect("off");
+        let line = stopped(&trace.place, &why);
+        assert!(line.contains(&format!("/x/t-{}: No space left", std::process::id())), "{line}");
+        let Err(error) = Trace::open(1, Some(Path::new("/no/such/folder/t-%p"))) else { panic!("opened") };
+        assert!(error.to_string().starts_with("/no/such/folder/t-"), "{error}");
+    }
 }

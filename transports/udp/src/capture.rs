@@ -68,8 +68,9 @@ impl Capture {
         if let Some(file) = self.file.take() {
             let _ = file.into_parts();
         }
-        // Not `eprintln`, which panics when nobody reads standard error any more.
-        let _ = writeln!(io::stderr(), "weir: packet capture to {} stopped: {e}", self.path.display());
+        // Not `eprintln`, which panics when nobody reads standard error any more; and in one write, lest lines of ranks mix.
+        let line = format!("weir: packet capture to {} stopped: {e}\n", self.path.display());
+        let _ = io::stderr().write_all(line.as_bytes());
     }
 }
 

@@ -121,8 +121,8 @@ pub struct Faults<Tx, Rx> {
 impl<Tx: Clone, Rx: Clone> Faults<Tx, Rx> {
     /// Reads a specification; `salt` makes sockets with the same seed differ from each other.
     pub fn parse(text: &str, salt: u64) -> io::Result<Faults<Tx, Rx>> {
-        let (tx, rx, seed) =
-            parse(text).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, format!("faults '{text}': {e}")))?;
+        let (tx, rx, seed) = parse(text)
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, format!("WEIR_FAULTS='{text}': {e}")))?;
         let seed = seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Ok(Faults { tx: Lane::new(tx, seed), rx: Lane::new(rx, !seed) })
     }
@@ -137,7 +137,7 @@ impl<Tx: Clone, Rx: Clone> Faults<Tx, Rx> {
 fn parse(text: &str) -> Result<(Profile, Profile, u64), String> {
     let (mut tx, mut rx, mut seed) = (Profile::default(), Profile::default(), 1);
     for item in text.split(',').map(str::trim).filter(|i| !i.is_empty()) {
-        let (key, value) = item.split_once('=').ok_or_else(|| format!("'{item}' is not key=value"))?;
+        let (key, value) = item.split_once('=').ok_or_else(|| format!("'{item}' is not KEY=VALUE, such as loss=1%"))?;
         if key == "seed" {
             seed = value.parse().map_err(|_| format!("seed '{value}' is not a whole number"))?;
             continue;
@@ -153,7 +153,9 @@ fn parse(text: &str) -> Result<(Profile, Profile, u64), String> {
             "delay" => profile.delay = duration(value)?,
             "jitter" => profile.jitter = duration(value)?,
             _ => {
-                return Err(format!("'{key}' is none of loss, dup, corrupt, delay, jitter (each also with rx_), seed"));
+                return Err(format!(
+                    "'{key}' is none of loss, dup, corrupt, delay, jitter (each also with rx_), seed; write for example loss=1%,delay=200us"
+                ));
             }
         }
     }

@@ -68,7 +68,7 @@ fn choose(cfg: &UdpConfig, all: &[Interface]) -> io::Result<Vec<Interface>> {
                 "no network interface is up with an IP address, not even loopback".to_owned()
             } else {
                 format!(
-                    "no interface named {} is up with an IP address; there are: {}",
+                    "WEIR_IFACE: no interface named {} is up with an IP address; there are: {}",
                     cfg.ifaces.join(" or "),
                     present(all)
                 )
@@ -91,7 +91,8 @@ fn choose(cfg: &UdpConfig, all: &[Interface]) -> io::Result<Vec<Interface>> {
             Vec::new()
         };
         if found.is_empty() {
-            let text = format!("no interface has the address {ip}; there are: {}", present(all));
+            let who = if cfg.bind.is_some() { "" } else { "WEIR_ADDR: " };
+            let text = format!("{who}no interface has the address {ip}; there are: {}", present(all));
             return Err(error(io::ErrorKind::AddrNotAvailable, text));
         }
         list.extend(found);
@@ -138,7 +139,9 @@ fn bind(socket: &Socket, ip: IpAddr, cfg: &UdpConfig) -> io::Result<u16> {
     };
     Err(error(
         io::ErrorKind::AddrInUse,
-        format!("UDP {which} in use by another program; choose another port or 0 for any"),
+        format!(
+            "UDP {which} in use by another program, or by another rank of this job: WEIR_PORT suits one rank per machine; 0 takes any free port"
+        ),
     ))
 }
 
