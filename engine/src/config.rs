@@ -159,6 +159,16 @@ impl EngineConfig {
         Self::from_vars(&|name| std::env::var(name).ok().filter(|v| !v.is_empty()))
     }
 
+    /// What to tell whoever chose these settings, though they are valid: one line each.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let unwatched = format!(
+            "WEIR_WATCHDOG_US=0: nobody answers for a rank that computes outside MPI; after {:.1} s (WEIR_PEER_TIMEOUT_MS) it is taken for dead",
+            self.peer_timeout.as_secs_f64()
+        );
+        (self.watchdog_us == 0).then_some(unwatched).into_iter().collect()
+    }
+
     /// The addresses to bind, with the port.
     #[must_use]
     pub fn socket_addrs(&self) -> Vec<SocketAddr> {
@@ -322,6 +332,14 @@ mod tests {
         let told = unknown_settings(["FI_WEIR_KEY_FILE", "WEIR_KEYFILE", "WEIR_LIB", "WEIR_HOSTS"].map(str::to_owned));
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told.iter().all(|line| line.contains("mean WEIR_KEY_FILE?")), "{told:?}");
+    }
+
+    #[test]
+    fn a_job_without_watchdog_is_warned() {
+        assert!(EngineConfig::default().warnings().is_empty());
+        let warnings = with("WEIR_WATCHDOG_US", "0").expect("valid").warnings();
+        assert!(warnings.len() == 1 && warnings[0].contains("WEIR_WATCHDOG_US=0"), "{warnings:?}");
+        assert!(warnings[0].contains("5.0 s"), "{warnings:?}");
     }
 
     #[test]

@@ -348,12 +348,26 @@ impl State {
         }
     }
 
+    /// Where a peer is, for people: the address that carries its data, else the first of its name.
+    fn address_of(&self, peer: PeerId) -> String {
+        let stats = self.proto.peer_stats(peer);
+        let path = stats.paths.get(usize::from(stats.primary_path)).or(stats.paths.first());
+        if let Some(path) = path {
+            return path.remote.clone();
+        }
+        let name = self.peers.get(peer.0 as usize).and_then(|p| weir_wire::EndpointName::decode(&p.name).ok());
+        let address = name.and_then(|name| Some(std::net::SocketAddr::new(*name.addresses.first()?, name.port)));
+        address.map_or_else(|| format!("number {}", peer.0), |address| address.to_string())
+    }
+
     /// Fails everything that waits for this peer and nothing else.
     fn peer_down(&mut self, now: Time, peer: PeerId, reason: DownReason) {
         self.peer_slot(peer.0);
         self.peers[peer.0 as usize].down = Some(reason);
         self.peers[peer.0 as usize].partial.clear();
-        self.trace.peer_down(peer.0, reason);
+        let who = self.address_of(peer);
+        self.trace.peer_down(peer.0, &who, reason);
+        crate::obituary::note(&who, reason, &self.cfg);
         let error = OpError::PeerDown(reason);
         let sends: Vec<SendKey> =
             self.sends.iter().filter(|(_, s)| s.peer == peer.0 && s.role != Role::ToSelf).map(|(k, _)| k).collect();

@@ -13,6 +13,7 @@ mod counters;
 mod event;
 mod lock;
 mod memory;
+mod obituary;
 mod open;
 mod receiving;
 mod remote;
@@ -28,6 +29,7 @@ pub use config::{EngineConfig, Level, unknown_settings};
 pub use counters::{EngineCounters, Totals};
 pub use event::EventFd;
 pub use lock::{Guard, Lock};
+pub use obituary::take_deaths;
 pub use sending::INJECT_BYTES as MAX_INJECT_BYTES;
 
 use crate::core::{Core, now};

@@ -103,9 +103,9 @@ impl Trace {
     }
 
     /// A peer went down.
-    pub fn peer_down(&mut self, peer: u32, reason: DownReason) {
+    pub fn peer_down(&mut self, peer: u32, who: &str, reason: DownReason) {
         if self.on(1) {
-            self.line(format_args!("peer down       peer={peer} {reason}"));
+            self.line(format_args!("peer down       peer={peer} at {who} {reason}"));
         }
     }
 }

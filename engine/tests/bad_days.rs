@@ -271,6 +271,10 @@ fn a_process_stopped_for_longer_is_dead_for_both_sides() {
     let took = start.elapsed();
     let Err(OpError::PeerDown(reason)) = out[0].result else { panic!("{:?}", out[0].result) };
     assert!(reason.to_string().contains("unreachable"), "{reason}");
+    // Other tests of this process lose peers too.
+    let deaths = weir_engine::take_deaths();
+    let told = deaths.iter().any(|line| line.contains("peer 127.0.0.1:") && line.contains("silent for 1.0 s"));
+    assert!(told, "{deaths:?}");
     assert!(took > Duration::from_millis(900) && took < Duration::from_secs(4), "{took:?}");
     assert!(matches!(send(&ep, to, 1, &mut [0; 8], SendMode::Inject), Err(EngineError::PeerDown(_))));
     // Awake again it learns that it was given up, and its own operations fail too: it comes to its end by itself.

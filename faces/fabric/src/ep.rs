@@ -193,6 +193,7 @@ pub fn mode_of(flags: u64) -> SendMode {
 fn open_engine(source: Option<Name>) -> Result<Arc<Endpoint>, i32> {
     let attempt = || -> Result<Arc<Endpoint>, EngineError> {
         let mut config = params::engine_config()?;
+        config.warnings().iter().for_each(|line| host::complain(line));
         if let Some((port, addrs)) = source.as_ref().and_then(addr::parts) {
             config.port = port;
             if !addrs.is_empty() {

@@ -54,7 +54,8 @@ pub fn explain(error: &OpError) {
     use weir_engine::DownReason;
     match error {
         OpError::PeerDown(DownReason::Closed | DownReason::LocalClose | DownReason::Aborted) => {}
-        OpError::PeerDown(_) | OpError::Socket(_) => crate::host::complain(&error.to_string()),
+        OpError::PeerDown(_) => weir_engine::take_deaths().iter().for_each(|line| crate::host::complain(line)),
+        OpError::Socket(_) => crate::host::complain(&error.to_string()),
         OpError::Truncated { .. } | OpError::Cancelled | OpError::NoMessage | OpError::Access => {}
     }
 }

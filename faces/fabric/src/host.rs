@@ -118,8 +118,12 @@ pub fn complain(line: &str) {
         return;
     }
     said.push(line.to_owned());
-    // Not `eprintln`, which panics when nobody reads standard error any more; and in one write, lest lines of ranks mix.
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("weir: {line}\n").as_bytes());
+    say(&mut std::io::stderr(), line);
+}
+
+/// In one write, lest lines of ranks mix. Not `eprintln`, which panics when nobody reads standard error any more.
+fn say(to: &mut impl std::io::Write, line: &str) {
+    let _ = to.write_all(format!("weir: {line}\n").as_bytes());
 }
 
 /// Declares a parameter, so that `fi_info -g weir` shows it.
@@ -139,4 +143,26 @@ pub fn text_param(name: &CStr) -> Option<String> {
     }
     // SAFETY: a C string, see above.
     Some(unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_one_write() {
+        struct Writes(Vec<String>);
+        impl std::io::Write for Writes {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.push(String::from_utf8_lossy(bytes).into_owned());
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut to = Writes(Vec::new());
+        say(&mut to, "what happened");
+        assert_eq!(to.0, ["weir: what happened\n"]);
+    }
 }

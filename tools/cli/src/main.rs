@@ -18,12 +18,13 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
+    let emulates = matches!(args.command, args::Command::Emulate(_));
     match commands::run(args) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             // One line with all its causes: what failed first comes last.
             eprintln!("weir: {error:#}");
-            ExitCode::from(args::EXIT_FAILED)
+            ExitCode::from(if emulates { weir_emulate::cli::exit_code_of(&error) } else { args::EXIT_FAILED })
         }
     }
 }

@@ -16,19 +16,23 @@ pub struct Complaint {
 pub fn complaints(env: &Env) -> Vec<Complaint> {
     let unknown = unknown_settings(env.names().map(|name| name.to_string_lossy().into_owned()));
     let mut all: Vec<Complaint> = unknown.into_iter().map(|text| Complaint { text, fatal: false }).collect();
+    if let Ok(config) = EngineConfig::from_vars(&|name| value(env, name)) {
+        all.extend(config.warnings().into_iter().map(|text| Complaint { text, fatal: false }));
+    }
     all.extend(try_endpoint(env).err().map(|text| Complaint { text, fatal: true }));
     all
+}
+
+/// The value of a setting as libfabric gives it to the provider: its own name of it goes first.
+fn value(env: &Env, name: &str) -> Option<String> {
+    let value = env.get(&format!("FI_{name}")).or_else(|| env.get(name))?;
+    Some(value.to_string_lossy().into_owned())
 }
 
 /// Opens and closes an endpoint, which finds what the values alone do not tell: an interface or an address that is not
 /// there, a port in use.
 fn try_endpoint(env: &Env) -> Result<(), String> {
-    // As libfabric gives them to the provider: its own name of a setting goes first.
-    let get = |name: &str| {
-        let value = env.get(&format!("FI_{name}")).or_else(|| env.get(name))?;
-        Some(value.to_string_lossy().into_owned())
-    };
-    let mut config = EngineConfig::from_vars(&get).map_err(|error| error.to_string())?;
+    let mut config = EngineConfig::from_vars(&|name| value(env, name)).map_err(|error| error.to_string())?;
     // Files of a run that may be going on.
     (config.stats, config.trace_file, config.capture, config.trace) = (None, None, None, 0);
     // The key is looked at elsewhere, and no message is sent here.

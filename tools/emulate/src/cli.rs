@@ -244,6 +244,27 @@ struct Job {
     command: Vec<OsString>,
 }
 
+/// Exit code for an emulator that failed itself, as of env(1), nohup(1) and timeout(1).
+pub const EXIT_FAILED: u8 = 125;
+/// Exit codes for a command that cannot be started, and for one that is not there.
+const EXIT_NOT_STARTED: u8 = 126;
+const EXIT_NOT_FOUND: u8 = 127;
+
+/// The exit code that tells this failure.
+#[must_use]
+pub fn exit_code_of(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<NotStarted>() {
+        Some(NotStarted(cause)) if cause.kind() == std::io::ErrorKind::NotFound => EXIT_NOT_FOUND,
+        Some(_) => EXIT_NOT_STARTED,
+        None => EXIT_FAILED,
+    }
+}
+
+/// The command could not be started, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start the command")]
+struct NotStarted(#[source] std::io::Error);
+
 /// Runs the command line and returns the exit code: that of the command, or 128 plus the signal that ended it. Call it
 /// from a process with a single thread, so that it can enter a user namespace if it has to.
 pub fn run(args: Args) -> anyhow::Result<u8> {
@@ -333,7 +354,7 @@ fn start(network: &Network, job: &Job) -> anyhow::Result<Child> {
         Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?)
     });
     let spawned = command.args(arguments).spawn();
-    spawned.with_context(|| format!("run {}", program.to_string_lossy()))
+    spawned.map_err(|cause| anyhow::Error::new(NotStarted(cause)).context(program.to_string_lossy().into_owned()))
 }
 
 /// Waits for the command, or without one for a signal or a request to stop.

@@ -95,7 +95,11 @@ fn obey(words: &[&str], shared: &Shared) -> Result<Value> {
             let settings = PipeSettings::from_words(settings.iter().copied()).map_err(bad)?;
             shared.change(host, network, direction, Action::Set(Box::new(settings))).map(|()| json!({}))
         }
-        _ => Err(bad(format!("write {USAGE}"))),
+        [] => Err(bad(format!("no request; the requests are: {USAGE}"))),
+        [verb @ ("stats" | "info" | "stop" | "cut" | "heal" | "set"), ..] => {
+            Err(bad(format!("'{verb}' wants other words; the requests are: {USAGE}")))
+        }
+        [word, ..] => Err(bad(format!("no request '{word}'; the requests are: {USAGE}"))),
     }
 }
 

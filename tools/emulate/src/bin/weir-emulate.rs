@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("weir-emulate: {error:#}");
-            ExitCode::from(125) // as env, nohup and timeout do when they themselves fail
+            ExitCode::from(weir_emulate::cli::exit_code_of(&error))
         }
     }
 }
