@@ -108,7 +108,7 @@ pub enum KeyError {
         path: PathBuf,
     },
     /// The file could not be read or made.
-    #[error("{}: cannot {action} the job key: {cause}", path.display())]
+    #[error("{}: cannot {action} the job key: {cause}{}", path.display(), if *action == "make" { "; set WEIR_KEY_FILE or WEIR_KEY" } else { "" })]
     Io {
         /// The key file, or the folder meant to hold it.
         path: PathBuf,

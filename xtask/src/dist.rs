@@ -7,11 +7,13 @@ use anyhow::{Context, Result};
 use crate::paths::Paths;
 use crate::process::run_shown;
 
-/// Builds the release provider and command into `target/weir/{bin,lib}`.
+/// Builds the release provider and command into `target/weir/{bin,lib}`, and puts their manual pages into `share/man`, where
+/// man(1) finds them beside a `bin` on the path.
 ///
 /// # Errors
 /// If they do not build.
 pub fn build(paths: &Paths) -> Result<()> {
+    eprintln!("building the provider and command (a minute or two)...");
     run_shown(paths.cargo().args(["build", "--release", "--quiet", "-p", "weir-fabric", "-p", "weir"]))?;
     let release = paths.target.join("release");
     for (from, to) in [("libweir_fi.so", paths.provider()), ("weir", paths.dist().join("bin/weir"))] {
@@ -23,5 +25,6 @@ pub fn build(paths: &Paths) -> Result<()> {
         fs::copy(&from, &fresh).with_context(|| format!("cannot copy {}", from.display()))?;
         fs::rename(&fresh, &to)?;
     }
-    Ok(())
+    let weir = paths.dist().join("bin/weir");
+    run_shown(std::process::Command::new(weir).args(["man", "--dir"]).arg(paths.dist().join("share/man")))
 }

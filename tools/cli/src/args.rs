@@ -87,9 +87,11 @@ Exit code 1 if there is an error, else 0.")]
         shell: clap_complete::Shell,
     },
     /// Write the man pages
-    #[command(after_help = "Examples:\n  weir man | man -l -\n  weir man --dir ~/.local/share/man/man1")]
+    #[command(after_help = "Examples:
+  weir man | man -l -
+  weir man --dir ~/.local/share/man; man weir-run; man fi_weir")]
     Man {
-        /// Write one page for each command into this folder; else the main page to standard output
+        /// Write all pages into the folders man1 and man7 of this one; else the main page to standard output
         #[arg(long)]
         dir: Option<PathBuf>,
     },

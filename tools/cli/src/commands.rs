@@ -208,21 +208,28 @@ fn show_counters(args: &StatArgs) -> Result<u8> {
 /// Writes the man pages from the same description that parses the command line.
 fn man(dir: Option<&Path>) -> Result<u8> {
     let Some(dir) = dir else {
-        let mut text = Vec::new();
-        clap_mangen::Man::new(Args::command()).render(&mut text)?;
-        return print_all(&text);
+        return print_all(&man_pages()?.swap_remove(0).1);
     };
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    for (name, text) in man_pages()? {
-        let file = dir.join(name);
+    for (name, text) in man_pages()?.into_iter().chain(WRITTEN.map(|(name, text)| (name.to_owned(), text.into()))) {
+        let section = name.rsplit('.').next().unwrap_or("1");
+        let folder = dir.join(format!("man{section}"));
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let file = folder.join(name);
         std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(0)
 }
 
+/// The pages written by hand.
+const WRITTEN: [(&str, &str); 2] = [
+    ("weir-emulate.1", include_str!("../../../docs/man/weir-emulate.1")),
+    ("fi_weir.7", include_str!("../../../docs/man/fi_weir.7")),
+];
+
 /// All pages with their file names. The emulator has a page written by hand.
 fn man_pages() -> Result<Vec<(String, Vec<u8>)>> {
-    let mut main = Args::command();
+    // Without the command `help`, which has no page.
+    let mut main = Args::command().disable_help_subcommand(true);
     main.build();
     let mut pages = Vec::new();
     let mut render = |name: String, command: clap::Command| -> Result<()> {
@@ -234,7 +241,7 @@ fn man_pages() -> Result<Vec<(String, Vec<u8>)>> {
     render("weir.1".into(), main.clone())?;
     for command in main.get_subcommands().filter(|c| !c.is_hide_set() && !["emulate", "help"].contains(&c.get_name())) {
         let name = format!("weir-{}", command.get_name());
-        let named = command.clone().name(name.clone()).bin_name(name.clone()).display_name(name.clone());
+        let named = command.clone().name(name.clone()).bin_name(name.replace('-', " ")).display_name(name.clone());
         render(format!("{name}.1"), named.disable_help_subcommand(true))?;
     }
     Ok(pages)
@@ -251,9 +258,32 @@ mod tests {
             let kept = std::fs::read(folder.join(&name)).unwrap_or_default();
             assert!(
                 kept == text,
-                "docs/man/{name} is out of date; renew it with: cargo run -p weir -- man --dir docs/man"
+                "docs/man/{name} is out of date; renew it with: d=$(mktemp -d); cargo run -p weir -- man --dir $d && cp $d/man1/* docs/man"
             );
         }
+    }
+
+    #[test]
+    fn the_folder_of_man_pages_is_whole_and_refers_to_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        man(Some(dir.path())).unwrap();
+        assert!(dir.path().join("man7/fi_weir.7").is_file());
+        let pages: Vec<_> = std::fs::read_dir(dir.path().join("man1")).unwrap().map(|entry| entry.unwrap()).collect();
+        let names: Vec<String> = pages.iter().map(|entry| entry.file_name().into_string().unwrap()).collect();
+        assert!(names.iter().any(|name| name == "weir-emulate.1"), "{names:?}");
+        for page in &pages {
+            let text = std::fs::read_to_string(page.path()).unwrap().replace("\\-", "-");
+            for (at, _) in text.match_indices("weir-") {
+                let rest = &text[at..];
+                let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(rest.len());
+                if rest[end..].starts_with("(1)") {
+                    let name = format!("{}.1", &rest[..end]);
+                    assert!(names.contains(&name), "{:?} refers to {name}", page.path());
+                }
+            }
+        }
+        let run = std::fs::read_to_string(dir.path().join("man1/weir-run.1")).unwrap();
+        assert!(run.contains("\\fBweir run\\fR"), "{run}");
     }
 
     #[test]

@@ -100,6 +100,9 @@ fn start(name: &str, script: &str) -> Result<(Child, String), Failed> {
 
 fn exit_code() -> Outcome {
     same("exit code", emulate(&["--hosts", "2", "--", "sh", "-c", "exit 7"])?.status.code(), Some(7))?;
+    same("no such command", emulate(&["--hosts", "1", "--", "/no/such/command"])?.status.code(), Some(127))?;
+    same("no command at all", emulate(&["--hosts", "1", "--", "/etc/passwd"])?.status.code(), Some(126))?;
+    same("failed itself", emulate(&["--hosts", "1", "--loss", "much", "--", "true"])?.status.code(), Some(125))?;
     same("exit code", emulate(&["--hosts", "1", "--", "true"])?.status.code(), Some(0))
 }
 
