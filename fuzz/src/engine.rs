@@ -160,9 +160,22 @@ struct Message {
 #[derive(Debug)]
 enum What {
     Send(u64),
-    Recv { cancelled: bool },
-    Write { id: u64, region: usize, sure: bool, wrong: bool },
-    Read { region: usize, at: usize, wrong: bool },
+    /// `any`: of the class that takes every tagged, or every untagged message.
+    Recv {
+        cancelled: bool,
+        any: Option<bool>,
+    },
+    Write {
+        id: u64,
+        region: usize,
+        sure: bool,
+        wrong: bool,
+    },
+    Read {
+        region: usize,
+        at: usize,
+        wrong: bool,
+    },
 }
 
 /// A region of one side.
@@ -297,7 +310,7 @@ impl Net {
         }
         match what {
             What::Send(id) => assert_eq!(c.result, Ok(()), "send {id} failed"),
-            What::Recv { cancelled } if c.result == Err(OpError::Cancelled) => assert!(cancelled, "not cancelled"),
+            What::Recv { cancelled, .. } if c.result == Err(OpError::Cancelled) => assert!(cancelled, "not cancelled"),
             What::Recv { .. } => self.received(side, e),
             What::Write { id, region, sure, wrong } => {
                 let live = self.regions[region].live;
@@ -383,7 +396,7 @@ impl Net {
                 let (i, source) = (usize::from(side), (!any_source).then_some(PEER));
                 let ignore = if ignore { 3 } else { 0 };
                 let begun = self.sides[i].recv(now, source, tag.value(), ignore, room.bytes(), split);
-                self.begun(i, begun, What::Recv { cancelled: false });
+                self.begun(i, begun, What::Recv { cancelled: false, any: None });
             }
             Step::RecvAll { side, count } => {
                 for k in 0..count % 16 {
@@ -397,7 +410,7 @@ impl Net {
                 if let Some(&context) = posted.get(usize::from(which) % posted.len().max(1))
                     && self.sides[i].cancel(now, context)
                 {
-                    self.ops.insert((i, context), What::Recv { cancelled: true });
+                    self.ops.insert((i, context), What::Recv { cancelled: true, any: None });
                 }
             }
             Step::Register { side } => self.register(side.into()),
@@ -451,7 +464,7 @@ impl Net {
 
     fn recv_any(&mut self, side: usize, tagged: bool) {
         let begun = self.sides[side].recv(self.now, None, tagged.then_some(0), u64::MAX, LONGEST, false);
-        self.begun(side, begun, What::Recv { cancelled: false });
+        self.begun(side, begun, What::Recv { cancelled: false, any: Some(tagged) });
     }
 
     fn register(&mut self, side: usize) {
@@ -565,7 +578,7 @@ impl Net {
             for i in 0..2 {
                 for tagged in [true, false] {
                     let wanted = |m: &&Message| m.from != i && !m.received && m.tag.is_some() == tagged;
-                    if self.messages.values().any(|m| wanted(&m)) && self.posted(i) < 64 {
+                    if self.messages.values().any(|m| wanted(&m)) && self.posted(i, tagged) < 16 {
                         self.recv_any(i, tagged);
                     }
                 }
@@ -592,15 +605,16 @@ impl Net {
         panic!("open after the network healed: {:?}\n{open:?}", self.ops);
     }
 
-    fn posted(&self, side: usize) -> usize {
-        self.ops.iter().filter(|(k, w)| k.0 == side && matches!(w, What::Recv { .. })).count()
+    fn posted(&self, side: usize, tagged: bool) -> usize {
+        let all = |w: &What| matches!(w, What::Recv { any, .. } if *any == Some(tagged));
+        self.ops.iter().filter(|(k, w)| k.0 == side && all(w)).count()
     }
 
     /// Nothing is left but receives for messages that nobody sent.
     fn check(&mut self) {
         for ((side, context), what) in std::mem::take(&mut self.ops) {
             assert!(self.sides[side].cancel(self.now, context), "{what:?} is bound to nothing and cannot be cancelled");
-            self.ops.insert((side, context), What::Recv { cancelled: true });
+            self.ops.insert((side, context), What::Recv { cancelled: true, any: None });
         }
         self.settle();
         for (i, s) in self.sides.iter().enumerate() {
