@@ -388,7 +388,7 @@ impl State {
         let mut handles: Vec<u64> = self.bodies.keys().filter(|&&(p, _)| p == peer.0).map(|&(_, h)| h).collect();
         handles.sort_unstable();
         for h in handles {
-            if let Some(b) = self.bodies.remove(&(peer.0, h)) {
+            if let Some(b) = self.take_body(peer.0, h) {
                 self.body_failed(now, b.owner, error);
             }
         }
@@ -431,7 +431,7 @@ impl State {
         let mut bodies: Vec<(u32, u64)> = self.bodies.keys().copied().collect();
         bodies.sort_unstable();
         for key in bodies {
-            if let Some(b) = self.bodies.remove(&key) {
+            if let Some(b) = self.take_body(key.0, key.1) {
                 self.body_failed(now, b.owner, error);
             }
         }

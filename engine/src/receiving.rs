@@ -3,6 +3,7 @@
 use crate::api::{Completion, EngineError, OpError, OpKind, PeekOp, RecvOp};
 use crate::core::State;
 use crate::memory::Gather;
+use crate::remote::WRITES_OPEN_MAX;
 use crate::state::{BodyDest, BodyOwner, Carriage, MsgKey, MultiState, Place, RecvKey, RecvState, RxMsg, key, token};
 use std::io::Write;
 use weir_match::envelope::{Envelope, Status};
@@ -291,8 +292,16 @@ impl State {
             self.body_complete(now, peer, &BodyDest { dest, owner, len });
             return;
         }
-        match self.proto.open_body(now, PeerId(peer), len) {
+        let write = matches!(owner, BodyOwner::Write { .. });
+        // A member of the job that begins writes and never ends them holds no more here than that.
+        let opened = if write && self.peers[peer as usize].writes_open >= WRITES_OPEN_MAX {
+            Err(SendError::QueueFull)
+        } else {
+            self.proto.open_body(now, PeerId(peer), len)
+        };
+        match opened {
             Ok(opened) => {
+                self.peers[peer as usize].writes_open += u32::from(write);
                 self.bodies.insert((peer, opened.handle), BodyDest { dest, owner, len });
                 self.post_control(now, peer, &Envelope::Cts { op, body: opened.handle, len, granted: opened.granted });
             }
@@ -308,6 +317,16 @@ impl State {
         }
     }
 
+    /// Takes a body out of the table.
+    pub fn take_body(&mut self, peer: u32, handle: u64) -> Option<BodyDest> {
+        let b = self.bodies.remove(&(peer, handle))?;
+        if let BodyOwner::Write { .. } = b.owner {
+            let open = &mut self.peers[peer as usize].writes_open;
+            *open = open.saturating_sub(1);
+        }
+        Some(b)
+    }
+
     /// Why a peer is down (for operations that find out late).
     pub fn down_reason(&self, peer: u32) -> weir_proto::DownReason {
         self.peers.get(peer as usize).and_then(|p| p.down).unwrap_or(weir_proto::DownReason::Closed)
@@ -319,7 +338,7 @@ impl State {
             return;
         };
         b.dest.write(offset, bytes);
-        if complete && let Some(b) = self.bodies.remove(&(peer, handle)) {
+        if complete && let Some(b) = self.take_body(peer, handle) {
             self.body_complete(now, peer, &b);
         }
     }
@@ -353,7 +372,7 @@ impl State {
 
     /// The sender gave a body up.
     pub fn body_aborted(&mut self, now: Time, peer: u32, handle: u64) {
-        if let Some(b) = self.bodies.remove(&(peer, handle)) {
+        if let Some(b) = self.take_body(peer, handle) {
             if let BodyOwner::Write { data: Some(_), .. } = b.owner {
                 self.notice_done(now, peer);
             }

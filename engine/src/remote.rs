@@ -16,6 +16,8 @@ use weir_proto::{PeerId, SendError, Time};
 pub const PIECES_BYTES: usize = 32 << 10;
 /// Larger writes towards one peer that may be under way: each holds a body open there.
 pub const REQUESTS_MAX: u32 = 1024;
+/// Larger writes of one peer that may be under way here: twice what one that behaves begins.
+pub const WRITES_OPEN_MAX: u32 = 2 * REQUESTS_MAX;
 /// Writes with immediate data towards one peer that its program may not have noticed yet (spec/envelopes.md): each takes a place in its queue.
 pub const NOTICES_MAX: u32 = 4096;
 /// Reads from one peer, and reads of one peer, that may be under way: each holds a body open here.
@@ -72,6 +74,8 @@ impl State {
         writes.sort_unstable();
         for (peer, handle, data, op) in writes {
             self.proto.close_body(PeerId(peer), handle);
+            let open = &mut self.peers[peer as usize].writes_open;
+            *open = open.saturating_sub(1);
             if data.is_some() {
                 // The peer may write with data again, though nobody noticed this one.
                 self.notice_done(now, peer);

@@ -233,6 +233,8 @@ pub struct PeerState {
     pub last_send: Time,
     /// Large remote writes towards it that have not ended.
     pub requests: u32,
+    /// Bodies of its large writes that are open here.
+    pub writes_open: u32,
     /// Remote reads from it that have not ended.
     pub reads: u32,
     /// Reads of its that are being answered.
@@ -258,6 +260,7 @@ impl PeerState {
             partial: SmallVec::new(),
             last_send: Time(0),
             requests: 0,
+            writes_open: 0,
             reads: 0,
             replies: 0,
             answers: 0,

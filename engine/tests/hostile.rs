@@ -473,6 +473,34 @@ fn a_member_that_floods_with_reads_it_never_lets_through_is_refused() {
 }
 
 #[test]
+fn a_member_that_begins_writes_and_ends_none_is_refused() {
+    const HELD: u64 = 2048;
+    let b = open(config());
+    let mut memory = vec![5u8; 64 << 10];
+    let rights = Access { remote_read: false, remote_write: true };
+    // SAFETY: `memory` lives to the end of the test.
+    let key = unsafe { b.register(&[Iov { base: memory.as_mut_ptr(), len: memory.len() }], rights, Some(1), false) }
+        .expect("register");
+    let mut member = Member::new(99);
+    let peer = member.ep.peer(&EndpointName::decode(&b.name()).expect("name")).expect("usable");
+    let (start, mut begun) = (Instant::now(), 0u64);
+    while begun < 5 * HELD || counter(&b, "access_errors") < 4 * HELD {
+        if begun < 5 * HELD {
+            let request = Envelope::WriteRts { key, addr: 0, len: 64 << 10, data: None, op: begun + 1 };
+            begun += u64::from(tell(&mut member, peer, &request));
+        }
+        if begun % 64 == 0 || begun == 5 * HELD {
+            member.step();
+            member.events.clear();
+        }
+        assert!(start.elapsed() < LIMIT, "{}", b.counters_json());
+    }
+    assert_eq!((counter(&b, "bodies_in"), counter(&b, "access_errors")), (HELD, 4 * HELD));
+    assert!(b.unregister(key));
+    assert_eq!(counter(&b, "bodies_in"), 0);
+}
+
+#[test]
 fn who_asks_for_the_body_of_a_send_that_is_over_is_told() {
     let b = open(config());
     let mut member = Member::new(99);
