@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::bench::measure::Spread;
 use crate::bench::report::number;
 use crate::lab::{self, Lab, Wire};
 use crate::launch::{Job, result_of};
@@ -17,6 +18,8 @@ const LOSSES: [f64; 3] = [0.0, 0.01, 0.02];
 const NOT_TRIED: &str = "-";
 /// No cell may hold up the demo.
 const LIMIT: Duration = Duration::from_secs(20);
+/// Launches of one cell, of which the median is shown: one launch in some is an outlier.
+const LAUNCHES: usize = 3;
 
 /// One program of the demo.
 struct Show {
@@ -34,7 +37,7 @@ const SHOWS: [Show; 2] = [
         title: "ping-pong, 30 KB",
         program: "pingpong",
         ranks: 2,
-        args: &["--size", "30000", "--warmup", "20", "--reps", "100000", "--seconds", "3"],
+        args: &["--size", "30000", "--warmup", "20", "--reps", "100000", "--seconds", "1"],
         key: "mb_per_s",
         unit: "MB/s",
         more_is_better: true,
@@ -76,6 +79,7 @@ pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
         .into_iter()
         .filter(|s| ["weir-mpich", "mpich-tcp", "mpich-rxd"].contains(&s.name.as_str()))
         .collect();
+    say_if_busy();
     let mut rows = Vec::new();
     let bar = ProgressBar::new((SHOWS.len() * LOSSES.len() * stacks.len()) as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({elapsed})") {
@@ -87,7 +91,7 @@ pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
             let mut cells = Vec::new();
             for stack in &stacks {
                 bar.set_message(format!("{} on {}, {} % loss", show.title, stack.name, loss * 100.0));
-                cells.push(cell(paths, lab.as_ref(), show, stack, loss));
+                cells.push(median_cell(paths, lab.as_ref(), show, stack, loss));
                 bar.inc(1);
             }
             rows.push((show, loss, cells));
@@ -95,7 +99,29 @@ pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
     }
     bar.finish_and_clear();
     print_table(&stacks, &rows);
+    println!("Medians of {LAUNCHES} launches.");
     Ok(())
+}
+
+/// Warns when others want this machine's cores too. Looked at before anything runs: the demo makes load of its own.
+fn say_if_busy() {
+    let load = std::fs::read_to_string("/proc/loadavg").ok();
+    let load = load.and_then(|text| text.split(' ').next()?.parse::<f64>().ok()).unwrap_or(0.0);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if let Some(warning) = busy(load, cores) {
+        println!("{warning}");
+    }
+}
+
+fn busy(load: f64, cores: usize) -> Option<String> {
+    (load > cores as f64)
+        .then(|| format!("This machine is busy (load {load:.0} on {cores} cores): numbers mean little."))
+}
+
+/// The median of a few launches, or why there is none. A launch that fails is not repeated: the cell would only hide it.
+fn median_cell(paths: &Paths, lab: Option<&Lab>, show: &Show, stack: &Stack, loss: f64) -> Result<f64, String> {
+    let values = (0..LAUNCHES).map(|_| cell(paths, lab, show, stack, loss)).collect::<Result<Vec<f64>, String>>()?;
+    Spread::of(values).map(|spread| spread.median).ok_or_else(|| "no number".into())
 }
 
 /// A number, or in a few words why there is none.
@@ -160,6 +186,13 @@ fn ratio(show: &Show, cells: &[Result<f64, String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_busy_machine_is_told() {
+        assert_eq!(busy(1.9, 2), None);
+        let warning = busy(13.2, 2).unwrap();
+        assert!(warning.contains("load 13 on 2 cores"), "{warning}");
+    }
 
     #[test]
     fn the_ratio_is_to_the_best_rival() {

@@ -112,6 +112,8 @@ fn injected_faults_show_at_the_receiver() {
     assert_eq!(got, sent, "loopback itself loses nothing");
     assert!((380..500).contains(&sent), "{sent} of 500 at 20 % loss and 10 % doubled");
     let e = UdpTransport::bind(&UdpConfig { faults: Some("lost=1".into()), ..config("127.0.0.1:0") });
+    let told = e.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    assert!(told.starts_with("WEIR_FAULTS='lost=1': 'lost' is none of loss,"), "{told}");
     assert!(e.err().expect("nonsense").to_string().contains("lost=1"));
 }
 
