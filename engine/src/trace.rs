@@ -11,7 +11,7 @@ use weir_proto::DownReason;
 /// The trace of one endpoint.
 pub struct Trace {
     level: u8,
-    to: Option<BufWriter<Box<dyn Write + Send>>>,
+    to: Option<Box<dyn Write + Send>>,
     /// Where that is, for people.
     place: String,
     start: std::time::Instant,
@@ -28,11 +28,12 @@ impl Trace {
             (0, _) => None,
             (_, Some(_)) => {
                 let file = File::create(&place).map_err(|e| std::io::Error::new(e.kind(), format!("{place}: {e}")));
-                Some(Box::new(file?))
+                Some(Box::new(BufWriter::new(file?)))
             }
-            (_, None) => Some(Box::new(std::io::stderr())),
+            // In one write a line, lest lines of ranks mix.
+            (_, None) => Some(Box::new(std::io::LineWriter::new(std::io::stderr()))),
         };
-        Ok(Trace { level, to: to.map(BufWriter::new), place, start: std::time::Instant::now() })
+        Ok(Trace { level, to, place, start: std::time::Instant::now() })
     }
 
     #[inline]
@@ -45,11 +46,15 @@ impl Trace {
         let us = self.start.elapsed().as_nanos() as f64 / 1000.0;
         let Some(to) = &mut self.to else { return };
         if let Err(e) = writeln!(to, "{us:14.3} {text}") {
-            // In one write, lest lines of ranks mix.
-            let _ = std::io::stderr().write_all(stopped(&self.place, &e).as_bytes());
-            self.to = None;
-            self.level = 0;
+            self.stop(&e);
         }
+    }
+
+    fn stop(&mut self, why: &std::io::Error) {
+        // In one write, lest lines of ranks mix.
+        let _ = std::io::stderr().write_all(stopped(&self.place, why).as_bytes());
+        self.to = None;
+        self.level = 0;
     }
 
     /// A send was accepted.
@@ -106,6 +111,15 @@ impl Trace {
     pub fn peer_down(&mut self, peer: u32, who: &str, reason: DownReason) {
         if self.on(1) {
             self.line(format_args!("peer down       peer={peer} at {who} {reason}"));
+        }
+    }
+}
+
+impl Drop for Trace {
+    /// The last lines are in a buffer; that they are lost is told like any other loss.
+    fn drop(&mut self) {
+        if let Some(Err(e)) = self.to.as_mut().map(Write::flush) {
+            self.stop(&e);
         }
     }
 }

@@ -285,10 +285,7 @@ mod tests {
     #[test]
     fn a_place_that_takes_no_key_is_told_with_the_way_out() {
         let error = load_key(&Env::from_pairs([("HOME", "/proc")])).unwrap_err().to_string();
-        assert!(
-            error.starts_with("/proc/.config/weir") && error.contains("set WEIR_KEY_FILE or WEIR_KEY"),
-            "{error}"
-        );
+        assert!(error.starts_with("/proc/.config/weir") && error.contains("set WEIR_KEY_FILE or WEIR_KEY"), "{error}");
     }
 
     const HEX: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1eFF";
