@@ -61,7 +61,7 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     let code = supervise(&mut command).with_context(|| format!("cannot start {}", launcher.display()))?;
     // Ranks on other machines make their file there.
     if !mark.was_made() && all_ranks_are_here(env, &args) {
-        eprintln!("weir: {}", unused(&found, &program));
+        unused(&found, &program, code).iter().for_each(|line| eprintln!("weir: {line}"));
     }
     Ok(code)
 }
@@ -122,16 +122,20 @@ fn all_ranks_are_here(env: &Env, args: &RunArgs) -> bool {
         && !batch.iter().any(|name| env.get(name).is_some())
 }
 
-/// Why no rank used Weir, as far as it can be told.
-fn unused(found: &Found, program: &Path) -> String {
-    let why = mpi::cannot_use_libfabric(found).unwrap_or_else(|| {
+/// That no rank used Weir, and why, as far as it can be told. A job that failed has said so itself, and may have ended before.
+fn unused(found: &Found, program: &Path, code: u8) -> Option<String> {
+    let known = mpi::cannot_use_libfabric(found);
+    if known.is_none() && code != 0 {
+        return None;
+    }
+    let why = known.unwrap_or_else(|| {
         format!(
             "did it end before MPI_Init, or was it built for another MPI than {}? try: weir doctor {}",
             found.kind,
             program.display()
         )
     });
-    format!("no rank opened a Weir endpoint, so the program ran without Weir: {why}")
+    Some(format!("the program did not use Weir, no rank opened an endpoint: {why}"))
 }
 
 /// Runs the launcher and waits for it. Signals sent to this process alone go on to it; those of a terminal reach it anyway.
@@ -255,9 +259,10 @@ mod tests {
         let library = dir.path().join("libmpich.so.12");
         std::fs::write(&library, b"\0ch4:ucx\0").unwrap();
         let mut found = Found { kind: Kind::Mpich, version: None, launcher: None, library: Some(library) };
-        let text = unused(&found, Path::new("./p"));
-        assert!(text.starts_with("no rank opened a Weir endpoint") && text.contains("without libfabric"), "{text}");
+        let text = unused(&found, Path::new("./p"), 255).unwrap();
+        assert!(text.starts_with("the program did not use Weir") && text.contains("without libfabric"), "{text}");
         found.library = None;
-        assert!(unused(&found, Path::new("./p")).contains("weir doctor ./p"));
+        assert!(unused(&found, Path::new("./p"), 0).unwrap().contains("weir doctor ./p"));
+        assert_eq!(unused(&found, Path::new("./p"), 15), None);
     }
 }
