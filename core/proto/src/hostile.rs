@@ -182,6 +182,7 @@ fn bodies_acknowledged_in_crumbs_end_the_association() {
         });
     }
     assert_eq!(t.down(0), Some(DownReason::Violation));
+    assert_eq!(t.ends[0].counters().last_violation, "recovery of bodies in too many pieces");
 }
 
 #[test]
@@ -191,7 +192,7 @@ fn a_peer_that_speaks_and_never_acknowledges_is_left_before_memory_is_full() {
     t.send(0);
     let (mut pings, mut last) = (0, Vec::new());
     while t.down(0).is_none() && pings < 3000 {
-        t.inject(1, |out| frame::write_ping(out));
+        t.inject(1, frame::write_ping);
         // Acknowledgements, which nobody answers.
         last = t.poll(0);
         pings += 1;
@@ -230,7 +231,7 @@ fn a_packet_number_that_may_not_be_is_refused() {
     let mut t = Two::up(&Config::default());
     t.ends[0].assocs[0].rec.start_at(PACKETS_MAX);
     t.ends[1].assocs[0].rx.start_at(PACKETS_MAX - 1);
-    t.inject(0, |out| frame::write_ping(out));
+    t.inject(0, frame::write_ping);
     assert_eq!(t.ends[1].counters().dropped_malformed, 1);
     assert_eq!(t.ends[1].assocs[0].rx.expected(), PACKETS_MAX - 1);
 }
