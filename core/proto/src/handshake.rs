@@ -438,10 +438,9 @@ impl Endpoint {
                 a.state == State::Opening && a.local_id == c.opener_association && expected
             })
             .and_then(|a| {
-                let agreed = |o: &&Box<Opening>| {
-                    o.cookie.is_some() && c.level >= o.opening.level && c.features == o.opening.features
-                };
-                a.opening.as_ref().filter(agreed).map(|o| o.opening)
+                let o = a.opening.as_ref()?;
+                let agreed = o.cookie.is_some() && c.level >= o.opening.level && c.features == o.opening.features;
+                agreed.then_some(o.opening)
             });
         let Some(opening) = opening else {
             counters.dropped_state += 1;

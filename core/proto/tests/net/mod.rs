@@ -101,14 +101,17 @@ struct Flying {
     to: SocketAddr,
 }
 
+/// Whether the datagram (from, to, bytes) gets lost.
+pub type Lose = Box<dyn FnMut(SocketAddr, SocketAddr, &[u8]) -> bool>;
+
 pub struct Net {
     pub now: Time,
     pub nodes: Vec<Node>,
     pub faults: Faults,
     /// Networks that are cut.
     pub cut: BTreeSet<u8>,
-    /// Datagrams that get lost, besides what `faults` does: by (from, to, bytes).
-    pub lose: Box<dyn FnMut(SocketAddr, SocketAddr, &[u8]) -> bool>,
+    /// Datagrams that get lost, besides what `faults` does.
+    pub lose: Lose,
     pub rng: ChaCha8Rng,
     flying: BTreeMap<u64, Flying>,
     order: BinaryHeap<Reverse<(u64, u64)>>,
