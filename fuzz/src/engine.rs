@@ -134,7 +134,7 @@ pub struct Tag(u8);
 
 impl Tag {
     fn value(self) -> Option<u64> {
-        (self.0 % 5 > 0).then(|| u64::from(self.0 % 5))
+        (!self.0.is_multiple_of(5)).then(|| u64::from(self.0 % 5))
     }
 }
 
@@ -486,7 +486,7 @@ impl Net {
         let Some(region) = self.pick_region(1 - side, which) else { return };
         let (id, r) = (self.id(), &mut self.regions[region]);
         // One of eight names no region, or bytes behind its end.
-        let wrong = if wrong % 8 == 0 { 1 + wrong / 8 % 2 } else { 0 };
+        let wrong = if wrong.is_multiple_of(8) { 1 + wrong / 8 % 2 } else { 0 };
         let mut at = READABLE + r.given;
         if wrong == 0 && r.given + len > WRITABLE {
             return;
@@ -515,12 +515,12 @@ impl Net {
         let Some(region) = self.pick_region(1 - side, which) else { return };
         let at = usize::from(at) % READABLE;
         let len = usize::from(len).min(READABLE - at);
-        let wrong = wrong % 8 == 0;
+        let wrong = wrong.is_multiple_of(8);
         let r = &self.regions[region];
         let key = r.key + if wrong { 1000 } else { 0 };
         // Nothing is asked of the peer for no bytes.
         let wrong = (wrong || !r.live) && len > 0;
-        let begun = self.sides[side].read(self.now, PEER, key, at as u64, len, at % 2 == 0);
+        let begun = self.sides[side].read(self.now, PEER, key, at as u64, len, at.is_multiple_of(2));
         self.begun(side, begun, What::Read { region, at, wrong });
     }
 
@@ -560,7 +560,7 @@ impl Net {
                 for p in std::mem::take(&mut self.flying[to]) {
                     match dice() {
                         d if d < loss => {}
-                        d if d == 255 => self.flying[to].push_back(p),
+                        255 => self.flying[to].push_back(p),
                         _ => self.arrive(to, p),
                     }
                 }
