@@ -193,8 +193,8 @@ impl Upper {
         token: Option<u64>,
     ) -> Result<BodyOpened, SendError> {
         let opened = self.ep.open_body(now, peer, len)?;
-        assert!(opened.granted <= len, "granted more than there is");
-        let new = Incoming { total: len, token, complete: len == 0, ..Incoming::default() };
+        assert!(len > 0 && opened.granted <= len, "granted more than there is, or opened for nothing");
+        let new = Incoming { total: len, token, ..Incoming::default() };
         assert!(self.bodies.insert((peer, opened.handle), new).is_none(), "handle given out twice");
         Ok(opened)
     }

@@ -260,6 +260,9 @@ impl Association {
     /// Opens a handle for a body from the peer.
     pub(crate) fn open_body(&mut self, cx: &mut Cx<'_>, len: u64) -> Result<BodyOpened, SendError> {
         self.check_open()?;
+        if len == 0 {
+            return Err(SendError::TooLong);
+        }
         if self.bodies_in.open() >= cx.cfg.bodies_max {
             return Err(SendError::QueueFull);
         }

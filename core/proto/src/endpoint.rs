@@ -344,10 +344,10 @@ impl Endpoint {
         }
     }
 
-    /// Receiver: opens a handle for `len` bytes of the peer. A body of no bytes produces no event.
+    /// Receiver: opens a handle for `len` bytes of the peer.
     ///
     /// # Errors
-    /// `QueueFull` when `Config::bodies_max` are open, `Closed` when the peer is down.
+    /// `QueueFull` when `Config::bodies_max` are open, `Closed` when the peer is down, `TooLong` for an empty body: nothing would ever end it.
     pub fn open_body(&mut self, now: Time, peer: PeerId, len: u64) -> Result<BodyOpened, SendError> {
         let (a, mut cx) = with_association!(self, peer, now).ok_or(SendError::Closed)?;
         let opened = a.open_body(&mut cx, len)?;

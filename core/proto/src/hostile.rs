@@ -259,3 +259,11 @@ fn a_flood_of_forged_handshake_packets_does_not_stop_an_opening() {
     assert!(t.ends.iter().all(|e| e.assocs.len() == 1 && e.assocs[0].state == State::Up), "20 ms");
     assert!(t.ends[0].counters().dropped_rate_limit > 1000);
 }
+
+/// Found by fuzzing: a handle for nothing stayed open for good, and the peer's abort of it was told although it had no events.
+#[test]
+fn a_body_of_no_bytes_is_not_opened() {
+    let mut t = Two::up(&Config::default());
+    assert_eq!(t.ends[1].open_body(t.now, P, 0).err(), Some(crate::SendError::TooLong));
+    assert_eq!(t.ends[1].assocs[0].bodies_in.open(), 0);
+}
