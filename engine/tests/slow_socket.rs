@@ -119,5 +119,6 @@ fn a_full_send_buffer_is_waited_for() {
     assert_eq!(data, buf);
     let (tried, sent) = (counter(&a, "tx_blocked"), counter(&a, "tx_datagrams"));
     assert!(tried > 0, "the link was not slow enough for this test");
-    assert!(tried * 2 < sent, "a full socket was tried {tried} times for {sent} datagrams");
+    // Polled, it was tried more than twice for each datagram.
+    assert!(tried < sent, "a full socket was tried {tried} times for {sent} datagrams");
 }

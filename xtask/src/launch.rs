@@ -34,6 +34,9 @@ pub struct Job<'a> {
 const FOREIGN: [&str; 12] =
     ["FI_", "UCX_", "UCC_", "OMPI_", "OPAL_", "PRTE_", "PMIX_", "PMI_", "MPIR_", "MPICH_", "HYDRA_", "WEIR_"];
 
+/// Open MPI's launcher now and then (one start of some hundred) says this before any rank exists: nothing was tried yet.
+const NOT_STARTED: &str = "PMIx server's listener thread failed to start";
+
 impl Job<'_> {
     /// Runs the job on the hosts of `lab`, or with all ranks on this machine.
     ///
@@ -41,6 +44,15 @@ impl Job<'_> {
     /// If the stack cannot be had or the launcher cannot be started; a failing program is in the
     /// [`Outcome`].
     pub fn run(&self, paths: &Paths, lab: Option<&Lab>) -> Result<Outcome> {
+        let mut outcome = self.try_run(paths, lab);
+        if matches!(&outcome, Ok(o) if !o.ok() && o.stderr.contains(NOT_STARTED)) {
+            eprintln!("{}: the launcher did not start ({NOT_STARTED}); trying once more", self.stack.name);
+            outcome = self.try_run(paths, lab);
+        }
+        outcome
+    }
+
+    fn try_run(&self, paths: &Paths, lab: Option<&Lab>) -> Result<Outcome> {
         let outcome = run_limited(&mut self.command(paths, lab)?, self.limit);
         if let Some(lab) = lab {
             lab.clear();
