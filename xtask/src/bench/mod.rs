@@ -93,6 +93,9 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     about.push(("hosts".into(), how.into()));
     about.push(("launches of each".into(), format!("{}, the stacks in turn", plan.launches)));
     let file = paths.root.join("docs/lab").join(format!("{}-{}", today(), options.name));
+    if file.with_extension("md").exists() && !file.with_extension("json").exists() {
+        bail!("{} was written by hand; choose another --name", file.with_extension("md").display());
+    }
     let mut results = measure::Results::default();
     if options.resume {
         let commit = about.iter().find(|(key, _)| key == "commit").map_or("", |(_, value)| value);
