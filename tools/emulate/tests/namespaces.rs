@@ -200,7 +200,8 @@ fn incast() -> Outcome {
     let stats = network.stats()?;
     let pipe = down(&stats, "host1", "net1");
     bounded("most packets waiting", pipe.queue_peak_packets, 64..65)?;
-    bounded("received or dropped", pipe.dropped_queue + count, 400..401)?;
+    // What the kernels of the hosts say to everybody now and then (multicast listener reports) may be dropped here too.
+    bounded("received or dropped", pipe.dropped_queue + count, 400..440)?;
     // 1.2 ms a packet: while 400 are sent a few leave the queue, or many if the machine is busy.
     bounded("packets received", count, 65..200)
 }
