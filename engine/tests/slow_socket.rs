@@ -119,6 +119,6 @@ fn a_full_send_buffer_is_waited_for() {
     assert_eq!(data, buf);
     let (tried, sent) = (counter(&a, "tx_blocked"), counter(&a, "tx_datagrams"));
     assert!(tried > 0, "the link was not slow enough for this test");
-    // Polled, it was tried more than twice for each datagram.
+    // Who is told of room sends at least one datagram before it is full again; polled, it was tried twice for each.
     assert!(tried < sent, "a full socket was tried {tried} times for {sent} datagrams");
 }

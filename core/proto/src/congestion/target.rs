@@ -96,7 +96,7 @@ impl Target {
     }
 
     /// The queueing delay this window aims at: T (1 + sqrt(4 / packets)), 2 T at the most. Flows that share a queue see the
-    /// same delay; were it the same target for all, whoever came late would stay small for ever (Swift, SIGCOMM 2020, 3.5).
+    /// same delay; were it the same target for all, whoever came late would stay small for ever (as Swift scales its target by the flow's window, SIGCOMM 2020).
     fn own_target(&self, base_ns: u64) -> u64 {
         let target = self.target_ns + base_ns / 16;
         let packets = (self.window / self.mtu).max(SMALL_PACKETS);
