@@ -580,22 +580,9 @@ fn thousands_of_receives_for_waiting_rendezvous_are_all_answered() {
 
 /// As many reads from `b` into `buf` as `a` accepts.
 fn read_until_refused(p: &Pair, key: u64, buf: &mut [u8]) -> usize {
-    let op = RmaOp {
-        peer: p.to_b,
-        iov: &iov(buf),
-        remote_addr: 0,
-        key,
-        copy: false,
-        data: None,
-        mode: SendMode::Delivery,
-        report: true,
-        context: 0,
-        user: 0,
-    };
     let mut accepted = 0;
     loop {
-        // SAFETY: every test keeps its buffers until the completion.
-        match unsafe { p.a.read(&op) } {
+        match try_read(p, key, buf) {
             Ok(()) => accepted += 1,
             Err(EngineError::Again) => return accepted,
             Err(e) => panic!("{e}"),
@@ -915,7 +902,7 @@ fn a_refused_write_whose_delivery_is_asked_for_never_succeeds() {
     assert!(target[..] == data[..4000]);
 }
 
-fn read(p: &Pair, key: u64, into: &mut [u8]) {
+fn try_read(p: &Pair, key: u64, into: &mut [u8]) -> Result<(), EngineError> {
     let op = RmaOp {
         peer: p.to_b,
         iov: &iov(into),
@@ -929,7 +916,11 @@ fn read(p: &Pair, key: u64, into: &mut [u8]) {
         user: 0,
     };
     // SAFETY: every test keeps its buffers until the completion.
-    unsafe { p.a.read(&op) }.expect("read");
+    unsafe { p.a.read(&op) }
+}
+
+fn read(p: &Pair, key: u64, into: &mut [u8]) {
+    try_read(p, key, into).expect("read");
 }
 
 /// Makes progress on both sides until the other has written `byte` to the beginning of `memory`.
