@@ -430,7 +430,7 @@ impl Association {
         self.ping = false;
         self.probes = 0;
         self.parity = crate::parity::ParitySender::default();
-        self.rx.acknowledged();
+        self.rx.forget_owed();
         self.regrant_at = None;
         self.pacing_until = None;
         for p in &mut self.paths {
