@@ -25,8 +25,10 @@ use weir_udp::UdpTransport;
 const RX_BATCHES: usize = 8;
 /// Packets written in one progress call before arrivals get their turn: about 1 MiB.
 const TX_PACKETS: usize = 768;
-/// Packets built before the first of them go out: what one segmentation-offload batch holds.
+/// Packets built before they go out: what one segmentation-offload batch holds.
 const FLUSH_PACKETS: usize = 44;
+/// The first go out sooner, so that the peer has something to do while the next are built; a message of 64 KiB goes in two halves and not as 44 packets and 3. Each batch costs a system call.
+const FIRST_FLUSH_PACKETS: usize = 24;
 /// Failed reads of the socket in a row after which it is given up. What the system can lack for a moment (memory) comes back sooner.
 const READ_FAILURES_MAX: u32 = 1000;
 
@@ -208,10 +210,9 @@ impl Core {
             {
                 s.source.slices(p.offset, usize::from(p.len), &mut slices);
             }
-            // SAFETY: the slices point into operations of the send table, which are not removed before `flush` below ends the references.
-            unsafe { self.udp.push(t.remote, t.local, &self.out.head, &slices) };
+            self.udp.push(t.remote, t.local, &self.out.head, &slices);
             // The peer can begin with these while the next are built.
-            if n % FLUSH_PACKETS == 0 {
+            if n % FLUSH_PACKETS == FIRST_FLUSH_PACKETS {
                 let _ = self.udp.flush();
             }
             if self.udp.blocked() {
@@ -238,6 +239,9 @@ impl Core {
 ///
 /// A target's refusal may stand behind the acknowledgement of the same write and must be seen first. But what a peer acknowledged before its farewell in the same datagram has succeeded.
 fn in_order(events: &mut Vec<Event>, mut act: impl FnMut(Event)) {
+    if events.len() == 1 {
+        return events.drain(..).for_each(act);
+    }
     let ends = |e: &Event| matches!(e, Event::Sent { .. } | Event::Down { .. } | Event::Failed { .. });
     for event in events.extract_if(.., |e| !ends(e)) {
         act(event);

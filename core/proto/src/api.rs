@@ -102,7 +102,7 @@ pub struct Transmit {
     pub local: Option<IpAddr>,
     /// The peer it goes to; `PeerId(u32::MAX)` for handshake answers that belong to no peer yet.
     pub peer: PeerId,
-    /// The last frame's payload, to be gathered straight from the user's memory behind `head`.
+    /// The last frame's payload, to be taken straight from the user's memory behind `head`.
     pub payload: Option<PayloadRef>,
 }
 

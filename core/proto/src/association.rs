@@ -114,6 +114,8 @@ pub(crate) struct Association {
     pub(crate) pacing_until: Option<Time>,
     /// Somebody waits for the acknowledgement of what is being sent.
     pub(crate) ack_wanted: bool,
+    /// The packet just built can be the first of a run.
+    pub(crate) plain: bool,
     pub(crate) regrant_at: Option<Time>,
     /// Closing: until when.
     pub(crate) closing: Option<Time>,
@@ -181,6 +183,7 @@ impl Association {
             doubt: None,
             pacing_until: None,
             ack_wanted: false,
+            plain: false,
             regrant_at: None,
             closing: None,
             close_pending: None,

@@ -246,6 +246,14 @@ impl BodiesIn {
         if end > b.granted {
             return Err("body fragment beyond its grant");
         }
+        if end < b.len && b.got.extend_prefix(offset, end) {
+            // The usual case: the next fragment, not the last.
+            b.received += len;
+            b.touched = now;
+            b.repeats = 0;
+            f(offset, len, false);
+            return Ok(BodyArrived { known: true, complete: false, fresh: len });
+        }
         let mut parts: smallvec::SmallVec<[(u64, u64); 4]> = smallvec::SmallVec::new();
         let before = b.got.len();
         let fresh = b.got.insert(offset, end, |a, z| parts.push((a, z)));

@@ -144,7 +144,7 @@ impl Association {
         let crypt = self.crypt.as_ref()?;
         match (pk.payload, payloads) {
             (Some(r), Some(p)) => {
-                let crc = crypt.keys.send.crc_begin(&out.head);
+                let crc = crypt.keys.send.crc_begin(&mut out.head);
                 let crc = p.crc(r.token, r.offset, usize::from(r.len), crc);
                 SendKeys::crc_finish(&mut out.head, crc);
             }
@@ -273,6 +273,7 @@ impl Association {
         if frames {
             self.put_control_frames(cx, &mut pk, out);
         }
+        let empty = out.head.len() == self.level().frames_offset();
         let gather = cx.cfg.gather && self.level() == Level::Integrity;
         let mut w = Out {
             payloads,
@@ -309,6 +310,10 @@ impl Association {
         if let Some(p) = self.paths.get_mut(usize::from(pk.path)) {
             p.is_tail = is_tail;
         }
+        // Alone in its packet, with more of its flow behind it and nothing else that waits: the next ones can be of its kind.
+        let alone = empty && pk.flow && pk.frames == 1 && pk.payload.is_some();
+        self.plain =
+            alone && self.lost.is_empty() && self.small.is_empty() && !(control || probing || self.parity.active);
         let eliciting = pk.eliciting;
         self.finish(cx, &pk, Some(payloads), out, eliciting)
     }

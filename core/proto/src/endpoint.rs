@@ -15,6 +15,7 @@ use crate::crypt::Handshake;
 use crate::grants::Grants;
 use crate::hash::IdHash;
 use crate::paths::PathState;
+use crate::run::Run;
 use crate::{
     BodyKey, BodyOpened, Config, Counters, Credit, DownReason, EndpointName, Event, Level, Message, NameError,
     PacketBuf, PathStats, Payloads, PeerId, PeerStats, RxMeta, SendError, Time, Transmit,
@@ -85,6 +86,8 @@ pub struct Endpoint {
     /// Associations with something to send, and packets the front one sent in its turn.
     ready: VecDeque<PeerId>,
     turn: u32,
+    /// Goes on with the packets of a flow as long as nothing else happens.
+    run: Option<Run>,
     timers: BinaryHeap<Reverse<(Time, PeerId)>>,
     pub(crate) outbox: VecDeque<Datagram>,
     /// INIT, CONFIRM, answers to our own openings, RESET: a flood of one kind must not stop another.
@@ -134,6 +137,7 @@ impl Endpoint {
             touched: Vec::new(),
             ready: VecDeque::new(),
             turn: 0,
+            run: None,
             timers: BinaryHeap::new(),
             outbox: VecDeque::new(),
             init_limit: RateLimit::new(config.init_rate_per_s),
@@ -488,7 +492,11 @@ impl Endpoint {
             return Some(Transmit { remote: d.remote, local: d.local, peer: PeerId(u32::MAX), payload: None });
         }
         if !self.touched.is_empty() || self.grants.changed {
+            self.run = None;
             self.settle(now);
+        }
+        if let Some(t) = self.go_on(now, payloads, out) {
+            return Some(t);
         }
         while let Some(&peer) = self.ready.front() {
             if self.turn >= self.cfg.peer_batch_packets && self.ready.len() > 1 {
@@ -504,9 +512,11 @@ impl Endpoint {
                 a.build(&mut cx, payloads, out)
             };
             if let Some(t) = built {
-                self.turn += 1;
-                self.counters.packets_sent += 1;
-                self.counters.bytes_sent += out.head.len() as u64 + t.payload.map_or(0, |p| u64::from(p.len));
+                self.count_sent(&t, out);
+                let a = &mut self.assocs[peer.0 as usize];
+                if core::mem::take(&mut a.plain) {
+                    self.run = a.begin_run(now, out, &t);
+                }
                 return Some(t);
             }
             self.ready.pop_front();
@@ -517,6 +527,28 @@ impl Endpoint {
             self.arm(peer, due);
         }
         None
+    }
+
+    /// The next packet of the run, if one is under way and goes on.
+    fn go_on(&mut self, now: Time, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
+        let run = self.run.as_mut()?;
+        let others_turn = self.turn >= self.cfg.peer_batch_packets && self.ready.len() > 1;
+        let same = run.now == now && self.ready.front() == Some(&run.peer) && !others_turn;
+        let built = match with_association!(self, run.peer, now) {
+            Some((a, cx)) if same => a.build_run(&cx, run, payloads, out),
+            _ => None,
+        };
+        match &built {
+            Some(t) => self.count_sent(t, out),
+            None => self.run = None,
+        }
+        built
+    }
+
+    fn count_sent(&mut self, t: &Transmit, out: &PacketBuf) {
+        self.turn += 1;
+        self.counters.packets_sent += 1;
+        self.counters.bytes_sent += out.head.len() as u64 + t.payload.map_or(0, |p| u64::from(p.len));
     }
 
     /// A datagram arrived. It may be changed: the AEAD opens in place. Event ranges index it.

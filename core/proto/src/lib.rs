@@ -34,6 +34,7 @@ mod receive;
 mod received;
 mod recovery;
 mod rtt;
+mod run;
 mod time;
 
 pub use api::*;

@@ -347,6 +347,17 @@ impl MessagesIn {
             f(0, len, true, true);
             return Arrived::New;
         }
+        if let Some(m) = self.ring.get_mut(i)
+            && m.seen
+            && !m.done
+            && m.total_len == total_len
+            && u64::from(offset) + u64::from(len) < u64::from(total_len)
+            && m.got.extend_prefix(u64::from(offset), u64::from(offset) + u64::from(len))
+        {
+            // The usual case for a message of many packets: the next one, not the last.
+            f(offset, len, false, false);
+            return Arrived::New;
+        }
         if i >= self.ring.len() {
             self.ring.resize_with(i + 1, InMessage::default);
         }

@@ -132,8 +132,13 @@ impl Path {
 
     /// Bytes that may be in flight: the window, and no more than half the receiver's buffer besides what the wire itself holds.
     pub(crate) fn window(&self, rx_buffer: u64) -> u64 {
-        let wire = u128::from(self.cc.rate()) * u128::from(self.rtt.base()) / 1_000_000_000;
-        self.cc.window().min(rx_buffer / 2 + wire as u64).max(2 * u64::from(self.mtu.size()))
+        let (rate, base) = (self.cc.rate(), self.rtt.base());
+        // A division of 128 bits takes longer than all the rest.
+        let wire = match rate.checked_mul(base) {
+            Some(product) => product / 1_000_000_000,
+            None => (u128::from(rate) * u128::from(base) / 1_000_000_000) as u64,
+        };
+        self.cc.window().min(rx_buffer / 2 + wire).max(2 * u64::from(self.mtu.size()))
     }
 
     /// Probe timeout with back-off.

@@ -79,6 +79,18 @@ impl RangeSet {
         found
     }
 
+    /// Adds `[lo, hi)` if it follows on what is there, which is one range from 0 on. Nothing else is done, and much faster than by [`RangeSet::insert`].
+    #[inline]
+    pub(crate) fn extend_prefix(&mut self, lo: u64, hi: u64) -> bool {
+        match self.r.as_mut_slice() {
+            [(0, end)] if *end == lo && lo < hi => {
+                *end = hi;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Adds `[lo, hi)`; `f` gets each part that was absent, ascending. Returns how many numbers are new.
     pub(crate) fn insert(&mut self, lo: u64, hi: u64, mut f: impl FnMut(u64, u64)) -> u64 {
         if lo >= hi {

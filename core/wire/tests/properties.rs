@@ -342,7 +342,7 @@ proptest! {
         whole.extend_from_slice(&tail);
         keys.send.seal(0, &mut whole);
         let (a, b) = tail.split_at(cut.index(tail.len() + 1));
-        let crc = crc32c_append(crc32c_append(keys.send.crc_begin(&gathered), a), b);
+        let crc = crc32c_append(crc32c_append(keys.send.crc_begin(&mut gathered), a), b);
         weir_wire::seal::SendKeys::crc_finish(&mut gathered, crc);
         gathered.extend_from_slice(&tail);
         prop_assert_eq!(gathered, whole);

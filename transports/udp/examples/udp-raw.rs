@@ -134,8 +134,7 @@ fn weir_receive(t: &mut UdpTransport, patience: Duration) -> io::Result<Got> {
 }
 
 fn weir_send(t: &mut UdpTransport, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: there is no payload to keep.
-    unsafe { t.push(to, None, bytes, &[]) };
+    t.push(to, None, bytes, &[]);
     t.flush()
 }
 
@@ -238,8 +237,7 @@ fn bulk(what: &str, t: &mut UdpTransport, to: SocketAddr) -> io::Result<()> {
         let mut burst = 0;
         while sent < BULK_BYTES && sent - received < WINDOW_BYTES && burst < 128 && !t.blocked() {
             let at = (sent / (HEAD.len() + PAYLOAD_BYTES)) % 1024 * PAYLOAD_BYTES;
-            // SAFETY: `user` outlives the flush below.
-            unsafe { t.push(to, None, &HEAD, &[IoSlice::new(&user[at..at + PAYLOAD_BYTES])]) };
+            t.push(to, None, &HEAD, &[IoSlice::new(&user[at..at + PAYLOAD_BYTES])]);
             sent += HEAD.len() + PAYLOAD_BYTES;
             burst += 1;
         }
@@ -402,8 +400,7 @@ mod calls {
     fn burst(t: &mut UdpTransport) {
         let to = t.local_addrs()[0];
         for _ in 0..BURST {
-            // SAFETY: there is no payload to keep.
-            unsafe { t.push(to, None, &[1; 72], &[]) };
+            t.push(to, None, &[1; 72], &[]);
         }
         let _ = t.flush();
         while t.recv(4, |_, _| {}).is_ok_and(|n| n > 0) {}

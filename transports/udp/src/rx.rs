@@ -1,6 +1,7 @@
 //! Receiving: one call for one small datagram, as few as possible for many.
 
 use crate::addr::{self, Control, RawAddr, Received};
+use crate::batch::LINE_BYTES;
 use crate::counters::UdpCounters;
 use crate::sys;
 use crate::transport::RxInfo;
@@ -26,6 +27,8 @@ const PATIENCE: (u8, u8) = (2, 8);
 pub struct Rx {
     fd: RawFd,
     space: Vec<u8>,
+    /// Where the buffers begin in it: at a cache line.
+    start: usize,
     addrs: Vec<RawAddr>,
     controls: Vec<Control>,
     iovs: Vec<libc::iovec>,
@@ -47,7 +50,8 @@ impl Rx {
     pub fn new(fd: RawFd) -> Rx {
         let mut rx = Rx {
             fd,
-            space: vec![0; STRIDE * BATCH],
+            space: vec![0; STRIDE * BATCH + LINE_BYTES],
+            start: 0,
             addrs: vec![RawAddr::EMPTY; BATCH],
             controls: vec![Control::EMPTY; BATCH],
             iovs: Vec::new(),
@@ -57,9 +61,9 @@ impl Rx {
             bulk: false,
             errors_pending: false,
         };
-        rx.iovs = rx
-            .space
-            .chunks_mut(STRIDE)
+        rx.start = rx.space.as_ptr().align_offset(LINE_BYTES);
+        rx.iovs = rx.space[rx.start..]
+            .chunks_exact_mut(STRIDE)
             .map(|c| libc::iovec { iov_base: c.as_mut_ptr().cast(), iov_len: BUFFER_BYTES })
             .collect();
         rx.headers = (0..BATCH).map(|_| libc::mmsghdr { msg_hdr: sys::empty_message(), msg_len: 0 }).collect();
@@ -171,7 +175,7 @@ impl Rx {
         self.bulk |= len >= BULK_BYTES;
         let about = if control_len == 0 { Received::default() } else { self.about(i, control_len) };
         let mut info = RxInfo { remote, local: about.local, ecn: about.ecn, fresh };
-        let data = &mut self.space[i * STRIDE..][..len];
+        let data = &mut self.space[self.start + i * STRIDE..][..len];
         counters.rx_bytes += len as u64;
         match about.segment {
             Some(segment) if segment < len => {

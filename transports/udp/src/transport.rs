@@ -175,25 +175,18 @@ impl UdpTransport {
         read.map(|_| n)
     }
 
-    /// Queues one datagram of `head` (copied) and `payload` (referred to). `local` is the source address, for sockets that serve several.
+    /// Queues a copy of one datagram, `head` and then `payload`. `local` is the source address, for sockets that serve several.
     /// Sends by itself when the batch is full. One that is too long is counted and dropped, as the network would.
-    ///
-    /// # Safety
-    /// The payload must stay valid and unchanged until the next [`UdpTransport::flush`] returns.
     #[inline]
-    pub unsafe fn push(&mut self, remote: SocketAddr, local: Option<IpAddr>, head: &[u8], payload: &[IoSlice<'_>]) {
+    pub fn push(&mut self, remote: SocketAddr, local: Option<IpAddr>, head: &[u8], payload: &[IoSlice<'_>]) {
         if self.extras.is_some() {
-            // SAFETY: promised by the caller.
-            return unsafe { self.push_with_extras((remote, local), head, payload) };
+            return self.push_with_extras((remote, local), head, payload);
         }
-        // SAFETY: promised by the caller.
-        unsafe { self.tx.push((remote, local), head, payload, &mut self.counters) };
+        self.tx.push((remote, local), head, payload, &mut self.counters);
     }
 
-    /// # Safety
-    /// As `push`.
     #[cold]
-    unsafe fn push_with_extras(&mut self, route: Route, head: &[u8], payload: &[IoSlice<'_>]) {
+    fn push_with_extras(&mut self, route: Route, head: &[u8], payload: &[IoSlice<'_>]) {
         let Some(extras) = &mut self.extras else {
             return;
         };
@@ -208,8 +201,7 @@ impl UdpTransport {
             parts.extend(payload.iter().map(|p| IoSlice::new(p)));
             c.datagram(Direction::Out, own_addr(&self.local, route.1, route.0), route.0, &parts);
         }
-        // SAFETY: promised by the caller.
-        unsafe { self.tx.push(route, head, payload, &mut self.counters) };
+        self.tx.push(route, head, payload, &mut self.counters);
     }
 
     /// Queues what fault injection has held back long enough.
@@ -225,13 +217,11 @@ impl UdpTransport {
             if let Some(c) = capture {
                 c.datagram(Direction::Out, own_addr(&self.local, route.1, route.0), route.0, &[IoSlice::new(&bytes)]);
             }
-            // SAFETY: all is in `head`, which is copied.
-            unsafe { self.tx.push(route, &bytes, &[], &mut self.counters) };
+            self.tx.push(route, &bytes, &[], &mut self.counters);
         }
     }
 
-    /// Sends what is queued. What the socket has no room for is copied and kept ([`UdpTransport::blocked`]), so that no reference to a payload
-    /// is left. Datagrams the kernel refuses are counted as lost.
+    /// Sends what is queued. What the socket has no room for is kept ([`UdpTransport::blocked`]). Datagrams the kernel refuses are counted as lost.
     ///
     /// # Errors
     /// None at present; the result is there for transports that can break.

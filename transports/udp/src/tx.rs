@@ -121,18 +121,9 @@ impl Tx {
         self.out.refused.drain(..)
     }
 
-    /// Queues one datagram; sends what is queued when there is no room.
-    ///
-    /// # Safety
-    /// The payload must stay valid and unchanged until the next `flush` returns.
+    /// Queues a copy of one datagram; sends what is queued when there is no room.
     #[inline]
-    pub unsafe fn push(
-        &mut self,
-        (remote, local): Route,
-        head: &[u8],
-        payload: &[IoSlice<'_>],
-        counters: &mut UdpCounters,
-    ) {
+    pub fn push(&mut self, (remote, local): Route, head: &[u8], payload: &[IoSlice<'_>], counters: &mut UdpCounters) {
         let len = head.len() + payload.iter().map(|p| p.len()).sum::<usize>();
         let limits = self.out.limits(remote);
         if len > limits.bytes || (remote.is_ipv6() && !self.out.v6) {
@@ -156,7 +147,7 @@ impl Tx {
         }
     }
 
-    /// Sends what is parked and queued, as far as the socket takes it. No reference to any payload is kept.
+    /// Sends what is parked and queued, as far as the socket takes it.
     #[inline]
     pub fn flush(&mut self, counters: &mut UdpCounters) {
         if self.blocked() {
@@ -207,7 +198,7 @@ impl Sender {
             fill_control(control, g, self.v6);
             self.calls.headers[i].msg_hdr = header(addr, control, &g.iovs);
         }
-        // SAFETY: the headers were just filled with pointers to live addresses, control data and pieces (contract of `push`).
+        // SAFETY: the headers were just filled with pointers to live addresses, control data and pieces (they lie in the batch).
         let sent = unsafe { sys::send_messages(self.fd, &mut self.calls.headers[..n]) }.unwrap_or(0);
         counters.tx_calls += u64::from(sent > 0);
         for g in &groups[..sent] {
@@ -223,7 +214,7 @@ impl Sender {
         let mut control = Control::EMPTY;
         fill_control(&mut control, group, self.v6);
         let outcome = self.attempt(group.remote, (group.count, group.bytes), counters, |fd| {
-            // SAFETY: the pieces are live (contract of `push`), `addr` and `control` are on this stack frame.
+            // SAFETY: the pieces are live (they lie in the batch), `addr` and `control` are on this stack frame.
             unsafe { send_pieces(fd, &group.iovs, &addr, &control) }
         });
         match outcome {

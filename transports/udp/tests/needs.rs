@@ -71,8 +71,7 @@ fn one_socket_speaks_ipv4_and_ipv6() {
         assert_eq!(got.iter().map(|(_, d)| d.len()).collect::<Vec<_>>(), [10, 10, 4]);
         assert!(got.iter().all(|(info, _)| info.local == Some(own.ip()) && info.remote == peer.local_addrs()[0]));
         for len in [9, 9, 2] {
-            // SAFETY: there is no payload.
-            unsafe { t.push(peer.local_addrs()[0], Some(own.ip()), &vec![8; len], &[]) };
+            t.push(peer.local_addrs()[0], Some(own.ip()), &vec![8; len], &[]);
         }
         t.flush().expect("flush");
         let back = collect(&mut peer, 3);

@@ -52,8 +52,7 @@ fn a_megabyte_gathered_from_user_memory_arrives_whole() {
     let pieces: Vec<&[u8]> = user.chunks(1400).collect();
     for (i, piece) in pieces.iter().enumerate() {
         let (left, right) = piece.split_at(piece.len() / 3);
-        // SAFETY: `user` outlives the flush below.
-        unsafe { a.push(to, None, &(i as u32).to_le_bytes(), &[IoSlice::new(left), IoSlice::new(right)]) };
+        a.push(to, None, &(i as u32).to_le_bytes(), &[IoSlice::new(left), IoSlice::new(right)]);
         // Keep within the receive buffer.
         if i % 90 == 89 || i + 1 == pieces.len() {
             a.flush().expect("flush");
@@ -115,8 +114,7 @@ fn replies_of_a_socket_with_several_addresses_come_from_the_one_asked() {
         peer.flush().expect("flush");
         let (info, _) = collect(&mut multi, 1)[0];
         assert_eq!(info.local, Some(to.ip()));
-        // SAFETY: there is no payload.
-        unsafe { multi.push(info.remote, info.local, b"answer", &[]) };
+        multi.push(info.remote, info.local, b"answer", &[]);
         multi.flush().expect("flush");
         assert_eq!(collect(&mut peer, 1)[0].0.remote, to);
     }

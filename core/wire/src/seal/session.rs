@@ -109,10 +109,15 @@ impl Direction {
     }
 }
 
-/// CRC over the head and what follows the CRC field.
-fn packet_crc(salt: u32, packet: &[u8]) -> u32 {
-    let (head, rest) = packet.split_at(HEADER_LEN.min(packet.len()));
-    crc32c_append(crc32c_append(salt, head), rest.get(CRC_LEN..).unwrap_or_default())
+/// CRC over the head and what follows the CRC field, whose contents are lost. A call costs as much as some hundred bytes: so the head is moved over the field for a moment and all of it is one piece.
+fn packet_crc(salt: u32, packet: &mut [u8]) -> u32 {
+    if packet.len() < HEADER_LEN + CRC_LEN {
+        return crc32c_append(salt, &packet[..packet.len().min(HEADER_LEN)]);
+    }
+    packet.copy_within(..HEADER_LEN, CRC_LEN);
+    let crc = crc32c_append(salt, &packet[CRC_LEN..]);
+    packet.copy_within(CRC_LEN..CRC_LEN + HEADER_LEN, 0);
+    crc
 }
 
 /// Protects the packets of one direction.
@@ -154,10 +159,10 @@ impl SendKeys {
     }
 
     /// Level integrity, for payload that is gathered behind `packet` when it is sent: the CRC over what is in `packet`
-    /// (0 at other levels, which have none). Continue it over the payload with [`crc32c_append`], then call [`SendKeys::crc_finish`].
+    /// (0 at other levels, which have none); the CRC field is clobbered. Continue it over the payload with [`crc32c_append`], then call [`SendKeys::crc_finish`].
     #[inline]
     #[must_use]
-    pub fn crc_begin(&self, packet: &[u8]) -> u32 {
+    pub fn crc_begin(&self, packet: &mut [u8]) -> u32 {
         match self.0.protection {
             Protection::Integrity { salt } => packet_crc(salt, packet),
             Protection::Auth(_) | Protection::Encrypt(_) => 0,
@@ -199,7 +204,10 @@ impl RecvKeys {
         }
         let frames = level.frames_offset()..datagram.len() - level.trailer_len();
         let opened = match &self.0.protection {
-            Protection::Integrity { salt } => packet_crc(*salt, datagram) == le32(datagram, HEADER_LEN),
+            Protection::Integrity { salt } => {
+                let crc = le32(datagram, HEADER_LEN);
+                packet_crc(*salt, datagram) == crc
+            }
             Protection::Auth(cipher) => {
                 let (clear, tag) = datagram.split_at(frames.end);
                 let tag: [u8; TAG_LEN] = part(tag, 0);

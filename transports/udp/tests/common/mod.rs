@@ -29,8 +29,7 @@ pub fn collect(t: &mut UdpTransport, n: usize) -> Vec<(RxInfo, Vec<u8>)> {
 }
 
 pub fn send(t: &mut UdpTransport, to: SocketAddr, head: &[u8], payload: &[u8]) {
-    // SAFETY: every caller keeps `payload` until it has called flush.
-    unsafe { t.push(to, None, head, &[IoSlice::new(payload)]) };
+    t.push(to, None, head, &[IoSlice::new(payload)]);
 }
 
 pub fn pattern(seed: usize, len: usize) -> Vec<u8> {

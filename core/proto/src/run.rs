@@ -1,0 +1,137 @@
+//! Runs: packets of one flow in a row that differ in their numbers and their bytes only.
+//!
+//! A message of a megabyte is some seven hundred packets, and for nearly all of them the questions that [`Association::build`] asks - what waits, what fits, what is due - have the answers they had
+//! for the one before. A run keeps those answers for as long as nothing else happens. It is an optimisation and no rule: what it writes is what `build` would have written, and where it is not
+//! sure (the end of the message, the end of the window, the turn of another) it ends.
+
+use weir_wire::Header;
+use weir_wire::packet::HEADER_LEN;
+use weir_wire::seal::SendKeys;
+
+use crate::association::{Association, Cx, Flow};
+use crate::build::PACKETS_MAX;
+use crate::recovery::{IN_FLIGHT, LEAD, SentFrame};
+use crate::{Level, PacketBuf, PayloadRef, Payloads, PeerId, Time, Transmit};
+
+/// Room for the longest head: packet head, CRC, the fixed part of a frame, the longest envelope.
+const HEAD_MAX: usize = 96;
+/// Where the offset stands in a MSG and in a BODY frame (spec 2.2).
+const OFFSET_AT: usize = 16;
+
+/// What the next packet of a run has in common with the last one.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// Whose it is, and when: it does not outlive the moment.
+    pub(crate) peer: PeerId,
+    pub(crate) now: Time,
+    flow: Flow,
+    transmit: Transmit,
+    /// The payload of the next packet, and where the flow ends for now.
+    next: PayloadRef,
+    end: u64,
+    /// Bytes of a packet, and how many may be in flight.
+    size: u16,
+    window: u64,
+    path: u8,
+    head: [u8; HEAD_MAX],
+    head_len: u8,
+}
+
+impl Association {
+    /// The run that goes on after the packet just built, `out` and `transmit`; [`Association::plain`] says that it can.
+    pub(crate) fn begin_run(&self, now: Time, out: &PacketBuf, transmit: &Transmit) -> Option<Run> {
+        let last = transmit.payload?;
+        let flow = *self.flows.front()?;
+        let (token, sent, end) = match flow {
+            Flow::Message(mseq) => {
+                let m = self.out.matched.get(mseq)?;
+                (m.token, u64::from(m.sent), u64::from(m.len))
+            }
+            Flow::Body(slot, generation) => {
+                let b = self.bodies_out.current(slot, generation)?;
+                (b.token, b.sent, b.granted)
+            }
+        };
+        let next = PayloadRef { offset: last.offset + u64::from(last.len), ..last };
+        if token != next.token || sent != next.offset {
+            return None;
+        }
+        let mut head = [0; HEAD_MAX];
+        head.get_mut(..out.head.len())?.copy_from_slice(&out.head);
+        let path = self.paths.get(usize::from(self.primary))?;
+        Some(Run {
+            peer: self.id,
+            now,
+            flow,
+            transmit: *transmit,
+            next,
+            end,
+            size: out.head.len() as u16 + last.len,
+            window: path.window(self.peer.rx_buffer),
+            path: self.primary,
+            head,
+            head_len: out.head.len() as u8,
+        })
+    }
+
+    /// Whether the run's next packet is one that needs no thought: not the last of its flow, not the one that fills the window, not the last of its turn.
+    fn goes_on(&self, cx: &Cx<'_>, run: &Run) -> bool {
+        let Some(path) = self.paths.get(usize::from(run.path)) else { return false };
+        run.end > run.next.offset + u64::from(run.next.len)
+            && path.in_flight + u64::from(run.size) + u64::from(path.mtu.size()) <= run.window
+            && path.pacer.open(run.now)
+            && self.flow_run + 1 < cx.cfg.flow_batch_packets
+            && self.rec.next() < PACKETS_MAX / 2
+            && !self.rec.is_full(cx.cfg.sent_packets_max)
+    }
+
+    /// Writes the next packet of the run; `None`: the run is over, and `build` decides what comes.
+    pub(crate) fn build_run(
+        &mut self,
+        cx: &Cx<'_>,
+        run: &mut Run,
+        payloads: &impl Payloads,
+        out: &mut PacketBuf,
+    ) -> Option<Transmit> {
+        if !self.goes_on(cx, run) {
+            return None;
+        }
+        let r = run.next;
+        let to = r.offset + u64::from(r.len);
+        out.head.clear();
+        out.head.extend_from_slice(&run.head[..usize::from(run.head_len)]);
+        let id = self.remote_id;
+        let header = Header {
+            level: Level::Integrity,
+            ack_now: false,
+            path: run.path,
+            number: self.rec.next() as u32,
+            association: id,
+        };
+        out.head[..HEADER_LEN].copy_from_slice(&header.encode());
+        let at = Level::Integrity.frames_offset() + OFFSET_AT;
+        let frame = match run.flow {
+            Flow::Message(mseq) => {
+                out.head[at..at + 4].copy_from_slice(&(r.offset as u32).to_le_bytes());
+                self.out.matched.advance(mseq, to as u32);
+                SentFrame::Message { mseq, offset: r.offset as u32, len: r.len }
+            }
+            Flow::Body(slot, generation) => {
+                out.head[at..at + 8].copy_from_slice(&r.offset.to_le_bytes());
+                self.bodies_out.get_mut(slot)?.sent = to;
+                SentFrame::Body { slot, generation, offset: r.offset, len: r.len }
+            }
+        };
+        let crc = self.crypt.as_ref()?.keys.send.crc_begin(&mut out.head);
+        SendKeys::crc_finish(&mut out.head, payloads.crc(r.token, r.offset, usize::from(r.len), crc));
+        let path = self.paths.get_mut(usize::from(run.path))?;
+        let seq = path.on_sent(run.now, u64::from(run.size), self.peer.rx_buffer);
+        let flags = if path.is_lead(seq) { IN_FLIGHT | LEAD } else { IN_FLIGHT };
+        self.rec.push_frame(frame);
+        self.rec.push(run.now, run.size, run.path, seq, 1, flags);
+        self.packets_sent += 1;
+        self.flow_run += 1;
+        run.next.offset = to;
+        Some(Transmit { payload: Some(r), ..run.transmit })
+    }
+}
