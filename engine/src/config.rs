@@ -23,7 +23,7 @@ pub struct EngineConfig {
     pub level: Level,
     /// Congestion control (`WEIR_CONGESTION`: target, reno).
     pub congestion: weir_proto::CongestionKind,
-    /// Messages up to this size are sent without asking (`WEIR_EAGER_BYTES`). Below it a copy of an unexpected message is cheaper than the extra round trip.
+    /// Messages up to this size are sent without asking (`WEIR_EAGER_BYTES`): a copy of an unexpected message of this size costs about what the extra round trip of 12 us would.
     pub eager_bytes: u32,
     /// Sends up to this size are copied and complete at once when the face asks only for reusable memory (`WEIR_COPY_BYTES`).
     pub copy_bytes: usize,
@@ -80,7 +80,7 @@ impl Default for EngineConfig {
             port: 0,
             level: Level::Integrity,
             congestion: weir_proto::CongestionKind::Target,
-            eager_bytes: 64 << 10,
+            eager_bytes: 128 << 10,
             copy_bytes: 64 << 10,
             streams: 10,
             peer_timeout: Duration::from_secs(5),
