@@ -1,72 +1,15 @@
 //! What an endpoint holds for others is bounded: copies of payloads, and messages nobody has asked for; and within the bounds no program is stopped.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use weir_engine::{
-    Access, Class, Completion, Endpoint, EngineConfig, EngineError, Iov, Queue, RecvOp, RmaOp, SendMode, SendOp,
-};
+mod common;
 
-const KEY: [u8; 32] = [7; 32];
-const LIMIT: Duration = Duration::from_secs(60);
+use common::{LIMIT, Pair, counter, iov, open, pair_of, post, register, rma_op, send};
+use std::time::{Duration, Instant};
+use weir_engine::{Completion, Endpoint, EngineConfig, EngineError, Queue, RmaOp, SendMode};
 
 fn config(settings: &[(&str, &str)]) -> EngineConfig {
     let get = |name: &str| settings.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
     let config = EngineConfig::from_vars(&get).expect("valid");
-    EngineConfig { addrs: vec!["127.0.0.1".parse().expect("address")], ..config }
-}
-
-/// Two endpoints; the first knows the second as peer `to`.
-struct Pair {
-    a: Arc<Endpoint>,
-    b: Arc<Endpoint>,
-    to: u32,
-}
-
-fn pair(a: EngineConfig, b: EngineConfig) -> Pair {
-    let a = Endpoint::open_with_key(a, KEY).expect("open");
-    let b = Endpoint::open_with_key(b, KEY).expect("open");
-    let to = a.insert_peer(&b.name()).expect("name");
-    b.insert_peer(&a.name()).expect("name");
-    Pair { a, b, to }
-}
-
-fn send(ep: &Endpoint, to: u32, tag: u64, data: &mut [u8], mode: SendMode) -> Result<(), EngineError> {
-    let op = SendOp {
-        peer: to,
-        class: Class::Tagged,
-        tag,
-        data: None,
-        iov: &[Iov { base: data.as_mut_ptr(), len: data.len() }],
-        mode,
-        copy: false,
-        report: true,
-        context: tag as usize,
-        user: 0,
-    };
-    // SAFETY: every test keeps its buffers to its end.
-    unsafe { ep.send(&op) }
-}
-
-fn post(ep: &Endpoint, tag: u64, buf: &mut [u8]) {
-    let op = RecvOp {
-        source: None,
-        class: Class::Tagged,
-        tag,
-        ignore: 0,
-        iov: &[Iov { base: buf.as_mut_ptr(), len: buf.len() }],
-        multi_min: None,
-        report: true,
-        context: tag as usize,
-        user: 0,
-    };
-    // SAFETY: every test keeps its buffers to its end.
-    unsafe { ep.recv(&op) }.expect("receive");
-}
-
-fn counter(ep: &Endpoint, name: &str) -> u64 {
-    let json = ep.counters_json();
-    let at = json.split(&format!("\"{name}\":")).nth(1).unwrap_or_else(|| panic!("no {name} in {json}"));
-    at.split([',', '}']).next().and_then(|n| n.parse().ok()).expect("number")
+    EngineConfig { addrs: common::config().addrs, ..config }
 }
 
 /// Progress of both until `ep` has completed `count` operations of `queue`; all well.
@@ -95,7 +38,7 @@ fn flood_then_ask_for_the_last(p: &Pair, count: usize, len: usize) {
     let start = Instant::now();
     for i in 0..=count {
         let (tag, data) = if i == count { (2, &mut last) } else { (1, &mut data) };
-        while let Err(e) = send(&p.a, p.to, tag, data, SendMode::Delivery) {
+        while let Err(e) = send(&p.a, p.to_b, tag, data, SendMode::Delivery) {
             assert!(matches!(e, EngineError::Again), "{e}");
             assert!(start.elapsed() < LIMIT, "message {i} is refused for ever");
             p.a.progress();
@@ -103,11 +46,11 @@ fn flood_then_ask_for_the_last(p: &Pair, count: usize, len: usize) {
         }
     }
     let mut buf = vec![0u8; len];
-    post(&p.b, 2, &mut buf);
+    post(&p.b, None, 2, &mut buf);
     completions(&p.b, &p.a, Queue::Recv, 1);
     assert_eq!(buf, last);
     for _ in 0..count {
-        post(&p.b, 1, &mut buf);
+        post(&p.b, None, 1, &mut buf);
     }
     completions(&p.b, &p.a, Queue::Recv, count);
     assert_eq!(buf, data);
@@ -117,37 +60,37 @@ fn flood_then_ask_for_the_last(p: &Pair, count: usize, len: usize) {
 
 #[test]
 fn a_receive_finds_its_message_behind_thousands_that_nobody_has_asked_for() {
-    let p = pair(config(&[]), config(&[]));
+    let p = pair_of(config(&[]), config(&[]));
     flood_then_ask_for_the_last(&p, 6000, 8);
 }
 
 #[test]
 fn so_it_does_behind_more_requests_than_the_window_holds_and_each_is_answered() {
-    let p = pair(config(&[("WEIR_EAGER_BYTES", "0")]), config(&[]));
+    let p = pair_of(config(&[("WEIR_EAGER_BYTES", "0")]), config(&[]));
     flood_then_ask_for_the_last(&p, 10_000, 8);
 }
 
 #[test]
 fn small_sends_before_the_peers_credit_is_known_do_not_outrun_it() {
     // The least credit there is.
-    let p = pair(config(&[]), config(&[("WEIR_CREDIT_BYTES", "4096")]));
+    let p = pair_of(config(&[]), config(&[("WEIR_CREDIT_BYTES", "4096")]));
     flood_then_ask_for_the_last(&p, 100, 1000);
 }
 
 #[test]
 fn beyond_the_memory_for_unexpected_messages_senders_wait_and_nothing_is_lost() {
     const COUNT: usize = 3000;
-    let p = pair(config(&[]), config(&[("WEIR_UNEXPECTED_BYTES", "65536"), ("WEIR_CREDIT_MSGS", "16")]));
+    let p = pair_of(config(&[]), config(&[("WEIR_UNEXPECTED_BYTES", "65536"), ("WEIR_CREDIT_MSGS", "16")]));
     let mut data = [1u8; 8];
     for _ in 0..COUNT {
-        send(&p.a, p.to, 1, &mut data, SendMode::Delivery).expect("queued");
+        send(&p.a, p.to_b, 1, &mut data, SendMode::Delivery).expect("queued");
     }
     progress_for(&p, Duration::from_millis(300));
     let waiting = counter(&p.b, "credit_ahead") + counter(&p.b, "credit_withheld");
     assert!((200..300).contains(&waiting), "{waiting} messages in 64 KiB");
     let mut bufs = vec![[0u8; 8]; COUNT];
     for buf in &mut bufs {
-        post(&p.b, 1, buf);
+        post(&p.b, None, 1, buf);
     }
     completions(&p.b, &p.a, Queue::Recv, COUNT);
     completions(&p.a, &p.b, Queue::Send, COUNT);
@@ -160,24 +103,24 @@ fn flooded() {
     if std::env::var_os("WEIR_TEST_FLOODED").is_none() {
         return;
     }
-    let p = pair(config(&[]), config(&[("WEIR_UNEXPECTED_BYTES", "65536"), ("WEIR_CREDIT_MSGS", "16")]));
+    let p = pair_of(config(&[]), config(&[("WEIR_UNEXPECTED_BYTES", "65536"), ("WEIR_CREDIT_MSGS", "16")]));
     let (mut data, mut buf) = ([1u8; 8], [0u8; 8]);
     for _ in 0..1000 {
-        send(&p.a, p.to, 1, &mut data, SendMode::Delivery).expect("queued");
+        send(&p.a, p.to_b, 1, &mut data, SendMode::Delivery).expect("queued");
     }
     progress_for(&p, Duration::from_millis(100));
     eprintln!("asks");
     for tag in 2..5 {
-        post(&p.b, tag, &mut buf);
+        post(&p.b, None, tag, &mut buf);
     }
     progress_for(&p, Duration::from_millis(100));
     // The other way round, from who may copy little and tries again and again.
-    let p = pair(config(&[("WEIR_COPIED_BYTES", "65536")]), config(&[("WEIR_CREDIT_BYTES", "4096")]));
+    let p = pair_of(config(&[("WEIR_COPIED_BYTES", "65536")]), config(&[("WEIR_CREDIT_BYTES", "4096")]));
     eprintln!("injects");
     let mut large = vec![1u8; 16 << 10];
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(2500) {
-        let _ = send(&p.a, p.to, 1, &mut large, SendMode::Inject);
+        let _ = send(&p.a, p.to_b, 1, &mut large, SendMode::Inject);
         p.a.progress();
         p.b.progress();
     }
@@ -205,10 +148,10 @@ fn copies_for_a_peer_that_does_not_receive_stay_within_their_budget() {
     const COUNT: usize = 600;
     const LEN: usize = 64 << 10;
     let small = [("WEIR_COPIED_BYTES", "4194304"), ("WEIR_COPIED_PEER_BYTES", "2097152")];
-    let p = pair(config(&small), config(&[]));
+    let p = pair_of(config(&small), config(&[]));
     let mut data: Vec<Vec<u8>> = (0..COUNT).map(|i| vec![i as u8; LEN]).collect();
     for d in &mut data {
-        send(&p.a, p.to, 1, d, SendMode::Transmit).expect("accepted: beyond the copies the memory is lent");
+        send(&p.a, p.to_b, 1, d, SendMode::Transmit).expect("accepted: beyond the copies the memory is lent");
     }
     progress_for(&p, Duration::from_millis(100));
     let mut done = Vec::new();
@@ -218,51 +161,38 @@ fn copies_for_a_peer_that_does_not_receive_stay_within_their_budget() {
     assert!(counter(&p.a, "copied_bytes_peak") <= 2 << 20);
     // What must be copied has the rest, and is then refused.
     let mut injected = vec![7u8; 16 << 10];
-    let more = (0..COUNT).take_while(|_| send(&p.a, p.to, 2, &mut injected, SendMode::Inject).is_ok()).count();
+    let more = (0..COUNT).take_while(|_| send(&p.a, p.to_b, 2, &mut injected, SendMode::Inject).is_ok()).count();
     assert!((100..200).contains(&more), "{more} injected");
     assert!(counter(&p.a, "copied_bytes_peak") <= 4 << 20);
     let mut bufs = vec![vec![0u8; LEN]; COUNT];
     for buf in &mut bufs {
-        post(&p.b, 1, buf);
+        post(&p.b, None, 1, buf);
     }
     completions(&p.b, &p.a, Queue::Recv, COUNT);
     completions(&p.a, &p.b, Queue::Send, COUNT - done.len() + more);
     assert!(bufs == data);
     for _ in 0..more {
-        post(&p.b, 2, &mut injected);
+        post(&p.b, None, 2, &mut injected);
     }
     completions(&p.b, &p.a, Queue::Recv, more);
     progress_for(&p, Duration::from_millis(50));
     assert_eq!(counter(&p.a, "copied_bytes"), 0);
-    send(&p.a, p.to, 2, &mut injected, SendMode::Inject).expect("there is room again");
+    send(&p.a, p.to_b, 2, &mut injected, SendMode::Inject).expect("there is room again");
 }
 
 #[test]
 fn injected_writes_share_the_budget_of_copies() {
     // Without its watchdog nothing is acknowledged while the test does not poll.
     let small = [("WEIR_COPIED_BYTES", "65536"), ("WEIR_WATCHDOG_US", "0")];
-    let a = Endpoint::open_with_key(config(&small), KEY).expect("open");
-    let b = Endpoint::open_with_key(config(&[]), KEY).expect("open");
+    let a = open(config(&small));
+    let b = open(config(&[]));
     let to = a.insert_peer(&b.name()).expect("name");
     let mut memory = vec![0u8; 16 << 10];
-    let rights = Access { remote_read: true, remote_write: true };
-    let target = [Iov { base: memory.as_mut_ptr(), len: memory.len() }];
-    // SAFETY: `memory` lives to the end of the test.
-    let key = unsafe { b.register(&target, rights, Some(1), false) }.expect("register");
+    let key = register(&b, &mut memory);
     let write = |value: u8| {
         let mut data = vec![value; 16 << 10];
-        let op = RmaOp {
-            peer: to,
-            iov: &[Iov { base: data.as_mut_ptr(), len: data.len() }],
-            remote_addr: 0,
-            key,
-            data: None,
-            mode: SendMode::Inject,
-            copy: true,
-            report: true,
-            context: 0,
-            user: 0,
-        };
+        let iov = iov(&mut data);
+        let op = RmaOp { mode: SendMode::Inject, copy: true, ..rma_op(to, key, &iov) };
         // SAFETY: injected: the memory is copied.
         unsafe { a.write(&op) }
     };
@@ -280,7 +210,7 @@ fn injected_writes_share_the_budget_of_copies() {
 fn copies_of_messages_to_self_stay_within_the_same_budget() {
     const COUNT: usize = 200;
     const LEN: usize = 64 << 10;
-    let a = Endpoint::open_with_key(config(&[("WEIR_COPIED_BYTES", "4194304")]), KEY).expect("open");
+    let a = open(config(&[("WEIR_COPIED_BYTES", "4194304")]));
     let to = a.insert_peer(&a.name()).expect("name");
     let mut data: Vec<Vec<u8>> = (0..COUNT).map(|i| vec![i as u8; LEN]).collect();
     for d in &mut data {
@@ -293,18 +223,18 @@ fn copies_of_messages_to_self_stay_within_the_same_budget() {
     let (mut injected, mut buf) = (vec![7u8; 16 << 10], vec![0u8; 16 << 10]);
     while send(&a, to, 3, &mut [1u8; 8], SendMode::Inject).is_ok() {}
     assert!(matches!(send(&a, to, 2, &mut injected, SendMode::Inject), Err(EngineError::Again)));
-    post(&a, 2, &mut buf);
+    post(&a, None, 2, &mut buf);
     send(&a, to, 2, &mut injected, SendMode::Inject).expect("its receive is there");
     injected.fill(0);
     assert!(buf.iter().all(|b| *b == 7));
     let mut bufs = vec![vec![0u8; LEN]; COUNT];
     for buf in &mut bufs {
-        post(&a, 1, buf);
+        post(&a, None, 1, buf);
     }
     assert!(bufs == data);
     let mut tiny = [0u8; 8];
     while counter(&a, "copied_bytes") > 0 {
-        post(&a, 3, &mut tiny);
+        post(&a, None, 3, &mut tiny);
     }
     send(&a, to, 2, &mut injected, SendMode::Inject).expect("there is room again");
 }

@@ -1,92 +1,27 @@
 //! Members of the job that do not behave, and peers that come and go.
 
+mod common;
+
+use common::{
+    KEY, LIMIT, config, counter, iov, open, post, register_with, rma_op, send, send_op, send_when_accepted, wait,
+};
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_engine::{
-    Access, Class, Completion, DownReason, Endpoint, EngineConfig, EngineError, Iov, OpError, OpKind, Queue, RecvOp,
-    RmaOp, SendMode, SendOp,
+    Access, Class, Completion, DownReason, Endpoint, EngineConfig, EngineError, OpError, OpKind, Queue, RmaOp,
+    SendMode, SendOp,
 };
 use weir_match::envelope::{Envelope, MAX_BYTES};
 use weir_proto::{EndpointName, Event, Message, PacketBuf, Payloads, RxMeta, SendError, Time};
 
-const KEY: [u8; 32] = [7; 32];
-const LIMIT: Duration = Duration::from_secs(30);
 /// Writes with immediate data that may wait for the target's program (spec/envelopes.md).
 const NOTICES: u64 = 4096;
 
-fn config() -> EngineConfig {
-    EngineConfig { addrs: vec!["127.0.0.1".parse().expect("address")], ..EngineConfig::default() }
-}
-
-fn open(cfg: EngineConfig) -> Arc<Endpoint> {
-    Endpoint::open_with_key(cfg, KEY).expect("open")
-}
-
-fn counter(ep: &Endpoint, name: &str) -> u64 {
-    let json = ep.counters_json();
-    let at = json.split(&format!("\"{name}\":")).nth(1).unwrap_or_else(|| panic!("no {name} in {json}"));
-    at.split([',', '}']).next().and_then(|n| n.parse().ok()).expect("number")
-}
-
 fn write(ep: &Endpoint, peer: u32, key: u64, data: &mut [u8], immediate: u64) -> Result<(), EngineError> {
-    let op = RmaOp {
-        peer,
-        iov: &[Iov { base: data.as_mut_ptr(), len: data.len() }],
-        remote_addr: 0,
-        key,
-        data: Some(immediate),
-        mode: SendMode::Delivery,
-        copy: false,
-        report: false,
-        context: 0,
-        user: 0,
-    };
+    let iov = iov(data);
+    let op = RmaOp { data: Some(immediate), report: false, ..rma_op(peer, key, &iov) };
     // SAFETY: every test keeps its buffers to its end.
     unsafe { ep.write(&op) }
-}
-
-fn message(ep: &Endpoint, peer: u32, tag: u64, data: &mut [u8], mode: SendMode, copy: bool) {
-    let op = SendOp {
-        peer,
-        class: Class::Tagged,
-        tag,
-        data: None,
-        iov: &[Iov { base: data.as_mut_ptr(), len: data.len() }],
-        mode,
-        copy,
-        report: true,
-        context: tag as usize,
-        user: 0,
-    };
-    // SAFETY: every test keeps its buffers until the completion, or asks for a copy.
-    unsafe { ep.send(&op) }.expect("send");
-}
-
-fn post(ep: &Endpoint, source: Option<u32>, tag: u64, buf: &mut [u8]) {
-    let op = RecvOp {
-        source,
-        class: Class::Tagged,
-        tag,
-        ignore: 0,
-        iov: &[Iov { base: buf.as_mut_ptr(), len: buf.len() }],
-        multi_min: None,
-        report: true,
-        context: tag as usize,
-        user: 0,
-    };
-    // SAFETY: every test keeps its buffers to its end.
-    unsafe { ep.recv(&op) }.expect("receive");
-}
-
-/// Polls `ep`, and the other for its progress, until a completion comes.
-fn wait(ep: &Endpoint, other: &Endpoint, queue: Queue) -> Completion {
-    let (start, mut out) = (Instant::now(), Vec::new());
-    while ep.poll(queue, &mut out, 1) == 0 {
-        other.progress();
-        assert!(start.elapsed() < LIMIT, "no completion: {}", ep.counters_json());
-    }
-    out[0]
 }
 
 #[test]
@@ -96,10 +31,7 @@ fn writes_with_data_wait_for_a_target_that_takes_no_notice() {
     let to_b = a.insert_peer(&b.name()).expect("name");
     b.insert_peer(&a.name()).expect("name");
     let mut memory = [0u8; 64 << 10];
-    let rights = Access { remote_read: true, remote_write: true };
-    // SAFETY: `memory` lives to the end of the test.
-    let key = unsafe { b.register(&[Iov { base: memory.as_mut_ptr(), len: memory.len() }], rights, Some(1), false) }
-        .expect("register");
+    let key = register_with(&b, &mut memory, Access { remote_read: true, remote_write: true });
     let (mut small, mut large) = ([1u8; 8], vec![2u8; 64 << 10]);
     let mut begun = 0;
     let mut out = Vec::new();
@@ -203,10 +135,7 @@ fn a_member_that_floods_with_writes_fills_its_own_share_of_the_queue_only() {
     let to_b = a.insert_peer(&b.name()).expect("name");
     let to_a = b.insert_peer(&a.name()).expect("name");
     let mut memory = [0u8; 64];
-    let rights = Access { remote_read: false, remote_write: true };
-    // SAFETY: `memory` lives to the end of the test.
-    let key = unsafe { b.register(&[Iov { base: memory.as_mut_ptr(), len: memory.len() }], rights, Some(1), false) }
-        .expect("register");
+    let key = register_with(&b, &mut memory, Access { remote_read: false, remote_write: true });
     let mut member = Member::new(99);
     let peer = member.ep.peer(&EndpointName::decode(&b.name()).expect("name")).expect("usable");
     let start = Instant::now();
@@ -270,7 +199,7 @@ fn clients_come_and_go_at_one_address_and_each_is_itself() {
         // The client knows the server by host and port only.
         let to_server = client.insert_peer(&by_address(&server)).expect("address");
         let mut hello = [round as u8; 8];
-        message(&client, to_server, 1, &mut hello, SendMode::Inject, false);
+        send(&client, to_server, 1, &mut hello, SendMode::Inject).expect("send");
         let mut got = [0xff; 8];
         post(&server, None, 1, &mut got);
         let from = wait(&server, &client, Queue::Recv);
@@ -280,7 +209,7 @@ fn clients_come_and_go_at_one_address_and_each_is_itself() {
         let to_client = server.insert_peer(&name).expect("name");
         let (mut answer, mut back) = ([round as u8 + 100; 3000], [0; 3000]);
         post(&client, Some(to_server), 2, &mut back);
-        message(&server, to_client, 2, &mut answer, SendMode::Delivery, false);
+        send(&server, to_client, 2, &mut answer, SendMode::Delivery).expect("send");
         assert_eq!(wait(&client, &server, Queue::Recv).result, Ok(()), "round {round}");
         assert_eq!(wait(&server, &client, Queue::Send).result, Ok(()), "round {round}");
         assert_eq!(back, answer);
@@ -301,7 +230,7 @@ fn peers_that_are_gone_and_that_nobody_knows_are_forgotten() {
         let client = open(config());
         let to = client.insert_peer(&server.name()).expect("name");
         let mut data = [round; 100];
-        message(&client, to, 1, &mut data, SendMode::Delivery, false);
+        send(&client, to, 1, &mut data, SendMode::Delivery).expect("send");
         assert_eq!(wait(&client, &server, Queue::Send).result, Ok(()));
         // Some are never known, some known and forgotten, some leave a message that nobody has received yet.
         let known = (round % 2 == 0).then(|| server.insert_peer(&client.name()).expect("name"));
@@ -339,7 +268,8 @@ fn a_copied_send_leaves_the_memory_at_once_and_completes_as_asked() {
         for len in [8usize, 60, 10_000, 16 << 10] {
             let want: Vec<u8> = (0..len).map(|i| i as u8 ^ 0x5a).collect();
             let mut data = want.clone();
-            message(&a, to, 5, &mut data, mode, true);
+            let iov = iov(&mut data);
+            send_when_accepted(&a, &SendOp { copy: true, ..send_op(to, 5, &iov, mode) });
             data.fill(0);
             drop(data);
             let mut out = Vec::new();
@@ -355,18 +285,8 @@ fn a_copied_send_leaves_the_memory_at_once_and_completes_as_asked() {
     }
     // What is copied is memory nobody sees: bounded.
     let mut data = vec![0; (16 << 10) + 1];
-    let op = SendOp {
-        peer: to_b,
-        class: Class::Tagged,
-        tag: 5,
-        data: None,
-        iov: &[Iov { base: data.as_mut_ptr(), len: data.len() }],
-        mode: SendMode::Delivery,
-        copy: true,
-        report: true,
-        context: 0,
-        user: 0,
-    };
+    let iov = iov(&mut data);
+    let op = SendOp { copy: true, ..send_op(to_b, 5, &iov, SendMode::Delivery) };
     // SAFETY: `data` lives to the end of the test.
     assert!(matches!(unsafe { a.send(&op) }, Err(EngineError::TooBig { .. })));
 }
@@ -390,7 +310,7 @@ fn two_versions_in_one_job_are_told_so_on_both_sides_at_once() {
             let m = Message { control: false, stream: 1, envelope: &[0; 4], len: 8, patient: false, token: 1 };
             old.ep.send(old.now(), to_a, m).expect("send");
         } else {
-            message(&a, to_old, 1, &mut data, SendMode::Delivery, false);
+            send(&a, to_old, 1, &mut data, SendMode::Delivery).expect("send");
         }
         let mut out = Vec::new();
         let told = |m: &Member| m.events.iter().any(|e| matches!(e, Event::Down { reason: DownReason::Version, .. }));
@@ -427,10 +347,7 @@ fn a_member_that_floods_with_reads_it_never_lets_through_is_refused() {
     let (a, b) = (open(config()), open(config()));
     let to_b = a.insert_peer(&b.name()).expect("name");
     let mut memory = [5u8; 64];
-    let rights = Access { remote_read: true, remote_write: false };
-    // SAFETY: `memory` lives to the end of the test.
-    let key = unsafe { b.register(&[Iov { base: memory.as_mut_ptr(), len: memory.len() }], rights, Some(1), false) }
-        .expect("register");
+    let key = register_with(&b, &mut memory, Access { remote_read: true, remote_write: false });
     let mut member = Member::new(99);
     let peer = member.ep.peer(&EndpointName::decode(&b.name()).expect("name")).expect("usable");
     let start = Instant::now();
@@ -452,20 +369,8 @@ fn a_member_that_floods_with_reads_it_never_lets_through_is_refused() {
     assert_eq!((counter(&b, "bodies_open"), counter(&b, "access_errors")), (HELD, 4 * HELD));
     // Others read, and the region can be withdrawn.
     let mut got = [0u8; 64];
-    let op = RmaOp {
-        peer: to_b,
-        iov: &[Iov { base: got.as_mut_ptr(), len: got.len() }],
-        remote_addr: 0,
-        key,
-        data: None,
-        mode: SendMode::Delivery,
-        copy: false,
-        report: true,
-        context: 0,
-        user: 0,
-    };
     // SAFETY: `got` lives to the end of the test.
-    unsafe { a.read(&op) }.expect("read");
+    unsafe { a.read(&rma_op(to_b, key, &iov(&mut got))) }.expect("read");
     assert_eq!(wait(&a, &b, Queue::Send).result, Ok(()));
     assert_eq!(got, memory);
     assert!(b.unregister(key));
@@ -477,10 +382,7 @@ fn a_member_that_begins_writes_and_ends_none_is_refused() {
     const HELD: u64 = 2048;
     let b = open(config());
     let mut memory = vec![5u8; 64 << 10];
-    let rights = Access { remote_read: false, remote_write: true };
-    // SAFETY: `memory` lives to the end of the test.
-    let key = unsafe { b.register(&[Iov { base: memory.as_mut_ptr(), len: memory.len() }], rights, Some(1), false) }
-        .expect("register");
+    let key = register_with(&b, &mut memory, Access { remote_read: false, remote_write: true });
     let mut member = Member::new(99);
     let peer = member.ep.peer(&EndpointName::decode(&b.name()).expect("name")).expect("usable");
     let (start, mut begun) = (Instant::now(), 0u64);

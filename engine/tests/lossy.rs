@@ -1,10 +1,12 @@
 //! Two endpoints over a lossy loopback: mixed sizes in flight both ways, every byte checked, guards around every buffer.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use weir_engine::{Class, Endpoint, EngineConfig, EngineError, Iov, Queue, RecvOp, SendMode, SendOp};
+mod common;
 
-const LIMIT: Duration = Duration::from_secs(60);
+use common::{LIMIT, config, iov, pair_with, recv_op, send_op, send_when_accepted};
+use std::sync::Arc;
+use std::time::Instant;
+use weir_engine::{Endpoint, EngineConfig, Queue, RecvOp, SendMode, SendOp};
+
 const SIZES: [usize; 12] = [0, 1, 100, 1300, 3000, 20_000, 65_536, 70_000, 200_000, 300_000, 8, 1_000_000];
 const GUARD: usize = 64;
 
@@ -22,67 +24,36 @@ struct Side {
 }
 
 fn exchange(faults: &str, count: usize, seed: u64) {
-    let cfg = EngineConfig {
-        addrs: vec!["127.0.0.1".parse().expect("address")],
-        faults: Some(faults.replace("SEED", &seed.to_string())),
-        ..EngineConfig::default()
-    };
-    let a = Endpoint::open_with_key(cfg.clone(), [1; 32]).expect("open");
-    let b = Endpoint::open_with_key(cfg, [1; 32]).expect("open");
-    let (to_b, to_a) = (a.insert_peer(&b.name()).expect("name"), b.insert_peer(&a.name()).expect("name"));
+    let faults = Some(faults.replace("SEED", &seed.to_string()));
+    let p = pair_with(EngineConfig { faults, ..config() });
     let side = |ep, peer| Side { ep, peer, sends: vec![], recvs: vec![], sent: 0, received: 0 };
-    let mut sides = [side(a, to_b), side(b, to_a)];
+    let mut sides = [side(p.a, p.to_b), side(p.b, p.to_a)];
     let start = Instant::now();
     for i in 0..count {
         for (s, side) in sides.iter_mut().enumerate() {
             let len = SIZES[(i * 7 + seed as usize) % SIZES.len()];
             let mut data: Vec<u8> = (0..len).map(|j| byte((i * 2 + s) as u64, j)).collect();
-            let iov = [Iov { base: data.as_mut_ptr(), len }];
+            let iov_sent = iov(&mut data);
             side.sends.push(Some(data));
             let mode = if i % 2 == 0 { SendMode::Delivery } else { SendMode::Transmit };
-            let op = SendOp {
-                peer: side.peer,
-                class: Class::Tagged,
-                tag: (i % 5) as u64,
-                data: None,
-                iov: &iov,
-                mode,
-                copy: false,
-                report: true,
-                context: i,
-                user: 0,
-            };
-            // SAFETY: the buffers are kept in `sends` until their completion.
-            while let Err(e) = unsafe { side.ep.send(&op) } {
-                assert!(matches!(e, EngineError::Again) && start.elapsed() < LIMIT, "{e}");
-                side.ep.progress();
-            }
+            let tag = (i % 5) as u64;
+            // The buffers are kept in `sends` and `recvs` until their completions.
+            send_when_accepted(&side.ep, &SendOp { context: i, ..send_op(side.peer, tag, &iov_sent, mode) });
             let mut buf = vec![0xEE; 1_000_000 + GUARD];
-            let iov = [Iov { base: buf.as_mut_ptr(), len: 1_000_000 }];
+            let iov_received = iov(&mut buf[..1_000_000]);
             side.recvs.push(Some(buf));
-            let op = RecvOp {
-                source: None,
-                class: Class::Tagged,
-                tag: (i % 5) as u64,
-                ignore: 0,
-                iov: &iov,
-                context: i,
-                multi_min: None,
-                report: true,
-                user: 0,
-            };
-            // SAFETY: the buffers are kept in `recvs` until their completion.
-            unsafe { side.ep.recv(&op) }.expect("receive");
+            // SAFETY: see above.
+            unsafe { side.ep.recv(&RecvOp { context: i, ..recv_op(None, tag, &iov_received) }) }.expect("receive");
         }
-        poll(&mut sides, count, seed);
+        poll(&mut sides, seed);
     }
     while sides.iter().any(|s| s.sent < count || s.received < count) {
-        poll(&mut sides, count, seed);
+        poll(&mut sides, seed);
         assert!(start.elapsed() < LIMIT, "stuck: {} {}", sides[0].ep.counters_json(), sides[1].ep.counters_json());
     }
 }
 
-fn poll(sides: &mut [Side; 2], _count: usize, seed: u64) {
+fn poll(sides: &mut [Side; 2], seed: u64) {
     for (s, side) in sides.iter_mut().enumerate() {
         let mut out = Vec::new();
         side.ep.poll(Queue::Send, &mut out, 16);

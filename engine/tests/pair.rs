@@ -1,96 +1,24 @@
-//! Two endpoints of one process over loopback: every kind of operation, and what must fail.
+//! Two endpoints of one process over loopback: messages of every kind, and what must fail.
 
-use std::sync::Arc;
+mod common;
+
+use common::{KEY, LIMIT, Pair, config, iov, pair, pair_with, pattern, recv_op, send_op, send_when_accepted, wait};
 use std::time::{Duration, Instant};
 use weir_engine::{
-    Access, Class, Completion, Endpoint, EngineConfig, EngineError, Iov, OpError, OpKind, PeekOp, Queue, RecvOp, RmaOp,
-    SendMode, SendOp,
+    Class, Endpoint, EngineConfig, EngineError, OpError, OpKind, PeekOp, Queue, RecvOp, SendMode, SendOp,
 };
 
-const KEY: [u8; 32] = [7; 32];
-const LIMIT: Duration = Duration::from_secs(20);
-
-fn config() -> EngineConfig {
-    EngineConfig { addrs: vec!["127.0.0.1".parse().expect("address")], ..EngineConfig::default() }
-}
-
-struct Pair {
-    a: Arc<Endpoint>,
-    b: Arc<Endpoint>,
-    /// `b` as `a` knows it, and the other way round.
-    to_b: u32,
-    to_a: u32,
-}
-
-fn pair_with(cfg: EngineConfig) -> Pair {
-    let a = Endpoint::open_with_key(cfg.clone(), KEY).expect("open");
-    let b = Endpoint::open_with_key(cfg, KEY).expect("open");
-    let to_b = a.insert_peer(&b.name()).expect("name");
-    let to_a = b.insert_peer(&a.name()).expect("name");
-    Pair { a, b, to_b, to_a }
-}
-
-fn pair() -> Pair {
-    pair_with(config())
-}
-
-fn iov(data: &mut [u8]) -> [Iov; 1] {
-    [Iov { base: data.as_mut_ptr(), len: data.len() }]
-}
-
-fn pattern(len: usize, seed: u8) -> Vec<u8> {
-    (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8).wrapping_add(seed)).collect()
-}
-
+/// A message whose data is its tag plus one.
 fn send_mode(ep: &Endpoint, peer: u32, tag: u64, data: &mut [u8], mode: SendMode, context: usize) {
-    let op = SendOp {
-        peer,
-        class: Class::Tagged,
-        tag,
-        data: Some(tag + 1),
-        iov: &iov(data),
-        mode,
-        copy: false,
-        report: true,
-        context,
-        user: 5,
-    };
-    let start = Instant::now();
-    // SAFETY: every test keeps its buffers until the completion.
-    while let Err(e) = unsafe { ep.send(&op) } {
-        assert!(matches!(e, EngineError::Again), "{e}");
-        assert!(start.elapsed() < LIMIT, "send refused for too long");
-        ep.progress();
-    }
+    let iov = iov(data);
+    send_when_accepted(ep, &SendOp { data: Some(tag + 1), context, user: 5, ..send_op(peer, tag, &iov, mode) });
 }
 
 fn post(ep: &Endpoint, source: Option<u32>, tag: u64, ignore: u64, buf: &mut [u8], context: usize) {
-    let op = RecvOp {
-        source,
-        class: Class::Tagged,
-        tag,
-        ignore,
-        iov: &iov(buf),
-        context,
-        multi_min: None,
-        report: true,
-        user: 6,
-    };
+    let iov = iov(buf);
+    let op = RecvOp { ignore, context, user: 6, ..recv_op(source, tag, &iov) };
     // SAFETY: every test keeps its buffers until the completion.
     unsafe { ep.recv(&op) }.expect("receive");
-}
-
-/// Polls both queues of `ep`, and `other` for its progress, until a completion comes.
-fn wait(ep: &Endpoint, other: &Endpoint, queue: Queue) -> Completion {
-    let start = Instant::now();
-    let mut out = Vec::new();
-    loop {
-        if ep.poll(queue, &mut out, 1) > 0 {
-            return out[0];
-        }
-        other.progress();
-        assert!(start.elapsed() < LIMIT, "no completion within {LIMIT:?}: {}", ep.counters_json());
-    }
 }
 
 #[test]
@@ -216,17 +144,8 @@ fn peek_claim_and_discard() {
                 assert!(p.b.peek(&peek(true, false)).expect("claim").is_some());
                 assert!(p.b.peek(&peek(false, false)).expect("peek").is_none(), "a claimed message is hidden");
                 let mut buf = vec![0; len];
-                let op = RecvOp {
-                    source: None,
-                    class: Class::Tagged,
-                    tag: 0,
-                    ignore: 0,
-                    iov: &iov(&mut buf),
-                    context: 77,
-                    multi_min: None,
-                    report: true,
-                    user: 0,
-                };
+                let iov = iov(&mut buf);
+                let op = RecvOp { context: 77, ..recv_op(None, 0, &iov) };
                 // SAFETY: `buf` outlives the completion.
                 unsafe { p.b.recv_claimed(&op) }.expect("claimed");
                 assert_eq!(wait(&p.b, &p.a, Queue::Recv).len, len);
@@ -256,34 +175,15 @@ fn multi_receive_takes_messages_until_full_and_says_so_last() {
     let p = pair();
     let mut buf = vec![0u8; 10_000];
     let base = buf.as_mut_ptr() as usize;
-    let op = RecvOp {
-        source: None,
-        class: Class::Untagged,
-        tag: 0,
-        ignore: 0,
-        iov: &iov(&mut buf),
-        context: 21,
-        multi_min: Some(1000),
-        report: true,
-        user: 0,
-    };
+    let whole = iov(&mut buf);
+    let op = RecvOp { class: Class::Untagged, context: 21, multi_min: Some(1000), ..recv_op(None, 0, &whole) };
     // SAFETY: `buf` outlives the completions.
     unsafe { p.b.recv(&op) }.expect("receive");
     let mut expected_at = 0;
     for i in 0..10u8 {
         let mut data = pattern(990, i);
-        let op = SendOp {
-            peer: p.to_b,
-            class: Class::Untagged,
-            tag: 0,
-            data: None,
-            iov: &iov(&mut data),
-            mode: SendMode::Inject,
-            copy: false,
-            report: false,
-            context: 0,
-            user: 0,
-        };
+        let iov = iov(&mut data);
+        let op = SendOp { class: Class::Untagged, report: false, ..send_op(p.to_b, 0, &iov, SendMode::Inject) };
         // SAFETY: injected: copied before return.
         unsafe { p.a.send(&op) }.expect("send");
         let got = wait(&p.b, &p.a, Queue::Recv);
@@ -296,54 +196,6 @@ fn multi_receive_takes_messages_until_full_and_says_so_last() {
         }
     }
     assert_eq!(expected_at, 9900);
-}
-
-#[test]
-fn remote_memory_is_written_and_read_within_its_rights() {
-    let p = pair();
-    let mut memory = vec![0u8; 1 << 20];
-    let rights = Access { remote_read: true, remote_write: true };
-    // SAFETY: `memory` lives to the end of the test.
-    let key = unsafe { p.b.register(&iov(&mut memory), rights, Some(42), false) }.expect("register");
-    assert_eq!(key, 42);
-    for len in [1, 1000, 20_000, 500_000] {
-        let mut data = pattern(len, 7);
-        let src = iov(&mut data);
-        let op = |iov, remote_addr, data| RmaOp {
-            peer: p.to_b,
-            iov,
-            remote_addr,
-            key,
-            data,
-            mode: SendMode::Delivery,
-            copy: false,
-            report: true,
-            context: 31,
-            user: 0,
-        };
-        // SAFETY: the buffers outlive the completions.
-        unsafe { p.a.write(&op(&src, 100, Some(55))) }.expect("write");
-        assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
-        let note = wait(&p.b, &p.a, Queue::Recv);
-        assert_eq!((note.kind, note.data), (OpKind::RemoteWrite, Some(55)));
-        assert!(memory[100..100 + len] == data[..]);
-        let mut back = vec![0; len];
-        let dst = iov(&mut back);
-        // SAFETY: as above.
-        unsafe { p.a.read(&op(&dst, 100, None)) }.expect("read");
-        let got = wait(&p.a, &p.b, Queue::Send);
-        assert_eq!((got.kind, got.result), (OpKind::Read, Ok(())));
-        assert!(back == data);
-        for addr in [(1 << 20) - len as u64 + 1, u64::MAX] {
-            // SAFETY: as above.
-            unsafe { p.a.read(&op(&dst, addr, None)) }.expect("read");
-            assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Err(OpError::Access), "{len} bytes at {addr}");
-            // SAFETY: as above.
-            unsafe { p.a.write(&op(&src, addr, None)) }.expect("write");
-            assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Err(OpError::Access), "{len} bytes at {addr}");
-        }
-    }
-    assert!(p.b.unregister(42) && !p.b.unregister(42));
 }
 
 #[test]
@@ -401,18 +253,7 @@ fn a_dead_peer_fails_its_own_operations_and_no_others() {
     send_mode(&p.b, p.to_a, 1, &mut [3; 8], SendMode::Inject, 4);
     assert_eq!(wait(&p.a, &p.b, Queue::Recv).context, 3);
     assert_eq!(any, [3; 8]);
-    let op = SendOp {
-        peer: to_dead,
-        class: Class::Tagged,
-        tag: 1,
-        data: None,
-        iov: &[],
-        mode: SendMode::Inject,
-        copy: false,
-        report: false,
-        context: 0,
-        user: 0,
-    };
+    let op = SendOp { report: false, ..send_op(to_dead, 1, &[], SendMode::Inject) };
     // SAFETY: no memory.
     assert!(matches!(unsafe { p.a.send(&op) }, Err(EngineError::PeerDown(_))));
 }
@@ -578,70 +419,6 @@ fn thousands_of_receives_for_waiting_rendezvous_are_all_answered() {
     assert!(bufs.chunks(100).all(|b| b == data));
 }
 
-/// As many reads from `b` into `buf` as `a` accepts.
-fn read_until_refused(p: &Pair, key: u64, buf: &mut [u8]) -> usize {
-    let mut accepted = 0;
-    loop {
-        match try_read(p, key, buf) {
-            Ok(()) => accepted += 1,
-            Err(EngineError::Again) => return accepted,
-            Err(e) => panic!("{e}"),
-        }
-    }
-}
-
-#[test]
-fn any_number_of_reads_leaves_room_for_the_bodies_of_messages() {
-    let p = pair_with(EngineConfig { watchdog_us: 0, credit_msgs: 16, eager_bytes: 16, ..config() });
-    let mut memory = pattern(16 << 10, 3);
-    let rights = Access { remote_read: true, remote_write: false };
-    // SAFETY: `memory` lives to the end of the test.
-    let key = unsafe { p.b.register(&iov(&mut memory), rights, Some(1), false) }.expect("register");
-    let mut data = pattern(100_000, 4);
-    send_mode(&p.b, p.to_a, 7, &mut data, SendMode::Transmit, 77);
-    let start = Instant::now();
-    while p
-        .a
-        .peek(&PeekOp {
-            source: None,
-            class: Class::Tagged,
-            tag: 7,
-            ignore: 0,
-            claim: false,
-            discard: false,
-            context: 1,
-        })
-        .expect("peek")
-        .is_none()
-    {
-        p.a.progress();
-        p.b.progress();
-        assert!(start.elapsed() < LIMIT);
-    }
-    // The requests are acknowledged long before their answers have come, and more are accepted.
-    let mut into = vec![0; 16 << 10];
-    let mut reads = 0;
-    for _ in 0..6 {
-        reads += read_until_refused(&p, key, &mut into);
-        p.b.progress();
-        p.a.progress();
-    }
-    reads += read_until_refused(&p, key, &mut into);
-    let mut buf = vec![0; 100_000];
-    post(&p.a, Some(p.to_b), 7, 0, &mut buf, 5);
-    let got = wait(&p.a, &p.b, Queue::Recv);
-    assert_eq!((got.context, got.result), (5, Ok(())));
-    assert!(buf == data);
-    assert_eq!(wait(&p.b, &p.a, Queue::Send).result, Ok(()));
-    for _ in 0..reads {
-        assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
-    }
-    assert!(into == memory);
-    // All ended: there is room again.
-    assert!(read_until_refused(&p, key, &mut into) > 1000);
-    drop(p); // `into` is still being read into
-}
-
 #[test]
 fn every_match_is_told_however_many_come_at_once() {
     // More than an answer queue of 65536 holds.
@@ -670,52 +447,6 @@ fn every_match_is_told_however_many_come_at_once() {
     for _ in 0..N {
         assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
     }
-}
-
-#[test]
-fn a_refused_write_leaves_no_piece_behind() {
-    let p = pair_with(EngineConfig { watchdog_us: 0, ..config() });
-    let mut memory = vec![0u8; 32 << 10];
-    let rights = Access { remote_read: true, remote_write: true };
-    // SAFETY: `memory` lives to the end of the test.
-    let key = unsafe { p.b.register(&iov(&mut memory), rights, Some(1), false) }.expect("register");
-    let mut data = pattern(32 << 10, 9);
-    let mut accepted = 0;
-    loop {
-        let op = RmaOp {
-            peer: p.to_b,
-            iov: &iov(&mut data),
-            remote_addr: 0,
-            key,
-            data: None,
-            mode: SendMode::Delivery,
-            copy: false,
-            report: true,
-            context: accepted,
-            user: 0,
-        };
-        // SAFETY: `data` lives to the end of the test.
-        match unsafe { p.a.write(&op) } {
-            Ok(()) => accepted += 1,
-            Err(EngineError::Again) => break,
-            Err(e) => panic!("{e}"),
-        }
-        assert!(accepted < 10_000, "no bound");
-    }
-    let before = p.a.counters_json();
-    let control: u64 = before
-        .split("\"messages_sent\":")
-        .nth(1)
-        .and_then(|s| s.split(',').next())
-        .expect("counter")
-        .parse()
-        .expect("number");
-    assert_eq!(control % accepted as u64, 0, "a part of the refused write was queued");
-    for i in 0..accepted {
-        let c = wait(&p.a, &p.b, Queue::Send);
-        assert_eq!((c.context, c.result), (i, Ok(())));
-    }
-    assert!(memory == data);
 }
 
 #[test]
@@ -794,206 +525,4 @@ fn small_sends_in_a_burst_share_packets_and_leave_although_nobody_polls() {
     // Without a thread that looks after them none may be held back.
     let alone = datagrams_of_a_burst(EngineConfig { coalesce_ns: 1_000_000, watchdog_us: 0, ..config() }, 100);
     assert!(alone >= 100, "{alone} datagrams");
-}
-
-const RIGHTS: Access = Access { remote_read: true, remote_write: true };
-
-fn register(ep: &Endpoint, memory: &mut [u8]) -> u64 {
-    // SAFETY: every test keeps its memory until it is unregistered, or to its end.
-    unsafe { ep.register(&iov(memory), RIGHTS, None, false) }.expect("register")
-}
-
-fn write_mode(p: &Pair, key: u64, data: &[Iov], immediate: Option<u64>, mode: SendMode) {
-    let op = RmaOp {
-        peer: p.to_b,
-        iov: data,
-        remote_addr: 0,
-        key,
-        data: immediate,
-        mode,
-        copy: false,
-        report: true,
-        context: 1,
-        user: 0,
-    };
-    let start = Instant::now();
-    // SAFETY: every test keeps its buffers until the completion.
-    while let Err(e) = unsafe { p.a.write(&op) } {
-        assert!(matches!(e, EngineError::Again) && start.elapsed() < LIMIT, "{e}");
-        p.a.progress();
-        p.b.progress();
-    }
-}
-
-#[test]
-fn the_notice_of_a_write_comes_after_all_its_data_and_says_how_much() {
-    let p = pair_with(EngineConfig { faults: Some("loss=20%,seed=3".into()), ..config() });
-    for (round, len) in
-        [20_000usize, 1, 1500, 0, 32 << 10, 3000, 100_000, 20_000].into_iter().cycle().take(64).enumerate()
-    {
-        let mut data = pattern(len, round as u8);
-        let mut target = vec![0u8; len];
-        let key = register(&p.b, &mut target);
-        write_mode(&p, key, &iov(&mut data), Some(round as u64), SendMode::Transmit);
-        let c = wait(&p.b, &p.a, Queue::Recv);
-        assert_eq!((c.kind, c.data, c.len), (OpKind::RemoteWrite, Some(round as u64), len));
-        assert!(target == data, "round {round}: the notice of {len} bytes came before them");
-        assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
-        p.b.unregister(key);
-    }
-}
-
-/// Memory that faults when it is touched after its end.
-struct Mapping([Iov; 1]);
-
-impl Mapping {
-    fn new(len: usize) -> Mapping {
-        let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping at an address of the system's choice.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, kind, -1, 0) };
-        assert_ne!(base, libc::MAP_FAILED);
-        Mapping([Iov { base: base.cast(), len }])
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made by `new`, and no reference to it is left. It stays reserved, so that nothing else of the process comes to lie there.
-        unsafe { libc::mprotect(self.0[0].base.cast(), self.0[0].len, libc::PROT_NONE) };
-    }
-}
-
-#[test]
-fn the_memory_of_a_refused_write_is_not_read_after_its_completion() {
-    let p = pair_with(EngineConfig { faults: Some("loss=30%,seed=5".into()), ..config() });
-    let mut target = vec![0u8; 64];
-    let key = register(&p.b, &mut target);
-    for mode in [SendMode::Transmit, SendMode::Delivery] {
-        for len in [32 << 10, 200_000] {
-            for _ in 0..20 {
-                let source = Mapping::new(len);
-                write_mode(&p, key, &source.0, None, mode);
-                let c = wait(&p.a, &p.b, Queue::Send);
-                drop(source);
-                assert!(c.result == Err(OpError::Access) || mode == SendMode::Transmit, "{mode:?}: {:?}", c.result);
-                for _ in 0..200 {
-                    p.a.progress();
-                    p.b.progress();
-                }
-            }
-        }
-    }
-    assert!(target.iter().all(|b| *b == 0));
-}
-
-#[test]
-fn a_refused_write_whose_delivery_is_asked_for_never_succeeds() {
-    let p = pair_with(EngineConfig { faults: Some("loss=30%,seed=6".into()), ..config() });
-    let mut target = vec![0u8; 4000];
-    let key = register(&p.b, &mut target);
-    let mut data = pattern(5000, 1);
-    for round in 0..300 {
-        // Out of the region; in it; no such region.
-        let (len, key, want) =
-            [(5000, key, Err(OpError::Access)), (4000, key, Ok(())), (8, key + 9, Err(OpError::Access))][round % 3];
-        write_mode(&p, key, &iov(&mut data[..len]), None, SendMode::Delivery);
-        assert_eq!(wait(&p.a, &p.b, Queue::Send).result, want, "round {round}");
-    }
-    assert!(target[..] == data[..4000]);
-}
-
-fn try_read(p: &Pair, key: u64, into: &mut [u8]) -> Result<(), EngineError> {
-    let op = RmaOp {
-        peer: p.to_b,
-        iov: &iov(into),
-        remote_addr: 0,
-        key,
-        data: None,
-        mode: SendMode::Delivery,
-        copy: false,
-        report: true,
-        context: 1,
-        user: 0,
-    };
-    // SAFETY: every test keeps its buffers until the completion.
-    unsafe { p.a.read(&op) }
-}
-
-fn read(p: &Pair, key: u64, into: &mut [u8]) {
-    try_read(p, key, into).expect("read");
-}
-
-/// Makes progress on both sides until the other has written `byte` to the beginning of `memory`.
-fn until_begun(p: &Pair, memory: &[u8], byte: u8) {
-    let start = Instant::now();
-    // SAFETY: a live slice, whose bytes the engine changes.
-    while unsafe { memory.as_ptr().read_volatile() } != byte {
-        p.a.progress();
-        p.b.progress();
-        assert!(start.elapsed() < LIMIT);
-    }
-}
-
-const LARGE: usize = 8 << 20;
-
-#[test]
-fn a_read_from_a_region_withdrawn_meanwhile_fails_and_brings_no_zeros() {
-    let p = pair();
-    for faults in 0..8 {
-        let mut target = vec![9u8; LARGE];
-        let mut got = vec![0u8; LARGE];
-        let key = register(&p.b, &mut target);
-        read(&p, key, &mut got);
-        until_begun(&p, &got, 9);
-        (0..faults).for_each(|_| p.b.progress());
-        assert!(p.b.unregister(key));
-        target.fill(7);
-        let c = wait(&p.a, &p.b, Queue::Send);
-        match c.result {
-            Ok(()) => assert!(got.iter().all(|b| *b == 9), "not what was in the region"),
-            e => assert_eq!(e, Err(OpError::Cancelled)),
-        }
-        assert!(got.iter().all(|b| *b == 9 || *b == 0), "read after the region was withdrawn");
-    }
-    // Both go on.
-    let (mut small, mut target) = ([0u8; 8], [3u8; 8]);
-    let key = register(&p.b, &mut target);
-    read(&p, key, &mut small);
-    assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
-    assert_eq!(small, target);
-}
-
-#[test]
-fn a_large_write_to_a_region_withdrawn_meanwhile_fails() {
-    let p = pair();
-    let mut data = vec![9u8; LARGE];
-    let mut failed = 0;
-    for round in 0..8u64 {
-        let mut target = vec![0u8; LARGE];
-        let key = register(&p.b, &mut target);
-        write_mode(&p, key, &iov(&mut data), (round % 2 == 0).then_some(round), SendMode::Transmit);
-        until_begun(&p, &target, 9);
-        assert!(p.b.unregister(key));
-        target.fill(7);
-        let c = wait(&p.a, &p.b, Queue::Send);
-        failed += u32::from(c.result == Err(OpError::Access));
-        assert!(target.iter().all(|b| *b == 7), "written after the region was withdrawn");
-    }
-    assert_eq!(failed, 8);
-    let mut out = Vec::new();
-    assert_eq!(p.b.poll(Queue::Recv, &mut out, 1), 0, "a notice of a write that failed");
-    assert!(!p.b.counters_json().contains("\"bodies_in\":1"), "{}", p.b.counters_json());
-}
-
-#[test]
-fn the_key_of_a_region_withdrawn_is_not_given_to_the_next() {
-    let p = pair();
-    let (mut first, mut second, mut data) = ([1u8; 8], [2u8; 8], [3u8; 8]);
-    let old = register(&p.b, &mut first);
-    assert!(p.b.unregister(old));
-    let new = register(&p.b, &mut second);
-    assert_ne!(old, new);
-    write_mode(&p, old, &iov(&mut data), None, SendMode::Delivery);
-    assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Err(OpError::Access));
-    assert_eq!(second, [2; 8]);
 }

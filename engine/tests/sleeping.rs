@@ -1,37 +1,10 @@
 //! A thread that sleeps on the notify descriptor learns of completions that another thread's calls make.
 
-use std::sync::Arc;
+mod common;
+
+use common::{LIMIT, config, iov, open, recv_op, send};
 use std::time::{Duration, Instant};
-use weir_engine::{Class, Completion, Endpoint, EngineConfig, Iov, PeekOp, Queue, RecvOp, SendMode, SendOp};
-
-const KEY: [u8; 32] = [7; 32];
-const LIMIT: Duration = Duration::from_secs(20);
-
-fn open() -> Arc<Endpoint> {
-    let addrs = vec!["127.0.0.1".parse().expect("address")];
-    Endpoint::open_with_key(EngineConfig { addrs, ..EngineConfig::default() }, KEY).expect("open")
-}
-
-fn send(ep: &Endpoint, peer: u32, tag: u64, data: &mut [u8]) {
-    let op = SendOp {
-        peer,
-        class: Class::Tagged,
-        tag,
-        data: None,
-        iov: &[Iov { base: data.as_mut_ptr(), len: data.len() }],
-        mode: SendMode::Delivery,
-        copy: false,
-        report: true,
-        context: 1,
-        user: 0,
-    };
-    // SAFETY: every test keeps its buffers to its end.
-    unsafe { ep.send(&op) }.expect("sent");
-}
-
-fn recv_op<'a>(tag: u64, iov: &'a [Iov], context: usize) -> RecvOp<'a> {
-    RecvOp { source: None, class: Class::Tagged, tag, ignore: 0, iov, multi_min: None, report: true, context, user: 0 }
-}
+use weir_engine::{Class, Completion, Endpoint, PeekOp, Queue, SendMode};
 
 fn peek(ep: &Endpoint, tag: u64, claim: bool) -> Option<Completion> {
     let op =
@@ -61,26 +34,26 @@ fn wakes(ep: &Endpoint, name: &str, what: impl FnOnce()) {
 
 #[test]
 fn every_call_that_completes_something_wakes_the_sleeper() {
-    let (a, b) = (open(), open());
+    let (a, b) = (open(config()), open(config()));
     let to_b = a.insert_peer(&b.name()).expect("name");
     b.insert_peer(&a.name()).expect("name");
     let (mut data, mut buf) = ([1u8; 8], [0u8; 8]);
     let start = Instant::now();
     for tag in 1..=3 {
-        send(&a, to_b, tag, &mut data);
+        send(&a, to_b, tag, &mut data, SendMode::Delivery).expect("sent");
         while peek(&b, tag, tag > 1).is_none() {
             a.progress();
             b.progress();
             assert!(start.elapsed() < LIMIT, "message {tag} never came");
         }
     }
-    let iov = [Iov { base: buf.as_mut_ptr(), len: buf.len() }];
+    let iov = iov(&mut buf);
     // SAFETY: `buf` lives to the end, and one receive at a time uses it.
-    wakes(&b, "recv", || unsafe { b.recv(&recv_op(1, &iov, 1)) }.expect("receive"));
+    wakes(&b, "recv", || unsafe { b.recv(&recv_op(None, 1, &iov)) }.expect("receive"));
     // SAFETY: as above.
-    wakes(&b, "recv_claimed", || unsafe { b.recv_claimed(&recv_op(2, &iov, 2)) }.expect("claimed"));
-    wakes(&b, "discard_claimed", || b.discard_claimed(&recv_op(3, &[], 3)).expect("claimed"));
+    wakes(&b, "recv_claimed", || unsafe { b.recv_claimed(&recv_op(None, 2, &iov)) }.expect("claimed"));
+    wakes(&b, "discard_claimed", || b.discard_claimed(&recv_op(None, 3, &[])).expect("claimed"));
     // SAFETY: as above.
-    unsafe { b.recv(&recv_op(4, &iov, 4)) }.expect("receive");
+    unsafe { b.recv(&recv_op(None, 4, &iov)) }.expect("receive");
     wakes(&b, "cancel", || assert!(b.cancel(4)));
 }

@@ -2,56 +2,30 @@
 //! ignored, not as passed.
 
 mod common;
+#[path = "common/slow_link.rs"]
+mod slow_link;
 
 use common::{collect, config, loopback, pattern, send};
-use libtest_mimic::{Arguments, Failed, Trial};
-use std::process::{Command, ExitCode};
+use libtest_mimic::{Arguments, Trial};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weir_udp::{UdpConfig, UdpTransport};
 
-const INSIDE: &str = "WEIR_UDP_TEST_INSIDE";
-
 fn main() -> ExitCode {
-    if std::env::var_os(INSIDE).is_some() {
+    if slow_link::is_inside() {
         a_full_send_buffer_loses_nothing();
         return ExitCode::SUCCESS;
     }
     let ipv6 = UdpTransport::bind(&config("[::1]:0")).is_ok();
-    let slow_link = unshare()
-        .and_then(|mut c| c.args(["sh", "-c", SLOW_LOOPBACK]).output().ok())
-        .is_some_and(|o| o.status.success());
     let trials = vec![
         Trial::test("one_socket_speaks_ipv4_and_ipv6", || {
             one_socket_speaks_ipv4_and_ipv6();
             Ok(())
         })
         .with_ignored_flag(!ipv6),
-        Trial::test("a_full_send_buffer_loses_nothing", in_namespace).with_ignored_flag(!slow_link),
+        slow_link::trial("a_full_send_buffer_loses_nothing"),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
-}
-
-/// Loopback at 40 Mbit/s, so that datagrams stay in the queue and are charged to the socket.
-const SLOW_LOOPBACK: &str = "ip link set lo up && tc qdisc add dev lo root tbf rate 40mbit burst 10kb latency 10s";
-
-/// A command line that runs the rest in a new network namespace.
-fn unshare() -> Option<Command> {
-    ["-n", "-rn"].into_iter().find_map(|flags| {
-        let works = Command::new("unshare").args([flags, "true"]).output().ok()?.status.success();
-        works.then(|| {
-            let mut c = Command::new("unshare");
-            c.arg(flags);
-            c
-        })
-    })
-}
-
-fn in_namespace() -> Result<(), Failed> {
-    let exe = std::env::current_exe()?;
-    let script = format!("{SLOW_LOOPBACK} && exec \"$0\"");
-    let mut c = unshare().ok_or("namespaces are gone")?;
-    let out = c.args(["sh", "-c", &script]).arg(exe).env(INSIDE, "1").output()?;
-    if out.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&out.stderr).into_owned().into()) }
 }
 
 fn one_socket_speaks_ipv4_and_ipv6() {
