@@ -192,6 +192,27 @@ pub struct Completion {
 // SAFETY: `buf` is an address to be handed back to the caller; it is never dereferenced here.
 unsafe impl Send for Completion {}
 
+impl Completion {
+    /// What a face tells its program of a peek that found nothing; one that found a message differs in what it says of it.
+    #[must_use]
+    pub fn nothing_found(op: &PeekOp) -> Completion {
+        Completion {
+            context: op.context,
+            user: 0,
+            kind: OpKind::Peek,
+            class: op.class,
+            report: true,
+            multi_done: false,
+            len: 0,
+            buf: std::ptr::null_mut(),
+            tag: op.tag,
+            data: None,
+            source: None,
+            result: Err(OpError::NoMessage),
+        }
+    }
+}
+
 /// Why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpError {

@@ -603,18 +603,12 @@ impl State {
             return Ok(None);
         };
         let completion = Completion {
-            context: op.context,
-            user: 0,
-            kind: OpKind::Peek,
-            class: op.class,
-            report: true,
-            multi_done: false,
             len: m.len as usize,
-            buf: std::ptr::null_mut(),
             tag: m.tag,
             data: m.data,
             source: self.source(m.peer),
             result: Ok(()),
+            ..Completion::nothing_found(op)
         };
         if op.discard {
             self.discard(now, k);

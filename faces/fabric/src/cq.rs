@@ -550,7 +550,7 @@ mod tests {
     use super::*;
     use crate::table::Table;
     use std::time::Duration;
-    use weir_engine::{Endpoint, EngineConfig};
+    use weir_engine::{Endpoint, EngineConfig, PeekOp};
 
     fn queue() -> Cq {
         Cq {
@@ -577,20 +577,9 @@ mod tests {
     }
 
     fn answer(result: Result<(), OpError>) -> Completion {
-        Completion {
-            context: 1,
-            user: 0,
-            kind: OpKind::Peek,
-            class: Class::Tagged,
-            report: true,
-            multi_done: false,
-            len: 0,
-            buf: ptr::null_mut(),
-            tag: 0,
-            data: None,
-            source: None,
-            result,
-        }
+        let class = Class::Tagged;
+        let op = PeekOp { source: None, class, tag: 0, ignore: 0, claim: false, discard: false, context: 1 };
+        Completion { result, ..Completion::nothing_found(&op) }
     }
 
     fn read_one(cq: &Cq) -> Result<isize, i32> {

@@ -7,7 +7,7 @@ use crate::transfer::*;
 use libc::iovec;
 use std::ffi::c_void;
 use std::ptr;
-use weir_engine::{Class, Completion, OpError, OpKind, PeekOp};
+use weir_engine::{Class, Completion, PeekOp};
 
 /// The endpoint's tagged calls.
 pub static TAGGED_OPS: FiOpsTagged = FiOpsTagged {
@@ -113,20 +113,7 @@ fn peek(ep: &EpObj, msg: &FiMsgTagged, flags: u64) -> Result<isize, i32> {
         context: msg.context as usize,
     };
     let found = ep.core.engine.peek(&op).map_err(|e| code_of(&e))?;
-    let completion = found.unwrap_or(Completion {
-        context: op.context,
-        user: 0,
-        kind: OpKind::Peek,
-        class: Class::Tagged,
-        report: true,
-        multi_done: false,
-        len: 0,
-        buf: ptr::null_mut(),
-        tag: msg.tag,
-        data: None,
-        source: None,
-        result: Err(OpError::NoMessage),
-    });
+    let completion = found.unwrap_or_else(|| Completion::nothing_found(&op));
     cq.push(completion, ep.core.address_of(completion.source));
     Ok(0)
 }
