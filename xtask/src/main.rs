@@ -113,6 +113,10 @@ struct RunArgs {
 }
 
 fn main() -> ExitCode {
+    weir_emulate::process::quietly(chore)
+}
+
+fn chore() -> ExitCode {
     let paths = Paths::find();
     let result = match Args::parse().chore {
         Chore::Demo { no_build } => demo::run(&paths, no_build).map(|()| true),

@@ -16,7 +16,7 @@ const EXIT_CODES: &str = "Exit codes:
   1  failed; one line on standard error says why. `weir doctor`: it found an error
   2  the command line is wrong
   `weir run` and `weir emulate` end with the code of the program they start; `weir emulate` with 125 if it failed itself,
-  126 if the program cannot be started, 127 if there is none.
+  126 if the program cannot be started, 127 if there is none. 141: nobody reads any more what is printed.
 
 Environment:
   WEIR_LIB  the folder of libweir-fi.so; else it is looked for beside this program, then in FI_PROVIDER_PATH

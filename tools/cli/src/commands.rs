@@ -41,11 +41,12 @@ pub(crate) fn search_path(env: &Env) -> Option<&std::ffi::OsStr> {
     env.get("PATH").map(std::ffi::OsString::as_os_str)
 }
 
-/// Prints; a reader that has gone away, as in `weir stat 1 | head`, is no failure.
+/// Prints, and ends the command if its reader has gone away.
 pub(crate) fn print_all(text: &[u8]) -> Result<u8> {
     match std::io::stdout().write_all(text).and_then(|()| std::io::stdout().flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(0),
+        Ok(()) => Ok(0),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => weir_emulate::process::reader_is_gone(),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -17,6 +17,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    weir_emulate::process::quietly(command)
+}
+
+fn command() -> ExitCode {
     let args = args::Args::parse();
     let emulates = matches!(args.command, args::Command::Emulate(_));
     match commands::run(args) {

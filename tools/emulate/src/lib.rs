@@ -40,6 +40,7 @@ mod nft;
 mod plane;
 mod pool;
 pub mod privilege;
+pub mod process;
 pub mod spec;
 pub mod stats;
 mod sys;

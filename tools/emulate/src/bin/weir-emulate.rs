@@ -12,11 +12,11 @@ struct Program {
 }
 
 fn main() -> ExitCode {
-    match weir_emulate::cli::run(Program::parse().args) {
+    weir_emulate::process::quietly(|| match weir_emulate::cli::run(Program::parse().args) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("weir-emulate: {error:#}");
             ExitCode::from(weir_emulate::cli::exit_code_of(&error))
         }
-    }
+    })
 }

@@ -1,0 +1,54 @@
+//! What the project's commands owe to who started them: to end when the reader of their output is gone.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook};
+use std::process::ExitCode;
+
+/// Exit code of a command whose reader went away: what a shell says of a program that SIGPIPE ended, 128 + 13.
+pub const EXIT_READER_GONE: u8 = 141;
+
+/// Unwinds from [`reader_is_gone`] to [`quietly`].
+struct ReaderIsGone;
+
+/// Runs a command's main function. When the reader of standard output or error goes away, as in `weir stat 1 --every 1
+/// | head`, the command ends at the next line it prints: without a word, and what it holds is given back. (Left to
+/// SIGPIPE it would be ended in the middle, also by the other end of any socket; `println!` by itself panics.)
+pub fn quietly(main: impl FnOnce() -> ExitCode) -> ExitCode {
+    let usual = take_hook();
+    set_hook(Box::new(move |info| {
+        if !is_broken_pipe(info.payload()) {
+            usual(info);
+        }
+    }));
+    match catch_unwind(AssertUnwindSafe(main)) {
+        Ok(code) => code,
+        Err(payload) if is_broken_pipe(&*payload) => ExitCode::from(EXIT_READER_GONE),
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// For who prints otherwise than by `println!` and its kin and finds that nobody reads: ends the command.
+pub fn reader_is_gone() -> ! {
+    resume_unwind(Box::new(ReaderIsGone))
+}
+
+/// Whether a panic says that nobody reads. Those of `println!` and its kin tell it by their text only (as rustc's own
+/// driver takes it).
+fn is_broken_pipe(payload: &(dyn Any + Send)) -> bool {
+    payload.is::<ReaderIsGone>()
+        || payload
+            .downcast_ref::<String>()
+            .is_some_and(|text| text.starts_with("failed printing to std") && text.ends_with("(os error 32)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_reader_that_is_gone_ends_a_command_quietly() {
+        assert_eq!(quietly(|| ExitCode::from(7)), ExitCode::from(7));
+        assert_eq!(quietly(|| reader_is_gone()), ExitCode::from(EXIT_READER_GONE));
+        assert!(catch_unwind(|| quietly(|| panic!("something else"))).is_err());
+    }
+}
