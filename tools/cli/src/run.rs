@@ -139,7 +139,9 @@ fn unused(found: &Found, program: &Path, code: u8) -> Option<String> {
 }
 
 /// Runs the launcher and waits for it. Signals sent to this process alone go on to it; those of a terminal reach it anyway.
+/// SIGKILL, which nobody can pass on, becomes SIGTERM: the launcher then ends its ranks, on other machines too.
 fn supervise(command: &mut Command) -> Result<u8> {
+    weir_emulate::process::end_with_us(command, Signal::SIGTERM);
     let mut child = command.spawn()?;
     let pid = Pid::from_raw(child.id().cast_signed());
     // After the start: the launcher would inherit the mask, and hand it to the program.
@@ -240,6 +242,37 @@ mod tests {
         let run = |script: &str| supervise(Command::new("sh").args(["-c", script])).unwrap();
         assert_eq!(run("exit 7"), 7);
         assert_eq!(run("kill -9 $$"), 128 + 9);
+    }
+
+    /// Not a test of its own: run as a process by the next one, which kills it.
+    #[test]
+    fn killed() {
+        if std::env::var_os("WEIR_TEST_KILLED").is_some() {
+            let _ = supervise(Command::new("sh").args(["-c", "echo; echo launcher $$; exec sleep 600"]));
+        }
+    }
+
+    #[test]
+    fn a_launcher_goes_with_the_command_that_is_killed() {
+        use std::io::{BufRead, BufReader};
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "run::tests::killed", "--nocapture"]).env("WEIR_TEST_KILLED", "1");
+        let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let launcher: i32 = lines.find_map(|l| l.strip_prefix("launcher ").and_then(|pid| pid.parse().ok())).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let runs = || {
+            let stat = std::fs::read_to_string(format!("/proc/{launcher}/stat")).unwrap_or_default();
+            stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+        };
+        let start = std::time::Instant::now();
+        while runs() && start.elapsed() < std::time::Duration::from_secs(20) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let left = runs();
+        let _ = kill(Pid::from_raw(launcher), Signal::SIGKILL);
+        assert!(!left, "the launcher goes on");
     }
 
     #[test]

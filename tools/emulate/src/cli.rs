@@ -351,8 +351,9 @@ fn start(network: &Network, job: &Job) -> anyhow::Result<Child> {
     };
     crate::sys::before_exec(&mut command, || {
         SigSet::empty().thread_set_mask()?;
-        Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?)
+        Ok(())
     });
+    crate::process::end_with_us(&mut command, Signal::SIGKILL);
     let spawned = command.args(arguments).spawn();
     spawned.map_err(|cause| anyhow::Error::new(NotStarted(cause)).context(program.to_string_lossy().into_owned()))
 }

@@ -1,8 +1,11 @@
-//! What the project's commands owe to who started them: to end when the reader of their output is gone.
+//! What the project's commands owe to who started them: to end when the reader of their output is gone, and to leave
+//! nothing running when they are killed.
 
+use crate::sys;
+use nix::sys::signal::Signal;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 /// Exit code of a command whose reader went away: what a shell says of a program that SIGPIPE ended, 128 + 13.
 pub const EXIT_READER_GONE: u8 = 141;
@@ -39,6 +42,17 @@ fn is_broken_pipe(payload: &(dyn Any + Send)) -> bool {
         || payload
             .downcast_ref::<String>()
             .is_some_and(|text| text.starts_with("failed printing to std") && text.ends_with("(os error 32)"))
+}
+
+/// Arranges for the process of `command` to get `signal` when the thread that starts it ends, however that comes about:
+/// SIGKILL of this process too. To be called by the thread that then starts the command, and that waits for it.
+pub fn end_with_us(command: &mut Command, signal: Signal) {
+    let us = nix::unistd::getpid();
+    sys::before_exec(command, move || {
+        nix::sys::prctl::set_pdeathsig(signal)?;
+        // If we were killed before that call, no signal will come.
+        if nix::unistd::getppid() == us { Ok(()) } else { Err(nix::Error::ESRCH.into()) }
+    });
 }
 
 #[cfg(test)]
