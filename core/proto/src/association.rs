@@ -433,7 +433,7 @@ impl Association {
         self.ping = false;
         self.probes = 0;
         self.parity = crate::parity::ParitySender::default();
-        self.rx.forget_owed();
+        self.rx.acknowledged();
         self.regrant_at = None;
         self.pacing_until = None;
         for p in &mut self.paths {

@@ -171,7 +171,7 @@ impl Association {
         pk.eliciting = true;
     }
 
-    /// An ACK if one is owed and fits. `few`: messages travel with it, which want room.
+    /// An ACK if one is owed and fits. `few`: room is wanted for data.
     fn put_ack(&mut self, cx: &mut Cx<'_>, pk: &Packet, out: &mut PacketBuf, few: bool) {
         if !self.rx.pending() {
             return;
@@ -181,7 +181,7 @@ impl Association {
         let (delay, slack) = self.rx.delays(cx.now);
         let ranges = self.rx.ranges().map(|(lo, hi)| lo..=hi - 1);
         if frame::write_ack(ranges, delay, slack, room, &mut out.head) > 0 {
-            self.rx.acknowledged(cx.now, few);
+            self.rx.acknowledged();
             cx.counters.acks_sent += 1;
         }
     }
@@ -266,9 +266,6 @@ impl Association {
         let only_ack = !(control || bulk || frames);
         let ix = if only_ack && usize::from(self.rx.path) < self.paths.len() { self.rx.path } else { self.primary };
         let mut pk = self.begin(ix, size, out);
-        if control || bulk {
-            self.rx.answered(cx.now);
-        }
         self.put_ack(cx, &pk, out, control || bulk);
         if frames {
             self.put_control_frames(cx, &mut pk, out);

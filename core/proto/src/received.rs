@@ -5,11 +5,6 @@ use crate::{Config, Time};
 
 /// Ranges kept; beyond it the lowest are given up, and with them everything below.
 const RANGES_MAX: usize = 256;
-/// Top of the counter of answers; from the half on the next one is waited for (spec 4).
-const ANSWERS_MAX: u8 = 3;
-/// So long an acknowledgement that is due waits for its answer, and an answer within that time after it could have carried it. Counted from when the packet was read: the bytes of a
-/// burst of 44 packets take half of it to be placed, before the program hears of its message.
-const ANSWER_NS: u64 = 20_000;
 /// A packet this far below the largest is taken for a replay.
 const WINDOW: u64 = 1 << 20;
 
@@ -30,12 +25,6 @@ pub(crate) struct Received {
     pub(crate) deadline: Time,
     /// Packets to be acknowledged one by one: what came after a gap proves the loss.
     urgent: u32,
-    /// How sure it is that an answer comes at once and can carry the acknowledgement, 0 to [`ANSWERS_MAX`].
-    answers: u8,
-    /// The acknowledgement that is owed waits for an answer.
-    awaits_answer: bool,
-    /// When an acknowledgement that was due at once left alone, and no answer has been seen since.
-    alone_at: Option<Time>,
     /// Path the newest packet came on.
     pub(crate) path: u8,
 }
@@ -96,25 +85,12 @@ impl Received {
         }
         self.packets += 1;
         self.bytes = self.bytes.saturating_add(bytes as u32);
-        let enough = at_once || self.packets >= cfg.ack_every_packets || self.bytes >= cfg.ack_every_bytes;
-        if missing != 0 || self.urgent > 0 {
-            self.now = true;
-        } else if enough && !self.now {
-            self.wanted_now(now);
-        }
+        self.now |= at_once
+            || missing != 0
+            || self.urgent > 0
+            || self.packets >= cfg.ack_every_packets
+            || self.bytes >= cfg.ack_every_bytes;
         self.urgent = if missing > 0 { cfg.reorder_threshold } else { self.urgent.saturating_sub(1) };
-    }
-
-    /// An acknowledgement of what came in order is due: at once, or with the answer that probably comes.
-    fn wanted_now(&mut self, now: Time) {
-        if self.answers > ANSWERS_MAX / 2 {
-            if !self.awaits_answer {
-                self.awaits_answer = true;
-                self.deadline = self.deadline.min(now.plus_ns(ANSWER_NS));
-            }
-        } else {
-            self.now = true;
-        }
     }
 
     /// The next packet acknowledges once more, if there is anything to acknowledge.
@@ -149,41 +125,17 @@ impl Received {
         self.got.iter().rev()
     }
 
-    /// An ACK frame was written, beside messages to the peer (`answered`) or alone.
-    pub(crate) fn acknowledged(&mut self, now: Time, answered: bool) {
-        let asked = self.now || self.awaits_answer;
-        if !answered && asked {
-            if self.awaits_answer || self.alone_at.is_some() {
-                self.answers = self.answers.saturating_sub(1);
-            }
-            self.alone_at = Some(now);
-        }
-        self.forget_owed();
-    }
-
-    /// No acknowledgement is owed any more.
-    pub(crate) fn forget_owed(&mut self) {
+    /// An ACK frame was written.
+    pub(crate) fn acknowledged(&mut self) {
         self.packets = 0;
         self.bytes = 0;
         self.now = false;
-        self.awaits_answer = false;
-    }
-
-    /// Messages go to the peer: is that the answer to what was acknowledged, or is to be?
-    pub(crate) fn answered(&mut self, now: Time) {
-        let soon = self.alone_at.take().map(|at| now.since_ns(at) <= ANSWER_NS);
-        if soon == Some(true) || self.awaits_answer {
-            self.answers = (self.answers + 1).min(ANSWERS_MAX);
-        } else if soon == Some(false) {
-            self.answers = self.answers.saturating_sub(1);
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     #[test]
     fn replays_are_known() {
@@ -199,12 +151,12 @@ mod tests {
         assert!(r.due(Time(2)));
         // So are the next, which the peer counts to tell loss from reordering.
         for n in 6..9 {
-            r.acknowledged(Time(2), false);
+            r.acknowledged();
             assert_eq!(r.accept(Time(2), n, 0, 0), 0);
             r.eliciting(Time(2), 0, 100, false, 25_000, &cfg);
             assert!(r.due(Time(2)));
         }
-        r.acknowledged(Time(2), false);
+        r.acknowledged();
         assert_eq!(r.accept(Time(2), 9, 0, 0), 0);
         r.eliciting(Time(2), 0, 100, false, 25_000, &cfg);
         assert!(!r.due(Time(2)));
@@ -214,54 +166,5 @@ mod tests {
         }
         assert!(r.ranges().count() <= RANGES_MAX);
         assert!(r.is_replay(12), "given up with its range");
-    }
-
-    /// A message of one packet arrives that asks for its acknowledgement. Then the program answers after `answer_ns`, or does not. Whether the acknowledgement went alone.
-    fn exchange(r: &mut Received, at: &mut u64, answer_ns: Option<u64>) -> bool {
-        let cfg = Config::default();
-        let pn = r.expected();
-        let missing = r.accept(Time(*at), pn, 0, 0);
-        r.eliciting(Time(*at), missing, 100, true, 50_000, &cfg);
-        let mut alone = false;
-        let due = r.due_at().unwrap().0.max(*at);
-        if answer_ns.is_none_or(|ns| *at + ns > due) {
-            r.acknowledged(Time(due), false);
-            alone = true;
-        }
-        if let Some(ns) = answer_ns {
-            r.answered(Time(*at + ns));
-            if r.pending() {
-                r.acknowledged(Time(*at + ns), true);
-            }
-        }
-        *at += 1_000_000;
-        alone
-    }
-
-    #[test]
-    fn an_acknowledgement_waits_for_an_answer_only_where_answers_come_at_once() {
-        let (mut r, mut at) = (Received::default(), 1_000);
-        let alone: Vec<bool> = (0..6).map(|_| exchange(&mut r, &mut at, Some(2_000))).collect();
-        assert_eq!(alone, [true, true, false, false, false, false]);
-        // The program changes its ways: one wait in vain, and an answer that came too late, and no more waiting.
-        let waited: Vec<bool> = (0..4)
-            .map(|_| {
-                let before = r.answers > ANSWERS_MAX / 2;
-                assert!(exchange(&mut r, &mut at, Some(500_000)));
-                before
-            })
-            .collect();
-        assert_eq!(waited, [true, false, false, false]);
-        assert!((0..4).all(|_| exchange(&mut r, &mut at, None)));
-    }
-
-    #[test]
-    fn what_comes_out_of_order_is_acknowledged_at_once_though_answers_come() {
-        let (mut r, mut at, cfg) = (Received::default(), 1_000, Config::default());
-        (0..4).for_each(|_| _ = exchange(&mut r, &mut at, Some(2_000)));
-        let pn = r.expected() + 1;
-        let missing = r.accept(Time(at), pn, 0, 0);
-        r.eliciting(Time(at), missing, 100, false, 50_000, &cfg);
-        assert!(r.due(Time(at)));
     }
 }
