@@ -88,6 +88,11 @@ pub struct Endpoint {
     turn: u32,
     /// Goes on with the packets of a flow as long as nothing else happens.
     run: Option<Run>,
+    /// Runs are switched off, and how many packets they wrote: they must make no difference.
+    #[cfg(test)]
+    pub(crate) no_runs: bool,
+    #[cfg(test)]
+    pub(crate) run_packets: u64,
     timers: BinaryHeap<Reverse<(Time, PeerId)>>,
     pub(crate) outbox: VecDeque<Datagram>,
     /// INIT, CONFIRM, answers to our own openings, RESET: a flood of one kind must not stop another.
@@ -138,6 +143,10 @@ impl Endpoint {
             ready: VecDeque::new(),
             turn: 0,
             run: None,
+            #[cfg(test)]
+            no_runs: false,
+            #[cfg(test)]
+            run_packets: 0,
             timers: BinaryHeap::new(),
             outbox: VecDeque::new(),
             init_limit: RateLimit::new(config.init_rate_per_s),
@@ -517,6 +526,10 @@ impl Endpoint {
                 if core::mem::take(&mut a.plain) {
                     self.run = a.begin_run(now, out, &t);
                 }
+                #[cfg(test)]
+                if self.no_runs {
+                    self.run = None;
+                }
                 return Some(t);
             }
             self.ready.pop_front();
@@ -539,7 +552,13 @@ impl Endpoint {
             _ => None,
         };
         match &built {
-            Some(t) => self.count_sent(t, out),
+            Some(t) => {
+                #[cfg(test)]
+                {
+                    self.run_packets += 1;
+                }
+                self.count_sent(t, out);
+            }
             None => self.run = None,
         }
         built

@@ -36,6 +36,8 @@ mod recovery;
 mod rtt;
 mod run;
 mod time;
+#[cfg(test)]
+mod twins;
 
 pub use api::*;
 pub use config::{Config, CongestionKind, STREAMS_MAX};
