@@ -28,7 +28,9 @@ pub struct Group {
     pub count: usize,
     /// The last one was shorter: no other may follow.
     closed: bool,
-    /// The pieces, in order.
+    /// The pieces, in order: where they begin in the arena, and their lengths.
+    pieces: Vec<(usize, usize)>,
+    /// The same for the kernel, filled in by [`Batch::groups`].
     pub iovs: Vec<iovec>,
 }
 
@@ -52,15 +54,11 @@ pub struct Batch {
     used: usize,
 }
 
-// SAFETY: the pointers in `iovs` lead into the arena beside them, which never grows, and are only read.
+// SAFETY: the pointers in `iovs` lead into the arena beside them, which never grows, and are made anew before each use.
 unsafe impl Send for Batch {}
 
 /// Why a datagram was not taken.
 pub struct Full;
-
-fn piece(data: &[u8]) -> iovec {
-    iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() }
-}
 
 impl Batch {
     pub fn new() -> Batch {
@@ -73,8 +71,17 @@ impl Batch {
         self.used == 0
     }
 
-    /// The live groups.
-    pub fn groups(&self) -> &[Group] {
+    /// The live groups, ready to be sent.
+    pub fn groups(&mut self) -> &[Group] {
+        let arena = &self.arena;
+        for g in &mut self.groups[..self.used] {
+            g.iovs.clear();
+            let iov = |&(at, len): &(usize, usize)| iovec {
+                iov_base: arena[at..at + len].as_ptr().cast_mut().cast(),
+                iov_len: len,
+            };
+            g.iovs.extend(g.pieces.iter().map(iov));
+        }
         &self.groups[..self.used]
     }
 
@@ -113,7 +120,7 @@ impl Batch {
         }
         self.arena_used += len;
         let group = &mut self.groups[index];
-        group.add(piece(&self.arena[start..start + len]));
+        group.add(start, len);
         group.bytes += len;
         group.count += 1;
         group.closed = len < group.segment;
@@ -130,10 +137,10 @@ impl Batch {
         limits: Limits,
     ) -> Result<usize, Full> {
         // Only the newest group of a destination: a datagram must not overtake.
-        if let Some(i) = self.groups().iter().rposition(|g| g.remote == remote && g.local == local) {
+        if let Some(i) = self.groups[..self.used].iter().rposition(|g| g.remote == remote && g.local == local) {
             let g = &self.groups[i];
             if !g.closed && len <= g.segment && len > 0 {
-                if g.count < limits.segments && g.bytes + len <= limits.bytes && g.iovs.len() < MAX_IOVS {
+                if g.count < limits.segments && g.bytes + len <= limits.bytes && g.pieces.len() < MAX_IOVS {
                     return Ok(i);
                 }
                 // A full super-packet does not wait: the receiver can work on it while the next one is gathered.
@@ -146,12 +153,12 @@ impl Batch {
             return Err(Full);
         }
         if self.used == self.groups.len() {
-            let iovs = Vec::with_capacity(4);
-            self.groups.push(Group { remote, local, segment: len, bytes: 0, count: 0, closed: false, iovs });
+            let (pieces, iovs) = (Vec::with_capacity(4), Vec::with_capacity(4));
+            self.groups.push(Group { remote, local, segment: len, bytes: 0, count: 0, closed: false, pieces, iovs });
         } else {
             let g = &mut self.groups[self.used];
             (g.remote, g.local, g.segment, g.bytes, g.count, g.closed) = (remote, local, len, 0, 0, false);
-            g.iovs.clear();
+            g.pieces.clear();
         }
         self.used += 1;
         Ok(self.used - 1)
@@ -161,12 +168,10 @@ impl Batch {
 impl Group {
     /// Appends a piece; those that follow each other in the arena become one.
     #[inline]
-    fn add(&mut self, p: iovec) {
-        match self.iovs.last_mut() {
-            Some(last) if last.iov_base.cast::<u8>().wrapping_add(last.iov_len) == p.iov_base.cast() => {
-                last.iov_len += p.iov_len
-            }
-            _ => self.iovs.push(p),
+    fn add(&mut self, start: usize, len: usize) {
+        match self.pieces.last_mut() {
+            Some((at, before)) if *at + *before == start => *before += len,
+            _ => self.pieces.push((start, len)),
         }
     }
 
@@ -176,7 +181,7 @@ impl Group {
         for iov in &self.iovs {
             let here = iov.iov_len.saturating_sub(skip).min(left);
             if here > 0 {
-                // SAFETY: the pieces lie in the arena of the batch, and `skip + here` lies
+                // SAFETY: the pieces lie in the arena of the batch, from which this group is lent, and `skip + here` lies
                 // within this one.
                 out.extend_from_slice(unsafe { std::slice::from_raw_parts(iov.iov_base.cast::<u8>().add(skip), here) });
             }
@@ -197,7 +202,7 @@ mod tests {
         (SocketAddr::from(([127, 0, 0, 1], port)), None)
     }
 
-    fn shape(b: &Batch) -> Vec<(u16, usize, usize, usize)> {
+    fn shape(b: &mut Batch) -> Vec<(u16, usize, usize, usize)> {
         b.groups().iter().map(|g| (g.remote.port(), g.segment, g.count, g.bytes)).collect()
     }
 
@@ -207,19 +212,22 @@ mod tests {
         for len in [10, 10, 7, 10, 12, 12] {
             assert!(b.push(to(1), len, &vec![1; len], &[], LIMITS).is_ok());
         }
-        assert_eq!(shape(&b), [(1, 10, 3, 27), (1, 10, 1, 10), (1, 12, 2, 24)]);
+        assert_eq!(shape(&mut b), [(1, 10, 3, 27), (1, 10, 1, 10), (1, 12, 2, 24)]);
     }
 
     #[test]
     fn destinations_may_alternate() {
         let mut b = Batch::new();
-        for port in [1, 2, 1, 2, 1] {
-            assert!(b.push(to(port), 5, &[port as u8; 5], &[], LIMITS).is_ok());
+        for (i, port) in [1, 2, 1, 2, 1].into_iter().enumerate() {
+            assert!(b.push(to(port), 5, &[i as u8; 5], &[], LIMITS).is_ok());
         }
-        assert_eq!(shape(&b), [(1, 5, 3, 15), (2, 5, 2, 10)]);
+        assert_eq!(shape(&mut b), [(1, 5, 3, 15), (2, 5, 2, 10)]);
         let mut bytes = Vec::new();
         b.groups()[1].copy_range(3, 6, &mut bytes);
-        assert_eq!(bytes, [2; 6]);
+        assert_eq!(bytes, [1, 1, 3, 3, 3, 3]);
+        bytes.clear();
+        b.groups()[0].copy_range(0, 15, &mut bytes);
+        assert_eq!(bytes, [0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4]);
     }
 
     #[test]
@@ -231,7 +239,7 @@ mod tests {
         assert!(b.push(to(1), 5, &[0; 5], &[], LIMITS).is_err());
         b.clear();
         assert!(b.push(to(1), 5, &[0; 5], &[], LIMITS).is_ok());
-        assert_eq!(shape(&b), [(1, 5, 1, 5)]);
+        assert_eq!(shape(&mut b), [(1, 5, 1, 5)]);
     }
 
     #[test]
@@ -259,12 +267,17 @@ mod tests {
     fn a_full_arena_asks_for_a_flush_and_keeps_what_it_has() {
         let mut b = Batch::new();
         let limits = Limits { segments: 64, bytes: 65507 };
-        let body = vec![5; 60_000];
-        let taken = (0..9).take_while(|&i| b.push(to(i), 60_000, &[], &[IoSlice::new(&body)], limits).is_ok()).count();
+        let push = |b: &mut Batch, i: u8| {
+            let body = vec![i; 60_000];
+            b.push(to(u16::from(i)), 60_000, &[], &[IoSlice::new(&body)], limits).is_ok()
+        };
+        let taken = (0..9).take_while(|&i| push(&mut b, i)).count();
         assert_eq!((taken, b.groups().len()), (4, 4));
-        let mut bytes = Vec::new();
-        b.groups()[3].copy_range(59_999, 1, &mut bytes);
-        assert_eq!(bytes, [5]);
+        for i in 0..4u8 {
+            let mut bytes = Vec::new();
+            b.groups()[usize::from(i)].copy_range(0, 60_000, &mut bytes);
+            assert!(bytes.iter().all(|&byte| byte == i));
+        }
     }
 
     #[test]

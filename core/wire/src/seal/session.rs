@@ -190,7 +190,7 @@ impl RecvKeys {
     }
 
     /// Verifies a PROTECTED packet, decrypts its frames in place and returns where they lie. `number` is the expanded
-    /// packet number. A packet of another level than the association's fails.
+    /// packet number. A packet of another level than the association's fails. The CRC field is clobbered.
     ///
     /// # Errors
     /// [`PacketError::Length`], [`PacketError::Field`] for another level, [`PacketError::Check`]. After an error the
