@@ -3,6 +3,7 @@
 
 extern crate alloc;
 
+pub mod distribution;
 pub mod engine;
 pub mod hostile;
 pub mod input;

@@ -68,3 +68,9 @@ fn engine() {
     let ended = each(300, 3000, weir_fuzz::engine::run);
     assert!(ended > 3000, "only {ended} operations ended well");
 }
+
+#[test]
+fn distribution() {
+    let read = each(3000, 300, weir_fuzz::distribution::run);
+    assert!(read > 1000, "only {read} cells and samples were read");
+}

@@ -17,9 +17,10 @@ fn floor_of(folder: &str) -> Option<u32> {
         ("transports" | "job", _) => Some(3),
         ("engine", _) => Some(4),
         ("faces", _) => Some(5),
-        ("tools", "emulate") => Some(6),
-        ("tools", _) => Some(7),
-        ("xtask" | "fuzz" | "tests", _) => Some(8),
+        ("tools", "emulate" | "distribution" | "mpi") => Some(6),
+        ("tools", "bench" | "report") => Some(7),
+        ("tools", _) => Some(8),
+        ("xtask" | "fuzz" | "tests", _) => Some(9),
         _ => None,
     }
 }

@@ -1,0 +1,147 @@
+//! The samples of one size, split by the outlier rule.
+
+use super::Options;
+use crate::error::Result;
+use crate::model::{Cell, Configuration, HistogramRecord, Sample};
+use crate::reader::Reader;
+
+/// Bins of a histogram at most: one outlier that the rule lets pass must not make a file of millions of lines.
+const MAX_BINS: usize = 10_000;
+
+/// A bin: lower edge, upper edge, weight; times in ms.
+pub(super) type Bin = (f64, f64, f64);
+
+/// What the files say of one size; times in ms.
+pub(super) struct Series {
+    pub(super) size_bytes: u64,
+    pub(super) min: f64,
+    /// Without outliers.
+    pub(super) mean: f64,
+    /// With outliers.
+    pub(super) mean_all: f64,
+    pub(super) max: f64,
+    pub(super) boundary: f64,
+    pub(super) count: u64,
+    pub(super) bins: Vec<Bin>,
+    pub(super) outliers: Vec<Sample>,
+    pub(super) subsamples: Vec<Sample>,
+}
+
+pub(super) fn ms(ns: f64) -> f64 {
+    ns / 1e6
+}
+
+impl Series {
+    /// All launches of a configuration.
+    pub(super) fn read(reader: &Reader, size_bytes: u64, of: &Configuration, options: &Options) -> Result<Self> {
+        let cells: Vec<&Cell> = reader.run().cells.iter().filter(|c| c.configuration == *of).collect();
+        let mut samples = Vec::new();
+        for cell in &cells {
+            if let Some(mut stream) = reader.samples(cell)? {
+                let mut batch = Vec::new();
+                while stream.next_batch(&mut batch)? {
+                    samples.extend(batch.drain(..).filter(Sample::counts));
+                }
+            }
+        }
+        if samples.is_empty() {
+            Ok(Self::of_record(size_bytes, &cells))
+        } else {
+            Ok(Self::of(size_bytes, samples, options))
+        }
+    }
+
+    /// A machine written by hand has no samples; its summary and bins say what they can.
+    fn of_record(size_bytes: u64, cells: &[&Cell]) -> Self {
+        let summary = cells.iter().find_map(|c| c.summary.as_ref());
+        let boundary = cells.iter().find_map(|c| c.outliers.as_ref()).map(|o| o.boundary_ns);
+        let bins = cells.iter().find_map(|c| match &c.histogram {
+            Some(HistogramRecord::Bins(b)) => Some(&b.bins),
+            _ => None,
+        });
+        let value = |v: Option<f64>| v.map_or(f64::NAN, ms);
+        Self {
+            size_bytes,
+            min: value(summary.map(|s| s.min_ns)),
+            mean: value(summary.map(|s| s.mean_ns)),
+            mean_all: value(summary.map(|s| s.mean_ns)),
+            max: value(summary.map(|s| s.max_ns)),
+            boundary: value(boundary),
+            count: summary.map_or(0, |s| s.count),
+            bins: bins.into_iter().flatten().map(|b| (ms(b.low_ns), ms(b.high_ns), b.count)).collect(),
+            outliers: Vec::new(),
+            subsamples: Vec::new(),
+        }
+    }
+
+    fn of(size_bytes: u64, samples: Vec<Sample>, options: &Options) -> Self {
+        let mut sorted: Vec<f64> = samples.iter().map(|s| ms(s.duration_ns)).collect();
+        sorted.sort_by(f64::total_cmp);
+        let n = sorted.len();
+        let boundary = options.outlier_multiplier * quantile(&sorted, options.outlier_percentile);
+        let inside = sorted.partition_point(|&t| t <= boundary);
+        // A boundary below everything (negative times, where the clocks are worse than the machine) says nothing.
+        let kept = if inside == 0 { &sorted[..] } else { &sorted[..inside] };
+        let width = options.hist_bin_ms.unwrap_or_else(|| scott(kept));
+        let subsamples = subsamples(&samples, options.subsamples);
+        Self {
+            size_bytes,
+            min: sorted[0],
+            mean: mean(kept),
+            mean_all: mean(&sorted),
+            max: sorted[n - 1],
+            boundary,
+            count: n as u64,
+            bins: histogram(kept, width),
+            outliers: samples.into_iter().filter(|s| kept.len() < n && ms(s.duration_ns) > boundary).collect(),
+            subsamples,
+        }
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The smallest value that at least this part of the values does not exceed.
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let rank = (q * sorted.len() as f64).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
+
+/// Width of bins by Scott's rule (Biometrika 66, 1979): 3.49 standard deviations over the third root of the count.
+fn scott(values: &[f64]) -> f64 {
+    let (n, m) = (values.len() as f64, mean(values));
+    let variance = values.iter().map(|v| (v - m) * (v - m)).sum::<f64>() / (n - 1.0).max(1.0);
+    let width = 3.49 * variance.sqrt() / n.cbrt();
+    if width > 0.0 && width.is_finite() { width } else { 1e-6 }
+}
+
+/// Bins at multiples of the width; empty ones are left out.
+fn histogram(sorted: &[f64], width: f64) -> Vec<Bin> {
+    let span = sorted[sorted.len() - 1] - sorted[0];
+    // Not below a femtosecond, so that an index stays a number.
+    let width = width.max(span / MAX_BINS as f64).max(1e-12);
+    let mut bins: Vec<(f64, f64)> = Vec::new();
+    for &t in sorted {
+        let index = (t / width).floor();
+        match bins.last_mut() {
+            Some((last, count)) if *last == index => *count += 1.0,
+            _ => bins.push((index, 1.0)),
+        }
+    }
+    bins.into_iter().map(|(index, count)| (index * width, (index + 1.0) * width, count)).collect()
+}
+
+/// Up to `each` samples of every rank, spread evenly over the run.
+fn subsamples(samples: &[Sample], each: usize) -> Vec<Sample> {
+    let mut by_rank: Vec<&Sample> = samples.iter().collect();
+    by_rank.sort_by_key(|s| s.rank);
+    let ranks = by_rank.chunk_by(|a, b| a.rank == b.rank);
+    ranks.flat_map(|of| spread(of, each).map(|s| **s)).collect()
+}
+
+fn spread<T>(of: &[T], each: usize) -> impl Iterator<Item = &T> {
+    let take = each.min(of.len());
+    (0..take).map(move |i| &of[i * of.len() / take])
+}

@@ -1,0 +1,176 @@
+//! `run.json`: text to data, with the field in every error; data to text, with cells rendered once.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::error::Category;
+
+use crate::check;
+use crate::error::{Error, Result};
+use crate::model::{Cell, FORMAT, Run, VERSION, Version};
+
+/// Unknown fields are listed up to here: a list for people.
+const MAX_UNKNOWN: usize = 32;
+
+/// What must be known before the rest can be read.
+#[derive(Deserialize)]
+struct Head {
+    format: Option<String>,
+    version: Option<Version>,
+}
+
+/// Reads the text of a `run.json`; `file` is only named in errors. Returns the run and the fields that this version does not
+/// know: misspelt ones in a file edited by hand, or those of a newer minor version.
+///
+/// # Errors
+/// Not JSON, another format, a newer major version, a field that is missing, of another type or without sense.
+pub fn parse_run(file: &Path, text: &[u8]) -> Result<(Run, Vec<String>)> {
+    match serde_json::from_slice::<Head>(text) {
+        Ok(head) => check_head(file, &head)?,
+        // What is no JSON at all is told better with a field; what is another type is not our head.
+        Err(e) if e.classify() == Category::Data => {
+            let problem = format!("not the head of a run: {}", in_words(&e.to_string()));
+            return Err(Error::Format { file: file.to_owned(), field: "version", problem });
+        }
+        Err(_) => {}
+    }
+    let mut unknown = Vec::new();
+    let run = tracked(file, text, &mut unknown)?;
+    check::run(&run).map_err(|(field, problem)| Error::Field { file: file.to_owned(), field, problem })?;
+    Ok((run, unknown))
+}
+
+fn check_head(file: &Path, head: &Head) -> Result<()> {
+    let wrong = |field, problem: &str| Err(Error::Format { file: file.to_owned(), field, problem: problem.to_owned() });
+    match head.format.as_deref() {
+        None => return wrong("format", &format!("missing; a run says \"{FORMAT}\" here")),
+        Some(FORMAT) => {}
+        Some(other) => return wrong("format", &format!("`{}` is not \"{FORMAT}\"", shortened(other))),
+    }
+    match head.version {
+        None => wrong("version", &format!("missing; expected \"{VERSION}\" or the like")),
+        Some(found) if found.major != VERSION.major => Err(Error::Version { file: file.to_owned(), found }),
+        Some(_) => Ok(()),
+    }
+}
+
+fn tracked(file: &Path, text: &[u8], unknown: &mut Vec<String>) -> Result<Run> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let mut track = serde_path_to_error::Track::new();
+    let tracking = serde_path_to_error::Deserializer::new(&mut json, &mut track);
+    let parsed = serde_ignored::deserialize(tracking, |path| {
+        if unknown.len() < MAX_UNKNOWN {
+            unknown.push(with_brackets(&path.to_string()));
+        }
+    });
+    let parsed = parsed.and_then(|run| json.end().map(|()| run));
+    parsed.map_err(|e| Error::Json {
+        file: file.to_owned(),
+        field: track.path().to_string(),
+        problem: in_words(&e.to_string()),
+        line: e.line(),
+        column: e.column(),
+    })
+}
+
+/// `cells.3.x` as `cells[3].x`.
+fn with_brackets(path: &str) -> String {
+    let mut out = String::new();
+    for part in path.split('.') {
+        if !out.is_empty() && !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) {
+            out.push_str(&format!("[{part}]"));
+        } else {
+            out.push_str(if out.is_empty() { "" } else { "." });
+            out.push_str(part);
+        }
+    }
+    out
+}
+
+/// The parser's message without the place, which is told apart, and without names of Rust's types.
+fn in_words(message: &str) -> String {
+    let message = message.rfind(" at line ").map_or(message, |at| &message[..at]);
+    let mut text = shortened(message);
+    for (rust, word) in [
+        ("expected f64", "expected a number"),
+        ("expected u64", "expected a whole number"),
+        ("expected u32", "expected a whole number"),
+        ("expected u8", "expected a whole number up to 255"),
+        ("expected i64", "expected a whole number"),
+        ("expected a map", "expected an object"),
+        ("expected a sequence", "expected a list"),
+    ] {
+        if let Some(head) = text.strip_suffix(rust) {
+            text = format!("{head}{word}");
+        }
+    }
+    text.replace("expected struct", "expected an object:").replace("EOF while parsing", "the file ends within")
+}
+
+/// Foreign text in a message: at most a line's worth of it, and no control characters.
+fn shortened(text: &str) -> String {
+    let clean = |c: char| if c.is_control() { ' ' } else { c };
+    let mut out: String = text.chars().take(200).map(clean).collect();
+    if out.len() < text.len() {
+        out.push_str("...");
+    }
+    out
+}
+
+/// A cell as it will stand in `run.json`. What was written is read back, so that numbers JSON cannot hold are found here, with
+/// their field, and not by the reader.
+pub(crate) fn render_cell(file: &Path, index: usize, cell: &Cell) -> Result<String> {
+    let text = pretty(file, cell)?;
+    let mut json = serde_json::Deserializer::from_str(&text);
+    let read: std::result::Result<Cell, _> = serde_path_to_error::deserialize(&mut json);
+    if let Err(e) = read {
+        let field = format!("cells[{index}].{}", e.path());
+        return Err(Error::Field { file: file.to_owned(), field, problem: in_words(&e.inner().to_string()) });
+    }
+    Ok(text.replace('\n', "\n    "))
+}
+
+/// The whole file from its head (a run without cells) and its cells as rendered.
+pub(crate) fn render_run(file: &Path, head: &Run, cells: &[String]) -> Result<String> {
+    debug_assert!(head.cells.is_empty());
+    let mut text = pretty(file, head)?;
+    if cells.is_empty() {
+        text.push('\n');
+        return Ok(text);
+    }
+    let end = text.rfind("[]").unwrap_or(text.len());
+    text.truncate(end);
+    text.reserve(cells.iter().map(|c| c.len() + 6).sum::<usize>() + 8);
+    for (i, cell) in cells.iter().enumerate() {
+        text.push_str(if i == 0 { "[\n    " } else { ",\n    " });
+        text.push_str(cell);
+    }
+    text.push_str("\n  ]\n}\n");
+    Ok(text)
+}
+
+fn pretty<T: serde::Serialize>(file: &Path, value: &T) -> Result<String> {
+    serde_json::to_string_pretty(value).map_err(|e| Error::Field {
+        file: file.to_owned(),
+        field: ".".to_owned(),
+        problem: e.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_fields_are_named_as_errors_name_fields() {
+        assert_eq!(with_brackets("cells.3.summary.typo"), "cells[3].summary.typo");
+        assert_eq!(with_brackets("typo"), "typo");
+    }
+
+    #[test]
+    fn foreign_text_in_messages_is_cut_and_stays_on_one_line() {
+        let long = "x\n".repeat(1000);
+        let text = shortened(&long);
+        assert!(text.len() < 250 && !text.contains('\n'), "{text}");
+    }
+}

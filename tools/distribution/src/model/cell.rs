@@ -1,0 +1,296 @@
+//! A cell: one operation in one configuration, in one launch, and what came out.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Family, Locality, Operation, SizeMode, StartSync, Warning};
+
+/// What is measured: cells of several launches with equal configurations repeat each other.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Configuration {
+    /// The operation.
+    pub operation: Operation,
+    /// Size; what it counts says `size_mode`.
+    pub size_bytes: u64,
+    /// What the size counts.
+    #[serde(default)]
+    pub size_mode: SizeMode,
+    /// Nodes that take part (n of n x p).
+    pub nodes: u32,
+    /// Ranks on each of them (p of n x p).
+    pub ranks_per_node: u32,
+    /// Ranks that take part.
+    pub ranks: u32,
+    /// Contention level: messages in flight at once in a point-to-point operation (pairs), 0 for a collective.
+    pub pairs: u32,
+    /// Where partners are.
+    #[serde(default)]
+    pub locality: Locality,
+    /// How repetitions are started.
+    #[serde(default)]
+    pub start: StartSync,
+    /// Other axes by name, e.g. `window` of message-rate, `iterations` of a kernel.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
+}
+
+impl Configuration {
+    /// Operation with its size mode, as people type it: `gather-each`, `bcast`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self.size_mode {
+            SizeMode::Message => self.operation.0.clone(),
+            SizeMode::Each => format!("{}-each", self.operation),
+            SizeMode::Total => format!("{}-total", self.operation),
+        }
+    }
+}
+
+/// One operation in one configuration, in one launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Unique in the run.
+    pub id: u32,
+    /// [`super::Launch::number`] of its launch.
+    #[serde(default)]
+    pub launch: u32,
+    /// What was measured.
+    pub configuration: Configuration,
+    /// When it began, on the launch's global clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_ns: Option<i64>,
+    /// How long the cell took as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elapsed_ns: Option<i64>,
+    /// Repetitions made, warm-up included.
+    #[serde(default)]
+    pub repetitions: u64,
+    /// Repetitions at the beginning that count as warm-up.
+    #[serde(default)]
+    pub warm_up: u64,
+    /// Repetitions left out because some process came after the agreed start.
+    #[serde(default)]
+    pub missed_windows: u64,
+    /// Distance of agreed starts, where `start` is `window`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_ns: Option<f64>,
+    /// Why it ended: `repetitions`, `time`, `confidence`. Open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_by: Option<String>,
+    /// Samples taken at all ranks, warm-up and missed windows included. More than [`SamplesFile::count`] if a reservoir kept some.
+    #[serde(default)]
+    pub measured: u64,
+    /// The largest error bound of a duration due to the clocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_error_ns: Option<f64>,
+    /// The samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<SamplesFile>,
+    /// Statistics of all that was measured and counts (not only of what the reservoir kept).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<SummaryRecord>,
+    /// Histogram of all that was measured and counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<HistogramRecord>,
+    /// Outliers: flagged, never dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outliers: Option<Outliers>,
+    /// How far apart the processes started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skew: Option<Skew>,
+    /// Fitted distributions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fits: Vec<FitRecord>,
+    /// Warnings about this cell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
+}
+
+impl Cell {
+    /// A cell of which nothing is known yet.
+    #[must_use]
+    pub fn new(id: u32, launch: u32, configuration: Configuration) -> Self {
+        Self {
+            id,
+            launch,
+            configuration,
+            started_ns: None,
+            elapsed_ns: None,
+            repetitions: 0,
+            warm_up: 0,
+            missed_windows: 0,
+            window_ns: None,
+            stopped_by: None,
+            measured: 0,
+            clock_error_ns: None,
+            samples: None,
+            summary: None,
+            histogram: None,
+            outliers: None,
+            skew: None,
+            fits: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The fit that was chosen as the best.
+    #[must_use]
+    pub fn chosen_fit(&self) -> Option<&FitRecord> {
+        self.fits.iter().find(|f| f.chosen)
+    }
+}
+
+/// A file of samples. The writer fills this in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SamplesFile {
+    /// Path from the run's folder, with `/`.
+    pub path: String,
+    /// Rows.
+    pub count: u64,
+    /// Length of the file; absent: not checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// CRC-32 (ISO-HDLC, as zlib's and gzip's) of the file; absent: not checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crc32: Option<u32>,
+}
+
+/// Statistics of durations. Quantiles are of the samples themselves (type 1: no interpolation between samples need be
+/// assumed; the specification says which).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SummaryRecord {
+    /// Samples that went in.
+    pub count: u64,
+    /// Smallest.
+    pub min_ns: f64,
+    /// Quantile 0.01.
+    pub p1_ns: f64,
+    /// Quantile 0.25.
+    pub p25_ns: f64,
+    /// Median.
+    pub p50_ns: f64,
+    /// Quantile 0.75.
+    pub p75_ns: f64,
+    /// Quantile 0.99.
+    pub p99_ns: f64,
+    /// Quantile 0.999.
+    pub p999_ns: f64,
+    /// Largest.
+    pub max_ns: f64,
+    /// Arithmetic mean.
+    pub mean_ns: f64,
+    /// Standard deviation (n - 1); 0 for one sample.
+    pub stddev_ns: f64,
+    /// Confidence interval of the median, without assumptions on its shape: lower end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub median_low_ns: Option<f64>,
+    /// Its upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub median_high_ns: Option<f64>,
+    /// Its level, e.g. 0.95.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub median_level: Option<f64>,
+}
+
+/// A histogram of durations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HistogramRecord {
+    /// An HDR histogram in its own encoding: what `weir bench` writes.
+    Hdr(HdrHistogram),
+    /// Plain bins: what people write.
+    Bins(BinsHistogram),
+}
+
+/// An HDR histogram.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HdrHistogram {
+    /// Values in it.
+    pub count: u64,
+    /// What its value 1 stands for.
+    pub unit_ns: f64,
+    /// Decimal digits that are kept of a value.
+    pub significant_digits: u8,
+    /// HdrHistogram's encoding V2, deflated, in base 64: the text its other implementations read.
+    pub v2_deflate_base64: String,
+}
+
+/// Plain bins.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BinsHistogram {
+    /// Rising, without overlap.
+    pub bins: Vec<HistogramBin>,
+}
+
+/// A bin: durations from `low_ns` to below `high_ns`, spread evenly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HistogramBin {
+    /// Lower edge, included.
+    pub low_ns: f64,
+    /// Upper edge, excluded.
+    pub high_ns: f64,
+    /// How many, or any weight.
+    pub count: f64,
+}
+
+/// The outlier rule and what it found: beyond `multiplier` times the quantile `percentile`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outliers {
+    /// Quantile, e.g. 0.99.
+    pub percentile: f64,
+    /// Its factor, e.g. 5.
+    pub multiplier: f64,
+    /// Durations above are outliers.
+    pub boundary_ns: f64,
+    /// How many of those that count.
+    pub count: u64,
+}
+
+/// How far apart the processes started, over repetitions: last start minus first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Skew {
+    /// Statistics over repetitions.
+    pub summary: SummaryRecord,
+    /// Their histogram.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<HistogramRecord>,
+}
+
+/// A fitted distribution.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FitRecord {
+    /// Family.
+    pub family: Family,
+    /// Shift: the family describes durations minus this.
+    pub location_ns: f64,
+    /// Parameters by name (specification, "Families").
+    pub parameters: BTreeMap<String, f64>,
+    /// Samples the fit was made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+    /// Log-likelihood of those, durations in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_likelihood: Option<f64>,
+    /// Tests of the fit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tests: Vec<TestRecord>,
+    /// The best of its cell: at most one.
+    #[serde(default)]
+    pub chosen: bool,
+}
+
+/// A test of goodness of fit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TestRecord {
+    /// `ks` (Kolmogorov-Smirnov), `ad` (Anderson-Darling), `chi2` (Pearson's chi-square). Open.
+    pub test: String,
+    /// Its statistic.
+    pub statistic: f64,
+    /// Probability of a statistic as large if the fit were true; absent if not known for this family.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_value: Option<f64>,
+    /// Samples the test looked at (tests reject anything when given too many).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+}

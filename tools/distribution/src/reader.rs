@@ -1,0 +1,102 @@
+//! Reads a run.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::json;
+use crate::model::{Cell, Run, Sample};
+use crate::samples::SampleStream;
+
+/// A run as it lies on disk: `run.json` is read when opened, samples when asked for.
+#[derive(Debug)]
+pub struct Reader {
+    dir: PathBuf,
+    run: Run,
+    unknown: Vec<String>,
+}
+
+impl Reader {
+    /// Opens a run's folder (or its `run.json`).
+    ///
+    /// # Errors
+    /// No run there, another format, a newer major version, or a field that is missing or wrong; the message names it.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let dir = match path.file_name() {
+            Some(name) if name == RUN_FILE && path.is_file() => path.parent().unwrap_or(Path::new("")).to_owned(),
+            _ => path.to_owned(),
+        };
+        let file = dir.join(RUN_FILE);
+        let text = match fs::read(&file) {
+            Ok(text) => text,
+            Err(e) if e.kind() == io::ErrorKind::NotFound && dir.is_dir() => return Err(Error::NotARun(dir)),
+            Err(e) => return Err(Error::io("read", file)(e)),
+        };
+        let (run, unknown) = json::parse_run(&file, &text)?;
+        Ok(Self { dir, run, unknown })
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What `run.json` says.
+    #[must_use]
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// The run without its folder.
+    #[must_use]
+    pub fn into_run(self) -> Run {
+        self.run
+    }
+
+    /// Fields of `run.json` that this version does not know, the first few: misspelt, or of a newer minor version. Worth telling.
+    #[must_use]
+    pub fn unknown_fields(&self) -> &[String] {
+        &self.unknown
+    }
+
+    /// The samples of a cell, in small batches; `None`: it has none.
+    ///
+    /// # Errors
+    /// The file is missing, not what `run.json` says, or damaged.
+    pub fn samples(&self, cell: &Cell) -> Result<Option<SampleStream>> {
+        let Some(file) = &cell.samples else { return Ok(None) };
+        SampleStream::open(&self.dir.join(&file.path), Some(file)).map(Some)
+    }
+
+    /// All samples of a cell (40 bytes each); empty if it has none.
+    ///
+    /// # Errors
+    /// As [`Reader::samples`].
+    pub fn read_samples(&self, cell: &Cell) -> Result<Vec<Sample>> {
+        let mut all = Vec::new();
+        if let Some(mut stream) = self.samples(cell)? {
+            while stream.next_batch(&mut all)? {}
+        }
+        Ok(all)
+    }
+
+    /// Reads everything once; returns what is wrong with which samples file.
+    #[must_use]
+    pub fn verify(&self) -> Vec<Error> {
+        let mut batch = Vec::new();
+        let mut whole = |cell: &Cell| -> Result<()> {
+            let Some(mut stream) = self.samples(cell)? else { return Ok(()) };
+            while stream.next_batch(&mut batch)? {
+                batch.clear();
+            }
+            Ok(())
+        };
+        self.run.cells.iter().filter_map(|c| whole(c).err()).collect()
+    }
+}
+
+/// Name of the file that makes a folder a run.
+pub(crate) const RUN_FILE: &str = "run.json";

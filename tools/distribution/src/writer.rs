@@ -1,0 +1,331 @@
+//! Writes a run so that whatever happens (a kill, a full disk), the folder holds a run with every cell that was finished.
+//!
+//! Order is all: a samples file is complete and on the device under its final name before `run.json` names it, and `run.json` is
+//! replaced in one step by a complete successor. What a kill leaves beside that (a `.tmp` file, a samples file that no cell
+//! names) is not part of the run, and is overwritten in time.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::check;
+use crate::error::{Error, Result};
+use crate::files::{Files, RealFiles};
+use crate::json;
+use crate::model::{Cell, Launch, Run, Sample, SamplesFile, State};
+use crate::reader::{RUN_FILE, Reader};
+use crate::samples::SamplesWriter;
+
+/// What to do where a run is already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// Nothing: an error.
+    Refuse,
+    /// Remove it (the files of a run, nothing else in the folder).
+    Overwrite,
+}
+
+/// A run being written.
+pub struct Writer {
+    dir: PathBuf,
+    files: Box<dyn Files>,
+    run: Run,
+    /// The cells of `run` as they stand in `run.json`: each is rendered once, not once for every cell that follows.
+    rendered: Vec<String>,
+}
+
+/// The samples of a cell being written, in as many parts as one likes.
+pub struct CellWriter {
+    id: u32,
+    path: PathBuf,
+    tmp: PathBuf,
+    samples: SamplesWriter,
+    /// Cells finished before, for messages.
+    finished: usize,
+}
+
+impl CellWriter {
+    /// The id the cell will have.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Appends samples.
+    ///
+    /// # Errors
+    /// The file system refused: the cell is lost, finished ones are not. Give it to [`Writer::discard`].
+    pub fn push(&mut self, samples: &[Sample]) -> Result<()> {
+        self.samples.push(samples).map_err(Error::write(&self.path, self.finished))
+    }
+}
+
+impl Writer {
+    /// Makes the folder and an empty run in it. Cells in `run` are left out: they come through [`Writer::write_cell`].
+    ///
+    /// # Errors
+    /// There is a run or something else already, a field of the head makes no sense, or the file system refused.
+    pub fn create(dir: impl AsRef<Path>, run: Run, existing: Existing) -> Result<Self> {
+        Self::create_with(dir.as_ref(), run, existing, Box::new(RealFiles))
+    }
+
+    fn create_with(dir: &Path, mut run: Run, existing: Existing, files: Box<dyn Files>) -> Result<Self> {
+        run.cells.clear();
+        let mut writer = Self { dir: dir.to_owned(), files, run, rendered: Vec::new() };
+        writer.check_head()?;
+        make_room(dir, existing, &*writer.files)?;
+        let samples = dir.join(SAMPLES_DIR);
+        fs::create_dir_all(&samples).map_err(Error::io("create", &samples))?;
+        writer.save()?;
+        Ok(writer)
+    }
+
+    /// Goes on with a run: more cells, or another launch.
+    ///
+    /// # Errors
+    /// There is no run, it cannot be read, or the file system refused.
+    pub fn append(dir: impl AsRef<Path>) -> Result<Self> {
+        let reader = Reader::open(dir.as_ref())?;
+        let dir = reader.dir().to_owned();
+        let samples = dir.join(SAMPLES_DIR);
+        fs::create_dir_all(&samples).map_err(Error::io("create", &samples))?;
+        let mut writer = Self { dir, files: Box::new(RealFiles), run: reader.into_run(), rendered: Vec::new() };
+        writer.render_all()?;
+        Ok(writer)
+    }
+
+    /// The run as written so far.
+    #[must_use]
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Changes the head (state, warnings, a launch's clock) or the cells' records and saves.
+    ///
+    /// # Errors
+    /// A field makes no sense, or the file system refused; the run is then as before.
+    pub fn update(&mut self, change: impl FnOnce(&mut Run)) -> Result<()> {
+        let (run, rendered) = (self.run.clone(), self.rendered.clone());
+        change(&mut self.run);
+        let result = self.check_all().and_then(|()| self.render_all()).and_then(|()| self.save());
+        if result.is_err() {
+            (self.run, self.rendered) = (run, rendered);
+        }
+        result
+    }
+
+    /// Adds a launch and saves.
+    ///
+    /// # Errors
+    /// As [`Writer::update`].
+    pub fn begin_launch(&mut self, launch: Launch) -> Result<()> {
+        self.update(|run| {
+            run.state = State::Running;
+            run.launches.push(launch);
+        })
+    }
+
+    /// Begins a cell's samples file.
+    ///
+    /// # Errors
+    /// The file system refused.
+    pub fn begin_cell(&self) -> Result<CellWriter> {
+        let id = self.run.cells.iter().map(|c| c.id + 1).max().unwrap_or(0);
+        let path = self.dir.join(SAMPLES_DIR).join(format!("{id:05}.parquet"));
+        let tmp = path.with_extension("parquet.tmp");
+        let out = self.files.create(&tmp).map_err(self.failed(&path))?;
+        let samples = SamplesWriter::new(out).map_err(self.failed(&path))?;
+        Ok(CellWriter { id, path, tmp, samples, finished: self.run.cells.len() })
+    }
+
+    /// Finishes a cell: its samples, then `run.json` with its record. Sets the record's id and samples file; returns the id.
+    ///
+    /// # Errors
+    /// A field makes no sense, or the file system refused: the cell is lost, finished ones are not, and the writer can go on.
+    pub fn finish_cell(&mut self, mut cell: Cell, samples: CellWriter) -> Result<u32> {
+        let CellWriter { id, path, tmp, samples, .. } = samples;
+        cell.id = id;
+        let written = samples.finish().and_then(|w| self.files.rename(&tmp, &path).map(|()| w));
+        let written = written.map_err(self.failed(&path));
+        let synced = written.and_then(|w| {
+            let folder = self.dir.join(SAMPLES_DIR);
+            self.files.sync_dir(&folder).map(|()| w).map_err(self.failed(&folder))
+        });
+        let result = synced.and_then(|w| {
+            let name = format!("{SAMPLES_DIR}/{id:05}.parquet");
+            cell.samples = Some(SamplesFile { path: name, count: w.count, bytes: Some(w.bytes), crc32: Some(w.crc32) });
+            self.add(cell)
+        });
+        if result.is_err() {
+            // Room for others; that it may fail does not matter, no cell names the file.
+            let _ = self.files.remove(&tmp);
+            let _ = self.files.remove(&path);
+        }
+        result.map(|()| id)
+    }
+
+    /// Drops a cell that was begun.
+    pub fn discard(&self, cell: CellWriter) {
+        drop(cell.samples);
+        let _ = self.files.remove(&cell.tmp);
+    }
+
+    /// Writes a cell whose samples are at hand. Sets the record's id and samples file; returns the id.
+    ///
+    /// # Errors
+    /// As [`Writer::finish_cell`].
+    pub fn write_cell(&mut self, cell: Cell, samples: &[Sample]) -> Result<u32> {
+        let mut writer = self.begin_cell()?;
+        match writer.push(samples) {
+            Ok(()) => self.finish_cell(cell, writer),
+            Err(e) => {
+                self.discard(writer);
+                Err(e)
+            }
+        }
+    }
+
+    /// Writes a cell without samples (a hypothetical machine). Sets the record's id; returns it.
+    ///
+    /// # Errors
+    /// As [`Writer::finish_cell`].
+    pub fn write_record(&mut self, mut cell: Cell) -> Result<u32> {
+        cell.id = self.run.cells.iter().map(|c| c.id + 1).max().unwrap_or(0);
+        let id = cell.id;
+        self.add(cell).map(|()| id)
+    }
+
+    /// Ends the run: sets its state, and that of launches still running, and saves.
+    ///
+    /// # Errors
+    /// As [`Writer::update`].
+    pub fn finish(mut self, state: State) -> Result<()> {
+        self.update(|run| {
+            run.state = state;
+            for l in run.launches.iter_mut().filter(|l| l.state == State::Running) {
+                l.state = state;
+            }
+        })
+    }
+
+    fn add(&mut self, cell: Cell) -> Result<()> {
+        let index = self.run.cells.len();
+        let checked = check::cell(&self.run, &format!("cells[{index}]"), &cell);
+        checked.map_err(|(field, problem)| self.field(field, problem))?;
+        self.rendered.push(json::render_cell(&self.run_file(), index, &cell)?);
+        self.run.cells.push(cell);
+        let saved = self.save();
+        if saved.is_err() {
+            self.rendered.pop();
+            self.run.cells.pop();
+        }
+        saved
+    }
+
+    /// For `map_err`.
+    fn failed(&self, path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
+        Error::write(path.to_owned(), self.run.cells.len())
+    }
+
+    fn run_file(&self) -> PathBuf {
+        self.dir.join(RUN_FILE)
+    }
+
+    fn field(&self, field: String, problem: String) -> Error {
+        Error::Field { file: self.run_file(), field, problem }
+    }
+
+    fn check_head(&self) -> Result<()> {
+        check::head(&self.run).map_err(|(field, problem)| self.field(field, problem))
+    }
+
+    fn check_all(&self) -> Result<()> {
+        check::run(&self.run).map_err(|(field, problem)| self.field(field, problem))
+    }
+
+    fn render_all(&mut self) -> Result<()> {
+        let file = self.run_file();
+        let cells = self.run.cells.iter().enumerate();
+        self.rendered = cells.map(|(i, c)| json::render_cell(&file, i, c)).collect::<Result<_>>()?;
+        Ok(())
+    }
+
+    /// Replaces `run.json`.
+    fn save(&mut self) -> Result<()> {
+        let file = self.run_file();
+        let cells = std::mem::take(&mut self.run.cells);
+        let text = json::render_run(&file, &self.run, &self.rendered);
+        self.run.cells = cells;
+        let text = text?;
+        let tmp = self.dir.join(RUN_TMP);
+        let written = self.files.create(&tmp).and_then(|mut out| {
+            out.write_all(text.as_bytes())?;
+            out.flush()?;
+            out.sync()
+        });
+        if let Err(e) = written {
+            let _ = self.files.remove(&tmp);
+            return Err(self.failed(&file)(e));
+        }
+        self.files.rename(&tmp, &file).map_err(self.failed(&file))?;
+        self.files.sync_dir(&self.dir).map_err(self.failed(&file))
+    }
+}
+
+/// Where samples lie.
+const SAMPLES_DIR: &str = "samples";
+/// The successor of `run.json`.
+const RUN_TMP: &str = "run.json.tmp";
+
+/// An empty folder, or one whose run may be overwritten; `run.json` goes first, so that half a run never looks like one.
+fn make_room(dir: &Path, existing: Existing, files: &dyn Files) -> Result<()> {
+    let listing = match fs::read_dir(dir) {
+        Ok(listing) => listing,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return fs::create_dir_all(dir).map_err(Error::io("create", dir));
+        }
+        Err(e) => return Err(Error::io("open", dir)(e)),
+    };
+    let mut names = Vec::new();
+    for entry in listing {
+        names.push(entry.map_err(Error::io("open", dir))?.file_name());
+    }
+    let run_file = dir.join(RUN_FILE);
+    let ours = |name: &std::ffi::OsString| name == RUN_FILE || name == RUN_TMP || name == SAMPLES_DIR;
+    // A kill before the first `run.json` leaves a folder with nothing in it but ours: that is no run yet.
+    let begun = names.iter().all(ours);
+    if names.iter().any(|n| n == RUN_FILE) {
+        if existing == Existing::Refuse {
+            let (state, cells) =
+                Reader::open(dir).map_or((State::Running, 0), |r| (r.run().state, r.run().cells.len()));
+            return Err(Error::Exists { path: dir.to_owned(), state, cells });
+        }
+        files.remove(&run_file).map_err(Error::io("remove", &run_file))?;
+    } else if !begun {
+        return Err(Error::Foreign(dir.to_owned()));
+    }
+    remove_samples(&dir.join(SAMPLES_DIR), files)
+}
+
+/// Removes what a run has in its samples folder: numbered Parquet files and what was becoming one.
+fn remove_samples(dir: &Path, files: &dyn Files) -> Result<()> {
+    let Ok(listing) = fs::read_dir(dir) else { return Ok(()) };
+    for entry in listing {
+        let path = entry.map_err(Error::io("open", dir))?.path();
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        let stem = name.strip_suffix(".parquet").or_else(|| name.strip_suffix(".parquet.tmp"));
+        if stem.is_some_and(|s| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit())) {
+            files.remove(&path).map_err(Error::io("remove", &path))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

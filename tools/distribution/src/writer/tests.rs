@@ -1,0 +1,278 @@
+//! The writer over a file system that fails at a chosen step.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use super::*;
+use crate::files::Output;
+use crate::model::{Configuration, Operation, SummaryRecord};
+
+/// More than the whole of the runs written here takes, so that a writer that never succeeds ends a test.
+const MAX_STEPS: i64 = 1000;
+/// As much, for bytes.
+const MAX_BYTES: i64 = 200_000;
+
+/// What the file system still does.
+struct Budget {
+    /// Steps (calls) until everything fails, as if the process had been killed.
+    steps: AtomicI64,
+    /// Bytes until writing fails for want of space; removing goes on.
+    bytes: AtomicI64,
+}
+
+#[derive(Clone)]
+struct Faulty(Arc<Budget>);
+
+impl Faulty {
+    fn new(steps: i64, bytes: i64) -> Self {
+        Self(Arc::new(Budget { steps: steps.into(), bytes: bytes.into() }))
+    }
+
+    fn step(&self) -> io::Result<()> {
+        if self.0.steps.fetch_sub(1, Ordering::Relaxed) > 0 { Ok(()) } else { Err(io::Error::other("killed")) }
+    }
+}
+
+struct FaultyFile(File, Faulty);
+
+impl Write for FaultyFile {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        if let Err(e) = self.1.step() {
+            // A kill can come with half of it written; once.
+            if self.1.0.steps.load(Ordering::Relaxed) == -1 {
+                self.0.write_all(&data[..data.len() / 2])?;
+            }
+            return Err(e);
+        }
+        let room = self.1.0.bytes.load(Ordering::Relaxed).max(0);
+        let n = data.len().min(usize::try_from(room).unwrap());
+        if n == 0 && !data.is_empty() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.0.write_all(&data[..n])?;
+        self.1.0.bytes.fetch_sub(i64::try_from(n).unwrap(), Ordering::Relaxed);
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Output for FaultyFile {
+    fn sync(&mut self) -> io::Result<()> {
+        self.1.step()
+    }
+}
+
+impl Files for Faulty {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn Output>> {
+        self.step()?;
+        Ok(Box::new(FaultyFile(File::create(path)?, self.clone())))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.step()?;
+        fs::rename(from, to)
+    }
+
+    fn sync_dir(&self, _path: &Path) -> io::Result<()> {
+        self.step()
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.step()?;
+        fs::remove_file(path)
+    }
+}
+
+fn cell() -> Cell {
+    let configuration = Configuration {
+        operation: Operation::from(Operation::PING_PONG),
+        size_bytes: 64,
+        size_mode: Default::default(),
+        nodes: 2,
+        ranks_per_node: 1,
+        ranks: 2,
+        pairs: 1,
+        locality: Default::default(),
+        start: Default::default(),
+        parameters: Default::default(),
+    };
+    Cell::new(0, 0, configuration)
+}
+
+fn samples(n: u32) -> Vec<Sample> {
+    (0..n).map(|i| Sample { repetition: i, duration_ns: f64::from(i), ..Sample::default() }).collect()
+}
+
+/// Three cells of 0, 10 and 20 samples; returns how many were reported finished, and the first error.
+fn write_three(dir: &Path, existing: Existing, files: &Faulty) -> (usize, Option<Error>) {
+    let mut writer = match Writer::create_with(dir, Run::new("test"), existing, Box::new(files.clone())) {
+        Ok(writer) => writer,
+        Err(e) => return (0, Some(e)),
+    };
+    for i in 0..3_u32 {
+        if let Err(e) = writer.write_cell(cell(), &samples(10 * i)) {
+            return (i as usize, Some(e));
+        }
+    }
+    match writer.finish(State::Complete) {
+        Ok(()) => (3, None),
+        Err(e) => (3, Some(e)),
+    }
+}
+
+#[test]
+fn a_kill_at_any_step_leaves_a_run_with_every_finished_cell() {
+    let mut whole_runs = 0;
+    for steps in 0..MAX_STEPS {
+        let dir = tempfile::tempdir().unwrap();
+        let (finished, error) = write_three(dir.path(), Existing::Refuse, &Faulty::new(steps, i64::MAX));
+        match Reader::open(dir.path()) {
+            Ok(reader) => {
+                let cells = reader.run().cells.len();
+                // The step that failed may have been the one after the rename.
+                assert!(cells == finished || cells == finished + 1, "{cells} cells, {finished} finished at {steps}");
+                assert!(reader.verify().is_empty(), "{:?} at {steps}", reader.verify());
+            }
+            Err(Error::NotARun(_)) if finished == 0 => {
+                Writer::create(dir.path(), Run::new("again"), Existing::Refuse).expect("nothing there yet");
+            }
+            Err(e) => panic!("{e} at {steps}"),
+        }
+        if error.is_none() {
+            whole_runs += 1;
+            break;
+        }
+    }
+    assert_eq!(whole_runs, 1);
+}
+
+#[test]
+fn a_kill_while_overwriting_leaves_the_old_run_or_the_new_or_none() {
+    for steps in 0..MAX_STEPS {
+        let dir = tempfile::tempdir().unwrap();
+        let mut old = Writer::create(dir.path(), Run::new("old"), Existing::Refuse).unwrap();
+        for _ in 0..4 {
+            old.write_cell(cell(), &samples(5)).unwrap();
+        }
+        let (finished, error) = write_three(dir.path(), Existing::Overwrite, &Faulty::new(steps, i64::MAX));
+        match Reader::open(dir.path()) {
+            Ok(reader) => {
+                assert!(reader.verify().is_empty(), "{:?} at {steps}", reader.verify());
+                let (machine, cells) = (reader.run().machine.as_str(), reader.run().cells.len());
+                assert!(machine == "old" && cells == 4 || cells == finished || cells == finished + 1);
+            }
+            Err(Error::NotARun(_)) => assert_eq!(finished, 0),
+            Err(e) => panic!("{e} at {steps}"),
+        }
+        if error.is_none() {
+            return;
+        }
+    }
+    panic!("never came to its end");
+}
+
+#[test]
+fn a_full_disk_is_told_in_one_line_and_keeps_finished_cells() {
+    let mut full = 0;
+    for bytes in (0..MAX_BYTES).step_by(53) {
+        let dir = tempfile::tempdir().unwrap();
+        let (finished, error) = write_three(dir.path(), Existing::Refuse, &Faulty::new(i64::MAX, bytes));
+        let Some(error) = error else { break };
+        full += 1;
+        let text = error.to_string();
+        assert!(matches!(error, Error::Full { .. }), "{text}");
+        assert!(text.contains("no space left") && text.lines().count() == 1, "{text}");
+        if finished > 0 {
+            let reader = Reader::open(dir.path()).expect("the run is there");
+            assert_eq!(reader.run().cells.len(), finished);
+            assert!(reader.verify().is_empty(), "{:?}", reader.verify());
+        }
+        let leftovers = fs::read_dir(dir.path().join(SAMPLES_DIR)).unwrap().count();
+        assert_eq!(leftovers, finished, "files that no cell names were left at {bytes}");
+    }
+    assert!(full > 20, "{full}");
+}
+
+#[test]
+fn the_writer_goes_on_when_there_is_room_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = Faulty::new(i64::MAX, 100_000);
+    let mut writer =
+        Writer::create_with(dir.path(), Run::new("test"), Existing::Refuse, Box::new(files.clone())).unwrap();
+    writer.write_cell(cell(), &samples(10)).unwrap();
+    files.0.bytes.store(500, Ordering::Relaxed);
+    assert!(matches!(writer.write_cell(cell(), &samples(1000)), Err(Error::Full { cells: 1, .. })));
+    files.0.bytes.store(100_000, Ordering::Relaxed);
+    assert_eq!(writer.write_cell(cell(), &samples(20)).unwrap(), 1);
+    writer.finish(State::Complete).unwrap();
+    let reader = Reader::open(dir.path()).unwrap();
+    assert_eq!(reader.read_samples(&reader.run().cells[1]).unwrap(), samples(20));
+}
+
+#[test]
+fn a_number_that_json_cannot_hold_is_refused_with_its_field() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(dir.path(), Run::new("test"), Existing::Refuse).unwrap();
+    writer.write_cell(cell(), &samples(1)).unwrap();
+    let summary = SummaryRecord { count: 1, mean_ns: f64::NAN, ..SummaryRecord::default() };
+    let wrong = Cell { summary: Some(summary), ..cell() };
+    let text = writer.write_cell(wrong, &samples(1)).unwrap_err().to_string();
+    assert!(text.contains("cells[1].summary.mean_ns"), "{text}");
+    let warning = Cell { window_ns: Some(1.0), clock_error_ns: Some(f64::INFINITY), ..cell() };
+    // An optional number becomes "not known".
+    assert!(writer.write_cell(warning, &samples(1)).is_ok());
+    assert_eq!(Reader::open(dir.path()).unwrap().run().cells.len(), 2);
+}
+
+#[test]
+fn a_finished_run_is_not_overwritten_unless_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (finished, error) = write_three(dir.path(), Existing::Refuse, &Faulty::new(i64::MAX, i64::MAX));
+    assert!(finished == 3 && error.is_none());
+    let again = |existing| Writer::create(dir.path(), Run::new("new"), existing);
+    let text = again(Existing::Refuse).map(drop).unwrap_err().to_string();
+    assert!(text.contains("holds a run already") && text.contains("(complete, 3 cells)"), "{text}");
+    fs::write(dir.path().join("notes.txt"), "mine").unwrap();
+    again(Existing::Overwrite).unwrap();
+    assert!(Reader::open(dir.path()).unwrap().run().cells.is_empty());
+    assert!(dir.path().join("notes.txt").exists(), "somebody else's file was removed");
+}
+
+#[test]
+fn a_folder_of_something_else_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("thesis.tex"), "mine").unwrap();
+    let text = Writer::create(dir.path(), Run::new("new"), Existing::Overwrite).map(drop).unwrap_err().to_string();
+    assert!(text.contains("not a run"), "{text}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn launches_are_added_to_a_run_that_was_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    for number in 0..3 {
+        let mut writer = if number == 0 {
+            Writer::create(dir.path(), Run::new("test"), Existing::Refuse).unwrap()
+        } else {
+            Writer::append(dir.path()).unwrap()
+        };
+        writer.begin_launch(Launch { number, ..Launch::default() }).unwrap();
+        writer.write_cell(Cell { launch: number, ..cell() }, &samples(number + 1)).unwrap();
+        writer.finish(State::Complete).unwrap();
+    }
+    let reader = Reader::open(dir.path()).unwrap();
+    assert_eq!(reader.run().launches.len(), 3);
+    for (i, cell) in reader.run().cells.iter().enumerate() {
+        assert_eq!((cell.id as usize, cell.launch as usize), (i, i));
+        assert_eq!(reader.read_samples(cell).unwrap().len(), i + 1);
+    }
+    let mut writer = Writer::append(dir.path()).unwrap();
+    let text = writer.write_cell(Cell { launch: 7, ..cell() }, &[]).unwrap_err().to_string();
+    assert!(text.contains("cells[3].launch"), "{text}");
+}
