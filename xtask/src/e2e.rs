@@ -66,6 +66,8 @@ pub enum Ended {
     Passed,
     /// Otherwise; why.
     Failed(String),
+    /// Not run, since something is not there; what.
+    Skipped(String),
 }
 
 /// Runs the cases on Weir under both MPIs; `report` hears of each as it ends. None is begun after

@@ -37,6 +37,28 @@ const FOREIGN: [&str; 12] =
 /// Open MPI's launcher now and then (one start of some hundred) says this before any rank exists: nothing was tried yet.
 const NOT_STARTED: &str = "PMIx server's listener thread failed to start";
 
+/// Takes out of a command's environment what the user's shell may hold of such settings.
+pub fn without_foreign(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if FOREIGN.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
+}
+
+/// Runs a job by `run`, and once more if its launcher did not start.
+///
+/// # Errors
+/// What `run` says.
+pub fn started(name: &str, run: impl Fn() -> Result<Outcome>) -> Result<Outcome> {
+    let outcome = run();
+    if matches!(&outcome, Ok(o) if !o.ok() && o.stderr.contains(NOT_STARTED)) {
+        eprintln!("{name}: the launcher did not start ({NOT_STARTED}); trying once more");
+        return run();
+    }
+    outcome
+}
+
 impl Job<'_> {
     /// Runs the job on the hosts of `lab`, or with all ranks on this machine.
     ///
@@ -44,12 +66,7 @@ impl Job<'_> {
     /// If the stack cannot be had or the launcher cannot be started; a failing program is in the
     /// [`Outcome`].
     pub fn run(&self, paths: &Paths, lab: Option<&Lab>) -> Result<Outcome> {
-        let mut outcome = self.try_run(paths, lab);
-        if matches!(&outcome, Ok(o) if !o.ok() && o.stderr.contains(NOT_STARTED)) {
-            eprintln!("{}: the launcher did not start ({NOT_STARTED}); trying once more", self.stack.name);
-            outcome = self.try_run(paths, lab);
-        }
-        outcome
+        started(&self.stack.name, || self.try_run(paths, lab))
     }
 
     fn try_run(&self, paths: &Paths, lab: Option<&Lab>) -> Result<Outcome> {
@@ -78,11 +95,8 @@ impl Job<'_> {
             Some(lab) => lab.command(launcher)?,
             None => Command::new(launcher),
         };
-        for (name, _) in std::env::vars_os() {
-            if FOREIGN.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
-                command.env_remove(name);
-            }
-        }
+        without_foreign(&mut command);
+        without_foreign(&mut command);
         match self.stack.mpi {
             Mpi::Mpich => self.mpich(&mut command, lab, &mut settings.env),
             Mpi::Openmpi => self.openmpi(&mut command, lab, &settings.env),

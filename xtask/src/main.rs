@@ -1,5 +1,6 @@
 //! The project's chores: `cargo xtask <chore>`.
 
+mod any_mpi;
 mod bad_days;
 mod bench;
 mod demo;
@@ -8,6 +9,7 @@ mod e2e;
 mod floors;
 mod lab;
 mod launch;
+mod measured;
 mod mpi;
 mod paths;
 mod process;
@@ -15,6 +17,7 @@ mod readme;
 mod stack;
 mod suite;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -51,6 +54,14 @@ enum Chore {
         /// Only those whose names contain this
         #[arg(default_value = "")]
         only: String,
+    },
+    /// Run only the tests of one binary under every MPI
+    AnyMpi,
+    /// Run only the tests of weir bench under every MPI, and without one
+    Measured {
+        /// This weir instead of the one that is built for it
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
     },
     /// Measure
     Bench {
@@ -126,6 +137,8 @@ fn chore() -> ExitCode {
         }),
         Chore::Test { quick } => suite::run(&paths, quick),
         Chore::BadDays { only } => suite::bad_days(&paths, &only),
+        Chore::AnyMpi => suite::any_mpi(&paths),
+        Chore::Measured { program } => suite::measured(&paths, program),
         Chore::Bench { what: What::Mpi(options) } => bench::run(&paths, &options).map(|()| true),
         Chore::SetupMpi => mpi::set_up(&paths).and_then(|()| mpi::compile(&paths)).map(|()| true),
         Chore::Mpirun(run) => mpirun(&paths, &run),

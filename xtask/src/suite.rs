@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold, in the order in which it is cheap to know.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::e2e::{self, Ended};
 use crate::paths::Paths;
 use crate::process::run_limited;
-use crate::{bad_days, dist, floors, lab, mpi, readme};
+use crate::{any_mpi, bad_days, dist, floors, lab, measured, mpi, readme};
 
 /// The crates that must build without the standard library.
 const NO_STD: [&str; 3] = ["weir-wire", "weir-proto", "weir-match"];
@@ -60,6 +60,14 @@ impl Tally {
         let begin = Instant::now();
         let result = work();
         self.note(name, &result, begin.elapsed());
+    }
+
+    fn end(&mut self, name: &str, ended: &Ended, took: Duration) {
+        match ended {
+            Ended::Passed => self.note(name, &Ok(()), took),
+            Ended::Failed(cause) => self.note(name, &Err(cause.clone()), took),
+            Ended::Skipped(why) => self.skip(name, why),
+        }
     }
 
     fn skip(&mut self, name: &str, why: &str) {
@@ -275,14 +283,12 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
     }
     let mut last = Instant::now();
     let mut note = |name: &str, ended: &Ended| {
-        let result = match ended {
-            Ended::Passed => Ok(()),
-            Ended::Failed(cause) => Err(cause.clone()),
-        };
-        tally.note(name, &result, last.elapsed());
+        tally.end(name, ended, last.elapsed());
         last = Instant::now();
     };
-    let mut ran = e2e::run_on_loopback(paths, &mut note);
+    let mut ran = any_mpi::run(paths, &mut note)
+        .and_then(|()| measured::run(paths, &paths.dist().join("bin/weir"), &mut note))
+        .and_then(|()| e2e::run_on_loopback(paths, &mut note));
     if world.is_ok() && ran.is_ok() {
         ran = e2e::run(paths, quick, Instant::now() + END_TO_END, &mut note);
     }
@@ -292,6 +298,43 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
     if let Err(error) = ran {
         note("end-to-end tests", &Ended::Failed(format!("{error:#}")));
     }
+}
+
+/// Runs the tests of one binary under every MPI alone; returns whether nothing failed.
+///
+/// # Errors
+/// If the MPIs cannot be had or the program does not build.
+pub fn any_mpi(paths: &Paths) -> Result<bool> {
+    mpi::set_up(paths)?;
+    let (mut tally, mut last) = (Tally::default(), Instant::now());
+    any_mpi::run(paths, |name, ended| {
+        tally.end(name, ended, last.elapsed());
+        last = Instant::now();
+    })?;
+    println!("{tally}");
+    Ok(tally.failed == 0)
+}
+
+/// Runs the tests of `weir bench` alone, of this program if one is named; returns whether nothing failed.
+///
+/// # Errors
+/// If the MPIs cannot be had or the program does not build.
+pub fn measured(paths: &Paths, program: Option<PathBuf>) -> Result<bool> {
+    mpi::set_up(paths)?;
+    let program = match program {
+        Some(program) => program.canonicalize()?,
+        None => {
+            dist::build(paths)?;
+            paths.dist().join("bin/weir")
+        }
+    };
+    let (mut tally, mut last) = (Tally::default(), Instant::now());
+    measured::run(paths, &program, |name, ended| {
+        tally.end(name, ended, last.elapsed());
+        last = Instant::now();
+    })?;
+    println!("{tally}");
+    Ok(tally.failed == 0)
 }
 
 /// Runs the bad days alone, of them those whose names contain `only`; returns whether nothing failed.
@@ -305,8 +348,7 @@ pub fn bad_days(paths: &Paths, only: &str) -> Result<bool> {
     mpi::compile(paths)?;
     let (mut tally, mut last) = (Tally::default(), Instant::now());
     bad_days::run(paths, only, Instant::now() + END_TO_END, |name, ended| {
-        let result = if let Ended::Failed(cause) = ended { Err(cause.clone()) } else { Ok(()) };
-        tally.note(name, &result, last.elapsed());
+        tally.end(name, ended, last.elapsed());
         last = Instant::now();
     })?;
     println!("{tally}");

@@ -16,7 +16,8 @@ const EXIT_CODES: &str = "Exit codes:
   1  failed; one line on standard error says why. `weir doctor`: it found an error
   2  the command line is wrong
   `weir run` and `weir emulate` end with the code of the program they start; `weir emulate` with 125 if it failed itself,
-  126 if the program cannot be started, 127 if there is none. 141: nobody reads any more what is printed.
+  126 if the program cannot be started, 127 if there is none. `weir bench` with 130 if it was interrupted. 141: nobody reads
+  any more what is printed.
 
 Environment:
   WEIR_LIB  the folder of libweir-fi.so; else it is looked for beside this program, then in FI_PROVIDER_PATH
@@ -28,6 +29,7 @@ const MAIN_EXAMPLES: &str = "Examples:
   weir doctor                       find what is wrong
   weir stat 12345                   counters of a running rank
   weir emulate --hosts 2 --loss 1% -- ./test.sh
+  mpiexec -n 4 weir bench -o run1   measure time distributions
 
 ";
 
@@ -76,6 +78,12 @@ Exit code 1 if there is an error, else 0.")]
   weir stat 12345 --every 1              what was counted in each second
   WEIR_STATS=/tmp/stat.%p mpiexec -n 2 ./program; weir stat --file /tmp/stat.12345")]
     Stat(StatArgs),
+    // With its own words on help: see weir-bench.
+    Bench(Box<weir_bench::options::Args>),
+    /// Show what a benchmark measured, as tables, plots and one page; or compare two runs
+    Report(weir_report::cli::ReportArgs),
+    /// Turn a run into CSV, or into the text files of MPIBench
+    Export(weir_report::cli::ExportArgs),
     /// Emulate a network of hosts and run a command in it
     Emulate(Box<weir_emulate::cli::Args>),
     /// Print shell completions

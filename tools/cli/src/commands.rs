@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::CommandFactory;
 use serde_json::{Value, json};
 use weir_job::Env;
@@ -26,6 +26,10 @@ pub fn run(args: Args) -> Result<u8> {
         Command::Info(output) => info(&env, &output),
         Command::Doctor(args) => diagnose(&env, &args),
         Command::Stat(args) => show_counters(&args),
+        Command::Bench(args) => Ok(weir_bench::command::run(&args)),
+        // Their texts hold their causes, which printing the chain would say again.
+        Command::Report(args) => weir_report::cli::report(&args).map_err(|error| anyhow!("{error}")),
+        Command::Export(args) => weir_report::cli::export(&args).map_err(|error| anyhow!("{error}")),
         Command::Emulate(args) => weir_emulate::cli::run(*args),
         Command::Completions { shell } => {
             let mut text = Vec::new();

@@ -478,7 +478,7 @@ mod tests {
             .status();
         assert!(made.unwrap().success());
         let words = trial_program(Path::new("/nowhere/mpiexec"), Some(&library), dir.path()).unwrap();
-        let needed = crate::elf::libraries(Path::new(&words[0]), &[]);
+        let needed = weir_mpi::elf::libraries(Path::new(&words[0]), &[]);
         assert!(needed.iter().any(|one| one.file.as_deref() == Some(&library)), "{needed:?}");
         assert!(Command::new(&words[0]).status().unwrap().success());
     }

@@ -3,7 +3,6 @@
 mod args;
 mod commands;
 mod doctor;
-mod elf;
 mod environment;
 mod interfaces;
 mod mpi;

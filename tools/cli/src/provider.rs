@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::elf;
 use crate::mpi::ask;
+use weir_mpi::elf;
 
 /// The provider's file name: libfabric scans folders for names that end in `fi.so`.
 pub const FILE_NAME: &str = "libweir-fi.so";

@@ -1,0 +1,181 @@
+//! What the harness adds to a sample on top of two readings of the clock, and what rank 0 does with ten million samples.
+//!
+//! `cargo bench -p weir-bench`
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_main};
+use std::hint::black_box;
+
+use weir_bench::Result;
+use weir_bench::cell::{Measured, Noted};
+use weir_bench::collect::{self, Relations, Rules};
+use weir_bench::machine::{Machine, Tag};
+use weir_bench::measure::{self, Slots, Starts};
+use weir_bench::operation::Operation;
+use weir_bench::pairing::{Layout, Pairing};
+use weir_bench::plan::Spec;
+use weir_bench::sys::counter::Source;
+use weir_clock::TickPair;
+use weir_distribution::StartSync;
+
+/// A machine on which nothing takes time but the clock.
+struct Nothing(Source);
+
+impl Machine for Nothing {
+    type Group = ();
+
+    fn rank(&self) -> usize {
+        0
+    }
+    fn size(&self) -> usize {
+        2
+    }
+    #[inline(always)]
+    fn ticks(&self) -> u64 {
+        self.0.read()
+    }
+    fn tick_pair(&self) -> TickPair {
+        self.0.pair()
+    }
+    fn pause(&self, _: u64) {}
+    fn clock_source(&self) -> &'static str {
+        self.0.name()
+    }
+    fn send(&self, _: &[u8], _: usize, _: Tag) -> Result<()> {
+        Ok(())
+    }
+    fn recv(&self, _: &mut [u8], _: usize, _: Tag) -> Result<()> {
+        Ok(())
+    }
+    fn recv_any(&self, _: &mut [u8], _: Tag) -> Result<usize> {
+        Ok(1)
+    }
+    fn isend_wait(&self, _: &[u8], _: usize, _: Tag) -> Result<()> {
+        Ok(())
+    }
+    fn sendrecv(&self, _: &[u8], _: usize, _: &mut [u8], _: usize, _: Tag) -> Result<()> {
+        Ok(())
+    }
+    fn duplex(&self, _: &[u8], _: &mut [u8], _: usize, _: Tag) -> Result<u64> {
+        Ok(self.ticks())
+    }
+    fn send_window(&self, _: &[u8], _: usize, _: usize, _: Tag) -> Result<()> {
+        Ok(())
+    }
+    fn recv_window(&self, _: &mut [u8], _: usize, _: usize, _: Tag) -> Result<()> {
+        Ok(())
+    }
+    fn group(&self, _: &[usize]) -> Result<Option<()>> {
+        Ok(Some(()))
+    }
+    fn barrier(&self, (): &()) -> Result<()> {
+        Ok(())
+    }
+    fn bcast(&self, (): &(), _: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
+    fn gather(&self, (): &(), _: &[u8], _: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
+    fn scatter(&self, (): &(), _: &[u8], _: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
+    fn allgather(&self, (): &(), _: &[u8], _: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
+    fn alltoall(&self, (): &(), _: &[u8], _: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
+    fn reduce(&self, (): &(), _: &[f64], _: &mut [f64]) -> Result<()> {
+        Ok(())
+    }
+    fn allreduce(&self, (): &(), _: &[f64], _: &mut [f64]) -> Result<()> {
+        Ok(())
+    }
+    fn abort(&self, _: i32) {}
+}
+
+const SAMPLES: usize = 10_000;
+
+fn samples(c: &mut Criterion) {
+    let m = Nothing(Source::best());
+    let mut group = c.benchmark_group("per-sample");
+    group.throughput(Throughput::Elements(SAMPLES as u64));
+    group.bench_function("two readings of the clock", |b| {
+        b.iter(|| {
+            for _ in 0..SAMPLES {
+                black_box((m.ticks(), m.ticks()));
+            }
+        });
+    });
+    let room = || {
+        let mut slots = Slots::default();
+        slots.grow(SAMPLES);
+        slots
+    };
+    group.bench_function("an empty sample", |b| {
+        b.iter_batched(
+            room,
+            |mut slots| {
+                let done = measure::together(&m, &(), &Starts::None, &mut slots, 0, || Ok(()));
+                (done.is_ok(), slots)
+            },
+            BatchSize::LargeInput,
+        );
+    });
+    group.finish();
+}
+
+struct OneNode;
+
+impl Relations for OneNode {
+    fn same_node(&self, _: usize, _: usize) -> bool {
+        true
+    }
+    fn same_clock(&self, _: usize, _: usize) -> bool {
+        true
+    }
+}
+
+fn ten_million(c: &mut Criterion) {
+    const COUNT: usize = 5_000_000;
+    let layout = Layout { nodes: vec![0, 0] };
+    let pairing = Pairing { pairs: vec![(0, 1)], locality: weir_distribution::Locality::Intra };
+    let spec = Spec {
+        operation: Operation::named("send").unwrap_or_default()[0],
+        size: 8,
+        placement: layout.everybody(),
+        pairing: Some(pairing),
+        locality: weir_distribution::Locality::Intra,
+        start: StartSync::None,
+        count: 0,
+    };
+    let noted = || {
+        let begin: Vec<i64> = (0..COUNT as i64).map(|i| i * 1000).collect();
+        let end = begin.iter().map(|t| t + 300 + t * 7919 % 101).collect();
+        Noted { length_ns: vec![300.0; COUNT], begin_ns: begin, end_ns: end, error_ns: 0.0, missed: Vec::new() }
+    };
+    let measured = Measured {
+        ranks: vec![noted(), noted()],
+        repetitions: COUNT,
+        pilot: 2,
+        why: "repetitions".into(),
+        span_ns: (0, 1),
+        window_ns: None,
+        start: StartSync::None,
+    };
+    let rules = Rules { keep: 200_000, warm_up: None, percentile: 0.99, multiplier: 5.0, seed: 1 };
+    let mut group = c.benchmark_group("collect");
+    group.sample_size(10).throughput(Throughput::Elements(2 * COUNT as u64));
+    group.bench_function("ten million samples into a cell", |b| {
+        b.iter(|| collect::cell(&spec, &measured, &rules, &OneNode).is_ok());
+    });
+    group.finish();
+}
+
+#[allow(missing_docs, reason = "the macro writes a public function")]
+mod group {
+    use super::{samples, ten_million};
+    criterion::criterion_group!(benches, samples, ten_million);
+}
+use group::benches;
+criterion_main!(benches);

@@ -1,0 +1,479 @@
+//! Measuring one cell, at every rank: batches until rank 0 says that it is enough, then all that was noted goes to rank 0.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+use weir_clock::{Outcome, Plan, WindowConfig, Windows};
+use weir_distribution::StartSync;
+use weir_stats::stopping;
+
+use crate::budget::{Budget, Next, Progress};
+use crate::clock::Clock;
+use crate::error::{BenchError, Result};
+use crate::kernels::Kernel;
+use crate::machine::{Control, Machine};
+use crate::measure::{self, Buffer, Pair, Part, Slots, Starts, Together};
+use crate::operation::Class;
+use crate::plan::Spec;
+
+/// A start counts as missed when a rank began so much later than agreed, ns: longer than a reading of the clock takes, shorter than any message.
+const LATE_NS: i64 = 500;
+/// The widest windows, ns: several retransmission time-outs.
+const WIDEST_NS: f64 = 2e9;
+/// Of the repetitions of a plan, those that a window must hold, per cent.
+const HELD_PERCENT: usize = 94;
+/// When more than half of so many agreed starts were missed, windows do not work here.
+const JUDGED_WINDOWS: u64 = 200;
+/// All windows of a plan together, ns: who is kept from the processor for some milliseconds misses those of one plan only.
+const PLAN_NS: i64 = 20_000_000;
+/// Windows in a plan however wide they are.
+const LEAST_WINDOWS: u64 = 16;
+/// Repetitions that must fit into a cell's time.
+const FEWEST: f64 = 100.0;
+/// Samples by which a rank judges how narrow the interval of the median is: the last ones, as many as show it well.
+const JUDGED: usize = 20_000;
+
+/// What rank 0 tells all at the end of each batch.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Order {
+    Batch {
+        count: u32,
+        windows: Option<(i64, i64)>,
+    },
+    Enough {
+        why: String,
+    },
+    /// Somebody was asked to stop, or failed outside of an operation: nothing of this cell is kept.
+    Drop,
+}
+
+/// What each rank tells rank 0 at the end of each batch.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Word {
+    stopped: bool,
+    width: Option<f64>,
+    /// Agreed starts that this rank missed.
+    missed: u32,
+    /// The same, but 0 if wider windows would not have helped.
+    narrow: u32,
+    missed_first: bool,
+    longest_ns: i64,
+    latest_ns: i64,
+}
+
+/// What one rank measured in a cell, on the global clock.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Noted {
+    /// Begins, since the launch's origin, ns.
+    pub begin_ns: Vec<i64>,
+    /// Ends.
+    pub end_ns: Vec<i64>,
+    /// From begin to end on this rank's own counter, ns.
+    pub length_ns: Vec<f64>,
+    /// Bound on the error of the above that is due to the clock, ns.
+    pub error_ns: f32,
+    /// Repetitions whose agreed start this rank missed.
+    pub missed: Vec<u32>,
+}
+
+/// A measured cell, at rank 0.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// By rank; nothing from those that took no part.
+    pub ranks: Vec<Noted>,
+    /// Repetitions.
+    pub repetitions: usize,
+    /// Those of the first batch, in which connections are made.
+    pub pilot: usize,
+    /// Why it ended.
+    pub why: String,
+    /// Beginning and end since the origin, ns.
+    pub span_ns: (i64, i64),
+    /// The last distance of agreed starts, ns.
+    pub window_ns: Option<f64>,
+    /// Agreed starts were missed even when far apart: repetitions were begun by a barrier from then on.
+    pub start: StartSync,
+}
+
+/// How a cell ended.
+pub enum Outcomes {
+    /// Measured; with what was, at rank 0.
+    Done(Option<Box<Measured>>),
+    /// Somebody asked to stop.
+    Stopped,
+}
+
+/// What a cell is measured with.
+pub struct Bench<'a, M: Machine> {
+    /// The machine.
+    pub m: &'a M,
+    /// This rank's clock.
+    pub clock: &'a mut Clock,
+    /// Set when this process was asked to stop.
+    pub stop: &'a AtomicBool,
+}
+
+/// What a rank needs for a cell.
+struct Work<M: Machine> {
+    part: Option<Part>,
+    group: Option<M::Group>,
+    kernel: Option<Kernel>,
+    out: Buffer,
+    into: Buffer,
+    numbers: Vec<f64>,
+    sums: Vec<f64>,
+}
+
+impl<M: Machine> Bench<'_, M> {
+    /// Measures a cell; all ranks call it.
+    ///
+    /// # Errors
+    /// The machine's.
+    pub fn cell(&mut self, spec: &Spec, budget: &Budget) -> Result<Outcomes> {
+        let mut work = self.prepare(spec)?;
+        let mut slots = Slots::default();
+        let mut missed = Vec::new();
+        let mut lead = (self.m.rank() == 0).then(|| Leader::new(spec, *budget, self.clock.now_ns(self.m)));
+        let mut word = Word { stopped: self.stop.load(Ordering::Relaxed), ..Word::default() };
+        loop {
+            let words = self.m.gather_values(&word)?;
+            let order = lead.as_mut().map(|lead| lead.order(&words, self.clock.now_ns(self.m), self.clock.worst_ns()));
+            match self.m.share(&order)? {
+                Some(Order::Batch { count, windows }) => {
+                    let plan = windows.map(|(first_ns, width_ns)| Plan { first_ns, width_ns, count });
+                    let first = slots.begin.len();
+                    self.batch(spec, &mut work, &mut slots, count as usize, plan.as_ref())?;
+                    word = self.word(&slots, first, plan.as_ref(), &mut missed);
+                }
+                Some(Order::Enough { why }) => {
+                    self.clock.again(self.m)?;
+                    let ranks = self.collect(spec, slots, missed)?;
+                    return Ok(Outcomes::Done(lead.map(|lead| Box::new(lead.measured(ranks, why, self)))));
+                }
+                _ => return Ok(Outcomes::Stopped),
+            }
+        }
+    }
+
+    fn prepare(&self, spec: &Spec) -> Result<Work<M>> {
+        let (rank, members) = (self.m.rank(), &spec.placement.members);
+        let group = self.m.group(members)?;
+        let part = spec.part(rank).map(|(peer, first)| Part { peer, first });
+        let active = group.is_some() && (spec.pairing.is_none() || part.is_some());
+        let (out, into) = match active {
+            true => spec.operation.buffer_bytes(spec.size, members.len(), spec.count as usize),
+            false => (0, 0),
+        };
+        let kernel = match (members.iter().position(|&r| r == rank), spec.operation.kind.class()) {
+            (Some(place), Class::Kernel) => {
+                Some(Kernel::new(spec.operation.kind, spec.count, members, place, self.clock.ticks_per_us())?)
+            }
+            _ => None,
+        };
+        let summed = if active && spec.operation.kind.sums() { spec.size as usize / 8 } else { 0 };
+        Ok(Work {
+            part,
+            group,
+            kernel,
+            out: Buffer::new(out as usize),
+            into: Buffer::new(into as usize),
+            numbers: vec![1.0; summed],
+            sums: vec![1.0; summed],
+        })
+    }
+
+    /// Measures `count` repetitions.
+    fn batch(
+        &self,
+        spec: &Spec,
+        work: &mut Work<M>,
+        slots: &mut Slots,
+        count: usize,
+        plan: Option<&Plan>,
+    ) -> Result<()> {
+        let kind = spec.operation.kind;
+        let Some(group) = &work.group else { return Ok(()) };
+        let instants: Vec<u64> = match plan {
+            Some(plan) => (0..count as u32).map(|k| self.clock.ticks_at(plan.start_ns(k))).collect(),
+            None => Vec::new(),
+        };
+        let starts = match (plan, spec.start) {
+            (Some(_), _) => Starts::Window(&instants),
+            // Where windows do not work, a barrier does.
+            (None, StartSync::Barrier | StartSync::Window) => Starts::Barrier,
+            (None, StartSync::None) => Starts::None,
+        };
+        let first = slots.grow(count);
+        if plan.is_none() {
+            self.m.barrier(group)?;
+        }
+        let (out, into) = (work.out.get(), work.into.get_mut());
+        match (kind.class(), work.part, &mut work.kernel) {
+            (Class::PointToPoint, Some(part), _) => {
+                let mut pair = Pair { part, out, into, window: spec.count as usize };
+                measure::pair(self.m, kind, &mut pair, slots, first)
+            }
+            (Class::Collective, ..) => {
+                let (numbers, sums) = (work.numbers.as_slice(), work.sums.as_mut_slice());
+                let mut together = Together { group, out, into, numbers, sums };
+                measure::collective(self.m, kind, &mut together, &starts, slots, first)
+            }
+            (Class::Kernel, _, Some(kernel)) => measure::kernel(self.m, kernel, group, &starts, slots, first),
+            _ => Ok(()),
+        }
+    }
+
+    /// What this rank has to say about its last batch.
+    fn word(&self, slots: &Slots, first: usize, plan: Option<&Plan>, missed: &mut Vec<u32>) -> Word {
+        let mut outcome = Outcome::default();
+        let (before, mut took) = (missed.len(), Vec::new());
+        if let Some(plan) = plan {
+            for (k, i) in (first..slots.begin.len()).enumerate() {
+                let arrival = plan.arrive(k as u32, self.clock.at(slots.begin[i]).global_ns - LATE_NS);
+                outcome.arrived(k as u32, arrival);
+                if matches!(arrival, weir_clock::Arrival::Missed { .. }) {
+                    missed.push(i as u32);
+                } else {
+                    took.push((self.clock.at(slots.end[i]).global_ns, k as u32));
+                }
+            }
+        }
+        if let Some(plan) = plan {
+            // A few repetitions that took long are not what windows are to hold: they cost the next start, no more.
+            took.sort_unstable_by_key(|&(end, k)| end - plan.start_ns(k));
+            took.truncate((took.len() * HELD_PERCENT).div_ceil(100));
+            took.iter().for_each(|&(end, k)| outcome.finished(plan, k, end));
+        } else {
+            // The shortest of the first repetitions is the one that made no connection.
+            let both = slots.begin[first..].iter().zip(&slots.end[first..]);
+            let shortest = both.map(|(&b, &e)| self.clock.length_ns(b, e)).fold(f64::MAX, f64::min);
+            outcome.longest_ns = shortest as i64;
+        }
+        Word {
+            stopped: self.stop.load(Ordering::Relaxed),
+            width: self.width(slots),
+            missed: (missed.len() - before) as u32,
+            narrow: if is_stall(&missed[before..], slots.begin.len()) { 0 } else { outcome.missed_later },
+            missed_first: outcome.missed_first,
+            longest_ns: outcome.longest_ns,
+            latest_ns: outcome.latest_ns,
+        }
+    }
+
+    /// Relative width of the interval of the median of what this rank sees.
+    fn width(&self, slots: &Slots) -> Option<f64> {
+        let last = slots.begin.len().saturating_sub(JUDGED);
+        let both = slots.begin[last..].iter().zip(&slots.end[last..]).filter(|(b, e)| **b != u64::MAX && e >= b);
+        let lengths: Vec<f64> = both.map(|(&b, &e)| self.clock.length_ns(b, e)).collect();
+        let sample = weir_stats::Sample::durations(lengths).ok()?;
+        Some(stopping::relative_width(&sample, 0.5, weir_stats::CONFIDENCE)).filter(|width| width.is_finite())
+    }
+
+    /// Everybody's notes, at rank 0.
+    fn collect(&self, spec: &Spec, slots: Slots, missed: Vec<u32>) -> Result<Vec<Noted>> {
+        let active = spec.active().contains(&self.m.rank());
+        let noted = if active { self.noted(&slots, missed) } else { Noted::default() };
+        drop(slots);
+        let bytes = noted.to_bytes();
+        drop(noted);
+        self.m.gather_read(bytes, Noted::from_bytes)
+    }
+
+    fn noted(&self, slots: &Slots, missed: Vec<u32>) -> Noted {
+        let at = |ticks: &Vec<u64>| -> Vec<i64> { ticks.iter().map(|&t| self.clock.at(t).global_ns).collect() };
+        let ends = slots.begin.first().into_iter().chain(slots.end.last());
+        let error = ends.map(|&t| self.clock.at(t).error_ns).fold(0.0, f64::max);
+        let lengths = slots.begin.iter().zip(&slots.end).map(|(&b, &e)| self.clock.length_ns(b, e));
+        Noted {
+            length_ns: lengths.collect(),
+            begin_ns: at(&slots.begin),
+            end_ns: at(&slots.end),
+            error_ns: error as f32,
+            missed,
+        }
+    }
+}
+
+/// Whether the starts that a rank missed in a plan, by repetition, were one run of which it recovered before the plan's end at `end`: then something kept it from its processor, which has nothing to do
+/// with how wide windows are.
+fn is_stall(missed: &[u32], end: usize) -> bool {
+    let one_run = missed.windows(2).all(|pair| pair[1] == pair[0] + 1);
+    one_run && missed.last().is_some_and(|last| (*last as usize) + 1 < end)
+}
+
+/// Rank 0's part.
+struct Leader {
+    budget: Budget,
+    progress: Progress,
+    windows: Option<Windows>,
+    config: WindowConfig,
+    window_ns: Option<f64>,
+    /// Agreed starts so far.
+    planned: u64,
+    start: StartSync,
+    begun_ns: i64,
+    batch_ns: i64,
+    pilot: usize,
+}
+
+impl Leader {
+    fn new(spec: &Spec, budget: Budget, now_ns: i64) -> Leader {
+        // Windows so wide that few repetitions fit into the time are worse than a barrier.
+        let wanted = if budget.repetitions.is_some() { WIDEST_NS } else { budget.time_ns / FEWEST };
+        let config = WindowConfig { width_max_ns: wanted.clamp(1e6, WIDEST_NS) as i64, ..WindowConfig::default() };
+        let windows = (spec.start == StartSync::Window).then(|| Windows::new(config, 0));
+        Leader {
+            budget,
+            progress: Progress::default(),
+            windows,
+            config,
+            window_ns: None,
+            planned: 0,
+            start: spec.start,
+            begun_ns: now_ns,
+            batch_ns: now_ns,
+            pilot: 0,
+        }
+    }
+
+    /// Decides what comes after a batch.
+    fn order(&mut self, words: &[Word], now_ns: i64, clock_error_ns: f64) -> Order {
+        if words.iter().any(|word| word.stopped) {
+            return Order::Drop;
+        }
+        self.learn(words, now_ns);
+        match self.budget.next(&self.progress) {
+            Next::Enough(why) => Order::Enough { why: why.to_owned() },
+            Next::Batch(count) => {
+                let fit =
+                    self.windows.as_ref().map(|w| (PLAN_NS / w.width_ns().max(1)).unsigned_abs().max(LEAST_WINDOWS));
+                let count = count.min(fit.unwrap_or(u64::MAX)).min(u64::from(u32::MAX)) as u32;
+                self.progress.last_count = u64::from(count);
+                self.batch_ns = now_ns;
+                // The first repetitions make connections: what they take says nothing of windows.
+                let windows = self.windows.as_ref().filter(|_| self.progress.done > 0);
+                let plan = windows.map(|windows| windows.plan(now_ns, count, clock_error_ns));
+                self.window_ns = plan.map(|plan| plan.width_ns as f64).or(self.window_ns);
+                Order::Batch { count, windows: plan.map(|plan| (plan.first_ns, plan.width_ns)) }
+            }
+        }
+    }
+
+    fn learn(&mut self, words: &[Word], now_ns: i64) {
+        let p = &mut self.progress;
+        if p.last_count == 0 {
+            return;
+        }
+        let pilot = p.done == 0;
+        if pilot {
+            self.pilot = p.last_count as usize;
+        }
+        p.done += p.last_count;
+        p.last_ns = (now_ns - self.batch_ns) as f64;
+        p.elapsed_ns = (now_ns - self.begun_ns) as f64;
+        let widths = words.iter().filter_map(|word| word.width);
+        p.relative_width = widths.fold(None, |most: Option<f64>, width| Some(most.map_or(width, |m| m.max(width))));
+        let Some(windows) = &mut self.windows else { return };
+        if pilot {
+            *windows = Windows::new(self.config, words.iter().map(|word| word.longest_ns).max().unwrap_or(0));
+            return;
+        }
+        let outcome = words.iter().fold(Outcome::default(), |all, word| {
+            all.merge(Outcome {
+                missed_later: word.narrow,
+                missed_first: word.missed_first,
+                longest_ns: word.longest_ns,
+                latest_ns: word.latest_ns,
+            })
+        });
+        windows.learn(&outcome);
+        p.missed += words.iter().map(|word| u64::from(word.missed)).max().unwrap_or(0);
+        self.planned += p.last_count;
+        let mostly = self.planned >= JUDGED_WINDOWS && 2 * p.missed > self.planned;
+        let at_widest = windows.is_saturated() && 4 * p.missed > self.planned;
+        if at_widest || mostly {
+            self.windows = None;
+            self.start = StartSync::Barrier;
+        }
+    }
+
+    fn measured<M: Machine>(self, ranks: Vec<Noted>, why: String, bench: &Bench<'_, M>) -> Measured {
+        Measured {
+            ranks,
+            repetitions: self.progress.done as usize,
+            pilot: self.pilot,
+            why,
+            span_ns: (self.begun_ns, bench.clock.now_ns(bench.m)),
+            window_ns: self.window_ns,
+            start: self.start,
+        }
+    }
+}
+
+impl Noted {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(24 * self.begin_ns.len() + 4 * self.missed.len() + 16);
+        bytes.extend((self.begin_ns.len() as u64).to_le_bytes());
+        bytes.extend((self.missed.len() as u64).to_le_bytes());
+        bytes.extend(self.error_ns.to_le_bytes());
+        bytes.extend(self.begin_ns.iter().flat_map(|v| v.to_le_bytes()));
+        bytes.extend(self.end_ns.iter().flat_map(|v| v.to_le_bytes()));
+        bytes.extend(self.length_ns.iter().flat_map(|v| v.to_le_bytes()));
+        bytes.extend(self.missed.iter().flat_map(|v| v.to_le_bytes()));
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Noted> {
+        let broken = || BenchError::machine("exchange among ranks", "a rank's samples came in pieces");
+        let (head, rest) = bytes.split_at_checked(20).ok_or_else(broken)?;
+        let count = |at: usize| head[at..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+        let (samples, missed) = (count(0), count(8));
+        let expected = samples.checked_mul(24).and_then(|n| n.checked_add(missed.checked_mul(4)?));
+        if expected != Some(rest.len() as u64) {
+            return Err(broken());
+        }
+        let (begin, rest) = rest.split_at(8 * samples as usize);
+        let (end, rest) = rest.split_at(8 * samples as usize);
+        let (length, missed) = rest.split_at(8 * samples as usize);
+        let word = |b: &[u8]| b.first_chunk().map_or([0; 8], |b| *b);
+        Ok(Noted {
+            begin_ns: begin.chunks_exact(8).map(|b| i64::from_le_bytes(word(b))).collect(),
+            end_ns: end.chunks_exact(8).map(|b| i64::from_le_bytes(word(b))).collect(),
+            length_ns: length.chunks_exact(8).map(|b| f64::from_le_bytes(word(b))).collect(),
+            error_ns: head[16..].first_chunk().map_or(0.0, |b| f32::from_le_bytes(*b)),
+            missed: missed.chunks_exact(4).filter_map(|b| b.first_chunk().map(|b| u32::from_le_bytes(*b))).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_run_of_missed_starts_that_ends_is_a_stall() {
+        assert!(is_stall(&[5], 20) && is_stall(&[5, 6, 7], 20));
+        assert!(!is_stall(&[], 20), "nothing was missed");
+        assert!(!is_stall(&[5, 6, 9], 20), "two runs");
+        assert!(!is_stall(&[18, 19], 20), "it did not recover");
+    }
+
+    #[test]
+    fn notes_travel_whole_or_not_at_all() {
+        let noted = Noted {
+            begin_ns: vec![-5, i64::MAX],
+            end_ns: vec![7, 8],
+            length_ns: vec![1.5, -0.25],
+            error_ns: 12.5,
+            missed: vec![1],
+        };
+        let bytes = noted.to_bytes();
+        assert_eq!(Noted::from_bytes(&bytes).unwrap(), noted);
+        for len in 0..bytes.len() {
+            assert!(Noted::from_bytes(&bytes[..len]).is_err(), "{len}");
+        }
+        let mut wrong = bytes.clone();
+        wrong[7] = 0xff;
+        assert!(Noted::from_bytes(&wrong).is_err());
+    }
+}

@@ -1,0 +1,287 @@
+//! One rank's global clock: its counter, calibrated, and its place among the others', by `weir-clock` over a [`Machine`].
+
+use serde::{Deserialize, Serialize};
+use weir_clock::{Effort, Exchange, MODEL_BYTES, Probe, Reading, Schedule, TickPair, Ticks, Timeline};
+
+use crate::error::{BenchError, Result};
+use crate::machine::{Control, Machine, TAG_CLOCK};
+
+/// Pairs of readings by which a counter is calibrated.
+const PAIRS: usize = 64;
+/// From one to the next, ns: together a tenth of a second, in which 30 ns of a reading are less than a millionth.
+const SPACING_NS: u64 = 1_600_000;
+
+/// The first synchronisation measures drift.
+fn first() -> Effort {
+    Effort::default()
+}
+
+/// The later ones only where the offset has gone: drift then shows between them.
+fn later() -> Effort {
+    Effort { batches: 3, spacing_ns: 1_000_000, ..Effort::default() }
+}
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// Reads pairs of counter and kernel clock.
+pub fn pairs<M: Machine>(m: &M) -> Vec<TickPair> {
+    let mut pairs = Vec::with_capacity(PAIRS);
+    for _ in 0..PAIRS {
+        // Of three, the one that was interrupted least.
+        let three = [m.tick_pair(), m.tick_pair(), m.tick_pair()];
+        pairs.extend(three.into_iter().min_by_key(|p| p.after.wrapping_sub(p.before)));
+        m.pause(SPACING_NS);
+    }
+    pairs
+}
+
+/// Pairs on their way to ranks that read the same counter.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Told(Vec<(u64, i64, u64)>);
+
+/// This rank's clock.
+pub struct Clock {
+    ticks: Ticks,
+    timeline: Timeline,
+    /// Rate of rank 0's clock against this one, minus one, as far as the timeline knows.
+    slope: f64,
+    schedule: Schedule,
+    /// What each rank's clock is, by rank: ranks with equal numbers read one counter.
+    domains: Vec<u64>,
+    rank: usize,
+    /// Rank 0's clock at the origin of the launch, ns.
+    origin_ns: i64,
+    /// When clocks were brought together, since the origin, and the largest error bound then: at rank 0 only.
+    resyncs: Vec<(i64, f64)>,
+}
+
+/// What a rank tells of its clock.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Quality {
+    /// Bound on its distance from rank 0's clock at the last synchronisation, ns.
+    pub error_ns: f64,
+    /// Its rate against rank 0's, parts per million.
+    pub drift_ppm: f64,
+    /// Ticks a second.
+    pub frequency_hz: f64,
+    /// Smallest step seen, ns.
+    pub resolution_ns: f64,
+}
+
+impl Clock {
+    /// Calibrates this rank's counter and brings it together with all others'. Ranks with equal `domain` read one counter.
+    ///
+    /// # Errors
+    /// A counter that no steady rate explains, or the machine's.
+    pub fn start<M: Machine>(m: &M, domains: Vec<u64>) -> Result<Clock> {
+        let ticks = match m.agree(calibrated(m, &domains)) {
+            // A counter that is not steady after all: no rank uses it then.
+            Err(_) if m.distrust_counter() => m.agree(calibrated(m, &domains))?,
+            other => other?,
+        };
+        let schedule = Schedule::with_domains(&domains);
+        let mut clock = Clock {
+            ticks,
+            timeline: Timeline::root(),
+            slope: 0.0,
+            schedule,
+            domains,
+            rank: m.rank(),
+            origin_ns: 0,
+            resyncs: Vec::new(),
+        };
+        let model = clock.model(m, first())?;
+        clock.timeline = if m.rank() == 0 { Timeline::root() } else { Timeline::new(model, &first().assumptions) };
+        clock.origin_ns = m.share(&clock.ticks.to_ns(m.ticks()))?;
+        clock.note(m)?;
+        Ok(clock)
+    }
+
+    /// Whether any two ranks have different clocks.
+    #[must_use]
+    pub fn is_distributed(&self) -> bool {
+        self.domains.iter().any(|d| *d != self.domains[0])
+    }
+
+    /// Brings the clocks together anew; what was read since the last time can then be converted better.
+    ///
+    /// # Errors
+    /// The machine's.
+    pub fn again<M: Machine>(&mut self, m: &M) -> Result<()> {
+        if !self.is_distributed() {
+            return Ok(());
+        }
+        let model = self.model(m, later())?;
+        self.timeline.push(model).map_err(|error| BenchError::machine("clocks", error))?;
+        self.note(m)
+    }
+
+    fn model<M: Machine>(&self, m: &M, effort: Effort) -> Result<weir_clock::Model> {
+        let mut probes = Probes { m, ticks: &self.ticks };
+        let part = weir_clock::synchronise(&self.schedule, self.rank as u32, effort, &mut probes);
+        let part = part.map_err(|error| match error {
+            weir_clock::SyncError::Exchange(error) => error,
+            other => BenchError::machine("clocks", other.to_string()),
+        })?;
+        m.agree(part.result().map_err(|error| BenchError::machine("clocks", error)))
+    }
+
+    fn note<M: Machine>(&mut self, m: &M) -> Result<()> {
+        let now = self.ticks.to_ns(m.ticks());
+        let second = self.timeline.at(now + SECOND_NS).global_ns - self.timeline.at(now).global_ns;
+        self.slope = (second - SECOND_NS) as f64 / SECOND_NS as f64;
+        let errors = m.gather_values(&self.error_now(m))?;
+        if m.rank() == 0 {
+            let worst = errors.into_iter().fold(0.0, f64::max);
+            self.resyncs.push((self.ticks.to_ns(m.ticks()) - self.origin_ns, worst));
+        }
+        Ok(())
+    }
+
+    fn error_now<M: Machine>(&self, m: &M) -> f64 {
+        self.timeline.at(self.ticks.to_ns(m.ticks())).error_ns
+    }
+
+    /// The largest error bound over ranks after the last synchronisation, ns; at rank 0 only.
+    #[must_use]
+    pub fn worst_ns(&self) -> f64 {
+        self.resyncs.last().map_or(0.0, |(_, error)| *error)
+    }
+
+    /// Synchronisations: when, since the origin, and the largest error bound; at rank 0 only.
+    #[must_use]
+    pub fn resyncs(&self) -> &[(i64, f64)] {
+        &self.resyncs
+    }
+
+    /// Whether two ranks read one counter.
+    #[must_use]
+    pub fn same(&self, a: usize, b: usize) -> bool {
+        self.domains[a] == self.domains[b]
+    }
+
+    /// Global time since the origin of a reading of this rank's counter, and its error bound.
+    #[must_use]
+    pub fn at(&self, ticks: u64) -> Reading {
+        let reading = self.timeline.at(self.ticks.to_ns(ticks));
+        Reading { global_ns: reading.global_ns - self.origin_ns, ..reading }
+    }
+
+    /// Length between two readings of this rank's counter on the global clock, ns.
+    #[must_use]
+    pub fn length_ns(&self, begin: u64, end: u64) -> f64 {
+        let ticks = end.wrapping_sub(begin).cast_signed();
+        self.ticks.duration_ns(ticks.unsigned_abs()) * (ticks.signum() as f64) * (1.0 + self.slope)
+    }
+
+    /// What this rank's counter shows at a global time since the origin, as far as is known now.
+    #[must_use]
+    pub fn ticks_at(&self, global_ns: i64) -> u64 {
+        let wanted = global_ns.saturating_add(self.origin_ns);
+        // The timeline knows the drift better than the last synchronisation alone, which is short. The clocks' rates differ by far less than
+        // a thousandth, so that each step is that much nearer.
+        let mut local = wanted;
+        for _ in 0..4 {
+            local = local.saturating_add(wanted - self.timeline.at(local).global_ns);
+        }
+        self.ticks.from_ns(local)
+    }
+
+    /// Global time now, since the origin, ns.
+    pub fn now_ns<M: Machine>(&self, m: &M) -> i64 {
+        self.at(m.ticks()).global_ns
+    }
+
+    /// Ticks in a microsecond.
+    #[must_use]
+    pub fn ticks_per_us(&self) -> f64 {
+        1000.0 / self.ticks.ns_per_tick()
+    }
+
+    /// How good this rank's clock is.
+    pub fn quality<M: Machine>(&self, m: &M) -> Quality {
+        let steps = (0..1000).filter_map(|_| {
+            let (a, b) = (m.ticks(), m.ticks());
+            (b > a).then_some(b - a)
+        });
+        let least = steps.min().unwrap_or(1);
+        Quality {
+            error_ns: self.error_now(m),
+            drift_ppm: -self.slope * 1e6,
+            frequency_hz: self.ticks.frequency_hz(),
+            resolution_ns: self.ticks.duration_ns(least),
+        }
+    }
+}
+
+/// Ranks that read one counter must know it by the same numbers: the first of them calibrates, the others take over.
+fn calibrated<M: Machine>(m: &M, domains: &[u64]) -> Result<Ticks> {
+    let rank = m.rank();
+    let leader_of = |rank: usize| domains.iter().position(|d| *d == domains[rank]).unwrap_or(rank);
+    let own = if leader_of(rank) == rank { pairs(m) } else { Vec::new() };
+    let told = Told(own.iter().map(|p| (p.before, p.monotonic_ns, p.after)).collect());
+    let all = m.everybody(&told)?;
+    let used = all[leader_of(rank)].0.iter();
+    let used: Vec<TickPair> =
+        used.map(|&(before, monotonic_ns, after)| TickPair { before, monotonic_ns, after }).collect();
+    Ticks::calibrate(&used).map_err(|error| BenchError::machine(format!("clock of rank {rank}"), error))
+}
+
+/// Probes over the machine's messages.
+struct Probes<'a, M> {
+    m: &'a M,
+    ticks: &'a Ticks,
+}
+
+/// In place of a probe: no more follow.
+const END: [u8; 8] = [0xff; 8];
+const QUESTION: [u8; 8] = [0; 8];
+
+impl<M: Machine> Probes<'_, M> {
+    fn now_ns(&self) -> i64 {
+        self.ticks.to_ns(self.m.ticks())
+    }
+}
+
+impl<M: Machine> Exchange for Probes<'_, M> {
+    type Error = BenchError;
+
+    fn probe(&mut self, reference: u32) -> Result<Option<Probe>> {
+        let mut answer = [0; 8];
+        let send_ns = self.now_ns();
+        self.m.send(&QUESTION, reference as usize, TAG_CLOCK)?;
+        self.m.recv(&mut answer, reference as usize, TAG_CLOCK)?;
+        let receive_ns = self.now_ns();
+        Ok(Some(Probe { send_ns, remote_ns: i64::from_le_bytes(answer), receive_ns }))
+    }
+
+    fn finish(&mut self, reference: u32) -> Result<()> {
+        self.m.send(&END, reference as usize, TAG_CLOCK)
+    }
+
+    fn serve(&mut self, client: u32) -> Result<()> {
+        let mut question = [0; 8];
+        loop {
+            self.m.recv(&mut question, client as usize, TAG_CLOCK)?;
+            if question == END {
+                return Ok(());
+            }
+            self.m.send(&self.now_ns().to_le_bytes(), client as usize, TAG_CLOCK)?;
+        }
+    }
+
+    fn give(&mut self, client: u32, model: &[u8; MODEL_BYTES]) -> Result<()> {
+        self.m.send(model, client as usize, TAG_CLOCK)
+    }
+
+    fn take(&mut self, reference: u32) -> Result<[u8; MODEL_BYTES]> {
+        let mut model = [0; MODEL_BYTES];
+        self.m.recv(&mut model, reference as usize, TAG_CLOCK)?;
+        Ok(model)
+    }
+
+    fn wait_until(&mut self, local_ns: i64) -> Result<()> {
+        self.m.spin_until(self.ticks.from_ns(local_ns));
+        Ok(())
+    }
+}

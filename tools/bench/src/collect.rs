@@ -1,0 +1,313 @@
+//! From what the ranks noted to a cell of the distribution format, at rank 0.
+
+use std::collections::BTreeMap;
+
+use weir_distribution::{
+    Cell, Family as FamilyName, FitRecord, HdrHistogram, HistogramRecord, Outliers, Sample, Skew, StartSync,
+    SummaryRecord, TestRecord, Warning, flags,
+};
+use weir_stats::fit::{Candidate, fit_all};
+use weir_stats::goodness::GoodnessOptions;
+use weir_stats::outliers::OutlierRule;
+use weir_stats::{Family, Recorder, RecorderConfig, Summary, seeded};
+
+use crate::cell::{Measured, Noted};
+use crate::error::{BenchError, Result};
+use crate::operation::{Kind, Timing};
+use crate::plan::Spec;
+
+/// How samples are judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Samples kept of a cell.
+    pub keep: usize,
+    /// Repetitions to leave out at the beginning; found from the samples if not given.
+    pub warm_up: Option<u32>,
+    /// Outliers are beyond `multiplier` times this quantile.
+    pub percentile: f64,
+    /// See `percentile`.
+    pub multiplier: f64,
+    /// Seed of what is kept by chance.
+    pub seed: u64,
+}
+
+/// What is known of pairs of ranks.
+pub trait Relations {
+    /// Whether they are on one node.
+    fn same_node(&self, a: usize, b: usize) -> bool;
+    /// Whether they read one counter, so that their clocks add no error.
+    fn same_clock(&self, a: usize, b: usize) -> bool;
+}
+
+/// Digits of the histogram.
+const DIGITS: u8 = 3;
+/// Repetitions in which warm-up is looked for.
+const LOOKED_AT: usize = 10_000;
+/// The first batch makes connections: it is warm-up wherever there are so many repetitions.
+const ENOUGH: usize = 10;
+const SIGNIFICANCE: f64 = 0.01;
+
+/// A cell's samples, from the ranks' notes: made anew on each walk, as there may be tens of millions.
+struct Samples<'a, R> {
+    spec: &'a Spec,
+    measured: &'a Measured,
+    relations: &'a R,
+    active: Vec<usize>,
+    /// By repetition: flags that hold for all its samples.
+    flags: Vec<u8>,
+    divisor: f64,
+}
+
+impl<'a, R: Relations> Samples<'a, R> {
+    fn new(spec: &'a Spec, measured: &'a Measured, relations: &'a R) -> Samples<'a, R> {
+        let mut flags = vec![0; measured.repetitions];
+        for &k in measured.ranks.iter().flat_map(|noted| &noted.missed) {
+            if let Some(flag) = flags.get_mut(k as usize) {
+                *flag |= flags::MISSED_WINDOW;
+            }
+        }
+        let divisor = match spec.operation.kind {
+            Kind::PingPong => 2.0,
+            Kind::MessageRate => f64::from(spec.count),
+            _ => 1.0,
+        };
+        Samples { spec, measured, relations, active: spec.active(), flags, divisor }
+    }
+
+    /// The sample of a rank in a repetition.
+    fn get(&self, rank: usize, k: usize) -> Sample {
+        let noted: &Noted = &self.measured.ranks[rank];
+        let peer = self.spec.part(rank).map(|(peer, _)| peer);
+        let same_node = peer.is_some_and(|peer| self.relations.same_node(rank, peer));
+        let flags = self.flags[k] | if same_node { flags::SAME_NODE } else { 0 };
+        let (start_ns, duration_ns, error_ns) = match (self.spec.operation.kind.timing(), peer) {
+            (Timing::OneWay, Some(peer)) => {
+                let sender = &self.measured.ranks[peer];
+                let error = match self.relations.same_clock(rank, peer) {
+                    true => 0.0,
+                    false => sender.error_ns + noted.error_ns,
+                };
+                let start = sender.begin_ns[k];
+                (start, (noted.end_ns[k] - start) as f64, error)
+            }
+            _ => (noted.begin_ns[k], noted.length_ns[k] / self.divisor, 0.0),
+        };
+        Sample {
+            rank: rank as u32,
+            peer: peer.map_or(-1, |peer| peer as i32),
+            repetition: k as u32,
+            start_ns,
+            duration_ns,
+            error_ns,
+            flags,
+        }
+    }
+
+    fn each(&self, mut f: impl FnMut(Sample)) {
+        for k in 0..self.measured.repetitions {
+            for &rank in &self.active {
+                f(self.get(rank, k));
+            }
+        }
+    }
+
+    /// Repetitions of warm-up, from the mean over ranks of each of the first.
+    fn warm_up(&self, rules: &Rules) -> usize {
+        if let Some(given) = rules.warm_up {
+            // Where starts are agreed, the first batch still begins by a barrier: it never counts.
+            let least = if self.spec.start == StartSync::Window { self.measured.pilot } else { 0 };
+            return (given as usize).max(least).min(self.measured.repetitions.saturating_sub(1));
+        }
+        let looked = self.measured.repetitions.min(LOOKED_AT);
+        let mean = |k: usize| {
+            let sum: f64 = self.active.iter().map(|&rank| self.get(rank, k).duration_ns).sum();
+            sum / self.active.len() as f64
+        };
+        let fair: Vec<usize> = (0..looked).filter(|&k| self.flags[k] == 0).collect();
+        let series: Vec<f64> = fair.iter().map(|&k| mean(k)).collect();
+        let found = weir_stats::warmup::detect(&series, SIGNIFICANCE, &mut seeded(rules.seed));
+        let cut = found.map_or(0, |found| found.samples);
+        let cut = if cut == 0 { 0 } else { fair.get(cut).copied().unwrap_or(looked) };
+        let pilot = if self.measured.repetitions >= ENOUGH { self.measured.pilot } else { 0 };
+        cut.max(pilot)
+    }
+}
+
+/// Makes the cell's record and the samples that are kept.
+///
+/// # Errors
+/// [`BenchError::Usage`] if the rules make no sense.
+pub fn cell(
+    spec: &Spec,
+    measured: &Measured,
+    rules: &Rules,
+    relations: &impl Relations,
+) -> Result<(Cell, Vec<Sample>)> {
+    let mut samples = Samples::new(spec, measured, relations);
+    let warm_up = samples.warm_up(rules);
+    samples.flags[..warm_up].iter_mut().for_each(|flag| *flag |= flags::WARM_UP);
+    let missed = samples.flags.iter().filter(|flag| **flag & flags::MISSED_WINDOW != 0).count();
+    let (recorder, mut kept, mut excluded, worst) = record(&samples, rules)?;
+    let mut configuration = spec.configuration();
+    configuration.start = measured.start;
+    let mut cell = Cell::new(0, 0, configuration);
+    cell.started_ns = Some(measured.span_ns.0);
+    cell.elapsed_ns = Some(measured.span_ns.1 - measured.span_ns.0);
+    cell.repetitions = measured.repetitions as u64;
+    cell.warm_up = warm_up as u64;
+    cell.missed_windows = missed as u64;
+    cell.window_ns = measured.window_ns;
+    cell.stopped_by = Some(measured.why.clone());
+    cell.measured = (measured.repetitions * samples.active.len()) as u64;
+    cell.clock_error_ns = Some(f64::from(worst));
+    if let Some(outliers) = outliers(&samples, &recorder, rules)? {
+        kept.iter_mut().filter(|s| s.duration_ns > outliers.boundary_ns).for_each(|s| s.flags |= flags::OUTLIER);
+        cell.outliers = Some(outliers);
+    }
+    cell.summary = recorder.summary().ok().map(|s| record_of(&s));
+    cell.histogram = (recorder.count() > 0).then(|| histogram_of(&recorder));
+    cell.skew = skew(spec, &samples, rules)?;
+    if spec.start == StartSync::Window && measured.start == StartSync::Barrier {
+        cell.warnings.push(Warning {
+            code: "windows-missed".into(),
+            message: "too many starts agreed by the clock were missed; later repetitions were begun by a barrier"
+                .into(),
+            advice: Some("weir bench --start barrier, or fewer ranks than processors".into()),
+        });
+    }
+    kept.append(&mut excluded);
+    kept.sort_by_key(|s| (s.repetition, s.rank));
+    Ok((cell, kept))
+}
+
+/// Walks over all samples: the recorder of those that count, a choice of these, some of the others, and the largest error bound.
+fn record<R: Relations>(samples: &Samples<'_, R>, rules: &Rules) -> Result<(Recorder, Vec<Sample>, Vec<Sample>, f32)> {
+    let config = RecorderConfig { reservoir: rules.keep, digits: DIGITS, seed: rules.seed };
+    let mut recorder = Recorder::new(config).map_err(|error| BenchError::Usage(error.to_string()))?;
+    let (mut kept, mut excluded, mut worst): (Vec<Sample>, Vec<Sample>, f32) = (Vec::new(), Vec::new(), 0.0);
+    samples.each(|sample| {
+        worst = worst.max(sample.error_ns);
+        if !sample.counts() {
+            if excluded.len() < rules.keep {
+                excluded.push(sample);
+            }
+            return;
+        }
+        // Clocks may make a short message shorter than nothing; the sample says so, the histogram begins at 0.
+        match recorder.record(sample.duration_ns.max(0.0)) {
+            Ok(Some(place)) if place < kept.len() => kept[place] = sample,
+            Ok(Some(_)) => kept.push(sample),
+            _ => {}
+        }
+    });
+    Ok((recorder, kept, excluded, worst))
+}
+
+fn outliers<R: Relations>(samples: &Samples<'_, R>, recorder: &Recorder, rules: &Rules) -> Result<Option<Outliers>> {
+    let rule = OutlierRule::new(rules.percentile, rules.multiplier);
+    let rule = rule.map_err(|error| BenchError::Usage(error.to_string()))?;
+    let quantile = match recorder.keeps_all() {
+        true => recorder.sample().ok().map(|sample| sample.quantile(rules.percentile)),
+        false => recorder.quantile(rules.percentile),
+    };
+    let Some(boundary_ns) = quantile.map(|q| rule.boundary_at(q)).filter(|b| b.is_finite()) else { return Ok(None) };
+    let mut count = 0;
+    samples.each(|sample| count += u64::from(sample.counts() && sample.duration_ns > boundary_ns));
+    Ok(Some(Outliers { percentile: rules.percentile, multiplier: rules.multiplier, boundary_ns, count }))
+}
+
+/// How far apart the members of a collective began.
+fn skew<R: Relations>(spec: &Spec, samples: &Samples<'_, R>, rules: &Rules) -> Result<Option<Skew>> {
+    if spec.pairing.is_some() {
+        return Ok(None);
+    }
+    let config = RecorderConfig { reservoir: rules.keep, digits: DIGITS, seed: rules.seed };
+    let mut recorder = Recorder::new(config).map_err(|error| BenchError::Usage(error.to_string()))?;
+    for (k, flag) in samples.flags.iter().enumerate() {
+        let begins = samples.active.iter().map(|&rank| samples.measured.ranks[rank].begin_ns[k]);
+        let (first, last) = begins.fold((i64::MAX, i64::MIN), |(a, b), t| (a.min(t), b.max(t)));
+        if flag & flags::WARM_UP == 0 {
+            // Begins are in order by construction, so that nothing is refused.
+            let _ = recorder.record((last - first) as f64);
+        }
+    }
+    let histogram = histogram_of(&recorder);
+    Ok(recorder.summary().ok().map(|s| Skew { summary: record_of(&s), histogram: Some(histogram) }))
+}
+
+/// The summary as the format has it.
+#[must_use]
+pub fn record_of(s: &Summary) -> SummaryRecord {
+    SummaryRecord {
+        count: s.count,
+        min_ns: s.min,
+        p1_ns: s.p1,
+        p25_ns: s.p25,
+        p50_ns: s.p50,
+        p75_ns: s.p75,
+        p99_ns: s.p99,
+        p999_ns: s.p99_9,
+        max_ns: s.max,
+        mean_ns: s.mean,
+        stddev_ns: s.sd,
+        median_low_ns: Some(s.median_interval.low),
+        median_high_ns: Some(s.median_interval.high),
+        median_level: Some(s.median_interval.coverage),
+    }
+}
+
+fn histogram_of(recorder: &Recorder) -> HistogramRecord {
+    HistogramRecord::Hdr(HdrHistogram {
+        count: recorder.count(),
+        unit_ns: 1.0,
+        significant_digits: DIGITS,
+        v2_deflate_base64: recorder.to_base64(),
+    })
+}
+
+/// Durations by which families are fitted: enough for the tests to need no simulation.
+pub const FITTED: usize = 10_000;
+
+/// Fits the families to durations of a cell that count.
+#[must_use]
+pub fn fits(durations: Vec<f64>, seed: u64) -> Vec<FitRecord> {
+    let families: Vec<Family> = Family::ALL.into_iter().filter(|f| FamilyName::KNOWN.contains(&f.name())).collect();
+    let Ok(sample) = weir_stats::Sample::durations(durations) else { return Vec::new() };
+    // With few values the tests draw many samples of each family; fewer do for a choice among families.
+    let options = GoodnessOptions { replicates: 49, ..GoodnessOptions::default() };
+    let Ok(report) = fit_all(&sample, &families, &options, &mut seeded(seed)) else { return Vec::new() };
+    let chosen = report.chosen;
+    report.candidates.iter().enumerate().map(|(i, c)| fit_record(c, chosen == Some(i))).collect()
+}
+
+fn fit_record(c: &Candidate, chosen: bool) -> FitRecord {
+    let distribution = &c.fit.distribution;
+    let unit = |name: &str| match name {
+        "scale" => "scale_ns".to_owned(),
+        "mean" => "mean_ns".to_owned(),
+        "sd" => "stddev_ns".to_owned(),
+        other => other.to_owned(),
+    };
+    let named = distribution.family().parameter_names().iter().zip(distribution.parameters());
+    let parameters: BTreeMap<String, f64> =
+        named.filter(|(name, _)| **name != "location").map(|(name, value)| (unit(name), value)).collect();
+    let test = |name: &str, tested: &weir_stats::goodness::Tested| TestRecord {
+        test: name.to_owned(),
+        statistic: tested.statistic,
+        p_value: Some(tested.p),
+        samples: Some(c.subset.count),
+    };
+    FitRecord {
+        family: FamilyName::from(distribution.family().name()),
+        location_ns: if distribution.family() == Family::Normal { 0.0 } else { distribution.location() },
+        parameters,
+        samples: Some(c.fit.count),
+        log_likelihood: Some(c.fit.log_likelihood),
+        tests: vec![
+            test("ks", &c.subset.kolmogorov_smirnov),
+            test("ad", &c.subset.anderson_darling),
+            test("chi2", &c.subset.chi_square),
+        ],
+        chosen,
+    }
+}

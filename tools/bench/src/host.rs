@@ -1,0 +1,168 @@
+//! What one process can find out about the node it runs on. What it cannot is left out.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use weir_distribution::{Node, TscInfo};
+
+use crate::sys::{affinity, counter};
+
+/// One rank's facts, told to rank 0.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Facts {
+    /// What tells nodes apart: host name, and network namespace, as hosts may be emulated on one machine.
+    pub identity: String,
+    /// The node.
+    pub node: Node,
+    /// Memory that can still be had there, bytes.
+    pub available_bytes: Option<u64>,
+    /// Processors this rank may run on.
+    pub processors: Vec<u32>,
+    /// Processors online there.
+    pub online: usize,
+    /// Version of the program.
+    pub version: String,
+    /// Whether all ranks of the node read one cycle counter: the kernel itself trusts it.
+    pub shared_counter: bool,
+}
+
+impl Facts {
+    /// Facts of a node of which only the name is known.
+    #[must_use]
+    pub fn unknown(name: &str) -> Facts {
+        Facts {
+            identity: name.to_owned(),
+            node: Node { name: name.to_owned(), ..Node::default() },
+            available_bytes: None,
+            processors: Vec::new(),
+            online: 1,
+            version: env!("CARGO_PKG_VERSION").into(),
+            shared_counter: true,
+        }
+    }
+
+    /// Looks around.
+    #[must_use]
+    pub fn here() -> Facts {
+        let name = text("/proc/sys/kernel/hostname").unwrap_or_else(|| "localhost".into());
+        let namespace = fs::read_link("/proc/self/ns/net").map_or_else(|_| String::new(), |p| p.display().to_string());
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let node = node(name.clone(), &cpuinfo, &meminfo);
+        let trusted = node.tsc.as_ref().is_some_and(|t| t.invariant && t.kernel_clocksource.as_deref() == Some("tsc"));
+        Facts {
+            identity: format!("{name} {namespace}"),
+            node,
+            available_bytes: kib_of(&meminfo, "MemAvailable"),
+            processors: affinity::allowed().unwrap_or_default(),
+            online: affinity::online_processors(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            shared_counter: trusted,
+        }
+    }
+}
+
+fn text(path: impl AsRef<Path>) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn node(name: String, cpuinfo: &str, meminfo: &str) -> Node {
+    let cpu = Path::new("/sys/devices/system/cpu");
+    let (sockets, cores) = sockets_and_cores(cpuinfo);
+    let threads = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
+    let turbo = match (text(cpu.join("intel_pstate/no_turbo")).as_deref(), text(cpu.join("cpufreq/boost")).as_deref()) {
+        (Some("0"), _) | (None, Some("1")) => Some(true),
+        (Some(_), _) | (None, Some(_)) => Some(false),
+        (None, None) => None,
+    };
+    let kernel = text("/proc/sys/kernel/ostype").zip(text("/proc/sys/kernel/osrelease"));
+    Node {
+        name,
+        cpu: value_of(cpuinfo, "model name").map(str::to_owned),
+        sockets,
+        cores,
+        threads: (threads > 0).then_some(threads as u32),
+        memory_bytes: kib_of(meminfo, "MemTotal"),
+        kernel: kernel.map(|(system, release)| format!("{system} {release} {}", std::env::consts::ARCH)),
+        governor: text(cpu.join("cpu0/cpufreq/scaling_governor")),
+        turbo,
+        tsc: Some(TscInfo {
+            invariant: counter::is_invariant(),
+            frequency_hz: None,
+            kernel_clocksource: text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        }),
+    }
+}
+
+/// `name : value` lines, as the kernel writes them.
+fn value_of<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
+}
+
+fn kib_of(meminfo: &str, name: &str) -> Option<u64> {
+    let value = value_of(meminfo, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?;
+    value.checked_mul(1024)
+}
+
+fn sockets_and_cores(cpuinfo: &str) -> (Option<u32>, Option<u32>) {
+    let mut cores = std::collections::BTreeSet::new();
+    for block in cpuinfo.split("\n\n") {
+        if let Some(socket) = value_of(block, "physical id") {
+            cores.insert((socket.to_owned(), value_of(block, "core id").unwrap_or("0").to_owned()));
+        }
+    }
+    let sockets: std::collections::BTreeSet<&String> = cores.iter().map(|(socket, _)| socket).collect();
+    let some = |count: usize| (count > 0).then_some(count as u32);
+    (some(sockets.len()), some(cores.len()))
+}
+
+/// Variables that steer libraries and transports.
+const STEERING: [&str; 10] =
+    ["FI_", "MPICH_", "MPIR_", "MPIX_", "OMPI_MCA_", "PRTE_MCA_", "UCX_", "UCC_", "WEIR_", "OMP_"];
+/// What may hold a secret is named, its value is not kept.
+const SECRET: [&str; 4] = ["KEY", "SECRET", "TOKEN", "PASS"];
+
+/// Selected variables of the environment, secrets blotted out.
+#[must_use]
+pub fn environment(vars: impl Iterator<Item = (String, String)>) -> BTreeMap<String, String> {
+    let steering = vars.filter(|(name, _)| STEERING.iter().any(|prefix| name.starts_with(prefix)));
+    let shown = steering.map(|(name, value)| {
+        let secret = SECRET.iter().any(|word| name.contains(word)) && !name.ends_with("_FILE");
+        let value = if secret { "(not kept)".to_owned() } else { value };
+        (name, value)
+    });
+    shown.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_writes_is_understood() {
+        let cpuinfo = "processor\t: 0\nmodel name\t: A\nphysical id\t: 0\ncore id\t: 0\n\nprocessor\t: 1\nphysical id\t: 0\ncore id\t: 0\n\nprocessor\t: 2\nphysical id\t: 1\ncore id\t: 0\n";
+        let node = node("n".into(), cpuinfo, "MemTotal:       24000 kB\n");
+        assert_eq!((node.sockets, node.cores, node.threads), (Some(2), Some(2), Some(3)));
+        assert_eq!((node.cpu.as_deref(), node.memory_bytes), (Some("A"), Some(24_576_000)));
+        assert_eq!(kib_of("MemTotal: much", "MemTotal"), None);
+    }
+
+    #[test]
+    fn secrets_are_not_kept() {
+        let vars = [("FI_PROVIDER", "tcp"), ("WEIR_KEY", "abc"), ("WEIR_KEY_FILE", "/k"), ("HOME", "/h")];
+        let kept = environment(vars.into_iter().map(|(a, b)| (a.to_owned(), b.to_owned())));
+        let expected = [("FI_PROVIDER", "tcp"), ("WEIR_KEY", "(not kept)"), ("WEIR_KEY_FILE", "/k")];
+        assert_eq!(kept, expected.into_iter().map(|(a, b)| (a.to_owned(), b.to_owned())).collect());
+    }
+
+    #[test]
+    fn this_node_has_a_name_and_processors() {
+        let facts = Facts::here();
+        assert!(!facts.node.name.is_empty() && !facts.processors.is_empty());
+    }
+}

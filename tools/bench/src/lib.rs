@@ -1,0 +1,35 @@
+//! The harness behind `weir bench`: every operation timed at every process on a global clock, under measured contention, all samples kept.
+//!
+//! * [`machine`]: what is measured, seen from one rank: MPI, Weir's own endpoint, or a simulation with planted times.
+//! * [`operation`], [`sizes`], [`pairing`], [`plan`]: what is measured, at which sizes, between whom, in which order.
+//! * [`measure`]: the loops that are timed. [`cell`]: one cell, in batches. [`budget`]: when it is enough.
+//! * [`clock`]: this rank's place on the global clock.
+//!
+//! Source: Grove, "Performance modelling of message-passing parallel programs" (PhD thesis, Adelaide 2003), section 4.3 and appendix B (MPIBench); Hunold and Carpen-Amarie, "MPI benchmarking
+//! revisited" (2016) for launches as a factor and shuffled order.
+
+#![deny(unsafe_code)]
+
+pub mod budget;
+pub mod cell;
+pub mod clock;
+pub mod collect;
+pub mod command;
+pub mod error;
+pub mod host;
+pub mod kernels;
+pub mod machine;
+pub mod measure;
+pub mod operation;
+pub mod options;
+pub mod pairing;
+pub mod plan;
+pub mod run;
+pub mod show;
+pub mod sizes;
+pub mod spawn;
+#[allow(unsafe_code)]
+pub mod sys;
+pub mod warnings;
+
+pub use error::{BenchError, Result};

@@ -1,0 +1,437 @@
+//! A machine in virtual time: processes are threads of which one runs at a time, always the one that is furthest behind.
+//!
+//! A process that waits for a message stands where that message arrives. As nobody runs who is not furthest behind, no message that arrives earlier can still be sent, so that every receive, also
+//! one from anybody, is decided rightly, and the same seed gives the same run on every machine.
+
+mod model;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use rand_pcg::Pcg64;
+use weir_clock::TickPair;
+
+pub use model::{Model, Shape, Wrong};
+
+use super::tree::{self, Members};
+use super::{Machine, Tag};
+use crate::error::{BenchError, Result};
+
+struct Message {
+    from: usize,
+    tag: Tag,
+    arrives: f64,
+    data: Vec<u8>,
+}
+
+/// Where a process stands.
+#[derive(Clone, Copy)]
+enum Standing {
+    /// It acts next at this time.
+    At(f64),
+    /// It wants a message with this tag, from this rank or anybody, and has come to this time.
+    Wants(Option<usize>, Tag, f64),
+    Ended,
+}
+
+struct World {
+    standing: Vec<Standing>,
+    inbox: Vec<VecDeque<Message>>,
+    /// When messages under way arrive: what the contention is counted by.
+    flying: Vec<f64>,
+    /// Why nobody can go on.
+    failed: Option<String>,
+}
+
+impl World {
+    /// The message that a process wanting `(from, tag)` would get, by its place in the inbox: the first posted of a named sender, the first to arrive of anybody's.
+    fn match_of(&self, rank: usize, from: Option<usize>, tag: Tag) -> Option<usize> {
+        let fits = |m: &Message| m.tag == tag && from.is_none_or(|f| f == m.from);
+        let inbox = &self.inbox[rank];
+        let candidates = inbox.iter().enumerate().filter(|(_, m)| fits(m));
+        match from {
+            Some(_) => candidates.map(|(i, _)| i).next(),
+            None => candidates.min_by(|(_, a), (_, b)| a.arrives.total_cmp(&b.arrives)).map(|(i, _)| i),
+        }
+    }
+
+    /// When a process acts next, if it can.
+    fn next(&self, rank: usize) -> Option<f64> {
+        match self.standing[rank] {
+            Standing::At(time) => Some(time),
+            Standing::Ended => None,
+            Standing::Wants(from, tag, time) => {
+                self.match_of(rank, from, tag).map(|i| self.inbox[rank][i].arrives.max(time))
+            }
+        }
+    }
+
+    /// Whose turn it is.
+    fn turn(&self) -> Option<usize> {
+        let next = (0..self.standing.len()).filter_map(|rank| Some((rank, self.next(rank)?)));
+        next.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(rank, _)| rank)
+    }
+}
+
+struct Shared<'a> {
+    model: &'a Model,
+    world: Mutex<World>,
+    wake: Vec<Condvar>,
+}
+
+/// A process of the simulated machine.
+pub struct Sim<'a> {
+    shared: &'a Shared<'a>,
+    rank: usize,
+    /// This process's time, ns.
+    time: Cell<f64>,
+    random: RefCell<Pcg64>,
+}
+
+/// Runs `program` as every rank of the machine; returns what each returned, by rank.
+pub fn run<T: Send>(model: &Model, program: impl Fn(&Sim<'_>) -> T + Sync) -> Vec<T> {
+    let ranks = model.nodes.len();
+    let world = World {
+        standing: vec![Standing::At(0.0); ranks],
+        inbox: (0..ranks).map(|_| VecDeque::new()).collect(),
+        flying: Vec::new(),
+        failed: None,
+    };
+    let wake = (0..ranks).map(|_| Condvar::new()).collect();
+    let shared = Shared { model, world: Mutex::new(world), wake };
+    let one = |rank: usize| {
+        let sim = Sim { shared: &shared, rank, time: Cell::new(0.0), random: RefCell::new(model.random(rank)) };
+        // A program that panics must not leave the others waiting.
+        let ended = Leaving(&sim);
+        drop(sim.wait_turn(Standing::At(0.0)));
+        let result = program(&sim);
+        drop(ended);
+        result
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || one(rank))).collect();
+        let results = threads.into_iter().map(|thread| thread.join());
+        results.map(|r| r.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+struct Leaving<'a, 'b>(&'b Sim<'a>);
+
+impl Drop for Leaving<'_, '_> {
+    fn drop(&mut self) {
+        let mut world = self.0.lock();
+        world.standing[self.0.rank] = Standing::Ended;
+        self.0.pass_on(&mut world);
+    }
+}
+
+impl Sim<'_> {
+    fn lock(&self) -> MutexGuard<'_, World> {
+        self.shared.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Wakes whose turn it is; if it is nobody's while somebody waits, all fail.
+    fn pass_on(&self, world: &mut World) {
+        match world.turn() {
+            Some(rank) => self.shared.wake[rank].notify_one(),
+            None if world.standing.iter().any(|s| matches!(s, Standing::Wants(..))) => {
+                world.failed.get_or_insert_with(|| "every process waits for another".into());
+            }
+            None => {}
+        }
+        if world.failed.is_some() {
+            self.shared.wake.iter().for_each(Condvar::notify_one);
+        }
+    }
+
+    /// Stands as told until it is this process's turn.
+    fn wait_turn(&self, standing: Standing) -> Result<MutexGuard<'_, World>> {
+        let mut world = self.lock();
+        world.standing[self.rank] = standing;
+        if world.turn() != Some(self.rank) {
+            self.pass_on(&mut world);
+        }
+        loop {
+            if let Some(cause) = &world.failed {
+                return Err(BenchError::machine("simulated machine", cause));
+            }
+            if world.turn() == Some(self.rank) {
+                return Ok(world);
+            }
+            world = self.shared.wake[self.rank].wait(world).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    fn alive(&self) -> Result<()> {
+        match self.shared.model.death {
+            Some((rank, at)) if rank == self.rank && self.time.get() >= at => {
+                self.lock().failed.get_or_insert_with(|| format!("rank {rank} died"));
+                Err(BenchError::machine("simulated machine", format!("rank {rank} died")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn post(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
+        self.alive()?;
+        let now = self.time.get();
+        let mut world = self.wait_turn(Standing::At(now))?;
+        world.flying.retain(|&arrives| arrives > now);
+        let others = world.flying.len();
+        let model = self.shared.model;
+        let transit = model.transit_ns(&mut self.random.borrow_mut(), self.rank, to, data.len(), others);
+        let earlier = world.inbox[to].iter().filter(|m| m.from == self.rank).map(|m| m.arrives);
+        // Messages of one sender do not overtake each other.
+        let arrives = earlier.fold(now + transit, f64::max);
+        world.inbox[to].push_back(Message { from: self.rank, tag, arrives, data: data.to_vec() });
+        world.flying.push(arrives);
+        self.time.set(now + model.local_ns);
+        world.standing[self.rank] = Standing::At(self.time.get());
+        Ok(())
+    }
+
+    fn take(&self, into: &mut [u8], from: Option<usize>, tag: Tag) -> Result<(usize, usize)> {
+        self.alive()?;
+        let mut world = self.wait_turn(Standing::Wants(from, tag, self.time.get()))?;
+        let found = world.match_of(self.rank, from, tag).and_then(|i| world.inbox[self.rank].remove(i));
+        let Some(message) = found else { return Err(BenchError::machine("simulated machine", "no message")) };
+        self.time.set(self.time.get().max(message.arrives));
+        world.standing[self.rank] = Standing::At(self.time.get());
+        let (len, room) = (message.data.len(), into.len());
+        if len > room {
+            let cause = format!("a message of {len} bytes from rank {} for {room} bytes", message.from);
+            return Err(BenchError::machine("simulated machine", cause));
+        }
+        into[..len].copy_from_slice(&message.data);
+        Ok((message.from, len))
+    }
+}
+
+impl Machine for Sim<'_> {
+    type Group = Members;
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.shared.model.nodes.len()
+    }
+
+    fn ticks(&self) -> u64 {
+        let model = self.shared.model;
+        let clock = model.clock(self.rank);
+        self.time.set(self.time.get() + model.reading_ns);
+        (model.ticks_per_ns * (1.0 + clock.drift) * (self.time.get() + clock.offset_ns)) as u64
+    }
+
+    fn spin_until(&self, until: u64) -> u64 {
+        let (model, clock) = (self.shared.model, self.shared.model.clock(self.rank));
+        // The last reading is made early enough that the time when it is over is the one wanted.
+        let wanted = until as f64 / (model.ticks_per_ns * (1.0 + clock.drift)) - clock.offset_ns - model.reading_ns;
+        self.time.set(self.time.get().max(wanted));
+        loop {
+            let now = self.ticks();
+            if now >= until {
+                return now;
+            }
+        }
+    }
+
+    fn tick_pair(&self) -> TickPair {
+        let before = self.ticks();
+        let after = self.ticks();
+        // The node's own clock is as wrong as its counter: nobody can tell but by messages.
+        let middle = before + (after - before) / 2;
+        TickPair { before, monotonic_ns: (middle as f64 / self.shared.model.ticks_per_ns) as i64, after }
+    }
+
+    fn pause(&self, ns: u64) {
+        self.time.set(self.time.get() + ns as f64);
+    }
+
+    fn clock_source(&self) -> &'static str {
+        "virtual"
+    }
+
+    fn send(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
+        self.post(data, to, tag)
+    }
+
+    fn recv(&self, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
+        let len = self.take(into, Some(from), tag)?.1;
+        if len == into.len() {
+            return Ok(());
+        }
+        let cause = format!("a message of {len} bytes from rank {from}, {} were expected", into.len());
+        Err(BenchError::machine("simulated machine", cause))
+    }
+
+    fn recv_any(&self, into: &mut [u8], tag: Tag) -> Result<usize> {
+        Ok(self.take(into, None, tag)?.0)
+    }
+
+    fn isend_wait(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
+        self.post(data, to, tag)
+    }
+
+    fn sendrecv(&self, data: &[u8], to: usize, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
+        self.post(data, to, tag)?;
+        self.recv(into, from, tag)
+    }
+
+    fn duplex(&self, data: &[u8], into: &mut [u8], peer: usize, tag: Tag) -> Result<u64> {
+        self.post(data, peer, tag)?;
+        self.recv(into, peer, tag)?;
+        Ok(self.ticks())
+    }
+
+    fn send_window(&self, data: &[u8], count: usize, to: usize, tag: Tag) -> Result<()> {
+        (0..count).try_for_each(|_| self.post(data, to, tag))
+    }
+
+    fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()> {
+        let each = into.len() / count.max(1);
+        (0..count).try_for_each(|i| self.recv(&mut into[i * each..(i + 1) * each], from, tag))
+    }
+
+    fn group(&self, members: &[usize]) -> Result<Option<Members>> {
+        Ok(Members::new(members, self.rank))
+    }
+
+    fn barrier(&self, group: &Members) -> Result<()> {
+        tree::barrier(self, group)
+    }
+
+    fn bcast(&self, group: &Members, data: &mut [u8]) -> Result<()> {
+        tree::bcast(self, group, data)
+    }
+
+    fn gather(&self, group: &Members, data: &[u8], into: &mut [u8]) -> Result<()> {
+        tree::gather(self, group, data, into)
+    }
+
+    fn scatter(&self, group: &Members, data: &[u8], into: &mut [u8]) -> Result<()> {
+        tree::scatter(self, group, data, into)
+    }
+
+    fn allgather(&self, group: &Members, data: &[u8], into: &mut [u8]) -> Result<()> {
+        tree::allgather(self, group, data, into)
+    }
+
+    fn alltoall(&self, group: &Members, data: &[u8], into: &mut [u8]) -> Result<()> {
+        tree::alltoall(self, group, data, into)
+    }
+
+    fn reduce(&self, group: &Members, data: &[f64], into: &mut [f64]) -> Result<()> {
+        tree::reduce(self, group, data, into)
+    }
+
+    fn allreduce(&self, group: &Members, data: &[f64], into: &mut [f64]) -> Result<()> {
+        tree::allreduce(self, group, data, into)
+    }
+
+    fn abort(&self, _code: i32) {
+        let mut world = self.lock();
+        world.failed.get_or_insert_with(|| format!("rank {} ended the job", self.rank));
+        self.pass_on(&mut world);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::TAG_DATA;
+
+    #[test]
+    fn a_message_takes_what_was_planted_and_clocks_show_what_they_should() {
+        let model = Model {
+            shape: Shape::Constant,
+            reading_ns: 0.0,
+            clocks: vec![Wrong { offset_ns: 0.0, drift: 0.0 }, Wrong { offset_ns: 5000.0, drift: 1e-3 }],
+            ..Model::plain(2)
+        };
+        let ticks = run(&model, |m| {
+            if m.rank() == 0 {
+                m.send(&[7; 100], 1, TAG_DATA).unwrap();
+            } else {
+                let mut into = [0; 100];
+                m.recv(&mut into, 0, TAG_DATA).unwrap();
+                assert_eq!(into, [7; 100]);
+            }
+            m.ticks()
+        });
+        assert_eq!(ticks, [500, ((10_000.0 + 10.0 + 5000.0) * 1.001) as u64]);
+    }
+
+    #[test]
+    fn who_receives_from_anybody_gets_what_arrives_first() {
+        let model = Model { shape: Shape::Constant, nodes: vec![0, 0, 1], ..Model::plain(3) };
+        let order = run(&model, |m| {
+            if m.rank() != 0 {
+                m.spin_until(if m.rank() == 1 { 5000 } else { 0 });
+                m.send(&[0], 0, TAG_DATA).unwrap();
+                return Vec::new();
+            }
+            (0..2).map(|_| m.recv_any(&mut [0], TAG_DATA).unwrap()).collect()
+        });
+        // Rank 1 sends later, but is on the same node.
+        assert_eq!(order[0], [1, 2]);
+    }
+
+    #[test]
+    fn a_circle_of_waiting_fails_instead_of_hanging() {
+        let results = run(&Model::plain(2), |m| m.recv(&mut [0], 1 - m.rank(), TAG_DATA));
+        assert!(results.iter().all(|r| r.as_ref().is_err_and(|e| e.to_string().contains("waits for another"))));
+    }
+
+    #[test]
+    fn collectives_move_what_they_should() {
+        for n in [1, 2, 3, 5, 8] {
+            run(&Model::plain(n), |m| {
+                let all: Vec<usize> = (0..n).collect();
+                let g = m.group(&all).unwrap().unwrap();
+                let own = m.rank() as u8;
+                m.barrier(&g).unwrap();
+                let mut data = [if own == 0 { 42 } else { 0 }; 5];
+                m.bcast(&g, &mut data).unwrap();
+                assert_eq!(data, [42; 5]);
+                let mut into = vec![0; 3 * n];
+                m.allgather(&g, &[own; 3], &mut into).unwrap();
+                let expected: Vec<u8> = (0..n as u8).flat_map(|r| [r; 3]).collect();
+                assert_eq!(into, expected);
+                let mut gathered = vec![0; 3 * n];
+                m.gather(&g, &[own; 3], &mut gathered).unwrap();
+                assert!(own != 0 || gathered == expected);
+                let mut piece = [0; 3];
+                m.scatter(&g, &expected, &mut piece).unwrap();
+                assert_eq!(piece, [own; 3]);
+                let out: Vec<u8> = (0..n as u8).map(|to| own * 16 + to).collect();
+                let mut back = vec![0; n];
+                m.alltoall(&g, &out, &mut back).unwrap();
+                assert_eq!(back, (0..n as u8).map(|from| from * 16 + own).collect::<Vec<_>>());
+                let mut sum = [0.0; 3];
+                m.allreduce(&g, &[f64::from(own) + 1.0; 3], &mut sum).unwrap();
+                assert_eq!(sum, [(n * (n + 1) / 2) as f64; 3]);
+                let mut sum = [0.0; 2];
+                m.reduce(&g, &[1.5, 2.0], &mut sum).unwrap();
+                assert!(own != 0 || sum == [1.5 * n as f64, 2.0 * n as f64]);
+            });
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_run() {
+        let program = |m: &Sim<'_>| {
+            for _ in 0..50 {
+                let peer = 1 - m.rank();
+                m.sendrecv(&[0; 8], peer, &mut [0; 8], peer, TAG_DATA).unwrap();
+            }
+            m.ticks()
+        };
+        let one = run(&Model::plain(2), program);
+        assert_eq!(one, run(&Model::plain(2), program));
+        assert_ne!(one, run(&Model { seed: 2, ..Model::plain(2) }, program));
+    }
+}

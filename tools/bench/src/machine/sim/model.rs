@@ -1,0 +1,128 @@
+//! What is planted: how long messages take, and what the processes' clocks show.
+
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+/// The shape of message times above their floor, ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shape {
+    /// Always the floor.
+    Constant,
+    /// Exponential with this mean.
+    Exponential(f64),
+    /// Weibull.
+    Weibull {
+        /// Shape parameter.
+        shape: f64,
+        /// Scale, ns.
+        scale: f64,
+    },
+    /// Lognormal.
+    Lognormal {
+        /// Mean of the logarithm.
+        mu: f64,
+        /// Standard deviation of the logarithm.
+        sigma: f64,
+    },
+}
+
+impl Shape {
+    fn sample(self, random: &mut Pcg64) -> f64 {
+        match self {
+            Shape::Constant => 0.0,
+            Shape::Exponential(mean) => -mean * open_unit(random).ln(),
+            Shape::Weibull { shape, scale } => scale * (-open_unit(random).ln()).powf(1.0 / shape),
+            Shape::Lognormal { mu, sigma } => {
+                // Box and Muller.
+                let radius = (-2.0 * open_unit(random).ln()).sqrt();
+                (mu + sigma * radius * (std::f64::consts::TAU * open_unit(random)).cos()).exp()
+            }
+        }
+    }
+}
+
+/// A uniform number in (0, 1].
+fn open_unit(random: &mut Pcg64) -> f64 {
+    ((random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
+}
+
+/// A process's clock: `ticks = ticks_per_ns * (1 + drift) * (t + offset_ns)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wrong {
+    /// How far ahead it is at the beginning, ns.
+    pub offset_ns: f64,
+    /// How much too fast it goes, as a fraction.
+    pub drift: f64,
+}
+
+/// A machine.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// The node of each rank.
+    pub nodes: Vec<usize>,
+    /// Least time of an empty message between nodes, ns.
+    pub floor_ns: f64,
+    /// The same within a node, ns.
+    pub floor_within_ns: f64,
+    /// For each byte, ns.
+    pub byte_ns: f64,
+    /// What is added to the floor.
+    pub shape: Shape,
+    /// For each other message under way when one is begun, the random part grows by this fraction of itself.
+    pub contention: f64,
+    /// Local completion: how long a send keeps the sender, ns.
+    pub local_ns: f64,
+    /// One message in so many (at random) takes `outlier_ns` longer; 0: none.
+    pub outlier_every: u32,
+    /// See `outlier_every`.
+    pub outlier_ns: f64,
+    /// Ticks in a nanosecond of a right clock.
+    pub ticks_per_ns: f64,
+    /// How long a reading of the clock takes, ns.
+    pub reading_ns: f64,
+    /// The clocks of the ranks; who is not listed has a right one.
+    pub clocks: Vec<Wrong>,
+    /// This rank dies when its time reaches so many ns.
+    pub death: Option<(usize, f64)>,
+}
+
+impl Model {
+    /// A machine of `ranks` processes, each on a node of its own, right clocks, messages of 10 us that vary little.
+    #[must_use]
+    pub fn plain(ranks: usize) -> Model {
+        Model {
+            seed: 1,
+            nodes: (0..ranks).collect(),
+            floor_ns: 10_000.0,
+            floor_within_ns: 1_000.0,
+            byte_ns: 0.1,
+            shape: Shape::Exponential(200.0),
+            contention: 0.0,
+            local_ns: 500.0,
+            outlier_every: 0,
+            outlier_ns: 0.0,
+            ticks_per_ns: 1.0,
+            reading_ns: 10.0,
+            clocks: Vec::new(),
+            death: None,
+        }
+    }
+
+    pub(super) fn clock(&self, rank: usize) -> Wrong {
+        self.clocks.get(rank).copied().unwrap_or(Wrong { offset_ns: 0.0, drift: 0.0 })
+    }
+
+    pub(super) fn random(&self, rank: usize) -> Pcg64 {
+        Pcg64::seed_from_u64(self.seed ^ (rank as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// How long a message is under way, ns.
+    pub(super) fn transit_ns(&self, random: &mut Pcg64, from: usize, to: usize, bytes: usize, others: usize) -> f64 {
+        let floor = if self.nodes[from] == self.nodes[to] { self.floor_within_ns } else { self.floor_ns };
+        let varying = self.shape.sample(random) * (1.0 + self.contention * others as f64);
+        let late = self.outlier_every > 0 && random.next_u64().is_multiple_of(u64::from(self.outlier_every));
+        floor + self.byte_ns * bytes as f64 + varying + if late { self.outlier_ns } else { 0.0 }
+    }
+}

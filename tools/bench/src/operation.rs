@@ -1,0 +1,271 @@
+//! What can be measured, by name.
+
+use std::fmt;
+
+use weir_distribution::{Operation as Name, SizeMode};
+
+use crate::error::{BenchError, Result};
+
+/// An operation without its size mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Out and back between two ranks, halved.
+    PingPong,
+    /// Blocking send, end to end.
+    Send,
+    /// Non-blocking send, end to end.
+    Isend,
+    /// Non-blocking send until its buffer is free.
+    IsendLocal,
+    /// Both ways in one call.
+    Sendrecv,
+    /// Non-blocking sends both ways at once, end to end.
+    DuplexIsend,
+    /// A window of sends, per message.
+    MessageRate,
+    /// Barrier.
+    Barrier,
+    /// Broadcast.
+    Bcast,
+    /// Gather.
+    Gather,
+    /// Scatter.
+    Scatter,
+    /// Gather to all.
+    Allgather,
+    /// All to all.
+    Alltoall,
+    /// Reduce.
+    Reduce,
+    /// Reduce to all.
+    Allreduce,
+    /// Kernel: bag of tasks.
+    Bots,
+    /// Kernel: two-dimensional Fourier transform.
+    Fft,
+    /// Kernel: Jacobi iteration.
+    Jacobi,
+}
+
+/// An operation as the user names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Operation {
+    /// What is done.
+    pub kind: Kind,
+    /// What its size counts.
+    pub mode: SizeMode,
+}
+
+/// A set of operations that share their shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Between pairs of ranks.
+    PointToPoint,
+    /// All ranks together.
+    Collective,
+    /// An application.
+    Kernel,
+}
+
+/// Where the two ends of a sample are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// At one process.
+    Local,
+    /// Begins at the sender, ends at the receiver.
+    OneWay,
+}
+
+const KINDS: [(Kind, &str); 18] = [
+    (Kind::PingPong, Name::PING_PONG),
+    (Kind::Send, Name::SEND),
+    (Kind::Isend, Name::ISEND),
+    (Kind::IsendLocal, Name::ISENDLOCAL),
+    (Kind::Sendrecv, Name::SENDRECV),
+    (Kind::DuplexIsend, Name::DUPLEX_ISEND),
+    (Kind::MessageRate, Name::MESSAGE_RATE),
+    (Kind::Barrier, Name::BARRIER),
+    (Kind::Bcast, Name::BCAST),
+    (Kind::Gather, Name::GATHER),
+    (Kind::Scatter, Name::SCATTER),
+    (Kind::Allgather, Name::ALLGATHER),
+    (Kind::Alltoall, Name::ALLTOALL),
+    (Kind::Reduce, Name::REDUCE),
+    (Kind::Allreduce, Name::ALLREDUCE),
+    (Kind::Bots, Name::BOTS),
+    (Kind::Fft, Name::FFT),
+    (Kind::Jacobi, Name::JACOBI),
+];
+
+/// Names that stand for several operations.
+const SETS: [&str; 5] = ["default", "point-to-point", "collectives", "kernels", "all"];
+
+impl Kind {
+    /// The name in the distribution format.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        KINDS.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
+
+    /// What kind of operation it is.
+    #[must_use]
+    pub fn class(self) -> Class {
+        match self {
+            Kind::PingPong
+            | Kind::Send
+            | Kind::Isend
+            | Kind::IsendLocal
+            | Kind::Sendrecv
+            | Kind::DuplexIsend
+            | Kind::MessageRate => Class::PointToPoint,
+            Kind::Bots | Kind::Fft | Kind::Jacobi => Class::Kernel,
+            _ => Class::Collective,
+        }
+    }
+
+    /// Where its samples begin and end.
+    #[must_use]
+    pub fn timing(self) -> Timing {
+        match self {
+            Kind::Send | Kind::Isend | Kind::DuplexIsend => Timing::OneWay,
+            _ => Timing::Local,
+        }
+    }
+
+    /// Whether a size belongs to it.
+    #[must_use]
+    pub fn has_size(self) -> bool {
+        self != Kind::Barrier && self.class() != Class::Kernel
+    }
+
+    /// Whether it computes: its sizes are of 64-bit floats.
+    #[must_use]
+    pub fn sums(self) -> bool {
+        matches!(self, Kind::Reduce | Kind::Allreduce)
+    }
+
+    /// Whether its size may be counted for each process or in total.
+    #[must_use]
+    pub fn has_modes(self) -> bool {
+        matches!(self, Kind::Gather | Kind::Scatter | Kind::Allgather | Kind::Alltoall)
+    }
+}
+
+impl Operation {
+    /// All operations, in the order of the manual.
+    #[must_use]
+    pub fn all() -> Vec<Operation> {
+        let modes = |kind: Kind| -> &[SizeMode] {
+            if kind.has_modes() { &[SizeMode::Each, SizeMode::Total] } else { &[SizeMode::Message] }
+        };
+        KINDS.iter().flat_map(|&(kind, _)| modes(kind).iter().map(move |&mode| Operation { kind, mode })).collect()
+    }
+
+    /// Those of the one-minute run.
+    fn default_set() -> Vec<Operation> {
+        let kinds = [Kind::PingPong, Kind::Send, Kind::Sendrecv, Kind::Barrier, Kind::Bcast, Kind::Allreduce];
+        let plain = kinds.into_iter().map(|kind| Operation { kind, mode: SizeMode::Message });
+        plain.chain([Operation { kind: Kind::Alltoall, mode: SizeMode::Each }]).collect()
+    }
+
+    /// Bytes of one block in an operation over `ranks` ranks of `size` bytes.
+    #[must_use]
+    pub fn block_bytes(self, size: u64, ranks: usize) -> u64 {
+        if self.mode == SizeMode::Total { size / ranks.max(1) as u64 } else { size }
+    }
+
+    /// Bytes of the buffers (sent from, received into) that one rank needs at most.
+    #[must_use]
+    pub fn buffer_bytes(self, size: u64, ranks: usize, window: usize) -> (u64, u64) {
+        let block = self.block_bytes(size, ranks);
+        let all = block.saturating_mul(ranks as u64);
+        match self.kind {
+            // These have arrays of numbers instead.
+            Kind::Reduce | Kind::Allreduce => (0, 0),
+            Kind::Barrier | Kind::Bots | Kind::Fft | Kind::Jacobi => (0, 0),
+            Kind::MessageRate => (size, size.saturating_mul(window as u64)),
+            Kind::Gather | Kind::Allgather => (block, all),
+            Kind::Scatter => (all, block),
+            Kind::Alltoall => (all, all),
+            _ => (block, block),
+        }
+    }
+
+    /// The operations that a word names: one, or a set.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`] with the nearest name.
+    pub fn named(word: &str) -> Result<Vec<Operation>> {
+        let of_class = |class| Operation::all().into_iter().filter(move |op| op.kind.class() == class).collect();
+        match word {
+            "default" => return Ok(Operation::default_set()),
+            "all" => return Ok(Operation::all()),
+            "point-to-point" => return Ok(of_class(Class::PointToPoint)),
+            "collectives" => return Ok(of_class(Class::Collective)),
+            "kernels" => return Ok(of_class(Class::Kernel)),
+            _ => {}
+        }
+        let all = Operation::all();
+        if let Some(op) = all.iter().find(|op| op.to_string() == word) {
+            return Ok(vec![*op]);
+        }
+        // `gather` alone: what the other benchmarks mean by it.
+        if let Some(op) = all.iter().find(|op| op.kind.name() == word) {
+            return Ok(vec![*op]);
+        }
+        let names: Vec<String> = all.iter().map(ToString::to_string).chain(SETS.map(str::to_owned)).collect();
+        let nearest =
+            names.iter().max_by(|a, b| strsim::jaro_winkler(a, word).total_cmp(&strsim::jaro_winkler(b, word)));
+        let hint = nearest.map_or_else(String::new, |name| format!("; did you mean {name}?"));
+        Err(BenchError::Usage(format!("unknown operation {word:?}{hint} (weir bench --list shows all)")))
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = match self.mode {
+            SizeMode::Message => "",
+            SizeMode::Each => "-each",
+            SizeMode::Total => "-total",
+        };
+        write!(f, "{}{mode}", self.kind.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_of_the_format_is_an_operation() {
+        for name in Name::KNOWN {
+            assert!(Operation::named(name).is_ok(), "{name}");
+        }
+        assert_eq!(Operation::all().len(), 22);
+    }
+
+    #[test]
+    fn names_and_sets_are_understood() {
+        let one = |word| Operation::named(word).unwrap()[0].to_string();
+        assert_eq!(one("gather-total"), "gather-total");
+        assert_eq!(one("gather"), "gather-each");
+        assert_eq!(Operation::named("kernels").unwrap().len(), 3);
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_with_the_nearest() {
+        let error = Operation::named("pingpong").unwrap_err().to_string();
+        assert!(error.contains("did you mean ping-pong?"), "{error}");
+        let error = Operation::named("colectives").unwrap_err().to_string();
+        assert!(error.contains("did you mean collectives?"), "{error}");
+    }
+
+    #[test]
+    fn blocks_are_divided_in_total_mode_only() {
+        let op = |word| Operation::named(word).unwrap()[0];
+        assert_eq!(op("alltoall-total").block_bytes(4096, 32), 128);
+        assert_eq!(op("alltoall-each").buffer_bytes(128, 32, 1), (4096, 4096));
+        assert_eq!(op("gather-each").buffer_bytes(8, 4, 1), (8, 32));
+        assert_eq!(op("message-rate").buffer_bytes(8, 4, 64), (8, 512));
+    }
+}

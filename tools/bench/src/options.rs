@@ -1,0 +1,260 @@
+//! The command line of `weir bench`, and what it comes to.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use crate::error::{BenchError, Result};
+use crate::operation::Operation;
+use crate::sizes;
+
+/// Sizes of the one-minute run.
+const DEFAULT_SIZES: &str = "8,64,1k,8k,64k,512k";
+
+const EXAMPLES: &str = "Examples:
+  mpiexec -n 4 weir bench -o run1                       about a minute; then: weir report run1
+  mpiexec -n 4 weir bench -o run1 --append              another launch into the same run
+  weir bench -o run1 --launches 3 -- mpiexec -n 4       three launches
+  mpiexec -n 2 weir bench -o run2 -t ping-pong,send -s 0-128-1024 --reps 10000
+  mpiexec -n 8 weir bench -o run3 -t isend -s 8..4M --pairs 1,2,4
+  mpiexec -n 4 weir bench -o run4 -t kernels --time 10
+  weir bench --transport weir -n 2 -o run5              Weir's own endpoint, without any MPI
+  weir bench --list                                     all operations
+
+Sizes are in bytes: a list (8,64,1k), from-step-to (0-128-1024), powers (8..1M, of 4: 8..1M*4); k, M and G are powers of 1024.
+
+Several launches: launches differ more than repetitions do. Either start the program again and again with --append, or give
+--launches N and the launcher's command after --, to which this program and its options are added for each launch.
+
+Exit codes:
+  0    all cells are measured
+  1    failed; one line on standard error says why. Cells finished before are in the run's folder
+  2    the command line is wrong, or asks for what this machine cannot do
+  130  interrupted; cells finished before are in the run's folder";
+
+/// Measure a machine: time distributions of every operation, at every process, on a global clock
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Folder to write; without it only the table is shown
+    #[arg(short, long, value_name = "FOLDER")]
+    pub output: Option<PathBuf>,
+    /// Add another launch to the run in the folder
+    #[arg(long, requires = "output")]
+    pub append: bool,
+    /// What to measure: names or sets (default, point-to-point, collectives, kernels, all), separated by commas
+    #[arg(short = 't', long = "test", value_name = "NAMES", value_delimiter = ',', default_value = "default")]
+    pub operations: Vec<String>,
+    /// Sizes in bytes, see below
+    #[arg(short, long, value_name = "SIZES", default_value = DEFAULT_SIZES)]
+    pub sizes: String,
+    /// Contention: how many pairs exchange messages at once; all if not given
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    pub pairs: Vec<u32>,
+    /// Where the partners of point-to-point operations are; each that this machine has if not given
+    #[arg(long, value_enum, value_name = "WHERE", value_delimiter = ',')]
+    pub locality: Vec<Where>,
+    /// Nodes x ranks on each, e.g. 2x1,4x2; all ranks if not given
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub placement: Vec<String>,
+    /// How repetitions of collectives begin
+    #[arg(long, value_enum, default_value = "auto")]
+    pub start: Start,
+    /// Repetitions of each cell; else as many as the time allows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100_000_000))]
+    pub reps: Option<u32>,
+    /// Time for all cells of a launch together, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 55.0)]
+    pub time: f64,
+    /// End a cell early when the 95 % interval of the median is narrower than this percentage of it
+    #[arg(long, value_name = "PERCENT")]
+    pub ci: Option<f64>,
+    /// Repetitions to leave out at the beginning of a cell; found from the samples if not given
+    #[arg(long, value_name = "N")]
+    pub warm_up: Option<u32>,
+    /// Samples kept of a cell; of more, a random choice is kept, while the histogram and the statistics count all
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(100..))]
+    pub keep: u32,
+    /// Messages in a window of message-rate
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub window: u32,
+    /// Iterations, transforms or tasks in a repetition of a kernel
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub iterations: Option<u32>,
+    /// Outliers are beyond MULTIPLIER times this quantile
+    #[arg(long, value_name = "QUANTILE", default_value_t = 0.99)]
+    pub outlier_percentile: f64,
+    /// See --outlier-percentile
+    #[arg(long, value_name = "FACTOR", default_value_t = 5.0)]
+    pub outlier_multiplier: f64,
+    /// Seed of the order of cells; a new one for each launch if not given
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Keep each rank on one processor of those its launcher gave it
+    #[arg(long)]
+    pub bind: bool,
+    /// What carries the messages
+    #[arg(long, value_enum, default_value = "mpi")]
+    pub transport: Transport,
+    /// Number of ranks, with --transport weir
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub ranks: Option<u32>,
+    /// With --transport weir: words before each rank's command, e.g. "ip netns exec host%r"; %r stands for the rank
+    #[arg(long, value_name = "WORDS")]
+    pub agent: Option<String>,
+    /// The MPI library to load; else the one of the launcher
+    #[arg(long, value_name = "FILE")]
+    pub mpi_library: Option<PathBuf>,
+    /// Start so many launches of the command after --
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), requires = "launcher")]
+    pub launches: Option<u32>,
+    /// A line about the run, kept in its folder
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// Short name of the machine; its first node's name if not given
+    #[arg(long, value_name = "NAME")]
+    pub machine: Option<String>,
+    /// Answer with one JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// List all operations and end
+    #[arg(long)]
+    pub list: bool,
+    /// With --transport weir: where the ranks meet
+    #[arg(long, hide = true, value_name = "SOCKET")]
+    pub meet: Option<PathBuf>,
+    /// The launcher's command, with --launches
+    #[arg(last = true, value_name = "LAUNCHER")]
+    pub launcher: Vec<std::ffi::OsString>,
+}
+
+/// Where partners are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Where {
+    /// On different nodes.
+    Inter,
+    /// On one node.
+    Intra,
+}
+
+/// How repetitions of collectives are begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Start {
+    /// By a window where the clocks are good and every rank has a processor, else by a barrier.
+    Auto,
+    /// A barrier before each.
+    Barrier,
+    /// An agreed instant of the global clock.
+    Window,
+    /// Not at all: they follow each other.
+    None,
+}
+
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Transport {
+    /// The MPI of the launcher.
+    Mpi,
+    /// Weir's own endpoint.
+    Weir,
+}
+
+/// What the command line comes to.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What to measure, each once.
+    pub operations: Vec<Operation>,
+    /// At which sizes.
+    pub sizes: Vec<u64>,
+    /// n x p; empty: all ranks.
+    pub placements: Vec<(usize, usize)>,
+    /// The rest.
+    pub args: Args,
+}
+
+impl Args {
+    /// Reads the words that clap leaves as they are.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`].
+    pub fn settings(&self) -> Result<Settings> {
+        let mut operations = Vec::new();
+        for word in self.operations.iter().map(|word| word.trim()).filter(|word| !word.is_empty()) {
+            operations.extend(Operation::named(word)?);
+        }
+        operations.sort_unstable();
+        operations.dedup();
+        if operations.is_empty() {
+            return Err(BenchError::Usage("no operation is named (weir bench --list shows all)".into()));
+        }
+        let limits: [(&str, f64, f64, f64); 4] = [
+            ("--time", self.time, 0.01, 1e7),
+            ("--ci", self.ci.unwrap_or(1.0), 0.001, 100.0),
+            ("--outlier-percentile", self.outlier_percentile, 0.5, 0.999_999),
+            ("--outlier-multiplier", self.outlier_multiplier, 1.0, 1e6),
+        ];
+        for (name, value, low, high) in limits {
+            if !(low..=high).contains(&value) {
+                return Err(BenchError::Usage(format!("{name} is {value}, it may be from {low} to {high}")));
+            }
+        }
+        let placements = self.placement.iter().map(|word| placement(word)).collect::<Result<_>>()?;
+        Ok(Settings { operations, sizes: sizes::parse(&self.sizes)?, placements, args: self.clone() })
+    }
+}
+
+fn placement(word: &str) -> Result<(usize, usize)> {
+    let numbers = word.split_once('x').and_then(|(n, p)| Some((n.trim().parse().ok()?, p.trim().parse().ok()?)));
+    match numbers {
+        Some((n, p)) if n > 0 && p > 0 => Ok((n, p)),
+        _ => Err(BenchError::Usage(format!("placement {word:?} is not nodes x ranks, e.g. 2x1"))),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// The arguments, as from a command line.
+    pub(crate) fn args(words: &[&str]) -> Args {
+        Line::try_parse_from(["bench"].iter().chain(words)).map(|line| line.args).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn the_defaults_are_sound() {
+        let settings = args(&[]).settings().unwrap();
+        assert_eq!(settings.operations.len(), 7);
+        assert_eq!(settings.sizes, [8, 64, 1024, 8192, 65_536, 524_288]);
+    }
+
+    #[test]
+    fn operations_are_measured_once_however_often_named() {
+        let settings = args(&["-t", "send,point-to-point, send"]).settings().unwrap();
+        assert_eq!(settings.operations.len(), 7);
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let cases = [
+            (["-t", "sned"], "did you mean send?"),
+            (["-s", "8..x"], "\"x\" is no suffix"),
+            (["--time", "0"], "--time is 0"),
+            (["--placement", "2x0"], "\"2x0\" is not nodes x ranks"),
+            (["--ci", "NaN"], "--ci is NaN"),
+        ];
+        for (words, expected) in cases {
+            let error = args(&words).settings().unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Which cells are measured, in which order, and whether they can be.
+
+use std::collections::BTreeMap;
+
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use weir_distribution::{Configuration, Locality, Operation as Name, SizeMode, StartSync};
+
+use crate::error::{BenchError, Result};
+use crate::kernels;
+use crate::operation::{Class, Kind, Operation};
+use crate::options::{Settings, Where};
+use crate::pairing::{Layout, Pairing, Placement};
+
+/// A cell to be measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// The operation.
+    pub operation: Operation,
+    /// Its size, bytes.
+    pub size: u64,
+    /// Who takes part.
+    pub placement: Placement,
+    /// Partners, if the operation has them: as many pairs as there shall be messages under way.
+    pub pairing: Option<Pairing>,
+    /// Where the members of a collective are, or partners.
+    pub locality: Locality,
+    /// How repetitions begin.
+    pub start: StartSync,
+    /// Messages in a window, or iterations of a kernel.
+    pub count: u32,
+}
+
+impl Spec {
+    /// The cell's name in the distribution format.
+    #[must_use]
+    pub fn configuration(&self) -> Configuration {
+        let kind = self.operation.kind;
+        let parameter = match (kind, kind.class()) {
+            (Kind::MessageRate, _) => Some("window"),
+            (_, Class::Kernel) => Some("iterations"),
+            _ => None,
+        };
+        let parameters: BTreeMap<String, String> =
+            parameter.map(|name| (name.to_owned(), self.count.to_string())).into_iter().collect();
+        Configuration {
+            operation: Name::from(kind.name()),
+            size_bytes: self.size,
+            size_mode: self.operation.mode,
+            nodes: self.placement.nodes as u32,
+            ranks_per_node: self.placement.per_node as u32,
+            ranks: self.placement.members.len() as u32,
+            pairs: self.pairing.as_ref().map_or(0, |p| p.pairs.len() as u32),
+            locality: self.locality,
+            start: self.start,
+            parameters,
+        }
+    }
+
+    /// This rank's partner, and whether this rank begins.
+    #[must_use]
+    pub fn part(&self, rank: usize) -> Option<(usize, bool)> {
+        let pairs = &self.pairing.as_ref()?.pairs;
+        pairs.iter().find_map(|&(a, b)| match rank {
+            r if r == a => Some((b, true)),
+            r if r == b => Some((a, false)),
+            _ => None,
+        })
+    }
+
+    /// The ranks that give samples.
+    #[must_use]
+    pub fn active(&self) -> Vec<usize> {
+        match &self.pairing {
+            None => self.placement.members.clone(),
+            Some(pairing) => {
+                let mut ranks: Vec<usize> = pairing.pairs.iter().flat_map(|&(a, b)| [a, b]).collect();
+                ranks.sort_unstable();
+                ranks
+            }
+        }
+    }
+}
+
+/// What a node has to offer.
+#[derive(Clone, Debug)]
+pub struct Room {
+    /// Its name.
+    pub name: String,
+    /// Memory that can still be had, bytes, if known.
+    pub available_bytes: Option<u64>,
+}
+
+/// All cells, in the order of the command line.
+///
+/// # Errors
+/// [`BenchError::Usage`], if this machine cannot do what is asked.
+pub fn cells(settings: &Settings, layout: &Layout, start: StartSync) -> Result<Vec<Spec>> {
+    let ranks = layout.nodes.len();
+    if ranks < 2 {
+        let hint = "start at least two, e.g.: mpiexec -n 2 weir bench";
+        return Err(BenchError::Usage(format!("there is one process, and nobody to exchange messages with; {hint}")));
+    }
+    let placements = match settings.placements.as_slice() {
+        [] => vec![layout.everybody()],
+        asked => asked.iter().map(|&(n, p)| find(layout, n, p)).collect::<Result<_>>()?,
+    };
+    let mut cells = Vec::new();
+    for placement in &placements {
+        for &operation in &settings.operations {
+            match operation.kind.class() {
+                Class::PointToPoint => paired(settings, layout, placement, operation, &mut cells)?,
+                Class::Collective => collectives(settings, layout, placement, operation, start, &mut cells)?,
+                Class::Kernel => cells.push(kernel(settings, layout, placement, operation)?),
+            }
+        }
+    }
+    Ok(cells)
+}
+
+fn find(layout: &Layout, n: usize, p: usize) -> Result<Placement> {
+    let most = layout.everybody();
+    let placement = layout.placement(n, p).ok_or_else(|| {
+        let there = format!("there are {} nodes with at most {} ranks on each", most.nodes, most.per_node);
+        BenchError::Usage(format!("placement {n}x{p} does not fit: {there}"))
+    })?;
+    if placement.members.len() < 2 {
+        return Err(BenchError::Usage(format!("placement {n}x{p} has one process, at least two are needed")));
+    }
+    Ok(placement)
+}
+
+/// The pairings that are wanted and that there are.
+fn pairings(settings: &Settings, layout: &Layout, placement: &Placement) -> Result<Vec<Pairing>> {
+    let (inter, intra) = (layout.complement(&placement.members), layout.within(&placement.members));
+    let wanted = &settings.args.locality;
+    let mut found = Vec::new();
+    // Where no pairing crosses nodes only, complements are what there is: within the one node, or of both kinds.
+    if wanted.contains(&Where::Inter) || (wanted.is_empty() && placement.nodes > 1) {
+        if inter.locality == Locality::Intra {
+            let name = format!("{}x{}", placement.nodes, placement.per_node);
+            return Err(BenchError::Usage(format!("--locality inter: all ranks of {name} are on one node")));
+        }
+        found.push(inter);
+    }
+    if wanted.contains(&Where::Intra) || wanted.is_empty() {
+        if intra.pairs.is_empty() && !wanted.is_empty() {
+            return Err(BenchError::Usage("--locality intra: no node has two ranks".into()));
+        }
+        found.extend((!intra.pairs.is_empty()).then_some(intra));
+    }
+    Ok(found)
+}
+
+fn paired(
+    settings: &Settings,
+    layout: &Layout,
+    placement: &Placement,
+    operation: Operation,
+    cells: &mut Vec<Spec>,
+) -> Result<()> {
+    let ranks = placement.members.len();
+    if !ranks.is_multiple_of(2) {
+        let text = format!("{operation} pairs all processes, and {ranks} is odd; start {} or {}", ranks - 1, ranks + 1);
+        return Err(BenchError::Usage(text));
+    }
+    for pairing in pairings(settings, layout, placement)? {
+        let most = pairing.pairs.len();
+        let levels: Vec<usize> = match settings.args.pairs.as_slice() {
+            [] => vec![most],
+            asked => asked.iter().map(|&k| k as usize).collect(),
+        };
+        for level in levels {
+            if level > most {
+                let text = format!("--pairs {level}: {ranks} processes make {most} pairs at most");
+                return Err(BenchError::Usage(text));
+            }
+            let pairs = pairing.pairs[..level].to_vec();
+            for &size in &settings.sizes {
+                cells.push(Spec {
+                    operation,
+                    size,
+                    placement: placement.clone(),
+                    pairing: Some(Pairing { pairs: pairs.clone(), locality: pairing.locality }),
+                    locality: pairing.locality,
+                    start: StartSync::None,
+                    count: settings.args.window,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn collectives(
+    settings: &Settings,
+    layout: &Layout,
+    placement: &Placement,
+    operation: Operation,
+    start: StartSync,
+    cells: &mut Vec<Spec>,
+) -> Result<()> {
+    let ranks = placement.members.len() as u64;
+    let sizes = if operation.kind.has_size() { settings.sizes.as_slice() } else { &[0] };
+    let mut blocks = Vec::new();
+    for &size in sizes {
+        // A total that leaves less than a byte for each would measure the empty operation again and again.
+        if operation.mode == SizeMode::Total && size > 0 && size < ranks {
+            continue;
+        }
+        // What is summed are 64-bit floats.
+        if operation.kind.sums() && !size.is_multiple_of(8) {
+            continue;
+        }
+        blocks.push(size);
+    }
+    if blocks.is_empty() {
+        let wants = if operation.kind.sums() {
+            "sums 64-bit floats, and no size is a multiple of 8".to_owned()
+        } else {
+            format!("divides its size, and none reaches {ranks} bytes, one for each process")
+        };
+        return Err(BenchError::Usage(format!("{operation} {wants}")));
+    }
+    cells.extend(blocks.into_iter().map(|size| Spec {
+        operation,
+        size,
+        placement: placement.clone(),
+        pairing: None,
+        locality: layout.locality(placement),
+        start,
+        count: 0,
+    }));
+    Ok(())
+}
+
+fn kernel(settings: &Settings, layout: &Layout, placement: &Placement, operation: Operation) -> Result<Spec> {
+    let ranks = placement.members.len();
+    kernels::fits(operation.kind, ranks)?;
+    Ok(Spec {
+        operation,
+        size: kernels::message_bytes(operation.kind, ranks),
+        placement: placement.clone(),
+        pairing: None,
+        locality: layout.locality(placement),
+        start: StartSync::Barrier,
+        count: settings.args.iterations.unwrap_or(kernels::default_iterations(operation.kind)),
+    })
+}
+
+/// Share of a node's available memory that the buffers may take: the MPI library needs some too.
+const SHARE: f64 = 0.6;
+
+/// Refuses sizes that do not fit, before anything is measured.
+///
+/// # Errors
+/// [`BenchError::Usage`], naming the operation, the size and the node.
+pub fn check_memory(cells: &[Spec], layout: &Layout, rooms: &[Room], most_bytes: u64) -> Result<()> {
+    for cell in cells {
+        let ranks = cell.placement.members.len();
+        let block = cell.operation.block_bytes(cell.size, ranks);
+        if block > most_bytes {
+            let text = format!("{} of {block} bytes: a message may have {most_bytes} at most", cell.operation);
+            return Err(BenchError::Usage(text));
+        }
+        let (out, into) = cell.operation.buffer_bytes(cell.size, ranks, cell.count as usize);
+        let (out, into) = if cell.operation.kind.sums() { (cell.size, cell.size) } else { (out, into) };
+        // Unexpected messages are copied once more.
+        let need = out.saturating_add(into.saturating_mul(2));
+        for (node, room) in rooms.iter().enumerate() {
+            let Some(available) = room.available_bytes else { continue };
+            let here = cell.active().iter().filter(|&&rank| layout.nodes[rank] == node).count() as u64;
+            let all = need.saturating_mul(here);
+            if all as f64 > available as f64 * SHARE {
+                let text = format!(
+                    "{} of {} bytes needs about {} MB for {here} ranks on {}, where {} MB are available; give smaller --sizes",
+                    cell.operation,
+                    cell.size,
+                    all >> 20,
+                    room.name,
+                    available >> 20
+                );
+                return Err(BenchError::Usage(text));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Shuffles the cells (Fisher and Yates): what changes slowly on a machine must not look like an effect of size.
+pub fn shuffle(cells: &mut [Spec], seed: u64) {
+    let mut random = Pcg64::seed_from_u64(seed);
+    for i in (1..cells.len()).rev() {
+        let j = (u128::from(random.next_u64()) * (i as u128 + 1)) >> 64;
+        cells.swap(i, j as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::tests::args;
+
+    fn plan(words: &[&str], nodes: &[usize]) -> Result<Vec<Spec>> {
+        cells(&args(words).settings().unwrap(), &Layout { nodes: nodes.to_vec() }, StartSync::Barrier)
+    }
+
+    fn refusal(words: &[&str], nodes: &[usize]) -> String {
+        plan(words, nodes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_default_plan_is_of_all_ranks() {
+        let cells = plan(&[], &[0, 0, 1, 1]).unwrap();
+        // Three operations between pairs, between and within nodes; three collectives; a barrier.
+        assert_eq!(cells.len(), 3 * 2 * 6 + 3 * 6 + 1);
+        assert!(cells.iter().filter(|c| c.pairing.is_some()).all(|c| c.configuration().pairs == 2));
+        let one_node = plan(&[], &[0, 0, 0, 0]).unwrap();
+        assert_eq!(one_node.len(), 3 * 6 + 3 * 6 + 1);
+        assert!(one_node.iter().all(|c| c.locality == Locality::Intra));
+    }
+
+    #[test]
+    fn contention_levels_take_some_of_the_pairs() {
+        let cells = plan(&["-t", "isend", "-s", "8", "--pairs", "1,2"], &[0, 1, 0, 1]).unwrap();
+        let inter: Vec<Vec<usize>> = cells.iter().filter(|c| c.locality == Locality::Inter).map(Spec::active).collect();
+        assert_eq!(inter, [vec![0, 1], vec![0, 1, 2, 3]]);
+        assert_eq!(cells[1].part(2), Some((3, true)));
+    }
+
+    #[test]
+    fn what_the_machine_cannot_do_is_refused_in_one_line() {
+        let cases: [(&[&str], &[usize], &str); 8] = [
+            (&["-t", "reduce", "-s", "1,2"], &[0; 4], "no size is a multiple of 8"),
+            (&[], &[0], "there is one process"),
+            (&["-t", "send"], &[0, 0, 0], "3 is odd; start 2 or 4"),
+            (&["-t", "send", "--pairs", "3"], &[0, 1, 0, 1], "make 2 pairs at most"),
+            (&["-t", "fft"], &[0; 6], "power of two"),
+            (&["--placement", "3x1"], &[0, 1], "does not fit"),
+            (&["-t", "send", "--locality", "inter"], &[0, 0], "on one node"),
+            (&["-t", "gather-total", "-s", "1,2"], &[0; 4], "none reaches 4 bytes"),
+        ];
+        for (words, nodes, expected) in cases {
+            let text = refusal(words, nodes);
+            assert!(text.contains(expected) && !text.contains('\n'), "{text}");
+        }
+        assert!(plan(&["-t", "barrier,bcast"], &[0, 0, 0]).is_ok());
+    }
+
+    #[test]
+    fn sizes_beyond_memory_are_refused() {
+        let cells = plan(&["-t", "alltoall", "-s", "1G"], &[0; 4]).unwrap();
+        let room = |bytes| [Room { name: "n".into(), available_bytes: Some(bytes) }];
+        let layout = Layout { nodes: vec![0; 4] };
+        let text = check_memory(&cells, &layout, &room(8 << 30), u64::MAX).unwrap_err().to_string();
+        assert!(text.contains("needs about 49152 MB for 4 ranks on n, where 8192 MB"), "{text}");
+        assert!(check_memory(&cells, &layout, &room(100 << 30), u64::MAX).is_ok());
+        assert!(check_memory(&cells, &layout, &room(100 << 30), 1 << 20).is_err());
+    }
+
+    #[test]
+    fn the_order_follows_from_the_seed() {
+        let cells = plan(&[], &[0, 1]).unwrap();
+        let shuffled = |seed| {
+            let mut copy = cells.clone();
+            shuffle(&mut copy, seed);
+            copy
+        };
+        assert_eq!(shuffled(1), shuffled(1));
+        assert_ne!(shuffled(1), shuffled(2));
+        let mut back = shuffled(1);
+        back.sort_by_key(|c| (c.operation, c.size));
+        let mut all = cells.clone();
+        all.sort_by_key(|c| (c.operation, c.size));
+        assert_eq!(back, all);
+    }
+}

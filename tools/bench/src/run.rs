@@ -1,0 +1,489 @@
+//! A launch: all cells, shuffled, one after the other, each written when it is finished.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use weir_distribution::{
+    Cell, ClockInfo, Existing, Launch, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Run, StartSync, State,
+    Tool, Transport, Warning, Writer,
+};
+
+use crate::budget::Budget;
+use crate::cell::{Bench, Outcomes};
+use crate::clock::{Clock, Quality};
+use crate::collect::{self, Relations, Rules};
+use crate::error::{BenchError, Result};
+use crate::host::Facts;
+use crate::machine::{Control, Machine};
+use crate::options::{Settings, Start};
+use crate::pairing::Layout;
+use crate::plan::{self, Room, Spec};
+use crate::{measure, warnings};
+
+/// What is known of the machine that the machine itself does not tell.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// Back end: `mpi`, `weir`, `sim`.
+    pub backend: String,
+    /// The MPI library.
+    pub mpi: Option<MpiInfo>,
+    /// Variables that steer libraries and transports.
+    pub environment: std::collections::BTreeMap<String, String>,
+    /// The command line.
+    pub command: Vec<String>,
+}
+
+/// Whom rank 0 tells how it goes.
+pub trait Watcher {
+    /// The plan is made: this many cells.
+    fn begin(&mut self, run: &Run, cells: usize);
+    /// A cell is finished; so many seconds are left, as it seems.
+    fn cell(&mut self, cell: &Cell, done: usize, cells: usize, left_s: f64);
+    /// Something that people should know.
+    fn warning(&mut self, warning: &Warning);
+    /// Fitting distributions to what was measured.
+    fn fitting(&mut self, done: usize, cells: usize);
+    /// Nothing more comes.
+    fn end(&mut self) {}
+}
+
+/// Says nothing.
+pub struct Silent;
+
+impl Watcher for Silent {
+    fn begin(&mut self, _: &Run, _: usize) {}
+    fn cell(&mut self, _: &Cell, _: usize, _: usize, _: f64) {}
+    fn warning(&mut self, _: &Warning) {}
+    fn fitting(&mut self, _: usize, _: usize) {}
+}
+
+/// What came out, at rank 0.
+pub struct Report {
+    /// As in `run.json`.
+    pub run: Run,
+    /// The launch's number.
+    pub launch: u32,
+    /// Whether all cells were measured, or somebody asked to stop.
+    pub complete: bool,
+    /// Durations for fitting, by the place of a cell in `run.cells`.
+    durations: Vec<(usize, Vec<f64>)>,
+    writer: Option<Writer>,
+}
+
+/// What rank 0 tells all before each cell.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Go {
+    Measure {
+        time_ns: f64,
+    },
+    /// Rank 0 cannot go on.
+    Fail(String),
+}
+
+struct Pairs<'a> {
+    layout: &'a Layout,
+    clock: &'a Clock,
+}
+
+impl Relations for Pairs<'_> {
+    fn same_node(&self, a: usize, b: usize) -> bool {
+        self.layout.nodes[a] == self.layout.nodes[b]
+    }
+
+    fn same_clock(&self, a: usize, b: usize) -> bool {
+        self.clock.same(a, b)
+    }
+}
+
+/// Samples of all ranks in a cell for which rank 0 has memory: 24 bytes each, and as much while they arrive.
+const MOST_SAMPLES: u64 = 10_000_000;
+/// Empty samples by which the overhead is measured.
+const EMPTY: usize = 20_000;
+
+/// Measures everything once; all ranks call it. Rank 0 gets the report.
+///
+/// # Errors
+/// What this machine cannot do, the machine's failures, or rank 0's with its files.
+pub fn launch<M: Machine>(
+    m: &M,
+    settings: &Settings,
+    about: &About,
+    own: &Facts,
+    stop: &AtomicBool,
+    watcher: &mut dyn Watcher,
+) -> Result<Option<Report>> {
+    let facts = m.everybody(own)?;
+    if let Some(rank) = facts.iter().position(|f| f.version != facts[0].version) {
+        let text = format!("rank {rank} is weir {}, rank 0 is {}", facts[rank].version, facts[0].version);
+        return Err(BenchError::Usage(text));
+    }
+    let identities: Vec<String> = facts.iter().map(|f| f.identity.clone()).collect();
+    let layout = Layout::of_names(&identities);
+    // What cannot be done is refused before time is spent on clocks.
+    let early = plan::cells(settings, &layout, StartSync::Barrier)?;
+    plan::check_memory(&early, &layout, &rooms(&facts, &layout), m.most_bytes())?;
+    let mut clock = Clock::start(m, domains(&facts, &layout))?;
+    let start = m.share(&chosen_start(settings.args.start, &facts, &layout, clock.worst_ns()))?;
+    let mut cells = plan::cells(settings, &layout, start)?;
+    let seed = m.share(&settings.args.seed.unwrap_or_else(fresh_seed))?;
+    plan::shuffle(&mut cells, seed);
+    let head = head(m, settings, about, &facts, &layout, &clock)?;
+    let opened = head.map(|(run, launch)| open(settings, run, launch)).transpose();
+    let mut book = m.agree(opened)?;
+    if let Some(book) = &mut book {
+        watcher.begin(&book.run, cells.len());
+        book.launch().warnings.clone().iter().for_each(|w| watcher.warning(w));
+    }
+    let measured = measure_all(m, settings, &cells, &mut clock, &layout, seed, stop, &mut book, watcher);
+    if let (Err(_), Some(book)) = (&measured, &mut book) {
+        // What is finished is in the folder whatever comes of this.
+        book.run.state = State::Stopped;
+        book.launch().state = State::Stopped;
+        let _ = save(&book.run, book.writer.as_mut());
+    }
+    let complete = measured?;
+    let qualities = m.gather_values(&clock.quality(m))?;
+    let closed = book.map(|book| close(book, complete, &clock, &qualities, watcher)).transpose();
+    m.agree(closed)
+}
+
+/// Fits distributions to what was measured, and writes them; nobody but rank 0 is needed for it.
+///
+/// # Errors
+/// The folder's.
+pub fn fit(report: &mut Report, watcher: &mut dyn Watcher) -> Result<()> {
+    let all = report.durations.len();
+    for (done, (place, durations)) in std::mem::take(&mut report.durations).into_iter().enumerate() {
+        watcher.fitting(done, all);
+        if let Some(cell) = report.run.cells.get_mut(place) {
+            cell.fits = collect::fits(durations, u64::from(cell.id));
+        }
+    }
+    save(&report.run, report.writer.as_mut())
+}
+
+fn save(run: &Run, writer: Option<&mut Writer>) -> Result<()> {
+    let Some(writer) = writer else { return Ok(()) };
+    // Samples files and ids are the writer's; the rest is ours.
+    let change = |written: &mut Run| {
+        for (ours, theirs) in run.cells.iter().zip(&mut written.cells) {
+            theirs.fits.clone_from(&ours.fits);
+        }
+        written.launches.clone_from(&run.launches);
+        written.state = run.state;
+    };
+    writer.update(change).map_err(|error| BenchError::Told(error.to_string()))
+}
+
+fn fresh_seed() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+}
+
+fn rooms(facts: &[Facts], layout: &Layout) -> Vec<Room> {
+    let first = |node| layout.nodes.iter().position(|n| *n == node);
+    let nodes = (0..layout.count()).filter_map(first);
+    nodes.map(|r| Room { name: facts[r].node.name.clone(), available_bytes: facts[r].available_bytes }).collect()
+}
+
+/// Ranks of a node read one counter if its kernel trusts it.
+fn domains(facts: &[Facts], layout: &Layout) -> Vec<u64> {
+    let ranks = facts.len() as u64;
+    let domain = |(rank, f): (usize, &Facts)| match f.shared_counter {
+        true => layout.nodes[rank] as u64,
+        false => ranks + rank as u64,
+    };
+    facts.iter().enumerate().map(domain).collect()
+}
+
+fn chosen_start(asked: Start, facts: &[Facts], layout: &Layout, worst_ns: f64) -> StartSync {
+    let crowded = (0..layout.count()).any(|node| {
+        let here = layout.nodes.iter().filter(|n| **n == node).count();
+        let online = facts.iter().zip(&layout.nodes).find(|(_, n)| **n == node).map_or(1, |(f, _)| f.online);
+        here > online
+    });
+    match asked {
+        Start::Barrier => StartSync::Barrier,
+        Start::Window => StartSync::Window,
+        Start::None => StartSync::None,
+        // Who spins for an instant keeps others from a shared processor; a bad clock starts worse than a barrier.
+        Start::Auto if crowded || worst_ns > warnings::CLOCK_LIMIT_NS => StartSync::Barrier,
+        Start::Auto => StartSync::Window,
+    }
+}
+
+/// Rank 0's books.
+struct Book {
+    run: Run,
+    launch: u32,
+    writer: Option<Writer>,
+    durations: Vec<(usize, Vec<f64>)>,
+    overhead_ns: f64,
+}
+
+impl Book {
+    fn launch(&mut self) -> &mut Launch {
+        let at = self.run.launches.iter().position(|l| l.number == self.launch).unwrap_or(0);
+        &mut self.run.launches[at]
+    }
+}
+
+/// The head of the run and of its launch, at rank 0; all ranks take part.
+fn head<M: Machine>(
+    m: &M,
+    settings: &Settings,
+    about: &About,
+    facts: &[Facts],
+    layout: &Layout,
+    clock: &Clock,
+) -> Result<Option<(Run, Launch)>> {
+    let qualities = m.gather_values(&clock.quality(m))?;
+    let empty = measure::nothing(m, EMPTY);
+    if m.rank() != 0 {
+        return Ok(None);
+    }
+    let lengths = empty.begin.iter().zip(&empty.end).map(|(&b, &e)| clock.length_ns(b, e).max(0.0));
+    let per_sample = weir_stats::Sample::durations(lengths.collect());
+    let per_sample = per_sample.map(|s| collect::record_of(&weir_stats::Summary::of(&s)));
+    let per_sample = per_sample.map_err(|error| BenchError::machine("overhead", error))?;
+    let name = settings.args.machine.clone().unwrap_or_else(|| facts[0].node.name.clone());
+    let mut run = Run::new(&name);
+    run.tool = Tool { name: "weir bench".into(), version: env!("CARGO_PKG_VERSION").into() };
+    run.title.clone_from(&settings.args.title);
+    run.created_utc = Some(now_utc());
+    run.command.clone_from(&about.command);
+    run.nodes = nodes(facts, layout, &qualities);
+    run.mpi.clone_from(&about.mpi);
+    run.environment.clone_from(&about.environment);
+    run.transport = transport(about);
+    let open_mpi = about.mpi.as_ref().is_some_and(|mpi| mpi.abi.as_deref() == Some("open-mpi"));
+    let mut told = warnings::of_placement(facts, layout, open_mpi);
+    told.extend(warnings::of_clock(clock.worst_ns(), m.clock_source()));
+    let placement = facts.iter().enumerate().map(|(rank, f)| Placement {
+        rank: rank as u32,
+        node: layout.nodes[rank] as u32,
+        processors: f.processors.clone(),
+        pinned: f.processors.len() == 1,
+    });
+    let launch = Launch {
+        number: 0,
+        origin_utc: run.created_utc.clone(),
+        state: State::Running,
+        placement: placement.collect(),
+        clock: Some(clock_info(m.clock_source(), clock, &qualities)),
+        overhead: Some(Overhead { clock_read_ns: Some(per_sample.p50_ns), per_sample }),
+        warnings: told,
+    };
+    Ok(Some((run, launch)))
+}
+
+fn now_utc() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}
+
+fn nodes(facts: &[Facts], layout: &Layout, qualities: &[Quality]) -> Vec<Node> {
+    let first = |node| layout.nodes.iter().position(|n| *n == node);
+    let describe = |rank: usize| {
+        let mut node = facts[rank].node.clone();
+        if let Some(tsc) = &mut node.tsc {
+            tsc.frequency_hz = qualities.get(rank).map(|q| q.frequency_hz);
+        }
+        node
+    };
+    (0..layout.count()).filter_map(first).map(describe).collect()
+}
+
+/// What carries the messages, as the environment says.
+fn transport(about: &About) -> Transport {
+    let prefixes = ["FI_", "OMPI_MCA_", "UCX_", "MPIR_CVAR_", "WEIR_"];
+    let steers = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    let settings = about.environment.iter().filter(|(name, _)| steers(name));
+    let provider = match about.backend.as_str() {
+        "weir" => Some("weir".to_owned()),
+        _ => about.environment.get("FI_PROVIDER").cloned(),
+    };
+    Transport {
+        backend: about.backend.clone(),
+        provider,
+        settings: settings.map(|(name, value)| (name.clone(), value.clone())).collect(),
+    }
+}
+
+fn clock_info(source: &str, clock: &Clock, qualities: &[Quality]) -> ClockInfo {
+    let rank = |(rank, q): (usize, &Quality)| RankClock {
+        rank: rank as u32,
+        error_ns: q.error_ns,
+        drift_ppm: clock.is_distributed().then_some(q.drift_ppm),
+    };
+    ClockInfo {
+        source: source.to_owned(),
+        frequency_hz: qualities.first().map(|q| q.frequency_hz),
+        resolution_ns: qualities.first().map(|q| q.resolution_ns),
+        algorithm: if clock.is_distributed() { "hca3" } else { "none" }.into(),
+        ranks: qualities.iter().enumerate().map(rank).collect(),
+        resyncs: clock.resyncs().iter().map(|&(at_ns, error_ns)| Resync { at_ns, error_ns }).collect(),
+    }
+}
+
+/// Opens the folder, if one is wanted: a new run, or a launch more in the one that is there.
+fn open(settings: &Settings, run: Run, mut launch: Launch) -> Result<Book> {
+    let overhead_ns = launch.overhead.as_ref().map_or(0.0, |o| o.per_sample.p50_ns);
+    let Some(dir) = &settings.args.output else {
+        let mut run = run;
+        run.launches.push(launch);
+        return Ok(Book { run, launch: 0, writer: None, durations: Vec::new(), overhead_ns });
+    };
+    // The format's errors name their file.
+    let failed = |error: weir_distribution::Error| BenchError::Told(error.to_string());
+    if !settings.args.append && is_run(dir) {
+        let text = format!(
+            "there is a run in {} already: name another folder, or add a launch to it by --append",
+            dir.display()
+        );
+        return Err(BenchError::Usage(text));
+    }
+    let mut writer = if settings.args.append && is_run(dir) {
+        let writer = Writer::append(dir).map_err(failed)?;
+        same_machine(dir, writer.run(), &run)?;
+        writer
+    } else {
+        Writer::create(dir, run, Existing::Refuse).map_err(failed)?
+    };
+    launch.number = writer.run().launches.iter().map(|l| l.number + 1).max().unwrap_or(0);
+    let number = launch.number;
+    writer.begin_launch(launch).map_err(failed)?;
+    let run = writer.run().clone();
+    Ok(Book { run, launch: number, writer: Some(writer), durations: Vec::new(), overhead_ns })
+}
+
+fn is_run(dir: &Path) -> bool {
+    dir.join("run.json").exists()
+}
+
+/// Launches of one run must be of one machine: else their medians mean nothing.
+fn same_machine(dir: &Path, there: &Run, here: &Run) -> Result<()> {
+    let of = |run: &Run| {
+        let version = run.mpi.as_ref().map(|mpi| mpi.library_version.clone());
+        let nodes: Vec<(String, Option<String>)> = run.nodes.iter().map(|n| (n.name.clone(), n.cpu.clone())).collect();
+        [
+            ("transport", format!("{} {:?}", run.transport.backend, run.transport.provider)),
+            ("MPI library", format!("{version:?}")),
+            ("nodes", format!("{nodes:?}")),
+        ]
+    };
+    for ((what, there), (_, here)) in of(there).into_iter().zip(of(here)) {
+        if there != here {
+            let text = format!("--append: {what} of the run in {} is {there}, here it is {here}", dir.display());
+            return Err(BenchError::Usage(text));
+        }
+    }
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)]
+fn measure_all<M: Machine>(
+    m: &M,
+    settings: &Settings,
+    cells: &[Spec],
+    clock: &mut Clock,
+    layout: &Layout,
+    seed: u64,
+    stop: &AtomicBool,
+    book: &mut Option<Book>,
+    watcher: &mut dyn Watcher,
+) -> Result<bool> {
+    let args = &settings.args;
+    let begun_ns = clock.now_ns(m);
+    let mut failed: Option<String> = None;
+    for (done, spec) in cells.iter().enumerate() {
+        let left_ns = args.time * 1e9 - (clock.now_ns(m) - begun_ns) as f64;
+        // What a cell saved, the others may use.
+        let time_ns = (left_ns / (cells.len() - done) as f64).max(1e6);
+        let go = failed.take().map_or(Go::Measure { time_ns }, Go::Fail);
+        let time_ns = match m.share(&go)? {
+            Go::Measure { time_ns } => time_ns,
+            Go::Fail(cause) => return Err(BenchError::Told(cause)),
+        };
+        let budget = Budget {
+            repetitions: args.reps.map(u64::from),
+            time_ns,
+            relative_width: args.ci.map(|percent| percent / 100.0),
+            most: MOST_SAMPLES / spec.active().len() as u64,
+        };
+        let outcome = Bench { m, clock, stop }.cell(spec, &budget)?;
+        let Outcomes::Done(measured) = outcome else { return Ok(false) };
+        let (Some(measured), Some(book)) = (measured, book.as_mut()) else { continue };
+        let rules = Rules {
+            keep: args.keep as usize,
+            warm_up: args.warm_up,
+            percentile: args.outlier_percentile,
+            multiplier: args.outlier_multiplier,
+            seed: seed ^ done as u64,
+        };
+        match enter(book, spec, &measured, &rules, &Pairs { layout, clock }) {
+            Ok(()) => {
+                let left_s = (args.time - (clock.now_ns(m) - begun_ns) as f64 / 1e9).max(0.0);
+                let Some(cell) = book.run.cells.last() else { continue };
+                watcher.cell(cell, done + 1, cells.len(), left_s);
+            }
+            // The others wait for word before the next cell.
+            Err(error) => failed = Some(error.to_string()),
+        }
+    }
+    match m.share(&failed)? {
+        Some(cause) => Err(BenchError::Told(cause)),
+        None => Ok(true),
+    }
+}
+
+/// Enters a cell into the books.
+fn enter(
+    book: &mut Book,
+    spec: &Spec,
+    measured: &crate::cell::Measured,
+    rules: &Rules,
+    relations: &impl Relations,
+) -> Result<()> {
+    let (mut cell, samples) = collect::cell(spec, measured, rules, relations)?;
+    cell.launch = book.launch;
+    cell.id = book.run.cells.iter().map(|c| c.id + 1).max().unwrap_or(0);
+    if let Some(writer) = &mut book.writer {
+        writer.write_cell(cell, &samples).map_err(|error| BenchError::Told(error.to_string()))?;
+        if let Some(written) = writer.run().cells.last() {
+            book.run.cells.push(written.clone());
+        }
+    } else {
+        book.run.cells.push(cell);
+    }
+    let fair: Vec<f64> = samples.iter().filter(|s| s.counts()).map(|s| s.duration_ns.max(0.0)).collect();
+    let step = fair.len().div_ceil(collect::FITTED).max(1);
+    book.durations.push((book.run.cells.len() - 1, fair.into_iter().step_by(step).collect()));
+    Ok(())
+}
+
+/// Ends the launch in the books.
+fn close(
+    mut book: Book,
+    complete: bool,
+    clock: &Clock,
+    qualities: &[Quality],
+    watcher: &mut dyn Watcher,
+) -> Result<Report> {
+    let (launch, overhead_ns) = (book.launch, book.overhead_ns);
+    let own = book.run.cells.iter().filter(|cell| cell.launch == launch);
+    let medians = own.filter_map(|c| Some((c.configuration.label(), c.summary.as_ref()?.p50_ns)));
+    let smallest = medians.filter(|(_, median)| *median > 0.0).min_by(|a, b| a.1.total_cmp(&b.1));
+    let told = warnings::of_overhead(overhead_ns, smallest.as_ref().map(|(name, median)| (name.as_str(), *median)));
+    told.iter().for_each(|w| watcher.warning(w));
+    let state = if complete { State::Complete } else { State::Stopped };
+    let entry = book.launch();
+    entry.state = state;
+    entry.warnings.extend(told);
+    let source = entry.clock.as_ref().map_or_else(String::new, |c| c.source.clone());
+    entry.clock = Some(clock_info(&source, clock, qualities));
+    book.run.state = state;
+    let mut writer = book.writer;
+    save(&book.run, writer.as_mut())?;
+    Ok(Report { run: book.run, launch, complete, durations: book.durations, writer })
+}

@@ -1,0 +1,253 @@
+//! What people see: progress while it runs, tables at the end.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use weir_distribution::{Cell, Configuration, Locality, Run, StartSync, Warning};
+
+use crate::run::Watcher;
+
+/// Progress on standard error: a bar on a terminal, else a line for each cell.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    /// For this process's standard error.
+    #[must_use]
+    pub fn new() -> Progress {
+        Progress { bar: std::io::stderr().is_terminal().then(ProgressBar::no_length) }
+    }
+
+    fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
+        }
+    }
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Progress::new()
+    }
+}
+
+impl Watcher for Progress {
+    fn begin(&mut self, run: &Run, cells: usize) {
+        let mpi = run.mpi.as_ref().map_or(run.transport.backend.as_str(), |mpi| mpi.library_version.as_str());
+        let ranks = run.launches.last().map_or(0, |launch| launch.placement.len());
+        let nodes = run.nodes.len();
+        let nodes = format!("{nodes} node{}", if nodes == 1 { "" } else { "s" });
+        self.say(&format!("{ranks} ranks on {nodes}, {mpi}: {cells} cells"));
+        if let Some(bar) = &self.bar {
+            let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_length(cells as u64);
+        }
+    }
+
+    fn cell(&mut self, cell: &Cell, done: usize, cells: usize, left_s: f64) {
+        let summary = cell.summary.as_ref();
+        let median = summary.map_or_else(|| "no samples".into(), |s| format!("median {}", time(s.p50_ns)));
+        let what = format!("{}, {median}", name(&cell.configuration));
+        let left = format!("{} s left", left_s.ceil());
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(done as u64);
+                bar.set_message(format!("{left}; {what}"));
+            }
+            None => eprintln!("{done}/{cells} {what}; {left}"),
+        }
+    }
+
+    fn warning(&mut self, warning: &Warning) {
+        self.say(&warning_line(warning));
+    }
+
+    fn fitting(&mut self, done: usize, cells: usize) {
+        if let Some(bar) = &self.bar {
+            bar.reset();
+            bar.set_length(cells as u64);
+            bar.set_position(done as u64);
+            bar.set_message("fitting distributions");
+        } else if done == 0 {
+            eprintln!("fitting distributions to {cells} cells");
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A warning in one line, with what to do.
+#[must_use]
+pub fn warning_line(warning: &Warning) -> String {
+    let advice = warning.advice.as_ref().map_or_else(String::new, |advice| format!("; try: {advice}"));
+    format!("warning: {}{advice}", warning.message)
+}
+
+/// A cell's name for people.
+#[must_use]
+pub fn name(c: &Configuration) -> String {
+    let mut text = format!("{} {} B", c.label(), c.size_bytes);
+    if c.pairs > 0 {
+        let _ = write!(text, ", {} pair{}", c.pairs, if c.pairs == 1 { "" } else { "s" });
+    }
+    let _ = write!(text, ", {}x{}", c.nodes, c.ranks_per_node);
+    if c.pairs > 0 {
+        let _ = write!(text, " {}", place(c.locality));
+    }
+    text
+}
+
+fn place(locality: Locality) -> &'static str {
+    match locality {
+        Locality::Inter => "between nodes",
+        Locality::Intra => "within nodes",
+        Locality::Mixed => "within and between nodes",
+    }
+}
+
+/// A time for people, three digits.
+#[must_use]
+pub fn time(ns: f64) -> String {
+    let (value, unit) = match ns.abs() {
+        n if n < 1e3 => (ns, "ns"),
+        n if n < 1e6 => (ns / 1e3, "us"),
+        n if n < 1e9 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    let digits = match value.abs() {
+        v if v < 10.0 => 2,
+        v if v < 100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+/// What tells tables apart: operation, n x p, where, how begun.
+type Heading = (String, u32, u32, Locality, StartSync);
+
+/// A table for each operation of a launch: times in microseconds.
+#[must_use]
+pub fn tables(run: &Run, launch: u32) -> String {
+    let mut groups: BTreeMap<Heading, Vec<&Cell>> = BTreeMap::new();
+    for cell in run.cells.iter().filter(|cell| cell.launch == launch) {
+        let c = &cell.configuration;
+        groups.entry((c.label(), c.nodes, c.ranks_per_node, c.locality, c.start)).or_default().push(cell);
+    }
+    let mut text = String::new();
+    for ((label, n, p, locality, start), mut cells) in groups {
+        cells.sort_by_key(|cell| (cell.configuration.pairs, cell.configuration.size_bytes));
+        let start = match start {
+            StartSync::None => "",
+            StartSync::Barrier => ", begun by a barrier",
+            StartSync::Window => ", begun by the clock",
+        };
+        let _ = writeln!(text, "\n{label}, {n}x{p} {}{start} (us)", place(locality));
+        let _ = writeln!(
+            text,
+            "{:>10} {:>6} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}",
+            "bytes", "pairs", "samples", "min", "median", "+-", "mean", "p99", "max", "outliers"
+        );
+        cells.iter().for_each(|cell| row(cell, &mut text));
+    }
+    text
+}
+
+fn row(cell: &Cell, text: &mut String) {
+    let c = &cell.configuration;
+    let Some(s) = &cell.summary else {
+        let _ = writeln!(text, "{:>10} {:>6} {:>9}", c.size_bytes, c.pairs, 0);
+        return;
+    };
+    let us = |ns: f64| {
+        let digits = if ns.abs() < 1e6 { 3 } else { 1 };
+        format!("{:.digits$}", ns / 1000.0)
+    };
+    let half = s.median_low_ns.zip(s.median_high_ns).map_or(f64::NAN, |(low, high)| (high - low) / 2.0);
+    let _ = writeln!(
+        text,
+        "{:>10} {:>6} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}",
+        c.size_bytes,
+        if c.pairs > 0 { c.pairs.to_string() } else { "-".into() },
+        s.count,
+        us(s.min_ns),
+        us(s.p50_ns),
+        us(half),
+        us(s.mean_ns),
+        us(s.p99_ns),
+        us(s.max_ns),
+        cell.outliers.as_ref().map_or(0, |o| o.count)
+    );
+}
+
+/// What all launches of a run say of each configuration: the median of the launches' medians, and how far these lie apart.
+#[must_use]
+pub fn launches(run: &Run) -> String {
+    let mut groups: BTreeMap<&Configuration, Vec<f64>> = BTreeMap::new();
+    for cell in &run.cells {
+        let Some(summary) = &cell.summary else { continue };
+        groups.entry(&cell.configuration).or_default().push(summary.p50_ns);
+    }
+    let title = "medians of launches";
+    let mut text = format!("\n{title:<60} {:>9} {:>11} {:>11} {:>11}\n", "launches", "least", "median", "greatest");
+    for (configuration, medians) in groups {
+        let Ok(sample) = weir_stats::Sample::durations(medians) else { continue };
+        let _ = writeln!(
+            text,
+            "{:<60} {:>9} {:>11} {:>11} {:>11}",
+            name(configuration),
+            sample.count(),
+            time(sample.min()),
+            time(sample.median()),
+            time(sample.max())
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launches_are_brought_together_by_configuration() {
+        let mut run = Run::new("m");
+        for (launch, median) in [(0, 1000.0), (1, 3000.0), (2, 1100.0)] {
+            let configuration = Configuration {
+                operation: weir_distribution::Operation::from("send"),
+                size_bytes: 8,
+                size_mode: weir_distribution::SizeMode::Message,
+                nodes: 2,
+                ranks_per_node: 1,
+                ranks: 2,
+                pairs: 1,
+                locality: Locality::Inter,
+                start: StartSync::None,
+                parameters: BTreeMap::new(),
+            };
+            let mut cell = Cell::new(launch, launch, configuration);
+            let summary = weir_distribution::SummaryRecord { p50_ns: median, ..Default::default() };
+            cell.summary = Some(summary);
+            run.cells.push(cell);
+        }
+        let text = launches(&run);
+        let words: Vec<&str> = text.lines().nth(2).unwrap().split_whitespace().collect();
+        assert_eq!(words.join(" "), "send 8 B, 1 pair, 2x1 between nodes 3 1.00 us 1.10 us 3.00 us");
+    }
+
+    #[test]
+    fn times_have_three_digits() {
+        let cases = [(0.5, "0.50 ns"), (12.34, "12.3 ns"), (123.4, "123 ns"), (4567.0, "4.57 us"), (2.5e9, "2.50 s")];
+        for (ns, expected) in cases {
+            assert_eq!(time(ns), expected);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Time for timing: the cycle counter where it can be trusted, else the kernel's unsteered clock.
+//!
+//! The counter is read between fences. The one before (`lfence`) keeps the reading from being done before what precedes it is complete; the one after keeps what follows from beginning before the
+//! reading (Intel, "How to benchmark code execution times", 2010; AMD64 manual volume 3, RDTSC: serialising needs LFENCE).
+
+/// What is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The processor's cycle counter.
+    Tsc,
+    /// `CLOCK_MONOTONIC_RAW`, in nanoseconds.
+    MonotonicRaw,
+}
+
+impl Source {
+    /// The cycle counter if the processor says that it is steady; else the kernel's clock.
+    #[must_use]
+    pub fn best() -> Source {
+        if is_invariant() { Source::Tsc } else { Source::MonotonicRaw }
+    }
+
+    /// A reading of the kernel's clock between two of this source.
+    #[must_use]
+    pub fn pair(self) -> weir_clock::TickPair {
+        let before = self.read();
+        let monotonic_ns = monotonic_raw_ns().cast_signed();
+        weir_clock::TickPair { before, monotonic_ns, after: self.read() }
+    }
+
+    /// Its name in the distribution format.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Tsc => "tsc",
+            Source::MonotonicRaw => "monotonic-raw",
+        }
+    }
+
+    /// Reads it.
+    #[inline(always)]
+    #[must_use]
+    pub fn read(self) -> u64 {
+        match self {
+            Source::Tsc => tsc(),
+            Source::MonotonicRaw => monotonic_raw_ns(),
+        }
+    }
+}
+
+/// The cycle counter, fenced; 0 where there is none.
+#[inline(always)]
+#[must_use]
+pub fn tsc() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_lfence, _rdtsc};
+        // SAFETY: every x86-64 processor has both instructions; they touch no memory.
+        unsafe {
+            _mm_lfence();
+            let ticks = _rdtsc();
+            _mm_lfence();
+            ticks
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    0
+}
+
+/// The kernel's clock that no daemon steers, ns.
+#[must_use]
+pub fn monotonic_raw_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec, which is ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut time) };
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// Whether the processor says that its counter goes at one rate whatever the core does (CPUID 8000_0007H, EDX bit 8).
+#[must_use]
+pub fn is_invariant() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::__cpuid;
+        __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_source_goes_back() {
+        for source in [Source::Tsc, Source::MonotonicRaw] {
+            let mut last = source.read();
+            for _ in 0..10_000 {
+                let now = source.read();
+                assert!(now >= last, "{source:?}");
+                last = now;
+            }
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! The harness on a simulated machine: what was planted must come out.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Parser;
+use weir_bench::host::Facts;
+use weir_bench::machine::Machine;
+use weir_bench::machine::sim::{self, Model, Shape, Wrong};
+use weir_bench::options::{Args, Settings};
+use weir_bench::run::{About, Report, Silent, Watcher, launch};
+use weir_bench::{BenchError, Result};
+use weir_distribution::{Cell, Reader, Run, Sample, StartSync, State, Warning, flags};
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn settings(line: &str) -> Settings {
+    let words = ["bench"].into_iter().chain(line.split_whitespace());
+    Line::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).args.settings().unwrap()
+}
+
+/// Measures on a simulated machine; the report of rank 0, and how each rank ended.
+fn bench_with(
+    model: &Model,
+    line: &str,
+    watcher: impl Fn() -> Box<dyn Watcher> + Sync,
+    stop: &AtomicBool,
+) -> Vec<Result<Option<Report>>> {
+    let settings = settings(line);
+    let about = About { backend: "sim".into(), ..About::default() };
+    sim::run(model, |m| {
+        let mut facts = Facts::unknown(&format!("node{}", model.nodes[m.rank()]));
+        (facts.processors, facts.online) = (vec![m.rank() as u32], model.nodes.len());
+        launch(m, &settings, &about, &facts, stop, watcher().as_mut())
+    })
+}
+
+fn bench(model: &Model, line: &str) -> Report {
+    let mut all = bench_with(model, line, || Box::new(Silent), &AtomicBool::new(false));
+    for (rank, one) in all.iter().enumerate() {
+        assert!(one.is_ok(), "rank {rank}: {:?}", one.as_ref().err().map(ToString::to_string));
+    }
+    all.remove(0).unwrap().unwrap()
+}
+
+/// Measures into a folder and reads it.
+fn bench_and_read(model: &Model, line: &str) -> (Run, Vec<Vec<Sample>>) {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    bench(model, &format!("{line} -o {}", dir.display()));
+    read(&dir)
+}
+
+fn read(dir: &Path) -> (Run, Vec<Vec<Sample>>) {
+    let reader = Reader::open(dir).unwrap();
+    let samples = reader.run().cells.iter().map(|cell| reader.read_samples(cell).unwrap()).collect();
+    (reader.run().clone(), samples)
+}
+
+/// The durations that count.
+fn fair(samples: &[Sample]) -> Vec<f64> {
+    samples.iter().filter(|s| s.counts()).map(|s| s.duration_ns).collect()
+}
+
+/// Largest distance of the samples' distribution from another one (Kolmogorov and Smirnov), times the root of their number.
+fn distance(mut values: Vec<f64>, cdf: impl Fn(f64) -> f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let n = values.len() as f64;
+    let gaps = values.iter().enumerate().map(|(i, &x)| {
+        let p = cdf(x);
+        (p - i as f64 / n).abs().max(((i + 1) as f64 / n - p).abs())
+    });
+    gaps.fold(0.0, f64::max) * n.sqrt()
+}
+
+/// Beyond this the hypothesis is wrong with a probability of 0.9999.
+const KS_LIMIT: f64 = 2.2;
+
+#[test]
+fn planted_one_way_times_come_out_as_planted() {
+    let model = Model {
+        shape: Shape::Weibull { shape: 3.6, scale: 2000.0 },
+        floor_ns: 20_000.0,
+        byte_ns: 1.0,
+        local_ns: 100.0,
+        reading_ns: 10.0,
+        clocks: (0..4).map(|r| Wrong { offset_ns: 1e6 * f64::from(r), drift: 1e-5 * f64::from(r) }).collect(),
+        ..Model::plain(4)
+    };
+    for operation in ["send", "isend", "duplex-isend"] {
+        let (run, samples) = bench_and_read(&model, &format!("-t {operation} -s 1000 --reps 2000 --warm-up 0"));
+        let bound = run.cells[0].clock_error_ns.unwrap();
+        assert!((1.0..20_000.0).contains(&bound), "{operation}: clocks may be {bound} ns apart");
+        // A reading of the clock takes 10 ns; the clocks may shift all by their error at most.
+        let cdf = |x: f64| {
+            let above = ((x - 21_000.0 - 10.0) / 2000.0).max(0.0);
+            1.0 - (-above.powf(3.6)).exp()
+        };
+        let values = fair(&samples[0]);
+        assert_eq!(values.len(), 8000);
+        for rank in 0..4 {
+            let own: Vec<f64> = samples[0].iter().filter(|s| s.rank == rank).map(|s| s.duration_ns).collect();
+            // Offsets of milliseconds and drifts of 10 ppm are known to 2 us, whatever the bound is.
+            let best = (-100..=100).map(|i| bound.min(2000.0) * f64::from(i) / 100.0);
+            let least = best.map(|by| distance(own.iter().map(|x| x + by).collect(), cdf)).fold(f64::MAX, f64::min);
+            assert!(least < KS_LIMIT, "{operation}, rank {rank}: {least}");
+        }
+    }
+}
+
+#[test]
+fn round_trips_are_halved_and_need_one_clock_only() {
+    let model = Model { shape: Shape::Exponential(1000.0), local_ns: 0.0, reading_ns: 10.0, ..Model::plain(2) };
+    let (run, samples) = bench_and_read(&model, "-t ping-pong -s 0 --reps 4000 --warm-up 0");
+    let values = fair(&samples[0]);
+    // Both halves of the machine time.
+    assert_eq!(values.len(), 8000);
+    assert!(samples[0].iter().all(|s| s.error_ns == 0.0));
+    // The half of two exponential times above twice the floor, and one reading: Erlang of order 2.
+    let cdf = |x: f64| {
+        let t = (2.0 * (x - 10_005.0) / 1000.0).max(0.0);
+        1.0 - (1.0 + t) * (-t).exp()
+    };
+    assert!(distance(values, cdf) < KS_LIMIT);
+    assert_eq!(run.cells[0].configuration.pairs, 1);
+}
+
+/// Counts of durations about each of these values.
+fn peaks(values: &[f64], at: &[f64], width: f64) -> Vec<usize> {
+    at.iter().map(|peak| values.iter().filter(|v| (*v - peak).abs() < width).count()).collect()
+}
+
+#[test]
+fn a_binomial_broadcast_over_16_processes_shows_its_five_peaks() {
+    let (transit, local) = (20_000.0, 1000.0);
+    let model =
+        Model { shape: Shape::Exponential(50.0), floor_ns: transit, byte_ns: 0.0, local_ns: local, ..Model::plain(16) };
+    let (run, samples) = bench_and_read(&model, "-t bcast -s 128 --reps 200 --warm-up 0 --start window");
+    let cell = &run.cells[0];
+    assert_eq!(cell.configuration.start, StartSync::Window);
+    assert!(cell.missed_windows < 5, "{} repetitions did not begin together", cell.missed_windows);
+    let good = (cell.repetitions - cell.missed_windows - cell.warm_up) as usize;
+    let values = fair(&samples[0]);
+    assert_eq!(values.len(), 16 * good);
+    // Reached over j messages, a process waits for or sends 4 - j others.
+    let at: Vec<f64> = (0..5).map(|j| f64::from(j) * transit + f64::from(4 - j) * local).collect();
+    assert_eq!(peaks(&values, &at, 0.4 * transit), [1, 4, 6, 4, 1].map(|share| share * good));
+    let near = peaks(&values, &at, 3000.0);
+    assert!(near.iter().sum::<usize>() > 15 * good, "{near:?}");
+}
+
+#[test]
+fn planted_outliers_are_found_and_kept() {
+    let model = Model { shape: Shape::Exponential(500.0), outlier_every: 500, outlier_ns: 200e6, ..Model::plain(2) };
+    let (run, samples) = bench_and_read(&model, "-t send -s 8 --reps 10000 --warm-up 0");
+    let outliers = run.cells[0].outliers.as_ref().unwrap();
+    let late: Vec<&Sample> = samples[0].iter().filter(|s| s.duration_ns > 100e6).collect();
+    assert!((20..80).contains(&late.len()), "{} of 20000", late.len());
+    assert_eq!(outliers.count, late.len() as u64);
+    assert!(late.iter().all(|s| s.is_outlier() && s.counts()));
+    assert_eq!(samples[0].iter().filter(|s| s.is_outlier()).count(), late.len());
+    assert!(run.cells[0].summary.as_ref().unwrap().max_ns > 200e6);
+}
+
+#[test]
+fn the_clock_begins_repetitions_closer_together_than_a_barrier() {
+    let clocks: Vec<Wrong> =
+        (0..8).map(|r| Wrong { offset_ns: 1e7 * f64::from(r), drift: 2e-6 * f64::from(r) }).collect();
+    let model = Model { shape: Shape::Exponential(100.0), clocks, ..Model::plain(8) };
+    let skew = |start: &str| {
+        let report = bench(&model, &format!("-t allreduce -s 8 --reps 300 --start {start}"));
+        let cell = &report.run.cells[0];
+        (cell.skew.clone().unwrap().summary.p50_ns, cell.clone())
+    };
+    let ((by_clock, cell), (by_barrier, _)) = (skew("window"), skew("barrier"));
+    assert!(by_clock < 500.0 && by_clock * 2.0 < by_barrier, "{by_clock} against {by_barrier}");
+    assert!(cell.window_ns.unwrap() >= 50_000.0);
+}
+
+#[test]
+fn who_misses_an_agreed_start_is_flagged_and_does_not_count() {
+    // Now and then a message takes longer than a window is wide.
+    let model = Model { shape: Shape::Constant, outlier_every: 300, outlier_ns: 3e6, ..Model::plain(4) };
+    let (run, samples) = bench_and_read(&model, "-t bcast -s 8 --reps 400 --warm-up 0 --start window");
+    let cell = &run.cells[0];
+    assert!(cell.missed_windows > 0);
+    let missed: std::collections::BTreeSet<u32> =
+        samples[0].iter().filter(|s| s.flags & flags::MISSED_WINDOW != 0).map(|s| s.repetition).collect();
+    assert_eq!(missed.len() as u64, cell.missed_windows);
+    // Missed at one is missed at all.
+    assert_eq!(samples[0].iter().filter(|s| missed.contains(&s.repetition) && s.counts()).count(), 0);
+    assert_eq!(cell.summary.as_ref().unwrap().count, 4 * (cell.repetitions - cell.missed_windows - cell.warm_up));
+    // They are made up for.
+    assert_eq!(cell.repetitions - cell.missed_windows, 400);
+}
+
+#[test]
+fn contention_shows_at_the_levels_it_was_planted_at() {
+    let model = Model { shape: Shape::Exponential(1000.0), contention: 1.0, ..Model::plain(8) };
+    let (run, samples) = bench_and_read(&model, "-t send -s 8 --pairs 1,4 --reps 1500 --warm-up 0 --locality inter");
+    let mean = |pairs: u32| {
+        let place = run.cells.iter().position(|c| c.configuration.pairs == pairs).unwrap();
+        let values = fair(&samples[place]);
+        assert_eq!(values.len(), 2 * pairs as usize * 1500);
+        values.iter().sum::<f64>() / values.len() as f64 - 10_010.0
+    };
+    // With one pair nothing else is under way; with four up to three messages are.
+    let (alone, together) = (mean(1), mean(4));
+    assert!((800.0..1200.0).contains(&alone), "{alone}");
+    assert!(together > 2.5 * alone, "{together} against {alone}");
+}
+
+#[test]
+fn warm_up_is_found_and_left_out() {
+    let report = bench(&Model::plain(2), "-t send -s 8 --reps 500 --warm-up 37");
+    assert_eq!((report.run.cells[0].warm_up, report.run.cells[0].summary.as_ref().unwrap().count), (37, 2 * 463));
+    // The first batch always is warm-up, as connections are made in it.
+    let report = bench(&Model::plain(2), "-t send -s 8 --reps 500");
+    assert!(report.run.cells[0].warm_up >= 2);
+}
+
+fn order(report: &Report) -> Vec<String> {
+    report.run.cells.iter().map(|c| format!("{} {}", c.configuration.label(), c.configuration.size_bytes)).collect()
+}
+
+#[test]
+fn cells_are_shuffled_by_the_seed() {
+    let model = Model::plain(4);
+    let line = "-t collectives -s 8,64 --reps 5 --start barrier";
+    let one = order(&bench(&model, &format!("{line} --seed 5")));
+    assert_eq!(one, order(&bench(&model, &format!("{line} --seed 5"))));
+    assert_ne!(one, order(&bench(&model, &format!("{line} --seed 6"))));
+    let mut sorted = one.clone();
+    sorted.sort();
+    assert_ne!(one, sorted);
+    assert_eq!(one.len(), 11 * 2 + 1);
+}
+
+#[test]
+fn the_time_asked_for_is_kept() {
+    let report = bench(&Model::plain(4), "-t send,barrier,bcast -s 8,1k --time 2 --start barrier");
+    let spans = report.run.cells.iter().map(|c| c.elapsed_ns.unwrap());
+    let first = report.run.cells.iter().map(|c| c.started_ns.unwrap()).min().unwrap();
+    let last = report.run.cells.iter().map(|c| c.started_ns.unwrap() + c.elapsed_ns.unwrap()).max().unwrap();
+    assert!(spans.sum::<i64>() > 1_500_000_000);
+    assert!((1_800_000_000..2_400_000_000).contains(&(last - first)), "{}", last - first);
+    assert!(report.run.cells.iter().all(|c| c.stopped_by.as_deref() == Some("time")));
+}
+
+#[test]
+fn a_narrow_interval_ends_a_cell_early() {
+    let model = Model { shape: Shape::Exponential(500.0), ..Model::plain(2) };
+    let report = bench(&model, "-t send -s 8 --time 20 --ci 1");
+    let cell = &report.run.cells[0];
+    assert_eq!(cell.stopped_by.as_deref(), Some("confidence"));
+    let s = cell.summary.as_ref().unwrap();
+    assert!((s.median_high_ns.unwrap() - s.median_low_ns.unwrap()) < 0.011 * s.p50_ns);
+    assert!(cell.elapsed_ns.unwrap() < 5_000_000_000);
+}
+
+#[test]
+fn a_reservoir_keeps_some_and_the_histogram_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    bench(&Model::plain(2), &format!("-t send -s 8 --reps 3000 --keep 500 --warm-up 0 -o {}", dir.display()));
+    let (run, samples) = read(&dir);
+    assert_eq!((run.cells[0].measured, samples[0].len()), (6000, 500));
+    assert_eq!(run.cells[0].summary.as_ref().unwrap().count, 6000);
+}
+
+/// Asks to stop when so many cells are finished.
+struct StopAfter(usize, &'static AtomicBool);
+
+impl Watcher for StopAfter {
+    fn begin(&mut self, _: &Run, _: usize) {}
+    fn cell(&mut self, _: &Cell, done: usize, _: usize, _: f64) {
+        if done == self.0 {
+            self.1.store(true, Ordering::Relaxed);
+        }
+    }
+    fn warning(&mut self, _: &Warning) {}
+    fn fitting(&mut self, _: usize, _: usize) {}
+}
+
+#[test]
+fn an_interrupted_run_keeps_its_finished_cells_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    // Lives as long as the process: a watcher is a box without a life of its own.
+    let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+    let line = format!("-t send -s 1,2,4,8,16 --reps 50 -o {}", dir.display());
+    let all = bench_with(&Model::plain(4), &line, || Box::new(StopAfter(2, stop)), stop);
+    let report = all.into_iter().next().unwrap().unwrap().unwrap();
+    assert!(!report.complete);
+    let (run, samples) = read(&dir);
+    assert_eq!((run.cells.len(), run.state, run.launches[0].state), (2, State::Stopped, State::Stopped));
+    assert!(samples.iter().all(|s| !s.is_empty()));
+}
+
+#[test]
+fn a_rank_that_dies_ends_the_run_and_finished_cells_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    let model = Model { death: Some((3, 3e9)), ..Model::plain(4) };
+    let line = format!("-t send -s 1,2,4,8,16,32 --time 10 -o {}", dir.display());
+    let all = bench_with(&model, &line, || Box::new(Silent), &AtomicBool::new(false));
+    for one in &all {
+        let text = one.as_ref().err().unwrap().to_string();
+        assert!(text.contains("rank 3 died") && !text.contains('\n'), "{text}");
+    }
+    let (run, samples) = read(&dir);
+    assert!((1..5).contains(&run.cells.len()), "{}", run.cells.len());
+    assert_eq!((run.state, samples.len()), (State::Stopped, run.cells.len()));
+}
+
+#[test]
+fn launches_are_added_to_a_run_of_the_same_machine_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    let line = format!("-t barrier --reps 20 --start barrier -o {}", dir.display());
+    bench(&Model::plain(2), &line);
+    bench(&Model::plain(2), &format!("{line} --append"));
+    let (run, _) = read(&dir);
+    assert_eq!((run.launches.len(), run.cells.len()), (2, 2));
+    assert_eq!(run.cells[0].configuration, run.cells[1].configuration);
+    let refusal = |model: &Model, line: &str| {
+        let all = bench_with(model, line, || Box::new(Silent), &AtomicBool::new(false));
+        all.into_iter().next().unwrap().err().unwrap().to_string()
+    };
+    // Without --append nothing is touched.
+    assert!(refusal(&Model::plain(2), &line).contains("run"), "a run was overwritten");
+    let other = refusal(&Model::plain(4), &format!("{line} --append"));
+    assert!(other.contains("nodes of the run in"), "{other}");
+}
+
+#[test]
+fn the_kernels_run_under_the_harness() {
+    let report = bench(&Model::plain(4), "-t kernels --reps 3 --iterations 5 --warm-up 0");
+    assert_eq!(report.run.cells.len(), 3);
+    for cell in &report.run.cells {
+        assert_eq!(cell.summary.as_ref().unwrap().count, 12, "{}", cell.configuration.label());
+        assert_eq!(cell.configuration.parameters["iterations"], "5");
+    }
+}
+
+#[test]
+fn every_operation_gives_samples_at_every_process() {
+    let model = Model { nodes: vec![0, 0, 1, 1], ..Model::plain(4) };
+    let (run, samples) = bench_and_read(&model, "-t all -s 64 --reps 4 --iterations 2 --warm-up 0 --window 3");
+    // Seven between pairs, between and within nodes; twelve collectives; three kernels.
+    assert_eq!(run.cells.len(), 2 * 7 + 12 + 3);
+    for (cell, samples) in run.cells.iter().zip(&samples) {
+        for rank in 0..4 {
+            let own = samples.iter().filter(|s| s.rank == rank).count();
+            assert_eq!(own, 4, "{} at rank {rank}", cell.configuration.label());
+        }
+    }
+}
+
+#[test]
+fn a_machine_that_cannot_do_what_is_asked_refuses_at_all_ranks() {
+    let all = bench_with(&Model::plain(3), "-t send", || Box::new(Silent), &AtomicBool::new(false));
+    assert!(all.iter().all(|one| matches!(one, Err(BenchError::Usage(text)) if text.contains("3 is odd"))));
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_told_at_all_ranks() {
+    let line = "-t send -s 8 --reps 10 -o /proc/nowhere/run";
+    let all = bench_with(&Model::plain(2), line, || Box::new(Silent), &AtomicBool::new(false));
+    assert!(all.iter().all(|one| one.as_ref().is_err_and(|e| e.to_string().contains("/proc/nowhere"))));
+}

@@ -1,0 +1,282 @@
+//! `weir report` and `weir export`: the command line, what is written where, what is printed.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use weir_distribution::Reader;
+use weir_distribution::export::{classic, csv};
+
+use crate::compare::{self, Comparison};
+use crate::digest::Digest;
+use crate::frame::{Plot, Sheet};
+use crate::page::facts;
+use crate::table::{Table, clean, comparison_json, run_json};
+use crate::{Error, load, page, png};
+
+/// What to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One page that opens anywhere, without a network
+    Html,
+    /// Each plot as a drawing with selectable text
+    Svg,
+    /// Each plot as pixels
+    Png,
+    /// Only the tables on standard output
+    Text,
+}
+
+/// Arguments of `weir report`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  weir report run1                          tables here, plots in run1/report.html
+  weir report run1 run2                     is the second faster? verdicts here, plots in run2/report-against-run1.html
+  weir report run1 run2 --json              the same for programs
+  weir report run1 --format png -o figures  each plot as a file, for a paper
+  weir report run1 --format text | less -S
+
+With one run: a table for each operation, and a page with all distributions. With two: for each cell that both
+measured the ratio of times with its interval, a test corrected for the number of cells, and a verdict; a
+difference that the clocks alone could explain is said to be none.")]
+pub struct ReportArgs {
+    /// A run's folder; a second one is compared with it
+    #[arg(required = true, num_args = 1..=2, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// What to make
+    #[arg(long, value_enum, default_value = "html")]
+    pub format: Format,
+    /// The file (html) or folder (svg, png) to write; else one inside the last run's folder
+    #[arg(short, long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+    /// Print one JSON document instead of tables; then a page is written only with -o
+    #[arg(long)]
+    pub json: bool,
+    /// Print only where things were written
+    #[arg(short, long, conflicts_with = "json")]
+    pub quiet: bool,
+}
+
+/// What to turn a run into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// cells.csv with a row for each cell, samples.csv with all samples
+    Csv,
+    /// cells.csv, and a file of samples for each cell
+    CsvPerCell,
+    /// The five text files of MPIBench: summary, histograms, outliers, subsamples, gnu
+    Classic,
+}
+
+/// Arguments of `weir export`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  weir export run1                            run1/export/cells.csv and samples.csv
+  weir export run1 --format classic -o old    old/perseus.4x2.bcast.0-128-1024.summary and so on
+  MPIBENCH_SUBSAMPLES=100 weir export run1 --format classic
+
+The classic files heed MPIBENCH_HIST_BIN, MPIBENCH_OUTLIER_PERCENTILE, MPIBENCH_OUTLIER_PERCENTILE_MULTIPLIER and
+MPIBENCH_SUBSAMPLES. Programs that read Parquet need no export: run1/samples holds the samples as they are.")]
+pub struct ExportArgs {
+    /// A run's folder
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// What to write
+    #[arg(long, value_enum, default_value = "csv")]
+    pub format: ExportFormat,
+    /// The folder to write; else `export` inside the run's
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Print the files' names as one JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Print nothing
+    #[arg(short, long, conflicts_with = "json")]
+    pub quiet: bool,
+}
+
+/// Does what `weir export` is asked for; returns the exit code.
+///
+/// # Errors
+/// In one line what cannot be read or written.
+pub fn export(args: &ExportArgs) -> Result<u8, Error> {
+    let reader = Reader::open(&args.run)?;
+    let folder = args.output.clone().unwrap_or_else(|| reader.dir().join("export"));
+    let files = match args.format {
+        ExportFormat::Csv => csv::write(&reader, &folder, csv::Layout::Flat)?,
+        ExportFormat::CsvPerCell => csv::write(&reader, &folder, csv::Layout::PerCell)?,
+        ExportFormat::Classic => {
+            let options = classic::Options::from_variables(|name| std::env::var(name).ok())?;
+            classic::write(&reader, &folder, &options)?
+        }
+    };
+    if args.json {
+        print(&format!("{}\n", serde_json::json!({ "files": files })));
+    } else if !args.quiet {
+        print(&files.iter().map(|f| format!("{}\n", f.display())).collect::<String>());
+    }
+    Ok(0)
+}
+
+/// What a report is about.
+enum Subject {
+    One(Box<Digest>),
+    Two(Box<(Digest, Digest, Comparison)>),
+}
+
+/// Does what `weir report` is asked for; returns the exit code.
+///
+/// # Errors
+/// In one line what cannot be read or written.
+pub fn report(args: &ReportArgs) -> Result<u8, Error> {
+    let subject = match &args.runs[..] {
+        [run] => Subject::One(Box::new(load(run, 0)?)),
+        [first, second] => {
+            let (first, second) = (load(first, compare::KEPT)?, load(second, compare::KEPT)?);
+            let comparison = compare::compare(&first, &second);
+            Subject::Two(Box::new((first, second, comparison)))
+        }
+        _ => return Err(Error::Usage("one run or two, as in: weir report run1 run2".into())),
+    };
+    if args.json {
+        print(&format!("{}\n", subject.json()));
+    } else if !args.quiet {
+        print(&subject.text());
+    }
+    if args.format == Format::Text || (args.json && args.output.is_none()) {
+        return Ok(0);
+    }
+    let written = write(&subject, args)?;
+    // With --json standard output is the document's.
+    if args.json {
+        eprintln!("weir: {written}");
+    } else {
+        print(&format!("{written}\n"));
+    }
+    Ok(0)
+}
+
+/// Prints; a reader that has gone away, as in `weir report run1 | head`, is no failure.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush());
+}
+
+impl Subject {
+    fn json(&self) -> serde_json::Value {
+        match self {
+            Self::One(digest) => run_json(digest),
+            Self::Two(two) => comparison_json(&two.0, &two.1, &two.2),
+        }
+    }
+
+    fn page(&self) -> String {
+        match self {
+            Self::One(digest) => page::of_run(digest),
+            Self::Two(two) => page::of_two(&two.0, &two.1, &two.2),
+        }
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        match self {
+            Self::One(digest) => crate::run_plots(digest),
+            Self::Two(two) => crate::comparison_plots(&two.0, &two.1, &two.2),
+        }
+    }
+
+    /// Facts, warnings, tables.
+    fn text(&self) -> String {
+        match self {
+            Self::One(digest) => {
+                let mut out = format!("{}\n", clean(&digest.run.machine));
+                out += &facts_text(digest);
+                out += &warnings_text(&facts::warnings(digest));
+                out.push('\n');
+                out += &digest.profiles.iter().map(|p| Table::of_profile(p).text()).collect::<String>();
+                if digest.profiles.is_empty() {
+                    out += "This run holds no finished cell.\n";
+                }
+                out
+            }
+            Self::Two(two) => {
+                let (first, second, comparison) = &**two;
+                let mut out = String::new();
+                for (which, digest) in [("first", first), ("second", second)] {
+                    let _ = writeln!(out, "{which}: {}, {}", clean(&digest.name), clean(&digest.run.machine));
+                    out += &facts_text(digest);
+                }
+                out += &warnings_text(&page::comparison_warnings((first, second), comparison));
+                out.push('\n');
+                out += &comparison.matches.iter().map(|m| Table::of_match(m).text()).collect::<String>();
+                let _ = writeln!(out, "{}", comparison.summary());
+                out
+            }
+        }
+    }
+}
+
+fn facts_text(digest: &Digest) -> String {
+    let mut out = String::new();
+    for (name, text) in page::facts(digest) {
+        let _ = writeln!(out, "  {:10}  {}", name.to_lowercase(), clean(&text));
+    }
+    out
+}
+
+fn warnings_text(warnings: &[(String, Option<String>)]) -> String {
+    let mut out = String::new();
+    for (message, advice) in warnings {
+        let advice = advice.as_ref().map_or_else(String::new, |a| format!("\n  to do: {}", clean(a)));
+        let _ = writeln!(out, "warning: {}{advice}", clean(message));
+    }
+    out
+}
+
+/// Writes the page or the plots; returns what to say about it.
+fn write(subject: &Subject, args: &ReportArgs) -> Result<String, Error> {
+    let folder = folder_of(args.runs.last().map_or(Path::new("."), PathBuf::as_path));
+    if args.format == Format::Html {
+        let name = match subject {
+            Subject::One(_) => "report.html".to_owned(),
+            Subject::Two(two) => format!("report-against-{}.html", file_name(&two.0.name)),
+        };
+        let path = args.output.clone().unwrap_or_else(|| folder.join(name));
+        // A folder is a place for the page as well.
+        let path = if path.is_dir() { path.join("report.html") } else { path };
+        put(&path, subject.page().as_bytes())?;
+        return Ok(format!("page: {}", path.display()));
+    }
+    let folder = args.output.clone().unwrap_or_else(|| folder.join("plots"));
+    std::fs::create_dir_all(&folder).map_err(|source| Error::Write { path: folder.clone(), source })?;
+    let plots = subject.plots();
+    for plot in &plots {
+        let (bytes, ending) = match args.format {
+            Format::Png => (png::png(plot)?, "png"),
+            _ => (plot.svg(Sheet::Adaptive).into_bytes(), "svg"),
+        };
+        put(&folder.join(format!("{}.{ending}", plot.name)), &bytes)?;
+    }
+    Ok(format!("{} plots: {}", plots.len(), folder.display()))
+}
+
+fn folder_of(run: &Path) -> &Path {
+    if run.is_file() { run.parent().unwrap_or(Path::new("")) } else { run }
+}
+
+/// A run's name as part of a file name.
+fn file_name(name: &str) -> String {
+    name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).take(80).collect()
+}
+
+/// Writes a whole file or leaves what was there.
+fn put(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let failed = |source| Error::Write { path: path.to_owned(), source };
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    let part = path.with_file_name(name);
+    if let Err(error) = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, path)) {
+        let _ = std::fs::remove_file(&part);
+        return Err(failed(error));
+    }
+    Ok(())
+}

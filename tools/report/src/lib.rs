@@ -1,0 +1,146 @@
+//! Plots and pages of what was measured, and comparisons of two runs.
+//!
+//! [`load`] reads a run once and keeps a [`digest::Digest`] of it, small whatever the number of samples; everything else
+//! is made from that: tables ([`table`]), drawings ([`run_plots`], [`comparison_plots`]) as SVG or PNG, and one page
+//! ([`page`]) that needs no network. [`compare::compare`] judges two digests against each other.
+
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod compare;
+pub mod curve;
+pub mod digest;
+pub mod families;
+pub mod frame;
+pub mod page;
+pub mod plots;
+pub mod png;
+pub mod scale;
+pub mod style;
+pub mod svg;
+pub mod table;
+pub mod units;
+
+use std::path::{Path, PathBuf};
+
+use weir_distribution::Reader;
+
+use crate::compare::Comparison;
+use crate::digest::Digest;
+use crate::frame::Plot;
+use crate::plots::{Detail, clock, cumulative, fits, ridgeline, sizes, strays, surface};
+use crate::scale::Kind;
+
+/// What can go wrong; each is one line for people.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A run cannot be read.
+    #[error(transparent)]
+    Run(#[from] weir_distribution::Error),
+    /// A file cannot be written.
+    #[error("cannot write {path}: {source}; choose another place with -o", path = .path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A drawing cannot be turned into pixels.
+    #[error("cannot draw {plot}: {what}")]
+    Draw {
+        /// Which.
+        plot: String,
+        /// Why.
+        what: String,
+    },
+    /// The command line asks for what makes no sense.
+    #[error("{0}")]
+    Usage(String),
+}
+
+/// Reads a run and condenses it; `keep` samples of each point stay, for comparing.
+///
+/// # Errors
+/// If `run.json` cannot be read. A samples file that cannot is a warning in the digest: the rest of the run is whole.
+pub fn load(path: &Path, keep: usize) -> Result<Digest, Error> {
+    let reader = Reader::open(path)?;
+    let read = |cell: &weir_distribution::Cell| reader.read_samples(cell).map_err(|e| e.to_string());
+    let mut digest = digest::digest(reader.run().clone(), &name_of(reader.dir()), keep, &read);
+    if let Some(first) = reader.unknown_fields().first() {
+        let n = reader.unknown_fields().len();
+        digest.warnings.push(weir_distribution::Warning {
+            code: "unknown-fields".into(),
+            message: format!("run.json has fields that this version does not know, {n} or more, such as {first}"),
+            advice: None,
+        });
+    }
+    Ok(digest)
+}
+
+/// The last part of a path that says something: that of `.` is the folder's own.
+fn name_of(dir: &Path) -> String {
+    let whole = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+    whole.file_name().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// All drawings of a run, for files.
+#[must_use]
+pub fn run_plots(digest: &Digest) -> Vec<Plot> {
+    let detail = &Detail::STEPS[0];
+    let mut out = Vec::new();
+    for profile in &digest.profiles {
+        for kind in [Kind::Log, Kind::Linear] {
+            if profile.sizes.len() == 1 && profile.levels.len() > 1 {
+                out.push(sizes::against_level(profile, kind, detail));
+            }
+            for level in 0..profile.levels.len() {
+                out.push(sizes::against_size(profile, level, kind, detail));
+                out.push(ridgeline::ridgeline(profile, level, kind, detail));
+                out.push(cumulative::cdf(profile, level, kind, detail));
+            }
+        }
+        for level in 0..profile.levels.len() {
+            out.push(cumulative::tail(profile, level, detail));
+            out.extend(fits::overlay(profile, level, detail));
+        }
+        out.extend(surface::surface(profile));
+        out.extend(strays::of_profile(profile, detail));
+        out.extend(fits::parameters(profile, detail));
+    }
+    out.extend(strays::of_run(digest, detail));
+    out.extend(clock::clock(digest));
+    distinct(out)
+}
+
+/// All drawings of a comparison, for files.
+#[must_use]
+pub fn comparison_plots(first: &Digest, second: &Digest, comparison: &Comparison) -> Vec<Plot> {
+    let detail = &Detail::STEPS[0];
+    let mut out = Vec::new();
+    for matched in &comparison.matches {
+        out.push(plots::compare::ratios(matched));
+        for level in 0..matched.levels.len() {
+            out.extend(
+                [Kind::Log, Kind::Linear]
+                    .into_iter()
+                    .filter_map(|k| plots::compare::sizes((first, second), matched, level, k)),
+            );
+            out.extend(plots::compare::cdfs((first, second), matched, level, detail));
+        }
+    }
+    distinct(out)
+}
+
+/// Gives each plot a name of its own, whatever two operations are called.
+fn distinct(mut plots: Vec<Plot>) -> Vec<Plot> {
+    let mut seen = std::collections::BTreeSet::new();
+    for plot in &mut plots {
+        let name = if plot.name.is_empty() { "plot".to_owned() } else { plot.name.clone() };
+        plot.name = (1..)
+            .map(|n| if n == 1 { name.clone() } else { format!("{name}-{n}") })
+            .find(|n| !seen.contains(n))
+            .unwrap_or(name);
+        seen.insert(plot.name.clone());
+    }
+    plots
+}

@@ -1,0 +1,189 @@
+//! What must be known of a run before its numbers are read, as pairs of words.
+
+use weir_distribution::{ClockInfo, Launch, Node, Run, State};
+
+use crate::digest::Digest;
+use crate::units;
+
+/// A name and what is so.
+pub type Fact = (&'static str, String);
+
+/// The facts of a run, in the order in which they matter.
+#[must_use]
+pub fn facts(digest: &Digest) -> Vec<Fact> {
+    let run = &digest.run;
+    let mut out =
+        vec![("Machine", nodes(run)), ("MPI", mpi(run)), ("Transport", transport(run)), ("Placement", placement(run))];
+    out.push(("Clock", clock(digest)));
+    if let Some(overhead) =
+        run.launches.iter().filter_map(|l| l.overhead.as_ref()).map(|o| o.per_sample.p50_ns).reduce(f64::max)
+    {
+        out.push(("Harness", format!("adds {} to a sample (median)", units::time(overhead))));
+    }
+    out.push(("Measured", measured(digest)));
+    if !run.command.is_empty() {
+        out.push(("Command", run.command.join(" ")));
+    }
+    out
+}
+
+fn nodes(run: &Run) -> String {
+    if run.nodes.is_empty() {
+        return "not recorded".into();
+    }
+    // Nodes of one kind are one line.
+    let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
+    for node in &run.nodes {
+        let kind = kind(node);
+        match kinds.iter_mut().find(|k| k.0 == kind) {
+            Some(found) => found.1.push(&node.name),
+            None => kinds.push((kind, vec![&node.name])),
+        }
+    }
+    let lines = kinds.into_iter().map(|(kind, names)| {
+        let shown = names.iter().take(6).copied().collect::<Vec<_>>().join(", ");
+        let more = if names.len() > 6 { format!(" and {} more", names.len() - 6) } else { String::new() };
+        format!("{} × {kind} ({shown}{more})", names.len())
+    });
+    lines.collect::<Vec<_>>().join("; ")
+}
+
+fn kind(node: &Node) -> String {
+    let mut parts = vec![node.cpu.clone().unwrap_or_else(|| "node of unknown kind".into())];
+    match (node.cores, node.threads) {
+        (Some(cores), Some(threads)) if cores != threads => parts.push(format!("{cores} cores, {threads} threads")),
+        (Some(n), _) | (None, Some(n)) => parts.push(format!("{n} cores")),
+        (None, None) => {}
+    }
+    parts.extend(node.memory_bytes.map(|b| format!("{} memory", units::size(b >> 28 << 28))));
+    parts.extend(node.kernel.clone());
+    parts.extend(node.governor.as_ref().map(|g| format!("governor {g}")));
+    parts.extend(node.turbo.filter(|t| *t).map(|_| "turbo on".to_owned()));
+    parts.join(", ")
+}
+
+fn mpi(run: &Run) -> String {
+    let Some(mpi) = &run.mpi else { return "none: measured without MPI".into() };
+    let mut parts = vec![mpi.library_version.trim().to_owned()];
+    parts.extend(mpi.standard.as_ref().map(|s| format!("MPI {s}")));
+    parts.extend(mpi.abi.as_ref().map(|a| format!("{a} ABI")));
+    parts.extend(mpi.launcher.as_ref().map(|l| format!("started by {l}")));
+    parts.extend(mpi.library_path.clone());
+    parts.join("; ")
+}
+
+fn transport(run: &Run) -> String {
+    let transport = &run.transport;
+    let mut parts = Vec::new();
+    parts.extend(transport.provider.clone());
+    if !transport.backend.is_empty() {
+        parts.push(format!("back end {}", transport.backend));
+    }
+    parts.extend(transport.settings.iter().map(|(name, value)| format!("{name}={value}")));
+    if parts.is_empty() { "not recorded".into() } else { parts.join("; ") }
+}
+
+fn placement(run: &Run) -> String {
+    let Some(launch) = run.launches.iter().find(|l| !l.placement.is_empty()) else { return "not recorded".into() };
+    let mut counts = std::collections::BTreeMap::new();
+    for place in &launch.placement {
+        *counts.entry(place.node).or_insert(0usize) += 1;
+    }
+    let (least, most) = (counts.values().min().copied().unwrap_or(0), counts.values().max().copied().unwrap_or(0));
+    let each = if least == most { format!("{least}") } else { format!("{least} to {most}") };
+    let pinned = launch.placement.iter().filter(|p| p.pinned).count();
+    let pins = match pinned {
+        n if n == launch.placement.len() => "each pinned to a core".to_owned(),
+        0 => "not pinned".to_owned(),
+        n => format!("{n} of {} pinned", launch.placement.len()),
+    };
+    let (ranks, nodes) =
+        (units::plural(launch.placement.len() as u64, "rank"), units::plural(counts.len() as u64, "node"));
+    format!("{ranks} on {nodes}, {each} on each, {pins}")
+}
+
+fn clock(digest: &Digest) -> String {
+    let clocks: Vec<(&Launch, &ClockInfo)> =
+        digest.run.launches.iter().filter_map(|l| Some((l, l.clock.as_ref()?))).collect();
+    let Some((_, first)) = clocks.first() else {
+        return "not recorded: durations between nodes cannot be judged".into();
+    };
+    let mut text = first.source.clone();
+    if let Some(hz) = first.frequency_hz.filter(|f| f.is_finite() && *f > 0.0) {
+        text += &format!(" at {} MHz", units::number(hz / 1e6));
+    }
+    if first.algorithm == "none" {
+        return text + ", one clock for all ranks";
+    }
+    text += &format!(", brought together by {}", first.algorithm);
+    let worst = clocks
+        .iter()
+        .flat_map(|c| &c.1.ranks)
+        .filter(|r| r.error_ns.is_finite())
+        .max_by(|a, b| a.error_ns.total_cmp(&b.error_ns));
+    if let Some(rank) = worst {
+        text += &format!("; each rank within {} of rank 0 (worst: rank {})", units::time(rank.error_ns), rank.rank);
+    }
+    let resyncs: usize = clocks.iter().map(|c| c.1.resyncs.len()).sum();
+    if resyncs > 0 {
+        text += &format!("; synchronised {}", units::plural(resyncs as u64, "time"));
+    }
+    text
+}
+
+fn measured(digest: &Digest) -> String {
+    let run = &digest.run;
+    let mut parts = Vec::new();
+    parts.extend(run.created_utc.clone());
+    let total: u64 = run.cells.iter().map(|c| c.measured).sum();
+    let kept = digest.samples;
+    parts.push(units::plural(run.cells.len() as u64, "cell"));
+    parts.push(if total > kept {
+        format!("{} samples, {} of them kept", units::count(total), units::count(kept))
+    } else {
+        format!("{} samples", units::count(kept))
+    });
+    if run.launches.len() > 1 {
+        parts.push(format!("{} launches", run.launches.len()));
+    }
+    if !run.tool.name.is_empty() {
+        parts.push(format!("{} {}", run.tool.name, run.tool.version));
+    }
+    parts.join("; ")
+}
+
+/// Warnings of a digest with those that follow from the data.
+#[must_use]
+pub fn warnings(digest: &Digest) -> Vec<(String, Option<String>)> {
+    let mut out = Vec::new();
+    match digest.run.state {
+        State::Complete => {}
+        State::Running => out.push((
+            "The run was still being written, or its writer was killed: what is here is whole, but not all.".to_owned(),
+            None,
+        )),
+        State::Stopped => out.push(("The run ended early: what is here is whole, but not all.".to_owned(), None)),
+    }
+    out.extend(clock_warning(digest));
+    out.extend(digest.warnings.iter().map(|w| (w.message.clone(), w.advice.clone())));
+    out
+}
+
+/// Where the clocks' error is more than a tenth of the least time.
+fn clock_warning(digest: &Digest) -> Option<(String, Option<String>)> {
+    let points = || digest.profiles.iter().flat_map(|p| p.points.values().map(move |point| (p, point)));
+    let bad: Vec<_> = points().filter(|(_, p)| p.has_row() && p.clock_error_ns > 0.1 * p.row.min_ns.max(0.0)).collect();
+    let (profile, worst) = bad.iter().max_by(|a, b| {
+        (a.1.clock_error_ns / a.1.row.min_ns.max(1.0)).total_cmp(&(b.1.clock_error_ns / b.1.row.min_ns.max(1.0)))
+    })?;
+    let message = format!(
+        "Clock error: in {} of {} cells the clocks may be off by more than a tenth of the shortest time; worst in {} at {} (±{} of {}).",
+        bad.len(),
+        points().count(),
+        profile.title,
+        units::size(worst.size_bytes),
+        units::time(worst.clock_error_ns),
+        units::time(worst.row.min_ns)
+    );
+    Some((message, None))
+}

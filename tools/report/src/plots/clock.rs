@@ -1,0 +1,115 @@
+//! How good the clocks were over the run, and how far apart processes started.
+
+use crate::digest::{Digest, Span};
+use crate::frame::{Frame, Margins, Plot};
+use crate::plots::strays::TimeLine;
+use crate::scale::{Kind, Scale};
+use crate::svg::{Anchor, Path};
+use crate::units;
+
+const MARGINS: Margins = Margins { left: 76.0, right: 24.0 };
+/// Most cells drawn one by one; of more, equal parts of the time line are.
+const MOST: usize = 600;
+
+/// Error bound of durations and skew of starts over time; nothing if no cell says when it ran.
+#[must_use]
+pub fn clock(digest: &Digest) -> Option<Plot> {
+    if digest.spans.is_empty() {
+        return None;
+    }
+    let line = TimeLine::new(&digest.spans, std::iter::empty());
+    let title = "Clock error and skew of starts over the run";
+    let explanation = "For each cell the largest bound on a duration's error that is due to the clocks; how far apart processes started (from the median to the 99th percentile over repetitions); and the error bound after each synchronisation of the clocks.";
+    let mut frame = Frame::new(title, explanation, 220.0, MARGINS);
+    let spans = thinned(&digest.spans);
+    let resyncs: Vec<(u32, i64, f64)> = digest
+        .run
+        .launches
+        .iter()
+        .flat_map(|l| l.clock.iter().flat_map(move |c| c.resyncs.iter().map(move |r| (l.number, r.at_ns, r.error_ns))))
+        .filter(|r| r.2.is_finite() && r.2 >= 0.0)
+        .collect();
+    let values = || {
+        let errors = spans.iter().map(|s| s.error_ns.0).chain(resyncs.iter().map(|r| r.2));
+        errors
+            .chain(spans.iter().filter_map(|s| s.skew_ns).flat_map(|s| [s.0, s.1]))
+            .filter(|v| v.is_finite() && *v > 0.0)
+    };
+    // On a logarithmic axis nothing is at 0: what is exact lies on its lower edge, and the note says so.
+    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    let (low, high) = if low.is_finite() { (low, high) } else { (1.0, 1000.0) };
+    let height = Scale::new(Kind::Log, low / 2.0, high * 1.5, frame.bottom, frame.top);
+    let scale = line.scale(frame.left, frame.right);
+    frame.x_axis(&scale.ticks(7, units::time), &line.label());
+    frame.y_axis(&height.ticks(6, units::time), "bound, skew");
+    line.borders(&mut frame, &scale);
+    let (mut errors, mut skews) = (Path::new(), Path::new());
+    for span in &spans {
+        let (from, to) = (scale.at(line.at(span.launch, span.from_ns)), scale.at(line.at(span.launch, span.to_ns)));
+        let y = height.at(span.error_ns.0);
+        errors.to(from, y).across((to - from).max(1.5));
+        if let Some((median, p99)) = span.skew_ns {
+            let x = f64::midpoint(from, to);
+            skews.to(x - 1.5, height.at(median)).across(3.0).to(x, height.at(median)).line(x, height.at(p99));
+        }
+        let skew = span
+            .skew_ns
+            .map_or_else(String::new, |s| format!("; starts {} apart, p99 {}", units::time(s.0), units::time(s.1)));
+        let text = format!("clock error at most {}{skew}", units::time(span.error_ns.0));
+        frame.canvas.hint(f64::midpoint(from, to), y, &text);
+    }
+    frame.canvas.path("thin c4", &skews);
+    frame.canvas.path("line c0", &errors);
+    let mut marks = Path::new();
+    for &(launch, at, error) in &resyncs {
+        crate::frame::mark(&mut marks, crate::frame::Mark::Triangle, scale.at(line.at(launch, at)), height.at(error));
+    }
+    frame.canvas.path("f1", &marks);
+    key(&mut frame, !skews.is_empty(), !resyncs.is_empty());
+    let worst = spans.iter().map(|s| s.error_ns.0).fold(0.0, f64::max);
+    let exact = if spans.iter().any(|s| s.error_ns.0 <= 0.0) {
+        " Cells at the lower edge have no clock error: both ends were read from one clock."
+    } else {
+        ""
+    };
+    let description = format!("{} cells; largest error bound {}.", digest.spans.len(), units::time(worst));
+    let note = format!("{description}{exact}");
+    Some(frame.finish("clock", description, &note))
+}
+
+fn key(frame: &mut Frame, skews: bool, resyncs: bool) {
+    let (mut x, y) = (frame.left + 10.0, frame.top + 14.0);
+    for (shown, class, text) in [(true, "line c0", "error bound of a cell"), (skews, "line c4", "skew of starts")] {
+        if shown {
+            frame.canvas.line(class, (x, y - 4.0), (x + 16.0, y - 4.0));
+            frame.canvas.text("small", x + 21.0, y, Anchor::Start, text);
+            x += 160.0;
+        }
+    }
+    if resyncs {
+        let mut path = Path::new();
+        crate::frame::mark(&mut path, crate::frame::Mark::Triangle, x + 8.0, y - 4.0);
+        frame.canvas.path("f1", &path);
+        frame.canvas.text("small", x + 21.0, y, Anchor::Start, "synchronisation");
+    }
+}
+
+/// At most [`MOST`] spans: neighbours of a launch are joined, the worst of each counts.
+fn thinned(spans: &[Span]) -> Vec<Span> {
+    let join = spans.len().div_ceil(MOST).max(1);
+    let mut out: Vec<Span> = Vec::new();
+    for (i, span) in spans.iter().enumerate() {
+        match out.last_mut() {
+            Some(last) if i % join != 0 && last.launch == span.launch => {
+                last.to_ns = last.to_ns.max(span.to_ns);
+                last.error_ns.0 = last.error_ns.0.max(span.error_ns.0);
+                last.skew_ns = match (last.skew_ns, span.skew_ns) {
+                    (Some(a), Some(b)) => Some((a.0.max(b.0), a.1.max(b.1))),
+                    (a, b) => a.or(b),
+                };
+            }
+            _ => out.push(*span),
+        }
+    }
+    out
+}

@@ -1,0 +1,216 @@
+//! Plots of two runs against each other.
+
+use super::{Detail, spread_out};
+use crate::compare::{Match, Pair, Verdict};
+use crate::curve::common_scale;
+use crate::digest::{Digest, Point};
+use crate::frame::{Frame, Margins, Mark, Panel, Plot, legend, mark};
+use crate::scale::{Kind, Scale, Sizes};
+use crate::style::CATEGORY_COUNT;
+use crate::svg::Path;
+use crate::units;
+
+const MARGINS: Margins = Margins { left: 76.0, right: 30.0 };
+
+/// Classes of the lines of the first and the second run: they differ in dash, not in colour alone.
+const RUNS: [&str; 2] = ["line c0", "line dash c1"];
+
+/// Ratio of times, second over first, with its interval against size; a line for each level.
+#[must_use]
+pub fn ratios(matched: &Match) -> Plot {
+    let title = format!("{}: time of the second run over the first", matched.title);
+    let explanation = "Below 1 the second is faster. Bars are 95 % intervals; the pale band is what the clocks of both runs may account for; hollow marks are cells without a difference.";
+    let mut frame = Frame::new(&title, explanation, 240.0, MARGINS);
+    frame.top += 18.0;
+    frame.grow(18.0);
+    let levels: Vec<usize> = spread_out((0..matched.levels.len()).collect(), 6);
+    let pairs = |level: usize| {
+        matched.pairs.iter().filter(move |p| p.level == level && p.ratio > 0.0 && p.verdict != Verdict::TooFew)
+    };
+    let mut sizes: Vec<u64> = matched.pairs.iter().map(|p| p.size_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let drawn: Vec<&Pair> = levels.iter().flat_map(|l| pairs(*l)).collect();
+    // A wide interval must not squeeze the rest: the axis holds the estimates and twice their distance from 1.
+    let far = drawn.iter().map(|p| p.ratio.ln().abs()).fold(0.05, f64::max) * 1.6;
+    let height = Scale::new(Kind::Log, (-far).exp(), far.exp(), frame.bottom, frame.top);
+    let axis = Sizes::new(&sizes, frame.left + 24.0, frame.right - 24.0);
+    frame.x_axis(&axis.ticks(9), "message size");
+    frame.y_axis(&height.ticks(6, |v| format!("{} ×", units::number(v))), "second / first");
+    // One band at each size, that of the level with the largest error: bands over each other would look like more.
+    let width = (axis.pitch() * 0.8).min(34.0);
+    for size in &sizes {
+        let parts = drawn.iter().filter(|p| p.size_bytes == *size && p.clock_error_ns > 0.0 && p.medians_ns.0 > 0.0);
+        let part = parts.map(|p| p.clock_error_ns / p.medians_ns.0).fold(0.0, f64::max);
+        if part > 0.0 {
+            let (y, x) = (height.at(1.0 + part), axis.at(*size));
+            frame.canvas.rect("band f6", x - width / 2.0, y, width, height.at((1.0 - part).max(1e-6)) - y);
+        }
+    }
+    frame.canvas.line("axis", (frame.left, height.at(1.0)), (frame.right, height.at(1.0)));
+    for (i, level) in levels.iter().enumerate() {
+        draw_ratios(&mut frame, &pairs(*level).collect::<Vec<_>>(), (&axis, &height), (i, levels.len()));
+    }
+    let entries: Vec<(String, String)> = levels
+        .iter()
+        .enumerate()
+        .map(|(i, l)| (format!("line c{}", i % CATEGORY_COUNT), matched.levels[*l].label()))
+        .collect();
+    let (x, y) = (frame.left, frame.top - 8.0);
+    legend(&mut frame.canvas, x, y, &entries);
+    let description =
+        matched.pairs.iter().map(|p| format!("{}: {p}", units::size(p.size_bytes))).collect::<Vec<_>>().join("; ");
+    frame.finish(&format!("{} ratio", matched.title), description, "")
+}
+
+fn draw_ratios(frame: &mut Frame, pairs: &[&Pair], (axis, height): (&Sizes, &Scale), (i, n): (usize, usize)) {
+    // Levels stand side by side, so that their bars do not hide each other.
+    let shift = (i as f64 - (n - 1) as f64 / 2.0) * (axis.pitch() * 0.7 / n as f64).min(7.0);
+    let colour = i % CATEGORY_COUNT;
+    let (mut bars, mut full, mut hollow, mut places) = (Path::new(), Path::new(), Path::new(), Vec::new());
+    for pair in pairs {
+        let (x, y) = (axis.at(pair.size_bytes) + shift, height.at(pair.ratio));
+        bars.to(x, height.at(pair.interval.0)).line(x, height.at(pair.interval.1));
+        let shape = [Mark::Disc, Mark::Square, Mark::Triangle][i % 3];
+        let differs = matches!(pair.verdict, Verdict::Faster | Verdict::Slower);
+        mark(if differs { &mut full } else { &mut hollow }, shape, x, y);
+        places.push((x, y));
+    }
+    frame.canvas.path(&format!("thin d2 c{colour}"), &Path::through(&places));
+    frame.canvas.path(&format!("thin c{colour}"), &bars);
+    frame.canvas.path(&format!("f{colour}"), &full);
+    frame.canvas.path(&format!("thin ground c{colour}"), &hollow);
+    for (pair, (x, y)) in pairs.iter().zip(places) {
+        frame.canvas.hint(x, y, &format!("{}: {pair}", units::size(pair.size_bytes)));
+    }
+}
+
+/// The points behind a pair.
+fn points<'a>(digests: (&'a Digest, &'a Digest), matched: &Match, pair: &Pair) -> Option<(&'a Point, &'a Point)> {
+    let of = |digest: &'a Digest, profile: usize| {
+        let profile = digest.profiles.get(profile)?;
+        let level = profile.levels.iter().position(|l| Some(l) == matched.levels.get(pair.level))?;
+        profile.points.get(&(level, pair.size_bytes))
+    };
+    Some((of(digests.0, matched.profiles.0)?, of(digests.1, matched.profiles.1)?))
+}
+
+/// Cumulative distributions of both runs over each other, at some sizes of a level.
+#[must_use]
+pub fn cdfs(digests: (&Digest, &Digest), matched: &Match, level: usize, detail: &Detail) -> Option<Plot> {
+    let all: Vec<(&Pair, (&Point, &Point))> = matched
+        .pairs
+        .iter()
+        .filter(|p| p.level == level)
+        .filter_map(|p| Some((p, points(digests, matched, p)?)))
+        .filter(|(_, (a, b))| !a.curve.is_empty() && !b.curve.is_empty())
+        .collect();
+    let n = all.len();
+    let chosen = spread_out(all, detail.panels.max(3));
+    if chosen.is_empty() {
+        return None;
+    }
+    let label = matched.levels.get(level).map(crate::digest::Level::label).unwrap_or_default();
+    let title = format!("{}: cumulative distributions", matched.title);
+    let explanation = format!(
+        "{label}; {}. Share of samples that took at most a time; the further left, the faster.",
+        matched.key.qualities()
+    );
+    let mut frame = Frame::new(&title, &explanation, 0.0, Margins { left: 14.0, right: 14.0 });
+    frame.top += 18.0;
+    let names = [format!("first: {}", digests.0.name), format!("second: {}", digests.1.name)];
+    let entries: Vec<(String, String)> = RUNS.iter().zip(names).map(|(c, n)| ((*c).to_owned(), n)).collect();
+    let (x, y) = (frame.left, frame.top - 6.0);
+    legend(&mut frame.canvas, x, y, &entries);
+    let (panels, used) = Panel::grid(&frame, chosen.len(), chosen.len().min(3), 130.0, 36.0);
+    for ((pair, points), panel) in chosen.iter().zip(&panels) {
+        panel.heading(&mut frame.canvas, &units::size(pair.size_bytes), &pair.short());
+        let curves = [&points.0.curve, &points.1.curve];
+        let scale = common_scale(curves.into_iter(), Kind::Log, 0.995, panel.left, panel.right);
+        let height = Scale::new(Kind::Linear, 0.0, 1.0, panel.bottom, panel.top);
+        panel.y_ticks(&mut frame.canvas, &[crate::scale::Tick { at: height.at(0.5), text: "50 %".into() }]);
+        panel.x_ticks(&mut frame.canvas, &scale.ticks(3, units::time));
+        for ((curve, class), which) in curves.into_iter().zip(RUNS).zip(["first", "second"]) {
+            let steps = curve.cumulative(detail.curve / 2);
+            let places: Vec<(f64, f64)> = std::iter::once((scale.at(steps[0].0), panel.bottom))
+                .chain(steps.iter().filter(|p| scale.holds(p.0)).map(|p| (scale.at(p.0), height.at(p.1))))
+                .collect();
+            frame.canvas.path(class, &Path::stairs(&places));
+            for (word, p) in [("median", 0.5), ("p99", 0.99)] {
+                if let Some(value) = curve.quantile(p) {
+                    let text = format!("{}, {which}: {word} {}", units::size(pair.size_bytes), units::time(value));
+                    frame.canvas.hint(scale.at(value), height.at(p), &text);
+                }
+            }
+        }
+    }
+    frame.grow(18.0 + used - 34.0);
+    let description =
+        chosen.iter().map(|(p, _)| format!("{}: {p}", units::size(p.size_bytes))).collect::<Vec<_>>().join("; ");
+    let note = if chosen.len() < n { format!("{} of {n} sizes; u", chosen.len()) } else { "U".to_owned() };
+    Some(frame.finish(
+        &format!("{} cdf {label}", matched.title),
+        description,
+        &format!("{note}p to the 99.5th percentile."),
+    ))
+}
+
+/// Median and 99th percentile of both runs against size.
+#[must_use]
+pub fn sizes(digests: (&Digest, &Digest), matched: &Match, level: usize, kind: Kind) -> Option<Plot> {
+    let both: Vec<(&Point, &Point)> = matched
+        .pairs
+        .iter()
+        .filter(|p| p.level == level)
+        .filter_map(|p| points(digests, matched, p))
+        .filter(|(a, b)| a.has_row() && b.has_row())
+        .collect();
+    if both.len() < 2 {
+        return None;
+    }
+    let label = matched.levels.get(level).map(crate::digest::Level::label).unwrap_or_default();
+    let title = format!("{}: time against size", matched.title);
+    let explanation = format!("{label}; {}. Medians thick, 99th percentiles thin.", matched.key.qualities());
+    let mut frame = Frame::new(&title, &explanation, 260.0, Margins { left: 76.0, right: 130.0 });
+    let sizes: Vec<u64> = both.iter().map(|p| p.0.size_bytes).collect();
+    let axis = Sizes::new(&sizes, frame.left + 14.0, frame.right - 14.0);
+    let rows = || both.iter().flat_map(|(a, b)| [&a.row, &b.row]).flat_map(|r| [r.p50_ns, r.p99_ns]);
+    let low = rows().filter(|v| *v > 0.0 || kind == Kind::Linear).fold(f64::INFINITY, f64::min);
+    let high = rows().fold(f64::NEG_INFINITY, f64::max);
+    let scale = match kind {
+        Kind::Log => Scale::new(kind, low / 1.2, high * 1.2, frame.bottom, frame.top),
+        Kind::Linear => Scale::new(kind, low.min(0.0), high * 1.05, frame.bottom, frame.top),
+    };
+    frame.x_axis(&axis.ticks(8), "message size");
+    frame.y_axis(&scale.ticks(6, units::time), "time");
+    let mut labels = Vec::new();
+    for (i, (run, shape)) in ["first", "second"].into_iter().zip([Mark::Disc, Mark::Square]).enumerate() {
+        let of = |p: &(&Point, &Point)| if i == 0 { p.0.row.clone() } else { p.1.row.clone() };
+        for (thick, word) in [(false, "p99"), (true, "median")] {
+            let value = |p: &(&Point, &Point)| if thick { of(p).p50_ns } else { of(p).p99_ns };
+            let places: Vec<(f64, f64)> = both.iter().map(|p| (axis.at(p.0.size_bytes), scale.at(value(p)))).collect();
+            let class =
+                if thick { RUNS[i].to_owned() } else { format!("thin {}c{i}", if i == 1 { "dash " } else { "" }) };
+            frame.canvas.path(&class, &Path::through(&places));
+            labels.extend(places.last().map(|p| (p.1, format!("f{i}"), format!("{run}, {word}"))));
+            let mut marks = Path::new();
+            for (p, (x, y)) in both.iter().zip(places) {
+                if thick {
+                    mark(&mut marks, shape, x, y);
+                }
+                frame.canvas.hint(
+                    x,
+                    y,
+                    &format!("{}, {run}: {word} {}", units::size(p.0.size_bytes), units::time(value(p))),
+                );
+            }
+            frame.canvas.path(&format!("f{i}"), &marks);
+        }
+    }
+    frame.end_labels(labels);
+    Some(frame.finish(
+        &format!("{} sizes {} {label}", matched.title, kind.word()),
+        "Medians and 99th percentiles of both runs.".into(),
+        "",
+    ))
+}

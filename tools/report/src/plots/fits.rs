@@ -1,0 +1,219 @@
+//! Fitted families over what was measured, and their parameters against size and level.
+
+use weir_distribution::FitRecord;
+
+use super::{Detail, drawn_levels, name, setting, spread_out, title};
+use crate::digest::{Point, Profile};
+use crate::families::{curve_of, parameter, shape_parameter, short_words, words as parameter_words};
+use crate::frame::{Frame, Margins, Mark, Panel, Plot, legend, mark};
+use crate::scale::{Kind, Scale, Sizes, Tick};
+use crate::style::CATEGORY_COUNT;
+use crate::svg::Path;
+use crate::units;
+
+const MARGINS: Margins = Margins { left: 14.0, right: 14.0 };
+const BINS: usize = 60;
+/// Most levels in a plot of parameters.
+const MOST_LEVELS: usize = 6;
+
+/// Histogram and fits at some sizes of a level; nothing if nothing was fitted.
+#[must_use]
+pub fn overlay(profile: &Profile, level: usize, detail: &Detail) -> Option<Plot> {
+    let points: Vec<&Point> = profile.at_level(level).filter(|p| !p.fits.is_empty() && !p.curve.is_empty()).collect();
+    let n = points.len();
+    let points = spread_out(points, detail.panels);
+    if points.is_empty() {
+        return None;
+    }
+    let families = families_of(&points);
+    let explanation = format!(
+        "{} Histogram of the samples (grey) under the density of each fitted family; the chosen one is thick.",
+        setting(profile, level)
+    );
+    let columns = points.len().min(3);
+    let mut frame = Frame::new(&title(profile, "fits"), &explanation, 0.0, MARGINS);
+    frame.top += 18.0;
+    let entries: Vec<(String, String)> = families
+        .iter()
+        .enumerate()
+        .map(|(i, f)| (format!("line c{}", i % CATEGORY_COUNT), crate::families::name(f).to_owned()))
+        .collect();
+    let (x, y) = (frame.left, frame.top - 6.0);
+    legend(&mut frame.canvas, x, y, &entries);
+    let (panels, used) = Panel::grid(&frame, points.len(), columns, 120.0, 0.0);
+    for (point, panel) in points.iter().zip(&panels) {
+        draw_panel(&mut frame, point, panel, &families);
+    }
+    frame.grow(18.0 + used - 34.0);
+    let description = points
+        .iter()
+        .filter_map(|p| p.chosen_fit().map(|f| format!("{}: {}", units::size(p.size_bytes), parameter_words(f))))
+        .collect::<Vec<_>>()
+        .join("; ");
+    let sizes = if points.len() < n { format!("{} of {n} fitted sizes. ", points.len()) } else { String::new() };
+    let note = format!("{sizes}Where the body of the samples lies; the tail is cut off.");
+    Some(frame.finish(&name(profile, "fits", level), description, &note))
+}
+
+/// Names of families in alphabetical order, so that each has one colour in a plot.
+fn families_of(points: &[&Point]) -> Vec<String> {
+    let mut all: Vec<String> = points.iter().flat_map(|p| p.fits.iter().map(|f| f.family.0.clone())).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn draw_panel(frame: &mut Frame, point: &Point, panel: &Panel, families: &[String]) {
+    let chosen = point.chosen_fit();
+    panel.heading(
+        &mut frame.canvas,
+        &units::size(point.size_bytes),
+        &chosen.map_or_else(|| "no family chosen".to_owned(), short_words),
+    );
+    let low = point.curve.quantile(0.0).unwrap_or(0.0);
+    // As far as the body reaches: a tail a thousand times as long would squeeze it into one bin.
+    let at = |p: f64| point.curve.quantile(p).unwrap_or(1.0);
+    let high = at(0.995).min(at(0.5) + 3.0 * (at(0.95) - at(0.5)).max(at(0.75) - low)).max(low);
+    let room = (high - low) * 0.04;
+    let scale = Scale::new(Kind::Linear, low - room, high + room, panel.left, panel.right);
+    let (low, high) = scale.range();
+    let width = (high - low) / BINS as f64;
+    let mut counts = point.curve.histogram(&scale, BINS);
+    if let Some(last) = counts.last_mut() {
+        *last = (*last - (point.curve.count() - point.curve.at_most(high))).max(0.0);
+    }
+    let densities: Vec<f64> = counts.iter().map(|c| c / point.curve.count() / width).collect();
+    let curves: Vec<(&FitRecord, Vec<(f64, f64)>)> =
+        point.fits.iter().filter_map(|f| Some((f, curve_of(f, low, high, 2 * BINS)?))).collect();
+    // A density may go to infinity at its location: the histogram says how high the panel is.
+    let most = densities.iter().copied().fold(f64::MIN_POSITIVE, f64::max) * 1.15;
+    let height = Scale::new(Kind::Linear, 0.0, most, panel.bottom, panel.top);
+    let mut outline = Path::new();
+    outline.to(panel.left, panel.bottom);
+    for (i, density) in densities.iter().enumerate() {
+        let (x0, x1) = (scale.at(low + i as f64 * width), scale.at(low + (i + 1) as f64 * width));
+        outline.line(x0, height.at(*density)).line(x1, height.at(*density));
+    }
+    outline.line(panel.right, panel.bottom).close();
+    frame.canvas.path("band f6", &outline);
+    frame.canvas.path("thin c6 d2", &outline);
+    panel.x_ticks(&mut frame.canvas, &scale.ticks(3, units::time));
+    for (fit, curve) in &curves {
+        let colour = families.iter().position(|f| *f == fit.family.0).unwrap_or(0) % CATEGORY_COUNT;
+        let places: Vec<(f64, f64)> = curve.iter().map(|(x, d)| (scale.at(*x), height.at(*d))).collect();
+        let class = if fit.chosen { format!("line thick c{colour}") } else { format!("thin d3 c{colour}") };
+        frame.canvas.path(&class, &Path::through(&places));
+    }
+    if let Some(fit) = chosen {
+        let tests: Vec<String> = fit
+            .tests
+            .iter()
+            .map(|t| {
+                format!(
+                    "{} {}{}",
+                    t.test,
+                    units::number(t.statistic),
+                    t.p_value.map_or_else(String::new, |p| format!(" (p {})", units::p_value(p)))
+                )
+            })
+            .collect();
+        let text = format!("{}: {}; {}", units::size(point.size_bytes), parameter_words(fit), tests.join(", "));
+        frame.canvas.hint(f64::midpoint(panel.left, panel.right), f64::midpoint(panel.top, panel.bottom), &text);
+    }
+}
+
+/// What is drawn of a fit: its name, its value, and how that is written.
+type Parameter = (&'static str, fn(&FitRecord) -> Option<f64>, fn(f64) -> String);
+
+/// Location, scale and shape of one family against size, a line for each level; nothing unless the family was fitted at
+/// two points at least.
+#[must_use]
+pub fn parameters(profile: &Profile, detail: &Detail) -> Option<Plot> {
+    let family = commonest(profile)?;
+    let levels = spread_out(drawn_levels(profile, detail), MOST_LEVELS);
+    let fits = |level: usize| -> Vec<(&Point, &FitRecord)> {
+        profile.at_level(level).filter_map(|p| Some((p, p.chosen_fit().filter(|f| f.family.0 == family)?))).collect()
+    };
+    if levels.iter().map(|l| fits(*l).len()).sum::<usize>() < 2 || profile.sizes.len() < 2 {
+        return None;
+    }
+    let columns: [Parameter; 3] = [
+        ("location (the floor)", |f| Some(f.location_ns), units::time),
+        ("scale", |f| parameter(f, "scale_ns").or_else(|| parameter(f, "mu").map(f64::exp)), units::time),
+        ("shape", shape_parameter, units::number),
+    ];
+    let explanation = format!(
+        "{}. The family chosen most often here is {}; a line for each level of contention, through the sizes where it was chosen. A falling shape of Pearson 5 means a longer tail.",
+        super::sentence(&profile.key.qualities()),
+        crate::families::name(&family)
+    );
+    let mut frame = Frame::new(&title(profile, "parameters of the fits"), &explanation, 0.0, MARGINS);
+    frame.top += 18.0;
+    let entries: Vec<(String, String)> = levels
+        .iter()
+        .enumerate()
+        .map(|(i, l)| (format!("line c{}", i % CATEGORY_COUNT), profile.levels[*l].short()))
+        .collect();
+    let (x, y) = (frame.left, frame.top - 6.0);
+    legend(&mut frame.canvas, x, y, &entries);
+    let (panels, used) = Panel::grid(&frame, columns.len(), columns.len(), 150.0, 44.0);
+    let mut description = Vec::new();
+    for ((what, value, words), panel) in columns.into_iter().zip(&panels) {
+        let lines: Vec<Vec<(u64, f64)>> = levels
+            .iter()
+            .map(|l| {
+                fits(*l)
+                    .into_iter()
+                    .filter_map(|(p, f)| Some((p.size_bytes, value(f).filter(|v| v.is_finite())?)))
+                    .collect()
+            })
+            .collect();
+        description.push(draw_parameter(&mut frame, panel, &profile.sizes, (what, words), &lines));
+    }
+    frame.grow(18.0 + used - 34.0);
+    Some(frame.finish(&format!("{} parameters", profile.title), description.join("; "), ""))
+}
+
+fn draw_parameter(
+    frame: &mut Frame,
+    panel: &Panel,
+    sizes: &[u64],
+    (what, words): (&str, fn(f64) -> String),
+    lines: &[Vec<(u64, f64)>],
+) -> String {
+    panel.heading(&mut frame.canvas, what, "against message size");
+    let values = || lines.iter().flatten().map(|p| p.1);
+    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
+    if !low.is_finite() {
+        return format!("{what}: none");
+    }
+    let kind = if low > 0.0 && high / low > 8.0 { Kind::Log } else { Kind::Linear };
+    let room = if kind == Kind::Log { 0.0 } else { 0.08 * (high - low) };
+    let height = Scale::new(kind, low - room, high + room, panel.bottom, panel.top + 12.0);
+    let axis = Sizes::new(sizes, panel.left + 10.0, panel.right - 10.0);
+    panel.y_ticks(&mut frame.canvas, &height.ticks(4, words));
+    let ticks: Vec<Tick> = axis.ticks(4);
+    panel.x_ticks(&mut frame.canvas, &ticks);
+    for (i, line) in lines.iter().enumerate() {
+        let places: Vec<(f64, f64)> = line.iter().map(|(s, v)| (axis.at(*s), height.at(*v))).collect();
+        let colour = i % CATEGORY_COUNT;
+        frame.canvas.path(&format!("thin c{colour}"), &Path::through(&places));
+        let mut marks = Path::new();
+        for ((x, y), (size, value)) in places.into_iter().zip(line) {
+            mark(&mut marks, [Mark::Disc, Mark::Square, Mark::Triangle][i % 3], x, y);
+            frame.canvas.hint(x, y, &format!("{}: {what} {}", units::size(*size), words(*value)));
+        }
+        frame.canvas.path(&format!("f{colour}"), &marks);
+    }
+    format!("{what} from {} to {}", words(low), words(high))
+}
+
+/// The family chosen most often that has a shape; of several the first by name.
+fn commonest(profile: &Profile) -> Option<String> {
+    let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
+    for fit in profile.points.values().filter_map(Point::chosen_fit).filter(|f| shape_parameter(f).is_some()) {
+        *counts.entry(fit.family.as_str()).or_default() += 1;
+    }
+    let most = counts.values().copied().max()?;
+    counts.into_iter().find(|c| c.1 == most).map(|c| c.0.to_owned())
+}

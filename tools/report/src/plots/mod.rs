@@ -1,0 +1,146 @@
+//! The plots of one run.
+
+pub mod clock;
+pub mod compare;
+pub mod cumulative;
+pub mod fits;
+pub mod ridgeline;
+pub mod sizes;
+pub mod strays;
+pub mod surface;
+
+use crate::digest::{Point, Profile};
+use crate::scale::Tick;
+use crate::svg::{Anchor, Canvas};
+use crate::{style, units};
+
+/// How fine plots are drawn: bounds the size of a page, whatever the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Detail {
+    /// Points of a cumulative curve.
+    pub curve: usize,
+    /// Places along a ridge.
+    pub ridge: usize,
+    /// Rows of the density behind lines.
+    pub density: usize,
+    /// Panels of fits.
+    pub panels: usize,
+    /// Levels that get plots of their own.
+    pub levels: usize,
+    /// Marks on a time line.
+    pub strays: usize,
+}
+
+impl Detail {
+    /// From the finest to the coarsest.
+    pub const STEPS: [Self; 4] = [
+        Self { curve: 110, ridge: 130, density: 120, panels: 6, levels: 12, strays: 1500 },
+        Self { curve: 70, ridge: 80, density: 80, panels: 6, levels: 4, strays: 600 },
+        Self { curve: 45, ridge: 50, density: 50, panels: 3, levels: 2, strays: 200 },
+        Self { curve: 30, ridge: 32, density: 30, panels: 3, levels: 1, strays: 60 },
+    ];
+}
+
+/// Most lines in one plot of curves: more cannot be told apart.
+pub const MAX_LINES: usize = 9;
+
+/// At most `limit` things, evenly spread, the first and the last among them.
+pub fn spread_out<T>(all: Vec<T>, limit: usize) -> Vec<T> {
+    let n = all.len();
+    if n <= limit || limit < 2 {
+        return all.into_iter().take(limit).collect();
+    }
+    let mut wanted: Vec<usize> = (0..limit).map(|i| i * (n - 1) / (limit - 1)).collect();
+    wanted.dedup();
+    all.into_iter().enumerate().filter(|(i, _)| wanted.binary_search(i).is_ok()).map(|(_, t)| t).collect()
+}
+
+/// [`spread_out`] for values that need not be moved, of which there may be very many.
+#[must_use]
+pub fn spread_out_values(all: &[f64], limit: usize) -> Vec<f64> {
+    let n = all.len();
+    if n <= limit {
+        return all.to_vec();
+    }
+    let last = (limit.max(2) - 1) as u128;
+    (0..limit as u128).map(|i| all[(i * (n - 1) as u128 / last) as usize]).collect()
+}
+
+/// Which levels get plots of their own: all, or the lowest and the highest and some between.
+#[must_use]
+pub fn drawn_levels(profile: &Profile, detail: &Detail) -> Vec<usize> {
+    let all: Vec<usize> = (0..profile.levels.len()).collect();
+    // With one only, the highest: contention is what small benchmarks hide.
+    if detail.levels == 1 { all.last().copied().into_iter().collect() } else { spread_out(all, detail.levels) }
+}
+
+/// Title of a plot of one level.
+fn title(profile: &Profile, what: &str) -> String {
+    format!("{}: {what}", profile.title)
+}
+
+/// What is said under the title of a plot of one level.
+fn setting(profile: &Profile, level: usize) -> String {
+    let label = profile.levels.get(level).map(crate::digest::Level::label).unwrap_or_default();
+    format!("{label}; {}.", profile.key.qualities())
+}
+
+/// Name of a plot of one level.
+fn name(profile: &Profile, what: &str, level: usize) -> String {
+    let label = profile.levels.get(level).map(crate::digest::Level::short).unwrap_or_default();
+    format!("{} {what} {label}", profile.title)
+}
+
+/// A text with a capital letter at its beginning.
+#[must_use]
+pub fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The words that tell all about a point, for hovering and for screen readers.
+#[must_use]
+pub fn words(point: &Point) -> String {
+    let row = &point.row;
+    let interval = match (row.median_low_ns, row.median_high_ns) {
+        (Some(low), Some(high)) => format!(" ({}–{})", units::time(low), units::time(high)),
+        _ => String::new(),
+    };
+    format!(
+        "{}: minimum {}, median {}{interval}, p99 {}, maximum {}, {} samples",
+        units::size(point.size_bytes),
+        units::time(row.min_ns),
+        units::time(row.p50_ns),
+        units::time(row.p99_ns),
+        units::time(row.max_ns),
+        units::count(row.count)
+    )
+}
+
+/// Sizes in order of their colours, right of the area.
+fn size_legend(canvas: &mut Canvas, x: f64, top: f64, sizes: &[u64]) {
+    for (i, size) in sizes.iter().enumerate() {
+        let y = top + 10.0 + i as f64 * 16.0;
+        let step = style::step_of(i, sizes.len());
+        canvas.line(&format!("line q{step}"), (x, y - 4.0), (x + 16.0, y - 4.0));
+        canvas.text("small", x + 21.0, y, Anchor::Start, &units::size(*size));
+    }
+}
+
+/// Ticks for shares from 0 to 1.
+fn share_ticks(at: impl Fn(f64) -> f64) -> Vec<Tick> {
+    [0.0, 0.25, 0.5, 0.75, 1.0].map(|s| Tick { at: at(s), text: format!("{:.0} %", s * 100.0) }).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_kept_when_some_are_chosen() {
+        assert_eq!(spread_out((0..10).collect(), 4), [0, 3, 6, 9]);
+        assert_eq!(spread_out((0..3).collect(), 9), [0, 1, 2]);
+        assert_eq!(spread_out((0..3).collect(), 1), [0]);
+        assert!(spread_out(Vec::<u8>::new(), 4).is_empty());
+    }
+}

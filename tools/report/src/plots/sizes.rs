@@ -1,0 +1,186 @@
+//! Minimum, median and 99th percentile against size (or against level, where there is one size), with all samples behind.
+
+use super::{Detail, name, setting, title, words};
+use crate::curve::common_scale;
+use crate::digest::{Point, Profile};
+use crate::frame::{Frame, Margins, Mark, Plot, mark};
+use crate::scale::{Kind, Scale, Sizes, Tick};
+use crate::style::SHADE_COUNT;
+use crate::svg::Path;
+use crate::units;
+
+const MARGINS: Margins = Margins { left: 76.0, right: 74.0 };
+const HEIGHT: f64 = 300.0;
+/// Widest column of density.
+const WIDEST: f64 = 30.0;
+
+/// A point with its place along the horizontal axis.
+struct Column<'a> {
+    at: f64,
+    label: String,
+    point: &'a Point,
+}
+
+/// Time against size at one level.
+#[must_use]
+pub fn against_size(profile: &Profile, level: usize, kind: Kind, detail: &Detail) -> Plot {
+    let points: Vec<&Point> = profile.at_level(level).collect();
+    let sizes: Vec<u64> = points.iter().map(|p| p.size_bytes).collect();
+    let axis = Sizes::new(&sizes, MARGINS.left + 24.0, crate::frame::WIDTH - MARGINS.right - 24.0);
+    let columns: Vec<Column> =
+        points.into_iter().map(|point| Column { at: axis.at(point.size_bytes), label: String::new(), point }).collect();
+    let name = name(profile, &format!("time {}", kind.word()), level);
+    let sheet = Sheet {
+        name,
+        title: title(profile, "time against size"),
+        setting: setting(profile, level),
+        label: "message size",
+    };
+    draw(&sheet, &columns, &axis.ticks(9), axis.pitch(), kind, detail)
+}
+
+/// Time against level, for operations of one size, such as a barrier.
+#[must_use]
+pub fn against_level(profile: &Profile, kind: Kind, detail: &Detail) -> Plot {
+    let size = profile.sizes.first().copied().unwrap_or(0);
+    let n = profile.levels.len().max(1) as f64;
+    let (from, to) = (MARGINS.left, crate::frame::WIDTH - MARGINS.right);
+    let columns: Vec<Column> = (0..profile.levels.len())
+        .filter_map(|level| {
+            let point = profile.points.get(&(level, size))?;
+            let at = from + (level as f64 + 0.5) / n * (to - from);
+            Some(Column { at, label: profile.levels[level].short(), point })
+        })
+        .collect();
+    let ticks: Vec<Tick> = columns.iter().map(|c| Tick { at: c.at, text: c.label.clone() }).collect();
+    let pairs = profile.levels.iter().any(|l| l.pairs > 0);
+    let sheet = Sheet {
+        name: format!("{} time {}", profile.title, kind.word()),
+        title: title(profile, "time against contention"),
+        setting: format!("{}; {}.", units::size(size), profile.key.qualities()),
+        label: if pairs { "pairs (nodes × ranks per node)" } else { "nodes × ranks per node" },
+    };
+    draw(&sheet, &columns, &ticks, (to - from) / n, kind, detail)
+}
+
+struct Sheet {
+    name: String,
+    title: String,
+    setting: String,
+    label: &'static str,
+}
+
+fn draw(sheet: &Sheet, columns: &[Column], ticks: &[Tick], pitch: f64, kind: Kind, detail: &Detail) -> Plot {
+    let drawn: u64 = columns.iter().map(|c| c.point.drawn).sum();
+    let explanation = format!(
+        "{} Minimum, median and 99th percentile; behind them every sample, darker where there are more.",
+        sheet.setting
+    );
+    let mut frame = Frame::new(&sheet.title, &explanation, HEIGHT, MARGINS);
+    let Some(scale) = time_scale(columns, kind, frame.bottom, frame.top) else {
+        return Frame::empty(&sheet.name, &sheet.title, "Nothing was measured.");
+    };
+    frame.x_axis(ticks, sheet.label);
+    frame.y_axis(&scale.ticks(6, units::time), "time");
+    let (marks, beyond) = density(&mut frame, columns, &scale, pitch, detail);
+    lines(&mut frame, columns, &scale);
+    let mut note = format!(
+        "{} samples in {} marks; each mark is a range of times, its shade the logarithm of their number.",
+        units::count(drawn),
+        units::count(marks)
+    );
+    if beyond > 0.5 {
+        note += &format!(" {} samples lie above the plot.", units::count(beyond.round() as u64));
+    }
+    let description = columns.iter().map(|c| words(c.point)).collect::<Vec<_>>().join("; ");
+    frame.finish(&sheet.name, description, &note)
+}
+
+/// All of it on a logarithmic scale; up to the largest p99 and some more on a linear one, which outliers would flatten.
+fn time_scale(columns: &[Column], kind: Kind, from: f64, to: f64) -> Option<Scale> {
+    let rows = || columns.iter().filter(|c| c.point.has_row()).map(|c| &c.point.row);
+    let curves = columns.iter().map(|c| &c.point.curve);
+    let low = rows()
+        .map(|r| r.min_ns)
+        .chain(curves.clone().filter_map(|c| c.range().map(|r| r.0)))
+        .filter(|v| kind == Kind::Linear || *v > 0.0);
+    let low = low.fold(f64::INFINITY, f64::min);
+    let p99 = rows().map(|r| r.p99_ns).fold(f64::NEG_INFINITY, f64::max);
+    let high = curves.filter_map(|c| c.range().map(|r| r.1)).fold(p99, f64::max);
+    if !low.is_finite() || !high.is_finite() {
+        return None;
+    }
+    Some(match kind {
+        Kind::Log => Scale::new(kind, low / 1.1, high * 1.1, from, to),
+        Kind::Linear => Scale::new(kind, low.min(0.0), (p99 * 1.2).min(high * 1.02).max(low), from, to),
+    })
+}
+
+/// Draws the samples; returns the number of marks and how many samples lie above the scale.
+fn density(frame: &mut Frame, columns: &[Column], scale: &Scale, pitch: f64, detail: &Detail) -> (u64, f64) {
+    let rows = detail.density;
+    let row = (frame.bottom - frame.top) / rows as f64;
+    let width = (pitch * 0.72).min(WIDEST);
+    let (mut shades, mut marks, mut beyond) = (vec![Path::new(); SHADE_COUNT], 0, 0.0);
+    let (_, high) = scale.range();
+    for column in columns {
+        let curve = &column.point.curve;
+        let above = curve.count() - curve.at_most(high);
+        beyond += above;
+        let mut bins = curve.histogram(scale, rows);
+        // What lies above would stand at the edge as if it belonged there.
+        if let Some(last) = bins.last_mut() {
+            *last = (*last - above).max(0.0);
+        }
+        let most = bins.iter().copied().fold(1.0, f64::max);
+        for (i, count) in bins.iter().enumerate().filter(|(_, count)| **count > 0.01) {
+            let part = if most > 1.0 { count.max(1.0).ln() / most.ln() } else { 0.0 };
+            let shade = ((part * SHADE_COUNT as f64) as usize).min(SHADE_COUNT - 1);
+            shades[shade].to(column.at - width / 2.0, frame.bottom - (i as f64 + 0.5) * row).across(width);
+            marks += 1;
+        }
+    }
+    for (i, path) in shades.iter().enumerate() {
+        frame.canvas.path(&format!("density c6 d{i}"), path);
+    }
+    (marks, beyond)
+}
+
+fn lines(frame: &mut Frame, columns: &[Column], scale: &Scale) {
+    let known: Vec<&Column> = columns.iter().filter(|c| c.point.has_row()).collect();
+    type Series = (&'static str, &'static str, &'static str, Mark, fn(&Point) -> f64);
+    let series: [Series; 3] = [
+        ("minimum", "line dash", "2", Mark::Square, |p| p.row.min_ns),
+        ("p99", "line dot", "1", Mark::Triangle, |p| p.row.p99_ns),
+        ("median", "line", "0", Mark::Disc, |p| p.row.p50_ns),
+    ];
+    let mut whiskers = Path::new();
+    for column in &known {
+        if let (Some(low), Some(high)) = (column.point.row.median_low_ns, column.point.row.median_high_ns) {
+            whiskers.to(column.at, scale.at(low)).line(column.at, scale.at(high));
+        }
+    }
+    frame.canvas.path("thin c0", &whiskers);
+    let mut labels = Vec::new();
+    for (label, class, colour, shape, value) in series {
+        let points: Vec<(f64, f64)> = known.iter().map(|c| (c.at, scale.at(value(c.point)))).collect();
+        frame.canvas.path(&format!("{class} c{colour}"), &Path::through(&points));
+        let mut marks = Path::new();
+        for &(x, y) in &points {
+            mark(&mut marks, shape, x, y);
+        }
+        frame.canvas.path(&format!("f{colour}"), &marks);
+        labels.extend(points.last().map(|p| (p.1, format!("f{colour}"), label.to_owned())));
+        for (column, (x, y)) in known.iter().zip(points) {
+            let prefix = if column.label.is_empty() { String::new() } else { format!("{}, ", column.label) };
+            frame.canvas.hint(x, y, &format!("{prefix}{}", words(column.point)));
+        }
+    }
+    frame.end_labels(labels);
+}
+
+/// The scale of several curves up to a quantile, for others that draw times.
+#[must_use]
+pub fn scale_of(points: &[&Point], kind: Kind, upper: f64, from: f64, to: f64) -> Scale {
+    common_scale(points.iter().map(|p| &p.curve), kind, upper, from, to)
+}

@@ -1,0 +1,99 @@
+//! The contention surface: time by size and level, as a heat map.
+
+use crate::digest::{Point, Profile};
+use crate::frame::{Frame, Margins, Plot};
+use crate::style;
+use crate::svg::Anchor;
+use crate::units;
+
+use super::{sentence, spread_out, title, words};
+
+const MARGINS: Margins = Margins { left: 92.0, right: 24.0 };
+const ROW: f64 = 30.0;
+/// Most columns, so that a number fits into each.
+const MOST_SIZES: usize = 12;
+const MOST_LEVELS: usize = 24;
+
+/// Slow-down against the least contended level that measured a size, for each size and level; nothing if there is one
+/// level only.
+#[must_use]
+pub fn surface(profile: &Profile) -> Option<Plot> {
+    if profile.levels.len() < 2 {
+        return None;
+    }
+    let sizes = spread_out(profile.sizes.clone(), MOST_SIZES);
+    let levels = spread_out((0..profile.levels.len()).collect(), MOST_LEVELS);
+    let cells: Vec<Vec<Option<(&Point, f64)>>> =
+        levels.iter().map(|l| sizes.iter().map(|s| slow_down(profile, *l, *s)).collect()).collect();
+    let factors = cells.iter().flatten().flatten().map(|c| c.1);
+    let (least, most) = (factors.clone().fold(1.0, f64::min), factors.fold(1.0, f64::max));
+    // Colours reach to twice the time at least: a tenth more must not look like the end of the world.
+    let brightest = most.max(2.0 * least);
+    let explanation = format!(
+        "{}. In each cell the median time as a multiple of that at the least contended level; the brighter, the slower, up to {}.",
+        sentence(&profile.key.qualities()),
+        units::number(brightest)
+    );
+    let mut frame = Frame::new(&title(profile, "contention surface"), &explanation, ROW * levels.len() as f64, MARGINS);
+    let width = (frame.right - frame.left) / sizes.len().max(1) as f64;
+    // The lowest level is at the bottom, as on any axis.
+    for (row, level) in levels.iter().enumerate() {
+        let y = frame.bottom - (row + 1) as f64 * ROW;
+        frame.canvas.text(
+            "small muted",
+            frame.left - 7.0,
+            y + ROW / 2.0 + 4.0,
+            Anchor::End,
+            &profile.levels[*level].short(),
+        );
+        for (column, cell) in cells[row].iter().enumerate() {
+            let x = frame.left + column as f64 * width;
+            let Some((point, factor)) = cell else { continue };
+            let step = style::step((factor / least).ln() / (brightest / least).ln());
+            frame.canvas.rect(&format!("h{step}"), x + 0.5, y + 0.5, width - 1.0, ROW - 1.0);
+            let (cx, cy) = (x + width / 2.0, y + ROW / 2.0);
+            frame.canvas.text(
+                &format!("small {}", style::ink_on(step)),
+                cx,
+                cy + 4.0,
+                Anchor::Middle,
+                &units::number(rounded(*factor)),
+            );
+            let text = format!(
+                "{}, {}; {} × the least contended",
+                profile.levels[*level].label(),
+                words(point),
+                units::number(rounded(*factor))
+            );
+            frame.canvas.hint(cx, cy, &text);
+        }
+    }
+    for (column, size) in sizes.iter().enumerate() {
+        let x = frame.left + (column as f64 + 0.5) * width;
+        frame.canvas.text("small muted", x, frame.bottom + 16.0, Anchor::Middle, &units::size(*size));
+    }
+    let pairs = profile.levels.iter().any(|l| l.pairs > 0);
+    let label = if pairs { "pairs (nodes × ranks)" } else { "nodes × ranks per node" };
+    let (x, y) = ((frame.left + frame.right) / 2.0, (frame.top + frame.bottom) / 2.0);
+    frame.canvas.text("small", x, frame.bottom + 36.0, Anchor::Middle, "message size");
+    frame.canvas.text_upwards("small", 15.0, y, Anchor::Middle, label);
+    let left_out = profile.sizes.len() - sizes.len();
+    let note = if left_out > 0 { format!("{left_out} sizes between those shown are left out.") } else { String::new() };
+    let description = format!(
+        "Medians from {} to {} times those at the least contended level.",
+        units::number(least),
+        units::number(most)
+    );
+    Some(frame.finish(&format!("{} contention", profile.title), description, &note))
+}
+
+fn slow_down(profile: &Profile, level: usize, size: u64) -> Option<(&Point, f64)> {
+    let usable = |level: usize| profile.points.get(&(level, size)).filter(|p| p.has_row() && p.row.p50_ns > 0.0);
+    let point = usable(level)?;
+    let reference = (0..profile.levels.len()).find_map(usable)?;
+    Some((point, point.row.p50_ns / reference.row.p50_ns))
+}
+
+fn rounded(factor: f64) -> f64 {
+    if factor < 10.0 { (factor * 100.0).round() / 100.0 } else { factor }
+}

@@ -1,0 +1,269 @@
+//! Tables: of a run, and of a comparison; as text for a terminal, as HTML, as JSON.
+
+use serde_json::{Value, json};
+
+use crate::compare::{Comparison, Match, Pair};
+use crate::digest::{Digest, Level, Point, Profile};
+use crate::svg::escape;
+use crate::units;
+
+/// How a column is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+}
+
+/// A table with rows in groups; each group belongs to a level.
+#[derive(Debug)]
+pub struct Table {
+    caption: String,
+    head: Vec<(&'static str, Side)>,
+    rows: Vec<(usize, Vec<String>, &'static str)>,
+    levels: Vec<Level>,
+}
+
+impl Table {
+    /// The table of an operation.
+    #[must_use]
+    pub fn of_profile(profile: &Profile) -> Self {
+        let rates = profile.points.values().any(|p| p.rate().is_some());
+        let errors = profile.points.values().any(|p| p.clock_error_ns > 0.0);
+        let launches = profile.points.values().any(|p| p.launches > 1);
+        let mut head = vec![
+            ("size", Side::Right),
+            ("minimum", Side::Right),
+            ("median", Side::Right),
+            ("95 % interval", Side::Right),
+            ("p99", Side::Right),
+            ("maximum", Side::Right),
+        ];
+        for (shown, name) in
+            [(rates, "rate"), (true, "samples"), (true, "outliers"), (errors, "clock error"), (launches, "launches")]
+        {
+            if shown {
+                head.push((name, Side::Right));
+            }
+        }
+        let rows =
+            profile.points.iter().map(|((level, _), point)| (*level, cells_of(point, rates, errors, launches), ""));
+        Self { caption: profile.title.clone(), head, rows: rows.collect(), levels: profile.levels.clone() }
+    }
+
+    /// The table of an operation of two runs.
+    #[must_use]
+    pub fn of_match(matched: &Match) -> Self {
+        let head = vec![
+            ("size", Side::Right),
+            ("first median", Side::Right),
+            ("second median", Side::Right),
+            ("ratio", Side::Right),
+            ("95 % interval", Side::Right),
+            ("p corrected", Side::Right),
+            ("the second is", Side::Left),
+        ];
+        let rows = matched.pairs.iter().map(|pair| {
+            let ratio = |r: f64| if r.is_finite() { format!("{r:.3}") } else { "–".into() };
+            let cells = vec![
+                units::size(pair.size_bytes),
+                units::time_in_column(pair.medians_ns.0),
+                units::time_in_column(pair.medians_ns.1),
+                ratio(pair.ratio),
+                format!("{} – {}", ratio(pair.interval.0), ratio(pair.interval.1)),
+                units::p_value(pair.p_corrected),
+                pair.to_string(),
+            ];
+            (pair.level, cells, pair.verdict.word())
+        });
+        Self { caption: matched.title.clone(), head, rows: rows.collect(), levels: matched.levels.clone() }
+    }
+
+    /// For a terminal: a heading, and under it columns that are as wide as they must be.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let widths: Vec<usize> = (0..self.head.len())
+            .map(|i| {
+                let cells = self.rows.iter().map(|r| clean(&r.1[i]).chars().count());
+                cells.chain([self.head[i].0.chars().count()]).max().unwrap_or(0)
+            })
+            .collect();
+        let line = |cells: &mut dyn Iterator<Item = String>| {
+            let mut out = String::new();
+            for ((cell, width), (_, side)) in cells.zip(&widths).zip(&self.head) {
+                let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
+                out += &if *side == Side::Right { format!("  {pad}{cell}") } else { format!("  {cell}{pad}") };
+            }
+            out.trim_end().to_owned() + "\n"
+        };
+        let mut out = String::new();
+        for (level, label) in self.levels.iter().map(Level::label).enumerate() {
+            out += &format!("{}, {label}\n", clean(&self.caption));
+            out += &line(&mut self.head.iter().map(|h| h.0.to_owned()));
+            for (_, cells, _) in self.rows.iter().filter(|r| r.0 == level) {
+                out += &line(&mut cells.iter().map(|c| clean(c)));
+            }
+            out.push('\n');
+        }
+        out
+    }
+
+    /// For a page: a table of its own for each level, which the page's script shows and hides.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let mut out = String::new();
+        for (level, label) in self.levels.iter().map(Level::label).enumerate() {
+            out += &format!(
+                "<div class=\"scroll\" data-level=\"{level}\" tabindex=\"0\" role=\"region\" aria-label=\"Table: {0}, {1}\"><table><caption>{0}, {1}</caption>\n<thead><tr>",
+                escape(&self.caption),
+                escape(&label)
+            );
+            for (name, side) in &self.head {
+                out += &format!("<th scope=\"col\"{}>{name}</th>", class(*side, ""));
+            }
+            out += "</tr></thead>\n<tbody>\n";
+            for (_, cells, verdict) in self.rows.iter().filter(|r| r.0 == level) {
+                out += "<tr>";
+                for (i, (cell, (_, side))) in cells.iter().zip(&self.head).enumerate() {
+                    let cell = escape(cell);
+                    out += &match i {
+                        0 => format!("<th scope=\"row\"{}>{cell}</th>", class(*side, "")),
+                        _ if *side == Side::Left => format!("<td{}>{cell}</td>", class(*side, verdict)),
+                        _ => format!("<td>{cell}</td>"),
+                    };
+                }
+                out += "</tr>\n";
+            }
+            out += "</tbody></table></div>\n";
+        }
+        out
+    }
+}
+
+fn class(side: Side, verdict: &str) -> String {
+    match side {
+        Side::Right => String::new(),
+        Side::Left => format!(" class=\"left {verdict}\""),
+    }
+}
+
+fn cells_of(point: &Point, rates: bool, errors: bool, launches: bool) -> Vec<String> {
+    let row = &point.row;
+    let time = |value: f64| if point.has_row() { units::time_in_column(value) } else { "–".into() };
+    let interval = match (row.median_low_ns, row.median_high_ns) {
+        (Some(low), Some(high)) if point.has_row() => {
+            format!("{} – {}", units::time_in_column(low), units::time_in_column(high))
+        }
+        _ => "–".into(),
+    };
+    let mut cells = vec![
+        units::size(point.size_bytes),
+        time(row.min_ns),
+        time(row.p50_ns),
+        interval,
+        time(row.p99_ns),
+        time(row.max_ns),
+    ];
+    if rates {
+        cells.push(point.rate().map_or_else(|| "–".into(), units::rate));
+    }
+    cells.push(units::count(row.count));
+    cells.push(point.outliers.map_or_else(|| "–".into(), |o| units::count(o.1)));
+    if errors {
+        cells.push(format!("±{}", units::time(point.clock_error_ns)));
+    }
+    if launches {
+        cells.push(point.launches.to_string());
+    }
+    cells
+}
+
+/// A text without anything that could steer a terminal.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c) { '\u{fffd}' } else { c })
+        .collect()
+}
+
+/// A run as one JSON document: all that the tables hold, times in ns.
+#[must_use]
+pub fn run_json(digest: &Digest) -> Value {
+    let operations: Vec<Value> = digest.profiles.iter().map(profile_json).collect();
+    let warnings: Vec<Value> =
+        digest.warnings.iter().map(|w| json!({"code": w.code, "message": w.message, "advice": w.advice})).collect();
+    json!({"machine": digest.run.machine, "samples": digest.samples, "warnings": warnings, "operations": operations})
+}
+
+fn key_json(key: &crate::digest::Key) -> Value {
+    json!({"operation": key.operation, "locality": key.locality, "start": key.start, "parameters": key.parameters})
+}
+
+fn level_json(level: &Level) -> Value {
+    json!({"pairs": level.pairs, "ranks": level.ranks, "nodes": level.nodes, "ranks_per_node": level.ranks_per_node})
+}
+
+fn profile_json(profile: &Profile) -> Value {
+    let points = profile.points.iter().map(|((level, size), point)| {
+        json!({
+            "size_bytes": size, "level": profile.levels.get(*level).map(level_json), "launches": point.launches,
+            "summary": point.row, "bytes_per_s": point.rate(), "outliers": point.outliers.map(|o| o.1),
+            "outlier_boundary_ns": point.outliers.map(|o| o.0), "clock_error_ns": point.clock_error_ns,
+            "fit": point.chosen_fit(),
+        })
+    });
+    let mut out = key_json(&profile.key);
+    out["points"] = points.collect();
+    out
+}
+
+/// A comparison as one JSON document.
+#[must_use]
+pub fn comparison_json(first: &Digest, second: &Digest, comparison: &Comparison) -> Value {
+    let operations: Vec<Value> = comparison
+        .matches
+        .iter()
+        .map(|m| {
+            let mut out = key_json(&m.key);
+            out["cells"] = m.pairs.iter().map(|pair| pair_json(pair, &m.levels)).collect();
+            out
+        })
+        .collect();
+    json!({
+        "first": {"name": first.name, "machine": first.run.machine},
+        "second": {"name": second.name, "machine": second.run.machine},
+        "significance": crate::compare::SIGNIFICANCE,
+        "unmatched": {"first": comparison.unmatched.0, "second": comparison.unmatched.1},
+        "summary": comparison.summary(),
+        "operations": operations,
+    })
+}
+
+fn pair_json(pair: &Pair, levels: &[Level]) -> Value {
+    json!({
+        "size_bytes": pair.size_bytes, "level": levels.get(pair.level).map(level_json),
+        "first_median_ns": pair.medians_ns.0, "second_median_ns": pair.medians_ns.1,
+        "ratio": pair.ratio, "ratio_low": pair.interval.0, "ratio_high": pair.interval.1,
+        "p": pair.p, "p_corrected": pair.p_corrected, "by_launches": pair.by_launches,
+        "clock_error_ns": pair.clock_error_ns, "verdict": pair.verdict.word(), "text": pair.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_hostile_captions_do_nothing() {
+        let level = Level { pairs: 1, ranks: 2, nodes: 2, ranks_per_node: 1 };
+        let table = Table {
+            caption: "a<b>\u{1b}[31m".into(),
+            head: vec![("size", Side::Right), ("verdict", Side::Left)],
+            rows: vec![(0, vec!["8 B".into(), "µ".into()], ""), (0, vec!["64 KiB".into(), "longer".into()], "")],
+            levels: vec![level],
+        };
+        let text = table.text();
+        assert_eq!(text, "a<b>\u{fffd}[31m, 1 pair, 2 × 1\n    size  verdict\n     8 B  µ\n  64 KiB  longer\n\n");
+        let html = table.html();
+        assert!(html.contains("a&lt;b&gt;") && !html.contains('\u{1b}') && html.matches("<tr>").count() == 3);
+    }
+}

@@ -1,0 +1,90 @@
+//! What `weir report` and `weir export` write, and where.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::Shape;
+use weir_report::cli::{ExportArgs, ExportFormat, Format, ReportArgs, export, report};
+
+fn run(dir: &Path, name: &str) -> PathBuf {
+    let run = dir.join(name);
+    let shape = Shape { sizes: vec![8, 1024], pairs: vec![1], collectives: Vec::new(), fits: false, ..Shape::small() };
+    common::write(&run, &shape).expect("written");
+    run
+}
+
+fn args(runs: Vec<PathBuf>, format: Format, output: Option<PathBuf>) -> ReportArgs {
+    ReportArgs { runs, format, output, json: false, quiet: true }
+}
+
+fn endings(dir: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(dir)
+        .expect("a folder")
+        .map(|f| f.expect("a file").file_name().to_string_lossy().into_owned());
+    files.filter_map(|f| f.rsplit_once('.').map(|(_, ending)| ending.to_owned())).collect()
+}
+
+#[test]
+fn a_page_lies_in_the_run_unless_another_place_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, second) = (run(dir.path(), "one"), run(dir.path(), "two"));
+    report(&args(vec![first.clone()], Format::Html, None)).unwrap();
+    assert!(std::fs::read_to_string(first.join("report.html")).unwrap().starts_with("<!DOCTYPE html>"));
+    report(&args(vec![first.clone(), second.clone()], Format::Html, None)).unwrap();
+    assert!(second.join("report-against-one.html").is_file());
+    let elsewhere = dir.path().join("page.html");
+    report(&args(vec![first.join("run.json")], Format::Html, Some(elsewhere.clone()))).unwrap();
+    assert!(elsewhere.is_file() && !dir.path().join("page.html.part").exists());
+}
+
+#[test]
+fn plots_become_files_of_the_format_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run(dir.path(), "one");
+    for (format, ending) in [(Format::Svg, "svg"), (Format::Png, "png")] {
+        let out = dir.path().join(ending);
+        report(&args(vec![run.clone()], format, Some(out.clone()))).unwrap();
+        let found = endings(&out);
+        assert!(found.len() >= 7 && found.iter().all(|e| e == ending), "{found:?}");
+    }
+}
+
+#[test]
+fn only_tables_write_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run(dir.path(), "one");
+    let before = endings(&run);
+    report(&args(vec![run.clone()], Format::Text, None)).unwrap();
+    report(&ReportArgs { json: true, quiet: false, ..args(vec![run.clone()], Format::Html, None) }).unwrap();
+    assert_eq!(endings(&run), before);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run(dir.path(), "one");
+    // A file where a folder is needed refuses root as well.
+    let blocked = run.join("run.json").join("page.html");
+    let cases = [
+        args(vec![run.clone()], Format::Html, Some(blocked.clone())),
+        args(vec![run.clone()], Format::Svg, Some(blocked)),
+        args(vec![dir.path().join("none")], Format::Html, None),
+        args(vec![run, dir.path().join("none")], Format::Html, None),
+    ];
+    for case in cases {
+        let error = report(&case).unwrap_err().to_string();
+        assert!(!error.contains('\n') && error.contains(dir.path().to_str().unwrap()), "{error}");
+    }
+}
+
+#[test]
+fn a_run_is_exported_in_each_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run(dir.path(), "one");
+    for (format, least) in [(ExportFormat::Csv, 2), (ExportFormat::CsvPerCell, 3), (ExportFormat::Classic, 5)] {
+        let out = dir.path().join(format!("{format:?}"));
+        export(&ExportArgs { run: run.clone(), format, output: Some(out.clone()), json: false, quiet: true }).unwrap();
+        assert!(std::fs::read_dir(&out).unwrap().count() >= least, "{format:?}");
+    }
+}

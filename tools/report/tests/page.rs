@@ -1,0 +1,319 @@
+//! The page and the plots as a whole, from runs on disk.
+
+mod common;
+
+use std::path::Path;
+
+use common::Shape;
+use weir_distribution::{Cell, Configuration, Existing, Run, Sample, State, Warning, Writer};
+use weir_report::frame::Sheet;
+use weir_report::{compare, load, page, run_plots};
+
+fn small(dir: &Path, shape: &Shape) -> weir_report::digest::Digest {
+    common::write(dir, shape).expect("written");
+    load(dir, compare::KEPT).expect("read")
+}
+
+/// What every page and drawing must hold to.
+fn is_sound(text: &str) {
+    for wrong in ["NaN", "inf\"", "Infinity", "-0 ", "=\"\" viewBox"] {
+        assert!(!text.contains(wrong), "{wrong} in the text");
+    }
+}
+
+/// Tags that are opened are closed, in order.
+fn is_balanced(xml: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = xml;
+    while let Some(start) = rest.find('<') {
+        rest = &rest[start + 1..];
+        let end = rest.find('>').expect("a tag ends");
+        let tag = &rest[..end];
+        rest = &rest[end + 1..];
+        let name = tag.trim_start_matches('/').split([' ', '\n', '/']).next().unwrap_or("");
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "closed");
+        } else if !tag.ends_with('/') && !tag.starts_with(['!', '?']) {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "left open: {open:?}");
+}
+
+#[test]
+fn a_run_becomes_a_page_with_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let digest = small(dir.path(), &Shape { launches: 2, ..Shape::small() });
+    let page = page::of_run(&digest);
+    is_sound(&page);
+    for part in [
+        "node1",
+        "MPICH Version: 5.0.2",
+        "hca3",
+        "powersave",
+        "cpupower frequency-set",
+        "<caption>send, 4 pairs, 4 × 2",
+        "barrier",
+    ] {
+        assert!(page.contains(part), "{part} is not on the page");
+    }
+    for plot in [
+        "time against size",
+        "distribution over sizes",
+        "cumulative distribution",
+        ": tail",
+        "contention surface",
+        "fits",
+        "parameters of the fits",
+        "outliers on the time line",
+        "Clock error and skew",
+    ] {
+        assert!(page.contains(plot), "no plot: {plot}");
+    }
+    let read_first = page.find("Read this first").expect("warnings");
+    assert!(
+        read_first < page.find("<dl>").unwrap() && read_first < page.find("<table").unwrap(),
+        "warnings come first"
+    );
+}
+
+#[test]
+fn a_page_asks_nobody_for_anything() {
+    let dir = tempfile::tempdir().unwrap();
+    let digest = small(dir.path(), &Shape::small());
+    let mut other = digest.clone();
+    other.name = "other".into();
+    let comparison = compare::compare(&digest, &other);
+    for page in [page::of_run(&digest), page::of_two(&digest, &other, &comparison)] {
+        for link in [
+            "src=",
+            "url(",
+            "@import",
+            "<link",
+            "<img",
+            "<iframe",
+            "<object",
+            "fetch(",
+            "XMLHttpRequest",
+            "WebSocket",
+            "import(",
+        ] {
+            assert!(!page.contains(link), "{link}");
+        }
+        // The one address is the name of a vocabulary, which nothing is loaded from.
+        assert_eq!(page.matches("://").count(), page.matches("http://www.w3.org/2000/svg").count());
+        assert!(page.contains("default-src 'none'"));
+    }
+}
+
+#[test]
+fn strings_of_a_run_do_nothing_on_the_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let hostile = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>&\u{202e}";
+    let mut run = Run::new(hostile);
+    run.title = Some(hostile.into());
+    run.command = vec![hostile.into()];
+    run.created_utc = Some("2026-11-21T20:00:00Z".into());
+    run.warnings = vec![Warning { code: hostile.into(), message: hostile.into(), advice: Some(hostile.into()) }];
+    run.environment.insert(hostile.into(), hostile.into());
+    run.transport.provider = Some(hostile.into());
+    run.transport.settings.insert(hostile.into(), hostile.into());
+    run.nodes = vec![weir_distribution::Node { name: hostile.into(), cpu: Some(hostile.into()), ..Default::default() }];
+    run.mpi = Some(weir_distribution::MpiInfo { library_version: hostile.into(), ..Default::default() });
+    // The reader refuses some of this; the page must not rely on it.
+    let mut configuration = configuration(8);
+    configuration.operation = hostile.into();
+    configuration.parameters.insert(hostile.into(), hostile.into());
+    let mut cell = Cell::new(0, 0, configuration);
+    cell.samples = Some(weir_distribution::SamplesFile::default());
+    cell.warnings = vec![Warning { code: "x".into(), message: hostile.into(), advice: None }];
+    run.cells = vec![cell];
+    let digest = weir_report::digest::digest(run, hostile, 100, &|_| Ok(samples(&[1.0, 2.0, 3.0])));
+    let comparison = compare::compare(&digest, &digest);
+    let pages = [page::of_run(&digest), page::of_two(&digest, &digest, &comparison)];
+    let drawings = run_plots(&digest).into_iter().map(|p| p.svg(Sheet::Adaptive));
+    for text in pages.into_iter().chain(drawings) {
+        assert!(!text.contains("<script>alert") && !text.contains("<img") && !text.contains('\u{202e}'));
+        assert!(!text.contains("\"'>"));
+    }
+    for plot in run_plots(&digest) {
+        assert!(plot.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'), "{}", plot.name);
+        assert!(!plot.name.is_empty());
+    }
+    drop(dir);
+}
+
+fn configuration(size_bytes: u64) -> Configuration {
+    Configuration {
+        operation: "send".into(),
+        size_bytes,
+        size_mode: Default::default(),
+        nodes: 2,
+        ranks_per_node: 1,
+        ranks: 2,
+        pairs: 1,
+        locality: Default::default(),
+        start: Default::default(),
+        parameters: Default::default(),
+    }
+}
+
+fn samples(durations: &[f64]) -> Vec<Sample> {
+    let sample = |(i, d): (usize, &f64)| Sample {
+        repetition: i as u32,
+        start_ns: i as i64 * 1000,
+        duration_ns: *d,
+        peer: 1,
+        ..Sample::default()
+    };
+    durations.iter().enumerate().map(sample).collect()
+}
+
+/// A run of one operation whose cells have these durations.
+fn run_of(dir: &Path, cells: &[(u64, &[f64])]) -> weir_report::digest::Digest {
+    let mut writer = Writer::create(dir, Run::new("m"), Existing::Overwrite).unwrap();
+    writer.begin_launch(weir_distribution::Launch::default()).unwrap();
+    for (size, durations) in cells {
+        let mut samples = samples(durations);
+        let shape = Shape { fits: false, ..Shape::small() };
+        let cell = common::record(0, configuration(*size), &shape, &mut samples, (0, 1000), 0);
+        writer.write_cell(cell, &samples).unwrap();
+    }
+    writer.finish(State::Complete).unwrap();
+    load(dir, 100).unwrap()
+}
+
+#[test]
+fn an_empty_run_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let digest = run_of(dir.path(), &[]);
+    let page = page::of_run(&digest);
+    assert!(page.contains("holds no finished cell"));
+    is_sound(&page);
+    assert!(run_plots(&digest).is_empty());
+}
+
+#[test]
+fn one_sample_equal_samples_and_samples_below_zero_are_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let equal = [500.0; 300];
+    let cases: [&[(u64, &[f64])]; 5] = [
+        &[(8, &[1234.0])],
+        &[(8, &equal), (16, &equal)],
+        &[(0, &[-20.0, -5.0, 0.0, 30.0, 40.0]), (8, &[0.0])],
+        &[(1, &[1e-3, 1e15]), (u64::MAX, &[1e15])],
+        &[(8, &[0.0, 0.0, 0.0])],
+    ];
+    for case in cases {
+        let digest = run_of(dir.path(), case);
+        let page = page::of_run(&digest);
+        is_sound(&page);
+        for plot in run_plots(&digest) {
+            let svg = plot.svg(Sheet::Adaptive);
+            is_sound(&svg);
+            is_balanced(&svg);
+        }
+        let comparison = compare::compare(&digest, &digest);
+        is_sound(&page::of_two(&digest, &digest, &comparison));
+        assert!(comparison.pairs().all(|p| !matches!(p.verdict, compare::Verdict::Faster | compare::Verdict::Slower)));
+        let json = weir_report::table::run_json(&digest).to_string();
+        serde_json::from_str::<serde_json::Value>(&json).unwrap();
+    }
+}
+
+#[test]
+fn a_cell_whose_samples_are_gone_keeps_its_summary() {
+    let dir = tempfile::tempdir().unwrap();
+    run_of(dir.path(), &[(8, &[100.0, 110.0, 120.0]), (16, &[200.0, 210.0, 220.0])]);
+    let first = std::fs::read_dir(dir.path().join("samples")).unwrap().map(|f| f.unwrap().path()).min().unwrap();
+    std::fs::remove_file(&first).unwrap();
+    let digest = load(dir.path(), 0).unwrap();
+    let page = page::of_run(&digest);
+    assert!(page.contains("its summary is shown, its distribution is not"));
+    assert!(page.contains("110 ns") && page.contains("210 ns"));
+}
+
+#[test]
+fn what_is_no_run_is_refused_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = load(dir.path(), 0).unwrap_err().to_string();
+    assert!(!error.contains('\n') && error.contains(&dir.path().display().to_string()), "{error}");
+}
+
+/// Marks by kind: what a drawing consists of, not where its pixels are.
+fn structure(svg: &str) -> String {
+    let mut out = String::new();
+    for line in svg.lines().filter(|l| l.starts_with('<')) {
+        let class = line.split("class=\"").nth(1).and_then(|r| r.split('"').next()).unwrap_or("");
+        let tag = line[1..].split([' ', '>']).next().unwrap_or("");
+        if !matches!(tag, "svg" | "style" | "/svg" | "/style" | "desc") {
+            let text =
+                if tag == "text" { line.split('>').nth(1).and_then(|r| r.split('<').next()).unwrap_or("") } else { "" };
+            out += &format!("{tag} {class} {text}\n").replace("  ", " ");
+        }
+    }
+    out
+}
+
+#[test]
+fn drawings_consist_of_what_they_should() {
+    let dir = tempfile::tempdir().unwrap();
+    let digest = small(dir.path(), &Shape { sizes: vec![0, 1024], collectives: Vec::new(), ..Shape::small() });
+    let plots = run_plots(&digest);
+    let mut out = String::new();
+    for plot in &plots {
+        is_balanced(&plot.svg(Sheet::Adaptive));
+        out += &format!("== {}: {}\n{}", plot.name, plot.title, structure(&plot.svg(Sheet::Page)));
+    }
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/structure.txt");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::create_dir_all(golden.parent().unwrap()).unwrap();
+        std::fs::write(&golden, &out).unwrap();
+    }
+    let expected = std::fs::read_to_string(&golden).expect("tests/golden/structure.txt; make it with UPDATE_GOLDEN=1");
+    assert!(
+        expected == out,
+        "the drawings changed; look at them, then run with UPDATE_GOLDEN=1. First difference: {:?}",
+        first_difference(&expected, &out)
+    );
+}
+
+fn first_difference<'a>(a: &'a str, b: &'a str) -> Option<(&'a str, &'a str)> {
+    a.lines().zip(b.lines()).find(|(x, y)| x != y)
+}
+
+#[test]
+fn pixels_are_drawn_with_letters_of_our_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let digest = run_of(dir.path(), &[(8, &[100.0, 110.0, 120.0])]);
+    let mut plot = run_plots(&digest).remove(0);
+    let with = weir_report::png::png(&plot).unwrap();
+    assert_eq!(&with[..8], b"\x89PNG\r\n\x1a\n");
+    // The same drawing without its words has other pixels: the words were drawn.
+    plot.body = plot.body.lines().filter(|l| !l.starts_with("<text")).collect::<Vec<_>>().join("\n");
+    let without = weir_report::png::png(&plot).unwrap();
+    assert!(with.len() > without.len() + 2000, "{} and {} bytes", with.len(), without.len());
+}
+
+#[test]
+fn a_page_of_many_cells_stays_small() {
+    let mut run = Run::new("large");
+    let levels: Vec<u32> = (1..=16).collect();
+    for operation in 0..24 {
+        for &pairs in &levels {
+            for size in 0..22 {
+                let mut c = configuration(1 << size);
+                c.operation = format!("op{operation}").as_str().into();
+                (c.pairs, c.ranks) = (pairs, 2 * pairs);
+                let mut cell = Cell::new(run.cells.len() as u32, 0, c);
+                cell.samples = Some(weir_distribution::SamplesFile::default());
+                run.cells.push(cell);
+            }
+        }
+    }
+    let durations: Vec<f64> = (0..2000).map(|i| 1000.0 + f64::from(i) * 1.7).collect();
+    let digest = weir_report::digest::digest(run, "large", 0, &|_| Ok(samples(&durations)));
+    let page = page::of_run(&digest);
+    assert!(page.len() <= page::MAX_BYTES, "{} bytes", page.len());
+    assert!(page.contains("levels are drawn"), "it says what was left out");
+}

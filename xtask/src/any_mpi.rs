@@ -1,0 +1,124 @@
+//! One binary under every MPI: the crate `weir-mpi` by its example `every_call`, which makes each of its calls and checks it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::e2e::Ended;
+use crate::launch::{result_of, started, without_foreign};
+use crate::mpi::Mpi;
+use crate::paths::Paths;
+use crate::process::{Outcome, run_limited, run_quiet};
+
+/// Each takes a second or two alone; the rest is for machines that do much else.
+const LIMIT: Duration = Duration::from_secs(60);
+/// The exit code of `every_call abort`.
+const ABORTED: i32 = 7;
+/// Where Debian's package `mpich` puts its launcher, also beside other MPIs.
+const DEBIANS_MPICH: &str = "/usr/bin/mpiexec.mpich";
+
+/// An MPI to run under.
+struct Under {
+    name: &'static str,
+    kind: Mpi,
+    launcher: PathBuf,
+    /// The library to ask for instead of the launcher's first.
+    library: Option<&'static str>,
+    /// What `MPI_Get_library_version` has to say, and the ABI it has to be called by.
+    version: &'static str,
+    abi: &'static str,
+}
+
+fn all(paths: &Paths) -> [Under; 4] {
+    let fetched = |kind: Mpi| kind.bin(paths, "mpiexec");
+    let (mpich, open) = (Mpi::Mpich, Mpi::Openmpi);
+    let under = |name, kind, launcher, library, version, abi| Under { name, kind, launcher, library, version, abi };
+    [
+        under("MPICH", mpich, fetched(mpich), None, "MPICH Version: 5.", "MPICH's ABI"),
+        under(
+            "MPICH's libmpi_abi",
+            mpich,
+            fetched(mpich),
+            Some("libmpi_abi.so"),
+            "MPICH Version: 5.",
+            "the MPI standard's ABI",
+        ),
+        under("Open MPI", open, fetched(open), None, "Open MPI v5.", "Open MPI's ABI"),
+        under("Debian's MPICH", mpich, DEBIANS_MPICH.into(), None, "MPICH Version: ", "MPICH's ABI"),
+    ]
+}
+
+impl Under {
+    fn run(&self, program: &Path, ranks: usize, mode: Option<&str>, library: Option<&Path>) -> Result<Outcome> {
+        started(self.name, || {
+            let mut command = Command::new(&self.launcher);
+            without_foreign(&mut command);
+            command.args(["-n", &ranks.to_string()]);
+            if self.kind == Mpi::Openmpi {
+                command.args(["--allow-run-as-root", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]);
+            }
+            if let Some(library) = library.or(self.library.map(Path::new)) {
+                command.env("WEIR_MPI_LIBRARY", library);
+            }
+            run_limited(command.arg(program).args(mode), LIMIT)
+        })
+    }
+
+    /// Every call, with this many ranks.
+    fn every_call(&self, program: &Path, ranks: usize) -> Result<(), String> {
+        let outcome = self.run(program, ranks, None, None).map_err(|error| format!("{error:#}"))?;
+        let result = result_of(&outcome).filter(|_| outcome.ok()).ok_or_else(|| outcome.cause())?;
+        let text = |key: &str| result.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
+        if result["ranks"] != ranks || text("abi") != self.abi || !text("version").starts_with(self.version) {
+            return Err(format!("not {ranks} ranks of {} by {}: {result}", self.version, self.abi));
+        }
+        Ok(())
+    }
+
+    /// A rank that ends early must end the others too, which wait for it.
+    fn ends_early(&self, program: &Path, mode: &str, wanted: impl Fn(&Outcome) -> bool) -> Result<(), String> {
+        let outcome = self.run(program, 3, Some(mode), None).map_err(|error| format!("{error:#}"))?;
+        if outcome.status.is_none() || !wanted(&outcome) { Err(outcome.cause()) } else { Ok(()) }
+    }
+
+    /// A library that does not understand the launcher starts every rank alone, and that has to be said.
+    fn says_alone(&self, program: &Path, foreign: &Path) -> Result<(), String> {
+        let outcome = self.run(program, 2, Some("which"), Some(foreign)).map_err(|error| format!("{error:#}"))?;
+        let said = outcome.stderr.contains("started 2 processes, but each is alone in MPI");
+        if outcome.ok() || !said { Err(format!("not told that ranks are alone: {}", outcome.cause())) } else { Ok(()) }
+    }
+}
+
+fn ended(result: Result<(), String>) -> Ended {
+    result.map_or_else(Ended::Failed, |()| Ended::Passed)
+}
+
+/// Runs the program under each MPI that was fetched, and under Debian's if it is installed.
+///
+/// # Errors
+/// If the program does not build.
+pub fn run(paths: &Paths, mut report: impl FnMut(&str, &Ended)) -> Result<()> {
+    run_quiet(paths.cargo().args(["build", "--quiet", "-p", "weir-mpi", "--example", "every_call"]))?;
+    let program = paths.target.join("debug/examples/every_call");
+    let all = all(paths);
+    for under in &all {
+        let name = |what: &str| format!("{what} under {}", under.name);
+        if !under.launcher.exists() {
+            let why = format!("{} is missing: apt-get install mpich", under.launcher.display());
+            report(&name("every call"), &Ended::Skipped(why));
+            continue;
+        }
+        for ranks in [1, 3] {
+            report(&name(&format!("every call, ranks: {ranks},")), &ended(under.every_call(&program, ranks)));
+        }
+        let aborted = |outcome: &Outcome| outcome.status.and_then(|status| status.code()) == Some(ABORTED);
+        report(&name("a rank that aborts"), &ended(under.ends_early(&program, "abort", aborted)));
+        let failed = |outcome: &Outcome| !outcome.ok() && outcome.stderr.contains("left in the middle");
+        report(&name("a rank that leaves"), &ended(under.ends_early(&program, "leave", failed)));
+    }
+    let foreign = Mpi::Openmpi.folder(paths).join("lib/libmpi.so.40");
+    report("Open MPI's library by MPICH's launcher", &ended(all[0].says_alone(&program, &foreign)));
+    Ok(())
+}
