@@ -102,8 +102,7 @@ impl Fit {
     /// See [`FitError`].
     pub fn from_batches(batches: &[Vec<Probe>], assumptions: &Assumptions) -> Result<Fit, FitError> {
         let pass = |rate: Rate| {
-            let judge = |b: &Vec<Probe>| Estimate::one_of(batches.len(), b, rate, assumptions);
-            let estimates: Vec<Estimate> = batches.iter().filter_map(judge).collect();
+            let estimates = Estimate::of_batches(batches, rate, assumptions);
             // At least one batch is no further above its floors than its slack, and nobody knows which.
             let floors = estimates.iter().map(|e| e.width_ns - e.slack_ns).fold(f64::INFINITY, f64::min);
             Fit::over_floors(&estimates, floors, assumptions)

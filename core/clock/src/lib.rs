@@ -54,6 +54,8 @@
 //!   width over the smallest width of all batches was seen, and how far that smallest may still be above the floor is
 //!   told from the spacing of the smallest delays. This part is statistics, see [`Assumptions::floor_bits`]; queues that
 //!   stand through all batches look like a longer path and fall under asymmetry.
+//! * **honesty**: remote times were read when they say. A wrong one that contradicts the others is refused, and warns of
+//!   wrong ones that do not: from then on one in each batch and direction may be wrong.
 //! * **drift**: the rates of two clocks differ by at most `max_drift`, and that difference changes by at most
 //!   `wander_per_s` a second.
 //!

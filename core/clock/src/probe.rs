@@ -144,7 +144,7 @@ impl Estimate {
     #[must_use]
     pub fn cristian(probes: &[Probe], rate: Rate, assumptions: &Assumptions) -> Option<Estimate> {
         let batch = Batch::new(probes, rate, assumptions)?;
-        let envelope = batch.envelope(assumptions.floor_rank(1))?;
+        let envelope = batch.envelope(assumptions.floor_rank(1), Trust::ByRefusals)?;
         let own = batch.bounds.iter().find(|b| b.is_fastest)?;
         let width_ns = own.high - own.low + 1.0;
         Some(Estimate {
@@ -157,18 +157,23 @@ impl Estimate {
 
     /// Intersection of what all probes prove: the least delay forth and the least delay back need not belong to the same
     /// probe. Drift within the batch is taken out with `rate`, and its uncertainty widens what far probes prove. Probes
-    /// that contradict the greatest agreeing set (Marzullo & Owicki 1983) are refused.
+    /// that contradict the greatest agreeing set (Marzullo & Owicki 1983) are refused; and where some were, others may be
+    /// wrong by too little to contradict, so the tightest proof of either direction is not relied on.
     ///
     /// `None` if no probe is usable or fewer than half agree.
     #[must_use]
     pub fn envelope(probes: &[Probe], rate: Rate, assumptions: &Assumptions) -> Option<Estimate> {
-        Estimate::one_of(1, probes, rate, assumptions)
+        Batch::new(probes, rate, assumptions)?.envelope(assumptions.floor_rank(1), Trust::ByRefusals)
     }
 
-    /// [`Estimate::envelope`] of one of several batches. The slack then is such that, by the floor rule, at least one batch
-    /// is no further above its floors.
-    pub(crate) fn one_of(batches: usize, probes: &[Probe], rate: Rate, assumptions: &Assumptions) -> Option<Estimate> {
-        Batch::new(probes, rate, assumptions)?.envelope(assumptions.floor_rank(batches))
+    /// [`Estimate::envelope`]s of several batches; those that give none are left out. The slack is such that, by the floor
+    /// rule, at least one batch is no further above its floors. A probe refused in one batch is a warning for all.
+    pub(crate) fn of_batches(batches: &[Vec<Probe>], rate: Rate, assumptions: &Assumptions) -> Vec<Estimate> {
+        let rank = assumptions.floor_rank(batches.len());
+        let judged: Vec<Batch> = batches.iter().filter_map(|b| Batch::new(b, rate, assumptions)).collect();
+        let with = |trust| judged.iter().filter_map(|b| b.envelope(rank, trust)).collect::<Vec<Estimate>>();
+        let trusting = with(Trust::All);
+        if trusting.iter().all(|e| e.refused == 0) { trusting } else { with(Trust::AllButTightest) }
     }
 
     /// Bound on the error that holds whatever the delays were, ns (only the known floor, the drift limit and honest
@@ -191,6 +196,17 @@ struct Proof {
     low: f64,
     high: f64,
     is_fastest: bool,
+}
+
+/// Which of the probes that agree count. A remote time that is wrong by less than the delay contradicts nobody and yet
+/// moves the envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    All,
+    /// One in each direction may be wrong: the second tightest proof bounds the offset, the tightest still the floors.
+    AllButTightest,
+    /// The one or the other, as the batch has refused no probe or some.
+    ByRefusals,
 }
 
 /// The sane probes of a batch, drift taken out.
@@ -227,7 +243,7 @@ impl Batch {
         Some(Batch { at_ns, base_ns, rtt_min_ns: fastest.rtt_ns(), bounds, insane })
     }
 
-    fn envelope(&self, rank: usize) -> Option<Estimate> {
+    fn envelope(&self, rank: usize, trust: Trust) -> Option<Estimate> {
         let (point, votes) = self.most_agreed();
         if 2 * votes < self.bounds.len() {
             return None;
@@ -235,8 +251,11 @@ impl Batch {
         let agrees = |p: &&Proof| p.low <= point && point <= p.high;
         let mut highs: Vec<f64> = self.bounds.iter().filter(agrees).map(|p| p.high).collect();
         let mut lows: Vec<f64> = self.bounds.iter().filter(agrees).map(|p| -p.low).collect();
-        let (high, forth) = least_and_slack(&mut highs, rank)?;
-        let (low, back) = least_and_slack(&mut lows, rank)?;
+        let refused = self.insane + self.bounds.len() - highs.len();
+        let is_trusting = trust == Trust::All || trust == Trust::ByRefusals && refused == 0;
+        let judge = if is_trusting { least_and_slack } else { second_and_slack };
+        let (high, forth) = judge(&mut highs, rank)?;
+        let (low, back) = judge(&mut lows, rank)?;
         // The 1 is for rounding the offset to a whole number.
         let width_ns = high + low + 1.0;
         Some(Estimate {
@@ -246,7 +265,7 @@ impl Batch {
             slack_ns: (forth + back + 1.0).min(width_ns),
             rtt_min_ns: self.rtt_min_ns,
             used: highs.len() as u32,
-            refused: (self.insane + self.bounds.len() - highs.len()) as u32,
+            refused: refused as u32,
         })
     }
 
@@ -279,6 +298,14 @@ fn least_and_slack(values: &mut [f64], rank: usize) -> Option<(f64, f64)> {
         None => f64::INFINITY,
     };
     Some((least, slack))
+}
+
+/// The same if the least value may be wrong: the second least value, and how far it may be above the floor whether the
+/// least was right or not.
+fn second_and_slack(values: &mut [f64], rank: usize) -> Option<(f64, f64)> {
+    let (least, slack_if_right) = least_and_slack(values, rank)?;
+    let (second, slack_if_wrong) = least_and_slack(&mut values[1..], rank)?;
+    Some((second, (second - least + slack_if_right).max(slack_if_wrong)))
 }
 
 /// When a batch ends: enough probes in a row that were no faster than the fastest (Grove 2003, section 4.3.2, there 100 to

@@ -79,15 +79,21 @@ impl Ticks {
         check_order(pairs)?;
         let (first, last) = (pairs[0], pairs[pairs.len() - 1]);
         let anchor = pairs[pairs.len() / 2];
-        let rough = gap(last.monotonic_ns, first.monotonic_ns) / ticks_between(middle(&last), middle(&first));
+        let span = ticks_between(middle(&last), middle(&first));
+        let rough = gap(last.monotonic_ns, first.monotonic_ns) / span;
         if !(PLAUSIBLE_NS_PER_TICK.low..=PLAUSIBLE_NS_PER_TICK.high).contains(&rough) {
             return Err(TickError::Implausible(rough));
         }
         let anchor_tick = middle(&anchor);
+        // A counter that reads n stands anywhere from n to n + 1, so the clock was read between `before` and `after + 1`.
+        let half = |p: &TickPair| 0.5 * ((p.after - p.before) as f64 + 1.0);
+        // How far the true rate may be from the rough one (ratio): half widths above are of the rough one.
+        let ends = half(&first) + half(&last) + 1.0;
+        let rough_error = if span > ends { ends / (span - ends) } else { f64::INFINITY };
         // x is time by the rough rate, y what the rough rate has wrong: numbers stay small.
         let point = |p: &TickPair| {
-            let x = ticks_between(middle(p), anchor_tick) * rough;
-            let error = 0.5 * (p.after - p.before) as f64 * rough + 0.5 * rough + MONOTONIC_RESOLUTION_NS;
+            let x = (ticks_between(p.before, anchor_tick) + half(p)) * rough;
+            let error = half(p) * rough * (1.0 + rough_error) + MONOTONIC_RESOLUTION_NS;
             Point { x, y: gap(p.monotonic_ns, anchor.monotonic_ns) - x, error }
         };
         let points: Vec<Point> = pairs.iter().map(point).collect();

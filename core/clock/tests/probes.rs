@@ -70,6 +70,27 @@ fn probes_with_impossible_times_are_refused_and_counted() {
 }
 
 #[test]
+fn where_one_probe_lies_another_may_that_contradicts_nobody() {
+    // The truth is 0. A remote time 480 late proves, wrongly, an offset of 480 or more; up to 500 nobody contradicts.
+    let (rate, assumptions) = steady();
+    let mut batch: Vec<Probe> = (0..20).map(|i| probe(i * 10_000, 500 + i, 500 + i, 0)).collect();
+    batch.push(probe(200_000, 980, 20, 0));
+    let trusting = Estimate::envelope(&batch, rate, &assumptions).unwrap();
+    assert!(trusting.refused == 0 && trusting.offset_ns > 200, "{trusting:?}");
+    // Another is a second off, for all to see: now none is believed alone.
+    batch.push(probe(300_000, 500, 500, 1_000_000_000));
+    let wary = Estimate::envelope(&batch, rate, &assumptions).unwrap();
+    assert!(wary.refused == 1 && wary.offset_ns.abs() <= 2, "{wary:?}");
+    assert!(wary.hard_bound_ns(&assumptions) >= 500.0 && wary.bound_ns(&assumptions) >= 1.0, "{wary:?}");
+    // Several batches warn each other: the lie is in one, the contradiction in another.
+    let seen: Vec<Probe> = batch.drain(21..).collect();
+    let clean: Vec<Probe> = (0..20).map(|i| probe(1_000_000 + i * 10_000, 500 + i, 500 + i, 0)).chain(seen).collect();
+    let fit = Fit::from_batches(&[batch, clean], &assumptions).unwrap();
+    let reading = fit.model.at(500_000);
+    assert!((reading.global_ns - 500_000).abs() as f64 <= reading.error_ns, "{fit:?}");
+}
+
+#[test]
 fn a_batch_at_odds_with_itself_gives_nothing() {
     let (rate, assumptions) = steady();
     let batch: Vec<Probe> = (0..9).map(|i| probe(i * 10_000, 50, 50, i * 1_000)).collect();

@@ -65,6 +65,23 @@ proptest! {
 }
 
 #[test]
+fn interrupted_ends_do_not_make_a_steady_counter_look_unsteady() {
+    // The first and the last reading, from which the rough rate comes, took 100 us, and so did one between them. In each
+    // the clock was read at the very start or the very end, in all ways.
+    for late in 0..8u32 {
+        let pair = |i: u64| {
+            let interrupted = [0, 10, 19].iter().position(|k| *k == i);
+            let before = 5_000_000 + i * 50_000;
+            let after = before + if interrupted.is_some() { 5_000 } else { 2 };
+            let at = if interrupted.is_some_and(|k| late >> k & 1 == 1) { after } else { before };
+            TickPair { before, monotonic_ns: (at * 20) as i64, after }
+        };
+        let ticks = Ticks::calibrate(&(0..20).map(pair).collect::<Vec<_>>()).unwrap();
+        assert!((ticks.ns_per_tick() / 20.0 - 1.0).abs() <= ticks.rate_error(), "{late}: {ticks:?}");
+    }
+}
+
+#[test]
 fn a_counter_that_follows_the_frequency_is_refused() {
     // 3 GHz, dropping to 2.5 in the middle.
     let all = pairs(1, 40, |t| {
