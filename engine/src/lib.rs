@@ -22,6 +22,7 @@ mod stat;
 mod state;
 mod trace;
 mod waiting;
+mod watch;
 mod watchdog;
 
 pub use api::*;
@@ -72,8 +73,8 @@ struct Shared {
     socket: RawFd,
     /// Written when completions come while armed.
     notify: EventFd,
-    /// Written to wake the watchdog.
-    wake: EventFd,
+    /// Where the watchdog sleeps.
+    watch: watch::Watch,
     waiting: waiting::Waiting,
     coalesce_ns: u64,
     watchdog_ns: u64,
@@ -83,6 +84,19 @@ struct Shared {
     pid: u32,
     stats: Option<String>,
     linger: Duration,
+}
+
+impl Shared {
+    /// The program polls: the watchdog need not, and is not to be woken by what comes.
+    fn polled(&self, at: Time) {
+        let last = self.last_poll.load(Ordering::Relaxed);
+        self.last_poll.store(at.0, Ordering::Relaxed);
+        if at.0.saturating_sub(last) > waiting::ELSEWHERE_NS {
+            // What it did elsewhere is no waiting: its patience begins anew.
+            self.last_found.store(at.0, Ordering::Relaxed);
+        }
+        self.watch.program_is_back(self.look_time());
+    }
 }
 
 /// An endpoint. May be used from several threads.
@@ -169,6 +183,8 @@ impl Endpoint {
         const FRAME_BYTES: usize = 48;
         const PACKET_BYTES: usize = 1400;
         let slot = &mut core.st.peers[peer as usize];
+        // The answer is the program's to find, as a rule; if not, the watchdog looks soon.
+        self.shared.watch.program_is_back(self.shared.look_time());
         // From the end of the last send to the beginning of this one: what the program did between them.
         let burst = at.since_ns(slot.last_send) < self.shared.coalesce_ns && self.shared.watchdog_ns > 0;
         slot.last_send = at;
@@ -348,7 +364,7 @@ impl Endpoint {
     pub fn poll(&self, queue: Queue, out: &mut Vec<Completion>, max: usize) -> usize {
         let now = now();
         let shared = &*self.shared;
-        shared.last_poll.store(now.0, Ordering::Relaxed);
+        shared.polled(now);
         if shared.armed.load(Ordering::Relaxed) && shared.armed.swap(false, Ordering::AcqRel) {
             // Another thread may be the one that sleeps, and nobody watches for it any more.
             shared.notify.signal();
@@ -393,13 +409,14 @@ impl Endpoint {
             shared.waiting.give_way((shared.socket, blocked), now, timeout, |until| {
                 shared.last_poll.store(until.0, Ordering::Relaxed);
             });
+            shared.last_poll.store(crate::core::now().0, Ordering::Relaxed);
         }
     }
 
     /// One pass of progress.
     pub fn progress(&self) {
         let now = now();
-        self.shared.last_poll.store(now.0, Ordering::Relaxed);
+        self.shared.polled(now);
         let mut core = self.shared.core.lock();
         core.progress(now);
         self.wake_sleeper(&core);
@@ -420,7 +437,7 @@ impl Endpoint {
         self.shared.notify.clear();
         self.shared.armed.store(true, Ordering::Release);
         drop(core);
-        self.shared.wake.signal();
+        self.shared.watch.wake();
         true
     }
 
@@ -457,7 +474,7 @@ impl Endpoint {
         }
         self.progress_until(deadline, |core| core.st.broken.is_some() || core.st.proto.is_drained());
         shared.stop.store(true, Ordering::Release);
-        shared.wake.signal();
+        shared.watch.wake();
         if let Some(thread) = self.watchdog.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
             let _ = thread.join();
         }
@@ -489,7 +506,7 @@ impl Endpoint {
             }
             let left = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0));
             let sleep = Duration::from_nanos(left.clamp(1000, SLEEP_MAX_NS));
-            watchdog::wait_ready(&[self.shared.socket], blocked, Some(sleep));
+            waiting::wait_ready(self.shared.socket, blocked, sleep);
         }
     }
 }

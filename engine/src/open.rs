@@ -6,7 +6,7 @@ use crate::core::{Core, State, now};
 use crate::counters::{EngineCounters, Totals};
 use crate::memory::Pool;
 use crate::trace::{Trace, with_pid};
-use crate::{Endpoint, EngineError, EventFd, NAME_BYTES, Shared, lock, stat, waiting, watchdog};
+use crate::{Endpoint, EngineError, EventFd, NAME_BYTES, Shared, lock, stat, waiting, watch, watchdog};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -62,7 +62,7 @@ impl Endpoint {
             stop: AtomicBool::new(false),
             socket: udp.fd(),
             notify: EventFd::new().map_err(io("making an event descriptor"))?,
-            wake: EventFd::new().map_err(io("making an event descriptor"))?,
+            watch: watch::Watch::new(udp.fd()).map_err(io("making event descriptors"))?,
             waiting: waiting::Waiting::new(cfg.spin_us, oversubscribed()),
             coalesce_ns: u64::from(cfg.coalesce_ns),
             watchdog_ns: u64::from(cfg.watchdog_us) * 1000,

@@ -4,7 +4,6 @@
 //! bring the yielder back when its datagram arrives. A sleeper it wakes at once. So each yield is timed, and where yields turn out long the thread sleeps.
 
 use crate::core::now;
-use crate::watchdog::wait_ready;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -18,6 +17,9 @@ const CONTENDED: u32 = 16;
 const SLEEP_MAX_NS: u64 = 200_000;
 /// A shorter sleep is not worth its two context switches.
 const SLEEP_MIN_NS: u64 = 10_000;
+
+/// Polls further apart than this had the program do something else between them.
+pub const ELSEWHERE_NS: u64 = 20_000;
 
 /// How the endpoint waits.
 pub struct Waiting {
@@ -53,7 +55,7 @@ impl Waiting {
             self.contention.store(contention - 1, Ordering::Relaxed);
             if ns >= SLEEP_MIN_NS {
                 before_sleep(at.plus_ns(ns));
-                return wait_ready(&[socket], blocked, Some(Duration::from_nanos(ns)));
+                return wait_ready(socket, blocked, Duration::from_nanos(ns));
             }
         }
         let before = now();
@@ -62,4 +64,13 @@ impl Waiting {
             self.contention.store(CONTENDED, Ordering::Relaxed);
         }
     }
+}
+
+/// Sleeps until the descriptor is readable (or has room again, if `blocked`) or the time is over.
+pub fn wait_ready(fd: RawFd, blocked: bool, time: Duration) {
+    let events = if blocked { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+    let mut slot = libc::pollfd { fd, events, revents: 0 };
+    let time = libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() };
+    // SAFETY: one entry, a valid time, no signal mask. Interruption is as good as a time-out.
+    unsafe { libc::ppoll(&raw mut slot, 1, &raw const time, std::ptr::null()) };
 }

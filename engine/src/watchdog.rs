@@ -5,30 +5,14 @@
 
 use crate::core::now;
 use crate::{EngineError, Shared};
-use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Sleeps until one of the descriptors is readable (the first, if `blocked`: or has room again) or the time is over.
-pub fn wait_ready(fds: &[RawFd], blocked: bool, timeout: Option<Duration>) {
-    let mut set = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 2];
-    for (slot, &fd) in set.iter_mut().zip(fds) {
-        slot.fd = fd;
-    }
-    if blocked {
-        set[0].events |= libc::POLLOUT;
-    }
-    let ts = timeout.map(|t| libc::timespec { tv_sec: t.as_secs() as libc::time_t, tv_nsec: t.subsec_nanos().into() });
-    let ts = ts.as_ref().map_or(std::ptr::null(), |t| t as *const libc::timespec);
-    // SAFETY: `set` holds as many entries as said, `ts` is null or valid. Interruption is as good as a time-out.
-    unsafe { libc::ppoll(set.as_mut_ptr(), fds.len().min(2) as libc::nfds_t, ts, std::ptr::null()) };
-}
-
 /// How often the thread looks whether the program polls, in watchdog times: often enough for a rendezvous, seldom enough to cost little.
-const LOOK_EVERY: u64 = 2;
+const LOOK_EVERY: u32 = 2;
 /// Each look preempts the polling thread for some 10 us. While it finds the program polling it looks less and less often, down to a part of this ...
-const LOOK_LESS: u64 = 5;
+const LOOK_LESS: u32 = 5;
 /// ... unless sends were held back so lately, which a program that went computing must not leave unsent.
 const HOLD_MEMORY_NS: u64 = 100_000_000;
 /// Longest sleep, so that stopping never waits long even if a wake-up is lost.
@@ -43,10 +27,16 @@ pub fn start(shared: &Arc<Shared>) -> Result<std::thread::JoinHandle<()>, Engine
         .map_err(|source| EngineError::Io { doing: "starting the watchdog thread".into(), source })
 }
 
+impl Shared {
+    /// After how long the thread looks whether a program that polled still does.
+    pub(crate) fn look_time(&self) -> Duration {
+        let ns = if self.watchdog_ns == 0 { SLEEP_MAX_NS } else { self.watchdog_ns * u64::from(LOOK_EVERY) };
+        Duration::from_nanos(ns)
+    }
+}
+
 fn run(shared: &Shared) {
     block_signals();
-    let socket = shared.socket;
-    let wake = shared.wake.as_raw_fd();
     let mut less = 1;
     while !shared.stop.load(Ordering::Acquire) {
         let armed = shared.armed.load(Ordering::Acquire);
@@ -56,26 +46,22 @@ fn run(shared: &Shared) {
             if now().0.saturating_sub(shared.last_hold.load(Ordering::Relaxed)) < HOLD_MEMORY_NS {
                 less = 1;
             }
-            let look_ns = if shared.watchdog_ns == 0 { SLEEP_MAX_NS } else { shared.watchdog_ns * LOOK_EVERY * less };
+            let look = (shared.look_time() * less).min(Duration::from_nanos(SLEEP_MAX_NS));
             less = (less + 1).min(LOOK_LESS);
-            wait_ready(&[wake], false, Some(Duration::from_nanos(look_ns)));
-            shared.wake.clear();
+            shared.watch.sleep(look);
             continue;
         }
         let Some(Step { timeout, broken, blocked }) = step(shared, armed) else {
             // The program is inside the engine, in a long pass. To wait for the socket beside it would only take its core away.
-            let again_ns = if armed { 50_000 } else { shared.watchdog_ns * LOOK_EVERY };
-            wait_ready(&[wake], false, Some(Duration::from_nanos(again_ns)));
-            shared.wake.clear();
+            shared.watch.sleep(if armed { Duration::from_micros(50) } else { shared.look_time() });
             continue;
         };
         less = 1;
         let sleep_ns = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0)).min(SLEEP_MAX_NS);
         if sleep_ns > 0 {
+            let sleep = Duration::from_nanos(sleep_ns);
             // An unusable socket is ready for ever.
-            let fds = if broken { &[wake][..] } else { &[socket, wake] };
-            wait_ready(fds, blocked, Some(Duration::from_nanos(sleep_ns)));
-            shared.wake.clear();
+            if broken { shared.watch.sleep(sleep) } else { shared.watch.sleep_on_socket(blocked, sleep) }
         }
     }
 }

@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{LIMIT, config, iov, open, recv_op, send};
+use common::{LIMIT, config, counter, iov, open, recv_op, send};
 use std::time::{Duration, Instant};
-use weir_engine::{Class, Completion, Endpoint, PeekOp, Queue, SendMode};
+use weir_engine::{Class, Completion, Endpoint, EngineConfig, PeekOp, Queue, SendMode};
 
 fn peek(ep: &Endpoint, tag: u64, claim: bool) -> Option<Completion> {
     let op =
@@ -56,4 +56,27 @@ fn every_call_that_completes_something_wakes_the_sleeper() {
     // SAFETY: as above.
     unsafe { b.recv(&recv_op(None, 4, &iov)) }.expect("receive");
     wakes(&b, "cancel", || assert!(b.cancel(4)));
+}
+
+#[test]
+fn a_program_that_was_elsewhere_is_as_patient_as_one_that_begins_to_wait() {
+    let ep = open(EngineConfig { spin_us: 10_000, ..config() });
+    let yields = || counter(&ep, "yields");
+    let mut none = Vec::new();
+    for _ in 0..3 {
+        // Longer than it spins, and it did not wait meanwhile.
+        std::thread::sleep(Duration::from_millis(30));
+        let before = yields();
+        ep.poll(Queue::Both, &mut none, 16);
+        assert_eq!(yields(), before, "gave its core away at the first empty poll");
+    }
+    // Waiting in earnest it does yield in the end.
+    let (before, start) = (yields(), Instant::now());
+    while yields() == before {
+        // To read the counters takes long enough to count as something else.
+        for _ in 0..100_000 {
+            ep.poll(Queue::Both, &mut none, 16);
+        }
+        assert!(start.elapsed() < LIMIT, "never yields");
+    }
 }
