@@ -95,7 +95,7 @@ impl Shared {
             // What it did elsewhere is no waiting: its patience begins anew.
             self.last_found.store(at.0, Ordering::Relaxed);
         }
-        self.watch.program_is_back(self.look_time());
+        self.watch.program_is_back();
     }
 }
 
@@ -184,7 +184,7 @@ impl Endpoint {
         const PACKET_BYTES: usize = 1400;
         let slot = &mut core.st.peers[peer as usize];
         // The answer is the program's to find, as a rule; if not, the watchdog looks soon.
-        self.shared.watch.program_is_back(self.shared.look_time());
+        self.shared.watch.program_is_back();
         // From the end of the last send to the beginning of this one: what the program did between them.
         let burst = at.since_ns(slot.last_send) < self.shared.coalesce_ns && self.shared.watchdog_ns > 0;
         slot.last_send = at;
@@ -401,6 +401,7 @@ impl Endpoint {
     /// Nothing was found: when that has been so for a while, somebody else may use the core.
     fn after_empty_poll(&self, mut core: lock::Guard<'_, Core>, now: Time) {
         let shared = &*self.shared;
+        shared.watch.program_waits(shared.look_time());
         if shared.waiting.is_over(now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed))) {
             core.st.counters.yields += 1;
             let (timeout, blocked) = (core.next_timeout(), core.is_blocked());

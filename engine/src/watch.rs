@@ -21,6 +21,8 @@ pub struct Watch {
     socket: RawFd,
     /// The socket is in the set, and the thread asleep or about to be.
     watched: AtomicBool,
+    /// The program has taken the socket out, and the thread may be asleep for long.
+    look_owed: AtomicBool,
 }
 
 impl Watch {
@@ -34,7 +36,7 @@ impl Watch {
         let wake = EventFd::new()?;
         epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
         epoll.add(&wake, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
-        Ok(Watch { epoll, timer, wake, socket, watched: AtomicBool::new(false) })
+        Ok(Watch { epoll, timer, wake, socket, watched: AtomicBool::new(false), look_owed: AtomicBool::new(false) })
     }
 
     /// Wakes the thread.
@@ -62,9 +64,17 @@ impl Watch {
         self.forget_socket();
     }
 
-    /// The program is back: what arrives is its own to find. The thread looks again after `look`.
-    pub fn program_is_back(&self, look: Duration) {
+    /// The program is back: what arrives is its own to find. The thread looks again when its time is over, or after what [`Watch::program_waits`] says.
+    pub fn program_is_back(&self) {
         if self.watched.load(Ordering::Relaxed) && self.forget_socket() {
+            self.look_owed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The program is back and has nothing better to do than to see to it that the thread looks again after this time: to set a timer takes up to 8 us where the hypervisor has a hand
+    /// in it, which is not for the path of a message.
+    pub fn program_waits(&self, look: Duration) {
+        if self.look_owed.load(Ordering::Relaxed) && self.look_owed.swap(false, Ordering::Relaxed) {
             self.set_timer(look);
         }
     }
@@ -137,7 +147,8 @@ mod tests {
 
         let over = asleep(&watch, |w| w.sleep_on_socket(false, LONG));
         until_watched(&watch);
-        watch.program_is_back(LONG);
+        watch.program_is_back();
+        watch.program_waits(LONG);
         socket.send_to(b"back", to).unwrap();
         assert_eq!(over.recv_timeout(Duration::from_millis(50)), Err(mpsc::RecvTimeoutError::Timeout));
         watch.wake();
@@ -153,7 +164,8 @@ mod tests {
         over.recv_timeout(LONG).unwrap();
         let over = asleep(&watch, |w| w.sleep_on_socket(false, LONG));
         until_watched(&watch);
-        watch.program_is_back(Duration::ZERO);
+        watch.program_is_back();
+        watch.program_waits(Duration::ZERO);
         over.recv_timeout(LONG).expect("the timer was moved to now");
         // Nothing is left behind: neither socket nor timer nor waking.
         let over = asleep(&watch, |w| w.sleep(LONG));

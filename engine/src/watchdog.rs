@@ -57,7 +57,10 @@ fn run(shared: &Shared) {
             continue;
         };
         less = 1;
-        let sleep_ns = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0)).min(SLEEP_MAX_NS);
+        // A program that comes back need not say so: the longer it has been away, the later it is looked for.
+        let patience_ns = (away_ns / 2).max(shared.watchdog_ns * u64::from(LOOK_EVERY * LOOK_LESS)).min(SLEEP_MAX_NS);
+        let patience_ns = if armed { SLEEP_MAX_NS } else { patience_ns };
+        let sleep_ns = timeout.map_or(patience_ns, |t| t.0.saturating_sub(now().0)).min(patience_ns);
         if sleep_ns > 0 {
             let sleep = Duration::from_nanos(sleep_ns);
             // An unusable socket is ready for ever.
