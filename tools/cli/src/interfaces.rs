@@ -34,7 +34,9 @@ pub fn list(only: &[String]) -> Result<Vec<Interface>> {
         let name = entry.interface_name;
         let one = all.entry(name.clone()).or_insert_with(|| Interface {
             mtu: read_number(&format!("/sys/class/net/{name}/mtu")),
-            up: entry.flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING),
+            // As the transport sees it: RUNNING comes up to a second after the carrier.
+            up: entry.flags.contains(InterfaceFlags::IFF_UP)
+                && entry.flags.intersects(InterfaceFlags::IFF_RUNNING | InterfaceFlags::IFF_LOWER_UP),
             loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
             addresses: Vec::new(),
             chosen: false,

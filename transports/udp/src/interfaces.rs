@@ -61,7 +61,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         out.push(Interface {
             addr,
             mtu_bytes: mtu_of(probe.as_raw_fd(), &entry.interface_name).unwrap_or(1500),
-            up: entry.flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING),
+            up: is_up(entry.flags),
             loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
             point_to_point: entry.flags.contains(InterfaceFlags::IFF_POINTOPOINT),
             local_bridge: BRIDGES.iter().any(|b| entry.interface_name.starts_with(b)),
@@ -69,6 +69,13 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         });
     }
     Ok(out)
+}
+
+/// Up and with a carrier. The kernel says RUNNING up to a second after the carrier is there (its link watch runs that seldom), and an endpoint opened meanwhile would offer loopback for
+/// the rest of its life.
+fn is_up(flags: InterfaceFlags) -> bool {
+    flags.contains(InterfaceFlags::IFF_UP)
+        && flags.intersects(InterfaceFlags::IFF_RUNNING | InterfaceFlags::IFF_LOWER_UP)
 }
 
 fn mtu_of(fd: i32, name: &str) -> Option<u32> {
@@ -141,6 +148,13 @@ mod tests {
 
     fn names(list: &[Interface]) -> Vec<&str> {
         list.iter().map(|i| i.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_link_is_up_as_soon_as_it_has_a_carrier() {
+        use InterfaceFlags as F;
+        assert!(is_up(F::IFF_UP | F::IFF_LOWER_UP) && is_up(F::IFF_UP | F::IFF_RUNNING));
+        assert!(!is_up(F::IFF_UP) && !is_up(F::IFF_LOWER_UP | F::IFF_RUNNING));
     }
 
     #[test]
