@@ -340,7 +340,7 @@ impl Bare {
         self.st.timeouts(now);
     }
 
-    /// The next datagram to be sent, gathered from the memory of its operation as the kernel would.
+    /// The next datagram to be sent, its payload taken from the memory of its operation as the transport would.
     pub fn transmit(&mut self, now: Time) -> Option<(SocketAddr, Vec<u8>)> {
         let table = SendTable(&self.st.sends);
         let t = self.st.proto.poll_transmit(now, &table, &mut self.out)?;

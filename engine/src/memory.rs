@@ -47,7 +47,7 @@ impl Source {
         }
     }
 
-    /// The pieces of `[offset, offset + len)`, to be gathered by the kernel.
+    /// The pieces of `[offset, offset + len)`, to be copied by the transport.
     pub fn slices<'a>(&'a self, offset: u64, len: usize, out: &mut SmallVec<[IoSlice<'a>; 4]>) {
         match self {
             Source::Inline { bytes, len: n } => push_slice(&bytes[..usize::from(*n)], offset, len, out),

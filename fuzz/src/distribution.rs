@@ -73,18 +73,6 @@ fn samples(n: u32) -> Vec<Sample> {
 }
 
 fn cell() -> Cell {
-    let configuration = Configuration {
-        operation: "send".into(),
-        size_bytes: 64,
-        size_mode: Default::default(),
-        nodes: 2,
-        ranks_per_node: 1,
-        ranks: 2,
-        pairs: 1,
-        locality: Default::default(),
-        start: Default::default(),
-        parameters: Default::default(),
-    };
     let fit = FitRecord {
         family: "exponential".into(),
         location_ns: 1.0,
@@ -95,7 +83,7 @@ fn cell() -> Cell {
         chosen: true,
     };
     let summary = SummaryRecord { count: 1, ..SummaryRecord::default() };
-    Cell { summary: Some(summary), fits: vec![fit], ..Cell::new(0, 0, configuration) }
+    Cell { summary: Some(summary), fits: vec![fit], ..Cell::new(0, 0, Configuration::pair("send", 64)) }
 }
 
 /// Reads it; returns how much was read: cells or samples.

@@ -96,7 +96,6 @@ impl Job<'_> {
             None => Command::new(launcher),
         };
         without_foreign(&mut command);
-        without_foreign(&mut command);
         match self.stack.mpi {
             Mpi::Mpich => self.mpich(&mut command, lab, &mut settings.env),
             Mpi::Openmpi => self.openmpi(&mut command, lab, &settings.env),

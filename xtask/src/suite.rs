@@ -70,6 +70,15 @@ impl Tally {
         }
     }
 
+    /// Takes down what ends, each after the one before it.
+    fn noting(&mut self) -> impl FnMut(&str, &Ended) {
+        let mut last = Instant::now();
+        move |name, ended| {
+            self.end(name, ended, last.elapsed());
+            last = Instant::now();
+        }
+    }
+
     fn skip(&mut self, name: &str, why: &str) {
         self.skipped += 1;
         println!("skipped {name}: {why}");
@@ -281,11 +290,7 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
     if let Err(error) = &world {
         tally.skip("end-to-end tests across hosts", &format!("{error:#}"));
     }
-    let mut last = Instant::now();
-    let mut note = |name: &str, ended: &Ended| {
-        tally.end(name, ended, last.elapsed());
-        last = Instant::now();
-    };
+    let mut note = tally.noting();
     let mut ran = any_mpi::run(paths, &mut note)
         .and_then(|()| measured::run(paths, &paths.dist().join("bin/weir"), &mut note))
         .and_then(|()| e2e::run_on_loopback(paths, &mut note));
@@ -300,19 +305,21 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
     }
 }
 
+/// Runs one set of end-to-end tests, which tell `note` of each as it ends; returns whether nothing failed.
+fn alone(run: impl FnOnce(&mut dyn FnMut(&str, &Ended)) -> Result<()>) -> Result<bool> {
+    let mut tally = Tally::default();
+    run(&mut tally.noting())?;
+    println!("{tally}");
+    Ok(tally.failed == 0)
+}
+
 /// Runs the tests of one binary under every MPI alone; returns whether nothing failed.
 ///
 /// # Errors
 /// If the MPIs cannot be had or the program does not build.
 pub fn any_mpi(paths: &Paths) -> Result<bool> {
     mpi::set_up(paths)?;
-    let (mut tally, mut last) = (Tally::default(), Instant::now());
-    any_mpi::run(paths, |name, ended| {
-        tally.end(name, ended, last.elapsed());
-        last = Instant::now();
-    })?;
-    println!("{tally}");
-    Ok(tally.failed == 0)
+    alone(|note| any_mpi::run(paths, note))
 }
 
 /// Runs the tests of `weir bench` alone, of this program if one is named; returns whether nothing failed.
@@ -328,13 +335,7 @@ pub fn measured(paths: &Paths, program: Option<PathBuf>) -> Result<bool> {
             paths.dist().join("bin/weir")
         }
     };
-    let (mut tally, mut last) = (Tally::default(), Instant::now());
-    measured::run(paths, &program, |name, ended| {
-        tally.end(name, ended, last.elapsed());
-        last = Instant::now();
-    })?;
-    println!("{tally}");
-    Ok(tally.failed == 0)
+    alone(|note| measured::run(paths, &program, note))
 }
 
 /// Runs the bad days alone, of them those whose names contain `only`; returns whether nothing failed.
@@ -346,13 +347,7 @@ pub fn bad_days(paths: &Paths, only: &str) -> Result<bool> {
     dist::build(paths)?;
     mpi::set_up(paths)?;
     mpi::compile(paths)?;
-    let (mut tally, mut last) = (Tally::default(), Instant::now());
-    bad_days::run(paths, only, Instant::now() + END_TO_END, |name, ended| {
-        tally.end(name, ended, last.elapsed());
-        last = Instant::now();
-    })?;
-    println!("{tally}");
-    Ok(tally.failed == 0)
+    alone(|note| bad_days::run(paths, only, Instant::now() + END_TO_END, note))
 }
 
 #[cfg(test)]

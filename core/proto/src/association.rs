@@ -115,7 +115,7 @@ pub(crate) struct Association {
     /// Somebody waits for the acknowledgement of what is being sent.
     pub(crate) ack_wanted: bool,
     /// The packet just built can be the first of a run.
-    pub(crate) plain: bool,
+    pub(crate) can_run: bool,
     pub(crate) regrant_at: Option<Time>,
     /// Closing: until when.
     pub(crate) closing: Option<Time>,
@@ -183,7 +183,7 @@ impl Association {
             doubt: None,
             pacing_until: None,
             ack_wanted: false,
-            plain: false,
+            can_run: false,
             regrant_at: None,
             closing: None,
             close_pending: None,

@@ -294,11 +294,8 @@ impl Association {
             self.probes = self.probes.saturating_sub(1);
             let total = out.head.len() as u64 + pk.payload.map_or(0, |p| u64::from(p.len));
             let full = in_flight + total + mtu > window;
-            let ends = pk.flow && !self.has_bulk() && core::mem::take(&mut self.ack_wanted);
-            // The first of a train tells what queue was there before it; those behind wait in the queue that the train itself makes.
-            let leads =
-                pk.flow && !ends && self.paths.get_mut(usize::from(pk.path)).is_some_and(|p| p.take_lead(cx.now));
-            if probing || full || ends || leads {
+            let at_an_end = pk.flow && self.ends_or_leads(cx, pk.path);
+            if probing || full || at_an_end {
                 Header::set_ack_now(&mut out.head);
             }
         }
@@ -309,10 +306,17 @@ impl Association {
         }
         // Alone in its packet, with more of its flow behind it and nothing else that waits: the next ones can be of its kind.
         let alone = empty && pk.flow && pk.frames == 1 && pk.payload.is_some();
-        self.plain =
+        self.can_run =
             alone && self.lost.is_empty() && self.small.is_empty() && !(control || probing || self.parity.active);
         let eliciting = pk.eliciting;
         self.finish(cx, &pk, Some(payloads), out, eliciting)
+    }
+
+    /// Whether a packet of a flow is the last that somebody waits for, or the first of a train: that tells what queue was there before it, while those behind wait in the queue that the train itself makes.
+    #[inline]
+    fn ends_or_leads(&mut self, cx: &Cx<'_>, path: u8) -> bool {
+        let ends = !self.has_bulk() && core::mem::take(&mut self.ack_wanted);
+        ends || self.paths.get_mut(usize::from(path)).is_some_and(|p| p.take_lead(cx.now))
     }
 
     /// Keeps the interleaving of small messages and flows.

@@ -29,7 +29,7 @@ pub struct Config {
     pub streams: u16,
     /// Leave the last payload of a packet to the driver to gather (level integrity only). Off: everything is copied into `PacketBuf::head`.
     pub gather: bool,
-    /// Payloads shorter than this are copied even when gathering: below it a copy is cheaper than another I/O vector.
+    /// Payloads shorter than this are copied even when gathering: below it that is cheaper than for the driver to look them up.
     pub gather_min: u16,
 
     /// Receiver: matched messages a peer may send before any is consumed. 1024: several windows of a message-rate test; 48 bytes of state each at worst.

@@ -523,7 +523,7 @@ impl Endpoint {
             if let Some(t) = built {
                 self.count_sent(&t, out);
                 let a = &mut self.assocs[peer.0 as usize];
-                if core::mem::take(&mut a.plain) {
+                if core::mem::take(&mut a.can_run) {
                     self.run = a.begin_run(now, out, &t);
                 }
                 #[cfg(test)]

@@ -347,14 +347,7 @@ impl MessagesIn {
             f(0, len, true, true);
             return Arrived::New;
         }
-        if let Some(m) = self.ring.get_mut(i)
-            && m.seen
-            && !m.done
-            && m.total_len == total_len
-            && u64::from(offset) + u64::from(len) < u64::from(total_len)
-            && m.got.extend_prefix(u64::from(offset), u64::from(offset) + u64::from(len))
-        {
-            // The usual case for a message of many packets: the next one, not the last.
+        if self.follows_on(i, total_len, offset, len) {
             f(offset, len, false, false);
             return Arrived::New;
         }
@@ -399,15 +392,29 @@ impl MessagesIn {
             }
         }
         if i == 0 {
-            while self.ring.front().is_some_and(|m| m.done) {
-                self.ring.pop_front();
-                self.base += 1;
-            }
-            if self.ring.is_empty() && self.ring.capacity() > 32 {
-                self.ring.shrink_to(8);
-            }
+            self.drop_done();
         }
         Arrived::New
+    }
+
+    /// The usual case for a message of many packets: the next one, and not the last. It is taken down if that is so.
+    #[inline]
+    fn follows_on(&mut self, i: usize, total_len: u32, offset: u32, len: u32) -> bool {
+        let (from, to) = (u64::from(offset), u64::from(offset) + u64::from(len));
+        self.ring.get_mut(i).is_some_and(|m| {
+            m.seen && !m.done && m.total_len == total_len && to < u64::from(total_len) && m.got.extend_prefix(from, to)
+        })
+    }
+
+    /// Moves on behind what is complete.
+    fn drop_done(&mut self) {
+        while self.ring.front().is_some_and(|m| m.done) {
+            self.ring.pop_front();
+            self.base += 1;
+        }
+        if self.ring.is_empty() && self.ring.capacity() > 32 {
+            self.ring.shrink_to(8);
+        }
     }
 
     /// What of `[lo, hi)` of message `mseq` has not arrived; `None` if nothing is known of the message.

@@ -38,7 +38,7 @@ pub(crate) struct Run {
 }
 
 impl Association {
-    /// The run that goes on after the packet just built, `out` and `transmit`; [`Association::plain`] says that it can.
+    /// The run that goes on after the packet just built, `out` and `transmit`; [`Association::can_run`] says that there can be one.
     pub(crate) fn begin_run(&self, now: Time, out: &PacketBuf, transmit: &Transmit) -> Option<Run> {
         let last = transmit.payload?;
         let flow = *self.flows.front()?;

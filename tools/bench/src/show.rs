@@ -221,19 +221,7 @@ mod tests {
     fn launches_are_brought_together_by_configuration() {
         let mut run = Run::new("m");
         for (launch, median) in [(0, 1000.0), (1, 3000.0), (2, 1100.0)] {
-            let configuration = Configuration {
-                operation: weir_distribution::Operation::from("send"),
-                size_bytes: 8,
-                size_mode: weir_distribution::SizeMode::Message,
-                nodes: 2,
-                ranks_per_node: 1,
-                ranks: 2,
-                pairs: 1,
-                locality: Locality::Inter,
-                start: StartSync::None,
-                parameters: BTreeMap::new(),
-            };
-            let mut cell = Cell::new(launch, launch, configuration);
+            let mut cell = Cell::new(launch, launch, Configuration::pair("send", 8));
             let summary = weir_distribution::SummaryRecord { p50_ns: median, ..Default::default() };
             cell.summary = Some(summary);
             run.cells.push(cell);

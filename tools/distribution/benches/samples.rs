@@ -29,18 +29,8 @@ fn samples() -> Vec<Sample> {
 }
 
 fn cell() -> Cell {
-    let configuration = Configuration {
-        operation: "ping-pong".into(),
-        size_bytes: 64,
-        size_mode: Default::default(),
-        nodes: 2,
-        ranks_per_node: 8,
-        ranks: 16,
-        pairs: 8,
-        locality: Default::default(),
-        start: Default::default(),
-        parameters: Default::default(),
-    };
+    let configuration =
+        Configuration { ranks_per_node: 8, ranks: 16, pairs: 8, ..Configuration::pair("ping-pong", 64) };
     Cell::new(0, 0, configuration)
 }
 

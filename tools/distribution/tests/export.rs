@@ -75,7 +75,7 @@ fn configurations_that_root_does_not_tell_apart_get_names_of_their_own() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(dir.path().join("run"), Run::new("a b/../c"), Existing::Refuse).unwrap();
     for (pairs, window) in [(1, "64"), (2, "64"), (2, "128")] {
-        let mut configuration = common::configuration("message-rate", 8);
+        let mut configuration = Configuration::pair("message-rate", 8);
         configuration.pairs = pairs;
         configuration.parameters.insert("window".to_owned(), window.to_owned());
         let cell = Cell::new(0, 0, configuration);
@@ -103,7 +103,7 @@ fn configurations_that_root_does_not_tell_apart_get_names_of_their_own() {
 fn an_operation_with_a_comma_stays_one_field_of_csv() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(dir.path().join("run"), Run::new("m"), Existing::Refuse).unwrap();
-    let cell = Cell::new(0, 0, common::configuration("odd, \"name\"", 8));
+    let cell = Cell::new(0, 0, Configuration::pair("odd, \"name\"", 8));
     writer.write_cell(cell, &common::samples(5, 100.0)).unwrap();
     let reader = Reader::open(dir.path().join("run")).unwrap();
     let made = csv::write(&reader, &dir.path().join("out"), csv::Layout::Flat).unwrap();

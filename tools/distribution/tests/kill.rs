@@ -14,7 +14,7 @@ const CHILD: &str = "WEIR_TEST_WRITES_UNTIL_KILLED";
 fn write_until_killed(dir: &Path) {
     let mut writer = Writer::create(dir, Run::new("killed"), Existing::Refuse).unwrap();
     for n in 0..100_000 {
-        writer.write_cell(Cell::new(0, 0, common::configuration("send", n)), &common::samples(2000, 1.0)).unwrap();
+        writer.write_cell(Cell::new(0, 0, Configuration::pair("send", n)), &common::samples(2000, 1.0)).unwrap();
         println!("finished {}", n + 1);
     }
 }
@@ -52,7 +52,7 @@ fn a_killed_writer_keeps_finished_cells() {
         assert_eq!(reader.run().state, State::Running);
         assert!(reader.verify().is_empty(), "{:?}", reader.verify());
         let mut writer = Writer::append(&path).unwrap();
-        writer.write_cell(Cell::new(0, 0, common::configuration("send", 0)), &[]).unwrap();
+        writer.write_cell(Cell::new(0, 0, Configuration::pair("send", 0)), &[]).unwrap();
     }
 }
 
@@ -61,7 +61,7 @@ fn a_full_device_is_told_and_what_was_finished_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run");
     let mut writer = Writer::create(&path, Run::new("full"), Existing::Refuse).unwrap();
-    let cell = || Cell::new(0, 0, common::configuration("send", 0));
+    let cell = || Cell::new(0, 0, Configuration::pair("send", 0));
     writer.write_cell(cell(), &common::samples(10, 1.0)).unwrap();
     // The next samples go to a device that has no room.
     std::os::unix::fs::symlink("/dev/full", path.join("samples/00001.parquet.tmp")).unwrap();

@@ -349,10 +349,7 @@ fn start(network: &Network, job: &Job) -> anyhow::Result<Child> {
     } else {
         network.host(network.spec().host_index(&job.at)?)?.command(program)
     };
-    crate::sys::before_exec(&mut command, || {
-        SigSet::empty().thread_set_mask()?;
-        Ok(())
-    });
+    crate::sys::before_exec(&mut command, || Ok(SigSet::empty().thread_set_mask()?));
     crate::process::end_with_us(&mut command, Signal::SIGKILL);
     let spawned = command.args(arguments).spawn();
     spawned.map_err(|cause| anyhow::Error::new(NotStarted(cause)).context(program.to_string_lossy().into_owned()))

@@ -429,9 +429,14 @@ fn summary_of(cell: &Cell, durations: &[f64]) -> Option<SummaryRecord> {
     if let Some(summary) = cell.summary.as_ref().filter(|s| s.count > 0 && s.p50_ns.is_finite()) {
         return Some(summary.clone());
     }
-    let sample = weir_stats::Sample::signed(durations.to_vec()).ok()?;
-    let interval = weir_stats::quantile_interval(&sample, 0.5, weir_stats::CONFIDENCE).ok();
-    Some(SummaryRecord {
+    Some(summary_record(&weir_stats::Sample::signed(durations.to_vec()).ok()?))
+}
+
+/// What the format tells of these samples.
+#[must_use]
+pub fn summary_record(sample: &weir_stats::Sample) -> SummaryRecord {
+    let interval = weir_stats::quantile_interval(sample, 0.5, weir_stats::CONFIDENCE).ok();
+    SummaryRecord {
         count: sample.count() as u64,
         min_ns: sample.min(),
         p1_ns: sample.quantile(0.01),
@@ -446,7 +451,7 @@ fn summary_of(cell: &Cell, durations: &[f64]) -> Option<SummaryRecord> {
         median_low_ns: interval.map(|i| i.low),
         median_high_ns: interval.map(|i| i.high),
         median_level: interval.map(|i| i.coverage),
-    })
+    }
 }
 
 /// Several launches in one row.

@@ -121,7 +121,7 @@ fn strings_of_a_run_do_nothing_on_the_page() {
     run.nodes = vec![weir_distribution::Node { name: hostile.into(), cpu: Some(hostile.into()), ..Default::default() }];
     run.mpi = Some(weir_distribution::MpiInfo { library_version: hostile.into(), ..Default::default() });
     // The reader refuses some of this; the page must not rely on it.
-    let mut configuration = configuration(8);
+    let mut configuration = Configuration::pair("send", 8);
     configuration.operation = hostile.into();
     configuration.parameters.insert(hostile.into(), hostile.into());
     let mut cell = Cell::new(0, 0, configuration);
@@ -143,21 +143,6 @@ fn strings_of_a_run_do_nothing_on_the_page() {
     drop(dir);
 }
 
-fn configuration(size_bytes: u64) -> Configuration {
-    Configuration {
-        operation: "send".into(),
-        size_bytes,
-        size_mode: Default::default(),
-        nodes: 2,
-        ranks_per_node: 1,
-        ranks: 2,
-        pairs: 1,
-        locality: Default::default(),
-        start: Default::default(),
-        parameters: Default::default(),
-    }
-}
-
 fn samples(durations: &[f64]) -> Vec<Sample> {
     let sample = |(i, d): (usize, &f64)| Sample {
         repetition: i as u32,
@@ -176,7 +161,7 @@ fn run_of(dir: &Path, cells: &[(u64, &[f64])]) -> weir_report::digest::Digest {
     for (size, durations) in cells {
         let mut samples = samples(durations);
         let shape = Shape { fits: false, ..Shape::small() };
-        let cell = common::record(0, configuration(*size), &shape, &mut samples, (0, 1000), 0);
+        let cell = common::record(0, Configuration::pair("send", *size), &shape, &mut samples, (0, 1000), 0);
         writer.write_cell(cell, &samples).unwrap();
     }
     writer.finish(State::Complete).unwrap();
@@ -302,7 +287,7 @@ fn a_page_of_many_cells_stays_small() {
     for operation in 0..24 {
         for &pairs in &levels {
             for size in 0..22 {
-                let mut c = configuration(1 << size);
+                let mut c = Configuration::pair("send", 1 << size);
                 c.operation = format!("op{operation}").as_str().into();
                 (c.pairs, c.ranks) = (pairs, 2 * pairs);
                 let mut cell = Cell::new(run.cells.len() as u32, 0, c);

@@ -47,7 +47,7 @@ pub fn send_to(fd: RawFd, data: &[u8], to: &RawAddr) -> Result<usize, i32> {
     check(unsafe { libc::sendto(fd, data.as_ptr().cast(), data.len(), libc::MSG_DONTWAIT, to.as_ptr().cast(), to.len) })
 }
 
-/// Sends one gathered message.
+/// Sends one message, which may lie in several pieces and have control data.
 ///
 /// # Safety
 /// All that `message` points to must be valid for the lengths it gives.

@@ -44,7 +44,7 @@ fn super_packets_of_odd_sizes_arrive_datagram_by_datagram() {
 }
 
 #[test]
-fn a_megabyte_gathered_from_user_memory_arrives_whole() {
+fn a_megabyte_in_pieces_of_user_memory_arrives_whole() {
     let (mut a, mut b) = (loopback(), loopback());
     let to = b.local_addrs()[0];
     let user = pattern(5, 1 << 20);

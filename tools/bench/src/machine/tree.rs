@@ -37,6 +37,48 @@ impl Members {
     }
 }
 
+/// The collectives of a [`Machine`] of which this rank's number is the field `rank`, all of them by messages.
+macro_rules! collectives {
+    () => {
+        fn group(&self, members: &[usize]) -> Result<Option<Members>> {
+            Ok(Members::new(members, self.rank))
+        }
+
+        fn barrier(&self, group: &Members) -> Result<()> {
+            tree::barrier(self, group)
+        }
+
+        fn bcast(&self, group: &Members, data: &mut [u8]) -> Result<()> {
+            tree::bcast(self, group, data)
+        }
+
+        fn gather(&self, group: &Members, data: &[u8], into: &mut [u8]) -> Result<()> {
+            tree::gather(self, group, data, into)
+        }
+
+        fn scatter(&self, group: &Members, data: &[u8], into: &mut [u8]) -> Result<()> {
+            tree::scatter(self, group, data, into)
+        }
+
+        fn allgather(&self, group: &Members, data: &[u8], into: &mut [u8]) -> Result<()> {
+            tree::allgather(self, group, data, into)
+        }
+
+        fn alltoall(&self, group: &Members, data: &[u8], into: &mut [u8]) -> Result<()> {
+            tree::alltoall(self, group, data, into)
+        }
+
+        fn reduce(&self, group: &Members, data: &[f64], into: &mut [f64]) -> Result<()> {
+            tree::reduce(self, group, data, into)
+        }
+
+        fn allreduce(&self, group: &Members, data: &[f64], into: &mut [f64]) -> Result<()> {
+            tree::allreduce(self, group, data, into)
+        }
+    };
+}
+pub(super) use collectives;
+
 /// Dissemination: in round k each tells the one 2^k places on.
 pub fn barrier<M: Machine>(m: &M, g: &Members) -> Result<()> {
     let mut step = 1;

@@ -133,41 +133,7 @@ impl Machine for WeirMachine {
         Ok(())
     }
 
-    fn group(&self, members: &[usize]) -> Result<Option<Members>> {
-        Ok(Members::new(members, self.rank))
-    }
-
-    fn barrier(&self, group: &Members) -> Result<()> {
-        tree::barrier(self, group)
-    }
-
-    fn bcast(&self, group: &Members, data: &mut [u8]) -> Result<()> {
-        tree::bcast(self, group, data)
-    }
-
-    fn gather(&self, group: &Members, data: &[u8], into: &mut [u8]) -> Result<()> {
-        tree::gather(self, group, data, into)
-    }
-
-    fn scatter(&self, group: &Members, data: &[u8], into: &mut [u8]) -> Result<()> {
-        tree::scatter(self, group, data, into)
-    }
-
-    fn allgather(&self, group: &Members, data: &[u8], into: &mut [u8]) -> Result<()> {
-        tree::allgather(self, group, data, into)
-    }
-
-    fn alltoall(&self, group: &Members, data: &[u8], into: &mut [u8]) -> Result<()> {
-        tree::alltoall(self, group, data, into)
-    }
-
-    fn reduce(&self, group: &Members, data: &[f64], into: &mut [f64]) -> Result<()> {
-        tree::reduce(self, group, data, into)
-    }
-
-    fn allreduce(&self, group: &Members, data: &[f64], into: &mut [f64]) -> Result<()> {
-        tree::allreduce(self, group, data, into)
-    }
+    tree::collectives!();
 
     fn abort(&self, code: i32) {
         // The starting process sees it and ends the others.

@@ -36,6 +36,23 @@ pub struct Configuration {
 }
 
 impl Configuration {
+    /// One pair of ranks on two nodes, and nothing particular besides.
+    #[must_use]
+    pub fn pair(operation: impl Into<Operation>, size_bytes: u64) -> Self {
+        Self {
+            operation: operation.into(),
+            size_bytes,
+            size_mode: SizeMode::default(),
+            nodes: 2,
+            ranks_per_node: 1,
+            ranks: 2,
+            pairs: 1,
+            locality: Locality::default(),
+            start: StartSync::default(),
+            parameters: BTreeMap::new(),
+        }
+    }
+
     /// Operation with its size mode, as people type it: `gather-each`, `bcast`.
     #[must_use]
     pub fn label(&self) -> String {

@@ -76,56 +76,48 @@ impl<P: PageReader> GuardedPages<P> {
         }
     }
 
-    fn guard(&mut self, page: Page) -> Result<Page> {
-        match page {
-            Page::DictionaryPage { buf, num_values, encoding, is_sorted } => {
-                let buf = self.uncompress(buf, 0)?;
-                if (num_values as usize).saturating_mul(self.width()) > buf.len() {
+    /// The page uncompressed, and what it claims checked.
+    fn guard(&mut self, mut page: Page) -> Result<Page> {
+        match &mut page {
+            Page::DictionaryPage { buf, num_values, .. } => {
+                *buf = self.uncompress(std::mem::take(buf), 0)?;
+                if (*num_values as usize).saturating_mul(self.width()) > buf.len() {
                     return bad(format!("a dictionary of {} bytes claims {num_values} values", buf.len()));
                 }
                 self.has_dictionary = true;
-                Ok(Page::DictionaryPage { buf, num_values, encoding, is_sorted })
             }
-            Page::DataPage { buf, num_values, encoding, def_level_encoding, rep_level_encoding, .. } => {
-                let buf = self.uncompress(buf, 0)?;
-                self.take_rows(num_values)?;
-                let values = if self.optional { after_levels(&buf)? } else { &buf };
-                self.check_values(encoding, values, num_values)?;
-                let statistics = None;
-                Ok(Page::DataPage { buf, num_values, encoding, def_level_encoding, rep_level_encoding, statistics })
+            Page::DataPage { buf, num_values, encoding, statistics, .. } => {
+                *buf = self.uncompress(std::mem::take(buf), 0)?;
+                self.take_rows(*num_values)?;
+                let values = if self.optional { after_levels(buf)? } else { buf };
+                self.check_values(*encoding, values, *num_values)?;
+                *statistics = None;
             }
             Page::DataPageV2 {
                 buf,
                 num_values,
                 encoding,
                 num_nulls,
-                num_rows,
                 def_levels_byte_len,
                 rep_levels_byte_len,
                 is_compressed,
+                statistics,
                 ..
             } => {
-                let levels = def_levels_byte_len as usize + rep_levels_byte_len as usize;
-                let buf = if is_compressed { self.uncompress(buf, levels)? } else { buf };
-                self.take_rows(num_values)?;
+                let levels = *def_levels_byte_len as usize + *rep_levels_byte_len as usize;
+                if *is_compressed {
+                    *buf = self.uncompress(std::mem::take(buf), levels)?;
+                }
+                self.take_rows(*num_values)?;
                 let Some(values) = buf.get(levels..) else { return bad("a page is shorter than its levels") };
-                if num_nulls != 0 {
+                if *num_nulls != 0 {
                     return bad("has empty values");
                 }
-                self.check_values(encoding, values, num_values)?;
-                Ok(Page::DataPageV2 {
-                    buf,
-                    num_values,
-                    encoding,
-                    num_nulls,
-                    num_rows,
-                    def_levels_byte_len,
-                    rep_levels_byte_len,
-                    is_compressed,
-                    statistics: None,
-                })
+                self.check_values(*encoding, values, *num_values)?;
+                *statistics = None;
             }
         }
+        Ok(page)
     }
 
     fn take_rows(&mut self, rows: u32) -> Result<()> {

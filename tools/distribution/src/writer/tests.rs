@@ -90,19 +90,7 @@ impl Files for Faulty {
 }
 
 fn cell() -> Cell {
-    let configuration = Configuration {
-        operation: Operation::from(Operation::PING_PONG),
-        size_bytes: 64,
-        size_mode: Default::default(),
-        nodes: 2,
-        ranks_per_node: 1,
-        ranks: 2,
-        pairs: 1,
-        locality: Default::default(),
-        start: Default::default(),
-        parameters: Default::default(),
-    };
-    Cell::new(0, 0, configuration)
+    Cell::new(0, 0, Configuration::pair(Operation::PING_PONG, 64))
 }
 
 fn samples(n: u32) -> Vec<Sample> {

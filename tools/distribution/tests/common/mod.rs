@@ -5,21 +5,6 @@ use std::path::Path;
 
 use weir_distribution::*;
 
-pub fn configuration(operation: &str, size_bytes: u64) -> Configuration {
-    Configuration {
-        operation: operation.into(),
-        size_bytes,
-        size_mode: SizeMode::Message,
-        nodes: 2,
-        ranks_per_node: 1,
-        ranks: 2,
-        pairs: 1,
-        locality: Locality::Inter,
-        start: StartSync::None,
-        parameters: Default::default(),
-    }
-}
-
 /// Samples of two ranks: rising times, every tenth much longer, the first of each rank warm-up.
 pub fn samples(n: u32, base_ns: f64) -> Vec<Sample> {
     let one = |i: u32| Sample {
@@ -39,10 +24,10 @@ pub fn small_run(dir: &Path) {
     let mut writer = Writer::create(dir, Run::new("perseus"), Existing::Refuse).unwrap();
     writer.begin_launch(Launch::default()).unwrap();
     for size in [0, 128] {
-        let cell = Cell { measured: 50, ..Cell::new(0, 0, configuration("ping-pong", size)) };
+        let cell = Cell { measured: 50, ..Cell::new(0, 0, Configuration::pair("ping-pong", size)) };
         writer.write_cell(cell, &samples(50, 1000.0 + size as f64)).unwrap();
     }
-    let barrier = Configuration { pairs: 0, start: StartSync::Barrier, ..configuration("barrier", 0) };
+    let barrier = Configuration { pairs: 0, start: StartSync::Barrier, ..Configuration::pair("barrier", 0) };
     let summary = SummaryRecord {
         count: 18,
         min_ns: 2000.0,

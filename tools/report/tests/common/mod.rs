@@ -6,9 +6,10 @@ use std::path::Path;
 
 use weir_distribution::{
     Cell, ClockInfo, Configuration, Existing, Family, FitRecord, Launch, Locality, MpiInfo, Node, Outliers, Overhead,
-    Placement, RankClock, Resync, Run, Sample, SizeMode, Skew, StartSync, State, SummaryRecord, TestRecord, Tool,
-    Transport, TscInfo, Warning, Writer, flags,
+    Placement, RankClock, Resync, Run, Sample, Skew, StartSync, State, SummaryRecord, TestRecord, Tool, Transport,
+    TscInfo, Warning, Writer, flags,
 };
+use weir_report::digest::summary_record;
 use weir_stats::fit::fit;
 use weir_stats::{Distribution, Random, open_unit, seeded};
 
@@ -115,16 +116,13 @@ fn configurations(shape: &Shape) -> Vec<Configuration> {
 fn configuration(operation: &str, size_bytes: u64, pairs: u32, ranks: u32) -> Configuration {
     let collective = pairs == 0;
     Configuration {
-        operation: operation.into(),
-        size_bytes,
-        size_mode: SizeMode::Message,
         nodes: NODES,
         ranks_per_node: ranks.div_ceil(NODES),
         ranks,
         pairs,
         locality: if collective { Locality::Mixed } else { Locality::Inter },
         start: if collective { StartSync::Window } else { StartSync::None },
-        parameters: std::collections::BTreeMap::new(),
+        ..Configuration::pair(operation, size_bytes)
     }
 }
 
@@ -215,34 +213,14 @@ pub fn record(
         boundary_ns: boundary,
         count: samples.iter().filter(|s| s.counts() && s.is_outlier()).count() as u64,
     });
-    cell.summary = Some(summary(&sample));
+    cell.summary = Some(summary_record(&sample));
     let skew =
         weir_stats::Sample::signed((0..200).map(|i| f64::from(i % 37) * 20.0 + 150.0).collect()).expect("finite");
-    cell.skew = Some(Skew { summary: summary(&skew), histogram: None });
+    cell.skew = Some(Skew { summary: summary_record(&skew), histogram: None });
     if shape.fits {
         cell.fits = fits(&sample);
     }
     cell
-}
-
-fn summary(sample: &weir_stats::Sample) -> SummaryRecord {
-    let interval = weir_stats::quantile_interval(sample, 0.5, 0.95).ok();
-    SummaryRecord {
-        count: sample.count() as u64,
-        min_ns: sample.min(),
-        p1_ns: sample.quantile(0.01),
-        p25_ns: sample.quantile(0.25),
-        p50_ns: sample.median(),
-        p75_ns: sample.quantile(0.75),
-        p99_ns: sample.quantile(0.99),
-        p999_ns: sample.quantile(0.999),
-        max_ns: sample.max(),
-        mean_ns: sample.mean(),
-        stddev_ns: sample.sd(),
-        median_low_ns: interval.map(|i| i.low),
-        median_high_ns: interval.map(|i| i.high),
-        median_level: interval.map(|i| i.coverage),
-    }
 }
 
 fn fits(sample: &weir_stats::Sample) -> Vec<FitRecord> {
