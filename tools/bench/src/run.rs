@@ -456,9 +456,7 @@ fn enter(
     } else {
         book.run.cells.push(cell);
     }
-    let fair: Vec<f64> = samples.iter().filter(|s| s.counts()).map(|s| s.duration_ns.max(0.0)).collect();
-    let step = fair.len().div_ceil(collect::FITTED).max(1);
-    book.durations.push((book.run.cells.len() - 1, fair.into_iter().step_by(step).collect()));
+    book.durations.push((book.run.cells.len() - 1, collect::to_fit(&samples, rules.seed)));
     Ok(())
 }
 

@@ -95,7 +95,9 @@ mod tests {
             samples: None,
             log_likelihood: None,
             tests: Vec::new(),
+            at_bound: false,
             chosen: true,
+            reason: None,
         }
     }
 

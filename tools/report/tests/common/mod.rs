@@ -269,8 +269,16 @@ fn fit_record(distribution: &Distribution, log_likelihood: f64) -> FitRecord {
         parameters: parameters.into_iter().map(|(n, v)| (n.to_owned(), v)).collect(),
         samples: Some(300),
         log_likelihood: Some(log_likelihood),
-        tests: vec![TestRecord { test: "ks".into(), statistic: 0.031, p_value: Some(0.4), samples: Some(300) }],
+        tests: vec![TestRecord {
+            test: "ks".into(),
+            statistic: 0.031,
+            p_value: Some(0.4),
+            samples: Some(300),
+            ..TestRecord::default()
+        }],
+        at_bound: false,
         chosen: false,
+        reason: None,
     }
 }
 

@@ -35,11 +35,12 @@ impl Series {
     /// All launches of a configuration.
     pub(super) fn read(reader: &Reader, size_bytes: u64, of: &Configuration, options: &Options) -> Result<Self> {
         let cells: Vec<&Cell> = reader.run().cells.iter().filter(|c| c.configuration == *of).collect();
-        let mut samples = Vec::new();
+        let (mut samples, mut beside) = (Vec::new(), Vec::new());
         for cell in &cells {
             if let Some(mut stream) = reader.samples(cell)? {
                 let mut batch = Vec::new();
                 while stream.next_batch(&mut batch)? {
+                    beside.extend(batch.iter().filter(|s| s.is_beside()));
                     samples.extend(batch.drain(..).filter(Sample::counts));
                 }
             }
@@ -47,7 +48,7 @@ impl Series {
         if samples.is_empty() {
             Ok(Self::of_record(size_bytes, &cells))
         } else {
-            Ok(Self::of(size_bytes, samples, options))
+            Ok(Self::of(size_bytes, samples, &beside, options))
         }
     }
 
@@ -74,7 +75,8 @@ impl Series {
         }
     }
 
-    fn of(size_bytes: u64, samples: Vec<Sample>, options: &Options) -> Self {
+    /// Of samples that stand for the distribution, and outliers kept beside these.
+    fn of(size_bytes: u64, samples: Vec<Sample>, beside: &[Sample], options: &Options) -> Self {
         let mut sorted: Vec<f64> = samples.iter().map(|s| ms(s.duration_ns)).collect();
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len();
@@ -84,16 +86,21 @@ impl Series {
         let kept = if inside == 0 { &sorted[..] } else { &sorted[..inside] };
         let width = options.hist_bin_ms.unwrap_or_else(|| scott(kept));
         let subsamples = subsamples(&samples, options.subsamples);
+        let far = |s: &Sample| kept.len() < n && ms(s.duration_ns) > boundary;
+        let max = beside.iter().map(|s| ms(s.duration_ns)).fold(sorted[n - 1], f64::max);
+        let mut outliers: Vec<Sample> = samples.into_iter().filter(far).collect();
+        outliers.extend(beside.iter().filter(|s| ms(s.duration_ns) > boundary));
+        outliers.sort_by_key(|s| (s.repetition, s.rank));
         Self {
             size_bytes,
             min: sorted[0],
             mean: mean(kept),
             mean_all: mean(&sorted),
-            max: sorted[n - 1],
+            max,
             boundary,
-            count: n as u64,
+            count: (n + beside.len()) as u64,
             bins: histogram(kept, width),
-            outliers: samples.into_iter().filter(|s| kept.len() < n && ms(s.duration_ns) > boundary).collect(),
+            outliers,
             subsamples,
         }
     }
@@ -144,4 +151,29 @@ fn subsamples(samples: &[Sample], each: usize) -> Vec<Sample> {
 fn spread<T>(of: &[T], each: usize) -> impl Iterator<Item = &T> {
     let take = each.min(of.len());
     (0..take).map(move |i| &of[i * of.len() / take])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::flags;
+
+    #[test]
+    fn outliers_beside_the_choice_are_listed_and_shift_no_statistic() {
+        let sample = |repetition: u32, duration_ns: f64, flags: u8| Sample {
+            repetition,
+            duration_ns,
+            flags,
+            ..Sample::default()
+        };
+        let mut all: Vec<Sample> = (0..200).map(|k| sample(k, 1e6, 0)).collect();
+        all.push(sample(77, 2e9, flags::OUTLIER));
+        let beside = [201, 11].map(|k| sample(k, 3e9, flags::OUTLIER | flags::BESIDE));
+        assert!(beside.iter().all(|s| s.is_beside() && !s.counts()));
+        let series = Series::of(8, all, &beside, &Options::default());
+        assert_eq!(series.outliers.iter().map(|s| s.repetition).collect::<Vec<_>>(), [11, 77, 201]);
+        assert_eq!((series.count, series.max, series.mean), (203, 3000.0, 1.0));
+        assert!((series.mean_all - (200.0 + 2000.0) / 201.0).abs() < 1e-9);
+        assert_eq!(series.bins.iter().map(|b| b.2).sum::<f64>(), 200.0);
+    }
 }
