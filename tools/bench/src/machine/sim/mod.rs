@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use rand_pcg::Pcg64;
 use weir_clock::TickPair;
 
-pub use model::{Model, Shape, Wrong};
+pub use model::{Model, Shape, Warming, Wrong};
 
 use super::tree::{self, Members};
 use super::{Machine, Tag};
@@ -87,6 +87,8 @@ pub struct Sim<'a> {
     /// This process's time, ns.
     time: Cell<f64>,
     random: RefCell<Pcg64>,
+    /// Messages that count for a warm-up.
+    posted: Cell<u32>,
 }
 
 /// Runs `program` as every rank of the machine; returns what each returned, by rank.
@@ -101,7 +103,13 @@ pub fn run<T: Send>(model: &Model, program: impl Fn(&Sim<'_>) -> T + Sync) -> Ve
     let wake = (0..ranks).map(|_| Condvar::new()).collect();
     let shared = Shared { model, world: Mutex::new(world), wake };
     let one = |rank: usize| {
-        let sim = Sim { shared: &shared, rank, time: Cell::new(0.0), random: RefCell::new(model.random(rank)) };
+        let sim = Sim {
+            shared: &shared,
+            rank,
+            time: Cell::new(0.0),
+            random: RefCell::new(model.random(rank)),
+            posted: Cell::new(0),
+        };
         // A program that panics must not leave the others waiting.
         let ended = Leaving(&sim);
         drop(sim.wait_turn(Standing::At(0.0)));
@@ -180,7 +188,8 @@ impl Sim<'_> {
         world.flying.retain(|&arrives| arrives > now);
         let others = world.flying.len();
         let model = self.shared.model;
-        let transit = model.transit_ns(&mut self.random.borrow_mut(), self.rank, to, data.len(), others);
+        let transit = model.transit_ns(&mut self.random.borrow_mut(), self.rank, to, data.len(), others)
+            + model.warming_ns(&self.posted, data.len());
         let earlier = world.inbox[to].iter().filter(|m| m.from == self.rank).map(|m| m.arrives);
         // Messages of one sender do not overtake each other.
         let arrives = earlier.fold(now + transit, f64::max);
