@@ -28,7 +28,7 @@ use weir_distribution::Reader;
 use crate::compare::Comparison;
 use crate::digest::Digest;
 use crate::frame::Plot;
-use crate::plots::{Detail, clock, cumulative, fits, ridgeline, sizes, strays, surface};
+use crate::plots::{Detail, clock, cumulative, fits, ridgeline, sizes, skew, strays, surface};
 use crate::scale::Kind;
 
 /// What can go wrong; each is one line for people.
@@ -58,14 +58,14 @@ pub enum Error {
     Usage(String),
 }
 
-/// Reads a run and condenses it; `keep` samples of each point stay, for comparing.
+/// Reads a run and condenses it.
 ///
 /// # Errors
 /// If `run.json` cannot be read. A samples file that cannot is a warning in the digest: the rest of the run is whole.
-pub fn load(path: &Path, keep: usize) -> Result<Digest, Error> {
+pub fn load(path: &Path) -> Result<Digest, Error> {
     let reader = Reader::open(path)?;
     let read = |cell: &weir_distribution::Cell| reader.read_samples(cell).map_err(|e| e.to_string());
-    let mut digest = digest::digest(reader.run().clone(), &name_of(reader.dir()), keep, &read);
+    let mut digest = digest::digest(reader.run().clone(), &name_of(reader.dir()), &read);
     if let Some(first) = reader.unknown_fields().first() {
         let n = reader.unknown_fields().len();
         digest.warnings.push(weir_distribution::Warning {
@@ -101,6 +101,7 @@ pub fn run_plots(digest: &Digest) -> Vec<Plot> {
         }
         for level in 0..profile.levels.len() {
             out.push(cumulative::tail(profile, level, detail));
+            out.extend(skew::skew(profile, level, detail));
             out.extend(fits::overlay(profile, level, detail));
         }
         out.extend(surface::surface(profile));

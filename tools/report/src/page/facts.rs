@@ -165,8 +165,31 @@ pub fn warnings(digest: &Digest) -> Vec<(String, Option<String>)> {
         State::Stopped => out.push(("The run ended early: what is here is whole, but not all.".to_owned(), None)),
     }
     out.extend(clock_warning(digest));
+    out.extend(dependence_warning(digest));
     out.extend(digest.warnings.iter().map(|w| (w.message.clone(), w.advice.clone())));
     out
+}
+
+/// From this autocorrelation of one repetition with the next on, a cell's launch saw few states of the machine.
+const STRONG: f64 = 0.3;
+
+/// Where a repetition resembles the one before strongly.
+fn dependence_warning(digest: &Digest) -> Option<(String, Option<String>)> {
+    let points = || digest.profiles.iter().flat_map(|p| p.points.values().map(move |point| (p, point)));
+    let strong: Vec<_> =
+        points().filter_map(|(p, point)| Some((p, point, point.lag1.filter(|r| *r >= STRONG)?))).collect();
+    let (profile, worst, lag1) = strong.iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
+    let worth = worst.effective.map_or_else(String::new, |e| {
+        format!("; its {} samples are worth {} independent ones", units::count(worst.row.count), units::count(e as u64))
+    });
+    let message = format!(
+        "Dependence: in {} of {} cells a repetition resembles the one before; most in {} at {} (autocorrelation {lag1:.2}{worth}). Intervals allow for it, but another launch may well see another state of the machine.",
+        strong.len(),
+        points().count(),
+        profile.title,
+        units::size(worst.size_bytes),
+    );
+    Some((message, Some("weir bench --launches 5".to_owned())))
 }
 
 /// Where the clocks' error is more than a tenth of the least time.

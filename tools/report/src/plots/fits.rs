@@ -117,7 +117,10 @@ fn draw_panel(frame: &mut Frame, point: &Point, panel: &Panel, families: &[Strin
                 )
             })
             .collect();
-        let text = format!("{}: {}; {}", units::size(point.size_bytes), parameter_words(fit), tests.join(", "));
+        let why = fit.reason.as_ref().map_or_else(String::new, |r| format!("; {r}"));
+        let bound = if fit.at_bound { "; its location is at a bound of the search" } else { "" };
+        let text =
+            format!("{}: {}; {}{bound}{why}", units::size(point.size_bytes), parameter_words(fit), tests.join(", "));
         frame.canvas.hint(f64::midpoint(panel.left, panel.right), f64::midpoint(panel.top, panel.bottom), &text);
     }
 }
