@@ -334,9 +334,8 @@ fn is_ours(dir: &Path, existing: Existing) -> Result<()> {
     for entry in listing {
         names.push(entry.map_err(Error::io("open", dir))?.file_name());
     }
-    let ours = |name: &std::ffi::OsString| {
-        name == RUN_FILE || name == RUN_TMP || name == SAMPLES_DIR || name == LOCK_FILE
-    };
+    let ours =
+        |name: &std::ffi::OsString| name == RUN_FILE || name == RUN_TMP || name == SAMPLES_DIR || name == LOCK_FILE;
     match names.iter().any(|n| n == RUN_FILE) {
         true if existing == Existing::Refuse => {
             let (state, cells) =

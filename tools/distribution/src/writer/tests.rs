@@ -315,8 +315,8 @@ fn a_cell_that_run_json_names_keeps_its_samples_though_the_folder_was_not_synced
 fn a_run_has_one_writer_at_a_time() {
     let dir = tempfile::tempdir().unwrap();
     let mut first = Writer::create(dir.path(), Run::new("test"), Existing::Refuse).unwrap();
-    for second in
-        [Writer::append(dir.path()), Writer::create(dir.path(), Run::new("other"), Existing::Overwrite)].map(|w| w.map(drop))
+    for second in [Writer::append(dir.path()), Writer::create(dir.path(), Run::new("other"), Existing::Overwrite)]
+        .map(|w| w.map(drop))
     {
         assert!(matches!(second, Err(Error::Busy(_))), "{second:?}");
     }
