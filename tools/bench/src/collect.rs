@@ -85,13 +85,18 @@ impl<'a, R: Relations> Samples<'a, R> {
             (Timing::OneWay, Some(peer)) => {
                 let sender = &self.measured.ranks[peer];
                 let error = match self.relations.same_clock(rank, peer) {
-                    true => 0.0,
+                    // They do not read it at one instant.
+                    true => sender.least_ns.max(noted.least_ns),
                     false => sender.error_ns + noted.error_ns,
                 };
                 let start = sender.begin_ns[k];
                 (start, (noted.end_ns[k] - start) as f64, error)
             }
-            _ => (noted.begin_ns[k], noted.length_ns[k] / self.divisor, 0.0),
+            // From the start that all agreed on: the rank's own reading of it says how late it was, which is part of the time.
+            _ => match self.agreed_ns(k) {
+                Some(start) => (start, (noted.end_ns[k] - start) as f64, noted.error_ns),
+                None => (noted.begin_ns[k], noted.length_ns[k] / self.divisor, 0.0),
+            },
         };
         Sample {
             rank: rank as u32,
@@ -102,6 +107,12 @@ impl<'a, R: Relations> Samples<'a, R> {
             error_ns,
             flags,
         }
+    }
+
+    /// The start that all ranks agreed on and came to in time.
+    fn agreed_ns(&self, k: usize) -> Option<i64> {
+        let agreed = self.measured.agreed_ns.get(k).copied().flatten();
+        agreed.filter(|_| self.flags[k] & flags::MISSED_WINDOW == 0)
     }
 
     fn each(&self, mut f: impl FnMut(Sample)) {
@@ -190,14 +201,7 @@ pub fn cell(
     }
     cell.histogram = (recorder.count() > 0).then(|| histogram_of(&recorder));
     cell.skew = skew(spec, &samples, rules)?;
-    if spec.start == StartSync::Window && measured.start == StartSync::Barrier {
-        cell.warnings.push(Warning {
-            code: "windows-missed".into(),
-            message: "too many starts agreed by the clock were missed; later repetitions were begun by a barrier"
-                .into(),
-            advice: Some("weir bench --start barrier, or fewer ranks than processors".into()),
-        });
-    }
+    cell.warnings.extend(measured.warnings(spec.start));
     if !settled {
         cell.warnings.push(Warning {
             code: "not-settled".into(),

@@ -49,7 +49,7 @@ fn measured(
         let begin_ns: Vec<i64> = (0..repetitions).map(|k| k as i64 * PITCH_NS + late(rank, k)).collect();
         let length_ns: Vec<f64> = (0..repetitions).map(|k| length(rank, k)).collect();
         let end_ns = begin_ns.iter().zip(&length_ns).map(|(b, l)| b + *l as i64).collect();
-        Noted { begin_ns, end_ns, length_ns, error_ns: 0.0, missed: Vec::new() }
+        Noted { begin_ns, end_ns, length_ns, error_ns: 0.0, least_ns: 0.0, missed: Vec::new() }
     };
     Measured {
         ranks: (0..ranks).map(noted).collect(),
@@ -59,6 +59,8 @@ fn measured(
         span_ns: (0, repetitions as i64 * PITCH_NS),
         window_ns: None,
         start: StartSync::Window,
+        windows_failed: false,
+        agreed_ns: Vec::new(),
     }
 }
 

@@ -66,6 +66,7 @@ pub fn load(path: &Path) -> Result<Digest, Error> {
     let reader = Reader::open(path)?;
     let read = |cell: &weir_distribution::Cell| reader.read_samples(cell).map_err(|e| e.to_string());
     let mut digest = digest::digest(reader.run().clone(), &name_of(reader.dir()), &read);
+    digest.warnings.extend(cut_off(reader.run(), reader.is_being_written()));
     if let Some(first) = reader.unknown_fields().first() {
         let n = reader.unknown_fields().len();
         digest.warnings.push(weir_distribution::Warning {
@@ -75,6 +76,36 @@ pub fn load(path: &Path) -> Result<Digest, Error> {
         });
     }
     Ok(digest)
+}
+
+/// Launches that did not come to their end, as nobody writes them any more: a killed process leaves no word. `writing`: whether
+/// somebody writes the run now, which then is its last launch, if that is known.
+fn cut_off(run: &weir_distribution::Run, writing: Option<bool>) -> Vec<weir_distribution::Warning> {
+    let Some(writing) = writing else { return Vec::new() };
+    let warning = |code: &str, message: String, advice: Option<&str>| weir_distribution::Warning {
+        code: code.into(),
+        message,
+        advice: advice.map(str::to_owned),
+    };
+    let cells =
+        |number: u32| units::plural(run.cells.iter().filter(|c| c.launch == number).count() as u64, "finished cell");
+    let last = run.launches.iter().map(|l| l.number).max();
+    let open = run.launches.iter().filter(|l| l.state == weir_distribution::State::Running);
+    let told = open.map(|l| match writing && Some(l.number) == last {
+        true => {
+            let text = format!("Launch {} is being measured now, with {} so far.", l.number, cells(l.number));
+            warning("being-written", text, None)
+        }
+        false => {
+            let text = format!(
+                "Launch {} was cut off after {}, which are whole: it did not end, and no process writes it any more.",
+                l.number,
+                cells(l.number)
+            );
+            warning("cut-off", text, Some("weir bench --append adds another launch"))
+        }
+    });
+    told.collect()
 }
 
 /// The last part of a path that says something: that of `.` is the folder's own.

@@ -378,3 +378,34 @@ fn a_page_of_many_cells_stays_small() {
     assert!(page.len() <= page::MAX_BYTES, "{} bytes", page.len());
     assert!(page.contains("levels are drawn"), "it says what was left out");
 }
+
+#[test]
+fn a_run_that_was_cut_off_is_told_from_one_that_is_being_measured() {
+    use weir_distribution::{Cell, Configuration, Existing, Launch, Operation, Run, SummaryRecord, Writer};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run");
+    let mut writer = Writer::create(&path, Run::new("m"), Existing::Refuse).unwrap();
+    writer.begin_launch(Launch { state: weir_distribution::State::Running, ..Launch::default() }).unwrap();
+    let configuration = Configuration {
+        operation: Operation::from(Operation::PING_PONG),
+        size_bytes: 8,
+        size_mode: Default::default(),
+        nodes: 2,
+        ranks_per_node: 1,
+        ranks: 2,
+        pairs: 1,
+        locality: Default::default(),
+        start: Default::default(),
+        parameters: Default::default(),
+    };
+    let summary = SummaryRecord { count: 1, ..SummaryRecord::default() };
+    writer.write_record(Cell { summary: Some(summary), ..Cell::new(0, 0, configuration) }).unwrap();
+    let told = || page::of_run(&load(&path).unwrap());
+    let during = told();
+    assert!(during.contains("Launch 0 is being measured now, with 1 finished cell so far."));
+    // As the kernel does for a process that was killed.
+    drop(writer);
+    let after = told();
+    assert!(after.contains("Launch 0 was cut off after 1 finished cell"));
+    assert!(!during.contains("still being written") && !after.contains("still being written"));
+}

@@ -158,6 +158,8 @@ pub fn warnings(digest: &Digest) -> Vec<(String, Option<String>)> {
     let mut out = Vec::new();
     match digest.run.state {
         State::Complete => {}
+        // Where it is known which of the two it was, a warning says so.
+        State::Running if digest.warnings.iter().any(|w| ["cut-off", "being-written"].contains(&w.code.as_str())) => {}
         State::Running => out.push((
             "The run was still being written, or its writer was killed: what is here is whole, but not all.".to_owned(),
             None,

@@ -86,6 +86,10 @@ pub struct Sim<'a> {
     rank: usize,
     /// This process's time, ns.
     time: Cell<f64>,
+    /// Whether it reads the kernel's clock instead of a cycle counter.
+    kernel_clock: Cell<bool>,
+    /// Pairs of readings made.
+    pairs: Cell<u32>,
     random: RefCell<Pcg64>,
     /// Messages that count for a warm-up.
     posted: Cell<u32>,
@@ -107,6 +111,8 @@ pub fn run<T: Send>(model: &Model, program: impl Fn(&Sim<'_>) -> T + Sync) -> Ve
             shared: &shared,
             rank,
             time: Cell::new(0.0),
+            kernel_clock: Cell::new(model.kernel_clocks.contains(&rank)),
+            pairs: Cell::new(0),
             random: RefCell::new(model.random(rank)),
             posted: Cell::new(0),
         };
@@ -253,15 +259,25 @@ impl Machine for Sim<'_> {
         let after = self.ticks();
         // The node's own clock is as wrong as its counter: nobody can tell but by messages.
         let middle = before + (after - before) / 2;
-        TickPair { before, monotonic_ns: (middle as f64 / self.shared.model.ticks_per_ns) as i64, after }
+        let model = self.shared.model;
+        let given_up = self.kernel_clock.get() && !model.kernel_clocks.contains(&self.rank);
+        let jumps = model.unsteady.contains(&self.rank) && !given_up;
+        self.pairs.set(self.pairs.get() + 1);
+        // Tens of milliseconds to and fro.
+        let jump_ns = if jumps { i64::from(self.pairs.get() / 7 % 3) * 20_000_000 } else { 0 };
+        TickPair { before, monotonic_ns: (middle as f64 / model.ticks_per_ns) as i64 + jump_ns, after }
     }
 
     fn pause(&self, ns: u64) {
         self.time.set(self.time.get() + ns as f64);
     }
 
+    fn distrust_counter(&self) -> bool {
+        !self.kernel_clock.replace(true)
+    }
+
     fn clock_source(&self) -> &'static str {
-        "virtual"
+        if self.kernel_clock.get() { "monotonic-raw" } else { "virtual" }
     }
 
     fn send(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {

@@ -99,6 +99,10 @@ pub struct Model {
     pub reading_ns: f64,
     /// The clocks of the ranks; who is not listed has a right one.
     pub clocks: Vec<Wrong>,
+    /// Ranks that read the kernel's clock and no cycle counter.
+    pub kernel_clocks: Vec<usize>,
+    /// Ranks whose readings of the counter no steady rate explains, until they read the kernel's clock; those of `kernel_clocks` never do.
+    pub unsteady: Vec<usize>,
     /// This rank dies when its time reaches so many ns.
     pub death: Option<(usize, f64)>,
 }
@@ -122,6 +126,8 @@ impl Model {
             ticks_per_ns: 1.0,
             reading_ns: 10.0,
             clocks: Vec::new(),
+            kernel_clocks: Vec::new(),
+            unsteady: Vec::new(),
             death: None,
         }
     }
