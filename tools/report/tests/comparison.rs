@@ -3,6 +3,7 @@
 mod common;
 
 use std::path::Path;
+use std::slice::from_ref;
 
 use common::Shape;
 use weir_distribution::{Cell, Configuration, Launch, Run, Sample, SamplesFile, SummaryRecord};
@@ -278,7 +279,7 @@ fn the_clocks_error_is_held_against_the_numbers_that_are_shown() {
     // Medians of the launches' medians: 1000 and 1000; geometric means: 1000 and 1170.
     let (a, b) = (vec![1000.0, 1000.0, 1000.0], vec![1000.0, 1000.0, 1600.0]);
     for (error, within) in [(40.0, false), (90.0, true)] {
-        let comparison = compare::compare(&digest_of("a", &[a.clone()], error), &digest_of("b", &[b.clone()], error));
+        let comparison = compare::compare(&digest_of("a", from_ref(&a), error), &digest_of("b", from_ref(&b), error));
         let pair = comparison.pairs().next().unwrap();
         assert!((pair.difference_ns() - 169.6).abs() < 0.1, "{}", pair.difference_ns());
         assert_eq!(pair.verdict == Verdict::WithinClockError, within, "{pair}");

@@ -67,7 +67,7 @@ fn a_run_becomes_a_page_with_everything() {
         "parameters of the fits",
         "outliers on the time line",
         "Clock error and skew",
-        "skew of starts",
+        ": skew of starts",
     ] {
         assert!(page.contains(plot), "no plot: {plot}");
     }
@@ -174,7 +174,7 @@ fn the_skews_histogram_is_drawn_where_there_is_one() {
     let dir = tempfile::tempdir().unwrap();
     let digest = run_of(dir.path(), &[(8, &[100.0, 110.0, 120.0])]);
     let plots = run_plots(&digest);
-    let skew = plots.iter().find(|p| p.title.contains("skew of starts")).expect("drawn");
+    let skew = plots.iter().find(|p| p.title.contains(": skew of starts")).expect("drawn");
     // 200 repetitions, 150 ns to 150 + 4 * 36 * 10 ns apart.
     assert!(
         skew.description.contains("8 B: median ") && skew.description.contains("largest 1.5"),
@@ -183,15 +183,11 @@ fn the_skews_histogram_is_drawn_where_there_is_one() {
     );
     // A damaged one is no plot, and does no harm.
     let mut run = digest.run.clone();
-    let damaged = weir_distribution::HistogramRecord::Hdr(weir_distribution::HdrHistogram {
-        count: 200,
-        unit_ns: 1.0,
-        significant_digits: 3,
-        v2_deflate_base64: "HISTFAAAACF42pNpmSzMwMDAxAABMJoRTM5gs".into(),
-    });
-    run.cells[0].skew.as_mut().unwrap().histogram = Some(damaged);
+    let histogram = &mut run.cells[0].skew.as_mut().unwrap().histogram;
+    let Some(weir_distribution::HistogramRecord::Hdr(record)) = histogram else { panic!("{histogram:?}") };
+    record.v2_deflate_base64.truncate(record.v2_deflate_base64.len() / 8 * 4);
     let digest = weir_report::digest::digest(run, "damaged", &|_| Ok(samples(&[100.0, 110.0, 120.0])));
-    assert!(run_plots(&digest).iter().all(|p| !p.title.contains("skew of starts")));
+    assert!(run_plots(&digest).iter().all(|p| !p.title.contains(": skew of starts")));
 }
 
 #[test]
