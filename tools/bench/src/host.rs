@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use weir_distribution::{Node, TscInfo};
 
+use crate::memory;
 use crate::sys::{affinity, counter};
 
 /// One rank's facts, told to rank 0.
@@ -55,7 +56,7 @@ impl Facts {
         Facts {
             identity: format!("{name} {namespace}"),
             node,
-            available_bytes: kib_of(&meminfo, "MemAvailable"),
+            available_bytes: memory::available_bytes(),
             processors: affinity::allowed().unwrap_or_default(),
             online: affinity::online_processors(),
             version: env!("CARGO_PKG_VERSION").into(),

@@ -20,6 +20,7 @@ pub mod host;
 pub mod kernels;
 pub mod machine;
 pub mod measure;
+pub mod memory;
 pub mod operation;
 pub mod options;
 pub mod pairing;
