@@ -29,6 +29,7 @@ pub mod run;
 pub mod show;
 pub mod sizes;
 pub mod spawn;
+pub mod stop;
 #[allow(unsafe_code)]
 pub mod sys;
 pub mod warnings;

@@ -1,7 +1,7 @@
 //! A launch: all cells, shuffled, one after the other, each written when it is finished.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -150,19 +150,25 @@ pub fn launch<M: Machine>(
     m.agree(closed)
 }
 
-/// Fits distributions to what was measured, and writes them; nobody but rank 0 is needed for it.
+/// Fits distributions to what was measured, and writes them; nobody but rank 0 is needed for it. Returns whether none is missing because of a wish to stop.
 ///
 /// # Errors
 /// The folder's.
-pub fn fit(report: &mut Report, watcher: &mut dyn Watcher) -> Result<()> {
+pub fn fit(report: &mut Report, stop: &AtomicBool, watcher: &mut dyn Watcher) -> Result<bool> {
     let all = report.durations.len();
+    let mut whole = true;
     for (done, (place, durations)) in std::mem::take(&mut report.durations).into_iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            whole = false;
+            break;
+        }
         watcher.fitting(done, all);
         if let Some(cell) = report.run.cells.get_mut(place) {
             cell.fits = collect::fits(durations, u64::from(cell.id));
         }
     }
-    save(&report.run, report.writer.as_mut())
+    save(&report.run, report.writer.as_mut())?;
+    Ok(whole)
 }
 
 fn save(run: &Run, writer: Option<&mut Writer>) -> Result<()> {

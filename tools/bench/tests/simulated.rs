@@ -8,7 +8,7 @@ use weir_bench::host::Facts;
 use weir_bench::machine::Machine;
 use weir_bench::machine::sim::{self, Model, Shape, Warming, Wrong};
 use weir_bench::options::{Args, Settings};
-use weir_bench::run::{About, Report, Silent, Watcher, launch};
+use weir_bench::run::{About, Report, Silent, Watcher, fit, launch};
 use weir_bench::{BenchError, Result};
 use weir_distribution::{Cell, Locality, Reader, Run, Sample, StartSync, State, Warning, flags};
 
@@ -314,6 +314,24 @@ fn what_is_left_out_is_told() {
     let report = bench(&Model::plain(2), "-t allreduce -s 4,8 --reps 5 --start barrier");
     let told = report.run.launches[0].warnings.iter().find(|w| w.code == "left-out").unwrap();
     assert!(told.message.contains("allreduce is not measured at 4 bytes"), "{}", told.message);
+}
+
+#[test]
+fn fitting_ends_when_asked_to() {
+    struct StopAtSecond<'a>(&'a AtomicBool);
+    impl Watcher for StopAtSecond<'_> {
+        fn begin(&mut self, _: &Run, _: usize) {}
+        fn cell(&mut self, _: &Cell, _: usize, _: usize, _: f64) {}
+        fn warning(&mut self, _: &Warning) {}
+        fn fitting(&mut self, done: usize, _: usize) {
+            self.0.store(done == 1, Ordering::Relaxed);
+        }
+    }
+    let mut report = bench(&Model::plain(2), "-t send -s 1,2,4,8 --reps 300");
+    let stop = AtomicBool::new(false);
+    assert!(!fit(&mut report, &stop, &mut StopAtSecond(&stop)).unwrap());
+    let fitted = report.run.cells.iter().filter(|cell| !cell.fits.is_empty()).count();
+    assert_eq!(fitted, 2);
 }
 
 #[test]
