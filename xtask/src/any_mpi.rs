@@ -20,10 +20,13 @@ const ABORTED: i32 = 7;
 const DEBIANS_MPICH: &str = "/usr/bin/mpiexec.mpich";
 
 /// An MPI to run under.
-struct Under {
-    name: &'static str,
-    kind: Mpi,
-    launcher: PathBuf,
+pub struct Under {
+    /// As people call it.
+    pub name: &'static str,
+    /// Whose launcher it is.
+    pub kind: Mpi,
+    /// Its `mpiexec`.
+    pub launcher: PathBuf,
     /// The library to ask for instead of the launcher's first.
     library: Option<&'static str>,
     /// What `MPI_Get_library_version` has to say, and the ABI it has to be called by.
@@ -31,7 +34,8 @@ struct Under {
     abi: &'static str,
 }
 
-fn all(paths: &Paths) -> [Under; 4] {
+/// Each MPI that this project is tried with, there or not.
+pub fn all(paths: &Paths) -> [Under; 4] {
     let fetched = |kind: Mpi| kind.bin(paths, "mpiexec");
     let (mpich, open) = (Mpi::Mpich, Mpi::Openmpi);
     let under = |name, kind, launcher, library, version, abi| Under { name, kind, launcher, library, version, abi };
@@ -53,17 +57,32 @@ fn all(paths: &Paths) -> [Under; 4] {
 impl Under {
     fn run(&self, program: &Path, ranks: usize, mode: Option<&str>, library: Option<&Path>) -> Result<Outcome> {
         started(self.name, || {
-            let mut command = Command::new(&self.launcher);
-            without_foreign(&mut command);
-            command.args(["-n", &ranks.to_string()]);
-            if self.kind == Mpi::Openmpi {
-                command.args(["--allow-run-as-root", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]);
-            }
-            if let Some(library) = library.or(self.library.map(Path::new)) {
+            let mut command = self.launch(ranks);
+            if let Some(library) = library {
                 command.env("WEIR_MPI_LIBRARY", library);
             }
             run_limited(command.arg(program).args(mode), LIMIT)
         })
+    }
+
+    /// Why this MPI cannot be used here, if it cannot.
+    pub fn missing(&self) -> Option<String> {
+        let there = self.launcher.exists();
+        (!there).then(|| format!("{} is missing: apt-get install mpich", self.launcher.display()))
+    }
+
+    /// The launcher with so many ranks; the program and its words come behind.
+    pub fn launch(&self, ranks: usize) -> Command {
+        let mut command = Command::new(&self.launcher);
+        without_foreign(&mut command);
+        command.args(["-n", &ranks.to_string()]);
+        if self.kind == Mpi::Openmpi {
+            command.args(["--allow-run-as-root", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]);
+        }
+        if let Some(library) = self.library {
+            command.env("WEIR_MPI_LIBRARY", library);
+        }
+        command
     }
 
     /// Every call, with this many ranks.
@@ -105,8 +124,7 @@ pub fn run(paths: &Paths, mut report: impl FnMut(&str, &Ended)) -> Result<()> {
     let all = all(paths);
     for under in &all {
         let name = |what: &str| format!("{what} under {}", under.name);
-        if !under.launcher.exists() {
-            let why = format!("{} is missing: apt-get install mpich", under.launcher.display());
+        if let Some(why) = under.missing() {
             report(&name("every call"), &Ended::Skipped(why));
             continue;
         }

@@ -1,5 +1,6 @@
 //! The project's chores: `cargo xtask <chore>`.
 
+mod agreement;
 mod any_mpi;
 mod bad_days;
 mod bench;
@@ -59,6 +60,12 @@ enum Chore {
     AnyMpi,
     /// Run only the tests of weir bench under every MPI, and without one
     Measured {
+        /// Only those whose names contain this
+        #[arg(default_value = "")]
+        only: String,
+        /// Instead: whether its means agree with those of other benchmarks, by sizes; wants an idle machine
+        #[arg(long)]
+        agreement: bool,
         /// This weir instead of the one that is built for it
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
@@ -138,7 +145,8 @@ fn chore() -> ExitCode {
         Chore::Test { quick } => suite::run(&paths, quick),
         Chore::BadDays { only } => suite::bad_days(&paths, &only),
         Chore::AnyMpi => suite::any_mpi(&paths),
-        Chore::Measured { program } => suite::measured(&paths, program),
+        Chore::Measured { agreement: true, .. } => agreement::run(&paths),
+        Chore::Measured { only, program, .. } => suite::measured(&paths, program, &only),
         Chore::Bench { what: What::Mpi(options) } => bench::run(&paths, &options).map(|()| true),
         Chore::SetupMpi => mpi::set_up(&paths).and_then(|()| mpi::compile(&paths)).map(|()| true),
         Chore::Mpirun(run) => mpirun(&paths, &run),

@@ -53,6 +53,9 @@ fn is_telling(line: &str) -> bool {
 /// Bytes of output kept of each stream; a runaway program must not fill our memory.
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
 
+/// How often it is asked whether to send a signal.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// How long the readers wait for the end of the output once the program has ended.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -94,6 +97,19 @@ impl Reader {
 /// # Errors
 /// Only if the program cannot be started; that it failed is in the [`Outcome`].
 pub fn run_limited(command: &mut Command, limit: Duration) -> Result<Outcome> {
+    run_signalled(command, limit, Signal::CONT, || false)
+}
+
+/// The same; `signal` is sent to the program itself, not to what it started, as soon as `when` says so, once.
+///
+/// # Errors
+/// As above.
+pub fn run_signalled(
+    command: &mut Command,
+    limit: Duration,
+    signal_sent: Signal,
+    when: impl Fn() -> bool,
+) -> Result<Outcome> {
     // Orphans of an ended launcher come to us, so that they can be found and ended too.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let begin = Instant::now();
@@ -106,7 +122,7 @@ pub fn run_limited(command: &mut Command, limit: Duration) -> Result<Outcome> {
         .with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))?;
     let stdout = drain(child.stdout.take());
     let stderr = drain(child.stderr.take());
-    let status = wait_until(&mut child, begin + limit)?;
+    let status = wait_signalling(&mut child, begin + limit, signal_sent, when)?;
     let elapsed = begin.elapsed();
     if status.is_none() {
         end_tree(&mut child)?;
@@ -114,6 +130,24 @@ pub fn run_limited(command: &mut Command, limit: Duration) -> Result<Outcome> {
     end_orphans(child.id());
     let deadline = Instant::now() + GRACE;
     Ok(Outcome { status, stdout: stdout.finish(deadline), stderr: stderr.finish(deadline), elapsed })
+}
+
+fn wait_signalling(
+    child: &mut Child,
+    deadline: Instant,
+    signal_sent: Signal,
+    when: impl Fn() -> bool,
+) -> Result<Option<ExitStatus>> {
+    while Instant::now() < deadline {
+        if let Some(status) = wait_until(child, deadline.min(Instant::now() + LOOK))? {
+            return Ok(Some(status));
+        }
+        if when() {
+            signal(child.id(), signal_sent);
+            break;
+        }
+    }
+    wait_until(child, deadline)
 }
 
 fn wait_until(child: &mut Child, deadline: Instant) -> Result<Option<ExitStatus>> {

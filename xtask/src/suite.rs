@@ -292,7 +292,7 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
     }
     let mut note = tally.noting();
     let mut ran = any_mpi::run(paths, &mut note)
-        .and_then(|()| measured::run(paths, &paths.dist().join("bin/weir"), &mut note))
+        .and_then(|()| measured::run(paths, &paths.dist().join("bin/weir"), "", &mut note))
         .and_then(|()| e2e::run_on_loopback(paths, &mut note));
     if world.is_ok() && ran.is_ok() {
         ran = e2e::run(paths, quick, Instant::now() + END_TO_END, &mut note);
@@ -322,11 +322,11 @@ pub fn any_mpi(paths: &Paths) -> Result<bool> {
     alone(|note| any_mpi::run(paths, note))
 }
 
-/// Runs the tests of `weir bench` alone, of this program if one is named; returns whether nothing failed.
+/// Runs the tests of `weir bench` alone, of them those whose names contain `only`, of this program if one is named; returns whether nothing failed.
 ///
 /// # Errors
 /// If the MPIs cannot be had or the program does not build.
-pub fn measured(paths: &Paths, program: Option<PathBuf>) -> Result<bool> {
+pub fn measured(paths: &Paths, program: Option<PathBuf>, only: &str) -> Result<bool> {
     mpi::set_up(paths)?;
     let program = match program {
         Some(program) => program.canonicalize()?,
@@ -335,7 +335,7 @@ pub fn measured(paths: &Paths, program: Option<PathBuf>) -> Result<bool> {
             paths.dist().join("bin/weir")
         }
     };
-    alone(|note| measured::run(paths, &program, note))
+    alone(|note| measured::run(paths, &program, only, note))
 }
 
 /// Runs the bad days alone, of them those whose names contain `only`; returns whether nothing failed.

@@ -8,7 +8,8 @@
 //! **Missed windows.** A rank that comes late to a start ([`Arrival::Missed`]) does not wait and does not skip: it starts
 //! at once, so that a collective operation cannot hang, and flags the repetition. A repetition flagged on any rank counts
 //! as missed on all, for all ranks' times depend on the late one. After the plan the ranks' outcomes are
-//! [merged](Outcome::merge), the leader [learns](Windows::learn), and the next plan's windows are wider.
+//! [merged](Outcome::merge) and the leader [learns](Windows::learn): when more starts were missed than may be
+//! ([`WindowConfig::tolerated`]), the next plan's windows are wider.
 
 use crate::number::ceil;
 
@@ -26,12 +27,17 @@ pub struct WindowConfig {
     pub headroom: f64,
     /// What width or lead grow by after a miss, at least.
     pub growth: f64,
-    /// Plans without a miss after which the width may shrink, by half at most.
+    /// Calm plans after which the width may shrink, by half at most.
     pub calm_plans: u32,
+    /// Share of starts that may be missed. Times with a heavy tail have no longest: windows that hold all of them grow without end and measure ever less, while a few missed starts cost those
+    /// repetitions only.
+    pub tolerated: f64,
+    /// So many more may be missed: of few starts a share says little.
+    pub slack: u32,
 }
 
 impl Default for WindowConfig {
-    /// Lead 2 ms; width 50 us to 2 s, 1.5 times the longest, doubled by a miss, halved after 8 calm plans.
+    /// Lead 2 ms; width 50 us to 2 s, 1.5 times the longest, doubled when more than 1 start in 20 and 2 more are missed, halved after 8 calm plans.
     fn default() -> Self {
         WindowConfig {
             lead_ns: 2_000_000,
@@ -40,6 +46,8 @@ impl Default for WindowConfig {
             headroom: 1.5,
             growth: 2.0,
             calm_plans: 8,
+            tolerated: 0.05,
+            slack: 2,
         }
     }
 }
@@ -92,12 +100,14 @@ impl Plan {
 /// What came of a plan, on one rank or on all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
+    /// Starts in the plan.
+    pub windows: u32,
     /// Was the very first start missed (the plan came too late)?
     pub missed_first: bool,
     /// Later starts missed.
     pub missed_later: u32,
     /// Greatest time from an agreed start to this rank being ready for the next repetition, over the repetitions that
-    /// were not missed, ns.
+    /// windows are to hold (all, or all but the longest few in a hundred), ns.
     pub longest_ns: i64,
     /// Greatest lateness at a missed start, ns.
     pub latest_ns: i64,
@@ -106,6 +116,7 @@ pub struct Outcome {
 impl Outcome {
     /// Notes how the rank came to repetition `k`.
     pub fn arrived(&mut self, k: u32, arrival: Arrival) {
+        self.windows = self.windows.max(k.saturating_add(1));
         if let Arrival::Missed { late_ns } = arrival {
             self.missed_first |= k == 0;
             self.missed_later = self.missed_later.saturating_add(u32::from(k > 0));
@@ -122,6 +133,7 @@ impl Outcome {
     #[must_use]
     pub fn merge(self, other: Outcome) -> Outcome {
         Outcome {
+            windows: self.windows.max(other.windows),
             missed_first: self.missed_first || other.missed_first,
             missed_later: self.missed_later.max(other.missed_later),
             longest_ns: self.longest_ns.max(other.longest_ns),
@@ -138,6 +150,9 @@ pub struct Windows {
     lead_ns: i64,
     calm: u32,
     longest_calm_ns: i64,
+    /// Starts since the width was last judged, and those of them that were missed.
+    seen: u64,
+    lost: u64,
     saturated: bool,
 }
 
@@ -151,6 +166,8 @@ impl Windows {
             lead_ns: config.lead_ns.max(0),
             calm: 0,
             longest_calm_ns: 0,
+            seen: 0,
+            lost: 0,
             saturated: false,
         };
         windows.width_ns = windows.fitting_ns(expected_ns);
@@ -172,25 +189,29 @@ impl Windows {
     /// Takes the merged outcome of the last plan.
     pub fn learn(&mut self, outcome: &Outcome) {
         let wanted_ns = self.fitting_ns(outcome.longest_ns);
-        if !outcome.missed_first && outcome.missed_later == 0 {
-            self.calm = self.calm.saturating_add(1);
-            self.longest_calm_ns = self.longest_calm_ns.max(outcome.longest_ns);
-            self.width_ns = self.width_ns.max(wanted_ns);
-            if self.calm >= self.config.calm_plans.max(1) {
-                self.width_ns = self.fitting_ns(self.longest_calm_ns).max(self.width_ns / 2);
-                self.forget();
-            }
-            return;
-        }
-        self.forget();
         let max_ns = self.config.width_max_ns.max(1);
+        // A late plan alone says nothing about the width.
         if outcome.missed_first {
             self.lead_ns = self.grown(self.lead_ns).max(self.lead_ns.saturating_add(outcome.latest_ns)).min(max_ns);
         }
-        // A late plan alone says nothing about the width.
-        if outcome.missed_later > 0 {
+        self.seen = self.seen.saturating_add(outcome.windows.into());
+        self.lost = self.lost.saturating_add(outcome.missed_later.into());
+        let tolerated = self.config.tolerated.clamp(0.0, 1.0) * self.seen as f64;
+        if self.lost as f64 > tolerated + f64::from(self.config.slack) {
             self.saturated |= self.width_ns >= max_ns;
             self.width_ns = self.grown(self.width_ns).max(wanted_ns).min(max_ns);
+            self.forget();
+            return;
+        }
+        self.calm = self.calm.saturating_add(1);
+        self.longest_calm_ns = self.longest_calm_ns.max(outcome.longest_ns);
+        self.width_ns = self.width_ns.max(wanted_ns);
+        if self.calm >= self.config.calm_plans.max(1) {
+            // Half the width would lose more: only what loses far less than it may is made narrower.
+            if 4.0 * self.lost as f64 <= tolerated {
+                self.width_ns = self.fitting_ns(self.longest_calm_ns).max(self.width_ns / 2);
+            }
+            self.forget();
         }
     }
 
@@ -209,6 +230,7 @@ impl Windows {
     fn forget(&mut self) {
         self.calm = 0;
         self.longest_calm_ns = 0;
+        (self.seen, self.lost) = (0, 0);
     }
 
     fn grown(&self, ns: i64) -> i64 {

@@ -3,7 +3,7 @@
 /// The limits of one cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    /// So many repetitions that count, however long they take.
+    /// So many repetitions with a good start, however long they take.
     pub repetitions: Option<u64>,
     /// Else until this much time has passed, ns.
     pub time_ns: f64,
@@ -40,7 +40,7 @@ pub enum Next {
 }
 
 /// The first batch tells how long a repetition takes.
-const PILOT: u64 = 2;
+pub const PILOT: u64 = 2;
 /// Fewer repetitions say nothing, and no time limit asks for them.
 const LEAST: u64 = 10;
 /// A batch is at most so many times the one before: the pilot holds what is slow only once.
@@ -59,7 +59,7 @@ impl Budget {
         // What was missed is made up for, but not for ever.
         let wanted = self.repetitions.map_or(self.most, |n| n + p.missed.min(n)).min(self.most);
         if p.done >= wanted {
-            return Next::Enough("repetitions");
+            return Next::Enough(if self.repetitions.is_some() { "repetitions" } else { "samples" });
         }
         if p.done == 0 {
             return Next::Batch(PILOT.min(wanted));
@@ -178,6 +178,7 @@ mod tests {
     #[test]
     fn memory_bounds_the_repetitions() {
         let budget = Budget { most: 1000, ..BUDGET };
-        assert_eq!(play(&budget, |_| 10.0, |_| 1.0).0, 1000);
+        let (done, _, _, why) = play(&budget, |_| 10.0, |_| 1.0);
+        assert_eq!((done, why), (1000, "samples"));
     }
 }

@@ -1,14 +1,16 @@
 //! Measuring one cell, at every rank: batches until rank 0 says that it is enough, then all that was noted goes to rank 0.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
-use weir_clock::{Outcome, Plan, WindowConfig, Windows};
+use weir_clock::{Arrival, Outcome, Plan, WindowConfig, Windows};
 use weir_distribution::{StartSync, Warning};
 use weir_stats::stopping;
 
-use crate::budget::{Budget, Next, Progress};
+use crate::budget::{Budget, Next, PILOT, Progress};
 use crate::clock::Clock;
+use crate::collect::{self, Rules};
 use crate::error::{BenchError, Result};
 use crate::kernels::Kernel;
 use crate::machine::{Control, Machine};
@@ -20,14 +22,25 @@ use crate::plan::Spec;
 const LATE_NS: i64 = 500;
 /// The widest windows, ns: several retransmission time-outs.
 const WIDEST_NS: f64 = 2e9;
-/// Of the repetitions of a plan, those that a window must hold, per cent.
-const HELD_PERCENT: usize = 94;
+/// Of the repetitions of a plan, those that a window must hold, per cent: the others may cost the next start. Windows that hold the whole of a heavy tail would be so wide that hardly any fit into the
+/// time.
+const HELD_PERCENT: usize = 95;
 /// When more than half of so many agreed starts were missed, windows do not work here.
 const JUDGED_WINDOWS: u64 = 200;
+/// The same when four of five of so many were missed, although windows have grown since the first of them.
+const HOPELESS_WINDOWS: u64 = 30;
 /// All windows of a plan together, ns: who is kept from the processor for some milliseconds misses those of one plan only.
 const PLAN_NS: i64 = 20_000_000;
-/// Windows in a plan however wide they are.
-const LEAST_WINDOWS: u64 = 16;
+/// Repetitions by which a rank judges how wide windows have to be: of the few of one plan of wide windows, the longest would be the one in twenty.
+const REMEMBERED: usize = 256;
+/// Windows in a plan, if they last no longer than [`LONGEST_PLAN_NS`] together.
+const LEAST_WINDOWS: i64 = 16;
+/// Nobody looks whether to stop before a plan is over, ns.
+const LONGEST_PLAN_NS: i64 = 250_000_000;
+/// Windows in a plan however wide they are: from the second on it shows whether they are wide enough.
+const FEWEST_WINDOWS: i64 = 2;
+/// How often what did not count is made up for: what is found to be warm-up may change with every repetition more.
+const ROUNDS: u32 = 4;
 /// The most windows that a plan can have.
 const MOST_WINDOWS: usize = 400;
 /// Repetitions that must fit into a cell's time.
@@ -60,11 +73,10 @@ enum Order {
 struct Word {
     stopped: bool,
     width: Option<f64>,
-    /// Agreed starts that this rank missed.
-    missed: u32,
-    /// The same, but 0 if wider windows would not have helped.
-    narrow: u32,
-    missed_first: bool,
+    /// Agreed starts that this rank missed, by their place in the batch.
+    missed: Vec<u32>,
+    /// They were one run, and wider windows would not have helped.
+    stall: bool,
     longest_ns: i64,
     latest_ns: i64,
     /// Bound on the error of this rank's clock while the next plan lasts.
@@ -147,6 +159,8 @@ pub struct Bench<'a, M: Machine> {
     pub stop: &'a AtomicBool,
     /// Whether a barrier may take the place of windows that do not work; else the cell keeps them, and says so.
     pub may_fall_back: bool,
+    /// How samples are judged: what does not count is made up for.
+    pub rules: &'a Rules,
 }
 
 /// What a rank needs for a cell.
@@ -172,53 +186,97 @@ impl<M: Machine> Bench<'_, M> {
     }
 
     fn measure(&mut self, spec: &Spec, budget: &Budget, work: &mut Work<M>) -> Result<Outcomes> {
+        let active = spec.active();
         let mut slots = Slots::default();
         let mut missed = Vec::new();
         let first = self.m.rank() == 0;
-        let mut lead = first.then(|| Leader::new(spec, *budget, self.may_fall_back, self.clock.now_ns(self.m)));
+        let mut lead =
+            first.then(|| Leader::new(spec, *budget, self.rules, self.may_fall_back, self.clock.now_ns(self.m)));
+        // Once for each cell also those who take no part are asked.
         let mut words = self.m.gather_values(&self.heard(Word::default()))?;
         loop {
             let due = self.clock.is_due(self.m);
             let order = lead.as_mut().map(|lead| lead.order(&words, self.clock.now_ns(self.m), due));
-            match self.m.share(&order)? {
-                Some(Order::Batch { count, windows }) => {
+            match self.order(order, &active)? {
+                Order::Batch { count, windows } => {
                     let plan = windows.map(|(first_ns, width_ns)| Plan { first_ns, width_ns, count });
                     let first = slots.begin.len();
                     self.batch(spec, work, &mut slots, count as usize, plan.as_ref())?;
                     let mut word = self.word(&slots, first, plan.as_ref(), &mut missed);
-                    word.width = budget.relative_width.and_then(|_| self.width(&slots));
+                    word.width = budget.relative_width.and_then(|_| self.width(spec, &slots));
                     make_room(&mut slots, MOST_WINDOWS);
-                    words = self.m.gather_values(&self.heard(word))?;
+                    words = self.words(self.heard(word), &active)?;
                 }
-                Some(Order::Resync) => {
+                Order::Resync => {
                     self.clock.again(self.m)?;
                     words = self.m.gather_values(&self.heard(Word::default()))?;
                 }
-                Some(Order::Afresh) => {
+                Order::Afresh => {
                     slots = Slots::default();
                     missed.clear();
                 }
-                Some(Order::Enough { why }) => {
+                Order::Enough { why } => {
                     self.clock.again(self.m)?;
-                    let ranks = self.collect(spec, slots, missed)?;
-                    return Ok(Outcomes::Done(lead.map(|lead| Box::new(lead.measured(ranks, why, self)))));
+                    let ranks = self.collect(spec, &slots, &missed)?;
+                    let measured = lead.as_ref().map(|lead| lead.measured(ranks, why, self));
+                    let again = match (&measured, &mut lead) {
+                        (Some(measured), Some(lead)) => lead.again(collect::counted(spec, measured, self.rules)),
+                        _ => false,
+                    };
+                    // Only a number of repetitions can be missed by what does not count.
+                    if budget.repetitions.is_none() || !self.m.share(&again)? {
+                        return Ok(Outcomes::Done(measured.map(Box::new)));
+                    }
+                    words = self.m.gather_values(&self.heard(Word::default()))?;
                 }
-                _ => return Ok(Outcomes::Stopped),
+                Order::Drop => return Ok(Outcomes::Stopped),
             }
         }
     }
 
     /// A word with what is known of this process and its clock by now.
     fn heard(&self, word: Word) -> Word {
-        let error_ns = self.clock.bound_after(self.m, PLAN_NS);
+        let error_ns = self.clock.bound_after(self.m, LONGEST_PLAN_NS);
         Word { stopped: self.stop.load(Ordering::Relaxed), error_ns, ..word }
+    }
+
+    /// Rank 0's order, at every rank that takes part; the others hear of the last one only, and wait for it without keeping a processor, or rank 0, busy.
+    fn order(&self, order: Option<Order>, active: &[usize]) -> Result<Order> {
+        let Some(order) = order else {
+            if !active.contains(&self.m.rank()) {
+                self.m.wait_quietly(0)?;
+            }
+            return self.m.hear(0);
+        };
+        match order {
+            Order::Batch { .. } => self.m.tell(&order, active)?,
+            _ => self.m.tell(&order, &(0..self.m.size()).collect::<Vec<_>>())?,
+        }
+        Ok(order)
+    }
+
+    /// What those that take part say of a batch, at rank 0, and what it says itself.
+    fn words(&self, word: Word, active: &[usize]) -> Result<Vec<Word>> {
+        if self.m.rank() != 0 {
+            self.m.tell(&word, &[0])?;
+            return Ok(Vec::new());
+        }
+        let mut words = vec![word];
+        for &rank in active.iter().filter(|&&rank| rank != 0) {
+            if !active.contains(&0) {
+                self.m.wait_quietly(rank)?;
+            }
+            words.push(self.m.hear(rank)?);
+        }
+        Ok(words)
     }
 
     fn prepare(&self, spec: &Spec) -> Result<Work<M>> {
         let (rank, members) = (self.m.rank(), &spec.placement.members);
-        let group = self.m.group(members)?;
+        // Who takes no part has nothing to do with the others' barriers.
+        let group = self.m.group(&spec.active())?;
         let part = spec.part(rank).map(|(peer, first)| Part { peer, first });
-        let active = group.is_some() && (spec.pairing.is_none() || part.is_some());
+        let active = group.is_some();
         let (out, into) = match active {
             true => spec.operation.buffer_bytes(spec.size, members.len(), spec.count as usize),
             false => (0, 0),
@@ -234,6 +292,9 @@ impl<M: Machine> Bench<'_, M> {
             Err(error) => return kept_on_failure(group, Err(error)),
         };
         let summed = if active && spec.operation.kind.sums() { spec.size as usize / 8 } else { 0 };
+        if let Some(group) = &group {
+            self.m.make_room(group, 8 * summed);
+        }
         Ok(Work {
             part,
             group,
@@ -273,8 +334,9 @@ impl<M: Machine> Bench<'_, M> {
         let (out, into) = (work.out.get(), work.into.get_mut());
         match (kind.class(), work.part, &mut work.kernel) {
             (Class::PointToPoint, Some(part), _) => {
-                let mut pair = Pair { part, out, into, window: spec.count as usize };
-                measure::pair(self.m, kind, &mut pair, slots, first)
+                let pairs = spec.pairing.as_ref().map_or(&[][..], |pairing| &pairing.pairs);
+                let mut pair = Pair { part, pairs, out, into, window: spec.count as usize };
+                measure::pair(self.m, kind, &mut pair, slots, first, || self.m.barrier(group))
             }
             (Class::Collective, ..) => {
                 let (numbers, sums) = (work.numbers.as_slice(), work.sums.as_mut_slice());
@@ -288,54 +350,52 @@ impl<M: Machine> Bench<'_, M> {
 
     /// What this rank has to say about its last batch.
     fn word(&self, slots: &Slots, first: usize, plan: Option<&Plan>, missed: &mut Vec<u32>) -> Word {
-        let mut outcome = Outcome::default();
-        let (before, mut took) = (missed.len(), Vec::new());
-        if let Some(plan) = plan {
-            for (k, i) in (first..slots.begin.len()).enumerate() {
-                let arrival = plan.arrive(k as u32, self.clock.at(slots.begin[i]).global_ns - LATE_NS);
-                outcome.arrived(k as u32, arrival);
-                if matches!(arrival, weir_clock::Arrival::Missed { .. }) {
-                    missed.push(i as u32);
-                } else {
-                    took.push((self.clock.at(slots.end[i]).global_ns, k as u32));
-                }
+        let count = slots.begin.len() - first;
+        // The first batch made connections, which no window has to hold.
+        let from = if plan.is_some() {
+            slots.begin.len().saturating_sub(REMEMBERED).max(PILOT as usize).min(first)
+        } else {
+            first
+        };
+        let both = slots.begin[from..].iter().zip(&slots.end[from..]);
+        let mut took: Vec<i64> = both.map(|(&b, &e)| self.clock.length_ns(b, e) as i64).collect();
+        took.sort_unstable();
+        let mut word = Word {
+            // The shortest of the first repetitions is the one that made no connection.
+            longest_ns: took.first().copied().unwrap_or(0),
+            ..Word::default()
+        };
+        let Some(plan) = plan else { return word };
+        for k in 0..count {
+            let begin_ns = self.clock.at(slots.begin[first + k]).global_ns - LATE_NS;
+            if let Arrival::Missed { late_ns } = plan.arrive(k as u32, begin_ns) {
+                word.missed.push(k as u32);
+                word.latest_ns = word.latest_ns.max(late_ns);
             }
         }
-        if let Some(plan) = plan {
-            // A few repetitions that took long are not what windows are to hold: they cost the next start, no more.
-            took.sort_unstable_by_key(|&(end, k)| end - plan.start_ns(k));
-            took.truncate((took.len() * HELD_PERCENT).div_ceil(100));
-            took.iter().for_each(|&(end, k)| outcome.finished(plan, k, end));
-        } else {
-            // The shortest of the first repetitions is the one that made no connection.
-            let both = slots.begin[first..].iter().zip(&slots.end[first..]);
-            let shortest = both.map(|(&b, &e)| self.clock.length_ns(b, e)).fold(f64::MAX, f64::min);
-            outcome.longest_ns = shortest as i64;
-        }
-        Word {
-            missed: (missed.len() - before) as u32,
-            narrow: if is_stall(&missed[before..], slots.begin.len()) { 0 } else { outcome.missed_later },
-            missed_first: outcome.missed_first,
-            longest_ns: outcome.longest_ns,
-            latest_ns: outcome.latest_ns,
-            ..Word::default()
-        }
+        word.stall = is_stall(&word.missed, count);
+        missed.extend(word.missed.iter().map(|k| first as u32 + k));
+        let held = (took.len() * HELD_PERCENT / 100).max(1);
+        word.longest_ns = took.get(held - 1).copied().unwrap_or(0);
+        word
     }
 
     /// Relative width of the interval of the median of what this rank sees.
-    fn width(&self, slots: &Slots) -> Option<f64> {
+    fn width(&self, spec: &Spec, slots: &Slots) -> Option<f64> {
         let last = slots.begin.len().saturating_sub(JUDGED);
-        let both = slots.begin[last..].iter().zip(&slots.end[last..]).filter(|(b, e)| **b != u64::MAX && e >= b);
+        let (begin, end) = (&slots.begin[last..], &slots.end[last..]);
+        // A message that goes one way begins here and ends elsewhere; from one to the next it is a message and an answer.
+        let end = if spec.operation.kind.is_seen_elsewhere() { begin.get(1..).unwrap_or_default() } else { end };
+        let both = begin.iter().zip(end).filter(|(b, e)| **b != u64::MAX && **e != u64::MAX && e >= b);
         let lengths: Vec<f64> = both.map(|(&b, &e)| self.clock.length_ns(b, e)).collect();
         let sample = weir_stats::Sample::durations(lengths).ok()?;
         Some(stopping::relative_width(&sample, 0.5, weir_stats::CONFIDENCE)).filter(|width| width.is_finite())
     }
 
     /// Everybody's notes, at rank 0.
-    fn collect(&mut self, spec: &Spec, slots: Slots, missed: Vec<u32>) -> Result<Vec<Noted>> {
+    fn collect(&mut self, spec: &Spec, slots: &Slots, missed: &[u32]) -> Result<Vec<Noted>> {
         let active = spec.active().contains(&self.m.rank());
-        let noted = if active { self.noted(&slots, missed) } else { Noted::default() };
-        drop(slots);
+        let noted = if active { self.noted(slots, missed.to_vec()) } else { Noted::default() };
         let bytes = noted.to_bytes();
         drop(noted);
         self.m.gather_read(bytes, Noted::from_bytes)
@@ -385,9 +445,10 @@ struct Leader {
     may_fall_back: bool,
     windows_failed: bool,
     window_ns: Option<f64>,
-    /// Agreed starts so far.
+    /// Agreed starts so far, and those of them that were missed.
     planned: u64,
     agreed_ns: Vec<Option<i64>>,
+    lost: u64,
     start: StartSync,
     /// When the budget began to count.
     begun_ns: i64,
@@ -395,10 +456,18 @@ struct Leader {
     kept_ns: i64,
     batch_ns: i64,
     pilot: usize,
+    /// Repetitions that shall count, if so many are asked for, and how often what does not may still be made up for.
+    asked: u64,
+    rounds: u32,
 }
 
 impl Leader {
-    fn new(spec: &Spec, budget: Budget, may_fall_back: bool, now_ns: i64) -> Leader {
+    fn new(spec: &Spec, mut budget: Budget, rules: &Rules, may_fall_back: bool, now_ns: i64) -> Leader {
+        let asked = budget.repetitions.unwrap_or(0);
+        // What is known not to count comes on top at once.
+        let warm_up = collect::certain_warm_up(spec.start, rules, asked);
+        budget.repetitions = budget.repetitions.map(|n| n + warm_up);
+
         // Windows so wide that few repetitions fit into the time are worse than a barrier.
         let fewest = if may_fall_back { FEWEST } else { FEWEST_FIXED };
         let wanted = if budget.repetitions.is_some() { WIDEST_NS } else { budget.time_ns / fewest };
@@ -415,12 +484,30 @@ impl Leader {
             window_ns: None,
             planned: 0,
             agreed_ns: Vec::new(),
+            lost: 0,
             start: spec.start,
             begun_ns: now_ns,
             kept_ns: now_ns,
             batch_ns: now_ns,
             pilot: 0,
+            asked,
+            rounds: ROUNDS,
         }
+    }
+
+    /// Whether so many repetitions that count are too few of those asked for, and more are to be made.
+    fn again(&mut self, counted: u64) -> bool {
+        let short = self.asked.saturating_sub(counted);
+        let goes = short > 0 && self.rounds > 1 && self.progress.done < self.budget.most;
+        if goes {
+            self.rounds -= 1;
+            self.progress.last_count = 0;
+            // Not for ever: nobody waits for three times what was asked for.
+            let most = self.asked.saturating_mul(3);
+            self.progress.missed = 0;
+            self.budget.repetitions = Some((self.progress.done + short).min(most).max(self.progress.done));
+        }
+        goes
     }
 
     /// Decides what comes after a batch. `due`: the clocks are to be brought together before the next one.
@@ -443,7 +530,7 @@ impl Leader {
     }
 
     fn batch(&mut self, count: u64, words: &[Word], now_ns: i64) -> Order {
-        let fit = self.windows.as_ref().map(|w| (PLAN_NS / w.width_ns().max(1)).unsigned_abs().max(LEAST_WINDOWS));
+        let fit = self.windows.as_ref().map(|windows| windows_in_plan(windows.width_ns()));
         let fit = fit.map_or(u64::MAX, |fit| fit.min(MOST_WINDOWS as u64));
         let count = count.min(fit).min(u64::from(u32::MAX)) as u32;
         self.progress.last_count = u64::from(count);
@@ -487,23 +574,28 @@ impl Leader {
             *windows = Windows::new(self.config, words.iter().map(|word| word.longest_ns).max().unwrap_or(0));
             return;
         }
-        let outcome = words.iter().fold(Outcome::default(), |all, word| {
-            all.merge(Outcome {
-                missed_later: word.narrow,
-                missed_first: word.missed_first,
-                longest_ns: word.longest_ns,
-                latest_ns: word.latest_ns,
-            })
+        // Missed at one is missed at all.
+        let union = |of: &dyn Fn(&&Word) -> bool| -> BTreeSet<u32> {
+            words.iter().filter(of).flat_map(|word| word.missed.iter().copied()).collect()
+        };
+        let (all, narrow) = (union(&|_| true), union(&|word| !word.stall));
+        windows.learn(&Outcome {
+            windows: u32::try_from(p.last_count).unwrap_or(u32::MAX),
+            missed_first: all.contains(&0),
+            missed_later: narrow.iter().filter(|&&k| k > 0).count() as u32,
+            longest_ns: words.iter().map(|word| word.longest_ns).max().unwrap_or(0),
+            latest_ns: words.iter().map(|word| word.latest_ns).max().unwrap_or(0),
         });
-        windows.learn(&outcome);
-        p.missed += words.iter().map(|word| u64::from(word.missed)).max().unwrap_or(0);
+        p.missed += all.len() as u64;
+        self.lost += all.len() as u64;
         self.planned += p.last_count;
-        let mostly = self.planned >= JUDGED_WINDOWS && 2 * p.missed > self.planned;
-        let at_widest = windows.is_saturated() && 4 * p.missed > self.planned;
-        self.windows_failed |= at_widest || mostly;
+        let mostly = self.planned >= JUDGED_WINDOWS && 2 * self.lost > self.planned;
+        let hopeless = self.planned >= HOPELESS_WINDOWS && 5 * self.lost > 4 * self.planned;
+        let at_widest = windows.is_saturated() && 4 * self.lost > self.planned;
+        self.windows_failed |= at_widest || mostly || hopeless;
     }
 
-    fn measured<M: Machine>(self, ranks: Vec<Noted>, why: String, bench: &Bench<'_, M>) -> Measured {
+    fn measured<M: Machine>(&self, ranks: Vec<Noted>, why: String, bench: &Bench<'_, M>) -> Measured {
         Measured {
             ranks,
             repetitions: self.progress.done as usize,
@@ -512,14 +604,21 @@ impl Leader {
             span_ns: (self.kept_ns, bench.clock.now_ns(bench.m)),
             window_ns: self.window_ns,
             start: self.start,
-            windows_failed: self.windows_failed || (self.windows.is_some() && 4 * self.progress.missed > self.planned),
-            agreed_ns: self.agreed_ns,
+            windows_failed: self.windows_failed || (self.windows.is_some() && 4 * self.lost > self.planned),
+            agreed_ns: self.agreed_ns.clone(),
         }
     }
 }
 
 /// Two counts and two bounds.
 const HEAD_BYTES: usize = 24;
+
+/// How many windows of this width are agreed on at once.
+fn windows_in_plan(width_ns: i64) -> u64 {
+    let width_ns = width_ns.max(1);
+    let least = (LONGEST_PLAN_NS / width_ns).clamp(FEWEST_WINDOWS, LEAST_WINDOWS);
+    (PLAN_NS / width_ns).max(least).unsigned_abs()
+}
 
 impl Noted {
     fn to_bytes(&self) -> Vec<u8> {
@@ -576,7 +675,7 @@ mod tests {
     #[test]
     fn a_plan_has_no_more_windows_than_there_is_room_for() {
         let least = WindowConfig::default().width_min_ns;
-        assert!(PLAN_NS / least <= MOST_WINDOWS as i64 && LEAST_WINDOWS <= MOST_WINDOWS as u64);
+        assert!(PLAN_NS / least <= MOST_WINDOWS as i64 && LEAST_WINDOWS <= MOST_WINDOWS as i64);
     }
 
     #[test]
@@ -600,6 +699,59 @@ mod tests {
         assert!(!is_stall(&[], 20), "nothing was missed");
         assert!(!is_stall(&[5, 6, 9], 20), "two runs");
         assert!(!is_stall(&[18, 19], 20), "it did not recover");
+    }
+
+    #[test]
+    fn a_start_missed_at_one_rank_or_another_is_missed() {
+        let mut lead = leader();
+        let word = |missed: &[u32]| Word { missed: missed.to_vec(), longest_ns: 1000, ..Word::default() };
+        lead.order(&[], 0, false);
+        lead.order(&[word(&[]), word(&[])], 1000, false);
+        lead.order(&[word(&[3, 5]), word(&[5, 9])], 2000, false);
+        assert_eq!(lead.progress.missed, 3);
+    }
+
+    #[test]
+    fn windows_that_are_nearly_all_missed_are_given_up_soon() {
+        let mut lead = leader();
+        let word =
+            |missed: std::ops::Range<u32>| Word { missed: missed.collect(), longest_ns: 1000, ..Word::default() };
+        lead.order(&[], 0, false);
+        let mut planned = 0;
+        let mut last = 0..0;
+        for round in 1..100 {
+            match lead.order(&[word(last.clone()), word(0..0)], round * 1_000_000, false) {
+                Order::Batch { count, windows: Some(_) } => {
+                    planned += count;
+                    last = 0..count;
+                }
+                // The first batch is begun by a barrier, and so are those after windows were given up.
+                Order::Batch { .. } if planned == 0 => last = 0..0,
+                _ => break,
+            }
+        }
+        assert_eq!(lead.start, StartSync::Barrier);
+        assert!(planned < 200, "{planned} starts were missed before");
+    }
+
+    fn leader() -> Leader {
+        use crate::options::tests::args;
+        let settings = args(&["-t", "bcast", "-s", "8"]).settings().unwrap();
+        let layout = crate::pairing::Layout { nodes: vec![0, 1] };
+        let spec = crate::plan::cells(&settings, &layout, StartSync::Window).unwrap().remove(0);
+        let budget = Budget { repetitions: Some(1000), time_ns: 1e9, relative_width: None, most: 1_000_000 };
+        let rules = Rules { keep: 100, warm_up: Some(0), percentile: 0.99, multiplier: 5.0, seed: 1 };
+        Leader::new(&spec, budget, &rules, true, 0)
+    }
+
+    #[test]
+    fn no_plan_lasts_so_long_that_nobody_looks_whether_to_stop() {
+        for width_ns in [1, 50_000, 1_000_000, 20_000_000, 100_000_000, 2_000_000_000] {
+            let count = windows_in_plan(width_ns).cast_signed();
+            assert!(count >= FEWEST_WINDOWS);
+            assert!(count == FEWEST_WINDOWS || count * width_ns <= LONGEST_PLAN_NS, "{count} of {width_ns}");
+        }
+        assert_eq!((windows_in_plan(50_000), windows_in_plan(5_000_000)), (400, 16));
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use weir_distribution::{
-    Cell, Family as FamilyName, FitRecord, HdrHistogram, HistogramRecord, Independence as IndependenceRecord, Outliers,
-    Sample, Skew, StartSync, SummaryRecord, TestRecord, Warning, flags,
+    Cell, Configuration, Family as FamilyName, FitRecord, HdrHistogram, HistogramRecord,
+    Independence as IndependenceRecord, Operation, Outliers, Sample, Skew, StartSync, SummaryRecord, TestRecord,
+    Warning, flags,
 };
 use weir_stats::fit::{Candidate, fit_all};
 use weir_stats::goodness::{GoodnessOptions, PMethod, random_subset};
@@ -14,7 +15,7 @@ use weir_stats::{Family, Recorder, RecorderConfig, Slots, Summary, seeded};
 
 use crate::cell::{Measured, Noted};
 use crate::error::{BenchError, Result};
-use crate::operation::{Kind, Timing};
+use crate::operation::Timing;
 use crate::plan::Spec;
 
 /// How samples are judged.
@@ -48,6 +49,16 @@ const LOOKED_AT: usize = 10_000;
 const ENOUGH: usize = 10;
 const SIGNIFICANCE: f64 = 0.01;
 
+/// What the time between two readings of the clock is divided by for a sample: there and back, or messages in a window.
+#[must_use]
+pub fn divisor(configuration: &Configuration) -> f64 {
+    match configuration.operation.as_str() {
+        Operation::PING_PONG => 2.0,
+        Operation::MESSAGE_RATE => configuration.parameters.get("window").and_then(|w| w.parse().ok()).unwrap_or(1.0),
+        _ => 1.0,
+    }
+}
+
 /// A cell's samples, from the ranks' notes: made anew on each walk, as there may be tens of millions.
 struct Samples<'a, R> {
     spec: &'a Spec,
@@ -67,11 +78,7 @@ impl<'a, R: Relations> Samples<'a, R> {
                 *flag |= flags::MISSED_WINDOW;
             }
         }
-        let divisor = match spec.operation.kind {
-            Kind::PingPong => 2.0,
-            Kind::MessageRate => f64::from(spec.count),
-            _ => 1.0,
-        };
+        let divisor = divisor(&spec.configuration());
         Samples { spec, measured, relations, active: spec.active(), flags, divisor }
     }
 
@@ -157,6 +164,38 @@ impl<'a, R: Relations> Samples<'a, R> {
         let pilot = if self.measured.repetitions >= ENOUGH { self.measured.pilot } else { 0 };
         // Where it did not settle in what was looked at, but went on for longer, later repetitions may well have.
         (cut.max(pilot), settled || self.measured.repetitions > 2 * LOOKED_AT)
+    }
+}
+
+/// Nothing is known of pairs of ranks: enough to tell which repetitions count.
+struct Unknown;
+
+impl Relations for Unknown {
+    fn same_node(&self, _: usize, _: usize) -> bool {
+        false
+    }
+
+    fn same_clock(&self, _: usize, _: usize) -> bool {
+        false
+    }
+}
+
+/// Repetitions that count: neither warm-up nor begun late.
+#[must_use]
+pub fn counted(spec: &Spec, measured: &Measured, rules: &Rules) -> u64 {
+    let samples = Samples::new(spec, measured, &Unknown);
+    let (warm_up, _) = samples.warm_up(rules);
+    samples.flags.iter().skip(warm_up).filter(|flag| **flag & flags::MISSED_WINDOW == 0).count() as u64
+}
+
+/// Repetitions that will not count, whatever is measured, if `asked` shall.
+#[must_use]
+pub fn certain_warm_up(start: StartSync, rules: &Rules, asked: u64) -> u64 {
+    let pilot = crate::budget::PILOT;
+    match rules.warm_up {
+        Some(given) => u64::from(given).max(if start == StartSync::Window { pilot } else { 0 }),
+        None if asked + pilot >= ENOUGH as u64 => pilot,
+        None => 0,
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use weir_distribution::{Node, TscInfo};
 
+use crate::memory;
 use crate::sys::{affinity, counter};
 
 /// One rank's facts, told to rank 0.
@@ -69,7 +70,7 @@ impl Facts {
             identity: identity(&name, &boot, &namespace("net")),
             time_namespace: namespace("time"),
             node,
-            available_bytes: kib_of(&meminfo, "MemAvailable"),
+            available_bytes: memory::available_bytes(),
             processors: affinity::allowed().unwrap_or_default(),
             online: affinity::online_processors(),
             quota: quota(Path::new("/sys/fs/cgroup"), &fs::read_to_string("/proc/self/cgroup").unwrap_or_default()),

@@ -21,6 +21,7 @@ pub mod host;
 pub mod kernels;
 pub mod machine;
 pub mod measure;
+pub mod memory;
 pub mod operation;
 pub mod options;
 pub mod pairing;
@@ -29,6 +30,7 @@ pub mod run;
 pub mod show;
 pub mod sizes;
 pub mod spawn;
+pub mod stop;
 #[allow(unsafe_code)]
 pub mod sys;
 pub mod warnings;

@@ -2,12 +2,13 @@
 
 use crate::error::Result;
 use crate::kernels::Kernel;
-use crate::machine::{Machine, TAG_ANSWER, TAG_DATA};
+use crate::machine::{Machine, TAG_ANSWER, TAG_DATA, TAG_DONE, TAG_MORE};
 use crate::operation::Kind;
 
 /// What one rank noted, in ticks of its own clock, by repetition.
 ///
-/// For [`crate::operation::Timing::Local`] both belong to one sample; for `OneWay` `begin` is where this rank's own message began and `end` where its partner's arrived.
+/// For [`crate::operation::Timing::Local`] both belong to one sample; for `OneWay` `begin` is where this rank's own message began and `end` where its partner's arrived, which for `send` and `isend` is
+/// in the other half of the batch.
 #[derive(Clone, Debug, Default)]
 pub struct Slots {
     /// Where it began.
@@ -74,6 +75,8 @@ pub struct Part {
 pub struct Pair<'a> {
     /// This rank's part.
     pub part: Part,
+    /// All pairs of the cell: none stops before the last of them is done. Alone if there are none.
+    pub pairs: &'a [(usize, usize)],
     /// What is sent.
     pub out: &'a [u8],
     /// Where it arrives.
@@ -84,144 +87,281 @@ pub struct Pair<'a> {
 
 /// Fills the places of `slots` from `first` on with an operation between pairs.
 ///
+/// Where a message goes one way or to and fro, one half of the machine begins all exchanges and the other answers, then the other way round, as in the seed: all messages that are timed go in the same
+/// direction, as many at once as there are pairs. `between` is called between the halves, and brings the pairs together. After its repetitions a pair goes on, untimed, until all pairs have theirs:
+/// every sample is of the contention that its cell states.
+///
 /// # Errors
 /// The machine's.
-pub fn pair<M: Machine>(m: &M, kind: Kind, p: &mut Pair<'_>, slots: &mut Slots, first: usize) -> Result<()> {
+pub fn pair<M: Machine>(
+    m: &M,
+    kind: Kind,
+    p: &mut Pair<'_>,
+    slots: &mut Slots,
+    first: usize,
+    between: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     match kind {
-        Kind::Send => one_way(m, p, slots, first, |m, p| m.send(p.out, p.part.peer, TAG_DATA)),
-        Kind::Isend => one_way(m, p, slots, first, |m, p| m.isend_wait(p.out, p.part.peer, TAG_DATA)),
-        Kind::Sendrecv => both_ways(m, p, slots, first),
-        Kind::DuplexIsend => duplex(m, p, slots, first),
-        Kind::IsendLocal => local_send(m, p, slots, first),
-        Kind::MessageRate => halves(m, p, slots, first, send_windows, take_windows),
-        _ => halves(m, p, slots, first, ping, pong),
+        Kind::Send => halves::<M, OneWay<false>>(m, p, slots, first, between),
+        Kind::Isend => halves::<M, OneWay<true>>(m, p, slots, first, between),
+        Kind::IsendLocal => halves::<M, Local>(m, p, slots, first, between),
+        Kind::MessageRate => halves::<M, Rate>(m, p, slots, first, between),
+        Kind::Sendrecv => half::<M, BothWays>(m, p, slots, first, p.part.first),
+        Kind::DuplexIsend => half::<M, Duplex>(m, p, slots, first, p.part.first),
+        _ => halves::<M, PingPong>(m, p, slots, first, between),
     }
 }
 
-/// Messages to and fro, each timed from its sender's start to its receiver's end.
-fn one_way<M: Machine>(
+/// Both halves.
+fn halves<M: Machine, E: Exchange<M>>(
     m: &M,
     p: &mut Pair<'_>,
     slots: &mut Slots,
     first: usize,
-    send: impl Fn(&M, &Pair<'_>) -> Result<()>,
+    between: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    let peer = p.part.peer;
-    if p.part.first {
+    let begins = p.part.first;
+    half::<M, E>(m, p, slots, first, begins)?;
+    between()?;
+    half::<M, E>(m, p, slots, first, !begins)
+}
+
+/// All repetitions on one side, and what comes after them.
+fn half<M: Machine, E: Exchange<M>>(
+    m: &M,
+    p: &mut Pair<'_>,
+    slots: &mut Slots,
+    first: usize,
+    leads: bool,
+) -> Result<()> {
+    if leads {
         for (begin, end) in slots.places(first) {
-            let start = m.ticks();
-            send(m, p)?;
-            m.recv(p.into, peer, TAG_DATA)?;
-            let stop = m.ticks();
-            (*begin, *end) = (start, stop);
+            E::lead(m, p, begin, end)?;
         }
     } else {
         for (begin, end) in slots.places(first) {
-            m.recv(p.into, peer, TAG_DATA)?;
-            let stop = m.ticks();
-            let start = m.ticks();
-            send(m, p)?;
-            (*begin, *end) = (start, stop);
+            E::follow(m, p, begin, end)?;
         }
     }
-    Ok(())
+    go_on::<M, E>(m, p, leads)
 }
 
-fn both_ways<M: Machine>(m: &M, p: &mut Pair<'_>, slots: &mut Slots, first: usize) -> Result<()> {
-    let peer = p.part.peer;
-    for (begin, end) in slots.places(first) {
+/// An operation between two ranks; `begin` and `end` are where a repetition's readings go.
+trait Exchange<M: Machine> {
+    /// One repetition, at the rank that begins.
+    fn lead(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()>;
+    /// The same, at its partner.
+    fn follow(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()>;
+}
+
+/// A message, timed from its sender's start to its receiver's end; an empty answer, not timed, lets the next one go: no more than one message of a pair is under way.
+struct OneWay<const NON_BLOCKING: bool>;
+
+impl<M: Machine, const NON_BLOCKING: bool> Exchange<M> for OneWay<NON_BLOCKING> {
+    #[inline(always)]
+    fn lead(m: &M, p: &mut Pair<'_>, begin: &mut u64, _: &mut u64) -> Result<()> {
+        let peer = p.part.peer;
         let start = m.ticks();
-        m.sendrecv(p.out, peer, p.into, peer, TAG_DATA)?;
+        if NON_BLOCKING {
+            m.isend_wait(p.out, peer, TAG_DATA)?;
+        } else {
+            m.send(p.out, peer, TAG_DATA)?;
+        }
+        m.recv(&mut [], peer, TAG_ANSWER)?;
+        *begin = start;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn follow(m: &M, p: &mut Pair<'_>, _: &mut u64, end: &mut u64) -> Result<()> {
+        let peer = p.part.peer;
+        m.recv(p.into, peer, TAG_DATA)?;
         let stop = m.ticks();
-        (*begin, *end) = (start, stop);
+        m.send(&[], peer, TAG_ANSWER)?;
+        *end = stop;
+        Ok(())
     }
-    Ok(())
 }
 
-fn duplex<M: Machine>(m: &M, p: &mut Pair<'_>, slots: &mut Slots, first: usize) -> Result<()> {
-    for (begin, end) in slots.places(first) {
-        let start = m.ticks();
-        let stop = m.duplex(p.out, p.into, p.part.peer, TAG_DATA)?;
-        (*begin, *end) = (start, stop);
-    }
-    Ok(())
-}
+/// Local completion at the sender; the answer as above.
+struct Local;
 
-/// Local completion at the sender, in turns, so that no more than one message of each pair is under way.
-fn local_send<M: Machine>(m: &M, p: &mut Pair<'_>, slots: &mut Slots, first: usize) -> Result<()> {
-    let peer = p.part.peer;
-    let begins = p.part.first;
-    for (begin, end) in slots.places(first) {
-        if !begins {
-            m.recv(p.into, peer, TAG_DATA)?;
-        }
+impl<M: Machine> Exchange<M> for Local {
+    #[inline(always)]
+    fn lead(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        let peer = p.part.peer;
         let start = m.ticks();
         m.isend_wait(p.out, peer, TAG_DATA)?;
         let stop = m.ticks();
+        m.recv(&mut [], peer, TAG_ANSWER)?;
         (*begin, *end) = (start, stop);
-        if begins {
-            m.recv(p.into, peer, TAG_DATA)?;
-        }
+        Ok(())
     }
-    Ok(())
+
+    #[inline(always)]
+    fn follow(m: &M, p: &mut Pair<'_>, _: &mut u64, _: &mut u64) -> Result<()> {
+        m.recv(p.into, p.part.peer, TAG_DATA)?;
+        m.send(&[], p.part.peer, TAG_ANSWER)
+    }
 }
 
-type Half<M> = fn(&M, &mut Pair<'_>, &mut Slots, usize) -> Result<()>;
+struct PingPong;
 
-/// First one half of the machine times and the other answers, then the other way round.
-fn halves<M: Machine>(
-    m: &M,
-    p: &mut Pair<'_>,
-    slots: &mut Slots,
-    first: usize,
-    timing: Half<M>,
-    answering: Half<M>,
-) -> Result<()> {
-    let (one, other) = if p.part.first { (timing, answering) } else { (answering, timing) };
-    one(m, p, slots, first)?;
-    other(m, p, slots, first)
-}
-
-fn ping<M: Machine>(m: &M, p: &mut Pair<'_>, slots: &mut Slots, first: usize) -> Result<()> {
-    let peer = p.part.peer;
-    for (begin, end) in slots.places(first) {
+impl<M: Machine> Exchange<M> for PingPong {
+    #[inline(always)]
+    fn lead(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        let peer = p.part.peer;
         let start = m.ticks();
         m.send(p.out, peer, TAG_DATA)?;
         m.recv(p.into, peer, TAG_DATA)?;
         let stop = m.ticks();
         (*begin, *end) = (start, stop);
+        Ok(())
     }
-    Ok(())
+
+    #[inline(always)]
+    fn follow(m: &M, p: &mut Pair<'_>, _: &mut u64, _: &mut u64) -> Result<()> {
+        m.recv(p.into, p.part.peer, TAG_DATA)?;
+        m.send(p.out, p.part.peer, TAG_DATA)
+    }
 }
 
-fn pong<M: Machine>(m: &M, p: &mut Pair<'_>, slots: &mut Slots, first: usize) -> Result<()> {
-    let peer = p.part.peer;
-    for _ in slots.places(first) {
-        m.recv(p.into, peer, TAG_DATA)?;
-        m.send(p.out, peer, TAG_DATA)?;
-    }
-    Ok(())
-}
+/// A window of messages, and the answer to the last.
+struct Rate;
 
-fn send_windows<M: Machine>(m: &M, p: &mut Pair<'_>, slots: &mut Slots, first: usize) -> Result<()> {
-    let (peer, window) = (p.part.peer, p.window);
-    for (begin, end) in slots.places(first) {
+impl<M: Machine> Exchange<M> for Rate {
+    #[inline(always)]
+    fn lead(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        let (peer, window) = (p.part.peer, p.window);
         let start = m.ticks();
         m.send_window(p.out, window, peer, TAG_DATA)?;
         m.recv(&mut [], peer, TAG_ANSWER)?;
         let stop = m.ticks();
         (*begin, *end) = (start, stop);
+        Ok(())
     }
-    Ok(())
+
+    #[inline(always)]
+    fn follow(m: &M, p: &mut Pair<'_>, _: &mut u64, _: &mut u64) -> Result<()> {
+        let (peer, window) = (p.part.peer, p.window);
+        m.recv_window(p.into, window, peer, TAG_DATA)?;
+        m.send(&[], peer, TAG_ANSWER)
+    }
 }
 
-fn take_windows<M: Machine>(m: &M, p: &mut Pair<'_>, slots: &mut Slots, first: usize) -> Result<()> {
-    let (peer, window) = (p.part.peer, p.window);
-    for _ in slots.places(first) {
-        m.recv_window(p.into, window, peer, TAG_DATA)?;
-        m.send(&[], peer, TAG_ANSWER)?;
+struct BothWays;
+
+impl<M: Machine> Exchange<M> for BothWays {
+    #[inline(always)]
+    fn lead(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        let peer = p.part.peer;
+        let start = m.ticks();
+        m.sendrecv(p.out, peer, p.into, peer, TAG_DATA)?;
+        let stop = m.ticks();
+        (*begin, *end) = (start, stop);
+        Ok(())
     }
-    Ok(())
+
+    #[inline(always)]
+    fn follow(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        Self::lead(m, p, begin, end)
+    }
+}
+
+struct Duplex;
+
+impl<M: Machine> Exchange<M> for Duplex {
+    #[inline(always)]
+    fn lead(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        let start = m.ticks();
+        let stop = m.duplex(p.out, p.into, p.part.peer, TAG_DATA)?;
+        (*begin, *end) = (start, stop);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn follow(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        Self::lead(m, p, begin, end)
+    }
+}
+
+/// What the rank that begins tells its partner before more exchanges that are not timed.
+const MORE: [u8; 1] = [1];
+/// The same: there are no more.
+const NO_MORE: [u8; 1] = [0];
+/// Small messages are exchanged so many times for each word about whether to go on, so that the word is the smaller part.
+const AT_ONCE: usize = 16;
+/// Beside messages of so many bytes the word does not matter.
+const WEIGHTY_BYTES: usize = 65_536;
+
+/// Exchanges more messages, untimed, until all pairs have their repetitions.
+fn go_on<M: Machine, E: Exchange<M>>(m: &M, p: &mut Pair<'_>, leads: bool) -> Result<()> {
+    if p.pairs.len() < 2 {
+        return Ok(());
+    }
+    let peer = p.part.peer;
+    let count = (WEIGHTY_BYTES / p.out.len().max(1)).clamp(1, AT_ONCE);
+    let (mut begin, mut end) = (0, 0);
+    if leads {
+        let mut others = Others::of(m.rank(), p);
+        while !others.all_done(m)? {
+            m.send(&MORE, peer, TAG_MORE)?;
+            (0..count).try_for_each(|_| E::lead(m, p, &mut begin, &mut end))?;
+        }
+        return m.send(&NO_MORE, peer, TAG_MORE);
+    }
+    loop {
+        let mut word = NO_MORE;
+        m.recv(&mut word, peer, TAG_MORE)?;
+        if word == NO_MORE {
+            return Ok(());
+        }
+        (0..count).try_for_each(|_| E::follow(m, p, &mut begin, &mut end))?;
+    }
+}
+
+/// How those that begin learn that all pairs have their repetitions: word goes up a binary tree of the pairs, from each when it and those below it are done, and comes down again. While its own
+/// repetitions are timed, two empty messages at most come to a rank.
+struct Others {
+    above: Option<usize>,
+    below: Vec<usize>,
+    waited_for: Vec<usize>,
+    told: bool,
+}
+
+impl Others {
+    fn of(rank: usize, p: &Pair<'_>) -> Others {
+        // All that begin now are the firsts of their pairs, or all the seconds.
+        let place = p.pairs.iter().position(|&(a, b)| a == rank || b == rank).unwrap_or(0);
+        let firsts = p.pairs[place].0 == rank;
+        let leader = |place: usize| p.pairs.get(place).map(|&(a, b)| if firsts { a } else { b });
+        let below: Vec<usize> = [2 * place + 1, 2 * place + 2].into_iter().filter_map(leader).collect();
+        let above = place.checked_sub(1).and_then(|before| leader(before / 2));
+        Others { above, waited_for: below.clone(), below, told: false }
+    }
+
+    /// Looks whether there is word; never waits.
+    fn all_done<M: Machine>(&mut self, m: &M) -> Result<bool> {
+        while let Some(&one) = self.waited_for.last() {
+            if !m.arrived(one, TAG_DONE)? {
+                return Ok(false);
+            }
+            m.recv(&mut [], one, TAG_DONE)?;
+            self.waited_for.pop();
+        }
+        if let Some(above) = self.above {
+            if !self.told {
+                m.send(&[], above, TAG_DONE)?;
+                self.told = true;
+            }
+            if !m.arrived(above, TAG_DONE)? {
+                return Ok(false);
+            }
+            m.recv(&mut [], above, TAG_DONE)?;
+        }
+        self.below.iter().try_for_each(|&one| m.send(&[], one, TAG_DONE))?;
+        Ok(true)
+    }
 }
 
 /// How repetitions of a collective begin.

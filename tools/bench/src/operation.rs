@@ -132,6 +132,12 @@ impl Kind {
         }
     }
 
+    /// Whether a message's end is read at another rank, and only there.
+    #[must_use]
+    pub fn is_seen_elsewhere(self) -> bool {
+        matches!(self, Kind::Send | Kind::Isend)
+    }
+
     /// Whether a size belongs to it.
     #[must_use]
     pub fn has_size(self) -> bool {

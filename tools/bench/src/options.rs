@@ -19,9 +19,17 @@ const EXAMPLES: &str = "Examples:
   mpiexec -n 8 weir bench -o run3 -t isend -s 8..4M --pairs 1,2,4
   mpiexec -n 4 weir bench -o run4 -t kernels --time 10
   weir bench --transport weir -n 2 -o run5              Weir's own endpoint, without any MPI
+  weir bench --transport weir -n 2 -o run6 --launches 3 the same, three launches
   weir bench --list                                     all operations
 
 Sizes are in bytes: a list (8,64,1k), from-step-to (0-128-1024), powers (8..1M, of 4: 8..1M*4); k, M and G are powers of 1024.
+
+Pairs: one half of the ranks begins all exchanges, then the other half. A pair that is done goes on, untimed, until all are, so that every
+sample is of the contention that its cell states.
+
+Ctrl-C or SIGTERM drops the cell that is under way, keeps those that are finished and shows them. A second signal, a second or more later,
+ends the process at once; who hangs in a call to MPI is ended after ten seconds. Open MPI's launcher passes on nothing that is said after
+Ctrl-C, and kills half a second later: the finished cells are in the folder, and weir report shows them.
 
 Several launches: launches differ more than repetitions do. Either start the program again and again with --append, or give
 --launches N and the launcher's command after --, to which this program and its options are added for each launch.
@@ -60,7 +68,7 @@ pub struct Args {
     /// How repetitions of collectives begin
     #[arg(long, value_enum, default_value = "auto")]
     pub start: Start,
-    /// Repetitions of each cell; else as many as the time allows
+    /// Repetitions of each cell that count: warm-up and missed starts come on top; else as many as the time allows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100_000_000))]
     pub reps: Option<u32>,
     /// Time for all cells of a launch together, seconds
@@ -105,8 +113,8 @@ pub struct Args {
     /// The MPI library to load; else the one of the launcher
     #[arg(long, value_name = "FILE")]
     pub mpi_library: Option<PathBuf>,
-    /// Start so many launches of the command after --
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), requires = "launcher")]
+    /// Start so many launches of the command after --, or of the ranks themselves with --transport weir
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub launches: Option<u32>,
     /// A line about the run, kept in its folder
     #[arg(long, value_name = "TEXT")]
@@ -117,7 +125,7 @@ pub struct Args {
     /// Answer with one JSON document
     #[arg(long)]
     pub json: bool,
-    /// Show no progress
+    /// Show no progress; warnings stay
     #[arg(short, long)]
     pub quiet: bool,
     /// List all operations and end

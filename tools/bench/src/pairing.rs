@@ -1,5 +1,7 @@
 //! Who takes part and who talks to whom: n x p placements, complement pairs between nodes, pairs within nodes.
 
+use std::collections::VecDeque;
+
 use weir_distribution::Locality;
 
 /// Which rank is on which node.
@@ -80,6 +82,30 @@ impl Layout {
         self.judged((0..half).map(|i| (order[i], order[i + half])).collect())
     }
 
+    /// Partners on different nodes only: each step pairs a member of the node that has most left with one of the node that has most left but for it. Where nodes have equally many members these are
+    /// complements; else as many pairs as there can be, and who is left has nobody on another node.
+    #[must_use]
+    pub fn between(&self, members: &[usize]) -> Pairing {
+        let complement = self.complement(members);
+        if complement.locality == Locality::Inter {
+            return complement;
+        }
+        let mut left: Vec<VecDeque<usize>> = vec![VecDeque::new(); self.count()];
+        members.iter().for_each(|&rank| left[self.nodes[rank]].push_back(rank));
+        let mut pairs = Vec::new();
+        loop {
+            // The first of equals, so that every rank comes to the same pairs.
+            let mut order: Vec<usize> = (0..left.len()).collect();
+            order.sort_by_key(|&node| std::cmp::Reverse(left[node].len()));
+            let [one, other, ..] = order[..] else { break };
+            let (Some(a), Some(b)) = (left[one].front().copied(), left[other].front().copied()) else { break };
+            left[one].pop_front();
+            left[other].pop_front();
+            pairs.push((a.min(b), a.max(b)));
+        }
+        self.judged(pairs)
+    }
+
     /// The same within each node; who has no partner there is left out.
     #[must_use]
     pub fn within(&self, members: &[usize]) -> Pairing {
@@ -141,6 +167,28 @@ mod tests {
                 all.sort_unstable();
                 assert_eq!(all, (0..n * p).collect::<Vec<_>>());
             }
+        }
+    }
+
+    #[test]
+    fn pairs_between_unequal_nodes_are_as_many_as_can_be_and_none_is_within() {
+        let cases: [(&[usize], usize); 6] = [
+            (&[0, 0, 0, 1], 1),
+            (&[0, 0, 0, 1, 1, 2], 3),
+            (&[0, 1, 1, 1, 2, 2], 3),
+            (&[0, 0, 0, 0, 1, 2], 2),
+            (&[0, 0, 1, 1], 2),
+            (&[0, 0], 0),
+        ];
+        for (nodes, most) in cases {
+            let layout = layout(nodes);
+            let pairing = layout.between(&layout.everybody().members);
+            assert_eq!(pairing.pairs.len(), most, "{nodes:?}");
+            assert!(pairing.pairs.iter().all(|&(a, b)| nodes[a] != nodes[b]), "{nodes:?}: {:?}", pairing.pairs);
+            let mut ranks: Vec<usize> = pairing.pairs.iter().flat_map(|&(a, b)| [a, b]).collect();
+            ranks.sort_unstable();
+            ranks.dedup();
+            assert_eq!(ranks.len(), 2 * most, "{nodes:?}: nobody is in two pairs");
         }
     }
 

@@ -115,7 +115,27 @@ pub fn cells(settings: &Settings, layout: &Layout, start: StartSync) -> Result<V
             }
         }
     }
+    room_for_samples(settings, &cells)?;
     Ok(cells)
+}
+
+/// Samples of all ranks in a cell for which rank 0 has memory: 24 bytes each, and as much while they arrive.
+pub const MOST_SAMPLES: u64 = 10_000_000;
+
+/// Refuses more repetitions than rank 0 could hold the samples of.
+fn room_for_samples(settings: &Settings, cells: &[Spec]) -> Result<()> {
+    let (Some(reps), Some(ranks)) = (settings.args.reps, cells.iter().map(|cell| cell.active().len() as u64).max())
+    else {
+        return Ok(());
+    };
+    let most = MOST_SAMPLES / ranks.max(1);
+    if u64::from(reps) <= most {
+        return Ok(());
+    }
+    let text = format!(
+        "--reps {reps}: rank 0 has room for {MOST_SAMPLES} samples of a cell, which are at most {most} repetitions on {ranks} ranks"
+    );
+    Err(BenchError::Usage(text))
 }
 
 fn find(layout: &Layout, n: usize, p: usize) -> Result<Placement> {
@@ -132,16 +152,19 @@ fn find(layout: &Layout, n: usize, p: usize) -> Result<Placement> {
 
 /// The pairings that are wanted and that there are.
 fn pairings(settings: &Settings, layout: &Layout, placement: &Placement) -> Result<Vec<Pairing>> {
-    let (inter, intra) = (layout.complement(&placement.members), layout.within(&placement.members));
+    let intra = layout.within(&placement.members);
     let wanted = &settings.args.locality;
     let mut found = Vec::new();
-    // Where no pairing crosses nodes only, complements are what there is: within the one node, or of both kinds.
-    if wanted.contains(&Where::Inter) || (wanted.is_empty() && placement.nodes > 1) {
-        if inter.locality == Locality::Intra {
+    if wanted.contains(&Where::Inter) {
+        let between = layout.between(&placement.members);
+        if between.pairs.is_empty() {
             let name = format!("{}x{}", placement.nodes, placement.per_node);
             return Err(BenchError::Usage(format!("--locality inter: all ranks of {name} are on one node")));
         }
-        found.push(inter);
+        found.push(between);
+    } else if wanted.is_empty() && placement.nodes > 1 {
+        // Where nodes have unequally many ranks, complements may be of both kinds; they are filed as mixed.
+        found.push(layout.complement(&placement.members));
     }
     if wanted.contains(&Where::Intra) || wanted.is_empty() {
         if intra.pairs.is_empty() && !wanted.is_empty() {
@@ -172,7 +195,10 @@ fn paired(
         };
         for level in levels {
             if level > most {
-                let text = format!("--pairs {level}: {ranks} processes make {most} pairs at most");
+                let pairs = if most == 1 { "pair" } else { "pairs" };
+                let text = format!(
+                    "--pairs {level}: {ranks} processes make {most} {pairs} at most, as they are asked to be paired"
+                );
                 return Err(BenchError::Usage(text));
             }
             let pairs = pairing.pairs[..level].to_vec();
@@ -192,6 +218,40 @@ fn paired(
     Ok(())
 }
 
+/// Whether an operation over so many ranks can be of this size.
+fn can_have(operation: Operation, size: u64, ranks: u64) -> bool {
+    // A total that leaves less than a byte for each would measure the empty operation again and again.
+    let too_little = operation.mode == SizeMode::Total && size > 0 && size < ranks;
+    // What is summed are 64-bit floats.
+    let in_pieces = operation.kind.sums() && !size.is_multiple_of(8);
+    !too_little && !in_pieces
+}
+
+/// What is not measured of what was asked for, and why: a line for each operation.
+#[must_use]
+pub fn left_out(settings: &Settings, layout: &Layout) -> Vec<String> {
+    let most = match settings.placements.as_slice() {
+        [] => layout.nodes.len(),
+        asked => asked.iter().map(|&(n, p)| n * p).max().unwrap_or(0),
+    } as u64;
+    let line = |&operation: &Operation| {
+        let sizes = settings.sizes.iter().filter(|&&size| !can_have(operation, size, most));
+        let sizes: Vec<String> = sizes.map(u64::to_string).collect();
+        let why = if operation.kind.sums() {
+            "it sums 64-bit floats, so that sizes are multiples of 8".to_owned()
+        } else {
+            format!("its size is divided among {most} processes")
+        };
+        (!sizes.is_empty()).then(|| format!("{operation} is not measured at {} bytes: {why}", sizes.join(", ")))
+    };
+    settings
+        .operations
+        .iter()
+        .filter(|op| op.kind.class() == Class::Collective && op.kind.has_size())
+        .filter_map(line)
+        .collect()
+}
+
 fn collectives(
     settings: &Settings,
     layout: &Layout,
@@ -202,18 +262,7 @@ fn collectives(
 ) -> Result<()> {
     let ranks = placement.members.len() as u64;
     let sizes = if operation.kind.has_size() { settings.sizes.as_slice() } else { &[0] };
-    let mut blocks = Vec::new();
-    for &size in sizes {
-        // A total that leaves less than a byte for each would measure the empty operation again and again.
-        if operation.mode == SizeMode::Total && size > 0 && size < ranks {
-            continue;
-        }
-        // What is summed are 64-bit floats.
-        if operation.kind.sums() && !size.is_multiple_of(8) {
-            continue;
-        }
-        blocks.push(size);
-    }
+    let blocks: Vec<u64> = sizes.iter().copied().filter(|&size| can_have(operation, size, ranks)).collect();
     if blocks.is_empty() {
         let wants = if operation.kind.sums() {
             "sums 64-bit floats, and no size is a multiple of 8".to_owned()
@@ -329,12 +378,45 @@ mod tests {
     }
 
     #[test]
+    fn inter_asked_for_is_inter_measured() {
+        let localities = |words: &[&str], nodes: &[usize]| -> Vec<(Locality, Vec<(usize, usize)>)> {
+            let cells = plan(words, nodes).unwrap();
+            cells.iter().map(|c| (c.locality, c.pairing.as_ref().unwrap().pairs.clone())).collect()
+        };
+        let asked = localities(&["-t", "send", "-s", "8", "--locality", "inter"], &[0, 0, 0, 1]);
+        assert_eq!(asked, [(Locality::Inter, vec![(0, 3)])]);
+        let not_asked = localities(&["-t", "send", "-s", "8"], &[0, 0, 0, 1]);
+        assert_eq!(not_asked[0].0, Locality::Mixed);
+        assert!(
+            refusal(&["-t", "send", "--locality", "inter", "--pairs", "2"], &[0, 0, 0, 1]).contains("1 pair at most")
+        );
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_summed_are_told() {
+        let told = |words: &[&str]| left_out(&args(words).settings().unwrap(), &Layout { nodes: vec![0; 4] });
+        let one = told(&["-t", "reduce,bcast", "-s", "1,8,12,16"]);
+        assert_eq!(one.len(), 1);
+        assert!(one[0].contains("reduce") && one[0].contains("1, 12"), "{one:?}");
+        let totals = told(&["-t", "gather-total", "-s", "0,1,2,8"]);
+        assert!(totals[0].contains("gather-total") && totals[0].contains("1, 2"), "{totals:?}");
+        assert!(told(&["-t", "all", "-s", "8,16"]).is_empty());
+    }
+
+    #[test]
+    fn repetitions_beyond_what_rank_0_can_hold_are_refused_with_the_most_that_it_can() {
+        let text = refusal(&["-t", "send", "-s", "8", "--reps", "100000000"], &[0, 0]);
+        assert!(text.contains("--reps 100000000") && text.contains("at most 5000000"), "{text}");
+        assert!(plan(&["-t", "send", "-s", "8", "--reps", "5000000"], &[0, 0]).is_ok());
+    }
+
+    #[test]
     fn what_the_machine_cannot_do_is_refused_in_one_line() {
         let cases: [(&[&str], &[usize], &str); 8] = [
             (&["-t", "reduce", "-s", "1,2"], &[0; 4], "no size is a multiple of 8"),
             (&[], &[0], "there is one process"),
             (&["-t", "send"], &[0, 0, 0], "3 is odd; start 2 or 4"),
-            (&["-t", "send", "--pairs", "3"], &[0, 1, 0, 1], "make 2 pairs at most"),
+            (&["-t", "send", "--pairs", "3"], &[0, 1, 0, 1], "make 2 pairs"),
             (&["-t", "fft"], &[0; 6], "power of two"),
             (&["--placement", "3x1"], &[0, 1], "does not fit"),
             (&["-t", "send", "--locality", "inter"], &[0, 0], "on one node"),

@@ -1,6 +1,6 @@
 //! A launch: all cells, shuffled, one after the other, each written when it is finished.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use crate::collect::{self, Relations, Rules};
 use crate::error::{BenchError, Result};
 use crate::host::Facts;
 use crate::machine::{Control, Machine};
-use crate::options::Settings;
+use crate::options::{Args, Settings};
 use crate::pairing::Layout;
 use crate::plan::{self, Room, Spec};
 use crate::{measure, warnings};
@@ -97,8 +97,6 @@ impl Relations for Pairs<'_> {
     }
 }
 
-/// Samples of all ranks in a cell for which rank 0 has memory: 24 bytes each, and as much while they arrive.
-const MOST_SAMPLES: u64 = 10_000_000;
 /// Empty samples by which the overhead is measured.
 const EMPTY: usize = 20_000;
 
@@ -130,7 +128,10 @@ pub fn launch<M: Machine>(
     let mut cells = begun(m, settings, cells, earlier.as_ref(), best_start(&facts, &layout, clock.worst_ns()))?;
     let seed = m.share(&settings.args.seed.unwrap_or_else(fresh_seed))?;
     plan::shuffle(&mut cells, seed);
-    let head = head(m, settings, about, &facts, &layout, &clock)?;
+    let mut head = head(m, settings, about, &facts, &layout, &clock)?;
+    if let Some((_, launch)) = &mut head {
+        launch.warnings.extend(warnings::of_plan(&plan::left_out(settings, &layout)));
+    }
     let opened = head.map(|(run, launch)| open(settings, run, launch)).transpose();
     let mut book = m.agree(opened)?;
     if let Some(book) = &mut book {
@@ -150,19 +151,25 @@ pub fn launch<M: Machine>(
     m.agree(closed)
 }
 
-/// Fits distributions to what was measured, and writes them; nobody but rank 0 is needed for it.
+/// Fits distributions to what was measured, and writes them; nobody but rank 0 is needed for it. Returns whether none is missing because of a wish to stop.
 ///
 /// # Errors
 /// The folder's.
-pub fn fit(report: &mut Report, watcher: &mut dyn Watcher) -> Result<()> {
+pub fn fit(report: &mut Report, stop: &AtomicBool, watcher: &mut dyn Watcher) -> Result<bool> {
     let all = report.durations.len();
+    let mut whole = true;
     for (done, (place, durations)) in std::mem::take(&mut report.durations).into_iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            whole = false;
+            break;
+        }
         watcher.fitting(done, all);
         if let Some(cell) = report.run.cells.get_mut(place) {
             cell.fits = collect::fits(durations, u64::from(cell.id));
         }
     }
-    save(&report.run, report.writer.as_mut())
+    save(&report.run, report.writer.as_mut())?;
+    Ok(whole)
 }
 
 fn save(run: &Run, writer: Option<&mut Writer>) -> Result<()> {
@@ -385,11 +392,8 @@ fn measure_all<M: Machine>(
             repetitions: args.reps.map(u64::from),
             time_ns,
             relative_width: args.ci.map(|percent| percent / 100.0),
-            most: MOST_SAMPLES / spec.active().len() as u64,
+            most: plan::MOST_SAMPLES / spec.active().len() as u64 + uncounted(args),
         };
-        let outcome = Bench { m, clock, stop, may_fall_back: !begun.fixed }.cell(spec, &budget)?;
-        let Outcomes::Done(measured) = outcome else { return Ok(false) };
-        let (Some(measured), Some(book)) = (measured, book.as_mut()) else { continue };
         let rules = Rules {
             keep: args.keep as usize,
             warm_up: args.warm_up,
@@ -397,9 +401,13 @@ fn measure_all<M: Machine>(
             multiplier: args.outlier_multiplier,
             seed: seed ^ done as u64,
         };
+        let outcome = Bench { m, clock, stop, may_fall_back: !begun.fixed, rules: &rules }.cell(spec, &budget)?;
+        let Outcomes::Done(measured) = outcome else { return Ok(false) };
+        let (Some(measured), Some(book)) = (measured, book.as_mut()) else { continue };
         match enter(book, spec, &measured, &rules, &Pairs { layout, clock }) {
             Ok(()) => {
-                let left_s = (args.time - (clock.now_ns(m) - begun_ns) as f64 / 1e9).max(0.0);
+                let elapsed_s = (clock.now_ns(m) - begun_ns) as f64 / 1e9;
+                let left_s = left_s(args, elapsed_s, done + 1, cells.len());
                 let Some(cell) = book.run.cells.last() else { continue };
                 watcher.cell(cell, done + 1, cells.len(), left_s);
             }
@@ -410,6 +418,21 @@ fn measure_all<M: Machine>(
     match m.share(&failed)? {
         Some(cause) => Err(BenchError::Told(cause)),
         None => Ok(true),
+    }
+}
+
+/// Repetitions that do not count come on top of those asked for, as far as a tenth of them.
+fn uncounted(args: &Args) -> u64 {
+    /// The first batch, and some missed starts, of few repetitions.
+    const SOME: u64 = 64;
+    args.reps.map_or(0, |reps| u64::from(reps) / 10 + u64::from(args.warm_up.unwrap_or(0)) + SOME)
+}
+
+/// Time that is left, as it seems: that of the budget, or, if repetitions are counted, what the other cells take if they are like those measured. Cells are shuffled, so that these tell well.
+fn left_s(args: &Args, elapsed_s: f64, done: usize, cells: usize) -> f64 {
+    match args.reps {
+        None => (args.time - elapsed_s).max(0.0),
+        Some(_) => elapsed_s / done.max(1) as f64 * cells.saturating_sub(done) as f64,
     }
 }
 
@@ -446,7 +469,11 @@ fn close(
 ) -> Result<Report> {
     let (launch, overhead_ns) = (book.launch, book.overhead_ns);
     let own = book.run.cells.iter().filter(|cell| cell.launch == launch);
-    let medians = own.filter_map(|c| Some((c.configuration.label(), c.summary.as_ref()?.p50_ns)));
+    // What the overhead is part of is what lies between two readings of the clock, whatever is made of it later.
+    let medians = own.filter_map(|c| {
+        let divisor = collect::divisor(&c.configuration);
+        Some((c.configuration.label(), c.summary.as_ref()?.p50_ns * divisor))
+    });
     let smallest = medians.filter(|(_, median)| *median > 0.0).min_by(|a, b| a.1.total_cmp(&b.1));
     let told = warnings::of_overhead(overhead_ns, smallest.as_ref().map(|(name, median)| (name.as_str(), *median)));
     told.iter().for_each(|w| watcher.warning(w));
@@ -459,4 +486,18 @@ fn close(
     let mut writer = book.writer;
     save(&book.run, writer.as_mut())?;
     Ok(Report { run: book.run, launch, complete, durations: book.durations, writer })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::tests::args;
+
+    #[test]
+    fn time_left_is_that_of_the_budget_or_of_the_cells_to_come() {
+        let by_time = args(&["--time", "55"]);
+        assert_eq!((left_s(&by_time, 20.0, 1, 10), left_s(&by_time, 60.0, 9, 10)), (35.0, 0.0));
+        let by_count = args(&["--reps", "100"]);
+        assert_eq!((left_s(&by_count, 60.0, 6, 10), left_s(&by_count, 60.0, 10, 10)), (40.0, 0.0));
+    }
 }

@@ -29,6 +29,18 @@ impl Progress {
     }
 }
 
+/// Warnings on standard error, and nothing else.
+pub struct Warnings;
+
+impl Watcher for Warnings {
+    fn begin(&mut self, _: &Run, _: usize) {}
+    fn cell(&mut self, _: &Cell, _: usize, _: usize, _: f64) {}
+    fn warning(&mut self, warning: &Warning) {
+        eprintln!("{}", warning_line(warning));
+    }
+    fn fitting(&mut self, _: usize, _: usize) {}
+}
+
 impl Default for Progress {
     fn default() -> Self {
         Progress::new()

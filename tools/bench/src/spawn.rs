@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use weir_engine::NAME_BYTES;
 
 use crate::error::{BenchError, Result};
+use crate::stop::Asked;
 
 /// The rank's number, and how many there are, in the environment of each rank.
 pub const RANK: &str = "WEIR_BENCH_RANK";
@@ -19,8 +20,8 @@ pub const RANK: &str = "WEIR_BENCH_RANK";
 pub const RANKS: &str = "WEIR_BENCH_RANKS";
 /// Ranks that do not come within this time do not come.
 const MEETING: Duration = Duration::from_secs(60);
-/// When one rank has ended badly, or a stop was asked for, the others are given this time.
-const GRACE: Duration = Duration::from_secs(10);
+/// When one rank has ended badly, or a stop was asked for, the others are given this time: they end by themselves a little earlier.
+const GRACE: Duration = Duration::from_secs(12);
 /// How often the children are looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -38,7 +39,7 @@ pub struct Job {
 ///
 /// # Errors
 /// If a rank cannot be started or does not come to the meeting.
-pub fn run(job: &Job, stop: &AtomicBool) -> Result<u8> {
+pub fn run(job: &Job, asked: &Asked) -> Result<u8> {
     let folder = meeting_folder()?;
     let socket = folder.path().join("meet");
     let listener = UnixListener::bind(&socket).map_err(|error| BenchError::file(&socket, error))?;
@@ -47,8 +48,8 @@ pub fn run(job: &Job, stop: &AtomicBool) -> Result<u8> {
     for rank in 0..job.ranks {
         children.0.push(start(job, rank, &socket)?);
     }
-    introduce(&listener, &mut children, job.ranks, stop)?;
-    children.wait(stop)
+    introduce(&listener, &mut children, job.ranks, &asked.stop)?;
+    children.wait(asked)
 }
 
 /// A folder of this job's own, under a name that nobody else has: a job that was killed leaves its folder, and process ids come again.
@@ -128,7 +129,7 @@ impl Children {
         Ok(None)
     }
 
-    fn wait(&mut self, stop: &AtomicBool) -> Result<u8> {
+    fn wait(&mut self, asked: &Asked) -> Result<u8> {
         let mut codes: Vec<Option<u8>> = vec![None; self.0.len()];
         let mut deadline: Option<Instant> = None;
         while codes.iter().any(Option::is_none) {
@@ -144,13 +145,14 @@ impl Children {
                 codes[rank] = Some(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
             }
             let bad = codes.iter().flatten().any(|code| *code != 0);
-            if deadline.is_none() && (bad || stop.load(Ordering::Relaxed)) {
+            if deadline.is_none() && (bad || asked.stop.load(Ordering::Relaxed)) {
                 deadline = Some(Instant::now() + GRACE);
                 // A terminal has told them already; another process that stops only this one has not.
                 let left = self.0.iter().zip(&codes).filter(|(_, code)| code.is_none());
                 left.for_each(|(child, _)| crate::sys::process::interrupt(child));
             }
-            if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+            let urgent = asked.urgent.load(Ordering::Relaxed);
+            if urgent || deadline.is_some_and(|deadline| Instant::now() > deadline) {
                 break;
             }
             std::thread::sleep(LOOK);

@@ -118,7 +118,14 @@ pub fn of_clock(worst_ns: f64, source: &str) -> Vec<Warning> {
     warnings
 }
 
-/// About the harness itself: what it adds to a sample, against the smallest median measured.
+/// About what is not measured of what was asked for.
+#[must_use]
+pub fn of_plan(left_out: &[String]) -> Vec<Warning> {
+    let advice = "give such --sizes, or leave the operation out of -t";
+    left_out.iter().map(|line| warning("left-out", line.clone(), advice)).collect()
+}
+
+/// About the harness itself: what it adds between two readings of the clock, against the smallest median of these.
 #[must_use]
 pub fn of_overhead(overhead_ns: f64, smallest: Option<(&str, f64)>) -> Option<Warning> {
     let (name, median) = smallest?;

@@ -12,6 +12,9 @@ const LONGEST: u64 = 1 << 36;
 /// What is longer goes in pieces: MPI counts in 32 bits.
 const PIECE: usize = 1 << 30;
 
+/// How long who waits quietly sleeps between two looks, ns: it disturbs no measurement, and a cell is longer by far.
+const LOOK_NS: u64 = 5_000_000;
+
 /// Exchanges among all ranks, for every [`Machine`].
 pub trait Control: Machine {
     /// Sends bytes whose length the receiver does not know.
@@ -102,6 +105,34 @@ pub trait Control: Machine {
     fn share<T: Serialize + DeserializeOwned>(&self, value: &T) -> Result<T> {
         let data = if self.rank() == 0 { encode(value)? } else { Vec::new() };
         decode(&self.share_bytes(data)?)
+    }
+
+    /// Waits for a word from a rank without keeping a processor busy.
+    ///
+    /// # Errors
+    /// The machine's.
+    fn wait_quietly(&self, from: usize) -> Result<()> {
+        while !self.arrived(from, TAG_CONTROL)? {
+            self.pause(LOOK_NS);
+        }
+        Ok(())
+    }
+
+    /// Tells some ranks a value.
+    ///
+    /// # Errors
+    /// The machine's.
+    fn tell<T: Serialize>(&self, value: &T, to: &[usize]) -> Result<()> {
+        let data = encode(value)?;
+        to.iter().filter(|&&rank| rank != self.rank()).try_for_each(|&rank| self.tell_bytes(&data, rank))
+    }
+
+    /// Receives what [`Control::tell`] told.
+    ///
+    /// # Errors
+    /// The machine's, or ranks of different versions.
+    fn hear<T: DeserializeOwned>(&self, from: usize) -> Result<T> {
+        decode(&self.hear_bytes(from)?)
     }
 
     /// What a rank came to on its own; if any rank failed, all do, so that nobody waits for it.

@@ -30,6 +30,10 @@ pub const TAG_CLOCK: Tag = 4;
 pub const TAG_TASK: Tag = 5;
 /// Data of the task farm.
 pub const TAG_WORK: Tag = 6;
+/// A pair has all its repetitions, or all pairs have.
+pub const TAG_DONE: Tag = 7;
+/// Whether a pair exchanges more messages that are not timed.
+pub const TAG_MORE: Tag = 8;
 
 /// One rank's view of the machine.
 ///
@@ -76,6 +80,8 @@ pub trait Machine {
     fn recv(&self, into: &mut [u8], from: usize, tag: Tag) -> Result<()>;
     /// Receives at most `into.len()` bytes from anybody; returns from whom.
     fn recv_any(&self, into: &mut [u8], tag: Tag) -> Result<usize>;
+    /// Whether a message with this tag from `from` could be received at once.
+    fn arrived(&self, from: usize, tag: Tag) -> Result<bool>;
     /// Begins a send without waiting, then waits until `data` may be used again.
     fn isend_wait(&self, data: &[u8], to: usize, tag: Tag) -> Result<()>;
     /// Sends and receives in one call.
@@ -89,6 +95,10 @@ pub trait Machine {
 
     /// Makes a group of these ranks (ascending). Every rank of the machine calls it with the same list; who is not in it gets `None`.
     fn group(&self, members: &[usize]) -> Result<Option<Self::Group>>;
+    /// Makes the room that the group's collectives need for messages of so many bytes, so that none is taken while they are timed.
+    fn make_room(&self, group: &Self::Group, bytes: usize) {
+        let _ = (group, bytes);
+    }
     /// Returns when all of the group have called it.
     fn barrier(&self, group: &Self::Group) -> Result<()>;
     /// Member 0's `data` comes to all.

@@ -110,6 +110,10 @@ impl Machine for MpiMachine {
         Ok(self.world.receive(into, Source::Any, i32::from(tag))?.source())
     }
 
+    fn arrived(&self, from: usize, tag: Tag) -> Result<bool> {
+        Ok(self.world.probe_now(from, i32::from(tag))?.is_some())
+    }
+
     #[inline]
     fn isend_wait(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
         self.requests.borrow_mut().scope(|scope| {

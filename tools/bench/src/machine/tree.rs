@@ -3,6 +3,8 @@
 //! The algorithms are the textbook's: binomial trees for broadcast and reduction (largest subtree first), dissemination for the barrier (Hensgen, Finkel and Manber 1988), linear gather and
 //! scatter, rings for allgather, pairwise exchange for alltoall.
 
+use std::cell::RefCell;
+
 use super::{Machine, Tag};
 use crate::error::Result;
 
@@ -14,13 +16,23 @@ const TAG_TREE: Tag = 16;
 pub struct Members {
     ranks: Vec<usize>,
     own: usize,
+    /// Numbers on their way, as bytes: kept, so that nothing is allocated while a collective is timed.
+    wire: RefCell<Vec<u8>>,
 }
 
 impl Members {
     /// The group as this rank sees it; `None` if it is not in it.
     pub fn new(ranks: &[usize], rank: usize) -> Option<Members> {
         let own = ranks.iter().position(|&one| one == rank)?;
-        Some(Members { ranks: ranks.to_vec(), own })
+        Some(Members { ranks: ranks.to_vec(), own, wire: RefCell::default() })
+    }
+
+    /// Makes and touches room for numbers of so many bytes.
+    pub fn make_room(&self, bytes: usize) {
+        let mut wire = self.wire.borrow_mut();
+        if wire.len() < bytes {
+            wire.resize(bytes, 1);
+        }
     }
 
     fn len(&self) -> usize {
@@ -42,6 +54,10 @@ macro_rules! collectives {
     () => {
         fn group(&self, members: &[usize]) -> Result<Option<Members>> {
             Ok(Members::new(members, self.rank))
+        }
+
+        fn make_room(&self, group: &Members, bytes: usize) {
+            group.make_room(bytes);
         }
 
         fn barrier(&self, group: &Members) -> Result<()> {
@@ -110,16 +126,18 @@ pub fn bcast<M: Machine>(m: &M, g: &Members, data: &mut [u8]) -> Result<()> {
 pub fn reduce<M: Machine>(m: &M, g: &Members, data: &[f64], into: &mut [f64]) -> Result<()> {
     let own = g.own;
     into.copy_from_slice(data);
-    let mut wire = vec![0; 8 * data.len()];
+    g.make_room(8 * data.len());
+    let mut kept = g.wire.borrow_mut();
+    let wire = &mut kept[..8 * data.len()];
     let mut mask = 1;
     while mask < g.len() {
         if own & mask != 0 {
-            to_wire(into, &mut wire);
-            return m.send(&wire, g.ranks[own - mask], TAG_TREE);
+            to_wire(into, wire);
+            return m.send(wire, g.ranks[own - mask], TAG_TREE);
         }
         if own + mask < g.len() {
-            m.recv(&mut wire, g.ranks[own + mask], TAG_TREE)?;
-            from_wire(&wire, into, |sum, value| sum + value);
+            m.recv(wire, g.ranks[own + mask], TAG_TREE)?;
+            from_wire(wire, into, |sum, value| sum + value);
         }
         mask <<= 1;
     }
@@ -128,10 +146,11 @@ pub fn reduce<M: Machine>(m: &M, g: &Members, data: &[f64], into: &mut [f64]) ->
 
 pub fn allreduce<M: Machine>(m: &M, g: &Members, data: &[f64], into: &mut [f64]) -> Result<()> {
     reduce(m, g, data, into)?;
-    let mut wire = vec![0; 8 * data.len()];
-    to_wire(into, &mut wire);
-    bcast(m, g, &mut wire)?;
-    from_wire(&wire, into, |_, value| value);
+    let mut kept = g.wire.borrow_mut();
+    let wire = &mut kept[..8 * data.len()];
+    to_wire(into, wire);
+    bcast(m, g, wire)?;
+    from_wire(wire, into, |_, value| value);
     Ok(())
 }
 
@@ -178,14 +197,23 @@ pub fn scatter<M: Machine>(m: &M, g: &Members, data: &[u8], into: &mut [u8]) -> 
 pub fn allgather<M: Machine>(m: &M, g: &Members, data: &[u8], into: &mut [u8]) -> Result<()> {
     let (block, n) = (data.len(), g.len());
     into[g.own * block..(g.own + 1) * block].copy_from_slice(data);
-    let mut carried = data.to_vec();
     for step in 1..n {
-        let from = (g.own + n - step) % n;
-        let place = &mut into[from * block..(from + 1) * block];
-        m.sendrecv(&carried, g.ahead(1), place, g.behind(1), TAG_TREE)?;
-        carried.copy_from_slice(place);
+        let (has, wants) = ((g.own + n - step + 1) % n, (g.own + n - step) % n);
+        let (carried, place) = two_blocks(into, block, has, wants);
+        m.sendrecv(carried, g.ahead(1), place, g.behind(1), TAG_TREE)?;
     }
     Ok(())
+}
+
+/// One block to read and another to write.
+fn two_blocks(all: &mut [u8], block: usize, read: usize, write: usize) -> (&[u8], &mut [u8]) {
+    if read < write {
+        let (before, from) = all.split_at_mut(write * block);
+        (&before[read * block..(read + 1) * block], &mut from[..block])
+    } else {
+        let (before, from) = all.split_at_mut(read * block);
+        (&from[..block], &mut before[write * block..(write + 1) * block])
+    }
 }
 
 /// Pairwise: in step i to the member i places on, from the one i places back.
@@ -199,4 +227,26 @@ pub fn alltoall<M: Machine>(m: &M, g: &Members, data: &[u8], into: &mut [u8]) ->
         m.sendrecv(&data[at(to)], g.ahead(step), &mut into[at(from)], g.behind(step), TAG_TREE)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::sim::{Model, run};
+
+    #[test]
+    fn collectives_take_no_memory_once_room_was_made() {
+        run(&Model::plain(4), |m| {
+            let g = m.group(&[0, 1, 2, 3]).unwrap().unwrap();
+            m.make_room(&g, 8 * 100);
+            let place = |g: &Members| (g.wire.borrow().as_ptr() as usize, g.wire.borrow().capacity());
+            let before = place(&g);
+            assert!(before.1 >= 800);
+            let (numbers, mut sums) = ([1.0; 100], [0.0; 100]);
+            m.allreduce(&g, &numbers, &mut sums).unwrap();
+            assert_eq!(sums, [4.0; 100]);
+            m.reduce(&g, &numbers, &mut sums).unwrap();
+            assert_eq!(place(&g), before);
+        });
+    }
 }

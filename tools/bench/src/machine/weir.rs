@@ -105,6 +105,10 @@ impl Machine for WeirMachine {
         from.ok_or_else(|| BenchError::machine("Weir", "a message from nobody"))
     }
 
+    fn arrived(&self, from: usize, tag: Tag) -> Result<bool> {
+        self.port.arrived(from, tag)
+    }
+
     #[inline]
     fn isend_wait(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
         self.send(data, to, tag)

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use weir_engine::{
-    Class, Completion, Endpoint, EngineConfig, EngineError, Iov, MAX_INJECT_BYTES, NAME_BYTES, OpError, OpKind, Queue,
-    RecvOp, SendMode, SendOp,
+    Class, Completion, Endpoint, EngineConfig, EngineError, Iov, MAX_INJECT_BYTES, NAME_BYTES, OpError, OpKind, PeekOp,
+    Queue, RecvOp, SendMode, SendOp,
 };
 
 use crate::error::{BenchError, Result};
@@ -81,6 +81,28 @@ impl Port {
     /// Ends in good order: what was sent arrives.
     pub fn close(&self) {
         self.endpoint.close();
+    }
+
+    /// Whether a message with this tag from this rank has come.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn arrived(&self, from: usize, tag: u16) -> Result<bool> {
+        let mut state = State::default();
+        self.take(&mut state);
+        if let Some(error) = state.failed {
+            return Err(error);
+        }
+        let op = PeekOp {
+            source: Some(self.peers[from]),
+            class: Class::Tagged,
+            tag: tag.into(),
+            ignore: 0,
+            claim: false,
+            discard: false,
+            context: 0,
+        };
+        Ok(self.endpoint.peek(&op).map_err(engine)?.is_some())
     }
 
     /// Posts the receives, begins the sends, waits for the receives, calls `received`, waits for the sends. Returns who sent the last message.

@@ -93,6 +93,8 @@ pub struct Sim<'a> {
     random: RefCell<Pcg64>,
     /// Messages that count for a warm-up.
     posted: Cell<u32>,
+    /// Messages sent so far.
+    sent: Cell<u64>,
 }
 
 /// Runs `program` as every rank of the machine; returns what each returned, by rank.
@@ -115,6 +117,7 @@ pub fn run<T: Send>(model: &Model, program: impl Fn(&Sim<'_>) -> T + Sync) -> Ve
             pairs: Cell::new(0),
             random: RefCell::new(model.random(rank)),
             posted: Cell::new(0),
+            sent: Cell::new(0),
         };
         // A program that panics must not leave the others waiting.
         let ended = Leaving(&sim);
@@ -141,6 +144,12 @@ impl Drop for Leaving<'_, '_> {
 }
 
 impl Sim<'_> {
+    /// Messages that this process has sent so far.
+    #[must_use]
+    pub fn messages_sent(&self) -> u64 {
+        self.sent.get()
+    }
+
     fn lock(&self) -> MutexGuard<'_, World> {
         self.shared.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -190,6 +199,7 @@ impl Sim<'_> {
     fn post(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
         self.alive()?;
         let now = self.time.get();
+        self.sent.set(self.sent.get() + 1);
         let mut world = self.wait_turn(Standing::At(now))?;
         world.flying.retain(|&arrives| arrives > now);
         let others = world.flying.len();
@@ -295,6 +305,16 @@ impl Machine for Sim<'_> {
 
     fn recv_any(&self, into: &mut [u8], tag: Tag) -> Result<usize> {
         Ok(self.take(into, None, tag)?.0)
+    }
+
+    fn arrived(&self, from: usize, tag: Tag) -> Result<bool> {
+        self.alive()?;
+        // Looking takes time, so that who looks again and again comes to the time when something is there.
+        self.time.set(self.time.get() + self.shared.model.reading_ns.max(1.0));
+        let now = self.time.get();
+        let world = self.wait_turn(Standing::At(now))?;
+        let found = world.match_of(self.rank, Some(from), tag);
+        Ok(found.is_some_and(|i| world.inbox[self.rank][i].arrives <= now))
     }
 
     fn isend_wait(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
