@@ -5,6 +5,7 @@ use crate::compare::{Match, Pair, Verdict};
 use crate::curve::common_scale;
 use crate::digest::{Digest, Point};
 use crate::frame::{Frame, Margins, Mark, Panel, Plot, legend, mark};
+use crate::reading::ENOUGH;
 use crate::scale::{Kind, Scale, Sizes};
 use crate::style::CATEGORY_COUNT;
 use crate::svg::Path;
@@ -137,7 +138,8 @@ pub fn cdfs(digests: (&Digest, &Digest), matched: &Match, level: usize, detail: 
                 .collect();
             frame.canvas.path(class, &Path::stairs(&places));
             for (word, p) in [("median", 0.5), ("p99", 0.99)] {
-                if let Some(value) = curve.quantile(p) {
+                let enough = p < 0.9 || curve.count() >= ENOUGH as f64;
+                if let Some(value) = curve.quantile(p).filter(|_| enough) {
                     let text = format!("{}, {which}: {word} {}", units::size(pair.size_bytes), units::time(value));
                     frame.canvas.hint(scale.at(value), height.at(p), &text);
                 }
@@ -174,7 +176,12 @@ pub fn sizes(digests: (&Digest, &Digest), matched: &Match, level: usize, kind: K
     let mut frame = Frame::new(&title, &explanation, 260.0, Margins { left: 76.0, right: 130.0 });
     let sizes: Vec<u64> = both.iter().map(|p| p.0.size_bytes).collect();
     let axis = Sizes::new(&sizes, frame.left + 14.0, frame.right - 14.0);
-    let rows = || both.iter().flat_map(|(a, b)| [&a.row, &b.row]).flat_map(|r| [r.p50_ns, r.p99_ns]);
+    let rows = || {
+        both.iter().flat_map(|(a, b)| [*a, *b]).flat_map(|p| {
+            let p99 = if p.knows_p99() { p.row.p99_ns } else { p.row.p50_ns };
+            [p.row.p50_ns, p99]
+        })
+    };
     let low = rows().filter(|v| *v > 0.0 || kind == Kind::Linear).fold(f64::INFINITY, f64::min);
     let high = rows().fold(f64::NEG_INFINITY, f64::max);
     let scale = match kind {
@@ -188,6 +195,8 @@ pub fn sizes(digests: (&Digest, &Digest), matched: &Match, level: usize, kind: K
         let of = |p: &(&Point, &Point)| if i == 0 { p.0.row.clone() } else { p.1.row.clone() };
         for (thick, word) in [(false, "p99"), (true, "median")] {
             let value = |p: &(&Point, &Point)| if thick { of(p).p50_ns } else { of(p).p99_ns };
+            let known = |p: &&(&Point, &Point)| thick || (if i == 0 { p.0 } else { p.1 }).knows_p99();
+            let both: Vec<_> = both.iter().filter(known).collect();
             let places: Vec<(f64, f64)> = both.iter().map(|p| (axis.at(p.0.size_bytes), scale.at(value(p)))).collect();
             let class =
                 if thick { RUNS[i].to_owned() } else { format!("thin {}c{i}", if i == 1 { "dash " } else { "" }) };
