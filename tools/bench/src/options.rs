@@ -23,6 +23,8 @@ const EXAMPLES: &str = "Examples:
 
 Sizes are in bytes: a list (8,64,1k), from-step-to (0-128-1024), powers (8..1M, of 4: 8..1M*4); k, M and G are powers of 1024.
 
+A time of ping-pong is half of the round trip. Ranks send from one buffer and receive into another.
+
 Several launches: launches differ more than repetitions do. Either start the program again and again with --append, or give
 --launches N and the launcher's command after --, to which this program and its options are added for each launch.
 
