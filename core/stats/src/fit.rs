@@ -6,7 +6,7 @@
 //! the likelihood's profile over the location is scanned on a logarithmic grid and polished by golden sections; the other
 //! parameters have closed forms or one Newton iteration for each location.
 
-use crate::goodness::{Goodness, GoodnessOptions, random_subset, test_family, test_fitted, test_given};
+use crate::goodness::{Goodness, GoodnessOptions, PMethod, random_subset, test_family, test_fitted, test_given};
 use crate::random::Random;
 use crate::shape::{Inner, Points};
 use crate::{Distribution, Error, Family, Sample};
@@ -17,8 +17,8 @@ const REACH: f64 = 100.0;
 const GRID: usize = 28;
 /// Steps of polishing: each narrows the place by 0.618, 24 to 1e-5 of a grid step.
 const POLISH: usize = 24;
-/// Values beyond which "all" in [`Candidate::all`] is a random choice of so many.
-const MOST_TESTED: usize = 100_000;
+/// A subset that is at most so small a part of what was fitted is tested as if the fit had been given beforehand.
+const SMALL_PART: usize = 20;
 
 /// One family fitted.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -184,11 +184,10 @@ fn finish(
 pub struct Candidate {
     /// The fit to all values.
     pub fit: Fit,
-    /// Tests on a random subset. Where that is more than a twentieth of all the family is fitted to the subset anew and the
-    /// p-values come from a parametric bootstrap.
+    /// Tests on a random subset. Where that is more than a twentieth of all, the family is fitted to the subset anew and the
+    /// p-values come from a parametric bootstrap, for those that the choice depends on: families of greater BIC than the
+    /// chosen one, and those that the table rejects already, keep the table's p-values, which are upper bounds.
     pub subset: Goodness,
-    /// Tests on all values (100,000 chosen at random if there are more); p-values are upper bounds.
-    pub all: Goodness,
 }
 
 /// All families tried on one cell.
@@ -225,26 +224,35 @@ pub fn fit_all(
 ) -> Result<FitReport, Error> {
     options.check()?;
     let subset = random_subset(sample, options.subset, random);
-    let all = random_subset(sample, MOST_TESTED, random);
-    let by_table = sample.count() >= 20 * subset.count();
+    let by_table = sample.count() >= SMALL_PART * subset.count();
+    let test = if by_table { test_given } else { test_fitted };
     let mut candidates = Vec::new();
     let mut failed = Vec::new();
     for &family in families {
-        let tested = fit(family, sample).and_then(|fit| {
-            let subset = if by_table {
-                test_given(&fit.distribution, &subset)
-            } else {
-                test_family(family, &subset, options, random)?
-            };
-            Ok(Candidate { fit, subset, all: test_fitted(&fit.distribution, &all) })
-        });
-        match tested {
-            Ok(candidate) => candidates.push(candidate),
+        match fit(family, sample) {
+            Ok(fit) => candidates.push(Candidate { fit, subset: test(&fit.distribution, &subset) }),
             Err(error) => failed.push((family, error.to_string())),
         }
     }
     candidates.sort_by(|a, b| a.fit.bic.total_cmp(&b.fit.bic));
-    let passing = candidates.iter().position(|c| c.subset.passes(options.significance));
+    let mut passing = None;
+    let mut place = 0;
+    while passing.is_none() && place < candidates.len() {
+        let candidate = &mut candidates[place];
+        // A rejection by an upper bound stands; an acceptance by it says nothing.
+        if !by_table && candidate.subset.passes(options.significance) {
+            match test_family(candidate.fit.distribution.family(), &subset, options, random) {
+                Ok(tested) => candidate.subset = tested,
+                Err(error) => {
+                    let candidate = candidates.remove(place);
+                    failed.push((candidate.fit.distribution.family(), error.to_string()));
+                    continue;
+                }
+            }
+        }
+        passing = candidate.subset.passes(options.significance).then_some(place);
+        place += 1;
+    }
     let chosen = passing.or((!candidates.is_empty()).then_some(0));
     let reason = reason(&candidates, chosen, passing.is_some(), options.significance);
     Ok(FitReport { candidates, failed, chosen, reason })
@@ -253,8 +261,13 @@ pub fn fit_all(
 fn reason(candidates: &[Candidate], chosen: Option<usize>, passes: bool, significance: f64) -> String {
     let Some(place) = chosen else { return "no family could be fitted".into() };
     let best = &candidates[place];
+    let method = match best.subset.anderson_darling.method {
+        PMethod::Table => "by table".to_owned(),
+        PMethod::TableUpperBound => "at most, by table".to_owned(),
+        PMethod::Bootstrap(replicates) => format!("by {replicates} replicates"),
+    };
     let tests = format!(
-        "on {} values KS p {:.3}, AD p {:.3}, chi-square p {:.3}",
+        "on {} values KS p {:.3}, AD p {:.3}, chi-square p {:.3} {method}",
         best.subset.count, best.subset.kolmogorov_smirnov.p, best.subset.anderson_darling.p, best.subset.chi_square.p
     );
     let name = best.fit.distribution.family();

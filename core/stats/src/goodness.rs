@@ -66,14 +66,16 @@ pub struct GoodnessOptions {
     pub subset: usize,
     /// A p-value below this rejects.
     pub significance: f64,
-    /// Most samples drawn for a bootstrap p-value; fewer where the answer is clear earlier.
+    /// Most samples drawn for a bootstrap p-value; fewer where the answer is clear earlier. A p-value is at least
+    /// 1 / (replicates + 1), and each of three tests rejects below a third of the significance: there must be at least
+    /// 3 / significance, or nothing could ever be rejected.
     pub replicates: u32,
 }
 
 impl Default for GoodnessOptions {
-    /// MPIBench's 500 values at 0.01; 299 replicates.
+    /// MPIBench's 500 values at 0.01; 399 replicates.
     fn default() -> Self {
-        Self { subset: 500, significance: 0.01, replicates: 299 }
+        Self { subset: 500, significance: 0.01, replicates: 399 }
     }
 }
 
@@ -82,8 +84,11 @@ impl GoodnessOptions {
         argument("subset", self.subset as f64, self.subset >= 10, "at least 10")?;
         let significance = self.significance;
         argument("significance", significance, significance > 0.0 && significance < 1.0, "between 0 and 1")?;
-        let replicates = self.replicates;
-        argument("replicates", f64::from(replicates), (1..=100_000).contains(&replicates), "1 to 100000")
+        let replicates = f64::from(self.replicates);
+        argument("replicates", replicates, self.replicates <= 100_000, "at most 100000")?;
+        // With room for rounding: 300 * 0.01 is 3, which rejects nothing.
+        let can_reject = (replicates + 1.0) * significance > 3.0 * (1.0 + 1e-9);
+        argument("replicates", replicates, can_reject, "at least 3 / significance, for a test to be able to reject")
     }
 }
 

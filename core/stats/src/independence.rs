@@ -1,4 +1,6 @@
-//! Are successive samples independent? Intervals and tests of this crate assume it.
+//! Are successive samples independent? Intervals and tests of this crate assume it, and measured times often are not: a phase
+//! of the machine lasts for many repetitions, and the processes of one repetition wait for each other. What dependent
+//! samples are worth is what an interval must be made with.
 
 use crate::Error;
 use crate::compare::Test;
@@ -19,9 +21,6 @@ pub struct Independence {
     pub autocorrelation: Vec<f64>,
     /// Are all of these 0? (Ljung and Box 1978)
     pub ljung_box: Test,
-    /// How many independent samples the series is worth: n / (1 + 2 sum of autocorrelations up to the first pair that is not
-    /// positive, Geyer 1992), at most n.
-    pub effective_count: f64,
 }
 
 impl Independence {
@@ -50,10 +49,54 @@ impl Independence {
         Ok(Self {
             runs: runs_test(series),
             ljung_box: Test { statistic: q, p: chi_square_tail(lags as f64, q) },
-            effective_count: n / (1.0 + 2.0 * positive_sum(series.len(), at_lag)).max(1.0),
             autocorrelation,
         })
     }
+}
+
+/// Of one repetition of an operation: the samples that its processes took, and those of them that are at most the value
+/// in question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Samples.
+    pub samples: u32,
+    /// Those at most the value.
+    pub below: u32,
+}
+
+/// Most terms of the series whose autocorrelation is summed; of longer ones neighbours are added up first.
+const TERMS: usize = 8192;
+/// With fewer repetitions nothing can be said of how they depend on each other.
+const FEWEST: usize = 10;
+
+/// How many independent samples all samples are worth, when asked which share of them is at most a value: for its quantile
+/// that is the median, the width of the median's interval follows from it. `repetitions` are in the order measured.
+///
+/// The repetition is the unit (a cluster, Kish 1965), so that it does not matter how the processes of one depend on each
+/// other, and the variance of a sum over repetitions counts their autocovariances up to the first pair that is not
+/// positive (initial positive sequence, Geyer, Statistical Science 7(4), 1992). The count is n^2 p (1 - p) over that
+/// variance, with p the share: what a binomial distribution of the same variance has. It is at most the number of
+/// samples, for what seems better than independent may be chance, and at most the number of repetitions where there are
+/// fewer than 10 of them or all samples are on one side. 0 without samples.
+pub fn effective_count(repetitions: &[Tally]) -> f64 {
+    let (n, below) =
+        repetitions.iter().fold((0.0, 0.0), |(n, b), t| (n + f64::from(t.samples), b + f64::from(t.below)));
+    let some = repetitions.iter().filter(|t| t.samples > 0).count();
+    let share = if n > 0.0 { below / n } else { 0.0 };
+    let single = n * share * (1.0 - share);
+    if some < FEWEST || single <= 0.0 {
+        return n.min(some as f64);
+    }
+    let together = repetitions.len().div_ceil(TERMS);
+    let excess = |t: &Tally| f64::from(t.below) - share * f64::from(t.samples);
+    let terms: Vec<f64> = repetitions.chunks(together).map(|of| of.iter().map(excess).sum()).collect();
+    let squares: f64 = terms.iter().map(|t| t * t).sum();
+    if squares <= 0.0 {
+        return n;
+    }
+    let at_lag = |lag: usize| terms.iter().zip(&terms[lag..]).map(|(x, y)| x * y).sum::<f64>() / squares;
+    let variance = squares * (1.0 + 2.0 * positive_sum(terms.len(), at_lag));
+    (n * single / variance).clamp(1.0, n)
 }
 
 /// Sum of autocorrelations in pairs while a pair is positive, at most a quarter of the series or 1000 lags far.

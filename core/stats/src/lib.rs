@@ -4,10 +4,10 @@
 //! that every result repeats bit by bit. No data and no argument makes a function panic: what cannot be answered is an
 //! [`Error`].
 //!
-//! * [`Sample`], [`Summary`], [`quantile_interval`], [`bootstrap_interval`], [`Launches`]: describing one cell
+//! * [`Sample`], [`Summary`], [`quantile_interval`], [`bootstrap_interval`]: describing one cell
 //! * [`Recorder`]: the same in constant memory while samples come in
 //! * [`outliers`], [`warmup`], [`stopping`], [`independence`]: judging the samples
-//! * [`compare`]: two runs against each other
+//! * [`compare`], [`means`]: two runs against each other
 //! * [`Distribution`], [`fit`], [`goodness`]: families with a location shift
 //! * [`bins`]: histograms for plots, and sampling from them
 #![forbid(unsafe_code)]
@@ -27,6 +27,7 @@ mod distribution;
 pub mod fit;
 pub mod goodness;
 pub mod independence;
+pub mod means;
 pub mod outliers;
 pub mod stopping;
 pub mod warmup;
@@ -37,4 +38,4 @@ pub use random::{Random, open_unit, seeded};
 pub use recorder::{Moments, Recorder, RecorderConfig, histogram_from_base64, histogram_from_v2_deflate};
 pub use reservoir::Slots;
 pub use sample::Sample;
-pub use summary::{CONFIDENCE, Interval, Launches, Summary, bootstrap_interval, quantile_interval};
+pub use summary::{CONFIDENCE, Interval, Summary, bootstrap_interval, dependent_quantile_interval, quantile_interval};

@@ -1,6 +1,8 @@
 //! One cell's samples as they come: a histogram of everything, a bounded uniform choice of them, and moments, in constant
 //! memory.
 
+use std::io::Read as _;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
@@ -11,8 +13,12 @@ use crate::error::argument;
 use crate::random::{Random, seeded};
 use crate::reservoir::Slots;
 use crate::sample::{Sample, check_duration};
-use crate::special::binomial_interval_ranks;
-use crate::summary::{CONFIDENCE, Interval, Summary};
+use crate::summary::{CONFIDENCE, Interval, Summary, dependent_quantile_interval, dependent_ranks};
+
+/// Bytes before the deflated stream in the V2 encoding: a cookie and a length.
+const ENVELOPE: usize = 8;
+/// Bytes of a histogram inflated; one of five digits over all of 64 bits, each of its counts in nine bytes, has less.
+const MOST_INFLATED: u64 = 64 << 20;
 
 /// The greatest value a histogram tells apart, about 12 days in nanoseconds; what is above is counted there.
 pub const HIGHEST: u64 = 1 << 50;
@@ -226,9 +232,6 @@ impl Recorder {
         if self.keeps_all() {
             return Ok(Summary::of(&sample));
         }
-        let n = usize::try_from(self.count()).unwrap_or(usize::MAX);
-        let ranks = binomial_interval_ranks(n, 0.5, CONFIDENCE);
-        let at_rank = |rank: usize| self.histogram_quantile((rank as f64 + 1.0) / n as f64);
         let q = |p| self.histogram_quantile(p);
         Ok(Summary {
             count: self.count(),
@@ -245,8 +248,24 @@ impl Recorder {
             mean: self.moments.mean(),
             sd: self.moments.sd(),
             mad: sample.mad(),
-            median_interval: Interval { low: at_rank(ranks.low), high: at_rank(ranks.high), coverage: ranks.coverage },
+            median_interval: self.median_interval(self.count() as f64)?,
         })
+    }
+
+    /// 95 % confidence interval of the median of everything, if it is worth `effective` independent samples
+    /// ([`crate::independence::effective_count`]).
+    ///
+    /// # Errors
+    /// [`Error::TooFew`] when empty; [`Error::Argument`] for an effective count that is no number above 0.
+    pub fn median_interval(&self, effective: f64) -> Result<Interval, Error> {
+        if self.keeps_all() {
+            return dependent_quantile_interval(&self.sample()?, 0.5, CONFIDENCE, effective);
+        }
+        argument("effective count", effective, effective > 0.0, "above 0")?;
+        let n = usize::try_from(self.count()).unwrap_or(usize::MAX);
+        let ranks = dependent_ranks(n, effective, 0.5, CONFIDENCE);
+        let at_rank = |rank: usize| self.histogram_quantile((rank as f64 + 1.0) / n as f64);
+        Ok(Interval { low: at_rank(ranks.low), high: at_rank(ranks.high), coverage: ranks.coverage })
     }
 
     /// The histogram in HdrHistogram's V2 encoding, deflated.
@@ -268,8 +287,21 @@ impl Recorder {
 /// # Errors
 /// [`Error::Corrupt`] with what is wrong.
 pub fn histogram_from_v2_deflate(bytes: &[u8]) -> Result<Histogram<u64>, Error> {
-    let mut rest = bytes;
-    Deserializer::new().deserialize(&mut rest).map_err(|e| Error::Corrupt(e.to_string()))
+    let corrupt = |what: &str| Error::Corrupt(what.to_owned());
+    // The reader makes room for as many bytes as a length within the deflated stream says: it gets the stream inflated, with
+    // a length that is true.
+    let deflated = bytes.get(ENVELOPE..).ok_or_else(|| corrupt("cut short"))?;
+    let mut inflated = Vec::new();
+    let mut stream = flate2::read::ZlibDecoder::new(deflated).take(MOST_INFLATED + 1);
+    stream.read_to_end(&mut inflated).map_err(|e| Error::Corrupt(e.to_string()))?;
+    if inflated.len() as u64 > MOST_INFLATED {
+        return Err(corrupt("longer than any histogram"));
+    }
+    let length = inflated.get(4..8).and_then(|b| b.try_into().ok()).map(u32::from_be_bytes);
+    if length.is_none_or(|length| length as usize > inflated.len()) {
+        return Err(corrupt("shorter than its header says"));
+    }
+    Deserializer::new().deserialize(&mut &inflated[..]).map_err(|e| Error::Corrupt(e.to_string()))
 }
 
 /// Reads a histogram written by [`Recorder::to_base64`].

@@ -172,12 +172,6 @@ pub(crate) fn quantile_of_sorted(sorted: &[f64], p: f64) -> f64 {
     (low * (1.0 - fraction) + high * fraction).clamp(low, high)
 }
 
-/// Median of a slice in any order; reorders it. The slice must not be empty.
-pub(crate) fn median_in_place(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    quantile_of_sorted(values, 0.5)
-}
-
 fn mad_of_sorted(sorted: &[f64]) -> f64 {
     // The k nearest values to the median form a window of the sorted slice: merging outwards from the median gives the
     // deviations in ascending order without a second array.

@@ -2,8 +2,8 @@
 
 use crate::error::argument;
 use crate::random::{Random, below};
-use crate::sample::{Sample, median_in_place};
-use crate::special::binomial_interval_ranks;
+use crate::sample::Sample;
+use crate::special::{Ranks, binomial_interval_ranks};
 use crate::{Error, sample};
 
 /// A confidence interval.
@@ -104,6 +104,38 @@ pub fn quantile_interval(sample: &Sample, p: f64, confidence: f64) -> Result<Int
     Ok(order_interval(sample, p, confidence))
 }
 
+/// [`quantile_interval`] of samples that depend on each other and are worth only `effective` independent ones
+/// ([`crate::independence::effective_count`]): the order statistics at those places that the interval of so few would have.
+///
+/// # Errors
+/// As [`quantile_interval`]; [`Error::Argument`] for an effective count that is no number above 0.
+pub fn dependent_quantile_interval(
+    sample: &Sample,
+    p: f64,
+    confidence: f64,
+    effective: f64,
+) -> Result<Interval, Error> {
+    argument("p", p, p > 0.0 && p < 1.0, "between 0 and 1")?;
+    argument("confidence", confidence, confidence > 0.0 && confidence < 1.0, "between 0 and 1")?;
+    argument("effective count", effective, effective > 0.0, "above 0")?;
+    let sorted = sample.sorted();
+    let ranks = dependent_ranks(sorted.len(), effective, p, confidence);
+    Ok(Interval { low: sorted[ranks.low], high: sorted[ranks.high], coverage: ranks.coverage })
+}
+
+/// Places among `n` values of the order statistics that enclose a quantile, if these are worth `effective` independent ones:
+/// the k-th of m independent values lies at the share k / (m + 1) of the distribution on average.
+pub(crate) fn dependent_ranks(n: usize, effective: f64, p: f64, confidence: f64) -> Ranks {
+    let m = (effective as usize).clamp(1, n);
+    let few = binomial_interval_ranks(m, p, confidence);
+    if m == n {
+        return few;
+    }
+    let place = |rank: usize| (rank + 1) as f64 / (m + 1) as f64 * (n + 1) as f64 - 1.0;
+    let within = |place: f64| (place.max(0.0) as usize).min(n - 1);
+    Ranks { low: within(place(few.low).floor()), high: within(place(few.high).ceil()), coverage: few.coverage }
+}
+
 fn order_interval(sample: &Sample, p: f64, confidence: f64) -> Interval {
     let sorted = sample.sorted();
     let ranks = binomial_interval_ranks(sorted.len(), p, confidence);
@@ -145,40 +177,4 @@ pub fn bootstrap_interval(
         high: sample::quantile_of_sorted(&results, 1.0 - tail),
         coverage: confidence,
     })
-}
-
-/// Medians over separate launches of a program. Samples of one launch share its memory layout, its connections and its
-/// neighbours, so that the launch, not the sample, is the independent unit (Hunold and Carpen-Amarie, IEEE TPDS 27(12), 2016).
-#[derive(Debug, Clone, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Launches {
-    /// Median of each launch, in the order given.
-    pub medians: Vec<f64>,
-    /// Median of the medians.
-    pub median: f64,
-    /// Interval of the median of medians from order statistics; below 6 launches its coverage is under 95 %, see there.
-    pub interval: Interval,
-    /// (greatest - least median) / median of medians; 0 when the latter is 0.
-    pub spread: f64,
-    /// Probability of such differences among launches if all samples came from one distribution (Kruskal-Wallis); `None`
-    /// for one launch or when all samples are equal.
-    pub equal_p: Option<f64>,
-}
-
-impl Launches {
-    /// Combines the launches of one cell.
-    ///
-    /// # Errors
-    /// [`Error::TooFew`] without any launch.
-    pub fn of(launches: &[Sample]) -> Result<Self, Error> {
-        let medians: Vec<f64> = launches.iter().map(Sample::median).collect();
-        if medians.is_empty() {
-            return Err(Error::TooFew { have: 0, need: 1 });
-        }
-        let as_sample = Sample::signed(medians.clone())?;
-        let median = median_in_place(&mut medians.clone());
-        let spread = if median == 0.0 { 0.0 } else { (as_sample.max() - as_sample.min()) / median.abs() };
-        let equal_p = crate::compare::kruskal_wallis(launches);
-        Ok(Self { medians, median, interval: order_interval(&as_sample, 0.5, CONFIDENCE), spread, equal_p })
-    }
 }

@@ -121,6 +121,30 @@ fn the_shift_and_its_interval_find_the_planted_shift_as_often_as_they_say() {
 }
 
 #[test]
+fn an_interval_of_few_values_says_how_often_it_covers() {
+    // All of b - a: covered unless all of one side are above all of the other, 2 arrangements of 6.
+    let (shift, interval) = hodges_lehmann(&sample(&[10.0, 12.0]), &sample(&[13.0, 17.0]), 0.95).unwrap();
+    assert_eq!((shift, interval.low, interval.high), (4.0, 1.0, 7.0));
+    assert!((interval.coverage - 2.0 / 3.0).abs() < 1e-12, "{interval:?}");
+    let mut random = seeded(58);
+    let trials = 3000;
+    for (n, m) in [(2, 2), (3, 2), (4, 4), (8, 5), (30, 6)] {
+        let (mut covered, mut said) = (0, 0.0);
+        for _ in 0..trials {
+            let (a, b) = (draw(&BASE, n, &mut random), draw(&BASE, m, &mut random));
+            let (_, interval) = hodges_lehmann(&a, &b, 0.95).unwrap();
+            covered += usize::from(interval.contains(0.0));
+            said = interval.coverage;
+        }
+        let share = covered as f64 / trials as f64;
+        assert!(
+            (share - said).abs() < 4.0 * (said * (1.0 - said) / trials as f64).sqrt() + 0.004,
+            "{n} {m}: {share} {said}"
+        );
+    }
+}
+
+#[test]
 fn the_shift_of_a_hundred_thousand_values_needs_no_table_of_ten_thousand_million() {
     let shifted = Distribution::Lognormal { location: 101.0, mu: 3.0, sigma: 0.5 };
     let mut random = seeded(56);

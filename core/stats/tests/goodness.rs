@@ -79,7 +79,7 @@ fn the_table_is_an_upper_bound_for_a_fit_to_the_same_values() {
 #[test]
 fn a_wrong_family_is_rejected() {
     let mut random = seeded(45);
-    let options = GoodnessOptions { replicates: 99, ..GoodnessOptions::default() };
+    let options = GoodnessOptions::default();
     let heavy = draw(&Distribution::Pearson5 { location: 500.0, shape: 2.0, scale: 90.0 }, 500, &mut random);
     for wrong in [Family::Normal, Family::Exponential, Family::Weibull] {
         let tested = test_family(wrong, &heavy, &options, &mut random).unwrap();
@@ -87,6 +87,39 @@ fn a_wrong_family_is_rejected() {
     }
     let right = test_family(Family::Pearson5, &heavy, &options, &mut random).unwrap();
     assert!(right.passes(0.01) && matches!(right.anderson_darling.method, PMethod::Bootstrap(_)), "{right:?}");
+}
+
+#[test]
+fn a_wrong_family_that_the_table_lets_pass_is_rejected_by_the_bootstrap() {
+    let mut random = seeded(47);
+    let options = GoodnessOptions::default();
+    let skewed = draw(&Distribution::Gamma { location: 1000.0, shape: 14.0, scale: 10.0 }, 500, &mut random);
+    let by_table = test_fitted(&fit(Family::Normal, &skewed).unwrap().distribution, &skewed);
+    assert!(by_table.passes(options.significance), "an upper bound that rejects shows nothing here: {by_table:?}");
+    let tested = test_family(Family::Normal, &skewed, &options, &mut random).unwrap();
+    assert!(!tested.passes(options.significance), "{tested:?}");
+    let rejecting = [tested.chi_square, tested.kolmogorov_smirnov, tested.anderson_darling];
+    let rejecting = rejecting.iter().filter(|t| t.p < options.significance / 3.0);
+    for t in rejecting {
+        assert!(matches!(t.method, PMethod::Bootstrap(399)), "{tested:?}");
+    }
+    let right = test_family(Family::Gamma, &skewed, &options, &mut random).unwrap();
+    assert!(right.passes(options.significance), "{right:?}");
+}
+
+#[test]
+fn replicates_that_could_never_reject_are_refused() {
+    let sample = draw(&WEIBULL, 60, &mut seeded(48));
+    for (significance, enough) in [(0.01, 300), (0.05, 60), (0.1, 30)] {
+        let test = |replicates| {
+            let options = GoodnessOptions { significance, replicates, ..GoodnessOptions::default() };
+            test_family(Family::Exponential, &sample, &options, &mut seeded(49))
+        };
+        assert!(test(enough).is_ok());
+        for too_few in [0, 49.min(enough - 1), enough - 1] {
+            assert!(test(too_few).unwrap_err().to_string().contains("3 / significance"), "{significance} {too_few}");
+        }
+    }
 }
 
 #[test]

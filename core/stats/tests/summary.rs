@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use weir_stats::{
-    CONFIDENCE, Distribution, Error, Launches, Sample, Summary, bootstrap_interval, quantile_interval, seeded,
+    CONFIDENCE, Distribution, Error, Sample, Summary, bootstrap_interval, dependent_quantile_interval,
+    quantile_interval, seeded,
 };
 
 fn draw(distribution: &Distribution, count: usize, random: &mut weir_stats::Random) -> Sample {
@@ -45,6 +46,24 @@ fn too_few_values_for_the_confidence_give_the_range_and_its_true_coverage() {
     assert!((interval.coverage - 0.75).abs() < 1e-12);
     let one = quantile_interval(&Sample::durations(vec![4.0]).unwrap(), 0.5, 0.95).unwrap();
     assert_eq!((one.low, one.high, one.coverage), (4.0, 4.0, 0.0));
+}
+
+#[test]
+fn samples_worth_all_their_number_have_the_interval_of_independent_ones() {
+    for count in [1, 2, 7, 100, 1001] {
+        let sample = Sample::durations((0..count).map(f64::from).collect()).unwrap();
+        let all = dependent_quantile_interval(&sample, 0.5, 0.95, f64::from(count)).unwrap();
+        assert_eq!(all, quantile_interval(&sample, 0.5, 0.95).unwrap());
+        let more = dependent_quantile_interval(&sample, 0.5, 0.95, 1e9).unwrap();
+        assert_eq!(more, all, "no more than there are");
+    }
+    // Worth ten: order statistics 2 and 9 of ten lie at 2/11 and 9/11.
+    let sample = Sample::durations((1..=1099).map(f64::from).collect()).unwrap();
+    let ten = dependent_quantile_interval(&sample, 0.5, 0.95, 10.9).unwrap();
+    assert_eq!((ten.low, ten.high), (200.0, 900.0));
+    assert!((ten.coverage - (1.0 - 22.0 / 1024.0)).abs() < 1e-12);
+    assert!(dependent_quantile_interval(&sample, 0.5, 0.95, 0.0).is_err());
+    assert!(dependent_quantile_interval(&sample, 0.5, 0.95, f64::NAN).is_err());
 }
 
 #[test]
@@ -99,37 +118,6 @@ fn a_bootstrap_repeats_bit_by_bit_and_refuses_bad_arguments() {
     assert!(bootstrap_interval(&sample, max, 1.5, 100, &mut seeded(4)).is_err());
     assert!(bootstrap_interval(&sample, max, 0.95, 3, &mut seeded(4)).is_err());
     assert!(bootstrap_interval(&sample, |_| f64::NAN, 0.95, 100, &mut seeded(4)).is_err());
-}
-
-#[test]
-fn launches_that_differ_are_told_from_launches_that_do_not() {
-    let mut random = seeded(5);
-    let launch = |shift: f64, random: &mut weir_stats::Random| {
-        draw(&Distribution::Weibull { location: 100.0 + shift, shape: 3.6, scale: 10.0 }, 300, random)
-    };
-    let same: Vec<Sample> = (0..8).map(|_| launch(0.0, &mut random)).collect();
-    let alike = Launches::of(&same).unwrap();
-    assert!(alike.equal_p.unwrap() > 0.01 && alike.spread < 0.02, "{alike:?}");
-    assert!(alike.interval.contains(alike.median) && alike.interval.coverage >= 0.95);
-    let apart: Vec<Sample> = (0..8).map(|i| launch(f64::from(i), &mut random)).collect();
-    let differing = Launches::of(&apart).unwrap();
-    assert!(differing.equal_p.unwrap() < 1e-6 && differing.spread > 0.04, "{differing:?}");
-    assert!(Launches::of(&[]).is_err());
-    assert_eq!(Launches::of(&same[..1]).unwrap().equal_p, None);
-}
-
-#[test]
-fn equal_launches_are_called_different_as_rarely_as_the_significance_says() {
-    let mut random = seeded(6);
-    let trials = 2000;
-    let rejected = (0..trials)
-        .filter(|_| {
-            let launches: Vec<Sample> = (0..4).map(|_| draw(&EXPONENTIAL, 30, &mut random)).collect();
-            Launches::of(&launches).unwrap().equal_p.unwrap() < 0.05
-        })
-        .count();
-    let share = rejected as f64 / trials as f64;
-    assert!((0.03..0.07).contains(&share), "{share}");
 }
 
 #[test]

@@ -152,7 +152,14 @@ fn ten_million(c: &mut Criterion) {
     let noted = || {
         let begin: Vec<i64> = (0..COUNT as i64).map(|i| i * 1000).collect();
         let end = begin.iter().map(|t| t + 300 + t * 7919 % 101).collect();
-        Noted { length_ns: vec![300.0; COUNT], begin_ns: begin, end_ns: end, error_ns: 0.0, missed: Vec::new() }
+        Noted {
+            length_ns: vec![300.0; COUNT],
+            begin_ns: begin,
+            end_ns: end,
+            error_ns: 0.0,
+            least_ns: 0.0,
+            missed: Vec::new(),
+        }
     };
     let measured = Measured {
         ranks: vec![noted(), noted()],
@@ -162,6 +169,8 @@ fn ten_million(c: &mut Criterion) {
         span_ns: (0, 1),
         window_ns: None,
         start: StartSync::None,
+        windows_failed: false,
+        agreed_ns: Vec::new(),
     };
     let rules = Rules { keep: 200_000, warm_up: None, percentile: 0.99, multiplier: 5.0, seed: 1 };
     let mut group = c.benchmark_group("collect");

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 use weir_clock::{Outcome, Plan, WindowConfig, Windows};
-use weir_distribution::StartSync;
+use weir_distribution::{StartSync, Warning};
 use weir_stats::stopping;
 
 use crate::budget::{Budget, Next, Progress};
@@ -28,8 +28,12 @@ const JUDGED_WINDOWS: u64 = 200;
 const PLAN_NS: i64 = 20_000_000;
 /// Windows in a plan however wide they are.
 const LEAST_WINDOWS: u64 = 16;
+/// The most windows that a plan can have.
+const MOST_WINDOWS: usize = 400;
 /// Repetitions that must fit into a cell's time.
 const FEWEST: f64 = 100.0;
+/// The same where windows are used whatever comes: better few repetitions than none that began together.
+const FEWEST_FIXED: f64 = 10.0;
 /// Samples by which a rank judges how narrow the interval of the median is: the last ones, as many as show it well.
 const JUDGED: usize = 20_000;
 
@@ -40,6 +44,10 @@ enum Order {
         count: u32,
         windows: Option<(i64, i64)>,
     },
+    /// Clocks are brought together before the next batch.
+    Resync,
+    /// Windows do not work: what was measured so far does not count, and repetitions are begun by a barrier from now on.
+    Afresh,
     Enough {
         why: String,
     },
@@ -59,6 +67,8 @@ struct Word {
     missed_first: bool,
     longest_ns: i64,
     latest_ns: i64,
+    /// Bound on the error of this rank's clock while the next plan lasts.
+    error_ns: f64,
 }
 
 /// What one rank measured in a cell, on the global clock.
@@ -70,8 +80,10 @@ pub struct Noted {
     pub end_ns: Vec<i64>,
     /// From begin to end on this rank's own counter, ns.
     pub length_ns: Vec<f64>,
-    /// Bound on the error of the above that is due to the clock, ns.
+    /// Bound on the error of the above that is due to the clock, ns: the largest at any of them.
     pub error_ns: f32,
+    /// What no bound is below, as a reading takes its time, ns.
+    pub least_ns: f32,
     /// Repetitions whose agreed start this rank missed.
     pub missed: Vec<u32>,
 }
@@ -91,8 +103,30 @@ pub struct Measured {
     pub span_ns: (i64, i64),
     /// The last distance of agreed starts, ns.
     pub window_ns: Option<f64>,
-    /// Agreed starts were missed even when far apart: repetitions were begun by a barrier from then on.
+    /// How all repetitions were begun, but for those of the first batch.
     pub start: StartSync,
+    /// Agreed starts were missed even when far apart.
+    pub windows_failed: bool,
+    /// The agreed starts since the origin, ns, by repetition; nothing for those begun otherwise. Empty without windows.
+    pub agreed_ns: Vec<Option<i64>>,
+}
+
+impl Measured {
+    /// What was wrong with the starts, for people, if they were to be `asked`.
+    #[must_use]
+    pub fn warnings(&self, asked: StartSync) -> Vec<Warning> {
+        if !self.windows_failed {
+            return Vec::new();
+        }
+        let message = match self.start == asked {
+            true => {
+                "many starts agreed by the clock were missed, also when far apart: few repetitions are left, and they are those without delays"
+            }
+            false => "too many starts agreed by the clock were missed; all repetitions were begun by a barrier instead",
+        };
+        let advice = Some("weir bench --start barrier, or fewer ranks than processors".into());
+        vec![Warning { code: "windows-missed".into(), message: message.into(), advice }]
+    }
 }
 
 /// How a cell ended.
@@ -111,6 +145,8 @@ pub struct Bench<'a, M: Machine> {
     pub clock: &'a mut Clock,
     /// Set when this process was asked to stop.
     pub stop: &'a AtomicBool,
+    /// Whether a barrier may take the place of windows that do not work; else the cell keeps them, and says so.
+    pub may_fall_back: bool,
 }
 
 /// What a rank needs for a cell.
@@ -131,19 +167,36 @@ impl<M: Machine> Bench<'_, M> {
     /// The machine's.
     pub fn cell(&mut self, spec: &Spec, budget: &Budget) -> Result<Outcomes> {
         let mut work = self.prepare(spec)?;
+        let outcome = self.measure(spec, budget, &mut work);
+        kept_on_failure(work.group, outcome)
+    }
+
+    fn measure(&mut self, spec: &Spec, budget: &Budget, work: &mut Work<M>) -> Result<Outcomes> {
         let mut slots = Slots::default();
         let mut missed = Vec::new();
-        let mut lead = (self.m.rank() == 0).then(|| Leader::new(spec, *budget, self.clock.now_ns(self.m)));
-        let mut word = Word { stopped: self.stop.load(Ordering::Relaxed), ..Word::default() };
+        let first = self.m.rank() == 0;
+        let mut lead = first.then(|| Leader::new(spec, *budget, self.may_fall_back, self.clock.now_ns(self.m)));
+        let mut words = self.m.gather_values(&self.heard(Word::default()))?;
         loop {
-            let words = self.m.gather_values(&word)?;
-            let order = lead.as_mut().map(|lead| lead.order(&words, self.clock.now_ns(self.m), self.clock.worst_ns()));
+            let due = self.clock.is_due(self.m);
+            let order = lead.as_mut().map(|lead| lead.order(&words, self.clock.now_ns(self.m), due));
             match self.m.share(&order)? {
                 Some(Order::Batch { count, windows }) => {
                     let plan = windows.map(|(first_ns, width_ns)| Plan { first_ns, width_ns, count });
                     let first = slots.begin.len();
-                    self.batch(spec, &mut work, &mut slots, count as usize, plan.as_ref())?;
-                    word = self.word(&slots, first, plan.as_ref(), &mut missed);
+                    self.batch(spec, work, &mut slots, count as usize, plan.as_ref())?;
+                    let mut word = self.word(&slots, first, plan.as_ref(), &mut missed);
+                    word.width = budget.relative_width.and_then(|_| self.width(&slots));
+                    make_room(&mut slots, MOST_WINDOWS);
+                    words = self.m.gather_values(&self.heard(word))?;
+                }
+                Some(Order::Resync) => {
+                    self.clock.again(self.m)?;
+                    words = self.m.gather_values(&self.heard(Word::default()))?;
+                }
+                Some(Order::Afresh) => {
+                    slots = Slots::default();
+                    missed.clear();
                 }
                 Some(Order::Enough { why }) => {
                     self.clock.again(self.m)?;
@@ -153,6 +206,12 @@ impl<M: Machine> Bench<'_, M> {
                 _ => return Ok(Outcomes::Stopped),
             }
         }
+    }
+
+    /// A word with what is known of this process and its clock by now.
+    fn heard(&self, word: Word) -> Word {
+        let error_ns = self.clock.bound_after(self.m, PLAN_NS);
+        Word { stopped: self.stop.load(Ordering::Relaxed), error_ns, ..word }
     }
 
     fn prepare(&self, spec: &Spec) -> Result<Work<M>> {
@@ -166,9 +225,13 @@ impl<M: Machine> Bench<'_, M> {
         };
         let kernel = match (members.iter().position(|&r| r == rank), spec.operation.kind.class()) {
             (Some(place), Class::Kernel) => {
-                Some(Kernel::new(spec.operation.kind, spec.count, members, place, self.clock.ticks_per_us())?)
+                Some(Kernel::new(spec.operation.kind, spec.count, members, place, self.clock.ticks_per_us()))
             }
             _ => None,
+        };
+        let kernel = match kernel.transpose() {
+            Ok(kernel) => kernel,
+            Err(error) => return kept_on_failure(group, Err(error)),
         };
         let summed = if active && spec.operation.kind.sums() { spec.size as usize / 8 } else { 0 };
         Ok(Work {
@@ -199,7 +262,7 @@ impl<M: Machine> Bench<'_, M> {
         };
         let starts = match (plan, spec.start) {
             (Some(_), _) => Starts::Window(&instants),
-            // Where windows do not work, a barrier does.
+            // The first batch, and where windows do not work.
             (None, StartSync::Barrier | StartSync::Window) => Starts::Barrier,
             (None, StartSync::None) => Starts::None,
         };
@@ -250,13 +313,12 @@ impl<M: Machine> Bench<'_, M> {
             outcome.longest_ns = shortest as i64;
         }
         Word {
-            stopped: self.stop.load(Ordering::Relaxed),
-            width: self.width(slots),
             missed: (missed.len() - before) as u32,
             narrow: if is_stall(&missed[before..], slots.begin.len()) { 0 } else { outcome.missed_later },
             missed_first: outcome.missed_first,
             longest_ns: outcome.longest_ns,
             latest_ns: outcome.latest_ns,
+            ..Word::default()
         }
     }
 
@@ -270,7 +332,7 @@ impl<M: Machine> Bench<'_, M> {
     }
 
     /// Everybody's notes, at rank 0.
-    fn collect(&self, spec: &Spec, slots: Slots, missed: Vec<u32>) -> Result<Vec<Noted>> {
+    fn collect(&mut self, spec: &Spec, slots: Slots, missed: Vec<u32>) -> Result<Vec<Noted>> {
         let active = spec.active().contains(&self.m.rank());
         let noted = if active { self.noted(&slots, missed) } else { Noted::default() };
         drop(slots);
@@ -279,19 +341,30 @@ impl<M: Machine> Bench<'_, M> {
         self.m.gather_read(bytes, Noted::from_bytes)
     }
 
-    fn noted(&self, slots: &Slots, missed: Vec<u32>) -> Noted {
-        let at = |ticks: &Vec<u64>| -> Vec<i64> { ticks.iter().map(|&t| self.clock.at(t).global_ns).collect() };
-        let ends = slots.begin.first().into_iter().chain(slots.end.last());
-        let error = ends.map(|&t| self.clock.at(t).error_ns).fold(0.0, f64::max);
+    fn noted(&mut self, slots: &Slots, missed: Vec<u32>) -> Noted {
+        let (begin_ns, begin_error_ns) = self.clock.convert(&slots.begin);
+        let (end_ns, end_error_ns) = self.clock.convert(&slots.end);
+        let error_ns = begin_error_ns.max(end_error_ns);
+        self.clock.saw(error_ns);
         let lengths = slots.begin.iter().zip(&slots.end).map(|(&b, &e)| self.clock.length_ns(b, e));
-        Noted {
-            length_ns: lengths.collect(),
-            begin_ns: at(&slots.begin),
-            end_ns: at(&slots.end),
-            error_ns: error as f32,
-            missed,
-        }
+        let (length_ns, least_ns) = (lengths.collect(), self.clock.least_ns() as f32);
+        Noted { begin_ns, end_ns, length_ns, error_ns: error_ns as f32, least_ns, missed }
     }
+}
+
+/// Makes room for `count` more and has the kernel give it, without filling it: what has grown to megabytes must not be moved between the agreement on a start and that start.
+fn make_room(slots: &mut Slots, count: usize) {
+    let len = slots.grow(count);
+    slots.begin.truncate(len);
+    slots.end.truncate(len);
+}
+
+/// Lets go of a group unless something failed. To free it is a call of all its ranks: who failed alone would wait for the others in it, and they for it, instead of ending the job.
+fn kept_on_failure<G, T>(group: Option<G>, outcome: Result<T>) -> Result<T> {
+    if outcome.is_err() {
+        std::mem::forget(group);
+    }
+    outcome
 }
 
 /// Whether the starts that a rank missed in a plan, by repetition, were one run of which it recovered before the plan's end at `end`: then something kept it from its processor, which has nothing to do
@@ -305,65 +378,101 @@ fn is_stall(missed: &[u32], end: usize) -> bool {
 struct Leader {
     budget: Budget,
     progress: Progress,
+    /// Whether the last batch's words were not looked at yet.
+    unlearnt: bool,
     windows: Option<Windows>,
     config: WindowConfig,
+    may_fall_back: bool,
+    windows_failed: bool,
     window_ns: Option<f64>,
     /// Agreed starts so far.
     planned: u64,
+    agreed_ns: Vec<Option<i64>>,
     start: StartSync,
+    /// When the budget began to count.
     begun_ns: i64,
+    /// When what is kept of the cell began.
+    kept_ns: i64,
     batch_ns: i64,
     pilot: usize,
 }
 
 impl Leader {
-    fn new(spec: &Spec, budget: Budget, now_ns: i64) -> Leader {
+    fn new(spec: &Spec, budget: Budget, may_fall_back: bool, now_ns: i64) -> Leader {
         // Windows so wide that few repetitions fit into the time are worse than a barrier.
-        let wanted = if budget.repetitions.is_some() { WIDEST_NS } else { budget.time_ns / FEWEST };
+        let fewest = if may_fall_back { FEWEST } else { FEWEST_FIXED };
+        let wanted = if budget.repetitions.is_some() { WIDEST_NS } else { budget.time_ns / fewest };
         let config = WindowConfig { width_max_ns: wanted.clamp(1e6, WIDEST_NS) as i64, ..WindowConfig::default() };
         let windows = (spec.start == StartSync::Window).then(|| Windows::new(config, 0));
         Leader {
             budget,
             progress: Progress::default(),
+            unlearnt: false,
             windows,
             config,
+            may_fall_back,
+            windows_failed: false,
             window_ns: None,
             planned: 0,
+            agreed_ns: Vec::new(),
             start: spec.start,
             begun_ns: now_ns,
+            kept_ns: now_ns,
             batch_ns: now_ns,
             pilot: 0,
         }
     }
 
-    /// Decides what comes after a batch.
-    fn order(&mut self, words: &[Word], now_ns: i64, clock_error_ns: f64) -> Order {
+    /// Decides what comes after a batch. `due`: the clocks are to be brought together before the next one.
+    fn order(&mut self, words: &[Word], now_ns: i64, due: bool) -> Order {
         if words.iter().any(|word| word.stopped) {
             return Order::Drop;
         }
-        self.learn(words, now_ns);
+        if std::mem::take(&mut self.unlearnt) {
+            self.learn(words, now_ns);
+        }
+        if self.windows_failed && self.may_fall_back && self.windows.is_some() {
+            self.fall_back(now_ns);
+            return Order::Afresh;
+        }
         match self.budget.next(&self.progress) {
             Next::Enough(why) => Order::Enough { why: why.to_owned() },
-            Next::Batch(count) => {
-                let fit =
-                    self.windows.as_ref().map(|w| (PLAN_NS / w.width_ns().max(1)).unsigned_abs().max(LEAST_WINDOWS));
-                let count = count.min(fit.unwrap_or(u64::MAX)).min(u64::from(u32::MAX)) as u32;
-                self.progress.last_count = u64::from(count);
-                self.batch_ns = now_ns;
-                // The first repetitions make connections: what they take says nothing of windows.
-                let windows = self.windows.as_ref().filter(|_| self.progress.done > 0);
-                let plan = windows.map(|windows| windows.plan(now_ns, count, clock_error_ns));
-                self.window_ns = plan.map(|plan| plan.width_ns as f64).or(self.window_ns);
-                Order::Batch { count, windows: plan.map(|plan| (plan.first_ns, plan.width_ns)) }
-            }
+            Next::Batch(_) if due => Order::Resync,
+            Next::Batch(count) => self.batch(count, words, now_ns),
         }
+    }
+
+    fn batch(&mut self, count: u64, words: &[Word], now_ns: i64) -> Order {
+        let fit = self.windows.as_ref().map(|w| (PLAN_NS / w.width_ns().max(1)).unsigned_abs().max(LEAST_WINDOWS));
+        let fit = fit.map_or(u64::MAX, |fit| fit.min(MOST_WINDOWS as u64));
+        let count = count.min(fit).min(u64::from(u32::MAX)) as u32;
+        self.progress.last_count = u64::from(count);
+        self.unlearnt = true;
+        self.batch_ns = now_ns;
+        // The first repetitions make connections: what they take says nothing of windows.
+        let windows = self.windows.as_ref().filter(|_| self.progress.done > 0);
+        let clock_error_ns = words.iter().map(|word| word.error_ns).fold(0.0, f64::max);
+        let plan = windows.map(|windows| windows.plan(now_ns, count, clock_error_ns));
+        self.window_ns = plan.map(|plan| plan.width_ns as f64).or(self.window_ns);
+        if self.windows.is_some() {
+            self.agreed_ns.extend((0..count).map(|k| plan.map(|plan| plan.start_ns(k))));
+        }
+        Order::Batch { count, windows: plan.map(|plan| (plan.first_ns, plan.width_ns)) }
+    }
+
+    /// Begins the cell anew, by barriers: repetitions that began in two ways are no one distribution. The time that was spent is gone.
+    fn fall_back(&mut self, now_ns: i64) {
+        self.progress = Progress { elapsed_ns: self.progress.elapsed_ns, ..Progress::default() };
+        self.windows = None;
+        self.start = StartSync::Barrier;
+        self.window_ns = None;
+        self.agreed_ns = Vec::new();
+        self.pilot = 0;
+        self.kept_ns = now_ns;
     }
 
     fn learn(&mut self, words: &[Word], now_ns: i64) {
         let p = &mut self.progress;
-        if p.last_count == 0 {
-            return;
-        }
         let pilot = p.done == 0;
         if pilot {
             self.pilot = p.last_count as usize;
@@ -391,10 +500,7 @@ impl Leader {
         self.planned += p.last_count;
         let mostly = self.planned >= JUDGED_WINDOWS && 2 * p.missed > self.planned;
         let at_widest = windows.is_saturated() && 4 * p.missed > self.planned;
-        if at_widest || mostly {
-            self.windows = None;
-            self.start = StartSync::Barrier;
-        }
+        self.windows_failed |= at_widest || mostly;
     }
 
     fn measured<M: Machine>(self, ranks: Vec<Noted>, why: String, bench: &Bench<'_, M>) -> Measured {
@@ -403,19 +509,25 @@ impl Leader {
             repetitions: self.progress.done as usize,
             pilot: self.pilot,
             why,
-            span_ns: (self.begun_ns, bench.clock.now_ns(bench.m)),
+            span_ns: (self.kept_ns, bench.clock.now_ns(bench.m)),
             window_ns: self.window_ns,
             start: self.start,
+            windows_failed: self.windows_failed || (self.windows.is_some() && 4 * self.progress.missed > self.planned),
+            agreed_ns: self.agreed_ns,
         }
     }
 }
 
+/// Two counts and two bounds.
+const HEAD_BYTES: usize = 24;
+
 impl Noted {
     fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(24 * self.begin_ns.len() + 4 * self.missed.len() + 16);
+        let mut bytes = Vec::with_capacity(24 * self.begin_ns.len() + 4 * self.missed.len() + HEAD_BYTES);
         bytes.extend((self.begin_ns.len() as u64).to_le_bytes());
         bytes.extend((self.missed.len() as u64).to_le_bytes());
         bytes.extend(self.error_ns.to_le_bytes());
+        bytes.extend(self.least_ns.to_le_bytes());
         bytes.extend(self.begin_ns.iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.end_ns.iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.length_ns.iter().flat_map(|v| v.to_le_bytes()));
@@ -425,7 +537,7 @@ impl Noted {
 
     fn from_bytes(bytes: &[u8]) -> Result<Noted> {
         let broken = || BenchError::machine("exchange among ranks", "a rank's samples came in pieces");
-        let (head, rest) = bytes.split_at_checked(20).ok_or_else(broken)?;
+        let (head, rest) = bytes.split_at_checked(HEAD_BYTES).ok_or_else(broken)?;
         let count = |at: usize| head[at..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
         let (samples, missed) = (count(0), count(8));
         let expected = samples.checked_mul(24).and_then(|n| n.checked_add(missed.checked_mul(4)?));
@@ -441,6 +553,7 @@ impl Noted {
             end_ns: end.chunks_exact(8).map(|b| i64::from_le_bytes(word(b))).collect(),
             length_ns: length.chunks_exact(8).map(|b| f64::from_le_bytes(word(b))).collect(),
             error_ns: head[16..].first_chunk().map_or(0.0, |b| f32::from_le_bytes(*b)),
+            least_ns: head[20..].first_chunk().map_or(0.0, |b| f32::from_le_bytes(*b)),
             missed: missed.chunks_exact(4).filter_map(|b| b.first_chunk().map(|b| u32::from_le_bytes(*b))).collect(),
         })
     }
@@ -449,6 +562,37 @@ impl Noted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_that_was_made_is_used_without_moving_what_is_there() {
+        let mut slots = Slots::default();
+        slots.grow(1000);
+        make_room(&mut slots, MOST_WINDOWS);
+        let places = |slots: &Slots| (slots.begin.as_ptr(), slots.end.as_ptr());
+        let before = places(&slots);
+        assert_eq!((slots.grow(MOST_WINDOWS), places(&slots)), (1000, before));
+    }
+
+    #[test]
+    fn a_plan_has_no_more_windows_than_there_is_room_for() {
+        let least = WindowConfig::default().width_min_ns;
+        assert!(PLAN_NS / least <= MOST_WINDOWS as i64 && LEAST_WINDOWS <= MOST_WINDOWS as u64);
+    }
+
+    #[test]
+    fn a_group_is_let_go_only_when_nothing_failed() {
+        struct Group<'a>(&'a std::cell::Cell<u32>);
+        impl Drop for Group<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.0.get() + 1);
+            }
+        }
+        let freed = std::cell::Cell::new(0);
+        kept_on_failure(Some(Group(&freed)), Err::<(), _>(BenchError::machine("send", "cut"))).unwrap_err();
+        assert_eq!(freed.get(), 0);
+        kept_on_failure(Some(Group(&freed)), Ok(())).unwrap();
+        assert_eq!(freed.get(), 1);
+    }
 
     #[test]
     fn one_run_of_missed_starts_that_ends_is_a_stall() {
@@ -465,6 +609,7 @@ mod tests {
             end_ns: vec![7, 8],
             length_ns: vec![1.5, -0.25],
             error_ns: 12.5,
+            least_ns: 0.5,
             missed: vec![1],
         };
         let bytes = noted.to_bytes();

@@ -22,6 +22,13 @@ fn later() -> Effort {
 }
 
 const SECOND_NS: i64 = 1_000_000_000;
+/// Clocks are brought together at least so often, ns. Between two synchronisations a drift that wanders by 2e-9 a second moves a clock by 6 ns from
+/// the line between them; over an hour it would be milliseconds.
+const RESYNC_NS: i64 = 5 * SECOND_NS;
+/// Readings by which it is found how long one takes.
+const READINGS: usize = 1000;
+/// The kernel's own clock, which all ranks read alike where one kernel runs them.
+const KERNEL_CLOCK: &str = "monotonic-raw";
 
 /// Reads pairs of counter and kernel clock.
 pub fn pairs<M: Machine>(m: &M) -> Vec<TickPair> {
@@ -53,12 +60,18 @@ pub struct Clock {
     origin_ns: i64,
     /// When clocks were brought together, since the origin, and the largest error bound then: at rank 0 only.
     resyncs: Vec<(i64, f64)>,
+    /// When they were brought together last, on this rank's clock, ns.
+    synced_ns: i64,
+    /// Smallest step seen between two readings, ns.
+    step_ns: f64,
+    /// The largest bound so far on this rank's error, ns.
+    worst_own_ns: f64,
 }
 
 /// What a rank tells of its clock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Quality {
-    /// Bound on its distance from rank 0's clock at the last synchronisation, ns.
+    /// Bound on its distance from rank 0's clock, the worst over the launch so far, ns.
     pub error_ns: f64,
     /// Its rate against rank 0's, parts per million.
     pub drift_ppm: f64,
@@ -69,16 +82,14 @@ pub struct Quality {
 }
 
 impl Clock {
-    /// Calibrates this rank's counter and brings it together with all others'. Ranks with equal `domain` read one counter.
+    /// Calibrates this rank's counter and brings it together with all others'. `node` names what runs one kernel clock; all its ranks read one
+    /// counter if `shared`.
     ///
     /// # Errors
     /// A counter that no steady rate explains, or the machine's.
-    pub fn start<M: Machine>(m: &M, domains: Vec<u64>) -> Result<Clock> {
-        let ticks = match m.agree(calibrated(m, &domains)) {
-            // A counter that is not steady after all: no rank uses it then.
-            Err(_) if m.distrust_counter() => m.agree(calibrated(m, &domains))?,
-            other => other?,
-        };
+    pub fn start<M: Machine>(m: &M, node: &str, shared: bool) -> Result<Clock> {
+        let (ticks, domains) = steady(m, node, shared)?;
+        let step_ns = ticks.duration_ns(least_step(m));
         let schedule = Schedule::with_domains(&domains);
         let mut clock = Clock {
             ticks,
@@ -89,6 +100,9 @@ impl Clock {
             rank: m.rank(),
             origin_ns: 0,
             resyncs: Vec::new(),
+            synced_ns: 0,
+            step_ns,
+            worst_own_ns: 0.0,
         };
         let model = clock.model(m, first())?;
         clock.timeline = if m.rank() == 0 { Timeline::root() } else { Timeline::new(model, &first().assumptions) };
@@ -130,7 +144,10 @@ impl Clock {
         let now = self.ticks.to_ns(m.ticks());
         let second = self.timeline.at(now + SECOND_NS).global_ns - self.timeline.at(now).global_ns;
         self.slope = (second - SECOND_NS) as f64 / SECOND_NS as f64;
-        let errors = m.gather_values(&self.error_now(m))?;
+        self.synced_ns = now;
+        let error_ns = self.bound_after(m, 0);
+        self.saw(error_ns);
+        let errors = m.gather_values(&error_ns)?;
         if m.rank() == 0 {
             let worst = errors.into_iter().fold(0.0, f64::max);
             self.resyncs.push((self.ticks.to_ns(m.ticks()) - self.origin_ns, worst));
@@ -138,8 +155,27 @@ impl Clock {
         Ok(())
     }
 
-    fn error_now<M: Machine>(&self, m: &M) -> f64 {
-        self.timeline.at(self.ticks.to_ns(m.ticks())).error_ns
+    /// Whether it is time to bring the clocks together again, also within a cell: the bound grows as the square of the time between.
+    pub fn is_due<M: Machine>(&self, m: &M) -> bool {
+        self.is_distributed() && self.ticks.to_ns(m.ticks()) - self.synced_ns > RESYNC_NS
+    }
+
+    /// Bound on this rank's error in `ahead_ns` from now, if clocks are not brought together before: it grows since the last time that they were.
+    pub fn bound_after<M: Machine>(&self, m: &M, ahead_ns: i64) -> f64 {
+        let then_ns = self.ticks.to_ns(m.ticks()).saturating_add(ahead_ns);
+        self.timeline.at(then_ns).error_ns + self.least_ns()
+    }
+
+    /// What no bound is below, ns: a tick, and the time of a reading. Also ranks that read one counter do not read it at one instant, and the kernel
+    /// that compares processors' counters cannot see a difference that is less.
+    #[must_use]
+    pub fn least_ns(&self) -> f64 {
+        self.ticks.ns_per_tick() + self.step_ns
+    }
+
+    /// Keeps the largest bound that anything was converted with.
+    pub fn saw(&mut self, error_ns: f64) {
+        self.worst_own_ns = self.worst_own_ns.max(error_ns);
     }
 
     /// The largest error bound over ranks after the last synchronisation, ns; at rank 0 only.
@@ -164,7 +200,19 @@ impl Clock {
     #[must_use]
     pub fn at(&self, ticks: u64) -> Reading {
         let reading = self.timeline.at(self.ticks.to_ns(ticks));
-        Reading { global_ns: reading.global_ns - self.origin_ns, ..reading }
+        Reading { global_ns: reading.global_ns - self.origin_ns, error_ns: reading.error_ns + self.least_ns() }
+    }
+
+    /// Global times of readings, and the largest of their error bounds: between two synchronisations it is larger than at either.
+    #[must_use]
+    pub fn convert(&self, ticks: &[u64]) -> (Vec<i64>, f64) {
+        let mut worst_ns = 0.0f64;
+        let one = |&ticks: &u64| {
+            let reading = self.at(ticks);
+            worst_ns = worst_ns.max(reading.error_ns);
+            reading.global_ns
+        };
+        (ticks.iter().map(one).collect(), worst_ns)
     }
 
     /// Length between two readings of this rank's counter on the global clock, ns.
@@ -199,19 +247,55 @@ impl Clock {
     }
 
     /// How good this rank's clock is.
-    pub fn quality<M: Machine>(&self, m: &M) -> Quality {
-        let steps = (0..1000).filter_map(|_| {
-            let (a, b) = (m.ticks(), m.ticks());
-            (b > a).then_some(b - a)
-        });
-        let least = steps.min().unwrap_or(1);
+    #[must_use]
+    pub fn quality(&self) -> Quality {
         Quality {
-            error_ns: self.error_now(m),
+            error_ns: self.worst_own_ns,
             drift_ppm: -self.slope * 1e6,
             frequency_hz: self.ticks.frequency_hz(),
-            resolution_ns: self.ticks.duration_ns(least),
+            resolution_ns: self.step_ns,
         }
     }
+}
+
+/// Counters that go at a steady rate, and which ranks read one: cycle counters where all of them do, else the kernels' clocks.
+fn steady<M: Machine>(m: &M, node: &str, shared: bool) -> Result<(Ticks, Vec<u64>)> {
+    loop {
+        let domains = domains(m, node, shared)?;
+        match m.agree(calibrated(m, &domains)) {
+            Ok(ticks) => return Ok((ticks, domains)),
+            // A counter that is not steady after all: no rank reads one then. Every rank has come here, also those that have no other clock to change
+            // to, and must go on with the others.
+            Err(error @ (BenchError::Told(_) | BenchError::Elsewhere { .. })) => {
+                let changed = m.distrust_counter();
+                if !m.everybody(&changed)?.contains(&true) {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// By rank, what its clock is: ranks with equal numbers read one counter.
+fn domains<M: Machine>(m: &M, node: &str, shared: bool) -> Result<Vec<u64>> {
+    let source = m.clock_source();
+    let own = (shared || source == KERNEL_CLOCK).then(|| format!("{source} of {node}"));
+    let all = m.everybody(&own)?;
+    let domain = |(rank, name): (usize, &Option<String>)| {
+        let first = name.as_ref().and_then(|_| all.iter().position(|one| one == name));
+        first.unwrap_or(rank) as u64
+    };
+    Ok(all.iter().enumerate().map(domain).collect())
+}
+
+/// The smallest step between two readings, ticks.
+fn least_step<M: Machine>(m: &M) -> u64 {
+    let steps = (0..READINGS).filter_map(|_| {
+        let (a, b) = (m.ticks(), m.ticks());
+        (b > a).then_some(b - a)
+    });
+    steps.min().unwrap_or(1)
 }
 
 /// Ranks that read one counter must know it by the same numbers: the first of them calibrates, the others take over.
@@ -283,5 +367,88 @@ impl<M: Machine> Exchange for Probes<'_, M> {
     fn wait_until(&mut self, local_ns: i64) -> Result<()> {
         self.m.spin_until(self.ticks.from_ns(local_ns));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::sim::{self, Model, Wrong};
+
+    #[test]
+    fn an_unsteady_counter_is_given_up_by_all_also_where_some_read_none() {
+        let model = Model { kernel_clocks: vec![1], unsteady: vec![0], ..Model::plain(4) };
+        let clocks = sim::run(&model, |m| {
+            let started = Clock::start(m, "node", true).map(|clock| clock.is_distributed());
+            (started.map_err(|error| error.to_string()), m.clock_source())
+        });
+        // All on one node, and its kernel's clock is one.
+        assert_eq!(clocks, vec![(Ok(false), KERNEL_CLOCK); 4]);
+    }
+
+    #[test]
+    fn a_machine_without_any_steady_clock_fails_at_all_ranks() {
+        let model = Model { kernel_clocks: vec![0, 1], unsteady: vec![0], ..Model::plain(2) };
+        let failed = sim::run(&model, |m| Clock::start(m, "node", true).err().map(|error| error.to_string()));
+        for text in failed {
+            assert!(text.as_ref().is_some_and(|t| t.contains("clock of rank 0")), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn ranks_have_one_clock_where_they_read_one() {
+        // Ranks 0 and 1 read cycle counters, 2 and 3 the kernel's clock.
+        let model = Model { kernel_clocks: vec![2, 3], ..Model::plain(4) };
+        let found = |shared: bool, apart: bool| {
+            let all = sim::run(&model, |m| {
+                let node = if apart { format!("node {}", m.rank()) } else { "node".to_owned() };
+                domains(m, &node, shared).unwrap()
+            });
+            assert!(all.iter().all(|one| *one == all[0]));
+            all[0].clone()
+        };
+        assert_eq!(found(true, false), [0, 0, 2, 2]);
+        assert_eq!(
+            found(false, false),
+            [0, 1, 2, 2],
+            "the kernel's clock is one even if it does not trust the counters"
+        );
+        assert_eq!(found(true, true), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn the_bound_between_two_synchronisations_is_known_and_kept() {
+        let clocks = (0..2).map(|r| Wrong { offset_ns: 1e6 * f64::from(r), drift: 1e-6 * f64::from(r) }).collect();
+        let model = Model { clocks, ..Model::plain(2) };
+        let bounds = sim::run(&model, |m| {
+            let mut clock = Clock::start(m, &format!("node {}", m.rank()), true).unwrap();
+            let before = m.ticks();
+            m.pause(3_600_000_000_000);
+            let after = m.ticks();
+            clock.again(m).unwrap();
+            let of = |ticks: &[u64]| clock.convert(ticks).1;
+            (of(&[before]), of(&[before, before + (after - before) / 2, after]), of(&[after]), clock.quality().error_ns)
+        });
+        let (begin, all, end, _) = bounds[1];
+        // wander / 2 * 1800 s * 1800 s
+        assert!(all > 3.0e6 && begin < 1e5 && end < 1e5, "{bounds:?}");
+        assert!(bounds[0].1 > 0.0 && bounds[0].1 < 100.0, "who is the reference is off by a reading: {bounds:?}");
+    }
+
+    #[test]
+    fn clocks_are_due_again_after_some_seconds_and_the_bound_grows_until_then() {
+        let due = sim::run(&Model::plain(2), |m| {
+            let clock = Clock::start(m, &format!("node {}", m.rank()), true).unwrap();
+            let (fresh, now) = (clock.is_due(m), clock.bound_after(m, 0));
+            m.pause(6_000_000_000);
+            (fresh, clock.is_due(m), clock.bound_after(m, 0) > now || m.rank() == 0)
+        });
+        assert_eq!(due, [(false, true, true); 2]);
+        let alone = sim::run(&Model::plain(2), |m| {
+            let clock = Clock::start(m, "node", true).unwrap();
+            m.pause(6_000_000_000);
+            clock.is_due(m)
+        });
+        assert_eq!(alone, [false; 2], "one clock needs no bringing together");
     }
 }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use weir_distribution::{
-    Cell, Family as FamilyName, FitRecord, HdrHistogram, HistogramRecord, Outliers, Sample, Skew, StartSync,
-    SummaryRecord, TestRecord, Warning, flags,
+    Cell, Family as FamilyName, FitRecord, HdrHistogram, HistogramRecord, Independence as IndependenceRecord, Outliers,
+    Sample, Skew, StartSync, SummaryRecord, TestRecord, Warning, flags,
 };
 use weir_stats::fit::{Candidate, fit_all};
-use weir_stats::goodness::GoodnessOptions;
+use weir_stats::goodness::{GoodnessOptions, PMethod, random_subset};
+use weir_stats::independence::{Independence, Tally, effective_count};
 use weir_stats::outliers::OutlierRule;
-use weir_stats::{Family, Recorder, RecorderConfig, Summary, seeded};
+use weir_stats::{Family, Recorder, RecorderConfig, Slots, Summary, seeded};
 
 use crate::cell::{Measured, Noted};
 use crate::error::{BenchError, Result};
@@ -19,7 +20,7 @@ use crate::plan::Spec;
 /// How samples are judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Samples kept of a cell.
+    /// Samples kept of a cell; and at most as many outliers beside them, and as many that do not count.
     pub keep: usize,
     /// Repetitions to leave out at the beginning; found from the samples if not given.
     pub warm_up: Option<u32>,
@@ -41,7 +42,7 @@ pub trait Relations {
 
 /// Digits of the histogram.
 const DIGITS: u8 = 3;
-/// Repetitions in which warm-up is looked for.
+/// Repetitions in which warm-up and dependence are looked for.
 const LOOKED_AT: usize = 10_000;
 /// The first batch makes connections: it is warm-up wherever there are so many repetitions.
 const ENOUGH: usize = 10;
@@ -84,13 +85,18 @@ impl<'a, R: Relations> Samples<'a, R> {
             (Timing::OneWay, Some(peer)) => {
                 let sender = &self.measured.ranks[peer];
                 let error = match self.relations.same_clock(rank, peer) {
-                    true => 0.0,
+                    // They do not read it at one instant.
+                    true => sender.least_ns.max(noted.least_ns),
                     false => sender.error_ns + noted.error_ns,
                 };
                 let start = sender.begin_ns[k];
                 (start, (noted.end_ns[k] - start) as f64, error)
             }
-            _ => (noted.begin_ns[k], noted.length_ns[k] / self.divisor, 0.0),
+            // From the start that all agreed on: the rank's own reading of it says how late it was, which is part of the time.
+            _ => match self.agreed_ns(k) {
+                Some(start) => (start, (noted.end_ns[k] - start) as f64, noted.error_ns),
+                None => (noted.begin_ns[k], noted.length_ns[k] / self.divisor, 0.0),
+            },
         };
         Sample {
             rank: rank as u32,
@@ -103,6 +109,12 @@ impl<'a, R: Relations> Samples<'a, R> {
         }
     }
 
+    /// The start that all ranks agreed on and came to in time.
+    fn agreed_ns(&self, k: usize) -> Option<i64> {
+        let agreed = self.measured.agreed_ns.get(k).copied().flatten();
+        agreed.filter(|_| self.flags[k] & flags::MISSED_WINDOW == 0)
+    }
+
     fn each(&self, mut f: impl FnMut(Sample)) {
         for k in 0..self.measured.repetitions {
             for &rank in &self.active {
@@ -111,25 +123,40 @@ impl<'a, R: Relations> Samples<'a, R> {
         }
     }
 
-    /// Repetitions of warm-up, from the mean over ranks of each of the first.
-    fn warm_up(&self, rules: &Rules) -> usize {
-        if let Some(given) = rules.warm_up {
-            // Where starts are agreed, the first batch still begins by a barrier: it never counts.
-            let least = if self.spec.start == StartSync::Window { self.measured.pilot } else { 0 };
-            return (given as usize).max(least).min(self.measured.repetitions.saturating_sub(1));
-        }
-        let looked = self.measured.repetitions.min(LOOKED_AT);
+    /// The mean over ranks of the first repetitions from `from` on that have no flag, and which these are.
+    fn series(&self, from: usize) -> (Vec<usize>, Vec<f64>) {
+        let fair: Vec<usize> =
+            (from..self.measured.repetitions).filter(|&k| self.flags[k] == 0).take(LOOKED_AT).collect();
         let mean = |k: usize| {
             let sum: f64 = self.active.iter().map(|&rank| self.get(rank, k).duration_ns).sum();
             sum / self.active.len() as f64
         };
-        let fair: Vec<usize> = (0..looked).filter(|&k| self.flags[k] == 0).collect();
-        let series: Vec<f64> = fair.iter().map(|&k| mean(k)).collect();
+        let series = fair.iter().map(|&k| mean(k)).collect();
+        (fair, series)
+    }
+
+    /// By repetition that counts: samples, and those at most `value`.
+    fn tallies(&self, value: f64) -> Vec<Tally> {
+        let fair = (0..self.measured.repetitions).filter(|&k| self.flags[k] & flags::EXCLUDED == 0);
+        let below = |k: usize| self.active.iter().filter(|&&rank| self.get(rank, k).duration_ns <= value).count();
+        fair.map(|k| Tally { samples: self.active.len() as u32, below: below(k) as u32 }).collect()
+    }
+
+    /// Repetitions of warm-up, from the mean over ranks of each of the first; and whether times had settled after it.
+    fn warm_up(&self, rules: &Rules) -> (usize, bool) {
+        if let Some(given) = rules.warm_up {
+            // Where starts are agreed, the first batch still begins by a barrier: it never counts.
+            let least = if self.spec.start == StartSync::Window { self.measured.pilot } else { 0 };
+            return ((given as usize).max(least).min(self.measured.repetitions.saturating_sub(1)), true);
+        }
+        let (fair, series) = self.series(0);
         let found = weir_stats::warmup::detect(&series, SIGNIFICANCE, &mut seeded(rules.seed));
-        let cut = found.map_or(0, |found| found.samples);
-        let cut = if cut == 0 { 0 } else { fair.get(cut).copied().unwrap_or(looked) };
+        let (cut, settled) = found.map_or((0, true), |found| (found.samples, found.settled));
+        // At most half of the series is cut, so that there is a repetition after it.
+        let cut = if cut == 0 { 0 } else { fair.get(cut).copied().unwrap_or(0) };
         let pilot = if self.measured.repetitions >= ENOUGH { self.measured.pilot } else { 0 };
-        cut.max(pilot)
+        // Where it did not settle in what was looked at, but went on for longer, later repetitions may well have.
+        (cut.max(pilot), settled || self.measured.repetitions > 2 * LOOKED_AT)
     }
 }
 
@@ -144,7 +171,7 @@ pub fn cell(
     relations: &impl Relations,
 ) -> Result<(Cell, Vec<Sample>)> {
     let mut samples = Samples::new(spec, measured, relations);
-    let warm_up = samples.warm_up(rules);
+    let (warm_up, settled) = samples.warm_up(rules);
     samples.flags[..warm_up].iter_mut().for_each(|flag| *flag |= flags::WARM_UP);
     let missed = samples.flags.iter().filter(|flag| **flag & flags::MISSED_WINDOW != 0).count();
     let (recorder, mut kept, mut excluded, worst) = record(&samples, rules)?;
@@ -160,19 +187,29 @@ pub fn cell(
     cell.stopped_by = Some(measured.why.clone());
     cell.measured = (measured.repetitions * samples.active.len()) as u64;
     cell.clock_error_ns = Some(f64::from(worst));
-    if let Some(outliers) = outliers(&samples, &recorder, rules)? {
+    if let Some(mut outliers) = boundary(&recorder, rules)? {
         kept.iter_mut().filter(|s| s.duration_ns > outliers.boundary_ns).for_each(|s| s.flags |= flags::OUTLIER);
+        let (count, mut beside) = outliers_beside(&samples, &kept, outliers.boundary_ns, rules);
+        outliers.count = count;
         cell.outliers = Some(outliers);
+        excluded.append(&mut beside);
     }
-    cell.summary = recorder.summary().ok().map(|s| record_of(&s));
+    if let Ok(summary) = recorder.summary() {
+        let worth = effective_count(&samples.tallies(summary.p50));
+        cell.summary = Some(record_of(&dependent(summary, &recorder, worth)));
+        cell.independence = independence(&samples.series(warm_up).1, worth);
+    }
     cell.histogram = (recorder.count() > 0).then(|| histogram_of(&recorder));
     cell.skew = skew(spec, &samples, rules)?;
-    if spec.start == StartSync::Window && measured.start == StartSync::Barrier {
+    cell.warnings.extend(measured.warnings(spec.start));
+    if !settled {
         cell.warnings.push(Warning {
-            code: "windows-missed".into(),
-            message: "too many starts agreed by the clock were missed; later repetitions were begun by a barrier"
-                .into(),
-            advice: Some("weir bench --start barrier, or fewer ranks than processors".into()),
+            code: "not-settled".into(),
+            message: format!(
+                "times still changed in the second half of its {} repetitions; what was left out as warm-up may not be all",
+                measured.repetitions
+            ),
+            advice: Some("weir bench with more --time or --reps".into()),
         });
     }
     kept.append(&mut excluded);
@@ -203,7 +240,26 @@ fn record<R: Relations>(samples: &Samples<'_, R>, rules: &Rules) -> Result<(Reco
     Ok((recorder, kept, excluded, worst))
 }
 
-fn outliers<R: Relations>(samples: &Samples<'_, R>, recorder: &Recorder, rules: &Rules) -> Result<Option<Outliers>> {
+/// The summary with an interval of the median for samples that are worth `worth` independent ones.
+fn dependent(summary: Summary, recorder: &Recorder, worth: f64) -> Summary {
+    let interval = recorder.median_interval(worth.max(1.0));
+    Summary { median_interval: interval.unwrap_or(summary.median_interval), ..summary }
+}
+
+/// How repetitions depend on each other; nothing if there are too few to tell, or all equal.
+fn independence(series: &[f64], worth: f64) -> Option<IndependenceRecord> {
+    let found = Independence::of(series).ok()?;
+    Some(IndependenceRecord {
+        repetitions: series.len() as u64,
+        autocorrelation: found.autocorrelation.iter().map(|r| (r * 1e4).round() / 1e4).collect(),
+        runs_p: found.runs.p,
+        ljung_box_p: found.ljung_box.p,
+        effective_count: worth.round().max(1.0),
+    })
+}
+
+/// The rule of outliers with its boundary, none counted yet.
+fn boundary(recorder: &Recorder, rules: &Rules) -> Result<Option<Outliers>> {
     let rule = OutlierRule::new(rules.percentile, rules.multiplier);
     let rule = rule.map_err(|error| BenchError::Usage(error.to_string()))?;
     let quantile = match recorder.keeps_all() {
@@ -211,28 +267,64 @@ fn outliers<R: Relations>(samples: &Samples<'_, R>, recorder: &Recorder, rules: 
         false => recorder.quantile(rules.percentile),
     };
     let Some(boundary_ns) = quantile.map(|q| rule.boundary_at(q)).filter(|b| b.is_finite()) else { return Ok(None) };
-    let mut count = 0;
-    samples.each(|sample| count += u64::from(sample.counts() && sample.duration_ns > boundary_ns));
-    Ok(Some(Outliers { percentile: rules.percentile, multiplier: rules.multiplier, boundary_ns, count }))
+    Ok(Some(Outliers { percentile: rules.percentile, multiplier: rules.multiplier, boundary_ns, count: 0 }))
 }
 
-/// How far apart the members of a collective began.
+/// How many outliers there are, and those that are not among `kept`: all of them, or a uniform choice where they are more than
+/// samples are to be kept.
+fn outliers_beside<R: Relations>(
+    samples: &Samples<'_, R>,
+    kept: &[Sample],
+    boundary_ns: f64,
+    rules: &Rules,
+) -> (u64, Vec<Sample>) {
+    let key = |s: &Sample| (s.repetition, s.rank);
+    let mut there: Vec<(u32, u32)> = kept.iter().filter(|s| s.is_outlier()).map(key).collect();
+    there.sort_unstable();
+    let mut random = seeded(rules.seed);
+    let mut slots = Slots::new(rules.keep, &mut random);
+    let (mut count, mut beside): (u64, Vec<Sample>) = (0, Vec::new());
+    samples.each(|mut sample| {
+        if !sample.counts() || sample.duration_ns <= boundary_ns {
+            return;
+        }
+        count += 1;
+        if there.binary_search(&key(&sample)).is_ok() {
+            return;
+        }
+        sample.flags |= flags::OUTLIER | flags::BESIDE;
+        match slots.offer(&mut random) {
+            Some(place) if place < beside.len() => beside[place] = sample,
+            Some(_) => beside.push(sample),
+            None => {}
+        }
+    });
+    (count, beside)
+}
+
+/// How far apart the members of a collective began, in the repetitions that count: a start that was missed is not one of
+/// the starts that were agreed.
 fn skew<R: Relations>(spec: &Spec, samples: &Samples<'_, R>, rules: &Rules) -> Result<Option<Skew>> {
     if spec.pairing.is_some() {
         return Ok(None);
     }
     let config = RecorderConfig { reservoir: rules.keep, digits: DIGITS, seed: rules.seed };
     let mut recorder = Recorder::new(config).map_err(|error| BenchError::Usage(error.to_string()))?;
-    for (k, flag) in samples.flags.iter().enumerate() {
+    let fair: Vec<usize> = (0..samples.flags.len()).filter(|&k| samples.flags[k] & flags::EXCLUDED == 0).collect();
+    let apart = |k: usize| {
         let begins = samples.active.iter().map(|&rank| samples.measured.ranks[rank].begin_ns[k]);
         let (first, last) = begins.fold((i64::MAX, i64::MIN), |(a, b), t| (a.min(t), b.max(t)));
-        if flag & flags::WARM_UP == 0 {
-            // Begins are in order by construction, so that nothing is refused.
-            let _ = recorder.record((last - first) as f64);
-        }
+        (last - first) as f64
+    };
+    for &k in &fair {
+        // Begins are in order by construction, so that nothing is refused.
+        let _ = recorder.record(apart(k));
     }
-    let histogram = histogram_of(&recorder);
-    Ok(recorder.summary().ok().map(|s| Skew { summary: record_of(&s), histogram: Some(histogram) }))
+    let Ok(summary) = recorder.summary() else { return Ok(None) };
+    let tally = |&k: &usize| Tally { samples: 1, below: u32::from(apart(k) <= summary.p50) };
+    let worth = effective_count(&fair.iter().map(tally).collect::<Vec<_>>());
+    let summary = record_of(&dependent(summary, &recorder, worth));
+    Ok(Some(Skew { summary, histogram: Some(histogram_of(&recorder)) }))
 }
 
 /// The summary as the format has it.
@@ -265,22 +357,31 @@ fn histogram_of(recorder: &Recorder) -> HistogramRecord {
     })
 }
 
-/// Durations by which families are fitted: enough for the tests to need no simulation.
+/// Durations by which families are fitted: twenty times as many as tests look at, so that these need no simulation.
 pub const FITTED: usize = 10_000;
+
+/// Those durations of a cell's kept samples by which families are fitted: [`FITTED`] at random, or all if there are no more. Not
+/// every n-th of them: they lie in the order of repetitions and ranks, so that the n-th may always be the same rank's.
+#[must_use]
+pub fn to_fit(samples: &[Sample], seed: u64) -> Vec<f64> {
+    let fair: Vec<f64> = samples.iter().filter(|s| s.counts()).map(|s| s.duration_ns.max(0.0)).collect();
+    let Ok(all) = weir_stats::Sample::durations(fair) else { return Vec::new() };
+    random_subset(&all, FITTED, &mut seeded(seed)).sorted().to_vec()
+}
 
 /// Fits the families to durations of a cell that count.
 #[must_use]
 pub fn fits(durations: Vec<f64>, seed: u64) -> Vec<FitRecord> {
     let families: Vec<Family> = Family::ALL.into_iter().filter(|f| FamilyName::KNOWN.contains(&f.name())).collect();
     let Ok(sample) = weir_stats::Sample::durations(durations) else { return Vec::new() };
-    // With few values the tests draw many samples of each family; fewer do for a choice among families.
-    let options = GoodnessOptions { replicates: 49, ..GoodnessOptions::default() };
+    let options = GoodnessOptions::default();
     let Ok(report) = fit_all(&sample, &families, &options, &mut seeded(seed)) else { return Vec::new() };
-    let chosen = report.chosen;
-    report.candidates.iter().enumerate().map(|(i, c)| fit_record(c, chosen == Some(i))).collect()
+    let reason = |i: usize| (report.chosen == Some(i)).then(|| report.reason.clone());
+    report.candidates.iter().enumerate().map(|(i, c)| fit_record(c, reason(i))).collect()
 }
 
-fn fit_record(c: &Candidate, chosen: bool) -> FitRecord {
+/// The record of a fit; of the chosen one, with the reason.
+fn fit_record(c: &Candidate, reason: Option<String>) -> FitRecord {
     let distribution = &c.fit.distribution;
     let unit = |name: &str| match name {
         "scale" => "scale_ns".to_owned(),
@@ -296,6 +397,8 @@ fn fit_record(c: &Candidate, chosen: bool) -> FitRecord {
         statistic: tested.statistic,
         p_value: Some(tested.p),
         samples: Some(c.subset.count),
+        method: Some(method(tested.method).to_owned()),
+        replicates: if let PMethod::Bootstrap(replicates) = tested.method { Some(replicates) } else { None },
     };
     FitRecord {
         family: FamilyName::from(distribution.family().name()),
@@ -308,6 +411,17 @@ fn fit_record(c: &Candidate, chosen: bool) -> FitRecord {
             test("ad", &c.subset.anderson_darling),
             test("chi2", &c.subset.chi_square),
         ],
-        chosen,
+        at_bound: c.fit.at_bound,
+        chosen: reason.is_some(),
+        reason,
+    }
+}
+
+/// The format's word for how a p-value was found.
+fn method(of: PMethod) -> &'static str {
+    match of {
+        PMethod::Table => "table",
+        PMethod::TableUpperBound => "upper-bound",
+        PMethod::Bootstrap(_) => "bootstrap",
     }
 }

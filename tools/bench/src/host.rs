@@ -12,8 +12,11 @@ use crate::sys::{affinity, counter};
 /// One rank's facts, told to rank 0.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Facts {
-    /// What tells nodes apart: host name, and network namespace, as hosts may be emulated on one machine.
+    /// What tells nodes apart: host name, boot of the kernel (two machines may have one name), and network namespace, as hosts may be
+    /// emulated on one machine; so they are clocks of their own, too.
     pub identity: String,
+    /// The time namespace, in which the kernel's clocks may have been set apart from those of the rest of the node.
+    pub time_namespace: String,
     /// The node.
     pub node: Node,
     /// Memory that can still be had there, bytes.
@@ -22,6 +25,8 @@ pub struct Facts {
     pub processors: Vec<u32>,
     /// Processors online there.
     pub online: usize,
+    /// Processors' worth of time that the rank's control group may use, if that is limited.
+    pub quota: Option<f64>,
     /// Version of the program.
     pub version: String,
     /// Whether all ranks of the node read one cycle counter: the kernel itself trusts it.
@@ -34,34 +39,68 @@ impl Facts {
     pub fn unknown(name: &str) -> Facts {
         Facts {
             identity: name.to_owned(),
+            time_namespace: String::new(),
             node: Node { name: name.to_owned(), ..Node::default() },
             available_bytes: None,
             processors: Vec::new(),
             online: 1,
+            quota: None,
             version: env!("CARGO_PKG_VERSION").into(),
             shared_counter: true,
         }
+    }
+
+    /// What tells apart whose clock the kernel keeps: ranks for which it is equal read the kernel's clock alike.
+    #[must_use]
+    pub fn kernel(&self) -> String {
+        format!("{} {}", self.identity, self.time_namespace)
     }
 
     /// Looks around.
     #[must_use]
     pub fn here() -> Facts {
         let name = text("/proc/sys/kernel/hostname").unwrap_or_else(|| "localhost".into());
-        let namespace = fs::read_link("/proc/self/ns/net").map_or_else(|_| String::new(), |p| p.display().to_string());
+        let boot = text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let node = node(name.clone(), &cpuinfo, &meminfo);
         let trusted = node.tsc.as_ref().is_some_and(|t| t.invariant && t.kernel_clocksource.as_deref() == Some("tsc"));
         Facts {
-            identity: format!("{name} {namespace}"),
+            identity: identity(&name, &boot, &namespace("net")),
+            time_namespace: namespace("time"),
             node,
             available_bytes: kib_of(&meminfo, "MemAvailable"),
             processors: affinity::allowed().unwrap_or_default(),
             online: affinity::online_processors(),
+            quota: quota(Path::new("/sys/fs/cgroup"), &fs::read_to_string("/proc/self/cgroup").unwrap_or_default()),
             version: env!("CARGO_PKG_VERSION").into(),
             shared_counter: trusted,
         }
     }
+}
+
+/// Network namespaces have the same few numbers on every machine, so that they tell nothing apart without the boot.
+fn identity(name: &str, boot: &str, namespace: &str) -> String {
+    format!("{name} {boot} {namespace}")
+}
+
+/// The number of this process's namespace of a kind, as the kernel writes it; nothing if it cannot be known.
+fn namespace(kind: &str) -> String {
+    let link = fs::read_link(Path::new("/proc/self/ns").join(kind));
+    link.map_or_else(|_| String::new(), |p| p.display().to_string())
+}
+
+/// The least share of processors that the control groups of a process leave it (version 2: `cpu.max`, quota and period in microseconds or `max`), in processors. `groups` is what
+/// `/proc/self/cgroup` says.
+fn quota(root: &Path, groups: &str) -> Option<f64> {
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let limit = |group: &Path| {
+        let words = text(root.join(group).join("cpu.max"))?;
+        let (quota, period) = words.split_once(' ')?;
+        let (quota, period) = (quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?);
+        (period > 0.0).then(|| quota / period)
+    };
+    Path::new(own).ancestors().filter_map(limit).reduce(f64::min)
 }
 
 fn text(path: impl AsRef<Path>) -> Option<String> {
@@ -150,6 +189,31 @@ mod tests {
         assert_eq!((node.sockets, node.cores, node.threads), (Some(2), Some(2), Some(3)));
         assert_eq!((node.cpu.as_deref(), node.memory_bytes), (Some("A"), Some(24_576_000)));
         assert_eq!(kib_of("MemTotal: much", "MemTotal"), None);
+    }
+
+    #[test]
+    fn machines_of_one_name_are_told_apart_by_their_boots() {
+        let (one, other) = (identity("node", "a-1", "net:[4026531840]"), identity("node", "b-2", "net:[4026531840]"));
+        assert_ne!(one, other);
+        assert_ne!(one, identity("node", "a-1", "net:[4026532000]"), "hosts emulated on one machine");
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        assert!(Facts::here().identity.contains(boot.trim()));
+    }
+
+    #[test]
+    fn a_group_has_what_it_and_those_above_it_may_use() {
+        let root = tempfile::tempdir().unwrap();
+        let inner = root.path().join("job/step");
+        fs::create_dir_all(&inner).unwrap();
+        let groups = "3:cpuset:/\n0::/job/step\n";
+        assert_eq!(quota(root.path(), groups), None);
+        fs::write(inner.join("cpu.max"), "max 100000\n").unwrap();
+        assert_eq!(quota(root.path(), groups), None);
+        fs::write(root.path().join("job/cpu.max"), "250000 100000\n").unwrap();
+        assert_eq!(quota(root.path(), groups), Some(2.5));
+        fs::write(inner.join("cpu.max"), "50000 100000\n").unwrap();
+        assert_eq!(quota(root.path(), groups), Some(0.5));
+        assert_eq!(quota(root.path(), "0::/\n"), None);
     }
 
     #[test]

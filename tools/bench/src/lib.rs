@@ -10,6 +10,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod append;
 pub mod budget;
 pub mod cell;
 pub mod clock;

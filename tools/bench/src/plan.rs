@@ -288,7 +288,7 @@ pub fn check_memory(cells: &[Spec], layout: &Layout, rooms: &[Room], most_bytes:
 }
 
 /// Shuffles the cells (Fisher and Yates): what changes slowly on a machine must not look like an effect of size.
-pub fn shuffle(cells: &mut [Spec], seed: u64) {
+pub fn shuffle<T>(cells: &mut [T], seed: u64) {
     let mut random = Pcg64::seed_from_u64(seed);
     for i in (1..cells.len()).rev() {
         let j = (u128::from(random.next_u64()) * (i as u128 + 1)) >> 64;

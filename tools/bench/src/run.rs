@@ -1,6 +1,5 @@
 //! A launch: all cells, shuffled, one after the other, each written when it is finished.
 
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
@@ -10,6 +9,7 @@ use weir_distribution::{
     Tool, Transport, Warning, Writer,
 };
 
+use crate::append::{self, Begun};
 use crate::budget::Budget;
 use crate::cell::{Bench, Outcomes};
 use crate::clock::{Clock, Quality};
@@ -17,7 +17,7 @@ use crate::collect::{self, Relations, Rules};
 use crate::error::{BenchError, Result};
 use crate::host::Facts;
 use crate::machine::{Control, Machine};
-use crate::options::{Settings, Start};
+use crate::options::Settings;
 use crate::pairing::Layout;
 use crate::plan::{self, Room, Spec};
 use crate::{measure, warnings};
@@ -122,11 +122,12 @@ pub fn launch<M: Machine>(
     let identities: Vec<String> = facts.iter().map(|f| f.identity.clone()).collect();
     let layout = Layout::of_names(&identities);
     // What cannot be done is refused before time is spent on clocks.
-    let early = plan::cells(settings, &layout, StartSync::Barrier)?;
-    plan::check_memory(&early, &layout, &rooms(&facts, &layout), m.most_bytes())?;
-    let mut clock = Clock::start(m, domains(&facts, &layout))?;
-    let start = m.share(&chosen_start(settings.args.start, &facts, &layout, clock.worst_ns()))?;
-    let mut cells = plan::cells(settings, &layout, start)?;
+    let cells = plan::cells(settings, &layout, StartSync::Barrier)?;
+    plan::check_memory(&cells, &layout, &rooms(&facts, &layout), m.most_bytes())?;
+    let earlier = if m.rank() == 0 { append::earlier(settings) } else { Ok(None) };
+    let earlier = m.agree(earlier)?;
+    let mut clock = Clock::start(m, &own.kernel(), own.shared_counter)?;
+    let mut cells = begun(m, settings, cells, earlier.as_ref(), best_start(&facts, &layout, clock.worst_ns()))?;
     let seed = m.share(&settings.args.seed.unwrap_or_else(fresh_seed))?;
     plan::shuffle(&mut cells, seed);
     let head = head(m, settings, about, &facts, &layout, &clock)?;
@@ -144,7 +145,7 @@ pub fn launch<M: Machine>(
         let _ = save(&book.run, book.writer.as_mut());
     }
     let complete = measured?;
-    let qualities = m.gather_values(&clock.quality(m))?;
+    let qualities = m.gather_values(&clock.quality())?;
     let closed = book.map(|book| close(book, complete, &clock, &qualities, watcher)).transpose();
     m.agree(closed)
 }
@@ -187,30 +188,29 @@ fn rooms(facts: &[Facts], layout: &Layout) -> Vec<Room> {
     nodes.map(|r| Room { name: facts[r].node.name.clone(), available_bytes: facts[r].available_bytes }).collect()
 }
 
-/// Ranks of a node read one counter if its kernel trusts it.
-fn domains(facts: &[Facts], layout: &Layout) -> Vec<u64> {
-    let ranks = facts.len() as u64;
-    let domain = |(rank, f): (usize, &Facts)| match f.shared_counter {
-        true => layout.nodes[rank] as u64,
-        false => ranks + rank as u64,
-    };
-    facts.iter().enumerate().map(domain).collect()
+/// What suits this machine: who spins for an instant keeps others from a shared processor, and a bad clock starts worse than a barrier.
+fn best_start(facts: &[Facts], layout: &Layout, worst_ns: f64) -> StartSync {
+    match warnings::is_crowded(facts, layout) || worst_ns > warnings::CLOCK_LIMIT_NS {
+        true => StartSync::Barrier,
+        false => StartSync::Window,
+    }
 }
 
-fn chosen_start(asked: Start, facts: &[Facts], layout: &Layout, worst_ns: f64) -> StartSync {
-    let crowded = (0..layout.count()).any(|node| {
-        let here = layout.nodes.iter().filter(|n| **n == node).count();
-        let online = facts.iter().zip(&layout.nodes).find(|(_, n)| **n == node).map_or(1, |(f, _)| f.online);
-        here > online
-    });
-    match asked {
-        Start::Barrier => StartSync::Barrier,
-        Start::Window => StartSync::Window,
-        Start::None => StartSync::None,
-        // Who spins for an instant keeps others from a shared processor; a bad clock starts worse than a barrier.
-        Start::Auto if crowded || worst_ns > warnings::CLOCK_LIMIT_NS => StartSync::Barrier,
-        Start::Auto => StartSync::Window,
-    }
+/// The cells, each with the way in which its repetitions are begun; all ranks call it, rank 0 decides.
+fn begun<M: Machine>(
+    m: &M,
+    settings: &Settings,
+    cells: Vec<Spec>,
+    earlier: Option<&Run>,
+    best: StartSync,
+) -> Result<Vec<(Spec, Begun)>> {
+    let decided = match m.rank() {
+        0 => append::starts(settings.args.start, &cells, earlier, best),
+        _ => Ok(Vec::new()),
+    };
+    let decided = m.share(&m.agree(decided)?)?;
+    let one = |(spec, begun): (Spec, Begun)| (Spec { start: begun.start, ..spec }, begun);
+    Ok(cells.into_iter().zip(decided).map(one).collect())
 }
 
 /// Rank 0's books.
@@ -238,7 +238,7 @@ fn head<M: Machine>(
     layout: &Layout,
     clock: &Clock,
 ) -> Result<Option<(Run, Launch)>> {
-    let qualities = m.gather_values(&clock.quality(m))?;
+    let qualities = m.gather_values(&clock.quality())?;
     let empty = measure::nothing(m, EMPTY);
     if m.rank() != 0 {
         return Ok(None);
@@ -336,16 +336,16 @@ fn open(settings: &Settings, run: Run, mut launch: Launch) -> Result<Book> {
     };
     // The format's errors name their file.
     let failed = |error: weir_distribution::Error| BenchError::Told(error.to_string());
-    if !settings.args.append && is_run(dir) {
+    if !settings.args.append && append::is_run(dir) {
         let text = format!(
             "there is a run in {} already: name another folder, or add a launch to it by --append",
             dir.display()
         );
         return Err(BenchError::Usage(text));
     }
-    let mut writer = if settings.args.append && is_run(dir) {
+    let mut writer = if settings.args.append && append::is_run(dir) {
         let writer = Writer::append(dir).map_err(failed)?;
-        same_machine(dir, writer.run(), &run)?;
+        append::same_machine(dir, writer.run(), &run, &launch)?;
         writer
     } else {
         Writer::create(dir, run, Existing::Refuse).map_err(failed)?
@@ -357,35 +357,11 @@ fn open(settings: &Settings, run: Run, mut launch: Launch) -> Result<Book> {
     Ok(Book { run, launch: number, writer: Some(writer), durations: Vec::new(), overhead_ns })
 }
 
-fn is_run(dir: &Path) -> bool {
-    dir.join("run.json").exists()
-}
-
-/// Launches of one run must be of one machine: else their medians mean nothing.
-fn same_machine(dir: &Path, there: &Run, here: &Run) -> Result<()> {
-    let of = |run: &Run| {
-        let version = run.mpi.as_ref().map(|mpi| mpi.library_version.clone());
-        let nodes: Vec<(String, Option<String>)> = run.nodes.iter().map(|n| (n.name.clone(), n.cpu.clone())).collect();
-        [
-            ("transport", format!("{} {:?}", run.transport.backend, run.transport.provider)),
-            ("MPI library", format!("{version:?}")),
-            ("nodes", format!("{nodes:?}")),
-        ]
-    };
-    for ((what, there), (_, here)) in of(there).into_iter().zip(of(here)) {
-        if there != here {
-            let text = format!("--append: {what} of the run in {} is {there}, here it is {here}", dir.display());
-            return Err(BenchError::Usage(text));
-        }
-    }
-    Ok(())
-}
-
 #[allow(clippy::too_many_arguments)]
 fn measure_all<M: Machine>(
     m: &M,
     settings: &Settings,
-    cells: &[Spec],
+    cells: &[(Spec, Begun)],
     clock: &mut Clock,
     layout: &Layout,
     seed: u64,
@@ -396,7 +372,7 @@ fn measure_all<M: Machine>(
     let args = &settings.args;
     let begun_ns = clock.now_ns(m);
     let mut failed: Option<String> = None;
-    for (done, spec) in cells.iter().enumerate() {
+    for (done, (spec, begun)) in cells.iter().enumerate() {
         let left_ns = args.time * 1e9 - (clock.now_ns(m) - begun_ns) as f64;
         // What a cell saved, the others may use.
         let time_ns = (left_ns / (cells.len() - done) as f64).max(1e6);
@@ -411,7 +387,7 @@ fn measure_all<M: Machine>(
             relative_width: args.ci.map(|percent| percent / 100.0),
             most: MOST_SAMPLES / spec.active().len() as u64,
         };
-        let outcome = Bench { m, clock, stop }.cell(spec, &budget)?;
+        let outcome = Bench { m, clock, stop, may_fall_back: !begun.fixed }.cell(spec, &budget)?;
         let Outcomes::Done(measured) = outcome else { return Ok(false) };
         let (Some(measured), Some(book)) = (measured, book.as_mut()) else { continue };
         let rules = Rules {
@@ -456,9 +432,7 @@ fn enter(
     } else {
         book.run.cells.push(cell);
     }
-    let fair: Vec<f64> = samples.iter().filter(|s| s.counts()).map(|s| s.duration_ns.max(0.0)).collect();
-    let step = fair.len().div_ceil(collect::FITTED).max(1);
-    book.durations.push((book.run.cells.len() - 1, fair.into_iter().step_by(step).collect()));
+    book.durations.push((book.run.cells.len() - 1, collect::to_fit(&samples, rules.seed)));
     Ok(())
 }
 
@@ -476,13 +450,12 @@ fn close(
     let smallest = medians.filter(|(_, median)| *median > 0.0).min_by(|a, b| a.1.total_cmp(&b.1));
     let told = warnings::of_overhead(overhead_ns, smallest.as_ref().map(|(name, median)| (name.as_str(), *median)));
     told.iter().for_each(|w| watcher.warning(w));
-    let state = if complete { State::Complete } else { State::Stopped };
     let entry = book.launch();
-    entry.state = state;
+    entry.state = if complete { State::Complete } else { State::Stopped };
     entry.warnings.extend(told);
     let source = entry.clock.as_ref().map_or_else(String::new, |c| c.source.clone());
     entry.clock = Some(clock_info(&source, clock, qualities));
-    book.run.state = state;
+    book.run.state = append::state_of(&book.run.launches);
     let mut writer = book.writer;
     save(&book.run, writer.as_mut())?;
     Ok(Report { run: book.run, launch, complete, durations: book.durations, writer })

@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
 use weir_engine::NAME_BYTES;
 
 use crate::error::{BenchError, Result};
@@ -38,8 +39,8 @@ pub struct Job {
 /// # Errors
 /// If a rank cannot be started or does not come to the meeting.
 pub fn run(job: &Job, stop: &AtomicBool) -> Result<u8> {
-    let folder = Folder::new()?;
-    let socket = folder.0.join("meet");
+    let folder = meeting_folder()?;
+    let socket = folder.path().join("meet");
     let listener = UnixListener::bind(&socket).map_err(|error| BenchError::file(&socket, error))?;
     listener.set_nonblocking(true).map_err(|error| BenchError::file(&socket, error))?;
     let mut children = Children(Vec::new());
@@ -50,21 +51,10 @@ pub fn run(job: &Job, stop: &AtomicBool) -> Result<u8> {
     children.wait(stop)
 }
 
-/// A folder of this job's own.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Folder> {
-        let path = std::env::temp_dir().join(format!("weir-bench-{}", std::process::id()));
-        std::fs::create_dir(&path).map_err(|error| BenchError::file(&path, error))?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A folder of this job's own, under a name that nobody else has: a job that was killed leaves its folder, and process ids come again.
+fn meeting_folder() -> Result<TempDir> {
+    let made = tempfile::Builder::new().prefix("weir-bench-").tempdir();
+    made.map_err(|error| BenchError::file(std::env::temp_dir(), error))
 }
 
 fn start(job: &Job, rank: usize, socket: &Path) -> Result<Child> {
@@ -179,5 +169,21 @@ impl Drop for Children {
                 let _ = child.wait();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_job_left_is_in_nobodys_way() {
+        // As left by a process that had this one's id.
+        let left = std::env::temp_dir().join(format!("weir-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&left).unwrap();
+        let made = meeting_folder();
+        std::fs::remove_dir(&left).unwrap();
+        let made = made.unwrap();
+        assert!(made.path().is_dir() && made.path() != left);
     }
 }

@@ -1,6 +1,6 @@
 //! What makes the numbers less worth than they look, and the next command to type.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_distribution::Warning;
 
@@ -22,6 +22,38 @@ fn list(ranks: &[usize]) -> String {
     format!("{}{}", words.join(", "), if ranks.len() > 8 { ", ..." } else { "" })
 }
 
+/// Processors that a node's ranks may use together: those that any of them may run on, as far as that is known, and no more than their control
+/// group gives them time for.
+fn usable(facts: &[Facts], ranks: &[usize]) -> usize {
+    let allowed: BTreeSet<u32> = ranks.iter().flat_map(|&r| facts[r].processors.iter().copied()).collect();
+    let known = ranks.iter().all(|&r| !facts[r].processors.is_empty());
+    let online = ranks.first().map_or(1, |&r| facts[r].online);
+    let count = if known { allowed.len() } else { online };
+    let quota = ranks.iter().filter_map(|&r| facts[r].quota).reduce(f64::min);
+    quota.map_or(count, |quota| count.min(quota.floor() as usize)).max(1)
+}
+
+/// Ranks that are kept on one processor together, if any are, and the processor.
+fn stacked(facts: &[Facts], ranks: &[usize]) -> Option<(u32, Vec<usize>)> {
+    let mut pinned: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for &rank in ranks.iter().filter(|&&r| facts[r].processors.len() == 1) {
+        pinned.entry(facts[rank].processors[0]).or_default().push(rank);
+    }
+    pinned.into_iter().find(|(_, ranks)| ranks.len() > 1)
+}
+
+fn ranks_of(layout: &Layout, node: usize) -> Vec<usize> {
+    (0..layout.nodes.len()).filter(|&r| layout.nodes[r] == node).collect()
+}
+
+/// Whether anywhere ranks must share a processor: who spins there keeps another from running.
+#[must_use]
+pub fn is_crowded(facts: &[Facts], layout: &Layout) -> bool {
+    (0..layout.count())
+        .map(|node| ranks_of(layout, node))
+        .any(|here| here.len() > usable(facts, &here) || stacked(facts, &here).is_some())
+}
+
 /// About how the ranks were placed, and their nodes. `family` is the launcher's MPI, if known.
 #[must_use]
 pub fn of_placement(facts: &[Facts], layout: &Layout, open_mpi: bool) -> Vec<Warning> {
@@ -37,21 +69,24 @@ pub fn of_placement(facts: &[Facts], layout: &Layout, open_mpi: bool) -> Vec<War
         warnings.push(warning("unpinned-ranks", text, pin));
     }
     for node in 0..layout.count() {
-        let here: Vec<usize> = (0..facts.len()).filter(|&r| layout.nodes[r] == node).collect();
+        let here = ranks_of(layout, node);
         let Some(&one) = here.first() else { continue };
-        let (name, online) = (&facts[one].node.name, facts[one].online);
-        let mut pinned: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-        for &rank in here.iter().filter(|&&r| facts[r].processors.len() == 1) {
-            pinned.entry(facts[rank].processors[0]).or_default().push(rank);
-        }
+        let (name, online, usable) = (&facts[one].node.name, facts[one].online, usable(facts, &here));
         if here.len() > online {
             let text =
                 format!("{name} has {online} processors for {} ranks: what is measured is the scheduler", here.len());
             let advice = format!("mpiexec -n {} weir bench ...", online.max(2));
             warnings.push(warning("oversubscribed", text, &advice));
-        } else if let Some((cpu, ranks)) = pinned.iter().find(|(_, ranks)| ranks.len() > 1) {
-            let text = format!("ranks {} are all kept on processor {cpu} of {name}", list(ranks));
+        } else if let Some((cpu, ranks)) = stacked(facts, &here) {
+            let text = format!("ranks {} are all kept on processor {cpu} of {name}", list(&ranks));
             warnings.push(warning("oversubscribed", text, pin));
+        } else if here.len() > usable {
+            let text = format!(
+                "of the {online} processors of {name}, its {} ranks may use {usable}: what is measured is the scheduler",
+                here.len()
+            );
+            let advice = "ask the launcher, the batch system or the container for a processor for each rank";
+            warnings.push(warning("oversubscribed", text, advice));
         }
         if let Some(governor) = facts[one].node.governor.as_ref().filter(|g| *g != "performance") {
             let text = format!("{name} changes its frequency (governor {governor})");
@@ -116,6 +151,23 @@ mod tests {
         assert_eq!(codes(&[facts(&[0], 2, None), facts(&[0], 2, None)]), ["oversubscribed"]);
         let three = vec![facts(&[0], 2, Some("powersave")); 3];
         assert_eq!(codes(&three), ["oversubscribed", "frequency-scaling"]);
+    }
+
+    #[test]
+    fn ranks_are_counted_against_the_processors_that_they_may_use() {
+        let layout = Layout { nodes: vec![0; 3] };
+        let crowded =
+            |facts: &[Facts]| (is_crowded(facts, &layout), codes(facts).contains(&"oversubscribed".to_owned()));
+        // A batch system gave the three ranks two of 64 processors.
+        assert_eq!(crowded(&vec![facts(&[4, 5], 64, None); 3]), (true, true));
+        assert_eq!(crowded(&vec![facts(&[4, 5, 6], 64, None); 3]), (false, false));
+        assert_eq!(crowded(&[facts(&[4], 64, None), facts(&[5], 64, None), facts(&[6], 64, None)]), (false, false));
+        assert_eq!(crowded(&[facts(&[4], 64, None), facts(&[4], 64, None), facts(&[5, 6], 64, None)]), (true, true));
+        let limited = |quota| vec![Facts { quota: Some(quota), ..facts(&[4, 5, 6], 64, None) }; 3];
+        assert_eq!(crowded(&limited(2.5)), (true, true));
+        assert_eq!(crowded(&limited(3.0)), (false, false));
+        // Nothing is known but how many there are.
+        assert_eq!(crowded(&vec![facts(&[], 2, None); 3]), (true, true));
     }
 
     #[test]

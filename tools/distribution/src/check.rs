@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use crate::model::{
-    BinsHistogram, Cell, Configuration, Family, FitRecord, HistogramRecord, Outliers, Run, SamplesFile, SummaryRecord,
+    BinsHistogram, Cell, Configuration, Family, FitRecord, HistogramRecord, Independence, Outliers, Run, SamplesFile,
+    SummaryRecord,
 };
 
 /// Field and problem.
@@ -70,6 +71,9 @@ pub(crate) fn cell(run: &Run, at: &str, c: &Cell) -> Result<(), Wrong> {
     }
     if let Some(h) = &c.histogram {
         histogram(&format!("{at}.histogram"), h)?;
+    }
+    if let Some(i) = &c.independence {
+        independence(&format!("{at}.independence"), i)?;
     }
     if let Some(o) = &c.outliers {
         outliers(&format!("{at}.outliers"), o)?;
@@ -154,6 +158,17 @@ fn bins(at: &str, b: &BinsHistogram) -> Result<(), Wrong> {
     }
     let sum: f64 = b.bins.iter().map(|b| b.count).sum();
     ensure(sum > 0.0, || format!("{at}.bins"), || "the counts are all 0".into())
+}
+
+fn independence(at: &str, i: &Independence) -> Result<(), Wrong> {
+    for (lag, r) in i.autocorrelation.iter().enumerate() {
+        let field = || format!("{at}.autocorrelation[{lag}]");
+        ensure((-1.0..=1.0).contains(r), field, || format!("{r} is not between -1 and 1"))?;
+    }
+    for (name, p) in [("runs_p", i.runs_p), ("ljung_box_p", i.ljung_box_p)] {
+        ensure((0.0..=1.0).contains(&p), || format!("{at}.{name}"), || format!("{p} is not between 0 and 1"))?;
+    }
+    not_negative(&format!("{at}.effective_count"), i.effective_count)
 }
 
 fn outliers(at: &str, o: &Outliers) -> Result<(), Wrong> {

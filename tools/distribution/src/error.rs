@@ -45,6 +45,9 @@ pub enum Error {
     /// The folder has something else in it.
     #[error("{}: is not empty and not a run; name another folder", .0.display())]
     Foreign(PathBuf),
+    /// Another process writes the run.
+    #[error("{}: is being written by another process; wait for its end, or name another folder", .0.display())]
+    Busy(PathBuf),
     /// Not this format.
     #[error("{}: {field}: {problem}", file.display())]
     Format {

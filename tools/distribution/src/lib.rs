@@ -11,6 +11,7 @@ mod error;
 pub mod export;
 mod files;
 mod json;
+mod lock;
 pub mod model;
 mod reader;
 mod samples;

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use cell::{
-    BinsHistogram, Cell, Configuration, FitRecord, HdrHistogram, HistogramBin, HistogramRecord, Outliers, SamplesFile,
-    Skew, SummaryRecord, TestRecord,
+    BinsHistogram, Cell, Configuration, FitRecord, HdrHistogram, HistogramBin, HistogramRecord, Independence, Outliers,
+    SamplesFile, Skew, SummaryRecord, TestRecord,
 };
 pub use machine::{ClockInfo, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Transport, TscInfo};
 pub use sample::{Sample, flags};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::json;
+use crate::lock::Lock;
 use crate::model::{Cell, Run, Sample};
 use crate::samples::SampleStream;
 
@@ -48,6 +49,13 @@ impl Reader {
     #[must_use]
     pub fn run(&self) -> &Run {
         &self.run
+    }
+
+    /// Whether somebody writes the run now. A run in [`crate::State::Running`] that nobody writes was cut off: its writer was killed. `None` where
+    /// the file system does not tell.
+    #[must_use]
+    pub fn is_being_written(&self) -> Option<bool> {
+        Lock::is_held(&self.dir)
     }
 
     /// The run without its folder.

@@ -3,6 +3,9 @@
 //! Order is all: a samples file is complete and on the device under its final name before `run.json` names it, and `run.json` is
 //! replaced in one step by a complete successor. What a kill leaves beside that (a `.tmp` file, a samples file that no cell
 //! names) is not part of the run, and is overwritten in time.
+//!
+//! Cost: `run.json` is written anew for each cell, a few kilobytes for every cell before it. 1000 cells make it write some
+//! gigabytes in all, spread over the run; each is rendered once only. That is the price of a file that is whole at any instant.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,6 +15,7 @@ use crate::check;
 use crate::error::{Error, Result};
 use crate::files::{Files, RealFiles};
 use crate::json;
+use crate::lock::{LOCK_FILE, Lock};
 use crate::model::{Cell, Launch, Run, Sample, SamplesFile, State};
 use crate::reader::{RUN_FILE, Reader};
 use crate::samples::SamplesWriter;
@@ -32,6 +36,16 @@ pub struct Writer {
     run: Run,
     /// The cells of `run` as they stand in `run.json`: each is rendered once, not once for every cell that follows.
     rendered: Vec<String>,
+    /// Nobody else writes meanwhile.
+    _lock: Lock,
+}
+
+/// How `run.json` was replaced, or not.
+enum Saved {
+    /// It is on the device.
+    Durable,
+    /// It has its new content, which a crash of the whole machine may take back: the folder could not be synced.
+    Unsynced(Error),
 }
 
 /// The samples of a cell being written, in as many parts as one likes.
@@ -64,32 +78,40 @@ impl Writer {
     /// Makes the folder and an empty run in it. Cells in `run` are left out: they come through [`Writer::write_cell`].
     ///
     /// # Errors
-    /// There is a run or something else already, a field of the head makes no sense, or the file system refused.
+    /// There is a run or something else already, somebody else writes it, a field of the head makes no sense, or the file system
+    /// refused.
     pub fn create(dir: impl AsRef<Path>, run: Run, existing: Existing) -> Result<Self> {
         Self::create_with(dir.as_ref(), run, existing, Box::new(RealFiles))
     }
 
     fn create_with(dir: &Path, mut run: Run, existing: Existing, files: Box<dyn Files>) -> Result<Self> {
         run.cells.clear();
-        let mut writer = Self { dir: dir.to_owned(), files, run, rendered: Vec::new() };
-        writer.check_head()?;
-        make_room(dir, existing, &*writer.files)?;
+        check_head(&dir.join(RUN_FILE), &run)?;
+        is_ours(dir, existing)?;
+        let lock = Lock::take(dir)?;
+        // What was there may have changed until the lock was taken.
+        is_ours(dir, existing)?;
+        let mut writer = Self { dir: dir.to_owned(), files, run, rendered: Vec::new(), _lock: lock };
+        make_room(dir, &*writer.files)?;
         let samples = dir.join(SAMPLES_DIR);
         fs::create_dir_all(&samples).map_err(Error::io("create", &samples))?;
-        writer.save()?;
+        writer.save()?.durable()?;
         Ok(writer)
     }
 
     /// Goes on with a run: more cells, or another launch.
     ///
     /// # Errors
-    /// There is no run, it cannot be read, or the file system refused.
+    /// There is no run, somebody else writes it, it cannot be read, or the file system refused.
     pub fn append(dir: impl AsRef<Path>) -> Result<Self> {
-        let reader = Reader::open(dir.as_ref())?;
-        let dir = reader.dir().to_owned();
+        let dir = Reader::open(dir.as_ref())?.dir().to_owned();
+        let lock = Lock::take(&dir)?;
+        // Read under the lock: another launch may have added to it.
+        let reader = Reader::open(&dir)?;
         let samples = dir.join(SAMPLES_DIR);
         fs::create_dir_all(&samples).map_err(Error::io("create", &samples))?;
-        let mut writer = Self { dir, files: Box::new(RealFiles), run: reader.into_run(), rendered: Vec::new() };
+        let (files, run) = (Box::new(RealFiles), reader.into_run());
+        let mut writer = Self { dir, files, run, rendered: Vec::new(), _lock: lock };
         writer.render_all()?;
         Ok(writer)
     }
@@ -109,7 +131,8 @@ impl Writer {
     /// Changes the head (state, warnings, a launch's clock) or the cells' records and saves.
     ///
     /// # Errors
-    /// A field makes no sense, or the file system refused; the run is then as before.
+    /// A field makes no sense, or the file system refused; the run is then as before, unless all that failed was the syncing of the
+    /// folder after `run.json` had been replaced.
     pub fn update(&mut self, change: impl FnOnce(&mut Run)) -> Result<()> {
         let (run, rendered) = (self.run.clone(), self.rendered.clone());
         change(&mut self.run);
@@ -117,7 +140,7 @@ impl Writer {
         if result.is_err() {
             (self.run, self.rendered) = (run, rendered);
         }
-        result
+        result.and_then(Saved::durable)
     }
 
     /// Adds a launch and saves.
@@ -147,7 +170,9 @@ impl Writer {
     /// Finishes a cell: its samples, then `run.json` with its record. Sets the record's id and samples file; returns the id.
     ///
     /// # Errors
-    /// A field makes no sense, or the file system refused: the cell is lost, finished ones are not, and the writer can go on.
+    /// A field makes no sense, or the file system refused: the cell is lost, finished ones are not, and the writer can go on. If all that
+    /// failed was the syncing of the folder after `run.json` had been replaced, the cell is in the run ([`Writer::run`]) in spite of the
+    /// error.
     pub fn finish_cell(&mut self, mut cell: Cell, samples: CellWriter) -> Result<u32> {
         let CellWriter { id, path, tmp, samples, .. } = samples;
         cell.id = id;
@@ -167,7 +192,8 @@ impl Writer {
             let _ = self.files.remove(&tmp);
             let _ = self.files.remove(&path);
         }
-        result.map(|()| id)
+        // Once `run.json` names the samples, they stay.
+        result.and_then(Saved::durable).map(|()| id)
     }
 
     /// Drops a cell that was begun.
@@ -198,7 +224,7 @@ impl Writer {
     pub fn write_record(&mut self, mut cell: Cell) -> Result<u32> {
         cell.id = self.run.cells.iter().map(|c| c.id + 1).max().unwrap_or(0);
         let id = cell.id;
-        self.add(cell).map(|()| id)
+        self.add(cell).and_then(Saved::durable).map(|()| id)
     }
 
     /// Ends the run: sets its state, and that of launches still running, and saves.
@@ -214,7 +240,7 @@ impl Writer {
         })
     }
 
-    fn add(&mut self, cell: Cell) -> Result<()> {
+    fn add(&mut self, cell: Cell) -> Result<Saved> {
         let index = self.run.cells.len();
         let checked = check::cell(&self.run, &format!("cells[{index}]"), &cell);
         checked.map_err(|(field, problem)| self.field(field, problem))?;
@@ -241,10 +267,6 @@ impl Writer {
         Error::Field { file: self.run_file(), field, problem }
     }
 
-    fn check_head(&self) -> Result<()> {
-        check::head(&self.run).map_err(|(field, problem)| self.field(field, problem))
-    }
-
     fn check_all(&self) -> Result<()> {
         check::run(&self.run).map_err(|(field, problem)| self.field(field, problem))
     }
@@ -257,7 +279,7 @@ impl Writer {
     }
 
     /// Replaces `run.json`.
-    fn save(&mut self) -> Result<()> {
+    fn save(&mut self) -> Result<Saved> {
         let file = self.run_file();
         let cells = std::mem::take(&mut self.run.cells);
         let text = json::render_run(&file, &self.run, &self.rendered);
@@ -274,8 +296,24 @@ impl Writer {
             return Err(self.failed(&file)(e));
         }
         self.files.rename(&tmp, &file).map_err(self.failed(&file))?;
-        self.files.sync_dir(&self.dir).map_err(self.failed(&file))
+        Ok(match self.files.sync_dir(&self.dir) {
+            Ok(()) => Saved::Durable,
+            Err(e) => Saved::Unsynced(self.failed(&file)(e)),
+        })
     }
+}
+
+impl Saved {
+    fn durable(self) -> Result<()> {
+        match self {
+            Saved::Durable => Ok(()),
+            Saved::Unsynced(error) => Err(error),
+        }
+    }
+}
+
+fn check_head(file: &Path, run: &Run) -> Result<()> {
+    check::head(run).map_err(|(field, problem)| Error::Field { file: file.to_owned(), field, problem })
 }
 
 /// Where samples lie.
@@ -283,8 +321,8 @@ const SAMPLES_DIR: &str = "samples";
 /// The successor of `run.json`.
 const RUN_TMP: &str = "run.json.tmp";
 
-/// An empty folder, or one whose run may be overwritten; `run.json` goes first, so that half a run never looks like one.
-fn make_room(dir: &Path, existing: Existing, files: &dyn Files) -> Result<()> {
+/// Makes the folder if there is none; refuses one with something else in it, or a run that must not be overwritten.
+fn is_ours(dir: &Path, existing: Existing) -> Result<()> {
     let listing = match fs::read_dir(dir) {
         Ok(listing) => listing,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -296,19 +334,25 @@ fn make_room(dir: &Path, existing: Existing, files: &dyn Files) -> Result<()> {
     for entry in listing {
         names.push(entry.map_err(Error::io("open", dir))?.file_name());
     }
-    let run_file = dir.join(RUN_FILE);
-    let ours = |name: &std::ffi::OsString| name == RUN_FILE || name == RUN_TMP || name == SAMPLES_DIR;
-    // A kill before the first `run.json` leaves a folder with nothing in it but ours: that is no run yet.
-    let begun = names.iter().all(ours);
-    if names.iter().any(|n| n == RUN_FILE) {
-        if existing == Existing::Refuse {
+    let ours =
+        |name: &std::ffi::OsString| name == RUN_FILE || name == RUN_TMP || name == SAMPLES_DIR || name == LOCK_FILE;
+    match names.iter().any(|n| n == RUN_FILE) {
+        true if existing == Existing::Refuse => {
             let (state, cells) =
                 Reader::open(dir).map_or((State::Running, 0), |r| (r.run().state, r.run().cells.len()));
-            return Err(Error::Exists { path: dir.to_owned(), state, cells });
+            Err(Error::Exists { path: dir.to_owned(), state, cells })
         }
+        // A kill before the first `run.json` leaves a folder with nothing in it but ours: that is no run yet.
+        false if !names.iter().all(ours) => Err(Error::Foreign(dir.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Removes the run that may be overwritten; `run.json` goes first, so that half a run never looks like one.
+fn make_room(dir: &Path, files: &dyn Files) -> Result<()> {
+    let run_file = dir.join(RUN_FILE);
+    if run_file.exists() {
         files.remove(&run_file).map_err(Error::io("remove", &run_file))?;
-    } else if !begun {
-        return Err(Error::Foreign(dir.to_owned()));
     }
     remove_samples(&dir.join(SAMPLES_DIR), files)
 }

@@ -97,7 +97,16 @@ fn fit() -> impl Strategy<Value = FitRecord> {
             parameters: BTreeMap::from([("shape".to_owned(), shape), ("scale_ns".to_owned(), scale_ns)]),
             samples: Some(500),
             log_likelihood,
-            tests: vec![TestRecord { test: "ad".to_owned(), statistic: shape, p_value: Some(p), samples: None }],
+            tests: vec![TestRecord {
+                test: "ad".to_owned(),
+                statistic: shape,
+                p_value: Some(p),
+                method: Some("bootstrap".to_owned()),
+                replicates: Some(399),
+                ..TestRecord::default()
+            }],
+            at_bound: p < 0.5,
+            reason: Some("the only family not rejected".to_owned()),
             chosen: false,
         },
     )

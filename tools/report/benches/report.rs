@@ -18,7 +18,7 @@ fn main() {
     }
     for round in 1..=3 {
         let began = Instant::now();
-        let digest = load(&dir, 0).expect("the run that was just written");
+        let digest = load(&dir).expect("the run that was just written");
         let read = began.elapsed();
         let text = page::of_run(&digest);
         println!(
@@ -31,7 +31,7 @@ fn main() {
         );
     }
     let began = Instant::now();
-    let (first, second) = (load(&dir, compare::KEPT).expect("read"), load(&dir, compare::KEPT).expect("read"));
+    let (first, second) = (load(&dir).expect("read"), load(&dir).expect("read"));
     let comparison = compare::compare(&first, &second);
     let size = page::of_two(&first, &second, &comparison).len();
     println!(

@@ -149,9 +149,9 @@ pub const EXIT_DAMAGED: u8 = 3;
 /// In one line what cannot be read or written.
 pub fn report(args: &ReportArgs) -> Result<u8, Error> {
     let subject = match &args.runs[..] {
-        [run] => Subject::One(Box::new(load(run, 0)?)),
+        [run] => Subject::One(Box::new(load(run)?)),
         [first, second] => {
-            let (first, second) = (load(first, compare::KEPT)?, load(second, compare::KEPT)?);
+            let (first, second) = (load(first)?, load(second)?);
             let comparison = compare::compare(&first, &second);
             Subject::Two(Box::new((first, second, comparison)))
         }

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use weir_stats::independence::{Tally, effective_count};
+use weir_stats::{CONFIDENCE, Interval};
+
 use weir_distribution::{
     Cell, Configuration, FitRecord, HistogramRecord, Locality, Run, Sample, SizeMode, StartSync, SummaryRecord, Warning,
 };
@@ -115,6 +118,12 @@ pub struct Point {
     pub row: SummaryRecord,
     /// Median of each launch.
     pub launch_medians: Vec<f64>,
+    /// Its confidence interval, where known.
+    pub launch_intervals: Vec<Option<Interval>>,
+    /// How many independent samples all are worth for their medians, where known.
+    pub effective: Option<f64>,
+    /// The greatest autocorrelation of one repetition with the next, of all launches, where known.
+    pub lag1: Option<f64>,
     /// Outliers: boundary (of the first launch) and number.
     pub outliers: Option<(f64, u64)>,
     /// Largest bound on a duration's error due to clocks.
@@ -125,8 +134,10 @@ pub struct Point {
     pub excluded: u64,
     /// Their distribution.
     pub curve: Curve,
-    /// Some of them, evenly spread over their order, if asked for: for tests against another run.
-    pub kept: Vec<f64>,
+    /// How far apart processes started, over the repetitions that count.
+    pub skew: Curve,
+    /// Repetitions left out because a process came after the agreed start.
+    pub missed: u64,
     /// Fits of the first launch that has some.
     pub fits: Vec<FitRecord>,
     /// Smallest step of a duration that the clock can tell; 0 if not known.
@@ -217,11 +228,11 @@ struct Made {
     read: u64,
 }
 
-/// Reads all samples of a run once, on as many threads as there are processors; `keep` of each point's stay.
+/// Reads all samples of a run once, on as many threads as there are processors.
 #[must_use]
-pub fn digest(run: Run, name: &str, keep: usize, read: &Read<'_>) -> Digest {
+pub fn digest(run: Run, name: &str, read: &Read<'_>) -> Digest {
     let groups = group(&run);
-    let made = make_all(&run, &groups, keep, read);
+    let made = make_all(&run, &groups, read);
     let mut warnings = notes::of_record(&run);
     let (mut spans, mut samples) = (Vec::new(), 0);
     let mut profiles: Vec<Profile> = Vec::new();
@@ -269,7 +280,7 @@ fn group(run: &Run) -> Vec<Group> {
     groups
 }
 
-fn make_all(run: &Run, groups: &[Group], keep: usize, read: &Read<'_>) -> Vec<Made> {
+fn make_all(run: &Run, groups: &[Group], read: &Read<'_>) -> Vec<Made> {
     let next = AtomicUsize::new(0);
     let done: Mutex<BTreeMap<usize, Made>> = Mutex::new(BTreeMap::new());
     let work = || {
@@ -277,7 +288,7 @@ fn make_all(run: &Run, groups: &[Group], keep: usize, read: &Read<'_>) -> Vec<Ma
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some((_, cells)) = groups.get(index) else { break };
             let cells: Vec<&Cell> = cells.iter().map(|i| &run.cells[*i]).collect();
-            let made = make(&cells, keep, read);
+            let made = make(&cells, read);
             done.lock().unwrap_or_else(PoisonError::into_inner).insert(index, made);
         }
     };
@@ -292,7 +303,7 @@ fn make_all(run: &Run, groups: &[Group], keep: usize, read: &Read<'_>) -> Vec<Ma
 }
 
 /// Reads and condenses the cells of one point.
-fn make(cells: &[&Cell], keep: usize, read: &Read<'_>) -> Made {
+fn make(cells: &[&Cell], read: &Read<'_>) -> Made {
     let configuration = &cells[0].configuration;
     let mut made = Made {
         point: Point::empty(configuration),
@@ -301,7 +312,7 @@ fn make(cells: &[&Cell], keep: usize, read: &Read<'_>) -> Made {
         warnings: Vec::new(),
         read: 0,
     };
-    let (mut durations, mut summaries) = (Vec::new(), Vec::new());
+    let (mut durations, mut summaries, mut worth) = (Vec::new(), Vec::new(), Some(0.0));
     for cell in cells {
         let samples = match cell.samples.as_ref().map(|_| read(cell)) {
             Some(Ok(samples)) => samples,
@@ -315,18 +326,29 @@ fn make(cells: &[&Cell], keep: usize, read: &Read<'_>) -> Made {
         let from = durations.len();
         durations.extend(samples.iter().filter(|s| s.counts() && s.duration_ns.is_finite()).map(|s| s.duration_ns));
         let own = &durations[from..];
-        made.point.excluded += (samples.len() - own.len()) as u64;
+        made.point.excluded += samples.iter().filter(|s| !s.counts() && !s.is_beside()).count() as u64;
         made.spans.extend(span(cell, &samples));
-        if let Some(summary) = summary_of(cell, own) {
+        if let Some((summary, effective)) = summary_of(cell, own, &samples) {
             made.strays.extend(strays(cell, &summary, &samples));
             summaries.push(summary);
+            worth = worth.zip(effective).map(|(sum, own)| sum + own);
         }
     }
+    made.point.effective = worth.filter(|_| !summaries.is_empty());
     durations.sort_unstable_by(f64::total_cmp);
     made.point.drawn = durations.len() as u64;
-    made.point.curve = if durations.is_empty() { histogram_curve(cells) } else { Curve::of(&durations) };
-    made.point.kept = crate::plots::spread_out_values(&durations, keep);
+    made.point.curve = if durations.is_empty() {
+        histogram_curve(cells.iter().filter_map(|c| c.histogram.as_ref()))
+    } else {
+        Curve::of(&durations)
+    };
+    let lags = cells.iter().filter_map(|c| c.independence.as_ref()?.autocorrelation.first().copied());
+    made.point.lag1 = lags.reduce(f64::max);
+    let skews = cells.iter().filter_map(|c| c.skew.as_ref()?.histogram.as_ref());
+    made.point.skew = histogram_curve(skews);
+    made.point.missed = cells.iter().map(|c| c.missed_windows).sum();
     made.point.launch_medians = summaries.iter().map(|s| s.p50_ns).collect();
+    made.point.launch_intervals = summaries.iter().map(interval_of).collect();
     made.point.row = merged(&summaries);
     made.point.launches = cells.len() as u32;
     let bounds: Vec<f64> = cells.iter().filter_map(|c| c.outliers.as_ref()).map(|o| o.boundary_ns).collect();
@@ -348,12 +370,16 @@ impl Point {
             launches: 0,
             row: SummaryRecord::default(),
             launch_medians: Vec::new(),
+            launch_intervals: Vec::new(),
+            effective: None,
+            lag1: None,
             outliers: None,
             clock_error_ns: 0.0,
             drawn: 0,
             excluded: 0,
             curve: Curve::default(),
-            kept: Vec::new(),
+            skew: Curve::default(),
+            missed: 0,
             fits: Vec::new(),
             tick_ns: 0.0,
         }
@@ -369,6 +395,12 @@ impl Point {
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
         (self.size_bytes > 0 && self.row.p50_ns > 0.0).then(|| self.size_bytes as f64 / self.row.p50_ns * 1e9)
+    }
+
+    /// Whether its samples are worth less than half of their number.
+    #[must_use]
+    pub fn is_dependent(&self) -> bool {
+        self.effective.is_some_and(|e| e < 0.5 * self.row.count as f64)
     }
 
     /// The chosen fit.
@@ -419,7 +451,10 @@ fn name_profiles(profiles: &mut [Profile]) {
 fn unreadable(cell: &Cell, error: String) -> Warning {
     Warning {
         code: notes::UNREADABLE.into(),
-        message: format!("{error}; its summary is shown, its distribution is not"),
+        message: format!(
+            "{error}; its summary is shown, its distribution {}",
+            if cell.histogram.is_some() { "as its histogram holds it" } else { "is not" }
+        ),
         advice: Some(format!(
             "measure {} at {} again",
             cell.configuration.label(),
@@ -428,18 +463,40 @@ fn unreadable(cell: &Cell, error: String) -> Warning {
     }
 }
 
-/// The cell's own summary, which knows what a reservoir left out; or that of its samples.
-fn summary_of(cell: &Cell, durations: &[f64]) -> Option<SummaryRecord> {
-    if let Some(summary) = cell.summary.as_ref().filter(|s| s.count > 0 && s.p50_ns.is_finite()) {
-        return Some(summary.clone());
-    }
-    Some(summary_record(&weir_stats::Sample::signed(durations.to_vec()).ok()?))
+/// What independent samples those of a cell are worth: by repetitions, of which some ranks may be missing.
+fn worth(samples: &[Sample], median: f64) -> f64 {
+    let fair = samples.iter().filter(|s| s.counts() && s.duration_ns.is_finite());
+    let mut fair: Vec<(u32, f64)> = fair.map(|s| (s.repetition, s.duration_ns)).collect();
+    fair.sort_unstable_by_key(|s| s.0);
+    let tally = |of: &[(u32, f64)]| Tally {
+        samples: of.len() as u32,
+        below: of.iter().filter(|s| s.1 <= median).count() as u32,
+    };
+    effective_count(&fair.chunk_by(|a, b| a.0 == b.0).map(tally).collect::<Vec<_>>())
 }
 
-/// What the format tells of these samples.
+/// The interval of a summary's median.
+fn interval_of(summary: &SummaryRecord) -> Option<Interval> {
+    let (low, high) = summary.median_low_ns.zip(summary.median_high_ns)?;
+    Some(Interval { low, high, coverage: summary.median_level.unwrap_or(CONFIDENCE) })
+}
+
+/// The cell's own summary, which knows what a reservoir left out; or that of its samples. And how many independent samples they
+/// are worth.
+fn summary_of(cell: &Cell, durations: &[f64], samples: &[Sample]) -> Option<(SummaryRecord, Option<f64>)> {
+    if let Some(summary) = cell.summary.as_ref().filter(|s| s.count > 0 && s.p50_ns.is_finite()) {
+        let effective = cell.independence.as_ref().map(|i| i.effective_count).filter(|e| e.is_finite());
+        return Some((summary.clone(), effective));
+    }
+    let sample = weir_stats::Sample::signed(durations.to_vec()).ok()?;
+    let effective = worth(samples, sample.median());
+    Some((summary_record(&sample, effective), Some(effective)))
+}
+
+/// What the format tells of these samples, which are worth `effective` independent ones.
 #[must_use]
-pub fn summary_record(sample: &weir_stats::Sample) -> SummaryRecord {
-    let interval = weir_stats::quantile_interval(sample, 0.5, weir_stats::CONFIDENCE).ok();
+pub fn summary_record(sample: &weir_stats::Sample, effective: f64) -> SummaryRecord {
+    let interval = weir_stats::dependent_quantile_interval(sample, 0.5, CONFIDENCE, effective).ok();
     SummaryRecord {
         count: sample.count() as u64,
         min_ns: sample.min(),
@@ -495,7 +552,8 @@ fn strays<'a>(cell: &'a Cell, summary: &SummaryRecord, samples: &'a [Sample]) ->
     let median = summary.p50_ns.max(1.0);
     samples
         .iter()
-        .filter(move |s| s.counts() && s.duration_ns.is_finite() && (s.is_outlier() || s.duration_ns > boundary))
+        .filter(|s| (s.counts() || s.is_beside()) && s.duration_ns.is_finite())
+        .filter(move |s| s.is_outlier() || s.duration_ns > boundary)
         .map(move |s| Stray {
             launch: cell.launch,
             start_ns: s.start_ns,
@@ -528,13 +586,24 @@ fn span(cell: &Cell, samples: &[Sample]) -> Option<Span> {
     })
 }
 
-/// The distribution of cells that have a histogram and no samples, as machines written by hand have.
-fn histogram_curve(cells: &[&Cell]) -> Curve {
-    let bins = cells.iter().filter_map(|c| match &c.histogram {
-        Some(HistogramRecord::Bins(bins)) => Some(&bins.bins),
-        _ => None,
-    });
-    let mut all: Vec<_> = bins.flatten().map(|b| (b.low_ns, b.high_ns, b.count)).collect();
+/// The distribution of several histograms together.
+fn histogram_curve<'a>(histograms: impl Iterator<Item = &'a HistogramRecord>) -> Curve {
+    let mut all: Vec<(f64, f64, f64)> = Vec::new();
+    for histogram in histograms {
+        match histogram {
+            HistogramRecord::Bins(bins) => all.extend(bins.bins.iter().map(|b| (b.low_ns, b.high_ns, b.count))),
+            HistogramRecord::Hdr(record) => {
+                let Ok(found) = weir_stats::histogram_from_base64(&record.v2_deflate_base64) else { continue };
+                // Values are whole units, rounded: that of u reaches from u - 1/2 to u + 1/2, but not below 0.
+                let ends = |value: u64| (found.lowest_equivalent(value) as f64, found.highest_equivalent(value) as f64);
+                all.extend(found.iter_recorded().map(|step| {
+                    let (low, high) = ends(step.value_iterated_to());
+                    let unit = record.unit_ns;
+                    ((low - 0.5).max(0.0) * unit, (high + 0.5) * unit, step.count_at_value() as f64)
+                }));
+            }
+        }
+    }
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     Curve::of_bins(all.into_iter())
 }

@@ -32,7 +32,7 @@ use weir_distribution::Reader;
 use crate::compare::Comparison;
 use crate::digest::Digest;
 use crate::frame::Plot;
-use crate::plots::{Detail, clock, cumulative, fits, ridgeline, sizes, strays, surface};
+use crate::plots::{Detail, clock, cumulative, fits, ridgeline, sizes, skew, strays, surface};
 use crate::scale::Kind;
 
 /// What can go wrong; each is one line for people.
@@ -72,14 +72,15 @@ pub enum Error {
     Usage(String),
 }
 
-/// Reads a run and condenses it; `keep` samples of each point stay, for comparing.
+/// Reads a run and condenses it.
 ///
 /// # Errors
 /// If `run.json` cannot be read. A samples file that cannot is a warning in the digest: the rest of the run is whole.
-pub fn load(path: &Path, keep: usize) -> Result<Digest, Error> {
+pub fn load(path: &Path) -> Result<Digest, Error> {
     let reader = Reader::open(path)?;
     let read = |cell: &weir_distribution::Cell| reader.read_samples(cell).map_err(|e| e.to_string());
-    let mut digest = digest::digest(reader.run().clone(), &name_of(reader.dir()), keep, &read);
+    let mut digest = digest::digest(reader.run().clone(), &name_of(reader.dir()), &read);
+    digest.warnings.extend(cut_off(reader.run(), reader.is_being_written()));
     digest.warnings.extend(notes::of_histograms(reader.run()));
     if let Some(first) = reader.unknown_fields().first() {
         let n = reader.unknown_fields().len();
@@ -90,6 +91,36 @@ pub fn load(path: &Path, keep: usize) -> Result<Digest, Error> {
         });
     }
     Ok(digest)
+}
+
+/// Launches that did not come to their end, as nobody writes them any more: a killed process leaves no word. `writing`: whether
+/// somebody writes the run now, which then is its last launch, if that is known.
+fn cut_off(run: &weir_distribution::Run, writing: Option<bool>) -> Vec<weir_distribution::Warning> {
+    let Some(writing) = writing else { return Vec::new() };
+    let warning = |code: &str, message: String, advice: Option<&str>| weir_distribution::Warning {
+        code: code.into(),
+        message,
+        advice: advice.map(str::to_owned),
+    };
+    let cells =
+        |number: u32| units::plural(run.cells.iter().filter(|c| c.launch == number).count() as u64, "finished cell");
+    let last = run.launches.iter().map(|l| l.number).max();
+    let open = run.launches.iter().filter(|l| l.state == weir_distribution::State::Running);
+    let told = open.map(|l| match writing && Some(l.number) == last {
+        true => {
+            let text = format!("Launch {} is being measured now, with {} so far.", l.number, cells(l.number));
+            warning("being-written", text, None)
+        }
+        false => {
+            let text = format!(
+                "Launch {} was cut off after {}, which are whole: it did not end, and no process writes it any more.",
+                l.number,
+                cells(l.number)
+            );
+            warning("cut-off", text, Some("weir bench --append adds another launch"))
+        }
+    });
+    told.collect()
 }
 
 /// The last part of a path that says something: that of `.` is the folder's own.
@@ -116,6 +147,7 @@ pub fn run_plots(digest: &Digest) -> Vec<Plot> {
         }
         for level in 0..profile.levels.len() {
             out.push(cumulative::tail(profile, level, detail));
+            out.extend(skew::skew(profile, level, detail));
             out.extend(fits::overlay(profile, level, detail));
         }
         out.extend(surface::surface(profile));

@@ -37,6 +37,7 @@ impl Table {
         let rates = profile.family() != Family::Kernel && profile.points.values().any(|p| p.rate().is_some());
         let errors = profile.points.values().any(|p| p.clock_error_ns > 0.0);
         let launches = profile.points.values().any(|p| p.launches > 1);
+        let worth = profile.points.values().any(Point::is_dependent);
         let mut head = vec![
             ("size", Side::Right),
             ("minimum", Side::Right),
@@ -45,15 +46,20 @@ impl Table {
             ("p99", Side::Right),
             ("maximum", Side::Right),
         ];
-        for (shown, name) in
-            [(rates, "rate"), (true, "samples"), (true, "outliers"), (errors, "clock error"), (launches, "launches")]
-        {
+        for (shown, name) in [
+            (rates, "rate"),
+            (true, "samples"),
+            (worth, "worth"),
+            (true, "outliers"),
+            (errors, "clock error"),
+            (launches, "launches"),
+        ] {
             if shown {
                 head.push((name, Side::Right));
             }
         }
-        let rows =
-            profile.points.iter().map(|((level, _), point)| (*level, cells_of(point, rates, errors, launches), ""));
+        let shown = Columns { rates, worth, errors, launches };
+        let rows = profile.points.iter().map(|((level, _), point)| (*level, cells_of(point, shown), ""));
         Self {
             caption: profile.title.clone(),
             head,
@@ -67,10 +73,16 @@ impl Table {
     /// The table of an operation of two runs.
     #[must_use]
     pub fn of_match(matched: &Match) -> Self {
+        // The ratio is made of what stands here, and nothing else.
+        let several = matched.pairs.iter().any(|p| p.launches.0 > 1 || p.launches.1 > 1);
+        let (first, second) = match several {
+            true => ("first, geo. mean of medians", "second, geo. mean of medians"),
+            false => ("first median", "second median"),
+        };
         let head = vec![
             ("size", Side::Right),
-            ("first median", Side::Right),
-            ("second median", Side::Right),
+            (first, Side::Right),
+            (second, Side::Right),
             ("ratio", Side::Right),
             ("95 % interval", Side::Right),
             ("p corrected", Side::Right),
@@ -80,8 +92,8 @@ impl Table {
             let ratio = |r: f64| if r.is_finite() { format!("{r:.3}") } else { "–".into() };
             let cells = vec![
                 units::size(pair.size_bytes),
-                units::time_in_column(pair.medians_ns.0),
-                units::time_in_column(pair.medians_ns.1),
+                units::time_in_column(pair.centres_ns.0),
+                units::time_in_column(pair.centres_ns.1),
                 ratio(pair.ratio),
                 format!("{} – {}", ratio(pair.interval.0), ratio(pair.interval.1)),
                 units::p_value(pair.p_corrected),
@@ -244,7 +256,16 @@ fn notes_of(profile: &Profile) -> Vec<String> {
 /// Marks intervals that are as wide as the clock's tick.
 const BY_TICK: &str = "† ";
 
-fn cells_of(point: &Point, rates: bool, errors: bool, launches: bool) -> Vec<String> {
+/// Columns that not every table has.
+#[derive(Clone, Copy)]
+struct Columns {
+    rates: bool,
+    worth: bool,
+    errors: bool,
+    launches: bool,
+}
+
+fn cells_of(point: &Point, shown: Columns) -> Vec<String> {
     let row = &point.row;
     let time = |value: f64| if point.has_row() { units::time_in_column(value) } else { "–".into() };
     let interval = match point.interval() {
@@ -259,15 +280,18 @@ fn cells_of(point: &Point, rates: bool, errors: bool, launches: bool) -> Vec<Str
         if point.knows_p99() { time(row.p99_ns) } else { "–".into() },
         time(row.max_ns),
     ];
-    if rates {
+    if shown.rates {
         cells.push(point.rate().map_or_else(|| "–".into(), units::rate));
     }
     cells.push(units::count(row.count));
+    if shown.worth {
+        cells.push(point.effective.map_or_else(|| "–".into(), |e| units::count(e as u64)));
+    }
     cells.push(point.outliers.map_or_else(|| "–".into(), |o| units::count(o.1)));
-    if errors {
+    if shown.errors {
         cells.push(format!("±{}", units::time(point.clock_error_ns)));
     }
-    if launches {
+    if shown.launches {
         cells.push(point.launches.to_string());
     }
     cells
@@ -307,7 +331,7 @@ fn profile_json(profile: &Profile) -> Value {
             "summary": point.row, "bytes_per_s": rate(point), "clock_tick_ns": (point.tick_ns > 0.0).then_some(point.tick_ns),
             "enough_for_p99": point.knows_p99(), "outliers": point.outliers.map(|o| o.1),
             "outlier_boundary_ns": point.outliers.map(|o| o.0), "clock_error_ns": point.clock_error_ns,
-            "fit": point.chosen_fit(),
+            "effective_count": point.effective, "lag1_autocorrelation": point.lag1, "fit": point.chosen_fit(),
         })
     });
     let mut out = key_json(&profile.key);
@@ -315,7 +339,21 @@ fn profile_json(profile: &Profile) -> Value {
     out
 }
 
-/// A comparison as one JSON document.
+/// A comparison as one JSON document. Times are in ns.
+///
+/// * `first`, `second`: `name` and `machine` of the runs; `unmatched`: cells that the other run does not have
+/// * `significance`: a corrected p-value below it counts; `summary`: all in a sentence
+/// * `operations`, each with `operation`, `locality`, `start`, `parameters`, and `cells`, each with
+///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`
+///   * `first_ns`, `second_ns`: what stands for a run: of one launch its median, of several (`first_launches`, `second_launches`) the
+///     geometric mean of their medians (arithmetic where a median is not above 0)
+///   * `ratio`: `second_ns` over `first_ns`, 1 where a centre is not above 0; `ratio_low`, `ratio_high`: its 95 % interval,
+///     `null` where nothing could be compared
+///   * `unit`: `launch` if launches were compared (Welch's test on logarithms), `sample` if the medians' own intervals
+///   * `p`, `p_corrected`: of the test; after Holm's correction for all cells
+///   * `clock_error_ns`: by how much the clocks of both runs may be off together
+///   * `verdict`: `faster`, `slower` (by launches), `faster-in-these-launches`, `slower-in-these-launches` (one launch of a run is all
+///     there is), `within-clock-error`, `within-launches`, `no-difference`, `not-positive`, `too-few`; `text`: the same for people
 #[must_use]
 pub fn comparison_json(first: &Digest, second: &Digest, comparison: &Comparison) -> Value {
     let operations: Vec<Value> = comparison
@@ -340,10 +378,11 @@ pub fn comparison_json(first: &Digest, second: &Digest, comparison: &Comparison)
 fn pair_json(pair: &Pair, levels: &[Level]) -> Value {
     json!({
         "size_bytes": pair.size_bytes, "level": levels.get(pair.level).map(level_json),
-        "first_median_ns": pair.medians_ns.0, "second_median_ns": pair.medians_ns.1,
+        "first_ns": pair.centres_ns.0, "second_ns": pair.centres_ns.1,
+        "first_launches": pair.launches.0, "second_launches": pair.launches.1,
         "ratio": pair.ratio, "ratio_low": pair.interval.0, "ratio_high": pair.interval.1,
-        "p": pair.p, "p_corrected": pair.p_corrected, "by_launches": pair.by_launches,
-        "clock_error_ns": pair.clock_error_ns, "verdict": pair.verdict.word(), "text": pair.to_string(),
+        "p": pair.p, "p_corrected": pair.p_corrected, "unit": if pair.by_launches { "launch" } else { "sample" },
+        "clock_error_ns": pair.clock_error_ns, "verdict": pair.word(), "text": pair.to_string(),
     })
 }
 

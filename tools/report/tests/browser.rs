@@ -62,7 +62,7 @@ window.addEventListener('load', function () {
 fn check(browser: &str) {
     let dir = tempfile::tempdir().expect("a folder");
     common::write(&dir.path().join("run"), &common::Shape::small()).expect("written");
-    let digest = weir_report::load(&dir.path().join("run"), 0).expect("read");
+    let digest = weir_report::load(&dir.path().join("run")).expect("read");
     let page = weir_report::page::of_run(&digest);
     // As it is: a script that the policy does not name must not run.
     let intruder = "<script>document.body.setAttribute('data-intruder', 'ran')</script></body>";

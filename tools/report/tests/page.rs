@@ -11,7 +11,7 @@ use weir_report::{compare, load, page, run_plots};
 
 fn small(dir: &Path, shape: &Shape) -> weir_report::digest::Digest {
     common::write(dir, shape).expect("written");
-    load(dir, compare::KEPT).expect("read")
+    load(dir).expect("read")
 }
 
 /// What every page and drawing must hold to.
@@ -67,6 +67,7 @@ fn a_run_becomes_a_page_with_everything() {
         "parameters of the fits",
         "outliers on the time line",
         "Clock error and skew",
+        ": skew of starts",
     ] {
         assert!(page.contains(plot), "no plot: {plot}");
     }
@@ -128,7 +129,7 @@ fn strings_of_a_run_do_nothing_on_the_page() {
     cell.samples = Some(weir_distribution::SamplesFile::default());
     cell.warnings = vec![Warning { code: "x".into(), message: hostile.into(), advice: None }];
     run.cells = vec![cell];
-    let digest = weir_report::digest::digest(run, hostile, 100, &|_| Ok(samples(&[1.0, 2.0, 3.0])));
+    let digest = weir_report::digest::digest(run, hostile, &|_| Ok(samples(&[1.0, 2.0, 3.0])));
     let comparison = compare::compare(&digest, &digest);
     let pages = [page::of_run(&digest), page::of_two(&digest, &digest, &comparison)];
     let drawings = run_plots(&digest).into_iter().map(|p| p.svg(Sheet::Adaptive));
@@ -165,7 +166,78 @@ fn run_of(dir: &Path, cells: &[(u64, &[f64])]) -> weir_report::digest::Digest {
         writer.write_cell(cell, &samples).unwrap();
     }
     writer.finish(State::Complete).unwrap();
-    load(dir, 100).unwrap()
+    load(dir).unwrap()
+}
+
+#[test]
+fn the_skews_histogram_is_drawn_where_there_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let digest = run_of(dir.path(), &[(8, &[100.0, 110.0, 120.0])]);
+    let plots = run_plots(&digest);
+    let skew = plots.iter().find(|p| p.title.contains(": skew of starts")).expect("drawn");
+    // 200 repetitions, 150 ns to 150 + 4 * 36 * 10 ns apart.
+    assert!(
+        skew.description.contains("8 B: median ") && skew.description.contains("largest 1.5"),
+        "{}",
+        skew.description
+    );
+    // A damaged one is no plot, and does no harm.
+    let mut run = digest.run.clone();
+    let histogram = &mut run.cells[0].skew.as_mut().unwrap().histogram;
+    let Some(weir_distribution::HistogramRecord::Hdr(record)) = histogram else { panic!("{histogram:?}") };
+    record.v2_deflate_base64.truncate(record.v2_deflate_base64.len() / 8 * 4);
+    let digest = weir_report::digest::digest(run, "damaged", &|_| Ok(samples(&[100.0, 110.0, 120.0])));
+    assert!(run_plots(&digest).iter().all(|p| !p.title.contains(": skew of starts")));
+}
+
+#[test]
+fn outliers_beside_the_choice_are_on_the_time_line_and_nowhere_else() {
+    let mut all = samples(&[1000.0; 200]);
+    for (k, flags) in [(50, 2 | 16), (120, 2 | 16), (150, 2)] {
+        (all[k].duration_ns, all[k].flags) = (1e6, flags);
+    }
+    let mut cell = Cell::new(0, 0, Configuration::pair("send", 8));
+    cell.samples = Some(weir_distribution::SamplesFile::default());
+    cell.outliers =
+        Some(weir_distribution::Outliers { percentile: 0.99, multiplier: 5.0, boundary_ns: 5000.0, count: 3 });
+    let mut run = Run::new("m");
+    run.cells = vec![cell];
+    let digest = weir_report::digest::digest(run, "m", &move |_| Ok(all.clone()));
+    let profile = &digest.profiles[0];
+    assert_eq!((profile.strays.len(), profile.stray_count), (3, 3));
+    let point = profile.points.values().next().unwrap();
+    assert_eq!((point.drawn, point.excluded, point.row.count), (198, 0, 198));
+}
+
+#[test]
+fn samples_that_depend_on_each_other_are_said_to() {
+    // 400 repetitions in phases of 20: the last half of each is slower.
+    let durations: Vec<f64> =
+        (0..400).map(|k| 1000.0 + f64::from(k % 7) + if k % 20 < 10 { 0.0 } else { 300.0 }).collect();
+    let mut cell = Cell::new(0, 0, Configuration::pair("send", 8));
+    cell.samples = Some(weir_distribution::SamplesFile::default());
+    cell.independence = Some(weir_distribution::Independence {
+        repetitions: 400,
+        autocorrelation: vec![0.88, 0.7],
+        runs_p: 1e-9,
+        ljung_box_p: 1e-9,
+        effective_count: 33.0,
+    });
+    let mut run = Run::new("m");
+    run.cells = vec![cell];
+    let all = samples(&durations);
+    let digest = weir_report::digest::digest(run, "m", &move |_| Ok(all.clone()));
+    let page = page::of_run(&digest);
+    for part in [
+        "Dependence: in 1 of 1 cells",
+        "autocorrelation 0.88",
+        "<th scope=\"col\">worth</th>",
+        "Worth: so many independent",
+    ] {
+        assert!(page.contains(part), "{part} is not on the page");
+    }
+    let json = weir_report::table::run_json(&digest);
+    assert_eq!(json["operations"][0]["points"][0]["lag1_autocorrelation"], 0.88);
 }
 
 #[test]
@@ -212,7 +284,7 @@ fn a_cell_whose_samples_are_gone_keeps_its_summary() {
     run_of(dir.path(), &[(8, &[100.0, 110.0, 120.0]), (16, &[200.0, 210.0, 220.0])]);
     let first = std::fs::read_dir(dir.path().join("samples")).unwrap().map(|f| f.unwrap().path()).min().unwrap();
     std::fs::remove_file(&first).unwrap();
-    let digest = load(dir.path(), 0).unwrap();
+    let digest = load(dir.path()).unwrap();
     let page = page::of_run(&digest);
     assert!(page.contains("its summary is shown, its distribution is not"));
     assert!(page.contains("110 ns") && page.contains("210 ns"));
@@ -221,7 +293,7 @@ fn a_cell_whose_samples_are_gone_keeps_its_summary() {
 #[test]
 fn what_is_no_run_is_refused_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
-    let error = load(dir.path(), 0).unwrap_err().to_string();
+    let error = load(dir.path()).unwrap_err().to_string();
     assert!(!error.contains('\n') && error.contains(&dir.path().display().to_string()), "{error}");
 }
 
@@ -434,8 +506,39 @@ fn a_page_of_many_cells_stays_small() {
         }
     }
     let durations: Vec<f64> = (0..2000).map(|i| 1000.0 + f64::from(i) * 1.7).collect();
-    let digest = weir_report::digest::digest(run, "large", 0, &|_| Ok(samples(&durations)));
+    let digest = weir_report::digest::digest(run, "large", &|_| Ok(samples(&durations)));
     let page = page::of_run(&digest);
     assert!(page.len() <= page::MAX_BYTES, "{} bytes", page.len());
     assert!(page.contains("levels are drawn"), "it says what was left out");
+}
+
+#[test]
+fn a_run_that_was_cut_off_is_told_from_one_that_is_being_measured() {
+    use weir_distribution::{Cell, Configuration, Existing, Launch, Operation, Run, SummaryRecord, Writer};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run");
+    let mut writer = Writer::create(&path, Run::new("m"), Existing::Refuse).unwrap();
+    writer.begin_launch(Launch { state: weir_distribution::State::Running, ..Launch::default() }).unwrap();
+    let configuration = Configuration {
+        operation: Operation::from(Operation::PING_PONG),
+        size_bytes: 8,
+        size_mode: Default::default(),
+        nodes: 2,
+        ranks_per_node: 1,
+        ranks: 2,
+        pairs: 1,
+        locality: Default::default(),
+        start: Default::default(),
+        parameters: Default::default(),
+    };
+    let summary = SummaryRecord { count: 1, ..SummaryRecord::default() };
+    writer.write_record(Cell { summary: Some(summary), ..Cell::new(0, 0, configuration) }).unwrap();
+    let told = || page::of_run(&load(&path).unwrap());
+    let during = told();
+    assert!(during.contains("Launch 0 is being measured now, with 1 finished cell so far."));
+    // As the kernel does for a process that was killed.
+    drop(writer);
+    let after = told();
+    assert!(after.contains("Launch 0 was cut off after 1 finished cell"));
+    assert!(!during.contains("still being written") && !after.contains("still being written"));
 }

@@ -3,6 +3,9 @@
 //! The counter is read between fences. The one before (`lfence`) keeps the reading from being done before what precedes it is complete; the one after keeps what follows from beginning before the
 //! reading (Intel, "How to benchmark code execution times", 2010; AMD64 manual volume 3, RDTSC: serialising needs LFENCE).
 
+/// The clock sources that the kernel would use.
+const AVAILABLE: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+
 /// What is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -13,10 +16,17 @@ pub enum Source {
 }
 
 impl Source {
-    /// The cycle counter if the processor says that it is steady; else the kernel's clock.
+    /// The cycle counter if both the processor and the kernel say that it is steady; else the kernel's clock.
     #[must_use]
     pub fn best() -> Source {
-        if is_invariant() { Source::Tsc } else { Source::MonotonicRaw }
+        Source::of(is_invariant(), std::fs::read_to_string(AVAILABLE).ok().as_deref())
+    }
+
+    /// The kernel compares the counter with other clocks as long as it runs, and takes it off its list when it was wrong, e.g. set by a
+    /// firmware or not the same on all sockets: what the processor says of itself does not tell that.
+    fn of(invariant: bool, available: Option<&str>) -> Source {
+        let listed = available.is_some_and(|list| list.split_whitespace().any(|name| name == "tsc"));
+        if invariant && listed { Source::Tsc } else { Source::MonotonicRaw }
     }
 
     /// A reading of the kernel's clock between two of this source.
@@ -93,6 +103,17 @@ pub fn is_invariant() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_counter_that_the_kernel_does_not_list_is_not_read() {
+        assert_eq!(Source::of(true, Some("tsc hpet acpi_pm \n")), Source::Tsc);
+        assert_eq!(Source::of(true, Some("kvm-clock tsc")), Source::Tsc);
+        for (invariant, available) in
+            [(false, Some("tsc")), (true, Some("hpet acpi_pm")), (true, Some("tsc-early")), (true, None)]
+        {
+            assert_eq!(Source::of(invariant, available), Source::MonotonicRaw, "{invariant} {available:?}");
+        }
+    }
 
     #[test]
     fn no_source_goes_back() {

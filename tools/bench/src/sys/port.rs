@@ -141,7 +141,10 @@ impl Port {
         loop {
             // SAFETY: `piece` is borrowed by `run`, which does not return before this receive has completed.
             match unsafe { self.endpoint.recv(&op) } {
-                Ok(()) => break state.receiving += 1,
+                Ok(()) => {
+                    state.posted = place + 1;
+                    break state.receiving += 1;
+                }
                 Err(EngineError::Again) => self.take(state),
                 Err(error) => break state.fail(engine(error), self),
             }
@@ -210,6 +213,9 @@ impl Port {
 
 #[derive(Default)]
 struct State {
+    /// Receives posted: those at the places below.
+    posted: usize,
+    /// Receives that have not completed.
     receiving: usize,
     sending: usize,
     expected: Option<usize>,
@@ -224,9 +230,44 @@ impl State {
             return;
         }
         self.failed = Some(error);
-        // Completions of those cancelled come as of any other.
-        (0..self.receiving.max(1) + 1).for_each(|place| {
+        // Completions of those cancelled come as of any other; of those that have completed the engine knows nothing any more.
+        (0..self.posted).for_each(|place| {
             port.endpoint.cancel(RECEIVE + place);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two ports on this machine that know each other, the first one as rank 0.
+    fn two() -> [Port; 2] {
+        let config = || EngineConfig { addrs: vec!["127.0.0.1".parse().unwrap()], ..EngineConfig::default() };
+        let mut ports = [Port::open(config()).unwrap(), Port::open(config()).unwrap()];
+        let names = [ports[0].name(), ports[1].name()];
+        ports.iter_mut().for_each(|port| port.connect(&names).unwrap());
+        ports
+    }
+
+    #[test]
+    fn a_window_whose_end_failed_takes_back_the_receives_that_nothing_will_come_for() {
+        const COUNT: usize = 64;
+        let [sender, receiver] = two();
+        let sending = std::thread::spawn(move || {
+            let good = Out { data: &[1; 8], to: 1, count: COUNT - 4 };
+            sender.run(Some(good), None, 1, || {}).unwrap();
+            // One is too short, and the last three never come.
+            sender.run(Some(Out { data: &[1; 4], to: 1, count: 1 }), None, 1, || {}).unwrap();
+            let mut word = [0; 1];
+            sender.run(None, Some(In { into: &mut word, from: Some(1), count: 1, exact: true }), 2, || {}).unwrap();
+        });
+        let mut into = [0; 8 * COUNT];
+        let window = In { into: &mut into, from: Some(0), count: COUNT, exact: true };
+        let text = receiver.run(None, Some(window), 1, || {}).unwrap_err().to_string();
+        assert!(text.contains("a message of 4 bytes, 8 were expected"), "{text}");
+        receiver.run(Some(Out { data: &[0], to: 0, count: 1 }), None, 2, || {}).unwrap();
+        receiver.close();
+        sending.join().unwrap();
     }
 }

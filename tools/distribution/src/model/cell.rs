@@ -110,6 +110,9 @@ pub struct Cell {
     /// Histogram of all that was measured and counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<HistogramRecord>,
+    /// How the samples that count depend on each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub independence: Option<Independence>,
     /// Outliers: flagged, never dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outliers: Option<Outliers>,
@@ -144,6 +147,7 @@ impl Cell {
             samples: None,
             summary: None,
             histogram: None,
+            independence: None,
             outliers: None,
             skew: None,
             fits: Vec::new(),
@@ -264,7 +268,22 @@ pub struct Outliers {
     pub count: u64,
 }
 
-/// How far apart the processes started, over repetitions: last start minus first.
+/// How samples depend on each other: of the series of repetitions, each with its mean over ranks, and of all samples.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Independence {
+    /// Repetitions looked at, the first of those that count.
+    pub repetitions: u64,
+    /// Autocorrelation of the ranks (places in order) of the repetitions' means, at lags 1, 2, ...
+    pub autocorrelation: Vec<f64>,
+    /// Runs test above and below the median: probability of so few or so many runs if repetitions were independent.
+    pub runs_p: f64,
+    /// Ljung-Box test: probability of such autocorrelations if repetitions were independent.
+    pub ljung_box_p: f64,
+    /// How many independent samples all that count are worth for their median.
+    pub effective_count: f64,
+}
+
+/// How far apart the processes started, over the repetitions that count: last start minus first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Skew {
     /// Statistics over repetitions.
@@ -292,9 +311,15 @@ pub struct FitRecord {
     /// Tests of the fit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<TestRecord>,
+    /// The location ended at a bound of its search: nearer to or farther from the least sample might fit better.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_bound: bool,
     /// The best of its cell: at most one.
     #[serde(default)]
     pub chosen: bool,
+    /// Why it was chosen, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// A test of goodness of fit.
@@ -310,4 +335,11 @@ pub struct TestRecord {
     /// Samples the test looked at (tests reject anything when given too many).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
+    /// How the p-value was found: `table` (parameters as if given beforehand), `upper-bound` (the same although they were fitted
+    /// to the tested samples: the true one is at most that), `bootstrap` (samples drawn from the fit and fitted anew). Open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Samples drawn, if by bootstrap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicates: Option<u32>,
 }

@@ -29,15 +29,25 @@ pub mod flags {
     pub const MISSED_WINDOW: u8 = 4;
     /// The partner is on the same node.
     pub const SAME_NODE: u8 = 8;
+    /// An outlier that the uniform choice of samples left out and that is kept beside it, so that no outlier is lost. It is in
+    /// the summary, as all that was measured is; who takes the samples for the distribution must leave it out.
+    pub const BESIDE: u8 = 16;
     /// Samples with any of these bits are not in the summary, the histogram and the fits.
     pub const EXCLUDED: u8 = WARM_UP | MISSED_WINDOW;
 }
 
 impl Sample {
-    /// Whether it counts in the summary, the histogram and the fits of its cell.
+    /// Whether it is one of the samples that stand for the cell's distribution: it counts in summary, histogram and fits, and
+    /// is not an outlier kept beside the uniform choice.
     #[must_use]
     pub fn counts(&self) -> bool {
-        self.flags & flags::EXCLUDED == 0
+        self.flags & (flags::EXCLUDED | flags::BESIDE) == 0
+    }
+
+    /// Whether it is an outlier kept beside the uniform choice that the other samples are.
+    #[must_use]
+    pub fn is_beside(&self) -> bool {
+        self.flags & flags::BESIDE != 0 && self.flags & flags::EXCLUDED == 0
     }
 
     /// Says whether it lies beyond the outlier boundary.

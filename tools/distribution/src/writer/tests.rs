@@ -148,6 +148,7 @@ fn a_kill_while_overwriting_leaves_the_old_run_or_the_new_or_none() {
         for _ in 0..4 {
             old.write_cell(cell(), &samples(5)).unwrap();
         }
+        drop(old);
         let (finished, error) = write_three(dir.path(), Existing::Overwrite, &Faulty::new(steps, i64::MAX));
         match Reader::open(dir.path()) {
             Ok(reader) => {
@@ -263,4 +264,67 @@ fn launches_are_added_to_a_run_that_was_closed() {
     let mut writer = Writer::append(dir.path()).unwrap();
     let text = writer.write_cell(Cell { launch: 7, ..cell() }, &[]).unwrap_err().to_string();
     assert!(text.contains("cells[3].launch"), "{text}");
+}
+
+/// The file system, but for the syncing of one folder.
+struct Unsyncable(std::path::PathBuf);
+
+impl Files for Unsyncable {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn Output>> {
+        RealFiles.create(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealFiles.rename(from, to)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        // Only from the second `run.json` on: the first makes the run.
+        match path == self.0 && path.join(SAMPLES_DIR).join("00000.parquet").exists() {
+            true => Err(io::Error::other("input/output error")),
+            false => RealFiles.sync_dir(path),
+        }
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        RealFiles.remove(path)
+    }
+}
+
+#[test]
+fn a_cell_that_run_json_names_keeps_its_samples_though_the_folder_was_not_synced() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = Box::new(Unsyncable(dir.path().to_owned()));
+    let mut writer = Writer::create_with(dir.path(), Run::new("test"), Existing::Refuse, files).unwrap();
+    let text = writer.write_cell(cell(), &samples(10)).unwrap_err().to_string();
+    assert!(text.contains("cannot write: input/output error"), "{text}");
+    assert_eq!(writer.run().cells.len(), 1, "the cell is in run.json");
+    assert!(writer.update(|run| run.state = State::Stopped).is_err());
+    assert_eq!(writer.run().state, State::Stopped);
+    let reader = Reader::open(dir.path()).unwrap();
+    assert_eq!((reader.run().cells.len(), reader.run().state), (1, State::Stopped));
+    assert!(reader.verify().is_empty(), "{:?}", reader.verify());
+    // The next cell does not take its place.
+    assert!(writer.write_cell(cell(), &samples(20)).is_err());
+    let reader = Reader::open(dir.path()).unwrap();
+    assert_eq!(reader.run().cells.iter().map(|c| c.id).collect::<Vec<_>>(), [0, 1]);
+    assert!(reader.verify().is_empty(), "{:?}", reader.verify());
+}
+
+#[test]
+fn a_run_has_one_writer_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = Writer::create(dir.path(), Run::new("test"), Existing::Refuse).unwrap();
+    for second in [Writer::append(dir.path()), Writer::create(dir.path(), Run::new("other"), Existing::Overwrite)]
+        .map(|w| w.map(drop))
+    {
+        assert!(matches!(second, Err(Error::Busy(_))), "{second:?}");
+    }
+    let reader = Reader::open(dir.path()).unwrap();
+    assert_eq!(reader.is_being_written(), Some(true));
+    first.write_cell(cell(), &samples(3)).unwrap();
+    drop(first);
+    assert_eq!(reader.is_being_written(), Some(false));
+    let mut second = Writer::append(dir.path()).unwrap();
+    assert_eq!(second.write_cell(cell(), &samples(3)).unwrap(), 1);
 }

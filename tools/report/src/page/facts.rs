@@ -210,6 +210,8 @@ pub fn warnings(digest: &Digest) -> Vec<(String, Option<String>)> {
     let mut out = Vec::new();
     match digest.run.state {
         State::Complete => {}
+        // Where it is known which of the two it was, a warning says so.
+        State::Running if digest.warnings.iter().any(|w| ["cut-off", "being-written"].contains(&w.code.as_str())) => {}
         State::Running => out.push((
             "The run was still being written, or its writer was killed: what is here is whole, but not all.".to_owned(),
             None,
@@ -219,8 +221,31 @@ pub fn warnings(digest: &Digest) -> Vec<(String, Option<String>)> {
     out.extend(clock_warning(digest));
     out.extend(skew_warning(digest));
     out.extend(notes::few_samples(digest));
+    out.extend(dependence_warning(digest));
     out.extend(digest.warnings.iter().map(|w| (w.message.clone(), w.advice.clone())));
     out
+}
+
+/// From this autocorrelation of one repetition with the next on, a cell's launch saw few states of the machine.
+const STRONG: f64 = 0.3;
+
+/// Where a repetition resembles the one before strongly.
+fn dependence_warning(digest: &Digest) -> Option<(String, Option<String>)> {
+    let points = || digest.profiles.iter().flat_map(|p| p.points.values().map(move |point| (p, point)));
+    let strong: Vec<_> =
+        points().filter_map(|(p, point)| Some((p, point, point.lag1.filter(|r| *r >= STRONG)?))).collect();
+    let (profile, worst, lag1) = strong.iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
+    let worth = worst.effective.map_or_else(String::new, |e| {
+        format!("; its {} samples are worth {} independent ones", units::count(worst.row.count), units::count(e as u64))
+    });
+    let message = format!(
+        "Dependence: in {} of {} cells a repetition resembles the one before; most in {} at {} (autocorrelation {lag1:.2}{worth}). Intervals allow for it, but another launch may well see another state of the machine.",
+        strong.len(),
+        points().count(),
+        profile.title,
+        units::size(worst.size_bytes),
+    );
+    Some((message, Some("weir bench --launches 5".to_owned())))
 }
 
 /// Where the clocks' error is more than a tenth of the least time.

@@ -3,7 +3,7 @@
 use crate::digest::{Digest, Point, Profile};
 use crate::page::facts::{facts, is_plumbing, warnings as run_warnings};
 use crate::page::{controls, figure, footer, ids, level_choice, warnings};
-use crate::plots::{Detail, clock, cumulative, drawn_levels, fits, ridgeline, sentence, sizes, strays, surface};
+use crate::plots::{Detail, clock, cumulative, drawn_levels, fits, ridgeline, sentence, sizes, skew, strays, surface};
 use crate::scale::Kind;
 use crate::svg::escape;
 use crate::table::Table;
@@ -66,6 +66,9 @@ fn section(profile: &Profile, id: &str, detail: &Detail) -> String {
     if profile.points.values().any(|p| p.launches > 1) {
         out += "<p class=\"muted\">Of several launches: the median of their statistics, the least minimum, the greatest maximum, and an interval that holds the interval of each launch.</p>\n";
     }
+    if profile.points.values().any(crate::digest::Point::is_dependent) {
+        out += "<p class=\"muted\">Worth: so many independent samples would tell as much of the median; repetitions depend on those before, and processes of one repetition on each other. Intervals are made with this number.</p>\n";
+    }
     out += "<div class=\"figures\">\n";
     if profile.sizes.len() == 1 && profile.levels.len() > 1 {
         for kind in [Kind::Log, Kind::Linear] {
@@ -108,6 +111,7 @@ fn of_level(profile: &Profile, level: usize, detail: &Detail) -> String {
     if profile.at_level(level).any(|p| !p.curve.is_empty()) {
         out += &figure(&cumulative::tail(profile, level, detail), None, Some(level));
     }
+    out += &skew::skew(profile, level, detail).map_or_else(String::new, |p| figure(&p, None, Some(level)));
     out += &fits::overlay(profile, level, detail).map_or_else(String::new, |p| figure(&p, None, Some(level)));
     out
 }

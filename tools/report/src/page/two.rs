@@ -36,15 +36,17 @@ pub fn body(digests: (&Digest, &Digest), comparison: &Comparison, detail: &Detai
     out + "</main>\n" + &footer()
 }
 
-const METHOD: &str = "<details><summary>How this was judged</summary><p>The ratio is the Hodges-Lehmann estimate on logarithms (the median of all ratios of a time of the second run to one of the first) with its 95 % interval. Samples are compared by the Brunner-Munzel test, medians of launches, where both runs have five or more, by the Mann-Whitney test; p-values are corrected for the number of cells after Holm, and a difference counts below 0.05. A difference of medians that is smaller than the sum of both runs' bounds on the clocks' error is none, whatever a test says. Samples of one launch depend on each other more than a test knows: measure with several launches before you believe a small difference.</p></details>\n";
+const METHOD: &str = "<details><summary>How this was judged</summary><p>What stands for a run is the median of its launch or, of several launches, the geometric mean of their medians; the ratio is the quotient of the two. Where both runs have two launches or more, the launch is the unit: Welch's t test on the logarithms of the launches' medians, each of which weighs the same, gives interval and p-value. It assumes that these logarithms are nearly normal; a test by ranks would assume nothing, and find nothing: with five launches each its p-value is 2/252 at least, whatever the difference, which the correction for some tens of cells makes meaningless. Where a run has one launch, the 95 % intervals of the medians are compared, which know how much repetitions depend on each other but not how much launches differ: what is said holds for these launches only. p-values are corrected for the number of cells after Holm, and a difference counts below 0.05. A difference smaller than the sum of both runs' bounds on the clocks' error is none, whatever a test says.</p></details>\n";
 
 /// What must be known before the comparison is believed, with what to do about it.
 #[must_use]
 pub fn all_warnings(digests: (&Digest, &Digest), comparison: &Comparison) -> Vec<(String, Option<String>)> {
     let mut out = Vec::new();
-    if comparison.few_launches && comparison.pairs().next().is_some() {
-        let advice = "weir bench --launches 5 on both machines".to_owned();
-        out.push(("Some cells have fewer than five launches in one of the runs: what differs from launch to launch of one machine is not told from what differs between the runs.".to_owned(), Some(advice)));
+    let (n, advice) = (comparison.pairs().count(), "weir bench --launches 5 on both machines".to_owned());
+    if comparison.single > 0 {
+        out.push((format!("{} of {n} cells have only one launch in one of the runs: what differs from launch to launch of one machine is not told there from what differs between the runs, and verdicts hold for these launches only.", comparison.single), Some(advice)));
+    } else if comparison.few > 0 {
+        out.push((format!("{} of {n} cells have fewer than five launches in one of the runs: only large differences can be told there from what launches differ.", comparison.few), Some(advice)));
     }
     let (first, second) = comparison.unmatched;
     if first + second > 0 {
@@ -52,7 +54,12 @@ pub fn all_warnings(digests: (&Digest, &Digest), comparison: &Comparison) -> Vec
     }
     let few = comparison.count(Verdict::TooFew);
     if few > 0 {
-        out.push((format!("{few} cells have no samples, or one, and are not compared."), None));
+        out.push((
+            format!(
+                "{few} cells have too few samples for an interval of their median in one launch, and are not compared."
+            ),
+            None,
+        ));
     }
     for (which, digest) in [("first", digests.0), ("second", digests.1)] {
         out.extend(

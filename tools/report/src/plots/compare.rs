@@ -26,7 +26,7 @@ pub fn ratios(matched: &Match) -> Plot {
     frame.grow(18.0);
     let levels: Vec<usize> = spread_out((0..matched.levels.len()).collect(), 6);
     let pairs = |level: usize| {
-        matched.pairs.iter().filter(move |p| p.level == level && p.ratio > 0.0 && p.verdict != Verdict::TooFew)
+        matched.pairs.iter().filter(move |p| p.level == level && p.ratio > 0.0 && p.interval.1.is_finite())
     };
     let mut sizes: Vec<u64> = matched.pairs.iter().map(|p| p.size_bytes).collect();
     sizes.sort_unstable();
@@ -41,8 +41,8 @@ pub fn ratios(matched: &Match) -> Plot {
     // One band at each size, that of the level with the largest error: bands over each other would look like more.
     let width = (axis.pitch() * 0.8).min(34.0);
     for size in &sizes {
-        let parts = drawn.iter().filter(|p| p.size_bytes == *size && p.clock_error_ns > 0.0 && p.medians_ns.0 > 0.0);
-        let part = parts.map(|p| p.clock_error_ns / p.medians_ns.0).fold(0.0, f64::max);
+        let parts = drawn.iter().filter(|p| p.size_bytes == *size && p.clock_error_ns > 0.0 && p.centres_ns.0 > 0.0);
+        let part = parts.map(|p| p.clock_error_ns / p.centres_ns.0).fold(0.0, f64::max);
         if part > 0.0 {
             let (y, x) = (height.at(1.0 + part), axis.at(*size));
             frame.canvas.rect("band f6", x - width / 2.0, y, width, height.at((1.0 - part).max(1e-6)) - y);
@@ -160,28 +160,27 @@ pub fn cdfs(digests: (&Digest, &Digest), matched: &Match, level: usize, detail: 
 /// Median and 99th percentile of both runs against size.
 #[must_use]
 pub fn sizes(digests: (&Digest, &Digest), matched: &Match, level: usize, kind: Kind) -> Option<Plot> {
-    let both: Vec<(&Point, &Point)> = matched
+    // Of each: the pair's own centre, and the 99th percentile.
+    let both: Vec<(u64, [(f64, f64); 2])> = matched
         .pairs
         .iter()
         .filter(|p| p.level == level)
-        .filter_map(|p| points(digests, matched, p))
-        .filter(|(a, b)| a.has_row() && b.has_row())
+        .filter_map(|p| Some((p, points(digests, matched, p)?)))
+        .filter(|(_, (a, b))| a.has_row() && b.has_row())
+        .map(|(p, (a, b))| (p.size_bytes, [(p.centres_ns.0, a.row.p99_ns), (p.centres_ns.1, b.row.p99_ns)]))
         .collect();
     if both.len() < 2 {
         return None;
     }
     let label = matched.levels.get(level).map(crate::digest::Level::label).unwrap_or_default();
     let title = format!("{}: time against size", matched.title);
-    let explanation = format!("{label}; {}. Medians thick, 99th percentiles thin.", matched.key.qualities());
+    let several = matched.pairs.iter().any(|p| p.launches.0 > 1 || p.launches.1 > 1);
+    let centre = if several { "Geometric means of the launches' medians" } else { "Medians" };
+    let explanation = format!("{label}; {}. {centre} thick, 99th percentiles thin.", matched.key.qualities());
     let mut frame = Frame::new(&title, &explanation, 260.0, Margins { left: 76.0, right: 130.0 });
-    let sizes: Vec<u64> = both.iter().map(|p| p.0.size_bytes).collect();
+    let sizes: Vec<u64> = both.iter().map(|p| p.0).collect();
     let axis = Sizes::new(&sizes, frame.left + 14.0, frame.right - 14.0);
-    let rows = || {
-        both.iter().flat_map(|(a, b)| [*a, *b]).flat_map(|p| {
-            let p99 = if p.knows_p99() { p.row.p99_ns } else { p.row.p50_ns };
-            [p.row.p50_ns, p99]
-        })
-    };
+    let rows = || both.iter().flat_map(|p| p.1).flat_map(|r| [r.0, r.1]);
     let low = rows().filter(|v| *v > 0.0 || kind == Kind::Linear).fold(f64::INFINITY, f64::min);
     let high = rows().fold(f64::NEG_INFINITY, f64::max);
     let scale = match kind {
@@ -192,12 +191,9 @@ pub fn sizes(digests: (&Digest, &Digest), matched: &Match, level: usize, kind: K
     frame.y_axis(&scale.ticks(6, units::time), "time");
     let mut labels = Vec::new();
     for (i, (run, shape)) in ["first", "second"].into_iter().zip([Mark::Disc, Mark::Square]).enumerate() {
-        let of = |p: &(&Point, &Point)| if i == 0 { p.0.row.clone() } else { p.1.row.clone() };
         for (thick, word) in [(false, "p99"), (true, "median")] {
-            let value = |p: &(&Point, &Point)| if thick { of(p).p50_ns } else { of(p).p99_ns };
-            let known = |p: &&(&Point, &Point)| thick || (if i == 0 { p.0 } else { p.1 }).knows_p99();
-            let both: Vec<_> = both.iter().filter(known).collect();
-            let places: Vec<(f64, f64)> = both.iter().map(|p| (axis.at(p.0.size_bytes), scale.at(value(p)))).collect();
+            let value = |p: &(u64, [(f64, f64); 2])| if thick { p.1[i].0 } else { p.1[i].1 };
+            let places: Vec<(f64, f64)> = both.iter().map(|p| (axis.at(p.0), scale.at(value(p)))).collect();
             let class =
                 if thick { RUNS[i].to_owned() } else { format!("thin {}c{i}", if i == 1 { "dash " } else { "" }) };
             frame.canvas.path(&class, &Path::through(&places));
@@ -207,11 +203,7 @@ pub fn sizes(digests: (&Digest, &Digest), matched: &Match, level: usize, kind: K
                 if thick {
                     mark(&mut marks, shape, x, y);
                 }
-                frame.canvas.hint(
-                    x,
-                    y,
-                    &format!("{}, {run}: {word} {}", units::size(p.0.size_bytes), units::time(value(p))),
-                );
+                frame.canvas.hint(x, y, &format!("{}, {run}: {word} {}", units::size(p.0), units::time(value(p))));
             }
             frame.canvas.path(&format!("f{i}"), &marks);
         }

@@ -103,8 +103,10 @@ fn draw_panel(frame: &mut Frame, point: &Point, panel: &Panel, families: &[Strin
     }
     if let Some(fit) = chosen {
         let tests = goodness::TESTS.map(|(name, word)| format!("{word} {}", goodness::test_words(fit, name)));
+        let why = fit.reason.as_ref().map_or_else(String::new, |r| format!("; {r}"));
+        let bound = if fit.at_bound { "; its location is at a bound of the search" } else { "" };
         let text = format!(
-            "{}: {}; {}; bins of {}",
+            "{}: {}; {}{bound}{why}; bins of {}",
             units::size(point.size_bytes),
             parameter_words(fit),
             tests.join(", "),

@@ -6,6 +6,7 @@ pub mod cumulative;
 pub mod fits;
 pub mod ridgeline;
 pub mod sizes;
+pub mod skew;
 pub mod strays;
 pub mod surface;
 
@@ -53,17 +54,6 @@ pub fn spread_out<T>(all: Vec<T>, limit: usize) -> Vec<T> {
     let mut wanted: Vec<usize> = (0..limit).map(|i| i * (n - 1) / (limit - 1)).collect();
     wanted.dedup();
     all.into_iter().enumerate().filter(|(i, _)| wanted.binary_search(i).is_ok()).map(|(_, t)| t).collect()
-}
-
-/// [`spread_out`] for values that need not be moved, of which there may be very many.
-#[must_use]
-pub fn spread_out_values(all: &[f64], limit: usize) -> Vec<f64> {
-    let n = all.len();
-    if n <= limit {
-        return all.to_vec();
-    }
-    let last = (limit.max(2) - 1) as u128;
-    (0..limit as u128).map(|i| all[(i * (n - 1) as u128 / last) as usize]).collect()
 }
 
 /// Which levels get plots of their own: all, or the lowest and the highest and some between, and the one shown first.

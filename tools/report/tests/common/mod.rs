@@ -5,9 +5,9 @@
 use std::path::Path;
 
 use weir_distribution::{
-    Cell, ClockInfo, Configuration, Existing, Family, FitRecord, Launch, Locality, MpiInfo, Node, Outliers, Overhead,
-    Placement, RankClock, Resync, Run, Sample, Skew, StartSync, State, SummaryRecord, TestRecord, Tool, Transport,
-    TscInfo, Warning, Writer, flags,
+    Cell, ClockInfo, Configuration, Existing, Family, FitRecord, HdrHistogram, HistogramRecord, Launch, Locality,
+    MpiInfo, Node, Outliers, Overhead, Placement, RankClock, Resync, Run, Sample, Skew, StartSync, State,
+    SummaryRecord, TestRecord, Tool, Transport, TscInfo, Warning, Writer, flags,
 };
 use weir_report::digest::summary_record;
 use weir_stats::fit::fit;
@@ -213,14 +213,27 @@ pub fn record(
         boundary_ns: boundary,
         count: samples.iter().filter(|s| s.counts() && s.is_outlier()).count() as u64,
     });
-    cell.summary = Some(summary_record(&sample));
-    let skew =
-        weir_stats::Sample::signed((0..200).map(|i| f64::from(i % 37) * 20.0 + 150.0).collect()).expect("finite");
-    cell.skew = Some(Skew { summary: summary_record(&skew), histogram: None });
+    cell.summary = Some(summary_record(&sample, sample.count() as f64));
+    cell.skew = Some(skew());
     if shape.fits {
         cell.fits = fits(&sample);
     }
     cell
+}
+
+fn skew() -> Skew {
+    let mut recorder = weir_stats::Recorder::new(weir_stats::RecorderConfig::default()).expect("sound");
+    for i in 0..200 {
+        recorder.record(f64::from(i % 37 * (i % 11)) * 4.0 + 150.0).expect("a duration");
+    }
+    let hdr = HdrHistogram {
+        count: recorder.count(),
+        unit_ns: 1.0,
+        significant_digits: 3,
+        v2_deflate_base64: recorder.to_base64(),
+    };
+    let summary = summary_record(&recorder.sample().expect("some"), recorder.count() as f64);
+    Skew { summary, histogram: Some(HistogramRecord::Hdr(hdr)) }
 }
 
 fn fits(sample: &weir_stats::Sample) -> Vec<FitRecord> {
@@ -269,8 +282,16 @@ fn fit_record(distribution: &Distribution, log_likelihood: f64) -> FitRecord {
         parameters: parameters.into_iter().map(|(n, v)| (n.to_owned(), v)).collect(),
         samples: Some(300),
         log_likelihood: Some(log_likelihood),
-        tests: vec![TestRecord { test: "ks".into(), statistic: 0.031, p_value: Some(0.4), samples: Some(300) }],
+        tests: vec![TestRecord {
+            test: "ks".into(),
+            statistic: 0.031,
+            p_value: Some(0.4),
+            samples: Some(300),
+            ..TestRecord::default()
+        }],
+        at_bound: false,
         chosen: false,
+        reason: None,
     }
 }
 

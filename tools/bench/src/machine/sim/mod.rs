@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use rand_pcg::Pcg64;
 use weir_clock::TickPair;
 
-pub use model::{Model, Shape, Wrong};
+pub use model::{Model, Shape, Warming, Wrong};
 
 use super::tree::{self, Members};
 use super::{Machine, Tag};
@@ -86,7 +86,13 @@ pub struct Sim<'a> {
     rank: usize,
     /// This process's time, ns.
     time: Cell<f64>,
+    /// Whether it reads the kernel's clock instead of a cycle counter.
+    kernel_clock: Cell<bool>,
+    /// Pairs of readings made.
+    pairs: Cell<u32>,
     random: RefCell<Pcg64>,
+    /// Messages that count for a warm-up.
+    posted: Cell<u32>,
 }
 
 /// Runs `program` as every rank of the machine; returns what each returned, by rank.
@@ -101,7 +107,15 @@ pub fn run<T: Send>(model: &Model, program: impl Fn(&Sim<'_>) -> T + Sync) -> Ve
     let wake = (0..ranks).map(|_| Condvar::new()).collect();
     let shared = Shared { model, world: Mutex::new(world), wake };
     let one = |rank: usize| {
-        let sim = Sim { shared: &shared, rank, time: Cell::new(0.0), random: RefCell::new(model.random(rank)) };
+        let sim = Sim {
+            shared: &shared,
+            rank,
+            time: Cell::new(0.0),
+            kernel_clock: Cell::new(model.kernel_clocks.contains(&rank)),
+            pairs: Cell::new(0),
+            random: RefCell::new(model.random(rank)),
+            posted: Cell::new(0),
+        };
         // A program that panics must not leave the others waiting.
         let ended = Leaving(&sim);
         drop(sim.wait_turn(Standing::At(0.0)));
@@ -180,7 +194,8 @@ impl Sim<'_> {
         world.flying.retain(|&arrives| arrives > now);
         let others = world.flying.len();
         let model = self.shared.model;
-        let transit = model.transit_ns(&mut self.random.borrow_mut(), self.rank, to, data.len(), others);
+        let transit = model.transit_ns(&mut self.random.borrow_mut(), self.rank, to, data.len(), others)
+            + model.warming_ns(&self.posted, data.len());
         let earlier = world.inbox[to].iter().filter(|m| m.from == self.rank).map(|m| m.arrives);
         // Messages of one sender do not overtake each other.
         let arrives = earlier.fold(now + transit, f64::max);
@@ -244,15 +259,25 @@ impl Machine for Sim<'_> {
         let after = self.ticks();
         // The node's own clock is as wrong as its counter: nobody can tell but by messages.
         let middle = before + (after - before) / 2;
-        TickPair { before, monotonic_ns: (middle as f64 / self.shared.model.ticks_per_ns) as i64, after }
+        let model = self.shared.model;
+        let given_up = self.kernel_clock.get() && !model.kernel_clocks.contains(&self.rank);
+        let jumps = model.unsteady.contains(&self.rank) && !given_up;
+        self.pairs.set(self.pairs.get() + 1);
+        // Tens of milliseconds to and fro.
+        let jump_ns = if jumps { i64::from(self.pairs.get() / 7 % 3) * 20_000_000 } else { 0 };
+        TickPair { before, monotonic_ns: (middle as f64 / model.ticks_per_ns) as i64 + jump_ns, after }
     }
 
     fn pause(&self, ns: u64) {
         self.time.set(self.time.get() + ns as f64);
     }
 
+    fn distrust_counter(&self) -> bool {
+        !self.kernel_clock.replace(true)
+    }
+
     fn clock_source(&self) -> &'static str {
-        "virtual"
+        if self.kernel_clock.get() { "monotonic-raw" } else { "virtual" }
     }
 
     fn send(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {

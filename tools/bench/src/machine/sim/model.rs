@@ -1,5 +1,7 @@
 //! What is planted: how long messages take, and what the processes' clocks show.
 
+use std::cell::Cell;
+
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
@@ -55,6 +57,17 @@ pub struct Wrong {
     pub drift: f64,
 }
 
+/// A warm-up: the first messages of each rank take longer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Warming {
+    /// So many of them.
+    pub messages: u32,
+    /// Of those that are at least so long, which the clocks' and the harness's own are not, bytes.
+    pub bytes: usize,
+    /// By so much, ns.
+    pub longer_ns: f64,
+}
+
 /// A machine.
 #[derive(Clone, Debug)]
 pub struct Model {
@@ -78,12 +91,18 @@ pub struct Model {
     pub outlier_every: u32,
     /// See `outlier_every`.
     pub outlier_ns: f64,
+    /// What is slower at the beginning.
+    pub warming: Option<Warming>,
     /// Ticks in a nanosecond of a right clock.
     pub ticks_per_ns: f64,
     /// How long a reading of the clock takes, ns.
     pub reading_ns: f64,
     /// The clocks of the ranks; who is not listed has a right one.
     pub clocks: Vec<Wrong>,
+    /// Ranks that read the kernel's clock and no cycle counter.
+    pub kernel_clocks: Vec<usize>,
+    /// Ranks whose readings of the counter no steady rate explains, until they read the kernel's clock; those of `kernel_clocks` never do.
+    pub unsteady: Vec<usize>,
     /// This rank dies when its time reaches so many ns.
     pub death: Option<(usize, f64)>,
 }
@@ -103,9 +122,12 @@ impl Model {
             local_ns: 500.0,
             outlier_every: 0,
             outlier_ns: 0.0,
+            warming: None,
             ticks_per_ns: 1.0,
             reading_ns: 10.0,
             clocks: Vec::new(),
+            kernel_clocks: Vec::new(),
+            unsteady: Vec::new(),
             death: None,
         }
     }
@@ -116,6 +138,13 @@ impl Model {
 
     pub(super) fn random(&self, rank: usize) -> Pcg64 {
         Pcg64::seed_from_u64(self.seed ^ (rank as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// What a warm-up adds to a message of a rank that has posted `posted` which count for it; counts it.
+    pub(super) fn warming_ns(&self, posted: &Cell<u32>, bytes: usize) -> f64 {
+        let Some(warming) = self.warming.filter(|w| bytes >= w.bytes) else { return 0.0 };
+        let before = posted.replace(posted.get().saturating_add(1));
+        if before < warming.messages { warming.longer_ns } else { 0.0 }
     }
 
     /// How long a message is under way, ns.

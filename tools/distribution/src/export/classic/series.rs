@@ -41,7 +41,7 @@ impl Series {
     pub(super) fn read(reader: &Reader, size_bytes: u64, of: &Configuration, options: &Options) -> Result<Self> {
         let cells: Vec<&Cell> = reader.run().cells.iter().filter(|c| c.configuration == *of).collect();
         let recorded = Recorded::of(&cells, options);
-        let mut samples = Vec::new();
+        let (mut samples, mut beside) = (Vec::new(), Vec::new());
         for cell in &cells {
             if let Some(mut stream) = reader.samples(cell)? {
                 let boundary_ns = recorded.as_ref().and(cell.outliers.as_ref()).map(|o| o.boundary_ns);
@@ -50,6 +50,7 @@ impl Series {
                     if let Some(boundary_ns) = boundary_ns {
                         mark(&mut batch, boundary_ns);
                     }
+                    beside.extend(batch.iter().filter(|s| s.is_beside()));
                     samples.extend(batch.drain(..).filter(Sample::counts));
                 }
             }
@@ -58,8 +59,8 @@ impl Series {
             return Ok(Self::of_record(size_bytes, &cells, options));
         }
         let counts: Option<u64> = cells.iter().map(|c| c.summary.as_ref().map(|s| s.count)).sum();
-        let count = counts.unwrap_or(0).max(samples.len() as u64);
-        Ok(Self { count, ..Self::of(size_bytes, samples, recorded, options) })
+        let count = counts.unwrap_or(0).max((samples.len() + beside.len()) as u64);
+        Ok(Self { count, ..Self::of(size_bytes, samples, &beside, recorded, options) })
     }
 
     /// A machine written by hand has no samples; its summary and bins say what they can.
@@ -88,13 +89,21 @@ impl Series {
         }
     }
 
-    fn of(size_bytes: u64, mut samples: Vec<Sample>, recorded: Option<Recorded>, options: &Options) -> Self {
+    /// Of samples that stand for the distribution, and outliers kept beside these.
+    fn of(
+        size_bytes: u64,
+        mut samples: Vec<Sample>,
+        beside: &[Sample],
+        recorded: Option<Recorded>,
+        options: &Options,
+    ) -> Self {
         let mut sorted: Vec<f64> = samples.iter().map(|s| ms(s.duration_ns)).collect();
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len();
         let rule = recorded.as_ref().map_or_else(|| options.rule(), |r| r.rule);
         let boundary = recorded.as_ref().map_or_else(|| rule.0 * quantile(&sorted, rule.1), |r| ms(r.boundary_ns));
-        if recorded.is_none() {
+        let by_run = recorded.is_some();
+        if !by_run {
             samples.iter_mut().for_each(|s| s.set_outlier(ms(s.duration_ns) > boundary));
         }
         let mut kept: Vec<f64> = samples.iter().filter(|s| !s.is_outlier()).map(|s| ms(s.duration_ns)).collect();
@@ -106,15 +115,18 @@ impl Series {
         kept.sort_by(f64::total_cmp);
         let width = options.hist_bin_ms.unwrap_or_else(|| scott(&kept));
         let subsamples = subsamples(&samples, options.subsamples);
-        let outliers: Vec<Sample> = samples.into_iter().filter(Sample::is_outlier).collect();
+        let max = beside.iter().map(|s| ms(s.duration_ns)).fold(sorted[n - 1], f64::max);
+        let mut outliers: Vec<Sample> = samples.into_iter().filter(Sample::is_outlier).collect();
+        outliers.extend(beside.iter().filter(|s| if by_run { s.is_outlier() } else { ms(s.duration_ns) > boundary }));
+        outliers.sort_by_key(|s| (s.repetition, s.rank));
         Self {
             size_bytes,
             min: sorted[0],
             mean: mean(&kept),
             mean_all: mean(&sorted),
-            max: sorted[n - 1],
+            max,
             boundary,
-            count: n as u64,
+            count: (n + beside.len()) as u64,
             rule,
             outlier_count: recorded.map_or(0, |r| r.count).max(outliers.len() as u64),
             bins: histogram(&kept, width),
@@ -197,4 +209,29 @@ fn subsamples(samples: &[Sample], each: usize) -> Vec<Sample> {
 fn spread<T>(of: &[T], each: usize) -> impl Iterator<Item = &T> {
     let take = each.min(of.len());
     (0..take).map(move |i| &of[i * of.len() / take])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::flags;
+
+    #[test]
+    fn outliers_beside_the_choice_are_listed_and_shift_no_statistic() {
+        let sample = |repetition: u32, duration_ns: f64, flags: u8| Sample {
+            repetition,
+            duration_ns,
+            flags,
+            ..Sample::default()
+        };
+        let mut all: Vec<Sample> = (0..200).map(|k| sample(k, 1e6, 0)).collect();
+        all.push(sample(77, 2e9, flags::OUTLIER));
+        let beside = [201, 11].map(|k| sample(k, 3e9, flags::OUTLIER | flags::BESIDE));
+        assert!(beside.iter().all(|s| s.is_beside() && !s.counts()));
+        let series = Series::of(8, all, &beside, &Options::default());
+        assert_eq!(series.outliers.iter().map(|s| s.repetition).collect::<Vec<_>>(), [11, 77, 201]);
+        assert_eq!((series.count, series.max, series.mean), (203, 3000.0, 1.0));
+        assert!((series.mean_all - (200.0 + 2000.0) / 201.0).abs() < 1e-9);
+        assert_eq!(series.bins.iter().map(|b| b.2).sum::<f64>(), 200.0);
+    }
 }
