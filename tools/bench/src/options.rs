@@ -24,6 +24,8 @@ const EXAMPLES: &str = "Examples:
 
 Sizes are in bytes: a list (8,64,1k), from-step-to (0-128-1024), powers (8..1M, of 4: 8..1M*4); k, M and G are powers of 1024.
 
+A time of ping-pong is half of the round trip. Ranks send from one buffer and receive into another.
+
 Pairs: one half of the ranks begins all exchanges, then the other half. A pair that is done goes on, untimed, until all are, so that every
 sample is of the contention that its cell states.
 

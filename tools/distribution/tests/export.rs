@@ -70,6 +70,51 @@ fn classic_files_follow_the_variables() {
     compare(&classic::write(&reader, &dir.path().join("out"), &options.unwrap()).unwrap(), "classic-variables");
 }
 
+/// A run of two launches whose recorded boundaries are not what the quantile of the pooled samples would give.
+fn with_recorded_outliers() -> (tempfile::TempDir, Reader) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(dir.path().join("run"), Run::new("m"), Existing::Refuse).unwrap();
+    for (number, boundary_ns) in [(0, 40_000.0), (1, 60_000.0)] {
+        writer.begin_launch(Launch { number, ..Launch::default() }).unwrap();
+        let mut samples = common::samples(50, 1000.0);
+        samples.iter_mut().for_each(|s| s.set_outlier(s.duration_ns > boundary_ns));
+        let count = samples.iter().filter(|s| s.counts() && s.is_outlier()).count() as u64;
+        let outliers = Some(Outliers { percentile: 0.98, multiplier: 4.0, boundary_ns, count });
+        let cell = Cell { outliers, ..Cell::new(0, number, Configuration::pair("send", 8)) };
+        writer.write_cell(cell, &samples).unwrap();
+    }
+    writer.finish(State::Complete).unwrap();
+    let reader = Reader::open(dir.path().join("run")).unwrap();
+    (dir, reader)
+}
+
+/// Columns of the one line of `summary`, and the lines of `outliers` without comments.
+fn outliers_of(reader: &Reader, dir: &Path, options: &classic::Options) -> (Vec<String>, usize, String) {
+    let made = classic::write(reader, dir, options).unwrap();
+    let text = |ending: &str| {
+        let file = made.iter().find(|f| f.extension().is_some_and(|e| e == ending)).unwrap();
+        fs::read_to_string(file).unwrap()
+    };
+    let summary = text("summary").lines().last().unwrap().split(' ').map(str::to_owned).collect();
+    let outliers = text("outliers");
+    let listed = outliers.lines().filter(|l| !l.starts_with('#')).count();
+    (summary, listed, outliers)
+}
+
+#[test]
+fn classic_outliers_are_those_that_the_run_records() {
+    let (dir, reader) = with_recorded_outliers();
+    let (summary, listed, text) = outliers_of(&reader, &dir.path().join("out"), &classic::Options::default());
+    // The sample of 51.9 us is beyond the boundary of its launch in the first one only.
+    assert_eq!((summary[5].as_str(), summary[7].as_str(), listed), ("0.040000", "1", 1), "{summary:?}");
+    assert!(text.contains("beyond 4 times quantile 0.98"), "{text}");
+    // Another rule is for all launches together.
+    let options = classic::Options { outlier_multiplier: Some(10.0), ..classic::Options::default() };
+    let (summary, listed, text) = outliers_of(&reader, &dir.path().join("other"), &options);
+    assert_eq!((summary[7].as_str(), listed), ("0", 0), "{summary:?}");
+    assert!(text.contains("beyond 10 times quantile 0.99"), "{text}");
+}
+
 #[test]
 fn configurations_that_root_does_not_tell_apart_get_names_of_their_own() {
     let dir = tempfile::tempdir().unwrap();

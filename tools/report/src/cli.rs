@@ -13,7 +13,7 @@ use crate::digest::Digest;
 use crate::frame::{Plot, Sheet};
 use crate::page::facts;
 use crate::table::{Table, clean, comparison_json, run_json};
-use crate::{Error, load, page, png};
+use crate::{Error, load, notes, page, png};
 
 /// What to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -39,7 +39,13 @@ pub enum Format {
 
 With one run: a table for each operation, and a page with all distributions. With two: for each cell that both
 measured the ratio of times with its interval, a test corrected for the number of cells, and a verdict; a
-difference that the clocks alone could explain is said to be none.")]
+difference that the clocks alone could explain is said to be none.
+
+Exit codes:
+  0    all of the run is shown
+  1    failed; one line on standard error says why
+  2    the command line is wrong
+  3    shown, but samples or histograms of some cells are missing or damaged; the warnings name them")]
 pub struct ReportArgs {
     /// A run's folder; a second one is compared with it
     #[arg(required = true, num_args = 1..=2, value_name = "RUN")]
@@ -77,7 +83,13 @@ pub enum ExportFormat {
   MPIBENCH_SUBSAMPLES=100 weir export run1 --format classic
 
 The classic files heed MPIBENCH_HIST_BIN, MPIBENCH_OUTLIER_PERCENTILE, MPIBENCH_OUTLIER_PERCENTILE_MULTIPLIER and
-MPIBENCH_SUBSAMPLES. Programs that read Parquet need no export: run1/samples holds the samples as they are.")]
+MPIBENCH_SUBSAMPLES; without the two of outliers, they are those that weir bench found. Programs that read Parquet need no
+export: run1/samples holds the samples as they are.
+
+Exit codes:
+  0    all is written
+  1    failed, also where samples or histograms of a cell are missing or damaged; one line on standard error says why
+  2    the command line is wrong")]
 pub struct ExportArgs {
     /// A run's folder
     #[arg(value_name = "RUN")]
@@ -102,6 +114,9 @@ pub struct ExportArgs {
 /// In one line what cannot be read or written.
 pub fn export(args: &ExportArgs) -> Result<u8, Error> {
     let reader = Reader::open(&args.run)?;
+    if let Some((field, problem)) = notes::damaged_histograms(reader.run()).into_iter().next() {
+        return Err(Error::Damaged { file: reader.dir().join("run.json"), field, problem });
+    }
     let folder = args.output.clone().unwrap_or_else(|| reader.dir().join("export"));
     let files = match args.format {
         ExportFormat::Csv => csv::write(&reader, &folder, csv::Layout::Flat)?,
@@ -125,6 +140,9 @@ enum Subject {
     Two(Box<(Digest, Digest, Comparison)>),
 }
 
+/// Exit code: done, but a part of a run is missing or damaged.
+pub const EXIT_DAMAGED: u8 = 3;
+
 /// Does what `weir report` is asked for; returns the exit code.
 ///
 /// # Errors
@@ -145,7 +163,7 @@ pub fn report(args: &ReportArgs) -> Result<u8, Error> {
         print(&subject.text());
     }
     if args.format == Format::Text || (args.json && args.output.is_none()) {
-        return Ok(0);
+        return Ok(subject.exit_code());
     }
     let written = write(&subject, args)?;
     // With --json standard output is the document's.
@@ -154,7 +172,7 @@ pub fn report(args: &ReportArgs) -> Result<u8, Error> {
     } else {
         print(&format!("{written}\n"));
     }
-    Ok(0)
+    Ok(subject.exit_code())
 }
 
 /// Prints; a reader that has gone away, as in `weir report run1 | head`, is no failure.
@@ -163,6 +181,15 @@ fn print(text: &str) {
 }
 
 impl Subject {
+    /// A script must see that not all was read, whatever it does with the warnings.
+    fn exit_code(&self) -> u8 {
+        let damaged = match self {
+            Self::One(digest) => notes::is_damaged(digest),
+            Self::Two(two) => notes::is_damaged(&two.0) || notes::is_damaged(&two.1),
+        };
+        if damaged { EXIT_DAMAGED } else { 0 }
+    }
+
     fn json(&self) -> serde_json::Value {
         match self {
             Self::One(digest) => run_json(digest),

@@ -12,7 +12,7 @@ use weir_distribution::{
 };
 
 use crate::curve::Curve;
-use crate::units;
+use crate::{notes, order, units};
 
 /// Most outliers that are remembered of one point; the largest ones.
 const STRAYS: usize = 400;
@@ -140,6 +140,8 @@ pub struct Point {
     pub missed: u64,
     /// Fits of the first launch that has some.
     pub fits: Vec<FitRecord>,
+    /// Smallest step of a duration that the clock can tell; 0 if not known.
+    pub tick_ns: f64,
 }
 
 /// A sample far beyond the others.
@@ -207,7 +209,7 @@ pub struct Digest {
     pub run: Run,
     /// A name for the run: its folder's.
     pub name: String,
-    /// Operations in the order in which they were first measured.
+    /// Operations by family, then by name ([`order`]).
     pub profiles: Vec<Profile>,
     /// Cells on the time line.
     pub spans: Vec<Span>,
@@ -231,7 +233,7 @@ struct Made {
 pub fn digest(run: Run, name: &str, read: &Read<'_>) -> Digest {
     let groups = group(&run);
     let made = make_all(&run, &groups, read);
-    let mut warnings = collected(&run);
+    let mut warnings = notes::of_record(&run);
     let (mut spans, mut samples) = (Vec::new(), 0);
     let mut profiles: Vec<Profile> = Vec::new();
     for ((key, level, size), mut made) in groups.iter().map(|g| g.0.clone()).zip(made) {
@@ -255,6 +257,7 @@ pub fn digest(run: Run, name: &str, read: &Read<'_>) -> Digest {
     }
     profiles.iter_mut().for_each(Profile::put_in_order);
     name_profiles(&mut profiles);
+    order::arrange(&run, &mut profiles);
     spans.sort_by_key(|s| (s.launch, s.from_ns));
     Digest { run, name: name.to_owned(), profiles, spans, warnings, samples }
 }
@@ -378,6 +381,7 @@ impl Point {
             skew: Curve::default(),
             missed: 0,
             fits: Vec::new(),
+            tick_ns: 0.0,
         }
     }
 
@@ -446,7 +450,7 @@ fn name_profiles(profiles: &mut [Profile]) {
 
 fn unreadable(cell: &Cell, error: String) -> Warning {
     Warning {
-        code: "unreadable-samples".into(),
+        code: notes::UNREADABLE.into(),
         message: format!(
             "{error}; its summary is shown, its distribution {}",
             if cell.histogram.is_some() { "as its histogram holds it" } else { "is not" }
@@ -602,25 +606,4 @@ fn histogram_curve<'a>(histograms: impl Iterator<Item = &'a HistogramRecord>) ->
     }
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     Curve::of_bins(all.into_iter())
-}
-
-/// Warnings of the run, its launches and its cells; the same words for many cells are one warning.
-fn collected(run: &Run) -> Vec<Warning> {
-    let mut out: Vec<Warning> = run.warnings.clone();
-    for launch in &run.launches {
-        let prefix = if run.launches.len() > 1 { format!("launch {}: ", launch.number) } else { String::new() };
-        out.extend(launch.warnings.iter().map(|w| Warning { message: format!("{prefix}{}", w.message), ..w.clone() }));
-    }
-    let mut by_code: BTreeMap<&str, (usize, &Warning, &Cell)> = BTreeMap::new();
-    for cell in &run.cells {
-        for warning in &cell.warnings {
-            by_code.entry(&warning.code).or_insert((0, warning, cell)).0 += 1;
-        }
-    }
-    for (n, warning, cell) in by_code.into_values() {
-        let place = format!("{} at {}", cell.configuration.label(), units::size(cell.configuration.size_bytes));
-        let more = if n > 1 { format!(" (and {} cells more)", n - 1) } else { String::new() };
-        out.push(Warning { message: format!("{place}: {}{more}", warning.message), ..warning.clone() });
-    }
-    out
 }

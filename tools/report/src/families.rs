@@ -88,17 +88,14 @@ mod tests {
     use super::*;
 
     fn record(family: &str, parameters: &[(&str, f64)]) -> FitRecord {
-        FitRecord {
-            family: family.into(),
-            location_ns: 100.0,
-            parameters: parameters.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect(),
-            samples: None,
-            log_likelihood: None,
-            tests: Vec::new(),
-            at_bound: false,
-            chosen: true,
-            reason: None,
-        }
+        let parameters: std::collections::BTreeMap<&str, f64> = parameters.iter().copied().collect();
+        let mut fit: FitRecord = serde_json::from_value(serde_json::json!({
+            "family": family, "location_ns": 100.0, "parameters": {}, "chosen": true
+        }))
+        .expect("a fit");
+        // A number that is none cannot pass through JSON.
+        fit.parameters = parameters.into_iter().map(|(n, v)| (n.to_owned(), v)).collect();
+        fit
     }
 
     #[test]

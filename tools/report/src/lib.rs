@@ -12,9 +12,13 @@ pub mod curve;
 pub mod digest;
 pub mod families;
 pub mod frame;
+pub mod goodness;
+pub mod notes;
+pub mod order;
 pub mod page;
 pub mod plots;
 pub mod png;
+pub mod reading;
 pub mod scale;
 pub mod style;
 pub mod svg;
@@ -37,6 +41,16 @@ pub enum Error {
     /// A run cannot be read.
     #[error(transparent)]
     Run(#[from] weir_distribution::Error),
+    /// A part of a run cannot be read.
+    #[error("{}: {field}: {problem}", file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// Its field.
+        field: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A file cannot be written.
     #[error("cannot write {path}: {source}; choose another place with -o", path = .path.display())]
     Write {
@@ -67,6 +81,7 @@ pub fn load(path: &Path) -> Result<Digest, Error> {
     let read = |cell: &weir_distribution::Cell| reader.read_samples(cell).map_err(|e| e.to_string());
     let mut digest = digest::digest(reader.run().clone(), &name_of(reader.dir()), &read);
     digest.warnings.extend(cut_off(reader.run(), reader.is_being_written()));
+    digest.warnings.extend(notes::of_histograms(reader.run()));
     if let Some(first) = reader.unknown_fields().first() {
         let n = reader.unknown_fields().len();
         digest.warnings.push(weir_distribution::Warning {

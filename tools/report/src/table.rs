@@ -4,8 +4,11 @@ use serde_json::{Value, json};
 
 use crate::compare::{Comparison, Match, Pair};
 use crate::digest::{Digest, Level, Point, Profile};
+use crate::notes::has_few;
+use crate::order::{Family, count_levels, is_halved, level_order};
+use crate::reading::ENOUGH;
 use crate::svg::escape;
-use crate::units;
+use crate::{families, goodness, units};
 
 /// How a column is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,13 +24,17 @@ pub struct Table {
     head: Vec<(&'static str, Side)>,
     rows: Vec<(usize, Vec<String>, &'static str)>,
     levels: Vec<Level>,
+    /// Indices of levels, in the order in which they are shown.
+    order: Vec<usize>,
+    /// What must be known to read it.
+    notes: Vec<String>,
 }
 
 impl Table {
     /// The table of an operation.
     #[must_use]
     pub fn of_profile(profile: &Profile) -> Self {
-        let rates = profile.points.values().any(|p| p.rate().is_some());
+        let rates = profile.family() != Family::Kernel && profile.points.values().any(|p| p.rate().is_some());
         let errors = profile.points.values().any(|p| p.clock_error_ns > 0.0);
         let launches = profile.points.values().any(|p| p.launches > 1);
         let worth = profile.points.values().any(Point::is_dependent);
@@ -51,9 +58,16 @@ impl Table {
                 head.push((name, Side::Right));
             }
         }
-        let shown = Shown { rates, worth, errors, launches };
+        let shown = Columns { rates, worth, errors, launches };
         let rows = profile.points.iter().map(|((level, _), point)| (*level, cells_of(point, shown), ""));
-        Self { caption: profile.title.clone(), head, rows: rows.collect(), levels: profile.levels.clone() }
+        Self {
+            caption: profile.title.clone(),
+            head,
+            rows: rows.collect(),
+            levels: profile.levels.clone(),
+            order: level_order(&profile.cells()),
+            notes: notes_of(profile),
+        }
     }
 
     /// The table of an operation of two runs.
@@ -87,7 +101,49 @@ impl Table {
             ];
             (pair.level, cells, pair.verdict.word())
         });
-        Self { caption: matched.title.clone(), head, rows: rows.collect(), levels: matched.levels.clone() }
+        Self {
+            caption: matched.title.clone(),
+            head,
+            rows: rows.collect(),
+            levels: matched.levels.clone(),
+            order: level_order(&count_levels(&matched.levels, matched.pairs.iter().map(|p| p.level))),
+            notes: Vec::new(),
+        }
+    }
+
+    /// How well the chosen families fit an operation's samples; none if nothing was fitted to enough of them.
+    #[must_use]
+    pub fn of_fits(profile: &Profile) -> Option<Self> {
+        let mut head = vec![("size", Side::Right), ("chosen family", Side::Left), ("verdict", Side::Left)];
+        head.extend(goodness::TESTS.map(|t| (t.1, Side::Right)));
+        head.push(("next best", Side::Left));
+        let rows = profile.points.iter().filter_map(|((level, size), point)| {
+            let fit = point.sound_choice()?;
+            let mut cells = vec![units::size(*size), families::short_words(fit), goodness::verdict(point, fit)];
+            cells.extend(goodness::TESTS.map(|t| goodness::test_words(fit, t.0)));
+            let next = goodness::next_best(point, 1).first().map_or_else(
+                || "–".to_owned(),
+                |f| {
+                    format!(
+                        "{}, {} {}",
+                        families::name(f.family.as_str()),
+                        goodness::TESTS[0].1,
+                        goodness::test_words(f, goodness::TESTS[0].0)
+                    )
+                },
+            );
+            cells.push(next);
+            Some((*level, cells, ""))
+        });
+        let rows: Vec<_> = rows.collect();
+        let mut order = level_order(&profile.cells());
+        order.retain(|level| rows.iter().any(|r| r.0 == *level));
+        let notes = vec![format!(
+            "AD: Anderson and Darling, KS: Kolmogorov and Smirnov, χ²: Pearson. A fit is rejected where one of its tests has a p-value below {} over the number of tests; a distribution with several humps follows none of the families.",
+            goodness::SIGNIFICANCE
+        )];
+        let caption = format!("{}: fits", profile.title);
+        (!rows.is_empty()).then(|| Self { caption, head, rows, levels: profile.levels.clone(), order, notes })
     }
 
     /// For a terminal: a heading, and under it columns that are as wide as they must be.
@@ -108,7 +164,7 @@ impl Table {
             out.trim_end().to_owned() + "\n"
         };
         let mut out = String::new();
-        for (level, label) in self.levels.iter().map(Level::label).enumerate() {
+        for (level, label) in self.in_order() {
             out += &format!("{}, {label}\n", clean(&self.caption));
             out += &line(&mut self.head.iter().map(|h| h.0.to_owned()));
             for (_, cells, _) in self.rows.iter().filter(|r| r.0 == level) {
@@ -116,27 +172,45 @@ impl Table {
             }
             out.push('\n');
         }
+        if !self.notes.is_empty() {
+            out.pop();
+            out += &self.notes.iter().map(|n| format!("  {}\n", clean(n))).collect::<String>();
+            out.push('\n');
+        }
         out
+    }
+
+    /// Levels with their labels, as they are shown.
+    fn in_order(&self) -> impl Iterator<Item = (usize, String)> {
+        self.order.iter().filter_map(|l| Some((*l, self.levels.get(*l)?.label())))
+    }
+
+    /// Columns as a page has them: words, which are what is looked for, come second, where a narrow window shows them too.
+    fn columns(&self) -> Vec<usize> {
+        let mut columns: Vec<usize> = (0..self.head.len()).collect();
+        columns.sort_by_key(|i| (*i > 0, self.head[*i].1 != Side::Left));
+        columns
     }
 
     /// For a page: a table of its own for each level, which the page's script shows and hides.
     #[must_use]
     pub fn html(&self) -> String {
         let mut out = String::new();
-        for (level, label) in self.levels.iter().map(Level::label).enumerate() {
+        let columns = self.columns();
+        for (level, label) in self.in_order() {
             out += &format!(
                 "<div class=\"scroll\" data-level=\"{level}\" tabindex=\"0\" role=\"region\" aria-label=\"Table: {0}, {1}\"><table><caption>{0}, {1}</caption>\n<thead><tr>",
                 escape(&self.caption),
                 escape(&label)
             );
-            for (name, side) in &self.head {
+            for (name, side) in columns.iter().map(|i| &self.head[*i]) {
                 out += &format!("<th scope=\"col\"{}>{name}</th>", class(*side, ""));
             }
             out += "</tr></thead>\n<tbody>\n";
             for (_, cells, verdict) in self.rows.iter().filter(|r| r.0 == level) {
                 out += "<tr>";
-                for (i, (cell, (_, side))) in cells.iter().zip(&self.head).enumerate() {
-                    let cell = escape(cell);
+                for &i in &columns {
+                    let (cell, side) = (escape(&cells[i]), &self.head[i].1);
                     out += &match i {
                         0 => format!("<th scope=\"row\"{}>{cell}</th>", class(*side, "")),
                         _ if *side == Side::Left => format!("<td{}>{cell}</td>", class(*side, verdict)),
@@ -147,7 +221,7 @@ impl Table {
             }
             out += "</tbody></table></div>\n";
         }
-        out
+        out + &self.notes.iter().map(|n| format!("<p class=\"muted\">{}</p>\n", escape(n))).collect::<String>()
     }
 }
 
@@ -158,22 +232,44 @@ fn class(side: Side, verdict: &str) -> String {
     }
 }
 
+/// What a reader of an operation's tables must know.
+fn notes_of(profile: &Profile) -> Vec<String> {
+    let mut out = Vec::new();
+    if is_halved(&profile.key) {
+        out.push(
+            "Times are half of a round trip. What is sent and what is received lie in buffers of their own.".to_owned(),
+        );
+    }
+    let tick = profile.points.values().filter(|p| p.interval().is_some_and(|i| i.by_tick)).map(|p| p.tick_ns);
+    if let Some(tick) = tick.reduce(f64::max) {
+        out.push(format!(
+            "{BY_TICK}The interval is as wide as a step of the clock, {} here: the samples alone would leave less open than the clock can tell.",
+            units::time(tick)
+        ));
+    }
+    if has_few(profile) {
+        out.push(format!("No p99 where there are fewer than {ENOUGH} samples (in each launch)."));
+    }
+    out
+}
+
+/// Marks intervals that are as wide as the clock's tick.
+const BY_TICK: &str = "† ";
+
 /// Columns that not every table has.
 #[derive(Clone, Copy)]
-struct Shown {
+struct Columns {
     rates: bool,
     worth: bool,
     errors: bool,
     launches: bool,
 }
 
-fn cells_of(point: &Point, shown: Shown) -> Vec<String> {
+fn cells_of(point: &Point, shown: Columns) -> Vec<String> {
     let row = &point.row;
     let time = |value: f64| if point.has_row() { units::time_in_column(value) } else { "–".into() };
-    let interval = match (row.median_low_ns, row.median_high_ns) {
-        (Some(low), Some(high)) if point.has_row() => {
-            format!("{} – {}", units::time_in_column(low), units::time_in_column(high))
-        }
+    let interval = match point.interval() {
+        Some(shown) if point.has_row() => format!("{}{}", if shown.by_tick { BY_TICK } else { "" }, shown.words()),
         _ => "–".into(),
     };
     let mut cells = vec![
@@ -181,7 +277,7 @@ fn cells_of(point: &Point, shown: Shown) -> Vec<String> {
         time(row.min_ns),
         time(row.p50_ns),
         interval,
-        time(row.p99_ns),
+        if point.knows_p99() { time(row.p99_ns) } else { "–".into() },
         time(row.max_ns),
     ];
     if shown.rates {
@@ -227,10 +323,13 @@ fn level_json(level: &Level) -> Value {
 }
 
 fn profile_json(profile: &Profile) -> Value {
+    // Of an application's times with its size nothing is transferred at a rate.
+    let rate = |point: &Point| point.rate().filter(|_| profile.family() != Family::Kernel);
     let points = profile.points.iter().map(|((level, size), point)| {
         json!({
             "size_bytes": size, "level": profile.levels.get(*level).map(level_json), "launches": point.launches,
-            "summary": point.row, "bytes_per_s": point.rate(), "outliers": point.outliers.map(|o| o.1),
+            "summary": point.row, "bytes_per_s": rate(point), "clock_tick_ns": (point.tick_ns > 0.0).then_some(point.tick_ns),
+            "enough_for_p99": point.knows_p99(), "outliers": point.outliers.map(|o| o.1),
             "outlier_boundary_ns": point.outliers.map(|o| o.0), "clock_error_ns": point.clock_error_ns,
             "effective_count": point.effective, "lag1_autocorrelation": point.lag1, "fit": point.chosen_fit(),
         })
@@ -299,10 +398,16 @@ mod tests {
             head: vec![("size", Side::Right), ("verdict", Side::Left)],
             rows: vec![(0, vec!["8 B".into(), "µ".into()], ""), (0, vec!["64 KiB".into(), "longer".into()], "")],
             levels: vec![level],
+            order: vec![0],
+            notes: vec!["half\u{1b} <b>".into()],
         };
         let text = table.text();
-        assert_eq!(text, "a<b>\u{fffd}[31m, 1 pair, 2 × 1\n    size  verdict\n     8 B  µ\n  64 KiB  longer\n\n");
+        assert_eq!(
+            text,
+            "a<b>\u{fffd}[31m, 1 pair, 2 × 1\n    size  verdict\n     8 B  µ\n  64 KiB  longer\n  half\u{fffd} <b>\n\n"
+        );
         let html = table.html();
         assert!(html.contains("a&lt;b&gt;") && !html.contains('\u{1b}') && html.matches("<tr>").count() == 3);
+        assert!(html.contains("half\u{fffd} &lt;b&gt;"));
     }
 }

@@ -6,7 +6,7 @@ pub fn time(ns: f64) -> String {
     if !ns.is_finite() {
         return "–".into();
     }
-    let (value, unit) = scaled(ns, &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")]);
+    let (value, unit) = scaled(ns, &TIMES);
     format!("{value} {unit}")
 }
 
@@ -21,6 +21,23 @@ pub fn time_in_column(ns: f64) -> String {
     }
     let point = if digits.contains('.') { "" } else { "." };
     format!("{digits}{point}{} {unit}", "0".repeat(3 - have))
+}
+
+/// Two times in the unit of the larger, with as many digits as tell them apart: `16.46 – 16.50 µs`, `0.99 – 1.01 µs`.
+#[must_use]
+pub fn range(low_ns: f64, high_ns: f64) -> String {
+    let (Some(&(by, unit)), true) =
+        (unit_of(high_ns.abs().max(low_ns.abs())), low_ns.is_finite() && high_ns.is_finite())
+    else {
+        return "–".into();
+    };
+    let (low, high) = (low_ns / by, high_ns / by);
+    // Three digits of the larger, or more where less would make both ends one.
+    let enough = 2 - high.abs().max(1e-9).log10().floor() as i32;
+    let apart = if high > low { -(high - low).log10().floor() as i32 } else { 0 };
+    // Beyond six decimals is what the conversion to a double left.
+    let decimals = enough.max(apart).clamp(0, 6) as usize;
+    format!("{low:.decimals$} – {high:.decimals$} {unit}")
 }
 
 /// A size in bytes: `0 B`, `1500 B`, `64 KiB`, `1.5 MiB`; binary units only where they are exact to two decimals.
@@ -94,6 +111,13 @@ pub fn p_value(p: f64) -> String {
     }
 }
 
+const TIMES: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")];
+
+/// The unit of times that gives a number from 1 to 1000, if there is one.
+fn unit_of(ns: f64) -> Option<&'static (f64, &'static str)> {
+    TIMES.iter().rev().find(|(by, _)| ns >= *by).or(TIMES.first())
+}
+
 fn scaled(value: f64, units: &[(f64, &'static str)]) -> (String, &'static str) {
     // 999.7 ns would print as 1000 ns: the unit is chosen after rounding.
     let rounded = value.abs() * 1.000_5;
@@ -151,6 +175,23 @@ mod tests {
         ];
         for (ns, text) in columns {
             assert_eq!(time_in_column(ns), text);
+        }
+    }
+
+    #[test]
+    fn the_ends_of_a_range_can_be_told_apart() {
+        for (low, high, text) in [
+            (990.0, 1010.0, "0.99 – 1.01 µs"),
+            (970.0, 990.0, "970 – 990 ns"),
+            (16_464.0, 16_504.0, "16.46 – 16.50 µs"),
+            (8452.6, 8547.7, "8.45 – 8.55 µs"),
+            (144_429.0, 144_449.0, "144.43 – 144.45 µs"),
+            (142_051.2, 146_577.9, "142 – 147 µs"),
+            (0.0, 20.0, "0.0 – 20.0 ns"),
+            (5.0, 5.0, "5.00 – 5.00 ns"),
+            (f64::NAN, 5.0, "–"),
+        ] {
+            assert_eq!(range(low, high), text);
         }
     }
 

@@ -92,8 +92,8 @@ fn used(dom: &str, case: &str) {
     let number = |name: &str| said[name].as_u64().unwrap_or_else(|| panic!("{name} in {said}"));
     assert_eq!(
         (number("operations"), number("tables")),
-        (2, 2),
-        "one level of each operation is shown, {case}: {said}"
+        (2, 4),
+        "of each operation the times and the fits of one level are shown, {case}: {said}"
     );
     assert!(number("log") > 0 && number("linear") == 0, "{said}");
     assert!(number("logAfter") == 0 && number("linearAfter") == number("log"), "{said}");

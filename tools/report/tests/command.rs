@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::Shape;
-use weir_report::cli::{ExportArgs, ExportFormat, Format, ReportArgs, export, report};
+use weir_report::cli::{EXIT_DAMAGED, ExportArgs, ExportFormat, Format, ReportArgs, export, report};
 
 fn run(dir: &Path, name: &str) -> PathBuf {
     let run = dir.join(name);
@@ -87,4 +87,50 @@ fn a_run_is_exported_in_each_format() {
         export(&ExportArgs { run: run.clone(), format, output: Some(out.clone()), json: false, quiet: true }).unwrap();
         assert!(std::fs::read_dir(&out).unwrap().count() >= least, "{format:?}");
     }
+}
+
+/// Changes a run's file of metadata.
+fn edit(run: &Path, change: impl FnOnce(&mut serde_json::Value)) {
+    let file = run.join("run.json");
+    let mut value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    change(&mut value);
+    std::fs::write(&file, value.to_string()).unwrap();
+}
+
+#[test]
+fn damage_is_named_and_scripts_see_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run(dir.path(), "one");
+    let text = || args(vec![run.clone()], Format::Text, None);
+    let out = |name: &str| ExportArgs {
+        run: run.clone(),
+        format: ExportFormat::Csv,
+        output: Some(dir.path().join(name)),
+        json: false,
+        quiet: true,
+    };
+    let mut recorder = weir_stats::Recorder::new(weir_stats::RecorderConfig::default()).unwrap();
+    (0..50).for_each(|i| drop(recorder.record(f64::from(i) * 100.0)));
+    let whole = recorder.to_base64();
+    let histogram = |text: &str, count: u64| serde_json::json!({"hdr": {"count": count, "unit_ns": 1.0, "significant_digits": 3, "v2_deflate_base64": text}});
+    edit(&run, |r| r["cells"][1]["histogram"] = histogram(&whole, 50));
+    assert_eq!((report(&text()).unwrap(), export(&out("whole")).unwrap()), (0, 0));
+    for damaged in [histogram(&format!("XXXX{}", &whole[4..]), 50), histogram(&whole, 51)] {
+        edit(&run, |r| r["cells"][1]["histogram"] = damaged);
+        assert_eq!(report(&text()).unwrap(), EXIT_DAMAGED);
+        let warnings = weir_report::load(&run).unwrap().warnings;
+        let field = "cells[1].histogram.hdr.v2_deflate_base64";
+        assert!(
+            warnings.iter().any(|w| w.message.contains(field) && w.message.contains("send at 1 KiB")),
+            "{warnings:?}"
+        );
+        let error = export(&out("damaged")).unwrap_err().to_string();
+        assert!(error.contains(field) && !error.contains('\n') && !dir.path().join("damaged").exists(), "{error}");
+    }
+    edit(&run, |r| drop(r["cells"][1].as_object_mut().unwrap().remove("histogram")));
+    let samples = std::fs::read_dir(run.join("samples")).unwrap().map(|f| f.unwrap().path()).min().unwrap();
+    std::fs::remove_file(samples).unwrap();
+    assert_eq!(report(&text()).unwrap(), EXIT_DAMAGED);
+    assert_eq!(report(&args(vec![run.clone(), run.clone()], Format::Text, None)).unwrap(), EXIT_DAMAGED);
+    assert!(export(&out("missing")).is_err());
 }

@@ -297,6 +297,143 @@ fn what_is_no_run_is_refused_in_one_line() {
     assert!(!error.contains('\n') && error.contains(&dir.path().display().to_string()), "{error}");
 }
 
+/// Writes a run whose cells are these, in this order: operation, size, pairs, launch, number of samples.
+fn run_in_order(dir: &Path, launches: u32, cells: &[(&str, u64, u32, u32, u32)]) -> weir_report::digest::Digest {
+    let mut run = Run::new("m");
+    run.command =
+        ["weir", "bench", "--transport", "weir", "--meet", "/tmp/inside/meet", "-o", "r"].map(String::from).to_vec();
+    run.transport.settings.insert("OMPI_MCA_PREFIXES".into(), "mca,opal,ompi".into());
+    run.transport.settings.insert("OMPI_MCA_btl".into(), "self,tcp".into());
+    run.environment.insert("OMPI_MCA_num_procs".into(), "2".into());
+    let mut writer = Writer::create(dir, run, Existing::Overwrite).unwrap();
+    for number in 0..launches {
+        let clock = weir_distribution::ClockInfo {
+            source: "tsc".into(),
+            algorithm: "none".into(),
+            resolution_ns: Some(20.0),
+            ..Default::default()
+        };
+        let warnings = vec![Warning { code: "unpinned".into(), message: "ranks may move".into(), advice: None }];
+        let launch = weir_distribution::Launch { number, clock: Some(clock), warnings, ..Default::default() };
+        writer.begin_launch(launch).unwrap();
+    }
+    for &(operation, size, pairs, launch, count) in cells {
+        let mut c = Configuration::pair(operation, size);
+        (c.pairs, c.ranks, c.ranks_per_node) = (pairs, 2 * pairs.max(1), pairs.max(1));
+        let durations: Vec<f64> = (0..count).map(|i| 1000.0 + f64::from(i % 3) * 20.0).collect();
+        let mut samples = samples(&durations);
+        let shape = Shape { fits: count >= 30, clock_error_ns: 0.0, ..Shape::small() };
+        let cell = common::record(launch, c, &shape, &mut samples, (0, 1000), 0);
+        writer.write_cell(cell, &samples).unwrap();
+    }
+    writer.finish(State::Complete).unwrap();
+    load(dir, 100).unwrap()
+}
+
+#[test]
+fn operations_come_by_family_and_name_whatever_the_order_measured() {
+    let cells = [
+        ("fft", 64, 0, 0, 200),
+        ("send", 8, 1, 0, 200),
+        ("bcast", 1024, 0, 0, 200),
+        ("ping-pong", 8, 1, 0, 200),
+        ("bcast", 8, 0, 0, 200),
+        ("allreduce", 8, 0, 0, 200),
+    ];
+    let mut orders = Vec::new();
+    for rotation in [0, 2, 5] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut cells = cells;
+        cells.rotate_left(rotation);
+        let digest = run_in_order(dir.path(), 1, &cells);
+        let names: Vec<String> = digest.profiles.iter().map(|p| p.title.clone()).collect();
+        let plots: Vec<String> = run_plots(&digest).into_iter().map(|p| p.name).collect();
+        assert_eq!(digest.profiles[2].sizes, [8], "sizes of {names:?}");
+        orders.push((names, plots, digest.profiles[3].sizes.clone()));
+    }
+    assert_eq!(orders[0].0, ["ping-pong", "send", "allreduce", "bcast", "fft"]);
+    assert_eq!(orders[0].2, [8, 1024]);
+    assert!(orders.iter().all(|o| *o == orders[0]), "{orders:?}");
+}
+
+#[test]
+fn the_configuration_of_most_cells_is_shown_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let cells = [("ping-pong", 8, 1, 0, 200), ("ping-pong", 64, 1, 0, 200), ("ping-pong", 8, 2, 1, 200)];
+    let digest = run_in_order(dir.path(), 2, &cells);
+    let page = page::of_run(&digest);
+    assert!(page.contains("<option value=\"0\" selected>1 pair, 2 × 1</option>"), "the odd one is not selected");
+    let table = weir_report::table::Table::of_profile(&digest.profiles[0]).text();
+    assert!(table.starts_with("ping-pong, 1 pair") && table.contains("ping-pong, 2 pairs"), "{table}");
+    assert!(table.contains("half of a round trip"), "{table}");
+}
+
+#[test]
+fn few_samples_have_neither_p99_nor_form_nor_fits_and_that_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let digest = run_in_order(dir.path(), 1, &[("send", 8, 1, 0, 40), ("send", 64, 1, 0, 400)]);
+    let page = page::of_run(&digest);
+    assert!(page.contains("1 of 2 cells have fewer than 100 samples (the least: 40, send at 8 B)"));
+    let profile = &digest.profiles[0];
+    let table = weir_report::table::Table::of_profile(profile).text();
+    let row = |size: &str| table.lines().find(|l| l.trim_start().starts_with(size)).unwrap().to_owned();
+    assert!(row("8 B").matches("1.04 µs").count() < row("64 B").matches("1.04 µs").count(), "{table}");
+    assert!(profile.points.values().all(|p| !p.fits.is_empty()), "both were fitted");
+    let fits = weir_report::table::Table::of_fits(profile).expect("of the larger").text();
+    assert!(fits.contains("64 B") && !fits.lines().any(|l| l.trim_start().starts_with("8 B")), "{fits}");
+    let ridges = run_plots(&digest).into_iter().find(|p| p.name.contains("ridgeline")).unwrap();
+    assert_eq!(ridges.body.matches("class=\"ridge").count(), 1, "{}", ridges.body);
+}
+
+#[test]
+fn an_interval_that_the_tick_limits_says_so_and_a_kernel_has_no_rate() {
+    let dir = tempfile::tempdir().unwrap();
+    let digest = run_in_order(dir.path(), 1, &[("fft", 64, 0, 0, 900), ("send", 64, 1, 0, 900)]);
+    let table = |i: usize| weir_report::table::Table::of_profile(&digest.profiles[i]).text();
+    assert!(table(0).contains("† 1.01 – 1.03 µs") && table(0).contains("a step of the clock, 20 ns"), "{}", table(0));
+    assert!(table(0).contains("rate") && !table(1).contains("rate"), "{}", table(1));
+    let json = weir_report::table::run_json(&digest);
+    assert!(json["operations"][0]["points"][0]["bytes_per_s"].is_number());
+    assert!(json["operations"][1]["points"][0]["bytes_per_s"].is_null());
+}
+
+#[test]
+fn warnings_of_launches_are_merged_and_plumbing_is_not_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let digest = run_in_order(dir.path(), 5, &[("send", 8, 1, 0, 200)]);
+    let page = page::of_run(&digest);
+    assert_eq!(page.matches("ranks may move").count(), 1);
+    assert!(page.contains("in each of the 5 launches: ranks may move"));
+    assert!(page.contains("OMPI_MCA_btl=self,tcp") && page.contains("weir bench --transport weir -o r"));
+    for hidden in ["OMPI_MCA_PREFIXES", "OMPI_MCA_num_procs", "--meet", "/tmp/inside"] {
+        assert!(!page.contains(hidden), "{hidden}");
+    }
+    let mut other = digest.clone();
+    other.run.transport.settings.remove("OMPI_MCA_PREFIXES");
+    other.run.command.clear();
+    other.run.command.extend(["weir", "bench", "--transport", "weir", "-o", "r"].map(String::from));
+    let two = page::of_two(&digest, &other, &compare::compare(&digest, &other));
+    assert!(!two.contains("class=\"differs\""), "nothing that matters differs");
+}
+
+#[test]
+fn one_number_says_how_good_the_clocks_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut digest = run_in_order(dir.path(), 1, &[("send", 8, 1, 0, 200)]);
+    let clock = digest.run.launches[0].clock.as_mut().unwrap();
+    clock.algorithm = "hca3".into();
+    clock.ranks = vec![weir_distribution::RankClock { rank: 1, error_ns: 142_000.0, drift_ppm: None }];
+    digest.spans.iter_mut().for_each(|s| (s.error_ns, s.skew_ns) = ((0.0, 0.0), Some((22_000.0, 30_000.0))));
+    let page = page::of_run(&digest);
+    assert!(
+        page.contains("no sample depends on it") && page.contains("no sample depends on how well the clocks agree")
+    );
+    assert!(page.contains("in 1 of 1 cells it is less than the ranks&#39; clocks may be apart (142 µs)"));
+    digest.spans.iter_mut().for_each(|s| s.error_ns = (50_000.0, 40_000.0));
+    let page = page::of_run(&digest);
+    assert!(page.contains("off by at most 50 µs in any sample") && page.contains("a sample is off by at most 50 µs"));
+}
+
 /// Marks by kind: what a drawing consists of, not where its pixels are.
 fn structure(svg: &str) -> String {
     let mut out = String::new();

@@ -23,17 +23,19 @@ pub struct Options {
     /// Width of a histogram's bins, ms (`MPIBENCH_HIST_BIN`). `None`: chosen for each size from the variance (Scott's rule), because
     /// 0.05 ms, the default of then, holds all of a network of today in one bin.
     pub hist_bin_ms: Option<f64>,
-    /// Quantile of the outlier rule (`MPIBENCH_OUTLIER_PERCENTILE`).
-    pub outlier_percentile: f64,
-    /// Samples beyond so many times that quantile are outliers (`MPIBENCH_OUTLIER_PERCENTILE_MULTIPLIER`).
-    pub outlier_multiplier: f64,
+    /// Quantile of the outlier rule (`MPIBENCH_OUTLIER_PERCENTILE`). `None`, if the next one is too: the boundary that the run
+    /// records, which its report shows; where there is none, 0.99.
+    pub outlier_percentile: Option<f64>,
+    /// Samples beyond so many times that quantile are outliers (`MPIBENCH_OUTLIER_PERCENTILE_MULTIPLIER`). `None`: 5, or as
+    /// recorded.
+    pub outlier_multiplier: Option<f64>,
     /// Raw samples of each process in `ROOT.subsamples` (`MPIBENCH_SUBSAMPLES`).
     pub subsamples: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { hist_bin_ms: None, outlier_percentile: 0.99, outlier_multiplier: 5.0, subsamples: 1 }
+        Self { hist_bin_ms: None, outlier_percentile: None, outlier_multiplier: None, subsamples: 1 }
     }
 }
 
@@ -58,12 +60,12 @@ impl Options {
         let whole = |v: f64| v >= 0.0 && v.fract() == 0.0 && v < 1e9;
         let subsamples = number("MPIBENCH_SUBSAMPLES", "a whole number", whole)?;
         let subsamples = subsamples.map_or(default.subsamples, |v| v as usize);
-        Ok(Self {
-            hist_bin_ms,
-            outlier_percentile: percentile.unwrap_or(default.outlier_percentile),
-            outlier_multiplier: multiplier.unwrap_or(default.outlier_multiplier),
-            subsamples,
-        })
+        Ok(Self { hist_bin_ms, outlier_percentile: percentile, outlier_multiplier: multiplier, subsamples })
+    }
+
+    /// Multiplier and quantile where the run records none, or is not asked.
+    fn rule(&self) -> (f64, f64) {
+        (self.outlier_multiplier.unwrap_or(5.0), self.outlier_percentile.unwrap_or(0.99))
     }
 }
 

@@ -50,6 +50,11 @@ impl Sample {
         self.flags & flags::BESIDE != 0 && self.flags & flags::EXCLUDED == 0
     }
 
+    /// Says whether it lies beyond the outlier boundary.
+    pub fn set_outlier(&mut self, beyond: bool) {
+        self.flags = if beyond { self.flags | flags::OUTLIER } else { self.flags & !flags::OUTLIER };
+    }
+
     /// Whether it lies beyond the outlier boundary.
     #[must_use]
     pub fn is_outlier(&self) -> bool {

@@ -3,10 +3,40 @@
 use weir_distribution::{ClockInfo, Launch, Node, Run, State};
 
 use crate::digest::Digest;
-use crate::units;
+use crate::{notes, units};
 
 /// A name and what is so.
 pub type Fact = (&'static str, String);
+
+/// Whether a variable is a launcher's or our own means of starting ranks, which says nothing about the machine: it would only
+/// make two runs look different.
+#[must_use]
+pub fn is_plumbing(variable: &str) -> bool {
+    const NAMES: [&str; 6] = [
+        "OMPI_MCA_PREFIXES",
+        "OMPI_MCA_initial_wdir",
+        "OMPI_MCA_num_procs",
+        "OMPI_MCA_cpu_type",
+        "WEIR_BENCH_RANK",
+        "WEIR_BENCH_RANKS",
+    ];
+    const BEGINNINGS: [&str; 4] = ["OMPI_MCA_ess", "OMPI_MCA_orte_", "OMPI_MCA_prte_", "OMPI_MCA_shmem_RUNTIME"];
+    NAMES.contains(&variable) || BEGINNINGS.iter().any(|b| variable.starts_with(b))
+}
+
+/// The command as somebody typed it, without what `weir bench` gives the ranks that it starts.
+fn command(run: &Run) -> String {
+    let mut words = Vec::new();
+    let mut all = run.command.iter();
+    while let Some(word) = all.next() {
+        match word.as_str() {
+            "--meet" => drop(all.next()),
+            word if word.starts_with("--meet=") => {}
+            word => words.push(word),
+        }
+    }
+    words.join(" ")
+}
 
 /// The facts of a run, in the order in which they matter.
 #[must_use]
@@ -22,7 +52,7 @@ pub fn facts(digest: &Digest) -> Vec<Fact> {
     }
     out.push(("Measured", measured(digest)));
     if !run.command.is_empty() {
-        out.push(("Command", run.command.join(" ")));
+        out.push(("Command", command(run)));
     }
     out
 }
@@ -79,7 +109,8 @@ fn transport(run: &Run) -> String {
     if !transport.backend.is_empty() {
         parts.push(format!("back end {}", transport.backend));
     }
-    parts.extend(transport.settings.iter().map(|(name, value)| format!("{name}={value}")));
+    let settings = transport.settings.iter().filter(|s| !is_plumbing(s.0));
+    parts.extend(settings.map(|(name, value)| format!("{name}={value}")));
     if parts.is_empty() { "not recorded".into() } else { parts.join("; ") }
 }
 
@@ -116,19 +147,40 @@ fn clock(digest: &Digest) -> String {
         return text + ", one clock for all ranks";
     }
     text += &format!(", brought together by {}", first.algorithm);
-    let worst = clocks
-        .iter()
-        .flat_map(|c| &c.1.ranks)
-        .filter(|r| r.error_ns.is_finite())
-        .max_by(|a, b| a.error_ns.total_cmp(&b.error_ns));
-    if let Some(rank) = worst {
-        text += &format!("; each rank within {} of rank 0 (worst: rank {})", units::time(rank.error_ns), rank.rank);
-    }
     let resyncs: usize = clocks.iter().map(|c| c.1.resyncs.len()).sum();
     if resyncs > 0 {
         text += &format!("; synchronised {}", units::plural(resyncs as u64, "time"));
     }
+    match worst_bound(digest) {
+        Some(worst) if worst > 0.0 => text += &format!("; off by at most {} in any sample", units::time(worst)),
+        Some(_) => text += "; no sample depends on it: both ends of each were read from one clock",
+        None => {}
+    }
     text
+}
+
+/// The largest bound on a duration's error that samples carry: the one number for how good the clocks were.
+fn worst_bound(digest: &Digest) -> Option<f64> {
+    digest.spans.iter().map(|s| s.error_ns.0).filter(|e| e.is_finite()).reduce(f64::max)
+}
+
+/// Where starts are closer together than the clocks can tell: durations may be exact and skews are not.
+fn skew_warning(digest: &Digest) -> Option<(String, Option<String>)> {
+    let bounds = digest.run.launches.iter().flat_map(|l| {
+        let ranks = l.clock.iter().flat_map(|c| &c.ranks);
+        ranks.map(|r| (l.number, r.error_ns))
+    });
+    let of = |launch: u32| bounds.clone().filter(|b| b.0 == launch && b.1.is_finite()).map(|b| b.1).fold(0.0, f64::max);
+    let skewed: Vec<_> = digest.spans.iter().filter_map(|s| Some((s.skew_ns?.0, of(s.launch)))).collect();
+    let hidden: Vec<_> = skewed.iter().filter(|(skew, bound)| skew < bound).collect();
+    let worst = hidden.iter().map(|h| h.1).reduce(f64::max)?;
+    let message = format!(
+        "Skew of starts: in {} of {} cells it is less than the ranks' clocks may be apart ({}): it says nothing there.",
+        hidden.len(),
+        skewed.len(),
+        units::time(worst)
+    );
+    Some((message, Some("a quieter network, and ranks on processors of their own".to_owned())))
 }
 
 fn measured(digest: &Digest) -> String {
@@ -167,6 +219,8 @@ pub fn warnings(digest: &Digest) -> Vec<(String, Option<String>)> {
         State::Stopped => out.push(("The run ended early: what is here is whole, but not all.".to_owned(), None)),
     }
     out.extend(clock_warning(digest));
+    out.extend(skew_warning(digest));
+    out.extend(notes::few_samples(digest));
     out.extend(dependence_warning(digest));
     out.extend(digest.warnings.iter().map(|w| (w.message.clone(), w.advice.clone())));
     out
@@ -210,5 +264,7 @@ fn clock_warning(digest: &Digest) -> Option<(String, Option<String>)> {
         units::time(worst.clock_error_ns),
         units::time(worst.row.min_ns)
     );
-    Some((message, None))
+    let advice =
+        "ping-pong and sendrecv need one clock only; or a quieter network, and ranks on processors of their own";
+    Some((message, Some(advice.to_owned())))
 }

@@ -6,6 +6,7 @@ mod two;
 
 use crate::digest::Level;
 use crate::frame::{Plot, Sheet};
+use crate::order::main_level;
 use crate::plots::Detail;
 use crate::style;
 use crate::svg::escape;
@@ -88,15 +89,15 @@ fn controls(operations: &[(String, String)]) -> String {
     out
 }
 
-/// The choice of a level in a section; the highest is shown first, since contention is what small benchmarks hide.
-fn level_choice(levels: &[Level]) -> String {
+/// The choice of a level in a section, given the cells of each: [`main_level`] is shown first.
+fn level_choice(levels: &[Level], cells: &[usize]) -> String {
     if levels.len() < 2 {
         return String::new();
     }
     let word = if levels.iter().any(|l| l.pairs > 0) { "Contention" } else { "Placement" };
     let mut out = format!("<label class=\"pick\"><span>{word}</span> <select class=\"level\">");
     for (i, level) in levels.iter().enumerate() {
-        let selected = if i + 1 == levels.len() { " selected" } else { "" };
+        let selected = if i == main_level(cells) { " selected" } else { "" };
         out += &format!("<option value=\"{i}\"{selected}>{}</option>", escape(&level.label()));
     }
     out + "</select></label>\n"

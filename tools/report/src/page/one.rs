@@ -1,7 +1,7 @@
 //! The page of one run.
 
-use crate::digest::{Digest, Profile};
-use crate::page::facts::{facts, warnings as run_warnings};
+use crate::digest::{Digest, Point, Profile};
+use crate::page::facts::{facts, is_plumbing, warnings as run_warnings};
 use crate::page::{controls, figure, footer, ids, level_choice, warnings};
 use crate::plots::{Detail, clock, cumulative, drawn_levels, fits, ridgeline, sentence, sizes, skew, strays, surface};
 use crate::scale::Kind;
@@ -47,9 +47,10 @@ fn header(digest: &Digest) -> String {
         out += &format!("<dt>{name}</dt><dd>{}</dd>\n", escape(&text));
     }
     out += "</dl>\n";
-    if !digest.run.environment.is_empty() {
+    let environment: Vec<_> = digest.run.environment.iter().filter(|v| !is_plumbing(v.0)).collect();
+    if !environment.is_empty() {
         out += "<details><summary>Environment</summary><dl>\n";
-        for (name, value) in &digest.run.environment {
+        for (name, value) in environment {
             out += &format!("<dt><code>{}</code></dt><dd><code>{}</code></dd>\n", escape(name), escape(value));
         }
         out += "</dl></details>\n";
@@ -60,7 +61,7 @@ fn header(digest: &Digest) -> String {
 fn section(profile: &Profile, id: &str, detail: &Detail) -> String {
     let mut out = format!("<section data-operation id=\"{id}\"><h2>{}</h2>\n", escape(&profile.title));
     out += &format!("<p class=\"lead\">{}.</p>\n", escape(&sentence(&profile.key.qualities())));
-    out += &level_choice(&profile.levels);
+    out += &level_choice(&profile.levels, &profile.cells());
     out += &Table::of_profile(profile).html();
     if profile.points.values().any(|p| p.launches > 1) {
         out += "<p class=\"muted\">Of several launches: the median of their statistics, the least minimum, the greatest maximum, and an interval that holds the interval of each launch.</p>\n";
@@ -81,6 +82,7 @@ fn section(profile: &Profile, id: &str, detail: &Detail) -> String {
     let rest = [surface::surface(profile), strays::of_profile(profile, detail), fits::parameters(profile, detail)];
     out += &rest.into_iter().flatten().map(|p| figure(&p, None, None)).collect::<String>();
     out += "</div>\n";
+    out += &Table::of_fits(profile).map_or_else(String::new, |t| t.html());
     if levels.len() < profile.levels.len() {
         out += &format!(
             "<p class=\"muted\">To keep the page small, {} of {} levels are drawn; <code>weir report --format svg</code> draws all.</p>\n",
@@ -99,7 +101,9 @@ fn of_level(profile: &Profile, level: usize, detail: &Detail) -> String {
             plots.push(sizes::against_size(profile, level, kind, detail));
         }
         if profile.at_level(level).any(|p| !p.curve.is_empty()) {
-            plots.push(ridgeline::ridgeline(profile, level, kind, detail));
+            if profile.at_level(level).any(Point::has_form) {
+                plots.push(ridgeline::ridgeline(profile, level, kind, detail));
+            }
             plots.push(cumulative::cdf(profile, level, kind, detail));
         }
         out += &plots.iter().map(|p| figure(p, Some(kind.word()), Some(level))).collect::<String>();

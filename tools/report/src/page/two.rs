@@ -2,9 +2,10 @@
 
 use crate::compare::{Comparison, Match, Verdict};
 use crate::digest::Digest;
+use crate::order::{count_levels, drawn_levels};
 use crate::page::facts::{Fact, facts, warnings as run_warnings};
 use crate::page::{controls, figure, footer, ids, level_choice, warnings};
-use crate::plots::{Detail, compare, sentence, spread_out};
+use crate::plots::{Detail, compare, sentence};
 use crate::scale::Kind;
 use crate::svg::escape;
 use crate::table::Table;
@@ -96,11 +97,12 @@ fn side_by_side((first, second): (&Digest, &Digest)) -> String {
 fn section(digests: (&Digest, &Digest), matched: &Match, id: &str, detail: &Detail) -> String {
     let mut out = format!("<section data-operation id=\"{id}\"><h2>{}</h2>\n", escape(&matched.title));
     out += &format!("<p class=\"lead\">{}.</p>\n", escape(&sentence(&matched.key.qualities())));
-    out += &level_choice(&matched.levels);
+    let cells = count_levels(&matched.levels, matched.pairs.iter().map(|p| p.level));
+    out += &level_choice(&matched.levels, &cells);
     out += &Table::of_match(matched).html();
     out += "<div class=\"figures\">\n";
     out += &figure(&compare::ratios(matched), None, None);
-    for level in spread_out((0..matched.levels.len()).rev().collect(), detail.levels) {
+    for level in drawn_levels(&cells, detail.levels) {
         for kind in [Kind::Log, Kind::Linear] {
             out += &compare::sizes(digests, matched, level, kind)
                 .map_or_else(String::new, |p| figure(&p, Some(kind.word()), Some(level)));

@@ -72,7 +72,11 @@ pub fn clock(digest: &Digest) -> Option<Plot> {
     } else {
         ""
     };
-    let description = format!("{} cells; largest error bound {}.", digest.spans.len(), units::time(worst));
+    let description = if worst > 0.0 {
+        format!("{} cells; a sample is off by at most {}.", digest.spans.len(), units::time(worst))
+    } else {
+        format!("{} cells; no sample depends on how well the clocks agree.", digest.spans.len())
+    };
     let note = format!("{description}{exact}");
     Some(frame.finish("clock", description, &note))
 }

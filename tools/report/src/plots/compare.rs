@@ -5,6 +5,7 @@ use crate::compare::{Match, Pair, Verdict};
 use crate::curve::common_scale;
 use crate::digest::{Digest, Point};
 use crate::frame::{Frame, Margins, Mark, Panel, Plot, legend, mark};
+use crate::reading::ENOUGH;
 use crate::scale::{Kind, Scale, Sizes};
 use crate::style::CATEGORY_COUNT;
 use crate::svg::Path;
@@ -137,7 +138,8 @@ pub fn cdfs(digests: (&Digest, &Digest), matched: &Match, level: usize, detail: 
                 .collect();
             frame.canvas.path(class, &Path::stairs(&places));
             for (word, p) in [("median", 0.5), ("p99", 0.99)] {
-                if let Some(value) = curve.quantile(p) {
+                let enough = p < 0.9 || curve.count() >= ENOUGH as f64;
+                if let Some(value) = curve.quantile(p).filter(|_| enough) {
                     let text = format!("{}, {which}: {word} {}", units::size(pair.size_bytes), units::time(value));
                     frame.canvas.hint(scale.at(value), height.at(p), &text);
                 }

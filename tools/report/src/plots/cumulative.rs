@@ -53,7 +53,8 @@ pub fn cdf(profile: &Profile, level: usize, kind: Kind, detail: &Detail) -> Plot
         let places: Vec<(f64, f64)> = start.into_iter().chain(inside).collect();
         frame.canvas.path(&format!("line q{}", style::step_of(i, points.len())), &Path::stairs(&places));
         for (label, p) in [("p1", 0.01), ("p25", 0.25), ("median", 0.5), ("p75", 0.75), ("p99", 0.99)] {
-            if let Some(value) = point.curve.quantile(p).filter(|v| scale.holds(*v)) {
+            let known = (0.1..0.9).contains(&p) || point.has_form();
+            if let Some(value) = point.curve.quantile(p).filter(|v| known && scale.holds(*v)) {
                 let text = format!("{}: {label} {}", units::size(point.size_bytes), units::time(value));
                 frame.canvas.hint(scale.at(value), height.at(p), &text);
             }

@@ -4,22 +4,26 @@ use weir_distribution::FitRecord;
 
 use super::{Detail, drawn_levels, name, setting, spread_out, title};
 use crate::digest::{Point, Profile};
-use crate::families::{curve_of, parameter, shape_parameter, short_words, words as parameter_words};
+use crate::families::{curve_of, parameter, shape_parameter, words as parameter_words};
 use crate::frame::{Frame, Margins, Mark, Panel, Plot, legend, mark};
+use crate::goodness;
 use crate::scale::{Kind, Scale, Sizes, Tick};
 use crate::style::CATEGORY_COUNT;
-use crate::svg::Path;
+use crate::svg::{Anchor, Path};
 use crate::units;
 
 const MARGINS: Margins = Margins { left: 14.0, right: 14.0 };
 const BINS: usize = 60;
+/// Families drawn beside the chosen one: more curves cannot be told apart.
+const NEXT: usize = 2;
 /// Most levels in a plot of parameters.
 const MOST_LEVELS: usize = 6;
 
-/// Histogram and fits at some sizes of a level; nothing if nothing was fitted.
+/// Histogram and fits at some sizes of a level; nothing if nothing was fitted to enough samples.
 #[must_use]
 pub fn overlay(profile: &Profile, level: usize, detail: &Detail) -> Option<Plot> {
-    let points: Vec<&Point> = profile.at_level(level).filter(|p| !p.fits.is_empty() && !p.curve.is_empty()).collect();
+    let points: Vec<&Point> =
+        profile.at_level(level).filter(|p| p.has_form() && p.sound_fits().next().is_some()).collect();
     let n = points.len();
     let points = spread_out(points, detail.panels);
     if points.is_empty() {
@@ -27,7 +31,7 @@ pub fn overlay(profile: &Profile, level: usize, detail: &Detail) -> Option<Plot>
     }
     let families = families_of(&points);
     let explanation = format!(
-        "{} Histogram of the samples (grey) under the density of each fitted family; the chosen one is thick.",
+        "{} Histogram of the samples (grey) under the density of the chosen family (thick) and of the two next best (thin).",
         setting(profile, level)
     );
     let columns = points.len().min(3);
@@ -45,48 +49,88 @@ pub fn overlay(profile: &Profile, level: usize, detail: &Detail) -> Option<Plot>
         draw_panel(&mut frame, point, panel, &families);
     }
     frame.grow(18.0 + used - 34.0);
-    let description = points
-        .iter()
-        .filter_map(|p| p.chosen_fit().map(|f| format!("{}: {}", units::size(p.size_bytes), parameter_words(f))))
-        .collect::<Vec<_>>()
-        .join("; ");
+    let described = points.iter().filter_map(|p| {
+        let fit = p.sound_choice()?;
+        Some(format!("{}: {}, {}", units::size(p.size_bytes), parameter_words(fit), goodness::verdict(p, fit)))
+    });
+    let description = described.collect::<Vec<_>>().join("; ");
     let sizes = if points.len() < n { format!("{} of {n} fitted sizes. ", points.len()) } else { String::new() };
-    let note = format!("{sizes}Where the body of the samples lies; the tail is cut off.");
+    let note = format!(
+        "{sizes}The axis holds the body of the samples; which part of them lies beyond it stands in each panel."
+    );
     Some(frame.finish(&name(profile, "fits", level), description, &note))
 }
 
-/// Names of families in alphabetical order, so that each has one colour in a plot.
+/// The chosen fit and those that come next.
+fn drawn_fits(point: &Point) -> Vec<&FitRecord> {
+    // The chosen one comes last, over the others.
+    goodness::next_best(point, NEXT).into_iter().chain(point.sound_choice()).collect()
+}
+
+/// Names of the families that are drawn in alphabetical order, so that each has one colour in a plot.
 fn families_of(points: &[&Point]) -> Vec<String> {
-    let mut all: Vec<String> = points.iter().flat_map(|p| p.fits.iter().map(|f| f.family.0.clone())).collect();
+    let mut all: Vec<String> = points.iter().flat_map(|p| drawn_fits(p)).map(|f| f.family.0.clone()).collect();
     all.sort_unstable();
     all.dedup();
     all
 }
 
 fn draw_panel(frame: &mut Frame, point: &Point, panel: &Panel, families: &[String]) {
-    let chosen = point.chosen_fit();
-    panel.heading(
-        &mut frame.canvas,
-        &units::size(point.size_bytes),
-        &chosen.map_or_else(|| "no family chosen".to_owned(), short_words),
-    );
-    let low = point.curve.quantile(0.0).unwrap_or(0.0);
-    // As far as the body reaches: a tail a thousand times as long would squeeze it into one bin.
-    let at = |p: f64| point.curve.quantile(p).unwrap_or(1.0);
-    let high = at(0.995).min(at(0.5) + 3.0 * (at(0.95) - at(0.5)).max(at(0.75) - low)).max(low);
-    let room = (high - low) * 0.04;
-    let scale = Scale::new(Kind::Linear, low - room, high + room, panel.left, panel.right);
+    let chosen = point.sound_choice();
+    // Short enough for a third of the sheet; the parameters are in the table and beside the pointer.
+    let family = chosen.map_or("no family chosen", |fit| crate::families::name(fit.family.as_str()));
+    let heading = format!("{}: {family}", units::size(point.size_bytes));
+    let verdict = chosen.map_or_else(String::new, |fit| goodness::verdict(point, fit));
+    panel.heading(&mut frame.canvas, &heading, &verdict);
+    let (low, high, beyond) = goodness::body(point);
+    let (scale, bins) = goodness::binned(low, high, point.tick_ns, BINS);
     let (low, high) = scale.range();
-    let width = (high - low) / BINS as f64;
-    let mut counts = point.curve.histogram(&scale, BINS);
+    let scale = Scale::new(Kind::Linear, low, high, panel.left, panel.right);
+    let width = (high - low) / bins as f64;
+    let most = draw_histogram(frame, point, panel, (&scale, bins));
+    let height = Scale::new(Kind::Linear, 0.0, most, panel.bottom, panel.top);
+    panel.x_ticks(&mut frame.canvas, &scale.ticks(3, units::time));
+    for fit in drawn_fits(point) {
+        let Some(curve) = curve_of(fit, low, high, 2 * BINS) else { continue };
+        let colour = families.iter().position(|f| *f == fit.family.0).unwrap_or(0) % CATEGORY_COUNT;
+        let places: Vec<(f64, f64)> = curve.iter().map(|(x, d)| (scale.at(*x), height.at(*d))).collect();
+        let class = if fit.chosen { format!("line thick c{colour}") } else { format!("thin d3 c{colour}") };
+        frame.canvas.path(&class, &Path::through(&places));
+    }
+    if beyond * point.curve.count() >= 0.5 {
+        let text = format!("{} % beyond", units::number((beyond * 1000.0).round() / 10.0));
+        frame.canvas.text("small muted", panel.right, panel.top + 10.0, Anchor::End, &text);
+    }
+    if let Some(fit) = chosen {
+        let tests = goodness::TESTS.map(|(name, word)| format!("{word} {}", goodness::test_words(fit, name)));
+        let why = fit.reason.as_ref().map_or_else(String::new, |r| format!("; {r}"));
+        let bound = if fit.at_bound { "; its location is at a bound of the search" } else { "" };
+        let text = format!(
+            "{}: {}; {}{bound}{why}; bins of {}",
+            units::size(point.size_bytes),
+            parameter_words(fit),
+            tests.join(", "),
+            units::time(width)
+        );
+        frame.canvas.hint(f64::midpoint(panel.left, panel.right), f64::midpoint(panel.top, panel.bottom), &text);
+    }
+}
+
+/// Draws the samples as an area; returns the density at the panel's upper edge.
+fn draw_histogram(frame: &mut Frame, point: &Point, panel: &Panel, (scale, bins): (&Scale, usize)) -> f64 {
+    let (low, high) = scale.range();
+    let width = (high - low) / bins as f64;
+    let mut counts = point.curve.histogram(scale, bins);
+    // What lies beyond would stand at the edges as if it belonged there.
+    if let Some(first) = counts.first_mut() {
+        *first = (*first - point.curve.at_most(low)).max(0.0);
+    }
     if let Some(last) = counts.last_mut() {
         *last = (*last - (point.curve.count() - point.curve.at_most(high))).max(0.0);
     }
     let densities: Vec<f64> = counts.iter().map(|c| c / point.curve.count() / width).collect();
-    let curves: Vec<(&FitRecord, Vec<(f64, f64)>)> =
-        point.fits.iter().filter_map(|f| Some((f, curve_of(f, low, high, 2 * BINS)?))).collect();
     // A density may go to infinity at its location: the histogram says how high the panel is.
-    let most = densities.iter().copied().fold(f64::MIN_POSITIVE, f64::max) * 1.15;
+    let most = densities.iter().copied().fold(f64::MIN_POSITIVE, f64::max) * 1.25;
     let height = Scale::new(Kind::Linear, 0.0, most, panel.bottom, panel.top);
     let mut outline = Path::new();
     outline.to(panel.left, panel.bottom);
@@ -97,32 +141,7 @@ fn draw_panel(frame: &mut Frame, point: &Point, panel: &Panel, families: &[Strin
     outline.line(panel.right, panel.bottom).close();
     frame.canvas.path("band f6", &outline);
     frame.canvas.path("thin c6 d2", &outline);
-    panel.x_ticks(&mut frame.canvas, &scale.ticks(3, units::time));
-    for (fit, curve) in &curves {
-        let colour = families.iter().position(|f| *f == fit.family.0).unwrap_or(0) % CATEGORY_COUNT;
-        let places: Vec<(f64, f64)> = curve.iter().map(|(x, d)| (scale.at(*x), height.at(*d))).collect();
-        let class = if fit.chosen { format!("line thick c{colour}") } else { format!("thin d3 c{colour}") };
-        frame.canvas.path(&class, &Path::through(&places));
-    }
-    if let Some(fit) = chosen {
-        let tests: Vec<String> = fit
-            .tests
-            .iter()
-            .map(|t| {
-                format!(
-                    "{} {}{}",
-                    t.test,
-                    units::number(t.statistic),
-                    t.p_value.map_or_else(String::new, |p| format!(" (p {})", units::p_value(p)))
-                )
-            })
-            .collect();
-        let why = fit.reason.as_ref().map_or_else(String::new, |r| format!("; {r}"));
-        let bound = if fit.at_bound { "; its location is at a bound of the search" } else { "" };
-        let text =
-            format!("{}: {}; {}{bound}{why}", units::size(point.size_bytes), parameter_words(fit), tests.join(", "));
-        frame.canvas.hint(f64::midpoint(panel.left, panel.right), f64::midpoint(panel.top, panel.bottom), &text);
-    }
+    most
 }
 
 /// What is drawn of a fit: its name, its value, and how that is written.
@@ -135,7 +154,7 @@ pub fn parameters(profile: &Profile, detail: &Detail) -> Option<Plot> {
     let family = commonest(profile)?;
     let levels = spread_out(drawn_levels(profile, detail), MOST_LEVELS);
     let fits = |level: usize| -> Vec<(&Point, &FitRecord)> {
-        profile.at_level(level).filter_map(|p| Some((p, p.chosen_fit().filter(|f| f.family.0 == family)?))).collect()
+        profile.at_level(level).filter_map(|p| Some((p, p.sound_choice().filter(|f| f.family.0 == family)?))).collect()
     };
     if levels.iter().map(|l| fits(*l).len()).sum::<usize>() < 2 || profile.sizes.len() < 2 {
         return None;
@@ -214,7 +233,7 @@ fn draw_parameter(
 /// The family chosen most often that has a shape; of several the first by name.
 fn commonest(profile: &Profile) -> Option<String> {
     let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
-    for fit in profile.points.values().filter_map(Point::chosen_fit).filter(|f| shape_parameter(f).is_some()) {
+    for fit in profile.points.values().filter_map(Point::sound_choice).filter(|f| shape_parameter(f).is_some()) {
         *counts.entry(fit.family.as_str()).or_default() += 1;
     }
     let most = counts.values().copied().max()?;

@@ -13,7 +13,7 @@ pub mod surface;
 use crate::digest::{Point, Profile};
 use crate::scale::Tick;
 use crate::svg::{Anchor, Canvas};
-use crate::{style, units};
+use crate::{order, style, units};
 
 /// How fine plots are drawn: bounds the size of a page, whatever the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,12 +56,10 @@ pub fn spread_out<T>(all: Vec<T>, limit: usize) -> Vec<T> {
     all.into_iter().enumerate().filter(|(i, _)| wanted.binary_search(i).is_ok()).map(|(_, t)| t).collect()
 }
 
-/// Which levels get plots of their own: all, or the lowest and the highest and some between.
+/// Which levels get plots of their own: all, or the lowest and the highest and some between, and the one shown first.
 #[must_use]
 pub fn drawn_levels(profile: &Profile, detail: &Detail) -> Vec<usize> {
-    let all: Vec<usize> = (0..profile.levels.len()).collect();
-    // With one only, the highest: contention is what small benchmarks hide.
-    if detail.levels == 1 { all.last().copied().into_iter().collect() } else { spread_out(all, detail.levels) }
+    order::drawn_levels(&profile.cells(), detail.levels)
 }
 
 /// Title of a plot of one level.
@@ -92,16 +90,13 @@ pub fn sentence(text: &str) -> String {
 #[must_use]
 pub fn words(point: &Point) -> String {
     let row = &point.row;
-    let interval = match (row.median_low_ns, row.median_high_ns) {
-        (Some(low), Some(high)) => format!(" ({}–{})", units::time(low), units::time(high)),
-        _ => String::new(),
-    };
+    let interval = point.interval().map_or_else(String::new, |i| format!(" ({})", i.words()));
+    let p99 = if point.knows_p99() { format!("p99 {}, ", units::time(row.p99_ns)) } else { String::new() };
     format!(
-        "{}: minimum {}, median {}{interval}, p99 {}, maximum {}, {} samples",
+        "{}: minimum {}, median {}{interval}, {p99}maximum {}, {} samples",
         units::size(point.size_bytes),
         units::time(row.min_ns),
         units::time(row.p50_ns),
-        units::time(row.p99_ns),
         units::time(row.max_ns),
         units::count(row.count)
     )

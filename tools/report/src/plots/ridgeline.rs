@@ -4,6 +4,7 @@ use super::{Detail, name, setting, spread_out, title, words};
 use crate::digest::{Point, Profile};
 use crate::frame::{Frame, Margins, Plot};
 use crate::plots::sizes::scale_of;
+use crate::reading::ENOUGH;
 use crate::scale::{Kind, Scale};
 use crate::svg::{Anchor, Path};
 use crate::{style, units};
@@ -18,7 +19,8 @@ const RISE: f64 = 1.7;
 /// comparable.
 #[must_use]
 pub fn ridgeline(profile: &Profile, level: usize, kind: Kind, detail: &Detail) -> Plot {
-    let all: Vec<&Point> = profile.at_level(level).filter(|p| !p.curve.is_empty()).collect();
+    let few = profile.at_level(level).filter(|p| !p.curve.is_empty() && !p.has_form()).count();
+    let all: Vec<&Point> = profile.at_level(level).filter(|p| p.has_form()).collect();
     let n = all.len();
     let points = spread_out(all, MOST);
     let (title, name) = (
@@ -26,7 +28,9 @@ pub fn ridgeline(profile: &Profile, level: usize, kind: Kind, detail: &Detail) -
         name(profile, &format!("ridgeline {}", kind.word()), level),
     );
     if points.is_empty() {
-        return Frame::empty(&name, &title, "No samples were kept.");
+        let why =
+            if few > 0 { format!("Fewer than {ENOUGH} samples: no form.") } else { "No samples were kept.".to_owned() };
+        return Frame::empty(&name, &title, &why);
     }
     let pitch = (400.0 / points.len() as f64).clamp(17.0, 60.0);
     let over = if kind == Kind::Log { "over time" } else { "over time relative to its median" };
@@ -50,7 +54,11 @@ pub fn ridgeline(profile: &Profile, level: usize, kind: Kind, detail: &Detail) -
     frame.canvas.text("small muted", frame.right + 10.0, frame.top - 2.0, Anchor::Start, "median");
     let description = points.iter().map(|p| words(p)).collect::<Vec<_>>().join("; ");
     let sizes = if points.len() < n { format!("{} of {n} sizes; t", points.len()) } else { "T".to_owned() };
-    let note = format!("{sizes}he slowest 1 % of samples may be at the right edge or beyond.");
+    let few = match few {
+        0 => String::new(),
+        n => format!(" {} with fewer than {ENOUGH} samples left out.", units::plural(n as u64, "size")),
+    };
+    let note = format!("{sizes}he slowest 1 % of samples may be at the right edge or beyond.{few}");
     frame.finish(&name, description, &note)
 }
 

@@ -105,7 +105,10 @@ fn time_scale(columns: &[Column], kind: Kind, from: f64, to: f64) -> Option<Scal
         .chain(curves.clone().filter_map(|c| c.range().map(|r| r.0)))
         .filter(|v| kind == Kind::Linear || *v > 0.0);
     let low = low.fold(f64::INFINITY, f64::min);
-    let p99 = rows().map(|r| r.p99_ns).fold(f64::NEG_INFINITY, f64::max);
+    let known = columns.iter().filter(|c| c.point.has_row());
+    let p99 = known
+        .map(|c| if c.point.knows_p99() { c.point.row.p99_ns } else { c.point.row.max_ns })
+        .fold(f64::NEG_INFINITY, f64::max);
     let high = curves.filter_map(|c| c.range().map(|r| r.1)).fold(p99, f64::max);
     if !low.is_finite() || !high.is_finite() {
         return None;
@@ -148,30 +151,37 @@ fn density(frame: &mut Frame, columns: &[Column], scale: &Scale, pitch: f64, det
 
 fn lines(frame: &mut Frame, columns: &[Column], scale: &Scale) {
     let known: Vec<&Column> = columns.iter().filter(|c| c.point.has_row()).collect();
-    type Series = (&'static str, &'static str, &'static str, Mark, fn(&Point) -> f64);
+    type Series = (&'static str, &'static str, &'static str, Mark, fn(&Point) -> Option<f64>);
     let series: [Series; 3] = [
-        ("minimum", "line dash", "2", Mark::Square, |p| p.row.min_ns),
-        ("p99", "line dot", "1", Mark::Triangle, |p| p.row.p99_ns),
-        ("median", "line", "0", Mark::Disc, |p| p.row.p50_ns),
+        ("minimum", "line dash", "2", Mark::Square, |p| Some(p.row.min_ns)),
+        ("p99", "line dot", "1", Mark::Triangle, |p| p.knows_p99().then_some(p.row.p99_ns)),
+        ("median", "line", "0", Mark::Disc, |p| Some(p.row.p50_ns)),
     ];
     let mut whiskers = Path::new();
     for column in &known {
-        if let (Some(low), Some(high)) = (column.point.row.median_low_ns, column.point.row.median_high_ns) {
-            whiskers.to(column.at, scale.at(low)).line(column.at, scale.at(high));
+        if let Some(shown) = column.point.interval() {
+            whiskers.to(column.at, scale.at(shown.low_ns)).line(column.at, scale.at(shown.high_ns));
         }
     }
     frame.canvas.path("thin c0", &whiskers);
     let mut labels = Vec::new();
     for (label, class, colour, shape, value) in series {
-        let points: Vec<(f64, f64)> = known.iter().map(|c| (c.at, scale.at(value(c.point)))).collect();
-        frame.canvas.path(&format!("{class} c{colour}"), &Path::through(&points));
+        let points: Vec<Option<(f64, f64)>> =
+            known.iter().map(|c| value(c.point).map(|v| (c.at, scale.at(v)))).collect();
+        // Where a value is not known the line has a gap.
+        for stretch in points.split(Option::is_none) {
+            let stretch: Vec<(f64, f64)> = stretch.iter().flatten().copied().collect();
+            if stretch.len() > 1 {
+                frame.canvas.path(&format!("{class} c{colour}"), &Path::through(&stretch));
+            }
+        }
         let mut marks = Path::new();
-        for &(x, y) in &points {
+        for &(x, y) in points.iter().flatten() {
             mark(&mut marks, shape, x, y);
         }
         frame.canvas.path(&format!("f{colour}"), &marks);
-        labels.extend(points.last().map(|p| (p.1, format!("f{colour}"), label.to_owned())));
-        for (column, (x, y)) in known.iter().zip(points) {
+        labels.extend(points.iter().flatten().last().map(|p| (p.1, format!("f{colour}"), label.to_owned())));
+        for (column, (x, y)) in known.iter().zip(points).filter_map(|(c, p)| Some((c, p?))) {
             let prefix = if column.label.is_empty() { String::new() } else { format!("{}, ", column.label) };
             frame.canvas.hint(x, y, &format!("{prefix}{}", words(column.point)));
         }

@@ -73,7 +73,13 @@ pub fn surface(profile: &Profile) -> Option<Plot> {
         frame.canvas.text("small muted", x, frame.bottom + 16.0, Anchor::Middle, &units::size(*size));
     }
     let pairs = profile.levels.iter().any(|l| l.pairs > 0);
-    let label = if pairs { "pairs (nodes × ranks)" } else { "nodes × ranks per node" };
+    // Beside a few rows there is no room for more than a word.
+    let label = match (pairs, levels.len() > 4) {
+        (true, true) => "pairs (nodes × ranks)",
+        (true, false) => "pairs",
+        (false, true) => "nodes × ranks per node",
+        (false, false) => "placement",
+    };
     let (x, y) = ((frame.left + frame.right) / 2.0, (frame.top + frame.bottom) / 2.0);
     frame.canvas.text("small", x, frame.bottom + 36.0, Anchor::Middle, "message size");
     frame.canvas.text_upwards("small", 15.0, y, Anchor::Middle, label);

@@ -21,7 +21,12 @@ pub(super) struct Series {
     pub(super) mean_all: f64,
     pub(super) max: f64,
     pub(super) boundary: f64,
+    /// Samples that count, whether or not the samples file holds them.
     pub(super) count: u64,
+    /// Multiplier and quantile of the outlier rule.
+    pub(super) rule: (f64, f64),
+    /// Outliers, whether or not the samples file holds them.
+    pub(super) outlier_count: u64,
     pub(super) bins: Vec<Bin>,
     pub(super) outliers: Vec<Sample>,
     pub(super) subsamples: Vec<Sample>,
@@ -35,27 +40,34 @@ impl Series {
     /// All launches of a configuration.
     pub(super) fn read(reader: &Reader, size_bytes: u64, of: &Configuration, options: &Options) -> Result<Self> {
         let cells: Vec<&Cell> = reader.run().cells.iter().filter(|c| c.configuration == *of).collect();
+        let recorded = Recorded::of(&cells, options);
         let (mut samples, mut beside) = (Vec::new(), Vec::new());
         for cell in &cells {
             if let Some(mut stream) = reader.samples(cell)? {
+                let boundary_ns = recorded.as_ref().and(cell.outliers.as_ref()).map(|o| o.boundary_ns);
                 let mut batch = Vec::new();
                 while stream.next_batch(&mut batch)? {
+                    if let Some(boundary_ns) = boundary_ns {
+                        mark(&mut batch, boundary_ns);
+                    }
                     beside.extend(batch.iter().filter(|s| s.is_beside()));
                     samples.extend(batch.drain(..).filter(Sample::counts));
                 }
             }
         }
         if samples.is_empty() {
-            Ok(Self::of_record(size_bytes, &cells))
-        } else {
-            Ok(Self::of(size_bytes, samples, &beside, options))
+            return Ok(Self::of_record(size_bytes, &cells, options));
         }
+        let counts: Option<u64> = cells.iter().map(|c| c.summary.as_ref().map(|s| s.count)).sum();
+        let count = counts.unwrap_or(0).max((samples.len() + beside.len()) as u64);
+        Ok(Self { count, ..Self::of(size_bytes, samples, &beside, recorded, options) })
     }
 
     /// A machine written by hand has no samples; its summary and bins say what they can.
-    fn of_record(size_bytes: u64, cells: &[&Cell]) -> Self {
+    fn of_record(size_bytes: u64, cells: &[&Cell], options: &Options) -> Self {
         let summary = cells.iter().find_map(|c| c.summary.as_ref());
-        let boundary = cells.iter().find_map(|c| c.outliers.as_ref()).map(|o| o.boundary_ns);
+        let outliers = cells.iter().find_map(|c| c.outliers.as_ref());
+        let boundary = outliers.map(|o| o.boundary_ns);
         let bins = cells.iter().find_map(|c| match &c.histogram {
             Some(HistogramRecord::Bins(b)) => Some(&b.bins),
             _ => None,
@@ -69,6 +81,8 @@ impl Series {
             max: value(summary.map(|s| s.max_ns)),
             boundary: value(boundary),
             count: summary.map_or(0, |s| s.count),
+            rule: outliers.map_or_else(|| options.rule(), |o| (o.multiplier, o.percentile)),
+            outlier_count: outliers.map_or(0, |o| o.count),
             bins: bins.into_iter().flatten().map(|b| (ms(b.low_ns), ms(b.high_ns), b.count)).collect(),
             outliers: Vec::new(),
             subsamples: Vec::new(),
@@ -76,34 +90,78 @@ impl Series {
     }
 
     /// Of samples that stand for the distribution, and outliers kept beside these.
-    fn of(size_bytes: u64, samples: Vec<Sample>, beside: &[Sample], options: &Options) -> Self {
+    fn of(
+        size_bytes: u64,
+        mut samples: Vec<Sample>,
+        beside: &[Sample],
+        recorded: Option<Recorded>,
+        options: &Options,
+    ) -> Self {
         let mut sorted: Vec<f64> = samples.iter().map(|s| ms(s.duration_ns)).collect();
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len();
-        let boundary = options.outlier_multiplier * quantile(&sorted, options.outlier_percentile);
-        let inside = sorted.partition_point(|&t| t <= boundary);
+        let rule = recorded.as_ref().map_or_else(|| options.rule(), |r| r.rule);
+        let boundary = recorded.as_ref().map_or_else(|| rule.0 * quantile(&sorted, rule.1), |r| ms(r.boundary_ns));
+        let by_run = recorded.is_some();
+        if !by_run {
+            samples.iter_mut().for_each(|s| s.set_outlier(ms(s.duration_ns) > boundary));
+        }
+        let mut kept: Vec<f64> = samples.iter().filter(|s| !s.is_outlier()).map(|s| ms(s.duration_ns)).collect();
         // A boundary below everything (negative times, where the clocks are worse than the machine) says nothing.
-        let kept = if inside == 0 { &sorted[..] } else { &sorted[..inside] };
-        let width = options.hist_bin_ms.unwrap_or_else(|| scott(kept));
+        if kept.is_empty() {
+            samples.iter_mut().for_each(|s| s.set_outlier(false));
+            kept.clone_from(&sorted);
+        }
+        kept.sort_by(f64::total_cmp);
+        let width = options.hist_bin_ms.unwrap_or_else(|| scott(&kept));
         let subsamples = subsamples(&samples, options.subsamples);
-        let far = |s: &Sample| kept.len() < n && ms(s.duration_ns) > boundary;
         let max = beside.iter().map(|s| ms(s.duration_ns)).fold(sorted[n - 1], f64::max);
-        let mut outliers: Vec<Sample> = samples.into_iter().filter(far).collect();
-        outliers.extend(beside.iter().filter(|s| ms(s.duration_ns) > boundary));
+        let mut outliers: Vec<Sample> = samples.into_iter().filter(Sample::is_outlier).collect();
+        outliers.extend(beside.iter().filter(|s| if by_run { s.is_outlier() } else { ms(s.duration_ns) > boundary }));
         outliers.sort_by_key(|s| (s.repetition, s.rank));
         Self {
             size_bytes,
             min: sorted[0],
-            mean: mean(kept),
+            mean: mean(&kept),
             mean_all: mean(&sorted),
             max,
             boundary,
             count: (n + beside.len()) as u64,
-            bins: histogram(kept, width),
+            rule,
+            outlier_count: recorded.map_or(0, |r| r.count).max(outliers.len() as u64),
+            bins: histogram(&kept, width),
             outliers,
             subsamples,
         }
     }
+}
+
+/// What the run says of its outliers: the report and whoever reads the samples' flags go by it, and so does an export, unless
+/// another rule is asked for.
+struct Recorded {
+    /// Multiplier and quantile of the first launch.
+    rule: (f64, f64),
+    /// Of the first launch; each launch's samples are judged by their own.
+    boundary_ns: f64,
+    /// Of all launches.
+    count: u64,
+}
+
+impl Recorded {
+    /// `None`: a launch without, or an option that says otherwise.
+    fn of(cells: &[&Cell], options: &Options) -> Option<Self> {
+        if options.outlier_percentile.is_some() || options.outlier_multiplier.is_some() {
+            return None;
+        }
+        let all: Vec<_> = cells.iter().map(|c| c.outliers.as_ref()).collect::<Option<_>>()?;
+        let first = all.first()?;
+        let count = all.iter().map(|o| o.count).sum();
+        Some(Self { rule: (first.multiplier, first.percentile), boundary_ns: first.boundary_ns, count })
+    }
+}
+
+fn mark(samples: &mut [Sample], boundary_ns: f64) {
+    samples.iter_mut().for_each(|s| s.set_outlier(s.duration_ns > boundary_ns));
 }
 
 fn mean(values: &[f64]) -> f64 {

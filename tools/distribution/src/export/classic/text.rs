@@ -20,7 +20,7 @@ pub(super) fn summary(title: &str, all: &[Series], out: &mut dyn Write) -> Resul
         writeln!(out, "# size_bytes min mean mean_all max boundary samples outliers")?;
         for s in all {
             let times = [s.min, s.mean, s.mean_all, s.max, s.boundary].map(time).join(" ");
-            writeln!(out, "{} {times} {} {}", s.size_bytes, s.count, s.outliers.len())?;
+            writeln!(out, "{} {times} {} {}", s.size_bytes, s.count, s.outlier_count)?;
         }
         Ok(())
     };
@@ -48,7 +48,7 @@ pub(super) fn histograms(title: &str, all: &[Series], out: &mut dyn Write) -> Re
 pub(super) fn outliers(title: &str, all: &[Series], o: &Options, out: &mut dyn Write) -> Result<()> {
     let mut lines = || {
         writeln!(out, "# {title}")?;
-        let (m, p) = (o.outlier_multiplier, o.outlier_percentile);
+        let (m, p) = all.first().map_or_else(|| o.rule(), |s| s.rule);
         writeln!(out, "# beyond {m} times quantile {p} of their size; start on the global clock")?;
         writeln!(out, "# size_bytes rank repetition start_ms time_ms")?;
         all.iter().try_for_each(|s| s.outliers.iter().try_for_each(|sample| point(s, sample, out)))
