@@ -80,7 +80,7 @@ mod tests {
         cell.samples = Some(weir_distribution::SamplesFile::default());
         run.cells = vec![cell];
         let all: Vec<_> = samples.collect();
-        let digest = crate::digest::digest(run, "m", 0, &|_| Ok(all.clone()));
+        let digest = crate::digest::digest(run, "m", &|_| Ok(all.clone()));
         let mut point = digest.profiles[0].points.values().next().expect("a point").clone();
         let interval = SummaryRecord { median_low_ns: Some(low), median_high_ns: Some(high), ..point.row.clone() };
         (point.row, point.tick_ns) = (interval, tick_ns);

@@ -327,7 +327,7 @@ fn run_in_order(dir: &Path, launches: u32, cells: &[(&str, u64, u32, u32, u32)])
         writer.write_cell(cell, &samples).unwrap();
     }
     writer.finish(State::Complete).unwrap();
-    load(dir, 100).unwrap()
+    load(dir).unwrap()
 }
 
 #[test]

@@ -228,7 +228,7 @@ mod tests {
         all.push(sample(77, 2e9, flags::OUTLIER));
         let beside = [201, 11].map(|k| sample(k, 3e9, flags::OUTLIER | flags::BESIDE));
         assert!(beside.iter().all(|s| s.is_beside() && !s.counts()));
-        let series = Series::of(8, all, &beside, &Options::default());
+        let series = Series::of(8, all, &beside, None, &Options::default());
         assert_eq!(series.outliers.iter().map(|s| s.repetition).collect::<Vec<_>>(), [11, 77, 201]);
         assert_eq!((series.count, series.max, series.mean), (203, 3000.0, 1.0));
         assert!((series.mean_all - (200.0 + 2000.0) / 201.0).abs() < 1e-9);
