@@ -17,6 +17,8 @@ use crate::summary::{CONFIDENCE, Interval, Summary, dependent_quantile_interval,
 
 /// Bytes before the deflated stream in the V2 encoding: a cookie and a length.
 const ENVELOPE: usize = 8;
+/// What a deflated V2 histogram begins with.
+const V2_DEFLATE_COOKIE: [u8; 4] = 0x1c84_9314_u32.to_be_bytes();
 /// Bytes of a histogram inflated; one of five digits over all of 64 bits, each of its counts in nine bytes, has less.
 const MOST_INFLATED: u64 = 64 << 20;
 
@@ -290,7 +292,14 @@ pub fn histogram_from_v2_deflate(bytes: &[u8]) -> Result<Histogram<u64>, Error> 
     let corrupt = |what: &str| Error::Corrupt(what.to_owned());
     // The reader makes room for as many bytes as a length within the deflated stream says: it gets the stream inflated, with
     // a length that is true.
-    let deflated = bytes.get(ENVELOPE..).ok_or_else(|| corrupt("cut short"))?;
+    let (envelope, deflated) = bytes.split_at_checked(ENVELOPE).ok_or_else(|| corrupt("cut short"))?;
+    let (cookie, length) = envelope.split_at(4);
+    if cookie != V2_DEFLATE_COOKIE {
+        return Err(corrupt("no deflated V2 histogram"));
+    }
+    if length != u32::try_from(deflated.len()).unwrap_or(u32::MAX).to_be_bytes() {
+        return Err(corrupt("not as long as it says"));
+    }
     let mut inflated = Vec::new();
     let mut stream = flate2::read::ZlibDecoder::new(deflated).take(MOST_INFLATED + 1);
     stream.read_to_end(&mut inflated).map_err(|e| Error::Corrupt(e.to_string()))?;

@@ -117,7 +117,8 @@ fn damage_is_named_and_scripts_see_it() {
     assert_eq!((report(&text()).unwrap(), export(&out("whole")).unwrap()), (0, 0));
     for damaged in [histogram(&format!("XXXX{}", &whole[4..]), 50), histogram(&whole, 51)] {
         edit(&run, |r| r["cells"][1]["histogram"] = damaged);
-        assert_eq!(report(&text()).unwrap(), EXIT_DAMAGED);
+        let told = report(&text()).unwrap();
+        assert_eq!(told, EXIT_DAMAGED, "{:?}", weir_report::load(&run).unwrap().warnings);
         let warnings = weir_report::load(&run).unwrap().warnings;
         let field = "cells[1].histogram.hdr.v2_deflate_base64";
         assert!(
