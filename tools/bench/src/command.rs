@@ -46,6 +46,9 @@ pub fn run(args: &Args) -> u8 {
         Err(error) => Err(error),
         Ok(_) if args.list => list(),
         Ok(settings) if args.launches.is_some() => launches(&settings),
+        Ok(_) if !args.launcher.is_empty() => {
+            Err(BenchError::Usage("a launcher's command after -- needs --launches, e.g. --launches 1".into()))
+        }
         Ok(settings) => match args.transport {
             Transport::Mpi => over_mpi(&settings),
             Transport::Weir => over_weir(&settings),
@@ -401,6 +404,12 @@ mod tests {
         assert_eq!(start("--launches 2 -o r --transport weir -n 2"), Ok(words("/bin/weir")));
         assert!(start("--launches 2 -o r").unwrap_err().contains("needs the launcher"));
         assert!(start("--launches 2 -o r --transport weir -n 2 -- mpiexec").unwrap_err().contains("no launcher"));
+    }
+
+    #[test]
+    fn a_launchers_command_without_launches_is_refused() {
+        let line: Vec<&str> = "-t send -s 8 -- mpiexec -n 2".split_whitespace().collect();
+        assert_eq!(run(&args(&line)), EXIT_USAGE);
     }
 
     #[test]

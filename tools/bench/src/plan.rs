@@ -184,7 +184,11 @@ fn paired(
 ) -> Result<()> {
     let ranks = placement.members.len();
     if !ranks.is_multiple_of(2) {
-        let text = format!("{operation} pairs all processes, and {ranks} is odd; start {} or {}", ranks - 1, ranks + 1);
+        let text = format!(
+            "{operation} pairs all processes, and {ranks} is odd; start {} or {}, or measure what needs no pairs: -t collectives",
+            ranks - 1,
+            ranks + 1
+        );
         return Err(BenchError::Usage(text));
     }
     for pairing in pairings(settings, layout, placement)? {
@@ -415,7 +419,7 @@ mod tests {
         let cases: [(&[&str], &[usize], &str); 8] = [
             (&["-t", "reduce", "-s", "1,2"], &[0; 4], "no size is a multiple of 8"),
             (&[], &[0], "there is one process"),
-            (&["-t", "send"], &[0, 0, 0], "3 is odd; start 2 or 4"),
+            (&["-t", "send"], &[0, 0, 0], "3 is odd; start 2 or 4, or measure what needs no pairs: -t collectives"),
             (&["-t", "send", "--pairs", "3"], &[0, 1, 0, 1], "make 2 pairs"),
             (&["-t", "fft"], &[0; 6], "power of two"),
             (&["--placement", "3x1"], &[0, 1], "does not fit"),
