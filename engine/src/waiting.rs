@@ -37,7 +37,7 @@ impl Waiting {
     /// Whether polls have been empty long enough to let others use the core: soon, where others want it.
     pub fn is_over(&self, empty_ns: u64) -> bool {
         let contended = self.contention.load(Ordering::Relaxed) > 0;
-        empty_ns > if contended { self.spin_ns / 8 } else { self.spin_ns }
+        empty_ns >= if contended { self.spin_ns / 8 } else { self.spin_ns }
     }
 
     /// Lets others use the core; `timeout` is when the endpoint has something to do although nothing arrives, and room in the socket counts as well if it is `blocked`.
