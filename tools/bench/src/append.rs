@@ -102,8 +102,12 @@ fn word(start: StartSync) -> &'static str {
 }
 
 /// Settings that say who or where a process is, or hold a secret: they may differ from launch to launch. The last letter of a prefix is `*`.
-const OF_A_LAUNCH: [&str; 9] = [
+const OF_A_LAUNCH: &[&str] = &[
     "WEIR_KEY*",
+    // An emulated network is made for each launch.
+    "WEIR_EMULATE_NAME",
+    "WEIR_HOSTFILE",
+    "WEIR_LAUNCH_AGENT",
     "WEIR_BENCH_*",
     "WEIR_AGENT_*",
     "WEIR_EMULATE_DIR",
@@ -255,6 +259,7 @@ mod tests {
         assert_eq!(refusal(&|_, _| ()), "");
         assert_eq!(refusal(&set("OMPI_MCA_initial_wdir", "/b")), "");
         assert_eq!(refusal(&set("WEIR_KEY_FILE", "/k")), "");
+        assert_eq!(refusal(&set("WEIR_EMULATE_NAME", "net-2")), "");
         let text = refusal(&set("FI_PROVIDER", "weir"));
         assert_eq!(text, "--append: FI_PROVIDER of the run in run1 is \"tcp\", here it is \"weir\"");
         assert!(refusal(&set("UCX_TLS", "tcp")).contains("UCX_TLS of the run in run1 is not set"));
