@@ -13,7 +13,7 @@ use crate::process::run_shown;
 /// # Errors
 /// If they do not build.
 pub fn build(paths: &Paths) -> Result<()> {
-    eprintln!("building the provider and command (a minute or two)...");
+    eprintln!("building the provider and command (two to six minutes on two cores)...");
     run_shown(paths.cargo().args(["build", "--release", "--quiet", "-p", "weir-fabric", "-p", "weir"]))?;
     let release = paths.target.join("release");
     for (from, to) in [("libweir_fi.so", paths.provider()), ("weir", paths.dist().join("bin/weir"))] {

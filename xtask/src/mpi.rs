@@ -45,7 +45,7 @@ impl Mpi {
 }
 
 /// The C programs, by file name without `.c`.
-pub const PROGRAMS: [&str; 8] = ["pingpong", "stream", "streams", "farm", "incast", "overlap", "rma", "order"];
+pub const PROGRAMS: [&str; 9] = ["pingpong", "stream", "streams", "farm", "incast", "overlap", "pause", "rma", "order"];
 
 /// A pip for systems whose Python comes without one (Debian packs it separately).
 const PIP_URL: &str = "https://files.pythonhosted.org/packages/07/25/ee8c38ae72d66b844ce8eb9711ba905dba21ca1a8a0c960057c41cd23337/pip-26.3-py3-none-any.whl";

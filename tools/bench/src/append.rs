@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use weir_distribution::{Cell, Configuration, Launch, Reader, Run, StartSync, State};
+use weir_distribution::{Cell, Configuration, Launch, Reader, Run, StartSync, State, is_of_a_launch};
 
 use crate::error::{BenchError, Result};
 use crate::operation::Class;
@@ -101,28 +101,12 @@ fn word(start: StartSync) -> &'static str {
     }
 }
 
-/// Settings that say who or where a process is, or hold a secret: they may differ from launch to launch. The last letter of a prefix is `*`.
-const OF_A_LAUNCH: &[&str] = &[
-    "WEIR_KEY*",
-    // An emulated network is made for each launch.
-    "WEIR_EMULATE_NAME",
-    "WEIR_HOSTFILE",
-    "WEIR_LAUNCH_AGENT",
-    "WEIR_BENCH_*",
-    "WEIR_AGENT_*",
-    "WEIR_EMULATE_DIR",
-    "OMPI_MCA_PREFIXES",
-    "OMPI_MCA_initial_wdir",
-    "OMPI_MCA_num_procs",
-    "OMPI_MCA_ess_*",
-    "OMPI_MCA_orte_*",
-];
-
 fn compared(settings: &BTreeMap<String, String>) -> BTreeMap<&str, &str> {
-    let own = |name: &str| {
-        OF_A_LAUNCH.iter().any(|rule| rule.strip_suffix('*').map_or(*rule == name, |prefix| name.starts_with(prefix)))
-    };
-    settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).filter(|(name, _)| !own(name)).collect()
+    settings
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .filter(|(name, _)| !is_of_a_launch(name))
+        .collect()
 }
 
 /// Refuses a launch of another machine, or of one set up in another way, naming what differs.

@@ -14,7 +14,9 @@ pub use cell::{
     BinsHistogram, Cell, Configuration, FitRecord, HdrHistogram, HistogramBin, HistogramRecord, Independence, Outliers,
     SamplesFile, Skew, SummaryRecord, TestRecord,
 };
-pub use machine::{ClockInfo, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Transport, TscInfo};
+pub use machine::{
+    ClockInfo, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Transport, TscInfo, is_of_a_launch,
+};
 pub use sample::{Sample, flags};
 pub use words::{FORMAT, Family, Locality, Operation, SizeMode, StartSync, State, VERSION, Version};
 

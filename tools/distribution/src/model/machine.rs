@@ -152,3 +152,30 @@ pub struct Overhead {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_read_ns: Option<f64>,
 }
+
+/// Whether a variable of the environment says who or where a process of one launch is, or holds a secret: nothing about the
+/// machine, so that it neither sets launches or runs apart nor is worth showing.
+#[must_use]
+pub fn is_of_a_launch(variable: &str) -> bool {
+    // An emulated network is made for each launch.
+    const NAMES: [&str; 8] = [
+        "OMPI_MCA_PREFIXES",
+        "OMPI_MCA_cpu_type",
+        "OMPI_MCA_initial_wdir",
+        "OMPI_MCA_num_procs",
+        "WEIR_EMULATE_DIR",
+        "WEIR_EMULATE_NAME",
+        "WEIR_HOSTFILE",
+        "WEIR_LAUNCH_AGENT",
+    ];
+    const BEGINNINGS: [&str; 7] = [
+        "OMPI_MCA_ess",
+        "OMPI_MCA_orte_",
+        "OMPI_MCA_prte_",
+        "OMPI_MCA_shmem_RUNTIME",
+        "WEIR_AGENT_",
+        "WEIR_BENCH_",
+        "WEIR_KEY",
+    ];
+    NAMES.contains(&variable) || BEGINNINGS.iter().any(|b| variable.starts_with(b))
+}

@@ -1,28 +1,12 @@
 //! What must be known of a run before its numbers are read, as pairs of words.
 
-use weir_distribution::{ClockInfo, Launch, Node, Run, State};
+use weir_distribution::{ClockInfo, Launch, Node, Run, State, is_of_a_launch};
 
 use crate::digest::Digest;
 use crate::{notes, units};
 
 /// A name and what is so.
 pub type Fact = (&'static str, String);
-
-/// Whether a variable is a launcher's or our own means of starting ranks, which says nothing about the machine: it would only
-/// make two runs look different.
-#[must_use]
-pub fn is_plumbing(variable: &str) -> bool {
-    const NAMES: [&str; 6] = [
-        "OMPI_MCA_PREFIXES",
-        "OMPI_MCA_initial_wdir",
-        "OMPI_MCA_num_procs",
-        "OMPI_MCA_cpu_type",
-        "WEIR_BENCH_RANK",
-        "WEIR_BENCH_RANKS",
-    ];
-    const BEGINNINGS: [&str; 4] = ["OMPI_MCA_ess", "OMPI_MCA_orte_", "OMPI_MCA_prte_", "OMPI_MCA_shmem_RUNTIME"];
-    NAMES.contains(&variable) || BEGINNINGS.iter().any(|b| variable.starts_with(b))
-}
 
 /// The command as somebody typed it, without what `weir bench` gives the ranks that it starts.
 fn command(run: &Run) -> String {
@@ -109,7 +93,7 @@ fn transport(run: &Run) -> String {
     if !transport.backend.is_empty() {
         parts.push(format!("back end {}", transport.backend));
     }
-    let settings = transport.settings.iter().filter(|s| !is_plumbing(s.0));
+    let settings = transport.settings.iter().filter(|s| !is_of_a_launch(s.0));
     parts.extend(settings.map(|(name, value)| format!("{name}={value}")));
     if parts.is_empty() { "not recorded".into() } else { parts.join("; ") }
 }

@@ -1,7 +1,7 @@
 //! The page of one run.
 
 use crate::digest::{Digest, Point, Profile};
-use crate::page::facts::{facts, is_plumbing, warnings as run_warnings};
+use crate::page::facts::{facts, warnings as run_warnings};
 use crate::page::{controls, figure, footer, ids, level_choice, warnings};
 use crate::plots::{Detail, clock, cumulative, drawn_levels, fits, ridgeline, sentence, sizes, skew, strays, surface};
 use crate::scale::Kind;
@@ -47,7 +47,8 @@ fn header(digest: &Digest) -> String {
         out += &format!("<dt>{name}</dt><dd>{}</dd>\n", escape(&text));
     }
     out += "</dl>\n";
-    let environment: Vec<_> = digest.run.environment.iter().filter(|v| !is_plumbing(v.0)).collect();
+    let environment: Vec<_> =
+        digest.run.environment.iter().filter(|v| !weir_distribution::is_of_a_launch(v.0)).collect();
     if !environment.is_empty() {
         out += "<details><summary>Environment</summary><dl>\n";
         for (name, value) in environment {
