@@ -55,6 +55,8 @@ pub struct EngineConfig {
     pub copied_peer_bytes: u64,
     /// Socket receive buffer wanted, bytes (`WEIR_RCVBUF`).
     pub rcvbuf_bytes: usize,
+    /// Large payload may go by TCP connections where the network is at its best (`WEIR_LANES`: on, off).
+    pub lanes: bool,
     /// Segmentation offload (`WEIR_OFFLOAD`: on, off).
     pub offload: bool,
     /// Closing waits this long for unacknowledged data (`WEIR_LINGER_MS`).
@@ -94,6 +96,7 @@ impl Default for EngineConfig {
             copied_bytes: 64 << 20,
             copied_peer_bytes: 16 << 20,
             rcvbuf_bytes: 8 << 20,
+            lanes: true,
             offload: true,
             linger: Duration::from_secs(5),
             stats: None,
@@ -141,6 +144,7 @@ impl EngineConfig {
         v.number("WEIR_COPIED_BYTES", &mut c.copied_bytes, 64 << 10, 1 << 40)?;
         v.number("WEIR_COPIED_PEER_BYTES", &mut c.copied_peer_bytes, 64 << 10, 1 << 40)?;
         v.number("WEIR_RCVBUF", &mut c.rcvbuf_bytes, 64 << 10, 1 << 30)?;
+        v.one_of("WEIR_LANES", &mut c.lanes, &[("on", true), ("1", true), ("off", false), ("0", false)])?;
         v.one_of("WEIR_OFFLOAD", &mut c.offload, &[("on", true), ("1", true), ("off", false), ("0", false)])?;
         v.millis("WEIR_LINGER_MS", &mut c.linger, 0)?;
         v.number("WEIR_TRACE", &mut c.trace, 0, 3)?;

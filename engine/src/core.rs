@@ -7,6 +7,7 @@ use crate::api::{Completion, Iov, OpError, OpKind};
 use crate::budget::{Copies, Unexpected};
 use crate::config::EngineConfig;
 use crate::counters::{EngineCounters, Totals};
+use crate::lanes::Lanes;
 use crate::memory::{Gather, Pool, Source};
 use crate::state::{
     BodyDest, CompletionQueue, MsgKey, PeerState, RecvKey, RecvState, Region, Role, RxMsg, SendKey, SendState, key,
@@ -38,6 +39,8 @@ const BLOCKED_NS: u64 = 1_000_000;
 /// The state behind the endpoint's lock.
 pub struct Core {
     pub udp: UdpTransport,
+    /// Connections for large payload, if this endpoint takes them.
+    pub lanes: Option<Lanes>,
     pub st: State,
     out: PacketBuf,
     /// Bytes queued that no transmit pass has seen, roughly.
@@ -125,8 +128,8 @@ impl Payloads for SendTable<'_> {
 }
 
 impl Core {
-    pub fn new(udp: UdpTransport, st: State) -> Core {
-        Core { udp, st, out: PacketBuf::default(), held_bytes: 0, read_failures: 0, finished: false }
+    pub fn new(udp: UdpTransport, lanes: Option<Lanes>, st: State) -> Core {
+        Core { udp, lanes, st, out: PacketBuf::default(), held_bytes: 0, read_failures: 0, finished: false }
     }
 
     /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams read.
@@ -166,6 +169,10 @@ impl Core {
         }
         if st.proto.next_timeout().is_some_and(|t| t <= now) {
             st.timeouts(now);
+        }
+        let mut read = read;
+        if let Some(lanes) = &mut self.lanes {
+            read += usize::from(lanes.progress(st, now, read > 0) > 0);
         }
         self.transmit(now);
         read
@@ -221,6 +228,9 @@ impl Core {
         }
         // As above.
         let _ = self.udp.flush();
+        if let Some(lanes) = &mut self.lanes {
+            lanes.transmit(&mut self.st, now);
+        }
     }
 
     /// The socket has no room: who waits for it waits for room too.
@@ -230,7 +240,10 @@ impl Core {
 
     /// When the endpoint wants to be called again although nothing arrives. What is only to be sent does not count while there is no room for it.
     pub fn next_timeout(&self) -> Option<Time> {
-        let due = self.st.proto.next_timeout();
+        let mut due = self.st.proto.next_timeout();
+        if let Some(t) = self.lanes.as_ref().and_then(|l| l.next_timeout(now())) {
+            due = Some(due.map_or(t, |d| d.min(t)));
+        }
         if self.is_blocked() { due.map(|t| t.max(now().plus_ns(BLOCKED_NS))) } else { due }
     }
 }
@@ -238,7 +251,7 @@ impl Core {
 /// Acts on the events of one datagram: first on what does not end sends, then on what does, as it came.
 ///
 /// A target's refusal may stand behind the acknowledgement of the same write and must be seen first. But what a peer acknowledged before its farewell in the same datagram has succeeded.
-fn in_order(events: &mut Vec<Event>, mut act: impl FnMut(Event)) {
+pub fn in_order(events: &mut Vec<Event>, mut act: impl FnMut(Event)) {
     if events.len() == 1 {
         return events.drain(..).for_each(act);
     }

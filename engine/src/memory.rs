@@ -5,7 +5,7 @@
 
 use crate::api::Iov;
 use smallvec::SmallVec;
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 
 /// Bytes kept inside the operation itself, so that a small injected message needs no buffer.
 pub const INLINE_BYTES: usize = 64;
@@ -148,6 +148,14 @@ impl Gather {
         self.for_pieces(offset, len, |from, n, _| {
             // SAFETY: inside a piece the face declared valid until completion, which outlives the batch the slice is put into.
             out.push(IoSlice::new(unsafe { std::slice::from_raw_parts(from, n) }));
+        });
+    }
+
+    /// The pieces of `[offset, offset + len)` as memory to be written; what lies past the end is left out.
+    pub fn slices_mut<'a>(&'a self, offset: u64, len: usize, out: &mut SmallVec<[IoSliceMut<'a>; 4]>) {
+        self.for_pieces(offset, len, |to, n, _| {
+            // SAFETY: inside a piece the face declared writable and not otherwise used until completion, which outlives the one read the slice is for.
+            out.push(IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(to, n) }));
         });
     }
 

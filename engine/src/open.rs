@@ -4,6 +4,7 @@ use crate::budget::{Copies, HELD_BYTES, Unexpected};
 use crate::config::EngineConfig;
 use crate::core::{Core, State, now};
 use crate::counters::{EngineCounters, Totals};
+use crate::lanes::Lanes;
 use crate::memory::Pool;
 use crate::trace::{Trace, with_pid};
 use crate::{Endpoint, EngineError, EventFd, NAME_BYTES, Shared, lock, stat, waiting, watch, watchdog};
@@ -42,8 +43,14 @@ impl Endpoint {
                 .map_err(|e| EngineError::Io { doing: "reading random numbers".into(), source: e.into() })?;
         }
         let id = u64::from_le_bytes(id);
+        // Where it cannot be had (the port is another's for TCP) everything goes in datagrams.
+        let wanted = cfg.lanes && cfg.level == weir_proto::Level::Integrity;
+        let lanes = if wanted { Lanes::open(udp.local_addrs()).ok() } else { None };
         let proto = weir_proto::Endpoint::new(
-            proto_config(&cfg, udp.rx_buffer_bytes(), udp.max_datagram()),
+            weir_proto::Config {
+                lanes: lanes.is_some(),
+                ..proto_config(&cfg, udp.rx_buffer_bytes(), udp.max_datagram())
+            },
             job_key,
             id,
             udp.local_addrs(),
@@ -55,14 +62,16 @@ impl Endpoint {
             cfg.trace_file.as_ref().map(|p| with_pid(&p.to_string_lossy())).as_deref().map(std::path::Path::new),
         )
         .map_err(io("opening the trace file"))?;
+        let lanes_fd = lanes.as_ref().map_or(-1, Lanes::fd);
         let shared = Arc::new(Shared {
             last_poll: AtomicU64::new(now().0),
             last_found: AtomicU64::new(now().0),
             armed: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             socket: udp.fd(),
+            lanes: lanes_fd,
             notify: EventFd::new().map_err(io("making an event descriptor"))?,
-            watch: watch::Watch::new(udp.fd()).map_err(io("making event descriptors"))?,
+            watch: watch::Watch::new(udp.fd(), lanes_fd).map_err(io("making event descriptors"))?,
             waiting: waiting::Waiting::new(cfg.spin_us, oversubscribed()),
             coalesce_ns: u64::from(cfg.coalesce_ns),
             watchdog_ns: u64::from(cfg.watchdog_us) * 1000,
@@ -70,7 +79,7 @@ impl Endpoint {
             pid: std::process::id(),
             stats: cfg.stats.clone(),
             linger: cfg.linger,
-            core: lock::Lock::new(Core::new(udp, new_state(cfg, proto, name, trace))),
+            core: lock::Lock::new(Core::new(udp, lanes, new_state(cfg, proto, name, trace))),
         });
         let thread = watchdog::start(&shared)?;
         stat::publish(Arc::downgrade(&shared));

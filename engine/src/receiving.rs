@@ -8,7 +8,9 @@ use crate::state::{BodyDest, BodyOwner, Carriage, MsgKey, MultiState, Place, Rec
 use std::io::Write;
 use weir_match::envelope::{Envelope, Status};
 use weir_match::{Arrival, Match, Multi, Posted, Source};
-use weir_proto::{BodyKey, Hole, PeerId, SendError, Time};
+use smallvec::SmallVec;
+use std::io::IoSliceMut;
+use weir_proto::{BodyKey, Hole, PeerId, SendError, Time, UnitIn};
 
 /// New bytes of a matched message, as the protocol reports them.
 pub struct Fragment {
@@ -206,13 +208,67 @@ impl State {
             }
             Place::Buffer(buf) => write_buffer(buf, offset, bytes),
             Place::Nowhere => {
-                let len = m.len;
-                let mut buf = self.pool.take(len as usize);
-                write_buffer(&mut buf, offset, bytes);
-                m.place = Place::Buffer(buf);
-                self.hold_bytes(len);
+                self.make_buffer(k);
+                if let Some(Place::Buffer(buf)) = self.msgs.get_mut(k).map(|m| &mut m.place) {
+                    write_buffer(buf, offset, bytes);
+                }
             }
             Place::Discard => {}
+        }
+    }
+
+    /// An engine buffer for a message whose bytes have no place yet.
+    fn make_buffer(&mut self, k: MsgKey) {
+        if let Some(m) = self.msgs.get_mut(k).filter(|m| matches!(m.place, Place::Nowhere)) {
+            let len = m.len;
+            m.place = Place::Buffer(self.pool.take(len as usize));
+            self.hold_bytes(len);
+        }
+    }
+
+    /// Where the payload of a lane's unit goes from byte `done` of it on: the pieces up to its end, or as much as is wanted; none if nobody wants it.
+    pub fn unit_room<'a>(
+        &'a mut self,
+        peer: u32,
+        unit: &UnitIn,
+        done: u32,
+        out: &mut SmallVec<[IoSliceMut<'a>; 4]>,
+    ) {
+        let (offset, len) = (unit.offset + u64::from(done), (unit.len - done) as usize);
+        match unit.key {
+            BodyKey::Body(handle) => {
+                if let Some(b) = self.bodies.get(&(peer, handle)) {
+                    b.dest.slices_mut(offset, len, out);
+                }
+            }
+            BodyKey::Message(mseq) => {
+                let Some(k) = self.partial(peer, mseq) else { return };
+                self.make_buffer(k);
+                match self.msgs.get_mut(k).map(|m| &mut m.place) {
+                    Some(Place::Recv { dest, .. }) => dest.slices_mut(offset, len, out),
+                    Some(Place::Buffer(buf)) => {
+                        out.extend(buf.get_mut(offset as usize..offset as usize + len).map(IoSliceMut::new));
+                    }
+                    Some(Place::Nowhere | Place::Discard) | None => {}
+                }
+            }
+        }
+    }
+
+    /// Copies payload of a unit that was read with its head.
+    pub fn put_unit(&mut self, peer: u32, unit: &UnitIn, done: u32, bytes: &[u8]) {
+        let offset = unit.offset + u64::from(done);
+        match unit.key {
+            BodyKey::Body(handle) => {
+                if let Some(b) = self.bodies.get(&(peer, handle)) {
+                    b.dest.write(offset, bytes);
+                }
+            }
+            BodyKey::Message(mseq) => {
+                if let Some(k) = self.partial(peer, mseq) {
+                    self.place(k, offset, bytes);
+                }
+            }
         }
     }
 

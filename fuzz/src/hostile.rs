@@ -242,6 +242,7 @@ fn lying_params(lie: LyingParams) -> Params {
         rx_buffer_bytes: rx,
         ack_delay_max_us: delay,
         peer_timeout_ms: timeout,
+        lanes: 1,
         addresses: (0..lie.addresses % 9).map(addr).collect::<AddrList>(),
     }
 }

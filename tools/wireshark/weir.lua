@@ -12,7 +12,7 @@ local LEVELS = { [0] = "integrity", "auth", "encrypt" }
 local REFUSALS = { "stale incarnation", "version or features", "level too low", "no room", "shutting down" }
 local FRAMES = {
   [0] = "PADDING", "PING", "ACK", "CREDIT", "GRANT", "MSG", "BODY", "PATH_CHALLENGE", "PATH_RESPONSE", [10] = "CLOSE",
-  [11] = "BODY_ABORT", [12] = "PARITY", [13] = "RECOVERED",
+  [11] = "BODY_ABORT", [12] = "PARITY", [13] = "RECOVERED", [14] = "LANE",
 }
 local ENVELOPES = { "EAGER", "RTS", "CTS", "SYNC_ACK", [7] = "WRITE", [8] = "WRITE_RTS", [9] = "READ", [10] = "DONE", [11] = "NOTICED" }
 -- The 64-bit fields of each envelope, in order, without the optional ones.

@@ -123,6 +123,7 @@ impl Association {
                 None
             }
             SentFrame::Credit
+            | SentFrame::Lane
             | SentFrame::Grant { .. }
             | SentFrame::Abort { .. }
             | SentFrame::Once
@@ -275,6 +276,7 @@ impl Association {
             SentFrame::Message { .. } | SentFrame::Body { .. } => self.lost.push_back(f),
             SentFrame::Control { mseq } => self.lost_control.push_back(mseq),
             SentFrame::Credit => self.credit_dirty = true,
+            SentFrame::Lane => self.ask_for_lane(),
             SentFrame::Grant { handle } => {
                 if let Some(b) = self.bodies_in.get_mut(handle)
                     && !b.grant_dirty

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use weir_wire::frame::{
-    self, ACK_ENTRY_LEN, ACK_HEAD_LEN, BODY_ABORT_LEN, BODY_HEAD_LEN, CREDIT_LEN, GRANT_LEN, MSG_HEAD_LEN, MsgHead,
+    self, ACK_ENTRY_LEN, ACK_HEAD_LEN, BODY_ABORT_LEN, BODY_HEAD_LEN, CREDIT_LEN, GRANT_LEN, LANE_LEN, MSG_HEAD_LEN, MsgHead,
     PARITY_HEAD_LEN, PING_LEN, RECOVERED_LEN,
 };
 use weir_wire::seal::SendKeys;
@@ -363,6 +363,13 @@ impl Association {
         {
             frame::write_body_abort(&frame::BodyAbort { handle, code }, head);
             self.remember(pk, SentFrame::Abort { handle, code });
+        }
+        if let Some(lane) = self.lane.as_mut().filter(|l| l.asks)
+            && pk.space(head) >= LANE_LEN
+        {
+            lane.asks = false;
+            frame::write_lane(head);
+            self.remember(pk, SentFrame::Lane);
         }
         while pk.space(head) >= RECOVERED_LEN
             && let Some((message, key, offset, len)) = self.recovered.pop_front()

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 pub use ack::{ACK_ENTRY_LEN, ACK_HEAD_LEN, Ack, AckRanges, write_ack};
 pub use write::{
-    close_len, write_body_abort, write_body_head, write_close, write_credit, write_grant, write_msg_head,
+    close_len, write_body_abort, write_body_head, write_close, write_credit, write_grant, write_lane, write_msg_head,
     write_padding, write_parity_head, write_path_challenge, write_path_response, write_ping, write_recovered,
 };
 
@@ -32,6 +32,8 @@ pub const PATH_LEN: usize = 16;
 pub const BODY_ABORT_LEN: usize = 16;
 /// Bytes of a RECOVERED frame.
 pub const RECOVERED_LEN: usize = 24;
+/// Bytes of a LANE frame.
+pub const LANE_LEN: usize = 8;
 /// Bytes of a CLOSE frame before the reason.
 pub const CLOSE_HEAD_LEN: usize = 5;
 /// Longest reason in a CLOSE frame in bytes.
@@ -52,6 +54,7 @@ pub(crate) mod types {
     pub(crate) const BODY_ABORT: u8 = 0x0b;
     pub(crate) const PARITY: u8 = 0x0c;
     pub(crate) const RECOVERED: u8 = 0x0d;
+    pub(crate) const LANE: u8 = 0x0e;
 }
 
 const MSG_CONTROL: u8 = 1;
@@ -213,6 +216,8 @@ pub enum Frame<'a> {
     BodyAbort(BodyAbort),
     Parity(Parity),
     Recovered(Recovered),
+    /// The peer is asked to connect a lane (spec/lanes.md 2).
+    Lane,
 }
 
 impl Frame<'_> {
@@ -402,6 +407,7 @@ fn parse_rare(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
         types::CLOSE => parse_close(d, at),
         types::PARITY => parse_parity(d, at),
         types::RECOVERED => parse_recovered(d, at),
+        types::LANE => head::<LANE_LEN>(d, at).map(|_| (Frame::Lane, at + LANE_LEN)),
         other => Err(FrameError::Type(other)),
     }
 }
