@@ -21,7 +21,7 @@ const GREETING_NS: u64 = 2_000_000_000;
 const CONNECT_NS: u64 = 1_000_000_000;
 /// How often connections are looked for while nothing is under way.
 const ACCEPT_EVERY_NS: u64 = 1_000_000;
-/// How often a lane in use is asked whether it suffers, and its least patience.
+/// How often a lane in use is asked whether the network loses something of it.
 const WATCH_NS: u64 = 10_000_000;
 /// A sleeper looks this often whether TCP has acknowledged what it waits for: nothing wakes it.
 const ACK_LOOK_NS: u64 = 100_000;
@@ -71,10 +71,9 @@ struct Conn {
     /// Bytes of units written, and of these acknowledged.
     written: u64,
     acked: u64,
-    /// When the last of them was acknowledged, or began to be awaited.
-    acked_at: Time,
+    /// When the network was last asked what it lost, and how much that was.
     watched_at: Time,
-    retransmitted: u32,
+    lost: u32,
     /// It had no room when last written to, and the set of descriptors knows.
     blocked: bool,
 }
@@ -97,9 +96,8 @@ impl Conn {
             out: None,
             written: 0,
             acked: 0,
-            acked_at: now,
             watched_at: now,
-            retransmitted: 0,
+            lost: 0,
             blocked: false,
         }
     }
@@ -264,7 +262,7 @@ impl Lanes {
                 end_writing(c);
                 continue;
             }
-            if write_conn(c, st, now).is_err() || acknowledge(c, st, now).is_err() {
+            if write_conn(c, st).is_err() || acknowledge(c, st, now).is_err() {
                 st.proto.lane_over(now, c.peer, c.lane, true);
                 gone.push(k);
                 continue;
@@ -356,7 +354,6 @@ fn greeted(c: &mut Conn, st: &mut State, now: Time) -> Fate {
         }
     }
     c.stage = Stage::Up;
-    c.acked_at = now;
     c.unstage(GREETING_LEN);
     Fate::Stays
 }
@@ -455,7 +452,8 @@ fn take_staged(c: &mut Conn, st: &mut State, now: Time) -> Fate {
             st.with_events(now, &[], |proto, events| proto.unit_ends(now, c.peer, &unit, events));
         }
         let staged = &c.staged[at..c.have];
-        let Some(len) = UnitHead::len_with_envelope(staged).filter(|n| *n <= staged.len() && *n >= UNIT_HEAD_LEN) else {
+        let Some(len) = UnitHead::len_with_envelope(staged).filter(|n| *n <= staged.len() && *n >= UNIT_HEAD_LEN)
+        else {
             break;
         };
         let head = &staged[..len];
@@ -471,7 +469,7 @@ fn take_staged(c: &mut Conn, st: &mut State, now: Time) -> Fate {
 }
 
 /// Writes units until there is no more, or no room.
-fn write_conn(c: &mut Conn, st: &mut State, now: Time) -> io::Result<()> {
+fn write_conn(c: &mut Conn, st: &mut State) -> io::Result<()> {
     let mut turn = 0;
     c.blocked = false;
     while turn < TURN_BYTES {
@@ -496,9 +494,6 @@ fn write_conn(c: &mut Conn, st: &mut State, now: Time) -> io::Result<()> {
             c.blocked = true;
             break;
         }
-        if c.written == c.acked {
-            c.acked_at = now;
-        }
         c.written += n as u64;
         turn += n as u64;
         let of_head = n.min(c.head.len() - c.head_done);
@@ -509,7 +504,7 @@ fn write_conn(c: &mut Conn, st: &mut State, now: Time) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells the protocol what TCP has acknowledged, and ends a lane that stalls or suffers.
+/// Tells the protocol what TCP has acknowledged. An error: the lane is over, or the network loses something of it.
 fn acknowledge(c: &mut Conn, st: &mut State, now: Time) -> io::Result<()> {
     if c.written == c.acked {
         return Ok(());
@@ -517,7 +512,7 @@ fn acknowledge(c: &mut Conn, st: &mut State, now: Time) -> io::Result<()> {
     // The greeting went before all units, so what is not acknowledged is theirs first.
     let acked = c.written.saturating_sub(c.io.unacknowledged_bytes()?);
     if acked > c.acked {
-        (c.acked, c.acked_at) = (acked, now);
+        c.acked = acked;
         let (peer, lane) = (c.peer, c.lane);
         st.with_events(now, &[], |proto, events| proto.lane_acked(now, peer, lane, acked, events));
     }
@@ -525,14 +520,8 @@ fn acknowledge(c: &mut Conn, st: &mut State, now: Time) -> io::Result<()> {
         return Ok(());
     }
     c.watched_at = now;
-    let state = c.io.state()?;
-    let suffers = state.retransmitted_segments > std::mem::replace(&mut c.retransmitted, state.retransmitted_segments);
-    let patience = WATCH_NS.max(8 * st.proto.min_rtt_ns(c.peer));
-    let stalls = c.written > c.acked
-        && now.since_ns(c.acked_at) > patience
-        && state.unacknowledged_segments > 0
-        && u64::from(state.silent_ms) * 1_000_000 > patience;
-    if suffers || stalls { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
+    let lost = c.io.lost_segments()?;
+    if lost > std::mem::replace(&mut c.lost, lost) { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
 }
 
 impl State {
@@ -557,4 +546,3 @@ impl State {
         }
     }
 }
-

@@ -1,7 +1,7 @@
 //! Opening an endpoint: key, socket, addresses, protocol, threads.
 
 use crate::budget::{Copies, HELD_BYTES, Unexpected};
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, LaneUse};
 use crate::core::{Core, State, now};
 use crate::counters::{EngineCounters, Totals};
 use crate::lanes::Lanes;
@@ -32,7 +32,7 @@ impl Endpoint {
             let doing = doing.to_owned();
             move |source| EngineError::Io { doing, source }
         };
-        let mut udp = UdpTransport::bind(&udp_config(&cfg)).map_err(io("opening the UDP socket"))?;
+        let (mut udp, lanes) = sockets(&cfg).map_err(io("opening the UDP socket"))?;
         if let Some(path) = &cfg.capture {
             udp.capture_to(with_pid(path)).map_err(io("opening the capture file"))?;
         }
@@ -43,9 +43,6 @@ impl Endpoint {
                 .map_err(|e| EngineError::Io { doing: "reading random numbers".into(), source: e.into() })?;
         }
         let id = u64::from_le_bytes(id);
-        // Where it cannot be had (the port is another's for TCP) everything goes in datagrams.
-        let wanted = cfg.lanes && cfg.level == weir_proto::Level::Integrity;
-        let lanes = if wanted { Lanes::open(udp.local_addrs()).ok() } else { None };
         let proto = weir_proto::Endpoint::new(
             weir_proto::Config {
                 lanes: lanes.is_some(),
@@ -87,6 +84,26 @@ impl Endpoint {
     }
 }
 
+/// The datagram socket, and the listener for lanes at the same port. Of a port that the system chooses the other half may be taken: then another is tried.
+/// Where it cannot be had everything goes in datagrams.
+fn sockets(cfg: &EngineConfig) -> std::io::Result<(UdpTransport, Option<Lanes>)> {
+    const TRIES: usize = 8;
+    let wanted = cfg.lanes != LaneUse::Off && cfg.level == weir_proto::Level::Integrity;
+    let mut udp = UdpTransport::bind(&udp_config(cfg))?;
+    if !wanted {
+        return Ok((udp, None));
+    }
+    let mut lanes = Lanes::open(udp.local_addrs());
+    for _ in 1..TRIES {
+        if lanes.is_ok() || cfg.port != 0 || cfg.bind.is_some() {
+            break;
+        }
+        udp = UdpTransport::bind(&udp_config(cfg))?;
+        lanes = Lanes::open(udp.local_addrs());
+    }
+    Ok((udp, lanes.ok()))
+}
+
 fn udp_config(cfg: &EngineConfig) -> UdpConfig {
     UdpConfig {
         addrs: cfg.addrs.clone(),
@@ -105,7 +122,12 @@ pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16)
     // Messages of one peer that may be here at a time: its window, and those whose place in it was made good ahead.
     let ahead = u32::try_from(cfg.unexpected_bytes / HELD_BYTES).unwrap_or(u32::MAX);
     let messages_max = cfg.credit_msgs.saturating_add(ahead);
+    let usual = weir_proto::Config::default();
+    let anywhere = cfg.lanes == LaneUse::Always;
     weir_proto::Config {
+        lane_rtt_max: if anywhere { std::time::Duration::MAX } else { usual.lane_rtt_max },
+        lane_min_rate: if anywhere { 0 } else { usual.lane_min_rate },
+        lane_loss_max_ppm: if anywhere { u32::MAX } else { usual.lane_loss_max_ppm },
         level: cfg.level,
         congestion: cfg.congestion,
         streams: cfg.streams,

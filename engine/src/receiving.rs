@@ -5,11 +5,11 @@ use crate::core::State;
 use crate::memory::Gather;
 use crate::remote::WRITES_OPEN_MAX;
 use crate::state::{BodyDest, BodyOwner, Carriage, MsgKey, MultiState, Place, RecvKey, RecvState, RxMsg, key, token};
+use smallvec::SmallVec;
+use std::io::IoSliceMut;
 use std::io::Write;
 use weir_match::envelope::{Envelope, Status};
 use weir_match::{Arrival, Match, Multi, Posted, Source};
-use smallvec::SmallVec;
-use std::io::IoSliceMut;
 use weir_proto::{BodyKey, Hole, PeerId, SendError, Time, UnitIn};
 
 /// New bytes of a matched message, as the protocol reports them.
@@ -227,13 +227,7 @@ impl State {
     }
 
     /// Where the payload of a lane's unit goes from byte `done` of it on: the pieces up to its end, or as much as is wanted; none if nobody wants it.
-    pub fn unit_room<'a>(
-        &'a mut self,
-        peer: u32,
-        unit: &UnitIn,
-        done: u32,
-        out: &mut SmallVec<[IoSliceMut<'a>; 4]>,
-    ) {
+    pub fn unit_room<'a>(&'a mut self, peer: u32, unit: &UnitIn, done: u32, out: &mut SmallVec<[IoSliceMut<'a>; 4]>) {
         let (offset, len) = (unit.offset + u64::from(done), (unit.len - done) as usize);
         match unit.key {
             BodyKey::Body(handle) => {

@@ -38,7 +38,15 @@ impl Watch {
         let wake = EventFd::new()?;
         epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
         epoll.add(&wake, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
-        Ok(Watch { epoll, timer, wake, socket, lanes, watched: AtomicBool::new(false), look_owed: AtomicBool::new(false) })
+        Ok(Watch {
+            epoll,
+            timer,
+            wake,
+            socket,
+            lanes,
+            watched: AtomicBool::new(false),
+            look_owed: AtomicBool::new(false),
+        })
     }
 
     /// Wakes the thread.

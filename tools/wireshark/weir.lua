@@ -98,6 +98,7 @@ local function frame_length(buf, at, last)
   local kind = buf(at, 1):uint()
   if kind == 0x00 then return left end
   if kind == 0x01 then return 1 end
+  if kind == 0x0e then return has(8) end
   if kind == 0x02 then
     if left < 20 then return nil end
     local count = buf(at + 1, 1):uint()

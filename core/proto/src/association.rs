@@ -282,9 +282,10 @@ impl Association {
         if self.bodies_in.open() >= cx.cfg.bodies_max {
             return Err(SendError::QueueFull);
         }
-        let granted = cx.grants.open(cx.now, self.id, len);
+        let lane = self.lane.as_ref().is_some_and(|l| l.is_up());
+        let granted = cx.grants.open(cx.now, self.id, len, lane);
         let handle = self.bodies_in.add(cx.now, len, granted);
-        cx.grants.wait(cx.now, self.id, handle, len, granted);
+        cx.grants.wait(cx.now, self.id, handle, len, granted, lane);
         self.arm_regrant(cx);
         Ok(BodyOpened { handle, granted })
     }
@@ -531,6 +532,7 @@ impl Association {
                 at(self.pacing_until);
                 at(self.regrant_at);
                 at(self.closing);
+                at(self.lane.as_ref().and_then(|l| l.credit_at));
                 at(Some(self.next_ping(cfg)));
                 at(self.doubt.as_ref().map(|d| d.at));
                 let many = self.paths.len() > 1;

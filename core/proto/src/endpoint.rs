@@ -111,7 +111,9 @@ pub struct Endpoint {
 macro_rules! with_association {
     ($self:ident, $peer:expr, $now:expr) => {{
         let Endpoint { assocs, cfg, counters, grants, rng, endpoint_id, lane_news, .. } = $self;
-        assocs.get_mut($peer.0 as usize).map(|a| (a, Cx { now: $now, cfg, counters, grants, rng, endpoint_id: *endpoint_id, lane_news }))
+        assocs
+            .get_mut($peer.0 as usize)
+            .map(|a| (a, Cx { now: $now, cfg, counters, grants, rng, endpoint_id: *endpoint_id, lane_news }))
     }};
 }
 pub(crate) use with_association;
@@ -356,7 +358,7 @@ impl Endpoint {
     pub fn consume(&mut self, peer: PeerId, msgs: u32, bytes: u64) {
         let Some(a) = self.assocs.get_mut(peer.0 as usize) else { return };
         if a.inn.consume(msgs, bytes) && a.state == State::Up {
-            a.credit_dirty = true;
+            a.tell_credit(self.clock);
             self.touch(peer);
         }
     }

@@ -16,6 +16,8 @@ struct Waiting {
     since: Time,
     /// Later bodies served before it.
     overtaken: u8,
+    /// Its sender has a lane.
+    lane: bool,
 }
 
 /// What a peer was granted and has not sent.
@@ -57,6 +59,8 @@ pub(crate) struct Grants {
     accounts: Vec<Account>,
     /// Granted and not received, all peers but the silent ones.
     outstanding: u64,
+    /// What bodies whose sender has a lane may be granted beyond the budget.
+    lane_extra: u64,
     floor: u64,
     ceiling: u64,
     step: u64,
@@ -85,6 +89,7 @@ impl Grants {
             serial: 0,
             accounts: Vec::new(),
             outstanding: 0,
+            lane_extra: cfg.grant_lane_extra,
             floor: cfg.grant_budget,
             ceiling: cfg.grant_budget_max.max(cfg.grant_budget),
             step: cfg.grant_step.max(1),
@@ -105,8 +110,10 @@ impl Grants {
         ((self.floor + wire as u64).min(self.ceiling) * self.scale / 256).max(32 << 10)
     }
 
-    fn room(&self) -> u64 {
-        self.budget().saturating_sub(self.outstanding)
+    /// What may be granted of it to a body whose sender has a lane, or to any other.
+    fn room_for(&self, lane: bool) -> u64 {
+        let extra = if lane { self.lane_extra } else { 0 };
+        (self.budget() + extra).saturating_sub(self.outstanding)
     }
 
     fn account(&mut self, peer: PeerId) -> &mut Account {
@@ -128,10 +135,12 @@ impl Grants {
     }
 
     /// A body was opened: what it may send at once. Registered if that is not all.
-    pub(crate) fn open(&mut self, now: Time, peer: PeerId, len: u64) -> u64 {
-        let room = self.room();
+    pub(crate) fn open(&mut self, now: Time, peer: PeerId, len: u64, lane: bool) -> u64 {
+        let room = self.room_for(lane);
         let granted = if self.account(peer).asleep.is_some() {
             0
+        } else if lane {
+            len.min(room)
         } else if self.waiting.is_empty() {
             len.min(room).min((room / 2).max(self.share))
         } else if room >= len.min(self.share) {
@@ -144,11 +153,11 @@ impl Grants {
     }
 
     /// Puts a body that is not granted to its end in the queue.
-    pub(crate) fn wait(&mut self, now: Time, peer: PeerId, handle: u64, len: u64, granted: u64) {
+    pub(crate) fn wait(&mut self, now: Time, peer: PeerId, handle: u64, len: u64, granted: u64, lane: bool) {
         if granted >= len {
             return;
         }
-        let w = Waiting { peer, handle, len, granted, since: now, overtaken: 0 };
+        let w = Waiting { peer, handle, len, granted, since: now, overtaken: 0, lane };
         self.serial += 1;
         self.by_handle.insert((peer, handle), self.serial);
         if self.account(peer).asleep.is_some() {
@@ -286,7 +295,7 @@ impl Grants {
     /// Next body to raise and its new limit. Call until `None`.
     pub(crate) fn next(&mut self, now: Time) -> Option<(PeerId, u64, u64)> {
         let starved = self.starved(now);
-        if starved.is_none() && self.room() == 0 {
+        if starved.is_none() && self.room_for(self.waiting.values().any(|w| w.lane)) == 0 {
             return None;
         }
         let (serial, ahead) = match starved {
@@ -296,7 +305,7 @@ impl Grants {
         let w = *self.waiting.get(&serial)?;
         let left = w.len - w.granted;
         // Starved bodies get one share above the budget.
-        let room = if starved.is_some() { self.room().max(self.step) } else { self.room() };
+        let room = self.room_for(w.lane).max(if starved.is_some() { self.step } else { 0 });
         if room < left.min(self.step) {
             return None;
         }
@@ -376,9 +385,9 @@ mod tests {
         let mut g = Grants::new(&cfg);
         for i in 0..3 {
             let (t, p) = (Time(1 + i), PeerId(i as u32));
-            let granted = g.open(t, p, 1 << 20);
+            let granted = g.open(t, p, 1 << 20, false);
             // The last has least to come: it is everyone's first choice.
-            g.wait(t, p, 7, (1 << 20) - i * 65536, granted);
+            g.wait(t, p, 7, (1 << 20) - i * 65536, granted, false);
         }
         let late = Time(20 * MS);
         let mut served = [0; 3];
@@ -394,12 +403,12 @@ mod tests {
         let cfg = Config { grant_budget: 256 << 10, ..Config::default() };
         let mut g = Grants::new(&cfg);
         let t = Time(1);
-        let a = g.open(t, PeerId(0), 10 << 20);
+        let a = g.open(t, PeerId(0), 10 << 20, false);
         assert_eq!(a, 128 << 10);
-        g.wait(t, PeerId(0), 1, 10 << 20, a);
-        let b = g.open(t, PeerId(1), 1 << 20);
+        g.wait(t, PeerId(0), 1, 10 << 20, a, false);
+        let b = g.open(t, PeerId(1), 1 << 20, false);
         assert_eq!(b, 64 << 10);
-        g.wait(t, PeerId(1), 2, 1 << 20, b);
+        g.wait(t, PeerId(1), 2, 1 << 20, b, false);
         // The smaller one first, up to the budget.
         assert_eq!(g.next(t), Some((PeerId(1), 2, 128 << 10)));
         assert_eq!(g.next(t), None);
@@ -422,14 +431,14 @@ mod tests {
         let (silent, busy) = (PeerId(0), PeerId(1));
         let mut held = 0;
         for h in 0..16 {
-            let granted = g.open(Time(1), silent, 1 << 20);
-            g.wait(Time(1), silent, h, 1 << 20, granted);
+            let granted = g.open(Time(1), silent, 1 << 20, false);
+            g.wait(Time(1), silent, h, 1 << 20, granted, false);
             held += granted;
         }
         while let Some((_, _, _)) = g.next(Time(1)) {}
         assert!(held <= 256 << 10 && g.outstanding() == 256 << 10);
-        let granted = g.open(Time(MS), busy, 100 << 20);
-        g.wait(Time(MS), busy, 1, 100 << 20, granted);
+        let granted = g.open(Time(MS), busy, 100 << 20, false);
+        g.wait(Time(MS), busy, 1, 100 << 20, granted, false);
         assert_eq!((granted, g.next(Time(MS))), (0, None));
         // It has not sent a step for 8 ms.
         assert_eq!(g.watch(Time(7 * MS), silent, 8 * MS).map(|t| t > Time(7 * MS)), Some(true));
@@ -439,8 +448,8 @@ mod tests {
         assert_eq!(g.next(Time(9 * MS)), Some((busy, 1, 256 << 10)));
         // A byte now and then does not give it back its hold on everybody; nor do new bodies.
         g.arrived(Time(10 * MS), silent, 1);
-        let more = g.open(Time(10 * MS), silent, 1 << 20);
-        g.wait(Time(10 * MS), silent, 99, 1 << 20, more);
+        let more = g.open(Time(10 * MS), silent, 1 << 20, false);
+        g.wait(Time(10 * MS), silent, 99, 1 << 20, more, false);
         assert_eq!((more, g.outstanding()), (0, 256 << 10));
         g.arrived(Time(10 * MS), busy, 64 << 10);
         assert_eq!(g.next(Time(10 * MS)), Some((busy, 1, 320 << 10)));
@@ -460,8 +469,8 @@ mod tests {
         let mut g = Grants::new(&cfg);
         for h in 0..52 {
             let peer = PeerId(h.max(49) - 49);
-            let granted = g.open(Time(1), peer, 1 << 20);
-            g.wait(Time(1), peer, u64::from(h), 1 << 20, granted);
+            let granted = g.open(Time(1), peer, 1 << 20, false);
+            g.wait(Time(1), peer, u64::from(h), 1 << 20, granted, false);
         }
         let mut served = BTreeSet::new();
         let mut t = Time(1);

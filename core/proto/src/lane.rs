@@ -7,6 +7,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
+use weir_wire::frame::Credit;
 use weir_wire::lane::{GREETING_LEN, Greeting, UNIT_HEAD_LEN, UnitHead, UnitKind};
 
 use crate::association::{Association, Cx, Flow, State};
@@ -18,6 +19,9 @@ use crate::{BodyKey, Config, Event, PeerId, Time};
 pub(crate) const LANES_VERSION: u8 = 1;
 /// A lane asked for that has not come after this time never will.
 const ASKED_FOR_NS: u64 = 3_000_000_000;
+
+/// New limits of credit wait so long for a unit that takes them along.
+const CREDIT_WAIT_NS: u64 = 50_000;
 
 /// A connection is to be made to a peer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -88,6 +92,8 @@ pub(crate) struct Lane {
     pub(crate) asks: bool,
     failures: u32,
     pause_until: Time,
+    /// New limits of credit go in packets then, if no unit has taken them along.
+    pub(crate) credit_at: Option<Time>,
 }
 
 impl Default for Lane {
@@ -101,12 +107,13 @@ impl Default for Lane {
             asks: false,
             failures: 0,
             pause_until: Time::ZERO,
+            credit_at: None,
         }
     }
 }
 
 impl Lane {
-    fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         matches!(self.phase, Phase::Up(_))
     }
 
@@ -146,10 +153,18 @@ impl Association {
     fn lane_would_pay(&self, cfg: &Config) -> bool {
         self.path().is_some_and(|p| {
             p.rtt.sampled
-                && p.rtt.base() <= cfg.lane_rtt_max.as_nanos() as u64
+                && u128::from(p.rtt.base()) <= cfg.lane_rtt_max.as_nanos()
                 && p.loss_ppm <= cfg.lane_loss_max_ppm
                 && p.cc.rate() >= cfg.lane_min_rate
         })
+    }
+
+    /// New limits are to be told: by the next unit, if there is a lane, or soon.
+    pub(crate) fn tell_credit(&mut self, now: Time) {
+        match self.lane.as_mut().filter(|l| l.is_up()) {
+            Some(lane) => _ = lane.credit_at.get_or_insert(now.plus_ns(CREDIT_WAIT_NS)),
+            None => self.credit_dirty = true,
+        }
     }
 
     /// Has a lane connected, by the driver or by the peer.
@@ -211,7 +226,10 @@ impl Association {
             let len = to.saturating_sub(from) as u32;
             let start = head.len();
             if len > 0 {
-                UnitHead { kind, offset: from, len }.write(envelope, |a, b| keys.send.unit_crc(a, b), head);
+                let (msgs, bytes_limit) = self.inn.advertise();
+                let credit = Credit { msgs_limit: msgs as u32, bytes_limit };
+                (lane.credit_at, self.credit_dirty) = (None, false);
+                UnitHead { kind, offset: from, len, credit }.write(envelope, |a, b| keys.send.unit_crc(a, b), head);
             }
             match flow {
                 Flow::Message(mseq) => self.out.matched.advance(mseq, to as u32),
@@ -266,6 +284,9 @@ impl Association {
         }
         lane.phase = Phase::None;
         lane.asks = false;
+        // What the last heads said of credit may have gone with them.
+        lane.credit_at = None;
+        self.credit_dirty = true;
         for u in core::mem::take(&mut lane.units) {
             // A range to be sent again is at most as long as a packet can be.
             let mut at = u.offset;
@@ -286,6 +307,8 @@ impl Association {
     fn unit_begins(&mut self, cx: &mut Cx<'_>, bytes: &[u8], events: &mut Vec<Event>) -> Result<UnitIn, &'static str> {
         let keys = &self.crypt.as_ref().ok_or("unit before keys")?.keys;
         let head = UnitHead::read(bytes, |a, b| keys.recv.unit_crc(a, b)).ok_or("malformed unit on a lane")?;
+        self.out.raise_limits(head.credit.msgs_limit, head.credit.bytes_limit);
+        self.admit(cx);
         let mut unit = UnitIn { key: head.key(), offset: head.offset, len: head.len, total_len: 0 };
         match head.kind {
             UnitKind::Message { stream, sseq, mseq, total_len } => {
@@ -403,6 +426,12 @@ impl Endpoint {
             self.counters.lane_greetings_refused += 1;
         }
         good
+    }
+
+    /// Whether the peer has a lane that carries units.
+    #[must_use]
+    pub fn has_lane(&self, peer: PeerId) -> bool {
+        self.assocs.get(peer.0 as usize).and_then(|a| a.lane.as_ref()).is_some_and(|l| l.is_up())
     }
 
     /// Whether this lane carries units.

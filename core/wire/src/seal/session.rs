@@ -64,7 +64,11 @@ impl SessionKeys {
             Role::Responder => (from_responder, from_opener),
         };
         let info: [&[u8]; 3] = [b"weir 1 lane", &opener_id.to_le_bytes(), &responder_id.to_le_bytes()];
-        SessionKeys { send: SendKeys(send), recv: RecvKeys(recv), lane: LaneKey::new(hkdf_sha256(job_key, &salt, &info)) }
+        SessionKeys {
+            send: SendKeys(send),
+            recv: RecvKeys(recv),
+            lane: LaneKey::new(hkdf_sha256(job_key, &salt, &info)),
+        }
     }
 }
 
