@@ -64,6 +64,8 @@ struct Conn {
     ended: bool,
     /// We still write.
     writes: bool,
+    /// Our side has ended because the endpoint closes.
+    closes: bool,
     /// The head of the unit being written and how much of that went out; then its payload.
     head: Vec<u8>,
     head_done: usize,
@@ -91,6 +93,7 @@ impl Conn {
             unit: None,
             ended: false,
             writes: true,
+            closes: false,
             head: Vec::new(),
             head_done: 0,
             out: None,
@@ -134,7 +137,8 @@ impl Lanes {
     pub fn open(addrs: &[SocketAddr]) -> io::Result<Lanes> {
         let listener = Listener::bind(addrs)?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
+        // Told once for each: out of descriptors they stay in the queue, and a sleeper must not be woken for ever.
+        epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, LISTENER))?;
         Ok(Lanes {
             listener,
             epoll,
@@ -157,6 +161,8 @@ impl Lanes {
             let t = match c.stage {
                 Stage::Connecting => c.since.plus_ns(CONNECT_NS),
                 Stage::Greeted | Stage::Stranger => c.since.plus_ns(GREETING_NS),
+                // Put off, and nothing wakes anybody for it.
+                Stage::Up if c.have > 0 && c.unit.is_none() => now,
                 Stage::Up if c.written > c.acked => now.plus_ns(ACK_LOOK_NS),
                 Stage::Up => continue,
             };
@@ -255,7 +261,7 @@ impl Lanes {
     /// Writes what is to go by lanes, and tells the protocol what was acknowledged.
     pub fn transmit(&mut self, st: &mut State, now: Time) {
         let mut gone: SmallVec<[ConnKey; 4]> = SmallVec::new();
-        for (k, c) in self.conns.iter_mut().filter(|(_, c)| c.stage == Stage::Up && c.writes) {
+        for (k, c) in self.conns.iter_mut().filter(|(_, c)| c.stage == Stage::Up && c.writes && !c.closes) {
             let was_blocked = c.blocked;
             if !st.proto.lane_is_up(c.peer, c.lane) {
                 // Another has taken its place, or the peer is gone.
@@ -266,6 +272,11 @@ impl Lanes {
                 st.proto.lane_over(now, c.peer, c.lane, true);
                 gone.push(k);
                 continue;
+            }
+            if st.proto.lane_closes(c.peer, c.lane) {
+                // Over when the peer, having read all, ends its side.
+                c.io.end();
+                c.closes = true;
             }
             if c.blocked != was_blocked {
                 let mut flags = EpollFlags::EPOLLIN;
@@ -488,7 +499,12 @@ fn write_conn(c: &mut Conn, st: &mut State) -> io::Result<()> {
             slices.push(IoSlice::new(&c.head[c.head_done..]));
         }
         let rest = unit.len - done;
+        let before = slices.len();
         st.payload(unit.token, unit.offset + u64::from(done), rest as usize, &mut slices);
+        if slices[before..].iter().map(|s| s.len()).sum::<usize>() < rest as usize {
+            // The send was given up, and its memory is the caller's again. A unit cut off counts for nothing.
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         let n = c.io.write(&slices)?;
         if n == 0 {
             c.blocked = true;
@@ -539,7 +555,7 @@ impl State {
         result
     }
 
-    /// The payload of a send; nothing if it is over (then the association is, and what is written is never used).
+    /// The payload of a send; nothing if it is over.
     fn payload<'a>(&'a self, token: u64, offset: u64, len: usize, out: &mut SmallVec<[IoSlice<'a>; 4]>) {
         if let Some(s) = self.sends.get(crate::state::key(token)) {
             s.source.slices(offset, len, out);

@@ -282,7 +282,7 @@ impl Association {
         if self.bodies_in.open() >= cx.cfg.bodies_max {
             return Err(SendError::QueueFull);
         }
-        let lane = self.lane.as_ref().is_some_and(|l| l.is_up());
+        let lane = self.has_lane();
         let granted = cx.grants.open(cx.now, self.id, len, lane);
         let handle = self.bodies_in.add(cx.now, len, granted);
         cx.grants.wait(cx.now, self.id, handle, len, granted, lane);
@@ -306,9 +306,10 @@ impl Association {
         granted: u64,
         len: u64,
         token: u64,
+        by_packets: bool,
     ) -> Result<(), SendError> {
         self.check_open()?;
-        let slot = self.bodies_out.add(handle, granted, len, token).ok_or(SendError::QueueFull)?;
+        let slot = self.bodies_out.add(handle, granted, len, token, by_packets).ok_or(SendError::QueueFull)?;
         self.queue_body(cx, slot);
         Ok(())
     }
@@ -320,7 +321,8 @@ impl Association {
             && (b.granted > b.sent)
         {
             b.queued = true;
-            let (flow, len) = (Flow::Body(slot, b.generation), b.len);
+            // One that must go in packets is never long enough for a lane.
+            let (flow, len) = (Flow::Body(slot, b.generation), if b.by_packets { 0 } else { b.len });
             self.push_flow(cx, flow, len);
         }
     }

@@ -303,6 +303,16 @@ impl Association {
         self.flows.extend(core::mem::take(&mut lane.flows));
     }
 
+    /// Closing waits for the lane alone.
+    fn lane_may_close(&self) -> bool {
+        self.closing.is_some() && !self.has_open()
+    }
+
+    /// The lane has not been read to its end by the peer.
+    pub(crate) fn has_lane(&self) -> bool {
+        self.lane.as_ref().is_some_and(|l| l.is_up())
+    }
+
     /// A unit begins to come.
     fn unit_begins(&mut self, cx: &mut Cx<'_>, bytes: &[u8], events: &mut Vec<Event>) -> Result<UnitIn, &'static str> {
         let keys = &self.crypt.as_ref().ok_or("unit before keys")?.keys;
@@ -428,10 +438,17 @@ impl Endpoint {
         good
     }
 
+    /// Whether so long a message or body to this peer may go by a lane, now or later.
+    #[must_use]
+    pub fn may_go_by_lane(&self, peer: PeerId, len: u64) -> bool {
+        let takes = self.assocs.get(peer.0 as usize).is_some_and(|a| a.peer.lanes || (self.cfg.lanes && a.state != State::Up));
+        takes && len >= u64::from(self.cfg.lane_min_bytes)
+    }
+
     /// Whether the peer has a lane that carries units.
     #[must_use]
     pub fn has_lane(&self, peer: PeerId) -> bool {
-        self.assocs.get(peer.0 as usize).and_then(|a| a.lane.as_ref()).is_some_and(|l| l.is_up())
+        self.assocs.get(peer.0 as usize).is_some_and(|a| a.has_lane())
     }
 
     /// Whether this lane carries units.
@@ -458,6 +475,13 @@ impl Endpoint {
             a.lane_acked(&mut cx, bytes, events);
             self.touch(peer);
         }
+    }
+
+    /// The endpoint closes and this lane has carried all it was given: end writing, and say [`Endpoint::lane_over`] when the peer has ended too. What TCP has
+    /// acknowledged the peer may not have read, and our farewell must not overtake it.
+    #[must_use]
+    pub fn lane_closes(&self, peer: PeerId, lane: u32) -> bool {
+        self.lane_is_up(peer, lane) && self.assocs[peer.0 as usize].lane_may_close()
     }
 
     /// Nothing more goes by this lane (its number; that of one that was never greeted is that of the one asked for): what TCP has

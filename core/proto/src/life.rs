@@ -126,7 +126,8 @@ impl Association {
 
     /// A closing endpoint with nothing unacknowledged says goodbye.
     pub(crate) fn check_drained(&mut self) {
-        if self.closing.is_some() && self.state == State::Up && !self.has_open() && self.close_pending.is_none() {
+        let drained = self.closing.is_some() && self.state == State::Up && !self.has_open();
+        if drained && !self.has_lane() && self.close_pending.is_none() {
             self.close_pending = Some(0);
         }
     }
