@@ -23,8 +23,6 @@ const CONNECT_NS: u64 = 1_000_000_000;
 const ACCEPT_EVERY_NS: u64 = 1_000_000;
 /// How often a lane in use is asked whether the network loses something of it.
 const WATCH_NS: u64 = 10_000_000;
-/// A sleeper looks this often whether TCP has acknowledged what it waits for: nothing wakes it.
-const ACK_LOOK_NS: u64 = 100_000;
 /// Bytes read, and written, for one connection before the others have their turn.
 const TURN_BYTES: u64 = 4 << 20;
 /// What is read besides a payload: the heads of what follows, and small payloads whole.
@@ -64,18 +62,16 @@ struct Conn {
     ended: bool,
     /// We still write.
     writes: bool,
-    /// Our side has ended because the endpoint closes.
-    closes: bool,
+
     /// The head of the unit being written and how much of that went out; then its payload.
     head: Vec<u8>,
     head_done: usize,
     out: Option<(LaneUnit, u32)>,
-    /// Bytes of units written, and of these acknowledged.
-    written: u64,
-    acked: u64,
     /// When the network was last asked what it lost, and how much that was.
     watched_at: Time,
     lost: u32,
+    /// The peer has not read all that was written.
+    waits: bool,
     /// It had no room when last written to, and the set of descriptors knows.
     blocked: bool,
 }
@@ -93,14 +89,12 @@ impl Conn {
             unit: None,
             ended: false,
             writes: true,
-            closes: false,
             head: Vec::new(),
             head_done: 0,
             out: None,
-            written: 0,
-            acked: 0,
             watched_at: now,
             lost: 0,
+            waits: false,
             blocked: false,
         }
     }
@@ -163,7 +157,7 @@ impl Lanes {
                 Stage::Greeted | Stage::Stranger => c.since.plus_ns(GREETING_NS),
                 // Put off, and nothing wakes anybody for it.
                 Stage::Up if c.have > 0 && c.unit.is_none() => now,
-                Stage::Up if c.written > c.acked => now.plus_ns(ACK_LOOK_NS),
+                Stage::Up if c.writes && c.waits => c.watched_at.plus_ns(WATCH_NS),
                 Stage::Up => continue,
             };
             at = Some(at.map_or(t, |a| a.min(t)));
@@ -258,25 +252,20 @@ impl Lanes {
         }
     }
 
-    /// Writes what is to go by lanes, and tells the protocol what was acknowledged.
+    /// Writes what is to go by lanes.
     pub fn transmit(&mut self, st: &mut State, now: Time) {
         let mut gone: SmallVec<[ConnKey; 4]> = SmallVec::new();
-        for (k, c) in self.conns.iter_mut().filter(|(_, c)| c.stage == Stage::Up && c.writes && !c.closes) {
+        for (k, c) in self.conns.iter_mut().filter(|(_, c)| c.stage == Stage::Up && c.writes) {
             let was_blocked = c.blocked;
             if !st.proto.lane_is_up(c.peer, c.lane) {
                 // Another has taken its place, or the peer is gone.
                 end_writing(c);
                 continue;
             }
-            if write_conn(c, st).is_err() || acknowledge(c, st, now).is_err() {
+            if write_conn(c, st).is_err() || watch(c, st, now).is_err() {
                 st.proto.lane_over(now, c.peer, c.lane, true);
                 gone.push(k);
                 continue;
-            }
-            if st.proto.lane_closes(c.peer, c.lane) {
-                // Over when the peer, having read all, ends its side.
-                c.io.end();
-                c.closes = true;
             }
             if c.blocked != was_blocked {
                 let mut flags = EpollFlags::EPOLLIN;
@@ -394,13 +383,6 @@ fn read_conn(c: &mut Conn, st: &mut State, now: Time, scratch: &mut [u8]) -> (u6
             break;
         }
         total += n as u64;
-        if c.unit.is_none() && c.written > c.acked {
-            // An answer acknowledges what it answers. Who waited for that send wants to post the receive first, so that the answer need not be copied.
-            let sends = st.tx_done.len();
-            if acknowledge(c, st, now).is_ok() && st.tx_done.len() > sends {
-                break;
-            }
-        }
         if take_staged(c, st, now) == Fate::Goes {
             return (total, Fate::Goes);
         }
@@ -460,7 +442,8 @@ fn take_staged(c: &mut Conn, st: &mut State, now: Time) -> Fate {
             }
             let unit = *unit;
             c.unit = None;
-            st.with_events(now, &[], |proto, events| proto.unit_ends(now, c.peer, &unit, events));
+            let (peer, lane) = (c.peer, c.lane);
+            st.with_events(now, &[], |proto, events| proto.unit_ends(now, peer, lane, &unit, events));
         }
         let staged = &c.staged[at..c.have];
         let Some(len) = UnitHead::len_with_envelope(staged).filter(|n| *n <= staged.len() && *n >= UNIT_HEAD_LEN)
@@ -468,7 +451,14 @@ fn take_staged(c: &mut Conn, st: &mut State, now: Time) -> Fate {
             break;
         };
         let head = &staged[..len];
-        let peer = c.peer;
+        let (peer, lane, sends) = (c.peer, c.lane, st.tx_done.len());
+        if !st.with_events(now, head, |proto, events| proto.unit_tells(now, peer, lane, head, events)) {
+            return Fate::Goes;
+        }
+        if st.tx_done.len() > sends {
+            // An answer. Who waited for the send may want to post the receive first, so that it need not be copied.
+            break;
+        }
         let Some(unit) = st.with_events(now, head, |proto, events| proto.unit_begins(now, peer, head, events)) else {
             return Fate::Goes;
         };
@@ -510,7 +500,6 @@ fn write_conn(c: &mut Conn, st: &mut State) -> io::Result<()> {
             c.blocked = true;
             break;
         }
-        c.written += n as u64;
         turn += n as u64;
         let of_head = n.min(c.head.len() - c.head_done);
         c.head_done += of_head;
@@ -520,19 +509,10 @@ fn write_conn(c: &mut Conn, st: &mut State) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells the protocol what TCP has acknowledged. An error: the lane is over, or the network loses something of it.
-fn acknowledge(c: &mut Conn, st: &mut State, now: Time) -> io::Result<()> {
-    if c.written == c.acked {
-        return Ok(());
-    }
-    // The greeting went before all units, so what is not acknowledged is theirs first.
-    let acked = c.written.saturating_sub(c.io.unacknowledged_bytes()?);
-    if acked > c.acked {
-        c.acked = acked;
-        let (peer, lane) = (c.peer, c.lane);
-        st.with_events(now, &[], |proto, events| proto.lane_acked(now, peer, lane, acked, events));
-    }
-    if now.since_ns(c.watched_at) < WATCH_NS {
+/// Asks now and then, while something is under way, whether the network loses anything of it; then an error.
+fn watch(c: &mut Conn, st: &State, now: Time) -> io::Result<()> {
+    c.waits = st.proto.lane_waits(c.peer, c.lane);
+    if !c.waits || now.since_ns(c.watched_at) < WATCH_NS {
         return Ok(());
     }
     c.watched_at = now;

@@ -164,7 +164,6 @@ impl State {
             refused: None,
             dest: Gather::default(),
             body: None,
-            by_packets: false,
         }
     }
 
@@ -459,7 +458,6 @@ impl State {
             refused: None,
             dest: Gather::default(),
             body: Some(handle),
-            by_packets: false,
         });
         match self.proto.send_body(now, PeerId(peer), handle, granted, len, token(k)) {
             Ok(()) => self.peers[peer as usize].replies += 1,

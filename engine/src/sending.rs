@@ -59,9 +59,7 @@ impl State {
         // Before the handshake the peer's credit is not known, but any peer gives some: small messages need not wait for it to ask.
         let early = !up && len <= EARLY_BYTES && early_bytes + len <= EARLY_TOTAL_BYTES;
         let room = self.proto.credit(to).bytes >= len as u64 || early;
-        // By a lane it would count as delivered when it has reached the peer's host.
-        let by_packets = op.mode == SendMode::Delivery && self.proto.may_go_by_lane(to, len as u64);
-        let eager = room && len as u64 <= self.eager_limit(to) && !by_packets;
+        let eager = room && len as u64 <= self.eager_limit(to);
         let may_copy = op.mode == SendMode::Transmit && len <= self.cfg.copy_bytes;
         let copy = (wants_copy || may_copy) && self.take_copy_room(op.peer, copy_cost(len, !eager), wants_copy);
         if wants_copy && !copy {
@@ -88,7 +86,6 @@ impl State {
             refused: None,
             dest: Gather::default(),
             body: None,
-            by_packets,
         };
         if at_once {
             self.announce(&mut s, Ok(()));
@@ -226,7 +223,6 @@ impl State {
             refused: None,
             dest: Gather::default(),
             body: None,
-            by_packets: false,
         };
         if op.mode == SendMode::Inject || (copied && op.mode != SendMode::Match) {
             self.announce(&mut s, Ok(()));
@@ -315,8 +311,7 @@ impl State {
         s.body = Some(handle);
         let len = len.min(s.len);
         // A refusal means the peer is down; its Down event fails the operation.
-        let by_packets = s.by_packets;
-        let _ = self.proto.send_body_by(now, PeerId(peer), handle, granted, len, op, by_packets);
+        let _ = self.proto.send_body(now, PeerId(peer), handle, granted, len, op);
     }
 
     /// The peer says how an operation ended there.

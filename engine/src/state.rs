@@ -84,8 +84,6 @@ pub struct SendState {
     pub dest: Gather,
     /// The peer's handle of the body it is sent as.
     pub body: Option<u64>,
-    /// Its completion says that the peer's endpoint has it all, which a lane's acknowledgement does not.
-    pub by_packets: bool,
 }
 
 impl SendState {

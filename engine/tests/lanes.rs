@@ -19,7 +19,7 @@ fn message(p: &Pair, tag: u64, len: usize, late: bool) {
     if !late {
         post(&p.b, None, tag, &mut buf[..len]);
     }
-    send(&p.a, p.to_b, tag, &mut data, SendMode::Transmit).expect("send");
+    send(&p.a, p.to_b, tag, &mut data, SendMode::Delivery).expect("send");
     if late {
         let sent = len <= 64 << 10;
         if sent {
@@ -92,7 +92,7 @@ fn a_receive_too_short_takes_its_part_and_says_so() {
     for len in [60_000usize, 400_000] {
         let (mut data, mut buf) = (pattern(len, 3), vec![0; 50_001]);
         post(&p.b, None, 5, &mut buf[..50_000]);
-        send(&p.a, p.to_b, 5, &mut data, SendMode::Transmit).expect("send");
+        send(&p.a, p.to_b, 5, &mut data, SendMode::Delivery).expect("send");
         let c = wait(&p.b, &p.a, Queue::Recv);
         assert!(c.result.is_err() && buf[..50_000] == data[..50_000] && buf[50_000] == 0, "{c:?}");
         wait(&p.a, &p.b, Queue::Send);
@@ -109,7 +109,7 @@ fn several_pieces_of_memory_are_filled_in_order() {
     let pieces = [iov(&mut first)[0], iov(&mut second)[0]];
     // SAFETY: the buffers live to the end of the test.
     unsafe { p.b.recv(&RecvOp { ..recv_op(None, 7, &pieces) }) }.expect("receive");
-    send(&p.a, p.to_b, 7, &mut data, SendMode::Transmit).expect("send");
+    send(&p.a, p.to_b, 7, &mut data, SendMode::Delivery).expect("send");
     wait(&p.b, &p.a, Queue::Recv);
     assert!(data[..33_333] == first && data[33_333..] == second);
 }
@@ -127,7 +127,7 @@ fn a_connection_that_is_cut_costs_nothing_but_time() {
         let mut data = pattern(6_000_000, round as u8);
         let mut buf = vec![0; data.len()];
         post(&p.b, None, 77, &mut buf);
-        send(&p.a, p.to_b, 77, &mut data, SendMode::Transmit).expect("send");
+        send(&p.a, p.to_b, 77, &mut data, SendMode::Delivery).expect("send");
         // Somewhere in the middle.
         let begun = counter(&p.b, "lane_bytes_received");
         while counter(&p.b, "lane_bytes_received") < begun + 1_000_000 && counter(&p.b, "receives") > 0 {
@@ -184,7 +184,7 @@ fn who_closes_with_payload_under_way_still_delivers_it() {
     let p = pair_with(always());
     with_lane(&p);
     let (mut data, mut buf) = (pattern(200_000, 1), vec![0; 200_000]);
-    send(&p.a, p.to_b, 9, &mut data, SendMode::Transmit).expect("send");
+    send(&p.a, p.to_b, 9, &mut data, SendMode::Delivery).expect("send");
     let a = p.a.clone();
     let closing = std::thread::spawn(move || a.close());
     post(&p.b, None, 9, &mut buf);

@@ -98,13 +98,12 @@ local function frame_length(buf, at, last)
   local kind = buf(at, 1):uint()
   if kind == 0x00 then return left end
   if kind == 0x01 then return 1 end
-  if kind == 0x0e then return has(8) end
   if kind == 0x02 then
     if left < 20 then return nil end
     local count = buf(at + 1, 1):uint()
     return count <= MAX_ACK_ENTRIES and has(20 + 4 * count) or nil
   end
-  if kind == 0x03 or kind == 0x0b or kind == 0x07 or kind == 0x08 then return has(16) end
+  if kind == 0x03 or kind == 0x0b or kind == 0x07 or kind == 0x08 or kind == 0x0e then return has(16) end
   if kind == 0x04 or kind == 0x0d then return has(24) end
   if kind == 0x05 then
     if left < 24 then return nil end

@@ -306,10 +306,9 @@ impl Association {
         granted: u64,
         len: u64,
         token: u64,
-        by_packets: bool,
     ) -> Result<(), SendError> {
         self.check_open()?;
-        let slot = self.bodies_out.add(handle, granted, len, token, by_packets).ok_or(SendError::QueueFull)?;
+        let slot = self.bodies_out.add(handle, granted, len, token).ok_or(SendError::QueueFull)?;
         self.queue_body(cx, slot);
         Ok(())
     }
@@ -321,8 +320,7 @@ impl Association {
             && (b.granted > b.sent)
         {
             b.queued = true;
-            // One that must go in packets is never long enough for a lane.
-            let (flow, len) = (Flow::Body(slot, b.generation), if b.by_packets { 0 } else { b.len });
+            let (flow, len) = (Flow::Body(slot, b.generation), b.len);
             self.push_flow(cx, flow, len);
         }
     }
@@ -478,7 +476,7 @@ impl Association {
             State::Down(_) => self.close_pending.is_some(),
             State::Up => {
                 self.rx.due(now)
-                    || self.has_control_frames()
+                    || self.has_control_frames(now)
                     || self.has_data()
                     || self
                         .paths
@@ -489,14 +487,14 @@ impl Association {
     }
 
     /// Small frames wait.
-    pub(crate) fn has_control_frames(&self) -> bool {
-        self.credit_dirty
+    pub(crate) fn has_control_frames(&self, now: Time) -> bool {
+        self.lane_due().is_some_and(|t| t <= now)
+            || self.credit_dirty
             || self.ping
             || self.close_pending.is_some()
             || !self.grants_dirty.is_empty()
             || !self.aborts.is_empty()
             || !self.recovered.is_empty()
-            || self.lane.as_ref().is_some_and(|l| l.asks)
     }
 
     /// Control messages wait.
@@ -535,6 +533,7 @@ impl Association {
                 at(self.regrant_at);
                 at(self.closing);
                 at(self.lane.as_ref().and_then(|l| l.credit_at));
+                at(self.lane_due());
                 at(Some(self.next_ping(cfg)));
                 at(self.doubt.as_ref().map(|d| d.at));
                 let many = self.paths.len() > 1;

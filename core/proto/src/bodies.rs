@@ -26,8 +26,6 @@ pub(crate) struct OutBody {
     pub(crate) live: bool,
     /// It stands in the queue of flows.
     pub(crate) queued: bool,
-    /// It must not go by a lane.
-    pub(crate) by_packets: bool,
 }
 
 /// Bodies on their way out.
@@ -48,7 +46,7 @@ impl BodiesOut {
     }
 
     /// A new body; `None` if the handle is in use.
-    pub(crate) fn add(&mut self, handle: u64, granted: u64, len: u64, token: u64, by_packets: bool) -> Option<u32> {
+    pub(crate) fn add(&mut self, handle: u64, granted: u64, len: u64, token: u64) -> Option<u32> {
         if self.by_handle.contains_key(&handle) {
             return None;
         }
@@ -64,7 +62,6 @@ impl BodiesOut {
             generation: self.generation,
             live: true,
             queued: false,
-            by_packets,
         };
         let slot = if let Some(i) = self.free.pop() {
             self.slab[i as usize] = b;

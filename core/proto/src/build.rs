@@ -257,7 +257,7 @@ impl Association {
             cx.counters.stalls_pacing += 1;
             self.pacing_until = Some(opens_at);
         }
-        let frames = self.has_control_frames();
+        let frames = self.has_control_frames(cx.now) || ((control || bulk) && self.lane_due().is_some());
         if !(control || bulk || frames || self.rx.due(cx.now)) {
             self.probes = 0;
             return None;
@@ -364,11 +364,10 @@ impl Association {
             frame::write_body_abort(&frame::BodyAbort { handle, code }, head);
             self.remember(pk, SentFrame::Abort { handle, code });
         }
-        if let Some(lane) = self.lane.as_mut().filter(|l| l.asks)
-            && pk.space(head) >= LANE_LEN
+        if pk.space(head) >= LANE_LEN
+            && let Some(f) = self.lane_frame()
         {
-            lane.asks = false;
-            frame::write_lane(head);
+            frame::write_lane(&f, head);
             self.remember(pk, SentFrame::Lane);
         }
         while pk.space(head) >= RECOVERED_LEN

@@ -395,29 +395,11 @@ impl Endpoint {
         len: u64,
         token: u64,
     ) -> Result<(), SendError> {
-        self.send_body_by(now, peer, handle, granted, len, token, false)
-    }
-
-    /// As [`Endpoint::send_body`], and never by a lane if `by_packets`: then [`Event::Sent`] says that the peer's endpoint has it, not only its host.
-    ///
-    /// # Errors
-    /// As there.
-    #[expect(clippy::too_many_arguments, reason = "those of `send_body` and one more")]
-    pub fn send_body_by(
-        &mut self,
-        now: Time,
-        peer: PeerId,
-        handle: u64,
-        granted: u64,
-        len: u64,
-        token: u64,
-        by_packets: bool,
-    ) -> Result<(), SendError> {
         let (a, mut cx) = with_association!(self, peer, now).ok_or(SendError::Closed)?;
         if len == 0 {
             return Err(SendError::TooLong);
         }
-        a.send_body(&mut cx, handle, granted, len, token, by_packets)?;
+        a.send_body(&mut cx, handle, granted, len, token)?;
         self.ensure_open(now, peer);
         Ok(())
     }

@@ -7,7 +7,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use weir_wire::frame::Credit;
+use weir_wire::frame::{self, Credit};
 use weir_wire::lane::{GREETING_LEN, Greeting, UNIT_HEAD_LEN, UnitHead, UnitKind};
 
 use crate::association::{Association, Cx, Flow, State};
@@ -22,6 +22,10 @@ const ASKED_FOR_NS: u64 = 3_000_000_000;
 
 /// New limits of credit wait so long for a unit that takes them along.
 const CREDIT_WAIT_NS: u64 = 50_000;
+/// What was read waits so long for one: about as a program takes to answer, and no longer than a sender can be left waiting that does nothing else.
+const TELL_WAIT_NS: u64 = 20_000;
+/// So many bytes are told of at once.
+const TELL_BYTES: u64 = 256 << 10;
 
 /// A connection is to be made to a peer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -55,6 +59,8 @@ pub struct UnitIn {
     /// Number of bytes.
     pub len: u32,
     total_len: u32,
+    /// Its bytes on the lane.
+    size: u64,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -67,7 +73,7 @@ enum Phase {
     Up(Time),
 }
 
-/// A unit handed to the connection and not acknowledged by TCP.
+/// A unit handed to the connection that the peer has not told to have read.
 #[derive(Debug)]
 struct OutUnit {
     flow: Flow,
@@ -88,7 +94,11 @@ pub(crate) struct Lane {
     units: VecDeque<OutUnit>,
     /// Bytes handed to it, heads included.
     handed: u64,
-    /// A LANE frame is to be sent.
+    /// Bytes of complete units read of it, how many of these the peer was told of, and when the rest is to be told in a packet if no unit has done so.
+    read: u64,
+    told: u64,
+    tell_at: Option<Time>,
+    /// A LANE frame that asks for a lane is to be sent.
     pub(crate) asks: bool,
     failures: u32,
     pause_until: Time,
@@ -104,6 +114,9 @@ impl Default for Lane {
             flows: VecDeque::new(),
             units: VecDeque::new(),
             handed: 0,
+            read: 0,
+            told: 0,
+            tell_at: None,
             asks: false,
             failures: 0,
             pause_until: Time::ZERO,
@@ -119,7 +132,7 @@ impl Lane {
 
     fn begin(&mut self, now: Time) {
         self.phase = Phase::Up(now);
-        self.handed = 0;
+        (self.handed, self.read, self.told, self.tell_at) = (0, 0, 0, None);
         self.asks = false;
     }
 
@@ -189,18 +202,48 @@ impl Association {
         }
     }
 
-    /// The peer, for which it is not to connect, wants a lane.
-    pub(crate) fn on_lane_wanted(&mut self, cx: &mut Cx<'_>) {
+    /// A LANE frame: the peer, for which it is not to connect, wants one, or says how far it has read.
+    pub(crate) fn on_lane_frame(
+        &mut self,
+        cx: &mut Cx<'_>,
+        f: frame::Lane,
+        events: &mut Vec<Event>,
+    ) -> Result<(), &'static str> {
+        if f.lane != 0 {
+            return self.lane_told(cx, f.lane, f.read, events);
+        }
         if self.peer.lanes && self.peer.connects {
             self.want_lane(cx);
         }
+        Ok(())
     }
 
-    /// The LANE frame was lost.
-    pub(crate) fn ask_for_lane(&mut self) {
-        if let Some(lane) = self.lane.as_mut().filter(|l| matches!(l.phase, Phase::Asked(_))) {
-            lane.asks = true;
+    /// A LANE frame was lost: what is true now is said again.
+    pub(crate) fn repeat_lane_frame(&mut self, now: Time) {
+        if let Some(lane) = self.lane.as_mut() {
+            lane.asks = matches!(lane.phase, Phase::Asked(_)) && !self.peer.connects;
+            lane.told = 0;
+            lane.tell_at = Some(now);
         }
+    }
+
+    /// What the lane has to say in the packet that is being written.
+    pub(crate) fn lane_frame(&mut self) -> Option<frame::Lane> {
+        let lane = self.lane.as_mut()?;
+        if core::mem::take(&mut lane.asks) {
+            return Some(frame::Lane::default());
+        }
+        if lane.tell_at.is_none() || !lane.is_up() {
+            return None;
+        }
+        (lane.told, lane.tell_at) = (lane.read, None);
+        Some(frame::Lane { lane: lane.number, read: lane.read })
+    }
+
+    /// When the lane has something to say in a packet.
+    pub(crate) fn lane_due(&self) -> Option<Time> {
+        let lane = self.lane.as_ref()?;
+        if lane.asks { Some(Time::ZERO) } else { lane.tell_at.filter(|_| lane.is_up()) }
     }
 
     /// The next unit: its head is appended to `head`.
@@ -229,7 +272,8 @@ impl Association {
                 let (msgs, bytes_limit) = self.inn.advertise();
                 let credit = Credit { msgs_limit: msgs as u32, bytes_limit };
                 (lane.credit_at, self.credit_dirty) = (None, false);
-                UnitHead { kind, offset: from, len, credit }.write(envelope, |a, b| keys.send.unit_crc(a, b), head);
+                (lane.told, lane.tell_at) = (lane.read, None);
+                UnitHead { kind, offset: from, len, credit, read: lane.read }.write(envelope, |a, b| keys.send.unit_crc(a, b), head);
             }
             match flow {
                 Flow::Message(mseq) => self.out.matched.advance(mseq, to as u32),
@@ -253,10 +297,23 @@ impl Association {
         }
     }
 
-    /// TCP has acknowledged so many of the bytes that were handed out.
-    fn lane_acked(&mut self, cx: &mut Cx<'_>, bytes: u64, events: &mut Vec<Event>) {
-        while let Some(lane) = self.lane.as_mut()
-            && lane.units.front().is_some_and(|u| u.end <= bytes)
+    /// The peer has read so many of the bytes that were handed out.
+    fn lane_told(
+        &mut self,
+        cx: &mut Cx<'_>,
+        number: u32,
+        read: u64,
+        events: &mut Vec<Event>,
+    ) -> Result<(), &'static str> {
+        // Of one that is over what was not told is on its way in packets.
+        let known = self.lane.as_ref().filter(|l| l.number == number && l.is_up());
+        if known.is_some_and(|l| read > l.handed) {
+            return Err("more read of a lane than was sent");
+        }
+        let is_known = known.is_some();
+        while is_known
+            && let Some(lane) = self.lane.as_mut()
+            && lane.units.front().is_some_and(|u| u.end <= read)
             && let Some(u) = lane.units.pop_front()
         {
             let done = match u.flow {
@@ -273,6 +330,7 @@ impl Association {
                 events.push(Event::Sent { peer: self.id, token });
             }
         }
+        Ok(())
     }
 
     /// The lane is over: what it had and what it was to have goes in packets.
@@ -303,23 +361,36 @@ impl Association {
         self.flows.extend(core::mem::take(&mut lane.flows));
     }
 
-    /// Closing waits for the lane alone.
-    fn lane_may_close(&self) -> bool {
-        self.closing.is_some() && !self.has_open()
-    }
-
-    /// The lane has not been read to its end by the peer.
+    /// There is a lane, and it carries units.
     pub(crate) fn has_lane(&self) -> bool {
         self.lane.as_ref().is_some_and(|l| l.is_up())
     }
 
-    /// A unit begins to come.
-    fn unit_begins(&mut self, cx: &mut Cx<'_>, bytes: &[u8], events: &mut Vec<Event>) -> Result<UnitIn, &'static str> {
+    fn unit_head(&self, bytes: &[u8]) -> Result<UnitHead, &'static str> {
         let keys = &self.crypt.as_ref().ok_or("unit before keys")?.keys;
-        let head = UnitHead::read(bytes, |a, b| keys.recv.unit_crc(a, b)).ok_or("malformed unit on a lane")?;
+        UnitHead::read(bytes, |a, b| keys.recv.unit_crc(a, b)).ok_or("malformed unit on a lane")
+    }
+
+    /// What the head of a unit says of what we sent.
+    fn unit_tells(
+        &mut self,
+        cx: &mut Cx<'_>,
+        lane: u32,
+        bytes: &[u8],
+        events: &mut Vec<Event>,
+    ) -> Result<(), &'static str> {
+        let head = self.unit_head(bytes)?;
+        self.lane_told(cx, lane, head.read, events)?;
         self.out.raise_limits(head.credit.msgs_limit, head.credit.bytes_limit);
         self.admit(cx);
-        let mut unit = UnitIn { key: head.key(), offset: head.offset, len: head.len, total_len: 0 };
+        Ok(())
+    }
+
+    /// A unit begins to come.
+    fn unit_begins(&mut self, cx: &mut Cx<'_>, bytes: &[u8], events: &mut Vec<Event>) -> Result<UnitIn, &'static str> {
+        let head = self.unit_head(bytes)?;
+        let size = bytes.len() as u64 + u64::from(head.len);
+        let mut unit = UnitIn { key: head.key(), offset: head.offset, len: head.len, total_len: 0, size };
         match head.kind {
             UnitKind::Message { stream, sseq, mseq, total_len } => {
                 if stream >= crate::STREAMS_MAX {
@@ -355,7 +426,19 @@ impl Association {
     }
 
     /// All bytes of a unit are in their place.
-    fn unit_ends(&mut self, cx: &mut Cx<'_>, unit: &UnitIn, events: &mut Vec<Event>) -> Result<(), &'static str> {
+    fn unit_ends(
+        &mut self,
+        cx: &mut Cx<'_>,
+        lane: u32,
+        unit: &UnitIn,
+        events: &mut Vec<Event>,
+    ) -> Result<(), &'static str> {
+        if let Some(lane) = self.lane.as_mut().filter(|l| l.number == lane && l.is_up()) {
+            lane.read += unit.size;
+            let wait = if lane.read - lane.told >= TELL_BYTES { 0 } else { TELL_WAIT_NS };
+            let at = cx.now.plus_ns(wait);
+            lane.tell_at = Some(lane.tell_at.map_or(at, |t| t.min(at)));
+        }
         cx.counters.lane_units_received += 1;
         cx.counters.lane_bytes_received += u64::from(unit.len);
         let fresh = self.placed(cx, unit.key, unit.total_len, unit.offset, unit.len, events)?;
@@ -438,13 +521,6 @@ impl Endpoint {
         good
     }
 
-    /// Whether so long a message or body to this peer may go by a lane, now or later.
-    #[must_use]
-    pub fn may_go_by_lane(&self, peer: PeerId, len: u64) -> bool {
-        let takes = self.assocs.get(peer.0 as usize).is_some_and(|a| a.peer.lanes || (self.cfg.lanes && a.state != State::Up));
-        takes && len >= u64::from(self.cfg.lane_min_bytes)
-    }
-
     /// Whether the peer has a lane that carries units.
     #[must_use]
     pub fn has_lane(&self, peer: PeerId) -> bool {
@@ -467,25 +543,15 @@ impl Endpoint {
         a.next_unit(&self.cfg, head)
     }
 
-    /// The peer's TCP has acknowledged the first `bytes` bytes of the units that [`Endpoint::lane_next`] gave out for this lane.
-    pub fn lane_acked(&mut self, now: Time, peer: PeerId, lane: u32, bytes: u64, events: &mut Vec<Event>) {
-        if let Some((a, mut cx)) = with_association!(self, peer, now)
-            && a.lane.as_ref().is_some_and(|l| l.number == lane)
-        {
-            a.lane_acked(&mut cx, bytes, events);
-            self.touch(peer);
-        }
-    }
-
-    /// The endpoint closes and this lane has carried all it was given: end writing, and say [`Endpoint::lane_over`] when the peer has ended too. What TCP has
-    /// acknowledged the peer may not have read, and our farewell must not overtake it.
+    /// Whether something was handed to this lane that the peer has not told to have read.
     #[must_use]
-    pub fn lane_closes(&self, peer: PeerId, lane: u32) -> bool {
-        self.lane_is_up(peer, lane) && self.assocs[peer.0 as usize].lane_may_close()
+    pub fn lane_waits(&self, peer: PeerId, lane: u32) -> bool {
+        let l = self.assocs.get(peer.0 as usize).and_then(|a| a.lane.as_ref());
+        l.is_some_and(|l| l.number == lane && !l.units.is_empty())
     }
 
-    /// Nothing more goes by this lane (its number; that of one that was never greeted is that of the one asked for): what TCP has
-    /// not acknowledged is sent in packets. `failed`: the next one is a while off.
+    /// Nothing more goes by this lane (its number; that of one that was never greeted is that of the one asked for): what the peer
+    /// has not told to have read is sent in packets. `failed`: the next one is a while off.
     pub fn lane_over(&mut self, now: Time, peer: PeerId, lane: u32, failed: bool) {
         if let Some((a, mut cx)) = with_association!(self, peer, now)
             && a.lane.as_ref().is_some_and(|l| l.number == lane && l.phase != Phase::None)
@@ -495,27 +561,33 @@ impl Endpoint {
         }
     }
 
-    /// A unit's head with its envelope came on a lane of this peer. `None`: the peer broke a rule and is down. Otherwise the driver
-    /// reads the payload into its place, as the events told it or tell it now, or nowhere if it knows of none, then calls
-    /// [`Endpoint::unit_ends`]. Ranges of events index `bytes`.
+    /// A unit's head with its envelope came on this lane of the peer: acts on what it says of units that went the other way (the first of two steps, so that the
+    /// driver can see first to what has ended, before [`Endpoint::unit_begins`]). False: the peer broke a rule and is down.
+    pub fn unit_tells(&mut self, now: Time, peer: PeerId, lane: u32, bytes: &[u8], events: &mut Vec<Event>) -> bool {
+        self.of_unit(now, peer, events, |a, cx, events| a.unit_tells(cx, lane, bytes, events)).is_some()
+    }
+
+    /// The unit begins. `None`: the peer broke a rule and is down. Otherwise the driver reads the payload into its place, as the events told it or tell it now, or
+    /// nowhere if it knows of none, then calls [`Endpoint::unit_ends`]. Ranges of events index `bytes`.
     pub fn unit_begins(&mut self, now: Time, peer: PeerId, bytes: &[u8], events: &mut Vec<Event>) -> Option<UnitIn> {
-        let (a, mut cx) = with_association!(self, peer, now)?;
-        if a.state != State::Up {
-            return None;
-        }
-        let unit = a.unit_begins(&mut cx, bytes, events).map_err(|why| a.violated(&mut cx, why, events)).ok();
-        self.touch(peer);
-        unit
+        self.of_unit(now, peer, events, |a, cx, events| a.unit_begins(cx, bytes, events))
     }
 
     /// All of the unit's payload was read. An event whose operation is complete by it has an empty payload (and envelope).
-    pub fn unit_ends(&mut self, now: Time, peer: PeerId, unit: &UnitIn, events: &mut Vec<Event>) {
-        let Some((a, mut cx)) = with_association!(self, peer, now) else { return };
-        if a.state == State::Up
-            && let Err(why) = a.unit_ends(&mut cx, unit, events)
-        {
-            a.violated(&mut cx, why, events);
-        }
+    pub fn unit_ends(&mut self, now: Time, peer: PeerId, lane: u32, unit: &UnitIn, events: &mut Vec<Event>) {
+        self.of_unit(now, peer, events, |a, cx, events| a.unit_ends(cx, lane, unit, events));
+    }
+
+    fn of_unit<T>(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        events: &mut Vec<Event>,
+        act: impl FnOnce(&mut Association, &mut Cx<'_>, &mut Vec<Event>) -> Result<T, &'static str>,
+    ) -> Option<T> {
+        let (a, mut cx) = with_association!(self, peer, now).filter(|(a, _)| a.state == State::Up)?;
+        let result = act(a, &mut cx, events).map_err(|why| a.violated(&mut cx, why, events)).ok();
         self.touch(peer);
+        result
     }
 }

@@ -126,8 +126,7 @@ impl Association {
 
     /// A closing endpoint with nothing unacknowledged says goodbye.
     pub(crate) fn check_drained(&mut self) {
-        let drained = self.closing.is_some() && self.state == State::Up && !self.has_open();
-        if drained && !self.has_lane() && self.close_pending.is_none() {
+        if self.closing.is_some() && self.state == State::Up && !self.has_open() && self.close_pending.is_none() {
             self.close_pending = Some(0);
         }
     }

@@ -192,7 +192,7 @@ impl Association {
                 self.close_body(cx.now, cx.grants, a.handle);
                 events.push(Event::BodyAborted { peer: self.id, handle: a.handle, code: a.code });
             }
-            Frame::Lane => self.on_lane_wanted(cx),
+            Frame::Lane(l) => self.on_lane_frame(cx, l, events)?,
             Frame::Recovered(r) => {
                 let (message, key) = match r.key {
                     BodyKey::Message(m) => (true, m),

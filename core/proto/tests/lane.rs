@@ -159,7 +159,7 @@ fn nonsense_on_a_lane_ends_the_association_and_strangers_greet_in_vain() {
     assert!(net.nodes[connector].ep.has_lane(to));
 
     let mut events = Vec::new();
-    assert!(net.nodes[other].ep.unit_begins(net.now, peer, &[1; UNIT_HEAD_LEN], &mut events).is_none());
+    assert!(!net.nodes[other].ep.unit_tells(net.now, peer, lane, &[1; UNIT_HEAD_LEN], &mut events));
     assert!(net.nodes[other].ep.is_down(peer));
     assert_eq!(net.nodes[other].ep.counters().violations, 1);
     assert_eq!(net.nodes[other].ep.counters().last_violation, "malformed unit on a lane");

@@ -12,14 +12,14 @@ use crate::{BodyKey, MAX_ENVELOPE_LEN};
 /// Bytes of a greeting.
 pub const GREETING_LEN: usize = 40;
 /// Bytes of a unit's head, without the envelope.
-pub const UNIT_HEAD_LEN: usize = 56;
+pub const UNIT_HEAD_LEN: usize = 64;
 /// Largest payload of a unit in bytes.
 pub const UNIT_MAX: u32 = 1 << 24;
 
 const MAGIC: &[u8; 8] = b"WEIRLANE";
 const VERSION: u8 = 1;
 const SIGNED_LEN: usize = 24;
-const CRC_AT: usize = 52;
+const CRC_AT: usize = 60;
 const KIND_MESSAGE: u8 = 1;
 const KIND_BODY: u8 = 2;
 
@@ -104,6 +104,8 @@ pub struct UnitHead {
     pub len: u32,
     /// What its sender takes of matched messages, as in a CREDIT frame.
     pub credit: Credit,
+    /// Bytes of complete units that its sender has read of this lane.
+    pub read: u64,
 }
 
 impl UnitHead {
@@ -138,6 +140,7 @@ impl UnitHead {
         h[32..36].copy_from_slice(&self.len.to_le_bytes());
         h[36..40].copy_from_slice(&self.credit.msgs_limit.to_le_bytes());
         h[40..48].copy_from_slice(&self.credit.bytes_limit.to_le_bytes());
+        h[48..56].copy_from_slice(&self.read.to_le_bytes());
         let crc = crc(&h[..CRC_AT], envelope);
         h[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         out.extend_from_slice(&h);
@@ -157,7 +160,7 @@ impl UnitHead {
         if envelope.len() != usize::from(h[1]) || envelope.len() > MAX_ENVELOPE_LEN {
             return None;
         }
-        if le32(h, CRC_AT) != crc(&h[..CRC_AT], envelope) || le32(h, 48) != 0 {
+        if le32(h, CRC_AT) != crc(&h[..CRC_AT], envelope) || le32(h, 56) != 0 {
             return None;
         }
         let (stream, sseq, key, total_len) = (le16(h, 2), le32(h, 4), le64(h, 8), le64(h, 24));
@@ -172,7 +175,7 @@ impl UnitHead {
             _ => return None,
         };
         let credit = Credit { msgs_limit: le32(h, 36), bytes_limit: le64(h, 40) };
-        Some(UnitHead { kind, offset, len, credit })
+        Some(UnitHead { kind, offset, len, credit, read: le64(h, 48) })
     }
 }
 
@@ -212,7 +215,7 @@ mod tests {
     #[test]
     fn any_changed_bit_of_a_head_is_seen() {
         let kind = UnitKind::Message { stream: 5, sseq: 6, mseq: 7, total_len: 100_000 };
-        let head = UnitHead { kind, offset: 1000, len: 99_000, credit: CREDIT };
+        let head = UnitHead { kind, offset: 1000, len: 99_000, credit: CREDIT, read: 5 };
         let bytes = written(&head, b"abcd");
         assert_eq!(UnitHead::len_with_envelope(&bytes), Some(bytes.len()));
         assert_eq!(UnitHead::read(&bytes, crc), Some(head));
@@ -230,11 +233,11 @@ mod tests {
     fn what_the_specification_excludes_is_malformed() {
         let message = |stream, total_len| UnitKind::Message { stream, sseq: 0, mseq: 0, total_len };
         let bad = [
-            UnitHead { kind: message(0, 10), offset: 1, len: 10, credit: CREDIT },
-            UnitHead { kind: message(0, 10), offset: 0, len: 0, credit: CREDIT },
-            UnitHead { kind: message(0, u64::MAX), offset: u64::MAX, len: 1, credit: CREDIT },
-            UnitHead { kind: UnitKind::Body(1), offset: 0, len: UNIT_MAX + 1, credit: CREDIT },
-            UnitHead { kind: UnitKind::Body(1), offset: u64::MAX, len: 1, credit: CREDIT },
+            UnitHead { kind: message(0, 10), offset: 1, len: 10, credit: CREDIT, read: 5 },
+            UnitHead { kind: message(0, 10), offset: 0, len: 0, credit: CREDIT, read: 5 },
+            UnitHead { kind: message(0, u64::MAX), offset: u64::MAX, len: 1, credit: CREDIT, read: 5 },
+            UnitHead { kind: UnitKind::Body(1), offset: 0, len: UNIT_MAX + 1, credit: CREDIT, read: 5 },
+            UnitHead { kind: UnitKind::Body(1), offset: u64::MAX, len: 1, credit: CREDIT, read: 5 },
         ];
         for head in bad {
             assert_eq!(UnitHead::read(&written(&head, b""), crc), None, "{head:?}");
@@ -251,13 +254,13 @@ mod tests {
                 UnitKind::Body(u64::from(words[3]))
             };
             let envelope = if matches!(kind, UnitKind::Body(_)) { &[][..] } else { &envelope[..] };
-            let head = UnitHead { kind, offset, len, credit: Credit { msgs_limit: words[2], bytes_limit: u64::from(words[1]) << 9 } };
+            let head = UnitHead { kind, offset, len, credit: Credit { msgs_limit: words[2], bytes_limit: u64::from(words[1]) << 9 }, read: u64::from(words[3]) };
             prop_assert_eq!(UnitHead::read(&written(&head, envelope), crc), Some(head));
         }
 
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
-            let _ = UnitHead::read(&bytes, |_, _| bytes.get(52..56).map_or(0, |b| u32::from_le_bytes(b.try_into().unwrap())));
+            let _ = UnitHead::read(&bytes, |_, _| bytes.get(60..64).map_or(0, |b| u32::from_le_bytes(b.try_into().unwrap())));
         }
     }
 }

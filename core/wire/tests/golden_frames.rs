@@ -115,7 +115,8 @@ fn parity_and_recovered() {
 
 #[test]
 fn lane() {
-    check(frame::write_lane, "0e 000000 00000000", &Frame::Lane, true);
+    let lane = frame::Lane { lane: 0x0102, read: 0x0304 };
+    check(|out| frame::write_lane(&lane, out), "0e 000000 02010000 0403000000000000", &Frame::Lane(lane), true);
 }
 
 #[test]

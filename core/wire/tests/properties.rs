@@ -32,7 +32,7 @@ enum Model {
     BodyAbort(BodyAbort),
     Parity(ParityHead, Vec<u8>),
     Recovered(Recovered),
-    Lane,
+    Lane(frame::Lane),
 }
 
 fn len16(bytes: &[u8]) -> u16 {
@@ -65,7 +65,7 @@ impl Model {
                 out.extend_from_slice(payload);
             }
             Model::Recovered(f) => frame::write_recovered(f, out),
-            Model::Lane => frame::write_lane(out),
+            Model::Lane(f) => frame::write_lane(f, out),
         }
     }
 
@@ -94,7 +94,7 @@ impl Model {
                 *head == b.head && payload.as_slice() == &d[b.payload.clone()]
             }
             (Model::Recovered(a), Frame::Recovered(b)) => a == b,
-            (Model::Lane, Frame::Lane) => true,
+            (Model::Lane(a), Frame::Lane(b)) => a == b,
             _ => false,
         }
     }
@@ -188,7 +188,7 @@ fn model() -> impl Strategy<Value = Model> {
             offset,
             len
         })),
-        Just(Model::Lane),
+        any::<(u32, u64)>().prop_map(|(lane, read)| Model::Lane(frame::Lane { lane, read })),
     ]
 }
 

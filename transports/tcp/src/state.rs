@@ -10,17 +10,6 @@ const DSACK_DUPS_AT: usize = 216;
 const INFO_LEN: usize = 256;
 
 impl Connection {
-    /// Bytes written that the peer's TCP has not acknowledged (`SIOCOUTQ`).
-    ///
-    /// # Errors
-    /// The system's; none while the connection is open.
-    pub fn unacknowledged_bytes(&self) -> io::Result<u64> {
-        let mut n: libc::c_int = 0;
-        // SAFETY: the descriptor is open; TIOCOUTQ (which SIOCOUTQ is) writes one int.
-        let r = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut n) };
-        if r < 0 { Err(io::Error::last_os_error()) } else { Ok(n.unsigned_abs().into()) }
-    }
-
     /// Segments that the network lost, as far as is known: those sent again, but for those that the peer says it had (DSACK, RFC 2883;
     /// a receiver that was slow to acknowledge looks like a loss until then). 0 where the kernel does not tell.
     ///

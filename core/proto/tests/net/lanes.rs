@@ -10,10 +10,9 @@ use super::{Net, Pattern};
 /// One direction of a connection.
 #[derive(Default)]
 struct Row {
-    /// Written and not acknowledged by TCP; then acknowledged and not read.
+    /// Under way; then at the receiver's host and not read.
     flying: VecDeque<u8>,
     there: VecDeque<u8>,
-    acked: u64,
     /// Read and not taken apart.
     read: Vec<u8>,
     unit: Option<(UnitIn, u32)>,
@@ -25,7 +24,7 @@ pub struct Conn {
     peers: [PeerId; 2],
     lane: u32,
     rows: [Row; 2],
-    /// It has broken: what was acknowledged is still read.
+    /// It has broken: what had come is still read.
     broken: bool,
 }
 
@@ -110,11 +109,6 @@ impl Net {
         }
         let n = (1 + self.rng.next_u32() as usize % 100_000).min(row.flying.len());
         row.there.extend(row.flying.drain(..n));
-        row.acked += n as u64;
-        let mut events = Vec::new();
-        let (node, acked) = (c.nodes[side], row.acked);
-        self.nodes[node].ep.lane_acked(self.now, c.peers[side], c.lane, acked, &mut events);
-        self.events(node, &events, &[]);
         true
     }
 
@@ -137,7 +131,7 @@ impl Net {
                 }
                 let unit = *unit;
                 row.unit = None;
-                self.arrived(node, peer, &unit);
+                self.arrived(node, peer, c.lane, &unit);
                 continue;
             }
             let Some(len) = UnitHead::len_with_envelope(&row.read).filter(|n| *n <= row.read.len()) else {
@@ -148,6 +142,11 @@ impl Net {
             }
             let head: Vec<u8> = row.read.drain(..len).collect();
             let mut events = Vec::new();
+            if !self.nodes[node].ep.unit_tells(self.now, peer, c.lane, &head, &mut events) {
+                return true;
+            }
+            self.events(node, &events, &head);
+            events.clear();
             let unit = self.nodes[node].ep.unit_begins(self.now, peer, &head, &mut events);
             self.events(node, &events, &head);
             let Some(unit) = unit else { return true };
@@ -169,7 +168,7 @@ impl Net {
         assert!((from..).zip(bytes).all(|(o, b)| *b == super::byte_of(token, o)), "payload of {token} from {from}");
     }
 
-    fn arrived(&mut self, node: usize, peer: PeerId, unit: &UnitIn) {
+    fn arrived(&mut self, node: usize, peer: PeerId, lane: u32, unit: &UnitIn) {
         let n = &mut self.nodes[node];
         let r = match unit.key {
             BodyKey::Body(h) => n.bodies.get_mut(&(peer.0, h)),
@@ -181,7 +180,7 @@ impl Net {
             }
         }
         let mut events = Vec::new();
-        n.ep.unit_ends(self.now, peer, unit, &mut events);
+        n.ep.unit_ends(self.now, peer, lane, unit, &mut events);
         self.events(node, &events, &[]);
     }
 }

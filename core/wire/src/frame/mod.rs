@@ -33,7 +33,7 @@ pub const BODY_ABORT_LEN: usize = 16;
 /// Bytes of a RECOVERED frame.
 pub const RECOVERED_LEN: usize = 24;
 /// Bytes of a LANE frame.
-pub const LANE_LEN: usize = 8;
+pub const LANE_LEN: usize = 16;
 /// Bytes of a CLOSE frame before the reason.
 pub const CLOSE_HEAD_LEN: usize = 5;
 /// Longest reason in a CLOSE frame in bytes.
@@ -195,6 +195,15 @@ pub struct Recovered {
     pub len: u16,
 }
 
+/// LANE: the peer is asked to connect one (number 0), or told how much of it was read (spec/lanes.md 2, 4).
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Lane {
+    /// Number of the lane.
+    pub lane: u32,
+    /// Bytes of complete units that the sender of this frame has read of it.
+    pub read: u64,
+}
+
 /// One frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the types say it, and spec 2.2")]
@@ -216,8 +225,7 @@ pub enum Frame<'a> {
     BodyAbort(BodyAbort),
     Parity(Parity),
     Recovered(Recovered),
-    /// The peer is asked to connect a lane (spec/lanes.md 2).
-    Lane,
+    Lane(Lane),
 }
 
 impl Frame<'_> {
@@ -407,7 +415,10 @@ fn parse_rare(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
         types::CLOSE => parse_close(d, at),
         types::PARITY => parse_parity(d, at),
         types::RECOVERED => parse_recovered(d, at),
-        types::LANE => head::<LANE_LEN>(d, at).map(|_| (Frame::Lane, at + LANE_LEN)),
+        types::LANE => {
+            let h = head::<LANE_LEN>(d, at)?;
+            Ok((Frame::Lane(Lane { lane: le32(h, 4), read: le64(h, 8) }), at + LANE_LEN))
+        }
         other => Err(FrameError::Type(other)),
     }
 }

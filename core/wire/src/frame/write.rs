@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    BODY_ABORT_LEN, BODY_HEAD_LEN, BodyAbort, BodyKey, CLOSE_HEAD_LEN, CREDIT_LEN, Credit, GRANT_LEN, Grant, LANE_LEN,
+    BODY_ABORT_LEN, BODY_HEAD_LEN, BodyAbort, BodyKey, CLOSE_HEAD_LEN, CREDIT_LEN, Credit, GRANT_LEN, Grant, LANE_LEN, Lane,
     MAX_REASON_LEN, MSG_CONTROL, MSG_HEAD_LEN, MsgHead, PARITY_HEAD_LEN, PARITY_MESSAGE, PATH_LEN, ParityHead,
     RECOVERED_LEN, RECOVERED_MESSAGE, Recovered, types,
 };
@@ -163,8 +163,10 @@ pub fn write_recovered(recovered: &Recovered, out: &mut Vec<u8>) {
 }
 
 /// LANE.
-pub fn write_lane(out: &mut Vec<u8>) {
+pub fn write_lane(lane: &Lane, out: &mut Vec<u8>) {
     let mut f = [0; LANE_LEN];
     f[0] = types::LANE;
+    f[4..8].copy_from_slice(&lane.lane.to_le_bytes());
+    f[8..16].copy_from_slice(&lane.read.to_le_bytes());
     out.extend_from_slice(&f);
 }
