@@ -23,6 +23,9 @@ const CONNECT_NS: u64 = 1_000_000_000;
 const ACCEPT_EVERY_NS: u64 = 1_000_000;
 /// How often a lane in use is asked whether the network loses something of it.
 const WATCH_NS: u64 = 10_000_000;
+/// What a look that finds losses adds to their count, which each other look lowers by one, and where the lane is given up.
+const LOSS: u32 = 4;
+const LOSSES_MAX: u32 = 10;
 /// Bytes read, and written, for one connection before the others have their turn.
 const TURN_BYTES: u64 = 4 << 20;
 /// What is read besides a payload: the heads of what follows, and small payloads whole.
@@ -70,6 +73,9 @@ struct Conn {
     /// When the network was last asked what it lost, and how much that was.
     watched_at: Time,
     lost: u32,
+    /// How far the peer had read then, and how often something had been lost of late.
+    read_there: u64,
+    losses: u32,
     /// The peer has not read all that was written.
     waits: bool,
     /// It had no room when last written to, and the set of descriptors knows.
@@ -94,6 +100,8 @@ impl Conn {
             out: None,
             watched_at: now,
             lost: 0,
+            read_there: 0,
+            losses: 0,
             waits: false,
             blocked: false,
         }
@@ -509,15 +517,21 @@ fn write_conn(c: &mut Conn, st: &mut State) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks now and then, while something is under way, whether the network loses anything of it; then an error.
+/// Looks now and then, while something is under way, whether the network loses anything of it: again and again, or so that the peer gets nothing meanwhile; then an error.
+/// What TCP mends within a round trip does no harm.
 fn watch(c: &mut Conn, st: &State, now: Time) -> io::Result<()> {
-    c.waits = st.proto.lane_waits(c.peer, c.lane);
-    if !c.waits || now.since_ns(c.watched_at) < WATCH_NS {
+    let read = st.proto.lane_waits(c.peer, c.lane);
+    c.waits = read.is_some();
+    let Some(read) = read else { return Ok(()) };
+    if now.since_ns(c.watched_at) < WATCH_NS {
         return Ok(());
     }
     c.watched_at = now;
     let lost = c.io.lost_segments()?;
-    if lost > std::mem::replace(&mut c.lost, lost) { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
+    let moved = read != std::mem::replace(&mut c.read_there, read);
+    c.losses = if lost > std::mem::replace(&mut c.lost, lost) { c.losses + LOSS } else { c.losses.saturating_sub(1) };
+    let stuck = c.losses > 0 && !moved;
+    if stuck || c.losses >= LOSSES_MAX { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
 }
 
 impl State {

@@ -352,7 +352,9 @@ impl Association {
 
     fn regrant_ns(&self, cfg: &Config) -> u64 {
         let srtt = self.path().map_or(0, |p| p.rtt.srtt);
-        (4 * srtt).max(cfg.regrant_min.as_nanos() as u64)
+        // What goes by a lane waits its turn there, and is not lost.
+        let least = if self.has_lane() { cfg.lane_regrant } else { cfg.regrant_min };
+        (4 * srtt).max(least.as_nanos() as u64)
     }
 
     /// Starts the watch over granted bytes, or has it look earlier than at a body that is long silent.

@@ -133,6 +133,8 @@ pub struct Config {
     pub lane_loss_max_ppm: u32,
     /// Most payload in one unit: what others of the lane wait for.
     pub lane_unit_bytes: u32,
+    /// A body whose granted bytes stay away is asked for again after this, if its sender has a lane.
+    pub lane_regrant: Duration,
     /// Bytes that bodies of peers with a lane may be granted beyond the budget: TCP holds the rest back.
     pub grant_lane_extra: u64,
     /// No new lane for so long after one failed; doubles ...
@@ -236,6 +238,7 @@ impl Default for Config {
             lane_min_rate: 400_000_000,
             lane_loss_max_ppm: 100,
             lane_unit_bytes: 1 << 20,
+            lane_regrant: Duration::from_millis(20),
             grant_lane_extra: 4 << 20,
             lane_pause: Duration::from_millis(100),
             lane_pause_max: Duration::from_secs(60),

@@ -76,6 +76,9 @@ pub(crate) struct Grants {
     pub(crate) changed: bool,
 }
 
+/// A body whose sender has a lane is granted at least so much at a time.
+const LANE_STEP: u64 = 512 << 10;
+
 /// Interval of the meter.
 const METER_NS: u64 = 1_000_000;
 
@@ -306,7 +309,9 @@ impl Grants {
         let left = w.len - w.granted;
         // Starved bodies get one share above the budget.
         let room = self.room_for(w.lane).max(if starved.is_some() { self.step } else { 0 });
-        if room < left.min(self.step) {
+        // By a lane in pieces worth a unit, for each costs a packet to ask for.
+        let step = if w.lane && starved.is_none() { LANE_STEP } else { self.step };
+        if room < left.min(step) {
             return None;
         }
         let add = left.min(if starved.is_some() { room.min(self.share.max(self.step)) } else { room });

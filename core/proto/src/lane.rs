@@ -25,7 +25,7 @@ const CREDIT_WAIT_NS: u64 = 50_000;
 /// What was read waits so long for one: about as a program takes to answer, and no longer than a sender can be left waiting that does nothing else.
 const TELL_WAIT_NS: u64 = 20_000;
 /// So many bytes are told of at once.
-const TELL_BYTES: u64 = 256 << 10;
+const TELL_BYTES: u64 = 1 << 20;
 
 /// A connection is to be made to a peer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -94,7 +94,9 @@ pub(crate) struct Lane {
     units: VecDeque<OutUnit>,
     /// Bytes handed to it, heads included.
     handed: u64,
-    /// Bytes of complete units read of it, how many of these the peer was told of, and when the rest is to be told in a packet if no unit has done so.
+    /// Of these the peer has told to have read.
+    read_there: u64,
+    /// Bytes of complete units read of it here, how many of these the peer was told of, and when the rest is to be told in a packet if no unit has done so.
     read: u64,
     told: u64,
     tell_at: Option<Time>,
@@ -114,6 +116,7 @@ impl Default for Lane {
             flows: VecDeque::new(),
             units: VecDeque::new(),
             handed: 0,
+            read_there: 0,
             read: 0,
             told: 0,
             tell_at: None,
@@ -132,7 +135,7 @@ impl Lane {
 
     fn begin(&mut self, now: Time) {
         self.phase = Phase::Up(now);
-        (self.handed, self.read, self.told, self.tell_at) = (0, 0, 0, None);
+        (self.handed, self.read_there, self.read, self.told, self.tell_at) = (0, 0, 0, 0, None);
         self.asks = false;
     }
 
@@ -311,6 +314,9 @@ impl Association {
             return Err("more read of a lane than was sent");
         }
         let is_known = known.is_some();
+        if let Some(lane) = self.lane.as_mut().filter(|_| is_known) {
+            lane.read_there = lane.read_there.max(read);
+        }
         while is_known
             && let Some(lane) = self.lane.as_mut()
             && lane.units.front().is_some_and(|u| u.end <= read)
@@ -543,11 +549,11 @@ impl Endpoint {
         a.next_unit(&self.cfg, head)
     }
 
-    /// Whether something was handed to this lane that the peer has not told to have read.
+    /// Whether something was handed to this lane that the peer has not told to have read: then how far it has.
     #[must_use]
-    pub fn lane_waits(&self, peer: PeerId, lane: u32) -> bool {
+    pub fn lane_waits(&self, peer: PeerId, lane: u32) -> Option<u64> {
         let l = self.assocs.get(peer.0 as usize).and_then(|a| a.lane.as_ref());
-        l.is_some_and(|l| l.number == lane && !l.units.is_empty())
+        l.filter(|l| l.number == lane && !l.units.is_empty()).map(|l| l.read_there)
     }
 
     /// Nothing more goes by this lane (its number; that of one that was never greeted is that of the one asked for): what the peer
