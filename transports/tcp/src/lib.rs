@@ -5,7 +5,7 @@
 mod state;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -73,6 +73,10 @@ pub struct Connection {
 impl Connection {
     fn new(socket: Socket) -> io::Result<Connection> {
         socket.set_tcp_nodelay(true)?;
+        // Where a lane is used nothing is lost, and what counts is a burst's time: BBR paces it (1 MiB over veth: 500 us; cubic: 110). reno is always allowed.
+        if socket.set_tcp_congestion(b"cubic").is_err() {
+            let _ = socket.set_tcp_congestion(b"reno");
+        }
         Ok(Connection { socket })
     }
 
@@ -113,7 +117,8 @@ impl Connection {
     /// # Errors
     /// The connection is over.
     pub fn write(&mut self, data: &[IoSlice<'_>]) -> io::Result<usize> {
-        retried(|| (&self.socket).write_vectored(data))
+        // Not write(2), which kills a program that does not ignore SIGPIPE when the peer is gone.
+        retried(|| self.socket.send_vectored_with_flags(data, libc::MSG_NOSIGNAL))
     }
 
     /// Reads what is there.
