@@ -188,6 +188,9 @@ impl Core {
             self.st.counters.socket_errors += 1;
         } else if self.st.broken.is_none() {
             self.st.socket_failed(now, errno);
+            if let Some(lanes) = &mut self.lanes {
+                lanes.close();
+            }
         }
     }
 
@@ -203,7 +206,7 @@ impl Core {
             let _ = self.udp.flush();
             if self.udp.blocked() {
                 // What the protocol has to say waits there, where it is still the newest, until there is room (`is_blocked`).
-                return;
+                return self.transmit_lanes(now);
             }
         }
         for n in 1..=TX_PACKETS {
@@ -228,6 +231,10 @@ impl Core {
         }
         // As above.
         let _ = self.udp.flush();
+        self.transmit_lanes(now);
+    }
+
+    fn transmit_lanes(&mut self, now: Time) {
         if let Some(lanes) = &mut self.lanes {
             lanes.transmit(&mut self.st, now);
         }
@@ -251,7 +258,7 @@ impl Core {
 /// Acts on the events of one datagram: first on what does not end sends, then on what does, as it came.
 ///
 /// A target's refusal may stand behind the acknowledgement of the same write and must be seen first. But what a peer acknowledged before its farewell in the same datagram has succeeded.
-pub fn in_order(events: &mut Vec<Event>, mut act: impl FnMut(Event)) {
+fn in_order(events: &mut Vec<Event>, mut act: impl FnMut(Event)) {
     if events.len() == 1 {
         return events.drain(..).for_each(act);
     }
@@ -270,6 +277,20 @@ impl State {
         self.proto.handle(now, meta, datagram, &mut events);
         in_order(&mut events, |event| self.event(now, event, datagram));
         self.events = events;
+    }
+
+    /// Calls the protocol and acts on the events, whose ranges index `bytes`.
+    pub fn with_events<T>(
+        &mut self,
+        now: Time,
+        bytes: &[u8],
+        call: impl FnOnce(&mut weir_proto::Endpoint, &mut Vec<Event>) -> T,
+    ) -> T {
+        let mut events = std::mem::take(&mut self.events);
+        let result = call(&mut self.proto, &mut events);
+        in_order(&mut events, |event| self.event(now, event, bytes));
+        self.events = events;
+        result
     }
 
     pub fn timeouts(&mut self, now: Time) {

@@ -486,7 +486,9 @@ impl Endpoint {
             stat::dump(&core, to);
         }
         core.finished = true;
-        core.lanes = None;
+        if let Some(lanes) = &mut core.lanes {
+            lanes.close();
+        }
         core.st.forget_user_memory();
     }
 }

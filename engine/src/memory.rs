@@ -5,7 +5,7 @@
 
 use crate::api::Iov;
 use smallvec::SmallVec;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 
 /// Bytes kept inside the operation itself, so that a small injected message needs no buffer.
 pub const INLINE_BYTES: usize = 64;
@@ -151,12 +151,10 @@ impl Gather {
         });
     }
 
-    /// The pieces of `[offset, offset + len)` as memory to be written; what lies past the end is left out.
-    pub fn slices_mut<'a>(&'a self, offset: u64, len: usize, out: &mut SmallVec<[IoSliceMut<'a>; 4]>) {
-        self.for_pieces(offset, len, |to, n, _| {
-            // SAFETY: inside a piece the face declared writable and not otherwise used until completion, which outlives the one read the slice is for.
-            out.push(IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(to, n) }));
-        });
+    /// Where the pieces of `[offset, offset + len)` lie, for the system to write to; what lies past the end is left out. No references: pieces may overlap, and those of a region are
+    /// the program's as well.
+    pub fn places(&self, offset: u64, len: usize, out: &mut SmallVec<[libc::iovec; 4]>) {
+        self.for_pieces(offset, len, |to, n, _| out.push(libc::iovec { iov_base: to.cast(), iov_len: n }));
     }
 
     /// Writes `src` at `offset`; what lies past the end is dropped. Returns the bytes written.

@@ -67,11 +67,14 @@ impl Watch {
         self.set_timer(time);
         match self.epoll.add(self.socket(), EpollEvent::new(flags, 0)) {
             // A program that came back while the thread woke for another reason has not got to taking it out yet.
-            Ok(()) | Err(Errno::EEXIST) => self.watched.store(true, Ordering::Release),
+            Ok(()) | Err(Errno::EEXIST) => {
+                if let Some(lanes) = self.lanes() {
+                    let _ = self.epoll.add(lanes, EpollEvent::new(EpollFlags::EPOLLIN, 0));
+                }
+                // Last: from then on a program that comes back takes both out.
+                self.watched.store(true, Ordering::Release);
+            }
             Err(_) => {}
-        }
-        if let Some(lanes) = self.lanes() {
-            let _ = self.epoll.add(lanes, EpollEvent::new(EpollFlags::EPOLLIN, 0));
         }
         self.wait();
         self.forget_socket();

@@ -24,6 +24,8 @@ struct Waiting {
 #[derive(Copy, Clone, Debug, Default)]
 struct Account {
     outstanding: u64,
+    /// Of these, granted to bodies while it had a lane.
+    lane: u64,
     /// When it last had sent a step of it; of less, when it got the first grant.
     moved: Time,
     /// Bytes that came since then.
@@ -59,7 +61,9 @@ pub(crate) struct Grants {
     accounts: Vec<Account>,
     /// Granted and not received, all peers but the silent ones.
     outstanding: u64,
-    /// What bodies whose sender has a lane may be granted beyond the budget.
+    /// Of `outstanding`, what was granted to bodies whose sender had a lane.
+    lane_outstanding: u64,
+    /// What these may be granted beyond the budget.
     lane_extra: u64,
     floor: u64,
     ceiling: u64,
@@ -92,6 +96,7 @@ impl Grants {
             serial: 0,
             accounts: Vec::new(),
             outstanding: 0,
+            lane_outstanding: 0,
             lane_extra: cfg.grant_lane_extra,
             floor: cfg.grant_budget,
             ceiling: cfg.grant_budget_max.max(cfg.grant_budget),
@@ -115,8 +120,13 @@ impl Grants {
 
     /// What may be granted of it to a body whose sender has a lane, or to any other.
     fn room_for(&self, lane: bool) -> u64 {
-        let extra = if lane { self.lane_extra } else { 0 };
-        (self.budget() + extra).saturating_sub(self.outstanding)
+        // What goes by lanes takes nothing from the others: TCP holds it back where it is too much.
+        let (room, taken) = if lane {
+            (self.budget() + self.lane_extra, self.outstanding)
+        } else {
+            (self.budget(), self.outstanding - self.lane_outstanding)
+        };
+        room.saturating_sub(taken)
     }
 
     fn account(&mut self, peer: PeerId) -> &mut Account {
@@ -128,9 +138,12 @@ impl Grants {
     }
 
     /// The peer was granted more.
-    fn book(&mut self, now: Time, peer: PeerId, bytes: u64) {
+    fn book(&mut self, now: Time, peer: PeerId, bytes: u64, lane: bool) {
+        let by_lane = if lane { bytes } else { 0 };
         self.outstanding += bytes;
+        self.lane_outstanding += by_lane;
         let a = self.account(peer);
+        a.lane += by_lane;
         if a.outstanding == 0 {
             (a.moved, a.came) = (now, 0);
         }
@@ -143,7 +156,8 @@ impl Grants {
         let granted = if self.account(peer).asleep.is_some() {
             0
         } else if lane {
-            len.min(room)
+            // Those that wait come first.
+            if self.waiting.is_empty() { len.min(room) } else { 0 }
         } else if self.waiting.is_empty() {
             len.min(room).min((room / 2).max(self.share))
         } else if room >= len.min(self.share) {
@@ -151,7 +165,7 @@ impl Grants {
         } else {
             0
         };
-        self.book(now, peer, granted);
+        self.book(now, peer, granted, lane);
         granted
     }
 
@@ -188,11 +202,14 @@ impl Grants {
         let a = self.account(peer);
         let bytes = bytes.min(a.outstanding);
         a.outstanding -= bytes;
+        let by_lane = bytes.min(a.lane);
+        a.lane -= by_lane;
         match a.asleep {
             Some(wake) if a.outstanding <= wake => self.wake(now, peer),
             Some(_) => {}
             None => {
                 self.outstanding -= bytes;
+                self.lane_outstanding -= by_lane;
                 self.changed |= !self.waiting.is_empty();
             }
         }
@@ -213,8 +230,9 @@ impl Grants {
             return Some(at);
         }
         a.asleep = Some(a.outstanding / 2);
-        let out = a.outstanding;
+        let (out, lane) = (a.outstanding, a.lane);
         self.outstanding -= out;
+        self.lane_outstanding -= lane;
         for serial in self.serials(peer) {
             if let Some(w) = self.waiting.remove(&serial) {
                 self.patience.remove(&(w.since, serial));
@@ -229,13 +247,24 @@ impl Grants {
     fn wake(&mut self, now: Time, peer: PeerId) {
         let a = self.account(peer);
         (a.asleep, a.moved, a.came) = (None, now, 0);
-        let out = a.outstanding;
+        let (out, lane) = (a.outstanding, a.lane);
         self.outstanding += out;
+        self.lane_outstanding += lane;
         for serial in self.serials(peer) {
             if let Some(w) = self.aside.remove(&serial) {
                 // It was its own affair that it got nothing.
                 self.patience.insert((now, serial));
                 self.waiting.insert(serial, Waiting { since: now, ..w });
+            }
+        }
+        self.changed |= !self.waiting.is_empty();
+    }
+
+    /// The peer has no lane any more: its bodies get what all get.
+    pub(crate) fn lane_over(&mut self, peer: PeerId) {
+        for serial in self.serials(peer) {
+            if let Some(w) = self.waiting.get_mut(&serial).or_else(|| self.aside.get_mut(&serial)) {
+                w.lane = false;
             }
         }
         self.changed |= !self.waiting.is_empty();
@@ -266,6 +295,7 @@ impl Grants {
         let a = core::mem::take(a);
         if a.asleep.is_none() && a.outstanding > 0 {
             self.outstanding -= a.outstanding;
+            self.lane_outstanding -= a.lane;
             self.changed |= !self.waiting.is_empty();
         }
     }
@@ -298,7 +328,7 @@ impl Grants {
     /// Next body to raise and its new limit. Call until `None`.
     pub(crate) fn next(&mut self, now: Time) -> Option<(PeerId, u64, u64)> {
         let starved = self.starved(now);
-        if starved.is_none() && self.room_for(self.waiting.values().any(|w| w.lane)) == 0 {
+        if starved.is_none() && self.room_for(false) == 0 && self.room_for(true) == 0 {
             return None;
         }
         let (serial, ahead) = match starved {
@@ -309,16 +339,11 @@ impl Grants {
         let left = w.len - w.granted;
         // Starved bodies get one share above the budget.
         let room = self.room_for(w.lane).max(if starved.is_some() { self.step } else { 0 });
-        // By a lane in pieces worth a unit, for each costs a packet to ask for.
-        let step = if w.lane && starved.is_none() { LANE_STEP } else { self.step };
-        if room < left.min(step) {
-            return None;
-        }
         let add = left.min(if starved.is_some() { room.min(self.share.max(self.step)) } else { room });
         for (_, e) in self.waiting.iter_mut().take(ahead) {
             e.overtaken = e.overtaken.saturating_add(1);
         }
-        self.book(now, w.peer, add);
+        self.book(now, w.peer, add, w.lane);
         self.patience.remove(&(w.since, serial));
         let w = Waiting { granted: w.granted + add, since: now, overtaken: 0, ..w };
         if w.granted == w.len {
@@ -329,6 +354,11 @@ impl Grants {
             self.waiting.insert(serial, w);
         }
         Some((w.peer, w.handle, w.granted))
+    }
+
+    /// What it is worth to be granted at a time: by a lane a piece that fills a unit, for each costs a packet.
+    fn least(&self, w: &Waiting) -> u64 {
+        (w.len - w.granted).min(if w.lane { LANE_STEP } else { self.step })
     }
 
     /// Those that stand in front.
@@ -358,11 +388,16 @@ impl Grants {
     /// Of those in front the one with least to come, unless the first was overtaken often enough; and how many stand
     /// before it.
     fn in_turn(&self) -> Option<(u64, usize)> {
+        let has_room = |w: &Waiting| self.room_for(w.lane) >= self.least(w);
         let (&serial, first) = self.waiting.first_key_value()?;
-        if first.overtaken >= self.overtake {
+        if first.overtaken >= self.overtake && has_room(first) {
             return Some((serial, 0));
         }
-        self.front().enumerate().min_by_key(|(_, (_, w))| w.len - w.granted).map(|(i, (s, _))| (*s, i))
+        self.front()
+            .enumerate()
+            .filter(|(_, (_, w))| has_room(w))
+            .min_by_key(|(_, (_, w))| w.len - w.granted)
+            .map(|(i, (s, _))| (*s, i))
     }
 
     /// When a waiting body has lost patience.

@@ -86,7 +86,7 @@ impl Endpoint {
             rx_buffer_bytes: cfg.rx_buffer_bytes,
             ack_delay_max_us: cfg.ack_delay_max.as_micros() as u32,
             peer_timeout_ms: cfg.peer_timeout.as_millis() as u32,
-            lanes: u8::from(cfg.lanes),
+            lanes: if cfg.lanes { LANES_VERSION } else { 0 },
             addresses,
         }
     }

@@ -190,7 +190,10 @@ impl Association {
         let lane = self.lane.get_or_insert_with(Box::default);
         match lane.phase {
             Phase::Asked(at) if cx.now.since_ns(at) > ASKED_FOR_NS => {
-                lane.pause(cx.cfg, cx.now);
+                // The peer makes pauses of its own, of which it says nothing.
+                if self.peer.connects {
+                    lane.pause(cx.cfg, cx.now);
+                }
                 lane.phase = Phase::None;
             }
             Phase::None if lane.pause_until <= cx.now => {
@@ -276,7 +279,11 @@ impl Association {
                 let credit = Credit { msgs_limit: msgs as u32, bytes_limit };
                 (lane.credit_at, self.credit_dirty) = (None, false);
                 (lane.told, lane.tell_at) = (lane.read, None);
-                UnitHead { kind, offset: from, len, credit, read: lane.read }.write(envelope, |a, b| keys.send.unit_crc(a, b), head);
+                UnitHead { kind, offset: from, len, credit, read: lane.read }.write(
+                    envelope,
+                    |a, b| keys.send.unit_crc(a, b),
+                    head,
+                );
             }
             match flow {
                 Flow::Message(mseq) => self.out.matched.advance(mseq, to as u32),
@@ -345,6 +352,9 @@ impl Association {
         if failed {
             cx.counters.lanes_failed += 1;
             lane.pause(cx.cfg, cx.now);
+        }
+        if lane.is_up() {
+            cx.grants.lane_over(self.id);
         }
         lane.phase = Phase::None;
         lane.asks = false;
@@ -496,7 +506,7 @@ impl Endpoint {
             return None;
         }
         let key = a.crypt.as_ref()?.keys.lane.clone();
-        let used = a.lane.as_ref().is_some_and(|l| greeting.lane <= l.number);
+        let used = a.lane.as_ref().is_some_and(|l| greeting.lane <= l.number || l.pause_until > now);
         if used || !Greeting::is_genuine(bytes, &key) {
             return None;
         }
