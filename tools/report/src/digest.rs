@@ -12,6 +12,7 @@ use weir_distribution::{
 };
 
 use crate::curve::Curve;
+use crate::reading::ENOUGH;
 use crate::{notes, order, units};
 
 /// Most outliers that are remembered of one point; the largest ones.
@@ -198,8 +199,8 @@ pub struct Span {
     pub to_ns: i64,
     /// Largest and median bound on the error of a duration.
     pub error_ns: (f64, f64),
-    /// Median and 99th percentile of the skew of starts.
-    pub skew_ns: Option<(f64, f64)>,
+    /// Median of the skew of starts, and its 99th percentile where repetitions are enough for one.
+    pub skew_ns: Option<(f64, Option<f64>)>,
 }
 
 /// A run without its samples.
@@ -576,13 +577,14 @@ fn span(cell: &Cell, samples: &[Sample]) -> Option<Span> {
         Some(f64::from(*errors.select_nth_unstable_by(middle, f32::total_cmp).1))
     };
     let largest = cell.clock_error_ns.or_else(|| errors.iter().copied().reduce(f32::max).map(f64::from)).unwrap_or(0.0);
-    let skew = cell.skew.as_ref().map(|s| (s.summary.p50_ns, s.summary.p99_ns));
+    let p99 = |s: &SummaryRecord| (s.count >= ENOUGH && s.p99_ns.is_finite()).then_some(s.p99_ns);
+    let skew = cell.skew.as_ref().map(|s| (s.summary.p50_ns, p99(&s.summary)));
     Some(Span {
         launch: cell.launch,
         from_ns: from,
         to_ns: to.unwrap_or(from).max(from),
         error_ns: (largest, median.unwrap_or(largest)),
-        skew_ns: skew.filter(|s| s.0.is_finite() && s.1.is_finite()),
+        skew_ns: skew.filter(|s| s.0.is_finite()),
     })
 }
 

@@ -61,12 +61,17 @@ pub fn all_warnings(digests: (&Digest, &Digest), comparison: &Comparison) -> Vec
             None,
         ));
     }
-    for (which, digest) in [("first", digests.0), ("second", digests.1)] {
-        out.extend(
-            run_warnings(digest)
-                .into_iter()
-                .map(|(message, advice)| (format!("In the {which} run: {message}"), advice)),
-        );
+    let (one, other) = (run_warnings(digests.0), run_warnings(digests.1));
+    for (which, warnings, of_other) in [("first", &one, &other), ("second", &other, &one)] {
+        for (message, advice) in warnings {
+            // What is so in both is said once.
+            let both = of_other.iter().any(|w| w.0 == *message && w.1 == *advice);
+            match (both, which) {
+                (true, "first") => out.push((format!("In both runs: {message}"), advice.clone())),
+                (true, _) => {}
+                (false, _) => out.push((format!("In the {which} run: {message}"), advice.clone())),
+            }
+        }
     }
     out
 }
