@@ -82,6 +82,13 @@ pub fn load(path: &Path) -> Result<Digest, Error> {
     let mut digest = digest::digest(reader.run().clone(), &name_of(reader.dir()), &read);
     digest.warnings.extend(cut_off(reader.run(), reader.is_being_written()));
     digest.warnings.extend(notes::of_histograms(reader.run()));
+    if reader.has_cut_line() && reader.is_being_written() != Some(true) {
+        digest.warnings.push(weir_distribution::Warning {
+            code: "cut-line".into(),
+            message: "the last line of cells.jsonl is cut short and was left out: the cell that was being entered when the writer was killed".into(),
+            advice: None,
+        });
+    }
     if let Some(first) = reader.unknown_fields().first() {
         let n = reader.unknown_fields().len();
         digest.warnings.push(weir_distribution::Warning {
