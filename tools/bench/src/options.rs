@@ -29,6 +29,13 @@ A time of ping-pong is half of the round trip. Ranks send from one buffer and re
 Pairs: one half of the ranks begins all exchanges, then the other half. A pair that is done goes on, untimed, until all are, so that every
 sample is of the contention that its cell states.
 
+Time: --time is shared equally among the cells; what a cell leaves, those after it may use. Time for which the machine stands still (a
+batch that takes more than four times as long as others of its cell; the two longest such times) does not count in the cell that it hits,
+which goes on for its share. What a cell takes beyond its share, be it that or ten repetitions of something slow, is not taken from the
+others as long as it comes to a quarter of --time in all: the launch then takes longer by that. What is beyond, those to come give up
+evenly, but each keeps half of its share. With --ci a cell ends when the interval that the report will show is narrow enough: samples
+that depend on each other count for as many as they are worth.
+
 Ctrl-C or SIGTERM drops the cell that is under way, keeps those that are finished and shows them. A second signal, a second or more later,
 ends the process at once; who hangs in a call to MPI is ended after ten seconds. Open MPI's launcher passes on nothing that is said after
 Ctrl-C, and kills half a second later: the finished cells are in the folder, and weir report shows them.
@@ -73,7 +80,7 @@ pub struct Args {
     /// Repetitions of each cell that count: warm-up and missed starts come on top; else as many as the time allows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100_000_000))]
     pub reps: Option<u32>,
-    /// Time for all cells of a launch together, seconds
+    /// Time for all cells of a launch together, seconds; shared equally, see below
     #[arg(long, value_name = "SECONDS", default_value_t = 55.0)]
     pub time: f64,
     /// End a cell early when the 95 % interval of the median is narrower than this percentage of it

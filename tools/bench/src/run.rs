@@ -5,12 +5,12 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use weir_distribution::{
-    Cell, ClockInfo, Existing, Launch, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Run, StartSync, State,
-    Tool, Transport, Warning, Writer,
+    Cell, ClockInfo, Existing, Launch, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Run,
+    StartSync, State, Tool, Transport, Warning, Writer,
 };
 
 use crate::append::{self, Begun};
-use crate::budget::Budget;
+use crate::budget::{Budget, Shares};
 use crate::cell::{Bench, Outcomes};
 use crate::clock::{Clock, Quality};
 use crate::collect::{self, Relations, Rules};
@@ -378,12 +378,10 @@ fn measure_all<M: Machine>(
 ) -> Result<bool> {
     let args = &settings.args;
     let begun_ns = clock.now_ns(m);
+    let (mut shares, mut ended_ns) = (Shares::new(args.time * 1e9, cells.len()), begun_ns);
     let mut failed: Option<String> = None;
     for (done, (spec, begun)) in cells.iter().enumerate() {
-        let left_ns = args.time * 1e9 - (clock.now_ns(m) - begun_ns) as f64;
-        // What a cell saved, the others may use.
-        let time_ns = (left_ns / (cells.len() - done) as f64).max(1e6);
-        let go = failed.take().map_or(Go::Measure { time_ns }, Go::Fail);
+        let go = failed.take().map_or(Go::Measure { time_ns: shares.next_ns() }, Go::Fail);
         let time_ns = match m.share(&go)? {
             Go::Measure { time_ns } => time_ns,
             Go::Fail(cause) => return Err(BenchError::Told(cause)),
@@ -403,16 +401,19 @@ fn measure_all<M: Machine>(
         };
         let outcome = Bench { m, clock, stop, may_fall_back: !begun.fixed, rules: &rules }.cell(spec, &budget)?;
         let Outcomes::Done(measured) = outcome else { return Ok(false) };
+        // Shares, the progress and the books are rank 0's.
         let (Some(measured), Some(book)) = (measured, book.as_mut()) else { continue };
-        match enter(book, spec, &measured, &rules, &Pairs { layout, clock }) {
-            Ok(()) => {
-                let elapsed_s = (clock.now_ns(m) - begun_ns) as f64 / 1e9;
-                let left_s = left_s(args, elapsed_s, done + 1, cells.len());
-                let Some(cell) = book.run.cells.last() else { continue };
-                watcher.cell(cell, done + 1, cells.len(), left_s);
+        let entered = enter(book, spec, &measured, &rules, &Pairs { layout, clock });
+        let begun_cell_ns = std::mem::replace(&mut ended_ns, clock.now_ns(m));
+        shares.took(time_ns, (ended_ns - begun_cell_ns) as f64);
+        match (entered, book.run.cells.last()) {
+            (Ok(()), Some(cell)) => {
+                let elapsed_s = (ended_ns - begun_ns) as f64 / 1e9;
+                watcher.cell(cell, done + 1, cells.len(), left_s(args, &shares, elapsed_s, done + 1, cells.len()));
             }
+            (Ok(()), None) => {}
             // The others wait for word before the next cell.
-            Err(error) => failed = Some(error.to_string()),
+            (Err(error), _) => failed = Some(error.to_string()),
         }
     }
     match m.share(&failed)? {
@@ -428,10 +429,10 @@ fn uncounted(args: &Args) -> u64 {
     args.reps.map_or(0, |reps| u64::from(reps) / 10 + u64::from(args.warm_up.unwrap_or(0)) + SOME)
 }
 
-/// Time that is left, as it seems: that of the budget, or, if repetitions are counted, what the other cells take if they are like those measured. Cells are shuffled, so that these tell well.
-fn left_s(args: &Args, elapsed_s: f64, done: usize, cells: usize) -> f64 {
+/// Time that is left, as it seems: that of the cells' shares, or, if repetitions are counted, what the other cells take if they are like those measured. Cells are shuffled, so that these tell well.
+fn left_s(args: &Args, shares: &Shares, elapsed_s: f64, done: usize, cells: usize) -> f64 {
     match args.reps {
-        None => (args.time - elapsed_s).max(0.0),
+        None => shares.left_ns() / 1e9,
         Some(_) => elapsed_s / done.max(1) as f64 * cells.saturating_sub(done) as f64,
     }
 }
@@ -494,10 +495,15 @@ mod tests {
     use crate::options::tests::args;
 
     #[test]
-    fn time_left_is_that_of_the_budget_or_of_the_cells_to_come() {
+    fn time_left_is_that_of_the_shares_or_of_the_cells_to_come() {
         let by_time = args(&["--time", "55"]);
-        assert_eq!((left_s(&by_time, 20.0, 1, 10), left_s(&by_time, 60.0, 9, 10)), (35.0, 0.0));
+        let mut shares = Shares::new(55e9, 2);
+        shares.took(27.5e9, 20e9);
+        assert_eq!(left_s(&by_time, &shares, 20.0, 1, 2), 35.0);
+        shares.took(35e9, 40e9);
+        assert_eq!(left_s(&by_time, &shares, 60.0, 2, 2), 0.0);
         let by_count = args(&["--reps", "100"]);
-        assert_eq!((left_s(&by_count, 60.0, 6, 10), left_s(&by_count, 60.0, 10, 10)), (40.0, 0.0));
+        let left = |elapsed_s, done| left_s(&by_count, &shares, elapsed_s, done, 10);
+        assert_eq!((left(60.0, 6), left(60.0, 10)), (40.0, 0.0));
     }
 }
