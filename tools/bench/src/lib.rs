@@ -30,6 +30,7 @@ pub mod run;
 pub mod show;
 pub mod sizes;
 pub mod spawn;
+pub mod speaker;
 pub mod stop;
 #[allow(unsafe_code)]
 pub mod sys;
