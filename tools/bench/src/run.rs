@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use weir_distribution::{
-    Cell, ClockInfo, Existing, Launch, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Run,
+    Cell, ClockInfo, Configuration, Existing, Launch, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Run,
     StartSync, State, Tool, Transport, Warning, Writer,
 };
 
@@ -16,6 +16,7 @@ use crate::clock::{Clock, Quality};
 use crate::collect::{self, Relations, Rules};
 use crate::error::{BenchError, Result};
 use crate::host::Facts;
+use crate::like;
 use crate::machine::{Control, Machine};
 use crate::options::{Args, Settings};
 use crate::pairing::Layout;
@@ -120,7 +121,11 @@ pub fn launch<M: Machine>(
     let identities: Vec<String> = facts.iter().map(|f| f.identity.clone()).collect();
     let layout = Layout::of_names(&identities);
     // What cannot be done is refused before time is spent on clocks.
-    let cells = plan::cells(settings, &layout, StartSync::Barrier)?;
+    let like = like(m, settings)?;
+    let cells = match &like {
+        Some(wanted) => like::cells(settings, wanted, &layout)?,
+        None => plan::cells(settings, &layout, StartSync::Barrier)?,
+    };
     plan::check_memory(&cells, &layout, &rooms(&facts, &layout), m.most_bytes())?;
     let earlier = if m.rank() == 0 { append::earlier(settings) } else { Ok(None) };
     let earlier = m.agree(earlier)?;
@@ -129,7 +134,7 @@ pub fn launch<M: Machine>(
     let seed = m.share(&settings.args.seed.unwrap_or_else(fresh_seed))?;
     plan::shuffle(&mut cells, seed);
     let mut head = head(m, settings, about, &facts, &layout, &clock)?;
-    if let Some((_, launch)) = &mut head {
+    if let Some((_, launch)) = head.as_mut().filter(|_| like.is_none()) {
         launch.warnings.extend(warnings::of_plan(&plan::left_out(settings, &layout)));
     }
     let opened = head.map(|(run, launch)| open(settings, run, launch)).transpose();
@@ -203,6 +208,15 @@ fn best_start(facts: &[Facts], layout: &Layout, worst_ns: f64) -> StartSync {
     }
 }
 
+/// The configurations of the run that is to be measured again, if one is named; all ranks call it, rank 0 reads it.
+fn like<M: Machine>(m: &M, settings: &Settings) -> Result<Option<Vec<Configuration>>> {
+    if settings.args.like.is_none() {
+        return Ok(None);
+    }
+    let read = if m.rank() == 0 { like::wanted(settings) } else { Ok(None) };
+    m.share(&m.agree(read)?)
+}
+
 /// The cells, each with the way in which its repetitions are begun; all ranks call it, rank 0 decides.
 fn begun<M: Machine>(
     m: &M,
@@ -212,7 +226,7 @@ fn begun<M: Machine>(
     best: StartSync,
 ) -> Result<Vec<(Spec, Begun)>> {
     let decided = match m.rank() {
-        0 => append::starts(settings.args.start, &cells, earlier, best),
+        0 => append::starts(settings, &cells, earlier, best),
         _ => Ok(Vec::new()),
     };
     let decided = m.share(&m.agree(decided)?)?;
