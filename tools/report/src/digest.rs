@@ -1,6 +1,7 @@
 //! One pass over a run: every sample is read once, cell by cell, and what remains is small enough to draw and to compare.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -210,6 +211,8 @@ pub struct Digest {
     pub run: Run,
     /// A name for the run: its folder's.
     pub name: String,
+    /// Where it lies, as it was named, if it was read from a folder.
+    pub folder: Option<PathBuf>,
     /// Operations by family, then by name ([`order`]).
     pub profiles: Vec<Profile>,
     /// Cells on the time line.
@@ -260,7 +263,7 @@ pub fn digest(run: Run, name: &str, read: &Read<'_>) -> Digest {
     name_profiles(&mut profiles);
     order::arrange(&run, &mut profiles);
     spans.sort_by_key(|s| (s.launch, s.from_ns));
-    Digest { run, name: name.to_owned(), profiles, spans, warnings, samples }
+    Digest { run, name: name.to_owned(), folder: None, profiles, spans, warnings, samples }
 }
 
 type Group = ((Key, Level, u64), Vec<usize>);

@@ -161,6 +161,40 @@ fn digest_of(name: &str, cells: &[Vec<f64>], clock_error_ns: f64) -> Digest {
     weir_report::digest::digest(run, name, &|_| Err("there are no samples".into()))
 }
 
+#[test]
+fn cells_without_partner_come_with_the_command_that_measures_the_second_run_again_as_the_first() {
+    use weir_distribution::StartSync;
+    let begun = |name: &str, starts: [StartSync; 2]| {
+        let mut digest = digest_of(name, &[vec![1000.0], vec![2000.0]], 0.0);
+        let mut run = std::mem::take(&mut digest.run.cells);
+        run.iter_mut().zip(starts).for_each(|(cell, start)| {
+            cell.configuration =
+                Configuration { pairs: 0, start, ..Configuration::pair("bcast", cell.configuration.size_bytes) };
+        });
+        let run = Run {
+            cells: run,
+            command: ["weir", "bench", "-o", name, "-t", "bcast", "--time", "5"].map(str::to_owned).to_vec(),
+            transport: weir_distribution::Transport { backend: "mpi".into(), ..Default::default() },
+            launches: vec![Launch { placement: vec![Default::default(); 4], ..Launch::default() }],
+            ..digest.run
+        };
+        let digest = weir_report::digest::digest(run, name, &|_| Err("there are no samples".into()));
+        Digest { folder: Some(Path::new("runs").join(name)), ..digest }
+    };
+    let first = begun("a", [StartSync::Window, StartSync::Window]);
+    let second = begun("b", [StartSync::Window, StartSync::Barrier]);
+    let told = |one: &Digest, other: &Digest| {
+        let warnings = page::comparison_warnings((one, other), &compare::compare(one, other));
+        warnings.into_iter().find(|(text, _)| text.contains("no partner"))
+    };
+    let (text, advice) = told(&first, &second).expect("a warning");
+    assert!(text.starts_with("1 cells of the first run and 1 of the second have no partner"), "{text}");
+    assert!(text.contains("Of these, 1 of the first run are in the second as well"), "{text}");
+    let command = "mpiexec -n 4 weir bench -o runs/b-like-a --like runs/a --time 5";
+    assert!(advice.is_some_and(|advice| advice.ends_with(&format!(": {command}"))));
+    assert!(told(&first, &first).is_none());
+}
+
 /// 40 cells in so many launches, whose medians differ by 2 % (standard deviation).
 fn forty(launches: usize, factor_of_17: f64, random: &mut Random) -> Digest {
     let noise = Distribution::Normal { mean: 0.0, sd: 0.02 };

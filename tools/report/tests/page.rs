@@ -635,6 +635,8 @@ fn a_run_that_was_cut_off_is_told_from_one_that_is_being_measured() {
     };
     let summary = SummaryRecord { count: 1, ..SummaryRecord::default() };
     writer.write_record(Cell { summary: Some(summary), ..Cell::new(0, 0, configuration) }).unwrap();
+    // Half of a line, as a writer leaves it for an instant.
+    std::fs::write(path.join("cells.jsonl"), "{\"id\": 1, \"conf").unwrap();
     let told = || page::of_run(&load(&path).unwrap());
     let during = told();
     assert!(during.contains("Launch 0 is being measured now, with 1 finished cell so far."));
@@ -642,5 +644,6 @@ fn a_run_that_was_cut_off_is_told_from_one_that_is_being_measured() {
     drop(writer);
     let after = told();
     assert!(after.contains("Launch 0 was cut off after 1 finished cell"));
+    assert!(after.contains("the last line of cells.jsonl is cut short") && !during.contains("cells.jsonl"));
     assert!(!during.contains("still being written") && !after.contains("still being written"));
 }
