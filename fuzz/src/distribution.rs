@@ -1,4 +1,4 @@
-//! Runs from hostile hands: the text of a `run.json`, and samples files, made of nothing or of a good one with edits. No panic, memory
+//! Runs from hostile hands: the text of a `run.json`, a journal of cells, and samples files, made of nothing or of a good one with edits. No panic, memory
 //! bounded by the file's length, and what reads as a run writes back as the same run.
 
 use std::fs;
@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 
 use arbitrary::Arbitrary;
 use weir_distribution::{
-    Cell, Configuration, Existing, FitRecord, Launch, Run, Sample, SummaryRecord, Writer, parse_run, read_samples,
+    Cell, Configuration, Existing, FitRecord, Launch, Reader, Run, Sample, SummaryRecord, Writer, parse_run,
+    read_samples,
 };
 
 /// What is read.
@@ -17,6 +18,8 @@ pub enum Input {
     Text(Vec<u8>),
     /// A good `run.json` with pieces replaced.
     EditedText(Vec<Replaced>),
+    /// A good journal with pieces replaced, beside a good `run.json`.
+    EditedJournal(Vec<Replaced>),
     /// Any bytes as a samples file.
     Samples(Vec<u8>),
     /// A good samples file of so many samples, changed.
@@ -39,7 +42,10 @@ pub struct Replaced {
 }
 
 struct Good {
+    dir: PathBuf,
     text: String,
+    /// The cells of `text`, and two more.
+    journal: String,
     few: Vec<u8>,
     many: Vec<u8>,
     scratch: PathBuf,
@@ -57,11 +63,14 @@ fn good() -> &'static Good {
             writer.write_cell(cell(), &samples(n)).expect("written");
         }
         let read = |name: &str| fs::read(dir.join(name)).expect("just written");
+        let line = |id| serde_json::to_string(&Cell { id, ..cell() }).expect("a cell can be written") + "\n";
         Good {
+            journal: (0..4).map(line).collect(),
             text: String::from_utf8(read("run.json")).expect("JSON is UTF-8"),
             few: read("samples/00000.parquet"),
             many: read("samples/00001.parquet"),
             scratch: dir.join("scratch.parquet"),
+            dir,
         }
     })
 }
@@ -80,7 +89,9 @@ fn cell() -> Cell {
         samples: None,
         log_likelihood: None,
         tests: Vec::new(),
+        at_bound: false,
         chosen: true,
+        reason: None,
     };
     let summary = SummaryRecord { count: 1, ..SummaryRecord::default() };
     Cell { summary: Some(summary), fits: vec![fit], ..Cell::new(0, 0, Configuration::pair("send", 64)) }
@@ -90,15 +101,8 @@ fn cell() -> Cell {
 pub fn run(input: &Input) -> u64 {
     match input {
         Input::Text(text) => read_text(text),
-        Input::EditedText(edits) => {
-            let mut text = good().text.clone().into_bytes();
-            for e in edits {
-                let at = usize::from(e.at) % (text.len() + 1);
-                let end = (at + usize::from(e.len)).min(text.len());
-                text.splice(at..end, e.by.bytes());
-            }
-            read_text(&text)
-        }
+        Input::EditedText(edits) => read_text(&edited(&good().text, edits)),
+        Input::EditedJournal(edits) => read_journal(&edited(&good().journal, edits)),
         Input::Samples(bytes) => read_bytes(bytes),
         Input::EditedSamples { many, edits, cut } => {
             let mut bytes = if *many { good().many.clone() } else { good().few.clone() };
@@ -113,6 +117,34 @@ pub fn run(input: &Input) -> u64 {
                 bytes.drain(at..end);
             }
             read_bytes(&bytes)
+        }
+    }
+}
+
+fn edited(text: &str, edits: &[Replaced]) -> Vec<u8> {
+    let mut text = text.as_bytes().to_vec();
+    for e in edits {
+        let at = usize::from(e.at) % (text.len() + 1);
+        let end = (at + usize::from(e.len)).min(text.len());
+        text.splice(at..end, e.by.bytes());
+    }
+    text
+}
+
+fn read_journal(text: &[u8]) -> u64 {
+    let dir = &good().dir;
+    fs::write(dir.join("cells.jsonl"), text).expect("a writable temporary folder");
+    match Reader::open(dir) {
+        Ok(reader) => {
+            let lines = text.iter().filter(|byte| **byte == b'\n').count();
+            let cells = reader.run().cells.len();
+            assert!((2..=2 + lines).contains(&cells), "{cells} cells of 2 and {lines} lines");
+            assert_eq!(reader.has_cut_line(), text.last().is_some_and(|byte| *byte != b'\n'));
+            cells as u64
+        }
+        Err(e) => {
+            assert_eq!(e.to_string().lines().count(), 1, "{e}");
+            0
         }
     }
 }

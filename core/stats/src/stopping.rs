@@ -1,7 +1,10 @@
 //! When a cell has been measured long enough.
 
 use crate::error::argument;
+use crate::independence::{Tally, effective_count};
+use crate::sample::check_finite;
 use crate::special::binomial_interval_ranks;
+use crate::summary::dependent_ranks;
 use crate::{Error, Sample};
 
 /// Limits of one cell's measurement. A limit of `None` does not apply.
@@ -121,4 +124,34 @@ pub fn relative_width(sample: &Sample, quantile: f64, confidence: f64) -> f64 {
     } else {
         width / sample.quantile(quantile).abs()
     }
+}
+
+/// Width of the median's interval over the median, of values in the order they were measured, which may depend on each other: the
+/// interval is that of as many independent values as they are worth ([`effective_count`]), so that who stops by it stops with the
+/// interval that a summary of the same values has. Infinite while they are worth too few for the confidence.
+///
+/// Takes time in proportion to the number of values, and sorts none: still ask at counts that grow by a factor.
+///
+/// # Errors
+/// [`Error::TooFew`] without values, [`Error::NotFinite`], [`Error::Argument`] for a confidence out of range.
+pub fn relative_width_in_order(series: &[f64], confidence: f64) -> Result<f64, Error> {
+    argument("confidence", confidence, confidence > 0.0 && confidence < 1.0, "between 0 and 1")?;
+    check_finite(series)?;
+    let n = series.len();
+    if n == 0 {
+        return Err(Error::TooFew { have: 0, need: 1 });
+    }
+    let mut values = series.to_vec();
+    let mut at_rank = |rank: usize| *values.select_nth_unstable_by(rank, f64::total_cmp).1;
+    let median = f64::midpoint(at_rank((n - 1) / 2), at_rank(n / 2));
+    let tallies: Vec<Tally> = series.iter().map(|v| Tally { samples: 1, below: u32::from(*v <= median) }).collect();
+    let ranks = dependent_ranks(n, effective_count(&tallies), 0.5, confidence);
+    let width = at_rank(ranks.high) - at_rank(ranks.low);
+    Ok(if ranks.coverage < confidence {
+        f64::INFINITY
+    } else if width == 0.0 {
+        0.0
+    } else {
+        width / median.abs()
+    })
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use weir_stats::independence::{Independence, Tally, effective_count};
 use weir_stats::outliers::{Mark, OutlierRule, TimeoutModes, outlier_report};
-use weir_stats::stopping::{Budget, Decision, Stop, relative_width};
+use weir_stats::stopping::{Budget, Decision, Stop, relative_width, relative_width_in_order};
 use weir_stats::{
     Distribution, Error, Random, Sample, dependent_quantile_interval, open_unit, quantile_interval, seeded, warmup,
 };
@@ -208,6 +208,28 @@ fn measuring_stops_when_the_median_is_known_well_enough() {
     // of order statistics scatter by a third.
     assert!((600..3000).contains(&values.len()), "{}", values.len());
     assert!((300..5000).contains(&expected_first), "{expected_first}");
+}
+
+#[test]
+fn the_width_of_dependent_values_is_that_of_the_interval_they_are_worth() {
+    let mut random = seeded(74);
+    let independent = series(5000, &mut random);
+    let sample = Sample::durations(independent.clone()).unwrap();
+    let plain = relative_width(&sample, 0.5, 0.95);
+    let in_order = relative_width_in_order(&independent, 0.95).unwrap();
+    assert!((0.8..1.25).contains(&(in_order / plain)), "{in_order} against {plain}");
+    // Each value a hundred times in a row is worth fifty values.
+    let phases: Vec<f64> = independent[..50].iter().flat_map(|v| [*v; 100]).collect();
+    let sample = Sample::durations(phases.clone()).unwrap();
+    let tallies: Vec<Tally> =
+        phases.iter().map(|v| Tally { samples: 1, below: u32::from(*v <= sample.median()) }).collect();
+    let interval = dependent_quantile_interval(&sample, 0.5, 0.95, effective_count(&tallies)).unwrap();
+    let expected = interval.width() / sample.median();
+    assert_eq!(relative_width_in_order(&phases, 0.95).unwrap(), expected);
+    assert!(expected > 5.0 * relative_width(&sample, 0.5, 0.95), "{expected}");
+    assert_eq!(relative_width_in_order(&[7.0; 400], 0.95).unwrap(), 0.0);
+    assert_eq!(relative_width_in_order(&[1.0, 2.0], 0.95).unwrap(), f64::INFINITY);
+    assert!(relative_width_in_order(&[], 0.95).is_err() && relative_width_in_order(&[f64::NAN], 0.95).is_err());
 }
 
 #[test]

@@ -40,12 +40,14 @@ pub fn is_run(dir: &Path) -> bool {
     dir.join("run.json").exists()
 }
 
-/// How each cell's repetitions are begun: as asked, else as in the launches before, else as `fresh` says, what this launch found best.
+/// How each cell's repetitions are begun: as asked, or as in the run whose like is measured; else as in the launches before, else as
+/// `fresh` says, what this launch found best.
 ///
 /// # Errors
 /// [`BenchError::Usage`] if what is asked is not what the run has.
-pub fn starts(asked: Start, cells: &[Spec], earlier: Option<&Run>, fresh: StartSync) -> Result<Vec<Begun>> {
-    let wanted = match asked {
+pub fn starts(settings: &Settings, cells: &[Spec], earlier: Option<&Run>, fresh: StartSync) -> Result<Vec<Begun>> {
+    let like = settings.args.like.is_some();
+    let asked = match settings.args.start {
         Start::Auto => None,
         Start::Barrier => Some(StartSync::Barrier),
         Start::Window => Some(StartSync::Window),
@@ -59,13 +61,16 @@ pub fn starts(asked: Start, cells: &[Spec], earlier: Option<&Run>, fresh: StartS
             return Ok(Begun { start: spec.start, fixed: true });
         }
         let same: Vec<StartSync> = of_cell(there, &spec.configuration());
+        let wanted = if like { Some(spec.start) } else { asked };
         match (wanted, same.first()) {
             (Some(wanted), Some(&there)) if !same.contains(&wanted) => {
                 let name = spec.operation;
+                let option = if like { "--like, which begins by" } else { "--start" };
                 let text = format!(
-                    "--start {}: earlier launches of this run began {name} by {}; leave out --start, or name another folder",
+                    "{option} {}: earlier launches of this run began {name} by {}; leave out {}, or name another folder",
                     word(wanted),
-                    word(there)
+                    word(there),
+                    if like { "--like" } else { "--start" }
                 );
                 Err(BenchError::Usage(text))
             }
@@ -186,7 +191,7 @@ mod tests {
         let cells = planned(&["-t", "barrier,bcast,reduce,send,jacobi", "-s", "8", "--iterations", "2"]);
         let of = |name: &str| cells.iter().find(|c| c.operation.to_string() == name).unwrap().clone();
         let run = run_of(&[(of("bcast"), StartSync::Window), (of("barrier"), StartSync::Barrier)]);
-        let begun = starts(Start::Auto, &cells, Some(&run), StartSync::Barrier).unwrap();
+        let begun = starts(&args(&[]).settings().unwrap(), &cells, Some(&run), StartSync::Barrier).unwrap();
         let found: Vec<(String, StartSync, bool)> =
             cells.iter().zip(begun).map(|(c, b)| (c.operation.to_string(), b.start, b.fixed)).collect();
         let expected =
@@ -203,11 +208,17 @@ mod tests {
     fn what_is_asked_must_be_what_the_run_has() {
         let cells = planned(&["-t", "bcast", "-s", "8"]);
         let run = run_of(&[(cells[0].clone(), StartSync::Window)]);
-        let asked = |start| starts(start, &cells, Some(&run), StartSync::Barrier).map(|b| (b[0].start, b[0].fixed));
-        assert_eq!(asked(Start::Window).unwrap(), (StartSync::Window, true));
-        let text = asked(Start::Barrier).unwrap_err().to_string();
+        let asked = |words: &[&str]| {
+            let settings = args(words).settings().unwrap();
+            starts(&settings, &cells, Some(&run), StartSync::Barrier).map(|b| (b[0].start, b[0].fixed))
+        };
+        assert_eq!(asked(&["--start", "window"]).unwrap(), (StartSync::Window, true));
+        let text = asked(&["--start", "barrier"]).unwrap_err().to_string();
         assert!(text.contains("--start barrier: earlier launches of this run began bcast by window"), "{text}");
-        let fresh = starts(Start::Auto, &cells, None, StartSync::Window).unwrap();
+        // The cells of a run whose like is measured say themselves how they begin: by a barrier, here.
+        let text = asked(&["--like", "run1"]).unwrap_err().to_string();
+        assert!(text.contains("--like, which begins by barrier: earlier launches"), "{text}");
+        let fresh = starts(&args(&[]).settings().unwrap(), &cells, None, StartSync::Window).unwrap();
         assert_eq!(fresh, [Begun { start: StartSync::Window, fixed: false }]);
     }
 

@@ -1,4 +1,9 @@
-//! When a cell has been measured enough, and how many repetitions come next.
+//! When a cell has been measured enough, how many repetitions come next, and which share of a launch's time is a cell's.
+//!
+//! A launch's time is shared equally among its cells. What a cell leaves, those after it may use. Time for which the machine stands still
+//! does not count in the cell that it hits, which goes on for its share. What a cell takes beyond its share, be it such a stall or ten
+//! repetitions of something slow, is not taken from the others as long as it is a quarter of the launch's time in all, by which the
+//! launch then takes longer; beyond that the others give it up evenly, but each keeps half of its share whatever comes.
 
 /// The limits of one cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,8 +31,10 @@ pub struct Progress {
     pub last_count: u64,
     /// Time the last batch took, ns.
     pub last_ns: f64,
-    /// Relative width of the interval of the median at the rank where it is widest.
+    /// Relative width of the interval of the median at the rank where it is widest, if it was looked at after the last batch.
     pub relative_width: Option<f64>,
+    /// Part of the time spent for which the machine stood still, ns.
+    pub lost_ns: f64,
 }
 
 /// What comes next.
@@ -50,7 +57,7 @@ const BATCHES: f64 = 8.0;
 /// Longest batch: an interrupted run ends after it, and some launchers kill a second after they asked, ns.
 const LONGEST_NS: f64 = 0.25e9;
 /// The interval is believed from so many repetitions on.
-const BELIEVED: u64 = 100;
+pub const BELIEVED: u64 = 100;
 
 impl Budget {
     /// What comes next.
@@ -73,7 +80,7 @@ impl Budget {
         if narrow && p.done >= BELIEVED {
             return Next::Enough("confidence");
         }
-        let left_ns = self.time_ns - p.elapsed_ns;
+        let left_ns = self.time_ns - (p.elapsed_ns - p.lost_ns);
         if p.done < LEAST {
             return Next::Batch(fitted(longest.min(left_ns / BATCHES / each_ns), p, wanted).min(LEAST));
         }
@@ -89,6 +96,132 @@ fn fitted(count: f64, p: &Progress, wanted: u64) -> u64 {
     (count as u64).clamp(1, GROWTH * p.last_count.max(1)).min(wanted - p.done)
 }
 
+/// A batch that took so many times as long as its repetitions usually take was stalled.
+const STALL_FACTOR: f64 = 4.0;
+/// Less than this is no stall: a scheduler's turn, a retransmission, ns.
+const STALL_LEAST_NS: f64 = 20e6;
+/// So many stalls of a cell are forgiven, the longest: where there are more, this is how fast the machine is.
+const STALLS: usize = 2;
+/// From so many batches on, what is usual is not found anew after each.
+const FEW_BATCHES: usize = 16;
+
+/// The batches of a cell: what is usual for them, and what was lost to stalls.
+#[derive(Clone, Debug, Default)]
+pub struct Pace {
+    /// Repetitions of each batch, and its time, ns.
+    batches: Vec<(u64, f64)>,
+    /// Time of a repetition in the batch of the median, ns.
+    usual_ns: f64,
+    /// Batches of which that is so.
+    judged: usize,
+    /// The longest stalls, the longest first, ns.
+    stalls: [f64; STALLS],
+    /// Lost before the cell was begun anew, ns.
+    before_ns: f64,
+}
+
+impl Pace {
+    /// A batch was made.
+    pub fn add(&mut self, count: u64, took_ns: f64) {
+        self.batches.push((count.max(1), took_ns));
+        let n = self.batches.len();
+        if n > FEW_BATCHES && n < self.judged + self.judged / 4 {
+            self.note(self.excess_ns(count.max(1), took_ns));
+            return;
+        }
+        let mut each: Vec<f64> = self.batches.iter().map(|&(count, ns)| ns / count as f64).collect();
+        // The lower one of two: of a stalled batch and another, the other is the usual one.
+        self.usual_ns = *each.select_nth_unstable_by((n - 1) / 2, f64::total_cmp).1;
+        self.judged = n;
+        self.stalls = [0.0; STALLS];
+        for i in 0..n {
+            let (count, took_ns) = self.batches[i];
+            self.note(self.excess_ns(count, took_ns));
+        }
+    }
+
+    fn note(&mut self, stall_ns: f64) {
+        if let Some(place) = self.stalls.iter().position(|longer| stall_ns > *longer) {
+            self.stalls[place..].rotate_right(1);
+            self.stalls[place] = stall_ns;
+        }
+    }
+
+    fn excess_ns(&self, count: u64, took_ns: f64) -> f64 {
+        let usual_ns = count as f64 * self.usual_ns;
+        let excess_ns = took_ns - usual_ns;
+        if took_ns > STALL_FACTOR * usual_ns && excess_ns > STALL_LEAST_NS { excess_ns } else { 0.0 }
+    }
+
+    /// What a batch would have taken without a stall, ns: the next one is sized by it.
+    #[must_use]
+    pub fn without_stall_ns(&self, count: u64, took_ns: f64) -> f64 {
+        took_ns - self.excess_ns(count.max(1), took_ns)
+    }
+
+    /// Time lost, ns.
+    #[must_use]
+    pub fn lost_ns(&self) -> f64 {
+        self.before_ns + self.stalls.iter().sum::<f64>()
+    }
+
+    /// The cell is begun anew in another way: what was usual is not any more, what was lost stays so.
+    pub fn begin_anew(&mut self) {
+        *self = Pace { before_ns: self.lost_ns(), ..Pace::default() };
+    }
+}
+
+/// By this part of its time a launch may take longer, so that what a cell takes beyond its share is not the others' loss.
+const ALLOWANCE: f64 = 0.25;
+/// This part of its share a cell has whatever others took.
+const SURE: f64 = 0.5;
+/// A cell's end takes some time more than was meant, which is made up for by those after it; beyond this part it is more than that.
+const SLACK: f64 = 0.1;
+/// The least that a cell gets, ns.
+const LEAST_NS: f64 = 1e6;
+
+/// How a launch's time is shared among its cells.
+#[derive(Clone, Copy, Debug)]
+pub struct Shares {
+    time_ns: f64,
+    cells: usize,
+    done: usize,
+    spent_ns: f64,
+    /// Of that, what cells took beyond what they were given, ns.
+    beyond_ns: f64,
+}
+
+impl Shares {
+    /// Of so much time among so many cells.
+    #[must_use]
+    pub fn new(time_ns: f64, cells: usize) -> Shares {
+        Shares { time_ns, cells, done: 0, spent_ns: 0.0, beyond_ns: 0.0 }
+    }
+
+    /// What the next cell may take, ns.
+    #[must_use]
+    pub fn next_ns(&self) -> f64 {
+        let to_come = self.cells.saturating_sub(self.done).max(1) as f64;
+        let allowed_ns = self.beyond_ns.min(ALLOWANCE * self.time_ns);
+        let even_ns = (self.time_ns + allowed_ns - self.spent_ns) / to_come;
+        let sure_ns = SURE * self.time_ns / self.cells.max(1) as f64;
+        even_ns.max(sure_ns).max(LEAST_NS)
+    }
+
+    /// The next cell, which was given so much, took so much, with all that belongs to it.
+    pub fn took(&mut self, given_ns: f64, took_ns: f64) {
+        self.done += 1;
+        self.spent_ns += took_ns;
+        self.beyond_ns += (took_ns - (1.0 + SLACK) * given_ns).max(0.0);
+    }
+
+    /// What the cells to come take together, as it seems, ns.
+    #[must_use]
+    pub fn left_ns(&self) -> f64 {
+        self.next_ns() * self.cells.saturating_sub(self.done) as f64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,7 +234,7 @@ mod tests {
         each_ns: impl Fn(u64) -> f64,
         width: impl Fn(u64) -> f64,
     ) -> (u64, f64, f64, &'static str) {
-        let mut p = Progress::default();
+        let (mut p, mut pace) = (Progress::default(), Pace::default());
         let mut longest = 0.0f64;
         loop {
             match budget.next(&p) {
@@ -111,13 +244,15 @@ mod tests {
                     let took: f64 = (p.done..p.done + count).map(&each_ns).sum();
                     longest = longest.max(took);
                     let (done, elapsed_ns) = (p.done + count, p.elapsed_ns + took);
+                    pace.add(count, took);
                     p = Progress {
                         done,
                         missed: 0,
                         elapsed_ns,
                         last_count: count,
-                        last_ns: took,
+                        last_ns: pace.without_stall_ns(count, took),
                         relative_width: Some(width(done)),
+                        lost_ns: pace.lost_ns(),
                     };
                 }
             }
@@ -138,6 +273,89 @@ mod tests {
     fn a_slow_beginning_does_not_fool_it() {
         let (done, elapsed, ..) = play(&BUDGET, |i| if i < 2 { 5e7 } else { 1000.0 }, |_| 1.0);
         assert!(done > 500_000 && elapsed < 1.3e9, "{done} {elapsed}");
+    }
+
+    #[test]
+    fn a_cell_that_a_stall_hit_has_its_share_all_the_same() {
+        let plain = play(&BUDGET, |_| 1e5, |_| 1.0).0;
+        // At the very beginning, in the second batch, in the middle, at the end: ten times the cell's time.
+        for at in [0, 1, 5, 100, 5000, plain - 10] {
+            let (done, elapsed, _, why) = play(&BUDGET, |i| if i == at { 1e10 } else { 1e5 }, |_| 1.0);
+            assert_eq!(why, "time");
+            assert!(done * 10 > plain * 8, "{done} of {plain} repetitions with a stall at {at}");
+            assert!(elapsed < 1.13e10, "{elapsed}");
+        }
+    }
+
+    #[test]
+    fn what_stalls_again_and_again_is_just_slow() {
+        // Three of ten repetitions wait for a time-out.
+        let (_, elapsed, ..) = play(&BUDGET, |i| if i % 10 < 3 { 0.3e9 } else { 1e5 }, |_| 1.0);
+        assert!(elapsed < 4e9, "{elapsed}");
+        let mut pace = Pace::default();
+        for _ in 0..1000 {
+            pace.add(100, 1e6);
+            pace.add(100, 1e9);
+        }
+        assert!(pace.lost_ns() < 2.0 * 1e9, "{}", pace.lost_ns());
+    }
+
+    #[test]
+    fn a_stall_is_seen_late_in_a_long_cell_too() {
+        let mut pace = Pace::default();
+        (0..1001).for_each(|_| pace.add(100, 1e6));
+        pace.add(100, 5e9);
+        assert_eq!((pace.lost_ns(), pace.without_stall_ns(100, 5e9)), (4.999e9, 1e6));
+        pace.add(100, 9e9);
+        pace.add(100, 2e9);
+        assert_eq!(pace.lost_ns(), 4.999e9 + 8.999e9, "the longest two");
+        pace.begin_anew();
+        pace.add(10, 1e9);
+        assert_eq!(pace.lost_ns(), 4.999e9 + 8.999e9, "one batch tells nothing");
+    }
+
+    /// Plays a launch of ten cells in 10 s; what each was given, in s, and the time in all.
+    fn given(took_s: impl Fn(usize, f64) -> f64) -> (Vec<f64>, f64) {
+        let mut shares = Shares::new(10e9, 10);
+        let mut given = Vec::new();
+        for cell in 0..10 {
+            let next_ns = shares.next_ns();
+            given.push((next_ns / 1e6).round() / 1e3);
+            shares.took(next_ns, 1e9 * took_s(cell, next_ns / 1e9));
+        }
+        (given, shares.spent_ns / 1e9)
+    }
+
+    #[test]
+    fn what_a_cell_leaves_the_others_may_use() {
+        let (given, all) = given(|cell, share| if cell == 0 { 0.1 } else { share });
+        assert_eq!((given[0], given[1], given[9]), (1.0, 1.1, 1.1));
+        assert!((all - 10.0).abs() < 0.01, "{all}");
+    }
+
+    #[test]
+    fn what_a_cell_takes_beyond_its_share_is_not_the_others_loss_within_the_allowance() {
+        let (given, all) = given(|cell, share| if cell == 3 { share + 2.0 } else { share });
+        assert!(given.iter().all(|s| *s > 0.97), "{given:?}");
+        assert!(all < 12.5, "{all}");
+    }
+
+    #[test]
+    fn beyond_the_allowance_each_keeps_half_of_its_share() {
+        let stalled = |for_s: f64| given(move |cell, share| if cell == 3 { share + for_s } else { share });
+        // 1.5 s of 4 are beyond the allowance: six cells share the loss.
+        let (four, all) = stalled(4.0);
+        assert!(four[4..].iter().all(|s| (0.7..0.8).contains(s)), "{four:?}");
+        assert!(all < 12.6, "{all}");
+        let (hour, all) = stalled(3600.0);
+        assert!(hour[4..].iter().all(|s| *s == 0.5), "{hour:?}");
+        assert!(all < 3608.0, "{all}");
+    }
+
+    #[test]
+    fn small_overruns_of_every_cell_do_not_make_a_launch_longer() {
+        let (_, all) = given(|_, share| share * 1.08);
+        assert!(all < 10.2, "{all}");
     }
 
     #[test]

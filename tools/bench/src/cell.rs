@@ -8,7 +8,7 @@ use weir_clock::{Arrival, Outcome, Plan, WindowConfig, Windows};
 use weir_distribution::{StartSync, Warning};
 use weir_stats::stopping;
 
-use crate::budget::{Budget, Next, PILOT, Progress};
+use crate::budget::{Budget, Next, PILOT, Pace, Progress};
 use crate::clock::Clock;
 use crate::collect::{self, Rules};
 use crate::error::{BenchError, Result};
@@ -47,8 +47,9 @@ const MOST_WINDOWS: usize = 400;
 const FEWEST: f64 = 100.0;
 /// The same where windows are used whatever comes: better few repetitions than none that began together.
 const FEWEST_FIXED: f64 = 10.0;
-/// Samples by which a rank judges how narrow the interval of the median is: the last ones, as many as show it well.
-const JUDGED: usize = 20_000;
+/// The interval of the median is looked at when there are so many times as many repetitions as the last time: to look takes a while, and
+/// who looks often ends by chance.
+const LOOK_AGAIN: f64 = 1.25;
 
 /// What rank 0 tells all at the end of each batch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -189,6 +190,7 @@ impl<M: Machine> Bench<'_, M> {
         let active = spec.active();
         let mut slots = Slots::default();
         let mut missed = Vec::new();
+        let mut looked_at = 0;
         let first = self.m.rank() == 0;
         let mut lead =
             first.then(|| Leader::new(spec, *budget, self.rules, self.may_fall_back, self.clock.now_ns(self.m)));
@@ -203,7 +205,10 @@ impl<M: Machine> Bench<'_, M> {
                     let first = slots.begin.len();
                     self.batch(spec, work, &mut slots, count as usize, plan.as_ref())?;
                     let mut word = self.word(&slots, first, plan.as_ref(), &mut missed);
-                    word.width = budget.relative_width.and_then(|_| self.width(spec, &slots));
+                    if budget.relative_width.is_some() && is_time_to_look(slots.begin.len(), looked_at) {
+                        looked_at = slots.begin.len();
+                        word.width = self.width(spec, &slots);
+                    }
                     make_room(&mut slots, MOST_WINDOWS);
                     words = self.words(self.heard(word), &active)?;
                 }
@@ -214,6 +219,7 @@ impl<M: Machine> Bench<'_, M> {
                 Order::Afresh => {
                     slots = Slots::default();
                     missed.clear();
+                    looked_at = 0;
                 }
                 Order::Enough { why } => {
                     self.clock.again(self.m)?;
@@ -380,16 +386,15 @@ impl<M: Machine> Bench<'_, M> {
         word
     }
 
-    /// Relative width of the interval of the median of what this rank sees.
+    /// Relative width of the interval of the median of what this rank sees: with as many independent samples as its samples are worth.
     fn width(&self, spec: &Spec, slots: &Slots) -> Option<f64> {
-        let last = slots.begin.len().saturating_sub(JUDGED);
-        let (begin, end) = (&slots.begin[last..], &slots.end[last..]);
+        let first = slots.begin.len().min(PILOT as usize);
+        let (begin, end) = (&slots.begin[first..], &slots.end[first..]);
         // A message that goes one way begins here and ends elsewhere; from one to the next it is a message and an answer.
         let end = if spec.operation.kind.is_seen_elsewhere() { begin.get(1..).unwrap_or_default() } else { end };
         let both = begin.iter().zip(end).filter(|(b, e)| **b != u64::MAX && **e != u64::MAX && e >= b);
         let lengths: Vec<f64> = both.map(|(&b, &e)| self.clock.length_ns(b, e)).collect();
-        let sample = weir_stats::Sample::durations(lengths).ok()?;
-        Some(stopping::relative_width(&sample, 0.5, weir_stats::CONFIDENCE)).filter(|width| width.is_finite())
+        stopping::relative_width_in_order(&lengths, weir_stats::CONFIDENCE).ok().filter(|width| width.is_finite())
     }
 
     /// Everybody's notes, at rank 0.
@@ -410,6 +415,11 @@ impl<M: Machine> Bench<'_, M> {
         let (length_ns, least_ns) = (lengths.collect(), self.clock.least_ns() as f32);
         Noted { begin_ns, end_ns, length_ns, error_ns: error_ns as f32, least_ns, missed }
     }
+}
+
+/// Whether so many repetitions are enough more than those that were looked at last.
+fn is_time_to_look(count: usize, looked_at: usize) -> bool {
+    count as u64 >= crate::budget::BELIEVED && count as f64 >= LOOK_AGAIN * looked_at as f64
 }
 
 /// Makes room for `count` more and has the kernel give it, without filling it: what has grown to megabytes must not be moved between the agreement on a start and that start.
@@ -438,6 +448,7 @@ fn is_stall(missed: &[u32], end: usize) -> bool {
 struct Leader {
     budget: Budget,
     progress: Progress,
+    pace: Pace,
     /// Whether the last batch's words were not looked at yet.
     unlearnt: bool,
     windows: Option<Windows>,
@@ -476,6 +487,7 @@ impl Leader {
         Leader {
             budget,
             progress: Progress::default(),
+            pace: Pace::default(),
             unlearnt: false,
             windows,
             config,
@@ -549,7 +561,9 @@ impl Leader {
 
     /// Begins the cell anew, by barriers: repetitions that began in two ways are no one distribution. The time that was spent is gone.
     fn fall_back(&mut self, now_ns: i64) {
-        self.progress = Progress { elapsed_ns: self.progress.elapsed_ns, ..Progress::default() };
+        self.pace.begin_anew();
+        let (elapsed_ns, lost_ns) = (self.progress.elapsed_ns, self.pace.lost_ns());
+        self.progress = Progress { elapsed_ns, lost_ns, ..Progress::default() };
         self.windows = None;
         self.start = StartSync::Barrier;
         self.window_ns = None;
@@ -565,7 +579,9 @@ impl Leader {
             self.pilot = p.last_count as usize;
         }
         p.done += p.last_count;
-        p.last_ns = (now_ns - self.batch_ns) as f64;
+        let took_ns = (now_ns - self.batch_ns) as f64;
+        self.pace.add(p.last_count, took_ns);
+        (p.last_ns, p.lost_ns) = (self.pace.without_stall_ns(p.last_count, took_ns), self.pace.lost_ns());
         p.elapsed_ns = (now_ns - self.begun_ns) as f64;
         let widths = words.iter().filter_map(|word| word.width);
         p.relative_width = widths.fold(None, |most: Option<f64>, width| Some(most.map_or(width, |m| m.max(width))));

@@ -5,12 +5,11 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use weir_distribution::{MpiInfo, Reader, Run};
 use weir_job::Env;
-use weir_mpi::find::Launch;
 
+use crate::append;
 use crate::error::{BenchError, Result};
 use crate::host::{self, Facts};
 use crate::machine::mpi::MpiMachine;
@@ -21,6 +20,7 @@ use crate::options::{Args, Settings, Transport};
 use crate::run::{self, About, Report, Silent, Watcher};
 use crate::show::{self, Progress, Warnings};
 use crate::spawn;
+use crate::speaker::Part;
 use crate::stop::{self, Asked, Then};
 use crate::sys::affinity;
 
@@ -33,15 +33,9 @@ pub const EXIT_USAGE: u8 = 2;
 /// Somebody asked to stop.
 pub const EXIT_INTERRUPTED: u8 = 130;
 
-/// An error before the ranks know of each other, such as a missing library, is told by rank 0, and by the first rank of any other node only if it still lives after this time: usually all find the same,
-/// and many launchers end the others when rank 0 has ended.
-const OTHER_NODE: Duration = Duration::from_secs(3);
-
 /// Does what the command line asks; returns the exit code.
 #[must_use]
 pub fn run(args: &Args) -> u8 {
-    let env = Env::from_process();
-    let rank = rank_of(&env);
     let done = match args.settings() {
         Err(error) => Err(error),
         Ok(_) if args.list => list(),
@@ -58,32 +52,10 @@ pub fn run(args: &Args) -> u8 {
         Ok(code) => code,
         Err(error) => {
             let usage = matches!(error, BenchError::Usage(_));
-            match (rank, local_rank_of(&env)) {
-                (0, _) => eprintln!("weir bench: {error}"),
-                // Rank 0 found the same, and said it, or another rank of this node does.
-                _ if usage => {}
-                (_, Some(1..)) => {}
-                (rank, _) => {
-                    std::thread::sleep(OTHER_NODE);
-                    eprintln!("weir bench: rank {rank}: {error}");
-                }
-            }
+            Part::of(&Env::from_process(), usage).say(&error.to_string());
             if usage { EXIT_USAGE } else { EXIT_FAILED }
         }
     }
-}
-
-/// This process's number as its launcher says, before any MPI is found: launchers of no MPI say it too.
-fn rank_of(env: &Env) -> u32 {
-    let told = |name: &str| env.get(name)?.to_str()?.trim().parse().ok();
-    let names = ["PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"];
-    Launch::of_process(env).rank.or_else(|| names.into_iter().find_map(told)).unwrap_or(0)
-}
-
-/// This process's number among those of its node, if its launcher says it.
-fn local_rank_of(env: &Env) -> Option<u32> {
-    let names = ["MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_LOCAL_RANK", "SLURM_LOCALID"];
-    names.into_iter().find_map(|name| env.get(name)?.to_str()?.trim().parse().ok())
 }
 
 fn list() -> Result<u8> {
@@ -118,6 +90,10 @@ fn launches(settings: &Settings) -> Result<u8> {
         return Err(BenchError::Usage(text));
     }
     let asked = stop::listen(Then::Wait, EXIT_INTERRUPTED)?;
+    let short = |complete: u32, what: &str| {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        eprintln!("weir bench: {}", missing(complete, count, what, dir, &command_for_more(&words, count - complete)));
+    };
     for number in 1..=count {
         if !args.quiet && !args.json {
             eprintln!("launch {number} of {count}");
@@ -134,13 +110,18 @@ fn launches(settings: &Settings) -> Result<u8> {
         let status = command
             .status()
             .map_err(|error| BenchError::machine(format!("cannot start {}", Path::new(&start[0]).display()), error))?;
+        let complete = number - u32::from(!status.success());
         if asked.stop.load(Ordering::Relaxed) {
+            if complete < count {
+                short(complete, &format!("interrupted in launch {number}"));
+            }
             return Ok(EXIT_INTERRUPTED);
         }
         if !status.success() {
-            let text =
-                format!("launch {number} of {count} ended with {status}; finished cells are in {}", dir.display());
-            eprintln!("weir bench: {text}");
+            // What the first launch could not understand, no other one would.
+            if (complete, status.code()) != (0, Some(EXIT_USAGE.into())) {
+                short(complete, &format!("launch {number} ended with {status}"));
+            }
             return Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_FAILED));
         }
     }
@@ -149,6 +130,30 @@ fn launches(settings: &Settings) -> Result<u8> {
         return print_json(reader.run());
     }
     print(&show::launches(reader.run()))
+}
+
+/// The last line where launches are missing: how many there are, what happened, and the command that adds the others.
+fn missing(complete: u32, count: u32, what: &str, dir: &Path, command: &str) -> String {
+    let kept = if append::is_run(dir) { format!("; what was finished is in {}", dir.display()) } else { String::new() };
+    let (are, missing) = (if complete == 1 { "launch is" } else { "launches are" }, count - complete);
+    format!("{complete} of {count} {are} complete, {missing} missing: {what}{kept}. To add what is missing: {command}")
+}
+
+/// This command line, so that it adds `missing` launches: to be typed again.
+fn command_for_more(given: &[OsString], missing: u32) -> String {
+    let (program, words) = given.split_first().map_or((OsString::from("weir"), &[][..]), |(p, w)| (p.clone(), w));
+    let launcher = words.iter().skip_while(|word| *word != "--").cloned();
+    let own = without_launches(words.iter().cloned()).filter(|word| word != "--append");
+    let more = ["--launches".into(), missing.to_string().into(), "--append".into()];
+    let all = [program].into_iter().chain(own).chain(more).chain(launcher);
+    let quoted = all.map(|word| quoted(&word.to_string_lossy()));
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    // Only a zero byte cannot be quoted, and no argument has one.
+    shlex::try_quote(word).map_or_else(|_| word.to_owned(), std::borrow::Cow::into_owned)
 }
 
 /// The command that starts a launch, before this command line's own words.
@@ -167,19 +172,22 @@ fn start_of_launch(args: &Args, own: PathBuf) -> Result<Vec<OsString>> {
 }
 
 /// The words of a command line but for `--launches`, what it answers with, and the launcher.
-fn words_for_launch(mut given: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut words = Vec::new();
-    while let Some(word) = given.next() {
-        if word == "--" {
-            break;
+fn words_for_launch(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    without_launches(given).filter(|word| word != "--json").collect()
+}
+
+/// The words of a command line but for `--launches` and the launcher.
+fn without_launches(mut given: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    std::iter::from_fn(move || {
+        loop {
+            let word = given.next().filter(|word| word != "--")?;
+            if word == "--launches" {
+                given.next();
+            } else if !word.to_string_lossy().starts_with("--launches=") {
+                return Some(word);
+            }
         }
-        if word == "--launches" {
-            given.next();
-        } else if word != "--json" && !word.to_string_lossy().starts_with("--launches=") {
-            words.push(word);
-        }
-    }
-    words
+    })
 }
 
 fn over_mpi(settings: &Settings) -> Result<u8> {
@@ -419,12 +427,23 @@ mod tests {
     }
 
     #[test]
-    fn the_rank_is_known_under_any_launcher_before_an_mpi_is_found() {
-        let rank = |name: &str| rank_of(&Env::from_pairs([(name, "3")]));
-        for name in ["PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"] {
-            assert_eq!(rank(name), 3, "{name}");
-        }
-        assert_eq!(rank("HOME"), 0);
+    fn launches_that_are_missing_are_told_with_the_command_that_adds_them() {
+        let line = "weir bench --launches 5 -t send -o r --json -- mpiexec -n 4";
+        let command = command_for_more(&words(line), 3);
+        assert_eq!(command, "weir bench -t send -o r --json --launches 3 --append -- mpiexec -n 4");
+        let mut given = words("/opt/weir bench --launches=5 -o r --append --transport weir -n 2 --title");
+        given.push("a b".into());
+        let text =
+            missing(2, 5, "launch 3 ended with exit status: 1", Path::new("/nowhere"), &command_for_more(&given, 3));
+        let (what, command) = text.split_once(". To add what is missing: ").unwrap();
+        assert_eq!(what, "2 of 5 launches are complete, 3 missing: launch 3 ended with exit status: 1");
+        let expected =
+            ["/opt/weir", "bench", "-o", "r", "--append", "--transport", "weir", "-n", "2", "--title", "a b"];
+        let mut again = shlex::split(command).unwrap();
+        again.sort();
+        let mut expected: Vec<String> = expected.iter().chain(&["--launches", "3"]).map(ToString::to_string).collect();
+        expected.sort();
+        assert_eq!(again, expected);
     }
 
     #[test]

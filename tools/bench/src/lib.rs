@@ -19,6 +19,7 @@ pub mod command;
 pub mod error;
 pub mod host;
 pub mod kernels;
+pub mod like;
 pub mod machine;
 pub mod measure;
 pub mod memory;
@@ -30,6 +31,7 @@ pub mod run;
 pub mod show;
 pub mod sizes;
 pub mod spawn;
+pub mod speaker;
 pub mod stop;
 #[allow(unsafe_code)]
 pub mod sys;

@@ -20,6 +20,7 @@ const EXAMPLES: &str = "Examples:
   mpiexec -n 4 weir bench -o run4 -t kernels --time 10
   weir bench --transport weir -n 2 -o run5              Weir's own endpoint, without any MPI
   weir bench --transport weir -n 2 -o run6 --launches 3 the same, three launches
+  mpiexec -n 4 weir bench -o run7 --like run1           what run1 measured, e.g. over another transport; then: weir report run1 run7
   weir bench --list                                     all operations
 
 Sizes are in bytes: a list (8,64,1k), from-step-to (0-128-1024), powers (8..1M, of 4: 8..1M*4); k, M and G are powers of 1024.
@@ -28,6 +29,16 @@ A time of ping-pong is half of the round trip. Ranks send from one buffer and re
 
 Pairs: one half of the ranks begins all exchanges, then the other half. A pair that is done goes on, untimed, until all are, so that every
 sample is of the contention that its cell states.
+
+Time: --time is shared equally among the cells; what a cell leaves, those after it may use. Time for which the machine stands still (a
+batch that takes more than four times as long as others of its cell; the two longest such times) does not count in the cell that it hits,
+which goes on for its share. What a cell takes beyond its share, be it that or ten repetitions of something slow, is not taken from the
+others as long as it comes to a quarter of --time in all: the launch then takes longer by that. What is beyond, those to come give up
+evenly, but each keeps half of its share. With --ci a cell ends when the interval that the report will show is narrow enough: samples
+that depend on each other count for as many as they are worth.
+
+Starts: by itself each run begins the repetitions of collectives as suits the machine at that time (--start auto), and cells that began in
+different ways are not compared. --like begins each cell as in the other run; how long is measured (--time, --reps, --ci) is said anew.
 
 Ctrl-C or SIGTERM drops the cell that is under way, keeps those that are finished and shows them. A second signal, a second or more later,
 ends the process at once; who hangs in a call to MPI is ended after ten seconds. Open MPI's launcher passes on nothing that is said after
@@ -70,10 +81,14 @@ pub struct Args {
     /// How repetitions of collectives begin
     #[arg(long, value_enum, default_value = "auto")]
     pub start: Start,
+    /// Measure what the run in this folder measured: same operations, sizes, placements, contention and starts, so that each cell has a
+    /// partner when the two are compared
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["operations", "sizes", "pairs", "locality", "placement", "start", "window", "iterations"])]
+    pub like: Option<PathBuf>,
     /// Repetitions of each cell that count: warm-up and missed starts come on top; else as many as the time allows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100_000_000))]
     pub reps: Option<u32>,
-    /// Time for all cells of a launch together, seconds
+    /// Time for all cells of a launch together, seconds; shared equally, see below
     #[arg(long, value_name = "SECONDS", default_value_t = 55.0)]
     pub time: f64,
     /// End a cell early when the 95 % interval of the median is narrower than this percentage of it
@@ -245,6 +260,15 @@ pub(crate) mod tests {
         let settings = args(&[]).settings().unwrap();
         assert_eq!(settings.operations.len(), 7);
         assert_eq!(settings.sizes, [8, 64, 1024, 8192, 65_536, 524_288]);
+    }
+
+    #[test]
+    fn what_another_run_decides_is_not_said_as_well() {
+        for words in [["-t", "send"], ["-s", "8"], ["--start", "window"], ["--pairs", "1"], ["--placement", "2x1"]] {
+            let line = ["bench", "--like", "run1"].iter().chain(&words);
+            assert!(Line::try_parse_from(line).is_err(), "{words:?}");
+        }
+        assert!(args(&["--like", "run1", "--time", "5", "--ci", "1"]).like.is_some());
     }
 
     #[test]

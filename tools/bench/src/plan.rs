@@ -123,7 +123,7 @@ pub fn cells(settings: &Settings, layout: &Layout, start: StartSync) -> Result<V
 pub const MOST_SAMPLES: u64 = 10_000_000;
 
 /// Refuses more repetitions than rank 0 could hold the samples of.
-fn room_for_samples(settings: &Settings, cells: &[Spec]) -> Result<()> {
+pub(crate) fn room_for_samples(settings: &Settings, cells: &[Spec]) -> Result<()> {
     let (Some(reps), Some(ranks)) = (settings.args.reps, cells.iter().map(|cell| cell.active().len() as u64).max())
     else {
         return Ok(());

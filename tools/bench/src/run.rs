@@ -5,17 +5,18 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use weir_distribution::{
-    Cell, ClockInfo, Existing, Launch, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Run, StartSync, State,
-    Tool, Transport, Warning, Writer,
+    Cell, ClockInfo, Configuration, Existing, Launch, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Run,
+    StartSync, State, Tool, Transport, Warning, Writer,
 };
 
 use crate::append::{self, Begun};
-use crate::budget::Budget;
+use crate::budget::{Budget, Shares};
 use crate::cell::{Bench, Outcomes};
 use crate::clock::{Clock, Quality};
 use crate::collect::{self, Relations, Rules};
 use crate::error::{BenchError, Result};
 use crate::host::Facts;
+use crate::like;
 use crate::machine::{Control, Machine};
 use crate::options::{Args, Settings};
 use crate::pairing::Layout;
@@ -120,7 +121,11 @@ pub fn launch<M: Machine>(
     let identities: Vec<String> = facts.iter().map(|f| f.identity.clone()).collect();
     let layout = Layout::of_names(&identities);
     // What cannot be done is refused before time is spent on clocks.
-    let cells = plan::cells(settings, &layout, StartSync::Barrier)?;
+    let like = like(m, settings)?;
+    let cells = match &like {
+        Some(wanted) => like::cells(settings, wanted, &layout)?,
+        None => plan::cells(settings, &layout, StartSync::Barrier)?,
+    };
     plan::check_memory(&cells, &layout, &rooms(&facts, &layout), m.most_bytes())?;
     let earlier = if m.rank() == 0 { append::earlier(settings) } else { Ok(None) };
     let earlier = m.agree(earlier)?;
@@ -129,7 +134,7 @@ pub fn launch<M: Machine>(
     let seed = m.share(&settings.args.seed.unwrap_or_else(fresh_seed))?;
     plan::shuffle(&mut cells, seed);
     let mut head = head(m, settings, about, &facts, &layout, &clock)?;
-    if let Some((_, launch)) = &mut head {
+    if let Some((_, launch)) = head.as_mut().filter(|_| like.is_none()) {
         launch.warnings.extend(warnings::of_plan(&plan::left_out(settings, &layout)));
     }
     let opened = head.map(|(run, launch)| open(settings, run, launch)).transpose();
@@ -203,6 +208,15 @@ fn best_start(facts: &[Facts], layout: &Layout, worst_ns: f64) -> StartSync {
     }
 }
 
+/// The configurations of the run that is to be measured again, if one is named; all ranks call it, rank 0 reads it.
+fn like<M: Machine>(m: &M, settings: &Settings) -> Result<Option<Vec<Configuration>>> {
+    if settings.args.like.is_none() {
+        return Ok(None);
+    }
+    let read = if m.rank() == 0 { like::wanted(settings) } else { Ok(None) };
+    m.share(&m.agree(read)?)
+}
+
 /// The cells, each with the way in which its repetitions are begun; all ranks call it, rank 0 decides.
 fn begun<M: Machine>(
     m: &M,
@@ -212,7 +226,7 @@ fn begun<M: Machine>(
     best: StartSync,
 ) -> Result<Vec<(Spec, Begun)>> {
     let decided = match m.rank() {
-        0 => append::starts(settings.args.start, &cells, earlier, best),
+        0 => append::starts(settings, &cells, earlier, best),
         _ => Ok(Vec::new()),
     };
     let decided = m.share(&m.agree(decided)?)?;
@@ -378,12 +392,10 @@ fn measure_all<M: Machine>(
 ) -> Result<bool> {
     let args = &settings.args;
     let begun_ns = clock.now_ns(m);
+    let (mut shares, mut ended_ns) = (Shares::new(args.time * 1e9, cells.len()), begun_ns);
     let mut failed: Option<String> = None;
     for (done, (spec, begun)) in cells.iter().enumerate() {
-        let left_ns = args.time * 1e9 - (clock.now_ns(m) - begun_ns) as f64;
-        // What a cell saved, the others may use.
-        let time_ns = (left_ns / (cells.len() - done) as f64).max(1e6);
-        let go = failed.take().map_or(Go::Measure { time_ns }, Go::Fail);
+        let go = failed.take().map_or(Go::Measure { time_ns: shares.next_ns() }, Go::Fail);
         let time_ns = match m.share(&go)? {
             Go::Measure { time_ns } => time_ns,
             Go::Fail(cause) => return Err(BenchError::Told(cause)),
@@ -403,16 +415,19 @@ fn measure_all<M: Machine>(
         };
         let outcome = Bench { m, clock, stop, may_fall_back: !begun.fixed, rules: &rules }.cell(spec, &budget)?;
         let Outcomes::Done(measured) = outcome else { return Ok(false) };
+        // Shares, the progress and the books are rank 0's.
         let (Some(measured), Some(book)) = (measured, book.as_mut()) else { continue };
-        match enter(book, spec, &measured, &rules, &Pairs { layout, clock }) {
-            Ok(()) => {
-                let elapsed_s = (clock.now_ns(m) - begun_ns) as f64 / 1e9;
-                let left_s = left_s(args, elapsed_s, done + 1, cells.len());
-                let Some(cell) = book.run.cells.last() else { continue };
-                watcher.cell(cell, done + 1, cells.len(), left_s);
+        let entered = enter(book, spec, &measured, &rules, &Pairs { layout, clock });
+        let begun_cell_ns = std::mem::replace(&mut ended_ns, clock.now_ns(m));
+        shares.took(time_ns, (ended_ns - begun_cell_ns) as f64);
+        match (entered, book.run.cells.last()) {
+            (Ok(()), Some(cell)) => {
+                let elapsed_s = (ended_ns - begun_ns) as f64 / 1e9;
+                watcher.cell(cell, done + 1, cells.len(), left_s(args, &shares, elapsed_s, done + 1, cells.len()));
             }
+            (Ok(()), None) => {}
             // The others wait for word before the next cell.
-            Err(error) => failed = Some(error.to_string()),
+            (Err(error), _) => failed = Some(error.to_string()),
         }
     }
     match m.share(&failed)? {
@@ -428,10 +443,10 @@ fn uncounted(args: &Args) -> u64 {
     args.reps.map_or(0, |reps| u64::from(reps) / 10 + u64::from(args.warm_up.unwrap_or(0)) + SOME)
 }
 
-/// Time that is left, as it seems: that of the budget, or, if repetitions are counted, what the other cells take if they are like those measured. Cells are shuffled, so that these tell well.
-fn left_s(args: &Args, elapsed_s: f64, done: usize, cells: usize) -> f64 {
+/// Time that is left, as it seems: that of the cells' shares, or, if repetitions are counted, what the other cells take if they are like those measured. Cells are shuffled, so that these tell well.
+fn left_s(args: &Args, shares: &Shares, elapsed_s: f64, done: usize, cells: usize) -> f64 {
     match args.reps {
-        None => (args.time - elapsed_s).max(0.0),
+        None => shares.left_ns() / 1e9,
         Some(_) => elapsed_s / done.max(1) as f64 * cells.saturating_sub(done) as f64,
     }
 }
@@ -494,10 +509,15 @@ mod tests {
     use crate::options::tests::args;
 
     #[test]
-    fn time_left_is_that_of_the_budget_or_of_the_cells_to_come() {
+    fn time_left_is_that_of_the_shares_or_of_the_cells_to_come() {
         let by_time = args(&["--time", "55"]);
-        assert_eq!((left_s(&by_time, 20.0, 1, 10), left_s(&by_time, 60.0, 9, 10)), (35.0, 0.0));
+        let mut shares = Shares::new(55e9, 2);
+        shares.took(27.5e9, 20e9);
+        assert_eq!(left_s(&by_time, &shares, 20.0, 1, 2), 35.0);
+        shares.took(35e9, 40e9);
+        assert_eq!(left_s(&by_time, &shares, 60.0, 2, 2), 0.0);
         let by_count = args(&["--reps", "100"]);
-        assert_eq!((left_s(&by_count, 60.0, 6, 10), left_s(&by_count, 60.0, 10, 10)), (40.0, 0.0));
+        let left = |elapsed_s, done| left_s(&by_count, &shares, elapsed_s, done, 10);
+        assert_eq!((left(60.0, 6), left(60.0, 10)), (40.0, 0.0));
     }
 }

@@ -3,22 +3,53 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::IsTerminal;
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weir_distribution::{Cell, Configuration, Locality, Run, StartSync, Warning};
 
 use crate::run::Watcher;
 
-/// Progress on standard error: a bar on a terminal, else a line for each cell.
+/// Where nothing rubs out what was shown, as behind a launcher, the progress is a line at most so often.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+
+/// Progress on standard error: a bar on a terminal, else lines, one for each cell unless cells are so short that they would be too many.
 pub struct Progress {
+    /// What the bar will be drawn on: before it is known how many cells there are, there is none.
+    target: Option<ProgressDrawTarget>,
     bar: Option<ProgressBar>,
+    lines: Lines,
+    begun: Instant,
+}
+
+/// Which of many lines are said.
+#[derive(Default)]
+struct Lines {
+    /// When one was, since the beginning.
+    said: Option<Duration>,
+}
+
+impl Lines {
+    /// Whether to say one now; the last of all always.
+    fn is_time(&mut self, now: Duration, last: bool) -> bool {
+        let time = last || self.said.is_none_or(|said| now >= said + LINE_EVERY);
+        if time {
+            self.said = Some(now);
+        }
+        time
+    }
 }
 
 impl Progress {
     /// For this process's standard error.
     #[must_use]
     pub fn new() -> Progress {
-        Progress { bar: std::io::stderr().is_terminal().then(ProgressBar::no_length) }
+        Progress::on(std::io::stderr().is_terminal().then(ProgressDrawTarget::stderr))
+    }
+
+    /// With a bar on this target, or with lines.
+    fn on(target: Option<ProgressDrawTarget>) -> Progress {
+        Progress { target, bar: None, lines: Lines::default(), begun: Instant::now() }
     }
 
     fn say(&self, text: &str) {
@@ -54,10 +85,13 @@ impl Watcher for Progress {
         let nodes = run.nodes.len();
         let nodes = format!("{nodes} node{}", if nodes == 1 { "" } else { "s" });
         self.say(&format!("{ranks} ranks on {nodes}, {mpi}: {cells} cells"));
-        if let Some(bar) = &self.bar {
+        self.bar = self.target.take().map(|target| {
             let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar.set_length(cells as u64);
+            let bar = ProgressBar::with_draw_target(Some(cells as u64), target);
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        if let Some(bar) = &self.bar {
+            bar.tick();
         }
     }
 
@@ -71,7 +105,10 @@ impl Watcher for Progress {
                 bar.set_position(done as u64);
                 bar.set_message(format!("{left}; {what}"));
             }
-            None => eprintln!("{done}/{cells} {what}; {left}"),
+            None if self.lines.is_time(self.begun.elapsed(), done == cells) => {
+                eprintln!("{done}/{cells} {what}; {left}");
+            }
+            None => {}
         }
     }
 
@@ -228,6 +265,62 @@ pub fn launches(run: &Run) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    /// A terminal that remembers all that was ever drawn.
+    #[derive(Clone, Debug, Default)]
+    struct Paper(Arc<Mutex<String>>);
+
+    impl indicatif::TermLike for Paper {
+        fn width(&self) -> u16 {
+            120
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(&format!("{text}\n"))
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_bar_is_not_drawn_before_it_is_known_how_many_cells_there_are() {
+        let paper = Paper::default();
+        let mut progress = Progress::on(Some(ProgressDrawTarget::term_like_with_hz(Box::new(paper.clone()), 255)));
+        progress.warning(&Warning { code: "x".into(), message: "early".into(), advice: None });
+        progress.begin(&Run::new("m"), 7);
+        progress.warning(&Warning { code: "x".into(), message: "later".into(), advice: None });
+        let drawn = paper.0.lock().unwrap().clone();
+        assert!(drawn.contains("0/7") && !drawn.contains("0/0"), "{drawn:?}");
+    }
+
+    #[test]
+    fn of_many_short_cells_not_each_has_a_line_but_the_last_has() {
+        let mut lines = Lines::default();
+        let said =
+            (1..=2000).filter(|n| lines.is_time(Duration::from_millis(10 * n), *n == 2000)).collect::<Vec<u64>>();
+        assert_eq!((said[0], said[1], said.len(), said.last().copied()), (1, 101, 21, Some(2000)));
+    }
 
     #[test]
     fn launches_are_brought_together_by_configuration() {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Parser;
 use weir_bench::host::Facts;
 use weir_bench::machine::Machine;
-use weir_bench::machine::sim::{self, Model, Shape, Warming, Wrong};
+use weir_bench::machine::sim::{self, Model, Phases, Shape, Stall, Warming, Wrong};
 use weir_bench::options::{Args, Settings};
 use weir_bench::run::{About, Report, Silent, Watcher, fit, launch};
 use weir_bench::{BenchError, Result};
@@ -382,6 +382,50 @@ fn the_time_asked_for_is_kept() {
     assert!(spans.sum::<i64>() > 1_500_000_000);
     assert!((1_800_000_000..2_400_000_000).contains(&(last - first)), "{}", last - first);
     assert!(report.run.cells.iter().all(|c| c.stopped_by.as_deref() == Some("time")));
+}
+
+/// Repetitions of each cell in the order measured, how long it took in s, and when the last ended.
+fn pace(report: &Report) -> (Vec<u64>, Vec<f64>, f64) {
+    let cells = &report.run.cells;
+    let first = cells[0].started_ns.unwrap();
+    let last = cells.last().map(|c| c.started_ns.unwrap() + c.elapsed_ns.unwrap() - first).unwrap();
+    let took = cells.iter().map(|c| c.elapsed_ns.unwrap() as f64 / 1e9).collect();
+    (cells.iter().map(|c| c.repetitions).collect(), took, last as f64 / 1e9)
+}
+
+#[test]
+fn a_stall_in_one_cell_takes_nothing_from_it_nor_from_the_others() {
+    let line = "-t send -s 1,2,4,8,16,32,64,128 --time 4 --seed 3";
+    let (plain, took, _) = pace(&bench(&Model::plain(2), line));
+    let least = *plain.iter().min().unwrap();
+    // In the second cell, for less than a quarter of the launch's time, and for ten times all of it.
+    for (for_s, part) in [(0.9, 0.8), (40.0, 0.4)] {
+        let at_ns = 1e9 * (took[0] + took[1] / 2.0) + 0.4e9;
+        let model = Model { stalls: vec![Stall { at_ns, for_ns: for_s * 1e9 }], ..Model::plain(2) };
+        let (stalled, took, all) = pace(&bench(&model, line));
+        let hit = took.iter().position(|s| *s > for_s).expect("no cell was hit");
+        assert!(hit < 4, "the stall came too late to harm: {took:?}");
+        assert!(stalled[hit] as f64 > 0.8 * least as f64, "the cell that was hit, {hit}: {stalled:?}, plain {plain:?}");
+        let poorest = stalled.iter().min().unwrap();
+        assert!(*poorest as f64 > part * least as f64, "{for_s} s: {stalled:?}, plain {plain:?}");
+        assert!(all < 4.4 + for_s, "{all}");
+    }
+}
+
+#[test]
+fn samples_that_depend_on_each_other_do_not_end_a_cell_too_early() {
+    // Some hundred repetitions of a phase are worth one.
+    let phases = Some(Phases { each_ns: 2e6, longer_ns: 20_000.0 });
+    let model = Model { shape: Shape::Exponential(500.0), phases, ..Model::plain(2) };
+    let report = bench(&model, "-t ping-pong -s 8 --time 60 --ci 4");
+    let cell = &report.run.cells[0];
+    assert_eq!(cell.stopped_by.as_deref(), Some("confidence"));
+    let s = cell.summary.as_ref().unwrap();
+    let width = (s.median_high_ns.unwrap() - s.median_low_ns.unwrap()) / s.p50_ns;
+    // Two ranks judge half of the samples each, so that the interval of all is narrower; by chance it may be wider.
+    assert!(width < 0.05, "{width} with {} repetitions", cell.repetitions);
+    let worth = cell.independence.as_ref().unwrap().effective_count;
+    assert!(worth * 5.0 < s.count as f64, "{worth} of {}: nothing was planted", s.count);
 }
 
 #[test]

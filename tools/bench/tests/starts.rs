@@ -82,6 +82,39 @@ fn launches_of_a_run_begin_their_repetitions_in_one_way() {
     assert_eq!(read(&dir).0.launches.len(), 2);
 }
 
+/// Configurations of a run's cells, in order.
+fn configurations(dir: &Path) -> Vec<weir_distribution::Configuration> {
+    let mut all: Vec<_> = read(dir).0.cells.into_iter().map(|cell| cell.configuration).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn the_like_of_a_run_has_a_partner_for_each_of_its_cells() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = |name: &str| folder.path().join(name);
+    let line = "-t bcast,barrier,send,message-rate,jacobi -s 8,64 --reps 20 --pairs 1,2 --window 5 --iterations 2";
+    measure(&together(4), line, &dir("first"), |_| ()).unwrap();
+    // By itself the second would begin by barriers, as its ranks have to share a processor.
+    let crowded = |facts: &mut Facts| facts.quota = Some(1.0);
+    measure(&together(4), line, &dir("alone"), crowded).unwrap();
+    assert_ne!(configurations(&dir("alone")), configurations(&dir("first")));
+    let like = format!("--reps 20 --like {}", dir("first").display());
+    measure(&together(4), &like, &dir("second"), crowded).unwrap();
+    assert_eq!(configurations(&dir("second")), configurations(&dir("first")));
+    let warnings = &read(&dir("second")).0.launches[0].warnings;
+    assert!(!warnings.iter().any(|w| w.code == "left-out"), "{warnings:?}");
+    // And a launch more of it.
+    measure(&together(4), &format!("{like} --append"), &dir("second"), crowded).unwrap();
+    assert_eq!(read(&dir("second")).0.launches.len(), 2);
+    let refusal = |model: &Model, like: &str| {
+        let ended = measure(model, &format!("--reps 20 --like {like}"), &dir("third"), |_| ());
+        ended.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert!(refusal(&together(2), &dir("first").display().to_string()).contains("it was measured on 4 ranks as 1x4"));
+    assert!(refusal(&together(4), "/nonexistent/run").starts_with("--like: /nonexistent/run"));
+}
+
 /// Messages now and then take longer than the widest window.
 fn without_windows() -> Model {
     Model { outlier_every: 3, outlier_ns: 3e9, ..together(4) }

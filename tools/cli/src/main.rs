@@ -14,13 +14,27 @@ mod stat;
 use std::process::ExitCode;
 
 use clap::Parser;
+use weir_bench::speaker::prints_what_the_parser_says;
+use weir_job::Env;
 
 fn main() -> ExitCode {
     weir_emulate::process::quietly(command)
 }
 
+/// Whether this is the command that launchers start many times: of any other each process says for itself what is wrong.
+fn is_bench() -> bool {
+    std::env::args_os().nth(1).is_some_and(|word| word == "bench")
+}
+
 fn command() -> ExitCode {
-    let args = args::Args::parse();
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) if is_bench() && !prints_what_the_parser_says(&Env::from_process()) => {
+            // Of the processes of a job one prints it.
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(args::EXIT_FAILED));
+        }
+        Err(error) => error.exit(),
+    };
     let emulates = matches!(args.command, args::Command::Emulate(_));
     match commands::run(args) {
         Ok(code) => ExitCode::from(code),

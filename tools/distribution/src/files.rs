@@ -20,6 +20,8 @@ impl Output for File {
 pub(crate) trait Files: Send {
     /// A new, empty file in the place of whatever was there.
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>>;
+    /// The end of a file, which is made if it is not there.
+    fn append(&self, path: &Path) -> io::Result<Box<dyn Output>>;
     /// Gives a file its final name, in one step.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Returns when the folder's names are on the device.
@@ -34,6 +36,10 @@ pub(crate) struct RealFiles;
 impl Files for RealFiles {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>> {
         Ok(Box::new(File::create(path)?))
+    }
+
+    fn append(&self, path: &Path) -> io::Result<Box<dyn Output>> {
+        Ok(Box::new(File::options().create(true).append(true).open(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -36,8 +36,16 @@ pub fn parse_run(file: &Path, text: &[u8]) -> Result<(Run, Vec<String>)> {
     }
     let mut unknown = Vec::new();
     let run = tracked(file, text, &mut unknown)?;
-    check::run(&run).map_err(|(field, problem)| Error::Field { file: file.to_owned(), field, problem })?;
+    check(file, &run)?;
     Ok((run, unknown))
+}
+
+/// Checks what the types do not say.
+///
+/// # Errors
+/// A field without sense.
+pub(crate) fn check(file: &Path, run: &Run) -> Result<()> {
+    check::run(run).map_err(|(field, problem)| Error::Field { file: file.to_owned(), field, problem })
 }
 
 fn check_head(file: &Path, head: &Head) -> Result<()> {
@@ -130,6 +138,32 @@ pub(crate) fn render_cell(file: &Path, index: usize, cell: &Cell) -> Result<Stri
     Ok(text.replace('\n', "\n    "))
 }
 
+/// A cell as a line of the journal, its end included.
+pub(crate) fn render_line(file: &Path, cell: &Cell) -> Result<String> {
+    let text = serde_json::to_string(cell).map_err(|e| unwritable(file, &e))?;
+    Ok(text + "\n")
+}
+
+/// Reads a line of the journal; `number` from 1.
+///
+/// # Errors
+/// Not JSON, or a field that is missing or of another type.
+pub(crate) fn parse_line(file: &Path, number: usize, line: &[u8]) -> Result<Cell> {
+    let mut json = serde_json::Deserializer::from_slice(line);
+    let parsed: std::result::Result<Cell, _> = serde_path_to_error::deserialize(&mut json);
+    let whole = parsed.map_err(|e| (e.path().to_string(), e.into_inner())).and_then(|cell| match json.end() {
+        Ok(()) => Ok(cell),
+        Err(e) => Err((".".to_owned(), e)),
+    });
+    whole.map_err(|(field, e)| Error::Json {
+        file: file.to_owned(),
+        field,
+        problem: in_words(&e.to_string()),
+        line: number,
+        column: e.column(),
+    })
+}
+
 /// The whole file from its head (a run without cells) and its cells as rendered.
 pub(crate) fn render_run(file: &Path, head: &Run, cells: &[String]) -> Result<String> {
     debug_assert!(head.cells.is_empty());
@@ -150,11 +184,11 @@ pub(crate) fn render_run(file: &Path, head: &Run, cells: &[String]) -> Result<St
 }
 
 fn pretty<T: serde::Serialize>(file: &Path, value: &T) -> Result<String> {
-    serde_json::to_string_pretty(value).map_err(|e| Error::Field {
-        file: file.to_owned(),
-        field: ".".to_owned(),
-        problem: e.to_string(),
-    })
+    serde_json::to_string_pretty(value).map_err(|e| unwritable(file, &e))
+}
+
+fn unwritable(file: &Path, error: &serde_json::Error) -> Error {
+    Error::Field { file: file.to_owned(), field: ".".to_owned(), problem: error.to_string() }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod check;
 mod error;
 pub mod export;
 mod files;
+mod journal;
 mod json;
 mod lock;
 pub mod model;

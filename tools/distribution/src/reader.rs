@@ -5,17 +5,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::journal;
 use crate::json;
 use crate::lock::Lock;
 use crate::model::{Cell, Run, Sample};
 use crate::samples::SampleStream;
 
-/// A run as it lies on disk: `run.json` is read when opened, samples when asked for.
+/// A run as it lies on disk: `run.json`, and what a writer that works or was killed has in its journal, are read when opened, samples when
+/// asked for.
 #[derive(Debug)]
 pub struct Reader {
     dir: PathBuf,
     run: Run,
     unknown: Vec<String>,
+    cut_line: bool,
 }
 
 impl Reader {
@@ -30,13 +33,16 @@ impl Reader {
             _ => path.to_owned(),
         };
         let file = dir.join(RUN_FILE);
+        // First: what a writer takes out of it meanwhile is in `run.json` by then.
+        let lines = journal::read(&dir)?;
         let text = match fs::read(&file) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound && dir.is_dir() => return Err(Error::NotARun(dir)),
             Err(e) => return Err(Error::io("read", file)(e)),
         };
-        let (run, unknown) = json::parse_run(&file, &text)?;
-        Ok(Self { dir, run, unknown })
+        let (mut run, unknown) = json::parse_run(&file, &text)?;
+        let cut_line = journal::add(&dir, &lines, &mut run)?;
+        Ok(Self { dir, run, unknown, cut_line })
     }
 
     /// The folder.
@@ -45,7 +51,7 @@ impl Reader {
         &self.dir
     }
 
-    /// What `run.json` says.
+    /// What `run.json` and the journal say.
     #[must_use]
     pub fn run(&self) -> &Run {
         &self.run
@@ -68,6 +74,13 @@ impl Reader {
     #[must_use]
     pub fn unknown_fields(&self) -> &[String] {
         &self.unknown
+    }
+
+    /// Whether the last line of `cells.jsonl` is cut short and was left out: the cell that was being entered when the writer was killed.
+    /// Worth telling, unless somebody writes the run now.
+    #[must_use]
+    pub fn has_cut_line(&self) -> bool {
+        self.cut_line
     }
 
     /// The samples of a cell, in small batches; `None`: it has none.

@@ -4,8 +4,10 @@
 //! replaced in one step by a complete successor. What a kill leaves beside that (a `.tmp` file, a samples file that no cell
 //! names) is not part of the run, and is overwritten in time.
 //!
-//! Cost: `run.json` is written anew for each cell, a few kilobytes for every cell before it. 1000 cells make it write some
-//! gigabytes in all, spread over the run; each is rendered once only. That is the price of a file that is whole at any instant.
+//! Cost: while `run.json` is short it is written anew for each cell. Of thousands of cells, ten kilobytes each, that would be tens of
+//! gigabytes in all: once it is longer than [`WHOLE_BELOW`], a finished cell becomes a line at the end of `cells.jsonl`, and
+//! `run.json` is written anew each time these lines come to a quarter of it. What is written in all stays a small multiple of what
+//! there is (`cargo run --release -p weir-distribution --example many_cells`).
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,6 +16,7 @@ use std::path::{Path, PathBuf};
 use crate::check;
 use crate::error::{Error, Result};
 use crate::files::{Files, RealFiles};
+use crate::journal::{JOURNAL_FILE, Journal};
 use crate::json;
 use crate::lock::{LOCK_FILE, Lock};
 use crate::model::{Cell, Launch, Run, Sample, SamplesFile, State};
@@ -36,15 +39,27 @@ pub struct Writer {
     run: Run,
     /// The cells of `run` as they stand in `run.json`: each is rendered once, not once for every cell that follows.
     rendered: Vec<String>,
+    /// Bytes of `rendered`.
+    rendered_bytes: u64,
+    /// The last cells, as long as `run.json` does not name them.
+    journal: Journal,
+    /// See [`WHOLE_BELOW`].
+    whole_below: u64,
     /// Nobody else writes meanwhile.
     _lock: Lock,
 }
 
-/// How `run.json` was replaced, or not.
+/// Up to so many bytes of cells, all of `run.json` is written for each cell: some milliseconds, and who reads the folder meanwhile finds
+/// everything in one file. The cells of a usual launch are fewer.
+const WHOLE_BELOW: u64 = 512 << 10;
+/// Beyond, lines of the journal may come to this part of `run.json` before it is written anew.
+const JOURNAL_PART: u64 = 4;
+
+/// How `run.json` was replaced or the journal grew, or not.
 enum Saved {
     /// It is on the device.
     Durable,
-    /// It has its new content, which a crash of the whole machine may take back: the folder could not be synced.
+    /// It has its new content, which a crash of the whole machine may take back: it could not be synced.
     Unsynced(Error),
 }
 
@@ -91,11 +106,11 @@ impl Writer {
         let lock = Lock::take(dir)?;
         // What was there may have changed until the lock was taken.
         is_ours(dir, existing)?;
-        let mut writer = Self { dir: dir.to_owned(), files, run, rendered: Vec::new(), _lock: lock };
+        let mut writer = Self::of(dir.to_owned(), files, run, lock);
         make_room(dir, &*writer.files)?;
         let samples = dir.join(SAMPLES_DIR);
         fs::create_dir_all(&samples).map_err(Error::io("create", &samples))?;
-        writer.save()?.durable()?;
+        writer.save(0)?.durable()?;
         Ok(writer)
     }
 
@@ -111,9 +126,19 @@ impl Writer {
         let samples = dir.join(SAMPLES_DIR);
         fs::create_dir_all(&samples).map_err(Error::io("create", &samples))?;
         let (files, run) = (Box::new(RealFiles), reader.into_run());
-        let mut writer = Self { dir, files, run, rendered: Vec::new(), _lock: lock };
+        let mut writer = Self::of(dir, files, run, lock);
         writer.render_all()?;
+        // What a killed writer left in its journal is in `run.json` from now on, and the journal is ours.
+        if writer.dir.join(JOURNAL_FILE).exists() {
+            writer.save(writer.run.cells.len())?.durable()?;
+        }
         Ok(writer)
+    }
+
+    fn of(dir: PathBuf, files: Box<dyn Files>, run: Run, lock: Lock) -> Self {
+        let journal = Journal::new(&dir);
+        let (rendered, rendered_bytes, whole_below) = (Vec::new(), 0, WHOLE_BELOW);
+        Self { dir, files, run, rendered, rendered_bytes, journal, whole_below, _lock: lock }
     }
 
     /// The run as written so far.
@@ -134,11 +159,11 @@ impl Writer {
     /// A field makes no sense, or the file system refused; the run is then as before, unless all that failed was the syncing of the
     /// folder after `run.json` had been replaced.
     pub fn update(&mut self, change: impl FnOnce(&mut Run)) -> Result<()> {
-        let (run, rendered) = (self.run.clone(), self.rendered.clone());
+        let before = (self.run.clone(), self.rendered.clone(), self.rendered_bytes);
         change(&mut self.run);
-        let result = self.check_all().and_then(|()| self.render_all()).and_then(|()| self.save());
+        let result = self.check_all().and_then(|()| self.render_all()).and_then(|()| self.save(self.run.cells.len()));
         if result.is_err() {
-            (self.run, self.rendered) = (run, rendered);
+            (self.run, self.rendered, self.rendered_bytes) = before;
         }
         result.and_then(Saved::durable)
     }
@@ -244,14 +269,37 @@ impl Writer {
         let index = self.run.cells.len();
         let checked = check::cell(&self.run, &format!("cells[{index}]"), &cell);
         checked.map_err(|(field, problem)| self.field(field, problem))?;
-        self.rendered.push(json::render_cell(&self.run_file(), index, &cell)?);
+        let text = json::render_cell(&self.run_file(), index, &cell)?;
+        let line = json::render_line(&self.run_file(), &cell)?;
+        let bytes = text.len() as u64;
+        self.rendered.push(text);
+        self.rendered_bytes += bytes;
         self.run.cells.push(cell);
-        let saved = self.save();
+        let saved = match self.goes_to_journal(line.len() as u64) {
+            true => self.append_line(&line, index),
+            false => self.save(index),
+        };
         if saved.is_err() {
             self.rendered.pop();
+            self.rendered_bytes -= bytes;
             self.run.cells.pop();
         }
         saved
+    }
+
+    /// Whether a cell of so many bytes more is not worth all of `run.json`.
+    fn goes_to_journal(&self, bytes: u64) -> bool {
+        let long = self.rendered_bytes >= self.whole_below;
+        long && self.journal.takes() && (self.journal.bytes() + bytes) * JOURNAL_PART < self.rendered_bytes
+    }
+
+    fn append_line(&mut self, line: &str, kept: usize) -> Result<Saved> {
+        let failed = Error::write(self.journal.path().to_owned(), kept);
+        match self.journal.append(&*self.files, line) {
+            Ok(Ok(())) => Ok(Saved::Durable),
+            Ok(Err(unsynced)) => Ok(Saved::Unsynced(failed(unsynced))),
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// For `map_err`.
@@ -275,11 +323,12 @@ impl Writer {
         let file = self.run_file();
         let cells = self.run.cells.iter().enumerate();
         self.rendered = cells.map(|(i, c)| json::render_cell(&file, i, c)).collect::<Result<_>>()?;
+        self.rendered_bytes = self.rendered.iter().map(|text| text.len() as u64).sum();
         Ok(())
     }
 
-    /// Replaces `run.json`.
-    fn save(&mut self) -> Result<Saved> {
+    /// Replaces `run.json`, which has all cells then: the journal goes. `kept`: cells that are there if this fails.
+    fn save(&mut self, kept: usize) -> Result<Saved> {
         let file = self.run_file();
         let cells = std::mem::take(&mut self.run.cells);
         let text = json::render_run(&file, &self.run, &self.rendered);
@@ -293,13 +342,17 @@ impl Writer {
         });
         if let Err(e) = written {
             let _ = self.files.remove(&tmp);
-            return Err(self.failed(&file)(e));
+            return Err(Error::write(&file, kept)(e));
         }
-        self.files.rename(&tmp, &file).map_err(self.failed(&file))?;
-        Ok(match self.files.sync_dir(&self.dir) {
-            Ok(()) => Saved::Durable,
-            Err(e) => Saved::Unsynced(self.failed(&file)(e)),
-        })
+        self.files.rename(&tmp, &file).map_err(Error::write(&file, kept))?;
+        let synced = self.files.sync_dir(&self.dir);
+        if let Err(e) = synced {
+            // A crash of the machine may take the new `run.json` back: what the journal has is kept for that.
+            return Ok(Saved::Unsynced(Error::write(&file, kept)(e)));
+        }
+        // That it may fail does not matter: readers take from a journal only what `run.json` does not have.
+        self.journal.clear(&*self.files);
+        Ok(Saved::Durable)
     }
 }
 
@@ -334,8 +387,9 @@ fn is_ours(dir: &Path, existing: Existing) -> Result<()> {
     for entry in listing {
         names.push(entry.map_err(Error::io("open", dir))?.file_name());
     }
-    let ours =
-        |name: &std::ffi::OsString| name == RUN_FILE || name == RUN_TMP || name == SAMPLES_DIR || name == LOCK_FILE;
+    let ours = |name: &std::ffi::OsString| {
+        [RUN_FILE, RUN_TMP, SAMPLES_DIR, LOCK_FILE, JOURNAL_FILE].iter().any(|own| name == own)
+    };
     match names.iter().any(|n| n == RUN_FILE) {
         true if existing == Existing::Refuse => {
             let (state, cells) =
@@ -351,8 +405,10 @@ fn is_ours(dir: &Path, existing: Existing) -> Result<()> {
 /// Removes the run that may be overwritten; `run.json` goes first, so that half a run never looks like one.
 fn make_room(dir: &Path, files: &dyn Files) -> Result<()> {
     let run_file = dir.join(RUN_FILE);
-    if run_file.exists() {
-        files.remove(&run_file).map_err(Error::io("remove", &run_file))?;
+    for file in [run_file, dir.join(JOURNAL_FILE)] {
+        if file.exists() {
+            files.remove(&file).map_err(Error::io("remove", &file))?;
+        }
     }
     remove_samples(&dir.join(SAMPLES_DIR), files)
 }

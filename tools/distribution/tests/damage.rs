@@ -146,6 +146,31 @@ fn a_wrong_number_of_samples_is_told() {
 }
 
 #[test]
+fn lines_of_the_journal_are_cells_and_what_is_wrong_with_one_is_named() {
+    let (_dir, path) = run();
+    let last = Reader::open(&path).unwrap().run().cells.last().unwrap().clone();
+    let line = |id: u32| serde_json::to_string(&Cell { id, ..last.clone() }).unwrap();
+    let with = |text: &str| {
+        fs::write(path.join("cells.jsonl"), text).unwrap();
+        Reader::open(&path)
+    };
+    // Cell 2 is in run.json already.
+    let reader = with(&format!("{}\n{}\n{}", line(2), line(3), &line(4)[..50])).unwrap();
+    assert_eq!(reader.run().cells.iter().map(|c| c.id).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert!(reader.has_cut_line());
+    assert!(!with(&format!("{}\n", line(3))).unwrap().has_cut_line());
+    let cases = [
+        (format!("{}\n{}\n", line(3), &line(4)[..50]), "cells.jsonl: ", "line 2, "),
+        (line(3).replace("2450.5", "\"fast\"") + "\n", "cells.jsonl: summary.p50_ns: invalid type", "line 1, "),
+        (line(3).replace("\"launch\":0", "\"launch\":9") + "\n", "cells.jsonl: cells[3].launch", ""),
+    ];
+    for (text, start, end) in cases {
+        let text = with(&text).map(drop).unwrap_err().to_string();
+        assert!(text.contains(start) && text.contains(end) && !text.contains('\n'), "{text}");
+    }
+}
+
+#[test]
 fn a_newer_major_version_is_refused_and_says_what_to_do() {
     let text = error_after(|t| t.replace("\"1.0\"", "\"2.3\"").replace("\"cells\"", "\"zellen\""));
     assert!(text.contains("format 2.3") && text.contains("newer weir"), "{text}");

@@ -14,7 +14,10 @@ const CHILD: &str = "WEIR_TEST_WRITES_UNTIL_KILLED";
 fn write_until_killed(dir: &Path) {
     let mut writer = Writer::create(dir, Run::new("killed"), Existing::Refuse).unwrap();
     for n in 0..100_000 {
-        writer.write_cell(Cell::new(0, 0, Configuration::pair("send", n)), &common::samples(2000, 1.0)).unwrap();
+        let mut cell = Cell::new(0, 0, Configuration::pair("send", n));
+        // So long that `run.json` soon is, and cells go to the journal.
+        cell.warnings = vec![Warning { code: "long".into(), message: "x".repeat(30_000), advice: None }];
+        writer.write_cell(cell, &common::samples(2000, 1.0)).unwrap();
         println!("finished {}", n + 1);
     }
 }
@@ -24,7 +27,8 @@ fn a_killed_writer_keeps_finished_cells() {
     if let Some(dir) = std::env::var_os(CHILD) {
         return write_until_killed(Path::new(&dir));
     }
-    for kill_after in [1, 3, 8, 20] {
+    let mut in_journal = 0;
+    for kill_after in [1, 3, 8, 20, 27, 33] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run");
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -47,6 +51,7 @@ fn a_killed_writer_keeps_finished_cells() {
         }
         child.wait().unwrap();
         assert!(told >= kill_after);
+        in_journal += usize::from(path.join("cells.jsonl").exists());
         let reader = Reader::open(&path).unwrap();
         assert!(reader.run().cells.len() >= told, "{} of {told}", reader.run().cells.len());
         assert_eq!(reader.run().state, State::Running);
@@ -54,6 +59,7 @@ fn a_killed_writer_keeps_finished_cells() {
         let mut writer = Writer::append(&path).unwrap();
         writer.write_cell(Cell::new(0, 0, Configuration::pair("send", 0)), &[]).unwrap();
     }
+    assert!(in_journal > 0, "no kill came while cells were in the journal only");
 }
 
 #[test]

@@ -99,20 +99,20 @@ impl Pair {
     }
 
     /// What restricts `faster` and `slower`.
-    fn scope(&self) -> &'static str {
+    pub(crate) fn scope(&self) -> &'static str {
         let differs = matches!(self.verdict, Verdict::Faster | Verdict::Slower);
         if differs && !self.by_launches { " in these launches" } else { "" }
     }
 }
 
 impl Pair {
-    /// The verdict in a few words, for headings.
+    /// The verdict in a few words, for headings, which must say elsewhere for which launches it holds.
     #[must_use]
     pub fn short(&self) -> String {
         match self.verdict {
-            Verdict::Faster | Verdict::Slower => self.to_string(),
+            Verdict::Faster | Verdict::Slower => self.to_string().replace(self.scope(), ""),
             Verdict::WithinClockError => "within clock error".into(),
-            Verdict::WithinLaunches => "within what launches differ".into(),
+            Verdict::WithinLaunches => "launches differ as much".into(),
             Verdict::NoDifference => "no difference found".into(),
             Verdict::NotPositive => "a median not above 0".into(),
             Verdict::TooFew => "too few samples".into(),
@@ -450,6 +450,8 @@ mod tests {
         for (pair, text) in cases {
             assert_eq!(pair.to_string(), text);
         }
+        assert_eq!(pair(Verdict::Faster, 0.1, (0.08, 0.125), false).short(), "10 times faster (8–12.5)");
+        assert_eq!(pair(Verdict::Slower, 1.034, (1.031, 1.04), true).short(), "slower by 3.4 % (3.1–4.0)");
         assert_eq!(pair(Verdict::Faster, 0.5, (0.4, 0.6), false).word(), "faster-in-these-launches");
         assert_eq!(pair(Verdict::Faster, 0.5, (0.4, 0.6), true).word(), "faster");
         assert_eq!(pair(Verdict::NoDifference, 0.5, (0.4, 0.6), false).word(), "no-difference");

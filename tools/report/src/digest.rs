@@ -1,6 +1,7 @@
 //! One pass over a run: every sample is read once, cell by cell, and what remains is small enough to draw and to compare.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -12,6 +13,7 @@ use weir_distribution::{
 };
 
 use crate::curve::Curve;
+use crate::reading::ENOUGH;
 use crate::{notes, order, units};
 
 /// Most outliers that are remembered of one point; the largest ones.
@@ -198,8 +200,8 @@ pub struct Span {
     pub to_ns: i64,
     /// Largest and median bound on the error of a duration.
     pub error_ns: (f64, f64),
-    /// Median and 99th percentile of the skew of starts.
-    pub skew_ns: Option<(f64, f64)>,
+    /// Median of the skew of starts, and its 99th percentile where repetitions are enough for one.
+    pub skew_ns: Option<(f64, Option<f64>)>,
 }
 
 /// A run without its samples.
@@ -209,6 +211,8 @@ pub struct Digest {
     pub run: Run,
     /// A name for the run: its folder's.
     pub name: String,
+    /// Where it lies, as it was named, if it was read from a folder.
+    pub folder: Option<PathBuf>,
     /// Operations by family, then by name ([`order`]).
     pub profiles: Vec<Profile>,
     /// Cells on the time line.
@@ -259,7 +263,7 @@ pub fn digest(run: Run, name: &str, read: &Read<'_>) -> Digest {
     name_profiles(&mut profiles);
     order::arrange(&run, &mut profiles);
     spans.sort_by_key(|s| (s.launch, s.from_ns));
-    Digest { run, name: name.to_owned(), profiles, spans, warnings, samples }
+    Digest { run, name: name.to_owned(), folder: None, profiles, spans, warnings, samples }
 }
 
 type Group = ((Key, Level, u64), Vec<usize>);
@@ -576,13 +580,14 @@ fn span(cell: &Cell, samples: &[Sample]) -> Option<Span> {
         Some(f64::from(*errors.select_nth_unstable_by(middle, f32::total_cmp).1))
     };
     let largest = cell.clock_error_ns.or_else(|| errors.iter().copied().reduce(f32::max).map(f64::from)).unwrap_or(0.0);
-    let skew = cell.skew.as_ref().map(|s| (s.summary.p50_ns, s.summary.p99_ns));
+    let p99 = |s: &SummaryRecord| (s.count >= ENOUGH && s.p99_ns.is_finite()).then_some(s.p99_ns);
+    let skew = cell.skew.as_ref().map(|s| (s.summary.p50_ns, p99(&s.summary)));
     Some(Span {
         launch: cell.launch,
         from_ns: from,
         to_ns: to.unwrap_or(from).max(from),
         error_ns: (largest, median.unwrap_or(largest)),
-        skew_ns: skew.filter(|s| s.0.is_finite() && s.1.is_finite()),
+        skew_ns: skew.filter(|s| s.0.is_finite()),
     })
 }
 

@@ -17,8 +17,14 @@ pub struct Plot {
     pub width: f64,
     /// Height in user units (px).
     pub height: f64,
-    /// SVG elements.
+    /// What is said before it is looked at: what is shown, in which setting.
+    pub explanation: String,
+    /// What is said below it: what was drawn, what was left out. May be empty.
+    pub note: String,
+    /// SVG elements of the drawing without title, explanation and note.
     pub body: String,
+    /// Upper and lower edge of what `body` draws, in user units: title and explanation are above, the note is below.
+    pub area: (f64, f64),
 }
 
 /// Which style sheet a drawing brings along.
@@ -37,23 +43,76 @@ impl Plot {
     #[must_use]
     pub fn svg(&self, sheet: Sheet) -> String {
         let (title, description) = (escape(&self.title), escape(&self.description));
-        let size = format!("viewBox=\"0 0 {0:.0} {1:.0}\"", self.width, self.height);
         match sheet {
-            // The figure around it carries the words for readers of screens.
-            Sheet::Page => format!("<svg class=\"plot\" {size} aria-hidden=\"true\">\n{}</svg>\n", self.body),
+            // The figure around it carries the words, which break into lines as its width demands.
+            Sheet::Page => {
+                let (top, bottom) = self.area;
+                format!(
+                    "<svg class=\"plot\" viewBox=\"0 {top:.0} {:.0} {:.0}\" aria-hidden=\"true\">\n{}</svg>\n",
+                    self.width,
+                    bottom - top,
+                    self.body
+                )
+            }
             Sheet::Adaptive | Sheet::Plain => {
+                let size = format!("viewBox=\"0 0 {0:.0} {1:.0}\"", self.width, self.height);
                 let css = if sheet == Sheet::Plain { style::plain("") } else { style::adaptive("") };
                 format!(
                     "<svg xmlns=\"http://www.w3.org/2000/svg\" {size} width=\"{:.0}\" height=\"{:.0}\" role=\"img\">\n\
                      <title>{title}</title>\n<desc>{description}</desc>\n<style>\n{css}</style>\n\
-                     <rect class=\"ground\" x=\"0\" y=\"0\" width=\"{0:.0}\" height=\"{1:.0}\"/>\n{body}</svg>\n",
+                     <rect class=\"ground\" x=\"0\" y=\"0\" width=\"{0:.0}\" height=\"{1:.0}\"/>\n{words}{body}</svg>\n",
                     self.width,
                     self.height,
+                    words = self.words(),
                     body = self.body
                 )
             }
         }
     }
+
+    /// Title, explanation and note as SVG elements.
+    fn words(&self) -> String {
+        let mut canvas = Canvas::new();
+        let titles = title_lines(&self.title);
+        let explanation = explanation_from(titles.len());
+        for (class, first, pitch, lines) in [
+            ("title", TITLE, TITLE_LINE, titles),
+            ("small muted", explanation, LINE, lines_of(&self.explanation)),
+            ("small muted", self.area.1 + NOTE, LINE, lines_of(&self.note)),
+        ] {
+            for (i, line) in lines.iter().enumerate() {
+                canvas.text(class, SIDE, first + i as f64 * pitch, Anchor::Start, line);
+            }
+        }
+        canvas.into_body()
+    }
+}
+
+/// Distance of words from the sheet's side.
+const SIDE: f64 = 12.0;
+/// Baseline of the title's first line, and the distance to what follows.
+const TITLE: f64 = 24.0;
+const TITLE_LINE: f64 = 18.0;
+/// From one line of the explanation or the note to the next.
+const LINE: f64 = 15.0;
+/// From the last baseline of the words above to the upper edge of the drawing.
+const BELOW_WORDS: f64 = 7.0;
+/// From the drawing's lower edge to the baseline of the note's first line.
+const NOTE: f64 = 10.0;
+
+/// A title in lines that fit a sheet.
+fn title_lines(title: &str) -> Vec<String> {
+    wrap(title, (WIDTH - 2.0 * SIDE) / 16.5)
+}
+
+/// Baseline of the explanation's first line below a title of so many lines.
+fn explanation_from(title_lines: usize) -> f64 {
+    TITLE + TITLE_LINE * title_lines.max(1) as f64
+}
+
+/// An explanation or a note in lines that fit a sheet.
+fn lines_of(text: &str) -> Vec<String> {
+    wrap(text, (WIDTH - 2.0 * SIDE) / 12.8)
 }
 
 /// A name made of lower-case letters, digits and single `-`, whatever it is made from.
@@ -89,6 +148,9 @@ pub struct Frame {
     width: f64,
     height: f64,
     title: String,
+    explanation: String,
+    /// Upper edge of what is drawn, below the words.
+    above: f64,
 }
 
 /// Space around the area: left and right; above and below follow from the words there.
@@ -107,23 +169,19 @@ impl Frame {
     /// A sheet whose area is `inner` high, below a title and a line or two of explanation.
     #[must_use]
     pub fn new(title: &str, explanation: &str, inner: f64, margins: Margins) -> Self {
-        let mut canvas = Canvas::new();
-        canvas.text("title", 12.0, 24.0, Anchor::Start, title);
-        let mut y = 42.0;
-        for line in wrap(explanation, (WIDTH - 24.0) / 12.8) {
-            canvas.text("small muted", 12.0, y, Anchor::Start, &line);
-            y += 15.0;
-        }
-        let top = y + 6.0;
+        let (first, lines) = (explanation_from(title_lines(title).len()), lines_of(explanation).len() as f64);
+        let top = first + lines * LINE + 6.0;
         Self {
-            canvas,
+            canvas: Canvas::new(),
             left: margins.left,
             right: WIDTH - margins.right,
             top,
             bottom: top + inner,
             width: WIDTH,
-            height: top + inner + 48.0,
+            height: top + inner + 42.0,
             title: title.to_owned(),
+            explanation: explanation.to_owned(),
+            above: first + (lines - 1.0).max(0.0) * LINE + BELOW_WORDS,
         }
     }
 
@@ -181,6 +239,22 @@ impl Frame {
         }
     }
 
+    /// Writes a legend above the area, in as many rows as it needs, and moves the area down.
+    pub fn legend(&mut self, entries: &[Entry]) {
+        const ROW: f64 = 17.0;
+        let (mut x, mut y) = (self.left, self.top + 10.0);
+        for entry in entries {
+            if x > self.left && x + entry.width() > WIDTH - SIDE {
+                (x, y) = (self.left, y + ROW);
+            }
+            entry.draw(&mut self.canvas, x, y);
+            x += entry.width();
+        }
+        let taken = y + 8.0 - self.top;
+        self.top += taken;
+        self.grow(taken);
+    }
+
     /// Makes the sheet higher, for panels below its upper edge.
     pub fn grow(&mut self, by: f64) {
         self.bottom += by;
@@ -189,19 +263,18 @@ impl Frame {
 
     /// Ends the sheet with a note below the axis: what was drawn, what was left out.
     #[must_use]
-    pub fn finish(mut self, name: &str, description: String, note: &str) -> Plot {
-        let mut y = self.height + 4.0;
-        for line in wrap(note, (WIDTH - 24.0) / 12.8) {
-            self.canvas.text("small muted", 12.0, y, Anchor::Start, &line);
-            y += 15.0;
-        }
+    pub fn finish(self, name: &str, description: String, note: &str) -> Plot {
+        let lines = lines_of(note).len() as f64;
         Plot {
             name: slug(name),
             title: self.title,
             description,
             width: self.width,
-            height: y,
+            height: self.height + NOTE + lines * LINE,
+            explanation: self.explanation,
+            note: note.to_owned(),
             body: self.canvas.into_body(),
+            area: (self.above, self.height),
         }
     }
 
@@ -214,13 +287,69 @@ impl Frame {
     }
 }
 
-/// A legend in one line: swatches with words, from `x` on.
-pub fn legend(canvas: &mut Canvas, x: f64, y: f64, entries: &[(String, String)]) {
-    let mut at = x;
-    for (class, text) in entries {
-        canvas.line(class, (at, y - 4.0), (at + 18.0, y - 4.0));
-        canvas.text("small", at + 23.0, y, Anchor::Start, text);
-        at += 23.0 + width_em(text) * 12.5 + 14.0;
+/// What a line or a mark stands for.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Class of the line; nothing where marks stand alone.
+    pub line: String,
+    /// Shape and class of the marks on it.
+    pub mark: Option<(Mark, String)>,
+    /// The words.
+    pub text: String,
+}
+
+impl Entry {
+    /// Of a line without marks.
+    #[must_use]
+    pub fn line(class: &str, text: &str) -> Self {
+        Self { line: class.to_owned(), mark: None, text: shortened(text) }
+    }
+
+    /// Of a line with marks.
+    #[must_use]
+    pub fn marked(class: &str, shape: Mark, fill: &str, text: &str) -> Self {
+        Self { mark: Some((shape, fill.to_owned())), ..Self::line(class, text) }
+    }
+
+    /// Of marks without a line.
+    #[must_use]
+    pub fn mark(shape: Mark, fill: &str, text: &str) -> Self {
+        Self::marked("", shape, fill, text)
+    }
+
+    fn width(&self) -> f64 {
+        23.0 + width_em(&self.text) * 12.5 + 14.0
+    }
+
+    fn draw(&self, canvas: &mut Canvas, x: f64, y: f64) {
+        if !self.line.is_empty() {
+            canvas.line(&self.line, (x, y - 4.0), (x + 18.0, y - 4.0));
+        }
+        if let Some((shape, class)) = &self.mark {
+            let mut path = Path::new();
+            mark(&mut path, *shape, x + 9.0, y - 4.0);
+            canvas.path(class, &path);
+        }
+        canvas.text("small", x + 23.0, y, Anchor::Start, &self.text);
+    }
+}
+
+/// As much of a text as is at most `limit_em` wide.
+fn fitting(text: &str, limit_em: f64) -> String {
+    if width_em(text) <= limit_em {
+        return text.to_owned();
+    }
+    let ends = text.char_indices().map(|(end, _)| end);
+    let end = ends.take_while(|end| width_em(&text[..*end]) + 0.8 <= limit_em).last().unwrap_or(0);
+    format!("{}…", text[..end].trim_end())
+}
+
+/// A name that may have any length, as it fits a legend.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 64;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -234,6 +363,9 @@ pub enum Mark {
     /// A triangle that stands on its base.
     Triangle,
 }
+
+/// Marks by which series follow each other.
+pub const MARKS: [Mark; 3] = [Mark::Disc, Mark::Square, Mark::Triangle];
 
 /// Adds a mark to a path that is to be filled.
 pub fn mark(path: &mut Path, shape: Mark, x: f64, y: f64) {
@@ -284,8 +416,9 @@ impl Panel {
 
     /// Heading in two lines: what it is, and something about it.
     pub fn heading(&self, canvas: &mut Canvas, text: &str, more: &str) {
-        canvas.text("small strong", self.left, self.top - 20.0, Anchor::Start, text);
-        canvas.text("small muted", self.left, self.top - 6.0, Anchor::Start, more);
+        let width = self.right - self.left + 8.0;
+        canvas.text("small strong", self.left, self.top - 20.0, Anchor::Start, &fitting(text, width / 12.5));
+        canvas.text("small muted", self.left, self.top - 6.0, Anchor::Start, &fitting(more, width / 12.0));
     }
 
     /// Ticks below.
@@ -336,6 +469,53 @@ mod tests {
         places.sort_by(f64::total_cmp);
         assert_eq!(places.len(), 5);
         assert!(places.windows(2).all(|w| w[1] - w[0] >= 13.9) && places[4] <= bottom + 4.1, "{places:?}");
+    }
+
+    #[test]
+    fn a_long_legend_takes_further_rows_and_stays_on_the_sheet() {
+        let mut frame = Frame::new("t", "", 200.0, Margins { left: 60.0, right: 80.0 });
+        let (top, bottom) = (frame.top, frame.bottom);
+        let long = "x".repeat(300);
+        let texts = (0..9).map(|i| format!("{i} pairs, 64 × 32")).chain([long]);
+        frame.legend(&texts.map(|t| Entry::marked("line c0", Mark::Disc, "f0", &t)).collect::<Vec<_>>());
+        assert!(
+            frame.top > top + 30.0 && (frame.bottom - frame.top - (bottom - top)).abs() < 1e-9,
+            "the area is whole"
+        );
+        let from = frame.top;
+        let body = frame.finish("n", String::new(), "").body;
+        let number = |line: &str, name: &str| -> f64 {
+            line.split(&format!("{name}=\"")).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+        };
+        let texts: Vec<&str> = body.lines().filter(|l| l.starts_with("<text")).collect();
+        assert_eq!(texts.len(), 10);
+        for line in texts {
+            let words = line.split('>').nth(1).unwrap().split('<').next().unwrap();
+            assert!(number(line, "x") + width_em(words) * 11.0 <= WIDTH, "{line}");
+            assert!(number(line, "y") < from, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_heading_stays_in_its_panel() {
+        assert_eq!(fitting("slower by 10 %", 20.0), "slower by 10 %");
+        let cut = fitting(&"µ wide ".repeat(40), 12.0);
+        assert!(cut.ends_with('…') && width_em(&cut) <= 12.1 && width_em(&cut) > 10.0, "{cut}");
+        assert_eq!(fitting("abc", 0.0), "…");
+    }
+
+    #[test]
+    fn words_of_a_page_are_outside_of_its_drawing() {
+        let mut frame = Frame::new("A title", "An explanation.", 60.0, Margins { left: 12.0, right: 12.0 });
+        let (x, y) = (frame.left, frame.bottom);
+        frame.canvas.text("small", x, y, Anchor::Start, "inside");
+        let plot = frame.finish("n", String::new(), "A note.");
+        let (page, alone) = (plot.svg(Sheet::Page), plot.svg(Sheet::Plain));
+        for words in ["A title", "An explanation.", "A note."] {
+            assert!(!page.contains(words) && alone.contains(&format!(">{words}</text>")), "{words}");
+        }
+        assert!(page.contains("inside") && alone.contains("inside"));
+        assert!(plot.area.0 < plot.area.1 && plot.area.1 < plot.height);
     }
 
     #[test]

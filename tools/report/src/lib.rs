@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod again;
 pub mod cli;
 pub mod compare;
 pub mod curve;
@@ -80,8 +81,16 @@ pub fn load(path: &Path) -> Result<Digest, Error> {
     let reader = Reader::open(path)?;
     let read = |cell: &weir_distribution::Cell| reader.read_samples(cell).map_err(|e| e.to_string());
     let mut digest = digest::digest(reader.run().clone(), &name_of(reader.dir()), &read);
+    digest.folder = Some(reader.dir().to_owned());
     digest.warnings.extend(cut_off(reader.run(), reader.is_being_written()));
     digest.warnings.extend(notes::of_histograms(reader.run()));
+    if reader.has_cut_line() && reader.is_being_written() != Some(true) {
+        digest.warnings.push(weir_distribution::Warning {
+            code: "cut-line".into(),
+            message: "the last line of cells.jsonl is cut short and was left out: the cell that was being entered when the writer was killed".into(),
+            advice: None,
+        });
+    }
     if let Some(first) = reader.unknown_fields().first() {
         let n = reader.unknown_fields().len();
         digest.warnings.push(weir_distribution::Warning {

@@ -27,6 +27,19 @@ impl Point {
         self.row.count / u64::from(self.launches.max(1)) >= ENOUGH
     }
 
+    /// Whether several launches measured it, so that its statistics are medians of theirs.
+    #[must_use]
+    pub fn has_launches(&self) -> bool {
+        self.launch_medians.len() > 1
+    }
+
+    /// From the least to the greatest median of its launches; nothing of one launch.
+    #[must_use]
+    pub fn launch_range(&self) -> Option<(f64, f64)> {
+        let range = |r: (f64, f64), m: &f64| (r.0.min(*m), r.1.max(*m));
+        self.has_launches().then(|| self.launch_medians.iter().fold((f64::INFINITY, f64::NEG_INFINITY), range))
+    }
+
     /// Whether its form means something: [`ENOUGH`] samples, or a histogram that somebody wrote without any.
     #[must_use]
     pub fn has_form(&self) -> bool {

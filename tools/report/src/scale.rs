@@ -102,11 +102,20 @@ impl Scale {
     /// Ticks, about `wanted` of them with words.
     #[must_use]
     pub fn ticks(&self, wanted: usize, words: fn(f64) -> String) -> Vec<Tick> {
-        let values = match self.kind {
-            Kind::Linear => linear_ticks(self.low, self.high, wanted),
-            Kind::Log => log_ticks(self.low, self.high, wanted),
+        let held = |wanted: usize| {
+            let mut values = match self.kind {
+                Kind::Linear => linear_ticks(self.low, self.high, wanted),
+                Kind::Log => log_ticks(self.low, self.high, wanted),
+            };
+            values.retain(|v| self.holds(*v));
+            values
         };
-        values.into_iter().filter(|v| self.holds(*v)).map(|v| Tick { at: self.at(v), text: words(v) }).collect()
+        // One tick alone tells no scale.
+        let finer = [1, 2, 4].map(|times| held(wanted * times));
+        let enough = finer.iter().position(|values| values.len() > 1).unwrap_or(0);
+        // Nothing is nothing in any unit: 0 ns on an axis of seconds would look like another one.
+        let text = |v: f64| if v == 0.0 { "0".to_owned() } else { words(v) };
+        finer[enough].iter().map(|v| Tick { at: self.at(*v), text: text(*v) }).collect()
     }
 }
 
@@ -247,7 +256,7 @@ mod tests {
         let texts = |scale: Scale| scale.ticks(5, units::time).into_iter().map(|t| t.text).collect::<Vec<_>>();
         assert_eq!(
             texts(Scale::new(Kind::Linear, 0.0, 1000.0, 0.0, 1.0)),
-            ["0 ns", "200 ns", "400 ns", "600 ns", "800 ns", "1 µs"]
+            ["0", "200 ns", "400 ns", "600 ns", "800 ns", "1 µs"]
         );
         assert_eq!(texts(Scale::new(Kind::Log, 900.0, 2e7, 0.0, 1.0)), ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms"]);
         for (low, high) in [(1.0, 1.1), (1.0, 30.0), (1.0, 1e12), (1e-9, 1e9), (123.0, 456.0)] {
@@ -256,6 +265,19 @@ mod tests {
                 assert!((2..=14).contains(&n), "{kind:?} {low}..{high}: {n}");
             }
         }
+    }
+
+    #[test]
+    fn an_axis_has_two_ticks_at_least_and_one_unit_for_nothing() {
+        for (low, high) in [(1.1e3, 8.9e3), (0.6e3, 9.9e3), (4.2, 6.1), (2.1e4, 3.9e4), (0.0, 4.9e9)] {
+            for wanted in [2, 3, 4] {
+                let ticks = Scale::new(Kind::Linear, low, high, 0.0, 1.0).ticks(wanted, units::time);
+                assert!((2..=9).contains(&ticks.len()), "{low}..{high}, {wanted}: {ticks:?}");
+            }
+        }
+        let log = Scale::new(Kind::Log, 1.5e4, 5e7, 0.0, 1.0).ticks(3, units::time);
+        assert!((2..=9).contains(&log.len()), "{log:?}");
+        assert_eq!(Scale::new(Kind::Linear, 0.0, 3e10, 0.0, 1.0).ticks(3, units::time)[0].text, "0");
     }
 
     #[test]

@@ -104,7 +104,8 @@ fn shapes(prefix: &str) -> String {
     rule(".dot", "stroke-dasharray:1.5 3.5");
     rule(".grid", "fill:none;stroke-width:1");
     rule(".axis", "fill:none;stroke-width:1");
-    rule(".density", "fill:none;stroke-width:2.2");
+    // How thick its strokes are, each plot says: neighbours meet, and must not blend where they do.
+    rule(".density", "fill:none;shape-rendering:crispEdges");
     rule(".ridge", "fill-opacity:.72;stroke-width:1.1;stroke-linejoin:round");
     rule(".band", "fill-opacity:.14;stroke:none");
     rule(".hit", "fill-opacity:0;stroke:none");

@@ -36,14 +36,14 @@ impl Table {
     pub fn of_profile(profile: &Profile) -> Self {
         let rates = profile.family() != Family::Kernel && profile.points.values().any(|p| p.rate().is_some());
         let errors = profile.points.values().any(|p| p.clock_error_ns > 0.0);
-        let launches = profile.points.values().any(|p| p.launches > 1);
+        let launches = profile.points.values().any(Point::has_launches);
         let worth = profile.points.values().any(Point::is_dependent);
         let mut head = vec![
             ("size", Side::Right),
             ("minimum", Side::Right),
-            ("median", Side::Right),
+            (if launches { "median of medians" } else { "median" }, Side::Right),
             ("95 % interval", Side::Right),
-            ("p99", Side::Right),
+            (if launches { "median of p99s" } else { "p99" }, Side::Right),
             ("maximum", Side::Right),
         ];
         for (shown, name) in [
@@ -53,6 +53,7 @@ impl Table {
             (true, "outliers"),
             (errors, "clock error"),
             (launches, "launches"),
+            (launches, "their medians"),
         ] {
             if shown {
                 head.push((name, Side::Right));
@@ -138,10 +139,13 @@ impl Table {
         let rows: Vec<_> = rows.collect();
         let mut order = level_order(&profile.cells());
         order.retain(|level| rows.iter().any(|r| r.0 == *level));
-        let notes = vec![format!(
+        let mut notes = vec![format!(
             "AD: Anderson and Darling, KS: Kolmogorov and Smirnov, χ²: Pearson. A fit is rejected where one of its tests has a p-value below {} over the number of tests; a distribution with several humps follows none of the families.",
             goodness::SIGNIFICANCE
         )];
+        if profile.points.values().any(Point::has_launches) {
+            notes.push("Of several launches the fits are those of the first that has some.".to_owned());
+        }
         let caption = format!("{}: fits", profile.title);
         (!rows.is_empty()).then(|| Self { caption, head, rows, levels: profile.levels.clone(), order, notes })
     }
@@ -240,6 +244,12 @@ fn notes_of(profile: &Profile) -> Vec<String> {
             "Times are half of a round trip. What is sent and what is received lie in buffers of their own.".to_owned(),
         );
     }
+    if profile.points.values().any(Point::has_launches) {
+        out.push("Of several launches: the least minimum, the medians of their medians and of their 99th percentiles, an interval that holds that of each launch, the greatest maximum, all samples and outliers; and from the least to the greatest of the launches' own medians.".to_owned());
+    }
+    if profile.points.values().any(Point::is_dependent) {
+        out.push("Worth: so many independent samples would tell as much of the median; repetitions depend on those before, and processes of one repetition on each other. Intervals are made with this number.".to_owned());
+    }
     let tick = profile.points.values().filter(|p| p.interval().is_some_and(|i| i.by_tick)).map(|p| p.tick_ns);
     if let Some(tick) = tick.reduce(f64::max) {
         out.push(format!(
@@ -293,6 +303,7 @@ fn cells_of(point: &Point, shown: Columns) -> Vec<String> {
     }
     if shown.launches {
         cells.push(point.launches.to_string());
+        cells.push(point.launch_range().map_or_else(|| "–".into(), |(low, high)| units::range(low, high)));
     }
     cells
 }
@@ -306,6 +317,17 @@ pub fn clean(text: &str) -> String {
 }
 
 /// A run as one JSON document: all that the tables hold, times in ns.
+///
+/// * `machine`; `samples`: how many were read; `warnings`, each with `code`, `message`, `advice`
+/// * `operations`, each with `operation`, `locality`, `start`, `parameters`, and `points`, each with
+///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`
+///   * `launches`: how many measured it; `launch_medians_ns`: the median of each
+///   * `summary`: as in the format, of one launch; of several (`summary_of` is `launches`, else `samples`) the medians of the launches'
+///     quantiles, means and deviations, the least `min_ns`, the greatest `max_ns`, and from `median_low_ns` to `median_high_ns` what holds the
+///     interval of each launch
+///   * `bytes_per_s`: at `summary.p50_ns`; `clock_tick_ns`; `enough_for_p99`: whether 99th percentiles mean something
+///   * `outliers`, beyond `outlier_boundary_ns`; `clock_error_ns`: bound on a duration's error; `effective_count`,
+///     `lag1_autocorrelation`; `fit`: the chosen one, of the first launch that has one
 #[must_use]
 pub fn run_json(digest: &Digest) -> Value {
     let operations: Vec<Value> = digest.profiles.iter().map(profile_json).collect();
@@ -328,6 +350,7 @@ fn profile_json(profile: &Profile) -> Value {
     let points = profile.points.iter().map(|((level, size), point)| {
         json!({
             "size_bytes": size, "level": profile.levels.get(*level).map(level_json), "launches": point.launches,
+            "launch_medians_ns": point.launch_medians, "summary_of": if point.has_launches() { "launches" } else { "samples" },
             "summary": point.row, "bytes_per_s": rate(point), "clock_tick_ns": (point.tick_ns > 0.0).then_some(point.tick_ns),
             "enough_for_p99": point.knows_p99(), "outliers": point.outliers.map(|o| o.1),
             "outlier_boundary_ns": point.outliers.map(|o| o.0), "clock_error_ns": point.clock_error_ns,

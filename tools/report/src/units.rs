@@ -23,7 +23,8 @@ pub fn time_in_column(ns: f64) -> String {
     format!("{digits}{point}{} {unit}", "0".repeat(3 - have))
 }
 
-/// Two times in the unit of the larger, with as many digits as tell them apart: `16.46 – 16.50 µs`, `0.99 – 1.01 µs`.
+/// Two times in the unit of the larger, with as many digits as tell them apart: `16.46 – 16.50 µs`, `0.99 – 1.01 µs`. Where that
+/// would leave little of the smaller, each has its own: `1.94 µs – 2.79 ms`.
 #[must_use]
 pub fn range(low_ns: f64, high_ns: f64) -> String {
     let (Some(&(by, unit)), true) =
@@ -31,6 +32,9 @@ pub fn range(low_ns: f64, high_ns: f64) -> String {
     else {
         return "–".into();
     };
+    if low_ns > 0.0 && low_ns < high_ns / 20.0 {
+        return format!("{} – {}", time_in_column(low_ns), time_in_column(high_ns));
+    }
     let (low, high) = (low_ns / by, high_ns / by);
     // Three digits of the larger, or more where less would make both ends one.
     let enough = 2 - high.abs().max(1e-9).log10().floor() as i32;
@@ -188,6 +192,8 @@ mod tests {
             (144_429.0, 144_449.0, "144.43 – 144.45 µs"),
             (142_051.2, 146_577.9, "142 – 147 µs"),
             (0.0, 20.0, "0.0 – 20.0 ns"),
+            (1940.0, 2_790_000.0, "1.94 µs – 2.79 ms"),
+            (20.0, 300.0, "20 – 300 ns"),
             (5.0, 5.0, "5.00 – 5.00 ns"),
             (f64::NAN, 5.0, "–"),
         ] {

@@ -127,6 +127,8 @@ fn the_page_says_in_words_what_was_found() {
         assert!(pair.verdict == Verdict::Faster && page.contains(&pair.to_string()), "{pair}");
     }
     assert!(!page.contains("NaN"));
+    assert_eq!(page.matches("governor of node3").count(), 1, "what is so in both runs is said once");
+    assert!(page.contains("In both runs: the governor of node3"));
     assert!(comparison_plots(&a, &b, &comparison).len() >= 6);
     let json = comparison_json(&a, &b, &comparison);
     assert_eq!(json["operations"][0]["cells"][0]["verdict"], "faster-in-these-launches");
@@ -157,6 +159,40 @@ fn digest_of(name: &str, cells: &[Vec<f64>], clock_error_ns: f64) -> Digest {
         }
     }
     weir_report::digest::digest(run, name, &|_| Err("there are no samples".into()))
+}
+
+#[test]
+fn cells_without_partner_come_with_the_command_that_measures_the_second_run_again_as_the_first() {
+    use weir_distribution::StartSync;
+    let begun = |name: &str, starts: [StartSync; 2]| {
+        let mut digest = digest_of(name, &[vec![1000.0], vec![2000.0]], 0.0);
+        let mut run = std::mem::take(&mut digest.run.cells);
+        run.iter_mut().zip(starts).for_each(|(cell, start)| {
+            cell.configuration =
+                Configuration { pairs: 0, start, ..Configuration::pair("bcast", cell.configuration.size_bytes) };
+        });
+        let run = Run {
+            cells: run,
+            command: ["weir", "bench", "-o", name, "-t", "bcast", "--time", "5"].map(str::to_owned).to_vec(),
+            transport: weir_distribution::Transport { backend: "mpi".into(), ..Default::default() },
+            launches: vec![Launch { placement: vec![Default::default(); 4], ..Launch::default() }],
+            ..digest.run
+        };
+        let digest = weir_report::digest::digest(run, name, &|_| Err("there are no samples".into()));
+        Digest { folder: Some(Path::new("runs").join(name)), ..digest }
+    };
+    let first = begun("a", [StartSync::Window, StartSync::Window]);
+    let second = begun("b", [StartSync::Window, StartSync::Barrier]);
+    let told = |one: &Digest, other: &Digest| {
+        let warnings = page::comparison_warnings((one, other), &compare::compare(one, other));
+        warnings.into_iter().find(|(text, _)| text.contains("no partner"))
+    };
+    let (text, advice) = told(&first, &second).expect("a warning");
+    assert!(text.starts_with("1 cells of the first run and 1 of the second have no partner"), "{text}");
+    assert!(text.contains("Of these, 1 of the first run are in the second as well"), "{text}");
+    let command = "mpiexec -n 4 weir bench -o runs/b-like-a --like runs/a --time 5";
+    assert!(advice.is_some_and(|advice| advice.ends_with(&format!(": {command}"))));
+    assert!(told(&first, &first).is_none());
 }
 
 /// 40 cells in so many launches, whose medians differ by 2 % (standard deviation).
@@ -326,4 +362,39 @@ fn dependent_samples_of_one_machine_are_not_said_to_differ_more_often_than_they_
     let differing = differing.count();
     // 5 % of 200 are 10, standard deviation 3.1.
     assert!(differing <= 24, "{differing} of {trials}");
+}
+
+#[test]
+fn a_percentile_out_of_too_few_samples_is_not_drawn_in_a_comparison_either() {
+    // At 0 and 1 B both have 60 samples a launch, at 2 B and 3 B the first has 400.
+    let cells = |counts: [u64; 4]| {
+        let mut digest = digest_of("d", &[vec![1000.0], vec![1100.0], vec![1200.0], vec![1300.0]], 0.0);
+        for (point, count) in digest.profiles[0].points.values_mut().zip(counts) {
+            (point.row.count, point.row.p99_ns) = (count, 40_000.0);
+        }
+        digest
+    };
+    let (a, b) = (cells([60, 60, 400, 400]), cells([60; 4]));
+    let comparison = compare::compare(&a, &b);
+    let sizes: Vec<_> =
+        comparison_plots(&a, &b, &comparison).into_iter().filter(|p| p.title.contains("time against size")).collect();
+    assert_eq!(sizes.len(), 2, "of both scales");
+    for plot in &sizes {
+        let hints: Vec<&str> = plot.body.split("<title>").skip(1).filter_map(|t| t.split('<').next()).collect();
+        let p99: Vec<&str> = hints.iter().copied().filter(|h| h.contains("p99")).collect();
+        assert_eq!(p99, ["2 B, first: p99 40 µs", "3 B, first: p99 40 µs"]);
+        assert_eq!(hints.len(), 8 + 2, "all medians are there: {hints:?}");
+        assert!(plot.note.contains("6 99th percentiles left out: fewer than 100 samples"), "{}", plot.note);
+        assert!(plot.body.contains(">first, p99<") && !plot.body.contains(">second, p99<"));
+    }
+    let (a, b) = (cells([60; 4]), cells([60; 4]));
+    let comparison = compare::compare(&a, &b);
+    let none =
+        comparison_plots(&a, &b, &comparison).into_iter().find(|p| p.title.contains("time against size")).unwrap();
+    // And nothing of them stretches the axis.
+    assert!(
+        !none.explanation.contains("99th") && !none.body.contains("p99") && !none.body.contains("20 µs"),
+        "{}",
+        none.body
+    );
 }

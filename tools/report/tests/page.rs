@@ -423,7 +423,7 @@ fn one_number_says_how_good_the_clocks_were() {
     let clock = digest.run.launches[0].clock.as_mut().unwrap();
     clock.algorithm = "hca3".into();
     clock.ranks = vec![weir_distribution::RankClock { rank: 1, error_ns: 142_000.0, drift_ppm: None }];
-    digest.spans.iter_mut().for_each(|s| (s.error_ns, s.skew_ns) = ((0.0, 0.0), Some((22_000.0, 30_000.0))));
+    digest.spans.iter_mut().for_each(|s| (s.error_ns, s.skew_ns) = ((0.0, 0.0), Some((22_000.0, Some(30_000.0)))));
     let page = page::of_run(&digest);
     assert!(
         page.contains("no sample depends on it") && page.contains("no sample depends on how well the clocks agree")
@@ -434,13 +434,114 @@ fn one_number_says_how_good_the_clocks_were() {
     assert!(page.contains("off by at most 50 µs in any sample") && page.contains("a sample is off by at most 50 µs"));
 }
 
+/// A run of one cell in launches with these medians; samples lie within 2 ns of them, and the last launch has most.
+fn run_in_launches(medians: &[f64]) -> weir_report::digest::Digest {
+    let mut run = Run::new("m");
+    for launch in 0..medians.len() as u32 {
+        let mut cell = Cell::new(launch, launch, Configuration::pair("send", 64));
+        cell.samples = Some(weir_distribution::SamplesFile::default());
+        run.cells.push(cell);
+        let mut other = Cell::new(launch, launch, Configuration::pair("send", 128));
+        other.samples = Some(weir_distribution::SamplesFile::default());
+        run.cells.push(other);
+    }
+    let medians = medians.to_vec();
+    weir_report::digest::digest(run, "m", &move |cell| {
+        let (k, n) = (cell.launch as usize, 150 * (cell.launch + 1).pow(2));
+        Ok(samples(&(0..=n).map(|i| medians[k] + 4.0 * (f64::from(i) / f64::from(n) - 0.5)).collect::<Vec<_>>()))
+    })
+}
+
+#[test]
+fn several_launches_say_whose_median_it_is_and_how_they_differ() {
+    // The median of all samples would be that of the largest launch, 3000 ns.
+    let digest = run_in_launches(&[1000.0, 2000.0, 3000.0]);
+    let point = digest.profiles[0].points.values().next().unwrap();
+    assert!((point.row.p50_ns - 2000.0).abs() < 1.0 && (point.curve.quantile(0.5).unwrap() - 3000.0).abs() < 2.0);
+    let table = weir_report::table::Table::of_profile(&digest.profiles[0]).text();
+    let head = table.lines().nth(1).unwrap();
+    for column in ["median of medians", "median of p99s", "launches", "their medians"] {
+        assert!(head.contains(column), "{column}: {head}");
+    }
+    let row = table.lines().find(|l| l.trim_start().starts_with("64 B")).unwrap();
+    assert!(row.contains("2.00 µs") && row.ends_with("3  1.00 – 3.00 µs"), "{row}");
+    assert!(table.contains("medians of their medians"), "{table}");
+    let json = weir_report::table::run_json(&digest);
+    let of = &json["operations"][0]["points"][0];
+    assert_eq!((&of["summary_of"], of["launches"].as_u64()), (&"launches".into(), Some(3)));
+    let medians: Vec<f64> = of["launch_medians_ns"].as_array().unwrap().iter().filter_map(|m| m.as_f64()).collect();
+    assert!(medians.iter().zip([1000.0, 2000.0, 3000.0]).all(|(a, b)| (a - b).abs() < 1.0), "{medians:?}");
+    assert!((of["summary"]["p50_ns"].as_f64().unwrap() - 2000.0).abs() < 1.0);
+    let plots = run_plots(&digest);
+    let plot = |what: &str| plots.iter().find(|p| p.title.contains(what)).unwrap();
+    let sizes = plot("time against size");
+    assert!(sizes.explanation.contains("median of their medians"), "{}", sizes.explanation);
+    assert!(sizes.body.contains("over 3 launches, whose medians are 1.00 – 3.00 µs"));
+    // Three ticks at each of two sizes.
+    let ticks = sizes.body.lines().filter(|l| l.contains("\"thin c0\"") && l.matches('h').count() >= 6);
+    assert_eq!(ticks.count(), 1, "{}", sizes.body);
+    for what in ["cumulative distribution", "tail"] {
+        assert!(plot(what).explanation.contains("All launches' samples together"), "{what}");
+    }
+    assert!(plot("distribution over sizes").explanation.contains("median of their medians"));
+}
+
+#[test]
+fn one_launch_is_said_to_be_nothing_else() {
+    let digest = run_in_launches(&[1000.0]);
+    let table = weir_report::table::Table::of_profile(&digest.profiles[0]).text();
+    assert!(!table.contains("launch") && !table.contains("median of medians"), "{table}");
+    let json = weir_report::table::run_json(&digest);
+    assert_eq!(json["operations"][0]["points"][0]["summary_of"], "samples");
+    assert!(run_plots(&digest).iter().all(|p| !p.explanation.contains("launch") && !p.body.contains("launch")));
+}
+
+#[test]
+fn words_of_a_plot_stand_beside_its_drawing_on_a_page() {
+    let digest = run_in_launches(&[1000.0, 1010.0]);
+    let page = page::of_run(&digest);
+    let figures: Vec<&str> = page.split("<figure").skip(1).collect();
+    assert!(figures.len() > 5);
+    for figure in figures {
+        let figure = figure.split("</figure>").next().unwrap();
+        let caption =
+            figure.split("<figcaption>").nth(1).and_then(|c| c.split("</figcaption>").next()).expect("a caption");
+        assert!(
+            caption.starts_with("<strong>") && caption.split("</strong>").nth(1).is_some_and(|c| c.len() > 20),
+            "{caption}"
+        );
+    }
+}
+
+#[test]
+fn starts_of_too_few_repetitions_have_no_99th_percentile() {
+    let dir = tempfile::tempdir().unwrap();
+    let digest = run_of(dir.path(), &[(8, &[100.0, 110.0, 120.0])]);
+    let mut run = digest.run.clone();
+    let skew = run.cells[0].skew.as_mut().unwrap();
+    skew.summary.count = 40;
+    let mut recorder = weir_stats::Recorder::new(weir_stats::RecorderConfig::default()).unwrap();
+    for i in 0..40 {
+        recorder.record(f64::from(i) * 10.0).unwrap();
+    }
+    let Some(weir_distribution::HistogramRecord::Hdr(record)) = &mut skew.histogram else { panic!("none") };
+    (record.count, record.v2_deflate_base64) = (40, recorder.to_base64());
+    let few = weir_report::digest::digest(run, "few", &|_| Ok(samples(&[100.0, 110.0, 120.0])));
+    let text = |digest| -> String {
+        let plots = run_plots(digest).into_iter().filter(|p| p.title.contains("kew of starts"));
+        plots.map(|p| p.svg(Sheet::Adaptive)).collect()
+    };
+    assert!(text(&digest).matches("p99").count() >= 3, "of 200 repetitions there is one");
+    assert!(!text(&few).contains("p99") && text(&few).contains("median"), "{}", text(&few));
+}
+
 /// Marks by kind: what a drawing consists of, not where its pixels are.
 fn structure(svg: &str) -> String {
     let mut out = String::new();
     for line in svg.lines().filter(|l| l.starts_with('<')) {
         let class = line.split("class=\"").nth(1).and_then(|r| r.split('"').next()).unwrap_or("");
         let tag = line[1..].split([' ', '>']).next().unwrap_or("");
-        if !matches!(tag, "svg" | "style" | "/svg" | "/style" | "desc") {
+        if !matches!(tag, "svg" | "style" | "/svg" | "/style" | "title" | "desc") {
             let text =
                 if tag == "text" { line.split('>').nth(1).and_then(|r| r.split('<').next()).unwrap_or("") } else { "" };
             out += &format!("{tag} {class} {text}\n").replace("  ", " ");
@@ -457,7 +558,7 @@ fn drawings_consist_of_what_they_should() {
     let mut out = String::new();
     for plot in &plots {
         is_balanced(&plot.svg(Sheet::Adaptive));
-        out += &format!("== {}: {}\n{}", plot.name, plot.title, structure(&plot.svg(Sheet::Page)));
+        out += &format!("== {}: {}\n{}", plot.name, plot.title, structure(&plot.svg(Sheet::Plain)));
     }
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/structure.txt");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -485,6 +586,7 @@ fn pixels_are_drawn_with_letters_of_our_own() {
     assert_eq!(&with[..8], b"\x89PNG\r\n\x1a\n");
     // The same drawing without its words has other pixels: the words were drawn.
     plot.body = plot.body.lines().filter(|l| !l.starts_with("<text")).collect::<Vec<_>>().join("\n");
+    (plot.title, plot.explanation, plot.note) = Default::default();
     let without = weir_report::png::png(&plot).unwrap();
     assert!(with.len() > without.len() + 2000, "{} and {} bytes", with.len(), without.len());
 }
@@ -533,6 +635,8 @@ fn a_run_that_was_cut_off_is_told_from_one_that_is_being_measured() {
     };
     let summary = SummaryRecord { count: 1, ..SummaryRecord::default() };
     writer.write_record(Cell { summary: Some(summary), ..Cell::new(0, 0, configuration) }).unwrap();
+    // Half of a line, as a writer leaves it for an instant.
+    std::fs::write(path.join("cells.jsonl"), "{\"id\": 1, \"conf").unwrap();
     let told = || page::of_run(&load(&path).unwrap());
     let during = told();
     assert!(during.contains("Launch 0 is being measured now, with 1 finished cell so far."));
@@ -540,5 +644,6 @@ fn a_run_that_was_cut_off_is_told_from_one_that_is_being_measured() {
     drop(writer);
     let after = told();
     assert!(after.contains("Launch 0 was cut off after 1 finished cell"));
+    assert!(after.contains("the last line of cells.jsonl is cut short") && !during.contains("cells.jsonl"));
     assert!(!during.contains("still being written") && !after.contains("still being written"));
 }

@@ -74,6 +74,11 @@ impl Files for Faulty {
         Ok(Box::new(FaultyFile(File::create(path)?, self.clone())))
     }
 
+    fn append(&self, path: &Path) -> io::Result<Box<dyn Output>> {
+        self.step()?;
+        Ok(Box::new(FaultyFile(File::options().create(true).append(true).open(path)?, self.clone())))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.step()?;
         fs::rename(from, to)
@@ -138,6 +143,139 @@ fn a_kill_at_any_step_leaves_a_run_with_every_finished_cell() {
         }
     }
     assert_eq!(whole_runs, 1);
+}
+
+/// Cells enough that most go through the journal, if `run.json` counts as long from the beginning.
+const MANY: usize = 14;
+
+/// So many cells by way of the journal; as `write_three`, and whether `run.json` named fewer cells than were finished at any time.
+fn write_many(dir: &Path, existing: Existing, files: &Faulty) -> (usize, Option<Error>, bool) {
+    let mut writer = match Writer::create_with(dir, Run::new("test"), existing, Box::new(files.clone())) {
+        Ok(writer) => writer,
+        Err(e) => return (0, Some(e), false),
+    };
+    writer.whole_below = 0;
+    let mut lagged = false;
+    for i in 0..MANY {
+        if let Err(e) = writer.write_cell(cell(), &samples(i as u32)) {
+            return (i, Some(e), lagged);
+        }
+        lagged |= dir.join(JOURNAL_FILE).exists();
+    }
+    match writer.finish(State::Complete) {
+        Ok(()) => (MANY, None, lagged),
+        Err(e) => (MANY, Some(e), lagged),
+    }
+}
+
+#[test]
+fn a_kill_at_any_step_keeps_the_cells_in_the_journal_too_and_they_can_be_gone_on_with() {
+    for steps in 0..MAX_STEPS {
+        let dir = tempfile::tempdir().unwrap();
+        let (finished, error, lagged) = write_many(dir.path(), Existing::Refuse, &Faulty::new(steps, i64::MAX));
+        if finished == 0 && matches!(Reader::open(dir.path()), Err(Error::NotARun(_))) {
+            continue;
+        }
+        let reader = Reader::open(dir.path()).unwrap_or_else(|e| panic!("{e} at {steps}"));
+        let cells = reader.run().cells.len();
+        assert!(cells == finished || cells == finished + 1, "{cells} cells, {finished} finished at {steps}");
+        assert!(reader.verify().is_empty(), "{:?} at {steps}", reader.verify());
+        let ids: Vec<u32> = reader.run().cells.iter().map(|c| c.id).collect();
+        assert_eq!(ids, (0..cells as u32).collect::<Vec<_>>(), "at {steps}");
+        let mut again = Writer::append(dir.path()).unwrap();
+        assert_eq!(again.run(), reader.run());
+        again.write_cell(cell(), &samples(3)).unwrap();
+        drop(again);
+        let reader = Reader::open(dir.path()).unwrap();
+        assert_eq!((reader.run().cells.len(), reader.has_cut_line()), (cells + 1, false));
+        assert!(!dir.path().join(JOURNAL_FILE).exists(), "its cells are in run.json");
+        if error.is_none() {
+            assert!(lagged, "nothing went through the journal");
+            return;
+        }
+    }
+    panic!("never came to its end");
+}
+
+#[test]
+fn a_full_disk_keeps_the_cells_in_the_journal_too() {
+    let mut full = 0;
+    for bytes in (0..MAX_BYTES).step_by(997) {
+        let dir = tempfile::tempdir().unwrap();
+        let (finished, error, _) = write_many(dir.path(), Existing::Refuse, &Faulty::new(i64::MAX, bytes));
+        let Some(error) = error else { break };
+        full += 1;
+        assert!(matches!(error, Error::Full { .. }), "{error}");
+        if finished > 0 {
+            let reader = Reader::open(dir.path()).unwrap();
+            assert_eq!(reader.run().cells.len(), finished, "{error}");
+            assert!(reader.verify().is_empty(), "{:?}", reader.verify());
+        }
+    }
+    assert!(full > 20, "{full}");
+}
+
+#[test]
+fn after_a_line_that_was_not_written_whole_cells_are_kept_as_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = Faulty::new(i64::MAX, i64::MAX);
+    let mut writer =
+        Writer::create_with(dir.path(), Run::new("test"), Existing::Refuse, Box::new(files.clone())).unwrap();
+    writer.whole_below = 0;
+    while writer.run().cells.len() < 3 || !writer.goes_to_journal(1000) {
+        writer.write_cell(cell(), &samples(1)).unwrap();
+    }
+    let before = writer.run().cells.len();
+    // What the samples take is known from the file of a cell that is like it.
+    let bytes = fs::metadata(dir.path().join("samples/00000.parquet")).unwrap().len();
+    files.0.bytes.store(i64::try_from(bytes).unwrap() + 40, Ordering::Relaxed);
+    assert!(matches!(writer.write_cell(cell(), &samples(1)), Err(Error::Full { cells, .. }) if cells == before));
+    let reader = Reader::open(dir.path()).unwrap();
+    assert_eq!((reader.run().cells.len(), reader.has_cut_line()), (before, true));
+    files.0.bytes.store(i64::MAX, Ordering::Relaxed);
+    for more in 1..4 {
+        writer.write_cell(cell(), &samples(1)).unwrap();
+        let reader = Reader::open(dir.path()).unwrap();
+        assert_eq!((reader.run().cells.len(), reader.has_cut_line()), (before + more, false));
+    }
+}
+
+#[test]
+fn many_cells_do_not_rewrite_run_json_for_each() {
+    /// The file system, counting what is made.
+    struct Counting(Arc<AtomicI64>);
+    impl Files for Counting {
+        fn create(&self, path: &Path) -> io::Result<Box<dyn Output>> {
+            self.0.fetch_add(i64::from(path.ends_with(RUN_TMP)), Ordering::Relaxed);
+            RealFiles.create(path)
+        }
+        fn append(&self, path: &Path) -> io::Result<Box<dyn Output>> {
+            RealFiles.append(path)
+        }
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            RealFiles.rename(from, to)
+        }
+        fn sync_dir(&self, _: &Path) -> io::Result<()> {
+            Ok(())
+        }
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            RealFiles.remove(path)
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let made = Arc::new(AtomicI64::new(0));
+    let files = Box::new(Counting(made.clone()));
+    let mut writer = Writer::create_with(dir.path(), Run::new("test"), Existing::Refuse, files).unwrap();
+    writer.whole_below = 10_000;
+    for _ in 0..400 {
+        writer
+            .write_record(Cell { summary: Some(SummaryRecord { count: 1, ..Default::default() }), ..cell() })
+            .unwrap();
+    }
+    let made = made.load(Ordering::Relaxed);
+    // A dozen while it is short, then with each growth by a quarter: not 400.
+    assert!((10..60).contains(&made), "{made}");
+    assert_eq!(Reader::open(dir.path()).unwrap().run(), writer.run());
 }
 
 #[test]
@@ -272,6 +410,10 @@ struct Unsyncable(std::path::PathBuf);
 impl Files for Unsyncable {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>> {
         RealFiles.create(path)
+    }
+
+    fn append(&self, path: &Path) -> io::Result<Box<dyn Output>> {
+        RealFiles.append(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

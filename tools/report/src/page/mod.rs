@@ -21,7 +21,7 @@ const CSS: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// SHA-256 of the script in base 64: the only script that the page's policy lets a browser run. A test computes it.
-const SCRIPT_HASH: &str = "5fuuODRyZrNCmM9fdQJ3nxdI6K8INdTnZa8PKNpIL8Q=";
+const SCRIPT_HASH: &str = "JA0IgFCZAAODUxMZv/nzE0XCE06XQ09P3iyB+j0MrTc=";
 
 /// The page of one run.
 #[must_use]
@@ -69,9 +69,14 @@ fn figure(plot: &Plot, scale: Option<&str>, level: Option<usize>) -> String {
     // Without the script the logarithmic one is shown.
     let hidden = if scale == Some("linear") { " hidden" } else { "" };
     let level = level.map_or_else(String::new, |l| format!(" data-level=\"{l}\""));
+    let (title, explanation) = (escape(&plot.title), escape(&plot.explanation));
+    let note = match plot.note.as_str() {
+        "" => String::new(),
+        note => format!("<p class=\"note\">{}</p>\n", escape(note)),
+    };
     format!(
-        "<figure tabindex=\"0\" role=\"group\" aria-label=\"Plot: {}. Arrow keys go through its values.\"{scale_attribute}{level}{hidden}>\n{}</figure>\n",
-        escape(&plot.title),
+        "<figure tabindex=\"0\" role=\"group\" aria-label=\"Plot: {title}. Arrow keys go through its values.\"{scale_attribute}{level}{hidden}>\n\
+         <figcaption><strong>{title}</strong> {explanation}</figcaption>\n<div class=\"chart\">{}</div>\n{note}</figure>\n",
         plot.svg(Sheet::Page)
     )
 }

@@ -64,12 +64,6 @@ fn section(profile: &Profile, id: &str, detail: &Detail) -> String {
     out += &format!("<p class=\"lead\">{}.</p>\n", escape(&sentence(&profile.key.qualities())));
     out += &level_choice(&profile.levels, &profile.cells());
     out += &Table::of_profile(profile).html();
-    if profile.points.values().any(|p| p.launches > 1) {
-        out += "<p class=\"muted\">Of several launches: the median of their statistics, the least minimum, the greatest maximum, and an interval that holds the interval of each launch.</p>\n";
-    }
-    if profile.points.values().any(crate::digest::Point::is_dependent) {
-        out += "<p class=\"muted\">Worth: so many independent samples would tell as much of the median; repetitions depend on those before, and processes of one repetition on each other. Intervals are made with this number.</p>\n";
-    }
     out += "<div class=\"figures\">\n";
     if profile.sizes.len() == 1 && profile.levels.len() > 1 {
         for kind in [Kind::Log, Kind::Linear] {

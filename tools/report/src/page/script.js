@@ -53,49 +53,84 @@
     }
     return figure.points;
   }
-  function show(figure, point) {
-    var svg = figure.querySelector('svg');
-    var box = svg.getBoundingClientRect();
-    var unit = box.width / svg.viewBox.baseVal.width;
+  // What keys go through: several marks may tell the same.
+  function steps(figure) {
+    if (!figure.steps) {
+      var told = {};
+      figure.steps = points(figure).filter(function (point) {
+        var first = !told['#' + point.text];
+        told['#' + point.text] = true;
+        return first;
+      });
+    }
+    return figure.steps;
+  }
+  // The drawing on the screen: where its upper left corner is and how large its unit is.
+  function drawn(figure) {
+    var svg = figure.querySelector('svg'), box = svg.getBoundingClientRect(), view = svg.viewBox.baseVal;
+    var unit = box.width / view.width;
+    return { svg: svg, unit: unit, left: box.left - view.x * unit, top: box.top - view.y * unit };
+  }
+  var shown = null;
+  function show(figure, point, byKey) {
+    var at = drawn(figure);
+    // A key may come to a value that a narrow window does not show yet.
+    if (byKey) {
+      var chart = figure.querySelector('.chart'), seen = chart.getBoundingClientRect();
+      var place = at.left + point.x * at.unit;
+      if (place < seen.left + 24 || place > seen.right - 24) {
+        chart.scrollLeft += place - (seen.left + seen.right) / 2;
+        at = drawn(figure);
+      }
+    }
+    shown = { figure: figure, point: point, scrolled: figure.querySelector('.chart').scrollLeft };
     lit.setAttribute('cx', point.x);
     lit.setAttribute('cy', point.y);
-    svg.appendChild(lit);
+    at.svg.appendChild(lit);
     tip.textContent = point.text;
     tip.hidden = false;
-    var x = box.left + point.x * unit, y = box.top + point.y * unit;
+    var x = at.left + point.x * at.unit, y = at.top + point.y * at.unit;
     var left = Math.min(Math.max(4, x + 12), window.innerWidth - tip.offsetWidth - 4);
     var top = y + 14 + tip.offsetHeight > window.innerHeight ? y - 14 - tip.offsetHeight : y + 14;
-    tip.style.left = left + 'px';
+    tip.style.left = Math.max(4, left) + 'px';
     tip.style.top = Math.max(4, top) + 'px';
   }
   function hide() {
     tip.hidden = true;
+    shown = null;
     if (lit.parentNode) lit.parentNode.removeChild(lit);
   }
   all('figure').forEach(function (figure) {
-    figure.addEventListener('pointermove', function (event) {
-      var svg = figure.querySelector('svg');
-      var box = svg.getBoundingClientRect();
-      var unit = box.width / svg.viewBox.baseVal.width;
-      var x = (event.clientX - box.left) / unit, y = (event.clientY - box.top) / unit;
+    function near(event) {
+      var at = drawn(figure);
+      var x = (event.clientX - at.left) / at.unit, y = (event.clientY - at.top) / at.unit;
       var best = null, least = 30 * 30;
       points(figure).forEach(function (point) {
         var d = (point.x - x) * (point.x - x) + (point.y - y) * (point.y - y);
         if (d < least) { least = d; best = point; }
       });
       if (best) show(figure, best); else hide();
-    });
-    figure.addEventListener('pointerleave', hide);
+    }
+    figure.addEventListener('pointermove', near);
+    figure.addEventListener('pointerdown', near);
+    // A finger leaves with every tap: what it asked for stays until the next one.
+    figure.addEventListener('pointerleave', function (event) { if (event.pointerType !== 'touch') hide(); });
     figure.addEventListener('blur', hide);
     figure.addEventListener('keydown', function (event) {
       var step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (event.key === 'Escape') hide();
-      var list = points(figure);
+      var list = steps(figure);
       if (!step || !list.length) return;
       event.preventDefault();
       figure.at = figure.at === undefined ? (step > 0 ? 0 : list.length - 1) : (figure.at + step + list.length) % list.length;
-      show(figure, list[figure.at]);
+      show(figure, list[figure.at], true);
     });
   });
   window.addEventListener('scroll', hide, { passive: true });
+  // A chart that was scrolled by hand takes its label away; one that a key scrolled keeps it.
+  all('.chart').forEach(function (chart) {
+    chart.addEventListener('scroll', function () {
+      if (shown && shown.figure.contains(chart) && shown.scrolled !== chart.scrollLeft) hide();
+    }, { passive: true });
+  });
 })();

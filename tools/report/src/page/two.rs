@@ -1,5 +1,10 @@
 //! The page of two runs.
 
+use std::collections::BTreeSet;
+
+use weir_distribution::{Configuration, StartSync};
+
+use crate::again;
 use crate::compare::{Comparison, Match, Verdict};
 use crate::digest::Digest;
 use crate::order::{count_levels, drawn_levels};
@@ -50,7 +55,7 @@ pub fn all_warnings(digests: (&Digest, &Digest), comparison: &Comparison) -> Vec
     }
     let (first, second) = comparison.unmatched;
     if first + second > 0 {
-        out.push((format!("{first} cells of the first run and {second} of the second have no partner with equal configuration and are left out."), None));
+        out.push(without_partner((first, second), digests));
     }
     let few = comparison.count(Verdict::TooFew);
     if few > 0 {
@@ -61,14 +66,46 @@ pub fn all_warnings(digests: (&Digest, &Digest), comparison: &Comparison) -> Vec
             None,
         ));
     }
-    for (which, digest) in [("first", digests.0), ("second", digests.1)] {
-        out.extend(
-            run_warnings(digest)
-                .into_iter()
-                .map(|(message, advice)| (format!("In the {which} run: {message}"), advice)),
-        );
+    let (one, other) = (run_warnings(digests.0), run_warnings(digests.1));
+    for (which, warnings, of_other) in [("first", &one, &other), ("second", &other, &one)] {
+        for (message, advice) in warnings {
+            // What is so in both is said once.
+            let both = of_other.iter().any(|w| w.0 == *message && w.1 == *advice);
+            match (both, which) {
+                (true, "first") => out.push((format!("In both runs: {message}"), advice.clone())),
+                (true, _) => {}
+                (false, _) => out.push((format!("In the {which} run: {message}"), advice.clone())),
+            }
+        }
     }
     out
+}
+
+/// Cells that only one of the runs has, and how to measure the second run so that it has them.
+fn without_partner((first, second): (usize, usize), digests: (&Digest, &Digest)) -> (String, Option<String>) {
+    let mut message = format!(
+        "{first} cells of the first run and {second} of the second have no partner with equal configuration and are left out."
+    );
+    let (one, other) = (configurations(digests.0), configurations(digests.1));
+    let apart = one.difference(&other).filter(|c| begun_in_each_way(c).iter().any(|c| other.contains(c))).count();
+    if apart > 0 {
+        message += &format!(
+            " Of these, {apart} of the first run are in the second as well, but their repetitions were begun in another way (--start)."
+        );
+    }
+    let folders = digests.0.folder.as_deref().zip(digests.1.folder.as_deref());
+    let command = folders.and_then(|(a, b)| again::command(a, b, &digests.1.run));
+    let advice =
+        command.map(|command| format!("measure the second again as the first was, set up as it was then: {command}"));
+    (message, advice.filter(|_| first > 0))
+}
+
+fn begun_in_each_way(c: &Configuration) -> [Configuration; 3] {
+    [StartSync::None, StartSync::Barrier, StartSync::Window].map(|start| Configuration { start, ..c.clone() })
+}
+
+fn configurations(digest: &Digest) -> BTreeSet<&Configuration> {
+    digest.run.cells.iter().map(|cell| &cell.configuration).collect()
 }
 
 fn side_by_side((first, second): (&Digest, &Digest)) -> String {

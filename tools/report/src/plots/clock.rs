@@ -1,10 +1,10 @@
 //! How good the clocks were over the run, and how far apart processes started.
 
 use crate::digest::{Digest, Span};
-use crate::frame::{Frame, Margins, Plot};
+use crate::frame::{Entry, Frame, Margins, Mark, Plot};
 use crate::plots::strays::TimeLine;
 use crate::scale::{Kind, Scale};
-use crate::svg::{Anchor, Path};
+use crate::svg::Path;
 use crate::units;
 
 const MARGINS: Margins = Margins { left: 76.0, right: 24.0 };
@@ -29,10 +29,11 @@ pub fn clock(digest: &Digest) -> Option<Plot> {
         .flat_map(|l| l.clock.iter().flat_map(move |c| c.resyncs.iter().map(move |r| (l.number, r.at_ns, r.error_ns))))
         .filter(|r| r.2.is_finite() && r.2 >= 0.0)
         .collect();
+    frame.legend(&entries(&spans, !resyncs.is_empty()));
     let values = || {
         let errors = spans.iter().map(|s| s.error_ns.0).chain(resyncs.iter().map(|r| r.2));
         errors
-            .chain(spans.iter().filter_map(|s| s.skew_ns).flat_map(|s| [s.0, s.1]))
+            .chain(spans.iter().filter_map(|s| s.skew_ns).flat_map(|s| [Some(s.0), s.1]).flatten())
             .filter(|v| v.is_finite() && *v > 0.0)
     };
     // On a logarithmic axis nothing is at 0: what is exact lies on its lower edge, and the note says so.
@@ -50,11 +51,13 @@ pub fn clock(digest: &Digest) -> Option<Plot> {
         errors.to(from, y).across((to - from).max(1.5));
         if let Some((median, p99)) = span.skew_ns {
             let x = f64::midpoint(from, to);
-            skews.to(x - 1.5, height.at(median)).across(3.0).to(x, height.at(median)).line(x, height.at(p99));
+            skews.to(x - 1.5, height.at(median)).across(3.0);
+            if let Some(p99) = p99 {
+                skews.to(x, height.at(median)).line(x, height.at(p99));
+            }
         }
-        let skew = span
-            .skew_ns
-            .map_or_else(String::new, |s| format!("; starts {} apart, p99 {}", units::time(s.0), units::time(s.1)));
+        let skew =
+            span.skew_ns.map_or_else(String::new, |s| format!("; starts {} apart{}", units::time(s.0), p99_words(s.1)));
         let text = format!("clock error at most {}{skew}", units::time(span.error_ns.0));
         frame.canvas.hint(f64::midpoint(from, to), y, &text);
     }
@@ -62,10 +65,9 @@ pub fn clock(digest: &Digest) -> Option<Plot> {
     frame.canvas.path("line c0", &errors);
     let mut marks = Path::new();
     for &(launch, at, error) in &resyncs {
-        crate::frame::mark(&mut marks, crate::frame::Mark::Triangle, scale.at(line.at(launch, at)), height.at(error));
+        crate::frame::mark(&mut marks, Mark::Triangle, scale.at(line.at(launch, at)), height.at(error));
     }
     frame.canvas.path("f1", &marks);
-    key(&mut frame, !skews.is_empty(), !resyncs.is_empty());
     let worst = spans.iter().map(|s| s.error_ns.0).fold(0.0, f64::max);
     let exact = if spans.iter().any(|s| s.error_ns.0 <= 0.0) {
         " Cells at the lower edge have no clock error: both ends were read from one clock."
@@ -81,21 +83,22 @@ pub fn clock(digest: &Digest) -> Option<Plot> {
     Some(frame.finish("clock", description, &note))
 }
 
-fn key(frame: &mut Frame, skews: bool, resyncs: bool) {
-    let (mut x, y) = (frame.left + 10.0, frame.top + 14.0);
-    for (shown, class, text) in [(true, "line c0", "error bound of a cell"), (skews, "line c4", "skew of starts")] {
-        if shown {
-            frame.canvas.line(class, (x, y - 4.0), (x + 16.0, y - 4.0));
-            frame.canvas.text("small", x + 21.0, y, Anchor::Start, text);
-            x += 160.0;
-        }
+fn p99_words(p99: Option<f64>) -> String {
+    p99.map_or_else(String::new, |p99| format!(", p99 {}", units::time(p99)))
+}
+
+/// What the marks are; only those that are there.
+fn entries(spans: &[Span], resyncs: bool) -> Vec<Entry> {
+    let mut out = vec![Entry::line("line c0", "error bound of a cell")];
+    let skews = || spans.iter().filter_map(|s| s.skew_ns);
+    if skews().next().is_some() {
+        let to = if skews().any(|s| s.1.is_some()) { ", median to p99" } else { ", median" };
+        out.push(Entry::line("line c4", &format!("skew of starts{to}")));
     }
     if resyncs {
-        let mut path = Path::new();
-        crate::frame::mark(&mut path, crate::frame::Mark::Triangle, x + 8.0, y - 4.0);
-        frame.canvas.path("f1", &path);
-        frame.canvas.text("small", x + 21.0, y, Anchor::Start, "synchronisation");
+        out.push(Entry::mark(Mark::Triangle, "f1", "error bound after a synchronisation"));
     }
+    out
 }
 
 /// At most [`MOST`] spans: neighbours of a launch are joined, the worst of each counts.
@@ -108,7 +111,8 @@ fn thinned(spans: &[Span]) -> Vec<Span> {
                 last.to_ns = last.to_ns.max(span.to_ns);
                 last.error_ns.0 = last.error_ns.0.max(span.error_ns.0);
                 last.skew_ns = match (last.skew_ns, span.skew_ns) {
-                    (Some(a), Some(b)) => Some((a.0.max(b.0), a.1.max(b.1))),
+                    // An unknown percentile is less than any known one.
+                    (Some(a), Some(b)) => Some((a.0.max(b.0), if a.1 > b.1 { a.1 } else { b.1 })),
                     (a, b) => a.or(b),
                 };
             }

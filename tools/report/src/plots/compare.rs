@@ -1,10 +1,10 @@
 //! Plots of two runs against each other.
 
-use super::{Detail, spread_out};
+use super::{Detail, pooled, pooled_value, spread_out, stretches};
 use crate::compare::{Match, Pair, Verdict};
 use crate::curve::common_scale;
 use crate::digest::{Digest, Point};
-use crate::frame::{Frame, Margins, Mark, Panel, Plot, legend, mark};
+use crate::frame::{Entry, Frame, MARKS, Margins, Mark, Panel, Plot, mark};
 use crate::reading::ENOUGH;
 use crate::scale::{Kind, Scale, Sizes};
 use crate::style::CATEGORY_COUNT;
@@ -22,9 +22,12 @@ pub fn ratios(matched: &Match) -> Plot {
     let title = format!("{}: time of the second run over the first", matched.title);
     let explanation = "Below 1 the second is faster. Bars are 95 % intervals; the pale band is what the clocks of both runs may account for; hollow marks are cells without a difference.";
     let mut frame = Frame::new(&title, explanation, 240.0, MARGINS);
-    frame.top += 18.0;
-    frame.grow(18.0);
     let levels: Vec<usize> = spread_out((0..matched.levels.len()).collect(), 6);
+    let entries = levels.iter().enumerate().map(|(i, l)| {
+        let c = i % CATEGORY_COUNT;
+        Entry::marked(&format!("line d2 c{c}"), MARKS[i % 3], &format!("f{c}"), &matched.levels[*l].label())
+    });
+    frame.legend(&entries.collect::<Vec<_>>());
     let pairs = |level: usize| {
         matched.pairs.iter().filter(move |p| p.level == level && p.ratio > 0.0 && p.interval.1.is_finite())
     };
@@ -52,13 +55,6 @@ pub fn ratios(matched: &Match) -> Plot {
     for (i, level) in levels.iter().enumerate() {
         draw_ratios(&mut frame, &pairs(*level).collect::<Vec<_>>(), (&axis, &height), (i, levels.len()));
     }
-    let entries: Vec<(String, String)> = levels
-        .iter()
-        .enumerate()
-        .map(|(i, l)| (format!("line c{}", i % CATEGORY_COUNT), matched.levels[*l].label()))
-        .collect();
-    let (x, y) = (frame.left, frame.top - 8.0);
-    legend(&mut frame.canvas, x, y, &entries);
     let description =
         matched.pairs.iter().map(|p| format!("{}: {p}", units::size(p.size_bytes))).collect::<Vec<_>>().join("; ");
     frame.finish(&format!("{} ratio", matched.title), description, "")
@@ -72,7 +68,7 @@ fn draw_ratios(frame: &mut Frame, pairs: &[&Pair], (axis, height): (&Sizes, &Sca
     for pair in pairs {
         let (x, y) = (axis.at(pair.size_bytes) + shift, height.at(pair.ratio));
         bars.to(x, height.at(pair.interval.0)).line(x, height.at(pair.interval.1));
-        let shape = [Mark::Disc, Mark::Square, Mark::Triangle][i % 3];
+        let shape = MARKS[i % 3];
         let differs = matches!(pair.verdict, Verdict::Faster | Verdict::Slower);
         mark(if differs { &mut full } else { &mut hollow }, shape, x, y);
         places.push((x, y));
@@ -113,16 +109,18 @@ pub fn cdfs(digests: (&Digest, &Digest), matched: &Match, level: usize, detail: 
     }
     let label = matched.levels.get(level).map(crate::digest::Level::label).unwrap_or_default();
     let title = format!("{}: cumulative distributions", matched.title);
+    let here = match chosen.iter().any(|c| !c.0.scope().is_empty()) {
+        true => " Faster and slower: in these launches.",
+        false => "",
+    };
     let explanation = format!(
-        "{label}; {}. Share of samples that took at most a time; the further left, the faster.",
-        matched.key.qualities()
+        "{label}; {}. Share of samples that took at most a time; the further left, the faster.{here}{}",
+        matched.key.qualities(),
+        pooled(chosen.iter().flat_map(|c| [c.1.0, c.1.1]))
     );
     let mut frame = Frame::new(&title, &explanation, 0.0, Margins { left: 14.0, right: 14.0 });
-    frame.top += 18.0;
     let names = [format!("first: {}", digests.0.name), format!("second: {}", digests.1.name)];
-    let entries: Vec<(String, String)> = RUNS.iter().zip(names).map(|(c, n)| ((*c).to_owned(), n)).collect();
-    let (x, y) = (frame.left, frame.top - 6.0);
-    legend(&mut frame.canvas, x, y, &entries);
+    frame.legend(&RUNS.iter().zip(&names).map(|(class, name)| Entry::line(class, name)).collect::<Vec<_>>());
     let (panels, used) = Panel::grid(&frame, chosen.len(), chosen.len().min(3), 130.0, 36.0);
     for ((pair, points), panel) in chosen.iter().zip(&panels) {
         panel.heading(&mut frame.canvas, &units::size(pair.size_bytes), &pair.short());
@@ -131,22 +129,28 @@ pub fn cdfs(digests: (&Digest, &Digest), matched: &Match, level: usize, detail: 
         let height = Scale::new(Kind::Linear, 0.0, 1.0, panel.bottom, panel.top);
         panel.y_ticks(&mut frame.canvas, &[crate::scale::Tick { at: height.at(0.5), text: "50 %".into() }]);
         panel.x_ticks(&mut frame.canvas, &scale.ticks(3, units::time));
-        for ((curve, class), which) in curves.into_iter().zip(RUNS).zip(["first", "second"]) {
+        for ((point, class), which) in [points.0, points.1].into_iter().zip(RUNS).zip(["first", "second"]) {
+            let curve = &point.curve;
             let steps = curve.cumulative(detail.curve / 2);
             let places: Vec<(f64, f64)> = std::iter::once((scale.at(steps[0].0), panel.bottom))
                 .chain(steps.iter().filter(|p| scale.holds(p.0)).map(|p| (scale.at(p.0), height.at(p.1))))
                 .collect();
             frame.canvas.path(class, &Path::stairs(&places));
             for (word, p) in [("median", 0.5), ("p99", 0.99)] {
-                let enough = p < 0.9 || curve.count() >= ENOUGH as f64;
+                let enough = p < 0.9 || point.has_form();
                 if let Some(value) = curve.quantile(p).filter(|_| enough) {
-                    let text = format!("{}, {which}: {word} {}", units::size(pair.size_bytes), units::time(value));
+                    let text = format!(
+                        "{}, {which}: {word} {}{}",
+                        units::size(pair.size_bytes),
+                        units::time(value),
+                        pooled_value(point)
+                    );
                     frame.canvas.hint(scale.at(value), height.at(p), &text);
                 }
             }
         }
     }
-    frame.grow(18.0 + used - 34.0);
+    frame.grow(used - 34.0);
     let description =
         chosen.iter().map(|(p, _)| format!("{}: {p}", units::size(p.size_bytes))).collect::<Vec<_>>().join("; ");
     let note = if chosen.len() < n { format!("{} of {n} sizes; u", chosen.len()) } else { "U".to_owned() };
@@ -157,17 +161,20 @@ pub fn cdfs(digests: (&Digest, &Digest), matched: &Match, level: usize, detail: 
     ))
 }
 
+/// A size, and of both runs the centre and the 99th percentile where it means something.
+type BySize = (u64, [(f64, Option<f64>); 2]);
+
 /// Median and 99th percentile of both runs against size.
 #[must_use]
 pub fn sizes(digests: (&Digest, &Digest), matched: &Match, level: usize, kind: Kind) -> Option<Plot> {
-    // Of each: the pair's own centre, and the 99th percentile.
-    let both: Vec<(u64, [(f64, f64); 2])> = matched
+    let p99 = |p: &Point| p.knows_p99().then_some(p.row.p99_ns);
+    let both: Vec<BySize> = matched
         .pairs
         .iter()
         .filter(|p| p.level == level)
         .filter_map(|p| Some((p, points(digests, matched, p)?)))
         .filter(|(_, (a, b))| a.has_row() && b.has_row())
-        .map(|(p, (a, b))| (p.size_bytes, [(p.centres_ns.0, a.row.p99_ns), (p.centres_ns.1, b.row.p99_ns)]))
+        .map(|(p, (a, b))| (p.size_bytes, [(p.centres_ns.0, p99(a)), (p.centres_ns.1, p99(b))]))
         .collect();
     if both.len() < 2 {
         return None;
@@ -176,11 +183,16 @@ pub fn sizes(digests: (&Digest, &Digest), matched: &Match, level: usize, kind: K
     let title = format!("{}: time against size", matched.title);
     let several = matched.pairs.iter().any(|p| p.launches.0 > 1 || p.launches.1 > 1);
     let centre = if several { "Geometric means of the launches' medians" } else { "Medians" };
-    let explanation = format!("{label}; {}. {centre} thick, 99th percentiles thin.", matched.key.qualities());
+    let p99s = match (both.iter().flat_map(|p| p.1).any(|r| r.1.is_some()), several) {
+        (false, _) => "",
+        (true, true) => " thick, medians of the launches' 99th percentiles thin",
+        (true, false) => " thick, 99th percentiles thin",
+    };
+    let explanation = format!("{label}; {}. {centre}{p99s}.", matched.key.qualities());
     let mut frame = Frame::new(&title, &explanation, 260.0, Margins { left: 76.0, right: 130.0 });
     let sizes: Vec<u64> = both.iter().map(|p| p.0).collect();
     let axis = Sizes::new(&sizes, frame.left + 14.0, frame.right - 14.0);
-    let rows = || both.iter().flat_map(|p| p.1).flat_map(|r| [r.0, r.1]);
+    let rows = || both.iter().flat_map(|p| p.1).flat_map(|r| [Some(r.0), r.1]).flatten();
     let low = rows().filter(|v| *v > 0.0 || kind == Kind::Linear).fold(f64::INFINITY, f64::min);
     let high = rows().fold(f64::NEG_INFINITY, f64::max);
     let scale = match kind {
@@ -192,26 +204,36 @@ pub fn sizes(digests: (&Digest, &Digest), matched: &Match, level: usize, kind: K
     let mut labels = Vec::new();
     for (i, (run, shape)) in ["first", "second"].into_iter().zip([Mark::Disc, Mark::Square]).enumerate() {
         for (thick, word) in [(false, "p99"), (true, "median")] {
-            let value = |p: &(u64, [(f64, f64); 2])| if thick { p.1[i].0 } else { p.1[i].1 };
-            let places: Vec<(f64, f64)> = both.iter().map(|p| (axis.at(p.0), scale.at(value(p)))).collect();
+            let value = |p: &BySize| if thick { Some(p.1[i].0) } else { p.1[i].1 };
+            let places: Vec<Option<(f64, f64)>> =
+                both.iter().map(|p| value(p).map(|v| (axis.at(p.0), scale.at(v)))).collect();
             let class =
                 if thick { RUNS[i].to_owned() } else { format!("thin {}c{i}", if i == 1 { "dash " } else { "" }) };
-            frame.canvas.path(&class, &Path::through(&places));
-            labels.extend(places.last().map(|p| (p.1, format!("f{i}"), format!("{run}, {word}"))));
+            stretches(&mut frame.canvas, &class, &places);
+            labels.extend(places.iter().flatten().last().map(|p| (p.1, format!("f{i}"), format!("{run}, {word}"))));
             let mut marks = Path::new();
-            for (p, (x, y)) in both.iter().zip(places) {
+            for (p, (x, y)) in both.iter().zip(&places).filter_map(|(p, place)| Some((p, (*place)?))) {
                 if thick {
                     mark(&mut marks, shape, x, y);
                 }
-                frame.canvas.hint(x, y, &format!("{}, {run}: {word} {}", units::size(p.0), units::time(value(p))));
+                let time = value(p).map_or_else(String::new, units::time);
+                frame.canvas.hint(x, y, &format!("{}, {run}: {word} {time}", units::size(p.0)));
             }
             frame.canvas.path(&format!("f{i}"), &marks);
         }
     }
     frame.end_labels(labels);
+    let left_out = both.iter().flat_map(|p| p.1).filter(|r| r.1.is_none()).count();
+    let few = match left_out {
+        0 => String::new(),
+        n => format!(
+            "{} left out: fewer than {ENOUGH} samples (in each launch).",
+            units::plural(n as u64, "99th percentile")
+        ),
+    };
     Some(frame.finish(
         &format!("{} sizes {} {label}", matched.title, kind.word()),
         "Medians and 99th percentiles of both runs.".into(),
-        "",
+        &few,
     ))
 }

@@ -1,6 +1,8 @@
 //! Cumulative distributions, and their tails on logarithmic axes.
 
-use super::{Detail, MAX_LINES, name, setting, share_ticks, size_legend, spread_out, title, words};
+use super::{
+    Detail, MAX_LINES, name, pooled, pooled_value, setting, share_ticks, size_legend, spread_out, title, words,
+};
 use crate::digest::{Point, Profile};
 use crate::frame::{Frame, Margins, Plot};
 use crate::plots::sizes::scale_of;
@@ -22,7 +24,7 @@ fn chosen(profile: &Profile, level: usize) -> (Vec<&Point>, usize) {
 fn drawn(points: &[&Point], all: usize) -> String {
     let samples: u64 = points.iter().map(|p| p.drawn).sum();
     let sizes =
-        if points.len() < all { format!("{} of {all} sizes", points.len()) } else { format!("all {all} sizes") };
+        if points.len() < all { format!("{} of {all} sizes", points.len()) } else { format!("All {all} sizes") };
     if all == 1 {
         format!("{} samples.", units::count(samples))
     } else {
@@ -39,7 +41,11 @@ pub fn cdf(profile: &Profile, level: usize, kind: Kind, detail: &Detail) -> Plot
     if points.is_empty() {
         return Frame::empty(&name, &title, "No samples were kept.");
     }
-    let explanation = format!("{} Share of samples that took at most a time.", setting(profile, level));
+    let explanation = format!(
+        "{} Share of samples that took at most a time.{}",
+        setting(profile, level),
+        pooled(points.iter().copied())
+    );
     let mut frame = Frame::new(&title, &explanation, HEIGHT, MARGINS);
     let upper = 0.99;
     let scale = scale_of(&points, kind, upper, frame.left, frame.right);
@@ -55,7 +61,8 @@ pub fn cdf(profile: &Profile, level: usize, kind: Kind, detail: &Detail) -> Plot
         for (label, p) in [("p1", 0.01), ("p25", 0.25), ("median", 0.5), ("p75", 0.75), ("p99", 0.99)] {
             let known = (0.1..0.9).contains(&p) || point.has_form();
             if let Some(value) = point.curve.quantile(p).filter(|v| known && scale.holds(*v)) {
-                let text = format!("{}: {label} {}", units::size(point.size_bytes), units::time(value));
+                let text =
+                    format!("{}: {label} {}{}", units::size(point.size_bytes), units::time(value), pooled_value(point));
                 frame.canvas.hint(scale.at(value), height.at(p), &text);
             }
         }
@@ -74,8 +81,11 @@ pub fn tail(profile: &Profile, level: usize, detail: &Detail) -> Plot {
     if points.is_empty() {
         return Frame::empty(&name, &title, "No samples were kept.");
     }
-    let explanation =
-        format!("{} Share of samples that took at least a time; both axes logarithmic.", setting(profile, level));
+    let explanation = format!(
+        "{} Share of samples that took at least a time; both axes logarithmic.{}",
+        setting(profile, level),
+        pooled(points.iter().copied())
+    );
     let mut frame = Frame::new(&title, &explanation, HEIGHT, MARGINS);
     let scale = scale_of(&points, Kind::Log, 1.0, frame.left, frame.right);
     let most = points.iter().map(|p| p.curve.count()).fold(10.0, f64::max);
@@ -94,7 +104,8 @@ pub fn tail(profile: &Profile, level: usize, detail: &Detail) -> Plot {
         for (label, p) in [("p90", 0.1), ("p99", 0.01), ("p99.9", 0.001), ("p99.99", 1e-4), ("p99.999", 1e-5)] {
             let known = point.curve.count() * p >= 1.0;
             if let Some(value) = point.curve.quantile(1.0 - p).filter(|v| known && *v > 0.0) {
-                let text = format!("{}: {label} {}", units::size(point.size_bytes), units::time(value));
+                let text =
+                    format!("{}: {label} {}{}", units::size(point.size_bytes), units::time(value), pooled_value(point));
                 frame.canvas.hint(scale.at(value), height.at(p), &text);
             }
         }

@@ -5,7 +5,7 @@ use weir_distribution::FitRecord;
 use super::{Detail, drawn_levels, name, setting, spread_out, title};
 use crate::digest::{Point, Profile};
 use crate::families::{curve_of, parameter, shape_parameter, words as parameter_words};
-use crate::frame::{Frame, Margins, Mark, Panel, Plot, legend, mark};
+use crate::frame::{Entry, Frame, MARKS, Margins, Panel, Plot, mark};
 use crate::goodness;
 use crate::scale::{Kind, Scale, Sizes, Tick};
 use crate::style::CATEGORY_COUNT;
@@ -36,27 +36,27 @@ pub fn overlay(profile: &Profile, level: usize, detail: &Detail) -> Option<Plot>
     );
     let columns = points.len().min(3);
     let mut frame = Frame::new(&title(profile, "fits"), &explanation, 0.0, MARGINS);
-    frame.top += 18.0;
-    let entries: Vec<(String, String)> = families
-        .iter()
-        .enumerate()
-        .map(|(i, f)| (format!("line c{}", i % CATEGORY_COUNT), crate::families::name(f).to_owned()))
-        .collect();
-    let (x, y) = (frame.left, frame.top - 6.0);
-    legend(&mut frame.canvas, x, y, &entries);
+    let entry =
+        |(i, f): (usize, &String)| Entry::line(&format!("line c{}", i % CATEGORY_COUNT), crate::families::name(f));
+    frame.legend(&families.iter().enumerate().map(entry).collect::<Vec<_>>());
     let (panels, used) = Panel::grid(&frame, points.len(), columns, 120.0, 0.0);
     for (point, panel) in points.iter().zip(&panels) {
         draw_panel(&mut frame, point, panel, &families);
     }
-    frame.grow(18.0 + used - 34.0);
+    frame.grow(used - 34.0);
     let described = points.iter().filter_map(|p| {
         let fit = p.sound_choice()?;
         Some(format!("{}: {}, {}", units::size(p.size_bytes), parameter_words(fit), goodness::verdict(p, fit)))
     });
     let description = described.collect::<Vec<_>>().join("; ");
     let sizes = if points.len() < n { format!("{} of {n} fitted sizes. ", points.len()) } else { String::new() };
+    let launches = if points.iter().any(|p| p.has_launches()) {
+        "Histograms of all launches' samples, fits of the first launch that has some. "
+    } else {
+        ""
+    };
     let note = format!(
-        "{sizes}The axis holds the body of the samples; which part of them lies beyond it stands in each panel."
+        "{sizes}{launches}The axis holds the body of the samples; which part of them lies beyond it stands in each panel."
     );
     Some(frame.finish(&name(profile, "fits", level), description, &note))
 }
@@ -170,14 +170,12 @@ pub fn parameters(profile: &Profile, detail: &Detail) -> Option<Plot> {
         crate::families::name(&family)
     );
     let mut frame = Frame::new(&title(profile, "parameters of the fits"), &explanation, 0.0, MARGINS);
-    frame.top += 18.0;
-    let entries: Vec<(String, String)> = levels
-        .iter()
-        .enumerate()
-        .map(|(i, l)| (format!("line c{}", i % CATEGORY_COUNT), profile.levels[*l].short()))
-        .collect();
-    let (x, y) = (frame.left, frame.top - 6.0);
-    legend(&mut frame.canvas, x, y, &entries);
+    let entry = |(i, level): (usize, &usize)| {
+        let c = i % CATEGORY_COUNT;
+        let label = profile.levels[*level].label();
+        Entry::marked(&format!("thin c{c}"), MARKS[i % 3], &format!("f{c}"), &label)
+    };
+    frame.legend(&levels.iter().enumerate().map(entry).collect::<Vec<_>>());
     let (panels, used) = Panel::grid(&frame, columns.len(), columns.len(), 150.0, 44.0);
     let mut description = Vec::new();
     for ((what, value, words), panel) in columns.into_iter().zip(&panels) {
@@ -192,7 +190,7 @@ pub fn parameters(profile: &Profile, detail: &Detail) -> Option<Plot> {
             .collect();
         description.push(draw_parameter(&mut frame, panel, &profile.sizes, (what, words), &lines));
     }
-    frame.grow(18.0 + used - 34.0);
+    frame.grow(used - 34.0);
     Some(frame.finish(&format!("{} parameters", profile.title), description.join("; "), ""))
 }
 
@@ -222,7 +220,7 @@ fn draw_parameter(
         frame.canvas.path(&format!("thin c{colour}"), &Path::through(&places));
         let mut marks = Path::new();
         for ((x, y), (size, value)) in places.into_iter().zip(line) {
-            mark(&mut marks, [Mark::Disc, Mark::Square, Mark::Triangle][i % 3], x, y);
+            mark(&mut marks, MARKS[i % 3], x, y);
             frame.canvas.hint(x, y, &format!("{}: {what} {}", units::size(*size), words(*value)));
         }
         frame.canvas.path(&format!("f{colour}"), &marks);

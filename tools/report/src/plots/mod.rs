@@ -12,7 +12,7 @@ pub mod surface;
 
 use crate::digest::{Point, Profile};
 use crate::scale::Tick;
-use crate::svg::{Anchor, Canvas};
+use crate::svg::{Anchor, Canvas, Path};
 use crate::{order, style, units};
 
 /// How fine plots are drawn: bounds the size of a page, whatever the run.
@@ -92,14 +92,38 @@ pub fn words(point: &Point) -> String {
     let row = &point.row;
     let interval = point.interval().map_or_else(String::new, |i| format!(" ({})", i.words()));
     let p99 = if point.knows_p99() { format!("p99 {}, ", units::time(row.p99_ns)) } else { String::new() };
+    let launches = point.launch_range().map_or_else(String::new, |(low, high)| {
+        let n = point.launch_medians.len();
+        format!("; over {n} launches, whose medians are {}", units::range(low, high))
+    });
     format!(
-        "{}: minimum {}, median {}{interval}, {p99}maximum {}, {} samples",
+        "{}: minimum {}, median {}{interval}, {p99}maximum {}, {} samples{launches}",
         units::size(point.size_bytes),
         units::time(row.min_ns),
         units::time(row.p50_ns),
         units::time(row.max_ns),
         units::count(row.count)
     )
+}
+
+/// What is said of a curve that holds the samples of several launches, whose quantiles are not those of the tables.
+fn pooled<'a>(mut points: impl Iterator<Item = &'a Point>) -> &'static str {
+    if points.any(Point::has_launches) { " All launches' samples together." } else { "" }
+}
+
+/// The same of one value.
+fn pooled_value(point: &Point) -> &'static str {
+    if point.has_launches() { " of all launches' samples" } else { "" }
+}
+
+/// Draws a line through places; where one is not known it has a gap.
+fn stretches(canvas: &mut Canvas, class: &str, places: &[Option<(f64, f64)>]) {
+    for stretch in places.split(Option::is_none) {
+        let stretch: Vec<(f64, f64)> = stretch.iter().flatten().copied().collect();
+        if stretch.len() > 1 {
+            canvas.path(class, &Path::through(&stretch));
+        }
+    }
 }
 
 /// Sizes in order of their colours, right of the area.

@@ -34,8 +34,15 @@ pub fn ridgeline(profile: &Profile, level: usize, kind: Kind, detail: &Detail) -
     }
     let pitch = (400.0 / points.len() as f64).clamp(17.0, 60.0);
     let over = if kind == Kind::Log { "over time" } else { "over time relative to its median" };
-    let explanation =
-        format!("{} Density {over}, each ridge with the same height at its peak.", setting(profile, level));
+    let explanation = format!(
+        "{} Density {over}, each ridge with the same height at its peak.{}",
+        setting(profile, level),
+        if points.iter().any(|p| p.has_launches()) {
+            " All launches' samples together; at the right the median of their medians."
+        } else {
+            ""
+        }
+    );
     let mut frame = Frame::new(&title, &explanation, pitch * (points.len() as f64 + RISE - 1.0), MARGINS);
     let scale = match kind {
         Kind::Log => scale_of(&points, kind, 0.99, frame.left, frame.right),
@@ -111,7 +118,13 @@ fn ridge(
     path.line(frame.left + (last + 1) as f64 * width, base).close();
     frame.canvas.path(&format!("ridge qf{step}"), &path);
     frame.canvas.text("small", frame.left - 8.0, base - 1.0, Anchor::End, &units::size(point.size_bytes));
-    frame.canvas.text("small muted", frame.right + 10.0, base - 1.0, Anchor::Start, &units::time(point.row.p50_ns));
+    frame.canvas.text(
+        "small muted",
+        frame.right + 10.0,
+        base - 1.0,
+        Anchor::Start,
+        &units::time_in_column(point.row.p50_ns),
+    );
     let x = if kind == Kind::Log || median > 0.0 { own.at(median) } else { frame.left };
     frame.canvas.hint(x, base - 6.0, &words(point));
 }

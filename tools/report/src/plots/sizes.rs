@@ -1,9 +1,10 @@
 //! Minimum, median and 99th percentile against size (or against level, where there is one size), with all samples behind.
 
-use super::{Detail, name, setting, title, words};
+use super::{Detail, name, setting, stretches, title, words};
 use crate::curve::common_scale;
 use crate::digest::{Point, Profile};
 use crate::frame::{Frame, Margins, Mark, Plot, mark};
+use crate::reading::ENOUGH;
 use crate::scale::{Kind, Scale, Sizes, Tick};
 use crate::style::SHADE_COUNT;
 use crate::svg::Path;
@@ -72,10 +73,17 @@ struct Sheet {
 
 fn draw(sheet: &Sheet, columns: &[Column], ticks: &[Tick], pitch: f64, kind: Kind, detail: &Detail) -> Plot {
     let drawn: u64 = columns.iter().map(|c| c.point.drawn).sum();
-    let explanation = format!(
-        "{} Minimum, median and 99th percentile; behind them every sample, darker where there are more.",
-        sheet.setting
-    );
+    let launches = columns.iter().map(|c| c.point.launch_medians.len()).max().unwrap_or(0);
+    let p99 = columns.iter().any(|c| c.point.knows_p99());
+    let what = match (launches, p99) {
+        (0 | 1, true) => "Minimum, median and 99th percentile".to_owned(),
+        (0 | 1, false) => format!("Minimum and median (fewer than {ENOUGH} samples have no 99th percentile)"),
+        (n, _) => format!(
+            "Least minimum of {n} launches, median of their medians{}; ticks right of a median are the launches' own medians",
+            if p99 { " and of their 99th percentiles" } else { "" }
+        ),
+    };
+    let explanation = format!("{} {what}; behind, every sample, darker where there are more.", sheet.setting);
     let mut frame = Frame::new(&sheet.title, &explanation, HEIGHT, MARGINS);
     let Some(scale) = time_scale(columns, kind, frame.bottom, frame.top) else {
         return Frame::empty(&sheet.name, &sheet.title, "Nothing was measured.");
@@ -84,6 +92,7 @@ fn draw(sheet: &Sheet, columns: &[Column], ticks: &[Tick], pitch: f64, kind: Kin
     frame.y_axis(&scale.ticks(6, units::time), "time");
     let (marks, beyond) = density(&mut frame, columns, &scale, pitch, detail);
     lines(&mut frame, columns, &scale);
+    launches_apart(&mut frame, columns, &scale, pitch);
     let mut note = format!(
         "{} samples in {} marks; each mark is a range of times, its shade the logarithm of their number.",
         units::count(drawn),
@@ -143,10 +152,24 @@ fn density(frame: &mut Frame, columns: &[Column], scale: &Scale, pitch: f64, det
             marks += 1;
         }
     }
+    frame.canvas.open(&format!("stroke-width=\"{row:.2}\""));
     for (i, path) in shades.iter().enumerate() {
         frame.canvas.path(&format!("density c6 d{i}"), path);
     }
+    frame.canvas.close();
     (marks, beyond)
+}
+
+/// Median of each launch as a tick right of the median of them all: how much launches differ.
+fn launches_apart(frame: &mut Frame, columns: &[Column], scale: &Scale, pitch: f64) {
+    let length = (0.3 * pitch).clamp(2.0, 8.0);
+    let mut ticks = Path::new();
+    for column in columns.iter().filter(|c| c.point.has_launches()) {
+        for median in column.point.launch_medians.iter().filter(|m| scale.holds(**m)) {
+            ticks.to(column.at + 4.0, scale.at(*median)).across(length);
+        }
+    }
+    frame.canvas.path("thin c0", &ticks);
 }
 
 fn lines(frame: &mut Frame, columns: &[Column], scale: &Scale) {
@@ -168,13 +191,7 @@ fn lines(frame: &mut Frame, columns: &[Column], scale: &Scale) {
     for (label, class, colour, shape, value) in series {
         let points: Vec<Option<(f64, f64)>> =
             known.iter().map(|c| value(c.point).map(|v| (c.at, scale.at(v)))).collect();
-        // Where a value is not known the line has a gap.
-        for stretch in points.split(Option::is_none) {
-            let stretch: Vec<(f64, f64)> = stretch.iter().flatten().copied().collect();
-            if stretch.len() > 1 {
-                frame.canvas.path(&format!("{class} c{colour}"), &Path::through(&stretch));
-            }
-        }
+        stretches(&mut frame.canvas, &format!("{class} c{colour}"), &points);
         let mut marks = Path::new();
         for &(x, y) in points.iter().flatten() {
             mark(&mut marks, shape, x, y);

@@ -3,6 +3,7 @@
 use super::{Detail, name, setting, spread_out, title};
 use crate::digest::{Point, Profile};
 use crate::frame::{Frame, Margins, Panel, Plot};
+use crate::reading::ENOUGH;
 use crate::scale::{Kind, Scale};
 use crate::svg::Path;
 use crate::units;
@@ -40,14 +41,20 @@ pub fn skew(profile: &Profile, level: usize, detail: &Detail) -> Option<Plot> {
 }
 
 fn words(point: &Point) -> String {
+    let largest = units::time(point.skew.quantile(1.0).unwrap_or(0.0));
+    format!("{}: {}, largest {largest}", units::size(point.size_bytes), quantiles(point))
+}
+
+/// The median, and the 99th percentile where repetitions are enough for one.
+fn quantiles(point: &Point) -> String {
     let at = |p: f64| units::time(point.skew.quantile(p).unwrap_or(0.0));
-    format!("{}: median {}, p99 {}, largest {}", units::size(point.size_bytes), at(0.5), at(0.99), at(1.0))
+    let p99 = if point.skew.count() >= ENOUGH as f64 { format!(", p99 {}", at(0.99)) } else { String::new() };
+    format!("median {}{p99}", at(0.5))
 }
 
 fn draw(frame: &mut Frame, point: &Point, panel: &Panel) {
     let at = |p: f64| point.skew.quantile(p).unwrap_or(0.0);
-    let heading = format!("median {}, p99 {}", units::time(at(0.5)), units::time(at(0.99)));
-    panel.heading(&mut frame.canvas, &units::size(point.size_bytes), &heading);
+    panel.heading(&mut frame.canvas, &units::size(point.size_bytes), &quantiles(point));
     let scale = Scale::new(Kind::Linear, 0.0, at(0.99).max(1.0), panel.left, panel.right);
     let (low, high) = scale.range();
     let mut counts = point.skew.histogram(&scale, BINS);

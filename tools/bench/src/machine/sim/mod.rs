@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use rand_pcg::Pcg64;
 use weir_clock::TickPair;
 
-pub use model::{Model, Shape, Warming, Wrong};
+pub use model::{Model, Phases, Shape, Stall, Warming, Wrong};
 
 use super::tree::{self, Members};
 use super::{Machine, Tag};
@@ -205,10 +205,11 @@ impl Sim<'_> {
         let others = world.flying.len();
         let model = self.shared.model;
         let transit = model.transit_ns(&mut self.random.borrow_mut(), self.rank, to, data.len(), others)
-            + model.warming_ns(&self.posted, data.len());
+            + model.warming_ns(&self.posted, data.len())
+            + model.phase_ns(now);
         let earlier = world.inbox[to].iter().filter(|m| m.from == self.rank).map(|m| m.arrives);
         // Messages of one sender do not overtake each other.
-        let arrives = earlier.fold(now + transit, f64::max);
+        let arrives = earlier.fold(model.after_stalls(now + transit), f64::max);
         world.inbox[to].push_back(Message { from: self.rank, tag, arrives, data: data.to_vec() });
         world.flying.push(arrives);
         self.time.set(now + model.local_ns);

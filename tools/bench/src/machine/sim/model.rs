@@ -68,6 +68,24 @@ pub struct Warming {
     pub longer_ns: f64,
 }
 
+/// Phases of a machine: each has a speed of its own, so that what is measured within one is alike.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Phases {
+    /// How long each lasts, ns.
+    pub each_ns: f64,
+    /// Messages take longer by up to so much, the same for all of a phase, uniformly distributed over phases, ns.
+    pub longer_ns: f64,
+}
+
+/// The machine stands still for a while: what would arrive then arrives so much later.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stall {
+    /// When it begins, ns.
+    pub at_ns: f64,
+    /// How long it lasts, ns.
+    pub for_ns: f64,
+}
+
 /// A machine.
 #[derive(Clone, Debug)]
 pub struct Model {
@@ -93,6 +111,10 @@ pub struct Model {
     pub outlier_ns: f64,
     /// What is slower at the beginning.
     pub warming: Option<Warming>,
+    /// Its phases.
+    pub phases: Option<Phases>,
+    /// When it stands still.
+    pub stalls: Vec<Stall>,
     /// Ticks in a nanosecond of a right clock.
     pub ticks_per_ns: f64,
     /// How long a reading of the clock takes, ns.
@@ -123,6 +145,8 @@ impl Model {
             outlier_every: 0,
             outlier_ns: 0.0,
             warming: None,
+            phases: None,
+            stalls: Vec::new(),
             ticks_per_ns: 1.0,
             reading_ns: 10.0,
             clocks: Vec::new(),
@@ -145,6 +169,19 @@ impl Model {
         let Some(warming) = self.warming.filter(|w| bytes >= w.bytes) else { return 0.0 };
         let before = posted.replace(posted.get().saturating_add(1));
         if before < warming.messages { warming.longer_ns } else { 0.0 }
+    }
+
+    /// What the machine's phase adds to a message that is sent now, ns.
+    pub(super) fn phase_ns(&self, now_ns: f64) -> f64 {
+        let Some(phases) = self.phases else { return 0.0 };
+        let number = (now_ns.max(0.0) / phases.each_ns) as u64;
+        phases.longer_ns * open_unit(&mut Pcg64::seed_from_u64(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    }
+
+    /// When a message arrives that would arrive at this time if the machine never stood still, ns.
+    pub(super) fn after_stalls(&self, arrives_ns: f64) -> f64 {
+        let stall = self.stalls.iter().find(|s| (s.at_ns..s.at_ns + s.for_ns).contains(&arrives_ns));
+        arrives_ns + stall.map_or(0.0, |stall| stall.for_ns)
     }
 
     /// How long a message is under way, ns.

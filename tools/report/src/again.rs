@@ -1,0 +1,117 @@
+//! The command that measures a run again as another one was measured, so that each cell has a partner.
+
+use std::path::Path;
+
+use weir_distribution::Run;
+
+/// Options whose values are what is taken from the other run, or belong to one start of the program: left out with their values.
+const LEFT_OUT: [&str; 11] = [
+    "--output",
+    "--test",
+    "--sizes",
+    "--pairs",
+    "--locality",
+    "--placement",
+    "--start",
+    "--window",
+    "--iterations",
+    "--like",
+    "--meet",
+];
+/// The same by their letters.
+const LETTERS: [&str; 3] = ["-o", "-t", "-s"];
+/// Options without a value that are left out.
+const FLAGS: [&str; 2] = ["--append", "--json"];
+
+/// The command that measures the run in folder `second` again as the one in folder `first` was, as far as runs tell how they were
+/// started: none for a run that no `weir bench` made. The launcher's own options and the environment are not known.
+#[must_use]
+pub fn command(first: &Path, second: &Path, run: &Run) -> Option<String> {
+    let mut given = run.command.iter().map(String::as_str);
+    let program = given.next()?;
+    given.next().filter(|word| *word == "bench")?;
+    let mut words = vec![program.to_owned(), "bench".to_owned(), "-o".to_owned()];
+    words.push(format!("{}-like-{}", plain(second), first.file_name().unwrap_or_default().to_string_lossy()));
+    words.extend(["--like".to_owned(), plain(first)]);
+    words.extend(kept(given).map(str::to_owned));
+    let launches = run.launches.len();
+    if launches > 1 {
+        words.extend(["--launches".to_owned(), launches.to_string()]);
+    }
+    let ranks = run.launches.iter().map(|launch| launch.placement.len()).max().unwrap_or(0).to_string();
+    let launcher = ["mpiexec", "-n", &ranks].map(str::to_owned);
+    let all = match (run.transport.backend == "mpi", launches > 1) {
+        (false, _) => words,
+        (true, false) => launcher.into_iter().chain(words).collect(),
+        (true, true) => words.into_iter().chain(["--".to_owned()]).chain(launcher).collect(),
+    };
+    Some(all.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
+}
+
+/// The words that stay.
+fn kept<'a>(mut given: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
+    std::iter::from_fn(move || {
+        loop {
+            let word = given.next()?;
+            if LEFT_OUT.contains(&word) || LETTERS.contains(&word) {
+                given.next();
+                continue;
+            }
+            let long = word.split_once('=').is_some_and(|(name, _)| LEFT_OUT.contains(&name));
+            // A letter with its value in one word, as in -t send,bcast without the blank.
+            let short = !word.starts_with("--") && LETTERS.iter().any(|letter| word.starts_with(letter));
+            if !(long || short || FLAGS.contains(&word)) {
+                return Some(word);
+            }
+        }
+    })
+}
+
+/// A folder's path without a separator at its end.
+fn plain(dir: &Path) -> String {
+    dir.components().collect::<std::path::PathBuf>().display().to_string()
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    shlex::try_quote(word).map_or_else(|_| word.to_owned(), std::borrow::Cow::into_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_distribution::{Launch, Placement};
+
+    fn again(line: &str, backend: &str, launches: u32) -> Option<String> {
+        let mut run = Run::new("m");
+        run.command = line.split_whitespace().map(str::to_owned).collect();
+        run.transport.backend = backend.into();
+        let placement = |rank| Placement { rank, ..Placement::default() };
+        let launch = |number| Launch { number, placement: (0..4).map(placement).collect(), ..Launch::default() };
+        run.launches = (0..launches).map(launch).collect();
+        command(Path::new("a/run1/"), Path::new("b/run2"), &run)
+    }
+
+    #[test]
+    fn what_the_other_run_decides_is_left_out_and_the_rest_stays() {
+        let line = "weir bench -o b/run2 -t send,bcast -s8 --start=auto --time 30 --ci 1 --append --bind --pairs 1,2";
+        let expected = "mpiexec -n 4 weir bench -o b/run2-like-run1 --like a/run1 --time 30 --ci 1 --bind";
+        assert_eq!(again(line, "mpi", 1).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn ranks_are_started_as_the_transport_wants_it() {
+        let line = "weir bench --transport weir -n 4 -o r --meet /tmp/x/meet";
+        let expected = "weir bench -o b/run2-like-run1 --like a/run1 --transport weir -n 4";
+        assert_eq!(again(line, "weir", 1).as_deref(), Some(expected));
+        assert_eq!(again(line, "weir", 3), Some(format!("{expected} --launches 3")));
+        let expected = "weir bench -o b/run2-like-run1 --like a/run1 --launches 3 -- mpiexec -n 4";
+        assert_eq!(again("weir bench -o r", "mpi", 3).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_run_that_was_made_up_is_measured_by_no_command() {
+        assert_eq!(again("", "hypothetical", 0), None);
+        assert_eq!(again("python3 make.py", "hypothetical", 0), None);
+    }
+}
