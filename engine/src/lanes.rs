@@ -209,7 +209,7 @@ impl Lanes {
             self.tidy(st, now);
         }
         self.polls = self.polls.wrapping_add(1);
-        if self.conns.is_empty() || (busy && self.polls % 8 != 0) {
+        if self.conns.is_empty() || (busy && !self.polls.is_multiple_of(8)) {
             return 0;
         }
         let mut read = 0;

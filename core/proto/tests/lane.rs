@@ -56,7 +56,7 @@ fn large_messages_and_bodies_go_by_a_lane_both_ways_and_small_ones_do_not() {
         assert!(settle(&mut net));
         assert!(count(&net, |c| c.bytes_sent) - packets < 60_000, "large payload went in packets");
         assert_eq!(count(&net, |c| c.lane_units_sent), count(&net, |c| c.lane_units_received));
-        assert!(count(&net, |c| c.lane_units_sent) >= 20 + 20 + 3 + 1);
+        assert!(count(&net, |c| c.lane_units_sent) > 40);
         assert_eq!(count(&net, |c| c.duplicate_bytes + c.lanes_failed + c.violations), 0);
         assert!(net.nodes.iter().all(|n| n.failed.is_empty() && n.messages.values().all(|m| m.complete)));
     }
