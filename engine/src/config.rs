@@ -8,6 +8,17 @@ use std::time::Duration;
 /// How packets are protected.
 pub use weir_proto::Level;
 
+/// When large payload goes by TCP connections (spec/lanes.md 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneUse {
+    /// Never.
+    Off,
+    /// Where nothing is lost, the round trip is short and the link fast.
+    Auto,
+    /// Wherever a connection can be made, for measurements and tests.
+    Always,
+}
+
 /// Settings of one endpoint. `Default` is what suits an MPI rank on a cluster.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
@@ -55,6 +66,8 @@ pub struct EngineConfig {
     pub copied_peer_bytes: u64,
     /// Socket receive buffer wanted, bytes (`WEIR_RCVBUF`).
     pub rcvbuf_bytes: usize,
+    /// When large payload goes by TCP connections (`WEIR_LANES`: auto, always, off).
+    pub lanes: LaneUse,
     /// Segmentation offload (`WEIR_OFFLOAD`: on, off).
     pub offload: bool,
     /// Closing waits this long for unacknowledged data (`WEIR_LINGER_MS`).
@@ -94,6 +107,7 @@ impl Default for EngineConfig {
             copied_bytes: 64 << 20,
             copied_peer_bytes: 16 << 20,
             rcvbuf_bytes: 8 << 20,
+            lanes: LaneUse::Auto,
             offload: true,
             linger: Duration::from_secs(5),
             stats: None,
@@ -141,6 +155,11 @@ impl EngineConfig {
         v.number("WEIR_COPIED_BYTES", &mut c.copied_bytes, 64 << 10, 1 << 40)?;
         v.number("WEIR_COPIED_PEER_BYTES", &mut c.copied_peer_bytes, 64 << 10, 1 << 40)?;
         v.number("WEIR_RCVBUF", &mut c.rcvbuf_bytes, 64 << 10, 1 << 30)?;
+        v.one_of(
+            "WEIR_LANES",
+            &mut c.lanes,
+            &[("auto", LaneUse::Auto), ("always", LaneUse::Always), ("off", LaneUse::Off), ("0", LaneUse::Off)],
+        )?;
         v.one_of("WEIR_OFFLOAD", &mut c.offload, &[("on", true), ("1", true), ("off", false), ("0", false)])?;
         v.millis("WEIR_LINGER_MS", &mut c.linger, 0)?;
         v.number("WEIR_TRACE", &mut c.trace, 0, 3)?;

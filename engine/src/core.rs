@@ -7,6 +7,7 @@ use crate::api::{Completion, Iov, OpError, OpKind};
 use crate::budget::{Copies, Unexpected};
 use crate::config::EngineConfig;
 use crate::counters::{EngineCounters, Totals};
+use crate::lanes::Lanes;
 use crate::memory::{Gather, Pool, Source};
 use crate::state::{
     BodyDest, CompletionQueue, MsgKey, PeerState, RecvKey, RecvState, Region, Role, RxMsg, SendKey, SendState, key,
@@ -38,6 +39,8 @@ const BLOCKED_NS: u64 = 1_000_000;
 /// The state behind the endpoint's lock.
 pub struct Core {
     pub udp: UdpTransport,
+    /// Connections for large payload, if this endpoint takes them.
+    pub lanes: Option<Lanes>,
     pub st: State,
     out: PacketBuf,
     /// Bytes queued that no transmit pass has seen, roughly.
@@ -125,8 +128,8 @@ impl Payloads for SendTable<'_> {
 }
 
 impl Core {
-    pub fn new(udp: UdpTransport, st: State) -> Core {
-        Core { udp, st, out: PacketBuf::default(), held_bytes: 0, read_failures: 0, finished: false }
+    pub fn new(udp: UdpTransport, lanes: Option<Lanes>, st: State) -> Core {
+        Core { udp, lanes, st, out: PacketBuf::default(), held_bytes: 0, read_failures: 0, finished: false }
     }
 
     /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams read.
@@ -167,6 +170,10 @@ impl Core {
         if st.proto.next_timeout().is_some_and(|t| t <= now) {
             st.timeouts(now);
         }
+        let mut read = read;
+        if let Some(lanes) = &mut self.lanes {
+            read += usize::from(lanes.progress(st, now, read > 0) > 0);
+        }
         self.transmit(now);
         read
     }
@@ -181,6 +188,9 @@ impl Core {
             self.st.counters.socket_errors += 1;
         } else if self.st.broken.is_none() {
             self.st.socket_failed(now, errno);
+            if let Some(lanes) = &mut self.lanes {
+                lanes.close();
+            }
         }
     }
 
@@ -196,7 +206,7 @@ impl Core {
             let _ = self.udp.flush();
             if self.udp.blocked() {
                 // What the protocol has to say waits there, where it is still the newest, until there is room (`is_blocked`).
-                return;
+                return self.transmit_lanes(now);
             }
         }
         for n in 1..=TX_PACKETS {
@@ -221,6 +231,13 @@ impl Core {
         }
         // As above.
         let _ = self.udp.flush();
+        self.transmit_lanes(now);
+    }
+
+    fn transmit_lanes(&mut self, now: Time) {
+        if let Some(lanes) = &mut self.lanes {
+            lanes.transmit(&mut self.st, now);
+        }
     }
 
     /// The socket has no room: who waits for it waits for room too.
@@ -230,7 +247,10 @@ impl Core {
 
     /// When the endpoint wants to be called again although nothing arrives. What is only to be sent does not count while there is no room for it.
     pub fn next_timeout(&self) -> Option<Time> {
-        let due = self.st.proto.next_timeout();
+        let mut due = self.st.proto.next_timeout();
+        if let Some(t) = self.lanes.as_ref().and_then(|l| l.next_timeout(now())) {
+            due = Some(due.map_or(t, |d| d.min(t)));
+        }
         if self.is_blocked() { due.map(|t| t.max(now().plus_ns(BLOCKED_NS))) } else { due }
     }
 }
@@ -257,6 +277,20 @@ impl State {
         self.proto.handle(now, meta, datagram, &mut events);
         in_order(&mut events, |event| self.event(now, event, datagram));
         self.events = events;
+    }
+
+    /// Calls the protocol and acts on the events, whose ranges index `bytes`.
+    pub fn with_events<T>(
+        &mut self,
+        now: Time,
+        bytes: &[u8],
+        call: impl FnOnce(&mut weir_proto::Endpoint, &mut Vec<Event>) -> T,
+    ) -> T {
+        let mut events = std::mem::take(&mut self.events);
+        let result = call(&mut self.proto, &mut events);
+        in_order(&mut events, |event| self.event(now, event, bytes));
+        self.events = events;
+        result
     }
 
     pub fn timeouts(&mut self, now: Time) {

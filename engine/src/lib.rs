@@ -11,6 +11,7 @@ mod config;
 mod core;
 mod counters;
 mod event;
+mod lanes;
 mod lock;
 mod memory;
 mod obituary;
@@ -26,7 +27,7 @@ mod watch;
 mod watchdog;
 
 pub use api::*;
-pub use config::{EngineConfig, Level, unknown_settings};
+pub use config::{EngineConfig, LaneUse, Level, unknown_settings};
 pub use counters::{EngineCounters, Totals};
 pub use event::EventFd;
 pub use lock::{Guard, Lock};
@@ -69,8 +70,9 @@ struct Shared {
     /// The caller sleeps on `notify`: the watchdog makes all progress and writes it.
     armed: AtomicBool,
     stop: AtomicBool,
-    /// The socket's descriptor, which lives as long as `core`.
+    /// The descriptors of the socket and of the lanes' connections (-1: none), which live as long as `core`.
     socket: RawFd,
+    lanes: RawFd,
     /// Written when completions come while armed.
     notify: EventFd,
     /// Where the watchdog sleeps.
@@ -407,7 +409,7 @@ impl Endpoint {
             let (timeout, blocked) = (core.next_timeout(), core.is_blocked());
             drop(core);
             // Asleep is not away: the watchdog need not step in.
-            shared.waiting.give_way((shared.socket, blocked), now, timeout, |until| {
+            shared.waiting.give_way((shared.socket, blocked, shared.lanes), now, timeout, |until| {
                 shared.last_poll.store(until.0, Ordering::Relaxed);
             });
             shared.last_poll.store(crate::core::now().0, Ordering::Relaxed);
@@ -484,6 +486,9 @@ impl Endpoint {
             stat::dump(&core, to);
         }
         core.finished = true;
+        if let Some(lanes) = &mut core.lanes {
+            lanes.close();
+        }
         core.st.forget_user_memory();
     }
 }
@@ -507,7 +512,7 @@ impl Endpoint {
             }
             let left = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0));
             let sleep = Duration::from_nanos(left.clamp(1000, SLEEP_MAX_NS));
-            waiting::wait_ready(self.shared.socket, blocked, sleep);
+            waiting::wait_ready((self.shared.socket, blocked, self.shared.lanes), sleep);
         }
     }
 }

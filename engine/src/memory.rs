@@ -151,6 +151,12 @@ impl Gather {
         });
     }
 
+    /// Where the pieces of `[offset, offset + len)` lie, for the system to write to; what lies past the end is left out. No references: pieces may overlap, and those of a region are
+    /// the program's as well.
+    pub fn places(&self, offset: u64, len: usize, out: &mut SmallVec<[libc::iovec; 4]>) {
+        self.for_pieces(offset, len, |to, n, _| out.push(libc::iovec { iov_base: to.cast(), iov_len: n }));
+    }
+
     /// Writes `src` at `offset`; what lies past the end is dropped. Returns the bytes written.
     pub fn write(&self, offset: u64, src: &[u8]) -> usize {
         // SAFETY: a live slice.

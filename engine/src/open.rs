@@ -1,9 +1,10 @@
 //! Opening an endpoint: key, socket, addresses, protocol, threads.
 
 use crate::budget::{Copies, HELD_BYTES, Unexpected};
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, LaneUse};
 use crate::core::{Core, State, now};
 use crate::counters::{EngineCounters, Totals};
+use crate::lanes::Lanes;
 use crate::memory::Pool;
 use crate::trace::{Trace, with_pid};
 use crate::{Endpoint, EngineError, EventFd, NAME_BYTES, Shared, lock, stat, waiting, watch, watchdog};
@@ -31,7 +32,7 @@ impl Endpoint {
             let doing = doing.to_owned();
             move |source| EngineError::Io { doing, source }
         };
-        let mut udp = UdpTransport::bind(&udp_config(&cfg)).map_err(io("opening the UDP socket"))?;
+        let (mut udp, lanes) = sockets(&cfg).map_err(io("opening the UDP socket"))?;
         if let Some(path) = &cfg.capture {
             udp.capture_to(with_pid(path)).map_err(io("opening the capture file"))?;
         }
@@ -43,7 +44,10 @@ impl Endpoint {
         }
         let id = u64::from_le_bytes(id);
         let proto = weir_proto::Endpoint::new(
-            proto_config(&cfg, udp.rx_buffer_bytes(), udp.max_datagram()),
+            weir_proto::Config {
+                lanes: lanes.is_some(),
+                ..proto_config(&cfg, udp.rx_buffer_bytes(), udp.max_datagram())
+            },
             job_key,
             id,
             udp.local_addrs(),
@@ -55,14 +59,16 @@ impl Endpoint {
             cfg.trace_file.as_ref().map(|p| with_pid(&p.to_string_lossy())).as_deref().map(std::path::Path::new),
         )
         .map_err(io("opening the trace file"))?;
+        let lanes_fd = lanes.as_ref().map_or(-1, Lanes::fd);
         let shared = Arc::new(Shared {
             last_poll: AtomicU64::new(now().0),
             last_found: AtomicU64::new(now().0),
             armed: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             socket: udp.fd(),
+            lanes: lanes_fd,
             notify: EventFd::new().map_err(io("making an event descriptor"))?,
-            watch: watch::Watch::new(udp.fd()).map_err(io("making event descriptors"))?,
+            watch: watch::Watch::new(udp.fd(), lanes_fd).map_err(io("making event descriptors"))?,
             waiting: waiting::Waiting::new(cfg.spin_us, oversubscribed()),
             coalesce_ns: u64::from(cfg.coalesce_ns),
             watchdog_ns: u64::from(cfg.watchdog_us) * 1000,
@@ -70,12 +76,32 @@ impl Endpoint {
             pid: std::process::id(),
             stats: cfg.stats.clone(),
             linger: cfg.linger,
-            core: lock::Lock::new(Core::new(udp, new_state(cfg, proto, name, trace))),
+            core: lock::Lock::new(Core::new(udp, lanes, new_state(cfg, proto, name, trace))),
         });
         let thread = watchdog::start(&shared)?;
         stat::publish(Arc::downgrade(&shared));
         Ok(Arc::new(Endpoint { shared, name, watchdog: std::sync::Mutex::new(Some(thread)) }))
     }
+}
+
+/// The datagram socket, and the listener for lanes at the same port. Of a port that the system chooses the other half may be taken: then another is tried.
+/// Where it cannot be had everything goes in datagrams.
+fn sockets(cfg: &EngineConfig) -> std::io::Result<(UdpTransport, Option<Lanes>)> {
+    const TRIES: usize = 8;
+    let wanted = cfg.lanes != LaneUse::Off && cfg.level == weir_proto::Level::Integrity;
+    let mut udp = UdpTransport::bind(&udp_config(cfg))?;
+    if !wanted {
+        return Ok((udp, None));
+    }
+    let mut lanes = Lanes::open(udp.local_addrs());
+    for _ in 1..TRIES {
+        if lanes.is_ok() || cfg.port != 0 || cfg.bind.is_some() {
+            break;
+        }
+        udp = UdpTransport::bind(&udp_config(cfg))?;
+        lanes = Lanes::open(udp.local_addrs());
+    }
+    Ok((udp, lanes.ok()))
 }
 
 fn udp_config(cfg: &EngineConfig) -> UdpConfig {
@@ -96,7 +122,12 @@ pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16)
     // Messages of one peer that may be here at a time: its window, and those whose place in it was made good ahead.
     let ahead = u32::try_from(cfg.unexpected_bytes / HELD_BYTES).unwrap_or(u32::MAX);
     let messages_max = cfg.credit_msgs.saturating_add(ahead);
+    let usual = weir_proto::Config::default();
+    let anywhere = cfg.lanes == LaneUse::Always;
     weir_proto::Config {
+        lane_rtt_max: if anywhere { std::time::Duration::MAX } else { usual.lane_rtt_max },
+        lane_min_rate: if anywhere { 0 } else { usual.lane_min_rate },
+        lane_loss_max_ppm: if anywhere { u32::MAX } else { usual.lane_loss_max_ppm },
         level: cfg.level,
         congestion: cfg.congestion,
         streams: cfg.streams,

@@ -5,10 +5,11 @@ use crate::core::State;
 use crate::memory::Gather;
 use crate::remote::WRITES_OPEN_MAX;
 use crate::state::{BodyDest, BodyOwner, Carriage, MsgKey, MultiState, Place, RecvKey, RecvState, RxMsg, key, token};
+use smallvec::SmallVec;
 use std::io::Write;
 use weir_match::envelope::{Envelope, Status};
 use weir_match::{Arrival, Match, Multi, Posted, Source};
-use weir_proto::{BodyKey, Hole, PeerId, SendError, Time};
+use weir_proto::{BodyKey, Hole, PeerId, SendError, Time, UnitIn};
 
 /// New bytes of a matched message, as the protocol reports them.
 pub struct Fragment {
@@ -206,13 +207,66 @@ impl State {
             }
             Place::Buffer(buf) => write_buffer(buf, offset, bytes),
             Place::Nowhere => {
-                let len = m.len;
-                let mut buf = self.pool.take(len as usize);
-                write_buffer(&mut buf, offset, bytes);
-                m.place = Place::Buffer(buf);
-                self.hold_bytes(len);
+                self.make_buffer(k);
+                if let Some(Place::Buffer(buf)) = self.msgs.get_mut(k).map(|m| &mut m.place) {
+                    write_buffer(buf, offset, bytes);
+                }
             }
             Place::Discard => {}
+        }
+    }
+
+    /// An engine buffer for a message whose bytes have no place yet.
+    fn make_buffer(&mut self, k: MsgKey) {
+        if let Some(m) = self.msgs.get_mut(k).filter(|m| matches!(m.place, Place::Nowhere)) {
+            let len = m.len;
+            m.place = Place::Buffer(self.pool.take(len as usize));
+            self.hold_bytes(len);
+        }
+    }
+
+    /// Where the payload of a lane's unit goes from byte `done` of it on: the pieces up to its end, or as much as is wanted; none if nobody wants it.
+    pub fn unit_room(&mut self, peer: u32, unit: &UnitIn, done: u32, out: &mut SmallVec<[libc::iovec; 4]>) {
+        let (offset, len) = (unit.offset + u64::from(done), (unit.len - done) as usize);
+        match unit.key {
+            BodyKey::Body(handle) => {
+                if let Some(b) = self.bodies.get(&(peer, handle)) {
+                    b.dest.places(offset, len, out);
+                }
+            }
+            BodyKey::Message(mseq) => {
+                let Some(k) = self.partial(peer, mseq) else { return };
+                self.make_buffer(k);
+                match self.msgs.get_mut(k).map(|m| &mut m.place) {
+                    Some(Place::Recv { dest, .. }) => dest.places(offset, len, out),
+                    Some(Place::Buffer(buf)) => {
+                        let room = buf.get_mut(offset as usize..offset as usize + len);
+                        out.extend(room.map(|b| libc::iovec { iov_base: b.as_mut_ptr().cast(), iov_len: b.len() }));
+                    }
+                    Some(Place::Nowhere | Place::Discard) | None => {}
+                }
+            }
+        }
+    }
+
+    /// Copies payload of a unit that was read with its head.
+    pub fn put_unit(&mut self, peer: u32, unit: &UnitIn, done: u32, bytes: &[u8]) {
+        self.put(peer, unit.key, unit.offset + u64::from(done), bytes);
+    }
+
+    /// Puts bytes into their place, if somebody wants them.
+    fn put(&mut self, peer: u32, key: BodyKey, offset: u64, bytes: &[u8]) {
+        match key {
+            BodyKey::Body(handle) => {
+                if let Some(b) = self.bodies.get(&(peer, handle)) {
+                    b.dest.write(offset, bytes);
+                }
+            }
+            BodyKey::Message(mseq) => {
+                if let Some(k) = self.partial(peer, mseq) {
+                    self.place(k, offset, bytes);
+                }
+            }
         }
     }
 
@@ -396,18 +450,7 @@ impl State {
         let mut sum = parity.to_vec();
         let read = |at, dst: &mut [u8]| self.read_placed(peer.0, key, at, dst);
         let Some(bytes) = hole.restore(total, &mut sum, read) else { return };
-        match key {
-            BodyKey::Body(handle) => {
-                if let Some(b) = self.bodies.get(&(peer.0, handle)) {
-                    b.dest.write(hole.offset, bytes);
-                }
-            }
-            BodyKey::Message(mseq) => {
-                if let Some(k) = self.partial(peer.0, mseq) {
-                    self.place(k, hole.offset, bytes);
-                }
-            }
-        }
+        self.put(peer.0, key, hole.offset, bytes);
         // Reports completion, if this was the last hole, as an event of its own.
         let mut events = Vec::new();
         self.proto.restored(now, peer, key, hole.offset, u32::from(hole.len), &mut events);

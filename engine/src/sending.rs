@@ -17,6 +17,9 @@ const EARLY_BYTES: usize = 2048;
 /// All of these together: no more than that credit. More could wait for ever, and hold up what the peer asks for first.
 const EARLY_TOTAL_BYTES: usize = 4096;
 
+/// The same to a peer with a lane, at least: what takes longer is the copying, and a round trip more is no part of it.
+const LANE_EAGER_BYTES: u64 = 256 << 10;
+
 /// Room for copies that is lacking for so long is worth a word.
 const LONG_REFUSED_NS: u64 = 1_000_000_000;
 
@@ -129,7 +132,8 @@ impl State {
         if limit == 0 {
             return 0;
         }
-        (limit + self.proto.min_rtt_ns(to) / 4).min(self.proto.max_matched_len(to))
+        let lane = if self.proto.has_lane(to) { LANE_EAGER_BYTES } else { 0 };
+        (limit + self.proto.min_rtt_ns(to) / 4).max(lane).min(self.proto.max_matched_len(to))
     }
 
     /// New operations have no chance once the socket is unusable.

@@ -44,7 +44,7 @@ impl Waiting {
     /// `before_sleep` is told until when at most it will sleep.
     pub fn give_way(
         &self,
-        (socket, blocked): (RawFd, bool),
+        (socket, blocked, lanes): (RawFd, bool, RawFd),
         at: Time,
         timeout: Option<Time>,
         before_sleep: impl FnOnce(Time),
@@ -55,7 +55,7 @@ impl Waiting {
             self.contention.store(contention - 1, Ordering::Relaxed);
             if ns >= SLEEP_MIN_NS {
                 before_sleep(at.plus_ns(ns));
-                return wait_ready(socket, blocked, Duration::from_nanos(ns));
+                return wait_ready((socket, blocked, lanes), Duration::from_nanos(ns));
             }
         }
         let before = now();
@@ -66,11 +66,12 @@ impl Waiting {
     }
 }
 
-/// Sleeps until the descriptor is readable (or has room again, if `blocked`) or the time is over.
-pub fn wait_ready(fd: RawFd, blocked: bool, time: Duration) {
+/// Sleeps until the socket is readable (or has room again, if `blocked`), or the lanes' descriptor is (-1: there is none), or the time is over.
+pub fn wait_ready((socket, blocked, lanes): (RawFd, bool, RawFd), time: Duration) {
     let events = if blocked { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
-    let mut slot = libc::pollfd { fd, events, revents: 0 };
+    let slot = |fd, events| libc::pollfd { fd, events, revents: 0 };
+    let mut slots = [slot(socket, events), slot(lanes, libc::POLLIN)];
     let time = libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() };
-    // SAFETY: one entry, a valid time, no signal mask. Interruption is as good as a time-out.
-    unsafe { libc::ppoll(&raw mut slot, 1, &raw const time, std::ptr::null()) };
+    // SAFETY: two entries, a negative descriptor being none, a valid time, no signal mask. Interruption is as good as a time-out.
+    unsafe { libc::ppoll(slots.as_mut_ptr(), 2, &raw const time, std::ptr::null()) };
 }

@@ -19,6 +19,8 @@ pub struct Watch {
     wake: EventFd,
     /// Open as long as anybody sleeps or comes back here: the endpoint's core owns it, and outlives the thread.
     socket: RawFd,
+    /// The same of the lanes; -1: there are none.
+    lanes: RawFd,
     /// The socket is in the set, and the thread asleep or about to be.
     watched: AtomicBool,
     /// The program has taken the socket out, and the thread may be asleep for long.
@@ -30,13 +32,21 @@ impl Watch {
     ///
     /// # Errors
     /// The system's, when out of descriptors.
-    pub fn new(socket: RawFd) -> std::io::Result<Watch> {
+    pub fn new(socket: RawFd, lanes: RawFd) -> std::io::Result<Watch> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
         let wake = EventFd::new()?;
         epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
         epoll.add(&wake, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
-        Ok(Watch { epoll, timer, wake, socket, watched: AtomicBool::new(false), look_owed: AtomicBool::new(false) })
+        Ok(Watch {
+            epoll,
+            timer,
+            wake,
+            socket,
+            lanes,
+            watched: AtomicBool::new(false),
+            look_owed: AtomicBool::new(false),
+        })
     }
 
     /// Wakes the thread.
@@ -57,7 +67,13 @@ impl Watch {
         self.set_timer(time);
         match self.epoll.add(self.socket(), EpollEvent::new(flags, 0)) {
             // A program that came back while the thread woke for another reason has not got to taking it out yet.
-            Ok(()) | Err(Errno::EEXIST) => self.watched.store(true, Ordering::Release),
+            Ok(()) | Err(Errno::EEXIST) => {
+                if let Some(lanes) = self.lanes() {
+                    let _ = self.epoll.add(lanes, EpollEvent::new(EpollFlags::EPOLLIN, 0));
+                }
+                // Last: from then on a program that comes back takes both out.
+                self.watched.store(true, Ordering::Release);
+            }
             Err(_) => {}
         }
         self.wait();
@@ -84,8 +100,16 @@ impl Watch {
         let is_mine = self.watched.swap(false, Ordering::AcqRel);
         if is_mine {
             let _ = self.epoll.delete(self.socket());
+            if let Some(lanes) = self.lanes() {
+                let _ = self.epoll.delete(lanes);
+            }
         }
         is_mine
+    }
+
+    fn lanes(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: open, as said at the field of the socket.
+        (self.lanes >= 0).then(|| unsafe { BorrowedFd::borrow_raw(self.lanes) })
     }
 
     fn wait(&self) {
@@ -136,7 +160,7 @@ mod tests {
     fn the_socket_wakes_the_thread_only_while_the_program_is_away() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = socket.local_addr().unwrap();
-        let watch = std::sync::Arc::new(Watch::new(socket.as_raw_fd()).unwrap());
+        let watch = std::sync::Arc::new(Watch::new(socket.as_raw_fd(), -1).unwrap());
 
         let over = asleep(&watch, |w| w.sleep_on_socket(false, LONG));
         until_watched(&watch);
@@ -158,7 +182,7 @@ mod tests {
     #[test]
     fn the_thread_looks_again_after_the_program_was_back() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let watch = std::sync::Arc::new(Watch::new(socket.as_raw_fd()).unwrap());
+        let watch = std::sync::Arc::new(Watch::new(socket.as_raw_fd(), -1).unwrap());
         let over = asleep(&watch, |w| w.sleep_on_socket(true, LONG));
         // There is room in the socket at once; asked for again, the room is not asked about.
         over.recv_timeout(LONG).unwrap();

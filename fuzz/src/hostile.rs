@@ -113,6 +113,10 @@ pub enum Lie {
         frag: u8,
         base: u16,
     },
+    Lane {
+        lane: u8,
+        read: u32,
+    },
     Recovered {
         message: bool,
         handle: Handle,
@@ -242,6 +246,7 @@ fn lying_params(lie: LyingParams) -> Params {
         rx_buffer_bytes: rx,
         ack_delay_max_us: delay,
         peer_timeout_ms: timeout,
+        lanes: 1,
         addresses: (0..lie.addresses % 9).map(addr).collect::<AddrList>(),
     }
 }
@@ -644,6 +649,9 @@ impl Liar {
                 };
                 frame::write_parity_head(&head, out);
                 out.extend_from_slice(&filling[..usize::from(head.frag)]);
+            }
+            Lie::Lane { lane, read } => {
+                frame::write_lane(&frame::Lane { lane: u32::from(*lane), read: u64::from(*read) }, out);
             }
             Lie::Recovered { message, handle, offset, len } => {
                 let r = Recovered { key: key(*message, *handle), offset: u64::from(*offset), len: (*len).max(1) };

@@ -78,6 +78,7 @@ fn write(f: &Frame<'_>, d: &[u8], end: usize, out: &mut Vec<u8>) {
             out.extend_from_slice(&d[p.payload.clone()]);
         }
         Frame::Recovered(r) => frame::write_recovered(r, out),
+        Frame::Lane(l) => frame::write_lane(l, out),
     }
 }
 

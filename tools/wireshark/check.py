@@ -37,6 +37,7 @@ PACKETS = [
      {"weir.level": "1", "weir.frame": "0x01,0x07", "weir.tag": MAC}),
     ("encrypt", f"15 06 03 00 07000000 1817161514131211 5fee9ece3892d2468329e080f0463e8670 {MAC}",
      {"weir.level": "2", "weir.ciphertext": "5fee9ece3892d2468329e080f0463e8670", "weir.frame": ""}),
+    ("LANE", HEAD + "0e 000000 02010000 0403000000000000 01", {"weir.frame": "0x0e,0x01"}),
     ("ACK", HEAD + "02 02 00 00 63000000 02010000 04030000 05000000  0200 0300  5800 0100",
      {"weir.ack.largest": "99", "weir.ack.range": "95-99,90-92,1-1", "weir.ack.delay_ns": "258"}),
     ("CREDIT and GRANT", HEAD + "03 000000 04030201 0807060500000000 04 000000 00000000 0201000000000000 0403000000000000",

@@ -12,7 +12,7 @@ local LEVELS = { [0] = "integrity", "auth", "encrypt" }
 local REFUSALS = { "stale incarnation", "version or features", "level too low", "no room", "shutting down" }
 local FRAMES = {
   [0] = "PADDING", "PING", "ACK", "CREDIT", "GRANT", "MSG", "BODY", "PATH_CHALLENGE", "PATH_RESPONSE", [10] = "CLOSE",
-  [11] = "BODY_ABORT", [12] = "PARITY", [13] = "RECOVERED",
+  [11] = "BODY_ABORT", [12] = "PARITY", [13] = "RECOVERED", [14] = "LANE",
 }
 local ENVELOPES = { "EAGER", "RTS", "CTS", "SYNC_ACK", [7] = "WRITE", [8] = "WRITE_RTS", [9] = "READ", [10] = "DONE", [11] = "NOTICED" }
 -- The 64-bit fields of each envelope, in order, without the optional ones.
@@ -103,7 +103,7 @@ local function frame_length(buf, at, last)
     local count = buf(at + 1, 1):uint()
     return count <= MAX_ACK_ENTRIES and has(20 + 4 * count) or nil
   end
-  if kind == 0x03 or kind == 0x0b or kind == 0x07 or kind == 0x08 then return has(16) end
+  if kind == 0x03 or kind == 0x0b or kind == 0x07 or kind == 0x08 or kind == 0x0e then return has(16) end
   if kind == 0x04 or kind == 0x0d then return has(24) end
   if kind == 0x05 then
     if left < 24 then return nil end

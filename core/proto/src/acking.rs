@@ -123,6 +123,7 @@ impl Association {
                 None
             }
             SentFrame::Credit
+            | SentFrame::Lane
             | SentFrame::Grant { .. }
             | SentFrame::Abort { .. }
             | SentFrame::Once
@@ -253,7 +254,7 @@ impl Association {
             if s.flags & REQUEUED == 0 {
                 for k in 0..s.frames {
                     if let Some(f) = self.rec.frame(&s, k) {
-                        self.requeue(f);
+                        self.requeue(cx, f);
                     }
                 }
             }
@@ -270,11 +271,12 @@ impl Association {
     }
 
     /// What a lost packet carried is to be sent again, as far as it still matters.
-    fn requeue(&mut self, f: SentFrame) {
+    fn requeue(&mut self, cx: &Cx<'_>, f: SentFrame) {
         match f {
             SentFrame::Message { .. } | SentFrame::Body { .. } => self.lost.push_back(f),
             SentFrame::Control { mseq } => self.lost_control.push_back(mseq),
             SentFrame::Credit => self.credit_dirty = true,
+            SentFrame::Lane => self.repeat_lane_frame(cx.now),
             SentFrame::Grant { handle } => {
                 if let Some(b) = self.bodies_in.get_mut(handle)
                     && !b.grant_dirty
@@ -314,13 +316,13 @@ impl Association {
                 }
             }
             if fired {
-                self.probe(i as u8);
+                self.probe(cx, i as u8);
             }
         }
     }
 
     /// Sends the oldest unacknowledged data of a path again, whatever the window says.
-    fn probe(&mut self, path: u8) {
+    fn probe(&mut self, cx: &Cx<'_>, path: u8) {
         let mut oldest: SmallVec<[u64; 2]> = SmallVec::new();
         self.rec.in_flight(|pn, s| {
             if s.path == path && s.flags & REQUEUED == 0 {
@@ -333,7 +335,7 @@ impl Association {
             self.rec.mark(pn, REQUEUED);
             for k in 0..s.frames {
                 if let Some(f) = self.rec.frame(&s, k) {
-                    self.requeue(f);
+                    self.requeue(cx, f);
                 }
             }
         }

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use crate::bodies::{BodiesIn, BodiesOut};
 use crate::grants::Grants;
 use crate::handshake::Opening;
+use crate::lane::{Lane, LaneNews};
 use crate::messages::{ENVELOPE_MAX, MessagesIn, MessagesOut};
 use crate::paths::{Path, PathState};
 use crate::received::Received;
@@ -27,6 +28,9 @@ pub(crate) struct Cx<'a> {
     pub(crate) counters: &'a mut Counters,
     pub(crate) grants: &'a mut Grants,
     pub(crate) rng: &'a mut ChaCha12Rng,
+    /// Our own endpoint id.
+    pub(crate) endpoint_id: u64,
+    pub(crate) lane_news: &'a mut VecDeque<LaneNews>,
 }
 
 /// Life of an association.
@@ -58,6 +62,10 @@ pub(crate) struct PeerParams {
     pub(crate) credit_bytes: u64,
     pub(crate) rx_buffer: u64,
     pub(crate) ack_delay_max_ns: u64,
+    /// Both sides take lanes.
+    pub(crate) lanes: bool,
+    /// It is for us to connect them.
+    pub(crate) connects: bool,
 }
 
 /// One association.
@@ -99,6 +107,8 @@ pub(crate) struct Association {
     /// Packets that may go out whatever the window says.
     pub(crate) probes: u8,
     pub(crate) parity: crate::parity::ParitySender,
+    /// The TCP connection that large payload may go by.
+    pub(crate) lane: Option<Box<Lane>>,
 
     pub(crate) rec: Recovery,
     pub(crate) rx: Received,
@@ -155,6 +165,8 @@ impl Association {
                 credit_bytes: cfg.initial_credit_bytes,
                 rx_buffer: cfg.rx_buffer_bytes,
                 ack_delay_max_ns: cfg.ack_delay_max.as_nanos() as u64,
+                lanes: false,
+                connects: false,
             },
             out: MessagesOut::new(cfg.control_window),
             inn: MessagesIn::new(cfg.initial_credit_msgs, cfg.initial_credit_bytes),
@@ -173,6 +185,7 @@ impl Association {
             recovered: VecDeque::new(),
             probes: 0,
             parity: crate::parity::ParitySender::default(),
+            lane: None,
             rec: Recovery::default(),
             rx: Received::default(),
             paths: SmallVec::new(),
@@ -252,7 +265,7 @@ impl Association {
             if len as usize + env <= room {
                 self.small.push_back(mseq);
             } else {
-                self.flows.push_back(Flow::Message(mseq));
+                self.push_flow(cx, Flow::Message(mseq), u64::from(len));
             }
         }
         if self.out.stalled && !was_stalled {
@@ -269,9 +282,10 @@ impl Association {
         if self.bodies_in.open() >= cx.cfg.bodies_max {
             return Err(SendError::QueueFull);
         }
-        let granted = cx.grants.open(cx.now, self.id, len);
+        let lane = self.has_lane();
+        let granted = cx.grants.open(cx.now, self.id, len, lane);
         let handle = self.bodies_in.add(cx.now, len, granted);
-        cx.grants.wait(cx.now, self.id, handle, len, granted);
+        cx.grants.wait(cx.now, self.id, handle, len, granted, lane);
         self.arm_regrant(cx);
         Ok(BodyOpened { handle, granted })
     }
@@ -285,21 +299,29 @@ impl Association {
     }
 
     /// Sends a body.
-    pub(crate) fn send_body(&mut self, handle: u64, granted: u64, len: u64, token: u64) -> Result<(), SendError> {
+    pub(crate) fn send_body(
+        &mut self,
+        cx: &mut Cx<'_>,
+        handle: u64,
+        granted: u64,
+        len: u64,
+        token: u64,
+    ) -> Result<(), SendError> {
         self.check_open()?;
         let slot = self.bodies_out.add(handle, granted, len, token).ok_or(SendError::QueueFull)?;
-        self.queue_body(slot);
+        self.queue_body(cx, slot);
         Ok(())
     }
 
     /// The body may send: it stands in line.
-    pub(crate) fn queue_body(&mut self, slot: u32) {
+    pub(crate) fn queue_body(&mut self, cx: &mut Cx<'_>, slot: u32) {
         if let Some(b) = self.bodies_out.get_mut(slot)
             && !b.queued
             && (b.granted > b.sent)
         {
             b.queued = true;
-            self.flows.push_back(Flow::Body(slot, b.generation));
+            let (flow, len) = (Flow::Body(slot, b.generation), b.len);
+            self.push_flow(cx, flow, len);
         }
     }
 
@@ -330,7 +352,9 @@ impl Association {
 
     fn regrant_ns(&self, cfg: &Config) -> u64 {
         let srtt = self.path().map_or(0, |p| p.rtt.srtt);
-        (4 * srtt).max(cfg.regrant_min.as_nanos() as u64)
+        // What goes by a lane waits its turn there, and is not lost.
+        let least = if self.has_lane() { cfg.lane_regrant } else { cfg.regrant_min };
+        (4 * srtt).max(least.as_nanos() as u64)
     }
 
     /// Starts the watch over granted bytes, or has it look earlier than at a body that is long silent.
@@ -423,6 +447,7 @@ impl Association {
         self.opening = None;
         self.small = VecDeque::new();
         self.flows = VecDeque::new();
+        self.lane = None;
         self.lost = VecDeque::new();
         self.lost_control = VecDeque::new();
         self.grants_dirty = VecDeque::new();
@@ -453,7 +478,7 @@ impl Association {
             State::Down(_) => self.close_pending.is_some(),
             State::Up => {
                 self.rx.due(now)
-                    || self.has_control_frames()
+                    || self.has_control_frames(now)
                     || self.has_data()
                     || self
                         .paths
@@ -464,8 +489,9 @@ impl Association {
     }
 
     /// Small frames wait.
-    pub(crate) fn has_control_frames(&self) -> bool {
-        self.credit_dirty
+    pub(crate) fn has_control_frames(&self, now: Time) -> bool {
+        self.lane_due().is_some_and(|t| t <= now)
+            || self.credit_dirty
             || self.ping
             || self.close_pending.is_some()
             || !self.grants_dirty.is_empty()
@@ -508,6 +534,8 @@ impl Association {
                 at(self.pacing_until);
                 at(self.regrant_at);
                 at(self.closing);
+                at(self.lane.as_ref().and_then(|l| l.credit_at));
+                at(self.lane_due());
                 at(Some(self.next_ping(cfg)));
                 at(self.doubt.as_ref().map(|d| d.at));
                 let many = self.paths.len() > 1;

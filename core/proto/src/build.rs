@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use weir_wire::frame::{
-    self, ACK_ENTRY_LEN, ACK_HEAD_LEN, BODY_ABORT_LEN, BODY_HEAD_LEN, CREDIT_LEN, GRANT_LEN, MSG_HEAD_LEN, MsgHead,
-    PARITY_HEAD_LEN, PING_LEN, RECOVERED_LEN,
+    self, ACK_ENTRY_LEN, ACK_HEAD_LEN, BODY_ABORT_LEN, BODY_HEAD_LEN, CREDIT_LEN, GRANT_LEN, LANE_LEN, MSG_HEAD_LEN,
+    MsgHead, PARITY_HEAD_LEN, PING_LEN, RECOVERED_LEN,
 };
 use weir_wire::seal::SendKeys;
 use weir_wire::{BodyKey, Header, MAX_ACK_ENTRIES, MAX_ENVELOPE_LEN};
@@ -257,7 +257,7 @@ impl Association {
             cx.counters.stalls_pacing += 1;
             self.pacing_until = Some(opens_at);
         }
-        let frames = self.has_control_frames();
+        let frames = self.has_control_frames(cx.now) || ((control || bulk) && self.lane_due().is_some());
         if !(control || bulk || frames || self.rx.due(cx.now)) {
             self.probes = 0;
             return None;
@@ -363,6 +363,12 @@ impl Association {
         {
             frame::write_body_abort(&frame::BodyAbort { handle, code }, head);
             self.remember(pk, SentFrame::Abort { handle, code });
+        }
+        if pk.space(head) >= LANE_LEN
+            && let Some(f) = self.lane_frame()
+        {
+            frame::write_lane(&f, head);
+            self.remember(pk, SentFrame::Lane);
         }
         while pk.space(head) >= RECOVERED_LEN
             && let Some((message, key, offset, len)) = self.recovered.pop_front()

@@ -36,6 +36,14 @@ pub struct Counters {
     pub credits_sent: u64,
     pub parity_sent: u64,
     pub parity_used: u64,
+    // Lanes: those that were up, those that failed, units and payload bytes both ways, greetings refused.
+    pub lanes_opened: u64,
+    pub lanes_failed: u64,
+    pub lane_units_sent: u64,
+    pub lane_bytes_sent: u64,
+    pub lane_units_received: u64,
+    pub lane_bytes_received: u64,
+    pub lane_greetings_refused: u64,
     // Stalls: sends that had to wait for credit; transmissions that had to wait for window or pacing.
     pub stalls_credit: u64,
     pub stalls_window: u64,

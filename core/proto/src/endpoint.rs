@@ -14,6 +14,7 @@ use crate::association::{Association, Cx, State};
 use crate::crypt::Handshake;
 use crate::grants::Grants;
 use crate::hash::IdHash;
+use crate::lane::LaneNews;
 use crate::paths::PathState;
 use crate::run::Run;
 use crate::{
@@ -95,6 +96,8 @@ pub struct Endpoint {
     pub(crate) run_packets: u64,
     timers: BinaryHeap<Reverse<(Time, PeerId)>>,
     pub(crate) outbox: VecDeque<Datagram>,
+    /// Lanes that the driver is to connect.
+    pub(crate) lane_news: VecDeque<LaneNews>,
     /// INIT, CONFIRM, answers to our own openings, RESET: a flood of one kind must not stop another.
     pub(crate) init_limit: RateLimit,
     pub(crate) confirm_limit: RateLimit,
@@ -107,8 +110,10 @@ pub struct Endpoint {
 /// The association of `$peer` and the context to work on it, from disjoint fields of the endpoint.
 macro_rules! with_association {
     ($self:ident, $peer:expr, $now:expr) => {{
-        let Endpoint { assocs, cfg, counters, grants, rng, .. } = $self;
-        assocs.get_mut($peer.0 as usize).map(|a| (a, Cx { now: $now, cfg, counters, grants, rng }))
+        let Endpoint { assocs, cfg, counters, grants, rng, endpoint_id, lane_news, .. } = $self;
+        assocs
+            .get_mut($peer.0 as usize)
+            .map(|a| (a, Cx { now: $now, cfg, counters, grants, rng, endpoint_id: *endpoint_id, lane_news }))
     }};
 }
 pub(crate) use with_association;
@@ -149,6 +154,7 @@ impl Endpoint {
             run_packets: 0,
             timers: BinaryHeap::new(),
             outbox: VecDeque::new(),
+            lane_news: VecDeque::new(),
             init_limit: RateLimit::new(config.init_rate_per_s),
             confirm_limit: RateLimit::new(config.init_rate_per_s),
             answer_limit: RateLimit::new(config.init_rate_per_s),
@@ -352,7 +358,7 @@ impl Endpoint {
     pub fn consume(&mut self, peer: PeerId, msgs: u32, bytes: u64) {
         let Some(a) = self.assocs.get_mut(peer.0 as usize) else { return };
         if a.inn.consume(msgs, bytes) && a.state == State::Up {
-            a.credit_dirty = true;
+            a.tell_credit(self.clock);
             self.touch(peer);
         }
     }
@@ -389,11 +395,11 @@ impl Endpoint {
         len: u64,
         token: u64,
     ) -> Result<(), SendError> {
-        let (a, _cx) = with_association!(self, peer, now).ok_or(SendError::Closed)?;
+        let (a, mut cx) = with_association!(self, peer, now).ok_or(SendError::Closed)?;
         if len == 0 {
             return Err(SendError::TooLong);
         }
-        a.send_body(handle, granted, len, token)?;
+        a.send_body(&mut cx, handle, granted, len, token)?;
         self.ensure_open(now, peer);
         Ok(())
     }

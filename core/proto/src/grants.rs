@@ -16,12 +16,16 @@ struct Waiting {
     since: Time,
     /// Later bodies served before it.
     overtaken: u8,
+    /// Its sender has a lane.
+    lane: bool,
 }
 
 /// What a peer was granted and has not sent.
 #[derive(Copy, Clone, Debug, Default)]
 struct Account {
     outstanding: u64,
+    /// Of these, granted to bodies while it had a lane.
+    lane: u64,
     /// When it last had sent a step of it; of less, when it got the first grant.
     moved: Time,
     /// Bytes that came since then.
@@ -57,6 +61,10 @@ pub(crate) struct Grants {
     accounts: Vec<Account>,
     /// Granted and not received, all peers but the silent ones.
     outstanding: u64,
+    /// Of `outstanding`, what was granted to bodies whose sender had a lane.
+    lane_outstanding: u64,
+    /// What these may be granted beyond the budget.
+    lane_extra: u64,
     floor: u64,
     ceiling: u64,
     step: u64,
@@ -72,6 +80,9 @@ pub(crate) struct Grants {
     pub(crate) changed: bool,
 }
 
+/// A body whose sender has a lane is granted at least so much at a time.
+const LANE_STEP: u64 = 512 << 10;
+
 /// Interval of the meter.
 const METER_NS: u64 = 1_000_000;
 
@@ -85,6 +96,8 @@ impl Grants {
             serial: 0,
             accounts: Vec::new(),
             outstanding: 0,
+            lane_outstanding: 0,
+            lane_extra: cfg.grant_lane_extra,
             floor: cfg.grant_budget,
             ceiling: cfg.grant_budget_max.max(cfg.grant_budget),
             step: cfg.grant_step.max(1),
@@ -105,8 +118,15 @@ impl Grants {
         ((self.floor + wire as u64).min(self.ceiling) * self.scale / 256).max(32 << 10)
     }
 
-    fn room(&self) -> u64 {
-        self.budget().saturating_sub(self.outstanding)
+    /// What may be granted of it to a body whose sender has a lane, or to any other.
+    fn room_for(&self, lane: bool) -> u64 {
+        // What goes by lanes takes nothing from the others: TCP holds it back where it is too much.
+        let (room, taken) = if lane {
+            (self.budget() + self.lane_extra, self.outstanding)
+        } else {
+            (self.budget(), self.outstanding - self.lane_outstanding)
+        };
+        room.saturating_sub(taken)
     }
 
     fn account(&mut self, peer: PeerId) -> &mut Account {
@@ -118,9 +138,12 @@ impl Grants {
     }
 
     /// The peer was granted more.
-    fn book(&mut self, now: Time, peer: PeerId, bytes: u64) {
+    fn book(&mut self, now: Time, peer: PeerId, bytes: u64, lane: bool) {
+        let by_lane = if lane { bytes } else { 0 };
         self.outstanding += bytes;
+        self.lane_outstanding += by_lane;
         let a = self.account(peer);
+        a.lane += by_lane;
         if a.outstanding == 0 {
             (a.moved, a.came) = (now, 0);
         }
@@ -128,10 +151,13 @@ impl Grants {
     }
 
     /// A body was opened: what it may send at once. Registered if that is not all.
-    pub(crate) fn open(&mut self, now: Time, peer: PeerId, len: u64) -> u64 {
-        let room = self.room();
+    pub(crate) fn open(&mut self, now: Time, peer: PeerId, len: u64, lane: bool) -> u64 {
+        let room = self.room_for(lane);
         let granted = if self.account(peer).asleep.is_some() {
             0
+        } else if lane {
+            // Those that wait come first.
+            if self.waiting.is_empty() { len.min(room) } else { 0 }
         } else if self.waiting.is_empty() {
             len.min(room).min((room / 2).max(self.share))
         } else if room >= len.min(self.share) {
@@ -139,16 +165,16 @@ impl Grants {
         } else {
             0
         };
-        self.book(now, peer, granted);
+        self.book(now, peer, granted, lane);
         granted
     }
 
     /// Puts a body that is not granted to its end in the queue.
-    pub(crate) fn wait(&mut self, now: Time, peer: PeerId, handle: u64, len: u64, granted: u64) {
+    pub(crate) fn wait(&mut self, now: Time, peer: PeerId, handle: u64, len: u64, granted: u64, lane: bool) {
         if granted >= len {
             return;
         }
-        let w = Waiting { peer, handle, len, granted, since: now, overtaken: 0 };
+        let w = Waiting { peer, handle, len, granted, since: now, overtaken: 0, lane };
         self.serial += 1;
         self.by_handle.insert((peer, handle), self.serial);
         if self.account(peer).asleep.is_some() {
@@ -176,11 +202,14 @@ impl Grants {
         let a = self.account(peer);
         let bytes = bytes.min(a.outstanding);
         a.outstanding -= bytes;
+        let by_lane = bytes.min(a.lane);
+        a.lane -= by_lane;
         match a.asleep {
             Some(wake) if a.outstanding <= wake => self.wake(now, peer),
             Some(_) => {}
             None => {
                 self.outstanding -= bytes;
+                self.lane_outstanding -= by_lane;
                 self.changed |= !self.waiting.is_empty();
             }
         }
@@ -201,8 +230,9 @@ impl Grants {
             return Some(at);
         }
         a.asleep = Some(a.outstanding / 2);
-        let out = a.outstanding;
+        let (out, lane) = (a.outstanding, a.lane);
         self.outstanding -= out;
+        self.lane_outstanding -= lane;
         for serial in self.serials(peer) {
             if let Some(w) = self.waiting.remove(&serial) {
                 self.patience.remove(&(w.since, serial));
@@ -217,13 +247,24 @@ impl Grants {
     fn wake(&mut self, now: Time, peer: PeerId) {
         let a = self.account(peer);
         (a.asleep, a.moved, a.came) = (None, now, 0);
-        let out = a.outstanding;
+        let (out, lane) = (a.outstanding, a.lane);
         self.outstanding += out;
+        self.lane_outstanding += lane;
         for serial in self.serials(peer) {
             if let Some(w) = self.aside.remove(&serial) {
                 // It was its own affair that it got nothing.
                 self.patience.insert((now, serial));
                 self.waiting.insert(serial, Waiting { since: now, ..w });
+            }
+        }
+        self.changed |= !self.waiting.is_empty();
+    }
+
+    /// The peer has no lane any more: its bodies get what all get.
+    pub(crate) fn lane_over(&mut self, peer: PeerId) {
+        for serial in self.serials(peer) {
+            if let Some(w) = self.waiting.get_mut(&serial).or_else(|| self.aside.get_mut(&serial)) {
+                w.lane = false;
             }
         }
         self.changed |= !self.waiting.is_empty();
@@ -254,6 +295,7 @@ impl Grants {
         let a = core::mem::take(a);
         if a.asleep.is_none() && a.outstanding > 0 {
             self.outstanding -= a.outstanding;
+            self.lane_outstanding -= a.lane;
             self.changed |= !self.waiting.is_empty();
         }
     }
@@ -286,7 +328,7 @@ impl Grants {
     /// Next body to raise and its new limit. Call until `None`.
     pub(crate) fn next(&mut self, now: Time) -> Option<(PeerId, u64, u64)> {
         let starved = self.starved(now);
-        if starved.is_none() && self.room() == 0 {
+        if starved.is_none() && self.room_for(false) == 0 && self.room_for(true) == 0 {
             return None;
         }
         let (serial, ahead) = match starved {
@@ -296,15 +338,12 @@ impl Grants {
         let w = *self.waiting.get(&serial)?;
         let left = w.len - w.granted;
         // Starved bodies get one share above the budget.
-        let room = if starved.is_some() { self.room().max(self.step) } else { self.room() };
-        if room < left.min(self.step) {
-            return None;
-        }
+        let room = self.room_for(w.lane).max(if starved.is_some() { self.step } else { 0 });
         let add = left.min(if starved.is_some() { room.min(self.share.max(self.step)) } else { room });
         for (_, e) in self.waiting.iter_mut().take(ahead) {
             e.overtaken = e.overtaken.saturating_add(1);
         }
-        self.book(now, w.peer, add);
+        self.book(now, w.peer, add, w.lane);
         self.patience.remove(&(w.since, serial));
         let w = Waiting { granted: w.granted + add, since: now, overtaken: 0, ..w };
         if w.granted == w.len {
@@ -315,6 +354,11 @@ impl Grants {
             self.waiting.insert(serial, w);
         }
         Some((w.peer, w.handle, w.granted))
+    }
+
+    /// What it is worth to be granted at a time: by a lane a piece that fills a unit, for each costs a packet.
+    fn least(&self, w: &Waiting) -> u64 {
+        (w.len - w.granted).min(if w.lane { LANE_STEP } else { self.step })
     }
 
     /// Those that stand in front.
@@ -344,11 +388,16 @@ impl Grants {
     /// Of those in front the one with least to come, unless the first was overtaken often enough; and how many stand
     /// before it.
     fn in_turn(&self) -> Option<(u64, usize)> {
+        let has_room = |w: &Waiting| self.room_for(w.lane) >= self.least(w);
         let (&serial, first) = self.waiting.first_key_value()?;
-        if first.overtaken >= self.overtake {
+        if first.overtaken >= self.overtake && has_room(first) {
             return Some((serial, 0));
         }
-        self.front().enumerate().min_by_key(|(_, (_, w))| w.len - w.granted).map(|(i, (s, _))| (*s, i))
+        self.front()
+            .enumerate()
+            .filter(|(_, (_, w))| has_room(w))
+            .min_by_key(|(_, (_, w))| w.len - w.granted)
+            .map(|(i, (s, _))| (*s, i))
     }
 
     /// When a waiting body has lost patience.
@@ -376,9 +425,9 @@ mod tests {
         let mut g = Grants::new(&cfg);
         for i in 0..3 {
             let (t, p) = (Time(1 + i), PeerId(i as u32));
-            let granted = g.open(t, p, 1 << 20);
+            let granted = g.open(t, p, 1 << 20, false);
             // The last has least to come: it is everyone's first choice.
-            g.wait(t, p, 7, (1 << 20) - i * 65536, granted);
+            g.wait(t, p, 7, (1 << 20) - i * 65536, granted, false);
         }
         let late = Time(20 * MS);
         let mut served = [0; 3];
@@ -394,12 +443,12 @@ mod tests {
         let cfg = Config { grant_budget: 256 << 10, ..Config::default() };
         let mut g = Grants::new(&cfg);
         let t = Time(1);
-        let a = g.open(t, PeerId(0), 10 << 20);
+        let a = g.open(t, PeerId(0), 10 << 20, false);
         assert_eq!(a, 128 << 10);
-        g.wait(t, PeerId(0), 1, 10 << 20, a);
-        let b = g.open(t, PeerId(1), 1 << 20);
+        g.wait(t, PeerId(0), 1, 10 << 20, a, false);
+        let b = g.open(t, PeerId(1), 1 << 20, false);
         assert_eq!(b, 64 << 10);
-        g.wait(t, PeerId(1), 2, 1 << 20, b);
+        g.wait(t, PeerId(1), 2, 1 << 20, b, false);
         // The smaller one first, up to the budget.
         assert_eq!(g.next(t), Some((PeerId(1), 2, 128 << 10)));
         assert_eq!(g.next(t), None);
@@ -422,14 +471,14 @@ mod tests {
         let (silent, busy) = (PeerId(0), PeerId(1));
         let mut held = 0;
         for h in 0..16 {
-            let granted = g.open(Time(1), silent, 1 << 20);
-            g.wait(Time(1), silent, h, 1 << 20, granted);
+            let granted = g.open(Time(1), silent, 1 << 20, false);
+            g.wait(Time(1), silent, h, 1 << 20, granted, false);
             held += granted;
         }
         while let Some((_, _, _)) = g.next(Time(1)) {}
         assert!(held <= 256 << 10 && g.outstanding() == 256 << 10);
-        let granted = g.open(Time(MS), busy, 100 << 20);
-        g.wait(Time(MS), busy, 1, 100 << 20, granted);
+        let granted = g.open(Time(MS), busy, 100 << 20, false);
+        g.wait(Time(MS), busy, 1, 100 << 20, granted, false);
         assert_eq!((granted, g.next(Time(MS))), (0, None));
         // It has not sent a step for 8 ms.
         assert_eq!(g.watch(Time(7 * MS), silent, 8 * MS).map(|t| t > Time(7 * MS)), Some(true));
@@ -439,8 +488,8 @@ mod tests {
         assert_eq!(g.next(Time(9 * MS)), Some((busy, 1, 256 << 10)));
         // A byte now and then does not give it back its hold on everybody; nor do new bodies.
         g.arrived(Time(10 * MS), silent, 1);
-        let more = g.open(Time(10 * MS), silent, 1 << 20);
-        g.wait(Time(10 * MS), silent, 99, 1 << 20, more);
+        let more = g.open(Time(10 * MS), silent, 1 << 20, false);
+        g.wait(Time(10 * MS), silent, 99, 1 << 20, more, false);
         assert_eq!((more, g.outstanding()), (0, 256 << 10));
         g.arrived(Time(10 * MS), busy, 64 << 10);
         assert_eq!(g.next(Time(10 * MS)), Some((busy, 1, 320 << 10)));
@@ -460,8 +509,8 @@ mod tests {
         let mut g = Grants::new(&cfg);
         for h in 0..52 {
             let peer = PeerId(h.max(49) - 49);
-            let granted = g.open(Time(1), peer, 1 << 20);
-            g.wait(Time(1), peer, u64::from(h), 1 << 20, granted);
+            let granted = g.open(Time(1), peer, 1 << 20, false);
+            g.wait(Time(1), peer, u64::from(h), 1 << 20, granted, false);
         }
         let mut served = BTreeSet::new();
         let mut t = Time(1);

@@ -12,8 +12,9 @@ use weir_wire::{AddrList, EndpointName, Handshake, Kind, Params, RefuseCode, pac
 
 use crate::association::{Association, Cx, PeerParams, State};
 use crate::endpoint::{Datagram, Endpoint, INDEX_BITS, with_association};
+use crate::lane::LANES_VERSION;
 use crate::paths::{PATHS_MAX, Path};
-use crate::{Config, DownReason, Event, PacketBuf, PeerId, RxMeta, Time, Transmit};
+use crate::{Config, DownReason, Event, Level, PacketBuf, PeerId, RxMeta, Time, Transmit};
 
 /// CONFIRMs sent before the cookie is taken for stale and the opening starts again with INIT.
 const CONFIRM_TRIES: u32 = 6;
@@ -85,6 +86,7 @@ impl Endpoint {
             rx_buffer_bytes: cfg.rx_buffer_bytes,
             ack_delay_max_us: cfg.ack_delay_max.as_micros() as u32,
             peer_timeout_ms: cfg.peer_timeout.as_millis() as u32,
+            lanes: if cfg.lanes { LANES_VERSION } else { 0 },
             addresses,
         }
     }
@@ -479,6 +481,8 @@ impl Association {
             rx_buffer: p.rx_buffer_bytes.max(64 << 10),
             // A peer cannot make us wait longer than a tenth of a second by what it says.
             ack_delay_max_ns: u64::from(p.ack_delay_max_us.min(100_000)) * 1000,
+            lanes: cx.cfg.lanes && p.lanes == LANES_VERSION && self.level() == Level::Integrity,
+            connects: cx.endpoint_id < self.endpoint_id,
         };
         self.heard = cx.now;
         self.last_ping = cx.now;

@@ -24,6 +24,7 @@ mod handshake;
 mod hash;
 #[cfg(test)]
 mod hostile;
+mod lane;
 mod life;
 mod messages;
 mod mtu;
@@ -44,6 +45,8 @@ pub use config::{Config, CongestionKind, STREAMS_MAX};
 pub use congestion::{Acked, Congestion};
 pub use counters::{Counters, PathStats, PeerStats};
 pub use endpoint::Endpoint;
+pub use lane::{LaneNews, LaneUnit, UnitIn};
 pub use parity::Hole;
 pub use time::Time;
+pub use weir_wire::lane::{GREETING_LEN, UNIT_HEAD_LEN, UnitHead};
 pub use weir_wire::{BodyKey, EndpointName, Level, crc32c_append};

@@ -49,6 +49,10 @@ impl Association {
                     self.pacing_until = None;
                 }
                 self.on_loss_timers(cx);
+                if let Some(lane) = self.lane.as_mut().filter(|l| l.credit_at.is_some_and(|t| t <= cx.now)) {
+                    lane.credit_at = None;
+                    self.credit_dirty = true;
+                }
                 if self.regrant_at.is_some_and(|t| t <= cx.now) {
                     self.regrant(cx);
                 }

@@ -397,6 +397,32 @@ impl MessagesIn {
         Arrived::New
     }
 
+    /// A part of matched message `mseq` is about to come, elsewhere than in packets. `Ok(Some(first))`: it is wanted, and is the first that is heard of the message.
+    pub(crate) fn announce(&mut self, mseq: u64, total_len: u32) -> Result<Option<bool>, &'static str> {
+        let Some(i) = mseq.checked_sub(self.base) else { return Ok(None) };
+        if mseq >= self.msgs_limit {
+            return Err("message beyond the credit");
+        }
+        let i = i as usize;
+        if i >= self.ring.len() {
+            self.ring.resize_with(i + 1, InMessage::default);
+        }
+        if !self.ring[i].seen {
+            if !self.note_bytes(total_len) {
+                return Err("message bytes beyond the credit");
+            }
+            self.top = self.top.max(mseq + 1);
+            let m = &mut self.ring[i];
+            (m.seen, m.total_len) = (true, total_len);
+            return Ok(Some(true));
+        }
+        let m = &self.ring[i];
+        if m.total_len != total_len {
+            return Err("message length changed");
+        }
+        Ok((!m.done).then_some(false))
+    }
+
     /// The usual case for a message of many packets: the next one, and not the last. It is taken down if that is so.
     #[inline]
     fn follows_on(&mut self, i: usize, total_len: u32, offset: u32, len: u32) -> bool {

@@ -7,6 +7,7 @@ use weir_wire::BodyKey;
 use weir_wire::frame::{Parity, ParityHead};
 
 use crate::association::{Association, Cx};
+use crate::messages::Arrived;
 use crate::{Config, Event, Payloads};
 
 /// Parity frames that may wait; more are not worth sending.
@@ -213,16 +214,42 @@ impl Association {
 
     /// The upper layer restored a range: it has arrived, and the sender is told.
     pub(crate) fn restored(&mut self, cx: &mut Cx<'_>, key: BodyKey, offset: u64, len: u32, events: &mut Vec<Event>) {
-        let (Ok(len16), peer) = (u16::try_from(len), self.id) else { return };
-        match key {
+        let Ok(len16) = u16::try_from(len) else { return };
+        let (message, number, total) = match key {
             BodyKey::Message(mseq) => {
                 let Some(total) = self.inn.holes(mseq, 0, 0, |_, _| true) else { return };
                 if offset + u64::from(len) > u64::from(total) {
                     return;
                 }
-                self.inn.on_fragment(mseq, total, offset as u32, len, |offset, n, first, complete| {
+                (true, mseq, total)
+            }
+            BodyKey::Body(handle) if self.bodies_in.get(handle).is_some() => (false, handle, 0),
+            BodyKey::Body(_) => return,
+        };
+        if self.placed(cx, key, total, offset, len, events).is_ok() {
+            self.recovered.push_back((message, number, offset, len16));
+        }
+        cx.counters.parity_used += 1;
+    }
+
+    /// Bytes of a message of `total` bytes, or of a body, came otherwise than in packets and are in their place. Returns how many
+    /// of them were new. What is complete by them is told by an event without payload.
+    pub(crate) fn placed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        key: BodyKey,
+        total: u32,
+        offset: u64,
+        len: u32,
+        events: &mut Vec<Event>,
+    ) -> Result<u64, &'static str> {
+        let peer = self.id;
+        match key {
+            BodyKey::Message(mseq) => {
+                let mut fresh = 0;
+                let arrived = self.inn.on_fragment(mseq, total, offset as u32, len, |offset, n, first, complete| {
+                    fresh += u64::from(n);
                     if complete {
-                        // The bytes are in place already: an empty payload says only that all is here.
                         events.push(Event::Message {
                             peer,
                             control: false,
@@ -239,25 +266,21 @@ impl Association {
                     }
                 });
                 self.credit_dirty |= self.inn.gap_closed();
-                self.recovered.push_back((true, mseq, offset, len16));
+                if let Arrived::Violation(why) = arrived {
+                    return Err(why);
+                }
+                Ok(fresh)
             }
             BodyKey::Body(handle) => {
-                if self.bodies_in.get(handle).is_none() {
-                    return;
-                }
-                let arrived =
-                    self.bodies_in.on_fragment(cx.now, handle, offset, u64::from(len), |offset, n, complete| {
-                        if complete {
-                            events.push(Event::Body { peer, handle, offset: offset + n, payload: 0..0, complete });
-                        }
-                    });
-                if let Ok(r) = arrived {
-                    self.body_progress(cx, handle, &r);
-                    self.recovered.push_back((false, handle, offset, len16));
-                }
+                let r = self.bodies_in.on_fragment(cx.now, handle, offset, u64::from(len), |offset, n, complete| {
+                    if complete {
+                        events.push(Event::Body { peer, handle, offset: offset + n, payload: 0..0, complete });
+                    }
+                })?;
+                self.body_progress(cx, handle, &r);
+                Ok(r.fresh)
             }
         }
-        cx.counters.parity_used += 1;
     }
 }
 

@@ -131,7 +131,7 @@ impl Association {
     }
 
     /// The peer broke a rule: the association ends, and the peer is told.
-    fn violated(&mut self, cx: &mut Cx<'_>, why: &'static str, events: &mut Vec<Event>) {
+    pub(crate) fn violated(&mut self, cx: &mut Cx<'_>, why: &'static str, events: &mut Vec<Event>) {
         cx.counters.violations += 1;
         cx.counters.last_violation = why;
         self.go_down(cx, DownReason::Violation, events);
@@ -163,7 +163,7 @@ impl Association {
             }
             Frame::Grant(g) => {
                 if let Some(slot) = self.bodies_out.on_grant(g.handle, g.limit) {
-                    self.queue_body(slot);
+                    self.queue_body(cx, slot);
                 }
                 Ok(())
             }
@@ -192,6 +192,7 @@ impl Association {
                 self.close_body(cx.now, cx.grants, a.handle);
                 events.push(Event::BodyAborted { peer: self.id, handle: a.handle, code: a.code });
             }
+            Frame::Lane(l) => self.on_lane_frame(cx, l, events)?,
             Frame::Recovered(r) => {
                 let (message, key) = match r.key {
                     BodyKey::Message(m) => (true, m),

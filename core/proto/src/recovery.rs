@@ -51,6 +51,7 @@ pub(crate) enum SentFrame {
         len: u16,
     },
     Credit,
+    Lane,
     Grant {
         handle: u64,
     },

@@ -202,7 +202,7 @@ fn describe(head: &[u8]) -> String {
         1 => head.get(16),
         _ => None,
     };
-    const FRAMES: [&str; 14] = [
+    const FRAMES: [&str; 15] = [
         "PADDING",
         "PING",
         "ACK",
@@ -217,6 +217,7 @@ fn describe(head: &[u8]) -> String {
         "BODY_ABORT",
         "PARITY",
         "RECOVERED",
+        "LANE",
     ];
     let frame = first_frame.and_then(|f| FRAMES.get(usize::from(*f))).copied().unwrap_or("");
     format!("#{number} path {} {frame}{ask}", head[2])

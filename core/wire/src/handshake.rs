@@ -60,6 +60,8 @@ pub struct Params {
     pub ack_delay_max_us: u32,
     /// Silence after which the association is dead.
     pub peer_timeout_ms: u32,
+    /// Version of lanes taken (spec/lanes.md 1), 0 for none.
+    pub lanes: u8,
     /// All addresses, in order of preference.
     pub addresses: AddrList,
 }
@@ -343,7 +345,7 @@ impl Params {
         out.extend_from_slice(&self.ack_delay_max_us.to_le_bytes());
         out.extend_from_slice(&self.peer_timeout_ms.to_le_bytes());
         #[expect(clippy::cast_possible_truncation, reason = "at most 8")]
-        out.extend_from_slice(&[self.addresses.len() as u8, 0, 0, 0]);
+        out.extend_from_slice(&[self.addresses.len() as u8, self.lanes, 0, 0]);
         for a in &self.addresses {
             addr::write(a, out);
         }
@@ -357,7 +359,7 @@ impl Params {
         let rx_buffer_bytes = need(r.u64())?;
         let ack_delay_max_us = need(r.u32())?;
         let peer_timeout_ms = need(r.u32())?;
-        let [count, _, _, _] = need(r.array::<4>())?;
+        let [count, lanes, _, _] = need(r.array::<4>())?;
         if max_datagram < MIN_DATAGRAM_LEN {
             return Err(PacketError::Field("max_datagram"));
         }
@@ -373,6 +375,7 @@ impl Params {
             rx_buffer_bytes,
             ack_delay_max_us,
             peer_timeout_ms,
+            lanes,
             addresses,
         })
     }

@@ -18,6 +18,7 @@ mod bytes;
 pub mod addr;
 pub mod frame;
 pub mod handshake;
+pub mod lane;
 pub mod name;
 pub mod number;
 pub mod packet;

@@ -114,6 +114,12 @@ fn parity_and_recovered() {
 }
 
 #[test]
+fn lane() {
+    let lane = frame::Lane { lane: 0x0102, read: 0x0304 };
+    check(|out| frame::write_lane(&lane, out), "0e 000000 02010000 0403000000000000", &Frame::Lane(lane), true);
+}
+
+#[test]
 fn close() {
     let frame = Frame::Close(Close { code: 0x0102, reason: "bye" });
     check(|out| frame::write_close(0x0102, "bye", out), "0a 00 0201 03 627965", &frame, false);
@@ -194,7 +200,8 @@ fn malformed_frames() {
     let zero16 = "0000000000000000 0000000000000000";
     let max8 = "ffffffffffffffff";
     let cases: Vec<(String, FrameError)> = vec![
-        ("0e".into(), Type(0x0e)),
+        ("0e".into(), Truncated(0x0e)),
+        ("0f".into(), Type(0x0f)),
         ("ff".into(), Type(0xff)),
         ("01 0f".into(), Type(0x0f)),
         ("02 00".into(), Truncated(2)),

@@ -32,6 +32,7 @@ enum Model {
     BodyAbort(BodyAbort),
     Parity(ParityHead, Vec<u8>),
     Recovered(Recovered),
+    Lane(frame::Lane),
 }
 
 fn len16(bytes: &[u8]) -> u16 {
@@ -64,6 +65,7 @@ impl Model {
                 out.extend_from_slice(payload);
             }
             Model::Recovered(f) => frame::write_recovered(f, out),
+            Model::Lane(f) => frame::write_lane(f, out),
         }
     }
 
@@ -92,6 +94,7 @@ impl Model {
                 *head == b.head && payload.as_slice() == &d[b.payload.clone()]
             }
             (Model::Recovered(a), Frame::Recovered(b)) => a == b,
+            (Model::Lane(a), Frame::Lane(b)) => a == b,
             _ => false,
         }
     }
@@ -185,6 +188,7 @@ fn model() -> impl Strategy<Value = Model> {
             offset,
             len
         })),
+        any::<(u32, u64)>().prop_map(|(lane, read)| Model::Lane(frame::Lane { lane, read })),
     ]
 }
 
@@ -222,6 +226,7 @@ fn params() -> impl Strategy<Value = Params> {
             rx_buffer_bytes: rx,
             ack_delay_max_us: delay,
             peer_timeout_ms: timeout,
+            lanes: (timeout % 3) as u8,
             addresses: list.into_iter().collect(),
         },
     )

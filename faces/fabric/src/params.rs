@@ -73,6 +73,10 @@ pub const PARAMS: &[Param] = &[
     ),
     param("copied_peer_bytes", "The same for other small sends to one peer (default: 16777216)"),
     param("rcvbuf", "Socket receive buffer wanted, bytes; the system may grant less (default: 8388608)"),
+    param(
+        "lanes",
+        "When large payload goes by TCP: auto (where nothing is lost, the round trip is short and the link fast), always or off (default: auto)",
+    ),
     param("offload", "Segmentation offload of UDP: on or off (default: on, tested at start)"),
     param("linger_ms", "Closing an endpoint waits up to this long for unacknowledged messages (default: 5000)"),
     param(

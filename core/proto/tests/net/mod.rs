@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+mod lanes;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -123,6 +125,7 @@ pub struct Net {
     pub delivered: u64,
     pub sizes: Vec<(usize, PeerId)>,
     pub keep_sizes: bool,
+    pub lanes: lanes::Lanes,
 }
 
 impl Net {
@@ -168,6 +171,7 @@ impl Net {
             delivered: 0,
             sizes: Vec::new(),
             keep_sizes: false,
+            lanes: lanes::Lanes::default(),
         }
     }
 

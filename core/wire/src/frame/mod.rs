@@ -7,7 +7,7 @@ use core::ops::Range;
 
 pub use ack::{ACK_ENTRY_LEN, ACK_HEAD_LEN, Ack, AckRanges, write_ack};
 pub use write::{
-    close_len, write_body_abort, write_body_head, write_close, write_credit, write_grant, write_msg_head,
+    close_len, write_body_abort, write_body_head, write_close, write_credit, write_grant, write_lane, write_msg_head,
     write_padding, write_parity_head, write_path_challenge, write_path_response, write_ping, write_recovered,
 };
 
@@ -32,6 +32,8 @@ pub const PATH_LEN: usize = 16;
 pub const BODY_ABORT_LEN: usize = 16;
 /// Bytes of a RECOVERED frame.
 pub const RECOVERED_LEN: usize = 24;
+/// Bytes of a LANE frame.
+pub const LANE_LEN: usize = 16;
 /// Bytes of a CLOSE frame before the reason.
 pub const CLOSE_HEAD_LEN: usize = 5;
 /// Longest reason in a CLOSE frame in bytes.
@@ -52,6 +54,7 @@ pub(crate) mod types {
     pub(crate) const BODY_ABORT: u8 = 0x0b;
     pub(crate) const PARITY: u8 = 0x0c;
     pub(crate) const RECOVERED: u8 = 0x0d;
+    pub(crate) const LANE: u8 = 0x0e;
 }
 
 const MSG_CONTROL: u8 = 1;
@@ -192,6 +195,15 @@ pub struct Recovered {
     pub len: u16,
 }
 
+/// LANE: the peer is asked to connect one (number 0), or told how much of it was read (spec/lanes.md 2, 4).
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Lane {
+    /// Number of the lane.
+    pub lane: u32,
+    /// Bytes of complete units that the sender of this frame has read of it.
+    pub read: u64,
+}
+
 /// One frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the types say it, and spec 2.2")]
@@ -213,6 +225,7 @@ pub enum Frame<'a> {
     BodyAbort(BodyAbort),
     Parity(Parity),
     Recovered(Recovered),
+    Lane(Lane),
 }
 
 impl Frame<'_> {
@@ -402,6 +415,10 @@ fn parse_rare(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
         types::CLOSE => parse_close(d, at),
         types::PARITY => parse_parity(d, at),
         types::RECOVERED => parse_recovered(d, at),
+        types::LANE => {
+            let h = head::<LANE_LEN>(d, at)?;
+            Ok((Frame::Lane(Lane { lane: le32(h, 4), read: le64(h, 8) }), at + LANE_LEN))
+        }
         other => Err(FrameError::Type(other)),
     }
 }

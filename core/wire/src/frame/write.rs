@@ -6,8 +6,8 @@
 use alloc::vec::Vec;
 
 use super::{
-    BODY_ABORT_LEN, BODY_HEAD_LEN, BodyAbort, BodyKey, CLOSE_HEAD_LEN, CREDIT_LEN, Credit, GRANT_LEN, Grant,
-    MAX_REASON_LEN, MSG_CONTROL, MSG_HEAD_LEN, MsgHead, PARITY_HEAD_LEN, PARITY_MESSAGE, PATH_LEN, ParityHead,
+    BODY_ABORT_LEN, BODY_HEAD_LEN, BodyAbort, BodyKey, CLOSE_HEAD_LEN, CREDIT_LEN, Credit, GRANT_LEN, Grant, LANE_LEN,
+    Lane, MAX_REASON_LEN, MSG_CONTROL, MSG_HEAD_LEN, MsgHead, PARITY_HEAD_LEN, PARITY_MESSAGE, PATH_LEN, ParityHead,
     RECOVERED_LEN, RECOVERED_MESSAGE, Recovered, types,
 };
 
@@ -159,5 +159,14 @@ pub fn write_recovered(recovered: &Recovered, out: &mut Vec<u8>) {
     f[2..4].copy_from_slice(&recovered.len.to_le_bytes());
     f[8..16].copy_from_slice(&key.to_le_bytes());
     f[16..24].copy_from_slice(&recovered.offset.to_le_bytes());
+    out.extend_from_slice(&f);
+}
+
+/// LANE.
+pub fn write_lane(lane: &Lane, out: &mut Vec<u8>) {
+    let mut f = [0; LANE_LEN];
+    f[0] = types::LANE;
+    f[4..8].copy_from_slice(&lane.lane.to_le_bytes());
+    f[8..16].copy_from_slice(&lane.read.to_le_bytes());
     out.extend_from_slice(&f);
 }

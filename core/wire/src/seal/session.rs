@@ -11,6 +11,7 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use super::{JobKey, crc32c_append, hkdf_sha256};
 use crate::bytes::{le32, part};
 use crate::handshake;
+use crate::lane::LaneKey;
 use crate::packet::{CRC_LEN, HEADER_LEN, Level, PacketError, TAG_LEN};
 
 /// Bytes of a direction's CRC salt.
@@ -35,6 +36,8 @@ pub struct SessionKeys {
     pub send: SendKeys,
     /// For packets we receive.
     pub recv: RecvKeys,
+    /// For greetings on lanes, both ways.
+    pub lane: LaneKey,
 }
 
 impl SessionKeys {
@@ -60,7 +63,12 @@ impl SessionKeys {
             Role::Opener => (from_opener, from_responder),
             Role::Responder => (from_responder, from_opener),
         };
-        SessionKeys { send: SendKeys(send), recv: RecvKeys(recv) }
+        let info: [&[u8]; 3] = [b"weir 1 lane", &opener_id.to_le_bytes(), &responder_id.to_le_bytes()];
+        SessionKeys {
+            send: SendKeys(send),
+            recv: RecvKeys(recv),
+            lane: LaneKey::new(hkdf_sha256(job_key, &salt, &info)),
+        }
     }
 }
 
@@ -89,6 +97,14 @@ impl Direction {
             }
         };
         Direction { protection, iv: part(okm, KEY_LEN) }
+    }
+
+    /// The CRC over two pieces from the direction's salt, of what is not a packet; 0 at levels that have none.
+    fn crc(&self, first: &[u8], second: &[u8]) -> u32 {
+        match self.protection {
+            Protection::Integrity { salt } => crc32c_append(crc32c_append(salt, first), second),
+            Protection::Auth(_) | Protection::Encrypt(_) => 0,
+        }
     }
 
     fn level(&self) -> Level {
@@ -169,6 +185,12 @@ impl SendKeys {
         }
     }
 
+    /// The CRC of a unit's head and envelope (spec/lanes.md 3).
+    #[must_use]
+    pub fn unit_crc(&self, head: &[u8], envelope: &[u8]) -> u32 {
+        self.0.crc(head, envelope)
+    }
+
     /// Puts the CRC into its place in a level-integrity packet.
     ///
     /// # Panics
@@ -187,6 +209,12 @@ impl RecvKeys {
     #[must_use]
     pub fn level(&self) -> Level {
         self.0.level()
+    }
+
+    /// The CRC that a unit's head and envelope must bear (spec/lanes.md 3).
+    #[must_use]
+    pub fn unit_crc(&self, head: &[u8], envelope: &[u8]) -> u32 {
+        self.0.crc(head, envelope)
     }
 
     /// Verifies a PROTECTED packet, decrypts its frames in place and returns where they lie. `number` is the expanded

@@ -1,0 +1,609 @@
+//! Lanes: large payload by a TCP connection while the network is at its best (spec/lanes.md).
+//!
+//! The driver owns the connection; this file says when to make one, what goes by it, and what becomes of it when it ends.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use weir_wire::frame::{self, Credit};
+use weir_wire::lane::{GREETING_LEN, Greeting, UNIT_HEAD_LEN, UnitHead, UnitKind};
+
+use crate::association::{Association, Cx, Flow, State};
+use crate::endpoint::{Endpoint, INDEX_BITS, with_association};
+use crate::recovery::SentFrame;
+use crate::{BodyKey, Config, Event, PeerId, Time};
+
+/// Version of `spec/lanes.md` that is spoken here.
+pub(crate) const LANES_VERSION: u8 = 1;
+/// A lane asked for that has not come after this time never will.
+const ASKED_FOR_NS: u64 = 3_000_000_000;
+
+/// New limits of credit wait so long for a unit that takes them along.
+const CREDIT_WAIT_NS: u64 = 50_000;
+/// What was read waits so long for one: about as a program takes to answer, and no longer than a sender can be left waiting that does nothing else.
+const TELL_WAIT_NS: u64 = 20_000;
+/// So many bytes are told of at once.
+const TELL_BYTES: u64 = 1 << 20;
+
+/// A connection is to be made to a peer.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct LaneNews {
+    /// To whom.
+    pub peer: PeerId,
+    /// Where it listens.
+    pub remote: SocketAddr,
+    /// Our own address on that path, if it is known.
+    pub local: Option<IpAddr>,
+}
+
+/// The payload of a unit, which follows its head on the connection.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct LaneUnit {
+    /// The operation, as given in [`crate::Message::token`] or to `send_body`.
+    pub token: u64,
+    /// First byte of its payload.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u32,
+}
+
+/// A unit whose payload is being read.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct UnitIn {
+    /// What its bytes belong to.
+    pub key: BodyKey,
+    /// Place of the payload in it.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u32,
+    total_len: u32,
+    /// Its bytes on the lane.
+    size: u64,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Phase {
+    /// There is none.
+    None,
+    /// One was asked for, of the driver or of the peer.
+    Asked(Time),
+    /// It carries units.
+    Up(Time),
+}
+
+/// A unit handed to the connection that the peer has not told to have read.
+#[derive(Debug)]
+struct OutUnit {
+    flow: Flow,
+    offset: u64,
+    len: u32,
+    /// Where it ends in the row of bytes that were handed out.
+    end: u64,
+}
+
+/// The lane of an association.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    phase: Phase,
+    /// Highest number greeted with.
+    number: u32,
+    /// What is to go by it.
+    flows: VecDeque<Flow>,
+    units: VecDeque<OutUnit>,
+    /// Bytes handed to it, heads included.
+    handed: u64,
+    /// Of these the peer has told to have read.
+    read_there: u64,
+    /// Bytes of complete units read of it here, how many of these the peer was told of, and when the rest is to be told in a packet if no unit has done so.
+    read: u64,
+    told: u64,
+    tell_at: Option<Time>,
+    /// A LANE frame that asks for a lane is to be sent.
+    pub(crate) asks: bool,
+    failures: u32,
+    pause_until: Time,
+    /// New limits of credit go in packets then, if no unit has taken them along.
+    pub(crate) credit_at: Option<Time>,
+}
+
+impl Default for Lane {
+    fn default() -> Self {
+        Lane {
+            phase: Phase::None,
+            number: 0,
+            flows: VecDeque::new(),
+            units: VecDeque::new(),
+            handed: 0,
+            read_there: 0,
+            read: 0,
+            told: 0,
+            tell_at: None,
+            asks: false,
+            failures: 0,
+            pause_until: Time::ZERO,
+            credit_at: None,
+        }
+    }
+}
+
+impl Lane {
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.phase, Phase::Up(_))
+    }
+
+    fn begin(&mut self, now: Time) {
+        self.phase = Phase::Up(now);
+        (self.handed, self.read_there, self.read, self.told, self.tell_at) = (0, 0, 0, 0, None);
+        self.asks = false;
+    }
+
+    /// It failed, or was not to be had.
+    fn pause(&mut self, cfg: &Config, now: Time) {
+        let (least, most) = (cfg.lane_pause.as_nanos() as u64, cfg.lane_pause_max.as_nanos() as u64);
+        if matches!(self.phase, Phase::Up(since) if now.since_ns(since) >= most) {
+            self.failures = 0;
+        }
+        self.pause_until = now.plus_ns((least << self.failures.min(16)).min(most));
+        self.failures += 1;
+    }
+}
+
+impl Association {
+    /// A flow stands in line: for the lane if there is one and it is long enough, else for packets.
+    pub(crate) fn push_flow(&mut self, cx: &mut Cx<'_>, flow: Flow, len: u64) {
+        if self.peer.lanes && len >= u64::from(cx.cfg.lane_min_bytes) {
+            if let Some(lane) = self.lane.as_mut().filter(|l| l.is_up()) {
+                lane.flows.push_back(flow);
+                return;
+            }
+            if self.lane_would_pay(cx.cfg) {
+                self.want_lane(cx);
+            }
+        }
+        self.flows.push_back(flow);
+    }
+
+    /// The network is one where TCP is at its best (spec/lanes.md 6).
+    fn lane_would_pay(&self, cfg: &Config) -> bool {
+        self.path().is_some_and(|p| {
+            p.rtt.sampled
+                && u128::from(p.rtt.base()) <= cfg.lane_rtt_max.as_nanos()
+                && p.loss_ppm <= cfg.lane_loss_max_ppm
+                && p.cc.rate() >= cfg.lane_min_rate
+        })
+    }
+
+    /// New limits are to be told: by the next unit, if there is a lane, or soon.
+    pub(crate) fn tell_credit(&mut self, now: Time) {
+        match self.lane.as_mut().filter(|l| l.is_up()) {
+            Some(lane) => _ = lane.credit_at.get_or_insert(now.plus_ns(CREDIT_WAIT_NS)),
+            None => self.credit_dirty = true,
+        }
+    }
+
+    /// Has a lane connected, by the driver or by the peer.
+    fn want_lane(&mut self, cx: &mut Cx<'_>) {
+        let Some(path) = self.path() else { return };
+        let news = LaneNews { peer: self.id, remote: path.remote, local: path.local };
+        let lane = self.lane.get_or_insert_with(Box::default);
+        match lane.phase {
+            Phase::Asked(at) if cx.now.since_ns(at) > ASKED_FOR_NS => {
+                // The peer makes pauses of its own, of which it says nothing.
+                if self.peer.connects {
+                    lane.pause(cx.cfg, cx.now);
+                }
+                lane.phase = Phase::None;
+            }
+            Phase::None if lane.pause_until <= cx.now => {
+                lane.phase = Phase::Asked(cx.now);
+                if self.peer.connects {
+                    cx.lane_news.push_back(news);
+                } else {
+                    lane.asks = true;
+                }
+            }
+            Phase::None | Phase::Asked(_) | Phase::Up(_) => {}
+        }
+    }
+
+    /// A LANE frame: the peer, for which it is not to connect, wants one, or says how far it has read.
+    pub(crate) fn on_lane_frame(
+        &mut self,
+        cx: &mut Cx<'_>,
+        f: frame::Lane,
+        events: &mut Vec<Event>,
+    ) -> Result<(), &'static str> {
+        if f.lane != 0 {
+            return self.lane_told(cx, f.lane, f.read, events);
+        }
+        if self.peer.lanes && self.peer.connects {
+            self.want_lane(cx);
+        }
+        Ok(())
+    }
+
+    /// A LANE frame was lost: what is true now is said again.
+    pub(crate) fn repeat_lane_frame(&mut self, now: Time) {
+        if let Some(lane) = self.lane.as_mut() {
+            lane.asks = matches!(lane.phase, Phase::Asked(_)) && !self.peer.connects;
+            lane.told = 0;
+            lane.tell_at = Some(now);
+        }
+    }
+
+    /// What the lane has to say in the packet that is being written.
+    pub(crate) fn lane_frame(&mut self) -> Option<frame::Lane> {
+        let lane = self.lane.as_mut()?;
+        if core::mem::take(&mut lane.asks) {
+            return Some(frame::Lane::default());
+        }
+        if lane.tell_at.is_none() || !lane.is_up() {
+            return None;
+        }
+        (lane.told, lane.tell_at) = (lane.read, None);
+        Some(frame::Lane { lane: lane.number, read: lane.read })
+    }
+
+    /// When the lane has something to say in a packet.
+    pub(crate) fn lane_due(&self) -> Option<Time> {
+        let lane = self.lane.as_ref()?;
+        if lane.asks { Some(Time::ZERO) } else { lane.tell_at.filter(|_| lane.is_up()) }
+    }
+
+    /// The next unit: its head is appended to `head`.
+    fn next_unit(&mut self, cfg: &Config, head: &mut Vec<u8>) -> Option<LaneUnit> {
+        let lane = self.lane.as_mut().filter(|l| l.is_up())?;
+        let keys = &self.crypt.as_ref()?.keys;
+        let most = u64::from(cfg.lane_unit_bytes.clamp(1, weir_wire::lane::UNIT_MAX));
+        loop {
+            let flow = lane.flows.pop_front()?;
+            let (kind, envelope, token, from, end): (_, &[u8], _, _, _) = match flow {
+                Flow::Message(mseq) => {
+                    let Some(m) = self.out.matched.get(mseq) else { continue };
+                    let (stream, sseq, total_len) = (m.stream, m.sseq, u64::from(m.len));
+                    let kind = UnitKind::Message { stream, sseq, mseq, total_len };
+                    (kind, m.envelope(), m.token, u64::from(m.sent), total_len)
+                }
+                Flow::Body(slot, generation) => {
+                    let Some(b) = self.bodies_out.current(slot, generation) else { continue };
+                    (UnitKind::Body(b.handle), &[], b.token, b.sent, b.granted)
+                }
+            };
+            let to = end.min(from.saturating_add(most));
+            let len = to.saturating_sub(from) as u32;
+            let start = head.len();
+            if len > 0 {
+                let (msgs, bytes_limit) = self.inn.advertise();
+                let credit = Credit { msgs_limit: msgs as u32, bytes_limit };
+                (lane.credit_at, self.credit_dirty) = (None, false);
+                (lane.told, lane.tell_at) = (lane.read, None);
+                UnitHead { kind, offset: from, len, credit, read: lane.read }.write(
+                    envelope,
+                    |a, b| keys.send.unit_crc(a, b),
+                    head,
+                );
+            }
+            match flow {
+                Flow::Message(mseq) => self.out.matched.advance(mseq, to as u32),
+                Flow::Body(slot, _) => {
+                    if let Some(b) = self.bodies_out.get_mut(slot) {
+                        b.sent = to;
+                        b.queued = to < end;
+                    }
+                }
+            }
+            if len == 0 {
+                continue;
+            }
+            if to < end {
+                // The others of this lane have their turn in between.
+                lane.flows.push_back(flow);
+            }
+            lane.handed += (head.len() - start) as u64 + u64::from(len);
+            lane.units.push_back(OutUnit { flow, offset: from, len, end: lane.handed });
+            return Some(LaneUnit { token, offset: from, len });
+        }
+    }
+
+    /// The peer has read so many of the bytes that were handed out.
+    fn lane_told(
+        &mut self,
+        cx: &mut Cx<'_>,
+        number: u32,
+        read: u64,
+        events: &mut Vec<Event>,
+    ) -> Result<(), &'static str> {
+        // Of one that is over what was not told is on its way in packets.
+        let known = self.lane.as_ref().filter(|l| l.number == number && l.is_up());
+        if known.is_some_and(|l| read > l.handed) {
+            return Err("more read of a lane than was sent");
+        }
+        let is_known = known.is_some();
+        if let Some(lane) = self.lane.as_mut().filter(|_| is_known) {
+            lane.read_there = lane.read_there.max(read);
+        }
+        while is_known
+            && let Some(lane) = self.lane.as_mut()
+            && lane.units.front().is_some_and(|u| u.end <= read)
+            && let Some(u) = lane.units.pop_front()
+        {
+            let done = match u.flow {
+                Flow::Message(mseq) => self.out.matched.acked(mseq, u.offset as u32, u.len),
+                Flow::Body(slot, generation) => {
+                    let t = self.bodies_out.acked(slot, generation, u.offset, u64::from(u.len));
+                    cx.counters.bodies_sent += u64::from(t.is_some());
+                    t
+                }
+            };
+            cx.counters.lane_units_sent += 1;
+            cx.counters.lane_bytes_sent += u64::from(u.len);
+            if let Some(token) = done {
+                events.push(Event::Sent { peer: self.id, token });
+            }
+        }
+        Ok(())
+    }
+
+    /// The lane is over: what it had and what it was to have goes in packets.
+    fn end_lane(&mut self, cx: &mut Cx<'_>, failed: bool) {
+        let Some(lane) = self.lane.as_mut() else { return };
+        if failed {
+            cx.counters.lanes_failed += 1;
+            lane.pause(cx.cfg, cx.now);
+        }
+        if lane.is_up() {
+            cx.grants.lane_over(self.id);
+        }
+        lane.phase = Phase::None;
+        lane.asks = false;
+        // What the last heads said of credit may have gone with them.
+        lane.credit_at = None;
+        self.credit_dirty = true;
+        for u in core::mem::take(&mut lane.units) {
+            // A range to be sent again is at most as long as a packet can be.
+            let mut at = u.offset;
+            let end = u.offset + u64::from(u.len);
+            while at < end {
+                let len = (end - at).min(u64::from(u16::MAX)) as u16;
+                self.lost.push_back(match u.flow {
+                    Flow::Message(mseq) => SentFrame::Message { mseq, offset: at as u32, len },
+                    Flow::Body(slot, generation) => SentFrame::Body { slot, generation, offset: at, len },
+                });
+                at += u64::from(len);
+            }
+        }
+        self.flows.extend(core::mem::take(&mut lane.flows));
+    }
+
+    /// There is a lane, and it carries units.
+    pub(crate) fn has_lane(&self) -> bool {
+        self.lane.as_ref().is_some_and(|l| l.is_up())
+    }
+
+    fn unit_head(&self, bytes: &[u8]) -> Result<UnitHead, &'static str> {
+        let keys = &self.crypt.as_ref().ok_or("unit before keys")?.keys;
+        UnitHead::read(bytes, |a, b| keys.recv.unit_crc(a, b)).ok_or("malformed unit on a lane")
+    }
+
+    /// What the head of a unit says of what we sent.
+    fn unit_tells(
+        &mut self,
+        cx: &mut Cx<'_>,
+        lane: u32,
+        bytes: &[u8],
+        events: &mut Vec<Event>,
+    ) -> Result<(), &'static str> {
+        let head = self.unit_head(bytes)?;
+        self.lane_told(cx, lane, head.read, events)?;
+        self.out.raise_limits(head.credit.msgs_limit, head.credit.bytes_limit);
+        self.admit(cx);
+        Ok(())
+    }
+
+    /// A unit begins to come.
+    fn unit_begins(&mut self, cx: &mut Cx<'_>, bytes: &[u8], events: &mut Vec<Event>) -> Result<UnitIn, &'static str> {
+        let head = self.unit_head(bytes)?;
+        let size = bytes.len() as u64 + u64::from(head.len);
+        let mut unit = UnitIn { key: head.key(), offset: head.offset, len: head.len, total_len: 0, size };
+        match head.kind {
+            UnitKind::Message { stream, sseq, mseq, total_len } => {
+                if stream >= crate::STREAMS_MAX {
+                    return Err("stream number too high");
+                }
+                let total_len = u32::try_from(total_len).map_err(|_| "message too long")?;
+                unit.total_len = total_len;
+                if self.inn.announce(mseq, total_len)? == Some(true) {
+                    cx.counters.messages_received += 1;
+                    events.push(Event::Message {
+                        peer: self.id,
+                        control: false,
+                        stream,
+                        mseq,
+                        sseq,
+                        total_len,
+                        offset: head.offset as u32,
+                        envelope: UNIT_HEAD_LEN..bytes.len(),
+                        payload: 0..0,
+                        first: true,
+                        complete: false,
+                    });
+                }
+            }
+            UnitKind::Body(handle) => {
+                let end = head.offset + u64::from(head.len);
+                if self.bodies_in.get(handle).is_some_and(|b| end > b.granted) {
+                    return Err("body fragment beyond its grant");
+                }
+            }
+        }
+        Ok(unit)
+    }
+
+    /// All bytes of a unit are in their place.
+    fn unit_ends(
+        &mut self,
+        cx: &mut Cx<'_>,
+        lane: u32,
+        unit: &UnitIn,
+        events: &mut Vec<Event>,
+    ) -> Result<(), &'static str> {
+        if let Some(lane) = self.lane.as_mut().filter(|l| l.number == lane && l.is_up()) {
+            lane.read += unit.size;
+            let wait = if lane.read - lane.told >= TELL_BYTES { 0 } else { TELL_WAIT_NS };
+            let at = cx.now.plus_ns(wait);
+            lane.tell_at = Some(lane.tell_at.map_or(at, |t| t.min(at)));
+        }
+        cx.counters.lane_units_received += 1;
+        cx.counters.lane_bytes_received += u64::from(unit.len);
+        let fresh = self.placed(cx, unit.key, unit.total_len, unit.offset, unit.len, events)?;
+        cx.counters.duplicate_bytes += u64::from(unit.len) - fresh;
+        if matches!(unit.key, BodyKey::Body(_)) {
+            let base = self.path().map_or(0, |p| p.rtt.base());
+            cx.grants.measure(cx.now, fresh, 1, 0, base);
+        }
+        Ok(())
+    }
+}
+
+impl Endpoint {
+    /// A lane to be connected: make a TCP connection, send [`Endpoint::lane_greeting`] and hand the answer to
+    /// [`Endpoint::lane_answered`]; if that cannot be done, call [`Endpoint::lane_over`].
+    pub fn take_lane_news(&mut self) -> Option<LaneNews> {
+        self.lane_news.pop_front()
+    }
+
+    /// The greeting of a new lane to this peer, and the lane's number. `None`: it is not wanted any more.
+    pub fn lane_greeting(&mut self, peer: PeerId) -> Option<(u32, [u8; GREETING_LEN])> {
+        let a = self.assocs.get_mut(peer.0 as usize).filter(|a| a.state == State::Up && a.peer.connects)?;
+        let key = &a.crypt.as_ref()?.keys.lane;
+        let lane = a.lane.as_mut().filter(|l| matches!(l.phase, Phase::Asked(_)))?;
+        lane.number += 1;
+        Some((lane.number, Greeting { lane: lane.number, association: a.remote_id }.write(key)))
+    }
+
+    /// A greeting came on a connection of a stranger. If it is good: whose it is, the lane's number and the answer; the lane is up,
+    /// and one that was up before is over (its connection is still to be read to its end).
+    pub fn lane_greeted(&mut self, now: Time, bytes: &[u8; GREETING_LEN]) -> Option<(PeerId, u32, [u8; GREETING_LEN])> {
+        let answered = self.greeted(now, bytes);
+        match &answered {
+            Some((peer, ..)) => {
+                self.counters.lanes_opened += 1;
+                self.touch(*peer);
+            }
+            None => self.counters.lane_greetings_refused += 1,
+        }
+        answered
+    }
+
+    fn greeted(&mut self, now: Time, bytes: &[u8; GREETING_LEN]) -> Option<(PeerId, u32, [u8; GREETING_LEN])> {
+        let greeting = Greeting::read(bytes)?;
+        let peer = PeerId(greeting.association as u32 & ((1 << INDEX_BITS) - 1));
+        let (a, mut cx) = with_association!(self, peer, now)?;
+        let is_ours = a.state == State::Up && a.local_id == greeting.association;
+        if !is_ours || !a.peer.lanes || a.peer.connects {
+            return None;
+        }
+        let key = a.crypt.as_ref()?.keys.lane.clone();
+        let used = a.lane.as_ref().is_some_and(|l| greeting.lane <= l.number || l.pause_until > now);
+        if used || !Greeting::is_genuine(bytes, &key) {
+            return None;
+        }
+        a.end_lane(&mut cx, false);
+        let lane = a.lane.get_or_insert_with(Box::default);
+        lane.number = greeting.lane;
+        lane.begin(now);
+        let answer = Greeting { lane: greeting.lane, association: a.remote_id }.write(&key);
+        Some((peer, greeting.lane, answer))
+    }
+
+    /// The answer to our greeting came. False if it is not good: close the connection.
+    pub fn lane_answered(&mut self, now: Time, peer: PeerId, lane: u32, bytes: &[u8; GREETING_LEN]) -> bool {
+        let good = self.assocs.get_mut(peer.0 as usize).is_some_and(|a| {
+            let want = Greeting { lane, association: a.local_id };
+            let genuine = a.crypt.as_ref().is_some_and(|c| Greeting::is_genuine(bytes, &c.keys.lane));
+            let ours = |l: &&mut Box<Lane>| l.number == lane && matches!(l.phase, Phase::Asked(_));
+            if a.state != State::Up || Greeting::read(bytes) != Some(want) || !genuine {
+                return false;
+            }
+            a.lane.as_mut().filter(ours).map(|l| l.begin(now)).is_some()
+        });
+        if good {
+            self.counters.lanes_opened += 1;
+        } else {
+            self.counters.lane_greetings_refused += 1;
+        }
+        good
+    }
+
+    /// Whether the peer has a lane that carries units.
+    #[must_use]
+    pub fn has_lane(&self, peer: PeerId) -> bool {
+        self.assocs.get(peer.0 as usize).is_some_and(|a| a.has_lane())
+    }
+
+    /// Whether this lane carries units.
+    #[must_use]
+    pub fn lane_is_up(&self, peer: PeerId, lane: u32) -> bool {
+        let l = self.assocs.get(peer.0 as usize).and_then(|a| a.lane.as_ref());
+        l.is_some_and(|l| l.number == lane && l.is_up())
+    }
+
+    /// The next unit for the peer's lane: its head is appended to `head`, its payload is to follow. Call when the last one was written.
+    pub fn lane_next(&mut self, peer: PeerId, lane: u32, head: &mut Vec<u8>) -> Option<LaneUnit> {
+        let a = self.assocs.get_mut(peer.0 as usize)?;
+        if a.lane.as_ref()?.number != lane {
+            return None;
+        }
+        a.next_unit(&self.cfg, head)
+    }
+
+    /// Whether something was handed to this lane that the peer has not told to have read: then how far it has.
+    #[must_use]
+    pub fn lane_waits(&self, peer: PeerId, lane: u32) -> Option<u64> {
+        let l = self.assocs.get(peer.0 as usize).and_then(|a| a.lane.as_ref());
+        l.filter(|l| l.number == lane && !l.units.is_empty()).map(|l| l.read_there)
+    }
+
+    /// Nothing more goes by this lane (its number; that of one that was never greeted is that of the one asked for): what the peer
+    /// has not told to have read is sent in packets. `failed`: the next one is a while off.
+    pub fn lane_over(&mut self, now: Time, peer: PeerId, lane: u32, failed: bool) {
+        if let Some((a, mut cx)) = with_association!(self, peer, now)
+            && a.lane.as_ref().is_some_and(|l| l.number == lane && l.phase != Phase::None)
+        {
+            a.end_lane(&mut cx, failed);
+            self.touch(peer);
+        }
+    }
+
+    /// A unit's head with its envelope came on this lane of the peer: acts on what it says of units that went the other way (the first of two steps, so that the
+    /// driver can see first to what has ended, before [`Endpoint::unit_begins`]). False: the peer broke a rule and is down.
+    pub fn unit_tells(&mut self, now: Time, peer: PeerId, lane: u32, bytes: &[u8], events: &mut Vec<Event>) -> bool {
+        self.of_unit(now, peer, events, |a, cx, events| a.unit_tells(cx, lane, bytes, events)).is_some()
+    }
+
+    /// The unit begins. `None`: the peer broke a rule and is down. Otherwise the driver reads the payload into its place, as the events told it or tell it now, or
+    /// nowhere if it knows of none, then calls [`Endpoint::unit_ends`]. Ranges of events index `bytes`.
+    pub fn unit_begins(&mut self, now: Time, peer: PeerId, bytes: &[u8], events: &mut Vec<Event>) -> Option<UnitIn> {
+        self.of_unit(now, peer, events, |a, cx, events| a.unit_begins(cx, bytes, events))
+    }
+
+    /// All of the unit's payload was read. An event whose operation is complete by it has an empty payload (and envelope).
+    pub fn unit_ends(&mut self, now: Time, peer: PeerId, lane: u32, unit: &UnitIn, events: &mut Vec<Event>) {
+        self.of_unit(now, peer, events, |a, cx, events| a.unit_ends(cx, lane, unit, events));
+    }
+
+    fn of_unit<T>(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        events: &mut Vec<Event>,
+        act: impl FnOnce(&mut Association, &mut Cx<'_>, &mut Vec<Event>) -> Result<T, &'static str>,
+    ) -> Option<T> {
+        let (a, mut cx) = with_association!(self, peer, now).filter(|(a, _)| a.state == State::Up)?;
+        let result = act(a, &mut cx, events).map_err(|why| a.violated(&mut cx, why, events)).ok();
+        self.touch(peer);
+        result
+    }
+}

@@ -1,0 +1,166 @@
+//! Lanes (spec/lanes.md): what goes by them arrives once and whole, whatever becomes of the connection.
+
+mod net;
+
+use std::time::Duration;
+
+use net::Net;
+use weir_proto::*;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn config() -> Config {
+    // Virtual paths have no rate to speak of before much was sent.
+    Config { lanes: true, lane_min_rate: 0, lane_pause: Duration::from_millis(1), ..Config::default() }
+}
+
+fn both_know(net: &mut Net) {
+    net.send(0, 1, false, 0, 0, 0, 10).expect("send");
+    net.send(1, 0, false, 0, 0, 0, 10).expect("send");
+    assert!(net.run(LONG, Net::quiet));
+}
+
+/// Runs network and lanes until nothing is open.
+fn settle(net: &mut Net) -> bool {
+    for _ in 0..200_000 {
+        let moved = net.pump_lanes();
+        let stepped = net.step(net.now + Duration::from_millis(if moved { 0 } else { 5 }));
+        if !moved && !stepped && net.quiet() {
+            return true;
+        }
+    }
+    net.quiet()
+}
+
+fn count(net: &Net, f: impl Fn(&Counters) -> u64) -> u64 {
+    net.nodes.iter().map(|n| f(n.ep.counters())).sum()
+}
+
+#[test]
+fn large_messages_and_bodies_go_by_a_lane_both_ways_and_small_ones_do_not() {
+    for wanter in 0..2 {
+        let mut net = Net::new(2, 1, &config(), 7 + wanter as u64);
+        both_know(&mut net);
+        // The first only has the lane made, by whichever side it is for to connect.
+        net.send(wanter, 1 - wanter, false, 3, 0, 0, 100_000).expect("send");
+        assert!(settle(&mut net));
+        assert_eq!((net.lanes.opened, count(&net, |c| c.lanes_opened)), (1, 2));
+        let packets = count(&net, |c| c.bytes_sent);
+        for i in 0..20 {
+            net.send(0, 1, false, i % 3, 0, 0, 20_000 + u32::from(i) * 10_000).expect("send");
+            net.send(1, 0, false, i % 3, 0, 0, 12 << 10).expect("send");
+            net.send(1, 0, false, i % 3, 0, 0, 1000).expect("send");
+        }
+        net.offer(0, 1, 3 << 20);
+        net.offer(1, 0, 100_000);
+        assert!(settle(&mut net));
+        assert!(count(&net, |c| c.bytes_sent) - packets < 60_000, "large payload went in packets");
+        assert_eq!(count(&net, |c| c.lane_units_sent), count(&net, |c| c.lane_units_received));
+        assert!(count(&net, |c| c.lane_units_sent) > 40);
+        assert_eq!(count(&net, |c| c.duplicate_bytes + c.lanes_failed + c.violations), 0);
+        assert!(net.nodes.iter().all(|n| n.failed.is_empty() && n.messages.values().all(|m| m.complete)));
+    }
+}
+
+#[test]
+fn a_lane_that_breaks_loses_nothing() {
+    let mut broke = 0;
+    for seed in 0..24 {
+        // On a network that loses packets as well: then the ways of a message meet everywhere.
+        let mut net = Net::new(2, 1, &Config { lane_loss_max_ppm: 1_000_000, ..config() }, seed);
+        net.faults.loss = if seed % 2 == 0 { 0 } else { 20_000 };
+        net.faults.jitter_ns = 20_000;
+        both_know(&mut net);
+        net.lanes.breaks = 150_000;
+        for round in 0..6u32 {
+            for i in 0..4u16 {
+                net.send(0, 1, false, i, 0, 0, 15_000 + round * 50_000).expect("send");
+                net.send(1, 0, false, i, 0, 0, 200_000).expect("send");
+                net.send(1, 0, false, i, 0, 0, 100).expect("send");
+            }
+            net.offer(0, 1, 1_200_000);
+            assert!(settle(&mut net), "seed {seed}");
+        }
+        broke += net.lanes.broke;
+        assert_eq!(count(&net, |c| c.violations), 0);
+        for n in &net.nodes {
+            assert!(n.failed.is_empty());
+            assert!(n.messages.values().all(|m| m.complete && m.bytes == m.total));
+            assert!(n.bodies.values().all(|m| m.complete));
+        }
+    }
+    assert!(broke > 30, "{broke} lanes broke");
+}
+
+#[test]
+fn a_lane_that_cannot_be_had_is_asked_for_less_and_less_often() {
+    let mut net = Net::new(2, 1, &Config { lane_pause: Duration::from_millis(100), ..config() }, 1);
+    both_know(&mut net);
+    net.lanes.refuse = true;
+    let mut failed = Vec::new();
+    for _ in 0..100 {
+        net.send(0, 1, false, 0, 0, 0, 100_000).expect("send");
+        assert!(settle(&mut net));
+        net.step(net.now + Duration::from_millis(100));
+        failed.push(count(&net, |c| c.lanes_failed));
+    }
+    // Some 10 s: after 0, 0.1, 0.3, 0.7, 1.5, 3.1 and 6.3.
+    let (all, late) = (failed[99], failed[99] - failed[50]);
+    assert!((5..=8).contains(&all) && late <= 2, "{failed:?}");
+    assert_eq!(count(&net, |c| c.lanes_opened), 0);
+}
+
+#[test]
+fn a_lane_is_only_for_paths_that_lose_nothing_and_are_short_and_fast() {
+    let bad: [(&str, Config, u32, u64); 4] = [
+        ("loss", config(), 30_000, 10_000),
+        ("distance", config(), 0, 2_000_000),
+        ("rate", Config { lane_min_rate: u64::MAX, ..config() }, 0, 10_000),
+        ("level", Config { level: Level::Auth, ..config() }, 0, 10_000),
+    ];
+    for (why, cfg, loss, delay_ns) in bad {
+        let mut net = Net::new(2, 1, &cfg, 3);
+        (net.faults.loss, net.faults.delay_ns) = (loss, delay_ns);
+        // Enough for the loss to be known.
+        for _ in 0..10 {
+            net.send(0, 1, false, 0, 0, 0, 10_000).expect("send");
+        }
+        assert!(settle(&mut net));
+        for _ in 0..10 {
+            net.send(0, 1, false, 0, 0, 0, 200_000).expect("send");
+            net.send(1, 0, false, 0, 0, 0, 200_000).expect("send");
+            assert!(settle(&mut net));
+        }
+        assert_eq!(net.lanes.opened, 0, "{why}");
+    }
+}
+
+#[test]
+fn nonsense_on_a_lane_ends_the_association_and_strangers_greet_in_vain() {
+    let mut net = Net::new(3, 1, &config(), 5);
+    both_know(&mut net);
+    let connector = usize::from(net.nodes[0].ep.name().endpoint_id > net.nodes[1].ep.name().endpoint_id);
+    let other = 1 - connector;
+    net.send(connector, other, false, 0, 0, 0, 100_000).expect("send");
+    let to = net.peer(connector, other);
+    net.run(LONG, Net::quiet);
+    let news = net.nodes[connector].ep.take_lane_news().expect("a lane is wanted");
+    let (lane, greeting) = net.nodes[connector].ep.lane_greeting(news.peer).expect("greeting");
+    // Changed anywhere, or brought to somebody else, it is good for nothing.
+    for i in 0..GREETING_LEN {
+        let mut bad = greeting;
+        bad[i] ^= 1;
+        assert!(net.nodes[other].ep.lane_greeted(net.now, &bad).is_none(), "byte {i}");
+    }
+    assert!(net.nodes[2].ep.lane_greeted(net.now, &greeting).is_none());
+    let (peer, _, answer) = net.nodes[other].ep.lane_greeted(net.now, &greeting).expect("good");
+    assert!(!net.nodes[connector].ep.lane_answered(net.now, news.peer, lane + 1, &answer));
+    assert!(net.nodes[connector].ep.lane_answered(net.now, news.peer, lane, &answer));
+    assert!(net.nodes[connector].ep.has_lane(to));
+
+    let mut events = Vec::new();
+    assert!(!net.nodes[other].ep.unit_tells(net.now, peer, lane, &[1; UNIT_HEAD_LEN], &mut events));
+    assert!(net.nodes[other].ep.is_down(peer));
+    assert_eq!(net.nodes[other].ep.counters().violations, 1);
+    assert_eq!(net.nodes[other].ep.counters().last_violation, "malformed unit on a lane");
+}

@@ -1,0 +1,568 @@
+//! The TCP connections of lanes: made, greeted, fed and read (spec/lanes.md). What goes by them and when is the protocol's affair.
+//!
+//! Nothing depends on a connection: what the peer has not told to have read is sent in packets once it is gone. So whatever is wrong with one, it is dropped.
+
+use crate::core::State;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::resource::{Resource, getrlimit};
+use slotmap::{Key, SlotMap};
+use smallvec::SmallVec;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use weir_proto::{GREETING_LEN, LaneNews, LaneUnit, PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
+use weir_tcp::{Arrived, Connection, Listener};
+
+slotmap::new_key_type! {
+    struct ConnKey;
+}
+
+/// Connections whose greeting has not come, at most; the oldest gives way.
+const STRANGERS_MAX: usize = 64;
+/// Connections in all, at most, and no more than this part of the descriptors that the process may have.
+const CONNS_MAX: u64 = 1024;
+const DESCRIPTORS_PART: u64 = 4;
+/// How long it may take to greet, and to connect.
+const GREETING_NS: u64 = 2_000_000_000;
+const CONNECT_NS: u64 = 1_000_000_000;
+/// How often new connections are looked for, and old ones that are over; and how many are taken at a time.
+const ROUND_NS: u64 = 1_000_000;
+const ACCEPTS_MAX: usize = 16;
+/// How often a lane in use is asked whether the network loses something of it.
+const WATCH_NS: u64 = 10_000_000;
+/// What a look that finds losses adds to their count, which each other look lowers by one, and where the lane is given up.
+const LOSS: u32 = 4;
+const LOSSES_MAX: u32 = 10;
+/// A peer that tells nothing for so long has lost the lane, whatever TCP says.
+const UNTOLD_NS: u64 = 2_000_000_000;
+/// Bytes read in one pass of progress, and written to one connection in a row, before datagrams have their turn.
+const TURN_BYTES: u64 = 4 << 20;
+/// What is read besides a payload: the heads of what follows, and small payloads whole.
+const STAGE_BYTES: usize = 4096;
+/// Payload nobody wants is read into this much memory at a time.
+const SCRATCH_BYTES: usize = 64 << 10;
+/// In the set of descriptors: the listener. (No connection has this key.)
+const LISTENER: u64 = u64::MAX;
+
+/// Where a connection stands.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Ours, not connected yet.
+    Connecting,
+    /// Ours, greeted; the answer is awaited.
+    Greeted,
+    /// Somebody's; the greeting is awaited.
+    Stranger,
+    /// Units may come.
+    Up,
+}
+
+/// Why a connection is dropped.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Over {
+    /// It failed, or the network or the peer is not up to it: the next one is a while off.
+    Failed,
+    /// A unit had to be cut off; the next one is welcome.
+    CutOff,
+}
+
+impl From<io::Error> for Over {
+    fn from(_: io::Error) -> Over {
+        Over::Failed
+    }
+}
+
+/// One connection.
+struct Conn {
+    io: Connection,
+    stage: Stage,
+    since: Time,
+    /// Whose it is, but for a stranger.
+    peer: PeerId,
+    lane: u32,
+    /// Bytes read and not yet looked at: a greeting, or heads.
+    staged: Box<[u8; STAGE_BYTES]>,
+    have: usize,
+    /// A head was left there, to be looked at in the next pass.
+    put_off: bool,
+    /// The unit whose payload is being read, and how much of it is there.
+    unit: Option<(UnitIn, u32)>,
+    /// The head of the unit being written and how much of that went out; then its payload.
+    head: Vec<u8>,
+    head_done: usize,
+    out: Option<(LaneUnit, u32)>,
+    /// It had no room when last written to, and the set of descriptors knows.
+    blocked: bool,
+    health: Health,
+}
+
+/// What is known of a lane's well-being.
+#[derive(Default)]
+struct Health {
+    /// The peer has not told to have read all that was written.
+    waits: bool,
+    watched_at: Time,
+    /// How far the peer had read then, and since when no further.
+    read: u64,
+    read_at: Time,
+    /// Segments lost then, and how often something had been lost of late.
+    lost: u32,
+    losses: u32,
+}
+
+impl Conn {
+    fn new(io: Connection, stage: Stage, now: Time, peer: PeerId) -> Conn {
+        Conn {
+            io,
+            stage,
+            since: now,
+            peer,
+            lane: 0,
+            staged: Box::new([0; STAGE_BYTES]),
+            have: 0,
+            put_off: false,
+            unit: None,
+            head: Vec::new(),
+            head_done: 0,
+            out: None,
+            blocked: false,
+            health: Health::default(),
+        }
+    }
+
+    /// Forgets the first `n` staged bytes.
+    fn unstage(&mut self, n: usize) {
+        self.staged.copy_within(n..self.have, 0);
+        self.have -= n;
+    }
+}
+
+/// All of an endpoint.
+pub struct Lanes {
+    /// None once the process ran out of descriptors, or the endpoint is closed.
+    listener: Option<Listener>,
+    epoll: Epoll,
+    conns: SlotMap<ConnKey, Conn>,
+    conns_max: usize,
+    scratch: Vec<u8>,
+    round_at: Time,
+    polls: usize,
+}
+
+impl Lanes {
+    /// Listens at the endpoint's port.
+    ///
+    /// # Errors
+    /// The system's, the port being another's among them: then there are no lanes.
+    pub fn open(addrs: &[SocketAddr]) -> io::Result<Lanes> {
+        let listener = Listener::bind(addrs)?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
+        let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(CONNS_MAX, |(soft, _)| soft);
+        Ok(Lanes {
+            listener: Some(listener),
+            epoll,
+            conns: SlotMap::with_key(),
+            conns_max: (descriptors / DESCRIPTORS_PART).min(CONNS_MAX) as usize,
+            scratch: vec![0; SCRATCH_BYTES],
+            round_at: Time(0),
+            polls: 0,
+        })
+    }
+
+    /// Readable when something is to be done here. Valid as long as this value.
+    pub fn fd(&self) -> RawFd {
+        self.epoll.0.as_raw_fd()
+    }
+
+    /// Drops all connections, and takes no more. The descriptor of [`Lanes::fd`] stays, for somebody may be asleep on it.
+    pub fn close(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            let _ = self.epoll.delete(&listener);
+        }
+        let all: SmallVec<[ConnKey; 8]> = self.conns.keys().collect();
+        for k in all {
+            self.forget(k);
+        }
+    }
+
+    /// When to look although nothing wakes a sleeper.
+    pub fn next_timeout(&self, now: Time) -> Option<Time> {
+        let at = |c: &Conn| match c.stage {
+            Stage::Connecting => Some(c.since.plus_ns(CONNECT_NS)),
+            Stage::Greeted | Stage::Stranger => Some(c.since.plus_ns(GREETING_NS)),
+            Stage::Up if c.put_off => Some(now),
+            Stage::Up if c.health.waits => Some(c.health.watched_at.plus_ns(WATCH_NS)),
+            Stage::Up => None,
+        };
+        self.conns.values().filter_map(at).min()
+    }
+
+    /// Connects, accepts, reads. `busy`: the socket had datagrams, which come first. Returns the bytes read.
+    pub fn progress(&mut self, st: &mut State, now: Time, busy: bool) -> u64 {
+        while let Some(news) = st.proto.take_lane_news() {
+            self.connect(st, now, news);
+        }
+        if now.since_ns(self.round_at) >= ROUND_NS {
+            self.round_at = now;
+            self.accept(st, now);
+            self.tidy(st, now);
+        }
+        self.polls = self.polls.wrapping_add(1);
+        if self.conns.is_empty() || (busy && !self.polls.is_multiple_of(8)) {
+            return 0;
+        }
+        let mut read = 0;
+        for k in self.readable() {
+            let Some(c) = self.conns.get_mut(k) else { continue };
+            let before = c.stage;
+            let result = if before == Stage::Connecting {
+                greet(c, st, now)
+            } else {
+                read_conn(c, st, now, &mut self.scratch, TURN_BYTES - read).map(|n| read += n)
+            };
+            match result {
+                Ok(()) if before == Stage::Connecting && c.stage == Stage::Greeted => {
+                    let _ = self.epoll.modify(&c.io, &mut EpollEvent::new(EpollFlags::EPOLLIN, k.data().as_ffi()));
+                }
+                Ok(()) if before == Stage::Stranger && c.stage == Stage::Up => self.replace(k),
+                Ok(()) => {}
+                Err(over) => self.drop_conn(st, now, k, over),
+            }
+            if read >= TURN_BYTES {
+                break;
+            }
+        }
+        read
+    }
+
+    /// Connections that may have something, each time another first. With one only, that is the cheapest of questions.
+    fn readable(&self) -> SmallVec<[ConnKey; 32]> {
+        let mut only = self.conns.iter();
+        if let (Some((k, c)), None) = (only.next(), only.next())
+            && c.stage == Stage::Up
+        {
+            return SmallVec::from_slice(&[k]);
+        }
+        let mut events = [EpollEvent::empty(); 32];
+        let n = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
+        let ready = events[..n].iter().map(EpollEvent::data).filter(|d| *d != LISTENER);
+        let mut keys: SmallVec<[ConnKey; 32]> = ready.map(|d| ConnKey::from(slotmap::KeyData::from_ffi(d))).collect();
+        keys.extend(self.conns.iter().filter(|(_, c)| c.put_off).map(|(k, _)| k));
+        keys.sort_unstable();
+        keys.dedup();
+        if !keys.is_empty() {
+            let first = self.polls % keys.len();
+            keys.rotate_left(first);
+        }
+        keys
+    }
+
+    fn connect(&mut self, st: &mut State, now: Time, news: LaneNews) {
+        let made =
+            if self.conns.len() < self.conns_max { Connection::connect(news.remote, news.local).ok() } else { None };
+        let added =
+            made.and_then(|io| self.insert(Conn::new(io, Stage::Connecting, now, news.peer), EpollFlags::EPOLLOUT));
+        if added.is_none() {
+            give_up_asking(st, now, news.peer);
+        }
+    }
+
+    fn insert(&mut self, conn: Conn, flags: EpollFlags) -> Option<ConnKey> {
+        let k = self.conns.insert(conn);
+        if self.epoll.add(&self.conns[k].io, EpollEvent::new(flags, k.data().as_ffi())).is_err() {
+            self.conns.remove(k);
+            return None;
+        }
+        Some(k)
+    }
+
+    fn accept(&mut self, st: &mut State, now: Time) {
+        for _ in 0..ACCEPTS_MAX {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
+                Ok(None) => return,
+                Ok(Some(io)) => {
+                    let strangers = || self.conns.iter().filter(|(_, c)| c.stage == Stage::Stranger);
+                    let full = self.conns.len() >= self.conns_max || strangers().count() >= STRANGERS_MAX;
+                    let oldest = strangers().min_by_key(|(_, c)| c.since).map(|(k, _)| k);
+                    match oldest {
+                        Some(oldest) if full => _ = self.forget(oldest),
+                        None if full => continue,
+                        _ => {}
+                    }
+                    self.insert(Conn::new(io, Stage::Stranger, now, PeerId(u32::MAX)), EpollFlags::EPOLLIN);
+                }
+                Err(_) => {
+                    // Out of descriptors: what waits would wake every sleeper for ever, and lanes are a convenience.
+                    let _ = self.epoll.delete(listener);
+                    self.listener = None;
+                    st.counters.lane_listener_lost += 1;
+                }
+            }
+        }
+    }
+
+    /// Writes what is to go by lanes.
+    pub fn transmit(&mut self, st: &mut State, now: Time) {
+        let mut over: SmallVec<[(ConnKey, Over); 4]> = SmallVec::new();
+        for (k, c) in self.conns.iter_mut().filter(|(_, c)| c.stage == Stage::Up) {
+            let was_blocked = c.blocked;
+            if let Err(why) = write_conn(c, st).and_then(|()| watch(c, st, now)) {
+                over.push((k, why));
+            } else if c.blocked != was_blocked {
+                let mut flags = EpollFlags::EPOLLIN;
+                flags.set(EpollFlags::EPOLLOUT, c.blocked);
+                let _ = self.epoll.modify(&c.io, &mut EpollEvent::new(flags, k.data().as_ffi()));
+            }
+        }
+        for (k, why) in over {
+            self.drop_conn(st, now, k, why);
+        }
+    }
+
+    /// Drops what took too long and what is over.
+    fn tidy(&mut self, st: &mut State, now: Time) {
+        let is_over = |c: &Conn| {
+            let age = now.since_ns(c.since);
+            match c.stage {
+                Stage::Connecting => age > CONNECT_NS,
+                Stage::Greeted | Stage::Stranger => age > GREETING_NS,
+                Stage::Up => !st.proto.lane_is_up(c.peer, c.lane),
+            }
+        };
+        let over: SmallVec<[ConnKey; 4]> = self.conns.iter().filter(|(_, c)| is_over(c)).map(|(k, _)| k).collect();
+        for k in over {
+            self.drop_conn(st, now, k, Over::Failed);
+        }
+    }
+
+    /// A lane takes the place of the peer's former one.
+    fn replace(&mut self, k: ConnKey) {
+        let peer = self.conns[k].peer;
+        let former = |(other, c): &(ConnKey, &Conn)| *other != k && c.stage == Stage::Up && c.peer == peer;
+        let former: SmallVec<[ConnKey; 2]> = self.conns.iter().filter(former).map(|(k, _)| k).collect();
+        for k in former {
+            self.forget(k);
+        }
+    }
+
+    /// Closes a connection and has the protocol go on without it.
+    fn drop_conn(&mut self, st: &mut State, now: Time, k: ConnKey, over: Over) {
+        let Some(c) = self.forget(k) else { return };
+        match c.stage {
+            Stage::Stranger => {}
+            Stage::Connecting => give_up_asking(st, now, c.peer),
+            Stage::Greeted | Stage::Up => st.proto.lane_over(now, c.peer, c.lane, over == Over::Failed),
+        }
+    }
+
+    fn forget(&mut self, k: ConnKey) -> Option<Conn> {
+        let c = self.conns.remove(k)?;
+        // Closing would do, but for a child of fork(2) that holds a copy.
+        let _ = self.epoll.delete(&c.io);
+        Some(c)
+    }
+}
+
+/// A lane that was asked for is not to be had. It is numbered by its greeting.
+fn give_up_asking(st: &mut State, now: Time, peer: PeerId) {
+    if let Some((lane, _)) = st.proto.lane_greeting(peer) {
+        st.proto.lane_over(now, peer, lane, true);
+    }
+}
+
+/// Greets once connected.
+fn greet(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
+    if !c.io.is_connected()? {
+        return Ok(());
+    }
+    let (lane, greeting) = st.proto.lane_greeting(c.peer).ok_or(Over::CutOff)?;
+    (c.lane, c.stage, c.since) = (lane, Stage::Greeted, now);
+    // The first bytes of a connection always find room.
+    let n = c.io.write(&[IoSlice::new(&greeting)])?;
+    if n == GREETING_LEN { Ok(()) } else { Err(Over::Failed) }
+}
+
+/// A greeting, or the answer to ours, may be there.
+fn greeted(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
+    let Some(bytes) = c.staged[..c.have].first_chunk::<GREETING_LEN>().copied() else { return Ok(()) };
+    if c.stage == Stage::Greeted {
+        if !st.proto.lane_answered(now, c.peer, c.lane, &bytes) {
+            return Err(Over::Failed);
+        }
+        c.stage = Stage::Up;
+    } else {
+        let (peer, lane, answer) = st.proto.lane_greeted(now, &bytes).ok_or(Over::Failed)?;
+        (c.peer, c.lane, c.stage) = (peer, lane, Stage::Up);
+        if c.io.write(&[IoSlice::new(&answer)])? != GREETING_LEN {
+            return Err(Over::Failed);
+        }
+    }
+    (c.health.read_at, c.health.watched_at) = (now, now);
+    c.unstage(GREETING_LEN);
+    Ok(())
+}
+
+/// Reads some `most` bytes. Returns how many came.
+fn read_conn(c: &mut Conn, st: &mut State, now: Time, scratch: &mut [u8], most: u64) -> Result<u64, Over> {
+    let mut total = 0;
+    if std::mem::take(&mut c.put_off) {
+        take_staged(c, st, now)?;
+    }
+    while total < most && !c.put_off {
+        let n = match read_some(c, st, scratch)? {
+            Arrived::Bytes(n) => n,
+            Arrived::End => return Err(Over::Failed),
+        };
+        if n == 0 {
+            break;
+        }
+        total += n as u64;
+        take_staged(c, st, now)?;
+    }
+    Ok(total)
+}
+
+/// One call to the system: into the place of the unit's payload and, behind it, the stage.
+fn read_some(c: &mut Conn, st: &mut State, scratch: &mut [u8]) -> io::Result<Arrived> {
+    let piece = |bytes: &mut [u8]| libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut pieces: SmallVec<[libc::iovec; 4]> = SmallVec::new();
+    let Some((unit, done)) = &mut c.unit else {
+        pieces.push(piece(&mut c.staged[c.have..]));
+        // SAFETY: our own memory, of which nobody holds a reference.
+        let arrived = unsafe { c.io.read(&mut pieces) }?;
+        if let Arrived::Bytes(n) = arrived {
+            c.have += n;
+        }
+        return Ok(arrived);
+    };
+    let rest = (unit.len - *done) as usize;
+    st.unit_room(c.peer.0, unit, *done, &mut pieces);
+    let mut room: usize = pieces.iter().map(|p| p.iov_len).sum();
+    if room == 0 {
+        // Nobody wants it (any more), or not this part.
+        room = rest.min(scratch.len());
+        pieces.push(piece(&mut scratch[..room]));
+    }
+    if room == rest {
+        pieces.push(piece(&mut c.staged[..]));
+    }
+    // SAFETY: our own memory, and that of a receive or region, which its face declared writable until the completion, and this is before.
+    let arrived = unsafe { c.io.read(&mut pieces) }?;
+    if let Arrived::Bytes(n) = arrived {
+        *done += n.min(room) as u32;
+        c.have = n.saturating_sub(room);
+    }
+    Ok(arrived)
+}
+
+/// Takes greetings, heads and payload out of the stage, and ends the unit that is complete.
+fn take_staged(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
+    if c.stage != Stage::Up {
+        greeted(c, st, now)?;
+        if c.stage != Stage::Up {
+            return Ok(());
+        }
+    }
+    let (peer, lane) = (c.peer, c.lane);
+    let mut at = 0;
+    loop {
+        if let Some((unit, done)) = &mut c.unit {
+            let n = ((unit.len - *done) as usize).min(c.have - at);
+            if n > 0 {
+                st.put_unit(peer.0, unit, *done, &c.staged[at..at + n]);
+                (*done, at) = (*done + n as u32, at + n);
+            }
+            if *done < unit.len {
+                break;
+            }
+            let unit = *unit;
+            c.unit = None;
+            st.with_events(now, &[], |proto, events| proto.unit_ends(now, peer, lane, &unit, events));
+        }
+        let staged = &c.staged[at..c.have];
+        let whole = |n: &usize| (UNIT_HEAD_LEN..=staged.len()).contains(n);
+        let Some(len) = UnitHead::len_with_envelope(staged).filter(whole) else { break };
+        let (head, sends) = (&staged[..len], st.tx_done.len());
+        if !st.with_events(now, head, |proto, events| proto.unit_tells(now, peer, lane, head, events)) {
+            return Err(Over::Failed);
+        }
+        if st.tx_done.len() > sends {
+            // An answer. Who waited for the send may want to post the receive first, so that it need not be copied.
+            c.put_off = true;
+            break;
+        }
+        let unit = st.with_events(now, head, |proto, events| proto.unit_begins(now, peer, head, events));
+        c.unit = Some((unit.ok_or(Over::Failed)?, 0));
+        at += len;
+    }
+    c.unstage(at);
+    Ok(())
+}
+
+/// Writes units until there is no more, or no room.
+fn write_conn(c: &mut Conn, st: &mut State) -> Result<(), Over> {
+    let mut turn = 0;
+    c.blocked = false;
+    while turn < TURN_BYTES {
+        let (unit, done) = match c.out {
+            Some(out) => out,
+            None => {
+                c.head.clear();
+                c.head_done = 0;
+                let Some(unit) = st.proto.lane_next(c.peer, c.lane, &mut c.head) else { break };
+                (unit, 0)
+            }
+        };
+        c.out = Some((unit, done));
+        let rest = (unit.len - done) as usize;
+        let mut slices: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
+        if let Some(s) = st.sends.get(crate::state::key(unit.token)) {
+            s.source.slices(unit.offset + u64::from(done), rest, &mut slices);
+        }
+        if slices.iter().map(|s| s.len()).sum::<usize>() < rest {
+            // The send was given up, and its memory is the caller's again. A unit cut off counts for nothing.
+            return Err(Over::CutOff);
+        }
+        if c.head_done < c.head.len() {
+            slices.insert(0, IoSlice::new(&c.head[c.head_done..]));
+        }
+        let n = c.io.write(&slices)?;
+        if n == 0 {
+            c.blocked = true;
+            break;
+        }
+        turn += n as u64;
+        let of_head = n.min(c.head.len() - c.head_done);
+        c.head_done += of_head;
+        let done = done + (n - of_head) as u32;
+        c.out = (done < unit.len).then_some((unit, done));
+    }
+    Ok(())
+}
+
+/// Looks now and then, while something is under way, whether the network loses anything of it: again and again, or so that the peer gets nothing meanwhile; then it is over.
+/// What TCP mends within a round trip does no harm.
+fn watch(c: &mut Conn, st: &State, now: Time) -> Result<(), Over> {
+    let h = &mut c.health;
+    let read = st.proto.lane_waits(c.peer, c.lane);
+    if read.is_some() && !h.waits {
+        h.read_at = now;
+    }
+    h.waits = read.is_some();
+    let Some(read) = read else { return Ok(()) };
+    if now.since_ns(h.watched_at) < WATCH_NS {
+        return Ok(());
+    }
+    h.watched_at = now;
+    let moved = read != std::mem::replace(&mut h.read, read);
+    if moved {
+        h.read_at = now;
+    }
+    let lost = c.io.lost_segments()?;
+    h.losses = if lost > std::mem::replace(&mut h.lost, lost) { h.losses + LOSS } else { h.losses.saturating_sub(1) };
+    let stuck = h.losses > 0 && !moved;
+    let untold = now.since_ns(h.read_at) > UNTOLD_NS;
+    if stuck || untold || h.losses >= LOSSES_MAX { Err(Over::Failed) } else { Ok(()) }
+}

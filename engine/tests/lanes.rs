@@ -1,0 +1,246 @@
+//! Lanes between whole endpoints: large payload goes by TCP, and whatever becomes of the connections it arrives once and whole.
+
+mod common;
+
+use common::{LIMIT, Pair, config, counter, iov, open, pair_of, pair_with, pattern, post, recv_op, send, wait};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{FromRawFd, RawFd};
+use std::time::Instant;
+use weir_engine::{EngineConfig, LaneUse, Queue, RecvOp, SendMode};
+
+fn always() -> EngineConfig {
+    EngineConfig { lanes: LaneUse::Always, ..config() }
+}
+
+/// One message from `a` to `b`, received while it comes, or (`late`) when it has come.
+fn message(p: &Pair, tag: u64, len: usize, late: bool) {
+    let (mut data, mut buf) = (pattern(len, tag as u8), vec![0; len + 1]);
+    if !late {
+        post(&p.b, None, tag, &mut buf[..len]);
+    }
+    send(&p.a, p.to_b, tag, &mut data, SendMode::Delivery).expect("send");
+    if late {
+        let sent = len <= 64 << 10;
+        if sent {
+            wait(&p.a, &p.b, Queue::Send);
+        }
+        post(&p.b, None, tag, &mut buf[..len]);
+        wait(&p.b, &p.a, Queue::Recv);
+        if !sent {
+            wait(&p.a, &p.b, Queue::Send);
+        }
+    } else {
+        let c = wait(&p.b, &p.a, Queue::Recv);
+        assert_eq!((c.result, c.len), (Ok(()), len));
+        wait(&p.a, &p.b, Queue::Send);
+    }
+    assert!(buf[..len] == data[..], "message {tag} of {len} bytes");
+    assert_eq!(buf[len], 0, "bytes behind the receive were written");
+}
+
+/// Sends until the lane is there.
+fn with_lane(p: &Pair) {
+    let start = Instant::now();
+    while counter(&p.a, "lanes_opened") == 0 || counter(&p.b, "lanes_opened") == 0 {
+        // More than a datagram of loopback's.
+        message(p, 1, 100_000, false);
+        assert!(start.elapsed() < LIMIT, "no lane: {} {}", p.a.counters_json(), p.b.counters_json());
+    }
+}
+
+/// TCP connections of this process between the two endpoints (whose sockets have these ports).
+fn connections(p: &Pair) -> Vec<RawFd> {
+    let port = |name: [u8; 48]| u16::from_be_bytes([name[2], name[3]]);
+    let ports = [port(p.a.name()), port(p.b.name())];
+    let all = std::fs::read_dir("/proc/self/fd").expect("proc");
+    let fds = all.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<RawFd>().ok());
+    fds.filter(|fd| {
+        // SAFETY: only asks; the descriptor is not closed by this copy.
+        let s = std::mem::ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(*fd) });
+        let at = |a: std::io::Result<SocketAddr>| a.is_ok_and(|a| ports.contains(&a.port()));
+        s.peer_addr().is_ok() && (at(s.peer_addr()) || at(s.local_addr()))
+    })
+    .collect()
+}
+
+#[test]
+fn messages_of_all_lengths_expected_and_not_are_whole() {
+    let p = pair_with(always());
+    with_lane(&p);
+    let before = counter(&p.b, "lane_bytes_received");
+    let mut large = 0;
+    for (i, len) in [0, 1, 1000, 65_500, 65_537, 200_000, 262_144, 262_145, 1 << 20, 5_000_000].into_iter().enumerate()
+    {
+        for late in [false, true] {
+            message(&p, 10 + i as u64, len, late);
+            // What fits one datagram goes in one.
+            large += if len >= 65_500 { len as u64 } else { 0 };
+            // (On a machine that is too busy for its own timers TCP repeats itself, and the lane makes a pause.)
+            if counter(&p.a, "lanes_failed") == 0 {
+                assert_eq!(counter(&p.b, "lane_bytes_received") - before, large, "after {len} {late}");
+            }
+        }
+    }
+    assert_eq!(counter(&p.b, "duplicate_bytes"), 0);
+}
+
+#[test]
+fn a_receive_too_short_takes_its_part_and_says_so() {
+    let p = pair_with(always());
+    with_lane(&p);
+    for len in [60_000usize, 400_000] {
+        let (mut data, mut buf) = (pattern(len, 3), vec![0; 50_001]);
+        post(&p.b, None, 5, &mut buf[..50_000]);
+        send(&p.a, p.to_b, 5, &mut data, SendMode::Delivery).expect("send");
+        let c = wait(&p.b, &p.a, Queue::Recv);
+        assert!(c.result.is_err() && buf[..50_000] == data[..50_000] && buf[50_000] == 0, "{c:?}");
+        wait(&p.a, &p.b, Queue::Send);
+        message(&p, 6, 70_000, false);
+    }
+}
+
+#[test]
+fn several_pieces_of_memory_are_filled_in_order() {
+    let p = pair_with(always());
+    with_lane(&p);
+    let mut data = pattern(100_000, 9);
+    let (mut first, mut second) = (vec![0; 33_333], vec![0; 66_667]);
+    let pieces = [iov(&mut first)[0], iov(&mut second)[0]];
+    // SAFETY: the buffers live to the end of the test.
+    unsafe { p.b.recv(&RecvOp { ..recv_op(None, 7, &pieces) }) }.expect("receive");
+    send(&p.a, p.to_b, 7, &mut data, SendMode::Delivery).expect("send");
+    wait(&p.b, &p.a, Queue::Recv);
+    assert!(data[..33_333] == first && data[33_333..] == second);
+}
+
+#[test]
+fn a_connection_that_is_cut_costs_nothing_but_time() {
+    let p = pair_with(always());
+    let mut cut = 0;
+    for round in 0..5u8 {
+        let start = Instant::now();
+        while connections(&p).is_empty() {
+            message(&p, 5, 100_000, false);
+            assert!(start.elapsed() < LIMIT, "no lane: {}", p.a.counters_json());
+        }
+        let mut data = pattern(6_000_000, round);
+        let mut buf = vec![0; data.len()];
+        post(&p.b, None, 77, &mut buf);
+        send(&p.a, p.to_b, 77, &mut data, SendMode::Delivery).expect("send");
+        // Somewhere in the middle.
+        for _ in 0..20 * u32::from(round) {
+            p.a.progress();
+            p.b.progress();
+        }
+        for fd in connections(&p) {
+            // SAFETY: as in `connections`.
+            let s = std::mem::ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(fd) });
+            cut += u32::from(s.shutdown(std::net::Shutdown::Write).is_ok());
+        }
+        wait(&p.b, &p.a, Queue::Recv);
+        wait(&p.a, &p.b, Queue::Send);
+        assert!(buf == data, "round {round}");
+    }
+    assert!(
+        cut >= 5 && counter(&p.a, "lanes_failed") > 0 && counter(&p.a, "lanes_opened") > 1,
+        "{}",
+        p.a.counters_json()
+    );
+    assert_eq!(counter(&p.a, "violations") + counter(&p.b, "violations"), 0);
+}
+
+#[test]
+fn answers_are_found_however_many_lanes_there_are() {
+    // One that has lanes with three others; what it is sent and what it sends end at the same time.
+    let hub = open(always());
+    let others: Vec<Pair> = (0..3)
+        .map(|_| {
+            let a = open(always());
+            let to_b = a.insert_peer(&hub.name()).expect("name");
+            let to_a = hub.insert_peer(&a.name()).expect("name");
+            Pair { a, b: hub.clone(), to_b, to_a }
+        })
+        .collect();
+    others.iter().for_each(with_lane);
+    for round in 0..30 {
+        for p in &others {
+            // The last unit of such a message is a head and some bytes, read at once.
+            let len = (1 << 20) + 100 + round;
+            let (mut there, mut back) = (pattern(len, 1), pattern(len, 2));
+            let (mut got, mut got_back) = (vec![0; len], vec![0; len]);
+            post(&hub, Some(p.to_a), 1, &mut got);
+            post(&p.a, Some(p.to_b), 2, &mut got_back);
+            send(&p.a, p.to_b, 1, &mut there, SendMode::Delivery).expect("send");
+            send(&hub, p.to_a, 2, &mut back, SendMode::Delivery).expect("send");
+            for queue in [Queue::Recv, Queue::Send] {
+                wait(&hub, &p.a, queue);
+                wait(&p.a, &hub, queue);
+            }
+            assert!(got == there && got_back == back);
+        }
+    }
+    assert!(others.iter().all(|p| counter(&p.a, "lane_bytes_received") > 20 << 20), "{}", hub.counters_json());
+}
+
+#[test]
+fn nobody_wakes_up_for_a_lane_on_which_nothing_happens() {
+    let p = pair_with(always());
+    with_lane(&p);
+    let mut strangers: Vec<TcpStream> = Vec::new();
+    let port = u16::from_be_bytes([p.a.name()[2], p.a.name()[3]]);
+    strangers.push(TcpStream::connect(("127.0.0.1", port)).expect("somebody listens"));
+    // The threads settle; what they do in the next second is keeping the peers alive.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    let before = [counter(&p.a, "polls"), counter(&p.b, "polls")];
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    for (ep, before) in [&p.a, &p.b].into_iter().zip(before) {
+        let passes = counter(ep, "polls") - before;
+        assert!(passes < 200, "{passes} passes in a second: {}", ep.counters_json());
+    }
+}
+
+#[test]
+fn strangers_at_the_port_get_nothing_and_disturb_nobody() {
+    let p = pair_with(always());
+    let port = u16::from_be_bytes([p.a.name()[2], p.a.name()[3]]);
+    let mut strangers: Vec<TcpStream> =
+        (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).expect("somebody listens")).collect();
+    for (i, s) in strangers.iter_mut().enumerate() {
+        let _ = s.write_all(&vec![b'W'; i]);
+        if i % 10 == 0 {
+            let _ = s.write_all(&[b"WEIRLANE\x01\0\0\0\x01\0\0\0".as_slice(), &[9; 200]].concat());
+        }
+    }
+    with_lane(&p);
+    message(&p, 3, 3_000_000, true);
+    assert!(counter(&p.a, "lane_greetings_refused") > 0);
+    assert_eq!(counter(&p.a, "violations"), 0);
+}
+
+#[test]
+fn without_a_lane_on_either_side_everything_goes_in_datagrams() {
+    for (a, b) in [(LaneUse::Off, LaneUse::Always), (LaneUse::Always, LaneUse::Off)] {
+        let p = pair_of(EngineConfig { lanes: a, ..config() }, EngineConfig { lanes: b, ..config() });
+        for i in 0..5 {
+            message(&p, i, 500_000, false);
+        }
+        assert_eq!(counter(&p.a, "lanes_opened") + counter(&p.b, "lanes_opened"), 0);
+    }
+}
+
+#[test]
+fn who_closes_with_payload_under_way_still_delivers_it() {
+    let p = pair_with(always());
+    with_lane(&p);
+    let (mut data, mut buf) = (pattern(200_000, 1), vec![0; 200_000]);
+    send(&p.a, p.to_b, 9, &mut data, SendMode::Delivery).expect("send");
+    let a = p.a.clone();
+    let closing = std::thread::spawn(move || a.close());
+    post(&p.b, None, 9, &mut buf);
+    let c = wait(&p.b, &p.b, Queue::Recv);
+    assert_eq!(c.result, Ok(()));
+    assert!(buf == data);
+    closing.join().expect("close");
+    assert!(counter(&p.b, "lane_bytes_received") >= 200_000, "{}", p.b.counters_json());
+}

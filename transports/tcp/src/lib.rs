@@ -1,0 +1,276 @@
+//! TCP connections that carry the lanes of associations (spec/lanes.md): never blocking, gathered writes and scattered reads, and what the kernel knows of their state.
+//!
+//! This room moves bytes. Greetings, units and when a lane is wanted are the protocol's affair (`core/proto/src/lane.rs`).
+
+mod state;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// Connections that wait to be accepted, at most; more are refused by the kernel.
+const BACKLOG: i32 = 128;
+
+/// How long what is written may stay unacknowledged.
+const USER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Takes connections at the port of the endpoint's UDP socket.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+}
+
+impl Listener {
+    /// Listens at the addresses' port: at the address if there is only one, else at all of the machine.
+    ///
+    /// # Errors
+    /// The system's, when the port is another's or out of descriptors; `InvalidInput` without an address.
+    pub fn bind(addrs: &[SocketAddr]) -> io::Result<Listener> {
+        let first = addrs.first().ok_or(io::ErrorKind::InvalidInput)?;
+        let v6 = addrs.iter().any(SocketAddr::is_ipv6);
+        let ip = match addrs {
+            [only] => only.ip(),
+            _ if v6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        };
+        let socket = make(v6)?;
+        if v6 {
+            socket.set_only_v6(addrs.iter().all(SocketAddr::is_ipv6))?;
+        }
+        // Connections of before, which nobody has any more, hold the port for a minute else.
+        socket.set_reuse_address(true)?;
+        socket.bind(&SocketAddr::new(ip, first.port()).into())?;
+        socket.listen(BACKLOG)?;
+        Ok(Listener { socket })
+    }
+
+    /// The next connection, if one waits.
+    ///
+    /// # Errors
+    /// The system's; the listener stays usable.
+    pub fn accept(&self) -> io::Result<Option<Connection>> {
+        match self.socket.accept() {
+            Ok((socket, _)) => {
+                socket.set_nonblocking(true)?;
+                Connection::new(socket).map(Some)
+            }
+            // Of a connection that was given up meanwhile (ECONNABORTED) nobody wants to hear.
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Connection {
+    socket: Socket,
+}
+
+impl Connection {
+    fn new(socket: Socket) -> io::Result<Connection> {
+        socket.set_tcp_nodelay(true)?;
+        // Whoever vanished is not written to for the quarter of an hour that TCP would try.
+        socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+        // Where a lane is used nothing is lost, and what counts is a burst's time: BBR paces it (1 MiB over veth: 500 us; cubic: 110). reno is always allowed.
+        if socket.set_tcp_congestion(b"cubic").is_err() {
+            let _ = socket.set_tcp_congestion(b"reno");
+        }
+        Ok(Connection { socket })
+    }
+
+    /// Begins to connect; writable, or failed, later.
+    ///
+    /// # Errors
+    /// The system's: no route, no descriptors, no such source address.
+    pub fn connect(remote: SocketAddr, local: Option<IpAddr>) -> io::Result<Connection> {
+        let socket = make(remote.is_ipv6())?;
+        if let Some(ip) = local.filter(|ip| ip.is_ipv6() == remote.is_ipv6()) {
+            socket.bind(&SocketAddr::new(ip, 0).into())?;
+        }
+        match socket.connect(&remote.into()) {
+            Ok(()) => {}
+            Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(e) => return Err(e),
+        }
+        Connection::new(socket)
+    }
+
+    /// Whether it is connected by now.
+    ///
+    /// # Errors
+    /// Why it will never be.
+    pub fn is_connected(&self) -> io::Result<bool> {
+        if let Some(e) = self.socket.take_error()? {
+            return Err(e);
+        }
+        match self.socket.peer_addr() {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotConnected => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Writes what there is room for; 0: none.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn write(&mut self, data: &[IoSlice<'_>]) -> io::Result<usize> {
+        // Not write(2), which kills a program that does not ignore SIGPIPE when the peer is gone.
+        retried(|| self.socket.send_vectored_with_flags(data, libc::MSG_NOSIGNAL))
+    }
+
+    /// Reads what is there into these pieces of memory.
+    ///
+    /// # Errors
+    /// The connection is over.
+    ///
+    /// # Safety
+    /// Each piece is writable.
+    pub unsafe fn read(&mut self, pieces: &mut [libc::iovec]) -> io::Result<Arrived> {
+        if pieces.iter().all(|p| p.iov_len == 0) {
+            return Ok(Arrived::Bytes(0));
+        }
+        let mut would_block = false;
+        let n = retried(|| {
+            // SAFETY: the descriptor is open; the pieces are writable (caller). There are at most some hundred of them.
+            let n = unsafe { libc::readv(self.socket.as_raw_fd(), pieces.as_ptr(), pieces.len() as libc::c_int) };
+            let r = usize::try_from(n).map_err(|_| io::Error::last_os_error());
+            would_block = matches!(&r, Err(e) if e.kind() == io::ErrorKind::WouldBlock);
+            r
+        })?;
+        Ok(if n == 0 && !would_block { Arrived::End } else { Arrived::Bytes(n) })
+    }
+}
+
+/// What reading brought.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Arrived {
+    /// So many bytes, perhaps none.
+    Bytes(usize),
+    /// The peer will write nothing more.
+    End,
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn make(v6: bool) -> io::Result<Socket> {
+    let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
+    Socket::new(domain, Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))
+}
+
+/// Nothing to do is 0; an interruption is no answer.
+fn retried(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    fn until(mut done: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !done() {
+            assert!(start.elapsed() < Duration::from_secs(20), "it never happens");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Reads into two pieces.
+    fn read(c: &mut Connection, first: &mut [u8], second: &mut [u8]) -> Arrived {
+        let piece = |b: &mut [u8]| libc::iovec { iov_base: b.as_mut_ptr().cast(), iov_len: b.len() };
+        // SAFETY: both are live slices.
+        unsafe { c.read(&mut [piece(first), piece(second)]) }.unwrap()
+    }
+
+    fn pair() -> (Connection, Connection) {
+        let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let listener = Listener::bind(&[probe]).unwrap();
+        let a = Connection::connect(probe, Some(probe.ip())).unwrap();
+        let mut b = None;
+        until(|| {
+            b = listener.accept().unwrap();
+            b.is_some()
+        });
+        until(|| a.is_connected().unwrap());
+        (a, b.unwrap())
+    }
+
+    #[test]
+    fn bytes_come_in_order_scattered_and_the_end_is_seen_after_them() {
+        let (mut a, mut b) = pair();
+        assert_eq!(read(&mut b, &mut [0; 4], &mut []), Arrived::Bytes(0));
+        assert_eq!(a.write(&[IoSlice::new(b"gathered "), IoSlice::new(b"bytes")]).unwrap(), 14);
+        let (mut first, mut second) = ([0; 5], [0; 20]);
+        let mut n = 0;
+        until(|| {
+            if let Arrived::Bytes(got) = read(&mut b, &mut first, &mut second) {
+                n += got;
+            }
+            n > 0
+        });
+        assert_eq!((n, &first, &second[..9]), (14, b"gathe", &b"red bytes"[..]));
+        drop(a);
+        until(|| read(&mut b, &mut first, &mut []) == Arrived::End);
+    }
+
+    #[test]
+    fn nothing_is_lost_on_loopback() {
+        let (mut a, mut b) = pair();
+        let data = vec![7; 1 << 20];
+        let (mut written, mut come) = (0, 0);
+        let mut buf = vec![0; 1 << 20];
+        until(|| {
+            written += a.write(&[IoSlice::new(&data[..data.len() - written])]).unwrap();
+            if let Arrived::Bytes(n) = read(&mut b, &mut buf, &mut []) {
+                come += n;
+            }
+            come == data.len()
+        });
+        assert_eq!(a.lost_segments().unwrap(), 0);
+    }
+
+    #[test]
+    fn nobody_listening_is_an_error_in_time() {
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        match Connection::connect(gone, None) {
+            Err(e) => assert_eq!(e.kind(), io::ErrorKind::ConnectionRefused),
+            Ok(c) => until(|| c.is_connected().is_err()),
+        }
+    }
+
+    #[test]
+    fn several_addresses_are_served_by_one_listener() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let other = SocketAddr::new("127.0.0.2".parse().unwrap(), free.port());
+        let listener = Listener::bind(&[free, other]).unwrap();
+        let _a = Connection::connect(free, None).unwrap();
+        let _b = Connection::connect(other, None).unwrap();
+        let mut n = 0;
+        until(|| {
+            n += u32::from(listener.accept().unwrap().is_some());
+            n == 2
+        });
+        assert!(Listener::bind(&[]).is_err());
+        assert_eq!(Listener::bind(&[free]).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+}
