@@ -296,21 +296,24 @@ mod tests {
     #[test]
     fn a_program_past_its_time_is_ended_with_its_children() {
         let mut command = Command::new("sh");
-        command.args(["-c", "sleep 60 & echo $!; sleep 60"]);
-        let outcome = run_limited(&mut command, Duration::from_millis(300)).unwrap();
+        command.args(["-c", "sleep 600 & echo $!; sleep 600"]);
+        // Enough for a busy machine to start them.
+        let outcome = run_limited(&mut command, Duration::from_secs(3)).unwrap();
         assert!(outcome.status.is_none() && !outcome.ok());
-        assert!(outcome.elapsed < Duration::from_secs(30), "half of what it would have run");
+        assert!(outcome.elapsed < Duration::from_secs(300), "half of what it would have run");
         let grandchild: u32 = outcome.stdout.trim().parse().unwrap();
-        thread::sleep(Duration::from_millis(100));
-        let alive = processes().iter().any(|p| p.pid == grandchild && p.parent != std::process::id());
-        assert!(!alive, "the grandchild still runs");
+        let begin = Instant::now();
+        while processes().iter().any(|p| p.pid == grandchild && p.parent != std::process::id()) {
+            assert!(begin.elapsed() < Duration::from_secs(60), "the grandchild still runs");
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     #[test]
     fn a_daemon_that_keeps_the_stream_open_holds_nobody_up() {
         let mut command = Command::new("sh");
-        command.args(["-c", "setsid sleep 60 & echo $!"]);
-        let outcome = run_limited(&mut command, Duration::from_secs(30)).unwrap();
+        command.args(["-c", "setsid sleep 600 & echo $!"]);
+        let outcome = run_limited(&mut command, Duration::from_secs(60)).unwrap();
         assert!(outcome.ok());
         signal(outcome.stdout.trim().parse().unwrap(), Signal::KILL);
     }
@@ -319,7 +322,7 @@ mod tests {
     fn output_and_status_are_kept() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo out; echo oh no >&2; exit 3"]);
-        let outcome = run_limited(&mut command, Duration::from_secs(10)).unwrap();
+        let outcome = run_limited(&mut command, Duration::from_secs(60)).unwrap();
         assert_eq!(outcome.stdout, "out\n");
         assert_eq!(outcome.cause(), "exit status: 3: oh no");
     }
