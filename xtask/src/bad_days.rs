@@ -14,7 +14,7 @@ use crate::process::Outcome;
 use crate::stack::{Carrier, Stack};
 
 /// A case that has not ended then has failed: well above every time that Weir is given here to find out.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(120);
 /// What each rank's shell does first: its number in `R`, its process in `P`, and how to wait until the program has exchanged messages for a second: how long the launcher takes to come
 /// so far depends on the machine.
 const BEGIN: &str = "R=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}}; P=$$; \
