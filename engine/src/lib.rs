@@ -557,11 +557,14 @@ fn explain_name(e: &weir_proto::NameError, name: &EndpointName) -> String {
 mod tests {
     use super::*;
 
+    /// Nothing takes this long, however busy the machine, but what hangs.
+    const LIMIT: Duration = Duration::from_secs(60);
+
     #[test]
     fn an_unusable_socket_fails_what_waits_and_is_named() {
         let cfg = EngineConfig {
             addrs: vec!["127.0.0.1".parse().expect("address")],
-            linger: Duration::from_secs(20),
+            linger: 2 * LIMIT,
             ..EngineConfig::default()
         };
         let ep = Endpoint::open_with_key(cfg.clone(), [1; 32]).expect("open");
@@ -608,7 +611,7 @@ mod tests {
         let (start, mut out) = (std::time::Instant::now(), Vec::new());
         while out.len() < 2 {
             ep.poll(Queue::Both, &mut out, 8);
-            assert!(start.elapsed() < Duration::from_secs(10), "{}", ep.counters_json());
+            assert!(start.elapsed() < LIMIT, "{}", ep.counters_json());
         }
         for c in &out {
             assert_eq!(c.result, Err(OpError::Socket(libc::ENOTSOCK)), "{c:?}");
@@ -619,6 +622,6 @@ mod tests {
         assert!(ep.counters_json().contains("\"socket_errors\":1"), "{}", ep.counters_json());
         let start = std::time::Instant::now();
         ep.close();
-        assert!(start.elapsed() < Duration::from_secs(5), "nothing can be waited for");
+        assert!(start.elapsed() < LIMIT, "nothing can be waited for");
     }
 }

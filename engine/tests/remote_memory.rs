@@ -262,7 +262,8 @@ fn a_read_from_a_region_withdrawn_meanwhile_fails_and_brings_no_zeros() {
 
 #[test]
 fn a_large_write_to_a_region_withdrawn_meanwhile_fails() {
-    let p = pair();
+    // Without watchdogs: nothing goes on while this test, begun to be written to, waits for a processor.
+    let p = pair_with(EngineConfig { watchdog_us: 0, ..config() });
     let mut data = vec![9u8; LARGE];
     let mut failed = 0;
     for round in 0..8u64 {

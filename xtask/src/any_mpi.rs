@@ -13,7 +13,7 @@ use crate::paths::Paths;
 use crate::process::{Outcome, run_limited, run_quiet};
 
 /// Each takes a second or two alone; the rest is for machines that do much else.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(240);
 /// The exit code of `every_call abort`.
 const ABORTED: i32 = 7;
 /// Where Debian's package `mpich` puts its launcher, also beside other MPIs.

@@ -14,7 +14,7 @@ use crate::process::Outcome;
 use crate::stack::{Carrier, Stack};
 
 /// A case that runs longer is ended. Alone on a machine each takes seconds; the rest is for machines that do much else.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(240);
 
 /// One program on one network.
 pub struct Case {

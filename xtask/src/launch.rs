@@ -46,7 +46,8 @@ pub fn without_foreign(command: &mut Command) {
     }
 }
 
-/// Runs a job by `run`, and once more if its launcher did not start.
+/// Runs a job by `run`, and once more if its launcher did not start, or did not end although all that it had started has: Open MPI's now and then waits for itself in
+/// `PMIx_server_finalize` (a lock of `pmix_pending_resolve`) where a rank ended early.
 ///
 /// # Errors
 /// What `run` says.
@@ -54,6 +55,10 @@ pub fn started(name: &str, run: impl Fn() -> Result<Outcome>) -> Result<Outcome>
     let outcome = run();
     if matches!(&outcome, Ok(o) if !o.ok() && o.stderr.contains(NOT_STARTED)) {
         eprintln!("{name}: the launcher did not start ({NOT_STARTED}); trying once more");
+        return run();
+    }
+    if matches!(&outcome, Ok(o) if o.alone) {
+        eprintln!("{name}: the launcher does not end although its ranks have; trying once more");
         return run();
     }
     outcome

@@ -22,6 +22,8 @@ pub struct Outcome {
     pub stderr: String,
     /// How long it ran.
     pub elapsed: Duration,
+    /// Its time was up, and nothing that it had started was running any more.
+    pub alone: bool,
 }
 
 impl Outcome {
@@ -124,12 +126,13 @@ pub fn run_signalled(
     let stderr = drain(child.stderr.take());
     let status = wait_signalling(&mut child, begin + limit, signal_sent, when)?;
     let elapsed = begin.elapsed();
+    let alone = status.is_none() && !has_offspring(child.id());
     if status.is_none() {
         end_tree(&mut child)?;
     }
     end_orphans(child.id());
     let deadline = Instant::now() + GRACE;
-    Ok(Outcome { status, stdout: stdout.finish(deadline), stderr: stderr.finish(deadline), elapsed })
+    Ok(Outcome { status, stdout: stdout.finish(deadline), stderr: stderr.finish(deadline), elapsed, alone })
 }
 
 fn wait_signalling(
@@ -214,8 +217,15 @@ fn signal(pid: u32, signal: Signal) {
     }
 }
 
+/// Whether something that this process started, and did not leave, is running: not ended, waited for or not.
+fn has_offspring(root: u32) -> bool {
+    let tree = descendants(root);
+    processes().iter().any(|p| tree.contains(&p.pid) && !p.has_ended)
+}
+
 struct Process {
     pid: u32,
+    has_ended: bool,
     parent: u32,
     group: u32,
     session: u32,
@@ -230,7 +240,13 @@ fn processes() -> Vec<Process> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let number = |i: usize| fields.get(i)?.parse().ok();
-        Some(Process { pid, parent: number(1)?, group: number(2)?, session: number(3)? })
+        Some(Process {
+            pid,
+            has_ended: fields.first() == Some(&"Z"),
+            parent: number(1)?,
+            group: number(2)?,
+            session: number(3)?,
+        })
     })
     .collect()
 }
@@ -296,21 +312,31 @@ mod tests {
     #[test]
     fn a_program_past_its_time_is_ended_with_its_children() {
         let mut command = Command::new("sh");
-        command.args(["-c", "sleep 60 & echo $!; sleep 60"]);
-        let outcome = run_limited(&mut command, Duration::from_millis(300)).unwrap();
-        assert!(outcome.status.is_none() && !outcome.ok());
-        assert!(outcome.elapsed < Duration::from_secs(30), "half of what it would have run");
+        command.args(["-c", "sleep 600 & echo $!; sleep 600"]);
+        // Enough for a busy machine to start them.
+        let outcome = run_limited(&mut command, Duration::from_secs(3)).unwrap();
+        assert!(outcome.status.is_none() && !outcome.ok() && !outcome.alone);
+        assert!(outcome.elapsed < Duration::from_secs(300), "half of what it would have run");
         let grandchild: u32 = outcome.stdout.trim().parse().unwrap();
-        thread::sleep(Duration::from_millis(100));
-        let alive = processes().iter().any(|p| p.pid == grandchild && p.parent != std::process::id());
-        assert!(!alive, "the grandchild still runs");
+        let begin = Instant::now();
+        while processes().iter().any(|p| p.pid == grandchild && p.parent != std::process::id()) {
+            assert!(begin.elapsed() < Duration::from_secs(60), "the grandchild still runs");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_program_whose_children_have_ended_is_alone() {
+        let outcome = run_limited(Command::new("sh").args(["-c", "true & exec sleep 600"]), Duration::from_secs(2));
+        assert!(outcome.unwrap().alone);
+        assert!(!run_limited(&mut Command::new("true"), Duration::from_secs(60)).unwrap().alone);
     }
 
     #[test]
     fn a_daemon_that_keeps_the_stream_open_holds_nobody_up() {
         let mut command = Command::new("sh");
-        command.args(["-c", "setsid sleep 60 & echo $!"]);
-        let outcome = run_limited(&mut command, Duration::from_secs(30)).unwrap();
+        command.args(["-c", "setsid sleep 600 & echo $!"]);
+        let outcome = run_limited(&mut command, Duration::from_secs(60)).unwrap();
         assert!(outcome.ok());
         signal(outcome.stdout.trim().parse().unwrap(), Signal::KILL);
     }
@@ -319,7 +345,7 @@ mod tests {
     fn output_and_status_are_kept() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo out; echo oh no >&2; exit 3"]);
-        let outcome = run_limited(&mut command, Duration::from_secs(10)).unwrap();
+        let outcome = run_limited(&mut command, Duration::from_secs(60)).unwrap();
         assert_eq!(outcome.stdout, "out\n");
         assert_eq!(outcome.cause(), "exit status: 3: oh no");
     }

@@ -17,11 +17,11 @@ const NO_STD: [&str; 3] = ["weir-wire", "weir-proto", "weir-match"];
 /// A target without a standard library, if it is installed.
 const BARE_TARGET: &str = "x86_64-unknown-none";
 /// Formatting and the like.
-const SHORT: Duration = Duration::from_secs(120);
+const SHORT: Duration = Duration::from_secs(300);
 /// Compiling the workspace; the bound is for machines that do much else.
-const COMPILING: Duration = Duration::from_secs(1500);
-/// Running the tests that Cargo knows.
-const TESTING: Duration = Duration::from_secs(1200);
+const COMPILING: Duration = Duration::from_secs(2400);
+/// Running the tests that Cargo knows; a machine in a good mood needs a tenth.
+const TESTING: Duration = Duration::from_secs(2400);
 /// What no MPI program of the end-to-end tests is begun after.
 const END_TO_END: Duration = Duration::from_secs(1200);
 

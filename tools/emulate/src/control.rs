@@ -58,9 +58,12 @@ fn read_request(stream: &mut UnixStream) -> std::io::Result<Vec<u8>> {
             return Err(std::io::ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut piece)? {
-            0 => return Ok(text),
-            length => text.extend_from_slice(&piece[..length]),
+        match stream.read(&mut piece) {
+            Ok(0) => return Ok(text),
+            Ok(length) => text.extend_from_slice(&piece[..length]),
+            // Also when this process was stopped and goes on.
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
         }
     }
     Err(std::io::ErrorKind::InvalidData.into())

@@ -1,14 +1,18 @@
 //! The emulator on real namespaces: what programs inside measure is what the spec says.
 //!
 //! Where namespaces cannot be made every test is reported as ignored, with the reason. The tests run one at a time:
-//! several of them measure time. Bounds on time use the best of many samples, because the machine may be busy; bounds
-//! on counts are exact or five sigma.
+//! several of them measure time. What depends on how fast the machine is and what else it does must be right once
+//! (`right_once`); bounds on counts are exact or five sigma, each time.
 
 mod support;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::time::{Duration, Instant};
-use support::{PAYLOAD_BYTES, bounded, net, receive_all, send_all, socket, within_five_sigma};
+use support::{
+    LIMIT, PAYLOAD_BYTES, bounded, net, receive_all, receive_while, right_once, send_all, settle, socket, undisturbed,
+    within_five_sigma,
+};
+use weir_emulate::Network;
 use weir_emulate::model::Counters;
 use weir_emulate::spec::{Action, Direction, PipeSettings};
 use weir_emulate::stats::Stats;
@@ -47,118 +51,141 @@ fn main() {
     libtest_mimic::run(&arguments, trials.into()).exit();
 }
 
+fn up<'a>(stats: &'a Stats, host: &str, network: &str) -> &'a Counters {
+    let link = stats.links.iter().find(|l| l.host == host && l.network == network);
+    link.and_then(|l| l.up.as_ref()).expect("the link exists")
+}
+
 fn down<'a>(stats: &'a Stats, host: &str, network: &str) -> &'a Counters {
     let link = stats.links.iter().find(|l| l.host == host && l.network == network);
     link.and_then(|l| l.down.as_ref()).expect("the link exists")
 }
 
-/// The least round trip of `count` pings from the first host to the second, in microseconds.
-fn least_rtt_us(toml: &str, count: usize) -> Result<u64, Failed> {
-    let network = net(toml)?;
-    let echo = socket(&network, 1, "net1")?;
-    let ping = socket(&network, 0, "net1")?;
+/// Gives `work` a ping: the time of a round trip from the first host to the second, in microseconds.
+fn with_pings(network: &Network, work: impl FnOnce(&mut dyn FnMut() -> Result<u64, Failed>) -> Outcome) -> Outcome {
+    let (echo, ping) = (socket(network, 1, "net1")?, socket(network, 0, "net1")?);
     ping.connect(echo.local_addr()?)?;
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut data = [0; 64];
-            for _ in 0..count {
-                let Ok((length, from)) = echo.recv_from(&mut data) else {
-                    return;
-                };
+            // Until it is sent nothing.
+            while let Ok((length @ 1.., from)) = undisturbed(|| echo.recv_from(&mut data)) {
                 let _ = echo.send_to(&data[..length], from);
             }
         });
-        let mut least = u64::MAX;
-        for _ in 0..count {
+        let outcome = work(&mut || {
             let start = Instant::now();
             ping.send(&[1; 32])?;
-            ping.recv(&mut [0; 64])?;
-            least = least.min(start.elapsed().as_micros() as u64);
-        }
-        Ok(least)
+            undisturbed(|| ping.recv(&mut [0; 64]))?;
+            Ok(start.elapsed().as_micros() as u64)
+        });
+        ping.send(&[])?;
+        outcome
     })
 }
 
 fn rtt_is_twice_the_delay() -> Outcome {
-    let rtt_us = least_rtt_us("hosts = 2\n[link]\ndelay = \"5ms\"", 40)?;
-    bounded("rtt in us", rtt_us, 10_000..10_250)
+    let network = net("hosts = 2\n[link]\ndelay = \"5ms\"")?;
+    // One that counts in milliseconds, or delays once too often, is later each time.
+    with_pings(&network, |ping| {
+        right_once("rtt in us", 10_000..10_900, || {
+            let rtt_us = ping()?;
+            bounded("rtt in us, however busy the machine", rtt_us, 10_000..u64::MAX)?;
+            Ok(rtt_us)
+        })
+    })
 }
 
 fn short_delay_is_precise() -> Outcome {
-    let without_us = least_rtt_us("hosts = 2", 2000)?;
-    let with_us = least_rtt_us("hosts = 2\n[link]\ndelay = \"50us\"", 2000)?;
-    // Without delay the round trip is two passages through kernel and switch; each way may be off by 20 us.
-    bounded("rtt added by two times 50 us, in us", with_us.saturating_sub(without_us), 60..140)
+    const PINGS: usize = 1000;
+    let (without, with) = (net("hosts = 2")?, net("hosts = 2\n[link]\ndelay = \"50us\"")?);
+    // The best so far of each. The two take turns, so that neither has the machine to itself.
+    let (mut without_us, mut with_us) = (u64::MAX, u64::MAX);
+    // Without delay the round trip is two passages through kernel and switch, and each way may be off by 35 us. One that
+    // waits as exactly as the kernel does unasked, to 50 us, is later by more each time: by 50 us in each of four pipes.
+    with_pings(&without, |ping_without| {
+        with_pings(&with, |ping_with| {
+            right_once("rtt added by two times 50 us, in us", 60..170, || {
+                for _ in 0..PINGS {
+                    without_us = without_us.min(ping_without()?);
+                    with_us = with_us.min(ping_with()?);
+                }
+                bounded("rtt in us, however busy the machine", with_us, 100..u64::MAX)?;
+                Ok(with_us.saturating_sub(without_us))
+            })
+        })
+    })
 }
 
 fn udp_gets_the_rate() -> Outcome {
-    const TRIES: usize = 10;
-    let network = net("hosts = 2\n[link]\nrate = \"100m\"\nqueue = \"64p\"")?;
-    let mut seen = Vec::new();
-    // A machine that does much else lets sender, switch or receiver wait: that shifts a single measurement, but a wrong
-    // rate would be wrong each time.
-    for _ in 0..TRIES {
-        let mbit_per_s = udp_rate_mbit_per_s(&network)?;
-        if (98..103).contains(&mbit_per_s) {
-            return Ok(());
-        }
-        seen.push(mbit_per_s);
-    }
-    Err(format!("Mbit/s on the wire: never in 98..103: {seen:?}").into())
+    let network = net("hosts = 2\n[link]\nrate = \"20m\"\nqueue = \"64p\"")?;
+    // Sender, switch or receiver may have to wait for a processor; another rate would be another one each time.
+    right_once("kbit/s on the wire", 19_600..20_600, || udp_rate_kbit_per_s(&network))
 }
 
-/// Sends for a second as fast as backpressure allows; nothing may be lost.
-fn udp_rate_mbit_per_s(network: &weir_emulate::Network) -> Result<u64, Failed> {
+/// Sends for a second as fast as backpressure allows; the emulator may lose nothing.
+fn udp_rate_kbit_per_s(network: &Network) -> Result<u64, Failed> {
     let (sink, source) = (socket(network, 1, "net1")?, socket(network, 0, "net1")?);
     let to = sink.local_addr()?;
-    const COUNT: u64 = 8000; // 0.97 s at 100 Mbit/s
+    const COUNT: u64 = 1600; // 0.97 s at 20 Mbit/s
     std::thread::scope(|scope| {
         let receiver = scope.spawn(move || {
             sink.set_read_timeout(Some(Duration::from_secs(5)))?;
             let mut data = [0; 2000];
-            sink.recv(&mut data)?;
+            undisturbed(|| sink.recv(&mut data))?;
             let start = Instant::now();
             let mut count = 1;
-            while count < COUNT && sink.recv(&mut data).is_ok() {
+            while count < COUNT && undisturbed(|| sink.recv(&mut data)).is_ok() {
                 count += 1;
             }
             std::io::Result::Ok((count, start.elapsed()))
         });
         send_all(&source, to, COUNT)?;
         let (count, time) = receiver.join().map_err(|_| "receiver failed")??;
-        bounded("packets received", count, COUNT..COUNT + 1)?;
-        let mbit_per_s = (count - 1) as f64 * (PAYLOAD_BYTES + 42) as f64 * 8.0 / time.as_secs_f64() / 1e6;
-        Ok(mbit_per_s.round() as u64)
+        let stats = settle(network)?;
+        let dropped = down(&stats, "host2", "net1").dropped_queue + up(&stats, "host1", "net1").dropped_queue;
+        bounded("packets lost", dropped + stats.overrun + stats.no_memory + stats.refused, 0..1)?;
+        // All were forwarded. If some are missing all the same, the socket of a receiver that had to wait was full.
+        let kbit_per_s = (count - 1) as f64 * (PAYLOAD_BYTES + 42) as f64 * 8.0 / time.as_secs_f64() / 1e3;
+        Ok(if count == COUNT { kbit_per_s.round() as u64 } else { 0 })
     })
 }
 
 fn tcp_gets_the_rate() -> Outcome {
+    let network = net("hosts = 2\n[link]\nrate = \"50m\"\ndelay = \"1ms\"\nqueue = \"200p\"")?;
+    // 1448 of 1514 bytes are payload. Slow start takes some, and a busy machine; half the rate would give 24 at most.
+    right_once("Mbit/s of payload", 30..48, || {
+        let mbit_per_s = tcp_rate_mbit_per_s(&network)?;
+        bounded("Mbit/s of payload, however busy the machine", mbit_per_s, 0..48)?;
+        Ok(mbit_per_s)
+    })
+}
+
+fn tcp_rate_mbit_per_s(network: &Network) -> Result<u64, Failed> {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    let network = net("hosts = 2\n[link]\nrate = \"200m\"\ndelay = \"1ms\"\nqueue = \"200p\"")?;
-    let address = (network.host(1)?.ipv4("net1")?, 7001);
-    let listener = network.host(1)?.run(|| TcpListener::bind(address))??;
-    const BYTES: usize = 25_000_000;
+    const BYTES: usize = 6_000_000;
+    let listener =
+        network.host(1)?.run(|| TcpListener::bind((network.host(1)?.ipv4("net1")?, 0)).map_err(Failed::from))??;
+    let address = listener.local_addr()?;
     std::thread::scope(|scope| {
         let receiver = scope.spawn(move || {
             let (mut stream, _) = listener.accept()?;
             let (mut data, mut count) = (vec![0; 1 << 16], 0);
-            let start = Instant::now();
             while count < BYTES {
                 count += match stream.read(&mut data)? {
                     0 => break,
                     length => length,
                 };
             }
-            std::io::Result::Ok((count, start.elapsed()))
+            std::io::Result::Ok((count, Instant::now()))
         });
+        let start = Instant::now();
         let mut stream = network.host(0)?.run(|| TcpStream::connect(address))??;
         stream.write_all(&vec![5; BYTES])?;
-        let (count, time) = receiver.join().map_err(|_| "receiver failed")??;
+        let (count, end) = receiver.join().map_err(|_| "receiver failed")??;
         bounded("bytes", count as u64, BYTES as u64..BYTES as u64 + 1)?;
-        // 1448 of 1514 bytes are payload; slow start and a busy machine take some.
-        let mbit_per_s = count as f64 * 8.0 / time.as_secs_f64() / 1e6;
-        bounded("Mbit/s of payload", mbit_per_s as u64, 100..193)
+        Ok((count as f64 * 8.0 / (end - start).as_secs_f64() / 1e6) as u64)
     })
 }
 
@@ -186,45 +213,67 @@ fn burst_loss() -> Outcome {
 }
 
 fn incast() -> Outcome {
-    let network = net("hosts = 9\n[link]\nqueue = \"64p\"\ndown = { rate = \"10m\" }")?;
-    let sink = socket(&network, 0, "net1")?;
-    let to = sink.local_addr()?;
-    for sender in 1..9 {
-        send_all(&socket(&network, sender, "net1")?, to, 50)?;
-    }
-    sink.set_read_timeout(Some(Duration::from_millis(700)))?;
-    let mut count = 0;
-    while sink.recv(&mut [0; 2000]).is_ok() {
-        count += 1;
-    }
-    let stats = network.stats()?;
-    let pipe = down(&stats, "host1", "net1");
-    bounded("most packets waiting", pipe.queue_peak_packets, 64..65)?;
-    // Hosts' kernels say things to everybody too (ARP, multicast listener reports), which may be dropped here: as many as were
-    // offered besides the datagrams, no more.
-    bounded("received or dropped", pipe.dropped_queue + count, 400..pipe.offered_packets + 1)?;
-    bounded("lost before the queue", stats.overrun + stats.refused, 0..1)?;
-    // 1.2 ms a packet: while 400 are sent a few leave the queue, or many if the machine is busy.
-    bounded("packets received", count, 65..200)
+    // 1.2 ms a packet: while 400 are sent a few leave the queue, or more if the senders have to wait. One without a limit,
+    // or with a queue for each sender, delivers all each time.
+    right_once("packets received", 65..200, || {
+        let network = net("hosts = 9\n[link]\nqueue = \"64p\"\ndown = { rate = \"10m\" }")?;
+        let sink = socket(&network, 0, "net1")?;
+        let to = sink.local_addr()?;
+        let numbers = receive_while(&network, &sink, |_| {
+            (1..9).try_for_each(|sender| Ok(send_all(&socket(&network, sender, "net1")?, to, 50)?))
+        })?;
+        let (count, stats) = (numbers.len() as u64, network.stats()?);
+        let pipe = down(&stats, "host1", "net1");
+        // It drops when it is full, and only then.
+        let least = if pipe.dropped_queue > 0 { 64 } else { 0 };
+        bounded("most packets waiting", pipe.queue_peak_packets, least..65)?;
+        // Hosts' kernels say things to everybody too (ARP, multicast listener reports), which may be dropped here: as
+        // many as were offered besides the datagrams, no more.
+        bounded("received or dropped", pipe.dropped_queue + count, 400..pipe.offered_packets + 1)?;
+        bounded("lost before the queue", stats.overrun + stats.refused, 0..1)?;
+        Ok(count)
+    })
 }
 
 fn queue_in_bytes() -> Outcome {
-    let network = net("hosts = 2\n[link]\nqueue = \"20kB\"\ndown = { rate = \"1m\" }")?;
-    let (sink, source) = (socket(&network, 1, "net1")?, socket(&network, 0, "net1")?);
-    send_all(&source, sink.local_addr()?, 60)?;
-    std::thread::sleep(Duration::from_millis(50));
-    let stats = network.stats()?;
-    let pipe = down(&stats, "host2", "net1");
-    bounded("most bytes waiting", pipe.queue_peak_bytes, 18_000..20_001)?;
-    bounded("packets dropped", pipe.dropped_queue, 40..47)
+    // 10 ms a packet. While 60 are sent one leaves the queue, or more if the sender has to wait; a limit on packets, or
+    // another one on bytes, drops another number each time.
+    right_once("packets dropped", 40..47, || {
+        let network = net("hosts = 2\n[link]\nqueue = \"20kB\"\ndown = { rate = \"1m\" }")?;
+        let (sink, source) = (socket(&network, 1, "net1")?, socket(&network, 0, "net1")?);
+        let to = sink.local_addr()?;
+        let count = receive_while(&network, &sink, |_| Ok(send_all(&source, to, 60)?))?.len() as u64;
+        let stats = network.stats()?;
+        let pipe = down(&stats, "host2", "net1");
+        // It drops when the next would not fit, and only then.
+        let least = if pipe.dropped_queue > 0 { 18_000 } else { 0 };
+        bounded("most bytes waiting", pipe.queue_peak_bytes, least..20_001)?;
+        bounded("received or dropped", pipe.dropped_queue + count, 60..pipe.offered_packets + 1)?;
+        Ok(pipe.dropped_queue)
+    })
 }
 
-/// True if a packet gets from the first host to the second within a second.
-fn passes(network: &weir_emulate::Network, name: &str) -> Result<bool, Failed> {
+/// Whether a packet gets from the first host to the second: it arrives, or one is counted as dropped. Waits for either.
+fn passes(network: &Network, name: &str) -> Result<bool, Failed> {
     let (sink, source) = (socket(network, 1, name)?, socket(network, 0, name)?);
-    sink.set_read_timeout(Some(Duration::from_millis(400)))?;
+    let dropped = || -> Result<u64, Failed> {
+        let stats = network.stats()?;
+        let own = stats.links.iter().filter(|l| l.network == name).flat_map(|l| [&l.up, &l.down]).flatten();
+        Ok(own.map(|pipe| pipe.dropped_cut + pipe.dropped_loss + pipe.dropped_queue).sum())
+    };
+    let (before, start) = (dropped()?, Instant::now());
+    sink.set_read_timeout(Some(Duration::from_millis(50)))?;
     source.send_to(b"x", sink.local_addr()?)?;
-    Ok(sink.recv(&mut [0; 10]).is_ok())
+    while start.elapsed() < LIMIT {
+        if sink.recv(&mut [0; 10]).is_ok() {
+            return Ok(true);
+        }
+        if dropped()? > before {
+            // Perhaps another host's word to everybody; ours would not be long in coming.
+            return Ok(undisturbed(|| sink.recv(&mut [0; 10])).is_ok());
+        }
+    }
+    Err("a packet neither arrives nor is it dropped".into())
 }
 
 fn expect(what: &str, is: bool) -> Outcome {
@@ -248,25 +297,28 @@ fn cut_and_heal() -> Outcome {
 }
 
 fn schedule() -> Outcome {
-    let network = net(r#"
-        hosts = 2
-        event = [
-            { at = "500ms", action = "cut", host = "host2", network = "net1" },
-            { at = "1s", action = "heal", host = "host2", network = "net1" },
-        ]"#)?;
-    let start = Instant::now();
-    let (sink, source) = (socket(&network, 1, "net1")?, socket(&network, 0, "net1")?);
-    sink.set_read_timeout(Some(Duration::from_millis(5)))?;
-    let to = sink.local_addr()?;
-    let (mut longest, mut last) = (Duration::ZERO, start);
-    while start.elapsed() < Duration::from_millis(1600) {
-        source.send_to(b"x", to)?;
-        if sink.recv(&mut [0; 10]).is_ok() {
-            longest = longest.max(last.elapsed());
-            last = Instant::now();
+    // A cut that does not come, comes to nothing, or does not end leaves another silence each time.
+    right_once("longest silence in ms", 495..600, || {
+        let network = net(r#"
+            hosts = 2
+            event = [
+                { at = "500ms", action = "cut", host = "host2", network = "net1" },
+                { at = "1s", action = "heal", host = "host2", network = "net1" },
+            ]"#)?;
+        let start = Instant::now();
+        let (sink, source) = (socket(&network, 1, "net1")?, socket(&network, 0, "net1")?);
+        sink.set_read_timeout(Some(Duration::from_millis(5)))?;
+        let to = sink.local_addr()?;
+        let (mut longest, mut last) = (Duration::ZERO, start);
+        while start.elapsed() < Duration::from_millis(1600) {
+            source.send_to(b"x", to)?;
+            if sink.recv(&mut [0; 10]).is_ok() {
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
+            }
         }
-    }
-    bounded("longest silence in ms", longest.as_millis() as u64, 495..600)
+        Ok(longest.as_millis() as u64)
+    })
 }
 
 fn set() -> Outcome {
@@ -278,50 +330,59 @@ fn set() -> Outcome {
     let start = Instant::now();
     expect("nothing is lost", passes(&network, "net1")?)?;
     expect("the delay is in force", start.elapsed() >= Duration::from_millis(20))?;
-    // The uplink's rate is also the kernel shaper's: 80 packets at 10 Mbit/s take 77 ms, and 20 ms more.
+    // The uplink's rate is also the kernel shaper's: 80 packets at 10 Mbit/s take 77 ms, and 20 ms more. Half the rate, or
+    // twice the delay, takes longer each time.
     network.change("host1", "net1", Direction::Up, settings(&["rate=10m"])?)?;
     let (sink, source) = (socket(&network, 1, "net1")?, socket(&network, 0, "net1")?);
-    sink.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let to = sink.local_addr()?;
     std::thread::sleep(Duration::from_millis(20));
-    let start = Instant::now();
-    send_all(&source, sink.local_addr()?, 80)?;
-    for _ in 0..80 {
-        sink.recv(&mut [0; 2000])?;
-    }
-    bounded("time of 80 packets in ms", start.elapsed().as_millis() as u64, 90..250)
+    right_once("time of 80 packets in ms", 90..114, || {
+        let start = Instant::now();
+        send_all(&source, to, 80)?;
+        for _ in 0..80 {
+            undisturbed(|| sink.recv(&mut [0; 2000]))?;
+        }
+        let time_ms = start.elapsed().as_millis() as u64;
+        bounded("time of 80 packets in ms, however busy the machine", time_ms, 90..u64::MAX)?;
+        Ok(time_ms)
+    })
 }
 
 fn copies_damage_overtaking() -> Outcome {
-    let toml = "hosts = 2\nseed = 5\n[link]\nrate = \"1g\"\nduplicate = \"2%\"\ncorrupt = \"1%\"\n\
-                reorder = \"3%\"\nreorder_hold = \"500us\"";
-    let network = net(toml)?;
-    const COUNT: u64 = 20_000;
-    let numbers = receive_all(&network, COUNT)?;
-    let stats = network.stats()?;
-    let pipe = down(&stats, "host2", "net1");
-    within_five_sigma("copies", pipe.duplicated, COUNT, 0.02)?;
-    within_five_sigma("damaged", pipe.corrupted, COUNT, 0.01)?;
-    within_five_sigma("held", pipe.reordered, COUNT, 0.03)?;
-    let mut sorted = numbers.clone();
-    sorted.sort_unstable();
-    sorted.dedup();
-    // Nearly every flipped bit is noticed by the checksum of IP or UDP; a flip in the addresses sends it elsewhere.
-    let missing = COUNT - sorted.len() as u64;
-    expect("damaged packets do not arrive", missing > pipe.corrupted / 2 && missing <= pipe.corrupted)?;
-    expect("copies arrive", (numbers.len() - sorted.len()) as u64 > pipe.duplicated * 8 / 10)?;
-    // A copy takes its original's place in line, so a step back is a packet that was overtaken.
-    let back = numbers.windows(2).filter(|w| w[1] < w[0]).count() as u64;
-    bounded("packets overtaken", back, pipe.reordered / 3..pipe.reordered + 1)
+    // Of the packets that are held nearly all are overtaken, unless the sender has to wait as long; where nothing is held
+    // back none is.
+    right_once("overtaken of 100 packets held", 33..101, || {
+        let toml = "hosts = 2\nseed = 5\n[link]\nrate = \"1g\"\nduplicate = \"2%\"\ncorrupt = \"1%\"\n\
+                    reorder = \"3%\"\nreorder_hold = \"500us\"";
+        let network = net(toml)?;
+        const COUNT: u64 = 20_000;
+        let numbers = receive_all(&network, COUNT)?;
+        let stats = network.stats()?;
+        let pipe = down(&stats, "host2", "net1");
+        within_five_sigma("copies", pipe.duplicated, COUNT, 0.02)?;
+        within_five_sigma("damaged", pipe.corrupted, COUNT, 0.01)?;
+        within_five_sigma("held", pipe.reordered, COUNT, 0.03)?;
+        let mut sorted = numbers.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        // Nearly every flipped bit is noticed by the checksum of IP or UDP; a flip in the addresses sends it elsewhere.
+        let missing = COUNT - sorted.len() as u64;
+        expect("damaged packets do not arrive", missing > pipe.corrupted / 2 && missing <= pipe.corrupted)?;
+        expect("copies arrive", (numbers.len() - sorted.len()) as u64 > pipe.duplicated * 8 / 10)?;
+        // A copy takes its original's place in line, so a step back is a packet that was overtaken.
+        let back = numbers.windows(2).filter(|w| w[1] < w[0]).count() as u64;
+        bounded("packets overtaken", back, 0..pipe.reordered + 1)?;
+        Ok(back * 100 / pipe.reordered.max(1))
+    })
 }
 
 fn hidden_damage() -> Outcome {
     let network = net("hosts = 2\n[link]\ncorrupt_hidden = \"100%\"")?;
     let (sink, source) = (socket(&network, 1, "net1")?, socket(&network, 0, "net1")?);
-    sink.set_read_timeout(Some(Duration::from_secs(1)))?;
     let sent: Vec<u8> = (0..200).collect();
     source.send_to(&sent, sink.local_addr()?)?;
     let mut data = [0; 300];
-    let length = sink.recv(&mut data).map_err(|_| "the checksum noticed")?;
+    let length = undisturbed(|| sink.recv(&mut data)).map_err(|_| "the checksum noticed")?;
     expect("the length is right", length == 200)?;
     let wrong = sent.iter().zip(&data).filter(|(a, b)| a != b).count();
     bounded("bytes changed", wrong as u64, 2..5)
@@ -336,9 +397,8 @@ fn two_networks() -> Outcome {
     let v6 = network.spec().ipv6(1, 1).ok_or("no address")?;
     let sink = network.host(1)?.run(|| std::net::UdpSocket::bind((v6, 0)))??;
     let source = network.host(0)?.run(|| std::net::UdpSocket::bind("[::]:0"))??;
-    sink.set_read_timeout(Some(Duration::from_secs(1)))?;
     source.send_to(&[1; 8900], sink.local_addr()?)?;
-    bounded("bytes over IPv6 in one packet", sink.recv(&mut [0; 9000])? as u64, 8900..8901)?;
+    bounded("bytes over IPv6 in one packet", undisturbed(|| sink.recv(&mut [0; 9000]))? as u64, 8900..8901)?;
     let pipe_packets = down(&network.stats()?, "host2", "blue").forwarded_packets;
     // One of each test above, and what multicast listeners say at the start.
     bounded("packets on blue", pipe_packets, 2..12)
@@ -397,7 +457,6 @@ fn plain_bridge() -> Outcome {
     let address = network.spec().control_ipv4(3);
     let sink = network.host(3)?.run(|| std::net::UdpSocket::bind((address, 0)))??;
     let source = network.host(2)?.run(|| std::net::UdpSocket::bind("0.0.0.0:0"))??;
-    sink.set_read_timeout(Some(Duration::from_secs(1)))?;
     source.send_to(b"x", sink.local_addr()?)?;
-    bounded("bytes over the control network", sink.recv(&mut [0; 10])? as u64, 1..2)
+    bounded("bytes over the control network", undisturbed(|| sink.recv(&mut [0; 10]))? as u64, 1..2)
 }

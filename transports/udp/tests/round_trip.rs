@@ -2,10 +2,9 @@
 
 mod common;
 
-use common::{collect, config, loopback, pattern, send};
+use common::{LIMIT, collect, config, loopback, pattern, send};
 use std::io::IoSlice;
 use std::net::IpAddr;
-use std::time::Duration;
 use weir_udp::{UdpConfig, UdpTransport};
 
 #[test]
@@ -15,7 +14,7 @@ fn one_small_datagram_is_one_call_each_way() {
     for i in 0..5u8 {
         send(&mut a, to, &[i; 20], b"payload!");
         a.flush().expect("flush");
-        b.wait(Some(Duration::from_secs(5))).expect("ppoll");
+        b.wait(Some(LIMIT)).expect("ppoll");
         let mut got = Vec::new();
         assert_eq!(b.recv(8, |info, d| got.push((info.remote, d.to_vec()))).expect("recv"), 1);
         assert_eq!(got, [(a.local_addrs()[0], [&[i; 20][..], b"payload!"].concat())]);

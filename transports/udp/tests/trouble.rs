@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{collect, config, loopback, pattern, send};
+use common::{LIMIT, collect, config, loopback, pattern, send};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn a_waiting_owner_is_woken_once_by_an_error_not_for_ever() {
     let mut a = loopback();
     send(&mut a, dead_port(), b"anyone?", &[]);
     a.flush().expect("flush");
-    assert!(a.wait(Some(Duration::from_secs(5))).expect("ppoll"), "the ICMP message wakes");
+    assert!(a.wait(Some(LIMIT)).expect("ppoll"), "the ICMP message wakes");
     assert_eq!(a.recv(4, |_, _| panic!("nobody answers")).expect("still usable"), 0);
     assert!(!a.wait(Some(Duration::from_millis(20))).expect("ppoll"), "then it is quiet");
     assert_eq!(a.counters().icmp_errors, 1);
@@ -135,7 +135,7 @@ fn faults_on_the_way_in_spare_the_way_out() {
     let (info, _) = collect(&mut b, 1)[0];
     send(&mut b, info.remote, b"in", &[]);
     b.flush().expect("flush");
-    assert!(a.wait(Some(Duration::from_secs(5))).expect("ppoll"));
+    assert!(a.wait(Some(LIMIT)).expect("ppoll"));
     assert_eq!(a.recv(1, |_, _| panic!("all is lost")).expect("usable"), 0);
     assert_eq!((a.counters().rx_datagrams, a.counters().faults_injected), (1, 1));
 }
