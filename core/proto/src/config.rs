@@ -129,7 +129,7 @@ pub struct Config {
     pub lane_rtt_max: Duration,
     /// ... that deliver at least so much, bytes per second (a slower link is filled by UDP as well), ...
     pub lane_min_rate: u64,
-    /// ... and lose at most so much, parts per million.
+    /// ... and lose at most so much, parts per million: what a receiver's buffer overflowed by now and then must not keep TCP out, which would not overflow it.
     pub lane_loss_max_ppm: u32,
     /// Most payload in one unit: what others of the lane wait for.
     pub lane_unit_bytes: u32,
@@ -236,7 +236,7 @@ impl Default for Config {
             lane_min_bytes: 12 << 10,
             lane_rtt_max: Duration::from_millis(1),
             lane_min_rate: 400_000_000,
-            lane_loss_max_ppm: 100,
+            lane_loss_max_ppm: 1000,
             lane_unit_bytes: 1 << 20,
             lane_regrant: Duration::from_millis(20),
             grant_lane_extra: 4 << 20,

@@ -22,6 +22,10 @@ use crate::plan::Spec;
 const LATE_NS: i64 = 500;
 /// The widest windows, ns: several retransmission time-outs.
 const WIDEST_NS: f64 = 2e9;
+/// No cell needs less, ns.
+const LEAST_WIDEST_NS: f64 = 1e6;
+/// All windows together of a cell whose repetitions are counted, if each is missed no more than once, ns.
+const COUNTED_NS: f64 = 10e9;
 /// Of the repetitions of a plan, those that a window must hold, per cent: the others may cost the next start. Windows that hold the whole of a heavy tail would be so wide that hardly any fit into the
 /// time.
 const HELD_PERCENT: usize = 95;
@@ -481,8 +485,7 @@ impl Leader {
 
         // Windows so wide that few repetitions fit into the time are worse than a barrier.
         let fewest = if may_fall_back { FEWEST } else { FEWEST_FIXED };
-        let wanted = if budget.repetitions.is_some() { WIDEST_NS } else { budget.time_ns / fewest };
-        let config = WindowConfig { width_max_ns: wanted.clamp(1e6, WIDEST_NS) as i64, ..WindowConfig::default() };
+        let config = WindowConfig { width_max_ns: widest_ns(&budget, fewest), ..WindowConfig::default() };
         let windows = (spec.start == StartSync::Window).then(|| Windows::new(config, 0));
         Leader {
             budget,
@@ -624,6 +627,13 @@ impl Leader {
             agreed_ns: self.agreed_ns.clone(),
         }
     }
+}
+
+/// The widest windows of a cell, ns, if `fewest` are to fit into its time. Of a number of repetitions nobody said how long they may take; but where others keep the processors busy
+/// every start is missed however wide the windows are, and the widest would make a minute's measurement an hour's.
+fn widest_ns(budget: &Budget, fewest: f64) -> i64 {
+    let wanted = budget.repetitions.map_or(budget.time_ns / fewest, |n| COUNTED_NS / n.max(1) as f64);
+    wanted.clamp(LEAST_WIDEST_NS, WIDEST_NS) as i64
 }
 
 /// Two counts and two bounds.
@@ -768,6 +778,16 @@ mod tests {
             assert!(count == FEWEST_WINDOWS || count * width_ns <= LONGEST_PLAN_NS, "{count} of {width_ns}");
         }
         assert_eq!((windows_in_plan(50_000), windows_in_plan(5_000_000)), (400, 16));
+    }
+
+    #[test]
+    fn windows_of_a_counted_cell_end_in_a_time_that_somebody_waits_for() {
+        let budget = |repetitions| Budget { repetitions, time_ns: 1e9, relative_width: None, most: u64::MAX };
+        for n in [1, 10, 200, 20_000] {
+            let widest_ns = widest_ns(&budget(Some(n)), 100.0);
+            assert!(n * widest_ns as u64 <= 20_000_000_000 && widest_ns >= 1_000_000, "{n}: {widest_ns}");
+        }
+        assert_eq!(widest_ns(&budget(None), 100.0), 10_000_000);
     }
 
     #[test]
