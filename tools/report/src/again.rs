@@ -23,10 +23,10 @@ const LETTERS: [&str; 3] = ["-o", "-t", "-s"];
 /// Options without a value that are left out.
 const FLAGS: [&str; 2] = ["--append", "--json"];
 
-/// The command that measures the run in folder `second` again as the one in folder `first` was, as far as runs tell how they were
+/// The command that measures `run`, in folder `second`, again as `like` in folder `first` was, on as many ranks, as far as runs tell how they were
 /// started: none for a run that no `weir bench` made. The launcher's own options and the environment are not known.
 #[must_use]
-pub fn command(first: &Path, second: &Path, run: &Run) -> Option<String> {
+pub fn command(first: &Path, like: &Run, second: &Path, run: &Run) -> Option<String> {
     let mut given = run.command.iter().map(String::as_str);
     let program = given.next()?;
     given.next().filter(|word| *word == "bench")?;
@@ -38,7 +38,7 @@ pub fn command(first: &Path, second: &Path, run: &Run) -> Option<String> {
     if launches > 1 {
         words.extend(["--launches".to_owned(), launches.to_string()]);
     }
-    let ranks = run.launches.iter().map(|launch| launch.placement.len()).max().unwrap_or(0).to_string();
+    let ranks = like.launches.iter().map(|launch| launch.placement.len()).max().unwrap_or(0).to_string();
     let launcher = ["mpiexec", "-n", &ranks].map(str::to_owned);
     let all = match (run.transport.backend == "mpi", launches > 1) {
         (false, _) => words,
@@ -89,7 +89,10 @@ mod tests {
         let placement = |rank| Placement { rank, ..Placement::default() };
         let launch = |number| Launch { number, placement: (0..4).map(placement).collect(), ..Launch::default() };
         run.launches = (0..launches).map(launch).collect();
-        command(Path::new("a/run1/"), Path::new("b/run2"), &run)
+        // What was measured on four ranks needs four, however many the second run had.
+        let like = run.clone();
+        run.launches.iter_mut().for_each(|launch| launch.placement.truncate(2));
+        command(Path::new("a/run1/"), &like, Path::new("b/run2"), &run)
     }
 
     #[test]

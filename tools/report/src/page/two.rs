@@ -94,7 +94,7 @@ fn without_partner((first, second): (usize, usize), digests: (&Digest, &Digest))
         );
     }
     let folders = digests.0.folder.as_deref().zip(digests.1.folder.as_deref());
-    let command = folders.and_then(|(a, b)| again::command(a, b, &digests.1.run));
+    let command = folders.and_then(|(a, b)| again::command(a, &digests.0.run, b, &digests.1.run));
     let advice =
         command.map(|command| format!("measure the second again as the first was, set up as it was then: {command}"));
     (message, advice.filter(|_| first > 0))
