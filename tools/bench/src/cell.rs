@@ -590,7 +590,9 @@ impl Leader {
         p.relative_width = widths.fold(None, |most: Option<f64>, width| Some(most.map_or(width, |m| m.max(width))));
         let Some(windows) = &mut self.windows else { return };
         if pilot {
-            *windows = Windows::new(self.config, words.iter().map(|word| word.longest_ns).max().unwrap_or(0));
+            let usual_ns = words.iter().map(|word| word.longest_ns).max().unwrap_or(0);
+            self.config.width_max_ns = self.config.width_max_ns.max(holding_ns(usual_ns));
+            *windows = Windows::new(self.config, usual_ns);
             return;
         }
         // Missed at one is missed at all.
@@ -634,6 +636,11 @@ impl Leader {
 fn widest_ns(budget: &Budget, fewest: f64) -> i64 {
     let wanted = budget.repetitions.map_or(budget.time_ns / fewest, |n| COUNTED_NS / n.max(1) as f64);
     wanted.clamp(LEAST_WIDEST_NS, WIDEST_NS) as i64
+}
+
+/// Windows that hold an operation of this length whatever the number of repetitions, ns.
+fn holding_ns(usual_ns: i64) -> i64 {
+    usual_ns.saturating_mul(2).clamp(0, WIDEST_NS as i64)
 }
 
 /// Two counts and two bounds.
