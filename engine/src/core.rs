@@ -151,7 +151,7 @@ impl Core {
             st.datagram(now, meta, datagram);
         });
         st.last_look = before;
-        let read = match result {
+        let mut read = match result {
             Ok(read) => {
                 self.read_failures = 0;
                 read
@@ -170,7 +170,6 @@ impl Core {
         if st.proto.next_timeout().is_some_and(|t| t <= now) {
             st.timeouts(now);
         }
-        let mut read = read;
         if let Some(lanes) = &mut self.lanes {
             read += usize::from(lanes.progress(st, now, read > 0) > 0);
         }
@@ -294,12 +293,7 @@ impl State {
     }
 
     pub fn timeouts(&mut self, now: Time) {
-        let mut events = std::mem::take(&mut self.events);
-        self.proto.handle_timeout(now, &mut events);
-        for event in events.drain(..) {
-            self.event(now, event, &[]);
-        }
-        self.events = events;
+        self.with_events(now, &[], |proto, events| proto.handle_timeout(now, events));
     }
 
     /// Acts on one event of the protocol.

@@ -385,17 +385,18 @@ impl Grants {
         found
     }
 
-    /// Of those in front the one with least to come, unless the first was overtaken often enough; and how many stand
-    /// before it.
+    /// Of those in front the one with least to come, and how many stand before it. For a first one that was overtaken
+    /// often enough room is saved: nobody who would take of it passes any more.
     fn in_turn(&self) -> Option<(u64, usize)> {
         let has_room = |w: &Waiting| self.room_for(w.lane) >= self.least(w);
         let (&serial, first) = self.waiting.first_key_value()?;
-        if first.overtaken >= self.overtake && has_room(first) {
+        let saving = first.overtaken >= self.overtake;
+        if saving && has_room(first) {
             return Some((serial, 0));
         }
         self.front()
             .enumerate()
-            .filter(|(_, (_, w))| has_room(w))
+            .filter(|(_, (_, w))| has_room(w) && !(saving && w.lane == first.lane))
             .min_by_key(|(_, (_, w))| w.len - w.granted)
             .map(|(i, (s, _))| (*s, i))
     }
@@ -463,6 +464,34 @@ mod tests {
         assert_eq!(g.deadline(), None);
         g.forget_peer(PeerId(1));
         assert_eq!(g.outstanding(), 0);
+    }
+
+    #[test]
+    fn room_is_saved_for_a_first_that_was_overtaken_often_enough() {
+        let cfg = Config { grant_budget: 64 << 10, ..Config::default() };
+        let mut g = Grants::new(&cfg);
+        let t = Time(1);
+        let big = g.open(t, PeerId(0), 10 << 20, false);
+        g.wait(t, PeerId(0), 0, 10 << 20, big, false);
+        // Bodies of a packet or two stand behind it and pass it as often as they may.
+        for h in 1..=12 {
+            g.wait(t, PeerId(1), h, 3000, 0, false);
+        }
+        for _ in 0..g.overtake {
+            g.arrived(t, PeerId(0), 3000);
+            assert_eq!(g.next(t).map(|n| n.0), Some(PeerId(1)));
+            assert_eq!(g.next(t), None);
+        }
+        // What comes free from now on is kept until it is a step for the first.
+        for _ in 0..5 {
+            g.arrived(t, PeerId(0), 3000);
+            assert_eq!(g.next(t), None);
+        }
+        // A body by a lane has room of its own.
+        g.wait(t, PeerId(2), 99, 3000, 0, true);
+        assert_eq!(g.next(t).map(|n| n.0), Some(PeerId(2)));
+        g.arrived(t, PeerId(0), 3000);
+        assert_eq!(g.next(t).map(|n| n.0), Some(PeerId(0)));
     }
 
     #[test]

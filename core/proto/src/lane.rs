@@ -316,17 +316,12 @@ impl Association {
         events: &mut Vec<Event>,
     ) -> Result<(), &'static str> {
         // Of one that is over what was not told is on its way in packets.
-        let known = self.lane.as_ref().filter(|l| l.number == number && l.is_up());
-        if known.is_some_and(|l| read > l.handed) {
+        let Some(lane) = self.lane.as_mut().filter(|l| l.number == number && l.is_up()) else { return Ok(()) };
+        if read > lane.handed {
             return Err("more read of a lane than was sent");
         }
-        let is_known = known.is_some();
-        if let Some(lane) = self.lane.as_mut().filter(|_| is_known) {
-            lane.read_there = lane.read_there.max(read);
-        }
-        while is_known
-            && let Some(lane) = self.lane.as_mut()
-            && lane.units.front().is_some_and(|u| u.end <= read)
+        lane.read_there = lane.read_there.max(read);
+        while lane.units.front().is_some_and(|u| u.end <= read)
             && let Some(u) = lane.units.pop_front()
         {
             let done = match u.flow {
@@ -355,12 +350,12 @@ impl Association {
         }
         if lane.is_up() {
             cx.grants.lane_over(self.id);
+            // What the last heads said of credit may have gone with them.
+            lane.credit_at = None;
+            self.credit_dirty = true;
         }
         lane.phase = Phase::None;
         lane.asks = false;
-        // What the last heads said of credit may have gone with them.
-        lane.credit_at = None;
-        self.credit_dirty = true;
         for u in core::mem::take(&mut lane.units) {
             // A range to be sent again is at most as long as a packet can be.
             let mut at = u.offset;
