@@ -93,8 +93,8 @@ impl Shared {
     fn polled(&self, at: Time) {
         let last = self.last_poll.load(Ordering::Relaxed);
         self.last_poll.store(at.0, Ordering::Relaxed);
-        if at.0.saturating_sub(last) > waiting::ELSEWHERE_NS {
-            // What it did elsewhere is no waiting: its patience begins anew.
+        if at.0.saturating_sub(last) > waiting::ELSEWHERE_NS && !self.waiting.was_displaced() {
+            // What it did elsewhere is no waiting: its patience begins anew. But where others had its core meanwhile, they would have it spin for nothing a time slice long.
             self.last_found.store(at.0, Ordering::Relaxed);
         }
         self.watch.program_is_back();

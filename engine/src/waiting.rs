@@ -4,8 +4,9 @@
 //! bring the yielder back when its datagram arrives. A sleeper it wakes at once. So each yield is timed, and where yields turn out long the thread sleeps.
 
 use crate::core::now;
+use nix::sys::resource::{UsageWho, getrusage};
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 use weir_proto::Time;
 
@@ -21,17 +22,30 @@ const SLEEP_MIN_NS: u64 = 10_000;
 /// Polls further apart than this had the program do something else between them.
 pub const ELSEWHERE_NS: u64 = 20_000;
 
+/// No thread's count of context switches.
+const NEVER_ASKED: i64 = -1;
+
 /// How the endpoint waits.
 pub struct Waiting {
     /// Empty polls spin for this long, nanoseconds.
     spin_ns: u64,
     contention: AtomicU32,
+    /// The polling thread's involuntary context switches when it last asked.
+    displaced: AtomicI64,
 }
 
 impl Waiting {
     pub fn new(spin_us: u32, oversubscribed: bool) -> Waiting {
         let contention = AtomicU32::new(if oversubscribed { CONTENDED } else { 0 });
-        Waiting { spin_ns: u64::from(spin_us) * 1000, contention }
+        Waiting { spin_ns: u64::from(spin_us) * 1000, contention, displaced: AtomicI64::new(NEVER_ASKED) }
+    }
+
+    /// Whether the kernel has run somebody else in this thread's place since it last asked. (Of several threads that take turns each one's count is another: then the answer is yes.)
+    pub fn was_displaced(&self) -> bool {
+        let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return false };
+        let switches = usage.involuntary_context_switches();
+        let before = self.displaced.swap(switches, Ordering::Relaxed);
+        before != NEVER_ASKED && before != switches
     }
 
     /// Whether polls have been empty long enough to let others use the core: soon, where others want it.
@@ -74,4 +88,41 @@ pub fn wait_ready((socket, blocked, lanes): (RawFd, bool, RawFd), time: Duration
     let time = libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() };
     // SAFETY: two entries, a negative descriptor being none, a valid time, no signal mask. Interruption is as good as a time-out.
     unsafe { libc::ppoll(slots.as_mut_ptr(), 2, &raw const time, std::ptr::null()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Instant;
+
+    /// What depends on the scheduler has to be so once.
+    fn once(mut is_so: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < Duration::from_secs(60), "it never happens");
+        }
+    }
+
+    #[test]
+    fn a_thread_is_displaced_by_others_and_not_by_its_own_sleep() {
+        let waiting = Waiting::new(100, false);
+        once(|| {
+            waiting.was_displaced();
+            std::thread::sleep(Duration::from_millis(1));
+            !waiting.was_displaced()
+        });
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            for _ in 0..2 * std::thread::available_parallelism().map_or(1, usize::from) {
+                s.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            once(|| waiting.was_displaced());
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
 }
