@@ -254,7 +254,8 @@ fn lying_params(lie: LyingParams) -> Params {
 /// Runs the input; returns how many packets of ours found an association.
 pub fn run(input: &Input) -> u64 {
     let level = [Level::Integrity, Level::Integrity, Level::Auth, Level::Encrypt][usize::from(input.level % 4)];
-    let config = Config { level, ..Config::default() };
+    // No lane comes of it, but they are asked for and spoken of.
+    let config = Config { level, lanes: true, lane_min_rate: 0, ..Config::default() };
     let ep = Endpoint::new(config, KEY, ITS_ID, &[its_addr()], [3; 32]);
     let opening = Opening {
         level,
@@ -314,6 +315,11 @@ impl Liar {
 
     /// Reads what the endpoint sends and answers handshake packets as an honest peer would.
     fn collect(&mut self, features: u16) {
+        if let Some(news) = self.it.ep.take_lane_news()
+            && let Some((lane, _)) = self.it.ep.lane_greeting(news.peer)
+        {
+            self.it.ep.lane_over(self.now, news.peer, lane, true);
+        }
         for _ in 0..10 {
             let sent = self.it.transmit(self.now);
             if sent.is_empty() {

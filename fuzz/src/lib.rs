@@ -7,9 +7,11 @@ pub mod distribution;
 pub mod engine;
 pub mod hostile;
 pub mod input;
+pub mod lane;
 pub mod matching;
 pub mod pair;
 pub mod parsers;
+mod row;
 pub mod upper;
 
 /// Where the matcher's reference model, borrowed from its tests, looks for its types.

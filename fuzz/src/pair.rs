@@ -106,11 +106,12 @@ pub enum Step {
     },
 }
 
-struct Net {
-    now: Time,
-    sides: [Upper; 2],
+/// Both endpoints and the packets between them.
+pub(crate) struct Net {
+    pub(crate) now: Time,
+    pub(crate) sides: [Upper; 2],
     /// Packets on their way to each side.
-    flying: [VecDeque<Vec<u8>>; 2],
+    pub(crate) flying: [VecDeque<Vec<u8>>; 2],
     arrived: [Vec<Vec<u8>>; 2],
     /// Bodies under way: sending side, handle.
     bodies: Vec<(usize, u64)>,
@@ -122,9 +123,11 @@ fn addr(side: usize) -> SocketAddr {
 }
 
 /// The only peer of each side.
-const PEER: PeerId = PeerId(0);
+pub(crate) const PEER: PeerId = PeerId(0);
+/// The job's.
+pub(crate) const KEY: [u8; 32] = [7; 32];
 
-fn config(options: u16) -> Config {
+pub(crate) fn config(options: u16) -> Config {
     let bit = |n: u16| options >> n & 1 != 0;
     let mut cfg = Config {
         level: [Level::Integrity, Level::Integrity, Level::Auth, Level::Encrypt][usize::from(options & 3)],
@@ -159,6 +162,15 @@ fn config(options: u16) -> Config {
     cfg
 }
 
+/// What else goes on while the network heals.
+#[derive(Default)]
+pub(crate) struct Besides {
+    /// Something moved.
+    pub(crate) moved: bool,
+    /// When to look again though nothing moves.
+    pub(crate) next: Option<Time>,
+}
+
 /// Runs the input and heals; returns how many operations arrived.
 pub fn run(input: &Input) -> usize {
     let mut net = Net::new(&config(input.options));
@@ -166,15 +178,15 @@ pub fn run(input: &Input) -> usize {
         net.step(*step);
         net.collect();
     }
-    net.heal(1000 * (1 + u64::from(input.delay_us)));
+    net.heal(1000 * (1 + u64::from(input.delay_us)), |_| Besides::default());
     net.sides.iter().map(|s| s.received.len()).sum()
 }
 
 impl Net {
-    fn new(cfg: &Config) -> Net {
+    pub(crate) fn new(cfg: &Config) -> Net {
         let side = |i: usize| {
             let seed = [40 + u8::try_from(i).expect("0 or 1"); 32];
-            let ep = Endpoint::new(cfg.clone(), [7; 32], 1000 + i as u64, &[addr(i)], seed);
+            let ep = Endpoint::new(cfg.clone(), KEY, 1000 + i as u64, &[addr(i)], seed);
             Upper::new(ep, (1 + i as u64) << 32, true)
         };
         let mut sides = [side(0), side(1)];
@@ -193,7 +205,7 @@ impl Net {
     }
 
     /// Whatever the endpoints want to send is under way from now on.
-    fn collect(&mut self) {
+    pub(crate) fn collect(&mut self) {
         for i in 0..2 {
             for p in self.sides[i].transmit(self.now) {
                 assert_eq!(p.remote, addr(1 - i));
@@ -210,7 +222,7 @@ impl Net {
     }
 
     /// Moves the clock; timers fire as they come due, as a driver that sleeps would have it.
-    fn advance(&mut self, ns: u64) {
+    pub(crate) fn advance(&mut self, ns: u64) {
         let until = self.now.plus_ns(ns);
         let mut rounds = 0;
         loop {
@@ -233,7 +245,7 @@ impl Net {
         usize::from(skip) % self.flying[to].len().max(1)
     }
 
-    fn step(&mut self, step: Step) {
+    pub(crate) fn step(&mut self, step: Step) {
         let now = self.now;
         match step {
             Step::Send { side, control, stream, env_len, len, patient } => {
@@ -346,15 +358,17 @@ impl Net {
     }
 
     /// From now on every packet arrives, in order, after `delay_ns`, and everything received is consumed.
-    fn heal(&mut self, delay_ns: u64) {
+    pub(crate) fn heal(&mut self, delay_ns: u64, mut besides: impl FnMut(&mut Net) -> Besides) {
         let limit = self.now.plus_ns(HEALED_S * 1_000_000_000);
         for _ in 0..HEALED_ROUNDS {
+            let besides = besides(self);
             self.collect();
             if self.sides.iter().all(|s| s.open_ops() == 0) {
                 return self.check();
             }
             let before = self.flying.each_ref().map(VecDeque::len);
-            self.advance(if before == [0, 0] { self.to_next_timeout() } else { delay_ns });
+            let idle = before == [0, 0] && !besides.moved;
+            self.advance(if idle { self.to_next_timeout(besides.next) } else { delay_ns });
             for (to, count) in before.into_iter().enumerate() {
                 for _ in 0..count {
                     let Some(p) = self.flying[to].pop_front() else { break };
@@ -371,8 +385,8 @@ impl Net {
         panic!("operations still open at {:?} after the network healed: {left:?}\n{stats:#?}", self.now);
     }
 
-    fn to_next_timeout(&self) -> u64 {
-        let next = self.sides.iter().filter_map(|s| s.ep.next_timeout()).min();
+    fn to_next_timeout(&self, besides: Option<Time>) -> u64 {
+        let next = self.sides.iter().filter_map(|s| s.ep.next_timeout()).chain(besides).min();
         let next = next.expect("operations are open, nothing is under way, and no timer runs");
         next.since_ns(self.now).max(1)
     }

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use weir_proto::{
-    BodyKey, BodyOpened, Endpoint, Event, Hole, Message, PacketBuf, Payloads, PeerId, RxMeta, SendError, Time,
+    BodyKey, BodyOpened, Config, Endpoint, Event, Hole, Message, PacketBuf, Payloads, PeerId, RxMeta, SendError, Time,
+    UnitIn,
 };
 
 /// Byte `i` of the payload of operation `token`.
@@ -60,6 +61,17 @@ impl Cover {
         self.0.range(..=at).next_back().is_some_and(|(_, end)| *end > at)
     }
 
+    /// Adds what of `[from, to)` is not there yet.
+    fn unite(&mut self, mut from: u64, mut to: u64) {
+        while let Some((&start, &end)) = self.0.range(..=to).next_back()
+            && end >= from
+        {
+            self.0.remove(&start);
+            (from, to) = (from.min(start), to.max(end));
+        }
+        self.0.insert(from, to);
+    }
+
     fn add_missing(&mut self, from: u64, to: u64) {
         for at in from..to {
             if !self.has(at) {
@@ -80,6 +92,16 @@ struct Incoming {
     restored: Cover,
     complete: bool,
     closed: bool,
+}
+
+impl Incoming {
+    fn missing(&self) -> u64 {
+        let mut missing = self.total - self.reported.len();
+        for (from, to) in &self.restored.0 {
+            missing -= (*from..*to).filter(|at| !self.reported.has(*at)).count() as u64;
+        }
+        missing
+    }
 }
 
 /// What the endpoint is still to report, and may still read.
@@ -113,7 +135,12 @@ pub struct Upper {
     next_token: u64,
     messages: BTreeMap<(PeerId, bool, u64), Incoming>,
     bodies: BTreeMap<(PeerId, u64), Incoming>,
+    /// Matched messages of honest peers by their number within the stream.
+    numbers: BTreeMap<(PeerId, u16, u32), u64>,
     unconsumed: BTreeMap<PeerId, (u32, u64)>,
+    /// Matched messages and their bytes: those that came or begin to come, and those that were consumed.
+    announced: BTreeMap<PeerId, (u64, u64)>,
+    consumed: BTreeMap<PeerId, (u64, u64)>,
     /// Peers that are down.
     pub down: BTreeSet<PeerId>,
     /// Peers that came up.
@@ -139,7 +166,10 @@ impl Upper {
             next_token: first_token,
             messages: BTreeMap::new(),
             bodies: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             unconsumed: BTreeMap::new(),
+            announced: BTreeMap::new(),
+            consumed: BTreeMap::new(),
             down: BTreeSet::new(),
             up: BTreeSet::new(),
             newest: None,
@@ -244,7 +274,100 @@ impl Upper {
     pub fn consume(&mut self) {
         for (peer, (msgs, bytes)) in std::mem::take(&mut self.unconsumed) {
             self.ep.consume(peer, msgs, bytes);
+            let c = self.consumed.entry(peer).or_default();
+            *c = (c.0 + u64::from(msgs), c.1 + bytes);
         }
+    }
+
+    /// A message or body of an honest peer is what it claims to be, whatever way it comes: payload of a unit.
+    ///
+    /// # Panics
+    /// If it is another.
+    pub fn check_payload(&self, peer: PeerId, key: BodyKey, offset: u64, bytes: &[u8]) {
+        let known = match key {
+            BodyKey::Message(mseq) => self.messages.get(&(peer, false, mseq)),
+            BodyKey::Body(handle) => self.bodies.get(&(peer, handle)),
+        };
+        if let (true, Some(token)) = (self.honest_peer, known.and_then(|k| k.token)) {
+            let right = (offset..).zip(bytes).all(|(i, b)| *b == byte_of(token, i));
+            assert!(right, "a unit with other bytes of {token}, from {offset}");
+        }
+    }
+
+    /// A head came on a lane. False: the endpoint will have no more of it.
+    pub fn unit_tells(&mut self, now: Time, peer: PeerId, lane: u32, head: &[u8]) -> bool {
+        let mut events = Vec::new();
+        let good = self.ep.unit_tells(now, peer, lane, head, &mut events);
+        self.take(now, events, head);
+        good
+    }
+
+    /// The unit begins.
+    ///
+    /// # Panics
+    /// If it belongs to a message that was not told.
+    pub fn unit_begins(&mut self, now: Time, peer: PeerId, head: &[u8]) -> Option<UnitIn> {
+        let mut events = Vec::new();
+        let unit = self.ep.unit_begins(now, peer, head, &mut events);
+        self.take(now, events, head);
+        if let Some(UnitIn { key: BodyKey::Message(mseq), .. }) = unit {
+            assert!(self.messages.contains_key(&(peer, false, mseq)), "a unit of a message that was not told");
+        }
+        unit
+    }
+
+    /// All of the unit was read. Its bytes count as reported from now on.
+    ///
+    /// # Panics
+    /// If the endpoint does not say what is complete by it, or says it of what is not.
+    pub fn unit_ends(&mut self, now: Time, peer: PeerId, lane: u32, unit: &UnitIn) {
+        let end = unit.offset + u64::from(unit.len);
+        if let Some(known) = self.open_incoming(peer, unit.key)
+            && end <= known.total
+        {
+            known.reported.unite(unit.offset, end);
+        }
+        let mut events = Vec::new();
+        self.ep.unit_ends(now, peer, lane, unit, &mut events);
+        self.take(now, events, &[]);
+        let down = self.ep.is_down(peer);
+        if let Some(known) = self.open_incoming(peer, unit.key) {
+            assert!(down || known.missing() > 0, "all is here and nobody said so");
+        }
+    }
+
+    /// What is being received and neither complete nor closed.
+    fn open_incoming(&mut self, peer: PeerId, key: BodyKey) -> Option<&mut Incoming> {
+        let known = match key {
+            BodyKey::Message(mseq) => self.messages.get_mut(&(peer, false, mseq)),
+            BodyKey::Body(handle) => self.bodies.get_mut(&(peer, handle)),
+        };
+        known.filter(|k| !k.complete && !k.closed)
+    }
+
+    /// The operation has not ended: its memory may be read.
+    #[must_use]
+    pub fn is_open(&self, token: u64) -> bool {
+        self.outgoing.0.contains_key(&token)
+    }
+
+    /// Handles of the bodies that are being received.
+    pub fn open_handles(&self) -> impl Iterator<Item = u64> {
+        self.bodies.iter().filter(|(_, b)| !b.complete && !b.closed).map(|(k, _)| k.1)
+    }
+
+    /// What a peer can make an endpoint hold has its limits.
+    ///
+    /// # Panics
+    /// If it goes beyond.
+    pub fn check_limits(&self, peer: PeerId, cfg: &Config) {
+        let (announced, consumed) = (self.announced.get(&peer), self.consumed.get(&peer));
+        let ((msgs, bytes), (msgs_done, bytes_done)) =
+            (announced.copied().unwrap_or_default(), consumed.copied().unwrap_or_default());
+        assert!(msgs <= msgs_done + u64::from(cfg.initial_credit_msgs), "{msgs} messages, {msgs_done} consumed");
+        assert!(bytes <= bytes_done + cfg.initial_credit_bytes, "{bytes} message bytes, {bytes_done} consumed");
+        let stats = self.ep.peer_stats(peer);
+        assert!(stats.bodies_in <= cfg.bodies_max && stats.bodies_open <= cfg.bodies_max, "{stats:?}");
     }
 
     /// Closes the endpoint.
@@ -275,6 +398,9 @@ impl Upper {
         // Its place may be given to another, whose numbers begin anew.
         self.up.remove(&peer);
         self.unconsumed.remove(&peer);
+        self.announced.remove(&peer);
+        self.consumed.remove(&peer);
+        self.numbers.retain(|k, _| k.0 != peer);
         self.messages.retain(|k, _| k.0 != peer);
         self.bodies.retain(|k, _| k.0 != peer);
         true
@@ -337,7 +463,22 @@ impl Upper {
             Event::Failed { token, .. } => {
                 assert!(self.outgoing.0.remove(&token).is_some(), "{token} reported twice or never made");
             }
-            Event::Message { peer, control, mseq, total_len, offset, envelope, payload, first, complete, .. } => {
+            Event::Message {
+                peer,
+                control,
+                stream,
+                mseq,
+                sseq,
+                total_len,
+                offset,
+                envelope,
+                payload,
+                first,
+                complete,
+            } => {
+                if first && !control {
+                    self.number(peer, stream, sseq, mseq, total_len);
+                }
                 let (envelope, payload) = (&d[envelope], &d[payload]);
                 let place = Place { offset: offset.into(), payload, complete };
                 self.message(peer, control, mseq, total_len, envelope, first, &place);
@@ -358,6 +499,21 @@ impl Upper {
             }
             Event::Parity { peer, key, hole, payload } => self.parity(now, peer, key, &hole, &d[payload]),
         }
+    }
+
+    /// A matched message is told for the first time: an honest peer numbers those of a stream in the order of all.
+    fn number(&mut self, peer: PeerId, stream: u16, sseq: u32, mseq: u64, total_len: u32) {
+        let a = self.announced.entry(peer).or_default();
+        *a = (a.0 + 1, a.1 + u64::from(total_len));
+        if !self.honest_peer {
+            return;
+        }
+        let key = (peer, stream, sseq);
+        let before = self.numbers.range((peer, stream, 0)..key).next_back();
+        let after = self.numbers.range(key..=(peer, stream, u32::MAX)).next();
+        let between = before.is_none_or(|(_, m)| *m < mseq) && after.is_none_or(|(k, m)| *k != key && *m > mseq);
+        assert!(between, "{mseq} is {sseq} of stream {stream}, between {before:?} and {after:?}");
+        self.numbers.insert(key, mseq);
     }
 
     #[expect(clippy::too_many_arguments, reason = "the fields of one event")]
@@ -452,10 +608,6 @@ impl Place<'_> {
             }
         }
         into.complete = self.complete;
-        let mut missing = into.total - into.reported.len();
-        for (from, to) in &into.restored.0 {
-            missing -= (*from..*to).filter(|at| !into.reported.has(*at)).count() as u64;
-        }
-        assert_eq!(missing == 0, self.complete, "complete means that all is here, and is said then");
+        assert_eq!(into.missing() == 0, self.complete, "complete means that all is here, and is said then");
     }
 }

@@ -64,6 +64,12 @@ fn endpoint_hostile() {
 }
 
 #[test]
+fn lane() {
+    let units = each(400, 4000, weir_fuzz::lane::run);
+    assert!(units > 1000, "only {units} units were read to their end");
+}
+
+#[test]
 fn engine() {
     let ended = each(300, 3000, weir_fuzz::engine::run);
     assert!(ended > 3000, "only {ended} operations ended well");

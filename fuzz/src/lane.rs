@@ -1,0 +1,771 @@
+//! Lanes (spec/lanes.md): two endpoints with packets and TCP connections between them. The input cuts the bytes of a
+//! connection, breaks it off, alters heads, repeats units and greetings and, where it knows the job's key, forges them.
+//!
+//! Each end reads and writes as the engine's driver does (`engine/src/lanes.rs`), with memory in place of sockets.
+
+use arbitrary::Arbitrary;
+use weir_proto::{Config, Counters, GREETING_LEN, LaneUnit, Level, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
+use weir_wire::frame::Credit;
+use weir_wire::handshake::{Handshake, Opening};
+use weir_wire::lane::{Greeting, UNIT_MAX, UnitKind};
+use weir_wire::seal::Role;
+use weir_wire::{HandshakeKey, SessionKeys};
+
+use crate::input::{Few, Rest};
+use crate::pair::{self, Besides, KEY, Net, PEER};
+use crate::row::{Past, Row};
+use crate::upper::byte_of;
+
+/// As the driver has it: bytes read besides payload, bytes in one turn, time to greet, time in which nothing is told.
+const STAGE_BYTES: usize = 4096;
+const TURN_BYTES: usize = 64 << 10;
+const GREETING_NS: u64 = 2_000_000_000;
+const UNTOLD_NS: u64 = 2_000_000_000;
+const CONNS_MAX: usize = 16;
+/// Longest payload that is forged in full.
+const FORGED_BYTES: usize = 64 << 10;
+/// Timers that outlive everything else.
+const SILENCE_NS: u64 = 60_000_000_000;
+
+/// One run.
+#[derive(Arbitrary, Debug)]
+pub struct Input {
+    options: u16,
+    lanes: u8,
+    delay_us: u16,
+    steps: Rest<Step, 300>,
+}
+
+/// One event. `side` is who reads, writes or is called; connections are counted modulo what there is.
+#[derive(Arbitrary, Clone, Debug)]
+#[expect(missing_docs, reason = "plain")]
+pub enum Step {
+    Net(pair::Step),
+    /// Long enough for a lane.
+    Message {
+        side: bool,
+        stream: u8,
+        len: u32,
+    },
+    /// The oldest wish for a connection is fulfilled, or not.
+    Connect {
+        side: bool,
+        refuse: u8,
+    },
+    Write {
+        conn: u8,
+        side: bool,
+        bytes: u16,
+    },
+    Read {
+        conn: u8,
+        side: bool,
+        bytes: u16,
+    },
+    /// Everything that can move does, in pieces of so many bytes.
+    Pump {
+        rounds: u8,
+        bytes: u16,
+    },
+    /// This end is gone; of what is on its way to the other only so much arrives.
+    Break {
+        conn: u8,
+        side: bool,
+        keep: u16,
+    },
+    /// One byte of a head or greeting changes on its way to `side`.
+    Alter {
+        conn: u8,
+        side: bool,
+        which: u8,
+        at: u8,
+        mask: u8,
+    },
+    /// A unit that went to `side` once comes again.
+    Repeat {
+        conn: u8,
+        side: bool,
+        which: u8,
+    },
+    /// A stranger connects with a greeting that was seen, or with one byte of it changed, or a part of it.
+    Stranger {
+        side: bool,
+        which: u8,
+        at: u8,
+        mask: u8,
+        len: u8,
+        ends: bool,
+    },
+    /// A greeting made with the key.
+    Greet {
+        side: bool,
+        ahead: u8,
+    },
+    Forge {
+        conn: u8,
+        side: bool,
+        lie: Lie,
+        msgs: u16,
+        bytes: u32,
+        read: u32,
+    },
+    Raw {
+        conn: u8,
+        side: bool,
+        bytes: Few<u8, 120>,
+    },
+    Tidy,
+}
+
+/// A unit that need not make sense.
+#[derive(Arbitrary, Clone, Debug)]
+#[expect(missing_docs, reason = "plain")]
+pub enum Lie {
+    /// Of a small message, likely to meet others.
+    Near {
+        mseq: u8,
+        total: u16,
+        offset: u16,
+        len: u16,
+    },
+    Message {
+        stream: u16,
+        sseq: u32,
+        mseq: u64,
+        total: u64,
+        offset: u64,
+        len: u32,
+        envelope: u8,
+    },
+    /// Of a body that the reader has open.
+    Open {
+        which: u8,
+        offset: u32,
+        len: u16,
+    },
+    Body {
+        handle: u64,
+        offset: u64,
+        len: u32,
+    },
+}
+
+/// What the input may do to the bytes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Harm {
+    /// Only what a head's checksum shows: everything must come to its end.
+    Altered,
+    /// What was sent comes again: nothing wrong may be delivered.
+    Repeated,
+    /// It knows the job's key: the books must still be right.
+    Forged,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Stage {
+    Greeted,
+    Stranger,
+    Up,
+    Gone,
+}
+
+/// Why an end lets go of its connection.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Over {
+    Failed,
+    CutOff,
+}
+
+/// One end of a connection, as its driver keeps it.
+struct End {
+    stage: Stage,
+    since: Time,
+    lane: u32,
+    staged: Vec<u8>,
+    /// Where the first staged byte stands among all that came.
+    taken: u64,
+    put_off: bool,
+    unit: Option<(UnitIn, u32)>,
+    head: Vec<u8>,
+    head_done: usize,
+    out: Option<(LaneUnit, u32)>,
+    waits: bool,
+    read: u64,
+    read_at: Time,
+}
+
+impl End {
+    fn new(stage: Stage, since: Time) -> End {
+        End {
+            stage,
+            since,
+            lane: 0,
+            staged: Vec::new(),
+            taken: 0,
+            put_off: false,
+            unit: None,
+            head: Vec::new(),
+            head_done: 0,
+            out: None,
+            waits: false,
+            read: 0,
+            read_at: since,
+        }
+    }
+
+    fn unstage(&mut self, n: usize) {
+        self.staged.drain(..n);
+        self.taken += n as u64;
+    }
+}
+
+/// A connection: its ends by side, and what is on its way to each.
+struct Conn {
+    ends: [End; 2],
+    rows: [Row; 2],
+}
+
+/// All connections, and what the input knows of them.
+struct Lanes {
+    conns: Vec<Conn>,
+    harm: Harm,
+    /// Greetings made by the endpoints, and those that were accepted.
+    made: Vec<[u8; GREETING_LEN]>,
+    accepted: Vec<[u8; GREETING_LEN]>,
+    /// Units that went to each side.
+    past: [Vec<Past>; 2],
+    snoop: Snoop,
+    /// An altered head was read.
+    altered: bool,
+}
+
+/// What can be read off the handshake by who has the key.
+struct Snoop {
+    key: HandshakeKey,
+    openings: Vec<Opening>,
+    /// Keys, the side that opened, and the association ids of both sides.
+    known: Option<(SessionKeys, usize, [u64; 2])>,
+    seen: [usize; 2],
+}
+
+fn config(options: u16, lanes: u8) -> Config {
+    let bit = |n: u8| lanes >> n & 1 != 0;
+    let ms = core::time::Duration::from_millis;
+    Config {
+        level: Level::Integrity,
+        lanes: true,
+        lane_min_rate: 0,
+        lane_rtt_max: ms(100_000),
+        lane_loss_max_ppm: if bit(0) { 1000 } else { 1_000_000 },
+        lane_min_bytes: if bit(1) { 12 << 10 } else { 500 },
+        lane_unit_bytes: [700, 5000, 64 << 10, 1 << 20][usize::from(lanes >> 2 & 3)],
+        lane_pause: ms(1),
+        lane_pause_max: ms(if bit(4) { 4 } else { 2000 }),
+        ..pair::config(options & !3)
+    }
+}
+
+/// Runs the input; returns how many units were read to their end.
+///
+/// # Panics
+/// If a promise is broken.
+pub fn run(input: &Input) -> u64 {
+    let harm = [Harm::Altered, Harm::Altered, Harm::Repeated, Harm::Forged][usize::from(input.lanes >> 6)];
+    let cfg = config(input.options, input.lanes);
+    let mut net = Net::new(&cfg);
+    for s in &mut net.sides {
+        s.honest_peer = harm != Harm::Forged;
+    }
+    let mut lanes = Lanes::new(harm);
+    if input.lanes & 32 == 0 {
+        lanes.meet(&mut net);
+    }
+    for step in &input.steps.0 {
+        lanes.step(&mut net, step);
+        net.collect();
+        if harm == Harm::Forged {
+            lanes.snoop.look(&net);
+        }
+        for s in &net.sides {
+            s.check_limits(PEER, &cfg);
+        }
+    }
+    if harm == Harm::Altered {
+        net.heal(1000 * (1 + u64::from(input.delay_us)), |net| lanes.heal(net));
+        let honest = count(&net, |c| c.violations) == 0;
+        assert!(honest || lanes.altered, "{:?}", net.sides.each_ref().map(|s| s.ep.counters().last_violation));
+    } else {
+        lanes.silence(&mut net);
+    }
+    for s in &net.sides {
+        s.check_limits(PEER, &cfg);
+    }
+    count(&net, |c| c.lane_units_received)
+}
+
+fn count(net: &Net, f: impl Fn(&Counters) -> u64) -> u64 {
+    net.sides.iter().map(|s| f(s.ep.counters())).sum()
+}
+
+impl Snoop {
+    /// Packets that were not under way when it last looked.
+    fn look(&mut self, net: &Net) {
+        for to in 0..2 {
+            let flying = &net.flying[to];
+            // What was taken from the front makes it look at some again, which does no harm.
+            for p in flying.iter().skip(self.seen[to].min(flying.len())) {
+                match Handshake::parse(p, &self.key) {
+                    Ok(Handshake::Confirm(c)) if !self.openings.contains(&c.opening) => self.openings.push(c.opening),
+                    Ok(Handshake::Accept(a)) => {
+                        let opening = self.openings.iter().find(|o| o.opener_association == a.opener_association);
+                        let Some(o) = opening else { continue };
+                        let keys = SessionKeys::derive(
+                            &KEY,
+                            a.level,
+                            Role::Opener,
+                            &o.nonce,
+                            &a.nonce,
+                            o.opener_id,
+                            a.responder_id,
+                        );
+                        let mut ids = [0; 2];
+                        (ids[to], ids[1 - to]) = (a.opener_association, a.responder_association);
+                        self.known = Some((keys, to, ids));
+                    }
+                    _ => {}
+                }
+            }
+            self.openings.truncate(64);
+            self.seen[to] = flying.len();
+        }
+    }
+}
+
+impl Lanes {
+    fn new(harm: Harm) -> Lanes {
+        let snoop = Snoop { key: HandshakeKey::derive(&KEY), openings: Vec::new(), known: None, seen: [0; 2] };
+        Lanes {
+            conns: Vec::new(),
+            harm,
+            made: Vec::new(),
+            accepted: Vec::new(),
+            past: Default::default(),
+            snoop,
+            altered: false,
+        }
+    }
+
+    /// Both sides know each other and the way between them.
+    fn meet(&mut self, net: &mut Net) {
+        for _ in 0..2 {
+            for s in &mut net.sides {
+                let _ = s.send(net.now, PEER, false, 0, 8, 10, false);
+            }
+            for _ in 0..6 {
+                net.collect();
+                self.snoop.look(net);
+                net.step(pair::Step::DeliverAll);
+                self.snoop.seen = [0; 2];
+                net.advance(10_000);
+            }
+        }
+    }
+
+    fn step(&mut self, net: &mut Net, step: &Step) {
+        match step {
+            Step::Net(step) => {
+                self.snoop.seen = [0; 2];
+                net.step(*step);
+            }
+            Step::Message { side, stream, len } => {
+                let now = net.now;
+                let side = &mut net.sides[usize::from(*side)];
+                let _ = side.send(now, PEER, false, u16::from(stream % 4), 16, 500 + len % (200 << 10), false);
+            }
+            Step::Connect { side, refuse } => _ = self.connect(net, usize::from(*side), *refuse < 32),
+            Step::Write { conn, side, bytes } => {
+                let Some(k) = self.pick(*conn) else { return };
+                self.write(net, k, usize::from(*side), (*bytes).into());
+            }
+            Step::Read { conn, side, bytes } => {
+                let Some(k) = self.pick(*conn) else { return };
+                self.read(net, k, usize::from(*side), (*bytes).into());
+            }
+            Step::Pump { rounds, bytes } => {
+                for _ in 0..=rounds % 8 {
+                    self.pump(net, usize::from(*bytes).max(1));
+                    net.collect();
+                }
+            }
+            Step::Break { conn, side, keep } => {
+                let (Some(k), side) = (self.pick(*conn), usize::from(*side)) else { return };
+                self.drop_end(net, k, side, Over::Failed);
+                self.conns[k].rows[1 - side].cut(usize::from(*keep) << 2);
+            }
+            Step::Tidy => self.tidy(net),
+            harm => self.harm(net, harm),
+        }
+        self.conns.retain(|c| c.ends.iter().any(|e| e.stage != Stage::Gone));
+    }
+
+    /// What nobody who is honest does.
+    fn harm(&mut self, net: &mut Net, step: &Step) {
+        let now = net.now;
+        match step {
+            Step::Alter { conn, side, which, at, mask } => {
+                let Some(k) = self.pick(*conn) else { return };
+                self.conns[k].rows[usize::from(*side)].alter(usize::from(*which), usize::from(*at), (*mask).max(1));
+            }
+            Step::Repeat { conn, side, which } if self.harm != Harm::Altered => {
+                let (Some(k), side) = (self.pick(*conn), usize::from(*side)) else { return };
+                let past = &self.past[side];
+                let between = self.conns[k].ends[1 - side].out.is_none();
+                let row = &mut self.conns[k].rows[side];
+                if let Some(p) = past.get(usize::from(*which) % past.len().max(1)).filter(|_| between && row.has_room())
+                {
+                    row.push_unit(&p.bytes(), p.head_len());
+                }
+            }
+            Step::Stranger { side, which, at, mask, len, ends } => {
+                let seen = self.made.get(usize::from(*which) % self.made.len().max(1));
+                let mut bytes = seen.copied().unwrap_or([0x5a; GREETING_LEN]);
+                // What it is not, it is altered to; else it may be a copy that comes before the original.
+                bytes[usize::from(*at) % GREETING_LEN] ^= mask;
+                let len = if *len > 100 { GREETING_LEN } else { usize::from(*len) % GREETING_LEN };
+                self.stranger(now, usize::from(*side), &bytes[..len], *ends);
+            }
+            Step::Greet { side, ahead } if self.harm == Harm::Forged => {
+                let Some((keys, _, ids)) = &self.snoop.known else { return };
+                let newest = self.conns.iter().flat_map(|c| c.ends.iter().map(|e| e.lane)).max().unwrap_or(0);
+                let side = usize::from(*side);
+                let greeting = Greeting { lane: newest.wrapping_add((*ahead).into()), association: ids[side] };
+                let bytes = greeting.write(&keys.lane);
+                self.stranger(now, side, &bytes, false);
+            }
+            Step::Forge { conn, side, lie, msgs, bytes, read } if self.harm == Harm::Forged => {
+                let Some(k) = self.pick(*conn) else { return };
+                // Small numbers of bytes read are true more often.
+                let read = if *read < 1 << 31 { u64::from(*read >> 12) } else { u64::from(*read) };
+                let credit = Credit { msgs_limit: u32::from(*msgs), bytes_limit: (*bytes).into() };
+                self.forge(net, k, usize::from(*side), lie, credit, read);
+            }
+            Step::Raw { conn, side, bytes } if self.harm == Harm::Forged => {
+                let Some(k) = self.pick(*conn) else { return };
+                let row = &mut self.conns[k].rows[usize::from(*side)];
+                if row.has_room() {
+                    row.push(&bytes.0);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn pick(&self, conn: u8) -> Option<usize> {
+        usize::from(conn).checked_rem(self.conns.len())
+    }
+
+    fn stranger(&mut self, now: Time, side: usize, bytes: &[u8], ended: bool) {
+        if self.conns.len() >= CONNS_MAX {
+            return;
+        }
+        let mut c = Conn {
+            ends: [End::new(Stage::Gone, now), End::new(Stage::Gone, now)],
+            rows: [Row::default(), Row::default()],
+        };
+        c.ends[side].stage = Stage::Stranger;
+        c.rows[side].push(bytes);
+        c.rows[side].ended = ended;
+        self.conns.push(c);
+    }
+
+    fn forge(&mut self, net: &Net, k: usize, to: usize, lie: &Lie, credit: Credit, read: u64) {
+        let Some((keys, opener, _)) = &self.snoop.known else { return };
+        let handles: Vec<u64> = net.sides[to].open_handles().collect();
+        let (kind, offset, len, envelope) = unit_of(lie, &handles);
+        let head = UnitHead { kind, offset, len, credit, read };
+        let from_opener = to != *opener;
+        let mut bytes = Vec::new();
+        let crc = |a: &[u8], b: &[u8]| {
+            if from_opener { keys.send.unit_crc(a, b) } else { keys.recv.unit_crc(a, b) }
+        };
+        head.write(&[0xf1; 48][..envelope], crc, &mut bytes);
+        let head_len = bytes.len();
+        bytes.resize(head_len + (len as usize).min(FORGED_BYTES), 0xf2);
+        let row = &mut self.conns[k].rows[to];
+        if row.has_room() {
+            row.push_unit(&bytes, head_len);
+        }
+    }
+
+    /// Connects as the driver would. False: nobody wants to.
+    fn connect(&mut self, net: &mut Net, side: usize, refuse: bool) -> bool {
+        let now = net.now;
+        let Some(news) = net.sides[side].ep.take_lane_news() else { return false };
+        assert_eq!(news.peer, PEER);
+        let Some((lane, greeting)) = net.sides[side].ep.lane_greeting(PEER) else { return true };
+        if refuse || self.conns.len() >= CONNS_MAX {
+            net.sides[side].ep.lane_over(now, PEER, lane, true);
+            return true;
+        }
+        assert!(!self.made.contains(&greeting), "a greeting was used twice");
+        self.made.push(greeting);
+        let mut c = Conn {
+            ends: [End::new(Stage::Stranger, now), End::new(Stage::Stranger, now)],
+            rows: [Row::default(), Row::default()],
+        };
+        (c.ends[side].stage, c.ends[side].lane) = (Stage::Greeted, lane);
+        c.rows[1 - side].push_unit(&greeting, GREETING_LEN);
+        self.conns.push(c);
+        true
+    }
+
+    fn drop_end(&mut self, net: &mut Net, k: usize, side: usize, over: Over) {
+        let c = &mut self.conns[k];
+        let (stage, lane) = (c.ends[side].stage, c.ends[side].lane);
+        c.ends[side] = End { lane, ..End::new(Stage::Gone, net.now) };
+        c.rows[1 - side].ended = true;
+        match stage {
+            Stage::Greeted | Stage::Up => {
+                net.sides[side].ep.lane_over(net.now, PEER, lane, over == Over::Failed);
+            }
+            Stage::Stranger | Stage::Gone => {}
+        }
+    }
+
+    /// Drops what took too long and what is over.
+    fn tidy(&mut self, net: &mut Net) {
+        for k in 0..self.conns.len() {
+            for side in 0..2 {
+                let (e, ep) = (&mut self.conns[k].ends[side], &net.sides[side].ep);
+                let over = match e.stage {
+                    Stage::Greeted | Stage::Stranger => net.now.since_ns(e.since) > GREETING_NS,
+                    Stage::Up => !ep.lane_is_up(PEER, e.lane) || e.is_untold(ep.lane_waits(PEER, e.lane), net.now),
+                    Stage::Gone => false,
+                };
+                if over {
+                    self.drop_end(net, k, side, Over::Failed);
+                }
+            }
+        }
+    }
+
+    fn pump(&mut self, net: &mut Net, bytes: usize) -> bool {
+        let mut moved = false;
+        for k in 0..self.conns.len() {
+            for side in 0..2 {
+                moved |= self.write(net, k, side, bytes);
+                moved |= self.read(net, k, side, bytes);
+            }
+        }
+        moved
+    }
+
+    /// All goes well from now on.
+    fn heal(&mut self, net: &mut Net) -> Besides {
+        let mut moved = false;
+        for side in 0..2 {
+            while self.connect(net, side, false) {
+                moved = true;
+            }
+        }
+        moved |= self.pump(net, TURN_BYTES);
+        self.tidy(net);
+        self.conns.retain(|c| c.ends.iter().any(|e| e.stage != Stage::Gone));
+        let next = self.conns.iter().flat_map(|c| &c.ends).filter_map(|e| match e.stage {
+            Stage::Greeted | Stage::Stranger => Some(e.since.plus_ns(GREETING_NS + 1)),
+            Stage::Up if e.waits => Some(e.read_at.plus_ns(UNTOLD_NS + 1)),
+            Stage::Up | Stage::Gone => None,
+        });
+        Besides { moved, next: next.min() }
+    }
+
+    /// Nothing comes any more, and both sides close.
+    fn silence(&mut self, net: &mut Net) {
+        for k in 0..self.conns.len() {
+            for side in 0..2 {
+                self.drop_end(net, k, side, Over::Failed);
+            }
+        }
+        for s in &mut net.sides {
+            s.close(net.now);
+        }
+        net.collect();
+        net.advance(SILENCE_NS);
+        let open: Vec<_> = net.sides.iter().map(crate::upper::Upper::open_ops).collect();
+        assert_eq!(open, [0, 0], "operations outlive the peer timeout and the linger time");
+    }
+
+    /// Writes units until there is no more, or so many bytes are written. Says whether something moved.
+    fn write(&mut self, net: &mut Net, k: usize, side: usize, most: usize) -> bool {
+        let mut turn = 0;
+        while turn < most {
+            let Conn { ends, rows } = &mut self.conns[k];
+            let (e, row, s) = (&mut ends[side], &mut rows[1 - side], &mut net.sides[side]);
+            if e.stage != Stage::Up || !row.has_room() {
+                break;
+            }
+            let (unit, done) = match e.out {
+                Some(out) => out,
+                None => {
+                    e.head.clear();
+                    e.head_done = 0;
+                    let Some(unit) = s.ep.lane_next(PEER, e.lane, &mut e.head) else { break };
+                    assert!((1..=UNIT_MAX).contains(&unit.len) && e.head.len() >= UNIT_HEAD_LEN);
+                    row.note_unit(e.head.len());
+                    Past::keep(&mut self.past[1 - side], &e.head, &unit);
+                    (unit, 0)
+                }
+            };
+            e.out = Some((unit, done));
+            if !s.is_open(unit.token) {
+                // The send was given up, and its memory is the caller's again.
+                self.drop_end(net, k, side, Over::CutOff);
+                return true;
+            }
+            let of_head = (most - turn).min(e.head.len() - e.head_done);
+            row.push(&e.head[e.head_done..e.head_done + of_head]);
+            e.head_done += of_head;
+            let n = (most - turn - of_head).min((unit.len - done) as usize) as u32;
+            row.extend((0..n).map(|i| byte_of(unit.token, unit.offset + u64::from(done + i))));
+            turn += of_head + n as usize;
+            e.out = (done + n < unit.len).then_some((unit, done + n));
+        }
+        turn > 0
+    }
+
+    /// Reads up to so many bytes. Says whether something moved.
+    fn read(&mut self, net: &mut Net, k: usize, side: usize, most: usize) -> bool {
+        let mut total = 0;
+        let put_off = std::mem::take(&mut self.conns[k].ends[side].put_off);
+        let mut result = if put_off { self.take_staged(net, k, side) } else { Ok(()) };
+        while result.is_ok() && total < most {
+            let Conn { ends, rows } = &mut self.conns[k];
+            let (e, row) = (&mut ends[side], &mut rows[side]);
+            if e.stage == Stage::Gone || e.put_off {
+                break;
+            }
+            let room = e.unit.map_or(0, |(unit, done)| (unit.len - done) as usize) + STAGE_BYTES - e.staged.len();
+            assert!(room > 0, "no head is so long");
+            let n = room.min(most - total).min(row.len());
+            if n == 0 {
+                if row.ended {
+                    result = Err(Over::Failed);
+                }
+                break;
+            }
+            total += n;
+            e.staged.extend(row.take(n));
+            result = self.take_staged(net, k, side);
+        }
+        if let Err(over) = result {
+            self.drop_end(net, k, side, over);
+        }
+        put_off || total > 0 || result.is_err()
+    }
+
+    /// A greeting, or the answer to ours, may be there.
+    fn greeted(&mut self, net: &mut Net, k: usize, side: usize) -> Result<(), Over> {
+        let Conn { ends, rows } = &mut self.conns[k];
+        let (e, now) = (&mut ends[side], net.now);
+        let Some(bytes) = e.staged.first_chunk::<GREETING_LEN>().copied() else { return Ok(()) };
+        if e.stage == Stage::Greeted {
+            if !net.sides[side].ep.lane_answered(now, PEER, e.lane, &bytes) {
+                return Err(Over::Failed);
+            }
+        } else {
+            let answered = net.sides[side].ep.lane_greeted(now, &bytes);
+            let (peer, lane, answer) = answered.ok_or(Over::Failed)?;
+            assert_eq!(peer, PEER);
+            assert!(!self.accepted.contains(&bytes), "a greeting is good once");
+            assert!(self.harm == Harm::Forged || self.made.contains(&bytes), "a greeting that nobody made");
+            self.accepted.push(bytes);
+            e.lane = lane;
+            rows[1 - side].push_unit(&answer, GREETING_LEN);
+        }
+        (e.stage, e.read_at) = (Stage::Up, now);
+        assert!(!rows[side].is_altered(e.taken), "an altered greeting was taken");
+        e.unstage(GREETING_LEN);
+        Ok(())
+    }
+
+    /// Takes greetings, heads and payload out of the stage, and ends the unit that is complete.
+    fn take_staged(&mut self, net: &mut Net, k: usize, side: usize) -> Result<(), Over> {
+        if self.conns[k].ends[side].stage != Stage::Up {
+            self.greeted(net, k, side)?;
+            if self.conns[k].ends[side].stage != Stage::Up {
+                return Ok(());
+            }
+        }
+        let Conn { ends, rows } = &mut self.conns[k];
+        let (e, row, s, now) = (&mut ends[side], &rows[side], &mut net.sides[side], net.now);
+        loop {
+            if let Some((unit, done)) = &mut e.unit {
+                let n = ((unit.len - *done) as usize).min(e.staged.len());
+                s.check_payload(PEER, unit.key, unit.offset + u64::from(*done), &e.staged[..n]);
+                *done += n as u32;
+                let whole = (*done == unit.len).then_some(*unit);
+                e.unstage(n);
+                let Some(unit) = whole else { break };
+                e.unit = None;
+                s.unit_ends(now, PEER, e.lane, &unit);
+            }
+            let whole = |n: &usize| (UNIT_HEAD_LEN..=e.staged.len()).contains(n);
+            let Some(len) = UnitHead::len_with_envelope(&e.staged).filter(whole) else { break };
+            let (head, sends) = (e.staged[..len].to_vec(), s.sent.len());
+            let mut good = s.unit_tells(now, PEER, e.lane, &head);
+            if good && s.sent.len() > sends {
+                e.put_off = true;
+                break;
+            }
+            e.unit = if good { s.unit_begins(now, PEER, &head).map(|u| (u, 0)) } else { None };
+            good = e.unit.is_some();
+            self.altered |= row.is_altered(e.taken);
+            assert!(!good || !row.is_altered(e.taken), "an altered head was taken");
+            if !good {
+                return Err(Over::Failed);
+            }
+            e.unstage(len);
+        }
+        assert!(e.put_off || e.staged.len() < UNIT_HEAD_LEN + 48, "more is kept than a head");
+        Ok(())
+    }
+}
+
+impl End {
+    /// Whether the peer has told nothing for too long, as the driver looks at it.
+    fn is_untold(&mut self, read: Option<u64>, now: Time) -> bool {
+        if read.is_some() && !self.waits {
+            self.read_at = now;
+        }
+        self.waits = read.is_some();
+        let Some(read) = read else { return false };
+        if read != std::mem::replace(&mut self.read, read) {
+            self.read_at = now;
+        }
+        now.since_ns(self.read_at) > UNTOLD_NS
+    }
+}
+
+/// Kind, offset, length of payload and of the envelope.
+fn unit_of(lie: &Lie, handles: &[u64]) -> (UnitKind, u64, u32, usize) {
+    match *lie {
+        Lie::Near { mseq, total, offset, len } => {
+            let len = u32::from(len % 2048).max(1);
+            let total_len = u64::from(total % 4096).max(len.into());
+            let offset = u64::from(offset) % (total_len - u64::from(len) + 1);
+            let (sseq, mseq) = (u32::from(mseq % 16), u64::from(mseq % 16));
+            (UnitKind::Message { stream: 1, sseq, mseq, total_len }, offset, len, 16)
+        }
+        Lie::Message { stream, sseq, mseq, total, offset, len, envelope } => {
+            // Mostly one that is not malformed.
+            let mseq = if stream < 32 { mseq % 2000 } else { mseq };
+            let kind = UnitKind::Message { stream: stream % 80, sseq, mseq, total_len: total };
+            (kind, offset, len, usize::from(envelope % 49))
+        }
+        Lie::Open { which, offset, len } => {
+            let handle = handles.get(usize::from(which) % handles.len().max(1)).copied().unwrap_or(0);
+            (UnitKind::Body(handle), u64::from(offset % (2 << 20)), u32::from(len).max(1), 0)
+        }
+        Lie::Body { handle, offset, len } => (UnitKind::Body(handle), offset, len, 0),
+    }
+}
