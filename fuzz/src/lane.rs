@@ -6,13 +6,11 @@
 use arbitrary::Arbitrary;
 use weir_proto::{Config, Counters, GREETING_LEN, LaneUnit, Level, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
 use weir_wire::frame::Credit;
-use weir_wire::handshake::{Handshake, Opening};
-use weir_wire::lane::{Greeting, UNIT_MAX, UnitKind};
-use weir_wire::seal::Role;
-use weir_wire::{HandshakeKey, SessionKeys};
+use weir_wire::lane::UNIT_MAX;
 
+use crate::forge::{Lie, Snoop};
 use crate::input::{Few, Rest};
-use crate::pair::{self, Besides, KEY, Net, PEER};
+use crate::pair::{self, Besides, Net, PEER};
 use crate::row::{Past, Row};
 use crate::upper::byte_of;
 
@@ -22,8 +20,6 @@ const TURN_BYTES: usize = 64 << 10;
 const GREETING_NS: u64 = 2_000_000_000;
 const UNTOLD_NS: u64 = 2_000_000_000;
 const CONNS_MAX: usize = 16;
-/// Longest payload that is forged in full.
-const FORGED_BYTES: usize = 64 << 10;
 /// Timers that outlive everything else.
 const SILENCE_NS: u64 = 60_000_000_000;
 
@@ -46,6 +42,7 @@ pub enum Step {
         side: bool,
         stream: u8,
         len: u32,
+        connects: bool,
     },
     /// The oldest wish for a connection is fulfilled, or not.
     Connect {
@@ -92,7 +89,7 @@ pub enum Step {
         side: bool,
         which: u8,
         at: u8,
-        mask: u8,
+        mask: Option<u8>,
         len: u8,
         ends: bool,
     },
@@ -108,6 +105,7 @@ pub enum Step {
         msgs: u16,
         bytes: u32,
         read: u32,
+        at_once: bool,
     },
     Raw {
         conn: u8,
@@ -115,39 +113,6 @@ pub enum Step {
         bytes: Few<u8, 120>,
     },
     Tidy,
-}
-
-/// A unit that need not make sense.
-#[derive(Arbitrary, Clone, Debug)]
-#[expect(missing_docs, reason = "plain")]
-pub enum Lie {
-    /// Of a small message, likely to meet others.
-    Near {
-        mseq: u8,
-        total: u16,
-        offset: u16,
-        len: u16,
-    },
-    Message {
-        stream: u16,
-        sseq: u32,
-        mseq: u64,
-        total: u64,
-        offset: u64,
-        len: u32,
-        envelope: u8,
-    },
-    /// Of a body that the reader has open.
-    Open {
-        which: u8,
-        offset: u32,
-        len: u16,
-    },
-    Body {
-        handle: u64,
-        offset: u64,
-        len: u32,
-    },
 }
 
 /// What the input may do to the bytes.
@@ -239,15 +204,6 @@ struct Lanes {
     altered: bool,
 }
 
-/// What can be read off the handshake by who has the key.
-struct Snoop {
-    key: HandshakeKey,
-    openings: Vec<Opening>,
-    /// Keys, the side that opened, and the association ids of both sides.
-    known: Option<(SessionKeys, usize, [u64; 2])>,
-    seen: [usize; 2],
-}
-
 fn config(options: u16, lanes: u8) -> Config {
     let bit = |n: u8| lanes >> n & 1 != 0;
     let ms = core::time::Duration::from_millis;
@@ -279,6 +235,10 @@ pub fn run(input: &Input) -> u64 {
     let mut lanes = Lanes::new(harm);
     if input.lanes & 32 == 0 {
         lanes.meet(&mut net);
+        if input.options >> 11 & 3 != 0 {
+            lanes.message(&mut net, usize::from(input.options >> 13 & 1), 0, 20 << 10);
+            lanes.connect_both(&mut net);
+        }
     }
     for step in &input.steps.0 {
         lanes.step(&mut net, step);
@@ -307,50 +267,15 @@ fn count(net: &Net, f: impl Fn(&Counters) -> u64) -> u64 {
     net.sides.iter().map(|s| f(s.ep.counters())).sum()
 }
 
-impl Snoop {
-    /// Packets that were not under way when it last looked.
-    fn look(&mut self, net: &Net) {
-        for to in 0..2 {
-            let flying = &net.flying[to];
-            // What was taken from the front makes it look at some again, which does no harm.
-            for p in flying.iter().skip(self.seen[to].min(flying.len())) {
-                match Handshake::parse(p, &self.key) {
-                    Ok(Handshake::Confirm(c)) if !self.openings.contains(&c.opening) => self.openings.push(c.opening),
-                    Ok(Handshake::Accept(a)) => {
-                        let opening = self.openings.iter().find(|o| o.opener_association == a.opener_association);
-                        let Some(o) = opening else { continue };
-                        let keys = SessionKeys::derive(
-                            &KEY,
-                            a.level,
-                            Role::Opener,
-                            &o.nonce,
-                            &a.nonce,
-                            o.opener_id,
-                            a.responder_id,
-                        );
-                        let mut ids = [0; 2];
-                        (ids[to], ids[1 - to]) = (a.opener_association, a.responder_association);
-                        self.known = Some((keys, to, ids));
-                    }
-                    _ => {}
-                }
-            }
-            self.openings.truncate(64);
-            self.seen[to] = flying.len();
-        }
-    }
-}
-
 impl Lanes {
     fn new(harm: Harm) -> Lanes {
-        let snoop = Snoop { key: HandshakeKey::derive(&KEY), openings: Vec::new(), known: None, seen: [0; 2] };
         Lanes {
             conns: Vec::new(),
             harm,
             made: Vec::new(),
             accepted: Vec::new(),
             past: Default::default(),
-            snoop,
+            snoop: Snoop::new(),
             altered: false,
         }
     }
@@ -365,22 +290,50 @@ impl Lanes {
                 net.collect();
                 self.snoop.look(net);
                 net.step(pair::Step::DeliverAll);
-                self.snoop.seen = [0; 2];
+                self.snoop.forget_places();
                 net.advance(10_000);
             }
+        }
+    }
+
+    fn message(&mut self, net: &mut Net, side: usize, stream: u8, len: u32) {
+        let stream = u16::from(stream % 4);
+        let _ = net.sides[side].send(net.now, PEER, false, stream, 16, len, false);
+    }
+
+    /// Whoever wants a connection gets it, and the greetings are read.
+    fn connect_both(&mut self, net: &mut Net) {
+        // Who is not to connect asks for it.
+        net.collect();
+        net.step(pair::Step::DeliverAll);
+        let before = self.conns.len();
+        for side in 0..2 {
+            self.connect(net, side, false);
+        }
+        for k in before..self.conns.len() {
+            for side in [0, 1, 0] {
+                self.read(net, k, side, GREETING_LEN);
+            }
+        }
+    }
+
+    fn read_last(&mut self, net: &mut Net, side: usize) {
+        if let Some(k) = self.conns.len().checked_sub(1) {
+            self.read(net, k, side, GREETING_LEN);
         }
     }
 
     fn step(&mut self, net: &mut Net, step: &Step) {
         match step {
             Step::Net(step) => {
-                self.snoop.seen = [0; 2];
+                self.snoop.forget_places();
                 net.step(*step);
             }
-            Step::Message { side, stream, len } => {
-                let now = net.now;
-                let side = &mut net.sides[usize::from(*side)];
-                let _ = side.send(now, PEER, false, u16::from(stream % 4), 16, 500 + len % (200 << 10), false);
+            Step::Message { side, stream, len, connects } => {
+                self.message(net, usize::from(*side), *stream, 500 + len % (200 << 10));
+                if *connects {
+                    self.connect_both(net);
+                }
             }
             Step::Connect { side, refuse } => _ = self.connect(net, usize::from(*side), *refuse < 32),
             Step::Write { conn, side, bytes } => {
@@ -430,24 +383,28 @@ impl Lanes {
                 let seen = self.made.get(usize::from(*which) % self.made.len().max(1));
                 let mut bytes = seen.copied().unwrap_or([0x5a; GREETING_LEN]);
                 // What it is not, it is altered to; else it may be a copy that comes before the original.
-                bytes[usize::from(*at) % GREETING_LEN] ^= mask;
-                let len = if *len > 100 { GREETING_LEN } else { usize::from(*len) % GREETING_LEN };
-                self.stranger(now, usize::from(*side), &bytes[..len], *ends);
+                bytes[usize::from(*at) % GREETING_LEN] ^= mask.unwrap_or(0);
+                let len = if *len > 40 { GREETING_LEN } else { usize::from(*len) };
+                self.stranger(now, usize::from(*side), &bytes[..len.min(GREETING_LEN)], *ends);
+                self.read_last(net, usize::from(*side));
             }
             Step::Greet { side, ahead } if self.harm == Harm::Forged => {
-                let Some((keys, _, ids)) = &self.snoop.known else { return };
                 let newest = self.conns.iter().flat_map(|c| c.ends.iter().map(|e| e.lane)).max().unwrap_or(0);
                 let side = usize::from(*side);
-                let greeting = Greeting { lane: newest.wrapping_add((*ahead).into()), association: ids[side] };
-                let bytes = greeting.write(&keys.lane);
+                let Some(bytes) = self.snoop.greeting(side, newest.wrapping_add((*ahead).into())) else { return };
                 self.stranger(now, side, &bytes, false);
+                self.read_last(net, side);
             }
-            Step::Forge { conn, side, lie, msgs, bytes, read } if self.harm == Harm::Forged => {
+            Step::Forge { conn, side, lie, msgs, bytes, read, at_once } if self.harm == Harm::Forged => {
                 let Some(k) = self.pick(*conn) else { return };
                 // Small numbers of bytes read are true more often.
-                let read = if *read < 1 << 31 { u64::from(*read >> 12) } else { u64::from(*read) };
+                let read =
+                    if *read < 7 << 29 { u64::from((*read >> 12).saturating_sub(7 << 16)) } else { u64::from(*read) };
                 let credit = Credit { msgs_limit: u32::from(*msgs), bytes_limit: (*bytes).into() };
                 self.forge(net, k, usize::from(*side), lie, credit, read);
+                if *at_once {
+                    self.read(net, k, usize::from(*side), 1 << 20);
+                }
             }
             Step::Raw { conn, side, bytes } if self.harm == Harm::Forged => {
                 let Some(k) = self.pick(*conn) else { return };
@@ -479,20 +436,10 @@ impl Lanes {
     }
 
     fn forge(&mut self, net: &Net, k: usize, to: usize, lie: &Lie, credit: Credit, read: u64) {
-        let Some((keys, opener, _)) = &self.snoop.known else { return };
-        let handles: Vec<u64> = net.sides[to].open_handles().collect();
-        let (kind, offset, len, envelope) = unit_of(lie, &handles);
-        let head = UnitHead { kind, offset, len, credit, read };
-        let from_opener = to != *opener;
-        let mut bytes = Vec::new();
-        let crc = |a: &[u8], b: &[u8]| {
-            if from_opener { keys.send.unit_crc(a, b) } else { keys.recv.unit_crc(a, b) }
-        };
-        head.write(&[0xf1; 48][..envelope], crc, &mut bytes);
-        let head_len = bytes.len();
-        bytes.resize(head_len + (len as usize).min(FORGED_BYTES), 0xf2);
         let row = &mut self.conns[k].rows[to];
-        if row.has_room() {
+        if row.has_room()
+            && let Some((bytes, head_len)) = self.snoop.unit(net, to, lie, credit, read)
+        {
             row.push_unit(&bytes, head_len);
         }
     }
@@ -746,26 +693,52 @@ impl End {
     }
 }
 
-/// Kind, offset, length of payload and of the envelope.
-fn unit_of(lie: &Lie, handles: &[u64]) -> (UnitKind, u64, u32, usize) {
-    match *lie {
-        Lie::Near { mseq, total, offset, len } => {
-            let len = u32::from(len % 2048).max(1);
-            let total_len = u64::from(total % 4096).max(len.into());
-            let offset = u64::from(offset) % (total_len - u64::from(len) + 1);
-            let (sseq, mseq) = (u32::from(mseq % 16), u64::from(mseq % 16));
-            (UnitKind::Message { stream: 1, sseq, mseq, total_len }, offset, len, 16)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A net with a lane that both ends have up.
+    fn with_lane(harm: Harm) -> (Net, Lanes) {
+        let mut net = Net::new(&config(0, 0));
+        let mut lanes = Lanes::new(harm);
+        for s in &mut net.sides {
+            s.honest_peer = harm != Harm::Forged;
         }
-        Lie::Message { stream, sseq, mseq, total, offset, len, envelope } => {
-            // Mostly one that is not malformed.
-            let mseq = if stream < 32 { mseq % 2000 } else { mseq };
-            let kind = UnitKind::Message { stream: stream % 80, sseq, mseq, total_len: total };
-            (kind, offset, len, usize::from(envelope % 49))
+        lanes.meet(&mut net);
+        lanes.message(&mut net, 0, 0, 20 << 10);
+        lanes.connect_both(&mut net);
+        assert!(net.sides.iter().all(|s| s.ep.has_lane(PEER)));
+        (net, lanes)
+    }
+
+    #[test]
+    fn what_is_forged_with_the_key_is_genuine_both_ways() {
+        for side in 0..2 {
+            let (mut net, mut lanes) = with_lane(Harm::Forged);
+            let lie = Lie::Near { mseq: 9, total: 300, offset: 0, len: 300 };
+            lanes.forge(&net, 0, side, &lie, Credit { msgs_limit: 0, bytes_limit: 0 }, 0);
+            assert!(lanes.read(&mut net, 0, side, TURN_BYTES));
+            let c = net.sides[side].ep.counters();
+            assert_eq!((c.lane_units_received, c.violations), (1, 0), "{}", c.last_violation);
         }
-        Lie::Open { which, offset, len } => {
-            let handle = handles.get(usize::from(which) % handles.len().max(1)).copied().unwrap_or(0);
-            (UnitKind::Body(handle), u64::from(offset % (2 << 20)), u32::from(len).max(1), 0)
+    }
+
+    #[test]
+    fn what_is_altered_is_refused_and_what_is_repeated_is_not() {
+        for harm in [Harm::Altered, Harm::Repeated] {
+            let (mut net, mut lanes) = with_lane(harm);
+            // Three units of at most 700 bytes.
+            lanes.message(&mut net, 0, 1, 2000);
+            assert!(lanes.write(&mut net, 0, 0, 10_000));
+            if harm == Harm::Altered {
+                lanes.conns[0].rows[1].alter(0, 17, 2);
+            } else {
+                lanes.step(&mut net, &Step::Repeat { conn: 0, side: true, which: 0 });
+            }
+            lanes.read(&mut net, 0, 1, 10_000);
+            let c = net.sides[1].ep.counters();
+            let (units, violations) = if harm == Harm::Altered { (0, 1) } else { (4, 0) };
+            assert_eq!((c.lane_units_received, c.violations, lanes.altered), (units, violations, violations == 1));
         }
-        Lie::Body { handle, offset, len } => (UnitKind::Body(handle), offset, len, 0),
     }
 }
