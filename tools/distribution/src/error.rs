@@ -67,7 +67,7 @@ pub enum Error {
         found: Version,
     },
     /// `run.json` is not JSON, or a field is missing or of another type.
-    #[error("{}: {field}: {problem} (line {line}, column {column})", file.display())]
+    #[error("{}: {}{problem} (line {line}, column {column})", file.display(), named(field))]
     Json {
         /// `run.json`.
         file: PathBuf,
@@ -106,6 +106,11 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+}
+
+/// A field before what is wrong with it; nothing for the file as a whole.
+fn named(field: &str) -> String {
+    if field == "." { String::new() } else { format!("{field}: ") }
 }
 
 /// An I/O error in words without the number that the standard library appends.

@@ -74,11 +74,19 @@ fn tracked(file: &Path, text: &[u8], unknown: &mut Vec<String>) -> Result<Run> {
     let parsed = parsed.and_then(|run| json.end().map(|()| run));
     parsed.map_err(|e| Error::Json {
         file: file.to_owned(),
-        field: track.path().to_string(),
+        field: place(&track.path()),
         problem: in_words(&e.to_string()),
         line: e.line(),
         column: e.column(),
     })
+}
+
+/// The field that a parser was in; `.` for the file as a whole. Parts that the parser had no name for yet, as in a text that is cut short
+/// within a name, are left out.
+fn place(path: &serde_path_to_error::Path) -> String {
+    let text = path.to_string();
+    let known = text.split('.').take_while(|part| !part.starts_with('?')).collect::<Vec<_>>().join(".");
+    if known.is_empty() { ".".to_owned() } else { known }
 }
 
 /// `cells.3.x` as `cells[3].x`.
@@ -151,7 +159,7 @@ pub(crate) fn render_line(file: &Path, cell: &Cell) -> Result<String> {
 pub(crate) fn parse_line(file: &Path, number: usize, line: &[u8]) -> Result<Cell> {
     let mut json = serde_json::Deserializer::from_slice(line);
     let parsed: std::result::Result<Cell, _> = serde_path_to_error::deserialize(&mut json);
-    let whole = parsed.map_err(|e| (e.path().to_string(), e.into_inner())).and_then(|cell| match json.end() {
+    let whole = parsed.map_err(|e| (place(e.path()), e.into_inner())).and_then(|cell| match json.end() {
         Ok(()) => Ok(cell),
         Err(e) => Err((".".to_owned(), e)),
     });
@@ -199,6 +207,26 @@ mod tests {
     fn unknown_fields_are_named_as_errors_name_fields() {
         assert_eq!(with_brackets("cells.3.summary.typo"), "cells[3].summary.typo");
         assert_eq!(with_brackets("typo"), "typo");
+    }
+
+    #[test]
+    fn what_is_no_json_is_told_with_the_field_that_was_reached_or_none() {
+        let head = format!("{{\"format\": \"{FORMAT}\", \"version\": \"{VERSION}\"");
+        let cases = [
+            ("{", "run.json: the file ends within an object (line 1, column 1)"),
+            ("", "run.json: the file ends within a value (line 1, column 0)"),
+            ("]", "run.json: expected value (line 1, column 1)"),
+            (&format!("{head}, \"mach")[..], "run.json: the file ends within a string"),
+            (&format!("{head}, machine"), "run.json: key must be a string"),
+            (&format!("{head}, \"machine\": "), "run.json: machine: the file ends within a value"),
+            (&format!("{head}, \"cells\": [{{"), "run.json: cells[0]: the file ends within an object"),
+        ];
+        for (text, expected) in cases {
+            let told = parse_run(Path::new("run.json"), text.as_bytes()).unwrap_err().to_string();
+            assert!(told.starts_with(expected), "{text}: {told}");
+        }
+        let told = parse_line(Path::new("cells.jsonl"), 3, b"{nonsense}").unwrap_err().to_string();
+        assert_eq!(told, "cells.jsonl: key must be a string (line 3, column 2)");
     }
 
     #[test]
