@@ -113,18 +113,24 @@ fn cut_off(run: &weir_distribution::Run, writing: Option<bool>) -> Vec<weir_dist
     };
     let cells =
         |number: u32| units::plural(run.cells.iter().filter(|c| c.launch == number).count() as u64, "finished cell");
+    // As people count them, whatever number the record has.
+    let called = |number: u32| format!("Launch {}", u64::from(number) + 1);
+    let whole = |number: u32| {
+        let are = if cells(number).starts_with("1 ") { "which is" } else { "which are" };
+        format!("{}, {are} whole", cells(number))
+    };
     let last = run.launches.iter().map(|l| l.number).max();
     let open = run.launches.iter().filter(|l| l.state == weir_distribution::State::Running);
     let told = open.map(|l| match writing && Some(l.number) == last {
         true => {
-            let text = format!("Launch {} is being measured now, with {} so far.", l.number, cells(l.number));
+            let text = format!("{} is being measured now, with {} so far.", called(l.number), cells(l.number));
             warning("being-written", text, None)
         }
         false => {
             let text = format!(
-                "Launch {} was cut off after {}, which are whole: it did not end, and no process writes it any more.",
-                l.number,
-                cells(l.number)
+                "{} was cut off after {}: it did not end, and no process writes it any more.",
+                called(l.number),
+                whole(l.number)
             );
             warning("cut-off", text, Some("weir bench --append adds another launch"))
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use weir_distribution::{HdrHistogram, HistogramRecord, Run, Warning};
 
 use crate::digest::{Digest, Profile};
-use crate::reading::ENOUGH;
+use crate::reading::{APART, ENOUGH};
 use crate::units;
 
 /// Code of a warning: a samples file is missing, not what `run.json` says, or damaged.
@@ -95,6 +95,26 @@ pub fn few_samples(digest: &Digest) -> Option<(String, Option<String>)> {
         units::size(least.size_bytes),
     );
     Some((message, Some("weir bench --time with more seconds, fewer sizes, or fewer operations".to_owned())))
+}
+
+/// Cells whose launches are so far apart that a median between them stands for none of them.
+#[must_use]
+pub fn far_apart(digest: &Digest) -> Option<(String, Option<String>)> {
+    let all = || digest.profiles.iter().flat_map(|p| p.points.values().map(move |point| (p, point)));
+    let apart: Vec<_> = all().filter_map(|(p, point)| Some((p, point, point.apart()?))).collect();
+    let (profile, worst, factor) = apart.iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
+    let (low, high) = worst.launch_range()?;
+    let message = format!(
+        "Launches far apart: in {} of {} cells the launches' medians are more than {} times apart; most in {} at {} ({} times: {}). The median between them stands for none of them.",
+        apart.len(),
+        all().count(),
+        units::number(APART),
+        profile.title,
+        units::size(worst.size_bytes),
+        units::number(*factor),
+        units::range(low, high),
+    );
+    Some((message, Some("more launches tell which is usual: weir bench --append".to_owned())))
 }
 
 /// Whether a cell of this operation has too few samples for a quantile or a form, which its tables and plots say.

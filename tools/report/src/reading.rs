@@ -9,6 +9,9 @@ use crate::units;
 /// Samples from which on the 99th percentile is another one than the largest, and a form or a fit is more than chance.
 pub const ENOUGH: u64 = 100;
 
+/// Launches' medians that are so many times apart are no repetitions of one another.
+pub const APART: f64 = 2.0;
+
 /// An interval as it may be shown.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shown {
@@ -38,6 +41,13 @@ impl Point {
     pub fn launch_range(&self) -> Option<(f64, f64)> {
         let range = |r: (f64, f64), m: &f64| (r.0.min(*m), r.1.max(*m));
         self.has_launches().then(|| self.launch_medians.iter().fold((f64::INFINITY, f64::NEG_INFINITY), range))
+    }
+
+    /// How many times apart its launches' medians are, if that is more than [`APART`]: they saw two states of the machine, or one of them was
+    /// disturbed, and what lies between stands for none of them.
+    #[must_use]
+    pub fn apart(&self) -> Option<f64> {
+        self.launch_range().filter(|r| r.0 > 0.0).map(|(low, high)| high / low).filter(|factor| *factor > APART)
     }
 
     /// Whether its form means something: [`ENOUGH`] samples, or a histogram that somebody wrote without any.

@@ -6,7 +6,7 @@ use crate::compare::{Comparison, Match, Pair};
 use crate::digest::{Digest, Level, Point, Profile};
 use crate::notes::has_few;
 use crate::order::{Family, count_levels, is_halved, level_order};
-use crate::reading::ENOUGH;
+use crate::reading::{APART, ENOUGH};
 use crate::svg::escape;
 use crate::{families, goodness, units};
 
@@ -247,6 +247,13 @@ fn notes_of(profile: &Profile) -> Vec<String> {
     if profile.points.values().any(Point::has_launches) {
         out.push("Of several launches: the least minimum, the medians of their medians and of their 99th percentiles, an interval that holds that of each launch, the greatest maximum, all samples and outliers; and from the least to the greatest of the launches' own medians.".to_owned());
     }
+    if let Some(most) = profile.points.values().filter_map(Point::apart).reduce(f64::max) {
+        out.push(format!(
+            "{FAR_APART}The launches' medians are more than {} times apart (here up to {}): the median between them stands for none of them.",
+            units::number(APART),
+            units::number(most)
+        ));
+    }
     if profile.points.values().any(Point::is_dependent) {
         out.push("Worth: so many independent samples would tell as much of the median; repetitions depend on those before, and processes of one repetition on each other. Intervals are made with this number.".to_owned());
     }
@@ -262,6 +269,9 @@ fn notes_of(profile: &Profile) -> Vec<String> {
     }
     out
 }
+
+/// Marks medians between launches that are far apart.
+const FAR_APART: &str = "‡ ";
 
 /// Marks intervals that are as wide as the clock's tick.
 const BY_TICK: &str = "† ";
@@ -285,7 +295,7 @@ fn cells_of(point: &Point, shown: Columns) -> Vec<String> {
     let mut cells = vec![
         units::size(point.size_bytes),
         time(row.min_ns),
-        time(row.p50_ns),
+        format!("{}{}", if point.apart().is_some() { FAR_APART } else { "" }, time(row.p50_ns)),
         interval,
         if point.knows_p99() { time(row.p99_ns) } else { "–".into() },
         time(row.max_ns),

@@ -386,6 +386,51 @@ fn few_samples_have_neither_p99_nor_form_nor_fits_and_that_is_said() {
 }
 
 #[test]
+fn a_ridge_at_the_edge_of_the_axis_is_drawn_and_a_row_that_is_not_there_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    // The slowest size lies within less than a bin of the axis, but for a tail beyond it.
+    let tight = |at: f64| (0..1000).map(|i| if i < 995 { at } else { at * f64::from(i) }).collect::<Vec<f64>>();
+    let (small, large) = (tight(1e3), tight(1e9));
+    let mut digest = run_of(dir.path(), &[(8, &small), (64, &large), (512, &small)]);
+    // Of one size nothing counts: all of it was warm-up.
+    let empty = weir_report::curve::Curve::of(&[]);
+    digest.profiles[0].points.values_mut().last().unwrap().curve = empty;
+    for plot in run_plots(&digest).iter().filter(|p| p.name.contains("ridgeline")) {
+        assert_eq!(plot.body.matches("class=\"ridge").count(), 2, "{}: {}", plot.name, plot.body);
+        assert!(plot.note.ends_with(" 1 size without a sample that counts left out."), "{}", plot.note);
+    }
+}
+
+#[test]
+fn launches_that_are_far_apart_are_marked_and_named() {
+    let digest = run_in_launches(&[1000.0, 4_000_000.0]);
+    let table = weir_report::table::Table::of_profile(&digest.profiles[0]).text();
+    let row = table.lines().find(|l| l.trim_start().starts_with("64 B")).unwrap();
+    assert!(row.contains("‡ 2.00 ms"), "{row}");
+    assert!(table.contains("‡ The launches' medians are more than 2 times apart (here up to 4000)"), "{table}");
+    let page = page::of_run(&digest);
+    assert!(page.contains("Launches far apart: in 2 of 2 cells the launches&#39; medians are more than 2 times apart"));
+    let alike = run_in_launches(&[1000.0, 1900.0]);
+    assert!(!weir_report::table::Table::of_profile(&alike.profiles[0]).text().contains('‡'));
+    assert!(!page::of_run(&alike).contains("far apart"));
+}
+
+#[test]
+fn a_cell_of_several_launches_counts_once_and_a_launch_that_lacks_some_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let cells = [("send", 8, 1, 0, 40), ("send", 64, 1, 0, 40), ("send", 8, 1, 1, 40), ("send", 64, 1, 2, 40)];
+    let digest = run_in_order(dir.path(), 2, &cells[..3]);
+    let fact = |digest| page::facts(digest).into_iter().find(|f| f.0 == "Measured").unwrap().1;
+    assert!(
+        fact(&digest).contains("2 cells; 120 samples; 2 launches (launch 2 measured 1 of them)"),
+        "{}",
+        fact(&digest)
+    );
+    let digest = run_in_order(dir.path(), 1, &cells[..2]);
+    assert!(fact(&digest).contains("2 cells; 80 samples"), "{}", fact(&digest));
+}
+
+#[test]
 fn an_interval_that_the_tick_limits_says_so_and_a_kernel_has_no_rate() {
     let dir = tempfile::tempdir().unwrap();
     let digest = run_in_order(dir.path(), 1, &[("fft", 64, 0, 0, 900), ("send", 64, 1, 0, 900)]);
@@ -639,11 +684,11 @@ fn a_run_that_was_cut_off_is_told_from_one_that_is_being_measured() {
     std::fs::write(path.join("cells.jsonl"), "{\"id\": 1, \"conf").unwrap();
     let told = || page::of_run(&load(&path).unwrap());
     let during = told();
-    assert!(during.contains("Launch 0 is being measured now, with 1 finished cell so far."));
+    assert!(during.contains("Launch 1 is being measured now, with 1 finished cell so far."));
     // As the kernel does for a process that was killed.
     drop(writer);
     let after = told();
-    assert!(after.contains("Launch 0 was cut off after 1 finished cell"));
+    assert!(after.contains("Launch 1 was cut off after 1 finished cell, which is whole: it did not end"));
     assert!(after.contains("the last line of cells.jsonl is cut short") && !during.contains("cells.jsonl"));
     assert!(!during.contains("still being written") && !after.contains("still being written"));
 }

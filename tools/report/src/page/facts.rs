@@ -173,19 +173,31 @@ fn measured(digest: &Digest) -> String {
     parts.extend(run.created_utc.clone());
     let total: u64 = run.cells.iter().map(|c| c.measured).sum();
     let kept = digest.samples;
-    parts.push(units::plural(run.cells.len() as u64, "cell"));
+    // As everywhere else: what several launches measured is one cell.
+    let cells: usize = digest.profiles.iter().map(|p| p.points.len()).sum();
+    parts.push(units::plural(cells as u64, "cell"));
     parts.push(if total > kept {
         format!("{} samples, {} of them kept", units::count(total), units::count(kept))
     } else {
         format!("{} samples", units::count(kept))
     });
     if run.launches.len() > 1 {
-        parts.push(format!("{} launches", run.launches.len()));
+        parts.push(launches(run, cells));
     }
     if !run.tool.name.is_empty() {
         parts.push(format!("{} {}", run.tool.name, run.tool.version));
     }
     parts.join("; ")
+}
+
+/// How many launches there are, and how many of the `cells` those measured that did not measure all.
+fn launches(run: &Run, cells: usize) -> String {
+    let of = |number: u32| run.cells.iter().filter(|c| c.launch == number).count();
+    let short = run.launches.iter().map(|l| (l.number, of(l.number))).filter(|(_, n)| *n < cells);
+    let short: Vec<String> =
+        short.map(|(number, n)| format!("{} measured {n} of them", notes::launches(&[number]))).collect();
+    let but = if short.is_empty() { String::new() } else { format!(" ({})", short.join(", ")) };
+    format!("{} launches{but}", run.launches.len())
 }
 
 /// Warnings of a digest with those that follow from the data.
@@ -204,6 +216,7 @@ pub fn warnings(digest: &Digest) -> Vec<(String, Option<String>)> {
     }
     out.extend(clock_warning(digest));
     out.extend(skew_warning(digest));
+    out.extend(notes::far_apart(digest));
     out.extend(notes::few_samples(digest));
     out.extend(dependence_warning(digest));
     out.extend(digest.warnings.iter().map(|w| (w.message.clone(), w.advice.clone())));

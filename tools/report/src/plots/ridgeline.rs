@@ -19,7 +19,7 @@ const RISE: f64 = 1.7;
 /// comparable.
 #[must_use]
 pub fn ridgeline(profile: &Profile, level: usize, kind: Kind, detail: &Detail) -> Plot {
-    let few = profile.at_level(level).filter(|p| !p.curve.is_empty() && !p.has_form()).count();
+    let few = profile.at_level(level).filter(|p| !p.curve.is_empty() && !p.has_form()).count() as u64;
     let all: Vec<&Point> = profile.at_level(level).filter(|p| p.has_form()).collect();
     let n = all.len();
     let points = spread_out(all, MOST);
@@ -54,18 +54,29 @@ pub fn ridgeline(profile: &Profile, level: usize, kind: Kind, detail: &Detail) -
             frame.x_axis(&scale.ticks(7, |v| format!("{} ×", units::number(v))), "time relative to the median")
         }
     }
+    let mut undrawn = 0;
     for (i, point) in points.iter().enumerate() {
         let base = frame.top + pitch * (i as f64 + RISE);
-        ridge(&mut frame, point, kind, &scale, (base, pitch * RISE), style::step_of(i, points.len()), detail.ridge);
+        let step = style::step_of(i, points.len());
+        let drawn = ridge(&mut frame, point, kind, &scale, (base, pitch * RISE), step, detail.ridge);
+        undrawn += u64::from(!drawn);
     }
     frame.canvas.text("small muted", frame.right + 10.0, frame.top - 2.0, Anchor::Start, "median");
     let description = points.iter().map(|p| words(p)).collect::<Vec<_>>().join("; ");
     let sizes = if points.len() < n { format!("{} of {n} sizes; t", points.len()) } else { "T".to_owned() };
-    let few = match few {
-        0 => String::new(),
-        n => format!(" {} with fewer than {ENOUGH} samples left out.", units::plural(n as u64, "size")),
-    };
-    let note = format!("{sizes}he slowest 1 % of samples may be at the right edge or beyond.{few}");
+    let mut note = format!("{sizes}he slowest 1 % of samples may be at the right edge or beyond.");
+    for (count, what) in [
+        (few, format!("with fewer than {ENOUGH} samples left out")),
+        (
+            profile.at_level(level).filter(|p| p.curve.is_empty()).count() as u64,
+            "without a sample that counts left out".into(),
+        ),
+        (undrawn, "wholly beyond the axis".into()),
+    ] {
+        if count > 0 {
+            note += &format!(" {} {what}.", units::plural(count, "size"));
+        }
+    }
     frame.finish(&name, description, &note)
 }
 
@@ -79,6 +90,7 @@ fn relative_scale(points: &[&Point], from: f64, to: f64) -> Scale {
     Scale::new(Kind::Linear, low * 0.97, high * 1.02, from, to)
 }
 
+/// Draws a ridge with its words; returns whether anything of it is on the axis.
 fn ridge(
     frame: &mut Frame,
     point: &Point,
@@ -87,7 +99,7 @@ fn ridge(
     (base, rise): (f64, f64),
     step: usize,
     bins: usize,
-) {
+) -> bool {
     let median = point.curve.quantile(0.5).unwrap_or(0.0);
     let (low, high) = scale.range();
     let own = match kind {
@@ -96,27 +108,23 @@ fn ridge(
         Kind::Linear => *scale,
     };
     let mut counts = point.curve.histogram(&own, bins);
-    // What lies beyond the edges would stand there as a false peak.
-    if let Some((_, largest)) = point.curve.range()
-        && largest > own.range().1
-        && let [.., before, last] = &mut counts[..]
-    {
-        *last = last.min(*before);
+    // What lies beyond the edge would stand there as a false peak; what lies just before it is a true one.
+    if let Some(last) = counts.last_mut() {
+        *last = (*last - (point.curve.count() - point.curve.at_most(own.range().1))).max(0.0);
     }
     let counts = smoothed(&counts);
     let most = counts.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     let width = (frame.right - frame.left) / bins as f64;
-    let (Some(first), Some(last)) = (counts.iter().position(|c| *c > 0.0), counts.iter().rposition(|c| *c > 0.0))
-    else {
-        return;
-    };
-    let mut path = Path::new();
-    path.to(frame.left + first as f64 * width, base);
-    for (i, count) in counts.iter().enumerate().take(last + 1).skip(first) {
-        path.line(frame.left + (i as f64 + 0.5) * width, base - count / most * rise);
+    let ends = counts.iter().position(|c| *c > 0.0).zip(counts.iter().rposition(|c| *c > 0.0));
+    if let Some((first, last)) = ends {
+        let mut path = Path::new();
+        path.to(frame.left + first as f64 * width, base);
+        for (i, count) in counts.iter().enumerate().take(last + 1).skip(first) {
+            path.line(frame.left + (i as f64 + 0.5) * width, base - count / most * rise);
+        }
+        path.line(frame.left + (last + 1) as f64 * width, base).close();
+        frame.canvas.path(&format!("ridge qf{step}"), &path);
     }
-    path.line(frame.left + (last + 1) as f64 * width, base).close();
-    frame.canvas.path(&format!("ridge qf{step}"), &path);
     frame.canvas.text("small", frame.left - 8.0, base - 1.0, Anchor::End, &units::size(point.size_bytes));
     frame.canvas.text(
         "small muted",
@@ -127,6 +135,7 @@ fn ridge(
     );
     let x = if kind == Kind::Log || median > 0.0 { own.at(median) } else { frame.left };
     frame.canvas.hint(x, base - 6.0, &words(point));
+    ends.is_some()
 }
 
 /// Each bin with half its neighbours: quietens the steps between the points of a curve, moves nothing.
