@@ -48,19 +48,48 @@ pub fn command(first: &Path, like: &Run, second: &Path, run: &Run) -> Option<Str
     Some(all.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
 }
 
-/// The words that stay.
-fn kept<'a>(mut given: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
+/// The command that adds launches to a run so that it has `wanted`, as far as runs tell how they were started: none for a run that has them, or
+/// that no `weir bench` made.
+#[must_use]
+pub fn more(dir: &Path, run: &Run, wanted: usize) -> Option<String> {
+    let missing = wanted.checked_sub(run.launches.len()).filter(|n| *n > 0)?;
+    let mut given = run.command.iter().map(String::as_str);
+    let program = given.next()?;
+    given.next().filter(|word| *word == "bench")?;
+    let own = without(given, &["--output", "--meet", "--launches"], &["-o"], &FLAGS);
+    let mut words = vec![program.to_owned(), "bench".to_owned(), "-o".to_owned(), plain(dir)];
+    words.extend(own.map(str::to_owned));
+    words.extend(["--append".to_owned(), "--launches".to_owned(), missing.to_string()]);
+    if run.transport.backend == "mpi" {
+        let ranks = run.launches.iter().map(|launch| launch.placement.len()).max().unwrap_or(0).to_string();
+        words.extend(["--", "mpiexec", "-n", &ranks].map(str::to_owned));
+    }
+    Some(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
+}
+
+/// The words that stay where another run says what is measured.
+fn kept<'a>(given: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
+    without(given, &LEFT_OUT, &LETTERS, &FLAGS)
+}
+
+/// The words but for some options with their values, by name and by letter, and some without.
+fn without<'a>(
+    mut given: impl Iterator<Item = &'a str>,
+    names: &[&str],
+    letters: &[&str],
+    flags: &[&str],
+) -> impl Iterator<Item = &'a str> {
     std::iter::from_fn(move || {
         loop {
             let word = given.next()?;
-            if LEFT_OUT.contains(&word) || LETTERS.contains(&word) {
+            if names.contains(&word) || letters.contains(&word) {
                 given.next();
                 continue;
             }
-            let long = word.split_once('=').is_some_and(|(name, _)| LEFT_OUT.contains(&name));
+            let long = word.split_once('=').is_some_and(|(name, _)| names.contains(&name));
             // A letter with its value in one word, as in -t send,bcast without the blank.
-            let short = !word.starts_with("--") && LETTERS.iter().any(|letter| word.starts_with(letter));
-            if !(long || short || FLAGS.contains(&word)) {
+            let short = !word.starts_with("--") && letters.iter().any(|letter| word.starts_with(letter));
+            if !(long || short || flags.contains(&word)) {
                 return Some(word);
             }
         }
@@ -110,6 +139,26 @@ mod tests {
         assert_eq!(again(line, "weir", 3), Some(format!("{expected} --launches 3")));
         let expected = "weir bench -o b/run2-like-run1 --like a/run1 --launches 3 -- mpiexec -n 4";
         assert_eq!(again("weir bench -o r", "mpi", 3).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn launches_that_are_missing_are_added_by_a_command_that_measures_the_same() {
+        let more = |line: &str, backend: &str, launches: u32| {
+            let mut run = Run::new("m");
+            run.command = line.split_whitespace().map(str::to_owned).collect();
+            run.transport.backend = backend.into();
+            let placement = vec![Placement::default(); 4];
+            let launch = |number| Launch { number, placement: placement.clone(), ..Launch::default() };
+            run.launches = (0..launches).map(launch).collect();
+            super::more(Path::new("a/run1"), &run, 5)
+        };
+        let line = "weir bench -o elsewhere -t send,bcast -s8 --time 30 --json --append";
+        let expected = "weir bench -o a/run1 -t 'send,bcast' -s8 --time 30 --append --launches 4 -- mpiexec -n 4";
+        assert_eq!(more(line, "mpi", 1).as_deref(), Some(expected));
+        let line = "weir bench --transport weir -n 4 -o r --meet /tmp/x/meet";
+        let expected = "weir bench -o a/run1 --transport weir -n 4 --append --launches 2";
+        assert_eq!(more(line, "weir", 3).as_deref(), Some(expected));
+        assert_eq!((more(line, "weir", 5), more("python3 make.py", "", 1)), (None, None));
     }
 
     #[test]

@@ -39,7 +39,8 @@ pub enum Format {
 
 With one run: a table for each operation, and a page with all distributions. With two: for each cell that both
 measured the ratio of times with its interval, a test corrected for the number of cells, and a verdict; a
-difference that the clocks alone could explain is said to be none.
+difference that the clocks alone could explain is said to be none. One launch cannot tell a difference of the
+machines from one between launches: nothing is decided then, and a warning names the command that adds launches.
 
 Exit codes:
   0    all of the run is shown
@@ -232,9 +233,10 @@ impl Subject {
                     let _ = writeln!(out, "{which}: {}, {}", clean(&digest.name), clean(&digest.run.machine));
                     out += &facts_text(digest);
                 }
-                out += &warnings_text(&page::comparison_warnings((first, second), comparison));
                 out.push('\n');
                 out += &comparison.matches.iter().map(|m| Table::of_match(m).text()).collect::<String>();
+                // On a terminal what comes last is what is read first.
+                out += &warnings_text(&page::comparison_warnings((first, second), comparison));
                 let _ = writeln!(out, "{}", comparison.summary());
                 out
             }

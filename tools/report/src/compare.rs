@@ -28,6 +28,8 @@ pub enum Verdict {
     Faster,
     /// The second run is slower.
     Slower,
+    /// The launches differ, but a run has one only: whether the machines do cannot be told from it.
+    LaunchesDiffer,
     /// The medians differ by less than the clocks may be off.
     WithinClockError,
     /// Launches of one run differ as much as the runs do.
@@ -41,12 +43,13 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// One word, for classes of the page; programs get [`Pair::word`].
+    /// One word, for classes of the page and for programs.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Faster => "faster",
             Self::Slower => "slower",
+            Self::LaunchesDiffer => "launches-differ",
             Self::WithinClockError => "within-clock-error",
             Self::WithinLaunches => "within-launches",
             Self::NoDifference => "no-difference",
@@ -72,11 +75,11 @@ pub struct Pair {
     pub ratio: f64,
     /// Lower and upper end of its interval, at [`CONFIDENCE`].
     pub interval: (f64, f64),
-    /// Probability of such a difference if there were none; as tested.
+    /// Probability of such a difference if there were none, between the machines ([`Pair::by_launches`]) or between these launches.
     pub p: f64,
-    /// The same, corrected for all tests made (Holm).
+    /// The same, corrected for all tests made of that kind (Holm).
     pub p_corrected: f64,
-    /// Whether medians of launches were compared. Else samples were, and what is said holds for these launches only.
+    /// Whether medians of launches were compared. Else samples were, and nothing is said of the machines.
     pub by_launches: bool,
     /// How much of a difference the clocks of both runs may have made.
     pub clock_error_ns: f64,
@@ -91,26 +94,18 @@ impl Pair {
         (self.centres_ns.1 - self.centres_ns.0).abs()
     }
 
-    /// One word for programs: that of the verdict, and `-in-these-launches` behind `faster` and `slower` where one launch of a
-    /// run is all there is to tell how much launches differ.
+    /// The p-value that says something of the machines; none where a run has one launch only.
     #[must_use]
-    pub fn word(&self) -> String {
-        format!("{}{}", self.verdict.word(), self.scope().replace(' ', "-"))
+    pub fn p_of_machines(&self) -> Option<f64> {
+        self.by_launches.then_some(self.p_corrected)
     }
 
-    /// What restricts `faster` and `slower`.
-    pub(crate) fn scope(&self) -> &'static str {
-        let differs = matches!(self.verdict, Verdict::Faster | Verdict::Slower);
-        if differs && !self.by_launches { " in these launches" } else { "" }
-    }
-}
-
-impl Pair {
-    /// The verdict in a few words, for headings, which must say elsewhere for which launches it holds.
+    /// The verdict in a few words, for headings.
     #[must_use]
     pub fn short(&self) -> String {
         match self.verdict {
-            Verdict::Faster | Verdict::Slower => self.to_string().replace(self.scope(), ""),
+            Verdict::Faster | Verdict::Slower => self.to_string(),
+            Verdict::LaunchesDiffer => "undecided: launches differ".into(),
             Verdict::WithinClockError => "within clock error".into(),
             Verdict::WithinLaunches => "launches differ as much".into(),
             Verdict::NoDifference => "no difference found".into(),
@@ -125,8 +120,9 @@ impl fmt::Display for Pair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (low, high) = self.interval;
         match self.verdict {
-            Verdict::Faster => by(f, ("faster", self.scope()), 1.0 / self.ratio, 1.0 / high, 1.0 / low),
-            Verdict::Slower => by(f, ("slower", self.scope()), self.ratio, low, high),
+            Verdict::Faster => by(f, "faster", 1.0 / self.ratio, 1.0 / high, 1.0 / low),
+            Verdict::Slower => by(f, "slower", self.ratio, low, high),
+            Verdict::LaunchesDiffer => write!(f, "undecided: launches differ ({})", percent(self.ratio)),
             Verdict::WithinClockError => write!(
                 f,
                 "no difference beyond clock error ({} apart, clocks ±{})",
@@ -145,11 +141,11 @@ impl fmt::Display for Pair {
 
 /// `slower by 12 % (9–15)`, or `3.2 times slower (3–3.5)` where percents stop being readable. A run that takes half the
 /// time is faster by 50 %: percents are of the first run's time.
-fn by(f: &mut fmt::Formatter<'_>, (word, scope): (&str, &str), factor: f64, low: f64, high: f64) -> fmt::Result {
+fn by(f: &mut fmt::Formatter<'_>, word: &str, factor: f64, low: f64, high: f64) -> fmt::Result {
     if factor >= 2.5 {
         return write!(
             f,
-            "{} times {word}{scope} ({}–{})",
+            "{} times {word} ({}–{})",
             units::number(tenths(factor)),
             units::number(tenths(low)),
             units::number(tenths(high))
@@ -159,7 +155,7 @@ fn by(f: &mut fmt::Formatter<'_>, (word, scope): (&str, &str), factor: f64, low:
     let (low, high) = (part(low), part(high));
     // A digit more than the interval is wide says nothing.
     let decimals = usize::from(high - low < 2.0);
-    write!(f, "{word}{scope} by {:.decimals$} % ({low:.decimals$}–{high:.decimals$})", part(factor))
+    write!(f, "{word} by {:.decimals$} % ({low:.decimals$}–{high:.decimals$})", part(factor))
 }
 
 fn percent(ratio: f64) -> String {
@@ -225,15 +221,22 @@ impl Comparison {
         let count = |verdict| self.count(verdict);
         let (n, faster, slower) = (self.pairs().count(), count(Verdict::Faster), count(Verdict::Slower));
         let clock = count(Verdict::WithinClockError);
-        let rest = n - faster - slower - clock;
-        let here = self.pairs().filter(|p| !p.scope().is_empty()).count();
-        let scope = match here {
+        let differ = count(Verdict::LaunchesDiffer);
+        let rest = n - faster - slower - clock - differ;
+        let rest = format!("no different beyond clock error in {clock}, and not shown to differ in {rest}");
+        if self.single == n && n > 0 {
+            // Nothing that was found is about the machines: it must not read as if.
+            let longer = self.pairs().filter(|p| p.verdict == Verdict::LaunchesDiffer && p.ratio > 1.0).count();
+            return format!(
+                "undecided, as one launch cannot tell a machine's difference from a launch's: of {n} cells that both runs measured the launches differ in {differ} (the second's took longer in {longer}), are {rest}"
+            );
+        }
+        let undecided = match differ {
             0 => String::new(),
-            _ if here == faster + slower => " (in these launches)".into(),
-            _ => format!(" ({here} of these {} in these launches only)", faster + slower),
+            _ => format!("undecided in {differ} where launches differ but a run has only one, "),
         };
         format!(
-            "of {n} cells the second run is faster in {faster} and slower in {slower}{scope}, no different beyond clock error in {clock}, and not shown to differ in {rest}"
+            "of {n} cells that both runs measured the second is faster in {faster} and slower in {slower}, {undecided}{rest}"
         )
     }
 }
@@ -246,8 +249,8 @@ impl Comparison {
 /// that these logarithms are nearly normal. A test by ranks would assume nothing, but with five launches each its p-value is never below
 /// 2/252, which no correction for some tens of cells leaves significant, whatever the difference.
 ///
-/// With one launch in either run the launches' variance is not known. The medians' own intervals, which know how samples
-/// depend on each other, are compared, and what is said holds for these launches only.
+/// With one launch in either run the launches' variance is not known, and of the machines nothing can be said. The medians' own intervals,
+/// which know how samples depend on each other, are compared, and tell whether these launches differ ([`Verdict::LaunchesDiffer`]).
 #[must_use]
 pub fn compare(first: &Digest, second: &Digest) -> Comparison {
     let mut matches = Vec::new();
@@ -269,15 +272,20 @@ pub fn compare(first: &Digest, second: &Digest) -> Comparison {
     Comparison { unmatched: (points(first), points(second)), single, few, matches }
 }
 
-/// Corrects the p-values of what was tested for being many.
+/// Corrects the p-values of what was tested for being many: those about machines among themselves, and those about launches.
 fn correct(matches: &mut [Match]) {
-    let tested = |pair: &&mut Pair| !matches!(pair.verdict, Verdict::TooFew | Verdict::NotPositive);
-    let mut pairs: Vec<&mut Pair> = matches.iter_mut().flat_map(|m| &mut m.pairs).filter(tested).collect();
-    let corrected = holm(&pairs.iter().map(|p| p.p).collect::<Vec<_>>());
-    for (pair, p) in pairs.iter_mut().zip(corrected) {
-        pair.p_corrected = p;
-        if matches!(pair.verdict, Verdict::Faster | Verdict::Slower) && p >= SIGNIFICANCE {
-            pair.verdict = Verdict::NoDifference;
+    for by_launches in [true, false] {
+        let tested = |pair: &&mut Pair| {
+            pair.by_launches == by_launches && !matches!(pair.verdict, Verdict::TooFew | Verdict::NotPositive)
+        };
+        let mut pairs: Vec<&mut Pair> = matches.iter_mut().flat_map(|m| &mut m.pairs).filter(tested).collect();
+        let corrected = holm(&pairs.iter().map(|p| p.p).collect::<Vec<_>>());
+        for (pair, p) in pairs.iter_mut().zip(corrected) {
+            pair.p_corrected = p;
+            let differs = matches!(pair.verdict, Verdict::Faster | Verdict::Slower | Verdict::LaunchesDiffer);
+            if differs && p >= SIGNIFICANCE {
+                pair.verdict = Verdict::NoDifference;
+            }
         }
     }
 }
@@ -334,6 +342,8 @@ fn judge(level: usize, a: &Point, b: &Point) -> Pair {
         Verdict::NoDifference
     } else if !pair.by_launches && launches_overlap(&a.launch_medians, &b.launch_medians) {
         Verdict::WithinLaunches
+    } else if !pair.by_launches {
+        Verdict::LaunchesDiffer
     } else if pair.ratio < 1.0 {
         Verdict::Faster
     } else {
@@ -437,10 +447,10 @@ mod tests {
     fn verdicts_read_as_people_say_them() {
         let cases = [
             (pair(Verdict::Faster, 0.88, (0.85, 0.91), true), "faster by 12 % (9–15)"),
-            (pair(Verdict::Faster, 0.88, (0.85, 0.91), false), "faster in these launches by 12 % (9–15)"),
+            (pair(Verdict::LaunchesDiffer, 0.88, (0.85, 0.91), false), "undecided: launches differ (-12 %)"),
             (pair(Verdict::Slower, 1.034, (1.031, 1.04), true), "slower by 3.4 % (3.1–4.0)"),
             (pair(Verdict::Slower, 3.24, (3.0, 3.51), true), "3.2 times slower (3–3.5)"),
-            (pair(Verdict::Faster, 0.1, (0.08, 0.125), false), "10 times faster in these launches (8–12.5)"),
+            (pair(Verdict::Faster, 0.1, (0.08, 0.125), true), "10 times faster (8–12.5)"),
             (
                 pair(Verdict::WithinClockError, 1.04, (1.0, 1.1), true),
                 "no difference beyond clock error (40 ns apart, clocks ±60 ns)",
@@ -450,11 +460,10 @@ mod tests {
         for (pair, text) in cases {
             assert_eq!(pair.to_string(), text);
         }
-        assert_eq!(pair(Verdict::Faster, 0.1, (0.08, 0.125), false).short(), "10 times faster (8–12.5)");
+        assert_eq!(pair(Verdict::LaunchesDiffer, 0.1, (0.08, 0.125), false).short(), "undecided: launches differ");
         assert_eq!(pair(Verdict::Slower, 1.034, (1.031, 1.04), true).short(), "slower by 3.4 % (3.1–4.0)");
-        assert_eq!(pair(Verdict::Faster, 0.5, (0.4, 0.6), false).word(), "faster-in-these-launches");
-        assert_eq!(pair(Verdict::Faster, 0.5, (0.4, 0.6), true).word(), "faster");
-        assert_eq!(pair(Verdict::NoDifference, 0.5, (0.4, 0.6), false).word(), "no-difference");
+        assert_eq!(pair(Verdict::LaunchesDiffer, 0.5, (0.4, 0.6), false).p_of_machines(), None);
+        assert_eq!(pair(Verdict::Faster, 0.5, (0.4, 0.6), true).p_of_machines(), Some(0.0));
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Table {
                 units::time_in_column(pair.centres_ns.1),
                 ratio(pair.ratio),
                 format!("{} – {}", ratio(pair.interval.0), ratio(pair.interval.1)),
-                units::p_value(pair.p_corrected),
+                pair.p_of_machines().map_or_else(|| "–".into(), units::p_value),
                 pair.to_string(),
             ];
             (pair.level, cells, pair.verdict.word())
@@ -108,7 +108,10 @@ impl Table {
             rows: rows.collect(),
             levels: matched.levels.clone(),
             order: level_order(&count_levels(&matched.levels, matched.pairs.iter().map(|p| p.level))),
-            notes: Vec::new(),
+            notes: match matched.pairs.iter().any(|p| !p.by_launches) {
+                true => vec!["Where a run has one launch there is no p-value: the interval is between these launches, and cannot tell a machine's difference from a launch's.".into()],
+                false => Vec::new(),
+            },
         }
     }
 
@@ -382,11 +385,12 @@ fn profile_json(profile: &Profile) -> Value {
 ///     geometric mean of their medians (arithmetic where a median is not above 0)
 ///   * `ratio`: `second_ns` over `first_ns`, 1 where a centre is not above 0; `ratio_low`, `ratio_high`: its 95 % interval,
 ///     `null` where nothing could be compared
-///   * `unit`: `launch` if launches were compared (Welch's test on logarithms), `sample` if the medians' own intervals
-///   * `p`, `p_corrected`: of the test; after Holm's correction for all cells
+///   * `unit`: `launch` if launches were compared (Welch's test on logarithms), `sample` if the medians' own intervals were, as a run has one
+///     launch only: nothing is said of the machines then
+///   * `p`, `p_corrected`: of the test; after Holm's correction for all cells; `null` where `unit` is `sample`
 ///   * `clock_error_ns`: by how much the clocks of both runs may be off together
-///   * `verdict`: `faster`, `slower` (by launches), `faster-in-these-launches`, `slower-in-these-launches` (one launch of a run is all
-///     there is), `within-clock-error`, `within-launches`, `no-difference`, `not-positive`, `too-few`; `text`: the same for people
+///   * `verdict`: `faster`, `slower`, `launches-differ` (but a run has one only, which cannot tell), `within-clock-error`,
+///     `within-launches`, `no-difference`, `not-positive`, `too-few`; `text`: the same for people
 #[must_use]
 pub fn comparison_json(first: &Digest, second: &Digest, comparison: &Comparison) -> Value {
     let operations: Vec<Value> = comparison
@@ -414,8 +418,8 @@ fn pair_json(pair: &Pair, levels: &[Level]) -> Value {
         "first_ns": pair.centres_ns.0, "second_ns": pair.centres_ns.1,
         "first_launches": pair.launches.0, "second_launches": pair.launches.1,
         "ratio": pair.ratio, "ratio_low": pair.interval.0, "ratio_high": pair.interval.1,
-        "p": pair.p, "p_corrected": pair.p_corrected, "unit": if pair.by_launches { "launch" } else { "sample" },
-        "clock_error_ns": pair.clock_error_ns, "verdict": pair.word(), "text": pair.to_string(),
+        "p": pair.by_launches.then_some(pair.p), "p_corrected": pair.p_of_machines(), "unit": if pair.by_launches { "launch" } else { "sample" },
+        "clock_error_ns": pair.clock_error_ns, "verdict": pair.verdict.word(), "text": pair.to_string(),
     })
 }
 

@@ -29,26 +29,53 @@ fn compared(second: Shape) -> Comparison {
 }
 
 #[test]
-fn a_machine_that_is_slower_by_a_tenth_is_said_to_be() {
+fn one_launch_each_that_differs_decides_nothing_about_the_machines() {
     let comparison = compared(Shape { factor: 1.1, seed: 2, ..base() });
-    assert!(comparison.pairs().count() >= 7);
+    let n = comparison.pairs().count();
+    assert!(n >= 7 && comparison.single == n);
     for pair in comparison.pairs() {
-        assert_eq!(pair.verdict, Verdict::Slower, "{pair}");
+        assert_eq!(pair.verdict, Verdict::LaunchesDiffer, "{pair}");
         assert!((pair.ratio - 1.1).abs() < 0.02, "{pair}");
         assert!(pair.interval.0 <= pair.ratio && pair.ratio <= pair.interval.1);
-        assert!(pair.to_string().starts_with("slower in these launches by "), "{pair}");
+        assert!(pair.to_string().starts_with("undecided: launches differ (+"), "{pair}");
+        assert_eq!(pair.p_of_machines(), None);
+    }
+    let summary = comparison.summary();
+    let expected = format!(
+        "undecided, as one launch cannot tell a machine's difference from a launch's: of {n} cells that both runs measured the launches differ in {n} (the second's took longer in {n})"
+    );
+    assert!(summary.starts_with(&expected), "{summary}");
+    for table in comparison.matches.iter().map(|m| Table::of_match(m).text()) {
+        assert!(!table.contains("0.001") && table.contains("there is no p-value"), "{table}");
     }
 }
 
 #[test]
+fn a_machine_that_is_slower_by_a_tenth_in_all_launches_is_said_to_be() {
+    let launches = |seed, factor| Shape { launches: 3, launch_spread: 0.0, seed, factor, repetitions: 500, ..base() };
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (run(dir.path(), "a", &launches(5, 1.0)), run(dir.path(), "b", &launches(6, 1.1)));
+    let comparison = compare::compare(&a, &b);
+    for pair in comparison.pairs() {
+        assert!(pair.verdict == Verdict::Slower && (pair.ratio - 1.1).abs() < 0.02, "{pair}");
+        assert!(pair.to_string().starts_with("slower by "), "{pair}");
+    }
+    let n = comparison.pairs().count();
+    assert!(comparison.summary().starts_with(&format!(
+        "of {n} cells that both runs measured the second is faster in 0 and slower in {n}, no different"
+    )));
+}
+
+#[test]
 fn a_faster_machine_is_said_to_be_faster() {
-    let comparison = compared(Shape { factor: 0.5, seed: 3, ..base() });
+    let launches = |seed, factor| Shape { launches: 3, launch_spread: 0.0, seed, factor, repetitions: 500, ..base() };
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (run(dir.path(), "a", &launches(3, 1.0)), run(dir.path(), "b", &launches(4, 0.5)));
+    let comparison = compare::compare(&a, &b);
     assert!(comparison.pairs().all(|p| p.verdict == Verdict::Faster && (p.ratio - 0.5).abs() < 0.01));
     for pair in comparison.pairs() {
-        let percent = pair
-            .to_string()
-            .strip_prefix("faster in these launches by ")
-            .and_then(|t| t.split(' ').next()?.parse::<f64>().ok());
+        let percent =
+            pair.to_string().strip_prefix("faster by ").and_then(|t| t.split(' ').next()?.parse::<f64>().ok());
         assert!(percent.is_some_and(|p| (p - 50.0).abs() < 1.0), "{pair}");
     }
 }
@@ -59,7 +86,8 @@ fn the_same_machine_measured_twice_is_not_said_to_differ() {
     let false_ones: usize = (10..16)
         .map(|seed| {
             let comparison = compared(Shape { seed, ..base() });
-            comparison.count(Verdict::Faster) + comparison.count(Verdict::Slower)
+            assert_eq!(comparison.count(Verdict::Faster) + comparison.count(Verdict::Slower), 0);
+            comparison.count(Verdict::LaunchesDiffer)
         })
         .sum();
     assert!(false_ones <= 1, "{false_ones} false differences");
@@ -77,7 +105,7 @@ fn a_difference_below_the_clocks_error_is_none_however_sure_a_test_is() {
         assert_eq!(pair.verdict, Verdict::WithinClockError);
         assert!(pair.to_string().contains("no difference beyond clock error"), "{pair}");
     }
-    assert!(comparison.pairs().any(|p| p.verdict == Verdict::Slower), "large messages differ by more");
+    assert!(comparison.pairs().any(|p| p.verdict == Verdict::LaunchesDiffer), "large messages differ by more");
 }
 
 #[test]
@@ -116,7 +144,7 @@ fn the_page_says_in_words_what_was_found() {
     for part in [
         "mpich-weir against mpich-tcp",
         "only one launch in one of the runs",
-        "(in these launches)",
+        "Undecided, as one launch cannot tell",
         "Holm",
         "time of the second run over the first",
         "cumulative distributions",
@@ -124,14 +152,18 @@ fn the_page_says_in_words_what_was_found() {
         assert!(page.contains(part), "{part} is not on the page");
     }
     for pair in comparison.pairs() {
-        assert!(pair.verdict == Verdict::Faster && page.contains(&pair.to_string()), "{pair}");
+        assert!(pair.verdict == Verdict::LaunchesDiffer && page.contains(&pair.to_string()), "{pair}");
     }
+    let at = |part: &str| page.find(part).unwrap_or_else(|| panic!("{part} is not on the page"));
+    assert!(at("<p>Undecided") < at("<details class=\"warnings\">"), "what was found comes first");
+    assert!(!page.contains("<section class=\"warnings\""), "and warnings are folded");
     assert!(!page.contains("NaN"));
     assert_eq!(page.matches("governor of node3").count(), 1, "what is so in both runs is said once");
     assert!(page.contains("In both runs: the governor of node3"));
     assert!(comparison_plots(&a, &b, &comparison).len() >= 6);
     let json = comparison_json(&a, &b, &comparison);
-    assert_eq!(json["operations"][0]["cells"][0]["verdict"], "faster-in-these-launches");
+    assert_eq!(json["operations"][0]["cells"][0]["verdict"], "launches-differ");
+    assert!(json["operations"][0]["cells"][0]["p_corrected"].is_null());
 }
 
 /// A run of one operation: by size the median of each launch, known to a thousandth, and by how much clocks may be off.
@@ -357,7 +389,7 @@ fn dependent_samples_of_one_machine_are_not_said_to_differ_more_often_than_they_
     let trials = 200;
     let differing = (0..trials).filter(|_| {
         let (a, b) = (sampled("a", &[series(1000)]), sampled("b", &[series(1000)]));
-        compare::compare(&a, &b).pairs().any(|p| matches!(p.verdict, Verdict::Faster | Verdict::Slower))
+        compare::compare(&a, &b).pairs().any(|p| p.verdict == Verdict::LaunchesDiffer)
     });
     let differing = differing.count();
     // 5 % of 200 are 10, standard deviation 3.1.

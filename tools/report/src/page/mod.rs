@@ -113,14 +113,31 @@ fn warnings(all: &[(String, Option<String>)]) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let mut out = String::from("<section class=\"warnings\" aria-label=\"Warnings\"><h2>Read this first</h2><ul>\n");
+    let open = "<section class=\"warnings\" aria-label=\"Warnings\"><h2>Read this first</h2>";
+    format!("{open}{}</section>\n", list(all))
+}
+
+/// Warnings behind a line that says how many there are: where a result stands first that tells the worst of them itself.
+fn folded(all: &[(String, Option<String>)]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let count = crate::units::plural(all.len() as u64, "warning");
+    format!(
+        "<details class=\"warnings\"><summary>{count}: what to know before this is believed</summary>{}</details>\n",
+        list(all)
+    )
+}
+
+fn list(all: &[(String, Option<String>)]) -> String {
+    let mut out = String::from("<ul>\n");
     for (message, advice) in all {
         let advice = advice
             .as_ref()
             .map_or_else(String::new, |a| format!("<br><span class=\"muted\">To do: {}</span>", escape(a)));
         out += &format!("<li>{}{advice}</li>\n", escape(message));
     }
-    out + "</ul></section>\n"
+    out + "</ul>"
 }
 
 fn footer() -> String {

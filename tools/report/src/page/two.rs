@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use weir_distribution::{Configuration, StartSync};
 
 use crate::again;
-use crate::compare::{Comparison, Match, Verdict};
+use crate::compare::{Comparison, ENOUGH_LAUNCHES, Match, Verdict};
 use crate::digest::Digest;
 use crate::order::{count_levels, drawn_levels};
 use crate::page::facts::{Fact, facts, warnings as run_warnings};
-use crate::page::{controls, figure, footer, ids, level_choice, warnings};
+use crate::page::{controls, figure, folded, footer, ids, level_choice};
 use crate::plots::{Detail, compare, sentence};
 use crate::scale::Kind;
 use crate::svg::escape;
@@ -26,7 +26,7 @@ pub fn body(digests: (&Digest, &Digest), comparison: &Comparison, detail: &Detai
     let ids = ids(titles());
     let mut out = format!("<header><h1>{}</h1>\n", escape(&title(digests.0, digests.1)));
     out += &format!("<p>{}.</p>\n", escape(&sentence(&comparison.summary())));
-    out += &warnings(&all_warnings(digests, comparison));
+    out += &folded(&all_warnings(digests, comparison));
     out += &side_by_side(digests);
     out += METHOD;
     out += "</header>\n";
@@ -41,15 +41,15 @@ pub fn body(digests: (&Digest, &Digest), comparison: &Comparison, detail: &Detai
     out + "</main>\n" + &footer()
 }
 
-const METHOD: &str = "<details><summary>How this was judged</summary><p>What stands for a run is the median of its launch or, of several launches, the geometric mean of their medians; the ratio is the quotient of the two. Where both runs have two launches or more, the launch is the unit: Welch's t test on the logarithms of the launches' medians, each of which weighs the same, gives interval and p-value. It assumes that these logarithms are nearly normal; a test by ranks would assume nothing, and find nothing: with five launches each its p-value is 2/252 at least, whatever the difference, which the correction for some tens of cells makes meaningless. Where a run has one launch, the 95 % intervals of the medians are compared, which know how much repetitions depend on each other but not how much launches differ: what is said holds for these launches only. p-values are corrected for the number of cells after Holm, and a difference counts below 0.05. A difference smaller than the sum of both runs' bounds on the clocks' error is none, whatever a test says.</p></details>\n";
+const METHOD: &str = "<details><summary>How this was judged</summary><p>What stands for a run is the median of its launch or, of several launches, the geometric mean of their medians; the ratio is the quotient of the two. Where both runs have two launches or more, the launch is the unit: Welch's t test on the logarithms of the launches' medians, each of which weighs the same, gives interval and p-value. It assumes that these logarithms are nearly normal; a test by ranks would assume nothing, and find nothing: with five launches each its p-value is 2/252 at least, whatever the difference, which the correction for some tens of cells makes meaningless. Where a run has one launch, the 95 % intervals of the medians are compared, which know how much repetitions depend on each other but not how much launches differ: they can say that these launches differ, but not whether the machines do, which is left undecided. p-values are corrected for the number of cells after Holm, and a difference counts below 0.05. A difference smaller than the sum of both runs' bounds on the clocks' error is none, whatever a test says.</p></details>\n";
 
 /// What must be known before the comparison is believed, with what to do about it.
 #[must_use]
 pub fn all_warnings(digests: (&Digest, &Digest), comparison: &Comparison) -> Vec<(String, Option<String>)> {
     let mut out = Vec::new();
-    let (n, advice) = (comparison.pairs().count(), "weir bench --launches 5 on both machines".to_owned());
+    let (n, advice) = (comparison.pairs().count(), add_launches(digests));
     if comparison.single > 0 {
-        out.push((format!("{} of {n} cells have only one launch in one of the runs: what differs from launch to launch of one machine is not told there from what differs between the runs, and verdicts hold for these launches only.", comparison.single), Some(advice)));
+        out.push((format!("{} of {n} cells have only one launch in one of the runs: one launch cannot tell a difference of the machines from one between launches of the same machine, and whether the machines differ is undecided there.", comparison.single), Some(advice)));
     } else if comparison.few > 0 {
         out.push((format!("{} of {n} cells have fewer than five launches in one of the runs: only large differences can be told there from what launches differ.", comparison.few), Some(advice)));
     }
@@ -79,6 +79,16 @@ pub fn all_warnings(digests: (&Digest, &Digest), comparison: &Comparison) -> Vec
         }
     }
     out
+}
+
+/// How to come to enough launches of both runs.
+fn add_launches((first, second): (&Digest, &Digest)) -> String {
+    let command = |digest: &Digest| again::more(digest.folder.as_deref()?, &digest.run, ENOUGH_LAUNCHES);
+    let commands: Vec<String> = [first, second].into_iter().filter_map(command).collect();
+    match commands.is_empty() {
+        true => format!("weir bench --launches {ENOUGH_LAUNCHES} on both machines"),
+        false => format!("add launches, each run set up as it was then: {}", commands.join("; and: ")),
+    }
 }
 
 /// Cells that only one of the runs has, and how to measure the second run so that it has them.

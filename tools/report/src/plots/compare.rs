@@ -109,12 +109,8 @@ pub fn cdfs(digests: (&Digest, &Digest), matched: &Match, level: usize, detail: 
     }
     let label = matched.levels.get(level).map(crate::digest::Level::label).unwrap_or_default();
     let title = format!("{}: cumulative distributions", matched.title);
-    let here = match chosen.iter().any(|c| !c.0.scope().is_empty()) {
-        true => " Faster and slower: in these launches.",
-        false => "",
-    };
     let explanation = format!(
-        "{label}; {}. Share of samples that took at most a time; the further left, the faster.{here}{}",
+        "{label}; {}. Share of samples that took at most a time; the further left, the faster.{}",
         matched.key.qualities(),
         pooled(chosen.iter().flat_map(|c| [c.1.0, c.1.1]))
     );
