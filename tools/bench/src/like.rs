@@ -10,7 +10,7 @@ use crate::kernels;
 use crate::operation::{Class, Operation};
 use crate::options::Settings;
 use crate::pairing::{Layout, Pairing, Placement};
-use crate::plan::{Spec, room_for_samples};
+use crate::plan::{self, Spec, room_for_samples};
 
 /// The configurations of the run that is to be measured again, each once; nothing if none is named. Rank 0 reads it.
 ///
@@ -88,8 +88,12 @@ fn pairing(c: &Configuration, layout: &Layout, placement: &Placement) -> Option<
 fn other_ranks(c: &Configuration, layout: &Layout) -> String {
     let most = layout.everybody();
     format!(
-        "it was measured on {} ranks as {}x{}, here are {} nodes with at most {} ranks on each; start as many as then, placed alike",
-        c.ranks, c.nodes, c.ranks_per_node, most.nodes, most.per_node
+        "it was measured on {} ranks as {}x{}, here {} with at most {} on each; start as many as then, placed alike",
+        c.ranks,
+        c.nodes,
+        c.ranks_per_node,
+        plan::are(most.nodes, "node"),
+        plan::many(most.per_node, "rank")
     )
 }
 
@@ -134,8 +138,7 @@ mod tests {
         };
         let pair = Configuration::pair("send", 8);
         let text = refused(pair.clone(), &[0, 0]);
-        let expected =
-            "--like: send of 8 bytes cannot be measured here: it was measured on 2 ranks as 2x1, here are 1 nodes";
+        let expected = "--like: send of 8 bytes cannot be measured here: it was measured on 2 ranks as 2x1, here is 1 node with at most 2 ranks on each";
         assert!(text.starts_with(expected) && !text.contains('\n'), "{text}");
         assert!(refused(Configuration { pairs: 2, ..pair.clone() }, &[0, 1]).contains("start as many as then"));
         assert!(refused(Configuration::pair("teleport", 8), &[0, 1]).contains("no such operation"));

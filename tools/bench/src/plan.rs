@@ -141,7 +141,7 @@ pub(crate) fn room_for_samples(settings: &Settings, cells: &[Spec]) -> Result<()
 fn find(layout: &Layout, n: usize, p: usize) -> Result<Placement> {
     let most = layout.everybody();
     let placement = layout.placement(n, p).ok_or_else(|| {
-        let there = format!("there are {} nodes with at most {} ranks on each", most.nodes, most.per_node);
+        let there = format!("there {} with at most {} on each", are(most.nodes, "node"), many(most.per_node, "rank"));
         BenchError::Usage(format!("placement {n}x{p} does not fit: {there}"))
     })?;
     if placement.members.len() < 2 {
@@ -304,6 +304,26 @@ fn kernel(settings: &Settings, layout: &Layout, placement: &Placement, operation
 /// Share of a node's available memory that the buffers may take: the MPI library needs some too.
 const SHARE: f64 = 0.6;
 
+/// So much memory, in words.
+fn memory(bytes: u64) -> String {
+    let (value, unit) = match bytes {
+        0..0x2_8000_0000 => (bytes >> 20, "MiB"),
+        0x2_8000_0000..0xa00_0000_0000 => (bytes >> 30, "GiB"),
+        _ => (bytes >> 40, "TiB"),
+    };
+    format!("{value} {unit}")
+}
+
+/// A number of things: `1 node`, `2 nodes`.
+pub(crate) fn many(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The same with its verb: `is 1 node`, `are 2 nodes`.
+pub(crate) fn are(count: usize, thing: &str) -> String {
+    format!("{} {}", if count == 1 { "is" } else { "are" }, many(count, thing))
+}
+
 /// Refuses sizes that do not fit, before anything is measured.
 ///
 /// # Errors
@@ -313,7 +333,10 @@ pub fn check_memory(cells: &[Spec], layout: &Layout, rooms: &[Room], most_bytes:
         let ranks = cell.placement.members.len();
         let block = cell.operation.block_bytes(cell.size, ranks);
         if block > most_bytes {
-            let text = format!("{} of {block} bytes: a message may have {most_bytes} at most", cell.operation);
+            let text = format!(
+                "{} of {block} bytes: a message may have {most_bytes} at most; give smaller --sizes",
+                cell.operation
+            );
             return Err(BenchError::Usage(text));
         }
         let (out, into) = cell.operation.buffer_bytes(cell.size, ranks, cell.count as usize);
@@ -326,12 +349,13 @@ pub fn check_memory(cells: &[Spec], layout: &Layout, rooms: &[Room], most_bytes:
             let all = need.saturating_mul(here);
             if all as f64 > available as f64 * SHARE {
                 let text = format!(
-                    "{} of {} bytes needs about {} MB for {here} ranks on {}, where {} MB are available; give smaller --sizes",
+                    "{} of {} bytes needs about {} for {} on {}, where {} are available; give smaller --sizes",
                     cell.operation,
                     cell.size,
-                    all >> 20,
+                    memory(all),
+                    many(here as usize, "rank"),
                     room.name,
-                    available >> 20
+                    memory(available)
                 );
                 return Err(BenchError::Usage(text));
             }
@@ -439,7 +463,7 @@ mod tests {
         let room = |bytes| [Room { name: "n".into(), available_bytes: Some(bytes) }];
         let layout = Layout { nodes: vec![0; 4] };
         let text = check_memory(&cells, &layout, &room(8 << 30), u64::MAX).unwrap_err().to_string();
-        assert!(text.contains("needs about 49152 MB for 4 ranks on n, where 8192 MB"), "{text}");
+        assert!(text.contains("needs about 48 GiB for 4 ranks on n, where 8192 MiB"), "{text}");
         assert!(check_memory(&cells, &layout, &room(100 << 30), u64::MAX).is_ok());
         assert!(check_memory(&cells, &layout, &room(100 << 30), 1 << 20).is_err());
     }

@@ -5,7 +5,7 @@ use crate::error::{BenchError, Result};
 /// Most sizes one list may have.
 const MOST: usize = 4096;
 
-/// Reads a list of sizes in bytes, e.g. `0,8,1k`, `0-128-1024` (from, step, to) or `8..1M` (powers of two; `8..1M*4` of four). Suffixes k, M and G, also Ki, Mi and Gi, are powers of 1024.
+/// Reads a list of sizes in bytes, e.g. `0,8,1k`, `0-128-1024` (from, step, to) or `8..1M` (powers of two; `8..1M*4` of four). Suffixes k, M, G and T, also Ki, Mi, Gi and Ti, are powers of 1024.
 /// The result is ascending, each size once.
 ///
 /// # Errors
@@ -69,7 +69,8 @@ fn number(text: &str) -> std::result::Result<u64, String> {
         "k" | "K" | "Ki" | "KiB" => 10,
         "M" | "Mi" | "MiB" => 20,
         "G" | "Gi" | "GiB" => 30,
-        other => return Err(format!("{other:?} is no suffix (k, M, G)")),
+        "T" | "Ti" | "TiB" => 40,
+        other => return Err(format!("{other:?} is no suffix (k, M, G, T)")),
     };
     let value: u64 = digits.parse().map_err(|_| format!("{text:?} is not a number of bytes"))?;
     value.checked_mul(1 << shift).filter(|&v| v <= i64::MAX as u64).ok_or_else(|| format!("{text:?} is too large"))
@@ -87,6 +88,7 @@ mod tests {
         assert_eq!(parse("8..64").unwrap(), [8, 16, 32, 64]);
         assert_eq!(parse("1..1M*1k").unwrap(), [1, 1024, 1 << 20]);
         assert_eq!(parse("0,1Mi..3M").unwrap(), [0, 1 << 20, 2 << 20]);
+        assert_eq!(parse("1T").unwrap(), [1 << 40]);
     }
 
     #[test]
