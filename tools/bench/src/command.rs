@@ -135,8 +135,11 @@ fn launches(settings: &Settings) -> Result<u8> {
 /// The last line where launches are missing: how many there are, what happened, and the command that adds the others.
 fn missing(complete: u32, count: u32, what: &str, dir: &Path, command: &str) -> String {
     let kept = if append::is_run(dir) { format!("; what was finished is in {}", dir.display()) } else { String::new() };
-    let (are, missing) = (if complete == 1 { "launch is" } else { "launches are" }, count - complete);
-    format!("{complete} of {count} {are} complete, {missing} missing: {what}{kept}. To add what is missing: {command}")
+    let (are, missing) = (if complete == 1 || count == 1 { "is" } else { "are" }, count - complete);
+    let launches = if count == 1 { "launch" } else { "launches" };
+    format!(
+        "{complete} of {count} {launches} {are} complete, {missing} missing: {what}{kept}. To add what is missing: {command}"
+    )
 }
 
 /// This command line, so that it adds `missing` launches: to be typed again.
@@ -431,6 +434,9 @@ mod tests {
         let line = "weir bench --launches 5 -t send -o r --json -- mpiexec -n 4";
         let command = command_for_more(&words(line), 3);
         assert_eq!(command, "weir bench -t send -o r --json --launches 3 --append -- mpiexec -n 4");
+        let one = |complete, count| missing(complete, count, "why", Path::new("/nowhere"), "c");
+        assert!(one(1, 3).starts_with("1 of 3 launches is complete, 2 missing: why"), "{}", one(1, 3));
+        assert!(one(0, 1).starts_with("0 of 1 launch is complete, 1 missing: why"), "{}", one(0, 1));
         let mut given = words("/opt/weir bench --launches=5 -o r --append --transport weir -n 2 --title");
         given.push("a b".into());
         let text =

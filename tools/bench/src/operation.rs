@@ -100,6 +100,9 @@ const KINDS: [(Kind, &str); 18] = [
 /// Names that stand for several operations.
 const SETS: [&str; 5] = ["default", "point-to-point", "collectives", "kernels", "all"];
 
+/// Words from this similarity on (Jaro and Winkler's, 1 is equal) are taken for misspelt ones.
+const ALIKE: f64 = 0.75;
+
 impl Kind {
     /// The name in the distribution format.
     #[must_use]
@@ -220,9 +223,13 @@ impl Operation {
             return Ok(vec![*op]);
         }
         let names: Vec<String> = all.iter().map(ToString::to_string).chain(SETS.map(str::to_owned)).collect();
-        let nearest =
-            names.iter().max_by(|a, b| strsim::jaro_winkler(a, word).total_cmp(&strsim::jaro_winkler(b, word)));
-        let hint = nearest.map_or_else(String::new, |name| format!("; did you mean {name}?"));
+        let alike = |name: &str| strsim::jaro_winkler(name, &word.to_lowercase());
+        let nearest = names.iter().max_by(|a, b| alike(a).total_cmp(&alike(b))).filter(|name| alike(name) >= ALIKE);
+        let hint = match nearest {
+            Some(name) => format!("; did you mean {name}?"),
+            // Of names that have nothing to do with it, the nearest would be chance.
+            None => format!("; one of {}, or a set: {}", KINDS.map(|(_, name)| name).join(", "), SETS.join(", ")),
+        };
         Err(BenchError::Usage(format!("unknown operation {word:?}{hint} (weir bench --list shows all)")))
     }
 }
@@ -264,6 +271,13 @@ mod tests {
         assert!(error.contains("did you mean ping-pong?"), "{error}");
         let error = Operation::named("colectives").unwrap_err().to_string();
         assert!(error.contains("did you mean collectives?"), "{error}");
+        let error = Operation::named("AllReduce").unwrap_err().to_string();
+        assert!(error.contains("did you mean allreduce?"), "{error}");
+        for word in ["foo", "xyz", "q"] {
+            let error = Operation::named(word).unwrap_err().to_string();
+            assert!(!error.contains("did you mean") && error.contains("one of ping-pong, send, "), "{error}");
+            assert!(error.contains("or a set: default, point-to-point"), "{error}");
+        }
     }
 
     #[test]
