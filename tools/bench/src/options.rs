@@ -11,6 +11,10 @@ use crate::sizes;
 /// Sizes of the one-minute run.
 const DEFAULT_SIZES: &str = "8,64,1k,8k,64k,512k";
 
+/// What the columns of the table are, for those who read it.
+pub(crate) const COLUMNS: &str = "samples: those that count, without warm-up and missed starts. +-: half the width of the 95 % interval of the median.\n\
+p99: 99 % of the samples are shorter. outliers: beyond --outlier-multiplier times --outlier-percentile; they count.";
+
 const EXAMPLES: &str = "Examples:
   mpiexec -n 4 weir bench -o run1                       about a minute; then: weir report run1
   mpiexec -n 4 weir bench -o run1 --append              another launch into the same run
@@ -23,9 +27,13 @@ const EXAMPLES: &str = "Examples:
   mpiexec -n 4 weir bench -o run7 --like run1           what run1 measured, e.g. over another transport; then: weir report run1 run7
   weir bench --list                                     all operations
 
-Sizes are in bytes: a list (8,64,1k), from-step-to (0-128-1024), powers (8..1M, of 4: 8..1M*4); k, M and G are powers of 1024.
+Sizes are in bytes: a list (8,64,1k), from-step-to (0-128-1024), powers (8..1M, of 4: 8..1M*4); k, M, G and T are powers of 1024.
 
 A time of ping-pong is half of the round trip. Ranks send from one buffer and receive into another.
+
+The table at the end, in microseconds: samples are those that count, without warm-up and missed starts; +- is half the width of the 95 %
+interval of the median; 99 % of the samples are shorter than p99; outliers are beyond --outlier-multiplier times the quantile
+--outlier-percentile, and count.
 
 Pairs: one half of the ranks begins all exchanges, then the other half. A pair that is done goes on, untimed, until all are, so that every
 sample is of the contention that its cell states.

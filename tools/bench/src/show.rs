@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weir_distribution::{Cell, Configuration, Locality, Run, StartSync, Warning};
 
+use crate::options;
 use crate::run::Watcher;
 
 /// Where nothing rubs out what was shown, as behind a launcher, the progress is a line at most so often.
@@ -207,6 +208,9 @@ pub fn tables(run: &Run, launch: u32) -> String {
         );
         cells.iter().for_each(|cell| row(cell, &mut text));
     }
+    if !text.is_empty() {
+        let _ = writeln!(text, "\n{}", options::COLUMNS);
+    }
     text
 }
 
@@ -237,7 +241,12 @@ fn row(cell: &Cell, text: &mut String) {
     );
 }
 
-/// What all launches of a run say of each configuration: the median of the launches' medians, and how far these lie apart.
+/// Launches whose medians differ by more than this factor saw two states of the machine, or one of them was disturbed: what lies between stands
+/// for neither.
+pub const APART: f64 = 2.0;
+
+/// What all launches of a run say of each configuration: the median of the launches' medians, and how far these lie apart, with a word where
+/// that is by more than [`APART`].
 #[must_use]
 pub fn launches(run: &Run) -> String {
     let mut groups: BTreeMap<&Configuration, Vec<f64>> = BTreeMap::new();
@@ -247,16 +256,28 @@ pub fn launches(run: &Run) -> String {
     }
     let title = "medians of launches";
     let mut text = format!("\n{title:<60} {:>9} {:>11} {:>11} {:>11}\n", "launches", "least", "median", "greatest");
+    let (all, mut apart) = (groups.len(), 0);
     for (configuration, medians) in groups {
         let Ok(sample) = weir_stats::Sample::durations(medians) else { continue };
+        let factor = sample.max() / sample.min();
+        // A least median that is not above zero has no factor.
+        let mark =
+            if sample.min() > 0.0 && factor > APART { format!("  ! {factor:.1} times apart") } else { String::new() };
+        apart += usize::from(!mark.is_empty());
         let _ = writeln!(
             text,
-            "{:<60} {:>9} {:>11} {:>11} {:>11}",
+            "{:<60} {:>9} {:>11} {:>11} {:>11}{mark}",
             name(configuration),
             sample.count(),
             time(sample.min()),
             time(sample.median()),
             time(sample.max())
+        );
+    }
+    if apart > 0 {
+        let _ = writeln!(
+            text,
+            "\n! In {apart} of {all} cells the launches' medians are more than {APART} times apart: the median between them stands for none of them. More launches tell what is usual (weir bench --append)."
         );
     }
     text
@@ -333,7 +354,41 @@ mod tests {
         }
         let text = launches(&run);
         let words: Vec<&str> = text.lines().nth(2).unwrap().split_whitespace().collect();
-        assert_eq!(words.join(" "), "send 8 B, 1 pair, 2x1 between nodes 3 1.00 us 1.10 us 3.00 us");
+        assert_eq!(words.join(" "), "send 8 B, 1 pair, 2x1 between nodes 3 1.00 us 1.10 us 3.00 us ! 3.0 times apart");
+    }
+
+    #[test]
+    fn launches_far_apart_are_marked_and_the_mark_is_explained() {
+        let of = |medians: [f64; 2]| {
+            let mut run = Run::new("m");
+            for (launch, p50_ns) in (0..).zip(medians) {
+                let mut cell = Cell::new(launch, launch, Configuration::pair("send", 8));
+                cell.summary = Some(weir_distribution::SummaryRecord { p50_ns, ..Default::default() });
+                run.cells.push(cell);
+            }
+            launches(&run)
+        };
+        let text = of([1e3, 4e6]);
+        assert!(text.contains("4.00 ms  ! 4000.0 times apart"), "{text}");
+        assert!(
+            text.lines()
+                .last()
+                .unwrap()
+                .starts_with("! In 1 of 1 cells the launches' medians are more than 2 times apart")
+        );
+        // Alike, and where clocks made a median that has no factor.
+        for medians in [[1e3, 1.9e3], [-1.0, 1e3]] {
+            assert!(!of(medians).contains('!'), "{}", of(medians));
+        }
+    }
+
+    #[test]
+    fn the_tables_say_what_their_columns_are() {
+        let mut run = Run::new("m");
+        assert_eq!(tables(&run, 0), "");
+        run.cells.push(Cell::new(0, 0, Configuration::pair("send", 8)));
+        let text = tables(&run, 0);
+        assert!(text.contains(" +- ") && text.trim_end().ends_with(options::COLUMNS), "{text}");
     }
 
     #[test]
