@@ -176,6 +176,8 @@ fn ten_million(c: &mut Criterion) {
         start: StartSync::None,
         windows_failed: false,
         agreed_ns: Vec::new(),
+        elapsed_ns: 0.0,
+        lost: Default::default(),
     };
     let rules = Rules { keep: 200_000, warm_up: None, percentile: 0.99, multiplier: 5.0, seed: 1 };
     let mut group = c.benchmark_group("collect");

@@ -31,6 +31,8 @@ pub struct Progress {
     pub last_count: u64,
     /// Time the last batch took, ns.
     pub last_ns: f64,
+    /// The same without a stall in it.
+    pub usual_ns: f64,
     /// Relative width of the interval of the median at the rank where it is widest, if it was looked at after the last batch.
     pub relative_width: Option<f64>,
     /// Part of the time spent for which the machine stood still, ns.
@@ -71,8 +73,9 @@ impl Budget {
         if p.done == 0 {
             return Next::Batch(PILOT.min(wanted));
         }
-        let each_ns = (p.last_ns / p.last_count.max(1) as f64).max(1.0);
-        let longest = LONGEST_NS / each_ns;
+        let each_ns = (p.usual_ns / p.last_count.max(1) as f64).max(1.0);
+        // Whether what stalled the last batch has gone, the next one shows, which must not last much longer than it may if not.
+        let longest = LONGEST_NS / (p.last_ns / p.last_count.max(1) as f64).max(each_ns);
         if self.repetitions.is_some() {
             return Next::Batch(fitted(longest, p, wanted));
         }
@@ -153,7 +156,7 @@ impl Pace {
         if took_ns > STALL_FACTOR * usual_ns && excess_ns > STALL_LEAST_NS { excess_ns } else { 0.0 }
     }
 
-    /// What a batch would have taken without a stall, ns: the next one is sized by it.
+    /// What a batch would have taken without a stall, ns.
     #[must_use]
     pub fn without_stall_ns(&self, count: u64, took_ns: f64) -> f64 {
         took_ns - self.excess_ns(count.max(1), took_ns)
@@ -163,6 +166,12 @@ impl Pace {
     #[must_use]
     pub fn lost_ns(&self) -> f64 {
         self.before_ns + self.stalls.iter().sum::<f64>()
+    }
+
+    /// Time that stalls took since the cell was begun (anew), forgiven or not, ns.
+    #[must_use]
+    pub fn stalled_ns(&self) -> f64 {
+        self.batches.iter().map(|&(count, took_ns)| self.excess_ns(count, took_ns)).sum()
     }
 
     /// The cell is begun anew in another way: what was usual is not any more, what was lost stays so.
@@ -179,6 +188,40 @@ const SURE: f64 = 0.5;
 const SLACK: f64 = 0.1;
 /// The least that a cell gets, ns.
 const LEAST_NS: f64 = 1e6;
+
+/// What took time beside repetitions that count and are within their cell's share, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Lost {
+    /// The machine stood still.
+    pub stalls_ns: f64,
+    /// Repetitions whose agreed start somebody missed.
+    pub missed_ns: f64,
+    /// Cells before they were begun anew in another way.
+    pub anew_ns: f64,
+    /// Repetitions so slow that the fewest of them are longer than their cell's share.
+    pub slow_ns: f64,
+    /// Before and after a cell's repetitions: clocks are brought together, samples gathered and written.
+    pub between_ns: f64,
+}
+
+impl Lost {
+    /// Adds another cell's.
+    pub fn add(&mut self, other: &Lost) {
+        self.stalls_ns += other.stalls_ns;
+        self.missed_ns += other.missed_ns;
+        self.anew_ns += other.anew_ns;
+        self.slow_ns += other.slow_ns;
+        self.between_ns += other.between_ns;
+    }
+
+    /// The same of a cell that was given so much and took so much in all, ns, of which `elapsed_ns` went to repetitions.
+    #[must_use]
+    pub fn of_cell(self, given_ns: f64, elapsed_ns: f64, took_ns: f64) -> Lost {
+        let told_ns = self.stalls_ns + self.missed_ns + self.anew_ns;
+        let slow_ns = (elapsed_ns - told_ns - given_ns).max(0.0);
+        Lost { slow_ns, between_ns: (took_ns - elapsed_ns).max(0.0), ..self }
+    }
+}
 
 /// How a launch's time is shared among its cells.
 #[derive(Clone, Copy, Debug)]
@@ -250,7 +293,8 @@ mod tests {
                         missed: 0,
                         elapsed_ns,
                         last_count: count,
-                        last_ns: pace.without_stall_ns(count, took),
+                        last_ns: took,
+                        usual_ns: pace.without_stall_ns(count, took),
                         relative_width: Some(width(done)),
                         lost_ns: pace.lost_ns(),
                     };
@@ -359,6 +403,42 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_becomes_slow_holds_no_more_than_one_batch_up() {
+        // Others want the processors from the 100 000th repetition on: each takes a thousand times as long.
+        let budget = Budget { time_ns: 100e9, ..BUDGET };
+        let (mut p, mut pace, mut long) = (Progress::default(), Pace::default(), 0);
+        while let Next::Batch(count) = budget.next(&p) {
+            let took: f64 = (p.done..p.done + count).map(|i| if i < 100_000 { 2e3 } else { 2e6 }).sum();
+            long += u32::from(took > 2.0 * LONGEST_NS);
+            pace.add(count, took);
+            p = Progress {
+                done: p.done + count,
+                elapsed_ns: p.elapsed_ns + took,
+                last_count: count,
+                last_ns: took,
+                usual_ns: pace.without_stall_ns(count, took),
+                lost_ns: pace.lost_ns(),
+                ..Progress::default()
+            };
+        }
+        assert_eq!(long, 1);
+    }
+
+    #[test]
+    fn what_a_cell_took_is_told_apart() {
+        let lost = Lost { stalls_ns: 3e9, missed_ns: 1e9, anew_ns: 2e9, ..Lost::default() };
+        let lost = lost.of_cell(5e9, 12e9, 12.5e9);
+        assert_eq!((lost.slow_ns, lost.between_ns), (1e9, 0.5e9));
+        let mut pace = Pace::default();
+        (0..10).for_each(|_| pace.add(100, 1e6));
+        (0..5).for_each(|_| pace.add(100, 1e9));
+        // All of them, not the longest two that are forgiven.
+        assert_eq!(pace.stalled_ns(), 5.0 * 0.999e9);
+        pace.begin_anew();
+        assert_eq!(pace.stalled_ns(), 0.0);
+    }
+
+    #[test]
     fn even_slow_operations_are_repeated_a_little() {
         let (done, _, _, why) = play(&BUDGET, |_| 1e9, |_| 1.0);
         assert_eq!((done, why), (10, "time"));
@@ -376,7 +456,8 @@ mod tests {
     fn missed_repetitions_are_made_up_for_once() {
         let budget = Budget { repetitions: Some(100), ..BUDGET };
         let at = |done, missed| {
-            budget.next(&Progress { done, missed, last_count: 100, last_ns: 1e6, ..Progress::default() })
+            let p = Progress { done, missed, last_count: 100, last_ns: 1e6, usual_ns: 1e6, ..Progress::default() };
+            budget.next(&p)
         };
         assert_eq!(at(100, 30), Next::Batch(30));
         assert_eq!(at(130, 30), Next::Enough("repetitions"));

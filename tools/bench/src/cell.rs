@@ -8,7 +8,7 @@ use weir_clock::{Arrival, Outcome, Plan, WindowConfig, Windows};
 use weir_distribution::{StartSync, Warning};
 use weir_stats::stopping;
 
-use crate::budget::{Budget, Next, PILOT, Pace, Progress};
+use crate::budget::{Budget, Lost, Next, PILOT, Pace, Progress};
 use crate::clock::Clock;
 use crate::collect::{self, Rules};
 use crate::error::{BenchError, Result};
@@ -126,6 +126,10 @@ pub struct Measured {
     pub windows_failed: bool,
     /// The agreed starts since the origin, ns, by repetition; nothing for those begun otherwise. Empty without windows.
     pub agreed_ns: Vec<Option<i64>>,
+    /// Time from the first repetition to the end of the last one, what was begun anew included, ns.
+    pub elapsed_ns: f64,
+    /// What of it did not go to repetitions that count.
+    pub lost: Lost,
 }
 
 impl Measured {
@@ -464,6 +468,9 @@ struct Leader {
     planned: u64,
     agreed_ns: Vec<Option<i64>>,
     lost: u64,
+    /// Time of repetitions that were missed, and of what was before the cell was begun anew, ns.
+    missed_ns: f64,
+    anew_ns: f64,
     start: StartSync,
     /// When the budget began to count.
     begun_ns: i64,
@@ -500,6 +507,8 @@ impl Leader {
             planned: 0,
             agreed_ns: Vec::new(),
             lost: 0,
+            missed_ns: 0.0,
+            anew_ns: 0.0,
             start: spec.start,
             begun_ns: now_ns,
             kept_ns: now_ns,
@@ -567,6 +576,7 @@ impl Leader {
         self.pace.begin_anew();
         let (elapsed_ns, lost_ns) = (self.progress.elapsed_ns, self.pace.lost_ns());
         self.progress = Progress { elapsed_ns, lost_ns, ..Progress::default() };
+        (self.anew_ns, self.missed_ns) = (elapsed_ns, 0.0);
         self.windows = None;
         self.start = StartSync::Barrier;
         self.window_ns = None;
@@ -584,7 +594,8 @@ impl Leader {
         p.done += p.last_count;
         let took_ns = (now_ns - self.batch_ns) as f64;
         self.pace.add(p.last_count, took_ns);
-        (p.last_ns, p.lost_ns) = (self.pace.without_stall_ns(p.last_count, took_ns), self.pace.lost_ns());
+        p.last_ns = took_ns;
+        (p.usual_ns, p.lost_ns) = (self.pace.without_stall_ns(p.last_count, took_ns), self.pace.lost_ns());
         p.elapsed_ns = (now_ns - self.begun_ns) as f64;
         let widths = words.iter().filter_map(|word| word.width);
         p.relative_width = widths.fold(None, |most: Option<f64>, width| Some(most.map_or(width, |m| m.max(width))));
@@ -608,6 +619,7 @@ impl Leader {
             latest_ns: words.iter().map(|word| word.latest_ns).max().unwrap_or(0),
         });
         p.missed += all.len() as u64;
+        self.missed_ns += p.usual_ns * all.len() as f64 / p.last_count.max(1) as f64;
         self.lost += all.len() as u64;
         self.planned += p.last_count;
         let mostly = self.planned >= JUDGED_WINDOWS && 2 * self.lost > self.planned;
@@ -627,6 +639,13 @@ impl Leader {
             start: self.start,
             windows_failed: self.windows_failed || (self.windows.is_some() && 4 * self.lost > self.planned),
             agreed_ns: self.agreed_ns.clone(),
+            elapsed_ns: self.progress.elapsed_ns,
+            lost: Lost {
+                stalls_ns: self.pace.stalled_ns(),
+                missed_ns: self.missed_ns,
+                anew_ns: self.anew_ns,
+                ..Lost::default()
+            },
         }
     }
 }

@@ -15,9 +15,9 @@ use crate::host::{self, Facts};
 use crate::machine::mpi::MpiMachine;
 use crate::machine::weir::WeirMachine;
 use crate::machine::{Control, Machine};
-use crate::operation::Operation;
+use crate::operation;
 use crate::options::{Args, Settings, Transport};
-use crate::run::{self, About, Report, Silent, Watcher};
+use crate::run::{self, About, Desk, Report, Silent, Watcher};
 use crate::show::{self, Progress, Warnings};
 use crate::spawn;
 use crate::speaker::Part;
@@ -38,7 +38,8 @@ pub const EXIT_INTERRUPTED: u8 = 130;
 pub fn run(args: &Args) -> u8 {
     let done = match args.settings() {
         Err(error) => Err(error),
-        Ok(_) if args.list => list(),
+        Ok(_) if args.list && args.json => print(&format!("{}\n", operation::list_json())),
+        Ok(_) if args.list => print(&operation::list()),
         Ok(settings) if args.launches.is_some() => launches(&settings),
         Ok(_) if !args.launcher.is_empty() => {
             Err(BenchError::Usage("a launcher's command after -- needs --launches, e.g. --launches 1".into()))
@@ -56,14 +57,6 @@ pub fn run(args: &Args) -> u8 {
             if usage { EXIT_USAGE } else { EXIT_FAILED }
         }
     }
-}
-
-fn list() -> Result<u8> {
-    let mut text = String::new();
-    for op in Operation::all() {
-        text += &format!("{op}\n");
-    }
-    print(&text)
 }
 
 /// A reader that has gone away is no failure.
@@ -198,8 +191,9 @@ fn over_mpi(settings: &Settings) -> Result<u8> {
     let about = about_mpi(&machine);
     // After MPI has started, which may have taken the signals for itself.
     let asked = stop::listen(Then::EndAfterAWhile, EXIT_INTERRUPTED)?;
-    let result = measure(&machine, settings, &about, &asked.stop);
+    let result = measure(&machine, settings, &about, &asked);
     match result {
+        Ok((None, _)) if machine.rank() == 0 => Ok(taken_over()),
         // Every rank knows of these: MPI ends in good order.
         Err(error @ (BenchError::Usage(_) | BenchError::Told(_) | BenchError::Elsewhere { .. })) => {
             // Said before the others may end: some launchers end rank 0 as soon as another has failed.
@@ -251,7 +245,13 @@ fn over_weir(settings: &Settings) -> Result<u8> {
         command: std::env::args().collect(),
     };
     let asked = stop::listen(Then::EndAfterAWhile, EXIT_INTERRUPTED)?;
-    match measure(&machine, settings, &about, &asked.stop) {
+    match measure(&machine, settings, &about, &asked) {
+        Ok((None, _)) if rank == 0 => Ok(taken_over()),
+        Ok((Some(report), watcher)) if !report.complete => {
+            let concluded = conclude(report, settings, &asked.stop, watcher);
+            machine.finish();
+            concluded
+        }
         Ok((report, watcher)) => {
             machine.finish();
             report.map_or(Ok(code_of_others(&asked)), |report| conclude(report, settings, &asked.stop, watcher))
@@ -325,20 +325,50 @@ fn measure<M: Machine>(
     machine: &M,
     settings: &Settings,
     about: &About,
-    stop: &AtomicBool,
+    asked: &Asked,
 ) -> Result<(Option<Report>, Box<dyn Watcher>)> {
-    let args = &settings.args;
+    let (args, desk) = (&settings.args, Desk::default());
+    if machine.rank() == 0 {
+        asked.at_last(last_words(args.clone(), desk.clone()));
+    }
     if args.bind {
         let bound = bind(machine)?;
         machine.agree(bound)?;
     }
     let mut watcher: Box<dyn Watcher> = match (machine.rank(), args.quiet || args.json) {
-        (0, false) => Box::new(Progress::new()),
+        (0, false) => Box::new(Progress::new(args.output.is_some())),
         (0, true) => Box::new(Warnings),
         _ => Box::new(Silent),
     };
-    let report = run::launch(machine, settings, about, &Facts::here(), stop, watcher.as_mut())?;
+    let report = run::launch_at(machine, settings, about, &Facts::here(), &asked.stop, watcher.as_mut(), &desk)?;
     Ok((report, watcher))
+}
+
+/// Shows what is finished although the launch does not come to its end, as a call hangs; false if there is nothing to show, or the launch shows
+/// it itself.
+fn last_words(args: Args, desk: Desk) -> impl FnOnce() -> bool + Send {
+    move || {
+        let Some((run, launch)) = desk.take_over(stop::PATIENCE.saturating_sub(stop::SOON)) else { return false };
+        let shown = if args.json { print_json(&run) } else { print(&show::tables(&run, launch)) };
+        if !args.quiet && !args.json {
+            eprintln!("{}", interrupted(&args));
+        }
+        shown.is_ok()
+    }
+}
+
+/// The last line of a launch that was asked to stop.
+fn interrupted(args: &Args) -> String {
+    args.output.as_ref().map_or_else(
+        || "interrupted".to_owned(),
+        |dir| format!("interrupted; finished cells are in {}: weir report {}", dir.display(), dir.display()),
+    )
+}
+
+/// The books have been taken from a launch that did not stop in time: who did so ends the process.
+fn taken_over() -> u8 {
+    stop::wait_for_the_end();
+    EXIT_INTERRUPTED
 }
 
 /// Keeps each rank on a processor of its own, of those it may use.
@@ -387,11 +417,8 @@ fn conclude(mut report: Report, settings: &Settings, stop: &AtomicBool, mut watc
             )
         }
         (Some(dir), true) => eprintln!("next: weir report {}", dir.display()),
-        (Some(dir), false) => {
-            eprintln!("interrupted; finished cells are in {}: weir report {}", dir.display(), dir.display())
-        }
         (None, true) => eprintln!("nothing was kept; give a folder for that: -o run1"),
-        (None, false) => eprintln!("interrupted"),
+        (_, false) => eprintln!("{}", interrupted(args)),
     }
     Ok(code)
 }

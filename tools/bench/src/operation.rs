@@ -110,6 +110,31 @@ impl Kind {
         KINDS.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
 
+    /// What is timed, in a few words.
+    #[must_use]
+    pub fn description(self) -> &'static str {
+        match self {
+            Kind::PingPong => "out and back between two ranks; times are half of the round trip",
+            Kind::Send => "blocking send, from its begin to the end of its receive",
+            Kind::Isend => "non-blocking send, from its begin to the end of its receive",
+            Kind::IsendLocal => "non-blocking send, until its buffer may be used again",
+            Kind::Sendrecv => "both ways in one call",
+            Kind::DuplexIsend => "non-blocking sends both ways at once, from begin to the end of the receive",
+            Kind::MessageRate => "a window of non-blocking sends and the answer to the last, per message",
+            Kind::Barrier => "barrier",
+            Kind::Bcast => "broadcast from the first rank",
+            Kind::Gather => "gather at the first rank",
+            Kind::Scatter => "scatter from the first rank",
+            Kind::Allgather => "gather at all ranks",
+            Kind::Alltoall => "every rank to every rank",
+            Kind::Reduce => "sum of 64-bit floats at the first rank",
+            Kind::Allreduce => "sum of 64-bit floats at all ranks",
+            Kind::Bots => "kernel: a bag of tasks",
+            Kind::Fft => "kernel: a two-dimensional Fourier transform",
+            Kind::Jacobi => "kernel: Jacobi iteration",
+        }
+    }
+
     /// What kind of operation it is.
     #[must_use]
     pub fn class(self) -> Class {
@@ -158,6 +183,58 @@ impl Kind {
     pub fn has_modes(self) -> bool {
         matches!(self, Kind::Gather | Kind::Scatter | Kind::Allgather | Kind::Alltoall)
     }
+}
+
+impl Class {
+    /// Its name: but for kernels and collectives a set of one name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::PointToPoint => "point-to-point",
+            Class::Collective => "collective",
+            Class::Kernel => "kernel",
+        }
+    }
+}
+
+/// All operations for people: name, class, and what is timed.
+#[must_use]
+pub fn list() -> String {
+    let line = |op: &Operation| {
+        let mode = match op.mode {
+            SizeMode::Message => "",
+            SizeMode::Each => "; a size is of each rank's part",
+            SizeMode::Total => "; a size is of all ranks' parts together",
+        };
+        format!("{:<16} {:<15} {}{mode}\n", op.to_string(), op.kind.class().name(), op.kind.description())
+    };
+    Operation::all().iter().map(line).collect()
+}
+
+/// The same for programs, as one JSON document.
+///
+/// * `operations`, each with `name`, as -t takes it; `operation` and `size_mode`, as the distribution format names it; `class`:
+///   `point-to-point`, `collective` or `kernel`; `description`; `ends_at`: `same-rank` if both ends of a sample are read by one rank, else
+///   `other-rank`; and what of the command line it heeds: `sizes` (with `size_multiple_bytes`), `pairs`, `start`, `window`, `iterations`
+/// * `sets`: the names in each set that -t takes as well
+#[must_use]
+pub fn list_json() -> serde_json::Value {
+    let one = |op: &Operation| {
+        let (kind, class) = (op.kind, op.kind.class());
+        serde_json::json!({
+            "name": op.to_string(), "operation": kind.name(), "size_mode": op.mode, "class": class.name(),
+            "description": kind.description(),
+            "ends_at": if kind.timing() == Timing::Local { "same-rank" } else { "other-rank" },
+            "sizes": kind.has_size(), "size_multiple_bytes": if kind.sums() { 8 } else { 1 },
+            "pairs": class == Class::PointToPoint, "start": class == Class::Collective,
+            "window": kind == Kind::MessageRate, "iterations": class == Class::Kernel,
+        })
+    };
+    let names =
+        |set: &str| Operation::named(set).unwrap_or_default().iter().map(ToString::to_string).collect::<Vec<_>>();
+    let sets: serde_json::Map<String, serde_json::Value> =
+        SETS.iter().map(|set| ((*set).to_owned(), names(set).into())).collect();
+    serde_json::json!({ "operations": Operation::all().iter().map(one).collect::<Vec<_>>(), "sets": sets })
 }
 
 impl Operation {
@@ -255,6 +332,31 @@ mod tests {
             assert!(Operation::named(name).is_ok(), "{name}");
         }
         assert_eq!(Operation::all().len(), 22);
+    }
+
+    #[test]
+    fn the_list_holds_every_operation_for_people_and_for_programs() {
+        let (text, json) = (list(), list_json());
+        assert_eq!((text.lines().count(), json["operations"].as_array().unwrap().len()), (22, 22));
+        for (line, one) in text.lines().zip(json["operations"].as_array().unwrap()) {
+            let name = one["name"].as_str().unwrap();
+            assert_eq!(line.split_whitespace().next(), Some(name));
+            let op = Operation::named(name).unwrap()[0];
+            assert_eq!((one["class"].as_str(), op.to_string().as_str()), (Some(op.kind.class().name()), name));
+            assert!(!one["description"].as_str().unwrap().is_empty());
+        }
+        let of =
+            |name: &str| json["operations"].as_array().unwrap().iter().find(|o| o["name"] == name).unwrap().clone();
+        assert_eq!(
+            (of("allreduce")["size_multiple_bytes"].as_u64(), of("barrier")["sizes"].as_bool()),
+            (Some(8), Some(false))
+        );
+        assert_eq!(
+            (of("send")["ends_at"].as_str(), of("fft")["iterations"].as_bool()),
+            (Some("other-rank"), Some(true))
+        );
+        assert_eq!(json["sets"]["kernels"], serde_json::json!(["bots", "fft", "jacobi"]));
+        assert_eq!(json["sets"].as_object().unwrap().len(), SETS.len());
     }
 
     #[test]

@@ -49,7 +49,8 @@ Starts: by itself each run begins the repetitions of collectives as suits the ma
 different ways are not compared. --like begins each cell as in the other run; how long is measured (--time, --reps, --ci) is said anew.
 
 Ctrl-C or SIGTERM drops the cell that is under way, keeps those that are finished and shows them. A second signal, a second or more later,
-ends the process at once; who hangs in a call to MPI is ended after ten seconds. Open MPI's launcher passes on nothing that is said after
+ends the process at once. Where a call to MPI hangs, the finished cells are shown after a second and a half without waiting for it, and
+the ranks end within six seconds. Open MPI's launcher passes on nothing that is said after
 Ctrl-C, and kills half a second later: the finished cells are in the folder, and weir report shows them.
 
 Several launches: launches differ more than repetitions do. Either start the program again and again with --append, or give
@@ -153,7 +154,7 @@ pub struct Args {
     /// Show no progress; warnings stay
     #[arg(short, long)]
     pub quiet: bool,
-    /// List all operations and end
+    /// List all operations, with what each times, and end; with --json as one JSON document
     #[arg(long)]
     pub list: bool,
     /// With --transport weir: where the ranks meet

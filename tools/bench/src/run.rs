@@ -1,7 +1,8 @@
 //! A launch: all cells, shuffled, one after the other, each written when it is finished.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use weir_distribution::{
@@ -10,7 +11,7 @@ use weir_distribution::{
 };
 
 use crate::append::{self, Begun};
-use crate::budget::{Budget, Shares};
+use crate::budget::{Budget, Lost, Shares};
 use crate::cell::{Bench, Outcomes};
 use crate::clock::{Clock, Quality};
 use crate::collect::{self, Relations, Rules};
@@ -44,8 +45,8 @@ pub trait Watcher {
     fn cell(&mut self, cell: &Cell, done: usize, cells: usize, left_s: f64);
     /// Something that people should know.
     fn warning(&mut self, warning: &Warning);
-    /// Fitting distributions to what was measured.
-    fn fitting(&mut self, done: usize, cells: usize);
+    /// Fitting distributions to what was measured; so many seconds are left, as it seems.
+    fn fitting(&mut self, done: usize, cells: usize, left_s: f64);
     /// Nothing more comes.
     fn end(&mut self) {}
 }
@@ -57,7 +58,7 @@ impl Watcher for Silent {
     fn begin(&mut self, _: &Run, _: usize) {}
     fn cell(&mut self, _: &Cell, _: usize, _: usize, _: f64) {}
     fn warning(&mut self, _: &Warning) {}
-    fn fitting(&mut self, _: usize, _: usize) {}
+    fn fitting(&mut self, _: usize, _: usize, _: f64) {}
 }
 
 /// What came out, at rank 0.
@@ -101,6 +102,42 @@ impl Relations for Pairs<'_> {
 /// Empty samples by which the overhead is measured.
 const EMPTY: usize = 20_000;
 
+/// Rank 0's books while cells are measured, where also who ends the program in spite of a call that hangs finds them.
+#[derive(Clone, Default)]
+pub struct Desk(Arc<Mutex<Option<Book>>>);
+
+/// How often who wants the books looks whether they are free.
+const LOOK: Duration = Duration::from_millis(5);
+
+impl Desk {
+    fn books(&self) -> MutexGuard<'_, Option<Book>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works on the books; nothing if there are none here.
+    fn with<T>(&self, work: impl FnOnce(&mut Book) -> T) -> Option<T> {
+        self.books().as_mut().map(work)
+    }
+
+    /// Takes the books of a launch that does not come to its end: says in them that it was stopped, and gives up the run's folder. Returns the
+    /// run with all finished cells, and the launch's number; nothing if there are no books, as before the first cell and once the launch itself
+    /// closes them, or if somebody writes in them for longer than `patience`. The launch ends as soon as it can and has no report then.
+    #[must_use]
+    pub fn take_over(&self, patience: Duration) -> Option<(Run, u32)> {
+        let deadline = Instant::now() + patience;
+        let mut book = loop {
+            match self.0.try_lock() {
+                Ok(mut books) => break books.take()?,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner().take()?,
+                Err(TryLockError::WouldBlock) if Instant::now() > deadline => return None,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+            }
+        };
+        book.stop();
+        Some((book.run, book.launch))
+    }
+}
+
 /// Measures everything once; all ranks call it. Rank 0 gets the report.
 ///
 /// # Errors
@@ -112,6 +149,22 @@ pub fn launch<M: Machine>(
     own: &Facts,
     stop: &AtomicBool,
     watcher: &mut dyn Watcher,
+) -> Result<Option<Report>> {
+    launch_at(m, settings, about, own, stop, watcher, &Desk::default())
+}
+
+/// The same, with rank 0's books at a desk that others know, too; no report if somebody has taken them.
+///
+/// # Errors
+/// As [`launch`].
+pub fn launch_at<M: Machine>(
+    m: &M,
+    settings: &Settings,
+    about: &About,
+    own: &Facts,
+    stop: &AtomicBool,
+    watcher: &mut dyn Watcher,
+    desk: &Desk,
 ) -> Result<Option<Report>> {
     let facts = m.everybody(own)?;
     if let Some(rank) = facts.iter().position(|f| f.version != facts[0].version) {
@@ -138,21 +191,22 @@ pub fn launch<M: Machine>(
         launch.warnings.extend(warnings::of_plan(&plan::left_out(settings, &layout)));
     }
     let opened = head.map(|(run, launch)| open(settings, run, launch)).transpose();
-    let mut book = m.agree(opened)?;
-    if let Some(book) = &mut book {
+    if let Some(mut book) = m.agree(opened)? {
         watcher.begin(&book.run, cells.len());
         book.launch().warnings.clone().iter().for_each(|w| watcher.warning(w));
+        *desk.books() = Some(book);
     }
-    let measured = measure_all(m, settings, &cells, &mut clock, &layout, seed, stop, &mut book, watcher);
-    if let (Err(_), Some(book)) = (&measured, &mut book) {
+    let measured = measure_all(m, settings, &cells, &mut clock, &layout, seed, stop, desk, watcher);
+    if measured.is_err()
+        && let Some(mut book) = desk.books().take()
+    {
         // What is finished is in the folder whatever comes of this.
-        book.run.state = State::Stopped;
-        book.launch().state = State::Stopped;
-        let _ = save(&book.run, book.writer.as_mut());
+        book.stop();
     }
     let complete = measured?;
     let qualities = m.gather_values(&clock.quality())?;
-    let closed = book.map(|book| close(book, complete, &clock, &qualities, watcher)).transpose();
+    let book = desk.books().take();
+    let closed = book.map(|book| close(book, complete, settings, &clock, &qualities, watcher)).transpose();
     m.agree(closed)
 }
 
@@ -162,13 +216,13 @@ pub fn launch<M: Machine>(
 /// The folder's.
 pub fn fit(report: &mut Report, stop: &AtomicBool, watcher: &mut dyn Watcher) -> Result<bool> {
     let all = report.durations.len();
-    let mut whole = true;
+    let (mut whole, begun) = (true, Instant::now());
     for (done, (place, durations)) in std::mem::take(&mut report.durations).into_iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
             whole = false;
             break;
         }
-        watcher.fitting(done, all);
+        watcher.fitting(done, all, begun.elapsed().as_secs_f64() / done.max(1) as f64 * (all - done) as f64);
         if let Some(cell) = report.run.cells.get_mut(place) {
             cell.fits = collect::fits(durations, u64::from(cell.id));
         }
@@ -241,12 +295,22 @@ struct Book {
     writer: Option<Writer>,
     durations: Vec<(usize, Vec<f64>)>,
     overhead_ns: f64,
+    /// Time that measuring took, ns, and what it went to.
+    took_ns: f64,
+    lost: Lost,
 }
 
 impl Book {
     fn launch(&mut self) -> &mut Launch {
         let at = self.run.launches.iter().position(|l| l.number == self.launch).unwrap_or(0);
         &mut self.run.launches[at]
+    }
+
+    /// Says that the launch was stopped. That it may not be saved does not matter: a launch that never ended says nothing else.
+    fn stop(&mut self) {
+        self.run.state = State::Stopped;
+        self.launch().state = State::Stopped;
+        let _ = save(&self.run, self.writer.as_mut());
     }
 }
 
@@ -350,10 +414,19 @@ fn clock_info(source: &str, clock: &Clock, qualities: &[Quality]) -> ClockInfo {
 /// Opens the folder, if one is wanted: a new run, or a launch more in the one that is there.
 fn open(settings: &Settings, run: Run, mut launch: Launch) -> Result<Book> {
     let overhead_ns = launch.overhead.as_ref().map_or(0.0, |o| o.per_sample.p50_ns);
+    let book = |run, launch, writer| Book {
+        run,
+        launch,
+        writer,
+        durations: Vec::new(),
+        overhead_ns,
+        took_ns: 0.0,
+        lost: Lost::default(),
+    };
     let Some(dir) = &settings.args.output else {
         let mut run = run;
         run.launches.push(launch);
-        return Ok(Book { run, launch: 0, writer: None, durations: Vec::new(), overhead_ns });
+        return Ok(book(run, 0, None));
     };
     // The format's errors name their file.
     let failed = |error: weir_distribution::Error| BenchError::Told(error.to_string());
@@ -375,7 +448,7 @@ fn open(settings: &Settings, run: Run, mut launch: Launch) -> Result<Book> {
     let number = launch.number;
     writer.begin_launch(launch).map_err(failed)?;
     let run = writer.run().clone();
-    Ok(Book { run, launch: number, writer: Some(writer), durations: Vec::new(), overhead_ns })
+    Ok(book(run, number, Some(writer)))
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -387,7 +460,7 @@ fn measure_all<M: Machine>(
     layout: &Layout,
     seed: u64,
     stop: &AtomicBool,
-    book: &mut Option<Book>,
+    desk: &Desk,
     watcher: &mut dyn Watcher,
 ) -> Result<bool> {
     let args = &settings.args;
@@ -416,18 +489,25 @@ fn measure_all<M: Machine>(
         let outcome = Bench { m, clock, stop, may_fall_back: !begun.fixed, rules: &rules }.cell(spec, &budget)?;
         let Outcomes::Done(measured) = outcome else { return Ok(false) };
         // Shares, the progress and the books are rank 0's.
-        let (Some(measured), Some(book)) = (measured, book.as_mut()) else { continue };
-        let entered = enter(book, spec, &measured, &rules, &Pairs { layout, clock });
-        let begun_cell_ns = std::mem::replace(&mut ended_ns, clock.now_ns(m));
-        shares.took(time_ns, (ended_ns - begun_cell_ns) as f64);
-        match (entered, book.run.cells.last()) {
-            (Ok(()), Some(cell)) => {
+        let Some(measured) = measured else { continue };
+        let entered = desk.with(|book| -> Result<Option<Cell>> {
+            enter(book, spec, &measured, &rules, &Pairs { layout, clock })?;
+            let begun_cell_ns = std::mem::replace(&mut ended_ns, clock.now_ns(m));
+            let took_ns = (ended_ns - begun_cell_ns) as f64;
+            shares.took(time_ns, took_ns);
+            book.lost.add(&measured.lost.of_cell(time_ns, measured.elapsed_ns, took_ns));
+            book.took_ns = (ended_ns - begun_ns) as f64;
+            Ok(book.run.cells.last().cloned())
+        });
+        match entered {
+            Some(Ok(Some(cell))) => {
                 let elapsed_s = (ended_ns - begun_ns) as f64 / 1e9;
-                watcher.cell(cell, done + 1, cells.len(), left_s(args, &shares, elapsed_s, done + 1, cells.len()));
+                watcher.cell(&cell, done + 1, cells.len(), left_s(args, &shares, elapsed_s, done + 1, cells.len()));
             }
-            (Ok(()), None) => {}
+            // Who has taken the books ends the program.
+            Some(Ok(None)) | None => {}
             // The others wait for word before the next cell.
-            (Err(error), _) => failed = Some(error.to_string()),
+            Some(Err(error)) => failed = Some(error.to_string()),
         }
     }
     match m.share(&failed)? {
@@ -478,6 +558,7 @@ fn enter(
 fn close(
     mut book: Book,
     complete: bool,
+    settings: &Settings,
     clock: &Clock,
     qualities: &[Quality],
     watcher: &mut dyn Watcher,
@@ -490,7 +571,12 @@ fn close(
         Some((c.configuration.label(), c.summary.as_ref()?.p50_ns * divisor))
     });
     let smallest = medians.filter(|(_, median)| *median > 0.0).min_by(|a, b| a.1.total_cmp(&b.1));
-    let told = warnings::of_overhead(overhead_ns, smallest.as_ref().map(|(name, median)| (name.as_str(), *median)));
+    let of_overhead =
+        warnings::of_overhead(overhead_ns, smallest.as_ref().map(|(name, median)| (name.as_str(), *median)));
+    // Of a number of repetitions nobody said how long they may take.
+    let asked_s = settings.args.reps.is_none().then_some(settings.args.time);
+    let of_time = asked_s.and_then(|asked_s| warnings::of_time(asked_s, book.took_ns / 1e9, &book.lost));
+    let told: Vec<Warning> = of_overhead.into_iter().chain(of_time).collect();
     told.iter().for_each(|w| watcher.warning(w));
     let entry = book.launch();
     entry.state = if complete { State::Complete } else { State::Stopped };

@@ -21,6 +21,8 @@ pub struct Progress {
     bar: Option<ProgressBar>,
     lines: Lines,
     begun: Instant,
+    /// What comes when all cells are measured.
+    then: &'static str,
 }
 
 /// Which of many lines are said.
@@ -42,15 +44,16 @@ impl Lines {
 }
 
 impl Progress {
-    /// For this process's standard error.
+    /// For this process's standard error. `fits`: when all cells are measured, distributions are fitted to them.
     #[must_use]
-    pub fn new() -> Progress {
-        Progress::on(std::io::stderr().is_terminal().then(ProgressDrawTarget::stderr))
+    pub fn new(fits: bool) -> Progress {
+        let progress = Progress::on(std::io::stderr().is_terminal().then(ProgressDrawTarget::stderr));
+        Progress { then: if fits { ", then fitting" } else { "" }, ..progress }
     }
 
     /// With a bar on this target, or with lines.
     fn on(target: Option<ProgressDrawTarget>) -> Progress {
-        Progress { target, bar: None, lines: Lines::default(), begun: Instant::now() }
+        Progress { target, bar: None, lines: Lines::default(), begun: Instant::now(), then: "" }
     }
 
     fn say(&self, text: &str) {
@@ -70,13 +73,7 @@ impl Watcher for Warnings {
     fn warning(&mut self, warning: &Warning) {
         eprintln!("{}", warning_line(warning));
     }
-    fn fitting(&mut self, _: usize, _: usize) {}
-}
-
-impl Default for Progress {
-    fn default() -> Self {
-        Progress::new()
-    }
+    fn fitting(&mut self, _: usize, _: usize, _: f64) {}
 }
 
 impl Watcher for Progress {
@@ -100,7 +97,7 @@ impl Watcher for Progress {
         let summary = cell.summary.as_ref();
         let median = summary.map_or_else(|| "no samples".into(), |s| format!("median {}", time(s.p50_ns)));
         let what = format!("{}, {median}", name(&cell.configuration));
-        let left = format!("{} s left", left_s.ceil());
+        let left = format!("{} s left{}", left_s.ceil(), self.then);
         match &self.bar {
             Some(bar) => {
                 bar.set_position(done as u64);
@@ -117,14 +114,20 @@ impl Watcher for Progress {
         self.say(&warning_line(warning));
     }
 
-    fn fitting(&mut self, done: usize, cells: usize) {
+    fn fitting(&mut self, done: usize, cells: usize, left_s: f64) {
+        let left = if done == 0 { String::new() } else { format!("; {} s left", left_s.ceil()) };
         if let Some(bar) = &self.bar {
-            bar.reset();
-            bar.set_length(cells as u64);
+            if done == 0 {
+                bar.reset();
+                bar.set_length(cells as u64);
+            }
             bar.set_position(done as u64);
-            bar.set_message("fitting distributions");
+            bar.set_message(format!("fitting distributions{left}"));
         } else if done == 0 {
+            self.lines.is_time(self.begun.elapsed(), true);
             eprintln!("fitting distributions to {cells} cells");
+        } else if self.lines.is_time(self.begun.elapsed(), false) {
+            eprintln!("fitted {done}/{cells}{left}");
         }
     }
 
@@ -333,6 +336,23 @@ mod tests {
         progress.warning(&Warning { code: "x".into(), message: "later".into(), advice: None });
         let drawn = paper.0.lock().unwrap().clone();
         assert!(drawn.contains("0/7") && !drawn.contains("0/0"), "{drawn:?}");
+    }
+
+    #[test]
+    fn fitting_shows_how_far_it_is_and_what_is_left() {
+        let paper = Paper::default();
+        let target = ProgressDrawTarget::term_like_with_hz(Box::new(paper.clone()), 255);
+        let mut progress = Progress { then: ", then fitting", ..Progress::on(Some(target)) };
+        progress.begin(&Run::new("m"), 40);
+        progress.cell(&Cell::new(0, 0, Configuration::pair("send", 8)), 40, 40, 0.0);
+        progress.end();
+        progress.fitting(0, 37, 0.0);
+        progress.bar.as_ref().unwrap().tick();
+        progress.fitting(12, 37, 3.4);
+        progress.bar.as_ref().unwrap().tick();
+        let (message, place) = progress.bar.as_ref().map(|bar| (bar.message(), bar.position())).unwrap();
+        assert_eq!((message.as_str(), place), ("fitting distributions; 4 s left", 12));
+        assert!(paper.0.lock().unwrap().contains("/37 fitting distributions"));
     }
 
     #[test]

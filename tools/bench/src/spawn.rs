@@ -21,7 +21,7 @@ pub const RANKS: &str = "WEIR_BENCH_RANKS";
 /// Ranks that do not come within this time do not come.
 const MEETING: Duration = Duration::from_secs(60);
 /// When one rank has ended badly, or a stop was asked for, the others are given this time: they end by themselves a little earlier.
-const GRACE: Duration = Duration::from_secs(12);
+const GRACE: Duration = Duration::from_secs(8);
 /// How often the children are looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -131,7 +131,7 @@ impl Children {
 
     fn wait(&mut self, asked: &Asked) -> Result<u8> {
         let mut codes: Vec<Option<u8>> = vec![None; self.0.len()];
-        let mut deadline: Option<Instant> = None;
+        let (mut deadline, mut urged) = (None::<Instant>, false);
         while codes.iter().any(Option::is_none) {
             for (rank, child) in self.0.iter_mut().enumerate() {
                 if codes[rank].is_some() {
@@ -143,6 +143,12 @@ impl Children {
                     eprintln!("weir bench: rank {rank} was killed ({status}); finished cells are kept");
                 }
                 codes[rank] = Some(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
+            }
+            // Rank 0 has said all there is to say; a second signal ends who still waits for it.
+            if !urged && codes[0].is_some() && asked.stop.load(Ordering::Relaxed) {
+                urged = true;
+                let left = self.0.iter().zip(&codes).filter(|(_, code)| code.is_none());
+                left.for_each(|(child, _)| crate::sys::process::interrupt(child));
             }
             let bad = codes.iter().flatten().any(|code| *code != 0);
             if deadline.is_none() && (bad || asked.stop.load(Ordering::Relaxed)) {

@@ -1,18 +1,25 @@
 //! Being asked to stop: by Ctrl-C, by a launcher, by a batch system.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::error::{BenchError, Result};
+use crate::sys::process;
 
 /// A launcher passes Ctrl-C on to every rank, and the terminal may too: signals that come so soon after the first are the same wish.
 const SAME_WISH: Duration = Duration::from_secs(1);
-/// Who was asked to stop and still runs after this time hangs: far longer than the longest batch and what is written after it.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longer than a batch and what is written after it, as long as the machine keeps its pace. Who has not stopped by then is in a call that others
+/// keep from coming back, and says its last words without waiting for it.
+pub const SOON: Duration = Duration::from_millis(1500);
+/// Who still runs after this time has no words, or cannot say them: ranks that wait for another one, mostly.
+pub const PATIENCE: Duration = Duration::from_secs(6);
+
+/// Says what there is to say, and returns whether that was all: then the process ends.
+type LastWords = Box<dyn FnOnce() -> bool + Send>;
 
 /// What comes after the first signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +33,26 @@ pub enum Then {
 }
 
 /// What this process was asked.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Asked {
     /// To stop.
     pub stop: Arc<AtomicBool>,
     /// To stop at once.
     pub urgent: Arc<AtomicBool>,
+    last: Arc<Mutex<Option<LastWords>>>,
+}
+
+impl Asked {
+    /// What is done when the process has not stopped [`SOON`] after it was asked to, on a thread of its own.
+    pub fn at_last(&self, words: impl FnOnce() -> bool + Send + 'static) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(words));
+    }
+
+    /// Says the last words, if there are any; returns whether they were all.
+    fn say_last(&self) -> bool {
+        let words = self.last.lock().unwrap_or_else(PoisonError::into_inner).take();
+        words.is_some_and(|words| words())
+    }
 }
 
 /// What a signal comes to.
@@ -69,14 +90,15 @@ pub fn listen(then: Then, code: u8) -> Result<Asked> {
                     first = Some(now);
                     told.stop.store(true, Ordering::Relaxed);
                     if then == Then::EndAfterAWhile {
-                        let _ = std::thread::Builder::new().spawn(move || end_after(PATIENCE, code));
+                        let told = told.clone();
+                        let _ = std::thread::Builder::new().spawn(move || end_after_a_while(&told, code));
                     }
                 }
                 Wish::Same => {}
                 Wish::Urgent => {
                     told.urgent.store(true, Ordering::Relaxed);
                     if then != Then::Look {
-                        std::process::exit(code.into());
+                        process::end(code);
                     }
                 }
             }
@@ -86,15 +108,34 @@ pub fn listen(then: Then, code: u8) -> Result<Asked> {
     Ok(asked)
 }
 
-fn end_after(time: Duration, code: u8) {
-    std::thread::sleep(time);
-    eprintln!("weir bench: still busy {} s after it was asked to stop: ended; finished cells are kept", time.as_secs());
-    std::process::exit(code.into());
+fn end_after_a_while(asked: &Asked, code: u8) {
+    std::thread::sleep(SOON);
+    if !asked.say_last() {
+        std::thread::sleep(PATIENCE.saturating_sub(SOON));
+        let waited_s = PATIENCE.as_secs();
+        eprintln!("weir bench: still busy {waited_s} s after it was asked to stop: ended; finished cells are kept");
+    }
+    process::end(code)
+}
+
+/// Waits for the end of this process, which who says its last words brings about.
+pub fn wait_for_the_end() {
+    std::thread::sleep(PATIENCE);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn last_words_are_said_once() {
+        let asked = Asked::default();
+        assert!(!asked.say_last(), "there are none");
+        asked.clone().at_last(|| true);
+        assert_eq!((asked.say_last(), asked.say_last()), (true, false));
+        asked.at_last(|| false);
+        assert!(!asked.say_last());
+    }
 
     #[test]
     fn signals_passed_on_by_several_are_one_wish_and_a_later_one_is_urgent() {

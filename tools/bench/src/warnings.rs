@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_distribution::Warning;
 
+use crate::budget::Lost;
 use crate::host::Facts;
 use crate::pairing::Layout;
 
@@ -125,6 +126,38 @@ pub fn of_plan(left_out: &[String]) -> Vec<Warning> {
     left_out.iter().map(|line| warning("left-out", line.clone(), advice)).collect()
 }
 
+/// A launch that took longer than asked for by more than this part, and by more than so many seconds, is told.
+const LONGER: f64 = 0.25;
+/// See [`LONGER`].
+const LONGER_LEAST_S: f64 = 2.0;
+
+/// About time: how much longer than asked for the launch took, and what it went to.
+#[must_use]
+pub fn of_time(asked_s: f64, took_s: f64, lost: &Lost) -> Option<Warning> {
+    let more_s = took_s - asked_s;
+    if more_s <= (LONGER * asked_s).max(LONGER_LEAST_S) {
+        return None;
+    }
+    let mut parts = [
+        (lost.stalls_ns, "the machine standing still"),
+        (lost.missed_ns, "repetitions whose agreed start was missed"),
+        (lost.anew_ns, "cells begun anew by barriers, as agreed starts were missed"),
+        (lost.slow_ns, "repetitions of which the fewest take longer than their cell's share"),
+        (lost.between_ns, "clocks, gathering and writing between cells"),
+    ];
+    parts.sort_by(|a, b| b.0.total_cmp(&a.0));
+    // A twentieth of it explains nothing.
+    let told = parts.iter().filter(|part| part.0 / 1e9 > 0.05 * more_s);
+    let told: Vec<String> = told.map(|(ns, what)| format!("{:.1} s went to {what}", ns / 1e9)).collect();
+    let why = if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) };
+    let text = format!("the launch took {took_s:.0} s where {asked_s} s were asked for (--time){why}");
+    Some(warning(
+        "took-longer",
+        text,
+        "measure when nothing else runs, with a processor for each rank; or fewer operations and sizes",
+    ))
+}
+
 /// About the harness itself: what it adds between two readings of the clock, against the smallest median of these.
 #[must_use]
 pub fn of_overhead(overhead_ns: f64, smallest: Option<(&str, f64)>) -> Option<Warning> {
@@ -175,6 +208,16 @@ mod tests {
         assert_eq!(crowded(&limited(3.0)), (false, false));
         // Nothing is known but how many there are.
         assert_eq!(crowded(&vec![facts(&[], 2, None); 3]), (true, true));
+    }
+
+    #[test]
+    fn a_launch_that_takes_longer_says_what_it_went_to() {
+        let lost = Lost { stalls_ns: 21.4e9, missed_ns: 0.2e9, anew_ns: 9e9, ..Lost::default() };
+        let told = |asked_s, took_s| of_time(asked_s, took_s, &lost).map(|w| w.message);
+        let expected = "the launch took 57 s where 20 s were asked for (--time): 21.4 s went to the machine standing still, 9.0 s went to cells begun anew by barriers, as agreed starts were missed";
+        assert_eq!(told(20.0, 57.2).as_deref(), Some(expected));
+        // As much is said to happen, and as little is nothing.
+        assert_eq!((told(20.0, 24.9), told(0.1, 2.0)), (None, None));
     }
 
     #[test]

@@ -61,6 +61,8 @@ fn measured(
         start: StartSync::Window,
         windows_failed: false,
         agreed_ns: Vec::new(),
+        elapsed_ns: 0.0,
+        lost: Default::default(),
     }
 }
 

@@ -1,14 +1,16 @@
 //! The harness on a simulated machine: what was planted must come out.
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use clap::Parser;
 use weir_bench::host::Facts;
 use weir_bench::machine::Machine;
 use weir_bench::machine::sim::{self, Model, Phases, Shape, Stall, Warming, Wrong};
 use weir_bench::options::{Args, Settings};
-use weir_bench::run::{About, Report, Silent, Watcher, fit, launch};
+use weir_bench::run::{About, Desk, Report, Silent, Watcher, fit, launch, launch_at};
 use weir_bench::{BenchError, Result};
 use weir_distribution::{Cell, Locality, Reader, Run, Sample, StartSync, State, Warning, flags};
 
@@ -323,7 +325,7 @@ fn fitting_ends_when_asked_to() {
         fn begin(&mut self, _: &Run, _: usize) {}
         fn cell(&mut self, _: &Cell, _: usize, _: usize, _: f64) {}
         fn warning(&mut self, _: &Warning) {}
-        fn fitting(&mut self, done: usize, _: usize) {
+        fn fitting(&mut self, done: usize, _: usize, _: f64) {
             self.0.store(done == 1, Ordering::Relaxed);
         }
     }
@@ -461,7 +463,61 @@ impl Watcher for StopAfter {
         }
     }
     fn warning(&mut self, _: &Warning) {}
-    fn fitting(&mut self, _: usize, _: usize) {}
+    fn fitting(&mut self, _: usize, _: usize, _: f64) {}
+}
+
+/// Takes the books when so many cells are finished, as who ends a launch that hangs does.
+struct TakeAfter(usize, Desk, &'static Mutex<Option<(Run, u32)>>);
+
+impl Watcher for TakeAfter {
+    fn begin(&mut self, _: &Run, _: usize) {}
+    fn cell(&mut self, _: &Cell, done: usize, _: usize, _: f64) {
+        if done == self.0 {
+            *self.2.lock().unwrap() = self.1.take_over(Duration::ZERO);
+        }
+    }
+    fn warning(&mut self, _: &Warning) {}
+    fn fitting(&mut self, _: usize, _: usize, _: f64) {}
+}
+
+#[test]
+fn who_ends_a_launch_that_hangs_finds_its_finished_cells_and_leaves_the_folder_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    let taken: &'static Mutex<Option<(Run, u32)>> = Box::leak(Box::new(Mutex::new(None)));
+    let desk = Desk::default();
+    assert!(desk.take_over(Duration::ZERO).is_none(), "nothing is begun");
+    let settings = settings(&format!("-t send -s 1,2,4,8,16 --reps 50 -o {}", dir.display()));
+    let model = Model::plain(4);
+    let all = sim::run(&model, |m| {
+        let mut watcher = TakeAfter(2, desk.clone(), taken);
+        // Each process has a desk, and all that is on it is rank 0's.
+        let own = if m.rank() == 0 { desk.clone() } else { Desk::default() };
+        let facts = Facts::unknown(&format!("node{}", model.nodes[m.rank()]));
+        launch_at(m, &settings, &About::default(), &facts, &AtomicBool::new(false), &mut watcher, &own)
+    });
+    assert!(all.into_iter().all(|one| one.unwrap().is_none()), "nobody has a report any more");
+    let (shown, launch) = taken.lock().unwrap().take().unwrap();
+    assert_eq!((shown.cells.len(), launch, shown.launches[0].state), (2, 0, State::Stopped));
+    let (run, samples) = read(&dir);
+    assert_eq!((run.cells.len(), run.state, run.launches[0].state), (2, State::Stopped, State::Stopped));
+    assert!(samples.iter().all(|s| !s.is_empty()));
+    assert!(!dir.join("run.lock").exists());
+    assert!(desk.take_over(Duration::ZERO).is_none(), "they are taken once");
+}
+
+#[test]
+fn a_launch_that_stalls_says_how_much_longer_it_took_and_why() {
+    // Half a minute in which nothing moves, in a launch of ten seconds.
+    let stall = Stall { at_ns: 3e9, for_ns: 30e9 };
+    let model = Model { stalls: vec![stall], ..Model::plain(2) };
+    let report = bench(&model, "-t send,ping-pong -s 8,64 --time 10");
+    let told: Vec<&Warning> = report.run.launches[0].warnings.iter().filter(|w| w.code == "took-longer").collect();
+    assert_eq!(told.len(), 1);
+    let text = &told[0].message;
+    assert!(text.contains("10 s were asked for") && text.contains(" s went to the machine standing still"), "{text}");
+    let calm = bench(&Model::plain(2), "-t send,ping-pong -s 8,64 --time 10");
+    assert!(calm.run.launches[0].warnings.iter().all(|w| w.code != "took-longer"));
 }
 
 #[test]
