@@ -122,7 +122,7 @@ impl fmt::Display for Pair {
         match self.verdict {
             Verdict::Faster => by(f, "faster", 1.0 / self.ratio, 1.0 / high, 1.0 / low),
             Verdict::Slower => by(f, "slower", self.ratio, low, high),
-            Verdict::LaunchesDiffer => write!(f, "undecided: launches differ ({})", percent(self.ratio)),
+            Verdict::LaunchesDiffer => write!(f, "undecided: launches differ ({})", how_far(self.ratio)),
             Verdict::WithinClockError => write!(
                 f,
                 "no difference beyond clock error ({} apart, clocks ±{})",
@@ -156,6 +156,15 @@ fn by(f: &mut fmt::Formatter<'_>, word: &str, factor: f64, low: f64, high: f64) 
     // A digit more than the interval is wide says nothing.
     let decimals = usize::from(high - low < 2.0);
     write!(f, "{word} by {:.decimals$} % ({low:.decimals$}–{high:.decimals$})", part(factor))
+}
+
+/// `+12 %`, or `898 times as long` where percents stop being readable.
+fn how_far(ratio: f64) -> String {
+    match ratio {
+        r if r >= 2.5 => format!("{} times as long", units::number(tenths(r))),
+        r if r <= 0.4 => format!("{} times shorter", units::number(tenths(1.0 / r))),
+        r => percent(r),
+    }
 }
 
 fn percent(ratio: f64) -> String {
@@ -449,6 +458,11 @@ mod tests {
             (pair(Verdict::Faster, 0.88, (0.85, 0.91), true), "faster by 12 % (9–15)"),
             (pair(Verdict::LaunchesDiffer, 0.88, (0.85, 0.91), false), "undecided: launches differ (-12 %)"),
             (pair(Verdict::Slower, 1.034, (1.031, 1.04), true), "slower by 3.4 % (3.1–4.0)"),
+            (
+                pair(Verdict::LaunchesDiffer, 898.4, (664.0, 5521.0), false),
+                "undecided: launches differ (898 times as long)",
+            ),
+            (pair(Verdict::LaunchesDiffer, 0.1, (0.08, 0.125), false), "undecided: launches differ (10 times shorter)"),
             (pair(Verdict::Slower, 3.24, (3.0, 3.51), true), "3.2 times slower (3–3.5)"),
             (pair(Verdict::Faster, 0.1, (0.08, 0.125), true), "10 times faster (8–12.5)"),
             (
