@@ -22,6 +22,8 @@ pub const RANKS: &str = "WEIR_BENCH_RANKS";
 const MEETING: Duration = Duration::from_secs(60);
 /// When one rank has ended badly, or a stop was asked for, the others are given this time: they end by themselves a little earlier.
 const GRACE: Duration = Duration::from_secs(8);
+/// The same once rank 0 has ended after a stop was asked for: all is said and written.
+const AFTER_RANK_0: Duration = Duration::from_secs(2);
 /// How often the children are looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -147,6 +149,7 @@ impl Children {
             // Rank 0 has said all there is to say; a second signal ends who still waits for it.
             if !urged && codes[0].is_some() && asked.stop.load(Ordering::Relaxed) {
                 urged = true;
+                deadline = Some(Instant::now() + AFTER_RANK_0);
                 let left = self.0.iter().zip(&codes).filter(|(_, code)| code.is_none());
                 left.for_each(|(child, _)| crate::sys::process::interrupt(child));
             }
@@ -164,7 +167,8 @@ impl Children {
             std::thread::sleep(LOOK);
         }
         // 130 comes from all; another code tells more.
-        let known: Vec<u8> = codes.into_iter().map(|code| code.unwrap_or(1)).collect();
+        let unknown = if asked.stop.load(Ordering::Relaxed) { 130 } else { 1 };
+        let known: Vec<u8> = codes.into_iter().map(|code| code.unwrap_or(unknown)).collect();
         Ok(known.iter().copied().find(|code| ![0, 130].contains(code)).or(known.into_iter().max()).unwrap_or(0))
     }
 }
