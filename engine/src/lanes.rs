@@ -308,7 +308,7 @@ impl Lanes {
         let mut over: SmallVec<[(ConnKey, Over); 4]> = SmallVec::new();
         for (k, c) in self.conns.iter_mut().filter(|(_, c)| c.stage == Stage::Up) {
             let was_blocked = c.blocked;
-            if let Err(why) = write_conn(c, st).and_then(|()| watch(c, st, now)) {
+            if let Err(why) = write_conn(c, st, now).and_then(|()| watch(c, st, now)) {
                 over.push((k, why));
             } else if c.blocked != was_blocked {
                 let mut flags = EpollFlags::EPOLLIN;
@@ -502,7 +502,7 @@ fn take_staged(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
 }
 
 /// Writes units until there is no more, or no room.
-fn write_conn(c: &mut Conn, st: &mut State) -> Result<(), Over> {
+fn write_conn(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
     let mut turn = 0;
     c.blocked = false;
     while turn < TURN_BYTES {
@@ -511,7 +511,7 @@ fn write_conn(c: &mut Conn, st: &mut State) -> Result<(), Over> {
             None => {
                 c.head.clear();
                 c.head_done = 0;
-                let Some(unit) = st.proto.lane_next(c.peer, c.lane, &mut c.head) else { break };
+                let Some(unit) = st.proto.lane_next(now, c.peer, c.lane, &mut c.head) else { break };
                 (unit, 0)
             }
         };

@@ -209,7 +209,7 @@ fn strangers_at_the_port_get_nothing_and_disturb_nobody() {
     for (i, s) in strangers.iter_mut().enumerate() {
         let _ = s.write_all(&vec![b'W'; i]);
         if i % 10 == 0 {
-            let _ = s.write_all(&[b"WEIRLANE\x01\0\0\0\x01\0\0\0".as_slice(), &[9; 200]].concat());
+            let _ = s.write_all(&[b"WEIRLANE\x02\0\0\0\x01\0\0\0".as_slice(), &[9; 200]].concat());
         }
     }
     with_lane(&p);

@@ -556,7 +556,7 @@ impl Lanes {
                 None => {
                     e.head.clear();
                     e.head_done = 0;
-                    let Some(unit) = s.ep.lane_next(PEER, e.lane, &mut e.head) else { break };
+                    let Some(unit) = s.ep.lane_next(net.now, PEER, e.lane, &mut e.head) else { break };
                     assert!((1..=UNIT_MAX).contains(&unit.len) && e.head.len() >= UNIT_HEAD_LEN);
                     row.note_unit(e.head.len());
                     Past::keep(&mut self.past[1 - side], &e.head, &unit);

@@ -277,6 +277,9 @@ impl Association {
             head: &mut out.head,
             gather_min: if gather { usize::from(cx.cfg.gather_min.max(1)) } else { usize::MAX },
         };
+        if control || bulk {
+            self.lane_answers(cx.now);
+        }
         if control {
             self.put_control_messages(cx, &mut pk, &mut w);
         }

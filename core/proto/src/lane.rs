@@ -16,7 +16,7 @@ use crate::recovery::SentFrame;
 use crate::{BodyKey, Config, Event, PeerId, Time};
 
 /// Version of `spec/lanes.md` that is spoken here.
-pub(crate) const LANES_VERSION: u8 = 1;
+pub(crate) const LANES_VERSION: u8 = 2;
 /// A lane asked for that has not come after this time never will.
 const ASKED_FOR_NS: u64 = 3_000_000_000;
 
@@ -26,6 +26,9 @@ const CREDIT_WAIT_NS: u64 = 50_000;
 const TELL_WAIT_NS: u64 = 20_000;
 /// So many bytes are told of at once.
 const TELL_BYTES: u64 = 1 << 20;
+/// After so many units in a row that were answered in time the next one's answer is waited for too. One that was not, and it is told at once again: the packet costs two
+/// microseconds, and a program that leaves without an answer has the peer wait for the watchdog.
+const ANSWERS_LEARNT: u8 = 4;
 
 /// A connection is to be made to a peer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -61,6 +64,8 @@ pub struct UnitIn {
     total_len: u32,
     /// Its bytes on the lane.
     size: u64,
+    /// Its sender may wait to hear that it was read.
+    tell: bool,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -100,6 +105,9 @@ pub(crate) struct Lane {
     read: u64,
     told: u64,
     tell_at: Option<Time>,
+    /// When a unit was complete that the peer wants told and nothing has been sent since; and how many of these in a row were answered in time.
+    unanswered: Option<Time>,
+    answers: u8,
     /// A LANE frame that asks for a lane is to be sent.
     pub(crate) asks: bool,
     failures: u32,
@@ -120,6 +128,8 @@ impl Default for Lane {
             read: 0,
             told: 0,
             tell_at: None,
+            unanswered: None,
+            answers: 0,
             asks: false,
             failures: 0,
             pause_until: Time::ZERO,
@@ -136,7 +146,27 @@ impl Lane {
     fn begin(&mut self, now: Time) {
         self.phase = Phase::Up(now);
         (self.handed, self.read_there, self.read, self.told, self.tell_at) = (0, 0, 0, 0, None);
+        (self.unanswered, self.answers) = (None, 0);
         self.asks = false;
+    }
+
+    /// A unit was read. `wanted`: its sender has no more in line.
+    fn has_read(&mut self, now: Time, size: u64, wanted: bool) {
+        self.read += size;
+        if wanted && self.unanswered.replace(now).is_some() {
+            self.answers = 0;
+        }
+        let at_once = self.read - self.told >= TELL_BYTES || (wanted && self.answers < ANSWERS_LEARNT);
+        let at = now.plus_ns(if at_once { 0 } else { TELL_WAIT_NS });
+        self.tell_at = Some(self.tell_at.map_or(at, |t| t.min(at)));
+    }
+
+    /// Something of the program's goes to the peer.
+    fn answers(&mut self, now: Time) {
+        if let Some(since) = self.unanswered.take() {
+            let in_time = now.since_ns(since) <= TELL_WAIT_NS;
+            self.answers = if in_time { (self.answers + 1).min(ANSWERS_LEARNT) } else { 0 };
+        }
     }
 
     /// It failed, or was not to be had.
@@ -252,8 +282,16 @@ impl Association {
         if lane.asks { Some(Time::ZERO) } else { lane.tell_at.filter(|_| lane.is_up()) }
     }
 
+    /// A packet with messages or bodies is written: that answers what was read of the lane.
+    #[inline]
+    pub(crate) fn lane_answers(&mut self, now: Time) {
+        if let Some(lane) = self.lane.as_mut() {
+            lane.answers(now);
+        }
+    }
+
     /// The next unit: its head is appended to `head`.
-    fn next_unit(&mut self, cfg: &Config, head: &mut Vec<u8>) -> Option<LaneUnit> {
+    fn next_unit(&mut self, cfg: &Config, now: Time, head: &mut Vec<u8>) -> Option<LaneUnit> {
         let lane = self.lane.as_mut().filter(|l| l.is_up())?;
         let keys = &self.crypt.as_ref()?.keys;
         let most = u64::from(cfg.lane_unit_bytes.clamp(1, weir_wire::lane::UNIT_MAX));
@@ -279,7 +317,9 @@ impl Association {
                 let credit = Credit { msgs_limit: msgs as u32, bytes_limit };
                 (lane.credit_at, self.credit_dirty) = (None, false);
                 (lane.told, lane.tell_at) = (lane.read, None);
-                UnitHead { kind, offset: from, len, credit, read: lane.read }.write(
+                lane.answers(now);
+                let tell = to == end && lane.flows.is_empty();
+                UnitHead { kind, offset: from, len, credit, read: lane.read, tell }.write(
                     envelope,
                     |a, b| keys.send.unit_crc(a, b),
                     head,
@@ -401,7 +441,8 @@ impl Association {
     fn unit_begins(&mut self, cx: &mut Cx<'_>, bytes: &[u8], events: &mut Vec<Event>) -> Result<UnitIn, &'static str> {
         let head = self.unit_head(bytes)?;
         let size = bytes.len() as u64 + u64::from(head.len);
-        let mut unit = UnitIn { key: head.key(), offset: head.offset, len: head.len, total_len: 0, size };
+        let mut unit =
+            UnitIn { key: head.key(), offset: head.offset, len: head.len, total_len: 0, size, tell: head.tell };
         match head.kind {
             UnitKind::Message { stream, sseq, mseq, total_len } => {
                 if stream >= crate::STREAMS_MAX {
@@ -445,10 +486,7 @@ impl Association {
         events: &mut Vec<Event>,
     ) -> Result<(), &'static str> {
         if let Some(lane) = self.lane.as_mut().filter(|l| l.number == lane && l.is_up()) {
-            lane.read += unit.size;
-            let wait = if lane.read - lane.told >= TELL_BYTES { 0 } else { TELL_WAIT_NS };
-            let at = cx.now.plus_ns(wait);
-            lane.tell_at = Some(lane.tell_at.map_or(at, |t| t.min(at)));
+            lane.has_read(cx.now, unit.size, unit.tell);
         }
         cx.counters.lane_units_received += 1;
         cx.counters.lane_bytes_received += u64::from(unit.len);
@@ -546,12 +584,12 @@ impl Endpoint {
     }
 
     /// The next unit for the peer's lane: its head is appended to `head`, its payload is to follow. Call when the last one was written.
-    pub fn lane_next(&mut self, peer: PeerId, lane: u32, head: &mut Vec<u8>) -> Option<LaneUnit> {
+    pub fn lane_next(&mut self, now: Time, peer: PeerId, lane: u32, head: &mut Vec<u8>) -> Option<LaneUnit> {
         let a = self.assocs.get_mut(peer.0 as usize)?;
         if a.lane.as_ref()?.number != lane {
             return None;
         }
-        a.next_unit(&self.cfg, head)
+        a.next_unit(&self.cfg, now, head)
     }
 
     /// Whether something was handed to this lane that the peer has not told to have read: then how far it has.

@@ -164,3 +164,61 @@ fn nonsense_on_a_lane_ends_the_association_and_strangers_greet_in_vain() {
     assert_eq!(net.nodes[other].ep.counters().violations, 1);
     assert_eq!(net.nodes[other].ep.counters().last_violation, "malformed unit on a lane");
 }
+
+/// Moves the lanes' bytes, at once.
+fn pump(net: &mut Net) {
+    while net.pump_lanes() {}
+}
+
+/// How long node 1 lets node 0 wait to hear that a message was read.
+fn told_after(net: &mut Net) -> Duration {
+    let start = net.now;
+    while !net.nodes[0].open_tokens.is_empty() {
+        assert!(net.now.since_ns(start) < 1_000_000, "never told");
+        net.step(net.now + Duration::from_micros(1));
+        pump(net);
+    }
+    Duration::from_nanos(net.now.since_ns(start))
+}
+
+#[test]
+fn what_was_read_is_told_at_once_unless_answers_used_to_come_at_once() {
+    let mut net = Net::new(2, 1, &config(), 3);
+    both_know(&mut net);
+    net.send(0, 1, false, 0, 0, 0, 100_000).expect("send");
+    assert!(settle(&mut net));
+    assert_eq!(net.lanes.opened, 1);
+    let flight = Duration::from_nanos(net.faults.delay_ns + net.faults.jitter_ns);
+    let soon = flight + Duration::from_micros(5);
+    let one_way = |net: &mut Net| {
+        net.send(0, 1, false, 0, 0, 0, 20_000).expect("send");
+        pump(net);
+        told_after(net)
+    };
+    let exchange = |net: &mut Net| {
+        net.send(0, 1, false, 0, 0, 0, 20_000).expect("send");
+        pump(net);
+        assert_eq!(net.nodes[0].open_tokens.len(), 1, "told by a packet, which is under way");
+        net.send(1, 0, false, 0, 0, 0, 20_000).expect("send");
+        pump(net);
+        assert!(net.nodes[0].open_tokens.is_empty(), "the answer tells it");
+        assert!(settle(net));
+    };
+    for round in 0..3 {
+        assert!(one_way(&mut net) <= soon, "round {round}");
+        for _ in 0..6 {
+            exchange(&mut net);
+        }
+        let waited = one_way(&mut net);
+        assert!(waited > soon && waited <= soon + Duration::from_micros(20), "round {round}: {waited:?}");
+        assert!(one_way(&mut net) <= soon, "round {round}: the last was not answered");
+    }
+    // Of several in a row only the last is urgent.
+    let told = count(&net, |c| c.packets_sent);
+    for _ in 0..10 {
+        net.send(0, 1, false, 0, 0, 0, 20_000).expect("send");
+    }
+    pump(&mut net);
+    assert!(told_after(&mut net) <= soon);
+    assert!(count(&net, |c| c.packets_sent) - told <= 2, "one LANE frame and its acknowledgement");
+}

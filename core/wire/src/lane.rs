@@ -17,11 +17,13 @@ pub const UNIT_HEAD_LEN: usize = 64;
 pub const UNIT_MAX: u32 = 1 << 24;
 
 const MAGIC: &[u8; 8] = b"WEIRLANE";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const SIGNED_LEN: usize = 24;
 const CRC_AT: usize = 60;
 const KIND_MESSAGE: u8 = 1;
 const KIND_BODY: u8 = 2;
+const FLAGS_AT: usize = 56;
+const FLAG_TELL: u8 = 1;
 
 /// The key that both sides of an association greet with.
 #[derive(Clone)]
@@ -106,6 +108,8 @@ pub struct UnitHead {
     pub credit: Credit,
     /// Bytes of complete units that its sender has read of this lane.
     pub read: u64,
+    /// Its sender has no more in line: somebody may wait to hear that it was read.
+    pub tell: bool,
 }
 
 impl UnitHead {
@@ -141,6 +145,7 @@ impl UnitHead {
         h[36..40].copy_from_slice(&self.credit.msgs_limit.to_le_bytes());
         h[40..48].copy_from_slice(&self.credit.bytes_limit.to_le_bytes());
         h[48..56].copy_from_slice(&self.read.to_le_bytes());
+        h[FLAGS_AT] = if self.tell { FLAG_TELL } else { 0 };
         let crc = crc(&h[..CRC_AT], envelope);
         h[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         out.extend_from_slice(&h);
@@ -160,7 +165,7 @@ impl UnitHead {
         if envelope.len() != usize::from(h[1]) || envelope.len() > MAX_ENVELOPE_LEN {
             return None;
         }
-        if le32(h, CRC_AT) != crc(&h[..CRC_AT], envelope) || le32(h, 56) != 0 {
+        if le32(h, CRC_AT) != crc(&h[..CRC_AT], envelope) || le32(h, FLAGS_AT) > u32::from(FLAG_TELL) {
             return None;
         }
         let (stream, sseq, key, total_len) = (le16(h, 2), le32(h, 4), le64(h, 8), le64(h, 24));
@@ -175,7 +180,7 @@ impl UnitHead {
             _ => return None,
         };
         let credit = Credit { msgs_limit: le32(h, 36), bytes_limit: le64(h, 40) };
-        Some(UnitHead { kind, offset, len, credit, read: le64(h, 48) })
+        Some(UnitHead { kind, offset, len, credit, read: le64(h, 48), tell: h[FLAGS_AT] != 0 })
     }
 }
 
@@ -201,7 +206,7 @@ mod tests {
         let (key, other) = (LaneKey::new([1; 32]), LaneKey::new([2; 32]));
         let greeting = Greeting { lane: 3, association: 0x1122_3344_5566_7788 };
         let bytes = greeting.write(&key);
-        assert_eq!(bytes[..24], *b"WEIRLANE\x01\0\0\0\x03\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11");
+        assert_eq!(bytes[..24], *b"WEIRLANE\x02\0\0\0\x03\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11");
         assert_eq!(Greeting::read(&bytes), Some(greeting));
         assert!(Greeting::is_genuine(&bytes, &key) && !Greeting::is_genuine(&bytes, &other));
         for i in 0..GREETING_LEN {
@@ -215,7 +220,7 @@ mod tests {
     #[test]
     fn any_changed_bit_of_a_head_is_seen() {
         let kind = UnitKind::Message { stream: 5, sseq: 6, mseq: 7, total_len: 100_000 };
-        let head = UnitHead { kind, offset: 1000, len: 99_000, credit: CREDIT, read: 5 };
+        let head = UnitHead { kind, offset: 1000, len: 99_000, credit: CREDIT, read: 5, tell: true };
         let bytes = written(&head, b"abcd");
         assert_eq!(UnitHead::len_with_envelope(&bytes), Some(bytes.len()));
         assert_eq!(UnitHead::read(&bytes, crc), Some(head));
@@ -233,11 +238,11 @@ mod tests {
     fn what_the_specification_excludes_is_malformed() {
         let message = |stream, total_len| UnitKind::Message { stream, sseq: 0, mseq: 0, total_len };
         let bad = [
-            UnitHead { kind: message(0, 10), offset: 1, len: 10, credit: CREDIT, read: 5 },
-            UnitHead { kind: message(0, 10), offset: 0, len: 0, credit: CREDIT, read: 5 },
-            UnitHead { kind: message(0, u64::MAX), offset: u64::MAX, len: 1, credit: CREDIT, read: 5 },
-            UnitHead { kind: UnitKind::Body(1), offset: 0, len: UNIT_MAX + 1, credit: CREDIT, read: 5 },
-            UnitHead { kind: UnitKind::Body(1), offset: u64::MAX, len: 1, credit: CREDIT, read: 5 },
+            UnitHead { kind: message(0, 10), offset: 1, len: 10, credit: CREDIT, read: 5, tell: true },
+            UnitHead { kind: message(0, 10), offset: 0, len: 0, credit: CREDIT, read: 5, tell: true },
+            UnitHead { kind: message(0, u64::MAX), offset: u64::MAX, len: 1, credit: CREDIT, read: 5, tell: true },
+            UnitHead { kind: UnitKind::Body(1), offset: 0, len: UNIT_MAX + 1, credit: CREDIT, read: 5, tell: true },
+            UnitHead { kind: UnitKind::Body(1), offset: u64::MAX, len: 1, credit: CREDIT, read: 5, tell: true },
         ];
         for head in bad {
             assert_eq!(UnitHead::read(&written(&head, b""), crc), None, "{head:?}");
@@ -254,7 +259,7 @@ mod tests {
                 UnitKind::Body(u64::from(words[3]))
             };
             let envelope = if matches!(kind, UnitKind::Body(_)) { &[][..] } else { &envelope[..] };
-            let head = UnitHead { kind, offset, len, credit: Credit { msgs_limit: words[2], bytes_limit: u64::from(words[1]) << 9 }, read: u64::from(words[3]) };
+            let head = UnitHead { kind, offset, len, credit: Credit { msgs_limit: words[2], bytes_limit: u64::from(words[1]) << 9 }, read: u64::from(words[3]), tell: words[0] % 2 == 1 };
             prop_assert_eq!(UnitHead::read(&written(&head, envelope), crc), Some(head));
         }
 

@@ -94,7 +94,7 @@ impl Net {
             return false;
         }
         let mut head = Vec::new();
-        let Some(u) = self.nodes[node].ep.lane_next(c.peers[side], c.lane, &mut head) else { return false };
+        let Some(u) = self.nodes[node].ep.lane_next(self.now, c.peers[side], c.lane, &mut head) else { return false };
         let mut payload = vec![0; u.len as usize];
         Pattern.read(u.token, u.offset, &mut payload);
         row.flying.extend(head);
