@@ -183,6 +183,7 @@ impl Association {
         path.ptos = 0;
         path.waiting_since = cx.now;
         path.note_loss(0, s.packets);
+        path.train_acked(cx.now, s.bytes);
         path.cc.on_ack(&Acked {
             now: cx.now,
             bytes: s.bytes,

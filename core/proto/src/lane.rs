@@ -201,7 +201,7 @@ impl Association {
             p.rtt.sampled
                 && u128::from(p.rtt.base()) <= cfg.lane_rtt_max.as_nanos()
                 && p.loss_ppm <= cfg.lane_loss_max_ppm
-                && p.cc.rate() >= cfg.lane_min_rate
+                && p.seen_rate() >= cfg.lane_min_rate
         })
     }
 

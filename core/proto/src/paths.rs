@@ -75,8 +75,15 @@ pub(crate) struct Path {
     pub(crate) misses: u32,
     /// Loss measured on this path: exponentially weighted, parts per million.
     pub(crate) loss_ppm: u32,
+    /// What went out since nothing was in flight: when that began, bytes acknowledged of it; and the best rate of such trains, bytes per second, fading. The controller
+    /// learns a rate only where its window limits, which the window of a short path seldom does.
+    train_since: Time,
+    train_bytes: u64,
+    train_rate: u64,
 }
 
+/// A train of so many packets says something of the path's rate.
+const TRAIN_PACKETS: u64 = 16;
 /// So few packets in flight do not queue behind each other: smoothed round trips of whole bursts say nothing of them.
 const TAIL_PACKETS: u32 = 4;
 
@@ -114,6 +121,9 @@ impl Path {
             answers: 0,
             misses: 0,
             loss_ppm: 0,
+            train_since: now,
+            train_bytes: 0,
+            train_rate: 0,
         };
         p.set_pace(cfg);
         p
@@ -175,6 +185,7 @@ impl Path {
         if was_idle {
             self.waiting_since = now;
             self.lead = Some(self.next_seq);
+            (self.train_since, self.train_bytes) = (now, 0);
         }
         self.in_flight += size;
         self.in_flight_packets += 1;
@@ -206,6 +217,21 @@ impl Path {
     pub(crate) fn out_of_flight(&mut self, size: u64) {
         self.in_flight = self.in_flight.saturating_sub(size);
         self.in_flight_packets = self.in_flight_packets.saturating_sub(1);
+    }
+
+    /// These bytes arrived; all of a train, if nothing is in flight now.
+    pub(crate) fn train_acked(&mut self, now: Time, bytes: u64) {
+        self.train_bytes += bytes;
+        if self.in_flight_packets == 0 && self.train_bytes >= TRAIN_PACKETS * u64::from(self.mtu.size()) {
+            let elapsed = u128::from(now.since_ns(self.train_since).max(1));
+            let rate = (u128::from(self.train_bytes) * 1_000_000_000 / elapsed).min(1 << 50) as u64;
+            self.train_rate = rate.max(self.train_rate - self.train_rate / 8);
+        }
+    }
+
+    /// What the path has been seen to carry of late, whoever limited it, bytes per second; 0 if unknown.
+    pub(crate) fn seen_rate(&self) -> u64 {
+        self.train_rate.max(self.cc.rate())
     }
 
     /// A loss proved spurious: the packet was overtaken by this many later ones.

@@ -165,6 +165,31 @@ fn nonsense_on_a_lane_ends_the_association_and_strangers_greet_in_vain() {
     assert_eq!(net.nodes[other].ep.counters().last_violation, "malformed unit on a lane");
 }
 
+/// Lanes after messages of 60 KB to and fro over a path of so many bytes per second.
+fn lanes_of_an_exchange(rate: u64) -> u64 {
+    let defaults = Config { lanes: true, ..Config::default() };
+    let mut net = Net::new(2, 1, &defaults, 5);
+    // At first somebody else keeps the processors busy, while the window grows beyond such messages.
+    net.faults = net::Faults { rate, queue: 1 << 20, delay_ns: 400_000, ..net.faults };
+    for round in 0..100 {
+        if round == 20 {
+            assert_eq!(net.lanes.opened, 0);
+            net.faults.delay_ns = 5_000;
+        }
+        net.send(round % 2, 1 - round % 2, false, 0, 0, 0, 60_000).expect("send");
+        assert!(settle(&mut net));
+    }
+    net.lanes.opened
+}
+
+#[test]
+fn messages_that_fill_no_window_show_the_rate_of_a_path() {
+    assert_eq!(lanes_of_an_exchange(3_000_000_000), 1);
+    for slow in [12_500_000, 125_000_000, 312_500_000] {
+        assert_eq!(lanes_of_an_exchange(slow), 0, "{slow} B/s");
+    }
+}
+
 /// Moves the lanes' bytes, at once.
 fn pump(net: &mut Net) {
     while net.pump_lanes() {}
