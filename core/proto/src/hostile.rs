@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
+use weir_wire::lane::{UnitHead, UnitKind};
 use weir_wire::{Header, frame};
 
 use crate::association::State;
@@ -266,4 +267,116 @@ fn a_body_of_no_bytes_is_not_opened() {
     let mut t = Two::up(&Config::default());
     assert_eq!(t.ends[1].open_body(t.now, P, 0).err(), Some(crate::SendError::TooLong));
     assert_eq!(t.ends[1].assocs[0].bodies_in.open(), 0);
+}
+
+/// The same with a lane, and the side that has it connected.
+fn with_lane(cfg: &Config) -> (Two, u32) {
+    let mut t = Two::up(&Config { lanes: true, lane_min_rate: 0, ..cfg.clone() });
+    let m = Message { control: false, stream: 0, envelope: b"e", len: 100_000, patient: false, token: 1 };
+    for from in 0..2 {
+        t.ends[from].send(t.now, P, m).expect("send");
+        t.steps(50);
+        if let Some(news) = t.ends[from].take_lane_news() {
+            let (lane, greeting) = t.ends[from].lane_greeting(news.peer).expect("greeting");
+            let (_, _, answer) = t.ends[1 - from].lane_greeted(t.now, &greeting).expect("good");
+            assert!(t.ends[from].lane_answered(t.now, P, lane, &answer));
+            t.steps(50);
+            return (t, lane);
+        }
+    }
+    panic!("nobody wants a lane");
+}
+
+/// The head of a unit from side 0 is read by side 1; false: the association ended.
+fn tell(t: &mut Two, lane: u32, head: &UnitHead) -> bool {
+    let mut bytes = Vec::new();
+    let keys = &t.ends[0].assocs[0].crypt.as_ref().expect("up").keys;
+    head.write(b"", |a, b| keys.send.unit_crc(a, b), &mut bytes);
+    let (end, events) = (&mut t.ends[1], &mut t.events[1]);
+    end.unit_tells(t.now, P, lane, &bytes, events) && end.unit_begins(t.now, P, &bytes, events).is_some()
+}
+
+fn part_of_message(mseq: u64, total_len: u64, len: u32) -> UnitHead {
+    let kind = UnitKind::Message { stream: 0, sseq: 1 + mseq as u32, mseq, total_len };
+    let credit = frame::Credit { msgs_limit: 0, bytes_limit: 0 };
+    UnitHead { kind, offset: 0, len, credit, read: 0, tell: false }
+}
+
+#[test]
+fn who_claims_to_have_read_more_of_a_lane_than_was_sent_is_found_out() {
+    let (mut t, lane) = with_lane(&Config::default());
+    let next = t.ends[1].assocs[0].inn.announced();
+    let honest = part_of_message(next, 10, 10);
+    assert!(tell(&mut t, lane, &honest));
+    assert!(!tell(&mut t, lane, &UnitHead { read: 1, ..part_of_message(next + 1, 10, 10) }));
+    assert_eq!(t.ends[1].counters().last_violation, "more read of a lane than was sent");
+}
+
+#[test]
+fn units_beyond_credit_or_grant_end_the_association() {
+    let cfg = Config { initial_credit_msgs: 64, ..Config::default() };
+    let (mut t, lane) = with_lane(&cfg);
+    let next = t.ends[1].assocs[0].inn.announced();
+    let too_long = cfg.initial_credit_bytes + 100_001;
+    assert!(!tell(&mut t, lane, &part_of_message(next, too_long, 10)));
+    assert_eq!(t.ends[1].counters().last_violation, "message bytes beyond the credit");
+
+    let (mut t, lane) = with_lane(&cfg);
+    let taken = (next..next + 1000).take_while(|mseq| tell(&mut t, lane, &part_of_message(*mseq, 10, 10))).count();
+    assert!(taken <= 64, "{taken} messages");
+    assert_eq!(t.ends[1].counters().last_violation, "message beyond the credit");
+
+    for beyond in [0, 1] {
+        let (mut t, lane) = with_lane(&cfg);
+        let o = t.ends[1].open_body(t.now, P, 1 << 30).expect("open");
+        assert!(o.granted < 1 << 30);
+        let body = UnitHead { kind: UnitKind::Body(o.handle), ..part_of_message(0, 0, 10) };
+        let taken = tell(&mut t, lane, &UnitHead { offset: o.granted - 10 + beyond, ..body });
+        assert_eq!(taken, beyond == 0);
+        let why = if beyond == 0 { "" } else { "body fragment beyond its grant" };
+        assert_eq!(t.ends[1].counters().last_violation, why);
+    }
+}
+
+/// A send is over when the peer has read all of it, not when it has begun to.
+#[test]
+fn a_unit_is_told_when_its_last_byte_is_read() {
+    let (mut t, lane) = with_lane(&Config::default());
+    let m = Message { control: false, stream: 0, envelope: b"", len: 50_000, patient: false, token: 77 };
+    t.ends[0].send(t.now, P, m).expect("send");
+    let mut head = Vec::new();
+    t.ends[0].lane_next(t.now, P, lane, &mut head).expect("unit");
+    assert!(t.ends[1].unit_tells(t.now, P, lane, &head, &mut Vec::new()));
+    let unit = t.ends[1].unit_begins(t.now, P, &head, &mut Vec::new()).expect("good");
+    let sent = |t: &Two| t.events[0].contains(&Event::Sent { peer: P, token: 77 });
+    t.steps(20);
+    assert!(!sent(&t));
+    t.ends[1].unit_ends(t.now, P, lane, &unit, &mut Vec::new());
+    t.steps(20);
+    assert!(sent(&t));
+}
+
+/// What is granted beyond the budget because there is a lane is granted no more when there is none.
+#[test]
+fn without_its_lane_a_body_gets_what_all_get() {
+    let cfg = Config::default();
+    let granted = |over: bool| {
+        let (mut t, lane) = with_lane(&cfg);
+        let o = t.ends[1].open_body(t.now, P, 1 << 30).expect("open");
+        if over {
+            t.ends[1].lane_over(t.now, P, lane, true);
+        }
+        // All of it comes, and no more than was granted before is outstanding.
+        let id = t.ends[1].assocs[0].id;
+        t.ends[1].grants.arrived(t.now, id, o.granted);
+        let mut sum = 0;
+        let mut last = o.granted;
+        while let Some((_, _, limit)) = t.ends[1].grants.next(t.now) {
+            sum += limit - last;
+            last = limit;
+        }
+        sum
+    };
+    assert!(granted(false) >= cfg.grant_lane_extra);
+    assert!(granted(true) < cfg.grant_lane_extra / 2, "{}", granted(true));
 }

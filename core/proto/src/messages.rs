@@ -315,6 +315,12 @@ impl MessagesIn {
         Ok((self.control.insert(mseq, mseq + 1, |_, _| {}) > 0).then_some(mseq))
     }
 
+    /// One past the highest matched message that was heard of.
+    #[cfg(test)]
+    pub(crate) fn announced(&self) -> u64 {
+        self.top
+    }
+
     /// Number of a matched message from its low half.
     pub(crate) fn number(&self, low: u32) -> u64 {
         expand(low, self.top)
