@@ -233,7 +233,7 @@ impl Default for Config {
             parity_min_loss_ppm: 3000,
             parity_min_rtt: Duration::from_micros(500),
             lanes: false,
-            lane_min_bytes: 12 << 10,
+            lane_min_bytes: 8 << 10,
             lane_rtt_max: Duration::from_millis(1),
             lane_min_rate: 400_000_000,
             lane_loss_max_ppm: 1000,

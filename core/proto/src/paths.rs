@@ -83,7 +83,7 @@ pub(crate) struct Path {
 }
 
 /// A train of so many packets says something of the path's rate.
-const TRAIN_PACKETS: u64 = 16;
+const TRAIN_PACKETS: u64 = 5;
 /// So few packets in flight do not queue behind each other: smoothed round trips of whole bursts say nothing of them.
 const TAIL_PACKETS: u32 = 4;
 
