@@ -68,7 +68,7 @@ fn tracked(file: &Path, text: &[u8], unknown: &mut Vec<String>) -> Result<Run> {
     let tracking = serde_path_to_error::Deserializer::new(&mut json, &mut track);
     let parsed = serde_ignored::deserialize(tracking, |path| {
         if unknown.len() < MAX_UNKNOWN {
-            unknown.push(with_brackets(&path.to_string()));
+            unknown.push(with_brackets(&shortened(&path.to_string())));
         }
     });
     let parsed = parsed.and_then(|run| json.end().map(|()| run));
@@ -86,7 +86,7 @@ fn tracked(file: &Path, text: &[u8], unknown: &mut Vec<String>) -> Result<Run> {
 fn place(path: &serde_path_to_error::Path) -> String {
     let text = path.to_string();
     let known = text.split('.').take_while(|part| !part.starts_with('?')).collect::<Vec<_>>().join(".");
-    if known.is_empty() { ".".to_owned() } else { known }
+    if known.is_empty() { ".".to_owned() } else { shortened(&known) }
 }
 
 /// `cells.3.x` as `cells[3].x`.
@@ -234,5 +234,21 @@ mod tests {
         let long = "x\n".repeat(1000);
         let text = shortened(&long);
         assert!(text.len() < 250 && !text.contains('\n'), "{text}");
+    }
+
+    /// Found by fuzzing.
+    #[test]
+    fn so_do_names_of_fields() {
+        let name = "c\\nfig\\u001b[31m".to_owned() + &"x".repeat(1000);
+        let head = format!("\"format\": \"{FORMAT}\", \"version\": \"{VERSION}\"");
+        for text in [format!("{{{head}, \"{name}\" 1}}"), format!("{{{head}, \"{name}\": {{\"y\" 1}}}}")] {
+            let told = parse_run(Path::new("run.json"), text.as_bytes()).unwrap_err().to_string();
+            assert!(told.len() < 400 && !told.contains(char::is_control), "{told:?}");
+        }
+        let told = parse_line(Path::new("cells.jsonl"), 2, format!("{{\"{name}\" 1}}\n").as_bytes()).unwrap_err();
+        assert!(!told.to_string().contains(char::is_control), "{told:?}");
+        let mut unknown = Vec::new();
+        let _ = tracked(Path::new("run.json"), format!("{{\"{name}\": 1}}").as_bytes(), &mut unknown);
+        assert!(unknown.len() == 1 && !unknown[0].contains(char::is_control), "{unknown:?}");
     }
 }
