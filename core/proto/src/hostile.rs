@@ -380,3 +380,26 @@ fn without_its_lane_a_body_gets_what_all_get() {
     assert!(granted(false) >= cfg.grant_lane_extra);
     assert!(granted(true) < cfg.grant_lane_extra / 2, "{}", granted(true));
 }
+
+/// A packet of its own is for those who wait: not for a send that was copied, nor while more is in line.
+#[test]
+fn a_unit_asks_to_be_told_if_somebody_waits_and_nothing_follows() {
+    let (mut t, lane) = with_lane(&Config::default());
+    let mut asks = |sends: &[bool]| {
+        for patient in sends {
+            let m = Message { control: false, stream: 0, envelope: b"", len: 50_000, patient: *patient, token: 9 };
+            t.ends[0].send(t.now, P, m).expect("send");
+        }
+        let mut told = Vec::new();
+        let mut head = Vec::new();
+        while t.ends[0].lane_next(t.now, P, lane, &mut head).is_some() {
+            let keys = &t.ends[0].assocs[0].crypt.as_ref().expect("up").keys;
+            told.push(UnitHead::read(&head, |a, b| keys.send.unit_crc(a, b)).expect("good").tell);
+            head.clear();
+        }
+        told
+    };
+    assert_eq!(asks(&[true]), [false]);
+    assert_eq!(asks(&[false]), [true]);
+    assert_eq!(asks(&[false, false, false]), [false, false, true]);
+}

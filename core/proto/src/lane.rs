@@ -297,16 +297,16 @@ impl Association {
         let most = u64::from(cfg.lane_unit_bytes.clamp(1, weir_wire::lane::UNIT_MAX));
         loop {
             let flow = lane.flows.pop_front()?;
-            let (kind, envelope, token, from, end): (_, &[u8], _, _, _) = match flow {
+            let (kind, envelope, token, from, end, patient): (_, &[u8], _, _, _, _) = match flow {
                 Flow::Message(mseq) => {
                     let Some(m) = self.out.matched.get(mseq) else { continue };
                     let (stream, sseq, total_len) = (m.stream, m.sseq, u64::from(m.len));
                     let kind = UnitKind::Message { stream, sseq, mseq, total_len };
-                    (kind, m.envelope(), m.token, u64::from(m.sent), total_len)
+                    (kind, m.envelope(), m.token, u64::from(m.sent), total_len, m.patient)
                 }
                 Flow::Body(slot, generation) => {
                     let Some(b) = self.bodies_out.current(slot, generation) else { continue };
-                    (UnitKind::Body(b.handle), &[], b.token, b.sent, b.granted)
+                    (UnitKind::Body(b.handle), &[], b.token, b.sent, b.granted, false)
                 }
             };
             let to = end.min(from.saturating_add(most));
@@ -318,7 +318,7 @@ impl Association {
                 (lane.credit_at, self.credit_dirty) = (None, false);
                 (lane.told, lane.tell_at) = (lane.read, None);
                 lane.answers(now);
-                let tell = to == end && lane.flows.is_empty();
+                let tell = !patient && to == end && lane.flows.is_empty();
                 UnitHead { kind, offset: from, len, credit, read: lane.read, tell }.write(
                     envelope,
                     |a, b| keys.send.unit_crc(a, b),

@@ -108,7 +108,7 @@ pub struct UnitHead {
     pub credit: Credit,
     /// Bytes of complete units that its sender has read of this lane.
     pub read: u64,
-    /// Its sender has no more in line: somebody may wait to hear that it was read.
+    /// Somebody waits to hear that it was read, and its sender has no more in line.
     pub tell: bool,
 }
 
