@@ -75,15 +75,18 @@ pub(crate) struct Path {
     pub(crate) misses: u32,
     /// Loss measured on this path: exponentially weighted, parts per million.
     pub(crate) loss_ppm: u32,
-    /// What went out since nothing was in flight: when that began, bytes acknowledged of it; and the best rate of such trains, bytes per second, fading. The controller
-    /// learns a rate only where its window limits, which the window of a short path seldom does.
+    /// A train: what is sent from some moment on. When that was, how many of the bytes in flight then are still to be acknowledged before any of its own, bytes acknowledged of it.
     train_since: Time,
+    train_skip: u64,
     train_bytes: u64,
+    /// The best rate of trains, bytes per second, fading. Their first byte's way is in it, so that it is never above the path's rate, whereas what the controller counts in a round is
+    /// when acknowledgements come in a heap; and it is also known where no window limits.
     train_rate: u64,
 }
 
-/// A train of so many packets says something of the path's rate.
+/// A train of so many packets says something of the path's rate; one of so many bytes has said enough.
 const TRAIN_PACKETS: u64 = 5;
+const TRAIN_BYTES_MAX: u64 = 1 << 20;
 /// So few packets in flight do not queue behind each other: smoothed round trips of whole bursts say nothing of them.
 const TAIL_PACKETS: u32 = 4;
 
@@ -122,6 +125,7 @@ impl Path {
             misses: 0,
             loss_ppm: 0,
             train_since: now,
+            train_skip: u64::MAX,
             train_bytes: 0,
             train_rate: 0,
         };
@@ -185,7 +189,7 @@ impl Path {
         if was_idle {
             self.waiting_since = now;
             self.lead = Some(self.next_seq);
-            (self.train_since, self.train_bytes) = (now, 0);
+            (self.train_since, self.train_skip, self.train_bytes) = (now, 0, 0);
         }
         self.in_flight += size;
         self.in_flight_packets += 1;
@@ -219,19 +223,25 @@ impl Path {
         self.in_flight_packets = self.in_flight_packets.saturating_sub(1);
     }
 
-    /// These bytes arrived; all of a train, if nothing is in flight now.
+    /// These bytes arrived.
     pub(crate) fn train_acked(&mut self, now: Time, bytes: u64) {
-        self.train_bytes += bytes;
-        if self.in_flight_packets == 0 && self.train_bytes >= TRAIN_PACKETS * u64::from(self.mtu.size()) {
+        let skipped = bytes.min(self.train_skip);
+        self.train_skip -= skipped;
+        self.train_bytes += bytes - skipped;
+        let is_over = self.in_flight_packets == 0 || self.train_bytes >= TRAIN_BYTES_MAX;
+        if is_over && self.train_bytes >= TRAIN_PACKETS * u64::from(self.mtu.size()) {
             let elapsed = u128::from(now.since_ns(self.train_since).max(1));
             let rate = (u128::from(self.train_bytes) * 1_000_000_000 / elapsed).min(1 << 50) as u64;
             self.train_rate = rate.max(self.train_rate - self.train_rate / 8);
+            // With nothing in flight the next begins when something is sent.
+            let skip = if self.in_flight_packets == 0 { u64::MAX } else { self.in_flight };
+            (self.train_since, self.train_skip, self.train_bytes) = (now, skip, 0);
         }
     }
 
     /// What the path has been seen to carry of late, whoever limited it, bytes per second; 0 if unknown.
     pub(crate) fn seen_rate(&self) -> u64 {
-        self.train_rate.max(self.cc.rate())
+        self.train_rate
     }
 
     /// A loss proved spurious: the packet was overtaken by this many later ones.
@@ -310,6 +320,36 @@ mod tests {
         p.is_tail = true;
         (0..4).for_each(|_| _ = p.on_sent(Time(2), 1472, 1 << 20));
         assert_eq!(p.pto_ns(&cfg, 50_000), after_bursts);
+    }
+
+    /// A path of 125 MB/s whose sender hears of what arrived each 3 ms, of all of it at once.
+    #[test]
+    fn acknowledgements_in_a_heap_do_not_make_a_path_fast() {
+        const WIRE_NS: u64 = 11_776;
+        const HEAP_NS: u64 = 3_000_000;
+        for heaps_in_flight in [1, 2] {
+            let mut p = Path::new(&Config::default(), Time(0), "10.0.0.1:7".parse().unwrap(), None, 1472);
+            let mut sent = alloc::collections::VecDeque::new();
+            let mut wire_free = 0;
+            for heap in 0..200 {
+                let now = Time(heap * HEAP_NS);
+                let arrived = sent.iter().filter(|at| **at <= now.0).count();
+                for _ in 0..arrived {
+                    sent.pop_front();
+                    p.out_of_flight(1472);
+                    p.train_acked(now, 1472);
+                }
+                // What was taken for lost and comes after all tells nothing.
+                (0..10).for_each(|_| p.train_acked(now, if sent.is_empty() { 1472 } else { 0 }));
+                while sent.len() < 250 * heaps_in_flight {
+                    p.on_sent(now, 1472, 1 << 24);
+                    wire_free = (wire_free + WIRE_NS).max(now.0 + WIRE_NS);
+                    sent.push_back(wire_free);
+                }
+                assert!(p.seen_rate() <= 125_000_000, "{heaps_in_flight} {heap}: {}", p.seen_rate());
+            }
+            assert!(p.seen_rate() > 80_000_000, "{heaps_in_flight}: {}", p.seen_rate());
+        }
     }
 
     #[test]
