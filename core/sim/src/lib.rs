@@ -14,10 +14,12 @@ pub mod scenario;
 pub mod shrink;
 pub mod spec;
 pub mod table;
+mod tcp;
 pub mod work;
 mod world;
 
 pub use log::Log;
 pub use net::NetCounters;
 pub use rng::{MILLION, Ppm, Rng, mix};
+pub use tcp::{Arrived, Broken, Socket, TcpCounters};
 pub use world::{Host, Node, Received, Violation, World};

@@ -5,8 +5,10 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::log::{Drop, Log, Note};
 use crate::queue::{PacketIx, Packets, Queue, What};
-use crate::rng::Rng;
-use crate::spec::{Direction, FRAME_OVERHEAD_BYTES, HostId, LinkSpec, MS, NetId, NetSpec, NetworkSpec, Ns, Topology};
+use crate::rng::{MILLION, Ppm, Rng};
+use crate::spec::{
+    Direction, FRAME_OVERHEAD_BYTES, HostId, LinkSpec, MS, NetId, NetSpec, NetworkSpec, Ns, SEC, Topology,
+};
 
 /// Where a link ends.
 #[derive(Copy, Clone, Debug)]
@@ -96,6 +98,39 @@ struct Network {
     /// From each host.
     up: Vec<Link>,
     switches: Vec<Switch>,
+}
+
+/// The way from one host to another, for what does not share the queues of packets.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Way {
+    /// Sum over its links.
+    pub(crate) delay_ns: Ns,
+    pub(crate) jitter_ns: Ns,
+    /// The slowest link; 0: infinitely fast.
+    rate_bits_per_s: u64,
+    /// Chance that a packet is lost or damaged.
+    pub(crate) loss: Ppm,
+    pub(crate) is_cut: bool,
+}
+
+impl Way {
+    pub(crate) fn serialise_ns(&self, bytes: u64) -> Ns {
+        if self.rate_bits_per_s == 0 { 0 } else { (bytes * 8 * SEC).div_ceil(self.rate_bits_per_s) }
+    }
+
+    fn over(mut self, l: &Link) -> Way {
+        self.delay_ns += l.spec.delay_ns;
+        self.jitter_ns += l.spec.jitter_ns;
+        let rate = l.spec.rate_bits_per_s;
+        if rate > 0 && (self.rate_bits_per_s == 0 || rate < self.rate_bits_per_s) {
+            self.rate_bits_per_s = rate;
+        }
+        let lost = u64::from((l.spec.mean_loss_ppm() + l.spec.corrupt).min(MILLION));
+        let passed = u64::from(MILLION - self.loss) * (u64::from(MILLION) - lost) / u64::from(MILLION);
+        self.loss = MILLION - passed as u32;
+        self.is_cut |= l.cut;
+        self
+    }
 }
 
 /// What the network did with packets so far.
@@ -222,6 +257,22 @@ impl Net {
         let n = &self.networks[usize::from(net)];
         let (switch, port) = n.port_of(host);
         n.switches[switch].ports[port].link.cut
+    }
+
+    /// The way from a host to another, as it is now.
+    pub(crate) fn way(&self, net: NetId, from: HostId, to: HostId) -> Way {
+        let n = &self.networks[usize::from(net)];
+        let nothing = Way { delay_ns: 0, jitter_ns: 0, rate_bits_per_s: 0, loss: 0, is_cut: false };
+        let (leaf, port) = n.port_of(to);
+        let mut way = nothing.over(&n.up[from as usize]);
+        let (mut at, _) = n.port_of(from);
+        while at != leaf {
+            let out = &n.switches[at].ports[route(&n.spec.topology, &n.switches, at as u32, to)].link;
+            way = way.over(out);
+            let End::Switch(next) = out.end else { break };
+            at = next as usize;
+        }
+        way.over(&n.switches[leaf].ports[port].link)
     }
 
     /// Cuts or heals a host's cable.

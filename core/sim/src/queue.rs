@@ -19,6 +19,8 @@ pub(crate) enum What {
     Run { host: HostId },
     /// Number in the list of faults.
     Fault { index: u32 },
+    /// Something of a TCP connection is due.
+    Tcp { conn: u64 },
 }
 
 /// Future events.

@@ -8,6 +8,7 @@ use crate::net::NetCounters;
 use crate::rank::{Rank, Shared};
 use crate::scenario::Scenario;
 use crate::spec::{Fault, MS, Ns, SEC};
+use crate::tcp::TcpCounters;
 use crate::world::{Violation, World};
 
 /// After all work is done: time for the last acknowledgements.
@@ -46,6 +47,10 @@ pub struct Report {
     pub bytes_resent: u64,
     /// Sum over all endpoints: fragments restored from parity.
     pub parity_used: u64,
+    /// Sum over all endpoints: lanes that were up, those that failed, units read to their end, their payload bytes.
+    pub lanes: [u64; 4],
+    /// What TCP connections came to.
+    pub tcp: TcpCounters,
     /// Last events and the state of every unfinished rank, if a promise was broken.
     pub story: Vec<String>,
 }
@@ -83,6 +88,7 @@ pub fn build(s: &Scenario, watch: Watch) -> World<Rank> {
     let config = s.endpoint.config(&s.net.host);
     let mut shared = Shared::new(s.seed, s.net.networks.len() as u8, config, s.endpoint.eager_max, make);
     shared.checks.liveness.silence_kills = s.silence_kills();
+    shared.lanes = s.endpoint.lanes.clone();
     shared.checks.memory.limits.wire_bytes = s.net.wire_bytes();
     shared.restarting = s
         .net
@@ -102,7 +108,9 @@ pub fn run(s: &Scenario, watch: Watch) -> Report {
     let (bytes, messages) = s.work.volume(s.net.hosts);
     let begin = s.net.last_fault_ns().max(s.work.last_act_ns());
     let someone_dies = s.someone_dies() || s.silence_kills();
-    let deadline = begin + liveness::allowance_ns(&s.net, bytes, messages, s.work.chain(), someone_dies);
+    let (chain, lanes) = (s.work.chain(), s.endpoint.lanes.is_some());
+    let more = if lanes { liveness::lanes_allowance_ns(&s.net, bytes, chain) } else { 0 };
+    let deadline = begin + liveness::allowance_ns(&s.net, bytes, messages, chain, someone_dies) + more;
     let done = w.run_until(deadline, |shared| shared.unfinished.is_empty());
     if !done && w.violation().is_none() {
         let detail =
@@ -141,6 +149,10 @@ fn wind_up(w: &mut World<Rank>, s: &Scenario) {
     let open = (0..s.net.hosts).find(|h| w.node(*h).is_some_and(|n| !n.is_drained()));
     if let (Some(host), None) = (open, w.violation()) {
         w.violate("close", format!("host {host} is not drained {} s after closing", LINGER_NS / SEC));
+    }
+    let connections = w.connections();
+    if connections > 0 && w.violation().is_none() {
+        w.violate("left-over", format!("{connections} TCP connections outlive their endpoints"));
     }
 }
 
@@ -181,6 +193,13 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
         probe_timeouts: counters().map(|c| c.probe_timeouts).sum(),
         bytes_resent: counters().map(|c| c.bytes_resent).sum(),
         parity_used: counters().map(|c| c.parity_used).sum(),
+        lanes: [
+            counters().map(|c| c.lanes_opened).sum(),
+            counters().map(|c| c.lanes_failed).sum(),
+            counters().map(|c| c.lane_units_received).sum(),
+            counters().map(|c| c.lane_bytes_received).sum(),
+        ],
+        tcp: w.tcp_counters(),
         story,
     }
 }

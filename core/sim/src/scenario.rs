@@ -7,8 +7,8 @@ use weir_proto::{Config, CongestionKind, Level};
 
 use crate::rng::Rng;
 use crate::spec::{
-    Burst, Direction, Fault, HostId, HostSpec, LinkSpec, MS, NetId, NetSpec, NetworkSpec, Ns, SEC, SwitchSpec,
-    TimedFault, Topology, US,
+    Burst, Direction, Fault, HostId, HostSpec, LaneSpec, LinkSpec, MS, NetId, NetSpec, NetworkSpec, Ns, SEC,
+    SwitchSpec, TcpSpec, TimedFault, Topology, US,
 };
 use crate::work::Workload;
 use crate::work::farm::Farm;
@@ -42,6 +42,9 @@ pub struct EndpointSpec {
     pub parity: bool,
     /// Path MTU search.
     pub mtu_probing: bool,
+    /// Lanes are taken, wherever the network might bear one.
+    #[serde(default)]
+    pub lanes: Option<LaneSpec>,
 }
 
 impl Default for EndpointSpec {
@@ -60,6 +63,7 @@ impl Default for EndpointSpec {
             reno: false,
             parity: c.parity,
             mtu_probing: c.mtu_probing,
+            lanes: None,
         }
     }
 }
@@ -87,8 +91,24 @@ impl EndpointSpec {
             rx_buffer_bytes: host.rx_buffer_bytes,
             // A launcher starts ranks seconds apart; here a host may be cut off for a few.
             connect_timeout: Duration::from_secs(10),
-            ..Config::default()
+            ..self.lanes.as_ref().map_or_else(Config::default, with_lanes)
         }
+    }
+}
+
+/// Lanes on any path, for simulated ones are rarely as good as lanes ask for.
+fn with_lanes(l: &LaneSpec) -> Config {
+    Config {
+        lanes: true,
+        lane_min_bytes: l.min_bytes,
+        lane_unit_bytes: l.unit_bytes,
+        lane_loss_max_ppm: l.loss_max,
+        lane_rtt_max: Duration::from_secs(1),
+        lane_min_rate: 0,
+        lane_pause: Duration::from_nanos(l.pause_ns),
+        lane_pause_max: Duration::from_nanos(l.pause_max_ns),
+        grant_lane_extra: l.extra_bytes,
+        ..Config::default()
     }
 }
 
@@ -184,7 +204,47 @@ impl Scenario {
         let mut net = NetSpec { hosts, networks: nets, host: draw_host(&mut rng), faults: Vec::new() };
         let endpoint = draw_endpoint(&mut rng, profile);
         let work = draw_work(&mut rng, &mut net, profile, &endpoint);
-        Scenario { seed, net, endpoint, work }
+        let mut s = Scenario { seed, net, endpoint, work };
+        // From a stream of its own: without lanes a seed is what it was before there were any.
+        let mut rng = Rng::new(seed, u64::MAX - 1);
+        if rng.chance(500_000) {
+            s.draw_lanes(&mut rng);
+        }
+        s
+    }
+
+    /// Has its endpoints take lanes.
+    fn draw_lanes(&mut self, rng: &mut Rng) {
+        let pause_ns = rng.log_between(100 * US, 100 * MS);
+        let lanes = LaneSpec {
+            min_bytes: rng.log_between(100, 12 << 10) as u32,
+            unit_bytes: rng.log_between(500, 1 << 20) as u32,
+            loss_max: rng.pick(&[1_000_000, 1_000_000, 1000]),
+            pause_ns,
+            pause_max_ns: rng.log_between(pause_ns, 2 * SEC),
+            extra_bytes: rng.pick(&[0, 64 << 10, 4 << 20]),
+            sees_losses: rng.chance(700_000),
+            replays: rng.pick(&[0, 300_000]),
+        };
+        self.net.host.tcp = TcpSpec {
+            send_buffer_bytes: rng.log_between(4 << 10, 4 << 20) as u32,
+            receive_buffer_bytes: rng.log_between(4 << 10, 1 << 20) as u32,
+            segment_bytes: rng.log_between(64, 64 << 10) as u32,
+            refuses: rng.pick(&[0, 0, 100_000, 500_000]),
+            breaks: rng.pick(&[0, 1_000, 10_000, 100_000]),
+        };
+        if let Workload::Traffic(t) = &mut self.work {
+            // Most messages are too short for them.
+            let mut rest = 2 << 20;
+            for m in &mut t.messages {
+                if m.len < u64::from(lanes.min_bytes) && rng.chance(300_000) {
+                    m.len = rng.log_between(u64::from(lanes.min_bytes), 128 << 10).min(rest);
+                    rest -= m.len;
+                }
+            }
+        }
+        self.endpoint.level = 0;
+        self.endpoint.lanes = Some(lanes);
     }
 
     /// Whether silences outlast the peer timeout, so that verdicts on the living are right.
@@ -273,6 +333,7 @@ fn draw_host(rng: &mut Rng) -> HostSpec {
         tx_cost_ns: rng.log_between(50, 5000),
         wake_ns: rng.log_between(100, 50 * US),
         batch: rng.pick(&[1, 8, 64, 64]),
+        tcp: TcpSpec::default(),
     }
 }
 

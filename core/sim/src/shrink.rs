@@ -95,6 +95,13 @@ fn changes(s: &Scenario) -> Vec<Change> {
         }
     }
     all.push(Box::new(|s| s.net.host = crate::spec::HostSpec::default()));
+    all.push(Box::new(|s| s.endpoint.lanes = None));
+    all.push(Box::new(|s| s.net.host.tcp.breaks = 0));
+    all.push(Box::new(|s| s.net.host.tcp.refuses = 0));
+    all.push(Box::new(|s| {
+        let lanes = s.endpoint.lanes.take();
+        s.endpoint = crate::scenario::EndpointSpec { lanes, ..crate::scenario::EndpointSpec::default() };
+    }));
     all.push(Box::new(|s| s.endpoint = crate::scenario::EndpointSpec::default()));
     all.push(Box::new(|s| {
         for n in &mut s.net.networks {

@@ -177,6 +177,37 @@ pub struct HostSpec {
     pub wake_ns: Ns,
     /// Datagrams read before the host does anything else.
     pub batch: u32,
+    /// Its TCP connections.
+    #[serde(default)]
+    pub tcp: TcpSpec,
+}
+
+/// TCP connections.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TcpSpec {
+    /// What a program may have written that is not known to have arrived.
+    pub send_buffer_bytes: u32,
+    /// What may have arrived and not been read.
+    pub receive_buffer_bytes: u32,
+    /// Bytes that travel together, at most.
+    pub segment_bytes: u32,
+    /// A connection is refused, or the attempt ignored.
+    pub refuses: Ppm,
+    /// On every second connection: it breaks with this segment, in the middle of it.
+    pub breaks: Ppm,
+}
+
+impl Default for TcpSpec {
+    /// As Linux begins, and nothing goes wrong.
+    fn default() -> Self {
+        TcpSpec {
+            send_buffer_bytes: 256 << 10,
+            receive_buffer_bytes: 128 << 10,
+            segment_bytes: 64 << 10,
+            refuses: 0,
+            breaks: 0,
+        }
+    }
 }
 
 impl Default for HostSpec {
@@ -189,6 +220,44 @@ impl Default for HostSpec {
             tx_cost_ns: 500,
             wake_ns: 500,
             batch: 64,
+            tcp: TcpSpec::default(),
+        }
+    }
+}
+
+/// How endpoints use lanes (spec/lanes.md).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LaneSpec {
+    /// `Config::lane_min_bytes`.
+    pub min_bytes: u32,
+    /// `Config::lane_unit_bytes`.
+    pub unit_bytes: u32,
+    /// `Config::lane_loss_max_ppm`.
+    pub loss_max: Ppm,
+    /// `Config::lane_pause`.
+    pub pause_ns: Ns,
+    /// `Config::lane_pause_max`.
+    pub pause_max_ns: Ns,
+    /// `Config::grant_lane_extra`.
+    pub extra_bytes: u64,
+    /// The driver can ask its system what the network lost.
+    pub sees_losses: bool,
+    /// A greeting is sent again when its lane is over, by somebody who heard it.
+    pub replays: Ppm,
+}
+
+impl Default for LaneSpec {
+    /// The protocol's values, and a driver on Linux.
+    fn default() -> Self {
+        LaneSpec {
+            min_bytes: 12 << 10,
+            unit_bytes: 1 << 20,
+            loss_max: 1000,
+            pause_ns: 100 * MS,
+            pause_max_ns: 60 * SEC,
+            extra_bytes: 4 << 20,
+            sees_losses: true,
+            replays: 0,
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::log::{Drop, Log, Note};
 use crate::net::{Net, NetCounters};
 use crate::queue::{PacketIx, Packets, Queue, What};
 use crate::spec::{Fault, HostId, NetId, NetSpec, Ns};
+use crate::tcp::{Around, Arrived, Broken, Socket, Tcp, TcpCounters};
 
 /// Runs of one host without a packet read or sent, one after another, before the node is called a spinner.
 const EMPTY_RUNS_MAX: u32 = 10_000;
@@ -59,6 +60,7 @@ pub struct Host<'a, S> {
     /// What all nodes share.
     pub shared: &'a mut S,
     net: &'a mut Net,
+    tcp: &'a mut Tcp,
     packets: &'a mut Packets,
     queue: &'a mut Queue,
     log: &'a mut Log,
@@ -91,6 +93,76 @@ impl<S> Host<'_, S> {
         self.spent_ns += self.tx_cost_ns;
         self.sent += 1;
         self.net.send(self.now + self.spent_ns, packet, self.packets, self.queue, self.log);
+    }
+
+    /// Makes a TCP connection to `to` by network `net`. The host runs when it stands or fails.
+    pub fn connect(&mut self, net: NetId, to: HostId) -> Socket {
+        let id = self.id;
+        self.with_tcp(true, |tcp, around| tcp.connect(around, net, id, to))
+    }
+
+    /// The next connection that another host has made to this one.
+    pub fn accept(&mut self) -> Option<Socket> {
+        let s = self.tcp.accept(self.id)?;
+        self.sent += 1;
+        Some(s)
+    }
+
+    /// Whether a connection stands.
+    ///
+    /// # Errors
+    /// It was refused, or has broken.
+    pub fn is_connected(&self, s: Socket) -> Result<bool, Broken> {
+        self.tcp.is_connected(s)
+    }
+
+    /// Bytes that a write would take; if none, the host runs when there is room.
+    ///
+    /// # Errors
+    /// The connection has broken.
+    pub fn tcp_room(&mut self, s: Socket) -> Result<usize, Broken> {
+        self.tcp.room(s)
+    }
+
+    /// Writes as much as there is room for and says how much; if that is not all, the host runs when there is room.
+    ///
+    /// # Errors
+    /// The connection has broken.
+    pub fn tcp_write(&mut self, s: Socket, bytes: &[u8]) -> Result<usize, Broken> {
+        self.with_tcp(!bytes.is_empty(), |tcp, around| tcp.write(around, s, bytes))
+    }
+
+    /// Reads what has come. The host runs when there is more.
+    ///
+    /// # Errors
+    /// The connection has broken, and what had come before was read.
+    pub fn tcp_read(&mut self, s: Socket, dst: &mut [u8]) -> Result<Arrived, Broken> {
+        let arrived = self.with_tcp(false, |tcp, around| tcp.read(around, s, dst))?;
+        if arrived != Arrived::Bytes(0) {
+            self.spent_ns += self.tx_cost_ns;
+            self.sent += 1;
+        }
+        Ok(arrived)
+    }
+
+    /// Segments of what was written that had to be sent again.
+    #[must_use]
+    pub fn tcp_lost(&self, s: Socket) -> u32 {
+        self.tcp.lost_segments(s)
+    }
+
+    /// Lets go of a connection: the other side reads what was written, then its end, or a reset if anything was left unread here.
+    pub fn tcp_close(&mut self, s: Socket) {
+        self.with_tcp(true, |tcp, around| tcp.close(around, s));
+    }
+
+    fn with_tcp<R>(&mut self, moves: bool, act: impl FnOnce(&mut Tcp, &mut Around<'_>) -> R) -> R {
+        if moves {
+            self.spent_ns += self.tx_cost_ns;
+            self.sent += 1;
+        }
+        let now = self.now + self.spent_ns;
+        act(self.tcp, &mut Around { now, net: self.net, queue: self.queue, log: self.log })
     }
 
     /// Notes an event in the log: `word` goes into the hash of the run, `text` is made only if someone looks.
@@ -130,6 +202,7 @@ pub struct World<N: Node> {
     queue: Queue,
     packets: Packets,
     net: Net,
+    tcp: Tcp,
     seats: Vec<Seat<N>>,
     /// What all nodes see.
     pub shared: N::Shared,
@@ -170,7 +243,8 @@ impl<N: Node> World<N> {
                 }
             })
             .collect();
-        World { spec, now: 0, queue, packets: Packets::default(), net, seats, shared, log, violation: None, make }
+        let tcp = Tcp::new(&spec.host.tcp, spec.hosts, spec.networks.len(), seed);
+        World { spec, now: 0, queue, packets: Packets::default(), net, tcp, seats, shared, log, violation: None, make }
     }
 
     /// Virtual time now.
@@ -183,6 +257,18 @@ impl<N: Node> World<N> {
     #[must_use]
     pub fn counters(&self) -> NetCounters {
         self.net.counters
+    }
+
+    /// What TCP connections came to so far.
+    #[must_use]
+    pub fn tcp_counters(&self) -> TcpCounters {
+        self.tcp.counters
+    }
+
+    /// TCP connections that a program holds.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.tcp.live()
     }
 
     /// Datagrams on the wire or in socket buffers.
@@ -228,6 +314,13 @@ impl<N: Node> World<N> {
                     self.net.at_switch(at, packet, switch, &mut self.packets, &mut self.queue, &mut self.log);
                 }
                 What::AtHost { packet } => self.at_host(packet),
+                What::Tcp { conn } => {
+                    let World { tcp, net, queue, log, .. } = self;
+                    tcp.fire(&mut Around { now: at, net, queue, log }, conn);
+                    while let Some(host) = self.tcp.wakes.pop() {
+                        self.schedule(host, at + self.spec.host.wake_ns);
+                    }
+                }
                 What::Fault { index } => self.befall(self.spec.faults[index as usize].fault),
                 What::Run { host } => {
                     self.run_host(host);
@@ -260,6 +353,7 @@ impl<N: Node> World<N> {
             incarnation: self.seats[id as usize].incarnation,
             shared: &mut self.shared,
             net: &mut self.net,
+            tcp: &mut self.tcp,
             packets: &mut self.packets,
             queue: &mut self.queue,
             log: &mut self.log,
@@ -411,6 +505,8 @@ impl<N: Node> World<N> {
                 self.crash(host);
                 if let Some(mut node) = self.seats[host as usize].node.take() {
                     node.crashed(&mut self.shared, self.now);
+                    let World { tcp, net, queue, log, now, .. } = self;
+                    tcp.crash(&mut Around { now: *now, net, queue, log }, host);
                 }
             }
             Fault::Restart { host } if known(host) && self.seats[host as usize].node.is_none() => {
@@ -418,6 +514,7 @@ impl<N: Node> World<N> {
                 seat.incarnation += 1;
                 seat.waiting = true;
                 seat.last_look = self.now;
+                self.tcp.restart(host);
                 seat.node = Some(Box::new((self.make)(&mut self.shared, host, seat.incarnation)));
                 self.schedule(host, self.now);
             }

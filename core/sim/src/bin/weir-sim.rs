@@ -218,6 +218,7 @@ fn swarm(seeds: std::ops::Range<u64>, profile: Profile, keep_going: bool) -> Res
     let began = Instant::now();
     let failures = Mutex::new(Vec::new());
     let (slowest, events) = (Mutex::new((0.0f64, 0u64)), AtomicU64::new(0));
+    let lanes = [0; 5].map(AtomicU64::new);
     let stop = AtomicU64::new(u64::MAX);
     std::panic::set_hook(Box::new(|_| {}));
     seeds.into_par_iter().for_each(|seed| {
@@ -229,6 +230,9 @@ fn swarm(seeds: std::ops::Range<u64>, profile: Profile, keep_going: bool) -> Res
         let failure = match run_caught(&s, Watch::default()) {
             Ok(r) => {
                 events.fetch_add(r.events, Ordering::Relaxed);
+                for (sum, n) in lanes.iter().zip(r.lanes.into_iter().chain([u64::from(r.lanes[2] > 0)])) {
+                    sum.fetch_add(n, Ordering::Relaxed);
+                }
                 r.violation.map(|v| format!("{}: {} (virtual time {:.6} s)", v.kind, v.detail, v.at_ns as f64 / 1e9))
             }
             Err(e) => Some(e),
@@ -261,6 +265,8 @@ fn swarm(seeds: std::ops::Range<u64>, profile: Profile, keep_going: bool) -> Res
         slow.1,
         slow.0
     );
+    let [up, failed, units, bytes, seeds] = lanes.map(AtomicU64::into_inner);
+    println!("lanes: ends up {up}, failed {failed}, units {units} with {bytes} bytes, in {seeds} seeds");
     for (seed, f) in &failures {
         println!("seed {seed}: {f}\n    {}", repro(*seed, profile));
     }
@@ -301,6 +307,10 @@ fn run_one(which: &Which, trace: bool, show_only: bool) -> Result<bool, String> 
         "lost {} (spurious {}), probe timeouts {}, bytes resent {}",
         r.packets_lost, r.losses_spurious, r.probe_timeouts, r.bytes_resent
     );
+    if r.tcp.tried > 0 {
+        let [up, failed, units, bytes] = r.lanes;
+        println!("lanes: ends up {up}, failed {failed}, units {units} with {bytes} bytes; {:?}", r.tcp);
+    }
     for (from, to, sent, took, len) in &r.slowest {
         println!(
             "slow: {len} bytes from {from} to {to} sent at {:.6} s took {:.6} s",

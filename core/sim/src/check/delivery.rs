@@ -35,6 +35,17 @@ impl Coverage {
         Ok(())
     }
 
+    /// Adds `start..end`, of which some may be there already.
+    pub fn merge(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        let i = self.ranges.partition_point(|r| r.1 < start);
+        let touching = self.ranges[i..].iter().take_while(|r| r.0 <= end).count();
+        let merged = self.ranges[i..i + touching].iter().fold((start, end), |(s, e), r| (s.min(r.0), e.max(r.1)));
+        self.ranges.splice(i..i + touching, [merged]);
+    }
+
     /// All of `start..end` is there.
     #[must_use]
     pub fn has(&self, start: u64, end: u64) -> bool {
@@ -71,6 +82,8 @@ pub struct Message {
     pub send_ended: bool,
     /// The receiver's operation has ended (well or not).
     pub receive_ended: bool,
+    /// The receiver's endpoint said that all bytes are there.
+    pub arrived: bool,
 }
 
 /// All messages and tokens of a run.
@@ -122,6 +135,13 @@ impl Delivery {
     #[must_use]
     pub fn get(&self, from: Program, number: u64) -> Option<&Message> {
         self.messages.get(&from)?.get(&number)
+    }
+
+    /// The receiver's endpoint has all bytes of a message.
+    pub fn arrived(&mut self, from: Program, number: u64) {
+        if let Some(m) = self.messages.get_mut(&from).and_then(|m| m.get_mut(&number)) {
+            m.arrived = true;
+        }
     }
 
     /// The sender's operation ends.
@@ -193,6 +213,16 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_there_already_merges() {
+        let mut c = Coverage::default();
+        for (s, e) in [(10, 20), (15, 25), (40, 50), (30, 30), (5, 10), (24, 45)] {
+            c.merge(s, e);
+        }
+        assert_eq!(c.ranges, [(5, 50)]);
+        assert!(c.add(49, 51).is_err());
+    }
+
+    #[test]
     fn everything_ends_once() {
         let p = Program { host: 0, incarnation: 0 };
         let q = Program { host: 1, incarnation: 0 };
@@ -201,8 +231,16 @@ mod tests {
         assert_eq!(d.open_tokens(), 1);
         assert!(d.token_back(p, 5).is_ok());
         assert!(d.token_back(p, 5).is_err());
-        let m =
-            Message { to: q, tag: 0, len: 9, sent_ns: 0, received_ns: None, send_ended: false, receive_ended: false };
+        let m = Message {
+            to: q,
+            tag: 0,
+            len: 9,
+            sent_ns: 0,
+            received_ns: None,
+            send_ended: false,
+            receive_ended: false,
+            arrived: false,
+        };
         d.sent(p, 0, m);
         assert!(d.send_ended(p, 0).is_ok() && d.send_ended(p, 0).is_err());
         assert!(d.receive_ended(p, 0, p, Some(1)).is_err());

@@ -35,6 +35,15 @@ pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64, someon
     8 * SEC + 40 * on_wire as Ns + round_trip * (60 + 8 * chain) + crawl + verdict
 }
 
+/// How much later everything may be done where lanes are taken: each may have to be given up, which takes 2 s, and so may one that comes after
+/// it, at any link of the chain; and until then they may crawl, a retransmission time-out (200 ms) for every eighth loss.
+#[must_use]
+pub fn lanes_allowance_ns(net: &NetSpec, bytes: u64, chain: u64) -> Ns {
+    let losses = net.networks.iter().map(|n| tries_percent(n) - 100).max().unwrap_or(0);
+    let segments = bytes / u64::from(net.host.tcp.segment_bytes.clamp(64, 1448)) + chain;
+    5 * SEC + chain * SEC / 2 + segments * losses / 100 * 25 * MS
+}
+
 /// All links from a host to another.
 fn way(n: &NetworkSpec) -> Vec<&LinkSpec> {
     let mut links = vec![&n.up, &n.down];

@@ -8,7 +8,7 @@ use weir_wire::EndpointName;
 
 use super::App;
 use crate::check::{Checks, Program};
-use crate::spec::{HostId, NetId, Ns};
+use crate::spec::{HostId, LaneSpec, NetId, Ns};
 
 /// Endpoint names and ids of all programs, as a launcher's exchange would give them.
 #[derive(Debug, Default)]
@@ -63,6 +63,8 @@ pub struct Shared {
     pub config: Config,
     /// Longer messages are announced and fetched.
     pub eager_max: u64,
+    /// Lanes are taken, and how.
+    pub lanes: Option<LaneSpec>,
     /// No datagram may be larger.
     pub max_datagram: usize,
     /// The key of the job.
@@ -102,6 +104,7 @@ impl Shared {
             max_datagram: usize::from(config.max_datagram),
             config,
             eager_max,
+            lanes: None,
             job_key: [0x5a; 32],
             directory: Directory::default(),
             checks,

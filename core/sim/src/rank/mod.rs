@@ -2,6 +2,7 @@
 //! rendezvous, as the engine has them, and every checker told of everything.
 
 mod directory;
+mod lanes;
 mod receive;
 mod send;
 
@@ -12,6 +13,7 @@ use weir_match::{Class, Match, Matcher};
 use weir_proto::{Config, DownReason, Endpoint, Event, PacketBuf, Payloads, PeerId, RxMeta, Time};
 
 pub use directory::{Directory, Shared};
+use lanes::Lanes;
 use receive::{Body, Incoming, Receive};
 use send::Outgoing;
 
@@ -200,6 +202,8 @@ struct Peer {
     backlog: VecDeque<SendId>,
     /// The same for control messages.
     control_backlog: VecDeque<weir_match::envelope::Envelope>,
+    /// Highest number of a lane that it greeted with.
+    lane: u32,
 }
 
 /// Everything of a rank but its program.
@@ -226,6 +230,7 @@ pub struct Core {
     events: Vec<Event>,
     matches: Vec<Match>,
     buffer: PacketBuf,
+    lanes: Lanes,
     runs: u32,
     /// Some peer has a backlog.
     has_backlog: bool,
@@ -293,6 +298,7 @@ impl Rank {
             events: Vec::new(),
             matches: Vec::new(),
             buffer: PacketBuf::new(),
+            lanes: Lanes::new(shared, endpoint_id),
             runs: 0,
             has_backlog: false,
             closing: false,
@@ -413,6 +419,7 @@ impl Core {
                 was_up: false,
                 backlog: VecDeque::new(),
                 control_backlog: VecDeque::new(),
+                lane: 0,
             }
         })
     }
@@ -574,6 +581,7 @@ impl Node for Rank {
 
     fn run(&mut self, host: &mut Host<'_, Shared>) {
         let now = Time(host.now);
+        self.core.read_lanes(host);
         if self.core.endpoint.next_timeout().is_some_and(|t| t <= now) {
             self.core.endpoint.handle_timeout(now, &mut self.core.events);
             self.core.drain_events(host, &[]);
@@ -581,6 +589,7 @@ impl Node for Rank {
         self.core.push_backlog(host);
         self.run_app(host);
         self.core.transmit(host);
+        self.core.write_lanes(host);
         self.core.look_at_memory(host);
     }
 
@@ -588,7 +597,7 @@ impl Node for Rank {
         let protocol = self.core.endpoint.next_timeout().map(|t| t.0);
         let app = if self.done { None } else { self.app.next_wake() };
         let queued = (!self.core.outcomes.is_empty()).then_some(0);
-        [protocol, app, queued].into_iter().flatten().min()
+        [protocol, app, queued, self.core.lanes.next_wake()].into_iter().flatten().min()
     }
 
     fn crashed(&mut self, shared: &mut Shared, now: Ns) {

@@ -54,7 +54,28 @@ pub(super) struct Body {
     coverage: Coverage,
 }
 
+/// Where bytes of a message or body go that come by a lane.
+pub(super) struct Place<'a> {
+    /// What the bytes must be.
+    pub(super) content: u64,
+    pub(super) len: u64,
+    /// The sender's number of it.
+    pub(super) message: u64,
+    pub(super) coverage: &'a mut Coverage,
+}
+
 impl Core {
+    pub(super) fn place_of_message(&mut self, peer: PeerId, mseq: u64) -> Option<Place<'_>> {
+        let m = self.by_number.get(&(peer, mseq)).and_then(|ix| self.incoming.get_mut(ix))?;
+        Some(Place { content: m.key, len: m.len, message: m.message, coverage: &mut m.coverage })
+    }
+
+    pub(super) fn place_of_body(&mut self, peer: PeerId, handle: u64) -> Option<Place<'_>> {
+        let b = self.bodies.get_mut(&(peer, handle))?;
+        let m = self.incoming.get(&b.incoming)?;
+        Some(Place { content: m.key, len: b.len, message: m.message, coverage: &mut b.coverage })
+    }
+
     pub(super) fn start_receive(&mut self, host: &mut Host<'_, Shared>, op: RecvOp, from: Option<Program>) -> RecvId {
         let id = RecvId(self.next_receive);
         self.next_receive += 1;
@@ -165,6 +186,7 @@ impl Core {
         }
         if complete && matches!(m.carriage, Carriage::Eager { .. }) {
             m.complete = true;
+            host.shared.checks.delivery.arrived(m.from, m.message);
             if m.receive.is_some() {
                 self.deliver(host, ix);
             }
@@ -389,6 +411,7 @@ impl Core {
             return host.violation("complete", detail);
         }
         if complete {
+            host.shared.checks.delivery.arrived(m.from, m.message);
             let ix = b.incoming;
             self.bodies.remove(&(peer, handle));
             self.deliver(host, ix);

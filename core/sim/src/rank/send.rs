@@ -47,6 +47,7 @@ impl Core {
             received_ns: None,
             send_ended: false,
             receive_ended: false,
+            arrived: false,
         };
         host.shared.checks.delivery.sent(self.program, id.0, message);
         self.sends.insert(id, Outgoing { op, peer, stage: Stage::Backlog, awaits_match: false });
@@ -232,6 +233,11 @@ impl Core {
                 host.violation("failed", format!("{}: message {} failed although its peer is up", self.program, id.0));
             }
             return self.end_send(host, id, false);
+        }
+        let has_arrived = host.shared.checks.delivery.get(self.program, id.0).is_some_and(|m| m.arrived);
+        if part != Part::Request && !has_arrived {
+            let why = format!("{}: message {} is said to be complete, but not all of it is there", self.program, id.0);
+            return host.violation("early", why);
         }
         let Some(s) = self.sends.get_mut(&id) else {
             // A request may be acknowledged after its message was truncated to nothing.

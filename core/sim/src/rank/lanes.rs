@@ -1,0 +1,496 @@
+//! The connections of a rank's lanes, as the engine's driver has them (`engine/src/lanes.rs`), with the simulated network in place of sockets.
+
+use weir_proto::{BodyKey, GREETING_LEN, LaneNews, LaneUnit, PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
+
+use super::receive::Place;
+use super::{Core, SendId, Shared, payload, place, token_message};
+use crate::rng::Rng;
+use crate::spec::{MS, Ns, SEC};
+use crate::tcp::{Arrived, Broken, Socket};
+use crate::world::Host;
+
+/// As the engine has it; less in a turn, so that turns end in the middle of units.
+const STRANGERS_MAX: usize = 64;
+const GREETING_NS: Ns = 2 * SEC;
+const CONNECT_NS: Ns = SEC;
+const WATCH_NS: Ns = 10 * MS;
+const LOSS: u32 = 4;
+const LOSSES_MAX: u32 = 10;
+const UNTOLD_NS: Ns = 2 * SEC;
+const STAGE_BYTES: usize = 4096;
+const TURN_BYTES: usize = 256 << 10;
+/// Bytes moved by one call.
+const CALL_BYTES: usize = 64 << 10;
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Stage {
+    Connecting,
+    Greeted,
+    Stranger,
+    Up,
+    /// A greeting that was used is sent once more, as somebody on the way might.
+    Replay,
+}
+
+/// Why a connection is dropped.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Over {
+    Failed,
+    CutOff,
+}
+
+impl From<Broken> for Over {
+    fn from(_: Broken) -> Over {
+        Over::Failed
+    }
+}
+
+struct Conn {
+    io: Socket,
+    stage: Stage,
+    since: Ns,
+    /// Of a stranger: nobody.
+    peer: PeerId,
+    lane: u32,
+    greeting: Option<[u8; GREETING_LEN]>,
+    staged: Vec<u8>,
+    put_off: bool,
+    unit: Option<(UnitIn, u32)>,
+    head: Vec<u8>,
+    head_done: usize,
+    out: Option<(LaneUnit, u32)>,
+    health: Health,
+}
+
+#[derive(Default)]
+struct Health {
+    waits: bool,
+    watched_at: Ns,
+    read: u64,
+    read_at: Ns,
+    lost: u32,
+    losses: u32,
+}
+
+/// All of a rank.
+pub(super) struct Lanes {
+    /// None are taken: nothing is listened to.
+    on: bool,
+    /// The system says what the network loses.
+    sees_losses: bool,
+    replays: u32,
+    rng: Rng,
+    conns: Vec<Conn>,
+    scratch: Vec<u8>,
+    /// A turn ended before its work did.
+    more: bool,
+}
+
+impl Lanes {
+    pub(super) fn new(shared: &Shared, endpoint_id: u64) -> Lanes {
+        let spec = shared.lanes.clone().unwrap_or_default();
+        Lanes {
+            on: shared.lanes.is_some(),
+            sees_losses: spec.sees_losses,
+            replays: spec.replays,
+            rng: Rng::new(endpoint_id, u64::MAX - 3),
+            conns: Vec::new(),
+            scratch: Vec::new(),
+            more: false,
+        }
+    }
+
+    /// When something of the connections is due.
+    pub(super) fn next_wake(&self) -> Option<Ns> {
+        if self.more {
+            return Some(0);
+        }
+        let of = |c: &Conn| match c.stage {
+            Stage::Connecting => Some(c.since + CONNECT_NS + 1),
+            Stage::Greeted | Stage::Stranger | Stage::Replay => Some(c.since + GREETING_NS + 1),
+            Stage::Up if c.put_off => Some(0),
+            Stage::Up => c.health.waits.then_some(c.health.watched_at + WATCH_NS),
+        };
+        self.conns.iter().filter_map(of).min()
+    }
+}
+
+impl Conn {
+    fn new(io: Socket, stage: Stage, now: Ns, peer: PeerId) -> Conn {
+        Conn {
+            io,
+            stage,
+            since: now,
+            peer,
+            lane: 0,
+            greeting: None,
+            staged: Vec::new(),
+            put_off: false,
+            unit: None,
+            head: Vec::new(),
+            head_done: 0,
+            out: None,
+            health: Health::default(),
+        }
+    }
+}
+
+impl Core {
+    /// Connects, accepts and reads.
+    pub(super) fn read_lanes(&mut self, host: &mut Host<'_, Shared>) {
+        if !self.lanes.on {
+            return;
+        }
+        self.lanes.more = false;
+        self.connect_lanes(host);
+        self.accept_lanes(host);
+        let mut k = 0;
+        while k < self.lanes.conns.len() {
+            let mut c = self.lanes.conns.remove(k);
+            let result = match c.stage {
+                Stage::Connecting => self.greet(host, &mut c),
+                Stage::Replay => self.replay(host, &mut c),
+                Stage::Greeted | Stage::Stranger | Stage::Up => self.read_conn(host, &mut c),
+            };
+            match result {
+                Ok(()) => {
+                    self.lanes.conns.insert(k, c);
+                    k += 1;
+                }
+                Err(over) => self.drop_conn(host, c, over),
+            }
+        }
+    }
+
+    /// Writes what is to go by lanes, and drops what takes too long and what is over.
+    pub(super) fn write_lanes(&mut self, host: &mut Host<'_, Shared>) {
+        if !self.lanes.on {
+            return;
+        }
+        self.connect_lanes(host);
+        let mut k = 0;
+        while k < self.lanes.conns.len() {
+            let mut c = self.lanes.conns.remove(k);
+            match self.write_and_watch(host, &mut c) {
+                Ok(()) => {
+                    self.lanes.conns.insert(k, c);
+                    k += 1;
+                }
+                Err(over) => self.drop_conn(host, c, over),
+            }
+        }
+    }
+
+    fn write_and_watch(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
+        let age = host.now - c.since;
+        let late = match c.stage {
+            Stage::Connecting => age > CONNECT_NS,
+            Stage::Greeted | Stage::Stranger | Stage::Replay => age > GREETING_NS,
+            Stage::Up => !self.endpoint.lane_is_up(c.peer, c.lane),
+        };
+        if late {
+            return Err(Over::Failed);
+        }
+        if c.stage == Stage::Up {
+            self.write_conn(host, c)?;
+            self.watch(host, c)?;
+        }
+        Ok(())
+    }
+
+    fn connect_lanes(&mut self, host: &mut Host<'_, Shared>) {
+        while let Some(LaneNews { peer, remote, .. }) = self.endpoint.take_lane_news() {
+            match place(remote).filter(|(to, _)| host.shared.directory.exists(*to)) {
+                Some((to, net)) => {
+                    let io = host.connect(net, to);
+                    self.lanes.conns.push(Conn::new(io, Stage::Connecting, host.now, peer));
+                }
+                None => self.give_up_asking(host.now, peer),
+            }
+        }
+    }
+
+    /// A lane that was asked for is not to be had. It is numbered by its greeting.
+    fn give_up_asking(&mut self, now: Ns, peer: PeerId) {
+        if let Some((lane, _)) = self.endpoint.lane_greeting(peer) {
+            self.endpoint.lane_over(Time(now), peer, lane, true);
+        }
+    }
+
+    fn accept_lanes(&mut self, host: &mut Host<'_, Shared>) {
+        while let Some(io) = host.accept() {
+            let is_stranger = |c: &Conn| c.stage == Stage::Stranger;
+            if self.lanes.conns.iter().filter(|c| is_stranger(c)).count() >= STRANGERS_MAX
+                && let Some(oldest) = self.lanes.conns.iter().position(is_stranger)
+            {
+                host.tcp_close(self.lanes.conns.remove(oldest).io);
+            }
+            self.lanes.conns.push(Conn::new(io, Stage::Stranger, host.now, PeerId(u32::MAX)));
+        }
+    }
+
+    /// Closes a connection and has the protocol go on without it.
+    fn drop_conn(&mut self, host: &mut Host<'_, Shared>, c: Conn, over: Over) {
+        host.tcp_close(c.io);
+        match c.stage {
+            Stage::Stranger | Stage::Replay => {}
+            Stage::Connecting => self.give_up_asking(host.now, c.peer),
+            Stage::Greeted | Stage::Up => {
+                let program = self.program;
+                host.note(50 ^ u64::from(c.lane) << 8, || {
+                    format!("lane over       {program} {:?} #{} {:?} {over:?}", c.peer, c.lane, c.stage)
+                });
+                self.endpoint.lane_over(Time(host.now), c.peer, c.lane, over == Over::Failed);
+            }
+        }
+        let to = self.peers.get(&c.peer).map(|p| p.program.host);
+        if let (Some(greeting), Some(to), Stage::Up) = (c.greeting, to, c.stage)
+            && self.lanes.rng.chance(self.lanes.replays)
+        {
+            let replay = Conn::new(host.connect(0, to), Stage::Replay, host.now, PeerId(u32::MAX));
+            self.lanes.conns.push(Conn { greeting: Some(greeting), ..replay });
+        }
+    }
+
+    fn greet(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
+        if !host.is_connected(c.io)? {
+            return Ok(());
+        }
+        let (lane, greeting) = self.endpoint.lane_greeting(c.peer).ok_or(Over::CutOff)?;
+        (c.lane, c.stage, c.since) = (lane, Stage::Greeted, host.now);
+        let n = host.tcp_write(c.io, &greeting)?;
+        c.greeting = Some(greeting);
+        if n == GREETING_LEN { Ok(()) } else { Err(Over::Failed) }
+    }
+
+    fn replay(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
+        if let Some(greeting) = c.greeting.filter(|_| c.head_done == 0)
+            && host.is_connected(c.io)?
+        {
+            c.head_done = host.tcp_write(c.io, &greeting)?;
+        }
+        match host.tcp_read(c.io, &mut [0; GREETING_LEN])? {
+            Arrived::Bytes(0) => Ok(()),
+            Arrived::Bytes(_) => {
+                host.violation("lane-greeting", format!("{}: a greeting sent again was answered", self.program));
+                Err(Over::Failed)
+            }
+            Arrived::End => Err(Over::Failed),
+        }
+    }
+
+    /// A greeting, or the answer to ours, may be there.
+    fn greeted(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
+        let Some(bytes) = c.staged.first_chunk::<GREETING_LEN>().copied() else { return Ok(()) };
+        let now = Time(host.now);
+        if c.stage == Stage::Greeted {
+            if !self.endpoint.lane_answered(now, c.peer, c.lane, &bytes) {
+                return Err(Over::Failed);
+            }
+        } else {
+            let (peer, lane, answer) = self.endpoint.lane_greeted(now, &bytes).ok_or(Over::Failed)?;
+            (c.peer, c.lane) = (peer, lane);
+            let highest = &mut self.peer_slot(host, peer).lane;
+            if lane <= std::mem::replace(highest, lane.max(*highest)) {
+                let why = format!("{}: lane {lane} of {peer:?} was greeted before", self.program);
+                host.violation("lane-greeting", why);
+            }
+            // It takes the place of the peer's former one.
+            while let Some(k) = self.lanes.conns.iter().position(|o| o.stage == Stage::Up && o.peer == peer) {
+                let former = self.lanes.conns.remove(k);
+                host.tcp_close(former.io);
+            }
+            if host.tcp_write(c.io, &answer)? != GREETING_LEN {
+                c.stage = Stage::Up;
+                return Err(Over::Failed);
+            }
+        }
+        c.stage = Stage::Up;
+        (c.health.read_at, c.health.watched_at) = (host.now, host.now);
+        let program = self.program;
+        host.note(51 ^ u64::from(c.lane) << 8, || format!("lane up         {program} {:?} #{}", c.peer, c.lane));
+        c.staged.drain(..GREETING_LEN);
+        Ok(())
+    }
+
+    fn read_conn(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
+        if std::mem::take(&mut c.put_off) {
+            self.take_staged(host, c)?;
+        }
+        let mut total = 0;
+        while !c.put_off {
+            if total >= TURN_BYTES {
+                self.lanes.more = true;
+                break;
+            }
+            let payload = c.unit.map_or(0, |(unit, done)| (unit.len - done) as usize);
+            let have = c.staged.len();
+            let room = (payload + STAGE_BYTES).saturating_sub(have).min(CALL_BYTES);
+            c.staged.resize(have + room, 0);
+            let arrived = host.tcp_read(c.io, &mut c.staged[have..]);
+            let n = if let Ok(Arrived::Bytes(n)) = arrived { n } else { 0 };
+            c.staged.truncate(have + n);
+            match arrived? {
+                Arrived::Bytes(0) => break,
+                Arrived::Bytes(n) => total += n,
+                Arrived::End => return Err(Over::Failed),
+            }
+            self.take_staged(host, c)?;
+        }
+        Ok(())
+    }
+
+    /// Takes greetings, heads and payload out of the stage, and ends the unit that is complete.
+    fn take_staged(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
+        if c.stage != Stage::Up {
+            self.greeted(host, c)?;
+            if c.stage != Stage::Up {
+                return Ok(());
+            }
+        }
+        let staged = std::mem::take(&mut c.staged);
+        let taken = self.take_units(host, c, &staged);
+        c.staged = staged;
+        c.staged.drain(..taken?);
+        Ok(())
+    }
+
+    fn take_units(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn, staged: &[u8]) -> Result<usize, Over> {
+        let now = Time(host.now);
+        let mut at = 0;
+        loop {
+            if let Some((unit, done)) = &mut c.unit {
+                let n = ((unit.len - *done) as usize).min(staged.len() - at);
+                self.put_unit(host, c.peer, unit, *done, &staged[at..at + n]);
+                (*done, at) = (*done + n as u32, at + n);
+                if *done < unit.len {
+                    return Ok(at);
+                }
+                let unit = *unit;
+                c.unit = None;
+                self.unit_is_read(c.peer, &unit);
+                self.endpoint.unit_ends(now, c.peer, c.lane, &unit, &mut self.events);
+                self.drain_events(host, &[]);
+            }
+            let rest = &staged[at..];
+            let whole = |n: &usize| (UNIT_HEAD_LEN..=rest.len()).contains(n);
+            let Some(len) = UnitHead::len_with_envelope(rest).filter(whole) else { return Ok(at) };
+            let (head, ended) = (&rest[..len], self.outcomes.len());
+            let good = self.endpoint.unit_tells(now, c.peer, c.lane, head, &mut self.events);
+            self.drain_events(host, head);
+            if !good {
+                return Err(Over::Failed);
+            }
+            if self.outcomes.len() > ended {
+                c.put_off = true;
+                return Ok(at);
+            }
+            let unit = self.endpoint.unit_begins(now, c.peer, head, &mut self.events);
+            self.drain_events(host, head);
+            c.unit = Some((unit.ok_or(Over::Failed)?, 0));
+            at += len;
+        }
+    }
+
+    /// Bytes of a unit go to their place, if there is one.
+    fn put_unit(&mut self, host: &mut Host<'_, Shared>, peer: PeerId, unit: &UnitIn, done: u32, bytes: &[u8]) {
+        let Some(Place { content, len, message, .. }) = self.place_of(peer, unit.key) else { return };
+        let from = unit.offset + u64::from(done);
+        if from + bytes.len() as u64 > len {
+            let why = format!("{}: {:?} of {len} bytes from {from} on in {unit:?}", self.program, unit.key);
+            return host.violation("range", why);
+        }
+        if let Some(at) = payload::first_wrong(content, from, bytes) {
+            let why = format!("{} from {peer:?}: message {message}: byte {at} of a unit is wrong", self.program);
+            host.violation("payload", why);
+        }
+    }
+
+    /// All bytes of a unit are there; some of them may have been before.
+    fn unit_is_read(&mut self, peer: PeerId, unit: &UnitIn) {
+        let up = self.peers.get(&peer).is_some_and(|p| p.down.is_none());
+        if up && let Some(place) = self.place_of(peer, unit.key) {
+            place.coverage.merge(unit.offset, unit.offset + u64::from(unit.len));
+        }
+    }
+
+    /// Writes units until there is no more, or no room.
+    fn write_conn(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
+        let mut turn = 0;
+        while turn < TURN_BYTES {
+            let (unit, done) = match c.out {
+                Some(out) => out,
+                None => {
+                    c.head.clear();
+                    c.head_done = 0;
+                    let next = self.endpoint.lane_next(Time(host.now), c.peer, c.lane, &mut c.head);
+                    let Some(unit) = next else { return Ok(()) };
+                    (unit, 0)
+                }
+            };
+            c.out = Some((unit, done));
+            let message = token_message(unit.token);
+            if !self.sends.contains_key(&SendId(message)) {
+                // The send was given up, and its memory is the caller's again. A unit cut off counts for nothing.
+                return Err(Over::CutOff);
+            }
+            let room = host.tcp_room(c.io)?.min(CALL_BYTES);
+            if room == 0 {
+                return Ok(());
+            }
+            let of_head = (c.head.len() - c.head_done).min(room);
+            let n = (room - of_head).min((unit.len - done) as usize);
+            let bytes = &mut self.lanes.scratch;
+            bytes.clear();
+            bytes.extend_from_slice(&c.head[c.head_done..c.head_done + of_head]);
+            bytes.resize(of_head + n, 0);
+            let key = payload::key(self.endpoint_id, message);
+            payload::fill(key, unit.offset + u64::from(done), &mut bytes[of_head..]);
+            let written = host.tcp_write(c.io, bytes)?;
+            debug_assert_eq!(written, of_head + n, "there was room");
+            turn += written;
+            c.head_done += of_head;
+            c.out = (done + (n as u32) < unit.len).then_some((unit, done + n as u32));
+        }
+        self.lanes.more = true;
+        Ok(())
+    }
+
+    /// Looks now and then, while something is under way, whether the lane is worth having.
+    fn watch(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
+        let h = &mut c.health;
+        let read = self.endpoint.lane_waits(c.peer, c.lane);
+        if read.is_some() && !h.waits {
+            h.read_at = host.now;
+        }
+        h.waits = read.is_some();
+        let Some(read) = read else { return Ok(()) };
+        if host.now - h.watched_at < WATCH_NS {
+            return Ok(());
+        }
+        h.watched_at = host.now;
+        let moved = read != std::mem::replace(&mut h.read, read);
+        if moved {
+            h.read_at = host.now;
+        }
+        if host.now - h.read_at > UNTOLD_NS {
+            return Err(Over::Failed);
+        }
+        if !self.lanes.sees_losses {
+            return Ok(());
+        }
+        let lost = host.tcp_lost(c.io);
+        h.losses =
+            if lost > std::mem::replace(&mut h.lost, lost) { h.losses + LOSS } else { h.losses.saturating_sub(1) };
+        let stuck = h.losses > 0 && !moved;
+        if stuck || h.losses >= LOSSES_MAX { Err(Over::Failed) } else { Ok(()) }
+    }
+
+    /// Where bytes of an operation go.
+    fn place_of(&mut self, peer: PeerId, key: BodyKey) -> Option<Place<'_>> {
+        match key {
+            BodyKey::Message(mseq) => self.place_of_message(peer, mseq),
+            BodyKey::Body(handle) => self.place_of_body(peer, handle),
+        }
+    }
+}
