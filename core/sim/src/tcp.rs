@@ -130,6 +130,8 @@ struct Conn {
     timer: Option<Ns>,
     /// Chance that a segment is the last.
     breaks: u32,
+    /// It has broken: nothing passes any more.
+    severed: bool,
 }
 
 /// What acting on a connection needs besides.
@@ -206,7 +208,7 @@ impl Tcp {
         let at = a.now + a.net.way(net, from, to).delay_ns;
         let breaks = if rng.chance(500_000) { self.spec.breaks } else { 0 };
         let flows = [Flow::default(), Flow::default()];
-        let c = Conn { net, ends, flows, phase: Phase::Knocks(at), rng, timer: None, breaks };
+        let c = Conn { net, ends, flows, phase: Phase::Knocks(at), rng, timer: None, breaks, severed: false };
         self.conns.insert(id, c);
         a.log.note(a.now, 40 ^ id << 8, || format!("tcp connect     #{id} {from} -> {to}"));
         self.set_timer(a, id);
@@ -378,10 +380,11 @@ impl Tcp {
         let Some(c) = self.conns.get_mut(&id).filter(|c| c.ends[side].reset_at.is_some_and(|at| at <= a.now)) else {
             return;
         };
-        c.ends[side].reset_at = None;
+        c.ends[side].reset_at = c.severed.then_some(a.now + RTO_NS);
         if a.net.way(c.net, c.ends[1 - side].host, c.ends[side].host).is_cut {
             return;
         }
+        c.ends[side].reset_at = None;
         c.ends[side].broken = true;
         c.flows[side].forget_unarrived();
         if !c.ends[side].keeps {
@@ -462,7 +465,7 @@ impl Tcp {
     fn pump(&mut self, a: &mut Around<'_>, id: u64, side: usize) {
         let Some(c) = self.conns.get_mut(&id) else { return };
         let (from, to) = (c.ends[side].host, c.ends[1 - side].host);
-        if c.ends[side].broken || matches!(c.phase, Phase::Knocks(_)) {
+        if c.severed || c.ends[side].broken || matches!(c.phase, Phase::Knocks(_)) {
             return;
         }
         let f = &mut c.flows[side];
@@ -536,6 +539,7 @@ impl Conn {
 
     /// Something between breaks the connection: each end hears of it in its time.
     fn break_off(&mut self, a: &Around<'_>, way: &Way) {
+        self.severed = true;
         for side in 0..2 {
             self.flows[side].forget_unarrived();
             let at = a.now + self.rng.below(4 * way.delay_ns + 1);

@@ -1,5 +1,7 @@
 //! The connections of a rank's lanes, as the engine's driver has them (`engine/src/lanes.rs`), with the simulated network in place of sockets.
 
+use std::collections::BTreeMap;
+
 use weir_proto::{BodyKey, GREETING_LEN, LaneNews, LaneUnit, PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
 
 use super::receive::Place;
@@ -80,7 +82,9 @@ pub(super) struct Lanes {
     sees_losses: bool,
     replays: u32,
     rng: Rng,
-    conns: Vec<Conn>,
+    /// By number, in the order they were made.
+    conns: BTreeMap<u64, Conn>,
+    made: u64,
     scratch: Vec<u8>,
     /// A turn ended before its work did.
     more: bool,
@@ -94,7 +98,8 @@ impl Lanes {
             sees_losses: spec.sees_losses,
             replays: spec.replays,
             rng: Rng::new(endpoint_id, u64::MAX - 3),
-            conns: Vec::new(),
+            conns: BTreeMap::new(),
+            made: 0,
             scratch: Vec::new(),
             more: false,
         }
@@ -111,7 +116,12 @@ impl Lanes {
             Stage::Up if c.put_off => Some(0),
             Stage::Up => c.health.waits.then_some(c.health.watched_at + WATCH_NS),
         };
-        self.conns.iter().filter_map(of).min()
+        self.conns.values().filter_map(of).min()
+    }
+
+    fn add(&mut self, c: Conn) {
+        self.made += 1;
+        self.conns.insert(self.made, c);
     }
 }
 
@@ -144,19 +154,16 @@ impl Core {
         self.lanes.more = false;
         self.connect_lanes(host);
         self.accept_lanes(host);
-        let mut k = 0;
-        while k < self.lanes.conns.len() {
-            let mut c = self.lanes.conns.remove(k);
+        for k in self.lanes.conns.keys().copied().collect::<Vec<_>>() {
+            // Another may have taken its place.
+            let Some(mut c) = self.lanes.conns.remove(&k) else { continue };
             let result = match c.stage {
                 Stage::Connecting => self.greet(host, &mut c),
                 Stage::Replay => self.replay(host, &mut c),
                 Stage::Greeted | Stage::Stranger | Stage::Up => self.read_conn(host, &mut c),
             };
             match result {
-                Ok(()) => {
-                    self.lanes.conns.insert(k, c);
-                    k += 1;
-                }
+                Ok(()) => _ = self.lanes.conns.insert(k, c),
                 Err(over) => self.drop_conn(host, c, over),
             }
         }
@@ -168,14 +175,10 @@ impl Core {
             return;
         }
         self.connect_lanes(host);
-        let mut k = 0;
-        while k < self.lanes.conns.len() {
-            let mut c = self.lanes.conns.remove(k);
+        for k in self.lanes.conns.keys().copied().collect::<Vec<_>>() {
+            let Some(mut c) = self.lanes.conns.remove(&k) else { continue };
             match self.write_and_watch(host, &mut c) {
-                Ok(()) => {
-                    self.lanes.conns.insert(k, c);
-                    k += 1;
-                }
+                Ok(()) => _ = self.lanes.conns.insert(k, c),
                 Err(over) => self.drop_conn(host, c, over),
             }
         }
@@ -203,7 +206,7 @@ impl Core {
             match place(remote).filter(|(to, _)| host.shared.directory.exists(*to)) {
                 Some((to, net)) => {
                     let io = host.connect(net, to);
-                    self.lanes.conns.push(Conn::new(io, Stage::Connecting, host.now, peer));
+                    self.lanes.add(Conn::new(io, Stage::Connecting, host.now, peer));
                 }
                 None => self.give_up_asking(host.now, peer),
             }
@@ -219,13 +222,12 @@ impl Core {
 
     fn accept_lanes(&mut self, host: &mut Host<'_, Shared>) {
         while let Some(io) = host.accept() {
-            let is_stranger = |c: &Conn| c.stage == Stage::Stranger;
-            if self.lanes.conns.iter().filter(|c| is_stranger(c)).count() >= STRANGERS_MAX
-                && let Some(oldest) = self.lanes.conns.iter().position(is_stranger)
-            {
-                host.tcp_close(self.lanes.conns.remove(oldest).io);
+            let strangers = || self.lanes.conns.iter().filter(|(_, c)| c.stage == Stage::Stranger);
+            let oldest = strangers().next().map(|(k, _)| *k).filter(|_| strangers().count() >= STRANGERS_MAX);
+            if let Some(former) = oldest.and_then(|k| self.lanes.conns.remove(&k)) {
+                host.tcp_close(former.io);
             }
-            self.lanes.conns.push(Conn::new(io, Stage::Stranger, host.now, PeerId(u32::MAX)));
+            self.lanes.add(Conn::new(io, Stage::Stranger, host.now, PeerId(u32::MAX)));
         }
     }
 
@@ -248,7 +250,7 @@ impl Core {
             && self.lanes.rng.chance(self.lanes.replays)
         {
             let replay = Conn::new(host.connect(0, to), Stage::Replay, host.now, PeerId(u32::MAX));
-            self.lanes.conns.push(Conn { greeting: Some(greeting), ..replay });
+            self.lanes.add(Conn { greeting: Some(greeting), ..replay });
         }
     }
 
@@ -296,8 +298,9 @@ impl Core {
                 host.violation("lane-greeting", why);
             }
             // It takes the place of the peer's former one.
-            while let Some(k) = self.lanes.conns.iter().position(|o| o.stage == Stage::Up && o.peer == peer) {
-                let former = self.lanes.conns.remove(k);
+            let is_former = |(_, o): &(&u64, &Conn)| o.stage == Stage::Up && o.peer == peer;
+            let former = self.lanes.conns.iter().find(is_former).map(|(k, _)| *k);
+            if let Some(former) = former.and_then(|k| self.lanes.conns.remove(&k)) {
                 host.tcp_close(former.io);
             }
             if host.tcp_write(c.io, &answer)? != GREETING_LEN {
