@@ -229,7 +229,7 @@ impl Scenario {
         self.net.host.tcp = TcpSpec {
             send_buffer_bytes: rng.log_between(4 << 10, 4 << 20) as u32,
             receive_buffer_bytes: rng.log_between(4 << 10, 1 << 20) as u32,
-            segment_bytes: rng.log_between(64, 64 << 10) as u32,
+            segment_bytes: rng.log_between(500, 64 << 10) as u32,
             refuses: rng.pick(&[0, 0, 100_000, 500_000]),
             breaks: rng.pick(&[0, 1_000, 10_000, 100_000]),
         };

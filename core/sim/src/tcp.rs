@@ -481,7 +481,8 @@ impl Tcp {
                 return;
             }
             let window = (self.spec.receive_buffer_bytes as usize).saturating_sub(f.arrived.len() + f.flying);
-            if window == 0 && !fin {
+            // No slivers (RFC 9293 3.8.6.2).
+            if window < rest.min(self.spec.receive_buffer_bytes as usize / 2).min(PACKET_BYTES as usize) {
                 f.starved = true;
                 return;
             }
