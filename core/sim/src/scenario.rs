@@ -177,9 +177,21 @@ impl Profile {
 }
 
 impl Scenario {
-    /// Draws a scenario: equal seeds and profiles give equal scenarios.
+    /// Draws a scenario: equal seeds and profiles give equal scenarios. Half of them take lanes.
     #[must_use]
     pub fn draw(seed: u64, profile: Profile) -> Scenario {
+        let mut s = Scenario::draw_without_lanes(seed, profile);
+        // From a stream of its own: a seed without lanes is what it was before there were any.
+        let mut rng = Rng::new(seed, u64::MAX - 1);
+        if rng.chance(500_000) {
+            s.draw_lanes(&mut rng);
+        }
+        s
+    }
+
+    /// The same, and all goes in packets.
+    #[must_use]
+    pub fn draw_without_lanes(seed: u64, profile: Profile) -> Scenario {
         let mut rng = Rng::new(seed, u64::MAX);
         let profile = match profile {
             Profile::All => Profile::NAMES[1 + rng.below(Profile::NAMES.len() as u64 - 1) as usize].1,
@@ -204,13 +216,7 @@ impl Scenario {
         let mut net = NetSpec { hosts, networks: nets, host: draw_host(&mut rng), faults: Vec::new() };
         let endpoint = draw_endpoint(&mut rng, profile);
         let work = draw_work(&mut rng, &mut net, profile, &endpoint);
-        let mut s = Scenario { seed, net, endpoint, work };
-        // From a stream of its own: without lanes a seed is what it was before there were any.
-        let mut rng = Rng::new(seed, u64::MAX - 1);
-        if rng.chance(500_000) {
-            s.draw_lanes(&mut rng);
-        }
-        s
+        Scenario { seed, net, endpoint, work }
     }
 
     /// Has its endpoints take lanes.

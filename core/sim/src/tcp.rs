@@ -398,6 +398,7 @@ impl Tcp {
 
     /// Word of what arrived comes back to `side`.
     fn take_acks(&mut self, a: &mut Around<'_>, id: u64, side: usize) {
+        let most = self.spec.send_buffer_bytes as usize;
         let Some(c) = self.conns.get_mut(&id) else { return };
         let (f, way) = (&mut c.flows[side], a.net.way(c.net, c.ends[1 - side].host, c.ends[side].host));
         while let Some(&(_, len)) = f.acks.front().filter(|k| k.0 <= a.now) {
@@ -411,7 +412,9 @@ impl Tcp {
             }
             f.acks.pop_front();
             f.unacked -= len.min(f.unacked);
-            if std::mem::take(&mut c.ends[side].wants_room) {
+            // As Linux does: a writer is woken when a third is free, or it would write a byte for each byte that went.
+            let free = most.saturating_sub(f.bytes.len() + f.unacked);
+            if free * 3 >= most && std::mem::take(&mut c.ends[side].wants_room) {
                 self.wakes.push(c.ends[side].host);
             }
         }
