@@ -250,7 +250,7 @@ impl Default for LaneSpec {
     /// The protocol's values, and a driver on Linux.
     fn default() -> Self {
         LaneSpec {
-            min_bytes: 12 << 10,
+            min_bytes: 8 << 10,
             unit_bytes: 1 << 20,
             loss_max: 1000,
             pause_ns: 100 * MS,

@@ -122,7 +122,9 @@ impl Core {
     ) -> Result<(), SendError> {
         let mut bytes = [0; envelope::MAX_BYTES];
         let n = envelope.encode(&mut bytes);
-        let m = Message { control, stream, envelope: &bytes[..n], len, patient: false, token };
+        // With lanes it matters who waits: a unit of a patient message asks for nothing.
+        let patient = host.shared.lanes.is_some() && !control && token_message(token).is_multiple_of(4);
+        let m = Message { control, stream, envelope: &bytes[..n], len, patient, token };
         self.endpoint.send(Time(host.now), peer, m)?;
         host.shared.checks.delivery.token_out(self.program, token);
         Ok(())
