@@ -21,7 +21,7 @@ pub struct WindowConfig {
     pub lead_ns: i64,
     /// First and least width, ns.
     pub width_min_ns: i64,
-    /// Greatest width, and greatest lead, ns. Missing windows of this width means that windows do not work here.
+    /// Greatest width, and greatest lead unless that is longer from the beginning, ns. Missing windows of this width means that windows do not work here.
     pub width_max_ns: i64,
     /// The width is at least this times the longest repetition seen. Grove found 1 to 3 retransmission timeouts.
     pub headroom: f64,
@@ -192,7 +192,9 @@ impl Windows {
         let max_ns = self.config.width_max_ns.max(1);
         // A late plan alone says nothing about the width.
         if outcome.missed_first {
-            self.lead_ns = self.grown(self.lead_ns).max(self.lead_ns.saturating_add(outcome.latest_ns)).min(max_ns);
+            let longer_ns = self.grown(self.lead_ns).max(self.lead_ns.saturating_add(outcome.latest_ns));
+            // Narrow windows are no reason for a shorter lead than the one that was too short.
+            self.lead_ns = longer_ns.min(max_ns).max(self.lead_ns);
         }
         self.seen = self.seen.saturating_add(outcome.windows.into());
         self.lost = self.lost.saturating_add(outcome.missed_later.into());

@@ -59,6 +59,14 @@ fn a_late_plan_lengthens_the_lead_and_not_the_windows() {
 }
 
 #[test]
+fn a_late_plan_never_shortens_the_lead() {
+    // Windows of a short cell are narrow at the widest.
+    let mut windows = Windows::new(WindowConfig { lead_ns: 500_000, ..config() }, 0);
+    windows.learn(&Outcome { windows: 2, missed_first: true, latest_ns: 40, ..Outcome::default() });
+    assert_eq!(windows.plan(0, 1, 0.0).first_ns, 500_000);
+}
+
+#[test]
 fn calm_shrinks_by_half_at_most_and_not_below_what_is_needed() {
     let mut windows = Windows::new(config(), 40_000);
     assert_eq!(windows.width_ns(), 60_000);

@@ -174,12 +174,12 @@ fn ten_million(c: &mut Criterion) {
         span_ns: (0, 1),
         window_ns: None,
         start: StartSync::None,
-        windows_failed: false,
+        windows_failed: None,
         agreed_ns: Vec::new(),
         elapsed_ns: 0.0,
         lost: Default::default(),
     };
-    let rules = Rules { keep: 200_000, warm_up: None, percentile: 0.99, multiplier: 5.0, seed: 1 };
+    let rules = Rules { keep: 200_000, warm_up: None, percentile: 0.99, multiplier: 5.0, seed: 1, counted: None };
     let mut group = c.benchmark_group("collect");
     group.sample_size(10).throughput(Throughput::Elements(2 * COUNT as u64));
     group.bench_function("ten million samples into a cell", |b| {

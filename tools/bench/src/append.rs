@@ -120,14 +120,16 @@ fn compared(settings: &BTreeMap<String, String>) -> BTreeMap<&str, &str> {
 /// [`BenchError::Usage`].
 pub fn same_machine(dir: &Path, there: &Run, here: &Run, launch: &Launch) -> Result<()> {
     let of = |run: &Run| {
-        let mpi = run.mpi.as_ref().map(|mpi| (mpi.library_version.clone(), mpi.abi.clone()));
-        let (version, abi) = mpi.unzip();
-        let nodes: Vec<(String, Option<String>)> = run.nodes.iter().map(|n| (n.name.clone(), n.cpu.clone())).collect();
+        let none = || "none".to_owned();
+        let mpi = run.mpi.as_ref();
+        let with =
+            |name: &str, more: Option<&String>| more.map_or_else(|| name.to_owned(), |more| format!("{name} ({more})"));
+        let nodes: Vec<String> = run.nodes.iter().map(|n| with(&n.name, n.cpu.as_ref())).collect();
         [
-            ("transport", format!("{} {:?}", run.transport.backend, run.transport.provider)),
-            ("MPI library", format!("{version:?}")),
-            ("ABI of the MPI library", format!("{:?}", abi.flatten())),
-            ("nodes", format!("{nodes:?}")),
+            ("transport", with(&run.transport.backend, run.transport.provider.as_ref())),
+            ("MPI library", mpi.map_or_else(none, |mpi| mpi.library_version.clone())),
+            ("ABI of the MPI library", mpi.and_then(|mpi| mpi.abi.clone()).unwrap_or_else(none)),
+            ("list of nodes", nodes.join(", ")),
         ]
     };
     let differs = |what: &str, there: &str, here: &str| {
@@ -147,10 +149,10 @@ pub fn same_machine(dir: &Path, there: &Run, here: &Run, launch: &Launch) -> Res
         return differs(name, &value(&before), &value(&now));
     }
     let Some(first) = there.launches.iter().find(|l| !l.placement.is_empty()) else { return Ok(()) };
-    let places = |launch: &Launch| -> Vec<u32> { launch.placement.iter().map(|p| p.node).collect() };
+    let places = |launch: &Launch| -> Vec<String> { launch.placement.iter().map(|p| p.node.to_string()).collect() };
     let (before, now) = (places(first), places(launch));
     if before != now {
-        return differs("the node of each rank", &format!("{before:?}"), &format!("{now:?}"));
+        return differs("the node of each rank", &before.join(", "), &now.join(", "));
     }
     let pinned = first.placement.iter().zip(&launch.placement).find(|(a, b)| a.pinned != b.pinned);
     let words = |pinned| if pinned { "kept on one processor" } else { "free to move" };
@@ -262,8 +264,16 @@ mod tests {
         let other_abi = |run: &mut Run, _: &mut Launch| run.mpi.as_mut().unwrap().abi = Some("standard".into());
         assert!(refusal(&other_abi).contains("ABI"));
         assert!(refusal(&|_, l| l.placement[1].pinned = false).contains("rank 1 of the run in run1 is kept on one"));
-        assert!(refusal(&|_, l| l.placement[1].node = 0).contains("node of each rank"));
-        assert!(refusal(&|run, _| run.nodes[1].name = "c".into()).contains("nodes"));
+        assert!(
+            refusal(&|_, l| l.placement[1].node = 0)
+                .contains("the node of each rank of the run in run1 is 0, 1, here it is 0, 0")
+        );
+        let text = refusal(&|run, _| run.nodes[1].name = "c".into());
+        assert_eq!(text, "--append: list of nodes of the run in run1 is a, b, here it is a, c");
+        let text = refusal(&|run, _| run.mpi.as_mut().unwrap().library_version = "Open MPI v5.0.11".into());
+        assert_eq!(text, "--append: MPI library of the run in run1 is MPICH 5, here it is Open MPI v5.0.11");
+        let text = refusal(&|run, _| run.mpi = None);
+        assert_eq!(text, "--append: MPI library of the run in run1 is MPICH 5, here it is none");
         // On another processor, but as free to move as before.
         assert_eq!(refusal(&|_, l| l.placement[1].processors = vec![7]), "");
     }

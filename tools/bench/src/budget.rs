@@ -1,7 +1,7 @@
 //! When a cell has been measured enough, how many repetitions come next, and which share of a launch's time is a cell's.
 //!
 //! A launch's time is shared equally among its cells. What a cell leaves, those after it may use. Time for which the machine stands still
-//! does not count in the cell that it hits, which goes on for its share. What a cell takes beyond its share, be it such a stall or ten
+//! does not count in the cell that it hits, which goes on for its share; nor does what was spent on agreed starts that did not work. What a cell takes beyond its share, be it such a stall or ten
 //! repetitions of something slow, is not taken from the others as long as it is a quarter of the launch's time in all, by which the
 //! launch then takes longer; beyond that the others give it up evenly, but each keeps half of its share whatever comes.
 
@@ -174,9 +174,9 @@ impl Pace {
         self.batches.iter().map(|&(count, took_ns)| self.excess_ns(count, took_ns)).sum()
     }
 
-    /// The cell is begun anew in another way: what was usual is not any more, what was lost stays so.
-    pub fn begin_anew(&mut self) {
-        *self = Pace { before_ns: self.lost_ns(), ..Pace::default() };
+    /// The cell is begun anew in another way: what was usual is not any more, and the time spent so far, ns, is lost.
+    pub fn begin_anew(&mut self, spent_ns: f64) {
+        *self = Pace { before_ns: spent_ns, ..Pace::default() };
     }
 }
 
@@ -353,9 +353,9 @@ mod tests {
         pace.add(100, 9e9);
         pace.add(100, 2e9);
         assert_eq!(pace.lost_ns(), 4.999e9 + 8.999e9, "the longest two");
-        pace.begin_anew();
+        pace.begin_anew(20e9);
         pace.add(10, 1e9);
-        assert_eq!(pace.lost_ns(), 4.999e9 + 8.999e9, "one batch tells nothing");
+        assert_eq!(pace.lost_ns(), 20e9, "one batch tells nothing");
     }
 
     /// Plays a launch of ten cells in 10 s; what each was given, in s, and the time in all.
@@ -434,7 +434,7 @@ mod tests {
         (0..5).for_each(|_| pace.add(100, 1e9));
         // All of them, not the longest two that are forgiven.
         assert_eq!(pace.stalled_ns(), 5.0 * 0.999e9);
-        pace.begin_anew();
+        pace.begin_anew(5e9);
         assert_eq!(pace.stalled_ns(), 0.0);
     }
 

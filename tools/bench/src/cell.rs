@@ -1,18 +1,17 @@
 //! Measuring one cell, at every rank: batches until rank 0 says that it is enough, then all that was noted goes to rank 0.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde::{Deserialize, Serialize};
-use weir_clock::{Arrival, Outcome, Plan, WindowConfig, Windows};
+use weir_clock::{Arrival, Plan};
 use weir_distribution::{StartSync, Warning};
 use weir_stats::stopping;
 
-use crate::budget::{Budget, Lost, Next, PILOT, Pace, Progress};
+use crate::budget::{Budget, Lost, PILOT};
 use crate::clock::Clock;
 use crate::collect::{self, Rules};
 use crate::error::{BenchError, Result};
 use crate::kernels::Kernel;
+use crate::leader::{LONGEST_PLAN_NS, Leader, MOST_WINDOWS, Order, Word};
 use crate::machine::{Control, Machine};
 use crate::measure::{self, Buffer, Pair, Part, Slots, Starts, Together};
 use crate::operation::Class;
@@ -20,73 +19,14 @@ use crate::plan::Spec;
 
 /// A start counts as missed when a rank began so much later than agreed, ns: longer than a reading of the clock takes, shorter than any message.
 const LATE_NS: i64 = 500;
-/// The widest windows, ns: several retransmission time-outs.
-const WIDEST_NS: f64 = 2e9;
-/// No cell needs less, ns.
-const LEAST_WIDEST_NS: f64 = 1e6;
-/// All windows together of a cell whose repetitions are counted, if each is missed no more than once, ns.
-const COUNTED_NS: f64 = 10e9;
 /// Of the repetitions of a plan, those that a window must hold, per cent: the others may cost the next start. Windows that hold the whole of a heavy tail would be so wide that hardly any fit into the
 /// time.
 const HELD_PERCENT: usize = 95;
-/// When more than half of so many agreed starts were missed, windows do not work here.
-const JUDGED_WINDOWS: u64 = 200;
-/// The same when four of five of so many were missed, although windows have grown since the first of them.
-const HOPELESS_WINDOWS: u64 = 30;
-/// All windows of a plan together, ns: who is kept from the processor for some milliseconds misses those of one plan only.
-const PLAN_NS: i64 = 20_000_000;
 /// Repetitions by which a rank judges how wide windows have to be: of the few of one plan of wide windows, the longest would be the one in twenty.
 const REMEMBERED: usize = 256;
-/// Windows in a plan, if they last no longer than [`LONGEST_PLAN_NS`] together.
-const LEAST_WINDOWS: i64 = 16;
-/// Nobody looks whether to stop before a plan is over, ns.
-const LONGEST_PLAN_NS: i64 = 250_000_000;
-/// Windows in a plan however wide they are: from the second on it shows whether they are wide enough.
-const FEWEST_WINDOWS: i64 = 2;
-/// How often what did not count is made up for: what is found to be warm-up may change with every repetition more.
-const ROUNDS: u32 = 4;
-/// The most windows that a plan can have.
-const MOST_WINDOWS: usize = 400;
-/// Repetitions that must fit into a cell's time.
-const FEWEST: f64 = 100.0;
-/// The same where windows are used whatever comes: better few repetitions than none that began together.
-const FEWEST_FIXED: f64 = 10.0;
 /// The interval of the median is looked at when there are so many times as many repetitions as the last time: to look takes a while, and
 /// who looks often ends by chance.
 const LOOK_AGAIN: f64 = 1.25;
-
-/// What rank 0 tells all at the end of each batch.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-enum Order {
-    Batch {
-        count: u32,
-        windows: Option<(i64, i64)>,
-    },
-    /// Clocks are brought together before the next batch.
-    Resync,
-    /// Windows do not work: what was measured so far does not count, and repetitions are begun by a barrier from now on.
-    Afresh,
-    Enough {
-        why: String,
-    },
-    /// Somebody was asked to stop, or failed outside of an operation: nothing of this cell is kept.
-    Drop,
-}
-
-/// What each rank tells rank 0 at the end of each batch.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Word {
-    stopped: bool,
-    width: Option<f64>,
-    /// Agreed starts that this rank missed, by their place in the batch.
-    missed: Vec<u32>,
-    /// They were one run, and wider windows would not have helped.
-    stall: bool,
-    longest_ns: i64,
-    latest_ns: i64,
-    /// Bound on the error of this rank's clock while the next plan lasts.
-    error_ns: f64,
-}
 
 /// What one rank measured in a cell, on the global clock.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -103,6 +43,15 @@ pub struct Noted {
     pub least_ns: f32,
     /// Repetitions whose agreed start this rank missed.
     pub missed: Vec<u32>,
+}
+
+/// What was wrong with starts that were agreed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Many were missed, also when far apart.
+    Missed,
+    /// Too few repetitions fitted into the cell's time.
+    Few,
 }
 
 /// A measured cell, at rank 0.
@@ -122,8 +71,8 @@ pub struct Measured {
     pub window_ns: Option<f64>,
     /// How all repetitions were begun, but for those of the first batch.
     pub start: StartSync,
-    /// Agreed starts were missed even when far apart.
-    pub windows_failed: bool,
+    /// Why agreed starts did not work, if they did not.
+    pub windows_failed: Option<Failure>,
     /// The agreed starts since the origin, ns, by repetition; nothing for those begun otherwise. Empty without windows.
     pub agreed_ns: Vec<Option<i64>>,
     /// Time from the first repetition to the end of the last one, what was begun anew included, ns.
@@ -136,17 +85,22 @@ impl Measured {
     /// What was wrong with the starts, for people, if they were to be `asked`.
     #[must_use]
     pub fn warnings(&self, asked: StartSync) -> Vec<Warning> {
-        if !self.windows_failed {
-            return Vec::new();
-        }
-        let message = match self.start == asked {
-            true => {
-                "many starts agreed by the clock were missed, also when far apart: few repetitions are left, and they are those without delays"
-            }
-            false => "too many starts agreed by the clock were missed; all repetitions were begun by a barrier instead",
+        let Some(failure) = self.windows_failed else { return Vec::new() };
+        let (message, advice) = match (self.start == asked, failure) {
+            (true, _) => (
+                "many starts agreed by the clock were missed, also when far apart: what is left are the repetitions without delays",
+                "weir bench --start barrier, or fewer ranks than processors",
+            ),
+            (false, Failure::Missed) => (
+                "too many starts agreed by the clock were missed; all repetitions were begun by a barrier instead",
+                "weir bench --start barrier, or fewer ranks than processors",
+            ),
+            (false, Failure::Few) => (
+                "too few repetitions fitted into the time between starts agreed by the clock; all were begun by a barrier instead",
+                "weir bench --start barrier, or more --time",
+            ),
         };
-        let advice = Some("weir bench --start barrier, or fewer ranks than processors".into());
-        vec![Warning { code: "windows-missed".into(), message: message.into(), advice }]
+        vec![Warning { code: "windows-missed".into(), message: message.into(), advice: Some(advice.into()) }]
     }
 }
 
@@ -232,7 +186,7 @@ impl<M: Machine> Bench<'_, M> {
                 Order::Enough { why } => {
                     self.clock.again(self.m)?;
                     let ranks = self.collect(spec, &slots, &missed)?;
-                    let measured = lead.as_ref().map(|lead| lead.measured(ranks, why, self));
+                    let measured = lead.as_ref().map(|lead| lead.measured(ranks, why, self.clock.now_ns(self.m)));
                     let again = match (&measured, &mut lead) {
                         (Some(measured), Some(lead)) => lead.again(collect::counted(spec, measured, self.rules)),
                         _ => false,
@@ -374,11 +328,9 @@ impl<M: Machine> Bench<'_, M> {
         let both = slots.begin[from..].iter().zip(&slots.end[from..]);
         let mut took: Vec<i64> = both.map(|(&b, &e)| self.clock.length_ns(b, e) as i64).collect();
         took.sort_unstable();
-        let mut word = Word {
-            // The shortest of the first repetitions is the one that made no connection.
-            longest_ns: took.first().copied().unwrap_or(0),
-            ..Word::default()
-        };
+        let shortest_ns = took.first().copied().unwrap_or(0);
+        // The shortest of the first repetitions is the one that made no connection.
+        let mut word = Word { shortest_ns, longest_ns: shortest_ns, ..Word::default() };
         let Some(plan) = plan else { return word };
         for k in 0..count {
             let begin_ns = self.clock.at(slots.begin[first + k]).global_ns - LATE_NS;
@@ -452,226 +404,8 @@ fn is_stall(missed: &[u32], end: usize) -> bool {
     one_run && missed.last().is_some_and(|last| (*last as usize) + 1 < end)
 }
 
-/// Rank 0's part.
-struct Leader {
-    budget: Budget,
-    progress: Progress,
-    pace: Pace,
-    /// Whether the last batch's words were not looked at yet.
-    unlearnt: bool,
-    windows: Option<Windows>,
-    config: WindowConfig,
-    may_fall_back: bool,
-    windows_failed: bool,
-    window_ns: Option<f64>,
-    /// Agreed starts so far, and those of them that were missed.
-    planned: u64,
-    agreed_ns: Vec<Option<i64>>,
-    lost: u64,
-    /// Time of repetitions that were missed, and of what was before the cell was begun anew, ns.
-    missed_ns: f64,
-    anew_ns: f64,
-    start: StartSync,
-    /// When the budget began to count.
-    begun_ns: i64,
-    /// When what is kept of the cell began.
-    kept_ns: i64,
-    batch_ns: i64,
-    pilot: usize,
-    /// Repetitions that shall count, if so many are asked for, and how often what does not may still be made up for.
-    asked: u64,
-    rounds: u32,
-}
-
-impl Leader {
-    fn new(spec: &Spec, mut budget: Budget, rules: &Rules, may_fall_back: bool, now_ns: i64) -> Leader {
-        let asked = budget.repetitions.unwrap_or(0);
-        // What is known not to count comes on top at once.
-        let warm_up = collect::certain_warm_up(spec.start, rules, asked);
-        budget.repetitions = budget.repetitions.map(|n| n + warm_up);
-
-        // Windows so wide that few repetitions fit into the time are worse than a barrier.
-        let fewest = if may_fall_back { FEWEST } else { FEWEST_FIXED };
-        let config = WindowConfig { width_max_ns: widest_ns(&budget, fewest), ..WindowConfig::default() };
-        let windows = (spec.start == StartSync::Window).then(|| Windows::new(config, 0));
-        Leader {
-            budget,
-            progress: Progress::default(),
-            pace: Pace::default(),
-            unlearnt: false,
-            windows,
-            config,
-            may_fall_back,
-            windows_failed: false,
-            window_ns: None,
-            planned: 0,
-            agreed_ns: Vec::new(),
-            lost: 0,
-            missed_ns: 0.0,
-            anew_ns: 0.0,
-            start: spec.start,
-            begun_ns: now_ns,
-            kept_ns: now_ns,
-            batch_ns: now_ns,
-            pilot: 0,
-            asked,
-            rounds: ROUNDS,
-        }
-    }
-
-    /// Whether so many repetitions that count are too few of those asked for, and more are to be made.
-    fn again(&mut self, counted: u64) -> bool {
-        let short = self.asked.saturating_sub(counted);
-        let goes = short > 0 && self.rounds > 1 && self.progress.done < self.budget.most;
-        if goes {
-            self.rounds -= 1;
-            self.progress.last_count = 0;
-            // Not for ever: nobody waits for three times what was asked for.
-            let most = self.asked.saturating_mul(3);
-            self.progress.missed = 0;
-            self.budget.repetitions = Some((self.progress.done + short).min(most).max(self.progress.done));
-        }
-        goes
-    }
-
-    /// Decides what comes after a batch. `due`: the clocks are to be brought together before the next one.
-    fn order(&mut self, words: &[Word], now_ns: i64, due: bool) -> Order {
-        if words.iter().any(|word| word.stopped) {
-            return Order::Drop;
-        }
-        if std::mem::take(&mut self.unlearnt) {
-            self.learn(words, now_ns);
-        }
-        if self.windows_failed && self.may_fall_back && self.windows.is_some() {
-            self.fall_back(now_ns);
-            return Order::Afresh;
-        }
-        match self.budget.next(&self.progress) {
-            Next::Enough(why) => Order::Enough { why: why.to_owned() },
-            Next::Batch(_) if due => Order::Resync,
-            Next::Batch(count) => self.batch(count, words, now_ns),
-        }
-    }
-
-    fn batch(&mut self, count: u64, words: &[Word], now_ns: i64) -> Order {
-        let fit = self.windows.as_ref().map(|windows| windows_in_plan(windows.width_ns()));
-        let fit = fit.map_or(u64::MAX, |fit| fit.min(MOST_WINDOWS as u64));
-        let count = count.min(fit).min(u64::from(u32::MAX)) as u32;
-        self.progress.last_count = u64::from(count);
-        self.unlearnt = true;
-        self.batch_ns = now_ns;
-        // The first repetitions make connections: what they take says nothing of windows.
-        let windows = self.windows.as_ref().filter(|_| self.progress.done > 0);
-        let clock_error_ns = words.iter().map(|word| word.error_ns).fold(0.0, f64::max);
-        let plan = windows.map(|windows| windows.plan(now_ns, count, clock_error_ns));
-        self.window_ns = plan.map(|plan| plan.width_ns as f64).or(self.window_ns);
-        if self.windows.is_some() {
-            self.agreed_ns.extend((0..count).map(|k| plan.map(|plan| plan.start_ns(k))));
-        }
-        Order::Batch { count, windows: plan.map(|plan| (plan.first_ns, plan.width_ns)) }
-    }
-
-    /// Begins the cell anew, by barriers: repetitions that began in two ways are no one distribution. The time that was spent is gone.
-    fn fall_back(&mut self, now_ns: i64) {
-        self.pace.begin_anew();
-        let (elapsed_ns, lost_ns) = (self.progress.elapsed_ns, self.pace.lost_ns());
-        self.progress = Progress { elapsed_ns, lost_ns, ..Progress::default() };
-        (self.anew_ns, self.missed_ns) = (elapsed_ns, 0.0);
-        self.windows = None;
-        self.start = StartSync::Barrier;
-        self.window_ns = None;
-        self.agreed_ns = Vec::new();
-        self.pilot = 0;
-        self.kept_ns = now_ns;
-    }
-
-    fn learn(&mut self, words: &[Word], now_ns: i64) {
-        let p = &mut self.progress;
-        let pilot = p.done == 0;
-        if pilot {
-            self.pilot = p.last_count as usize;
-        }
-        p.done += p.last_count;
-        let took_ns = (now_ns - self.batch_ns) as f64;
-        self.pace.add(p.last_count, took_ns);
-        p.last_ns = took_ns;
-        (p.usual_ns, p.lost_ns) = (self.pace.without_stall_ns(p.last_count, took_ns), self.pace.lost_ns());
-        p.elapsed_ns = (now_ns - self.begun_ns) as f64;
-        let widths = words.iter().filter_map(|word| word.width);
-        p.relative_width = widths.fold(None, |most: Option<f64>, width| Some(most.map_or(width, |m| m.max(width))));
-        let Some(windows) = &mut self.windows else { return };
-        if pilot {
-            let usual_ns = words.iter().map(|word| word.longest_ns).max().unwrap_or(0);
-            self.config.width_max_ns = self.config.width_max_ns.max(holding_ns(usual_ns));
-            *windows = Windows::new(self.config, usual_ns);
-            return;
-        }
-        // Missed at one is missed at all.
-        let union = |of: &dyn Fn(&&Word) -> bool| -> BTreeSet<u32> {
-            words.iter().filter(of).flat_map(|word| word.missed.iter().copied()).collect()
-        };
-        let (all, narrow) = (union(&|_| true), union(&|word| !word.stall));
-        windows.learn(&Outcome {
-            windows: u32::try_from(p.last_count).unwrap_or(u32::MAX),
-            missed_first: all.contains(&0),
-            missed_later: narrow.iter().filter(|&&k| k > 0).count() as u32,
-            longest_ns: words.iter().map(|word| word.longest_ns).max().unwrap_or(0),
-            latest_ns: words.iter().map(|word| word.latest_ns).max().unwrap_or(0),
-        });
-        p.missed += all.len() as u64;
-        self.missed_ns += p.usual_ns * all.len() as f64 / p.last_count.max(1) as f64;
-        self.lost += all.len() as u64;
-        self.planned += p.last_count;
-        let mostly = self.planned >= JUDGED_WINDOWS && 2 * self.lost > self.planned;
-        let hopeless = self.planned >= HOPELESS_WINDOWS && 5 * self.lost > 4 * self.planned;
-        let at_widest = windows.is_saturated() && 4 * self.lost > self.planned;
-        self.windows_failed |= at_widest || mostly || hopeless;
-    }
-
-    fn measured<M: Machine>(&self, ranks: Vec<Noted>, why: String, bench: &Bench<'_, M>) -> Measured {
-        Measured {
-            ranks,
-            repetitions: self.progress.done as usize,
-            pilot: self.pilot,
-            why,
-            span_ns: (self.kept_ns, bench.clock.now_ns(bench.m)),
-            window_ns: self.window_ns,
-            start: self.start,
-            windows_failed: self.windows_failed || (self.windows.is_some() && 4 * self.lost > self.planned),
-            agreed_ns: self.agreed_ns.clone(),
-            elapsed_ns: self.progress.elapsed_ns,
-            lost: Lost {
-                stalls_ns: self.pace.stalled_ns(),
-                missed_ns: self.missed_ns,
-                anew_ns: self.anew_ns,
-                ..Lost::default()
-            },
-        }
-    }
-}
-
-/// The widest windows of a cell, ns, if `fewest` are to fit into its time. Of a number of repetitions nobody said how long they may take; but where others keep the processors busy
-/// every start is missed however wide the windows are, and the widest would make a minute's measurement an hour's.
-fn widest_ns(budget: &Budget, fewest: f64) -> i64 {
-    let wanted = budget.repetitions.map_or(budget.time_ns / fewest, |n| COUNTED_NS / n.max(1) as f64);
-    wanted.clamp(LEAST_WIDEST_NS, WIDEST_NS) as i64
-}
-
-/// Windows that hold an operation of this length whatever the number of repetitions, ns.
-fn holding_ns(usual_ns: i64) -> i64 {
-    usual_ns.saturating_mul(2).clamp(0, WIDEST_NS as i64)
-}
-
 /// Two counts and two bounds.
 const HEAD_BYTES: usize = 24;
-
-/// How many windows of this width are agreed on at once.
-fn windows_in_plan(width_ns: i64) -> u64 {
-    let width_ns = width_ns.max(1);
-    let least = (LONGEST_PLAN_NS / width_ns).clamp(FEWEST_WINDOWS, LEAST_WINDOWS);
-    (PLAN_NS / width_ns).max(least).unsigned_abs()
-}
-
 impl Noted {
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(24 * self.begin_ns.len() + 4 * self.missed.len() + HEAD_BYTES);
@@ -725,12 +459,6 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_has_no_more_windows_than_there_is_room_for() {
-        let least = WindowConfig::default().width_min_ns;
-        assert!(PLAN_NS / least <= MOST_WINDOWS as i64 && LEAST_WINDOWS <= MOST_WINDOWS as i64);
-    }
-
-    #[test]
     fn a_group_is_let_go_only_when_nothing_failed() {
         struct Group<'a>(&'a std::cell::Cell<u32>);
         impl Drop for Group<'_> {
@@ -751,69 +479,6 @@ mod tests {
         assert!(!is_stall(&[], 20), "nothing was missed");
         assert!(!is_stall(&[5, 6, 9], 20), "two runs");
         assert!(!is_stall(&[18, 19], 20), "it did not recover");
-    }
-
-    #[test]
-    fn a_start_missed_at_one_rank_or_another_is_missed() {
-        let mut lead = leader();
-        let word = |missed: &[u32]| Word { missed: missed.to_vec(), longest_ns: 1000, ..Word::default() };
-        lead.order(&[], 0, false);
-        lead.order(&[word(&[]), word(&[])], 1000, false);
-        lead.order(&[word(&[3, 5]), word(&[5, 9])], 2000, false);
-        assert_eq!(lead.progress.missed, 3);
-    }
-
-    #[test]
-    fn windows_that_are_nearly_all_missed_are_given_up_soon() {
-        let mut lead = leader();
-        let word =
-            |missed: std::ops::Range<u32>| Word { missed: missed.collect(), longest_ns: 1000, ..Word::default() };
-        lead.order(&[], 0, false);
-        let mut planned = 0;
-        let mut last = 0..0;
-        for round in 1..100 {
-            match lead.order(&[word(last.clone()), word(0..0)], round * 1_000_000, false) {
-                Order::Batch { count, windows: Some(_) } => {
-                    planned += count;
-                    last = 0..count;
-                }
-                // The first batch is begun by a barrier, and so are those after windows were given up.
-                Order::Batch { .. } if planned == 0 => last = 0..0,
-                _ => break,
-            }
-        }
-        assert_eq!(lead.start, StartSync::Barrier);
-        assert!(planned < 200, "{planned} starts were missed before");
-    }
-
-    fn leader() -> Leader {
-        use crate::options::tests::args;
-        let settings = args(&["-t", "bcast", "-s", "8"]).settings().unwrap();
-        let layout = crate::pairing::Layout { nodes: vec![0, 1] };
-        let spec = crate::plan::cells(&settings, &layout, StartSync::Window).unwrap().remove(0);
-        let budget = Budget { repetitions: Some(1000), time_ns: 1e9, relative_width: None, most: 1_000_000 };
-        let rules = Rules { keep: 100, warm_up: Some(0), percentile: 0.99, multiplier: 5.0, seed: 1 };
-        Leader::new(&spec, budget, &rules, true, 0)
-    }
-
-    #[test]
-    fn no_plan_lasts_so_long_that_nobody_looks_whether_to_stop() {
-        for width_ns in [1, 50_000, 1_000_000, 20_000_000, 100_000_000, 2_000_000_000] {
-            let count = windows_in_plan(width_ns).cast_signed();
-            assert!(count >= FEWEST_WINDOWS);
-            assert!(count == FEWEST_WINDOWS || count * width_ns <= LONGEST_PLAN_NS, "{count} of {width_ns}");
-        }
-        assert_eq!((windows_in_plan(50_000), windows_in_plan(5_000_000)), (400, 16));
-    }
-
-    #[test]
-    fn windows_of_a_counted_cell_end_in_a_time_that_somebody_waits_for() {
-        let budget = |repetitions| Budget { repetitions, time_ns: 1e9, relative_width: None, most: u64::MAX };
-        for n in [1, 10, 200, 20_000] {
-            let widest_ns = widest_ns(&budget(Some(n)), 100.0);
-            assert!(n * widest_ns as u64 <= 20_000_000_000 && widest_ns >= 1_000_000, "{n}: {widest_ns}");
-        }
-        assert_eq!(widest_ns(&budget(None), 100.0), 10_000_000);
     }
 
     #[test]

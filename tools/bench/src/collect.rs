@@ -31,6 +31,8 @@ pub struct Rules {
     pub multiplier: f64,
     /// Seed of what is kept by chance.
     pub seed: u64,
+    /// So many repetitions count and no more: those made beyond, as more of them seemed to be warm-up or late, are left out.
+    pub counted: Option<u64>,
 }
 
 /// What is known of pairs of ranks.
@@ -82,6 +84,22 @@ impl<'a, R: Relations> Samples<'a, R> {
         Samples { spec, measured, relations, active: spec.active(), flags, divisor }
     }
 
+    /// Repetitions that are kept.
+    fn repetitions(&self) -> usize {
+        self.flags.len()
+    }
+
+    /// Leaves out the repetitions after the `counted`th that counts; returns how many count.
+    fn keep(&mut self, counted: Option<u64>) -> u64 {
+        let fair = |flag: &u8| flag & flags::EXCLUDED == 0;
+        let last = counted.and_then(|n| {
+            let places = self.flags.iter().enumerate().filter(|(_, flag)| fair(flag));
+            places.map(|(k, _)| k).nth(usize::try_from(n).ok()?.checked_sub(1)?)
+        });
+        self.flags.truncate(last.map_or(self.flags.len(), |last| last + 1));
+        self.flags.iter().filter(|flag| fair(flag)).count() as u64
+    }
+
     /// The sample of a rank in a repetition.
     fn get(&self, rank: usize, k: usize) -> Sample {
         let noted: &Noted = &self.measured.ranks[rank];
@@ -123,7 +141,7 @@ impl<'a, R: Relations> Samples<'a, R> {
     }
 
     fn each(&self, mut f: impl FnMut(Sample)) {
-        for k in 0..self.measured.repetitions {
+        for k in 0..self.repetitions() {
             for &rank in &self.active {
                 f(self.get(rank, k));
             }
@@ -132,8 +150,7 @@ impl<'a, R: Relations> Samples<'a, R> {
 
     /// The mean over ranks of the first repetitions from `from` on that have no flag, and which these are.
     fn series(&self, from: usize) -> (Vec<usize>, Vec<f64>) {
-        let fair: Vec<usize> =
-            (from..self.measured.repetitions).filter(|&k| self.flags[k] == 0).take(LOOKED_AT).collect();
+        let fair: Vec<usize> = (from..self.repetitions()).filter(|&k| self.flags[k] == 0).take(LOOKED_AT).collect();
         let mean = |k: usize| {
             let sum: f64 = self.active.iter().map(|&rank| self.get(rank, k).duration_ns).sum();
             sum / self.active.len() as f64
@@ -144,16 +161,16 @@ impl<'a, R: Relations> Samples<'a, R> {
 
     /// By repetition that counts: samples, and those at most `value`.
     fn tallies(&self, value: f64) -> Vec<Tally> {
-        let fair = (0..self.measured.repetitions).filter(|&k| self.flags[k] & flags::EXCLUDED == 0);
+        let fair = (0..self.repetitions()).filter(|&k| self.flags[k] & flags::EXCLUDED == 0);
         let below = |k: usize| self.active.iter().filter(|&&rank| self.get(rank, k).duration_ns <= value).count();
         fair.map(|k| Tally { samples: self.active.len() as u32, below: below(k) as u32 }).collect()
     }
 
     /// Repetitions of warm-up, from the mean over ranks of each of the first; and whether times had settled after it.
     fn warm_up(&self, rules: &Rules) -> (usize, bool) {
+        // Where starts are agreed, the first batch still begins by a barrier: it never counts.
+        let least = if self.measured.start == StartSync::Window { self.measured.pilot } else { 0 };
         if let Some(given) = rules.warm_up {
-            // Where starts are agreed, the first batch still begins by a barrier: it never counts.
-            let least = if self.spec.start == StartSync::Window { self.measured.pilot } else { 0 };
             return ((given as usize).max(least).min(self.measured.repetitions.saturating_sub(1)), true);
         }
         let (fair, series) = self.series(0);
@@ -161,7 +178,7 @@ impl<'a, R: Relations> Samples<'a, R> {
         let (cut, settled) = found.map_or((0, true), |found| (found.samples, found.settled));
         // At most half of the series is cut, so that there is a repetition after it.
         let cut = if cut == 0 { 0 } else { fair.get(cut).copied().unwrap_or(0) };
-        let pilot = if self.measured.repetitions >= ENOUGH { self.measured.pilot } else { 0 };
+        let pilot = if self.measured.repetitions >= ENOUGH { self.measured.pilot } else { least };
         // Where it did not settle in what was looked at, but went on for longer, later repetitions may well have.
         (cut.max(pilot), settled || self.measured.repetitions > 2 * LOOKED_AT)
     }
@@ -192,10 +209,11 @@ pub fn counted(spec: &Spec, measured: &Measured, rules: &Rules) -> u64 {
 #[must_use]
 pub fn certain_warm_up(start: StartSync, rules: &Rules, asked: u64) -> u64 {
     let pilot = crate::budget::PILOT;
+    let least = if start == StartSync::Window { pilot } else { 0 };
     match rules.warm_up {
-        Some(given) => u64::from(given).max(if start == StartSync::Window { pilot } else { 0 }),
+        Some(given) => u64::from(given).max(least),
         None if asked + pilot >= ENOUGH as u64 => pilot,
-        None => 0,
+        None => least,
     }
 }
 
@@ -212,6 +230,8 @@ pub fn cell(
     let mut samples = Samples::new(spec, measured, relations);
     let (warm_up, settled) = samples.warm_up(rules);
     samples.flags[..warm_up].iter_mut().for_each(|flag| *flag |= flags::WARM_UP);
+    let counted = samples.keep(rules.counted);
+    let repetitions = samples.repetitions();
     let missed = samples.flags.iter().filter(|flag| **flag & flags::MISSED_WINDOW != 0).count();
     let (recorder, mut kept, mut excluded, worst) = record(&samples, rules)?;
     let mut configuration = spec.configuration();
@@ -219,12 +239,12 @@ pub fn cell(
     let mut cell = Cell::new(0, 0, configuration);
     cell.started_ns = Some(measured.span_ns.0);
     cell.elapsed_ns = Some(measured.span_ns.1 - measured.span_ns.0);
-    cell.repetitions = measured.repetitions as u64;
+    cell.repetitions = repetitions as u64;
     cell.warm_up = warm_up as u64;
     cell.missed_windows = missed as u64;
     cell.window_ns = measured.window_ns;
     cell.stopped_by = Some(measured.why.clone());
-    cell.measured = (measured.repetitions * samples.active.len()) as u64;
+    cell.measured = (repetitions * samples.active.len()) as u64;
     cell.clock_error_ns = Some(f64::from(worst));
     if let Some(mut outliers) = boundary(&recorder, rules)? {
         kept.iter_mut().filter(|s| s.duration_ns > outliers.boundary_ns).for_each(|s| s.flags |= flags::OUTLIER);
@@ -245,10 +265,16 @@ pub fn cell(
         cell.warnings.push(Warning {
             code: "not-settled".into(),
             message: format!(
-                "times still changed in the second half of its {} repetitions; what was left out as warm-up may not be all",
-                measured.repetitions
+                "times still changed in the second half of its {repetitions} repetitions; what was left out as warm-up may not be all"
             ),
             advice: Some("weir bench with more --time or --reps".into()),
+        });
+    }
+    if rules.counted.is_some_and(|asked| counted < asked) {
+        cell.warnings.push(Warning {
+            code: "few-repetitions".into(),
+            message: "fewer repetitions count than were asked for (--reps): starts were missed again and again".into(),
+            advice: Some("weir bench --start barrier, or fewer ranks than processors".into()),
         });
     }
     kept.append(&mut excluded);

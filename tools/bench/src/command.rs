@@ -16,7 +16,7 @@ use crate::machine::mpi::MpiMachine;
 use crate::machine::weir::WeirMachine;
 use crate::machine::{Control, Machine};
 use crate::operation;
-use crate::options::{Args, Settings, Transport};
+use crate::options::{Args, OF_SEVERAL, Settings, Transport};
 use crate::run::{self, About, Desk, Report, Silent, Watcher};
 use crate::show::{self, Progress, Warnings};
 use crate::spawn;
@@ -38,6 +38,8 @@ pub const EXIT_INTERRUPTED: u8 = 130;
 pub fn run(args: &Args) -> u8 {
     let done = match args.settings() {
         Err(error) => Err(error),
+        // One list is enough of all processes of a job.
+        Ok(_) if args.list && Part::of(&Env::from_process(), true) == Part::Silent => Ok(EXIT_DONE),
         Ok(_) if args.list && args.json => print(&format!("{}\n", operation::list_json())),
         Ok(_) if args.list => print(&operation::list()),
         Ok(settings) if args.launches.is_some() => launches(&settings),
@@ -88,11 +90,13 @@ fn launches(settings: &Settings) -> Result<u8> {
         eprintln!("weir bench: {}", missing(complete, count, what, dir, &command_for_more(&words, count - complete)));
     };
     for number in 1..=count {
+        let before = launches_in(dir);
         if !args.quiet && !args.json {
             eprintln!("launch {number} of {count}");
         }
         let mut command = Command::new(&start[0]);
         command.args(&start[1..]).args(words_for_launch(std::env::args_os().skip(1)));
+        command.arg(format!("--{OF_SEVERAL}"));
         if number > 1 && !args.append {
             command.arg("--append");
         }
@@ -117,12 +121,34 @@ fn launches(settings: &Settings) -> Result<u8> {
             }
             return Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_FAILED));
         }
+        if launches_in(dir) <= before {
+            let what = format!(
+                "launch {number} measured nothing: what was started ended without a weir bench that wrote to {}",
+                dir.display()
+            );
+            short(number - 1, &what);
+            return Ok(EXIT_FAILED);
+        }
     }
     let reader = Reader::open(dir).map_err(|error| BenchError::Told(error.to_string()))?;
     if args.json {
         return print_json(reader.run());
     }
-    print(&show::launches(reader.run()))
+    let code = print(&show::launches(reader.run()))?;
+    if !args.quiet {
+        eprintln!("{}", next(dir));
+    }
+    Ok(code)
+}
+
+/// How many launches there are of the run in a folder; none if there is no run, or none that can be read.
+fn launches_in(dir: &Path) -> usize {
+    Reader::open(dir).map_or(0, |reader| reader.run().launches.len())
+}
+
+/// What to type next.
+fn next(dir: &Path) -> String {
+    format!("next: weir report {}", quoted(&dir.to_string_lossy()))
 }
 
 /// The last line where launches are missing: how many there are, what happened, and the command that adds the others.
@@ -242,7 +268,7 @@ fn over_weir(settings: &Settings) -> Result<u8> {
         backend: "weir".into(),
         mpi: None,
         environment: host::environment(std::env::vars()),
-        command: std::env::args().collect(),
+        command: typed(std::env::args_os()),
     };
     let asked = stop::listen(Then::EndAfterAWhile, EXIT_INTERRUPTED)?;
     match measure(&machine, settings, &about, &asked) {
@@ -295,8 +321,21 @@ fn about_mpi(machine: &MpiMachine) -> About {
             launcher: launch.program.as_ref().and_then(|p| Some(p.file_name()?.to_string_lossy().into_owned())),
         }),
         environment: host::environment(std::env::vars()),
-        command: std::env::args().collect(),
+        command: typed(std::env::args_os()),
     }
+}
+
+/// The words of a command line but for those that this program has added.
+fn typed(mut given: impl Iterator<Item = OsString>) -> Vec<String> {
+    let mut words = Vec::new();
+    while let Some(word) = given.next() {
+        match word.to_string_lossy().as_ref() {
+            "--meet" => drop(given.next()),
+            word if word.strip_prefix("--") == Some(OF_SEVERAL) => {}
+            word => words.push(word.to_owned()),
+        }
+    }
+    words
 }
 
 fn abi_word(abi: weir_mpi::Abi) -> &'static str {
@@ -351,18 +390,26 @@ fn last_words(args: Args, desk: Desk) -> impl FnOnce() -> bool + Send {
         let Some((run, launch)) = desk.take_over(stop::PATIENCE.saturating_sub(stop::SOON)) else { return false };
         let shown = if args.json { print_json(&run) } else { print(&show::tables(&run, launch)) };
         if !args.quiet && !args.json {
-            eprintln!("{}", interrupted(&args));
+            eprintln!("{}", interrupted(&args, &run, launch));
         }
         shown.is_ok()
     }
 }
 
 /// The last line of a launch that was asked to stop.
-fn interrupted(args: &Args) -> String {
-    args.output.as_ref().map_or_else(
-        || "interrupted".to_owned(),
-        |dir| format!("interrupted; finished cells are in {}: weir report {}", dir.display(), dir.display()),
-    )
+fn interrupted(args: &Args, run: &Run, launch: u32) -> String {
+    let nothing = !run.cells.iter().any(|cell| cell.launch == launch);
+    match &args.output {
+        Some(dir) if nothing && run.launches.len() > 1 => {
+            format!("interrupted before the first cell was finished: the run in {} is as it was", dir.display())
+        }
+        _ if nothing => "interrupted before the first cell was finished: nothing is kept".to_owned(),
+        Some(dir) => {
+            let name = dir.to_string_lossy();
+            format!("interrupted; finished cells are in {name}: weir report {}", quoted(&name))
+        }
+        None => "interrupted".to_owned(),
+    }
 }
 
 /// The books have been taken from a launch that did not stop in time: who did so ends the process.
@@ -386,7 +433,9 @@ fn bind<M: Machine>(machine: &M) -> Result<Result<()>> {
 /// Shows what came out, then fits, which takes a while; at rank 0.
 fn conclude(mut report: Report, settings: &Settings, stop: &AtomicBool, mut watcher: Box<dyn Watcher>) -> Result<u8> {
     let args = &settings.args;
-    let code = |whole: bool| if whole { EXIT_DONE } else { EXIT_INTERRUPTED };
+    // What is missing has been told as a warning.
+    let measured = if report.empty == 0 { EXIT_DONE } else { EXIT_FAILED };
+    let code = |whole: bool| if whole { measured } else { EXIT_INTERRUPTED };
     if args.json {
         let fitted = run::fit(&mut report, stop, watcher.as_mut())?;
         print_json(&report.run)?;
@@ -410,15 +459,14 @@ fn conclude(mut report: Report, settings: &Settings, stop: &AtomicBool, mut watc
     }
     match (&args.output, report.complete) {
         (Some(dir), true) if !fitted => {
-            eprintln!(
-                "interrupted; all cells are in {}, some without fits: weir report {}",
-                dir.display(),
-                dir.display()
-            )
+            let name = dir.to_string_lossy();
+            eprintln!("interrupted; all cells are in {name}, some without fits: weir report {}", quoted(&name));
         }
-        (Some(dir), true) => eprintln!("next: weir report {}", dir.display()),
+        // Of several launches who started them says it.
+        (Some(_), true) if args.of_several => {}
+        (Some(dir), true) => eprintln!("{}", next(dir)),
         (None, true) => eprintln!("nothing was kept; give a folder for that: -o run1"),
-        (_, false) => eprintln!("{}", interrupted(args)),
+        (_, false) => eprintln!("{}", interrupted(args, &report.run, report.launch)),
     }
     Ok(code)
 }
@@ -454,6 +502,34 @@ mod tests {
     fn a_launch_gets_the_words_but_those_about_launches() {
         let given = words("bench --launches 3 --json -t send --launches=2 -o r -- mpiexec -n 4");
         assert_eq!(words_for_launch(given.into_iter()), words("bench -t send -o r"));
+    }
+
+    #[test]
+    fn a_run_keeps_the_words_that_were_typed() {
+        let given = words("weir bench -o r --transport weir -n 2 --of-several --append --meet /tmp/x/meet");
+        assert_eq!(typed(given.into_iter()).join(" "), "weir bench -o r --transport weir -n 2 --append");
+        assert!(args(&[&format!("--{OF_SEVERAL}")]).of_several);
+    }
+
+    #[test]
+    fn a_folder_is_named_as_a_shell_takes_it() {
+        assert_eq!(next(Path::new("run1")), "next: weir report run1");
+        assert_eq!(next(Path::new("a b/run")), "next: weir report 'a b/run'");
+    }
+
+    #[test]
+    fn who_is_interrupted_is_told_what_there_is() {
+        let (one, none) = (args(&["-o", "my run"]), args(&[]));
+        let mut run = Run::new("m");
+        run.launches = vec![weir_distribution::Launch::default()];
+        let nothing = "interrupted before the first cell was finished: nothing is kept";
+        assert_eq!((interrupted(&one, &run, 0).as_str(), interrupted(&none, &run, 0).as_str()), (nothing, nothing));
+        run.cells.push(weir_distribution::Cell::new(0, 0, weir_distribution::Configuration::pair("send", 8)));
+        assert_eq!(interrupted(&one, &run, 0), "interrupted; finished cells are in my run: weir report 'my run'");
+        assert_eq!(interrupted(&none, &run, 0), "interrupted");
+        run.launches.push(weir_distribution::Launch { number: 1, ..Default::default() });
+        let text = interrupted(&one, &run, 1);
+        assert_eq!(text, "interrupted before the first cell was finished: the run in my run is as it was");
     }
 
     #[test]

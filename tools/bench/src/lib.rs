@@ -19,6 +19,7 @@ pub mod command;
 pub mod error;
 pub mod host;
 pub mod kernels;
+mod leader;
 pub mod like;
 pub mod machine;
 pub mod measure;

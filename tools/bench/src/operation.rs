@@ -202,9 +202,9 @@ impl Class {
 pub fn list() -> String {
     let line = |op: &Operation| {
         let mode = match op.mode {
-            SizeMode::Message => "",
-            SizeMode::Each => "; a size is of each rank's part",
-            SizeMode::Total => "; a size is of all ranks' parts together",
+            SizeMode::Message => String::new(),
+            SizeMode::Each => format!("; a size is of each rank's part ({} alone is the same)", op.kind.name()),
+            SizeMode::Total => "; a size is of all ranks' parts together".to_owned(),
         };
         format!("{:<16} {:<15} {}{mode}\n", op.to_string(), op.kind.class().name(), op.kind.description())
     };
@@ -213,7 +213,7 @@ pub fn list() -> String {
 
 /// The same for programs, as one JSON document.
 ///
-/// * `operations`, each with `name`, as -t takes it; `operation` and `size_mode`, as the distribution format names it; `class`:
+/// * `operations`, each with `name`, as -t takes it, and `aliases`, which it takes as well; `operation` and `size_mode`, as the distribution format names it; `class`:
 ///   `point-to-point`, `collective` or `kernel`; `description`; `ends_at`: `same-rank` if both ends of a sample are read by one rank, else
 ///   `other-rank`; and what of the command line it heeds: `sizes` (with `size_multiple_bytes`), `pairs`, `start`, `window`, `iterations`
 /// * `sets`: the names in each set that -t takes as well
@@ -222,7 +222,7 @@ pub fn list_json() -> serde_json::Value {
     let one = |op: &Operation| {
         let (kind, class) = (op.kind, op.kind.class());
         serde_json::json!({
-            "name": op.to_string(), "operation": kind.name(), "size_mode": op.mode, "class": class.name(),
+            "name": op.to_string(), "aliases": op.alias().into_iter().collect::<Vec<_>>(), "operation": kind.name(), "size_mode": op.mode, "class": class.name(),
             "description": kind.description(),
             "ends_at": if kind.timing() == Timing::Local { "same-rank" } else { "other-rank" },
             "sizes": kind.has_size(), "size_multiple_bytes": if kind.sums() { 8 } else { 1 },
@@ -245,6 +245,12 @@ impl Operation {
             if kind.has_modes() { &[SizeMode::Each, SizeMode::Total] } else { &[SizeMode::Message] }
         };
         KINDS.iter().flat_map(|&(kind, _)| modes(kind).iter().map(move |&mode| Operation { kind, mode })).collect()
+    }
+
+    /// Its short name beside its own: `gather` alone is what the other benchmarks mean by it.
+    #[must_use]
+    pub fn alias(self) -> Option<&'static str> {
+        (self.mode == SizeMode::Each).then(|| self.kind.name())
     }
 
     /// Those of the one-minute run.
@@ -292,11 +298,7 @@ impl Operation {
             _ => {}
         }
         let all = Operation::all();
-        if let Some(op) = all.iter().find(|op| op.to_string() == word) {
-            return Ok(vec![*op]);
-        }
-        // `gather` alone: what the other benchmarks mean by it.
-        if let Some(op) = all.iter().find(|op| op.kind.name() == word) {
+        if let Some(op) = all.iter().find(|op| op.to_string() == word || op.alias() == Some(word)) {
             return Ok(vec![*op]);
         }
         let names: Vec<String> = all.iter().map(ToString::to_string).chain(SETS.map(str::to_owned)).collect();
@@ -305,7 +307,10 @@ impl Operation {
         let hint = match nearest {
             Some(name) => format!("; did you mean {name}?"),
             // Of names that have nothing to do with it, the nearest would be chance.
-            None => format!("; one of {}, or a set: {}", KINDS.map(|(_, name)| name).join(", "), SETS.join(", ")),
+            None => {
+                let names = names[..all.len()].join(", ");
+                format!("; one of {names} (without -each it is the same), or a set: {}", SETS.join(", "))
+            }
         };
         Err(BenchError::Usage(format!("unknown operation {word:?}{hint} (weir bench --list shows all)")))
     }
@@ -355,6 +360,11 @@ mod tests {
             (of("send")["ends_at"].as_str(), of("fft")["iterations"].as_bool()),
             (Some("other-rank"), Some(true))
         );
+        assert_eq!(
+            (of("gather-each")["aliases"][0].as_str(), of("bcast")["aliases"][0].as_str()),
+            (Some("gather"), None)
+        );
+        assert!(text.contains("each rank's part (gather alone is the same)"), "{text}");
         assert_eq!(json["sets"]["kernels"], serde_json::json!(["bots", "fft", "jacobi"]));
         assert_eq!(json["sets"].as_object().unwrap().len(), SETS.len());
     }
@@ -379,6 +389,10 @@ mod tests {
             let error = Operation::named(word).unwrap_err().to_string();
             assert!(!error.contains("did you mean") && error.contains("one of ping-pong, send, "), "{error}");
             assert!(error.contains("or a set: default, point-to-point"), "{error}");
+            for line in list().lines() {
+                let name = line.split_whitespace().next().unwrap();
+                assert!(error.contains(&format!(" {name}")), "{name}: {error}");
+            }
         }
     }
 

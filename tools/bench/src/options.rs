@@ -12,55 +12,73 @@ use crate::sizes;
 const DEFAULT_SIZES: &str = "8,64,1k,8k,64k,512k";
 
 /// What the columns of the table are, for those who read it.
-pub(crate) const COLUMNS: &str = "samples: those that count, without warm-up and missed starts. +-: half the width of the 95 % interval of the median.\n\
-p99: 99 % of the samples are shorter. outliers: beyond --outlier-multiplier times --outlier-percentile; they count.";
+pub(crate) const COLUMNS: &str = "samples: those that count, without warm-up and missed starts. +-: half the width of the 95 % interval of the median, no\n\
+less than half a step of the clock. p99: 99 % of the samples are shorter; - where there are fewer than 100. outliers: beyond --outlier-multiplier times --outlier-percentile; they count.";
 
+// A paragraph is one line: clap breaks it where the terminal ends.
 const EXAMPLES: &str = "Examples:
-  mpiexec -n 4 weir bench -o run1                       about a minute; then: weir report run1
-  mpiexec -n 4 weir bench -o run1 --append              another launch into the same run
-  weir bench -o run1 --launches 3 -- mpiexec -n 4       three launches
+  mpiexec -n 4 weir bench -o run1              about a minute; then: weir report run1
+  mpiexec -n 4 weir bench -o run1 --append     another launch into the same run
+  weir bench -o run1 --launches 3 -- mpiexec -n 4
+                                               three launches
   mpiexec -n 2 weir bench -o run2 -t ping-pong,send -s 0-128-1024 --reps 10000
   mpiexec -n 8 weir bench -o run3 -t isend -s 8..4M --pairs 1,2,4
   mpiexec -n 4 weir bench -o run4 -t kernels --time 10
-  weir bench --transport weir -n 2 -o run5              Weir's own endpoint, without any MPI
-  weir bench --transport weir -n 2 -o run6 --launches 3 the same, three launches
-  mpiexec -n 4 weir bench -o run7 --like run1           what run1 measured, e.g. over another transport; then: weir report run1 run7
-  weir bench --list                                     all operations
+  weir bench --transport weir -n 2 -o run5     Weir's own endpoint, without any MPI
+  weir bench --transport weir -n 2 -o run6 --launches 3
+                                               the same, three launches
+  mpiexec -n 4 weir bench -o run7 --like run1  what run1 measured, e.g. over another
+                                               transport; then: weir report run1 run7
+  weir bench --list                            all operations
 
 Sizes are in bytes: a list (8,64,1k), from-step-to (0-128-1024), powers (8..1M, of 4: 8..1M*4); k, M, G and T are powers of 1024.
 
+Operations whose size may be counted in two ways have two names: of gather-each a size is each rank's part, of gather-total all parts together; \
+the same for scatter, allgather and alltoall. Without an ending the name stands for -each: gather is gather-each.
+
 A time of ping-pong is half of the round trip. Ranks send from one buffer and receive into another.
 
-The table at the end, in microseconds: samples are those that count, without warm-up and missed starts; +- is half the width of the 95 %
-interval of the median; 99 % of the samples are shorter than p99; outliers are beyond --outlier-multiplier times the quantile
---outlier-percentile, and count.
+The table at the end, in microseconds: samples are those that count, without warm-up and missed starts; +- is half the width of the 95 % \
+interval of the median, which is no narrower than a step of the clock; 99 % of the samples are shorter than p99, which fewer than 100 samples do \
+not tell (-); outliers are beyond --outlier-multiplier times the quantile --outlier-percentile, and count.
 
-Pairs: one half of the ranks begins all exchanges, then the other half. A pair that is done goes on, untimed, until all are, so that every
+Pairs: one half of the ranks begins all exchanges, then the other half. A pair that is done goes on, untimed, until all are, so that every \
 sample is of the contention that its cell states.
 
-Time: --time is shared equally among the cells; what a cell leaves, those after it may use. Time for which the machine stands still (a
-batch that takes more than four times as long as others of its cell; the two longest such times) does not count in the cell that it hits,
-which goes on for its share. What a cell takes beyond its share, be it that or ten repetitions of something slow, is not taken from the
-others as long as it comes to a quarter of --time in all: the launch then takes longer by that. What is beyond, those to come give up
-evenly, but each keeps half of its share. With --ci a cell ends when the interval that the report will show is narrow enough: samples
-that depend on each other count for as many as they are worth.
+Time: --time is shared equally among the cells; what a cell leaves, those after it may use. Time for which the machine stands still (a batch \
+that takes more than four times as long as others of its cell; the two longest such times), or that was spent on agreed starts which did not \
+work, does not count in the cell that it hits, which goes on for its share. What a cell takes beyond its share, be it that or ten repetitions \
+of something slow, is not taken from the others as long as it comes to a quarter of --time in all: the launch then takes longer by that. What \
+is beyond, those to come give up evenly, but each keeps half of its share. With --ci a cell ends when the interval that the report will show \
+is narrow enough: samples that depend on each other count for as many as they are worth.
 
-Starts: by itself each run begins the repetitions of collectives as suits the machine at that time (--start auto), and cells that began in
-different ways are not compared. --like begins each cell as in the other run; how long is measured (--time, --reps, --ci) is said anew.
+Starts: by itself (--start auto) a launch begins the repetitions of collectives at instants that all agree on, if the clocks are good and \
+every rank has a processor, else by a barrier. It does so for each cell: where too many agreed starts are missed, or too few repetitions fit \
+into the time, this cell is begun anew by barriers, and of one operation some sizes may be begun by the clock and others by a barrier, each \
+kind in a table of its own. Cells that began in different ways are not compared. --like begins each cell as in the other run; how long is \
+measured (--time, --reps, --ci) is said anew. A start that was asked for, by --start or --like, or that earlier launches of the run had, is \
+kept; a cell in which no sample counts then is named in a warning, and the launch is not complete.
 
-Ctrl-C or SIGTERM drops the cell that is under way, keeps those that are finished and shows them. A second signal, a second or more later,
-ends the process at once. Where a call to MPI hangs, the finished cells are shown after a second and a half without waiting for it, and
-the ranks end within six seconds. Open MPI's launcher passes on nothing that is said after
-Ctrl-C, and kills half a second later: the finished cells are in the folder, and weir report shows them.
+Ctrl-C or SIGTERM drops the cell that is under way, keeps those that are finished and shows them. A second signal, a second or more later, \
+ends the process at once. Where a call to MPI hangs, the finished cells are shown after a second and a half without waiting for it, and the \
+ranks end within six seconds. Open MPI's launcher passes on nothing that is said after Ctrl-C, and kills half a second later: the finished \
+cells are in the folder, and weir report shows them.
 
-Several launches: launches differ more than repetitions do. Either start the program again and again with --append, or give
---launches N and the launcher's command after --, to which this program and its options are added for each launch.
+Several launches: launches differ more than repetitions do. Either start the program again and again with --append, or give --launches N and \
+the launcher's command after --, to which this program and its options are added for each launch.
 
 Exit codes:
   0    all cells are measured
-  1    failed; one line on standard error says why. Cells finished before are in the run's folder
+  1    failed, one line on standard error says why; or there are cells in which no sample counts, which a warning names. Cells finished before are in the run's folder
   2    the command line is wrong, or asks for what this machine cannot do
-  130  interrupted; cells finished before are in the run's folder";
+  130  interrupted; cells finished before are in the run's folder
+
+Environment:
+  WEIR_MPI_LIBRARY  the MPI library to load, a file or its name; --mpi-library goes before it
+  WEIR_KEY, WEIR_ADDR, WEIR_IFACE, ...  with --transport weir: see fi_weir(7)";
+
+/// The option, for this program itself, of a launch that is one of several.
+pub(crate) const OF_SEVERAL: &str = "of-several";
 
 /// Measure a machine: time distributions of every operation, at every process, on a global clock
 #[derive(Clone, Debug, clap::Args)]
@@ -72,7 +90,7 @@ pub struct Args {
     /// Add another launch to the run in the folder
     #[arg(long, requires = "output")]
     pub append: bool,
-    /// What to measure: names or sets (default, point-to-point, collectives, kernels, all), separated by commas
+    /// What to measure: names (--list shows them) or sets (default, point-to-point, collectives, kernels, all), separated by commas
     #[arg(short = 't', long = "test", value_name = "NAMES", value_delimiter = ',', default_value = "default")]
     pub operations: Vec<String>,
     /// Sizes in bytes, see below
@@ -94,35 +112,35 @@ pub struct Args {
     /// partner when the two are compared
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["operations", "sizes", "pairs", "locality", "placement", "start", "window", "iterations"])]
     pub like: Option<PathBuf>,
-    /// Repetitions of each cell that count: warm-up and missed starts come on top; else as many as the time allows
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100_000_000))]
+    /// Exactly so many repetitions of each cell count: warm-up and missed starts come on top; else as many as the time allows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100_000_000), allow_negative_numbers = true)]
     pub reps: Option<u32>,
     /// Time for all cells of a launch together, seconds; shared equally, see below
-    #[arg(long, value_name = "SECONDS", default_value_t = 55.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 55.0, allow_negative_numbers = true)]
     pub time: f64,
     /// End a cell early when the 95 % interval of the median is narrower than this percentage of it
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
     pub ci: Option<f64>,
     /// Repetitions to leave out at the beginning of a cell; found from the samples if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub warm_up: Option<u32>,
     /// Samples kept of a cell; of more, a random choice is kept, while the histogram and the statistics count all
-    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(100..))]
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(100..), allow_negative_numbers = true)]
     pub keep: u32,
     /// Messages in a window of message-rate
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536), allow_negative_numbers = true)]
     pub window: u32,
     /// Iterations, transforms or tasks in a repetition of a kernel
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub iterations: Option<u32>,
     /// Outliers are beyond MULTIPLIER times this quantile
-    #[arg(long, value_name = "QUANTILE", default_value_t = 0.99)]
+    #[arg(long, value_name = "QUANTILE", default_value_t = 0.99, allow_negative_numbers = true)]
     pub outlier_percentile: f64,
     /// See --outlier-percentile
-    #[arg(long, value_name = "FACTOR", default_value_t = 5.0)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 5.0, allow_negative_numbers = true)]
     pub outlier_multiplier: f64,
     /// Seed of the order of cells; a new one for each launch if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Keep each rank on one processor of those its launcher gave it
     #[arg(long)]
@@ -130,17 +148,17 @@ pub struct Args {
     /// What carries the messages
     #[arg(long, value_enum, default_value = "mpi")]
     pub transport: Transport,
-    /// Number of ranks, with --transport weir
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    /// Number of ranks, with --transport weir; over MPI the launcher says it
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), allow_negative_numbers = true)]
     pub ranks: Option<u32>,
     /// With --transport weir: words before each rank's command, e.g. "ip netns exec host%r"; %r stands for the rank
     #[arg(long, value_name = "WORDS")]
     pub agent: Option<String>,
-    /// The MPI library to load; else the one of the launcher
+    /// The MPI library to load, a file or its name; else the one that WEIR_MPI_LIBRARY names, else the launcher's
     #[arg(long, value_name = "FILE")]
     pub mpi_library: Option<PathBuf>,
     /// Start so many launches of the command after --, or of the ranks themselves with --transport weir
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pub launches: Option<u32>,
     /// A line about the run, kept in its folder
     #[arg(long, value_name = "TEXT")]
@@ -160,6 +178,9 @@ pub struct Args {
     /// With --transport weir: where the ranks meet
     #[arg(long, hide = true, value_name = "SOCKET")]
     pub meet: Option<PathBuf>,
+    /// This launch is one of several
+    #[arg(long = OF_SEVERAL, hide = true)]
+    pub of_several: bool,
     /// The launcher's command, with --launches
     #[arg(last = true, value_name = "LAUNCHER")]
     pub launcher: Vec<std::ffi::OsString>,
@@ -177,7 +198,7 @@ pub enum Where {
 /// How repetitions of collectives are begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Start {
-    /// By a window where the clocks are good and every rank has a processor, else by a barrier.
+    /// By a window where the clocks are good, every rank has a processor and starts are not missed, else by a barrier: each cell as suits it.
     Auto,
     /// A barrier before each.
     Barrier,
@@ -235,8 +256,25 @@ impl Args {
                 return Err(BenchError::Usage(format!("{name} is {value}, it may be from {low} to {high}")));
             }
         }
+        self.of_one_transport()?;
         let placements = self.placement.iter().map(|word| placement(word)).collect::<Result<_>>()?;
         Ok(Settings { operations, sizes: sizes::parse(&self.sizes)?, placements, args: self.clone() })
+    }
+
+    /// Refuses options that the transport would not heed.
+    fn of_one_transport(&self) -> Result<()> {
+        let by_launcher = "over MPI the launcher says how many ranks there are, e.g. mpiexec -n 4 weir bench";
+        let refused = match self.transport {
+            Transport::Mpi if self.ranks.is_some() => format!("-n needs --transport weir: {by_launcher}"),
+            Transport::Mpi if self.agent.is_some() => {
+                "--agent needs --transport weir: over MPI the launcher starts the ranks".into()
+            }
+            Transport::Weir if self.mpi_library.is_some() => {
+                "--mpi-library has no use with --transport weir, which needs no MPI".into()
+            }
+            _ => return Ok(()),
+        };
+        Err(BenchError::Usage(refused))
     }
 }
 
@@ -272,6 +310,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_a_transport_does_not_heed_is_refused() {
+        let line = ["--transport", "weir", "-n", "2", "--agent", "ssh h%r"];
+        assert!(args(&line).settings().is_ok());
+        let error = args(&[&line[..4], &["--mpi-library", "libmpi.so"]].concat()).settings().unwrap_err().to_string();
+        assert!(error.contains("--mpi-library has no use"), "{error}");
+    }
+
+    #[test]
+    fn a_number_below_zero_is_refused_as_a_number() {
+        for option in ["--reps", "--warm-up", "--keep", "--window", "--iterations", "--seed", "--ranks", "--launches"] {
+            let error = Line::try_parse_from(["bench", option, "-1"]).err().unwrap().to_string();
+            assert!(error.contains("invalid value '-1'") && !error.contains("tip"), "{error}");
+        }
+    }
+
+    #[test]
     fn what_another_run_decides_is_not_said_as_well() {
         for words in [["-t", "send"], ["-s", "8"], ["--start", "window"], ["--pairs", "1"], ["--placement", "2x1"]] {
             let line = ["bench", "--like", "run1"].iter().chain(&words);
@@ -294,6 +348,9 @@ pub(crate) mod tests {
             (["--time", "0"], "--time is 0"),
             (["--placement", "2x0"], "\"2x0\" is not nodes x ranks"),
             (["--ci", "NaN"], "--ci is NaN"),
+            (["--time", "-1"], "--time is -1, it may be from 0.01"),
+            (["-n", "4"], "-n needs --transport weir: over MPI the launcher says how many ranks"),
+            (["--agent", "foo"], "--agent needs --transport weir"),
         ];
         for (words, expected) in cases {
             let error = args(&words).settings().unwrap_err().to_string();

@@ -69,6 +69,8 @@ pub struct Report {
     pub launch: u32,
     /// Whether all cells were measured, or somebody asked to stop.
     pub complete: bool,
+    /// Cells of the launch that were measured, and in which no sample counts.
+    pub empty: usize,
     /// Durations for fitting, by the place of a cell in `run.cells`.
     durations: Vec<(usize, Vec<f64>)>,
     writer: Option<Writer>,
@@ -119,7 +121,8 @@ impl Desk {
         self.books().as_mut().map(work)
     }
 
-    /// Takes the books of a launch that does not come to its end: says in them that it was stopped, and gives up the run's folder. Returns the
+    /// Takes the books of a launch that does not come to its end: says in them that it was stopped, or takes it back if no cell is finished, and gives
+    /// up the run's folder. Returns the
     /// run with all finished cells, and the launch's number; nothing if there are no books, as before the first cell and once the launch itself
     /// closes them, or if somebody writes in them for longer than `patience`. The launch ends as soon as it can and has no report then.
     #[must_use]
@@ -306,11 +309,27 @@ impl Book {
         &mut self.run.launches[at]
     }
 
-    /// Says that the launch was stopped. That it may not be saved does not matter: a launch that never ended says nothing else.
+    /// Says that the launch was stopped, or takes it back if there is no finished cell of it. That it may not be saved does not matter: a launch that
+    /// never ended says nothing else.
     fn stop(&mut self) {
         self.run.state = State::Stopped;
         self.launch().state = State::Stopped;
-        let _ = save(&self.run, self.writer.as_mut());
+        if self.finished() > 0 {
+            let _ = save(&self.run, self.writer.as_mut());
+        } else if let Some(writer) = self.writer.take() {
+            let before: Vec<Launch> =
+                writer.run().launches.iter().filter(|l| l.number != self.launch).cloned().collect();
+            let _ = writer.withdraw(self.launch, append::state_of(&before));
+        }
+    }
+
+    /// The launch's own cells.
+    fn cells(&self) -> impl Iterator<Item = &Cell> {
+        self.run.cells.iter().filter(|cell| cell.launch == self.launch)
+    }
+
+    fn finished(&self) -> usize {
+        self.cells().count()
     }
 }
 
@@ -485,6 +504,7 @@ fn measure_all<M: Machine>(
             percentile: args.outlier_percentile,
             multiplier: args.outlier_multiplier,
             seed: seed ^ done as u64,
+            counted: args.reps.map(u64::from),
         };
         let outcome = Bench { m, clock, stop, may_fall_back: !begun.fixed, rules: &rules }.cell(spec, &budget)?;
         let Outcomes::Done(measured) = outcome else { return Ok(false) };
@@ -564,9 +584,15 @@ fn close(
     watcher: &mut dyn Watcher,
 ) -> Result<Report> {
     let (launch, overhead_ns) = (book.launch, book.overhead_ns);
-    let own = book.run.cells.iter().filter(|cell| cell.launch == launch);
+    if !complete && book.finished() == 0 {
+        book.stop();
+        return Ok(Report { run: book.run, launch, complete, empty: 0, durations: Vec::new(), writer: None });
+    }
+    let name = |cell: &Cell| format!("{} {} B", cell.configuration.label(), cell.configuration.size_bytes);
+    let empty: Vec<String> = book.cells().filter(|cell| cell.summary.is_none()).map(name).collect();
+    let of_empty = warnings::of_empty(&empty, book.finished());
     // What the overhead is part of is what lies between two readings of the clock, whatever is made of it later.
-    let medians = own.filter_map(|c| {
+    let medians = book.cells().filter_map(|c| {
         let divisor = collect::divisor(&c.configuration);
         Some((c.configuration.label(), c.summary.as_ref()?.p50_ns * divisor))
     });
@@ -576,17 +602,17 @@ fn close(
     // Of a number of repetitions nobody said how long they may take.
     let asked_s = settings.args.reps.is_none().then_some(settings.args.time);
     let of_time = asked_s.and_then(|asked_s| warnings::of_time(asked_s, book.took_ns / 1e9, &book.lost));
-    let told: Vec<Warning> = of_overhead.into_iter().chain(of_time).collect();
+    let told: Vec<Warning> = of_overhead.into_iter().chain(of_time).chain(of_empty).collect();
     told.iter().for_each(|w| watcher.warning(w));
     let entry = book.launch();
-    entry.state = if complete { State::Complete } else { State::Stopped };
+    entry.state = if complete && empty.is_empty() { State::Complete } else { State::Stopped };
     entry.warnings.extend(told);
     let source = entry.clock.as_ref().map_or_else(String::new, |c| c.source.clone());
     entry.clock = Some(clock_info(&source, clock, qualities));
     book.run.state = append::state_of(&book.run.launches);
     let mut writer = book.writer;
     save(&book.run, writer.as_mut())?;
-    Ok(Report { run: book.run, launch, complete, durations: book.durations, writer })
+    Ok(Report { run: book.run, launch, complete, empty: empty.len(), durations: book.durations, writer })
 }
 
 #[cfg(test)]

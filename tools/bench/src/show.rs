@@ -6,9 +6,11 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use weir_distribution::{Cell, Configuration, Locality, Run, StartSync, Warning};
+use weir_distribution::{Cell, Configuration, Locality, Run, StartSync, SummaryRecord, Warning};
 
+use crate::operation::Kind;
 use crate::options;
+use crate::plan::many;
 use crate::run::Watcher;
 
 /// Where nothing rubs out what was shown, as behind a launcher, the progress is a line at most so often.
@@ -80,9 +82,8 @@ impl Watcher for Progress {
     fn begin(&mut self, run: &Run, cells: usize) {
         let mpi = run.mpi.as_ref().map_or(run.transport.backend.as_str(), |mpi| mpi.library_version.as_str());
         let ranks = run.launches.last().map_or(0, |launch| launch.placement.len());
-        let nodes = run.nodes.len();
-        let nodes = format!("{nodes} node{}", if nodes == 1 { "" } else { "s" });
-        self.say(&format!("{ranks} ranks on {nodes}, {mpi}: {cells} cells"));
+        let nodes = many(run.nodes.len(), "node");
+        self.say(&format!("{ranks} ranks on {nodes}, {mpi}: {}", many(cells, "cell")));
         self.bar = self.target.take().map(|target| {
             let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}");
             let bar = ProgressBar::with_draw_target(Some(cells as u64), target);
@@ -125,7 +126,7 @@ impl Watcher for Progress {
             bar.set_message(format!("fitting distributions{left}"));
         } else if done == 0 {
             self.lines.is_time(self.begun.elapsed(), true);
-            eprintln!("fitting distributions to {cells} cells");
+            eprintln!("fitting distributions to {}", many(cells, "cell"));
         } else if self.lines.is_time(self.begun.elapsed(), false) {
             eprintln!("fitted {done}/{cells}{left}");
         }
@@ -150,7 +151,7 @@ pub fn warning_line(warning: &Warning) -> String {
 pub fn name(c: &Configuration) -> String {
     let mut text = format!("{} {} B", c.label(), c.size_bytes);
     if c.pairs > 0 {
-        let _ = write!(text, ", {} pair{}", c.pairs, if c.pairs == 1 { "" } else { "s" });
+        let _ = write!(text, ", {}", many(c.pairs as usize, "pair"));
     }
     let _ = write!(text, ", {}x{}", c.nodes, c.ranks_per_node);
     if c.pairs > 0 {
@@ -195,6 +196,7 @@ pub fn tables(run: &Run, launch: u32) -> String {
         let c = &cell.configuration;
         groups.entry((c.label(), c.nodes, c.ranks_per_node, c.locality, c.start)).or_default().push(cell);
     }
+    let step_ns = step_ns(run);
     let mut text = String::new();
     for ((label, n, p, locality, start), mut cells) in groups {
         cells.sort_by_key(|cell| (cell.configuration.pairs, cell.configuration.size_bytes));
@@ -209,7 +211,7 @@ pub fn tables(run: &Run, launch: u32) -> String {
             "{:>10} {:>6} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}",
             "bytes", "pairs", "samples", "min", "median", "+-", "mean", "p99", "max", "outliers"
         );
-        cells.iter().for_each(|cell| row(cell, &mut text));
+        cells.iter().for_each(|cell| row(cell, step_ns, &mut text));
     }
     if !text.is_empty() {
         let _ = writeln!(text, "\n{}", options::COLUMNS);
@@ -217,30 +219,51 @@ pub fn tables(run: &Run, launch: u32) -> String {
     text
 }
 
-fn row(cell: &Cell, text: &mut String) {
+/// Samples from which on the 99th percentile is another one than the largest.
+const ENOUGH: u64 = 100;
+
+/// The coarsest step of the clocks of a run, ns; 0 if not known.
+fn step_ns(run: &Run) -> f64 {
+    let clocks = run.launches.iter().filter_map(|launch| launch.clock.as_ref());
+    clocks.filter_map(|clock| clock.resolution_ns).filter(|step| step.is_finite()).fold(0.0, f64::max)
+}
+
+/// Half the width of the interval of the median, ns, as `weir report` shows it: no narrower than a step of the clock.
+fn half_width_ns(c: &Configuration, s: &SummaryRecord, step_ns: f64) -> Option<f64> {
+    let (low, high) = s.median_low_ns.zip(s.median_high_ns)?;
+    // Of what is halved, the step is too.
+    let step_ns = if c.operation == Kind::PingPong.name() { step_ns / 2.0 } else { step_ns };
+    if high - low >= step_ns {
+        return Some((high - low) / 2.0);
+    }
+    let middle = f64::midpoint(low, high);
+    // Nothing takes less time than none.
+    let low = (middle - step_ns / 2.0).max(low.min(0.0));
+    Some((middle + step_ns / 2.0 - low) / 2.0)
+}
+
+fn row(cell: &Cell, step_ns: f64, text: &mut String) {
     let c = &cell.configuration;
-    let Some(s) = &cell.summary else {
-        let _ = writeln!(text, "{:>10} {:>6} {:>9}", c.size_bytes, c.pairs, 0);
-        return;
-    };
     let us = |ns: f64| {
         let digits = if ns.abs() < 1e6 { 3 } else { 1 };
         format!("{:.digits$}", ns / 1000.0)
     };
-    let half = s.median_low_ns.zip(s.median_high_ns).map_or(f64::NAN, |(low, high)| (high - low) / 2.0);
+    let summary = cell.summary.as_ref();
+    let of = |get: &dyn Fn(&SummaryRecord) -> Option<f64>| summary.and_then(get).map_or_else(|| "-".into(), us);
+    let outliers = summary.map(|_| cell.outliers.as_ref().map_or(0, |o| o.count));
     let _ = writeln!(
         text,
         "{:>10} {:>6} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}",
         c.size_bytes,
         if c.pairs > 0 { c.pairs.to_string() } else { "-".into() },
-        s.count,
-        us(s.min_ns),
-        us(s.p50_ns),
-        us(half),
-        us(s.mean_ns),
-        us(s.p99_ns),
-        us(s.max_ns),
-        cell.outliers.as_ref().map_or(0, |o| o.count)
+        summary.map_or(0, |s| s.count),
+        of(&|s| Some(s.min_ns)),
+        of(&|s| Some(s.p50_ns)),
+        of(&|s| half_width_ns(c, s, step_ns)),
+        of(&|s| Some(s.mean_ns)),
+        of(&|s| Some(s.p99_ns).filter(|_| s.count >= ENOUGH)),
+        of(&|s| Some(s.max_ns)),
+        outliers.map_or_else(|| "-".into(), |count| count.to_string())
     );
 }
 
@@ -280,7 +303,8 @@ pub fn launches(run: &Run) -> String {
     if apart > 0 {
         let _ = writeln!(
             text,
-            "\n! In {apart} of {all} cells the launches' medians are more than {APART} times apart: the median between them stands for none of them. More launches tell what is usual (weir bench --append)."
+            "\n! In {apart} of {} the launches' medians are more than {APART} times apart: the median between them stands for none of them. More launches tell what is usual (weir bench --append).",
+            many(all, "cell")
         );
     }
     text
@@ -394,12 +418,39 @@ mod tests {
             text.lines()
                 .last()
                 .unwrap()
-                .starts_with("! In 1 of 1 cells the launches' medians are more than 2 times apart")
+                .starts_with("! In 1 of 1 cell the launches' medians are more than 2 times apart")
         );
         // Alike, and where clocks made a median that has no factor.
         for medians in [[1e3, 1.9e3], [-1.0, 1e3]] {
             assert!(!of(medians).contains('!'), "{}", of(medians));
         }
+    }
+
+    /// The words of the only row of a table of one cell.
+    fn row_of(cell: Cell, step_ns: Option<f64>) -> Vec<String> {
+        let mut run = Run::new("m");
+        let clock = weir_distribution::ClockInfo { resolution_ns: step_ns, ..Default::default() };
+        run.launches.push(weir_distribution::Launch { clock: Some(clock), ..Default::default() });
+        run.cells.push(cell);
+        tables(&run, 0).lines().nth(3).unwrap().split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_cell_without_samples_has_a_whole_row() {
+        let bcast = Configuration { pairs: 0, ..Configuration::pair("bcast", 64) };
+        let row = row_of(Cell::new(0, 0, bcast), None);
+        assert_eq!(row.join(" "), "64 - 0 - - - - - - -");
+        assert_eq!(row_of(Cell::new(0, 0, Configuration::pair("send", 8)), None).join(" "), "8 1 0 - - - - - - -");
+    }
+
+    #[test]
+    fn a_99th_percentile_is_shown_from_100_samples_on() {
+        let p99 = |count| {
+            let mut cell = Cell::new(0, 0, Configuration::pair("send", 8));
+            cell.summary = Some(SummaryRecord { count, p99_ns: 7000.0, ..Default::default() });
+            row_of(cell, None)[7].clone()
+        };
+        assert_eq!((p99(99).as_str(), p99(100).as_str()), ("-", "7.000"));
     }
 
     #[test]

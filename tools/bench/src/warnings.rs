@@ -7,6 +7,7 @@ use weir_distribution::Warning;
 use crate::budget::Lost;
 use crate::host::Facts;
 use crate::pairing::Layout;
+use crate::plan;
 
 /// Clocks that are off by more are told: the accuracy of the original MPIBench, ns.
 pub const CLOCK_LIMIT_NS: f64 = 2000.0;
@@ -64,9 +65,15 @@ pub fn of_placement(facts: &[Facts], layout: &Layout, open_mpi: bool) -> Vec<War
     } else {
         "mpiexec -bind-to core ..., or weir bench --bind"
     };
-    let loose: Vec<usize> = (0..facts.len()).filter(|&r| facts[r].processors.len() > 1).collect();
+    // Where there are more ranks than processors, to keep each on one would not help.
+    let has_room = |rank: usize| {
+        let here = ranks_of(layout, layout.nodes[rank]);
+        here.len() <= usable(facts, &here)
+    };
+    let loose: Vec<usize> = (0..facts.len()).filter(|&r| facts[r].processors.len() > 1 && has_room(r)).collect();
     if !loose.is_empty() {
-        let text = format!("ranks {} may move between processors, which shows in the tails", list(&loose));
+        let ranks = if loose.len() == 1 { "rank" } else { "ranks" };
+        let text = format!("{ranks} {} may move between processors, which shows in the tails", list(&loose));
         warnings.push(warning("unpinned-ranks", text, pin));
     }
     for node in 0..layout.count() {
@@ -124,6 +131,21 @@ pub fn of_clock(worst_ns: f64, source: &str) -> Vec<Warning> {
 pub fn of_plan(left_out: &[String]) -> Vec<Warning> {
     let advice = "give such --sizes, or leave the operation out of -t";
     left_out.iter().map(|line| warning("left-out", line.clone(), advice)).collect()
+}
+
+/// About cells in which no repetition counts: their names, and how many cells the launch has.
+#[must_use]
+pub fn of_empty(empty: &[String], cells: usize) -> Option<Warning> {
+    /// More are not named.
+    const NAMED: usize = 12;
+    let first = empty.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let more = if empty.len() > NAMED { format!(", and {} more", empty.len() - NAMED) } else { String::new() };
+    (!empty.is_empty()).then(|| {
+        let have = if empty.len() == 1 && cells == 1 { "has" } else { "have" };
+        let text =
+            format!("{} of {} {have} no sample that counts: {first}{more}", empty.len(), plan::many(cells, "cell"));
+        warning("no-samples", text, "weir bench --start barrier, more --time, or fewer ranks than processors")
+    })
 }
 
 /// A launch that took longer than asked for by more than this part, and by more than so many seconds, is told.
@@ -191,6 +213,25 @@ mod tests {
         assert_eq!(codes(&[facts(&[0], 2, None), facts(&[0], 2, None)]), ["oversubscribed"]);
         let three = vec![facts(&[0], 2, Some("powersave")); 3];
         assert_eq!(codes(&three), ["oversubscribed", "frequency-scaling"]);
+    }
+
+    #[test]
+    fn to_keep_ranks_on_processors_is_advised_only_where_there_are_enough() {
+        assert_eq!(codes(&vec![facts(&[0, 1], 2, None); 4]), ["oversubscribed"]);
+        let layout = Layout { nodes: vec![0, 0, 0, 1] };
+        let told = of_placement(&vec![facts(&[0, 1], 2, None); 4], &layout, false);
+        assert_eq!(told.iter().map(|w| w.code.as_str()).collect::<Vec<_>>(), ["unpinned-ranks", "oversubscribed"]);
+        assert!(told[0].message.starts_with("rank 3 may move"), "{}", told[0].message);
+    }
+
+    #[test]
+    fn cells_without_samples_are_named() {
+        let names: Vec<String> = (0..14).map(|n| format!("bcast {n} B")).collect();
+        assert_eq!(of_empty(&[], 37), None);
+        let told = |n: usize, cells| of_empty(&names[..n], cells).unwrap().message;
+        assert_eq!(told(2, 37), "2 of 37 cells have no sample that counts: bcast 0 B, bcast 1 B");
+        assert_eq!(told(1, 1), "1 of 1 cell has no sample that counts: bcast 0 B");
+        assert!(told(14, 37).ends_with("bcast 11 B, and 2 more"));
     }
 
     #[test]

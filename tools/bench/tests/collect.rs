@@ -34,7 +34,8 @@ impl Relations for Apart {
     }
 }
 
-const RULES: Rules = Rules { keep: 200_000, warm_up: Some(0), percentile: 0.99, multiplier: 5.0, seed: 7 };
+const RULES: Rules =
+    Rules { keep: 200_000, warm_up: Some(0), percentile: 0.99, multiplier: 5.0, seed: 7, counted: None };
 /// Starts of repetitions are so far apart, ns.
 const PITCH_NS: i64 = 1_000_000;
 
@@ -59,7 +60,7 @@ fn measured(
         span_ns: (0, repetitions as i64 * PITCH_NS),
         window_ns: None,
         start: StartSync::Window,
-        windows_failed: false,
+        windows_failed: None,
         agreed_ns: Vec::new(),
         elapsed_ns: 0.0,
         lost: Default::default(),

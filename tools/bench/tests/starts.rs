@@ -8,7 +8,7 @@ use clap::Parser;
 use weir_bench::Result;
 use weir_bench::host::Facts;
 use weir_bench::machine::Machine;
-use weir_bench::machine::sim::{self, Model, Shape, Wrong};
+use weir_bench::machine::sim::{self, Model, Shape, Stall, Wrong};
 use weir_bench::options::{Args, Settings};
 use weir_bench::run::{About, Report, Silent, launch};
 use weir_distribution::{Reader, Run, Sample, StartSync, State, flags};
@@ -131,6 +131,59 @@ fn a_cell_in_which_windows_do_not_work_is_begun_by_barriers_as_a_whole() {
     assert!(cell.warnings.iter().any(|w| w.code == "windows-missed" && w.message.contains("by a barrier instead")));
 }
 
+/// A busy machine: it works for 5 ms and then stands still for 30.
+fn busy() -> Model {
+    let stalls = (0..2000).map(|n| Stall { at_ns: 5e6 + 35e6 * f64::from(n), for_ns: 30e6 });
+    Model { stalls: stalls.collect(), ..together(4) }
+}
+
+#[test]
+fn no_cell_of_a_busy_machine_ends_with_next_to_nothing_as_long_as_barriers_give_more() {
+    // A tenth of a second for each cell: too little to judge windows by hundreds of them.
+    let line = "-t bcast,allreduce,alltoall -s 8,1k,64k --time 0.9";
+    let (run, _) = measure_once(&busy(), line);
+    assert_eq!(run.cells.len(), 9);
+    for cell in &run.cells {
+        let (name, c) = (cell.configuration.label(), &cell.configuration);
+        let count = cell.summary.as_ref().map_or(0, |s| s.count);
+        assert!(count >= 100, "{name} {} B, {:?}: {count} of {} repetitions", c.size_bytes, c.start, cell.repetitions);
+    }
+    assert!(run.cells.iter().any(|cell| cell.configuration.start == StartSync::Barrier), "nothing was planted");
+    assert_eq!(run.state, State::Complete);
+}
+
+#[test]
+fn what_was_spent_on_windows_is_not_taken_from_the_barriers_that_replace_them() {
+    let repetitions = |start: &str| {
+        let (run, _) = measure_once(&busy(), &format!("-t allreduce -s 8 --time 0.5 --start {start}"));
+        assert_eq!(run.cells[0].configuration.start, StartSync::Barrier, "{start}");
+        run.cells[0].repetitions
+    };
+    let (instead, alone) = (repetitions("auto"), repetitions("barrier"));
+    assert!(10 * instead > 8 * alone, "{instead} instead of windows, {alone} without them");
+}
+
+#[test]
+fn a_launch_with_a_cell_in_which_nothing_counts_names_it_and_is_not_complete() {
+    // An operation longer than the widest window, and word of a plan that always comes too late.
+    let model = Model { floor_within_ns: 3e9, ..together(2) };
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    let line = "-t bcast -s 8 --time 30 --start window";
+    let report = measure(&model, line, &dir, |_| ()).unwrap_or_else(|error| panic!("{error}")).unwrap();
+    assert_eq!((report.complete, report.empty), (true, 1));
+    let (run, _) = read(&dir);
+    assert!(run.cells[0].summary.is_none(), "{:?}", run.cells[0]);
+    assert_eq!((run.state, run.launches[0].state), (State::Stopped, State::Stopped));
+    let told = run.launches[0].warnings.iter().find(|w| w.code == "no-samples").expect("a warning");
+    assert_eq!(told.message, "1 of 1 cell has no sample that counts: bcast 8 B");
+    // Where nobody asked for windows, barriers take their place.
+    let (run, samples) = measure_once(&model, "-t bcast -s 8 --time 30");
+    assert!(run.launches[0].warnings.iter().all(|w| w.code != "no-samples"));
+    assert_eq!((run.state, run.cells[0].configuration.start), (State::Complete, StartSync::Barrier));
+    assert!(samples[0].iter().any(Sample::counts));
+}
+
 #[test]
 fn windows_that_were_asked_for_are_kept_and_the_cell_says_how_they_did() {
     let (run, _) = measure_once(&without_windows(), "-t bcast -s 8 --reps 100 --warm-up 0 --start window");
@@ -222,9 +275,10 @@ fn a_run_with_a_launch_that_did_not_end_is_not_complete() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("run");
     let line = "-t send -s 8 --reps 20";
-    // The first launch is cut off by the death of a rank.
-    let dying = Model { death: Some((1, 0.5e9)), ..together(2) };
-    assert!(measure(&dying, "-t send -s 8 --time 10", &dir, |_| ()).is_err());
+    // The first launch is cut off by the death of a rank, with some cells finished.
+    let dying = Model { death: Some((1, 0.8e9)), ..together(2) };
+    assert!(measure(&dying, "-t send -s 1,2,4,8,16 --time 1", &dir, |_| ()).is_err());
+    assert!((1..5).contains(&read(&dir).0.cells.len()));
     measure(&together(2), &format!("{line} --append"), &dir, |_| ()).unwrap();
     let (run, _) = read(&dir);
     assert_eq!(run.launches.iter().map(|l| l.state).collect::<Vec<_>>(), [State::Stopped, State::Complete]);

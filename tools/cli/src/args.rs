@@ -15,13 +15,15 @@ const EXIT_CODES: &str = "Exit codes:
   0  done, and nothing wrong
   1  failed; one line on standard error says why. `weir doctor`: it found an error
   2  the command line is wrong
-  `weir run` and `weir emulate` end with the code of the program they start; `weir emulate` with 125 if it failed itself,
-  126 if the program cannot be started, 127 if there is none. `weir bench` with 130 if it was interrupted. 141: nobody reads
-  any more what is printed.
+
+`weir run` and `weir emulate` end with the code of the program they start; `weir emulate` with 125 if it failed itself, 126 if the program \
+cannot be started, 127 if there is none. `weir bench` with 130 if it was interrupted. 141: nobody reads any more what is printed.
 
 Environment:
-  WEIR_LIB  the folder of libweir-fi.so; else it is looked for beside this program, then in FI_PROVIDER_PATH
-  The settings of the provider (WEIR_KEY_FILE, WEIR_IFACE, ...) are in fi_weir(7).";
+  WEIR_LIB          the folder of libweir-fi.so; else beside this program, then in FI_PROVIDER_PATH
+  WEIR_MPI_LIBRARY  the MPI library that weir bench loads; else the launcher's
+
+The settings of the provider (WEIR_KEY_FILE, WEIR_IFACE, ...) are in fi_weir(7).";
 
 const MAIN_EXAMPLES: &str = "Examples:
   weir run -n 4 ./program           run an MPI program over Weir

@@ -2,6 +2,8 @@
 
 use std::process::{Command, Output, Stdio};
 
+use weir_distribution::{Cell, ClockInfo, Configuration, Launch, Run, SummaryRecord};
+
 /// The command as a launcher starts it, which tells it its rank by these variables.
 fn bench(words: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
@@ -50,6 +52,93 @@ fn operations_are_listed_for_people_and_for_programs() {
     let (code, text, _) = said(&bench(&["--list", "--json"], &[]));
     let json: serde_json::Value = serde_json::from_str(&text).expect("one document");
     assert_eq!((code, json["operations"][0]["name"].as_str(), text.lines().count()), (Some(0), Some("ping-pong"), 1));
+}
+
+#[test]
+fn a_list_is_printed_by_one_process_of_a_job() {
+    for words in [&["--list"][..], &["--list", "--json"]] {
+        assert_eq!(said(&bench(words, &[("PMI_RANK", "2")])), (Some(0), String::new(), String::new()));
+        assert!(said(&bench(words, &[("PMI_RANK", "0")])).1.contains("ping-pong"));
+    }
+}
+
+#[test]
+fn an_option_that_would_not_be_heeded_is_an_error() {
+    for words in [["-n", "4"], ["--agent", "foo"]] {
+        let (code, _, text) = said(&bench(&words, &[]));
+        assert!(code == Some(2) && text.contains("needs --transport weir"), "{text}");
+    }
+    let (code, _, text) = said(&bench(&["--time", "-1"], &[]));
+    assert_eq!((code, text.as_str()), (Some(2), "weir bench: --time is -1, it may be from 0.01 to 10000000\n"));
+}
+
+#[test]
+fn help_is_broken_where_the_terminal_ends_and_nowhere_else() {
+    for columns in [60, 80, 100] {
+        let help = said(&bench(&["--help"], &[("COLUMNS", &columns.to_string())])).1;
+        let words = &help[help.find("Sizes are in bytes").expect("words")..help.find("Exit codes:").expect("words")];
+        assert!(words.lines().count() > 20, "{words}");
+        for paragraph in words.split("\n\n") {
+            for (line, next) in paragraph.lines().zip(paragraph.lines().skip(1)) {
+                let word = next.split_whitespace().next().unwrap_or_default();
+                assert!(
+                    line.len() <= columns && line.len() + 1 + word.len() > columns,
+                    "{columns}: {line:?}, {next:?}"
+                );
+            }
+        }
+        assert!(help.contains("WEIR_MPI_LIBRARY"), "{help}");
+    }
+}
+
+#[test]
+fn a_launcher_that_starts_nothing_is_told_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().join("run");
+    let dir = dir.to_str().expect("a name");
+    let (code, _, text) = said(&bench(&["-o", dir, "--launches", "2", "--", "true"], &[]));
+    assert_eq!((code, text.lines().next()), (Some(1), Some("launch 1 of 2")));
+    let expected = "weir bench: 0 of 2 launches are complete, 2 missing: launch 1 measured nothing: ";
+    assert!(text.lines().nth(1).is_some_and(|line| line.starts_with(expected)), "{text}");
+    assert_eq!(text.lines().count(), 2, "{text}");
+}
+
+/// Half the width of the median's interval, as the table at the end of a launch and as the report have it, us.
+fn halves(operation: &str, (low, high): (f64, f64), step_ns: Option<f64>) -> (String, String) {
+    let mut run = Run::new("m");
+    let clock = ClockInfo { resolution_ns: step_ns, ..ClockInfo::default() };
+    run.launches = vec![Launch { clock: Some(clock), ..Launch::default() }];
+    let mut cell = Cell::new(0, 0, Configuration::pair(operation, 8));
+    let p50_ns = f64::midpoint(low, high);
+    cell.summary = Some(SummaryRecord {
+        count: 500,
+        p50_ns,
+        median_low_ns: Some(low),
+        median_high_ns: Some(high),
+        ..SummaryRecord::default()
+    });
+    run.cells = vec![cell];
+    let table = weir_bench::show::tables(&run, 0);
+    let row = table.lines().nth(3).expect("a row").split_whitespace().nth(5).expect("a column").to_owned();
+    let digest = weir_report::digest::digest(run, "m", &|_| Ok(Vec::new()));
+    let shown = digest.profiles[0].points.values().next().and_then(|point| point.interval()).expect("an interval");
+    (row, format!("{:.3}", (shown.high_ns - shown.low_ns) / 2000.0))
+}
+
+#[test]
+fn the_interval_of_a_launchs_table_is_that_of_the_report() {
+    let cases = [
+        ("send", (1000.0, 1100.0), Some(20.0), "0.050"),
+        ("send", (351.0, 351.0), Some(20.0), "0.010"),
+        ("ping-pong", (351.0, 351.0), Some(20.0), "0.005"),
+        ("send", (4.0, 4.0), Some(20.0), "0.007"),
+        ("send", (-4.0, -4.0), Some(20.0), "0.005"),
+        ("send", (351.0, 351.0), None, "0.000"),
+    ];
+    for (operation, interval, step_ns, expected) in cases {
+        let expected = (expected.to_owned(), expected.to_owned());
+        assert_eq!(halves(operation, interval, step_ns), expected, "{operation} {interval:?} {step_ns:?}");
+    }
 }
 
 #[test]

@@ -47,6 +47,8 @@ pub struct Writer {
     whole_below: u64,
     /// Nobody else writes meanwhile.
     _lock: Lock,
+    /// Whether the folder was made for this run.
+    made: bool,
 }
 
 /// Up to so many bytes of cells, all of `run.json` is written for each cell: some milliseconds, and who reads the folder meanwhile finds
@@ -102,11 +104,13 @@ impl Writer {
     fn create_with(dir: &Path, mut run: Run, existing: Existing, files: Box<dyn Files>) -> Result<Self> {
         run.cells.clear();
         check_head(&dir.join(RUN_FILE), &run)?;
+        let made = !dir.exists();
         is_ours(dir, existing)?;
         let lock = Lock::take(dir)?;
         // What was there may have changed until the lock was taken.
         is_ours(dir, existing)?;
         let mut writer = Self::of(dir.to_owned(), files, run, lock);
+        writer.made = made;
         make_room(dir, &*writer.files)?;
         let samples = dir.join(SAMPLES_DIR);
         fs::create_dir_all(&samples).map_err(Error::io("create", &samples))?;
@@ -138,7 +142,7 @@ impl Writer {
     fn of(dir: PathBuf, files: Box<dyn Files>, run: Run, lock: Lock) -> Self {
         let journal = Journal::new(&dir);
         let (rendered, rendered_bytes, whole_below) = (Vec::new(), 0, WHOLE_BELOW);
-        Self { dir, files, run, rendered, rendered_bytes, journal, whole_below, _lock: lock }
+        Self { dir, files, run, rendered, rendered_bytes, journal, whole_below, _lock: lock, made: false }
     }
 
     /// The run as written so far.
@@ -263,6 +267,34 @@ impl Writer {
                 l.state = state;
             }
         })
+    }
+
+    /// Takes back a launch that ended before a cell of it was finished. Where it is the only one, nothing of the run stays, nor the folder if it was
+    /// made for it; else the run is as it was before, in this state.
+    ///
+    /// # Errors
+    /// The file system refused.
+    pub fn withdraw(mut self, launch: u32, state: State) -> Result<()> {
+        if self.run.launches.iter().any(|l| l.number != launch) || !self.run.cells.is_empty() {
+            return self.update(|run| {
+                run.launches.retain(|l| l.number != launch);
+                run.state = state;
+            });
+        }
+        make_room(&self.dir, &*self.files)?;
+        let samples = self.dir.join(SAMPLES_DIR);
+        fs::remove_dir(&samples).map_err(Error::io("remove", &samples))?;
+        let (dir, made) = (self.dir.clone(), self.made);
+        // The lock's file goes with it.
+        drop(self);
+        if !made {
+            return Ok(());
+        }
+        match fs::remove_dir(&dir) {
+            // Somebody else has put something there meanwhile.
+            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            removed => removed.map_err(Error::io("remove", &dir)),
+        }
     }
 
     fn add(&mut self, cell: Cell) -> Result<Saved> {

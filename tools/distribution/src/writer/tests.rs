@@ -404,6 +404,36 @@ fn launches_are_added_to_a_run_that_was_closed() {
     assert!(text.contains("cells[3].launch"), "{text}");
 }
 
+#[test]
+fn a_launch_that_is_withdrawn_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let (new, there) = (folder.path().join("new"), folder.path().join("there"));
+    fs::create_dir(&there).unwrap();
+    let begun = |dir: &Path| {
+        let mut writer = Writer::create(dir, Run::new("test"), Existing::Refuse).unwrap();
+        writer.begin_launch(Launch::default()).unwrap();
+        writer
+    };
+    begun(&new).withdraw(0, State::Complete).unwrap();
+    assert!(!new.exists());
+    begun(&there).withdraw(0, State::Complete).unwrap();
+    assert_eq!(fs::read_dir(&there).unwrap().count(), 0, "the folder is somebody else's");
+    // What somebody has put there stays.
+    let writer = begun(&new);
+    fs::write(new.join("notes.txt"), "mine").unwrap();
+    writer.withdraw(0, State::Complete).unwrap();
+    assert_eq!(fs::read_dir(&new).unwrap().count(), 1);
+    // A run that has another launch is as before.
+    let mut writer = begun(&there);
+    writer.write_cell(cell(), &samples(3)).unwrap();
+    writer.finish(State::Complete).unwrap();
+    let before = Reader::open(&there).unwrap().into_run();
+    let mut writer = Writer::append(&there).unwrap();
+    writer.begin_launch(Launch { number: 1, ..Launch::default() }).unwrap();
+    writer.withdraw(1, State::Complete).unwrap();
+    assert_eq!(Reader::open(&there).unwrap().into_run(), before);
+}
+
 /// The file system, but for the syncing of one folder.
 struct Unsyncable(std::path::PathBuf);
 
