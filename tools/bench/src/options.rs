@@ -160,6 +160,9 @@ pub struct Args {
     /// With --transport weir: where the ranks meet
     #[arg(long, hide = true, value_name = "SOCKET")]
     pub meet: Option<PathBuf>,
+    /// The command line that was typed, where another process has changed it for this one
+    #[arg(long, hide = true, value_name = "WORDS")]
+    pub typed: Option<String>,
     /// The launcher's command, with --launches
     #[arg(last = true, value_name = "LAUNCHER")]
     pub launcher: Vec<std::ffi::OsString>,
