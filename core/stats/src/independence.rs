@@ -78,6 +78,10 @@ const FEWEST: usize = 10;
 /// variance, with p the share: what a binomial distribution of the same variance has. It is at most the number of
 /// samples, for what seems better than independent may be chance, and at most the number of repetitions where there are
 /// fewer than 10 of them or all samples are on one side. 0 without samples.
+///
+/// It may be all of them although repetitions resemble each other ([`Independence::autocorrelation`] is of their means): where in each repetition
+/// some processes are below the value and as many above, as with a broadcast's root and the others, every repetition says the same of
+/// the share, whatever the phase of the machine.
 pub fn effective_count(repetitions: &[Tally]) -> f64 {
     let (n, below) =
         repetitions.iter().fold((0.0, 0.0), |(n, b), t| (n + f64::from(t.samples), b + f64::from(t.below)));

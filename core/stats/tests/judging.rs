@@ -362,6 +362,23 @@ fn the_interval_of_a_dependent_median_covers_it_as_often_as_it_says() {
 }
 
 #[test]
+fn a_median_between_the_times_of_two_ranks_is_known_however_much_repetitions_resemble_each_other() {
+    // As in a bcast: the root is always quicker than the other rank, and both share long phases of the machine.
+    let mut random = seeded(79);
+    let noise = Distribution::Normal { mean: 0.0, sd: 0.3 };
+    let mut draw = || -> Vec<f64> {
+        let common = correlated(0.8, 400, &mut random);
+        common.iter().flat_map(|v| [v - 3.0, v + 3.0]).map(|v| v + noise.sample(&mut random)).collect()
+    };
+    let values = draw();
+    let means: Vec<f64> = values.chunks(2).map(|of| (of[0] + of[1]) / 2.0).collect();
+    assert!(Independence::of(&means).unwrap().autocorrelation[0] > 0.6);
+    assert!(effective_count(&tallies(&values, 2)) > 0.95 * values.len() as f64);
+    let (_, sound) = coverage(300, 2, draw);
+    assert!(sound > 0.95, "{sound}");
+}
+
+#[test]
 fn independence_refuses_what_it_cannot_judge() {
     assert!(matches!(Independence::of(&[1.0; 5]), Err(Error::TooFew { .. })));
     assert!(matches!(Independence::of(&[1.0; 50]), Err(Error::NoSpread { .. })));

@@ -23,6 +23,7 @@ use crate::spawn;
 use crate::speaker::Part;
 use crate::stop::{self, Asked, Then};
 use crate::sys::affinity;
+use crate::typed;
 
 /// All cells are measured.
 pub const EXIT_DONE: u8 = 0;
@@ -100,6 +101,7 @@ fn launches(settings: &Settings) -> Result<u8> {
         if number > 1 && !args.append {
             command.arg("--append");
         }
+        command.arg(typed::OPTION).arg(typed::one_word(&typed::own()));
         if args.json {
             // One document is promised: that of the run, at the end.
             command.arg("--quiet").stdout(Stdio::null());
@@ -214,7 +216,7 @@ fn without_launches(mut given: impl Iterator<Item = OsString>) -> impl Iterator<
 
 fn over_mpi(settings: &Settings) -> Result<u8> {
     let machine = MpiMachine::load(settings.args.mpi_library.as_deref())?;
-    let about = about_mpi(&machine);
+    let about = about_mpi(&machine, &settings.args);
     // After MPI has started, which may have taken the signals for itself.
     let asked = stop::listen(Then::EndAfterAWhile, EXIT_INTERRUPTED)?;
     let result = measure(&machine, settings, &about, &asked);
@@ -268,7 +270,7 @@ fn over_weir(settings: &Settings) -> Result<u8> {
         backend: "weir".into(),
         mpi: None,
         environment: host::environment(std::env::vars()),
-        command: typed(std::env::args_os()),
+        command: typed::words(settings.args.typed.as_deref()),
     };
     let asked = stop::listen(Then::EndAfterAWhile, EXIT_INTERRUPTED)?;
     match measure(&machine, settings, &about, &asked) {
@@ -303,11 +305,14 @@ fn start_ranks(settings: &Settings) -> Result<u8> {
         return Err(BenchError::Usage("--transport weir starts the ranks itself: say how many, e.g. -n 4".into()));
     };
     let agent = args.agent.as_deref().unwrap_or_default().split_whitespace().map(str::to_owned).collect();
-    let words = std::env::args_os().skip(1).collect();
+    let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if args.typed.is_none() {
+        words.extend([typed::OPTION.into(), typed::one_word(&typed::own()).into()]);
+    }
     spawn::run(&spawn::Job { ranks: ranks as usize, agent, words }, &stop::listen(Then::Look, EXIT_INTERRUPTED)?)
 }
 
-fn about_mpi(machine: &MpiMachine) -> About {
+fn about_mpi(machine: &MpiMachine, args: &Args) -> About {
     let mpi = machine.mpi();
     let launch = mpi.launch();
     let standard = mpi.standard_version().ok().map(|(major, minor)| format!("{major}.{minor}"));
@@ -321,21 +326,8 @@ fn about_mpi(machine: &MpiMachine) -> About {
             launcher: launch.program.as_ref().and_then(|p| Some(p.file_name()?.to_string_lossy().into_owned())),
         }),
         environment: host::environment(std::env::vars()),
-        command: typed(std::env::args_os()),
+        command: typed::words(args.typed.as_deref()),
     }
-}
-
-/// The words of a command line but for those that this program has added.
-fn typed(mut given: impl Iterator<Item = OsString>) -> Vec<String> {
-    let mut words = Vec::new();
-    while let Some(word) = given.next() {
-        match word.to_string_lossy().as_ref() {
-            "--meet" => drop(given.next()),
-            word if word.strip_prefix("--") == Some(OF_SEVERAL) => {}
-            word => words.push(word.to_owned()),
-        }
-    }
-    words
 }
 
 fn abi_word(abi: weir_mpi::Abi) -> &'static str {
@@ -502,13 +494,6 @@ mod tests {
     fn a_launch_gets_the_words_but_those_about_launches() {
         let given = words("bench --launches 3 --json -t send --launches=2 -o r -- mpiexec -n 4");
         assert_eq!(words_for_launch(given.into_iter()), words("bench -t send -o r"));
-    }
-
-    #[test]
-    fn a_run_keeps_the_words_that_were_typed() {
-        let given = words("weir bench -o r --transport weir -n 2 --of-several --append --meet /tmp/x/meet");
-        assert_eq!(typed(given.into_iter()).join(" "), "weir bench -o r --transport weir -n 2 --append");
-        assert!(args(&[&format!("--{OF_SEVERAL}")]).of_several);
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub mod speaker;
 pub mod stop;
 #[allow(unsafe_code)]
 pub mod sys;
+pub mod typed;
 pub mod warnings;
 
 pub use error::{BenchError, Result};

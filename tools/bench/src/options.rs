@@ -181,6 +181,9 @@ pub struct Args {
     /// This launch is one of several
     #[arg(long = OF_SEVERAL, hide = true)]
     pub of_several: bool,
+    /// The command line that was typed, where another process has changed it for this one
+    #[arg(long, hide = true, value_name = "WORDS")]
+    pub typed: Option<String>,
     /// The launcher's command, with --launches
     #[arg(last = true, value_name = "LAUNCHER")]
     pub launcher: Vec<std::ffi::OsString>,

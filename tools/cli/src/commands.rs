@@ -12,7 +12,7 @@ use weir_job::Env;
 use crate::args::{Args, Command, DoctorArgs, EXIT_FAILED, EnvArgs, Output, StatArgs};
 use crate::doctor::Severity;
 use crate::mpi::Kind;
-use crate::{doctor, environment, interfaces, mpi, provider, run, settings, stat};
+use crate::{doctor, environment, interfaces, mpi, pages, provider, run, settings, stat};
 
 /// Does what the command line asks; returns the exit code.
 ///
@@ -213,9 +213,9 @@ fn show_counters(args: &StatArgs) -> Result<u8> {
 /// Writes the man pages from the same description that parses the command line.
 fn man(dir: Option<&Path>) -> Result<u8> {
     let Some(dir) = dir else {
-        return print_all(&man_pages()?.swap_remove(0).1);
+        return print_all(&pages::all()?.swap_remove(0).1);
     };
-    for (name, text) in man_pages()?.into_iter().chain(WRITTEN.map(|(name, text)| (name.to_owned(), text.into()))) {
+    for (name, text) in pages::all()?.into_iter().chain(WRITTEN.map(|(name, text)| (name.to_owned(), text.into()))) {
         let section = name.rsplit('.').next().unwrap_or("1");
         let folder = dir.join(format!("man{section}"));
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -231,42 +231,9 @@ const WRITTEN: [(&str, &str); 2] = [
     ("fi_weir.7", include_str!("../../../docs/man/fi_weir.7")),
 ];
 
-/// All pages with their file names. The emulator has a page written by hand.
-fn man_pages() -> Result<Vec<(String, Vec<u8>)>> {
-    // Without the command `help`, which has no page.
-    let mut main = Args::command().disable_help_subcommand(true);
-    main.build();
-    let mut pages = Vec::new();
-    let mut render = |name: String, command: clap::Command| -> Result<()> {
-        let mut text = Vec::new();
-        clap_mangen::Man::new(command).render(&mut text)?;
-        pages.push((name, text));
-        Ok(())
-    };
-    render("weir.1".into(), main.clone())?;
-    for command in main.get_subcommands().filter(|c| !c.is_hide_set() && !["emulate", "help"].contains(&c.get_name())) {
-        let name = format!("weir-{}", command.get_name());
-        let named = command.clone().name(name.clone()).bin_name(name.replace('-', " ")).display_name(name.clone());
-        render(format!("{name}.1"), named.disable_help_subcommand(true))?;
-    }
-    Ok(pages)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_man_pages_in_docs_are_those_of_this_program() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/man");
-        for (name, text) in man_pages().unwrap() {
-            let kept = std::fs::read(folder.join(&name)).unwrap_or_default();
-            assert!(
-                kept == text,
-                "docs/man/{name} is out of date; renew it with: d=$(mktemp -d); cargo run -p weir -- man --dir $d && cp $d/man1/* docs/man"
-            );
-        }
-    }
 
     #[test]
     fn the_folder_of_man_pages_is_whole_and_refers_to_no_other() {

@@ -6,6 +6,7 @@ mod doctor;
 mod environment;
 mod interfaces;
 mod mpi;
+mod pages;
 mod provider;
 mod run;
 mod settings;

@@ -157,3 +157,32 @@ fn launches_that_fail_end_with_how_many_there_are_and_the_command_that_adds_the_
     let (code, _, text) = said(&bench(&["-o", dir, "--launches", "3", "--", "sh", "-c", "exit 2"], &[]));
     assert_eq!((code, text.as_str()), (Some(2), "launch 1 of 3\n"));
 }
+
+#[test]
+fn a_run_keeps_the_command_that_was_typed_whoever_starts_its_ranks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().join("a run");
+    let dir = dir.to_str().expect("a name");
+    let words = ["-o", dir, "--transport", "weir", "-n", "2", "-t", "send", "-s", "8", "--reps", "10"];
+    for more in [&["--title", "it's, 1 %"][..], &["--append", "--launches", "1", "--json"]] {
+        let words: Vec<&str> = words.iter().chain(more).copied().collect();
+        let (code, _, text) = said(&bench(&words, &[]));
+        assert_eq!(code, Some(0), "{text}");
+    }
+    let command = || -> Vec<String> {
+        let run = std::fs::read_to_string(format!("{dir}/run.json")).expect("a run");
+        let run: serde_json::Value = serde_json::from_str(&run).expect("JSON");
+        serde_json::from_value(run["command"].clone()).expect("words")
+    };
+    let program = env!("CARGO_BIN_EXE_weir");
+    let typed = |more: &[&str]| -> Vec<String> {
+        [program, "bench"].iter().chain(&words).chain(more).map(|word| (*word).to_owned()).collect()
+    };
+    // Of a run with several commands it is the first.
+    assert_eq!(command(), typed(&["--title", "it's, 1 %"]));
+    std::fs::remove_dir_all(dir).expect("removed");
+    let words: Vec<&str> = words.iter().chain(&["--launches", "1", "--json"]).copied().collect();
+    let (code, _, text) = said(&bench(&words, &[]));
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(command(), typed(&["--launches", "1", "--json"]));
+}

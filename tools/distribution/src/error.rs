@@ -22,7 +22,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The disk is full.
-    #[error("{}: cannot write: no space left on the device; the {cells} finished cells are kept", path.display())]
+    #[error("{}: cannot write: no space left on the device; {} kept", path.display(), finished(*cells))]
     Full {
         /// The file.
         path: PathBuf,
@@ -33,7 +33,7 @@ pub enum Error {
     #[error("{}: not a run: there is no run.json in it", .0.display())]
     NotARun(PathBuf),
     /// The folder has a run already.
-    #[error("{}: holds a run already ({state}, {cells} cells); name another folder, or say that it may be overwritten", path.display())]
+    #[error("{}: holds a run already ({state}, {cells} cell{}); name another folder, or say that it may be overwritten", path.display(), if *cells == 1 { "" } else { "s" })]
     Exists {
         /// The folder.
         path: PathBuf,
@@ -113,8 +113,14 @@ fn named(field: &str) -> String {
     if field == "." { String::new() } else { format!("{field}: ") }
 }
 
+/// Cells that are there, and the verb that goes with them.
+fn finished(cells: usize) -> String {
+    if cells == 1 { "the finished cell is".to_owned() } else { format!("the {cells} finished cells are") }
+}
+
 /// An I/O error in words without the number that the standard library appends.
-fn cause(e: &io::Error) -> String {
+#[must_use]
+pub fn cause(e: &io::Error) -> String {
     match e.kind() {
         io::ErrorKind::StorageFull => "no space left on the device".to_owned(),
         io::ErrorKind::QuotaExceeded => "disk quota exceeded".to_owned(),

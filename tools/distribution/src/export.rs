@@ -22,21 +22,33 @@ impl Folder {
         Ok(Self { dir: dir.to_owned(), made: Vec::new() })
     }
 
-    /// Writes one file through `f`, whose errors of the file system get the file's name.
+    /// Writes one file through `f`, whose errors of the file system get the file's name. It gets its name when it is whole: what fails leaves
+    /// what was there.
     fn file(&mut self, name: &str, f: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
         let path = self.dir.join(name);
-        let file = File::create(&path).map_err(Error::io("create", &path))?;
-        let mut out = BufWriter::new(file);
-        f(&mut out).map_err(|e| match e {
-            Error::Io { path: p, doing, source } if p.as_os_str().is_empty() => {
-                Error::Io { path: path.clone(), doing, source }
+        let part = self.dir.join(format!("{name}.part"));
+        let done = fill(&part, f).and_then(|()| fs::rename(&part, &path).map_err(writing));
+        done.map_err(|e| {
+            // Whatever was written of it: there is no place for it, or it says nothing by itself.
+            let _ = fs::remove_file(&part);
+            match e {
+                Error::Io { path: p, doing, source } if p.as_os_str().is_empty() => {
+                    Error::Io { path: path.clone(), doing, source }
+                }
+                other => other,
             }
-            other => other,
         })?;
-        out.flush().map_err(Error::io("write", &path))?;
         self.made.push(path);
         Ok(())
     }
+}
+
+/// Makes a file through `f`; errors of the file system do not name it.
+fn fill(path: &Path, f: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let file = File::create(path).map_err(Error::io("create", PathBuf::new()))?;
+    let mut out = BufWriter::new(file);
+    f(&mut out)?;
+    out.flush().map_err(writing)
 }
 
 /// For `map_err` within [`Folder::file`], which knows the name.
@@ -49,4 +61,30 @@ fn plain(text: &str) -> String {
     let keep = |c: char| if c.is_ascii_alphanumeric() || "._+-=".contains(c) { c } else { '_' };
     let name: String = text.chars().take(100).map(keep).collect();
     if name.starts_with('.') { format!("_{name}") } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_could_not_be_written_whole_leaves_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut folder = Folder::new(dir.path()).unwrap();
+        folder.file("a.csv", |out| out.write_all(b"whole\n").map_err(writing)).unwrap();
+        for name in ["a.csv", "b.csv"] {
+            let failed = folder.file(name, |out| {
+                // More than the buffer holds, so that some of it is in the file.
+                out.write_all(&[b'x'; 100_000]).map_err(writing)?;
+                Err(writing(std::io::ErrorKind::StorageFull.into()))
+            });
+            let text = failed.unwrap_err().to_string();
+            let expected = format!("{}: cannot write: no space left on the device", dir.path().join(name).display());
+            assert_eq!(text, expected);
+        }
+        let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(names, ["a.csv"]);
+        assert_eq!(fs::read_to_string(dir.path().join("a.csv")).unwrap(), "whole\n");
+        assert_eq!(folder.made, [dir.path().join("a.csv")]);
+    }
 }

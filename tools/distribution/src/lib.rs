@@ -18,7 +18,7 @@ mod reader;
 mod samples;
 mod writer;
 
-pub use error::{Error, Result};
+pub use error::{Error, Result, cause};
 pub use json::parse_run;
 pub use model::*;
 pub use reader::Reader;

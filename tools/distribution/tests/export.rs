@@ -115,6 +115,87 @@ fn classic_outliers_are_those_that_the_run_records() {
     assert!(text.contains("beyond 10 times quantile 0.99"), "{text}");
 }
 
+/// A run of which the samples file holds 300 of 1000 samples, and of the two outliers, one of them beside the choice.
+fn with_a_choice_of_samples() -> (tempfile::TempDir, Reader) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(dir.path().join("run"), Run::new("m"), Existing::Refuse).unwrap();
+    let sample =
+        |repetition: u32, duration_ns: f64, flags: u8| Sample { repetition, duration_ns, flags, ..Sample::default() };
+    let mut samples: Vec<Sample> = (0..300).map(|k| sample(k, 500.0 + f64::from(k), 0)).collect();
+    samples.push(sample(400, 50_000.0, flags::OUTLIER));
+    samples.push(sample(700, 60_000.0, flags::OUTLIER | flags::BESIDE));
+    let summary = SummaryRecord {
+        count: 1000,
+        min_ns: 90.0,
+        p1_ns: 100.0,
+        p25_ns: 250.0,
+        p50_ns: 300.0,
+        p75_ns: 310.0,
+        p99_ns: 700.0,
+        p999_ns: 50_000.0,
+        max_ns: 60_000.0,
+        mean_ns: 400.0,
+        stddev_ns: 300.0,
+        ..SummaryRecord::default()
+    };
+    let outliers = Some(Outliers { percentile: 0.99, multiplier: 5.0, boundary_ns: 3500.0, count: 2 });
+    let cell = Cell { summary: Some(summary), outliers, ..Cell::new(0, 0, Configuration::pair("send", 8)) };
+    writer.write_cell(cell, &samples).unwrap();
+    writer.finish(State::Complete).unwrap();
+    let reader = Reader::open(dir.path().join("run")).unwrap();
+    (dir, reader)
+}
+
+#[test]
+fn classic_statistics_are_those_of_all_samples_that_are_counted() {
+    let (dir, reader) = with_a_choice_of_samples();
+    let (summary, listed, _) = outliers_of(&reader, &dir.path().join("out"), &classic::Options::default());
+    // Of all, 400 ns; without the two outliers (400 000 - 110 000) / 998 ns; the samples kept have 650 ns and more.
+    let expected = ["8", "0.000090", "0.000291", "0.000400", "0.060000", "0.003500", "1000", "2"];
+    assert_eq!((summary.iter().map(String::as_str).collect::<Vec<_>>(), listed), (expected.to_vec(), 2));
+    let histograms = fs::read_to_string(dir.path().join("out/m.2x1.send.8-0-8.histograms")).unwrap();
+    assert!(histograms.contains("# of 302 samples kept of 1000, by chance\n"), "{histograms}");
+    // By a rule of one's own only what was kept can be judged, which is said.
+    let options = classic::Options { outlier_multiplier: Some(1.0), ..classic::Options::default() };
+    let (summary, listed, _) = outliers_of(&reader, &dir.path().join("other"), &options);
+    assert_eq!((summary[3].as_str(), summary[6].as_str()), ("0.000400", "1000"));
+    assert_eq!(summary[7], listed.to_string());
+    let text = fs::read_to_string(dir.path().join("other/m.2x1.send.8-0-8.summary")).unwrap();
+    assert!(text.contains("# 8: mean, boundary and outliers are those of 302 samples kept of 1000\n"), "{text}");
+}
+
+#[test]
+fn classic_statistics_without_samples_are_those_of_all_launches() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(dir.path().join("run"), Run::new("m"), Existing::Refuse).unwrap();
+    for (number, count, mean_ns, outliers) in [(0, 100, 2000.0, 1), (1, 300, 4000.0, 2)] {
+        writer.begin_launch(Launch { number, ..Launch::default() }).unwrap();
+        let at = |f: f64| f * mean_ns;
+        let summary = SummaryRecord {
+            count,
+            min_ns: at(0.5),
+            p1_ns: at(0.5),
+            p25_ns: at(0.8),
+            p50_ns: at(0.9),
+            p75_ns: at(1.0),
+            p99_ns: at(2.0),
+            p999_ns: at(3.0),
+            max_ns: at(5.0),
+            mean_ns,
+            ..SummaryRecord::default()
+        };
+        let outliers = Some(Outliers { percentile: 0.99, multiplier: 2.0, boundary_ns: at(4.0), count: outliers });
+        let cell = Cell { summary: Some(summary), outliers, ..Cell::new(0, number, Configuration::pair("send", 8)) };
+        writer.write_cell(cell, &[]).unwrap();
+    }
+    writer.finish(State::Complete).unwrap();
+    let reader = Reader::open(dir.path().join("run")).unwrap();
+    let (summary, _, _) = outliers_of(&reader, &dir.path().join("out"), &classic::Options::default());
+    // 100 samples of 2 us and 300 of 4 us; without the outliers, of which only the number is known, it is not known.
+    let expected = ["8", "0.001000", "?", "0.003500", "0.020000", "0.008000", "400", "3"];
+    assert_eq!(summary, expected);
+}
+
 #[test]
 fn configurations_that_root_does_not_tell_apart_get_names_of_their_own() {
     let dir = tempfile::tempdir().unwrap();

@@ -72,7 +72,7 @@ fn a_full_device_is_told_and_what_was_finished_is_kept() {
     // The next samples go to a device that has no room.
     std::os::unix::fs::symlink("/dev/full", path.join("samples/00001.parquet.tmp")).unwrap();
     let text = writer.write_cell(cell(), &common::samples(10, 1.0)).unwrap_err().to_string();
-    assert!(text.ends_with("no space left on the device; the 1 finished cells are kept"), "{text}");
+    assert!(text.ends_with("no space left on the device; the finished cell is kept"), "{text}");
     writer.write_cell(cell(), &common::samples(10, 1.0)).expect("room again");
     assert!(Reader::open(&path).unwrap().verify().is_empty());
 }

@@ -1,11 +1,14 @@
-//! The command that measures a run again as another one was measured, so that each cell has a partner.
+//! Commands to type next: one that measures a run again as another one was measured, so that each cell has a partner, and one that adds launches.
 
 use std::path::Path;
 
 use weir_distribution::Run;
 
+use crate::digest::Digest;
+use crate::units;
+
 /// Options whose values are what is taken from the other run, or belong to one start of the program: left out with their values.
-const LEFT_OUT: [&str; 11] = [
+const LEFT_OUT: [&str; 12] = [
     "--output",
     "--test",
     "--sizes",
@@ -17,54 +20,96 @@ const LEFT_OUT: [&str; 11] = [
     "--iterations",
     "--like",
     "--meet",
+    "--launches",
 ];
 /// The same by their letters.
 const LETTERS: [&str; 3] = ["-o", "-t", "-s"];
 /// Options without a value that are left out.
 const FLAGS: [&str; 2] = ["--append", "--json"];
 
+/// A command line as somebody typed it: the program, its words but for `bench`, and the launcher's command after `--`, if it was recorded.
+struct Typed<'a> {
+    program: &'a str,
+    words: Vec<&'a str>,
+    launcher: Vec<&'a str>,
+}
+
+impl<'a> Typed<'a> {
+    /// None for a run that no `weir bench` made.
+    fn of(run: &'a Run) -> Option<Self> {
+        let (program, rest) = run.command.split_first()?;
+        let (_, rest) = rest.split_first().filter(|(word, _)| *word == "bench")?;
+        let mut parts = rest.splitn(2, |word| word == "--");
+        let mut part = || parts.next().unwrap_or_default().iter().map(String::as_str).collect();
+        Some(Self { program, words: part(), launcher: part() })
+    }
+
+    /// What starts so many ranks: as then, if it is known and `as_then`; the launcher's own options and the environment are not known else.
+    fn launcher(&self, ranks: usize, as_then: bool) -> Vec<String> {
+        if as_then && !self.launcher.is_empty() {
+            return self.launcher.iter().map(|word| (*word).to_owned()).collect();
+        }
+        vec!["mpiexec".to_owned(), "-n".to_owned(), ranks.to_string()]
+    }
+}
+
+/// Ranks of a run.
+fn ranks(run: &Run) -> usize {
+    run.launches.iter().map(|launch| launch.placement.len()).max().unwrap_or(0)
+}
+
 /// The command that measures `run`, in folder `second`, again as `like` in folder `first` was, on as many ranks, as far as runs tell how they were
-/// started: none for a run that no `weir bench` made. The launcher's own options and the environment are not known.
+/// started: none for a run that no `weir bench` made.
 #[must_use]
 pub fn command(first: &Path, like: &Run, second: &Path, run: &Run) -> Option<String> {
-    let mut given = run.command.iter().map(String::as_str);
-    let program = given.next()?;
-    given.next().filter(|word| *word == "bench")?;
-    let mut words = vec![program.to_owned(), "bench".to_owned(), "-o".to_owned()];
+    let typed = Typed::of(run)?;
+    let mut words = vec![typed.program.to_owned(), "bench".to_owned(), "-o".to_owned()];
     words.push(format!("{}-like-{}", plain(second), first.file_name().unwrap_or_default().to_string_lossy()));
     words.extend(["--like".to_owned(), plain(first)]);
-    words.extend(kept(given).map(str::to_owned));
+    words.extend(kept(typed.words.iter().copied()).map(str::to_owned));
     let launches = run.launches.len();
     if launches > 1 {
         words.extend(["--launches".to_owned(), launches.to_string()]);
     }
-    let ranks = like.launches.iter().map(|launch| launch.placement.len()).max().unwrap_or(0).to_string();
-    let launcher = ["mpiexec", "-n", &ranks].map(str::to_owned);
+    let launcher = typed.launcher(ranks(like), ranks(like) == ranks(run));
     let all = match (run.transport.backend == "mpi", launches > 1) {
         (false, _) => words,
         (true, false) => launcher.into_iter().chain(words).collect(),
         (true, true) => words.into_iter().chain(["--".to_owned()]).chain(launcher).collect(),
     };
-    Some(all.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
+    Some(line(&all))
 }
 
-/// The command that adds launches to a run so that it has `wanted`, as far as runs tell how they were started: none for a run that has them, or
-/// that no `weir bench` made.
+/// The command that adds `count` launches to a run, as far as runs tell how they were started: none for a run that no `weir bench` made.
 #[must_use]
-pub fn more(dir: &Path, run: &Run, wanted: usize) -> Option<String> {
-    let missing = wanted.checked_sub(run.launches.len()).filter(|n| *n > 0)?;
-    let mut given = run.command.iter().map(String::as_str);
-    let program = given.next()?;
-    given.next().filter(|word| *word == "bench")?;
-    let own = without(given, &["--output", "--meet", "--launches"], &["-o"], &FLAGS);
-    let mut words = vec![program.to_owned(), "bench".to_owned(), "-o".to_owned(), plain(dir)];
+pub fn more(dir: &Path, run: &Run, count: usize) -> Option<String> {
+    let typed = Typed::of(run)?;
+    let own = without(typed.words.iter().copied(), &["--output", "--meet", "--launches"], &["-o"], &FLAGS);
+    let mut words = vec![typed.program.to_owned(), "bench".to_owned(), "-o".to_owned(), plain(dir)];
     words.extend(own.map(str::to_owned));
-    words.extend(["--append".to_owned(), "--launches".to_owned(), missing.to_string()]);
+    words.extend(["--append".to_owned(), "--launches".to_owned(), count.to_string()]);
     if run.transport.backend == "mpi" {
-        let ranks = run.launches.iter().map(|launch| launch.placement.len()).max().unwrap_or(0).to_string();
-        words.extend(["--", "mpiexec", "-n", &ranks].map(str::to_owned));
+        words.push("--".to_owned());
+        words.extend(typed.launcher(ranks(run), true));
     }
-    Some(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
+    Some(line(&words))
+}
+
+/// What to do for `count` launches more in a run: the command, or in words what to type where it is not known.
+#[must_use]
+pub fn advice(digest: &Digest, count: usize) -> String {
+    match digest.folder.as_deref().and_then(|dir| more(dir, &digest.run, count)) {
+        Some(command) => format!("add {}, set up as then: {command}", units::plural_es(count as u64, "launch")),
+        None => format!(
+            "add {} with the command that made the run, --append and --launches {count}",
+            units::plural_es(count as u64, "launch")
+        ),
+    }
+}
+
+/// Words as a line for a shell.
+pub fn line<'a, S: AsRef<str> + ?Sized + 'a>(words: impl IntoIterator<Item = &'a S>) -> String {
+    words.into_iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
 /// The words that stay where another run says what is measured.
@@ -101,8 +146,11 @@ fn plain(dir: &Path) -> String {
     dir.components().collect::<std::path::PathBuf>().display().to_string()
 }
 
-/// A word as a shell takes it.
+/// A word as a shell takes it; lists such as `8,64k` stay as they are typed.
 fn quoted(word: &str) -> String {
+    if !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c)) {
+        return word.to_owned();
+    }
     shlex::try_quote(word).map_or_else(|_| word.to_owned(), std::borrow::Cow::into_owned)
 }
 
@@ -150,15 +198,35 @@ mod tests {
             let placement = vec![Placement::default(); 4];
             let launch = |number| Launch { number, placement: placement.clone(), ..Launch::default() };
             run.launches = (0..launches).map(launch).collect();
-            super::more(Path::new("a/run1"), &run, 5)
+            super::more(Path::new("a/run1"), &run, 5 - launches as usize)
         };
         let line = "weir bench -o elsewhere -t send,bcast -s8 --time 30 --json --append";
-        let expected = "weir bench -o a/run1 -t 'send,bcast' -s8 --time 30 --append --launches 4 -- mpiexec -n 4";
+        let expected = "weir bench -o a/run1 -t send,bcast -s8 --time 30 --append --launches 4 -- mpiexec -n 4";
         assert_eq!(more(line, "mpi", 1).as_deref(), Some(expected));
         let line = "weir bench --transport weir -n 4 -o r --meet /tmp/x/meet";
         let expected = "weir bench -o a/run1 --transport weir -n 4 --append --launches 2";
         assert_eq!(more(line, "weir", 3).as_deref(), Some(expected));
-        assert_eq!((more(line, "weir", 5), more("python3 make.py", "", 1)), (None, None));
+        assert_eq!(more("python3 make.py", "", 1), None);
+    }
+
+    #[test]
+    fn the_launcher_that_was_typed_is_typed_again_where_as_many_ranks_are_needed() {
+        let line = "weir bench -o r --time 2 --launches 5 --json -- /opt/mpi/mpiexec -bind-to core -n 4";
+        let mut run = Run::new("m");
+        run.command = line.split_whitespace().map(str::to_owned).collect();
+        run.command[3] = "a b".into();
+        run.transport.backend = "mpi".into();
+        run.launches = vec![Launch { placement: vec![Placement::default(); 4], ..Launch::default() }; 2];
+        let expected = "weir bench -o 'a b' --time 2 --append --launches 3 -- /opt/mpi/mpiexec -bind-to core -n 4";
+        assert_eq!(more(Path::new("a b/"), &run, 3).as_deref(), Some(expected));
+        let again = |ranks: usize| {
+            let mut like = run.clone();
+            like.launches.iter_mut().for_each(|launch| launch.placement = vec![Placement::default(); ranks]);
+            command(Path::new("one"), &like, Path::new("two"), &run)
+        };
+        let expected = "weir bench -o two-like-one --like one --time 2 --launches 2 --";
+        assert_eq!(again(4), Some(format!("{expected} /opt/mpi/mpiexec -bind-to core -n 4")));
+        assert_eq!(again(8), Some(format!("{expected} mpiexec -n 8")));
     }
 
     #[test]

@@ -5,15 +5,14 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use weir_distribution::Reader;
 use weir_distribution::export::{classic, csv};
+use weir_distribution::{Reader, Warning};
 
 use crate::compare::{self, Comparison};
 use crate::digest::Digest;
 use crate::frame::{Plot, Sheet};
-use crate::page::facts;
 use crate::table::{Table, clean, comparison_json, run_json};
-use crate::{Error, load, notes, page, png};
+use crate::{Error, load, notes, page, png, units};
 
 /// What to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -24,7 +23,7 @@ pub enum Format {
     Svg,
     /// Each plot as pixels
     Png,
-    /// Only the tables on standard output
+    /// Only the tables, on standard output or in a file (-o)
     Text,
 }
 
@@ -34,8 +33,9 @@ pub enum Format {
   weir report run1                          tables here, plots in run1/report.html
   weir report run1 run2                     is the second faster? verdicts here, plots in run2/report-against-run1.html
   weir report run1 run2 --json              the same for programs
-  weir report run1 --format png -o figures  each plot as a file, for a paper
-  weir report run1 --format text | less -S
+  weir report run1 --format png -o figures  each plot as a file, for a paper; else in run1/plots
+  weir report run1 run2 --format svg        those of the comparison, in run2/plots-against-run1
+  weir report run1 --format text -o run1.txt
 
 With one run: a table for each operation, and a page with all distributions. With two: for each cell that both
 measured the ratio of times with its interval, a test corrected for the number of cells, and a verdict; a
@@ -54,7 +54,7 @@ pub struct ReportArgs {
     /// What to make
     #[arg(long, value_enum, default_value = "html")]
     pub format: Format,
-    /// The file (html) or folder (svg, png) to write; else one inside the last run's folder
+    /// The file (html, text) or folder (svg, png) to write; else one inside the last run's folder
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     /// Print one JSON document instead of tables; then a page is written only with -o
@@ -158,12 +158,14 @@ pub fn report(args: &ReportArgs) -> Result<u8, Error> {
         }
         _ => return Err(Error::Usage("one run or two, as in: weir report run1 run2".into())),
     };
+    // What goes into a file does not go to standard output too.
+    let to_file = args.format == Format::Text && args.output.is_some();
     if args.json {
         print(&format!("{}\n", subject.json()));
-    } else if !args.quiet {
+    } else if !args.quiet && !to_file {
         print(&subject.text());
     }
-    if args.format == Format::Text || (args.json && args.output.is_none()) {
+    if args.output.is_none() && (args.json || args.format == Format::Text) {
         return Ok(subject.exit_code());
     }
     let written = write(&subject, args)?;
@@ -218,7 +220,7 @@ impl Subject {
             Self::One(digest) => {
                 let mut out = format!("{}\n", clean(&digest.run.machine));
                 out += &facts_text(digest);
-                out += &warnings_text(&facts::warnings(digest));
+                out += &warnings_text(&page::run_warnings(digest));
                 out.push('\n');
                 out += &digest.profiles.iter().map(|p| Table::of_profile(p).text()).collect::<String>();
                 if digest.profiles.is_empty() {
@@ -236,7 +238,8 @@ impl Subject {
                 out.push('\n');
                 out += &comparison.matches.iter().map(|m| Table::of_match(m).text()).collect::<String>();
                 // On a terminal what comes last is what is read first.
-                out += &warnings_text(&page::comparison_warnings((first, second), comparison));
+                let told = page::comparison_warnings((first, second), comparison);
+                out += &warnings_text(&told.into_iter().map(|told| told.warning).collect::<Vec<_>>());
                 let _ = writeln!(out, "{}", comparison.summary());
                 out
             }
@@ -252,30 +255,37 @@ fn facts_text(digest: &Digest) -> String {
     out
 }
 
-fn warnings_text(warnings: &[(String, Option<String>)]) -> String {
+fn warnings_text(warnings: &[Warning]) -> String {
     let mut out = String::new();
-    for (message, advice) in warnings {
+    for Warning { message, advice, .. } in warnings {
         let advice = advice.as_ref().map_or_else(String::new, |a| format!("\n  to do: {}", clean(a)));
         let _ = writeln!(out, "warning: {}{advice}", clean(message));
     }
     out
 }
 
-/// Writes the page or the plots; returns what to say about it.
+/// Writes the page, the tables or the plots; returns what to say about it.
 fn write(subject: &Subject, args: &ReportArgs) -> Result<String, Error> {
     let folder = folder_of(args.runs.last().map_or(Path::new("."), PathBuf::as_path));
-    if args.format == Format::Html {
-        let name = match subject {
-            Subject::One(_) => "report.html".to_owned(),
-            Subject::Two(two) => format!("report-against-{}.html", file_name(&two.0.name)),
-        };
-        let path = args.output.clone().unwrap_or_else(|| folder.join(name));
-        // A folder is a place for the page as well.
-        let path = if path.is_dir() { path.join("report.html") } else { path };
-        put(&path, subject.page().as_bytes())?;
-        return Ok(format!("page: {}", path.display()));
+    // What a comparison is with is in each name: another one must not take its place.
+    let named = |what: &str| match subject {
+        Subject::One(_) => what.to_owned(),
+        Subject::Two(two) => format!("{what}-against-{}", file_name(&two.0.name)),
+    };
+    let document = match args.format {
+        Format::Html => Some(("page", "html", subject.page())),
+        Format::Text => Some(("tables", "txt", subject.text())),
+        Format::Svg | Format::Png => None,
+    };
+    if let Some((what, ending, text)) = document {
+        let name = format!("{}.{ending}", named("report"));
+        let path = args.output.clone().unwrap_or_else(|| folder.join(&name));
+        // A folder is a place for it as well.
+        let path = if path.is_dir() { path.join(name) } else { path };
+        put(&path, text.as_bytes())?;
+        return Ok(format!("{what}: {}", path.display()));
     }
-    let folder = args.output.clone().unwrap_or_else(|| folder.join("plots"));
+    let folder = args.output.clone().unwrap_or_else(|| folder.join(named("plots")));
     std::fs::create_dir_all(&folder).map_err(|source| Error::Write { path: folder.clone(), source })?;
     let plots = subject.plots();
     for plot in &plots {
@@ -285,7 +295,7 @@ fn write(subject: &Subject, args: &ReportArgs) -> Result<String, Error> {
         };
         put(&folder.join(format!("{}.{ending}", plot.name)), &bytes)?;
     }
-    Ok(format!("{} plots: {}", plots.len(), folder.display()))
+    Ok(format!("{}: {}", units::plural(plots.len() as u64, "plot"), folder.display()))
 }
 
 fn folder_of(run: &Path) -> &Path {

@@ -231,13 +231,13 @@ impl Comparison {
         let (n, faster, slower) = (self.pairs().count(), count(Verdict::Faster), count(Verdict::Slower));
         let clock = count(Verdict::WithinClockError);
         let differ = count(Verdict::LaunchesDiffer);
-        let rest = n - faster - slower - clock - differ;
+        let (cells, rest) = (units::plural(n as u64, "cell"), n - faster - slower - clock - differ);
         let rest = format!("no different beyond clock error in {clock}, and not shown to differ in {rest}");
         if self.single == n && n > 0 {
             // Nothing that was found is about the machines: it must not read as if.
             let longer = self.pairs().filter(|p| p.verdict == Verdict::LaunchesDiffer && p.ratio > 1.0).count();
             return format!(
-                "undecided, as one launch cannot tell a machine's difference from a launch's: of {n} cells that both runs measured the launches differ in {differ} (the second's took longer in {longer}), are {rest}"
+                "undecided, as one launch cannot tell a machine's difference from a launch's: of {cells} that both runs measured the launches differ in {differ} (the second's took longer in {longer}), are {rest}"
             );
         }
         let undecided = match differ {
@@ -245,7 +245,7 @@ impl Comparison {
             _ => format!("undecided in {differ} where launches differ but a run has only one, "),
         };
         format!(
-            "of {n} cells that both runs measured the second is faster in {faster} and slower in {slower}, {undecided}{rest}"
+            "of {cells} that both runs measured the second is faster in {faster} and slower in {slower}, {undecided}{rest}"
         )
     }
 }

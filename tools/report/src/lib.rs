@@ -53,7 +53,7 @@ pub enum Error {
         problem: String,
     },
     /// A file cannot be written.
-    #[error("cannot write {path}: {source}; choose another place with -o", path = .path.display())]
+    #[error("cannot write {path}: {cause}; choose another place with -o", path = .path.display(), cause = weir_distribution::cause(.source))]
     Write {
         /// Which.
         path: PathBuf,
@@ -82,7 +82,8 @@ pub fn load(path: &Path) -> Result<Digest, Error> {
     let read = |cell: &weir_distribution::Cell| reader.read_samples(cell).map_err(|e| e.to_string());
     let mut digest = digest::digest(reader.run().clone(), &name_of(reader.dir()), &read);
     digest.folder = Some(reader.dir().to_owned());
-    digest.warnings.extend(cut_off(reader.run(), reader.is_being_written()));
+    let cut_off = cut_off(&digest, reader.is_being_written());
+    digest.warnings.extend(cut_off);
     digest.warnings.extend(notes::of_histograms(reader.run()));
     if reader.has_cut_line() && reader.is_being_written() != Some(true) {
         digest.warnings.push(weir_distribution::Warning {
@@ -104,35 +105,28 @@ pub fn load(path: &Path) -> Result<Digest, Error> {
 
 /// Launches that did not come to their end, as nobody writes them any more: a killed process leaves no word. `writing`: whether
 /// somebody writes the run now, which then is its last launch, if that is known.
-fn cut_off(run: &weir_distribution::Run, writing: Option<bool>) -> Vec<weir_distribution::Warning> {
+fn cut_off(digest: &Digest, writing: Option<bool>) -> Vec<weir_distribution::Warning> {
     let Some(writing) = writing else { return Vec::new() };
-    let warning = |code: &str, message: String, advice: Option<&str>| weir_distribution::Warning {
-        code: code.into(),
-        message,
-        advice: advice.map(str::to_owned),
-    };
-    let cells =
-        |number: u32| units::plural(run.cells.iter().filter(|c| c.launch == number).count() as u64, "finished cell");
+    let run = &digest.run;
+    let finished = |number: u32| run.cells.iter().filter(|c| c.launch == number).count();
+    let cells = |number: u32| units::plural(finished(number) as u64, "finished cell");
     // As people count them, whatever number the record has.
     let called = |number: u32| format!("Launch {}", u64::from(number) + 1);
-    let whole = |number: u32| {
-        let are = if cells(number).starts_with("1 ") { "which is" } else { "which are" };
-        format!("{}, {are} whole", cells(number))
-    };
     let last = run.launches.iter().map(|l| l.number).max();
     let open = run.launches.iter().filter(|l| l.state == weir_distribution::State::Running);
     let told = open.map(|l| match writing && Some(l.number) == last {
         true => {
             let text = format!("{} is being measured now, with {} so far.", called(l.number), cells(l.number));
-            warning("being-written", text, None)
+            notes::warning("being-written", text, None)
         }
         false => {
             let text = format!(
-                "{} was cut off after {}: it did not end, and no process writes it any more.",
+                "{} was cut off after {}, which {} whole: it did not end, and no process writes it any more.",
                 called(l.number),
-                whole(l.number)
+                cells(l.number),
+                units::verb(finished(l.number), "is", "are")
             );
-            warning("cut-off", text, Some("weir bench --append adds another launch"))
+            notes::warning("cut-off", text, Some(again::advice(digest, 1)))
         }
     });
     told.collect()
@@ -174,7 +168,7 @@ pub fn run_plots(digest: &Digest) -> Vec<Plot> {
     distinct(out)
 }
 
-/// All drawings of a comparison, for files.
+/// All drawings of a comparison, for files. None has the name of one of [`run_plots`], as both may lie in one folder.
 #[must_use]
 pub fn comparison_plots(first: &Digest, second: &Digest, comparison: &Comparison) -> Vec<Plot> {
     let detail = &Detail::STEPS[0];

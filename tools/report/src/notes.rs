@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use weir_distribution::{HdrHistogram, HistogramRecord, Run, Warning};
 
-use crate::digest::{Digest, Profile};
+use crate::compare::ENOUGH_LAUNCHES;
+use crate::digest::{Digest, Point, Profile};
 use crate::reading::{APART, ENOUGH};
-use crate::units;
+use crate::{again, units};
 
 /// Code of a warning: a samples file is missing, not what `run.json` says, or damaged.
 pub const UNREADABLE: &str = "unreadable-samples";
@@ -23,19 +24,32 @@ const CLOCK: &str = "clock-error";
 pub fn of_record(run: &Run) -> Vec<Warning> {
     let mut out: Vec<Warning> = run.warnings.clone();
     out.extend(of_launches(run).into_iter().filter(|w| run.cells.is_empty() || w.code != CLOCK));
-    let mut by_code: BTreeMap<&str, (usize, &Warning, String)> = BTreeMap::new();
+    // What differs in numbers only is one kind; what says something else is not, whatever its code.
+    let mut kinds: BTreeMap<(&str, String), (usize, &Warning, String)> = BTreeMap::new();
     for cell in &run.cells {
         for warning in &cell.warnings {
             let c = &cell.configuration;
             let place = || format!("{} at {}", c.label(), units::size(c.size_bytes));
-            by_code.entry(&warning.code).or_insert_with(|| (0, warning, place())).0 += 1;
+            let kind = (warning.code.as_str(), without_numbers(&warning.message));
+            kinds.entry(kind).or_insert_with(|| (0, warning, place())).0 += 1;
         }
     }
-    for (n, warning, place) in by_code.into_values() {
-        let more = if n > 1 { format!(" (and {} cells more)", n - 1) } else { String::new() };
+    for (n, warning, place) in kinds.into_values() {
+        let more = if n > 1 { format!(" (and {} more)", units::plural(n as u64 - 1, "cell")) } else { String::new() };
         out.push(Warning { message: format!("{place}: {}{more}", warning.message), ..warning.clone() });
     }
     out
+}
+
+/// A text that is the same for texts that differ in their numbers only.
+fn without_numbers(text: &str) -> String {
+    text.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+/// A warning that follows from what was read.
+#[must_use]
+pub fn warning(code: &str, message: String, advice: Option<String>) -> Warning {
+    Warning { code: code.into(), message, advice }
 }
 
 /// What is said, and the launches that say it.
@@ -79,48 +93,58 @@ pub fn launches(numbers: &[u32]) -> String {
     }
 }
 
-/// Cells with so few samples that less can be said of them; none if all have enough.
+/// Whether less can be said of a cell, as it has too few samples or none; not of one that somebody described by its histogram alone.
+fn is_poor(point: &Point) -> bool {
+    !point.knows_p99() && (point.has_row() || point.curve.is_empty())
+}
+
+/// Cells with so few samples that less can be said of them, those with none among them; nothing if all have enough.
 #[must_use]
-pub fn few_samples(digest: &Digest) -> Option<(String, Option<String>)> {
+pub fn few_samples(digest: &Digest) -> Option<Warning> {
     let all = || digest.profiles.iter().flat_map(|p| p.points.values().map(move |point| (p, point)));
-    let few: Vec<_> = all().filter(|(_, p)| p.has_row() && !p.knows_p99()).collect();
+    let few: Vec<_> = all().filter(|(_, p)| is_poor(p)).collect();
     let (profile, least) = few.iter().min_by_key(|(_, p)| p.row.count / u64::from(p.launches.max(1)))?;
     let each = if least.launches > 1 { " in each launch" } else { "" };
+    let none = match few.iter().filter(|(_, p)| !p.has_row()).count() {
+        0 => String::new(),
+        n => format!(", {n} of them none at all"),
+    };
     let message = format!(
-        "{} of {} cells have fewer than {ENOUGH} samples (the least: {}{each}, {} at {}): their 99th percentile, the form of their distribution and fits would be chance and are left out.",
-        few.len(),
-        all().count(),
+        "{} {} fewer than {ENOUGH} samples{none} (the least: {}{each}, {} at {}): their 99th percentile, the form of their distribution and fits would be chance and are left out.",
+        units::of_cells(few.len(), all().count()),
+        units::verb(few.len(), "has", "have"),
         units::count(least.row.count / u64::from(least.launches.max(1))),
         profile.title,
         units::size(least.size_bytes),
     );
-    Some((message, Some("weir bench --time with more seconds, fewer sizes, or fewer operations".to_owned())))
+    let advice = "measure for longer (--time), or fewer sizes (--sizes) or operations (--test)";
+    Some(warning("few-samples", message, Some(advice.to_owned())))
 }
 
 /// Cells whose launches are so far apart that a median between them stands for none of them.
 #[must_use]
-pub fn far_apart(digest: &Digest) -> Option<(String, Option<String>)> {
+pub fn far_apart(digest: &Digest) -> Option<Warning> {
     let all = || digest.profiles.iter().flat_map(|p| p.points.values().map(move |point| (p, point)));
     let apart: Vec<_> = all().filter_map(|(p, point)| Some((p, point, point.apart()?))).collect();
     let (profile, worst, factor) = apart.iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
     let (low, high) = worst.launch_range()?;
     let message = format!(
-        "Launches far apart: in {} of {} cells the launches' medians are more than {} times apart; most in {} at {} ({} times: {}). The median between them stands for none of them.",
-        apart.len(),
-        all().count(),
+        "Launches far apart: in {} the launches' medians are more than {} times apart; most in {} at {} ({} times: {}). The median between them stands for none of them.",
+        units::of_cells(apart.len(), all().count()),
         units::number(APART),
         profile.title,
         units::size(worst.size_bytes),
         units::number(*factor),
         units::range(low, high),
     );
-    Some((message, Some("more launches tell which is usual: weir bench --append".to_owned())))
+    let advice = format!("more launches tell which is usual: {}", again::advice(digest, ENOUGH_LAUNCHES));
+    Some(warning("launches-apart", message, Some(advice)))
 }
 
 /// Whether a cell of this operation has too few samples for a quantile or a form, which its tables and plots say.
 #[must_use]
 pub fn has_few(profile: &Profile) -> bool {
-    profile.points.values().any(|p| p.has_row() && !p.knows_p99())
+    profile.points.values().any(is_poor)
 }
 
 /// Histograms of a run that cannot be read: field of `run.json`, and what is wrong with it.
@@ -199,6 +223,35 @@ mod tests {
             ["launches 1 to 4: ranks 0, 1 may move; launch 5: ranks 0 to 3 may move", "launch 5: 4 on 2"]
         );
         assert_eq!(launches(&[0, 2]), "launches 1, 3");
+    }
+
+    #[test]
+    fn cells_that_say_the_same_but_for_numbers_are_counted_together_and_others_are_not() {
+        let mut run = run(&[]);
+        let said = [
+            ("windows-missed", "few repetitions are left"),
+            ("windows-missed", "begun by a barrier instead"),
+            ("windows-missed", "few repetitions are left"),
+            ("not-settled", "changed in the second half of its 135 repetitions"),
+            ("not-settled", "changed in the second half of its 80 repetitions"),
+            ("windows-missed", "few repetitions are left"),
+        ];
+        run.cells = said
+            .iter()
+            .zip(1..)
+            .map(|((code, message), id)| {
+                let configuration = weir_distribution::Configuration::pair("send", u64::from(id));
+                Cell { warnings: vec![warning(code, message)], ..Cell::new(id, 0, configuration) }
+            })
+            .collect();
+        let expected = [
+            "send at 4 B: changed in the second half of its 135 repetitions (and 1 cell more)",
+            "send at 2 B: begun by a barrier instead",
+            "send at 1 B: few repetitions are left (and 2 cells more)",
+        ];
+        let mut found = messages(&run);
+        found.sort_by_key(|m| expected.iter().position(|e| e == m));
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Tables: of a run, and of a comparison; as text for a terminal, as HTML, as JSON.
 
 use serde_json::{Value, json};
+use weir_distribution::Warning;
 
 use crate::compare::{Comparison, Match, Pair};
 use crate::digest::{Digest, Level, Point, Profile};
 use crate::notes::has_few;
 use crate::order::{Family, count_levels, is_halved, level_order};
+use crate::page::{comparison_warnings, run_warnings};
 use crate::reading::{APART, ENOUGH};
 use crate::svg::escape;
 use crate::{families, goodness, units};
@@ -312,7 +314,9 @@ fn cells_of(point: &Point, shown: Columns) -> Vec<String> {
     }
     cells.push(point.outliers.map_or_else(|| "–".into(), |o| units::count(o.1)));
     if shown.errors {
-        cells.push(format!("±{}", units::time(point.clock_error_ns)));
+        // The error of no sample is none.
+        let known = point.has_row() || point.drawn > 0;
+        cells.push(if known { format!("±{}", units::time(point.clock_error_ns)) } else { "–".into() });
     }
     if shown.launches {
         cells.push(point.launches.to_string());
@@ -331,7 +335,7 @@ pub fn clean(text: &str) -> String {
 
 /// A run as one JSON document: all that the tables hold, times in ns.
 ///
-/// * `machine`; `samples`: how many were read; `warnings`, each with `code`, `message`, `advice`
+/// * `machine`; `samples`: how many were read; `warnings`: all that the text has, each with `code`, `message`, `advice`
 /// * `operations`, each with `operation`, `locality`, `start`, `parameters`, and `points`, each with
 ///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`
 ///   * `launches`: how many measured it; `launch_medians_ns`: the median of each
@@ -344,9 +348,12 @@ pub fn clean(text: &str) -> String {
 #[must_use]
 pub fn run_json(digest: &Digest) -> Value {
     let operations: Vec<Value> = digest.profiles.iter().map(profile_json).collect();
-    let warnings: Vec<Value> =
-        digest.warnings.iter().map(|w| json!({"code": w.code, "message": w.message, "advice": w.advice})).collect();
+    let warnings: Vec<Value> = run_warnings(digest).iter().map(warning_json).collect();
     json!({"machine": digest.run.machine, "samples": digest.samples, "warnings": warnings, "operations": operations})
+}
+
+fn warning_json(w: &Warning) -> Value {
+    json!({"code": w.code, "message": w.message, "advice": w.advice})
 }
 
 fn key_json(key: &crate::digest::Key) -> Value {
@@ -379,6 +386,8 @@ fn profile_json(profile: &Profile) -> Value {
 ///
 /// * `first`, `second`: `name` and `machine` of the runs; `unmatched`: cells that the other run does not have
 /// * `significance`: a corrected p-value below it counts; `summary`: all in a sentence
+/// * `warnings`: all that the text has, each with `code`, `message`, `advice`, and `run`: which it is about, `first`, `second` or `both`; `null`
+///   where it is about the comparison
 /// * `operations`, each with `operation`, `locality`, `start`, `parameters`, and `cells`, each with
 ///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`
 ///   * `first_ns`, `second_ns`: what stands for a run: of one launch its median, of several (`first_launches`, `second_launches`) the
@@ -402,12 +411,18 @@ pub fn comparison_json(first: &Digest, second: &Digest, comparison: &Comparison)
             out
         })
         .collect();
+    let warnings = comparison_warnings((first, second), comparison).into_iter().map(|told| {
+        let mut out = warning_json(&told.warning);
+        out["run"] = told.run.into();
+        out
+    });
     json!({
         "first": {"name": first.name, "machine": first.run.machine},
         "second": {"name": second.name, "machine": second.run.machine},
         "significance": crate::compare::SIGNIFICANCE,
         "unmatched": {"first": comparison.unmatched.0, "second": comparison.unmatched.1},
         "summary": comparison.summary(),
+        "warnings": warnings.collect::<Vec<_>>(),
         "operations": operations,
     })
 }

@@ -93,6 +93,24 @@ pub fn plural(n: u64, word: &str) -> String {
     format!("{} {word}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
+/// The same where the plural ends in `es`: `1 launch`, `5 launches`.
+#[must_use]
+pub fn plural_es(n: u64, word: &str) -> String {
+    format!("{} {word}{}", count(n), if n == 1 { "" } else { "es" })
+}
+
+/// The word that goes with a number: `one` with 1, else `many`.
+#[must_use]
+pub fn verb(n: usize, one: &'static str, many: &'static str) -> &'static str {
+    if n == 1 { one } else { many }
+}
+
+/// Some of all cells: `1 of 35 cells`, `1 of 1 cell`.
+#[must_use]
+pub fn of_cells(some: usize, all: usize) -> String {
+    format!("{} of {}", count(some as u64), plural(all as u64, "cell"))
+}
+
 /// A plain number with three significant digits.
 #[must_use]
 pub fn number(value: f64) -> String {
@@ -224,6 +242,8 @@ mod tests {
         assert_eq!(count(12_480_000), "12\u{202f}480\u{202f}000");
         assert_eq!(count(999), "999");
         assert_eq!((plural(1, "node"), plural(1200, "node")), ("1 node".into(), "1\u{202f}200 nodes".into()));
+        assert_eq!((plural_es(1, "launch"), plural_es(5, "launch")), ("1 launch".into(), "5 launches".into()));
+        assert_eq!((of_cells(1, 35), of_cells(1, 1)), ("1 of 35 cells".into(), "1 of 1 cell".into()));
         assert_eq!(rate(1.18e8), "118 MB/s");
         assert_eq!(number(0.000_012), "1.20e-5");
         assert_eq!(p_value(1e-9), "< 0.001");

@@ -61,6 +61,56 @@ fn only_tables_write_nothing() {
 }
 
 #[test]
+fn tables_go_into_the_file_that_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, second) = (run(dir.path(), "one"), run(dir.path(), "two"));
+    let file = dir.path().join("x.txt");
+    report(&args(vec![first.clone()], Format::Text, Some(file.clone()))).unwrap();
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains("send, 1 pair") && text.contains("  clock "), "{text}");
+    // A folder is a place for it as well, and for the page of a comparison beside that of a run.
+    for format in [Format::Text, Format::Html] {
+        report(&args(vec![first.clone()], format, Some(dir.path().into()))).unwrap();
+        report(&args(vec![first.clone(), second.clone()], format, Some(dir.path().into()))).unwrap();
+    }
+    let mut names: Vec<String> =
+        std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| name.starts_with("report"));
+    names.sort();
+    assert_eq!(names, ["report-against-one.html", "report-against-one.txt", "report.html", "report.txt"]);
+}
+
+#[test]
+fn plots_of_one_comparison_take_no_other_ones_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two, three) = (run(dir.path(), "one"), run(dir.path(), "two"), run(dir.path(), "three"));
+    for first in [&one, &two] {
+        report(&args(vec![first.clone(), three.clone()], Format::Svg, None)).unwrap();
+    }
+    report(&args(vec![three.clone()], Format::Svg, None)).unwrap();
+    let names = |folder: &str| -> Vec<String> {
+        let files = std::fs::read_dir(three.join(folder)).expect("a folder");
+        files.map(|f| f.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let (own, against) = (names("plots"), names("plots-against-one"));
+    assert!(against.contains(&"send-ratio.svg".to_owned()), "{against:?}");
+    assert_eq!(names("plots-against-two").len(), against.len());
+    // In one folder (-o) they lie side by side, named in one way.
+    assert!(own.iter().all(|name| !against.contains(name)), "{own:?} {against:?}");
+    assert!(own.contains(&"send-time-log-1-pair-4-1.svg".to_owned()), "{own:?}");
+    assert!(against.contains(&"send-both-time-log-1-pair-4-1.svg".to_owned()), "{against:?}");
+}
+
+#[test]
+fn a_full_disk_is_told_in_the_same_words_by_all_commands() {
+    let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
+    let report = weir_report::Error::Write { path: "a/report.html".into(), source: full() }.to_string();
+    assert_eq!(report, "cannot write a/report.html: no space left on the device; choose another place with -o");
+    let export = weir_distribution::Error::Io { path: "a.csv".into(), doing: "write", source: full() }.to_string();
+    assert_eq!(export, "a.csv: cannot write: no space left on the device");
+}
+
+#[test]
 fn what_cannot_be_done_is_said_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let run = run(dir.path(), "one");

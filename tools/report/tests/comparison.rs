@@ -217,11 +217,12 @@ fn cells_without_partner_come_with_the_command_that_measures_the_second_run_agai
     let second = begun("b", [StartSync::Window, StartSync::Barrier]);
     let told = |one: &Digest, other: &Digest| {
         let warnings = page::comparison_warnings((one, other), &compare::compare(one, other));
-        warnings.into_iter().find(|(text, _)| text.contains("no partner"))
+        let found = warnings.into_iter().find(|told| told.warning.message.contains("no partner"))?;
+        Some((found.warning.message, found.warning.advice))
     };
     let (text, advice) = told(&first, &second).expect("a warning");
-    assert!(text.starts_with("1 cells of the first run and 1 of the second have no partner"), "{text}");
-    assert!(text.contains("Of these, 1 of the first run are in the second as well"), "{text}");
+    assert!(text.starts_with("1 cell of the first run and 1 of the second have no partner"), "{text}");
+    assert!(text.contains("Of these, 1 of the first run is in the second as well, but its repetitions"), "{text}");
     let command = "mpiexec -n 4 weir bench -o runs/b-like-a --like runs/a --time 5";
     assert!(advice.is_some_and(|advice| advice.ends_with(&format!(": {command}"))));
     assert!(told(&first, &first).is_none());

@@ -229,7 +229,7 @@ fn samples_that_depend_on_each_other_are_said_to() {
     let digest = weir_report::digest::digest(run, "m", &move |_| Ok(all.clone()));
     let page = page::of_run(&digest);
     for part in [
-        "Dependence: in 1 of 1 cells",
+        "Dependence: in 1 of 1 cell a",
         "autocorrelation 0.88",
         "<th scope=\"col\">worth</th>",
         "Worth: so many independent",
@@ -374,7 +374,7 @@ fn few_samples_have_neither_p99_nor_form_nor_fits_and_that_is_said() {
     let dir = tempfile::tempdir().unwrap();
     let digest = run_in_order(dir.path(), 1, &[("send", 8, 1, 0, 40), ("send", 64, 1, 0, 400)]);
     let page = page::of_run(&digest);
-    assert!(page.contains("1 of 2 cells have fewer than 100 samples (the least: 40, send at 8 B)"));
+    assert!(page.contains("1 of 2 cells has fewer than 100 samples (the least: 40, send at 8 B)"));
     let profile = &digest.profiles[0];
     let table = weir_report::table::Table::of_profile(profile).text();
     let row = |size: &str| table.lines().find(|l| l.trim_start().starts_with(size)).unwrap().to_owned();
@@ -474,7 +474,7 @@ fn one_number_says_how_good_the_clocks_were() {
     assert!(
         page.contains("no sample depends on it") && page.contains("no sample depends on how well the clocks agree")
     );
-    assert!(page.contains("in 1 of 1 cells it is less than the ranks&#39; clocks may be apart (142 µs)"));
+    assert!(page.contains("in 1 of 1 cell it is less than the ranks&#39; clocks may be apart (142 µs)"));
     digest.spans.iter_mut().for_each(|s| s.error_ns = (50_000.0, 40_000.0));
     let page = page::of_run(&digest);
     assert!(page.contains("off by at most 50 µs in any sample") && page.contains("a sample is off by at most 50 µs"));

@@ -1,9 +1,11 @@
 //! What must be known of a run before its numbers are read, as pairs of words.
 
-use weir_distribution::{ClockInfo, Launch, Node, Run, State, is_of_a_launch};
+use weir_distribution::{ClockInfo, Launch, Node, Run, State, Warning, is_of_a_launch};
 
-use crate::digest::Digest;
-use crate::{notes, units};
+use crate::compare::ENOUGH_LAUNCHES;
+use crate::digest::{Digest, Point, Profile};
+use crate::notes::{self, warning};
+use crate::{again, units};
 
 /// A name and what is so.
 pub type Fact = (&'static str, String);
@@ -19,7 +21,7 @@ fn command(run: &Run) -> String {
             word => words.push(word),
         }
     }
-    words.join(" ")
+    again::line(words)
 }
 
 /// The facts of a run, in the order in which they matter.
@@ -149,7 +151,7 @@ fn worst_bound(digest: &Digest) -> Option<f64> {
 }
 
 /// Where starts are closer together than the clocks can tell: durations may be exact and skews are not.
-fn skew_warning(digest: &Digest) -> Option<(String, Option<String>)> {
+fn skew_warning(digest: &Digest) -> Option<Warning> {
     let bounds = digest.run.launches.iter().flat_map(|l| {
         let ranks = l.clock.iter().flat_map(|c| &c.ranks);
         ranks.map(|r| (l.number, r.error_ns))
@@ -159,12 +161,12 @@ fn skew_warning(digest: &Digest) -> Option<(String, Option<String>)> {
     let hidden: Vec<_> = skewed.iter().filter(|(skew, bound)| skew < bound).collect();
     let worst = hidden.iter().map(|h| h.1).reduce(f64::max)?;
     let message = format!(
-        "Skew of starts: in {} of {} cells it is less than the ranks' clocks may be apart ({}): it says nothing there.",
-        hidden.len(),
-        skewed.len(),
+        "Skew of starts: in {} it is less than the ranks' clocks may be apart ({}): it says nothing there.",
+        units::of_cells(hidden.len(), skewed.len()),
         units::time(worst)
     );
-    Some((message, Some("a quieter network, and ranks on processors of their own".to_owned())))
+    let advice = "a quieter network, and ranks on processors of their own";
+    Some(warning("skew-within-clock-error", message, Some(advice.to_owned())))
 }
 
 fn measured(digest: &Digest) -> String {
@@ -202,60 +204,85 @@ fn launches(run: &Run, cells: usize) -> String {
 
 /// Warnings of a digest with those that follow from the data.
 #[must_use]
-pub fn warnings(digest: &Digest) -> Vec<(String, Option<String>)> {
+pub fn warnings(digest: &Digest) -> Vec<Warning> {
     let mut out = Vec::new();
     match digest.run.state {
         State::Complete => {}
         // Where it is known which of the two it was, a warning says so.
         State::Running if digest.warnings.iter().any(|w| ["cut-off", "being-written"].contains(&w.code.as_str())) => {}
-        State::Running => out.push((
-            "The run was still being written, or its writer was killed: what is here is whole, but not all.".to_owned(),
-            None,
-        )),
-        State::Stopped => out.push(("The run ended early: what is here is whole, but not all.".to_owned(), None)),
+        State::Running => {
+            let text = "The run was still being written, or its writer was killed: what is here is whole, but not all.";
+            out.push(warning("not-ended", text.to_owned(), None));
+        }
+        State::Stopped => {
+            let text = "The run ended early: what is here is whole, but not all.";
+            out.push(warning("ended-early", text.to_owned(), None));
+        }
     }
     out.extend(clock_warning(digest));
     out.extend(skew_warning(digest));
     out.extend(notes::far_apart(digest));
     out.extend(notes::few_samples(digest));
     out.extend(dependence_warning(digest));
-    out.extend(digest.warnings.iter().map(|w| (w.message.clone(), w.advice.clone())));
+    out.extend(digest.warnings.iter().cloned());
     out
 }
 
 /// From this autocorrelation of one repetition with the next on, a cell's launch saw few states of the machine.
 const STRONG: f64 = 0.3;
 
-/// Where a repetition resembles the one before strongly.
-fn dependence_warning(digest: &Digest) -> Option<(String, Option<String>)> {
+/// Where a repetition resembles the one before strongly, and what samples are worth for a median then.
+///
+/// The two are not the same: however long a phase of the machine lasts, the median of all samples does not depend on it where it
+/// lies between the times of some ranks and those of the others in every repetition, as with a bcast's root.
+fn dependence_warning(digest: &Digest) -> Option<Warning> {
     let points = || digest.profiles.iter().flat_map(|p| p.points.values().map(move |point| (p, point)));
     let strong: Vec<_> =
         points().filter_map(|(p, point)| Some((p, point, point.lag1.filter(|r| *r >= STRONG)?))).collect();
     let (profile, worst, lag1) = strong.iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
-    let worth = worst.effective.map_or_else(String::new, |e| {
-        format!("; its {} samples are worth {} independent ones", units::count(worst.row.count), units::count(e as u64))
-    });
+    let launches = digest.run.launches.len();
+    let another = match launches {
+        0 | 1 => ", but another launch may well see another state of the machine",
+        _ => "",
+    };
     let message = format!(
-        "Dependence: in {} of {} cells a repetition resembles the one before; most in {} at {} (autocorrelation {lag1:.2}{worth}). Intervals allow for it, but another launch may well see another state of the machine.",
-        strong.len(),
-        points().count(),
+        "Dependence: in {} a repetition resembles the one before, all its ranks together; most in {} at {} (autocorrelation {lag1:.2}). {} Intervals allow for it{another}.",
+        units::of_cells(strong.len(), points().count()),
         profile.title,
         units::size(worst.size_bytes),
+        worth(strong.iter().map(|s| (s.0, s.1))),
     );
-    Some((message, Some("weir bench --launches 5".to_owned())))
+    let missing = ENOUGH_LAUNCHES.saturating_sub(launches);
+    Some(warning("dependence", message, (missing > 0).then(|| again::advice(digest, missing))))
+}
+
+/// What the samples of these cells are worth for their medians.
+fn worth<'a>(cells: impl Iterator<Item = (&'a Profile, &'a Point)>) -> String {
+    let share = |p: &Point| Some(p.effective? / p.row.count.max(1) as f64);
+    let least = cells.filter_map(|(profile, p)| Some((profile, p, share(p)?))).min_by(|a, b| a.2.total_cmp(&b.2));
+    match least {
+        Some((profile, point, share)) if share < 0.95 => format!(
+            "For a median, the samples of {} at {} are worth least: {} tell as much as {} independent ones would.",
+            profile.title,
+            units::size(point.size_bytes),
+            units::count(point.row.count),
+            units::count(point.effective.unwrap_or(0.0) as u64)
+        ),
+        Some(_) => "For a median, the samples of each are worth as much as independent ones: it lies between the times of some ranks and those of others, whatever the repetition.".to_owned(),
+        None => String::new(),
+    }
 }
 
 /// Where the clocks' error is more than a tenth of the least time.
-fn clock_warning(digest: &Digest) -> Option<(String, Option<String>)> {
+fn clock_warning(digest: &Digest) -> Option<Warning> {
     let points = || digest.profiles.iter().flat_map(|p| p.points.values().map(move |point| (p, point)));
     let bad: Vec<_> = points().filter(|(_, p)| p.has_row() && p.clock_error_ns > 0.1 * p.row.min_ns.max(0.0)).collect();
     let (profile, worst) = bad.iter().max_by(|a, b| {
         (a.1.clock_error_ns / a.1.row.min_ns.max(1.0)).total_cmp(&(b.1.clock_error_ns / b.1.row.min_ns.max(1.0)))
     })?;
     let message = format!(
-        "Clock error: in {} of {} cells the clocks may be off by more than a tenth of the shortest time; worst in {} at {} (±{} of {}).",
-        bad.len(),
-        points().count(),
+        "Clock error: in {} the clocks may be off by more than a tenth of the shortest time; worst in {} at {} (±{} of {}).",
+        units::of_cells(bad.len(), points().count()),
         profile.title,
         units::size(worst.size_bytes),
         units::time(worst.clock_error_ns),
@@ -263,5 +290,5 @@ fn clock_warning(digest: &Digest) -> Option<(String, Option<String>)> {
     );
     let advice =
         "ping-pong and sendrecv need one clock only; or a quieter network, and ranks on processors of their own";
-    Some((message, Some(advice.to_owned())))
+    Some(warning("clock-bounds", message, Some(advice.to_owned())))
 }

@@ -4,6 +4,8 @@ pub mod facts;
 mod one;
 mod two;
 
+use weir_distribution::Warning;
+
 use crate::digest::Level;
 use crate::frame::{Plot, Sheet};
 use crate::order::main_level;
@@ -11,8 +13,8 @@ use crate::plots::Detail;
 use crate::style;
 use crate::svg::escape;
 
-pub use facts::facts;
-pub use two::all_warnings as comparison_warnings;
+pub use facts::{facts, warnings as run_warnings};
+pub use two::{Told, all_warnings as comparison_warnings};
 
 /// Size that a page must not exceed, in bytes.
 pub const MAX_BYTES: usize = 10_000_000;
@@ -109,7 +111,7 @@ fn level_choice(levels: &[Level], cells: &[usize]) -> String {
 }
 
 /// Warnings, first of all.
-fn warnings(all: &[(String, Option<String>)]) -> String {
+fn warnings(all: &[Warning]) -> String {
     if all.is_empty() {
         return String::new();
     }
@@ -118,7 +120,7 @@ fn warnings(all: &[(String, Option<String>)]) -> String {
 }
 
 /// Warnings behind a line that says how many there are: where a result stands first that tells the worst of them itself.
-fn folded(all: &[(String, Option<String>)]) -> String {
+fn folded(all: &[Warning]) -> String {
     if all.is_empty() {
         return String::new();
     }
@@ -129,9 +131,9 @@ fn folded(all: &[(String, Option<String>)]) -> String {
     )
 }
 
-fn list(all: &[(String, Option<String>)]) -> String {
+fn list(all: &[Warning]) -> String {
     let mut out = String::from("<ul>\n");
-    for (message, advice) in all {
+    for Warning { message, advice, .. } in all {
         let advice = advice
             .as_ref()
             .map_or_else(String::new, |a| format!("<br><span class=\"muted\">To do: {}</span>", escape(a)));

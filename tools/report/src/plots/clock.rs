@@ -75,9 +75,13 @@ pub fn clock(digest: &Digest) -> Option<Plot> {
         ""
     };
     let description = if worst > 0.0 {
-        format!("{} cells; a sample is off by at most {}.", digest.spans.len(), units::time(worst))
+        format!(
+            "{}; a sample is off by at most {}.",
+            units::plural(digest.spans.len() as u64, "cell"),
+            units::time(worst)
+        )
     } else {
-        format!("{} cells; no sample depends on how well the clocks agree.", digest.spans.len())
+        format!("{}; no sample depends on how well the clocks agree.", units::plural(digest.spans.len() as u64, "cell"))
     };
     let note = format!("{description}{exact}");
     Some(frame.finish("clock", description, &note))

@@ -73,9 +73,10 @@ fn setting(profile: &Profile, level: usize) -> String {
     format!("{label}; {}.", profile.key.qualities())
 }
 
-/// Name of a plot of one level.
+/// Name of a plot of one level: the operation, what is shown, its scale where there are several, the level. Those of comparisons are named so
+/// too, with `both` before what is shown.
 fn name(profile: &Profile, what: &str, level: usize) -> String {
-    let label = profile.levels.get(level).map(crate::digest::Level::short).unwrap_or_default();
+    let label = profile.levels.get(level).map(crate::digest::Level::label).unwrap_or_default();
     format!("{} {what} {label}", profile.title)
 }
 

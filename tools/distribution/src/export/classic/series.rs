@@ -23,6 +23,10 @@ pub(super) struct Series {
     pub(super) boundary: f64,
     /// Samples that count, whether or not the samples file holds them.
     pub(super) count: u64,
+    /// Those that the samples file holds, chosen by chance where it does not hold all, and the outliers beside them.
+    pub(super) kept: u64,
+    /// Whether boundary and outliers are of the samples kept only.
+    pub(super) rule_of_kept: bool,
     /// Multiplier and quantile of the outlier rule.
     pub(super) rule: (f64, f64),
     /// Outliers, whether or not the samples file holds them.
@@ -58,31 +62,59 @@ impl Series {
         if samples.is_empty() {
             return Ok(Self::of_record(size_bytes, &cells, options));
         }
-        let counts: Option<u64> = cells.iter().map(|c| c.summary.as_ref().map(|s| s.count)).sum();
-        let count = counts.unwrap_or(0).max((samples.len() + beside.len()) as u64);
-        Ok(Self { count, ..Self::of(size_bytes, samples, &beside, recorded, options) })
+        let by_run = recorded.is_some();
+        let series = Self::of(size_bytes, samples, &beside, recorded, options);
+        Ok(match Total::of(&cells).filter(|total| total.count > series.kept) {
+            Some(total) => series.completed(&total, by_run),
+            None => series,
+        })
+    }
+
+    /// With what the cells' summaries know of the samples that were not kept: under the count of all stands what is so of all.
+    fn completed(self, total: &Total, by_run: bool) -> Self {
+        // Where each outlier is known by itself, the mean of the others follows; else it is that of those kept, a choice by chance.
+        let (listed, others) = (self.outliers.len() as u64, total.count.saturating_sub(self.outlier_count));
+        let mean = if by_run && listed == self.outlier_count && others > 0 {
+            let of_outliers: f64 = self.outliers.iter().map(|s| ms(s.duration_ns)).sum();
+            (total.sum - of_outliers) / others as f64
+        } else {
+            self.mean
+        };
+        Self {
+            min: self.min.min(total.min),
+            max: self.max.max(total.max),
+            mean,
+            mean_all: total.sum / total.count as f64,
+            count: total.count,
+            rule_of_kept: !by_run,
+            ..self
+        }
     }
 
     /// A machine written by hand has no samples; its summary and bins say what they can.
     fn of_record(size_bytes: u64, cells: &[&Cell], options: &Options) -> Self {
-        let summary = cells.iter().find_map(|c| c.summary.as_ref());
-        let outliers = cells.iter().find_map(|c| c.outliers.as_ref());
-        let boundary = outliers.map(|o| o.boundary_ns);
+        let total = Total::of(cells);
+        let all: Vec<_> = cells.iter().filter_map(|c| c.outliers.as_ref()).collect();
+        let outlier_count = all.iter().map(|o| o.count).sum();
         let bins = cells.iter().find_map(|c| match &c.histogram {
             Some(HistogramRecord::Bins(b)) => Some(&b.bins),
             _ => None,
         });
-        let value = |v: Option<f64>| v.map_or(f64::NAN, ms);
+        let value = |of: fn(&Total) -> f64| total.as_ref().map_or(f64::NAN, of);
+        let mean_all = value(|t| t.sum / t.count as f64);
         Self {
             size_bytes,
-            min: value(summary.map(|s| s.min_ns)),
-            mean: value(summary.map(|s| s.mean_ns)),
-            mean_all: value(summary.map(|s| s.mean_ns)),
-            max: value(summary.map(|s| s.max_ns)),
-            boundary: value(boundary),
-            count: summary.map_or(0, |s| s.count),
-            rule: outliers.map_or_else(|| options.rule(), |o| (o.multiplier, o.percentile)),
-            outlier_count: outliers.map_or(0, |o| o.count),
+            min: value(|t| t.min),
+            // Of outliers nothing but their number is known.
+            mean: if outlier_count == 0 { mean_all } else { f64::NAN },
+            mean_all,
+            max: value(|t| t.max),
+            boundary: all.first().map_or(f64::NAN, |o| ms(o.boundary_ns)),
+            count: total.map_or(0, |t| t.count),
+            kept: 0,
+            rule_of_kept: false,
+            rule: all.first().map_or_else(|| options.rule(), |o| (o.multiplier, o.percentile)),
+            outlier_count,
             bins: bins.into_iter().flatten().map(|b| (ms(b.low_ns), ms(b.high_ns), b.count)).collect(),
             outliers: Vec::new(),
             subsamples: Vec::new(),
@@ -127,12 +159,36 @@ impl Series {
             max,
             boundary,
             count: (n + beside.len()) as u64,
+            kept: (n + beside.len()) as u64,
+            rule_of_kept: false,
             rule,
             outlier_count: recorded.map_or(0, |r| r.count).max(outliers.len() as u64),
             bins: histogram(&kept, width),
             outliers,
             subsamples,
         }
+    }
+}
+
+/// What the summaries of all launches say together; times in ms.
+struct Total {
+    count: u64,
+    sum: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Total {
+    /// `None`: there is no summary, or samples of a launch without one.
+    fn of(cells: &[&Cell]) -> Option<Self> {
+        let measured = cells.iter().filter(|c| c.summary.is_some() || c.samples.as_ref().is_some_and(|s| s.count > 0));
+        let all: Vec<_> = measured.map(|c| c.summary.as_ref().filter(|s| s.count > 0)).collect::<Option<_>>()?;
+        (!all.is_empty()).then(|| Self {
+            count: all.iter().map(|s| s.count).sum(),
+            sum: all.iter().map(|s| ms(s.mean_ns) * s.count as f64).sum(),
+            min: all.iter().map(|s| ms(s.min_ns)).fold(f64::INFINITY, f64::min),
+            max: all.iter().map(|s| ms(s.max_ns)).fold(f64::NEG_INFINITY, f64::max),
+        })
     }
 }
 

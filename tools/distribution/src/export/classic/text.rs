@@ -18,6 +18,10 @@ pub(super) fn summary(title: &str, all: &[Series], out: &mut dyn Write) -> Resul
         writeln!(out, "# {title}")?;
         writeln!(out, "# times in ms; mean without outliers, mean_all with them")?;
         writeln!(out, "# size_bytes min mean mean_all max boundary samples outliers")?;
+        for s in all.iter().filter(|s| s.rule_of_kept) {
+            let (size, kept, count) = (s.size_bytes, s.kept, s.count);
+            writeln!(out, "# {size}: mean, boundary and outliers are those of {kept} samples kept of {count}")?;
+        }
         for s in all {
             let times = [s.min, s.mean, s.mean_all, s.max, s.boundary].map(time).join(" ");
             writeln!(out, "{} {times} {} {}", s.size_bytes, s.count, s.outlier_count)?;
@@ -34,6 +38,9 @@ pub(super) fn histograms(title: &str, all: &[Series], out: &mut dyn Write) -> Re
         writeln!(out, "# without outliers; empty bins are left out; density is of unit area, per ms")?;
         for (i, s) in all.iter().enumerate() {
             writeln!(out, "{}# size_bytes low_ms high_ms count density", if i == 0 { "" } else { "\n\n" })?;
+            if (1..s.count).contains(&s.kept) {
+                writeln!(out, "# of {} samples kept of {}, by chance", s.kept, s.count)?;
+            }
             let sum: f64 = s.bins.iter().map(|b| b.2).sum();
             for (low, high, count) in &s.bins {
                 let density = count / sum / (high - low);
