@@ -150,7 +150,7 @@ impl Lane {
         self.asks = false;
     }
 
-    /// A unit was read. `wanted`: its sender has no more in line.
+    /// A unit was read. `wanted`: somebody waits to hear of it, and its sender has no more in line.
     fn has_read(&mut self, now: Time, size: u64, wanted: bool) {
         self.read += size;
         if wanted && self.unanswered.replace(now).is_some() {
