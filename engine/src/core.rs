@@ -18,6 +18,7 @@ use slotmap::SlotMap;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
+use std::os::fd::RawFd;
 use weir_match::{Match, Matcher};
 use weir_proto::{DownReason, Event, PacketBuf, Payloads, PeerId, RxMeta, Time};
 use weir_udp::UdpTransport;
@@ -204,7 +205,7 @@ impl Core {
             // Errors of single datagrams are losses to the protocol; the transport counts them.
             let _ = self.udp.flush();
             if self.udp.blocked() {
-                // What the protocol has to say waits there, where it is still the newest, until there is room (`is_blocked`).
+                // What the protocol has to say waits there, where it is still the newest, until there is room (`blocked_at`).
                 return self.transmit_lanes(now);
             }
         }
@@ -239,9 +240,9 @@ impl Core {
         }
     }
 
-    /// The socket has no room: who waits for it waits for room too.
-    pub fn is_blocked(&self) -> bool {
-        self.udp.blocked() && !self.finished
+    /// The socket that has no room: who waits for it waits for room too.
+    pub fn blocked_at(&self) -> Option<RawFd> {
+        self.udp.blocked_at().filter(|_| !self.finished)
     }
 
     /// When the endpoint wants to be called again although nothing arrives. What is only to be sent does not count while there is no room for it.
@@ -250,7 +251,7 @@ impl Core {
         if let Some(t) = self.lanes.as_ref().and_then(|l| l.next_timeout(now())) {
             due = Some(due.map_or(t, |d| d.min(t)));
         }
-        if self.is_blocked() { due.map(|t| t.max(now().plus_ns(BLOCKED_NS))) } else { due }
+        if self.blocked_at().is_some() { due.map(|t| t.max(now().plus_ns(BLOCKED_NS))) } else { due }
     }
 }
 

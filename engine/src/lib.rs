@@ -70,8 +70,8 @@ struct Shared {
     /// The caller sleeps on `notify`: the watchdog makes all progress and writes it.
     armed: AtomicBool,
     stop: AtomicBool,
-    /// The descriptors of the socket and of the lanes' connections (-1: none), which live as long as `core`.
-    socket: RawFd,
+    /// The descriptors of the sockets and of the lanes' connections (-1: none), which live as long as `core`.
+    sockets: [RawFd; 2],
     lanes: RawFd,
     /// Written when completions come while armed.
     notify: EventFd,
@@ -406,10 +406,10 @@ impl Endpoint {
         shared.watch.program_waits(shared.look_time());
         if shared.waiting.is_over(now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed))) {
             core.st.counters.yields += 1;
-            let (timeout, blocked) = (core.next_timeout(), core.is_blocked());
+            let (timeout, blocked) = (core.next_timeout(), core.blocked_at());
             drop(core);
             // Asleep is not away: the watchdog need not step in.
-            shared.waiting.give_way((shared.socket, blocked, shared.lanes), now, timeout, |until| {
+            shared.waiting.give_way((shared.sockets, blocked, shared.lanes), now, timeout, |until| {
                 shared.last_poll.store(until.0, Ordering::Relaxed);
             });
             shared.last_poll.store(crate::core::now().0, Ordering::Relaxed);
@@ -505,14 +505,14 @@ impl Endpoint {
                 if done(&core) {
                     return;
                 }
-                (core.next_timeout(), core.is_blocked())
+                (core.next_timeout(), core.blocked_at())
             };
             if std::time::Instant::now() >= deadline {
                 return;
             }
             let left = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0));
             let sleep = Duration::from_nanos(left.clamp(1000, SLEEP_MAX_NS));
-            waiting::wait_ready((self.shared.socket, blocked, self.shared.lanes), sleep);
+            waiting::wait_ready((self.shared.sockets, blocked, self.shared.lanes), sleep);
         }
     }
 }
@@ -607,7 +607,7 @@ mod tests {
         // Something else of the process took the descriptor.
         let null = std::fs::File::open("/dev/null").expect("/dev/null");
         // SAFETY: both descriptors are open; the transport still owns the number and closes it once.
-        assert!(unsafe { libc::dup2(null.as_raw_fd(), ep.shared.socket) } >= 0);
+        assert!(unsafe { libc::dup2(null.as_raw_fd(), ep.shared.sockets[0]) } >= 0);
         let (start, mut out) = (std::time::Instant::now(), Vec::new());
         while out.len() < 2 {
             ep.poll(Queue::Both, &mut out, 8);

@@ -54,11 +54,11 @@ impl Waiting {
         empty_ns >= if contended { self.spin_ns / 8 } else { self.spin_ns }
     }
 
-    /// Lets others use the core; `timeout` is when the endpoint has something to do although nothing arrives, and room in the socket counts as well if it is `blocked`.
+    /// Lets others use the core; `timeout` is when the endpoint has something to do although nothing arrives, and room in a socket counts as well.
     /// `before_sleep` is told until when at most it will sleep.
     pub fn give_way(
         &self,
-        (socket, blocked, lanes): (RawFd, bool, RawFd),
+        (sockets, blocked, lanes): Sockets,
         at: Time,
         timeout: Option<Time>,
         before_sleep: impl FnOnce(Time),
@@ -69,7 +69,7 @@ impl Waiting {
             self.contention.store(contention - 1, Ordering::Relaxed);
             if ns >= SLEEP_MIN_NS {
                 before_sleep(at.plus_ns(ns));
-                return wait_ready((socket, blocked, lanes), Duration::from_nanos(ns));
+                return wait_ready((sockets, blocked, lanes), Duration::from_nanos(ns));
             }
         }
         let before = now();
@@ -80,14 +80,19 @@ impl Waiting {
     }
 }
 
-/// Sleeps until the socket is readable (or has room again, if `blocked`), or the lanes' descriptor is (-1: there is none), or the time is over.
-pub fn wait_ready((socket, blocked, lanes): (RawFd, bool, RawFd), time: Duration) {
-    let events = if blocked { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
-    let slot = |fd, events| libc::pollfd { fd, events, revents: 0 };
-    let mut slots = [slot(socket, events), slot(lanes, libc::POLLIN)];
+/// What is waited for: the datagram sockets, the one of them that has no room, and the lanes' descriptor; -1 is none.
+pub type Sockets = ([RawFd; 2], Option<RawFd>, RawFd);
+
+/// Sleeps until one of them is readable, or has room again, or the time is over.
+pub fn wait_ready((sockets, blocked, lanes): Sockets, time: Duration) {
+    let slot = |fd| {
+        let events = if blocked == Some(fd) { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+        libc::pollfd { fd, events, revents: 0 }
+    };
+    let mut slots = [slot(sockets[0]), slot(sockets[1]), slot(lanes)];
     let time = libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() };
-    // SAFETY: two entries, a negative descriptor being none, a valid time, no signal mask. Interruption is as good as a time-out.
-    unsafe { libc::ppoll(slots.as_mut_ptr(), 2, &raw const time, std::ptr::null()) };
+    // SAFETY: three entries, a negative descriptor being none, a valid time, no signal mask. Interruption is as good as a time-out.
+    unsafe { libc::ppoll(slots.as_mut_ptr(), 3, &raw const time, std::ptr::null()) };
 }
 
 #[cfg(test)]

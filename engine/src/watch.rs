@@ -1,6 +1,6 @@
-//! Where the watchdog thread sleeps: on a timer, on being woken, and on the socket while the program is away.
+//! Where the watchdog thread sleeps: on a timer, on being woken, and on the sockets while the program is away.
 //!
-//! A program that comes back takes the socket out itself. Left in, the next datagram would wake the thread beside the program that waits for it, on its core and for its lock: three
+//! A program that comes back takes the sockets out itself. Left in, the next datagram would wake the thread beside the program that waits for it, on its core and for its lock: three
 //! context switches on the path of the message (a broadcast of 8 bytes begun by the clock took 40 us instead of 12).
 
 use crate::EventFd;
@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -18,21 +18,21 @@ pub struct Watch {
     timer: TimerFd,
     wake: EventFd,
     /// Open as long as anybody sleeps or comes back here: the endpoint's core owns it, and outlives the thread.
-    socket: RawFd,
-    /// The same of the lanes; -1: there are none.
+    sockets: [RawFd; 2],
+    /// The same of the lanes. -1 is none.
     lanes: RawFd,
-    /// The socket is in the set, and the thread asleep or about to be.
+    /// The sockets are in the set, and the thread asleep or about to be.
     watched: AtomicBool,
-    /// The program has taken the socket out, and the thread may be asleep for long.
+    /// The program has taken the sockets out, and the thread may be asleep for long.
     look_owed: AtomicBool,
 }
 
 impl Watch {
-    /// A sleeping place beside this socket.
+    /// A sleeping place beside these sockets.
     ///
     /// # Errors
     /// The system's, when out of descriptors.
-    pub fn new(socket: RawFd, lanes: RawFd) -> std::io::Result<Watch> {
+    pub fn new(sockets: [RawFd; 2], lanes: RawFd) -> std::io::Result<Watch> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
         let wake = EventFd::new()?;
@@ -42,7 +42,7 @@ impl Watch {
             epoll,
             timer,
             wake,
-            socket,
+            sockets,
             lanes,
             watched: AtomicBool::new(false),
             look_owed: AtomicBool::new(false),
@@ -60,29 +60,27 @@ impl Watch {
         self.wait();
     }
 
-    /// The thread: the same, or until the socket is readable (or has room again, if it is `blocked`).
-    pub fn sleep_on_socket(&self, blocked: bool, time: Duration) {
-        let mut flags = EpollFlags::EPOLLIN;
-        flags.set(EpollFlags::EPOLLOUT, blocked);
+    /// The thread: the same, or until a socket is readable, or the one that is `blocked` has room again.
+    pub fn sleep_on_sockets(&self, blocked: Option<RawFd>, time: Duration) {
         self.set_timer(time);
-        match self.epoll.add(self.socket(), EpollEvent::new(flags, 0)) {
+        let mut added = false;
+        for fd in self.descriptors() {
+            let mut flags = EpollFlags::EPOLLIN;
+            flags.set(EpollFlags::EPOLLOUT, blocked == Some(fd.as_raw_fd()));
             // A program that came back while the thread woke for another reason has not got to taking it out yet.
-            Ok(()) | Err(Errno::EEXIST) => {
-                if let Some(lanes) = self.lanes() {
-                    let _ = self.epoll.add(lanes, EpollEvent::new(EpollFlags::EPOLLIN, 0));
-                }
-                // Last: from then on a program that comes back takes both out.
-                self.watched.store(true, Ordering::Release);
-            }
-            Err(_) => {}
+            added |= matches!(self.epoll.add(fd, EpollEvent::new(flags, 0)), Ok(()) | Err(Errno::EEXIST));
+        }
+        if added {
+            // Last: from then on a program that comes back takes all out.
+            self.watched.store(true, Ordering::Release);
         }
         self.wait();
-        self.forget_socket();
+        self.forget_sockets();
     }
 
     /// The program is back: what arrives is its own to find. The thread looks again when its time is over, or after what [`Watch::program_waits`] says.
     pub fn program_is_back(&self) {
-        if self.watched.load(Ordering::Relaxed) && self.forget_socket() {
+        if self.watched.load(Ordering::Relaxed) && self.forget_sockets() {
             self.look_owed.store(true, Ordering::Relaxed);
         }
     }
@@ -95,21 +93,22 @@ impl Watch {
         }
     }
 
-    /// Takes the socket out of the set. False: another has done so.
-    fn forget_socket(&self) -> bool {
+    /// Takes the sockets out of the set. False: another has done so.
+    fn forget_sockets(&self) -> bool {
         let is_mine = self.watched.swap(false, Ordering::AcqRel);
         if is_mine {
-            let _ = self.epoll.delete(self.socket());
-            if let Some(lanes) = self.lanes() {
-                let _ = self.epoll.delete(lanes);
+            for fd in self.descriptors() {
+                let _ = self.epoll.delete(fd);
             }
         }
         is_mine
     }
 
-    fn lanes(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: open, as said at the field of the socket.
-        (self.lanes >= 0).then(|| unsafe { BorrowedFd::borrow_raw(self.lanes) })
+    /// The sockets and the lanes' descriptor, as far as there are.
+    fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let [first, second] = self.sockets;
+        // SAFETY: open, as said at the field of the sockets.
+        [first, second, self.lanes].into_iter().filter(|&fd| fd >= 0).map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
     fn wait(&self) {
@@ -123,18 +122,12 @@ impl Watch {
         let time = TimeSpec::from_duration(time.max(Duration::from_nanos(1)));
         let _ = self.timer.set(Expiration::OneShot(time), TimerSetTimeFlags::empty());
     }
-
-    fn socket(&self) -> BorrowedFd<'_> {
-        // SAFETY: open, as said at the field.
-        unsafe { BorrowedFd::borrow_raw(self.socket) }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::net::UdpSocket;
-    use std::os::fd::AsRawFd;
     use std::sync::mpsc;
 
     const LONG: Duration = Duration::from_secs(60);
@@ -160,16 +153,16 @@ mod tests {
     fn the_socket_wakes_the_thread_only_while_the_program_is_away() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = socket.local_addr().unwrap();
-        let watch = std::sync::Arc::new(Watch::new(socket.as_raw_fd(), -1).unwrap());
+        let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1], -1).unwrap());
 
-        let over = asleep(&watch, |w| w.sleep_on_socket(false, LONG));
+        let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
         until_watched(&watch);
         UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"away", to).unwrap();
         over.recv_timeout(LONG).expect("a datagram wakes the thread");
         assert!(!watch.watched.load(Ordering::Acquire));
         socket.recv(&mut [0; 9]).unwrap();
 
-        let over = asleep(&watch, |w| w.sleep_on_socket(false, LONG));
+        let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
         until_watched(&watch);
         watch.program_is_back();
         watch.program_waits(LONG);
@@ -182,11 +175,12 @@ mod tests {
     #[test]
     fn the_thread_looks_again_after_the_program_was_back() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let watch = std::sync::Arc::new(Watch::new(socket.as_raw_fd(), -1).unwrap());
-        let over = asleep(&watch, |w| w.sleep_on_socket(true, LONG));
+        let fd = socket.as_raw_fd();
+        let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1], -1).unwrap());
+        let over = asleep(&watch, move |w| w.sleep_on_sockets(Some(fd), LONG));
         // There is room in the socket at once; asked for again, the room is not asked about.
         over.recv_timeout(LONG).unwrap();
-        let over = asleep(&watch, |w| w.sleep_on_socket(false, LONG));
+        let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
         until_watched(&watch);
         watch.program_is_back();
         watch.program_waits(Duration::ZERO);

@@ -5,6 +5,7 @@
 
 use crate::core::now;
 use crate::{EngineError, Shared};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -64,7 +65,7 @@ fn run(shared: &Shared) {
         if sleep_ns > 0 {
             let sleep = Duration::from_nanos(sleep_ns);
             // An unusable socket is ready for ever.
-            if broken { shared.watch.sleep(sleep) } else { shared.watch.sleep_on_socket(blocked, sleep) }
+            if broken { shared.watch.sleep(sleep) } else { shared.watch.sleep_on_sockets(blocked, sleep) }
         }
     }
 }
@@ -75,8 +76,8 @@ struct Step {
     timeout: Option<weir_proto::Time>,
     /// The socket is unusable.
     broken: bool,
-    /// The socket has no room.
-    blocked: bool,
+    /// The socket that has no room.
+    blocked: Option<RawFd>,
 }
 
 /// One pass of progress. `None`: somebody else holds the lock, and so is making progress.
@@ -87,7 +88,7 @@ fn step(shared: &Shared, armed: bool) -> Option<Step> {
     let completions = !core.st.tx_done.is_empty() || !core.st.rx_done.is_empty();
     let broken = core.st.broken.is_some();
     let timeout = if broken { None } else { core.next_timeout() };
-    let blocked = !broken && core.is_blocked();
+    let blocked = core.blocked_at().filter(|_| !broken);
     drop(core);
     if armed && completions && shared.armed.swap(false, Ordering::AcqRel) {
         shared.notify.signal();

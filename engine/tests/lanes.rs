@@ -59,7 +59,8 @@ fn connections(p: &Pair) -> Vec<RawFd> {
         // SAFETY: only asks; the descriptor is not closed by this copy.
         let s = std::mem::ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(*fd) });
         let at = |a: std::io::Result<SocketAddr>| a.is_ok_and(|a| ports.contains(&a.port()));
-        s.peer_addr().is_ok() && (at(s.peer_addr()) || at(s.local_addr()))
+        // Only TCP has the option; datagram sockets may be connected too.
+        s.nodelay().is_ok() && s.peer_addr().is_ok() && (at(s.peer_addr()) || at(s.local_addr()))
     })
     .collect()
 }

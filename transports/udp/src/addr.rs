@@ -20,6 +20,8 @@ const V6_BYTES: u32 = 28;
 impl RawAddr {
     /// Room for any address.
     pub const EMPTY: RawAddr = RawAddr { bytes: [0; 28], len: V6_BYTES };
+    /// No address: the socket knows to whom it sends.
+    pub const NONE: RawAddr = RawAddr { bytes: [0; 28], len: 0 };
     /// What to offer the kernel as room.
     pub const ROOM: u32 = V6_BYTES;
 

@@ -166,6 +166,11 @@ impl Batch {
 }
 
 impl Group {
+    /// The size of its datagrams, if it is to be sent as a super-packet.
+    pub fn together(&self) -> Option<usize> {
+        (self.count > 1).then_some(self.segment)
+    }
+
     /// Appends a piece; those that follow each other in the arena become one.
     #[inline]
     fn add(&mut self, start: usize, len: usize) {

@@ -26,6 +26,8 @@ pub struct UdpConfig {
     /// Send as ECN-capable and report the ECN bits of what arrives. The ancillary data costs 2 to 3 % of a small
     /// datagram's send and receive, hence off until congestion control reads them.
     pub ecn: bool,
+    /// Connect a second socket to the peer that most arrives from: a fifth of a small datagram's way less.
+    pub connected: bool,
     /// Most unsent payload kept while the socket's own buffer is full, bytes.
     pub parked_limit_bytes: usize,
     /// Faults to inject, for tests where no bad network can be made; for example `loss=1%,dup=0.1%,delay=2ms,seed=7`.
@@ -46,6 +48,7 @@ impl Default for UdpConfig {
             offload: true,
             busy_poll_us: 0,
             ecn: false,
+            connected: true,
             // One full batch of super-packets.
             parked_limit_bytes: 4 << 20,
             faults: None,

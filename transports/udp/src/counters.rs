@@ -29,6 +29,8 @@ pub struct UdpCounters {
     pub rx_calls: u64,
     /// Reads that found nothing.
     pub rx_empty_calls: u64,
+    /// Times the second socket was connected to a peer.
+    pub connects: u64,
     /// Super-packets received (their segments count as datagrams).
     pub rx_super_packets: u64,
     /// Datagrams dropped as cut off or without a usable sender address.

@@ -1,4 +1,4 @@
-//! One UDP socket an endpoint, at the cost of the bare system call for one small datagram and of one call per 64 KiB for bulk.
+//! One UDP port an endpoint, at the cost of the bare system call for one small datagram and of one call per 64 KiB for bulk.
 //!
 //! * **Sending** copies datagrams one behind the other. Those of equal size to one destination become one segmented super-packet (UDP GSO, `UDP_SEGMENT` in udp(7));
 //!   what is left is sent by `sendmmsg`. A lone datagram is one `sendto`.
@@ -11,14 +11,15 @@
 //! always uses `recvmmsg` and ancillary data that a lone small datagram need not pay for. So the calls are made through `libc` here.
 //!
 //! Decisions by measurement stand beside the code they concern; `cargo run --release -p weir-udp --example udp-raw` repeats them. Beyond those: packet
-//! info is asked for only when the socket serves several addresses (2 %); one unconnected socket serves all peers although a connected
-//! one would save the route lookup (15 %), since a second socket would double the price of an empty poll; `MSG_ZEROCOPY` is not used (reasoned,
+//! info is asked for only when the socket serves several addresses (2 %); one unconnected socket serves all peers, and a second one
+//! is connected to the peer that most arrives from, which saves the lookup of route and socket (20 %); `MSG_ZEROCOPY` is not used (reasoned,
 //! not measured): on loopback and veth the kernel copies all the same, and elsewhere each call's completion has to be read back.
 
 mod addr;
 mod batch;
 mod capture;
 mod config;
+mod connected;
 mod counters;
 mod faults;
 mod interfaces;

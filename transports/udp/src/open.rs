@@ -15,6 +15,8 @@ pub struct Opened {
     pub local: Vec<SocketAddr>,
     /// It is an IPv6 socket (perhaps with IPv4 addresses mapped).
     pub v6: bool,
+    /// It serves IPv4 addresses.
+    pub v4: bool,
     /// It serves several addresses, so that source addresses must be told apart.
     pub multi: bool,
     /// Receive buffer got, bytes of payload.
@@ -49,6 +51,7 @@ pub fn open(cfg: &UdpConfig) -> io::Result<Opened> {
         max_datagram: served.iter().map(|i| interfaces::payload_of_mtu(i.mtu_bytes, i.addr)).max().unwrap_or(1472),
         rcvbuf_bytes: set_buffers(&socket, cfg)?,
         v6,
+        v4: v4_wanted,
         multi,
         socket,
     })
@@ -104,7 +107,8 @@ fn present(all: &[Interface]) -> String {
     all.iter().map(|i| format!("{} ({})", i.addr, i.name)).collect::<Vec<_>>().join(", ")
 }
 
-fn make(v6: bool, v4: bool) -> io::Result<Socket> {
+/// A socket not yet bound.
+pub fn make(v6: bool, v4: bool) -> io::Result<Socket> {
     let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
     let socket = Socket::new(domain, Type::DGRAM.nonblocking().cloexec(), Some(Protocol::UDP))?;
     if v6 {
@@ -145,7 +149,8 @@ fn bind(socket: &Socket, ip: IpAddr, cfg: &UdpConfig) -> io::Result<u16> {
     ))
 }
 
-fn set_options(socket: &Socket, cfg: &UdpConfig, v6: bool, v4: bool, multi: bool) -> io::Result<()> {
+/// What the first socket and the connected one have in common, but for telling addresses of ours apart, which only one that serves several needs.
+pub fn set_options(socket: &Socket, cfg: &UdpConfig, v6: bool, v4: bool, multi: bool) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     let ip = |name, value| sys::set_option(fd, libc::IPPROTO_IP, name, value);
     let ip6 = |name, value| sys::set_option(fd, libc::IPPROTO_IPV6, name, value);
@@ -189,7 +194,7 @@ fn set_options(socket: &Socket, cfg: &UdpConfig, v6: bool, v4: bool, multi: bool
 
 /// Sizes the buffers, beyond the system's limit when privileged. Returns the receive buffer got, in bytes of payload: the kernel doubles
 /// what is asked for, to pay for its own bookkeeping (socket(7)), and reports the double.
-fn set_buffers(socket: &Socket, cfg: &UdpConfig) -> io::Result<u64> {
+pub fn set_buffers(socket: &Socket, cfg: &UdpConfig) -> io::Result<u64> {
     let fd = socket.as_raw_fd();
     let sizes = [
         (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, cfg.rcvbuf_bytes),

@@ -2,10 +2,11 @@
 
 use crate::addr::{self, Control, RawAddr, Received};
 use crate::batch::LINE_BYTES;
+use crate::connected::Candidate;
 use crate::counters::UdpCounters;
 use crate::sys;
 use crate::transport::RxInfo;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -23,9 +24,47 @@ const BULK_BYTES: usize = 8192;
 /// that each time it brings just one the next try is put off twice as long.
 const PATIENCE: (u8, u8) = (2, 8);
 
+/// While something has arrived lately only one of two sockets is read each time, but both each so many times when it had nothing, and when it had something.
+const OTHER_EVERY: u32 = 4;
+const OTHER_EVERY_BUSY: u32 = 16;
+/// After so many reads without success nothing is known of where the next will arrive: both are read each time.
+const UNKNOWN_AFTER: u32 = 64;
+
+/// One of the sockets that are read.
+struct End {
+    fd: RawFd,
+    /// Successive reads that found something.
+    streak: u8,
+    /// At so long a streak it is a stream, worth reading until empty.
+    patience: u8,
+    /// The last message was a big one.
+    bulk: bool,
+}
+
+impl End {
+    fn new(fd: RawFd) -> End {
+        End { fd, streak: 0, patience: PATIENCE.0, bulk: false }
+    }
+}
+
+/// Which socket something came from.
+const FIRST: usize = 0;
+const CONNECTED: usize = 1;
+
 /// The receiving half.
 pub struct Rx {
-    fd: RawFd,
+    /// The socket that serves everybody, and the connected one, where there is one that is in use.
+    ends: [End; 2],
+    both: bool,
+    /// The address of ours that the connected one has, where this socket serves several.
+    connected_local: Option<IpAddr>,
+    /// Where something arrived last: read there first.
+    likely: usize,
+    /// Reads of all, and those without success since the last with.
+    reads: u32,
+    empty_reads: u32,
+    /// Who could be connected.
+    pub candidate: Candidate,
     space: Vec<u8>,
     /// Where the buffers begin in it: at a cache line.
     start: usize,
@@ -33,12 +72,6 @@ pub struct Rx {
     controls: Vec<Control>,
     iovs: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
-    /// Successive reads that found something.
-    streak: u8,
-    /// At so long a streak it is a stream, worth reading until empty.
-    patience: u8,
-    /// The last message was a big one.
-    bulk: bool,
     /// An asynchronous error (ICMP) was reported by a call: the error queue should be read.
     pub errors_pending: bool,
 }
@@ -49,16 +82,19 @@ unsafe impl Send for Rx {}
 impl Rx {
     pub fn new(fd: RawFd) -> Rx {
         let mut rx = Rx {
-            fd,
+            ends: [End::new(fd), End::new(-1)],
+            both: false,
+            connected_local: None,
+            likely: FIRST,
+            reads: 0,
+            empty_reads: 0,
+            candidate: Candidate::NOBODY,
             space: vec![0; STRIDE * BATCH + LINE_BYTES],
             start: 0,
             addrs: vec![RawAddr::EMPTY; BATCH],
             controls: vec![Control::EMPTY; BATCH],
             iovs: Vec::new(),
             headers: Vec::new(),
-            streak: 0,
-            patience: PATIENCE.0,
-            bulk: false,
             errors_pending: false,
         };
         rx.start = rx.space.as_ptr().align_offset(LINE_BYTES);
@@ -79,7 +115,7 @@ impl Rx {
 
     /// Sleeps until something can be read; `false`: the time is over, or the socket is unusable.
     pub fn wait(&self, timeout: Duration) -> bool {
-        sys::wait(self.fd, false, Some(timeout)).unwrap_or(false)
+        sys::wait([self.ends[FIRST].fd, -1], None, Some(timeout)).unwrap_or(false)
     }
 
     /// Sets the lengths that the kernel overwrites.
@@ -89,7 +125,18 @@ impl Rx {
         h.msg_hdr.msg_controllen = size_of_val(&Control::EMPTY.bytes) as _;
     }
 
-    /// Reads until empty, at most `max_calls` times; a lone datagram after silence is one call. Returns the datagrams delivered.
+    /// Reads the connected socket too from now on.
+    pub fn add_connected(&mut self, fd: RawFd, local: Option<IpAddr>) {
+        if !self.both {
+            self.ends[CONNECTED] = End::new(fd);
+            self.connected_local = local;
+            self.both = true;
+        }
+    }
+
+    /// Reads until empty, at most `max_calls` times each socket; a lone datagram after silence is one call. Returns the datagrams delivered.
+    ///
+    /// Of two sockets the one is read where something arrived last, the other now and then and when both have been silent for a while.
     #[inline]
     pub fn receive(
         &mut self,
@@ -97,15 +144,41 @@ impl Rx {
         counters: &mut UdpCounters,
         mut deliver: impl FnMut(&RxInfo, &mut [u8]),
     ) -> Result<usize, i32> {
+        let likely = self.likely;
+        let mut total = self.receive_at(likely, max_calls, counters, &mut deliver)?;
+        if self.both {
+            self.reads = self.reads.wrapping_add(1);
+            let every = if total == 0 { OTHER_EVERY } else { OTHER_EVERY_BUSY };
+            if self.reads.is_multiple_of(every) || (total == 0 && self.empty_reads >= UNKNOWN_AFTER) {
+                let other = self.receive_at(1 - likely, max_calls, counters, &mut deliver)?;
+                if total == 0 && other > 0 {
+                    self.likely = 1 - likely;
+                }
+                total += other;
+            }
+            self.empty_reads = if total == 0 { self.empty_reads.saturating_add(1) } else { 0 };
+        }
+        Ok(total)
+    }
+
+    #[inline]
+    fn receive_at(
+        &mut self,
+        at: usize,
+        max_calls: usize,
+        counters: &mut UdpCounters,
+        deliver: &mut impl FnMut(&RxInfo, &mut [u8]),
+    ) -> Result<usize, i32> {
         let mut total = 0;
         for _ in 0..max_calls {
-            let streaming = self.streak >= self.patience;
-            let many = streaming && !self.bulk;
-            let got = match self.call(many) {
+            let end = &self.ends[at];
+            let streaming = end.streak >= end.patience;
+            let many = streaming && !end.bulk;
+            let got = match self.call(end.fd, many) {
                 Ok(n) => n,
                 Err(libc::EAGAIN) => {
                     counters.rx_empty_calls += 1;
-                    self.streak = 0;
+                    self.ends[at].streak = 0;
                     return Ok(total);
                 }
                 Err(libc::EINTR) => continue,
@@ -116,22 +189,23 @@ impl Rx {
                 Err(e) => return Err(e),
             };
             counters.rx_calls += 1;
-            self.streak = (self.streak + 1).min(self.patience);
-            self.bulk = false;
+            let (mut segments_max, mut bulk) = (0, false);
             for i in 0..got {
-                let segments = self.message(i, i == 0, counters, &mut deliver);
+                bulk |= self.headers[i].msg_len as usize >= BULK_BYTES;
+                let segments = self.message(at, i, counters, deliver);
                 total += segments;
-                if segments > 1 {
-                    self.streak = self.patience;
-                }
+                segments_max = segments_max.max(segments);
             }
+            let end = &mut self.ends[at];
+            end.bulk = bulk;
+            end.streak = if segments_max > 1 { end.patience } else { (end.streak + 1).min(end.patience) };
             if many && got == 1 {
-                self.patience = (self.patience * 2).min(PATIENCE.1);
-                self.streak = 0;
+                end.patience = (end.patience * 2).min(PATIENCE.1);
+                end.streak = 0;
             } else if many {
-                self.patience = PATIENCE.0;
+                end.patience = PATIENCE.0;
             }
-            if (many && got < BATCH) || self.streak < self.patience {
+            if (many && got < BATCH) || end.streak < end.patience {
                 break;
             }
         }
@@ -140,24 +214,24 @@ impl Rx {
 
     /// One system call; returns the number of messages.
     #[inline]
-    fn call(&mut self, many: bool) -> Result<usize, i32> {
+    fn call(&mut self, fd: RawFd, many: bool) -> Result<usize, i32> {
         if many {
             // SAFETY: `new` made the headers point to live, distinct buffers of the lengths given; they never move.
-            return unsafe { sys::receive_messages(self.fd, &mut self.headers) };
+            return unsafe { sys::receive_messages(fd, &mut self.headers) };
         }
         let first = &mut self.headers[0];
         // SAFETY: as above.
-        let len = unsafe { sys::receive_message(self.fd, &mut first.msg_hdr, 0) }?;
+        let len = unsafe { sys::receive_message(fd, &mut first.msg_hdr, 0) }?;
         first.msg_len = len as u32;
         Ok(1)
     }
 
-    /// Delivers message `i`, cut into its datagrams; returns their number.
+    /// Delivers message `i`, which came to socket `at`, cut into its datagrams; returns their number.
     #[inline]
     fn message(
         &mut self,
+        at: usize,
         i: usize,
-        fresh: bool,
         counters: &mut UdpCounters,
         deliver: &mut impl FnMut(&RxInfo, &mut [u8]),
     ) -> usize {
@@ -172,9 +246,15 @@ impl Rx {
             counters.rx_malformed += 1;
             return 0;
         };
-        self.bulk |= len >= BULK_BYTES;
         let about = if control_len == 0 { Received::default() } else { self.about(i, control_len) };
-        let mut info = RxInfo { remote, local: about.local, ecn: about.ecn, fresh };
+        let local = if at == CONNECTED {
+            self.candidate.interrupted();
+            self.connected_local
+        } else {
+            self.candidate.heard(remote, about.local);
+            about.local
+        };
+        let mut info = RxInfo { remote, local, ecn: about.ecn, fresh: i == 0 };
         let data = &mut self.space[self.start + i * STRIDE..][..len];
         counters.rx_bytes += len as u64;
         match about.segment {

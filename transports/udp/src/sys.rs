@@ -40,6 +40,13 @@ pub fn receive_drops(fd: RawFd) -> Option<u32> {
     (r == 0 && len as usize == size_of_val(&info)).then(|| info[SK_MEMINFO_DROPS])
 }
 
+/// Sends one contiguous datagram to the peer the socket is connected to.
+#[inline]
+pub fn send(fd: RawFd, data: &[u8]) -> Result<usize, i32> {
+    // SAFETY: `data` is a live slice of the length given.
+    check(unsafe { libc::send(fd, data.as_ptr().cast(), data.len(), libc::MSG_DONTWAIT) })
+}
+
 /// Sends one contiguous datagram.
 #[inline]
 pub fn send_to(fd: RawFd, data: &[u8], to: &RawAddr) -> Result<usize, i32> {
@@ -87,17 +94,19 @@ pub unsafe fn receive_messages(fd: RawFd, messages: &mut [libc::mmsghdr]) -> Res
     check(unsafe { libc::recvmmsg(fd, messages.as_mut_ptr(), n, libc::MSG_DONTWAIT, std::ptr::null_mut()) } as isize)
 }
 
-/// Sleeps until the socket is readable (or writable, if asked) or the time is over; `None` waits for ever. An interrupting signal counts as "ready".
-pub fn wait(fd: RawFd, writable: bool, timeout: Option<Duration>) -> io::Result<bool> {
-    let events = if writable { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
-    let mut entry = libc::pollfd { fd, events, revents: 0 };
+/// Sleeps until one of the sockets is readable (-1 is none), or `writable` is, or the time is over; `None` waits for ever. An interrupting signal counts as "ready".
+pub fn wait(fds: [RawFd; 2], writable: Option<RawFd>, timeout: Option<Duration>) -> io::Result<bool> {
+    let mut entries = fds.map(|fd| {
+        let events = if writable == Some(fd) { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+        libc::pollfd { fd, events, revents: 0 }
+    });
     let spec = timeout.map(|t| libc::timespec {
         tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: t.subsec_nanos() as _,
     });
     let spec_ptr = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: one pollfd is given and lives through the call; the time-out is null or points to `spec`.
-    let r = unsafe { libc::ppoll(&raw mut entry, 1, spec_ptr, std::ptr::null()) };
+    // SAFETY: two entries are given and live through the call; the time-out is null or points to `spec`.
+    let r = unsafe { libc::ppoll(entries.as_mut_ptr(), 2, spec_ptr, std::ptr::null()) };
     match r {
         0 => Ok(false),
         1.. => Ok(true),

@@ -2,6 +2,7 @@
 
 use crate::capture::{Capture, Direction};
 use crate::config::UdpConfig;
+use crate::connected::Connected;
 use crate::counters::UdpCounters;
 use crate::faults::Faults;
 use crate::open::{self, Opened};
@@ -42,9 +43,10 @@ pub struct Unreachable {
 /// Hints kept until asked for.
 const MAX_HINTS: usize = 32;
 
-/// One UDP socket, non-blocking, serving all peers.
+/// One UDP port, non-blocking, serving all peers: by one socket, and a second one for the peer that most arrives from.
 pub struct UdpTransport {
     socket: Socket,
+    connected: Option<Connected>,
     local: Vec<SocketAddr>,
     rcvbuf_bytes: u64,
     max_datagram: u16,
@@ -68,23 +70,30 @@ impl UdpTransport {
     /// # Errors
     /// No such address or interface, port taken, no permission: each in one line that names the value.
     pub fn bind(cfg: &UdpConfig) -> io::Result<UdpTransport> {
-        let Opened { socket, local, v6, multi, rcvbuf_bytes, max_datagram } = open::open(cfg)?;
+        let Opened { socket, local, v6, v4, multi, rcvbuf_bytes, max_datagram } = open::open(cfg)?;
         let fd = socket.as_raw_fd();
-        let mut segments = 1;
+        let (mut segments, mut receive_offload) = (1, false);
         if cfg.offload {
             let found = probe::probe(v6 && local.iter().all(SocketAddr::is_ipv6));
             segments = found.segments;
-            if found.receive {
+            receive_offload = found.receive;
+            if receive_offload {
                 // Refused: datagrams just come one by one.
                 let _ = sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
             }
         }
         let port = local.first().map_or(0, SocketAddr::port);
+        // Out of descriptors: then without.
+        let connected = if cfg.connected { Connected::new(cfg, v6, v4, port).ok() } else { None };
+        if let Some(c) = connected.as_ref().filter(|_| receive_offload) {
+            let _ = sys::set_option(c.fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
+        }
         let faults = cfg.faults.as_deref().map(|text| Faults::parse(text, u64::from(port))).transpose()?;
         Ok(UdpTransport {
             rx: Rx::new(fd),
             tx: Tx::new(fd, v6, multi, segments, cfg.parked_limit_bytes),
             socket,
+            connected,
             local,
             rcvbuf_bytes,
             max_datagram,
@@ -112,10 +121,10 @@ impl UdpTransport {
         self.rcvbuf_bytes
     }
 
-    /// The descriptor, for poll(2).
+    /// The descriptors, for poll(2); -1 is none. They stay the same.
     #[must_use]
-    pub fn fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+    pub fn fds(&self) -> [RawFd; 2] {
+        [self.socket.as_raw_fd(), self.connected.as_ref().map_or(-1, Connected::fd)]
     }
 
     /// Reads what has arrived, in at most `max_batches` system calls, and calls `f` for each datagram (super-packets are cut). Returns their number;
@@ -134,7 +143,30 @@ impl UdpTransport {
             self.rx.errors_pending = false;
             self.drain_errors();
         }
+        if self.rx.candidate.is_chosen() {
+            self.connect();
+        }
         n.map_err(io::Error::from_raw_os_error)
+    }
+
+    /// One peer has been alone for a while: connects the second socket to it.
+    #[cold]
+    fn connect(&mut self) {
+        let Some((remote, told)) = self.rx.candidate.take() else {
+            return;
+        };
+        let local = told.or_else(|| self.local.iter().map(SocketAddr::ip).find(|ip| ip.is_ipv4() == remote.is_ipv4()));
+        let (Some(connected), Some(local)) = (&mut self.connected, local) else {
+            return;
+        };
+        let pair = (remote, local);
+        if connected.turn_to(&self.socket, pair) {
+            self.tx.set_connected(connected.fd(), pair);
+            self.counters.connects += 1;
+        }
+        if connected.is_bound() {
+            self.rx.add_connected(connected.fd(), told);
+        }
     }
 
     #[cold]
@@ -242,6 +274,12 @@ impl UdpTransport {
         self.tx.blocked()
     }
 
+    /// The descriptor that [`UdpTransport::blocked`] waits for: to be polled for room.
+    #[must_use]
+    pub fn blocked_at(&self) -> Option<RawFd> {
+        self.tx.blocked_at()
+    }
+
     /// Sleeps until something can be read (or, when blocked, sent) or the time is over; `None` waits for ever.
     /// Returns whether there is something to do; an interrupting signal counts as such.
     ///
@@ -250,10 +288,10 @@ impl UdpTransport {
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
         let faults = self.extras.as_ref().and_then(|e| e.faults.as_ref());
         let Some(held) = faults.and_then(|f| f.next_due(Instant::now())) else {
-            return sys::wait(self.fd(), self.blocked(), timeout);
+            return sys::wait(self.fds(), self.blocked_at(), timeout);
         };
         let sooner = timeout.is_none_or(|t| held <= t);
-        let ready = sys::wait(self.fd(), self.blocked(), timeout.map_or(Some(held), |t| Some(t.min(held))))?;
+        let ready = sys::wait(self.fds(), self.blocked_at(), timeout.map_or(Some(held), |t| Some(t.min(held))))?;
         Ok(ready || sooner)
     }
 
@@ -295,7 +333,8 @@ impl UdpTransport {
     /// Datagrams the kernel dropped because the receive buffer was full, where it can tell.
     #[must_use]
     pub fn receive_drops(&self) -> Option<u32> {
-        sys::receive_drops(self.fd())
+        let second = self.connected.as_ref().and_then(Connected::receive_drops).unwrap_or(0);
+        sys::receive_drops(self.socket.as_raw_fd()).map(|n| n + second)
     }
 
     /// Datagrams a super-packet may hold; 1: segmentation offload is off.
@@ -307,13 +346,16 @@ impl UdpTransport {
     #[cold]
     fn drain_errors(&mut self) {
         let hints = &mut self.hints;
-        self.counters.icmp_errors += rx::drain_errors(self.socket.as_raw_fd(), |remote, e| {
+        let mut note = |remote, e| {
             let hint = unreachable(remote, e);
             // Too long is not unreachable, and was counted by the call that met it.
             if e != libc::EMSGSIZE && hints.len() < MAX_HINTS && !hints.contains(&hint) {
                 hints.push(hint);
             }
-        });
+        };
+        for fd in [self.socket.as_raw_fd(), self.connected.as_ref().map_or(-1, Connected::fd)] {
+            self.counters.icmp_errors += rx::drain_errors(fd, &mut note);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::addr::{Control, RawAddr};
 use crate::batch::{Batch, Full, Group, Limits, MAX_GROUPS};
+use crate::connected::Pair;
 use crate::counters::UdpCounters;
 use crate::interfaces::{MAX_PAYLOAD_V4, MAX_PAYLOAD_V6};
 use crate::sys;
@@ -46,6 +47,8 @@ pub struct Tx {
 /// All of it but the batch, which is read while this changes.
 struct Sender {
     fd: RawFd,
+    /// The connected socket, and to whom.
+    connected: Option<(RawFd, Pair)>,
     v6: bool,
     multi: bool,
     parked: VecDeque<Parked>,
@@ -76,6 +79,7 @@ impl Tx {
         let header = libc::mmsghdr { msg_hdr: sys::empty_message(), msg_len: 0 };
         let out = Sender {
             fd,
+            connected: None,
             v6,
             multi,
             parked: VecDeque::new(),
@@ -95,9 +99,19 @@ impl Tx {
         Tx { batch: Batch::new(), out }
     }
 
-    /// Something waits for room in the socket.
+    /// Something waits for room in a socket.
     pub fn blocked(&self) -> bool {
         self.out.blocked()
+    }
+
+    /// The socket whose room is waited for.
+    pub fn blocked_at(&self) -> Option<RawFd> {
+        self.out.parked.front().map(|p| self.out.way(p.route).fd)
+    }
+
+    /// The connected socket, and to whom it is now.
+    pub fn set_connected(&mut self, fd: RawFd, pair: Pair) {
+        self.out.connected = Some((fd, pair));
     }
 
     /// Datagrams a super-packet may hold now.
@@ -162,8 +176,12 @@ impl Tx {
         let (groups, out) = (self.batch.groups(), &mut self.out);
         let mut next = 0;
         while next < groups.len() && !out.blocked() {
+            // What goes to the connected peer goes by that socket alone: two sockets may have different queues in a network card, and swap datagrams.
+            let fd = |g: &Group| out.way((g.remote, g.local)).fd;
+            let first = fd(&groups[next]);
+            let run = groups[next..].iter().take_while(|g| fd(g) == first).count();
             // One call for many groups where there are many; for one the plain call is cheaper.
-            let sent = if groups.len() - next > 1 { out.send_many(&groups[next..], counters) } else { 0 };
+            let sent = if run > 1 { out.send_many(&groups[next..next + run], counters) } else { 0 };
             if sent == 0 {
                 // Alone it also tells which error it meets.
                 out.send_alone(&groups[next], counters);
@@ -177,9 +195,29 @@ impl Tx {
     }
 }
 
+/// The socket that a datagram leaves by, and what it must be told.
+#[derive(Clone, Copy)]
+struct Way {
+    fd: RawFd,
+    /// To whom; `None`: the socket knows.
+    to: Option<SocketAddr>,
+    /// From which of our addresses; `None`: there is one, or the socket knows.
+    from: Option<IpAddr>,
+}
+
 impl Sender {
     fn blocked(&self) -> bool {
         !self.parked.is_empty()
+    }
+
+    #[inline]
+    fn way(&self, (remote, local): Route) -> Way {
+        match self.connected {
+            Some((fd, (to, from))) if to == remote && local.is_none_or(|ip| ip == from) => {
+                Way { fd, to: None, from: None }
+            }
+            _ => Way { fd: self.fd, to: Some(remote), from: local },
+        }
     }
 
     fn limits(&self, remote: SocketAddr) -> Limits {
@@ -188,18 +226,20 @@ impl Sender {
         Limits { segments: if off { 1 } else { self.segments }, bytes: usize::from(bytes) }
     }
 
-    /// Sends as many groups as one call takes; returns how many went.
+    /// Sends as many groups, all by the same socket, as one call takes; returns how many went.
     fn send_many(&mut self, groups: &[Group], counters: &mut UdpCounters) -> usize {
         let n = groups.len().min(MAX_GROUPS);
+        let fd = groups.first().map_or(self.fd, |g| self.way((g.remote, g.local)).fd);
         for (i, g) in groups[..n].iter().enumerate() {
+            let way = self.way((g.remote, g.local));
             let (addr, control) = (&mut self.calls.addrs[i], &mut self.calls.controls[i]);
-            *addr = RawAddr::encode(g.remote, self.v6);
+            *addr = way.to.map_or(RawAddr::NONE, |to| RawAddr::encode(to, self.v6));
             control.len = 0;
-            fill_control(control, g, self.v6);
+            put_control(control, way.from, g.together(), self.v6);
             self.calls.headers[i].msg_hdr = header(addr, control, &g.iovs);
         }
         // SAFETY: the headers were just filled with pointers to live addresses, control data and pieces (they lie in the batch).
-        let sent = unsafe { sys::send_messages(self.fd, &mut self.calls.headers[..n]) }.unwrap_or(0);
+        let sent = unsafe { sys::send_messages(fd, &mut self.calls.headers[..n]) }.unwrap_or(0);
         counters.tx_calls += u64::from(sent > 0);
         for g in &groups[..sent] {
             count_sent(g.count, g.bytes, counters);
@@ -210,12 +250,13 @@ impl Sender {
     /// Sends one group, in one call if that works.
     #[inline]
     fn send_alone(&mut self, group: &Group, counters: &mut UdpCounters) {
-        let addr = RawAddr::encode(group.remote, self.v6);
+        let way = self.way((group.remote, group.local));
+        let addr = way.to.map_or(RawAddr::NONE, |to| RawAddr::encode(to, self.v6));
         let mut control = Control::EMPTY;
-        fill_control(&mut control, group, self.v6);
-        let outcome = self.attempt(group.remote, (group.count, group.bytes), counters, |fd| {
+        put_control(&mut control, way.from, group.together(), self.v6);
+        let outcome = self.attempt(group.remote, (group.count, group.bytes), counters, || {
             // SAFETY: the pieces are live (they lie in the batch), `addr` and `control` are on this stack frame.
-            unsafe { send_pieces(fd, &group.iovs, &addr, &control) }
+            unsafe { send_pieces(way.fd, &group.iovs, &addr, &control) }
         });
         match outcome {
             Outcome::Sent | Outcome::Lost => {}
@@ -231,12 +272,12 @@ impl Sender {
         remote: SocketAddr,
         (count, bytes): (usize, usize),
         counters: &mut UdpCounters,
-        call: impl Fn(RawFd) -> Result<usize, i32>,
+        call: impl Fn() -> Result<usize, i32>,
     ) -> Outcome {
         let mut asynchronous = false;
         // Interruptions and errors of earlier datagrams are bounded here; more of them in one go count as a loss.
         for _ in 0..8 {
-            match call(self.fd) {
+            match call() {
                 Ok(_) => {
                     counters.tx_calls += 1;
                     count_sent(count, bytes, counters);
@@ -270,6 +311,10 @@ impl Sender {
                     self.errors_pending = true;
                 }
                 Err(e) => {
+                    // Something is wrong with the connected socket itself, as when somebody else has laid hands on it.
+                    if matches!(e, libc::EPIPE | libc::EBADF | libc::ENOTSOCK | libc::ENOTCONN | libc::EDESTADDRREQ) {
+                        self.connected = None;
+                    }
                     if self.refused.len() < MAX_REFUSED {
                         self.refused.push((remote, e));
                     }
@@ -284,11 +329,10 @@ impl Sender {
     /// The kernel does not take this super-packet: sends its datagrams one by one and, when that works, remembers.
     fn send_singly(&mut self, group: &Group, error: i32, counters: &mut UdpCounters) {
         counters.tx_offload_failures += 1;
-        let addr = RawAddr::encode(group.remote, self.v6);
+        let way = self.way((group.remote, group.local));
+        let addr = way.to.map_or(RawAddr::NONE, |to| RawAddr::encode(to, self.v6));
         let mut control = Control::EMPTY;
-        if let Some(ip) = group.local {
-            control.put_source(ip, self.v6);
-        }
+        put_control(&mut control, way.from, None, self.v6);
         let mut from = 0;
         while from < group.bytes {
             let len = group.segment.min(group.bytes - from);
@@ -296,7 +340,7 @@ impl Sender {
             scratch.clear();
             group.copy_range(from, len, &mut scratch);
             let outcome =
-                self.attempt(group.remote, (1, len), counters, |fd| send_copied(fd, &scratch, &addr, &control));
+                self.attempt(group.remote, (1, len), counters, || send_copied(way.fd, &scratch, &addr, &control));
             self.scratch = scratch;
             match outcome {
                 Outcome::Full => return self.park_group(group, from, counters),
@@ -343,17 +387,19 @@ impl Sender {
     fn send_parked(&mut self, counters: &mut UdpCounters) {
         while let Some(p) = self.parked.pop_front() {
             self.parked_bytes = self.parked_bytes.saturating_sub(p.bytes.len().max(256));
-            let addr = RawAddr::encode(p.route.0, self.v6);
+            let way = self.way(p.route);
+            let addr = way.to.map_or(RawAddr::NONE, |to| RawAddr::encode(to, self.v6));
             let count = p.bytes.len().div_ceil(p.segment.max(1)).max(1);
             let together = count <= self.limits(p.route.0).segments;
             let step = if together { p.bytes.len() } else { p.segment };
             let mut control = Control::EMPTY;
-            put_control(&mut control, p.route.1, if together && count > 1 { Some(p.segment) } else { None }, self.v6);
+            put_control(&mut control, way.from, if together && count > 1 { Some(p.segment) } else { None }, self.v6);
             let mut from = 0;
             loop {
                 let part = &p.bytes[from..(from + step).min(p.bytes.len())];
                 let n = if together { count } else { 1 };
-                match self.attempt(p.route.0, (n, part.len()), counters, |fd| send_copied(fd, part, &addr, &control)) {
+                match self.attempt(p.route.0, (n, part.len()), counters, || send_copied(way.fd, part, &addr, &control))
+                {
                     Outcome::Sent | Outcome::Lost => from += part.len(),
                     Outcome::Full => {
                         let rest = p.bytes[from..].to_vec();
@@ -383,10 +429,6 @@ fn count_sent(count: usize, bytes: usize, counters: &mut UdpCounters) {
     counters.tx_super_packets += u64::from(count > 1);
 }
 
-fn fill_control(control: &mut Control, group: &Group, v6: bool) {
-    put_control(control, group.local, (group.count > 1).then_some(group.segment), v6);
-}
-
 fn put_control(control: &mut Control, local: Option<IpAddr>, segment: Option<usize>, v6: bool) {
     if let Some(ip) = local {
         control.put_source(ip, v6);
@@ -398,8 +440,10 @@ fn put_control(control: &mut Control, local: Option<IpAddr>, segment: Option<usi
 
 fn header(addr: &RawAddr, control: &Control, iovs: &[libc::iovec]) -> libc::msghdr {
     let mut h = sys::empty_message();
-    h.msg_name = addr.as_ptr().cast_mut().cast();
-    h.msg_namelen = addr.len;
+    if addr.len > 0 {
+        h.msg_name = addr.as_ptr().cast_mut().cast();
+        h.msg_namelen = addr.len;
+    }
     h.msg_iov = iovs.as_ptr().cast_mut();
     h.msg_iovlen = iovs.len() as _;
     if control.len > 0 {
@@ -417,7 +461,7 @@ unsafe fn send_pieces(fd: RawFd, iovs: &[libc::iovec], addr: &RawAddr, control: 
         // SAFETY: promised by the caller.
         let data = unsafe { std::slice::from_raw_parts(one.iov_base.cast::<u8>(), one.iov_len) };
         // Saves copying and checking a message header: 3 % of a small datagram's send and receive.
-        return sys::send_to(fd, data, addr);
+        return if addr.len > 0 { sys::send_to(fd, data, addr) } else { sys::send(fd, data) };
     }
     // SAFETY: the header leads to `addr`, `control` and the pieces, all live.
     unsafe { sys::send_message(fd, &header(addr, control, iovs)) }

@@ -51,6 +51,18 @@ fn one_socket_speaks_ipv4_and_ipv6() {
         let back = collect(&mut peer, 3);
         assert_eq!(back.iter().map(|(_, d)| d.len()).collect::<Vec<_>>(), [9, 9, 2]);
         assert!(back.iter().all(|(info, _)| info.remote == own));
+        // Enough to connect a second socket to the first of them, which is bound to the one address.
+        for n in 0..600u32 {
+            send(&mut peer, own, &n.to_le_bytes(), &[]);
+            peer.flush().expect("flush");
+            let got = collect(&mut t, 1);
+            assert_eq!(got.len(), 1);
+            assert_eq!((got[0].0.local, got[0].0.remote), (Some(own.ip()), peer.local_addrs()[0]));
+            t.push(peer.local_addrs()[0], Some(own.ip()), &n.to_le_bytes(), &[]);
+            t.flush().expect("flush");
+            assert_eq!(collect(&mut peer, 1)[0].0.remote, own);
+        }
+        assert_eq!((t.counters().connects, peer.counters().connects), (1, 1));
     }
 }
 
