@@ -4,7 +4,7 @@
 //! * `udp-raw serve ADDR` and `udp-raw client ADDR`: the two ends as two processes, for example in two namespaces joined by veth. ADDR is the
 //!   server's. The server ends with the client.
 //!
-//! Ping-pong: half a round trip of 8 bytes, both ends polling, plain `sendto`/`recvfrom` and this transport by turns; the 10th percentile tells most
+//! Ping-pong: half a round trip of 8 bytes, both ends polling, plain `sendto`/`recvfrom`, this transport, and this transport without a connected socket by turns; the 10th percentile tells most
 //! on a machine that others use too. Bulk: datagrams of
 //! 44 bytes of header and 1428 of payload, at most 2 MiB under way; ends sleep when there is
 //! nothing to do, and the CPU time is that of the sending and the receiving thread.
@@ -17,6 +17,7 @@ use weir_udp::{UdpConfig, UdpTransport};
 const PLAIN_PORT: u16 = 7700;
 const WEIR_PORT: u16 = 7701;
 const PLAINER_PORT: u16 = 7702;
+const ALONE_PORT: u16 = 7703;
 const ROUNDS: usize = 20;
 const PINGS: usize = 1000;
 const WARM_UP: usize = 50;
@@ -53,28 +54,31 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// One end: a plain socket, and two of this transport.
+/// One end: a plain socket, and three of this transport.
 struct Ends {
     plain: UdpSocket,
     weir: UdpTransport,
     /// Without segmentation offload.
     plainer: UdpTransport,
+    /// Without a second, connected socket.
+    alone: UdpTransport,
 }
 
 impl Ends {
-    fn make(plain: SocketAddr, weir: SocketAddr, plainer: SocketAddr) -> io::Result<Ends> {
+    fn make([plain, weir, plainer, alone]: [SocketAddr; 4]) -> io::Result<Ends> {
         let plain = UdpSocket::bind(plain)?;
         plain.set_nonblocking(true)?;
-        let cfg = |bind, offload| UdpConfig { bind: Some(bind), offload, ..UdpConfig::default() };
+        let cfg = |bind| UdpConfig { bind: Some(bind), ..UdpConfig::default() };
         Ok(Ends {
             plain,
-            weir: UdpTransport::bind(&cfg(weir, true))?,
-            plainer: UdpTransport::bind(&cfg(plainer, false))?,
+            weir: UdpTransport::bind(&cfg(weir))?,
+            plainer: UdpTransport::bind(&UdpConfig { offload: false, ..cfg(plainer) })?,
+            alone: UdpTransport::bind(&UdpConfig { connected: false, ..cfg(alone) })?,
         })
     }
 
     fn bind(ip: IpAddr) -> io::Result<Ends> {
-        Ends::make((ip, PLAIN_PORT).into(), (ip, WEIR_PORT).into(), (ip, PLAINER_PORT).into())
+        Ends::make([PLAIN_PORT, WEIR_PORT, PLAINER_PORT, ALONE_PORT].map(|port| (ip, port).into()))
     }
 
     /// The client's: the address that leads to `server`.
@@ -85,7 +89,7 @@ impl Ends {
         ))?;
         probe.connect((server, PLAIN_PORT))?;
         let own = SocketAddr::new(probe.local_addr()?.ip(), 0);
-        Ends::make(own, own, own)
+        Ends::make([own; 4])
     }
 }
 
@@ -148,9 +152,11 @@ fn serve(mut ends: Ends) -> io::Result<()> {
             ends.plain.send_to(&buf[..n], from)?;
             patience = PATIENCE;
         }
-        for _ in 0..WARM_UP + PINGS {
-            let got = weir_receive(&mut ends.weir, patience)?;
-            weir_send(&mut ends.weir, got.from, &got.bytes)?;
+        for t in [&mut ends.weir, &mut ends.alone] {
+            for _ in 0..WARM_UP + PINGS {
+                let got = weir_receive(t, patience)?;
+                weir_send(t, got.from, &got.bytes)?;
+            }
         }
     }
     for t in [&mut ends.weir, &mut ends.plainer] {
@@ -184,9 +190,9 @@ fn sink(t: &mut UdpTransport) -> io::Result<()> {
 }
 
 fn client(ip: IpAddr, mut ends: Ends) -> io::Result<()> {
-    let (plain_to, weir_to) = (SocketAddr::new(ip, PLAIN_PORT), SocketAddr::new(ip, WEIR_PORT));
+    let [plain_to, weir_to, alone_to] = [PLAIN_PORT, WEIR_PORT, ALONE_PORT].map(|port| SocketAddr::new(ip, port));
     let mut buf = [0; 64];
-    let (mut plain_ns, mut weir_ns) = (Vec::new(), Vec::new());
+    let (mut plain_ns, mut weir_ns, mut alone_ns) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         ping_rounds(&mut plain_ns, || {
             ends.plain.send_to(b"12345678", plain_to)?;
@@ -196,12 +202,15 @@ fn client(ip: IpAddr, mut ends: Ends) -> io::Result<()> {
             weir_send(&mut ends.weir, weir_to, b"12345678")?;
             weir_receive(&mut ends.weir, PATIENCE).map(|_| ())
         })?;
+        ping_rounds(&mut alone_ns, || {
+            weir_send(&mut ends.alone, alone_to, b"12345678")?;
+            weir_receive(&mut ends.alone, PATIENCE).map(|_| ())
+        })?;
     }
     for (name, share) in [("10th percentile", 10), ("median", 2)] {
-        let (plain, weir) = (quantile(&mut plain_ns, share), quantile(&mut weir_ns, share));
+        let [plain, weir, alone] = [&mut plain_ns, &mut weir_ns, &mut alone_ns].map(|ns| quantile(ns, share));
         println!(
-            "ping-pong 8 B, half round trip, {name}: plain {plain:.0} ns, weir {weir:.0} ns, difference {:+.0} ns",
-            weir - plain
+            "ping-pong 8 B, half round trip, {name}: plain {plain:.0} ns, weir {weir:.0} ns, without a connected socket {alone:.0} ns"
         );
     }
     bulk("with offload", &mut ends.weir, weir_to)?;

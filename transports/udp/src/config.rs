@@ -26,7 +26,7 @@ pub struct UdpConfig {
     /// Send as ECN-capable and report the ECN bits of what arrives. The ancillary data costs 2 to 3 % of a small
     /// datagram's send and receive, hence off until congestion control reads them.
     pub ecn: bool,
-    /// Connect a second socket to the peer that most arrives from: a fifth of a small datagram's way less.
+    /// Connect a second socket to the peer that most arrives from: an eighth of a small datagram's way less.
     pub connected: bool,
     /// Most unsent payload kept while the socket's own buffer is full, bytes.
     pub parked_limit_bytes: usize,

@@ -12,7 +12,7 @@
 //!
 //! Decisions by measurement stand beside the code they concern; `cargo run --release -p weir-udp --example udp-raw` repeats them. Beyond those: packet
 //! info is asked for only when the socket serves several addresses (2 %); one unconnected socket serves all peers, and a second one
-//! is connected to the peer that most arrives from, which saves the lookup of route and socket (20 %); `MSG_ZEROCOPY` is not used (reasoned,
+//! is connected to the peer that most arrives from, which saves the lookup of route and socket (13 %); `MSG_ZEROCOPY` is not used (reasoned,
 //! not measured): on loopback and veth the kernel copies all the same, and elsewhere each call's completion has to be read back.
 
 mod addr;
