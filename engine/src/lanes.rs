@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
-use weir_proto::{GREETING_LEN, LaneNews, LaneUnit, PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
+use weir_proto::{GREETING_LEN, LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth, LaneNews, LaneUnit};
+use weir_proto::{PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
 use weir_tcp::{Arrived, Connection, Listener};
 
 slotmap::new_key_type! {
@@ -22,19 +23,9 @@ const STRANGERS_MAX: usize = 64;
 /// Connections in all, at most, and no more than this part of the descriptors that the process may have.
 const CONNS_MAX: u64 = 1024;
 const DESCRIPTORS_PART: u64 = 4;
-/// How long it may take to greet, and to connect.
-const GREETING_NS: u64 = 2_000_000_000;
-const CONNECT_NS: u64 = 1_000_000_000;
 /// How often new connections are looked for, and old ones that are over; and how many are taken at a time.
 const ROUND_NS: u64 = 1_000_000;
 const ACCEPTS_MAX: usize = 16;
-/// How often a lane in use is asked whether the network loses something of it.
-const WATCH_NS: u64 = 10_000_000;
-/// What a look that finds losses adds to their count, which each other look lowers by one, and where the lane is given up.
-const LOSS: u32 = 4;
-const LOSSES_MAX: u32 = 10;
-/// A peer that tells nothing for so long has lost the lane, whatever TCP says.
-const UNTOLD_NS: u64 = 2_000_000_000;
 /// Bytes read in one pass of progress, and written to one connection in a row, before datagrams have their turn.
 const TURN_BYTES: u64 = 4 << 20;
 /// What is read besides a payload: the heads of what follows, and small payloads whole.
@@ -93,21 +84,7 @@ struct Conn {
     out: Option<(LaneUnit, u32)>,
     /// It had no room when last written to, and the set of descriptors knows.
     blocked: bool,
-    health: Health,
-}
-
-/// What is known of a lane's well-being.
-#[derive(Default)]
-struct Health {
-    /// The peer has not told to have read all that was written.
-    waits: bool,
-    watched_at: Time,
-    /// How far the peer had read then, and since when no further.
-    read: u64,
-    read_at: Time,
-    /// Segments lost then, and how often something had been lost of late.
-    lost: u32,
-    losses: u32,
+    health: LaneHealth,
 }
 
 impl Conn {
@@ -126,7 +103,7 @@ impl Conn {
             head_done: 0,
             out: None,
             blocked: false,
-            health: Health::default(),
+            health: LaneHealth::new(now),
         }
     }
 
@@ -189,11 +166,10 @@ impl Lanes {
     /// When to look although nothing wakes a sleeper.
     pub fn next_timeout(&self, now: Time) -> Option<Time> {
         let at = |c: &Conn| match c.stage {
-            Stage::Connecting => Some(c.since.plus_ns(CONNECT_NS)),
-            Stage::Greeted | Stage::Stranger => Some(c.since.plus_ns(GREETING_NS)),
+            Stage::Connecting => Some(c.since.plus_ns(LANE_CONNECT_NS)),
+            Stage::Greeted | Stage::Stranger => Some(c.since.plus_ns(LANE_GREETING_NS)),
             Stage::Up if c.put_off => Some(now),
-            Stage::Up if c.health.waits => Some(c.health.watched_at.plus_ns(WATCH_NS)),
-            Stage::Up => None,
+            Stage::Up => c.health.next_look(),
         };
         self.conns.values().filter_map(at).min()
     }
@@ -326,8 +302,8 @@ impl Lanes {
         let is_over = |c: &Conn| {
             let age = now.since_ns(c.since);
             match c.stage {
-                Stage::Connecting => age > CONNECT_NS,
-                Stage::Greeted | Stage::Stranger => age > GREETING_NS,
+                Stage::Connecting => age > LANE_CONNECT_NS,
+                Stage::Greeted | Stage::Stranger => age > LANE_GREETING_NS,
                 Stage::Up => !st.proto.lane_is_up(c.peer, c.lane),
             }
         };
@@ -399,7 +375,7 @@ fn greeted(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
             return Err(Over::Failed);
         }
     }
-    (c.health.read_at, c.health.watched_at) = (now, now);
+    c.health = LaneHealth::new(now);
     c.unstage(GREETING_LEN);
     Ok(())
 }
@@ -542,27 +518,8 @@ fn write_conn(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
     Ok(())
 }
 
-/// Looks now and then, while something is under way, whether the network loses anything of it: again and again, or so that the peer gets nothing meanwhile; then it is over.
-/// What TCP mends within a round trip does no harm.
+/// Looks now and then whether the lane is worth having.
 fn watch(c: &mut Conn, st: &State, now: Time) -> Result<(), Over> {
-    let h = &mut c.health;
     let read = st.proto.lane_waits(c.peer, c.lane);
-    if read.is_some() && !h.waits {
-        h.read_at = now;
-    }
-    h.waits = read.is_some();
-    let Some(read) = read else { return Ok(()) };
-    if now.since_ns(h.watched_at) < WATCH_NS {
-        return Ok(());
-    }
-    h.watched_at = now;
-    let moved = read != std::mem::replace(&mut h.read, read);
-    if moved {
-        h.read_at = now;
-    }
-    let lost = c.io.lost_segments()?;
-    h.losses = if lost > std::mem::replace(&mut h.lost, lost) { h.losses + LOSS } else { h.losses.saturating_sub(1) };
-    let stuck = h.losses > 0 && !moved;
-    let untold = now.since_ns(h.read_at) > UNTOLD_NS;
-    if stuck || untold || h.losses >= LOSSES_MAX { Err(Over::Failed) } else { Ok(()) }
+    if c.health.suffers(now, read, || c.io.lost_segments())? { Err(Over::Failed) } else { Ok(()) }
 }
