@@ -55,6 +55,8 @@ enum Over {
     Failed,
     /// A unit had to be cut off; the next one is welcome.
     CutOff,
+    /// It could not be made. None: nobody answered.
+    NotMade(Option<io::ErrorKind>),
 }
 
 impl From<io::Error> for Over {
@@ -68,8 +70,9 @@ struct Conn {
     io: Connection,
     stage: Stage,
     since: Time,
-    /// Whose it is, but for a stranger.
+    /// Whose it is, and where that one was sought, but for a stranger.
     peer: PeerId,
+    to: SocketAddr,
     lane: u32,
     /// Bytes read and not yet looked at: a greeting, or heads.
     staged: Box<[u8; STAGE_BYTES]>,
@@ -88,12 +91,13 @@ struct Conn {
 }
 
 impl Conn {
-    fn new(io: Connection, stage: Stage, now: Time, peer: PeerId) -> Conn {
+    fn new(io: Connection, now: Time, news: Option<LaneNews>) -> Conn {
         Conn {
             io,
-            stage,
+            stage: if news.is_some() { Stage::Connecting } else { Stage::Stranger },
             since: now,
-            peer,
+            peer: news.map_or(PeerId(u32::MAX), |n| n.peer),
+            to: news.map_or(SocketAddr::from(([0; 4], 0)), |n| n.remote),
             lane: 0,
             staged: Box::new([0; STAGE_BYTES]),
             have: 0,
@@ -235,13 +239,20 @@ impl Lanes {
     }
 
     fn connect(&mut self, st: &mut State, now: Time, news: LaneNews) {
-        let made =
-            if self.conns.len() < self.conns_max { Connection::connect(news.remote, news.local).ok() } else { None };
-        let added =
-            made.and_then(|io| self.insert(Conn::new(io, Stage::Connecting, now, news.peer), EpollFlags::EPOLLOUT));
-        if added.is_none() {
-            give_up_asking(st, now, news.peer);
+        // When there are too many here, that says nothing of the network.
+        let mut why = Over::Failed;
+        if self.conns.len() < self.conns_max {
+            match Connection::connect(news.remote, news.local) {
+                Ok(io) => {
+                    if self.insert(Conn::new(io, now, Some(news)), EpollFlags::EPOLLOUT).is_some() {
+                        return;
+                    }
+                }
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {}
+                Err(e) => why = Over::NotMade(Some(e.kind())),
+            }
         }
+        give_up_asking(st, now, news.peer, now, news.remote, why);
     }
 
     fn insert(&mut self, conn: Conn, flags: EpollFlags) -> Option<ConnKey> {
@@ -267,7 +278,7 @@ impl Lanes {
                         None if full => continue,
                         _ => {}
                     }
-                    self.insert(Conn::new(io, Stage::Stranger, now, PeerId(u32::MAX)), EpollFlags::EPOLLIN);
+                    self.insert(Conn::new(io, now, None), EpollFlags::EPOLLIN);
                 }
                 Err(_) => {
                     // Out of descriptors: what waits would wake every sleeper for ever, and lanes are a convenience.
@@ -309,7 +320,8 @@ impl Lanes {
         };
         let over: SmallVec<[ConnKey; 4]> = self.conns.iter().filter(|(_, c)| is_over(c)).map(|(k, _)| k).collect();
         for k in over {
-            self.drop_conn(st, now, k, Over::Failed);
+            let unanswered = self.conns[k].stage == Stage::Connecting;
+            self.drop_conn(st, now, k, if unanswered { Over::NotMade(None) } else { Over::Failed });
         }
     }
 
@@ -328,8 +340,8 @@ impl Lanes {
         let Some(c) = self.forget(k) else { return };
         match c.stage {
             Stage::Stranger => {}
-            Stage::Connecting => give_up_asking(st, now, c.peer),
-            Stage::Greeted | Stage::Up => st.proto.lane_over(now, c.peer, c.lane, over == Over::Failed),
+            Stage::Connecting => give_up_asking(st, now, c.peer, c.since, c.to, over),
+            Stage::Greeted | Stage::Up => st.proto.lane_over(now, c.peer, c.lane, over != Over::CutOff),
         }
     }
 
@@ -341,17 +353,36 @@ impl Lanes {
     }
 }
 
-/// A lane that was asked for is not to be had. It is numbered by its greeting.
-fn give_up_asking(st: &mut State, now: Time, peer: PeerId) {
-    if let Some((lane, _)) = st.proto.lane_greeting(peer) {
-        st.proto.lane_over(now, peer, lane, true);
+/// A lane that was asked for is not to be had: no connection, tried since then, to there. It is numbered by its greeting.
+fn give_up_asking(st: &mut State, now: Time, peer: PeerId, since: Time, to: SocketAddr, why: Over) {
+    let Some((lane, _)) = st.proto.lane_greeting(peer) else { return };
+    st.proto.lane_over(now, peer, lane, true);
+    let Over::NotMade(why) = why else { return };
+    // Whose packets do not come either is gone, or has other troubles. (A refusal comes at once; of the second before it anything will do.)
+    let since = since.min(Time(now.0.saturating_sub(LANE_CONNECT_NS)));
+    if st.proto.heard_since(peer, since) {
+        no_tcp(st, peer.0, to, why);
+    }
+}
+
+/// A peer that answers packets does not answer TCP: people can do something about that.
+fn no_tcp(st: &mut State, peer: u32, to: SocketAddr, why: Option<io::ErrorKind>) {
+    st.counters.lane_connects_failed += 1;
+    st.peer_slot(peer);
+    let p = &mut st.peers[peer as usize];
+    p.no_tcp_to = Some(to);
+    if !std::mem::replace(&mut p.told_no_tcp, true) {
+        st.trace.no_tcp(peer, to, why);
     }
 }
 
 /// Greets once connected.
 fn greet(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
-    if !c.io.is_connected()? {
+    if !c.io.is_connected().map_err(|e| Over::NotMade(Some(e.kind())))? {
         return Ok(());
+    }
+    if let Some(p) = st.peers.get_mut(c.peer.0 as usize) {
+        p.no_tcp_to = None;
     }
     let (lane, greeting) = st.proto.lane_greeting(c.peer).ok_or(Over::CutOff)?;
     (c.lane, c.stage, c.since) = (lane, Stage::Greeted, now);
