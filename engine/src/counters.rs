@@ -51,6 +51,8 @@ pub struct EngineCounters {
     pub polls: u64,
     /// Polls of the socket that failed.
     pub socket_errors: u64,
+    /// TCP connections for lanes to peers that live which were not answered, or were refused: a firewall may drop TCP. Large messages go in packets.
+    pub lane_connects_failed: u64,
     /// The process ran out of descriptors when a lane came, and no more are taken.
     pub lane_listener_lost: u64,
     /// Notices of remote writes that the program has not taken.

@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
-use weir_proto::{GREETING_LEN, LaneNews, LaneUnit, PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
+use weir_proto::{GREETING_LEN, LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth, LaneNews, LaneUnit};
+use weir_proto::{PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
 use weir_tcp::{Arrived, Connection, Listener};
 
 slotmap::new_key_type! {
@@ -22,19 +23,9 @@ const STRANGERS_MAX: usize = 64;
 /// Connections in all, at most, and no more than this part of the descriptors that the process may have.
 const CONNS_MAX: u64 = 1024;
 const DESCRIPTORS_PART: u64 = 4;
-/// How long it may take to greet, and to connect.
-const GREETING_NS: u64 = 2_000_000_000;
-const CONNECT_NS: u64 = 1_000_000_000;
 /// How often new connections are looked for, and old ones that are over; and how many are taken at a time.
 const ROUND_NS: u64 = 1_000_000;
 const ACCEPTS_MAX: usize = 16;
-/// How often a lane in use is asked whether the network loses something of it.
-const WATCH_NS: u64 = 10_000_000;
-/// What a look that finds losses adds to their count, which each other look lowers by one, and where the lane is given up.
-const LOSS: u32 = 4;
-const LOSSES_MAX: u32 = 10;
-/// A peer that tells nothing for so long has lost the lane, whatever TCP says.
-const UNTOLD_NS: u64 = 2_000_000_000;
 /// Bytes read in one pass of progress, and written to one connection in a row, before datagrams have their turn.
 const TURN_BYTES: u64 = 4 << 20;
 /// What is read besides a payload: the heads of what follows, and small payloads whole.
@@ -64,6 +55,8 @@ enum Over {
     Failed,
     /// A unit had to be cut off; the next one is welcome.
     CutOff,
+    /// It could not be made. None: nobody answered.
+    NotMade(Option<io::ErrorKind>),
 }
 
 impl From<io::Error> for Over {
@@ -77,8 +70,9 @@ struct Conn {
     io: Connection,
     stage: Stage,
     since: Time,
-    /// Whose it is, but for a stranger.
+    /// Whose it is, and where that one was sought, but for a stranger.
     peer: PeerId,
+    to: SocketAddr,
     lane: u32,
     /// Bytes read and not yet looked at: a greeting, or heads.
     staged: Box<[u8; STAGE_BYTES]>,
@@ -93,30 +87,17 @@ struct Conn {
     out: Option<(LaneUnit, u32)>,
     /// It had no room when last written to, and the set of descriptors knows.
     blocked: bool,
-    health: Health,
-}
-
-/// What is known of a lane's well-being.
-#[derive(Default)]
-struct Health {
-    /// The peer has not told to have read all that was written.
-    waits: bool,
-    watched_at: Time,
-    /// How far the peer had read then, and since when no further.
-    read: u64,
-    read_at: Time,
-    /// Segments lost then, and how often something had been lost of late.
-    lost: u32,
-    losses: u32,
+    health: LaneHealth,
 }
 
 impl Conn {
-    fn new(io: Connection, stage: Stage, now: Time, peer: PeerId) -> Conn {
+    fn new(io: Connection, now: Time, news: Option<LaneNews>) -> Conn {
         Conn {
             io,
-            stage,
+            stage: if news.is_some() { Stage::Connecting } else { Stage::Stranger },
             since: now,
-            peer,
+            peer: news.map_or(PeerId(u32::MAX), |n| n.peer),
+            to: news.map_or(SocketAddr::from(([0; 4], 0)), |n| n.remote),
             lane: 0,
             staged: Box::new([0; STAGE_BYTES]),
             have: 0,
@@ -126,7 +107,7 @@ impl Conn {
             head_done: 0,
             out: None,
             blocked: false,
-            health: Health::default(),
+            health: LaneHealth::new(now),
         }
     }
 
@@ -189,11 +170,10 @@ impl Lanes {
     /// When to look although nothing wakes a sleeper.
     pub fn next_timeout(&self, now: Time) -> Option<Time> {
         let at = |c: &Conn| match c.stage {
-            Stage::Connecting => Some(c.since.plus_ns(CONNECT_NS)),
-            Stage::Greeted | Stage::Stranger => Some(c.since.plus_ns(GREETING_NS)),
+            Stage::Connecting => Some(c.since.plus_ns(LANE_CONNECT_NS)),
+            Stage::Greeted | Stage::Stranger => Some(c.since.plus_ns(LANE_GREETING_NS)),
             Stage::Up if c.put_off => Some(now),
-            Stage::Up if c.health.waits => Some(c.health.watched_at.plus_ns(WATCH_NS)),
-            Stage::Up => None,
+            Stage::Up => c.health.next_look(),
         };
         self.conns.values().filter_map(at).min()
     }
@@ -259,13 +239,20 @@ impl Lanes {
     }
 
     fn connect(&mut self, st: &mut State, now: Time, news: LaneNews) {
-        let made =
-            if self.conns.len() < self.conns_max { Connection::connect(news.remote, news.local).ok() } else { None };
-        let added =
-            made.and_then(|io| self.insert(Conn::new(io, Stage::Connecting, now, news.peer), EpollFlags::EPOLLOUT));
-        if added.is_none() {
-            give_up_asking(st, now, news.peer);
+        // When there are too many here, that says nothing of the network.
+        let mut why = Over::Failed;
+        if self.conns.len() < self.conns_max {
+            match Connection::connect(news.remote, news.local) {
+                Ok(io) => {
+                    if self.insert(Conn::new(io, now, Some(news)), EpollFlags::EPOLLOUT).is_some() {
+                        return;
+                    }
+                }
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {}
+                Err(e) => why = Over::NotMade(Some(e.kind())),
+            }
         }
+        give_up_asking(st, now, news.peer, now, news.remote, why);
     }
 
     fn insert(&mut self, conn: Conn, flags: EpollFlags) -> Option<ConnKey> {
@@ -291,7 +278,7 @@ impl Lanes {
                         None if full => continue,
                         _ => {}
                     }
-                    self.insert(Conn::new(io, Stage::Stranger, now, PeerId(u32::MAX)), EpollFlags::EPOLLIN);
+                    self.insert(Conn::new(io, now, None), EpollFlags::EPOLLIN);
                 }
                 Err(_) => {
                     // Out of descriptors: what waits would wake every sleeper for ever, and lanes are a convenience.
@@ -326,14 +313,15 @@ impl Lanes {
         let is_over = |c: &Conn| {
             let age = now.since_ns(c.since);
             match c.stage {
-                Stage::Connecting => age > CONNECT_NS,
-                Stage::Greeted | Stage::Stranger => age > GREETING_NS,
+                Stage::Connecting => age > LANE_CONNECT_NS,
+                Stage::Greeted | Stage::Stranger => age > LANE_GREETING_NS,
                 Stage::Up => !st.proto.lane_is_up(c.peer, c.lane),
             }
         };
         let over: SmallVec<[ConnKey; 4]> = self.conns.iter().filter(|(_, c)| is_over(c)).map(|(k, _)| k).collect();
         for k in over {
-            self.drop_conn(st, now, k, Over::Failed);
+            let unanswered = self.conns[k].stage == Stage::Connecting;
+            self.drop_conn(st, now, k, if unanswered { Over::NotMade(None) } else { Over::Failed });
         }
     }
 
@@ -352,8 +340,8 @@ impl Lanes {
         let Some(c) = self.forget(k) else { return };
         match c.stage {
             Stage::Stranger => {}
-            Stage::Connecting => give_up_asking(st, now, c.peer),
-            Stage::Greeted | Stage::Up => st.proto.lane_over(now, c.peer, c.lane, over == Over::Failed),
+            Stage::Connecting => give_up_asking(st, now, c.peer, c.since, c.to, over),
+            Stage::Greeted | Stage::Up => st.proto.lane_over(now, c.peer, c.lane, over != Over::CutOff),
         }
     }
 
@@ -365,17 +353,36 @@ impl Lanes {
     }
 }
 
-/// A lane that was asked for is not to be had. It is numbered by its greeting.
-fn give_up_asking(st: &mut State, now: Time, peer: PeerId) {
-    if let Some((lane, _)) = st.proto.lane_greeting(peer) {
-        st.proto.lane_over(now, peer, lane, true);
+/// A lane that was asked for is not to be had: no connection, tried since then, to there. It is numbered by its greeting.
+fn give_up_asking(st: &mut State, now: Time, peer: PeerId, since: Time, to: SocketAddr, why: Over) {
+    let Some((lane, _)) = st.proto.lane_greeting(peer) else { return };
+    st.proto.lane_over(now, peer, lane, true);
+    let Over::NotMade(why) = why else { return };
+    // Whose packets do not come either is gone, or has other troubles. (A refusal comes at once; of the second before it anything will do.)
+    let since = since.min(Time(now.0.saturating_sub(LANE_CONNECT_NS)));
+    if st.proto.heard_since(peer, since) {
+        no_tcp(st, peer.0, to, why);
+    }
+}
+
+/// A peer that answers packets does not answer TCP: people can do something about that.
+fn no_tcp(st: &mut State, peer: u32, to: SocketAddr, why: Option<io::ErrorKind>) {
+    st.counters.lane_connects_failed += 1;
+    st.peer_slot(peer);
+    let p = &mut st.peers[peer as usize];
+    p.no_tcp_to = Some(to);
+    if !std::mem::replace(&mut p.told_no_tcp, true) {
+        st.trace.no_tcp(peer, to, why);
     }
 }
 
 /// Greets once connected.
 fn greet(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
-    if !c.io.is_connected()? {
+    if !c.io.is_connected().map_err(|e| Over::NotMade(Some(e.kind())))? {
         return Ok(());
+    }
+    if let Some(p) = st.peers.get_mut(c.peer.0 as usize) {
+        p.no_tcp_to = None;
     }
     let (lane, greeting) = st.proto.lane_greeting(c.peer).ok_or(Over::CutOff)?;
     (c.lane, c.stage, c.since) = (lane, Stage::Greeted, now);
@@ -399,7 +406,7 @@ fn greeted(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
             return Err(Over::Failed);
         }
     }
-    (c.health.read_at, c.health.watched_at) = (now, now);
+    c.health = LaneHealth::new(now);
     c.unstage(GREETING_LEN);
     Ok(())
 }
@@ -542,27 +549,8 @@ fn write_conn(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
     Ok(())
 }
 
-/// Looks now and then, while something is under way, whether the network loses anything of it: again and again, or so that the peer gets nothing meanwhile; then it is over.
-/// What TCP mends within a round trip does no harm.
+/// Looks now and then whether the lane is worth having.
 fn watch(c: &mut Conn, st: &State, now: Time) -> Result<(), Over> {
-    let h = &mut c.health;
     let read = st.proto.lane_waits(c.peer, c.lane);
-    if read.is_some() && !h.waits {
-        h.read_at = now;
-    }
-    h.waits = read.is_some();
-    let Some(read) = read else { return Ok(()) };
-    if now.since_ns(h.watched_at) < WATCH_NS {
-        return Ok(());
-    }
-    h.watched_at = now;
-    let moved = read != std::mem::replace(&mut h.read, read);
-    if moved {
-        h.read_at = now;
-    }
-    let lost = c.io.lost_segments()?;
-    h.losses = if lost > std::mem::replace(&mut h.lost, lost) { h.losses + LOSS } else { h.losses.saturating_sub(1) };
-    let stuck = h.losses > 0 && !moved;
-    let untold = now.since_ns(h.read_at) > UNTOLD_NS;
-    if stuck || untold || h.losses >= LOSSES_MAX { Err(Over::Failed) } else { Ok(()) }
+    if c.health.suffers(now, read, || c.io.lost_segments())? { Err(Over::Failed) } else { Ok(()) }
 }

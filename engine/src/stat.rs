@@ -18,7 +18,11 @@ pub struct Numbers {
     protocol: weir_proto::Counters,
     transport: weir_udp::UdpCounters,
     peers: Vec<(u32, weir_proto::PeerStats)>,
+    no_tcp_to: Vec<std::net::SocketAddr>,
 }
+
+/// Addresses shown that do not answer TCP, at most; a job that has more of them has said enough.
+const NO_TCP_MAX: usize = 64;
 
 /// All counters of one endpoint.
 pub fn numbers(core: &Core) -> Numbers {
@@ -31,6 +35,7 @@ pub fn numbers(core: &Core) -> Numbers {
         protocol: st.proto.counters().clone(),
         transport: *core.udp.counters(),
         peers: st.proto.peers().map(|p| (p.0, st.proto.peer_stats(p))).collect(),
+        no_tcp_to: st.peers.iter().filter_map(|p| p.no_tcp_to).take(NO_TCP_MAX).collect(),
     }
 }
 
@@ -61,6 +66,7 @@ impl Numbers {
             "protocol": self.protocol,
             "transport": self.transport,
             "peers": peers,
+            "no_tcp_to": self.no_tcp_to.iter().map(ToString::to_string).collect::<Vec<_>>(),
         })
     }
 }

@@ -4,6 +4,7 @@ use crate::api::{Access, Completion, OpError, OpKind};
 use crate::budget::WAITING_BYTES;
 use crate::memory::{Gather, INLINE_BYTES, Pool, Source};
 use smallvec::SmallVec;
+use std::net::SocketAddr;
 use weir_match::Class;
 use weir_proto::{DownReason, Time};
 
@@ -247,6 +248,9 @@ pub struct PeerState {
     pub early_bytes: usize,
     /// Writes with immediate data, in both directions.
     pub notices: Notices,
+    /// Where it does not answer TCP, as of the last time that it was tried; and whether that was said.
+    pub no_tcp_to: Option<SocketAddr>,
+    pub told_no_tcp: bool,
 }
 
 impl PeerState {
@@ -267,6 +271,8 @@ impl PeerState {
             copied_bytes: 0,
             early_bytes: 0,
             notices: Notices::default(),
+            no_tcp_to: None,
+            told_no_tcp: false,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! A levelled trace of requests' lives, one line an event: what was posted, what arrived, what was matched, how it ended.
 //!
-//! Level 1: failures and peers going down. Level 2: every step of every request. Off, it costs one comparison. A full disk ends the trace with one warning; traffic goes on.
+//! Level 1: failures, lanes that are not to be had and peers going down. Level 2: every step of every request. Off, it costs one comparison. A full disk ends the trace with one warning; traffic goes on.
 
 use crate::api::OpError;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use weir_proto::DownReason;
 
@@ -104,6 +105,16 @@ impl Trace {
     pub fn socket_failed(&mut self, errno: i32) {
         if self.on(1) {
             self.line(format_args!("socket unusable {}", std::io::Error::from_raw_os_error(errno)));
+        }
+    }
+
+    /// No TCP connection to a peer could be made for a lane; `why`: none, nobody answered.
+    pub fn no_tcp(&mut self, peer: u32, to: SocketAddr, why: Option<ErrorKind>) {
+        if self.on(1) {
+            let what = why.map_or_else(|| "was not answered".to_owned(), |e| format!("failed ({e})"));
+            self.line(format_args!(
+                "lane not made   peer={peer} TCP to {to} {what}: large messages go in packets; a firewall may drop TCP (not tried with WEIR_LANES=off)"
+            ));
         }
     }
 

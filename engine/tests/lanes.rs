@@ -3,11 +3,12 @@
 mod common;
 
 use common::{LIMIT, Pair, config, counter, iov, open, pair_of, pair_with, pattern, post, recv_op, send, wait};
+use socket2::{SockFilter, SockRef};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{FromRawFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, RawFd};
 use std::time::Instant;
-use weir_engine::{EngineConfig, LaneUse, Queue, RecvOp, SendMode};
+use weir_engine::{Endpoint, EngineConfig, LaneUse, Queue, RecvOp, SendMode};
 
 fn always() -> EngineConfig {
     EngineConfig { lanes: LaneUse::Always, ..config() }
@@ -49,20 +50,29 @@ fn with_lane(p: &Pair) {
     }
 }
 
+/// The descriptors of this process.
+fn descriptors() -> impl Iterator<Item = RawFd> {
+    let all = std::fs::read_dir("/proc/self/fd").expect("proc");
+    all.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<RawFd>().ok())
+}
+
+/// The ports of the two endpoints.
+fn ports(p: &Pair) -> [u16; 2] {
+    [p.a.name(), p.b.name()].map(|name| u16::from_be_bytes([name[2], name[3]]))
+}
+
 /// TCP connections of this process between the two endpoints (whose sockets have these ports).
 fn connections(p: &Pair) -> Vec<RawFd> {
-    let port = |name: [u8; 48]| u16::from_be_bytes([name[2], name[3]]);
-    let ports = [port(p.a.name()), port(p.b.name())];
-    let all = std::fs::read_dir("/proc/self/fd").expect("proc");
-    let fds = all.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<RawFd>().ok());
-    fds.filter(|fd| {
-        // SAFETY: only asks; the descriptor is not closed by this copy.
-        let s = std::mem::ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(*fd) });
-        let at = |a: std::io::Result<SocketAddr>| a.is_ok_and(|a| ports.contains(&a.port()));
-        // Only TCP has the option; datagram sockets may be connected too.
-        s.nodelay().is_ok() && s.peer_addr().is_ok() && (at(s.peer_addr()) || at(s.local_addr()))
-    })
-    .collect()
+    let ports = ports(p);
+    descriptors()
+        .filter(|fd| {
+            // SAFETY: only asks; the descriptor is not closed by this copy.
+            let s = std::mem::ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(*fd) });
+            let at = |a: std::io::Result<SocketAddr>| a.is_ok_and(|a| ports.contains(&a.port()));
+            // Only TCP has the option; datagram sockets may be connected too.
+            s.nodelay().is_ok() && s.peer_addr().is_ok() && (at(s.peer_addr()) || at(s.local_addr()))
+        })
+        .collect()
 }
 
 #[test]
@@ -244,4 +254,84 @@ fn who_closes_with_payload_under_way_still_delivers_it() {
     assert!(buf == data);
     closing.join().expect("close");
     assert!(counter(&p.b, "lane_bytes_received") >= 200_000, "{}", p.b.counters_json());
+}
+
+/// The sockets that take connections for the two endpoints.
+fn with_listeners(p: &Pair, act: impl Fn(&SockRef<'_>) -> std::io::Result<()>) {
+    let ports = ports(p);
+    let mut listeners = 0;
+    for fd in descriptors() {
+        // SAFETY: of this process, and used at once; where it was closed meanwhile its questions fail.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        let s = SockRef::from(&fd);
+        let port = s.local_addr().ok().and_then(|a| Some(a.as_socket()?.port()));
+        if port.is_some_and(|port| ports.contains(&port)) && s.is_listener().is_ok_and(|yes| yes) {
+            act(&s).expect("a listener obeys");
+            listeners += 1;
+        }
+    }
+    assert_eq!(listeners, 2);
+}
+
+/// Where the trace of an endpoint of this test goes.
+fn trace_file(who: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("weir-no-tcp-{}-{who}", std::process::id()))
+}
+
+/// Two that keep a trace of troubles, in files of these names.
+fn traced(names: [&str; 2]) -> Pair {
+    let [a, b] = names.map(|who| EngineConfig { trace: 1, trace_file: Some(trace_file(who)), ..always() });
+    pair_of(a, b)
+}
+
+/// Sends until so many connections could not be made. Returns who wanted them, and the port of the other.
+fn until_no_tcp(p: &Pair, times: u64) -> (&Endpoint, u16) {
+    let start = Instant::now();
+    let failed = |ep: &Endpoint| counter(ep, "lane_connects_failed");
+    while failed(&p.a) + failed(&p.b) < times {
+        message(p, 1, 100_000, false);
+        assert!(start.elapsed() < LIMIT, "{} {}", p.a.counters_json(), p.b.counters_json());
+    }
+    assert_eq!(counter(&p.a, "lanes_opened") + counter(&p.b, "lanes_opened"), 0);
+    let [port_a, port_b] = ports(p);
+    if failed(&p.a) > 0 { (&p.a, port_b) } else { (&p.b, port_a) }
+}
+
+/// The lines about TCP in both traces, once the endpoints are gone.
+fn lines_about_tcp(p: Pair, names: [&str; 2]) -> Vec<String> {
+    drop(p);
+    let text = names.map(|who| std::fs::read_to_string(trace_file(who)).expect("trace")).concat();
+    for who in names {
+        std::fs::remove_file(trace_file(who)).expect("it was there");
+    }
+    text.lines().filter(|l| l.contains("TCP")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_firewall_that_drops_tcp_is_told_once_and_costs_no_message() {
+    let names = ["dropped-a", "dropped-b"];
+    let p = traced(names);
+    // One instruction: return, and let 0 bytes of it pass. To who connects that is a firewall's silence.
+    with_listeners(&p, |s| s.attach_filter(&[SockFilter::new(0x06, 0, 0, 0)]));
+    let (one, port) = until_no_tcp(&p, 2);
+    let list = format!("\"no_tcp_to\":[\"127.0.0.1:{port}\"]");
+    assert!(one.counters_json().contains(&list), "{}", one.counters_json());
+
+    with_listeners(&p, |s| s.detach_filter());
+    with_lane(&p);
+    assert!(one.counters_json().contains("\"no_tcp_to\":[]"), "{}", one.counters_json());
+    let lines = lines_about_tcp(p, names);
+    let want = format!("TCP to 127.0.0.1:{port} was not answered: large messages go in packets; a firewall may drop");
+    assert!(lines.len() == 1 && lines[0].contains(&want) && lines[0].contains("WEIR_LANES=off"), "{lines:?}");
+}
+
+#[test]
+fn a_refusal_of_tcp_is_told_with_its_cause() {
+    let names = ["refused-a", "refused-b"];
+    let p = traced(names);
+    with_listeners(&p, |s| s.shutdown(std::net::Shutdown::Both));
+    let (_, port) = until_no_tcp(&p, 1);
+    let lines = lines_about_tcp(p, names);
+    let want = format!("TCP to 127.0.0.1:{port} failed (connection refused): large messages go in packets");
+    assert!(lines.len() == 1 && lines[0].contains(&want), "{lines:?}");
 }

@@ -3,8 +3,11 @@
 //!
 //! Each end reads and writes as the engine's driver does (`engine/src/lanes.rs`), with memory in place of sockets.
 
+use std::convert::Infallible;
+
 use arbitrary::Arbitrary;
-use weir_proto::{Config, Counters, GREETING_LEN, LaneUnit, Level, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
+use weir_proto::{Config, Counters, GREETING_LEN, LANE_GREETING_NS, LaneHealth, LaneUnit, Level, Time};
+use weir_proto::{UNIT_HEAD_LEN, UnitHead, UnitIn};
 use weir_wire::frame::Credit;
 use weir_wire::lane::UNIT_MAX;
 
@@ -14,11 +17,9 @@ use crate::pair::{self, Besides, Net, PEER};
 use crate::row::{Past, Row};
 use crate::upper::byte_of;
 
-/// As the driver has it: bytes read besides payload, bytes in one turn, time to greet, time in which nothing is told.
+/// As the driver has it: bytes read besides payload, bytes in one turn.
 const STAGE_BYTES: usize = 4096;
 const TURN_BYTES: usize = 64 << 10;
-const GREETING_NS: u64 = 2_000_000_000;
-const UNTOLD_NS: u64 = 2_000_000_000;
 const CONNS_MAX: usize = 16;
 /// Timers that outlive everything else.
 const SILENCE_NS: u64 = 60_000_000_000;
@@ -154,9 +155,7 @@ struct End {
     head: Vec<u8>,
     head_done: usize,
     out: Option<(LaneUnit, u32)>,
-    waits: bool,
-    read: u64,
-    read_at: Time,
+    health: LaneHealth,
 }
 
 impl End {
@@ -172,9 +171,7 @@ impl End {
             head: Vec::new(),
             head_done: 0,
             out: None,
-            waits: false,
-            read: 0,
-            read_at: since,
+            health: LaneHealth::new(since),
         }
     }
 
@@ -485,8 +482,8 @@ impl Lanes {
             for side in 0..2 {
                 let (e, ep) = (&mut self.conns[k].ends[side], &net.sides[side].ep);
                 let over = match e.stage {
-                    Stage::Greeted | Stage::Stranger => net.now.since_ns(e.since) > GREETING_NS,
-                    Stage::Up => !ep.lane_is_up(PEER, e.lane) || e.is_untold(ep.lane_waits(PEER, e.lane), net.now),
+                    Stage::Greeted | Stage::Stranger => net.now.since_ns(e.since) > LANE_GREETING_NS,
+                    Stage::Up => !ep.lane_is_up(PEER, e.lane) || e.is_given_up(ep.lane_waits(PEER, e.lane), net.now),
                     Stage::Gone => false,
                 };
                 if over {
@@ -519,9 +516,9 @@ impl Lanes {
         self.tidy(net);
         self.conns.retain(|c| c.ends.iter().any(|e| e.stage != Stage::Gone));
         let next = self.conns.iter().flat_map(|c| &c.ends).filter_map(|e| match e.stage {
-            Stage::Greeted | Stage::Stranger => Some(e.since.plus_ns(GREETING_NS + 1)),
-            Stage::Up if e.waits => Some(e.read_at.plus_ns(UNTOLD_NS + 1)),
-            Stage::Up | Stage::Gone => None,
+            Stage::Greeted | Stage::Stranger => Some(e.since.plus_ns(LANE_GREETING_NS + 1)),
+            Stage::Up => e.health.next_look(),
+            Stage::Gone => None,
         });
         Besides { moved, next: next.min() }
     }
@@ -629,7 +626,7 @@ impl Lanes {
             e.lane = lane;
             rows[1 - side].push_unit(&answer, GREETING_LEN);
         }
-        (e.stage, e.read_at) = (Stage::Up, now);
+        (e.stage, e.health) = (Stage::Up, LaneHealth::new(now));
         assert!(!rows[side].is_altered(e.taken), "an altered greeting was taken");
         e.unstage(GREETING_LEN);
         Ok(())
@@ -679,17 +676,9 @@ impl Lanes {
 }
 
 impl End {
-    /// Whether the peer has told nothing for too long, as the driver looks at it.
-    fn is_untold(&mut self, read: Option<u64>, now: Time) -> bool {
-        if read.is_some() && !self.waits {
-            self.read_at = now;
-        }
-        self.waits = read.is_some();
-        let Some(read) = read else { return false };
-        if read != std::mem::replace(&mut self.read, read) {
-            self.read_at = now;
-        }
-        now.since_ns(self.read_at) > UNTOLD_NS
+    /// As the driver asks; nothing is lost here.
+    fn is_given_up(&mut self, read: Option<u64>, now: Time) -> bool {
+        self.health.suffers(now, read, || Ok::<_, Infallible>(0)).is_ok_and(|given_up| given_up)
     }
 }
 

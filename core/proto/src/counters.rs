@@ -36,7 +36,8 @@ pub struct Counters {
     pub credits_sent: u64,
     pub parity_sent: u64,
     pub parity_used: u64,
-    // Lanes: those that were up, those that failed, units and payload bytes both ways, greetings refused.
+    // Lanes: those that were up; those that failed, because segments were lost, the peer told nothing or ended its
+    // connection, or none could be made; units and payload bytes both ways; greetings refused.
     pub lanes_opened: u64,
     pub lanes_failed: u64,
     pub lane_units_sent: u64,

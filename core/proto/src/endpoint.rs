@@ -196,6 +196,12 @@ impl Endpoint {
         self.assocs.iter().filter(|a| lives(a)).max_by_key(|a| (a.state == State::Up, a.heard)).map(|a| a.id)
     }
 
+    /// Whether anything genuine has come from the peer later than `then`: if so, it lives, and the way to it bears packets.
+    #[must_use]
+    pub fn heard_since(&self, peer: PeerId, then: Time) -> bool {
+        self.assocs.get(peer.0 as usize).is_some_and(|a| a.state == State::Up && a.heard > then)
+    }
+
     /// The place of a forgotten peer that may be used again.
     fn vacancy(&mut self) -> Option<PeerId> {
         while let Some(&(at, p)) = self.vacant.front() {

@@ -22,6 +22,7 @@ mod endpoint;
 mod grants;
 mod handshake;
 mod hash;
+mod health;
 #[cfg(test)]
 mod hostile;
 mod lane;
@@ -45,6 +46,7 @@ pub use config::{Config, CongestionKind, STREAMS_MAX};
 pub use congestion::{Acked, Congestion};
 pub use counters::{Counters, PathStats, PeerStats};
 pub use endpoint::Endpoint;
+pub use health::{LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth};
 pub use lane::{LaneNews, LaneUnit, UnitIn};
 pub use parity::Hole;
 pub use time::Time;

@@ -4,6 +4,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+
 /// The option that hands it on.
 pub const OPTION: &str = "--typed";
 
@@ -13,16 +15,17 @@ pub fn own() -> Vec<OsString> {
     std::env::args_os().collect()
 }
 
-/// Words as one: with commas between them, and of all else than letters, digits and some signs the value in hexadecimal after `%`.
+/// What no shell changes stays as it is; the comma that parts the words is not among it.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'/');
+
+/// Words as one: with commas between them, percent-encoded but for letters, digits and some signs.
 #[must_use]
 pub fn one_word(words: &[OsString]) -> String {
     words.iter().map(|word| escaped(word)).collect::<Vec<_>>().join(",")
 }
 
 fn escaped(word: &OsStr) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
-    let letter = |&byte: &u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") };
-    word.as_bytes().iter().map(letter).collect()
+    percent_encode(word.as_bytes(), ESCAPED).to_string()
 }
 
 /// The words that were typed: those handed on, else this process's own.
@@ -32,16 +35,9 @@ pub fn words(handed_on: Option<&str>) -> Vec<String> {
     words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
+/// What nobody escaped stays as it is.
 fn unescaped(text: &str) -> OsString {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        let value = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        // What nobody escaped stays as it is.
-        bytes.push(value.unwrap_or(b'%'));
-        bytes.extend_from_slice(if value.is_some() { &part.as_bytes()[2..] } else { part.as_bytes() });
-    }
-    OsString::from_vec(bytes)
+    OsString::from_vec(percent_decode_str(text).collect())
 }
 
 #[cfg(test)]

@@ -72,13 +72,20 @@ Arguments after the program are the program's. The exit code is the launcher's."
   weir doctor --json
 
 Each finding has a severity (ok, info, warning, error), a cause, and where there is one the command that repairs it.
+Processes that use Weir now are asked for their counters: whether their large messages go by TCP, or TCP is not answered.
 Exit code 1 if there is an error, else 0.")]
     Doctor(DoctorArgs),
     /// Show the counters of a running process, or of one that left them in a file
     #[command(after_help = "Examples:
   weir stat 12345
   weir stat 12345 --every 1              what was counted in each second
-  WEIR_STATS=/tmp/stat.%p mpiexec -n 2 ./program; weir stat --file /tmp/stat.12345")]
+  WEIR_STATS=/tmp/stat.%p mpiexec -n 2 ./program; weir stat --file /tmp/stat.12345
+
+Some counters of large messages, which go by TCP (lanes) where the network allows it, else in packets:
+  lanes_opened          TCP connections that were up
+  lanes_failed          those that failed, for any reason: segments lost, a peer that told nothing or ended, none to be had
+  lane_connects_failed  of these: not answered or refused, though the peer answers packets; a firewall may drop TCP
+  no_tcp_to             where that was so when it was last tried")]
     Stat(StatArgs),
     // With its own words on help: see weir-bench.
     Bench(Box<weir_bench::options::Args>),

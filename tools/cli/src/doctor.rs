@@ -11,7 +11,7 @@ use weir_job::Env;
 use crate::environment;
 use crate::interfaces::{self, read_number};
 use crate::mpi::{self, Kind};
-use crate::{provider, run, settings};
+use crate::{provider, run, running, settings};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -41,11 +41,13 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(check: &'static str, severity: Severity, cause: impl Into<String>) -> Self {
+    /// Without a repair.
+    pub fn new(check: &'static str, severity: Severity, cause: impl Into<String>) -> Self {
         Self { check, severity, cause: cause.into(), fix: None }
     }
 
-    fn fixed_by(mut self, command: impl Into<String>) -> Self {
+    /// With one.
+    pub fn fixed_by(mut self, command: impl Into<String>) -> Self {
         self.fix = Some(command.into());
         self
     }
@@ -61,6 +63,7 @@ pub fn examine(env: &Env, program: Option<&Path>) -> Vec<Finding> {
     check_settings(env, &mut all);
     check_interfaces(env, &mut all);
     check_kernel(&mut all);
+    all.extend(running::lanes(&running::documents()));
     all.push(match (provider, key, found) {
         (Some(provider), Some(key), Some(found)) => try_mpi(env, &found, &provider, &key),
         (provider, key, _) => {

@@ -9,6 +9,7 @@ mod mpi;
 mod pages;
 mod provider;
 mod run;
+mod running;
 mod settings;
 mod stat;
 

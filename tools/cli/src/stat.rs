@@ -1,5 +1,6 @@
 //! `weir stat`: the counters of a running process, or of one that left them in a file.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
@@ -12,6 +13,10 @@ use serde_json::Value;
 
 /// Largest document that is read.
 const MAX_BYTES: u64 = 64 << 20;
+/// How long a process may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// What the engine calls its abstract socket, but for the process's number.
+const ADDRESS_START: &str = "weir-stat-";
 
 /// Reads the counters of process `pid`.
 ///
@@ -26,20 +31,37 @@ pub fn of_process(pid: u32) -> Result<Value> {
         bail!("no process {pid}");
     }
     enter_namespace_of(pid)?;
-    ask(pid, &format!("weir-stat-{pid}"))
+    ask(pid, &address(pid), ANSWER_LIMIT)
+}
+
+/// The abstract address where a process serves its counters.
+pub fn address(pid: u32) -> String {
+    format!("{ADDRESS_START}{pid}")
+}
+
+/// The processes that serve counters in this network namespace, whoever they belong to.
+pub fn served() -> Vec<u32> {
+    let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    // The path is the last of the columns; abstract ones begin with @. A connection to a server bears its address too.
+    let of = |line: &str| line.split(' ').next_back()?.strip_prefix('@')?.strip_prefix(ADDRESS_START)?.parse().ok();
+    let all: BTreeSet<u32> = table.lines().filter_map(of).collect();
+    all.into_iter().collect()
 }
 
 /// What is served at this abstract address, for `pid`.
-fn ask(pid: u32, name: &str) -> Result<Value> {
+///
+/// # Errors
+/// If nobody is there, or nothing comes in time, or no JSON.
+pub fn ask(pid: u32, name: &str, limit: Duration) -> Result<Value> {
     let address = SocketAddr::from_abstract_name(name)?;
     let stream = UnixStream::connect_addr(&address)
         .map_err(|_| anyhow::anyhow!("process {pid} serves no counters: it has no Weir endpoint open"))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.set_read_timeout(Some(limit))?;
     let mut text = String::new();
     stream
         .take(MAX_BYTES)
         .read_to_string(&mut text)
-        .context("the process did not answer within 5 s; is it stopped?")?;
+        .with_context(|| format!("the process did not answer within {} s; is it stopped?", limit.as_secs()))?;
     serde_json::from_str(&text).context("the process did not answer with JSON")
 }
 
@@ -153,9 +175,22 @@ mod tests {
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(br#"{"pid":1,"endpoints":[{"engine":{"polls":3}}]}"#).unwrap();
         });
-        let got = ask(pid, &name).unwrap();
+        let got = ask(pid, &name, ANSWER_LIMIT).unwrap();
         server.join().unwrap();
         assert_eq!(got["endpoints"][0]["engine"]["polls"], 3);
+    }
+
+    #[test]
+    fn processes_that_serve_counters_are_found() {
+        // No process has this number.
+        let pid = u32::MAX - std::process::id();
+        let address = SocketAddr::from_abstract_name(address(pid)).unwrap();
+        assert!(!served().contains(&pid));
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        let found = served();
+        assert_eq!(found.iter().filter(|p| **p == pid).count(), 1, "{found:?}");
+        drop(listener);
+        assert!(!served().contains(&pid));
     }
 
     #[test]

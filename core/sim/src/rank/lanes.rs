@@ -2,23 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use weir_proto::{BodyKey, GREETING_LEN, LaneNews, LaneUnit, PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
+use weir_proto::{BodyKey, GREETING_LEN, LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth, LaneNews, LaneUnit};
+use weir_proto::{PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
 
 use super::receive::Place;
 use super::{Core, SendId, Shared, payload, place, token_message};
 use crate::rng::Rng;
-use crate::spec::{MS, Ns, SEC};
+use crate::spec::Ns;
 use crate::tcp::{Arrived, Broken, Socket};
 use crate::world::Host;
 
 /// As the engine has it; less in a turn, so that turns end in the middle of units.
 const STRANGERS_MAX: usize = 64;
-const GREETING_NS: Ns = 2 * SEC;
-const CONNECT_NS: Ns = SEC;
-const WATCH_NS: Ns = 10 * MS;
-const LOSS: u32 = 4;
-const LOSSES_MAX: u32 = 10;
-const UNTOLD_NS: Ns = 2 * SEC;
 const STAGE_BYTES: usize = 4096;
 const TURN_BYTES: usize = 256 << 10;
 /// Bytes moved by one call.
@@ -61,17 +56,7 @@ struct Conn {
     head: Vec<u8>,
     head_done: usize,
     out: Option<(LaneUnit, u32)>,
-    health: Health,
-}
-
-#[derive(Default)]
-struct Health {
-    waits: bool,
-    watched_at: Ns,
-    read: u64,
-    read_at: Ns,
-    lost: u32,
-    losses: u32,
+    health: LaneHealth,
 }
 
 /// All of a rank.
@@ -111,10 +96,10 @@ impl Lanes {
             return Some(0);
         }
         let of = |c: &Conn| match c.stage {
-            Stage::Connecting => Some(c.since + CONNECT_NS + 1),
-            Stage::Greeted | Stage::Stranger | Stage::Replay => Some(c.since + GREETING_NS + 1),
+            Stage::Connecting => Some(c.since + LANE_CONNECT_NS + 1),
+            Stage::Greeted | Stage::Stranger | Stage::Replay => Some(c.since + LANE_GREETING_NS + 1),
             Stage::Up if c.put_off => Some(0),
-            Stage::Up => c.health.waits.then_some(c.health.watched_at + WATCH_NS),
+            Stage::Up => c.health.next_look().map(|at| at.0),
         };
         self.conns.values().filter_map(of).min()
     }
@@ -140,7 +125,7 @@ impl Conn {
             head: Vec::new(),
             head_done: 0,
             out: None,
-            health: Health::default(),
+            health: LaneHealth::new(Time(now)),
         }
     }
 }
@@ -187,8 +172,8 @@ impl Core {
     fn write_and_watch(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
         let age = host.now - c.since;
         let late = match c.stage {
-            Stage::Connecting => age > CONNECT_NS,
-            Stage::Greeted | Stage::Stranger | Stage::Replay => age > GREETING_NS,
+            Stage::Connecting => age > LANE_CONNECT_NS,
+            Stage::Greeted | Stage::Stranger | Stage::Replay => age > LANE_GREETING_NS,
             Stage::Up => !self.endpoint.lane_is_up(c.peer, c.lane),
         };
         if late {
@@ -309,7 +294,7 @@ impl Core {
             }
         }
         c.stage = Stage::Up;
-        (c.health.read_at, c.health.watched_at) = (host.now, host.now);
+        c.health = LaneHealth::new(now);
         let program = self.program;
         host.note(51 ^ u64::from(c.lane) << 8, || format!("lane up         {program} {:?} #{}", c.peer, c.lane));
         c.staged.drain(..GREETING_LEN);
@@ -459,34 +444,11 @@ impl Core {
         Ok(())
     }
 
-    /// Looks now and then, while something is under way, whether the lane is worth having.
+    /// Looks now and then whether the lane is worth having.
     fn watch(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
-        let h = &mut c.health;
         let read = self.endpoint.lane_waits(c.peer, c.lane);
-        if read.is_some() && !h.waits {
-            h.read_at = host.now;
-        }
-        h.waits = read.is_some();
-        let Some(read) = read else { return Ok(()) };
-        if host.now - h.watched_at < WATCH_NS {
-            return Ok(());
-        }
-        h.watched_at = host.now;
-        let moved = read != std::mem::replace(&mut h.read, read);
-        if moved {
-            h.read_at = host.now;
-        }
-        if host.now - h.read_at > UNTOLD_NS {
-            return Err(Over::Failed);
-        }
-        if !self.lanes.sees_losses {
-            return Ok(());
-        }
-        let lost = host.tcp_lost(c.io);
-        h.losses =
-            if lost > std::mem::replace(&mut h.lost, lost) { h.losses + LOSS } else { h.losses.saturating_sub(1) };
-        let stuck = h.losses > 0 && !moved;
-        if stuck || h.losses >= LOSSES_MAX { Err(Over::Failed) } else { Ok(()) }
+        let lost = || Ok::<_, Over>(if self.lanes.sees_losses { host.tcp_lost(c.io) } else { 0 });
+        if c.health.suffers(Time(host.now), read, lost)? { Err(Over::Failed) } else { Ok(()) }
     }
 
     /// Where bytes of an operation go.

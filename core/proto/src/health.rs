@@ -1,0 +1,216 @@
+//! When a lane is given up, and what takes too long on the way to one (spec/lanes.md 2 and 5). A driver asks; what it does then is its affair.
+
+use crate::Time;
+
+/// A connection that is not made within this time is given up (spec/lanes.md 5).
+pub const LANE_CONNECT_NS: u64 = 1_000_000_000;
+/// So is one whose greeting, or the answer to it, has not come after this time (spec/lanes.md 2).
+pub const LANE_GREETING_NS: u64 = 2_000_000_000;
+
+/// How often a lane in use is asked whether the network loses something of it.
+const LOOK_NS: u64 = 10_000_000;
+/// What a look that finds losses adds to their count, which each other look lowers by one, and where the lane is given up: three such looks in five do it.
+const LOSS: u32 = 4;
+const LOSSES_MAX: u32 = 10;
+/// A peer that tells nothing for so long has lost the lane, whatever TCP says.
+const UNTOLD_NS: u64 = 2_000_000_000;
+
+/// What is known of a lane's well-being.
+#[derive(Copy, Clone, Debug)]
+pub struct LaneHealth {
+    /// The peer has not told to have read all that was written.
+    waits: bool,
+    looked_at: Time,
+    /// How far the peer had read then, and since when no further.
+    read: u64,
+    read_at: Time,
+    /// Segments lost then, and how often something had been lost of late.
+    lost: u32,
+    losses: u32,
+}
+
+impl LaneHealth {
+    /// Of a lane that is up since `now`.
+    #[must_use]
+    pub fn new(now: Time) -> LaneHealth {
+        LaneHealth { waits: false, looked_at: now, read: 0, read_at: now, lost: 0, losses: 0 }
+    }
+
+    /// When to call [`LaneHealth::suffers`] although nothing else happens. `None`: while nothing is under way.
+    #[must_use]
+    pub fn next_look(&self) -> Option<Time> {
+        self.waits.then(|| self.looked_at.plus_ns(LOOK_NS))
+    }
+
+    /// Whether the lane is to be given up: the network loses something of it again and again, or so that the peer gets nothing meanwhile, or the peer has told nothing
+    /// for 2 s. What TCP mends within a round trip does no harm. To be asked whenever something may have been written or told.
+    ///
+    /// `read`: what [`crate::Endpoint::lane_waits`] says now. `lost`: how many segments the network lost since the connection was made, as far as is known (0 where nothing is
+    /// known); asked every 10 ms at most, and only while something is under way.
+    ///
+    /// # Errors
+    /// Those of `lost`.
+    #[inline]
+    pub fn suffers<E>(
+        &mut self,
+        now: Time,
+        read: Option<u64>,
+        lost: impl FnOnce() -> Result<u32, E>,
+    ) -> Result<bool, E> {
+        if read.is_some() && !self.waits {
+            self.read_at = now;
+        }
+        self.waits = read.is_some();
+        match read {
+            Some(read) if now.since_ns(self.looked_at) >= LOOK_NS => Ok(self.look(now, read, lost()?)),
+            _ => Ok(false),
+        }
+    }
+
+    fn look(&mut self, now: Time, read: u64, lost: u32) -> bool {
+        self.looked_at = now;
+        let moved = read != core::mem::replace(&mut self.read, read);
+        if moved {
+            self.read_at = now;
+        }
+        let loses = lost > core::mem::replace(&mut self.lost, lost);
+        self.losses = if loses { self.losses + LOSS } else { self.losses.saturating_sub(1) };
+        let stuck = self.losses > 0 && !moved;
+        let untold = now.since_ns(self.read_at) > UNTOLD_NS;
+        stuck || untold || self.losses >= LOSSES_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use core::convert::Infallible;
+    use proptest::prelude::*;
+
+    const MS: u64 = 1_000_000;
+    const START: Time = Time(77 * MS);
+
+    fn ask(h: &mut LaneHealth, now: Time, read: Option<u64>, lost: u32) -> bool {
+        h.suffers(now, read, || Ok::<_, Infallible>(lost)).unwrap_or_else(|e| match e {})
+    }
+
+    /// One look every 10 ms: what the peer has read, and the losses so far. At which look the lane is given up.
+    fn given_up_at(looks: impl IntoIterator<Item = (u64, u32)>) -> Option<usize> {
+        let mut h = LaneHealth::new(START);
+        let mut now = START;
+        looks.into_iter().position(|(read, lost)| {
+            now = now.plus_ns(LOOK_NS);
+            ask(&mut h, now, Some(read), lost)
+        })
+    }
+
+    #[test]
+    fn losses_that_the_peer_reads_past_are_borne_until_they_come_again_and_again() {
+        // 4, 8 less 1, and the third is too many.
+        let every = |n: u32| (0..100).map(move |i| (u64::from(i) + 1, i / n + 1));
+        assert_eq!(given_up_at(every(1)), Some(2));
+        assert_eq!(given_up_at(every(2)), Some(4));
+        // One in each 50 ms lowers the count as often as it raises it.
+        assert_eq!(given_up_at(every(5)), None);
+        assert_eq!(given_up_at((0..100).map(|i| (i + 1, 7))), None, "once");
+    }
+
+    #[test]
+    fn a_loss_with_nothing_told_since_is_too_much() {
+        assert_eq!(given_up_at([(5, 0), (5, 0), (5, 1)]), Some(2));
+        // The peer went on when it came, and stops while it is remembered; or after.
+        assert_eq!(given_up_at([(5, 0), (6, 1), (6, 1)]), Some(2));
+        assert_eq!(given_up_at([(5, 0), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (10, 1)]), None);
+    }
+
+    #[test]
+    fn a_peer_that_tells_nothing_has_two_seconds() {
+        let looks = 2 * UNTOLD_NS / LOOK_NS;
+        assert_eq!(given_up_at((0..looks).map(|_| (5, 0))), Some((UNTOLD_NS / LOOK_NS) as usize + 1));
+        assert_eq!(given_up_at((0..looks).map(|i| (i / 199, 0))), None, "now and then is enough");
+    }
+
+    #[test]
+    fn time_in_which_nothing_is_under_way_does_not_count() {
+        let mut h = LaneHealth::new(START);
+        assert_eq!(h.next_look(), None);
+        let later = START.plus_ns(60 * UNTOLD_NS);
+        assert!(!ask(&mut h, later, Some(0), 0));
+        assert_eq!(h.next_look(), Some(later.plus_ns(LOOK_NS)));
+        assert!(!ask(&mut h, later.plus_ns(UNTOLD_NS), None, 0));
+        assert_eq!(h.next_look(), None);
+        let again = later.plus_ns(3 * UNTOLD_NS);
+        assert!(!ask(&mut h, again, Some(9), 0));
+        assert!(!ask(&mut h, again.plus_ns(UNTOLD_NS), Some(9), 0));
+        assert!(ask(&mut h, again.plus_ns(UNTOLD_NS + LOOK_NS), Some(9), 0));
+    }
+
+    #[test]
+    fn the_system_is_asked_each_ten_milliseconds_and_its_error_is_handed_on() {
+        let mut h = LaneHealth::new(START);
+        let mut asked = Vec::new();
+        for i in 1..100 {
+            let now = START.plus_ns(i * MS);
+            // Nothing is under way from 45 to 59 ms.
+            let read = (!(45..60).contains(&i)).then_some(i);
+            let r: Result<bool, ()> = h.suffers(now, read, || {
+                asked.push(i);
+                Ok(0)
+            });
+            assert_eq!(r, Ok(false));
+        }
+        assert_eq!(asked, [10, 20, 30, 40, 60, 70, 80, 90]);
+        assert_eq!(h.suffers(START.plus_ns(100 * MS), Some(100), || Err("closed")), Err("closed"));
+    }
+
+    /// Milliseconds to the next question, at most.
+    const STEP_MAX_MS: u64 = 300;
+
+    /// Milliseconds since the last question; how much further the peer has read (`None`: all, nothing is under way); segments lost.
+    fn steps() -> impl Strategy<Value = Vec<(u64, Option<u64>, u32)>> {
+        let moves = prop_oneof![1 => Just(None), 1 => (1u64..4).prop_map(Some), 18 => Just(Some(0))];
+        prop::collection::vec((1..=STEP_MAX_MS, moves, 0u32..2), 1..100)
+    }
+
+    proptest! {
+        #[test]
+        fn without_losses_two_silent_seconds_end_a_lane_and_nothing_else_does(steps in steps()) {
+            let mut h = LaneHealth::new(START);
+            let (mut now, mut read, mut silent_since, mut before) = (START, 0, START, None);
+            for (ms, moves, _) in steps {
+                now = now.plus_ns(ms * MS);
+                read += moves.unwrap_or(0);
+                let waits = moves.map(|_| read);
+                if waits.is_none() || waits != before {
+                    silent_since = now;
+                }
+                before = waits;
+                let silent_ns = now.since_ns(silent_since);
+                if ask(&mut h, now, waits, 0) {
+                    prop_assert!(silent_ns > UNTOLD_NS, "given up after {} ns", silent_ns);
+                    break;
+                }
+                // What was told is noticed at the next look, and so is that nothing was.
+                let late_ns = 2 * (STEP_MAX_MS * MS + LOOK_NS);
+                prop_assert!(silent_ns <= UNTOLD_NS + late_ns, "kept for {} ns", silent_ns);
+            }
+        }
+
+        #[test]
+        fn losses_never_keep_a_lane_that_would_be_given_up_without_them(steps in steps()) {
+            let (mut with, mut without) = (LaneHealth::new(START), LaneHealth::new(START));
+            let (mut now, mut read, mut lost) = (START, 0, 0);
+            for (ms, moves, loses) in steps {
+                now = now.plus_ns(ms * MS);
+                (read, lost) = (read + moves.unwrap_or(0), lost + loses);
+                let waits = moves.map(|_| read);
+                let ends = [ask(&mut with, now, waits, lost), ask(&mut without, now, waits, 0)];
+                prop_assert!(ends != [false, true]);
+                if ends[0] {
+                    break;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! For `weir doctor`: what the counters of the processes that use Weir now say of the network.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::doctor::{Finding, Severity};
+use crate::stat;
+
+/// Processes that are asked, at most; and how long each may take. A rank that is stopped answers nobody: after a few of those no more are asked.
+const PROCESSES_MAX: usize = 256;
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+const SILENT_MAX: usize = 3;
+/// Addresses and processes named in one line, at most.
+const NAMED_MAX: usize = 4;
+
+/// The counters of the user's processes with an endpoint in this network namespace.
+pub fn documents() -> Vec<(u32, Value)> {
+    let mut silent = 0;
+    let mut all = Vec::new();
+    for pid in stat::served().into_iter().take(PROCESSES_MAX) {
+        match stat::ask(pid, &stat::address(pid), ANSWER_LIMIT) {
+            Ok(document) => all.push((pid, document)),
+            // Gone meanwhile, another user's, or stopped.
+            Err(_) => silent += 1,
+        }
+        if silent >= SILENT_MAX {
+            break;
+        }
+    }
+    all
+}
+
+/// Whether lanes work where they are wanted.
+pub fn lanes(documents: &[(u32, Value)]) -> Vec<Finding> {
+    let mut blocked = (BTreeSet::new(), Vec::new());
+    let (mut others, mut opened) = (0, 0);
+    for (pid, document) in documents {
+        let endpoints = document["endpoints"].as_array().map_or(&[][..], Vec::as_slice);
+        let mut is_blocked = false;
+        for e in endpoints {
+            let connects = count(&e["engine"]["lane_connects_failed"]);
+            is_blocked |= connects > 0;
+            others += count(&e["protocol"]["lanes_failed"]).saturating_sub(connects);
+            opened += count(&e["protocol"]["lanes_opened"]);
+            let to = e["no_tcp_to"].as_array().into_iter().flatten();
+            blocked.0.extend(to.filter_map(Value::as_str).map(str::to_owned));
+        }
+        if is_blocked {
+            blocked.1.push(*pid);
+        }
+    }
+    let (addresses, pids) = blocked;
+    let mut found = Vec::new();
+    if !pids.is_empty() {
+        let to = if addresses.is_empty() { String::new() } else { format!(" to {}", few(addresses.iter())) };
+        let text = format!(
+            "TCP{to} was not answered (process {}): large messages go in packets; a firewall may drop TCP, which should pass to the ports that UDP has",
+            few(pids.iter())
+        );
+        found.push(Finding::new("lanes", Severity::Warning, text).fixed_by("export WEIR_LANES=off"));
+    }
+    if others > 0 {
+        let text = format!(
+            "{others} ends of lanes failed ({opened} were up), in all processes that run: the network lost segments, or a peer ended; large messages go in packets for a while"
+        );
+        found.push(Finding::new("lanes", Severity::Info, text));
+    }
+    if found.is_empty() && opened > 0 {
+        found.push(Finding::new("lanes", Severity::Ok, "large messages of the processes that run go by TCP"));
+    }
+    found
+}
+
+fn count(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+/// The first few, and how many more.
+fn few<T: ToString>(all: impl ExactSizeIterator<Item = T>) -> String {
+    let more = all.len().saturating_sub(NAMED_MAX);
+    let named: Vec<String> = all.take(NAMED_MAX).map(|one| one.to_string()).collect();
+    named.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn process(connects_failed: u64, failed: u64, opened: u64, to: &[&str]) -> Value {
+        json!({"endpoints": [{
+            "engine": {"lane_connects_failed": connects_failed},
+            "protocol": {"lanes_failed": failed, "lanes_opened": opened},
+            "no_tcp_to": to,
+        }]})
+    }
+
+    #[test]
+    fn tcp_that_is_not_answered_is_a_warning_that_names_where() {
+        let blocked = process(2, 2, 0, &["10.0.0.2:7000", "10.0.0.3:7000"]);
+        let found = lanes(&[(12, blocked.clone()), (13, process(0, 0, 1, &[])), (14, blocked)]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let Finding { severity, cause, fix, .. } = &found[0];
+        assert_eq!((*severity, fix.as_deref()), (Severity::Warning, Some("export WEIR_LANES=off")));
+        assert!(cause.starts_with("TCP to 10.0.0.2:7000, 10.0.0.3:7000 was not answered (process 12, 14)"), "{cause}");
+        assert!(cause.contains("a firewall may drop TCP"), "{cause}");
+    }
+
+    #[test]
+    fn lanes_that_failed_otherwise_are_worth_knowing_and_those_that_work_are_good() {
+        let found = lanes(&[(12, process(0, 3, 5, &[]))]);
+        assert!(found.len() == 1 && found[0].severity == Severity::Info, "{found:?}");
+        assert!(found[0].cause.contains("3 ends of lanes failed (5 were up)"), "{found:?}");
+        let found = lanes(&[(12, process(0, 0, 5, &[]))]);
+        assert!(found.len() == 1 && found[0].severity == Severity::Ok, "{found:?}");
+        assert!(lanes(&[(12, process(0, 0, 0, &[])), (13, json!([1]))]).is_empty(), "nothing is known");
+    }
+
+    #[test]
+    fn a_long_list_is_cut() {
+        assert_eq!(few([1, 2, 3, 4].iter()), "1, 2, 3, 4");
+        assert_eq!(few([1, 2, 3, 4, 5, 6].iter()), "1, 2, 3, 4 and 2 more");
+    }
+}
