@@ -565,6 +565,7 @@ mod tests {
             data: None,
             len: 300,
             complete: false,
+            waits_in_line: false,
             carriage: Carriage::Eager,
             sync: None,
             place: Place::Buffer(have),

@@ -135,6 +135,7 @@ impl State {
             data,
             len,
             complete: carriage != Carriage::Eager,
+            waits_in_line: false,
             carriage,
             sync,
             place: Place::Nowhere,
@@ -296,7 +297,10 @@ impl State {
                 multi.pending += 1;
                 multi.closed |= m.multi_done;
                 let offset = m.multi_offset.unwrap_or(0);
-                let len = self.msgs.get(k).map_or(0, |msg| msg.len);
+                let (peer, len) = self.msgs.get(k).map_or((u32::MAX, 0), |msg| (msg.peer, msg.len));
+                if let Some(peer) = self.peers.get_mut(peer as usize) {
+                    peer.in_line.push_back(k);
+                }
                 recv.dest.sub(offset, len)
             }
             None => recv.dest.clone(),
@@ -488,8 +492,33 @@ impl State {
         }
     }
 
-    /// Completes the receive of a message that is all there.
+    /// A message is all there: completes its receive. Of those in multi-receives each peer's are reported in the order in which they were sent: libfabric does not promise it
+    /// (`comp_order` of fi_endpoint(3)), but MPICH's active messages do not survive another one (it keeps those that come early without what it needs to fetch their payload:
+    /// `payload_sz` of `MPIDI_OFI_am_isend_long` is 0, and `MPIDI_OFI_am_enqueue_unordered_msg` copies so much).
     fn deliver(&mut self, k: MsgKey, r: RecvKey) {
+        if self.recvs.get(r).is_none_or(|recv| recv.multi.is_none()) {
+            return self.report(k, r);
+        }
+        let Some(m) = self.msgs.get_mut(k) else { return };
+        let peer = m.peer;
+        m.waits_in_line = true;
+        self.report_in_line(peer);
+    }
+
+    /// Reports the messages in multi-receives of a peer that are all there, up to the first that is not.
+    fn report_in_line(&mut self, peer: u32) {
+        while let Some(&k) = self.peers.get(peer as usize).and_then(|p| p.in_line.front()) {
+            match self.msgs.get(k) {
+                Some(RxMsg { waits_in_line: false, .. }) => return,
+                Some(&RxMsg { place: Place::Recv { recv, .. }, .. }) => self.report(k, recv),
+                _ => {}
+            }
+            self.peers[peer as usize].in_line.pop_front();
+        }
+    }
+
+    /// Completes the receive of a message that is all there, and whose turn it is.
+    fn report(&mut self, k: MsgKey, r: RecvKey) {
         let Some(m) = self.msgs.remove(k) else { return };
         self.consumed(&m, if m.carriage == Carriage::Eager { m.len } else { 0 });
         let Place::Recv { dest, .. } = &m.place else {
@@ -570,6 +599,8 @@ impl State {
                     self.consumed(&m, 0);
                     m.len = 0;
                     self.finish_recv(recv, Some((&m, buf)), Err(error));
+                    // Those behind it need not wait any more.
+                    self.report_in_line(m.peer);
                 }
             }
             None => {

@@ -240,6 +240,7 @@ impl State {
             data: op.data,
             len: len as u64,
             complete: true,
+            waits_in_line: false,
             carriage: Carriage::Own(k),
             sync: None,
             place: Place::Nowhere,

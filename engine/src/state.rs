@@ -4,6 +4,7 @@ use crate::api::{Access, Completion, OpError, OpKind};
 use crate::budget::WAITING_BYTES;
 use crate::memory::{Gather, INLINE_BYTES, Pool, Source};
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use weir_match::Class;
 use weir_proto::{DownReason, Time};
@@ -170,6 +171,8 @@ pub struct RxMsg {
     pub len: u64,
     /// Eager payload is complete.
     pub complete: bool,
+    /// All of it is in its multi-receive, and an earlier one of its peer is not.
+    pub waits_in_line: bool,
     /// How its payload travels.
     pub carriage: Carriage,
     /// The sender wants to know of the match (its operation's token).
@@ -230,6 +233,8 @@ pub struct PeerState {
     pub down: Option<DownReason>,
     /// Messages with fragments still missing.
     pub partial: SmallVec<[(u64, MsgKey); 4]>,
+    /// Its messages that were put into multi-receives and are not reported yet, in the order in which they were sent.
+    pub in_line: VecDeque<MsgKey>,
     /// When something was last sent to it.
     pub last_send: Time,
     /// Large remote writes towards it that have not ended.
@@ -262,6 +267,7 @@ impl PeerState {
             up: false,
             down: None,
             partial: SmallVec::new(),
+            in_line: VecDeque::new(),
             last_send: Time(0),
             requests: 0,
             writes_open: 0,

@@ -5,7 +5,7 @@ mod common;
 use common::{LIMIT, config, iov, pair_with, recv_op, send_op, send_when_accepted};
 use std::sync::Arc;
 use std::time::Instant;
-use weir_engine::{Endpoint, EngineConfig, Queue, RecvOp, SendMode, SendOp};
+use weir_engine::{Class, Endpoint, EngineConfig, Queue, RecvOp, SendMode, SendOp};
 
 const SIZES: [usize; 12] = [0, 1, 100, 1300, 3000, 20_000, 65_536, 70_000, 200_000, 300_000, 8, 1_000_000];
 const GUARD: usize = 64;
@@ -107,4 +107,49 @@ fn what_parity_restores_is_right_where_fragments_were_cut_anew() {
         exchange("loss=12%,delay=2ms,seed=SEED", 60, seed);
         exchange("loss=6%,delay=1ms,jitter=1ms,seed=SEED", 60, seed);
     }
+}
+
+/// Of one peer the messages in multi-receives are reported as they were sent, however the network delays parts of them: MPICH's active messages need it.
+#[test]
+fn messages_in_multi_receives_are_reported_in_order() {
+    const LENS: [usize; 6] = [30_000, 8, 200_000, 8, 1000, 64_000];
+    const ROOM: usize = 4 << 20;
+    let p = pair_with(EngineConfig { faults: Some("loss=5%,jitter=200us,seed=3".into()), ..config() });
+    let count = 300;
+    let mut bufs: Vec<Vec<u8>> = (0..6).map(|_| vec![0; ROOM]).collect();
+    for (i, buf) in bufs.iter_mut().enumerate() {
+        let iov = iov(buf);
+        let op = RecvOp { class: Class::Untagged, context: i, multi_min: Some(200_000), ..recv_op(None, 0, &iov) };
+        // SAFETY: the buffers outlive the completions.
+        unsafe { p.b.recv(&op) }.expect("receive");
+    }
+    let bases: Vec<usize> = bufs.iter().map(|b| b.as_ptr() as usize).collect();
+    let mut data: Vec<Vec<u8>> = (0..count).map(|i| vec![i as u8; LENS[i % LENS.len()]]).collect();
+    let (mut seen, mut released, mut out, start) = (0, 0, Vec::new(), Instant::now());
+    let mut arrived = |seen: &mut usize| {
+        p.b.poll(Queue::Recv, &mut out, 16);
+        for c in out.drain(..) {
+            assert_eq!((c.result, c.len), (Ok(()), LENS[*seen % LENS.len()]), "message {seen}");
+            let at = c.buf as usize - bases[c.context];
+            assert!(bufs[c.context][at..at + c.len].iter().all(|&b| b == *seen as u8), "message {seen} is another");
+            released += usize::from(c.multi_done);
+            *seen += 1;
+        }
+    };
+    for d in &mut data {
+        let iov = iov(d);
+        let op = SendOp { class: Class::Untagged, report: false, ..send_op(p.to_b, 0, &iov, SendMode::Delivery) };
+        // SAFETY: the data outlives the test's end, when all is delivered.
+        while unsafe { p.a.send(&op) }.is_err() {
+            arrived(&mut seen);
+            assert!(start.elapsed() < LIMIT, "stuck: {} {}", p.a.counters_json(), p.b.counters_json());
+        }
+        arrived(&mut seen);
+    }
+    while seen < count {
+        p.a.progress();
+        arrived(&mut seen);
+        assert!(start.elapsed() < LIMIT, "stuck: {} {}", p.a.counters_json(), p.b.counters_json());
+    }
+    assert!(released > 0);
 }

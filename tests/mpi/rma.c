@@ -73,13 +73,17 @@ int main(int argc, char **argv) {
         MPI_Win_fence(0, win);
         for (size_t i = 0; i < count; i++) WANT("get", in[i], word(rank, i, rep));
 
-        /* Accumulate: every rank adds its number plus one to all words of every window. */
+        /* Accumulate: every rank adds its number plus one to all words of every window, and again to the first, before and after:
+         * small and large ones under way to the same rank, which an MPI may carry in different ways. The large ones' length changes. */
         for (size_t i = 0; i < count; i++) mine[i] = i, out[i] = (uint64_t)rank + 1;
         MPI_Win_fence(0, win);
-        for (int r = 0; r < ranks; r++) MPI_Accumulate(out, n, MPI_UINT64_T, r, 0, n, MPI_UINT64_T, MPI_SUM, win);
+        const int sizes[] = {1, 1 + rep * 7919 % n, 1};
+        for (int s = 0; s < 3; s++)
+            for (int r = 0; r < ranks; r++)
+                MPI_Accumulate(out, sizes[s], MPI_UINT64_T, r, 0, sizes[s], MPI_UINT64_T, MPI_SUM, win);
         MPI_Win_fence(0, win);
         uint64_t sum = (uint64_t)ranks * (uint64_t)(ranks + 1) / 2;
-        for (size_t i = 0; i < count; i++) WANT("accumulate", mine[i], i + sum);
+        for (size_t i = 0; i < count; i++) WANT("accumulate", mine[i], i + (i ? i < (size_t)sizes[1] : 3) * sum);
         MPI_Barrier(MPI_COMM_WORLD);
 
         /* Strided put through a derived type: only even words may change. */

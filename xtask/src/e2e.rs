@@ -44,7 +44,7 @@ const fn case(
 }
 
 /// What is run on every stack under test.
-pub const CASES: [Case; 12] = [
+pub const CASES: [Case; 13] = [
     case("pingpong-8B", 2, "pingpong", "--size 8 --reps 2000 --seconds 5", 0.0, false),
     case("pingpong-1MiB", 2, "pingpong", "--size 1048576 --reps 200 --warmup 10 --seconds 5", 0.0, false),
     case("stream-64KiB", 2, "stream", "--size 65536 --windows 20 --seconds 5", 0.0, false),
@@ -55,6 +55,7 @@ pub const CASES: [Case; 12] = [
     case("order-lossy", 2, "order", "--rounds 2 --seed 9", 0.02, false),
     case("farm-lossy", 3, "farm", "--tasks 500 --seconds 60", 0.02, false),
     case("rma-lossy", 2, "rma", "--reps 2 --count 2000", 0.02, true),
+    case("rma-lossy-large", 3, "rma", "--reps 6 --count 6000", 0.02, true),
     case("pingpong-lossy", 2, "pingpong", "--size 300000 --reps 500 --warmup 10 --seconds 10", 0.02, true),
     case("overlap", 2, "overlap", "--reps 20 --seconds 5", 0.0, true),
 ];
