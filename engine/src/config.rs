@@ -74,11 +74,11 @@ pub struct EngineConfig {
     pub linger: Duration,
     /// Write the counters there when the endpoint closes (`WEIR_STATS`; `%p` becomes the process id, `-` is standard error).
     pub stats: Option<String>,
-    /// Trace of requests' lives: 0 off, 1 ends, 2 steps, 3 packets (`WEIR_TRACE`, to `WEIR_TRACE_FILE` or standard error).
+    /// Trace of requests' lives: 0 off, 1 what goes wrong, 2 every stage, 3 packets too (`WEIR_TRACE`, to `WEIR_TRACE_FILE` or standard error).
     pub trace: u8,
     /// Where the trace goes; `%p` becomes the process id.
     pub trace_file: Option<PathBuf>,
-    /// Capture of all packets, pcapng (`WEIR_CAPTURE`; `%p` becomes the process id).
+    /// Capture of all packets, but not of what goes by lanes, pcapng (`WEIR_CAPTURE`; `%p` becomes the process id).
     pub capture: Option<String>,
     /// Faults injected for tests (`WEIR_FAULTS`, for example `loss=1%,dup=0.1%`).
     pub faults: Option<String>,

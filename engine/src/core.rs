@@ -214,6 +214,9 @@ impl Core {
             let Some(t) = self.st.proto.poll_transmit(now, &table, &mut self.out) else {
                 break;
             };
+            if self.st.trace.on(2) {
+                self.st.trace_packet_out(&t, &self.out.head);
+            }
             let mut slices: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
             if let Some(p) = &t.payload
                 && let Some(s) = self.st.sends.get(key::<SendKey>(p.token))
@@ -274,7 +277,11 @@ fn in_order(events: &mut Vec<Event>, mut act: impl FnMut(Event)) {
 impl State {
     pub fn datagram(&mut self, now: Time, meta: RxMeta, datagram: &mut [u8]) {
         let mut events = std::mem::take(&mut self.events);
-        self.proto.handle(now, meta, datagram, &mut events);
+        if self.trace.on(2) {
+            self.handle_traced(now, meta, datagram, &mut events);
+        } else {
+            self.proto.handle(now, meta, datagram, &mut events);
+        }
         in_order(&mut events, |event| self.event(now, event, datagram));
         self.events = events;
     }
@@ -347,6 +354,9 @@ impl State {
                     *slot = PeerState::new();
                 }
                 slot.up = true;
+                if self.trace.on(1) {
+                    self.trace_peer_up(peer);
+                }
                 self.release_dead(now);
             }
             Event::Down { peer, reason } => {
@@ -382,7 +392,7 @@ impl State {
     }
 
     /// Where a peer is, for people: the address that carries its data, else the first of its name.
-    fn address_of(&self, peer: PeerId) -> String {
+    pub fn address_of(&self, peer: PeerId) -> String {
         let stats = self.proto.peer_stats(peer);
         let path = stats.paths.get(usize::from(stats.primary_path)).or(stats.paths.first());
         if let Some(path) = path {
@@ -399,7 +409,9 @@ impl State {
         self.peers[peer.0 as usize].down = Some(reason);
         self.peers[peer.0 as usize].partial.clear();
         let who = self.address_of(peer);
-        self.trace.peer_down(peer.0, &who, reason);
+        if self.trace.on(1) {
+            self.trace_peer_down(peer, &who, reason);
+        }
         crate::obituary::note(&who, reason, &self.cfg);
         let error = OpError::PeerDown(reason);
         let sends: Vec<SendKey> =
@@ -570,6 +582,7 @@ mod tests {
             sync: None,
             place: Place::Buffer(have),
             held: false,
+            number: 0,
         });
         st.peers[0].partial.push((5, k));
         let parity: Vec<u8> = (0..100).map(|j| want[j] ^ want[100 + j] ^ want[200 + j]).collect();

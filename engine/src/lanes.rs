@@ -341,7 +341,10 @@ impl Lanes {
         match c.stage {
             Stage::Stranger => {}
             Stage::Connecting => give_up_asking(st, now, c.peer, c.since, c.to, over),
-            Stage::Greeted | Stage::Up => st.proto.lane_over(now, c.peer, c.lane, over != Over::CutOff),
+            Stage::Greeted | Stage::Up => {
+                st.trace.lane(c.peer.0, if over == Over::CutOff { "ended" } else { "failed" });
+                st.proto.lane_over(now, c.peer, c.lane, over != Over::CutOff);
+            }
         }
     }
 
@@ -406,6 +409,7 @@ fn greeted(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
             return Err(Over::Failed);
         }
     }
+    st.trace.lane(c.peer.0, "up");
     c.health = LaneHealth::new(now);
     c.unstage(GREETING_LEN);
     Ok(())
@@ -466,6 +470,13 @@ fn read_some(c: &mut Conn, st: &mut State, scratch: &mut [u8]) -> io::Result<Arr
 
 /// Takes greetings, heads and payload out of the stage, and ends the unit that is complete.
 fn take_staged(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
+    st.trace.by_lane = true;
+    let result = take_units(c, st, now);
+    st.trace.by_lane = false;
+    result
+}
+
+fn take_units(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
     if c.stage != Stage::Up {
         greeted(c, st, now)?;
         if c.stage != Stage::Up {
@@ -501,7 +512,11 @@ fn take_staged(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
             break;
         }
         let unit = st.with_events(now, head, |proto, events| proto.unit_begins(now, peer, head, events));
-        c.unit = Some((unit.ok_or(Over::Failed)?, 0));
+        let unit = unit.ok_or(Over::Failed)?;
+        if st.trace.on(2) {
+            st.trace_unit_in(peer.0, &unit);
+        }
+        c.unit = Some((unit, 0));
         at += len;
     }
     c.unstage(at);
@@ -519,6 +534,9 @@ fn write_conn(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
                 c.head.clear();
                 c.head_done = 0;
                 let Some(unit) = st.proto.lane_next(now, c.peer, c.lane, &mut c.head) else { break };
+                if st.trace.on(2) {
+                    st.trace_unit_out(&unit);
+                }
                 (unit, 0)
             }
         };

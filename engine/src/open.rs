@@ -54,11 +54,12 @@ impl Endpoint {
             seed,
         );
         let name = proto.name().encode();
-        let trace = Trace::open(
+        let mut trace = Trace::open(
             cfg.trace,
             cfg.trace_file.as_ref().map(|p| with_pid(&p.to_string_lossy())).as_deref().map(std::path::Path::new),
         )
         .map_err(io("opening the trace file"))?;
+        trace.opened(id, udp.local_addrs());
         let lanes_fd = lanes.as_ref().map_or(-1, Lanes::fd);
         let shared = Arc::new(Shared {
             last_poll: AtomicU64::new(now().0),

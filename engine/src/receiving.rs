@@ -58,8 +58,11 @@ impl State {
             class: op.class,
             report: op.report,
             multi: multi.map(|_| MultiState::default()),
+            number: 0,
         });
-        self.trace.posted(op.source, op.tag, op.ignore);
+        if self.trace.on(2) {
+            self.trace_posted(k, op, None);
+        }
         let posted = Posted { class: op.class, source, tag: op.tag, ignore: op.ignore, op: token(k), multi };
         let mut matches = std::mem::take(&mut self.matches);
         self.matcher.post(posted, &mut matches);
@@ -101,6 +104,9 @@ impl State {
         self.place(k, u64::from(f.offset), bytes);
         if f.complete {
             self.peers[f.peer as usize].partial.retain(|(mseq, _)| *mseq != f.mseq);
+            if self.trace.on(2) && !f.first {
+                self.trace_message_whole(k);
+            }
             self.message_complete(k);
         } else if f.first {
             self.peers[f.peer as usize].partial.push((f.mseq, k));
@@ -140,8 +146,11 @@ impl State {
             sync,
             place: Place::Nowhere,
             held: false,
+            number: 0,
         });
-        self.trace.arrived(f.peer, tag, len);
+        if self.trace.on(2) {
+            self.trace_arrived(k, (f.stream, f.mseq, f.sseq), f.complete);
+        }
         self.arrive(
             now,
             Arrival { peer: f.peer, class, mseq: f.mseq, stream: f.stream, sseq: f.sseq, tag, len, msg: token(k) },
@@ -315,6 +324,9 @@ impl State {
         let (peer, len) = (msg.peer, msg.len);
         let before = std::mem::replace(&mut msg.place, Place::Recv { recv: r, dest: dest.clone() });
         let (carriage, complete, sync) = (msg.carriage, msg.complete, msg.sync.take());
+        if self.trace.on(2) {
+            self.trace_matched(k, r);
+        }
         if let Some(op) = sync {
             self.post_control(now, peer, &Envelope::SyncAck { op });
         }
@@ -361,6 +373,9 @@ impl State {
             Ok(opened) => {
                 self.peers[peer as usize].writes_open += u32::from(write);
                 self.bodies.insert((peer, opened.handle), BodyDest { dest, owner, len });
+                if self.trace.on(2) {
+                    self.trace_asked(peer, opened, len, owner);
+                }
                 self.post_control(now, peer, &Envelope::Cts { op, body: opened.handle, len, granted: opened.granted });
             }
             // More than a peer that behaves asks for at a time; told, lest it wait for ever.
@@ -378,6 +393,9 @@ impl State {
     /// Takes a body out of the table.
     pub fn take_body(&mut self, peer: u32, handle: u64) -> Option<BodyDest> {
         let b = self.bodies.remove(&(peer, handle))?;
+        if self.trace.on(2) {
+            self.trace.forget_body(peer, handle);
+        }
         if let BodyOwner::Write { .. } = b.owner {
             let open = &mut self.peers[peer as usize].writes_open;
             *open = open.saturating_sub(1);
@@ -396,6 +414,10 @@ impl State {
             return;
         };
         b.dest.write(offset, bytes);
+        if complete && self.trace.on(2) {
+            let len = b.len;
+            self.trace.body_whole(peer, handle, len);
+        }
         if complete && let Some(b) = self.take_body(peer, handle) {
             self.body_complete(now, peer, &b);
         }
@@ -542,7 +564,7 @@ impl State {
             multi_done = multi.closed && multi.pending == 0;
         }
         let multi = recv.multi.is_some();
-        let (context, user, class, report) = (recv.context, recv.user, recv.class, recv.report);
+        let (context, user, class, report, number) = (recv.context, recv.user, recv.class, recv.report, recv.number);
         if !multi || multi_done {
             self.recvs.remove(r);
         }
@@ -553,7 +575,9 @@ impl State {
             }
             None => (0, 0, None, None, std::ptr::null_mut()),
         };
-        self.trace.received(source, tag, len as u64, result);
+        if self.trace.on(1) {
+            self.trace_recv_over(number, msg.map(|(m, _)| m), len, result, !multi || multi_done);
+        }
         let buf = if multi { buf } else { std::ptr::null_mut() };
         let kind = if msg.is_none() && multi { OpKind::MultiRecvReleased } else { OpKind::Recv };
         self.complete(Completion {
@@ -617,6 +641,9 @@ impl State {
 
     /// Forgets a message and frees its buffer and credit.
     pub fn drop_msg(&mut self, k: MsgKey) {
+        if self.trace.on(2) {
+            self.trace_message(k, "is over, and nobody got it");
+        }
         if let Some(mut m) = self.msgs.remove(k) {
             if let Place::Buffer(buf) = std::mem::replace(&mut m.place, Place::Nowhere) {
                 self.free_held(buf);
@@ -688,6 +715,9 @@ impl State {
             self.discard(now, k);
         } else if op.claim {
             self.claims.insert(op.context, k);
+            if self.trace.on(2) {
+                self.trace_message(k, "claimed");
+            }
         }
         Ok(Some(completion))
     }
@@ -764,7 +794,11 @@ impl State {
             class: op.class,
             report: op.report,
             multi: None,
+            number: 0,
         });
+        if self.trace.on(2) {
+            self.trace_posted(r, op, Some(k));
+        }
         self.bind_to(now, k, r, dest);
         Ok(())
     }

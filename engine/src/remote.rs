@@ -74,6 +74,9 @@ impl State {
         writes.sort_unstable();
         for (peer, handle, data, op) in writes {
             self.proto.close_body(PeerId(peer), handle);
+            if self.trace.on(2) {
+                self.trace.forget_body(peer, handle);
+            }
             let open = &mut self.peers[peer as usize].writes_open;
             *open = open.saturating_sub(1);
             if data.is_some() {
@@ -135,7 +138,11 @@ impl State {
             self.write_self(op, source, len as u64);
             return Ok(());
         }
-        let k = self.sends.insert(Self::rma_state(op, OpKind::Write, Role::Write, source, len as u64));
+        let mut s = Self::rma_state(op, OpKind::Write, Role::Write, source, len as u64);
+        if self.trace.on(2) {
+            s.number = self.trace_rma(op, "write", len as u64);
+        }
+        let k = self.sends.insert(s);
         // The notice of immediate data must not come before the data, and pieces come in any order.
         let pieces_max = if op.data.is_some() { self.piece_room() } else { PIECES_BYTES };
         let sent =
@@ -164,6 +171,7 @@ impl State {
             refused: None,
             dest: Gather::default(),
             body: None,
+            number: 0,
         }
     }
 
@@ -181,6 +189,9 @@ impl State {
             Ok(()) => Ok(()),
             Err(e) => {
                 if let Some(s) = self.sends.remove(k) {
+                    if self.trace.on(2) {
+                        self.trace_refused(&s, &e.to_string());
+                    }
                     self.return_copy_room(&s);
                     s.source.release(&mut self.pool);
                 }
@@ -232,6 +243,9 @@ impl State {
                 self.sends.remove(child);
                 return Err(e);
             }
+            if self.trace.on(2) {
+                self.trace_control_of(op.peer, k);
+            }
         }
         if let Some(p) = self.peers.get_mut(op.peer as usize) {
             p.answers += answers;
@@ -252,6 +266,9 @@ impl State {
         let envelope =
             Envelope::WriteRts { key: op.key, addr: op.remote_addr, len: len as u64, data: op.data, op: token(k) };
         self.post(now, op.peer, true, 0, &envelope, 0, NO_TOKEN)?;
+        if self.trace.on(2) {
+            self.trace_control_of(op.peer, k);
+        }
         if let Some(p) = self.peers.get_mut(op.peer as usize) {
             p.requests += 1;
         }
@@ -264,6 +281,9 @@ impl State {
 
     fn write_self(&mut self, op: &RmaOp<'_>, source: Source, len: u64) {
         let mut s = Self::rma_state(op, OpKind::Write, Role::Write, Source::Owned(Vec::new()), len);
+        if self.trace.on(2) {
+            s.number = self.trace_rma(op, "write", len);
+        }
         let result = match self.region(op.key, op.remote_addr, len, true) {
             Ok(memory) => {
                 match &source {
@@ -300,6 +320,9 @@ impl State {
         let len = dest.len();
         let mut s = Self::rma_state(op, OpKind::Read, Role::Read, Source::Owned(Vec::new()), len);
         if self.own_peer == Some(op.peer) || len == 0 {
+            if self.trace.on(2) {
+                s.number = self.trace_rma(op, "read", len);
+            }
             let result = self.read_self(op, &dest, len);
             self.finish_send(s, result);
             return Ok(());
@@ -308,6 +331,9 @@ impl State {
         let under_way = self.peers.get(op.peer as usize).map_or(0, |p| p.reads);
         if under_way >= READS_MAX || self.proto.control_room(PeerId(op.peer)) == 0 {
             return Err(EngineError::Again);
+        }
+        if self.trace.on(2) {
+            s.number = self.trace_rma(op, "read", len);
         }
         s.dest = dest.clone();
         let k = self.sends.insert(s);
@@ -323,6 +349,9 @@ impl State {
             self.proto.close_body(peer, opened.handle);
             self.bodies.remove(&(op.peer, opened.handle));
             return self.started(k, Err(e));
+        }
+        if self.trace.on(2) {
+            self.trace_asked(op.peer, opened, len, BodyOwner::Read(k));
         }
         if let Some(p) = self.peers.get_mut(op.peer as usize) {
             p.reads += 1;
@@ -355,6 +384,9 @@ impl State {
                 match self.admit_write(now, peer, key, addr, bytes.len() as u64, data) {
                     Ok(memory) => {
                         memory.write(0, bytes);
+                        if self.trace.on(2) {
+                            self.trace_target(peer, key, bytes.len(), "written");
+                        }
                         self.remote_write_done(peer, bytes.len() as u64, data);
                         if sync {
                             self.post_control(now, peer, &Envelope::Done { op, read: false, status: Status::Ok });
@@ -436,6 +468,9 @@ impl State {
     /// Tells a peer that its operation is refused.
     pub fn refuse(&mut self, now: Time, peer: u32, op: u64, read: bool, status: Status) {
         self.counters.access_errors += 1;
+        if self.trace.on(1) {
+            self.trace.line(format_args!("remote operation of peer={peer} refused ({status:?})"));
+        }
         self.post_control(now, peer, &Envelope::Done { op, read, status });
     }
 
@@ -458,9 +493,15 @@ impl State {
             refused: None,
             dest: Gather::default(),
             body: Some(handle),
+            number: 0,
         });
         match self.proto.send_body(now, PeerId(peer), handle, granted, len, token(k)) {
-            Ok(()) => self.peers[peer as usize].replies += 1,
+            Ok(()) => {
+                self.peers[peer as usize].replies += 1;
+                if self.trace.on(2) {
+                    self.trace_answer(k, handle, granted);
+                }
+            }
             // Its handle is in use already: no reader that behaves.
             Err(_) => {
                 self.sends.remove(k);
@@ -499,6 +540,9 @@ impl State {
         };
         let BodyOwner::Read(k) = b.owner else { return };
         self.bodies.remove(&(peer, handle));
+        if self.trace.on(2) {
+            self.trace.forget_body(peer, handle);
+        }
         self.proto.close_body(PeerId(peer), handle);
         if let Some(s) = self.sends.remove(k) {
             self.counters.access_errors += 1;

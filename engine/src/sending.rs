@@ -86,6 +86,7 @@ impl State {
             refused: None,
             dest: Gather::default(),
             body: None,
+            number: 0,
         };
         if at_once {
             self.announce(&mut s, Ok(()));
@@ -162,7 +163,10 @@ impl State {
         } else {
             self.counters.rendezvous_sends += 1;
         }
-        self.trace.send(op.peer, op.tag, len, eager);
+        if self.trace.on(2) {
+            let mseq = self.proto.last_message(PeerId(op.peer), false);
+            self.trace_send(op, k, eager, mseq);
+        }
         Ok(())
     }
 
@@ -223,11 +227,15 @@ impl State {
             refused: None,
             dest: Gather::default(),
             body: None,
+            number: 0,
         };
         if op.mode == SendMode::Inject || (copied && op.mode != SendMode::Match) {
             self.announce(&mut s, Ok(()));
         }
         let k = self.sends.insert(s);
+        if self.trace.on(2) {
+            self.trace_send(op, k, copied, Some(self.own_mseq));
+        }
         let mseq = self.own_mseq;
         self.own_mseq += 1;
         let stream = stream_of(op.tag, op.class, self.cfg.streams);
@@ -245,7 +253,11 @@ impl State {
             sync: None,
             place: Place::Nowhere,
             held: false,
+            number: 0,
         });
+        if self.trace.on(2) {
+            self.trace_arrived(msg, (stream, mseq, arrival_sseq), true);
+        }
         let arrival = Arrival {
             peer: op.peer,
             class: op.class,
@@ -296,6 +308,9 @@ impl State {
         let k = key::<SendKey>(op);
         if let Some(s) = self.sends.get_mut(k).filter(|s| s.peer == peer && s.role == Role::Eager) {
             s.answers = 0;
+            if self.trace.on(2) {
+                self.trace_match_told(k);
+            }
             self.end_if_over(k);
         }
     }
@@ -311,6 +326,9 @@ impl State {
         s.role = Role::Body;
         s.body = Some(handle);
         let len = len.min(s.len);
+        if self.trace.on(2) {
+            self.trace_granted(peer, k, handle, len, granted);
+        }
         // A refusal means the peer is down; its Down event fails the operation.
         let _ = self.proto.send_body(now, PeerId(peer), handle, granted, len, op);
     }
@@ -392,7 +410,11 @@ impl State {
         {
             p.reads = p.reads.saturating_sub(1);
         }
+        let told = s.announced;
         self.announce(&mut s, result);
+        if self.trace.on(1) {
+            self.trace_send_over(&s, told, result);
+        }
         self.return_copy_room(&s);
         s.source.release(&mut self.pool);
     }
@@ -434,9 +456,7 @@ impl State {
     }
 
     fn announce(&mut self, s: &mut SendState, result: Result<(), OpError>) {
-        let first = !std::mem::replace(&mut s.announced, true);
-        self.trace.sent(s.peer, s.tag, s.len, result);
-        if !first {
+        if std::mem::replace(&mut s.announced, true) {
             return;
         }
         self.complete(Completion {

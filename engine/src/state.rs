@@ -86,6 +86,8 @@ pub struct SendState {
     pub dest: Gather,
     /// The peer's handle of the body it is sent as.
     pub body: Option<u64>,
+    /// Its number in the trace (0: none).
+    pub number: u64,
 }
 
 impl SendState {
@@ -120,6 +122,8 @@ pub struct RecvState {
     pub report: bool,
     /// Multi-receive: messages bound and not yet complete.
     pub multi: Option<MultiState>,
+    /// Its number in the trace (0: none).
+    pub number: u64,
 }
 
 /// State of a multi-receive buffer.
@@ -181,6 +185,8 @@ pub struct RxMsg {
     pub place: Place,
     /// It was not asked for when it had come, and takes part of the budget of unexpected messages.
     pub held: bool,
+    /// Its number in the trace (0: none).
+    pub number: u64,
 }
 
 /// Who gets the news when a body is complete.

@@ -1,13 +1,16 @@
-//! A levelled trace of requests' lives, one line an event: what was posted, what arrived, what was matched, how it ended.
+//! A levelled trace of requests' lives, one line an event.
 //!
-//! Level 1: failures, lanes that are not to be had and peers going down. Level 2: every step of every request. Off, it costs one comparison. A full disk ends the trace with one warning; traffic goes on.
+//! Level 1: what goes wrong, and peers and lanes that come and go. Level 2: each request under a number of its own, with every stage of its life (`requests`). Level 3: each packet too (`packets`).
+//! Off, each place costs one comparison. A full disk ends the trace with one warning; traffic goes on.
 
-use crate::api::OpError;
+mod packets;
+mod requests;
+
+use requests::Lives;
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind, LineWriter, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use weir_proto::DownReason;
 
 /// The trace of one endpoint.
 pub struct Trace {
@@ -16,6 +19,9 @@ pub struct Trace {
     /// Where that is, for people.
     place: String,
     start: std::time::Instant,
+    /// What comes now comes by a lane, not in packets.
+    pub by_lane: bool,
+    lives: Lives,
 }
 
 impl Trace {
@@ -28,22 +34,25 @@ impl Trace {
         let to: Option<Box<dyn Write + Send>> = match (level, path) {
             (0, _) => None,
             (_, Some(_)) => {
-                let file = File::create(&place).map_err(|e| std::io::Error::new(e.kind(), format!("{place}: {e}")));
-                Some(Box::new(BufWriter::new(file?)))
+                let file = File::create(&place).map_err(|e| std::io::Error::new(e.kind(), format!("{place}: {e}")))?;
+                // Line by line, so that a program which hangs or is killed has its last line there; packets are too many for that.
+                if level > 2 { Some(Box::new(BufWriter::new(file))) } else { Some(Box::new(LineWriter::new(file))) }
             }
             // In one write a line, lest lines of ranks mix.
-            (_, None) => Some(Box::new(std::io::LineWriter::new(std::io::stderr()))),
+            (_, None) => Some(Box::new(LineWriter::new(std::io::stderr()))),
         };
-        Ok(Trace { level, to, place, start: std::time::Instant::now() })
+        Ok(Trace { level, to, place, start: std::time::Instant::now(), by_lane: false, lives: Lives::default() })
     }
 
+    /// Whether events of this level are wanted.
     #[inline]
-    fn on(&self, level: u8) -> bool {
+    pub fn on(&self, level: u8) -> bool {
         self.level >= level
     }
 
+    /// Writes one line, whatever the level.
     #[cold]
-    fn line(&mut self, text: std::fmt::Arguments<'_>) {
+    pub fn line(&mut self, text: std::fmt::Arguments<'_>) {
         let us = self.start.elapsed().as_nanos() as f64 / 1000.0;
         let Some(to) = &mut self.to else { return };
         if let Err(e) = writeln!(to, "{us:14.3} {text}") {
@@ -56,55 +65,34 @@ impl Trace {
         let _ = std::io::stderr().write_all(stopped(&self.place, why).as_bytes());
         self.to = None;
         self.level = 0;
+        self.lives = Lives::default();
     }
 
-    /// A send was accepted.
-    #[inline]
-    pub fn send(&mut self, peer: u32, tag: u64, len: u64, eager: bool) {
-        if self.on(2) {
-            let how = if eager { "eager" } else { "rendezvous" };
-            self.line(format_args!("send start      peer={peer} tag={tag:#x} len={len} {how}"));
+    /// The first line: whose trace this is, and when its time began, so that those of several ranks can be laid side by side.
+    pub fn opened(&mut self, endpoint: u64, addrs: &[SocketAddr]) {
+        if self.on(1) {
+            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            let begun = since.saturating_sub(self.start.elapsed());
+            let level = self.level;
+            self.line(format_args!(
+                "endpoint {endpoint:016x} at {addrs:?}, level {level}, time 0 is {}.{:06} s of the Unix clock",
+                begun.as_secs(),
+                begun.subsec_micros()
+            ));
         }
     }
 
-    /// A send ended.
-    #[inline]
-    pub fn sent(&mut self, peer: u32, tag: u64, len: u64, result: Result<(), OpError>) {
-        if self.on(2) || (self.on(1) && result.is_err()) {
-            let text = result.map_or_else(|e| e.to_string(), |()| "ok".to_owned());
-            self.line(format_args!("send done       peer={peer} tag={tag:#x} len={len} {text}"));
-        }
-    }
-
-    /// A receive was posted.
-    #[inline]
-    pub fn posted(&mut self, source: Option<u32>, tag: u64, ignore: u64) {
-        if self.on(2) {
-            self.line(format_args!("receive posted  source={source:?} tag={tag:#x} ignore={ignore:#x}"));
-        }
-    }
-
-    /// A message was seen for the first time.
-    #[inline]
-    pub fn arrived(&mut self, peer: u32, tag: u64, len: u64) {
-        if self.on(2) {
-            self.line(format_args!("message arrived peer={peer} tag={tag:#x} len={len}"));
-        }
-    }
-
-    /// A receive ended.
-    #[inline]
-    pub fn received(&mut self, source: Option<u32>, tag: u64, len: u64, result: Result<(), OpError>) {
-        if self.on(2) || (self.on(1) && result.is_err()) {
-            let text = result.map_or_else(|e| e.to_string(), |()| "ok".to_owned());
-            self.line(format_args!("receive done    source={source:?} tag={tag:#x} len={len} {text}"));
+    /// A lane came or went.
+    pub fn lane(&mut self, peer: u32, what: &str) {
+        if self.on(1) {
+            self.line(format_args!("lane {what} peer={peer}"));
         }
     }
 
     /// The socket is unusable.
     pub fn socket_failed(&mut self, errno: i32) {
         if self.on(1) {
-            self.line(format_args!("socket unusable {}", std::io::Error::from_raw_os_error(errno)));
+            self.line(format_args!("socket unusable: {}", std::io::Error::from_raw_os_error(errno)));
         }
     }
 
@@ -113,15 +101,8 @@ impl Trace {
         if self.on(1) {
             let what = why.map_or_else(|| "was not answered".to_owned(), |e| format!("failed ({e})"));
             self.line(format_args!(
-                "lane not made   peer={peer} TCP to {to} {what}: large messages go in packets; a firewall may drop TCP (not tried with WEIR_LANES=off)"
+                "lane not made peer={peer} TCP to {to} {what}: large messages go in packets; a firewall may drop TCP (not tried with WEIR_LANES=off)"
             ));
-        }
-    }
-
-    /// A peer went down.
-    pub fn peer_down(&mut self, peer: u32, who: &str, reason: DownReason) {
-        if self.on(1) {
-            self.line(format_args!("peer down       peer={peer} at {who} {reason}"));
         }
     }
 }

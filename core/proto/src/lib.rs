@@ -37,6 +37,7 @@ mod received;
 mod recovery;
 mod rtt;
 mod run;
+mod show;
 mod time;
 #[cfg(test)]
 mod twins;

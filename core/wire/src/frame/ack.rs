@@ -48,6 +48,17 @@ impl<'a> Ack<'a> {
     }
 }
 
+/// For people: the first range, and how many entries stand behind it.
+impl core::fmt::Display for Ack<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "ack {}-{}", self.largest.wrapping_sub(self.first_len).wrapping_add(1), self.largest)?;
+        match self.entries.len() / ACK_ENTRY_LEN {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
 /// Iterator over the ranges of an [`Ack`], highest first; never empty, never below 0.
 #[derive(Clone, Debug)]
 pub struct AckRanges<'a> {

@@ -1,6 +1,7 @@
 //! Frames: what a PROTECTED packet carries (spec 2.2). Types and parsing; the writers are in `write`, ACK in `ack`.
 
 mod ack;
+mod show;
 mod write;
 
 use core::ops::Range;

@@ -115,6 +115,36 @@ impl Direction {
         }
     }
 
+    /// As [`RecvKeys::open`].
+    #[inline]
+    fn open(&self, level: Level, number: u64, datagram: &mut [u8]) -> Result<Range<usize>, PacketError> {
+        if level != self.level() {
+            return Err(PacketError::Field("level"));
+        }
+        if datagram.len() < level.overhead() {
+            return Err(PacketError::Length);
+        }
+        let frames = level.frames_offset()..datagram.len() - level.trailer_len();
+        let opened = match &self.protection {
+            Protection::Integrity { salt } => {
+                let crc = le32(datagram, HEADER_LEN);
+                packet_crc(*salt, datagram) == crc
+            }
+            Protection::Auth(cipher) => {
+                let (clear, tag) = datagram.split_at(frames.end);
+                let tag: [u8; TAG_LEN] = part(tag, 0);
+                let nonce = self.nonce(number).into();
+                cipher.decrypt_inout_detached(&nonce, clear, (&mut [][..]).into(), &tag.into()).is_ok()
+            }
+            Protection::Encrypt(cipher) => {
+                let nonce = Nonce::assume_unique_for_key(self.nonce(number));
+                let (head, sealed) = datagram.split_at_mut(HEADER_LEN);
+                cipher.open_in_place(nonce, Aad::from(&*head), sealed).is_ok()
+            }
+        };
+        if opened { Ok(frames) } else { Err(PacketError::Check) }
+    }
+
     /// The direction's IV xor the packet number, the number in its last 8 bytes in network order as in RFC 9001 5.3.
     fn nonce(&self, number: u64) -> [u8; IV_LEN] {
         let mut nonce = self.iv;
@@ -174,6 +204,14 @@ impl SendKeys {
         packet.extend_from_slice(&tag);
     }
 
+    /// Opens a packet sealed with these keys again, for traces: as [`RecvKeys::open`] does at the peer.
+    ///
+    /// # Errors
+    /// As [`RecvKeys::open`].
+    pub fn reopen(&self, number: u64, packet: &mut [u8]) -> Result<Range<usize>, PacketError> {
+        self.0.open(self.level(), number, packet)
+    }
+
     /// Level integrity, for payload that is gathered behind `packet` when it is sent: the CRC over what is in `packet`
     /// (0 at other levels, which have none); the CRC field is clobbered. Continue it over the payload with [`crc32c_append`], then call [`SendKeys::crc_finish`].
     #[inline]
@@ -224,30 +262,6 @@ impl RecvKeys {
     /// [`PacketError::Length`], [`PacketError::Field`] for another level, [`PacketError::Check`]. After an error the
     /// contents of `datagram` mean nothing.
     pub fn open(&self, level: Level, number: u64, datagram: &mut [u8]) -> Result<Range<usize>, PacketError> {
-        if level != self.0.level() {
-            return Err(PacketError::Field("level"));
-        }
-        if datagram.len() < level.overhead() {
-            return Err(PacketError::Length);
-        }
-        let frames = level.frames_offset()..datagram.len() - level.trailer_len();
-        let opened = match &self.0.protection {
-            Protection::Integrity { salt } => {
-                let crc = le32(datagram, HEADER_LEN);
-                packet_crc(*salt, datagram) == crc
-            }
-            Protection::Auth(cipher) => {
-                let (clear, tag) = datagram.split_at(frames.end);
-                let tag: [u8; TAG_LEN] = part(tag, 0);
-                let nonce = self.0.nonce(number).into();
-                cipher.decrypt_inout_detached(&nonce, clear, (&mut [][..]).into(), &tag.into()).is_ok()
-            }
-            Protection::Encrypt(cipher) => {
-                let nonce = Nonce::assume_unique_for_key(self.0.nonce(number));
-                let (head, sealed) = datagram.split_at_mut(HEADER_LEN);
-                cipher.open_in_place(nonce, Aad::from(&*head), sealed).is_ok()
-            }
-        };
-        if opened { Ok(frames) } else { Err(PacketError::Check) }
+        self.0.open(level, number, datagram)
     }
 }
