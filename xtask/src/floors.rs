@@ -1,6 +1,6 @@
 //! The floors of the house: a room may use only rooms on lower floors (ARCHITECTURE.md).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -64,6 +64,36 @@ pub fn upward(root: &Path) -> Result<Vec<Upward>> {
     Ok(found)
 }
 
+/// The direct dependencies of the workspace's members, tests' and fuzz targets' too, for which `ARCHITECTURE.md` gives no reason.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn without_reason(root: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(root.join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
+    let table = text.split("## Dependencies").nth(1).context("ARCHITECTURE.md has no table of dependencies")?;
+    let cells = table.lines().filter_map(|line| line.strip_prefix('|')?.split('|').next());
+    let told: BTreeSet<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    let workspace = read(&root.join("Cargo.toml"))?;
+    let members = workspace["workspace"]["members"].as_array().context("the workspace names no members")?;
+    let mut folders: Vec<&str> = members.iter().filter_map(toml::Value::as_str).collect();
+    if root.join("fuzz/Cargo.toml").exists() {
+        folders.push("fuzz");
+    }
+    let mut missing = BTreeSet::new();
+    for folder in folders {
+        let manifest = read(&root.join(folder).join("Cargo.toml"))?;
+        let tests = manifest.get("dev-dependencies").and_then(toml::Value::as_table).into_iter().flatten();
+        let all = dependencies(&manifest).into_iter().chain(tests.map(package));
+        missing.extend(all.filter(|name| !name.starts_with("weir-") && !told.contains(name.as_str())));
+    }
+    Ok(missing.into_iter().collect())
+}
+
+/// The package that an entry of a table of dependencies names.
+fn package((name, value): (&String, &toml::Value)) -> String {
+    value.get("package").and_then(toml::Value::as_str).unwrap_or(name).to_owned()
+}
+
 fn read(path: &Path) -> Result<toml::Table> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     text.parse().with_context(|| path.display().to_string())
@@ -76,7 +106,7 @@ fn dependencies(manifest: &toml::Table) -> Vec<String> {
         tables.extend([target.get("dependencies"), target.get("build-dependencies")]);
     }
     let entries = tables.into_iter().flatten().filter_map(toml::Value::as_table).flatten();
-    entries.map(|(name, value)| value.get("package").and_then(toml::Value::as_str).unwrap_or(name).to_owned()).collect()
+    entries.map(package).collect()
 }
 
 #[cfg(test)]
@@ -87,6 +117,23 @@ mod tests {
     fn no_dependency_goes_up() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         assert_eq!(upward(root).unwrap(), []);
+    }
+
+    #[test]
+    fn each_dependency_has_its_reason() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        assert_eq!(without_reason(root).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_dependency_without_a_reason_is_found() {
+        let dir = house(
+            "[dependencies]\nring = \"1\"\nother = { package = \"crc\", version = \"1\" }\n[dev-dependencies]\ninsta = \"1\"",
+        );
+        let page =
+            "Uses `insta`.\n## Dependencies\n| crate | why |\n|---|---|\n| `ring` and `hex` | better than `crc` |\n";
+        fs::write(dir.path().join("ARCHITECTURE.md"), page).unwrap();
+        assert_eq!(without_reason(dir.path()).unwrap(), ["crc", "insta"]);
     }
 
     fn house(proto_depends_on: &str) -> tempfile::TempDir {

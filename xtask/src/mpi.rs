@@ -75,9 +75,26 @@ pub fn set_up(paths: &Paths) -> Result<()> {
     Ok(())
 }
 
-fn set_up_one(paths: &Paths, mpi: Mpi) -> Result<()> {
+/// The file that says which versions are fetched, and its contents.
+fn pins(paths: &Paths, mpi: Mpi) -> Result<(PathBuf, String)> {
     let pins = paths.mpi_sources().join("requirements").join(format!("{}.txt", mpi.name()));
     let text = fs::read_to_string(&pins).with_context(|| format!("cannot read {}", pins.display()))?;
+    Ok((pins, text))
+}
+
+/// The version that is fetched of this MPI.
+///
+/// # Errors
+/// If the pins cannot be read, or it is not among them.
+pub fn pinned(paths: &Paths, mpi: Mpi) -> Result<String> {
+    let (file, text) = pins(paths, mpi)?;
+    let mut lines = text.lines().filter_map(|line| line.trim_end_matches(" \\").split_once("=="));
+    let version = lines.find(|(name, _)| *name == mpi.name()).map(|(_, version)| version.to_owned());
+    version.with_context(|| format!("{} pins no {}", file.display(), mpi.name()))
+}
+
+fn set_up_one(paths: &Paths, mpi: Mpi) -> Result<()> {
+    let (pins, text) = pins(paths, mpi)?;
     let python = run_quiet(Command::new("python3").arg("-VV")).context("python3 is needed to fetch the MPIs")?;
     let wanted = format!("{python}{text}");
     let folder = mpi.folder(paths);

@@ -141,6 +141,9 @@ fn check_floors(paths: &Paths) -> Result<(), String> {
         .iter()
         .map(|u| format!("{} may not depend on {}: that is on the same or a higher floor", u.from, u.on))
         .collect();
+    let missing = floors::without_reason(&paths.root).map_err(|error| format!("{error:#}"))?;
+    let missing = missing.iter().map(|name| format!("ARCHITECTURE.md gives no reason for the dependency {name}"));
+    let lines: Vec<String> = lines.into_iter().chain(missing).collect();
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
 }
 

