@@ -59,6 +59,51 @@ pub struct EngineCounters {
     pub notices_peak: u64,
 }
 
+/// Messages of one stream of one peer, since that peer's association began. A rendezvous counts with the bytes that it announces; messages to oneself are not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct StreamCounters {
+    pub messages_out: u64,
+    pub bytes_out: u64,
+    pub messages_in: u64,
+    pub bytes_in: u64,
+}
+
+/// Those of one peer, by stream; as many as were used.
+#[derive(Clone, Debug, Default)]
+pub struct Streams(Vec<StreamCounters>);
+
+impl Streams {
+    #[inline]
+    fn of(&mut self, stream: u16) -> &mut StreamCounters {
+        let i = usize::from(stream);
+        if i >= self.0.len() {
+            self.0.resize(i + 1, StreamCounters::default());
+        }
+        &mut self.0[i]
+    }
+
+    /// A message was accepted for sending.
+    #[inline]
+    pub fn sent(&mut self, stream: u16, len: u64) {
+        let s = self.of(stream);
+        s.messages_out += 1;
+        s.bytes_out += len;
+    }
+
+    /// A message was seen for the first time. The protocol has checked that there can be such a stream.
+    #[inline]
+    pub fn received(&mut self, stream: u16, len: u64) {
+        let s = self.of(stream);
+        s.messages_in += 1;
+        s.bytes_in += len;
+    }
+
+    /// Those that were used, with their numbers.
+    pub fn used(&self) -> impl Iterator<Item = (usize, &StreamCounters)> {
+        self.0.iter().enumerate().filter(|(_, s)| **s != StreamCounters::default())
+    }
+}
+
 /// Operations ended, by kind, whether or not anybody wanted their completion: what completion counters of a face add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]

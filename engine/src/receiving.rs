@@ -135,6 +135,7 @@ impl State {
                 return None;
             }
         };
+        self.peers[f.peer as usize].streams.received(f.stream, len);
         let k = self.msgs.insert(RxMsg {
             peer: f.peer,
             tag,

@@ -158,6 +158,7 @@ impl State {
         };
         let (wire_len, t) = if eager { (len as u32, token(k)) } else { (0, NO_TOKEN) };
         self.post(now, op.peer, false, stream, &envelope, wire_len, t)?;
+        self.peers[op.peer as usize].streams.sent(stream, len);
         if eager {
             self.counters.eager_sends += 1;
         } else {

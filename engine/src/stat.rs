@@ -17,7 +17,7 @@ pub struct Numbers {
     matcher: weir_match::Stats,
     protocol: weir_proto::Counters,
     transport: weir_udp::UdpCounters,
-    peers: Vec<(u32, weir_proto::PeerStats)>,
+    peers: Vec<(u32, weir_proto::PeerStats, crate::counters::Streams)>,
     no_tcp_to: Vec<std::net::SocketAddr>,
 }
 
@@ -27,6 +27,7 @@ const NO_TCP_MAX: usize = 64;
 /// All counters of one endpoint.
 pub fn numbers(core: &Core) -> Numbers {
     let st = &core.st;
+    let streams_of = |peer: u32| st.peers.get(peer as usize).map(|p| p.streams.clone()).unwrap_or_default();
     Numbers {
         own_name: st.own_name,
         local: core.udp.local_addrs().to_vec(),
@@ -34,7 +35,7 @@ pub fn numbers(core: &Core) -> Numbers {
         matcher: st.matcher.stats(),
         protocol: st.proto.counters().clone(),
         transport: *core.udp.counters(),
-        peers: st.proto.peers().map(|p| (p.0, st.proto.peer_stats(p))).collect(),
+        peers: st.proto.peers().map(|p| (p.0, st.proto.peer_stats(p), streams_of(p.0))).collect(),
         no_tcp_to: st.peers.iter().filter_map(|p| p.no_tcp_to).take(NO_TCP_MAX).collect(),
     }
 }
@@ -46,10 +47,14 @@ impl Numbers {
         let peers: Vec<_> = self
             .peers
             .iter()
-            .map(|(peer, stats)| {
+            .map(|(peer, stats, streams)| {
                 let mut v = serde_json::to_value(stats).unwrap_or_default();
                 if let Some(o) = v.as_object_mut() {
                     o.insert("peer".into(), (*peer).into());
+                    // Under their numbers, so that the difference of two documents is that of the same streams.
+                    let streams: std::collections::BTreeMap<String, _> =
+                        streams.used().map(|(i, s)| (i.to_string(), *s)).collect();
+                    o.insert("streams".into(), serde_json::to_value(streams).unwrap_or_default());
                 }
                 v
             })

@@ -259,6 +259,8 @@ pub struct PeerState {
     pub early_bytes: usize,
     /// Writes with immediate data, in both directions.
     pub notices: Notices,
+    /// What its streams carried.
+    pub streams: crate::counters::Streams,
     /// Where it does not answer TCP, as of the last time that it was tried; and whether that was said.
     pub no_tcp_to: Option<SocketAddr>,
     pub told_no_tcp: bool,
@@ -283,6 +285,7 @@ impl PeerState {
             copied_bytes: 0,
             early_bytes: 0,
             notices: Notices::default(),
+            streams: crate::counters::Streams::default(),
             no_tcp_to: None,
             told_no_tcp: false,
         }

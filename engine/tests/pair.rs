@@ -57,6 +57,32 @@ fn messages_of_all_sizes_arrive_expected_and_unexpected() {
     }
 }
 
+/// What `ep` tells of the streams of its only peer, added up: messages and bytes out, messages and bytes in; and how many were used.
+fn streams(ep: &Endpoint) -> ([u64; 4], usize) {
+    let document: serde_json::Value = serde_json::from_str(&ep.counters_json()).expect("JSON");
+    let used = document["peers"][0]["streams"].as_object().expect("streams");
+    let sum = |name: &str| used.values().map(|s| s[name].as_u64().expect("a number")).sum();
+    (["messages_out", "bytes_out", "messages_in", "bytes_in"].map(sum), used.len())
+}
+
+#[test]
+fn each_stream_of_each_peer_is_counted() {
+    let p = pair();
+    let lens = [0, 100, 5000, 600_000];
+    let total = lens.iter().sum::<usize>() as u64;
+    for tag in [1, 2] {
+        for len in lens {
+            let (mut data, mut buf) = (pattern(len, 1), vec![0; len]);
+            post(&p.b, None, tag, 0, &mut buf, 1);
+            send_mode(&p.a, p.to_b, tag, &mut data, SendMode::Delivery, 2);
+            wait(&p.b, &p.a, Queue::Recv);
+            wait(&p.a, &p.b, Queue::Send);
+        }
+    }
+    assert_eq!(streams(&p.a), ([8, 2 * total, 0, 0], 2));
+    assert_eq!(streams(&p.b), ([0, 0, 8, 2 * total], 2));
+}
+
 #[test]
 fn a_match_mode_send_completes_only_after_the_match() {
     let p = pair();
