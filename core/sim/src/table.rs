@@ -120,26 +120,39 @@ pub fn longest_gap_ns(r: &Report) -> Ns {
     gaps.max().unwrap_or(0)
 }
 
-/// Runs the points and writes one line for each.
+/// Runs the points and writes one line for each. The column "stall" is [`longest_gap_ns`].
 #[must_use]
 pub fn table(points: &[Point], reports: &[Report]) -> String {
     let width = points.iter().map(|p| p.name.len()).max().unwrap_or(0).max(8);
     let mut s = format!(
-        "{:<width$} {:>10} {:>6} {:>10} {:>10} {:>10} {:>5} {:>7} {:>6} {:>6} {:>6} {:>5}\n",
-        "point", "Mbit/s", "% wire", "median", "p99", "max", "fair", "dropped", "resent", "parity", "spur", "pto"
+        "{:<width$} {:>10} {:>6} {:>10} {:>10} {:>10} {:>10} {:>5} {:>7} {:>6} {:>6} {:>6} {:>5}\n",
+        "point",
+        "Mbit/s",
+        "% wire",
+        "median",
+        "p99",
+        "max",
+        "stall",
+        "fair",
+        "dropped",
+        "resent",
+        "parity",
+        "spur",
+        "pto"
     );
     for (p, r) in points.iter().zip(reports) {
         let rate = r.goodput_bits_per_s();
         let resent = r.bytes_resent as f64 * 100.0 / r.bytes.max(1) as f64;
         let _ = write!(
             s,
-            "{:<width$} {:>10.1} {:>6.1} {:>10} {:>10} {:>10} {:>5} {:>7} {:>5.1}% {:>6} {:>6} {:>5}",
+            "{:<width$} {:>10.1} {:>6.1} {:>10} {:>10} {:>10} {:>10} {:>5} {:>7} {:>5.1}% {:>6} {:>6} {:>5}",
             p.name,
             rate / 1e6,
             rate * 100.0 / p.wire_bits_per_s,
             time(r.quantile_ns(0.5)),
             time(r.quantile_ns(0.99)),
             time(r.quantile_ns(1.0)),
+            time(longest_gap_ns(r)),
             fairness(r).map_or("-".into(), |f| format!("{f:.2}")),
             r.net.switch_full + r.net.lost + r.net.socket_full,
             resent,

@@ -1,37 +1,60 @@
 //! Small tables, kept as snapshots: a change of the protocol's timing or congestion control shows as a diff of numbers.
 //! `cargo insta review`, or `INSTA_UPDATE=always cargo test -p weir-sim --test tables`, accepts new ones.
 
+use weir_sim::run::Report;
 use weir_sim::scenario::EndpointSpec;
 use weir_sim::spec::{MS, US};
 use weir_sim::table::{self, Point, Wire, table};
 use weir_sim::work::Workload;
 use weir_sim::work::farm::Farm;
 
-fn snapshot(name: &str, points: &[Point]) {
+fn snapshot(name: &str, points: &[Point]) -> Vec<Report> {
     let reports: Vec<_> = points.iter().map(table::measure).collect();
     for (p, r) in points.iter().zip(&reports) {
         assert_eq!(r.violation, None, "{}", p.name);
     }
     insta::assert_snapshot!(name, table(points, &reports));
+    reports
 }
 
+/// Nobody waits long for the next message: a stall would be one of TCP's timers, or a sender that is not let through.
 #[test]
 fn incast() {
     let e = EndpointSpec::default();
-    snapshot("incast", &table::incast_points(&e, &[8, 32], &[64 << 10, 1 << 20], &[64], 2 << 20));
+    let points = table::incast_points(&e, &[8, 32], &[64 << 10, 1 << 20], &[64], 2 << 20);
+    for (p, r) in points.iter().zip(snapshot("incast", &points)) {
+        let stall_ns = table::longest_gap_ns(&r);
+        assert!(stall_ns <= 20 * MS, "{}: nothing arrived for {stall_ns} ns", p.name);
+    }
+}
+
+#[test]
+fn the_stall_of_a_table_is_the_longest_time_without_a_message() {
+    let e = EndpointSpec::default();
+    let point = table::point("p".into(), Wire::GIGABIT, 2, &e, Workload::PingPong { len: 1, rounds: 1 });
+    let mut report = table::measure(&point);
+    report.arrivals = vec![(1, 3 * MS, 10), (0, 4 * MS, 10), (1, 11 * MS, 10), (0, 12 * MS, 10)];
+    assert_eq!(table::longest_gap_ns(&report), 7 * MS);
+    let text = table(&[point], &[report]);
+    let (head, line) = text.split_once('\n').expect("two lines");
+    let column = |line: &str| line[..head.find("stall").expect("a column") + "stall".len()].trim_end().to_owned();
+    assert!(column(line).ends_with("7.00 ms"), "{text}");
 }
 
 #[test]
 fn ping_pong() {
     let e = EndpointSpec::default();
     let losses = [0, 10_000];
-    snapshot("ping_pong", &table::ping_pong_points(&e, &[10 * US, MS, 10 * MS], &losses, &[8, 30_000, 300_000], 50));
+    let _ = snapshot(
+        "ping_pong",
+        &table::ping_pong_points(&e, &[10 * US, MS, 10 * MS], &losses, &[8, 30_000, 300_000], 50),
+    );
 }
 
 #[test]
 fn stream() {
     let e = EndpointSpec::default();
-    snapshot("stream", &table::stream_points(&e, &[10 * US, MS], &[0, 10_000], &[64, 1000], 16 << 20));
+    let _ = snapshot("stream", &table::stream_points(&e, &[10 * US, MS], &[0, 10_000], &[64, 1000], 16 << 20));
 }
 
 #[test]
@@ -39,7 +62,7 @@ fn reno_beside() {
     let e = EndpointSpec { reno: true, ..EndpointSpec::default() };
     let mut points = table::incast_points(&e, &[8], &[64 << 10], &[64], 2 << 20);
     points.extend(table::ping_pong_points(&e, &[MS], &[0, 10_000], &[30_000], 50));
-    snapshot("reno", &points);
+    let _ = snapshot("reno", &points);
 }
 
 #[test]
@@ -72,7 +95,7 @@ fn collective_work() {
             ));
         }
     }
-    snapshot("collective", &points);
+    let _ = snapshot("collective", &points);
 }
 
 /// What streams are worth: one for all tagged messages against ten.
@@ -110,5 +133,5 @@ fn streams() {
             points.push(table::point(name, wire, 2, &e, work));
         }
     }
-    snapshot("streams", &points);
+    let _ = snapshot("streams", &points);
 }
