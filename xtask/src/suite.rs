@@ -295,7 +295,7 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
         .and_then(|()| measured::run(paths, &paths.dist().join("bin/weir"), "", &mut note))
         .and_then(|()| e2e::run_on_loopback(paths, &mut note));
     if world.is_ok() && ran.is_ok() {
-        ran = e2e::run(paths, quick, Instant::now() + END_TO_END, &mut note);
+        ran = e2e::run(paths, quick, "", Instant::now() + END_TO_END, &mut note);
     }
     if !quick && world.is_ok() && ran.is_ok() {
         ran = bad_days::run(paths, "", Instant::now() + END_TO_END, &mut note);
@@ -336,6 +336,18 @@ pub fn measured(paths: &Paths, program: Option<PathBuf>, only: &str) -> Result<b
         }
     };
     alone(|note| measured::run(paths, &program, only, note))
+}
+
+/// Runs the MPI programs across hosts alone, of the cases those whose names contain `only`; returns whether nothing failed.
+///
+/// # Errors
+/// If no network can be made, or the provider or the MPIs cannot be had.
+pub fn e2e(paths: &Paths, only: &str) -> Result<bool> {
+    lab::acquire()?;
+    dist::build(paths)?;
+    mpi::set_up(paths)?;
+    mpi::compile(paths)?;
+    alone(|note| e2e::run(paths, false, only, Instant::now() + END_TO_END, note))
 }
 
 /// Runs the bad days alone, of them those whose names contain `only`; returns whether nothing failed.
