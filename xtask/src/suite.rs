@@ -25,6 +25,9 @@ const TESTING: Duration = Duration::from_secs(2400);
 /// What no MPI program of the end-to-end tests is begun after.
 const END_TO_END: Duration = Duration::from_secs(1200);
 
+/// The exit code of a check that lacks a program it needs.
+const NOTHING_TO_RUN_IT: i32 = 77;
+
 /// What has been counted.
 #[derive(Debug, Default)]
 struct Tally {
@@ -129,6 +132,10 @@ pub fn run(paths: &Paths, quick: bool) -> Result<bool> {
     if builds {
         cargo_tests(paths, quick, &mut tally);
     }
+    dissector(paths, &mut tally);
+    if !quick {
+        fuzz_targets(paths, &mut tally);
+    }
     end_to_end(paths, quick, world.map(drop), &mut tally);
     println!("{:.0} s in all", begin.elapsed().as_secs_f64());
     println!("{tally}");
@@ -218,6 +225,35 @@ fn brings_std(text: &str) -> Option<&'static str> {
     let brought = lines.iter().position(brings)?;
     let guarded = brought > 0 && lines[brought - 1].starts_with("#[cfg(");
     (!guarded).then_some("brings std back")
+}
+
+/// Packets written by hand from the specification, decoded by Wireshark with our dissector.
+fn dissector(paths: &Paths, tally: &mut Tally) {
+    let title = "Wireshark decodes packets by tools/wireshark/weir.lua";
+    let begin = Instant::now();
+    let result = match run_limited(Command::new("python3").arg(paths.root.join("tools/wireshark/check.py")), SHORT) {
+        Ok(outcome) if outcome.status.and_then(|status| status.code()) == Some(NOTHING_TO_RUN_IT) => {
+            return tally.skip(title, "not installed: tshark");
+        }
+        Ok(outcome) if outcome.ok() => Ok(()),
+        Ok(outcome) if outcome.status.is_none() => Err(outcome.cause()),
+        Ok(outcome) => Err(tail(&format!("{}{}", outcome.stdout, outcome.stderr), 60)),
+        Err(error) => Err(format!("{error:#}")),
+    };
+    tally.note(title, &result, begin.elapsed());
+}
+
+/// A workspace of its own, which nothing else compiles. The fuzzer itself needs another compiler; the ordinary one runs
+/// the targets on random inputs. What the two workspaces both need is compiled once: their profile and folder are the same.
+fn fuzz_targets(paths: &Paths, tally: &mut Tally) {
+    let title = "fuzz targets on random inputs";
+    // libFuzzer, which is linked into the targets, is in C++.
+    if !run_limited(Command::new("c++").arg("--version"), SHORT).is_ok_and(|outcome| outcome.ok()) {
+        return tally.skip(title, "not installed: c++");
+    }
+    let mut command = paths.cargo();
+    command.args(["test", "--quiet", "--tests", "--locked", "--manifest-path", "fuzz/Cargo.toml"]);
+    tally.step(title, || must(command.env("RUST_BACKTRACE", "0"), COMPILING));
 }
 
 /// Unit, property and simulation tests; each test counts.
