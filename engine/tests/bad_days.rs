@@ -3,12 +3,12 @@
 
 mod common;
 
-use common::{KEY, LIMIT, config, open, post, send, try_post};
+use common::{KEY, LIMIT, config, iov, open, post, recv_op, send, send_op, send_when_accepted, try_post};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weir_engine::{Completion, Endpoint, EngineConfig, EngineError, OpError, Queue, SendMode};
+use weir_engine::{Completion, Endpoint, EngineConfig, EngineError, OpError, Queue, RecvOp, SendMode, SendOp};
 
 fn wait(ep: &Endpoint, queue: Queue) -> Completion {
     let (start, mut out) = (Instant::now(), Vec::new());
@@ -172,10 +172,16 @@ fn limit_memory() {
 
 fn connect(other: &mut Other, cfg: EngineConfig) -> (Arc<Endpoint>, u32) {
     let ep = open(cfg);
+    let to = introduce(other, &ep);
+    (ep, to)
+}
+
+/// Makes the two known to each other; returns what the other is for `ep`.
+fn introduce(other: &mut Other, ep: &Endpoint) -> u32 {
     let to = ep.insert_peer(&other.name()).expect("name");
     let stdin = other.child.stdin.as_mut().expect("piped");
     stdin.write_all(&ep.name()).and_then(|()| stdin.flush()).expect("told");
-    (ep, to)
+    to
 }
 
 /// One message there and back.
@@ -213,6 +219,44 @@ fn a_process_stopped_for_less_than_the_timeout_loses_nothing() {
         assert!(out.iter().all(|c| c.result.is_ok()), "{out:?}");
         assert!(back == data);
     }
+}
+
+#[test]
+fn who_waits_for_a_stopped_process_is_answered_by_a_third() {
+    let (mut stopped, mut third) = (Other::start("patient echo", &[]), Other::start("patient echo", &[]));
+    let ep = open(patient());
+    let (to_stopped, to_third) = (introduce(&mut stopped, &ep), introduce(&mut third, &ep));
+    ask(&ep, to_stopped, 8, 1);
+    ask(&ep, to_third, 8, 2);
+    stopped.stop();
+    // More than its credit, its window and its socket take.
+    const STOPPED: u64 = 9;
+    let mut held: Vec<Vec<u8>> = (0..40).map(|i| vec![i as u8; [200_000, 20_000, 8][i % 3]]).collect();
+    let mut back: Vec<Vec<u8>> = held.iter().map(|data| vec![0xff; data.len()]).collect();
+    for (data, back) in held.iter_mut().zip(&mut back) {
+        let (there, into) = (iov(data), iov(back));
+        // SAFETY: both live to the end of the test.
+        unsafe { ep.recv(&RecvOp { user: STOPPED, ..recv_op(Some(to_stopped), 2, &into) }) }.expect("receive");
+        send_when_accepted(&ep, &SendOp { user: STOPPED, ..send_op(to_stopped, 1, &there, SendMode::Match) });
+    }
+    for i in 0..300 {
+        let len = [8, 3000, 60_000, 500_000][i % 4];
+        let (mut question, mut answer) = (vec![i as u8; len], vec![0; len]);
+        post(&ep, Some(to_third), 2, &mut answer);
+        send(&ep, to_third, 1, &mut question, SendMode::Delivery).expect("sent");
+        for _ in 0..2 {
+            let c = wait(&ep, Queue::Both);
+            assert_eq!((c.result, c.user), (Ok(()), 0), "of the third, and it alone");
+        }
+        assert!(answer == question, "question {i}");
+    }
+    assert!(stopped.is_stopped(), "somebody has let it go on");
+    stopped.signal(libc::SIGCONT);
+    for _ in 0..2 * held.len() {
+        let c = wait(&ep, Queue::Both);
+        assert_eq!((c.result, c.user), (Ok(()), STOPPED));
+    }
+    assert!(back == held);
 }
 
 #[test]

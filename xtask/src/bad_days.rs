@@ -48,7 +48,7 @@ const fn case(name: &'static str, before: &'static str, args: &'static str, expe
     Case { name, before, program: "pingpong", args, expect, one_host: false }
 }
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 12] = [
     case(
         "no usable key",
         "unset WEIR_KEY; export WEIR_KEY_FILE=/nonexistent/key; ",
@@ -60,6 +60,19 @@ const CASES: [Case; 10] = [
         "[ $R = 1 ] && export WEIR_KEY=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef; ",
         SHORT,
         Expect::Fails("another job key"),
+    ),
+    case(
+        "two protection levels in one job",
+        // The higher of two sides' holds between them.
+        "export WEIR_STATS=-; [ $R = 1 ] && export WEIR_LEVEL=encrypt; ",
+        SHORT,
+        Expect::Passes("\"level\": 2"),
+    ),
+    case(
+        "no such protection level",
+        "export WEIR_LEVEL=encrypted; ",
+        SHORT,
+        Expect::Fails("none of integrity, auth, encrypt"),
     ),
     Case { one_host: true, ..case("port taken", "export WEIR_PORT=47917; ", SHORT, Expect::Fails("47917")) },
     case(

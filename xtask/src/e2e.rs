@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use serde_json::Value;
 
-use crate::lab::{Lab, Wire};
+use crate::lab::{DATA_IFACE, Lab, SECOND_IFACE, Wire};
 use crate::launch::{Job, result_of};
 use crate::mpi;
 use crate::paths::Paths;
@@ -30,6 +33,10 @@ pub struct Case {
     pub loss: f64,
     /// Left out of the quick run.
     pub slow: bool,
+    /// Settings of all ranks.
+    pub env: &'static [(&'static str, &'static str)],
+    /// What the counters of the ranks, one document each, have to show.
+    pub counted: fn(&[Value]) -> Result<(), String>,
 }
 
 const fn case(
@@ -40,11 +47,11 @@ const fn case(
     loss: f64,
     slow: bool,
 ) -> Case {
-    Case { name, ranks, program, args, loss, slow }
+    Case { name, ranks, program, args, loss, slow, env: &[], counted: |_| Ok(()) }
 }
 
 /// What is run on every stack under test.
-pub const CASES: [Case; 13] = [
+pub const CASES: [Case; 19] = [
     case("pingpong-8B", 2, "pingpong", "--size 8 --reps 2000 --seconds 5", 0.0, false),
     case("pingpong-1MiB", 2, "pingpong", "--size 1048576 --reps 200 --warmup 10 --seconds 5", 0.0, false),
     case("stream-64KiB", 2, "stream", "--size 65536 --windows 20 --seconds 5", 0.0, false),
@@ -58,7 +65,35 @@ pub const CASES: [Case; 13] = [
     case("rma-lossy-large", 3, "rma", "--reps 6 --count 6000", 0.02, true),
     case("pingpong-lossy", 2, "pingpong", "--size 300000 --reps 500 --warmup 10 --seconds 10", 0.02, true),
     case("overlap", 2, "overlap", "--reps 20 --seconds 5", 0.0, true),
+    Case {
+        env: &[("WEIR_LEVEL", "auth")],
+        counted: |r| level_is(r, 1),
+        ..case("order-auth", 2, "order", "--rounds 1", 0.0, false)
+    },
+    Case {
+        env: &[("WEIR_LEVEL", "encrypt")],
+        counted: |r| level_is(r, 2),
+        ..case("order-encrypt-lossy", 2, "order", "--rounds 1", 0.01, true)
+    },
+    case("threads", 2, "threads", "--threads 4 --messages 150", 0.0, false),
+    Case {
+        // Hardly anything may be sent ahead: threads wait for each other's receives.
+        env: &[("WEIR_CREDIT_BYTES", "4096"), ("WEIR_CREDIT_MSGS", "16"), ("WEIR_LANES", "always")],
+        ..case("threads-narrow-lossy", 2, "threads", "--threads 6 --messages 60", 0.01, true)
+    },
+    case("ring", 4, "ring", "--rounds 160", 0.0, true),
+    // Three ranks send to one that sleeps for a second before it looks.
+    case("ring-late", 4, "ring", "--rounds 40 --late-ms 1000", 0.0, false),
 ];
+
+/// The ranks agreed on this level. (Which of them tells it depends on who ends first: the other's peer is forgotten then.)
+fn level_is(ranks: &[Value], level: u64) -> Result<(), String> {
+    let peers = ranks.iter().filter_map(|rank| rank.get("peers")?.as_array()).flatten();
+    let levels: Vec<u64> = peers.filter_map(|peer| peer.get("level")?.as_u64()).collect();
+    // A rank is a peer of its own, with which nothing is agreed.
+    let right = levels.contains(&level) && levels.iter().all(|of_one| [0, level].contains(of_one));
+    if right { Ok(()) } else { Err(format!("levels of the ranks' peers: {levels:?}, not {level}")) }
+}
 
 /// How a case ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,14 +106,20 @@ pub enum Ended {
     Skipped(String),
 }
 
-/// Runs the cases on Weir under both MPIs; `report` hears of each as it ends. None is begun after
+/// Runs the cases whose names contain `only` on Weir under both MPIs; `report` hears of each as it ends. None is begun after
 /// `deadline`: those left have failed.
 ///
 /// # Errors
 /// If a network cannot be made.
-pub fn run(paths: &Paths, quick: bool, deadline: Instant, mut report: impl FnMut(&str, &Ended)) -> Result<()> {
+pub fn run(
+    paths: &Paths,
+    quick: bool,
+    only: &str,
+    deadline: Instant,
+    mut report: impl FnMut(&str, &Ended),
+) -> Result<()> {
     let stacks: Vec<Stack> = Stack::all(&[]).into_iter().filter(|stack| stack.carrier == Carrier::Weir).collect();
-    for case in CASES.iter().filter(|case| !(quick && case.slow)) {
+    for case in CASES.iter().filter(|case| !(quick && case.slow) && case.name.contains(only)) {
         let lab = Lab::start(case.ranks, &Wire::plain(case.loss))?;
         for stack in &stacks {
             let name = format!("{} on {}", case.name, stack.name);
@@ -86,6 +127,11 @@ pub fn run(paths: &Paths, quick: bool, deadline: Instant, mut report: impl FnMut
             let ended = if late { Ended::Failed("no time left".into()) } else { one(paths, &lab, stack, case) };
             report(&name, &ended);
         }
+    }
+    for stack in stacks.iter().filter(|_| !quick && CUT_LINKS.contains(only)) {
+        let late = Instant::now() >= deadline;
+        let ended = if late { Err("no time left".to_owned()) } else { across_cut_links(paths, stack) };
+        report(&format!("{CUT_LINKS} on {}", stack.name), &ended.map_or_else(Ended::Failed, |()| Ended::Passed));
     }
     Ok(())
 }
@@ -104,7 +150,8 @@ pub fn run_on_loopback(paths: &Paths, mut report: impl FnMut(&str, &Ended)) -> R
         let env = [("WEIR_FAULTS".to_owned(), "loss=2%".to_owned()), ("WEIR_STATS".to_owned(), counters)];
         let program = mpi::program(paths, stack.mpi, program);
         let job = Job { stack: &stack, ranks: 3, program: &program, args: &args, limit: LIMIT, env: &env };
-        let repaired = || if packets_lost(stats.path()) > 0 { Ok(()) } else { Err("Weir counted no losses".into()) };
+        let lost = || sum_of(&counters_in(stats.path()), "/protocol/packets_lost");
+        let repaired = || if lost() > 0 { Ok(()) } else { Err("Weir counted no losses".into()) };
         let ended = match judged(job.run(paths, None)).and_then(|()| repaired()) {
             Ok(()) => Ended::Passed,
             Err(cause) => Ended::Failed(cause),
@@ -114,12 +161,16 @@ pub fn run_on_loopback(paths: &Paths, mut report: impl FnMut(&str, &Ended)) -> R
     Ok(())
 }
 
-/// What the ranks that left their counters in this folder lost.
-fn packets_lost(folder: &Path) -> u64 {
+/// What the ranks that ended left in this folder, one document each.
+fn counters_in(folder: &Path) -> Vec<Value> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
-    let values = texts.filter_map(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
-    values.filter_map(|value| value.pointer("/protocol/packets_lost")?.as_u64()).sum()
+    texts.filter_map(|text| serde_json::from_str(&text).ok()).collect()
+}
+
+/// One counter of all ranks together.
+fn sum_of(ranks: &[Value], pointer: &str) -> u64 {
+    ranks.iter().filter_map(|rank| rank.pointer(pointer)?.as_u64()).sum()
 }
 
 /// Whether a job ended well and did its work.
@@ -129,9 +180,7 @@ fn judged(run: Result<Outcome>) -> Result<(), String> {
         Ok(outcome) if !outcome.ok() => Err(outcome.cause()),
         Ok(outcome) => match result_of(&outcome) {
             None => Err("the program reported nothing".into()),
-            Some(value) if value.get("complete") == Some(&serde_json::Value::Bool(false)) => {
-                Err("not complete in its time".into())
-            }
+            Some(value) if value.get("complete") == Some(&Value::Bool(false)) => Err("not complete in its time".into()),
             Some(_) => Ok(()),
         },
     }
@@ -140,15 +189,85 @@ fn judged(run: Result<Outcome>) -> Result<(), String> {
 fn one(paths: &Paths, lab: &Lab, stack: &Stack, case: &Case) -> Ended {
     let program = mpi::program(paths, stack.mpi, case.program);
     let args: Vec<String> = case.args.split_whitespace().map(str::to_owned).collect();
-    let job = Job { stack, ranks: case.ranks, program: &program, args: &args, limit: LIMIT, env: &[] };
+    let folder = match tempfile::tempdir() {
+        Ok(folder) => folder,
+        Err(error) => return Ended::Failed(format!("no folder: {error}")),
+    };
+    let mut env: Vec<_> = case.env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    env.push(("WEIR_STATS".into(), folder.path().join("%p").display().to_string()));
+    let job = Job { stack, ranks: case.ranks, program: &program, args: &args, limit: LIMIT, env: &env };
     // Counted on the wire, so that a job that went another way is not taken for ours.
     let used = || match lab.counts() {
         Ok(counts) if counts.sent > 0 => Ok(()),
         Ok(_) => Err("nothing went over the network".into()),
         Err(error) => Err(format!("{error:#}")),
     };
-    match judged(job.run(paths, Some(lab))).and_then(|()| used()) {
+    let counted = || (case.counted)(&counters_in(folder.path()));
+    match judged(job.run(paths, Some(lab))).and_then(|()| used()).and_then(|()| counted()) {
         Ok(()) => Ended::Passed,
         Err(cause) => Ended::Failed(cause),
     }
+}
+
+/// What [`across_cut_links`] is called.
+const CUT_LINKS: &str = "ring-across-cut-links";
+
+/// A ring between two hosts that two networks join; one after the other is cut, and healed, while it goes on.
+fn across_cut_links(paths: &Paths, stack: &Stack) -> Result<(), String> {
+    let words = |error: anyhow::Error| format!("{error:#}");
+    let lab = Lab::start(2, &Wire { two_networks: true, ..Wire::default() }).map_err(words)?;
+    let folder = tempfile::tempdir().map_err(|error| format!("no folder: {error}"))?;
+    let stats = tempfile::tempdir().map_err(|error| format!("no folder: {error}"))?;
+    let (begun, end) = (folder.path().join("begun"), folder.path().join("end"));
+    let text = |path: &Path| path.display().to_string();
+    let env = [
+        ("TEST_BEGUN".to_owned(), text(&begun)),
+        ("TEST_END".to_owned(), text(&end)),
+        ("WEIR_STATS".to_owned(), text(&stats.path().join("%p"))),
+        // A machine that does much else may take its time to find a way back, and nobody is to be taken for dead.
+        ("WEIR_PEER_TIMEOUT_MS".to_owned(), "60000".to_owned()),
+    ];
+    let args = ["--seconds", "180"].map(str::to_owned);
+    let program = mpi::program(paths, stack.mpi, "ring");
+    let job = Job { stack, ranks: 2, program: &program, args: &args, limit: LIMIT, env: &env };
+    let over = AtomicBool::new(false);
+    let (run, cuts) = thread::scope(|scope| {
+        let cutting = scope.spawn(|| {
+            let cuts = cut_one_after_the_other(&lab, &begun, &over);
+            // Also after an error: nothing is to wait for more.
+            fs::write(&end, "").map_err(anyhow::Error::from).and(cuts)
+        });
+        let run = job.run(paths, Some(&lab));
+        over.store(true, Ordering::Release);
+        (run, cutting.join())
+    });
+    judged(run)?;
+    cuts.map_err(|_| "the cuts were not made".to_owned())?.map_err(words)?;
+    let ranks = counters_in(stats.path());
+    // Whichever network the data took first, it was cut once.
+    let failovers = sum_of(&ranks, "/protocol/failovers");
+    let dropped = lab.counts().map_err(words)?.cut;
+    if ranks.len() != 2 || failovers == 0 || dropped == 0 {
+        return Err(format!("{failovers} failovers told by {} ranks, {dropped} packets met a cut", ranks.len()));
+    }
+    Ok(())
+}
+
+/// Cuts and heals each network once the program is in the middle of its work.
+fn cut_one_after_the_other(lab: &Lab, begun: &Path, over: &AtomicBool) -> Result<()> {
+    while !begun.exists() {
+        if over.load(Ordering::Acquire) {
+            bail!("the program has not begun");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    // Time for the second way to be found good; were it not, the ring would wait for the first to heal.
+    thread::sleep(Duration::from_secs(1));
+    for network in [DATA_IFACE, SECOND_IFACE] {
+        lab.cut(network)?;
+        thread::sleep(Duration::from_secs(2));
+        lab.heal(network)?;
+        thread::sleep(Duration::from_secs(2));
+    }
+    Ok(())
 }

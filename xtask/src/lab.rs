@@ -19,6 +19,8 @@ use crate::process::{end_all, run_limited, run_quiet};
 
 /// The interface that is measured.
 pub const DATA_IFACE: &str = "net1";
+/// The interface on the second network, where there is one.
+pub const SECOND_IFACE: &str = "net2";
 
 /// What the network between the hosts does.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,6 +35,8 @@ pub struct Wire {
     pub queue_packets: Option<u32>,
     /// Segmentation offload off, although nothing is lost: to compare with what is.
     pub no_offload: bool,
+    /// A second network beside the first, with interfaces of its own; either can be cut.
+    pub two_networks: bool,
 }
 
 impl Wire {
@@ -49,7 +53,7 @@ impl Wire {
 
     /// The kernel's path alone cannot do it.
     fn is_shaped(&self) -> bool {
-        self.rate_mbit_per_s.is_some() || self.delay_us > 0 || self.queue_packets.is_some()
+        self.rate_mbit_per_s.is_some() || self.delay_us > 0 || self.queue_packets.is_some() || self.two_networks
     }
 
     /// In words, for tables.
@@ -76,6 +80,9 @@ impl Wire {
             }
             if let Some(queue) = self.queue_packets {
                 text += &format!("queue = \"{queue}p\"\n");
+            }
+            for name in [DATA_IFACE, SECOND_IFACE].iter().filter(|_| self.two_networks) {
+                text += &format!("[[network]]\nname = \"{name}\"\n");
             }
         } else {
             text += "plain = true\n";
@@ -137,6 +144,28 @@ impl Lab {
         end_all(|pid| fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|is| self.spaces.contains(&is.ino())));
     }
 
+    /// The interfaces that data may take, separated by commas.
+    pub fn data_ifaces(&self) -> String {
+        let names: Vec<&str> = self.network.spec().networks.iter().map(|network| network.name.as_str()).collect();
+        if names.is_empty() { DATA_IFACE.to_owned() } else { names.join(",") }
+    }
+
+    /// Cuts the first host's link to a network. Its interface does not notice.
+    ///
+    /// # Errors
+    /// If there is no such network, or the kernel alone joins the hosts.
+    pub fn cut(&self, network: &str) -> Result<()> {
+        Ok(self.network.cut(&self.hosts[0], network)?)
+    }
+
+    /// Heals it.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn heal(&self, network: &str) -> Result<()> {
+        Ok(self.network.heal(&self.hosts[0], network)?)
+    }
+
     /// A command that runs on the first host, where launchers run.
     ///
     /// # Errors
@@ -191,12 +220,14 @@ impl Lab {
     pub fn counts(&self) -> Result<Counts> {
         let stats = self.network.stats()?;
         let mut counts = Counts { overrun: stats.overrun + stats.no_memory, ..Counts::default() };
-        for link in stats.links.iter().filter(|link| link.network == DATA_IFACE) {
+        let measured = |name: &str| [DATA_IFACE, SECOND_IFACE].contains(&name);
+        for link in stats.links.iter().filter(|link| measured(&link.network)) {
             counts.sent += link.interface_tx_packets;
             counts.lost += link.nft_dropped.unwrap_or(0);
             for pipe in [&link.up, &link.down].into_iter().flatten() {
                 counts.lost += pipe.dropped_loss;
                 counts.queue_full += pipe.dropped_queue;
+                counts.cut += pipe.dropped_cut;
             }
         }
         Ok(counts)
@@ -212,6 +243,8 @@ pub struct Counts {
     pub lost: u64,
     /// Packets dropped by full queues.
     pub queue_full: u64,
+    /// Packets dropped by links that were cut.
+    pub cut: u64,
     /// Packets lost since this machine did not keep up: not zero means the run is no good.
     pub overrun: u64,
 }
@@ -223,6 +256,7 @@ impl Counts {
             sent: self.sent.saturating_sub(earlier.sent),
             lost: self.lost.saturating_sub(earlier.lost),
             queue_full: self.queue_full.saturating_sub(earlier.queue_full),
+            cut: self.cut.saturating_sub(earlier.cut),
             overrun: self.overrun.saturating_sub(earlier.overrun),
         }
     }
@@ -241,7 +275,8 @@ mod tests {
     fn every_wire_makes_a_valid_spec() {
         let mut queue = Wire::shaped(1000, 50, 0.01);
         queue.queue_packets = Some(64);
-        for wire in [Wire::plain(0.0), Wire::plain(0.02), Wire::shaped(100, 0, 0.0), queue] {
+        let two = Wire { two_networks: true, ..Wire::default() };
+        for wire in [Wire::plain(0.0), Wire::plain(0.02), Wire::shaped(100, 0, 0.0), queue, two] {
             let text = wire.spec(4);
             let spec = Spec::from_toml(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
             assert_eq!(spec.hosts.len(), 4);

@@ -92,7 +92,7 @@ impl Job<'_> {
         if self.stack.is_ours() {
             // On the hosts of a lab the launchers' network is there too, and Weir would use it as a second path. On this
             // machine all stacks go over the loopback interface.
-            settings.env.push(("WEIR_IFACE".into(), iface.into()));
+            settings.env.push(("WEIR_IFACE".into(), lab.map_or_else(|| iface.to_owned(), Lab::data_ifaces)));
         }
         settings.env.extend(self.env.iter().cloned());
         let launcher = self.stack.mpi.bin(paths, "mpiexec");

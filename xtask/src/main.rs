@@ -56,6 +56,12 @@ enum Chore {
         #[arg(default_value = "")]
         only: String,
     },
+    /// Run only the tests of MPI programs across hosts
+    EndToEnd {
+        /// Only those whose names contain this
+        #[arg(default_value = "")]
+        only: String,
+    },
     /// Run only the tests of one binary under every MPI
     AnyMpi,
     /// Run only the tests of weir bench under every MPI, and without one
@@ -114,6 +120,9 @@ struct RunArgs {
     /// Without segmentation and receive offload, as with loss
     #[arg(long)]
     no_offload: bool,
+    /// A second network beside the first
+    #[arg(long)]
+    two_networks: bool,
     /// Environment for the ranks, as NAME=VALUE
     #[arg(long)]
     env: Vec<String>,
@@ -144,6 +153,7 @@ fn chore() -> ExitCode {
         }),
         Chore::Test { quick } => suite::run(&paths, quick),
         Chore::BadDays { only } => suite::bad_days(&paths, &only),
+        Chore::EndToEnd { only } => suite::e2e(&paths, &only),
         Chore::AnyMpi => suite::any_mpi(&paths),
         Chore::Measured { agreement: true, .. } => agreement::run(&paths),
         Chore::Measured { only, program, .. } => suite::measured(&paths, program, &only),
@@ -179,6 +189,7 @@ fn mpirun(paths: &Paths, run: &RunArgs) -> Result<bool> {
         delay_us: run.delay_us,
         queue_packets: run.queue,
         no_offload: run.no_offload,
+        two_networks: run.two_networks,
     };
     let lab = lab::Lab::start(run.n, &wire)?;
     let mut good = true;

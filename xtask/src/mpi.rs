@@ -45,7 +45,8 @@ impl Mpi {
 }
 
 /// The C programs, by file name without `.c`.
-pub const PROGRAMS: [&str; 9] = ["pingpong", "stream", "streams", "farm", "incast", "overlap", "pause", "rma", "order"];
+pub const PROGRAMS: [&str; 11] =
+    ["pingpong", "stream", "streams", "farm", "incast", "overlap", "pause", "ring", "rma", "order", "threads"];
 
 /// A pip for systems whose Python comes without one (Debian packs it separately).
 const PIP_URL: &str = "https://files.pythonhosted.org/packages/07/25/ee8c38ae72d66b844ce8eb9711ba905dba21ca1a8a0c960057c41cd23337/pip-26.3-py3-none-any.whl";
@@ -164,7 +165,7 @@ pub fn compile(paths: &Paths) -> Result<()> {
             }
             fs::create_dir_all(out.parent().unwrap_or(Path::new("/")))?;
             let mut cc = Command::new(&wrapper);
-            cc.args(["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror"]).arg(&source).arg("-o").arg(&out);
+            cc.args(["-O2", "-std=gnu11", "-pthread", "-Wall", "-Wextra", "-Werror"]).arg(&source).arg("-o").arg(&out);
             run_quiet(&mut cc).with_context(|| format!("{} does not compile with {}", source.display(), mpi.name()))?;
         }
     }

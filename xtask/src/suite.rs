@@ -25,6 +25,9 @@ const TESTING: Duration = Duration::from_secs(2400);
 /// What no MPI program of the end-to-end tests is begun after.
 const END_TO_END: Duration = Duration::from_secs(1200);
 
+/// The exit code of a check that lacks a program it needs.
+const NOTHING_TO_RUN_IT: i32 = 77;
+
 /// What has been counted.
 #[derive(Debug, Default)]
 struct Tally {
@@ -129,6 +132,10 @@ pub fn run(paths: &Paths, quick: bool) -> Result<bool> {
     if builds {
         cargo_tests(paths, quick, &mut tally);
     }
+    dissector(paths, &mut tally);
+    if !quick {
+        fuzz_targets(paths, &mut tally);
+    }
     end_to_end(paths, quick, world.map(drop), &mut tally);
     println!("{:.0} s in all", begin.elapsed().as_secs_f64());
     println!("{tally}");
@@ -223,6 +230,35 @@ fn brings_std(text: &str) -> Option<&'static str> {
     (!guarded).then_some("brings std back")
 }
 
+/// Packets written by hand from the specification, decoded by Wireshark with our dissector.
+fn dissector(paths: &Paths, tally: &mut Tally) {
+    let title = "Wireshark decodes packets by tools/wireshark/weir.lua";
+    let begin = Instant::now();
+    let result = match run_limited(Command::new("python3").arg(paths.root.join("tools/wireshark/check.py")), SHORT) {
+        Ok(outcome) if outcome.status.and_then(|status| status.code()) == Some(NOTHING_TO_RUN_IT) => {
+            return tally.skip(title, "not installed: tshark");
+        }
+        Ok(outcome) if outcome.ok() => Ok(()),
+        Ok(outcome) if outcome.status.is_none() => Err(outcome.cause()),
+        Ok(outcome) => Err(tail(&format!("{}{}", outcome.stdout, outcome.stderr), 60)),
+        Err(error) => Err(format!("{error:#}")),
+    };
+    tally.note(title, &result, begin.elapsed());
+}
+
+/// A workspace of its own, which nothing else compiles. The fuzzer itself needs another compiler; the ordinary one runs
+/// the targets on random inputs. What the two workspaces both need is compiled once: their profile and folder are the same.
+fn fuzz_targets(paths: &Paths, tally: &mut Tally) {
+    let title = "fuzz targets on random inputs";
+    // libFuzzer, which is linked into the targets, is in C++.
+    if !run_limited(Command::new("c++").arg("--version"), SHORT).is_ok_and(|outcome| outcome.ok()) {
+        return tally.skip(title, "not installed: c++");
+    }
+    let mut command = paths.cargo();
+    command.args(["test", "--quiet", "--tests", "--locked", "--manifest-path", "fuzz/Cargo.toml"]);
+    tally.step(title, || must(command.env("RUST_BACKTRACE", "0"), COMPILING));
+}
+
 /// Unit, property and simulation tests; each test counts.
 fn cargo_tests(paths: &Paths, quick: bool, tally: &mut Tally) {
     let begin = Instant::now();
@@ -298,7 +334,7 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
         .and_then(|()| measured::run(paths, &paths.dist().join("bin/weir"), "", &mut note))
         .and_then(|()| e2e::run_on_loopback(paths, &mut note));
     if world.is_ok() && ran.is_ok() {
-        ran = e2e::run(paths, quick, Instant::now() + END_TO_END, &mut note);
+        ran = e2e::run(paths, quick, "", Instant::now() + END_TO_END, &mut note);
     }
     if !quick && world.is_ok() && ran.is_ok() {
         ran = bad_days::run(paths, "", Instant::now() + END_TO_END, &mut note);
@@ -339,6 +375,18 @@ pub fn measured(paths: &Paths, program: Option<PathBuf>, only: &str) -> Result<b
         }
     };
     alone(|note| measured::run(paths, &program, only, note))
+}
+
+/// Runs the MPI programs across hosts alone, of the cases those whose names contain `only`; returns whether nothing failed.
+///
+/// # Errors
+/// If no network can be made, or the provider or the MPIs cannot be had.
+pub fn e2e(paths: &Paths, only: &str) -> Result<bool> {
+    lab::acquire()?;
+    dist::build(paths)?;
+    mpi::set_up(paths)?;
+    mpi::compile(paths)?;
+    alone(|note| e2e::run(paths, false, only, Instant::now() + END_TO_END, note))
 }
 
 /// Runs the bad days alone, of them those whose names contain `only`; returns whether nothing failed.

@@ -1,34 +1,11 @@
 //! Heap memory of idle peers, and that steady traffic allocates nothing.
 
+mod counting;
 mod net;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-
+use counting::{calls, held};
 use net::Net;
 use weir_proto::*;
-
-struct Counting;
-static HELD: AtomicI64 = AtomicI64::new(0);
-static CALLS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is passed on unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, l: Layout) -> *mut u8 {
-        HELD.fetch_add(l.size() as i64, Ordering::Relaxed);
-        CALLS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.alloc(l) }
-    }
-    unsafe fn dealloc(&self, p: *mut u8, l: Layout) {
-        HELD.fetch_sub(l.size() as i64, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(p, l) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 // One test only: the counters are of the whole process.
 #[test]
@@ -36,12 +13,12 @@ fn idle_peers_are_small_and_steady_traffic_allocates_nothing() {
     const PEERS: usize = 1000;
     let mut n = Net::new(PEERS + 1, 1, &Config::default(), 1);
     let endpoint = |n: &mut Net, f: &mut dyn FnMut(&mut Net)| {
-        let before = HELD.load(Ordering::Relaxed);
+        let before = held();
         f(n);
-        HELD.load(Ordering::Relaxed) - before
+        held() - before
     };
     // Both sides of 1000 associations, each used: ten small messages and one of 64 KiB each way.
-    let held = endpoint(&mut n, &mut |n| {
+    let all = endpoint(&mut n, &mut |n| {
         for p in 1..=PEERS {
             for _ in 0..10 {
                 n.send(0, p, false, 1, 0, 0, 100).unwrap();
@@ -58,7 +35,7 @@ fn idle_peers_are_small_and_steady_traffic_allocates_nothing() {
         }
         n.sizes = Vec::new();
     });
-    let each = held / (2 * PEERS as i64);
+    let each = all / (2 * PEERS as i64);
     println!("{each} bytes for an idle peer");
     assert!(each <= 16 << 10, "{each}");
 
@@ -79,7 +56,7 @@ fn steady() {
     let mut before = 0;
     for round in 0..20_000 {
         if round == 10_000 {
-            before = CALLS.load(Ordering::Relaxed);
+            before = calls();
         }
         for (a, b, pa, pb, from) in [(&mut x, &mut y, py, px, a1)] {
             if round > 100 {
@@ -132,8 +109,8 @@ fn steady() {
             }
         }
     }
-    let calls = CALLS.load(Ordering::Relaxed) - before;
+    let made = calls() - before;
     assert_eq!(x.counters().packets_lost, 0);
     assert!(y.counters().messages_received > 50_000);
-    assert!(calls <= 4, "{calls} allocations in 10000 rounds");
+    assert!(made <= 4, "{made} allocations in 10000 rounds");
 }

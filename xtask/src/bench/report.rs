@@ -221,7 +221,8 @@ fn launch_from_json(value: &Value) -> Option<Launch> {
     };
     let packets = value.get("packets")?;
     let count = |key| packets.get(key).and_then(Value::as_u64);
-    let counts = Counts { sent: count("sent")?, lost: count("lost")?, queue_full: count("queue_full")?, overrun: 0 };
+    let counts =
+        Counts { sent: count("sent")?, lost: count("lost")?, queue_full: count("queue_full")?, ..Counts::default() };
     let ended_by_limit = value.get("ended_by_limit_s").and_then(Value::as_u64).map(Duration::from_secs);
     let took = Duration::try_from_secs_f64(value.get("took_s")?.as_f64()?).ok()?;
     Some(Launch { result, ended_by_limit, took, counts })
@@ -363,7 +364,7 @@ mod tests {
         let hung = some.launches.get_mut(&(all[0].id.clone(), "mpich-rxd".to_owned())).unwrap();
         hung[0].result = Err("timeout".into());
         hung[0].ended_by_limit = Some(Duration::from_secs(12));
-        hung[0].counts = Counts { sent: 10, lost: 2, queue_full: 1, overrun: 0 };
+        hung[0].counts = Counts { sent: 10, lost: 2, queue_full: 1, cut: 0, overrun: 0 };
         some.congestion.insert("cubic".into(), "cubic".into());
         let about = [("commit".to_owned(), "abc".to_owned())];
         let json = to_json(&some, &all, &stacks, &about);
