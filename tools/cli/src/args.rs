@@ -187,10 +187,10 @@ pub struct StatArgs {
     /// Read counters from a file that a process has written (WEIR_STATS)
     #[arg(long, conflicts_with_all = ["pid", "every"])]
     pub file: Option<PathBuf>,
-    /// Show again and again what was counted within this many seconds
+    /// Show again and again what was counted within this many seconds, and of windows, queues and peaks what they are
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub every: Option<u64>,
-    /// Show counters that are zero too
+    /// Show also what is zero or empty
     #[arg(long)]
     pub all: bool,
     #[command(flatten)]
