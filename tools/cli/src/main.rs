@@ -30,7 +30,7 @@ fn is_bench() -> bool {
 }
 
 fn command() -> ExitCode {
-    let args = match args::Args::try_parse() {
+    let args = match args::Args::try_parse_from(args::with_np(std::env::args_os())) {
         Ok(args) => args,
         Err(error) if is_bench() && !prints_what_the_parser_says(&Env::from_process()) => {
             // Of the processes of a job one prints it.
