@@ -298,3 +298,15 @@ pub enum EngineError {
     #[error("the endpoint is closed")]
     Closed,
 }
+
+impl EngineError {
+    /// The same, with a variable at fault called as `by` says: a setting has two names (`WEIR_X`, `FI_WEIR_X`), and who reads of it
+    /// looks for the one that was set.
+    #[must_use]
+    pub fn with_variable(self, by: impl FnOnce(&str) -> String) -> Self {
+        match self {
+            Self::Config { variable, problem } => Self::Config { variable: by(&variable), problem },
+            other => other,
+        }
+    }
+}

@@ -162,6 +162,8 @@ impl EngineConfig {
         )?;
         v.one_of("WEIR_OFFLOAD", &mut c.offload, &[("on", true), ("1", true), ("off", false), ("0", false)])?;
         v.millis("WEIR_LINGER_MS", &mut c.linger, 0)?;
+        // The provider's own, which reads it; here it is only judged, with all others.
+        v.number(PROVIDERS, &mut 0, 0, INJECT_MOST_BYTES)?;
         v.number("WEIR_TRACE", &mut c.trace, 0, 3)?;
         c.stats = get("WEIR_STATS");
         c.trace_file = get("WEIR_TRACE_FILE").map(PathBuf::from);
@@ -197,6 +199,8 @@ impl EngineConfig {
 
 /// A setting that the provider reads beside the engine's.
 const PROVIDERS: &str = "WEIR_INJECT_SIZE";
+/// The most that `fi_inject` may be set to take (`docs/man/fi_weir.7`), bytes.
+const INJECT_MOST_BYTES: usize = 16 << 10;
 /// Settings that other parts of Weir read, by these names alone: keys and the command's.
 const OTHERS: [&str; 3] = ["WEIR_KEY", "WEIR_KEY_FILE", "WEIR_LIB"];
 /// What the emulator tells the programs it runs; nobody sets them.
@@ -218,7 +222,7 @@ pub fn unknown_settings(names: impl IntoIterator<Item = String>) -> Vec<String> 
     if unknown.is_empty() {
         return unknown;
     }
-    let known = std::cell::RefCell::new(vec![PROVIDERS.to_owned()]);
+    let known = std::cell::RefCell::new(Vec::new());
     // The settings themselves tell their names; without values they are always valid.
     let _ = EngineConfig::from_vars(&|name| {
         known.borrow_mut().push(name.to_owned());
@@ -372,6 +376,7 @@ mod tests {
             ("WEIR_ADDR", "eth0"),
             ("WEIR_PORT", "70000"),
             ("WEIR_TRACE", "x"),
+            ("WEIR_INJECT_SIZE", "16385"),
         ] {
             let error = with(name, value).expect_err("must be refused").to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");

@@ -41,7 +41,7 @@ pub fn numbers(core: &Core) -> Numbers {
 }
 
 impl Numbers {
-    /// As one document.
+    /// As one document. Which of its numbers only grow, so that `weir stat --every` may subtract them, stands in `tools/cli/src/change.rs`.
     pub fn document(&self) -> serde_json::Value {
         let m = &self.matcher;
         let peers: Vec<_> = self

@@ -81,6 +81,7 @@ pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
         .collect();
     say_if_busy();
     let mut rows = Vec::new();
+    let mut congestion = None;
     let bar = ProgressBar::new((SHOWS.len() * LOSSES.len() * stacks.len()) as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({elapsed})") {
         bar.set_style(style);
@@ -88,6 +89,7 @@ pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
     for show in &SHOWS {
         for loss in LOSSES {
             let lab = if world.is_ok() { Some(Lab::start(show.ranks, &Wire::shaped(1000, 100, loss))?) } else { None };
+            congestion = congestion.or_else(|| congestion_of(lab.as_ref()));
             let mut cells = Vec::new();
             for stack in &stacks {
                 bar.set_message(format!("{} on {}, {} % loss", show.title, stack.name, loss * 100.0));
@@ -98,9 +100,20 @@ pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
         }
     }
     bar.finish_and_clear();
-    print_table(&stacks, &rows);
-    println!("Medians of {LAUNCHES} launches.");
+    let congestion = congestion.as_deref().unwrap_or("unknown");
+    print_table(&stacks, &rows, congestion);
+    println!("Medians of {LAUNCHES} launches. TCP's congestion control is this system's own default, {congestion}.");
     Ok(())
+}
+
+/// Which congestion control TCP has in these runs: none is set, so it is the system's default. On loss one differs from another
+/// by more than most stacks do.
+fn congestion_of(lab: Option<&Lab>) -> Option<String> {
+    let name = match lab {
+        Some(lab) => lab.congestion().ok()?,
+        None => std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").ok()?,
+    };
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 /// Warns when others want this machine's cores too. Looked at before anything runs: the demo makes load of its own.
@@ -153,18 +166,23 @@ fn cell(paths: &Paths, lab: Option<&Lab>, show: &Show, stack: &Stack, loss: f64)
 /// A program at a loss, and what came out on each stack.
 type Row<'a> = (&'a Show, f64, Vec<Result<f64, String>>);
 
-fn print_table(stacks: &[Stack], rows: &[Row<'_>]) {
-    let width = SHOWS.iter().map(|show| show.title.len() + show.unit.len() + 2).max().unwrap_or(0);
-    print!("\n{:width$}  {:>6}", "MPICH over", "loss");
+/// The table's first line. Of TCP it names the congestion control: a number beside it means little without.
+fn head(stacks: &[Stack], width: usize, congestion: &str) -> String {
+    let mut line = format!("{:width$}  {:>6}", "MPICH over", "loss");
     for stack in stacks {
         let name = match stack.name.as_str() {
-            "weir-mpich" => "weir",
-            "mpich-tcp" => "tcp",
-            _ => "udp;ofi_rxd",
+            "weir-mpich" => "weir".to_owned(),
+            "mpich-tcp" => format!("tcp, {congestion}"),
+            _ => "udp;ofi_rxd".to_owned(),
         };
-        print!("  {name:>12}");
+        line += &format!("  {name:>12}");
     }
-    println!("  {:>22}", "weir beside the best");
+    line + &format!("  {:>22}", "weir beside the best")
+}
+
+fn print_table(stacks: &[Stack], rows: &[Row<'_>], congestion: &str) {
+    let width = SHOWS.iter().map(|show| show.title.len() + show.unit.len() + 2).max().unwrap_or(0);
+    println!("\n{}", head(stacks, width, congestion));
     for (show, loss, cells) in rows {
         print!("{:width$}  {:>4} %", format!("{}, {}", show.title, show.unit), loss * 100.0);
         for cell in cells {
@@ -192,6 +210,15 @@ mod tests {
         assert_eq!(busy(1.9, 2), None);
         let warning = busy(13.2, 2).unwrap();
         assert!(warning.contains("load 13 on 2 cores"), "{warning}");
+    }
+
+    #[test]
+    fn the_table_names_the_congestion_control_of_tcp() {
+        let shown = |s: &Stack| ["weir-mpich", "mpich-tcp", "mpich-rxd"].contains(&s.name.as_str());
+        let stacks: Vec<Stack> = Stack::all(&[]).into_iter().filter(shown).collect();
+        let line = head(&stacks, 10, "cubic");
+        assert!(line.contains("  weir    tcp, cubic   udp;ofi_rxd  "), "{line}");
+        assert!(congestion_of(None).is_some_and(|name| !name.contains('\n')));
     }
 
     #[test]

@@ -200,6 +200,14 @@ impl Lab {
             let line = format!("ip route replace {a}.{b}.{c}.0/24 dev {DATA_IFACE} src {address} congctl {name}");
             run_quiet(&mut self.on(host, &line)?).with_context(|| format!("congestion control {name}"))?;
         }
+        self.congestion()
+    }
+
+    /// The kernel's congestion control that a new connection on the measured network gets.
+    ///
+    /// # Errors
+    /// If it cannot be asked for.
+    pub fn congestion(&self) -> Result<String> {
         let address = self.network.host(self.hosts.len() - 1)?.ipv4(DATA_IFACE)?;
         // Even a connection that is refused has chosen its algorithm.
         let ask = format!(

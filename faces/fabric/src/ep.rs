@@ -205,7 +205,7 @@ fn open_engine(source: Option<Name>) -> Result<Arc<Endpoint>, i32> {
                 config.port = 0;
             }
         }
-        Endpoint::open(config)
+        Endpoint::open(config).map_err(params::by_its_name)
     };
     params::unknown_names().iter().for_each(|line| host::complain(line));
     let opened = attempt().map_err(|e| {

@@ -117,7 +117,15 @@ pub fn lookup(weir_name: &str) -> Option<String> {
 /// # Errors
 /// The first parameter that cannot be understood.
 pub fn engine_config() -> Result<EngineConfig, EngineError> {
-    EngineConfig::from_vars(&|name| lookup(name))
+    EngineConfig::from_vars(&|name| lookup(name)).map_err(by_its_name)
+}
+
+/// An error of a setting under the name it was set by.
+pub fn by_its_name(error: EngineError) -> EngineError {
+    error.with_variable(|name| {
+        let full = format!("FI_{name}");
+        if std::env::var_os(&full).is_some() { full } else { name.to_owned() }
+    })
 }
 
 /// What to say of settings in the environment that nobody reads: a misspelt one would otherwise be ignored silently.

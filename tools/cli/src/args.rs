@@ -58,9 +58,11 @@ pub enum Command {
   weir run -n 8 --hosts node1,node2 ./program
   weir run -n 4 python3 script.py                   the MPI of that Python's mpi4py
   weir run -n 2 --launcher-arg=-ppn --launcher-arg=1 ./program
+  weir run -n 8 --launcher-arg=--oversubscribe ./program   Open MPI: more ranks than cores
   weir run -n 4 --dry-run ./program                 only show the command
 
-Arguments after the program are the program's. The exit code is the launcher's.")]
+Arguments after the program are the program's; options of weir run, -np as mpiexec has it too, come before it.
+The exit code is the launcher's; 1 if none was started, 2 if the command line is wrong.")]
     Run(RunArgs),
     /// Show the provider, the MPIs found, the job's key and the interfaces chosen
     #[command(after_help = "Examples:\n  weir info\n  weir info --json")]
@@ -120,6 +122,30 @@ Some counters of large messages, which go by TCP (lanes) where the network allow
     },
 }
 
+/// The words of the command line, with the `-np` of launchers as an option that the parser knows: to that, it would be `-n` with
+/// the value `p`.
+pub fn with_np(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut all: Vec<OsString> = words.into_iter().collect();
+    if all.get(1).is_none_or(|command| command != "run") {
+        return all;
+    }
+    let mut at = 2;
+    while let Some(word) = all.get_mut(at) {
+        let text = word.to_string_lossy().into_owned();
+        if let Some(rest) = text.strip_prefix("-np").filter(|rest| rest.is_empty() || rest.starts_with('=')) {
+            *word = format!("--np{rest}").into();
+        }
+        // The value of an option is no option; what follows the program is the program's.
+        at += match text.as_str() {
+            "-n" | "-np" | "--np" | "--ranks" | "--hosts" | "--launcher" | "--launcher-arg" => 2,
+            "--" => break,
+            option if option.starts_with('-') => 1,
+            _ => break,
+        };
+    }
+    all
+}
+
 /// How to answer.
 #[derive(Debug, clap::Args)]
 pub struct Output {
@@ -148,8 +174,8 @@ pub struct RunArgs {
     /// Number of ranks
     #[arg(short = 'n', long = "ranks", visible_alias = "np", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub ranks: u32,
-    /// Machines to run on, separated by commas
-    #[arg(long, value_delimiter = ',', value_name = "HOST")]
+    /// Machines to run on, separated by commas; the ranks are divided among them
+    #[arg(long, value_delimiter = ',', value_name = "HOST", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub hosts: Vec<String>,
     /// Use this mpiexec
     #[arg(long, value_name = "FILE")]
@@ -164,10 +190,10 @@ pub struct RunArgs {
     #[arg(long)]
     pub dry_run: bool,
     /// With --dry-run: as one JSON document
-    #[arg(long)]
+    #[arg(long, requires = "dry_run")]
     pub json: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 }
 
@@ -187,10 +213,10 @@ pub struct StatArgs {
     /// Read counters from a file that a process has written (WEIR_STATS)
     #[arg(long, conflicts_with_all = ["pid", "every"])]
     pub file: Option<PathBuf>,
-    /// Show again and again what was counted within this many seconds
+    /// Show again and again what was counted within this many seconds, and of windows, queues and peaks what they are
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub every: Option<u64>,
-    /// Show counters that are zero too
+    /// Show also what is zero or empty
     #[arg(long)]
     pub all: bool,
     #[command(flatten)]
@@ -213,6 +239,49 @@ mod tests {
         let Command::Run(run) = args.command else { panic!("not run") };
         assert_eq!((run.ranks, run.json), (4, false));
         assert_eq!(run.program, ["./p", "-n", "7", "--json"]);
+    }
+
+    /// What `weir run` understands of these words.
+    fn run_of(words: &[&str]) -> Result<RunArgs, clap::Error> {
+        let words = ["weir", "run"].iter().chain(words).map(OsString::from);
+        match Args::try_parse_from(with_np(words))?.command {
+            Command::Run(run) => Ok(run),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_number_of_ranks_may_be_written_as_for_a_launcher() {
+        for words in [&["-n", "2"][..], &["-n2"], &["-n=2"], &["-np", "2"], &["-np=2"], &["--np", "2"], &["--ranks=2"]]
+        {
+            let run = run_of(&[words, &["./p", "-np", "7", "-x"]].concat()).unwrap();
+            assert_eq!(
+                (run.ranks, run.program),
+                (2, ["./p", "-np", "7", "-x"].map(OsString::from).to_vec()),
+                "{words:?}"
+            );
+        }
+        let run = run_of(&["--launcher-arg", "-np", "-np", "3", "./p"]).unwrap();
+        assert_eq!((run.ranks, run.launcher_arg), (3, vec![OsString::from("-np")]));
+        let run = run_of(&["-n", "3", "--", "-np"]).unwrap();
+        assert_eq!(run.program, ["-np"]);
+    }
+
+    #[test]
+    fn an_unknown_option_is_no_program() {
+        for (words, named) in [
+            (&["--nosuch", "./p"][..], "--nosuch"),
+            (&["-x", "./p"], "-x"),
+            (&["-n", "2", "--no-shn", "./p"], "--no-shn"),
+            (&["--json", "./p"], "--dry-run"),
+            (&["--hosts", "", "./p"], "--hosts"),
+            (&["--hosts", "a,,b", "./p"], "--hosts"),
+            (&["-nx", "./p"], "'x'"),
+        ] {
+            let error = run_of(words).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(named), "{error}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use weir_job::Env;
 use crate::args::{Args, Command, DoctorArgs, EXIT_FAILED, EnvArgs, Output, StatArgs};
 use crate::doctor::Severity;
 use crate::mpi::Kind;
-use crate::{doctor, environment, interfaces, mpi, pages, provider, run, settings, stat};
+use crate::{change, doctor, environment, interfaces, mpi, pages, provider, run, settings, stat};
 
 /// Does what the command line asks; returns the exit code.
 ///
@@ -205,7 +205,7 @@ fn show_counters(args: &StatArgs) -> Result<u8> {
         if !args.output.json {
             print_all(format!("--- in {seconds} s\n").as_bytes())?;
         }
-        show(&stat::difference(&before, &after))?;
+        show(&change::between(&before, &after))?;
         before = after;
     }
 }

@@ -66,16 +66,21 @@ pub fn examine(env: &Env, program: Option<&Path>) -> Vec<Finding> {
     all.extend(running::lanes(&running::documents()));
     all.push(match (provider, key, found) {
         (Some(provider), Some(key), Some(found)) => try_mpi(env, &found, &provider, &key),
-        (provider, key, _) => {
-            let missing = match (provider, key) {
-                (None, _) => "provider",
-                (_, None) => "key",
-                _ => "usable MPI",
-            };
-            Finding::new("trial run", Severity::Info, format!("skipped: there is no {missing}, see above"))
-        }
+        (provider, key, _) => skipped(provider.is_some(), key.is_some(), program.is_some()),
     });
     all
+}
+
+/// Why there is no trial run: the first thing that is missing.
+fn skipped(provider: bool, key: bool, program: bool) -> Finding {
+    let missing = match (provider, key) {
+        (false, _) => "provider",
+        (_, false) => "key",
+        // Where a program was named, it may be that alone.
+        _ if program => "program that could run",
+        _ => "usable MPI",
+    };
+    Finding::new("trial run", Severity::Info, format!("skipped: there is no {missing}, see above"))
 }
 
 /// What the provider itself would say of its settings.
@@ -174,23 +179,19 @@ fn check_mpi(env: &Env, program: Option<&Path>, all: &mut Vec<Finding>) -> Optio
         }
         return first.ok();
     };
-    match run::locate(program, env).and_then(|program| mpi::of_program(&program, env)) {
-        Ok(needed) => {
+    let looked_at = run::locate(program, env)
+        .and_then(|file| Ok((mpi::of_program(&file, env)?, mpi::linked(&file, env)?.is_some(), file)));
+    match looked_at {
+        Ok((needed, is_linked, file)) => {
             if let Some(why) = mpi::cannot_use_libfabric(&needed) {
                 all.push(Finding::new("program", Severity::Error, why));
                 return None;
             }
-            let text = format!("{} uses {}", program.display(), needed.kind);
-            let severity = match &first {
-                Ok(first) if first.kind != needed.kind => Severity::Warning,
-                _ => Severity::Ok,
-            };
-            let mut finding = Finding::new("program", severity, text);
-            if severity == Severity::Warning {
-                finding.cause += ", but the first mpiexec on PATH is another MPI's";
-                finding.fix = Some(format!("weir run -n 4 {}", environment::quote(&program.display().to_string())));
-            }
-            all.push(finding);
+            all.push(if is_linked || mpi::is_for_python(&file, env) {
+                uses_mpi(program, &needed, first.as_ref().ok())
+            } else {
+                shows_no_mpi(program, &file, &needed)
+            });
             Some(needed)
         }
         Err(error) => {
@@ -198,6 +199,32 @@ fn check_mpi(env: &Env, program: Option<&Path>, all: &mut Vec<Finding>) -> Optio
             None
         }
     }
+}
+
+/// A program whose MPI is known, beside the launcher that plain `mpiexec` would be.
+fn uses_mpi(program: &Path, needed: &mpi::Found, first: Option<&mpi::Found>) -> Finding {
+    let text = format!("{} uses {}", program.display(), needed.kind);
+    if first.is_none_or(|first| first.kind == needed.kind) {
+        return Finding::new("program", Severity::Ok, text);
+    }
+    let fix = format!("weir run -n 4 {}", environment::quote(&program.display().to_string()));
+    Finding::new("program", Severity::Warning, text + ", but the first mpiexec on PATH is another MPI's").fixed_by(fix)
+}
+
+/// A program that does not show which MPI it uses, if it uses any. `weir run` starts it all the same: it may start another one.
+fn shows_no_mpi(program: &Path, file: &Path, taken: &mpi::Found) -> Finding {
+    let name = program.display();
+    if weir_mpi::elf::is_elf(file) {
+        let text = format!(
+            "no MPI library found in {name}: unless it loads one or starts another program, it does not use Weir"
+        );
+        return Finding::new("program", Severity::Warning, text);
+    }
+    let text = format!(
+        "{name} is a script: what it starts is taken for a program of {}, whose mpiexec comes first on PATH; name the program itself to be sure",
+        taken.kind
+    );
+    Finding::new("program", Severity::Info, text)
 }
 
 /// Settings in the user's shell that would keep Weir from being used.
@@ -216,6 +243,34 @@ fn check_variables(env: &Env, all: &mut Vec<Finding>) {
             all.push(Finding::new("environment", Severity::Warning, text).fixed_by(format!("unset {name}")));
         }
     }
+    all.extend(chosen_but_not_there(env));
+}
+
+/// The variables that choose the provider `weir` for programs started by plain `mpiexec`.
+const CHOICES: [&str; 4] = [
+    "FI_PROVIDER",
+    "MPIR_CVAR_OFI_USE_PROVIDER",
+    "OMPI_MCA_opal_common_ofi_provider_include",
+    "OMPI_MCA_mtl_ofi_provider_include",
+];
+
+/// The user's shell chooses Weir, as after `eval $(weir env)`, but libfabric will not find the provider where that shell says.
+fn chosen_but_not_there(env: &Env) -> Option<Finding> {
+    let choice = CHOICES.iter().find(|name| env.get(name).is_some_and(|value| value == "weir"))?;
+    let path = env.get("FI_PROVIDER_PATH").map(|value| value.to_string_lossy().into_owned()).unwrap_or_default();
+    let folders = path.split(':').map(|part| part.trim_start_matches('@')).filter(|part| !part.is_empty());
+    let file = folders.map(|folder| Path::new(folder).join(provider::FILE_NAME)).find(|file| file.is_file());
+    let why = match file {
+        Some(file) => match provider::probe(&file) {
+            Ok(_) => return None,
+            Err(error) => format!("the provider in FI_PROVIDER_PATH does not load: {error:#}"),
+        },
+        None if path.is_empty() => "FI_PROVIDER_PATH is not set".to_owned(),
+        None => format!("FI_PROVIDER_PATH={path} holds no {}", provider::FILE_NAME),
+    };
+    let text =
+        format!("{choice}=weir, but {why}: programs started here by mpiexec, without weir run, fail in MPI_Init");
+    Some(Finding::new("environment", Severity::Error, text).fixed_by("eval $(weir env)"))
 }
 
 fn check_interfaces(env: &Env, all: &mut Vec<Finding>) {
@@ -234,6 +289,13 @@ fn check_interfaces(env: &Env, all: &mut Vec<Finding>) {
         }
     }
     let chosen: Vec<_> = list.iter().filter(|one| one.chosen).collect();
+    if chosen.is_empty() {
+        // Those that were named are not there, as is said above; it means nothing for the others.
+        if named.is_empty() {
+            all.push(Finding::new("interfaces", Severity::Error, "no interface is up and has an address"));
+        }
+        return;
+    }
     let names: Vec<String> = chosen
         .iter()
         .map(|one| {
@@ -286,7 +348,18 @@ fn check_interfaces(env: &Env, all: &mut Vec<Finding>) {
 /// Below this, a burst of 64 KiB messages from a few peers overflows the socket.
 const GOOD_BUFFER_BYTES: u64 = 4 << 20;
 
+/// That a socket's buffer is large enough, though it may be less than what is asked for.
+fn enough(name: &str, bytes: u64, wanted: u64) -> String {
+    let less = if bytes < wanted {
+        format!(": enough, though Weir asks for {wanted} (WEIR_RCVBUF) where it is granted")
+    } else {
+        String::new()
+    };
+    format!("net.core.{name} is {bytes}{less}")
+}
+
 fn check_kernel(all: &mut Vec<Finding>) {
+    let wanted = weir_engine::EngineConfig::default().rcvbuf_bytes as u64;
     for name in ["rmem_max", "wmem_max"] {
         match read_number::<u64>(&format!("/proc/sys/net/core/{name}")) {
             Some(bytes) if bytes < GOOD_BUFFER_BYTES => {
@@ -297,7 +370,7 @@ fn check_kernel(all: &mut Vec<Finding>) {
                         .fixed_by(format!("sudo sysctl -w net.core.{name}={GOOD_BUFFER_BYTES}")),
                 );
             }
-            Some(bytes) => all.push(Finding::new("buffers", Severity::Ok, format!("net.core.{name} is {bytes}"))),
+            Some(bytes) => all.push(Finding::new("buffers", Severity::Ok, enough(name, bytes, wanted))),
             None => {}
         }
     }
@@ -377,9 +450,11 @@ fn try_mpi(env: &Env, found: &mpi::Found, provider: &Path, key: &weir_job::JobKe
             Finding::new(name, Severity::Error, format!("{}{which} does not start over weir: {error:#}", found.kind))
                 .fixed_by("FI_LOG_LEVEL=info weir run -n 1 ./program")
         }
-        Ok(_) if mark.was_made() => {
-            Finding::new(name, Severity::Ok, format!("{}{which} starts and takes the provider weir", found.kind))
-        }
+        Ok(_) if mark.was_made() => Finding::new(
+            name,
+            Severity::Ok,
+            format!("{}{which} starts and takes the provider weir, as weir run sets it up", found.kind),
+        ),
         Ok(_) => Finding::new(
             name,
             Severity::Error,
@@ -448,10 +523,82 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_interface_is_an_error() {
+    fn a_missing_interface_is_an_error_and_says_nothing_of_others() {
         let mut all = Vec::new();
         check_interfaces(&Env::from_pairs([("WEIR_IFACE", "nosuch0")]), &mut all);
-        assert!(has(&all, "interfaces", Severity::Error), "{all:?}");
+        assert!(has(&all, "interfaces", Severity::Error) && all.len() == 1, "{all:?}");
+    }
+
+    #[test]
+    fn weir_chosen_without_a_provider_is_an_error() {
+        let found = |pairs: &[(&str, &str)]| chosen_but_not_there(&Env::from_pairs(pairs.iter().copied()));
+        let error = found(&[("FI_PROVIDER", "weir"), ("FI_PROVIDER_PATH", "/nope")]).unwrap();
+        assert_eq!((error.severity, error.fix.as_deref()), (Severity::Error, Some("eval $(weir env)")));
+        assert!(error.cause.contains("FI_PROVIDER_PATH=/nope holds no libweir-fi.so"), "{error:?}");
+        let error = found(&[("OMPI_MCA_mtl_ofi_provider_include", "weir")]).unwrap();
+        assert!(error.cause.contains("FI_PROVIDER_PATH is not set"), "{error:?}");
+        // Not chosen: what the shell says is meant for others.
+        assert!(found(&[("FI_PROVIDER_PATH", "/nope")]).is_none());
+        assert!(found(&[("FI_PROVIDER", "tcp"), ("FI_PROVIDER_PATH", "/nope")]).is_none());
+    }
+
+    #[test]
+    fn a_provider_that_does_not_load_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(provider::FILE_NAME), "no library").unwrap();
+        let path = format!("/nope:{}", dir.path().display());
+        let error =
+            chosen_but_not_there(&Env::from_pairs([("FI_PROVIDER", "weir"), ("FI_PROVIDER_PATH", &path)])).unwrap();
+        assert!(error.cause.contains("does not load"), "{error:?}");
+    }
+
+    /// The findings about a program, where there is an MPI whose launcher only tells its version.
+    fn about(program: &Path) -> Vec<Finding> {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let launcher = dir.path().join("mpiexec");
+        std::fs::write(&launcher, "#!/bin/sh\necho 'HYDRA build details:  Version: 5.0.2'\n").unwrap();
+        std::fs::set_permissions(&launcher, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut all = Vec::new();
+        assert!(check_mpi(&Env::from_pairs([("PATH", dir.path())]), Some(program), &mut all).is_some());
+        all.retain(|one| one.check == "program");
+        all
+    }
+
+    #[test]
+    fn a_program_without_an_mpi_is_not_said_to_use_one() {
+        let all = about(&std::env::current_exe().unwrap());
+        assert!(all.len() == 1 && all[0].severity == Severity::Warning, "{all:?}");
+        assert!(all[0].cause.starts_with("no MPI library found in "), "{all:?}");
+    }
+
+    #[test]
+    fn of_a_script_it_is_said_that_its_mpi_is_taken_for_granted() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("job.sh");
+        std::fs::write(&script, "#!/bin/sh\nexec true\n").unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let all = about(&script);
+        assert!(all.len() == 1 && all[0].severity == Severity::Info, "{all:?}");
+        assert!(all[0].cause.contains("is a script") && !all[0].cause.contains("uses"), "{all:?}");
+    }
+
+    #[test]
+    fn a_buffer_below_what_is_asked_for_is_told_to_be_enough() {
+        assert_eq!(enough("rmem_max", 9 << 20, 8 << 20), "net.core.rmem_max is 9437184");
+        let text = enough("rmem_max", 4 << 20, 8 << 20);
+        assert_eq!(
+            text,
+            "net.core.rmem_max is 4194304: enough, though Weir asks for 8388608 (WEIR_RCVBUF) where it is granted"
+        );
+    }
+
+    #[test]
+    fn without_the_program_it_is_not_the_mpi_that_is_missing() {
+        assert!(skipped(true, true, true).cause.contains("no program that could run"));
+        assert!(skipped(true, true, false).cause.contains("no usable MPI"));
+        assert!(skipped(false, true, true).cause.contains("no provider"));
     }
 
     #[test]

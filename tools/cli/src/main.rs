@@ -1,6 +1,7 @@
 //! The command `weir`: runs programs over Weir, says what is wrong, shows counters, emulates networks.
 
 mod args;
+mod change;
 mod commands;
 mod doctor;
 mod environment;
@@ -29,7 +30,7 @@ fn is_bench() -> bool {
 }
 
 fn command() -> ExitCode {
-    let args = match args::Args::try_parse() {
+    let args = match args::Args::try_parse_from(args::with_np(std::env::args_os())) {
         Ok(args) => args,
         Err(error) if is_bench() && !prints_what_the_parser_says(&Env::from_process()) => {
             // Of the processes of a job one prints it.

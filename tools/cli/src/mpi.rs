@@ -182,24 +182,41 @@ pub fn kind_of_library(name: &str) -> Option<Kind> {
 /// If the program is linked with an MPI whose launcher cannot be found, or with two MPIs.
 pub fn of_program(program: &Path, env: &weir_job::Env) -> Result<Found> {
     let path = env.get("PATH").map(std::ffi::OsString::as_os_str);
-    if elf::is_elf(program) {
-        let search = elf::path_list(env.get("LD_LIBRARY_PATH").map(std::ffi::OsString::as_os_str));
-        let libraries = elf::libraries(program, &search);
-        let mut mpis: Vec<(Kind, &elf::Library)> =
-            libraries.iter().filter_map(|library| Some((kind_of_library(&library.name)?, library))).collect();
-        mpis.sort_by_key(|(_, library)| library.name.contains("pal"));
-        if let Some(&(kind, library)) = mpis.first() {
-            if let Some((_, second)) = mpis.iter().find(|(other, _)| *other != kind) {
-                bail!("{} needs two MPIs: {} and {}", program.display(), library.name, second.name);
-            }
-            return with_launcher(kind, library, path);
-        }
+    if let Some((kind, library)) = linked(program, env)? {
+        return with_launcher(kind, &library, path);
     }
     if let Some(python) = python_of(program, path) {
         return of_python(&python, path);
     }
     // A shell script, say: whatever it starts is most likely built for the MPI in use.
     on_search_path(None, path)
+}
+
+/// The MPI that `program` is linked with, and its library; none if that is not to be seen: it is a script, loads an MPI when it
+/// runs, starts another program, or has nothing to do with MPI.
+///
+/// # Errors
+/// If it is linked with two MPIs.
+pub fn linked(program: &Path, env: &weir_job::Env) -> Result<Option<(Kind, elf::Library)>> {
+    if !elf::is_elf(program) {
+        return Ok(None);
+    }
+    let search = elf::path_list(env.get("LD_LIBRARY_PATH").map(std::ffi::OsString::as_os_str));
+    let libraries = elf::libraries(program, &search);
+    let mut mpis: Vec<(Kind, elf::Library)> =
+        libraries.into_iter().filter_map(|library| Some((kind_of_library(&library.name)?, library))).collect();
+    mpis.sort_by_key(|(_, library)| library.name.contains("pal"));
+    if let Some((kind, library)) = mpis.first()
+        && let Some((_, second)) = mpis.iter().find(|(other, _)| other != kind)
+    {
+        bail!("{} needs two MPIs: {} and {}", program.display(), library.name, second.name);
+    }
+    Ok(mpis.into_iter().next())
+}
+
+/// Whether `program` is a Python, or a script for one.
+pub fn is_for_python(program: &Path, env: &weir_job::Env) -> bool {
+    python_of(program, env.get("PATH").map(std::ffi::OsString::as_os_str)).is_some()
 }
 
 /// What an MPI's launcher may be called; Debian adds the MPI's name where several are installed.

@@ -1,5 +1,6 @@
 //! `weir run`: a program over Weir, by the launcher of its MPI; and a word at the end if Weir was not used at all.
 
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +15,7 @@ use weir_job::Env;
 use crate::args::RunArgs;
 use crate::commands::{print_all, print_json, search_path};
 use crate::mpi::{self, Found, Kind};
-use crate::{environment, provider};
+use crate::{environment, provider, settings};
 
 /// The variable that names the file a rank makes when it opens an endpoint (`faces/fabric`).
 pub const MARK_VARIABLE: &str = "WEIR_AGENT_MARK";
@@ -24,9 +25,6 @@ pub const MARK_VARIABLE: &str = "WEIR_AGENT_MARK";
 /// # Errors
 /// If there is no such program, or no launcher, provider or key for it.
 pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
-    if args.json && !args.dry_run {
-        bail!("--json needs --dry-run");
-    }
     let Some(name) = args.program.first() else { bail!("no program") };
     let program = locate(Path::new(name), env)?;
     let mut found = mpi::of_program(&program, env)?;
@@ -40,13 +38,15 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     let launcher = found.launcher.clone().with_context(|| format!("no launcher of {} found", found.kind))?;
     let provider = provider::find(env)?;
     let key = environment::key(env)?;
+    // Every rank would say so; but a launcher whose ranks end at once may lose their words.
+    settings::understood(env).map_err(anyhow::Error::msg)?;
     let folder = provider.parent().unwrap_or(Path::new("/"));
     let variables = environment::variables(found.kind, folder, &key, env, args.no_shm);
 
     let mut command = Command::new(&launcher);
     command.args(["-n", &args.ranks.to_string()]);
     if !args.hosts.is_empty() {
-        command.args([if found.kind == Kind::Mpich { "-hosts" } else { "--host" }, &args.hosts.join(",")]);
+        command.args(host_words(found.kind, &args.hosts, args.ranks));
     }
     command.args(&args.launcher_arg).arg(&program).args(args.program.iter().skip(1));
     command.envs(variables.iter().cloned());
@@ -63,7 +63,46 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     if !mark.was_made() && all_ranks_are_here(env, &args) {
         unused(&found, &program, code).iter().for_each(|line| eprintln!("weir: {line}"));
     }
+    if !mark.was_made() {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        slots(&found, &args, code, cores).iter().for_each(|line| eprintln!("weir: {line}"));
+    }
     Ok(code)
+}
+
+/// The ranks of each machine, if they are divided evenly.
+fn share(hosts: &[String], ranks: u32) -> u64 {
+    u64::from(ranks).div_ceil(hosts.len().max(1) as u64)
+}
+
+/// How a launcher is told the machines. Open MPI starts as many ranks on each as it has slots, and a machine named without a number
+/// has one: each is given its share of the ranks. MPICH goes round without being told.
+fn host_words(kind: Kind, hosts: &[String], ranks: u32) -> [String; 2] {
+    let slots = share(hosts, ranks);
+    let with_slots = |host: &String| if host.contains(':') { host.clone() } else { format!("{host}:{slots}") };
+    match kind {
+        Kind::Mpich => ["-hosts".into(), hosts.join(",")],
+        Kind::Openmpi => ["--host".into(), hosts.iter().map(with_slots).collect::<Vec<_>>().join(",")],
+    }
+}
+
+/// What to do if Open MPI's launcher started nothing because there are more ranks than cores on a machine; `cores` are those of this
+/// one, and others are taken to be like it.
+fn slots(found: &Found, args: &RunArgs, code: u8, cores: usize) -> Option<String> {
+    let told = |word: &OsString| ["oversubscribe", "bind-to"].iter().any(|part| word.to_string_lossy().contains(part));
+    let each = share(&args.hosts, args.ranks);
+    let too_many = found.kind == Kind::Openmpi && each > cores as u64;
+    // Machines that are named have the slots already, and only binding stands against it; --oversubscribe would fill the first one.
+    let remedy = if args.hosts.is_empty() {
+        "--launcher-arg=--oversubscribe"
+    } else {
+        "--launcher-arg=--bind-to --launcher-arg=none"
+    };
+    (code != 0 && too_many && !args.launcher_arg.iter().any(told)).then(|| {
+        format!(
+            "{each} ranks on a machine are more than the {cores} cores here, and Open MPI starts none then, for want of slots or cpus; to start them: weir run {remedy} ..."
+        )
+    })
 }
 
 /// A file that says, by being there, that some rank opened an endpoint.
@@ -235,6 +274,37 @@ mod tests {
         assert!(why(&source).ends_with("hello.c: not an executable; compile it first, with mpicc or the like"));
         std::fs::set_permissions(&source, std::fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(locate(&source, &env).unwrap(), source);
+    }
+
+    #[test]
+    fn each_host_has_slots_for_its_share_of_the_ranks() {
+        let hosts = ["a".to_owned(), "b".to_owned()];
+        assert_eq!(host_words(Kind::Openmpi, &hosts, 8), ["--host", "a:4,b:4"]);
+        assert_eq!(host_words(Kind::Openmpi, &hosts, 3), ["--host", "a:2,b:2"]);
+        assert_eq!(host_words(Kind::Openmpi, &["a:1".to_owned(), "b".to_owned()], 4), ["--host", "a:1,b:2"]);
+        assert_eq!(host_words(Kind::Mpich, &hosts, 8), ["-hosts", "a,b"]);
+    }
+
+    #[test]
+    fn too_few_slots_are_explained() {
+        use clap::Parser;
+        let args = |words: &[&str]| match crate::args::Args::parse_from(["weir", "run", "-n", "4"].iter().chain(words))
+            .command
+        {
+            crate::args::Command::Run(run) => run,
+            other => panic!("{other:?}"),
+        };
+        let found = |kind| Found { kind, version: None, launcher: None, library: None };
+        let text = slots(&found(Kind::Openmpi), &args(&["./p"]), 1, 2).unwrap();
+        assert!(text.starts_with("4 ranks") && text.contains("weir run --launcher-arg=--oversubscribe"), "{text}");
+        let on_hosts = args(&["--hosts", "a,b", "./p"]);
+        assert_eq!(slots(&found(Kind::Openmpi), &on_hosts, 1, 2), None);
+        assert!(slots(&found(Kind::Openmpi), &on_hosts, 213, 1).unwrap().contains("--bind-to"));
+        let told = args(&["--launcher-arg=--oversubscribe", "./p"]);
+        assert_eq!(slots(&found(Kind::Openmpi), &told, 1, 2), None);
+        assert_eq!(slots(&found(Kind::Openmpi), &args(&["./p"]), 1, 4), None);
+        assert_eq!(slots(&found(Kind::Openmpi), &args(&["./p"]), 0, 2), None);
+        assert_eq!(slots(&found(Kind::Mpich), &args(&["./p"]), 1, 2), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The provider's settings, as the provider itself reads them: what it would say of them, before a program runs.
 
-use weir_engine::{Endpoint, EngineConfig, unknown_settings};
+use weir_engine::{Endpoint, EngineConfig, EngineError, unknown_settings};
 use weir_job::Env;
 
 /// Something to say of a setting.
@@ -19,8 +19,37 @@ pub fn complaints(env: &Env) -> Vec<Complaint> {
     if let Ok(config) = EngineConfig::from_vars(&|name| value(env, name)) {
         all.extend(config.warnings().into_iter().map(|text| Complaint { text, fatal: false }));
     }
-    all.extend(try_endpoint(env).err().map(|text| Complaint { text, fatal: true }));
+    match try_endpoint(env) {
+        Ok(()) => all.extend(faults(env).map(|text| Complaint { text, fatal: false })),
+        Err(text) => all.push(Complaint { text, fatal: true }),
+    }
     all
+}
+
+/// Faults are for tests: where the variable is forgotten, all jobs are slow, and every result looks right.
+fn faults(env: &Env) -> Option<String> {
+    let value = value(env, "WEIR_FAULTS").filter(|value| !value.is_empty())?;
+    let name = set_as(env, "WEIR_FAULTS");
+    Some(format!("{name}={value}: every process started here loses or damages packets on purpose; unset {name}"))
+}
+
+/// The first value that cannot be understood, whatever machine it is on.
+///
+/// # Errors
+/// One line that names the variable.
+pub fn understood(env: &Env) -> Result<EngineConfig, String> {
+    EngineConfig::from_vars(&|name| value(env, name)).map_err(|error| named(env, error))
+}
+
+/// The name under which the user has set this.
+fn set_as(env: &Env, name: &str) -> String {
+    let full = format!("FI_{name}");
+    if env.get(&full).is_some() { full } else { name.to_owned() }
+}
+
+/// What is wrong, with the variable that the user has set.
+fn named(env: &Env, error: EngineError) -> String {
+    error.with_variable(|name| set_as(env, name)).to_string()
 }
 
 /// The value of a setting as libfabric gives it to the provider: its own name of it goes first.
@@ -32,11 +61,11 @@ fn value(env: &Env, name: &str) -> Option<String> {
 /// Opens and closes an endpoint, which finds what the values alone do not tell: an interface or an address that is not
 /// there, a port in use.
 fn try_endpoint(env: &Env) -> Result<(), String> {
-    let mut config = EngineConfig::from_vars(&|name| value(env, name)).map_err(|error| error.to_string())?;
+    let mut config = understood(env)?;
     // Files of a run that may be going on.
     (config.stats, config.trace_file, config.capture, config.trace) = (None, None, None, 0);
     // The key is looked at elsewhere, and no message is sent here.
-    let endpoint = Endpoint::open_with_key(config, [0; 32]).map_err(|error| error.to_string())?;
+    let endpoint = Endpoint::open_with_key(config, [0; 32]).map_err(|error| named(env, error))?;
     endpoint.close();
     Ok(())
 }
@@ -57,8 +86,11 @@ mod tests {
         {
             let all = told(name, value);
             assert!(all.len() == 1 && all[0].fatal, "{name}={value}: {all:?}");
-            let named = all[0].text.contains(name.trim_start_matches("FI_"));
-            assert!(named && all[0].text.contains(value), "{name}={value}: {all:?}");
+            assert!(all[0].text.contains(name) && all[0].text.contains(value), "{name}={value}: {all:?}");
+        }
+        for name in ["WEIR_FAULTS", "FI_WEIR_FAULTS"] {
+            let all = told(name, "loss=5%");
+            assert!(all.len() == 1 && !all[0].fatal && all[0].text.starts_with(&format!("{name}=loss=5%")), "{all:?}");
         }
         let all = told("WEIR_KEYFILE", "/x");
         assert!(all.len() == 1 && !all[0].fatal && all[0].text.contains("WEIR_KEY_FILE"), "{all:?}");

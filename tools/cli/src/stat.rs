@@ -58,11 +58,18 @@ pub fn ask(pid: u32, name: &str, limit: Duration) -> Result<Value> {
         .map_err(|_| anyhow::anyhow!("process {pid} serves no counters: it has no Weir endpoint open"))?;
     stream.set_read_timeout(Some(limit))?;
     let mut text = String::new();
-    stream
-        .take(MAX_BYTES)
-        .read_to_string(&mut text)
-        .with_context(|| format!("the process did not answer within {} s; is it stopped?", limit.as_secs()))?;
+    stream.take(MAX_BYTES).read_to_string(&mut text).map_err(|error| not_answered(&error, limit))?;
     serde_json::from_str(&text).context("the process did not answer with JSON")
+}
+
+/// Why there is no answer. That the time is over the system calls "temporarily unavailable".
+fn not_answered(error: &std::io::Error, limit: Duration) -> anyhow::Error {
+    match error.kind() {
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
+            anyhow::anyhow!("the process did not answer within {} s; is it stopped?", limit.as_secs())
+        }
+        _ => anyhow::anyhow!("the process did not answer: {error}"),
+    }
 }
 
 fn enter_namespace_of(pid: u32) -> Result<()> {
@@ -90,24 +97,7 @@ pub fn of_file(path: &Path) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("{} holds no JSON", path.display()))
 }
 
-/// The change between two documents: numbers are subtracted, all else is the later one's.
-pub fn difference(before: &Value, after: &Value) -> Value {
-    match (before, after) {
-        (Value::Number(a), Value::Number(b)) => match (a.as_u64(), b.as_u64()) {
-            (Some(a), Some(b)) if b >= a => (b - a).into(),
-            _ => after.clone(),
-        },
-        (Value::Object(a), Value::Object(b)) => {
-            b.iter().map(|(k, v)| (k.clone(), a.get(k).map_or_else(|| v.clone(), |old| difference(old, v)))).collect()
-        }
-        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
-            a.iter().zip(b).map(|(a, b)| difference(a, b)).collect()
-        }
-        _ => after.clone(),
-    }
-}
-
-/// The document as indented text; counters that are zero are left out unless `all` is wanted.
+/// The document as indented text; what is zero or empty is left out unless `all` is wanted.
 pub fn render(value: &Value, all: bool) -> String {
     let mut out = String::new();
     render_into(&mut out, value, 0, all, 0);
@@ -130,14 +120,21 @@ fn render_into(out: &mut String, value: &Value, indent: usize, all: bool, depth:
             if depth < MAX_DEPTH {
                 render_into(out, value, indent + 2, all, depth + 1);
             }
-        } else if all || !is_zero(value) {
+        } else if all || NAMES.contains(&key.as_str()) || !is_nothing(value) {
             let _ = writeln!(out, "{:indent$}{key:width$}  {}", "", plain(value));
         }
     }
 }
 
-fn is_zero(value: &Value) -> bool {
-    value.as_f64() == Some(0.0)
+/// Numbers that name something: zero is a name as good as others.
+const NAMES: [&str; 2] = ["pid", "peer"];
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        _ => value.as_f64() == Some(0.0),
+    }
 }
 
 /// Has lines of its own: an object, or a list of objects.
@@ -181,6 +178,16 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_is_silent_is_asked_about_in_one_plain_line() {
+        let name = format!("weir-stat-test-silent-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        let error = format!("{:#}", ask(1, &name, Duration::from_millis(1)).unwrap_err());
+        assert_eq!(error, "the process did not answer within 0 s; is it stopped?");
+        drop(listener);
+    }
+
+    #[test]
     fn processes_that_serve_counters_are_found() {
         // No process has this number.
         let pid = u32::MAX - std::process::id();
@@ -201,13 +208,6 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_of_numbers() {
-        let before = json!({"a": 3, "list": [{"n": 1}], "name": "x"});
-        let after = json!({"a": 10, "list": [{"n": 5}], "name": "y", "new": 2});
-        assert_eq!(difference(&before, &after), json!({"a": 7, "list": [{"n": 4}], "name": "y", "new": 2}));
-    }
-
-    #[test]
     fn zeros_are_left_out_of_the_text() {
         let value = json!({"endpoints": [{"local": ["10.0.0.1:5", "10.0.1.1:5"], "acks": 0, "packets": 12}]});
         let text = render(&value, false);
@@ -216,6 +216,16 @@ mod tests {
             "{text}"
         );
         assert!(render(&value, true).contains("acks"));
+    }
+
+    #[test]
+    fn what_is_empty_is_left_out_but_a_peer_zero_is_named() {
+        let value = json!({"endpoints": [{"last_violation": "", "no_tcp_to": [], "peers": [{"peer": 0, "state": "up", "paths": []}]}]});
+        let text = render(&value, false);
+        assert!(text.lines().any(|line| line.trim() == "peer   0"), "{text}");
+        assert!(!text.contains("last_violation") && !text.contains("paths") && !text.contains("no_tcp_to"), "{text}");
+        let text = render(&value, true);
+        assert!(text.contains("last_violation") && text.contains("paths"), "{text}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -121,47 +121,51 @@ enum Action {
         command: Vec<String>,
     },
     /// List the running networks
-    List,
+    List {
+        /// Answer with one JSON document
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Settings of all links.
 #[derive(Debug, ClapArgs)]
 struct LinkFlags {
     /// Rate of each interface, both directions, such as 100m or 1g
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     rate: Option<String>,
     /// One-way delay from host to host, such as 50us or 1ms
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     delay: Option<String>,
     /// Extra delay, uniform from 0 to this, keeping the order
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     jitter: Option<String>,
     /// Loss probability each way, such as 1%
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     loss: Option<String>,
     /// Mean number of packets lost together: makes --loss a Gilbert-Elliott process
-    #[arg(long, value_name = "PACKETS", requires = "loss")]
+    #[arg(long, value_name = "PACKETS", requires = "loss", allow_hyphen_values = true)]
     burst: Option<String>,
     /// Queue limit of each switch output port, such as 64p, 100kB or both as 64p,100kB
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     queue: Option<String>,
     /// Probability that a packet arrives twice
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     duplicate: Option<String>,
     /// Probability that a packet is held back so that others overtake it
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     reorder: Option<String>,
     /// How long such a packet is held back (default 1ms)
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     reorder_hold: Option<String>,
     /// Probability of a flipped bit
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     corrupt: Option<String>,
     /// Probability of damage that the Internet checksum does not see
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     corrupt_hidden: Option<String>,
     /// Bytes added to each packet's length when its transmission time is computed
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     overhead: Option<String>,
 }
 
@@ -195,15 +199,23 @@ fn on_off(text: &str) -> Result<bool, String> {
     }
 }
 
+/// A number of things, before so many are made.
+fn within(things: &str, count: usize, most: usize) -> anyhow::Result<usize> {
+    if !(1..=most).contains(&count) {
+        bail!("{count} {things}; from 1 to {most} are possible");
+    }
+    Ok(count)
+}
+
 impl Args {
     fn into_spec(self) -> anyhow::Result<(Spec, Job)> {
         let mut spec = match (&self.spec, self.hosts) {
             (Some(path), _) => Spec::from_file(path)?,
-            (None, Some(hosts)) => Spec::star(hosts.min(crate::spec::MAX_HOSTS + 1)),
+            (None, Some(hosts)) => Spec::star(within("hosts", hosts, crate::spec::MAX_HOSTS)?),
             (None, None) => bail!("say how many hosts (--hosts N) or describe the network (--spec FILE); see --help"),
         };
         if let Some(networks) = self.networks {
-            let networks = networks.min(crate::spec::MAX_NETWORKS + 1);
+            let networks = within("networks", networks, crate::spec::MAX_NETWORKS)?;
             spec.networks = (1..=networks).map(|i| NetworkSpec::new(&format!("net{i}"))).collect();
         }
         let flat = self.link.settings()?;
@@ -277,7 +289,11 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
             Ok(0)
         }
         Some(Action::Exec { name, host, command }) => exec(&name, &host, &command),
-        Some(Action::List) => {
+        Some(Action::List { json: true }) => {
+            println!("{}", serde_json::json!({ "networks": running() }));
+            Ok(0)
+        }
+        Some(Action::List { json: false }) => {
             for name in running() {
                 println!("{name}");
             }
@@ -308,6 +324,10 @@ fn exec(name: &str, host: &str, command: &[String]) -> anyhow::Result<u8> {
     let quoted = command.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
     let mut agent = Command::new(dir.agent());
     let info = control::request(name, &["info".to_owned()])?;
+    let hosts: Vec<&str> = info["hosts"].as_array().into_iter().flatten().filter_map(|one| one.as_str()).collect();
+    if !hosts.contains(&host) {
+        bail!("there is no host '{host}' in '{name}'; the hosts are {}", hosts.join(", "));
+    }
     for (key, value) in info["environment"].as_object().into_iter().flatten() {
         agent.env(key, value.as_str().unwrap_or_default());
     }
@@ -316,6 +336,9 @@ fn exec(name: &str, host: &str, command: &[String]) -> anyhow::Result<u8> {
 
 fn emulate(spec: &Spec, job: &Job) -> anyhow::Result<u8> {
     privilege::acquire()?;
+    if let Some(path) = &job.stats_file {
+        can_be_written(path)?;
+    }
     // Before any thread starts, so that all threads leave the signals to the descriptor.
     let mut mask = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD] {
@@ -336,8 +359,22 @@ fn emulate(spec: &Spec, job: &Job) -> anyhow::Result<u8> {
         let child = start(&network, job)?;
         supervise(&network, Some(child), &signals)?
     };
-    report(&network, job)?;
+    match report(&network, job) {
+        // The command's failure is the one to tell; that its counters are lost is said beside it.
+        Err(error) if code != 0 => eprintln!("weir emulate: {error:#}"),
+        other => other?,
+    }
     Ok(code)
+}
+
+/// Refuses a file that the counters cannot go to, before the command has run for them. Nothing is written yet; a pipe or a
+/// device, which opening may block or change, is left to the end.
+fn can_be_written(path: &Path) -> anyhow::Result<()> {
+    if path.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
+        return Ok(());
+    }
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.map(drop).with_context(|| format!("--stats-file {}", path.display()))
 }
 
 fn start(network: &Network, job: &Job) -> anyhow::Result<Child> {

@@ -89,7 +89,12 @@ fn obey(words: &[&str], shared: &Shared) -> Result<Value> {
         }
         ["set", host, network, rest @ ..] => {
             let (direction, settings) = match rest {
-                [word, settings @ ..] if !word.contains('=') => (word.parse().map_err(bad)?, settings),
+                [word, settings @ ..] if !word.contains('=') => {
+                    let neither = |_| {
+                        bad(format!("'{word}' is neither a direction (up, down, both) nor KEY=VALUE, as in loss=2%"))
+                    };
+                    (word.parse().map_err(neither)?, settings)
+                }
                 settings => (Direction::Down, settings),
             };
             if settings.is_empty() {

@@ -8,6 +8,7 @@ use crate::units;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
@@ -19,6 +20,8 @@ pub const MAX_NETWORKS: usize = 16;
 pub const DEFAULT_QUEUE_PACKETS: u32 = 1000;
 
 const MAX_EVENTS: usize = 10_000;
+/// Largest file that is read: the most events there may be have about a megabyte.
+const MAX_FILE_BYTES: u64 = 4 << 20;
 const MAX_PORTS: usize = 1000;
 
 /// A whole emulated network.
@@ -279,8 +282,19 @@ impl<'de> Deserialize<'de> for LinkSettings {
     }
 }
 
+/// Settings of which each alone is some; the first one that is wrong is named.
 fn from_table<T: DeserializeOwned>(table: toml::Table) -> std::result::Result<T, String> {
-    T::deserialize(toml::Value::Table(table)).map_err(|e| e.message().to_owned())
+    let all = T::deserialize(toml::Value::Table(table.clone()));
+    all.map_err(|whole| {
+        let alone = |(key, value): (String, toml::Value)| {
+            let one = toml::Table::from_iter([(key.clone(), value)]);
+            let error = T::deserialize(toml::Value::Table(one)).err()?;
+            let message = error.message().to_owned();
+            // What is wrong with the key itself names it.
+            Some(if message.contains(&format!("`{key}`")) { message } else { format!("{key}: {message}") })
+        };
+        table.into_iter().find_map(alone).unwrap_or_else(|| whole.message().to_owned())
+    })
 }
 
 /// Which direction of a link.
@@ -368,6 +382,16 @@ impl<'de> Deserialize<'de> for Event {
     }
 }
 
+/// What is wrong and in which line; the parser's own words draw the place in several.
+fn in_one_line(text: &str, error: &toml::de::Error) -> String {
+    let what = error.message().trim_end().replace('\n', ", ");
+    let line = |at: usize| text.get(..at).map(|before| before.matches('\n').count() + 1);
+    match error.span().and_then(|span| line(span.start)) {
+        Some(line) => format!("line {line}: {what}"),
+        None => what,
+    }
+}
+
 impl Spec {
     /// `hosts` hosts named `host1`, `host2`, ... on one perfect network `net1`.
     pub fn star(hosts: usize) -> Self {
@@ -390,7 +414,7 @@ impl Spec {
 
     /// Reads a spec from TOML text.
     pub fn from_toml(text: &str) -> Result<Self> {
-        let mut spec: Spec = toml::from_str(text).map_err(|e| Error::Spec(e.to_string()))?;
+        let mut spec: Spec = toml::from_str(text).map_err(|e| Error::Spec(in_one_line(text, &e)))?;
         if spec.networks.is_empty() {
             spec.networks.push(NetworkSpec::new("net1"));
         }
@@ -401,7 +425,12 @@ impl Spec {
     /// Reads a spec from a TOML file.
     pub fn from_file(path: &Path) -> Result<Self> {
         let fail = |message: String| Error::SpecFile { path: path.to_owned(), message };
-        let text = std::fs::read_to_string(path).map_err(|e| fail(e.to_string()))?;
+        let file = std::fs::File::open(path).map_err(|e| fail(e.to_string()))?;
+        let mut text = String::new();
+        let read = file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(|e| fail(e.to_string()))?;
+        if read as u64 > MAX_FILE_BYTES {
+            return Err(fail(format!("more than {} MiB: this is no description of a network", MAX_FILE_BYTES >> 20)));
+        }
         Spec::from_toml(&text).map_err(|e| match e {
             Error::Spec(message) => fail(message),
             other => other,
@@ -486,6 +515,7 @@ impl Spec {
                 self.pipes(index, host)?;
             }
         }
+        self.check_subnets()?;
         for event in &self.events {
             self.host_index(&event.host).map_err(|e| Error::Spec(format!("event: {e}")))?;
             self.network_index(&event.network).map_err(|e| Error::Spec(format!("event: {e}")))?;
@@ -497,6 +527,21 @@ impl Spec {
             }
         }
         self.check_plain()
+    }
+
+    /// Two networks with the same addresses: packets would leave by either.
+    fn check_subnets(&self) -> Result<()> {
+        let mut seen = BTreeMap::new();
+        if self.control {
+            seen.insert(self.control_ipv4(0), "ctrl");
+        }
+        for (index, network) in self.networks.iter().enumerate() {
+            if let Some(other) = seen.insert(self.ipv4(index, 0), &network.name) {
+                let text = format!("network {}: its subnet is that of network {other} too", network.name);
+                return Err(Error::Spec(text));
+            }
+        }
+        Ok(())
     }
 
     fn check_names(&self) -> Result<()> {

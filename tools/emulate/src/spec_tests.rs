@@ -83,6 +83,45 @@ fn mistakes_are_named() {
 }
 
 #[test]
+fn a_mistake_is_told_in_one_line_with_its_place() {
+    for (text, told) in [
+        ("hosts = 2\n[link]\nrate = \"1g\"\nloss = \"200%\"", "loss: probability '200%' is above 100%"),
+        ("hosts = 2\n[link]\nup = { loss = \"200%\" }", "up: loss: probability"),
+        ("hosts = 2\nseed = ", "line 2: "),
+        ("hosts = 2\n\nspeed = 3", "line 3: unknown field `speed`"),
+        ("hosts = 2\n[link]\nrat = \"1g\"", "unknown field `rat`"),
+    ] {
+        let error = Spec::from_toml(text).expect_err(text).to_string();
+        assert!(error.contains(told) && error.lines().count() == 1, "{text:?} gives {error:?}");
+    }
+}
+
+#[test]
+fn two_networks_have_two_subnets() {
+    let text = |first: &str, second: &str, control: bool| {
+        format!(
+            "hosts = 2\ncontrol = {control}\n[[network]]\nname = \"a\"\n{first}\n[[network]]\nname = \"b\"\n{second}\n"
+        )
+    };
+    let subnet = |address: &str| format!("subnet = \"{address}\"");
+    for (first, second, control) in [
+        (subnet("10.1.2.0"), subnet("10.1.2.0"), false),
+        (subnet("10.77.2.0"), String::new(), false),
+        (String::new(), subnet("10.77.0.0"), true),
+    ] {
+        let error = Spec::from_toml(&text(&first, &second, control)).expect_err("the same").to_string();
+        assert!(error.contains("subnet") && (error.contains("network a") || error.contains("network ctrl")), "{error}");
+    }
+    assert!(Spec::from_toml(&text(&subnet("10.1.2.0"), &subnet("10.77.0.0"), false)).is_ok());
+}
+
+#[test]
+fn a_file_without_end_is_refused() {
+    let error = Spec::from_file(Path::new("/dev/zero")).expect_err("endless").to_string();
+    assert!(error.contains("/dev/zero") && error.contains("more than 4 MiB"), "{error}");
+}
+
+#[test]
 fn words_make_settings() {
     let mut pipe = PipeParams::default();
     PipeSettings::from_words(["loss=2%", "delay=3ms", "queue=10p"]).unwrap().apply(&mut pipe).unwrap();

@@ -20,7 +20,7 @@ fn main() {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let tests: [(&str, Test); 13] = [
+    let tests: [(&str, Test); 14] = [
         ("the exit code is the command's", exit_code),
         ("a signal that ends the command shows in the exit code", exit_by_signal),
         ("the environment names the hosts", environment),
@@ -29,6 +29,7 @@ fn main() {
         ("garbage on the control socket is refused", garbage),
         ("a request is answered by an emulator that was stopped in its middle", stopped),
         ("counters as json", json),
+        ("counters that cannot be written are refused before the command runs", stats_file),
         ("a termination passes to the command and cleans up", terminate),
         ("a killed emulator leaves nothing behind", killed),
         ("mistakes are explained", mistakes),
@@ -165,6 +166,8 @@ fn ctl() -> Outcome {
     let (mut child, _) = start(&name, "echo up; exec sleep 600")?;
     let list = text(&emulate(&["list"])?.stdout);
     check("the network is listed", list.lines().any(|l| l == name))?;
+    let list: serde_json::Value = serde_json::from_slice(&emulate(&["list", "--json"])?.stdout)?;
+    check("as JSON too", list["networks"].as_array().is_some_and(|all| all.iter().any(|one| one == name.as_str())))?;
     let ok = |words: &[&str]| -> Outcome {
         let output = emulate(&[&["ctl", &name], words].concat())?;
         check(&format!("{words:?} succeeds: {}", text(&output.stderr)), output.status.success())
@@ -177,6 +180,7 @@ fn ctl() -> Outcome {
         (&["cut", "host2"], "cut HOST NETWORK"),
         (&["set", "host2", "net1", "loss=200%"], "200%"),
         (&["set", "host2", "net1", "speed=1"], "speed"),
+        (&["set", "host2", "net1", "loss"], "neither a direction"),
         (&["dance"], "cut HOST NETWORK"),
     ] {
         let output = emulate(&[&["ctl", &name], words].concat())?;
@@ -187,6 +191,9 @@ fn ctl() -> Outcome {
     same("links", stats["links"].as_array().map(Vec::len), Some(2))?;
     let output = emulate(&["exec", &name, "host2", "sh", "-c", "hostname; echo \"it's $1\"", "x", "two words"])?;
     same("exec", text(&output.stdout), "host2\nit's two words\n".to_owned())?;
+    let output = emulate(&["exec", &name, "host9", "true"])?;
+    same("exit code of no host", output.status.code(), Some(125))?;
+    check("no host", text(&output.stderr).starts_with("weir-emulate: there is no host 'host9'"))?;
     let second = emulate(&["--hosts", "1", "--name", &name, "--", "true"])?;
     check("the name is taken", text(&second.stderr).contains("running already"))?;
     ok(&["stop"])?;
@@ -258,6 +265,21 @@ fn json() -> Outcome {
     check("elapsed", stats["elapsed_s"].as_f64().is_some_and(|s| s >= 0.1))
 }
 
+fn stats_file() -> Outcome {
+    let output = emulate(&["--hosts", "1", "--stats-file", "/no/such/folder/x", "--", "echo", "ran"])?;
+    same("exit code", output.status.code(), Some(125))?;
+    same("the command did not run", text(&output.stdout), String::new())?;
+    check("the file is named", text(&output.stderr).contains("--stats-file /no/such/folder/x"))?;
+    // Full only when it is written to, at the end: the command's exit code goes first, if it has one to tell.
+    for (code, told) in [("7", 7), ("0", 125)] {
+        let script = format!("exit {code}");
+        let output = emulate(&["--hosts", "1", "--stats-file", "/dev/full", "--", "sh", "-c", &script])?;
+        same("exit code", output.status.code(), Some(told))?;
+        check("the loss is told", text(&output.stderr).contains("write /dev/full"))?;
+    }
+    Ok(())
+}
+
 fn directory(name: &str) -> PathBuf {
     let uid = nix::unistd::getuid();
     std::env::temp_dir().join(format!("weir-emulate-{uid}")).join(name)
@@ -293,6 +315,11 @@ fn mistakes() -> Outcome {
     for (arguments, cause) in [
         (&["--", "true"][..], "--hosts"),
         (&["--hosts", "2", "--rate", "fast", "--", "true"], "fast"),
+        (&["--hosts", "2", "--rate", "-5", "--", "true"], "'-5' is not a rate"),
+        (&["--hosts", "2", "--loss", "-1%", "--", "true"], "'-1%' is not a probability"),
+        (&["--hosts", "2", "--networks", "999", "--", "true"], "999 networks"),
+        (&["--hosts", "999", "--", "true"], "999 hosts"),
+        (&["--spec", "/dev/zero", "--", "true"], "more than 4 MiB"),
         (&["--hosts", "2", "--nft-loss", "1%", "--", "true"], "--plain"),
         (&["--hosts", "2", "--plain", "--loss", "1%", "--", "true"], "plain"),
         (&["--spec", "/nowhere.toml", "--", "true"], "/nowhere.toml"),
