@@ -94,8 +94,11 @@ pub(crate) struct Lane {
     phase: Phase,
     /// Highest number greeted with.
     number: u32,
+    /// The lane that is up, or the last that was: what stands below of bytes, units and telling is of it.
+    last: u32,
     /// What is to go by it.
     flows: VecDeque<Flow>,
+    /// When it is over they go in packets, unless the peer still tells to have read them: so it does when it closes.
     units: VecDeque<OutUnit>,
     /// Bytes handed to it, heads included.
     handed: u64,
@@ -121,6 +124,7 @@ impl Default for Lane {
         Lane {
             phase: Phase::None,
             number: 0,
+            last: 0,
             flows: VecDeque::new(),
             units: VecDeque::new(),
             handed: 0,
@@ -145,9 +149,16 @@ impl Lane {
 
     fn begin(&mut self, now: Time) {
         self.phase = Phase::Up(now);
+        self.last = self.number;
+        self.units = VecDeque::new();
         (self.handed, self.read_there, self.read, self.told, self.tell_at) = (0, 0, 0, 0, None);
         (self.unanswered, self.answers) = (None, 0);
         self.asks = false;
+    }
+
+    /// How far this lane, or the last one, was read.
+    fn told_last(&self) -> Option<frame::Lane> {
+        (self.read > 0).then_some(frame::Lane { lane: self.last, read: self.read })
     }
 
     /// A unit was read. `wanted`: somebody waits to hear of it, and its sender has no more in line.
@@ -276,6 +287,11 @@ impl Association {
         Some(frame::Lane { lane: lane.number, read: lane.read })
     }
 
+    /// What a CLOSE says of the lane: for the peer it is the last word, and what it does not know to have been read fails there.
+    pub(crate) fn last_lane_frame(&self) -> Option<frame::Lane> {
+        self.lane.as_ref().map_or(self.closed_lane, |lane| lane.told_last())
+    }
+
     /// When the lane has something to say in a packet.
     pub(crate) fn lane_due(&self) -> Option<Time> {
         let lane = self.lane.as_ref()?;
@@ -355,8 +371,8 @@ impl Association {
         read: u64,
         events: &mut Vec<Event>,
     ) -> Result<(), &'static str> {
-        // Of one that is over what was not told is on its way in packets.
-        let Some(lane) = self.lane.as_mut().filter(|l| l.number == number && l.is_up()) else { return Ok(()) };
+        // Of the last one, too, if it is over: what is told now need not go in packets, or has arrived though its packets never will.
+        let Some(lane) = self.lane.as_mut().filter(|l| l.last == number) else { return Ok(()) };
         if read > lane.handed {
             return Err("more read of a lane than was sent");
         }
@@ -388,15 +404,17 @@ impl Association {
             cx.counters.lanes_failed += 1;
             lane.pause(cx.cfg, cx.now);
         }
-        if lane.is_up() {
-            cx.grants.lane_over(self.id);
-            // What the last heads said of credit may have gone with them.
-            lane.credit_at = None;
-            self.credit_dirty = true;
-        }
+        let was_up = lane.is_up();
         lane.phase = Phase::None;
         lane.asks = false;
-        for u in core::mem::take(&mut lane.units) {
+        if !was_up {
+            return;
+        }
+        cx.grants.lane_over(self.id);
+        // What the last heads said of credit may have gone with them.
+        lane.credit_at = None;
+        self.credit_dirty = true;
+        for u in &lane.units {
             // A range to be sent again is at most as long as a packet can be.
             let mut at = u.offset;
             let end = u.offset + u64::from(u.len);
@@ -410,6 +428,13 @@ impl Association {
             }
         }
         self.flows.extend(core::mem::take(&mut lane.flows));
+    }
+
+    /// Nothing is open, so nothing that a former lane had is either.
+    pub(crate) fn forget_lane_units(&mut self) {
+        if let Some(lane) = self.lane.as_mut().filter(|l| !l.is_up()) {
+            lane.units = VecDeque::new();
+        }
     }
 
     /// There is a lane, and it carries units.
@@ -596,7 +621,7 @@ impl Endpoint {
     #[must_use]
     pub fn lane_waits(&self, peer: PeerId, lane: u32) -> Option<u64> {
         let l = self.assocs.get(peer.0 as usize).and_then(|a| a.lane.as_ref());
-        l.filter(|l| l.number == lane && !l.units.is_empty()).map(|l| l.read_there)
+        l.filter(|l| l.number == lane && l.is_up() && !l.units.is_empty()).map(|l| l.read_there)
     }
 
     /// Nothing more goes by this lane (its number; that of one that was never greeted is that of the one asked for): what the peer
