@@ -136,7 +136,7 @@ fn a_lane_is_only_for_paths_that_lose_nothing_and_are_short_and_fast() {
 }
 
 #[test]
-fn nonsense_on_a_lane_ends_the_association_and_strangers_greet_in_vain() {
+fn nonsense_on_a_lane_ends_the_lane_and_strangers_greet_in_vain() {
     let mut net = Net::new(3, 1, &config(), 5);
     both_know(&mut net);
     let connector = usize::from(net.nodes[0].ep.name().endpoint_id > net.nodes[1].ep.name().endpoint_id);
@@ -160,9 +160,16 @@ fn nonsense_on_a_lane_ends_the_association_and_strangers_greet_in_vain() {
 
     let mut events = Vec::new();
     assert!(!net.nodes[other].ep.unit_tells(net.now, peer, lane, &[1; UNIT_HEAD_LEN], &mut events));
-    assert!(net.nodes[other].ep.is_down(peer));
-    assert_eq!(net.nodes[other].ep.counters().violations, 1);
-    assert_eq!(net.nodes[other].ep.counters().last_violation, "malformed unit on a lane");
+    // TCP's checksum lets through what a network damages now and then; the peer has done nothing.
+    assert!(!net.nodes[other].ep.is_down(peer) && events.is_empty());
+    let ends = [(other, peer), (connector, to)];
+    for (node, peer) in ends {
+        net.nodes[node].ep.lane_over(net.now, peer, lane);
+    }
+    net.send(connector, other, false, 0, 0, 0, 100_000).expect("send");
+    assert!(net.run(LONG, Net::quiet));
+    let c = net.nodes[other].ep.counters();
+    assert_eq!((c.violations, c.lane_heads_damaged, c.lanes_failed), (0, 1, 1));
 }
 
 /// Lanes after messages of 60 KB to and fro over a path of so many bytes per second.
@@ -313,7 +320,7 @@ fn who_sees_the_lane_end_before_the_farewell_still_learns_what_was_read_of_it() 
         let peer = net.peer(0, 1);
         assert!(net.nodes[0].ep.lane_is_up(peer, lane));
         net.lanes.conns.clear();
-        net.nodes[0].ep.lane_over(net.now, peer, lane, true);
+        net.nodes[0].ep.lane_over(net.now, peer, lane);
         assert_told(&mut net, &format!("{lost} packets lost"));
     }
 }
