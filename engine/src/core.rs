@@ -172,7 +172,11 @@ impl Core {
             st.timeouts(now);
         }
         if let Some(lanes) = &mut self.lanes {
-            read += usize::from(lanes.progress(st, now, read > 0) > 0);
+            if lanes.progress(st, now, read > 0) > 0 {
+                read += 1;
+                // Megabytes may have been copied meanwhile.
+                now = self::now();
+            }
         }
         self.transmit(now);
         read

@@ -53,8 +53,8 @@ pub struct EngineCounters {
     pub socket_errors: u64,
     /// TCP connections for lanes to peers that live which were not answered, or were refused: a firewall may drop TCP. Large messages go in packets.
     pub lane_connects_failed: u64,
-    /// The process ran out of descriptors when a lane came, and no more are taken.
-    pub lane_listener_lost: u64,
+    /// The system refused to hand out a connection that had come (no descriptors, no memory, a filter): none are taken for a second.
+    pub lane_accepts_failed: u64,
     /// Notices of remote writes that the program has not taken.
     pub notices_peak: u64,
 }

@@ -23,10 +23,12 @@ const STRANGERS_MAX: usize = 64;
 /// Connections in all, at most, and no more than this part of the descriptors that the process may have.
 const CONNS_MAX: u64 = 1024;
 const DESCRIPTORS_PART: u64 = 4;
+/// When the system refuses to hand out a connection, it is asked again after this: what was lacking may be there then.
+const DEAF_NS: u64 = 1_000_000_000;
 /// How often new connections are looked for, and old ones that are over; and how many are taken at a time.
 const ROUND_NS: u64 = 1_000_000;
 const ACCEPTS_MAX: usize = 16;
-/// Bytes read in one pass of progress, and written to one connection in a row, before datagrams have their turn.
+/// Bytes read in one pass of progress, and written in one pass, by all connections together, before datagrams have their turn.
 const TURN_BYTES: u64 = 4 << 20;
 /// What is read besides a payload: the heads of what follows, and small payloads whole.
 const STAGE_BYTES: usize = 4096;
@@ -53,8 +55,6 @@ enum Stage {
 enum Over {
     /// It failed, or the network or the peer is not up to it: the next one is a while off.
     Failed,
-    /// A unit had to be cut off; the next one is welcome.
-    CutOff,
     /// It could not be made. None: nobody answered.
     NotMade(Option<io::ErrorKind>),
 }
@@ -120,14 +120,25 @@ impl Conn {
 
 /// All of an endpoint.
 pub struct Lanes {
-    /// None once the process ran out of descriptors, or the endpoint is closed.
+    /// None once the endpoint is closed.
     listener: Option<Listener>,
+    /// It is not listened to until then.
+    deaf_until: Option<Time>,
     epoll: Epoll,
     conns: SlotMap<ConnKey, Conn>,
     conns_max: usize,
     scratch: Vec<u8>,
     round_at: Time,
     polls: usize,
+    /// Passes in which one of several was to be read first.
+    reads: usize,
+    /// What may be written in one pass, and which connection, by its place, is the first to write in the next.
+    turn_bytes: u64,
+    first_writer: usize,
+    /// That was used up, and something may be left.
+    more: bool,
+    /// Who may end connections: a child of fork(2) has copies of them.
+    pid: u32,
 }
 
 impl Lanes {
@@ -142,12 +153,18 @@ impl Lanes {
         let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(CONNS_MAX, |(soft, _)| soft);
         Ok(Lanes {
             listener: Some(listener),
+            deaf_until: None,
             epoll,
             conns: SlotMap::with_key(),
             conns_max: (descriptors / DESCRIPTORS_PART).min(CONNS_MAX) as usize,
             scratch: vec![0; SCRATCH_BYTES],
             round_at: Time(0),
             polls: 0,
+            reads: 0,
+            turn_bytes: TURN_BYTES,
+            first_writer: 0,
+            more: false,
+            pid: std::process::id(),
         })
     }
 
@@ -161,6 +178,7 @@ impl Lanes {
         if let Some(listener) = self.listener.take() {
             let _ = self.epoll.delete(&listener);
         }
+        (self.deaf_until, self.more) = (None, false);
         let all: SmallVec<[ConnKey; 8]> = self.conns.keys().collect();
         for k in all {
             self.forget(k);
@@ -175,7 +193,8 @@ impl Lanes {
             Stage::Up if c.put_off => Some(now),
             Stage::Up => c.health.next_look(),
         };
-        self.conns.values().filter_map(at).min()
+        let more = self.more.then_some(now);
+        self.conns.values().filter_map(at).chain(self.deaf_until).chain(more).min()
     }
 
     /// Connects, accepts, reads. `busy`: the socket had datagrams, which come first. Returns the bytes read.
@@ -183,41 +202,49 @@ impl Lanes {
         while let Some(news) = st.proto.take_lane_news() {
             self.connect(st, now, news);
         }
-        if now.since_ns(self.round_at) >= ROUND_NS {
+        let round = now.since_ns(self.round_at) >= ROUND_NS;
+        if round {
             self.round_at = now;
             self.accept(st, now);
-            self.tidy(st, now);
         }
         self.polls = self.polls.wrapping_add(1);
-        if self.conns.is_empty() || (busy && !self.polls.is_multiple_of(8)) {
-            return 0;
-        }
         let mut read = 0;
-        for k in self.readable() {
-            let Some(c) = self.conns.get_mut(k) else { continue };
-            let before = c.stage;
-            let result = if before == Stage::Connecting {
-                greet(c, st, now)
-            } else {
-                read_conn(c, st, now, &mut self.scratch, TURN_BYTES - read).map(|n| read += n)
-            };
-            match result {
-                Ok(()) if before == Stage::Connecting && c.stage == Stage::Greeted => {
-                    let _ = self.epoll.modify(&c.io, &mut EpollEvent::new(EpollFlags::EPOLLIN, k.data().as_ffi()));
+        if !self.conns.is_empty() && (!busy || self.polls.is_multiple_of(8)) {
+            for k in self.readable() {
+                read += self.serve(st, now, k, TURN_BYTES - read);
+                if read >= TURN_BYTES {
+                    break;
                 }
-                Ok(()) if before == Stage::Stranger && c.stage == Stage::Up => self.replace(k),
-                Ok(()) => {}
-                Err(over) => self.drop_conn(st, now, k, over),
             }
-            if read >= TURN_BYTES {
-                break;
-            }
+        }
+        if round {
+            self.tidy(st, now);
         }
         read
     }
 
+    /// Reads some `most` bytes of a connection, or greets once it is made. Returns how many came.
+    fn serve(&mut self, st: &mut State, now: Time, k: ConnKey, most: u64) -> u64 {
+        let Some(c) = self.conns.get_mut(k) else { return 0 };
+        let before = c.stage;
+        let result = if before == Stage::Connecting {
+            greet(c, st, now).map(|()| 0)
+        } else {
+            read_conn(c, st, now, &mut self.scratch, most)
+        };
+        match &result {
+            Ok(_) if before == Stage::Connecting && c.stage == Stage::Greeted => {
+                let _ = self.epoll.modify(&c.io, &mut EpollEvent::new(EpollFlags::EPOLLIN, k.data().as_ffi()));
+            }
+            Ok(_) if before == Stage::Stranger && c.stage == Stage::Up => self.replace(k),
+            Ok(_) => {}
+            Err(over) => self.drop_conn(st, now, k, *over),
+        }
+        result.unwrap_or(0)
+    }
+
     /// Connections that may have something, each time another first. With one only, that is the cheapest of questions.
-    fn readable(&self) -> SmallVec<[ConnKey; 32]> {
+    fn readable(&mut self) -> SmallVec<[ConnKey; 32]> {
         let mut only = self.conns.iter();
         if let (Some((k, c)), None) = (only.next(), only.next())
             && c.stage == Stage::Up
@@ -232,16 +259,18 @@ impl Lanes {
         keys.sort_unstable();
         keys.dedup();
         if !keys.is_empty() {
-            let first = self.polls % keys.len();
+            // (Not of the polls: with traffic of other kinds each eighth reads, and the first of two would always be the same.)
+            self.reads = self.reads.wrapping_add(1);
+            let first = self.reads % keys.len();
             keys.rotate_left(first);
         }
         keys
     }
 
     fn connect(&mut self, st: &mut State, now: Time, news: LaneNews) {
-        // When there are too many here, that says nothing of the network.
+        // When there are too many here, or it is closed, that says nothing of the network.
         let mut why = Over::Failed;
-        if self.conns.len() < self.conns_max {
+        if self.listener.is_some() && self.conns.len() < self.conns_max {
             match Connection::connect(news.remote, news.local) {
                 Ok(io) => {
                     if self.insert(Conn::new(io, now, Some(news)), EpollFlags::EPOLLOUT).is_some() {
@@ -264,7 +293,21 @@ impl Lanes {
         Some(k)
     }
 
+    /// Whether connections are taken: not for a while after the system refused to hand one out.
+    fn listens(&mut self, now: Time) -> bool {
+        let (Some(listener), Some(until)) = (&self.listener, self.deaf_until) else { return true };
+        if now < until {
+            return false;
+        }
+        let added = self.epoll.add(listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER));
+        self.deaf_until = added.is_err().then(|| now.plus_ns(DEAF_NS));
+        added.is_ok()
+    }
+
     fn accept(&mut self, st: &mut State, now: Time) {
+        if !self.listens(now) {
+            return;
+        }
         for _ in 0..ACCEPTS_MAX {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
@@ -281,26 +324,41 @@ impl Lanes {
                     self.insert(Conn::new(io, now, None), EpollFlags::EPOLLIN);
                 }
                 Err(_) => {
-                    // Out of descriptors: what waits would wake every sleeper for ever, and lanes are a convenience.
+                    // Out of descriptors, perhaps: until that has passed, what waits would wake every sleeper for ever.
                     let _ = self.epoll.delete(listener);
-                    self.listener = None;
-                    st.counters.lane_listener_lost += 1;
+                    self.deaf_until = Some(now.plus_ns(DEAF_NS));
+                    st.counters.lane_accepts_failed += 1;
+                    return;
                 }
             }
         }
     }
 
-    /// Writes what is to go by lanes.
+    /// Writes what is to go by lanes. Where the last turn ended the next one begins.
     pub fn transmit(&mut self, st: &mut State, now: Time) {
         let mut over: SmallVec<[(ConnKey, Over); 4]> = SmallVec::new();
-        for (k, c) in self.conns.iter_mut().filter(|(_, c)| c.stage == Stage::Up) {
-            let was_blocked = c.blocked;
-            if let Err(why) = write_conn(c, st, now).and_then(|()| watch(c, st, now)) {
-                over.push((k, why));
-            } else if c.blocked != was_blocked {
-                let mut flags = EpollFlags::EPOLLIN;
-                flags.set(EpollFlags::EPOLLOUT, c.blocked);
-                let _ = self.epoll.modify(&c.io, &mut EpollEvent::new(flags, k.data().as_ffi()));
+        let (first, mut left) = (self.first_writer, self.turn_bytes);
+        self.more = false;
+        for wrapped in [false, true] {
+            let its_turn =
+                |(i, (_, c)): &(usize, (ConnKey, &mut Conn))| (*i < first) == wrapped && c.stage == Stage::Up;
+            for (i, (k, c)) in self.conns.iter_mut().enumerate().filter(its_turn) {
+                let was_blocked = c.blocked;
+                let written = if self.more { Ok(0) } else { write_conn(c, st, now, left) };
+                match written.and_then(|n| watch(c, st, now).map(|()| n)) {
+                    Ok(n) => {
+                        left = left.saturating_sub(n);
+                        if left == 0 && !self.more {
+                            (self.more, self.first_writer) = (true, i + 1);
+                        }
+                        if c.blocked != was_blocked {
+                            let mut flags = EpollFlags::EPOLLIN;
+                            flags.set(EpollFlags::EPOLLOUT, c.blocked);
+                            let _ = self.epoll.modify(&c.io, &mut EpollEvent::new(flags, k.data().as_ffi()));
+                        }
+                    }
+                    Err(why) => over.push((k, why)),
+                }
             }
         }
         for (k, why) in over {
@@ -310,7 +368,7 @@ impl Lanes {
 
     /// Drops what took too long and what is over.
     fn tidy(&mut self, st: &mut State, now: Time) {
-        let is_over = |c: &Conn| {
+        let is_over = |st: &State, c: &Conn| {
             let age = now.since_ns(c.since);
             match c.stage {
                 Stage::Connecting => age > LANE_CONNECT_NS,
@@ -318,9 +376,14 @@ impl Lanes {
                 Stage::Up => !st.proto.lane_is_up(c.peer, c.lane),
             }
         };
-        let over: SmallVec<[ConnKey; 4]> = self.conns.iter().filter(|(_, c)| is_over(c)).map(|(k, _)| k).collect();
+        let over: SmallVec<[ConnKey; 4]> = self.conns.iter().filter(|(_, c)| is_over(st, c)).map(|(k, _)| k).collect();
         for k in over {
-            let unanswered = self.conns[k].stage == Stage::Connecting;
+            // Perhaps it was this process that took too long, and what is awaited has come.
+            if self.conns.get(k).is_some_and(|c| c.stage != Stage::Up) {
+                self.serve(st, now, k, 1);
+            }
+            let Some(c) = self.conns.get(k).filter(|c| is_over(st, c)) else { continue };
+            let unanswered = c.stage == Stage::Connecting;
             self.drop_conn(st, now, k, if unanswered { Over::NotMade(None) } else { Over::Failed });
         }
     }
@@ -342,8 +405,8 @@ impl Lanes {
             Stage::Stranger => {}
             Stage::Connecting => give_up_asking(st, now, c.peer, c.since, c.to, over),
             Stage::Greeted | Stage::Up => {
-                st.trace.lane(c.peer.0, if over == Over::CutOff { "ended" } else { "failed" });
-                st.proto.lane_over(now, c.peer, c.lane, over != Over::CutOff);
+                st.trace.lane(c.peer.0, "failed");
+                st.proto.lane_over(now, c.peer, c.lane);
             }
         }
     }
@@ -352,6 +415,9 @@ impl Lanes {
         let c = self.conns.remove(k)?;
         // Closing would do, but for a child of fork(2) that holds a copy.
         let _ = self.epoll.delete(&c.io);
+        if self.pid == std::process::id() {
+            c.io.shutdown();
+        }
         Some(c)
     }
 }
@@ -359,7 +425,7 @@ impl Lanes {
 /// A lane that was asked for is not to be had: no connection, tried since then, to there. It is numbered by its greeting.
 fn give_up_asking(st: &mut State, now: Time, peer: PeerId, since: Time, to: SocketAddr, why: Over) {
     let Some((lane, _)) = st.proto.lane_greeting(peer) else { return };
-    st.proto.lane_over(now, peer, lane, true);
+    st.proto.lane_over(now, peer, lane);
     let Over::NotMade(why) = why else { return };
     // Whose packets do not come either is gone, or has other troubles. (A refusal comes at once; of the second before it anything will do.)
     let since = since.min(Time(now.0.saturating_sub(LANE_CONNECT_NS)));
@@ -387,7 +453,7 @@ fn greet(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
     if let Some(p) = st.peers.get_mut(c.peer.0 as usize) {
         p.no_tcp_to = None;
     }
-    let (lane, greeting) = st.proto.lane_greeting(c.peer).ok_or(Over::CutOff)?;
+    let (lane, greeting) = st.proto.lane_greeting(c.peer).ok_or(Over::Failed)?;
     (c.lane, c.stage, c.since) = (lane, Stage::Greeted, now);
     // The first bytes of a connection always find room.
     let n = c.io.write(&[IoSlice::new(&greeting)])?;
@@ -523,11 +589,11 @@ fn take_units(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
     Ok(())
 }
 
-/// Writes units until there is no more, or no room.
-fn write_conn(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
+/// Writes units until there is no more, or no room, or some `most` bytes are written. Returns how many were.
+fn write_conn(c: &mut Conn, st: &mut State, now: Time, most: u64) -> Result<u64, Over> {
     let mut turn = 0;
     c.blocked = false;
-    while turn < TURN_BYTES {
+    while turn < most {
         let (unit, done) = match c.out {
             Some(out) => out,
             None => {
@@ -547,8 +613,8 @@ fn write_conn(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
             s.source.slices(unit.offset + u64::from(done), rest, &mut slices);
         }
         if slices.iter().map(|s| s.len()).sum::<usize>() < rest {
-            // The send was given up, and its memory is the caller's again. A unit cut off counts for nothing.
-            return Err(Over::CutOff);
+            // The send was given up, and its memory is the caller's again. A unit cut off counts for nothing; to the peer the lane has failed, and so it has here.
+            return Err(Over::Failed);
         }
         if c.head_done < c.head.len() {
             slices.insert(0, IoSlice::new(&c.head[c.head_done..]));
@@ -564,7 +630,7 @@ fn write_conn(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
         let done = done + (n - of_head) as u32;
         c.out = (done < unit.len).then_some((unit, done));
     }
-    Ok(())
+    Ok(turn)
 }
 
 /// Looks now and then whether the lane is worth having.
@@ -572,3 +638,6 @@ fn watch(c: &mut Conn, st: &State, now: Time) -> Result<(), Over> {
     let read = st.proto.lane_waits(c.peer, c.lane);
     if c.health.suffers(now, read, || c.io.lost_segments())? { Err(Over::Failed) } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -318,7 +318,7 @@ impl Liar {
         if let Some(news) = self.it.ep.take_lane_news()
             && let Some((lane, _)) = self.it.ep.lane_greeting(news.peer)
         {
-            self.it.ep.lane_over(self.now, news.peer, lane, true);
+            self.it.ep.lane_over(self.now, news.peer, lane);
         }
         for _ in 0..10 {
             let sent = self.it.transmit(self.now);

@@ -109,6 +109,8 @@ pub(crate) struct Association {
     pub(crate) parity: crate::parity::ParitySender,
     /// The TCP connection that large payload may go by.
     pub(crate) lane: Option<Box<Lane>>,
+    /// How far the last lane was read, for each CLOSE.
+    pub(crate) closed_lane: Option<weir_wire::frame::Lane>,
 
     pub(crate) rec: Recovery,
     pub(crate) rx: Received,
@@ -186,6 +188,7 @@ impl Association {
             probes: 0,
             parity: crate::parity::ParitySender::default(),
             lane: None,
+            closed_lane: None,
             rec: Recovery::default(),
             rx: Received::default(),
             paths: SmallVec::new(),
@@ -447,6 +450,7 @@ impl Association {
         self.opening = None;
         self.small = VecDeque::new();
         self.flows = VecDeque::new();
+        self.closed_lane = self.last_lane_frame();
         self.lane = None;
         self.lost = VecDeque::new();
         self.lost_control = VecDeque::new();

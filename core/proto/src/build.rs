@@ -87,6 +87,8 @@ impl<P: Payloads> Out<'_, P> {
 impl Association {
     /// Writes the next packet; `None` if nothing may be sent now.
     pub(crate) fn build(&mut self, cx: &mut Cx<'_>, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
+        // The last that was to be told before the farewell may have just been.
+        self.check_drained();
         if self.close_pending.is_some() {
             return self.build_close(cx, out);
         }
@@ -230,6 +232,9 @@ impl Association {
         self.rx.repeat();
         let pk = self.begin(self.primary, cx.cfg.mtu_base, out);
         self.put_ack(cx, &pk, out, true);
+        if let Some(f) = self.last_lane_frame() {
+            frame::write_lane(&f, &mut out.head);
+        }
         frame::write_close(code, "", &mut out.head);
         let t = self.finish(cx, &pk, None::<&NoPayloads>, out, false);
         // Everything was settled before: nothing is left to report.

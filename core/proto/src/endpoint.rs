@@ -81,7 +81,7 @@ pub struct Endpoint {
     /// Places of forgotten peers and when they may be used again, oldest first.
     vacant: VecDeque<(Time, PeerId)>,
     /// The latest time heard of, for calls that bring none.
-    clock: Time,
+    pub(crate) clock: Time,
     /// Associations that changed since the last `poll_transmit`.
     touched: Vec<PeerId>,
     /// Associations with something to send, and packets the front one sent in its turn.

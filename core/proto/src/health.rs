@@ -9,7 +9,9 @@ pub const LANE_GREETING_NS: u64 = 2_000_000_000;
 
 /// How often a lane in use is asked whether the network loses something of it.
 const LOOK_NS: u64 = 10_000_000;
-/// What a look that finds losses adds to their count, which each other look lowers by one, and where the lane is given up: three such looks in five do it.
+/// So long after the last look, with something under way all the while, this process was away (stopped, or busy), and what it missed may still be unread.
+const AWAY_NS: u64 = 10 * LOOK_NS;
+/// What a look that finds losses adds to their count, which each 10 ms without lowers by one, and where the lane is given up: three such looks in five do it.
 const LOSS: u32 = 4;
 const LOSSES_MAX: u32 = 10;
 /// A peer that tells nothing for so long has lost the lane, whatever TCP says.
@@ -21,6 +23,8 @@ pub struct LaneHealth {
     /// The peer has not told to have read all that was written.
     waits: bool,
     looked_at: Time,
+    /// The process was away since the peer was last seen to read.
+    excused: bool,
     /// How far the peer had read then, and since when no further.
     read: u64,
     read_at: Time,
@@ -33,7 +37,7 @@ impl LaneHealth {
     /// Of a lane that is up since `now`.
     #[must_use]
     pub fn new(now: Time) -> LaneHealth {
-        LaneHealth { waits: false, looked_at: now, read: 0, read_at: now, lost: 0, losses: 0 }
+        LaneHealth { waits: false, looked_at: now, excused: false, read: 0, read_at: now, lost: 0, losses: 0 }
     }
 
     /// When to call [`LaneHealth::suffers`] although nothing else happens. `None`: while nothing is under way.
@@ -43,7 +47,7 @@ impl LaneHealth {
     }
 
     /// Whether the lane is to be given up: the network loses something of it again and again, or so that the peer gets nothing meanwhile, or the peer has told nothing
-    /// for 2 s. What TCP mends within a round trip does no harm. To be asked whenever something may have been written or told.
+    /// for 2 s, or 2 s after this process was away. What TCP mends within a round trip does no harm. To be asked whenever something may have been written or told.
     ///
     /// `read`: what [`crate::Endpoint::lane_waits`] says now. `lost`: how many segments the network lost since the connection was made, as far as is known (0 where nothing is
     /// known); asked every 10 ms at most, and only while something is under way.
@@ -57,24 +61,33 @@ impl LaneHealth {
         read: Option<u64>,
         lost: impl FnOnce() -> Result<u32, E>,
     ) -> Result<bool, E> {
-        if read.is_some() && !self.waits {
-            self.read_at = now;
+        let begins = read.is_some() && !self.waits;
+        if begins {
+            (self.read_at, self.excused) = (now, false);
         }
         self.waits = read.is_some();
         match read {
-            Some(read) if now.since_ns(self.looked_at) >= LOOK_NS => Ok(self.look(now, read, lost()?)),
+            Some(read) if now.since_ns(self.looked_at) >= LOOK_NS => Ok(self.look(now, read, lost()?, begins)),
             _ => Ok(false),
         }
     }
 
-    fn look(&mut self, now: Time, read: u64, lost: u32) -> bool {
-        self.looked_at = now;
+    fn look(&mut self, now: Time, read: u64, lost: u32, begins: bool) -> bool {
+        let passed_ns = now.since_ns(core::mem::replace(&mut self.looked_at, now));
         let moved = read != core::mem::replace(&mut self.read, read);
-        if moved {
-            self.read_at = now;
-        }
         let loses = lost > core::mem::replace(&mut self.lost, lost);
-        self.losses = if loses { self.losses + LOSS } else { self.losses.saturating_sub(1) };
+        let faded = u32::try_from(passed_ns / LOOK_NS).unwrap_or(u32::MAX);
+        if moved {
+            (self.read_at, self.excused) = (now, false);
+        }
+        // Once: who never looks more often judges as well.
+        if passed_ns > AWAY_NS && !begins && !core::mem::replace(&mut self.excused, true) {
+            self.losses = self.losses.saturating_sub(faded);
+            self.read_at = now;
+            return false;
+        }
+        self.losses =
+            if loses { self.losses.saturating_sub(faded - 1) + LOSS } else { self.losses.saturating_sub(faded) };
         let stuck = self.losses > 0 && !moved;
         let untold = now.since_ns(self.read_at) > UNTOLD_NS;
         stuck || untold || self.losses >= LOSSES_MAX
@@ -142,8 +155,45 @@ mod tests {
         assert_eq!(h.next_look(), None);
         let again = later.plus_ns(3 * UNTOLD_NS);
         assert!(!ask(&mut h, again, Some(9), 0));
-        assert!(!ask(&mut h, again.plus_ns(UNTOLD_NS), Some(9), 0));
-        assert!(ask(&mut h, again.plus_ns(UNTOLD_NS + LOOK_NS), Some(9), 0));
+        let looks = (1..1000).find(|i| ask(&mut h, again.plus_ns(i * LOOK_NS), Some(9), 0));
+        assert_eq!(looks, Some(UNTOLD_NS / LOOK_NS + 1));
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_looks_again_before_it_judges() {
+        for lost in [0, 9] {
+            let mut h = LaneHealth::new(START);
+            let mut now = START.plus_ns(LOOK_NS);
+            assert!(!ask(&mut h, now, Some(5), 0));
+            // What the peer told meanwhile lies unread, and is read only after this.
+            now = now.plus_ns(3 * UNTOLD_NS);
+            assert!(!ask(&mut h, now, Some(5), lost));
+            // Perhaps the peer was stopped as well, and goes on a little later.
+            let more = |i| now.plus_ns(i * LOOK_NS);
+            assert!((1..50).all(|i| !ask(&mut h, more(i), Some(5), lost)));
+            assert!(!ask(&mut h, more(50), Some(6), lost));
+            assert_eq!((51..1000).find(|i| ask(&mut h, more(*i), Some(6), lost)), Some(51 + UNTOLD_NS / LOOK_NS));
+        }
+    }
+
+    #[test]
+    fn who_looks_seldom_judges_all_the_same() {
+        let mut h = LaneHealth::new(START);
+        let slow = (1..1000).find(|i| ask(&mut h, START.plus_ns(i * 2 * AWAY_NS), Some(5), 0));
+        let soonest = UNTOLD_NS / (2 * AWAY_NS);
+        assert!(slow.is_some_and(|looks| (soonest..=2 * soonest + 3).contains(&looks)), "{slow:?}");
+    }
+
+    #[test]
+    fn losses_of_long_ago_are_forgotten_though_nobody_looked() {
+        let mut h = LaneHealth::new(START);
+        let later = START.plus_ns(2 * LOOK_NS);
+        assert!(!ask(&mut h, START.plus_ns(LOOK_NS), Some(5), 0) && !ask(&mut h, later, Some(6), 1));
+        assert!(!ask(&mut h, later, None, 1));
+        let again = later.plus_ns(60 * UNTOLD_NS);
+        for look in 0..5 {
+            assert!(!ask(&mut h, again.plus_ns(look * LOOK_NS), Some(7), 1), "look {look}");
+        }
     }
 
     #[test]
@@ -191,8 +241,8 @@ mod tests {
                     prop_assert!(silent_ns > UNTOLD_NS, "given up after {} ns", silent_ns);
                     break;
                 }
-                // What was told is noticed at the next look, and so is that nothing was.
-                let late_ns = 2 * (STEP_MAX_MS * MS + LOOK_NS);
+                // What was told is noticed at the next look, and so is that nothing was; and once it has two more.
+                let late_ns = UNTOLD_NS + 3 * (STEP_MAX_MS * MS + LOOK_NS);
                 prop_assert!(silent_ns <= UNTOLD_NS + late_ns, "kept for {} ns", silent_ns);
             }
         }

@@ -310,6 +310,10 @@ fn who_claims_to_have_read_more_of_a_lane_than_was_sent_is_found_out() {
     assert!(tell(&mut t, lane, &honest));
     assert!(!tell(&mut t, lane, &UnitHead { read: 1, ..part_of_message(next + 1, 10, 10) }));
     assert_eq!(t.ends[1].counters().last_violation, "more read of a lane than was sent");
+
+    let (mut t, lane) = with_lane(&Config::default());
+    assert!(!tell(&mut t, lane, &part_of_message(next, 10, 0)), "a unit of no bytes");
+    assert_eq!(t.ends[1].counters().last_violation, "malformed unit on a lane");
 }
 
 #[test]
@@ -364,7 +368,7 @@ fn without_its_lane_a_body_gets_what_all_get() {
         let (mut t, lane) = with_lane(&cfg);
         let o = t.ends[1].open_body(t.now, P, 1 << 30).expect("open");
         if over {
-            t.ends[1].lane_over(t.now, P, lane, true);
+            t.ends[1].lane_over(t.now, P, lane);
         }
         // All of it comes, and no more than was granted before is outstanding.
         let id = t.ends[1].assocs[0].id;
@@ -402,4 +406,40 @@ fn a_unit_asks_to_be_told_if_somebody_waits_and_nothing_follows() {
     assert_eq!(asks(&[true]), [false]);
     assert_eq!(asks(&[false]), [true]);
     assert_eq!(asks(&[false, false, false]), [false, false, true]);
+    // The last one says it for who waits for one before it.
+    assert_eq!(asks(&[false, true]), [false, true]);
+    assert_eq!(asks(&[true, false, true, true]), [false, false, false, true]);
+    assert_eq!(asks(&[true]), [false]);
+}
+
+#[test]
+fn a_unit_asks_to_be_told_though_something_stands_behind_it_that_is_over() {
+    let (mut t, lane) = with_lane(&Config::default());
+    let m = Message { control: false, stream: 0, envelope: b"", len: 50_000, patient: false, token: 9 };
+    t.ends[0].send(t.now, P, m).expect("send");
+    t.ends[0].send_body(t.now, P, 77, 100_000, 100_000, 10).expect("body");
+    assert_eq!(t.ends[0].abort_body(t.now, P, 77, 0), Some(10));
+    let mut head = Vec::new();
+    assert!(t.ends[0].lane_next(t.now, P, lane, &mut head).is_some());
+    let keys = &t.ends[0].assocs[0].crypt.as_ref().expect("up").keys;
+    assert!(UnitHead::read(&head, |a, b| keys.send.unit_crc(a, b)).expect("good").tell);
+    assert!(t.ends[0].lane_next(t.now, P, lane, &mut head).is_none());
+}
+
+/// The program frees what a unit brought before anything else happens: the peer hears of it after the usual wait, not at once.
+#[test]
+fn a_unit_sets_the_clock() {
+    let (mut t, lane) = with_lane(&Config { initial_credit_bytes: 400_000, ..Config::default() });
+    let len = 200_000;
+    let m = Message { control: false, stream: 0, envelope: b"", len, patient: false, token: 77 };
+    t.ends[0].send(t.now, P, m).expect("send");
+    let mut head = Vec::new();
+    t.ends[0].lane_next(t.now, P, lane, &mut head).expect("unit");
+    let later = t.now.plus_ns(5_000_000);
+    let unit = t.ends[1].unit_begins(later, P, &head, &mut Vec::new()).expect("good");
+    t.ends[1].unit_ends(later, P, lane, &unit, &mut Vec::new());
+    t.ends[1].assocs[0].lane.as_mut().expect("lane").credit_at = None;
+    t.ends[1].consume(P, 1, u64::from(len));
+    let credit_at = t.ends[1].assocs[0].lane.as_ref().expect("lane").credit_at;
+    assert!(credit_at.is_some_and(|at| at > later), "{credit_at:?}");
 }

@@ -8,10 +8,12 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use weir_wire::frame::{self, Credit};
-use weir_wire::lane::{GREETING_LEN, Greeting, UNIT_HEAD_LEN, UnitHead, UnitKind};
+use weir_wire::lane::{GREETING_LEN, Greeting, UNIT_HEAD_LEN, UnitError, UnitHead, UnitKind};
 
 use crate::association::{Association, Cx, Flow, State};
+use crate::bodies::BodiesOut;
 use crate::endpoint::{Endpoint, INDEX_BITS, with_association};
+use crate::messages::MessagesOut;
 use crate::recovery::SentFrame;
 use crate::{BodyKey, Config, Event, PeerId, Time};
 
@@ -94,8 +96,11 @@ pub(crate) struct Lane {
     phase: Phase,
     /// Highest number greeted with.
     number: u32,
+    /// The lane that is up, or the last that was: what stands below of bytes, units and telling is of it.
+    last: u32,
     /// What is to go by it.
     flows: VecDeque<Flow>,
+    /// When it is over they go in packets, unless the peer still tells to have read them: so it does when it closes.
     units: VecDeque<OutUnit>,
     /// Bytes handed to it, heads included.
     handed: u64,
@@ -105,6 +110,8 @@ pub(crate) struct Lane {
     read: u64,
     told: u64,
     tell_at: Option<Time>,
+    /// Somebody waits to hear of a unit that was handed out, and no head has said so.
+    wants_tell: bool,
     /// When a unit was complete that the peer wants told and nothing has been sent since; and how many of these in a row were answered in time.
     unanswered: Option<Time>,
     answers: u8,
@@ -121,6 +128,7 @@ impl Default for Lane {
         Lane {
             phase: Phase::None,
             number: 0,
+            last: 0,
             flows: VecDeque::new(),
             units: VecDeque::new(),
             handed: 0,
@@ -128,6 +136,7 @@ impl Default for Lane {
             read: 0,
             told: 0,
             tell_at: None,
+            wants_tell: false,
             unanswered: None,
             answers: 0,
             asks: false,
@@ -145,9 +154,16 @@ impl Lane {
 
     fn begin(&mut self, now: Time) {
         self.phase = Phase::Up(now);
+        self.last = self.number;
+        self.units = VecDeque::new();
         (self.handed, self.read_there, self.read, self.told, self.tell_at) = (0, 0, 0, 0, None);
-        (self.unanswered, self.answers) = (None, 0);
+        (self.wants_tell, self.unanswered, self.answers) = (false, None, 0);
         self.asks = false;
+    }
+
+    /// How far this lane, or the last one, was read.
+    fn told_last(&self) -> Option<frame::Lane> {
+        (self.read > 0).then_some(frame::Lane { lane: self.last, read: self.read })
     }
 
     /// A unit was read. `wanted`: somebody waits to hear of it, and its sender has no more in line.
@@ -177,6 +193,41 @@ impl Lane {
         }
         self.pause_until = now.plus_ns((least << self.failures.min(16)).min(most));
         self.failures += 1;
+    }
+}
+
+/// Whether anything in line has bytes to go; what has none any more leaves it.
+fn has_more(flows: &mut VecDeque<Flow>, out: &MessagesOut, bodies: &mut BodiesOut) -> bool {
+    while let Some(flow) = flows.front() {
+        let goes_on = match *flow {
+            Flow::Message(mseq) => out.matched.get(mseq).is_some_and(|m| m.sent < m.len),
+            Flow::Body(slot, generation) => {
+                let body = bodies.get_mut(slot).filter(|b| b.generation == generation);
+                body.is_some_and(|b| {
+                    b.queued = b.sent < b.granted;
+                    b.queued
+                })
+            }
+        };
+        if goes_on {
+            return true;
+        }
+        flows.pop_front();
+    }
+    false
+}
+
+/// What is wrong with a unit.
+enum Wrong {
+    /// Its head is not what was sent: TCP's checksum is short, and lets a change through now and then.
+    Damaged,
+    /// The peer broke a rule.
+    Rule(&'static str),
+}
+
+impl From<&'static str> for Wrong {
+    fn from(why: &'static str) -> Wrong {
+        Wrong::Rule(why)
     }
 }
 
@@ -276,6 +327,11 @@ impl Association {
         Some(frame::Lane { lane: lane.number, read: lane.read })
     }
 
+    /// What a CLOSE says of the lane: for the peer it is the last word, and what it does not know to have been read fails there.
+    pub(crate) fn last_lane_frame(&self) -> Option<frame::Lane> {
+        self.lane.as_ref().map_or(self.closed_lane, |lane| lane.told_last())
+    }
+
     /// When the lane has something to say in a packet.
     pub(crate) fn lane_due(&self) -> Option<Time> {
         let lane = self.lane.as_ref()?;
@@ -318,7 +374,9 @@ impl Association {
                 (lane.credit_at, self.credit_dirty) = (None, false);
                 (lane.told, lane.tell_at) = (lane.read, None);
                 lane.answers(now);
-                let tell = !patient && to == end && lane.flows.is_empty();
+                lane.wants_tell |= !patient && to == end;
+                let tell = lane.wants_tell && to == end && !has_more(&mut lane.flows, &self.out, &mut self.bodies_out);
+                lane.wants_tell &= !tell;
                 UnitHead { kind, offset: from, len, credit, read: lane.read, tell }.write(
                     envelope,
                     |a, b| keys.send.unit_crc(a, b),
@@ -355,8 +413,8 @@ impl Association {
         read: u64,
         events: &mut Vec<Event>,
     ) -> Result<(), &'static str> {
-        // Of one that is over what was not told is on its way in packets.
-        let Some(lane) = self.lane.as_mut().filter(|l| l.number == number && l.is_up()) else { return Ok(()) };
+        // Of the last one, too, if it is over: what is told now need not go in packets, or has arrived though its packets never will.
+        let Some(lane) = self.lane.as_mut().filter(|l| l.last == number) else { return Ok(()) };
         if read > lane.handed {
             return Err("more read of a lane than was sent");
         }
@@ -378,6 +436,7 @@ impl Association {
                 events.push(Event::Sent { peer: self.id, token });
             }
         }
+        lane.wants_tell &= !lane.units.is_empty();
         Ok(())
     }
 
@@ -388,15 +447,17 @@ impl Association {
             cx.counters.lanes_failed += 1;
             lane.pause(cx.cfg, cx.now);
         }
-        if lane.is_up() {
-            cx.grants.lane_over(self.id);
-            // What the last heads said of credit may have gone with them.
-            lane.credit_at = None;
-            self.credit_dirty = true;
-        }
+        let was_up = lane.is_up();
         lane.phase = Phase::None;
         lane.asks = false;
-        for u in core::mem::take(&mut lane.units) {
+        if !was_up {
+            return;
+        }
+        cx.grants.lane_over(self.id);
+        // What the last heads said of credit may have gone with them.
+        lane.credit_at = None;
+        self.credit_dirty = true;
+        for u in &lane.units {
             // A range to be sent again is at most as long as a packet can be.
             let mut at = u.offset;
             let end = u.offset + u64::from(u.len);
@@ -412,24 +473,28 @@ impl Association {
         self.flows.extend(core::mem::take(&mut lane.flows));
     }
 
+    /// Nothing is open, so nothing that a former lane had is either.
+    pub(crate) fn forget_lane_units(&mut self) {
+        if let Some(lane) = self.lane.as_mut().filter(|l| !l.is_up()) {
+            lane.units = VecDeque::new();
+        }
+    }
+
     /// There is a lane, and it carries units.
     pub(crate) fn has_lane(&self) -> bool {
         self.lane.as_ref().is_some_and(|l| l.is_up())
     }
 
-    fn unit_head(&self, bytes: &[u8]) -> Result<UnitHead, &'static str> {
+    fn unit_head(&self, bytes: &[u8]) -> Result<UnitHead, Wrong> {
         let keys = &self.crypt.as_ref().ok_or("unit before keys")?.keys;
-        UnitHead::read(bytes, |a, b| keys.recv.unit_crc(a, b)).ok_or("malformed unit on a lane")
+        UnitHead::read(bytes, |a, b| keys.recv.unit_crc(a, b)).map_err(|e| match e {
+            UnitError::Damaged => Wrong::Damaged,
+            UnitError::Malformed => Wrong::Rule("malformed unit on a lane"),
+        })
     }
 
     /// What the head of a unit says of what we sent.
-    fn unit_tells(
-        &mut self,
-        cx: &mut Cx<'_>,
-        lane: u32,
-        bytes: &[u8],
-        events: &mut Vec<Event>,
-    ) -> Result<(), &'static str> {
+    fn unit_tells(&mut self, cx: &mut Cx<'_>, lane: u32, bytes: &[u8], events: &mut Vec<Event>) -> Result<(), Wrong> {
         let head = self.unit_head(bytes)?;
         self.lane_told(cx, lane, head.read, events)?;
         self.out.raise_limits(head.credit.msgs_limit, head.credit.bytes_limit);
@@ -438,7 +503,7 @@ impl Association {
     }
 
     /// A unit begins to come.
-    fn unit_begins(&mut self, cx: &mut Cx<'_>, bytes: &[u8], events: &mut Vec<Event>) -> Result<UnitIn, &'static str> {
+    fn unit_begins(&mut self, cx: &mut Cx<'_>, bytes: &[u8], events: &mut Vec<Event>) -> Result<UnitIn, Wrong> {
         let head = self.unit_head(bytes)?;
         let size = bytes.len() as u64 + u64::from(head.len);
         let mut unit =
@@ -446,7 +511,7 @@ impl Association {
         match head.kind {
             UnitKind::Message { stream, sseq, mseq, total_len } => {
                 if stream >= crate::STREAMS_MAX {
-                    return Err("stream number too high");
+                    return Err(Wrong::Rule("stream number too high"));
                 }
                 let total_len = u32::try_from(total_len).map_err(|_| "message too long")?;
                 unit.total_len = total_len;
@@ -470,7 +535,7 @@ impl Association {
             UnitKind::Body(handle) => {
                 let end = head.offset + u64::from(head.len);
                 if self.bodies_in.get(handle).is_some_and(|b| end > b.granted) {
-                    return Err("body fragment beyond its grant");
+                    return Err(Wrong::Rule("body fragment beyond its grant"));
                 }
             }
         }
@@ -478,13 +543,7 @@ impl Association {
     }
 
     /// All bytes of a unit are in their place.
-    fn unit_ends(
-        &mut self,
-        cx: &mut Cx<'_>,
-        lane: u32,
-        unit: &UnitIn,
-        events: &mut Vec<Event>,
-    ) -> Result<(), &'static str> {
+    fn unit_ends(&mut self, cx: &mut Cx<'_>, lane: u32, unit: &UnitIn, events: &mut Vec<Event>) -> Result<(), Wrong> {
         if let Some(lane) = self.lane.as_mut().filter(|l| l.number == lane && l.is_up()) {
             lane.has_read(cx.now, unit.size, unit.tell);
         }
@@ -517,7 +576,7 @@ impl Endpoint {
     }
 
     /// A greeting came on a connection of a stranger. If it is good: whose it is, the lane's number and the answer; the lane is up,
-    /// and one that was up before is over (its connection is still to be read to its end).
+    /// and one that was up before is over: its connection is dropped, read or not (spec/lanes.md 5).
     pub fn lane_greeted(&mut self, now: Time, bytes: &[u8; GREETING_LEN]) -> Option<(PeerId, u32, [u8; GREETING_LEN])> {
         let answered = self.greeted(now, bytes);
         match &answered {
@@ -596,22 +655,23 @@ impl Endpoint {
     #[must_use]
     pub fn lane_waits(&self, peer: PeerId, lane: u32) -> Option<u64> {
         let l = self.assocs.get(peer.0 as usize).and_then(|a| a.lane.as_ref());
-        l.filter(|l| l.number == lane && !l.units.is_empty()).map(|l| l.read_there)
+        l.filter(|l| l.number == lane && l.is_up() && !l.units.is_empty()).map(|l| l.read_there)
     }
 
     /// Nothing more goes by this lane (its number; that of one that was never greeted is that of the one asked for): what the peer
-    /// has not told to have read is sent in packets. `failed`: the next one is a while off.
-    pub fn lane_over(&mut self, now: Time, peer: PeerId, lane: u32, failed: bool) {
+    /// has not told to have read is sent in packets. It counts as a failure, after which the next one is a while off.
+    pub fn lane_over(&mut self, now: Time, peer: PeerId, lane: u32) {
         if let Some((a, mut cx)) = with_association!(self, peer, now)
             && a.lane.as_ref().is_some_and(|l| l.number == lane && l.phase != Phase::None)
         {
-            a.end_lane(&mut cx, failed);
+            a.end_lane(&mut cx, true);
             self.touch(peer);
         }
     }
 
     /// A unit's head with its envelope came on this lane of the peer: acts on what it says of units that went the other way (the first of two steps, so that the
-    /// driver can see first to what has ended, before [`Endpoint::unit_begins`]). False: the peer broke a rule and is down.
+    /// driver can see first to what has ended, before [`Endpoint::unit_begins`]). False: the head is not what was sent, and the lane is to be dropped, or the peer broke a rule
+    /// and is down.
     pub fn unit_tells(&mut self, now: Time, peer: PeerId, lane: u32, bytes: &[u8], events: &mut Vec<Event>) -> bool {
         self.of_unit(now, peer, events, |a, cx, events| a.unit_tells(cx, lane, bytes, events)).is_some()
     }
@@ -632,11 +692,15 @@ impl Endpoint {
         now: Time,
         peer: PeerId,
         events: &mut Vec<Event>,
-        act: impl FnOnce(&mut Association, &mut Cx<'_>, &mut Vec<Event>) -> Result<T, &'static str>,
+        act: impl FnOnce(&mut Association, &mut Cx<'_>, &mut Vec<Event>) -> Result<T, Wrong>,
     ) -> Option<T> {
+        self.clock = self.clock.max(now);
         let (a, mut cx) = with_association!(self, peer, now).filter(|(a, _)| a.state == State::Up)?;
-        let result = act(a, &mut cx, events).map_err(|why| a.violated(&mut cx, why, events)).ok();
+        let result = act(a, &mut cx, events).map_err(|wrong| match wrong {
+            Wrong::Damaged => cx.counters.lane_heads_damaged += 1,
+            Wrong::Rule(why) => a.violated(&mut cx, why, events),
+        });
         self.touch(peer);
-        result
+        result.ok()
     }
 }

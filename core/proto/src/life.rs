@@ -74,6 +74,9 @@ impl Association {
             self.go_down(cx, DownReason::Unreachable, events);
             return;
         }
+        if !self.has_open() {
+            self.forget_lane_units();
+        }
         self.ping = true;
         self.pings += 1;
         self.last_ping = cx.now;
@@ -124,9 +127,10 @@ impl Association {
         }
     }
 
-    /// A closing endpoint with nothing unacknowledged says goodbye.
+    /// A closing endpoint with nothing unacknowledged and nothing to tell of its lane says goodbye.
     pub(crate) fn check_drained(&mut self) {
-        if self.closing.is_some() && self.state == State::Up && !self.has_open() && self.close_pending.is_none() {
+        let is_done = |a: &Association| a.state == State::Up && !a.has_open() && a.lane_due().is_none();
+        if self.closing.is_some() && self.close_pending.is_none() && is_done(self) {
             self.close_pending = Some(0);
         }
     }

@@ -284,7 +284,7 @@ fn a_body_of_more_than_4_gib_is_whole_by_a_lane_that_breaks_behind_4_gib() {
     let by_lane = two.ends[1].counters().lane_bytes_received;
     assert!(by_lane > 4 << 30, "{by_lane} bytes by the lane");
     for end in 0..2 {
-        two.ends[end].lane_over(two.now, two.peers[end], lane, true);
+        two.ends[end].lane_over(two.now, two.peers[end], lane);
     }
     two.finish();
     assert_eq!(two.ends[1].counters().lane_bytes_received, by_lane);

@@ -136,7 +136,7 @@ fn a_lane_is_only_for_paths_that_lose_nothing_and_are_short_and_fast() {
 }
 
 #[test]
-fn nonsense_on_a_lane_ends_the_association_and_strangers_greet_in_vain() {
+fn nonsense_on_a_lane_ends_the_lane_and_strangers_greet_in_vain() {
     let mut net = Net::new(3, 1, &config(), 5);
     both_know(&mut net);
     let connector = usize::from(net.nodes[0].ep.name().endpoint_id > net.nodes[1].ep.name().endpoint_id);
@@ -160,9 +160,16 @@ fn nonsense_on_a_lane_ends_the_association_and_strangers_greet_in_vain() {
 
     let mut events = Vec::new();
     assert!(!net.nodes[other].ep.unit_tells(net.now, peer, lane, &[1; UNIT_HEAD_LEN], &mut events));
-    assert!(net.nodes[other].ep.is_down(peer));
-    assert_eq!(net.nodes[other].ep.counters().violations, 1);
-    assert_eq!(net.nodes[other].ep.counters().last_violation, "malformed unit on a lane");
+    // TCP's checksum lets through what a network damages now and then; the peer has done nothing.
+    assert!(!net.nodes[other].ep.is_down(peer) && events.is_empty());
+    let ends = [(other, peer), (connector, to)];
+    for (node, peer) in ends {
+        net.nodes[node].ep.lane_over(net.now, peer, lane);
+    }
+    net.send(connector, other, false, 0, 0, 0, 100_000).expect("send");
+    assert!(net.run(LONG, Net::quiet));
+    let c = net.nodes[other].ep.counters();
+    assert_eq!((c.violations, c.lane_heads_damaged, c.lanes_failed), (0, 1, 1));
 }
 
 /// Lanes after messages of 60 KB to and fro over a path of so many bytes per second.
@@ -246,4 +253,74 @@ fn what_was_read_is_told_at_once_unless_answers_used_to_come_at_once() {
     pump(&mut net);
     assert!(told_after(&mut net) <= soon);
     assert!(count(&net, |c| c.packets_sent) - told <= 2, "one LANE frame and its acknowledgement");
+}
+
+/// Two with a lane; what node 0 sent by it last was read by node 1, which has not told so. `used_to_answer`: it would in 20 us, for an answer used to do it.
+fn with_a_message_untold(used_to_answer: bool) -> Net {
+    let mut net = Net::new(2, 1, &config(), 3);
+    both_know(&mut net);
+    net.send(0, 1, false, 0, 0, 0, 100_000).expect("send");
+    assert!(settle(&mut net));
+    assert_eq!(net.lanes.opened, 1);
+    for _ in 0..if used_to_answer { 6 } else { 0 } {
+        for (from, to) in [(0, 1), (1, 0)] {
+            net.send(from, to, false, 0, 0, 0, 20_000).expect("send");
+            pump(&mut net);
+        }
+        assert!(settle(&mut net));
+    }
+    net.send(0, 1, false, 0, 0, 0, 20_000).expect("send");
+    pump(&mut net);
+    let all_is_there = |m: &net::Received| m.complete;
+    assert!(net.nodes[0].open_tokens.len() == 1 && net.nodes[1].messages.values().all(all_is_there));
+    net
+}
+
+/// Node 0's last send did not fail, though node 1 is gone.
+fn assert_told(net: &mut Net, why: &str) {
+    assert!(net.run(LONG, |n| !n.nodes[0].downs.is_empty()), "{why}");
+    assert_eq!(net.nodes[0].downs[0].1, DownReason::Closed, "{why}");
+    assert!(net.nodes[0].failed.is_empty() && net.nodes[0].open_tokens.is_empty(), "{why}: {:?}", net.nodes[0].failed);
+}
+
+/// Loses the next so many datagrams of node 1.
+fn lose_of_node_1(net: &mut Net, count: usize) {
+    let (from, mut left) = (net::addr(1, 0), count);
+    net.lose = Box::new(move |f, _, _| {
+        let loses = f == from && left > 0;
+        left -= usize::from(loses);
+        loses
+    });
+}
+
+#[test]
+fn who_closes_tells_what_it_read_of_the_lane() {
+    for used_to_answer in [false, true] {
+        let mut net = with_a_message_untold(used_to_answer);
+        net.nodes[1].ep.close(net.now);
+        assert_told(&mut net, "nothing is lost");
+        // What tells it in time is lost, and each CLOSE but one.
+        for lost in 1..=3 {
+            let mut net = with_a_message_untold(used_to_answer);
+            lose_of_node_1(&mut net, lost);
+            net.nodes[1].ep.close(net.now);
+            assert_told(&mut net, "losses");
+        }
+    }
+}
+
+#[test]
+fn who_sees_the_lane_end_before_the_farewell_still_learns_what_was_read_of_it() {
+    for lost in [0, 1, 4, 5] {
+        let mut net = with_a_message_untold(false);
+        lose_of_node_1(&mut net, lost);
+        net.nodes[1].ep.close(net.now);
+        // The connection's end has overtaken the packets, and what is not told goes in packets from now on, in vain.
+        let lane = u32::try_from(net.lanes.opened).expect("few");
+        let peer = net.peer(0, 1);
+        assert!(net.nodes[0].ep.lane_is_up(peer, lane));
+        net.lanes.conns.clear();
+        net.nodes[0].ep.lane_over(net.now, peer, lane);
+        assert_told(&mut net, &format!("{lost} packets lost"));
+    }
 }

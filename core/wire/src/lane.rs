@@ -95,6 +95,15 @@ pub enum UnitKind {
     Body(u64),
 }
 
+/// Why a head is none.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum UnitError {
+    /// Its checksum is wrong, or what stands there of its length: it is not what was sent.
+    Damaged,
+    /// It is as it was sent, and breaks a rule.
+    Malformed,
+}
+
 /// The head of a unit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct UnitHead {
@@ -158,15 +167,19 @@ impl UnitHead {
         bytes.get(1).map(|n| UNIT_HEAD_LEN + usize::from(*n).min(MAX_ENVELOPE_LEN))
     }
 
-    /// Reads a head and its envelope, exactly. `None`: malformed, or the checksum is wrong.
-    #[must_use]
-    pub fn read(bytes: &[u8], crc: impl Fn(&[u8], &[u8]) -> u32) -> Option<UnitHead> {
-        let (h, envelope) = bytes.split_first_chunk::<UNIT_HEAD_LEN>()?;
-        if envelope.len() != usize::from(h[1]) || envelope.len() > MAX_ENVELOPE_LEN {
-            return None;
+    /// Reads a head and its envelope, exactly.
+    ///
+    /// # Errors
+    /// [`UnitError::Damaged`] if the checksum is wrong, or cannot be reckoned because `bytes` are not as many as the head says; else [`UnitError::Malformed`] for what
+    /// nobody may send.
+    pub fn read(bytes: &[u8], crc: impl Fn(&[u8], &[u8]) -> u32) -> Result<UnitHead, UnitError> {
+        let (h, envelope) = bytes.split_first_chunk::<UNIT_HEAD_LEN>().ok_or(UnitError::Damaged)?;
+        let whole = envelope.len() == usize::from(h[1]) && envelope.len() <= MAX_ENVELOPE_LEN;
+        if !whole || le32(h, CRC_AT) != crc(&h[..CRC_AT], envelope) {
+            return Err(UnitError::Damaged);
         }
-        if le32(h, CRC_AT) != crc(&h[..CRC_AT], envelope) || le32(h, FLAGS_AT) > u32::from(FLAG_TELL) {
-            return None;
+        if le32(h, FLAGS_AT) > u32::from(FLAG_TELL) {
+            return Err(UnitError::Malformed);
         }
         let (stream, sseq, key, total_len) = (le16(h, 2), le32(h, 4), le64(h, 8), le64(h, 24));
         let (offset, len) = (le64(h, 16), le32(h, 32));
@@ -177,10 +190,10 @@ impl UnitHead {
                 UnitKind::Message { stream, sseq, mseq: key, total_len }
             }
             KIND_BODY if inside && plain => UnitKind::Body(key),
-            _ => return None,
+            _ => return Err(UnitError::Malformed),
         };
         let credit = Credit { msgs_limit: le32(h, 36), bytes_limit: le64(h, 40) };
-        Some(UnitHead { kind, offset, len, credit, read: le64(h, 48), tell: h[FLAGS_AT] != 0 })
+        Ok(UnitHead { kind, offset, len, credit, read: le64(h, 48), tell: h[FLAGS_AT] != 0 })
     }
 }
 
@@ -223,14 +236,14 @@ mod tests {
         let head = UnitHead { kind, offset: 1000, len: 99_000, credit: CREDIT, read: 5, tell: true };
         let bytes = written(&head, b"abcd");
         assert_eq!(UnitHead::len_with_envelope(&bytes), Some(bytes.len()));
-        assert_eq!(UnitHead::read(&bytes, crc), Some(head));
+        assert_eq!(UnitHead::read(&bytes, crc), Ok(head));
         for bit in 0..bytes.len() * 8 {
             let mut bad = bytes.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(UnitHead::read(&bad, crc), None, "bit {bit}");
+            assert_eq!(UnitHead::read(&bad, crc), Err(UnitError::Damaged), "bit {bit}");
         }
         for cut in 0..bytes.len() {
-            assert_eq!(UnitHead::read(&bytes[..cut], crc), None);
+            assert_eq!(UnitHead::read(&bytes[..cut], crc), Err(UnitError::Damaged));
         }
     }
 
@@ -245,7 +258,7 @@ mod tests {
             UnitHead { kind: UnitKind::Body(1), offset: u64::MAX, len: 1, credit: CREDIT, read: 5, tell: true },
         ];
         for head in bad {
-            assert_eq!(UnitHead::read(&written(&head, b""), crc), None, "{head:?}");
+            assert_eq!(UnitHead::read(&written(&head, b""), crc), Err(UnitError::Malformed), "{head:?}");
         }
     }
 
@@ -260,7 +273,7 @@ mod tests {
             };
             let envelope = if matches!(kind, UnitKind::Body(_)) { &[][..] } else { &envelope[..] };
             let head = UnitHead { kind, offset, len, credit: Credit { msgs_limit: words[2], bytes_limit: u64::from(words[1]) << 9 }, read: u64::from(words[3]), tell: words[0] % 2 == 1 };
-            prop_assert_eq!(UnitHead::read(&written(&head, envelope), crc), Some(head));
+            prop_assert_eq!(UnitHead::read(&written(&head, envelope), crc), Ok(head));
         }
 
         #[test]

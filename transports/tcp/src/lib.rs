@@ -52,10 +52,8 @@ impl Listener {
     /// The system's; the listener stays usable.
     pub fn accept(&self) -> io::Result<Option<Connection>> {
         match self.socket.accept() {
-            Ok((socket, _)) => {
-                socket.set_nonblocking(true)?;
-                Connection::new(socket).map(Some)
-            }
+            // One that is not even good for this was given up meanwhile.
+            Ok((socket, _)) => Ok(socket.set_nonblocking(true).and_then(|()| Connection::new(socket)).ok()),
             // Of a connection that was given up meanwhile (ECONNABORTED) nobody wants to hear.
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => Ok(None),
             Err(e) => Err(e),
@@ -113,6 +111,12 @@ impl Connection {
             Err(e) if e.kind() == io::ErrorKind::NotConnected => Ok(false),
             Err(e) => Err(e),
         }
+    }
+
+    /// Ends it both ways, whoever else has a copy of its descriptor.
+    pub fn shutdown(&self) {
+        // One that was never connected, or has failed, has no need of it.
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 
     /// Writes what there is room for; 0: none.

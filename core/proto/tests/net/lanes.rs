@@ -63,7 +63,7 @@ impl Net {
                 for side in 0..2 {
                     c.rows[side].flying.clear();
                     let (node, peer) = (c.nodes[side], c.peers[side]);
-                    self.nodes[node].ep.lane_over(self.now, peer, c.lane, true);
+                    self.nodes[node].ep.lane_over(self.now, peer, c.lane);
                 }
             }
         }
@@ -77,7 +77,7 @@ impl Net {
         let Some((lane, greeting)) = self.nodes[from].ep.lane_greeting(news.peer) else { return };
         let answered = if self.lanes.refuse { None } else { self.nodes[to].ep.lane_greeted(self.now, &greeting) };
         let Some((peer, number, answer)) = answered else {
-            return self.nodes[from].ep.lane_over(self.now, news.peer, lane, true);
+            return self.nodes[from].ep.lane_over(self.now, news.peer, lane);
         };
         assert_eq!(number, lane);
         assert!(self.nodes[to].ep.lane_greeted(self.now, &greeting).is_none(), "a greeting is good once");

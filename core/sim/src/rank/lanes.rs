@@ -29,16 +29,13 @@ enum Stage {
     Replay,
 }
 
-/// Why a connection is dropped.
+/// A connection is to be dropped.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Over {
-    Failed,
-    CutOff,
-}
+struct Over;
 
 impl From<Broken> for Over {
     fn from(_: Broken) -> Over {
-        Over::Failed
+        Over
     }
 }
 
@@ -71,8 +68,10 @@ pub(super) struct Lanes {
     conns: BTreeMap<u64, Conn>,
     made: u64,
     scratch: Vec<u8>,
-    /// A turn ended before its work did.
+    /// A turn ended before its work did; what may still be written in this one, and who writes first in the next.
     more: bool,
+    turn_left: usize,
+    first_writer: u64,
 }
 
 impl Lanes {
@@ -87,6 +86,8 @@ impl Lanes {
             made: 0,
             scratch: Vec::new(),
             more: false,
+            turn_left: 0,
+            first_writer: 0,
         }
     }
 
@@ -149,7 +150,7 @@ impl Core {
             };
             match result {
                 Ok(()) => _ = self.lanes.conns.insert(k, c),
-                Err(over) => self.drop_conn(host, c, over),
+                Err(Over) => self.drop_conn(host, c),
             }
         }
     }
@@ -160,11 +161,19 @@ impl Core {
             return;
         }
         self.connect_lanes(host);
-        for k in self.lanes.conns.keys().copied().collect::<Vec<_>>() {
+        self.lanes.turn_left = TURN_BYTES;
+        let first = self.lanes.first_writer;
+        let (wrapped, ahead): (Vec<u64>, Vec<u64>) = self.lanes.conns.keys().copied().partition(|k| *k < first);
+        for k in ahead.into_iter().chain(wrapped) {
             let Some(mut c) = self.lanes.conns.remove(&k) else { continue };
-            match self.write_and_watch(host, &mut c) {
+            let had_turn = self.lanes.turn_left > 0;
+            let written = self.write_and_watch(host, &mut c);
+            if had_turn && self.lanes.turn_left == 0 {
+                (self.lanes.more, self.lanes.first_writer) = (true, k + 1);
+            }
+            match written {
                 Ok(()) => _ = self.lanes.conns.insert(k, c),
-                Err(over) => self.drop_conn(host, c, over),
+                Err(Over) => self.drop_conn(host, c),
             }
         }
     }
@@ -177,7 +186,7 @@ impl Core {
             Stage::Up => !self.endpoint.lane_is_up(c.peer, c.lane),
         };
         if late {
-            return Err(Over::Failed);
+            return Err(Over);
         }
         if c.stage == Stage::Up {
             self.write_conn(host, c)?;
@@ -201,7 +210,7 @@ impl Core {
     /// A lane that was asked for is not to be had. It is numbered by its greeting.
     fn give_up_asking(&mut self, now: Ns, peer: PeerId) {
         if let Some((lane, _)) = self.endpoint.lane_greeting(peer) {
-            self.endpoint.lane_over(Time(now), peer, lane, true);
+            self.endpoint.lane_over(Time(now), peer, lane);
         }
     }
 
@@ -217,7 +226,7 @@ impl Core {
     }
 
     /// Closes a connection and has the protocol go on without it.
-    fn drop_conn(&mut self, host: &mut Host<'_, Shared>, c: Conn, over: Over) {
+    fn drop_conn(&mut self, host: &mut Host<'_, Shared>, c: Conn) {
         host.tcp_close(c.io);
         match c.stage {
             Stage::Stranger | Stage::Replay => {}
@@ -225,9 +234,9 @@ impl Core {
             Stage::Greeted | Stage::Up => {
                 let program = self.program;
                 host.note(50 ^ u64::from(c.lane) << 8, || {
-                    format!("lane over       {program} {:?} #{} {:?} {over:?}", c.peer, c.lane, c.stage)
+                    format!("lane over       {program} {:?} #{} {:?}", c.peer, c.lane, c.stage)
                 });
-                self.endpoint.lane_over(Time(host.now), c.peer, c.lane, over == Over::Failed);
+                self.endpoint.lane_over(Time(host.now), c.peer, c.lane);
             }
         }
         let to = self.peers.get(&c.peer).map(|p| p.program.host);
@@ -243,11 +252,11 @@ impl Core {
         if !host.is_connected(c.io)? {
             return Ok(());
         }
-        let (lane, greeting) = self.endpoint.lane_greeting(c.peer).ok_or(Over::CutOff)?;
+        let (lane, greeting) = self.endpoint.lane_greeting(c.peer).ok_or(Over)?;
         (c.lane, c.stage, c.since) = (lane, Stage::Greeted, host.now);
         let n = host.tcp_write(c.io, &greeting)?;
         c.greeting = Some(greeting);
-        if n == GREETING_LEN { Ok(()) } else { Err(Over::Failed) }
+        if n == GREETING_LEN { Ok(()) } else { Err(Over) }
     }
 
     fn replay(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
@@ -260,9 +269,9 @@ impl Core {
             Arrived::Bytes(0) => Ok(()),
             Arrived::Bytes(_) => {
                 host.violation("lane-greeting", format!("{}: a greeting sent again was answered", self.program));
-                Err(Over::Failed)
+                Err(Over)
             }
-            Arrived::End => Err(Over::Failed),
+            Arrived::End => Err(Over),
         }
     }
 
@@ -272,10 +281,10 @@ impl Core {
         let now = Time(host.now);
         if c.stage == Stage::Greeted {
             if !self.endpoint.lane_answered(now, c.peer, c.lane, &bytes) {
-                return Err(Over::Failed);
+                return Err(Over);
             }
         } else {
-            let (peer, lane, answer) = self.endpoint.lane_greeted(now, &bytes).ok_or(Over::Failed)?;
+            let (peer, lane, answer) = self.endpoint.lane_greeted(now, &bytes).ok_or(Over)?;
             (c.peer, c.lane) = (peer, lane);
             let highest = &mut self.peer_slot(host, peer).lane;
             if lane <= std::mem::replace(highest, lane.max(*highest)) {
@@ -290,7 +299,7 @@ impl Core {
             }
             if host.tcp_write(c.io, &answer)? != GREETING_LEN {
                 c.stage = Stage::Up;
-                return Err(Over::Failed);
+                return Err(Over);
             }
         }
         c.stage = Stage::Up;
@@ -321,7 +330,7 @@ impl Core {
             match arrived? {
                 Arrived::Bytes(0) => break,
                 Arrived::Bytes(n) => total += n,
-                Arrived::End => return Err(Over::Failed),
+                Arrived::End => return Err(Over),
             }
             self.take_staged(host, c)?;
         }
@@ -367,7 +376,7 @@ impl Core {
             let good = self.endpoint.unit_tells(now, c.peer, c.lane, head, &mut self.events);
             self.drain_events(host, head);
             if !good {
-                return Err(Over::Failed);
+                return Err(Over);
             }
             if self.outcomes.len() > ended {
                 c.put_off = true;
@@ -375,7 +384,7 @@ impl Core {
             }
             let unit = self.endpoint.unit_begins(now, c.peer, head, &mut self.events);
             self.drain_events(host, head);
-            c.unit = Some((unit.ok_or(Over::Failed)?, 0));
+            c.unit = Some((unit.ok_or(Over)?, 0));
             at += len;
         }
     }
@@ -404,8 +413,7 @@ impl Core {
 
     /// Writes units until there is no more, or no room.
     fn write_conn(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
-        let mut turn = 0;
-        while turn < TURN_BYTES {
+        while self.lanes.turn_left > 0 {
             let (unit, done) = match c.out {
                 Some(out) => out,
                 None => {
@@ -420,7 +428,7 @@ impl Core {
             let message = token_message(unit.token);
             if !self.sends.contains_key(&SendId(message)) {
                 // The send was given up, and its memory is the caller's again. A unit cut off counts for nothing.
-                return Err(Over::CutOff);
+                return Err(Over);
             }
             let room = host.tcp_room(c.io)?.min(CALL_BYTES);
             if room == 0 {
@@ -436,11 +444,10 @@ impl Core {
             payload::fill(key, unit.offset + u64::from(done), &mut bytes[of_head..]);
             let written = host.tcp_write(c.io, bytes)?;
             debug_assert_eq!(written, of_head + n, "there was room");
-            turn += written;
+            self.lanes.turn_left = self.lanes.turn_left.saturating_sub(written);
             c.head_done += of_head;
             c.out = (done + (n as u32) < unit.len).then_some((unit, done + n as u32));
         }
-        self.lanes.more = true;
         Ok(())
     }
 
@@ -448,7 +455,7 @@ impl Core {
     fn watch(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
         let read = self.endpoint.lane_waits(c.peer, c.lane);
         let lost = || Ok::<_, Over>(if self.lanes.sees_losses { host.tcp_lost(c.io) } else { 0 });
-        if c.health.suffers(Time(host.now), read, lost)? { Err(Over::Failed) } else { Ok(()) }
+        if c.health.suffers(Time(host.now), read, lost)? { Err(Over) } else { Ok(()) }
     }
 
     /// Where bytes of an operation go.

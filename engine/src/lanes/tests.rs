@@ -1,0 +1,248 @@
+//! Connections of lanes at times that the tests choose.
+
+use super::*;
+use crate::api::{Class, Iov, RecvOp, SendMode, SendOp};
+use crate::config::{EngineConfig, LaneUse};
+use crate::core::{Core, now};
+use crate::{Endpoint, Queue};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// Goes without being asked for, and in more than one datagram of loopback's.
+const EAGER_BYTES: usize = 65_530;
+
+fn until(mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it never happens");
+        std::thread::yield_now();
+    }
+}
+
+fn open() -> Arc<Endpoint> {
+    let addrs = vec!["127.0.0.1".parse().expect("address")];
+    let cfg = EngineConfig { addrs, lanes: LaneUse::Always, ..EngineConfig::default() };
+    Endpoint::open_with_key(cfg, [1; 32]).expect("open")
+}
+
+/// Works on the lanes while nobody else does.
+fn with<T>(ep: &Endpoint, act: impl FnOnce(&mut Lanes, &mut State) -> T) -> T {
+    let mut core = ep.shared.core.lock();
+    let Core { lanes, st, .. } = &mut *core;
+    act(lanes.as_mut().expect("lanes"), st)
+}
+
+/// Somebody connects.
+fn stranger(ep: &Endpoint) -> TcpStream {
+    let port = u16::from_be_bytes([ep.name()[2], ep.name()[3]]);
+    TcpStream::connect(("127.0.0.1", port)).expect("somebody listens")
+}
+
+/// Takes what connects until there are so many connections, at a time that is returned.
+fn accepted(lanes: &mut Lanes, st: &mut State, count: usize) -> Time {
+    let mut at = now();
+    until(|| {
+        at = at.plus_ns(2 * ROUND_NS);
+        lanes.progress(st, at, true);
+        lanes.conns.len() == count
+    });
+    at
+}
+
+#[test]
+fn what_came_while_this_process_stood_still_is_read_before_anything_is_late() {
+    let ep = open();
+    let mut s = stranger(&ep);
+    with(&ep, |lanes, st| {
+        let at = accepted(lanes, st, 1);
+        s.write_all(&[b'W'; GREETING_LEN]).expect("room");
+        lanes.progress(st, at.plus_ns(3 * SECOND_NS), true);
+        assert_eq!((lanes.conns.len(), st.proto.counters().lane_greetings_refused), (0, 1));
+    });
+}
+
+/// As in a child of fork(2).
+#[test]
+fn a_connection_that_is_dropped_ends_whoever_has_a_copy_of_it() {
+    let ep = open();
+    let mut s = stranger(&ep);
+    let copy = with(&ep, |lanes, st| {
+        let at = accepted(lanes, st, 1);
+        let copy = lanes.conns.values().next().expect("one").io.as_fd().try_clone_to_owned().expect("copy");
+        lanes.progress(st, at.plus_ns(3 * SECOND_NS), true);
+        assert!(lanes.conns.is_empty());
+        copy
+    });
+    s.set_nonblocking(true).expect("socket");
+    until(|| s.read(&mut [0]).is_ok_and(|n| n == 0));
+    drop(copy);
+}
+
+#[test]
+fn the_first_to_be_read_is_another_each_time_however_often_lanes_are_read() {
+    let ep = open();
+    let mut strangers = [stranger(&ep), stranger(&ep)];
+    with(&ep, |lanes, st| {
+        accepted(lanes, st, 2);
+        strangers.iter_mut().for_each(|s| s.write_all(b"W").expect("room"));
+        until(|| lanes.readable().len() == 2);
+        // So it is while datagrams come all the time.
+        let firsts = [(); 4].map(|()| {
+            lanes.polls += 8;
+            lanes.readable()[0]
+        });
+        assert!(firsts.windows(2).all(|w| w[0] != w[1]), "{firsts:?}");
+    });
+}
+
+#[test]
+fn a_connection_that_the_system_refused_is_taken_a_second_later() {
+    let ep = open();
+    with(&ep, |lanes, st| {
+        let fd = lanes.listener.as_ref().expect("open").as_fd().as_raw_fd();
+        let kept = lanes.listener.as_ref().expect("open").as_fd().try_clone_to_owned().expect("copy");
+        let null = std::fs::File::open("/dev/null").expect("/dev/null");
+        let put = |other: RawFd| {
+            // SAFETY: both are open; the listener still owns the number and closes it once.
+            assert!(unsafe { libc::dup2(other, fd) } >= 0);
+        };
+        // (While a copy lives, the set would not forget it.)
+        lanes.epoll.delete(lanes.listener.as_ref().expect("open")).expect("it was there");
+        put(null.as_raw_fd());
+        let at = now().plus_ns(SECOND_NS);
+        lanes.progress(st, at, false);
+        assert_eq!(st.counters.lane_accepts_failed, 1);
+        put(kept.as_raw_fd());
+        let _s = stranger(&ep);
+        lanes.progress(st, at.plus_ns(SECOND_NS / 2), false);
+        assert_eq!((lanes.conns.len(), st.counters.lane_accepts_failed), (0, 1));
+        assert_eq!(lanes.next_timeout(at), Some(at.plus_ns(DEAF_NS)));
+        let mut later = at.plus_ns(DEAF_NS);
+        until(|| {
+            later = later.plus_ns(2 * ROUND_NS);
+            lanes.progress(st, later, false);
+            lanes.conns.len() == 1
+        });
+    });
+}
+
+#[test]
+fn who_is_closed_connects_no_more() {
+    let ep = open();
+    with(&ep, |lanes, st| {
+        lanes.close();
+        let remote = SocketAddr::from(([127, 0, 0, 1], u16::from_be_bytes([ep.name()[2], ep.name()[3]])));
+        lanes.connect(st, now(), LaneNews { peer: PeerId(0), remote, local: None });
+        assert!(lanes.conns.is_empty());
+    });
+}
+
+fn send(ep: &Endpoint, peer: u32, data: &mut [u8]) {
+    let iov = [Iov { base: data.as_mut_ptr(), len: data.len() }];
+    let (class, mode) = (Class::Tagged, SendMode::Delivery);
+    let op =
+        SendOp { peer, class, tag: 1, data: None, iov: &iov, mode, copy: false, report: true, context: 1, user: 0 };
+    // SAFETY: the caller's memory lives to the end of the test.
+    unsafe { ep.send(&op) }.expect("accepted");
+}
+
+fn post(ep: &Endpoint, data: &mut [u8]) {
+    let iov = [Iov { base: data.as_mut_ptr(), len: data.len() }];
+    let class = Class::Tagged;
+    let op = RecvOp {
+        source: None,
+        class,
+        tag: 1,
+        ignore: 0,
+        iov: &iov,
+        multi_min: None,
+        report: true,
+        context: 1,
+        user: 0,
+    };
+    // SAFETY: the caller's memory lives to the end of the test.
+    unsafe { ep.recv(&op) }.expect("posted");
+}
+
+/// One with lanes to so many others, and what it calls them.
+fn hub(others: usize) -> (Arc<Endpoint>, Vec<(Arc<Endpoint>, u32)>) {
+    // What is received is kept as long as the endpoints: a receive may outlast the last send.
+    let (hub, mut data) = (open(), vec![7; EAGER_BYTES]);
+    let room: &'static mut [u8] = Box::leak(vec![0; EAGER_BYTES].into());
+    let made = (0..others).map(|_| {
+        let other = open();
+        let peer = hub.insert_peer(&other.name()).expect("name");
+        other.insert_peer(&hub.name()).expect("name");
+        until(|| {
+            if with(&hub, |_, st| st.proto.has_lane(PeerId(peer)) && st.sends.is_empty()) {
+                return true;
+            }
+            if with(&hub, |_, st| st.sends.is_empty()) {
+                // Received, for what nobody takes uses up the credit.
+                post(&other, room);
+                send(&hub, peer, &mut data);
+            }
+            for ep in [&hub, &other] {
+                ep.progress();
+                ep.poll(Queue::Both, &mut Vec::new(), 8);
+            }
+            false
+        });
+        (other, peer)
+    });
+    let made = made.collect();
+    (hub, made)
+}
+
+/// The lanes of whom it has something under way by.
+fn under_way(lanes: &Lanes, st: &State) -> Vec<ConnKey> {
+    let waits = |c: &Conn| st.proto.lane_waits(c.peer, c.lane).is_some();
+    lanes.conns.iter().filter(|(_, c)| waits(c)).map(|(k, _)| k).collect()
+}
+
+#[test]
+fn one_turn_of_writing_is_for_all_lanes_together_and_the_next_goes_on_where_it_ended() {
+    let mut data = vec![7; EAGER_BYTES];
+    let (hub, others) = hub(3);
+    with(&hub, |lanes, _| lanes.turn_bytes = 0);
+    for (_, peer) in &others {
+        send(&hub, *peer, &mut data);
+        send(&hub, *peer, &mut data);
+    }
+    with(&hub, |lanes, st| {
+        assert!(under_way(lanes, st).is_empty());
+        lanes.turn_bytes = 1;
+        for turn in 1..=3 {
+            let at = now();
+            lanes.transmit(st, at);
+            assert_eq!(under_way(lanes, st).len(), turn);
+            assert_eq!(lanes.next_timeout(at), Some(at), "something is left");
+        }
+        lanes.turn_bytes = TURN_BYTES;
+        lanes.transmit(st, now());
+        assert!(!lanes.more);
+    });
+}
+
+#[test]
+fn a_unit_cut_off_is_a_failure_on_either_side() {
+    let (hub, others) = hub(1);
+    let other = &others[0].0;
+    // (On a machine that is too busy one may have failed by itself.)
+    let before_there = with(other, |_, st| st.proto.counters().lanes_failed);
+    with(&hub, |lanes, st| {
+        let before = st.proto.counters().lanes_failed;
+        let c = lanes.conns.values_mut().next().expect("a lane");
+        c.out = Some((LaneUnit { token: u64::MAX, offset: 0, len: 10 }, 5));
+        lanes.transmit(st, now());
+        assert_eq!((lanes.conns.len(), st.proto.counters().lanes_failed - before), (0, 1));
+    });
+    until(|| {
+        other.progress();
+        with(other, |_, st| st.proto.counters().lanes_failed > before_there)
+    });
+}
