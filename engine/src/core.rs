@@ -171,12 +171,12 @@ impl Core {
         if st.proto.next_timeout().is_some_and(|t| t <= now) {
             st.timeouts(now);
         }
-        if let Some(lanes) = &mut self.lanes {
-            if lanes.progress(st, now, read > 0) > 0 {
-                read += 1;
-                // Megabytes may have been copied meanwhile.
-                now = self::now();
-            }
+        if let Some(lanes) = &mut self.lanes
+            && lanes.progress(st, now, read > 0) > 0
+        {
+            read += 1;
+            // Megabytes may have been copied meanwhile.
+            now = self::now();
         }
         self.transmit(now);
         read
