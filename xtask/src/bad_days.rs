@@ -15,6 +15,8 @@ use crate::stack::{Carrier, Stack};
 
 /// A case that has not ended then has failed: well above every time that Weir is given here to find out.
 const LIMIT: Duration = Duration::from_secs(120);
+/// The same where a rank gives up at once: what takes longer is the launcher's own ([`crate::launch::started`]).
+const LIMIT_AT_ONCE: Duration = Duration::from_secs(20);
 /// What each rank's shell does first: its number in `R`, its process in `P`, and how to wait until the program has exchanged messages for a second: how long the launcher takes to come
 /// so far depends on the machine.
 const BEGIN: &str = "R=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}}; P=$$; \
@@ -141,7 +143,8 @@ fn one(paths: &Paths, lab: Option<&Lab>, stack: &Stack, case: &Case) -> Ended {
     let program = mpi::program(paths, stack.mpi, case.program);
     let mut args = vec!["-c".to_owned(), script, program.display().to_string()];
     args.extend(case.args.split_whitespace().map(str::to_owned));
-    let job = Job { stack, ranks: 2, program: Path::new("/bin/sh"), args: &args, limit: LIMIT, env: &env };
+    let limit = if case.one_host { LIMIT_AT_ONCE } else { LIMIT };
+    let job = Job { stack, ranks: 2, program: Path::new("/bin/sh"), args: &args, limit, env: &env };
     match job.run(paths, lab) {
         Err(error) => Ended::Failed(format!("{error:#}")),
         Ok(outcome) => judge(&outcome, case.expect),
