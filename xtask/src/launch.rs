@@ -46,25 +46,13 @@ pub fn without_foreign(command: &mut Command) {
     }
 }
 
-/// What MPICH says of a rank that gives up.
-const ABORTED: &str = "Abort(";
-/// MPICH's launcher now and then (one of seven such ends) does not end the others although a rank of theirs gave up in MPI_Init: they wait for it in PMI, asleep in a read. The job is tried so often.
-const ABORTED_TRIES: usize = 4;
-
-/// Runs a job by `run`, and again if its launcher left ranks waiting for one that gave up; and once more if its launcher did not start, or did not end although all that it had started has: Open MPI's now and then waits for itself in
+/// Runs a job by `run`, and once more if its launcher did not start, or did not end although all that it had started has: Open MPI's now and then waits for itself in
 /// `PMIx_server_finalize` (a lock of `pmix_pending_resolve`) where a rank ended early.
 ///
 /// # Errors
 /// What `run` says.
 pub fn started(name: &str, run: impl Fn() -> Result<Outcome>) -> Result<Outcome> {
-    let mut outcome = run();
-    for _ in 1..ABORTED_TRIES {
-        if !matches!(&outcome, Ok(o) if o.status.is_none() && o.stderr.contains(ABORTED)) {
-            break;
-        }
-        eprintln!("{name}: the launcher does not end ranks that wait for one that gave up; trying again");
-        outcome = run();
-    }
+    let outcome = run();
     if matches!(&outcome, Ok(o) if !o.ok() && o.stderr.contains(NOT_STARTED)) {
         eprintln!("{name}: the launcher did not start ({NOT_STARTED}); trying once more");
         return run();

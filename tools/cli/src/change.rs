@@ -13,7 +13,7 @@ const COUNTING: [(&str, &[&str]); 4] = [
     ("protocol", &[]),
     ("transport", &[]),
 ];
-/// What is counted of a peer; all else, its paths too, is its state now.
+/// What is counted of a peer, beside its streams; all else, its paths too, is its state now.
 const OF_A_PEER: [&str; 4] = ["failovers", "packets_lost", "packets_sent", "losses_spurious"];
 
 /// The later document, with its counters less those of the earlier one.
@@ -31,6 +31,12 @@ pub fn between(before: &Value, after: &Value) -> Value {
             let old = same(old, "peers", "peer", peer);
             if let (Value::Object(peer), Some(Value::Object(old))) = (peer, old) {
                 subtract(peer, old, |name| OF_A_PEER.contains(&name));
+                for (stream, counters) in peer.get_mut("streams").and_then(Value::as_object_mut).into_iter().flatten() {
+                    let old = old.get("streams").and_then(|streams| streams.get(stream));
+                    if let (Value::Object(counters), Some(Value::Object(old))) = (counters, old) {
+                        subtract(counters, old, |_| true);
+                    }
+                }
             }
         }
     }
@@ -98,6 +104,18 @@ mod tests {
             json!({"endpoints": [{"endpoint": "ab", "engine": {"polls": 7}, "peers": [peer(0, 4), peer(2, 30)]}]});
         let change =
             json!({"endpoints": [{"endpoint": "ab", "engine": {"polls": 2}, "peers": [peer(0, 4), peer(2, 20)]}]});
+        assert_eq!(between(&before, &after), change);
+    }
+
+    #[test]
+    fn each_stream_of_a_peer_counts_for_itself() {
+        let document =
+            |streams: Value| json!({"endpoints": [{"endpoint": "ab", "peers": [{"peer": 2, "streams": streams}]}]});
+        let before = document(json!({"0": {"messages_out": 3, "bytes_out": 30}}));
+        let after =
+            document(json!({"0": {"messages_out": 5, "bytes_out": 90}, "7": {"messages_out": 1, "bytes_out": 8}}));
+        let change =
+            document(json!({"0": {"messages_out": 2, "bytes_out": 60}, "7": {"messages_out": 1, "bytes_out": 8}}));
         assert_eq!(between(&before, &after), change);
     }
 
