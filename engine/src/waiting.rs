@@ -48,10 +48,14 @@ impl Waiting {
         before != NEVER_ASKED && before != switches
     }
 
+    /// Whether others have wanted the core lately.
+    pub fn is_contended(&self) -> bool {
+        self.contention.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether polls have been empty long enough to let others use the core: soon, where others want it.
     pub fn is_over(&self, empty_ns: u64) -> bool {
-        let contended = self.contention.load(Ordering::Relaxed) > 0;
-        empty_ns >= if contended { self.spin_ns / 8 } else { self.spin_ns }
+        empty_ns >= if self.is_contended() { self.spin_ns / 8 } else { self.spin_ns }
     }
 
     /// Lets others use the core; `timeout` is when the endpoint has something to do although nothing arrives, and room in a socket counts as well.
@@ -107,6 +111,31 @@ mod tests {
         while !is_so() {
             assert!(start.elapsed() < Duration::from_secs(60), "it never happens");
         }
+    }
+
+    #[test]
+    fn contention_is_found_by_yields_and_forgotten_when_they_are_short() {
+        let waiting = Waiting::new(100, false);
+        let give_way = || waiting.give_way(([-1, -1], None, -1), Time(0), Some(Time(0)), |_| ());
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            for _ in 0..2 * std::thread::available_parallelism().map_or(1, usize::from) {
+                s.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            once(|| {
+                give_way();
+                waiting.is_contended()
+            });
+            stop.store(true, Ordering::Relaxed);
+        });
+        once(|| {
+            give_way();
+            !waiting.is_contended()
+        });
     }
 
     #[test]

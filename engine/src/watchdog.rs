@@ -16,6 +16,8 @@ const LOOK_EVERY: u32 = 2;
 const LOOK_LESS: u32 = 5;
 /// ... unless sends were held back so lately, which a program that went computing must not leave unsent.
 const HOLD_MEMORY_NS: u64 = 100_000_000;
+/// Where others want the program's core, its gaps between polls are turns of theirs: the thread steps in only after so many watchdog times, for it would take a turn of its own.
+const CONTENDED_PATIENCE: u64 = 4;
 /// Longest sleep, so that stopping never waits long even if a wake-up is lost.
 const SLEEP_MAX_NS: u64 = 500_000_000;
 
@@ -31,8 +33,13 @@ pub fn start(shared: &Arc<Shared>) -> Result<std::thread::JoinHandle<()>, Engine
 impl Shared {
     /// After how long the thread looks whether a program that polled still does.
     pub(crate) fn look_time(&self) -> Duration {
-        let ns = if self.watchdog_ns == 0 { SLEEP_MAX_NS } else { self.watchdog_ns * u64::from(LOOK_EVERY) };
+        let ns = if self.watchdog_ns == 0 { SLEEP_MAX_NS } else { self.patience_ns() * u64::from(LOOK_EVERY) };
         Duration::from_nanos(ns)
+    }
+
+    /// For how long the program may not poll before the thread steps in.
+    fn patience_ns(&self) -> u64 {
+        self.watchdog_ns * if self.waiting.is_contended() { CONTENDED_PATIENCE } else { 1 }
     }
 }
 
@@ -42,7 +49,7 @@ fn run(shared: &Shared) {
     while !shared.stop.load(Ordering::Acquire) {
         let armed = shared.armed.load(Ordering::Acquire);
         let away_ns = now().0.saturating_sub(shared.last_poll.load(Ordering::Relaxed));
-        let take_over = armed || (shared.watchdog_ns > 0 && away_ns >= shared.watchdog_ns);
+        let take_over = armed || (shared.watchdog_ns > 0 && away_ns >= shared.patience_ns());
         if !take_over {
             if now().0.saturating_sub(shared.last_hold.load(Ordering::Relaxed)) < HOLD_MEMORY_NS {
                 less = 1;
