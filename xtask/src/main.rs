@@ -7,6 +7,7 @@ mod bench;
 mod demo;
 mod dist;
 mod e2e;
+mod figures;
 mod floors;
 mod lab;
 mod launch;
