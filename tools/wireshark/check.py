@@ -224,11 +224,12 @@ def check_examples():
 
 def check_connections():
     """Whether any connection is not decoded as it must be. What its packets show is taken together, of one way first and then of the other."""
-    fields = ["ip.src", *fields_of([want for *_, want in CONNECTIONS], "weirlane.malformed")]
+    fields = ["ip.src", "tcp.stream", *fields_of([want for *_, want in CONNECTIONS], "weirlane.malformed")]
+    records = [r for port, (_, there, back, lengths, _) in enumerate(CONNECTIONS, 50000) for r in connection(port, there, back, lengths)]
+    packets = sorted(decoded(records, fields), key=lambda row: row[1]["ip.src"])
     failed = False
-    for port, (name, there, back, lengths, want) in enumerate(CONNECTIONS, 50000):
-        rows = decoded(connection(port, there, back, lengths), fields)
-        rows.sort(key=lambda row: row[1]["ip.src"])
+    for stream, (name, *_, want) in enumerate(CONNECTIONS):
+        rows = [row for row in packets if row[1]["tcp.stream"] == str(stream)]
         got = {field: ",".join(row[field] for _, row in rows if row[field]) for field in fields}
         ours = any(protocol == "Weir lane" for protocol, _ in rows)
         if want is None:

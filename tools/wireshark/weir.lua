@@ -487,13 +487,13 @@ local function dissect_unit(buf, tree)
   tree:add_le(l.read, buf(48, 8))
   tree:add_le(l.tell, buf(56, 4))
   tree:add_le(l.crc, buf(60, 4))
-  local name = envelope > 0 and dissect_envelope(buf, UNIT_HEAD_BYTES, envelope, tree) or ""
+  local name = envelope > 0 and " " .. dissect_envelope(buf, UNIT_HEAD_BYTES, envelope, tree) or ""
   tree:add(l.payload, buf(UNIT_HEAD_BYTES + envelope, len))
   local plain = envelope == 0 and buf(2, 2):le_uint() == 0 and buf(4, 4):le_uint() == 0 and total == UInt64(0)
   local whole = kind == 1 and offset + UInt64(len) <= total or kind == 2 and plain
   if not whole or buf(56, 4):le_uint() > 1 then tree:add_proto_expert_info(no_unit) end
   local what = kind == 1 and "message " .. tostring(buf(8, 8):le_uint64()) or "body 0x" .. buf(8, 8):le_uint64():tohex()
-  return string.format("unit of %s %s %s+%d", what, name, tostring(offset), len)
+  return string.format("unit of %s%s %s+%d", what, name, tostring(offset), len)
 end
 
 local function dissect_one(buf, pinfo, root)
