@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Checks weir.lua with tshark: packets written by hand from the specification must be recognised and decoded, other datagrams left alone.
+"""Checks weir.lua with tshark: packets written by hand from the specification, its own examples, and the bytes of lanes in TCP segments of all
+sizes must be recognised and decoded, other datagrams and connections left alone.
 
 Usage: check.py            needs tshark in PATH; exits 1 on the first difference, 77 when there is no tshark.
 The bytes are those of the golden tests of core/wire and of spec/envelopes.md.
 """
 
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -25,7 +27,7 @@ PACKETS = [
     ("INIT", f"10 {OPENING} {'00' * 96} {MAC}", {"weir.kind": "0", "weir.opener": "0x1122334455667788", "weir.features": "0x0003"}),
     ("COOKIE", f"11 00000000000000 0807060504030201 {COOKIE} {MAC}", {"weir.kind": "1", "weir.opener_association": "0x0102030405060708"}),
     ("CONFIRM", f"12 {OPENING} {COOKIE} {PARAMS} {MAC}",
-     {"weir.kind": "2", "weir.max_datagram": "8972", "weir.address": "10.1.2.3:4791,[fe80::1]:4791", "weir.peer_timeout_ms": "5000"}),
+     {"weir.kind": "2", "weir.max_datagram": "8972", "weir.lanes": "0", "weir.address": "10.1.2.3:4791,[fe80::1]:4791", "weir.peer_timeout_ms": "5000"}),
     ("ACCEPT", f"13 02 0100 00000000 0807060504030201 00ffeeddccbbaa99 1817161514131211 {'b0' * 16} {PARAMS} {MAC}",
      {"weir.kind": "3", "weir.handshake.level": "2", "weir.responder_association": "0x1112131415161718", "weir.streams": "16"}),
     ("REFUSE", f"14 01 000000000000 0807060504030201 00ffeeddccbbaa99 {MAC}",
@@ -37,7 +39,7 @@ PACKETS = [
      {"weir.level": "1", "weir.frame": "0x01,0x07", "weir.tag": MAC}),
     ("encrypt", f"15 06 03 00 07000000 1817161514131211 5fee9ece3892d2468329e080f0463e8670 {MAC}",
      {"weir.level": "2", "weir.ciphertext": "5fee9ece3892d2468329e080f0463e8670", "weir.frame": ""}),
-    ("LANE", HEAD + "0e 000000 02010000 0403000000000000 01", {"weir.frame": "0x0e,0x01"}),
+    ("LANE", HEAD + "0e 000000 02010000 0403000000000000 01", {"weir.frame": "0x0e,0x01", "weir.lane": "258", "weir.lane.read": "772"}),
     ("ACK", HEAD + "02 02 00 00 63000000 02010000 04030000 05000000  0200 0300  5800 0100",
      {"weir.ack.largest": "99", "weir.ack.range": "95-99,90-92,1-1", "weir.ack.delay_ns": "258"}),
     ("CREDIT and GRANT", HEAD + "03 000000 04030201 0807060500000000 04 000000 00000000 0201000000000000 0403000000000000",
@@ -68,14 +70,87 @@ PACKETS = [
 ]
 
 
-def capture(payloads):
-    """A classic pcap file of raw IPv4 packets."""
-    out = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101)
-    for i, p in enumerate(payloads):
-        udp = struct.pack(">HHHH", 40000, 40001, len(p) + 8, 0) + p
-        ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0x4000, 64, 17, 0, bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])) + udp
-        out += struct.pack("<IIII", i, 0, len(ip), len(ip)) + ip
-    return out
+
+def examples():
+    """The examples of the specification: name, bytes."""
+    folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    with open(os.path.join(folder, "spec/protocol.md"), encoding="utf-8") as file:
+        blocks = re.findall(r"^```hex (.*)\n((?:.*\n)*?)```$", file.read(), re.MULTILINE)
+    return {name: bytes.fromhex("".join(line.split("  ")[0] for line in lines.splitlines())) for name, lines in blocks}
+
+
+EXAMPLES = examples()
+GREETING, ANSWER = EXAMPLES["greeting"], EXAMPLES["answer"]
+LARGE = 100_000
+
+
+def unit(kind, envelope="", key=5, offset=0, total=LARGE, length=LARGE, tell=0):
+    """A unit whose CRC nobody can verify."""
+    envelope = bytes.fromhex(envelope)
+    head = struct.pack("<BBHIQQQIIQQII", kind, len(envelope), 0, 0, key, offset, total, length, 7, 8, 9, tell, 0xC0FFEE)
+    return head + envelope + bytes(length)
+
+
+# (name, bytes each way, lengths of the segments in turn, what tshark must show of the connection, or None where it is not ours)
+CONNECTIONS = [
+    ("lane: the specification's examples", GREETING + EXAMPLES["unit of a message"], ANSWER + EXAMPLES["unit of a body"], [1448],
+     {"weirlane.lane": "1,1", "weirlane.association": "0x1112131415161718,0x0102030405060708", "weirlane.kind": "1,2", "weirlane.stream": "7,0",
+      "weirlane.mseq": "4", "weirlane.handle": "0x0000000100000002", "weirlane.len": "8,4", "weirlane.tell": "1,0", "weirlane.read": "0,84",
+      "weirlane.payload": "e1e2e3e4e5e6e7e8,f1f2f3f4", "weir.envelope.tag": "0x0000000000000005"}),
+    ("lane: greetings and heads in pieces", GREETING + EXAMPLES["unit of a message"] * 3, ANSWER + EXAMPLES["unit of a body"] * 2, [9, 30, 2, 61, 1, 3, 17],
+     {"weirlane.lane": "1,1", "weirlane.kind": "1,1,1,2,2", "weirlane.len": "8,8,8,4,4", "weirlane.crc": None}),
+    ("lane: large units, then several in a segment", GREETING + unit(2, total=0) + EXAMPLES["unit of a message"] * 5, ANSWER, [1448],
+     {"weirlane.kind": "2" + ",1" * 5, "weirlane.handle": "0x0000000000000005", "weirlane.len": "100000" + ",8" * 5}),
+    ("lane: a unit of 1 MiB", GREETING + unit(1, "01010000 0500000000000000", total=2 << 20, offset=1 << 20, length=1 << 20, tell=1), ANSWER, [65483],
+     {"weirlane.kind": "1", "weirlane.offset": "1048576", "weirlane.len": "1048576", "weirlane.tell": "1", "weir.envelope": "1"}),
+    ("lane: a kind that is none", GREETING + unit(9, length=50), ANSWER, [1448], {"weirlane.lane": "1,1", "weirlane.kind": "", "weirlane.malformed": ""}),
+    ("lane: beyond its message", GREETING + unit(1, total=99), ANSWER, [1448], {"weirlane.kind": "1", "weirlane.malformed": ""}),
+    ("lane: an empty unit", GREETING + unit(2, total=0, length=0), ANSWER, [1448], {"weirlane.kind": "", "weirlane.malformed": ""}),
+    ("lane: a body with a length", GREETING + unit(2), ANSWER, [1448], {"weirlane.kind": "2", "weirlane.malformed": ""}),
+    ("foreign: HTTP", b"GET / HTTP/1.0\r\n\r\n" + bytes(100), b"HTTP/1.0 200 OK\r\n\r\n", [1448], None),
+    ("foreign: nearly a greeting", b"WEIRLAME" + bytes(32), bytes(40), [1448], None),
+]
+
+
+def record(number, protocol, header, payload):
+    """A record of a capture of raw IPv4 packets; host 1 sends where the number's lowest bit is 0."""
+    ends = [bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])]
+    source, target = ends[number & 1], ends[1 - (number & 1)]
+    data = header + payload
+    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(data), 0, 0x4000, 64, protocol, 0, source, target) + data
+    return struct.pack("<IIII", number, 0, len(ip), len(ip)) + ip
+
+
+def capture(records):
+    """A classic pcap file."""
+    return struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 18, 101) + b"".join(records)
+
+
+def datagram(payload):
+    return record(0, 17, struct.pack(">HHHH", 40000, 40001, len(payload) + 8, 0), payload)
+
+
+def connection(port, there, back, lengths):
+    """The packets of a TCP connection: who connects sends its first segment, the other all of its own, then the rest goes."""
+    sent = [0, 0]
+
+    def segment(side, flags, payload=b""):
+        ports = (port, 40001) if side == 0 else (40001, port)
+        header = struct.pack(">HHIIBBHHH", *ports, sent[side], sent[1 - side], 5 << 4, flags, 65535, 0, 0)
+        sent[side] += len(payload) + (flags & 2) // 2
+        return record(side, 6, header, payload)
+
+    def cut(data):
+        turn = 0
+        while data:
+            yield data[:lengths[turn % len(lengths)]]
+            data, turn = data[lengths[turn % len(lengths)]:], turn + 1
+
+    out = [segment(0, 0x02), segment(1, 0x12), segment(0, 0x10)]
+    first, *rest = cut(there)
+    out.append(segment(0, 0x18, first))
+    out += [segment(1, 0x18, piece) for piece in cut(back)]
+    return out + [segment(0, 0x18, piece) for piece in rest]
 
 
 def tshark(path, *args):
@@ -86,36 +161,93 @@ def tshark(path, *args):
     return done.stdout.splitlines()
 
 
-def main():
-    if shutil.which("tshark") is None:
-        print("skipped: no tshark here", file=sys.stderr)
-        return 77
-    fields = sorted({name for _, _, want in PACKETS for name in (want or {})})
+def decoded(records, fields):
+    """Protocol and fields of each packet."""
     with tempfile.NamedTemporaryFile(suffix=".pcap") as file:
-        file.write(capture([bytes.fromhex("".join(text.split())) for _, text, _ in PACKETS]))
+        file.write(capture(records))
         file.flush()
         args = ["-T", "fields", "-E", "separator=|", "-e", "_ws.col.Protocol"]
         for name in fields:
             args += ["-e", name]
-        rows = tshark(file.name, *args)
+        rows = [row.split("|") for row in tshark(file.name, *args)]
         verbose = "\n".join(tshark(file.name, "-V"))
     if "Lua Error" in verbose:
         sys.exit(verbose)
-    failed = len(rows) != len(PACKETS)
-    for (name, _, want), row in zip(PACKETS, rows):
-        protocol, *values = row.split("|")
-        got = dict(zip(fields, values))
+    if len(rows) != len(records):
+        sys.exit(f"{len(rows)} packets instead of {len(records)}")
+    return [(protocol, dict(zip(fields, values))) for protocol, *values in rows]
+
+
+def told(name, bad):
+    print(f"{'FAILED' if bad else 'ok':7}{name} {bad or ''}")
+    return bool(bad)
+
+
+def differences(got, want, malformed):
+    """What of the fields is not as it must be; of the one named `malformed` only whether it is there."""
+    bad = {k: f"{got[k]!r}, not {v!r}" for k, v in want.items() if v is not None and k != malformed and got[k] != v}
+    if (malformed in want) != bool(got[malformed]):
+        bad[malformed] = got[malformed]
+    return bad
+
+
+def fields_of(checks, malformed):
+    return sorted({name for want in checks for name in (want or {})} | {malformed})
+
+
+def check_packets():
+    """Whether any datagram is not decoded as it must be."""
+    fields = fields_of([want for _, _, want in PACKETS], "weir.malformed")
+    packets = [bytes.fromhex("".join(text.split())) for _, text, _ in PACKETS]
+    failed = False
+    for (name, _, want), (protocol, got) in zip(PACKETS, decoded([datagram(p) for p in packets], fields)):
         if want is None:
             bad = {"protocol": protocol} if protocol == "Weir" else {}
         else:
-            bad = {k: f"{got[k]!r}, not {v!r}" for k, v in want.items() if k != "weir.malformed" and got[k] != v}
+            bad = differences(got, want, "weir.malformed")
             if protocol != "Weir":
                 bad["protocol"] = protocol
-            if ("weir.malformed" in want) != bool(got["weir.malformed"]):
-                bad["weir.malformed"] = got["weir.malformed"]
-        print(f"{'FAILED' if bad else 'ok':7}{name} {bad or ''}")
-        failed = failed or bool(bad)
-    return 1 if failed else 0
+        failed = told(name, bad) or failed
+    return failed
+
+
+def check_examples():
+    """The specification's packets: each is one, and nothing of it is malformed."""
+    packets = {name: data for name, data in EXAMPLES.items() if 0x10 <= data[0] <= 0x16 and name != "name"}
+    failed = told("examples of the specification", {} if len(packets) > 15 else {"packets": len(packets)})
+    rows = decoded([datagram(p) for p in packets.values()], ["weir.malformed", "weir.kind"])
+    for (name, data), (protocol, got) in zip(packets.items(), rows):
+        wrong = protocol != "Weir" or got["weir.malformed"] or got["weir.kind"] != str(data[0] & 15)
+        failed = told(f"example: {name}", {"decoded": (protocol, got)} if wrong else {}) or failed
+    return failed
+
+
+def check_connections():
+    """Whether any connection is not decoded as it must be. What its packets show is taken together, of one way first and then of the other."""
+    fields = ["ip.src", "tcp.stream", *fields_of([want for *_, want in CONNECTIONS], "weirlane.malformed")]
+    records = [r for port, (_, there, back, lengths, _) in enumerate(CONNECTIONS, 50000) for r in connection(port, there, back, lengths)]
+    packets = sorted(decoded(records, fields), key=lambda row: row[1]["ip.src"])
+    failed = False
+    for stream, (name, *_, want) in enumerate(CONNECTIONS):
+        rows = [row for row in packets if row[1]["tcp.stream"] == str(stream)]
+        got = {field: ",".join(row[field] for _, row in rows if row[field]) for field in fields}
+        ours = any(protocol == "Weir lane" for protocol, _ in rows)
+        if want is None:
+            bad = {"protocol": "Weir lane"} if ours else {}
+        else:
+            bad = differences(got, want, "weirlane.malformed")
+            if not ours:
+                bad["protocol"] = "not recognised"
+        failed = told(name, bad) or failed
+    return failed
+
+
+def main():
+    if shutil.which("tshark") is None:
+        print("skipped: no tshark here", file=sys.stderr)
+        return 77
+    failed = [check_packets(), check_examples(), check_connections()]
+    return 1 if any(failed) else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
--- Wireshark dissector for the Weir protocol, version 1 (spec/protocol.md sections 2 and 7, spec/envelopes.md).
+-- Wireshark dissector for the Weir protocol, version 1 (spec/protocol.md section 2, spec/envelopes.md), and for lanes, version 2 (spec/lanes.md).
 --
 -- Use:   tshark -X lua_script:tools/wireshark/weir.lua -r trace.pcapng -V
 --        or copy this file into Wireshark's personal plugin folder (Help, About, Folders).
--- Any UDP port: packets are recognised by their shape. At level "encrypt" frames cannot be read; at the other levels neither check
+-- Any port: datagrams are recognised by their shape, lanes by the greeting that begins a TCP connection. At level "encrypt" frames cannot be read; at the other levels neither check
 -- nor MAC is verified, since the keys are not in the trace. `weir.malformed` marks what does not follow the layouts.
 
 local weir = Proto("weir", "Weir message transport")
@@ -50,6 +50,7 @@ local f = {
   rx_buffer = ProtoField.uint64("weir.rx_buffer_bytes", "Receive buffer, bytes"),
   ack_delay_max = ProtoField.uint32("weir.ack_delay_max_us", "Longest acknowledgement delay, us"),
   peer_timeout = ProtoField.uint32("weir.peer_timeout_ms", "Peer time-out, ms"),
+  lanes = ProtoField.uint8("weir.lanes", "Lanes taken, version"),
   address = ProtoField.string("weir.address", "Address"),
   frame = ProtoField.uint8("weir.frame", "Frame", base.HEX, FRAMES),
   frame_flags = ProtoField.uint8("weir.frame.flags", "Flags", base.HEX),
@@ -75,6 +76,8 @@ local f = {
   count = ProtoField.uint8("weir.parity.count", "Fragments covered", base.DEC, nil, 0x7f),
   of_message = ProtoField.bool("weir.of_message", "Key is a message number", base.NONE),
   key = ProtoField.uint64("weir.key", "Message or body", base.HEX),
+  lane = ProtoField.uint32("weir.lane", "Lane"),
+  lane_read = ProtoField.uint64("weir.lane.read", "Bytes of complete units read of it"),
   env = ProtoField.uint8("weir.envelope", "Envelope", base.DEC, ENVELOPES),
   env_tagged = ProtoField.bool("weir.envelope.tagged", "Tagged", 8, nil, 0x01),
   env_has_data = ProtoField.bool("weir.envelope.has_data", "Has immediate data", 8, nil, 0x02),
@@ -258,6 +261,14 @@ dissect[0x0d] = function(buf, at, _, tree)
   tree:add_le(f.offset, buf(at + 16, 8))
 end
 
+dissect[0x0e] = function(buf, at, _, tree)
+  local lane = buf(at + 4, 4):le_uint()
+  tree:add_le(f.lane, buf(at + 4, 4))
+  tree:add_le(f.lane_read, buf(at + 8, 8))
+  if lane == 0 then return "LANE wanted" end
+  return string.format("LANE %d read %s", lane, tostring(buf(at + 8, 8):le_uint64()))
+end
+
 local function dissect_frames(buf, at, last, tree)
   local names = {}
   while at < last do
@@ -305,6 +316,7 @@ local function dissect_parameters(buf, at, last, tree)
   tree:add_le(f.rx_buffer, buf(at + 16, 8))
   tree:add_le(f.ack_delay_max, buf(at + 24, 4))
   tree:add_le(f.peer_timeout, buf(at + 28, 4))
+  tree:add(f.lanes, buf(at + 33, 1))
   local count, n = buf(at + 32, 1):uint(), at + 36
   if count > MAX_ADDRESSES then return nil end
   for _ = 1, count do
@@ -402,3 +414,116 @@ weir:register_heuristic("udp", function(buf, pinfo, root)
 end)
 -- For "Decode As" where the shape misleads.
 DissectorTable.get("udp.port"):add_for_decode_as(weir)
+
+-- Lanes: a greeting each way, then units. Which of them begins where a row of bytes goes on, its first byte tells.
+
+local lane = Proto("weirlane", "Weir lane")
+
+local MAGIC = "WEIRLANE"
+local GREETING_BYTES, UNIT_HEAD_BYTES, MAX_UNIT = 40, 64, 2 ^ 24
+local UNITS = { "message", "body" }
+
+local l = {
+  version = ProtoField.uint8("weirlane.version", "Version"),
+  number = ProtoField.uint32("weirlane.lane", "Lane"),
+  association = ProtoField.uint64("weirlane.association", "Receiver's association", base.HEX),
+  mac = ProtoField.bytes("weirlane.mac", "MAC"),
+  kind = ProtoField.uint8("weirlane.kind", "Unit of a", base.DEC, UNITS),
+  envelope_len = ProtoField.uint8("weirlane.envelope_len", "Length of the envelope"),
+  stream = ProtoField.uint16("weirlane.stream", "Stream"),
+  sseq = ProtoField.uint32("weirlane.sseq", "Number in the stream"),
+  mseq = ProtoField.uint64("weirlane.mseq", "Message"),
+  handle = ProtoField.uint64("weirlane.handle", "Body handle", base.HEX),
+  offset = ProtoField.uint64("weirlane.offset", "Offset"),
+  total_len = ProtoField.uint64("weirlane.total_len", "Length of the message"),
+  len = ProtoField.uint32("weirlane.len", "Length"),
+  msgs_limit = ProtoField.uint32("weirlane.msgs_limit", "Credit, messages, from the start"),
+  bytes_limit = ProtoField.uint64("weirlane.bytes_limit", "Credit, bytes, from the start"),
+  read = ProtoField.uint64("weirlane.read", "Bytes of complete units read of it"),
+  tell = ProtoField.bool("weirlane.tell", "Wants to know when read", 32, nil, 0x01),
+  crc = ProtoField.uint32("weirlane.crc", "CRC32C", base.HEX),
+  payload = ProtoField.bytes("weirlane.payload", "Payload"),
+}
+local lane_fields = {}
+for _, field in pairs(l) do lane_fields[#lane_fields + 1] = field end
+lane.fields = lane_fields
+
+local no_unit = ProtoExpert.new("weirlane.malformed", "Does not follow the layout", expert.group.MALFORMED, expert.severity.ERROR)
+lane.experts = { no_unit }
+
+local function is_greeting(buf, at)
+  return buf:len() - at >= #MAGIC and buf(at, #MAGIC):string() == MAGIC
+end
+
+-- Length of what begins at `at`, of which the first 40 bytes are there; nil where no unit can begin.
+local function unit_length(buf, at)
+  if is_greeting(buf, at) then return GREETING_BYTES end
+  local kind, envelope, len = buf(at, 1):uint(), buf(at + 1, 1):uint(), buf(at + 32, 4):le_uint()
+  if not UNITS[kind] or envelope > MAX_ENVELOPE or len == 0 or len > MAX_UNIT then return nil end
+  return UNIT_HEAD_BYTES + envelope + len
+end
+
+local function dissect_greeting(buf, tree)
+  tree:add(l.version, buf(8, 1))
+  tree:add_le(l.number, buf(12, 4))
+  tree:add_le(l.association, buf(16, 8))
+  tree:add(l.mac, buf(24, MAC_BYTES))
+  return "greeting of lane " .. buf(12, 4):le_uint()
+end
+
+local function dissect_unit(buf, tree)
+  local kind, envelope, len = buf(0, 1):uint(), buf(1, 1):uint(), buf(32, 4):le_uint()
+  local offset, total = buf(16, 8):le_uint64(), buf(24, 8):le_uint64()
+  tree:add(l.kind, buf(0, 1))
+  tree:add(l.envelope_len, buf(1, 1))
+  tree:add_le(l.stream, buf(2, 2))
+  tree:add_le(l.sseq, buf(4, 4))
+  tree:add_le(kind == 1 and l.mseq or l.handle, buf(8, 8))
+  tree:add_le(l.offset, buf(16, 8))
+  tree:add_le(l.total_len, buf(24, 8))
+  tree:add_le(l.len, buf(32, 4))
+  tree:add_le(l.msgs_limit, buf(36, 4))
+  tree:add_le(l.bytes_limit, buf(40, 8))
+  tree:add_le(l.read, buf(48, 8))
+  tree:add_le(l.tell, buf(56, 4))
+  tree:add_le(l.crc, buf(60, 4))
+  local name = envelope > 0 and " " .. dissect_envelope(buf, UNIT_HEAD_BYTES, envelope, tree) or ""
+  tree:add(l.payload, buf(UNIT_HEAD_BYTES + envelope, len))
+  local plain = envelope == 0 and buf(2, 2):le_uint() == 0 and buf(4, 4):le_uint() == 0 and total == UInt64(0)
+  local whole = kind == 1 and offset + UInt64(len) <= total or kind == 2 and plain
+  if not whole or buf(56, 4):le_uint() > 1 then tree:add_proto_expert_info(no_unit) end
+  local what = kind == 1 and "message " .. tostring(buf(8, 8):le_uint64()) or "body 0x" .. buf(8, 8):le_uint64():tohex()
+  return string.format("unit of %s%s %s+%d", what, name, tostring(offset), len)
+end
+
+local function dissect_one(buf, pinfo, root)
+  local tree = root:add(lane, buf())
+  local text = "?"
+  if unit_length(buf, 0) ~= buf:len() then
+    tree:add_proto_expert_info(no_unit, "Neither a greeting nor a unit")
+  elseif is_greeting(buf, 0) then
+    text = dissect_greeting(buf, tree)
+  else
+    text = dissect_unit(buf, tree)
+  end
+  pinfo.cols.protocol = "Weir lane"
+  pinfo.cols.info:append(" [" .. text .. "]")
+  tree:append_text(", " .. text)
+  return buf:len()
+end
+
+local function dissect_lane(buf, _, root)
+  -- What is no unit takes the rest: where the next one begins nobody knows.
+  dissect_tcp_pdus(buf, root, GREETING_BYTES, function(all, _, at) return unit_length(all, at) or math.max(all:len() - at, GREETING_BYTES) end, dissect_one)
+  return buf:len()
+end
+
+lane.dissector = dissect_lane
+lane:register_heuristic("tcp", function(buf, pinfo, root)
+  if not is_greeting(buf, 0) then return false end
+  pinfo.conversation = lane
+  -- Not through `lane.dissector`: two dissectors deep nobody may ask for more bytes.
+  dissect_lane(buf, pinfo, root)
+  return true
+end)
+DissectorTable.get("tcp.port"):add_for_decode_as(lane)

@@ -7,6 +7,7 @@ mod bench;
 mod demo;
 mod dist;
 mod e2e;
+mod figures;
 mod floors;
 mod lab;
 mod launch;
@@ -95,6 +96,8 @@ enum Chore {
 enum What {
     /// Weir and its rivals under MPI, side by side, written down in docs/lab
     Mpi(bench::Options),
+    /// How fast the emulator's switch forwards 1500-byte packets, written down in docs/lab
+    Emulator(bench::emulator::Options),
 }
 
 #[derive(clap::Args)]
@@ -158,6 +161,7 @@ fn chore() -> ExitCode {
         Chore::Measured { agreement: true, .. } => agreement::run(&paths),
         Chore::Measured { only, program, .. } => suite::measured(&paths, program, &only),
         Chore::Bench { what: What::Mpi(options) } => bench::run(&paths, &options).map(|()| true),
+        Chore::Bench { what: What::Emulator(options) } => bench::emulator::run(&paths, &options).map(|()| true),
         Chore::SetupMpi => mpi::set_up(&paths).and_then(|()| mpi::compile(&paths)).map(|()| true),
         Chore::Mpirun(run) => mpirun(&paths, &run),
     };

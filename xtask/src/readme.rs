@@ -1,9 +1,10 @@
-//! Numbers that are written in several places must agree: the oldest compiler, the pinned MPIs.
+//! Numbers that are written in several places must agree: the oldest compiler, the pinned MPIs, the figures measured.
 
 use std::fs;
 
 use anyhow::{Context, Result};
 
+use crate::figures;
 use crate::paths::Paths;
 
 /// Disagreements between the documents and the files they speak of; one line each.
@@ -20,6 +21,7 @@ pub fn disagreements(paths: &Paths) -> Result<Vec<String>> {
         let pins = read(&format!("tests/mpi/requirements/{name}.txt"))?;
         found.extend(check_pins(&readme, &pins));
     }
+    found.extend(figures::disagreements(paths, &readme)?);
     for link in links(&readme) {
         if !paths.root.join(link).exists() {
             found.push(format!("README.md points to {link}, which is not there"));

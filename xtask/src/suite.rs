@@ -230,7 +230,7 @@ fn brings_std(text: &str) -> Option<&'static str> {
     (!guarded).then_some("brings std back")
 }
 
-/// Packets written by hand from the specification, decoded by Wireshark with our dissector.
+/// Packets and TCP connections written by hand from the specification, and its examples, decoded by Wireshark with our dissector.
 fn dissector(paths: &Paths, tally: &mut Tally) {
     let title = "Wireshark decodes packets by tools/wireshark/weir.lua";
     let begin = Instant::now();

@@ -66,10 +66,13 @@ fn number_of(label: &str) -> Option<u64> {
     }
 }
 
+fn specification() -> String {
+    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/protocol.md")).expect("spec/protocol.md")
+}
+
 /// The fenced blocks ```` ```hex NAME ````; a line without a label goes on with the field before it.
 fn examples() -> BTreeMap<String, Example> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/protocol.md");
-    let text = std::fs::read_to_string(path).expect("spec/protocol.md");
+    let text = specification();
     let mut all = BTreeMap::new();
     for block in text.split("\n```hex ").skip(1) {
         let (block, _) = block.split_once("\n```").expect("a block ends");
@@ -124,6 +127,27 @@ fn numbers_said_of_fields_are_those_in_their_bytes() {
         }
     }
     assert!(checked > 100);
+}
+
+#[test]
+fn every_kind_of_packet_and_of_frame_has_an_example() {
+    let labels: Vec<String> = examples().into_values().flat_map(|e| e.fields).map(|f| f.label).collect();
+    let text = specification();
+    let (_, tables) = text.split_once("\n## 2. Packets").expect("section 2");
+    let (tables, _) = tables.split_once("\n## 3.").expect("section 3");
+    let mut found = 0;
+    for row in tables.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let is_name = cells[2].starts_with(|c: char| c.is_ascii_uppercase());
+        let label = match cells[1].strip_prefix("0x") {
+            Some(_) if is_name => format!("frame type {}", cells[2]),
+            None if is_name => format!("version 1, kind {}: {}", cells[1], cells[2]),
+            _ => continue,
+        };
+        assert!(labels.contains(&label), "no example with `{label}`");
+        found += 1;
+    }
+    assert_eq!(found, 7 + 14, "kinds and frames");
 }
 
 /// By another implementation of HKDF; that the crate derives the same, the packets show.

@@ -1,6 +1,7 @@
 //! `cargo xtask bench mpi`: Weir and its rivals side by side, written down in `docs/lab`.
 
 pub mod cells;
+pub mod emulator;
 pub mod measure;
 pub mod report;
 
