@@ -256,6 +256,14 @@ pub enum EngineError {
     /// Try again after progress: a bounded queue is full.
     #[error("a bounded queue is full; make progress and try again")]
     Again,
+    /// Sends that wait have used up their memory, and trying again has not helped for long.
+    #[error(
+        "sends that wait for their receivers have used up their {limit} bytes; give them more with WEIR_COPIED_BYTES"
+    )]
+    NoMemory {
+        /// Bytes they may use.
+        limit: u64,
+    },
     /// The peer is gone.
     #[error("peer down: {0}")]
     PeerDown(weir_proto::DownReason),

@@ -1,11 +1,24 @@
 //! What the engine may hold for others: copies of the caller's payloads, and messages nobody has asked for yet.
 
+use weir_proto::Time;
+
 /// Of the budget of copies, what a peer may have even when the others have used up the whole: who cannot send to one peer shall not wait for the rest.
 pub const COPIES_RESERVE: u64 = 64 << 10;
 /// What a held message costs beside its payload: its entries here and in the matcher, and the protocol's memory of a number.
 pub const HELD_BYTES: u64 = 256;
 /// What a send costs beside its payload while it waits to be asked for, or (to this endpoint itself) to be received.
 pub const WAITING_BYTES: u64 = 512;
+
+/// Sends to a peer that have found no room for so long get more of it: the program may be inside a send that by MPI's rules is not to wait (`MPI_Isend`), and receive only afterwards, and its
+/// peer likewise. Half a second: longer than a receiver that takes anything at all leaves them without room.
+const STALLED_NS: u64 = 500_000_000;
+/// So many times the budget is all they get: what a program may have sent ahead has to end somewhere short of the machine's memory.
+pub const MORE_MAX: u64 = 16;
+/// Who has found no room in that for so long, while messages for this process wait that nobody receives, is taken for one of a circle of processes that all wait inside their sends. 30 s:
+/// longer than a receiver that lives usually computes or writes between two receives.
+const GIVE_UP_NS: u64 = 30_000_000_000;
+/// Refusals further apart are of different waits. 5 s: a process whose turn comes seldom still waits.
+const APART_NS: u64 = 5_000_000_000;
 
 const _: () = assert!(
     size_of::<crate::state::RxMsg>() as u64 <= HELD_BYTES - 112,
@@ -16,25 +29,85 @@ const _: () = assert!(size_of::<crate::state::SendState>() as u64 <= WAITING_BYT
 /// Copies of payloads, made so that the caller's memory is free before the peer has acknowledged it.
 ///
 /// Some could be done without: the memory is lent instead. These may take half of the whole only, and so much for a peer. Those that must be made are refused when there is no room, and an
-/// MPI then waits inside a send that is not to wait; so they may take all there is.
+/// MPI then waits inside a send that is not to wait; so they may take all there is, and more when that wait does not end ([`Copies::refused`]).
 #[derive(Debug)]
 pub struct Copies {
     /// In all, bytes.
     pub bytes: u64,
     max: u64,
     peer_max: u64,
+    /// What copies that must be made may take now: `max`, until a wait has not ended.
+    must_max: u64,
+}
+
+/// What to do for a send that has found no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Try again.
+    Wait,
+    /// Try again; there is more room now.
+    More,
+    /// There will be none.
+    Never,
+}
+
+/// Sends to one peer that are refused again and again.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused {
+    first: Time,
+    last: Time,
+    /// What the first of them asked for.
+    bytes: u64,
+}
+
+/// Whether a wait of so many ns is one that does not end.
+pub fn has_stalled(waited_ns: u64) -> bool {
+    waited_ns >= STALLED_NS
+}
+
+impl Refused {
+    /// A send that asks for so many bytes is refused (again). Returns for how long that has been so, ns.
+    pub fn again(this: &mut Option<Refused>, now: Time, bytes: u64) -> u64 {
+        let r = this.get_or_insert(Refused { first: now, last: now, bytes });
+        if now.since_ns(r.last) > APART_NS {
+            *r = Refused { first: now, last: now, bytes };
+        }
+        r.last = now;
+        now.since_ns(r.first)
+    }
+
+    /// A send that took so many bytes was accepted. The wait of one that asked for more goes on: small sends of another thread must not prolong it for ever.
+    pub fn accepted(this: &mut Option<Refused>, bytes: u64) {
+        if this.is_some_and(|r| bytes >= r.bytes) {
+            *this = None;
+        }
+    }
 }
 
 impl Copies {
     /// At most `max` bytes in all, and for one peer `peer_max` of copies that could be done without.
     pub fn new(max: u64, peer_max: u64) -> Copies {
-        Copies { bytes: 0, max, peer_max }
+        Copies { bytes: 0, max, peer_max, must_max: max }
+    }
+
+    /// A send has been refused for lack of room for `waited_ns`; `owes` says whether messages for this process wait that nobody receives. The room doubles when the wait is long enough,
+    /// up to [`MORE_MAX`] times the budget, and stays.
+    pub fn refused(&mut self, waited_ns: u64, owes: bool) -> Refusal {
+        let most = self.max.saturating_mul(MORE_MAX);
+        if self.must_max < most {
+            if !has_stalled(waited_ns) {
+                return Refusal::Wait;
+            }
+            self.must_max = self.must_max.saturating_mul(2).min(most);
+            return Refusal::More;
+        }
+        if owes && waited_ns >= GIVE_UP_NS { Refusal::Never } else { Refusal::Wait }
     }
 
     /// Takes room for a copy for a peer, who has `of_peer` bytes already; false when there is none.
     pub fn take(&mut self, of_peer: &mut u64, bytes: u64, must: bool) -> bool {
         let after = *of_peer + bytes;
-        let (max, peer_max) = if must { (self.max, self.max) } else { (self.max / 2, self.peer_max) };
+        let (max, peer_max) = if must { (self.must_max, self.must_max) } else { (self.max / 2, self.peer_max) };
         if after > COPIES_RESERVE && (after > peer_max || self.bytes + bytes > max) {
             return false;
         }
@@ -169,6 +242,73 @@ mod tests {
             }
         }
         assert_eq!(copies.bytes, 0);
+    }
+
+    /// A process that sends to one peer in a loop, as an MPI does inside a send: takes 16 KiB each time, every ms; nothing is given back. Returns what it was told and when, ms.
+    fn flood(copies: &mut Copies, owes: bool, time_ms: u64) -> Vec<(u64, Refusal, u64)> {
+        let (mut refused, mut of_peer, mut told) = (None, 0, Vec::new());
+        for ms in 1..=time_ms {
+            let now = Time(ms * 1_000_000);
+            while copies.take(&mut of_peer, 16 << 10, true) {
+                Refused::accepted(&mut refused, 16 << 10);
+            }
+            match copies.refused(Refused::again(&mut refused, now, 16 << 10), owes) {
+                Refusal::Wait => {}
+                refusal => {
+                    told.push((ms, refusal, copies.bytes));
+                    refused = refused.filter(|_| refusal == Refusal::Never);
+                }
+            }
+        }
+        told
+    }
+
+    #[test]
+    fn a_wait_that_does_not_end_gets_more_room_up_to_a_limit_and_then_fails() {
+        let mut copies = Copies::new(1 << 20, 1 << 20);
+        let told = flood(&mut copies, true, 40_000);
+        let more: Vec<_> = told.iter().filter(|t| t.1 == Refusal::More).map(|t| t.2 >> 20).collect();
+        assert_eq!(more, [1, 2, 4, 8], "MiB taken when there was more");
+        assert!(told[0].0 > 500 && told[3].0 < 2100, "{told:?}");
+        assert_eq!(copies.bytes, 16 << 20);
+        let never = told.iter().find(|t| t.1 == Refusal::Never).expect("failed");
+        assert!((32_000..33_000).contains(&never.0), "{never:?}");
+    }
+
+    #[test]
+    fn a_send_whose_process_has_nothing_to_receive_waits_for_its_receiver_however_long() {
+        let mut copies = Copies::new(1 << 20, 1 << 20);
+        let told = flood(&mut copies, false, 100_000);
+        assert!(told.len() == 4 && told.iter().all(|t| t.1 == Refusal::More), "{told:?}");
+    }
+
+    #[test]
+    fn no_more_room_is_had_while_some_becomes_free() {
+        let (mut copies, mut refused, mut of_peer) = (Copies::new(1 << 20, 1 << 20), None, 0);
+        for ms in 1..10_000u64 {
+            while copies.take(&mut of_peer, 16 << 10, true) {
+                Refused::accepted(&mut refused, 16 << 10);
+            }
+            let waited_ns = Refused::again(&mut refused, Time(ms * 1_000_000), 16 << 10);
+            assert_eq!(copies.refused(waited_ns, true), Refusal::Wait, "at {ms} ms");
+            if ms % 400 == 0 {
+                copies.give_back(&mut of_peer, 16 << 10);
+            }
+        }
+        assert_eq!(copies.bytes, 1 << 20);
+    }
+
+    #[test]
+    fn small_sends_that_get_through_do_not_prolong_the_wait_of_a_large_one() {
+        let mut refused = None;
+        Refused::again(&mut refused, Time(1), 16 << 10);
+        Refused::accepted(&mut refused, 100);
+        assert_eq!(Refused::again(&mut refused, Time(1_000_001), 16 << 10), 1_000_000);
+        Refused::accepted(&mut refused, 16 << 10);
+        assert!(refused.is_none());
+        // One that is given up is not waiting, however much later another one is refused.
+        Refused::again(&mut refused, Time(1), 16 << 10);
+        assert_eq!(Refused::again(&mut refused, Time(60_000_000_000), 8 << 10), 0);
     }
 
     /// One step of a peer that sends as fast as its credit lets it, or of the program that receives.

@@ -59,7 +59,7 @@ pub struct EngineConfig {
     /// Memory for messages nobody has asked for, all peers together, bytes (`WEIR_UNEXPECTED_BYTES`). While less is held, a peer may send beyond `credit_msgs`; every message counts,
     /// also an empty one. 64 MiB: a quarter of a million messages.
     pub unexpected_bytes: u64,
-    /// Copies of payloads for all peers, bytes (`WEIR_COPIED_BYTES`). Beyond it what must be copied (injected) is refused; beyond half of it other small sends are not copied, and complete
+    /// Copies of payloads for all peers, bytes (`WEIR_COPIED_BYTES`). Beyond it what must be copied (injected) is refused, until it has had to wait for too long; beyond half of it other small sends are not copied, and complete
     /// when they are acknowledged.
     pub copied_bytes: u64,
     /// Copies for one peer that could be done without, bytes (`WEIR_COPIED_PEER_BYTES`). 16 MiB: more than is under way on any path.

@@ -80,10 +80,10 @@ pub struct State {
     pub pool: Pool,
     pub copies: Copies,
     pub unexpected: Unexpected,
-    /// Since when copies that must be made are refused, and none has made room.
-    pub no_room_since: Option<Time>,
-    /// The user was told of that.
+    /// The user was told that sends have waited for room and get more.
     pub told_no_room: bool,
+    /// And that there is none left.
+    pub told_no_end: bool,
     /// The user was told that unexpected messages have filled their budget.
     pub told_full: bool,
     pub counters: EngineCounters,

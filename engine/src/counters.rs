@@ -31,6 +31,8 @@ pub struct EngineCounters {
     pub copied_bytes: u64,
     /// The most that were ever held.
     pub copied_bytes_peak: u64,
+    /// Times that the budget of copies was doubled because sends waited for room and got none.
+    pub copied_bytes_raised: u64,
     /// Small sends whose memory was lent until the acknowledgement, because the budget of copies was used up.
     pub lent_sends: u64,
     /// Messages longer than their receive.

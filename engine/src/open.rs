@@ -147,6 +147,8 @@ pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16)
             .saturating_mul(2)
             .saturating_add(4 * crate::remote::REQUESTS_MAX)
             .max(weir_proto::Config::default().control_queue),
+        // The engine bounds it, by number and then by memory.
+        send_queue_msgs: usize::MAX,
         features: weir_match::FEATURES,
         ..weir_proto::Config::default()
     }
@@ -175,8 +177,8 @@ pub fn new_state(cfg: EngineConfig, proto: weir_proto::Endpoint, own_name: [u8; 
         pool: Pool::default(),
         copies: Copies::new(cfg.copied_bytes, cfg.copied_peer_bytes),
         unexpected: Unexpected::new(cfg.unexpected_bytes),
-        no_room_since: None,
         told_no_room: false,
+        told_no_end: false,
         told_full: false,
         counters: EngineCounters::default(),
         totals: Totals::default(),

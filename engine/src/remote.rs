@@ -4,6 +4,7 @@
 //! packets with immediate data, asks for a body like a rendezvous send. A read opens a body here and asks the target to fill it.
 
 use crate::api::{Access, Completion, EngineError, OpError, OpKind, RmaOp, SendMode};
+use crate::budget::Refused;
 use crate::core::State;
 use crate::memory::{Gather, Source};
 use crate::sending::iov_len;
@@ -128,17 +129,22 @@ impl State {
         if op.data.is_some() && notices.begun.saturating_sub(notices.taken) >= u64::from(NOTICES_MAX) {
             return Err(EngineError::Again);
         }
-        if copy && !self.take_copy_room(op.peer, copy_cost(len, false), true) {
-            return Err(self.no_copy_room(now));
+        let charge = if copy { copy_cost(len, false) } else { 0 };
+        if copy {
+            if !self.take_copy_room(op.peer, charge, true) {
+                return Err(self.no_room(now, op.peer, charge));
+            }
+            Refused::accepted(&mut self.peers[op.peer as usize].refused, charge);
         }
         self.counters.writes += 1;
         // SAFETY: passed on from the caller.
         let source = unsafe { self.source_of(op.iov, len, copy) };
         if self.own_peer == Some(op.peer) {
-            self.write_self(op, source, len as u64);
+            self.write_self(op, source, len as u64, charge);
             return Ok(());
         }
         let mut s = Self::rma_state(op, OpKind::Write, Role::Write, source, len as u64);
+        s.charge = charge;
         if self.trace.on(2) {
             s.number = self.trace_rma(op, "write", len as u64);
         }
@@ -171,6 +177,7 @@ impl State {
             refused: None,
             dest: Gather::default(),
             body: None,
+            charge: 0,
             number: 0,
         }
     }
@@ -279,8 +286,9 @@ impl State {
         Ok(())
     }
 
-    fn write_self(&mut self, op: &RmaOp<'_>, source: Source, len: u64) {
+    fn write_self(&mut self, op: &RmaOp<'_>, source: Source, len: u64, charge: u64) {
         let mut s = Self::rma_state(op, OpKind::Write, Role::Write, Source::Owned(Vec::new()), len);
+        s.charge = charge;
         if self.trace.on(2) {
             s.number = self.trace_rma(op, "write", len);
         }
@@ -493,6 +501,7 @@ impl State {
             refused: None,
             dest: Gather::default(),
             body: Some(handle),
+            charge: 0,
             number: 0,
         });
         match self.proto.send_body(now, PeerId(peer), handle, granted, len, token(k)) {

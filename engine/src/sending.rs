@@ -1,6 +1,7 @@
 //! Sends: eager, rendezvous, to self; and their completion.
 
 use crate::api::{Completion, EngineError, Iov, OpError, OpKind, SendMode, SendOp};
+use crate::budget::{MORE_MAX, Refusal, Refused, WAITING_BYTES, has_stalled};
 use crate::core::State;
 use crate::memory::{Gather, Source};
 use crate::state::{Carriage, NO_TOKEN, Place, Role, RxMsg, SendKey, SendState, copy_cost, key, token};
@@ -9,8 +10,9 @@ use weir_match::envelope::{self, Envelope, Status};
 use weir_match::{Arrival, stream_of};
 use weir_proto::{Message, PeerId, SendError, Time};
 
-/// Most messages that may wait for credit or window towards one peer before sends are refused.
-const QUEUE_MSGS: usize = 16_384;
+/// Messages that may wait for credit or window towards one peer before sends are refused: deep enough for windows of any benchmark. Where to wait does not help more may, and each of
+/// them takes part of the budget of copies.
+pub const QUEUE_MSGS: usize = 4096;
 
 /// Largest message sent eagerly before the peer has answered: half of the least credit a peer may give, the longest that fits into it.
 const EARLY_BYTES: usize = 2048;
@@ -19,9 +21,6 @@ const EARLY_TOTAL_BYTES: usize = 4096;
 
 /// The same to a peer with a lane, at least: what takes longer is the copying, and a round trip more is no part of it.
 const LANE_EAGER_BYTES: u64 = 256 << 10;
-
-/// Room for copies that is lacking for so long is worth a word.
-const LONG_REFUSED_NS: u64 = 1_000_000_000;
 
 /// Copies of large payloads that wait for a peer are memory the caller does not see: an injected message may be this long at most.
 pub const INJECT_BYTES: usize = 16 << 10;
@@ -43,7 +42,7 @@ impl State {
         }
         self.check_socket()?;
         let peer = self.peers.get(op.peer as usize).ok_or(EngineError::Invalid("no such peer"))?;
-        let (up, early_bytes) = (peer.up, peer.early_bytes);
+        let (up, early_bytes, queues_on) = (peer.up, peer.early_bytes, peer.queues_on);
         if let Some(reason) = peer.down {
             return Err(EngineError::PeerDown(reason));
         }
@@ -52,20 +51,25 @@ impl State {
             return unsafe { self.send_to_self(now, op, len) };
         }
         let to = PeerId(op.peer);
-        if self.proto.queued(to) >= QUEUE_MSGS {
-            self.counters.refused_sends += 1;
-            return Err(EngineError::Again);
+        let crowded = self.proto.unsent(to) >= QUEUE_MSGS;
+        if crowded && !queues_on {
+            return Err(self.queue_full(now, op.peer));
         }
         // Before the handshake the peer's credit is not known, but any peer gives some: small messages need not wait for it to ask.
         let early = !up && len <= EARLY_BYTES && early_bytes + len <= EARLY_TOTAL_BYTES;
         let room = self.proto.credit(to).bytes >= len as u64 || early;
         let eager = room && len as u64 <= self.eager_limit(to);
         let may_copy = op.mode == SendMode::Transmit && len <= self.cfg.copy_bytes;
-        let copy = (wants_copy || may_copy) && self.take_copy_room(op.peer, copy_cost(len, !eager), wants_copy);
-        if wants_copy && !copy {
-            return Err(self.no_copy_room(now));
+        let cost = copy_cost(len, !eager || crowded);
+        let copy = (wants_copy || may_copy) && self.take_copy_room(op.peer, cost, wants_copy);
+        let charge = if copy { cost } else { u64::from(crowded) * WAITING_BYTES };
+        if !copy && (wants_copy || crowded && !self.take_copy_room(op.peer, charge, true)) {
+            return Err(self.no_room(now, op.peer, cost));
         }
         self.counters.lent_sends += u64::from(may_copy && !copy);
+        let peer = &mut self.peers[op.peer as usize];
+        Refused::accepted(&mut peer.refused, charge);
+        peer.queues_on = crowded;
         let at_once = op.mode == SendMode::Inject || (op.mode == SendMode::Transmit && copy);
         // SAFETY: passed on from the caller.
         let source = unsafe { self.source_of(op.iov, len, copy) };
@@ -86,6 +90,7 @@ impl State {
             refused: None,
             dest: Gather::default(),
             body: None,
+            charge,
             number: 0,
         };
         if at_once {
@@ -203,10 +208,12 @@ impl State {
         // What is not received at once and may be copied is, so that a small send is complete as MPI expects it. Not without bound: then only its receive completes it.
         let copy = !self.matcher.is_awaited(op.peer, op.class, op.tag)
             && (wants_copy || (len <= self.cfg.eager_bytes as usize && op.mode != SendMode::Match));
-        let copied = copy && self.take_copy_room(op.peer, copy_cost(len, true), wants_copy);
+        let cost = copy_cost(len, true);
+        let copied = copy && self.take_copy_room(op.peer, cost, wants_copy);
         if wants_copy && copy && !copied {
-            return Err(self.no_copy_room(now));
+            return Err(self.no_room(now, op.peer, cost));
         }
+        Refused::accepted(&mut self.peers[op.peer as usize].refused, cost);
         self.counters.lent_sends += u64::from(copy && !copied);
         self.counters.self_sends += 1;
         // SAFETY: passed on from the caller.
@@ -228,6 +235,7 @@ impl State {
             refused: None,
             dest: Gather::default(),
             body: None,
+            charge: if copied { cost } else { 0 },
             number: 0,
         };
         if op.mode == SendMode::Inject || (copied && op.mode != SendMode::Match) {
@@ -430,28 +438,57 @@ impl State {
         taken
     }
 
-    /// There is no room for a copy that must be made: its caller tries again. Said once if that goes on, for it looks like a hang.
+    /// As many messages as are usual wait for this peer: the caller tries again, unless that has not helped for long.
     #[cold]
-    pub fn no_copy_room(&mut self, now: Time) -> EngineError {
+    fn queue_full(&mut self, now: Time, peer: u32) -> EngineError {
         self.counters.refused_sends += 1;
-        let since = *self.no_room_since.get_or_insert(now);
-        if now.since_ns(since) > LONG_REFUSED_NS && !std::mem::replace(&mut self.told_no_room, true) {
-            // Not `eprintln`, which panics when nobody reads standard error any more.
-            let _ = writeln!(
-                std::io::stderr(),
-                "weir: copies of small messages that their receivers do not take have filled their {} bytes, and sends wait; if the program hangs, give them more with WEIR_COPIED_BYTES",
-                self.cfg.copied_bytes
-            );
+        let p = &mut self.peers[peer as usize];
+        if has_stalled(Refused::again(&mut p.refused, now, 0)) {
+            (p.refused, p.queues_on) = (None, true);
+        }
+        EngineError::Again
+    }
+
+    /// There is no room for so many bytes of a send: its caller tries again. That there is more room after a while, or will be none, is said once: to wait inside a send looks like a hang.
+    #[cold]
+    pub fn no_room(&mut self, now: Time, peer: u32, bytes: u64) -> EngineError {
+        self.counters.refused_sends += 1;
+        let unexpected = self.matcher.unexpected_count();
+        let refused = &mut self.peers[peer as usize].refused;
+        let waited_ns = Refused::again(refused, now, bytes);
+        let budget = self.cfg.copied_bytes;
+        let most = budget.saturating_mul(MORE_MAX);
+        // Not `eprintln`, which panics when nobody reads standard error any more.
+        match self.copies.refused(waited_ns, unexpected > 0) {
+            Refusal::Wait => {}
+            Refusal::More => {
+                *refused = None;
+                self.counters.copied_bytes_raised += 1;
+                if !std::mem::replace(&mut self.told_no_room, true) {
+                    let _ = writeln!(
+                        std::io::stderr(),
+                        "weir: sends that their receivers do not take have filled their {budget} bytes and waited for half a second: they get more, up to {most} bytes; to spare a program the waiting give them more with WEIR_COPIED_BYTES"
+                    );
+                }
+            }
+            Refusal::Never => {
+                if !std::mem::replace(&mut self.told_no_end, true) {
+                    let _ = writeln!(
+                        std::io::stderr(),
+                        "weir: sends have found no room in {most} bytes for {} s, while {unexpected} messages wait here that nobody receives: the program sends more before it receives than memory is set aside for; give it more with WEIR_COPIED_BYTES",
+                        waited_ns / 1_000_000_000
+                    );
+                }
+                return EngineError::NoMemory { limit: most };
+            }
         }
         EngineError::Again
     }
 
     /// And gives it back, when the operation is over.
     pub fn return_copy_room(&mut self, s: &SendState) {
-        let bytes = s.copied_bytes();
-        if bytes > 0 {
-            self.no_room_since = None;
-            self.copies.give_back(&mut self.peers[s.peer as usize].copied_bytes, bytes);
+        if s.charge > 0 {
+            self.copies.give_back(&mut self.peers[s.peer as usize].copied_bytes, s.charge);
             self.counters.copied_bytes = self.copies.bytes;
         }
     }

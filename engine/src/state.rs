@@ -1,7 +1,7 @@
 //! The tables of one endpoint: operations in flight, arriving messages, bodies, regions, peers.
 
 use crate::api::{Access, Completion, OpError, OpKind};
-use crate::budget::WAITING_BYTES;
+use crate::budget::{Refused, WAITING_BYTES};
 use crate::memory::{Gather, INLINE_BYTES, Pool, Source};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -86,23 +86,13 @@ pub struct SendState {
     pub dest: Gather,
     /// The peer's handle of the body it is sent as.
     pub body: Option<u64>,
+    /// What it takes of the budget of copies, bytes.
+    pub charge: u64,
     /// Its number in the trace (0: none).
     pub number: u64,
 }
 
-impl SendState {
-    /// What its copy takes of the budget of copies, bytes; nothing where the caller's memory is lent.
-    pub fn copied_bytes(&self) -> u64 {
-        let payload = match &self.source {
-            Source::User(_) => return 0,
-            Source::Inline { .. } => 0,
-            Source::Owned(buf) => buf.capacity() as u64,
-        };
-        payload + if self.kind == OpKind::Send && self.role != Role::Eager { WAITING_BYTES } else { 0 }
-    }
-}
-
-/// The same before it is made, for a send that `waits` to be asked for its payload.
+/// What the copy of a payload takes of the budget of copies, bytes, for a send that `waits` to be asked for it.
 pub fn copy_cost(len: usize, waits: bool) -> u64 {
     let payload = if len <= INLINE_BYTES { 0 } else { Pool::cost(len) };
     payload + if waits { WAITING_BYTES } else { 0 }
@@ -255,6 +245,10 @@ pub struct PeerState {
     pub answers: u32,
     /// Copies of payloads for it, bytes.
     pub copied_bytes: u64,
+    /// Its sends are refused for lack of room.
+    pub refused: Option<Refused>,
+    /// They may be queued beyond [`crate::sending::QUEUE_MSGS`]: to wait for the queue did not help.
+    pub queues_on: bool,
     /// Sent with their payload before its credit was known, bytes.
     pub early_bytes: usize,
     /// Writes with immediate data, in both directions.
@@ -283,6 +277,8 @@ impl PeerState {
             replies: 0,
             answers: 0,
             copied_bytes: 0,
+            refused: None,
+            queues_on: false,
             early_bytes: 0,
             notices: Notices::default(),
             streams: crate::counters::Streams::default(),

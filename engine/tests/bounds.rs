@@ -108,6 +108,57 @@ fn beyond_the_memory_for_unexpected_messages_senders_wait_and_nothing_is_lost() 
     assert!(bufs.iter().all(|b| *b == data));
 }
 
+/// One step of a program that only sends to `to`, as an MPI does inside a send: whether the message was accepted.
+fn is_sent(ep: &Endpoint, to: u32, data: &mut [u8], mode: SendMode) -> bool {
+    match send(ep, to, 1, data, mode) {
+        Ok(()) => true,
+        Err(EngineError::Again) => {
+            ep.progress();
+            false
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// Both send `count` messages of `len` bytes to each other, and neither asks for one before it has sent all; then they do.
+fn both_flood_before_they_receive(p: &Pair, count: usize, len: usize, mode: SendMode) {
+    let (mut data, start) = (vec![7u8; len], Instant::now());
+    let (mut of_a, mut of_b) = (0, 0);
+    while of_a + of_b < 2 * count {
+        of_a += usize::from(of_a < count && is_sent(&p.a, p.to_b, &mut data, mode));
+        of_b += usize::from(of_b < count && is_sent(&p.b, p.to_a, &mut data, mode));
+        assert!(start.elapsed() < LIMIT, "stuck after {of_a} and {of_b} of {count}: {}", p.a.counters_json());
+    }
+    let mut bufs = vec![vec![0u8; len]; 2 * count];
+    for (i, buf) in bufs.iter_mut().enumerate() {
+        post(if i < count { &p.a } else { &p.b }, None, 1, buf);
+    }
+    completions(&p.a, &p.b, Queue::Recv, count);
+    completions(&p.b, &p.a, Queue::Recv, count);
+    assert!(bufs.iter().all(|b| *b == data));
+    progress_until(p, "without copies", || counter(&p.a, "copied_bytes") + counter(&p.b, "copied_bytes") == 0);
+}
+
+#[test]
+fn two_that_inject_more_than_the_copies_hold_before_they_receive_get_more_room() {
+    let small = [("WEIR_COPIED_BYTES", "1048576")];
+    let p = pair_of(config(&small), config(&small));
+    both_flood_before_they_receive(&p, 300, 16 << 10, SendMode::Inject);
+    // 300 of 16 KiB and an entry, less what was received of them before anybody asked: the credit of 1 MiB.
+    assert!((1..=3).contains(&counter(&p.a, "copied_bytes_raised")), "{}", p.a.counters_json());
+    assert!(counter(&p.a, "copied_bytes_peak") <= 8 << 20);
+}
+
+#[test]
+fn two_that_send_more_than_credit_and_queue_hold_before_they_receive_are_not_stuck() {
+    let narrow = [("WEIR_CREDIT_MSGS", "16"), ("WEIR_UNEXPECTED_BYTES", "65536")];
+    for mode in [SendMode::Inject, SendMode::Delivery] {
+        let p = pair_of(config(&narrow), config(&narrow));
+        both_flood_before_they_receive(&p, 10_000, 8, mode);
+        assert!(counter(&p.a, "copied_bytes_peak") > 1 << 20, "what waits beyond the queue's depth is counted");
+    }
+}
+
 /// Not a test of its own: run as a process by the next one, which reads what it says.
 #[test]
 fn flooded() {

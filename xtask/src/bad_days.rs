@@ -55,7 +55,7 @@ const fn case(name: &'static str, before: &'static str, args: &'static str, expe
     Case { name, before, program: "pingpong", args, expect, one_host: false }
 }
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 13] = [
     case(
         "no usable key",
         "unset WEIR_KEY; export WEIR_KEY_FILE=/nonexistent/key; ",
@@ -115,6 +115,15 @@ const CASES: [Case; 12] = [
         LONG,
         Expect::Fails("unreachable"),
     ),
+    Case {
+        program: "isend_flood",
+        ..case(
+            "more sent before it is received than memory is set aside for",
+            "export WEIR_COPIED_BYTES=65536 WEIR_UNEXPECTED_BYTES=1048576; ",
+            "--size 8 --count 40000",
+            Expect::Fails("that nobody receives: the program sends more"),
+        )
+    },
     case("a rank killed", "[ $R = 1 ] && (begun; kill -KILL $P) & ", LONG, Expect::Fails("")),
 ];
 

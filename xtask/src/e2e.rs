@@ -51,7 +51,7 @@ const fn case(
 }
 
 /// What is run on every stack under test.
-pub const CASES: [Case; 19] = [
+pub const CASES: [Case; 23] = [
     case("pingpong-8B", 2, "pingpong", "--size 8 --reps 2000 --seconds 5", 0.0, false),
     case("pingpong-1MiB", 2, "pingpong", "--size 1048576 --reps 200 --warmup 10 --seconds 5", 0.0, false),
     case("stream-64KiB", 2, "stream", "--size 65536 --windows 20 --seconds 5", 0.0, false),
@@ -82,6 +82,15 @@ pub const CASES: [Case; 19] = [
         ..case("threads-narrow-lossy", 2, "threads", "--threads 6 --messages 60", 0.01, true)
     },
     case("ring", 4, "ring", "--rounds 160", 0.0, true),
+    // More than the memory for copies holds, before anybody receives.
+    case("isend-flood", 2, "isend_flood", "--size 8192 --count 20000", 0.0, false),
+    Case {
+        // More than the receiver's credit and the sender's queue hold.
+        env: &[("WEIR_UNEXPECTED_BYTES", "1048576")],
+        ..case("isend-flood-queue", 2, "isend_flood", "--size 8 --count 40000", 0.0, false)
+    },
+    case("isend-flood-8B", 2, "isend_flood", "--size 8 --count 100000", 0.0, true),
+    case("isend-flood-64KiB", 2, "isend_flood", "--size 65536 --count 2000", 0.0, true),
     // Three ranks send to one that sleeps for a second before it looks.
     case("ring-late", 4, "ring", "--rounds 40 --late-ms 1000", 0.0, false),
 ];

@@ -45,8 +45,20 @@ impl Mpi {
 }
 
 /// The C programs, by file name without `.c`.
-pub const PROGRAMS: [&str; 11] =
-    ["pingpong", "stream", "streams", "farm", "incast", "overlap", "pause", "ring", "rma", "order", "threads"];
+pub const PROGRAMS: [&str; 12] = [
+    "pingpong",
+    "stream",
+    "streams",
+    "farm",
+    "incast",
+    "isend_flood",
+    "overlap",
+    "pause",
+    "ring",
+    "rma",
+    "order",
+    "threads",
+];
 
 /// A pip for systems whose Python comes without one (Debian packs it separately).
 const PIP_URL: &str = "https://files.pythonhosted.org/packages/07/25/ee8c38ae72d66b844ce8eb9711ba905dba21ca1a8a0c960057c41cd23337/pip-26.3-py3-none-any.whl";

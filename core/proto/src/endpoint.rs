@@ -360,6 +360,12 @@ impl Endpoint {
         self.assocs.get(peer.0 as usize).map_or(0, |a| a.out.matched.unsent + a.out.control.unsent)
     }
 
+    /// Of these, matched messages: what `Config::send_queue_msgs` bounds.
+    #[must_use]
+    pub fn unsent(&self, peer: PeerId) -> usize {
+        self.assocs.get(peer.0 as usize).map_or(0, |a| a.out.matched.unsent)
+    }
+
     /// The upper layer freed that much of what the peer sent as matched messages: the peer may send as much again.
     pub fn consume(&mut self, peer: PeerId, msgs: u32, bytes: u64) {
         let Some(a) = self.assocs.get_mut(peer.0 as usize) else { return };

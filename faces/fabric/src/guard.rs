@@ -28,6 +28,7 @@ pub fn size(body: impl FnOnce() -> Result<isize, i32>) -> isize {
 pub fn code_of(error: &EngineError) -> i32 {
     match error {
         EngineError::Again => FI_EAGAIN,
+        EngineError::NoMemory { .. } => FI_ENOMEM,
         EngineError::PeerDown(_) => FI_EHOSTUNREACH,
         EngineError::Invalid(_) | EngineError::Name(_) | EngineError::Config { .. } => FI_EINVAL,
         EngineError::TooBig { .. } => FI_EMSGSIZE,

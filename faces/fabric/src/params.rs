@@ -69,7 +69,7 @@ pub const PARAMS: &[Param] = &[
     ),
     param(
         "copied_bytes",
-        "Memory for copies of what is sent, all peers together, in bytes; beyond it fi_inject has to wait, beyond half of it other small sends complete when they are acknowledged (default: 67108864)",
+        "Memory for copies of what is sent, all peers together, in bytes; beyond it fi_inject has to wait, and gets more when that does not help, up to sixteen times; beyond half of it other small sends complete when they are acknowledged (default: 67108864)",
     ),
     param("copied_peer_bytes", "The same for other small sends to one peer (default: 16777216)"),
     param("rcvbuf", "Socket receive buffer wanted, bytes; the system may grant less (default: 8388608)"),
