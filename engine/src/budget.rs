@@ -1,5 +1,6 @@
 //! What the engine may hold for others: copies of the caller's payloads, and messages nobody has asked for yet.
 
+use std::time::Duration;
 use weir_proto::Time;
 
 /// Of the budget of copies, what a peer may have even when the others have used up the whole: who cannot send to one peer shall not wait for the rest.
@@ -14,9 +15,6 @@ pub const WAITING_BYTES: u64 = 512;
 const STALLED_NS: u64 = 500_000_000;
 /// So many times the budget is all they get: what a program may have sent ahead has to end somewhere short of the machine's memory.
 pub const MORE_MAX: u64 = 16;
-/// Who has found no room in that for so long, while messages for this process wait that nobody receives, is taken for one of a circle of processes that all wait inside their sends. 30 s:
-/// longer than a receiver that lives usually computes or writes between two receives.
-const GIVE_UP_NS: u64 = 30_000_000_000;
 /// Refusals further apart are of different waits. 5 s: a process whose turn comes seldom still waits.
 const APART_NS: u64 = 5_000_000_000;
 
@@ -38,6 +36,8 @@ pub struct Copies {
     peer_max: u64,
     /// What copies that must be made may take now: `max`, until a wait has not ended.
     must_max: u64,
+    /// Who has found no room in all that for so long, while messages for this process wait that nobody receives, is taken for one of a circle of processes that all wait inside their sends.
+    give_up_ns: u64,
 }
 
 /// What to do for a send that has found no room.
@@ -85,9 +85,9 @@ impl Refused {
 }
 
 impl Copies {
-    /// At most `max` bytes in all, and for one peer `peer_max` of copies that could be done without.
-    pub fn new(max: u64, peer_max: u64) -> Copies {
-        Copies { bytes: 0, max, peer_max, must_max: max }
+    /// At most `max` bytes in all, and for one peer `peer_max` of copies that could be done without. A send that finds no room in the most that there can be is given up after `give_up`.
+    pub fn new(max: u64, peer_max: u64, give_up: Duration) -> Copies {
+        Copies { bytes: 0, max, peer_max, must_max: max, give_up_ns: give_up.as_nanos() as u64 }
     }
 
     /// A send has been refused for lack of room for `waited_ns`; `owes` says whether messages for this process wait that nobody receives. The room doubles when the wait is long enough,
@@ -101,7 +101,7 @@ impl Copies {
             self.must_max = self.must_max.saturating_mul(2).min(most);
             return Refusal::More;
         }
-        if owes && waited_ns >= GIVE_UP_NS { Refusal::Never } else { Refusal::Wait }
+        if owes && waited_ns >= self.give_up_ns { Refusal::Never } else { Refusal::Wait }
     }
 
     /// Takes room for a copy for a peer, who has `of_peer` bytes already; false when there is none.
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn copies_are_bounded_in_all_and_for_a_peer_and_leave_each_peer_a_little() {
-        let mut copies = Copies::new(2 << 20, 512 << 10);
+        let mut copies = Copies::new(2 << 20, 512 << 10, GIVE_UP);
         let mut peers = [0u64; 20];
         for p in &mut peers {
             while copies.take(p, 16 << 10, false) {}
@@ -244,6 +244,8 @@ mod tests {
         assert_eq!(copies.bytes, 0);
     }
 
+    const GIVE_UP: Duration = Duration::from_secs(30);
+
     /// A process that sends to one peer in a loop, as an MPI does inside a send: takes 16 KiB each time, every ms; nothing is given back. Returns what it was told and when, ms.
     fn flood(copies: &mut Copies, owes: bool, time_ms: u64) -> Vec<(u64, Refusal, u64)> {
         let (mut refused, mut of_peer, mut told) = (None, 0, Vec::new());
@@ -265,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_wait_that_does_not_end_gets_more_room_up_to_a_limit_and_then_fails() {
-        let mut copies = Copies::new(1 << 20, 1 << 20);
+        let mut copies = Copies::new(1 << 20, 1 << 20, GIVE_UP);
         let told = flood(&mut copies, true, 40_000);
         let more: Vec<_> = told.iter().filter(|t| t.1 == Refusal::More).map(|t| t.2 >> 20).collect();
         assert_eq!(more, [1, 2, 4, 8], "MiB taken when there was more");
@@ -277,14 +279,14 @@ mod tests {
 
     #[test]
     fn a_send_whose_process_has_nothing_to_receive_waits_for_its_receiver_however_long() {
-        let mut copies = Copies::new(1 << 20, 1 << 20);
+        let mut copies = Copies::new(1 << 20, 1 << 20, GIVE_UP);
         let told = flood(&mut copies, false, 100_000);
         assert!(told.len() == 4 && told.iter().all(|t| t.1 == Refusal::More), "{told:?}");
     }
 
     #[test]
     fn no_more_room_is_had_while_some_becomes_free() {
-        let (mut copies, mut refused, mut of_peer) = (Copies::new(1 << 20, 1 << 20), None, 0);
+        let (mut copies, mut refused, mut of_peer) = (Copies::new(1 << 20, 1 << 20, GIVE_UP), None, 0);
         for ms in 1..10_000u64 {
             while copies.take(&mut of_peer, 16 << 10, true) {
                 Refused::accepted(&mut refused, 16 << 10);

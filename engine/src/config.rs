@@ -44,6 +44,9 @@ pub struct EngineConfig {
     pub peer_timeout: Duration,
     /// A peer that never answers is given up after this time (`WEIR_CONNECT_TIMEOUT_MS`).
     pub connect_timeout: Duration,
+    /// A send that has found no memory for this long, while messages wait that the program does not receive, fails (`WEIR_SEND_TIMEOUT_MS`). 2 min: longer than a receiver that lives usually computes or
+    /// writes between two receives.
+    pub send_timeout: Duration,
     /// The watchdog steps in when nobody has polled for this long and something waits; 0 turns it off (`WEIR_WATCHDOG_US`). 500 us: longer than an MPI takes between
     /// two polls to send or take a megabyte; sooner, the thread competes for a core with a program that is communicating.
     pub watchdog_us: u32,
@@ -98,6 +101,7 @@ impl Default for EngineConfig {
             streams: 10,
             peer_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(10),
+            send_timeout: Duration::from_secs(120),
             watchdog_us: 500,
             spin_us: 100,
             coalesce_ns: 2_000,
@@ -145,6 +149,7 @@ impl EngineConfig {
         v.number("WEIR_STREAMS", &mut c.streams, 1, 64)?;
         v.millis("WEIR_PEER_TIMEOUT_MS", &mut c.peer_timeout, 50)?;
         v.millis("WEIR_CONNECT_TIMEOUT_MS", &mut c.connect_timeout, 50)?;
+        v.millis("WEIR_SEND_TIMEOUT_MS", &mut c.send_timeout, 1000)?;
         v.number("WEIR_WATCHDOG_US", &mut c.watchdog_us, 0, 1_000_000)?;
         v.number("WEIR_SPIN_US", &mut c.spin_us, 0, 10_000_000)?;
         v.number("WEIR_COALESCE_NS", &mut c.coalesce_ns, 0, 1_000_000)?;

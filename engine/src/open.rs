@@ -175,7 +175,7 @@ pub fn new_state(cfg: EngineConfig, proto: weir_proto::Endpoint, own_name: [u8; 
         tx_done: VecDeque::new(),
         rx_done: VecDeque::new(),
         pool: Pool::default(),
-        copies: Copies::new(cfg.copied_bytes, cfg.copied_peer_bytes),
+        copies: Copies::new(cfg.copied_bytes, cfg.copied_peer_bytes, cfg.send_timeout),
         unexpected: Unexpected::new(cfg.unexpected_bytes),
         told_no_room: false,
         told_no_end: false,

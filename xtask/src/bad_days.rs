@@ -119,7 +119,7 @@ const CASES: [Case; 13] = [
         program: "isend_flood",
         ..case(
             "more sent before it is received than memory is set aside for",
-            "export WEIR_COPIED_BYTES=65536 WEIR_UNEXPECTED_BYTES=1048576; ",
+            "export WEIR_COPIED_BYTES=65536 WEIR_UNEXPECTED_BYTES=1048576 WEIR_SEND_TIMEOUT_MS=5000; ",
             "--size 8 --count 40000",
             Expect::Fails("that nobody receives: the program sends more"),
         )

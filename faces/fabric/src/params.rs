@@ -47,6 +47,10 @@ pub const PARAMS: &[Param] = &[
     param("peer_timeout_ms", "A peer silent for this long is dead and its operations fail (default: 5000)"),
     param("connect_timeout_ms", "A peer that never answered is given up after this time (default: 10000)"),
     param(
+        "send_timeout_ms",
+        "A send that has found no memory for this long fails if messages wait that the program does not receive (default: 120000)",
+    ),
+    param(
         "watchdog_us",
         "A thread takes over progress when packets wait and the application has not polled for this long; 0 turns it off (default: 500)",
     ),
