@@ -484,6 +484,10 @@ fn greeted(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
 /// Reads some `most` bytes. Returns how many came.
 fn read_conn(c: &mut Conn, st: &mut State, now: Time, scratch: &mut [u8], most: u64) -> Result<u64, Over> {
     let mut total = 0;
+    if c.stage == Stage::Up && !st.proto.lane_is_up(c.peer, c.lane) {
+        // The peer has said so by packets, and sends by them what may lie here unread.
+        return Err(Over::Failed);
+    }
     if std::mem::take(&mut c.put_off) {
         take_staged(c, st, now)?;
     }

@@ -116,6 +116,7 @@ pub enum Lie {
     Lane {
         lane: u8,
         read: u32,
+        over: bool,
     },
     Recovered {
         message: bool,
@@ -656,8 +657,9 @@ impl Liar {
                 frame::write_parity_head(&head, out);
                 out.extend_from_slice(&filling[..usize::from(head.frag)]);
             }
-            Lie::Lane { lane, read } => {
-                frame::write_lane(&frame::Lane { lane: u32::from(*lane), read: u64::from(*read) }, out);
+            Lie::Lane { lane, read, over } => {
+                let (lane, over) = (u32::from(*lane), *over && *lane != 0);
+                frame::write_lane(&frame::Lane { lane, read: u64::from(*read), over }, out);
             }
             Lie::Recovered { message, handle, offset, len } => {
                 let r = Recovered { key: key(*message, *handle), offset: u64::from(*offset), len: (*len).max(1) };

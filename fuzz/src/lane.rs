@@ -71,6 +71,10 @@ pub enum Step {
         side: bool,
         keep: u16,
     },
+    /// The network under a connection fails for good: nothing passes any more, not even its end.
+    Mute {
+        conn: u8,
+    },
     /// One byte of a head or greeting changes on its way to `side`.
     Alter {
         conn: u8,
@@ -182,6 +186,7 @@ impl End {
 struct Conn {
     ends: [End; 2],
     rows: [Row; 2],
+    mute: bool,
 }
 
 /// All connections, and what the input knows of them.
@@ -355,10 +360,20 @@ impl Lanes {
                 self.drop_end(net, k, side);
                 self.conns[k].rows[1 - side].cut(usize::from(*keep) << 2);
             }
+            Step::Mute { conn } => {
+                let Some(k) = self.pick(*conn) else { return };
+                self.conns[k].mute = true;
+            }
             Step::Tidy => self.tidy(net),
             harm => self.harm(net, harm),
         }
+        self.after_all();
+    }
+
+    /// Nothing is left of connections that nobody has, nor of the bytes of those that are mute.
+    fn after_all(&mut self) {
         self.conns.retain(|c| c.ends.iter().any(|e| e.stage != Stage::Gone));
+        self.conns.iter_mut().filter(|c| c.mute).flat_map(|c| &mut c.rows).for_each(|row| row.cut(0));
     }
 
     /// What nobody who is honest does.
@@ -428,6 +443,7 @@ impl Lanes {
         let mut c = Conn {
             ends: [End::new(Stage::Gone, now), End::new(Stage::Gone, now)],
             rows: [Row::default(), Row::default()],
+            mute: false,
         };
         c.ends[side].stage = Stage::Stranger;
         c.rows[side].push(bytes);
@@ -459,6 +475,7 @@ impl Lanes {
         let mut c = Conn {
             ends: [End::new(Stage::Stranger, now), End::new(Stage::Stranger, now)],
             rows: [Row::default(), Row::default()],
+            mute: false,
         };
         (c.ends[side].stage, c.ends[side].lane) = (Stage::Greeted, lane);
         c.rows[1 - side].push_unit(&greeting, GREETING_LEN);
@@ -520,7 +537,7 @@ impl Lanes {
         }
         moved |= self.pump(net, TURN_BYTES);
         self.tidy(net);
-        self.conns.retain(|c| c.ends.iter().any(|e| e.stage != Stage::Gone));
+        self.after_all();
         let next = self.conns.iter().flat_map(|c| &c.ends).filter_map(|e| match e.stage {
             Stage::Greeted | Stage::Stranger => Some(e.since.plus_ns(LANE_GREETING_NS + 1)),
             Stage::Up => e.health.next_look(),
@@ -549,7 +566,7 @@ impl Lanes {
     fn write(&mut self, net: &mut Net, k: usize, side: usize, most: usize) -> bool {
         let mut turn = 0;
         while turn < most {
-            let Conn { ends, rows } = &mut self.conns[k];
+            let Conn { ends, rows, .. } = &mut self.conns[k];
             let (e, row, s) = (&mut ends[side], &mut rows[1 - side], &mut net.sides[side]);
             if e.stage != Stage::Up || !row.has_room() {
                 break;
@@ -586,12 +603,17 @@ impl Lanes {
     /// Reads up to so many bytes. Says whether something moved.
     fn read(&mut self, net: &mut Net, k: usize, side: usize, most: usize) -> bool {
         let mut total = 0;
-        let put_off = std::mem::take(&mut self.conns[k].ends[side].put_off);
-        let mut result = if put_off { self.take_staged(net, k, side) } else { Ok(()) };
+        let e = &mut self.conns[k].ends[side];
+        let put_off = std::mem::take(&mut e.put_off);
+        let mut result = match e.stage {
+            Stage::Up if !net.sides[side].ep.lane_is_up(PEER, e.lane) => Err(Over),
+            _ if put_off => self.take_staged(net, k, side),
+            _ => Ok(()),
+        };
         while result.is_ok() && total < most {
-            let Conn { ends, rows } = &mut self.conns[k];
+            let Conn { ends, rows, mute } = &mut self.conns[k];
             let (e, row) = (&mut ends[side], &mut rows[side]);
-            if e.stage == Stage::Gone || e.put_off {
+            if e.stage == Stage::Gone || e.put_off || *mute {
                 break;
             }
             let room = e.unit.map_or(0, |(unit, done)| (unit.len - done) as usize) + STAGE_BYTES - e.staged.len();
@@ -615,7 +637,7 @@ impl Lanes {
 
     /// A greeting, or the answer to ours, may be there.
     fn greeted(&mut self, net: &mut Net, k: usize, side: usize) -> Result<(), Over> {
-        let Conn { ends, rows } = &mut self.conns[k];
+        let Conn { ends, rows, .. } = &mut self.conns[k];
         let (e, now) = (&mut ends[side], net.now);
         let Some(bytes) = e.staged.first_chunk::<GREETING_LEN>().copied() else { return Ok(()) };
         if e.stage == Stage::Greeted {
@@ -646,7 +668,7 @@ impl Lanes {
                 return Ok(());
             }
         }
-        let Conn { ends, rows } = &mut self.conns[k];
+        let Conn { ends, rows, .. } = &mut self.conns[k];
         let (e, row, s, now) = (&mut ends[side], &rows[side], &mut net.sides[side], net.now);
         loop {
             if let Some((unit, done)) = &mut e.unit {

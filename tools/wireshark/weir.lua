@@ -77,6 +77,7 @@ local f = {
   of_message = ProtoField.bool("weir.of_message", "Key is a message number", base.NONE),
   key = ProtoField.uint64("weir.key", "Message or body", base.HEX),
   lane = ProtoField.uint32("weir.lane", "Lane"),
+  lane_over = ProtoField.bool("weir.lane.over", "No more of it is read", base.NONE),
   lane_read = ProtoField.uint64("weir.lane.read", "Bytes of complete units read of it"),
   env = ProtoField.uint8("weir.envelope", "Envelope", base.DEC, ENVELOPES),
   env_tagged = ProtoField.bool("weir.envelope.tagged", "Tagged", 8, nil, 0x01),
@@ -265,8 +266,10 @@ dissect[0x0e] = function(buf, at, _, tree)
   local lane = buf(at + 4, 4):le_uint()
   tree:add_le(f.lane, buf(at + 4, 4))
   tree:add_le(f.lane_read, buf(at + 8, 8))
+  tree:add(f.lane_over, buf(at + 1, 1), buf(at + 1, 1):uint() % 2 == 1)
   if lane == 0 then return "LANE wanted" end
-  return string.format("LANE %d read %s", lane, tostring(buf(at + 8, 8):le_uint64()))
+  local over = buf(at + 1, 1):uint() % 2 == 1 and " over" or ""
+  return string.format("LANE %d%s read %s", lane, over, tostring(buf(at + 8, 8):le_uint64()))
 end
 
 local function dissect_frames(buf, at, last, tree)

@@ -14,7 +14,7 @@ const AWAY_NS: u64 = 10 * LOOK_NS;
 /// What a look that finds losses adds to their count, which each 10 ms without lowers by one, and where the lane is given up: three such looks in five do it.
 const LOSS: u32 = 4;
 const LOSSES_MAX: u32 = 10;
-/// A peer that tells nothing for so long has lost the lane, whatever TCP says.
+/// A peer that tells nothing for so long has lost the lane, whatever TCP says. (One that gives it up says so, by whatever path there is; this is for those that cannot.)
 const UNTOLD_NS: u64 = 2_000_000_000;
 
 /// What is known of a lane's well-being.

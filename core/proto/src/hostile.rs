@@ -443,3 +443,161 @@ fn a_unit_sets_the_clock() {
     let credit_at = t.ends[1].assocs[0].lane.as_ref().expect("lane").credit_at;
     assert!(credit_at.is_some_and(|at| at > later), "{credit_at:?}");
 }
+
+/// With a lane, the side that connected it first.
+fn with_lane_by_side() -> (Two, u32, [usize; 2]) {
+    let (t, lane) = with_lane(&Config { lane_pause: Duration::from_millis(1), ..Config::default() });
+    let connects = usize::from(t.ends[1].assocs[0].peer.connects);
+    (t, lane, [connects, 1 - connects])
+}
+
+fn say_over(t: &mut Two, from: usize, lane: u32, read: u64) {
+    t.inject(from, |out| frame::write_lane(&frame::Lane { lane, read, over: true }, out));
+}
+
+/// A unit of a send of this side, handed to the lane.
+fn hand_out(t: &mut Two, side: usize, lane: u32) -> Vec<u8> {
+    let m = Message { control: false, stream: 0, envelope: b"", len: 50_000, patient: false, token: 77 };
+    t.ends[side].send(t.now, P, m).expect("send");
+    let mut head = Vec::new();
+    t.ends[side].lane_next(t.now, P, lane, &mut head).expect("unit");
+    head
+}
+
+/// The next lane, if it is to be had.
+fn greet_again(t: &mut Two, [connects, accepts]: [usize; 2]) -> Option<u32> {
+    t.steps(50);
+    t.send(connects);
+    let m = Message { control: false, stream: 0, envelope: b"e", len: 100_000, patient: false, token: 1 };
+    t.ends[connects].send(t.now, P, m).expect("send");
+    t.ends[connects].take_lane_news()?;
+    let (lane, greeting) = t.ends[connects].lane_greeting(P).expect("greeting");
+    let Some((.., answer)) = t.ends[accepts].lane_greeted(t.now, &greeting) else {
+        t.ends[connects].lane_over(t.now, P, lane);
+        return None;
+    };
+    assert!(t.ends[connects].lane_answered(t.now, P, lane, &answer));
+    Some(lane)
+}
+
+#[test]
+fn a_lane_that_the_peer_says_is_over_is_given_up_at_once_and_what_was_not_read_goes_by_packets() {
+    for (side, whole) in [(0, false), (1, false), (0, true), (1, true)] {
+        let (mut t, lane, _) = with_lane_by_side();
+        let head = hand_out(&mut t, side, lane);
+        let size = head.len() as u64 + 50_000;
+        let (sent, before) = (t.ends[side].counters().bytes_sent, t.now);
+        say_over(&mut t, 1 - side, lane, if whole { size } else { 0 });
+        assert!(!t.ends[side].lane_is_up(P, lane));
+        assert_eq!(t.ends[side].counters().lanes_failed, 1);
+        let done = |t: &Two| t.events[side].contains(&Event::Sent { peer: P, token: 77 });
+        assert_eq!(done(&t), whole);
+        // It says so itself.
+        t.steps(3);
+        assert!(!t.ends[1 - side].lane_is_up(P, lane));
+        t.steps(200);
+        assert!(done(&t), "{} ns later", t.now.since_ns(before));
+        let by_packets = t.ends[side].counters().bytes_sent - sent;
+        assert!(if whole { by_packets < 1000 } else { by_packets > 50_000 }, "{by_packets} bytes");
+        assert_eq!((t.down(0), t.down(1)), (None, None));
+        assert_eq!(t.ends[1 - side].counters().lanes_failed, 1, "each counts it once");
+    }
+}
+
+#[test]
+fn who_says_over_what_it_cannot_know_is_found_out() {
+    for side in 0..2 {
+        let (mut t, lane, [connects, _]) = with_lane_by_side();
+        let size = hand_out(&mut t, side, lane).len() as u64 + 50_000;
+        say_over(&mut t, 1 - side, lane, size + 1);
+        assert_eq!(t.ends[side].counters().last_violation, "more read of a lane than was sent");
+
+        let (mut t, lane, _) = with_lane_by_side();
+        say_over(&mut t, 1 - side, lane + 1, 1);
+        assert_eq!(t.ends[side].counters().last_violation, "more read of a lane than was sent");
+
+        let (mut t, _, [was, accepts]) = with_lane_by_side();
+        assert_eq!(connects, was);
+        say_over(&mut t, 1 - side, u32::MAX, 0);
+        if side == connects {
+            assert_eq!(t.ends[side].counters().last_violation, "over is a lane that never was");
+        } else {
+            // It has no lane any more, and never gets another: its own affair.
+            assert_eq!(t.down(side), None);
+            assert!(!t.ends[side].has_lane(P));
+            t.steps(50);
+            assert!((0..5).all(|_| greet_again(&mut t, [connects, accepts]).is_none()));
+        }
+    }
+}
+
+#[test]
+fn what_is_said_late_or_again_of_a_former_lane_does_nothing_to_the_next() {
+    for side in 0..2 {
+        let (mut t, former, sides) = with_lane_by_side();
+        t.ends[side].lane_over(t.now, P, former);
+        let lane = greet_again(&mut t, sides).expect("another");
+        assert!(lane > former);
+        for from in [0, 1, 0, 1] {
+            say_over(&mut t, from, former, 0);
+            t.steps(5);
+        }
+        assert!(t.ends.iter().all(|e| e.lane_is_up(P, lane) && e.counters().lanes_failed == 1));
+    }
+}
+
+#[test]
+fn both_may_give_a_lane_up_at_once() {
+    let (mut t, lane, sides) = with_lane_by_side();
+    for side in 0..2 {
+        hand_out(&mut t, side, lane);
+        t.ends[side].lane_over(t.now, P, lane);
+    }
+    t.steps(200);
+    assert!((0..2).all(|i| t.events[i].contains(&Event::Sent { peer: P, token: 77 })));
+    assert!(t.ends.iter().all(|e| e.counters().lanes_failed == 1 && e.counters().violations == 0));
+    assert!(greet_again(&mut t, sides).is_some());
+}
+
+#[test]
+fn of_a_lane_that_is_over_nothing_more_is_read() {
+    let (mut t, lane, _) = with_lane_by_side();
+    let first = hand_out(&mut t, 0, lane);
+    assert!(t.ends[1].unit_tells(t.now, P, lane, &first, &mut Vec::new()));
+    let unit = t.ends[1].unit_begins(t.now, P, &first, &mut Vec::new()).expect("good");
+    let second = hand_out(&mut t, 0, lane);
+    say_over(&mut t, 0, lane, 0);
+    // The bytes of both units were still in the connection.
+    let mut events = Vec::new();
+    t.ends[1].unit_ends(t.now, P, lane, &unit, &mut events);
+    assert!(!t.ends[1].unit_tells(t.now, P, lane, &second, &mut events));
+    assert!(events.is_empty() && t.ends[1].counters().lane_units_received == 0);
+    assert_eq!(t.down(1), None);
+}
+
+#[test]
+fn over_may_overtake_the_greeting_or_its_answer() {
+    // The greeting: it is refused when it comes.
+    let (mut t, lane, [connects, accepts]) = with_lane_by_side();
+    t.ends[connects].lane_over(t.now, P, lane);
+    t.steps(50);
+    let m = Message { control: false, stream: 0, envelope: b"e", len: 100_000, patient: false, token: 1 };
+    let ask = |t: &mut Two| {
+        t.ends[connects].send(t.now, P, m).expect("send");
+        t.ends[connects].take_lane_news().expect("wanted");
+        t.ends[connects].lane_greeting(P).expect("greeting")
+    };
+    let (next, greeting) = ask(&mut t);
+    t.ends[connects].lane_over(t.now, P, next);
+    t.steps(50);
+    assert!(t.ends[accepts].lane_greeted(t.now, &greeting).is_none());
+    // The answer: so is it, although another lane has been asked for meanwhile.
+    let (next, greeting) = ask(&mut t);
+    let (.., answer) = t.ends[accepts].lane_greeted(t.now, &greeting).expect("good");
+    t.ends[accepts].lane_over(t.now, P, next);
+    t.steps(50);
+    t.ends[connects].send(t.now, P, m).expect("send");
+    assert!(t.ends[connects].take_lane_news().is_some());
+    assert!(!t.ends[connects].lane_answered(t.now, P, next, &answer));
+    assert!(t.ends.iter().all(|e| !e.has_lane(P) && e.counters().violations == 0));
+}

@@ -74,8 +74,10 @@ pub struct UnitIn {
 enum Phase {
     /// There is none.
     None,
-    /// One was asked for, of the driver or of the peer.
+    /// One was asked for then, of the driver or of the peer.
     Asked(Time),
+    /// The driver has greeted with its number; asked for then.
+    Greeted(Time),
     /// It carries units.
     Up(Time),
 }
@@ -94,8 +96,10 @@ struct OutUnit {
 #[derive(Debug)]
 pub(crate) struct Lane {
     phase: Phase,
-    /// Highest number greeted with.
+    /// Highest number greeted with, or told by the peer to be over.
     number: u32,
+    /// Highest number of one that is over here, as the peer is to know (0: none was).
+    over: u32,
     /// The lane that is up, or the last that was: what stands below of bytes, units and telling is of it.
     last: u32,
     /// What is to go by it.
@@ -128,6 +132,7 @@ impl Default for Lane {
         Lane {
             phase: Phase::None,
             number: 0,
+            over: 0,
             last: 0,
             flows: VecDeque::new(),
             units: VecDeque::new(),
@@ -163,7 +168,7 @@ impl Lane {
 
     /// How far this lane, or the last one, was read.
     fn told_last(&self) -> Option<frame::Lane> {
-        (self.read > 0).then_some(frame::Lane { lane: self.last, read: self.read })
+        (self.read > 0).then_some(frame::Lane { lane: self.last, read: self.read, over: false })
     }
 
     /// A unit was read. `wanted`: somebody waits to hear of it, and its sender has no more in line.
@@ -270,12 +275,10 @@ impl Association {
         let news = LaneNews { peer: self.id, remote: path.remote, local: path.local };
         let lane = self.lane.get_or_insert_with(Box::default);
         match lane.phase {
-            Phase::Asked(at) if cx.now.since_ns(at) > ASKED_FOR_NS => {
+            Phase::Asked(at) | Phase::Greeted(at) if cx.now.since_ns(at) > ASKED_FOR_NS => {
                 // The peer makes pauses of its own, of which it says nothing.
-                if self.peer.connects {
-                    lane.pause(cx.cfg, cx.now);
-                }
-                lane.phase = Phase::None;
+                let failed = self.peer.connects;
+                self.end_lane(cx, failed);
             }
             Phase::None if lane.pause_until <= cx.now => {
                 lane.phase = Phase::Asked(cx.now);
@@ -285,11 +288,11 @@ impl Association {
                     lane.asks = true;
                 }
             }
-            Phase::None | Phase::Asked(_) | Phase::Up(_) => {}
+            Phase::None | Phase::Asked(_) | Phase::Greeted(_) | Phase::Up(_) => {}
         }
     }
 
-    /// A LANE frame: the peer, for which it is not to connect, wants one, or says how far it has read.
+    /// A LANE frame: the peer, for which it is not to connect, wants one, or says how far it has read, or that this was all.
     pub(crate) fn on_lane_frame(
         &mut self,
         cx: &mut Cx<'_>,
@@ -297,10 +300,36 @@ impl Association {
         events: &mut Vec<Event>,
     ) -> Result<(), &'static str> {
         if f.lane != 0 {
-            return self.lane_told(cx, f.lane, f.read, events);
+            self.lane_told(cx, f.lane, f.read, events)?;
+            return if f.over { self.lane_over_there(cx, f) } else { Ok(()) };
         }
         if self.peer.lanes && self.peer.connects {
             self.want_lane(cx);
+        }
+        Ok(())
+    }
+
+    /// The peer has given up this lane and all before it (spec/lanes.md 5).
+    fn lane_over_there(&mut self, cx: &mut Cx<'_>, f: frame::Lane) -> Result<(), &'static str> {
+        if !self.peer.lanes {
+            return Ok(());
+        }
+        let connects = self.peer.connects;
+        let lane = self.lane.get_or_insert_with(Box::default);
+        if f.lane > lane.last && f.read > 0 {
+            return Err("more read of a lane than was sent");
+        }
+        if f.lane > lane.number {
+            if connects {
+                return Err("over is a lane that never was");
+            }
+            // Its greeting, which this has overtaken, is not to be taken any more.
+            lane.number = f.lane;
+        } else if f.lane < lane.number || !matches!(lane.phase, Phase::Greeted(_) | Phase::Up(_)) {
+            return Ok(());
+        }
+        if lane.phase != Phase::None {
+            self.end_lane(cx, true);
         }
         Ok(())
     }
@@ -310,7 +339,9 @@ impl Association {
         if let Some(lane) = self.lane.as_mut() {
             lane.asks = matches!(lane.phase, Phase::Asked(_)) && !self.peer.connects;
             lane.told = 0;
-            lane.tell_at = Some(now);
+            if lane.is_up() || lane.over > 0 {
+                lane.tell_at = Some(now);
+            }
         }
     }
 
@@ -320,11 +351,13 @@ impl Association {
         if core::mem::take(&mut lane.asks) {
             return Some(frame::Lane::default());
         }
-        if lane.tell_at.is_none() || !lane.is_up() {
-            return None;
+        lane.tell_at.take()?;
+        lane.told = lane.read;
+        if lane.is_up() {
+            return Some(frame::Lane { lane: lane.last, read: lane.read, over: false });
         }
-        (lane.told, lane.tell_at) = (lane.read, None);
-        Some(frame::Lane { lane: lane.number, read: lane.read })
+        let read = if lane.over == lane.last { lane.read } else { 0 };
+        Some(frame::Lane { lane: lane.over, read, over: true })
     }
 
     /// What a CLOSE says of the lane: for the peer it is the last word, and what it does not know to have been read fails there.
@@ -335,7 +368,7 @@ impl Association {
     /// When the lane has something to say in a packet.
     pub(crate) fn lane_due(&self) -> Option<Time> {
         let lane = self.lane.as_ref()?;
-        if lane.asks { Some(Time::ZERO) } else { lane.tell_at.filter(|_| lane.is_up()) }
+        if lane.asks { Some(Time::ZERO) } else { lane.tell_at }
     }
 
     /// A packet with messages or bodies is written: that answers what was read of the lane.
@@ -447,11 +480,16 @@ impl Association {
             cx.counters.lanes_failed += 1;
             lane.pause(cx.cfg, cx.now);
         }
-        let was_up = lane.is_up();
-        lane.phase = Phase::None;
         lane.asks = false;
-        if !was_up {
-            return;
+        match core::mem::replace(&mut lane.phase, Phase::None) {
+            Phase::None | Phase::Asked(_) => return,
+            // The peer may have it up.
+            Phase::Greeted(_) => {
+                (lane.over, lane.tell_at) = (lane.number, Some(cx.now));
+                return;
+            }
+            // That of the connection may not get there: perhaps it is the network that ended it.
+            Phase::Up(_) => (lane.over, lane.tell_at) = (lane.last, Some(cx.now)),
         }
         cx.grants.lane_over(self.id);
         // What the last heads said of credit may have gone with them.
@@ -543,8 +581,8 @@ impl Association {
     }
 
     /// All bytes of a unit are in their place.
-    fn unit_ends(&mut self, cx: &mut Cx<'_>, lane: u32, unit: &UnitIn, events: &mut Vec<Event>) -> Result<(), Wrong> {
-        if let Some(lane) = self.lane.as_mut().filter(|l| l.number == lane && l.is_up()) {
+    fn unit_ends(&mut self, cx: &mut Cx<'_>, unit: &UnitIn, events: &mut Vec<Event>) -> Result<(), Wrong> {
+        if let Some(lane) = self.lane.as_mut() {
             lane.has_read(cx.now, unit.size, unit.tell);
         }
         cx.counters.lane_units_received += 1;
@@ -570,7 +608,9 @@ impl Endpoint {
     pub fn lane_greeting(&mut self, peer: PeerId) -> Option<(u32, [u8; GREETING_LEN])> {
         let a = self.assocs.get_mut(peer.0 as usize).filter(|a| a.state == State::Up && a.peer.connects)?;
         let key = &a.crypt.as_ref()?.keys.lane;
-        let lane = a.lane.as_mut().filter(|l| matches!(l.phase, Phase::Asked(_)))?;
+        let lane = a.lane.as_mut()?;
+        let Phase::Asked(at) = lane.phase else { return None };
+        lane.phase = Phase::Greeted(at);
         lane.number += 1;
         Some((lane.number, Greeting { lane: lane.number, association: a.remote_id }.write(key)))
     }
@@ -615,7 +655,7 @@ impl Endpoint {
         let good = self.assocs.get_mut(peer.0 as usize).is_some_and(|a| {
             let want = Greeting { lane, association: a.local_id };
             let genuine = a.crypt.as_ref().is_some_and(|c| Greeting::is_genuine(bytes, &c.keys.lane));
-            let ours = |l: &&mut Box<Lane>| l.number == lane && matches!(l.phase, Phase::Asked(_));
+            let ours = |l: &&mut Box<Lane>| l.number == lane && matches!(l.phase, Phase::Greeted(_));
             if a.state != State::Up || Greeting::read(bytes) != Some(want) || !genuine {
                 return false;
             }
@@ -658,11 +698,11 @@ impl Endpoint {
         l.filter(|l| l.number == lane && l.is_up() && !l.units.is_empty()).map(|l| l.read_there)
     }
 
-    /// Nothing more goes by this lane (its number; that of one that was never greeted is that of the one asked for): what the peer
-    /// has not told to have read is sent in packets. It counts as a failure, after which the next one is a while off.
+    /// Nothing more goes by this lane, which is up or was greeted with: what the peer has not told to have read is sent in packets, in which it hears of the end as well.
+    /// It counts as a failure, after which the next one is a while off.
     pub fn lane_over(&mut self, now: Time, peer: PeerId, lane: u32) {
         if let Some((a, mut cx)) = with_association!(self, peer, now)
-            && a.lane.as_ref().is_some_and(|l| l.number == lane && l.phase != Phase::None)
+            && a.lane.as_ref().is_some_and(|l| l.number == lane && matches!(l.phase, Phase::Greeted(_) | Phase::Up(_)))
         {
             a.end_lane(&mut cx, true);
             self.touch(peer);
@@ -670,10 +710,11 @@ impl Endpoint {
     }
 
     /// A unit's head with its envelope came on this lane of the peer: acts on what it says of units that went the other way (the first of two steps, so that the
-    /// driver can see first to what has ended, before [`Endpoint::unit_begins`]). False: the head is not what was sent, and the lane is to be dropped, or the peer broke a rule
-    /// and is down.
+    /// driver can see first to what has ended, before [`Endpoint::unit_begins`]). False: the head is not what was sent, or the lane is over, and it is to be dropped; or the peer
+    /// broke a rule and is down.
     pub fn unit_tells(&mut self, now: Time, peer: PeerId, lane: u32, bytes: &[u8], events: &mut Vec<Event>) -> bool {
-        self.of_unit(now, peer, events, |a, cx, events| a.unit_tells(cx, lane, bytes, events)).is_some()
+        self.lane_is_up(peer, lane)
+            && self.of_unit(now, peer, events, |a, cx, events| a.unit_tells(cx, lane, bytes, events)).is_some()
     }
 
     /// The unit begins. `None`: the peer broke a rule and is down. Otherwise the driver reads the payload into its place, as the events told it or tell it now, or
@@ -682,9 +723,11 @@ impl Endpoint {
         self.of_unit(now, peer, events, |a, cx, events| a.unit_begins(cx, bytes, events))
     }
 
-    /// All of the unit's payload was read. An event whose operation is complete by it has an empty payload (and envelope).
+    /// All of the unit's payload was read. An event whose operation is complete by it has an empty payload (and envelope). What was read of a lane that is over counts for nothing.
     pub fn unit_ends(&mut self, now: Time, peer: PeerId, lane: u32, unit: &UnitIn, events: &mut Vec<Event>) {
-        self.of_unit(now, peer, events, |a, cx, events| a.unit_ends(cx, lane, unit, events));
+        if self.lane_is_up(peer, lane) {
+            self.of_unit(now, peer, events, |a, cx, events| a.unit_ends(cx, unit, events));
+        }
     }
 
     fn of_unit<T>(

@@ -324,3 +324,21 @@ fn who_sees_the_lane_end_before_the_farewell_still_learns_what_was_read_of_it() 
         assert_told(&mut net, &format!("{lost} packets lost"));
     }
 }
+
+#[test]
+fn that_a_lane_is_over_is_said_until_it_arrives() {
+    for lost in [0, 1, 2, 5] {
+        let mut net = with_a_message_untold(true);
+        lose_of_node_1(&mut net, lost);
+        let lane = u32::try_from(net.lanes.opened).expect("few");
+        // The connection's end never comes: its network has failed.
+        let peer = net.peer(1, 0);
+        net.nodes[1].ep.lane_over(net.now, peer, lane);
+        let resent = count(&net, |c| c.duplicate_bytes);
+        assert!(net.run(Duration::from_millis(500), |n| n.nodes[0].open_tokens.is_empty()), "{lost} lost");
+        assert_eq!(count(&net, |c| c.duplicate_bytes), resent, "it was read, and is not sent again");
+        let peer = net.peer(0, 1);
+        assert!(!net.nodes[0].ep.lane_is_up(peer, lane), "{lost} lost");
+        assert_eq!(count(&net, |c| c.lanes_failed), 2);
+    }
+}

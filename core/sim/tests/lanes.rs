@@ -1,5 +1,6 @@
 //! Lanes in the simulator: they are used, they fail, and nothing that went by one is missed.
 
+use weir_sim::Rng;
 use weir_sim::run::{Report, Watch, run};
 use weir_sim::scenario::{EndpointSpec, Profile, Scenario};
 use weir_sim::spec::*;
@@ -101,4 +102,70 @@ fn the_swarm_makes_lanes_uses_them_and_has_them_fail() {
     assert!((20..=40).contains(&with), "{with} of 60 seeds take lanes");
     let [up, failed, units, bytes] = sum;
     assert!(up > 50 && failed > 20 && units > 500 && bytes > 1_000_000, "{sum:?}");
+}
+
+/// Two hosts on two networks of a gigabit, 50 us long. The messages, (from, when, bytes), begin once there is a lane; the first network's cable of a host is cut then, for so long.
+fn cut_of_one_of_two(messages: &[(u32, Ns, u64)], cut: (u32, Direction, Ns), for_ns: Ns) -> Scenario {
+    let mut s = scenario(0, &[]);
+    let link = LinkSpec { delay_ns: 50 * US, ..LinkSpec::default() };
+    let network = NetworkSpec { up: link.clone(), down: link, ..NetworkSpec::default() };
+    s.net.networks = vec![network.clone(), network];
+    let (host, direction, at_ns) = cut;
+    let (cut, heal) = (Fault::Cut { host, net: 0, direction }, Fault::Heal { host, net: 0, direction });
+    let timed = |fault, at_ns| TimedFault { at_ns, fault };
+    s.net.faults = vec![timed(cut, at_ns), timed(heal, at_ns + for_ns)];
+    let Workload::Traffic(t) = &mut s.work else { unreachable!() };
+    let first = t.messages[0];
+    t.messages.extend((3..).zip(messages).map(|(tag, &(from, send_at_ns, len))| Planned {
+        from,
+        to: 1 - from,
+        send_at_ns,
+        tag,
+        len,
+        ..first
+    }));
+    s
+}
+
+/// How long the hosts needed from the cut on until all was sent and received, and each knew.
+fn stall_ns(messages: &[(u32, Ns, u64)], cut: (u32, Direction, Ns)) -> Ns {
+    let r = kept(&cut_of_one_of_two(messages, cut, 3 * SEC));
+    assert_eq!(r.message_ns.len(), 2 + messages.len());
+    r.finished_ns.saturating_sub(cut.2)
+}
+
+/// Host 0's message is all there, and it is told so by a packet that the cut swallows; host 1's is on its way, so that host 1 gives the lane up first. Host 0 has nothing in TCP
+/// that could be lost, and TCP's end does not reach it: but what host 1 says of the lane by the path that is left does.
+#[test]
+fn who_gives_a_lane_up_says_so_by_the_path_that_is_left() {
+    let messages = [(0, 5 * MS, 100_000), (1, 5 * MS, 2_000_000)];
+    let cut = |at_ns| (0, Direction::Both, at_ns);
+    let uncut = kept(&cut_of_one_of_two(&messages, cut(SEC), SEC));
+    let there = uncut.arrivals.iter().find(|a| a.0 == 0 && a.2 == 100_000).expect("it arrives").1;
+    for i in 0..150 {
+        let cut_at = there + i * US;
+        let stall = stall_ns(&messages, cut(cut_at));
+        assert!(stall < 200 * MS, "cut {i} us after it was there: {} ms", stall / MS);
+    }
+}
+
+#[test]
+fn a_cut_of_one_of_two_links_never_stalls_anybody_for_long() {
+    for seed in 0..400 {
+        let mut rng = Rng::new(seed, 1);
+        let messages: Vec<_> =
+            (0..8).map(|i| (i % 2, 5 * MS + rng.below(12 * MS), 20_000 + rng.below(500_000))).collect();
+        let direction = rng.pick(&[Direction::Both, Direction::Up, Direction::Down]);
+        let cut = (rng.below(2) as u32, direction, 5 * MS + rng.below(15 * MS));
+        let stall = stall_ns(&messages, cut);
+        assert!(stall < 200 * MS, "seed {seed}: {} ms", stall / MS);
+    }
+}
+
+#[test]
+fn a_link_that_was_cut_and_healed_has_a_lane_again() {
+    let messages = [(0, 5 * MS, 1_000_000), (1, 3 * SEC, 20_000), (0, 3 * SEC, 20_000), (0, 4 * SEC, 1_000_000)];
+    let r = kept(&cut_of_one_of_two(&messages, (0, Direction::Both, 6 * MS), SEC));
+    let [up, failed, _, bytes] = r.lanes;
+    assert!(up == 4 && failed == 2 && bytes >= 1_000_000, "{:?}", r.lanes);
 }

@@ -115,8 +115,11 @@ fn parity_and_recovered() {
 
 #[test]
 fn lane() {
-    let lane = frame::Lane { lane: 0x0102, read: 0x0304 };
-    check(|out| frame::write_lane(&lane, out), "0e 000000 02010000 0403000000000000", &Frame::Lane(lane), true);
+    for (over, flags) in [(false, "00"), (true, "01")] {
+        let lane = frame::Lane { lane: 0x0102, read: 0x0304, over };
+        let bytes = format!("0e {flags} 0000 02010000 0403000000000000");
+        check(|out| frame::write_lane(&lane, out), &bytes, &Frame::Lane(lane), true);
+    }
 }
 
 #[test]
@@ -201,6 +204,8 @@ fn malformed_frames() {
     let max8 = "ffffffffffffffff";
     let cases: Vec<(String, FrameError)> = vec![
         ("0e".into(), Truncated(0x0e)),
+        ("0e 02 0000 02010000 0403000000000000".into(), Field(0x0e, "flags")),
+        ("0e 01 0000 00000000 0000000000000000".into(), Field(0x0e, "flags")),
         ("0f".into(), Type(0x0f)),
         ("ff".into(), Type(0xff)),
         ("01 0f".into(), Type(0x0f)),

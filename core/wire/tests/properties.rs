@@ -188,7 +188,11 @@ fn model() -> impl Strategy<Value = Model> {
             offset,
             len
         })),
-        any::<(u32, u64)>().prop_map(|(lane, read)| Model::Lane(frame::Lane { lane, read })),
+        any::<(u32, u64, bool)>().prop_map(|(lane, read, over)| Model::Lane(frame::Lane {
+            lane,
+            read,
+            over: over && lane != 0
+        })),
     ]
 }
 

@@ -370,7 +370,10 @@ fn write_frame(e: &mut Example, kind: &str, packet_len: usize, out: &mut Vec<u8>
             let key = body_key(flags == 1, e.number("key"));
             frame::write_recovered(&Recovered { key, offset: e.number("offset"), len }, out);
         }
-        "LANE" => frame::write_lane(&Lane { lane: e.number("lane"), read: e.number("read") }, out),
+        "LANE" => {
+            let over = e.number::<u8>("flags") == 1;
+            frame::write_lane(&Lane { lane: e.number("lane"), read: e.number("read"), over }, out);
+        }
         other => panic!("{}: no such frame: {other}", e.name),
     }
 }

@@ -246,3 +246,24 @@ fn a_unit_cut_off_is_a_failure_on_either_side() {
         with(other, |_, st| st.proto.counters().lanes_failed > before_there)
     });
 }
+
+#[test]
+fn a_lane_that_the_peer_has_given_up_is_dropped_though_the_connection_never_ends() {
+    let (hub, others) = hub(1);
+    let other = &others[0].0;
+    // Its end stays open, and whatever is written lies there unread.
+    let silent = with(other, |lanes, st| {
+        let k = lanes.conns.keys().next().expect("a lane");
+        let c = lanes.conns.remove(k).expect("there");
+        let _ = lanes.epoll.delete(&c.io);
+        st.proto.lane_over(now(), c.peer, c.lane);
+        c
+    });
+    until(|| {
+        hub.progress();
+        other.progress();
+        with(&hub, |lanes, _| lanes.conns.is_empty())
+    });
+    assert!(with(&hub, |_, st| !st.proto.has_lane(PeerId(others[0].1))));
+    drop(silent);
+}

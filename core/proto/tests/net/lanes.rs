@@ -24,7 +24,7 @@ pub struct Conn {
     peers: [PeerId; 2],
     lane: u32,
     rows: [Row; 2],
-    /// It has broken: what had come is still read.
+    /// It has broken: one end is gone, and the other reads what had come, if the lane is not over before.
     broken: bool,
 }
 
@@ -60,14 +60,18 @@ impl Net {
             if !c.broken && self.chance(lanes.breaks) && c.rows.iter().any(|r| !r.flying.is_empty()) {
                 c.broken = true;
                 lanes.broke += 1;
-                for side in 0..2 {
-                    c.rows[side].flying.clear();
-                    let (node, peer) = (c.nodes[side], c.peers[side]);
-                    self.nodes[node].ep.lane_over(self.now, peer, c.lane);
-                }
+                let gone = self.rng.next_u32() as usize % 2;
+                c.rows.iter_mut().for_each(|r| r.flying.clear());
+                c.rows[1 - gone].there.clear();
+                self.nodes[c.nodes[gone]].ep.lane_over(self.now, c.peers[gone], c.lane);
+            }
+            let is_read = c.rows.iter().all(|r| r.there.is_empty());
+            for side in 0..if c.broken && is_read { 2 } else { 0 } {
+                self.nodes[c.nodes[side]].ep.lane_over(self.now, c.peers[side], c.lane);
             }
         }
-        lanes.conns.retain(|c| !c.broken || c.rows.iter().any(|r| !r.there.is_empty()));
+        let nodes = &self.nodes;
+        lanes.conns.retain(|c| (0..2).any(|i| nodes[c.nodes[i]].ep.lane_is_up(c.peers[i], c.lane)));
         self.lanes = lanes;
         moved
     }
@@ -117,6 +121,10 @@ impl Net {
         let (node, peer, row) = (c.nodes[1 - side], c.peers[1 - side], &mut c.rows[side]);
         if row.there.is_empty() {
             return false;
+        }
+        if !self.nodes[node].ep.lane_is_up(peer, c.lane) {
+            row.there.clear();
+            return true;
         }
         let n = (1 + self.rng.next_u32() as usize % 70_000).min(row.there.len());
         row.read.extend(row.there.drain(..n));

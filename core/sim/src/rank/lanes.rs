@@ -311,6 +311,9 @@ impl Core {
     }
 
     fn read_conn(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
+        if c.stage == Stage::Up && !self.endpoint.lane_is_up(c.peer, c.lane) {
+            return Err(Over);
+        }
         if std::mem::take(&mut c.put_off) {
             self.take_staged(host, c)?;
         }

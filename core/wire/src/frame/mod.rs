@@ -61,6 +61,7 @@ pub(crate) mod types {
 const MSG_CONTROL: u8 = 1;
 const RECOVERED_MESSAGE: u8 = 1;
 const PARITY_MESSAGE: u8 = 0x80;
+const LANE_OVER: u8 = 1;
 
 /// Why the frames of a packet are malformed. The packet is dropped unacknowledged and counted (spec 2.2).
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -196,13 +197,15 @@ pub struct Recovered {
     pub len: u16,
 }
 
-/// LANE: the peer is asked to connect one (number 0), or told how much of it was read (spec/lanes.md 2, 4).
+/// LANE: the peer is asked to connect one (number 0), or told how much of it was read, and perhaps that it is over (spec/lanes.md 2, 4, 5).
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lane {
     /// Number of the lane.
     pub lane: u32,
     /// Bytes of complete units that the sender of this frame has read of it.
     pub read: u64,
+    /// It reads no more of it, nor of any with a lower number.
+    pub over: bool,
 }
 
 /// One frame.
@@ -416,12 +419,18 @@ fn parse_rare(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
         types::CLOSE => parse_close(d, at),
         types::PARITY => parse_parity(d, at),
         types::RECOVERED => parse_recovered(d, at),
-        types::LANE => {
-            let h = head::<LANE_LEN>(d, at)?;
-            Ok((Frame::Lane(Lane { lane: le32(h, 4), read: le64(h, 8) }), at + LANE_LEN))
-        }
+        types::LANE => parse_lane(d, at),
         other => Err(FrameError::Type(other)),
     }
+}
+
+fn parse_lane(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
+    let h = head::<LANE_LEN>(d, at)?;
+    let lane = Lane { lane: le32(h, 4), read: le64(h, 8), over: h[1] & LANE_OVER != 0 };
+    if h[1] & !LANE_OVER != 0 || (lane.over && lane.lane == 0) {
+        return Err(FrameError::Field(types::LANE, "flags"));
+    }
+    Ok((Frame::Lane(lane), at + LANE_LEN))
 }
 
 fn parse_close(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {

@@ -45,7 +45,7 @@ impl fmt::Display for Frame<'_> {
             }
             Frame::Recovered(r) => write!(f, "recovered {} {}+{}", r.key, r.offset, r.len),
             Frame::Lane(l) if l.lane == 0 => f.write_str("lane wanted"),
-            Frame::Lane(l) => write!(f, "lane {} read {}", l.lane, l.read),
+            Frame::Lane(l) => write!(f, "lane {}{} read {}", l.lane, if l.over { " over" } else { "" }, l.read),
         }
     }
 }
@@ -79,7 +79,9 @@ mod tests {
         let parity = ParityHead { key: BodyKey::Message(41), count: 8, frag: 1, base: 100 };
         frame::write_parity_head(&parity, &mut p);
         p.push(0);
-        frame::write_lane(&frame::Lane { lane: 2, read: 77 }, &mut p);
+        for over in [false, true] {
+            frame::write_lane(&frame::Lane { lane: 2, read: 77, over }, &mut p);
+        }
         frame::write_lane(&frame::Lane::default(), &mut p);
         frame::write_ping(&mut p);
         let want = [
@@ -90,6 +92,7 @@ mod tests {
             "grant body 0x10 to 4096",
             "parity msg 41 100+8x1",
             "lane 2 read 77",
+            "lane 2 over read 77",
             "lane wanted",
             "ping",
         ];
