@@ -579,6 +579,7 @@ mod tests {
             peer: 0,
             tag: 1,
             data: None,
+            stream: 0,
             len: 300,
             complete: false,
             waits_in_line: false,

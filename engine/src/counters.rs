@@ -62,12 +62,17 @@ pub struct EngineCounters {
 }
 
 /// Messages of one stream of one peer, since that peer's association began. A rendezvous counts with the bytes that it announces; messages to oneself are not counted.
+/// Those received are sorted as in the endpoint's census: whether their receive was posted first, and whether they are longer than 64 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct StreamCounters {
     pub messages_out: u64,
     pub bytes_out: u64,
     pub messages_in: u64,
     pub bytes_in: u64,
+    pub expected_short: u64,
+    pub expected_long: u64,
+    pub unexpected_short: u64,
+    pub unexpected_long: u64,
 }
 
 /// Those of one peer, by stream; as many as were used.
@@ -98,6 +103,18 @@ impl Streams {
         let s = self.of(stream);
         s.messages_in += 1;
         s.bytes_in += len;
+    }
+
+    /// A message has met its receive, which was posted first (`expected`) or came to it.
+    #[inline]
+    pub fn met(&mut self, stream: u16, len: u64, expected: bool) {
+        let s = self.of(stream);
+        *match (expected, len > weir_match::CENSUS_LONG_BYTES) {
+            (true, false) => &mut s.expected_short,
+            (true, true) => &mut s.expected_long,
+            (false, false) => &mut s.unexpected_short,
+            (false, true) => &mut s.unexpected_long,
+        } += 1;
     }
 
     /// Those that were used, with their numbers.

@@ -71,6 +71,7 @@ impl State {
         }
         for m in matches.drain(..) {
             self.counters.unexpected += 1;
+            self.note_met(key(m.msg), false);
             self.bind(now, &m);
         }
         self.matches = matches;
@@ -83,9 +84,21 @@ impl State {
         self.matcher.arrive(arrival, &mut matches);
         for m in matches.drain(..) {
             self.counters.expected += 1;
+            self.note_met(key(m.msg), true);
             self.bind(now, &m);
         }
         self.matches = matches;
+    }
+
+    /// For the census of its stream.
+    #[inline]
+    fn note_met(&mut self, k: MsgKey, expected: bool) {
+        if let Some(m) = self.msgs.get(k)
+            && !matches!(m.carriage, Carriage::Own(_))
+            && let Some(p) = self.peers.get_mut(m.peer as usize)
+        {
+            p.streams.met(m.stream, m.len, expected);
+        }
     }
 
     /// A fragment of a matched message.
@@ -140,6 +153,7 @@ impl State {
             peer: f.peer,
             tag,
             data,
+            stream: f.stream,
             len,
             complete: carriage != Carriage::Eager,
             waits_in_line: false,
@@ -712,6 +726,9 @@ impl State {
             result: Ok(()),
             ..Completion::nothing_found(op)
         };
+        if op.claim || op.discard {
+            self.note_met(k, false);
+        }
         if op.discard {
             self.discard(now, k);
         } else if op.claim {

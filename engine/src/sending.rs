@@ -255,6 +255,7 @@ impl State {
             peer: op.peer,
             tag: op.tag,
             data: op.data,
+            stream,
             len: len as u64,
             complete: true,
             waits_in_line: false,

@@ -161,6 +161,8 @@ pub struct RxMsg {
     pub tag: u64,
     /// Immediate data.
     pub data: Option<u64>,
+    /// Its stream.
+    pub stream: u16,
     /// Length, bytes.
     pub len: u64,
     /// Eager payload is complete.

@@ -41,7 +41,7 @@ mod slab;
 mod store;
 mod types;
 
-pub use matcher::Matcher;
+pub use matcher::{CENSUS_LONG_BYTES, Matcher};
 pub use types::{
     Arrival, Census, Class, FEATURES, Match, MsgToken, Multi, OpToken, Pattern, Posted, STREAM_TAG_BITS, Source, Stats,
     stream_of,

@@ -33,7 +33,7 @@ pub struct Matcher {
 }
 
 /// Longer messages count as long in the census.
-pub(crate) const CENSUS_LONG_BYTES: u64 = 64 << 10;
+pub const CENSUS_LONG_BYTES: u64 = 64 << 10;
 
 /// Messages to be offered again, by (peer, position); the node last.
 type Offers = BTreeSet<(u32, u64, u32)>;

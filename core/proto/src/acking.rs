@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::association::{Association, Cx};
 use crate::congestion::Acked;
+use crate::counters::count;
 use crate::paths::PathState;
 use crate::recovery::{IN_FLIGHT, LEAD, LOST, REQUEUED, SentFrame};
 use crate::{Event, Time};
@@ -47,7 +48,7 @@ impl Association {
                 return Err("acknowledgement of a packet never sent");
             }
         }
-        cx.counters.acks_received += 1;
+        count!(self, cx, acks_received);
         if fresh.is_empty() {
             return Ok(());
         }
@@ -73,8 +74,7 @@ impl Association {
         let Some(s) = self.rec.settle(pn, 0) else { return };
         let Some(path) = self.paths.get_mut(usize::from(s.path)) else { return };
         if s.flags & LOST != 0 {
-            cx.counters.losses_spurious += 1;
-            self.losses_spurious += 1;
+            count!(self, cx, losses_spurious);
             path.on_spurious(cx.cfg, s.seq, u64::from(s.size));
         }
         if s.flags & (IN_FLIGHT | LOST) != 0 {
@@ -247,8 +247,7 @@ impl Association {
             per_path[i].0 += u64::from(s.size);
             per_path[i].1 += 1;
             per_path[i].2 = per_path[i].2.max(s.at);
-            cx.counters.packets_lost += 1;
-            self.packets_lost += 1;
+            count!(self, cx, packets_lost);
             if congestion {
                 p.mtu.on_lost(cx.now, s.size);
             }
@@ -360,8 +359,7 @@ impl Association {
         self.lose(cx, &all, false);
         if usize::from(self.primary) == i {
             self.primary = other as u8;
-            self.failovers += 1;
-            cx.counters.failovers += 1;
+            count!(self, cx, failovers);
             self.pacing_until = None;
         }
         true

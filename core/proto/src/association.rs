@@ -9,6 +9,7 @@ use rand_chacha::ChaCha12Rng;
 use smallvec::SmallVec;
 
 use crate::bodies::{BodiesIn, BodiesOut};
+use crate::counters::{PeerCounters, count};
 use crate::grants::Grants;
 use crate::handshake::Opening;
 use crate::lane::{Lane, LaneNews};
@@ -144,10 +145,7 @@ pub(crate) struct Association {
     pub(crate) touched: bool,
     /// Earliest entry in the endpoint's timer heap.
     pub(crate) armed: Time,
-    pub(crate) failovers: u64,
-    pub(crate) packets_sent: u64,
-    pub(crate) packets_lost: u64,
-    pub(crate) losses_spurious: u64,
+    pub(crate) counts: PeerCounters,
 }
 
 impl Association {
@@ -209,10 +207,7 @@ impl Association {
             ready: false,
             touched: false,
             armed: Time::MAX,
-            failovers: 0,
-            packets_sent: 0,
-            packets_lost: 0,
-            losses_spurious: 0,
+            counts: PeerCounters::default(),
         }
     }
 
@@ -272,7 +267,7 @@ impl Association {
             }
         }
         if self.out.stalled && !was_stalled {
-            cx.counters.stalls_credit += 1;
+            count!(self, cx, stalls_credit);
         }
     }
 

@@ -10,6 +10,7 @@ use weir_wire::seal::SendKeys;
 use weir_wire::{BodyKey, Header, MAX_ACK_ENTRIES, MAX_ENVELOPE_LEN};
 
 use crate::association::{Association, Cx, Flow, State};
+use crate::counters::count;
 use crate::messages::OutMessage;
 use crate::paths::PathState;
 use crate::recovery::{IN_FLIGHT, LEAD, SentFrame};
@@ -163,7 +164,7 @@ impl Association {
         if pk.frames == 0 {
             self.rec.trim(cx.now, u64::MAX);
         }
-        self.packets_sent += 1;
+        self.counts.packets_sent += 1;
         Some(Transmit { remote: path.remote, local: path.local, peer: self.id, payload: pk.payload })
     }
 
@@ -184,7 +185,7 @@ impl Association {
         let ranges = self.rx.ranges().map(|(lo, hi)| lo..=hi - 1);
         if frame::write_ack(ranges, delay, slack, room, &mut out.head) > 0 {
             self.rx.acknowledged();
-            cx.counters.acks_sent += 1;
+            count!(self, cx, acks_sent);
         }
     }
 
@@ -257,9 +258,9 @@ impl Association {
         let control = self.has_control_messages() && control_open;
         let bulk = bulk_waits && window_open && pace_open;
         if bulk_waits && !window_open {
-            cx.counters.stalls_window += 1;
+            count!(self, cx, stalls_window);
         } else if bulk_waits && !pace_open {
-            cx.counters.stalls_pacing += 1;
+            count!(self, cx, stalls_pacing);
             self.pacing_until = Some(opens_at);
         }
         let frames = self.has_control_frames(cx.now) || ((control || bulk) && self.lane_due().is_some());
@@ -364,7 +365,7 @@ impl Association {
             b.grant_dirty = false;
             frame::write_grant(&frame::Grant { handle, limit: b.granted }, head);
             self.remember(pk, SentFrame::Grant { handle });
-            cx.counters.grants_sent += 1;
+            count!(self, cx, grants_sent);
         }
         while pk.space(head) >= BODY_ABORT_LEN
             && let Some((handle, code)) = self.aborts.pop_front()
@@ -406,7 +407,8 @@ impl Association {
             write_message(w, pk, mseq, true, m, 0, len, true);
             self.remember(pk, SentFrame::Control { mseq });
             if again.is_some() {
-                cx.counters.bytes_resent += u64::from(len);
+                count!(self, cx, repairs_sent);
+                count!(self, cx, bytes_resent, u64::from(len));
             } else {
                 self.out.control.advance(mseq, len);
             }
@@ -434,7 +436,8 @@ impl Association {
                         continue;
                     };
                     let Some(to) = self.put_message(pk, w, mseq, a, b, more, false) else { return };
-                    cx.counters.bytes_resent += u64::from(to - a);
+                    count!(self, cx, repairs_sent);
+                    count!(self, cx, bytes_resent, u64::from(to - a));
                     let end = offset + u32::from(len);
                     (to < end).then(|| SentFrame::Message { mseq, offset: to, len: (end - to) as u16 })
                 }
@@ -444,7 +447,8 @@ impl Association {
                         continue;
                     };
                     let Some(to) = self.put_body(pk, w, slot, a, b, more) else { return };
-                    cx.counters.bytes_resent += to - a;
+                    count!(self, cx, repairs_sent);
+                    count!(self, cx, bytes_resent, to - a);
                     let end = offset + u64::from(len);
                     (to < end).then(|| SentFrame::Body { slot, generation, offset: to, len: (end - to) as u16 })
                 }

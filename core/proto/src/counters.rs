@@ -29,9 +29,11 @@ pub struct Counters {
     pub packets_lost: u64,
     pub losses_spurious: u64,
     pub probe_timeouts: u64,
+    pub repairs_sent: u64,
     pub bytes_resent: u64,
     pub duplicate_bytes: u64,
     pub grants_sent: u64,
+    pub grants_received: u64,
     pub regrants_sent: u64,
     pub credits_sent: u64,
     pub parity_sent: u64,
@@ -63,6 +65,51 @@ pub struct Counters {
     pub last_violation: &'static str,
 }
 
+/// What was counted of one peer since its association began: its part of the endpoint's counters of the same names, which count handshakes and peers that are gone too.
+#[derive(Copy, Clone, Default, Debug, PartialEq, Eq, Serialize)]
+pub struct PeerCounters {
+    /// Packets sent, acknowledgements included.
+    pub packets_sent: u64,
+    /// Packets received and accepted.
+    pub packets_received: u64,
+    /// Acknowledgements sent, in packets of their own or with other frames.
+    pub acks_sent: u64,
+    /// Acknowledgements received.
+    pub acks_received: u64,
+    /// Packets declared lost.
+    pub packets_lost: u64,
+    /// Losses that proved spurious: what they carried was repaired in vain, unless that was not sent yet.
+    pub losses_spurious: u64,
+    /// Pieces of messages and bodies sent again.
+    pub repairs_sent: u64,
+    /// Their payload, bytes.
+    pub bytes_resent: u64,
+    /// Grants sent: those that raise what was granted with the answer to the request.
+    pub grants_sent: u64,
+    /// Grants received.
+    pub grants_received: u64,
+    /// Times that messages began to wait for credit.
+    pub stalls_credit: u64,
+    /// Times that transmission had to wait for the window.
+    pub stalls_window: u64,
+    /// Times that it had to wait for pacing.
+    pub stalls_pacing: u64,
+    /// Changes to another path.
+    pub failovers: u64,
+}
+
+/// Counts something for the endpoint and for the peer.
+macro_rules! count {
+    ($association:expr, $cx:expr, $name:ident, $n:expr) => {
+        $cx.counters.$name += $n;
+        $association.counts.$name += $n;
+    };
+    ($association:expr, $cx:expr, $name:ident) => {
+        count!($association, $cx, $name, 1)
+    };
+}
+pub(crate) use count;
+
 /// What is known about one peer now.
 #[derive(Clone, Default, Debug, PartialEq, Serialize)]
 pub struct PeerStats {
@@ -72,8 +119,8 @@ pub struct PeerStats {
     pub level: u8,
     /// Index of the path that carries data.
     pub primary_path: u8,
-    /// Failovers so far.
-    pub failovers: u64,
+    /// TCP connections that carry large payload now.
+    pub lanes_open: usize,
     /// Matched messages accepted and not completely acknowledged.
     pub messages_open: usize,
     /// Matched messages waiting for credit.
@@ -82,12 +129,9 @@ pub struct PeerStats {
     pub bodies_open: usize,
     /// Incoming bodies open.
     pub bodies_in: usize,
-    /// Packets declared lost.
-    pub packets_lost: u64,
-    /// Packets sent, acknowledgements included.
-    pub packets_sent: u64,
-    /// Losses that proved spurious.
-    pub losses_spurious: u64,
+    /// What was counted.
+    #[serde(flatten)]
+    pub counts: PeerCounters,
     /// The paths.
     pub paths: alloc::vec::Vec<PathStats>,
 }

@@ -645,14 +645,12 @@ impl Endpoint {
                 Level::Encrypt => 2,
             },
             primary_path: a.primary,
-            failovers: a.failovers,
+            lanes_open: usize::from(a.has_lane()),
             messages_open: a.out.matched.open + a.out.control.open,
             messages_waiting: a.out.waiting(),
             bodies_open: a.bodies_out.open(),
             bodies_in: a.bodies_in.open(),
-            packets_lost: a.packets_lost,
-            packets_sent: a.packets_sent,
-            losses_spurious: a.losses_spurious,
+            counts: a.counts,
             paths: a
                 .paths
                 .iter()

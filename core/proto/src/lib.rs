@@ -45,7 +45,7 @@ mod twins;
 pub use api::*;
 pub use config::{Config, CongestionKind, STREAMS_MAX};
 pub use congestion::{Acked, Congestion};
-pub use counters::{Counters, PathStats, PeerStats};
+pub use counters::{Counters, PathStats, PeerCounters, PeerStats};
 pub use endpoint::Endpoint;
 pub use health::{LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth};
 pub use lane::{LaneNews, LaneUnit, UnitIn};

@@ -7,6 +7,7 @@ use weir_wire::{BodyKey, Header, expand};
 
 use crate::association::{Association, Cx, State};
 use crate::build::PACKETS_MAX;
+use crate::counters::count;
 use crate::endpoint::{Endpoint, INDEX_BITS, with_association};
 use crate::messages::Arrived;
 use crate::{DownReason, Event, PeerId, RxMeta, Time};
@@ -94,6 +95,7 @@ impl Association {
             cx.counters.dropped_malformed += 1;
             return Accept::Dropped;
         };
+        self.counts.packets_received += 1;
         let path = self.path_to(cx, meta.remote, meta.local, false);
         let missing = self.rx.accept(cx.now, number, meta.slack_ns, path.unwrap_or(self.primary));
         self.note_heard(cx.now, path.unwrap_or(u8::MAX));
@@ -162,6 +164,7 @@ impl Association {
                 Ok(())
             }
             Frame::Grant(g) => {
+                count!(self, cx, grants_received);
                 if let Some(slot) = self.bodies_out.on_grant(g.handle, g.limit) {
                     self.queue_body(cx, slot);
                 }

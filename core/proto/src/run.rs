@@ -129,7 +129,7 @@ impl Association {
         let flags = if path.is_lead(seq) { IN_FLIGHT | LEAD } else { IN_FLIGHT };
         self.rec.push_frame(frame);
         self.rec.push(run.now, run.size, run.path, seq, 1, flags);
-        self.packets_sent += 1;
+        self.counts.packets_sent += 1;
         self.flow_run += 1;
         run.next.offset = to;
         Some(Transmit { payload: Some(r), ..run.transmit })

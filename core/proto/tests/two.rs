@@ -325,7 +325,7 @@ fn strangers_change_nothing() {
     assert!(delivered > 10_000 && (delivered - again..=delivered).contains(&dropped), "{dropped} of {delivered}");
     n.run(S, |_| false);
     let s1 = n.nodes[0].ep.peer_stats(PeerId(0));
-    assert_eq!((n.nodes[0].messages.len(), s1.state, s1.packets_lost), (m0, "up", s0.packets_lost));
+    assert_eq!((n.nodes[0].messages.len(), s1.state, s1.counts.packets_lost), (m0, "up", s0.counts.packets_lost));
     for node in &n.nodes {
         assert!(node.downs.is_empty());
         assert_eq!(node.ep.peers().count(), 1);

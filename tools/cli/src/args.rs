@@ -83,6 +83,20 @@ Exit code 1 if there is an error, else 0.")]
   weir stat 12345 --every 1              what was counted in each second
   WEIR_STATS=/tmp/stat.%p mpiexec -n 2 ./program; weir stat --file /tmp/stat.12345
 
+What is counted of each peer (the endpoint's `protocol` has the sums, with those of peers that are gone):
+  packets_sent, packets_received   without handshakes
+  acks_sent, acks_received         acknowledgements, alone in their packets or not
+  packets_lost, losses_spurious    taken for lost, and those that had arrived after all: repaired in vain
+  repairs_sent, bytes_resent       pieces of messages sent again, and their payload
+  grants_sent, grants_received     leave to send more of a long message, beyond what its first answer gave
+  stalls_credit, _window, _pacing  times that sending had to wait: for the receiver's credit, the window, the pace
+  failovers                        changes to another of its addresses
+  lanes_open                       TCP connections that carry large messages now
+and of each of its streams:
+  messages_out, bytes_out, messages_in, bytes_in
+  expected_short, expected_long, unexpected_short, unexpected_long
+                                   messages received, by whether their receive was posted first, and by length (long: more than 64 KiB)
+
 Some counters of large messages, which go by TCP (lanes) where the network allows it, else in packets:
   lanes_opened          TCP connections that were up
   lanes_failed          those that failed, for any reason: segments lost, a peer that told nothing or ended, none to be had

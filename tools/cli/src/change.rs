@@ -14,7 +14,22 @@ const COUNTING: [(&str, &[&str]); 4] = [
     ("transport", &[]),
 ];
 /// What is counted of a peer, beside its streams; all else, its paths too, is its state now.
-const OF_A_PEER: [&str; 4] = ["failovers", "packets_lost", "packets_sent", "losses_spurious"];
+const OF_A_PEER: [&str; 14] = [
+    "packets_sent",
+    "packets_received",
+    "acks_sent",
+    "acks_received",
+    "packets_lost",
+    "losses_spurious",
+    "repairs_sent",
+    "bytes_resent",
+    "grants_sent",
+    "grants_received",
+    "stalls_credit",
+    "stalls_window",
+    "stalls_pacing",
+    "failovers",
+];
 
 /// The later document, with its counters less those of the earlier one.
 pub fn between(before: &Value, after: &Value) -> Value {
@@ -85,7 +100,7 @@ mod tests {
                 "census": {"posted": n, "unexpected": n, "behind_gap": n},
                 "protocol": {"last_violation": ""},
                 "peers": [{"peer": 2, "level": n, "primary_path": n, "messages_open": n, "messages_waiting": n, "bodies_open": n,
-                    "bodies_in": n, "paths": [{"mtu": n, "window_bytes": n, "in_flight_bytes": n, "reorder_threshold": n,
+                    "bodies_in": n, "lanes_open": n, "paths": [{"mtu": n, "window_bytes": n, "in_flight_bytes": n, "reorder_threshold": n,
                         "probe_timeouts": n, "srtt_us": 1.5}]}],
             }]})
         };
