@@ -72,10 +72,11 @@ impl Bare {
         self.st.proto.counters().lane_units_received
     }
 
-    /// Rules that the peer broke.
+    /// Rules that the peer broke, and heads that were not what it sent.
     #[must_use]
-    pub fn violations(&self) -> u64 {
-        self.st.proto.counters().violations
+    pub fn misunderstandings(&self) -> u64 {
+        let c = self.st.proto.counters();
+        c.violations + c.lane_heads_damaged
     }
 
     /// Takes no more lanes, and ends those it has.

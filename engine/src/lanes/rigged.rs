@@ -12,6 +12,8 @@ use weir_tcp::Arrived;
 pub enum Call {
     /// It moves so many bytes at most; 0: it would block.
     Most(usize),
+    /// A write lacks so many bytes of its end; a read ends so many before the last piece of memory, which is behind the payload of a unit.
+    Short(usize),
     /// The connection is over.
     Fails,
 }
@@ -44,11 +46,12 @@ pub fn open() -> usize {
     RIG.with_borrow(|r| r.open)
 }
 
-/// Bytes that the next call may move.
-fn most() -> io::Result<usize> {
+/// Bytes that the next call, which ends there, may move.
+fn most(end: usize) -> io::Result<usize> {
     match RIG.with_borrow_mut(|r| r.calls.pop_front()) {
         None => Ok(usize::MAX),
         Some(Call::Most(n)) => Ok(n),
+        Some(Call::Short(n)) => Ok(end.saturating_sub(n)),
         Some(Call::Fails) => Err(io::ErrorKind::ConnectionReset.into()),
     }
 }
@@ -103,7 +106,7 @@ impl Connection {
     }
 
     pub fn write(&mut self, data: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut left = most()?;
+        let mut left = most(data.iter().map(|s| s.len()).sum())?;
         let mut some: Vec<IoSlice<'_>> = Vec::new();
         for slice in data {
             let n = left.min(slice.len());
@@ -116,7 +119,8 @@ impl Connection {
     /// # Safety
     /// Each piece is writable.
     pub unsafe fn read(&mut self, pieces: &mut [libc::iovec]) -> io::Result<Arrived> {
-        let mut left = most()?;
+        let last = pieces.last().map_or(0, |p| p.iov_len);
+        let mut left = most(pieces.iter().map(|p| p.iov_len).sum::<usize>() - last)?;
         for piece in &mut *pieces {
             piece.iov_len = piece.iov_len.min(left);
             left -= piece.iov_len;
