@@ -6,6 +6,8 @@
 use crate::api::{Access, Class, Completion, EngineError, Iov, OpKind, RecvOp, RmaOp, SendMode, SendOp};
 use crate::config::EngineConfig;
 use crate::core::{SendTable, State};
+#[cfg(feature = "bare")]
+use crate::lanes::Lanes;
 use crate::memory::Gather;
 use crate::state::SendKey;
 use smallvec::SmallVec;
@@ -114,6 +116,9 @@ pub struct How {
 /// The engine.
 pub struct Bare {
     st: State,
+    /// The connections of its lanes, the only sockets it may have.
+    #[cfg(feature = "bare")]
+    lanes: Option<Lanes>,
     out: PacketBuf,
     ops: BTreeMap<usize, Memory>,
     regions: BTreeMap<u64, Memory>,
@@ -143,7 +148,16 @@ impl Bare {
         let trace = crate::trace::Trace::open(0, None).expect("no trace is opened");
         let st = crate::open::new_state(cfg, proto, name, trace);
         let (ops, regions) = (BTreeMap::new(), BTreeMap::new());
-        Bare { st, out: PacketBuf::default(), ops, regions, spent: Vec::new(), next: 1 }
+        Bare {
+            st,
+            #[cfg(feature = "bare")]
+            lanes: None,
+            out: PacketBuf::default(),
+            ops,
+            regions,
+            spent: Vec::new(),
+            next: 1,
+        }
     }
 
     /// Its name.
@@ -382,6 +396,9 @@ impl Bare {
         [self.st.sends.len(), self.st.recvs.len(), self.st.msgs.len(), self.st.bodies.len()]
     }
 }
+
+#[cfg(feature = "bare")]
+pub mod lanes;
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,14 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use weir_proto::{GREETING_LEN, LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth, LaneNews, LaneUnit};
 use weir_proto::{PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
-use weir_tcp::{Arrived, Connection, Listener};
+use weir_tcp::Arrived;
+
+#[cfg(feature = "bare")]
+pub mod rigged;
+#[cfg(feature = "bare")]
+use rigged::{Connection, Listener};
+#[cfg(not(feature = "bare"))]
+use weir_tcp::{Connection, Listener};
 
 slotmap::new_key_type! {
     struct ConnKey;
@@ -183,6 +190,13 @@ impl Lanes {
         for k in all {
             self.forget(k);
         }
+    }
+
+    /// How many connections there are, and how many bytes of heads at most one keeps that were not put off.
+    #[cfg(feature = "bare")]
+    pub fn kept(&self) -> (usize, usize) {
+        let staged = self.conns.values().filter(|c| !c.put_off).map(|c| c.have).max();
+        (self.conns.len(), staged.unwrap_or(0))
     }
 
     /// When to look although nothing wakes a sleeper.

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use arbitrary::Arbitrary;
 use weir_engine::bare::{Bare, Ended, How};
 use weir_engine::{Access, Completion, EngineConfig, OpError, OpKind, SendMode};
-use weir_proto::{Level, Time};
+use weir_proto::{Config, Level, Time};
 
 use crate::input::Rest;
 use crate::upper::byte_of;
@@ -25,6 +25,8 @@ const WRITABLE: usize = 256 << 10;
 /// Longest message.
 const LONGEST: usize = 300_000;
 const RIGHTS: Access = Access { remote_read: true, remote_write: true };
+/// How often connections are looked at while something is open.
+const LOOK_NS: u64 = 1_100_000;
 /// The only peer of each side.
 const PEER: u32 = 0;
 
@@ -138,7 +140,7 @@ impl Tag {
     }
 }
 
-fn how(mode: u8) -> How {
+pub(crate) fn how(mode: u8) -> How {
     let mode_of = [SendMode::Inject, SendMode::Transmit, SendMode::Acknowledged, SendMode::Delivery, SendMode::Match];
     How { mode: mode_of[usize::from(mode % 5)], copy: mode & 0xe0 == 0xe0, split: mode & 8 != 0 }
 }
@@ -196,9 +198,10 @@ struct Landing {
     len: usize,
 }
 
-struct Net {
-    now: Time,
-    sides: [Bare; 2],
+pub(crate) struct Net {
+    pub(crate) now: Time,
+    pub(crate) sides: [Bare; 2],
+    addrs: [SocketAddr; 2],
     flying: [VecDeque<Vec<u8>>; 2],
     /// Not ended, by side and context.
     ops: BTreeMap<(usize, usize), What>,
@@ -208,13 +211,47 @@ struct Net {
     /// Writes whose notice is still to come, or may be.
     noticed: BTreeSet<u64>,
     next_id: u64,
-    ended: u64,
+    pub(crate) ended: u64,
     /// A side has given the other up, after too many lost packets: only memory is watched from now on.
     down: bool,
 }
 
 fn addr(side: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1 + u8::try_from(side).expect("0 or 1")], 4791))
+}
+
+pub(crate) const KEY: [u8; 32] = [7; 32];
+
+pub(crate) fn id_of(side: usize) -> u64 {
+    1000 + side as u64
+}
+
+pub(crate) fn seed_of(side: usize) -> [u8; 32] {
+    [40 + u8::try_from(side).expect("0 or 1"); 32]
+}
+
+pub(crate) fn config(options: u16) -> EngineConfig {
+    let bit = |n: u16| usize::from(options >> n & 1);
+    EngineConfig {
+        level: [Level::Integrity, Level::Encrypt][bit(0)],
+        eager_bytes: [64 << 10, 1000][bit(1)],
+        copy_bytes: [64 << 10, 0][bit(2)],
+        credit_bytes: [1 << 20, 1 << 17][bit(3)],
+        credit_msgs: [4096, 16][bit(4)],
+        ..EngineConfig::default()
+    }
+}
+
+pub(crate) fn tune(options: u16, proto: &mut Config) {
+    if options >> 5 & 1 != 0 {
+        proto.parity_min_loss_ppm = 0;
+        proto.parity_min_rtt = core::time::Duration::ZERO;
+    }
+    if options >> 6 & 1 != 0 {
+        proto.grant_budget = 1 << 14;
+        proto.grant_share = 1 << 12;
+        proto.grant_step = 1 << 11;
+    }
 }
 
 /// Runs the input and heals; returns how many operations ended well.
@@ -230,30 +267,13 @@ pub fn run(input: &Input) -> u64 {
 
 impl Net {
     fn new(options: u16) -> Net {
-        let bit = |n: u16| options >> n & 1 != 0;
-        let cfg = EngineConfig {
-            level: [Level::Integrity, Level::Encrypt][usize::from(bit(0))],
-            eager_bytes: [64 << 10, 1000][usize::from(bit(1))],
-            copy_bytes: [64 << 10, 0][usize::from(bit(2))],
-            credit_bytes: [1 << 20, 1 << 17][usize::from(bit(3))],
-            credit_msgs: [4096, 16][usize::from(bit(4))],
-            ..EngineConfig::default()
-        };
-        let side = |i: usize| {
-            let seed = [40 + u8::try_from(i).expect("0 or 1"); 32];
-            Bare::new(cfg.clone(), [7; 32], 1000 + i as u64, addr(i), seed, |proto| {
-                if bit(5) {
-                    proto.parity_min_loss_ppm = 0;
-                    proto.parity_min_rtt = core::time::Duration::ZERO;
-                }
-                if bit(6) {
-                    proto.grant_budget = 1 << 14;
-                    proto.grant_share = 1 << 12;
-                    proto.grant_step = 1 << 11;
-                }
-            })
-        };
-        let mut sides = [side(0), side(1)];
+        let cfg = config(options);
+        let side = |i: usize| Bare::new(cfg.clone(), KEY, id_of(i), addr(i), seed_of(i), |proto| tune(options, proto));
+        Net::of([side(0), side(1)], [addr(0), addr(1)])
+    }
+
+    /// Of two that do not know each other yet.
+    pub(crate) fn of(mut sides: [Bare; 2], addrs: [SocketAddr; 2]) -> Net {
         let names = [sides[0].name(), sides[1].name()];
         for i in 0..2 {
             assert_eq!(sides[i].insert_peer(&names[1 - i]), PEER);
@@ -261,6 +281,7 @@ impl Net {
         Net {
             now: Time(1_000_000),
             sides,
+            addrs,
             flying: Default::default(),
             ops: BTreeMap::new(),
             messages: BTreeMap::new(),
@@ -274,7 +295,7 @@ impl Net {
     }
 
     /// What the engines want to send gets under way, and what has ended is looked at.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         for i in 0..2 {
             self.transmit(i);
             self.down |= self.sides[i].is_down(PEER);
@@ -288,7 +309,7 @@ impl Net {
     fn transmit(&mut self, i: usize) {
         let mut count = 0;
         while let Some((remote, bytes)) = self.sides[i].transmit(self.now) {
-            assert_eq!(remote, addr(1 - i));
+            assert_eq!(remote, self.addrs[1 - i]);
             if self.flying[1 - i].len() < FLYING_MAX {
                 self.flying[1 - i].push_back(bytes);
             }
@@ -388,7 +409,7 @@ impl Net {
         }
     }
 
-    fn step(&mut self, step: Step) {
+    pub(crate) fn step(&mut self, step: Step) {
         let now = self.now;
         match step {
             Step::Send { side, tag, len, mode } => self.send(side.into(), tag.value(), len.bytes(), how(mode)),
@@ -454,7 +475,7 @@ impl Net {
         }
     }
 
-    fn send(&mut self, side: usize, tag: Option<u64>, len: usize, how: How) {
+    pub(crate) fn send(&mut self, side: usize, tag: Option<u64>, len: usize, how: How) {
         let id = self.id();
         let begun = self.sides[side].send(self.now, PEER, tag, id, &pattern(id, len), how);
         if self.begun(side, begun, What::Send(id)) {
@@ -525,7 +546,7 @@ impl Net {
     }
 
     fn arrive(&mut self, to: usize, mut bytes: Vec<u8>) {
-        self.sides[to].datagram(self.now, addr(1 - to), &mut bytes);
+        self.sides[to].datagram(self.now, self.addrs[1 - to], &mut bytes);
     }
 
     /// Moves the clock; timers fire as they come due, as a driver that sleeps would have it.
@@ -548,7 +569,7 @@ impl Net {
         self.now = until;
     }
 
-    fn run_network(&mut self, rounds: u8, loss: u8, seed: u16) {
+    pub(crate) fn run_network(&mut self, rounds: u8, loss: u8, seed: u16) {
         let mut state = u64::from(seed) << 1 | 1;
         let mut dice = move || {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -570,7 +591,7 @@ impl Net {
     }
 
     /// From now on every packet arrives after `delay_ns`, and there is a receive for every message.
-    fn heal(&mut self, delay_ns: u64) {
+    pub(crate) fn heal(&mut self, delay_ns: u64) {
         for _ in 0..HEALED_ROUNDS {
             if self.down {
                 return;
@@ -583,6 +604,7 @@ impl Net {
                     }
                 }
             }
+            self.turn_lanes();
             self.settle();
             let over = self.messages.values().all(|m| m.received)
                 && self.ops.values().all(|w| matches!(w, What::Recv { .. }))
@@ -591,8 +613,11 @@ impl Net {
                 return self.check();
             }
             let idle = self.flying.iter().all(VecDeque::is_empty);
-            let next = self.sides.iter().filter_map(Bare::next_timeout).min();
+            let timers = |s: &Bare| s.next_timeout().into_iter().chain(s.lanes_timeout(self.now));
+            let next = self.sides.iter().flat_map(timers).min();
             let next = next.expect("operations are open and no timer runs").since_ns(self.now).max(1);
+            // While there are connections, what they bring is looked for.
+            let next = if self.sides.iter().any(|s| s.connections() > 0) { next.min(LOOK_NS) } else { next };
             self.advance(if idle { next } else { delay_ns });
             for to in 0..2 {
                 for p in std::mem::take(&mut self.flying[to]) {
@@ -603,6 +628,14 @@ impl Net {
         }
         let open: Vec<_> = self.messages.iter().filter(|m| !m.1.received).collect();
         panic!("open after the network healed: {:?}\n{open:?}", self.ops);
+    }
+
+    /// Both sides read and write what they can by lanes.
+    pub(crate) fn turn_lanes(&mut self) {
+        for s in &mut self.sides {
+            s.read_lanes(self.now, false);
+            s.write_lanes(self.now);
+        }
     }
 
     fn posted(&self, side: usize, tagged: bool) -> usize {

@@ -110,7 +110,7 @@ impl Snoop {
         let (keys, opener, _) = self.known.as_ref()?;
         let handles: Vec<u64> = net.sides[to].open_handles().collect();
         let (kind, offset, len, envelope) = unit_of(lie, &handles);
-        let tell = read % 2 == 0;
+        let tell = read.is_multiple_of(2);
         let head = UnitHead { kind, offset, len, credit, read, tell };
         let crc = |a: &[u8], b: &[u8]| {
             if to == *opener { keys.recv.unit_crc(a, b) } else { keys.send.unit_crc(a, b) }

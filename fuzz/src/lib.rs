@@ -5,6 +5,7 @@ extern crate alloc;
 
 pub mod distribution;
 pub mod engine;
+pub mod engine_lanes;
 pub mod forge;
 pub mod hostile;
 pub mod input;

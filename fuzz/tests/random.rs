@@ -76,6 +76,12 @@ fn engine() {
 }
 
 #[test]
+fn engine_lanes() {
+    let units = each(200, 3000, weir_fuzz::engine_lanes::run);
+    assert!(units > 500, "only {units} units were read to their end");
+}
+
+#[test]
 fn distribution() {
     let read = each(3000, 300, weir_fuzz::distribution::run);
     assert!(read > 1000, "only {read} cells and samples were read");

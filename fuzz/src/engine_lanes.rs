@@ -1,0 +1,188 @@
+//! The connections of lanes as the engine has them (`engine/src/lanes.rs`): two engines whose packets are in memory and whose connections are TCP's over loopback. The input says how
+//! many bytes each read and write moves and which of them fails, what the network loses, who connects besides and what comes between.
+//!
+//! The books are those of [`crate::engine`]; and no connection outlives its engine, no more of one is kept than a head, and whatever fails goes by packets.
+
+use std::io::Write;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+use arbitrary::Arbitrary;
+use weir_engine::bare::{Bare, lanes};
+
+use crate::engine::{self, KEY, Net};
+use crate::input::{Few, Rest};
+
+/// Strangers at a time.
+const STRANGERS_MAX: usize = 8;
+
+/// One run.
+#[derive(Arbitrary, Debug)]
+pub struct Input {
+    options: u16,
+    lanes: u8,
+    delay_us: u16,
+    steps: Rest<Step, 200>,
+}
+
+/// What one call to the system does.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+pub struct Call(u8, u16);
+
+impl Call {
+    fn rigged(self) -> lanes::Call {
+        let n = usize::from(self.1);
+        match self.0 {
+            0..8 => lanes::Call::Fails,
+            8..60 => lanes::Call::Most(n % 130),
+            60..80 => lanes::Call::Short(n % 4),
+            80..200 => lanes::Call::Most(n % 3000),
+            _ => lanes::Call::Most(n),
+        }
+    }
+}
+
+/// One event; `side` says whose.
+#[derive(Arbitrary, Clone, Debug)]
+#[expect(missing_docs, reason = "plain")]
+pub enum Step {
+    Engine(engine::Step),
+    /// Long enough for a lane.
+    Large {
+        side: bool,
+        len: u32,
+        mode: u8,
+    },
+    Read {
+        side: bool,
+        busy: bool,
+        calls: Few<Call, 12>,
+    },
+    Write {
+        side: bool,
+        calls: Few<Call, 12>,
+    },
+    /// Everything goes well for some rounds.
+    Pump {
+        rounds: u8,
+    },
+    Lose {
+        segments: u8,
+    },
+    /// Somebody connects, says something and perhaps goes.
+    Stranger {
+        side: bool,
+        bytes: Few<u8, 60>,
+        ends: bool,
+    },
+    Close {
+        side: bool,
+        sure: u8,
+    },
+}
+
+struct Run {
+    net: Net,
+    addrs: [SocketAddr; 2],
+    strangers: Vec<TcpStream>,
+}
+
+/// Runs the input and heals; returns how many units were read to their end.
+///
+/// # Panics
+/// If a promise is broken.
+pub fn run(input: &Input) -> u64 {
+    let mut run = Run::new(input.options, input.lanes);
+    if input.lanes & 1 == 0 {
+        run.meet();
+    }
+    for step in &input.steps.0 {
+        run.step(step);
+        lanes::rig([]);
+        run.net.settle();
+        run.count();
+    }
+    run.net.heal(1000 * (1 + u64::from(input.delay_us % 4000)));
+    run.count();
+    let units = run.net.sides.iter().map(Bare::units).sum();
+    let misunderstandings: u64 = run.net.sides.iter().map(Bare::misunderstandings).sum();
+    assert_eq!(misunderstandings, 0, "what an honest peer wrote was not what was read");
+    run.net.sides.iter_mut().for_each(Bare::close_lanes);
+    assert_eq!(lanes::open(), 0, "connections outlive their engines");
+    units
+}
+
+impl Run {
+    fn new(options: u16, choice: u8) -> Run {
+        let cfg = engine::config(options);
+        let side = |i: usize| {
+            Bare::with_lanes(cfg.clone(), KEY, engine::id_of(i), engine::seed_of(i), |proto| {
+                engine::tune(options, proto);
+                let ms = core::time::Duration::from_millis;
+                (proto.lane_pause, proto.lane_pause_max) = (ms(1), ms(if choice & 2 == 0 { 4 } else { 2000 }));
+                proto.lane_min_bytes = if choice & 4 == 0 { 500 } else { 12 << 10 };
+                proto.lane_unit_bytes = [700, 5000, 64 << 10, 1 << 20][usize::from(choice >> 3 & 3)];
+            })
+        };
+        let [(a, at_a), (b, at_b)] = [side(0), side(1)];
+        let addrs = [at_a, at_b];
+        Run { net: Net::of([a, b], addrs), addrs, strangers: Vec::new() }
+    }
+
+    /// Both know each other and have a lane.
+    fn meet(&mut self) {
+        for len in [100, 20_000] {
+            self.net.send(0, None, len, engine::how(1));
+            self.pump(12);
+        }
+    }
+
+    fn pump(&mut self, rounds: u8) {
+        for _ in 0..rounds {
+            self.net.run_network(1, 0, 1100);
+            self.net.turn_lanes();
+            self.net.settle();
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        let now = self.net.now;
+        match step {
+            Step::Engine(step) => self.net.step(*step),
+            Step::Large { side, len, mode } => {
+                self.net.send(usize::from(*side), None, 500 + *len as usize % (200 << 10), engine::how(*mode));
+            }
+            Step::Read { side, busy, calls } => {
+                lanes::rig(calls.0.iter().map(|c| c.rigged()));
+                self.net.sides[usize::from(*side)].read_lanes(now, *busy);
+            }
+            Step::Write { side, calls } => {
+                lanes::rig(calls.0.iter().map(|c| c.rigged()));
+                self.net.sides[usize::from(*side)].write_lanes(now);
+            }
+            Step::Pump { rounds } => self.pump(rounds % 8),
+            Step::Lose { segments } => lanes::lose((*segments).into()),
+            Step::Stranger { side, bytes, ends } => self.stranger(usize::from(*side), &bytes.0, *ends),
+            Step::Close { side, sure: 0 } => self.net.sides[usize::from(*side)].close_lanes(),
+            Step::Close { .. } => {}
+        }
+    }
+
+    fn stranger(&mut self, to: usize, bytes: &[u8], ends: bool) {
+        if self.strangers.len() >= STRANGERS_MAX {
+            self.strangers.remove(0);
+        }
+        // Who is closed takes no connection.
+        let Ok(mut s) = TcpStream::connect(self.addrs[to]) else { return };
+        let _ = s.write(bytes);
+        if ends {
+            let _ = s.shutdown(Shutdown::Write);
+        }
+        self.strangers.push(s);
+    }
+
+    /// Every connection is one that an engine knows.
+    fn count(&self) {
+        let known: usize = self.net.sides.iter().map(Bare::connections).sum();
+        assert_eq!(lanes::open(), known, "a connection that no engine knows is open");
+    }
+}
