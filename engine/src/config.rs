@@ -44,7 +44,7 @@ pub struct EngineConfig {
     pub peer_timeout: Duration,
     /// A peer that never answers is given up after this time (`WEIR_CONNECT_TIMEOUT_MS`).
     pub connect_timeout: Duration,
-    /// A send that has found no memory for this long, while messages wait that the program does not receive, fails (`WEIR_SEND_TIMEOUT_MS`). 2 min: longer than a receiver that lives usually computes or
+    /// A send that has found no memory for this long, while messages wait that the program does not receive, fails (`WEIR_SEND_TIMEOUT_MS`). 10 min: longer than a receiver that lives usually computes or
     /// writes between two receives.
     pub send_timeout: Duration,
     /// The watchdog steps in when nobody has polled for this long and something waits; 0 turns it off (`WEIR_WATCHDOG_US`). 500 us: longer than an MPI takes between
@@ -101,7 +101,7 @@ impl Default for EngineConfig {
             streams: 10,
             peer_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(10),
-            send_timeout: Duration::from_secs(120),
+            send_timeout: Duration::from_secs(600),
             watchdog_us: 500,
             spin_us: 100,
             coalesce_ns: 2_000,

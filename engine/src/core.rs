@@ -82,6 +82,8 @@ pub struct State {
     pub unexpected: Unexpected,
     /// The user was told that sends have waited for room and get more.
     pub told_no_room: bool,
+    /// Sends may be queued beyond [`crate::sending::QUEUE_MSGS`] for a peer: to wait for the queue did not help once.
+    pub queues_on: bool,
     /// And that there is none left.
     pub told_no_end: bool,
     /// The user was told that unexpected messages have filled their budget.

@@ -178,6 +178,7 @@ pub fn new_state(cfg: EngineConfig, proto: weir_proto::Endpoint, own_name: [u8; 
         copies: Copies::new(cfg.copied_bytes, cfg.copied_peer_bytes, cfg.send_timeout),
         unexpected: Unexpected::new(cfg.unexpected_bytes),
         told_no_room: false,
+        queues_on: false,
         told_no_end: false,
         told_full: false,
         counters: EngineCounters::default(),

@@ -695,6 +695,8 @@ impl State {
             self.fail_recv(k, error);
         }
         for m in matches.drain(..) {
+            self.counters.expected += 1;
+            self.note_met(key(m.msg), true);
             self.bind(now, &m);
         }
         self.matches = matches;

@@ -132,9 +132,9 @@ impl State {
         let charge = if copy { copy_cost(len, false) } else { 0 };
         if copy {
             if !self.take_copy_room(op.peer, charge, true) {
-                return Err(self.no_room(now, op.peer, charge));
+                return Err(self.no_room(now, op.peer, charge.max(1)));
             }
-            Refused::accepted(&mut self.peers[op.peer as usize].refused, charge);
+            Refused::accepted(&mut self.peers[op.peer as usize].refused, charge.max(1));
         }
         self.counters.writes += 1;
         // SAFETY: passed on from the caller.

@@ -22,6 +22,11 @@ const EARLY_TOTAL_BYTES: usize = 4096;
 /// The same to a peer with a lane, at least: what takes longer is the copying, and a round trip more is no part of it.
 const LANE_EAGER_BYTES: u64 = 256 << 10;
 
+/// What a send asks for that must copy so many bytes, as far as waits for room are concerned.
+fn asks_for(len: usize) -> u64 {
+    copy_cost(len, false).max(1)
+}
+
 /// Copies of large payloads that wait for a peer are memory the caller does not see: an injected message may be this long at most.
 pub const INJECT_BYTES: usize = 16 << 10;
 
@@ -42,7 +47,7 @@ impl State {
         }
         self.check_socket()?;
         let peer = self.peers.get(op.peer as usize).ok_or(EngineError::Invalid("no such peer"))?;
-        let (up, early_bytes, queues_on) = (peer.up, peer.early_bytes, peer.queues_on);
+        let (up, early_bytes) = (peer.up, peer.early_bytes);
         if let Some(reason) = peer.down {
             return Err(EngineError::PeerDown(reason));
         }
@@ -52,7 +57,7 @@ impl State {
         }
         let to = PeerId(op.peer);
         let crowded = self.proto.unsent(to) >= QUEUE_MSGS;
-        if crowded && !queues_on {
+        if crowded && !self.queues_on {
             return Err(self.queue_full(now, op.peer));
         }
         // Before the handshake the peer's credit is not known, but any peer gives some: small messages need not wait for it to ask.
@@ -63,13 +68,13 @@ impl State {
         let cost = copy_cost(len, !eager || crowded);
         let copy = (wants_copy || may_copy) && self.take_copy_room(op.peer, cost, wants_copy);
         let charge = if copy { cost } else { u64::from(crowded) * WAITING_BYTES };
+        // What it asks for is the same however it would go now: a wait is over when one that asks for as much is accepted.
+        let asks = if wants_copy { asks_for(len) } else { 0 };
         if !copy && (wants_copy || crowded && !self.take_copy_room(op.peer, charge, true)) {
-            return Err(self.no_room(now, op.peer, cost));
+            return Err(self.no_room(now, op.peer, asks));
         }
         self.counters.lent_sends += u64::from(may_copy && !copy);
-        let peer = &mut self.peers[op.peer as usize];
-        Refused::accepted(&mut peer.refused, charge);
-        peer.queues_on = crowded;
+        Refused::accepted(&mut self.peers[op.peer as usize].refused, asks);
         let at_once = op.mode == SendMode::Inject || (op.mode == SendMode::Transmit && copy);
         // SAFETY: passed on from the caller.
         let source = unsafe { self.source_of(op.iov, len, copy) };
@@ -211,9 +216,9 @@ impl State {
         let cost = copy_cost(len, true);
         let copied = copy && self.take_copy_room(op.peer, cost, wants_copy);
         if wants_copy && copy && !copied {
-            return Err(self.no_room(now, op.peer, cost));
+            return Err(self.no_room(now, op.peer, asks_for(len)));
         }
-        Refused::accepted(&mut self.peers[op.peer as usize].refused, cost);
+        Refused::accepted(&mut self.peers[op.peer as usize].refused, if copied { asks_for(len) } else { 0 });
         self.counters.lent_sends += u64::from(copy && !copied);
         self.counters.self_sends += 1;
         // SAFETY: passed on from the caller.
@@ -443,9 +448,10 @@ impl State {
     #[cold]
     fn queue_full(&mut self, now: Time, peer: u32) -> EngineError {
         self.counters.refused_sends += 1;
-        let p = &mut self.peers[peer as usize];
-        if has_stalled(Refused::again(&mut p.refused, now, 0)) {
-            (p.refused, p.queues_on) = (None, true);
+        let refused = &mut self.peers[peer as usize].refused;
+        if has_stalled(Refused::again(refused, now, 0)) {
+            *refused = None;
+            self.queues_on = true;
         }
         EngineError::Again
     }

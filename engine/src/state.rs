@@ -249,8 +249,6 @@ pub struct PeerState {
     pub copied_bytes: u64,
     /// Its sends are refused for lack of room.
     pub refused: Option<Refused>,
-    /// They may be queued beyond [`crate::sending::QUEUE_MSGS`]: to wait for the queue did not help.
-    pub queues_on: bool,
     /// Sent with their payload before its credit was known, bytes.
     pub early_bytes: usize,
     /// Writes with immediate data, in both directions.
@@ -280,7 +278,6 @@ impl PeerState {
             answers: 0,
             copied_bytes: 0,
             refused: None,
-            queues_on: false,
             early_bytes: 0,
             notices: Notices::default(),
             streams: crate::counters::Streams::default(),

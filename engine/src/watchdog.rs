@@ -33,7 +33,7 @@ pub fn start(shared: &Arc<Shared>) -> Result<std::thread::JoinHandle<()>, Engine
 impl Shared {
     /// After how long the thread looks whether a program that polled still does.
     pub(crate) fn look_time(&self) -> Duration {
-        let ns = if self.watchdog_ns == 0 { SLEEP_MAX_NS } else { self.patience_ns() * u64::from(LOOK_EVERY) };
+        let ns = if self.watchdog_ns == 0 { SLEEP_MAX_NS } else { self.watchdog_ns * u64::from(LOOK_EVERY) };
         Duration::from_nanos(ns)
     }
 

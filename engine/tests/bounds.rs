@@ -159,6 +159,46 @@ fn two_that_send_more_than_credit_and_queue_hold_before_they_receive_are_not_stu
     }
 }
 
+/// Sends that lend their memory ask for room for their entries only, whatever their length: those of a receiver that takes its time are refused for moments, and that is no wait that does not end.
+#[test]
+fn a_slow_receiver_that_lives_does_not_cost_its_sender_more_room() {
+    let narrow = [("WEIR_CREDIT_MSGS", "16"), ("WEIR_UNEXPECTED_BYTES", "65536"), ("WEIR_COPIED_BYTES", "1048576")];
+    let p = pair_of(config(&narrow), config(&narrow));
+    let (mut data, mut bufs) = (vec![7u8; 1000], vec![vec![0u8; 1000]; 10_000]);
+    let fill = |data: &mut [u8]| {
+        let (start, mut refused_at) = (Instant::now(), None);
+        while refused_at.is_none_or(|at: Instant| at.elapsed() < Duration::from_millis(20)) {
+            let sent = is_sent(&p.a, p.to_b, data, SendMode::Delivery);
+            refused_at = if sent { None } else { refused_at.or(Some(Instant::now())) };
+            assert!(start.elapsed() < LIMIT, "never full: {}", p.a.counters_json());
+        }
+    };
+    // The queue alone, until to wait for it has not helped; then 2048 beyond its depth, which take room. What is received first took none.
+    let start = Instant::now();
+    while counter(&p.a, "copied_bytes") == 0 {
+        fill(&mut data);
+        assert!(start.elapsed() < LIMIT, "the queue never grows: {}", p.a.counters_json());
+    }
+    let (taken, next) = bufs.split_at_mut(4500);
+    taken.iter_mut().for_each(|buf| post(&p.b, None, 1, buf));
+    completions(&p.b, &p.a, Queue::Recv, taken.len());
+    fill(&mut data);
+    let before = counter(&p.a, "copied_bytes_raised");
+    let (flow, mut received) = (Instant::now(), 0);
+    while flow.elapsed() < Duration::from_millis(2500) {
+        post(&p.b, None, 1, &mut next[received]);
+        completions(&p.b, &p.a, Queue::Recv, 1);
+        received += 1;
+        let step = Instant::now();
+        while step.elapsed() < Duration::from_millis(2) {
+            is_sent(&p.a, p.to_b, &mut data, SendMode::Delivery);
+        }
+    }
+    assert!(received > 100, "{received} are received");
+    // One: a machine that stands still for half a second is not this test's business.
+    assert!(counter(&p.a, "copied_bytes_raised") <= before + 1, "{}", p.a.counters_json());
+}
+
 /// Not a test of its own: run as a process by the next one, which reads what it says.
 #[test]
 fn flooded() {

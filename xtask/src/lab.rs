@@ -185,20 +185,22 @@ impl Lab {
         Ok(command)
     }
 
-    /// Sets the kernel's congestion control for the measured network on all hosts, and returns the
-    /// one a new connection really gets.
+    /// Sets the kernel's congestion control for the measured network on all hosts, or none (then a socket has the one it
+    /// chose, or the system's default: a route's goes before a socket's), and returns the one a new connection really gets.
     ///
     /// It is set on the route: a namespace may not choose every algorithm as its default, since
     /// the kernel counts some as restricted.
     ///
     /// # Errors
     /// If the kernel does not have it.
-    pub fn set_congestion(&self, name: &str) -> Result<String> {
+    pub fn set_congestion(&self, name: Option<&str>) -> Result<String> {
+        let choice = name.map_or(String::new(), |n| format!(" congctl {n}"));
         for host in 0..self.hosts.len() {
             let address = self.network.host(host)?.ipv4(DATA_IFACE)?;
             let [a, b, c, _] = address.octets();
-            let line = format!("ip route replace {a}.{b}.{c}.0/24 dev {DATA_IFACE} src {address} congctl {name}");
-            run_quiet(&mut self.on(host, &line)?).with_context(|| format!("congestion control {name}"))?;
+            let line = format!("ip route replace {a}.{b}.{c}.0/24 dev {DATA_IFACE} src {address}{choice}");
+            run_quiet(&mut self.on(host, &line)?)
+                .with_context(|| format!("congestion control {}", name.unwrap_or("of no route")))?;
         }
         self.congestion()
     }

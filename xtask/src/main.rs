@@ -198,9 +198,7 @@ fn mpirun(paths: &Paths, run: &RunArgs) -> Result<bool> {
     let lab = lab::Lab::start(run.n, &wire)?;
     let mut good = true;
     for stack in wanted {
-        if let Some(name) = &stack.congestion {
-            lab.set_congestion(name)?;
-        }
+        lab.set_congestion(stack.congestion.as_deref())?;
         let program = if run.program.contains('/') {
             run.program.clone().into()
         } else {

@@ -48,7 +48,7 @@ pub const PARAMS: &[Param] = &[
     param("connect_timeout_ms", "A peer that never answered is given up after this time (default: 10000)"),
     param(
         "send_timeout_ms",
-        "A send that has found no memory for this long fails if messages wait that the program does not receive (default: 120000)",
+        "A send that has found no memory for this long fails if messages wait that the program does not receive (default: 600000)",
     ),
     param(
         "watchdog_us",

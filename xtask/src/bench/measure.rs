@@ -275,8 +275,9 @@ fn launch(
     seen: &mut BTreeMap<String, String>,
 ) -> Result<Launch> {
     let begin = Instant::now();
+    // Also for a stack that asks for none: what the one before asked for must not stay.
+    let effective = lab.set_congestion(stack.congestion.as_deref())?;
     if let Some(name) = &stack.congestion {
-        let effective = lab.set_congestion(name)?;
         seen.insert(name.clone(), effective);
     }
     let program = mpi::program(paths, stack.mpi, cell.program);
