@@ -176,9 +176,15 @@ fn chore() -> ExitCode {
 }
 
 fn mpirun(paths: &Paths, run: &RunArgs) -> Result<bool> {
+    // What is there and up to date is left as it is.
+    mpi::set_up(paths)?;
+    mpi::compile(paths)?;
     lab::acquire()?;
     let all = stack::Stack::all(&["cubic".into(), "bbr".into()]);
     let wanted: Vec<_> = all.iter().filter(|s| run.stack.iter().any(|name| name == "all" || *name == s.name)).collect();
+    if wanted.iter().any(|s| s.name.starts_with("weir")) && !paths.provider().exists() {
+        bail!("there is no provider yet: cargo xtask build");
+    }
     if wanted.is_empty() {
         bail!("no such stack; there are: {}", all.iter().map(|s| s.name.as_str()).collect::<Vec<_>>().join(", "));
     }
