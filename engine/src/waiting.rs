@@ -113,10 +113,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn contention_is_found_by_yields_and_forgotten_when_they_are_short() {
-        let waiting = Waiting::new(100, false);
-        let give_way = || waiting.give_way(([-1, -1], None, -1), Time(0), Some(Time(0)), |_| ());
+    /// The same, while twice as many threads as there are cores want them.
+    fn beside_busy_threads(is_so: impl FnMut() -> bool) {
         let stop = AtomicBool::new(false);
         std::thread::scope(|s| {
             for _ in 0..2 * std::thread::available_parallelism().map_or(1, usize::from) {
@@ -126,11 +124,18 @@ mod tests {
                     }
                 });
             }
-            once(|| {
-                give_way();
-                waiting.is_contended()
-            });
+            once(is_so);
             stop.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn contention_is_found_by_yields_and_forgotten_when_they_are_short() {
+        let waiting = Waiting::new(100, false);
+        let give_way = || waiting.give_way(([-1, -1], None, -1), Time(0), Some(Time(0)), |_| ());
+        beside_busy_threads(|| {
+            give_way();
+            waiting.is_contended()
         });
         once(|| {
             give_way();
@@ -146,17 +151,6 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
             !waiting.was_displaced()
         });
-        let stop = AtomicBool::new(false);
-        std::thread::scope(|s| {
-            for _ in 0..2 * std::thread::available_parallelism().map_or(1, usize::from) {
-                s.spawn(|| {
-                    while !stop.load(Ordering::Relaxed) {
-                        std::hint::spin_loop();
-                    }
-                });
-            }
-            once(|| waiting.was_displaced());
-            stop.store(true, Ordering::Relaxed);
-        });
+        beside_busy_threads(|| waiting.was_displaced());
     }
 }
