@@ -371,10 +371,10 @@ impl Association {
             if b.granted <= b.received {
                 continue;
             }
-            let at = b.touched.plus_ns(base << b.repeats.min(8));
+            let at = b.touched.plus_ns(regrant_after_ns(base, b.repeats));
             if at <= cx.now {
                 again.push(h);
-                next = next.min(cx.now.plus_ns(base << (b.repeats + 1).min(8)));
+                next = next.min(cx.now.plus_ns(regrant_after_ns(base, b.repeats.saturating_add(1))));
             } else {
                 next = next.min(at);
             }
@@ -563,4 +563,9 @@ impl Association {
         let interval = if self.pings >= 3 { quarter / u64::from(cfg.last_pings.max(1)) } else { quarter };
         self.heard.max(self.last_ping).plus_ns(interval)
     }
+}
+
+/// After how long the grant of a body that stays away is repeated, if it was repeated so often already.
+fn regrant_after_ns(base_ns: u64, repeats: u8) -> u64 {
+    base_ns << repeats.min(8)
 }

@@ -68,10 +68,15 @@ impl Two {
     fn steps(&mut self, n: usize) {
         for _ in 0..n {
             self.now += Duration::from_micros(100);
-            for from in 0..2 {
-                for mut p in self.poll(from) {
-                    self.ends[1 - from].handle(self.now, meta(from), &mut p, &mut self.events[1 - from]);
-                }
+            self.exchange([0, 1]);
+        }
+    }
+
+    /// What each side sends now, one after the other, so that the second one's answer takes no time.
+    fn exchange(&mut self, order: [usize; 2]) {
+        for from in order {
+            for mut p in self.poll(from) {
+                self.ends[1 - from].handle(self.now, meta(from), &mut p, &mut self.events[1 - from]);
             }
         }
     }
@@ -123,6 +128,19 @@ fn a_body_sent_beyond_its_grant_ends_the_association_and_leaves_no_hole_in_the_b
     assert_eq!(t.down(1), Some(DownReason::Violation));
     assert_eq!(t.ends[1].counters().last_violation, "body fragment beyond its grant");
     assert_eq!(t.ends[1].grants.outstanding(), 0);
+}
+
+#[test]
+fn grants_of_a_body_that_never_comes_are_repeated_for_ever() {
+    let mut t = Two::up(&Config::default());
+    assert!(t.ends[1].open_body(t.now, P, 1 << 20).is_ok());
+    // Long enough for twice as many repeats as a byte counts.
+    for _ in 0..4000 {
+        t.now += Duration::from_millis(50);
+        t.exchange([1, 0]);
+    }
+    assert_eq!(t.down(1), None);
+    assert!(t.ends[1].counters().regrants_sent > 512, "{}", t.ends[1].counters().regrants_sent);
 }
 
 #[test]
