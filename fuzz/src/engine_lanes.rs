@@ -84,6 +84,8 @@ struct Run {
     net: Net,
     addrs: [SocketAddr; 2],
     strangers: Vec<TcpStream>,
+    /// Who takes no more lanes.
+    closed: Option<bool>,
 }
 
 /// Runs the input and heals; returns how many units were read to their end.
@@ -125,7 +127,7 @@ impl Run {
         };
         let [(a, at_a), (b, at_b)] = [side(0), side(1)];
         let addrs = [at_a, at_b];
-        Run { net: Net::of([a, b], addrs), addrs, strangers: Vec::new() }
+        Run { net: Net::of([a, b], addrs), addrs, strangers: Vec::new(), closed: None }
     }
 
     /// Both know each other and have a lane.
@@ -162,7 +164,11 @@ impl Run {
             Step::Pump { rounds } => self.pump(rounds % 8),
             Step::Lose { segments } => lanes::lose((*segments).into()),
             Step::Stranger { side, bytes, ends } => self.stranger(usize::from(*side), &bytes.0, *ends),
-            Step::Close { side, sure: 0 } => self.net.sides[usize::from(*side)].close_lanes(),
+            // (Both would be the end of both engines: that the lane is over the one that is left says to the other.)
+            Step::Close { side, sure: 0 } if self.closed.is_none_or(|c| c == *side) => {
+                self.closed = Some(*side);
+                self.net.sides[usize::from(*side)].close_lanes();
+            }
             Step::Close { .. } => {}
         }
     }
