@@ -67,6 +67,8 @@ struct Shared {
     last_poll: AtomicU64,
     /// When polling last found something, nanoseconds.
     last_found: AtomicU64,
+    /// Something was sent since the caller last polled.
+    sent_since_poll: AtomicBool,
     /// The caller sleeps on `notify`: the watchdog makes all progress and writes it.
     armed: AtomicBool,
     stop: AtomicBool,
@@ -97,7 +99,15 @@ impl Shared {
             // What it did elsewhere is no waiting: its patience begins anew. But where others had its core meanwhile, they would have it spin for nothing a time slice long.
             self.last_found.store(at.0, Ordering::Relaxed);
         }
-        self.watch.program_is_back();
+        self.sent_since_poll.store(false, Ordering::Relaxed);
+        self.watch.program_is_back(self.look_time());
+    }
+
+    /// The program sends: the answer is its to find, as a rule. But one that sends again without having polled may not poll for long, and leaves what comes to the watchdog.
+    fn sent(&self) {
+        if !self.sent_since_poll.swap(true, Ordering::Relaxed) {
+            self.watch.program_is_back(self.look_time());
+        }
     }
 }
 
@@ -185,8 +195,7 @@ impl Endpoint {
         const FRAME_BYTES: usize = 48;
         const PACKET_BYTES: usize = 1400;
         let slot = &mut core.st.peers[peer as usize];
-        // The answer is the program's to find, as a rule; if not, the watchdog looks soon.
-        self.shared.watch.program_is_back();
+        self.shared.sent();
         // From the end of the last send to the beginning of this one: what the program did between them.
         let burst = at.since_ns(slot.last_send) < self.shared.coalesce_ns && self.shared.watchdog_ns > 0;
         slot.last_send = at;

@@ -73,6 +73,7 @@ impl Endpoint {
             waiting: waiting::Waiting::new(cfg.spin_us, oversubscribed()),
             coalesce_ns: u64::from(cfg.coalesce_ns),
             watchdog_ns: u64::from(cfg.watchdog_us) * 1000,
+            sent_since_poll: AtomicBool::new(false),
             last_hold: AtomicU64::new(0),
             pid: std::process::id(),
             stats: cfg.stats.clone(),

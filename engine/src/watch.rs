@@ -23,9 +23,14 @@ pub struct Watch {
     lanes: RawFd,
     /// The sockets are in the set, and the thread asleep or about to be.
     watched: AtomicBool,
-    /// The program has taken the sockets out, and the thread may be asleep for long.
+    /// The thread sleeps for longer than a program that is back may go unseen.
+    long: AtomicBool,
+    /// The program has taken the sockets out, and the thread's timer is still the one of its absence.
     look_owed: AtomicBool,
 }
+
+/// A program that came back and went away again, without having waited for anything, goes unseen for this long at the most.
+const UNSEEN_MAX: Duration = Duration::from_millis(10);
 
 impl Watch {
     /// A sleeping place beside these sockets.
@@ -45,6 +50,7 @@ impl Watch {
             sockets,
             lanes,
             watched: AtomicBool::new(false),
+            long: AtomicBool::new(false),
             look_owed: AtomicBool::new(false),
         })
     }
@@ -70,6 +76,7 @@ impl Watch {
             // A program that came back while the thread woke for another reason has not got to taking it out yet.
             added |= matches!(self.epoll.add(fd, EpollEvent::new(flags, 0)), Ok(()) | Err(Errno::EEXIST));
         }
+        self.long.store(time > UNSEEN_MAX, Ordering::Relaxed);
         if added {
             // Last: from then on a program that comes back takes all out.
             self.watched.store(true, Ordering::Release);
@@ -78,15 +85,19 @@ impl Watch {
         self.forget_sockets();
     }
 
-    /// The program is back: what arrives is its own to find. The thread looks again when its time is over, or after what [`Watch::program_waits`] says.
-    pub fn program_is_back(&self) {
+    /// The program is back: what arrives is its own to find. The thread looks again when its time is over, or after what [`Watch::program_waits`] says; if its time is long, after
+    /// `look`. (To set a timer takes up to 8 us where the hypervisor has a hand in it, which is not for the path of a message but after a long absence.)
+    pub fn program_is_back(&self, look: Duration) {
         if self.watched.load(Ordering::Relaxed) && self.forget_sockets() {
-            self.look_owed.store(true, Ordering::Relaxed);
+            if self.long.load(Ordering::Relaxed) {
+                self.set_timer(look);
+            } else {
+                self.look_owed.store(true, Ordering::Relaxed);
+            }
         }
     }
 
-    /// The program is back and has nothing better to do than to see to it that the thread looks again after this time: to set a timer takes up to 8 us where the hypervisor has a hand
-    /// in it, which is not for the path of a message.
+    /// The program is back and has nothing better to do than to see to it that the thread looks again after this time.
     pub fn program_waits(&self, look: Duration) {
         if self.look_owed.load(Ordering::Relaxed) && self.look_owed.swap(false, Ordering::Relaxed) {
             self.set_timer(look);
@@ -164,8 +175,7 @@ mod tests {
 
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
         until_watched(&watch);
-        watch.program_is_back();
-        watch.program_waits(LONG);
+        watch.program_is_back(LONG);
         socket.send_to(b"back", to).unwrap();
         assert_eq!(over.recv_timeout(Duration::from_millis(50)), Err(mpsc::RecvTimeoutError::Timeout));
         watch.wake();
@@ -182,9 +192,12 @@ mod tests {
         over.recv_timeout(LONG).unwrap();
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
         until_watched(&watch);
-        watch.program_is_back();
-        watch.program_waits(Duration::ZERO);
-        over.recv_timeout(LONG).expect("the timer was moved to now");
+        // Nothing else is said: the program may go computing.
+        watch.program_is_back(Duration::ZERO);
+        over.recv_timeout(LONG / 2).expect("the timer was moved to now");
+        let over = asleep(&watch, |w| w.sleep_on_sockets(None, UNSEEN_MAX));
+        watch.program_is_back(LONG);
+        over.recv_timeout(LONG / 2).expect("a short timer stays");
         // Nothing is left behind: neither socket nor timer nor waking.
         let over = asleep(&watch, |w| w.sleep(LONG));
         assert_eq!(over.recv_timeout(Duration::from_millis(50)), Err(mpsc::RecvTimeoutError::Timeout));

@@ -86,3 +86,27 @@ fn a_program_that_was_elsewhere_is_as_patient_as_one_that_begins_to_wait() {
         assert!(start.elapsed() < LIMIT, "never yields");
     }
 }
+
+#[test]
+fn what_comes_to_a_program_that_only_sends_is_looked_at() {
+    const MESSAGES: u64 = 200;
+    let (a, b) = (open(config()), open(config()));
+    let to_b = a.insert_peer(&b.name()).expect("name");
+    b.insert_peer(&a.name()).expect("name");
+    let mut data = [1u8; 8];
+    let start = Instant::now();
+    loop {
+        // Long enough for its watchdog to expect it back late.
+        std::thread::sleep(Duration::from_secs(1));
+        let before = counter(&a, "watchdog_steps");
+        for tag in 0..MESSAGES {
+            send(&a, to_b, tag, &mut data, SendMode::Inject).expect("sent");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Each second message at least is acknowledged alone.
+        if counter(&a, "watchdog_steps") - before > MESSAGES / 4 {
+            return;
+        }
+        assert!(start.elapsed() < LIMIT, "what comes is left lying");
+    }
+}
