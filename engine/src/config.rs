@@ -170,9 +170,9 @@ impl EngineConfig {
         // The provider's own, which reads it; here it is only judged, with all others.
         v.number(PROVIDERS, &mut 0, 0, INJECT_MOST_BYTES)?;
         v.number("WEIR_TRACE", &mut c.trace, 0, 3)?;
-        c.stats = get("WEIR_STATS");
-        c.trace_file = get("WEIR_TRACE_FILE").map(PathBuf::from);
-        c.capture = get("WEIR_CAPTURE");
+        c.stats = v.file("WEIR_STATS", "/tmp/stat.%p, or - for standard error")?;
+        c.trace_file = v.file("WEIR_TRACE_FILE", "/tmp/trace.%p")?.map(PathBuf::from);
+        c.capture = v.file("WEIR_CAPTURE", "/tmp/%p.pcapng")?;
         c.faults = get("WEIR_FAULTS");
         Ok(c)
     }
@@ -243,6 +243,7 @@ pub fn unknown_settings(names: impl IntoIterator<Item = String>) -> Vec<String> 
 }
 
 fn about_unknown(name: &str, known: &[String]) -> String {
+    let told = name.escape_debug();
     let (prefix, short) = name.strip_prefix("FI_").map_or(("", name), |short| ("FI_", short));
     // The command's own have no second name: what is meant by FI_WEIR_KEY is WEIR_KEY.
     let engines = known.iter().map(|k| (prefix, k.as_str()));
@@ -252,10 +253,10 @@ fn about_unknown(name: &str, known: &[String]) -> String {
     match nearest {
         Some((wrong, prefix, k)) if wrong <= MOST_WRONG.min(letters(k).max(letters(short)) / 3) => {
             format!(
-                "{name} is no setting of weir and is ignored; did you mean {prefix}{k}? (fi_info -g weir or man fi_weir lists all)"
+                "{told} is no setting of weir and is ignored; did you mean {prefix}{k}? (fi_info -g weir or man fi_weir lists all)"
             )
         }
-        _ => format!("{name} is no setting of weir and is ignored (fi_info -g weir or man fi_weir lists all)"),
+        _ => format!("{told} is no setting of weir and is ignored (fi_info -g weir or man fi_weir lists all)"),
     }
 }
 
@@ -272,6 +273,9 @@ fn distance(a: &str, b: &str) -> usize {
     }
     row[b.len()]
 }
+
+/// What other settings, and libfabric's own, take for on and off, beside numbers.
+const SWITCHES: [&str; 6] = ["on", "off", "true", "false", "yes", "no"];
 
 struct Vars<'a> {
     get: &'a dyn Fn(&str) -> Option<String>,
@@ -294,7 +298,7 @@ impl Vars<'_> {
                 *into = n;
                 Ok(())
             }
-            _ => Err(Self::bad(name, format!("'{text}' is not a number from {min} to {max}"))),
+            _ => Err(Self::bad(name, format!("'{}' is not a number from {min} to {max}", text.escape_debug()))),
         }
     }
 
@@ -316,7 +320,7 @@ impl Vars<'_> {
             }
             None => {
                 let words: Vec<&str> = choices.iter().map(|(w, _)| *w).collect();
-                Err(Self::bad(name, format!("'{text}' is none of {}", words.join(", "))))
+                Err(Self::bad(name, format!("'{}' is none of {}", text.escape_debug(), words.join(", "))))
             }
         }
     }
@@ -328,16 +332,34 @@ impl Vars<'_> {
         for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
             match word.parse() {
                 Ok(value) => into.push(value),
-                Err(_) => return Err(Self::bad(name, format!("'{word}' is not {valid}"))),
+                Err(_) => return Err(Self::bad(name, format!("'{}' is not {valid}", word.escape_debug()))),
             }
         }
         Ok(())
+    }
+
+    /// The name of a file. Words that elsewhere switch something on or off are refused, not taken for names: the files would
+    /// lie in the ranks' working folders, and nobody would look for them.
+    fn file(&self, name: &str, such_as: &str) -> Result<Option<String>, EngineError> {
+        let Some(text) = (self.get)(name) else {
+            return Ok(None);
+        };
+        let word = text.trim().to_ascii_lowercase();
+        if SWITCHES.contains(&word.as_str()) || (!word.is_empty() && word.bytes().all(|b| b.is_ascii_digit())) {
+            let word = text.trim();
+            let problem = format!(
+                "'{word}' switches nothing on or off here; name a file, such as {such_as} (./{word} for one of that name)"
+            );
+            return Err(Self::bad(name, problem));
+        }
+        Ok(Some(text))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn with(name: &'static str, value: &'static str) -> Result<EngineConfig, EngineError> {
         EngineConfig::from_vars(&move |n| (n == name).then(|| value.to_owned()))
@@ -385,6 +407,87 @@ mod tests {
         ] {
             let error = with(name, value).expect_err("must be refused").to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_not_called_by_a_switch() {
+        for name in ["WEIR_STATS", "WEIR_TRACE_FILE", "WEIR_CAPTURE"] {
+            for value in ["1", "0", " 12", "on", "Off", "true", "no"] {
+                let error = with(name, value).expect_err("must be refused").to_string();
+                let told = format!("{name}: '{}' switches nothing on or off here; name a file", value.trim());
+                assert!(error.starts_with(&told), "{error}");
+            }
+            for value in ["./1", "1.json", "/tmp/on", "-", "%p"] {
+                assert!(with(name, value).is_ok(), "{name}={value}");
+            }
+        }
+        assert_eq!(with("WEIR_STATS", "./1").expect("valid").stats.as_deref(), Some("./1"));
+    }
+
+    /// The names of all settings.
+    fn names() -> Vec<String> {
+        let asked = std::cell::RefCell::new(Vec::new());
+        let _ = EngineConfig::from_vars(&|name| {
+            asked.borrow_mut().push(name.to_owned());
+            None
+        });
+        asked.into_inner()
+    }
+
+    /// Values of all kinds, right and wrong.
+    fn values() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "(?s).{0,12}",
+            "[ \n]?-?[0-9]{1,24}[ %a-z]?",
+            "(integrity|auth|encrypt|target|reno|auto|always|off|on|1|0),?[\na-zA-Z]?",
+            "([0-9]{1,3}\\.){3}[0-9]{1,3}, ?[0-9a-f:]{0,9}[,\r\u{1b}]?",
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn settings_of_any_values_are_valid_or_an_error_of_one_line_that_names_one(
+            set in proptest::collection::btree_map(proptest::sample::select(names()), values(), 1..6),
+        ) {
+            match EngineConfig::from_vars(&|name| set.get(name).cloned()) {
+                Ok(config) => {
+                    let ms = [config.peer_timeout, config.connect_timeout, config.send_timeout, config.linger];
+                    prop_assert!(ms.iter().all(|t| t.as_millis() <= 86_400_000));
+                    prop_assert!((1..=64).contains(&config.streams) && config.trace <= 3, "{config:?}");
+                }
+                Err(error) => {
+                    let error = error.to_string();
+                    prop_assert!(set.keys().any(|name| error.starts_with(&format!("{name}: "))), "{error:?} of {set:?}");
+                    prop_assert!(!error.contains(char::is_control), "{error:?}");
+                }
+            }
+        }
+
+        #[test]
+        fn written_settings_read_back(
+            addrs: Vec<IpAddr>, port: u16, streams in 1u16..=64, credit in 4096u64..=1 << 40, ms in 50u64..=86_400_000,
+            (before, after) in ("[ \t\n]{0,2}", "[ \r\n]{0,2}"),
+        ) {
+            let list: Vec<String> = addrs.iter().map(IpAddr::to_string).collect();
+            let set = [
+                ("WEIR_ADDR", list.join(&format!("{before},{after}"))),
+                ("WEIR_PORT", port.to_string()),
+                ("WEIR_STREAMS", streams.to_string()),
+                ("WEIR_CREDIT_BYTES", credit.to_string()),
+                ("WEIR_PEER_TIMEOUT_MS", ms.to_string()),
+            ];
+            let value = |name: &str| set.iter().find(|s| s.0 == name).map(|s| format!("{before}{}{after}", s.1));
+            let read = EngineConfig::from_vars(&value).expect("valid");
+            prop_assert_eq!(read.addrs, addrs);
+            prop_assert_eq!((read.port, read.streams, read.credit_bytes), (port, streams, credit));
+            prop_assert_eq!(read.peer_timeout, Duration::from_millis(ms));
+        }
+
+        #[test]
+        fn unknown_names_are_told_in_one_line_each(names in proptest::collection::vec("(FI_)?WEIR_[A-Z_]{0,20}(?s:.{0,2})", 0..5)) {
+            let told = unknown_settings(names.clone());
+            prop_assert!(told.len() <= names.len() && told.iter().all(|line| !line.contains(char::is_control)), "{told:?}");
         }
     }
 }

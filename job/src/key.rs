@@ -65,11 +65,16 @@ impl std::fmt::Display for KeySource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Environment => write!(f, "WEIR_KEY"),
-            Self::NamedFile(path) => write!(f, "{} (WEIR_KEY_FILE)", path.display()),
-            Self::UserFile(path) => write!(f, "{}", path.display()),
-            Self::CreatedFile(path) => write!(f, "{} (just made)", path.display()),
+            Self::NamedFile(path) => write!(f, "{} (WEIR_KEY_FILE)", shown(path)),
+            Self::UserFile(path) => write!(f, "{}", shown(path)),
+            Self::CreatedFile(path) => write!(f, "{} (just made)", shown(path)),
         }
     }
+}
+
+/// A path for a message of one line: a name may hold line breaks, and what a terminal obeys.
+fn shown(path: &Path) -> String {
+    path.display().to_string().escape_debug().to_string()
 }
 
 /// Why there is no key. Each message is one line that says what to do.
@@ -84,7 +89,7 @@ pub enum KeyError {
         found: String,
     },
     /// Others may read or change the file.
-    #[error("{}: mode {mode:04o} lets others at the job key; repair with: chmod 600 {}", path.display(), path.display())]
+    #[error("{}: mode {mode:04o} lets others at the job key; repair with: chmod 600 {}", shown(path), shown(path))]
     Mode {
         /// The key file.
         path: PathBuf,
@@ -92,7 +97,10 @@ pub enum KeyError {
         mode: u32,
     },
     /// The file belongs to another user.
-    #[error("{}: belongs to user {owner}, not to you (user {me}); use a key file of your own with WEIR_KEY_FILE", path.display())]
+    #[error(
+        "{}: belongs to user {owner}, not to you (user {me}); use a key file of your own with WEIR_KEY_FILE",
+        shown(path)
+    )]
     Owner {
         /// The key file.
         path: PathBuf,
@@ -102,13 +110,13 @@ pub enum KeyError {
         me: u32,
     },
     /// The path is a directory, a pipe or a device.
-    #[error("{}: not a regular file, so not a job key", path.display())]
+    #[error("{}: not a regular file, so not a job key", shown(path))]
     NotAFile {
         /// The path.
         path: PathBuf,
     },
     /// The file could not be read or made.
-    #[error("{}: cannot {action} the job key: {cause}{}", path.display(), if *action == "make" { "; set WEIR_KEY_FILE or WEIR_KEY" } else { "" })]
+    #[error("{}: cannot {action} the job key: {cause}{}", shown(path), if *action == "make" { "; set WEIR_KEY_FILE or WEIR_KEY" } else { "" })]
     Io {
         /// The key file, or the folder meant to hold it.
         path: PathBuf,
@@ -211,11 +219,11 @@ fn read_key_file(path: &Path) -> Result<[u8; KEY_BYTES], KeyError> {
     let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).map_err(io)?;
     check_file(&file, path)?;
     let mut text = String::new();
-    match file.take(MAX_FILE_BYTES).read_to_string(&mut text) {
-        Ok(_) => parse_key(&text, &path.display().to_string()),
-        Err(cause) if cause.kind() == ErrorKind::InvalidData => {
-            Err(KeyError::Format { place: path.display().to_string(), found: "binary data".into() })
-        }
+    let wrong = |found: String| Err(KeyError::Format { place: shown(path), found });
+    match file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text) {
+        Ok(read) if read as u64 > MAX_FILE_BYTES => wrong(format!("more than {MAX_FILE_BYTES} bytes")),
+        Ok(_) => parse_key(&text, &shown(path)),
+        Err(cause) if cause.kind() == ErrorKind::InvalidData => wrong("binary data".into()),
         Err(cause) => Err(io(cause)),
     }
 }
@@ -280,6 +288,8 @@ fn make_key_file(path: PathBuf) -> Result<JobKey, KeyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use proptest::test_runner::TestCaseError;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -360,6 +370,84 @@ mod tests {
         assert_ne!(first.bytes, [0; KEY_BYTES]);
         let left = std::fs::read_dir(path.parent().unwrap()).unwrap().count();
         assert_eq!(left, 1, "a draft was left behind");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_of_any_name_is_one_line() {
+        for mode in [0o600, 0o644] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("two\nlines \u{1b}[2J");
+            write_with_mode(&path, "short", mode);
+            let error = load_key(&Env::from_pairs([("WEIR_KEY_FILE", path.as_os_str())])).unwrap_err().to_string();
+            assert!(error.contains("two\\nlines") && !error.contains(char::is_control), "{error:?}");
+            let source = KeySource::NamedFile(path).to_string();
+            assert!(!source.contains(char::is_control), "{source:?}");
+        }
+    }
+
+    #[test]
+    fn what_lies_behind_the_part_of_a_file_that_is_read_is_not_ignored() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("k");
+        write_with_mode(&path, &format!("{HEX}{:200}and more", ""), 0o600);
+        let error = load_key(&Env::from_pairs([("WEIR_KEY_FILE", path.as_os_str())])).unwrap_err().to_string();
+        assert!(error.contains("more than 256 bytes"), "{error}");
+    }
+
+    /// The key in this text, or zeros where there is none; why there is none is one short line that names the place.
+    fn judge(text: &str) -> Result<[u8; KEY_BYTES], TestCaseError> {
+        parse_key(text, "WEIR_KEY").or_else(|error| {
+            let error = error.to_string();
+            prop_assert!(error.starts_with("WEIR_KEY: ") && !error.contains(char::is_control), "{error:?}");
+            prop_assert!(error.len() < 200, "{error}");
+            Ok([0; KEY_BYTES])
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_key_or_an_error_of_one_line(text in "(?s).{0,80}", digits in "[ \n]?[0-9a-zA-Z]{60,68}") {
+            judge(&text)?;
+            judge(&digits)?;
+        }
+
+        #[test]
+        fn a_key_with_one_place_changed_is_that_key_or_an_error(
+            bytes: [u8; KEY_BYTES], at in 0..=KEY_BYTES * 2, cut in 0usize..3, insert in "(?s).{0,2}",
+        ) {
+            let mut text = to_hex(&bytes);
+            text.replace_range(at..(at + cut).min(text.len()), &insert);
+            let whole = text.trim().len() == KEY_BYTES * 2 && text.trim().bytes().all(|b| b.is_ascii_hexdigit());
+            prop_assert_eq!(parse_key(&text, "WEIR_KEY").is_ok(), whole);
+            judge(&text)?;
+        }
+
+        #[test]
+        fn a_written_key_reads_back(bytes: [u8; KEY_BYTES], before in "[ \t\n]{0,4}", after in "[ \r\n]{0,4}", upper: bool) {
+            let digits = if upper { to_hex(&bytes).to_uppercase() } else { to_hex(&bytes) };
+            prop_assert_eq!(judge(&format!("{before}{digits}{after}"))?, bytes);
+        }
+
+        #[test]
+        fn a_file_of_any_bytes_is_a_key_or_an_error_that_names_it(
+            start in prop_oneof![Just(HEX.as_bytes().to_vec()), any::<Vec<u8>>()],
+            blanks in 0usize..300, end in proptest::collection::vec(any::<u8>(), 0..4),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("k");
+            let blank = std::str::from_utf8(&end).is_ok_and(|end| end.trim().is_empty());
+            let whole = start == HEX.as_bytes() && blank && blanks + HEX.len() + end.len() <= 256;
+            std::fs::write(&path, [start, vec![b' '; blanks], end].concat()).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+            match load_key(&Env::from_pairs([("WEIR_KEY_FILE", path.as_os_str())])) {
+                Ok(key) => prop_assert!(whole && key.bytes[1] == 1 && key.bytes[31] == 0xff),
+                Err(error) => {
+                    let error = error.to_string();
+                    prop_assert!(!whole && error.starts_with(path.to_str().unwrap()), "{error}");
+                    prop_assert!(!error.contains(char::is_control), "{error:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -300,9 +300,12 @@ mod tests {
 
     #[test]
     fn every_command_has_examples() {
-        for command in Args::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+        let main = Args::command();
+        let mut all: Vec<&clap::Command> = vec![&main];
+        while let Some(command) = all.pop() {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Examples"), "{} has no examples", command.get_name());
+            all.extend(command.get_subcommands().filter(|c| !c.is_hide_set()));
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Only counters are subtracted. What holds now (windows, queues, bytes held), what was the most ever, what names something
 //! and what was negotiated stay as they are in the later document.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 /// The parts of an endpoint that count, and in each what does not count but holds now. Names that end in `_peak` are the most
@@ -34,16 +36,18 @@ const OF_A_PEER: [&str; 14] = [
 /// The later document, with its counters less those of the earlier one.
 pub fn between(before: &Value, after: &Value) -> Value {
     let mut all = after.clone();
+    let earlier = by_name(before, "endpoints", "endpoint");
     for endpoint in list(&mut all, "endpoints") {
-        let Some(old) = same(before, "endpoints", "endpoint", endpoint) else { continue };
+        let Some(old) = named(endpoint, "endpoint").and_then(|name| earlier.get(&name)) else { continue };
         for (part, gauges) in COUNTING {
             let counters = |name: &str| !name.ends_with("_peak") && !gauges.contains(&name);
             if let (Some(Value::Object(part)), Some(Value::Object(old))) = (endpoint.get_mut(part), old.get(part)) {
                 subtract(part, old, counters);
             }
         }
+        let earlier = by_name(old, "peers", "peer");
         for peer in list(endpoint, "peers") {
-            let old = same(old, "peers", "peer", peer);
+            let old = named(peer, "peer").and_then(|name| earlier.get(&name));
             if let (Value::Object(peer), Some(Value::Object(old))) = (peer, old) {
                 subtract(peer, old, |name| OF_A_PEER.contains(&name));
                 for (stream, counters) in peer.get_mut("streams").and_then(Value::as_object_mut).into_iter().flatten() {
@@ -63,10 +67,14 @@ fn list<'a>(value: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Va
     value.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// The thing in the earlier document's list that bears the same name: lists grow and shrink.
-fn same<'a>(before: &'a Value, list: &str, key: &str, thing: &Value) -> Option<&'a Value> {
-    let name = thing.get(key)?;
-    before.get(list)?.as_array()?.iter().find(|old| old.get(key) == Some(name))
+/// The things in a list of the earlier document, by their names: lists grow and shrink, and may have as many entries as a job has ranks.
+fn by_name<'a>(before: &'a Value, list: &str, key: &str) -> HashMap<String, &'a Value> {
+    let things = before.get(list).and_then(Value::as_array).into_iter().flatten();
+    things.filter_map(|thing| Some((named(thing, key)?, thing))).collect()
+}
+
+fn named(thing: &Value, key: &str) -> Option<String> {
+    thing.get(key).map(Value::to_string)
 }
 
 fn subtract(new: &mut Map<String, Value>, old: &Map<String, Value>, counts: impl Fn(&str) -> bool) {
@@ -81,6 +89,8 @@ fn subtract(new: &mut Map<String, Value>, old: &Map<String, Value>, counts: impl
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stat::tests::document;
+    use proptest::prelude::*;
     use serde_json::json;
 
     #[test]
@@ -139,6 +149,38 @@ mod tests {
         for value in [json!(3), json!([1]), json!({"endpoints": 3}), json!({"endpoints": [3]}), json!(null)] {
             assert_eq!(between(&json!({"endpoints": [{"endpoint": "ab"}]}), &value), value);
             assert_eq!(between(&value, &value), value);
+        }
+    }
+
+    #[test]
+    fn a_job_of_very_many_ranks_is_compared_in_one_go() {
+        // Each peer looked for in the whole list would take hours.
+        let peers = |n: u64| (0..300_000u64).map(|peer| json!({"peer": peer, "packets_sent": n})).collect::<Vec<_>>();
+        let document = |n: u64| json!({"endpoints": [{"endpoint": "ab", "peers": peers(n)}]});
+        let change = between(&document(3), &document(10));
+        assert_eq!(change["endpoints"][0]["peers"][299_999]["packets_sent"], 7);
+    }
+
+    proptest! {
+        #[test]
+        fn any_two_documents_can_be_compared_and_nothing_is_added(before in document(), after in document()) {
+            let of = |list: &Value| json!({"endpoints": [{"endpoint": 1, "engine": list, "peers": [list, {"peer": 1, "streams": list}]}]});
+            between(&before, &after);
+            let change = between(&of(&before), &of(&after));
+            let keys = |value: &Value| value.to_string().matches('"').count();
+            prop_assert_eq!(keys(&change), keys(&of(&after)));
+        }
+
+        #[test]
+        fn what_was_counted_reads_back_as_the_difference(
+            counters in proptest::collection::btree_map("[a-z]{1,6}", (any::<u32>(), any::<u32>()), 0..9),
+        ) {
+            let document = |of: &dyn Fn(&(u32, u32)) -> u64| {
+                let part: Map<String, Value> = counters.iter().map(|(name, n)| (name.clone(), of(n).into())).collect();
+                json!({"endpoints": [{"endpoint": "ab", "transport": part}]})
+            };
+            let (earlier, later) = (document(&|n| n.0.into()), document(&|n| u64::from(n.0) + u64::from(n.1)));
+            prop_assert_eq!(between(&earlier, &later), document(&|n| n.1.into()));
         }
     }
 }

@@ -67,7 +67,8 @@ fn print_env(env: &Env, args: &EnvArgs) -> Result<u8> {
             launcher: None,
             library: None,
         }),
-        None => mpi::on_search_path(None, search_path(env)).context("or say which MPI, as in: weir env --mpi mpich")?,
+        None => mpi::on_search_path(None, search_path(env))
+            .map_err(|error| anyhow!("{error:#}; or say which MPI is meant, as in: weir env --mpi mpich"))?,
     };
     let provider = provider::find(env)?;
     let key = environment::key(env)?;
@@ -256,6 +257,17 @@ mod tests {
         }
         let run = std::fs::read_to_string(dir.path().join("man1/weir-run.1")).unwrap();
         assert!(run.contains("\\fBweir run\\fR"), "{run}");
+    }
+
+    #[test]
+    fn without_an_mpi_the_variables_are_refused_in_one_sentence() {
+        let args =
+            EnvArgs { mpi: None, shell: environment::Shell::Bash, no_shm: false, output: Output { json: false } };
+        let error = print_env(&Env::from_pairs([("PATH", "/nowhere")]), &args).unwrap_err();
+        assert_eq!(
+            format!("{error:#}"),
+            "no mpiexec on PATH; install MPICH or Open MPI, for example: pip install mpich; or say which MPI is meant, as in: weir env --mpi mpich"
+        );
     }
 
     #[test]

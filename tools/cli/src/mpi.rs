@@ -3,12 +3,14 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use weir_mpi::elf;
+use weir_report::table::clean;
 
 /// An MPI implementation that can use a libfabric provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
@@ -44,6 +46,8 @@ pub struct Found {
 
 /// How long a tool may take to say its version.
 const ASK_LIMIT: Duration = Duration::from_secs(20);
+/// What a tool has said is in the pipe when it ends; how long reading it may take at least.
+const PIPE_GRACE: Duration = Duration::from_secs(1);
 
 /// Runs a command and returns what it prints, or an error when it fails or takes too long.
 ///
@@ -58,17 +62,20 @@ pub fn ask(command: &mut Command, limit: Duration) -> Result<String> {
         .spawn()
         .with_context(|| format!("cannot start {name}"))?;
     let drain = |stream: Option<Box<dyn Read + Send>>| {
+        let (done, all) = channel();
         std::thread::spawn(move || {
             let mut text = Vec::new();
             if let Some(stream) = stream {
                 let _ = stream.take(4 << 20).read_to_end(&mut text);
             }
-            String::from_utf8_lossy(&text).into_owned()
-        })
+            let _ = done.send(String::from_utf8_lossy(&text).into_owned());
+        });
+        all
     };
     let out = drain(child.stdout.take().map(|s| Box::new(s) as Box<dyn Read + Send>));
     let err = drain(child.stderr.take().map(|s| Box::new(s) as Box<dyn Read + Send>));
     let deadline = Instant::now() + limit;
+    let late = || anyhow::anyhow!("{name} did not end within {} s", limit.as_secs());
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
@@ -76,14 +83,17 @@ pub fn ask(command: &mut Command, limit: Duration) -> Result<String> {
         if Instant::now() > deadline {
             child.kill()?;
             child.wait()?;
-            bail!("{name} did not end within {} s", limit.as_secs());
+            return Err(late());
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
+    // What it has left running may hold its output open.
+    let rest =
+        |all: Receiver<String>| all.recv_timeout(deadline.saturating_duration_since(Instant::now()).max(PIPE_GRACE));
+    let (Ok(out), Ok(err)) = (rest(out), rest(err)) else { return Err(late()) };
     if !status.success() {
         let said = err.lines().chain(out.lines()).map(str::trim).find(|line| line.contains(char::is_alphabetic));
-        bail!("{name}: {status}{}", said.map(|line| format!(": {line}")).unwrap_or_default());
+        bail!("{name}: {status}{}", said.map(|line| format!(": {}", clean(line))).unwrap_or_default());
     }
     Ok(out + &err)
 }
@@ -125,15 +135,20 @@ fn read_version(said: &str) -> Option<(Kind, Option<String>)> {
         Some(rest.split(|c: char| c.is_whitespace() || c == ')').next()?.to_owned())
     };
     if said.contains("HYDRA") || said.contains("Hydra") {
-        return Some((Kind::Mpich, word_after(said, "Version")));
+        return Some((Kind::Mpich, word_after(said, "Version").filter(|v| is_version(v))));
     }
     // Open MPI 5 says "mpiexec (Open MPI) 5.0.11", 4 "mpiexec (OpenRTE) 4.1.4".
     let mark = ["(Open MPI)", "(OpenRTE)", "Open MPI", "OpenRTE"].into_iter().find(|mark| said.contains(mark));
     if mark.is_some() || said.contains("prterun") {
         let version = mark.and_then(|mark| word_after(said, mark));
-        return Some((Kind::Openmpi, version.filter(|v| v.starts_with(|c: char| c.is_ascii_digit()))));
+        return Some((Kind::Openmpi, version.filter(|v| is_version(v) && v.starts_with(|c: char| c.is_ascii_digit()))));
     }
     None
+}
+
+/// A word that a version may be: a build between two releases has none that begins with a number.
+fn is_version(word: &str) -> bool {
+    (1..=40).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_graphic())
 }
 
 /// The MPI whose `mpiexec` comes first on the path; with `wanted`, the first of that kind.
@@ -313,6 +328,7 @@ fn of_python(python: &Path, path: Option<&std::ffi::OsStr>) -> Result<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn launchers_tell_who_they_are() {
@@ -404,5 +420,41 @@ mod tests {
         let error = ask(Command::new("sleep").arg("120"), Duration::from_millis(100)).unwrap_err();
         assert!(error.to_string().contains("did not end"), "{error}");
         assert!(begin.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_tool_that_leaves_something_running_is_not_waited_for() {
+        let error = ask(Command::new("sh").args(["-c", "sleep 5 & echo 1"]), Duration::from_millis(100)).unwrap_err();
+        assert!(error.to_string().contains("did not end"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_version_is_none() {
+        assert_eq!(read_version("HYDRA build details:\n    Version:"), Some((Kind::Mpich, None)));
+        assert_eq!(read_version("HYDRA Version: \u{1b}[2J5.0"), Some((Kind::Mpich, None)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_is_a_launchers_with_one_plain_word_or_none(
+            parts in proptest::collection::vec(
+                prop_oneof!["(?s).{0,8}", "(HYDRA|Hydra|Version|\\(Open MPI\\)|OpenRTE|prterun|[0-9.]{1,5})[: )\n\u{1b}]{0,3}"], 0..8),
+        ) {
+            if let Some((_, Some(version))) = read_version(&parts.concat()) {
+                prop_assert!((1..=40).contains(&version.len()) && version.bytes().all(|b| b.is_ascii_graphic()), "{version:?}");
+            }
+        }
+
+        #[test]
+        fn a_launchers_own_words_tell_its_version(
+            version in "[0-9]{1,2}(\\.[0-9]{1,3}){1,2}((a|b|rc)[0-9])?", before in "([a-z ]{0,9}\n)?", after in "(\n[a-zA-Z :]{0,9})?", blanks in 1usize..40,
+        ) {
+            let hydra = format!("{before}HYDRA build details:\n    Version:{:blanks$}{version}{after}", "");
+            prop_assert_eq!(read_version(&hydra), Some((Kind::Mpich, Some(version.clone()))));
+            for name in ["Open MPI", "OpenRTE"] {
+                let open = format!("{before}mpiexec ({name}) {version}{after}");
+                prop_assert_eq!(read_version(&open), Some((Kind::Openmpi, Some(version.clone()))));
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! For `weir doctor`: what the counters of the processes that use Weir now say of the network.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -35,17 +36,18 @@ pub fn documents() -> Vec<(u32, Value)> {
 /// Whether lanes work where they are wanted.
 pub fn lanes(documents: &[(u32, Value)]) -> Vec<Finding> {
     let mut blocked = (BTreeSet::new(), Vec::new());
-    let (mut others, mut opened) = (0, 0);
+    let (mut others, mut opened) = (0_u64, 0_u64);
     for (pid, document) in documents {
         let endpoints = document["endpoints"].as_array().map_or(&[][..], Vec::as_slice);
         let mut is_blocked = false;
         for e in endpoints {
             let connects = count(&e["engine"]["lane_connects_failed"]);
             is_blocked |= connects > 0;
-            others += count(&e["protocol"]["lanes_failed"]).saturating_sub(connects);
-            opened += count(&e["protocol"]["lanes_opened"]);
+            // Another's process may say anything.
+            others = others.saturating_add(count(&e["protocol"]["lanes_failed"]).saturating_sub(connects));
+            opened = opened.saturating_add(count(&e["protocol"]["lanes_opened"]));
             let to = e["no_tcp_to"].as_array().into_iter().flatten();
-            blocked.0.extend(to.filter_map(Value::as_str).map(str::to_owned));
+            blocked.0.extend(to.filter_map(|one| one.as_str()?.parse::<SocketAddr>().ok()));
         }
         if is_blocked {
             blocked.1.push(*pid);
@@ -87,6 +89,8 @@ fn few<T: ToString>(all: impl ExactSizeIterator<Item = T>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stat::tests::document;
+    use proptest::prelude::*;
     use serde_json::json;
 
     fn process(connects_failed: u64, failed: u64, opened: u64, to: &[&str]) -> Value {
@@ -122,5 +126,27 @@ mod tests {
     fn a_long_list_is_cut() {
         assert_eq!(few([1, 2, 3, 4].iter()), "1, 2, 3, 4");
         assert_eq!(few([1, 2, 3, 4, 5, 6].iter()), "1, 2, 3, 4 and 2 more");
+    }
+
+    #[test]
+    fn a_process_that_says_nonsense_does_no_harm() {
+        let most = process(1, u64::MAX, u64::MAX, &["10.0.0.2:7000", "not\nan address"]);
+        let found = lanes(&[(12, most.clone()), (13, most)]);
+        assert!(found[0].cause.starts_with("TCP to 10.0.0.2:7000 was not answered"), "{found:?}");
+        assert!(found[1].cause.starts_with(&format!("{} ends of lanes failed", u64::MAX)), "{found:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_answers_of_processes_are_findings_of_one_line_or_none(
+            answers in proptest::collection::vec((any::<u32>(), document()), 0..4), failed: u64, to in "(?s).{0,9}", address: SocketAddr,
+        ) {
+            let mut all: Vec<(u32, Value)> =
+                answers.into_iter().flat_map(|(pid, v)| [(pid, json!({"endpoints": [v.clone()]})), (pid, v)]).collect();
+            all.push((1, process(failed, 0, failed, &[&to, &address.to_string()])));
+            let found = lanes(&all);
+            prop_assert!(found.iter().all(|f| f.cause.len() < 500 && !f.cause.contains(char::is_control)), "{found:?}");
+            prop_assert_eq!(found.iter().any(|f| f.cause.contains(&address.to_string())), failed > 0);
+        }
     }
 }

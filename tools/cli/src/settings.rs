@@ -30,7 +30,10 @@ pub fn complaints(env: &Env) -> Vec<Complaint> {
 fn faults(env: &Env) -> Option<String> {
     let value = value(env, "WEIR_FAULTS").filter(|value| !value.is_empty())?;
     let name = set_as(env, "WEIR_FAULTS");
-    Some(format!("{name}={value}: every process started here loses or damages packets on purpose; unset {name}"))
+    Some(format!(
+        "{name}={}: every process started here loses or damages packets on purpose; unset {name}",
+        value.escape_debug()
+    ))
 }
 
 /// The first value that cannot be understood, whatever machine it is on.
@@ -92,6 +95,10 @@ mod tests {
             let all = told(name, "loss=5%");
             assert!(all.len() == 1 && !all[0].fatal && all[0].text.starts_with(&format!("{name}=loss=5%")), "{all:?}");
         }
+        let all = told("WEIR_FAULTS", "loss=5%,\n dup=1%");
+        assert!(all.len() == 1 && !all[0].text.contains('\n'), "{all:?}");
+        let all = told("WEIR_STATS", "1");
+        assert!(all.len() == 1 && all[0].fatal && all[0].text.starts_with("WEIR_STATS: '1' "), "{all:?}");
         let all = told("WEIR_KEYFILE", "/x");
         assert!(all.len() == 1 && !all[0].fatal && all[0].text.contains("WEIR_KEY_FILE"), "{all:?}");
     }

@@ -6,10 +6,11 @@ use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use weir_report::table::clean;
 
 /// Largest document that is read.
 const MAX_BYTES: u64 = 64 << 20;
@@ -54,12 +55,30 @@ pub fn served() -> Vec<u32> {
 /// If nobody is there, or nothing comes in time, or no JSON.
 pub fn ask(pid: u32, name: &str, limit: Duration) -> Result<Value> {
     let address = SocketAddr::from_abstract_name(name)?;
-    let stream = UnixStream::connect_addr(&address)
+    let mut stream = UnixStream::connect_addr(&address)
         .map_err(|_| anyhow::anyhow!("process {pid} serves no counters: it has no Weir endpoint open"))?;
-    stream.set_read_timeout(Some(limit))?;
-    let mut text = String::new();
-    stream.take(MAX_BYTES).read_to_string(&mut text).map_err(|error| not_answered(&error, limit))?;
-    serde_json::from_str(&text).context("the process did not answer with JSON")
+    let text = read_within(&mut stream, limit).map_err(|error| not_answered(&error, limit))?;
+    serde_json::from_slice(&text).context("the process did not answer with JSON")
+}
+
+/// Reads to the end, for so long in all: a socket's own limit is for each read, and begins again with each byte.
+fn read_within(stream: &mut UnixStream, limit: Duration) -> std::io::Result<Vec<u8>> {
+    let end = Instant::now() + limit;
+    let (mut text, mut piece) = (Vec::new(), [0; 16 << 10]);
+    while (text.len() as u64) < MAX_BYTES {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(length) => text.extend_from_slice(&piece[..length]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(text)
 }
 
 /// Why there is no answer. That the time is over the system calls "temporarily unavailable".
@@ -92,9 +111,10 @@ fn enter_namespace_of(pid: u32) -> Result<()> {
 /// If the file cannot be read or holds no JSON.
 pub fn of_file(path: &Path) -> Result<Value> {
     let mut text = String::new();
-    let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    file.take(MAX_BYTES).read_to_string(&mut text).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("{} holds no JSON", path.display()))
+    let name = clean(&path.display().to_string());
+    let file = std::fs::File::open(path).with_context(|| format!("cannot open {name}"))?;
+    file.take(MAX_BYTES).read_to_string(&mut text).with_context(|| format!("cannot read {name}"))?;
+    serde_json::from_str(&text).with_context(|| format!("{name} holds no JSON"))
 }
 
 /// The document as indented text; what is zero or empty is left out unless `all` is wanted.
@@ -106,14 +126,17 @@ pub fn render(value: &Value, all: bool) -> String {
 
 /// Nesting past this is cut: a file may hold anything.
 const MAX_DEPTH: usize = 16;
+/// Values stand in a column behind names of up to this length: one long name must not make all lines as long.
+const MAX_COLUMN: usize = 40;
 
 fn render_into(out: &mut String, value: &Value, indent: usize, all: bool, depth: usize) {
     let pairs: Vec<(String, &Value)> = match value {
-        Value::Object(map) => map.iter().map(|(k, v)| (k.clone(), v)).collect(),
+        Value::Object(map) => map.iter().map(|(k, v)| (clean(k), v)).collect(),
         Value::Array(list) => list.iter().enumerate().map(|(i, v)| (format!("[{i}]"), v)).collect(),
         _ => Vec::new(),
     };
     let width = pairs.iter().filter(|(_, v)| !is_nested(v)).map(|(k, _)| k.chars().count()).max().unwrap_or(0);
+    let width = width.min(MAX_COLUMN);
     for (key, value) in pairs {
         if is_nested(value) {
             let _ = writeln!(out, "{:indent$}{key}", "");
@@ -148,15 +171,16 @@ fn is_nested(value: &Value) -> bool {
 
 fn plain(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => clean(text),
         Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
     use std::io::Write as _;
     use std::os::unix::net::UnixListener;
@@ -239,5 +263,98 @@ mod tests {
         let file = dir.path().join("deep.json");
         std::fs::write(&file, "[".repeat(100_000)).unwrap();
         assert!(of_file(&file).is_err());
+    }
+
+    #[test]
+    fn a_process_that_answers_a_byte_at_a_time_is_given_up() {
+        let name = format!("weir-stat-test-slow-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            for _ in 0..40 {
+                std::thread::sleep(Duration::from_millis(50));
+                let _ = stream.write_all(b" ");
+            }
+            let _ = stream.write_all(b"{}");
+        });
+        let error = ask(1, &name, Duration::from_millis(200)).unwrap_err();
+        assert!(error.to_string().contains("did not answer within"), "{error}");
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn a_long_name_does_not_widen_every_line() {
+        let mut map = serde_json::Map::new();
+        map.insert("x".repeat(70_000), 1.into());
+        map.extend((0..1000).map(|n| (n.to_string(), 1.into())));
+        assert!(render(&Value::Object(map), true).len() < 150_000);
+    }
+
+    #[test]
+    fn what_a_process_says_cannot_steer_the_terminal() {
+        let text = render(&json!({"a\u{1b}[2J": "b\u{1b}]0;title\u{7}", "list": ["c\nd  1"]}), true);
+        assert!(text.lines().count() == 2 && !text.replace('\n', "").contains(char::is_control), "{text:?}");
+    }
+
+    /// Any document, of a few levels.
+    pub fn document() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            prop_oneof![any::<u64>(), 0..9u64].prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<i32>().prop_map(|n| Value::from(f64::from(n) / 8.0)),
+            "(?s).{0,6}".prop_map(Value::from),
+        ];
+        let key = "(endpoints|endpoint|engine|protocol|peers|peer|streams|polls|packets_sent|lanes_failed|no_tcp_to|(?s:.{0,4}))";
+        leaf.prop_recursive(6, 60, 5, move |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                proptest::collection::vec((key, inner), 0..5)
+                    .prop_map(|pairs| Value::Object(pairs.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_document_is_shown_in_lines_of_plain_text(value in document(), all: bool) {
+            let text = render(&value, all);
+            prop_assert!(!text.replace('\n', "").contains(char::is_control), "{text:?}");
+            let places = value.to_string().matches([':', ',', '[', '{']).count();
+            prop_assert!(text.lines().count() <= places, "{text:?}");
+        }
+
+        #[test]
+        fn a_file_of_any_bytes_is_a_document_or_an_error_that_names_it(
+            value in document(), at: proptest::sample::Index, cut in 0usize..4, insert in proptest::collection::vec(any::<u8>(), 0..4),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join("counters");
+            let whole = value.to_string().into_bytes();
+            std::fs::write(&file, &whole).unwrap();
+            prop_assert_eq!(of_file(&file).unwrap(), value);
+            let mut damaged = whole;
+            let at = at.index(damaged.len());
+            damaged.splice(at..(at + cut).min(damaged.len()), insert);
+            std::fs::write(&file, &damaged).unwrap();
+            if let Err(error) = of_file(&file) {
+                let error = format!("{error:#}");
+                prop_assert!(error.contains("counters") && !error.contains(char::is_control), "{error:?}");
+            }
+        }
+
+        #[test]
+        fn written_counters_read_back_and_are_shown(counters in proptest::collection::btree_map("[a-z_]{1,50}", 1u64.., 0..20)) {
+            let value = serde_json::to_value(&counters).unwrap();
+            let read: Value = serde_json::from_str(&value.to_string()).unwrap();
+            let text = render(&read, false);
+            let shown: Vec<(String, u64)> = text
+                .lines()
+                .filter_map(|line| line.split_once("  ").map(|(name, n)| (name.to_owned(), n.trim().parse().unwrap())))
+                .collect();
+            prop_assert_eq!(shown, counters.into_iter().collect::<Vec<_>>());
+        }
     }
 }

@@ -100,9 +100,13 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Talk to a running network: cut, heal, set, stats, info, stop
-    #[command(after_help = "Requests:\n  cut HOST NETWORK [up|down]\n  heal HOST NETWORK [up|down]\n  \
+    #[command(
+        after_help = "Examples:\n  weir emulate ctl lab cut host2 net1\n  weir emulate ctl lab heal host2 net1\n  \
+        weir emulate ctl lab set host1 net1 down loss=2% delay=5ms\n  weir emulate ctl lab stats\n\n\
+        Requests:\n  cut HOST NETWORK [up|down]\n  heal HOST NETWORK [up|down]\n  \
         set HOST NETWORK [up|down|both] KEY=VALUE...   (keys as in the spec: loss=2%, delay=5ms, rate=100m, ...)\n  \
-        stats\n  info\n  stop")]
+        stats\n  info\n  stop"
+    )]
     Ctl {
         /// The network's name
         name: String,
@@ -111,6 +115,10 @@ enum Action {
         request: Vec<String>,
     },
     /// Run a command inside a host of a running network
+    #[command(
+        after_help = "Examples:\n  weir emulate exec lab host2 ip address\n  weir emulate exec lab host1 ping -c 3 host2\n  \
+        weir emulate exec lab host1 sh"
+    )]
     Exec {
         /// The network's name
         name: String,
@@ -121,6 +129,7 @@ enum Action {
         command: Vec<String>,
     },
     /// List the running networks
+    #[command(after_help = "Examples:\n  weir emulate list\n  weir emulate list --json")]
     List {
         /// Answer with one JSON document
         #[arg(long)]

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const MOST_REQUEST_BYTES: usize = 64 * 1024;
+/// Longest reply that is read: the counters of the most interfaces there may be have about a megabyte.
+const MOST_REPLY_BYTES: u64 = 64 << 20;
 /// For a whole request, and for a whole reply.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -42,9 +44,10 @@ fn answer(mut stream: UnixStream, shared: &Shared) -> std::io::Result<()> {
     let text = read_request(&mut stream)?;
     let reply = match serde_json::from_slice::<Vec<String>>(&text) {
         Err(e) => Err(Error::Request(format!("not a JSON array of words: {e}"))),
-        Ok(words) => obey(&words.iter().map(String::as_str).collect::<Vec<_>>(), shared),
+        Ok(words) => understand(&words.iter().map(String::as_str).collect::<Vec<_>>()).and_then(|r| obey(r, shared)),
     };
-    let reply = reply.unwrap_or_else(|e| json!({ "error": e.to_string() }));
+    // One line: the words that it repeats may hold anything.
+    let reply = reply.unwrap_or_else(|e| json!({ "error": e.to_string().replace(char::is_control, " ") }));
     stream.write_all(format!("{reply}\n").as_bytes())
 }
 
@@ -69,25 +72,46 @@ fn read_request(stream: &mut UnixStream) -> std::io::Result<Vec<u8>> {
     Err(std::io::ErrorKind::InvalidData.into())
 }
 
-fn obey(words: &[&str], shared: &Shared) -> Result<Value> {
-    let bad = Error::Request;
-    match words {
-        ["stats"] => Ok(serde_json::to_value(shared.stats()?).unwrap_or_default()),
-        ["info"] => Ok(shared.info()),
-        ["stop"] => {
+/// What a client may ask for.
+#[derive(Debug)]
+enum Request<'a> {
+    Stats,
+    Info,
+    Stop,
+    Change { host: &'a str, network: &'a str, direction: Direction, action: Action },
+}
+
+fn obey(request: Request, shared: &Shared) -> Result<Value> {
+    match request {
+        Request::Stats => Ok(serde_json::to_value(shared.stats()?).unwrap_or_default()),
+        Request::Info => Ok(shared.info()),
+        Request::Stop => {
             shared.request_stop();
             Ok(json!({}))
         }
-        [verb @ ("cut" | "heal"), host, network, rest @ ..] => {
+        Request::Change { host, network, direction, action } => {
+            shared.change(host, network, direction, action).map(|()| json!({}))
+        }
+    }
+}
+
+/// What the words of a request ask for.
+fn understand<'a>(words: &[&'a str]) -> Result<Request<'a>> {
+    let bad = Error::Request;
+    match *words {
+        ["stats"] => Ok(Request::Stats),
+        ["info"] => Ok(Request::Info),
+        ["stop"] => Ok(Request::Stop),
+        [verb @ ("cut" | "heal"), host, network, ref rest @ ..] => {
             let direction = match rest {
                 [] => Direction::Both,
                 [word] => word.parse().map_err(bad)?,
                 _ => return Err(bad(format!("too many words; write {USAGE}"))),
             };
-            let action = if *verb == "cut" { Action::Cut } else { Action::Heal };
-            shared.change(host, network, direction, action).map(|()| json!({}))
+            let action = if verb == "cut" { Action::Cut } else { Action::Heal };
+            Ok(Request::Change { host, network, direction, action })
         }
-        ["set", host, network, rest @ ..] => {
+        ["set", host, network, ref rest @ ..] => {
             let (direction, settings) = match rest {
                 [word, settings @ ..] if !word.contains('=') => {
                     let neither = |_| {
@@ -101,7 +125,7 @@ fn obey(words: &[&str], shared: &Shared) -> Result<Value> {
                 return Err(bad("set needs at least one KEY=VALUE, as in loss=2%".into()));
             }
             let settings = PipeSettings::from_words(settings.iter().copied()).map_err(bad)?;
-            shared.change(host, network, direction, Action::Set(Box::new(settings))).map(|()| json!({}))
+            Ok(Request::Change { host, network, direction, action: Action::Set(Box::new(settings)) })
         }
         [] => Err(bad(format!("no request; the requests are: {USAGE}"))),
         [verb @ ("stats" | "info" | "stop" | "cut" | "heal" | "set"), ..] => {
@@ -121,7 +145,7 @@ pub fn request(name: &str, words: &[String]) -> Result<Value> {
         stream.write_all(Value::from(words).to_string().as_bytes())?;
         stream.shutdown(std::net::Shutdown::Write)?;
         let mut text = String::new();
-        stream.read_to_string(&mut text)?;
+        stream.take(MOST_REPLY_BYTES).read_to_string(&mut text)?;
         Ok(text)
     };
     let text = talk(&mut stream).context(|| format!("talk to '{name}'"))?;
@@ -130,5 +154,78 @@ pub fn request(name: &str, words: &[String]) -> Result<Value> {
     match reply.get("error").and_then(Value::as_str) {
         Some(error) => Err(Error::Request(error.to_owned())),
         None => Ok(reply),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Spec;
+    use proptest::prelude::*;
+    use std::sync::atomic::AtomicBool;
+
+    /// A network without hosts, which needs no right to be made.
+    fn nobody() -> Shared {
+        let spec = Spec { hosts: Vec::new(), networks: Vec::new(), ..Spec::star(1) };
+        let (dir, links, stop) = (RunDir { path: "/nowhere".into() }, Vec::new(), AtomicBool::new(false));
+        Shared { name: "test".into(), spec, dir, links, door: None, started: Instant::now(), stop }
+    }
+
+    /// The one line that a client gets who sends these bytes.
+    fn reply_to(bytes: &[u8]) -> Value {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        client.write_all(bytes).unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        answer(server, &nobody()).unwrap();
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text:?}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn words() -> impl Strategy<Value = Vec<String>> {
+        let word = prop_oneof![
+            4 => "(cut|heal|set|stats|info|stop|host1|net1|up|down|both)",
+            2 => "(loss|delay|rate|queue|burst|jitter|gilbert|seed)=[0-9]{0,3}[.]?[0-9]{0,2}(%|ms|m|p|kB|nan|inf|\n)?",
+            1 => "(?s).{0,8}",
+        ];
+        proptest::collection::vec(word, 0..7)
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_answered_with_one_object_that_says_what_is_wrong(bytes: Vec<u8>, words in words(), at: usize, to: u8) {
+            let mut damaged = serde_json::to_vec(&words).unwrap();
+            let at = at % damaged.len();
+            damaged[at] = to;
+            for bytes in [bytes, serde_json::to_vec(&words).unwrap(), damaged] {
+                let reply = reply_to(&bytes);
+                let error = reply.as_object().expect("an object").get("error");
+                prop_assert!(error.is_none_or(|e| e.as_str().is_some_and(|e| !e.contains(char::is_control))), "{reply}");
+            }
+        }
+
+        #[test]
+        fn written_requests_are_understood(
+            host in "[a-z0-9]{1,9}", network in "[a-z0-9]{1,9}", loss in 0u32..=100, delay in 0u32..1000,
+            side in proptest::option::of(proptest::sample::select(vec![Direction::Up, Direction::Down, Direction::Both])),
+        ) {
+            let side_word = side.map(|side| format!("{side:?}").to_lowercase());
+            let settings = [format!("loss={loss}%"), format!("delay={delay}ms")];
+            for verb in ["cut", "heal", "set"] {
+                let mut words = vec![verb, &host, &network];
+                words.extend(side_word.as_deref());
+                words.extend(settings.iter().filter(|_| verb == "set").map(String::as_str));
+                let Request::Change { host: h, network: n, direction, action } = understand(&words).unwrap() else {
+                    return Err(TestCaseError::fail("not a change"));
+                };
+                prop_assert_eq!((h, n), (&*host, &*network));
+                prop_assert_eq!(direction, side.unwrap_or(if verb == "set" { Direction::Down } else { Direction::Both }));
+                match action {
+                    Action::Set(set) => prop_assert!(set.loss == Some(f64::from(loss) / 100.0) && set.delay == Some(u64::from(delay) * 1_000_000)),
+                    other => prop_assert_eq!(format!("{other:?}").to_lowercase(), verb),
+                }
+            }
+        }
     }
 }

@@ -505,8 +505,9 @@ impl Spec {
             if !(576..=9000).contains(&network.mtu) {
                 return fail(format!("network {}: mtu {} is not in 576..9000", network.name, network.mtu));
             }
-            if network.subnet.is_some_and(|s| s.octets()[3] != 0 || s.octets()[0] == 127) {
-                return fail(format!("network {}: subnet must be the first address of a /24", network.name));
+            if let Some(subnet) = network.subnet {
+                check_subnet(subnet)
+                    .map_err(|e| Error::Spec(format!("network {}: subnet {subnet}: {e}", network.name)))?;
             }
             for host in network.host.keys() {
                 self.host_index(host).map_err(|e| Error::Spec(format!("network {}: {e}", network.name)))?;
@@ -588,6 +589,20 @@ impl Spec {
     }
 }
 
+/// Whether hosts can have the addresses of this /24 and reach each other by them. Not those of "this network" (0.0.0.0/8), loopback
+/// (127.0.0.0/8), multicast (224.0.0.0/4) and what is reserved above (RFC 6890), where masks such as 255.255.255.0 are: kernels and
+/// programs differ in which of these they refuse.
+fn check_subnet(subnet: Ipv4Addr) -> std::result::Result<(), &'static str> {
+    let [first, .., last] = subnet.octets();
+    if last != 0 {
+        return Err("not the first address of a /24, such as 10.1.2.0");
+    }
+    if matches!(first, 0 | 127 | 224..) {
+        return Err("no host can have its addresses; write the first address of a /24, such as 10.1.2.0");
+    }
+    Ok(())
+}
+
 fn yes() -> bool {
     true
 }
@@ -640,7 +655,11 @@ quantities! {
     req_probability, option_probability, f64, units::probability;
     req_size, option_size, u64, units::size_bytes;
     req_queue, option_queue, QueueLimit, units::queue;
-    req_float, option_float, f64, |text: &str| text.parse().map_err(|_| format!("'{text}' is not a number"));
+    req_float, option_float, f64, finite;
+}
+
+fn finite(text: &str) -> std::result::Result<f64, String> {
+    text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| format!("'{text}' is not a number"))
 }
 
 fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<String>, D::Error> {

@@ -116,6 +116,33 @@ fn two_networks_have_two_subnets() {
 }
 
 #[test]
+fn a_subnet_whose_addresses_no_host_can_have_is_refused() {
+    let with = |subnet: &str| {
+        Spec::from_toml(&format!("hosts = 2\n[[network]]\nname = \"n\"\nsubnet = \"{subnet}\""))
+            .map_err(|e| e.to_string())
+    };
+    for subnet in ["255.255.255.0", "240.0.0.0", "224.0.0.0", "127.0.0.0", "0.0.0.0"] {
+        let told = format!(
+            "spec: network n: subnet {subnet}: no host can have its addresses; write the first address of a /24"
+        );
+        let error = with(subnet).expect_err(subnet);
+        assert!(error.starts_with(&told), "{error}");
+    }
+    assert!(with("10.1.2.3").expect_err("no /24").contains("subnet 10.1.2.3: not the first address of a /24"));
+    for subnet in ["10.1.2.0", "192.168.0.0", "198.18.0.0", "223.255.255.0", "1.0.0.0"] {
+        assert!(with(subnet).is_ok(), "{subnet}");
+    }
+}
+
+#[test]
+fn a_burst_is_a_finite_number() {
+    for burst in ["nan", "inf", "-inf"] {
+        let error = PipeSettings::from_words(["loss=1%", &format!("burst={burst}")]).expect_err(burst);
+        assert!(error.contains("burst") && error.contains("not a number"), "{error}");
+    }
+}
+
+#[test]
 fn a_file_without_end_is_refused() {
     let error = Spec::from_file(Path::new("/dev/zero")).expect_err("endless").to_string();
     assert!(error.contains("/dev/zero") && error.contains("more than 4 MiB"), "{error}");

@@ -197,6 +197,7 @@ pub fn parse_control(control: &[u8]) -> Received {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn addresses_survive_the_round_trip_in_both_kinds_of_socket() {
@@ -239,5 +240,65 @@ mod tests {
         let mut c = Control::EMPTY;
         c.put_source(IpAddr::from([10, 0, 0, 7]), true);
         assert_eq!(parse_control(&c.bytes[..c.len]).local, Some(IpAddr::from([10, 0, 0, 7])));
+    }
+
+    /// A control message of any header and data; now and then one that the kernel could send.
+    fn message() -> impl Strategy<Value = (i32, i32, Vec<u8>)> {
+        let known = [
+            (libc::SOL_UDP, libc::UDP_GRO),
+            (libc::IPPROTO_IP, libc::IP_PKTINFO),
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO),
+            (libc::IPPROTO_IP, libc::IP_TOS),
+        ];
+        let kind = prop_oneof![any::<(i32, i32)>(), proptest::sample::select(known.to_vec())];
+        (kind, proptest::collection::vec(any::<u8>(), 0..24)).prop_map(|((level, kind), data)| (level, kind, data))
+    }
+
+    /// What is read of any bytes is within them and comes to an end.
+    fn judge(control: &[u8]) -> Result<(), proptest::test_runner::TestCaseError> {
+        let all: Vec<_> = messages(control).collect();
+        prop_assert!(all.iter().map(|(_, _, data)| HEADER + data.len()).sum::<usize>() <= control.len());
+        let told = parse_control(control);
+        prop_assert!(told.segment != Some(0) && told.ecn <= 3, "{told:?}");
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_control_messages_and_addresses_or_none(
+            control in proptest::collection::vec(any::<u8>(), 0..200), head: Option<u8>, bytes: [u8; 28], v6: bool, len in 0u32..40,
+        ) {
+            judge(&control)?;
+            let mut plausible = control;
+            // A length that fits, or nearly.
+            plausible.iter_mut().take(WORD).enumerate().for_each(|(i, b)| *b = if i == 0 { head.unwrap_or(16) } else { 0 });
+            judge(&plausible)?;
+            let mut raw = RawAddr { bytes, len };
+            raw.decode();
+            let family = if v6 { libc::AF_INET6 } else { libc::AF_INET } as u16;
+            raw.bytes[..2].copy_from_slice(&family.to_ne_bytes());
+            let enough = len >= if v6 { V6_BYTES } else { V4_BYTES };
+            prop_assert_eq!(raw.decode().is_some(), enough);
+        }
+
+        #[test]
+        fn written_control_messages_read_back_and_damaged_ones_do_no_harm(
+            list in proptest::collection::vec(message(), 0..6), at in 0usize..128, to: u8, cut in 0usize..=128,
+        ) {
+            let mut control = Control::EMPTY;
+            let mut fitting = Vec::new();
+            for (level, kind, data) in list {
+                let before = control.len;
+                control.put(level, kind, &data);
+                if control.len > before {
+                    fitting.push((level, kind, data));
+                }
+            }
+            let read: Vec<_> = messages(&control.bytes[..control.len]).map(|(l, k, data)| (l, k, data.to_vec())).collect();
+            prop_assert_eq!(read, fitting);
+            control.bytes[at] = to;
+            judge(&control.bytes)?;
+            judge(&control.bytes[..cut])?;
+        }
     }
 }

@@ -121,8 +121,11 @@ pub struct Faults<Tx, Rx> {
 impl<Tx: Clone, Rx: Clone> Faults<Tx, Rx> {
     /// Reads a specification; `salt` makes sockets with the same seed differ from each other.
     pub fn parse(text: &str, salt: u64) -> io::Result<Faults<Tx, Rx>> {
-        let (tx, rx, seed) = parse(text)
-            .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, format!("WEIR_FAULTS='{text}': {e}")))?;
+        let (tx, rx, seed) = parse(text).map_err(|e| {
+            // One line, whatever the variable holds.
+            let told = format!("WEIR_FAULTS='{text}': {e}").replace(char::is_control, " ");
+            io::Error::new(io::ErrorKind::InvalidInput, told)
+        })?;
         let seed = seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Ok(Faults { tx: Lane::new(tx, seed), rx: Lane::new(rx, !seed) })
     }
@@ -187,6 +190,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn faults(text: &str) -> Faults<u32, ()> {
         Faults::parse(text, 0).expect("valid")
@@ -257,5 +261,59 @@ mod tests {
             assert!(e.contains(bad), "{e}");
         }
         assert!(Faults::<(), ()>::parse("", 0).is_ok());
+    }
+
+    type Put = fn(&mut Profile, u32);
+
+    /// One item of a specification, what its number does to a profile, the number, and whether that is the profile of what arrives.
+    fn item() -> impl Strategy<Value = (String, Put, u32, bool)> {
+        let kinds: [(&str, &str, Put); 5] = [
+            ("loss", "%", |p, n| p.loss = f64::from(n) / 100.0),
+            ("dup", "%", |p, n| p.duplicate = f64::from(n) / 100.0),
+            ("corrupt", "%", |p, n| p.corrupt = f64::from(n) / 100.0),
+            ("delay", "ms", |p, n| p.delay = Duration::from_secs_f64(f64::from(n) * 1e-3)),
+            ("jitter", "us", |p, n| p.jitter = Duration::from_secs_f64(f64::from(n) * 1e-6)),
+        ];
+        (proptest::sample::select(kinds.to_vec()), 0u32..=100, any::<bool>()).prop_map(|((name, unit, put), n, rx)| {
+            (format!("{}{name}={n}{unit}", if rx { "rx_" } else { "" }), put, n, rx)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_bad_network_or_an_error_of_one_line(
+            text in prop_oneof![
+                "(?s).{0,20}",
+                "(rx_)?(loss|dup|corrupt|delay|jitter|seed)=-?([0-9]{0,4}[.e]?[0-9]{0,25}|nan|inf)(%|s|ms|us|ns)?[, \n\u{1b}]?",
+            ],
+            others in "(,(delay|rx_jitter)=[0-9]{1,2}(s|ms)){0,3}",
+        ) {
+            let text = text + &others;
+            match Faults::<u8, u8>::parse(&text, 1) {
+                Ok(mut faults) => {
+                    let now = Instant::now();
+                    faults.tx.admit(now, 1, vec![0; 9]);
+                    faults.rx.admit(now, 1, Vec::new());
+                    prop_assert!(faults.next_due(now).is_none_or(|due| due <= Duration::from_secs(120)));
+                }
+                Err(e) => {
+                    let e = e.to_string();
+                    prop_assert!(e.starts_with("WEIR_FAULTS='") && !e.contains(char::is_control), "{e:?}");
+                }
+            }
+        }
+
+        #[test]
+        fn written_faults_read_back(
+            items in proptest::collection::vec(item(), 0..6), between in "[ \n]?,[ \n,]?", seed in any::<Option<u64>>(),
+        ) {
+            let mut words: Vec<String> = items.iter().map(|item| item.0.clone()).collect();
+            words.extend(seed.map(|seed| format!("seed={seed}")));
+            let mut wanted = (Profile::default(), Profile::default(), seed.unwrap_or(1));
+            for (_, put, n, rx) in items {
+                put(if rx { &mut wanted.1 } else { &mut wanted.0 }, n);
+            }
+            prop_assert_eq!(parse(&words.join(&between)), Ok(wanted));
+        }
     }
 }

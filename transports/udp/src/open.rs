@@ -72,7 +72,7 @@ fn choose(cfg: &UdpConfig, all: &[Interface]) -> io::Result<Vec<Interface>> {
             } else {
                 format!(
                     "WEIR_IFACE: no interface named {} is up with an IP address; there are: {}",
-                    cfg.ifaces.join(" or "),
+                    cfg.ifaces.join(" or ").escape_debug(),
                     present(all)
                 )
             };

@@ -337,3 +337,64 @@ fn extended_error(control: &[u8]) -> Option<i32> {
         number.filter(|_| wanted)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Delivers a message of these bytes with this ancillary data; returns its datagrams.
+    fn cut(rx: &mut Rx, i: usize, message: &[u8], told_len: u32, control: &[u8], told_control: usize) -> Vec<Vec<u8>> {
+        rx.space[rx.start + i * STRIDE..][..message.len()].copy_from_slice(message);
+        rx.addrs[i] = RawAddr::encode(SocketAddr::from(([10, 0, 0, 1], 7000)), false);
+        rx.controls[i].bytes[..control.len()].copy_from_slice(control);
+        let h = &mut rx.headers[i];
+        h.msg_len = told_len;
+        h.msg_hdr.msg_flags = 0;
+        h.msg_hdr.msg_namelen = rx.addrs[i].len;
+        h.msg_hdr.msg_controllen = told_control as _;
+        let (mut out, mut counters) = (Vec::new(), UdpCounters::default());
+        let count =
+            rx.message(FIRST, i, &mut counters, &mut |_: &RxInfo, datagram: &mut [u8]| out.push(datagram.to_vec()));
+        assert_eq!((count, counters.rx_datagrams), (out.len(), out.len() as u64));
+        out
+    }
+
+    /// Ancillary data that tells a segment size, as the kernel writes it.
+    fn segments_of(size: i32) -> Vec<u8> {
+        let mut control = vec![0; size_of::<usize>()];
+        let len = control.len() + 12;
+        control.copy_from_slice(&len.to_ne_bytes());
+        for word in [libc::SOL_UDP, libc::UDP_GRO, size] {
+            control.extend(word.to_ne_bytes());
+        }
+        control
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_super_packet_is_cut_into_its_datagrams_whatever_size_it_tells(
+            message in proptest::collection::vec(any::<u8>(), 1..3000), size in prop_oneof![any::<i32>(), -2..3200i32], i in 0..BATCH,
+        ) {
+            let mut rx = Rx::new(-1);
+            let control = segments_of(size);
+            let out = cut(&mut rx, i, &message, message.len() as u32, &control, control.len());
+            prop_assert_eq!(out.concat(), &message[..], "nothing is lost, doubled or mixed");
+            let each = usize::try_from(size).ok().filter(|&n| n > 0).unwrap_or(message.len());
+            let (last, others) = out.split_last().expect("something came");
+            prop_assert!(others.iter().all(|d| d.len() == each) && (1..=each).contains(&last.len()));
+        }
+
+        #[test]
+        fn any_ancillary_data_and_lengths_do_no_harm(
+            control in proptest::collection::vec(any::<u8>(), 0..=128), told_control in prop_oneof![any::<usize>(), 0..200usize],
+            told_len in prop_oneof![any::<u32>(), 0..3000u32], i in 0..BATCH,
+        ) {
+            let mut rx = Rx::new(-1);
+            let out = cut(&mut rx, i, &[7; 100], told_len, &control, told_control);
+            prop_assert_eq!(out.concat().len(), BUFFER_BYTES.min(told_len as usize));
+        }
+    }
+}
