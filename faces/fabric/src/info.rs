@@ -207,6 +207,39 @@ fn check_domain(d: &FiDomainAttr) -> Check {
     within("domain caps", d.caps, DOMAIN_CAPS)
 }
 
+/// Refuses what a call names that hints could not have got.
+fn refuse(call: &str, check: Check) -> Result<(), i32> {
+    check.map_err(|Refusal(why)| {
+        host::info(|| format!("{call}: {why}"));
+        FI_EINVAL
+    })
+}
+
+/// Checks what a domain is opened with as hints are checked, for an application may change what it got.
+///
+/// # Errors
+/// `FI_EINVAL`.
+pub fn check_domain_of(call: &str, attr: &FiDomainAttr) -> Result<(), i32> {
+    refuse(call, check_domain(attr))
+}
+
+/// The same for an endpoint.
+///
+/// # Errors
+/// `FI_EINVAL`.
+pub fn check_endpoint_of(
+    call: &str,
+    caps: u64,
+    ep: Option<&FiEpAttr>,
+    tx: Option<&FiTxAttr>,
+    rx: Option<&FiRxAttr>,
+) -> Result<(), i32> {
+    let checks = [within("caps", caps, CAPS), ep.map_or(Ok(()), check_ep)]
+        .into_iter()
+        .chain([tx.map_or(Ok(()), check_tx), rx.map_or(Ok(()), check_rx)]);
+    refuse(call, checks.collect())
+}
+
 fn check_tx(tx: &FiTxAttr) -> Check {
     within("tx caps", tx.caps, CAPS)?;
     within("tx op_flags", tx.op_flags, TX_OP_FLAGS)?;
@@ -364,7 +397,10 @@ fn c_copy<T>(value: T) -> *mut T {
 }
 
 /// Releases a tree made by [`build`], complete or not.
-unsafe fn release(info: *mut FiInfo) {
+///
+/// # Safety
+/// It is null or from there, and released once.
+pub unsafe fn release(info: *mut FiInfo) {
     // SAFETY: every pointer is null or from the C allocator; `free` takes null.
     unsafe {
         if let Some(i) = info.as_ref() {
