@@ -1,5 +1,6 @@
 //! The calls as a C program makes them: through the tables of a provider's objects.
 
+mod any_call;
 mod refusals;
 mod regions;
 mod transfers;
