@@ -147,7 +147,7 @@ pub unsafe extern "C" fn open(
         if out.is_null() {
             return Err(FI_EINVAL);
         }
-        info::check_domain_of("fi_domain", attr)?;
+        info::check_domain_of(fabric.api_version, attr)?;
         let domain = Domain {
             fabric: fabric.clone(),
             // FI_THREAD_COMPLETION (4) serialises per completion structure, which is what our locks guard.

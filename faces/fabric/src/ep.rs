@@ -264,7 +264,7 @@ pub unsafe extern "C" fn open(
         if tx_flags & !info::TX_OP_FLAGS != 0 || rx_flags & !info::RX_OP_FLAGS != 0 {
             return Err(FI_EBADFLAGS);
         }
-        info::check_endpoint_of("fi_endpoint", info.caps, ep_attr, tx, rx)?;
+        info::check_endpoint_of(domain.fabric.api_version, info.caps, ep_attr, tx, rx)?;
         // SAFETY: the address has the length beside it.
         let source = unsafe { addr::from_hint(info.src_addr, info.src_addrlen) };
         if source.is_none() && !info.src_addr.is_null() {

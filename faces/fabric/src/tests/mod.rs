@@ -207,3 +207,38 @@ impl Drop for World {
         assert!(std::thread::panicking() || codes == [0; 5], "{codes:?}");
     }
 }
+
+/// Attributes that end where the next page cannot be read.
+struct AtTheEdge(*mut u8, usize);
+
+impl AtTheEdge {
+    fn new() -> AtTheEdge {
+        // SAFETY: fresh pages of our own, the second of them closed.
+        unsafe {
+            let page = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE)).expect("a page's size");
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let at = libc::mmap(null_mut(), 2 * page, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(at.byte_add(page), page, libc::PROT_NONE), 0);
+            AtTheEdge(at.cast(), page)
+        }
+    }
+
+    /// The first `len` bytes of `attr`, and nothing behind them.
+    fn put<T>(&self, attr: &T, len: usize) -> *mut T {
+        assert!(len <= size_of::<T>() && len.is_multiple_of(8));
+        // SAFETY: `len` bytes at the end of the open page.
+        unsafe {
+            let to = self.0.add(self.1 - len);
+            std::ptr::copy_nonoverlapping((&raw const *attr).cast::<u8>(), to, len);
+            to.cast()
+        }
+    }
+}
+
+impl Drop for AtTheEdge {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`.
+        unsafe { libc::munmap(self.0.cast(), 2 * self.1) };
+    }
+}

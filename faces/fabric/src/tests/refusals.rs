@@ -547,3 +547,22 @@ fn of_counters() {
     }
     t.end();
 }
+
+#[test]
+fn what_the_oldest_applications_give_is_not_read_beyond() {
+    let base = Base::new(fi_version(1, 4));
+    // SAFETY: complete attributes, cut to what they were before 1.5.
+    unsafe {
+        let info = &*base.info.0;
+        let edges = [AtTheEdge::new(), AtTheEdge::new()];
+        let domain_attr = edges[0].put(&*info.domain_attr, std::mem::offset_of!(FiDomainAttr, cntr_cnt));
+        let ep_attr = edges[1].put(&*info.ep_attr, std::mem::offset_of!(FiEpAttr, auth_key_size));
+        let mut info = FiInfo { caps: info.caps, domain_attr, ep_attr, ..zeroed() };
+        let info = &raw mut info;
+        let domain = opened(|out| ((*(*base.fabric).ops).domain)(base.fabric, info, out, null_mut()));
+        (*info).src_addr = (*base.info.0).src_addr;
+        (*info).src_addrlen = (*base.info.0).src_addrlen;
+        let ep: *mut FidEp = opened(|out| ((*(*domain).ops).endpoint)(domain, info, out, null_mut()));
+        assert_eq!((close(ep), close(domain)), (0, 0));
+    }
+}
