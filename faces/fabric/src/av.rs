@@ -8,6 +8,7 @@ use crate::eq::{self, Eq};
 use crate::guard;
 use crate::host;
 use crate::table::NONE;
+use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weir_engine::NAME_BYTES;
@@ -21,7 +22,8 @@ pub struct Av {
 #[derive(Default)]
 struct Inner {
     entries: Vec<Option<Name>>,
-    free: Vec<usize>,
+    /// Indices below the end that are unused: an address takes the lowest.
+    free: BTreeSet<usize>,
     eps: Vec<Arc<EpCore>>,
 }
 
@@ -62,14 +64,14 @@ impl Av {
             return Err(FI_EINVAL);
         }
         let mut inner = self.inner();
-        let index = inner.free.last().copied().unwrap_or(inner.entries.len());
+        let index = inner.free.first().copied().unwrap_or(inner.entries.len());
         for (i, ep) in inner.eps.iter().enumerate() {
             if let Err(code) = teach(ep, index as u64, name) {
                 inner.eps[..i].iter().for_each(|done| forget(done, index as u64));
                 return Err(code);
             }
         }
-        if inner.free.pop().is_some() {
+        if inner.free.pop_first().is_some() {
             inner.entries[index] = Some(*name);
         } else {
             inner.entries.push(Some(*name));
@@ -103,7 +105,7 @@ impl Inner {
     fn remove(&mut self, index: u64) {
         let at = index as usize;
         self.entries[at] = None;
-        self.free.push(at);
+        self.free.insert(at);
         for ep in &self.eps {
             let peer = ep.forward.get(index);
             forget(ep, index);

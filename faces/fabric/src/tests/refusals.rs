@@ -384,6 +384,17 @@ fn of_address_vectors() {
 }
 
 #[test]
+fn an_address_takes_the_lowest_index_that_is_free() {
+    let world = World::new();
+    let name = world.name();
+    assert_eq!([(); 3].map(|()| world.insert(&name)), [1, 2, 3]);
+    let mut gone = [3, 1, 2];
+    // SAFETY: an open vector, three addresses.
+    assert_eq!(unsafe { ((*(*world.av).ops).remove)(world.av, gone.as_mut_ptr(), 3, 0) }, 0);
+    assert_eq!([(); 4].map(|()| world.insert(&name)), [1, 2, 3, 4]);
+}
+
+#[test]
 fn of_address_vectors_that_report_to_no_queue() {
     let world = World::new();
     let mut attr = FiAvAttr { flags: FI_EVENT, ..zeroed() };
