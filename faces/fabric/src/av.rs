@@ -8,6 +8,7 @@ use crate::eq::{self, Eq};
 use crate::guard;
 use crate::host;
 use crate::table::NONE;
+use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weir_engine::NAME_BYTES;
@@ -21,7 +22,8 @@ pub struct Av {
 #[derive(Default)]
 struct Inner {
     entries: Vec<Option<Name>>,
-    free: Vec<usize>,
+    /// Indices below the end that are unused: an address takes the lowest.
+    free: BTreeSet<usize>,
     eps: Vec<Arc<EpCore>>,
 }
 
@@ -62,14 +64,14 @@ impl Av {
             return Err(FI_EINVAL);
         }
         let mut inner = self.inner();
-        let index = inner.free.last().copied().unwrap_or(inner.entries.len());
+        let index = inner.free.first().copied().unwrap_or(inner.entries.len());
         for (i, ep) in inner.eps.iter().enumerate() {
             if let Err(code) = teach(ep, index as u64, name) {
                 inner.eps[..i].iter().for_each(|done| forget(done, index as u64));
                 return Err(code);
             }
         }
-        if inner.free.pop().is_some() {
+        if inner.free.pop_first().is_some() {
             inner.entries[index] = Some(*name);
         } else {
             inner.entries.push(Some(*name));
@@ -77,34 +79,44 @@ impl Av {
         Ok(index as u64)
     }
 
-    /// Takes an address out.
+    /// Takes addresses out, all or none.
     ///
     /// # Errors
-    /// `FI_EINVAL` when it is not there.
-    pub fn remove(&self, index: u64) -> Result<(), i32> {
+    /// `FI_EINVAL` when one is not there, or named twice.
+    pub fn remove(&self, indices: &[u64]) -> Result<(), i32> {
         let mut inner = self.inner();
-        let at = usize::try_from(index).map_err(|_| FI_EINVAL)?;
-        if inner.entries.get_mut(at).and_then(Option::take).is_none() {
+        let mut sorted = indices.to_vec();
+        sorted.sort_unstable();
+        let known = |index: &u64| inner.entries.get(usize::try_from(*index).ok()?)?.as_ref();
+        if sorted.windows(2).any(|two| two[0] == two[1]) || !sorted.iter().all(|index| known(index).is_some()) {
             return Err(FI_EINVAL);
         }
-        inner.free.push(at);
-        for ep in &inner.eps {
+        indices.iter().for_each(|index| inner.remove(*index));
+        Ok(())
+    }
+
+    fn name(&self, index: u64) -> Option<Name> {
+        self.inner().entries.get(usize::try_from(index).ok()?).copied().flatten()
+    }
+}
+
+impl Inner {
+    /// Takes out an address that is there.
+    fn remove(&mut self, index: u64) {
+        let at = index as usize;
+        self.entries[at] = None;
+        self.free.insert(at);
+        for ep in &self.eps {
             let peer = ep.forward.get(index);
             forget(ep, index);
             // The same name may have been inserted twice: then its other index names the peer from now on.
-            let other =
-                inner.entries.iter().enumerate().find(|(i, e)| e.is_some() && ep.forward.get(*i as u64) == peer);
+            let other = self.entries.iter().enumerate().find(|(i, e)| e.is_some() && ep.forward.get(*i as u64) == peer);
             if let (Some((other, _)), true) = (other, peer != NONE) {
                 ep.reverse.set(peer, other as u64);
             } else if let Ok(peer) = u32::try_from(peer) {
                 ep.engine.remove_peer(peer);
             }
         }
-        Ok(())
-    }
-
-    fn name(&self, index: u64) -> Option<Name> {
-        self.inner().entries.get(usize::try_from(index).ok()?).copied().flatten()
     }
 }
 
@@ -232,8 +244,11 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     })
 }
 
-unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _: u64) -> c_int {
+unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     guard::int(|| {
+        if flags != 0 {
+            return Err(FI_EBADFLAGS);
+        }
         // SAFETY: null or an object, which begins with a `Fid`.
         if unsafe { other.as_ref() }.ok_or(FI_EINVAL)?.fclass != FI_CLASS_EQ {
             return Err(FI_EINVAL);
@@ -266,6 +281,7 @@ unsafe extern "C" fn insert(
         {
             return Err(FI_EINVAL);
         }
+        object.may_report(flags)?;
         let mut inserted = 0;
         for i in 0..count {
             // SAFETY: `count` names of NAME_BYTES (caller).
@@ -284,7 +300,7 @@ unsafe extern "C" fn insert(
                 Err(err) => object.report_failure(fid, context, i, err),
             }
         }
-        object.report_done(fid, context, inserted)
+        Ok(object.report_done(fid, context, inserted))
     })
 }
 
@@ -296,15 +312,24 @@ impl AvObj {
         }
     }
 
+    /// Whether an insertion with these flags can tell what became of it.
+    fn may_report(&self, flags: u64) -> Result<(), i32> {
+        match (self.asynchronous, &self.eq) {
+            (true, None) => Err(FI_ENOEQ),
+            // The context is the event's there, and no array for results.
+            (true, _) if flags & FI_SYNC_ERR != 0 => Err(FI_EBADFLAGS),
+            _ => Ok(()),
+        }
+    }
+
     /// The end of an insertion: its count is the call's result or an event.
-    fn report_done(&self, fid: *mut FidAv, context: *mut c_void, inserted: usize) -> Result<i32, i32> {
+    fn report_done(&self, fid: *mut FidAv, context: *mut c_void, inserted: usize) -> i32 {
         match (self.asynchronous, &self.eq) {
             (true, Some(eq)) => {
                 eq.push(FI_AV_COMPLETE, FiEqEntry { fid: fid.cast(), context, data: inserted as u64 });
-                Ok(0)
+                0
             }
-            (true, None) => Err(FI_EINVAL),
-            (false, _) => Ok(inserted as i32),
+            _ => inserted as i32,
         }
     }
 }
@@ -334,15 +359,20 @@ unsafe extern "C" fn insertsvc(
     })
 }
 
-unsafe extern "C" fn remove(fid: *mut FidAv, addrs: *mut u64, count: usize, _flags: u64) -> c_int {
+/// The only flag there is names an authorisation key, which no vector here has.
+unsafe extern "C" fn remove(fid: *mut FidAv, addrs: *mut u64, count: usize, flags: u64) -> c_int {
     guard::int(|| {
         // SAFETY: null or a handle of ours.
         let object = unsafe { AvObj::of(fid) }?;
+        if flags != 0 {
+            return Err(FI_EBADFLAGS);
+        }
         if addrs.is_null() && count > 0 {
             return Err(FI_EINVAL);
         }
         // SAFETY: `count` entries (caller).
-        (0..count).try_for_each(|i| object.av.remove(unsafe { *addrs.add(i) })).map(|()| 0)
+        let indices: Vec<u64> = (0..count).map(|i| unsafe { *addrs.add(i) }).collect();
+        object.av.remove(&indices).map(|()| 0)
     })
 }
 

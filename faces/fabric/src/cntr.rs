@@ -186,8 +186,11 @@ pub unsafe extern "C" fn open(
         // SAFETY: null or valid; null asks for the defaults.
         let attr = unsafe { attr.as_ref() };
         let (events, wait_obj) = attr.map_or((FI_CNTR_EVENTS_COMP, FI_WAIT_UNSPEC), |a| (a.events, a.wait_obj));
-        if out.is_null() || attr.is_some_and(|a| a.flags != 0) {
+        if out.is_null() {
             return Err(FI_EINVAL);
+        }
+        if attr.is_some_and(|a| a.flags != 0) {
+            return Err(FI_EBADFLAGS);
         }
         if events != FI_CNTR_EVENTS_COMP
             || !matches!(wait_obj, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD)

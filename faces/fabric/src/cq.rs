@@ -483,8 +483,12 @@ unsafe extern "C" fn readfrom(fid: *mut FidCq, buf: *mut c_void, count: usize, f
     })
 }
 
-unsafe extern "C" fn readerr(fid: *mut FidCq, out: *mut FiCqErrEntry, _: u64) -> isize {
+/// The interface names no flag here. One that is not known could ask to leave the error where it is, which must not be lost to a misunderstanding.
+unsafe extern "C" fn readerr(fid: *mut FidCq, out: *mut FiCqErrEntry, flags: u64) -> isize {
     guard::size(|| {
+        if flags != 0 {
+            return Err(FI_EBADFLAGS);
+        }
         if out.is_null() {
             return Err(FI_EINVAL);
         }

@@ -4,7 +4,7 @@ use crate::abi::*;
 use crate::ep::EpCore;
 use crate::fabric::{Fabric, FabricObj};
 use crate::guard;
-use crate::{av, cntr, cq, ep, eq, mr};
+use crate::{av, cntr, cq, ep, eq, info, mr};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -147,6 +147,7 @@ pub unsafe extern "C" fn open(
         if out.is_null() {
             return Err(FI_EINVAL);
         }
+        info::check_domain_of(fabric.api_version, attr)?;
         let domain = Domain {
             fabric: fabric.clone(),
             // FI_THREAD_COMPLETION (4) serialises per completion structure, which is what our locks guard.
@@ -206,8 +207,12 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     })
 }
 
-unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _: u64) -> c_int {
+/// Regions are registered at once, so the flag that asks for events of that (`FI_REG_MR`) is refused: its user would wait for them.
+unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     guard::int(|| {
+        if flags != 0 {
+            return Err(FI_EBADFLAGS);
+        }
         // SAFETY: null or an object, which begins with a `Fid`.
         if unsafe { other.as_ref() }.ok_or(FI_EINVAL)?.fclass != FI_CLASS_EQ {
             return Err(FI_EINVAL);

@@ -205,7 +205,7 @@ fn open_engine(source: Option<Name>) -> Result<Arc<Endpoint>, i32> {
                 config.port = 0;
             }
         }
-        Endpoint::open(config).map_err(params::by_its_name)
+        start(config).map_err(params::by_its_name)
     };
     params::unknown_names().iter().for_each(|line| host::complain(line));
     let opened = attempt().map_err(|e| {
@@ -216,6 +216,18 @@ fn open_engine(source: Option<Name>) -> Result<Arc<Endpoint>, i32> {
         leave_mark(std::env::var_os("WEIR_AGENT_MARK"));
     }
     opened
+}
+
+#[cfg(not(test))]
+fn start(config: weir_engine::EngineConfig) -> Result<Arc<Endpoint>, EngineError> {
+    Endpoint::open(config)
+}
+
+/// Tests have a key of their own, and do not wait for messages that nobody will receive.
+#[cfg(test)]
+fn start(config: weir_engine::EngineConfig) -> Result<Arc<Endpoint>, EngineError> {
+    let linger = std::time::Duration::from_millis(20);
+    Endpoint::open_with_key(weir_engine::EngineConfig { linger, ..config }, [7; 32])
 }
 
 /// Tells `weir run`, which names this file, that its program uses Weir. Without the file it only says so in vain.
@@ -252,6 +264,7 @@ pub unsafe extern "C" fn open(
         if tx_flags & !info::TX_OP_FLAGS != 0 || rx_flags & !info::RX_OP_FLAGS != 0 {
             return Err(FI_EBADFLAGS);
         }
+        info::check_endpoint_of(domain.fabric.api_version, info.caps, ep_attr, tx, rx)?;
         // SAFETY: the address has the length beside it.
         let source = unsafe { addr::from_hint(info.src_addr, info.src_addrlen) };
         if source.is_none() && !info.src_addr.is_null() {
@@ -268,7 +281,7 @@ pub unsafe extern "C" fn open(
                 rma: &raw const crate::rma::RMA_OPS,
                 tagged: &raw const crate::tagged::TAGGED_OPS,
                 atomic: &raw const ATOMIC_OPS,
-                collective: std::ptr::null(),
+                collective: &raw const COLLECTIVE_OPS,
             },
             core,
             enabled: false,
@@ -317,6 +330,7 @@ static CM_OPS: FiOpsCm = FiOpsCm {
     join: refused,
 };
 static ATOMIC_OPS: FiOpsAtomic = FiOpsAtomic { size: size_of::<FiOpsAtomic>(), ops: [refused; 13] };
+static COLLECTIVE_OPS: FiOpsCollective = FiOpsCollective { size: size_of::<FiOpsCollective>(), ops: [refused; 11] };
 
 /// Closes: what was sent still arrives (the engine lingers for that); completions already made stay readable; memory of operations under way is free afterwards.
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
@@ -352,6 +366,8 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
         let ep = unsafe { exclusive(fid) }?;
         // SAFETY: null or an object, which begins with a `Fid`.
         match unsafe { other.as_ref() }.ok_or(FI_EINVAL)?.fclass {
+            // There is but one way to use these two.
+            FI_CLASS_AV | FI_CLASS_EQ if flags != 0 => return Err(FI_EBADFLAGS),
             FI_CLASS_AV => {
                 if ep.av.is_some() {
                     return Err(FI_EINVAL);
@@ -520,7 +536,7 @@ unsafe extern "C" fn getopt(fid: *mut Fid, level: c_int, name: c_int, value: *mu
             Opt::Settable(v, _) => v.load(Relaxed),
             Opt::Fixed(v) => v,
         };
-        if value.is_null() || std::mem::replace(len, size_of::<usize>()) < size_of::<usize>() {
+        if std::mem::replace(len, size_of::<usize>()) < size_of::<usize>() || value.is_null() {
             return Err(FI_ETOOSMALL);
         }
         // SAFETY: room for a size_t (checked).

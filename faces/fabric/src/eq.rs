@@ -145,9 +145,13 @@ pub unsafe extern "C" fn open(
         // SAFETY: null or a handle of ours.
         let fabric = unsafe { FabricObj::of(fabric) }?;
         // SAFETY: null or valid; null asks for the defaults.
-        let wait_obj = unsafe { attr.as_ref() }.map_or(FI_WAIT_NONE, |a| a.wait_obj);
+        let (wait_obj, flags) = unsafe { attr.as_ref() }.map_or((FI_WAIT_NONE, 0), |a| (a.wait_obj, a.flags));
         if out.is_null() {
             return Err(FI_EINVAL);
+        }
+        // Applications may always write; which processor an event is signalled to is not chosen here, as with completion queues.
+        if flags & !(FI_WRITE | FI_AFFINITY) != 0 {
+            return Err(FI_EBADFLAGS);
         }
         if !matches!(wait_obj, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD) {
             return Err(FI_ENOSYS);
@@ -204,16 +208,23 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) ->
     })
 }
 
-/// In `fi_eq_read` flags, this bit asks to leave the event in the queue.
-const PEEK: u64 = FI_PEEK;
+/// Whether an event read with these flags stays in the queue.
+fn keeps(flags: u64) -> Result<bool, i32> {
+    match flags {
+        0 => Ok(false),
+        FI_PEEK => Ok(true),
+        _ => Err(FI_EBADFLAGS),
+    }
+}
 
 unsafe extern "C" fn read(fid: *mut FidEq, event: *mut u32, buf: *mut c_void, len: usize, flags: u64) -> isize {
     // SAFETY: a handle of ours and the caller's buffers.
-    guard::size(|| unsafe { EqObj::of(fid)?.eq.read(event, buf, len, flags & PEEK != 0) })
+    guard::size(|| unsafe { EqObj::of(fid)?.eq.read(event, buf, len, keeps(flags)?) })
 }
 
 unsafe extern "C" fn readerr(fid: *mut FidEq, out: *mut FiEqErrEntry, flags: u64) -> isize {
     guard::size(|| {
+        let keep = keeps(flags)?;
         // SAFETY: null or a handle of ours.
         let mut items = unsafe { EqObj::of(fid) }?.eq.items();
         if out.is_null() {
@@ -222,17 +233,20 @@ unsafe extern "C" fn readerr(fid: *mut FidEq, out: *mut FiEqErrEntry, flags: u64
         let Some(Item::Error(entry)) = items.front() else { return Err(FI_EAGAIN) };
         // SAFETY: writable (checked for null).
         unsafe { *out = *entry };
-        if flags & PEEK == 0 {
+        if !keep {
             items.pop_front();
         }
         Ok(size_of::<FiEqErrEntry>() as isize)
     })
 }
 
-unsafe extern "C" fn write(fid: *mut FidEq, event: u32, buf: *const c_void, len: usize, _: u64) -> isize {
+unsafe extern "C" fn write(fid: *mut FidEq, event: u32, buf: *const c_void, len: usize, flags: u64) -> isize {
     guard::size(|| {
         // SAFETY: null or a handle of ours.
         let object = unsafe { EqObj::of(fid) }?;
+        if flags != 0 {
+            return Err(FI_EBADFLAGS);
+        }
         if len > MAX_EVENT || (buf.is_null() && len > 0) {
             return Err(FI_EINVAL);
         }
@@ -256,10 +270,10 @@ unsafe extern "C" fn sread(
     guard::size(|| {
         // SAFETY: null or a handle of ours.
         let eq = &unsafe { EqObj::of(fid) }?.eq;
-        let patience = Patience::new(timeout);
+        let (keep, patience) = (keeps(flags)?, Patience::new(timeout));
         loop {
             // SAFETY: the caller's buffers.
-            match unsafe { eq.read(event, buf, len, flags & PEEK != 0) } {
+            match unsafe { eq.read(event, buf, len, keep) } {
                 Err(FI_EAGAIN) => {}
                 done => return done,
             }

@@ -62,6 +62,9 @@ pub const TX_OP_FLAGS: u64 = FI_COMPLETION
 pub const RX_OP_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV | FI_MORE;
 const MSG_ORDER: u64 = FI_ORDER_SAS;
 
+/// The version that hints are as long as: libfabric copies those of older applications.
+const HINTS: u32 = fi_version(1, 5);
+
 /// Why hints cannot be met.
 struct Refusal(String);
 
@@ -128,7 +131,7 @@ impl<'a> Hints<'a> {
 
     fn check(&self) -> Check {
         if let Some(ep) = self.ep {
-            check_ep(ep)?;
+            EP.check(ep, HINTS)?;
         }
         within("caps", self.info.caps, CAPS)?;
         if self.info.addr_format != FI_FORMAT_UNSPEC && self.info.addr_format != WEIR_ADDR_FORMAT {
@@ -152,7 +155,7 @@ impl<'a> Hints<'a> {
             named("fabric", fabric.name)?;
         }
         if let Some(domain) = self.domain {
-            check_domain(domain)?;
+            DOMAIN.check(domain, HINTS)?;
         }
         if let Some(tx) = self.tx {
             check_tx(tx)?;
@@ -164,6 +167,24 @@ impl<'a> Hints<'a> {
     }
 }
 
+/// What attributes may hold in two parts: applications of before 1.5 end them before the second.
+struct Parts<T> {
+    first: fn(&T) -> Check,
+    since_1_5: fn(&T) -> Check,
+}
+
+impl<T> Parts<T> {
+    /// For attributes as long as an application of this version has them.
+    fn check(&self, attr: &T, version: u32) -> Check {
+        (self.first)(attr)?;
+        if version >= fi_version(1, 5) { (self.since_1_5)(attr) } else { Ok(()) }
+    }
+}
+
+const EP: Parts<FiEpAttr> =
+    Parts { first: check_ep, since_1_5: |ep| at_most("ep_attr auth_key_size", ep.auth_key_size, 0) };
+const DOMAIN: Parts<FiDomainAttr> = Parts { first: check_domain, since_1_5: check_new_domain };
+
 fn check_ep(ep: &FiEpAttr) -> Check {
     if ep.ep_type != FI_EP_UNSPEC && ep.ep_type != FI_EP_RDM {
         return Err(Refusal(format!("hints ask for endpoint type {}, offered is FI_EP_RDM", ep.ep_type)));
@@ -174,8 +195,7 @@ fn check_ep(ep: &FiEpAttr) -> Check {
     at_most("protocol_version", ep.protocol_version, 1)?;
     at_most("max_msg_size", ep.max_msg_size, MAX_MSG)?;
     at_most("ep_attr tx_ctx_cnt", ep.tx_ctx_cnt, 1)?;
-    at_most("ep_attr rx_ctx_cnt", ep.rx_ctx_cnt, 1)?;
-    at_most("ep_attr auth_key_size", ep.auth_key_size, 0)
+    at_most("ep_attr rx_ctx_cnt", ep.rx_ctx_cnt, 1)
 }
 
 fn check_domain(d: &FiDomainAttr) -> Check {
@@ -187,17 +207,24 @@ fn check_domain(d: &FiDomainAttr) -> Check {
     one_of("av_type", d.av_type, FI_AV_TABLE)?;
     at_most("mr_key_size", d.mr_key_size, 8)?;
     at_most("cq_data_size", d.cq_data_size, CQ_DATA_SIZE)?;
-    for (field, asked, offered) in [
+    [
         ("cq_cnt", d.cq_cnt, MANY),
         ("ep_cnt", d.ep_cnt, MANY),
         ("tx_ctx_cnt", d.tx_ctx_cnt, MANY),
         ("rx_ctx_cnt", d.rx_ctx_cnt, MANY),
-        ("cntr_cnt", d.cntr_cnt, MANY),
-        ("mr_cnt", d.mr_cnt, MANY),
         ("max_ep_tx_ctx", d.max_ep_tx_ctx, 1),
         ("max_ep_rx_ctx", d.max_ep_rx_ctx, 1),
         ("max_ep_stx_ctx", d.max_ep_stx_ctx, 0),
         ("max_ep_srx_ctx", d.max_ep_srx_ctx, 0),
+    ]
+    .into_iter()
+    .try_for_each(|(field, asked, offered)| at_most(field, asked, offered))
+}
+
+fn check_new_domain(d: &FiDomainAttr) -> Check {
+    for (field, asked, offered) in [
+        ("cntr_cnt", d.cntr_cnt, MANY),
+        ("mr_cnt", d.mr_cnt, MANY),
         ("mr_iov_limit", d.mr_iov_limit, MR_IOV_LIMIT),
         ("domain auth_key_size", d.auth_key_size, 0),
         ("max_err_data", d.max_err_data, 0),
@@ -205,6 +232,40 @@ fn check_domain(d: &FiDomainAttr) -> Check {
         at_most(field, asked, offered)?;
     }
     within("domain caps", d.caps, DOMAIN_CAPS)
+}
+
+/// Refuses what a call names that hints could not have got.
+fn refuse(call: &str, check: Check) -> Result<(), i32> {
+    check.map_err(|Refusal(why)| {
+        host::info(|| format!("{call}: {why}"));
+        FI_EINVAL
+    })
+}
+
+/// Checks what a domain is opened with as hints are checked, for an application may change what it got.
+///
+/// # Errors
+/// `FI_EINVAL`.
+pub fn check_domain_of(version: u32, attr: &FiDomainAttr) -> Result<(), i32> {
+    refuse("fi_domain", DOMAIN.check(attr, version))
+}
+
+/// The same for an endpoint.
+///
+/// # Errors
+/// `FI_EINVAL`.
+pub fn check_endpoint_of(
+    version: u32,
+    caps: u64,
+    ep: Option<&FiEpAttr>,
+    tx: Option<&FiTxAttr>,
+    rx: Option<&FiRxAttr>,
+) -> Result<(), i32> {
+    let check = within("caps", caps, CAPS)
+        .and_then(|()| ep.map_or(Ok(()), |ep| EP.check(ep, version)))
+        .and_then(|()| tx.map_or(Ok(()), check_tx))
+        .and_then(|()| rx.map_or(Ok(()), check_rx));
+    refuse("fi_endpoint", check)
 }
 
 fn check_tx(tx: &FiTxAttr) -> Check {
@@ -364,7 +425,10 @@ fn c_copy<T>(value: T) -> *mut T {
 }
 
 /// Releases a tree made by [`build`], complete or not.
-unsafe fn release(info: *mut FiInfo) {
+///
+/// # Safety
+/// It is null or from there, and released once.
+pub unsafe fn release(info: *mut FiInfo) {
     // SAFETY: every pointer is null or from the C allocator; `free` takes null.
     unsafe {
         if let Some(i) = info.as_ref() {

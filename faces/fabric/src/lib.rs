@@ -32,6 +32,8 @@ mod params;
 mod rma;
 mod table;
 mod tagged;
+#[cfg(test)]
+mod tests;
 mod transfer;
 mod wait;
 

@@ -31,13 +31,30 @@ struct Request {
     context: *mut c_void,
 }
 
-unsafe fn register(fid: *mut Fid, request: Request, out: *mut *mut FidMr) -> Result<i32, i32> {
+/// The domain a registration is for.
+unsafe fn domain_of<'a>(fid: *mut Fid) -> Result<&'a Arc<Domain>, i32> {
     // SAFETY: null or an object, which begins with a `Fid`.
-    if unsafe { fid.as_ref() }.ok_or(FI_EINVAL)?.fclass != FI_CLASS_DOMAIN || out.is_null() {
+    if unsafe { fid.as_ref() }.ok_or(FI_EINVAL)?.fclass != FI_CLASS_DOMAIN {
         return Err(FI_EINVAL);
     }
     // SAFETY: the class says what it is.
-    let domain = unsafe { DomainObj::of(fid.cast()) }?;
+    unsafe { DomainObj::of(fid.cast()) }
+}
+
+/// Refuses what no registration may say here. There is no flag to offer: they ask for events of remote access, for persistence, for keys that are used once, for memory of a device, or
+/// (`FI_MR_DMABUF`) say that the memory list is none. An offset is reserved by the interface and must be 0.
+fn plain(flags: u64, offset: u64) -> Result<(), i32> {
+    match (flags, offset) {
+        (0, 0) => Ok(()),
+        (0, _) => Err(FI_EINVAL),
+        _ => Err(FI_EBADFLAGS),
+    }
+}
+
+unsafe fn register(domain: &Arc<Domain>, request: Request, out: *mut *mut FidMr) -> Result<i32, i32> {
+    if out.is_null() {
+        return Err(FI_EINVAL);
+    }
     if request.access & !ACCESS != 0 {
         return Err(FI_EBADFLAGS);
     }
@@ -62,27 +79,21 @@ unsafe fn register(fid: *mut Fid, request: Request, out: *mut *mut FidMr) -> Res
     Ok(0)
 }
 
-/// A null address with a length would be the whole address space, in which a peer's write could hit nothing and end the process: refused.
+/// The pieces of a region. A null address with a length, or a length beyond the end of the address space, would be memory that is not there, at which a peer's write would end the process: refused.
 ///
 /// # Safety
 /// `iov` is null or has `count` entries.
 unsafe fn pieces(iov: *const iovec, count: usize) -> Result<Vec<(usize, usize)>, i32> {
-    if count > MR_IOV_LIMIT || (iov.is_null() && count > 0) {
+    if count == 0 || count > MR_IOV_LIMIT || iov.is_null() {
         return Err(FI_EINVAL);
     }
+    let piece = |v: iovec| {
+        let base = v.iov_base as usize;
+        let exists = v.iov_len == 0 || (base != 0 && base.checked_add(v.iov_len).is_some());
+        if exists { Ok((base, v.iov_len)) } else { Err(FI_EINVAL) }
+    };
     // SAFETY: `count` entries (caller).
-    (0..count)
-        .map(|i| unsafe { *iov.add(i) })
-        .map(
-            |v| {
-                if v.iov_base.is_null() && v.iov_len > 0 {
-                    Err(FI_EINVAL)
-                } else {
-                    Ok((v.iov_base as usize, v.iov_len))
-                }
-            },
-        )
-        .collect()
+    (0..count).map(|i| piece(unsafe { *iov.add(i) })).collect()
 }
 
 unsafe extern "C" fn reg(
@@ -90,17 +101,15 @@ unsafe extern "C" fn reg(
     buf: *const c_void,
     len: usize,
     access: u64,
-    _offset: u64,
+    offset: u64,
     key: u64,
-    _flags: u64,
+    flags: u64,
     out: *mut *mut FidMr,
     context: *mut c_void,
 ) -> c_int {
-    guard::int(|| {
-        let v = iovec { iov_base: buf.cast_mut(), iov_len: len };
-        // SAFETY: one entry; the object is libfabric's caller's responsibility.
-        unsafe { register(fid, Request { iov: pieces(&raw const v, 1)?, access, key, context }, out) }
-    })
+    let v = iovec { iov_base: buf.cast_mut(), iov_len: len };
+    // SAFETY: one entry; the rest as the caller gave it.
+    unsafe { regv(fid, &raw const v, 1, access, offset, key, flags, out, context) }
 }
 
 unsafe extern "C" fn regv(
@@ -108,34 +117,58 @@ unsafe extern "C" fn regv(
     iov: *const iovec,
     count: usize,
     access: u64,
-    _offset: u64,
+    offset: u64,
     key: u64,
-    _flags: u64,
+    flags: u64,
     out: *mut *mut FidMr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the application gives `count` entries.
-    guard::int(|| unsafe { register(fid, Request { iov: pieces(iov, count)?, access, key, context }, out) })
+    guard::int(|| {
+        plain(flags, offset)?;
+        // SAFETY: the application gives `count` entries; the object is its responsibility.
+        unsafe { register(domain_of(fid)?, Request { iov: pieces(iov, count)?, access, key, context }, out) }
+    })
 }
 
-unsafe extern "C" fn regattr(fid: *mut Fid, attr: *const FiMrAttr, _flags: u64, out: *mut *mut FidMr) -> c_int {
+unsafe extern "C" fn regattr(fid: *mut Fid, attr: *const FiMrAttr, flags: u64, out: *mut *mut FidMr) -> c_int {
     guard::int(|| {
-        // SAFETY: null or valid.
-        let attr = unsafe { attr.as_ref() }.ok_or(FI_EINVAL)?;
-        // SAFETY: the attributes hold `iov_count` entries.
+        // SAFETY: the object is libfabric's caller's responsibility.
+        let domain = unsafe { domain_of(fid) }?;
+        if attr.is_null() {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: every version has the fields up to `context`, and the others are looked at as the version allows; before the list is read, the flags have said that it is one, of `iov_count` entries.
         unsafe {
-            register(
-                fid,
-                Request {
-                    iov: pieces(attr.mr_iov, attr.iov_count)?,
-                    access: attr.access,
-                    key: attr.requested_key,
-                    context: attr.context,
-                },
-                out,
-            )
+            plain(flags, (*attr).offset)?;
+            ordinary(attr, domain.fabric.api_version)?;
+            let iov = pieces((*attr).mr_iov, (*attr).iov_count)?;
+            let (access, key, context) = ((*attr).access, (*attr).requested_key, (*attr).context);
+            register(domain, Request { iov, access, key, context }, out)
         }
     })
+}
+
+/// Refuses what attributes ask for in the fields that an application of this version has behind `context`. Hints among them (`page_size`, `sub_mr_cnt`) may be ignored.
+///
+/// # Safety
+/// The attributes are as long as they are in this version.
+unsafe fn ordinary(attr: *const FiMrAttr, version: u32) -> Result<(), i32> {
+    // A key would keep out peers that have another one. Nothing here does that; a domain has no such keys either.
+    // SAFETY: there since 1.5 (caller).
+    if version >= fi_version(1, 5) && unsafe { (*attr).auth_key_size } != 0 {
+        return Err(FI_EINVAL);
+    }
+    // What lies in a device's memory must not be read and written as if it lay in the host's.
+    // SAFETY: there since 1.9 (caller).
+    if version >= fi_version(1, 9) && unsafe { (*attr).iface } != FI_HMEM_SYSTEM {
+        return Err(FI_ENOSYS);
+    }
+    // The region would have to lie within its base, and to keep it open.
+    // SAFETY: there since 2.0 (caller).
+    if version >= fi_version(2, 0) && !unsafe { (*attr).base_mr }.is_null() {
+        return Err(FI_ENOSYS);
+    }
+    Ok(())
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
@@ -151,11 +184,12 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 }
 
 /// A region belongs to all endpoints of the domain; binding it to one of them changes nothing.
-unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _: u64) -> c_int {
+unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     guard::int(|| {
         // SAFETY: null or an object, which begins with a `Fid`.
         match (fid.is_null(), unsafe { other.as_ref() }) {
-            (false, Some(o)) if o.fclass == FI_CLASS_EP => Ok(0),
+            (false, Some(o)) if o.fclass == FI_CLASS_EP && flags == 0 => Ok(0),
+            (false, Some(o)) if o.fclass == FI_CLASS_EP => Err(FI_EBADFLAGS),
             (false, Some(_)) => Err(FI_ENOSYS),
             _ => Err(FI_EINVAL),
         }

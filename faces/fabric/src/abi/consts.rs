@@ -42,6 +42,22 @@ pub const FI_DISCARD: u64 = 1 << 58;
 pub const FI_SELECTIVE_COMPLETION: u64 = 1 << 59;
 /// In `fi_av_insert` flags only.
 pub const FI_SYNC_ERR: u64 = 1 << 58;
+/// In flags of address vectors and memory regions only.
+pub const FI_AUTH_KEY: u64 = 1 << 57;
+/// In `fi_domain_bind` flags only.
+pub const FI_REG_MR: u64 = 1 << 59;
+
+// Flags of memory regions (some bits mean something else in capabilities).
+pub const FI_MR_DMABUF: u64 = 1 << 40;
+pub const FI_MR_SINGLE_USE: u64 = 1 << 41;
+pub const FI_HMEM_HOST_ALLOC: u64 = 1 << 45;
+pub const FI_HMEM_DEVICE_ONLY: u64 = 1 << 46;
+pub const FI_RMA_PMEM: u64 = 1 << 49;
+pub const FI_RMA_EVENT: u64 = 1 << 56;
+
+// enum fi_hmem_iface
+pub const FI_HMEM_SYSTEM: i32 = 0;
+pub const FI_HMEM_CUDA: i32 = 1;
 
 // Address formats.
 pub const FI_FORMAT_UNSPEC: u32 = 0;
@@ -175,6 +191,7 @@ pub const FI_ETOOSMALL: i32 = 257;
 pub const FI_EOPBADSTATE: i32 = 258;
 pub const FI_EAVAIL: i32 = 259;
 pub const FI_EBADFLAGS: i32 = 260;
+pub const FI_ENOEQ: i32 = 261;
 pub const FI_EDOMAIN: i32 = 262;
 pub const FI_ENOCQ: i32 = 263;
 pub const FI_ETRUNC: i32 = 265;

@@ -200,7 +200,7 @@ pub struct FidEp {
     pub rma: *const FiOpsRma,
     pub tagged: *const FiOpsTagged,
     pub atomic: *const FiOpsAtomic,
-    pub collective: *const c_void,
+    pub collective: *const FiOpsCollective,
 }
 
 /// `struct fi_ops_ep`.
@@ -286,4 +286,11 @@ pub struct FiOpsRma {
 pub struct FiOpsAtomic {
     pub size: usize,
     pub ops: [Refused; 13],
+}
+
+/// `struct fi_ops_collective`: none of it is offered. `fi_barrier` and its kin call through the table without a look whether there is one.
+#[repr(C)]
+pub struct FiOpsCollective {
+    pub size: usize,
+    pub ops: [Refused; 11],
 }

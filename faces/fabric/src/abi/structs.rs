@@ -165,15 +165,26 @@ pub struct FiEqAttr {
     pub wait_set: *mut c_void,
 }
 
-/// `struct fi_mr_attr`, the part releases since 1.0 have.
+/// `struct fi_mr_attr` as of 2.0. It ended behind `context` before 1.5, behind `auth_key` before 1.9, behind `device` before 1.19: an application's later fields must not be read without looking at
+/// the version.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct FiMrAttr {
+    /// With `FI_MR_DMABUF` something else.
     pub mr_iov: *const iovec,
     pub iov_count: usize,
     pub access: u64,
     pub offset: u64,
     pub requested_key: u64,
     pub context: *mut c_void,
+    pub auth_key_size: usize,
+    pub auth_key: *mut u8,
+    pub iface: c_int,
+    pub device: u64,
+    pub hmem_data: *mut c_void,
+    pub page_size: usize,
+    pub base_mr: *const c_void,
+    pub sub_mr_cnt: usize,
 }
 
 /// `struct fi_msg`.
