@@ -418,6 +418,12 @@ fn a_killed_process_is_noticed_long_before_the_timeout() {
             let got = wait(&p.a, &p.b, Queue::Recv);
             assert_eq!(got.context, 3);
             assert!(matches!(got.result, Err(OpError::PeerDown(_))), "{:?}", got.result);
+            // What users are told names the very process. Other tests lose peers too.
+            let port = weir_wire::EndpointName::decode(&name).expect("name").port;
+            let (gone, deaths) = (format!("peer 127.0.0.1:{port} unreachable: "), weir_engine::take_deaths());
+            let told =
+                |line: &String| line.starts_with(&gone) && line.ends_with("or its program is gone; taken for dead");
+            assert_eq!(deaths.iter().filter(|line| told(line)).count(), 1, "{gone}: {deaths:?}");
         }
         assert!(start.elapsed() < LIMIT, "{:?} (closing: {closing})", start.elapsed());
     }

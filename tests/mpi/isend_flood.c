@@ -11,6 +11,7 @@ enum { PAYLOADS = 61 };
 
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
+    exit_on_error();
     int rank, ranks;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);

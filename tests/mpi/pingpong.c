@@ -16,6 +16,7 @@ typedef struct {
 
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
+    exit_on_error();
     int rank, ranks;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);

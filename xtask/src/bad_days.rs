@@ -1,13 +1,14 @@
 //! Bad input and bad days, as an MPI job sees them: each case must end in bounded time, either complete and right or with a line that names the cause.
 
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use crate::e2e::Ended;
 use crate::lab::{Lab, Wire};
-use crate::launch::{Job, result_of};
+use crate::launch::{Job, crash_in, result_of};
 use crate::mpi;
 use crate::paths::Paths;
 use crate::process::Outcome;
@@ -27,13 +28,13 @@ const ABORTED_TRIES: usize = 4;
 const BEGIN: &str = "R=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}}; P=$$; \
     begun() { until [ -e \"$TEST_BEGUN\" ]; do sleep 0.05; done; sleep 1; }; ";
 
-/// What must come of a case.
+/// What must come of a case, in which nothing may crash either.
 #[derive(Clone, Copy)]
 enum Expect {
     /// The program's own checks pass, and somebody says this (if it is not empty).
     Passes(&'static str),
-    /// The job fails, and somebody says this (if it is not empty).
-    Fails(&'static str),
+    /// The job fails, and somebody says one of these.
+    Fails(&'static [&'static str]),
 }
 
 /// One thing that goes wrong.
@@ -44,6 +45,8 @@ struct Case {
     program: &'static str,
     args: &'static str,
     expect: Expect,
+    /// What is done to the network once the program has exchanged messages for a second.
+    during: Option<fn(&Lab) -> Result<()>>,
     /// Both ranks on this machine's loop interface instead of two hosts.
     one_host: bool,
 }
@@ -52,21 +55,21 @@ const SHORT: &str = "--size 8 --reps 1000 --seconds 5";
 const LONG: &str = "--size 300000 --reps 1000000 --warmup 10 --seconds 6";
 
 const fn case(name: &'static str, before: &'static str, args: &'static str, expect: Expect) -> Case {
-    Case { name, before, program: "pingpong", args, expect, one_host: false }
+    Case { name, before, program: "pingpong", args, expect, during: None, one_host: false }
 }
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 14] = [
     case(
         "no usable key",
         "unset WEIR_KEY; export WEIR_KEY_FILE=/nonexistent/key; ",
         SHORT,
-        Expect::Fails("/nonexistent/key"),
+        Expect::Fails(&["/nonexistent/key"]),
     ),
     case(
         "two keys in one job",
         "[ $R = 1 ] && export WEIR_KEY=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef; ",
         SHORT,
-        Expect::Fails("another job key"),
+        Expect::Fails(&["another job key"]),
     ),
     case(
         "two protection levels in one job",
@@ -79,15 +82,15 @@ const CASES: [Case; 13] = [
         "no such protection level",
         "export WEIR_LEVEL=encrypted; ",
         SHORT,
-        Expect::Fails("none of integrity, auth, encrypt"),
+        Expect::Fails(&["none of integrity, auth, encrypt"]),
     ),
-    Case { one_host: true, ..case("port taken", "export WEIR_PORT=47917; ", SHORT, Expect::Fails("47917")) },
+    Case { one_host: true, ..case("port taken", "export WEIR_PORT=47917; ", SHORT, Expect::Fails(&["47917"])) },
     case(
         "address nobody answers at",
         // Each takes the other for a neighbour on its own loop interface.
         "export WEIR_IFACE=lo WEIR_CONNECT_TIMEOUT_MS=2000; ",
         SHORT,
-        Expect::Fails("address unreachable"),
+        Expect::Fails(&["address unreachable"]),
     ),
     case("misspelt setting", "export WEIR_EAGERBYTES=9; ", SHORT, Expect::Passes("WEIR_EAGER_BYTES?")),
     case(
@@ -96,13 +99,15 @@ const CASES: [Case; 13] = [
         SHORT,
         Expect::Passes("No space left"),
     ),
-    case(
-        "large packets vanish in the middle",
-        // What is longer than the interface takes is dropped on arrival, and nobody is told.
-        "export WEIR_STATS=-; [ $R = 1 ] && (begun; ip link set dev net1 mtu 1300) & ",
-        "--size 300000 --reps 1000000 --warmup 10 --seconds 12",
-        Expect::Passes("\"mtu_black_holes\": 1"),
-    ),
+    Case {
+        during: Some(|lab| lab.set_mtu_of_last(1300)),
+        ..case(
+            "large packets vanish in the middle",
+            "export WEIR_STATS=-; ",
+            "--size 300000 --reps 1000000 --warmup 10 --seconds 12",
+            Expect::Passes("\"mtu_black_holes\": 1"),
+        )
+    },
     case(
         "a rank stopped for two seconds",
         "[ $R = 1 ] && (begun; kill -STOP $P; sleep 2; kill -CONT $P) & ",
@@ -113,7 +118,7 @@ const CASES: [Case; 13] = [
         "a rank stopped for good",
         "export WEIR_PEER_TIMEOUT_MS=2000; [ $R = 1 ] && (begun; kill -STOP $P) & ",
         LONG,
-        Expect::Fails("unreachable"),
+        Expect::Fails(&["unreachable"]),
     ),
     Case {
         program: "isend_flood",
@@ -121,10 +126,23 @@ const CASES: [Case; 13] = [
             "more sent before it is received than memory is set aside for",
             "export WEIR_COPIED_BYTES=65536 WEIR_UNEXPECTED_BYTES=1048576 WEIR_SEND_TIMEOUT_MS=5000; ",
             "--size 8 --count 40000",
-            Expect::Fails("that nobody receives: the program sends more"),
+            Expect::Fails(&["that nobody receives: the program sends more"]),
         )
     },
-    case("a rank killed", "[ $R = 1 ] && (begun; kill -KILL $P) & ", LONG, Expect::Fails("")),
+    case(
+        "a rank killed",
+        "[ $R = 1 ] && (begun; kill -KILL $P) & ",
+        LONG,
+        // The launcher ends the others at once, before they find out: MPICH's says the first, Open MPI's the second.
+        Expect::Fails(&["EXIT CODE: 9\n", "signal 9 (Killed)"]),
+    ),
+    case(
+        "a rank killed behind its launcher's back",
+        // Its shell, which is all that the launcher sees, stays: the other rank is the one to find out.
+        "if [ $R = 1 ]; then \"$0\" \"$@\" & P=$!; begun; kill -KILL $P; sleep 60; exit 0; fi; ",
+        LONG,
+        Expect::Fails(&["or its program is gone; taken for dead"]),
+    ),
 ];
 
 /// Runs the cases whose names contain `only` on Weir under both MPIs; `report` hears of each as it ends. None is begun after `deadline`: those left have failed.
@@ -152,20 +170,32 @@ fn one(paths: &Paths, lab: Option<&Lab>, stack: &Stack, case: &Case) -> Ended {
         Ok(folder) => folder,
         Err(error) => return Ended::Failed(format!("no folder: {error}")),
     };
-    let env = [("TEST_BEGUN".to_owned(), folder.path().join("begun").display().to_string())];
+    let begun = folder.path().join("begun");
+    let env = [
+        ("TEST_BEGUN".to_owned(), begun.display().to_string()),
+        // What an MPI does after an error is its own; here no crash is excused.
+        ("TEST_EXIT_ON_ERROR".to_owned(), "1".to_owned()),
+    ];
     let script = format!("{BEGIN}{}exec \"$0\" \"$@\"", case.before);
     let program = mpi::program(paths, stack.mpi, case.program);
     let mut args = vec!["-c".to_owned(), script, program.display().to_string()];
     args.extend(case.args.split_whitespace().map(str::to_owned));
     let limit = if case.one_host { LIMIT_AT_ONCE } else { LIMIT };
     let job = Job { stack, ranks: 2, program: Path::new("/bin/sh"), args: &args, limit, env: &env };
-    let mut outcome = job.run(paths, lab);
+    let run = || match (case.during, lab) {
+        (Some(during), Some(lab)) => job.run_beside(paths, lab, &begun, || {
+            thread::sleep(Duration::from_secs(1));
+            during(lab)
+        }),
+        _ => job.run(paths, lab),
+    };
+    let mut outcome = run();
     for _ in 1..ABORTED_TRIES {
         if !matches!(&outcome, Ok(o) if is_left_waiting(o, case.expect)) {
             break;
         }
         eprintln!("{}: the launcher does not end ranks that wait for one that gave up; trying again", stack.name);
-        outcome = job.run(paths, lab);
+        outcome = run();
     }
     match outcome {
         Err(error) => Ended::Failed(format!("{error:#}")),
@@ -175,21 +205,66 @@ fn one(paths: &Paths, lab: Option<&Lab>, stack: &Stack, case: &Case) -> Ended {
 
 /// A rank said why it gave up, as it should, and only the launcher has not ended.
 fn is_left_waiting(outcome: &Outcome, expect: Expect) -> bool {
-    let Expect::Fails(cause) = expect else { return false };
-    outcome.status.is_none() && outcome.stderr.contains(ABORTED) && outcome.stderr.contains(cause)
+    let Expect::Fails(causes) = expect else { return false };
+    let said = |text: &&str| outcome.stderr.contains(text);
+    outcome.status.is_none() && said(&ABORTED) && causes.iter().any(said)
 }
 
 fn judge(outcome: &Outcome, expect: Expect) -> Ended {
     let said = |text: &str| outcome.stdout.contains(text) || outcome.stderr.contains(text);
     let complete =
         outcome.ok() && result_of(outcome).is_some_and(|v| v.get("complete") != Some(&serde_json::Value::Bool(false)));
+    if let Some(word) = crash_in(outcome) {
+        return Ended::Failed(format!("a crash ({word}): {}", outcome.cause()));
+    }
+    let missing = |texts: &[&str]| Ended::Failed(format!("nobody said {texts:?}: {}", outcome.cause()));
     match expect {
         _ if outcome.status.is_none() => Ended::Failed(format!("hangs: {}", outcome.cause())),
         Expect::Passes(_) if !complete => Ended::Failed(outcome.cause()),
+        Expect::Passes(text) if !said(text) => missing(&[text]),
         Expect::Fails(_) if outcome.ok() => Ended::Failed("it passed".into()),
-        Expect::Passes(text) | Expect::Fails(text) if !said(text) => {
-            Ended::Failed(format!("nobody said {text:?}: {}", outcome.cause()))
-        }
+        Expect::Fails(texts) if !texts.iter().any(|text| said(text)) => missing(texts),
         Expect::Passes(_) | Expect::Fails(_) => Ended::Passed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    use super::*;
+
+    fn ended(code: i32, stderr: &str) -> Outcome {
+        Outcome {
+            status: Some(ExitStatus::from_raw(code << 8)),
+            stdout: "{\"program\":\"pingpong\"}".into(),
+            stderr: stderr.into(),
+            elapsed: Duration::from_secs(1),
+            alone: false,
+        }
+    }
+
+    #[test]
+    fn a_crash_is_no_way_to_fail_or_to_pass() {
+        let killed = Expect::Fails(&["EXIT CODE: 9\n", "signal 9 (Killed)"]);
+        for kill in ["exited on\nsignal 9 (Killed).", "=   EXIT CODE: 9\n"] {
+            assert_eq!(judge(&ended(9, kill), killed), Ended::Passed);
+        }
+        let crashes =
+            ["signal 11 (Segmentation fault)", "=   EXIT CODE: 11\n", "thread 'w' panicked at engine/src/core.rs:1:1"];
+        for crash in crashes {
+            let both = format!("signal 9 (Killed)\n{crash}");
+            assert!(matches!(judge(&ended(9, &both), killed), Ended::Failed(_)), "{crash}");
+            assert!(matches!(judge(&ended(0, crash), Expect::Passes("")), Ended::Failed(_)), "{crash}");
+        }
+    }
+
+    #[test]
+    fn a_failure_without_its_cause_is_not_what_was_to_come() {
+        let fails = Expect::Fails(&["taken for dead"]);
+        assert!(matches!(judge(&ended(1, "no such thing"), fails), Ended::Failed(_)));
+        assert!(matches!(judge(&ended(0, "taken for dead"), fails), Ended::Failed(_)));
+        assert_eq!(judge(&ended(0, ""), Expect::Passes("")), Ended::Passed);
     }
 }

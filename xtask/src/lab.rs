@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use weir_emulate::spec::Spec;
 use weir_emulate::{Network, privilege};
 
-use crate::process::{end_all, run_limited, run_quiet};
+use crate::process::{end_all, run_limited};
 
 /// The interface that is measured.
 pub const DATA_IFACE: &str = "net1";
@@ -166,6 +166,14 @@ impl Lab {
         Ok(self.network.heal(&self.hosts[0], network)?)
     }
 
+    /// Sets the longest packet that the last host's interface on the measured network takes. What arrives longer is dropped, and nobody is told.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn set_mtu_of_last(&self, mtu_bytes: u32) -> Result<()> {
+        Ok(self.network.set_mtu(&self.hosts[self.hosts.len() - 1], DATA_IFACE, mtu_bytes)?)
+    }
+
     /// A command that runs on the first host, where launchers run.
     ///
     /// # Errors
@@ -188,19 +196,11 @@ impl Lab {
     /// Sets the kernel's congestion control for the measured network on all hosts, or none (then a socket has the one it
     /// chose, or the system's default: a route's goes before a socket's), and returns the one a new connection really gets.
     ///
-    /// It is set on the route: a namespace may not choose every algorithm as its default, since
-    /// the kernel counts some as restricted.
-    ///
     /// # Errors
     /// If the kernel does not have it.
     pub fn set_congestion(&self, name: Option<&str>) -> Result<String> {
-        let choice = name.map_or(String::new(), |n| format!(" congctl {n}"));
-        for host in 0..self.hosts.len() {
-            let address = self.network.host(host)?.ipv4(DATA_IFACE)?;
-            let [a, b, c, _] = address.octets();
-            let line = format!("ip route replace {a}.{b}.{c}.0/24 dev {DATA_IFACE} src {address}{choice}");
-            run_quiet(&mut self.on(host, &line)?)
-                .with_context(|| format!("congestion control {}", name.unwrap_or("of no route")))?;
+        for host in &self.hosts {
+            self.network.set_congestion(host, DATA_IFACE, name)?;
         }
         self.congestion()
     }

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, bail};
 
 use crate::lab::Lab;
 use crate::mpi::Mpi;
@@ -36,6 +38,32 @@ const FOREIGN: [&str; 12] =
 
 /// Open MPI's launcher now and then (one start of some hundred) says this before any rank exists: nothing was tried yet.
 const NOT_STARTED: &str = "PMIx server's listener thread failed to start";
+
+/// How often it is looked whether a program has begun.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What is said of a program that crashed: by itself, its C library or its shell; by Open MPI's libraries and launcher; by MPICH's launcher, which across
+/// hosts tells the signal's number only. A launcher's own SIGKILL and SIGTERM are no crashes.
+const CRASHES: [&str; 13] = [
+    "panicked at",
+    "Segmentation fault",
+    "Bus error",
+    "core dumped",
+    "corrupted",
+    "double free",
+    "Process received signal",
+    "signal 6",
+    "signal 7",
+    "signal 11",
+    "EXIT CODE: 6\n",
+    "EXIT CODE: 7\n",
+    "EXIT CODE: 11\n",
+];
+
+/// The first word that a crash left in a job's output, if one did.
+pub fn crash_in(outcome: &Outcome) -> Option<&'static str> {
+    CRASHES.into_iter().find(|word| outcome.stdout.contains(word) || outcome.stderr.contains(word))
+}
 
 /// Takes out of a command's environment what the user's shell may hold of such settings.
 pub fn without_foreign(command: &mut Command) {
@@ -72,6 +100,40 @@ impl Job<'_> {
     /// [`Outcome`].
     pub fn run(&self, paths: &Paths, lab: Option<&Lab>) -> Result<Outcome> {
         started(&self.stack.name, || self.try_run(paths, lab))
+    }
+
+    /// The same on the hosts of `lab`, with `work` beside it from when a rank has made the file `begun`. An error of `work` counts only where the
+    /// job ended well: else its own end says more.
+    ///
+    /// # Errors
+    /// See [`Job::run`]; and what `work` says.
+    pub fn run_beside(
+        &self,
+        paths: &Paths,
+        lab: &Lab,
+        begun: &Path,
+        work: impl FnOnce() -> Result<()> + Send,
+    ) -> Result<Outcome> {
+        let over = AtomicBool::new(false);
+        let (outcome, done) = thread::scope(|scope| {
+            let beside = scope.spawn(|| {
+                while !begun.exists() {
+                    if over.load(Ordering::Acquire) {
+                        bail!("the program has not begun");
+                    }
+                    thread::sleep(LOOK);
+                }
+                work()
+            });
+            let outcome = self.run(paths, Some(lab));
+            over.store(true, Ordering::Release);
+            (outcome, beside.join())
+        });
+        let outcome = outcome?;
+        if outcome.ok() {
+            done.map_err(|_| anyhow!("what was to be done beside the job was not"))??;
+        }
+        Ok(outcome)
     }
 
     fn try_run(&self, paths: &Paths, lab: Option<&Lab>) -> Result<Outcome> {

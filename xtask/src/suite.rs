@@ -279,6 +279,9 @@ fn cargo_tests(paths: &Paths, quick: bool, tally: &mut Tally) {
     tally.skipped += ignored;
     let seconds = begin.elapsed().as_secs_f64();
     println!("cargo test: {passed} passed, {failed} failed, {ignored} skipped ({seconds:.1} s)");
+    for line in what_was_ignored(&outcome.stdout, &outcome.stderr) {
+        println!("skipped {line}");
+    }
     for line in outcome.stdout.lines().filter(|line| line.starts_with("test ") && line.ends_with("FAILED")) {
         println!("FAILED  {}", line.trim_start_matches("test ").trim_end_matches(" ... FAILED"));
     }
@@ -292,6 +295,13 @@ fn cargo_tests(paths: &Paths, quick: bool, tally: &mut Tally) {
         let cause = format!("{}; at last: {last}\n{}", outcome.cause(), tail(&outcome.stderr, 60));
         tally.note("cargo test", &Err(cause), begin.elapsed());
     }
+}
+
+/// The tests that were ignored; then the reasons, which test programs give on standard error where a machine lacks something.
+fn what_was_ignored<'a>(stdout: &'a str, stderr: &'a str) -> Vec<&'a str> {
+    let test = |line: &'a str| line.strip_prefix("test ").filter(|rest| rest.contains(" ... ignored"));
+    let reasons = stderr.lines().filter(|line| line.starts_with("IGNORED"));
+    stdout.lines().filter_map(test).chain(reasons).collect()
 }
 
 /// Of the output of all test programs, the parts in which those that failed tell why.
@@ -411,6 +421,14 @@ mod tests {
                     test result: FAILED. 5 passed; 3 failed; 0 ignored; 0 measured\n";
         assert_eq!(count_results(text), (7, 3, 1));
         assert_eq!(count_results("error: could not compile"), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_was_ignored_is_named_with_its_reason() {
+        let stdout = "test a ... ok\ntest slow ... ignored\ntest b ... ignored, too long\nnothing ... ignored\n";
+        let stderr = "   Compiling x\nIGNORED, not passed: slow. There is no tc\n";
+        let lines = what_was_ignored(stdout, stderr);
+        assert_eq!(lines, ["slow ... ignored", "b ... ignored, too long", "IGNORED, not passed: slow. There is no tc"]);
     }
 
     #[test]

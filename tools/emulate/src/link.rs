@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWADDR: u16 = 20;
+const RTM_NEWROUTE: u16 = 24;
 const RTM_NEWNEIGH: u16 = 28;
 const RTM_NEWQDISC: u16 = 36;
 
@@ -102,6 +103,40 @@ pub fn set_master(netlink: &mut Netlink, name: &str, bridge: &str) -> io::Result
 pub fn set_up(netlink: &mut Netlink, name: &str) -> io::Result<()> {
     let up = libc::IFF_UP as u32;
     netlink.request(Message::new(RTM_NEWLINK, ACK, &link_head(index(name)?, up, up)))
+}
+
+/// Sets the longest packet that an interface takes, of its own as of others: the kernel drops what arrives longer, and tells nobody.
+pub fn set_mtu(netlink: &mut Netlink, interface: u32, mtu: u32) -> io::Result<()> {
+    let mut message = Message::new(RTM_NEWLINK, ACK, &link_head(interface, 0, 0));
+    message.u32(IFLA_MTU, mtu);
+    netlink.request(message)
+}
+
+/// Replaces the route to an interface's own network of 24 bits: TCP connections over it get this congestion control of the kernel, or the
+/// one that they would have without a route that names one.
+pub fn set_congestion(netlink: &mut Netlink, interface: u32, own: Ipv4Addr, algorithm: Option<&str>) -> io::Result<()> {
+    const PREFIX_BITS: u8 = 24;
+    const RT_TABLE_MAIN: u8 = 254;
+    const RTPROT_BOOT: u8 = 3;
+    const RT_SCOPE_LINK: u8 = 253;
+    const RTN_UNICAST: u8 = 1;
+    const RTA_DST: u16 = 1;
+    const RTA_OIF: u16 = 4;
+    const RTA_PREFSRC: u16 = 7;
+    const RTA_METRICS: u16 = 8;
+    const RTAX_CC_ALGO: u16 = 16;
+    let [a, b, c, _] = own.octets();
+    // struct rtmsg: family, bits of destination and source, type of service, table, origin, scope, type; flags.
+    let family = libc::AF_INET as u8;
+    let head = [family, PREFIX_BITS, 0, 0, RT_TABLE_MAIN, RTPROT_BOOT, RT_SCOPE_LINK, RTN_UNICAST, 0, 0, 0, 0];
+    let mut message = Message::new(RTM_NEWROUTE, ACK | REPLACE, &head);
+    message.attr(RTA_DST, &[a, b, c, 0]).u32(RTA_OIF, interface).attr(RTA_PREFSRC, &own.octets());
+    if let Some(algorithm) = algorithm {
+        message.nest(RTA_METRICS, |m| {
+            m.string(RTAX_CC_ALGO, algorithm);
+        });
+    }
+    netlink.request(message)
 }
 
 /// Gives an interface an address, usable at once.

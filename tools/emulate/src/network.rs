@@ -80,6 +80,20 @@ impl Shared {
         self.ask(door).map(drop)
     }
 
+    /// Lets `work` change something of a host's interface in its kernel.
+    fn in_kernel(
+        &self,
+        host: &str,
+        network: &str,
+        what: &str,
+        work: impl FnOnce(&mut Netlink, u32) -> std::io::Result<()>,
+    ) -> Result<()> {
+        let (index, number) = (self.spec.host_index(host)?, self.spec.network_index(network)?);
+        let mut kernel = lock(&self.links[index]);
+        let interface = kernel.interfaces[number];
+        work(&mut kernel.route, interface).context(|| format!("set the {what} of {network} on {host}"))
+    }
+
     fn ask(&self, door: &PlaneDoor) -> Result<PlaneStats> {
         let (reply, answer) = channel();
         door.send(PlaneCommand::Stats(reply))?;
@@ -270,6 +284,23 @@ impl Network {
     /// Changes a link; when this returns the change is in force.
     pub fn change(&self, host: &str, network: &str, direction: Direction, action: Action) -> Result<()> {
         self.shared.change(host, network, direction, action)
+    }
+
+    /// Sets the longest packet that a host's interface takes. What arrives longer is dropped, and nobody is told.
+    pub fn set_mtu(&self, host: &str, network: &str, mtu_bytes: u32) -> Result<()> {
+        self.shared.in_kernel(host, network, "MTU", |netlink, interface| link::set_mtu(netlink, interface, mtu_bytes))
+    }
+
+    /// Sets the kernel's congestion control for TCP connections that a host makes over a network, or none: then a socket has the one it
+    /// chose, or the system's default. It is set on the route, which goes before both: a namespace may not choose every
+    /// algorithm as its default, since the kernel counts some as restricted.
+    pub fn set_congestion(&self, host: &str, network: &str, algorithm: Option<&str>) -> Result<()> {
+        let spec = &self.shared.spec;
+        let own = spec.ipv4(spec.network_index(network)?, spec.host_index(host)?);
+        let what = algorithm.map_or("congestion control".to_owned(), |name| format!("congestion control {name}"));
+        self.shared.in_kernel(host, network, &what, |netlink, interface| {
+            link::set_congestion(netlink, interface, own, algorithm)
+        })
     }
 
     /// The counters so far.

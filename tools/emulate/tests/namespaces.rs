@@ -23,7 +23,7 @@ type Test = fn() -> Outcome;
 fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let tests: [(&str, Test); 18] = [
+    let tests: [(&str, Test); 20] = [
         ("round trip takes twice the delay", rtt_is_twice_the_delay),
         ("a short delay is precise", short_delay_is_precise),
         ("udp gets the rate and loses nothing to backpressure", udp_gets_the_rate),
@@ -42,6 +42,8 @@ fn main() {
         ("a seed reproduces the losses", seed),
         ("plain network with nftables loss", plain_nft),
         ("plain bridge carries and keeps no counters of pipes", plain_bridge),
+        ("packets beyond a host's mtu vanish once it is lowered", lowered_mtu),
+        ("a route's congestion control is what connections get", congestion),
     ];
     let reason = weir_emulate::privilege::acquire().err();
     if let Some(reason) = &reason {
@@ -459,4 +461,45 @@ fn plain_bridge() -> Outcome {
     let source = network.host(2)?.run(|| std::net::UdpSocket::bind("0.0.0.0:0"))??;
     source.send_to(b"x", sink.local_addr()?)?;
     bounded("bytes over the control network", undisturbed(|| sink.recv(&mut [0; 10]))? as u64, 1..2)
+}
+
+fn lowered_mtu() -> Outcome {
+    let network = net("hosts = 2\nplain = true\noffload = false")?;
+    let (sink, source) = (socket(&network, 1, "net1")?, socket(&network, 0, "net1")?);
+    let arrives = |bytes: usize| -> Result<bool, Failed> {
+        source.send_to(&vec![1; bytes], sink.local_addr()?)?;
+        source.send_to(b"end", sink.local_addr()?)?;
+        let mut data = [0; 2000];
+        let first = undisturbed(|| sink.recv(&mut data))?;
+        // They come in order.
+        Ok(first == bytes && undisturbed(|| sink.recv(&mut data))? == 3)
+    };
+    expect("a full packet arrives", arrives(1472)?)?;
+    network.set_mtu("host2", "net1", 1300)?;
+    expect("a full packet vanishes", !arrives(1472)?)?;
+    expect("a packet of the new size arrives", arrives(1272)?)?;
+    expect("no such mtu", network.set_mtu("host2", "net1", 1).is_err())?;
+    expect("an unknown host is an error", network.set_mtu("host9", "net1", 1300).is_err())?;
+    expect("an unknown network is an error", network.set_mtu("host1", "net9", 1300).is_err())
+}
+
+fn congestion() -> Outcome {
+    use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
+    let network = net("hosts = 2")?;
+    let used = || -> Result<String, Failed> {
+        let to = (network.host(1)?.ipv4("net1")?, 0);
+        let listener = network.host(1)?.run(|| std::net::TcpListener::bind(to))??;
+        let to = listener.local_addr()?;
+        let stream = network.host(0)?.run(|| std::net::TcpStream::connect(to))??;
+        let name = getsockopt(&stream, TcpCongestion)?;
+        Ok(name.to_string_lossy().trim_end_matches('\0').to_owned())
+    };
+    let usual = used()?;
+    // Every kernel has it.
+    network.set_congestion("host1", "net1", Some("reno"))?;
+    expect("the route's", used()? == "reno")?;
+    network.set_congestion("host1", "net1", None)?;
+    expect("the usual one again", used()? == usual)?;
+    let error = network.set_congestion("host1", "net1", Some("nonesuch")).err().map(|error| error.to_string());
+    expect("it is named", error.is_some_and(|text| text.contains("nonesuch")))
 }

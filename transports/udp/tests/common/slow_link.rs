@@ -17,10 +17,26 @@ pub fn is_inside() -> bool {
 
 /// The test program's one test that needs the link, run by starting the program anew inside.
 pub fn trial(name: &str) -> Trial {
-    let is_there = unshare()
-        .and_then(|mut c| c.args(["sh", "-c", SLOW_LOOPBACK]).output().ok())
-        .is_some_and(|o| o.status.success());
-    Trial::test(name, run_inside).with_ignored_flag(!is_there)
+    let missing = missing();
+    if let Some(reason) = &missing {
+        eprintln!("\nIGNORED, not passed: {name}. {reason}\n");
+    }
+    Trial::test(name, run_inside).with_ignored_flag(missing.is_some())
+}
+
+/// Why there is no slow link, if there is none.
+fn missing() -> Option<String> {
+    let Some(mut c) = unshare() else {
+        return Some("There are no network namespaces, or no unshare (util-linux)".into());
+    };
+    match c.args(["sh", "-c", SLOW_LOOPBACK]).output() {
+        Ok(o) if o.status.success() => None,
+        Ok(o) => Some(format!(
+            "ip and tc (iproute2) cannot slow down loopback: {}",
+            String::from_utf8_lossy(&o.stderr).trim()
+        )),
+        Err(e) => Some(e.to_string()),
+    }
 }
 
 /// A command line that runs the rest in a new network namespace.
