@@ -1,5 +1,5 @@
-//! Members of the job that break rules: each ends its own association, within bounded memory, and harms nobody else
-//! (spec 10). Inside the crate, for no honest endpoint sends such packets.
+//! Members of the job that break rules: each ends its own association, within bounded memory, and harms nobody else, but that
+//! some can slow the bodies of others (spec 10). Inside the crate, for no honest endpoint sends such packets.
 
 extern crate std;
 use alloc::vec;
