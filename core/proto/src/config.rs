@@ -1,4 +1,4 @@
-//! Every constant of the protocol, with its reason (spec 11).
+//! The constants of the protocol that an endpoint may be given otherwise, with their reasons. The others stand, with theirs, where they are used (spec 11).
 
 use core::time::Duration;
 
@@ -64,7 +64,7 @@ pub struct Config {
 
     /// Longest delay of an acknowledgement on short paths. 50 us: enough for the answer to a message of 64 KiB to carry it.
     pub ack_delay_max: Duration,
-    /// An acknowledgement goes out after this many packets ...
+    /// An acknowledgement goes out after this many packets (64: what one segmentation-offload batch holds; of full packets the bytes come first) ...
     pub ack_every_packets: u32,
     /// ... or bytes: the size of a segmentation-offload batch.
     pub ack_every_bytes: u32,
@@ -80,7 +80,7 @@ pub struct Config {
     pub pto_var_min: Duration,
     /// A path with a measured loss above this (parts per million) is lossy: nobody waits long for the last packets of a message.
     pub lossy_ppm: u32,
-    /// Largest probe timeout after back-off.
+    /// Largest probe timeout after back-off. 250 ms: whoever was cut off is tried again within that, and 20 times before `peer_timeout` is over.
     pub pto_max: Duration,
     /// A granted body silent for 4 srtt, at least this long, gets its grant again.
     pub regrant_min: Duration,
@@ -106,7 +106,7 @@ pub struct Config {
     pub delay_target: Duration,
     /// Largest burst the pacer lets out: one segmentation-offload batch.
     pub pacing_burst_bytes: u64,
-    /// Smallest burst, in packets; without loss it grows to the initial window.
+    /// Smallest burst, in packets, the initial window of RFC 9002, 7.2; it grows by an eighth in each round without notable loss, up to 256 packets.
     pub pacing_burst_packets: u32,
     /// Packets to one peer before another is served: what one segmentation-offload batch holds.
     pub peer_batch_packets: u32,
@@ -137,9 +137,9 @@ pub struct Config {
     pub lane_regrant: Duration,
     /// Bytes that bodies of peers with a lane may be granted beyond the budget: TCP holds the rest back.
     pub grant_lane_extra: u64,
-    /// No new lane for so long after one failed; doubles ...
+    /// No new lane for so long after one failed: what was queued has gone in packets by then, and a loss that was an accident costs no more than this. Doubles ...
     pub lane_pause: Duration,
-    /// ... up to this; a lane that lives for so long sets it back.
+    /// ... up to this, for where lanes never hold (losses, a firewall) a connection tried each minute costs nothing; a lane that lives for so long sets it back.
     pub lane_pause_max: Duration,
 
     /// First retransmission of a handshake packet; doubles ... 5 ms: on a network that loses 2 %, an eighth of all first
@@ -168,9 +168,9 @@ pub struct Config {
     pub path_suspect_ptos: u32,
     /// ... but not before this: a peer whose process waits for a core is silent for some milliseconds on all its paths.
     pub path_suspect_min: Duration,
-    /// First probe of a suspect path; doubles ...
+    /// First probe of a suspect path. 50 ms: with three answers wanted (`path_return_probes`) a path whose trouble was short is back within 200. Doubles ...
     pub path_probe_min: Duration,
-    /// ... up to this, which is also the interval on standby paths.
+    /// ... up to this, which is also the interval on standby paths. 1 s: a packet that costs nothing, and a link that heals, or a standby that fails, is noticed in a few seconds.
     pub path_probe_max: Duration,
     /// Answers in a row that make a suspect path valid again.
     pub path_return_probes: u32,

@@ -73,7 +73,7 @@ pub(crate) struct Grants {
     patience_ns: u64,
     /// When a body that stands further back was last looked for.
     rescued: Time,
-    /// Shrinks under loss, in 1/256.
+    /// Shrinks under loss, in [`SCALE_ONE`]ths.
     scale: u64,
     meter: Meter,
     /// Something happened for which [`Self::next`] has to be asked.
@@ -83,8 +83,25 @@ pub(crate) struct Grants {
 /// A body whose sender has a lane is granted at least so much at a time.
 const LANE_STEP: u64 = 512 << 10;
 
-/// Interval of the meter.
+/// Interval of the meter, or a round trip where that is longer: some 80 packets at 1 Gbit/s, enough to speak of a rate.
 const METER_NS: u64 = 1_000_000;
+/// After so many intervals without a word the rate that was measured is left as it is: silence is no rate.
+const METER_STALE: u64 = 8;
+/// The rate fades by this part in an interval that brought less: one stalled interval must not shrink the budget to nothing.
+const RATE_FADES_PART: u64 = 8;
+/// Lacking packets, one of so many and at least so many, that show that too much was asked for. A twentieth: more than random loss takes.
+const LOSS_PART: u64 = 20;
+const LOSS_LEAST: u64 = 4;
+/// Packets in an interval without such loss that let the budget grow again.
+const GROWS_FROM_PACKETS: u64 = 16;
+/// The scale of the budget, in [`SCALE_ONE`]ths: what a loss leaves, where it ends (an eighth: 32 KiB of the default budget, two steps), and how it grows back (1/64 an
+/// interval: slower than it falls, or every second interval would lose).
+const SCALE_ONE: u64 = 256;
+const SCALE_KEEPS: (u64, u64) = (7, 10);
+const SCALE_MIN: u64 = 32;
+const SCALE_GROWS: u64 = 4;
+/// No budget is smaller, whatever was configured and lost: below it every grant is a packet or two.
+const BUDGET_MIN: u64 = 32 << 10;
 
 impl Grants {
     pub(crate) fn new(cfg: &Config) -> Self {
@@ -105,7 +122,7 @@ impl Grants {
             overtake: cfg.grant_overtake,
             patience_ns: cfg.grant_patience.as_nanos() as u64,
             rescued: Time::ZERO,
-            scale: 256,
+            scale: SCALE_ONE,
             meter: Meter::default(),
             changed: false,
         }
@@ -115,7 +132,7 @@ impl Grants {
     /// trip), less after loss.
     fn budget(&self) -> u64 {
         let wire = u128::from(self.meter.rate) * u128::from(self.meter.rtt_ns) * 5 / 4 / 1_000_000_000;
-        ((self.floor + wire as u64).min(self.ceiling) * self.scale / 256).max(32 << 10)
+        ((self.floor + wire as u64).min(self.ceiling) * self.scale / SCALE_ONE).max(BUDGET_MIN)
     }
 
     /// What may be granted of it to a body whose sender has a lane, or to any other.
@@ -311,16 +328,16 @@ impl Grants {
         if elapsed < METER_NS.max(m.base_ns) {
             return;
         }
-        if elapsed < 8 * METER_NS.max(m.base_ns) {
+        if elapsed < METER_STALE * METER_NS.max(m.base_ns) {
             let rate = (u128::from(m.bytes) * 1_000_000_000 / u128::from(elapsed)) as u64;
-            m.rate = rate.max(m.rate - m.rate / 8);
+            m.rate = rate.max(m.rate - m.rate / RATE_FADES_PART);
             m.rtt_ns = m.base_ns;
         }
         // A switch that drops a twentieth and more of what was asked for was asked for too much.
-        if m.missing * 20 > m.packets && m.missing >= 4 {
-            self.scale = (self.scale * 7 / 10).max(32);
-        } else if m.packets >= 16 {
-            self.scale = (self.scale + 4).min(256);
+        if m.missing * LOSS_PART > m.packets && m.missing >= LOSS_LEAST {
+            self.scale = (self.scale * SCALE_KEEPS.0 / SCALE_KEEPS.1).max(SCALE_MIN);
+        } else if m.packets >= GROWS_FROM_PACKETS {
+            self.scale = (self.scale + SCALE_GROWS).min(SCALE_ONE);
         }
         *m = Meter { started: now, rate: m.rate, rtt_ns: m.rtt_ns, ..Meter::default() };
     }

@@ -1,6 +1,7 @@
-//! Members of the job that break rules: each ends its own association, within bounded memory, and harms nobody else
-//! (spec 10). Inside the crate, for no honest endpoint sends such packets.
+//! Members of the job that break rules: each ends its own association, within bounded memory, and harms nobody else, but that
+//! some can slow the bodies of others (spec 10). Inside the crate, for no honest endpoint sends such packets.
 
+extern crate std;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -618,4 +619,165 @@ fn over_may_overtake_the_greeting_or_its_answer() {
     assert!(t.ends[connects].take_lane_news().is_some());
     assert!(!t.ends[connects].lane_answered(t.now, P, next, &answer));
     assert!(t.ends.iter().all(|e| !e.has_lane(P) && e.counters().violations == 0));
+}
+
+/// A receiver (0), an honest sender (1) and another member of the job (2), over cables of 1 Gbit/s into the receiver.
+struct Three {
+    ends: Vec<Endpoint>,
+    now: Time,
+    way_ns: u64,
+    flying: Vec<(Time, usize, usize, Vec<u8>)>,
+    free: Time,
+    events: Vec<Event>,
+}
+
+/// What the other member does.
+#[derive(Copy, Clone, PartialEq, Debug)]
+enum Other {
+    Nothing,
+    /// Skips packet numbers, in 5 packets a millisecond, with one body open.
+    Skips,
+    /// Sends what 16 bodies were granted as slowly as it takes not to be silent.
+    Trickles,
+}
+
+impl Three {
+    fn up(way_ns: u64) -> Three {
+        let end = |i: usize| Endpoint::new(Config::default(), [7; 32], 100 + i as u64, &[addr(i)], [i as u8; 32]);
+        let ends: Vec<Endpoint> = (0..3).map(end).collect();
+        let now = Time(1_000_000);
+        let mut t = Three { ends, now, way_ns, flying: Vec::new(), free: now, events: Vec::new() };
+        let name = t.ends[0].name();
+        for from in [1, 2] {
+            assert_eq!(t.ends[from].peer(&name), Ok(P));
+            let m = Message { control: false, stream: 0, envelope: b"e", len: 8, patient: false, token: 1 };
+            t.ends[from].send(t.now, P, m).expect("send");
+            t.until(20 * way_ns + 10_000_000, |_| false);
+        }
+        assert!(t.ends[0].assocs.iter().all(|a| a.state == State::Up) && t.ends[0].assocs.len() == 2);
+        t
+    }
+
+    /// Sends what an end has, at most so many packets.
+    fn poll(&mut self, from: usize, most: usize) {
+        let mut out = PacketBuf::new();
+        let mut ignored = Vec::new();
+        let events = if from == 0 { &mut self.events } else { &mut ignored };
+        if self.ends[from].next_timeout().is_some_and(|t| t <= self.now) {
+            self.ends[from].handle_timeout(self.now, events);
+        }
+        for _ in 0..most {
+            let Some(t) = self.ends[from].poll_transmit(self.now, &Zeros, &mut out) else { break };
+            let mut p = out.head.clone();
+            p.resize(p.len() + t.payload.map_or(0, |r| usize::from(r.len)), 0);
+            let mut at = self.now.plus_ns(self.way_ns);
+            if from != 0 {
+                self.free = self.free.max(self.now).plus_ns(8 * (p.len() as u64 + 66));
+                at = self.free.plus_ns(self.way_ns);
+            }
+            let to = usize::from(t.remote.port() - 7000);
+            self.flying.push((at, from, to, p));
+        }
+    }
+
+    /// A PING that says 100 packets are missing before it.
+    fn skip(&mut self) {
+        let a = &mut self.ends[2].assocs[0];
+        let number = a.rec.next() + 100;
+        a.rec.start_at(number);
+        let mut out = Vec::new();
+        Header { level: a.level(), ack_now: false, path: 0, number: number as u32, association: a.remote_id }
+            .write(&mut out);
+        frame::write_ping(&mut out);
+        a.crypt.as_ref().expect("up").keys.send.seal(number, &mut out);
+        a.rec.push(self.now, out.len() as u16, 0, 0, 0, 0);
+        self.flying.push((self.now.plus_ns(self.way_ns), 2, 0, out));
+    }
+
+    /// One step of 20 us, with the other member's packets bounded to so many.
+    fn step(&mut self, others: usize) {
+        self.now += Duration::from_micros(20);
+        let now = self.now;
+        let (due, flying) = core::mem::take(&mut self.flying).into_iter().partition(|f| f.0 <= now);
+        self.flying = flying;
+        for (_, from, to, mut p) in due {
+            let mut ignored = Vec::new();
+            let events = if to == 0 { &mut self.events } else { &mut ignored };
+            self.ends[to].handle(now, meta(from), &mut p, events);
+        }
+        for (from, most) in [(0, usize::MAX), (1, usize::MAX), (2, others)] {
+            self.poll(from, most);
+        }
+    }
+
+    fn until(&mut self, limit_ns: u64, mut done: impl FnMut(&Three) -> bool) -> bool {
+        let end = self.now.plus_ns(limit_ns);
+        while self.now < end && !done(self) {
+            self.step(usize::MAX);
+        }
+        done(self)
+    }
+
+    /// How long a body of the honest sender takes beside the other, and the longest time without a byte of it, nanoseconds.
+    fn takes_ns(&mut self, len: u64, other: Other) -> (u64, u64) {
+        let bodies = match other {
+            Other::Nothing => 0,
+            Other::Skips => 1,
+            Other::Trickles => 16,
+        };
+        for _ in 0..bodies {
+            let o = self.ends[0].open_body(self.now, PeerId(1), 4 << 20).expect("open");
+            self.ends[2].send_body(self.now, P, o.handle, o.granted, 4 << 20, 6).expect("body");
+        }
+        let (mut start, mut last, mut gap_ns, mut handle) = (self.now, self.now, 0, None);
+        for tick in 0..5_000_000 {
+            if tick == 5000 {
+                // The other has been at it for 100 ms.
+                let o = self.ends[0].open_body(self.now, PeerId(0), len).expect("open");
+                self.ends[1].send_body(self.now, P, o.handle, o.granted, len, 5).expect("body");
+                (start, last, handle) = (self.now, self.now, Some(o.handle));
+            }
+            if other == Other::Skips && tick % 10 == 0 {
+                self.skip();
+            }
+            // 13 packets in 7 ms are a step, and often enough.
+            self.step(usize::from(other == Other::Trickles && tick % 350 < 13));
+            for e in self.events.drain(..) {
+                let Event::Body { handle: h, complete, .. } = e else { continue };
+                if Some(h) == handle {
+                    gap_ns = gap_ns.max(self.now.since_ns(core::mem::replace(&mut last, self.now)));
+                    if complete {
+                        return (self.now.since_ns(start), gap_ns);
+                    }
+                }
+            }
+        }
+        panic!("no end after {} ms", self.now.since_ns(start) / 1_000_000);
+    }
+}
+
+/// The budget of grants is one for all, so a member can make it small or hold most of it: SECURITY.md and spec 10 say how
+/// slow the bodies of others get by that, and that they go on.
+#[test]
+fn a_member_that_skips_numbers_or_trickles_slows_the_bodies_of_others_and_never_stops_them() {
+    const LEN: u64 = 4 << 20;
+    const MS: u64 = 1_000_000;
+    let cfg = Config::default();
+    let (patience_ns, step) = (cfg.grant_patience.as_nanos() as u64, cfg.grant_step);
+    for way_ns in [MS / 100, MS / 2, 5 * MS] {
+        let alone = Three::up(way_ns).takes_ns(LEN, Other::Nothing).0;
+        for other in [Other::Skips, Other::Trickles] {
+            let (took, gap) = Three::up(way_ns).takes_ns(LEN, other);
+            std::println!("{way_ns} ns, {other:?}: {took} ns, {alone} alone, at most {gap} without a byte");
+            // A grant takes a round trip to have its effect, and the timers a little.
+            let round_ns = 2 * way_ns + MS;
+            // At worst an eighth of the budget in each round trip, or a step in each time of patience.
+            let (each, every_ns) =
+                if other == Other::Skips { (cfg.grant_budget / 8, round_ns) } else { (step, patience_ns + MS / 10) };
+            assert!(took <= LEN / each * every_ns + alone, "{took} ns");
+            assert!(gap <= patience_ns + round_ns, "{gap} ns without a byte");
+            // Should this fail because they are slowed less, say so there.
+            assert!(other == Other::Skips && way_ns < MS || took > 5 * alone, "{took} ns, {alone} ns alone");
+        }
+    }
 }

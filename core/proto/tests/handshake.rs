@@ -105,6 +105,34 @@ fn both_open_through_heavy_loss_and_agree() {
     assert!(times[270] < 3 * S / 2, "one in ten took more than {:?}", times[270]);
 }
 
+/// Ranks start seconds apart: what is sent to one that is not there waits at its sender, and nothing but INITs leaves for it.
+#[test]
+fn one_who_starts_five_seconds_late_gets_everything() {
+    let mut n = Net::new(3, 1, &Config::default(), 61);
+    n.capture = true;
+    n.nodes[2].stopped = true;
+    for from in [0, 1] {
+        for _ in 0..20 {
+            n.send(from, 2, false, 3, 0, 0, 5000).unwrap();
+            n.send(from, 1 - from, false, 3, 0, 0, 5000).unwrap();
+        }
+        n.offer(from, 2, 300_000);
+    }
+    n.run(5 * S, |_| false);
+    assert!(n.nodes.iter().all(|x| x.failed.is_empty() && x.downs.is_empty()));
+    assert_eq!([n.nodes[0].messages.len(), n.nodes[1].messages.len()], [20, 20], "the others wait for nobody");
+    let late = net::addr(2, 0);
+    assert!(n.captured.iter().all(|c| c.1 != late || c.2[0] == INIT), "traffic before the association is up");
+    n.nodes[2].stopped = false;
+    let start = n.now;
+    assert!(n.run(2 * S, Net::quiet), "{:?}", n.nodes[0].open_tokens);
+    println!("all there {:?} after the start", n.now - start);
+    // Both senders' 20 messages and offers, the bodies of these, all whole and none twice (`net` looks at each byte).
+    let node = &n.nodes[2];
+    assert_eq!((node.messages.len(), node.bodies.len()), (42, 2));
+    assert!(node.messages.values().chain(node.bodies.values()).all(|r| r.complete));
+}
+
 fn with_features(seed: u64, features: [u16; 2]) -> Net {
     let mut n = lesser_and_greater(seed);
     for (i, features) in features.into_iter().enumerate() {

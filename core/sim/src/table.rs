@@ -27,6 +27,8 @@ pub struct Point {
 pub struct Wire {
     /// Each cable.
     pub rate_bits_per_s: u64,
+    /// From the switch to each host, if that is slower: then a single sender fills the queue.
+    pub down_bits_per_s: Option<u64>,
     /// One way, host to host, without serialisation.
     pub delay_ns: Ns,
     /// Loss from host to host, each way.
@@ -37,8 +39,13 @@ pub struct Wire {
 
 impl Wire {
     /// A gigabit, 10 us, no loss, 64 packets.
-    pub const GIGABIT: Wire =
-        Wire { rate_bits_per_s: 1_000_000_000, delay_ns: 10 * US, loss_ppm: 0, queue_packets: 64 };
+    pub const GIGABIT: Wire = Wire {
+        rate_bits_per_s: 1_000_000_000,
+        down_bits_per_s: None,
+        delay_ns: 10 * US,
+        loss_ppm: 0,
+        queue_packets: 64,
+    };
 
     fn spec(&self, hosts: u32) -> NetSpec {
         let up = LinkSpec {
@@ -47,16 +54,20 @@ impl Wire {
             loss: self.loss_ppm,
             ..LinkSpec::default()
         };
-        let down = LinkSpec { loss: 0, ..up.clone() };
+        let down = LinkSpec { loss: 0, rate_bits_per_s: self.slowest_bits_per_s(), ..up.clone() };
         let switch = SwitchSpec { port_packets: self.queue_packets, shared_bytes: 64 << 20, ..SwitchSpec::default() };
         NetSpec::single(hosts, NetworkSpec { up, down, switch, ..NetworkSpec::default() })
+    }
+
+    fn slowest_bits_per_s(&self) -> u64 {
+        self.down_bits_per_s.map_or(self.rate_bits_per_s, |down| down.min(self.rate_bits_per_s))
     }
 
     /// Payload rate of back-to-back full packets.
     #[must_use]
     pub fn goodput_max(&self, datagram: u16) -> f64 {
         let d = u64::from(datagram);
-        self.rate_bits_per_s as f64 * (d - BULK_HEADER_BYTES) as f64 / (d + WIRE_OVERHEAD_BYTES) as f64
+        self.slowest_bits_per_s() as f64 * (d - BULK_HEADER_BYTES) as f64 / (d + WIRE_OVERHEAD_BYTES) as f64
     }
 }
 
@@ -197,6 +208,36 @@ pub fn incast_points(
     points
 }
 
+/// Fan-in where loss, delay and queue meet: `senders` to one, messages of `len` bytes, over all of them.
+#[must_use]
+pub fn fan_in_points(
+    endpoint: &EndpointSpec,
+    senders: &[u32],
+    delays_ns: &[Ns],
+    losses_ppm: &[u32],
+    queues: &[u32],
+    (len, count): (u64, u32),
+) -> Vec<Point> {
+    let mut points = Vec::new();
+    for &n in senders {
+        for &delay_ns in delays_ns {
+            for &queue_packets in queues {
+                for &loss_ppm in losses_ppm {
+                    let wire = Wire { delay_ns, loss_ppm, queue_packets, ..Wire::GIGABIT };
+                    let name = format!(
+                        "fan-in {n:>2}:1 {} {:>4} us queue {queue_packets:>3} {} %",
+                        size(len),
+                        delay_ns / US,
+                        f64::from(loss_ppm) / 1e4
+                    );
+                    points.push(point(name, wire, n + 1, endpoint, Workload::Incast { len, count, window: 2 }));
+                }
+            }
+        }
+    }
+    points
+}
+
 /// Ping-pong over loss and delay.
 #[must_use]
 pub fn ping_pong_points(
@@ -220,7 +261,8 @@ pub fn ping_pong_points(
     points
 }
 
-/// One stream over loss, delay and queue.
+/// One stream over loss, delay and queue, through a port of a quarter of the sender's rate: what is sent too fast queues
+/// there. (Where all cables are equally fast one sender never queues, however little room there is.)
 #[must_use]
 pub fn stream_points(
     endpoint: &EndpointSpec,
@@ -233,9 +275,10 @@ pub fn stream_points(
     for &delay_ns in delays_ns {
         for &queue_packets in queues {
             for &loss_ppm in losses_ppm {
-                let wire = Wire { delay_ns, loss_ppm, queue_packets, ..Wire::GIGABIT };
+                let down_bits_per_s = Some(Wire::GIGABIT.rate_bits_per_s / 4);
+                let wire = Wire { delay_ns, loss_ppm, queue_packets, down_bits_per_s, ..Wire::GIGABIT };
                 let name = format!(
-                    "stream 256K {:>5} us {:>4} % queue {queue_packets}",
+                    "stream 256K to 1/4 {:>5} us {:>4} % queue {queue_packets:>4}",
                     delay_ns / US,
                     f64::from(loss_ppm) / 1e4
                 );

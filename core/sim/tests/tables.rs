@@ -28,6 +28,15 @@ fn incast() {
     }
 }
 
+/// Loss, delay, queue and fan-in at once.
+#[test]
+fn fan_in() {
+    let e = EndpointSpec::default();
+    let (losses, queues) = ([0, 10_000], [32, 64, 256]);
+    let points = table::fan_in_points(&e, &[8, 32], &[10 * US, MS], &losses, &queues, (64 << 10, 16));
+    let _ = snapshot("fan_in", &points);
+}
+
 #[test]
 fn the_stall_of_a_table_is_the_longest_time_without_a_message() {
     let e = EndpointSpec::default();
@@ -54,7 +63,7 @@ fn ping_pong() {
 #[test]
 fn stream() {
     let e = EndpointSpec::default();
-    let _ = snapshot("stream", &table::stream_points(&e, &[10 * US, MS], &[0, 10_000], &[64, 1000], 16 << 20));
+    let _ = snapshot("stream", &table::stream_points(&e, &[10 * US, MS], &[0, 10_000], &[16, 64, 1000], 4 << 20));
 }
 
 #[test]

@@ -7,8 +7,27 @@ use crate::{Config, Time};
 const LOSS_SAMPLE_PACKETS: u64 = 32;
 /// ... unless this many were lost.
 const LOSS_SAMPLE_LOST: u64 = 4;
-/// Loss in a round from which on bursts are taken for its cause.
+/// Loss that counts beside a standing queue, and loss that counts alone: a switch of little memory drops before a queue shows.
+const LOSS_WITH_QUEUE_PERCENT: u64 = 2;
+const LOSS_ALONE_PERCENT: u64 = 10;
+/// What such a loss leaves of the window: as much as CUBIC leaves (RFC 9438 4.6).
+const LOSS_KEEPS: (u64, u64) = (7, 10);
+/// How strongly a delay above the target lowers the window, in 1/1024: x (1 - 0.8 (d - T)/d), as Swift does (SIGCOMM 2020) ...
+const DELAY_CUT: u128 = 819;
+/// ... and what it leaves at least, half, as there.
+const DELAY_KEEPS: u64 = 512;
+/// Growth in a round without a queue, at most: this part of the window, so that what a loss took is back in some six round trips.
+const GROWTH_PART: u64 = 16;
+/// Slow start is over when so many rounds in a row were no faster by this part: one may have been held up by a host.
+const FLAT_ROUNDS_MAX: u32 = 2;
+const FASTER_PART: u64 = 4;
+/// What a stalled round takes from the measured rate at most: one must not hide what the path can do.
+const RATE_FADES_PART: u64 = 8;
+/// Loss in a round from which on bursts are taken for its cause: random loss seldom takes so much of one.
 const BURST_LOSS_PERCENT: u64 = 6;
+/// Growth of the burst in a round with less.
+const BURST_GROWTH_PART: u64 = 8;
+/// Most packets that leave at once: 370 KB, so that a message of 300 KB may go in one train where the path takes it.
 const BURST_MAX: u64 = 256;
 /// A window of so many packets or fewer bears twice the queueing delay of a large one.
 const SMALL_PACKETS: u64 = 4;
@@ -33,7 +52,7 @@ pub(crate) struct Target {
     rate: u64,
     best_rate: u64,
     flat_rounds: u32,
-    /// Packets that may leave at once: a packet more for each round without notable loss, up to the initial window; half after a round with.
+    /// Packets that may leave at once: an eighth more after each round without notable loss, up to [`BURST_MAX`]; half after a round with.
     burst: u64,
     burst_min: u64,
     /// When the first probe timeout of a row fired; window, slow start and best rate before they were taken back.
@@ -110,11 +129,11 @@ impl Target {
             if self.round_min_rtt == u64::MAX { None } else { Some(self.round_min_rtt.saturating_sub(a.base_ns)) };
         let loss = self.take_loss_percent();
         // A switch's buffer that a burst overflows drops a good part of it; random loss rarely takes so much of one round.
-        let burst = if loss >= BURST_LOSS_PERCENT { self.burst / 2 } else { self.burst + self.burst / 8 };
+        let burst =
+            if loss >= BURST_LOSS_PERCENT { self.burst / 2 } else { self.burst + self.burst / BURST_GROWTH_PART };
         self.burst = burst.clamp(self.burst_min, BURST_MAX.max(self.burst_min));
         if self.round_limited {
-            // A fading maximum: one stalled round must not hide what the path can do.
-            self.rate = rate.max(self.rate - self.rate / 8);
+            self.rate = rate.max(self.rate - self.rate / RATE_FADES_PART);
         }
         let target = self.own_target(a.base_ns);
         // A queue lasts; a sender that lost its core between reading the clock and sending makes one round look long.
@@ -141,7 +160,7 @@ impl Target {
     fn end_slow_start_round(&mut self, a: &Acked, rate: u64, delay: Option<u64>, loss: u64, target: u64) {
         // Only a round that moved the window it began with (half of what it has become) tells whether more would be faster: others ended with the message.
         if self.round_limited && self.round_bytes >= self.window * 3 / 8 {
-            if rate > self.best_rate + self.best_rate / 4 {
+            if rate > self.best_rate + self.best_rate / FASTER_PART {
                 self.best_rate = rate;
                 self.flat_rounds = 0;
             } else {
@@ -149,7 +168,8 @@ impl Target {
             }
         }
         // The delay of a round that the window did not limit is of others' making.
-        if (self.round_limited && delay.is_some_and(|d| d > target / 2)) || loss > 10 || self.flat_rounds >= 2 {
+        let queue = self.round_limited && delay.is_some_and(|d| d > target / 2);
+        if queue || loss > LOSS_ALONE_PERCENT || self.flat_rounds >= FLAT_ROUNDS_MAX {
             self.slow_start = false;
             let best = self.best_rate.max(rate);
             if best > 0 {
@@ -164,14 +184,14 @@ impl Target {
         let before = self.window;
         // One loss in a sample of a small window says little of the rate; its delay will tell.
         let judged = self.window > self.initial_packets * self.mtu;
-        if loss > 10 || (loss >= 2 && d > target / 2 && judged) {
-            self.window = self.window * 7 / 10;
+        if loss > LOSS_ALONE_PERCENT || (loss >= LOSS_WITH_QUEUE_PERCENT && d > target / 2 && judged) {
+            self.window = self.window * LOSS_KEEPS.0 / LOSS_KEEPS.1;
         } else if d > target {
-            // x max(1 - 0.8 (d - T)/d, 1/2), in 1/1024.
-            let cut = (819 * u128::from(d - target) / u128::from(d)) as u64;
-            self.window = self.window * (1024 - cut).max(512) / 1024;
+            let cut = (DELAY_CUT * u128::from(d - target) / u128::from(d)) as u64;
+            self.window = self.window * (1024 - cut).max(DELAY_KEEPS) / 1024;
         } else if self.round_limited && delay.is_some() {
-            let grow = (u128::from(self.window / 16) * u128::from(target - d) / u128::from(target.max(1))) as u64;
+            let grow =
+                (u128::from(self.window / GROWTH_PART) * u128::from(target - d) / u128::from(target.max(1))) as u64;
             self.window += grow.max(self.mtu);
         }
         if !self.round_limited {

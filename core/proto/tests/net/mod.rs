@@ -76,11 +76,27 @@ pub struct Received {
     pub token: u64,
 }
 
+/// A fragment of a matched message, as the layer above is told of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Fragment {
+    pub at: Time,
+    pub stream: u16,
+    pub mseq: u64,
+    pub sseq: u32,
+    /// What the sender wrote into the envelope (`Net::send`).
+    pub extra: u64,
+    pub total_len: u64,
+    pub first: bool,
+    pub complete: bool,
+}
+
 pub struct Node {
     pub ep: Endpoint,
     pub host: usize,
     /// Messages received, by (peer, token in the envelope).
     pub messages: BTreeMap<(u32, u64), Received>,
+    /// Fragments of matched messages, in the order of their arrival.
+    pub fragments: Vec<Fragment>,
     pub mseqs: BTreeSet<(u32, bool, u64)>,
     pub bodies: BTreeMap<(u32, u64), Received>,
     pub open_tokens: BTreeSet<u64>,
@@ -140,6 +156,7 @@ impl Net {
                     ep: Endpoint::new(cfg.clone(), [7; 32], rng.next_u64(), &addrs, s),
                     host: h,
                     messages: BTreeMap::new(),
+                    fragments: Vec::new(),
                     mseqs: BTreeSet::new(),
                     bodies: BTreeMap::new(),
                     open_tokens: BTreeSet::new(),
@@ -401,7 +418,19 @@ impl Net {
                 assert!(n.open_tokens.remove(token), "token {token} reported twice or unknown");
                 n.failed.push((*token, *reason));
             }
-            Event::Message { peer, control, mseq, total_len, offset, envelope, payload, first, complete, .. } => {
+            Event::Message {
+                peer,
+                control,
+                stream,
+                mseq,
+                sseq,
+                total_len,
+                offset,
+                envelope,
+                payload,
+                first,
+                complete,
+            } => {
                 if envelope.is_empty() {
                     return self.restored_message(i, *peer, *mseq, *complete);
                 }
@@ -409,6 +438,11 @@ impl Net {
                 let token = u64::from_le_bytes(env[1..9].try_into().expect("8"));
                 let extra = u64::from_le_bytes(env[9..17].try_into().expect("8"));
                 assert_eq!(n.mseqs.insert((peer.0, *control, *mseq)), *first, "first is told once");
+                if !control {
+                    let (total_len, first, complete) = (u64::from(*total_len), *first, *complete);
+                    let (stream, mseq, sseq) = (*stream, *mseq, *sseq);
+                    n.fragments.push(Fragment { at: now, stream, mseq, sseq, extra, total_len, first, complete });
+                }
                 let r = n.messages.entry((peer.0, token)).or_default();
                 take(r, token, u64::from(*total_len), u64::from(*offset), &data[payload.clone()], *complete);
                 // Only matched messages can be restored; control messages have numbers of their own.

@@ -65,7 +65,7 @@ enum Command {
     /// Goodput and message times over loss x delay x queue x fan-in.
     Table {
         /// Which table.
-        #[arg(value_parser = ["all", "incast", "pingpong", "stream"], default_value = "all")]
+        #[arg(value_parser = ["all", "incast", "fan-in", "pingpong", "stream"], default_value = "all")]
         what: String,
         /// NewReno instead of the default controller.
         #[arg(long)]
@@ -360,10 +360,14 @@ fn show(points: &[Point]) -> Vec<Report> {
 }
 
 fn tables(what: &str, e: &EndpointSpec) {
-    if what != "pingpong" && what != "stream" {
+    if what == "all" || what == "incast" {
         show(&table::incast_points(e, &[8, 32], &[64 << 10, 1 << 20], &[64, 256, 1000], 4 << 20));
     }
-    if what != "incast" && what != "stream" {
+    if what == "all" || what == "fan-in" {
+        let (losses, queues) = ([0, 10_000], [32, 64, 256]);
+        show(&table::fan_in_points(e, &[8, 32], &[10 * US, MS], &losses, &queues, (64 << 10, 16)));
+    }
+    if what == "all" || what == "pingpong" {
         show(&table::ping_pong_points(
             e,
             &[10 * US, 100 * US, MS, 10 * MS],
@@ -372,8 +376,8 @@ fn tables(what: &str, e: &EndpointSpec) {
             200,
         ));
     }
-    if what != "incast" && what != "pingpong" {
-        show(&table::stream_points(e, &[10 * US, MS, 10 * MS], &[0, 10_000, 20_000], &[64, 1000], 64 << 20));
+    if what == "all" || what == "stream" {
+        show(&table::stream_points(e, &[10 * US, MS, 10 * MS], &[0, 10_000, 20_000], &[16, 64, 1000], 16 << 20));
     }
 }
 
