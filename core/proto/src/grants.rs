@@ -33,12 +33,18 @@ struct Account {
     /// It fell silent: how much may be outstanding when it counts as awake again. Its bodies are aside and what it was
     /// granted is not in the common sum.
     asleep: Option<u64>,
+    /// In this interval of the meter (by its number): packets it said are lacking, and how many of them may count.
+    interval: u64,
+    lacking: u64,
+    may_lack: u64,
 }
 
 /// Measured over intervals: what came in.
 #[derive(Debug, Default)]
 struct Meter {
     started: Time,
+    /// Number of the interval, from 1 on.
+    interval: u64,
     bytes: u64,
     packets: u64,
     missing: u64,
@@ -92,6 +98,10 @@ const RATE_FADES_PART: u64 = 8;
 /// Lacking packets, one of so many and at least so many, that show that too much was asked for. A twentieth: more than random loss takes.
 const LOSS_PART: u64 = 20;
 const LOSS_LEAST: u64 = 4;
+/// Lacking packets of a peer that count for each packet of a body that it brings: who brings nothing was not asked for too
+/// much, whatever numbers it skips. 8: a burst that is dropped
+/// whole still counts with the little that is left of it, and incasts are what they were without this bound.
+const LACK_PER_PACKET: u64 = 8;
 /// Packets in an interval without such loss that let the budget grow again.
 const GROWS_FROM_PACKETS: u64 = 16;
 /// The scale of the budget, in [`SCALE_ONE`]ths: what a loss leaves, where it ends (an eighth: 32 KiB of the default budget, two steps), and how it grows back (1/64 an
@@ -123,7 +133,7 @@ impl Grants {
             patience_ns: cfg.grant_patience.as_nanos() as u64,
             rescued: Time::ZERO,
             scale: SCALE_ONE,
-            meter: Meter::default(),
+            meter: Meter { interval: 1, ..Meter::default() },
             changed: false,
         }
     }
@@ -317,12 +327,21 @@ impl Grants {
         }
     }
 
-    /// Feeds the meter: `bytes` of body data came, `packets` with them, `missing` more (or fewer) are lacking.
-    pub(crate) fn measure(&mut self, now: Time, bytes: u64, packets: u64, missing: i64, base_ns: u64) {
+    /// Feeds the meter: a packet of the peer with `bytes` of body data came, `missing` more (or fewer) are lacking.
+    pub(crate) fn measure(&mut self, now: Time, peer: PeerId, bytes: u64, missing: i64, base_ns: u64) {
+        let interval = self.meter.interval;
+        let a = self.account(peer);
+        if a.interval != interval {
+            (a.interval, a.lacking, a.may_lack) = (interval, 0, 0);
+        }
+        let before = a.lacking.min(a.may_lack);
+        a.lacking = a.lacking.saturating_add_signed(missing);
+        a.may_lack += if bytes > 0 { LACK_PER_PACKET } else { 0 };
+        let after = a.lacking.min(a.may_lack);
         let m = &mut self.meter;
         m.bytes += bytes;
-        m.packets += packets;
-        m.missing = m.missing.saturating_add_signed(missing);
+        m.packets += 1;
+        m.missing = m.missing + after - before;
         m.base_ns = m.base_ns.max(base_ns);
         let elapsed = now.since_ns(m.started);
         if elapsed < METER_NS.max(m.base_ns) {
@@ -339,7 +358,7 @@ impl Grants {
         } else if m.packets >= GROWS_FROM_PACKETS {
             self.scale = (self.scale + SCALE_GROWS).min(SCALE_ONE);
         }
-        *m = Meter { started: now, rate: m.rate, rtt_ns: m.rtt_ns, ..Meter::default() };
+        *m = Meter { started: now, interval: interval + 1, rate: m.rate, rtt_ns: m.rtt_ns, ..Meter::default() };
     }
 
     /// Next body to raise and its new limit. Call until `None`.

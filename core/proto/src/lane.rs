@@ -591,7 +591,7 @@ impl Association {
         cx.counters.duplicate_bytes += u64::from(unit.len) - fresh;
         if matches!(unit.key, BodyKey::Body(_)) {
             let base = self.path().map_or(0, |p| p.rtt.base());
-            cx.grants.measure(cx.now, fresh, 1, 0, base);
+            cx.grants.measure(cx.now, self.id, fresh, 0, base);
         }
         Ok(())
     }

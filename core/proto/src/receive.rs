@@ -127,7 +127,7 @@ impl Association {
         }
         if self.bodies_in.open() > 0 || seen.body_bytes > 0 {
             let base = self.path().map_or(0, |p| p.rtt.base());
-            cx.grants.measure(cx.now, seen.body_bytes, 1, missing, base);
+            cx.grants.measure(cx.now, self.id, seen.body_bytes, missing, base);
         }
         Accept::Done
     }

@@ -35,16 +35,19 @@ pub struct Wire {
     pub loss_ppm: u32,
     /// Queue of each switch port.
     pub queue_packets: u32,
+    /// Added delay from host to host, each way, uniform from 0 on; packets stay in order.
+    pub jitter_ns: Ns,
 }
 
 impl Wire {
-    /// A gigabit, 10 us, no loss, 64 packets.
+    /// A gigabit, 10 us, no loss, 64 packets, no jitter.
     pub const GIGABIT: Wire = Wire {
         rate_bits_per_s: 1_000_000_000,
         down_bits_per_s: None,
         delay_ns: 10 * US,
         loss_ppm: 0,
         queue_packets: 64,
+        jitter_ns: 0,
     };
 
     fn spec(&self, hosts: u32) -> NetSpec {
@@ -52,9 +55,10 @@ impl Wire {
             rate_bits_per_s: self.rate_bits_per_s,
             delay_ns: self.delay_ns / 2,
             loss: self.loss_ppm,
+            jitter_ns: self.jitter_ns,
             ..LinkSpec::default()
         };
-        let down = LinkSpec { loss: 0, rate_bits_per_s: self.slowest_bits_per_s(), ..up.clone() };
+        let down = LinkSpec { loss: 0, jitter_ns: 0, rate_bits_per_s: self.slowest_bits_per_s(), ..up.clone() };
         let switch = SwitchSpec { port_packets: self.queue_packets, shared_bytes: 64 << 20, ..SwitchSpec::default() };
         NetSpec::single(hosts, NetworkSpec { up, down, switch, ..NetworkSpec::default() })
     }
@@ -284,6 +288,35 @@ pub fn stream_points(
                 );
                 let count = (bytes >> 18).max(1) as u32;
                 let work = Workload::Stream { len: (1 << 18, 1 << 18), count, tags: 8, window: 8 };
+                points.push(point(name, wire, 2, endpoint, work));
+            }
+        }
+    }
+    points
+}
+
+/// One stream of 256 KiB messages where the delay varies, over delay, jitter and loss.
+#[must_use]
+pub fn jitter_points(
+    endpoint: &EndpointSpec,
+    delays_ns: &[Ns],
+    jitters_ns: &[Ns],
+    losses_ppm: &[u32],
+    bytes: u64,
+) -> Vec<Point> {
+    let mut points = Vec::new();
+    for &delay_ns in delays_ns {
+        for &jitter_ns in jitters_ns {
+            for &loss_ppm in losses_ppm {
+                let wire = Wire { delay_ns, jitter_ns, loss_ppm, queue_packets: 1000, ..Wire::GIGABIT };
+                let (us, jitter_us) = (delay_ns / US, jitter_ns / US);
+                let name = format!("stream 256K {us:>5} us + {jitter_us:>5} us {:>4} %", f64::from(loss_ppm) / 1e4);
+                let work = Workload::Stream {
+                    len: (1 << 18, 1 << 18),
+                    count: (bytes >> 18).max(1) as u32,
+                    tags: 8,
+                    window: 8,
+                };
                 points.push(point(name, wire, 2, endpoint, work));
             }
         }

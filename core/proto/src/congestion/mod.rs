@@ -1,5 +1,6 @@
 //! Congestion control: what a controller is told and what it answers (spec 6), and the pacer that spreads its window.
 
+mod foreign;
 mod reno;
 mod target;
 

@@ -1,5 +1,6 @@
 //! The default controller: aims at a small queueing delay and tolerates random loss (spec 6).
 
+use super::foreign::Foreign;
 use super::{Acked, Congestion};
 use crate::{Config, Time};
 
@@ -45,6 +46,7 @@ pub(crate) struct Target {
     /// Delay of the round before, nanoseconds.
     last_delay: Option<u64>,
     round_limited: bool,
+    foreign: Foreign,
     /// Loss statistics, packets.
     acked: u64,
     lost: u64,
@@ -79,6 +81,7 @@ impl Target {
             round_min_rtt: u64::MAX,
             last_delay: None,
             round_limited: false,
+            foreign: Foreign::default(),
             acked: 0,
             lost: 0,
             rate: 0,
@@ -137,11 +140,16 @@ impl Target {
         }
         let target = self.own_target(a.base_ns);
         // A queue lasts; a sender that lost its core between reading the clock and sending makes one round look long.
-        let lasting = delay.map(|d| d.min(self.last_delay.unwrap_or(target / 2)));
+        let whole = delay.map(|d| d.min(self.last_delay.unwrap_or(target / 2)));
+        let lasting = whole.map(|d| self.foreign.own(a.now, d));
         if self.slow_start {
             self.end_slow_start_round(a, rate, lasting, loss, target);
         } else {
+            let before = self.window;
             self.adjust(lasting, loss, target);
+            if let (Some(d), true) = (whole, self.round_limited) {
+                self.judge(a.now, d, before);
+            }
         }
         if lasting.is_some_and(|d| d <= target / 2) {
             // Loss without a queue is mostly not of this window's making: to shrink further helps nobody and takes as many round trips as packets.
@@ -155,6 +163,13 @@ impl Target {
         self.round_bytes = 0;
         self.round_min_rtt = u64::MAX;
         self.round_limited = false;
+    }
+
+    /// Goes back to where it was if the delay that it shrank for is others' making, and looks for its rate as at the beginning.
+    fn judge(&mut self, now: Time, delay_ns: u64, before: u64) {
+        if let Some(window) = self.foreign.on_round(now, delay_ns, self.target_ns * 3 / 2, before, self.window) {
+            (self.window, self.slow_start, self.best_rate, self.flat_rounds) = (window, true, 0, 0);
+        }
     }
 
     fn end_slow_start_round(&mut self, a: &Acked, rate: u64, delay: Option<u64>, loss: u64, target: u64) {
@@ -220,6 +235,7 @@ impl Congestion for Target {
         }
         self.round_bytes += a.bytes;
         self.acked += u64::from(a.packets);
+        self.foreign.on_ack(a.packets);
         if let Some(r) = a.rtt_ns {
             self.round_min_rtt = self.round_min_rtt.min(r);
         }
@@ -234,6 +250,7 @@ impl Congestion for Target {
 
     fn on_loss(&mut self, _now: Time, _bytes: u64, packets: u32, _sent_at: Time) {
         self.lost += u64::from(packets);
+        self.foreign.on_loss(packets);
     }
 
     fn on_spurious(&mut self, _bytes: u64) {
@@ -287,6 +304,7 @@ impl Congestion for Target {
         self.round_bytes = 0;
         self.round_min_rtt = u64::MAX;
         self.last_delay = None;
+        self.foreign = Foreign::default();
         self.round_started = Time::ZERO;
         self.before_timeout = None;
         self.burst = self.burst_min;
@@ -329,17 +347,30 @@ mod tests {
     }
 
     #[test]
-    fn delay_of_others_making_leaves_what_a_newcomer_may_send() {
+    fn a_round_that_was_not_full_leaves_what_a_newcomer_may_send() {
         let mut c = Target::new(&Config::default(), 1472);
         c.slow_start = false;
         for (limited, least) in [(false, 32 * 1472), (true, 2 * 1472)] {
             for i in 1..100u32 {
-                c.on_sent(Time(u64::from(i) * 10_000_000), 1472, limited, false);
-                let t = u64::from(i) * 10_000_000 + 5_000_000;
-                c.on_ack(&acked(t, t - 5_000_000, 5_000_000, i + if limited { 100 } else { 0 }));
+                c.on_sent(Time(u64::from(i) * 100_000_000), 1472, limited, false);
+                // The delay follows the window, and is always too long.
+                let delay = 1_000_000 * c.window() / 1472;
+                let t = u64::from(i) * 100_000_000 + delay;
+                c.on_ack(&acked(t, t - delay, delay, i + if limited { 100 } else { 0 }));
             }
             assert_eq!(c.window(), least, "limited: {limited}");
         }
+    }
+
+    #[test]
+    fn a_delay_that_does_not_follow_the_window_is_borne() {
+        let mut c = Target::new(&Config::default(), 1472);
+        for i in 1..100u32 {
+            let t = u64::from(i) * 10_000_000;
+            c.on_sent(Time(t), 1472, true, false);
+            c.on_ack(&acked(t + 5_000_000, t, 5_000_000, i));
+        }
+        assert!(c.window() >= 32 * 1472, "{}", c.window());
     }
 
     #[test]

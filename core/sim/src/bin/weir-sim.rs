@@ -65,7 +65,7 @@ enum Command {
     /// Goodput and message times over loss x delay x queue x fan-in.
     Table {
         /// Which table.
-        #[arg(value_parser = ["all", "incast", "fan-in", "pingpong", "stream"], default_value = "all")]
+        #[arg(value_parser = ["all", "incast", "fan-in", "pingpong", "stream", "jitter"], default_value = "all")]
         what: String,
         /// NewReno instead of the default controller.
         #[arg(long)]
@@ -378,6 +378,10 @@ fn tables(what: &str, e: &EndpointSpec) {
     }
     if what == "all" || what == "stream" {
         show(&table::stream_points(e, &[10 * US, MS, 10 * MS], &[0, 10_000, 20_000], &[16, 64, 1000], 16 << 20));
+    }
+    if what == "all" || what == "jitter" {
+        let jitters = [0, 200 * US, MS, 2 * MS, 5 * MS];
+        show(&table::jitter_points(e, &[10 * US, MS, 5 * MS], &jitters, &[0, 10_000], 64 << 20));
     }
 }
 
