@@ -144,3 +144,14 @@ fn streams() {
     }
     let _ = snapshot("streams", &points);
 }
+
+/// A delay that varies is no queue: a window that takes it for one comes down to its least, and with it to 2 % of the wire or less.
+#[test]
+fn jitter() {
+    let e = EndpointSpec::default();
+    let points = table::jitter_points(&e, &[10 * US, 5 * MS], &[200 * US, MS, 5 * MS], &[0, 10_000], 32 << 20);
+    for (p, r) in points.iter().zip(snapshot("jitter", &points)) {
+        let part = r.goodput_bits_per_s() / p.wire_bits_per_s;
+        assert!(part > 0.1, "{}: {part:.3} of the wire", p.name);
+    }
+}
