@@ -156,7 +156,7 @@ impl Job<'_> {
             // machine all stacks go over the loopback interface.
             settings.env.push(("WEIR_IFACE".into(), lab.map_or_else(|| iface.to_owned(), Lab::data_ifaces)));
         }
-        settings.env.extend(self.env.iter().cloned());
+        override_env(&mut settings.env, self.env);
         let launcher = self.stack.mpi.bin(paths, "mpiexec");
         let mut command = match lab {
             Some(lab) => lab.command(launcher)?,
@@ -218,4 +218,23 @@ impl Job<'_> {
 pub fn result_of(outcome: &Outcome) -> Option<serde_json::Value> {
     let lines = outcome.stdout.lines().rev().filter(|line| line.trim_start().starts_with('{'));
     lines.into_iter().find_map(|line| serde_json::from_str(line.trim()).ok())
+}
+
+/// Adds variables, in place of those of the same names: of two Open MPI's launcher takes the first.
+fn override_env(env: &mut Vec<(String, String)>, by: &[(String, String)]) {
+    env.retain(|(name, _)| by.iter().all(|(other, _)| other != name));
+    env.extend_from_slice(by);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_that_is_asked_for_takes_the_place_of_ours() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let mut env = vec![pair("A", "ours"), pair("B", "ours")];
+        override_env(&mut env, &[pair("B", "theirs"), pair("C", "theirs")]);
+        assert_eq!(env, [pair("A", "ours"), pair("B", "theirs"), pair("C", "theirs")]);
+    }
 }
