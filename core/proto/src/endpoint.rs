@@ -30,6 +30,8 @@ pub(crate) const OUTBOX_MAX: usize = 1024;
 /// A forgotten peer's place stays empty for so long: longer than a cookie is good for (two epochs, spec 3), so that a
 /// recorded CONFIRM of the dead incarnation finds its id taken.
 const REUSE_AFTER_NS: u64 = 20_000_000_000;
+/// Entries of the timer heap that mean nothing any more, kept beside two for each association: each acknowledgement in time leaves one, for when a PING would have been due.
+const STALE_TIMERS_MAX: usize = 64;
 
 /// A handshake answer that belongs to no association.
 pub(crate) struct Datagram {
@@ -117,6 +119,11 @@ macro_rules! with_association {
     }};
 }
 pub(crate) use with_association;
+
+/// Whether an entry of the timer heap is the one that its association waits for.
+fn is_armed(assocs: &[Box<Association>], &Reverse((t, peer)): &Reverse<(Time, PeerId)>) -> bool {
+    assocs.get(peer.0 as usize).is_some_and(|a| a.armed == t)
+}
 
 impl Endpoint {
     /// Makes an endpoint. `endpoint_id` must be random and new for each incarnation, and is drawn from `seed` if it is 0
@@ -476,6 +483,9 @@ impl Endpoint {
                 self.arm(peer, due);
             }
         }
+        while self.timers.peek().is_some_and(|r| !is_armed(&self.assocs, r)) {
+            self.timers.pop();
+        }
         if self.grants.changed || self.grants.deadline().is_some_and(|t| t <= now) {
             self.run_grants(now);
         }
@@ -487,6 +497,9 @@ impl Endpoint {
         if due < a.armed {
             a.armed = due;
             self.timers.push(Reverse((due, peer)));
+            if self.timers.len() > 2 * self.assocs.len() + STALE_TIMERS_MAX {
+                self.timers.retain(|r| is_armed(&self.assocs, r));
+            }
         }
     }
 

@@ -1,0 +1,63 @@
+//! An endpoint asks to be woken for what is due, and for nothing that has been done meanwhile.
+
+mod net;
+
+use std::time::Duration;
+use weir_proto::{Config, Endpoint, Event, Message, PacketBuf, RxMeta, Time};
+
+/// Delivers what both send until neither has more.
+fn exchange(ends: &mut [Endpoint; 2], now: Time, events: &mut Vec<Event>) {
+    let mut buf = PacketBuf::new();
+    let mut sent = true;
+    while std::mem::take(&mut sent) {
+        for from in 0..2 {
+            while ends[from].poll_transmit(now, &net::Pattern, &mut buf).is_some() {
+                sent = true;
+                let mut datagram = buf.head.clone();
+                let meta = RxMeta { remote: net::addr(from, 0), local: None, slack_ns: 0, ecn: 0 };
+                ends[1 - from].handle(now, meta, &mut datagram, events);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_is_idle_after_much_traffic_is_not_woken_for_what_is_done() {
+    let cfg = Config { mtu_probing: false, ..Config::default() };
+    let end = |i: usize| Endpoint::new(cfg.clone(), [1; 32], i as u64 + 1, &[net::addr(i, 0)], [i as u8 + 1; 32]);
+    let mut ends = [end(0), end(1)];
+    let name = ends[1].name();
+    let peer = ends[0].peer(&name).unwrap();
+    let (mut now, mut events) = (Time(1_000_000), Vec::new());
+    // A message each 100 us for a second: each acknowledgement waits a while for more, and is sent by its timer.
+    for _ in 0..10_000 {
+        let m = Message { control: false, stream: 1, envelope: &[0; 20], len: 8, patient: false, token: 1 };
+        ends[0].send(now, peer, m).unwrap();
+        exchange(&mut ends, now, &mut events);
+        for _ in 0..2 {
+            now += Duration::from_micros(50);
+            for e in &mut ends {
+                if e.next_timeout().is_some_and(|t| t <= now) {
+                    e.handle_timeout(now, &mut events);
+                }
+            }
+            exchange(&mut ends, now, &mut events);
+        }
+        for e in std::mem::take(&mut events) {
+            if let Event::Message { peer, control: false, total_len, .. } = e {
+                ends[1].consume(peer, 1, u64::from(total_len));
+            }
+        }
+    }
+    // Two seconds of silence hold a few PINGs.
+    let until = now + Duration::from_secs(2);
+    for i in 0..2 {
+        let mut wakes = 0;
+        while let Some(at) = ends[i].next_timeout().filter(|t| *t <= until) {
+            ends[i].handle_timeout(at.max(now), &mut events);
+            exchange(&mut ends, at.max(now), &mut events);
+            wakes += 1;
+            assert!(wakes < 100, "side {i} was woken {wakes} times by {at:?}, the traffic ended at {now:?}");
+        }
+    }
+}
