@@ -54,7 +54,7 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     if args.dry_run {
         return show_command(&found, &command, &variables, args.json);
     }
-    if let Some(hint) = environment::shared_memory_hint(found.kind, args.no_shm).filter(|_| args.ranks > 1) {
+    if let Some(hint) = environment::shared_memory_hint(found.kind, args.no_shm).filter(|_| may_share(&args)) {
         eprintln!("weir: {hint}");
     }
     let mark = Mark::new()?;
@@ -74,6 +74,15 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
 /// The ranks of each machine, if they are divided evenly.
 fn share(hosts: &[String], ranks: u32) -> u64 {
     u64::from(ranks).div_ceil(hosts.len().max(1) as u64)
+}
+
+/// Whether two ranks may be on one machine, as far as `--hosts` tells: MPICH goes round them one rank at a time, unless a number says more.
+fn may_share(args: &RunArgs) -> bool {
+    let machines: std::collections::BTreeSet<&str> =
+        args.hosts.iter().map(|host| host.split(':').next().unwrap_or(host)).collect();
+    let several = args.hosts.iter().any(|host| host.split_once(':').is_some_and(|(_, ranks)| ranks != "1"));
+    let ranks = args.ranks as usize;
+    ranks > machines.len().max(1) || (ranks > 1 && several)
 }
 
 /// How a launcher is told the machines. Open MPI starts as many ranks on each as it has slots, and a machine named without a number
@@ -308,6 +317,29 @@ mod tests {
         assert_eq!(host_words(Kind::Openmpi, &hosts, 3), ["--host", "a:2,b:2"]);
         assert_eq!(host_words(Kind::Openmpi, &["a:1".to_owned(), "b".to_owned()], 4), ["--host", "a:1,b:2"]);
         assert_eq!(host_words(Kind::Mpich, &hosts, 8), ["-hosts", "a,b"]);
+    }
+
+    #[test]
+    fn only_ranks_on_one_machine_share_its_memory() {
+        for (words, shared) in [
+            ("-n 1 ./p", false),
+            ("-n 2 ./p", true),
+            ("-n 2 --hosts a,b ./p", false),
+            ("-n 3 --hosts a,b ./p", true),
+            ("-n 2 --hosts a,a ./p", true),
+            ("-n 2 --hosts a:1,b:1 ./p", false),
+            ("-n 2 --hosts a:2,b ./p", true),
+        ] {
+            assert_eq!(may_share(&run_args(&words.split(' ').collect::<Vec<_>>())), shared, "{words}");
+        }
+    }
+
+    fn run_args(words: &[&str]) -> RunArgs {
+        use clap::Parser;
+        match crate::args::Args::parse_from(["weir", "run"].iter().chain(words)).command {
+            crate::args::Command::Run(run) => run,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
