@@ -79,7 +79,7 @@ pub struct EngineConfig {
     pub stats: Option<String>,
     /// Trace of requests' lives: 0 off, 1 what goes wrong, 2 every stage, 3 packets too (`WEIR_TRACE`, to `WEIR_TRACE_FILE` or standard error).
     pub trace: u8,
-    /// Where the trace goes; `%p` becomes the process id.
+    /// Where the trace goes; `%p` becomes the process id, `-` is standard error.
     pub trace_file: Option<PathBuf>,
     /// Capture of all packets, but not of what goes by lanes, pcapng (`WEIR_CAPTURE`; `%p` becomes the process id).
     pub capture: Option<String>,
@@ -171,8 +171,14 @@ impl EngineConfig {
         v.number(PROVIDERS, &mut 0, 0, INJECT_MOST_BYTES)?;
         v.number("WEIR_TRACE", &mut c.trace, 0, 3)?;
         c.stats = v.file("WEIR_STATS", "/tmp/stat.%p, or - for standard error")?;
-        c.trace_file = v.file("WEIR_TRACE_FILE", "/tmp/trace.%p")?.map(PathBuf::from);
-        c.capture = v.file("WEIR_CAPTURE", "/tmp/%p.pcapng")?;
+        c.trace_file = v.file("WEIR_TRACE_FILE", "/tmp/trace.%p, or - for standard error")?.map(PathBuf::from);
+        c.capture = v.file("WEIR_CAPTURE", CAPTURE_SUCH_AS)?;
+        if c.capture.as_deref() == Some("-") {
+            let problem = format!(
+                "'-' is no file, and a capture goes to one only, such as {CAPTURE_SUCH_AS} (./- for one of that name)"
+            );
+            return Err(Vars::bad("WEIR_CAPTURE", problem));
+        }
         c.faults = get("WEIR_FAULTS");
         Ok(c)
     }
@@ -202,6 +208,8 @@ impl EngineConfig {
     }
 }
 
+/// A good value of `WEIR_CAPTURE`.
+const CAPTURE_SUCH_AS: &str = "/tmp/%p.pcapng";
 /// A setting that the provider reads beside the engine's.
 const PROVIDERS: &str = "WEIR_INJECT_SIZE";
 /// The most that `fi_inject` may be set to take (`docs/man/fi_weir.7`), bytes.
@@ -418,10 +426,13 @@ mod tests {
                 let told = format!("{name}: '{}' switches nothing on or off here; name a file", value.trim());
                 assert!(error.starts_with(&told), "{error}");
             }
-            for value in ["./1", "1.json", "/tmp/on", "-", "%p"] {
+            for value in ["./1", "1.json", "/tmp/on", "./-", "%p"] {
                 assert!(with(name, value).is_ok(), "{name}={value}");
             }
         }
+        assert!(with("WEIR_STATS", "-").is_ok() && with("WEIR_TRACE_FILE", "-").is_ok());
+        let error = with("WEIR_CAPTURE", "-").expect_err("no file").to_string();
+        assert!(error.starts_with("WEIR_CAPTURE: '-' is no file"), "{error}");
         assert_eq!(with("WEIR_STATS", "./1").expect("valid").stats.as_deref(), Some("./1"));
     }
 

@@ -6,7 +6,7 @@ use crate::core::{Core, State, now};
 use crate::counters::{EngineCounters, Totals};
 use crate::lanes::Lanes;
 use crate::memory::Pool;
-use crate::trace::{Trace, with_pid};
+use crate::trace::{self, Trace, with_pid};
 use crate::{Endpoint, EngineError, EventFd, NAME_BYTES, Shared, lock, stat, waiting, watch, watchdog};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -34,7 +34,10 @@ impl Endpoint {
         };
         let (mut udp, lanes) = sockets(&cfg).map_err(io("opening the UDP socket"))?;
         if let Some(path) = &cfg.capture {
-            udp.capture_to(with_pid(path)).map_err(io("opening the capture file"))?;
+            let path_here = with_pid(path);
+            if !udp.capture_to(&path_here).map_err(io("opening the capture file"))? {
+                trace::tell_taken("WEIR_CAPTURE", path, &path_here);
+            }
         }
         let mut seed = [0; 32];
         let mut id = [0; 8];
@@ -54,11 +57,7 @@ impl Endpoint {
             seed,
         );
         let name = proto.name().encode();
-        let mut trace = Trace::open(
-            cfg.trace,
-            cfg.trace_file.as_ref().map(|p| with_pid(&p.to_string_lossy())).as_deref().map(std::path::Path::new),
-        )
-        .map_err(io("opening the trace file"))?;
+        let mut trace = Trace::open(cfg.trace, cfg.trace_file.as_deref()).map_err(io("opening the trace file"))?;
         trace.opened(id, udp.local_addrs());
         let lanes_fd = lanes.as_ref().map_or(-1, Lanes::fd);
         let shared = Arc::new(Shared {

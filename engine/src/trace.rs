@@ -7,10 +7,10 @@ mod packets;
 mod requests;
 
 use requests::Lives;
-use std::fs::File;
 use std::io::{BufWriter, ErrorKind, LineWriter, Write};
 use std::net::SocketAddr;
 use std::path::Path;
+use weir_udp::create_unshared;
 
 /// The trace of one endpoint.
 pub struct Trace {
@@ -25,19 +25,25 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace to `path` (where `%p` becomes the process id), or to standard error.
+    /// A trace to `path` (where `%p` becomes the process id), or to standard error (also by the name of `-`). One whose file another endpoint writes is off, with a warning.
     ///
     /// # Errors
     /// When the file cannot be made.
-    pub fn open(level: u8, path: Option<&Path>) -> std::io::Result<Trace> {
+    pub fn open(mut level: u8, path: Option<&Path>) -> std::io::Result<Trace> {
+        let path = path.filter(|path| *path != Path::new("-"));
         let place = path.map_or_else(|| "standard error".to_owned(), |path| with_pid(&path.to_string_lossy()));
         let to: Option<Box<dyn Write + Send>> = match (level, path) {
             (0, _) => None,
-            (_, Some(_)) => {
-                let file = File::create(&place).map_err(|e| std::io::Error::new(e.kind(), format!("{place}: {e}")))?;
+            (_, Some(path)) => match create_unshared(Path::new(&place))? {
                 // Line by line, so that a program which hangs or is killed has its last line there; packets are too many for that.
-                if level > 2 { Some(Box::new(BufWriter::new(file))) } else { Some(Box::new(LineWriter::new(file))) }
-            }
+                Some(file) if level > 2 => Some(Box::new(BufWriter::new(file))),
+                Some(file) => Some(Box::new(LineWriter::new(file))),
+                None => {
+                    tell_taken("WEIR_TRACE_FILE", &path.to_string_lossy(), &place);
+                    level = 0;
+                    None
+                }
+            },
             // In one write a line, lest lines of ranks mix.
             (_, None) => Some(Box::new(LineWriter::new(std::io::stderr()))),
         };
@@ -121,6 +127,20 @@ fn stopped(place: &str, why: &std::io::Error) -> String {
     format!("weir: trace stopped: {place}: {why}\n")
 }
 
+/// The warning where another endpoint writes the file `place`, which `variable` names by `pattern`.
+pub fn tell_taken(variable: &str, pattern: &str, place: &str) {
+    let full = format!("FI_{variable}");
+    let variable = if std::env::var_os(&full).is_some() { &full } else { variable };
+    let _ = std::io::stderr().write_all(taken(variable, pattern, place).as_bytes());
+}
+
+fn taken(variable: &str, pattern: &str, place: &str) -> String {
+    // Endpoints of one process have the same number.
+    let remedy =
+        if pattern.contains("%p") { "" } else { "; with %p in the name each process writes a file of its own" };
+    format!("weir: {variable}: {} is written by another endpoint, this one writes none{remedy}\n", place.escape_debug())
+}
+
 /// Replaces `%p` by the process id.
 #[must_use]
 pub fn with_pid(pattern: &str) -> String {
@@ -137,6 +157,9 @@ mod tests {
         let trace = Trace::open(0, Some(Path::new("/x/t-%p"))).expect("off");
         let line = stopped(&trace.place, &why);
         assert!(line.contains(&format!("/x/t-{}: No space left", std::process::id())), "{line}");
+        let told = taken("WEIR_TRACE_FILE", "/x/t", "/x/t");
+        assert!(told.starts_with("weir: WEIR_TRACE_FILE: /x/t is written by") && told.contains("with %p in"), "{told}");
+        assert!(!taken("WEIR_TRACE_FILE", "/x/t-%p", "/x/t-7").contains("%p"));
         let Err(error) = Trace::open(1, Some(Path::new("/no/such/folder/t-%p"))) else { panic!("opened") };
         assert!(error.to_string().starts_with("/no/such/folder/t-"), "{error}");
     }

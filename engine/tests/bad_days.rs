@@ -103,6 +103,15 @@ fn part() {
                 ..config()
             });
         }
+        Ok("traced") => {
+            let file = |name: &str| std::env::var(name).expect("set by the test");
+            echo(EngineConfig {
+                trace: 2,
+                trace_file: Some(file("WEIR_TEST_TRACE").into()),
+                capture: Some(file("WEIR_TEST_CAPTURE")),
+                ..config()
+            });
+        }
         Ok("limited") => {
             limit_memory();
             echo(config());
@@ -310,6 +319,31 @@ fn full_disks_stop_trace_capture_and_counters_but_no_traffic() {
         let about: Vec<&String> = lines.iter().filter(|l| l.starts_with("weir") && l.contains(what)).collect();
         assert_eq!(about.len(), 1, "{what}: {lines:?}");
         assert!(about[0].contains("No space left"), "{about:?}");
+    }
+}
+
+#[test]
+fn of_processes_that_name_one_file_the_first_writes_it_and_the_others_say_so() {
+    let file = |what: &str| std::env::temp_dir().join(format!("weir-shared-{}-{what}", std::process::id()));
+    let (trace, capture) = (file("trace"), file("capture"));
+    let env = [("WEIR_TEST_TRACE", trace.display().to_string()), ("WEIR_TEST_CAPTURE", capture.display().to_string())];
+    let mut first = Other::start("traced", &env);
+    let (ep, to) = connect(&mut first, config());
+    let mut second = Other::start("traced", &env);
+    second.name();
+    let lines = second.complaints();
+    for variable in ["WEIR_TRACE_FILE", "WEIR_CAPTURE"] {
+        let about: Vec<&String> = lines.iter().filter(|l| l.contains(variable)).collect();
+        assert!(about.len() == 1 && about[0].contains("%p"), "{variable}: {lines:?}");
+    }
+    ask(&ep, to, 3000, 1);
+    assert_eq!(first.complaints(), Vec::<String>::new());
+    let text = std::fs::read_to_string(&trace).expect("trace");
+    assert_eq!(text.lines().filter(|l| l.contains("level 2, time 0 is")).count(), 1, "{text}");
+    assert!(text.lines().next().is_some_and(|l| l.contains("time 0 is")), "{text}");
+    assert!(std::fs::read(&capture).expect("capture").starts_with(&0x0a0d_0d0a_u32.to_le_bytes()));
+    for file in [trace, capture] {
+        std::fs::remove_file(file).expect("it was there");
     }
 }
 

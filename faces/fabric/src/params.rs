@@ -88,10 +88,13 @@ pub const PARAMS: &[Param] = &[
         "File for the counters when an endpoint closes; %p is the process id, - is standard error (default: none)",
     ),
     param("trace", "Trace of requests' lives: 0 off, 1 what goes wrong, 2 every stage, 3 packets too (default: 0)"),
-    param("trace_file", "File for the trace; %p is the process id (default: standard error)"),
+    param(
+        "trace_file",
+        "File for the trace; %p is the process id, - is standard error; one process alone writes a file (default: standard error)",
+    ),
     param(
         "capture",
-        "File for a pcapng capture of all packets; what goes by TCP (lanes) is not in it; %p is the process id (default: none)",
+        "File for a pcapng capture of all packets; what goes by TCP (lanes) is not in it; %p is the process id, and one process alone writes a file (default: none)",
     ),
     param("faults", "Faults to inject, for tests, for example loss=1%,dup=0.1% (default: none)"),
     param("inject_size", "Largest message of fi_inject, bytes; not above 16384 (default: 16384)"),

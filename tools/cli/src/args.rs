@@ -57,10 +57,13 @@ pub enum Command {
   weir run -n 4 ./program --its --arguments
   weir run -n 8 --hosts node1,node2 ./program
   weir run -n 4 python3 script.py                   the MPI of that Python's mpi4py
+  weir emulate --hosts 2 -- sh -c 'weir run -n 2 --hosts $WEIR_HOSTS ./program'
   weir run -n 2 --launcher-arg=-ppn --launcher-arg=1 ./program
   weir run -n 8 --launcher-arg=--oversubscribe ./program   Open MPI: more ranks than cores
   weir run -n 4 --dry-run ./program                 only show the command
 
+Inside weir emulate ranks on --hosts are started by the emulator's agent ($WEIR_LAUNCH_AGENT) instead of ssh, unless
+--launcher-arg or the launcher's variables say how.
 Arguments after the program are the program's; options of weir run, -np as mpiexec has it too, come before it.
 The exit code is the launcher's; 1 if none was started, 2 if the command line is wrong.")]
     Run(RunArgs),

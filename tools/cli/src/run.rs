@@ -47,13 +47,14 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     command.args(["-n", &args.ranks.to_string()]);
     if !args.hosts.is_empty() {
         command.args(host_words(found.kind, &args.hosts, args.ranks));
+        start_by_agent(&mut command, found.kind, env, &args.launcher_arg);
     }
     command.args(&args.launcher_arg).arg(&program).args(args.program.iter().skip(1));
     command.envs(variables.iter().cloned());
     if args.dry_run {
         return show_command(&found, &command, &variables, args.json);
     }
-    if let Some(hint) = environment::shared_memory_hint(found.kind, args.no_shm).filter(|_| args.ranks > 1) {
+    if let Some(hint) = environment::shared_memory_hint(found.kind, args.no_shm).filter(|_| may_share(&args)) {
         eprintln!("weir: {hint}");
     }
     let mark = Mark::new()?;
@@ -75,6 +76,15 @@ fn share(hosts: &[String], ranks: u32) -> u64 {
     u64::from(ranks).div_ceil(hosts.len().max(1) as u64)
 }
 
+/// Whether two ranks may be on one machine, as far as `--hosts` tells: MPICH goes round them one rank at a time, unless a number says more.
+fn may_share(args: &RunArgs) -> bool {
+    let machines: std::collections::BTreeSet<&str> =
+        args.hosts.iter().map(|host| host.split(':').next().unwrap_or(host)).collect();
+    let several = args.hosts.iter().any(|host| host.split_once(':').is_some_and(|(_, ranks)| ranks != "1"));
+    let ranks = args.ranks as usize;
+    ranks > machines.len().max(1) || (ranks > 1 && several)
+}
+
 /// How a launcher is told the machines. Open MPI starts as many ranks on each as it has slots, and a machine named without a number
 /// has one: each is given its share of the ranks. MPICH goes round without being told.
 fn host_words(kind: Kind, hosts: &[String], ranks: u32) -> [String; 2] {
@@ -83,6 +93,27 @@ fn host_words(kind: Kind, hosts: &[String], ranks: u32) -> [String; 2] {
     match kind {
         Kind::Mpich => ["-hosts".into(), hosts.join(",")],
         Kind::Openmpi => ["--host".into(), hosts.iter().map(with_slots).collect::<Vec<_>>().join(",")],
+    }
+}
+
+/// Inside `weir emulate` no ssh server is on the hosts: the launcher is given the emulator's agent, unless the user chose how to
+/// start ranks.
+fn start_by_agent(command: &mut Command, kind: Kind, env: &Env, given: &[OsString]) {
+    const CHOICES: [&str; 3] = ["launcher", "bootstrap", "plm"];
+    let chosen = |word: &OsString| CHOICES.iter().any(|part| word.to_string_lossy().contains(part));
+    let Some(agent) = env.get("WEIR_LAUNCH_AGENT").filter(|_| !given.iter().any(chosen)) else { return };
+    // Variables of the launchers' own, with which the same is said.
+    let variables: &[&str] = match kind {
+        Kind::Mpich => &["HYDRA_LAUNCHER", "HYDRA_LAUNCHER_EXEC", "HYDRA_BOOTSTRAP", "HYDRA_BOOTSTRAP_EXEC"],
+        Kind::Openmpi => &["PRTE_MCA_plm_ssh_agent", "PRTE_MCA_plm", "OMPI_MCA_plm_rsh_agent", "OMPI_MCA_plm"],
+    };
+    if variables.iter().any(|name| env.get(name).is_some()) {
+        return;
+    }
+    match kind {
+        Kind::Mpich => drop(command.args(["-launcher", "ssh", "-launcher-exec"]).arg(agent)),
+        // The first name is that of Open MPI 5's launcher, the second that of 4's. Variables: each refuses the other's words.
+        Kind::Openmpi => drop(command.env("PRTE_MCA_plm_ssh_agent", agent).env("OMPI_MCA_plm_rsh_agent", agent)),
     }
 }
 
@@ -244,13 +275,16 @@ fn show_command(found: &Found, command: &Command, variables: &[environment::Vari
         .chain(command.get_args())
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
+    // In the order they were made, then the launcher's own.
+    let own =
+        command.get_envs().filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value?.to_str()?.to_owned())));
+    let own = own.filter(|(name, _)| !variables.iter().any(|(known, _)| known == name));
+    let shown = variables.iter().cloned().chain(own);
     if as_json {
-        let map: serde_json::Map<String, Value> =
-            variables.iter().map(|(k, v)| (k.clone(), v.clone().into())).collect();
+        let map: serde_json::Map<String, Value> = shown.map(|(k, v)| (k, v.into())).collect();
         return print_json(&json!({"mpi": found, "command": words, "variables": map}));
     }
-    let mut text: String =
-        variables.iter().map(|(name, value)| format!("{name}={} \\\n", environment::quote(value))).collect();
+    let mut text: String = shown.map(|(name, value)| format!("{name}={} \\\n", environment::quote(&value))).collect();
     text += &words.iter().map(|word| environment::quote(word)).collect::<Vec<_>>().join(" ");
     print_all((text + "\n").as_bytes())
 }
@@ -283,6 +317,54 @@ mod tests {
         assert_eq!(host_words(Kind::Openmpi, &hosts, 3), ["--host", "a:2,b:2"]);
         assert_eq!(host_words(Kind::Openmpi, &["a:1".to_owned(), "b".to_owned()], 4), ["--host", "a:1,b:2"]);
         assert_eq!(host_words(Kind::Mpich, &hosts, 8), ["-hosts", "a,b"]);
+    }
+
+    #[test]
+    fn only_ranks_on_one_machine_share_its_memory() {
+        for (words, shared) in [
+            ("-n 1 ./p", false),
+            ("-n 2 ./p", true),
+            ("-n 2 --hosts a,b ./p", false),
+            ("-n 3 --hosts a,b ./p", true),
+            ("-n 2 --hosts a,a ./p", true),
+            ("-n 2 --hosts a:1,b:1 ./p", false),
+            ("-n 2 --hosts a:2,b ./p", true),
+        ] {
+            assert_eq!(may_share(&run_args(&words.split(' ').collect::<Vec<_>>())), shared, "{words}");
+        }
+    }
+
+    fn run_args(words: &[&str]) -> RunArgs {
+        use clap::Parser;
+        match crate::args::Args::parse_from(["weir", "run"].iter().chain(words)).command {
+            crate::args::Command::Run(run) => run,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn inside_the_emulator_ranks_are_started_by_its_agent() {
+        let inside = [("WEIR_LAUNCH_AGENT", "/r/agent")];
+        let words = |kind, pairs: &[(&str, &str)], given: &[&str]| {
+            let given: Vec<OsString> = given.iter().map(OsString::from).collect();
+            let mut command = Command::new("mpiexec");
+            start_by_agent(&mut command, kind, &Env::from_pairs(pairs.iter().copied()), &given);
+            let set =
+                command.get_envs().map(|(name, value)| format!("{}={}", name.display(), value.unwrap().display()));
+            let words = command.get_args().map(|word| word.display().to_string());
+            set.chain(words).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(words(Kind::Mpich, &inside, &["-ppn", "1"]), "-launcher ssh -launcher-exec /r/agent");
+        assert_eq!(
+            words(Kind::Openmpi, &inside, &[]),
+            "OMPI_MCA_plm_rsh_agent=/r/agent PRTE_MCA_plm_ssh_agent=/r/agent"
+        );
+        for kind in [Kind::Mpich, Kind::Openmpi] {
+            assert_eq!(words(kind, &[], &[]), "", "no emulator");
+        }
+        assert_eq!(words(Kind::Mpich, &inside, &["-launcher", "fork"]), "");
+        assert_eq!(words(Kind::Mpich, &[inside[0], ("HYDRA_LAUNCHER_EXEC", "/mine")], &[]), "");
+        assert_eq!(words(Kind::Openmpi, &inside, &["--mca", "plm_ssh_agent", "/mine"]), "");
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::{Uid, User};
 use serde_json::Value;
 use weir_report::table::clean;
 
@@ -57,8 +59,28 @@ pub fn ask(pid: u32, name: &str, limit: Duration) -> Result<Value> {
     let address = SocketAddr::from_abstract_name(name)?;
     let mut stream = UnixStream::connect_addr(&address)
         .map_err(|_| anyhow::anyhow!("process {pid} serves no counters: it has no Weir endpoint open"))?;
-    let text = read_within(&mut stream, limit).map_err(|error| not_answered(&error, limit))?;
+    let text = read_within(&mut stream, limit);
+    // Whom the process does not answer it hangs up on, without a word.
+    let hung_up = match &text {
+        Ok(text) => text.is_empty(),
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    };
+    let owner = getsockopt(&stream, PeerCredentials).map(|who| Uid::from_raw(who.uid()));
+    if let Some(why) = owner.ok().filter(|_| hung_up).and_then(|owner| another_users(pid, owner, Uid::effective())) {
+        bail!(why);
+    }
+    let text = text.map_err(|error| not_answered(&error, limit))?;
     serde_json::from_slice(&text).context("the process did not answer with JSON")
+}
+
+/// That a process is another user's, and whom it answers.
+fn another_users(pid: u32, owner: Uid, asking: Uid) -> Option<String> {
+    if owner == asking {
+        return None;
+    }
+    let known = User::from_uid(owner).ok().flatten();
+    let name = known.map_or_else(|| owner.to_string(), |user| clean(&user.name));
+    Some(format!("process {pid} belongs to user {name}; it shows its counters to that user and root only"))
 }
 
 /// Reads to the end, for so long in all: a socket's own limit is for each read, and begins again with each byte.
@@ -199,6 +221,15 @@ pub mod tests {
         let got = ask(pid, &name, ANSWER_LIMIT).unwrap();
         server.join().unwrap();
         assert_eq!(got["endpoints"][0]["engine"]["polls"], 3);
+    }
+
+    #[test]
+    fn another_users_process_is_told_by_its_owner() {
+        let (root, other) = (Uid::from_raw(0), Uid::from_raw(4_000_000));
+        let told = another_users(12, root, other).unwrap();
+        assert!(told.starts_with("process 12 belongs to user root; "), "{told}");
+        assert!(another_users(12, other, root).unwrap().contains("user 4000000; "));
+        assert_eq!(another_users(12, other, other), None);
     }
 
     #[test]

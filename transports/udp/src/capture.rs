@@ -5,6 +5,7 @@
 //! pushed: one that the kernel then refuses is in the file too. When the file cannot be written (disk full) capture ends with one
 //! warning; traffic goes on.
 
+use crate::unshared::create_unshared;
 use std::fs::File;
 use std::io::{self, BufWriter, IoSlice, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -31,14 +32,14 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Creates (or empties) the file.
-    pub fn create(path: &Path) -> io::Result<Capture> {
-        let file = File::create(path).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+    /// Creates (or empties) the file; `None` if another endpoint writes it.
+    pub fn create(path: &Path) -> io::Result<Option<Capture>> {
+        let Some(file) = create_unshared(path)? else { return Ok(None) };
         let mut writer = BufWriter::with_capacity(256 << 10, file);
         writer.write_all(&section_header())?;
         writer.write_all(&interface_description())?;
         let now = Instant::now();
-        Ok(Capture { path: path.to_owned(), file: Some(writer), flushed: now, record: Vec::new() })
+        Ok(Some(Capture { path: path.to_owned(), file: Some(writer), flushed: now, record: Vec::new() }))
     }
 
     /// Writes one datagram.

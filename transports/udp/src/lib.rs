@@ -29,8 +29,10 @@ mod rx;
 mod sys;
 mod transport;
 mod tx;
+mod unshared;
 
 pub use config::UdpConfig;
 pub use counters::UdpCounters;
 pub use interfaces::{Interface, interfaces};
 pub use transport::{RxInfo, UdpTransport, Unreachable};
+pub use unshared::create_unshared;

@@ -295,14 +295,15 @@ impl UdpTransport {
         Ok(ready || sooner)
     }
 
-    /// Writes everything sent and received from now on to a pcapng file. When that fails later (disk full), capture ends with one warning.
+    /// Writes everything sent and received from now on to a pcapng file. When that fails later (disk full), capture ends with one warning. `false`: another endpoint
+    /// writes that file, and nothing is captured here.
     ///
     /// # Errors
     /// The file cannot be created.
-    pub fn capture_to(&mut self, path: impl AsRef<Path>) -> io::Result<()> {
-        let capture = Capture::create(path.as_ref())?;
+    pub fn capture_to(&mut self, path: impl AsRef<Path>) -> io::Result<bool> {
+        let Some(capture) = Capture::create(path.as_ref())? else { return Ok(false) };
         self.extras.get_or_insert_default().capture = Some(capture);
-        Ok(())
+        Ok(true)
     }
 
     /// Is a capture being written?

@@ -144,7 +144,8 @@ fn faults_on_the_way_in_spare_the_way_out() {
 fn a_capture_holds_every_datagram_with_its_addresses() {
     let path = std::env::temp_dir().join(format!("weir-udp-{}.pcapng", std::process::id()));
     let (mut a, mut b) = (loopback(), loopback());
-    a.capture_to(&path).expect("a file");
+    assert!(a.capture_to(&path).expect("a file"));
+    assert!(!b.capture_to(&path).expect("it opens"), "two would write one file");
     let to = b.local_addrs()[0];
     for len in [5, 5, 3] {
         send(&mut a, to, b"h", &pattern(len, len));
