@@ -1,16 +1,18 @@
-//! Delay that is not of this window's making: the network's jitter, a host that is late, other people's queues (spec 6).
+//! Delay that is not of this window's making: the network's jitter, a host that is late (spec 6).
 //!
-//! A window that shrinks because of a delay takes its own share of the queue with it. When it has come down to a half and the delay is as long as before, to shrink further would only
-//! leave the path to others: without this, a gigabit whose delay varies by a millisecond carried 2 % of what it could.
+//! A gigabit whose delay varies by a millisecond carried 2 % of what it could while a window took that for its own queue. What tells the two apart is that a queue neither comes nor goes
+//! within a few rounds of a small window, whoever made it. A delay that merely stays is not borne: flows that share a queue would each take the others' part for given, add their own, and
+//! so fill it.
 
 use crate::Time;
 
-/// Rounds that began with half of the window, before the delay is judged: that of the first is still the larger window's.
-const HALVED_ROUNDS: u32 = 2;
-/// What is older says nothing of now. Longer than a delay that is a little above the target takes to halve the window (some 18 rounds).
+/// How often the delay must have been short and then long again with half of the window or less.
+const SWINGS_MIN: u32 = 3;
+/// A short delay is this part of the longest at most, a long one that part at least.
+const SHORT_PART: u64 = 4;
+const LONG_PART: u64 = 2;
+/// What is older says nothing of now. Longer than a delay that is a little above the target takes to halve the window (some 18 rounds), and than three swings.
 const ROUNDS_MAX: u32 = 64;
-/// Rounds of a window that cannot shrink any more, after which a delay that is still too long is taken for others'.
-const FLOOR_ROUNDS: u32 = 16;
 /// More loss than this, one packet of so many, is a queue that is full whatever this window does.
 const LOSS_PART: u64 = 20;
 /// How long a delay is taken for others' before it is tried again: as long as the least round trip of a path is believed.
@@ -24,8 +26,6 @@ pub(super) struct Round {
     pub(super) delay_ns: u64,
     /// A shorter delay is borne only where one is borne already: trains of packets make such ones.
     pub(super) least_ns: u64,
-    /// What the window may have made itself is longer than it should be.
-    pub(super) too_long: bool,
     /// The window it had, and the least there is, bytes.
     pub(super) window: u64,
     pub(super) floor: u64,
@@ -41,25 +41,19 @@ pub(super) struct Foreign {
 }
 
 /// The greatest window of the last rounds, and what came after it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Trial {
     peak: u64,
     rounds: u32,
-    /// Rounds in a row with half of it or less, and with the least window there is.
-    halved: u32,
-    floored: u32,
-    /// The greatest delay before it was halved, and the least since, nanoseconds.
+    /// The longest delay, and the longest with half of the window or less, nanoseconds.
     most_ns: u64,
-    least_ns: u64,
+    small_ns: u64,
+    /// With half of the window or less: the delay has been short and not long since, and how often it became long again.
+    short: bool,
+    swings: u32,
     /// Packets since the peak.
     acked: u64,
     lost: u64,
-}
-
-impl Default for Trial {
-    fn default() -> Trial {
-        Trial { peak: 0, rounds: 0, halved: 0, floored: 0, most_ns: 0, least_ns: u64::MAX, acked: 0, lost: 0 }
-    }
 }
 
 impl Foreign {
@@ -91,24 +85,27 @@ impl Foreign {
         if r.window >= self.trial.peak && r.window > r.floor || self.trial.rounds >= ROUNDS_MAX {
             self.begin(r.window);
         }
+        let bears = self.borne_ns(r.now) > 0;
         let t = &mut self.trial;
         t.rounds += 1;
-        t.floored = if r.window <= r.floor && r.too_long { t.floored + 1 } else { 0 };
-        if r.window <= t.peak / 2 || t.floored > 0 {
-            t.halved += 1;
-            t.least_ns = t.least_ns.min(r.delay_ns);
-        } else {
-            (t.halved, t.least_ns) = (0, u64::MAX);
-            t.most_ns = t.most_ns.max(r.delay_ns);
-        }
-        let bore = r.now < self.borne_until && self.borne_ns > 0;
-        let stayed = t.halved == HALVED_ROUNDS && t.least_ns >= t.most_ns / 4 * 3 && (bore || t.least_ns >= r.least_ns);
-        if !(stayed && r.window < t.peak || t.floored == FLOOR_ROUNDS) || t.lost * LOSS_PART > t.acked {
+        t.most_ns = t.most_ns.max(r.delay_ns);
+        if r.window > (t.peak / 2).max(r.floor) {
+            (t.small_ns, t.short, t.swings) = (0, false, 0);
             return None;
         }
-        // No more than what was there with the small window: others who bear it as well must not add to it in turn.
-        (self.borne_ns, self.borne_until) = (t.least_ns, r.now.plus_ns(BORNE_NS));
-        let back = if stayed { t.peak } else { r.window };
+        t.small_ns = t.small_ns.max(r.delay_ns);
+        if r.delay_ns <= t.most_ns / SHORT_PART {
+            t.short = true;
+        } else if t.short && r.delay_ns >= t.most_ns / LONG_PART {
+            (t.short, t.swings) = (false, t.swings + 1);
+        }
+        let varies = t.swings >= SWINGS_MIN && (bears || t.small_ns >= r.least_ns);
+        if !varies || t.lost * LOSS_PART > t.acked {
+            return None;
+        }
+        // A quarter more than so few rounds have shown covers most.
+        (self.borne_ns, self.borne_until) = (t.small_ns + t.small_ns / 4, r.now.plus_ns(BORNE_NS));
+        let back = t.peak.max(r.window);
         self.begin(back);
         Some(back)
     }
@@ -121,69 +118,69 @@ mod tests {
     const LEAST_NS: u64 = 450_000;
     const FLOOR: u64 = 2;
 
-    /// Rounds of a window that halves as long as the delay that it sees as its own is above 300 us, and else stays, from `from` packets on; `delay` of the window in packets. Returns the
-    /// least window and the last.
-    fn rounds(f: &mut Foreign, start_ns: u64, from: u64, lost: u32, delay: impl Fn(u64) -> u64) -> (u64, u64) {
-        let (mut window, mut least) = (from, from);
+    /// Rounds of a window that halves as long as the delay that it sees as its own is above 300 us, and else stays, from 64 packets on; `delay` of the round's number and the window in
+    /// packets. Returns the least window and the last.
+    fn rounds(f: &mut Foreign, start_ns: u64, lost: u32, delay: impl Fn(u64, u64) -> u64) -> (u64, u64) {
+        let (mut window, mut least) = (64, 64);
         for i in 0..60 {
             let now = Time(start_ns + i * 10_000_000);
             f.on_ack(100);
             f.on_loss(lost);
-            let (delay_ns, before) = (delay(window), window);
-            let too_long = delay_ns.saturating_sub(f.borne_ns(now)) > 300_000;
-            if too_long {
+            let (delay_ns, before) = (delay(i, window), window);
+            if delay_ns.saturating_sub(f.borne_ns(now)) > 300_000 {
                 window = (window / 2).max(FLOOR);
             }
-            let round = Round { now, delay_ns, least_ns: LEAST_NS, too_long, window: before, floor: FLOOR };
+            let round = Round { now, delay_ns, least_ns: LEAST_NS, window: before, floor: FLOOR };
             window = f.on_round(round).unwrap_or(window);
             least = least.min(window);
         }
         (least, window)
     }
 
-    #[test]
-    fn a_delay_that_stays_is_borne_and_one_that_follows_the_window_is_not() {
-        let (_, jitter) = rounds(&mut Foreign::default(), 0, 64, 0, |_| 2_000_000);
-        assert_eq!(jitter, 64);
-        // 60 us a packet.
-        let (_, queue) = rounds(&mut Foreign::default(), 0, 64, 0, |window| window * 60_000);
-        assert_eq!(queue, 4);
+    /// Long, but for every fourth round.
+    fn jitter(round: u64, _: u64) -> u64 {
+        if round % 4 == 3 { 100_000 } else { 2_000_000 }
     }
 
     #[test]
-    fn a_queue_that_comes_after_a_long_time_without_is_not_borne() {
+    fn a_delay_that_varies_is_borne_and_one_that_follows_the_window_is_not() {
+        assert_eq!(rounds(&mut Foreign::default(), 0, 0, jitter).1, 64);
+        // 60 us a packet.
+        assert_eq!(rounds(&mut Foreign::default(), 0, 0, |_, window| window * 60_000).1, 4);
+    }
+
+    #[test]
+    fn a_queue_that_stays_is_not_borne() {
         let mut f = Foreign::default();
-        rounds(&mut f, 0, 64, 0, |_| 100_000);
-        // The port became slower.
-        assert_eq!(rounds(&mut f, 1_000_000_000, 64, 0, |window| window * 100_000).1, 2);
+        rounds(&mut f, 0, 0, |_, window| 2_000_000 + window * 12_000);
+        assert_eq!(f.borne_ns(Time(600_000_000)), 0);
+    }
+
+    #[test]
+    fn a_queue_that_comes_or_goes_is_not_borne() {
+        for is_there in [|round| round < 30, |round| round >= 30] {
+            let mut f = Foreign::default();
+            rounds(&mut f, 0, 0, |round, _| if is_there(round) { 2_000_000 } else { 100_000 });
+            assert_eq!(f.borne_ns(Time(600_000_000)), 0);
+        }
     }
 
     #[test]
     fn a_full_queue_is_not_borne() {
-        assert_eq!(rounds(&mut Foreign::default(), 0, 64, 6, |_| 2_000_000).1, 2);
-        assert_eq!(rounds(&mut Foreign::default(), 0, 64, 2, |_| 2_000_000).1, 64);
-    }
-
-    #[test]
-    fn who_cannot_shrink_any_more_bears_what_is_left() {
-        let mut f = Foreign::default();
-        assert_eq!(rounds(&mut f, 0, FLOOR, 0, |_| 2_000_000).1, FLOOR);
-        assert_eq!(f.borne_ns(Time(600_000_000)), 2_000_000);
-        let mut f = Foreign::default();
-        rounds(&mut f, 0, FLOOR, 6, |_| 2_000_000);
-        assert_eq!(f.borne_ns(Time(600_000_000)), 0, "the queue is full");
+        assert_eq!(rounds(&mut Foreign::default(), 0, 6, jitter).1, 2);
+        assert_eq!(rounds(&mut Foreign::default(), 0, 2, jitter).1, 64);
     }
 
     #[test]
     fn what_was_borne_is_tried_again() {
         let mut f = Foreign::default();
-        rounds(&mut f, 0, 64, 0, |_| 2_000_000);
+        rounds(&mut f, 0, 0, jitter);
         // Within the time nothing shrinks because of it; then the window goes down once.
-        assert_eq!(rounds(&mut f, 1_000_000_000, 64, 0, |_| 2_000_000), (64, 64));
-        let (least, last) = rounds(&mut f, 11_000_000_000, 64, 0, |_| 2_000_000);
+        assert_eq!(rounds(&mut f, 1_000_000_000, 0, jitter), (64, 64));
+        let (least, last) = rounds(&mut f, 11_000_000_000, 0, jitter);
         assert!(least < 64, "{least}");
         assert_eq!(last, 64);
         // The delay has become this window's own meanwhile.
-        assert_eq!(rounds(&mut f, 30_000_000_000, 64, 0, |window| window * 60_000).1, 4);
+        assert_eq!(rounds(&mut f, 30_000_000_000, 0, |_, window| window * 60_000).1, 4);
     }
 }
