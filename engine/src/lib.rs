@@ -16,6 +16,7 @@ mod lock;
 mod memory;
 mod obituary;
 mod open;
+mod peek;
 mod receiving;
 mod remote;
 mod sending;
