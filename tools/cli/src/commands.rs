@@ -107,7 +107,7 @@ fn info(env: &Env, output: &Output) -> Result<u8> {
         .filter_map(|kind| mpi::on_search_path(Some(kind), search_path(env)).ok())
         .collect();
     let list = interfaces::list(&interfaces::named(env))?;
-    let settings: Vec<String> = settings::complaints(env).into_iter().map(|one| one.text).collect();
+    let settings: Vec<String> = settings::complaints(env, true).into_iter().map(|one| one.text).collect();
     if output.json {
         let provider = match &provider {
             Ok((facts, file)) => json!({"file": file, "facts": facts}),
