@@ -202,7 +202,15 @@ fn show_counters(args: &StatArgs) -> Result<u8> {
     let Some(seconds) = args.every else { return show(&before) };
     loop {
         std::thread::sleep(Duration::from_secs(seconds));
-        let after = stat::of_process(pid)?;
+        let after = match stat::of_process(pid) {
+            Ok(after) => after,
+            Err(error) => {
+                // That a process ends is no failure of whoever watched it.
+                let how = stat::ended(pid).ok_or(error)?;
+                eprintln!("weir: {how}");
+                return Ok(0);
+            }
+        };
         if !args.output.json {
             print_all(format!("--- in {seconds} s\n").as_bytes())?;
         }
