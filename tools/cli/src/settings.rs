@@ -113,7 +113,7 @@ mod tests {
     fn a_setting_is_named_as_the_user_has_set_it() {
         for name in ["WEIR_IFACE", "FI_WEIR_IFACE"] {
             let all = told(name, "eth77");
-            assert!(all.len() == 1 && all[0].text.contains(&format!(" {name}: no interface named eth77")), "{all:?}");
+            assert!(all.len() == 1 && all[0].text.contains(&format!("{name}: no interface named eth77")), "{all:?}");
         }
         let all = told("FI_WEIR_WATCHDOG_US", "0");
         assert!(all.len() == 1 && all[0].text.starts_with("FI_WEIR_WATCHDOG_US=0: "), "{all:?}");
