@@ -167,13 +167,15 @@ pub struct NetCounters {
 pub(crate) struct Net {
     networks: Vec<Network>,
     pub(crate) counters: NetCounters,
+    /// The longest any output queue has been in each second, packets.
+    pub(crate) deepest: Vec<u64>,
 }
 
 impl Net {
     pub(crate) fn new(spec: &NetSpec, seed: u64) -> Self {
         let networks =
             spec.networks.iter().enumerate().map(|(i, n)| Network::new(n, spec.hosts, seed, i as u64)).collect();
-        Net { networks, counters: NetCounters::default() }
+        Net { networks, counters: NetCounters::default(), deepest: Vec::new() }
     }
 
     pub(crate) fn networks(&self) -> usize {
@@ -246,7 +248,12 @@ impl Net {
         let left = p.link.free_at;
         p.waiting.push_back((left, frame));
         p.waiting_bytes += frame;
-        self.counters.deepest_queue = self.counters.deepest_queue.max(p.waiting.len() as u64);
+        let (depth, second) = (p.waiting.len() as u64, (now / SEC) as usize);
+        self.counters.deepest_queue = self.counters.deepest_queue.max(depth);
+        if second >= self.deepest.len() {
+            self.deepest.resize(second + 1, 0);
+        }
+        self.deepest[second] = self.deepest[second].max(depth);
         s.used_bytes += frame;
         s.leaving.push(Reverse((left, frame)));
         travel(&mut p.link, left, packet, packets, queue, log, &mut self.counters);

@@ -37,6 +37,8 @@ pub struct Report {
     pub bytes: u64,
     /// What the network did.
     pub net: NetCounters,
+    /// The longest any output queue of a switch was in each second, packets.
+    pub deepest_queues: Vec<u64>,
     /// Sum over all endpoints.
     pub packets_lost: u64,
     /// Sum over all endpoints: declared lost although they arrived.
@@ -188,6 +190,7 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
         slowest,
         arrivals,
         net: w.counters(),
+        deepest_queues: w.deepest_queues().to_vec(),
         packets_lost: counters().map(|c| c.packets_lost).sum(),
         losses_spurious: counters().map(|c| c.losses_spurious).sum(),
         probe_timeouts: counters().map(|c| c.probe_timeouts).sum(),

@@ -259,6 +259,12 @@ impl<N: Node> World<N> {
         self.net.counters
     }
 
+    /// The longest any output queue of a switch has been in each second so far, packets.
+    #[must_use]
+    pub fn deepest_queues(&self) -> &[u64] {
+        &self.net.deepest
+    }
+
     /// What TCP connections came to so far.
     #[must_use]
     pub fn tcp_counters(&self) -> TcpCounters {

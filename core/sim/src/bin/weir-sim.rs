@@ -88,6 +88,9 @@ enum Command {
         /// Messages from each.
         #[arg(long, default_value_t = 4)]
         count: u32,
+        /// Sends open at a time, each sender.
+        #[arg(long, default_value_t = 2)]
+        window: usize,
         /// Queue of the receiver's switch port, packets.
         #[arg(long, default_value_t = 64)]
         queue: u32,
@@ -163,11 +166,11 @@ fn main() -> ExitCode {
             tables(&what, &EndpointSpec { reno, eager_max: eager, parity: !no_parity, ..EndpointSpec::default() });
             Ok(true)
         }
-        Command::Incast { senders, len, count, queue, reno, eager, show: show_only } => {
+        Command::Incast { senders, len, count, window, queue, reno, eager, show: show_only } => {
             let endpoint = EndpointSpec { reno, eager_max: eager, ..EndpointSpec::default() };
             let wire = Wire { queue_packets: queue, ..Wire::GIGABIT };
             let name = format!("incast {senders}:1 {} queue {queue}", table::size(len));
-            let p = table::point(name, wire, senders + 1, &endpoint, Workload::Incast { len, count, window: 2 });
+            let p = table::point(name, wire, senders + 1, &endpoint, Workload::Incast { len, count, window });
             if show_only {
                 return print_scenario(&p.scenario);
             }

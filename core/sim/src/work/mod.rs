@@ -12,6 +12,19 @@ use crate::rng::Rng;
 use crate::spec::{HostId, Ns};
 use script::{Script, Step};
 
+/// What one host sends to host 0.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Flow {
+    /// When it begins.
+    pub start_ns: Ns,
+    /// Bytes of a message.
+    pub len: u64,
+    /// Messages.
+    pub count: u32,
+    /// Sends open at a time.
+    pub window: usize,
+}
+
 /// What the ranks do.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Workload {
@@ -42,6 +55,8 @@ pub enum Workload {
         /// Sends open at a time, each sender.
         window: usize,
     },
+    /// Host 0 receives from the others, each of which begins at its own time; host 1 has the first.
+    Flows(Vec<Flow>),
     /// Everyone sends to everyone, round after round.
     AllToAll {
         /// Bytes of a message.
@@ -98,6 +113,7 @@ impl Workload {
             Workload::PingPong { len, rounds } => ping_pong(me, hosts, len, rounds),
             Workload::Stream { len, count, tags, window } => stream(me, hosts, seed, len, count, tags, window),
             Workload::Incast { len, count, window } => incast(me, hosts, len, count, window),
+            Workload::Flows(ref f) => flows(me, f),
             Workload::AllToAll { len, rounds } => exchange(me, hosts, rounds, 0, |_, _, _| len),
             Workload::Superstep { steps, len, compute_ns } => {
                 exchange(me, hosts, steps, compute_ns, |step, from, to| {
@@ -117,6 +133,9 @@ impl Workload {
             Workload::PingPong { len, rounds } => (h * len * u64::from(*rounds), h * u64::from(*rounds)),
             Workload::Stream { len, count, .. } => (h * len.1 * u64::from(*count), h * u64::from(*count)),
             Workload::Incast { len, count, .. } => (h * len * u64::from(*count), h * u64::from(*count)),
+            Workload::Flows(f) => {
+                (f.iter().map(|f| f.len * u64::from(f.count)).sum(), f.iter().map(|f| u64::from(f.count)).sum())
+            }
             Workload::AllToAll { len, rounds } => (h * h * len * u64::from(*rounds), h * h * u64::from(*rounds)),
             Workload::Superstep { steps, len, .. } => (h * h * len.1 * u64::from(*steps), h * h * u64::from(*steps)),
             Workload::Farm(f) => (f.tasks * (f.task_bytes + f.result_bytes), 2 * f.tasks),
@@ -131,6 +150,7 @@ impl Workload {
             Workload::PingPong { rounds, .. } | Workload::AllToAll { rounds, .. } => 2 * u64::from(rounds),
             Workload::Superstep { steps, .. } => 2 * u64::from(steps),
             Workload::Stream { count, .. } | Workload::Incast { count, .. } => u64::from(count),
+            Workload::Flows(ref f) => f.iter().map(|f| u64::from(f.count)).max().unwrap_or(0),
             Workload::Farm(f) => 2 * f.tasks,
             Workload::Traffic(ref t) => (t.messages.len() as u64).min(50),
         }
@@ -143,6 +163,7 @@ impl Workload {
             Workload::Traffic(t) => t.last_act_ns(),
             Workload::Superstep { steps, compute_ns, .. } => u64::from(*steps) * compute_ns,
             Workload::Farm(f) => f.tasks * f.compute_ns,
+            Workload::Flows(f) => f.iter().map(|f| f.start_ns).max().unwrap_or(0),
             _ => 0,
         }
     }
@@ -180,6 +201,16 @@ fn incast(me: HostId, hosts: u32, len: u64, count: u32, window: usize) -> Vec<St
         return (0..count).flat_map(|_| [send(0, 7, len), Step::WaitSends(window.max(1) - 1)]).collect();
     }
     (0..count).flat_map(|_| (1..hosts).map(|h| receive(h, 7))).collect()
+}
+
+fn flows(me: HostId, flows: &[Flow]) -> Vec<Step> {
+    let Some(mine) = me.checked_sub(1) else {
+        let all = (1..).zip(flows).flat_map(|(h, f)| (0..f.count).map(move |_| receive(h, 7)));
+        return all.collect();
+    };
+    let Some(f) = flows.get(mine as usize) else { return Vec::new() };
+    let sends = (0..f.count).flat_map(|_| [send(0, 7, f.len), Step::WaitSends(f.window.max(1) - 1)]);
+    std::iter::once(Step::At(f.start_ns)).chain(sends).collect()
 }
 
 /// Rounds in which everyone sends `len(round, from, to)` to everyone, beginning with the next neighbour.
