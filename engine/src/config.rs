@@ -220,7 +220,7 @@ const OTHERS: [&str; 3] = ["WEIR_KEY", "WEIR_KEY_FILE", "WEIR_LIB"];
 const TOLD: [&str; 4] = ["WEIR_HOSTS", "WEIR_HOSTFILE", "WEIR_LAUNCH_AGENT", "WEIR_NETWORKS"];
 /// What Weir's own tools and tests tell each other.
 const INTERNAL: [&str; 4] = ["WEIR_EMULATE_", "WEIR_AGENT_", "WEIR_TEST_", "WEIR_UDP_TEST_"];
-/// Changed, missing or additional letters after which a name is no misspelling of another any more, for a name of any
+/// Changed, missing, additional or exchanged letters after which a name is no misspelling of another any more, for a name of any
 /// length; for a short one it is a third of its letters.
 const MOST_WRONG: usize = 4;
 
@@ -257,7 +257,7 @@ fn about_unknown(name: &str, known: &[String]) -> String {
     let engines = known.iter().map(|k| (prefix, k.as_str()));
     let candidates = engines.chain(OTHERS.iter().map(|k| ("", *k)));
     let letters = |name: &str| name.len() - "WEIR_".len();
-    let nearest = candidates.map(|(prefix, k)| (distance(k, short), prefix, k)).min();
+    let nearest = candidates.map(|(prefix, k)| (strsim::osa_distance(k, short), prefix, k)).min();
     match nearest {
         Some((wrong, prefix, k)) if wrong <= MOST_WRONG.min(letters(k).max(letters(short)) / 3) => {
             format!(
@@ -266,20 +266,6 @@ fn about_unknown(name: &str, known: &[String]) -> String {
         }
         _ => format!("{told} is no setting of weir and is ignored (fi_info -g weir or man fi_weir lists all)"),
     }
-}
-
-/// Letters to insert, take out or change to make one text of the other.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut before = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.bytes().enumerate() {
-            let change = before + usize::from(x != y);
-            before = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(before + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// What other settings, and libfabric's own, take for on and off, beside numbers.
@@ -390,6 +376,20 @@ mod tests {
         let told = unknown_settings(["FI_WEIR_KEY_FILE", "WEIR_KEYFILE", "WEIR_LIB", "WEIR_HOSTS"].map(str::to_owned));
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told.iter().all(|line| line.contains("mean WEIR_KEY_FILE?")), "{told:?}");
+    }
+
+    #[test]
+    fn two_letters_that_have_changed_places_are_one_mistake() {
+        for (wrong, meant) in [
+            ("WEIR_IAFCE", "WEIR_IFACE"),
+            ("FI_WEIR_IFAEC", "FI_WEIR_IFACE"),
+            ("WEIR_POTR", "WEIR_PORT"),
+            ("WEIR_KYE", "WEIR_KEY"),
+            ("FI_WEIR_LVEEL", "FI_WEIR_LEVEL"),
+        ] {
+            let told = unknown_settings([wrong.to_owned()]);
+            assert!(told.len() == 1 && told[0].contains(&format!("did you mean {meant}?")), "{told:?}");
+        }
     }
 
     #[test]

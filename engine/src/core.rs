@@ -46,6 +46,8 @@ pub struct Core {
     out: PacketBuf,
     /// Bytes queued that no transmit pass has seen, roughly.
     pub held_bytes: usize,
+    /// Something was sent since the watchdog's last pass.
+    pub sent: bool,
     /// Reads of the socket that failed, in a row.
     read_failures: u32,
     /// Closed to the end: nothing is read or written any more, for the payloads are the caller's again.
@@ -132,7 +134,16 @@ impl Payloads for SendTable<'_> {
 
 impl Core {
     pub fn new(udp: UdpTransport, lanes: Option<Lanes>, st: State) -> Core {
-        Core { udp, lanes, st, out: PacketBuf::default(), held_bytes: 0, read_failures: 0, finished: false }
+        Core {
+            udp,
+            lanes,
+            st,
+            out: PacketBuf::default(),
+            held_bytes: 0,
+            sent: false,
+            read_failures: 0,
+            finished: false,
+        }
     }
 
     /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams read.

@@ -16,6 +16,7 @@ mod lock;
 mod memory;
 mod obituary;
 mod open;
+mod peek;
 mod receiving;
 mod remote;
 mod sending;
@@ -103,10 +104,20 @@ impl Shared {
         self.watch.program_is_back(self.look_time());
     }
 
-    /// The program sends: the answer is its to find, as a rule. But one that sends again without having polled may not poll for long, and leaves what comes to the watchdog.
+    /// The program sends, with the core locked: the answer is its to find, as a rule. But one that sends again without having polled may not poll for long, and leaves what comes to the
+    /// watchdog; and so does one of whose threads another sleeps until something comes.
     fn sent(&self) {
-        if !self.sent_since_poll.swap(true, Ordering::Relaxed) {
+        if !self.sent_since_poll.swap(true, Ordering::Relaxed) && !self.armed.load(Ordering::Relaxed) {
             self.watch.program_is_back(self.look_time());
+        }
+        self.look_soon();
+    }
+
+    /// With the core locked: what was just sent may be lost, what was held back must be sent, long before a watchdog that expected nothing looks again. Costs the look at one flag while
+    /// the program polls.
+    fn look_soon(&self) {
+        if self.watch.is_long() {
+            self.watch.hurry(self.look_time().min(watch::UNSEEN_MAX));
         }
     }
 }
@@ -200,6 +211,7 @@ impl Endpoint {
         let burst = at.since_ns(slot.last_send) < self.shared.coalesce_ns && self.shared.watchdog_ns > 0;
         slot.last_send = at;
         core.held_bytes += bytes + FRAME_BYTES;
+        core.sent = true;
         if !burst || core.held_bytes >= PACKET_BYTES {
             core.transmit(at);
             if bytes < PACKET_BYTES {
@@ -241,6 +253,7 @@ impl Endpoint {
         unsafe { core.st.recv(at, op)? };
         if core.st.wants_transmit {
             core.transmit(if at == Time(0) { now() } else { at });
+            self.shared.look_soon();
         }
         if at != Time(0) {
             // Only what had arrived can have completed it.
@@ -260,6 +273,7 @@ impl Endpoint {
         let found = core.st.peek(now, op);
         if found.is_ok() && op.discard {
             core.transmit(now);
+            self.shared.look_soon();
             self.wake_sleeper(&core);
         }
         found
@@ -279,6 +293,7 @@ impl Endpoint {
         // SAFETY: passed on from the caller.
         unsafe { core.st.recv_claimed(now, op, false)? };
         core.transmit(now);
+        self.shared.look_soon();
         self.wake_sleeper(&core);
         Ok(())
     }
@@ -293,6 +308,7 @@ impl Endpoint {
         // SAFETY: no memory is used when discarding.
         unsafe { core.st.recv_claimed(now, op, true)? };
         core.transmit(now);
+        self.shared.look_soon();
         self.wake_sleeper(&core);
         Ok(())
     }
@@ -333,6 +349,7 @@ impl Endpoint {
         let known = core.st.unregister(now, key);
         if core.st.wants_transmit {
             core.transmit(now);
+            self.shared.look_soon();
         }
         known
     }

@@ -32,7 +32,7 @@ impl Endpoint {
             let doing = doing.to_owned();
             move |source| EngineError::Io { doing, source }
         };
-        let (mut udp, lanes) = sockets(&cfg).map_err(io("opening the UDP socket"))?;
+        let (mut udp, lanes) = sockets(&cfg).map_err(|error| no_socket(&cfg, error))?;
         if let Some(path) = &cfg.capture {
             let path_here = with_pid(path);
             if !udp.capture_to(&path_here).map_err(io("opening the capture file"))? {
@@ -103,6 +103,20 @@ fn sockets(cfg: &EngineConfig) -> std::io::Result<(UdpTransport, Option<Lanes>)>
         lanes = Lanes::open(udp.local_addrs());
     }
     Ok((udp, lanes.ok()))
+}
+
+/// An interface or address that is not on this host is the fault of the setting that names it.
+fn no_socket(cfg: &EngineConfig, source: std::io::Error) -> EngineError {
+    let named =
+        if !cfg.addrs.is_empty() { Some("WEIR_ADDR") } else { (!cfg.ifaces.is_empty()).then_some("WEIR_IFACE") };
+    // What the system itself refuses has a number.
+    let absent = source.kind() == std::io::ErrorKind::AddrNotAvailable && source.raw_os_error().is_none();
+    match named {
+        Some(variable) if absent && cfg.bind.is_none() => {
+            EngineError::Config { variable: variable.into(), problem: source.to_string() }
+        }
+        _ => EngineError::Io { doing: "opening the UDP socket".into(), source },
+    }
 }
 
 fn udp_config(cfg: &EngineConfig) -> UdpConfig {
@@ -201,4 +215,24 @@ fn oversubscribed() -> bool {
         .find_map(|name| std::env::var(name).ok()?.parse::<usize>().ok());
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     ranks.is_some_and(|r| r > cores)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_on_this_host_is_told_with_its_setting() {
+        let absent = std::net::IpAddr::from([192, 0, 2, 77]);
+        let of_name = EngineConfig { ifaces: vec!["no-such-eth".into()], ..EngineConfig::default() };
+        let of_address = EngineConfig { addrs: vec![absent], ..EngineConfig::default() };
+        for (config, setting, value) in
+            [(of_name, "WEIR_IFACE", "no-such-eth"), (of_address, "WEIR_ADDR", "192.0.2.77")]
+        {
+            let Err(EngineError::Config { variable, problem }) = Endpoint::open_with_key(config, [7; 32]) else {
+                panic!("{setting} is not named");
+            };
+            assert!(variable == setting && problem.contains(value), "{variable}: {problem}");
+        }
+    }
 }

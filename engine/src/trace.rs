@@ -1,21 +1,44 @@
 //! A levelled trace of requests' lives, one line an event.
 //!
 //! Level 1: what goes wrong, and peers and lanes that come and go. Level 2: each request under a number of its own, with every stage of its life (`requests`). Level 3: each packet too (`packets`).
-//! Off, each place costs one comparison. A full disk ends the trace with one warning; traffic goes on.
+//! Off, each place costs one comparison. A full disk ends the trace with one warning, and its file behind the last whole line; traffic goes on.
 
 mod packets;
 mod requests;
 
 use requests::Lives;
-use std::io::{BufWriter, ErrorKind, LineWriter, Write};
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use weir_udp::create_unshared;
+use weir_udp::{RecordFile, create_unshared};
+
+/// Where the lines go.
+enum To {
+    /// Each line at once, in one write, lest lines of ranks mix.
+    Stderr,
+    /// With `buffered` not line by line: packets are too many for that. Requests are not, and a program which hangs or is killed has its last line there.
+    File { file: RecordFile, buffered: bool },
+}
+
+/// Of a buffered trace, bytes.
+const BUFFER_BYTES: usize = 8 << 10;
+
+impl To {
+    fn line(&mut self, line: &[u8]) -> std::io::Result<()> {
+        match self {
+            To::Stderr => std::io::stderr().write_all(line),
+            To::File { file, buffered: true } => file.append(line),
+            To::File { file, buffered: false } => file.append(line).and_then(|()| file.flush()),
+        }
+    }
+}
 
 /// The trace of one endpoint.
 pub struct Trace {
     level: u8,
-    to: Option<Box<dyn Write + Send>>,
+    to: Option<To>,
+    /// The line being written.
+    line: Vec<u8>,
     /// Where that is, for people.
     place: String,
     start: std::time::Instant,
@@ -32,22 +55,27 @@ impl Trace {
     pub fn open(mut level: u8, path: Option<&Path>) -> std::io::Result<Trace> {
         let path = path.filter(|path| *path != Path::new("-"));
         let place = path.map_or_else(|| "standard error".to_owned(), |path| with_pid(&path.to_string_lossy()));
-        let to: Option<Box<dyn Write + Send>> = match (level, path) {
+        let to = match (level, path) {
             (0, _) => None,
             (_, Some(path)) => match create_unshared(Path::new(&place))? {
-                // Line by line, so that a program which hangs or is killed has its last line there; packets are too many for that.
-                Some(file) if level > 2 => Some(Box::new(BufWriter::new(file))),
-                Some(file) => Some(Box::new(LineWriter::new(file))),
+                Some(file) => Some(To::File { file: RecordFile::new(file, BUFFER_BYTES), buffered: level > 2 }),
                 None => {
                     tell_taken("WEIR_TRACE_FILE", &path.to_string_lossy(), &place);
                     level = 0;
                     None
                 }
             },
-            // In one write a line, lest lines of ranks mix.
-            (_, None) => Some(Box::new(LineWriter::new(std::io::stderr()))),
+            (_, None) => Some(To::Stderr),
         };
-        Ok(Trace { level, to, place, start: std::time::Instant::now(), by_lane: false, lives: Lives::default() })
+        Ok(Trace {
+            level,
+            to,
+            line: Vec::new(),
+            place,
+            start: std::time::Instant::now(),
+            by_lane: false,
+            lives: Lives::default(),
+        })
     }
 
     /// Whether events of this level are wanted.
@@ -61,7 +89,8 @@ impl Trace {
     pub fn line(&mut self, text: std::fmt::Arguments<'_>) {
         let us = self.start.elapsed().as_nanos() as f64 / 1000.0;
         let Some(to) = &mut self.to else { return };
-        if let Err(e) = writeln!(to, "{us:14.3} {text}") {
+        self.line.clear();
+        if let Err(e) = writeln!(self.line, "{us:14.3} {text}").and_then(|()| to.line(&self.line)) {
             self.stop(&e);
         }
     }
@@ -116,7 +145,9 @@ impl Trace {
 impl Drop for Trace {
     /// The last lines are in a buffer; that they are lost is told like any other loss.
     fn drop(&mut self) {
-        if let Some(Err(e)) = self.to.as_mut().map(Write::flush) {
+        if let Some(To::File { file, .. }) = &mut self.to
+            && let Err(e) = file.flush()
+        {
             self.stop(&e);
         }
     }

@@ -23,14 +23,14 @@ pub struct Watch {
     lanes: RawFd,
     /// The sockets are in the set, and the thread asleep or about to be.
     watched: AtomicBool,
-    /// The thread sleeps for longer than a program that is back may go unseen.
+    /// The thread sleeps, or is about to, for longer than a program that is back may go unseen, and nobody has moved its timer. Set with the core locked.
     long: AtomicBool,
     /// The program has taken the sockets out, and the thread's timer is still the one of its absence.
     look_owed: AtomicBool,
 }
 
 /// A program that came back and went away again, without having waited for anything, goes unseen for this long at the most.
-const UNSEEN_MAX: Duration = Duration::from_millis(10);
+pub const UNSEEN_MAX: Duration = Duration::from_millis(10);
 
 impl Watch {
     /// A sleeping place beside these sockets.
@@ -66,9 +66,20 @@ impl Watch {
         self.wait();
     }
 
-    /// The thread: the same, or until a socket is readable, or the one that is `blocked` has room again.
+    /// The thread, with the core locked: it has found out for how long it can sleep. From now on who does something that may be due earlier says so ([`Watch::hurry`]).
+    pub fn has_looked(&self) {
+        self.long.store(true, Ordering::Relaxed);
+    }
+
+    /// The thread, after [`Watch::has_looked`]: the same, or until a socket is readable, or the one that is `blocked` has room again.
     pub fn sleep_on_sockets(&self, blocked: Option<RawFd>, time: Duration) {
         self.set_timer(time);
+        if time <= UNSEEN_MAX {
+            self.long.store(false, Ordering::Relaxed);
+        } else if !self.long.load(Ordering::Acquire) {
+            // Somebody was in a hurry since, and may have set the timer before it was set here.
+            self.set_timer(UNSEEN_MAX);
+        }
         let mut added = false;
         for fd in self.descriptors() {
             let mut flags = EpollFlags::EPOLLIN;
@@ -76,7 +87,6 @@ impl Watch {
             // A program that came back while the thread woke for another reason has not got to taking it out yet.
             added |= matches!(self.epoll.add(fd, EpollEvent::new(flags, 0)), Ok(()) | Err(Errno::EEXIST));
         }
-        self.long.store(time > UNSEEN_MAX, Ordering::Relaxed);
         if added {
             // Last: from then on a program that comes back takes all out.
             self.watched.store(true, Ordering::Release);
@@ -88,13 +98,24 @@ impl Watch {
     /// The program is back: what arrives is its own to find. The thread looks again when its time is over, or after what [`Watch::program_waits`] says; if its time is long, after
     /// `look`. (To set a timer takes up to 8 us where the hypervisor has a hand in it, which is not for the path of a message but after a long absence.)
     pub fn program_is_back(&self, look: Duration) {
-        if self.watched.load(Ordering::Relaxed) && self.forget_sockets() {
-            if self.long.load(Ordering::Relaxed) {
-                self.set_timer(look);
-            } else {
-                self.look_owed.store(true, Ordering::Relaxed);
-            }
+        if self.watched.load(Ordering::Relaxed) && self.forget_sockets() && !self.hurry(look) {
+            self.look_owed.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the thread sleeps for long.
+    #[inline]
+    pub fn is_long(&self) -> bool {
+        self.long.load(Ordering::Relaxed)
+    }
+
+    /// If the thread sleeps for long, it looks after this time. Whether it did: one system call for each long sleep, whoever asks for it how often.
+    pub fn hurry(&self, look: Duration) -> bool {
+        let mine = self.is_long() && self.long.swap(false, Ordering::AcqRel);
+        if mine {
+            self.set_timer(look);
+        }
+        mine
     }
 
     /// The program is back and has nothing better to do than to see to it that the thread looks again after this time.
@@ -126,6 +147,7 @@ impl Watch {
         // Which of them it was does not matter; interruption is as good as a time-out.
         let _ = self.epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::NONE);
         self.wake.clear();
+        self.long.store(false, Ordering::Relaxed);
     }
 
     fn set_timer(&self, time: Duration) {
@@ -166,6 +188,7 @@ mod tests {
         let to = socket.local_addr().unwrap();
         let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1], -1).unwrap());
 
+        watch.has_looked();
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
         until_watched(&watch);
         UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"away", to).unwrap();
@@ -173,6 +196,7 @@ mod tests {
         assert!(!watch.watched.load(Ordering::Acquire));
         socket.recv(&mut [0; 9]).unwrap();
 
+        watch.has_looked();
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
         until_watched(&watch);
         watch.program_is_back(LONG);
@@ -190,6 +214,7 @@ mod tests {
         let over = asleep(&watch, move |w| w.sleep_on_sockets(Some(fd), LONG));
         // There is room in the socket at once; asked for again, the room is not asked about.
         over.recv_timeout(LONG).unwrap();
+        watch.has_looked();
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
         until_watched(&watch);
         // Nothing else is said: the program may go computing.
@@ -203,5 +228,34 @@ mod tests {
         assert_eq!(over.recv_timeout(Duration::from_millis(50)), Err(mpsc::RecvTimeoutError::Timeout));
         watch.wake();
         over.recv_timeout(LONG).unwrap();
+    }
+    #[test]
+    fn who_is_in_a_hurry_moves_the_timer_of_a_long_sleep_once_whenever_it_was_set() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = socket.local_addr().unwrap();
+        let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1], -1).unwrap());
+        assert!(!watch.hurry(LONG), "nobody sleeps");
+        watch.has_looked();
+        let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
+        until_watched(&watch);
+        assert!(watch.hurry(Duration::ZERO));
+        over.recv_timeout(LONG / 2).expect("the timer was moved to now");
+        watch.has_looked();
+        let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
+        until_watched(&watch);
+        assert!(watch.hurry(LONG) && !watch.hurry(Duration::ZERO), "the second finds it done");
+        UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"away", to).unwrap();
+        over.recv_timeout(LONG / 2).expect("the sockets are watched as before");
+        socket.recv(&mut [0; 4]).unwrap();
+        // Between its look and its sleep: the thread sets its timer after that of the hurry.
+        watch.has_looked();
+        assert!(watch.hurry(LONG));
+        let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
+        over.recv_timeout(LONG / 2).expect("it does not sleep for long");
+        // One that sleeps shortly need not be hurried.
+        watch.has_looked();
+        let over = asleep(&watch, |w| w.sleep_on_sockets(None, UNSEEN_MAX));
+        over.recv_timeout(LONG / 2).expect("its time is over");
+        assert!(!watch.hurry(LONG));
     }
 }

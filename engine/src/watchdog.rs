@@ -4,6 +4,7 @@
 //! comes, runs timers; and goes back as soon as the program polls again. When the program itself wants to sleep (`armed`), the thread does all the progress.
 
 use crate::core::now;
+use crate::watch::UNSEEN_MAX;
 use crate::{EngineError, Shared};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -37,6 +38,16 @@ impl Shared {
         Duration::from_nanos(ns)
     }
 
+    /// After how long the thread looks beside a program that sends and does not poll: at once where sends were held back lately.
+    fn soon(&self) -> Duration {
+        if self.has_held() { self.look_time().min(UNSEEN_MAX) } else { UNSEEN_MAX }
+    }
+
+    /// Whether sends were held back lately.
+    fn has_held(&self) -> bool {
+        now().0.saturating_sub(self.last_hold.load(Ordering::Relaxed)) < HOLD_MEMORY_NS
+    }
+
     /// For how long the program may not poll before the thread steps in.
     fn patience_ns(&self) -> u64 {
         self.watchdog_ns * if self.waiting.is_contended() { CONTENDED_PATIENCE } else { 1 }
@@ -51,7 +62,7 @@ fn run(shared: &Shared) {
         let away_ns = now().0.saturating_sub(shared.last_poll.load(Ordering::Relaxed));
         let take_over = armed || (shared.watchdog_ns > 0 && away_ns >= shared.patience_ns());
         if !take_over {
-            if now().0.saturating_sub(shared.last_hold.load(Ordering::Relaxed)) < HOLD_MEMORY_NS {
+            if shared.has_held() {
                 less = 1;
             }
             let look = (shared.look_time() * less).min(Duration::from_nanos(SLEEP_MAX_NS));
@@ -59,7 +70,7 @@ fn run(shared: &Shared) {
             shared.watch.sleep(look);
             continue;
         }
-        let Some(Step { timeout, broken, blocked }) = step(shared, armed) else {
+        let Some(Step { timeout, broken, blocked, sent }) = step(shared, armed) else {
             // The program is inside the engine, in a long pass. To wait for the socket beside it would only take its core away.
             shared.watch.sleep(if armed { Duration::from_micros(50) } else { shared.look_time() });
             continue;
@@ -68,6 +79,8 @@ fn run(shared: &Shared) {
         // A program that comes back need not say so: the longer it has been away, the later it is looked for.
         let patience_ns = (away_ns / 2).max(shared.watchdog_ns * u64::from(LOOK_EVERY * LOOK_LESS)).min(SLEEP_MAX_NS);
         let patience_ns = if armed { SLEEP_MAX_NS } else { patience_ns };
+        // One that has sent will send again: cheaper to look for it than to have each of its sends set the timer.
+        let patience_ns = if sent { patience_ns.min(shared.soon().as_nanos() as u64) } else { patience_ns };
         let sleep_ns = timeout.map_or(patience_ns, |t| t.0.saturating_sub(now().0)).min(patience_ns);
         if sleep_ns > 0 {
             let sleep = Duration::from_nanos(sleep_ns);
@@ -85,6 +98,8 @@ struct Step {
     broken: bool,
     /// The socket that has no room.
     blocked: Option<RawFd>,
+    /// The program has sent since the last pass.
+    sent: bool,
 }
 
 /// One pass of progress. `None`: somebody else holds the lock, and so is making progress.
@@ -96,11 +111,13 @@ fn step(shared: &Shared, armed: bool) -> Option<Step> {
     let broken = core.st.broken.is_some();
     let timeout = if broken { None } else { core.next_timeout() };
     let blocked = core.blocked_at().filter(|_| !broken);
+    let sent = std::mem::take(&mut core.sent);
+    shared.watch.has_looked();
     drop(core);
     if armed && completions && shared.armed.swap(false, Ordering::AcqRel) {
         shared.notify.signal();
     }
-    Some(Step { timeout, broken, blocked })
+    Some(Step { timeout, broken, blocked, sent })
 }
 
 /// Signals belong to the program's own threads.

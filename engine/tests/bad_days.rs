@@ -112,6 +112,16 @@ fn part() {
                 ..config()
             });
         }
+        Ok("little room") => {
+            let file = |name: &str| std::env::var(name).expect("set by the test");
+            limit_files();
+            echo(EngineConfig {
+                trace: file("WEIR_TEST_LEVEL").parse().expect("level"),
+                trace_file: Some(file("WEIR_TEST_TRACE").into()),
+                capture: Some(file("WEIR_TEST_CAPTURE")),
+                ..config()
+            });
+        }
         Ok("limited") => {
             limit_memory();
             echo(config());
@@ -172,6 +182,19 @@ fn limit_memory_to(more_bytes: u64) {
     let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
     // SAFETY: a valid structure; it limits this process only.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+}
+
+/// Most bytes of a file where there is little room: no multiple of anything.
+const ROOM_BYTES: u64 = 200_011;
+
+/// As a disk that is nearly full: what goes beyond is written in part, then refused.
+fn limit_files() {
+    let limit = libc::rlimit { rlim_cur: ROOM_BYTES, rlim_max: ROOM_BYTES };
+    // SAFETY: a valid structure, and a signal that is ignored from now on; both concern this process only.
+    unsafe {
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
 }
 
 fn limit_memory() {
@@ -319,6 +342,54 @@ fn full_disks_stop_trace_capture_and_counters_but_no_traffic() {
         let about: Vec<&String> = lines.iter().filter(|l| l.starts_with("weir") && l.contains(what)).collect();
         assert_eq!(about.len(), 1, "{what}: {lines:?}");
         assert!(about[0].contains("No space left"), "{about:?}");
+    }
+}
+
+/// Whether a capture consists of whole blocks.
+fn is_whole_capture(mut bytes: &[u8]) -> bool {
+    let word = |at: &[u8]| at.first_chunk().map_or(0, |b| u32::from_le_bytes(*b) as usize);
+    while let Some(len) = bytes.get(4..).map(word) {
+        if len < 12 || len > bytes.len() || word(&bytes[len - 4..]) != len {
+            return false;
+        }
+        bytes = &bytes[len..];
+    }
+    bytes.is_empty()
+}
+
+#[test]
+fn what_a_full_disk_cuts_short_ends_with_a_whole_line_or_packet() {
+    let file = |what: &str| std::env::temp_dir().join(format!("weir-cut-{}-{what}", std::process::id()));
+    let (trace, capture) = (file("trace"), file("capture"));
+    for level in ["2", "3"] {
+        let mut other = Other::start(
+            "little room",
+            &[
+                ("WEIR_TEST_TRACE", trace.display().to_string()),
+                ("WEIR_TEST_CAPTURE", capture.display().to_string()),
+                ("WEIR_TEST_LEVEL", level.to_owned()),
+            ],
+        );
+        let (ep, to) = connect(&mut other, config());
+        for i in (0..200).cycle().take(2000) {
+            ask(&ep, to, 3000, i);
+        }
+        let lines = other.complaints();
+        for what in ["trace stopped", "capture to"] {
+            let about = lines.iter().filter(|l| l.starts_with("weir: ") && l.contains(what)).count();
+            assert_eq!(about, 1, "{what}: {lines:?}");
+        }
+        let text = std::fs::read_to_string(&trace).expect("trace");
+        let room = ROOM_BYTES as usize;
+        assert!(text.ends_with('\n') && text.len() <= room, "level {level}: {} bytes", text.len());
+        assert!(text.len() > room - 1000, "what there was room for is there: {} bytes", text.len());
+        let packets = std::fs::read(&capture).expect("capture");
+        assert!(is_whole_capture(&packets), "level {level}: {} bytes of packets", packets.len());
+        // Packets may be as long as IP carries them.
+        assert!(packets.len() > room - 70_000 && packets.len() <= room, "{} bytes of packets", packets.len());
+    }
+    for file in [trace, capture] {
+        std::fs::remove_file(file).expect("it was there");
     }
 }
 

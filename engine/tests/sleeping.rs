@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{LIMIT, config, counter, iov, open, recv_op, send};
+use common::{LIMIT, config, counter, iov, open, recv_op, send, send_op};
 use std::time::{Duration, Instant};
-use weir_engine::{Class, Completion, Endpoint, EngineConfig, PeekOp, Queue, SendMode};
+use weir_engine::{Class, Completion, Endpoint, EngineConfig, PeekOp, Queue, SendMode, SendOp};
 
 fn peek(ep: &Endpoint, tag: u64, claim: bool) -> Option<Completion> {
     let op =
@@ -109,4 +109,91 @@ fn what_comes_to_a_program_that_only_sends_is_looked_at() {
         }
         assert!(start.elapsed() < LIMIT, "what comes is left lying");
     }
+}
+
+/// What a busy machine may spoil now and then has to be so this often in a row: each time it is by chance once in ten at most.
+const IN_A_ROW: u32 = 8;
+
+/// Lets `is_so` be asked until it was so [`IN_A_ROW`] times.
+fn often_in_a_row(what: &str, mut is_so: impl FnMut() -> bool) {
+    let (mut times, start) = (0, Instant::now());
+    while times < IN_A_ROW {
+        times = if is_so() { times + 1 } else { 0 };
+        assert!(start.elapsed() < LIMIT / 2, "{what}");
+    }
+}
+
+/// Less than a tenth of the time that a watchdog sleeps beside a program which is away for long, and far more than it takes to look soon.
+const SOON: Duration = Duration::from_millis(40);
+
+#[test]
+fn what_is_sent_while_the_watchdog_expects_nothing_is_looked_after_soon() {
+    let (a, b) = (open(config()), open(EngineConfig { watchdog_us: 0, ..config() }));
+    let to_b = a.insert_peer(&b.name()).expect("name");
+    b.insert_peer(&a.name()).expect("name");
+    let mut data = [1u8; 8];
+    // It never polls, so that every send but one is not the first since it did.
+    let mut tag = 0;
+    let mut send_and_be_answered = |answered_after: Duration| {
+        tag += 1;
+        let steps = counter(&a, "watchdog_steps");
+        send(&a, to_b, tag, &mut data, SendMode::Inject).expect("sent");
+        std::thread::sleep(answered_after);
+        // Nobody has answered, and so nothing but time can have woken it.
+        let looked = counter(&a, "watchdog_steps") > steps;
+        let (acks, start) = (counter(&b, "watchdog_steps"), Instant::now());
+        assert_eq!(acks, 0, "nobody but this test makes progress at the other end");
+        while start.elapsed() < Duration::from_millis(60) {
+            b.progress();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        looked
+    };
+    // Long enough for it to expect the program back late.
+    std::thread::sleep(Duration::from_secs(1));
+    send_and_be_answered(SOON);
+    std::thread::sleep(Duration::from_secs(1));
+    often_in_a_row("what was lost is sent again, what was held is sent, only when half a second is over", || {
+        std::thread::sleep(Duration::from_millis(100));
+        send_and_be_answered(SOON)
+    });
+}
+
+#[test]
+fn an_answer_to_what_another_thread_sent_wakes_the_sleeper_at_once() {
+    // The watchdog looks of itself each half second alone.
+    let (a, b) = (open(EngineConfig { watchdog_us: 0, ..config() }), open(config()));
+    let to_b = a.insert_peer(&b.name()).expect("name");
+    let to_a = b.insert_peer(&a.name()).expect("name");
+    let (mut question, mut answer, mut got, mut got_there) = ([1u8; 8], [2u8; 8], [0u8; 8], [0u8; 8]);
+    let mut done = Vec::new();
+    often_in_a_row("the answer lies unread", || {
+        common::post(&a, None, 2, &mut got);
+        common::post(&b, None, 1, &mut got_there);
+        let start = Instant::now();
+        while !a.arm() {
+            a.poll(Queue::Both, &mut done, 16);
+            assert!(start.elapsed() < LIMIT, "never idle");
+        }
+        // The watchdog falls asleep.
+        std::thread::sleep(Duration::from_millis(30));
+        let iov = iov(&mut question);
+        // Its own completion would wake the sleeper.
+        let unreported = SendOp { report: false, ..send_op(to_b, 1, &iov, SendMode::Inject) };
+        // SAFETY: what is injected is read before the call returns.
+        unsafe { a.send(&unreported) }.expect("sent");
+        done.clear();
+        while b.poll(Queue::Recv, &mut done, 1) == 0 {
+            assert!(start.elapsed() < LIMIT, "the question never came");
+        }
+        assert!(!is_readable(&a), "woken for nothing");
+        send(&b, to_a, 2, &mut answer, SendMode::Inject).expect("sent");
+        std::thread::sleep(SOON);
+        let woken = is_readable(&a);
+        done.clear();
+        while a.poll(Queue::Recv, &mut done, 1) == 0 {
+            assert!(start.elapsed() < LIMIT, "the answer never came");
+        }
+        woken
+    });
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask demo`: a first look, in one table.
 
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -60,7 +61,6 @@ const SHOWS: [Show; 2] = [
 pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
     let world = lab::acquire();
     if !no_build {
-        println!("Building the provider; the first time that takes minutes.");
         dist::build(paths)?;
     }
     mpi::set_up(paths)?;
@@ -86,6 +86,8 @@ pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({elapsed})") {
         bar.set_style(style);
     }
+    // A cell takes up to a minute: the time that passes shows that something goes on.
+    bar.enable_steady_tick(Duration::from_secs(1));
     for show in &SHOWS {
         for loss in LOSSES {
             let lab = if world.is_ok() { Some(Lab::start(show.ranks, &Wire::shaped(1000, 100, loss))?) } else { None };
@@ -103,7 +105,17 @@ pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
     let congestion = congestion.as_deref().unwrap_or("unknown");
     print_table(&stacks, &rows, congestion);
     println!("Medians of {LAUNCHES} launches. TCP's congestion control is this system's own default, {congestion}.");
+    println!("\n{}", next(paths, std::env::var_os("PATH").as_deref()));
     Ok(())
+}
+
+/// What to do after the demo, to be typed as it stands but for the program's name. Who has no MPI yet has the one the demo fetched.
+fn next(paths: &Paths, search_path: Option<&OsStr>) -> String {
+    let weir = paths.dist().join("bin/weir");
+    let has_mpi = search_path.is_some_and(|all| std::env::split_paths(all).any(|one| one.join("mpiexec").is_file()));
+    let fetched = mpi::Mpi::Mpich.bin(paths, "");
+    let path = if has_mpi { String::new() } else { format!("export PATH='{}':\"$PATH\"; ", fetched.display()) };
+    format!("Next, your own MPI program: {path}eval $('{}' env); mpiexec -n 4 ./program", weir.display())
 }
 
 /// Which congestion control TCP has in these runs: none is set, so it is the system's default. On loss one differs from another
@@ -210,6 +222,21 @@ mod tests {
         assert_eq!(busy(1.9, 2), None);
         let warning = busy(13.2, 2).unwrap();
         assert!(warning.contains("load 13 on 2 cores"), "{warning}");
+    }
+
+    #[test]
+    fn the_last_line_is_one_to_be_typed() {
+        let paths = Paths { root: "/src dir".into(), target: "/src dir/target".into() };
+        let folder = tempfile::tempdir().unwrap();
+        let without = next(&paths, Some(folder.path().as_os_str()));
+        assert!(
+            without.contains("program: export PATH='/src dir/target/mpi/mpich/bin/':\"$PATH\"; eval $("),
+            "{without}"
+        );
+        std::fs::write(folder.path().join("mpiexec"), "").unwrap();
+        let with = next(&paths, Some(folder.path().as_os_str()));
+        let line = "Next, your own MPI program: eval $('/src dir/target/weir/bin/weir' env); mpiexec -n 4 ./program";
+        assert_eq!(with, line);
     }
 
     #[test]

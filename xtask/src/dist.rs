@@ -14,7 +14,8 @@ use crate::process::run_shown;
 /// If they do not build.
 pub fn build(paths: &Paths) -> Result<()> {
     eprintln!("building the provider and command (two to six minutes on two cores)...");
-    run_shown(paths.cargo().args(["build", "--release", "--quiet", "-p", "weir-fabric", "-p", "weir"]))?;
+    // Not quietly: Cargo's own lines are the progress of these minutes.
+    run_shown(paths.cargo().args(["build", "--release", "-p", "weir-fabric", "-p", "weir"]))?;
     let release = paths.target.join("release");
     for (from, to) in [("libweir_fi.so", paths.provider()), ("weir", paths.dist().join("bin/weir"))] {
         let from = release.join(from);

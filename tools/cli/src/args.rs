@@ -86,6 +86,8 @@ Exit code 1 if there is an error, else 0.")]
   weir stat 12345 --every 1              what was counted in each second
   WEIR_STATS=/tmp/stat.%p mpiexec -n 2 ./program; weir stat --file /tmp/stat.12345
 
+With --every it goes on until the process ends or closes its endpoint, which is told on standard error; the exit code is then 0.
+
 What is counted of each peer (the endpoint's `protocol` has the sums, with those of peers that are gone):
   packets_sent, packets_received   without handshakes
   acks_sent, acks_received         acknowledgements, alone in their packets or not

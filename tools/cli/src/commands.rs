@@ -107,7 +107,7 @@ fn info(env: &Env, output: &Output) -> Result<u8> {
         .filter_map(|kind| mpi::on_search_path(Some(kind), search_path(env)).ok())
         .collect();
     let list = interfaces::list(&interfaces::named(env))?;
-    let settings: Vec<String> = settings::complaints(env).into_iter().map(|one| one.text).collect();
+    let settings: Vec<String> = settings::complaints(env, true).into_iter().map(|one| one.text).collect();
     if output.json {
         let provider = match &provider {
             Ok((facts, file)) => json!({"file": file, "facts": facts}),
@@ -202,7 +202,15 @@ fn show_counters(args: &StatArgs) -> Result<u8> {
     let Some(seconds) = args.every else { return show(&before) };
     loop {
         std::thread::sleep(Duration::from_secs(seconds));
-        let after = stat::of_process(pid)?;
+        let after = match stat::of_process(pid) {
+            Ok(after) => after,
+            Err(error) => {
+                // That a process ends is no failure of whoever watched it.
+                let how = stat::ended(pid).ok_or(error)?;
+                eprintln!("weir: {how}");
+                return Ok(0);
+            }
+        };
         if !args.output.json {
             print_all(format!("--- in {seconds} s\n").as_bytes())?;
         }

@@ -59,11 +59,14 @@ pub fn examine(env: &Env, program: Option<&Path>) -> Vec<Finding> {
     let provider = check_provider(env, &mut all);
     let key = check_key(env, &mut all);
     let found = check_mpi(env, program, &mut all);
-    check_variables(env, &mut all);
-    check_settings(env, &mut all);
-    check_interfaces(env, &mut all);
-    check_kernel(&mut all);
-    all.extend(running::lanes(&running::documents()));
+    check_variables(env, provider.is_some(), &mut all);
+    let mut network = Vec::new();
+    check_interfaces(env, &mut network);
+    let has_interface = !network.iter().any(|finding| finding.severity == Severity::Error);
+    check_settings(env, key.is_some(), has_interface, &mut all);
+    all.append(&mut network);
+    check_kernel(env, &mut all);
+    all.extend(running::lanes(&running::documents(), &settings::set_as(env, "WEIR_LANES")));
     all.push(match (provider, key, found) {
         (Some(provider), Some(key), Some(found)) => try_mpi(env, &found, &provider, &key),
         (provider, key, _) => skipped(provider.is_some(), key.is_some(), program.is_some()),
@@ -83,11 +86,17 @@ fn skipped(provider: bool, key: bool, program: bool) -> Finding {
     Finding::new("trial run", Severity::Info, format!("skipped: there is no {missing}, see above"))
 }
 
-/// What the provider itself would say of its settings.
-fn check_settings(env: &Env, all: &mut Vec<Finding>) {
-    let complaints = settings::complaints(env);
+/// What the provider itself would say of its settings. That there is no key or no interface is found by others, and told once.
+fn check_settings(env: &Env, has_key: bool, has_interface: bool, all: &mut Vec<Finding>) {
+    let complaints = settings::complaints(env, has_interface);
     if complaints.is_empty() {
-        all.push(Finding::new("settings", Severity::Ok, "an endpoint opens with these settings"));
+        let (severity, text) = match (has_key, has_interface) {
+            (true, true) => (Severity::Ok, "an endpoint opens with these settings"),
+            (false, true) => (Severity::Info, "valid, but no endpoint opens without a key: see above"),
+            (true, false) => (Severity::Info, "valid, but no endpoint opens without an interface: see below"),
+            (false, false) => (Severity::Info, "valid, but no endpoint opens without a key and an interface"),
+        };
+        all.push(Finding::new("settings", severity, text));
     }
     for one in complaints {
         let severity = if one.fatal { Severity::Error } else { Severity::Warning };
@@ -130,8 +139,14 @@ fn check_provider(env: &Env, all: &mut Vec<Finding>) -> Option<std::path::PathBu
 fn check_key(env: &Env, all: &mut Vec<Finding>) -> Option<weir_job::JobKey> {
     match environment::key(env) {
         Ok(key) => {
-            let text =
-                format!("fingerprint {} from {}; it must be the same on all machines", key.fingerprint(), key.source);
+            let own = match key.source {
+                weir_job::KeySource::UserFile(_) | weir_job::KeySource::CreatedFile(_) => {
+                    ", your own, since neither WEIR_KEY nor WEIR_KEY_FILE is set"
+                }
+                _ => "",
+            };
+            let (print, source) = (key.fingerprint(), &key.source);
+            let text = format!("fingerprint {print} from {source}{own}; it must be the same on all machines");
             all.push(Finding::new("key", Severity::Ok, text));
             Some(key)
         }
@@ -140,7 +155,9 @@ fn check_key(env: &Env, all: &mut Vec<Finding>) -> Option<weir_job::JobKey> {
                 weir_job::KeyError::Mode { path, .. } => {
                     Some(format!("chmod 600 {}", environment::quote(&path.display().to_string())))
                 }
-                weir_job::KeyError::Format { .. } => Some("export WEIR_KEY=$(openssl rand -hex 32)".into()),
+                weir_job::KeyError::Format { .. } | weir_job::KeyError::NoPlace => {
+                    Some("export WEIR_KEY=$(openssl rand -hex 32)".into())
+                }
                 _ => None,
             };
             all.push(Finding { fix, ..Finding::new("key", Severity::Error, error.to_string()) });
@@ -227,8 +244,8 @@ fn shows_no_mpi(program: &Path, file: &Path, taken: &mpi::Found) -> Finding {
     Finding::new("program", Severity::Info, text)
 }
 
-/// Settings in the user's shell that would keep Weir from being used.
-fn check_variables(env: &Env, all: &mut Vec<Finding>) {
+/// Settings in the user's shell that would keep Weir from being used. Without any provider it is clear that they name none.
+fn check_variables(env: &Env, has_provider: bool, all: &mut Vec<Finding>) {
     let conflicts = [
         ("FI_PROVIDER", "weir"),
         ("MPIR_CVAR_OFI_USE_PROVIDER", "weir"),
@@ -243,7 +260,7 @@ fn check_variables(env: &Env, all: &mut Vec<Finding>) {
             all.push(Finding::new("environment", Severity::Warning, text).fixed_by(format!("unset {name}")));
         }
     }
-    all.extend(chosen_but_not_there(env));
+    all.extend(has_provider.then(|| chosen_but_not_there(env)).flatten());
 }
 
 /// The variables that choose the provider `weir` for programs started by plain `mpiexec`.
@@ -275,6 +292,7 @@ fn chosen_but_not_there(env: &Env) -> Option<Finding> {
 
 fn check_interfaces(env: &Env, all: &mut Vec<Finding>) {
     let named = interfaces::named(env);
+    let variable = settings::set_as(env, "WEIR_IFACE");
     let list = match interfaces::list(&named) {
         Ok(list) => list,
         Err(error) => {
@@ -284,8 +302,10 @@ fn check_interfaces(env: &Env, all: &mut Vec<Finding>) {
     };
     for name in &named {
         if !list.iter().any(|one| one.name == *name && one.up) {
-            let text = format!("WEIR_IFACE names {name}, which is not up or has no address");
-            all.push(Finding::new("interfaces", Severity::Error, text).fixed_by("unset WEIR_IFACE"));
+            let text = format!("{variable} names {name}, which is not up or has no address");
+            // Those that are there serve without it.
+            let severity = if list.iter().any(|one| one.chosen) { Severity::Warning } else { Severity::Error };
+            all.push(Finding::new("interfaces", severity, text).fixed_by(format!("unset {variable}")));
         }
     }
     let chosen: Vec<_> = list.iter().filter(|one| one.chosen).collect();
@@ -320,7 +340,7 @@ fn check_interfaces(env: &Env, all: &mut Vec<Finding>) {
             let text = format!("{} looks like a virtual network that other machines do not reach", one.name);
             all.push(
                 Finding::new("interfaces", Severity::Warning, text)
-                    .fixed_by(format!("export WEIR_IFACE={}", others.join(","))),
+                    .fixed_by(format!("export {variable}={}", others.join(","))),
             );
         }
         // Clouds and tunnels often carry a little less than 1500; below IPv6's least, something is wrong.
@@ -349,17 +369,19 @@ fn check_interfaces(env: &Env, all: &mut Vec<Finding>) {
 const GOOD_BUFFER_BYTES: u64 = 4 << 20;
 
 /// That a socket's buffer is large enough, though it may be less than what is asked for.
-fn enough(name: &str, bytes: u64, wanted: u64) -> String {
+fn enough(name: &str, bytes: u64, wanted: u64, variable: &str) -> String {
     let less = if bytes < wanted {
-        format!(": enough, though Weir asks for {wanted} (WEIR_RCVBUF) where it is granted")
+        format!(": enough, though Weir asks for {wanted} ({variable}) where it is granted")
     } else {
         String::new()
     };
     format!("net.core.{name} is {bytes}{less}")
 }
 
-fn check_kernel(all: &mut Vec<Finding>) {
-    let wanted = weir_engine::EngineConfig::default().rcvbuf_bytes as u64;
+fn check_kernel(env: &Env, all: &mut Vec<Finding>) {
+    let variable = settings::set_as(env, "WEIR_RCVBUF");
+    // A setting that cannot be understood is told of where they are looked at.
+    let wanted = settings::understood(env).unwrap_or_default().rcvbuf_bytes as u64;
     for name in ["rmem_max", "wmem_max"] {
         match read_number::<u64>(&format!("/proc/sys/net/core/{name}")) {
             Some(bytes) if bytes < GOOD_BUFFER_BYTES => {
@@ -370,7 +392,7 @@ fn check_kernel(all: &mut Vec<Finding>) {
                         .fixed_by(format!("sudo sysctl -w net.core.{name}={GOOD_BUFFER_BYTES}")),
                 );
             }
-            Some(bytes) => all.push(Finding::new("buffers", Severity::Ok, enough(name, bytes, wanted))),
+            Some(bytes) => all.push(Finding::new("buffers", Severity::Ok, enough(name, bytes, wanted, &variable))),
             None => {}
         }
     }
@@ -517,16 +539,66 @@ mod tests {
     #[test]
     fn settings_that_exclude_weir_are_found() {
         let mut all = Vec::new();
-        check_variables(&Env::from_pairs([("FI_PROVIDER", "tcp"), ("OMPI_MCA_pml", "cm")]), &mut all);
+        check_variables(&Env::from_pairs([("FI_PROVIDER", "tcp"), ("OMPI_MCA_pml", "cm")]), true, &mut all);
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].fix.as_deref(), Some("unset FI_PROVIDER"));
     }
 
     #[test]
     fn a_missing_interface_is_an_error_and_says_nothing_of_others() {
+        for name in ["WEIR_IFACE", "FI_WEIR_IFACE"] {
+            let mut all = Vec::new();
+            check_interfaces(&Env::from_pairs([(name, "nosuch0")]), &mut all);
+            assert!(has(&all, "interfaces", Severity::Error) && all.len() == 1, "{all:?}");
+            assert!(all[0].cause.starts_with(&format!("{name} names nosuch0")), "{all:?}");
+            assert_eq!(all[0].fix, Some(format!("unset {name}")));
+        }
         let mut all = Vec::new();
-        check_interfaces(&Env::from_pairs([("WEIR_IFACE", "nosuch0")]), &mut all);
-        assert!(has(&all, "interfaces", Severity::Error) && all.len() == 1, "{all:?}");
+        check_interfaces(&Env::from_pairs([("WEIR_IFACE", "lo,nosuch0")]), &mut all);
+        assert!(!has(&all, "interfaces", Severity::Error) && all[0].cause.contains("nosuch0"), "lo serves: {all:?}");
+    }
+
+    #[test]
+    fn one_cause_is_told_once() {
+        let errors = |pairs: &[(&str, &str)]| -> Vec<Finding> {
+            let nowhere = [("PATH", "/nonexistent"), ("WEIR_LIB", "/nonexistent")];
+            let env = Env::from_pairs(nowhere.iter().chain(pairs).copied());
+            let all = examine(&env, None).into_iter();
+            all.filter(|f| f.severity == Severity::Error && !["mpi", "key"].contains(&f.check)).collect()
+        };
+        let all = errors(&[("FI_WEIR_IFACE", "nosuch0")]);
+        assert_eq!(all.iter().map(|f| f.check).collect::<Vec<_>>(), ["provider", "interfaces"], "{all:?}");
+        // The provider that is chosen is the one that is nowhere.
+        let all = errors(&[("FI_PROVIDER", "weir")]);
+        assert_eq!(all.iter().map(|f| f.check).collect::<Vec<_>>(), ["provider"], "{all:?}");
+    }
+
+    #[test]
+    fn settings_are_not_called_good_where_a_key_is_missing() {
+        let mut all = Vec::new();
+        assert!(check_key(&Env::default(), &mut all).is_none());
+        assert!(all[0].cause.starts_with("no job key") && all[0].fix.is_some(), "{all:?}");
+        for (has_key, has_interface, severity, told) in [
+            (true, true, Severity::Ok, "an endpoint opens"),
+            (false, true, Severity::Info, "without a key"),
+            (true, false, Severity::Info, "without an interface"),
+            (false, false, Severity::Info, "without a key and an interface"),
+        ] {
+            let mut all = Vec::new();
+            check_settings(&Env::default(), has_key, has_interface, &mut all);
+            assert!(all.len() == 1 && all[0].severity == severity && all[0].cause.contains(told), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_the_users_own_is_told_to_be_that() {
+        let home = tempfile::tempdir().unwrap();
+        let mut all = Vec::new();
+        assert!(check_key(&Env::from_pairs([("HOME", home.path())]), &mut all).is_some());
+        assert!(all[0].cause.contains("(just made), your own, since neither WEIR_KEY nor"), "{all:?}");
+        let mut all = Vec::new();
+        assert!(check_key(&Env::from_pairs([("WEIR_KEY", "0".repeat(64))]), &mut all).is_some());
+        assert!(!all[0].cause.contains("your own"), "{all:?}");
     }
 
     #[test]
@@ -586,11 +658,11 @@ mod tests {
 
     #[test]
     fn a_buffer_below_what_is_asked_for_is_told_to_be_enough() {
-        assert_eq!(enough("rmem_max", 9 << 20, 8 << 20), "net.core.rmem_max is 9437184");
-        let text = enough("rmem_max", 4 << 20, 8 << 20);
+        assert_eq!(enough("rmem_max", 9 << 20, 8 << 20, "WEIR_RCVBUF"), "net.core.rmem_max is 9437184");
+        let text = enough("rmem_max", 4 << 20, 8 << 20, "FI_WEIR_RCVBUF");
         assert_eq!(
             text,
-            "net.core.rmem_max is 4194304: enough, though Weir asks for 8388608 (WEIR_RCVBUF) where it is granted"
+            "net.core.rmem_max is 4194304: enough, though Weir asks for 8388608 (FI_WEIR_RCVBUF) where it is granted"
         );
     }
 

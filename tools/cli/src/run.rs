@@ -99,9 +99,7 @@ fn host_words(kind: Kind, hosts: &[String], ranks: u32) -> [String; 2] {
 /// Inside `weir emulate` no ssh server is on the hosts: the launcher is given the emulator's agent, unless the user chose how to
 /// start ranks.
 fn start_by_agent(command: &mut Command, kind: Kind, env: &Env, given: &[OsString]) {
-    const CHOICES: [&str; 3] = ["launcher", "bootstrap", "plm"];
-    let chosen = |word: &OsString| CHOICES.iter().any(|part| word.to_string_lossy().contains(part));
-    let Some(agent) = env.get("WEIR_LAUNCH_AGENT").filter(|_| !given.iter().any(chosen)) else { return };
+    let Some(agent) = env.get("WEIR_LAUNCH_AGENT").filter(|_| !says_how_to_start(kind, given)) else { return };
     // Variables of the launchers' own, with which the same is said.
     let variables: &[&str] = match kind {
         Kind::Mpich => &["HYDRA_LAUNCHER", "HYDRA_LAUNCHER_EXEC", "HYDRA_BOOTSTRAP", "HYDRA_BOOTSTRAP_EXEC"],
@@ -115,6 +113,31 @@ fn start_by_agent(command: &mut Command, kind: Kind, env: &Env, given: &[OsStrin
         // The first name is that of Open MPI 5's launcher, the second that of 4's. Variables: each refuses the other's words.
         Kind::Openmpi => drop(command.env("PRTE_MCA_plm_ssh_agent", agent).env("OMPI_MCA_plm_rsh_agent", agent)),
     }
+}
+
+/// Whether the launcher's arguments choose how ranks are started. Whole names only: a path or a value may hold the same letters, and
+/// other parameters of a component (`plm_base_verbose`) choose nothing.
+fn says_how_to_start(kind: Kind, given: &[OsString]) -> bool {
+    let words: Vec<_> = given.iter().map(|word| word.to_string_lossy()).collect();
+    // One dash or two, and the value as the next word or behind an equals sign.
+    let option = |word: &str| {
+        let name = word.strip_prefix("--").or_else(|| word.strip_prefix('-'))?;
+        Some(name.split_once('=').map_or(name, |(name, _)| name).to_owned())
+    };
+    let starts = |name: &str| match kind {
+        Kind::Mpich => ["launcher", "launcher-exec", "bootstrap", "bootstrap-exec"].contains(&name),
+        Kind::Openmpi => false,
+    };
+    let parameters = |name: &str| kind == Kind::Openmpi && ["mca", "gmca", "prtemca"].contains(&name);
+    let chooses = |parameter: &str| {
+        let agent = parameter.strip_prefix("plm_").is_some_and(|rest| rest.ends_with("_agent"));
+        agent || ["plm", "orte_rsh_agent", "pls_rsh_agent"].contains(&parameter)
+    };
+    words.iter().enumerate().any(|(at, word)| {
+        option(word).is_some_and(|name| {
+            starts(&name) || (parameters(&name) && words.get(at + 1).is_some_and(|parameter| chooses(parameter)))
+        })
+    })
 }
 
 /// What to do if Open MPI's launcher started nothing because there are more ranks than cores on a machine; `cores` are those of this
@@ -365,6 +388,51 @@ mod tests {
         assert_eq!(words(Kind::Mpich, &inside, &["-launcher", "fork"]), "");
         assert_eq!(words(Kind::Mpich, &[inside[0], ("HYDRA_LAUNCHER_EXEC", "/mine")], &[]), "");
         assert_eq!(words(Kind::Openmpi, &inside, &["--mca", "plm_ssh_agent", "/mine"]), "");
+    }
+
+    #[test]
+    fn who_chose_a_launcher_is_told_by_whole_names_of_options() {
+        let says = |kind, line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            says_how_to_start(kind, &words)
+        };
+        for line in [
+            "-launcher fork",
+            "--launcher=fork",
+            "-ppn 1 -launcher-exec /mine",
+            "-bootstrap slurm",
+            "--bootstrap-exec /mine",
+        ] {
+            assert!(says(Kind::Mpich, line), "{line}");
+        }
+        for line in [
+            "-wdir /home/launcher/bootstrap",
+            "-configfile launcher",
+            "-genv PATH /opt/plm-launcher/bin",
+            "-genv HYDRA_LAUNCHER fork",
+            "-launcher-script x",
+        ] {
+            assert!(!says(Kind::Mpich, line), "{line}");
+        }
+        for line in [
+            "--mca plm slurm",
+            "-mca plm_rsh_agent /mine",
+            "--bind-to none --mca plm_ssh_agent /mine",
+            "--prtemca plm ssh",
+            "-gmca orte_rsh_agent /mine",
+        ] {
+            assert!(says(Kind::Openmpi, line), "{line}");
+        }
+        for line in [
+            "--wdir /home/plm",
+            "-x plm",
+            "--mca plm_base_verbose 5",
+            "--mca btl_tcp_if_include plm",
+            "--prefix /opt/launcher",
+            "--mca",
+        ] {
+            assert!(!says(Kind::Openmpi, line), "{line}");
+        }
     }
 
     #[test]

@@ -33,8 +33,8 @@ pub fn documents() -> Vec<(u32, Value)> {
     all
 }
 
-/// Whether lanes work where they are wanted.
-pub fn lanes(documents: &[(u32, Value)]) -> Vec<Finding> {
+/// Whether lanes work where they are wanted; `variable` is the one to switch them off by.
+pub fn lanes(documents: &[(u32, Value)], variable: &str) -> Vec<Finding> {
     let mut blocked = (BTreeSet::new(), Vec::new());
     let (mut others, mut opened) = (0_u64, 0_u64);
     for (pid, document) in documents {
@@ -61,7 +61,7 @@ pub fn lanes(documents: &[(u32, Value)]) -> Vec<Finding> {
             "TCP{to} was not answered (process {}): large messages go in packets; a firewall may drop TCP, which should pass to the ports that UDP has",
             few(pids.iter())
         );
-        found.push(Finding::new("lanes", Severity::Warning, text).fixed_by("export WEIR_LANES=off"));
+        found.push(Finding::new("lanes", Severity::Warning, text).fixed_by(format!("export {variable}=off")));
     }
     if others > 0 {
         let text = format!(
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn tcp_that_is_not_answered_is_a_warning_that_names_where() {
         let blocked = process(2, 2, 0, &["10.0.0.2:7000", "10.0.0.3:7000"]);
-        let found = lanes(&[(12, blocked.clone()), (13, process(0, 0, 1, &[])), (14, blocked)]);
+        let found = lanes(&[(12, blocked.clone()), (13, process(0, 0, 1, &[])), (14, blocked)], "WEIR_LANES");
         assert_eq!(found.len(), 1, "{found:?}");
         let Finding { severity, cause, fix, .. } = &found[0];
         assert_eq!((*severity, fix.as_deref()), (Severity::Warning, Some("export WEIR_LANES=off")));
@@ -114,12 +114,12 @@ mod tests {
 
     #[test]
     fn lanes_that_failed_otherwise_are_worth_knowing_and_those_that_work_are_good() {
-        let found = lanes(&[(12, process(0, 3, 5, &[]))]);
+        let found = lanes(&[(12, process(0, 3, 5, &[]))], "WEIR_LANES");
         assert!(found.len() == 1 && found[0].severity == Severity::Info, "{found:?}");
         assert!(found[0].cause.contains("3 ends of lanes failed (5 were up)"), "{found:?}");
-        let found = lanes(&[(12, process(0, 0, 5, &[]))]);
+        let found = lanes(&[(12, process(0, 0, 5, &[]))], "WEIR_LANES");
         assert!(found.len() == 1 && found[0].severity == Severity::Ok, "{found:?}");
-        assert!(lanes(&[(12, process(0, 0, 0, &[])), (13, json!([1]))]).is_empty(), "nothing is known");
+        assert!(lanes(&[(12, process(0, 0, 0, &[])), (13, json!([1]))], "WEIR_LANES").is_empty(), "nothing is known");
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_process_that_says_nonsense_does_no_harm() {
         let most = process(1, u64::MAX, u64::MAX, &["10.0.0.2:7000", "not\nan address"]);
-        let found = lanes(&[(12, most.clone()), (13, most)]);
+        let found = lanes(&[(12, most.clone()), (13, most)], "WEIR_LANES");
         assert!(found[0].cause.starts_with("TCP to 10.0.0.2:7000 was not answered"), "{found:?}");
         assert!(found[1].cause.starts_with(&format!("{} ends of lanes failed", u64::MAX)), "{found:?}");
     }
@@ -144,7 +144,7 @@ mod tests {
             let mut all: Vec<(u32, Value)> =
                 answers.into_iter().flat_map(|(pid, v)| [(pid, json!({"endpoints": [v.clone()]})), (pid, v)]).collect();
             all.push((1, process(failed, 0, failed, &[&to, &address.to_string()])));
-            let found = lanes(&all);
+            let found = lanes(&all, "WEIR_LANES");
             prop_assert!(found.iter().all(|f| f.cause.len() < 500 && !f.cause.contains(char::is_control)), "{found:?}");
             prop_assert_eq!(found.iter().any(|f| f.cause.contains(&address.to_string())), failed > 0);
         }

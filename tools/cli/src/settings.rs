@@ -1,6 +1,6 @@
 //! The provider's settings, as the provider itself reads them: what it would say of them, before a program runs.
 
-use weir_engine::{Endpoint, EngineConfig, EngineError, unknown_settings};
+use weir_engine::{Endpoint, EngineConfig, unknown_settings};
 use weir_job::Env;
 
 /// Something to say of a setting.
@@ -12,14 +12,15 @@ pub struct Complaint {
     pub fatal: bool,
 }
 
-/// What the provider would say of the settings in this environment.
-pub fn complaints(env: &Env) -> Vec<Complaint> {
+/// What the provider would say of the settings in this environment. Whether an endpoint opens with them is tried where `opens`:
+/// where it is known why none does, that is no fault of theirs.
+pub fn complaints(env: &Env, opens: bool) -> Vec<Complaint> {
     let unknown = unknown_settings(env.names().map(|name| name.to_string_lossy().into_owned()));
     let mut all: Vec<Complaint> = unknown.into_iter().map(|text| Complaint { text, fatal: false }).collect();
-    if let Ok(config) = EngineConfig::from_vars(&|name| value(env, name)) {
-        all.extend(config.warnings().into_iter().map(|text| Complaint { text, fatal: false }));
-    }
-    match try_endpoint(env) {
+    let config = understood(env);
+    let warnings = config.as_ref().map(EngineConfig::warnings).unwrap_or_default();
+    all.extend(warnings.into_iter().map(|text| Complaint { text: as_set(env, &text), fatal: false }));
+    match config.and_then(|config| if opens { try_endpoint(env, config) } else { Ok(()) }) {
         Ok(()) => all.extend(faults(env).map(|text| Complaint { text, fatal: false })),
         Err(text) => all.push(Complaint { text, fatal: true }),
     }
@@ -41,18 +42,24 @@ fn faults(env: &Env) -> Option<String> {
 /// # Errors
 /// One line that names the variable.
 pub fn understood(env: &Env) -> Result<EngineConfig, String> {
-    EngineConfig::from_vars(&|name| value(env, name)).map_err(|error| named(env, error))
+    EngineConfig::from_vars(&|name| value(env, name)).map_err(|error| as_set(env, &error.to_string()))
 }
 
 /// The name under which the user has set this.
-fn set_as(env: &Env, name: &str) -> String {
+pub fn set_as(env: &Env, name: &str) -> String {
     let full = format!("FI_{name}");
     if env.get(&full).is_some() { full } else { name.to_owned() }
 }
 
-/// What is wrong, with the variable that the user has set.
-fn named(env: &Env, error: EngineError) -> String {
-    error.with_variable(|name| set_as(env, name)).to_string()
+/// A text that names settings, each under the name that the user has set: it may come from where only one is known.
+fn as_set(env: &Env, text: &str) -> String {
+    let in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let named = |piece: &str| {
+        let name = piece.trim_end_matches(|c| !in_name(c));
+        let is_setting = name.starts_with("WEIR_");
+        if is_setting { set_as(env, name) + &piece[name.len()..] } else { piece.to_owned() }
+    };
+    text.split_inclusive(|c| !in_name(c)).map(named).collect()
 }
 
 /// The value of a setting as libfabric gives it to the provider: its own name of it goes first.
@@ -63,12 +70,11 @@ fn value(env: &Env, name: &str) -> Option<String> {
 
 /// Opens and closes an endpoint, which finds what the values alone do not tell: an interface or an address that is not
 /// there, a port in use.
-fn try_endpoint(env: &Env) -> Result<(), String> {
-    let mut config = understood(env)?;
+fn try_endpoint(env: &Env, mut config: EngineConfig) -> Result<(), String> {
     // Files of a run that may be going on.
     (config.stats, config.trace_file, config.capture, config.trace) = (None, None, None, 0);
     // The key is looked at elsewhere, and no message is sent here.
-    let endpoint = Endpoint::open_with_key(config, [0; 32]).map_err(|error| named(env, error))?;
+    let endpoint = Endpoint::open_with_key(config, [0; 32]).map_err(|error| as_set(env, &error.to_string()))?;
     endpoint.close();
     Ok(())
 }
@@ -78,7 +84,7 @@ mod tests {
     use super::*;
 
     fn told(name: &str, value: &str) -> Vec<Complaint> {
-        complaints(&Env::from_pairs([(name, value)]))
+        complaints(&Env::from_pairs([(name, value)]), true)
     }
 
     #[test]
@@ -101,5 +107,27 @@ mod tests {
         assert!(all.len() == 1 && all[0].fatal && all[0].text.starts_with("WEIR_STATS: '1' "), "{all:?}");
         let all = told("WEIR_KEYFILE", "/x");
         assert!(all.len() == 1 && !all[0].fatal && all[0].text.contains("WEIR_KEY_FILE"), "{all:?}");
+    }
+
+    #[test]
+    fn a_setting_is_named_as_the_user_has_set_it() {
+        for name in ["WEIR_IFACE", "FI_WEIR_IFACE"] {
+            let all = told(name, "eth77");
+            assert!(all.len() == 1 && all[0].text.contains(&format!("{name}: no interface named eth77")), "{all:?}");
+        }
+        let all = told("FI_WEIR_WATCHDOG_US", "0");
+        assert!(all.len() == 1 && all[0].text.starts_with("FI_WEIR_WATCHDOG_US=0: "), "{all:?}");
+        assert!(all[0].text.contains("(WEIR_PEER_TIMEOUT_MS)"), "this one is not set: {all:?}");
+        let env = Env::from_pairs([("FI_WEIR_TRACE", "1")]);
+        let text = "WEIR_TRACE, WEIR_TRACE_FILE, FI_WEIR_TRACE: 'é' (WEIR_TRACE)";
+        assert_eq!(as_set(&env, text), "FI_WEIR_TRACE, WEIR_TRACE_FILE, FI_WEIR_TRACE: 'é' (FI_WEIR_TRACE)");
+        assert_eq!(as_set(&env, ""), "");
+    }
+
+    #[test]
+    fn without_an_endpoint_the_values_are_judged_all_the_same() {
+        let told = |name, value| complaints(&Env::from_pairs([(name, value)]), false);
+        assert_eq!(told("WEIR_IFACE", "eth77"), []);
+        assert!(told("WEIR_STREAMS", "0")[0].fatal && !told("WEIR_FAULTS", "loss=1%")[0].fatal);
     }
 }

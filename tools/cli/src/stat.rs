@@ -37,6 +37,19 @@ pub fn of_process(pid: u32) -> Result<Value> {
     ask(pid, &address(pid), ANSWER_LIMIT)
 }
 
+/// That a process which served counters is done with it, in one line; none if it should still do so. It may have ended without
+/// anybody having waited for it, or be past its last call of MPI.
+pub fn ended(pid: u32) -> Option<String> {
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+    // The program's name stands in brackets before the state, and may hold brackets too.
+    let state = state.as_deref().and_then(|text| text.rsplit_once(") ")?.1.chars().next());
+    match state {
+        None | Some('Z' | 'X') => Some(format!("process {pid} has ended")),
+        _ if !served().contains(&pid) => Some(format!("process {pid} runs, but has closed its last Weir endpoint")),
+        _ => None,
+    }
+}
+
 /// The abstract address where a process serves its counters.
 pub fn address(pid: u32) -> String {
     format!("{ADDRESS_START}{pid}")

@@ -129,9 +129,17 @@ enum Action {
         command: Vec<String>,
     },
     /// List the running networks
-    #[command(after_help = "Examples:\n  weir emulate list\n  weir emulate list --json")]
+    #[command(after_help = "Examples:\n  weir emulate list\n  weir emulate list --json\n\n\
+        With --json the answer is {\"networks\": [...]}; of each network what `ctl NAME info` tells:\n  \
+        name, pid      its name, and the emulator's process\n  \
+        hosts          the hosts' names\n  \
+        networks       the names of its networks, which are those of the interfaces\n  \
+        plain          joined by the kernel alone\n  \
+        elapsed_s      seconds since it began\n  \
+        environment    the variables that its command finds\n\
+        A network that does not answer has name and error instead.")]
     List {
-        /// Answer with one JSON document
+        /// Answer with one JSON document that tells of each network its hosts, networks, process and more
         #[arg(long)]
         json: bool,
     },
@@ -299,7 +307,8 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         }
         Some(Action::Exec { name, host, command }) => exec(&name, &host, &command),
         Some(Action::List { json: true }) => {
-            println!("{}", serde_json::json!({ "networks": running() }));
+            let all: Vec<_> = running().iter().map(|name| about(name)).collect();
+            println!("{}", serde_json::json!({ "networks": all }));
             Ok(0)
         }
         Some(Action::List { json: false }) => {
@@ -322,6 +331,12 @@ fn running() -> Vec<String> {
     names.retain(|name| RunDir::of(name).is_live());
     names.sort();
     names
+}
+
+/// What a running network says of itself; of one that does not answer its name and why.
+fn about(name: &str) -> serde_json::Value {
+    control::request(name, &["info".to_owned()])
+        .unwrap_or_else(|error| serde_json::json!({ "name": name, "error": error.to_string() }))
 }
 
 fn exec(name: &str, host: &str, command: &[String]) -> anyhow::Result<u8> {

@@ -5,10 +5,12 @@
 use crate::error::{Error, Result};
 use crate::model::{Loss, PipeParams, QueueLimit};
 use crate::units;
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::io::Read as _;
+use std::marker::PhantomData;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
@@ -59,13 +61,13 @@ pub struct Spec {
     #[serde(default)]
     pub link: LinkSettings,
     /// The networks. One named `net1` if absent.
-    #[serde(default, rename = "network")]
+    #[serde(default, rename = "network", deserialize_with = "networks")]
     pub networks: Vec<NetworkSpec>,
     /// Settings laid over all others, in order; the command line's flags.
     #[serde(skip)]
     pub overlays: Vec<LinkSettings>,
     /// What happens to links at which time after the start.
-    #[serde(default, rename = "event")]
+    #[serde(default, rename = "event", deserialize_with = "events")]
     pub events: Vec<Event>,
 }
 
@@ -102,10 +104,36 @@ impl NetworkSpec {
     }
 }
 
-/// Settings of one direction of a link; what is absent stays as it was.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PipeSettings {
+/// The settings of a pipe, and those of a link, which in the file has the tables `up` and `down` beside them: one list of fields
+/// for both. With serde's flatten misspelt keys would pass, and errors would lose their lines.
+macro_rules! pipe_settings {
+    ($($(#[$attribute:meta])* pub $field:ident: $type:ty,)*) => {
+        /// Settings of one direction of a link; what is absent stays as it was.
+        #[derive(Clone, Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct PipeSettings {
+            $($(#[$attribute])* pub $field: $type,)*
+        }
+
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct RawLink {
+            $($(#[$attribute])* $field: $type,)*
+            #[serde(default)]
+            up: PipeSettings,
+            #[serde(default)]
+            down: PipeSettings,
+        }
+
+        impl From<RawLink> for LinkSettings {
+            fn from(raw: RawLink) -> Self {
+                LinkSettings { flat: PipeSettings { $($field: raw.$field,)* }, up: raw.up, down: raw.down }
+            }
+        }
+    };
+}
+
+pipe_settings! {
     /// Bits per second.
     #[serde(default, deserialize_with = "option_rate")]
     pub rate: Option<u64>,
@@ -243,7 +271,8 @@ impl PipeSettings {
 ///
 /// Flat settings describe the way from host to host as its two ends see it: they apply to the direction `down`, from
 /// the switch to the host, whose queue is the switch output port; `rate` and `overhead` apply to `up` as well.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "RawLink")]
 pub struct LinkSettings {
     /// The flat settings.
     pub flat: PipeSettings,
@@ -265,20 +294,6 @@ impl LinkSettings {
     fn is_empty(&self) -> bool {
         let mut pipes = (PipeParams::default(), PipeParams::default());
         self.apply(&mut pipes.0, &mut pipes.1).is_ok() && pipes == (PipeParams::default(), PipeParams::default())
-    }
-}
-
-impl<'de> Deserialize<'de> for LinkSettings {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        // By hand because serde's flatten would let misspelt keys pass.
-        let mut table = toml::Table::deserialize(deserializer)?;
-        let mut side = |name: &str| match table.remove(name) {
-            None => Ok(PipeSettings::default()),
-            Some(toml::Value::Table(inner)) => from_table(inner).map_err(|e| D::Error::custom(format!("{name}: {e}"))),
-            Some(_) => Err(D::Error::custom(format!("{name} must be a table of settings"))),
-        };
-        let (up, down) = (side("up")?, side("down")?);
-        Ok(LinkSettings { flat: from_table(table).map_err(D::Error::custom)?, up, down })
     }
 }
 
@@ -349,11 +364,19 @@ pub struct Event {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Verb {
+    Cut,
+    Heal,
+    Set,
+}
+
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawEvent {
     #[serde(deserialize_with = "req_time")]
     at: u64,
-    action: String,
+    action: Verb,
     host: String,
     network: String,
     direction: Option<Direction>,
@@ -363,18 +386,15 @@ struct RawEvent {
 impl<'de> Deserialize<'de> for Event {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         let raw = RawEvent::deserialize(deserializer)?;
-        let (action, usual) = match (raw.action.as_str(), raw.set) {
-            ("cut", None) => (Action::Cut, Direction::Both),
-            ("heal", None) => (Action::Heal, Direction::Both),
-            ("set", Some(settings)) => (Action::Set(Box::new(settings)), Direction::Down),
-            ("set", None) => {
+        let (action, usual) = match (raw.action, raw.set) {
+            (Verb::Cut, None) => (Action::Cut, Direction::Both),
+            (Verb::Heal, None) => (Action::Heal, Direction::Both),
+            (Verb::Set, Some(settings)) => (Action::Set(Box::new(settings)), Direction::Down),
+            (Verb::Set, None) => {
                 return Err(D::Error::custom("an event with action = \"set\" needs a table set = { ... }"));
             }
-            ("cut" | "heal", Some(_)) => {
+            (Verb::Cut | Verb::Heal, Some(_)) => {
                 return Err(D::Error::custom("set = { ... } belongs to action = \"set\""));
-            }
-            (other, _) => {
-                return Err(D::Error::custom(format!("action '{other}' is not cut, heal or set")));
             }
         };
         let direction = raw.direction.unwrap_or(usual);
@@ -382,15 +402,22 @@ impl<'de> Deserialize<'de> for Event {
     }
 }
 
-/// What is wrong and in which line; the parser's own words draw the place in several.
-fn in_one_line(text: &str, error: &toml::de::Error) -> String {
-    let what = error.message().trim_end().replace('\n', ", ");
+/// What is wrong with which key and in which line; the parser's own words draw the place in several.
+fn in_one_line(text: &str, mut error: toml::de::Error) -> String {
     let line = |at: usize| text.get(..at).map(|before| before.matches('\n').count() + 1);
-    match error.span().and_then(|span| line(span.start)) {
-        Some(line) => format!("line {line}: {what}"),
-        None => what,
-    }
+    let place =
+        error.span().and_then(|span| line(span.start)).map_or_else(String::new, |line| format!("line {line}: "));
+    // Only where it has no text to draw does the parser tell the keys that lead there, behind the message.
+    error.set_input(None);
+    let (whole, message) = (error.to_string(), error.message());
+    let keys = whole.strip_prefix(message).and_then(|rest| rest.trim().strip_prefix("in `")?.strip_suffix('`'));
+    let key = keys.map_or_else(String::new, |keys| format!("{keys}: "));
+    let what = message.trim_end().replace(TOP_LEVEL_LISTS.0, TOP_LEVEL_LISTS.1).replace('\n', ", ");
+    format!("{place}{key}{what}").replace(char::is_control, " ")
 }
+
+/// The last of the keys that the parser says are expected at the top level, and how they are written.
+const TOP_LEVEL_LISTS: (&str, &str) = ("`link`, `network`, `event`", "`[link]`, `[[network]]`, `[[event]]`");
 
 impl Spec {
     /// `hosts` hosts named `host1`, `host2`, ... on one perfect network `net1`.
@@ -414,7 +441,7 @@ impl Spec {
 
     /// Reads a spec from TOML text.
     pub fn from_toml(text: &str) -> Result<Self> {
-        let mut spec: Spec = toml::from_str(text).map_err(|e| Error::Spec(in_one_line(text, &e)))?;
+        let mut spec: Spec = toml::from_str(text).map_err(|e| Error::Spec(in_one_line(text, e)))?;
         if spec.networks.is_empty() {
             spec.networks.push(NetworkSpec::new("net1"));
         }
@@ -615,47 +642,56 @@ fn mtu_default() -> u32 {
     1500
 }
 
-/// A quantity as TOML may hold it.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Quantity {
-    Text(String),
-    Integer(i64),
-    Float(f64),
+/// A quantity, which TOML may hold as text or as a number; `expected` says in words what it is.
+struct Quantity<F> {
+    expected: &'static str,
+    parse: F,
 }
 
-fn quantity<'de, D: Deserializer<'de>, T>(
-    deserializer: D,
-    parse: impl Fn(&str) -> std::result::Result<T, String>,
-) -> std::result::Result<T, D::Error> {
-    let text = match Quantity::deserialize(deserializer)? {
-        Quantity::Text(text) => text,
-        Quantity::Integer(number) => number.to_string(),
-        Quantity::Float(number) => number.to_string(),
-    };
-    parse(&text).map_err(D::Error::custom)
+impl<T, F: Fn(&str) -> std::result::Result<T, String>> Visitor<'_> for Quantity<F> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<T, E> {
+        (self.parse)(text).map_err(E::custom)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> std::result::Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> std::result::Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> std::result::Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
 }
 
 macro_rules! quantities {
-    ($($name:ident, $option:ident, $type:ty, $parse:expr;)*) => { $(
+    ($($name:ident, $option:ident, $type:ty, $parse:expr, $expected:expr;)*) => { $(
         #[allow(dead_code)] // both forms of each kind, whichever the structs above use
         fn $name<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<$type, D::Error> {
-            quantity(deserializer, $parse)
+            deserializer.deserialize_any(Quantity { expected: $expected, parse: $parse })
         }
         #[allow(dead_code)]
         fn $option<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<$type>, D::Error> {
-            quantity(deserializer, $parse).map(Some)
+            $name(deserializer).map(Some)
         }
     )* };
 }
 
 quantities! {
-    req_rate, option_rate, u64, units::rate_bits_per_s;
-    req_time, option_time, u64, units::time_ns;
-    req_probability, option_probability, f64, units::probability;
-    req_size, option_size, u64, units::size_bytes;
-    req_queue, option_queue, QueueLimit, units::queue;
-    req_float, option_float, f64, finite;
+    req_rate, option_rate, u64, units::rate_bits_per_s, "a rate such as \"100m\"";
+    req_time, option_time, u64, units::time_ns, "a time such as \"1ms\"";
+    req_probability, option_probability, f64, units::probability, "a probability such as \"1%\"";
+    req_size, option_size, u64, units::size_bytes, "a size in bytes such as 24";
+    req_queue, option_queue, QueueLimit, units::queue, "a queue limit such as \"64p\"";
+    req_float, option_float, f64, finite, "a number";
 }
 
 fn finite(text: &str) -> std::result::Result<f64, String> {
@@ -663,19 +699,54 @@ fn finite(text: &str) -> std::result::Result<f64, String> {
 }
 
 fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Hosts {
-        Count(usize),
-        Names(Vec<String>),
-    }
-    Ok(match Hosts::deserialize(deserializer)? {
-        Hosts::Count(count) if count > MAX_HOSTS => {
-            return Err(D::Error::custom(format!("more than {MAX_HOSTS} hosts")));
+    struct Hosts;
+    impl<'de> Visitor<'de> for Hosts {
+        type Value = Vec<String>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+            write!(f, "a number of hosts from 1 to {MAX_HOSTS}, or a list of their names")
         }
-        Hosts::Count(count) => (1..=count).map(|i| format!("host{i}")).collect(),
-        Hosts::Names(names) => names,
-    })
+
+        fn visit_i64<E: serde::de::Error>(self, count: i64) -> std::result::Result<Vec<String>, E> {
+            match usize::try_from(count) {
+                Ok(count @ 1..=MAX_HOSTS) => Ok((1..=count).map(|i| format!("host{i}")).collect()),
+                _ => Err(E::custom(format!("{count} hosts; from 1 to {MAX_HOSTS} are possible"))),
+            }
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, names: A) -> std::result::Result<Vec<String>, A::Error> {
+            Vec::deserialize(SeqAccessDeserializer::new(names))
+        }
+    }
+    deserializer.deserialize_any(Hosts)
+}
+
+/// A list of tables, each of which begins with its name in two brackets: with one it would be one table.
+fn tables<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+    header: &'static str,
+) -> std::result::Result<Vec<T>, D::Error> {
+    struct Tables<T>(&'static str, PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Tables<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+            write!(f, "{}, once for each", self.0)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> std::result::Result<Vec<T>, A::Error> {
+            Vec::deserialize(SeqAccessDeserializer::new(list))
+        }
+    }
+    deserializer.deserialize_any(Tables(header, PhantomData))
+}
+
+fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<NetworkSpec>, D::Error> {
+    tables(deserializer, "[[network]]")
+}
+
+fn events<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<Event>, D::Error> {
+    tables(deserializer, "[[event]]")
 }
 
 #[cfg(test)]

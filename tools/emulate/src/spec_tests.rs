@@ -85,14 +85,71 @@ fn mistakes_are_named() {
 #[test]
 fn a_mistake_is_told_in_one_line_with_its_place() {
     for (text, told) in [
-        ("hosts = 2\n[link]\nrate = \"1g\"\nloss = \"200%\"", "loss: probability '200%' is above 100%"),
-        ("hosts = 2\n[link]\nup = { loss = \"200%\" }", "up: loss: probability"),
+        (
+            "hosts = 2\n[link]\nrate = \"1g\"\nloss = \"200%\"",
+            "spec: line 4: link.loss: probability '200%' is above 100%",
+        ),
+        ("hosts = 2\n[link]\nup = { loss = \"200%\" }", "spec: line 3: link.up.loss: probability"),
         ("hosts = 2\nseed = ", "line 2: "),
         ("hosts = 2\n\nspeed = 3", "line 3: unknown field `speed`"),
-        ("hosts = 2\n[link]\nrat = \"1g\"", "unknown field `rat`"),
+        ("hosts = 2\n[link]\n\nrat = \"1g\"", "spec: line 4: link: unknown field `rat`"),
     ] {
         let error = Spec::from_toml(text).expect_err(text).to_string();
         assert!(error.contains(told) && error.lines().count() == 1, "{text:?} gives {error:?}");
+    }
+}
+
+#[test]
+fn a_wrong_value_is_told_with_its_line_its_key_and_what_is_expected() {
+    let network = |lines: &str| format!("hosts = 2\n[[network]]\nname = \"n\"\nmtu = 1500\n{lines}");
+    for (text, told) in [
+        (
+            "seed = 1\nhosts = true".to_owned(),
+            "line 2: hosts: invalid type: boolean `true`, expected a number of hosts",
+        ),
+        (
+            "hosts = \"4\"".into(),
+            "line 1: hosts: invalid type: string \"4\", expected a number of hosts from 1 to 250, or a list",
+        ),
+        ("hosts = -1".into(), "line 1: hosts: -1 hosts; from 1 to 250 are possible"),
+        (
+            "hosts = 2\nplain = true\nnft_loss = true".into(),
+            "line 3: nft_loss: invalid type: boolean `true`, expected a probability",
+        ),
+        (
+            network("[network.link]\nrate = \"1g\"\ndelay = true"),
+            "line 7: network.link.delay: invalid type: boolean `true`, expected a time such as \"1ms\"",
+        ),
+        (
+            network("[network.host.host2]\nburst = 2\nloss = [1]"),
+            "line 7: network.host.host2.loss: invalid type: sequence, expected a probability",
+        ),
+        (
+            network("[network.host.host2.down]\nqueue = 64"),
+            "line 6: network.host.host2.down.queue: queue limit '64' needs a unit",
+        ),
+        (
+            network("[[event]]\nat = \"1s\"\naction = \"burn\"\nhost = \"host1\""),
+            "line 7: event.action: unknown variant `burn`, expected one of `cut`, `heal`, `set`",
+        ),
+        (network("[[event]]\nhost = \"host1\"\nat = 1"), "line 7: event.at: '1' is not a time"),
+        (
+            "hosts = 2\n[network]\nname = \"n\"".into(),
+            "line 2: network: invalid type: map, expected [[network]], once for each",
+        ),
+        (
+            "hosts = 2\n[event]\nat = \"1s\"".into(),
+            "line 2: event: invalid type: map, expected [[event]], once for each",
+        ),
+        (
+            "hosts = 2\n[[networks]]\nname = \"n\"".into(),
+            "line 2: unknown field `networks`, expected one of `name`, `hosts`",
+        ),
+        ("hosts = 2\n[[networks]]\nname = \"n\"".into(), "`[link]`, `[[network]]`, `[[event]]`"),
+    ] {
+        let error = Spec::from_toml(&text).expect_err(&text).to_string();
+        assert!(error.contains(told) && error.lines().count() == 1, "{text:?} gives {error:?}");
+        assert!(!error.contains("untagged"), "{error}");
     }
 }
 
@@ -171,7 +228,12 @@ proptest::proptest! {
     fn damaged_specs_are_errors_or_specs(at in 0..TWO_RAILS.len(), cut in 0usize..20, insert in "[a-z0-9=\"\\[\\]{}.,% -]{0,6}") {
         let mut text = TWO_RAILS.to_owned();
         text.replace_range(at..(at + cut).min(TWO_RAILS.len()), &insert);
-        if let Ok(spec) = Spec::from_toml(&text) {
+        let read = Spec::from_toml(&text);
+        if let Err(error) = &read {
+            let error = error.to_string();
+            proptest::prop_assert!(!error.contains(char::is_control) && !error.contains("untagged"), "{error:?}");
+        }
+        if let Ok(spec) = read {
             for network in 0..spec.networks.len() {
                 for host in 0..spec.hosts.len() {
                     proptest::prop_assert!(spec.pipes(network, host).is_ok());

@@ -132,6 +132,8 @@ fn exit_code() -> Outcome {
     same("no such command", emulate(&["--hosts", "1", "--", "/no/such/command"])?.status.code(), Some(127))?;
     same("no command at all", emulate(&["--hosts", "1", "--", "/etc/passwd"])?.status.code(), Some(126))?;
     same("failed itself", emulate(&["--hosts", "1", "--loss", "much", "--", "true"])?.status.code(), Some(125))?;
+    same("a bad file", emulate(&["--spec", "/dev/null", "--", "true"])?.status.code(), Some(125))?;
+    same("no such option", emulate(&["--bogus", "--", "true"])?.status.code(), Some(2))?;
     same("exit code", emulate(&["--hosts", "1", "--", "true"])?.status.code(), Some(0))
 }
 
@@ -167,7 +169,14 @@ fn ctl() -> Outcome {
     let list = text(&emulate(&["list"])?.stdout);
     check("the network is listed", list.lines().any(|l| l == name))?;
     let list: serde_json::Value = serde_json::from_slice(&emulate(&["list", "--json"])?.stdout)?;
-    check("as JSON too", list["networks"].as_array().is_some_and(|all| all.iter().any(|one| one == name.as_str())))?;
+    let listed = list["networks"].as_array().into_iter().flatten().find(|one| one["name"] == name.as_str());
+    let listed = listed.ok_or("it is not in the list as JSON")?;
+    same("its process", listed["pid"].as_u64(), Some(child.id().into()))?;
+    same("its hosts", &listed["hosts"], &serde_json::json!(["host1", "host2"]))?;
+    same("its networks", &listed["networks"], &serde_json::json!(["net1"]))?;
+    let info: serde_json::Value = serde_json::from_slice(&emulate(&["ctl", &name, "info"])?.stdout)?;
+    let keys = |value: &serde_json::Value| value.as_object().map(|all| all.keys().cloned().collect::<Vec<_>>());
+    same("what is told", keys(listed), keys(&info))?;
     let ok = |words: &[&str]| -> Outcome {
         let output = emulate(&[&["ctl", &name], words].concat())?;
         check(&format!("{words:?} succeeds: {}", text(&output.stderr)), output.status.success())

@@ -3,11 +3,11 @@
 //! Format: draft-ietf-opsawg-pcapng, blocks section header, interface description (link type RAW: an IP header comes first), enhanced packet.
 //! The IP and UDP headers are made up from the addresses, so that every tool can tell the flows apart. A datagram is written when it is
 //! pushed: one that the kernel then refuses is in the file too. When the file cannot be written (disk full) capture ends with one
-//! warning; traffic goes on.
+//! warning, and the file behind its last whole block; traffic goes on.
 
+use crate::records::RecordFile;
 use crate::unshared::create_unshared;
-use std::fs::File;
-use std::io::{self, BufWriter, IoSlice, Write};
+use std::io::{self, IoSlice, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -26,7 +26,7 @@ pub enum Direction {
 pub struct Capture {
     path: PathBuf,
     /// `None` after a failure.
-    file: Option<BufWriter<File>>,
+    file: Option<RecordFile>,
     flushed: Instant,
     record: Vec<u8>,
 }
@@ -35,11 +35,11 @@ impl Capture {
     /// Creates (or empties) the file; `None` if another endpoint writes it.
     pub fn create(path: &Path) -> io::Result<Option<Capture>> {
         let Some(file) = create_unshared(path)? else { return Ok(None) };
-        let mut writer = BufWriter::with_capacity(256 << 10, file);
-        writer.write_all(&section_header())?;
-        writer.write_all(&interface_description())?;
+        let mut file = RecordFile::new(file, 256 << 10);
+        // One record, for a section without its interface is no capture.
+        file.append(&[&section_header()[..], &interface_description()].concat())?;
         let now = Instant::now();
-        Ok(Some(Capture { path: path.to_owned(), file: Some(writer), flushed: now, record: Vec::new() }))
+        Ok(Some(Capture { path: path.to_owned(), file: Some(file), flushed: now, record: Vec::new() }))
     }
 
     /// Writes one datagram.
@@ -48,7 +48,7 @@ impl Capture {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.record.clear();
         packet_block(&mut self.record, direction, time, from, to, parts);
-        let mut result = file.write_all(&self.record);
+        let mut result = file.append(&self.record);
         let now = Instant::now();
         if result.is_ok() && now.duration_since(self.flushed) >= FLUSH_INTERVAL {
             self.flushed = now;
@@ -65,10 +65,7 @@ impl Capture {
     }
 
     fn stop(&mut self, e: &io::Error) {
-        // The buffered rest would meet the same error again.
-        if let Some(file) = self.file.take() {
-            let _ = file.into_parts();
-        }
+        self.file = None;
         // Not `eprintln`, which panics when nobody reads standard error any more; and in one write, lest lines of ranks mix.
         let line = format!("weir: packet capture to {} stopped: {e}\n", self.path.display());
         let _ = io::stderr().write_all(line.as_bytes());

@@ -71,7 +71,7 @@ fn choose(cfg: &UdpConfig, all: &[Interface]) -> io::Result<Vec<Interface>> {
                 "no network interface is up with an IP address, not even loopback".to_owned()
             } else {
                 format!(
-                    "WEIR_IFACE: no interface named {} is up with an IP address; there are: {}",
+                    "no interface named {} is up with an IP address; there are: {}",
                     cfg.ifaces.join(" or ").escape_debug(),
                     present(all)
                 )
@@ -94,8 +94,7 @@ fn choose(cfg: &UdpConfig, all: &[Interface]) -> io::Result<Vec<Interface>> {
             Vec::new()
         };
         if found.is_empty() {
-            let who = if cfg.bind.is_some() { "" } else { "WEIR_ADDR: " };
-            let text = format!("{who}no interface has the address {ip}; there are: {}", present(all));
+            let text = format!("no interface has the address {ip}; there are: {}", present(all));
             return Err(error(io::ErrorKind::AddrNotAvailable, text));
         }
         list.extend(found);

@@ -9,6 +9,10 @@ use std::path::Path;
 /// then it is left as it is. The lock is the descriptor's (flock(2)): the kernel takes it back from whoever dies. What is no regular
 /// file (a pipe, a terminal) is shared, and so is a file where the file system has no locks.
 ///
+/// The lock is that of the open file, of which a child made by fork(2) has a copy: it lasts until the last of the copies is closed, so
+/// that such a child keeps the file taken after its parent's end. One that calls execve(2) loses its copy there (`O_CLOEXEC`, which the
+/// standard library always sets).
+///
 /// # Errors
 /// The file cannot be created; the error names it.
 pub fn create_unshared(path: &Path) -> io::Result<Option<File>> {
@@ -43,6 +47,16 @@ mod tests {
         drop(first);
         assert!(create_unshared(&path).expect("opened").is_some());
         assert_eq!(std::fs::read(&path).expect("read"), b"");
+        std::fs::remove_file(&path).expect("removed");
+    }
+
+    #[test]
+    fn a_program_started_meanwhile_does_not_hold_the_file() {
+        let path = std::env::temp_dir().join(format!("weir-unshared-exec-{}", std::process::id()));
+        let file = create_unshared(&path).expect("opened").expect("nobody has it");
+        // SAFETY: a call with plain numbers; the descriptor is open.
+        let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFD) };
+        assert!(flags >= 0 && flags & libc::FD_CLOEXEC != 0, "{flags}");
         std::fs::remove_file(&path).expect("removed");
     }
 

@@ -1,0 +1,131 @@
+//! Looking before receiving: peeks, claims, and what becomes of a message that was claimed.
+
+use crate::api::{Completion, EngineError, OpKind, PeekOp, RecvOp};
+use crate::core::State;
+use crate::memory::Gather;
+use crate::state::{BodyOwner, Carriage, MsgKey, Place, RecvState, key};
+use weir_match::Source;
+use weir_match::envelope::Envelope;
+use weir_proto::Time;
+
+impl State {
+    /// Looks for an arrived message.
+    pub fn peek(&mut self, now: Time, op: &PeekOp) -> Result<Option<Completion>, EngineError> {
+        if op.claim && self.claims.contains_key(&op.context) {
+            return Err(EngineError::Invalid("this context already holds a claimed message"));
+        }
+        let source = op.source.map_or(Source::Any, Source::Peer);
+        let found = if op.claim || op.discard {
+            self.matcher.claim(op.class, source, op.tag, op.ignore)
+        } else {
+            self.matcher.peek(op.class, source, op.tag, op.ignore)
+        };
+        let Some(k) = found.map(key::<MsgKey>) else {
+            return Ok(None);
+        };
+        let Some(m) = self.msgs.get(k) else {
+            return Ok(None);
+        };
+        let completion = Completion {
+            len: m.len as usize,
+            tag: m.tag,
+            data: m.data,
+            source: self.source(m.peer),
+            result: Ok(()),
+            ..Completion::nothing_found(op)
+        };
+        if op.claim || op.discard {
+            self.note_met(k, false);
+        }
+        if op.discard {
+            self.discard(now, k);
+        } else if op.claim {
+            self.claims.insert(op.context, k);
+            if self.trace.on(2) {
+                self.trace_message(k, "claimed");
+            }
+        }
+        Ok(Some(completion))
+    }
+
+    /// Throws away a claimed or peeked message.
+    fn discard(&mut self, now: Time, k: MsgKey) {
+        let Some(m) = self.msgs.get_mut(k) else {
+            return;
+        };
+        let peer = m.peer;
+        if let Some(op) = m.sync.take() {
+            self.post_control(now, peer, &Envelope::SyncAck { op });
+        }
+        let Some(m) = self.msgs.get_mut(k) else {
+            return;
+        };
+        match m.carriage {
+            Carriage::Eager if !m.complete => {
+                if let Place::Buffer(buf) = std::mem::replace(&mut m.place, Place::Discard) {
+                    self.free_held(buf);
+                }
+            }
+            Carriage::Eager => self.drop_msg(k),
+            Carriage::Rendezvous(op) => {
+                // The sender is let through into nothing, so that its send completes.
+                m.place = Place::Discard;
+                let len = m.len;
+                self.ask_for_body(now, peer, op, len, Gather::default(), BodyOwner::Msg(k));
+            }
+            Carriage::Own(s) => {
+                if let Some(send) = self.sends.remove(s) {
+                    self.finish_send(send, Ok(()));
+                }
+                self.drop_msg(k);
+            }
+        }
+    }
+
+    /// Receives (or throws away) a message claimed before.
+    ///
+    /// # Safety
+    /// As for [`crate::Endpoint::recv`].
+    pub unsafe fn recv_claimed(&mut self, now: Time, op: &RecvOp<'_>, discard: bool) -> Result<(), EngineError> {
+        let k =
+            self.claims.remove(&op.context).ok_or(EngineError::Invalid("no message was claimed with this context"))?;
+        let Some(m) = self.msgs.get(k) else {
+            return Err(EngineError::Invalid("the claimed message was lost with its peer"));
+        };
+        if discard {
+            let (tag, data, source) = (m.tag, m.data, self.source(m.peer));
+            self.discard(now, k);
+            self.complete(Completion {
+                context: op.context,
+                user: op.user,
+                kind: OpKind::Recv,
+                class: op.class,
+                report: op.report,
+                multi_done: false,
+                len: 0,
+                buf: std::ptr::null_mut(),
+                tag,
+                data,
+                source,
+                result: Ok(()),
+            });
+            return Ok(());
+        }
+        // SAFETY: passed on from the caller.
+        let dest = unsafe { Gather::new(op.iov) };
+        let r = self.recvs.insert(RecvState {
+            dest: dest.clone(),
+            context: op.context,
+            user: op.user,
+            class: op.class,
+            report: op.report,
+            multi: None,
+            number: 0,
+        });
+        if self.trace.on(2) {
+            self.trace_posted(r, op, Some(k));
+        }
+        self.bind_to(now, k, r, dest);
+        Ok(())
+    }
+}
