@@ -128,13 +128,20 @@ pub enum KeyError {
     /// There is no place to look for a key.
     #[error("no job key: none of WEIR_KEY, WEIR_KEY_FILE, XDG_CONFIG_HOME and HOME is set")]
     NoPlace,
+    /// The home directory, in which the user's own key file would be, is not there.
+    #[error("HOME={}: there is no such directory to make a job key in; set WEIR_KEY or WEIR_KEY_FILE", shown(home))]
+    NoHome {
+        /// What `HOME` says.
+        home: PathBuf,
+    },
     /// The system's random source failed.
     #[error("cannot make a job key: the system's random source failed: {0}")]
     Random(String),
 }
 
 /// Finds the job's key: `WEIR_KEY`, else the file `WEIR_KEY_FILE`, else the user's own file
-/// ([`default_key_path`]), which is made with mode 0600 if it is missing.
+/// ([`default_key_path`]), which is made with mode 0600 if it is missing. A home directory is never made: accounts without one
+/// have a name such as `/nonexistent` for it.
 ///
 /// Two processes may race to make the file: both get the same key.
 ///
@@ -152,6 +159,9 @@ pub fn load_key(env: &Env) -> Result<JobKey, KeyError> {
         return Ok(JobKey { bytes, source: KeySource::NamedFile(path) });
     }
     let path = default_key_path(env).ok_or(KeyError::NoPlace)?;
+    if let Some(home) = env.get("HOME").map(PathBuf::from).filter(|home| path.starts_with(home) && missing(home)) {
+        return Err(KeyError::NoHome { home });
+    }
     match read_key_file(&path) {
         Ok(bytes) => Ok(JobKey { bytes, source: KeySource::UserFile(path) }),
         Err(KeyError::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => make_key_file(path),
@@ -166,6 +176,14 @@ pub fn default_key_path(env: &Env) -> Option<PathBuf> {
     let config = env.get("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let config = config.or_else(|| env.get("HOME").map(|home| Path::new(home).join(".config")))?;
     Some(config.join("weir").join("key"))
+}
+
+/// True where there is no such directory. One that may not be looked at is not missing: what is tried there says why.
+fn missing(directory: &Path) -> bool {
+    match directory.metadata() {
+        Ok(meta) => !meta.is_dir(),
+        Err(cause) => matches!(cause.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    }
 }
 
 /// Reads a key written as 64 hexadecimal digits; blanks around them are allowed.
@@ -370,6 +388,26 @@ mod tests {
         assert_ne!(first.bytes, [0; KEY_BYTES]);
         let left = std::fs::read_dir(path.parent().unwrap()).unwrap().count();
         assert_eq!(left, 1, "a draft was left behind");
+    }
+
+    #[test]
+    fn a_home_directory_that_is_not_there_is_told_and_not_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("none\nsuch");
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for home in [&home, &file] {
+            let error = load_key(&Env::from_pairs([("HOME", home)])).unwrap_err();
+            assert!(matches!(error, KeyError::NoHome { .. }), "{error}");
+            let error = error.to_string();
+            assert!(error.starts_with(&format!("HOME={}: ", shown(home))), "{error}");
+            assert!(error.ends_with("set WEIR_KEY or WEIR_KEY_FILE") && !error.contains(char::is_control), "{error:?}");
+        }
+        assert!(!home.exists());
+        let below = Env::from_pairs([("HOME", home.clone()), ("XDG_CONFIG_HOME", home.join("config"))]);
+        assert!(matches!(load_key(&below), Err(KeyError::NoHome { .. })) && !home.exists());
+        let elsewhere = Env::from_pairs([("HOME", home), ("XDG_CONFIG_HOME", dir.path().join("config"))]);
+        assert!(matches!(load_key(&elsewhere).unwrap().source, KeySource::CreatedFile(_)));
     }
 
     #[test]

@@ -155,7 +155,7 @@ fn check_key(env: &Env, all: &mut Vec<Finding>) -> Option<weir_job::JobKey> {
                 weir_job::KeyError::Mode { path, .. } => {
                     Some(format!("chmod 600 {}", environment::quote(&path.display().to_string())))
                 }
-                weir_job::KeyError::Format { .. } | weir_job::KeyError::NoPlace => {
+                weir_job::KeyError::Format { .. } | weir_job::KeyError::NoPlace | weir_job::KeyError::NoHome { .. } => {
                     Some("export WEIR_KEY=$(openssl rand -hex 32)".into())
                 }
                 _ => None,

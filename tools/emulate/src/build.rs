@@ -23,7 +23,8 @@ use std::thread::JoinHandle;
 
 const RING_BYTES: usize = 32 << 20;
 const POOL_BYTES: usize = 512 << 20;
-const CONTROL_NETWORK: &str = "ctrl";
+/// The control network's name, and that of its interfaces.
+pub(crate) const CONTROL_NETWORK: &str = "ctrl";
 const CONTROL_NUMBER: u8 = 0;
 
 /// A network that is ready, but for its control socket.

@@ -1,7 +1,7 @@
 //! The command `weir emulate`.
 
 use crate::control;
-use crate::launch::{RunDir, base_dir};
+use crate::launch::{RunDir, base_dir, tell};
 use crate::network::Network;
 use crate::privilege;
 use crate::spec::{LinkSettings, NetworkSpec, PipeSettings, Spec};
@@ -352,9 +352,8 @@ fn exec(name: &str, host: &str, command: &[String]) -> anyhow::Result<u8> {
     if !hosts.contains(&host) {
         bail!("there is no host '{host}' in '{name}'; the hosts are {}", hosts.join(", "));
     }
-    for (key, value) in info["environment"].as_object().into_iter().flatten() {
-        agent.env(key, value.as_str().unwrap_or_default());
-    }
+    let environment = info["environment"].as_object().into_iter().flatten();
+    tell(&mut agent, environment.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())));
     Err(agent.arg(host).args(quoted).exec()).context("start the launch agent")
 }
 

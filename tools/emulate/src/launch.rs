@@ -1,6 +1,7 @@
 //! What programs need to find and reach the hosts: the run directory with host list, launch agent and control socket,
 //! and the guard that cleans up whatever way the emulator ends.
 
+use crate::build::CONTROL_NETWORK;
 use crate::error::{Context, Error, Result};
 use crate::namespace::Namespace;
 use crate::privilege::outer_user;
@@ -135,6 +136,31 @@ impl RunDir {
         .map(|(key, value)| (key.to_owned(), value))
         .into()
     }
+
+    /// The same for a command inside a host; with a control network also what keeps launchers on it.
+    pub fn host_environment(&self, spec: &Spec, name: &str) -> Vec<(String, String)> {
+        let mut environment = self.environment(spec, name);
+        if spec.control {
+            environment.push((PRRTE_INTERFACES[0].to_owned(), CONTROL_NETWORK.to_owned()));
+        }
+        environment
+    }
+}
+
+/// The interfaces of PRRTE, Open MPI 5's launcher, and what else says the same or the contrary. It does not go by the hosts'
+/// names: its daemons tell each other the addresses of all interfaces and take one of a data network, which may be cut.
+const PRRTE_INTERFACES: [&str; 4] = [
+    "PRTE_MCA_prte_if_include",
+    "PRTE_MCA_prte_if_exclude",
+    "PRTE_MCA_oob_tcp_if_include",
+    "PRTE_MCA_oob_tcp_if_exclude",
+];
+
+/// Gives a command inside a host the variables of [`RunDir::host_environment`]. Where the user's own environment chooses a
+/// launcher's interfaces, that choice stays.
+pub fn tell(command: &mut Command, environment: impl IntoIterator<Item = (String, String)>) {
+    let chosen = PRRTE_INTERFACES.iter().any(|name| std::env::var_os(name).is_some());
+    command.envs(environment.into_iter().filter(|(name, _)| !(chosen && name == PRRTE_INTERFACES[0])));
 }
 
 const AGENT_HEAD: &str = r#"#!/bin/sh

@@ -3,7 +3,7 @@
 use crate::build::{self, Built};
 use crate::control;
 use crate::error::{Context, Error, Result};
-use crate::launch::{Guard, RunDir};
+use crate::launch::{self, Guard, RunDir};
 use crate::link;
 use crate::model::PipeParams;
 use crate::namespace::Namespace;
@@ -143,7 +143,7 @@ impl Shared {
 
     pub(crate) fn info(&self) -> Value {
         let environment: serde_json::Map<_, _> =
-            self.dir.environment(&self.spec, &self.name).into_iter().map(|(k, v)| (k, Value::from(v))).collect();
+            self.dir.host_environment(&self.spec, &self.name).into_iter().map(|(k, v)| (k, Value::from(v))).collect();
         json!({
             "name": self.name,
             "pid": std::process::id(),
@@ -370,10 +370,12 @@ impl Host<'_> {
         Ok(spec.ipv4(spec.network_index(network)?, self.index))
     }
 
-    /// A command that will run inside the host, with the variables of [`Network::environment`].
+    /// A command that will run inside the host, with the variables of [`Network::environment`] and, beside a control network,
+    /// what keeps launchers on it.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
-        command.envs(self.network.environment());
+        let shared = &self.network.shared;
+        launch::tell(&mut command, shared.dir.host_environment(&shared.spec, &shared.name));
         self.namespace.enter(&mut command);
         command
     }

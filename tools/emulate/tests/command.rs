@@ -20,10 +20,11 @@ fn main() {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let tests: [(&str, Test); 14] = [
+    let tests: [(&str, Test); 15] = [
         ("the exit code is the command's", exit_code),
         ("a signal that ends the command shows in the exit code", exit_by_signal),
         ("the environment names the hosts", environment),
+        ("beside a control network launchers are told to stay on it", launchers),
         ("the launch agent runs commands like ssh", agent),
         ("ctl cuts, heals, sets and reports", ctl),
         ("garbage on the control socket is refused", garbage),
@@ -149,6 +150,35 @@ fn environment() -> Outcome {
     let here = here.display().to_string();
     let should = ["host1", "host1,host2", "net1,net2", "host1", "host2", "10.77.1.2", "host2", &here];
     same("words", words, should.map(str::to_owned).to_vec())
+}
+
+fn launchers() -> Outcome {
+    const VARIABLE: &str = "PRTE_MCA_prte_if_include";
+    let found = |arguments: &[&str], own: Option<&str>| -> Result<String, Failed> {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PRTE_")) {
+            command.env_remove(name);
+        }
+        if let Some(name) = own {
+            command.env(name, "net1");
+        }
+        Ok(text(&command.output()?.stdout))
+    };
+    let show = ["--", "sh", "-c", "env | grep ^PRTE_MCA_"];
+    let emulated = |flags: &[&str], own| found(&[&["--hosts", "2"], flags, &show].concat(), own);
+    same("with --control", emulated(&["--control"], None)?, format!("{VARIABLE}=ctrl\n"))?;
+    same("without", emulated(&[], None)?, String::new())?;
+    same("outside", emulated(&["--control", "--at", "outside"], None)?, String::new())?;
+    same("the user's own", emulated(&["--control"], Some(VARIABLE))?, format!("{VARIABLE}=net1\n"))?;
+    let excluded = "PRTE_MCA_oob_tcp_if_exclude";
+    same("the contrary", emulated(&["--control"], Some(excluded))?, format!("{excluded}=net1\n"))?;
+
+    let name = name("launchers");
+    let inside = format!("{PROGRAM} exec {name} host2 sh -c 'env | grep ^PRTE_MCA_'");
+    let exec =
+        found(&["--hosts", "2", "--control", "--name", &name, "--at", "outside", "--", "sh", "-c", &inside], None)?;
+    same("by exec", exec, format!("{VARIABLE}=ctrl\n"))
 }
 
 fn agent() -> Outcome {
