@@ -137,12 +137,15 @@ impl RunDir {
         .into()
     }
 
-    /// The same for a command inside a host; with a control network also what keeps launchers on it.
+    /// The same for a command inside a host, and what launchers cannot know of emulated hosts.
     pub fn host_environment(&self, spec: &Spec, name: &str) -> Vec<(String, String)> {
         let mut environment = self.environment(spec, name);
+        let mut tell = |names: &[&str], value: &str| environment.push((names[0].to_owned(), value.to_owned()));
         if spec.control {
-            environment.push((PRRTE_INTERFACES[0].to_owned(), CONTROL_NETWORK.to_owned()));
+            tell(&PRRTE_INTERFACES, CONTROL_NETWORK);
         }
+        tell(&PRRTE_BINDING, "none");
+        tell(&ORTE_BINDING, "none");
         environment
     }
 }
@@ -155,12 +158,16 @@ const PRRTE_INTERFACES: [&str; 4] = [
     "PRTE_MCA_oob_tcp_if_include",
     "PRTE_MCA_oob_tcp_if_exclude",
 ];
+/// Open MPI's launchers (5 and 4) bind the first rank of each host to its first core, and all hosts share the cores: all ranks would be on one.
+const PRRTE_BINDING: [&str; 1] = ["PRTE_MCA_hwloc_default_binding_policy"];
+const ORTE_BINDING: [&str; 1] = ["OMPI_MCA_hwloc_base_binding_policy"];
 
-/// Gives a command inside a host the variables of [`RunDir::host_environment`]. Where the user's own environment chooses a
-/// launcher's interfaces, that choice stays.
+/// Gives a command inside a host the variables of [`RunDir::host_environment`]. What the user's own environment chooses stays.
 pub fn tell(command: &mut Command, environment: impl IntoIterator<Item = (String, String)>) {
-    let chosen = PRRTE_INTERFACES.iter().any(|name| std::env::var_os(name).is_some());
-    command.envs(environment.into_iter().filter(|(name, _)| !(chosen && name == PRRTE_INTERFACES[0])));
+    let choices: [&[&str]; 3] = [&PRRTE_INTERFACES, &PRRTE_BINDING, &ORTE_BINDING];
+    let is_set = |name: &&str| std::env::var_os(name).is_some();
+    let chosen = |name: &str| choices.iter().any(|all| all[0] == name && all.iter().any(is_set));
+    command.envs(environment.into_iter().filter(|(name, _)| !chosen(name)));
 }
 
 const AGENT_HEAD: &str = r#"#!/bin/sh

@@ -165,7 +165,7 @@ fn launchers() -> Outcome {
         }
         Ok(text(&command.output()?.stdout))
     };
-    let show = ["--", "sh", "-c", "env | grep ^PRTE_MCA_"];
+    let show = ["--", "sh", "-c", "env | grep ^PRTE_MCA_.*_if_"];
     let emulated = |flags: &[&str], own| found(&[&["--hosts", "2"], flags, &show].concat(), own);
     same("with --control", emulated(&["--control"], None)?, format!("{VARIABLE}=ctrl\n"))?;
     same("without", emulated(&[], None)?, String::new())?;
@@ -175,10 +175,16 @@ fn launchers() -> Outcome {
     same("the contrary", emulated(&["--control"], Some(excluded))?, format!("{excluded}=net1\n"))?;
 
     let name = name("launchers");
-    let inside = format!("{PROGRAM} exec {name} host2 sh -c 'env | grep ^PRTE_MCA_'");
+    let inside = format!("{PROGRAM} exec {name} host2 sh -c 'env | grep ^PRTE_MCA_.*_if_'");
     let exec =
         found(&["--hosts", "2", "--control", "--name", &name, "--at", "outside", "--", "sh", "-c", &inside], None)?;
-    same("by exec", exec, format!("{VARIABLE}=ctrl\n"))
+    same("by exec", exec, format!("{VARIABLE}=ctrl\n"))?;
+
+    let bound = ["--hosts", "2", "--", "sh", "-c", "env | grep _binding_policy | sort"];
+    let none = "OMPI_MCA_hwloc_base_binding_policy=none\nPRTE_MCA_hwloc_default_binding_policy=none\n";
+    same("hosts that share cores", found(&bound, None)?, none.to_owned())?;
+    let own = "OMPI_MCA_hwloc_base_binding_policy=none\nPRTE_MCA_hwloc_default_binding_policy=net1\n";
+    same("the user's own binding", found(&bound, Some("PRTE_MCA_hwloc_default_binding_policy"))?, own.to_owned())
 }
 
 fn agent() -> Outcome {
