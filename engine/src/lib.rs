@@ -101,7 +101,10 @@ impl Shared {
             self.last_found.store(at.0, Ordering::Relaxed);
         }
         self.sent_since_poll.store(false, Ordering::Relaxed);
-        self.watch.program_is_back(self.look_time());
+        // Where another thread sleeps until something comes, what comes is to wake it, whoever polls meanwhile.
+        if !self.armed.load(Ordering::Relaxed) {
+            self.watch.program_is_back(self.look_time());
+        }
     }
 
     /// The program sends, with the core locked: the answer is its to find, as a rule. But one that sends again without having polled may not poll for long, and leaves what comes to the
@@ -392,13 +395,14 @@ impl Endpoint {
     pub fn poll(&self, queue: Queue, out: &mut Vec<Completion>, max: usize) -> usize {
         let now = now();
         let shared = &*self.shared;
-        shared.polled(now);
         if shared.armed.load(Ordering::Relaxed) && shared.armed.swap(false, Ordering::AcqRel) {
             // Another thread may be the one that sleeps, and nobody watches for it any more.
             shared.notify.signal();
         }
+        shared.polled(now);
         let mut core = shared.core.lock();
         let read = core.progress(now);
+        shared.look_soon();
         let mut n = 0;
         if queue != Queue::Send {
             n = core.st.rx_done.len().min(max);
@@ -448,6 +452,7 @@ impl Endpoint {
         self.shared.polled(now);
         let mut core = self.shared.core.lock();
         core.progress(now);
+        self.shared.look_soon();
         self.wake_sleeper(&core);
     }
 

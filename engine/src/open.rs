@@ -109,8 +109,8 @@ fn sockets(cfg: &EngineConfig) -> std::io::Result<(UdpTransport, Option<Lanes>)>
 fn no_socket(cfg: &EngineConfig, source: std::io::Error) -> EngineError {
     let named =
         if !cfg.addrs.is_empty() { Some("WEIR_ADDR") } else { (!cfg.ifaces.is_empty()).then_some("WEIR_IFACE") };
-    // What the system itself refuses has a number.
-    let absent = source.kind() == std::io::ErrorKind::AddrNotAvailable && source.raw_os_error().is_none();
+    // The transport looked and did not find it; what the system itself refuses is of another kind.
+    let absent = source.kind() == std::io::ErrorKind::NotFound;
     match named {
         Some(variable) if absent && cfg.bind.is_none() => {
             EngineError::Config { variable: variable.into(), problem: source.to_string() }

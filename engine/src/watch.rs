@@ -66,17 +66,15 @@ impl Watch {
         self.wait();
     }
 
-    /// The thread, with the core locked: it has found out for how long it can sleep. From now on who does something that may be due earlier says so ([`Watch::hurry`]).
-    pub fn has_looked(&self) {
-        self.long.store(true, Ordering::Relaxed);
+    /// The thread, with the core locked: it has found out that it can sleep for so long. If that is long, who does something that may be due earlier says so from now on ([`Watch::hurry`]).
+    pub fn has_looked(&self, time: Duration) {
+        self.long.store(time > UNSEEN_MAX, Ordering::Relaxed);
     }
 
     /// The thread, after [`Watch::has_looked`]: the same, or until a socket is readable, or the one that is `blocked` has room again.
     pub fn sleep_on_sockets(&self, blocked: Option<RawFd>, time: Duration) {
         self.set_timer(time);
-        if time <= UNSEEN_MAX {
-            self.long.store(false, Ordering::Relaxed);
-        } else if !self.long.load(Ordering::Acquire) {
+        if time > UNSEEN_MAX && !self.long.load(Ordering::Acquire) {
             // Somebody was in a hurry since, and may have set the timer before it was set here.
             self.set_timer(UNSEEN_MAX);
         }
@@ -188,7 +186,7 @@ mod tests {
         let to = socket.local_addr().unwrap();
         let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1], -1).unwrap());
 
-        watch.has_looked();
+        watch.has_looked(LONG);
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
         until_watched(&watch);
         UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"away", to).unwrap();
@@ -196,7 +194,7 @@ mod tests {
         assert!(!watch.watched.load(Ordering::Acquire));
         socket.recv(&mut [0; 9]).unwrap();
 
-        watch.has_looked();
+        watch.has_looked(LONG);
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
         until_watched(&watch);
         watch.program_is_back(LONG);
@@ -214,7 +212,7 @@ mod tests {
         let over = asleep(&watch, move |w| w.sleep_on_sockets(Some(fd), LONG));
         // There is room in the socket at once; asked for again, the room is not asked about.
         over.recv_timeout(LONG).unwrap();
-        watch.has_looked();
+        watch.has_looked(LONG);
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
         until_watched(&watch);
         // Nothing else is said: the program may go computing.
@@ -235,12 +233,12 @@ mod tests {
         let to = socket.local_addr().unwrap();
         let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1], -1).unwrap());
         assert!(!watch.hurry(LONG), "nobody sleeps");
-        watch.has_looked();
+        watch.has_looked(LONG);
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
         until_watched(&watch);
         assert!(watch.hurry(Duration::ZERO));
         over.recv_timeout(LONG / 2).expect("the timer was moved to now");
-        watch.has_looked();
+        watch.has_looked(LONG);
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
         until_watched(&watch);
         assert!(watch.hurry(LONG) && !watch.hurry(Duration::ZERO), "the second finds it done");
@@ -248,12 +246,12 @@ mod tests {
         over.recv_timeout(LONG / 2).expect("the sockets are watched as before");
         socket.recv(&mut [0; 4]).unwrap();
         // Between its look and its sleep: the thread sets its timer after that of the hurry.
-        watch.has_looked();
+        watch.has_looked(LONG);
         assert!(watch.hurry(LONG));
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
         over.recv_timeout(LONG / 2).expect("it does not sleep for long");
         // One that sleeps shortly need not be hurried.
-        watch.has_looked();
+        watch.has_looked(LONG);
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, UNSEEN_MAX));
         over.recv_timeout(LONG / 2).expect("its time is over");
         assert!(!watch.hurry(LONG));

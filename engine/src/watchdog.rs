@@ -70,40 +70,41 @@ fn run(shared: &Shared) {
             shared.watch.sleep(look);
             continue;
         }
-        let Some(Step { timeout, broken, blocked, sent }) = step(shared, armed) else {
+        let Some(Step { sleep, broken, blocked }) = step(shared, armed, away_ns) else {
             // The program is inside the engine, in a long pass. To wait for the socket beside it would only take its core away.
             shared.watch.sleep(if armed { Duration::from_micros(50) } else { shared.look_time() });
             continue;
         };
         less = 1;
-        // A program that comes back need not say so: the longer it has been away, the later it is looked for.
-        let patience_ns = (away_ns / 2).max(shared.watchdog_ns * u64::from(LOOK_EVERY * LOOK_LESS)).min(SLEEP_MAX_NS);
-        let patience_ns = if armed { SLEEP_MAX_NS } else { patience_ns };
-        // One that has sent will send again: cheaper to look for it than to have each of its sends set the timer.
-        let patience_ns = if sent { patience_ns.min(shared.soon().as_nanos() as u64) } else { patience_ns };
-        let sleep_ns = timeout.map_or(patience_ns, |t| t.0.saturating_sub(now().0)).min(patience_ns);
-        if sleep_ns > 0 {
-            let sleep = Duration::from_nanos(sleep_ns);
+        if !sleep.is_zero() {
             // An unusable socket is ready for ever.
             if broken { shared.watch.sleep(sleep) } else { shared.watch.sleep_on_sockets(blocked, sleep) }
         }
     }
 }
 
+/// For how long the thread can sleep after a pass; `timeout` is when the endpoint has something to do although nothing arrives.
+fn sleep_time(shared: &Shared, armed: bool, away_ns: u64, timeout: Option<weir_proto::Time>, sent: bool) -> Duration {
+    // A program that comes back need not say so: the longer it has been away, the later it is looked for.
+    let patience_ns = (away_ns / 2).max(shared.watchdog_ns * u64::from(LOOK_EVERY * LOOK_LESS)).min(SLEEP_MAX_NS);
+    let patience_ns = if armed { SLEEP_MAX_NS } else { patience_ns };
+    // One that has sent will send again: cheaper to look for it than to have each of its sends set the timer.
+    let patience_ns = if sent { patience_ns.min(shared.soon().as_nanos() as u64) } else { patience_ns };
+    Duration::from_nanos(timeout.map_or(patience_ns, |t| t.0.saturating_sub(now().0)).min(patience_ns))
+}
+
 /// What the thread has to wait for after a pass of progress.
 struct Step {
-    /// When the next pass is due.
-    timeout: Option<weir_proto::Time>,
+    /// Until the next pass, if nothing comes.
+    sleep: Duration,
     /// The socket is unusable.
     broken: bool,
     /// The socket that has no room.
     blocked: Option<RawFd>,
-    /// The program has sent since the last pass.
-    sent: bool,
 }
 
 /// One pass of progress. `None`: somebody else holds the lock, and so is making progress.
-fn step(shared: &Shared, armed: bool) -> Option<Step> {
+fn step(shared: &Shared, armed: bool, away_ns: u64) -> Option<Step> {
     let mut core = shared.core.try_lock()?;
     core.st.counters.watchdog_steps += 1;
     core.progress(now());
@@ -112,12 +113,13 @@ fn step(shared: &Shared, armed: bool) -> Option<Step> {
     let timeout = if broken { None } else { core.next_timeout() };
     let blocked = core.blocked_at().filter(|_| !broken);
     let sent = std::mem::take(&mut core.sent);
-    shared.watch.has_looked();
+    let sleep = sleep_time(shared, armed, away_ns, timeout, sent);
+    shared.watch.has_looked(sleep);
     drop(core);
     if armed && completions && shared.armed.swap(false, Ordering::AcqRel) {
         shared.notify.signal();
     }
-    Some(Step { timeout, broken, blocked, sent })
+    Some(Step { sleep, broken, blocked })
 }
 
 /// Signals belong to the program's own threads.

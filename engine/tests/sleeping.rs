@@ -197,3 +197,33 @@ fn an_answer_to_what_another_thread_sent_wakes_the_sleeper_at_once() {
         woken
     });
 }
+
+#[test]
+fn what_comes_wakes_the_sleeper_though_another_thread_has_looked_for_progress() {
+    let (a, b) = (open(EngineConfig { watchdog_us: 0, ..config() }), open(config()));
+    a.insert_peer(&b.name()).expect("name");
+    let to_a = b.insert_peer(&a.name()).expect("name");
+    let (mut message, mut got) = ([2u8; 8], [0u8; 8]);
+    let mut done = Vec::new();
+    often_in_a_row("what came lies unread", || {
+        common::post(&a, None, 2, &mut got);
+        let start = Instant::now();
+        while !a.arm() {
+            a.poll(Queue::Both, &mut done, 16);
+            assert!(start.elapsed() < LIMIT, "never idle");
+        }
+        // The watchdog falls asleep.
+        std::thread::sleep(Duration::from_millis(30));
+        // As another thread does that reads a counter.
+        a.progress();
+        send(&b, to_a, 2, &mut message, SendMode::Inject).expect("sent");
+        std::thread::sleep(SOON);
+        let woken = is_readable(&a);
+        done.clear();
+        while a.poll(Queue::Recv, &mut done, 1) == 0 {
+            b.poll(Queue::Both, &mut Vec::new(), 1);
+            assert!(start.elapsed() < LIMIT, "it never came");
+        }
+        woken
+    });
+}

@@ -61,7 +61,10 @@ pub fn examine(env: &Env, program: Option<&Path>) -> Vec<Finding> {
     let found = check_mpi(env, program, &mut all);
     check_variables(env, provider.is_some(), &mut all);
     let mut network = Vec::new();
-    check_interfaces(env, &mut network);
+    // Addresses that are named overrule interfaces that are.
+    if ["WEIR_ADDR", "FI_WEIR_ADDR"].iter().all(|name| env.get(name).is_none()) {
+        check_interfaces(env, &mut network);
+    }
     let has_interface = !network.iter().any(|finding| finding.severity == Severity::Error);
     check_settings(env, key.is_some(), has_interface, &mut all);
     all.append(&mut network);
@@ -568,6 +571,8 @@ mod tests {
         };
         let all = errors(&[("FI_WEIR_IFACE", "nosuch0")]);
         assert_eq!(all.iter().map(|f| f.check).collect::<Vec<_>>(), ["provider", "interfaces"], "{all:?}");
+        let all = errors(&[("WEIR_IFACE", "nosuch0"), ("WEIR_ADDR", "127.0.0.1")]);
+        assert_eq!(all.iter().map(|f| f.check).collect::<Vec<_>>(), ["provider"], "an address overrules: {all:?}");
         // The provider that is chosen is the one that is nowhere.
         let all = errors(&[("FI_PROVIDER", "weir")]);
         assert_eq!(all.iter().map(|f| f.check).collect::<Vec<_>>(), ["provider"], "{all:?}");

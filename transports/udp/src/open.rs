@@ -76,7 +76,7 @@ fn choose(cfg: &UdpConfig, all: &[Interface]) -> io::Result<Vec<Interface>> {
                     present(all)
                 )
             };
-            return Err(error(io::ErrorKind::AddrNotAvailable, text));
+            return Err(error(io::ErrorKind::NotFound, text));
         }
         return Ok(list);
     }
@@ -95,7 +95,7 @@ fn choose(cfg: &UdpConfig, all: &[Interface]) -> io::Result<Vec<Interface>> {
         };
         if found.is_empty() {
             let text = format!("no interface has the address {ip}; there are: {}", present(all));
-            return Err(error(io::ErrorKind::AddrNotAvailable, text));
+            return Err(error(io::ErrorKind::NotFound, text));
         }
         list.extend(found);
     }

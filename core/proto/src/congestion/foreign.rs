@@ -15,6 +15,8 @@ const LONG_PART: u64 = 2;
 const ROUNDS_MAX: u32 = 64;
 /// More loss than this, one packet of so many, is a queue that is full whatever this window does.
 const LOSS_PART: u64 = 20;
+/// Packets from whose losses a delay that is borne is found out to be that of a full queue after all: random loss of 2 % never takes one of 20 of so many.
+const FULL_PACKETS: u64 = 512;
 /// How long a delay is taken for others' before it is tried again: as long as the least round trip of a path is believed.
 const BORNE_NS: u64 = 10_000_000_000;
 
@@ -37,6 +39,9 @@ pub(super) struct Foreign {
     /// Delay of others' making, nanoseconds, and until when that is believed.
     borne_ns: u64,
     borne_until: Time,
+    /// Packets since it is borne, or since they were judged last.
+    acked: u64,
+    lost: u64,
     trial: Trial,
 }
 
@@ -63,15 +68,18 @@ impl Foreign {
     }
 
     pub(super) fn on_ack(&mut self, packets: u32) {
+        self.acked += u64::from(packets);
         self.trial.acked += u64::from(packets);
     }
 
     pub(super) fn on_loss(&mut self, packets: u32) {
+        self.lost += u64::from(packets);
         self.trial.lost += u64::from(packets);
     }
 
     /// A packet was not lost after all.
     pub(super) fn on_spurious(&mut self) {
+        self.lost = self.lost.saturating_sub(1);
         self.trial.lost = self.trial.lost.saturating_sub(1);
     }
 
@@ -85,6 +93,7 @@ impl Foreign {
         if r.window >= self.trial.peak && r.window > r.floor || self.trial.rounds >= ROUNDS_MAX {
             self.begin(r.window);
         }
+        self.look_for_full_queue();
         let bears = self.borne_ns(r.now) > 0;
         let t = &mut self.trial;
         t.rounds += 1;
@@ -105,9 +114,21 @@ impl Foreign {
         }
         // A quarter more than so few rounds have shown covers most.
         (self.borne_ns, self.borne_until) = (t.small_ns + t.small_ns / 4, r.now.plus_ns(BORNE_NS));
-        let back = t.peak.max(r.window);
+        (self.acked, self.lost) = (0, 0);
+        let back = self.trial.peak.max(r.window);
         self.begin(back);
         Some(back)
+    }
+
+    /// With a delay that is borne the window does not shrink before it loses one packet of ten: others may have come, to a port whose whole queue is no longer than that delay.
+    fn look_for_full_queue(&mut self) {
+        if self.acked + self.lost < FULL_PACKETS {
+            return;
+        }
+        if self.lost * LOSS_PART > self.acked {
+            self.borne_until = Time(0);
+        }
+        (self.acked, self.lost) = (0, 0);
     }
 }
 
@@ -169,6 +190,17 @@ mod tests {
     fn a_full_queue_is_not_borne() {
         assert_eq!(rounds(&mut Foreign::default(), 0, 6, jitter).1, 2);
         assert_eq!(rounds(&mut Foreign::default(), 0, 2, jitter).1, 64);
+    }
+
+    #[test]
+    fn what_is_borne_is_given_up_when_the_queue_is_full() {
+        for (lost, is_borne) in [(2, true), (8, false)] {
+            let mut f = Foreign::default();
+            rounds(&mut f, 0, 0, jitter);
+            assert!(f.borne_ns(Time(600_000_000)) > 0);
+            rounds(&mut f, 600_000_000, lost, |_, _| 700_000);
+            assert_eq!(f.borne_ns(Time(1_200_000_000)) > 0, is_borne, "{lost} of 100 lost");
+        }
     }
 
     #[test]
