@@ -208,6 +208,13 @@ impl EngineConfig {
     }
 }
 
+/// The name by which this process's environment has a setting: libfabric's own, `FI_WEIR_X`, where that is set, else `WEIR_X`.
+#[must_use]
+pub fn name_as_set(name: &str) -> String {
+    let full = format!("FI_{name}");
+    if std::env::var_os(&full).is_some() { full } else { name.to_owned() }
+}
+
 /// A good value of `WEIR_CAPTURE`.
 const CAPTURE_SUCH_AS: &str = "/tmp/%p.pcapng";
 /// A setting that the provider reads beside the engine's.

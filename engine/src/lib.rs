@@ -28,7 +28,7 @@ mod watch;
 mod watchdog;
 
 pub use api::*;
-pub use config::{EngineConfig, LaneUse, Level, unknown_settings};
+pub use config::{EngineConfig, LaneUse, Level, name_as_set, unknown_settings};
 pub use counters::{EngineCounters, Totals};
 pub use event::EventFd;
 pub use lock::{Guard, Lock};

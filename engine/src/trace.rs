@@ -6,6 +6,7 @@
 mod packets;
 mod requests;
 
+use crate::config::name_as_set;
 use requests::Lives;
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
@@ -160,9 +161,7 @@ fn stopped(place: &str, why: &std::io::Error) -> String {
 
 /// The warning where another endpoint writes the file `place`, which `variable` names by `pattern`.
 pub fn tell_taken(variable: &str, pattern: &str, place: &str) {
-    let full = format!("FI_{variable}");
-    let variable = if std::env::var_os(&full).is_some() { &full } else { variable };
-    let _ = std::io::stderr().write_all(taken(variable, pattern, place).as_bytes());
+    let _ = std::io::stderr().write_all(taken(&name_as_set(variable), pattern, place).as_bytes());
 }
 
 fn taken(variable: &str, pattern: &str, place: &str) -> String {

@@ -18,14 +18,19 @@ fn is_readable(ep: &Endpoint) -> bool {
     unsafe { libc::poll(&raw mut set, 1, 0) == 1 }
 }
 
-/// Arms, lets the watchdog thread fall asleep (it would notice in the end, up to half a second late), does `what`, and expects the descriptor readable at its return.
-fn wakes(ep: &Endpoint, name: &str, what: impl FnOnce()) {
+/// Arms, and lets the watchdog thread fall asleep.
+fn fall_asleep(ep: &Endpoint, name: &str) {
     let start = Instant::now();
     while !ep.arm() {
         ep.poll(Queue::Both, &mut Vec::new(), 16);
         assert!(start.elapsed() < LIMIT, "{name}: never idle");
     }
     std::thread::sleep(Duration::from_millis(30));
+}
+
+/// Arms, lets the watchdog thread fall asleep (it would notice in the end, up to half a second late), does `what`, and expects the descriptor readable at its return.
+fn wakes(ep: &Endpoint, name: &str, what: impl FnOnce()) {
+    fall_asleep(ep, name);
     assert!(!is_readable(ep), "{name}: woken for nothing");
     what();
     assert!(is_readable(ep), "{name} completed something and woke nobody");
@@ -171,12 +176,7 @@ fn an_answer_to_what_another_thread_sent_wakes_the_sleeper_at_once() {
         common::post(&a, None, 2, &mut got);
         common::post(&b, None, 1, &mut got_there);
         let start = Instant::now();
-        while !a.arm() {
-            a.poll(Queue::Both, &mut done, 16);
-            assert!(start.elapsed() < LIMIT, "never idle");
-        }
-        // The watchdog falls asleep.
-        std::thread::sleep(Duration::from_millis(30));
+        fall_asleep(&a, "a");
         let iov = iov(&mut question);
         // Its own completion would wake the sleeper.
         let unreported = SendOp { report: false, ..send_op(to_b, 1, &iov, SendMode::Inject) };
@@ -208,12 +208,7 @@ fn what_comes_wakes_the_sleeper_though_another_thread_has_looked_for_progress() 
     often_in_a_row("what came lies unread", || {
         common::post(&a, None, 2, &mut got);
         let start = Instant::now();
-        while !a.arm() {
-            a.poll(Queue::Both, &mut done, 16);
-            assert!(start.elapsed() < LIMIT, "never idle");
-        }
-        // The watchdog falls asleep.
-        std::thread::sleep(Duration::from_millis(30));
+        fall_asleep(&a, "a");
         // As another thread does that reads a counter.
         a.progress();
         send(&b, to_a, 2, &mut message, SendMode::Inject).expect("sent");

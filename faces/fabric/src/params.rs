@@ -129,10 +129,7 @@ pub fn engine_config() -> Result<EngineConfig, EngineError> {
 
 /// An error of a setting under the name it was set by.
 pub fn by_its_name(error: EngineError) -> EngineError {
-    error.with_variable(|name| {
-        let full = format!("FI_{name}");
-        if std::env::var_os(&full).is_some() { full } else { name.to_owned() }
-    })
+    error.with_variable(weir_engine::name_as_set)
 }
 
 /// What to say of settings in the environment that nobody reads: a misspelt one would otherwise be ignored silently.
