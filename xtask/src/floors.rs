@@ -11,16 +11,19 @@ fn floor_of(folder: &str) -> Option<u32> {
     let (top, room) = folder.split_once('/').unwrap_or((folder, ""));
     match (top, room) {
         ("core", "wire" | "clock" | "stats") => Some(0),
-        ("core", "proto" | "match") => Some(1),
-        // The simulator runs the protocol and the matcher, so it stands on their heads.
-        ("core", "sim") => Some(2),
-        ("transports" | "job", _) => Some(3),
-        ("engine", _) => Some(4),
-        ("faces", _) => Some(5),
-        ("tools", "emulate" | "distribution" | "mpi") => Some(6),
-        ("tools", "bench" | "report") => Some(7),
-        ("tools", _) => Some(8),
-        ("xtask" | "fuzz" | "tests", _) => Some(9),
+        ("core", "session" | "match") => Some(1),
+        // A carrier: it pulls from sessions.
+        ("core", "proto") => Some(2),
+        ("core", "message") => Some(3),
+        // The simulator runs what ships, so it stands on their heads.
+        ("core", "sim") => Some(4),
+        ("transports" | "job", _) => Some(5),
+        ("engine", _) => Some(6),
+        ("faces", _) => Some(7),
+        ("tools", "emulate" | "distribution" | "mpi") => Some(8),
+        ("tools", "bench" | "report") => Some(9),
+        ("tools", _) => Some(10),
+        ("xtask" | "fuzz" | "tests", _) => Some(11),
         _ => None,
     }
 }

@@ -34,7 +34,7 @@ impl State {
     /// A datagram came and the protocol has looked at it; what it did before says whether it was dropped.
     #[cold]
     pub fn trace_packet_in(&mut self, meta: &RxMeta, datagram: &[u8], before: &Counters) {
-        let dropped = dropped(before, self.proto.counters());
+        let dropped = dropped(before, &self.proto.counters());
         let header = Header::parse(datagram).ok();
         let peer = header.and_then(|h| self.proto.peer_of_association(h.association));
         // Opened in place by the protocol.
