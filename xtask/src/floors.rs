@@ -12,15 +12,16 @@ fn floor_of(folder: &str) -> Option<u32> {
     match (top, room) {
         ("core", "wire" | "clock" | "stats") => Some(0),
         ("core", "proto" | "match") => Some(1),
-        // The simulator runs the protocol and the matcher, so it stands on their heads.
-        ("core", "sim") => Some(2),
-        ("transports" | "job", _) => Some(3),
-        ("engine", _) => Some(4),
-        ("faces", _) => Some(5),
-        ("tools", "emulate" | "distribution" | "mpi") => Some(6),
-        ("tools", "bench" | "report") => Some(7),
-        ("tools", _) => Some(8),
-        ("xtask" | "fuzz" | "tests", _) => Some(9),
+        ("core", "message") => Some(2),
+        // The simulator runs the layers that ship, so it stands on their heads.
+        ("core", "sim") => Some(3),
+        ("transports" | "job", _) => Some(4),
+        ("engine", _) => Some(5),
+        ("faces", _) => Some(6),
+        ("tools", "emulate" | "distribution" | "mpi") => Some(7),
+        ("tools", "bench" | "report") => Some(8),
+        ("tools", _) => Some(9),
+        ("xtask" | "fuzz" | "tests", _) => Some(10),
         _ => None,
     }
 }
