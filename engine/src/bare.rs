@@ -362,11 +362,7 @@ impl Bare {
 
     /// The next operation that has ended. Its memory may not be touched from now on.
     pub fn poll(&mut self, now: Time) -> Option<Ended> {
-        let mut one = Vec::new();
-        if self.st.messages.take_received(now, 1, &mut one) == 0 {
-            self.st.messages.take_sent(1, &mut one);
-        }
-        let completion = one.pop()?;
+        let completion = self.st.messages.poll(now)?;
         if completion.kind == OpKind::RemoteWrite {
             return Some(Ended { completion, memory: Vec::new() });
         }

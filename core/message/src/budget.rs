@@ -72,6 +72,7 @@ impl Refused {
     }
 
     /// A send that took so many bytes was accepted. The wait of one that asked for more goes on: small sends of another thread must not prolong it for ever.
+    #[inline]
     pub fn accepted(this: &mut Option<Refused>, bytes: u64) {
         if this.is_some_and(|r| bytes >= r.bytes) {
             *this = None;
@@ -81,6 +82,7 @@ impl Refused {
 
 impl Copies {
     /// Bytes of all copies now.
+    #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -105,6 +107,7 @@ impl Copies {
     }
 
     /// Takes room for a copy for a peer, who has `of_peer` bytes already; false when there is none.
+    #[inline]
     pub fn take(&mut self, of_peer: &mut u64, bytes: u64, must: bool) -> bool {
         let after = *of_peer + bytes;
         let (max, peer_max) = if must { (self.must_max, self.must_max) } else { (self.max / 2, self.peer_max) };
@@ -117,6 +120,7 @@ impl Copies {
     }
 
     /// The copy is no longer needed.
+    #[inline]
     pub fn give_back(&mut self, of_peer: &mut u64, bytes: u64) {
         *of_peer = of_peer.saturating_sub(bytes);
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -193,6 +197,7 @@ impl Unexpected {
     }
 
     /// Some peer waits for room.
+    #[inline]
     pub fn is_full(&self) -> bool {
         !self.starved.is_empty()
     }

@@ -19,6 +19,7 @@ pub(crate) struct Completions {
 
 impl Completions {
     /// Counts the end of an operation and queues its completion if somebody wants it.
+    #[inline]
     pub(crate) fn push(&mut self, c: Completion) {
         self.totals.count(c.kind, c.result.is_ok());
         if !c.report && c.result.is_ok() && !c.multi_done {
@@ -54,6 +55,12 @@ impl Completions {
         let n = self.received.len().min(max);
         out.extend(self.received.drain(..n));
         n
+    }
+
+    /// The oldest, of receives first.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Completion> {
+        self.received.pop_front().or_else(|| self.sent.pop_front())
     }
 
     /// There are notices of remote writes that nobody has taken off the account.

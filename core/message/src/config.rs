@@ -1,6 +1,7 @@
 //! The settings that decide what happens to messages.
 
 use crate::budget::HELD_BYTES;
+use crate::limits::{ANSWERS_MAX, NOTICES_MAX, READS_MAX, WRITES_OPEN_MAX};
 use core::time::Duration;
 
 /// Settings of one endpoint's messages. [`EngineConfig`](https://docs.rs/weir-engine) of the engine says by which names users set them, and why the defaults are what they are.
@@ -31,6 +32,13 @@ impl Config {
     pub fn messages_max(&self) -> u32 {
         let ahead = u32::try_from(self.unexpected_bytes / HELD_BYTES).unwrap_or(u32::MAX);
         self.credit_msgs.saturating_add(ahead)
+    }
+
+    /// Answers that a peer which behaves can wait for at a time: to each message that its credit lets in, to each small write that it wants answered, to each large write and each read of
+    /// its that may be under way, and the news that its notices were taken, which is told for many at once.
+    pub(crate) fn answers_max(&self) -> usize {
+        let remote = ANSWERS_MAX + WRITES_OPEN_MAX + READS_MAX + NOTICES_MAX;
+        self.messages_max() as usize + remote as usize
     }
 }
 

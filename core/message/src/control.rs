@@ -3,10 +3,10 @@
 use crate::api::{OpError, OpKind};
 use crate::bodies::BodyOwner;
 use crate::keys::token;
+use crate::limits::READS_MAX;
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::Sink;
-use crate::peers::READS_MAX;
 use crate::sends::{Role, SendState};
 use crate::source::Source;
 use weir_match::envelope::{Envelope, Status};
@@ -36,7 +36,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                             self.answer(now, peer, &Envelope::Done { op, read: false, status: Status::Ok });
                         }
                     }
-                    Err(status) => self.refuse(now, peer, op, false, status),
+                    Err(status) if sync => self.refuse(now, peer, op, false, status),
+                    Err(status) => self.refuse_unasked(now, peer, op, status),
                 }
             }
             Ok(Envelope::WriteRts { key, addr, len, data, op }) => {

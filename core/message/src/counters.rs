@@ -46,6 +46,10 @@ pub struct Counters {
     pub access_errors: u64,
     /// Envelopes that made no sense.
     pub malformed: u64,
+    /// Answers to peers that had to wait for room in the queue of control messages.
+    pub answers_kept: u64,
+    /// Peers given up because they asked for more than they may.
+    pub overruns: u64,
     /// Notices of remote writes that the program has not taken.
     pub notices_peak: u64,
 }

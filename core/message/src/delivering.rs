@@ -15,10 +15,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             return;
         }
         let msgs = if m.held { self.unexpected.leave(m.peer) } else { 1 };
-        self.sessions.consume(m.peer, msgs, bytes);
+        self.give_credit(m.peer, msgs, bytes);
         while let Some((peer, ahead)) = self.unexpected.relieve() {
             self.counters.credit_ahead += u64::from(ahead);
-            self.sessions.consume(peer, ahead, 0);
+            self.give_credit(peer, ahead, 0);
         }
     }
 

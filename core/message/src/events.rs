@@ -41,6 +41,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
         in_order(&mut events, |event| self.event(now, event, datagram));
         self.give_events(events);
+        self.give_up_overrun(now);
     }
 
     /// Calls the protocol and acts on the events, whose ranges index `bytes`.
@@ -54,7 +55,17 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let result = call(self.sessions.endpoint_mut(), &mut events);
         in_order(&mut events, |event| self.event(now, event, bytes));
         self.give_events(events);
+        self.give_up_overrun(now);
         result
+    }
+
+    /// Gives up the peers that asked for more than they may.
+    #[inline]
+    fn give_up_overrun(&mut self, now: Time) {
+        while let Some(peer) = self.overran.pop() {
+            self.counters.overruns += 1;
+            self.peer_down(now, PeerId(peer), DownReason::Violation);
+        }
     }
 
     /// When [`Messages::timeouts`] wants to be called at the latest.
@@ -70,6 +81,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// The next packet to be sent: `out`, and behind it the payload that it names ([`Messages::payload`]). None: nothing is to be sent now.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, out: &mut PacketBuf) -> Option<Transmit> {
+        if !self.keeping.is_empty() {
+            self.tell_kept(now);
+        }
         let t = self.sessions.endpoint_mut().poll_transmit(now, &self.sends, out)?;
         if self.trace.on(2) {
             self.trace_packet_out(&t, &out.head);
@@ -115,6 +129,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 let Some(bytes) = datagram.get(payload) else {
                     return;
                 };
+                if self.is_given_up(peer) {
+                    return;
+                }
                 if control {
                     let envelope = datagram.get(envelope).unwrap_or(&[]);
                     self.control(now, peer.0, envelope, bytes);
@@ -141,7 +158,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 self.release_dead(now);
             }
             Event::Down { peer, reason } => {
-                self.peer_down(now, peer, reason);
+                if !self.is_given_up(peer) {
+                    self.peer_down(now, peer, reason);
+                }
                 self.peers.note_dead(peer.0);
                 self.release_dead(now);
             }
@@ -178,6 +197,12 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
+    /// Messages are done with this peer, whatever the protocol still has of it.
+    #[inline]
+    fn is_given_up(&self, peer: PeerId) -> bool {
+        self.peers.get(peer.0).is_some_and(|p| p.overran)
+    }
+
     fn send_failed(&mut self, token: u64, reason: DownReason) {
         let k = key::<SendKey>(token);
         if let Some(s) = self.sends.remove(k) {
@@ -200,8 +225,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// Fails everything that waits for this peer and nothing else.
     fn peer_down(&mut self, now: Time, peer: PeerId, reason: DownReason) {
         let slot = self.peers.ensure(peer.0);
-        slot.down = Some(reason);
-        slot.partial.clear();
+        slot.go_down(reason);
         let who = self.address_of(peer);
         if self.trace.on(1) {
             self.trace_peer_down(peer, &who, reason);

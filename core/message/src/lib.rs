@@ -13,12 +13,12 @@
 //! | module | holds |
 //! |---|---|
 //! | `memory`, `api`, `notice`, `keys` | the words spoken with the caller, and the names of things |
-//! | `counters`, `budget`, `config`, `source` | what is counted, what may be held, the settings, payloads and buffers |
+//! | `counters`, `limits`, `budget`, `config`, `source` | what is counted, what may be under way and what held, the settings, payloads and buffers |
 //! | `sends`, `receives`, `arrivals`, `bodies`, `regions`, `completions`, `peers` | one table each |
 //! | `session`, `lives` | the protocol below; what the trace knows of requests |
 //! | `messages` | all of these together |
 //! | `trace` | the lines of the trace |
-//! | `answers`, `ending`, `noticed` | telling a peer, ending an operation, notices of remote writes |
+//! | `answers`, `ending`, `noticed` | answering a peer, ending an operation, notices of remote writes |
 //! | `delivering`, `binding` | the end of a message that has arrived; the receive that takes it |
 //! | `receiving`, `peek` | posting, cancelling, placing; looking before receiving |
 //! | `sending`, `remote`, `control` | sends and what peers answer to them; remote memory begun here; control messages of peers |
@@ -44,6 +44,7 @@ mod delivering;
 mod ending;
 mod events;
 mod keys;
+mod limits;
 mod lives;
 mod memory;
 mod messages;
@@ -66,10 +67,10 @@ mod trace;
 pub use api::*;
 pub use config::Config;
 pub use counters::{Counters, StreamCounters, Streams, Totals};
+pub use limits::REQUESTS_MAX;
 pub use memory::Memory;
 pub use messages::Messages;
 pub use notice::{Notice, Sink};
-pub use peers::REQUESTS_MAX;
 pub use receiving::Room;
 pub use sending::INJECT_BYTES;
 pub use source::{INLINE_BYTES, Source};

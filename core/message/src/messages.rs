@@ -51,6 +51,11 @@ pub struct Messages<M, S> {
     pub(crate) trace: Trace<S>,
     /// Something to transmit was queued by an operation that transmits nothing itself.
     pub(crate) wants_transmit: bool,
+    /// Peers for which answers are kept, and how many answers to one may be.
+    pub(crate) keeping: Vec<u32>,
+    pub(crate) kept_max: usize,
+    /// Peers that have asked for more, and are to be given up.
+    pub(crate) overran: Vec<u32>,
     own_name: [u8; 48],
     /// Kept between calls for their memory.
     events: Vec<Event>,
@@ -118,6 +123,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             counters: Counters::default(),
             trace: Trace::new(sink),
             wants_transmit: false,
+            keeping: Vec::new(),
+            kept_max: cfg.answers_max(),
+            overran: Vec::new(),
             events: Vec::new(),
             matches: Vec::new(),
             cfg,
@@ -252,9 +260,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.wants_transmit = false;
     }
 
-    /// Whether something that was reported as complete has not reached its peer: what closing must wait for.
+    /// Whether something that was reported as complete, or an answer, has not reached its peer: what closing must wait for.
     pub fn owes(&self) -> bool {
-        self.sends.owe()
+        self.sends.owe() || !self.keeping.is_empty()
     }
 
     /// After closing: no byte of the caller's memory is read or written any more.

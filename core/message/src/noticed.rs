@@ -21,6 +21,15 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         n
     }
 
+    /// Takes one completion, of receives first.
+    pub fn poll(&mut self, now: Time) -> Option<Completion> {
+        let mut c = self.done.pop()?;
+        if c.kind == OpKind::RemoteWrite {
+            self.notices_taken(now, core::slice::from_mut(&mut c));
+        }
+        Some(c)
+    }
+
     /// The program takes these completions: the notices among them come off their writers' accounts.
     #[cold]
     fn notices_taken(&mut self, now: Time, taken: &mut [Completion]) {

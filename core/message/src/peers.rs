@@ -3,23 +3,13 @@
 use crate::budget::Refused;
 use crate::counters::Streams;
 use crate::keys::MsgKey;
+use crate::limits::NOTICES_MAX;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 use smallvec::SmallVec;
+use weir_match::envelope::Envelope;
 use weir_proto::DownReason;
-
-/// Writes with immediate data towards one peer that its program may not have noticed yet (spec/envelopes.md): each takes a place in its queue.
-pub(crate) const NOTICES_MAX: u32 = 4096;
-
-/// Larger writes towards one peer that may be under way: each holds a body open there.
-pub const REQUESTS_MAX: u32 = 1024;
-/// Larger writes of one peer that may be under way here: twice what one that behaves begins.
-pub(crate) const WRITES_OPEN_MAX: u32 = 2 * REQUESTS_MAX;
-/// Reads from one peer, and reads of one peer, that may be under way: each holds a body open here.
-pub(crate) const READS_MAX: u32 = 2 * REQUESTS_MAX;
-/// Pieces of writes towards one peer that may wait for its answer: well below the answers that it has room for.
-pub(crate) const ANSWERS_MAX: u32 = 16 << 10;
 
 /// What is known of a peer.
 #[derive(Debug)]
@@ -56,6 +46,12 @@ pub(crate) struct PeerState {
     pub notices: Notices,
     /// What its streams carried.
     pub streams: Streams,
+    /// Answers to it that found no room, oldest first; and the credit that waits for them.
+    pub kept: VecDeque<Envelope>,
+    pub owed_msgs: u32,
+    pub owed_bytes: u64,
+    /// It has asked for more than it may; it is about to be given up.
+    pub overran: bool,
 }
 
 impl PeerState {
@@ -78,7 +74,19 @@ impl PeerState {
             early_bytes: 0,
             notices: Notices::default(),
             streams: Streams::default(),
+            kept: VecDeque::new(),
+            owed_msgs: 0,
+            owed_bytes: 0,
+            overran: false,
         }
+    }
+
+    /// It went down: nothing is owed to it any more, and nothing that lacks bytes will have them.
+    pub(crate) fn go_down(&mut self, reason: DownReason) {
+        self.down = Some(reason);
+        self.partial.clear();
+        self.kept = VecDeque::new();
+        (self.owed_msgs, self.owed_bytes) = (0, 0);
     }
 
     /// Its message of this number, if bytes of it are missing.

@@ -151,7 +151,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                     |matcher, matches| matcher.note_other(f.peer, f.mseq, f.stream, f.sseq, matches),
                     |this, (), matches| matches.drain(..).for_each(|m| this.bind(now, &m)),
                 );
-                self.sessions.consume(f.peer, 1, u64::from(f.total_len));
+                self.give_credit(f.peer, 1, u64::from(f.total_len));
                 return None;
             }
         };
@@ -189,7 +189,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let ahead = self.unexpected.hold(peer);
         if ahead > 0 {
             self.counters.credit_ahead += u64::from(ahead);
-            self.sessions.consume(peer, ahead, 0);
+            self.give_credit(peer, ahead, 0);
         } else {
             self.counters.credit_withheld += 1;
             if !self.told.full && self.matcher.stats().posted > 0 {

@@ -15,16 +15,19 @@ impl Sessions {
         Sessions { proto }
     }
 
+    #[inline]
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.proto
     }
 
+    #[inline]
     pub(crate) fn endpoint_mut(&mut self) -> &mut Endpoint {
         &mut self.proto
     }
 
     /// Hands over a matched message with `len` bytes of payload of the operation `token`.
     #[expect(clippy::too_many_arguments, reason = "the fields of a message")]
+    #[inline]
     pub(crate) fn send(
         &mut self,
         now: Time,
@@ -42,6 +45,7 @@ impl Sessions {
     }
 
     /// The same of a control message.
+    #[inline]
     pub(crate) fn send_control(
         &mut self,
         now: Time,
@@ -58,6 +62,7 @@ impl Sessions {
     }
 
     /// A control message without payload.
+    #[inline]
     pub(crate) fn tell(&mut self, now: Time, peer: u32, envelope: &Envelope) -> Result<(), SendError> {
         self.send_control(now, peer, envelope, 0, NO_TOKEN, false)
     }
@@ -73,30 +78,36 @@ impl Sessions {
     }
 
     /// Matched messages that wait for credit or window.
+    #[inline]
     pub(crate) fn unsent(&self, peer: u32) -> usize {
         self.proto.unsent(PeerId(peer))
     }
 
     /// Bytes of credit left.
+    #[inline]
     pub(crate) fn credit_bytes(&self, peer: u32) -> u64 {
         self.proto.credit(PeerId(peer)).bytes
     }
 
     /// Longest matched message.
+    #[inline]
     pub(crate) fn max_matched_len(&self, peer: u32) -> u64 {
         self.proto.max_matched_len(PeerId(peer))
     }
 
+    #[inline]
     pub(crate) fn min_rtt_ns(&self, peer: u32) -> u64 {
         self.proto.min_rtt_ns(PeerId(peer))
     }
 
     /// Large payload goes by a TCP connection.
+    #[inline]
     pub(crate) fn has_lane(&self, peer: u32) -> bool {
         self.proto.has_lane(PeerId(peer))
     }
 
     /// Matched messages of the peer are out of the way: it may send as many more.
+    #[inline]
     pub(crate) fn consume(&mut self, peer: u32, msgs: u32, bytes: u64) {
         self.proto.consume(PeerId(peer), msgs, bytes);
     }
