@@ -4,6 +4,7 @@
 //! many-threaded callers, for whom waiting yields the core rather than spins through a time slice.
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,9 +17,43 @@ pub struct Lock<T> {
 // SAFETY: the value is reached only through a guard, of which there is one at a time (`taken`, or the promise made to `assume`).
 unsafe impl<T: Send> Sync for Lock<T> {}
 
-/// Exclusive access until dropped.
+/// Exclusive access until dropped, by the thread that took it.
+///
+/// It lends `&T`, so threads may share it only where they may share the value. What the compiler would conclude from the reference to the lock, `Sync` for whatever is `Send`, is a data race:
+///
+/// ```compile_fail,E0277
+/// fn shared(_: impl Sync) {}
+/// shared(weir_engine::Lock::new(std::cell::Cell::new(0)).lock());
+/// ```
+///
+/// It stays on its thread, for whether it is dropped by a panic is asked of the thread that drops it:
+///
+/// ```compile_fail,E0277
+/// fn sent(_: impl Send) {}
+/// sent(weir_engine::Lock::new(0).lock());
+/// ```
+///
+/// Anything else may be done with it:
+///
+/// ```
+/// fn shared(_: impl Sync) {}
+/// shared(weir_engine::Lock::new(0).lock());
+/// ```
 pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
+    /// Neither `Send` nor, by itself, `Sync`.
+    here: PhantomData<*mut T>,
+}
+
+// SAFETY: a shared guard gives out `&T` and nothing else (`DerefMut` and dropping need it whole).
+unsafe impl<T: Sync> Sync for Guard<'_, T> {}
+
+impl<'a, T> Guard<'a, T> {
+    /// The access itself: whoever calls this has it alone.
+    #[inline]
+    fn new(lock: &'a Lock<T>) -> Guard<'a, T> {
+        Guard { lock, here: PhantomData }
+    }
 }
 
 impl<T> Lock<T> {
@@ -33,7 +68,7 @@ impl<T> Lock<T> {
         let mut tries = 0u32;
         loop {
             if !self.taken.swap(true, Ordering::Acquire) {
-                return Guard { lock: self };
+                return Guard::new(self);
             }
             tries += 1;
             if tries < 64 {
@@ -50,7 +85,7 @@ impl<T> Lock<T> {
     /// No other guard exists, and none is made until this one is dropped.
     #[inline]
     pub unsafe fn assume(&self) -> Guard<'_, T> {
-        Guard { lock: self }
+        Guard::new(self)
     }
 
     /// Takes the lock if it is free.
@@ -58,7 +93,7 @@ impl<T> Lock<T> {
     #[must_use]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         // Not `then_some`: it would make (and drop, that is unlock) a guard even when the lock is another's.
-        (!self.taken.swap(true, Ordering::Acquire)).then(|| Guard { lock: self })
+        (!self.taken.swap(true, Ordering::Acquire)).then(|| Guard::new(self))
     }
 }
 
