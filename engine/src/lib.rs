@@ -6,6 +6,7 @@
 mod api;
 #[cfg(any(test, feature = "bare"))]
 pub mod bare;
+mod broken;
 mod budget;
 mod config;
 mod core;
@@ -28,6 +29,7 @@ mod watch;
 mod watchdog;
 
 pub use api::*;
+pub use broken::{after_panic, keep_panics};
 pub use config::{EngineConfig, LaneUse, Level, name_as_set, unknown_settings};
 pub use counters::{EngineCounters, Totals};
 pub use event::EventFd;
@@ -73,6 +75,13 @@ struct Shared {
     /// The caller sleeps on `notify`: the watchdog makes all progress and writes it.
     armed: AtomicBool,
     stop: AtomicBool,
+    /// People were told that a panic left it half changed.
+    told_broken: AtomicBool,
+    /// Where it is, for people.
+    place: String,
+    /// The next pass of the watchdog panics.
+    #[cfg(test)]
+    watchdog_panics: AtomicBool,
     /// The descriptors of the sockets and of the lanes' connections (-1: none), which live as long as `core`.
     sockets: [RawFd; 2],
     lanes: RawFd,
@@ -149,7 +158,7 @@ impl Endpoint {
             .map_err(|_| EngineError::Name(format!("a peer's name has {NAME_BYTES} bytes, not {}", name.len())))?;
         let decoded = EndpointName::decode(bytes)
             .map_err(|e| EngineError::Name(format!("not an endpoint name of this version: {e}")))?;
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         let st = &mut core.st;
         let peer = st.proto.peer(&decoded).map_err(|e| EngineError::Name(explain_name(&e, &decoded)))?;
         st.peer_slot(peer.0);
@@ -168,7 +177,7 @@ impl Endpoint {
 
     /// Forgets that the caller knows this peer; what is under way goes on.
     pub fn remove_peer(&self, peer: u32) {
-        let mut core = self.shared.core.lock();
+        let Ok(mut core) = self.shared.enter() else { return };
         let Some(slot) = core.st.peers.get_mut(peer as usize) else { return };
         slot.inserted = false;
         if slot.down.is_some() {
@@ -180,7 +189,7 @@ impl Endpoint {
     /// The name a peer was inserted with.
     #[must_use]
     pub fn peer_name(&self, peer: u32) -> Option<[u8; NAME_BYTES]> {
-        self.shared.core.lock().st.peers.get(peer as usize).filter(|p| p.inserted).map(|p| p.name)
+        self.shared.enter().ok()?.st.peers.get(peer as usize).filter(|p| p.inserted).map(|p| p.name)
     }
 
     /// Starts a send.
@@ -193,7 +202,7 @@ impl Endpoint {
     pub unsafe fn send(&self, op: &SendOp<'_>) -> Result<(), EngineError> {
         check_iov(op.iov)?;
         let now = now();
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         if core.st.closed {
             return Err(EngineError::Closed);
         }
@@ -246,7 +255,7 @@ impl Endpoint {
     /// The memory of `op.iov` is writable and not otherwise used until the completion (of a multi-receive: the one with `multi_done`).
     pub unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
         check_iov(op.iov)?;
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         if core.st.closed {
             return Err(EngineError::Closed);
         }
@@ -272,7 +281,7 @@ impl Endpoint {
     /// [`EngineError::Invalid`] when the context already holds a claim.
     pub fn peek(&self, op: &PeekOp) -> Result<Option<Completion>, EngineError> {
         let now = now();
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         let found = core.st.peek(now, op);
         if found.is_ok() && op.discard {
             core.transmit(now);
@@ -292,7 +301,7 @@ impl Endpoint {
     pub unsafe fn recv_claimed(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
         check_iov(op.iov)?;
         let now = now();
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         // SAFETY: passed on from the caller.
         unsafe { core.st.recv_claimed(now, op, false)? };
         core.transmit(now);
@@ -307,7 +316,7 @@ impl Endpoint {
     /// [`EngineError::Invalid`] when there is no such claim.
     pub fn discard_claimed(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
         let now = now();
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         // SAFETY: no memory is used when discarding.
         unsafe { core.st.recv_claimed(now, op, true)? };
         core.transmit(now);
@@ -319,7 +328,7 @@ impl Endpoint {
     /// Cancels a receive to which no message is bound yet; its completion says so. False when there is none.
     pub fn cancel(&self, context: usize) -> bool {
         let now = now();
-        let mut core = self.shared.core.lock();
+        let Ok(mut core) = self.shared.enter() else { return false };
         let cancelled = core.st.cancel(now, context);
         self.wake_sleeper(&core);
         cancelled
@@ -342,13 +351,13 @@ impl Endpoint {
         // SAFETY: passed on from the caller.
         let memory = unsafe { Gather::new(iov) };
         let base = if virtual_address { iov.first().map_or(0, |p| p.base as u64) } else { 0 };
-        self.shared.core.lock().st.register(memory, base, access, key)
+        self.shared.enter()?.st.register(memory, base, access, key)
     }
 
     /// Withdraws a region; false when there is none of this key. Reads and large writes of peers that are under way fail at these.
     pub fn unregister(&self, key: u64) -> bool {
         let now = now();
-        let mut core = self.shared.core.lock();
+        let Ok(mut core) = self.shared.enter() else { return false };
         let known = core.st.unregister(now, key);
         if core.st.wants_transmit {
             core.transmit(now);
@@ -367,7 +376,7 @@ impl Endpoint {
     pub unsafe fn write(&self, op: &RmaOp<'_>) -> Result<(), EngineError> {
         check_iov(op.iov)?;
         let now = now();
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         // SAFETY: passed on from the caller.
         unsafe { core.st.write(now, op)? };
         self.after_send(&mut core, now, op.peer, sending::iov_len(op.iov));
@@ -384,7 +393,7 @@ impl Endpoint {
     pub unsafe fn read(&self, op: &RmaOp<'_>) -> Result<(), EngineError> {
         check_iov(op.iov)?;
         let now = now();
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         // SAFETY: passed on from the caller.
         unsafe { core.st.read(now, op)? };
         self.after_send(&mut core, now, op.peer, 0);
@@ -400,7 +409,7 @@ impl Endpoint {
             shared.notify.signal();
         }
         shared.polled(now);
-        let mut core = shared.core.lock();
+        let Ok(mut core) = shared.enter() else { return 0 };
         let read = core.progress(now);
         shared.look_soon();
         let mut n = 0;
@@ -431,7 +440,7 @@ impl Endpoint {
     }
 
     /// Nothing was found: when that has been so for a while, somebody else may use the core.
-    fn after_empty_poll(&self, mut core: lock::Guard<'_, Core>, now: Time) {
+    fn after_empty_poll(&self, mut core: broken::Entered<'_>, now: Time) {
         let shared = &*self.shared;
         shared.watch.program_waits(shared.look_time());
         if shared.waiting.is_over(now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed))) {
@@ -450,7 +459,7 @@ impl Endpoint {
     pub fn progress(&self) {
         let now = now();
         self.shared.polled(now);
-        let mut core = self.shared.core.lock();
+        let Ok(mut core) = self.shared.enter() else { return };
         core.progress(now);
         self.shared.look_soon();
         self.wake_sleeper(&core);
@@ -464,7 +473,7 @@ impl Endpoint {
 
     /// Prepares to sleep on [`Endpoint::notify_fd`]. False when completions are there already: do not sleep.
     pub fn arm(&self) -> bool {
-        let core = self.shared.core.lock();
+        let Ok(core) = self.shared.enter() else { return false };
         if !core.st.tx_done.is_empty() || !core.st.rx_done.is_empty() {
             return false;
         }
@@ -484,8 +493,8 @@ impl Endpoint {
     /// All counters as one JSON document.
     #[must_use]
     pub fn counters_json(&self) -> String {
-        let numbers = stat::numbers(&self.shared.core.lock());
-        numbers.document().to_string()
+        let numbers = self.shared.enter().map(|core| stat::numbers(&core));
+        numbers.map_or_else(|_| stat::broken().to_string(), |numbers| numbers.document().to_string())
     }
 
     /// Closes: refuses new operations, lets what was sent arrive (for the linger time at most), then touches the caller's memory no more. Completions stay to be polled.
@@ -497,22 +506,18 @@ impl Endpoint {
         if shared.pid != std::process::id() || std::mem::replace(&mut shared.core.lock().st.closed, true) {
             return;
         }
-        let deadline = std::time::Instant::now() + shared.linger;
-        // First what was promised but waits for its peer to ask for it, then the protocol's own farewell.
-        self.progress_until(deadline, |core| core.st.broken.is_some() || !core.st.owes());
-        {
-            let mut core = shared.core.lock();
-            let now = now();
-            core.st.proto.close(now);
-            core.transmit(now);
-        }
-        self.progress_until(deadline, |core| core.st.broken.is_some() || core.st.proto.is_drained());
+        // A panic has ended all of it before: that is as good as done.
+        let _ = self.farewell();
         shared.stop.store(true, Ordering::Release);
         shared.watch.wake();
         if let Some(thread) = self.watchdog.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
             let _ = thread.join();
         }
-        let mut core = shared.core.lock();
+        let Ok(mut core) = shared.enter() else {
+            // What is half changed is not touched any more, by nobody.
+            shared.core.lock().finished = true;
+            return;
+        };
         if let Some(to) = &shared.stats {
             stat::dump(&core, to);
         }
@@ -522,24 +527,53 @@ impl Endpoint {
         }
         core.st.forget_user_memory();
     }
+
+    /// Whether the endpoint is in order. To be asked by who waits and finds nothing: after a panic inside it nothing comes any more.
+    ///
+    /// # Errors
+    /// [`EngineError::Broken`].
+    #[inline]
+    pub fn check(&self) -> Result<(), EngineError> {
+        if self.shared.core.is_poisoned() { Err(EngineError::Broken) } else { Ok(()) }
+    }
+
+    /// For tests of faces: panics as a defect would, inside the engine.
+    #[doc(hidden)]
+    pub fn panic_inside(&self) {
+        let _core = self.shared.enter();
+        panic!("a defect, by order of a test");
+    }
 }
 
 impl Endpoint {
+    /// First what was promised but waits for its peer to ask for it, then the protocol's own farewell.
+    fn farewell(&self) -> Result<(), EngineError> {
+        let deadline = std::time::Instant::now() + self.shared.linger;
+        self.progress_until(deadline, |core| core.st.broken.is_some() || !core.st.owes())?;
+        {
+            let mut core = self.shared.enter()?;
+            let now = now();
+            core.st.proto.close(now);
+            core.transmit(now);
+        }
+        self.progress_until(deadline, |core| core.st.broken.is_some() || core.st.proto.is_drained())
+    }
+
     /// Makes progress, asleep in between, until `done` or the deadline.
-    fn progress_until(&self, deadline: std::time::Instant, done: impl Fn(&Core) -> bool) {
+    fn progress_until(&self, deadline: std::time::Instant, done: impl Fn(&Core) -> bool) -> Result<(), EngineError> {
         const SLEEP_MAX_NS: u64 = 10_000_000;
         loop {
             let (timeout, blocked) = {
-                let mut core = self.shared.core.lock();
+                let mut core = self.shared.enter()?;
                 core.progress(now());
                 self.wake_sleeper(&core);
                 if done(&core) {
-                    return;
+                    return Ok(());
                 }
                 (core.next_timeout(), core.blocked_at())
             };
             if std::time::Instant::now() >= deadline {
-                return;
+                return Ok(());
             }
             let left = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0));
             let sleep = Duration::from_nanos(left.clamp(1000, SLEEP_MAX_NS));

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A value behind the lock.
 pub struct Lock<T> {
     taken: AtomicBool,
+    /// A panic dropped a guard: the value may be half changed.
+    poisoned: AtomicBool,
     value: UnsafeCell<T>,
 }
 
@@ -43,6 +45,8 @@ pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
     /// Neither `Send` nor, by itself, `Sync`.
     here: PhantomData<*mut T>,
+    /// The thread was unwinding when it took the lock (a destructor does): that it still is when it lets go says nothing.
+    unwound: bool,
 }
 
 // SAFETY: a shared guard gives out `&T` and nothing else (`DerefMut` and dropping need it whole).
@@ -52,14 +56,21 @@ impl<'a, T> Guard<'a, T> {
     /// The access itself: whoever calls this has it alone.
     #[inline]
     fn new(lock: &'a Lock<T>) -> Guard<'a, T> {
-        Guard { lock, here: PhantomData }
+        Guard { lock, here: PhantomData, unwound: std::thread::panicking() }
+    }
+
+    /// Whether a panic that began while this guard was held is dropping it.
+    #[inline]
+    #[must_use]
+    pub fn is_unwound(&self) -> bool {
+        std::thread::panicking() && !self.unwound
     }
 }
 
 impl<T> Lock<T> {
     /// An unlocked value.
     pub const fn new(value: T) -> Self {
-        Lock { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
+        Lock { taken: AtomicBool::new(false), poisoned: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
     /// Waits for the lock.
@@ -86,6 +97,14 @@ impl<T> Lock<T> {
     #[inline]
     pub unsafe fn assume(&self) -> Guard<'_, T> {
         Guard::new(self)
+    }
+
+    /// Whether a panic has ended somebody's access before its end: from then on the value may be half changed, and is for looking at only. To be asked with the lock held, or to know
+    /// early.
+    #[inline]
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Relaxed)
     }
 
     /// Takes the lock if it is free.
@@ -117,6 +136,9 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        if self.is_unwound() {
+            self.lock.poisoned.store(true, Ordering::Relaxed);
+        }
         self.lock.taken.store(false, Ordering::Release);
     }
 }
@@ -148,5 +170,24 @@ mod tests {
         assert!(lock.try_lock().is_none(), "a failed try must not unlock");
         drop(held);
         assert!(lock.try_lock().is_some());
+    }
+
+    #[test]
+    fn a_panic_lets_go_and_leaves_its_mark_and_a_destructor_that_runs_in_one_does_not() {
+        struct Counts<'a>(&'a Lock<u64>);
+        impl Drop for Counts<'_> {
+            fn drop(&mut self) {
+                *self.0.lock() += 1;
+            }
+        }
+        let (outer, inner) = (Lock::new(0u64), Lock::new(0u64));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _counts = Counts(&outer);
+            let _held = inner.lock();
+            std::panic::resume_unwind(Box::new("a bug"));
+        }));
+        assert!(result.is_err());
+        assert!(inner.is_poisoned() && inner.try_lock().is_some());
+        assert!(!outer.is_poisoned() && *outer.lock() == 1);
     }
 }
