@@ -196,6 +196,9 @@ pub enum EngineError {
     /// The endpoint is closed.
     #[error("the endpoint is closed")]
     Closed,
+    /// A panic, that is a defect in Weir, left the endpoint half changed.
+    #[error("the endpoint is out of order after a defect in weir")]
+    Broken,
 }
 
 impl EngineError {

@@ -78,7 +78,7 @@ struct Conn {
     io: Connection,
     stage: Stage,
     since: Time,
-    /// Whose it is, and where that one was sought, but for a stranger.
+    /// Whose it is, but for a stranger; and where that one is.
     peer: PeerId,
     to: SocketAddr,
     lane: u32,
@@ -100,12 +100,13 @@ struct Conn {
 
 impl Conn {
     fn new(io: Connection, now: Time, news: Option<LaneNews>) -> Conn {
+        let to = news.map(|n| n.remote).or_else(|| io.remote());
         Conn {
             io,
             stage: if news.is_some() { Stage::Connecting } else { Stage::Stranger },
             since: now,
             peer: news.map_or(PeerId(u32::MAX), |n| n.peer),
-            to: news.map_or(SocketAddr::from(([0; 4], 0)), |n| n.remote),
+            to: to.unwrap_or(SocketAddr::from(([0; 4], 0))),
             lane: 0,
             staged: Box::new([0; STAGE_BYTES]),
             have: 0,
@@ -646,9 +647,19 @@ fn write_conn(c: &mut Conn, st: &mut State, now: Time, most: u64) -> Result<u64,
 }
 
 /// Looks now and then whether the lane is worth having.
-fn watch(c: &mut Conn, st: &State, now: Time) -> Result<(), Over> {
+fn watch(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
     let read = st.proto().lane_waits(c.peer, c.lane);
-    if c.health.suffers(now, read, || c.io.lost_segments())? { Err(Over::Failed) } else { Ok(()) }
+    let lost = || {
+        // TCP may not know yet, or never find out: what is sent by packets to the same address gets no answer.
+        if st.proto().path_has_failed(c.peer, c.to.ip()) { Err(Over::Failed) } else { Ok(c.io.lost_segments()?) }
+    };
+    if c.health.suffers(now, read, lost)? {
+        return Err(Over::Failed);
+    }
+    if c.health.is_to_ask(now) {
+        st.proto_mut().ask_path(now, c.peer, c.to.ip());
+    }
+    Ok(())
 }
 
 #[cfg(test)]

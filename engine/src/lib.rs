@@ -6,6 +6,7 @@
 mod api;
 #[cfg(any(test, feature = "bare"))]
 pub mod bare;
+mod broken;
 mod config;
 mod core;
 mod counters;
@@ -23,6 +24,7 @@ mod watch;
 mod watchdog;
 
 pub use api::*;
+pub use broken::{after_panic, keep_panics};
 pub use config::{EngineConfig, LaneUse, Level, name_as_set, unknown_settings};
 pub use counters::{EngineCounters, OwnCounters};
 pub use event::EventFd;
@@ -69,6 +71,13 @@ struct Shared {
     /// The caller sleeps on `notify`: the watchdog makes all progress and writes it.
     armed: AtomicBool,
     stop: AtomicBool,
+    /// People were told that a panic left it half changed.
+    told_broken: AtomicBool,
+    /// Where it is, for people.
+    place: String,
+    /// The next pass of the watchdog panics.
+    #[cfg(test)]
+    watchdog_panics: AtomicBool,
     /// The descriptors of the sockets and of the lanes' connections (-1: none), which live as long as `core`.
     sockets: [RawFd; 2],
     lanes: RawFd,
@@ -145,19 +154,20 @@ impl Endpoint {
             .map_err(|_| EngineError::Name(format!("a peer's name has {NAME_BYTES} bytes, not {}", name.len())))?;
         let decoded = EndpointName::decode(bytes)
             .map_err(|e| EngineError::Name(format!("not an endpoint name of this version: {e}")))?;
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         core.st.messages.insert_peer(&decoded).map_err(|e| EngineError::Name(explain_name(&e, &decoded)))
     }
 
     /// Forgets that the caller knows this peer; what is under way goes on.
     pub fn remove_peer(&self, peer: u32) {
-        self.shared.core.lock().st.messages.remove_peer(now(), peer);
+        let Ok(mut core) = self.shared.enter() else { return };
+        core.st.messages.remove_peer(now(), peer);
     }
 
     /// The name a peer was inserted with.
     #[must_use]
     pub fn peer_name(&self, peer: u32) -> Option<[u8; NAME_BYTES]> {
-        self.shared.core.lock().st.messages.peer_name(peer)
+        self.shared.enter().ok()?.st.messages.peer_name(peer)
     }
 
     /// Starts a send.
@@ -170,7 +180,7 @@ impl Endpoint {
     pub unsafe fn send(&self, op: &SendOp<'_>) -> Result<(), EngineError> {
         check_iov(op.iov)?;
         let now = now();
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         if core.st.closed {
             return Err(EngineError::Closed);
         }
@@ -225,7 +235,7 @@ impl Endpoint {
     /// The memory of `op.iov` is writable and not otherwise used until the completion (of a multi-receive: the one with `multi_done`).
     pub unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
         check_iov(op.iov)?;
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         if core.st.closed {
             return Err(EngineError::Closed);
         }
@@ -251,7 +261,7 @@ impl Endpoint {
     /// [`EngineError::Invalid`] when the context already holds a claim.
     pub fn peek(&self, op: &PeekOp) -> Result<Option<Completion>, EngineError> {
         let now = now();
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         let found = core.st.messages.peek(now, op);
         if found.is_ok() && op.discard {
             core.transmit(now);
@@ -271,7 +281,7 @@ impl Endpoint {
     pub unsafe fn recv_claimed(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
         check_iov(op.iov)?;
         let now = now();
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         // SAFETY: passed on from the caller.
         core.st.messages.recv_claimed(now, unsafe { op.named() }, false)?;
         core.transmit(now);
@@ -286,7 +296,7 @@ impl Endpoint {
     /// [`EngineError::Invalid`] when there is no such claim.
     pub fn discard_claimed(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
         let now = now();
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         core.st.messages.recv_claimed(now, op.without_memory(), true)?;
         core.transmit(now);
         self.shared.look_soon();
@@ -297,7 +307,7 @@ impl Endpoint {
     /// Cancels a receive to which no message is bound yet; its completion says so. False when there is none.
     pub fn cancel(&self, context: usize) -> bool {
         let now = now();
-        let mut core = self.shared.core.lock();
+        let Ok(mut core) = self.shared.enter() else { return false };
         let cancelled = core.st.messages.cancel(now, context);
         self.wake_sleeper(&core);
         cancelled
@@ -320,13 +330,13 @@ impl Endpoint {
         // SAFETY: passed on from the caller.
         let memory = unsafe { Gather::new(iov) };
         let base = if virtual_address { iov.first().map_or(0, |p| p.base as u64) } else { 0 };
-        Ok(self.shared.core.lock().st.messages.register(memory, base, access, key)?)
+        Ok(self.shared.enter()?.st.messages.register(memory, base, access, key)?)
     }
 
     /// Withdraws a region; false when there is none of this key. Reads and large writes of peers that are under way fail at these.
     pub fn unregister(&self, key: u64) -> bool {
         let now = now();
-        let mut core = self.shared.core.lock();
+        let Ok(mut core) = self.shared.enter() else { return false };
         let known = core.st.messages.unregister(now, key);
         if core.st.messages.wants_transmit() {
             core.transmit(now);
@@ -345,7 +355,7 @@ impl Endpoint {
     pub unsafe fn write(&self, op: &RmaOp<'_>) -> Result<(), EngineError> {
         check_iov(op.iov)?;
         let now = now();
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         // SAFETY: passed on from the caller.
         let op = unsafe { op.named() };
         let (peer, bytes) = (op.peer, op.memory.len() as usize);
@@ -364,7 +374,7 @@ impl Endpoint {
     pub unsafe fn read(&self, op: &RmaOp<'_>) -> Result<(), EngineError> {
         check_iov(op.iov)?;
         let now = now();
-        let mut core = self.shared.core.lock();
+        let mut core = self.shared.enter()?;
         // SAFETY: passed on from the caller.
         core.st.messages.read(now, unsafe { op.named() })?;
         self.after_send(&mut core, now, op.peer, 0);
@@ -380,7 +390,7 @@ impl Endpoint {
             shared.notify.signal();
         }
         shared.polled(now);
-        let mut core = shared.core.lock();
+        let Ok(mut core) = shared.enter() else { return 0 };
         let read = core.progress(now);
         shared.look_soon();
         let mut n = 0;
@@ -404,7 +414,7 @@ impl Endpoint {
     }
 
     /// Nothing was found: when that has been so for a while, somebody else may use the core.
-    fn after_empty_poll(&self, mut core: lock::Guard<'_, Core>, now: Time) {
+    fn after_empty_poll(&self, mut core: broken::Entered<'_>, now: Time) {
         let shared = &*self.shared;
         shared.watch.program_waits(shared.look_time());
         if shared.waiting.is_over(now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed))) {
@@ -423,7 +433,7 @@ impl Endpoint {
     pub fn progress(&self) {
         let now = now();
         self.shared.polled(now);
-        let mut core = self.shared.core.lock();
+        let Ok(mut core) = self.shared.enter() else { return };
         core.progress(now);
         self.shared.look_soon();
         self.wake_sleeper(&core);
@@ -437,7 +447,7 @@ impl Endpoint {
 
     /// Prepares to sleep on [`Endpoint::notify_fd`]. False when completions are there already: do not sleep.
     pub fn arm(&self) -> bool {
-        let core = self.shared.core.lock();
+        let Ok(core) = self.shared.enter() else { return false };
         if core.st.messages.has_completions() {
             return false;
         }
@@ -457,8 +467,8 @@ impl Endpoint {
     /// All counters as one JSON document.
     #[must_use]
     pub fn counters_json(&self) -> String {
-        let numbers = stat::numbers(&self.shared.core.lock());
-        numbers.document().to_string()
+        let numbers = self.shared.enter().map(|core| stat::numbers(&core));
+        numbers.map_or_else(|_| stat::broken().to_string(), |numbers| numbers.document().to_string())
     }
 
     /// Closes: refuses new operations, lets what was sent arrive (for the linger time at most), then touches the caller's memory no more. Completions stay to be polled.
@@ -470,22 +480,18 @@ impl Endpoint {
         if shared.pid != std::process::id() || std::mem::replace(&mut shared.core.lock().st.closed, true) {
             return;
         }
-        let deadline = std::time::Instant::now() + shared.linger;
-        // First what was promised but waits for its peer to ask for it, then the protocol's own farewell.
-        self.progress_until(deadline, |core| core.st.messages.broken().is_some() || !core.st.messages.owes());
-        {
-            let mut core = shared.core.lock();
-            let now = now();
-            core.st.proto_mut().close(now);
-            core.transmit(now);
-        }
-        self.progress_until(deadline, |core| core.st.messages.broken().is_some() || core.st.proto().is_drained());
+        // A panic has ended all of it before: that is as good as done.
+        let _ = self.farewell();
         shared.stop.store(true, Ordering::Release);
         shared.watch.wake();
         if let Some(thread) = self.watchdog.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
             let _ = thread.join();
         }
-        let mut core = shared.core.lock();
+        let Ok(mut core) = shared.enter() else {
+            // What is half changed is not touched any more, by nobody.
+            shared.core.lock().finished = true;
+            return;
+        };
         if let Some(to) = &shared.stats {
             stat::dump(&core, to);
         }
@@ -495,24 +501,53 @@ impl Endpoint {
         }
         core.st.messages.forget_memory();
     }
+
+    /// Whether the endpoint is in order. To be asked by who waits and finds nothing: after a panic inside it nothing comes any more.
+    ///
+    /// # Errors
+    /// [`EngineError::Broken`].
+    #[inline]
+    pub fn check(&self) -> Result<(), EngineError> {
+        if self.shared.core.is_poisoned() { Err(EngineError::Broken) } else { Ok(()) }
+    }
+
+    /// For tests of faces: panics as a defect would, inside the engine.
+    #[doc(hidden)]
+    pub fn panic_inside(&self) {
+        let _core = self.shared.enter();
+        panic!("a defect, by order of a test");
+    }
 }
 
 impl Endpoint {
+    /// First what was promised but waits for its peer to ask for it, then the protocol's own farewell.
+    fn farewell(&self) -> Result<(), EngineError> {
+        let deadline = std::time::Instant::now() + self.shared.linger;
+        self.progress_until(deadline, |core| core.st.messages.broken().is_some() || !core.st.messages.owes())?;
+        {
+            let mut core = self.shared.enter()?;
+            let now = now();
+            core.st.proto_mut().close(now);
+            core.transmit(now);
+        }
+        self.progress_until(deadline, |core| core.st.messages.broken().is_some() || core.st.proto().is_drained())
+    }
+
     /// Makes progress, asleep in between, until `done` or the deadline.
-    fn progress_until(&self, deadline: std::time::Instant, done: impl Fn(&Core) -> bool) {
+    fn progress_until(&self, deadline: std::time::Instant, done: impl Fn(&Core) -> bool) -> Result<(), EngineError> {
         const SLEEP_MAX_NS: u64 = 10_000_000;
         loop {
             let (timeout, blocked) = {
-                let mut core = self.shared.core.lock();
+                let mut core = self.shared.enter()?;
                 core.progress(now());
                 self.wake_sleeper(&core);
                 if done(&core) {
-                    return;
+                    return Ok(());
                 }
                 (core.next_timeout(), core.blocked_at())
             };
             if std::time::Instant::now() >= deadline {
-                return;
+                return Ok(());
             }
             let left = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0));
             let sleep = Duration::from_nanos(left.clamp(1000, SLEEP_MAX_NS));

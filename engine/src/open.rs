@@ -64,6 +64,10 @@ impl Endpoint {
             last_found: AtomicU64::new(now().0),
             armed: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            told_broken: AtomicBool::new(false),
+            place: udp.local_addrs().first().map_or_else(|| "without an address".to_owned(), ToString::to_string),
+            #[cfg(test)]
+            watchdog_panics: AtomicBool::new(false),
             sockets: udp.fds(),
             lanes: lanes_fd,
             notify: EventFd::new().map_err(io("making an event descriptor"))?,

@@ -7,7 +7,8 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::{Mutex, OnceLock, Weak};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 /// The numbers of one endpoint, copied while its lock is held; what becomes of them is nobody's wait.
 pub struct Numbers {
@@ -88,28 +89,39 @@ pub fn dump(core: &Core, to: &str) {
     }
 }
 
-type Live = Mutex<Vec<Weak<Shared>>>;
+/// What is told of an endpoint that a panic left half changed.
+pub fn broken() -> serde_json::Value {
+    serde_json::json!({ "out_of_order": true })
+}
+
+/// The endpoints of this process.
+static LIVE: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+/// Those that are in use.
+pub fn all() -> Vec<Arc<Shared>> {
+    let mut live = live();
+    live.retain(|w| w.strong_count() > 0);
+    live.iter().filter_map(Weak::upgrade).collect()
+}
 
 /// Makes an endpoint's counters readable by `weir stat PID`, for as long as it lives.
 pub fn publish(shared: Weak<Shared>) {
-    static LIVE: OnceLock<Live> = OnceLock::new();
     static SERVER: OnceLock<()> = OnceLock::new();
-    let live = LIVE.get_or_init(Live::default);
-    lock(live).push(shared);
+    live().push(shared);
     SERVER.get_or_init(|| {
         // Without the socket (name taken by a process of the same id in another namespace, say) there is just no live view.
         let address = SocketAddr::from_abstract_name(format!("weir-stat-{}", std::process::id()));
         if let Ok(listener) = address.and_then(|a| UnixListener::bind_addr(&a)) {
-            let _ = std::thread::Builder::new().name("weir-stat".into()).spawn(move || serve(&listener, live));
+            let _ = std::thread::Builder::new().name("weir-stat".into()).spawn(move || serve(&listener));
         }
     });
 }
 
-fn lock(live: &Live) -> std::sync::MutexGuard<'_, Vec<Weak<Shared>>> {
-    live.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+fn live() -> MutexGuard<'static, Vec<Weak<Shared>>> {
+    LIVE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn serve(listener: &UnixListener, live: &Live) {
+fn serve(listener: &UnixListener) {
     // SAFETY: takes nothing and cannot fail.
     let own = unsafe { libc::geteuid() };
     // This thread is none of the program's.
@@ -120,18 +132,16 @@ fn serve(listener: &UnixListener, live: &Live) {
         if !peer_uid(&stream).is_some_and(|uid| may_read(uid, own)) {
             continue;
         }
-        let endpoints: Vec<_> = {
-            let mut live = lock(live);
-            live.retain(|w| w.strong_count() > 0);
-            live.iter().filter_map(Weak::upgrade).collect()
+        let document = |s: &Arc<Shared>| {
+            let numbers = s.enter().map(|core| numbers(&core));
+            numbers.map_or_else(|_| broken(), |numbers| numbers.document())
         };
-        let endpoints: Vec<_> = endpoints
-            .iter()
-            .map(|s| {
-                let numbers = numbers(&s.core.lock());
-                numbers.document()
-            })
-            .collect();
+        // A panic here is one with an endpoint locked, which is told of and answers no more; the next question finds that.
+        let endpoints = catch_unwind(AssertUnwindSafe(|| all().iter().map(document).collect::<Vec<_>>()));
+        let endpoints = endpoints.unwrap_or_else(|payload| {
+            crate::broken::say(&crate::broken::after_panic(&*payload));
+            Vec::new()
+        });
         let text = serde_json::json!({ "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "endpoints": endpoints }).to_string();
         let _ = stream.set_write_timeout(Some(std::time::Duration::from_secs(1)));
         let _ = stream.write_all(text.as_bytes());

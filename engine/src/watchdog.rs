@@ -5,8 +5,9 @@
 
 use crate::core::now;
 use crate::watch::UNSEEN_MAX;
-use crate::{EngineError, Shared};
+use crate::{EngineError, Shared, broken};
 use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -54,10 +55,17 @@ impl Shared {
     }
 }
 
+/// Until the endpoint closes, or a panic has left it half changed: there is nothing to make progress with any more.
 fn run(shared: &Shared) {
     block_signals();
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| passes(shared))) {
+        broken::say(&broken::after_panic(&*payload));
+    }
+}
+
+fn passes(shared: &Shared) {
     let mut less = 1;
-    while !shared.stop.load(Ordering::Acquire) {
+    while !shared.stop.load(Ordering::Acquire) && !shared.core.is_poisoned() {
         let armed = shared.armed.load(Ordering::Acquire);
         let away_ns = now().0.saturating_sub(shared.last_poll.load(Ordering::Relaxed));
         let take_over = armed || (shared.watchdog_ns > 0 && away_ns >= shared.patience_ns());
@@ -105,7 +113,9 @@ struct Step {
 
 /// One pass of progress. `None`: somebody else holds the lock, and so is making progress.
 fn step(shared: &Shared, armed: bool, away_ns: u64) -> Option<Step> {
-    let mut core = shared.core.try_lock()?;
+    let mut core = shared.try_enter()?;
+    #[cfg(test)]
+    assert!(!shared.watchdog_panics.load(Ordering::Relaxed), "a defect, by order of a test");
     core.st.counters.watchdog_steps += 1;
     core.progress(now());
     let completions = core.st.messages.has_completions();

@@ -1,4 +1,5 @@
-/* Ping-pong between ranks 0 and 1: the distribution of the half round trip.
+/* Ping-pong between ranks 0 and 1: the distribution of the half round trip, and the longest exchange of all, warm-up and
+ * checked ones too (`longest_ms`), which tells how long it stood still.
  *
  *   pingpong --size 8 --reps 20000 --warmup 1000 --seconds 5
  *
@@ -32,7 +33,7 @@ int main(int argc, char **argv) {
     samples half;
     samples_init(&half, 1 << 20);
     MPI_Barrier(MPI_COMM_WORLD);
-    double begin = now_s(), cpu = cpu_s(), timed = 0;
+    double begin = now_s(), cpu = cpu_s(), timed = 0, longest = 0;
     size_t checked = 0;
     int warm = 0; /* On a bad network the warm-up ends after a fifth of the time. */
     if (rank == 0) {
@@ -47,6 +48,7 @@ int main(int argc, char **argv) {
             MPI_Send(out, (int)size, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
             MPI_Recv(in, (int)size, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             t = now_s() - t;
+            if (t > longest) longest = t;
             if (memcmp(in, out, full ? size : sizeof h)) DIE("exchange %u came back different", i);
             checked += full;
             warm = warm || i >= warmup || now_s() - begin > limit / 5;
@@ -75,10 +77,10 @@ int main(int argc, char **argv) {
         samples_sort(&half);
         if (half.n == 0) DIE("no timed exchange within %g s", limit);
         printf("{\"program\":\"pingpong\",\"size\":%zu,\"reps\":%zu,\"checked\":%zu,\"min_us\":%.3f,\"median_us\":%.3f,"
-               "\"p90_us\":%.3f,\"p99_us\":%.3f,\"p999_us\":%.3f,\"max_us\":%.3f,\"mean_us\":%.3f,\"mb_per_s\":%.3f,\"cpu_s\":%.3f}\n",
+               "\"p90_us\":%.3f,\"p99_us\":%.3f,\"p999_us\":%.3f,\"max_us\":%.3f,\"mean_us\":%.3f,\"mb_per_s\":%.3f,\"cpu_s\":%.3f,\"longest_ms\":%.3f}\n",
                size, half.n, checked, quantile(&half, 0), quantile(&half, 0.5), quantile(&half, 0.9), quantile(&half, 0.99),
                quantile(&half, 0.999), quantile(&half, 1), timed / 2 / (double)half.n * 1e6,
-               (double)size * (double)half.n * 2 / timed / 1e6, all);
+               (double)size * (double)half.n * 2 / timed / 1e6, all, longest * 1e3);
     }
     MPI_Finalize();
     return 0;

@@ -33,9 +33,14 @@ const BEGIN: &str = "R=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}}; P=$$; \
 enum Expect {
     /// The program's own checks pass, and somebody says this (if it is not empty).
     Passes(&'static str),
+    /// The same; large payload went by a TCP connection that was given up, and no exchange took longer than [`STALL_MS`].
+    MovesOn,
     /// The job fails, and somebody says one of these.
     Fails(&'static [&'static str]),
 }
+
+/// Longest exchange of messages when one of two links ends.
+const STALL_MS: f64 = 200.0;
 
 /// One thing that goes wrong.
 struct Case {
@@ -47,18 +52,45 @@ struct Case {
     expect: Expect,
     /// What is done to the network once the program has exchanged messages for a second.
     during: Option<fn(&Lab) -> Result<()>>,
-    /// Both ranks on this machine's loop interface instead of two hosts.
-    one_host: bool,
+    /// What joins the ranks.
+    place: Place,
+}
+
+/// Where the two ranks are.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    /// On two hosts with one network.
+    Hosts,
+    /// On two hosts with a cable between them, and another.
+    TwoCables,
+    /// Both on this machine's loop interface.
+    OneHost,
 }
 
 const SHORT: &str = "--size 8 --reps 1000 --seconds 5";
 const LONG: &str = "--size 300000 --reps 1000000 --warmup 10 --seconds 6";
 
 const fn case(name: &'static str, before: &'static str, args: &'static str, expect: Expect) -> Case {
-    Case { name, before, program: "pingpong", args, expect, during: None, one_host: false }
+    Case { name, before, program: "pingpong", args, expect, during: None, place: Place::Hosts }
 }
 
-const CASES: [Case; 14] = [
+/// A ping-pong by a TCP connection over the first of two cables, which ends.
+const fn cable(name: &'static str, during: fn(&Lab) -> Result<()>) -> Case {
+    Case {
+        during: Some(during),
+        place: Place::TwoCables,
+        ..case(name, "export WEIR_STATS=-; ", "--size 30000 --reps 100000000 --warmup 10 --seconds 5", Expect::MovesOn)
+    }
+}
+
+const CASES: [Case; 21] = [
+    cable("the cable pulled at the first rank", |lab| lab.pull(0)),
+    cable("the cable pulled at the second rank", |lab| lab.pull(1)),
+    cable("the cable cut, and nobody told", |lab| lab.mute(0..2)),
+    cable("the cable cut one way, and nobody told", |lab| lab.mute(0..1)),
+    cable("the cable cut the other way, and nobody told", |lab| lab.mute(1..2)),
+    cable("the first rank's address taken away", |lab| lab.take_address(0)),
+    cable("the second rank's address taken away", |lab| lab.take_address(1)),
     case(
         "no usable key",
         "unset WEIR_KEY; export WEIR_KEY_FILE=/nonexistent/key; ",
@@ -84,7 +116,7 @@ const CASES: [Case; 14] = [
         SHORT,
         Expect::Fails(&["none of integrity, auth, encrypt"]),
     ),
-    Case { one_host: true, ..case("port taken", "export WEIR_PORT=47917; ", SHORT, Expect::Fails(&["47917"])) },
+    Case { place: Place::OneHost, ..case("port taken", "export WEIR_PORT=47917; ", SHORT, Expect::Fails(&["47917"])) },
     case(
         "address nobody answers at",
         // Each takes the other for a neighbour on its own loop interface.
@@ -154,8 +186,12 @@ pub fn run(paths: &Paths, only: &str, deadline: Instant, mut report: impl FnMut(
     for case in CASES.iter().filter(|case| case.name.contains(only)) {
         for stack in &stacks {
             // A network of its own: what a case does to it stays there. Without offloads, or packets would be as large as messages.
-            let wire = Wire { no_offload: true, ..Wire::plain(0.0) };
-            let lab = if case.one_host { None } else { Some(Lab::start(2, &wire)?) };
+            let lab = match case.place {
+                Place::OneHost => None,
+                Place::Hosts => Some(Lab::start(2, &Wire { no_offload: true, ..Wire::plain(0.0) })?),
+                // With offloads: a cable as fast as TCP is worth having on.
+                Place::TwoCables => Some(Lab::start(2, &Wire { two_cables: true, ..Wire::plain(0.0) })?),
+            };
             let name = format!("{} ({})", case.name, stack.name);
             let late = Instant::now() >= deadline;
             let ended = if late { Ended::Failed("no time left".into()) } else { one(paths, lab.as_ref(), stack, case) };
@@ -180,7 +216,7 @@ fn one(paths: &Paths, lab: Option<&Lab>, stack: &Stack, case: &Case) -> Ended {
     let program = mpi::program(paths, stack.mpi, case.program);
     let mut args = vec!["-c".to_owned(), script, program.display().to_string()];
     args.extend(case.args.split_whitespace().map(str::to_owned));
-    let limit = if case.one_host { LIMIT_AT_ONCE } else { LIMIT };
+    let limit = if case.place == Place::OneHost { LIMIT_AT_ONCE } else { LIMIT };
     let job = Job { stack, ranks: 2, program: Path::new("/bin/sh"), args: &args, limit, env: &env };
     let run = || match (case.during, lab) {
         (Some(during), Some(lab)) => job.run_beside(paths, lab, &begun, || {
@@ -220,11 +256,27 @@ fn judge(outcome: &Outcome, expect: Expect) -> Ended {
     let missing = |texts: &[&str]| Ended::Failed(format!("nobody said {texts:?}: {}", outcome.cause()));
     match expect {
         _ if outcome.status.is_none() => Ended::Failed(format!("hangs: {}", outcome.cause())),
-        Expect::Passes(_) if !complete => Ended::Failed(outcome.cause()),
+        Expect::Passes(_) | Expect::MovesOn if !complete => Ended::Failed(outcome.cause()),
         Expect::Passes(text) if !said(text) => missing(&[text]),
         Expect::Fails(_) if outcome.ok() => Ended::Failed("it passed".into()),
         Expect::Fails(texts) if !texts.iter().any(|text| said(text)) => missing(texts),
+        Expect::MovesOn => moved_on(outcome),
         Expect::Passes(_) | Expect::Fails(_) => Ended::Passed,
+    }
+}
+
+/// A TCP connection was in use, was given up, and nobody waited long for what it had.
+fn moved_on(outcome: &Outcome) -> Ended {
+    let counted = |name: &str| {
+        let of_rank = |text: &str| text.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok();
+        outcome.stderr.split(&format!("\"{name}\":")).skip(1).filter_map(of_rank).sum::<u64>()
+    };
+    if counted("lanes_opened") == 0 || counted("lanes_failed") == 0 {
+        return Ended::Failed("no TCP connection was in use, or none was given up".into());
+    }
+    match result_of(outcome).and_then(|said| said.get("longest_ms")?.as_f64()) {
+        Some(longest_ms) if longest_ms <= STALL_MS => Ended::Passed,
+        longest_ms => Ended::Failed(format!("it stood still for {longest_ms:?} ms, not below {STALL_MS}")),
     }
 }
 
@@ -258,6 +310,19 @@ mod tests {
             assert!(matches!(judge(&ended(9, &both), killed), Ended::Failed(_)), "{crash}");
             assert!(matches!(judge(&ended(0, crash), Expect::Passes("")), Ended::Failed(_)), "{crash}");
         }
+    }
+
+    #[test]
+    fn who_stands_still_or_used_no_connection_has_not_moved_on() {
+        let told = |longest_ms: f64, counters: &str| Outcome {
+            stdout: format!("{{\"program\":\"pingpong\",\"longest_ms\":{longest_ms}}}"),
+            ..ended(0, counters)
+        };
+        let counters = "\"lanes_opened\": 1,\n\"lanes_failed\": 0,\n\"lanes_opened\": 1,\n\"lanes_failed\": 1\n";
+        assert_eq!(judge(&told(199.0, counters), Expect::MovesOn), Ended::Passed);
+        assert!(matches!(judge(&told(201.0, counters), Expect::MovesOn), Ended::Failed(_)));
+        assert!(matches!(judge(&told(1.0, "\"lanes_opened\": 1\n"), Expect::MovesOn), Ended::Failed(_)));
+        assert!(matches!(judge(&ended(0, counters), Expect::MovesOn), Ended::Failed(_)));
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub struct Wire {
     pub no_offload: bool,
     /// A second network beside the first, with interfaces of its own; either can be cut.
     pub two_networks: bool,
+    /// Two networks, each a cable between the two hosts there are, without a switch; interfaces, addresses and cables can be taken away.
+    pub two_cables: bool,
 }
 
 impl Wire {
@@ -90,6 +92,9 @@ impl Wire {
                 text += &format!("nft_loss = {}\n", self.loss);
             } else if self.no_offload {
                 text += "offload = false\n";
+            }
+            for name in [DATA_IFACE, SECOND_IFACE].iter().filter(|_| self.two_cables) {
+                text += &format!("[[network]]\nname = \"{name}\"\n");
             }
         }
         text
@@ -164,6 +169,30 @@ impl Lab {
     /// As above.
     pub fn heal(&self, network: &str) -> Result<()> {
         Ok(self.network.heal(&self.hosts[0], network)?)
+    }
+
+    /// Switches the measured interface of a host off, as when its cable is pulled there.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn pull(&self, host: usize) -> Result<()> {
+        Ok(self.network.pull(&self.hosts[host], DATA_IFACE)?)
+    }
+
+    /// Takes a host's address on the measured network away.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn take_address(&self, host: usize) -> Result<()> {
+        Ok(self.network.take_address(&self.hosts[host], DATA_IFACE)?)
+    }
+
+    /// Drops what hosts receive on the measured network; nobody is told.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn mute(&self, hosts: std::ops::Range<usize>) -> Result<()> {
+        hosts.into_iter().try_for_each(|host| Ok(self.network.mute(&self.hosts[host], DATA_IFACE)?))
     }
 
     /// Sets the longest packet that the last host's interface on the measured network takes. What arrives longer is dropped, and nobody is told.
@@ -286,10 +315,12 @@ mod tests {
         let mut queue = Wire::shaped(1000, 50, 0.01);
         queue.queue_packets = Some(64);
         let two = Wire { two_networks: true, ..Wire::default() };
-        for wire in [Wire::plain(0.0), Wire::plain(0.02), Wire::shaped(100, 0, 0.0), queue, two] {
+        let cables = Wire { two_cables: true, no_offload: true, ..Wire::default() };
+        for wire in [Wire::plain(0.0), Wire::plain(0.02), Wire::shaped(100, 0, 0.0), queue, two, cables] {
             let text = wire.spec(4);
             let spec = Spec::from_toml(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
             assert_eq!(spec.hosts.len(), 4);
+            assert_eq!(spec.networks.len(), if wire.two_networks || wire.two_cables { 2 } else { 1 });
             assert!(spec.control, "{text}");
         }
     }

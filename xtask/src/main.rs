@@ -200,6 +200,7 @@ fn mpirun(paths: &Paths, run: &RunArgs) -> Result<bool> {
         queue_packets: run.queue,
         no_offload: run.no_offload,
         two_networks: run.two_networks,
+        two_cables: false,
     };
     let lab = lab::Lab::start(run.n, &wire)?;
     let mut good = true;

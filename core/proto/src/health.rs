@@ -16,6 +16,10 @@ const LOSS: u32 = 4;
 const LOSSES_MAX: u32 = 10;
 /// A peer that tells nothing for so long has lost the lane, whatever TCP says. (One that gives it up says so, by whatever path there is; this is for those that cannot.)
 const UNTOLD_NS: u64 = 2_000_000_000;
+/// A peer that tells nothing for so long is asked by packets whether the path of its lane still carries anything, and again after each of these times. TCP says nothing where the
+/// kernel has no way for what it would send again, and little where it waits for its timer; a path that is left within 20 ms of being asked leaves 200 ms for all of it.
+const ASK_NS: u64 = 40_000_000;
+const ASK_AGAIN_NS: u64 = 20_000_000;
 
 /// What is known of a lane's well-being.
 #[derive(Copy, Clone, Debug)]
@@ -28,6 +32,8 @@ pub struct LaneHealth {
     /// How far the peer had read then, and since when no further.
     read: u64,
     read_at: Time,
+    /// When its path was last asked about.
+    asked_at: Time,
     /// Segments lost then, and how often something had been lost of late.
     lost: u32,
     losses: u32,
@@ -37,7 +43,16 @@ impl LaneHealth {
     /// Of a lane that is up since `now`.
     #[must_use]
     pub fn new(now: Time) -> LaneHealth {
-        LaneHealth { waits: false, looked_at: now, excused: false, read: 0, read_at: now, lost: 0, losses: 0 }
+        LaneHealth {
+            waits: false,
+            looked_at: now,
+            excused: false,
+            read: 0,
+            read_at: now,
+            asked_at: now,
+            lost: 0,
+            losses: 0,
+        }
     }
 
     /// When to call [`LaneHealth::suffers`] although nothing else happens. `None`: while nothing is under way.
@@ -70,6 +85,20 @@ impl LaneHealth {
             Some(read) if now.since_ns(self.looked_at) >= LOOK_NS => Ok(self.look(now, read, lost()?, begins)),
             _ => Ok(false),
         }
+    }
+
+    /// Whether to ask now, by [`crate::Endpoint::ask_path`], if the path of the lane still carries packets: the peer has told nothing for a while. To be called after
+    /// [`LaneHealth::suffers`]; whoever finds the path failed (`crate::Endpoint::path_has_failed`) gives the lane up.
+    #[inline]
+    pub fn is_to_ask(&mut self, now: Time) -> bool {
+        let is_due = self.waits
+            && now.since_ns(self.read_at) >= ASK_NS
+            && now.since_ns(self.asked_at) >= ASK_AGAIN_NS
+            && now.since_ns(self.looked_at) < LOOK_NS;
+        if is_due {
+            self.asked_at = now;
+        }
+        is_due
     }
 
     fn look(&mut self, now: Time, read: u64, lost: u32, begins: bool) -> bool {
@@ -142,6 +171,22 @@ mod tests {
         let looks = 2 * UNTOLD_NS / LOOK_NS;
         assert_eq!(given_up_at((0..looks).map(|_| (5, 0))), Some((UNTOLD_NS / LOOK_NS) as usize + 1));
         assert_eq!(given_up_at((0..looks).map(|i| (i / 199, 0))), None, "now and then is enough");
+    }
+
+    #[test]
+    fn a_peer_that_tells_nothing_is_asked_about_after_40_ms_and_each_20() {
+        let asked = |waits: &dyn Fn(u64) -> Option<u64>| -> Vec<u64> {
+            let mut h = LaneHealth::new(START);
+            let mut asks = |ms: &u64| {
+                let now = START.plus_ns(ms * MS);
+                assert!(!ask(&mut h, now, waits(*ms), 0));
+                h.is_to_ask(now)
+            };
+            (1..=100).filter(|ms| asks(ms)).collect()
+        };
+        assert_eq!(asked(&|_| Some(0)), [41, 61, 81]);
+        assert!(asked(&|ms| Some(6 + ms / 30)).is_empty(), "it tells now and then");
+        assert!(asked(&|ms| (ms % 30 > 0).then_some(7)).is_empty(), "nothing is under way now and then");
     }
 
     #[test]

@@ -229,6 +229,11 @@ impl Tcp {
         self.conns.get(&s.conn).map_or(0, |c| c.flows[s.side].lost)
     }
 
+    /// The host at the other side, and the network between.
+    pub(crate) fn remote(&self, s: Socket) -> Option<(HostId, NetId)> {
+        self.conns.get(&s.conn).map(|c| (c.ends[1 - s.side].host, c.net))
+    }
+
     fn held(&self, s: Socket) -> Result<&Conn, Broken> {
         self.conns.get(&s.conn).filter(|c| c.ends[s.side].held && !c.ends[s.side].broken).ok_or(Broken)
     }

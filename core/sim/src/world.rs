@@ -151,6 +151,11 @@ impl<S> Host<'_, S> {
         self.tcp.lost_segments(s)
     }
 
+    /// The host at the other side of a connection, and the network between.
+    pub fn tcp_remote(&self, s: Socket) -> Option<(HostId, NetId)> {
+        self.tcp.remote(s)
+    }
+
     /// Lets go of a connection: the other side reads what was written, then its end, or a reset if anything was left unread here.
     pub fn tcp_close(&mut self, s: Socket) {
         self.with_tcp(true, |tcp, around| tcp.close(around, s));

@@ -162,6 +162,24 @@ fn a_cut_of_one_of_two_links_never_stalls_anybody_for_long() {
     }
 }
 
+/// What TCP would send again finds no way out of the host (its cable was pulled), and is not counted as lost.
+#[test]
+fn a_cut_that_tcp_does_not_tell_of_never_stalls_anybody_for_long() {
+    for seed in 0..400 {
+        let mut rng = Rng::new(seed, 2);
+        let messages: Vec<_> =
+            (0..8).map(|i| (i % 2, 5 * MS + rng.below(12 * MS), 20_000 + rng.below(500_000))).collect();
+        let direction = rng.pick(&[Direction::Both, Direction::Up, Direction::Down]);
+        let cut = (rng.below(2) as u32, direction, 5 * MS + rng.below(15 * MS));
+        let mut s = cut_of_one_of_two(&messages, cut, 3 * SEC);
+        s.endpoint.lanes = Some(LaneSpec { sees_losses: false, ..LaneSpec::default() });
+        let r = kept(&s);
+        assert_eq!(r.message_ns.len(), 2 + messages.len());
+        let stall = r.finished_ns.saturating_sub(cut.2);
+        assert!(stall < 200 * MS, "seed {seed}: {} ms", stall / MS);
+    }
+}
+
 #[test]
 fn a_link_that_was_cut_and_healed_has_a_lane_again() {
     let messages = [(0, 5 * MS, 1_000_000), (1, 3 * SEC, 20_000), (0, 3 * SEC, 20_000), (0, 4 * SEC, 1_000_000)];

@@ -101,6 +101,10 @@ impl Connection {
         self.0.shutdown();
     }
 
+    pub fn remote(&self) -> Option<SocketAddr> {
+        self.0.remote()
+    }
+
     pub fn lost_segments(&self) -> io::Result<u32> {
         Ok(RIG.with_borrow(|r| r.lost))
     }

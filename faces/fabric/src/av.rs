@@ -10,7 +10,7 @@ use crate::host;
 use crate::table::NONE;
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use weir_engine::NAME_BYTES;
 
 /// An address vector and the endpoints that use it.
@@ -28,8 +28,8 @@ struct Inner {
 }
 
 impl Av {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inner(&self) -> Result<MutexGuard<'_, Inner>, i32> {
+        guard::in_order(&self.inner)
     }
 
     /// Adds an endpoint; it learns all addresses there are.
@@ -37,7 +37,7 @@ impl Av {
     /// # Errors
     /// `FI_EINVAL` when a name cannot be used by this endpoint.
     pub fn attach(&self, ep: &Arc<EpCore>) -> Result<(), i32> {
-        let mut inner = self.inner();
+        let mut inner = self.inner()?;
         for (index, name) in inner.entries.iter().enumerate() {
             if let Some(name) = name {
                 teach(ep, index as u64, name)?;
@@ -49,7 +49,9 @@ impl Av {
 
     /// Removes an endpoint.
     pub fn detach(&self, ep: &Arc<EpCore>) {
-        self.inner().eps.retain(|e| !Arc::ptr_eq(e, ep));
+        if let Ok(mut inner) = self.inner() {
+            inner.eps.retain(|e| !Arc::ptr_eq(e, ep));
+        }
     }
 
     /// Adds an address to all endpoints, now and later.
@@ -63,7 +65,7 @@ impl Av {
             );
             return Err(FI_EINVAL);
         }
-        let mut inner = self.inner();
+        let mut inner = self.inner()?;
         let index = inner.free.first().copied().unwrap_or(inner.entries.len());
         for (i, ep) in inner.eps.iter().enumerate() {
             if let Err(code) = teach(ep, index as u64, name) {
@@ -84,7 +86,7 @@ impl Av {
     /// # Errors
     /// `FI_EINVAL` when one is not there, or named twice.
     pub fn remove(&self, indices: &[u64]) -> Result<(), i32> {
-        let mut inner = self.inner();
+        let mut inner = self.inner()?;
         let mut sorted = indices.to_vec();
         sorted.sort_unstable();
         let known = |index: &u64| inner.entries.get(usize::try_from(*index).ok()?)?.as_ref();
@@ -96,7 +98,7 @@ impl Av {
     }
 
     fn name(&self, index: u64) -> Option<Name> {
-        self.inner().entries.get(usize::try_from(index).ok()?).copied().flatten()
+        self.inner().ok()?.entries.get(usize::try_from(index).ok()?).copied().flatten()
     }
 }
 

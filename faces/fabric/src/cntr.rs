@@ -7,7 +7,7 @@ use crate::guard;
 use crate::wait::{FdSet, Patience, Sleeper, Step};
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use weir_engine::EventFd;
 
 /// An endpoint's operations that a counter counts.
@@ -59,14 +59,17 @@ pub struct Cntr {
 }
 
 impl Cntr {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inner(&self) -> Result<MutexGuard<'_, Inner>, i32> {
+        guard::in_order(&self.inner)
     }
 
     /// Counts an endpoint's operations of these kinds from now on.
-    pub fn attach(&self, ep: &Arc<EpCore>, flags: u64) {
+    ///
+    /// # Errors
+    /// `FI_EOPBADSTATE` where a panic left the counter half changed.
+    pub fn attach(&self, ep: &Arc<EpCore>, flags: u64) -> Result<(), i32> {
         let source = Source { ep: ep.clone(), flags };
-        let mut inner = self.inner();
+        let mut inner = self.inner()?;
         let so_far = source.counts();
         inner.value = inner.value.wrapping_sub(so_far.0);
         inner.errors = inner.errors.wrapping_sub(so_far.1);
@@ -74,11 +77,12 @@ impl Cntr {
             set.add(ep.engine.notify_fd());
         }
         inner.sources.push(source);
+        Ok(())
     }
 
     /// Keeps what an endpoint counted, and lets go of it.
     pub fn detach(&self, ep: &Arc<EpCore>) {
-        let mut inner = self.inner();
+        let Ok(mut inner) = self.inner() else { return };
         if let Some((set, _)) = self.sleeper.existing() {
             set.remove(ep.engine.notify_fd());
         }
@@ -91,13 +95,18 @@ impl Cntr {
         }
     }
 
-    fn counts(&self) -> (u64, u64) {
-        self.inner().counts()
+    fn counts(&self) -> Result<(u64, u64), i32> {
+        Ok(self.inner()?.counts())
     }
 
-    fn progress(&self) {
-        let eps: Vec<Arc<EpCore>> = self.inner().sources.iter().map(|s| s.ep.clone()).collect();
+    /// Makes progress on all endpoints.
+    ///
+    /// # Errors
+    /// `FI_EOPBADSTATE` where one of them, or this, is out of order: who waits must hear of it.
+    fn progress(&self) -> Result<(), i32> {
+        let eps: Vec<Arc<EpCore>> = self.inner()?.sources.iter().map(|s| s.ep.clone()).collect();
         eps.iter().for_each(|ep| ep.engine.progress());
+        eps.iter().try_for_each(|ep| ep.engine.check()).map_err(|e| guard::code_of(&e))
     }
 
     /// Prepares for sleeping on the descriptor.
@@ -105,7 +114,7 @@ impl Cntr {
     /// # Errors
     /// `FI_EAGAIN` when an endpoint has something to do first.
     pub fn arm(&self) -> Result<(), i32> {
-        let inner = self.inner();
+        let inner = self.inner()?;
         self.sleeper(&inner)?.1.clear();
         if inner.sources.iter().all(|s| s.ep.engine.arm()) { Ok(()) } else { Err(FI_EAGAIN) }
     }
@@ -122,13 +131,14 @@ impl Cntr {
 
     fn wait(&self, threshold: u64, timeout_ms: i32) -> Result<i32, i32> {
         let patience = Patience::new(timeout_ms);
-        let errors = self.counts().1;
+        let errors = self.counts()?.1;
         loop {
-            self.progress();
-            let now = self.counts();
+            let progress = self.progress();
+            let now = self.counts()?;
             if now.0 >= threshold {
                 return Ok(0);
             }
+            progress?;
             if now.1 != errors {
                 return Err(FI_EAVAIL);
             }
@@ -242,7 +252,7 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) ->
         }
         let answer = match command {
             FI_GETWAIT if object.wait_obj == FI_WAIT_FD => {
-                let inner = object.cntr.inner();
+                let inner = object.cntr.inner()?;
                 object.cntr.sleeper(&inner)?.0.as_raw_fd()
             }
             FI_GETWAITOBJ => object.wait_obj,
@@ -258,8 +268,9 @@ unsafe extern "C" fn read(fid: *mut FidCntr) -> u64 {
     guard::guard(0, || {
         // SAFETY: null or a handle of ours.
         let Ok(object) = (unsafe { CntrObj::of(fid) }) else { return 0 };
-        object.cntr.progress();
-        object.cntr.counts().0
+        // There is no way to tell of an error here; what was counted stays.
+        let _ = object.cntr.progress();
+        object.cntr.counts().unwrap_or_default().0
     })
 }
 
@@ -267,8 +278,8 @@ unsafe extern "C" fn readerr(fid: *mut FidCntr) -> u64 {
     guard::guard(0, || {
         // SAFETY: null or a handle of ours.
         let Ok(object) = (unsafe { CntrObj::of(fid) }) else { return 0 };
-        object.cntr.progress();
-        object.cntr.counts().1
+        let _ = object.cntr.progress();
+        object.cntr.counts().unwrap_or_default().1
     })
 }
 
@@ -277,7 +288,7 @@ unsafe fn change(fid: *mut FidCntr, how: impl FnOnce(&mut Inner)) -> c_int {
     guard::int(|| {
         // SAFETY: null or a handle of ours.
         let cntr = &unsafe { CntrObj::of(fid) }?.cntr;
-        how(&mut cntr.inner());
+        how(&mut *cntr.inner()?);
         if let Some((_, wake)) = cntr.sleeper.existing() {
             wake.signal();
         }

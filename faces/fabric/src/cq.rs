@@ -49,17 +49,21 @@ pub struct Cq {
 
 impl Cq {
     /// Completions of this endpoint's queue come here from now on.
-    pub fn attach(&self, ep: &Arc<EpCore>, queue: Queue) {
-        let mut inner = self.inner.lock();
+    ///
+    /// # Errors
+    /// `FI_EOPBADSTATE` where a panic left the queue half changed.
+    pub fn attach(&self, ep: &Arc<EpCore>, queue: Queue) -> Result<(), i32> {
+        let mut inner = self.inner.lock()?;
         if let Some((set, _)) = self.sleeper.existing() {
             set.add(ep.engine.notify_fd());
         }
         inner.sources.push(Source { ep: ep.clone(), queue });
+        Ok(())
     }
 
     /// Lets go of an endpoint; what it has completed stays readable.
     pub fn detach(&self, ep: &Arc<EpCore>) {
-        let mut guard = self.inner.lock();
+        let Ok(mut guard) = self.inner.lock() else { return };
         let inner = &mut *guard;
         for source in inner.sources.iter().filter(|s| Arc::ptr_eq(&s.ep, ep)) {
             while source.ep.engine.poll(source.queue, &mut inner.scratch, BATCH) > 0 {
@@ -78,7 +82,9 @@ impl Cq {
 
     /// Adds a completion made by the face itself (a peek's answer).
     pub fn push(&self, completion: Completion, from: u64) {
-        self.inner.lock().pending.push_back(Pending { completion, from });
+        let Ok(mut inner) = self.inner.lock() else { return };
+        inner.pending.push_back(Pending { completion, from });
+        drop(inner);
         if let Some((_, wake)) = self.sleeper.existing() {
             wake.signal();
         }
@@ -89,7 +95,7 @@ impl Cq {
     /// # Errors
     /// `FI_EAGAIN` when there is something to read.
     pub fn arm(&self) -> Result<(), i32> {
-        let inner = self.inner.lock();
+        let inner = self.inner.lock()?;
         let (_, wake) = self.sleeper(&inner)?;
         if !inner.pending.is_empty() || self.signalled.load(Ordering::Acquire) {
             return Err(FI_EAGAIN);
@@ -100,6 +106,14 @@ impl Cq {
             return Err(FI_EAGAIN);
         }
         if inner.sources.iter().all(|s| s.ep.engine.arm()) { Ok(()) } else { Err(FI_EAGAIN) }
+    }
+
+    /// What to say where nothing was found.
+    #[inline]
+    fn nothing(inner: &Inner) -> Result<isize, i32> {
+        // An endpoint that a panic left half changed completes nothing any more: who waits for it must hear of that.
+        inner.sources.iter().try_for_each(|s| s.ep.engine.check().map_err(|e| guard::code_of(&e)))?;
+        Err(FI_EAGAIN)
     }
 
     /// The descriptors to sleep on; made now if need be, with all endpoints bound so far.
@@ -113,7 +127,7 @@ impl Cq {
     }
 
     fn wait_fd(&self) -> Result<c_int, i32> {
-        let inner = self.inner.lock();
+        let inner = self.inner.lock()?;
         self.sleeper(&inner).map(|(set, _)| set.as_raw_fd())
     }
 
@@ -123,7 +137,7 @@ impl Cq {
     /// `buf` has room for `count` entries of the format; `from` is null or has room for `count` addresses.
     #[inline]
     unsafe fn read(&self, buf: *mut c_void, count: usize, from: *mut u64) -> Result<isize, i32> {
-        let mut guard = self.inner.lock();
+        let mut guard = self.inner.lock()?;
         let inner = &mut *guard;
         if !inner.pending.is_empty() || count == 0 {
             // Progress all the same: who probes in a loop gets nothing else here, and must not starve his peers. Only a probe that found nothing counts as an empty poll,
@@ -168,7 +182,7 @@ impl Cq {
         if done > 0 {
             Ok(done as isize)
         } else if inner.pending.is_empty() {
-            Err(FI_EAGAIN)
+            Self::nothing(inner)
         } else {
             Err(FI_EAVAIL)
         }
@@ -191,7 +205,7 @@ impl Cq {
                     .pending
                     .extend(inner.scratch.drain(..).map(|c| Pending { from: ep.address_of(c.source), completion: c }));
             }
-            return if inner.pending.is_empty() { Err(FI_EAGAIN) } else { Ok(0) };
+            return if inner.pending.is_empty() { Self::nothing(inner) } else { Ok(0) };
         }
         let mut done = 0;
         while done < count {
@@ -270,7 +284,7 @@ impl Cq {
     /// # Safety
     /// `out` is an error entry as long as the application's interface version says.
     unsafe fn read_error(&self, out: *mut FiCqErrEntry) -> Result<isize, i32> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.inner.lock()?;
         let Some(front) = inner.pending.front() else { return Err(FI_EAGAIN) };
         let Err(error) = &front.completion.result else { return Err(FI_EAGAIN) };
         let (err, prov_errno) = guard::codes_of(error);
@@ -601,7 +615,7 @@ mod tests {
     #[test]
     fn only_a_probe_that_found_nothing_may_give_the_core_away() {
         let (cq, ep) = (queue(), endpoint());
-        cq.attach(&ep, Queue::Both);
+        cq.attach(&ep, Queue::Both).expect("in order");
         std::thread::sleep(Duration::from_millis(1));
         for _ in 0..10 {
             cq.push(answer(Ok(())), 0);
@@ -616,7 +630,7 @@ mod tests {
     #[test]
     fn a_probes_answer_wakes_another_thread_that_sleeps_on_the_queue() {
         let (cq, ep) = (queue(), endpoint());
-        cq.attach(&ep, Queue::Both);
+        cq.attach(&ep, Queue::Both).expect("in order");
         cq.arm().expect("nothing to read");
         let mut set = libc::pollfd { fd: cq.wait_fd().expect("descriptor"), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid entry.
@@ -625,5 +639,21 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { libc::poll(&raw mut set, 1, 0) }, 1, "awake");
         assert_eq!(cq.arm(), Err(FI_EAGAIN), "there is something to read");
+    }
+
+    #[test]
+    fn a_queue_that_a_panic_left_half_changed_is_not_used_any_more() {
+        let (cq, ep) = (queue(), endpoint());
+        cq.attach(&ep, Queue::Both).expect("in order");
+        cq.push(answer(Ok(())), 0);
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _held = cq.inner.lock();
+            std::panic::resume_unwind(Box::new("a bug"));
+        }));
+        assert!(caught.is_err());
+        assert_eq!(read_one(&cq), Err(FI_EOPBADSTATE));
+        assert_eq!(cq.arm(), Err(FI_EOPBADSTATE));
+        cq.push(answer(Ok(())), 0);
+        cq.detach(&ep);
     }
 }

@@ -7,7 +7,7 @@ use crate::guard;
 use crate::{av, cntr, cq, ep, eq, info, mr};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// What the objects of a domain share.
 pub struct Domain {
@@ -37,8 +37,8 @@ struct Members {
 }
 
 impl Domain {
-    fn members(&self) -> MutexGuard<'_, Members> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    fn members(&self) -> Result<MutexGuard<'_, Members>, i32> {
+        guard::in_order(&self.members)
     }
 
     /// Adds an endpoint; it learns the regions there are.
@@ -46,7 +46,7 @@ impl Domain {
     /// # Errors
     /// What the engine says to a region.
     pub fn add_ep(&self, ep: &Arc<EpCore>) -> Result<(), i32> {
-        let mut members = self.members();
+        let mut members = self.members()?;
         for (&key, region) in &members.regions {
             self.register_with(ep, key, region)?;
         }
@@ -69,7 +69,7 @@ impl Domain {
     /// # Errors
     /// `FI_ENOKEY` when the key is in use.
     pub fn register(&self, wanted: Option<u64>, region: Region) -> Result<u64, i32> {
-        let mut members = self.members();
+        let mut members = self.members()?;
         let key = match wanted {
             Some(key) if members.regions.contains_key(&key) => return Err(FI_ENOKEY),
             Some(key) => key,
@@ -96,7 +96,7 @@ impl Domain {
 
     /// Withdraws a region everywhere.
     pub fn unregister(&self, key: u64) {
-        let mut members = self.members();
+        let Ok(mut members) = self.members() else { return };
         members.regions.remove(&key);
         for ep in members.eps.iter().filter_map(Weak::upgrade) {
             ep.engine.unregister(key);

@@ -383,7 +383,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
                 countable(flags)?;
                 // SAFETY: the class says what it is.
                 let cntr = unsafe { CntrObj::of(other.cast()) }?.cntr.clone();
-                cntr.attach(&ep.core, flags);
+                cntr.attach(&ep.core, flags)?;
                 ep.cntrs.push(cntr);
             }
             // Nothing of an endpoint of this kind is reported to event queues; binding one does no harm.
@@ -434,13 +434,13 @@ impl EpObj {
             return Err(FI_ENOCQ);
         }
         match (&self.tx_cq, &self.rx_cq) {
-            (Some(tx), Some(rx)) if Arc::ptr_eq(tx, rx) => tx.attach(&self.core, Queue::Both),
+            (Some(tx), Some(rx)) if Arc::ptr_eq(tx, rx) => tx.attach(&self.core, Queue::Both)?,
             (tx, rx) => {
                 if let Some(cq) = tx {
-                    cq.attach(&self.core, Queue::Send);
+                    cq.attach(&self.core, Queue::Send)?;
                 }
                 if let Some(cq) = rx {
-                    cq.attach(&self.core, Queue::Recv);
+                    cq.attach(&self.core, Queue::Recv)?;
                 }
             }
         }

@@ -55,6 +55,12 @@ static PROVIDER: Provider = Provider(std::cell::UnsafeCell::new(FiProvider {
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut c_void {
     guard::guard(ptr::null_mut(), || {
+        #[cfg(not(test))]
+        {
+            // This library's panics are no concern of the program it is in, but for the one line that is said of them.
+            static ONCE: std::sync::Once = std::sync::Once::new();
+            ONCE.call_once(weir_engine::keep_panics);
+        }
         host::init(PROVIDER.0.get());
         params::define_all();
         PROVIDER.0.get().cast()

@@ -1,14 +1,36 @@
 //! The border to C: no panic crosses it, and every error becomes one of libfabric's codes.
 
 use crate::abi::*;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard};
 use weir_engine::{EngineError, OpError};
 
-/// Runs the body of an entry point; a panic (a bug of ours) becomes `on_panic` instead of unwinding into C code.
+/// Runs the body of an entry point; a panic (a bug of ours) becomes `on_panic` instead of unwinding into C code. What it left half changed knows it by its lock, and is used no more:
+/// the engine's state, a queue, a counter, a vector, a domain each answer `FI_EOPBADSTATE` from then on.
 #[inline]
 pub fn guard<T>(on_panic: T, body: impl FnOnce() -> T) -> T {
-    // What the closure touched may be half changed after a panic; the caller gets an error and, as with any library, should not use the object further.
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or(on_panic)
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
+        tell(&*payload);
+        on_panic
+    })
+}
+
+/// Says it once, in a line for each endpoint that is out of order now.
+#[cold]
+fn tell(payload: &(dyn Any + Send)) {
+    // Nothing may come of it that is worse than silence.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        weir_engine::after_panic(payload).iter().for_each(|line| crate::host::complain(line));
+    }));
+}
+
+/// The way in to what a lock of this face guards.
+///
+/// # Errors
+/// `FI_EOPBADSTATE` where a panic left it half changed.
+pub fn in_order<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>, i32> {
+    mutex.lock().map_err(|_| FI_EOPBADSTATE)
 }
 
 /// Result of an entry point that returns `int`.
@@ -34,7 +56,7 @@ pub fn code_of(error: &EngineError) -> i32 {
         EngineError::TooBig { .. } => FI_EMSGSIZE,
         EngineError::Key(_) => FI_EACCES,
         EngineError::Io { source, .. } => source.raw_os_error().unwrap_or(FI_EIO),
-        EngineError::Closed => FI_EOPBADSTATE,
+        EngineError::Closed | EngineError::Broken => FI_EOPBADSTATE,
     }
 }
 

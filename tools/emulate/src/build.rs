@@ -214,7 +214,7 @@ fn set_up_interface(spec: &Spec, route: &mut Netlink, network: usize, host: usiz
         }
     }
     link::set_up(route, name)?;
-    link::add_address(route, name, IpAddr::V4(spec.ipv4(network, host)), 24)?;
+    link::add_address(route, name, IpAddr::V4(spec.ipv4(network, host)), link::PREFIX_BITS)?;
     if let Some(v6) = spec.ipv6(network, host) {
         link::add_address(route, name, IpAddr::V6(v6), 64)?;
     }

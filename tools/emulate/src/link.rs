@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWADDR: u16 = 20;
+const RTM_DELADDR: u16 = 21;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_NEWNEIGH: u16 = 28;
 const RTM_NEWQDISC: u16 = 36;
@@ -24,6 +25,9 @@ const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
+
+/// Bits that the IPv4 addresses of a network have in common.
+pub const PREFIX_BITS: u8 = 24;
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];
@@ -105,6 +109,11 @@ pub fn set_up(netlink: &mut Netlink, name: &str) -> io::Result<()> {
     netlink.request(Message::new(RTM_NEWLINK, ACK, &link_head(index(name)?, up, up)))
 }
 
+/// Switches an interface off: it loses its routes, and the other end of its cable its carrier.
+pub fn set_down(netlink: &mut Netlink, interface: u32) -> io::Result<()> {
+    netlink.request(Message::new(RTM_NEWLINK, ACK, &link_head(interface, 0, libc::IFF_UP as u32)))
+}
+
 /// Sets the longest packet that an interface takes, of its own as of others: the kernel drops what arrives longer, and tells nobody.
 pub fn set_mtu(netlink: &mut Netlink, interface: u32, mtu: u32) -> io::Result<()> {
     let mut message = Message::new(RTM_NEWLINK, ACK, &link_head(interface, 0, 0));
@@ -141,15 +150,24 @@ pub fn set_congestion(netlink: &mut Netlink, interface: u32, own: Ipv4Addr, algo
 
 /// Gives an interface an address, usable at once.
 pub fn add_address(netlink: &mut Netlink, name: &str, address: IpAddr, prefix: u8) -> io::Result<()> {
+    netlink.request(about_address(RTM_NEWADDR, ACK | CREATE, index(name)?, address, prefix))
+}
+
+/// Takes an address from an interface.
+pub fn take_address(netlink: &mut Netlink, interface: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+    netlink.request(about_address(RTM_DELADDR, ACK, interface, address, prefix))
+}
+
+fn about_address(kind: u16, flags: u16, interface: u32, address: IpAddr, prefix: u8) -> Message {
     const IFA_ADDRESS: u16 = 1;
     const IFA_LOCAL: u16 = 2;
     const IFA_F_NODAD: u8 = 2;
     let (family, bytes) = octets(address);
     let mut head = [family, prefix, IFA_F_NODAD, 0, 0, 0, 0, 0];
-    head[4..8].copy_from_slice(&index(name)?.to_ne_bytes());
-    let mut message = Message::new(RTM_NEWADDR, ACK | CREATE, &head);
+    head[4..8].copy_from_slice(&interface.to_ne_bytes());
+    let mut message = Message::new(kind, flags, &head);
     message.attr(IFA_LOCAL, &bytes).attr(IFA_ADDRESS, &bytes);
-    netlink.request(message)
+    message
 }
 
 /// Tells the kernel once and for all which Ethernet addresses its neighbours have, so that it never has to ask.

@@ -291,6 +291,28 @@ impl Network {
         self.shared.in_kernel(host, network, "MTU", |netlink, interface| link::set_mtu(netlink, interface, mtu_bytes))
     }
 
+    /// Switches a host's interface off, as when its cable is pulled: it loses its routes, and on a plain network of two hosts the other end its carrier.
+    pub fn pull(&self, host: &str, network: &str) -> Result<()> {
+        self.shared.in_kernel(host, network, "state", link::set_down)
+    }
+
+    /// Takes a host's IPv4 address on a network away.
+    pub fn take_address(&self, host: &str, network: &str) -> Result<()> {
+        let spec = &self.shared.spec;
+        let own = spec.ipv4(spec.network_index(network)?, spec.host_index(host)?);
+        self.shared.in_kernel(host, network, "address", |netlink, interface| {
+            link::take_address(netlink, interface, own.into(), link::PREFIX_BITS)
+        })
+    }
+
+    /// Drops all that a host receives on a network from now on, and tells nobody. Its interface does not notice. (On a plain network too; else see [`Network::cut`].)
+    pub fn mute(&self, host: &str, network: &str) -> Result<()> {
+        self.shared.spec.network_index(network)?;
+        self.host(self.shared.spec.host_index(host)?)?
+            .run(|| Netlink::netfilter().and_then(|mut netlink| nft::drop_received(&mut netlink, network, 1.0)))?
+            .context(|| format!("drop what {host} receives on {network}"))
+    }
+
     /// Sets the kernel's congestion control for TCP connections that a host makes over a network, or none: then a socket has the one it
     /// chose, or the system's default. It is set on the route, which goes before both: a namespace may not choose every
     /// algorithm as its default, since the kernel counts some as restricted.

@@ -23,7 +23,7 @@ type Test = fn() -> Outcome;
 fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let tests: [(&str, Test); 20] = [
+    let tests: [(&str, Test); 21] = [
         ("round trip takes twice the delay", rtt_is_twice_the_delay),
         ("a short delay is precise", short_delay_is_precise),
         ("udp gets the rate and loses nothing to backpressure", udp_gets_the_rate),
@@ -43,6 +43,7 @@ fn main() {
         ("plain network with nftables loss", plain_nft),
         ("plain bridge carries and keeps no counters of pipes", plain_bridge),
         ("packets beyond a host's mtu vanish once it is lowered", lowered_mtu),
+        ("a cable, an address and all packets can be taken away", links_that_end),
         ("a route's congestion control is what connections get", congestion),
     ];
     let reason = weir_emulate::privilege::acquire().err();
@@ -481,6 +482,30 @@ fn lowered_mtu() -> Outcome {
     expect("no such mtu", network.set_mtu("host2", "net1", 1).is_err())?;
     expect("an unknown host is an error", network.set_mtu("host9", "net1", 1300).is_err())?;
     expect("an unknown network is an error", network.set_mtu("host1", "net9", 1300).is_err())
+}
+
+fn links_that_end() -> Outcome {
+    let network = net("hosts = 2\nplain = true\n[[network]]\nname = \"net1\"\n[[network]]\nname = \"net2\"")?;
+    let pair = |name: &str| Ok::<_, Failed>((socket(&network, 1, name)?, socket(&network, 0, name)?));
+    let ((sink1, source1), (sink2, source2)) = (pair("net1")?, pair("net2")?);
+    let arrives = |sink: &std::net::UdpSocket, source: &std::net::UdpSocket| -> Result<(), Failed> {
+        source.send_to(b"end", sink.local_addr()?)?;
+        expect("it arrives", undisturbed(|| sink.recv(&mut [0; 9]))? == 3)
+    };
+    arrives(&sink1, &source1)?;
+    arrives(&sink2, &source2)?;
+    // What is dropped is not seen to be: the sender has no error, and what is behind it on the other cable comes.
+    network.mute("host2", "net1")?;
+    source1.send_to(b"lost", sink1.local_addr()?)?;
+    arrives(&sink2, &source2)?;
+    sink1.set_nonblocking(true)?;
+    expect("nothing arrives", sink1.recv(&mut [0; 9]).is_err())?;
+    network.take_address("host1", "net2")?;
+    expect("no socket has it", socket(&network, 0, "net2").is_err())?;
+    network.pull("host1", "net1")?;
+    expect("no way there", source1.send_to(b"no", sink1.local_addr()?).is_err())?;
+    expect("an unknown host is an error", network.pull("host9", "net1").is_err())?;
+    expect("an unknown network is an error", network.mute("host1", "net9").is_err())
 }
 
 fn congestion() -> Outcome {

@@ -67,6 +67,12 @@ impl AsFd for Listener {
     }
 }
 
+/// `TCP_RTO_MIN_US` (Linux 6.15 and later) and what it is set to: TCP's timer for what is not acknowledged runs out after a round trip and this, instead of 200 ms; so does its probe for
+/// a single segment. More than the 40 ms by which any Linux delays an acknowledgement where the round trip is short, whatever it is set to there (spec/lanes.md 5).
+const RTO_MIN_US: (libc::c_int, libc::c_int) = (45, 60_000);
+/// `TCP_DELACK_MAX_US` (Linux 6.16 and later), by which an acknowledgement is delayed at most: well below the peer's timer.
+const DELACK_MAX_US: (libc::c_int, libc::c_int) = (46, 10_000);
+
 /// One connection.
 #[derive(Debug)]
 pub struct Connection {
@@ -78,7 +84,25 @@ impl Connection {
         socket.set_tcp_nodelay(true)?;
         // Whoever vanished is not written to for the quarter of an hour that TCP would try.
         socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
-        Ok(Connection { socket })
+        let connection = Connection { socket };
+        for option in [RTO_MIN_US, DELACK_MAX_US] {
+            connection.set_tcp(option);
+        }
+        Ok(connection)
+    }
+
+    /// Sets an option of TCP's; a kernel that does not know it, or does not take the value, stays as it is.
+    fn set_tcp(&self, (option, value): (libc::c_int, libc::c_int)) {
+        let len = size_of_val(&value) as libc::socklen_t;
+        let from = (&raw const value).cast();
+        // SAFETY: the descriptor is open; `value` is as long as it is said to be.
+        unsafe { libc::setsockopt(self.socket.as_raw_fd(), libc::IPPROTO_TCP, option, from, len) };
+    }
+
+    /// Where the peer's end is. None: not connected (any more).
+    #[must_use]
+    pub fn remote(&self) -> Option<SocketAddr> {
+        self.socket.peer_addr().ok()?.as_socket()
     }
 
     /// Begins to connect; writable, or failed, later.
@@ -305,6 +329,29 @@ mod tests {
             come == data.len()
         });
         assert_eq!(a.lost_segments().unwrap(), 0);
+    }
+
+    /// What the kernel says of an option; none: it does not know it.
+    fn option_of(c: &Connection, option: libc::c_int) -> Option<libc::c_int> {
+        let mut value: libc::c_int = 0;
+        let mut len = size_of_val(&value) as libc::socklen_t;
+        let to = (&raw mut value).cast();
+        // SAFETY: the descriptor is open; at most `len` bytes of `value` are written.
+        let r = unsafe { libc::getsockopt(c.socket.as_raw_fd(), libc::IPPROTO_TCP, option, to, &raw mut len) };
+        (r == 0).then_some(value)
+    }
+
+    #[test]
+    fn the_kernels_timers_are_set_on_both_sides_where_it_has_them() {
+        let (a, b) = pair();
+        assert_eq!(a.remote().map(|r| r.ip()), Some(IpAddr::from([127, 0, 0, 1])));
+        for c in [&a, &b] {
+            for (option, want) in [RTO_MIN_US, DELACK_MAX_US] {
+                // In ticks of the kernel, of 10 ms at most.
+                let set = option_of(c, option);
+                assert!(set.is_none_or(|us| (us - want).abs() <= 10_000), "{option}: {set:?}, not {want}");
+            }
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 /// Places in Linux's `struct tcp_info` (include/uapi/linux/tcp.h), which only ever grows at its end.
+const RETRANSMITS_AT: usize = 2;
 const TOTAL_RETRANS_AT: usize = 100;
 const DSACK_DUPS_AT: usize = 216;
 const INFO_LEN: usize = 256;
@@ -19,13 +20,16 @@ const PACING_RATE_AT: usize = 104;
 
 impl Connection {
     /// Segments that the network lost, as far as is known: those sent again, but for those that the peer says it had (DSACK, RFC 2883;
-    /// a receiver that was slow to acknowledge looks like a loss until then). 0 where the kernel does not tell.
+    /// a receiver that was slow to acknowledge looks like a loss until then). What TCP's timer wanted to send again since it last heard something counts too, until it hears something:
+    /// where the kernel has no way to the peer, it sends nothing, and counts nothing as sent again. (Not the back-off, which also tells of a receiver that has no room.) 0 where the
+    /// kernel does not tell.
     ///
     /// # Errors
     /// The system's; none while the connection is open.
     pub fn lost_segments(&self) -> io::Result<u32> {
         let info = self.info()?;
-        Ok(word(&info, TOTAL_RETRANS_AT).saturating_sub(word(&info, DSACK_DUPS_AT)))
+        let in_vain = u32::from(info[RETRANSMITS_AT]);
+        Ok(word(&info, TOTAL_RETRANS_AT).saturating_sub(word(&info, DSACK_DUPS_AT)).saturating_add(in_vain))
     }
 
     /// Linux's `struct tcp_info`, what the kernel does not fill being 0.

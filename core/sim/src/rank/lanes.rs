@@ -6,7 +6,7 @@ use weir_proto::{BodyKey, GREETING_LEN, LANE_CONNECT_NS, LANE_GREETING_NS, LaneH
 use weir_proto::{PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
 
 use super::receive::Place;
-use super::{Core, SendId, Shared, payload, place, token_message};
+use super::{Core, SendId, Shared, address, payload, place, token_message};
 use crate::rng::Rng;
 use crate::spec::Ns;
 use crate::tcp::{Arrived, Broken, Socket};
@@ -457,8 +457,19 @@ impl Core {
     /// Looks now and then whether the lane is worth having.
     fn watch(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
         let read = self.endpoint.lane_waits(c.peer, c.lane);
-        let lost = || Ok::<_, Over>(if self.lanes.sees_losses { host.tcp_lost(c.io) } else { 0 });
-        if c.health.suffers(Time(host.now), read, lost)? { Err(Over) } else { Ok(()) }
+        let (now, sees) = (Time(host.now), self.lanes.sees_losses);
+        let remote = host.tcp_remote(c.io).map(|(to, net)| address(to, net).ip());
+        let lost = || match remote {
+            Some(ip) if self.endpoint.path_has_failed(c.peer, ip) => Err(Over),
+            _ => Ok(if sees { host.tcp_lost(c.io) } else { 0 }),
+        };
+        if c.health.suffers(now, read, lost)? {
+            return Err(Over);
+        }
+        if let Some(ip) = remote.filter(|_| c.health.is_to_ask(now)) {
+            self.endpoint.ask_path(now, c.peer, ip);
+        }
+        Ok(())
     }
 
     /// Where bytes of an operation go.

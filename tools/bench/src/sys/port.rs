@@ -205,7 +205,13 @@ impl Port {
     #[inline]
     fn take(&self, state: &mut State) {
         let mut found = self.found.borrow_mut();
-        self.endpoint.poll(Queue::Both, &mut found, AT_ONCE);
+        if self.endpoint.poll(Queue::Both, &mut found, AT_ONCE) == 0
+            && let Err(error) = self.endpoint.check()
+        {
+            state.fail(engine(error), self);
+            // Nothing completes any more, and nothing of theirs is touched.
+            (state.receiving, state.sending) = (0, 0);
+        }
         for done in found.drain(..) {
             self.note(&done, state);
         }

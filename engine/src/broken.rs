@@ -1,0 +1,161 @@
+//! What becomes of an endpoint after a panic, which is a defect of Weir: its state may be half changed, so nothing of it is used any more.
+//!
+//! The lock is marked as the panic passes ([`crate::Lock::is_poisoned`]), and who sleeps until something comes is woken. From then on every operation is refused ([`EngineError::Broken`]),
+//! completions no longer come, and [`crate::Endpoint::check`] tells waiting ones. Nothing that the application lent is read or written any more. Who caught the panic calls
+//! [`after_panic`]: it closes the endpoint's sockets, so that its peers find nobody there, as if its program had ended (to say farewell would take the protocol's state), and
+//! gives the line for people.
+
+use crate::core::Core;
+use crate::lock::Guard;
+use crate::{EngineError, Shared, stat};
+use std::any::Any;
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::sync::atomic::Ordering;
+
+/// The endpoint's state, locked. Whoever panics with it wakes those who sleep.
+pub struct Entered<'a> {
+    core: Guard<'a, Core>,
+    shared: &'a Shared,
+}
+
+impl Deref for Entered<'_> {
+    type Target = Core;
+    #[inline]
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl DerefMut for Entered<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
+}
+
+impl Drop for Entered<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.core.is_unwound() {
+            self.shared.armed.store(false, Ordering::Release);
+            // Whoever wakes waits for the lock, which is marked before it is free.
+            self.shared.notify.signal();
+        }
+    }
+}
+
+impl Shared {
+    /// Waits for the lock.
+    ///
+    /// # Errors
+    /// [`EngineError::Broken`] after a panic.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<Entered<'_>, EngineError> {
+        self.entered(self.core.lock())
+    }
+
+    /// Takes the lock if it is free and the state good.
+    pub(crate) fn try_enter(&self) -> Option<Entered<'_>> {
+        self.entered(self.core.try_lock()?).ok()
+    }
+
+    #[inline]
+    fn entered<'a>(&'a self, core: Guard<'a, Core>) -> Result<Entered<'a>, EngineError> {
+        if self.core.is_poisoned() { Err(EngineError::Broken) } else { Ok(Entered { core, shared: self }) }
+    }
+
+    /// Ends what others see of the endpoint. What the state says is not asked: each socket's number is made one of a file that is always at its end, by which the kernel lets go of the
+    /// socket, and whoever sleeps on the number wakes.
+    fn leave_network(&self) {
+        let Ok(null) = std::fs::File::open("/dev/null") else { return };
+        let core = self.core.lock();
+        if core.finished || self.pid != std::process::id() {
+            return;
+        }
+        for fd in self.sockets.into_iter().filter(|fd| *fd >= 0) {
+            // SAFETY: both are open descriptors: the sockets are the core's, which lives. The number stays the core's, to be closed once.
+            unsafe { libc::dup3(std::os::fd::AsRawFd::as_raw_fd(&null), fd, libc::O_CLOEXEC) };
+        }
+        drop(core);
+        let connections = || {
+            if let Some(lanes) = &mut self.core.lock().lanes {
+                lanes.close();
+            }
+        };
+        // They may be what is half changed: then they end with the process.
+        let _ = catch_unwind(AssertUnwindSafe(connections));
+    }
+}
+
+/// To be called by who caught a panic, with what it brought: ends what the network sees of every endpoint of this process that it left half changed. Returns a line for people, once for
+/// each of these; or one if it passed through none.
+#[must_use]
+pub fn after_panic(payload: &(dyn Any + Send)) -> Vec<String> {
+    let what = text_of(payload);
+    let mut lines = Vec::new();
+    for shared in stat::all() {
+        if shared.core.is_poisoned() && !shared.told_broken.swap(true, Ordering::AcqRel) {
+            shared.leave_network();
+            lines.push(format!(
+                "endpoint {} is out of order after a defect in weir ({what}): its operations fail from now on; please report this line",
+                shared.place
+            ));
+        }
+    }
+    if lines.is_empty() {
+        lines.push(format!("a call failed by a defect in weir ({what}); please report this line"));
+    }
+    lines
+}
+
+/// The watchdog's way to say it: there is no caller to hand it to.
+pub fn say(lines: &[String]) {
+    for line in lines {
+        // In one write, lest lines of ranks mix. Not `eprintln`, which panics when nobody reads standard error any more.
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("weir: {line}\n").as_bytes());
+    }
+}
+
+thread_local! {
+    /// Where this thread's last panic was, and what it said, until somebody has caught it.
+    static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// For a face that is a library of its own in somebody else's program, and catches what its calls panic: panics say nothing by themselves, [`after_panic`] has their place and text.
+pub fn keep_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        // A second one before the first was caught ends the process: then it says so as ever.
+        if !keep(info) {
+            usual(info);
+        }
+    }));
+}
+
+fn keep(info: &PanicHookInfo<'_>) -> bool {
+    let place = info.location().map_or_else(String::new, |l| format!(" at {}:{}", l.file(), l.line()));
+    let line = format!("panicked{place}: {}", said(info.payload()));
+    LAST.try_with(|last| {
+        let mut last = last.borrow_mut();
+        let first = last.is_none();
+        *last = Some(line);
+        first
+    })
+    .unwrap_or(false)
+}
+
+fn said(payload: &dyn Any) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
+}
+
+/// One line, whatever the text holds.
+fn text_of(payload: &(dyn Any + Send)) -> String {
+    let kept = LAST.try_with(RefCell::take).ok().flatten();
+    kept.unwrap_or_else(|| format!("panicked: {}", said(payload))).escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests;
