@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 fn floor_of(folder: &str) -> Option<u32> {
     let (top, room) = folder.split_once('/').unwrap_or((folder, ""));
     match (top, room) {
-        ("core", "wire" | "clock" | "stats") => Some(0),
+        ("core", "wire" | "clock" | "stats" | "net") => Some(0),
         ("core", "proto" | "match") => Some(1),
         // The simulator runs the protocol and the matcher, so it stands on their heads.
         ("core", "sim") => Some(2),
