@@ -3,7 +3,10 @@
 //! The types mirror what message-passing interfaces have in common (libfabric, MPI, BSP): a peer is a small integer, a tag is 64 bits with an ignore mask, an operation carries an
 //! opaque context that its completion returns.
 
-use std::fmt;
+use crate::memory::Gather;
+use weir_message::MessageError;
+
+pub use weir_message::{Access, Class, Completion, DownReason, OpError, OpKind, PeekOp, SendMode};
 
 /// A contiguous piece of the caller's memory.
 #[derive(Clone, Copy, Debug)]
@@ -16,28 +19,6 @@ pub struct Iov {
 
 // SAFETY: an Iov is a plain address; who dereferences it (memory.rs) states why it is valid.
 unsafe impl Send for Iov {}
-
-/// Why a peer is down.
-pub use weir_proto::DownReason;
-
-/// Tagged and untagged messages never match each other.
-pub use weir_match::Class;
-
-/// When a send counts as complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendMode {
-    /// The data is copied at once; the caller's memory is free on return. Completes at once.
-    Inject,
-    /// The caller's memory may be reused (data copied, or acknowledged by the peer's endpoint).
-    Transmit,
-    /// The peer's endpoint has acknowledged all of it: nothing depends on this side any more. A remote write that was refused may, rarely, not be told as such: its acknowledgement came
-    /// without the refusal (spec/envelopes.md 2).
-    Acknowledged,
-    /// The peer's endpoint has the whole message (in its buffer or the user's), and has put a remote write into its memory: no refused write completes without an error.
-    Delivery,
-    /// The peer has matched the message with a receive.
-    Match,
-}
 
 /// A message to send.
 #[derive(Debug)]
@@ -65,6 +46,19 @@ pub struct SendOp<'a> {
     pub user: u64,
 }
 
+impl SendOp<'_> {
+    /// With its memory by name.
+    ///
+    /// # Safety
+    /// As for [`crate::Endpoint::send`].
+    pub(crate) unsafe fn named(&self) -> weir_message::SendOp<Gather> {
+        let Self { peer, class, tag, data, iov: _, mode, copy, report, context, user } = *self;
+        // SAFETY: passed on from the caller.
+        let memory = unsafe { Gather::new(self.iov) };
+        weir_message::SendOp { peer, class, tag, data, memory, mode, copy, report, context, user }
+    }
+}
+
 /// A receive to post.
 #[derive(Debug)]
 pub struct RecvOp<'a> {
@@ -88,23 +82,25 @@ pub struct RecvOp<'a> {
     pub user: u64,
 }
 
-/// A question about arrived messages that no receive has taken.
-#[derive(Debug)]
-pub struct PeekOp {
-    /// Only from this peer, or from any.
-    pub source: Option<u32>,
-    /// Tagged or untagged.
-    pub class: Class,
-    /// Tag wanted.
-    pub tag: u64,
-    /// Bits of the tag that do not matter.
-    pub ignore: u64,
-    /// Keep the message for a later [`crate::Endpoint::recv_claimed`] with this context.
-    pub claim: bool,
-    /// Throw the message away.
-    pub discard: bool,
-    /// Names the claim.
-    pub context: usize,
+impl RecvOp<'_> {
+    /// With its memory by name.
+    ///
+    /// # Safety
+    /// As for [`crate::Endpoint::recv`].
+    pub(crate) unsafe fn named(&self) -> weir_message::RecvOp<Gather> {
+        // SAFETY: passed on from the caller.
+        self.over(unsafe { Gather::new(self.iov) })
+    }
+
+    /// The same without memory.
+    pub(crate) fn without_memory(&self) -> weir_message::RecvOp<Gather> {
+        self.over(Gather::default())
+    }
+
+    fn over(&self, memory: Gather) -> weir_message::RecvOp<Gather> {
+        let Self { source, class, tag, ignore, iov: _, multi_min, report, context, user } = *self;
+        weir_message::RecvOp { source, class, tag, ignore, memory, multi_min, report, context, user }
+    }
 }
 
 /// A remote memory operation.
@@ -132,121 +128,16 @@ pub struct RmaOp<'a> {
     pub user: u64,
 }
 
-/// What peers may do with a registered region.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access {
-    /// Peers may read it.
-    pub remote_read: bool,
-    /// Peers may write it.
-    pub remote_write: bool,
-}
-
-/// What a completion is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpKind {
-    /// A message sent.
-    Send,
-    /// A message received.
-    Recv,
-    /// A multi-receive buffer handed back without a message (cancelled).
-    MultiRecvReleased,
-    /// A peek.
-    Peek,
-    /// A remote write, seen by its initiator.
-    Write,
-    /// A remote read, seen by its initiator.
-    Read,
-    /// A remote write with immediate data, seen by its target.
-    RemoteWrite,
-}
-
-/// The end of one operation.
-#[derive(Clone, Copy, Debug)]
-pub struct Completion {
-    /// The operation's context.
-    pub context: usize,
-    /// The operation's `user` word.
-    pub user: u64,
-    /// What it was.
-    pub kind: OpKind,
-    /// Tagged or untagged (sends and receives).
-    pub class: Class,
-    /// Whether the caller asked for success to be reported.
-    pub report: bool,
-    /// A multi-receive buffer is released with this completion.
-    pub multi_done: bool,
-    /// Bytes received (receives and peeks), after truncation.
-    pub len: usize,
-    /// Where a multi-receive put the message; else null.
-    pub buf: *mut u8,
-    /// The message's tag.
-    pub tag: u64,
-    /// Immediate data that came with the message.
-    pub data: Option<u64>,
-    /// Who sent it; `None` when that peer was never inserted.
-    pub source: Option<u32>,
-    /// How it went.
-    pub result: Result<(), OpError>,
-}
-
-// SAFETY: `buf` is an address to be handed back to the caller; it is never dereferenced here.
-unsafe impl Send for Completion {}
-
-impl Completion {
-    /// What a face tells its program of a peek that found nothing; one that found a message differs in what it says of it.
-    #[must_use]
-    pub fn nothing_found(op: &PeekOp) -> Completion {
-        Completion {
-            context: op.context,
-            user: 0,
-            kind: OpKind::Peek,
-            class: op.class,
-            report: true,
-            multi_done: false,
-            len: 0,
-            buf: std::ptr::null_mut(),
-            tag: op.tag,
-            data: None,
-            source: None,
-            result: Err(OpError::NoMessage),
-        }
-    }
-}
-
-/// Why an operation failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpError {
-    /// The message was longer than the receive's memory by this many bytes; the front part was delivered.
-    Truncated {
-        /// Bytes that did not fit.
-        excess: usize,
-    },
-    /// Cancelled by its owner.
-    Cancelled,
-    /// No message matches (peek, claim).
-    NoMessage,
-    /// The peer is gone or cannot be reached.
-    PeerDown(weir_proto::DownReason),
-    /// Key, range or access right of a remote memory operation was refused by the target.
-    Access,
-    /// This endpoint's own socket is unusable; the system's error number.
-    Socket(i32),
-}
-
-impl fmt::Display for OpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpError::Truncated { excess } => {
-                write!(f, "message truncated, {excess} bytes did not fit")
-            }
-            OpError::Cancelled => f.write_str("cancelled"),
-            OpError::NoMessage => f.write_str("no matching message"),
-            OpError::PeerDown(reason) => write!(f, "peer down: {reason}"),
-            OpError::Access => f.write_str("remote memory key, range or access refused"),
-            OpError::Socket(errno) => {
-                write!(f, "the endpoint's socket is unusable: {}", std::io::Error::from_raw_os_error(*errno))
-            }
-        }
+impl RmaOp<'_> {
+    /// With its memory by name.
+    ///
+    /// # Safety
+    /// As for [`crate::Endpoint::write`] or [`crate::Endpoint::read`].
+    pub(crate) unsafe fn named(&self) -> weir_message::RmaOp<Gather> {
+        let Self { peer, iov: _, remote_addr, key, data, mode, copy, report, context, user } = *self;
+        // SAFETY: passed on from the caller.
+        let memory = unsafe { Gather::new(self.iov) };
+        weir_message::RmaOp { peer, memory, remote_addr, key, data, mode, copy, report, context, user }
     }
 }
 
@@ -315,6 +206,23 @@ impl EngineError {
         match self {
             Self::Config { variable, problem } => Self::Config { variable: by(&variable), problem },
             other => other,
+        }
+    }
+}
+
+impl From<MessageError> for EngineError {
+    fn from(e: MessageError) -> Self {
+        match e {
+            MessageError::Again => Self::Again,
+            MessageError::NoMemory { limit } => Self::NoMemory { limit },
+            MessageError::PeerDown(reason) => Self::PeerDown(reason),
+            MessageError::Invalid(what) => Self::Invalid(what),
+            MessageError::TooBig { what, given, limit } => Self::TooBig { what, given, limit },
+            MessageError::Socket(errno) => Self::Io {
+                doing: "the endpoint's socket is unusable".into(),
+                source: std::io::Error::from_raw_os_error(errno),
+            },
+            MessageError::Closed => Self::Closed,
         }
     }
 }

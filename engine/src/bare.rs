@@ -5,15 +5,15 @@
 
 use crate::api::{Access, Class, Completion, EngineError, Iov, OpKind, RecvOp, RmaOp, SendMode, SendOp};
 use crate::config::EngineConfig;
-use crate::core::{SendTable, State};
+use crate::core::State;
 #[cfg(feature = "bare")]
 use crate::lanes::Lanes;
-use crate::memory::Gather;
-use crate::state::SendKey;
+use crate::memory::{Gather, slices_of};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use weir_message::MessageError;
 use weir_proto::{EndpointName, PacketBuf, RxMeta, Time};
 
 /// What lies before the memory on its first page.
@@ -144,9 +144,9 @@ impl Bare {
         let mut proto_cfg = crate::open::proto_config(&cfg, 4 << 20, 1472);
         tune(&mut proto_cfg);
         let proto = weir_proto::Endpoint::new(proto_cfg, key, id, &[addr], seed);
-        let name = proto.name().encode();
         let trace = crate::trace::Trace::open(0, None).expect("no trace is opened");
-        let st = crate::open::new_state(cfg, proto, name, trace);
+        let telling = crate::telling::Telling::new(trace, cfg.clone());
+        let st = State::new(weir_message::Messages::new(crate::open::message_config(&cfg), proto, telling));
         let (ops, regions) = (BTreeMap::new(), BTreeMap::new());
         Bare {
             st,
@@ -163,7 +163,7 @@ impl Bare {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> [u8; 48] {
-        self.st.own_name
+        self.st.messages.own_name()
     }
 
     /// Makes a peer known.
@@ -172,19 +172,11 @@ impl Bare {
     /// If the name is none.
     pub fn insert_peer(&mut self, name: &[u8; 48]) -> u32 {
         let decoded = EndpointName::decode(name).expect("a name");
-        let peer = self.st.proto.peer(&decoded).expect("a usable name");
-        self.st.peer_slot(peer.0);
-        let slot = &mut self.st.peers[peer.0 as usize];
-        slot.name = *name;
-        slot.inserted = true;
-        if *name == self.st.own_name {
-            self.st.own_peer = Some(peer.0);
-        }
-        peer.0
+        self.st.messages.insert_peer(&decoded).expect("a usable name")
     }
 
     /// The context of the operation begun, if it was accepted; its memory ends with its completion, or at once if it is copied or refused.
-    fn keep(&mut self, memory: Memory, at_once: bool, result: Result<(), EngineError>) -> Result<usize, EngineError> {
+    fn keep(&mut self, memory: Memory, at_once: bool, result: Result<(), MessageError>) -> Result<usize, EngineError> {
         let context = self.next;
         self.next += 1;
         if at_once || result.is_err() {
@@ -193,7 +185,7 @@ impl Bare {
         } else {
             self.ops.insert(context, memory);
         }
-        result.map(|()| context)
+        result.map(|()| context).map_err(Into::into)
     }
 
     /// Sends `bytes`; returns the context of the completion.
@@ -223,7 +215,7 @@ impl Bare {
             user: 0,
         };
         // SAFETY: `keep` keeps the memory until the completion.
-        let result = unsafe { self.st.send(now, &op) };
+        let result = self.st.messages.send(now, unsafe { op.named() });
         self.keep(memory, how.copy || how.mode == SendMode::Inject, result)
     }
 
@@ -253,7 +245,7 @@ impl Bare {
             user: 0,
         };
         // SAFETY: `keep` keeps the memory until the completion.
-        let result = unsafe { self.st.recv(now, &op) };
+        let result = self.st.messages.recv(now, unsafe { op.named() });
         self.keep(memory, false, result)
     }
 
@@ -275,7 +267,7 @@ impl Bare {
         let memory = Memory::new(bytes);
         let op = self.rma(peer, key, remote_addr, data, how);
         // SAFETY: `keep` keeps the memory until the completion.
-        let result = unsafe { self.st.write(now, &RmaOp { iov: &memory.iov(how.split), ..op }) };
+        let result = self.st.messages.write(now, unsafe { (RmaOp { iov: &memory.iov(how.split), ..op }).named() });
         self.keep(memory, how.copy || how.mode == SendMode::Inject, result)
     }
 
@@ -295,7 +287,7 @@ impl Bare {
         let memory = Memory::new(&vec![0; len]);
         let op = self.rma(peer, key, remote_addr, None, How { mode: SendMode::Transmit, copy: false, split });
         // SAFETY: `keep` keeps the memory until the completion.
-        let result = unsafe { self.st.read(now, &RmaOp { iov: &memory.iov(split), ..op }) };
+        let result = self.st.messages.read(now, unsafe { (RmaOp { iov: &memory.iov(split), ..op }).named() });
         self.keep(memory, false, result)
     }
 
@@ -312,7 +304,7 @@ impl Bare {
         let memory = Memory::new(content);
         // SAFETY: the memory stays in `regions` until it is unregistered.
         let gather = unsafe { Gather::new(&memory.iov(false)) };
-        let key = self.st.register(gather, 0, access, None)?;
+        let key = self.st.messages.register(gather, 0, access, None)?;
         self.regions.insert(key, memory);
         Ok(key)
     }
@@ -325,7 +317,7 @@ impl Bare {
 
     /// Withdraws a region, whose memory may not be touched from now on.
     pub fn unregister(&mut self, now: Time, key: u64) -> bool {
-        let known = self.st.unregister(now, key);
+        let known = self.st.messages.unregister(now, key);
         if let Some(memory) = self.regions.remove(&key) {
             memory.spend();
             self.spent.push(memory);
@@ -335,35 +327,34 @@ impl Bare {
 
     /// Cancels the receive with this context, if nothing is bound to it.
     pub fn cancel(&mut self, now: Time, context: usize) -> bool {
-        self.st.cancel(now, context)
+        self.st.messages.cancel(now, context)
     }
 
     /// A datagram arrives.
     pub fn datagram(&mut self, now: Time, remote: SocketAddr, datagram: &mut [u8]) {
-        self.st.datagram(now, RxMeta { remote, local: None, slack_ns: 0, ecn: 0 }, datagram);
+        self.st.messages.datagram(now, RxMeta { remote, local: None, slack_ns: 0, ecn: 0 }, datagram);
     }
 
     /// When [`Bare::timeouts`] wants to be called at the latest.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        self.st.proto.next_timeout()
+        self.st.messages.next_timeout()
     }
 
     /// Runs the timers that are due.
     pub fn timeouts(&mut self, now: Time) {
-        self.st.timeouts(now);
+        self.st.messages.timeouts(now);
     }
 
     /// The next datagram to be sent, its payload taken from the memory of its operation as the transport would.
     pub fn transmit(&mut self, now: Time) -> Option<(SocketAddr, Vec<u8>)> {
-        let table = SendTable(&self.st.sends);
-        let t = self.st.proto.poll_transmit(now, &table, &mut self.out)?;
+        let t = self.st.messages.poll_transmit(now, &mut self.out)?;
         let mut bytes = self.out.head.clone();
         if let Some(p) = &t.payload
-            && let Some(s) = self.st.sends.get(crate::state::key::<SendKey>(p.token))
+            && let Some(source) = self.st.messages.payload(p.token)
         {
             let mut slices: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
-            s.source.slices(p.offset, usize::from(p.len), &mut slices);
+            slices_of(source, p.offset, usize::from(p.len), &mut slices);
             slices.iter().for_each(|s| bytes.extend_from_slice(s));
         }
         Some((t.remote, bytes))
@@ -371,9 +362,8 @@ impl Bare {
 
     /// The next operation that has ended. Its memory may not be touched from now on.
     pub fn poll(&mut self, now: Time) -> Option<Ended> {
-        let mut completion = self.st.rx_done.pop_front().or_else(|| self.st.tx_done.pop_front())?;
+        let completion = self.st.messages.poll(now)?;
         if completion.kind == OpKind::RemoteWrite {
-            self.st.notices_taken(now, std::slice::from_mut(&mut completion));
             return Some(Ended { completion, memory: Vec::new() });
         }
         let memory = self.ops.remove(&completion.context).map_or_else(Vec::new, |memory| {
@@ -387,13 +377,13 @@ impl Bare {
     /// Whether this peer has been given up.
     #[must_use]
     pub fn is_down(&self, peer: u32) -> bool {
-        self.st.peers.get(peer as usize).is_some_and(|p| p.down.is_some())
+        self.st.messages.down(peer).is_some()
     }
 
     /// What waits in the tables: operations, receives, messages, bodies.
     #[must_use]
     pub fn held(&self) -> [usize; 4] {
-        [self.st.sends.len(), self.st.recvs.len(), self.st.msgs.len(), self.st.bodies.len()]
+        self.st.messages.held()
     }
 }
 

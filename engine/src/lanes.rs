@@ -3,6 +3,7 @@
 //! Nothing depends on a connection: what the peer has not told to have read is sent in packets once it is gone. So whatever is wrong with one, it is dropped.
 
 use crate::core::State;
+use crate::memory::{places_of, slices_of};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::resource::{Resource, getrlimit};
 use slotmap::{Key, SlotMap};
@@ -213,7 +214,7 @@ impl Lanes {
 
     /// Connects, accepts, reads. `busy`: the socket had datagrams, which come first. Returns the bytes read.
     pub fn progress(&mut self, st: &mut State, now: Time, busy: bool) -> u64 {
-        while let Some(news) = st.proto.take_lane_news() {
+        while let Some(news) = st.proto_mut().take_lane_news() {
             self.connect(st, now, news);
         }
         let round = now.since_ns(self.round_at) >= ROUND_NS;
@@ -387,7 +388,7 @@ impl Lanes {
             match c.stage {
                 Stage::Connecting => age > LANE_CONNECT_NS,
                 Stage::Greeted | Stage::Stranger => age > LANE_GREETING_NS,
-                Stage::Up => !st.proto.lane_is_up(c.peer, c.lane),
+                Stage::Up => !st.proto().lane_is_up(c.peer, c.lane),
             }
         };
         let over: SmallVec<[ConnKey; 4]> = self.conns.iter().filter(|(_, c)| is_over(st, c)).map(|(k, _)| k).collect();
@@ -419,8 +420,8 @@ impl Lanes {
             Stage::Stranger => {}
             Stage::Connecting => give_up_asking(st, now, c.peer, c.since, c.to, over),
             Stage::Greeted | Stage::Up => {
-                st.trace.lane(c.peer.0, "failed");
-                st.proto.lane_over(now, c.peer, c.lane);
+                st.messages.sink_mut().trace.lane(c.peer.0, "failed");
+                st.proto_mut().lane_over(now, c.peer, c.lane);
             }
         }
     }
@@ -438,12 +439,12 @@ impl Lanes {
 
 /// A lane that was asked for is not to be had: no connection, tried since then, to there. It is numbered by its greeting.
 fn give_up_asking(st: &mut State, now: Time, peer: PeerId, since: Time, to: SocketAddr, why: Over) {
-    let Some((lane, _)) = st.proto.lane_greeting(peer) else { return };
-    st.proto.lane_over(now, peer, lane);
+    let Some((lane, _)) = st.proto_mut().lane_greeting(peer) else { return };
+    st.proto_mut().lane_over(now, peer, lane);
     let Over::NotMade(why) = why else { return };
     // Whose packets do not come either is gone, or has other troubles. (A refusal comes at once; of the second before it anything will do.)
     let since = since.min(Time(now.0.saturating_sub(LANE_CONNECT_NS)));
-    if st.proto.heard_since(peer, since) {
+    if st.proto().heard_since(peer, since) {
         no_tcp(st, peer.0, to, why);
     }
 }
@@ -451,11 +452,10 @@ fn give_up_asking(st: &mut State, now: Time, peer: PeerId, since: Time, to: Sock
 /// A peer that answers packets does not answer TCP: people can do something about that.
 fn no_tcp(st: &mut State, peer: u32, to: SocketAddr, why: Option<io::ErrorKind>) {
     st.counters.lane_connects_failed += 1;
-    st.peer_slot(peer);
-    let p = &mut st.peers[peer as usize];
+    let p = st.peer_of_tcp(peer);
     p.no_tcp_to = Some(to);
     if !std::mem::replace(&mut p.told_no_tcp, true) {
-        st.trace.no_tcp(peer, to, why);
+        st.messages.sink_mut().trace.no_tcp(peer, to, why);
     }
 }
 
@@ -464,10 +464,8 @@ fn greet(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
     if !c.io.is_connected().map_err(|e| Over::NotMade(Some(e.kind())))? {
         return Ok(());
     }
-    if let Some(p) = st.peers.get_mut(c.peer.0 as usize) {
-        p.no_tcp_to = None;
-    }
-    let (lane, greeting) = st.proto.lane_greeting(c.peer).ok_or(Over::Failed)?;
+    st.peer(c.peer.0).no_tcp_to = None;
+    let (lane, greeting) = st.proto_mut().lane_greeting(c.peer).ok_or(Over::Failed)?;
     (c.lane, c.stage, c.since) = (lane, Stage::Greeted, now);
     // The first bytes of a connection always find room.
     let n = c.io.write(&[IoSlice::new(&greeting)])?;
@@ -478,18 +476,18 @@ fn greet(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
 fn greeted(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
     let Some(bytes) = c.staged[..c.have].first_chunk::<GREETING_LEN>().copied() else { return Ok(()) };
     if c.stage == Stage::Greeted {
-        if !st.proto.lane_answered(now, c.peer, c.lane, &bytes) {
+        if !st.proto_mut().lane_answered(now, c.peer, c.lane, &bytes) {
             return Err(Over::Failed);
         }
         c.stage = Stage::Up;
     } else {
-        let (peer, lane, answer) = st.proto.lane_greeted(now, &bytes).ok_or(Over::Failed)?;
+        let (peer, lane, answer) = st.proto_mut().lane_greeted(now, &bytes).ok_or(Over::Failed)?;
         (c.peer, c.lane, c.stage) = (peer, lane, Stage::Up);
         if c.io.write(&[IoSlice::new(&answer)])? != GREETING_LEN {
             return Err(Over::Failed);
         }
     }
-    st.trace.lane(c.peer.0, "up");
+    st.messages.sink_mut().trace.lane(c.peer.0, "up");
     c.health = LaneHealth::new(now);
     c.unstage(GREETING_LEN);
     Ok(())
@@ -498,7 +496,7 @@ fn greeted(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
 /// Reads some `most` bytes. Returns how many came.
 fn read_conn(c: &mut Conn, st: &mut State, now: Time, scratch: &mut [u8], most: u64) -> Result<u64, Over> {
     let mut total = 0;
-    if c.stage == Stage::Up && !st.proto.lane_is_up(c.peer, c.lane) {
+    if c.stage == Stage::Up && !st.proto().lane_is_up(c.peer, c.lane) {
         // The peer has said so by packets, and sends by them what may lie here unread.
         return Err(Over::Failed);
     }
@@ -533,7 +531,7 @@ fn read_some(c: &mut Conn, st: &mut State, scratch: &mut [u8]) -> io::Result<Arr
         return Ok(arrived);
     };
     let rest = (unit.len - *done) as usize;
-    st.unit_room(c.peer.0, unit, *done, &mut pieces);
+    places_of(st.messages.unit_room(c.peer.0, unit, *done), rest, &mut pieces);
     let mut room: usize = pieces.iter().map(|p| p.iov_len).sum();
     if room == 0 {
         // Nobody wants it (any more), or not this part.
@@ -554,9 +552,9 @@ fn read_some(c: &mut Conn, st: &mut State, scratch: &mut [u8]) -> io::Result<Arr
 
 /// Takes greetings, heads and payload out of the stage, and ends the unit that is complete.
 fn take_staged(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
-    st.trace.by_lane = true;
+    st.messages.set_by_lane(true);
     let result = take_units(c, st, now);
-    st.trace.by_lane = false;
+    st.messages.set_by_lane(false);
     result
 }
 
@@ -573,7 +571,7 @@ fn take_units(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
         if let Some((unit, done)) = &mut c.unit {
             let n = ((unit.len - *done) as usize).min(c.have - at);
             if n > 0 {
-                st.put_unit(peer.0, unit, *done, &c.staged[at..at + n]);
+                st.messages.put_unit(peer.0, unit, *done, &c.staged[at..at + n]);
                 (*done, at) = (*done + n as u32, at + n);
             }
             if *done < unit.len {
@@ -581,25 +579,23 @@ fn take_units(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
             }
             let unit = *unit;
             c.unit = None;
-            st.with_events(now, &[], |proto, events| proto.unit_ends(now, peer, lane, &unit, events));
+            st.messages.with_events(now, &[], |proto, events| proto.unit_ends(now, peer, lane, &unit, events));
         }
         let staged = &c.staged[at..c.have];
         let whole = |n: &usize| (UNIT_HEAD_LEN..=staged.len()).contains(n);
         let Some(len) = UnitHead::len_with_envelope(staged).filter(whole) else { break };
-        let (head, sends) = (&staged[..len], st.tx_done.len());
-        if !st.with_events(now, head, |proto, events| proto.unit_tells(now, peer, lane, head, events)) {
+        let (head, sends) = (&staged[..len], st.messages.completions().0);
+        if !st.messages.with_events(now, head, |proto, events| proto.unit_tells(now, peer, lane, head, events)) {
             return Err(Over::Failed);
         }
-        if st.tx_done.len() > sends {
+        if st.messages.completions().0 > sends {
             // An answer. Who waited for the send may want to post the receive first, so that it need not be copied.
             c.put_off = true;
             break;
         }
-        let unit = st.with_events(now, head, |proto, events| proto.unit_begins(now, peer, head, events));
+        let unit = st.messages.with_events(now, head, |proto, events| proto.unit_begins(now, peer, head, events));
         let unit = unit.ok_or(Over::Failed)?;
-        if st.trace.on(2) {
-            st.trace_unit_in(peer.0, &unit);
-        }
+        st.messages.unit_begins(peer.0, &unit);
         c.unit = Some((unit, 0));
         at += len;
     }
@@ -617,18 +613,16 @@ fn write_conn(c: &mut Conn, st: &mut State, now: Time, most: u64) -> Result<u64,
             None => {
                 c.head.clear();
                 c.head_done = 0;
-                let Some(unit) = st.proto.lane_next(now, c.peer, c.lane, &mut c.head) else { break };
-                if st.trace.on(2) {
-                    st.trace_unit_out(&unit);
-                }
+                let Some(unit) = st.proto_mut().lane_next(now, c.peer, c.lane, &mut c.head) else { break };
+                st.messages.unit_leaves(&unit);
                 (unit, 0)
             }
         };
         c.out = Some((unit, done));
         let rest = (unit.len - done) as usize;
         let mut slices: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
-        if let Some(s) = st.sends.get(crate::state::key(unit.token)) {
-            s.source.slices(unit.offset + u64::from(done), rest, &mut slices);
+        if let Some(source) = st.messages.payload(unit.token) {
+            slices_of(source, unit.offset + u64::from(done), rest, &mut slices);
         }
         if slices.iter().map(|s| s.len()).sum::<usize>() < rest {
             // The send was given up, and its memory is the caller's again. A unit cut off counts for nothing; to the peer the lane has failed, and so it has here.
@@ -653,7 +647,7 @@ fn write_conn(c: &mut Conn, st: &mut State, now: Time, most: u64) -> Result<u64,
 
 /// Looks now and then whether the lane is worth having.
 fn watch(c: &mut Conn, st: &State, now: Time) -> Result<(), Over> {
-    let read = st.proto.lane_waits(c.peer, c.lane);
+    let read = st.proto().lane_waits(c.peer, c.lane);
     if c.health.suffers(now, read, || c.io.lost_segments())? { Err(Over::Failed) } else { Ok(()) }
 }
 

@@ -6,7 +6,6 @@
 mod api;
 #[cfg(any(test, feature = "bare"))]
 pub mod bare;
-mod budget;
 mod config;
 mod core;
 mod counters;
@@ -16,12 +15,8 @@ mod lock;
 mod memory;
 mod obituary;
 mod open;
-mod peek;
-mod receiving;
-mod remote;
-mod sending;
 mod stat;
-mod state;
+mod telling;
 mod trace;
 mod waiting;
 mod watch;
@@ -29,11 +24,11 @@ mod watchdog;
 
 pub use api::*;
 pub use config::{EngineConfig, LaneUse, Level, name_as_set, unknown_settings};
-pub use counters::{EngineCounters, Totals};
+pub use counters::{EngineCounters, OwnCounters};
 pub use event::EventFd;
 pub use lock::{Guard, Lock};
 pub use obituary::take_deaths;
-pub use sending::INJECT_BYTES as MAX_INJECT_BYTES;
+pub use weir_message::{INJECT_BYTES as MAX_INJECT_BYTES, Totals};
 
 use crate::core::{Core, now};
 use crate::memory::Gather;
@@ -41,6 +36,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use weir_message::Memory;
 use weir_proto::{EndpointName, Time};
 
 /// Longest message, bytes.
@@ -150,37 +146,18 @@ impl Endpoint {
         let decoded = EndpointName::decode(bytes)
             .map_err(|e| EngineError::Name(format!("not an endpoint name of this version: {e}")))?;
         let mut core = self.shared.core.lock();
-        let st = &mut core.st;
-        let peer = st.proto.peer(&decoded).map_err(|e| EngineError::Name(explain_name(&e, &decoded)))?;
-        st.peer_slot(peer.0);
-        let slot = &mut st.peers[peer.0 as usize];
-        if slot.down.is_some() && !st.proto.is_down(peer) {
-            // The protocol gave the place of a forgotten peer to this one.
-            *slot = state::PeerState::new();
-        }
-        slot.name = *bytes;
-        slot.inserted = true;
-        if *bytes == st.own_name {
-            st.own_peer = Some(peer.0);
-        }
-        Ok(peer.0)
+        core.st.messages.insert_peer(&decoded).map_err(|e| EngineError::Name(explain_name(&e, &decoded)))
     }
 
     /// Forgets that the caller knows this peer; what is under way goes on.
     pub fn remove_peer(&self, peer: u32) {
-        let mut core = self.shared.core.lock();
-        let Some(slot) = core.st.peers.get_mut(peer as usize) else { return };
-        slot.inserted = false;
-        if slot.down.is_some() {
-            core.st.dead.push(peer);
-            core.st.release_dead(now());
-        }
+        self.shared.core.lock().st.messages.remove_peer(now(), peer);
     }
 
     /// The name a peer was inserted with.
     #[must_use]
     pub fn peer_name(&self, peer: u32) -> Option<[u8; NAME_BYTES]> {
-        self.shared.core.lock().st.peers.get(peer as usize).filter(|p| p.inserted).map(|p| p.name)
+        self.shared.core.lock().st.messages.peer_name(peer)
     }
 
     /// Starts a send.
@@ -198,8 +175,10 @@ impl Endpoint {
             return Err(EngineError::Closed);
         }
         // SAFETY: passed on from the caller.
-        unsafe { core.st.send(now, op)? };
-        self.after_send(&mut core, now, op.peer, sending::iov_len(op.iov));
+        let op = unsafe { op.named() };
+        let (peer, bytes) = (op.peer, op.memory.len() as usize);
+        core.st.messages.send(now, op)?;
+        self.after_send(&mut core, now, peer, bytes);
         Ok(())
     }
 
@@ -208,7 +187,7 @@ impl Endpoint {
         // Beside the payload: frame head and envelope.
         const FRAME_BYTES: usize = 48;
         const PACKET_BYTES: usize = 1400;
-        let slot = &mut core.st.peers[peer as usize];
+        let slot = core.st.peer(peer);
         self.shared.sent();
         // From the end of the last send to the beginning of this one: what the program did between them.
         let burst = at.since_ns(slot.last_send) < self.shared.coalesce_ns && self.shared.watchdog_ns > 0;
@@ -218,7 +197,7 @@ impl Endpoint {
         if !burst || core.held_bytes >= PACKET_BYTES {
             core.transmit(at);
             if bytes < PACKET_BYTES {
-                core.st.peers[peer as usize].last_send = now();
+                core.st.peer(peer).last_send = now();
             }
         } else {
             self.shared.last_hold.store(at.0, Ordering::Relaxed);
@@ -230,7 +209,7 @@ impl Endpoint {
     fn wake_sleeper(&self, core: &Core) {
         let shared = &*self.shared;
         if shared.armed.load(Ordering::Relaxed)
-            && !(core.st.tx_done.is_empty() && core.st.rx_done.is_empty())
+            && core.st.messages.has_completions()
             && shared.armed.swap(false, Ordering::AcqRel)
         {
             shared.notify.signal();
@@ -251,10 +230,10 @@ impl Endpoint {
             return Err(EngineError::Closed);
         }
         // The time matters only if something that has arrived is matched; reading the clock costs as much as posting.
-        let at = if core.st.matcher.unexpected_count() > 0 { now() } else { Time(0) };
+        let at = if core.st.messages.unexpected_count() > 0 { now() } else { Time(0) };
         // SAFETY: passed on from the caller.
-        unsafe { core.st.recv(at, op)? };
-        if core.st.wants_transmit {
+        core.st.messages.recv(at, unsafe { op.named() })?;
+        if core.st.messages.wants_transmit() {
             core.transmit(if at == Time(0) { now() } else { at });
             self.shared.look_soon();
         }
@@ -273,13 +252,13 @@ impl Endpoint {
     pub fn peek(&self, op: &PeekOp) -> Result<Option<Completion>, EngineError> {
         let now = now();
         let mut core = self.shared.core.lock();
-        let found = core.st.peek(now, op);
+        let found = core.st.messages.peek(now, op);
         if found.is_ok() && op.discard {
             core.transmit(now);
             self.shared.look_soon();
             self.wake_sleeper(&core);
         }
-        found
+        Ok(found?)
     }
 
     /// Receives a message claimed with the same context before.
@@ -294,7 +273,7 @@ impl Endpoint {
         let now = now();
         let mut core = self.shared.core.lock();
         // SAFETY: passed on from the caller.
-        unsafe { core.st.recv_claimed(now, op, false)? };
+        core.st.messages.recv_claimed(now, unsafe { op.named() }, false)?;
         core.transmit(now);
         self.shared.look_soon();
         self.wake_sleeper(&core);
@@ -308,8 +287,7 @@ impl Endpoint {
     pub fn discard_claimed(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
         let now = now();
         let mut core = self.shared.core.lock();
-        // SAFETY: no memory is used when discarding.
-        unsafe { core.st.recv_claimed(now, op, true)? };
+        core.st.messages.recv_claimed(now, op.without_memory(), true)?;
         core.transmit(now);
         self.shared.look_soon();
         self.wake_sleeper(&core);
@@ -320,7 +298,7 @@ impl Endpoint {
     pub fn cancel(&self, context: usize) -> bool {
         let now = now();
         let mut core = self.shared.core.lock();
-        let cancelled = core.st.cancel(now, context);
+        let cancelled = core.st.messages.cancel(now, context);
         self.wake_sleeper(&core);
         cancelled
     }
@@ -342,15 +320,15 @@ impl Endpoint {
         // SAFETY: passed on from the caller.
         let memory = unsafe { Gather::new(iov) };
         let base = if virtual_address { iov.first().map_or(0, |p| p.base as u64) } else { 0 };
-        self.shared.core.lock().st.register(memory, base, access, key)
+        Ok(self.shared.core.lock().st.messages.register(memory, base, access, key)?)
     }
 
     /// Withdraws a region; false when there is none of this key. Reads and large writes of peers that are under way fail at these.
     pub fn unregister(&self, key: u64) -> bool {
         let now = now();
         let mut core = self.shared.core.lock();
-        let known = core.st.unregister(now, key);
-        if core.st.wants_transmit {
+        let known = core.st.messages.unregister(now, key);
+        if core.st.messages.wants_transmit() {
             core.transmit(now);
             self.shared.look_soon();
         }
@@ -369,8 +347,10 @@ impl Endpoint {
         let now = now();
         let mut core = self.shared.core.lock();
         // SAFETY: passed on from the caller.
-        unsafe { core.st.write(now, op)? };
-        self.after_send(&mut core, now, op.peer, sending::iov_len(op.iov));
+        let op = unsafe { op.named() };
+        let (peer, bytes) = (op.peer, op.memory.len() as usize);
+        core.st.messages.write(now, op)?;
+        self.after_send(&mut core, now, peer, bytes);
         Ok(())
     }
 
@@ -386,7 +366,7 @@ impl Endpoint {
         let now = now();
         let mut core = self.shared.core.lock();
         // SAFETY: passed on from the caller.
-        unsafe { core.st.read(now, op)? };
+        core.st.messages.read(now, unsafe { op.named() })?;
         self.after_send(&mut core, now, op.peer, 0);
         Ok(())
     }
@@ -405,23 +385,16 @@ impl Endpoint {
         shared.look_soon();
         let mut n = 0;
         if queue != Queue::Send {
-            n = core.st.rx_done.len().min(max);
-            let first = out.len();
-            out.extend(core.st.rx_done.drain(..n));
-            if core.st.notices > 0 {
-                core.st.notices_taken(now, &mut out[first..]);
-                if core.st.wants_transmit {
-                    core.transmit(now);
-                }
+            n = core.st.messages.take_received(now, max, out);
+            if core.st.messages.wants_transmit() {
+                core.transmit(now);
             }
         }
         if queue != Queue::Recv {
-            let m = core.st.tx_done.len().min(max - n);
-            out.extend(core.st.tx_done.drain(..m));
-            n += m;
+            n += core.st.messages.take_sent(max - n, out);
         }
         // Asked for none (a face that has something of its own to hand out first), what is there counts as found.
-        let found = n > 0 || read > 0 || (max == 0 && !(core.st.rx_done.is_empty() && core.st.tx_done.is_empty()));
+        let found = n > 0 || read > 0 || (max == 0 && core.st.messages.has_completions());
         if found {
             shared.last_found.store(now.0, Ordering::Relaxed);
             return n;
@@ -465,7 +438,7 @@ impl Endpoint {
     /// Prepares to sleep on [`Endpoint::notify_fd`]. False when completions are there already: do not sleep.
     pub fn arm(&self) -> bool {
         let core = self.shared.core.lock();
-        if !core.st.tx_done.is_empty() || !core.st.rx_done.is_empty() {
+        if core.st.messages.has_completions() {
             return false;
         }
         self.shared.notify.clear();
@@ -478,7 +451,7 @@ impl Endpoint {
     /// Operations ended so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        self.shared.core.lock().st.totals
+        self.shared.core.lock().st.messages.totals()
     }
 
     /// All counters as one JSON document.
@@ -499,14 +472,14 @@ impl Endpoint {
         }
         let deadline = std::time::Instant::now() + shared.linger;
         // First what was promised but waits for its peer to ask for it, then the protocol's own farewell.
-        self.progress_until(deadline, |core| core.st.broken.is_some() || !core.st.owes());
+        self.progress_until(deadline, |core| core.st.messages.broken().is_some() || !core.st.messages.owes());
         {
             let mut core = shared.core.lock();
             let now = now();
-            core.st.proto.close(now);
+            core.st.proto_mut().close(now);
             core.transmit(now);
         }
-        self.progress_until(deadline, |core| core.st.broken.is_some() || core.st.proto.is_drained());
+        self.progress_until(deadline, |core| core.st.messages.broken().is_some() || core.st.proto().is_drained());
         shared.stop.store(true, Ordering::Release);
         shared.watch.wake();
         if let Some(thread) = self.watchdog.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
@@ -520,7 +493,7 @@ impl Endpoint {
         if let Some(lanes) = &mut core.lanes {
             lanes.close();
         }
-        core.st.forget_user_memory();
+        core.st.messages.forget_memory();
     }
 }
 

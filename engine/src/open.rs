@@ -1,16 +1,14 @@
 //! Opening an endpoint: key, socket, addresses, protocol, threads.
 
-use crate::budget::{Copies, HELD_BYTES, Unexpected};
 use crate::config::{EngineConfig, LaneUse};
 use crate::core::{Core, State, now};
-use crate::counters::{EngineCounters, Totals};
 use crate::lanes::Lanes;
-use crate::memory::Pool;
+use crate::telling::Telling;
 use crate::trace::{self, Trace, with_pid};
-use crate::{Endpoint, EngineError, EventFd, NAME_BYTES, Shared, lock, stat, waiting, watch, watchdog};
-use std::collections::{BTreeMap, VecDeque};
+use crate::{Endpoint, EngineError, EventFd, Shared, lock, stat, waiting, watch, watchdog};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use weir_message::Messages;
 use weir_udp::{UdpConfig, UdpTransport};
 
 impl Endpoint {
@@ -59,6 +57,7 @@ impl Endpoint {
         let name = proto.name().encode();
         let mut trace = Trace::open(cfg.trace, cfg.trace_file.as_deref()).map_err(io("opening the trace file"))?;
         trace.opened(id, udp.local_addrs());
+        let messages = Messages::new(message_config(&cfg), proto, Telling::new(trace, cfg.clone()));
         let lanes_fd = lanes.as_ref().map_or(-1, Lanes::fd);
         let shared = Arc::new(Shared {
             last_poll: AtomicU64::new(now().0),
@@ -77,7 +76,7 @@ impl Endpoint {
             pid: std::process::id(),
             stats: cfg.stats.clone(),
             linger: cfg.linger,
-            core: lock::Lock::new(Core::new(udp, lanes, new_state(cfg, proto, name, trace))),
+            core: lock::Lock::new(Core::new(udp, lanes, State::new(messages))),
         });
         let thread = watchdog::start(&shared)?;
         stat::publish(Arc::downgrade(&shared));
@@ -134,9 +133,7 @@ fn udp_config(cfg: &EngineConfig) -> UdpConfig {
 }
 
 pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16) -> weir_proto::Config {
-    // Messages of one peer that may be here at a time: its window, and those whose place in it was made good ahead.
-    let ahead = u32::try_from(cfg.unexpected_bytes / HELD_BYTES).unwrap_or(u32::MAX);
-    let messages_max = cfg.credit_msgs.saturating_add(ahead);
+    let messages_max = message_config(cfg).messages_max();
     let usual = weir_proto::Config::default();
     let anywhere = cfg.lanes == LaneUse::Always;
     weir_proto::Config {
@@ -154,12 +151,12 @@ pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16)
         rx_buffer_bytes,
         max_datagram,
         // Every rendezvous the credit lets in, the large writes of a peer that behaves, and reads of our own.
-        bodies_max: messages_max as usize + 4 * crate::remote::REQUESTS_MAX as usize,
+        bodies_max: messages_max as usize + 4 * weir_message::REQUESTS_MAX as usize,
         // An answer that finds no room is an operation that never ends at its peer: room for one to each message the
         // credit lets in twice over (answered, and come anew before the answers were acknowledged), and to each request.
         control_queue: messages_max
             .saturating_mul(2)
-            .saturating_add(4 * crate::remote::REQUESTS_MAX)
+            .saturating_add(4 * weir_message::REQUESTS_MAX)
             .max(weir_proto::Config::default().control_queue),
         // The engine bounds it, by number and then by memory.
         send_queue_msgs: usize::MAX,
@@ -168,43 +165,17 @@ pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16)
     }
 }
 
-pub fn new_state(cfg: EngineConfig, proto: weir_proto::Endpoint, own_name: [u8; NAME_BYTES], trace: Trace) -> State {
-    State {
-        own_sseq: vec![0; usize::from(cfg.streams) + 1],
-        proto,
-        matcher: weir_match::Matcher::new(),
-        sends: slotmap::SlotMap::with_key(),
-        recvs: slotmap::SlotMap::with_key(),
-        msgs: slotmap::SlotMap::with_key(),
-        bodies: hashbrown::HashMap::with_hasher(foldhash::fast::FixedState::default()),
-        claims: BTreeMap::new(),
-        regions: BTreeMap::new(),
-        next_region: 1,
-        peers: Vec::new(),
-        dead: Vec::new(),
-        broken: None,
-        notices: 0,
-        own_peer: None,
-        own_mseq: 0,
-        tx_done: VecDeque::new(),
-        rx_done: VecDeque::new(),
-        pool: Pool::default(),
-        copies: Copies::new(cfg.copied_bytes, cfg.copied_peer_bytes, cfg.send_timeout),
-        unexpected: Unexpected::new(cfg.unexpected_bytes),
-        told_no_room: false,
-        queues_on: false,
-        told_no_end: false,
-        told_full: false,
-        counters: EngineCounters::default(),
-        totals: Totals::default(),
-        trace,
-        events: Vec::new(),
-        matches: Vec::new(),
-        last_look: now(),
-        own_name,
-        closed: false,
-        wants_transmit: false,
-        cfg,
+/// The part of the settings that messages go by.
+pub fn message_config(cfg: &EngineConfig) -> weir_message::Config {
+    weir_message::Config {
+        eager_bytes: cfg.eager_bytes,
+        copy_bytes: cfg.copy_bytes,
+        streams: cfg.streams,
+        send_timeout: cfg.send_timeout,
+        credit_msgs: cfg.credit_msgs,
+        unexpected_bytes: cfg.unexpected_bytes,
+        copied_bytes: cfg.copied_bytes,
+        copied_peer_bytes: cfg.copied_peer_bytes,
     }
 }
 

@@ -17,7 +17,7 @@ pub struct Numbers {
     matcher: weir_match::Stats,
     protocol: weir_proto::Counters,
     transport: weir_udp::UdpCounters,
-    peers: Vec<(u32, weir_proto::PeerStats, crate::counters::Streams)>,
+    peers: Vec<(u32, weir_proto::PeerStats, weir_message::Streams)>,
     no_tcp_to: Vec<std::net::SocketAddr>,
 }
 
@@ -27,16 +27,16 @@ const NO_TCP_MAX: usize = 64;
 /// All counters of one endpoint.
 pub fn numbers(core: &Core) -> Numbers {
     let st = &core.st;
-    let streams_of = |peer: u32| st.peers.get(peer as usize).map(|p| p.streams.clone()).unwrap_or_default();
+    let messages = &st.messages;
     Numbers {
-        own_name: st.own_name,
+        own_name: messages.own_name(),
         local: core.udp.local_addrs().to_vec(),
-        engine: st.counters.clone(),
-        matcher: st.matcher.stats(),
-        protocol: st.proto.counters().clone(),
+        engine: crate::EngineCounters { messages: messages.counters().clone(), engine: st.counters },
+        matcher: messages.matcher_stats(),
+        protocol: st.proto().counters().clone(),
         transport: *core.udp.counters(),
-        peers: st.proto.peers().map(|p| (p.0, st.proto.peer_stats(p), streams_of(p.0))).collect(),
-        no_tcp_to: st.peers.iter().filter_map(|p| p.no_tcp_to).take(NO_TCP_MAX).collect(),
+        peers: st.proto().peers().map(|p| (p.0, st.proto().peer_stats(p), messages.streams(p.0))).collect(),
+        no_tcp_to: st.no_tcp_to().take(NO_TCP_MAX).collect(),
     }
 }
 

@@ -1,13 +1,10 @@
 //! A levelled trace of requests' lives, one line an event.
 //!
-//! Level 1: what goes wrong, and peers and lanes that come and go. Level 2: each request under a number of its own, with every stage of its life (`requests`). Level 3: each packet too (`packets`).
+//! Level 1: what goes wrong, and peers and lanes that come and go. Level 2: each request under a number of its own, with every stage of its life. Level 3: each packet too. Lines of requests and packets
+//! are written by `weir_message`.
 //! Off, each place costs one comparison. A full disk ends the trace with one warning, and its file behind the last whole line; traffic goes on.
 
-mod packets;
-mod requests;
-
 use crate::config::name_as_set;
-use requests::Lives;
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -43,9 +40,6 @@ pub struct Trace {
     /// Where that is, for people.
     place: String,
     start: std::time::Instant,
-    /// What comes now comes by a lane, not in packets.
-    pub by_lane: bool,
-    lives: Lives,
 }
 
 impl Trace {
@@ -68,15 +62,7 @@ impl Trace {
             },
             (_, None) => Some(To::Stderr),
         };
-        Ok(Trace {
-            level,
-            to,
-            line: Vec::new(),
-            place,
-            start: std::time::Instant::now(),
-            by_lane: false,
-            lives: Lives::default(),
-        })
+        Ok(Trace { level, to, line: Vec::new(), place, start: std::time::Instant::now() })
     }
 
     /// Whether events of this level are wanted.
@@ -101,7 +87,6 @@ impl Trace {
         let _ = std::io::stderr().write_all(stopped(&self.place, why).as_bytes());
         self.to = None;
         self.level = 0;
-        self.lives = Lives::default();
     }
 
     /// The first line: whose trace this is, and when its time began, so that those of several ranks can be laid side by side.

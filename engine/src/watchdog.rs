@@ -108,8 +108,8 @@ fn step(shared: &Shared, armed: bool, away_ns: u64) -> Option<Step> {
     let mut core = shared.core.try_lock()?;
     core.st.counters.watchdog_steps += 1;
     core.progress(now());
-    let completions = !core.st.tx_done.is_empty() || !core.st.rx_done.is_empty();
-    let broken = core.st.broken.is_some();
+    let completions = core.st.messages.has_completions();
+    let broken = core.st.messages.broken().is_some();
     let timeout = if broken { None } else { core.next_timeout() };
     let blocked = core.blocked_at().filter(|_| !broken);
     let sent = std::mem::take(&mut core.sent);

@@ -130,7 +130,7 @@ fn messages_in_multi_receives_are_reported_in_order() {
         p.b.poll(Queue::Recv, &mut out, 16);
         for c in out.drain(..) {
             assert_eq!((c.result, c.len), (Ok(()), LENS[*seen % LENS.len()]), "message {seen}");
-            let at = c.buf as usize - bases[c.context];
+            let at = c.address - bases[c.context];
             assert!(bufs[c.context][at..at + c.len].iter().all(|&b| b == *seen as u8), "message {seen} is another");
             released += usize::from(c.multi_done);
             *seen += 1;

@@ -213,7 +213,7 @@ fn multi_receive_takes_messages_until_full_and_says_so_last() {
         // SAFETY: injected: copied before return.
         unsafe { p.a.send(&op) }.expect("send");
         let got = wait(&p.b, &p.a, Queue::Recv);
-        assert_eq!((got.context, got.len, got.buf as usize - base), (21, 990, expected_at));
+        assert_eq!((got.context, got.len, got.address - base), (21, 990, expected_at));
         expected_at += 990;
         let done = 10_000 - expected_at < 1000;
         assert_eq!(got.multi_done, done, "after {expected_at} bytes");

@@ -269,7 +269,7 @@ pub fn run(input: &Input) -> u64 {
 }
 
 fn count(net: &Net, f: impl Fn(&Counters) -> u64) -> u64 {
-    net.sides.iter().map(|s| f(s.ep.counters())).sum()
+    net.sides.iter().map(|s| f(&s.ep.counters())).sum()
 }
 
 impl Lanes {

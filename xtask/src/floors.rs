@@ -11,16 +11,19 @@ fn floor_of(folder: &str) -> Option<u32> {
     let (top, room) = folder.split_once('/').unwrap_or((folder, ""));
     match (top, room) {
         ("core", "wire" | "clock" | "stats" | "net") => Some(0),
-        ("core", "proto" | "match") => Some(1),
-        // The simulator runs the protocol and the matcher, so it stands on their heads.
-        ("core", "sim") => Some(2),
-        ("transports" | "job", _) => Some(3),
-        ("engine", _) => Some(4),
-        ("faces", _) => Some(5),
-        ("tools", "emulate" | "distribution" | "mpi") => Some(6),
-        ("tools", "bench" | "report") => Some(7),
-        ("tools", _) => Some(8),
-        ("xtask" | "fuzz" | "tests", _) => Some(9),
+        ("core", "session" | "match") => Some(1),
+        // A carrier: it pulls from sessions.
+        ("core", "proto") => Some(2),
+        ("core", "message") => Some(3),
+        // The simulator runs what ships, so it stands on their heads.
+        ("core", "sim") => Some(4),
+        ("transports" | "job", _) => Some(5),
+        ("engine", _) => Some(6),
+        ("faces", _) => Some(7),
+        ("tools", "emulate" | "distribution" | "mpi") => Some(8),
+        ("tools", "bench" | "report") => Some(9),
+        ("tools", _) => Some(10),
+        ("xtask" | "fuzz" | "tests", _) => Some(11),
         _ => None,
     }
 }
@@ -62,6 +65,79 @@ pub fn upward(root: &Path) -> Result<Vec<Upward>> {
         }
     }
     Ok(found)
+}
+
+/// Crates whose modules may form no circle.
+const WITHOUT_CIRCLES: [&str; 1] = ["core/message"];
+
+/// The circles of `use crate::` lines between modules of crates that may have none, each as its modules in order, the first one twice.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn circles(root: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for folder in WITHOUT_CIRCLES {
+        let src = root.join(folder).join("src");
+        let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (module, text) in modules(&src, &src)? {
+            uses.entry(module.clone()).or_default().extend(used_modules(&text).filter(|on| *on != module));
+        }
+        found.extend(circle_of(&uses).map(|circle| format!("{folder}: {}", circle.join(" -> "))));
+    }
+    Ok(found)
+}
+
+/// The text of each module, submodules as parts of theirs; not the crate's root, which knows them all.
+fn modules(src: &Path, dir: &Path) -> Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(modules(src, &path)?);
+            continue;
+        }
+        let relative = path.strip_prefix(src).unwrap_or(&path).with_extension("");
+        let first = relative.iter().next().map(|name| name.to_string_lossy().into_owned());
+        let Some(module) = first.filter(|m| m != "lib" && path.extension().is_some_and(|e| e == "rs")) else {
+            continue;
+        };
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        found.push((module, text));
+    }
+    Ok(found)
+}
+
+/// The modules that `crate::` paths outside of comments and tests name. Tests stand last in a file.
+fn used_modules(text: &str) -> impl Iterator<Item = String> {
+    let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines
+        .flat_map(|line| line.split("crate::").skip(1))
+        .map(|path| path.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>())
+}
+
+/// A circle, if there is one.
+fn circle_of(uses: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+    fn visit<'a>(
+        module: &'a str,
+        uses: &'a BTreeMap<String, BTreeSet<String>>,
+        way: &mut Vec<&'a str>,
+        clean: &mut BTreeSet<&'a str>,
+    ) -> Option<Vec<String>> {
+        if let Some(at) = way.iter().position(|m| *m == module) {
+            return Some(way[at..].iter().chain([&module]).map(|m| (*m).to_owned()).collect());
+        }
+        if clean.contains(module) {
+            return None;
+        }
+        way.push(module);
+        let circle = uses.get(module).into_iter().flatten().find_map(|on| visit(on, uses, way, clean));
+        way.pop();
+        clean.insert(module);
+        circle
+    }
+    let mut clean = BTreeSet::new();
+    uses.keys().find_map(|module| visit(module, uses, &mut Vec::new(), &mut clean))
 }
 
 /// The direct dependencies of the workspace's members, tests' and fuzz targets' too, for which `ARCHITECTURE.md` gives no reason.
@@ -117,6 +193,29 @@ mod tests {
     fn no_dependency_goes_up() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         assert_eq!(upward(root).unwrap(), []);
+    }
+
+    #[test]
+    fn no_modules_form_a_circle() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        assert_eq!(circles(root).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_circle_of_modules_is_found_and_tests_may_look_around() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let file = dir.path().join("core/message/src").join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        write("lib.rs", "pub use crate::high::High;");
+        write("low.rs", "// crate::high\nstruct Low;\n#[cfg(test)]\nmod tests {\n    use crate::high::High;\n}");
+        write("high.rs", "use crate::middle::Middle;\nuse crate::low::Low;");
+        write("middle.rs", "use crate::low::Low;");
+        assert_eq!(circles(dir.path()).unwrap(), Vec::<String>::new());
+        write("low/part.rs", "fn f() -> crate::high::High;");
+        assert_eq!(circles(dir.path()).unwrap(), ["core/message: high -> low -> high"]);
     }
 
     #[test]

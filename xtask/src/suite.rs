@@ -13,7 +13,7 @@ use crate::process::run_limited;
 use crate::{any_mpi, bad_days, dist, floors, lab, measured, mpi, readme};
 
 /// The crates that must build without the standard library.
-const NO_STD: [&str; 4] = ["weir-wire", "weir-proto", "weir-match", "weir-net"];
+const NO_STD: [&str; 6] = ["weir-wire", "weir-session", "weir-proto", "weir-match", "weir-message", "weir-net"];
 /// A target without a standard library, if it is installed.
 const BARE_TARGET: &str = "x86_64-unknown-none";
 /// Formatting and the like.
@@ -148,9 +148,11 @@ fn check_floors(paths: &Paths) -> Result<(), String> {
         .iter()
         .map(|u| format!("{} may not depend on {}: that is on the same or a higher floor", u.from, u.on))
         .collect();
+    let circles = floors::circles(&paths.root).map_err(|error| format!("{error:#}"))?;
+    let circles = circles.iter().map(|circle| format!("modules form a circle: {circle}"));
     let missing = floors::without_reason(&paths.root).map_err(|error| format!("{error:#}"))?;
     let missing = missing.iter().map(|name| format!("ARCHITECTURE.md gives no reason for the dependency {name}"));
-    let lines: Vec<String> = lines.into_iter().chain(missing).collect();
+    let lines: Vec<String> = lines.into_iter().chain(circles).chain(missing).collect();
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
 }
 

@@ -9,7 +9,7 @@ use crate::congestion::Acked;
 use crate::counters::count;
 use crate::paths::PathState;
 use crate::recovery::{IN_FLIGHT, LEAD, LOST, REQUEUED, SentFrame};
-use crate::{Event, Time};
+use crate::{BodyKey, Event, Time};
 
 /// Packets a probe timeout sends.
 const PROBES: u8 = 2;
@@ -103,16 +103,7 @@ impl Association {
 
     fn frame_acked(&mut self, cx: &mut Cx<'_>, path: u8, f: SentFrame, events: &mut Vec<Event>) {
         let done = match f {
-            SentFrame::Message { mseq, offset, len } => self.out.matched.acked(mseq, offset, u32::from(len)),
-            SentFrame::Control { mseq } => {
-                let len = self.out.control.get(mseq).map_or(0, |m| m.len);
-                self.out.control.acked(mseq, 0, len)
-            }
-            SentFrame::Body { slot, generation, offset, len } => {
-                let t = self.bodies_out.acked(slot, generation, offset, u64::from(len));
-                cx.counters.bodies_sent += u64::from(t.is_some());
-                t
-            }
+            SentFrame::Session(f) => cx.s.arrived(cx.common, &f),
             SentFrame::MtuProbe { size } => {
                 if let Some(p) = self.paths.get_mut(usize::from(path))
                     && p.mtu.on_probe_acked(size)
@@ -120,14 +111,10 @@ impl Association {
                     p.cc.on_mtu(u64::from(size));
                     p.set_pace(cx.cfg);
                 }
+                self.set_piece_max(cx.s);
                 None
             }
-            SentFrame::Credit
-            | SentFrame::Lane
-            | SentFrame::Grant { .. }
-            | SentFrame::Abort { .. }
-            | SentFrame::Once
-            | SentFrame::Recovered { .. } => None,
+            SentFrame::Lane | SentFrame::Once | SentFrame::Recovered { .. } => None,
         };
         if let Some(token) = done {
             events.push(Event::Sent { peer: self.id, token });
@@ -144,23 +131,11 @@ impl Association {
         len: u16,
         events: &mut Vec<Event>,
     ) -> Result<(), &'static str> {
-        let f = if message {
-            let mseq = key;
-            let Some(m) = self.out.matched.get(mseq) else { return Ok(()) };
-            if offset.checked_add(u64::from(len)).is_none_or(|e| e > u64::from(m.sent)) {
-                return Err("recovery of bytes never sent");
-            }
-            SentFrame::Message { mseq, offset: offset as u32, len }
-        } else {
-            let Some(slot) = self.bodies_out.slot_of(key) else { return Ok(()) };
-            let Some(b) = self.bodies_out.get(slot) else { return Ok(()) };
-            if offset.checked_add(u64::from(len)).is_none_or(|e| e > b.sent) {
-                return Err("recovery of bytes never sent");
-            }
-            SentFrame::Body { slot, generation: b.generation, offset, len }
-        };
-        self.frame_acked(cx, 0, f, events);
-        if self.bodies_out.is_shredded() { Err("recovery of bodies in too many pieces") } else { Ok(()) }
+        let key = if message { BodyKey::Message(key) } else { BodyKey::Body(key) };
+        if let Some(token) = cx.s.on_restored(cx.common, key, offset, u32::from(len))? {
+            events.push(Event::Sent { peer: self.id, token });
+        }
+        Ok(())
     }
 
     fn path_acked(&mut self, cx: &mut Cx<'_>, i: usize, s: &Sum, delay_ns: u64, slack_ns: u64) {
@@ -208,6 +183,10 @@ impl Association {
             cx.counters.mtu_black_holes += 1;
             path.cc.on_mtu(u64::from(path.mtu.size()));
             path.set_pace(cx.cfg);
+            self.set_piece_max(cx.s);
+        }
+        if i == usize::from(self.primary) {
+            self.set_round_trip(cx.s);
         }
     }
 
@@ -271,21 +250,10 @@ impl Association {
     }
 
     /// What a lost packet carried is to be sent again, as far as it still matters.
-    fn requeue(&mut self, cx: &Cx<'_>, f: SentFrame) {
+    fn requeue(&mut self, cx: &mut Cx<'_>, f: SentFrame) {
         match f {
-            SentFrame::Message { .. } | SentFrame::Body { .. } => self.lost.push_back(f),
-            SentFrame::Control { mseq } => self.lost_control.push_back(mseq),
-            SentFrame::Credit => self.credit_dirty = true,
+            SentFrame::Session(f) => cx.s.lost(f),
             SentFrame::Lane => self.repeat_lane_frame(cx.now),
-            SentFrame::Grant { handle } => {
-                if let Some(b) = self.bodies_in.get_mut(handle)
-                    && !b.grant_dirty
-                {
-                    b.grant_dirty = true;
-                    self.grants_dirty.push_back(handle);
-                }
-            }
-            SentFrame::Abort { handle, code } => self.aborts.push_back((handle, code)),
             SentFrame::Recovered { message, key, offset, len } => self.recovered.push_back((message, key, offset, len)),
             SentFrame::Once | SentFrame::MtuProbe { .. } => {}
         }
@@ -322,7 +290,7 @@ impl Association {
     }
 
     /// Sends the oldest unacknowledged data of a path again, whatever the window says.
-    fn probe(&mut self, cx: &Cx<'_>, path: u8) {
+    fn probe(&mut self, cx: &mut Cx<'_>, path: u8) {
         let mut oldest: SmallVec<[u64; 2]> = SmallVec::new();
         self.rec.in_flight(|pn, s| {
             if s.path == path && s.flags & REQUEUED == 0 {
@@ -359,6 +327,8 @@ impl Association {
         self.lose(cx, &all, false);
         if usize::from(self.primary) == i {
             self.primary = other as u8;
+            self.set_piece_max(cx.s);
+            self.set_round_trip(cx.s);
             count!(self, cx, failovers);
             self.pacing_until = None;
         }

@@ -9,9 +9,10 @@ use weir_wire::frame::{
 use weir_wire::seal::SendKeys;
 use weir_wire::{BodyKey, Header, MAX_ACK_ENTRIES, MAX_ENVELOPE_LEN};
 
-use crate::association::{Association, Cx, Flow, State};
+use weir_session::{Flow, Fragment, Line, OutMessage, Session};
+
+use crate::association::{Association, Cx, State};
 use crate::counters::count;
-use crate::messages::OutMessage;
 use crate::paths::PathState;
 use crate::recovery::{IN_FLIGHT, LEAD, SentFrame};
 use crate::{Config, DownReason, Level, PacketBuf, PayloadRef, Payloads, Transmit};
@@ -89,7 +90,7 @@ impl Association {
     /// Writes the next packet; `None` if nothing may be sent now.
     pub(crate) fn build(&mut self, cx: &mut Cx<'_>, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
         // The last that was to be told before the farewell may have just been.
-        self.check_drained();
+        self.check_drained(cx.s);
         if self.close_pending.is_some() {
             return self.build_close(cx, out);
         }
@@ -253,9 +254,9 @@ impl Association {
         // Once closed it stays so for a part of a burst: polled all the time, it would let out packets one by one, each for a system call.
         let pace_open = probing || (self.pacing_until.is_none_or(|t| t <= cx.now) && path.pacer.open(cx.now));
         let opens_at = path.pacer.opens_at();
-        let bulk_waits = self.has_bulk();
+        let bulk_waits = self.has_bulk(cx.s);
         let control_open = probing || in_flight <= window + CONTROL_OVERDRAFT * mtu;
-        let control = self.has_control_messages() && control_open;
+        let control = control_open && cx.s.has_control();
         let bulk = bulk_waits && window_open && pace_open;
         if bulk_waits && !window_open {
             count!(self, cx, stalls_window);
@@ -263,7 +264,7 @@ impl Association {
             count!(self, cx, stalls_pacing);
             self.pacing_until = Some(opens_at);
         }
-        let frames = self.has_control_frames(cx.now) || ((control || bulk) && self.lane_due().is_some());
+        let frames = self.has_control_frames(cx.s, cx.now) || ((control || bulk) && self.lane_due().is_some());
         if !(control || bulk || frames || self.rx.due(cx.now)) {
             self.probes = 0;
             return None;
@@ -309,14 +310,14 @@ impl Association {
             }
         }
         self.count_turn(cx, &pk);
-        let is_tail = !self.has_bulk();
+        let is_tail = !self.has_bulk(cx.s);
         if let Some(p) = self.paths.get_mut(usize::from(pk.path)) {
             p.is_tail = is_tail;
         }
         // Alone in its packet, with more of its flow behind it and nothing else that waits: the next ones can be of its kind.
         let alone = empty && pk.flow && pk.frames == 1 && pk.payload.is_some();
         self.can_run =
-            alone && self.lost.is_empty() && self.small.is_empty() && !(control || probing || self.parity.active);
+            alone && cx.s.lost_waiting() + cx.s.small_waiting() == 0 && !(control || probing || self.parity.active);
         let eliciting = pk.eliciting;
         self.finish(cx, &pk, Some(payloads), out, eliciting)
     }
@@ -324,20 +325,18 @@ impl Association {
     /// Whether a packet of a flow is the last that somebody waits for, or the first of a train: that tells what queue was there before it, while those behind wait in the queue that the train itself makes.
     #[inline]
     fn ends_or_leads(&mut self, cx: &Cx<'_>, path: u8) -> bool {
-        let ends = !self.has_bulk() && core::mem::take(&mut self.ack_wanted);
+        let ends = !self.has_bulk(cx.s) && core::mem::take(&mut self.ack_wanted);
         ends || self.paths.get_mut(usize::from(path)).is_some_and(|p| p.take_lead(cx.now))
     }
 
     /// Keeps the interleaving of small messages and flows.
-    fn count_turn(&mut self, cx: &Cx<'_>, pk: &Packet) {
+    fn count_turn(&mut self, cx: &mut Cx<'_>, pk: &Packet) {
         if pk.flow {
             self.small_run = 0;
             self.flow_run += 1;
             if self.flow_run >= cx.cfg.flow_batch_packets {
                 self.flow_run = 0;
-                if self.flows.len() > 1 {
-                    self.flows.rotate_left(1);
-                }
+                cx.s.end_turn(Line::Main);
             }
         } else if pk.small {
             self.small_run += 1;
@@ -351,27 +350,23 @@ impl Association {
             frame::write_ping(head);
             self.remember(pk, SentFrame::Once);
         }
-        if self.credit_dirty && pk.space(head) >= CREDIT_LEN {
-            self.credit_dirty = false;
-            let (msgs, bytes_limit) = self.inn.advertise();
+        if pk.space(head) >= CREDIT_LEN
+            && let Some((msgs, bytes_limit)) = cx.s.take_credit(cx.common)
+        {
             frame::write_credit(&frame::Credit { msgs_limit: msgs as u32, bytes_limit }, head);
-            self.remember(pk, SentFrame::Credit);
-            cx.counters.credits_sent += 1;
+            self.remember(pk, SentFrame::Session(Fragment::Credit));
         }
         while pk.space(head) >= GRANT_LEN
-            && let Some(handle) = self.grants_dirty.pop_front()
+            && let Some((handle, limit)) = cx.s.take_grant(cx.common)
         {
-            let Some(b) = self.bodies_in.get_mut(handle) else { continue };
-            b.grant_dirty = false;
-            frame::write_grant(&frame::Grant { handle, limit: b.granted }, head);
-            self.remember(pk, SentFrame::Grant { handle });
-            count!(self, cx, grants_sent);
+            frame::write_grant(&frame::Grant { handle, limit }, head);
+            self.remember(pk, SentFrame::Session(Fragment::Grant { handle }));
         }
         while pk.space(head) >= BODY_ABORT_LEN
-            && let Some((handle, code)) = self.aborts.pop_front()
+            && let Some((handle, code)) = cx.s.take_abort()
         {
             frame::write_body_abort(&frame::BodyAbort { handle, code }, head);
-            self.remember(pk, SentFrame::Abort { handle, code });
+            self.remember(pk, SentFrame::Session(Fragment::Abort { handle, code }));
         }
         if pk.space(head) >= LANE_LEN
             && let Some(f) = self.lane_frame()
@@ -389,87 +384,36 @@ impl Association {
     }
 
     fn put_control_messages<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
-        loop {
-            let again = self.lost_control.front().copied();
-            let mseq = again.unwrap_or(self.out.control_next);
-            if again.is_none() && mseq >= self.out.control_end() {
-                return;
-            }
-            let Some(m) = self.out.control.get(mseq).filter(|m| m.missing(0, u16::MAX).is_some()) else {
-                // Acknowledged meanwhile.
-                self.drop_control_front(again);
-                continue;
-            };
+        while let Some((mseq, m, again)) = cx.s.next_control() {
             let len = m.len;
             if pk.space(w.head) < MSG_HEAD_LEN + m.envelope().len() + len as usize {
                 return;
             }
             write_message(w, pk, mseq, true, m, 0, len, true);
-            self.remember(pk, SentFrame::Control { mseq });
-            if again.is_some() {
+            cx.s.took_control();
+            self.remember(pk, SentFrame::Session(Fragment::Control { mseq }));
+            if again {
                 count!(self, cx, repairs_sent);
                 count!(self, cx, bytes_resent, u64::from(len));
-            } else {
-                self.out.control.advance(mseq, len);
             }
-            self.drop_control_front(again);
-        }
-    }
-
-    fn drop_control_front(&mut self, again: Option<u64>) {
-        if again.is_some() {
-            self.lost_control.pop_front();
-        } else {
-            self.out.control_next += 1;
         }
     }
 
     /// What was lost, oldest first.
     fn put_lost<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
-        while let Some(f) = self.lost.front().copied() {
-            let more = self.lost.len() > 1 || !self.small.is_empty();
-            let rest = match f {
-                SentFrame::Message { mseq, offset, len } => {
-                    let missing = self.out.matched.get(mseq).and_then(|m| m.missing(offset, len));
-                    let Some((a, b)) = missing else {
-                        self.lost.pop_front();
-                        continue;
-                    };
-                    let Some(to) = self.put_message(pk, w, mseq, a, b, more, false) else { return };
-                    count!(self, cx, repairs_sent);
-                    count!(self, cx, bytes_resent, u64::from(to - a));
-                    let end = offset + u32::from(len);
-                    (to < end).then(|| SentFrame::Message { mseq, offset: to, len: (end - to) as u16 })
-                }
-                SentFrame::Body { slot, generation, offset, len } => {
-                    let Some((a, b)) = self.bodies_out.missing(slot, generation, offset, len) else {
-                        self.lost.pop_front();
-                        continue;
-                    };
-                    let Some(to) = self.put_body(pk, w, slot, a, b, more) else { return };
-                    count!(self, cx, repairs_sent);
-                    count!(self, cx, bytes_resent, to - a);
-                    let end = offset + u64::from(len);
-                    (to < end).then(|| SentFrame::Body { slot, generation, offset: to, len: (end - to) as u16 })
-                }
-                _ => None,
-            };
-            match rest {
-                Some(r) => self.lost[0] = r,
-                None => {
-                    self.lost.pop_front();
-                }
-            }
-        }
-        if self.lost.capacity() > 64 {
-            self.lost.shrink_to(16);
+        while let Some(piece) = cx.s.next_lost() {
+            let more = cx.s.lost_waiting() > 1 || cx.s.small_waiting() > 0;
+            let Some(to) = self.put(cx.s, pk, w, piece.flow, piece.from, piece.to, more, false) else { return };
+            count!(self, cx, repairs_sent);
+            count!(self, cx, bytes_resent, to - piece.from);
+            cx.s.took_lost(to);
         }
     }
 
     /// Parity over what was sent before.
     fn put_parity<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
         while let Some(g) = self.parity.next() {
-            let Some((token, total)) = g.source(self) else {
+            let Some((token, total)) = g.source(cx.s) else {
                 self.parity.drop_next();
                 continue;
             };
@@ -499,85 +443,74 @@ impl Association {
 
     /// Fresh data: small messages first, unless they had their turn and flows wait.
     fn put_fresh<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
-        let flows_first = self.small_run >= SMALL_RUN_MAX && !self.flows.is_empty();
+        let flows_first = self.small_run >= SMALL_RUN_MAX && cx.s.flows_waiting() > 0;
         if flows_first {
             self.put_flows(cx, pk, w);
         }
-        self.put_small(pk, w);
+        self.put_small(cx, pk, w);
         if !flows_first {
             self.put_flows(cx, pk, w);
         }
-        if self.small.is_empty() && self.small.capacity() > 64 {
-            self.small.shrink_to(16);
-        }
     }
 
-    fn put_small<P: Payloads>(&mut self, pk: &mut Packet, w: &mut Out<'_, P>) {
-        while let Some(&mseq) = self.small.front() {
-            let Some((from, len)) = self.out.matched.get(mseq).map(|m| (m.sent, m.len)) else {
-                self.small.pop_front();
-                continue;
-            };
-            let more = self.small.len() > 1 || !self.flows.is_empty();
-            let Some(to) = self.put_message(pk, w, mseq, from, len, more, true) else { return };
+    fn put_small<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
+        while let Some(piece) = cx.s.next_small() {
+            let more = cx.s.small_waiting() > 1 || cx.s.flows_waiting() > 0;
+            let Some(to) = self.put(cx.s, pk, w, piece.flow, piece.from, piece.to, more, true) else { return };
             pk.small = true;
-            self.out.matched.advance(mseq, to);
-            if to < len {
+            cx.s.took_small(to);
+            if to < piece.to {
                 return;
             }
-            self.small.pop_front();
         }
     }
 
     fn put_flows<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
-        while let Some(flow) = self.flows.front().copied() {
-            let more = self.flows.len() > 1;
-            let done = match flow {
+        while let Some(piece) = cx.s.next_flow(Line::Main) {
+            let more = cx.s.flows_waiting() > 1;
+            let (key, len, patient) = match piece.flow {
                 Flow::Message(mseq) => {
-                    let known = self.out.matched.get(mseq).map(|m| (m.sent, m.len, m.patient));
-                    let Some((from, len, patient)) = known else {
-                        self.end_flow();
-                        continue;
-                    };
-                    self.ack_wanted |= !patient;
-                    let Some(to) = self.put_message(pk, w, mseq, from, len, more, false) else { return };
-                    self.out.matched.advance(mseq, to);
-                    self.parity.note(
-                        cx.cfg,
-                        BodyKey::Message(mseq),
-                        u64::from(from),
-                        u64::from(to - from),
-                        u64::from(len),
-                    );
-                    to == len
+                    let Some(m) = cx.s.message(mseq) else { return };
+                    (BodyKey::Message(mseq), u64::from(m.len), m.patient)
                 }
                 Flow::Body(slot, generation) => {
-                    let Some((from, end, handle, len)) =
-                        self.bodies_out.current(slot, generation).map(|b| (b.sent, b.granted, b.handle, b.len))
-                    else {
-                        self.end_flow();
-                        continue;
-                    };
-                    self.ack_wanted = true;
-                    let Some(to) = self.put_body(pk, w, slot, from, end, more) else { return };
-                    self.parity.note(cx.cfg, BodyKey::Body(handle), from, to - from, len);
-                    if let Some(b) = self.bodies_out.get_mut(slot) {
-                        b.sent = to;
-                        b.queued = to < end;
-                    }
-                    to == end
+                    let Some(b) = cx.s.body(slot, generation) else { return };
+                    (BodyKey::Body(b.handle), b.len, false)
                 }
             };
+            self.ack_wanted |= !patient;
+            let Some(to) = self.put(cx.s, pk, w, piece.flow, piece.from, piece.to, more, false) else { return };
+            self.parity.note(cx.cfg, key, piece.from, to - piece.from, len);
             pk.flow = true;
-            if done {
-                self.end_flow();
+            if cx.s.took_flow(Line::Main, to) {
+                self.flow_run = 0;
             }
         }
     }
 
-    fn end_flow(&mut self) {
-        self.flows.pop_front();
-        self.flow_run = 0;
+    /// Puts `[from, to)` of a flow, or its beginning, into the packet; returns where it ends.
+    #[allow(clippy::too_many_arguments, reason = "one place for all kinds of fragments")]
+    fn put<P: Payloads>(
+        &mut self,
+        s: &Session,
+        pk: &mut Packet,
+        w: &mut Out<'_, P>,
+        flow: Flow,
+        from: u64,
+        to: u64,
+        more: bool,
+        whole: bool,
+    ) -> Option<u64> {
+        match flow {
+            Flow::Message(mseq) => {
+                let m = s.message(mseq)?;
+                self.put_message(pk, w, mseq, m, from as u32, to as u32, more, whole).map(u64::from)
+            }
+            Flow::Body(slot, generation) => {
+                let b = s.body(slot, generation)?;
+                self.put_body(pk, w, flow, (b.handle, b.token), from, to, more)
+            }
+        }
     }
 
     /// Puts `[from, to)` of a matched message, or its beginning, into the packet; returns where it ends.
@@ -587,12 +520,12 @@ impl Association {
         pk: &mut Packet,
         w: &mut Out<'_, P>,
         mseq: u64,
+        m: &OutMessage,
         from: u32,
         to: u32,
         more: bool,
         whole: bool,
     ) -> Option<u32> {
-        let m = self.out.matched.get(mseq)?;
         let over = MSG_HEAD_LEN + m.envelope().len();
         let space = pk.space(w.head).checked_sub(over)?;
         let want = (to - from) as usize;
@@ -603,21 +536,22 @@ impl Association {
             return None;
         }
         write_message(w, pk, mseq, false, m, from, n as u32, more);
-        self.remember(pk, SentFrame::Message { mseq, offset: from, len: n as u16 });
+        self.remember(pk, SentFrame::Session(Fragment::Message { mseq, offset: from, len: n as u32 }));
         Some(from + n as u32)
     }
 
-    /// The same for a body.
+    /// The same for rendezvous data.
+    #[allow(clippy::too_many_arguments, reason = "as above")]
     fn put_body<P: Payloads>(
         &mut self,
         pk: &mut Packet,
         w: &mut Out<'_, P>,
-        slot: u32,
+        flow: Flow,
+        (handle, token): (u64, u64),
         from: u64,
         to: u64,
         more: bool,
     ) -> Option<u64> {
-        let b = self.bodies_out.get(slot)?;
         let space = pk.space(w.head).checked_sub(BODY_HEAD_LEN)?;
         let want = usize::try_from(to - from).unwrap_or(usize::MAX);
         let n = want.min(space).min(self.fragment_max(pk, BODY_HEAD_LEN));
@@ -625,11 +559,11 @@ impl Association {
         if n < want && (n == 0 || (!empty && n < FRAGMENT_MIN)) {
             return None;
         }
-        frame::write_body_head(b.handle, from, n as u16, w.head);
-        let (token, generation) = (b.token, b.generation);
+        frame::write_body_head(handle, from, n as u16, w.head);
         w.payload(pk, token, from, n, more);
-        self.remember(pk, SentFrame::Body { slot, generation, offset: from, len: n as u16 });
-        Some(from + n as u64)
+        let to = from + n as u64;
+        self.remember(pk, SentFrame::Session(Fragment::of(flow, from, to)));
+        Some(to)
     }
 }
 

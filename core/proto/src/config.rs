@@ -13,9 +13,6 @@ pub enum CongestionKind {
 
 pub use crate::Level;
 
-/// Streams a receiver keeps apart (spec 2.5): a constant of the protocol, so that sides configured differently understand each other.
-pub const STREAMS_MAX: u16 = 64;
-
 /// Constants of an endpoint. `Default` gives the values of the specification.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -180,6 +177,32 @@ pub struct Config {
     pub mtu_base: u16,
     /// After a black hole the search starts again this much later.
     pub mtu_retry: Duration,
+}
+
+impl Config {
+    /// What of it concerns sessions.
+    pub(crate) fn session(&self) -> weir_session::Config {
+        weir_session::Config {
+            streams: self.streams,
+            initial_credit_msgs: self.initial_credit_msgs,
+            initial_credit_bytes: self.initial_credit_bytes,
+            send_queue_msgs: self.send_queue_msgs,
+            control_window: self.control_window,
+            control_queue: self.control_queue,
+            control_len_max: crate::build::control_len_max(self),
+            grant_budget: self.grant_budget,
+            grant_budget_max: self.grant_budget_max,
+            grant_step: self.grant_step,
+            grant_share: self.grant_share,
+            grant_overtake: self.grant_overtake,
+            grant_patience: self.grant_patience,
+            grant_silence: self.grant_silence,
+            grant_lane_extra: self.grant_lane_extra,
+            bodies_max: self.bodies_max,
+            regrant_min: self.regrant_min,
+            lane_regrant: self.lane_regrant,
+        }
+    }
 }
 
 impl Default for Config {

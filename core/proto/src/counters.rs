@@ -18,11 +18,9 @@ pub struct Counters {
     pub dropped_unknown: u64,
     pub dropped_state: u64,
     pub dropped_rate_limit: u64,
-    // Messages and bodies.
-    pub messages_sent: u64,
-    pub messages_received: u64,
-    pub bodies_sent: u64,
-    pub bodies_received: u64,
+    // Messages, credit and grants.
+    #[serde(flatten)]
+    pub session: weir_session::Counters,
     // Acknowledgement and repair.
     pub acks_sent: u64,
     pub acks_received: u64,
@@ -31,11 +29,6 @@ pub struct Counters {
     pub probe_timeouts: u64,
     pub repairs_sent: u64,
     pub bytes_resent: u64,
-    pub duplicate_bytes: u64,
-    pub grants_sent: u64,
-    pub grants_received: u64,
-    pub regrants_sent: u64,
-    pub credits_sent: u64,
     pub parity_sent: u64,
     pub parity_used: u64,
     // Lanes: those that were up; those that failed, because segments were lost, the peer told nothing or ended its
@@ -48,8 +41,7 @@ pub struct Counters {
     pub lane_bytes_received: u64,
     pub lane_greetings_refused: u64,
     pub lane_heads_damaged: u64,
-    // Stalls: sends that had to wait for credit; transmissions that had to wait for window or pacing.
-    pub stalls_credit: u64,
+    // Transmissions that had to wait for window or pacing.
     pub stalls_window: u64,
     pub stalls_pacing: u64,
     // Paths and life.
@@ -84,12 +76,9 @@ pub struct PeerCounters {
     pub repairs_sent: u64,
     /// Their payload, bytes.
     pub bytes_resent: u64,
-    /// Grants sent: those that raise what was granted with the answer to the request.
-    pub grants_sent: u64,
-    /// Grants received.
-    pub grants_received: u64,
-    /// Times that messages began to wait for credit.
-    pub stalls_credit: u64,
+    /// Credit and grants.
+    #[serde(flatten)]
+    pub session: weir_session::PeerCounters,
     /// Times that transmission had to wait for the window.
     pub stalls_window: u64,
     /// Times that it had to wait for pacing.

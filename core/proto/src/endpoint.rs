@@ -9,17 +9,17 @@ use core::net::{IpAddr, SocketAddr};
 use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
+use weir_session::Sessions;
 
 use crate::association::{Association, Cx, State};
 use crate::crypt::Handshake;
-use crate::grants::Grants;
 use crate::hash::IdHash;
 use crate::lane::LaneNews;
 use crate::paths::PathState;
 use crate::run::Run;
 use crate::{
     BodyKey, BodyOpened, Config, Counters, Credit, DownReason, EndpointName, Event, Level, Message, NameError,
-    PacketBuf, PathStats, Payloads, PeerId, PeerStats, RxMeta, SendError, Time, Transmit,
+    PacketBuf, PathStats, Payloads, PeerCounters, PeerId, PeerStats, RxMeta, SendError, Time, Transmit,
 };
 
 /// Association ids hold the peer's index in their low bits, so that finding it costs no look-up.
@@ -72,7 +72,7 @@ impl RateLimit {
 pub struct Endpoint {
     pub(crate) cfg: Config,
     pub(crate) counters: Counters,
-    pub(crate) grants: Grants,
+    pub(crate) sessions: Sessions,
     pub(crate) rng: ChaCha12Rng,
     pub(crate) handshake: Handshake,
     pub(crate) endpoint_id: u64,
@@ -82,10 +82,6 @@ pub struct Endpoint {
     pub(crate) by_endpoint: HashMap<u64, PeerId, IdHash>,
     /// Places of forgotten peers and when they may be used again, oldest first.
     vacant: VecDeque<(Time, PeerId)>,
-    /// The latest time heard of, for calls that bring none.
-    pub(crate) clock: Time,
-    /// Associations that changed since the last `poll_transmit`.
-    touched: Vec<PeerId>,
     /// Associations with something to send, and packets the front one sent in its turn.
     ready: VecDeque<PeerId>,
     turn: u32,
@@ -112,10 +108,10 @@ pub struct Endpoint {
 /// The association of `$peer` and the context to work on it, from disjoint fields of the endpoint.
 macro_rules! with_association {
     ($self:ident, $peer:expr, $now:expr) => {{
-        let Endpoint { assocs, cfg, counters, grants, rng, endpoint_id, lane_news, .. } = $self;
-        assocs
-            .get_mut($peer.0 as usize)
-            .map(|a| (a, Cx { now: $now, cfg, counters, grants, rng, endpoint_id: *endpoint_id, lane_news }))
+        let Endpoint { assocs, sessions, cfg, counters, rng, endpoint_id, lane_news, .. } = $self;
+        assocs.get_mut($peer.0 as usize).zip(sessions.get_mut($peer)).map(|(a, (s, common))| {
+            (a, Cx { now: $now, cfg, counters, s, common, rng, endpoint_id: *endpoint_id, lane_news })
+        })
     }};
 }
 pub(crate) use with_association;
@@ -143,15 +139,15 @@ impl Endpoint {
         Endpoint {
             handshake,
             counters: Counters::default(),
-            grants: Grants::new(&config),
+            sessions: Sessions::new(
+                Config { streams: config.streams.clamp(1, crate::STREAMS_MAX), ..config.clone() }.session(),
+            ),
             rng,
             endpoint_id,
             local_addrs: local_addrs.iter().copied().take(crate::paths::PATHS_MAX).collect(),
             assocs: Vec::new(),
             by_endpoint: HashMap::default(),
             vacant: VecDeque::new(),
-            clock: Time::ZERO,
-            touched: Vec::new(),
             ready: VecDeque::new(),
             turn: 0,
             run: None,
@@ -215,7 +211,7 @@ impl Endpoint {
             let a = &self.assocs[p.0 as usize];
             if !a.vacant {
                 self.vacant.pop_front(); // known again meanwhile
-            } else if at <= self.clock {
+            } else if at <= self.sessions.common().clock() {
                 return Some(p);
             } else {
                 break;
@@ -232,14 +228,16 @@ impl Endpoint {
     /// The caller refers to this peer no more: its memory is freed, and its index may name another peer some time later.
     /// Does nothing and returns false unless the peer is down and has been told so.
     pub fn forget(&mut self, now: Time, peer: PeerId) -> bool {
-        self.clock = self.clock.max(now);
+        self.sessions.common_mut().advance(now);
         let Some(a) = self.assocs.get_mut(peer.0 as usize) else { return false };
-        let State::Down(_) = a.state else { return false };
+        let State::Down(reason) = a.state else { return false };
         if a.close_pending.is_some() || a.vacant {
             return false;
         }
         let state = a.state;
         a.renew(&self.cfg, a.endpoint_id, &[], now);
+        self.sessions.renew(peer);
+        self.sessions.end(peer, reason, &mut Vec::new());
         a.state = state;
         a.vacant = true;
         self.vacant.push_back((now.plus_ns(REUSE_AFTER_NS), peer));
@@ -258,12 +256,13 @@ impl Endpoint {
             let a = &mut self.assocs[id.0 as usize];
             let old = a.endpoint_id;
             a.renew(&self.cfg, endpoint_id, addrs, now);
+            self.sessions.renew(id);
             if self.by_endpoint.get(&old) == Some(&id) {
                 self.by_endpoint.remove(&old);
             }
             id
         } else if self.assocs.len() < (1 << INDEX_BITS) - 1 {
-            let id = PeerId(self.assocs.len() as u32);
+            let id = self.sessions.add();
             self.assocs.push(Box::new(Association::new(&self.cfg, id, endpoint_id, addrs, now)));
             id
         } else {
@@ -293,19 +292,17 @@ impl Endpoint {
     }
 
     pub(crate) fn touch(&mut self, peer: PeerId) {
-        if let Some(a) = self.assocs.get_mut(peer.0 as usize)
-            && !a.touched
-        {
-            a.touched = true;
-            self.touched.push(peer);
-        }
+        self.sessions.touch(peer);
     }
 
-    /// Opens the association if that has not begun.
+    /// Something was queued: opens the association if that has not begun, and wants a lane if it would pay.
     pub(crate) fn ensure_open(&mut self, now: Time, peer: PeerId) {
-        let idle = self.assocs.get(peer.0 as usize).is_some_and(|a| a.state == State::Idle);
-        if idle {
-            self.open(now, peer);
+        if let Some((a, mut cx)) = with_association!(self, peer, now) {
+            match a.state {
+                State::Up => a.consider_lane(&mut cx),
+                State::Idle => self.open(now, peer),
+                State::Opening | State::Down(_) => {}
+            }
         }
         self.touch(peer);
     }
@@ -315,8 +312,7 @@ impl Endpoint {
     /// # Errors
     /// See [`SendError`]; nothing was queued then.
     pub fn send(&mut self, now: Time, peer: PeerId, m: Message<'_>) -> Result<(), SendError> {
-        let (a, mut cx) = with_association!(self, peer, now).ok_or(SendError::Closed)?;
-        a.send(&mut cx, &m)?;
+        self.sessions.send(peer, &m)?;
         self.ensure_open(now, peer);
         Ok(())
     }
@@ -324,13 +320,13 @@ impl Endpoint {
     /// Credit left right now, after what is queued. Zero before the association is up.
     #[must_use]
     pub fn credit(&self, peer: PeerId) -> Credit {
-        self.assocs.get(peer.0 as usize).map_or(Credit::default(), |a| a.credit())
+        self.sessions.credit(peer)
     }
 
     /// Longest matched message the peer takes (spec 5): half of its initial byte credit; before it is up, of ours.
     #[must_use]
     pub fn max_matched_len(&self, peer: PeerId) -> u64 {
-        self.assocs.get(peer.0 as usize).map_or(0, |a| a.peer.credit_bytes / 2)
+        self.sessions.get(peer).map_or(0, |s| s.max_matched_len())
     }
 
     /// Least round trip to the peer of late, nanoseconds; 0 before the first was measured.
@@ -344,9 +340,7 @@ impl Endpoint {
     /// exceed it (up to `Config::control_queue`).
     #[must_use]
     pub fn control_room(&self, peer: PeerId) -> usize {
-        self.assocs
-            .get(peer.0 as usize)
-            .map_or(0, |a| (self.cfg.control_window as usize).saturating_sub(a.out.control.span()))
+        self.sessions.control_room(peer)
     }
 
     /// The network says that no program has this port any more (ICMP port unreachable). A hint that may be forged or of a
@@ -364,22 +358,18 @@ impl Endpoint {
     /// Messages accepted, not yet transmitted for the first time.
     #[must_use]
     pub fn queued(&self, peer: PeerId) -> usize {
-        self.assocs.get(peer.0 as usize).map_or(0, |a| a.out.matched.unsent + a.out.control.unsent)
+        self.sessions.get(peer).map_or(0, |s| s.queued())
     }
 
     /// Of these, matched messages: what `Config::send_queue_msgs` bounds.
     #[must_use]
     pub fn unsent(&self, peer: PeerId) -> usize {
-        self.assocs.get(peer.0 as usize).map_or(0, |a| a.out.matched.unsent)
+        self.sessions.get(peer).map_or(0, |s| s.unsent())
     }
 
     /// The upper layer freed that much of what the peer sent as matched messages: the peer may send as much again.
     pub fn consume(&mut self, peer: PeerId, msgs: u32, bytes: u64) {
-        let Some(a) = self.assocs.get_mut(peer.0 as usize) else { return };
-        if a.inn.consume(msgs, bytes) && a.state == State::Up {
-            a.tell_credit(self.clock);
-            self.touch(peer);
-        }
+        self.sessions.consume(peer, msgs, bytes);
     }
 
     /// Receiver: opens a handle for `len` bytes of the peer.
@@ -387,18 +377,12 @@ impl Endpoint {
     /// # Errors
     /// `QueueFull` when `Config::bodies_max` are open, `Closed` when the peer is down, `TooLong` for an empty body: nothing would ever end it.
     pub fn open_body(&mut self, now: Time, peer: PeerId, len: u64) -> Result<BodyOpened, SendError> {
-        let (a, mut cx) = with_association!(self, peer, now).ok_or(SendError::Closed)?;
-        let opened = a.open_body(&mut cx, len)?;
-        self.touch(peer);
-        Ok(opened)
+        self.sessions.open_body(now, peer, len)
     }
 
     /// Receiver: gives up on a handle; late fragments are dropped silently.
     pub fn close_body(&mut self, peer: PeerId, handle: u64) {
-        if let Some(a) = self.assocs.get_mut(peer.0 as usize) {
-            a.close_body(self.clock, &mut self.grants, handle);
-            self.touch(peer);
-        }
+        self.sessions.close_body(peer, handle);
     }
 
     /// Sender: sends `len` bytes to a handle the peer opened and told us, with what it granted.
@@ -414,11 +398,7 @@ impl Endpoint {
         len: u64,
         token: u64,
     ) -> Result<(), SendError> {
-        let (a, mut cx) = with_association!(self, peer, now).ok_or(SendError::Closed)?;
-        if len == 0 {
-            return Err(SendError::TooLong);
-        }
-        a.send_body(&mut cx, handle, granted, len, token)?;
+        self.sessions.send_body(peer, handle, granted, len, token)?;
         self.ensure_open(now, peer);
         Ok(())
     }
@@ -426,9 +406,7 @@ impl Endpoint {
     /// Sender: gives up, or declines a handle it was told. Returns the token of a body that was under way, which is released at once and not
     /// reported.
     pub fn abort_body(&mut self, _now: Time, peer: PeerId, handle: u64, code: u16) -> Option<u64> {
-        let token = self.assocs.get_mut(peer.0 as usize)?.abort_body(handle, code);
-        self.touch(peer);
-        token
+        self.sessions.abort_body(peer, handle, code)
     }
 
     /// After [`Event::Parity`] was applied: the restored range counts as received, and the sender is told.
@@ -438,24 +416,14 @@ impl Endpoint {
         self.touch(peer);
     }
 
-    /// Asks the grant scheduler what may be raised.
-    pub(crate) fn run_grants(&mut self, now: Time) {
-        self.grants.changed = false;
-        while let Some((peer, handle, limit)) = self.grants.next(now) {
-            let Some((a, mut cx)) = with_association!(self, peer, now) else { break };
-            a.raise_grant(&mut cx, handle, limit);
-            self.touch(peer);
-        }
-    }
-
     /// When to call [`Self::handle_timeout`] next, if nothing else happens. A time in the past: now.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        if !self.touched.is_empty() || !self.ready.is_empty() || !self.outbox.is_empty() {
+        if self.sessions.has_touched() || !self.ready.is_empty() || !self.outbox.is_empty() {
             return Some(Time::ZERO);
         }
         let t = self.timers.peek().map(|r| r.0.0);
-        match (t, self.grants.deadline()) {
+        match (t, self.sessions.common().grants.deadline()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
@@ -463,7 +431,7 @@ impl Endpoint {
 
     /// `next_timeout` has passed.
     pub fn handle_timeout(&mut self, now: Time, events: &mut Vec<Event>) {
-        self.clock = self.clock.max(now);
+        self.sessions.common_mut().advance(now);
         while let Some(&Reverse((t, peer))) = self.timers.peek() {
             if t > now {
                 break;
@@ -475,7 +443,7 @@ impl Endpoint {
                 continue;
             }
             a.armed = Time::MAX;
-            let due = a.deadline(cx.cfg);
+            let due = a.deadline(cx.s, cx.cfg);
             if due <= now {
                 a.on_timeout(&mut cx, events);
                 self.touch(peer);
@@ -486,8 +454,9 @@ impl Endpoint {
         while self.timers.peek().is_some_and(|r| !is_armed(&self.assocs, r)) {
             self.timers.pop();
         }
-        if self.grants.changed || self.grants.deadline().is_some_and(|t| t <= now) {
-            self.run_grants(now);
+        let grants = &self.sessions.common().grants;
+        if grants.has_changed() || grants.deadline().is_some_and(|t| t <= now) {
+            self.sessions.run_grants(now);
         }
     }
 
@@ -505,18 +474,18 @@ impl Endpoint {
 
     /// Takes up associations that changed.
     fn settle(&mut self, now: Time) {
-        if self.grants.changed {
-            self.run_grants(now);
+        if self.sessions.common().grants.has_changed() {
+            self.sessions.run_grants(now);
         }
-        while let Some(peer) = self.touched.pop() {
-            let a = &mut self.assocs[peer.0 as usize];
-            a.touched = false;
-            a.check_drained();
-            if !a.ready && a.wants_to_send(now) {
+        while let Some(peer) = self.sessions.next_touched() {
+            let Some((a, mut cx)) = with_association!(self, peer, now) else { continue };
+            a.consider_lane(&mut cx);
+            a.check_drained(cx.s);
+            if !a.ready && a.wants_to_send(cx.s, now) {
                 a.ready = true;
                 self.ready.push_back(peer);
             } else {
-                let due = a.deadline(&self.cfg);
+                let due = a.deadline(cx.s, cx.cfg);
                 self.arm(peer, due);
             }
         }
@@ -531,7 +500,7 @@ impl Endpoint {
             self.counters.bytes_sent += d.bytes.len() as u64;
             return Some(Transmit { remote: d.remote, local: d.local, peer: PeerId(u32::MAX), payload: None });
         }
-        if !self.touched.is_empty() || self.grants.changed {
+        if self.sessions.has_touched() || self.sessions.common().grants.has_changed() {
             self.run = None;
             self.settle(now);
         }
@@ -555,7 +524,7 @@ impl Endpoint {
                 self.count_sent(&t, out);
                 let a = &mut self.assocs[peer.0 as usize];
                 if core::mem::take(&mut a.can_run) {
-                    self.run = a.begin_run(now, out, &t);
+                    self.run = self.sessions.get_mut(peer).and_then(|(s, _)| a.begin_run(s, now, out, &t));
                 }
                 #[cfg(test)]
                 if self.no_runs {
@@ -565,9 +534,9 @@ impl Endpoint {
             }
             self.ready.pop_front();
             self.turn = 0;
-            let a = &mut self.assocs[peer.0 as usize];
+            let (a, cx) = with_association!(self, peer, now)?;
             a.ready = false;
-            let due = a.deadline(&self.cfg);
+            let due = a.deadline(cx.s, cx.cfg);
             self.arm(peer, due);
         }
         None
@@ -579,7 +548,7 @@ impl Endpoint {
         let others_turn = self.turn >= self.cfg.peer_batch_packets && self.ready.len() > 1;
         let same = run.now == now && self.ready.front() == Some(&run.peer) && !others_turn;
         let built = match with_association!(self, run.peer, now) {
-            Some((a, cx)) if same => a.build_run(&cx, run, payloads, out),
+            Some((a, mut cx)) if same => a.build_run(&mut cx, run, payloads, out),
             _ => None,
         };
         match &built {
@@ -603,7 +572,7 @@ impl Endpoint {
 
     /// A datagram arrived. It may be changed: the AEAD opens in place. Event ranges index it.
     pub fn handle(&mut self, now: Time, meta: RxMeta, datagram: &mut [u8], events: &mut Vec<Event>) {
-        self.clock = self.clock.max(now);
+        self.sessions.common_mut().advance(now);
         self.counters.packets_received += 1;
         self.counters.bytes_received += datagram.len() as u64;
         match datagram.first() {
@@ -621,29 +590,36 @@ impl Endpoint {
         self.closing = true;
         let end = now + self.cfg.linger;
         for i in 0..self.assocs.len() {
-            let a = &mut self.assocs[i];
-            a.closing = Some(end);
-            a.check_drained();
-            self.touch(PeerId(i as u32));
+            let peer = PeerId(i as u32);
+            if let Some((a, cx)) = with_association!(self, peer, now) {
+                a.closing = Some(end);
+                cx.s.close();
+                a.check_drained(cx.s);
+            }
+            self.touch(peer);
         }
     }
 
     /// After `close`: nothing unacknowledged is left, and the peers have been told.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.closing && self.assocs.iter().all(|a| a.is_drained())
+        let is_drained = |a: &Association| self.sessions.get(a.id).is_none_or(|s| a.is_drained(s));
+        self.closing && self.assocs.iter().all(|a| is_drained(a))
     }
 
     /// Counters of the endpoint.
     #[must_use]
-    pub fn counters(&self) -> &Counters {
-        &self.counters
+    pub fn counters(&self) -> Counters {
+        Counters { session: self.sessions.common().counters.clone(), ..self.counters.clone() }
     }
 
     /// What is known about a peer; defaults for an unknown one.
     #[must_use]
     pub fn peer_stats(&self, peer: PeerId) -> PeerStats {
-        let Some(a) = self.assocs.get(peer.0 as usize) else { return PeerStats::default() };
+        let Some((a, s)) = self.assocs.get(peer.0 as usize).zip(self.sessions.get(peer)) else {
+            return PeerStats::default();
+        };
+        let (bodies_open, bodies_in) = s.bodies_open();
         PeerStats {
             state: match a.state {
                 State::Idle => "idle",
@@ -659,11 +635,11 @@ impl Endpoint {
             },
             primary_path: a.primary,
             lanes_open: usize::from(a.has_lane()),
-            messages_open: a.out.matched.open + a.out.control.open,
-            messages_waiting: a.out.waiting(),
-            bodies_open: a.bodies_out.open(),
-            bodies_in: a.bodies_in.open(),
-            counts: a.counts,
+            messages_open: s.messages_open(),
+            messages_waiting: s.messages_waiting(),
+            bodies_open,
+            bodies_in,
+            counts: PeerCounters { session: *s.counts(), ..a.counts },
             paths: a
                 .paths
                 .iter()

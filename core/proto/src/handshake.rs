@@ -10,6 +10,8 @@ use weir_wire::handshake as wire;
 use weir_wire::seal::Role;
 use weir_wire::{AddrList, EndpointName, Handshake, Kind, Params, RefuseCode, packet};
 
+use weir_session::Terms;
+
 use crate::association::{Association, Cx, PeerParams, State};
 use crate::endpoint::{Datagram, Endpoint, INDEX_BITS, with_association};
 use crate::lane::LANES_VERSION;
@@ -477,7 +479,6 @@ impl Association {
         self.opening = None;
         self.peer = PeerParams {
             max_datagram: p.max_datagram,
-            credit_bytes: p.initial_credit_bytes,
             rx_buffer: p.rx_buffer_bytes.max(64 << 10),
             // A peer cannot make us wait longer than a tenth of a second by what it says.
             ack_delay_max_ns: u64::from(p.ack_delay_max_us.min(100_000)) * 1000,
@@ -500,15 +501,16 @@ impl Association {
             self.paths[i].make_valid(cx.cfg, cx.now);
         }
         self.paths.shrink_to_fit();
-        self.out.set_limits(u64::from(p.initial_credit_msgs), p.initial_credit_bytes);
         events.push(Event::Up { peer: self.id });
-        if u64::from(self.out.longest_waiting()) > p.initial_credit_bytes / 4 * 3 {
+        self.set_piece_max(cx.s);
+        self.set_round_trip(cx.s);
+        cx.s.allow_bulk(if self.peer.lanes { u64::from(cx.cfg.lane_min_bytes) } else { 0 });
+        let terms = Terms { credit_msgs: u64::from(p.initial_credit_msgs), credit_bytes: p.initial_credit_bytes };
+        if !cx.s.begin(cx.common, terms) {
             // Queued before the peer's limits were known; it would never be let out.
             self.go_down(cx, DownReason::NoRoom, events);
             self.close_pending = Some(1);
-            return;
         }
-        self.admit(cx);
     }
 
     fn add_path(&mut self, cx: &Cx<'_>, remote: SocketAddr, local: Option<IpAddr>, max: u16) {

@@ -128,7 +128,7 @@ fn a_body_sent_beyond_its_grant_ends_the_association_and_leaves_no_hole_in_the_b
     });
     assert_eq!(t.down(1), Some(DownReason::Violation));
     assert_eq!(t.ends[1].counters().last_violation, "body fragment beyond its grant");
-    assert_eq!(t.ends[1].grants.outstanding(), 0);
+    assert_eq!(t.ends[1].sessions.common_mut().grants.outstanding(), 0);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn grants_of_a_body_that_never_comes_are_repeated_for_ever() {
         t.exchange([1, 0]);
     }
     assert_eq!(t.down(1), None);
-    assert!(t.ends[1].counters().regrants_sent > 512, "{}", t.ends[1].counters().regrants_sent);
+    assert!(t.ends[1].counters().session.regrants_sent > 512, "{}", t.ends[1].counters().session.regrants_sent);
 }
 
 #[test]
@@ -189,9 +189,7 @@ fn bodies_acknowledged_in_crumbs_end_the_association() {
     let o = t.ends[1].open_body(t.now, P, 1 << 20).expect("open");
     t.ends[0].send_body(t.now, P, o.handle, o.granted, 1 << 20, 5).expect("send");
     // As if all had been sent, and lost.
-    let a = &mut t.ends[0].assocs[0];
-    let slot = a.bodies_out.slot_of(o.handle).expect("open");
-    a.bodies_out.get_mut(slot).expect("open").sent = 1 << 20;
+    assert!(t.ends[0].sessions.get_mut(P).expect("peer").0.took_flow(weir_session::Line::Main, 1 << 20));
     let mut at = 0;
     while t.down(0).is_none() && at < 1 << 20 {
         t.inject(1, |out| {
@@ -285,7 +283,7 @@ fn a_flood_of_forged_handshake_packets_does_not_stop_an_opening() {
 fn a_body_of_no_bytes_is_not_opened() {
     let mut t = Two::up(&Config::default());
     assert_eq!(t.ends[1].open_body(t.now, P, 0).err(), Some(crate::SendError::TooLong));
-    assert_eq!(t.ends[1].assocs[0].bodies_in.open(), 0);
+    assert_eq!(t.ends[1].sessions.get(PeerId(0)).expect("peer").bodies_open().1, 0);
 }
 
 /// The same with a lane, and the side that has it connected.
@@ -324,7 +322,7 @@ fn part_of_message(mseq: u64, total_len: u64, len: u32) -> UnitHead {
 #[test]
 fn who_claims_to_have_read_more_of_a_lane_than_was_sent_is_found_out() {
     let (mut t, lane) = with_lane(&Config::default());
-    let next = t.ends[1].assocs[0].inn.announced();
+    let next = t.ends[1].sessions.get(PeerId(0)).expect("peer").announced();
     let honest = part_of_message(next, 10, 10);
     assert!(tell(&mut t, lane, &honest));
     assert!(!tell(&mut t, lane, &UnitHead { read: 1, ..part_of_message(next + 1, 10, 10) }));
@@ -339,7 +337,7 @@ fn who_claims_to_have_read_more_of_a_lane_than_was_sent_is_found_out() {
 fn units_beyond_credit_or_grant_end_the_association() {
     let cfg = Config { initial_credit_msgs: 64, ..Config::default() };
     let (mut t, lane) = with_lane(&cfg);
-    let next = t.ends[1].assocs[0].inn.announced();
+    let next = t.ends[1].sessions.get(PeerId(0)).expect("peer").announced();
     let too_long = cfg.initial_credit_bytes + 100_001;
     assert!(!tell(&mut t, lane, &part_of_message(next, too_long, 10)));
     assert_eq!(t.ends[1].counters().last_violation, "message bytes beyond the credit");
@@ -391,10 +389,10 @@ fn without_its_lane_a_body_gets_what_all_get() {
         }
         // All of it comes, and no more than was granted before is outstanding.
         let id = t.ends[1].assocs[0].id;
-        t.ends[1].grants.arrived(t.now, id, o.granted);
+        t.ends[1].sessions.common_mut().grants.arrived(t.now, id, o.granted);
         let mut sum = 0;
         let mut last = o.granted;
-        while let Some((_, _, limit)) = t.ends[1].grants.next(t.now) {
+        while let Some((_, _, limit)) = t.ends[1].sessions.common_mut().grants.next(t.now) {
             sum += limit - last;
             last = limit;
         }
@@ -457,9 +455,9 @@ fn a_unit_sets_the_clock() {
     let later = t.now.plus_ns(5_000_000);
     let unit = t.ends[1].unit_begins(later, P, &head, &mut Vec::new()).expect("good");
     t.ends[1].unit_ends(later, P, lane, &unit, &mut Vec::new());
-    t.ends[1].assocs[0].lane.as_mut().expect("lane").credit_at = None;
+    assert_eq!(t.ends[1].sessions.get(P).expect("peer").deadline(), None);
     t.ends[1].consume(P, 1, u64::from(len));
-    let credit_at = t.ends[1].assocs[0].lane.as_ref().expect("lane").credit_at;
+    let credit_at = t.ends[1].sessions.get(P).expect("peer").deadline();
     assert!(credit_at.is_some_and(|at| at > later), "{credit_at:?}");
 }
 

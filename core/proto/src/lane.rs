@@ -7,14 +7,13 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
+use smallvec::SmallVec;
+use weir_session::{Flow, Fragment, FragmentIn, Line};
 use weir_wire::frame::{self, Credit};
 use weir_wire::lane::{GREETING_LEN, Greeting, UNIT_HEAD_LEN, UnitError, UnitHead, UnitKind};
 
-use crate::association::{Association, Cx, Flow, State};
-use crate::bodies::BodiesOut;
+use crate::association::{Association, Cx, State};
 use crate::endpoint::{Endpoint, INDEX_BITS, with_association};
-use crate::messages::MessagesOut;
-use crate::recovery::SentFrame;
 use crate::{BodyKey, Config, Event, PeerId, Time};
 
 /// Version of `spec/lanes.md` that is spoken here.
@@ -22,8 +21,6 @@ pub(crate) const LANES_VERSION: u8 = 2;
 /// A lane asked for that has not come after this time never will.
 const ASKED_FOR_NS: u64 = 3_000_000_000;
 
-/// New limits of credit wait so long for a unit that takes them along.
-const CREDIT_WAIT_NS: u64 = 50_000;
 /// What was read waits so long for one: about as a program takes to answer, and no longer than a sender can be left waiting that does nothing else.
 const TELL_WAIT_NS: u64 = 20_000;
 /// So many bytes are told of at once.
@@ -85,8 +82,7 @@ enum Phase {
 /// A unit handed to the connection that the peer has not told to have read.
 #[derive(Debug)]
 struct OutUnit {
-    flow: Flow,
-    offset: u64,
+    fragment: Fragment,
     len: u32,
     /// Where it ends in the row of bytes that were handed out.
     end: u64,
@@ -102,8 +98,6 @@ pub(crate) struct Lane {
     over: u32,
     /// The lane that is up, or the last that was: what stands below of bytes, units and telling is of it.
     last: u32,
-    /// What is to go by it.
-    flows: VecDeque<Flow>,
     /// When it is over they go in packets, unless the peer still tells to have read them: so it does when it closes.
     units: VecDeque<OutUnit>,
     /// Bytes handed to it, heads included.
@@ -123,8 +117,6 @@ pub(crate) struct Lane {
     pub(crate) asks: bool,
     failures: u32,
     pause_until: Time,
-    /// New limits of credit go in packets then, if no unit has taken them along.
-    pub(crate) credit_at: Option<Time>,
 }
 
 impl Default for Lane {
@@ -134,7 +126,6 @@ impl Default for Lane {
             number: 0,
             over: 0,
             last: 0,
-            flows: VecDeque::new(),
             units: VecDeque::new(),
             handed: 0,
             read_there: 0,
@@ -147,7 +138,6 @@ impl Default for Lane {
             asks: false,
             failures: 0,
             pause_until: Time::ZERO,
-            credit_at: None,
         }
     }
 }
@@ -201,27 +191,6 @@ impl Lane {
     }
 }
 
-/// Whether anything in line has bytes to go; what has none any more leaves it.
-fn has_more(flows: &mut VecDeque<Flow>, out: &MessagesOut, bodies: &mut BodiesOut) -> bool {
-    while let Some(flow) = flows.front() {
-        let goes_on = match *flow {
-            Flow::Message(mseq) => out.matched.get(mseq).is_some_and(|m| m.sent < m.len),
-            Flow::Body(slot, generation) => {
-                let body = bodies.get_mut(slot).filter(|b| b.generation == generation);
-                body.is_some_and(|b| {
-                    b.queued = b.sent < b.granted;
-                    b.queued
-                })
-            }
-        };
-        if goes_on {
-            return true;
-        }
-        flows.pop_front();
-    }
-    false
-}
-
 /// What is wrong with a unit.
 enum Wrong {
     /// Its head is not what was sent: TCP's checksum is short, and lets a change through now and then.
@@ -237,18 +206,11 @@ impl From<&'static str> for Wrong {
 }
 
 impl Association {
-    /// A flow stands in line: for the lane if there is one and it is long enough, else for packets.
-    pub(crate) fn push_flow(&mut self, cx: &mut Cx<'_>, flow: Flow, len: u64) {
-        if self.peer.lanes && len >= u64::from(cx.cfg.lane_min_bytes) {
-            if let Some(lane) = self.lane.as_mut().filter(|l| l.is_up()) {
-                lane.flows.push_back(flow);
-                return;
-            }
-            if self.lane_would_pay(cx.cfg) {
-                self.want_lane(cx);
-            }
+    /// Something that would go by a lane stands in line: one is made, if it would pay.
+    pub(crate) fn consider_lane(&mut self, cx: &mut Cx<'_>) {
+        if cx.s.take_bulk_wanted() && self.lane_would_pay(cx.cfg) {
+            self.want_lane(cx);
         }
-        self.flows.push_back(flow);
     }
 
     /// The network is one where TCP is at its best (spec/lanes.md 6).
@@ -259,14 +221,6 @@ impl Association {
                 && p.loss_ppm <= cfg.lane_loss_max_ppm
                 && p.seen_rate() >= cfg.lane_min_rate
         })
-    }
-
-    /// New limits are to be told: by the next unit, if there is a lane, or soon.
-    pub(crate) fn tell_credit(&mut self, now: Time) {
-        match self.lane.as_mut().filter(|l| l.is_up()) {
-            Some(lane) => _ = lane.credit_at.get_or_insert(now.plus_ns(CREDIT_WAIT_NS)),
-            None => self.credit_dirty = true,
-        }
     }
 
     /// Has a lane connected, by the driver or by the peer.
@@ -380,62 +334,48 @@ impl Association {
     }
 
     /// The next unit: its head is appended to `head`.
-    fn next_unit(&mut self, cfg: &Config, now: Time, head: &mut Vec<u8>) -> Option<LaneUnit> {
+    fn next_unit(&mut self, cx: &mut Cx<'_>, head: &mut Vec<u8>) -> Option<LaneUnit> {
         let lane = self.lane.as_mut().filter(|l| l.is_up())?;
         let keys = &self.crypt.as_ref()?.keys;
-        let most = u64::from(cfg.lane_unit_bytes.clamp(1, weir_wire::lane::UNIT_MAX));
-        loop {
-            let flow = lane.flows.pop_front()?;
-            let (kind, envelope, token, from, end, patient): (_, &[u8], _, _, _, _) = match flow {
-                Flow::Message(mseq) => {
-                    let Some(m) = self.out.matched.get(mseq) else { continue };
-                    let (stream, sseq, total_len) = (m.stream, m.sseq, u64::from(m.len));
-                    let kind = UnitKind::Message { stream, sseq, mseq, total_len };
-                    (kind, m.envelope(), m.token, u64::from(m.sent), total_len, m.patient)
-                }
-                Flow::Body(slot, generation) => {
-                    let Some(b) = self.bodies_out.current(slot, generation) else { continue };
-                    (UnitKind::Body(b.handle), &[], b.token, b.sent, b.granted, false)
-                }
-            };
-            let to = end.min(from.saturating_add(most));
-            let len = to.saturating_sub(from) as u32;
-            let start = head.len();
-            if len > 0 {
-                let (msgs, bytes_limit) = self.inn.advertise();
-                let credit = Credit { msgs_limit: msgs as u32, bytes_limit };
-                (lane.credit_at, self.credit_dirty) = (None, false);
-                (lane.told, lane.tell_at) = (lane.read, None);
-                lane.answers(now);
-                lane.wants_tell |= !patient && to == end;
-                let tell = lane.wants_tell && to == end && !has_more(&mut lane.flows, &self.out, &mut self.bodies_out);
-                lane.wants_tell &= !tell;
-                UnitHead { kind, offset: from, len, credit, read: lane.read, tell }.write(
-                    envelope,
-                    |a, b| keys.send.unit_crc(a, b),
-                    head,
-                );
-            }
-            match flow {
-                Flow::Message(mseq) => self.out.matched.advance(mseq, to as u32),
-                Flow::Body(slot, _) => {
-                    if let Some(b) = self.bodies_out.get_mut(slot) {
-                        b.sent = to;
-                        b.queued = to < end;
-                    }
-                }
-            }
-            if len == 0 {
-                continue;
-            }
-            if to < end {
-                // The others of this lane have their turn in between.
-                lane.flows.push_back(flow);
-            }
-            lane.handed += (head.len() - start) as u64 + u64::from(len);
-            lane.units.push_back(OutUnit { flow, offset: from, len, end: lane.handed });
-            return Some(LaneUnit { token, offset: from, len });
+        let most = u64::from(cx.cfg.lane_unit_bytes.clamp(1, weir_wire::lane::UNIT_MAX));
+        let piece = cx.s.next_flow(Line::Bulk)?;
+        let to = piece.to.min(piece.from.saturating_add(most));
+        let fragment = Fragment::of(piece.flow, piece.from, to);
+        // Taken first: what is behind it in the line decides whether it is to be told of.
+        if !cx.s.took_flow(Line::Bulk, to) {
+            // The others of this lane have their turn in between.
+            cx.s.end_turn(Line::Bulk);
         }
+        let last = cx.s.next_flow(Line::Bulk).is_none();
+        let (kind, envelope, token, patient): (_, &[u8], _, _) = match piece.flow {
+            Flow::Message(mseq) => {
+                let m = cx.s.message(mseq)?;
+                let (stream, sseq, total_len) = (m.stream, m.sseq, u64::from(m.len));
+                (UnitKind::Message { stream, sseq, mseq, total_len }, m.envelope(), m.token, m.patient)
+            }
+            Flow::Body(slot, generation) => {
+                let b = cx.s.body(slot, generation)?;
+                (UnitKind::Body(b.handle), &[], b.token, false)
+            }
+        };
+        let (len, start) = ((to - piece.from) as u32, head.len());
+        lane.told = lane.read;
+        lane.tell_at = None;
+        lane.answers(cx.now);
+        lane.wants_tell |= !patient && to == piece.to;
+        let tell = lane.wants_tell && to == piece.to && last;
+        lane.wants_tell &= !tell;
+        let envelope: SmallVec<[u8; 48]> = SmallVec::from_slice(envelope);
+        let (msgs, bytes_limit) = cx.s.credit_told();
+        let credit = Credit { msgs_limit: msgs as u32, bytes_limit };
+        UnitHead { kind, offset: piece.from, len, credit, read: lane.read, tell }.write(
+            &envelope,
+            |a, b| keys.send.unit_crc(a, b),
+            head,
+        );
+        lane.handed += (head.len() - start) as u64 + u64::from(len);
+        lane.units.push_back(OutUnit { fragment, len, end: lane.handed });
+        Some(LaneUnit { token, offset: piece.from, len })
     }
 
     /// The peer has read so many of the bytes that were handed out.
@@ -455,14 +395,7 @@ impl Association {
         while lane.units.front().is_some_and(|u| u.end <= read)
             && let Some(u) = lane.units.pop_front()
         {
-            let done = match u.flow {
-                Flow::Message(mseq) => self.out.matched.acked(mseq, u.offset as u32, u.len),
-                Flow::Body(slot, generation) => {
-                    let t = self.bodies_out.acked(slot, generation, u.offset, u64::from(u.len));
-                    cx.counters.bodies_sent += u64::from(t.is_some());
-                    t
-                }
-            };
+            let done = cx.s.arrived(cx.common, &u.fragment);
             cx.counters.lane_units_sent += 1;
             cx.counters.lane_bytes_sent += u64::from(u.len);
             if let Some(token) = done {
@@ -491,24 +424,10 @@ impl Association {
             // That of the connection may not get there: perhaps it is the network that ended it.
             Phase::Up(_) => (lane.over, lane.tell_at) = (lane.last, Some(cx.now)),
         }
-        cx.grants.lane_over(self.id);
-        // What the last heads said of credit may have gone with them.
-        lane.credit_at = None;
-        self.credit_dirty = true;
         for u in &lane.units {
-            // A range to be sent again is at most as long as a packet can be.
-            let mut at = u.offset;
-            let end = u.offset + u64::from(u.len);
-            while at < end {
-                let len = (end - at).min(u64::from(u16::MAX)) as u16;
-                self.lost.push_back(match u.flow {
-                    Flow::Message(mseq) => SentFrame::Message { mseq, offset: at as u32, len },
-                    Flow::Body(slot, generation) => SentFrame::Body { slot, generation, offset: at, len },
-                });
-                at += u64::from(len);
-            }
+            cx.s.lost(u.fragment);
         }
-        self.flows.extend(core::mem::take(&mut lane.flows));
+        cx.s.bulk_ends(cx.common);
     }
 
     /// Nothing is open, so nothing that a former lane had is either.
@@ -535,8 +454,7 @@ impl Association {
     fn unit_tells(&mut self, cx: &mut Cx<'_>, lane: u32, bytes: &[u8], events: &mut Vec<Event>) -> Result<(), Wrong> {
         let head = self.unit_head(bytes)?;
         self.lane_told(cx, lane, head.read, events)?;
-        self.out.raise_limits(head.credit.msgs_limit, head.credit.bytes_limit);
-        self.admit(cx);
+        cx.s.on_credit(cx.common, head.credit.msgs_limit, head.credit.bytes_limit);
         Ok(())
     }
 
@@ -548,31 +466,13 @@ impl Association {
             UnitIn { key: head.key(), offset: head.offset, len: head.len, total_len: 0, size, tell: head.tell };
         match head.kind {
             UnitKind::Message { stream, sseq, mseq, total_len } => {
-                if stream >= crate::STREAMS_MAX {
-                    return Err(Wrong::Rule("stream number too high"));
-                }
-                let total_len = u32::try_from(total_len).map_err(|_| "message too long")?;
-                unit.total_len = total_len;
-                if self.inn.announce(mseq, total_len)? == Some(true) {
-                    cx.counters.messages_received += 1;
-                    events.push(Event::Message {
-                        peer: self.id,
-                        control: false,
-                        stream,
-                        mseq,
-                        sseq,
-                        total_len,
-                        offset: head.offset as u32,
-                        envelope: UNIT_HEAD_LEN..bytes.len(),
-                        payload: 0..0,
-                        first: true,
-                        complete: false,
-                    });
-                }
+                unit.total_len = u32::try_from(total_len).map_err(|_| "message too long")?;
+                let offset = head.offset as u32;
+                let fragment = FragmentIn { stream, mseq, sseq, total_len: unit.total_len, offset };
+                cx.s.announce(cx.common, &fragment, UNIT_HEAD_LEN..bytes.len(), events)?;
             }
             UnitKind::Body(handle) => {
-                let end = head.offset + u64::from(head.len);
-                if self.bodies_in.get(handle).is_some_and(|b| end > b.granted) {
+                if !cx.s.may_arrive(handle, head.offset + u64::from(head.len)) {
                     return Err(Wrong::Rule("body fragment beyond its grant"));
                 }
             }
@@ -587,11 +487,11 @@ impl Association {
         }
         cx.counters.lane_units_received += 1;
         cx.counters.lane_bytes_received += u64::from(unit.len);
-        let fresh = self.placed(cx, unit.key, unit.total_len, unit.offset, unit.len, events)?;
-        cx.counters.duplicate_bytes += u64::from(unit.len) - fresh;
+        let fresh = cx.s.placed(cx.common, cx.now, unit.key, unit.total_len, unit.offset, unit.len, events)?;
+        cx.common.counters.duplicate_bytes += u64::from(unit.len) - fresh;
         if matches!(unit.key, BodyKey::Body(_)) {
             let base = self.path().map_or(0, |p| p.rtt.base());
-            cx.grants.measure(cx.now, self.id, fresh, 0, base);
+            cx.common.grants.measure(cx.now, self.id, fresh, 0, base);
         }
         Ok(())
     }
@@ -646,20 +546,25 @@ impl Endpoint {
         let lane = a.lane.get_or_insert_with(Box::default);
         lane.number = greeting.lane;
         lane.begin(now);
+        cx.s.bulk_begins();
         let answer = Greeting { lane: greeting.lane, association: a.remote_id }.write(&key);
         Some((peer, greeting.lane, answer))
     }
 
     /// The answer to our greeting came. False if it is not good: close the connection.
     pub fn lane_answered(&mut self, now: Time, peer: PeerId, lane: u32, bytes: &[u8; GREETING_LEN]) -> bool {
-        let good = self.assocs.get_mut(peer.0 as usize).is_some_and(|a| {
+        let good = with_association!(self, peer, now).is_some_and(|(a, cx)| {
             let want = Greeting { lane, association: a.local_id };
             let genuine = a.crypt.as_ref().is_some_and(|c| Greeting::is_genuine(bytes, &c.keys.lane));
             let ours = |l: &&mut Box<Lane>| l.number == lane && matches!(l.phase, Phase::Greeted(_));
             if a.state != State::Up || Greeting::read(bytes) != Some(want) || !genuine {
                 return false;
             }
-            a.lane.as_mut().filter(ours).map(|l| l.begin(now)).is_some()
+            let begun = a.lane.as_mut().filter(ours).map(|l| l.begin(now)).is_some();
+            if begun {
+                cx.s.bulk_begins();
+            }
+            begun
         });
         if good {
             self.counters.lanes_opened += 1;
@@ -684,11 +589,11 @@ impl Endpoint {
 
     /// The next unit for the peer's lane: its head is appended to `head`, its payload is to follow. Call when the last one was written.
     pub fn lane_next(&mut self, now: Time, peer: PeerId, lane: u32, head: &mut Vec<u8>) -> Option<LaneUnit> {
-        let a = self.assocs.get_mut(peer.0 as usize)?;
+        let (a, mut cx) = with_association!(self, peer, now)?;
         if a.lane.as_ref()?.number != lane {
             return None;
         }
-        a.next_unit(&self.cfg, now, head)
+        a.next_unit(&mut cx, head)
     }
 
     /// Whether something was handed to this lane that the peer has not told to have read: then how far it has.
@@ -737,7 +642,7 @@ impl Endpoint {
         events: &mut Vec<Event>,
         act: impl FnOnce(&mut Association, &mut Cx<'_>, &mut Vec<Event>) -> Result<T, Wrong>,
     ) -> Option<T> {
-        self.clock = self.clock.max(now);
+        self.sessions.common_mut().advance(now);
         let (a, mut cx) = with_association!(self, peer, now).filter(|(a, _)| a.state == State::Up)?;
         let result = act(a, &mut cx, events).map_err(|wrong| match wrong {
             Wrong::Damaged => cx.counters.lane_heads_damaged += 1,

@@ -12,14 +12,12 @@ extern crate alloc;
 mod acking;
 mod api;
 mod association;
-mod bodies;
 mod build;
 mod config;
 mod congestion;
 mod counters;
 mod crypt;
 mod endpoint;
-mod grants;
 mod handshake;
 mod hash;
 mod health;
@@ -27,29 +25,27 @@ mod health;
 mod hostile;
 mod lane;
 mod life;
-mod messages;
 mod mtu;
 mod parity;
 mod paths;
-mod ranges;
 mod receive;
 mod received;
 mod recovery;
 mod rtt;
 mod run;
 mod show;
-mod time;
 #[cfg(test)]
 mod twins;
 
 pub use api::*;
-pub use config::{Config, CongestionKind, STREAMS_MAX};
+pub use config::{Config, CongestionKind};
 pub use congestion::{Acked, Congestion};
 pub use counters::{Counters, PathStats, PeerCounters, PeerStats};
 pub use endpoint::Endpoint;
 pub use health::{LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth};
 pub use lane::{LaneNews, LaneUnit, UnitIn};
-pub use parity::Hole;
-pub use time::Time;
+pub use weir_session::{
+    BodyOpened, Credit, DownReason, Event, Hole, Message, Payloads, PeerId, STREAMS_MAX, SendError, Time,
+};
 pub use weir_wire::lane::{GREETING_LEN, UNIT_HEAD_LEN, UnitHead};
 pub use weir_wire::{BodyKey, EndpointName, Level, crc32c_append};

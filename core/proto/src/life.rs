@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use rand_core::RngCore;
+use weir_session::Session;
 
 use crate::association::{Association, Cx, State};
 use crate::paths::{PATHS_MAX, Path, PathState};
@@ -49,16 +50,10 @@ impl Association {
                     self.pacing_until = None;
                 }
                 self.on_loss_timers(cx);
-                if let Some(lane) = self.lane.as_mut().filter(|l| l.credit_at.is_some_and(|t| t <= cx.now)) {
-                    lane.credit_at = None;
-                    self.credit_dirty = true;
-                }
-                if self.regrant_at.is_some_and(|t| t <= cx.now) {
-                    self.regrant(cx);
-                }
+                cx.s.on_timeout(cx.common, cx.now);
                 self.settle_doubt(cx, events);
                 self.keep_alive(cx, events);
-                self.check_drained();
+                self.check_drained(cx.s);
             }
             State::Idle | State::Down(_) => {}
         }
@@ -74,7 +69,7 @@ impl Association {
             self.go_down(cx, DownReason::Unreachable, events);
             return;
         }
-        if !self.has_open() {
+        if !cx.s.has_open() {
             self.forget_lane_units();
         }
         self.ping = true;
@@ -128,8 +123,8 @@ impl Association {
     }
 
     /// A closing endpoint with nothing unacknowledged and nothing to tell of its lane says goodbye.
-    pub(crate) fn check_drained(&mut self) {
-        let is_done = |a: &Association| a.state == State::Up && !a.has_open() && a.lane_due().is_none();
+    pub(crate) fn check_drained(&mut self, s: &Session) {
+        let is_done = |a: &Association| a.state == State::Up && !s.has_open() && a.lane_due().is_none();
         if self.closing.is_some() && self.close_pending.is_none() && is_done(self) {
             self.close_pending = Some(0);
         }
@@ -209,12 +204,12 @@ impl Association {
         }
         if back {
             p.make_valid(cx.cfg, cx.now);
-            self.choose_primary();
+            self.choose_primary(cx.s);
         }
     }
 
     /// The primary is the first valid path in the peer's order.
-    pub(crate) fn choose_primary(&mut self) {
+    pub(crate) fn choose_primary(&mut self, s: &mut Session) {
         if let Some(i) = self.paths.iter().position(|p| p.state == PathState::Valid)
             && i as u8 != self.primary
         {
@@ -223,6 +218,8 @@ impl Association {
                 old.next_probe = Time::ZERO;
             }
             self.primary = i as u8;
+            self.set_piece_max(s);
+            self.set_round_trip(s);
             self.pacing_until = None;
         }
     }

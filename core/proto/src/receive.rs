@@ -2,14 +2,13 @@
 
 use alloc::vec::Vec;
 
-use weir_wire::frame::{Body, Frame, Frames, Msg};
+use weir_session::FragmentIn;
+use weir_wire::frame::{Frame, Frames, Msg};
 use weir_wire::{BodyKey, Header, expand};
 
 use crate::association::{Association, Cx, State};
 use crate::build::PACKETS_MAX;
-use crate::counters::count;
 use crate::endpoint::{Endpoint, INDEX_BITS, with_association};
-use crate::messages::Arrived;
 use crate::{DownReason, Event, PeerId, RxMeta, Time};
 
 impl Endpoint {
@@ -121,13 +120,13 @@ impl Association {
             // Last, so that what it tells to restore is lacking after everything else in the packet was reported.
             for f in &frames {
                 if let Frame::Parity(p) = f {
-                    self.on_parity(&p, events);
+                    self.on_parity(cx.s, &p, events);
                 }
             }
         }
-        if self.bodies_in.open() > 0 || seen.body_bytes > 0 {
+        if seen.body_bytes > 0 || cx.s.bodies_open().1 > 0 {
             let base = self.path().map_or(0, |p| p.rtt.base());
-            cx.grants.measure(cx.now, self.id, seen.body_bytes, missing, base);
+            cx.common.grants.measure(cx.now, self.id, seen.body_bytes, missing, base);
         }
         Accept::Done
     }
@@ -156,18 +155,17 @@ impl Association {
                 let slack = u64::from(a.slack_ns) + u64::from(meta.slack_ns);
                 self.on_ack(cx, ranges.map(|r| (*r.start(), *r.end() + 1)), a.delay_ns, slack, events)
             }
-            Frame::Body(b) => self.on_body(cx, &b, seen, events),
+            Frame::Body(b) => {
+                seen.body_bytes += cx.s.on_body(cx.common, cx.now, (b.handle, b.offset), &b.payload, events)?;
+                Ok(())
+            }
             Frame::Padding | Frame::Ping => Ok(()),
             Frame::Credit(c) => {
-                self.out.raise_limits(c.msgs_limit, c.bytes_limit);
-                self.admit(cx);
+                cx.s.on_credit(cx.common, c.msgs_limit, c.bytes_limit);
                 Ok(())
             }
             Frame::Grant(g) => {
-                count!(self, cx, grants_received);
-                if let Some(slot) = self.bodies_out.on_grant(g.handle, g.limit) {
-                    self.queue_body(cx, slot);
-                }
+                cx.s.on_grant(cx.common, g.handle, g.limit);
                 Ok(())
             }
             _ => self.on_rare_frame(cx, meta, f, events),
@@ -191,10 +189,7 @@ impl Association {
             }
             Frame::PathResponse(data) => self.on_path_response(cx, data),
             Frame::Close(_) => self.go_down(cx, DownReason::Closed, events),
-            Frame::BodyAbort(a) if self.bodies_in.get(a.handle).is_some() => {
-                self.close_body(cx.now, cx.grants, a.handle);
-                events.push(Event::BodyAborted { peer: self.id, handle: a.handle, code: a.code });
-            }
+            Frame::BodyAbort(a) => cx.s.on_abort(cx.common, a.handle, a.code, events),
             Frame::Lane(l) => self.on_lane_frame(cx, l, events)?,
             Frame::Recovered(r) => {
                 let (message, key) = match r.key {
@@ -209,87 +204,12 @@ impl Association {
     }
 
     fn on_message(&mut self, cx: &mut Cx<'_>, m: &Msg, events: &mut Vec<Event>) -> Result<(), &'static str> {
-        let (h, peer) = (&m.head, self.id);
+        let h = &m.head;
         if h.control {
-            if let Some(mseq) = self.inn.on_control(h.mseq)? {
-                cx.counters.messages_received += 1;
-                events.push(Event::Message {
-                    peer,
-                    control: true,
-                    stream: 0,
-                    mseq,
-                    sseq: 0,
-                    total_len: h.total_len,
-                    offset: 0,
-                    envelope: m.envelope.clone(),
-                    payload: m.payload.clone(),
-                    first: true,
-                    complete: true,
-                });
-            } else {
-                cx.counters.duplicate_bytes += u64::from(h.len);
-            }
-            return Ok(());
+            return cx.s.on_control(cx.common, h.mseq, m.envelope.clone(), m.payload.clone(), events);
         }
-        if h.stream >= crate::STREAMS_MAX {
-            return Err("stream number too high");
-        }
-        let mseq = self.inn.number(h.mseq);
-        let mut fresh = 0;
-        let arrived =
-            self.inn.on_fragment(mseq, h.total_len, h.offset, u32::from(h.len), |offset, len, first, complete| {
-                fresh += len;
-                cx.counters.messages_received += u64::from(first);
-                let start = m.payload.start + (offset - h.offset) as usize;
-                events.push(Event::Message {
-                    peer,
-                    control: false,
-                    stream: h.stream,
-                    mseq,
-                    sseq: h.sseq,
-                    total_len: h.total_len,
-                    offset,
-                    envelope: m.envelope.clone(),
-                    payload: start..start + len as usize,
-                    first,
-                    complete,
-                });
-            });
-        cx.counters.duplicate_bytes += u64::from(u32::from(h.len) - fresh);
-        self.credit_dirty |= self.inn.gap_closed();
-        match arrived {
-            Arrived::Violation(why) => Err(why),
-            Arrived::New | Arrived::Duplicate => Ok(()),
-        }
-    }
-
-    fn on_body(
-        &mut self,
-        cx: &mut Cx<'_>,
-        b: &Body,
-        seen: &mut Seen,
-        events: &mut Vec<Event>,
-    ) -> Result<(), &'static str> {
-        let (peer, handle) = (self.id, b.handle);
-        let len = b.payload.len() as u64;
-        let r = self.bodies_in.on_fragment(cx.now, handle, b.offset, len, |offset, n, complete| {
-            let start = b.payload.start + (offset - b.offset) as usize;
-            events.push(Event::Body { peer, handle, offset, payload: start..start + n as usize, complete });
-        })?;
-        cx.counters.duplicate_bytes += len - r.fresh;
-        seen.body_bytes += r.fresh;
-        self.body_progress(cx, handle, &r);
-        Ok(())
-    }
-
-    /// Bookkeeping after bytes of a body arrived or were restored.
-    pub(crate) fn body_progress(&mut self, cx: &mut Cx<'_>, handle: u64, r: &crate::bodies::BodyArrived) {
-        if r.fresh > 0 {
-            cx.grants.arrived(cx.now, self.id, r.fresh);
-        }
-        if r.complete {
-            cx.counters.bodies_received += 1;
-            cx.grants.forget(self.id, handle);
-        }
+        let mseq = cx.s.message_number(h.mseq);
+        let fragment = FragmentIn { stream: h.stream, mseq, sseq: h.sseq, total_len: h.total_len, offset: h.offset };
+        cx.s.on_message(cx.common, &fragment, &m.envelope, &m.payload, events)
     }
 }

@@ -1,6 +1,7 @@
 //! Packet numbers received and when to acknowledge them (spec 4).
 
-use crate::ranges::RangeSet;
+use weir_session::RangeSet;
+
 use crate::{Config, Time};
 
 /// Ranges kept; beyond it the lowest are given up, and with them everything below.

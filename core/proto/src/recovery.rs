@@ -4,8 +4,9 @@ use alloc::collections::VecDeque;
 
 use smallvec::SmallVec;
 
+use weir_session::{Fragment, RangeSet};
+
 use crate::Time;
-use crate::ranges::RangeSet;
 
 /// The packet counts against the window of its path and is repaired when lost.
 pub(crate) const IN_FLIGHT: u8 = 1;
@@ -36,29 +37,9 @@ pub(crate) struct Sent {
 /// A frame as it has to be remembered: enough to acknowledge or repeat it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SentFrame {
-    Message {
-        mseq: u64,
-        offset: u32,
-        len: u16,
-    },
-    Control {
-        mseq: u64,
-    },
-    Body {
-        slot: u32,
-        generation: u32,
-        offset: u64,
-        len: u16,
-    },
-    Credit,
+    /// What the session is told the fate of.
+    Session(Fragment),
     Lane,
-    Grant {
-        handle: u64,
-    },
-    Abort {
-        handle: u64,
-        code: u16,
-    },
     MtuProbe {
         size: u16,
     },
@@ -71,6 +52,9 @@ pub(crate) enum SentFrame {
         len: u16,
     },
 }
+
+// There is one for each frame in flight.
+const _: () = assert!(size_of::<SentFrame>() <= 32);
 
 /// Sent packets of one association.
 #[derive(Debug, Default)]

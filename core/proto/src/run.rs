@@ -8,7 +8,9 @@ use weir_wire::Header;
 use weir_wire::packet::HEADER_LEN;
 use weir_wire::seal::SendKeys;
 
-use crate::association::{Association, Cx, Flow};
+use weir_session::{Flow, Fragment, Line, Session};
+
+use crate::association::{Association, Cx};
 use crate::build::PACKETS_MAX;
 use crate::recovery::{IN_FLIGHT, LEAD, SentFrame};
 use crate::{Level, PacketBuf, PayloadRef, Payloads, PeerId, Time, Transmit};
@@ -39,18 +41,13 @@ pub(crate) struct Run {
 
 impl Association {
     /// The run that goes on after the packet just built, `out` and `transmit`; [`Association::can_run`] says that there can be one.
-    pub(crate) fn begin_run(&self, now: Time, out: &PacketBuf, transmit: &Transmit) -> Option<Run> {
+    pub(crate) fn begin_run(&self, s: &mut Session, now: Time, out: &PacketBuf, transmit: &Transmit) -> Option<Run> {
         let last = transmit.payload?;
-        let flow = *self.flows.front()?;
-        let (token, sent, end) = match flow {
-            Flow::Message(mseq) => {
-                let m = self.out.matched.get(mseq)?;
-                (m.token, u64::from(m.sent), u64::from(m.len))
-            }
-            Flow::Body(slot, generation) => {
-                let b = self.bodies_out.current(slot, generation)?;
-                (b.token, b.sent, b.granted)
-            }
+        let piece = s.next_flow(Line::Main)?;
+        let (flow, sent, end) = (piece.flow, piece.from, piece.to);
+        let token = match flow {
+            Flow::Message(mseq) => s.message(mseq)?.token,
+            Flow::Body(slot, generation) => s.body(slot, generation)?.token,
         };
         let next = PayloadRef { offset: last.offset + u64::from(last.len), ..last };
         if token != next.token || sent != next.offset {
@@ -88,7 +85,7 @@ impl Association {
     /// Writes the next packet of the run; `None`: the run is over, and `build` decides what comes.
     pub(crate) fn build_run(
         &mut self,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         run: &mut Run,
         payloads: &impl Payloads,
         out: &mut PacketBuf,
@@ -110,24 +107,19 @@ impl Association {
         };
         out.head[..HEADER_LEN].copy_from_slice(&header.encode());
         let at = Level::Integrity.frames_offset() + OFFSET_AT;
-        let frame = match run.flow {
-            Flow::Message(mseq) => {
+        match run.flow {
+            Flow::Message(_) => {
                 out.head[at..at + 4].copy_from_slice(&(r.offset as u32).to_le_bytes());
-                self.out.matched.advance(mseq, to as u32);
-                SentFrame::Message { mseq, offset: r.offset as u32, len: r.len }
             }
-            Flow::Body(slot, generation) => {
-                out.head[at..at + 8].copy_from_slice(&r.offset.to_le_bytes());
-                self.bodies_out.get_mut(slot)?.sent = to;
-                SentFrame::Body { slot, generation, offset: r.offset, len: r.len }
-            }
-        };
+            Flow::Body(..) => out.head[at..at + 8].copy_from_slice(&r.offset.to_le_bytes()),
+        }
+        cx.s.took_flow(Line::Main, to);
         let crc = self.crypt.as_ref()?.keys.send.crc_begin(&mut out.head);
         SendKeys::crc_finish(&mut out.head, payloads.crc(r.token, r.offset, usize::from(r.len), crc));
         let path = self.paths.get_mut(usize::from(run.path))?;
         let seq = path.on_sent(run.now, u64::from(run.size), self.peer.rx_buffer);
         let flags = if path.is_lead(seq) { IN_FLIGHT | LEAD } else { IN_FLIGHT };
-        self.rec.push_frame(frame);
+        self.rec.push_frame(SentFrame::Session(Fragment::of(run.flow, r.offset, to)));
         self.rec.push(run.now, run.size, run.path, seq, 1, flags);
         self.counts.packets_sent += 1;
         self.flow_run += 1;

@@ -29,7 +29,6 @@ impl Endpoint {
     /// The number of the message accepted last for this peer, matched or control: the `mseq` that its fragments bear.
     #[must_use]
     pub fn last_message(&self, peer: PeerId, control: bool) -> Option<u64> {
-        let out = &self.assocs.get(peer.0 as usize)?.out;
-        if control { &out.control } else { &out.matched }.next().checked_sub(1)
+        self.sessions.get(peer)?.last_message(control)
     }
 }

@@ -214,7 +214,7 @@ impl Two {
             assert!(steps < 2_000_000, "stuck at {}: {:?}", self.came.without_hole(), self.ends[0].counters());
         }
         assert!(self.complete && self.came.is_whole());
-        assert!(self.ends.iter().all(|e| e.counters().violations == 0 && e.counters().duplicate_bytes == 0));
+        assert!(self.ends.iter().all(|e| e.counters().violations == 0 && e.counters().session.duplicate_bytes == 0));
     }
 
     /// The two ends of a connection, once one is wanted.

@@ -33,7 +33,7 @@ fn settle(net: &mut Net) -> bool {
 }
 
 fn count(net: &Net, f: impl Fn(&Counters) -> u64) -> u64 {
-    net.nodes.iter().map(|n| f(n.ep.counters())).sum()
+    net.nodes.iter().map(|n| f(&n.ep.counters())).sum()
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn large_messages_and_bodies_go_by_a_lane_both_ways_and_small_ones_do_not() {
         assert!(count(&net, |c| c.bytes_sent) - packets < 60_000, "large payload went in packets");
         assert_eq!(count(&net, |c| c.lane_units_sent), count(&net, |c| c.lane_units_received));
         assert!(count(&net, |c| c.lane_units_sent) > 40);
-        assert_eq!(count(&net, |c| c.duplicate_bytes + c.lanes_failed + c.violations), 0);
+        assert_eq!(count(&net, |c| c.session.duplicate_bytes + c.lanes_failed + c.violations), 0);
         assert!(net.nodes.iter().all(|n| n.failed.is_empty() && n.messages.values().all(|m| m.complete)));
     }
 }
@@ -334,9 +334,9 @@ fn that_a_lane_is_over_is_said_until_it_arrives() {
         // The connection's end never comes: its network has failed.
         let peer = net.peer(1, 0);
         net.nodes[1].ep.lane_over(net.now, peer, lane);
-        let resent = count(&net, |c| c.duplicate_bytes);
+        let resent = count(&net, |c| c.session.duplicate_bytes);
         assert!(net.run(Duration::from_millis(500), |n| n.nodes[0].open_tokens.is_empty()), "{lost} lost");
-        assert_eq!(count(&net, |c| c.duplicate_bytes), resent, "it was read, and is not sent again");
+        assert_eq!(count(&net, |c| c.session.duplicate_bytes), resent, "it was read, and is not sent again");
         let peer = net.peer(0, 1);
         assert!(!net.nodes[0].ep.lane_is_up(peer, lane), "{lost} lost");
         assert_eq!(count(&net, |c| c.lanes_failed), 2);

@@ -111,6 +111,6 @@ fn steady() {
     }
     let made = calls() - before;
     assert_eq!(x.counters().packets_lost, 0);
-    assert!(y.counters().messages_received > 50_000);
+    assert!(y.counters().session.messages_received > 50_000);
     assert!(made <= 4, "{made} allocations in 10000 rounds");
 }

@@ -196,6 +196,6 @@ fn who_receives_in_another_order_stalls_no_sender() {
         let places: Vec<u64> = p.matched[1..].iter().map(|m| m.2).collect();
         assert_eq!(places.len() as u64, COUNT);
         assert!(places.is_sorted());
-        assert_eq!(p.net.nodes[0].ep.counters().stalls_credit, 0);
+        assert_eq!(p.net.nodes[0].ep.counters().session.stalls_credit, 0);
     }
 }

@@ -69,13 +69,13 @@ impl Bare {
     /// Units that were read to their end.
     #[must_use]
     pub fn units(&self) -> u64 {
-        self.st.proto.counters().lane_units_received
+        self.st.proto().counters().lane_units_received
     }
 
     /// Rules that the peer broke, and heads that were not what it sent.
     #[must_use]
     pub fn misunderstandings(&self) -> u64 {
-        let c = self.st.proto.counters();
+        let c = self.st.proto().counters();
         c.violations + c.lane_heads_damaged
     }
 

@@ -61,7 +61,7 @@ fn what_came_while_this_process_stood_still_is_read_before_anything_is_late() {
         let at = accepted(lanes, st, 1);
         s.write_all(&[b'W'; GREETING_LEN]).expect("room");
         lanes.progress(st, at.plus_ns(3 * SECOND_NS), true);
-        assert_eq!((lanes.conns.len(), st.proto.counters().lane_greetings_refused), (0, 1));
+        assert_eq!((lanes.conns.len(), st.proto().counters().lane_greetings_refused), (0, 1));
     });
 }
 
@@ -178,10 +178,10 @@ fn hub(others: usize) -> (Arc<Endpoint>, Vec<(Arc<Endpoint>, u32)>) {
         let peer = hub.insert_peer(&other.name()).expect("name");
         other.insert_peer(&hub.name()).expect("name");
         until(|| {
-            if with(&hub, |_, st| st.proto.has_lane(PeerId(peer)) && st.sends.is_empty()) {
+            if with(&hub, |_, st| st.proto().has_lane(PeerId(peer)) && st.messages.held()[0] == 0) {
                 return true;
             }
-            if with(&hub, |_, st| st.sends.is_empty()) {
+            if with(&hub, |_, st| st.messages.held()[0] == 0) {
                 // Received, for what nobody takes uses up the credit.
                 post(&other, room);
                 send(&hub, peer, &mut data);
@@ -200,7 +200,7 @@ fn hub(others: usize) -> (Arc<Endpoint>, Vec<(Arc<Endpoint>, u32)>) {
 
 /// The lanes of whom it has something under way by.
 fn under_way(lanes: &Lanes, st: &State) -> Vec<ConnKey> {
-    let waits = |c: &Conn| st.proto.lane_waits(c.peer, c.lane).is_some();
+    let waits = |c: &Conn| st.proto().lane_waits(c.peer, c.lane).is_some();
     lanes.conns.iter().filter(|(_, c)| waits(c)).map(|(k, _)| k).collect()
 }
 
@@ -233,17 +233,17 @@ fn a_unit_cut_off_is_a_failure_on_either_side() {
     let (hub, others) = hub(1);
     let other = &others[0].0;
     // (On a machine that is too busy one may have failed by itself.)
-    let before_there = with(other, |_, st| st.proto.counters().lanes_failed);
+    let before_there = with(other, |_, st| st.proto().counters().lanes_failed);
     with(&hub, |lanes, st| {
-        let before = st.proto.counters().lanes_failed;
+        let before = st.proto().counters().lanes_failed;
         let c = lanes.conns.values_mut().next().expect("a lane");
         c.out = Some((LaneUnit { token: u64::MAX, offset: 0, len: 10 }, 5));
         lanes.transmit(st, now());
-        assert_eq!((lanes.conns.len(), st.proto.counters().lanes_failed - before), (0, 1));
+        assert_eq!((lanes.conns.len(), st.proto().counters().lanes_failed - before), (0, 1));
     });
     until(|| {
         other.progress();
-        with(other, |_, st| st.proto.counters().lanes_failed > before_there)
+        with(other, |_, st| st.proto().counters().lanes_failed > before_there)
     });
 }
 
@@ -256,7 +256,7 @@ fn a_lane_that_the_peer_has_given_up_is_dropped_though_the_connection_never_ends
         let k = lanes.conns.keys().next().expect("a lane");
         let c = lanes.conns.remove(k).expect("there");
         let _ = lanes.epoll.delete(&c.io);
-        st.proto.lane_over(now(), c.peer, c.lane);
+        st.proto_mut().lane_over(now(), c.peer, c.lane);
         c
     });
     until(|| {
@@ -264,6 +264,6 @@ fn a_lane_that_the_peer_has_given_up_is_dropped_though_the_connection_never_ends
         other.progress();
         with(&hub, |lanes, _| lanes.conns.is_empty())
     });
-    assert!(with(&hub, |_, st| !st.proto.has_lane(PeerId(others[0].1))));
+    assert!(with(&hub, |_, st| !st.proto().has_lane(PeerId(others[0].1))));
     drop(silent);
 }

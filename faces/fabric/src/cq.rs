@@ -220,7 +220,7 @@ impl Cq {
             op_context: c.context as *mut c_void,
             flags: flags_of(c),
             len: c.len,
-            buf: c.buf.cast(),
+            buf: std::ptr::with_exposed_provenance_mut(c.address),
             data: c.data.unwrap_or(0),
             tag: c.tag,
         };
@@ -282,7 +282,7 @@ impl Cq {
             (*out).op_context = c.context as *mut c_void;
             (*out).flags = flags_of(c);
             (*out).len = c.len;
-            (*out).buf = c.buf.cast();
+            (*out).buf = std::ptr::with_exposed_provenance_mut(c.address);
             (*out).data = c.data.unwrap_or(0);
             (*out).tag = c.tag;
             (*out).olen = olen;

@@ -118,8 +118,8 @@ impl Shared {
                 links.push(LinkStats {
                     host: name.clone(),
                     network: spec.name.clone(),
-                    up: pipe.map(|p| p.0.clone()),
-                    down: pipe.map(|p| p.1.clone()),
+                    up: pipe.map(|p| p.0),
+                    down: pipe.map(|p| p.1),
                     interface_tx_packets: count.tx_packets,
                     interface_rx_packets: count.rx_packets,
                     interface_dropped: count.rx_dropped + count.tx_dropped,

@@ -1,21 +1,27 @@
 //! Packets in short, and the pieces of requests that are found in them.
 
-use crate::core::State;
+use crate::lives::OutKey;
+use crate::memory::Memory;
+use crate::messages::Messages;
+use crate::notice::Sink;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 use weir_proto::{BodyKey, Counters, PeerId, RxMeta, Time, Transmit};
 use weir_wire::packet::{Kind, kind};
 use weir_wire::{Frame, Frames, Header};
 
-use super::requests::OutKey;
-use std::fmt::Write;
+use core::fmt::Write;
 
-impl State {
+impl<M: Memory, S: Sink> Messages<M, S> {
     /// A packet is about to leave: `head`, and behind it the payload that `t` names.
     #[cold]
-    pub fn trace_packet_out(&mut self, t: &Transmit, head: &[u8]) {
+    pub(crate) fn trace_packet_out(&mut self, t: &Transmit, head: &[u8]) {
         let gathered = t.payload.map_or(0, |p| usize::from(p.len));
         let mut packet = head.to_vec();
         packet.resize(head.len() + gathered, 0);
-        let frames = self.proto.reveal(t.peer, &mut packet).and_then(|range| Frames::parse(&packet, range).ok());
+        let frames =
+            self.sessions.endpoint().reveal(t.peer, &mut packet).and_then(|range| Frames::parse(&packet, range).ok());
         if self.trace.on(3) {
             let text = shown(&packet, frames.clone());
             self.trace.line(format_args!("packet out to={} {}", address(t.peer, &t.remote), text));
@@ -33,10 +39,10 @@ impl State {
 
     /// A datagram came and the protocol has looked at it; what it did before says whether it was dropped.
     #[cold]
-    pub fn trace_packet_in(&mut self, meta: &RxMeta, datagram: &[u8], before: &Counters) {
-        let dropped = dropped(before, self.proto.counters());
+    pub(crate) fn trace_packet_in(&mut self, meta: &RxMeta, datagram: &[u8], before: &Counters) {
+        let dropped = dropped(before, &self.sessions.endpoint().counters());
         let header = Header::parse(datagram).ok();
-        let peer = header.and_then(|h| self.proto.peer_of_association(h.association));
+        let peer = header.and_then(|h| self.sessions.endpoint().peer_of_association(h.association));
         // Opened in place by the protocol.
         let range = header.map(|h| h.level.frames_offset()..datagram.len() - h.level.trailer_len());
         let frames = range.filter(|_| dropped.is_none()).and_then(|range| Frames::parse(datagram, range).ok());
@@ -58,22 +64,28 @@ impl State {
 
     /// A datagram, with the trace on.
     #[cold]
-    pub fn handle_traced(&mut self, now: Time, meta: RxMeta, datagram: &mut [u8], events: &mut Vec<weir_proto::Event>) {
-        let before = self.proto.counters().clone();
-        self.proto.handle(now, meta, datagram, events);
+    pub(crate) fn handle_traced(
+        &mut self,
+        now: Time,
+        meta: RxMeta,
+        datagram: &mut [u8],
+        events: &mut Vec<weir_proto::Event>,
+    ) {
+        let before = self.sessions.endpoint().counters().clone();
+        self.sessions.endpoint_mut().handle(now, meta, datagram, events);
         self.trace_packet_in(&meta, datagram, &before);
     }
 
     /// A unit of a lane begins to come.
     #[cold]
-    pub fn trace_unit_in(&mut self, peer: u32, unit: &weir_proto::UnitIn) {
+    pub(crate) fn trace_unit_in(&mut self, peer: u32, unit: &weir_proto::UnitIn) {
         if let BodyKey::Body(handle) = unit.key {
             self.trace.body_piece_in(peer, handle, u64::from(unit.len), true);
         }
     }
 }
 
-fn address(peer: PeerId, remote: &std::net::SocketAddr) -> String {
+fn address(peer: PeerId, remote: &core::net::SocketAddr) -> String {
     if peer.0 == u32::MAX { format!("- {remote}") } else { format!("{} {remote}", peer.0) }
 }
 

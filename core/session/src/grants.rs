@@ -55,7 +55,7 @@ struct Meter {
 
 /// All bodies waiting for grants.
 #[derive(Debug)]
-pub(crate) struct Grants {
+pub struct Grants {
     /// In order of arrival, by serial number; those of silent peers apart.
     waiting: BTreeMap<u64, Waiting>,
     aside: BTreeMap<u64, Waiting>,
@@ -83,7 +83,7 @@ pub(crate) struct Grants {
     scale: u64,
     meter: Meter,
     /// Something happened for which [`Self::next`] has to be asked.
-    pub(crate) changed: bool,
+    changed: bool,
 }
 
 /// A body whose sender has a lane is granted at least so much at a time.
@@ -214,7 +214,7 @@ impl Grants {
     }
 
     /// Granted bytes arrived.
-    pub(crate) fn arrived(&mut self, now: Time, peer: PeerId, bytes: u64) {
+    pub fn arrived(&mut self, now: Time, peer: PeerId, bytes: u64) {
         let step = self.step;
         let a = self.account(peer);
         a.came += bytes;
@@ -328,7 +328,7 @@ impl Grants {
     }
 
     /// Feeds the meter: a packet of the peer with `bytes` of body data came, `missing` more (or fewer) are lacking.
-    pub(crate) fn measure(&mut self, now: Time, peer: PeerId, bytes: u64, missing: i64, base_ns: u64) {
+    pub fn measure(&mut self, now: Time, peer: PeerId, bytes: u64, missing: i64, base_ns: u64) {
         let interval = self.meter.interval;
         let a = self.account(peer);
         if a.interval != interval {
@@ -361,8 +361,19 @@ impl Grants {
         *m = Meter { started: now, interval: interval + 1, rate: m.rate, rtt_ns: m.rtt_ns, ..Meter::default() };
     }
 
+    /// Something happened for which [`crate::Sessions::run_grants`] is to be called.
+    #[must_use]
+    #[inline]
+    pub fn has_changed(&self) -> bool {
+        self.changed
+    }
+
+    pub(crate) fn asked(&mut self) {
+        self.changed = false;
+    }
+
     /// Next body to raise and its new limit. Call until `None`.
-    pub(crate) fn next(&mut self, now: Time) -> Option<(PeerId, u64, u64)> {
+    pub fn next(&mut self, now: Time) -> Option<(PeerId, u64, u64)> {
         let starved = self.starved(now);
         if starved.is_none() && self.room_for(false) == 0 && self.room_for(true) == 0 {
             return None;
@@ -438,14 +449,16 @@ impl Grants {
     }
 
     /// When a waiting body has lost patience.
-    pub(crate) fn deadline(&self) -> Option<Time> {
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
         let &(oldest, _) = self.patience.first()?;
         let front = self.front().map(|(_, w)| w.since).min().unwrap_or(Time::MAX);
         Some(front.min(oldest.max(self.rescued)).plus_ns(self.patience_ns))
     }
 
-    #[cfg(test)]
-    pub(crate) fn outstanding(&self) -> u64 {
+    /// Bytes granted and not received, all peers but the silent ones.
+    #[must_use]
+    pub fn outstanding(&self) -> u64 {
         self.outstanding
     }
 }

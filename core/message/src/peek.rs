@@ -1,18 +1,25 @@
 //! Looking before receiving: peeks, claims, and what becomes of a message that was claimed.
 
-use crate::api::{Completion, EngineError, OpKind, PeekOp, RecvOp};
-use crate::core::State;
-use crate::memory::Gather;
-use crate::state::{BodyOwner, Carriage, MsgKey, Place, RecvState, key};
+use crate::api::{Completion, MessageError, OpKind, PeekOp, RecvOp};
+use crate::arrivals::{Carriage, Place};
+use crate::bodies::BodyOwner;
+use crate::keys::{MsgKey, key};
+use crate::memory::Memory;
+use crate::messages::Messages;
+use crate::notice::Sink;
+use crate::receives::RecvState;
 use weir_match::Source;
 use weir_match::envelope::Envelope;
 use weir_proto::Time;
 
-impl State {
-    /// Looks for an arrived message.
-    pub fn peek(&mut self, now: Time, op: &PeekOp) -> Result<Option<Completion>, EngineError> {
+impl<M: Memory, S: Sink> Messages<M, S> {
+    /// Looks for a message that has arrived and that no receive has taken.
+    ///
+    /// # Errors
+    /// [`MessageError::Invalid`] when the context already holds a claim.
+    pub fn peek(&mut self, now: Time, op: &PeekOp) -> Result<Option<Completion>, MessageError> {
         if op.claim && self.claims.contains_key(&op.context) {
-            return Err(EngineError::Invalid("this context already holds a claimed message"));
+            return Err(MessageError::Invalid("this context already holds a claimed message"));
         }
         let source = op.source.map_or(Source::Any, Source::Peer);
         let found = if op.claim || op.discard {
@@ -30,7 +37,7 @@ impl State {
             len: m.len as usize,
             tag: m.tag,
             data: m.data,
-            source: self.source(m.peer),
+            source: self.peers.source(m.peer),
             result: Ok(()),
             ..Completion::nothing_found(op)
         };
@@ -55,14 +62,14 @@ impl State {
         };
         let peer = m.peer;
         if let Some(op) = m.sync.take() {
-            self.post_control(now, peer, &Envelope::SyncAck { op });
+            self.answer(now, peer, &Envelope::SyncAck { op });
         }
         let Some(m) = self.msgs.get_mut(k) else {
             return;
         };
         match m.carriage {
             Carriage::Eager if !m.complete => {
-                if let Place::Buffer(buf) = std::mem::replace(&mut m.place, Place::Discard) {
+                if let Place::Buffer(buf) = core::mem::replace(&mut m.place, Place::Discard) {
                     self.free_held(buf);
                 }
             }
@@ -71,7 +78,7 @@ impl State {
                 // The sender is let through into nothing, so that its send completes.
                 m.place = Place::Discard;
                 let len = m.len;
-                self.ask_for_body(now, peer, op, len, Gather::default(), BodyOwner::Msg(k));
+                self.ask_for_body(now, peer, op, len, M::default(), BodyOwner::Msg(k));
             }
             Carriage::Own(s) => {
                 if let Some(send) = self.sends.remove(s) {
@@ -82,18 +89,18 @@ impl State {
         }
     }
 
-    /// Receives (or throws away) a message claimed before.
+    /// Receives (or, with `discard`, throws away) the message claimed with the same context before.
     ///
-    /// # Safety
-    /// As for [`crate::Endpoint::recv`].
-    pub unsafe fn recv_claimed(&mut self, now: Time, op: &RecvOp<'_>, discard: bool) -> Result<(), EngineError> {
+    /// # Errors
+    /// [`MessageError::Invalid`] when there is no such claim, or the message was lost with its peer.
+    pub fn recv_claimed(&mut self, now: Time, mut op: RecvOp<M>, discard: bool) -> Result<(), MessageError> {
         let k =
-            self.claims.remove(&op.context).ok_or(EngineError::Invalid("no message was claimed with this context"))?;
+            self.claims.remove(&op.context).ok_or(MessageError::Invalid("no message was claimed with this context"))?;
         let Some(m) = self.msgs.get(k) else {
-            return Err(EngineError::Invalid("the claimed message was lost with its peer"));
+            return Err(MessageError::Invalid("the claimed message was lost with its peer"));
         };
         if discard {
-            let (tag, data, source) = (m.tag, m.data, self.source(m.peer));
+            let (tag, data, source) = (m.tag, m.data, self.peers.source(m.peer));
             self.discard(now, k);
             self.complete(Completion {
                 context: op.context,
@@ -103,7 +110,7 @@ impl State {
                 report: op.report,
                 multi_done: false,
                 len: 0,
-                buf: std::ptr::null_mut(),
+                address: 0,
                 tag,
                 data,
                 source,
@@ -111,8 +118,7 @@ impl State {
             });
             return Ok(());
         }
-        // SAFETY: passed on from the caller.
-        let dest = unsafe { Gather::new(op.iov) };
+        let dest = core::mem::take(&mut op.memory);
         let r = self.recvs.insert(RecvState {
             dest: dest.clone(),
             context: op.context,
@@ -123,7 +129,7 @@ impl State {
             number: 0,
         });
         if self.trace.on(2) {
-            self.trace_posted(r, op, Some(k));
+            self.trace_posted(r, &op, Some(k));
         }
         self.bind_to(now, k, r, dest);
         Ok(())

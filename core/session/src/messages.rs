@@ -1,4 +1,4 @@
-//! Messages of one association: numbering, credit, what is sent and acknowledged, what has arrived (spec 1, 5).
+//! Messages of one session: numbering, credit, what is sent and acknowledged, what has arrived (spec 1, 5).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -16,25 +16,32 @@ const MATCHED_AHEAD_MAX: u64 = 65_536;
 
 /// A message being sent.
 #[derive(Debug)]
-pub(crate) struct OutMessage {
-    pub(crate) token: u64,
-    pub(crate) len: u32,
-    /// Bytes handed to packets for the first time.
+pub struct OutMessage {
+    /// The operation ([`Message::token`]).
+    pub token: u64,
+    /// Length, bytes.
+    pub len: u32,
+    /// Bytes handed to a carrier for the first time.
     pub(crate) sent: u32,
     acked: RangeSet,
-    pub(crate) sseq: u32,
-    pub(crate) stream: u16,
+    /// Number within its stream.
+    pub sseq: u32,
+    /// Its stream.
+    pub stream: u16,
     env_len: u8,
     /// Some packet carried it.
     started: bool,
     done: bool,
     /// See [`Message::patient`].
-    pub(crate) patient: bool,
+    pub patient: bool,
     envelope: [u8; ENVELOPE_MAX],
 }
 
 impl OutMessage {
-    pub(crate) fn envelope(&self) -> &[u8] {
+    /// Its envelope.
+    #[must_use]
+    #[inline]
+    pub fn envelope(&self) -> &[u8] {
         &self.envelope[..usize::from(self.env_len)]
     }
 
@@ -56,13 +63,19 @@ impl OutMessage {
         }
     }
 
-    /// All of it is acknowledged.
-    pub(crate) fn is_done(&self) -> bool {
+    /// Bytes of it, or if it has none it, wait to be handed to a carrier for the first time.
+    pub(crate) fn has_more(&self) -> bool {
+        self.sent < self.len || !self.started
+    }
+
+    /// All of it has arrived.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
         self.done
     }
 
     /// First part of `[offset, offset+len)` not yet acknowledged; for an empty message the empty part.
-    pub(crate) fn missing(&self, offset: u32, len: u16) -> Option<(u32, u32)> {
+    pub(crate) fn missing(&self, offset: u32, len: u32) -> Option<(u32, u32)> {
         if self.done {
             return None;
         }
@@ -316,7 +329,6 @@ impl MessagesIn {
     }
 
     /// One past the highest matched message that was heard of.
-    #[cfg(test)]
     pub(crate) fn announced(&self) -> u64 {
         self.top
     }

@@ -1,175 +1,22 @@
-//! Requests and messages under numbers of their own, and the lines of their lives.
+//! The lines of requests' and messages' lives, as they are in the tables.
 //!
-//! The numbers are kept with the operations; what else is known of them is kept here, for as long as they live, and only while the trace is on. A line has the number and a space, so that
-//! `grep '#17 '` finds a life and nothing else; a line about a request and a message has both numbers.
+//! A line has the request's number and a space, so that `grep '#17 '` finds a life and nothing else; a line about a request and a message has both numbers.
 
-use super::Trace;
 use crate::api::{OpError, OpKind, RecvOp, RmaOp, SendOp};
-use crate::core::State;
-use crate::state::{BodyOwner, Carriage, MsgKey, Place, RecvKey, Role, RxMsg, SendKey, SendState, key};
-use hashbrown::HashMap;
-use smallvec::SmallVec;
+use crate::arrivals::{Arriving, Carriage, Place};
+use crate::bodies::BodyOwner;
+use crate::keys::{MsgKey, RecvKey, SendKey, key};
+use crate::lives::OutKey;
+use crate::memory::Memory;
+use crate::messages::Messages;
+use crate::notice::Sink;
+use crate::sends::{Role, SendState};
+use crate::source::Source;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
 use weir_match::stream_of;
 use weir_proto::{BodyOpened, DownReason, PeerId};
-
-type Table<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
-
-/// What a frame on its way out names: the low half of a message's number, or a body's handle.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum OutKey {
-    Message(u32),
-    Control(u32),
-    Body(u64),
-}
-
-/// A request whose payload is on its way out.
-#[derive(Default)]
-struct Out {
-    what: &'static str,
-    /// The names of its parts in packets.
-    keys: SmallVec<[(u32, OutKey); 2]>,
-    /// Bytes to go, gone for the first time, and gone again.
-    len: u64,
-    sent: u64,
-    resent: u64,
-    begun: bool,
-    by_lane: bool,
-    by_packets: bool,
-}
-
-/// A body that comes in.
-struct In {
-    /// The beginning of its lines: `#17 recv`.
-    who: String,
-    /// And their end: the message that it belongs to.
-    of: String,
-    got: u64,
-    by_lane: bool,
-    by_packets: bool,
-}
-
-/// What is known of the requests that live.
-#[derive(Default)]
-pub struct Lives {
-    last: u64,
-    out: Table<u64, Out>,
-    keys: Table<(u32, OutKey), u64>,
-    bodies_in: Table<(u32, u64), In>,
-}
-
-fn by(lane: bool, packets: bool) -> &'static str {
-    match (lane, packets) {
-        (true, false) => "by lane",
-        (true, true) => "by lane and packets",
-        (false, _) => "by packets",
-    }
-}
-
-impl Trace {
-    fn number(&mut self) -> u64 {
-        self.lives.last += 1;
-        self.lives.last
-    }
-
-    fn expect_out(&mut self, number: u64, what: &'static str, len: u64) {
-        self.lives.out.insert(number, Out { what, len, ..Out::default() });
-    }
-
-    fn name_out(&mut self, number: u64, peer: u32, key: OutKey) {
-        if let Some(o) = self.lives.out.get_mut(&number) {
-            o.keys.push((peer, key));
-            self.lives.keys.insert((peer, key), number);
-        }
-    }
-
-    /// A frame with payload of a request, or with its announcement, leaves in a packet.
-    pub fn piece_out(&mut self, peer: u32, key: OutKey, offset: u64, len: u64) {
-        let Some(&number) = self.lives.keys.get(&(peer, key)) else { return };
-        let Some(o) = self.lives.out.get(&number) else { return };
-        let (what, total) = (o.what, o.len);
-        match key {
-            // A request for the peer's leave; the payload goes otherwise.
-            OutKey::Message(_) | OutKey::Control(_) if len == 0 && total > 0 => {
-                self.lives.keys.remove(&(peer, key));
-                self.line(format_args!("#{number} {what} announced by packets"));
-            }
-            // Each is whole in its packet, and its number is only this piece's.
-            OutKey::Control(_) => {
-                self.lives.keys.remove(&(peer, key));
-                let at = o.sent;
-                self.sent_piece(number, at, len, false);
-            }
-            _ => self.sent_piece(number, offset, len, false),
-        }
-    }
-
-    /// A piece leaves; what had left before leaves again.
-    pub fn sent_piece(&mut self, number: u64, offset: u64, len: u64, lane: bool) {
-        let Some(o) = self.lives.out.get_mut(&number) else { return };
-        o.by_lane |= lane;
-        o.by_packets |= !lane;
-        let what = o.what;
-        // What is empty has no place of its own.
-        if offset < o.sent || (o.begun && len == 0) {
-            o.resent += len;
-            let how = by(lane, !lane);
-            return self.line(format_args!("#{number} {what} sent again {how} at={offset} len={len}"));
-        }
-        let first = !std::mem::replace(&mut o.begun, true);
-        o.sent += len;
-        let last = o.sent >= o.len;
-        let (how, total, all) = (by(lane, !lane), o.len, by(o.by_lane, o.by_packets));
-        match (first, last) {
-            (true, true) => self.line(format_args!("#{number} {what} sent whole {how} len={total}")),
-            (true, false) => self.line(format_args!("#{number} {what} first piece sent {how} len={len} of {total}")),
-            (false, true) => self.line(format_args!("#{number} {what} last piece sent {how}, all {all} len={total}")),
-            (false, false) => {}
-        }
-    }
-
-    fn over(&mut self, number: u64) -> u64 {
-        let Some(o) = self.lives.out.remove(&number) else { return 0 };
-        for k in o.keys {
-            if self.lives.keys.get(&k) == Some(&number) {
-                self.lives.keys.remove(&k);
-            }
-        }
-        o.resent
-    }
-
-    fn expect_body(&mut self, peer: u32, handle: u64, who: String, of: String) {
-        self.lives.bodies_in.insert((peer, handle), In { who, of, got: 0, by_lane: false, by_packets: false });
-    }
-
-    /// Bytes of a body came, perhaps not for the first time.
-    pub fn body_piece_in(&mut self, peer: u32, handle: u64, len: u64, lane: bool) {
-        let Some(b) = self.lives.bodies_in.get_mut(&(peer, handle)) else { return };
-        let first = b.got == 0;
-        b.got += len;
-        b.by_lane |= lane;
-        b.by_packets |= !lane;
-        if first {
-            let (how, text) = (by(lane, !lane), format!("{} first piece came", b.who));
-            let of = b.of.clone();
-            self.line(format_args!("{text} {how} len={len}{of}"));
-        }
-    }
-
-    /// All of a body is there.
-    #[cold]
-    pub fn body_whole(&mut self, peer: u32, handle: u64, len: u64) {
-        if let Some(b) = self.lives.bodies_in.remove(&(peer, handle)) {
-            let how = by(b.by_lane, b.by_packets);
-            self.line(format_args!("{} last piece came, all {how} len={len}{}", b.who, b.of));
-        }
-    }
-
-    /// A body is no longer wanted.
-    #[cold]
-    pub fn forget_body(&mut self, peer: u32, handle: u64) {
-        self.lives.bodies_in.remove(&(peer, handle));
-    }
-}
 
 /// A line's end: how a request ended.
 fn outcome(told: bool, result: Result<(), OpError>) -> String {
@@ -191,7 +38,7 @@ fn source(source: Option<u32>) -> String {
     source.map_or_else(|| "any".to_owned(), |peer| peer.to_string())
 }
 
-fn what(s: &SendState) -> &'static str {
+fn what<M>(s: &SendState<M>) -> &'static str {
     match (s.role, s.kind) {
         (Role::ReadReply, _) => "answer",
         (_, OpKind::Write) => "write",
@@ -200,20 +47,20 @@ fn what(s: &SendState) -> &'static str {
     }
 }
 
-impl State {
+impl<M: Memory, S: Sink> Messages<M, S> {
     fn own(&self, peer: u32) -> &'static str {
-        if self.own_peer == Some(peer) { " (self)" } else { "" }
+        if self.peers.is_own(peer) { " (self)" } else { "" }
     }
 
     /// A send was accepted.
     #[cold]
-    pub fn trace_send(&mut self, op: &SendOp<'_>, k: SendKey, eager: bool, mseq: Option<u64>) {
+    pub(crate) fn trace_send(&mut self, op: &SendOp<M>, k: SendKey, eager: bool, mseq: Option<u64>) {
         let number = self.trace.number();
         let Some(s) = self.sends.get_mut(k) else { return };
         s.number = number;
         let (len, told) = (s.len, s.announced);
         let how = if eager { "eager" } else { "rendezvous" };
-        let copied = if matches!(s.source, crate::memory::Source::User(_)) { "lent" } else { "copied" };
+        let copied = if matches!(s.source, Source::User(_)) { "lent" } else { "copied" };
         let stream = stream_of(op.tag, op.class, self.cfg.streams);
         let mseq_low = mseq.unwrap_or(0) as u32;
         let own = self.own(op.peer);
@@ -223,7 +70,7 @@ impl State {
             op.peer, op.tag, op.mode
         ));
         self.trace.expect_out(number, "send", len);
-        if self.own_peer != Some(op.peer) {
+        if !self.peers.is_own(op.peer) {
             self.trace.name_out(number, op.peer, OutKey::Message(mseq_low));
         }
         if told {
@@ -233,7 +80,7 @@ impl State {
 
     /// A remote write or read is begun; returns its number.
     #[cold]
-    pub fn trace_rma(&mut self, op: &RmaOp<'_>, what: &'static str, len: u64) -> u64 {
+    pub(crate) fn trace_rma(&mut self, op: &RmaOp<M>, what: &'static str, len: u64) -> u64 {
         let (number, own) = (self.trace.number(), self.own(op.peer));
         self.trace.line(format_args!(
             "#{number} {what} posted to={}{own} key={:#x} addr={:#x} len={len}",
@@ -245,7 +92,7 @@ impl State {
 
     /// It was refused at once, and may be tried again.
     #[cold]
-    pub fn trace_refused(&mut self, s: &SendState, why: &str) {
+    pub(crate) fn trace_refused(&mut self, s: &SendState<M>, why: &str) {
         if s.number != 0 {
             self.trace.over(s.number);
             self.trace.line(format_args!("#{} {} refused ({why})", s.number, what(s)));
@@ -254,28 +101,26 @@ impl State {
 
     /// Control message of a remote write: its piece, or its announcement.
     #[cold]
-    pub fn trace_control_of(&mut self, peer: u32, k: SendKey) {
+    pub(crate) fn trace_control_of(&mut self, peer: u32, k: SendKey) {
         let number = self.sends.get(k).map_or(0, |s| s.number);
-        if let Some(mseq) = self.proto.last_message(PeerId(peer), true) {
+        if let Some(mseq) = self.sessions.last_message(peer, true) {
             self.trace.name_out(number, peer, OutKey::Control(mseq as u32));
         }
     }
 
     /// The peer asks for the body of a rendezvous or of a large write.
     #[cold]
-    pub fn trace_granted(&mut self, peer: u32, k: SendKey, handle: u64, len: u64, granted: u64) {
+    pub(crate) fn trace_granted(&mut self, peer: u32, k: SendKey, handle: u64, len: u64, granted: u64) {
         let Some(s) = self.sends.get(k).filter(|s| s.number != 0) else { return };
         let (number, what) = (s.number, what(s));
-        if let Some(o) = self.trace.lives.out.get_mut(&number) {
-            o.len = len;
-        }
+        self.trace.cut_out(number, len);
         self.trace.name_out(number, peer, OutKey::Body(handle));
         self.trace.line(format_args!("#{number} {what} asked for body={handle:#x} len={len} granted={granted}"));
     }
 
     /// A peer reads from memory here.
     #[cold]
-    pub fn trace_answer(&mut self, k: SendKey, handle: u64, granted: u64) {
+    pub(crate) fn trace_answer(&mut self, k: SendKey, handle: u64, granted: u64) {
         let number = self.trace.number();
         let Some(s) = self.sends.get_mut(k) else { return };
         s.number = number;
@@ -289,14 +134,14 @@ impl State {
 
     /// A unit is handed to a lane.
     #[cold]
-    pub fn trace_unit_out(&mut self, unit: &weir_proto::LaneUnit) {
+    pub(crate) fn trace_unit_out(&mut self, unit: &weir_proto::LaneUnit) {
         let number = self.sends.get(key::<SendKey>(unit.token)).map_or(0, |s| s.number);
         self.trace.sent_piece(number, unit.offset, u64::from(unit.len), true);
     }
 
     /// The peer has matched a message whose sender wanted to know.
     #[cold]
-    pub fn trace_match_told(&mut self, k: SendKey) {
+    pub(crate) fn trace_match_told(&mut self, k: SendKey) {
         if let Some(number) = self.sends.get(k).map(|s| s.number) {
             self.trace.line(format_args!("#{number} send matched there"));
         }
@@ -304,7 +149,7 @@ impl State {
 
     /// A send, write, read or answer is over.
     #[cold]
-    pub fn trace_send_over(&mut self, s: &SendState, told: bool, result: Result<(), OpError>) {
+    pub(crate) fn trace_send_over(&mut self, s: &SendState<M>, told: bool, result: Result<(), OpError>) {
         let (what, text) = (what(s), outcome(told, result));
         if self.trace.on(2) && s.number != 0 {
             let resent = self.trace.over(s.number);
@@ -317,7 +162,7 @@ impl State {
 
     /// A receive was posted, for `claimed` if for one message only.
     #[cold]
-    pub fn trace_posted(&mut self, k: RecvKey, op: &RecvOp<'_>, claimed: Option<MsgKey>) {
+    pub(crate) fn trace_posted(&mut self, k: RecvKey, op: &RecvOp<M>, claimed: Option<MsgKey>) {
         let number = self.trace.number();
         let Some(r) = self.recvs.get_mut(k) else { return };
         r.number = number;
@@ -335,7 +180,7 @@ impl State {
 
     /// A message was seen for the first time; `whole`: all that comes of it unasked.
     #[cold]
-    pub fn trace_arrived(&mut self, k: MsgKey, place: (u16, u64, u32), whole: bool) {
+    pub(crate) fn trace_arrived(&mut self, k: MsgKey, place: (u16, u64, u32), whole: bool) {
         let number = self.trace.number();
         let Some(m) = self.msgs.get_mut(k) else { return };
         m.number = number;
@@ -346,7 +191,7 @@ impl State {
             Carriage::Rendezvous(_) => "announced",
             Carriage::Own(_) => "arrived",
         };
-        let lane = by(self.trace.by_lane, false);
+        let lane = self.trace.by_what();
         let (own, (stream, mseq, sseq)) = (self.own(peer), place);
         self.trace.line(format_args!(
             "#{number} message {how} {lane} from={peer}{own} tag={tag:#x} len={len} stream={stream} mseq={mseq} sseq={sseq}"
@@ -354,7 +199,7 @@ impl State {
     }
 
     /// The beginning and the end of a line about a message: of the receive that has taken it, and its own number.
-    fn who(&self, m: &RxMsg) -> (String, String) {
+    fn who(&self, m: &Arriving<M>) -> (String, String) {
         match &m.place {
             Place::Recv { recv, .. } => {
                 let number = self.recvs.get(*recv).map_or(0, |r| r.number);
@@ -366,15 +211,15 @@ impl State {
 
     /// The last piece of an eager message came.
     #[cold]
-    pub fn trace_message_whole(&mut self, k: MsgKey) {
+    pub(crate) fn trace_message_whole(&mut self, k: MsgKey) {
         let Some(m) = self.msgs.get(k) else { return };
-        let ((who, of), len, how) = (self.who(m), m.len, by(self.trace.by_lane, false));
+        let ((who, of), len, how) = (self.who(m), m.len, self.trace.by_what());
         self.trace.line(format_args!("{who} last piece came {how} len={len}{of}"));
     }
 
     /// A receive takes a message. The one that has the lower number was there first.
     #[cold]
-    pub fn trace_matched(&mut self, k: MsgKey, r: RecvKey) {
+    pub(crate) fn trace_matched(&mut self, k: MsgKey, r: RecvKey) {
         let (Some(m), Some(r)) = (self.msgs.get(k), self.recvs.get(r)) else { return };
         let (number, message) = (r.number, m.number);
         let how = if number < message { "expected" } else { "unexpected" };
@@ -384,7 +229,7 @@ impl State {
 
     /// Something else became of a message.
     #[cold]
-    pub fn trace_message(&mut self, k: MsgKey, text: &str) {
+    pub(crate) fn trace_message(&mut self, k: MsgKey, text: &str) {
         if let Some(number) = self.msgs.get(k).map(|m| m.number) {
             self.trace.line(format_args!("#{number} message {text}"));
         }
@@ -392,7 +237,7 @@ impl State {
 
     /// A body is asked for.
     #[cold]
-    pub fn trace_asked(&mut self, peer: u32, opened: BodyOpened, len: u64, owner: BodyOwner) {
+    pub(crate) fn trace_asked(&mut self, peer: u32, opened: BodyOpened, len: u64, owner: BodyOwner) {
         let (who, of) = match owner {
             BodyOwner::Msg(k) => match self.msgs.get(k) {
                 Some(m) => self.who(m),
@@ -412,17 +257,17 @@ impl State {
 
     /// A small remote write landed here, or was refused.
     #[cold]
-    pub fn trace_target(&mut self, peer: u32, region: u64, len: usize, result: &str) {
+    pub(crate) fn trace_target(&mut self, peer: u32, region: u64, len: usize, result: &str) {
         let number = self.trace.number();
         self.trace.line(format_args!("#{number} target {result} from={peer} key={region:#x} len={len}"));
     }
 
     /// A receive is over, or has got one message of several.
     #[cold]
-    pub fn trace_recv_over(
+    pub(crate) fn trace_recv_over(
         &mut self,
         number: u64,
-        msg: Option<&RxMsg>,
+        msg: Option<&Arriving<M>>,
         len: usize,
         result: Result<(), OpError>,
         done: bool,
@@ -440,14 +285,14 @@ impl State {
 
     /// A peer is there.
     #[cold]
-    pub fn trace_peer_up(&mut self, peer: PeerId) {
-        let (who, id) = (self.address_of(peer), self.proto.peer_endpoint_id(peer));
+    pub(crate) fn trace_peer_up(&mut self, peer: PeerId) {
+        let (who, id) = (self.address_of(peer), self.sessions.endpoint().peer_endpoint_id(peer));
         self.trace.line(format_args!("peer up peer={} at {who} endpoint {id:016x}", peer.0));
     }
 
     /// A peer is gone.
     #[cold]
-    pub fn trace_peer_down(&mut self, peer: PeerId, who: &str, reason: DownReason) {
+    pub(crate) fn trace_peer_down(&mut self, peer: PeerId, who: &str, reason: DownReason) {
         self.trace.line(format_args!("peer down peer={} at {who} ({reason})", peer.0));
     }
 }

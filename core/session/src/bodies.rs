@@ -1,4 +1,4 @@
-//! Bodies of one association: handles the receiver opened and what was sent to them (spec 1, 5).
+//! Rendezvous data (bodies) of one session: handles the receiver opened and what was sent to them (spec 1, 5).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -14,12 +14,15 @@ pub(crate) const RANGES_MAX: usize = 1 << 16;
 
 /// A body being sent.
 #[derive(Debug)]
-pub(crate) struct OutBody {
-    pub(crate) handle: u64,
-    pub(crate) token: u64,
-    pub(crate) len: u64,
+pub struct OutBody {
+    /// The receiver's name of it.
+    pub handle: u64,
+    /// The operation.
+    pub token: u64,
+    /// Length, bytes.
+    pub len: u64,
     pub(crate) granted: u64,
-    /// Bytes handed to packets for the first time.
+    /// Bytes handed to a carrier for the first time.
     pub(crate) sent: u64,
     acked: RangeSet,
     pub(crate) generation: u32,
@@ -128,7 +131,7 @@ impl BodiesOut {
     }
 
     /// First part of `[offset, offset+len)` not yet acknowledged.
-    pub(crate) fn missing(&self, slot: u32, generation: u32, offset: u64, len: u16) -> Option<(u64, u64)> {
+    pub(crate) fn missing(&self, slot: u32, generation: u32, offset: u64, len: u32) -> Option<(u64, u64)> {
         self.current(slot, generation)?.acked.first_gap(offset, offset + u64::from(len))
     }
 

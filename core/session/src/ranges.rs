@@ -4,30 +4,41 @@ use smallvec::SmallVec;
 
 /// Sorted, disjoint, non-adjacent half-open ranges. In-order growth of the last range is O(1) and one range needs no heap.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RangeSet {
+pub struct RangeSet {
     r: SmallVec<[(u64, u64); 1]>,
 }
 
 impl RangeSet {
-    pub(crate) fn new() -> Self {
+    /// No numbers.
+    #[must_use]
+    pub fn new() -> Self {
         RangeSet { r: SmallVec::new() }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Number of ranges.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.r.len()
     }
 
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
+    /// There are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.r.is_empty()
+    }
+
+    /// The ranges, lowest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
         self.r.iter().copied()
     }
 
     /// One past the largest number, 0 if empty.
-    pub(crate) fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.r.last().map_or(0, |x| x.1)
     }
 
     /// End of the range that starts at 0: how much of a prefix is complete.
-    pub(crate) fn prefix(&self) -> u64 {
+    pub fn prefix(&self) -> u64 {
         match self.r.first() {
             Some(&(0, e)) => e,
             _ => 0,
@@ -44,12 +55,14 @@ impl RangeSet {
         }
     }
 
-    pub(crate) fn contains(&self, x: u64) -> bool {
+    /// Whether it holds `x`.
+    #[must_use]
+    pub fn contains(&self, x: u64) -> bool {
         self.r.get(self.find(x)).is_some_and(|e| e.0 <= x)
     }
 
     /// Calls `f` for each part of `[lo, hi)` that is absent, ascending, until it returns false.
-    pub(crate) fn gaps(&self, lo: u64, hi: u64, mut f: impl FnMut(u64, u64) -> bool) {
+    pub fn gaps(&self, lo: u64, hi: u64, mut f: impl FnMut(u64, u64) -> bool) {
         let mut at = lo;
         let mut i = self.find(lo);
         while at < hi {
@@ -70,7 +83,7 @@ impl RangeSet {
     }
 
     /// First absent part of `[lo, hi)`.
-    pub(crate) fn first_gap(&self, lo: u64, hi: u64) -> Option<(u64, u64)> {
+    pub fn first_gap(&self, lo: u64, hi: u64) -> Option<(u64, u64)> {
         let mut found = None;
         self.gaps(lo, hi, |a, b| {
             found = Some((a, b));
@@ -81,7 +94,7 @@ impl RangeSet {
 
     /// Adds `[lo, hi)` if it follows on what is there, which is one range from 0 on. Nothing else is done, and much faster than by [`RangeSet::insert`].
     #[inline]
-    pub(crate) fn extend_prefix(&mut self, lo: u64, hi: u64) -> bool {
+    pub fn extend_prefix(&mut self, lo: u64, hi: u64) -> bool {
         match self.r.as_mut_slice() {
             [(0, end)] if *end == lo && lo < hi => {
                 *end = hi;
@@ -92,7 +105,7 @@ impl RangeSet {
     }
 
     /// Adds `[lo, hi)`; `f` gets each part that was absent, ascending. Returns how many numbers are new.
-    pub(crate) fn insert(&mut self, lo: u64, hi: u64, mut f: impl FnMut(u64, u64)) -> u64 {
+    pub fn insert(&mut self, lo: u64, hi: u64, mut f: impl FnMut(u64, u64)) -> u64 {
         if lo >= hi {
             return 0;
         }
@@ -140,7 +153,7 @@ impl RangeSet {
     }
 
     /// Removes every number below `x`.
-    pub(crate) fn remove_below(&mut self, x: u64) {
+    pub fn remove_below(&mut self, x: u64) {
         match self.r.first() {
             Some(f) if f.0 < x => {}
             _ => return,
@@ -156,7 +169,7 @@ impl RangeSet {
     }
 
     /// Drops the lowest range; returns its end.
-    pub(crate) fn pop_lowest(&mut self) -> Option<u64> {
+    pub fn pop_lowest(&mut self) -> Option<u64> {
         if self.r.is_empty() {
             return None;
         }

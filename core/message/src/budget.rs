@@ -1,6 +1,7 @@
 //! What the engine may hold for others: copies of the caller's payloads, and messages nobody has asked for yet.
 
-use std::time::Duration;
+use alloc::vec::Vec;
+use core::time::Duration;
 use weir_proto::Time;
 
 /// Of the budget of copies, what a peer may have even when the others have used up the whole: who cannot send to one peer shall not wait for the rest.
@@ -18,12 +19,6 @@ pub const MORE_MAX: u64 = 16;
 /// Refusals further apart are of different waits. 5 s: a process whose turn comes seldom still waits.
 const APART_NS: u64 = 5_000_000_000;
 
-const _: () = assert!(
-    size_of::<crate::state::RxMsg>() as u64 <= HELD_BYTES - 112,
-    "the matcher's entry and the table's own need the rest"
-);
-const _: () = assert!(size_of::<crate::state::SendState>() as u64 <= WAITING_BYTES - 128);
-
 /// Copies of payloads, made so that the caller's memory is free before the peer has acknowledged it.
 ///
 /// Some could be done without: the memory is lent instead. These may take half of the whole only, and so much for a peer. Those that must be made are refused when there is no room, and an
@@ -31,7 +26,7 @@ const _: () = assert!(size_of::<crate::state::SendState>() as u64 <= WAITING_BYT
 #[derive(Debug)]
 pub struct Copies {
     /// In all, bytes.
-    pub bytes: u64,
+    bytes: u64,
     max: u64,
     peer_max: u64,
     /// What copies that must be made may take now: `max`, until a wait has not ended.
@@ -77,6 +72,7 @@ impl Refused {
     }
 
     /// A send that took so many bytes was accepted. The wait of one that asked for more goes on: small sends of another thread must not prolong it for ever.
+    #[inline]
     pub fn accepted(this: &mut Option<Refused>, bytes: u64) {
         if this.is_some_and(|r| bytes >= r.bytes) {
             *this = None;
@@ -85,6 +81,12 @@ impl Refused {
 }
 
 impl Copies {
+    /// Bytes of all copies now.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// At most `max` bytes in all, and for one peer `peer_max` of copies that could be done without. A send that finds no room in the most that there can be is given up after `give_up`.
     pub fn new(max: u64, peer_max: u64, give_up: Duration) -> Copies {
         Copies { bytes: 0, max, peer_max, must_max: max, give_up_ns: give_up.as_nanos() as u64 }
@@ -105,6 +107,7 @@ impl Copies {
     }
 
     /// Takes room for a copy for a peer, who has `of_peer` bytes already; false when there is none.
+    #[inline]
     pub fn take(&mut self, of_peer: &mut u64, bytes: u64, must: bool) -> bool {
         let after = *of_peer + bytes;
         let (max, peer_max) = if must { (self.must_max, self.must_max) } else { (self.max / 2, self.peer_max) };
@@ -117,6 +120,7 @@ impl Copies {
     }
 
     /// The copy is no longer needed.
+    #[inline]
     pub fn give_back(&mut self, of_peer: &mut u64, bytes: u64) {
         *of_peer = of_peer.saturating_sub(bytes);
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -164,7 +168,7 @@ impl Unexpected {
             share.ahead += 1;
             return 1;
         }
-        if !std::mem::replace(&mut share.starved, true) {
+        if !core::mem::replace(&mut share.starved, true) {
             self.starved.push(peer);
         }
         0
@@ -193,6 +197,7 @@ impl Unexpected {
     }
 
     /// Some peer waits for room.
+    #[inline]
     pub fn is_full(&self) -> bool {
         !self.starved.is_empty()
     }
@@ -216,6 +221,7 @@ impl Unexpected {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
     use proptest::prelude::*;
 
     #[test]
@@ -367,7 +373,7 @@ mod tests {
             }
             // All received: everybody has the whole window again.
             for p in 0..5 {
-                for payload in std::mem::take(&mut held[p]) {
+                for payload in core::mem::take(&mut held[p]) {
                     u.drop_payload(payload);
                     limit[p] += u64::from(u.leave(p as u32));
                     while let Some((peer, given)) = u.relieve() {

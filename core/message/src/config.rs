@@ -1,0 +1,58 @@
+//! The settings that decide what happens to messages.
+
+use crate::budget::HELD_BYTES;
+use crate::limits::{ANSWERS_MAX, NOTICES_MAX, READS_MAX, WRITES_OPEN_MAX};
+use core::time::Duration;
+
+/// Settings of one endpoint's messages. [`EngineConfig`](https://docs.rs/weir-engine) of the engine says by which names users set them, and why the defaults are what they are.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Messages up to this size are sent without asking.
+    pub eager_bytes: u32,
+    /// Sends up to this size are copied and complete at once when the caller asks only for reusable memory.
+    pub copy_bytes: usize,
+    /// Streams per peer, 1 to 64.
+    pub streams: u16,
+    /// A send that has found no memory for this long, while messages wait that the program does not receive, fails.
+    pub send_timeout: Duration,
+    /// Unexpected messages a peer may have sent ahead.
+    pub credit_msgs: u32,
+    /// Memory for messages nobody has asked for, all peers together, bytes. While less is held, a peer may send beyond `credit_msgs`.
+    pub unexpected_bytes: u64,
+    /// Copies of payloads for all peers, bytes. Beyond it what must be copied is refused, until it has had to wait for too long; beyond half of it other small sends are not copied, and
+    /// complete when they are acknowledged.
+    pub copied_bytes: u64,
+    /// Copies for one peer that could be done without, bytes.
+    pub copied_peer_bytes: u64,
+}
+
+impl Config {
+    /// Messages of one peer that may be here at a time: its window, and those whose place in it was made good ahead.
+    #[must_use]
+    pub fn messages_max(&self) -> u32 {
+        let ahead = u32::try_from(self.unexpected_bytes / HELD_BYTES).unwrap_or(u32::MAX);
+        self.credit_msgs.saturating_add(ahead)
+    }
+
+    /// Answers that a peer which behaves can wait for at a time: to each message that its credit lets in, to each small write that it wants answered, to each large write and each read of
+    /// its that may be under way, and the news that its notices were taken, which is told for many at once.
+    pub(crate) fn answers_max(&self) -> usize {
+        let remote = ANSWERS_MAX + WRITES_OPEN_MAX + READS_MAX + NOTICES_MAX;
+        self.messages_max() as usize + remote as usize
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            eager_bytes: 128 << 10,
+            copy_bytes: 64 << 10,
+            streams: 10,
+            send_timeout: Duration::from_secs(600),
+            credit_msgs: 4096,
+            unexpected_bytes: 64 << 20,
+            copied_bytes: 64 << 20,
+            copied_peer_bytes: 16 << 20,
+        }
+    }
+}

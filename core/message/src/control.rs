@@ -1,0 +1,125 @@
+//! Control messages of peers: answers to operations begun here, and what they do to memory here.
+
+use crate::api::{OpError, OpKind};
+use crate::bodies::BodyOwner;
+use crate::keys::token;
+use crate::limits::READS_MAX;
+use crate::memory::Memory;
+use crate::messages::Messages;
+use crate::notice::Sink;
+use crate::sends::{Role, SendState};
+use crate::source::Source;
+use weir_match::envelope::{Envelope, Status};
+use weir_proto::Time;
+
+impl<M: Memory, S: Sink> Messages<M, S> {
+    /// A control message.
+    pub(crate) fn control(&mut self, now: Time, peer: u32, envelope: &[u8], bytes: &[u8]) {
+        self.peers.ensure(peer);
+        match Envelope::decode(envelope) {
+            Ok(Envelope::Cts { op, body, len, granted }) => self.clear_to_send(now, peer, op, body, len, granted),
+            Ok(Envelope::SyncAck { op }) => self.matched(peer, op),
+            Ok(Envelope::Done { op, read: false, status }) => self.done(now, peer, op, status),
+            Ok(Envelope::Done { op, read: true, .. }) => self.read_refused(peer, op),
+            Ok(Envelope::Noticed { count }) => {
+                self.peers[peer].notices.taken_there(count);
+            }
+            Ok(Envelope::Write { key, addr, data, op, sync }) => {
+                match self.admit_write(now, peer, key, addr, bytes.len() as u64, data) {
+                    Ok(memory) => {
+                        memory.write(0, bytes);
+                        if self.trace.on(2) {
+                            self.trace_target(peer, key, bytes.len(), "written");
+                        }
+                        self.remote_write_done(peer, bytes.len() as u64, data);
+                        if sync {
+                            self.answer(now, peer, &Envelope::Done { op, read: false, status: Status::Ok });
+                        }
+                    }
+                    Err(status) if sync => self.refuse(now, peer, op, false, status),
+                    Err(status) => self.refuse_unasked(now, peer, op, status),
+                }
+            }
+            Ok(Envelope::WriteRts { key, addr, len, data, op }) => {
+                match self.admit_write(now, peer, key, addr, len, data) {
+                    Ok(memory) => {
+                        self.ask_for_body(now, peer, op, len, memory, BodyOwner::Write { data, region: key, op })
+                    }
+                    Err(status) => self.refuse(now, peer, op, false, status),
+                }
+            }
+            Ok(Envelope::Read { key, addr, len, body, granted }) => match self.regions.find(key, addr, len, false) {
+                // Each is held until its reader lets it through.
+                Ok(_) if self.peers[peer].replies >= READS_MAX => {
+                    self.refuse(now, peer, body, true, Status::NoMemory);
+                }
+                Ok(memory) => self.answer_read(now, peer, key, memory, body, granted),
+                Err(status) => self.refuse(now, peer, body, true, status),
+            },
+            Ok(Envelope::Eager { .. } | Envelope::Rts { .. }) | Err(_) => {
+                self.counters.malformed += 1;
+            }
+        }
+    }
+
+    /// The memory a peer may write to, and a place in the completion queue for the notice of it.
+    fn admit_write(
+        &mut self,
+        now: Time,
+        peer: u32,
+        key: u64,
+        addr: u64,
+        len: u64,
+        data: Option<u64>,
+    ) -> Result<M, Status> {
+        let memory = self.regions.find(key, addr, len, true);
+        if data.is_some() {
+            if !self.peers[peer].notices.admit() {
+                return Err(Status::NoMemory);
+            }
+            if memory.is_err() {
+                self.notice_done(now, peer);
+            }
+        }
+        memory
+    }
+
+    fn answer_read(&mut self, now: Time, peer: u32, region: u64, memory: M, handle: u64, granted: u64) {
+        let len = memory.len();
+        let k = self.sends.insert(SendState {
+            tag: region,
+            announced: true,
+            body: Some(handle),
+            ..SendState::new(peer, Source::User(memory), len, Role::ReadReply, OpKind::Read)
+        });
+        match self.sessions.send_body(now, peer, handle, granted, len, token(k)) {
+            Ok(()) => {
+                self.peers[peer].replies += 1;
+                if self.trace.on(2) {
+                    self.trace_answer(k, handle, granted);
+                }
+            }
+            // Its handle is in use already: no reader that behaves.
+            Err(_) => {
+                self.sends.remove(k);
+            }
+        }
+    }
+
+    /// Fails a read whose target refused it, and closes its body.
+    pub(crate) fn read_refused(&mut self, peer: u32, handle: u64) {
+        let Some(b) = self.bodies.get(peer, handle) else {
+            return;
+        };
+        let BodyOwner::Read(k) = b.owner else { return };
+        self.bodies.remove(peer, handle);
+        if self.trace.on(2) {
+            self.trace.forget_body(peer, handle);
+        }
+        self.sessions.close_body(peer, handle);
+        if let Some(s) = self.sends.remove(k) {
+            self.counters.access_errors += 1;
+            self.finish_send(s, Err(OpError::Access));
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The state of one endpoint's messages: its tables, and what the caller may ask of them.
+
+use crate::api::{Completion, MessageError};
+use crate::arrivals::{Arrivals, Arriving};
+use crate::bodies::Bodies;
+use crate::budget::{Copies, HELD_BYTES, Unexpected, WAITING_BYTES};
+use crate::completions::Completions;
+use crate::config::Config;
+use crate::counters::{Counters, Streams, Totals};
+use crate::keys::{MsgKey, SendKey, key};
+use crate::lives::Trace;
+use crate::memory::Memory;
+use crate::notice::Sink;
+use crate::peers::Peers;
+use crate::receives::Receives;
+use crate::regions::Regions;
+use crate::sends::{SendState, Sends};
+use crate::session::Sessions;
+use crate::source::{Pool, Source};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use weir_match::{Match, Matcher};
+use weir_proto::{DownReason, Endpoint, EndpointName, Event, NameError, Time};
+
+/// One endpoint's messages. `M` is the memory of operations, `S` takes the trace and news for people.
+pub struct Messages<M, S> {
+    pub(crate) cfg: Config,
+    pub(crate) sessions: Sessions,
+    pub(crate) matcher: Matcher,
+    pub(crate) sends: Sends<M>,
+    pub(crate) recvs: Receives<M>,
+    pub(crate) msgs: Arrivals<M>,
+    pub(crate) bodies: Bodies<M>,
+    /// Messages claimed, by context. Looked at only by those rare calls.
+    pub(crate) claims: BTreeMap<usize, MsgKey>,
+    pub(crate) regions: Regions<M>,
+    pub(crate) peers: Peers,
+    pub(crate) done: Completions,
+    /// Numbers of the messages to this endpoint itself.
+    pub(crate) own: OwnNumbers,
+    pub(crate) pool: Pool,
+    pub(crate) copies: Copies,
+    pub(crate) unexpected: Unexpected,
+    pub(crate) told: Told,
+    /// Sends may be queued beyond [`crate::sending::QUEUE_MSGS`] for a peer: to wait for the queue did not help once.
+    pub(crate) queues_on: bool,
+    /// No peer can be reached any more; the system's error number.
+    pub(crate) broken: Option<i32>,
+    pub(crate) counters: Counters,
+    pub(crate) trace: Trace<S>,
+    /// Something to transmit was queued by an operation that transmits nothing itself.
+    pub(crate) wants_transmit: bool,
+    /// Peers for which answers are kept, and how many answers to one may be.
+    pub(crate) keeping: Vec<u32>,
+    pub(crate) kept_max: usize,
+    /// Peers that have asked for more, and are to be given up.
+    pub(crate) overran: Vec<u32>,
+    own_name: [u8; 48],
+    /// Kept between calls for their memory.
+    events: Vec<Event>,
+    matches: Vec<Match>,
+}
+
+/// The numbers that the protocol gives to messages to others.
+#[derive(Debug)]
+pub(crate) struct OwnNumbers {
+    mseq: u64,
+    sseq: Vec<u32>,
+}
+
+impl OwnNumbers {
+    /// Those of the next message of a stream: among all, and in its stream.
+    pub(crate) fn next(&mut self, stream: u16) -> (u64, u32) {
+        let sseq = &mut self.sseq[usize::from(stream)];
+        let numbers = (self.mseq, *sseq);
+        self.mseq += 1;
+        *sseq = sseq.wrapping_add(1);
+        numbers
+    }
+}
+
+/// What people were told once, and are not told again.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// That sends have waited for room and get more.
+    pub no_room: bool,
+    /// And that there is none left.
+    pub no_end: bool,
+    /// That unexpected messages have filled their budget.
+    pub full: bool,
+}
+
+impl<M: Memory, S: Sink> Messages<M, S> {
+    /// The messages of `proto`'s endpoint, which nobody has used yet.
+    pub fn new(cfg: Config, proto: Endpoint, sink: S) -> Self {
+        const {
+            assert!(
+                size_of::<Arriving<M>>() as u64 <= HELD_BYTES - 112,
+                "the matcher's entry and the table's own need the rest"
+            );
+            assert!(size_of::<SendState<M>>() as u64 <= WAITING_BYTES - 128);
+        }
+        Messages {
+            own: OwnNumbers { mseq: 0, sseq: vec![0; usize::from(cfg.streams) + 1] },
+            own_name: proto.name().encode(),
+            sessions: Sessions::new(proto),
+            matcher: Matcher::new(),
+            sends: Sends::default(),
+            recvs: Receives::default(),
+            msgs: Arrivals::default(),
+            bodies: Bodies::default(),
+            claims: BTreeMap::new(),
+            regions: Regions::default(),
+            peers: Peers::default(),
+            done: Completions::default(),
+            pool: Pool::default(),
+            copies: Copies::new(cfg.copied_bytes, cfg.copied_peer_bytes, cfg.send_timeout),
+            unexpected: Unexpected::new(cfg.unexpected_bytes),
+            told: Told::default(),
+            queues_on: false,
+            broken: None,
+            counters: Counters::default(),
+            trace: Trace::new(sink),
+            wants_transmit: false,
+            keeping: Vec::new(),
+            kept_max: cfg.answers_max(),
+            overran: Vec::new(),
+            events: Vec::new(),
+            matches: Vec::new(),
+            cfg,
+        }
+    }
+
+    /// This endpoint's name.
+    pub fn own_name(&self) -> [u8; 48] {
+        self.own_name
+    }
+
+    /// Makes a peer known by its name; the same name gives the same index. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// As [`Endpoint::peer`].
+    pub fn insert_peer(&mut self, name: &EndpointName) -> Result<u32, NameError> {
+        let peer = self.sessions.endpoint_mut().peer(name)?.0;
+        if self.peers.ensure(peer).down.is_some() && !self.sessions.is_down(peer) {
+            // The protocol gave the place of a forgotten peer to this one.
+            self.peers.renew(peer);
+        }
+        let slot = &mut self.peers[peer];
+        slot.name = name.encode();
+        slot.inserted = true;
+        if slot.name == self.own_name {
+            self.peers.set_own(peer);
+        }
+        Ok(peer)
+    }
+
+    /// Forgets that the caller knows this peer; what is under way goes on.
+    pub fn remove_peer(&mut self, now: Time, peer: u32) {
+        let Some(slot) = self.peers.get_mut(peer) else { return };
+        slot.inserted = false;
+        if slot.down.is_some() {
+            self.peers.note_dead(peer);
+            self.release_dead(now);
+        }
+    }
+
+    /// The name a peer was inserted with.
+    pub fn peer_name(&self, peer: u32) -> Option<[u8; 48]> {
+        self.peers.get(peer).filter(|p| p.inserted).map(|p| p.name)
+    }
+
+    /// Why this peer is down, if it is.
+    pub fn down(&self, peer: u32) -> Option<DownReason> {
+        self.peers.get(peer)?.down
+    }
+
+    /// Gives back the places of peers that are down, that the caller does not know, and that nothing here refers to.
+    pub(crate) fn release_dead(&mut self, now: Time) {
+        if !self.peers.any_dead() {
+            return;
+        }
+        // Messages that came in full before the peer died are still receivable, and completions name it.
+        let mut used: Vec<u32> = self.msgs.peers().collect();
+        used.extend(self.sends.peers());
+        used.extend(self.done.sources());
+        used.sort_unstable();
+        let sessions = &mut self.sessions;
+        self.peers.release_dead(|p| used.binary_search(&p).is_ok() || !sessions.forget(now, p));
+    }
+
+    /// The associations below, for who carries their packets and connections. What is reported there as events comes here by [`Messages::with_events`].
+    pub fn endpoint(&self) -> &Endpoint {
+        self.sessions.endpoint()
+    }
+
+    /// The same.
+    pub fn endpoint_mut(&mut self) -> &mut Endpoint {
+        self.sessions.endpoint_mut()
+    }
+
+    /// The payload of an operation, by the token that [`Messages::poll_transmit`] names; none once it is over.
+    pub fn payload(&self, token: u64) -> Option<&Source<M>> {
+        self.sends.get(key::<SendKey>(token)).map(|s| &s.source)
+    }
+
+    /// Moves up to `max` completions of sends, and of remote writes and reads begun here, to `out`, oldest first. Returns how many.
+    pub fn take_sent(&mut self, max: usize, out: &mut Vec<Completion>) -> usize {
+        self.done.take_sent(max, out)
+    }
+
+    /// Completions that wait: of sends and remote operations begun here, and of receives and what else peers did.
+    pub fn completions(&self) -> (usize, usize) {
+        self.done.len()
+    }
+
+    /// Whether any completion waits.
+    pub fn has_completions(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// Operations ended so far.
+    pub fn totals(&self) -> Totals {
+        self.done.totals()
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What the matcher counted.
+    pub fn matcher_stats(&self) -> weir_match::Stats {
+        self.matcher.stats()
+    }
+
+    /// Messages that have arrived and that no receive has taken.
+    pub fn unexpected_count(&self) -> usize {
+        self.matcher.unexpected_count()
+    }
+
+    /// What the streams of a peer carried.
+    pub fn streams(&self, peer: u32) -> Streams {
+        self.peers.get(peer).map(|p| p.streams.clone()).unwrap_or_default()
+    }
+
+    /// What waits in the tables: operations, receives, messages, bodies.
+    pub fn held(&self) -> [usize; 4] {
+        [self.sends.len(), self.recvs.len(), self.msgs.len(), self.bodies.len()]
+    }
+
+    /// Whether an operation that transmits nothing itself has left something to transmit.
+    pub fn wants_transmit(&self) -> bool {
+        self.wants_transmit
+    }
+
+    /// The caller is about to transmit.
+    pub fn begin_transmit(&mut self) {
+        self.wants_transmit = false;
+    }
+
+    /// Whether something that was reported as complete, or an answer, has not reached its peer: what closing must wait for.
+    pub fn owes(&self) -> bool {
+        self.sends.owe() || !self.keeping.is_empty()
+    }
+
+    /// After closing: no byte of the caller's memory is read or written any more.
+    pub fn forget_memory(&mut self) {
+        self.bodies.clear();
+        self.regions.clear();
+        self.claims.clear();
+        self.msgs.clear();
+        self.recvs.clear();
+        self.sends.clear();
+        self.matcher = Matcher::new();
+    }
+
+    /// The system's error number, once no peer can be reached any more.
+    pub fn broken(&self) -> Option<i32> {
+        self.broken
+    }
+
+    /// Where trace and news go.
+    pub fn sink(&self) -> &S {
+        self.trace.sink()
+    }
+
+    /// The same.
+    pub fn sink_mut(&mut self) -> &mut S {
+        self.trace.sink_mut()
+    }
+
+    /// New operations have no chance once the socket is unusable.
+    pub(crate) fn check_socket(&self) -> Result<(), MessageError> {
+        self.broken.map_or(Ok(()), |errno| Err(MessageError::Socket(errno)))
+    }
+
+    /// Queues the completion of an operation.
+    pub(crate) fn complete(&mut self, c: Completion) {
+        self.done.push(c);
+    }
+
+    /// Calls the matcher, and has each match that comes of it acted on.
+    #[inline]
+    pub(crate) fn with_matches<T>(
+        &mut self,
+        call: impl FnOnce(&mut Matcher, &mut Vec<Match>) -> T,
+        act: impl FnOnce(&mut Self, &T, &mut Vec<Match>),
+    ) -> T {
+        let mut matches = core::mem::take(&mut self.matches);
+        let result = call(&mut self.matcher, &mut matches);
+        act(self, &result, &mut matches);
+        matches.clear();
+        self.matches = matches;
+        result
+    }
+
+    /// The events of one call of the protocol, to be acted on.
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
+        core::mem::take(&mut self.events)
+    }
+
+    /// Gives the memory of events back.
+    pub(crate) fn give_events(&mut self, events: Vec<Event>) {
+        self.events = events;
+    }
+}

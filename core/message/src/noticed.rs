@@ -1,0 +1,79 @@
+//! Notices of remote writes with immediate data: each takes a place in this program's queue until it is taken, and its writer is told so.
+
+use crate::api::{Completion, OpKind};
+use crate::memory::Memory;
+use crate::messages::Messages;
+use crate::notice::Sink;
+use alloc::vec::Vec;
+use weir_match::Class;
+use weir_match::envelope::Envelope;
+use weir_proto::Time;
+
+impl<M: Memory, S: Sink> Messages<M, S> {
+    /// Moves up to `max` completions of receives, peeks and peers' remote writes to `out`, oldest first. Returns how many.
+    #[inline]
+    pub fn take_received(&mut self, now: Time, max: usize, out: &mut Vec<Completion>) -> usize {
+        let first = out.len();
+        let n = self.done.take_received(max, out);
+        if self.done.has_notices() {
+            self.notices_taken(now, &mut out[first..]);
+        }
+        n
+    }
+
+    /// Takes one completion, of receives first.
+    pub fn poll(&mut self, now: Time) -> Option<Completion> {
+        let mut c = self.done.pop()?;
+        if c.kind == OpKind::RemoteWrite {
+            self.notices_taken(now, core::slice::from_mut(&mut c));
+        }
+        Some(c)
+    }
+
+    /// The program takes these completions: the notices among them come off their writers' accounts.
+    #[cold]
+    fn notices_taken(&mut self, now: Time, taken: &mut [Completion]) {
+        for c in taken.iter_mut().filter(|c| c.kind == OpKind::RemoteWrite) {
+            self.done.notice_taken();
+            self.notice_done(now, core::mem::take(&mut c.user) as u32);
+        }
+    }
+
+    /// A notice of this peer's is out of the way: told now and then, so that it may write with data again.
+    pub(crate) fn notice_done(&mut self, now: Time, peer: u32) {
+        let own = self.peers.is_own(peer);
+        let Some(p) = self.peers.get_mut(peer) else { return };
+        if own {
+            return p.notices.done_own();
+        }
+        p.notices.done();
+        if p.down.is_none()
+            && let Some(count) = p.notices.tell()
+        {
+            self.answer(now, peer, &Envelope::Noticed { count });
+        }
+    }
+
+    /// A write with immediate data has landed here.
+    pub(crate) fn remote_write_done(&mut self, peer: u32, len: u64, data: Option<u64>) {
+        if data.is_none() {
+            return;
+        }
+        self.complete(Completion {
+            context: 0,
+            // Whose it is, until the program takes it.
+            user: u64::from(peer),
+            kind: OpKind::RemoteWrite,
+            class: Class::Untagged,
+            report: true,
+            multi_done: false,
+            len: len as usize,
+            address: 0,
+            tag: 0,
+            data,
+            source: self.peers.source(peer),
+            result: Ok(()),
+        });
+        self.counters.notices_peak = self.counters.notices_peak.max(self.done.notices() as u64);
+    }
+}

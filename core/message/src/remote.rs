@@ -1,0 +1,277 @@
+//! Remote memory, begun here: regions, writes and reads. What peers do to it is in `control`.
+//!
+//! A write of up to [`PIECES_BYTES`] goes as packet-sized control messages that carry address and data, placed on arrival: one way, no buffer at the target. A larger one, or one of several
+//! packets with immediate data, asks for a body like a rendezvous send. A read opens a body here and asks the target to fill it.
+
+use crate::api::{Access, MessageError, OpError, OpKind, RmaOp, SendMode};
+use crate::bodies::{BodyDest, BodyOwner, CutOff};
+use crate::budget::Refused;
+use crate::keys::{SendKey, token};
+use crate::limits::{ANSWERS_MAX, READS_MAX, REQUESTS_MAX};
+use crate::memory::Memory;
+use crate::messages::Messages;
+use crate::notice::Sink;
+use crate::sending::check_copied;
+use crate::sends::{Role, SendState};
+use crate::source::{Source, copy_cost};
+use alloc::string::ToString;
+use weir_match::envelope::{Envelope, Status};
+use weir_proto::{SendError, Time};
+
+/// Writes up to this size go in pieces; above, the extra round trip of a body costs less than the control messages.
+pub const PIECES_BYTES: usize = 32 << 10;
+impl<M: Memory, S: Sink> Messages<M, S> {
+    /// Lets peers reach `memory` under `key` (or one of our choice), calling its first byte `base`.
+    ///
+    /// # Errors
+    /// [`MessageError::Invalid`] when the key is in use, [`MessageError::TooBig`] when there are very many.
+    pub fn register(&mut self, memory: M, base: u64, access: Access, wanted: Option<u64>) -> Result<u64, MessageError> {
+        self.regions.register(memory, base, access, wanted)
+    }
+
+    /// Withdraws a region: its memory is neither read nor written any more. Peers whose reads and large writes are under way learn that these have failed. False when there is none of this
+    /// key.
+    pub fn unregister(&mut self, now: Time, k: u64) -> bool {
+        for CutOff { peer, handle, data, op } in self.bodies.take_writes_to(k) {
+            self.sessions.close_body(peer, handle);
+            if self.trace.on(2) {
+                self.trace.forget_body(peer, handle);
+            }
+            let open = &mut self.peers[peer].writes_open;
+            *open = open.saturating_sub(1);
+            if data.is_some() {
+                // The peer may write with data again, though nobody noticed this one.
+                self.notice_done(now, peer);
+            }
+            self.refuse(now, peer, op, false, Status::BadKey);
+        }
+        for reply in self.sends.answers_from(k) {
+            if let Some(s) = self.sends.remove(reply) {
+                if let Some(handle) = s.body {
+                    self.sessions.abort_body(now, s.peer, handle);
+                    self.wants_transmit = true;
+                }
+                self.finish_send(s, Err(OpError::Cancelled));
+            }
+        }
+        self.regions.remove(k)
+    }
+
+    /// Starts a remote write. Its memory is used as in [`Messages::send`].
+    ///
+    /// # Errors
+    /// As [`Messages::send`].
+    pub fn write(&mut self, now: Time, mut op: RmaOp<M>) -> Result<(), MessageError> {
+        let len = op.memory.len() as usize;
+        self.check_rma(&op)?;
+        let copy = op.must_copy();
+        check_copied("injected write", len, copy)?;
+        if op.data.is_some() && !self.peers[op.peer].notices.may_begin() {
+            return Err(MessageError::Again);
+        }
+        let charge = if copy { copy_cost(len, false) } else { 0 };
+        if copy {
+            if !self.take_copy_room(op.peer, charge, true) {
+                return Err(self.no_room(now, op.peer, charge.max(1)));
+            }
+            Refused::accepted(&mut self.peers[op.peer].refused, charge.max(1));
+        }
+        self.counters.writes += 1;
+        let source = self.source_of(&mut op.memory, len, copy);
+        let mut s = Self::rma_state(&op, OpKind::Write, Role::Write, source, len as u64);
+        s.charge = charge;
+        if self.trace.on(2) {
+            s.number = self.trace_rma(&op, "write", len as u64);
+        }
+        if self.peers.is_own(op.peer) {
+            self.write_self(&op, s);
+            return Ok(());
+        }
+        let k = self.sends.insert(s);
+        // The notice of immediate data must not come before the data, and pieces come in any order.
+        let pieces_max = if op.data.is_some() { self.piece_room() } else { PIECES_BYTES };
+        let sent =
+            if len <= pieces_max { self.write_pieces(now, &op, k, len) } else { self.write_request(now, &op, k, len) };
+        if sent.is_ok() && op.data.is_some() {
+            self.peers[op.peer].notices.begin();
+        }
+        self.started(k, sent)
+    }
+
+    fn rma_state(op: &RmaOp<M>, kind: OpKind, role: Role, source: Source<M>, len: u64) -> SendState<M> {
+        let (context, user, report) = (op.context, op.user, op.report);
+        SendState { tag: op.key, context, user, report, ..SendState::new(op.peer, source, len, role, kind) }
+    }
+
+    fn check_rma(&mut self, op: &RmaOp<M>) -> Result<(), MessageError> {
+        self.check_socket()?;
+        let peer = self.peers.get(op.peer).ok_or(MessageError::Invalid("no such peer"))?;
+        match peer.down {
+            Some(reason) => Err(MessageError::PeerDown(reason)),
+            None => Ok(()),
+        }
+    }
+
+    fn started(&mut self, k: SendKey, result: Result<(), SendError>) -> Result<(), MessageError> {
+        match result {
+            Ok(()) => Ok(()),
+            Err(e) => {
+                if let Some(s) = self.sends.remove(k) {
+                    if self.trace.on(2) {
+                        self.trace_refused(&s, &e.to_string());
+                    }
+                    self.return_copy_room(&s);
+                    s.source.release(&mut self.pool);
+                }
+                Err(match e {
+                    SendError::QueueFull => MessageError::Again,
+                    SendError::Closed => MessageError::Closed,
+                    SendError::TooLong => MessageError::Invalid("remote operation too long"),
+                })
+            }
+        }
+    }
+
+    fn write_pieces(&mut self, now: Time, op: &RmaOp<M>, k: SendKey, len: usize) -> Result<(), SendError> {
+        let room = self.piece_room();
+        let count = len.div_ceil(room).max(1);
+        // Who asks for delivery has each piece answered, whatever becomes of it.
+        let sync = matches!(op.mode, SendMode::Delivery | SendMode::Match);
+        let answers = if sync { count as u32 } else { 0 };
+        if self.peers.get(op.peer).is_some_and(|p| p.answers + answers > ANSWERS_MAX) {
+            return Err(SendError::QueueFull);
+        }
+        // All or none: pieces of a write that was refused would read memory that is the caller's again.
+        if self.sessions.control_room(op.peer) < count {
+            return Err(SendError::QueueFull);
+        }
+        if let Some(s) = self.sends.get_mut(k) {
+            (s.awaits, s.answers) = (count as u32, answers);
+        }
+        for i in 0..count {
+            let (at, n) = (i * room, room.min(len - i * room));
+            let piece = match self.sends.get(k).map(|s| &s.source) {
+                Some(Source::User(memory)) => Source::User(memory.part(at as u64, n as u64)),
+                Some(copied) => {
+                    let mut buf = self.pool.take(n);
+                    copied.read(at as u64, &mut buf);
+                    Source::Owned(buf)
+                }
+                None => return Err(SendError::Closed),
+            };
+            let child = self.sends.insert(SendState {
+                source: piece,
+                report: false,
+                ..Self::rma_state(op, OpKind::Write, Role::Piece(k), Source::empty(), n as u64)
+            });
+            let addr = op.remote_addr.wrapping_add(at as u64);
+            let envelope = Envelope::Write { key: op.key, addr, data: op.data, op: token(k), sync };
+            if let Err(e) = self.sessions.send_control(now, op.peer, &envelope, n as u32, token(child), false) {
+                // There was room, so the peer is down (and then the first piece fails) or the piece too long (it is not).
+                self.sends.remove(child);
+                return Err(e);
+            }
+            if self.trace.on(2) {
+                self.trace_control_of(op.peer, k);
+            }
+        }
+        if let Some(p) = self.peers.get_mut(op.peer) {
+            p.answers += answers;
+        }
+        Ok(())
+    }
+
+    /// Longest write that one piece carries.
+    fn piece_room(&self) -> usize {
+        self.sessions.max_control_len().max(64)
+    }
+
+    fn write_request(&mut self, now: Time, op: &RmaOp<M>, k: SendKey, len: usize) -> Result<(), SendError> {
+        let under_way = self.peers.get(op.peer).map_or(0, |p| p.requests);
+        if under_way >= REQUESTS_MAX || self.sessions.control_room(op.peer) == 0 {
+            return Err(SendError::QueueFull);
+        }
+        let envelope =
+            Envelope::WriteRts { key: op.key, addr: op.remote_addr, len: len as u64, data: op.data, op: token(k) };
+        self.sessions.tell(now, op.peer, &envelope)?;
+        if self.trace.on(2) {
+            self.trace_control_of(op.peer, k);
+        }
+        if let Some(p) = self.peers.get_mut(op.peer) {
+            p.requests += 1;
+        }
+        if let Some(s) = self.sends.get_mut(k) {
+            s.role = Role::Requested;
+            s.answers = 1;
+        }
+        Ok(())
+    }
+
+    /// A remote write to this endpoint itself.
+    fn write_self(&mut self, op: &RmaOp<M>, s: SendState<M>) {
+        let result = match self.regions.find(op.key, op.remote_addr, s.len, true) {
+            Ok(memory) => {
+                s.source.copy_to(&memory, s.len);
+                if op.data.is_some() {
+                    self.peers[op.peer].notices.begin_own();
+                }
+                self.remote_write_done(op.peer, s.len, op.data);
+                Ok(())
+            }
+            Err(_) => Err(OpError::Access),
+        };
+        self.finish_send(s, result);
+    }
+
+    /// Starts a remote read.
+    ///
+    /// # Errors
+    /// As [`Messages::send`].
+    pub fn read(&mut self, now: Time, mut op: RmaOp<M>) -> Result<(), MessageError> {
+        self.check_rma(&op)?;
+        self.counters.reads += 1;
+        let len = op.memory.len();
+        let own = self.peers.is_own(op.peer);
+        // Each holds a body, and those that the peer's messages need must be left over: else their receives fail.
+        let here = own || len == 0;
+        if !here && (self.peers[op.peer].reads >= READS_MAX || self.sessions.control_room(op.peer) == 0) {
+            return Err(MessageError::Again);
+        }
+        let mut s = Self::rma_state(&op, OpKind::Read, Role::Read, Source::empty(), len);
+        if self.trace.on(2) {
+            s.number = self.trace_rma(&op, "read", len);
+        }
+        if here {
+            let result = if own { self.read_self(&op, len) } else { Ok(()) };
+            self.finish_send(s, result);
+            return Ok(());
+        }
+        let k = self.sends.insert(s);
+        let dest = core::mem::take(&mut op.memory);
+        let asked = self.read_request(now, &op, k, dest, len);
+        self.started(k, asked)
+    }
+
+    /// Opens a body and asks the target to fill it.
+    fn read_request(&mut self, now: Time, op: &RmaOp<M>, k: SendKey, dest: M, len: u64) -> Result<(), SendError> {
+        let opened = self.sessions.open_body(now, op.peer, len)?;
+        self.bodies.insert(op.peer, opened.handle, BodyDest { dest, owner: BodyOwner::Read(k), len });
+        let (key, addr, body, granted) = (op.key, op.remote_addr, opened.handle, opened.granted);
+        if let Err(e) = self.sessions.tell(now, op.peer, &Envelope::Read { key, addr, len, body, granted }) {
+            self.sessions.close_body(op.peer, body);
+            self.bodies.remove(op.peer, body);
+            return Err(e);
+        }
+        if self.trace.on(2) {
+            self.trace_asked(op.peer, opened, len, BodyOwner::Read(k));
+        }
+        self.peers[op.peer].reads += 1;
+        Ok(())
+    }
+
+    fn read_self(&self, op: &RmaOp<M>, len: u64) -> Result<(), OpError> {
+        let memory = self.regions.find(op.key, op.remote_addr, len, false).map_err(|_| OpError::Access)?;
+        op.memory.copy_from(0, &memory, len);
+        Ok(())
+    }
+}

@@ -1,0 +1,345 @@
+//! Sends: eager, rendezvous, to self; and their completion.
+
+use crate::api::{MessageError, OpError, OpKind, SendMode, SendOp};
+use crate::arrivals::{Arriving, Carriage, Place};
+use crate::budget::{Refused, WAITING_BYTES};
+use crate::keys::{NO_TOKEN, SendKey, key, token};
+use crate::memory::Memory;
+use crate::messages::Messages;
+use crate::notice::Sink;
+use crate::sends::{Role, SendState};
+use crate::source::{Source, copy_cost};
+use weir_match::envelope::{Envelope, Status};
+use weir_match::{Arrival, stream_of};
+use weir_proto::{SendError, Time};
+
+/// Messages that may wait for credit or window towards one peer before sends are refused: deep enough for windows of any benchmark. Where to wait does not help more may, and each of
+/// them takes part of the budget of copies.
+pub const QUEUE_MSGS: usize = 4096;
+
+/// Largest message sent eagerly before the peer has answered: half of the least credit a peer may give, the longest that fits into it.
+const EARLY_BYTES: usize = 2048;
+/// All of these together: no more than that credit. More could wait for ever, and hold up what the peer asks for first.
+const EARLY_TOTAL_BYTES: usize = 4096;
+
+/// The same to a peer with a lane, at least: what takes longer is the copying, and a round trip more is no part of it.
+const LANE_EAGER_BYTES: u64 = 256 << 10;
+
+/// What a send asks for that must copy so many bytes, as far as waits for room are concerned.
+fn asks_for(len: usize) -> u64 {
+    copy_cost(len, false).max(1)
+}
+
+/// Copies of large payloads that wait for a peer are memory the caller does not see: an injected message may be this long at most.
+pub const INJECT_BYTES: usize = 16 << 10;
+
+/// Refuses a payload that is too long to be copied because the caller demands it.
+pub(crate) fn check_copied(what: &'static str, len: usize, must_copy: bool) -> Result<(), MessageError> {
+    if must_copy && len > INJECT_BYTES {
+        return Err(MessageError::TooBig { what, given: len as u64, limit: INJECT_BYTES as u64 });
+    }
+    Ok(())
+}
+
+/// What a send costs and how it goes.
+struct Plan {
+    /// With its payload, and not only announced.
+    eager: bool,
+    /// The payload is copied at once.
+    copy: bool,
+    /// What it takes of the budget of copies, bytes.
+    charge: u64,
+}
+
+impl<M: Memory, S: Sink> Messages<M, S> {
+    /// Starts a send. With [`SendMode::Inject`] or `copy`, its memory is not used any more when this returns.
+    ///
+    /// # Errors
+    /// [`MessageError::Again`] when a queue is full, [`MessageError::NoMemory`], [`MessageError::PeerDown`], [`MessageError::TooBig`], [`MessageError::Invalid`],
+    /// [`MessageError::Socket`].
+    #[inline]
+    pub fn send(&mut self, now: Time, mut op: SendOp<M>) -> Result<(), MessageError> {
+        let len = op.memory.len() as usize;
+        check_copied("injected message", len, op.must_copy())?;
+        self.check_socket()?;
+        let peer = self.peers.get(op.peer).ok_or(MessageError::Invalid("no such peer"))?;
+        let up = peer.up;
+        if let Some(reason) = peer.down {
+            return Err(MessageError::PeerDown(reason));
+        }
+        if self.peers.is_own(op.peer) {
+            return self.send_to_self(now, op, len);
+        }
+        let Plan { eager, copy, charge } = self.plan(now, &op, len)?;
+        let source = self.source_of(&mut op.memory, len, copy);
+        let role = if eager { Role::Eager } else { Role::Requested };
+        let mut s = SendState {
+            class: op.class,
+            tag: op.tag,
+            context: op.context,
+            user: op.user,
+            report: op.report,
+            answers: u32::from(eager && op.mode == SendMode::Match),
+            charge,
+            ..SendState::new(op.peer, source, len as u64, role, OpKind::Send)
+        };
+        if op.mode == SendMode::Inject || (op.mode == SendMode::Transmit && copy) {
+            self.announce(&mut s, Ok(()));
+        }
+        let patient = s.is_patient();
+        let k = self.sends.insert(s);
+        if let Err(e) = self.submit(now, &op, k, len as u64, eager, patient) {
+            return Err(self.unsend(k, e));
+        }
+        if eager && !up {
+            self.peers[op.peer].early_bytes += len;
+        }
+        Ok(())
+    }
+
+    /// How a send to another endpoint goes; takes the room for its copy.
+    #[inline]
+    fn plan(&mut self, now: Time, op: &SendOp<M>, len: usize) -> Result<Plan, MessageError> {
+        let crowded = self.sessions.unsent(op.peer) >= QUEUE_MSGS;
+        if crowded && !self.queues_on {
+            return Err(self.queue_full(now, op.peer));
+        }
+        let peer = &self.peers[op.peer];
+        // Before the handshake the peer's credit is not known, but any peer gives some: small messages need not wait for it to ask.
+        let early = !peer.up && len <= EARLY_BYTES && peer.early_bytes + len <= EARLY_TOTAL_BYTES;
+        let room = self.sessions.credit_bytes(op.peer) >= len as u64 || early;
+        let eager = room && len as u64 <= self.eager_limit(op.peer);
+        let must_copy = op.must_copy();
+        let may_copy = op.mode == SendMode::Transmit && len <= self.cfg.copy_bytes;
+        let cost = copy_cost(len, !eager || crowded);
+        let copy = (must_copy || may_copy) && self.take_copy_room(op.peer, cost, must_copy);
+        let charge = if copy { cost } else { u64::from(crowded) * WAITING_BYTES };
+        // What it asks for is the same however it would go now: a wait is over when one that asks for as much is accepted.
+        let asks = if must_copy { asks_for(len) } else { 0 };
+        if !copy && (must_copy || crowded && !self.take_copy_room(op.peer, charge, true)) {
+            return Err(self.no_room(now, op.peer, asks));
+        }
+        self.counters.lent_sends += u64::from(may_copy && !copy);
+        Refused::accepted(&mut self.peers[op.peer].refused, asks);
+        Ok(Plan { eager, copy, charge })
+    }
+
+    /// A payload: copied, or the caller's memory.
+    #[inline]
+    pub(crate) fn source_of(&mut self, memory: &mut M, len: usize, copy: bool) -> Source<M> {
+        if copy { Source::copied(memory, len, &mut self.pool) } else { Source::User(core::mem::take(memory)) }
+    }
+
+    /// Takes a send back that the protocol refused.
+    #[cold]
+    fn unsend(&mut self, k: SendKey, e: SendError) -> MessageError {
+        let mut len = 0;
+        if let Some(s) = self.sends.remove(k) {
+            self.return_copy_room(&s);
+            len = s.len;
+            if s.announced {
+                self.done.take_back_send(s.report);
+            }
+            s.source.release(&mut self.pool);
+        }
+        match e {
+            SendError::QueueFull => {
+                self.counters.refused_sends += 1;
+                MessageError::Again
+            }
+            SendError::Closed => MessageError::Closed,
+            SendError::TooLong => MessageError::TooBig { what: "message", given: len, limit: u64::from(u32::MAX) },
+        }
+    }
+
+    /// Longest message that is sent without asking. To ask costs a round trip, not to ask may cost a copy at the receiver (if nobody waits for the message): so the longer the
+    /// round trip, the longer the message. A quarter of a byte for each nanosecond: an eighth or less of what can be copied in that time, for the copy is in the cache of
+    /// the one who waits, and the credit is to last for a few messages.
+    fn eager_limit(&self, to: u32) -> u64 {
+        let limit = u64::from(self.cfg.eager_bytes);
+        if limit == 0 {
+            return 0;
+        }
+        let lane = if self.sessions.has_lane(to) { LANE_EAGER_BYTES } else { 0 };
+        (limit + self.sessions.min_rtt_ns(to) / 4).max(lane).min(self.sessions.max_matched_len(to))
+    }
+
+    #[inline]
+    fn submit(
+        &mut self,
+        now: Time,
+        op: &SendOp<M>,
+        k: SendKey,
+        len: u64,
+        eager: bool,
+        patient: bool,
+    ) -> Result<(), SendError> {
+        let stream = stream_of(op.tag, op.class, self.cfg.streams);
+        if eager {
+            let sync = (op.mode == SendMode::Match).then(|| token(k));
+            let envelope = Envelope::Eager { class: op.class, tag: op.tag, data: op.data, sync };
+            self.sessions.send(now, op.peer, stream, &envelope, len as u32, token(k), patient)?;
+            self.counters.eager_sends += 1;
+        } else {
+            let envelope = Envelope::Rts { class: op.class, tag: op.tag, data: op.data, len, op: token(k) };
+            self.sessions.send(now, op.peer, stream, &envelope, 0, NO_TOKEN, false)?;
+            self.counters.rendezvous_sends += 1;
+        }
+        self.peers[op.peer].streams.sent(stream, len);
+        if self.trace.on(2) {
+            let mseq = self.sessions.last_message(op.peer, false);
+            self.trace_send(op, k, eager, mseq);
+        }
+        Ok(())
+    }
+
+    /// Starts a send to this endpoint itself: it is here at once.
+    fn send_to_self(&mut self, now: Time, mut op: SendOp<M>, len: usize) -> Result<(), MessageError> {
+        let must_copy = op.must_copy();
+        // What is not received at once and may be copied is, so that a small send is complete as MPI expects it. Not without bound: then only its receive completes it.
+        let copy = !self.matcher.is_awaited(op.peer, op.class, op.tag)
+            && (must_copy || (len <= self.cfg.eager_bytes as usize && op.mode != SendMode::Match));
+        let cost = copy_cost(len, true);
+        let copied = copy && self.take_copy_room(op.peer, cost, must_copy);
+        if must_copy && copy && !copied {
+            return Err(self.no_room(now, op.peer, asks_for(len)));
+        }
+        Refused::accepted(&mut self.peers[op.peer].refused, if copied { asks_for(len) } else { 0 });
+        self.counters.lent_sends += u64::from(copy && !copied);
+        self.counters.self_sends += 1;
+        let source = self.source_of(&mut op.memory, len, copied);
+        let mut s = SendState {
+            class: op.class,
+            tag: op.tag,
+            context: op.context,
+            user: op.user,
+            report: op.report,
+            charge: if copied { cost } else { 0 },
+            ..SendState::new(op.peer, source, len as u64, Role::ToSelf, OpKind::Send)
+        };
+        if op.mode == SendMode::Inject || (copied && op.mode != SendMode::Match) {
+            self.announce(&mut s, Ok(()));
+        }
+        let k = self.sends.insert(s);
+        self.arrive_from_self(now, &op, k, len as u64, copied);
+        if must_copy
+            && !copied
+            && let Some(s) = self.sends.get_mut(k)
+        {
+            // A receive waited for it, and the matcher gave it to none: the memory is the caller's again all the same.
+            let mut buf = self.pool.take(len);
+            s.source.read(0, &mut buf);
+            s.source = Source::Owned(buf);
+        }
+        Ok(())
+    }
+
+    /// A message of this endpoint to itself, whose payload stays with the send.
+    fn arrive_from_self(&mut self, now: Time, op: &SendOp<M>, k: SendKey, len: u64, copied: bool) {
+        let stream = stream_of(op.tag, op.class, self.cfg.streams);
+        let (mseq, sseq) = self.own.next(stream);
+        if self.trace.on(2) {
+            self.trace_send(op, k, copied, Some(mseq));
+        }
+        let msg = self.msgs.insert(Arriving {
+            peer: op.peer,
+            tag: op.tag,
+            data: op.data,
+            stream,
+            len,
+            complete: true,
+            waits_in_line: false,
+            carriage: Carriage::Own(k),
+            sync: None,
+            place: Place::Nowhere,
+            held: false,
+            number: 0,
+        });
+        if self.trace.on(2) {
+            self.trace_arrived(msg, (stream, mseq, sseq), true);
+        }
+        let (peer, class, tag) = (op.peer, op.class, op.tag);
+        self.arrive(now, Arrival { peer, class, mseq, stream, sseq, tag, len, msg: token(msg) });
+    }
+
+    /// The receiver matched an eager message whose sender wanted to know.
+    pub(crate) fn matched(&mut self, peer: u32, op: u64) {
+        let k = key::<SendKey>(op);
+        if let Some(s) = self.sends.get_mut(k).filter(|s| s.peer == peer && s.role == Role::Eager) {
+            s.answers = 0;
+            if self.trace.on(2) {
+                self.trace_match_told(k);
+            }
+            self.end_if_over(k);
+        }
+    }
+
+    /// The receiver asks for the body of a rendezvous or large write.
+    pub(crate) fn clear_to_send(&mut self, now: Time, peer: u32, op: u64, handle: u64, len: u64, granted: u64) {
+        let k = key::<SendKey>(op);
+        let Some(s) = self.sends.get_mut(k).filter(|s| s.peer == peer && s.role == Role::Requested) else {
+            // The send was given up meanwhile: tell the receiver, which waits for bytes.
+            self.sessions.abort_body(now, peer, handle);
+            return;
+        };
+        s.role = Role::Body;
+        s.body = Some(handle);
+        let len = len.min(s.len);
+        if self.trace.on(2) {
+            self.trace_granted(peer, k, handle, len, granted);
+        }
+        // A refusal means the peer is down; its Down event fails the operation.
+        let _ = self.sessions.send_body(now, peer, handle, granted, len, op);
+    }
+
+    /// The peer says how an operation ended there.
+    ///
+    /// A write in pieces that nobody wants confirmed counts as complete when all are acknowledged: the target has them in its memory then, or has refused them. Its refusal is in the packet
+    /// with the acknowledgement and is looked at first. Only when that packet was lost can the acknowledgement come first, alone; the refusal that follows is counted here. To have each write
+    /// answered costs a message; who asks for delivery gets it.
+    pub(crate) fn done(&mut self, now: Time, peer: u32, op: u64, status: Status) {
+        let error = match status {
+            Status::Ok => None,
+            Status::Cancelled => Some(OpError::Cancelled),
+            Status::BadKey | Status::Access | Status::Range | Status::NoMemory => Some(OpError::Access),
+        };
+        let k = key::<SendKey>(op);
+        self.counters.access_errors += u64::from(error == Some(OpError::Access));
+        let Some(s) = self.sends.get_mut(k).filter(|s| s.peer == peer) else { return };
+        match (s.role, s.kind) {
+            // The receiver wants nothing of it.
+            (Role::Requested, OpKind::Send) => {
+                s.awaits = 0;
+                s.refused = error;
+            }
+            (Role::Requested, _) if error.is_some() => {
+                (s.awaits, s.answers) = (0, 0);
+                s.refused = error;
+            }
+            // Its pieces are read until each is acknowledged, whatever became of them there.
+            (Role::Write, _) => {
+                if s.answers > 0
+                    && let Some(p) = self.peers.get_mut(peer)
+                {
+                    s.answers -= 1;
+                    p.answers = p.answers.saturating_sub(1);
+                }
+                s.refused = s.refused.or(error);
+            }
+            (Role::Body, OpKind::Write) => {
+                s.answers = 0;
+                s.refused = error;
+                // The target has closed its body: no byte of it is wanted any more.
+                if error.is_some()
+                    && s.awaits > 0
+                    && let Some(handle) = s.body
+                {
+                    s.awaits = 0;
+                    self.sessions.abort_body(now, peer, handle);
+                }
+            }
+            _ => return,
+        }
+        self.end_if_over(k);
+    }
+}

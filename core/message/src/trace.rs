@@ -1,0 +1,4 @@
+//! The lines of the trace, from what the tables say.
+
+mod packets;
+mod requests;

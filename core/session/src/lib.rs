@@ -1,0 +1,37 @@
+#![no_std]
+#![forbid(unsafe_code)]
+//! What is true of a peer, whatever carries its fragments: the numbers of messages, what was handed to a carrier and what is known to have arrived, credit both ways, rendezvous data
+//! and their grants, and the verdict that the peer is dead.
+//!
+//! The layer above calls [`Session::send`] and its like. A carrier (packets, a TCP connection, shared memory) pulls what may go ([`Session::next_message`], [`Session::next_flow`], ...), says
+//! what it took, and tells the fate of each [`Fragment`] later: [`Session::arrived`] or [`Session::lost`]. What comes in it hands up by [`Session::on_message`] and its like. A fragment may
+//! arrive twice, by two carriers: the numbers make that harmless.
+
+extern crate alloc;
+
+mod api;
+mod arriving;
+mod bodies;
+mod config;
+mod grants;
+mod hole;
+mod messages;
+mod offer;
+mod ranges;
+mod session;
+mod sessions;
+mod time;
+
+pub use api::*;
+pub use arriving::{FragmentIn, STREAMS_MAX};
+pub use bodies::OutBody;
+pub use config::Config;
+pub use grants::Grants;
+pub use hole::Hole;
+pub use messages::OutMessage;
+pub use offer::{Flow, Fragment, Line, Piece};
+pub use ranges::RangeSet;
+pub use session::{PeerCounters, Session, Terms};
+pub use sessions::{Common, Counters, Sessions};
+pub use time::Time;
+pub use weir_wire::BodyKey;

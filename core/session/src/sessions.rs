@@ -1,0 +1,251 @@
+//! The sessions of an endpoint, and what they share.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use serde::Serialize;
+
+use crate::{BodyOpened, Config, Credit, Event, Grants, Message, PeerId, SendError, Session, Time};
+
+/// What was counted of all sessions of an endpoint since its start. All only grow.
+#[derive(Clone, Default, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "each name says it; groups are commented")]
+pub struct Counters {
+    // Messages and rendezvous data.
+    pub messages_sent: u64,
+    pub messages_received: u64,
+    pub bodies_sent: u64,
+    pub bodies_received: u64,
+    pub duplicate_bytes: u64,
+    // Credit and grants.
+    pub grants_sent: u64,
+    pub grants_received: u64,
+    pub regrants_sent: u64,
+    pub credits_sent: u64,
+    /// Sends that had to wait for credit.
+    pub stalls_credit: u64,
+}
+
+/// What the sessions of an endpoint share.
+#[derive(Debug)]
+pub struct Common {
+    pub(crate) cfg: Config,
+    /// Who may send rendezvous data, over all peers.
+    pub grants: Grants,
+    /// What was counted.
+    pub counters: Counters,
+    /// The latest time heard of, for calls that bring none.
+    clock: Time,
+}
+
+impl Common {
+    /// The constants.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.cfg
+    }
+
+    /// The latest time heard of.
+    #[must_use]
+    pub fn clock(&self) -> Time {
+        self.clock
+    }
+
+    /// It is `now`, or was later already.
+    pub fn advance(&mut self, now: Time) {
+        self.clock = self.clock.max(now);
+    }
+}
+
+/// The sessions of an endpoint, by the index of the peer.
+#[derive(Debug)]
+pub struct Sessions {
+    common: Common,
+    #[expect(clippy::vec_box, reason = "a session is large and must not be moved when peers are added")]
+    list: Vec<Box<Session>>,
+    /// Those that changed since their carriers last looked.
+    touched: Vec<PeerId>,
+}
+
+impl Sessions {
+    /// No peers yet.
+    #[must_use]
+    pub fn new(cfg: Config) -> Sessions {
+        let grants = Grants::new(&cfg);
+        let common = Common { cfg, grants, counters: Counters::default(), clock: Time::ZERO };
+        Sessions { common, list: Vec::new(), touched: Vec::new() }
+    }
+
+    /// A session with a new peer, whose index is the next one.
+    pub fn add(&mut self) -> PeerId {
+        let peer = PeerId(self.list.len() as u32);
+        self.list.push(Box::new(Session::new(&self.common.cfg, peer)));
+        peer
+    }
+
+    /// The index names another peer from now on. What the list of touched sessions knows of it stays true.
+    pub fn renew(&mut self, peer: PeerId) {
+        if let Some(s) = self.list.get_mut(peer.0 as usize) {
+            s.renew(&self.common.cfg);
+        }
+    }
+
+    /// Number of indices in use.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// There are no peers.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// What the sessions share.
+    #[must_use]
+    pub fn common(&self) -> &Common {
+        &self.common
+    }
+
+    /// The same, to be changed.
+    pub fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    /// The session with a peer.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, peer: PeerId) -> Option<&Session> {
+        self.list.get(peer.0 as usize).map(|s| &**s)
+    }
+
+    /// The session with a peer and what it shares with others.
+    #[inline]
+    pub fn get_mut(&mut self, peer: PeerId) -> Option<(&mut Session, &mut Common)> {
+        let Sessions { common, list, .. } = self;
+        list.get_mut(peer.0 as usize).map(|s| (&mut **s, common))
+    }
+
+    /// The session changed: its carriers are to look at it.
+    #[inline]
+    pub fn touch(&mut self, peer: PeerId) {
+        if let Some(s) = self.list.get_mut(peer.0 as usize)
+            && !s.touched
+        {
+            s.touched = true;
+            self.touched.push(peer);
+        }
+    }
+
+    /// Whether some session changed.
+    #[must_use]
+    #[inline]
+    pub fn has_touched(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
+    /// One that changed. Ask until there is none.
+    #[inline]
+    pub fn next_touched(&mut self) -> Option<PeerId> {
+        let peer = self.touched.pop()?;
+        self.list[peer.0 as usize].touched = false;
+        Some(peer)
+    }
+
+    /// Queues a message; the envelope is copied, the payload is read later through [`crate::Payloads`] until the token is reported.
+    ///
+    /// # Errors
+    /// See [`SendError`]; nothing was queued then.
+    #[inline]
+    pub fn send(&mut self, peer: PeerId, m: &Message<'_>) -> Result<(), SendError> {
+        let (s, common) = self.get_mut(peer).ok_or(SendError::Closed)?;
+        s.send(common, m)?;
+        self.touch(peer);
+        Ok(())
+    }
+
+    /// Credit left right now, after what is queued. Zero before the session is up.
+    #[must_use]
+    #[inline]
+    pub fn credit(&self, peer: PeerId) -> Credit {
+        self.get(peer).map_or(Credit::default(), Session::credit)
+    }
+
+    /// Control messages the peer's window has room for. Who can wait sends no more than that; answers a peer waits for may exceed it (up to `Config::control_queue`).
+    #[must_use]
+    pub fn control_room(&self, peer: PeerId) -> usize {
+        self.get(peer).map_or(0, |s| s.control_room(&self.common))
+    }
+
+    /// The layer above freed that much of what the peer sent as matched messages: the peer may send as much again.
+    #[inline]
+    pub fn consume(&mut self, peer: PeerId, msgs: u32, bytes: u64) {
+        let Some((s, common)) = self.get_mut(peer) else { return };
+        if s.consume(common, msgs, bytes) {
+            self.touch(peer);
+        }
+    }
+
+    /// Receiver: opens a handle for `len` bytes of the peer.
+    ///
+    /// # Errors
+    /// `QueueFull` when `Config::bodies_max` are open, `Closed` when the peer is down, `TooLong` for no bytes: nothing would ever end it.
+    pub fn open_body(&mut self, now: Time, peer: PeerId, len: u64) -> Result<BodyOpened, SendError> {
+        let (s, common) = self.get_mut(peer).ok_or(SendError::Closed)?;
+        let opened = s.open_body(common, now, len)?;
+        self.touch(peer);
+        Ok(opened)
+    }
+
+    /// Receiver: gives up on a handle; late fragments are dropped silently.
+    pub fn close_body(&mut self, peer: PeerId, handle: u64) {
+        if let Some((s, common)) = self.get_mut(peer) {
+            s.close_body(common, handle);
+            self.touch(peer);
+        }
+    }
+
+    /// Sender: sends `len` bytes to a handle the peer opened and told us, with what it granted.
+    ///
+    /// # Errors
+    /// `QueueFull` when the handle is in use already, `Closed` when the peer is down, `TooLong` for no bytes.
+    pub fn send_body(
+        &mut self,
+        peer: PeerId,
+        handle: u64,
+        granted: u64,
+        len: u64,
+        token: u64,
+    ) -> Result<(), SendError> {
+        let (s, _) = self.get_mut(peer).ok_or(SendError::Closed)?;
+        s.send_body(handle, granted, len, token)?;
+        self.touch(peer);
+        Ok(())
+    }
+
+    /// Sender: gives up, or declines a handle it was told. Returns the token of what was under way, which is released at once and not reported.
+    pub fn abort_body(&mut self, peer: PeerId, handle: u64, code: u16) -> Option<u64> {
+        let token = self.get_mut(peer)?.0.abort_body(handle, code);
+        self.touch(peer);
+        token
+    }
+
+    /// Asks the grant scheduler what may be raised.
+    pub fn run_grants(&mut self, now: Time) {
+        self.common.grants.asked();
+        while let Some((peer, handle, limit)) = self.common.grants.next(now) {
+            let Some((s, common)) = self.get_mut(peer) else { break };
+            s.raise_grant(common, now, handle, limit);
+            self.touch(peer);
+        }
+    }
+
+    /// The peer is dead, whoever says so: everything of it fails, and its memory is given back.
+    pub fn end(&mut self, peer: PeerId, reason: crate::DownReason, events: &mut Vec<Event>) {
+        if let Some((s, common)) = self.get_mut(peer) {
+            s.end(common, reason, events);
+            self.touch(peer);
+        }
+    }
+}
