@@ -1,14 +1,12 @@
 //! Links and switches: what happens to a packet between two hosts.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use rand_pcg::Pcg32;
+use weir_net::{Chance, Memory, Offer, Pipe, PipeSpec, QueueLimit, Switch, Why, below, serialise_ns};
 
 use crate::log::{Drop, Log, Note};
-use crate::queue::{PacketIx, Packets, Queue, What};
+use crate::queue::{Packet, PacketIx, Packets, Queue, Transit, What};
 use crate::rng::{MILLION, Ppm, Rng};
-use crate::spec::{
-    Direction, FRAME_OVERHEAD_BYTES, HostId, LinkSpec, MS, NetId, NetSpec, NetworkSpec, Ns, SEC, Topology,
-};
+use crate::spec::{Direction, HostId, LinkSpec, NetId, NetSpec, NetworkSpec, Ns, SEC, Topology};
 
 /// Where a link ends.
 #[derive(Copy, Clone, Debug)]
@@ -17,87 +15,26 @@ enum End {
     Host,
 }
 
-/// One direction of a cable, with the state of its luck.
-#[derive(Debug)]
-struct Link {
-    spec: LinkSpec,
-    end: End,
-    rng: Rng,
-    in_burst: bool,
-    cut: bool,
-    /// When the last packet has left the sender.
-    free_at: Ns,
-    /// When the last packet left, if the link has bursts.
-    last_left: Ns,
-    /// When the last packet arrived: later ones do not overtake it by jitter.
-    last_arrival: Ns,
-}
-
-impl Link {
-    fn new(spec: &LinkSpec, end: End, seed: u64, stream: u64) -> Self {
-        Link {
-            spec: spec.clone(),
-            end,
-            rng: Rng::new(seed, stream),
-            in_burst: false,
-            cut: false,
-            free_at: 0,
-            last_left: 0,
-            last_arrival: 0,
-        }
-    }
-
-    /// Whether chance loses this packet, which leaves the sender at `left`.
-    fn loses(&mut self, left: Ns) -> bool {
-        if let Some(b) = self.spec.burst {
-            // A burst also passes without packets, or whoever backs off would never see the end of it.
-            let silent = (left.saturating_sub(self.last_left) / MS).min(100);
-            self.last_left = left;
-            for _ in 0..=silent {
-                let turn = if self.in_burst { b.leave } else { b.enter };
-                self.in_burst ^= self.rng.chance(turn);
-            }
-            if self.in_burst {
-                return self.rng.chance(b.loss);
-            }
-        }
-        self.rng.chance(self.spec.loss)
-    }
-
-    /// Arrival of a packet that leaves the sender completely at `left`.
-    fn arrival(&mut self, left: Ns) -> Ns {
-        let jitter = self.rng.below(self.spec.jitter_ns.saturating_add(1));
-        if self.rng.chance(self.spec.reorder) {
-            return left + self.spec.delay_ns + jitter + self.rng.below(self.spec.reorder_ns.saturating_add(1));
-        }
-        self.last_arrival = self.last_arrival.max(left + self.spec.delay_ns + jitter);
-        self.last_arrival
-    }
-}
-
-/// An output queue of a switch.
-#[derive(Debug)]
-struct Port {
-    link: Link,
-    /// Departure and size of each packet waiting here.
-    waiting: VecDeque<(Ns, u64)>,
-    waiting_bytes: u64,
-}
-
-#[derive(Debug)]
-struct Switch {
-    ports: Vec<Port>,
-    used_bytes: u64,
-    /// Departures of all packets in the shared memory.
-    leaving: BinaryHeap<Reverse<(Ns, u64)>>,
-}
+/// One direction of a cable.
+type Link = Pipe<Pcg32>;
 
 #[derive(Debug)]
 struct Network {
     spec: NetworkSpec,
     /// From each host.
     up: Vec<Link>,
-    switches: Vec<Switch>,
+    switches: Vec<Switch<Pcg32>>,
+    ends: Ends,
+}
+
+/// Where the links of a network end.
+#[derive(Copy, Clone, Debug)]
+struct Ends {
+    /// `None`: all hosts are on one switch.
+    hosts_per_leaf: Option<u32>,
+    /// The switch that joins the leaves; they are numbered below it.
+    core: u32,
+    hosts: u32,
 }
 
 /// The way from one host to another, for what does not share the queues of packets.
@@ -107,7 +44,7 @@ pub(crate) struct Way {
     pub(crate) delay_ns: Ns,
     pub(crate) jitter_ns: Ns,
     /// The slowest link; 0: infinitely fast.
-    rate_bits_per_s: u64,
+    rate_bytes_per_s: u64,
     /// Chance that a packet is lost or damaged.
     pub(crate) loss: Ppm,
     pub(crate) is_cut: bool,
@@ -115,20 +52,20 @@ pub(crate) struct Way {
 
 impl Way {
     pub(crate) fn serialise_ns(&self, bytes: u64) -> Ns {
-        if self.rate_bits_per_s == 0 { 0 } else { (bytes * 8 * SEC).div_ceil(self.rate_bits_per_s) }
+        serialise_ns(self.rate_bytes_per_s, bytes)
     }
 
-    fn over(mut self, l: &Link) -> Way {
-        self.delay_ns += l.spec.delay_ns;
-        self.jitter_ns += l.spec.jitter_ns;
-        let rate = l.spec.rate_bits_per_s;
-        if rate > 0 && (self.rate_bits_per_s == 0 || rate < self.rate_bits_per_s) {
-            self.rate_bits_per_s = rate;
+    fn over(mut self, l: &LinkSpec, is_cut: bool) -> Way {
+        self.delay_ns += l.delay_ns;
+        self.jitter_ns += l.jitter_ns;
+        let rate = l.rate_bits_per_s / 8;
+        if rate > 0 && (self.rate_bytes_per_s == 0 || rate < self.rate_bytes_per_s) {
+            self.rate_bytes_per_s = rate;
         }
-        let lost = u64::from((l.spec.mean_loss_ppm() + l.spec.corrupt).min(MILLION));
+        let lost = u64::from((l.mean_loss_ppm() + l.corrupt).min(MILLION));
         let passed = u64::from(MILLION - self.loss) * (u64::from(MILLION) - lost) / u64::from(MILLION);
         self.loss = MILLION - passed as u32;
-        self.is_cut |= l.cut;
+        self.is_cut |= is_cut;
         self
     }
 }
@@ -166,6 +103,7 @@ pub struct NetCounters {
 #[derive(Debug)]
 pub(crate) struct Net {
     networks: Vec<Network>,
+    /// What hosts count; the links count the rest.
     pub(crate) counters: NetCounters,
     /// The longest any output queue has been in each second, packets.
     pub(crate) deepest: Vec<u64>,
@@ -182,28 +120,47 @@ impl Net {
         self.networks.len()
     }
 
+    /// What happened so far.
+    pub(crate) fn counters(&self) -> NetCounters {
+        let mut all = self.counters;
+        for n in &self.networks {
+            let ports = n.switches.iter().flat_map(|s| s.ports());
+            for (is_port, link) in n.up.iter().map(|l| (false, l)).chain(ports.map(|l| (true, l))) {
+                let c = link.counters();
+                all.lost += c.dropped_loss;
+                all.cut += c.dropped_cut;
+                all.too_big += c.dropped_too_big;
+                all.duplicated += c.duplicated;
+                all.corrupted += c.corrupted;
+                if is_port {
+                    all.switch_full += c.dropped_queue;
+                    all.deepest_queue = all.deepest_queue.max(c.queue_peak_packets);
+                }
+            }
+        }
+        all
+    }
+
     /// Time until at most `bytes` wait in the host's interface; `None`: already so.
     pub(crate) fn nic_room_at(&self, net: NetId, host: HostId, now: Ns, half: bool) -> Option<Ns> {
         let n = &self.networks[usize::from(net)];
-        let link = &n.up[host as usize];
         let limit = if half { n.spec.nic_queue_bytes / 2 } else { n.spec.nic_queue_bytes };
-        let drained = link.free_at.saturating_sub(link.spec.serialise_ns(limit as usize));
+        let drained = n.up[host as usize].drained_ns(limit);
         (drained > now).then_some(drained)
     }
 
     /// A host hands over a packet.
     pub(crate) fn send(&mut self, now: Ns, packet: PacketIx, packets: &mut Packets, queue: &mut Queue, log: &mut Log) {
-        let (net, from, len) = {
-            let p = packets.get(packet);
-            (p.net, p.from, p.data.len())
-        };
+        let p = packets.get_mut(packet);
         self.counters.sent += 1;
-        self.counters.sent_bytes += len as u64;
-        log.packet(now, Note::Send, packets.get(packet));
-        let link = &mut self.networks[usize::from(net)].up[from as usize];
-        link.free_at = link.free_at.max(now) + link.spec.serialise_ns(len);
-        let left = link.free_at;
-        travel(link, left, packet, packets, queue, log, &mut self.counters);
+        self.counters.sent_bytes += p.data.len() as u64;
+        log.packet(now, Note::Send, p);
+        let n = &mut self.networks[usize::from(p.net)];
+        let link = &mut n.up[p.from as usize];
+        p.on = Transit { port: None, epoch: link.epoch() };
+        let offer = link.offer(now, p.data.len() as u32, |_, rng| Damage::draw(p.data.len(), rng));
+        let end = End::Switch(n.ends.leaf_of(p.from));
+        travel(offer, end, packet, packets, queue, log);
     }
 
     /// A packet reaches a switch.
@@ -216,86 +173,64 @@ impl Net {
         queue: &mut Queue,
         log: &mut Log,
     ) {
-        let (net, to, len) = {
-            let p = packets.get(packet);
-            (p.net, p.to, p.data.len())
-        };
-        let n = &mut self.networks[usize::from(net)];
-        let port = route(&n.spec.topology, &n.switches, switch, to);
+        let p = packets.get_mut(packet);
+        if !self.arrive(p) {
+            log.packet(now, Note::Dropped(Drop::Cut), p);
+            return packets.release(packet);
+        }
+        let n = &mut self.networks[usize::from(p.net)];
+        let (port, end) = n.ends.route(switch, p.to);
         let s = &mut n.switches[switch as usize];
-        s.forget_departed(now);
-        let frame = len as u64 + FRAME_OVERHEAD_BYTES;
-        let p = &mut s.ports[port];
-        while let Some(&(_, bytes)) = p.waiting.front().filter(|w| w.0 <= now) {
-            p.waiting.pop_front();
-            p.waiting_bytes -= bytes;
+        p.on = Transit { port: Some((switch, port)), epoch: s.ports()[port as usize].epoch() };
+        let offer = s.offer(port as usize, now, p.data.len() as u32, |_, rng| Damage::draw(p.data.len(), rng));
+        if !matches!(offer, Offer::Drop(Why::Queue, _)) {
+            let (depth, second) = (s.ports_mut()[port as usize].waiting_packets(now) as u64, (now / SEC) as usize);
+            if second >= self.deepest.len() {
+                self.deepest.resize(second + 1, 0);
+            }
+            self.deepest[second] = self.deepest[second].max(depth);
         }
-        let free = n.spec.switch.shared_bytes.saturating_sub(s.used_bytes);
-        let share = match n.spec.switch.dynamic_percent {
-            0 => u64::MAX,
-            percent => free.saturating_mul(u64::from(percent)) / 100,
-        };
-        let fits = frame <= free
-            && p.waiting_bytes + frame <= n.spec.switch.port_bytes.min(share)
-            && p.waiting.len() < n.spec.switch.port_packets as usize;
-        if !fits {
-            self.counters.switch_full += 1;
-            log.packet(now, Note::Dropped(Drop::SwitchFull), packets.get(packet));
-            packets.release(packet);
-            return;
-        }
-        p.link.free_at = p.link.free_at.max(now) + p.link.spec.serialise_ns(len);
-        let left = p.link.free_at;
-        p.waiting.push_back((left, frame));
-        p.waiting_bytes += frame;
-        let (depth, second) = (p.waiting.len() as u64, (now / SEC) as usize);
-        self.counters.deepest_queue = self.counters.deepest_queue.max(depth);
-        if second >= self.deepest.len() {
-            self.deepest.resize(second + 1, 0);
-        }
-        self.deepest[second] = self.deepest[second].max(depth);
-        s.used_bytes += frame;
-        s.leaving.push(Reverse((left, frame)));
-        travel(&mut p.link, left, packet, packets, queue, log, &mut self.counters);
+        travel(offer, end, packet, packets, queue, log);
     }
 
-    /// Whether what arrives at the host now comes out of a cut cable.
-    pub(crate) fn is_cut(&self, net: NetId, host: HostId) -> bool {
-        let n = &self.networks[usize::from(net)];
-        let (switch, port) = n.port_of(host);
-        n.switches[switch].ports[port].link.cut
+    /// A packet has come to the end of its link; false if a cut took it.
+    pub(crate) fn arrive(&mut self, p: &Packet) -> bool {
+        let n = &mut self.networks[usize::from(p.net)];
+        let link = match p.on.port {
+            None => &mut n.up[p.from as usize],
+            Some((switch, port)) => &mut n.switches[switch as usize].ports_mut()[port as usize],
+        };
+        link.arrive(p.on.epoch, p.data.len() as u32)
     }
 
     /// The way from a host to another, as it is now.
     pub(crate) fn way(&self, net: NetId, from: HostId, to: HostId) -> Way {
         let n = &self.networks[usize::from(net)];
-        let nothing = Way { delay_ns: 0, jitter_ns: 0, rate_bits_per_s: 0, loss: 0, is_cut: false };
-        let (leaf, port) = n.port_of(to);
-        let mut way = nothing.over(&n.up[from as usize]);
-        let (mut at, _) = n.port_of(from);
-        while at != leaf {
-            let out = &n.switches[at].ports[route(&n.spec.topology, &n.switches, at as u32, to)].link;
-            way = way.over(out);
-            let End::Switch(next) = out.end else { break };
-            at = next as usize;
+        let nothing = Way { delay_ns: 0, jitter_ns: 0, rate_bytes_per_s: 0, loss: 0, is_cut: false };
+        let mut way = nothing.over(&n.spec.up, n.up[from as usize].is_cut());
+        let mut at = n.ends.leaf_of(from);
+        loop {
+            let (port, end) = n.ends.route(at, to);
+            let is_cut = n.switches[at as usize].ports()[port as usize].is_cut();
+            match (end, &n.spec.topology) {
+                (End::Switch(next), Topology::Tree { trunk, .. }) => (way, at) = (way.over(trunk, is_cut), next),
+                _ => return way.over(&n.spec.down, is_cut),
+            }
         }
-        way.over(&n.switches[leaf].ports[port].link)
     }
 
     /// Cuts or heals a host's cable.
     pub(crate) fn set_cut(&mut self, net: NetId, host: HostId, direction: Direction, cut: bool) {
-        let Some(n) = self.networks.get_mut(usize::from(net)) else {
+        let Some(n) = self.networks.get_mut(usize::from(net)).filter(|n| (host as usize) < n.up.len()) else {
             return;
         };
-        if host as usize >= n.up.len() {
-            return;
-        }
         if direction != Direction::Down {
-            n.up[host as usize].cut = cut;
+            n.up[host as usize].set_cut(cut);
         }
         if direction != Direction::Up {
-            let (switch, port) = n.port_of(host);
-            n.switches[switch].ports[port].link.cut = cut;
+            let leaf = n.ends.leaf_of(host);
+            let (port, _) = n.ends.route(leaf, host);
+            n.switches[leaf as usize].ports_mut()[port as usize].set_cut(cut);
         }
     }
 
@@ -304,146 +239,127 @@ impl Net {
         let Some(n) = self.networks.get_mut(usize::from(net)) else {
             return;
         };
-        let ports = n.switches.iter_mut().flat_map(|s| &mut s.ports).map(|p| &mut p.link);
-        for link in n.up.iter_mut().chain(ports) {
-            link.spec.mtu = bytes;
+        for link in n.up.iter_mut().chain(n.switches.iter_mut().flat_map(|s| s.ports_mut())) {
+            link.set_spec(PipeSpec { mtu_bytes: bytes, ..*link.spec() });
         }
     }
 }
 
 impl Network {
     fn new(spec: &NetworkSpec, hosts: u32, seed: u64, index: u64) -> Self {
+        let s = &spec.switch;
+        // Unlimited: a host stops before it has put too much into its interface.
+        let interface = QueueLimit::default();
+        let output = QueueLimit { packets: Some(s.port_packets), bytes: Some(s.port_bytes), counts_sending: true };
+        let memory = Some(Memory { bytes: s.shared_bytes, dynamic_percent: s.dynamic_percent });
         let mut stream = index << 32;
-        let mut link = |spec: &LinkSpec, end: End| {
-            stream += 1;
-            Link::new(spec, end, seed, stream)
+        let mut links = |count: u32, spec: &LinkSpec, queue: QueueLimit| -> Vec<Link> {
+            let link = |_| {
+                stream += 1;
+                Pipe::new(spec.pipe(queue), Rng::new(seed, stream).into_inner())
+            };
+            (0..count).map(link).collect()
         };
-        let leaf_of = |h: u32| match spec.topology {
-            Topology::Star => 0,
-            Topology::Tree { hosts_per_leaf, .. } => h / hosts_per_leaf.max(1),
-        };
-        let up = (0..hosts).map(|h| link(&spec.up, End::Switch(leaf_of(h)))).collect();
+        let up = links(hosts, &spec.up, interface);
         let mut switches = Vec::new();
+        let mut ends = Ends { hosts_per_leaf: None, core: 0, hosts };
         match &spec.topology {
-            Topology::Star => switches.push(Switch::new((0..hosts).map(|_| link(&spec.down, End::Host)).collect())),
+            Topology::Star => switches.push(Switch::new(links(hosts, &spec.down, output), memory)),
             Topology::Tree { hosts_per_leaf, trunk } => {
                 let per = (*hosts_per_leaf).max(1);
                 let leaves = hosts.div_ceil(per);
                 for leaf in 0..leaves {
-                    let below = (hosts - leaf * per).min(per);
-                    let mut links: Vec<Link> = (0..below).map(|_| link(&spec.down, End::Host)).collect();
-                    links.push(link(trunk, End::Switch(leaves)));
-                    switches.push(Switch::new(links));
+                    let mut ports = links((hosts - leaf * per).min(per), &spec.down, output);
+                    ports.append(&mut links(1, trunk, output));
+                    switches.push(Switch::new(ports, memory));
                 }
-                switches.push(Switch::new((0..leaves).map(|l| link(trunk, End::Switch(l))).collect()));
+                switches.push(Switch::new(links(leaves, trunk, output), memory));
+                ends = Ends { hosts_per_leaf: Some(per), core: leaves, hosts };
             }
         }
-        Network { spec: spec.clone(), up, switches }
+        Network { spec: spec.clone(), up, switches, ends }
+    }
+}
+
+impl Ends {
+    /// The switch that a host's cable goes to.
+    fn leaf_of(&self, host: HostId) -> u32 {
+        self.hosts_per_leaf.map_or(0, |per| host / per)
     }
 
-    /// Switch and port of a host's cable.
-    fn port_of(&self, host: HostId) -> (usize, usize) {
-        match self.spec.topology {
-            Topology::Star => (0, host as usize),
-            Topology::Tree { hosts_per_leaf, .. } => {
-                let per = hosts_per_leaf.max(1);
-                ((host / per) as usize, (host % per) as usize)
-            }
+    /// The port by which a switch forwards to `to`, and where it leads.
+    fn route(&self, switch: u32, to: HostId) -> (u32, End) {
+        let Some(per) = self.hosts_per_leaf else { return (to, End::Host) };
+        let leaf = to / per;
+        if switch == self.core {
+            (leaf, End::Switch(leaf))
+        } else if switch == leaf {
+            (to % per, End::Host)
+        } else {
+            // The trunk lies behind the hosts' ports.
+            (per.min(self.hosts - switch * per), End::Switch(self.core))
         }
     }
 }
 
-/// The port by which a switch forwards to `to`.
-fn route(topology: &Topology, switches: &[Switch], switch: u32, to: HostId) -> usize {
-    let per = match topology {
-        Topology::Star => return to as usize,
-        Topology::Tree { hosts_per_leaf, .. } => (*hosts_per_leaf).max(1),
+/// Does with a packet what its link has decided.
+fn travel(offer: Offer<Damage>, end: End, packet: PacketIx, packets: &mut Packets, queue: &mut Queue, log: &mut Log) {
+    let (left, at, copy_at, damage) = match offer {
+        Offer::Deliver { left_ns, at_ns, copy_at_ns, damage } => (left_ns, at_ns, copy_at_ns, damage),
+        Offer::Drop(why, at) => {
+            let drop = match why {
+                Why::Queue => Drop::SwitchFull,
+                Why::Loss => Drop::Chance,
+                Why::Cut => Drop::Cut,
+                Why::TooBig => Drop::TooBig,
+            };
+            log.packet(at, Note::Dropped(drop), packets.get(packet));
+            return packets.release(packet);
+        }
     };
-    let leaf = to / per;
-    let core = switches.len() as u32 - 1;
-    if switch == core {
-        leaf as usize
-    } else if switch == leaf {
-        (to % per) as usize
-    } else {
-        // The trunk lies behind the hosts' ports.
-        switches[switch as usize].ports.len() - 1
-    }
-}
-
-/// Sends a packet over a link it leaves the sender of at `left`: chance and cuts decide whether, when and how it arrives.
-fn travel(
-    link: &mut Link,
-    left: Ns,
-    packet: PacketIx,
-    packets: &mut Packets,
-    queue: &mut Queue,
-    log: &mut Log,
-    counters: &mut NetCounters,
-) {
-    let len = packets.get(packet).data.len();
-    let fate = if link.cut {
-        counters.cut += 1;
-        Some(Drop::Cut)
-    } else if len > link.spec.mtu as usize {
-        counters.too_big += 1;
-        Some(Drop::TooBig)
-    } else if link.loses(left) {
-        counters.lost += 1;
-        Some(Drop::Chance)
-    } else {
-        None
-    };
-    if let Some(drop) = fate {
-        log.packet(left, Note::Dropped(drop), packets.get(packet));
-        packets.release(packet);
-        return;
-    }
-    let end = link.end;
     let arrive = |packet| match end {
         End::Switch(switch) => What::AtSwitch { packet, switch },
         End::Host => What::AtHost { packet },
     };
-    if link.rng.chance(link.spec.duplicate) {
-        counters.duplicated += 1;
-        let copy = packets.copy(packet);
-        let late = link.rng.below(link.spec.duplicate_ns.saturating_add(1));
-        queue.push(link.arrival(left) + late, arrive(copy));
+    if let Some(copy_at) = copy_at {
+        queue.push(copy_at, arrive(packets.copy(packet)));
     }
-    if link.rng.chance(link.spec.corrupt) {
-        counters.corrupted += 1;
-        damage(&mut packets.get_mut(packet).data, &mut link.rng);
+    if let Some(damage) = damage {
+        damage.apply(&mut packets.get_mut(packet).data);
         log.packet(left, Note::Corrupted, packets.get(packet));
     }
-    queue.push(link.arrival(left), arrive(packet));
+    queue.push(at, arrive(packet));
 }
 
-/// Flips up to three bits, or cuts the end off.
-fn damage(data: &mut Vec<u8>, rng: &mut Rng) {
-    if data.is_empty() || rng.chance(200_000) {
-        let keep = rng.below(data.len() as u64 + 1);
-        data.truncate(keep as usize);
-        return;
-    }
-    for _ in 0..rng.between(1, 3) {
-        let bit = rng.below(data.len() as u64 * 8);
-        data[(bit / 8) as usize] ^= 1 << (bit % 8);
-    }
+/// What befalls the bytes of a packet.
+enum Damage {
+    /// Only so many are left.
+    Keep(usize),
+    /// So many of these bits are flipped.
+    Flip([u64; 3], usize),
 }
 
-impl Switch {
-    fn new(links: Vec<Link>) -> Self {
-        let ports = links.into_iter().map(|link| Port { link, waiting: VecDeque::new(), waiting_bytes: 0 }).collect();
-        Switch { ports, used_bytes: 0, leaving: BinaryHeap::new() }
+impl Damage {
+    /// Flips up to three bits, or cuts the end off.
+    fn draw(len: usize, rng: &mut Pcg32) -> Self {
+        let len = len as u64;
+        if len == 0 || Chance::ppm(200_000).happens(rng) {
+            return Damage::Keep(below(rng, len + 1) as usize);
+        }
+        let count = 1 + below(rng, 3) as usize;
+        let mut bits = [0; 3];
+        bits[..count].fill_with(|| below(rng, len * 8));
+        Damage::Flip(bits, count)
     }
 
-    fn forget_departed(&mut self, now: Ns) {
-        while let Some(Reverse((at, bytes))) = self.leaving.peek().copied() {
-            if at > now {
-                break;
+    fn apply(self, data: &mut Vec<u8>) {
+        match self {
+            Damage::Keep(bytes) => data.truncate(bytes),
+            Damage::Flip(bits, count) => {
+                for bit in &bits[..count] {
+                    data[(bit / 8) as usize] ^= 1 << (bit % 8);
+                }
             }
-            self.leaving.pop();
-            self.used_bytes -= bytes;
         }
     }
 }

@@ -1,15 +1,12 @@
-//! The event queue: strictly by virtual time, ties in the order they were scheduled.
+//! What is to happen, strictly by virtual time, ties in the order they were scheduled; and the packets under way.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
-use crate::spec::{HostId, NetId, Ns};
+use crate::spec::{HostId, NetId};
 
 /// A packet's place in the packet store.
 pub(crate) type PacketIx = u32;
 
 /// What an event does.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum What {
     /// The packet reaches switch `switch` of its network.
     AtSwitch { packet: PacketIx, switch: u32 },
@@ -24,26 +21,14 @@ pub(crate) enum What {
 }
 
 /// Future events.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    heap: BinaryHeap<Reverse<(Ns, u64, What)>>,
-    scheduled: u64,
-}
+pub(crate) type Queue = weir_net::Events<What>;
 
-impl Queue {
-    /// Schedules `what`; among equal times the first scheduled comes first.
-    pub(crate) fn push(&mut self, at: Ns, what: What) {
-        self.scheduled += 1;
-        self.heap.push(Reverse((at, self.scheduled, what)));
-    }
-
-    pub(crate) fn peek_time(&self) -> Option<Ns> {
-        self.heap.peek().map(|Reverse((at, _, _))| *at)
-    }
-
-    pub(crate) fn pop(&mut self) -> Option<(Ns, What)> {
-        self.heap.pop().map(|Reverse((at, _, what))| (at, what))
-    }
+/// A link of a packet's network, and the number of its cuts when the packet entered it.
+#[derive(Copy, Clone, Default, Debug)]
+pub(crate) struct Transit {
+    /// From a switch: its number and that of its port; otherwise from the sender.
+    pub(crate) port: Option<(u32, u32)>,
+    pub(crate) epoch: u32,
 }
 
 /// A datagram under way.
@@ -52,6 +37,8 @@ pub(crate) struct Packet {
     pub(crate) net: NetId,
     pub(crate) from: HostId,
     pub(crate) to: HostId,
+    /// The link it is on.
+    pub(crate) on: Transit,
     pub(crate) data: Vec<u8>,
 }
 
@@ -91,11 +78,9 @@ impl Packets {
 
     /// A copy of the packet.
     pub(crate) fn copy(&mut self, ix: PacketIx) -> PacketIx {
-        let (net, from, to) = {
-            let p = self.get(ix);
-            (p.net, p.from, p.to)
-        };
+        let Packet { net, from, to, on, .. } = self.slots[ix as usize];
         let new = self.add(net, from, to);
+        self.slots[new as usize].on = on;
         let data = std::mem::take(&mut self.slots[ix as usize].data);
         self.slots[new as usize].data.extend_from_slice(&data);
         self.slots[ix as usize].data = data;
@@ -105,21 +90,5 @@ impl Packets {
     /// Packets under way or in socket buffers.
     pub(crate) fn live(&self) -> usize {
         self.slots.len() - self.free.len()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ties_keep_their_order() {
-        let mut q = Queue::default();
-        for host in [5, 3, 9] {
-            q.push(10, What::Run { host });
-        }
-        q.push(9, What::Run { host: 1 });
-        let order: Vec<_> = std::iter::from_fn(|| q.pop()).map(|(_, w)| w).collect();
-        assert_eq!(order, [1, 5, 3, 9].map(|host| What::Run { host }));
     }
 }

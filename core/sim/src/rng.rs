@@ -4,8 +4,9 @@
 //! packets there. Only raw words are taken from the generator; ranges are made here, so that a new release of a
 //! library cannot change what a seed means.
 
-use rand_core::RngCore;
+use rand_core::Rng as _;
 use rand_pcg::Pcg32;
+use weir_net::below;
 
 /// Probabilities are parts per million: exact in text, equal on every machine.
 pub type Ppm = u32;
@@ -25,6 +26,11 @@ impl Rng {
         Rng(Pcg32::new(mix(seed ^ mix(stream)), stream))
     }
 
+    /// The generator itself, for a pipe.
+    pub(crate) fn into_inner(self) -> Pcg32 {
+        self.0
+    }
+
     /// 64 random bits.
     pub fn word(&mut self) -> u64 {
         self.0.next_u64()
@@ -32,8 +38,7 @@ impl Rng {
 
     /// Uniform in `0..n` (0 if `n` is 0).
     pub fn below(&mut self, n: u64) -> u64 {
-        // Multiply-shift; its bias of n / 2^64 is nothing here.
-        ((u128::from(self.0.next_u64()) * u128::from(n)) >> 64) as u64
+        below(&mut self.0, n)
     }
 
     /// Uniform in `low..=high`.

@@ -1,6 +1,7 @@
 //! What a simulated network is made of: plain data, so that it can be generated from a seed, printed and shrunk.
 
 use serde::{Deserialize, Serialize};
+use weir_net::{Chance, Loss, PipeSpec, QueueLimit, Reorder};
 
 use crate::rng::Ppm;
 
@@ -38,7 +39,7 @@ pub struct Burst {
 /// One direction of a cable.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LinkSpec {
-    /// Bits per second; 0: infinitely fast.
+    /// Bits per second, in whole bytes; 0: infinitely fast.
     pub rate_bits_per_s: u64,
     /// Propagation delay.
     pub delay_ns: Ns,
@@ -91,13 +92,31 @@ impl LinkSpec {
         (f64::from(b.loss) * bad + f64::from(self.loss) * (1.0 - bad)) as Ppm
     }
 
-    /// How long `bytes` of payload occupy the link.
-    #[must_use]
-    pub fn serialise_ns(&self, bytes: usize) -> Ns {
-        if self.rate_bits_per_s == 0 {
-            return 0;
+    /// The link as the model of networks has it, with a queue of its own of this limit.
+    pub(crate) fn pipe(&self, queue: QueueLimit) -> PipeSpec {
+        PipeSpec {
+            rate_bytes_per_s: self.rate_bits_per_s / 8,
+            wire_overhead_bytes: WIRE_OVERHEAD_BYTES as u32,
+            queue_overhead_bytes: FRAME_OVERHEAD_BYTES as u32,
+            queue,
+            delay_ns: self.delay_ns,
+            jitter_ns: self.jitter_ns,
+            loss: Loss {
+                each: Chance::ppm(self.loss),
+                burst: self.burst.map(|b| weir_net::Burst {
+                    to_bad: Chance::ppm(b.enter),
+                    to_good: Chance::ppm(b.leave),
+                    loss: Chance::ppm(b.loss),
+                    idle_step_ns: MS,
+                }),
+            },
+            duplicate: Chance::ppm(self.duplicate),
+            duplicate_ns: self.duplicate_ns,
+            reorder: Reorder { chance: Chance::ppm(self.reorder), least_ns: 0, most_ns: self.reorder_ns },
+            corrupt: Chance::ppm(self.corrupt),
+            corrupt_hidden: Chance::NEVER,
+            mtu_bytes: self.mtu,
         }
-        ((bytes as u64 + WIRE_OVERHEAD_BYTES) * 8 * SEC).div_ceil(self.rate_bits_per_s)
     }
 }
 

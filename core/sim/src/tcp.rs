@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use weir_net::Server;
+
 use crate::log::Log;
 use crate::net::{Net, Way};
 use crate::queue::{Queue, What};
@@ -161,8 +163,8 @@ pub(crate) struct Tcp {
     rng: Rng,
     /// Made by the kernel and not accepted, by host.
     backlog: Vec<VecDeque<Socket>>,
-    /// When each host's interfaces have sent and taken what is under way, by network: up, down.
-    free_at: Vec<[Ns; 2]>,
+    /// Each host's interfaces by network: what sends, what takes.
+    interfaces: Vec<[Server; 2]>,
     networks: usize,
     /// Hosts that have something to do now.
     pub(crate) wakes: Vec<HostId>,
@@ -178,7 +180,7 @@ impl Tcp {
             hosts: vec![HostState::Up; hosts as usize],
             rng: Rng::new(seed, u64::MAX - 2),
             backlog: vec![VecDeque::new(); hosts as usize],
-            free_at: vec![[0; 2]; hosts as usize * networks],
+            interfaces: vec![[Server::default(); 2]; hosts as usize * networks],
             networks,
             wakes: Vec::new(),
             counters: TcpCounters::default(),
@@ -498,12 +500,9 @@ impl Tcp {
             let len = rest.min(window).min(most);
             let takes =
                 way.serialise_ns(len as u64 + PACKET_OVERHEAD_BYTES * (len as u64).div_ceil(PACKET_BYTES).max(1));
-            let left = self.free_at[index(from)][0].max(a.now) + takes;
-            self.free_at[index(from)][0] = left;
+            let left = self.interfaces[index(from)][0].serve(a.now, takes);
             let jitter = c.rng.below(way.jitter_ns + 1);
-            let down = &mut self.free_at[index(to)][1];
-            let at = (left + way.delay_ns + jitter).max(*down + takes);
-            *down = at;
+            let at = self.interfaces[index(to)][1].serve(left - takes + way.delay_ns + jitter, takes);
             let at = f.segments.back().map_or(at, |s| at.max(s.at));
             f.segments.push_back(Segment { at, len, fin });
             f.flying += len;

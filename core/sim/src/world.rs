@@ -261,7 +261,7 @@ impl<N: Node> World<N> {
     /// What the network did so far.
     #[must_use]
     pub fn counters(&self) -> NetCounters {
-        self.net.counters
+        self.net.counters()
     }
 
     /// The longest any output queue of a switch has been in each second so far, packets.
@@ -314,10 +314,7 @@ impl<N: Node> World<N> {
 
     /// Runs until `done` says so (asked after each run of a host), a promise is broken, or `until` has come. True if `done`.
     pub fn run_until(&mut self, until: Ns, mut done: impl FnMut(&N::Shared) -> bool) -> bool {
-        while let Some(at) = self.queue.peek_time().filter(|at| *at <= until) {
-            let Some((_, what)) = self.queue.pop() else {
-                break;
-            };
+        while let Some((at, what)) = self.queue.pop(until) {
             debug_assert!(at >= self.now, "time runs backwards");
             self.now = at;
             match what {
@@ -344,7 +341,7 @@ impl<N: Node> World<N> {
                 }
             }
         }
-        self.now = self.now.max(until.min(self.queue.peek_time().unwrap_or(until)));
+        self.now = self.now.max(until.min(self.queue.next_ns().unwrap_or(until)));
         false
     }
 
@@ -376,14 +373,13 @@ impl<N: Node> World<N> {
     }
 
     fn at_host(&mut self, packet: PacketIx) {
-        let (net, to, len) = {
+        let (to, len) = {
             let p = self.packets.get(packet);
-            (p.net, p.to, p.data.len() as u64)
+            (p.to, p.data.len() as u64)
         };
         let size = len + self.spec.host.rx_overhead_bytes;
         let seat = &mut self.seats[to as usize];
-        let drop = if self.net.is_cut(net, to) {
-            self.net.counters.cut += 1;
+        let drop = if !self.net.arrive(self.packets.get(packet)) {
             Some(Drop::Cut)
         } else if seat.node.is_none() {
             self.net.counters.nobody += 1;

@@ -21,7 +21,10 @@ pub static MR_OPS: FiOpsMr = FiOpsMr { size: size_of::<FiOpsMr>(), reg, regv, re
 static OPS: FiOps =
     FiOps { size: size_of::<FiOps>(), close, bind, control, ops_open: refused, tostr: refused, ops_set: refused };
 
-const ACCESS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+/// What `fi_mr(3)` lists as access to a region. Only the two remote ones let a peer at it.
+const ACCESS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_COLLECTIVE;
+/// Capabilities that programs add to these (LCI adds `FI_RMA`). libfabric's own providers do not look at them, and they grant nothing.
+const CAPABILITIES: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC;
 
 /// What a registration asks for.
 struct Request {
@@ -55,7 +58,7 @@ unsafe fn register(domain: &Arc<Domain>, request: Request, out: *mut *mut FidMr)
     if out.is_null() {
         return Err(FI_EINVAL);
     }
-    if request.access & !ACCESS != 0 {
+    if request.access & !(ACCESS | CAPABILITIES) != 0 {
         return Err(FI_EBADFLAGS);
     }
     let region = Region {

@@ -3,7 +3,7 @@
 use crate::error::{Context, Result};
 use crate::launch::RunDir;
 use crate::link::{self, End, Mac};
-use crate::model::{Fabric, PipeParams, PortId, Schedule};
+use crate::model::{Fabric, PipeSpec, PortId};
 use crate::namespace::{Namespace, write_sysctl};
 use crate::netlink::Netlink;
 use crate::network::{HostLinks, PlaneDoor};
@@ -174,8 +174,8 @@ fn set_up_host(spec: &Spec, host: usize, warnings: &mut Vec<String>) -> Result<H
         let interface = link::index(&network.name).context(|| format!("find {}", network.name))?;
         interfaces.push(interface);
         let (up, _) = spec.pipes(index, host)?;
-        if let Some(rate) = up.rate_bits_per_s
-            && let Err(e) = link::shape(&mut route, interface, rate, link::burst_bytes(&up, network.mtu), network.mtu)
+        if up.rate_bytes_per_s > 0
+            && let Err(e) = link::shape(&mut route, interface, &up, network.mtu)
         {
             warnings.push(format!(
                 "{name}: the kernel does not shape {} ({e}); senders see losses in the uplink's queue instead",
@@ -246,7 +246,7 @@ fn start_plane(spec: &Spec, switch: &Namespace, warnings: &mut Vec<String>) -> R
     let (mut addresses, mut most_bytes, mut names) = (BTreeMap::new(), Vec::new(), Vec::new());
     for (network, spec_network) in spec.networks.iter().enumerate() {
         for host in 0..spec.hosts.len() {
-            let (up, down): (PipeParams, PipeParams) = spec.pipes(network, host)?;
+            let (up, down): (PipeSpec, PipeSpec) = spec.pipes(network, host)?;
             let number = fabric.add_port(network, up, down, spec.seed);
             addresses.insert(mac(network as u8 + 1, host), number);
             most_bytes.push(spec_network.mtu + 14);
@@ -271,7 +271,7 @@ fn start_plane(spec: &Spec, switch: &Namespace, warnings: &mut Vec<String>) -> R
         interfaces,
         addresses,
         most_bytes,
-        schedule: Schedule::new(changes),
+        schedule: changes.into_iter().collect(),
         commands: requests,
         wake: Arc::clone(&wake),
         rates,

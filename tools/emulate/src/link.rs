@@ -1,6 +1,6 @@
 //! Interfaces, addresses, neighbours, bridges and shapers through rtnetlink, in the calling thread's namespace.
 
-use crate::model::PipeParams;
+use crate::model::PipeSpec;
 use crate::netlink::{ACK, CREATE, Message, Netlink, REPLACE, attribute};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -191,9 +191,9 @@ pub fn add_neighbours(netlink: &mut Netlink, name: &str, neighbours: &[(IpAddr, 
 
 /// How many bytes an uplink's shaper may let through at once: enough for a millisecond, so that a late timer of a busy
 /// kernel does not cost rate, but never more than half of what the uplink's own queue takes.
-pub fn burst_bytes(uplink: &PipeParams, mtu: u32) -> u32 {
+fn burst_bytes(uplink: &PipeSpec, mtu: u32) -> u32 {
     let packet = u64::from(mtu) + 14;
-    let wish = uplink.rate_bits_per_s.unwrap_or(0) / 8 / 1000;
+    let wish = uplink.rate_bytes_per_s / 1000;
     let packets = uplink.queue.packets.map_or(u64::MAX, |p| u64::from(p) * packet);
     let room = packets.min(uplink.queue.bytes.unwrap_or(u64::MAX)) / 2;
     // The kernel needs room for one packet at least, and sends nothing with less.
@@ -202,7 +202,7 @@ pub fn burst_bytes(uplink: &PipeParams, mtu: u32) -> u32 {
 
 /// Shapes what an interface sends with the kernel's token bucket filter, so that senders feel the rate as they do on a
 /// real interface: their socket buffers fill up, nothing is lost.
-pub fn shape(netlink: &mut Netlink, interface: u32, rate_bits_per_s: u64, burst: u32, mtu: u32) -> io::Result<()> {
+pub fn shape(netlink: &mut Netlink, interface: u32, uplink: &PipeSpec, mtu: u32) -> io::Result<()> {
     const TC_H_ROOT: u32 = 0xffff_ffff;
     const TCA_KIND: u16 = 1;
     const TCA_OPTIONS: u16 = 2;
@@ -210,7 +210,7 @@ pub fn shape(netlink: &mut Netlink, interface: u32, rate_bits_per_s: u64, burst:
     const TCA_TBF_RATE64: u16 = 4;
     const TCA_TBF_BURST: u16 = 6;
     const LINKLAYER_ETHERNET: u8 = 1;
-    let rate = rate_bits_per_s.div_ceil(8);
+    let (rate, burst) = (uplink.rate_bytes_per_s, burst_bytes(uplink, mtu));
     let limit = 1000 * (mtu + 14);
     let rate32 = u32::try_from(rate).unwrap_or(u32::MAX);
     let buffer_ticks = (u64::from(burst) * 1_000_000_000 / rate.max(1) / 64).min(u64::from(u32::MAX)) as u32;

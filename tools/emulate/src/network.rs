@@ -5,7 +5,7 @@ use crate::control;
 use crate::error::{Context, Error, Result};
 use crate::launch::{self, Guard, RunDir};
 use crate::link;
-use crate::model::PipeParams;
+use crate::model::PipeSpec;
 use crate::namespace::Namespace;
 use crate::netlink::Netlink;
 use crate::nft;
@@ -72,7 +72,7 @@ impl Shared {
             return Err(Error::Request("a plain network has no user-space switch, so links cannot be changed".into()));
         };
         if let Action::Set(settings) = &action {
-            settings.apply(&mut PipeParams::default()).map_err(Error::Request)?;
+            settings.apply(&mut PipeSpec::default()).map_err(Error::Request)?;
         }
         let port = build::port(&self.spec, network, host);
         door.send(PlaneCommand::Change(Change { port, direction, action }))?;
@@ -118,8 +118,8 @@ impl Shared {
                 links.push(LinkStats {
                     host: name.clone(),
                     network: spec.name.clone(),
-                    up: pipe.map(|p| p.0.clone()),
-                    down: pipe.map(|p| p.1.clone()),
+                    up: pipe.map(|p| p.0),
+                    down: pipe.map(|p| p.1),
                     interface_tx_packets: count.tx_packets,
                     interface_rx_packets: count.rx_packets,
                     interface_dropped: count.rx_dropped + count.tx_dropped,
@@ -365,9 +365,8 @@ fn follow_rates(shared: &Shared, rates: &Receiver<NewRate>) {
         let interface = kernel.interfaces[network];
         let mtu = shared.spec.networks[network].mtu;
         // Without the shaper the uplink's own queue still holds the rate.
-        if let Some(rate_bits_per_s) = rate.uplink.rate_bits_per_s {
-            let burst = link::burst_bytes(&rate.uplink, mtu);
-            let _ = link::shape(&mut kernel.route, interface, rate_bits_per_s, burst, mtu);
+        if rate.uplink.rate_bytes_per_s > 0 {
+            let _ = link::shape(&mut kernel.route, interface, &rate.uplink, mtu);
         }
     }
 }

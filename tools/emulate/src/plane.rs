@@ -5,7 +5,7 @@
 //! were due meanwhile, and rates stay exact.
 
 use crate::damage::damage;
-use crate::model::{Corruption, Destination, Fabric, Handle, PipeParams, PortId, Schedule, Sink, TimeNs};
+use crate::model::{Corruption, Destination, Events, Fabric, Handle, PipeSpec, PortId, Sink, TimeNs};
 use crate::pool::Pool;
 use crate::spec::{Action, Direction};
 use crate::stats::{Lateness, PlaneStats};
@@ -56,7 +56,7 @@ pub struct NewRate {
     /// The port.
     pub port: PortId,
     /// The uplink.
-    pub uplink: PipeParams,
+    pub uplink: PipeSpec,
 }
 
 /// Everything the data plane works with.
@@ -71,7 +71,7 @@ pub struct Plane {
     /// Longest frame of each port.
     pub most_bytes: Vec<u32>,
     /// Changes to come, times from the start.
-    pub schedule: Schedule<Change>,
+    pub schedule: Events<Change>,
     /// Requests.
     pub commands: Receiver<Command>,
     /// Written after a request was sent.
@@ -244,17 +244,20 @@ impl Plane {
         let pipes = [up.then_some(true), down.then_some(false)];
         for is_up in pipes.into_iter().flatten() {
             let pipe = if is_up { self.fabric.up(change.port) } else { self.fabric.down(change.port) };
-            let mut params = pipe.params().clone();
-            match &change.action {
-                Action::Cut => params.cut = true,
-                Action::Heal => params.cut = false,
-                // The settings were tried on a copy when they were accepted.
-                Action::Set(settings) => drop(settings.apply(&mut params)),
-            }
-            let old = pipe.params().rate_bits_per_s;
-            pipe.set_params(params.clone());
-            if is_up && params.rate_bits_per_s != old {
-                let _ = self.rates.send(NewRate { port: change.port, uplink: params });
+            let settings = match &change.action {
+                Action::Cut | Action::Heal => {
+                    pipe.set_cut(matches!(change.action, Action::Cut));
+                    continue;
+                }
+                Action::Set(settings) => settings,
+            };
+            let mut spec = *pipe.spec();
+            // The settings were tried on a copy when they were accepted.
+            let _ = settings.apply(&mut spec);
+            let old = pipe.spec().rate_bytes_per_s;
+            pipe.set_spec(spec);
+            if is_up && spec.rate_bytes_per_s != old {
+                let _ = self.rates.send(NewRate { port: change.port, uplink: spec });
             }
         }
         self.transit_ns = self.fabric.least_transit_ns();
@@ -268,7 +271,7 @@ impl Plane {
         stats.late_us = late.summary();
         stats.cpu_s = clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID) as f64 / 1e9;
         for port in 0..self.interfaces.len() {
-            stats.pipes.push((self.fabric.up(port).counters().clone(), self.fabric.down(port).counters().clone()));
+            stats.pipes.push((*self.fabric.up(port).counters(), *self.fabric.down(port).counters()));
         }
         stats
     }

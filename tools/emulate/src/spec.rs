@@ -3,7 +3,7 @@
 //! The format is described in `spec/network-toml.md`.
 
 use crate::error::{Error, Result};
-use crate::model::{Loss, PipeParams, QueueLimit};
+use crate::model::{Burst, Chance, Loss, PipeSpec, QueueLimit};
 use crate::units;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
@@ -193,48 +193,51 @@ pub struct Gilbert {
     pub loss_bad: f64,
 }
 
+/// Loss in bursts, whose state only packets move.
+fn bursts(to_bad: f64, to_good: f64, loss_good: f64, loss_bad: f64) -> Loss {
+    let [to_bad, to_good, each, loss] = [to_bad, to_good, loss_good, loss_bad].map(Chance::of);
+    Loss { each, burst: Some(Burst { to_bad, to_good, loss, idle_step_ns: 0 }) }
+}
+
 impl PipeSettings {
     /// Lays these settings over existing ones.
-    pub fn apply(&self, pipe: &mut PipeParams) -> std::result::Result<(), String> {
+    pub fn apply(&self, pipe: &mut PipeSpec) -> std::result::Result<(), String> {
         if let Some(rate) = self.rate {
-            if pipe.rate_bits_per_s.is_none() && pipe.queue == QueueLimit::default() {
+            if pipe.rate_bytes_per_s == 0 && pipe.queue == QueueLimit::default() {
                 pipe.queue.packets = Some(DEFAULT_QUEUE_PACKETS);
             }
-            pipe.rate_bits_per_s = Some(rate);
+            pipe.rate_bytes_per_s = rate.div_ceil(8);
         }
         if let Some(overhead) = self.overhead {
-            pipe.overhead_bytes =
+            pipe.wire_overhead_bytes =
                 u32::try_from(overhead).ok().filter(|o| *o <= 1000).ok_or("overhead above 1000 bytes")?;
         }
         pipe.queue = self.queue.unwrap_or(pipe.queue);
         pipe.delay_ns = self.delay.unwrap_or(pipe.delay_ns);
         pipe.jitter_ns = self.jitter.unwrap_or(pipe.jitter_ns);
         self.apply_loss(pipe)?;
-        pipe.duplicate = self.duplicate.unwrap_or(pipe.duplicate);
+        pipe.duplicate = self.duplicate.map_or(pipe.duplicate, Chance::of);
+        let mut hold_ns = pipe.reorder.most_ns;
         if let Some(probability) = self.reorder {
-            pipe.reorder.probability = probability;
-            if pipe.reorder.hold_ns == 0 {
-                pipe.reorder.hold_ns = 1_000_000;
+            pipe.reorder.chance = Chance::of(probability);
+            if hold_ns == 0 {
+                hold_ns = 1_000_000;
             }
         }
-        pipe.reorder.hold_ns = self.reorder_hold.unwrap_or(pipe.reorder.hold_ns);
-        pipe.corrupt = self.corrupt.unwrap_or(pipe.corrupt);
-        pipe.corrupt_hidden = self.corrupt_hidden.unwrap_or(pipe.corrupt_hidden);
+        hold_ns = self.reorder_hold.unwrap_or(hold_ns);
+        (pipe.reorder.least_ns, pipe.reorder.most_ns) = (hold_ns, hold_ns);
+        pipe.corrupt = self.corrupt.map_or(pipe.corrupt, Chance::of);
+        pipe.corrupt_hidden = self.corrupt_hidden.map_or(pipe.corrupt_hidden, Chance::of);
         Ok(())
     }
 
-    fn apply_loss(&self, pipe: &mut PipeParams) -> std::result::Result<(), String> {
+    fn apply_loss(&self, pipe: &mut PipeSpec) -> std::result::Result<(), String> {
         match (self.gilbert, self.loss, self.burst) {
             (None, None, None) => {}
             (Some(g), None, None) => {
-                pipe.loss = Loss::GilbertElliott {
-                    to_bad: g.to_bad,
-                    to_good: g.to_good,
-                    loss_good: g.loss_good,
-                    loss_bad: g.loss_bad,
-                };
+                pipe.loss = bursts(g.to_bad, g.to_good, g.loss_good, g.loss_bad);
             }
-            (None, Some(loss), None) => pipe.loss = if loss > 0.0 { Loss::Random(loss) } else { Loss::None },
+            (None, Some(loss), None) => pipe.loss = Loss::independent(Chance::of(loss)),
             (None, Some(loss), Some(burst)) => {
                 if burst < 1.0 || loss >= 1.0 {
                     return Err("burst is a mean length of at least 1 packet, with a loss below 100%".into());
@@ -245,7 +248,7 @@ impl PipeSettings {
                 if to_bad > 1.0 {
                     return Err(format!("a loss of {loss} in bursts of {burst} packets leaves no good state"));
                 }
-                pipe.loss = Loss::GilbertElliott { to_bad, to_good, loss_good: 0.0, loss_bad: 1.0 };
+                pipe.loss = bursts(to_bad, to_good, 0.0, 1.0);
             }
             (None, None, Some(_)) => {
                 return Err("burst needs loss, the mean share of packets lost".into());
@@ -283,7 +286,7 @@ pub struct LinkSettings {
 }
 
 impl LinkSettings {
-    fn apply(&self, up: &mut PipeParams, down: &mut PipeParams) -> std::result::Result<(), String> {
+    fn apply(&self, up: &mut PipeSpec, down: &mut PipeSpec) -> std::result::Result<(), String> {
         let shared = PipeSettings { rate: self.flat.rate, overhead: self.flat.overhead, ..Default::default() };
         shared.apply(up)?;
         self.up.apply(up)?;
@@ -292,8 +295,8 @@ impl LinkSettings {
     }
 
     fn is_empty(&self) -> bool {
-        let mut pipes = (PipeParams::default(), PipeParams::default());
-        self.apply(&mut pipes.0, &mut pipes.1).is_ok() && pipes == (PipeParams::default(), PipeParams::default())
+        let mut pipes = (PipeSpec::default(), PipeSpec::default());
+        self.apply(&mut pipes.0, &mut pipes.1).is_ok() && pipes == (PipeSpec::default(), PipeSpec::default())
     }
 }
 
@@ -497,8 +500,8 @@ impl Spec {
     }
 
     /// The parameters of both directions of a link: (up, down).
-    pub fn pipes(&self, network: usize, host: usize) -> Result<(PipeParams, PipeParams)> {
-        let (mut up, mut down) = (PipeParams::default(), PipeParams::default());
+    pub fn pipes(&self, network: usize, host: usize) -> Result<(PipeSpec, PipeSpec)> {
+        let (mut up, mut down) = (PipeSpec::default(), PipeSpec::default());
         let spec = &self.networks[network];
         let own = spec.host.get(&self.hosts[host]);
         for settings in [Some(&self.link), Some(&spec.link), own].into_iter().flatten().chain(&self.overlays) {

@@ -43,15 +43,15 @@ set = { loss = "1%" }
 fn settings_reach_their_pipes() {
     let spec = Spec::from_toml(TWO_RAILS).unwrap();
     let (up, down) = spec.pipes(0, 0).unwrap();
-    assert_eq!(up.rate_bits_per_s, Some(1_000_000_000));
+    assert_eq!(up.rate_bytes_per_s, 125_000_000);
     assert_eq!(up.queue.packets, Some(DEFAULT_QUEUE_PACKETS), "the flat queue is the switch port's");
-    assert_eq!((up.delay_ns, up.loss), (0, Loss::Random(0.005)));
+    assert_eq!((up.delay_ns, up.loss), (0, Loss::independent(Chance::of(0.005))));
     assert_eq!(down.queue.packets, Some(64));
-    assert_eq!((down.delay_ns, down.loss), (1_000_000, Loss::None));
+    assert_eq!((down.delay_ns, down.loss), (1_000_000, Loss::NONE));
     let (_, down) = spec.pipes(0, 1).unwrap();
     assert_eq!(down.delay_ns, 10_000_000);
     assert!((down.loss.mean() - 0.02).abs() < 1e-12);
-    assert!(matches!(down.loss, Loss::GilbertElliott { to_good, .. } if to_good == 0.25));
+    assert_eq!(down.loss.burst.map(|b| b.to_good), Some(Chance::of(0.25)));
     assert_eq!(spec.ipv4(1, 2), Ipv4Addr::new(192, 168, 9, 3));
     assert_eq!(spec.events[0].direction, Direction::Both);
     assert_eq!(spec.events[1].direction, Direction::Down);
@@ -207,9 +207,12 @@ fn a_file_without_end_is_refused() {
 
 #[test]
 fn words_make_settings() {
-    let mut pipe = PipeParams::default();
+    let mut pipe = PipeSpec::default();
     PipeSettings::from_words(["loss=2%", "delay=3ms", "queue=10p"]).unwrap().apply(&mut pipe).unwrap();
-    assert_eq!((pipe.loss, pipe.delay_ns, pipe.queue.packets), (Loss::Random(0.02), 3_000_000, Some(10)));
+    assert_eq!(
+        (pipe.loss, pipe.delay_ns, pipe.queue.packets),
+        (Loss::independent(Chance::of(0.02)), 3_000_000, Some(10))
+    );
     assert!(PipeSettings::from_words(["loss"]).is_err());
     assert!(PipeSettings::from_words(["los=1%"]).is_err());
 }

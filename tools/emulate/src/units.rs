@@ -145,9 +145,12 @@ mod tests {
 
     #[test]
     fn queues() {
-        assert_eq!(queue("64p"), Ok(QueueLimit { packets: Some(64), bytes: None }));
-        assert_eq!(queue("100kB"), Ok(QueueLimit { packets: None, bytes: Some(100_000) }));
-        assert_eq!(queue("64p, 1MiB"), Ok(QueueLimit { packets: Some(64), bytes: Some(1 << 20) }));
+        assert_eq!(queue("64p"), Ok(QueueLimit { packets: Some(64), ..Default::default() }));
+        assert_eq!(queue("100kB"), Ok(QueueLimit { bytes: Some(100_000), ..Default::default() }));
+        assert_eq!(
+            queue("64p, 1MiB"),
+            Ok(QueueLimit { packets: Some(64), bytes: Some(1 << 20), ..Default::default() })
+        );
         assert_eq!(queue("unlimited"), Ok(QueueLimit::default()));
         assert!(queue("64").unwrap_err().contains("64p"));
         assert!(queue("p").is_err());

@@ -95,6 +95,28 @@ fn what_is_not_offered_is_refused_in_every_way_of_registering() {
 }
 
 #[test]
+fn capabilities_among_the_access_bits_are_taken() {
+    let world = World::new();
+    let (memory, before) = ([0u8; 64], world.state());
+    let plain = Asked {
+        base: memory.as_ptr().cast(),
+        len: memory.len(),
+        count: 1,
+        access: ACCESS,
+        offset: 0,
+        key: 1,
+        flags: 0,
+    };
+    for capability in [FI_RMA, FI_MSG, FI_TAGGED, FI_ATOMIC, FI_COLLECTIVE, FI_RMA | FI_MSG | FI_TAGGED | FI_ATOMIC] {
+        for access in [capability, ACCESS | capability] {
+            let taken = register(world.base.domain, Asked { access, ..plain });
+            assert_eq!(taken, (vec![0; 3], 3), "access {access:#x}");
+        }
+    }
+    assert_eq!(world.state(), before);
+}
+
+#[test]
 fn nulls_and_keys_in_use_are_refused() {
     let world = World::new();
     let (domain, memory) = (world.base.domain, [0u8; 64]);

@@ -1,8 +1,13 @@
 //! Stars of pipes: who is connected to whom, and the queue of events between them.
 
-use super::{Corruption, DropCause, Offer, Pipe, PipeParams, TimeNs};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use weir_net::{Events, Harm, Offer, PipeSpec, Switch, TimeNs};
+
+/// One direction of one link, with its generator.
+pub type Pipe = weir_net::Pipe<Pcg64Mcg>;
 
 /// A host's interface on one network, numbered by the caller from 0.
 pub type PortId = usize;
@@ -17,6 +22,24 @@ pub enum Destination {
     Port(PortId),
     /// To all other ports of the network.
     Flood,
+}
+
+/// Damage the data plane must do to a packet before it delivers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Corruption {
+    /// Flip one bit; the number chooses which.
+    FlipBit(u64),
+    /// Exchange two aligned 16-bit words of the payload; the number chooses which.
+    SwapWords(u64),
+}
+
+impl Corruption {
+    fn draw(harm: Harm, rng: &mut Pcg64Mcg) -> Self {
+        match harm {
+            Harm::Seen => Corruption::FlipBit(rng.next_u64()),
+            Harm::Hidden => Corruption::SwapWords(rng.next_u64()),
+        }
+    }
 }
 
 /// What the fabric asks of the owner of the packets. Every handle given to [`Fabric::ingress`] counts one reference.
@@ -39,8 +62,6 @@ enum Stage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Event {
-    at_ns: TimeNs,
-    serial: u64,
     port: PortId,
     stage: Stage,
     handle: Handle,
@@ -49,33 +70,23 @@ struct Event {
     corruption: Option<Corruption>,
 }
 
-impl Ord for Event {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at_ns, self.serial).cmp(&(other.at_ns, other.serial))
-    }
-}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 #[derive(Debug)]
 struct Port {
     network: usize,
     up: Pipe,
-    down: Pipe,
+    /// The number of its output among those of its network's switch.
+    output: usize,
 }
 
 /// All networks, all ports, and every packet in flight.
 #[derive(Debug, Default)]
 pub struct Fabric {
     ports: Vec<Port>,
-    events: BinaryHeap<Reverse<Event>>,
+    /// By network.
+    switches: Vec<Switch<Pcg64Mcg>>,
+    events: Events<Event>,
     /// For each event, when at the latest to look at it, and its own time; stale once that has passed.
     deadlines: BinaryHeap<Reverse<(TimeNs, TimeNs)>>,
-    serial: u64,
     now_ns: TimeNs,
     unreachable: u64,
 }
@@ -87,14 +98,16 @@ impl Fabric {
     }
 
     /// Adds a port to a network. `seed` is spread over the two pipes, and over ports by their number.
-    pub fn add_port(&mut self, network: usize, up: PipeParams, down: PipeParams, seed: u64) -> PortId {
+    pub fn add_port(&mut self, network: usize, up: PipeSpec, down: PipeSpec, seed: u64) -> PortId {
         let port = self.ports.len();
         let base = seed ^ (port as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.ports.push(Port {
-            network,
-            up: Pipe::new(up, base),
-            down: Pipe::new(down, base.rotate_left(32) ^ 0x5851_f42d_4c95_7f2d),
-        });
+        let pipe = |spec, seed| Pipe::new(spec, Pcg64Mcg::seed_from_u64(seed));
+        while self.switches.len() <= network {
+            self.switches.push(Switch::new(Vec::new(), None));
+        }
+        let outputs = self.switches[network].ports_mut();
+        self.ports.push(Port { network, up: pipe(up, base), output: outputs.len() });
+        outputs.push(pipe(down, base.rotate_left(32) ^ 0x5851_f42d_4c95_7f2d));
         port
     }
 
@@ -105,7 +118,8 @@ impl Fabric {
 
     /// The pipe from the switch to the host. Panics if there is no such port.
     pub fn down(&mut self, port: PortId) -> &mut Pipe {
-        &mut self.ports[port].down
+        let Port { network, output, .. } = self.ports[port];
+        &mut self.switches[network].ports_mut()[output]
     }
 
     /// Packets for nobody: an unknown address, another network, or the sender itself.
@@ -125,7 +139,7 @@ impl Fabric {
 
     /// The time of the next event, if any.
     pub fn next_ns(&self) -> Option<TimeNs> {
-        self.events.peek().map(|event| event.0.at_ns)
+        self.events.next_ns()
     }
 
     /// When [`Fabric::advance`] must be called next so that nothing is sent late. Later than [`Fabric::next_ns`] if the
@@ -136,9 +150,10 @@ impl Fabric {
 
     /// The least time that any packet takes from host to host.
     pub fn least_transit_ns(&self) -> TimeNs {
-        const SMALLEST_BYTES: u32 = 42;
-        let least = |pipe: fn(&Port) -> &Pipe| self.ports.iter().map(|p| pipe(p).least_ns(SMALLEST_BYTES)).min();
-        least(|p| &p.up).unwrap_or(0).saturating_add(least(|p| &p.down).unwrap_or(0))
+        const SMALLEST_BYTES: u64 = 42;
+        let least = |pipe: &Pipe| pipe.spec().least_ns(SMALLEST_BYTES);
+        let up = self.ports.iter().map(|p| least(&p.up)).min().unwrap_or(0);
+        up.saturating_add(self.switches.iter().flat_map(|s| s.ports()).map(least).min().unwrap_or(0))
     }
 
     /// A host sends a packet. A time before that of the last call is taken as that time.
@@ -158,16 +173,12 @@ impl Fabric {
 
     /// Lets everything happen that is due at or before `now_ns`, in order of time.
     pub fn advance<S: Sink>(&mut self, now_ns: TimeNs, sink: &mut S) {
-        while let Some(Reverse(event)) = self.events.peek().copied() {
-            if event.at_ns > now_ns {
-                break;
-            }
-            self.events.pop();
+        while let Some((at_ns, event)) = self.events.pop(now_ns) {
             match event.stage {
-                Stage::Switch(to) => self.at_switch(event, to, sink),
+                Stage::Switch(to) => self.at_switch(at_ns, event, to, sink),
                 Stage::Host => {
-                    if self.ports[event.port].down.arrive(event.epoch, event.len) {
-                        sink.send(event.at_ns, event.port, event.handle, event.corruption);
+                    if self.down(event.port).arrive(event.epoch, event.len) {
+                        sink.send(at_ns, event.port, event.handle, event.corruption);
                     } else {
                         sink.release(event.handle);
                     }
@@ -183,12 +194,12 @@ impl Fabric {
     /// Gives every packet in flight back to its owner.
     pub fn clear<S: Sink>(&mut self, sink: &mut S) {
         self.deadlines.clear();
-        for Reverse(event) in self.events.drain() {
+        for event in self.events.drain() {
             sink.release(event.handle);
         }
     }
 
-    fn at_switch<S: Sink>(&mut self, event: Event, to: Destination, sink: &mut S) {
+    fn at_switch<S: Sink>(&mut self, at_ns: TimeNs, event: Event, to: Destination, sink: &mut S) {
         if !self.ports[event.port].up.arrive(event.epoch, event.len) {
             sink.release(event.handle);
             return;
@@ -200,14 +211,14 @@ impl Fabric {
                     self.unreachable += 1;
                     sink.release(event.handle);
                 } else {
-                    self.offer(event.at_ns, out, Stage::Host, event.len, event.handle, event.corruption, sink);
+                    self.offer(at_ns, out, Stage::Host, event.len, event.handle, event.corruption, sink);
                 }
             }
             Destination::Flood => {
                 for out in 0..self.ports.len() {
                     if out != event.port && self.ports[out].network == network {
                         sink.retain(event.handle);
-                        self.offer(event.at_ns, out, Stage::Host, event.len, event.handle, event.corruption, sink);
+                        self.offer(at_ns, out, Stage::Host, event.len, event.handle, event.corruption, sink);
                     }
                 }
                 sink.release(event.handle);
@@ -227,41 +238,42 @@ impl Fabric {
         before: Option<Corruption>,
         sink: &mut S,
     ) {
-        let pipe = match stage {
-            Stage::Switch(_) => &mut self.ports[port].up,
-            Stage::Host => &mut self.ports[port].down,
-        };
-        let epoch = pipe.epoch();
-        match pipe.offer(now_ns, len) {
-            Offer::Drop(DropCause::Queue | DropCause::Loss | DropCause::Cut) => sink.release(handle),
-            Offer::Deliver { at_ns, copy_at_ns, corruption } => {
-                let corruption = corruption.or(before);
-                let mut event = Event { at_ns, serial: 0, port, stage, handle, len, epoch, corruption };
-                self.schedule(event);
-                if let Some(copy_at_ns) = copy_at_ns {
-                    sink.retain(handle);
-                    event.at_ns = copy_at_ns;
-                    self.schedule(event);
-                }
+        let (epoch, offer) = match stage {
+            Stage::Switch(_) => {
+                let up = &mut self.ports[port].up;
+                (up.epoch(), up.offer(now_ns, len, Corruption::draw))
             }
+            Stage::Host => {
+                let Port { network, output, .. } = self.ports[port];
+                let switch = &mut self.switches[network];
+                (switch.ports()[output].epoch(), switch.offer(output, now_ns, len, Corruption::draw))
+            }
+        };
+        let Offer::Deliver { at_ns, copy_at_ns, damage, .. } = offer else { return sink.release(handle) };
+        let intact = Event { port, stage, handle, len, epoch, corruption: before };
+        if let Some(copy_at_ns) = copy_at_ns {
+            sink.retain(handle);
+            self.schedule(copy_at_ns, intact);
         }
+        self.schedule(at_ns, Event { corruption: damage.or(before), ..intact });
     }
 
-    fn schedule(&mut self, mut event: Event) {
-        event.serial = self.serial;
-        self.serial += 1;
+    fn schedule(&mut self, at_ns: TimeNs, event: Event) {
         let onwards_ns = match event.stage {
-            Stage::Switch(Destination::Port(out)) => self.ports.get(out).map_or(0, |p| p.down.least_ns(event.len)),
+            Stage::Switch(Destination::Port(out)) => {
+                let out = self.ports.get(out).map(|p| &self.switches[p.network].ports()[p.output]);
+                out.map_or(0, |pipe| pipe.spec().least_ns(u64::from(event.len)))
+            }
             Stage::Switch(Destination::Flood) | Stage::Host => 0,
         };
-        self.deadlines.push(Reverse((event.at_ns.saturating_add(onwards_ns), event.at_ns)));
-        self.events.push(Reverse(event));
+        self.deadlines.push(Reverse((at_ns.saturating_add(onwards_ns), at_ns)));
+        self.events.push(at_ns, event);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Loss, QueueLimit};
+    use super::super::{Chance, Loss, QueueLimit, Reorder};
     use super::*;
     use proptest::prelude::*;
 
@@ -293,22 +305,22 @@ mod tests {
         }
     }
 
-    fn star(ports: usize, up: &PipeParams, down: &PipeParams, seed: u64) -> Fabric {
+    fn star(ports: usize, up: PipeSpec, down: PipeSpec, seed: u64) -> Fabric {
         let mut fabric = Fabric::new();
         for _ in 0..ports {
-            fabric.add_port(0, up.clone(), down.clone(), seed);
+            fabric.add_port(0, up, down, seed);
         }
         fabric
     }
 
     #[test]
     fn incast_shares_one_output_queue() {
-        let down = PipeParams {
-            rate_bits_per_s: Some(1_000_000_000),
-            queue: QueueLimit { packets: Some(64), bytes: None },
+        let down = PipeSpec {
+            rate_bytes_per_s: 1_000_000_000 / 8,
+            queue: QueueLimit { packets: Some(64), ..Default::default() },
             ..Default::default()
         };
-        let mut fabric = star(9, &PipeParams::default(), &down, 1);
+        let mut fabric = star(9, PipeSpec::default(), down, 1);
         let mut books = Books::default();
         for sender in 1..9 {
             for _ in 0..50 {
@@ -324,8 +336,8 @@ mod tests {
 
     #[test]
     fn flood_reaches_all_others_of_its_network_only() {
-        let mut fabric = star(4, &PipeParams::default(), &PipeParams::default(), 1);
-        fabric.add_port(1, PipeParams::default(), PipeParams::default(), 1);
+        let mut fabric = star(4, PipeSpec::default(), PipeSpec::default(), 1);
+        fabric.add_port(1, PipeSpec::default(), PipeSpec::default(), 1);
         let mut books = Books::default();
         let handle = books.packet();
         fabric.ingress(5, 1, Destination::Flood, 60, handle, &mut books);
@@ -340,15 +352,15 @@ mod tests {
 
     #[test]
     fn being_late_changes_nothing() {
-        let up = PipeParams { rate_bits_per_s: Some(500_000_000), jitter_ns: 3000, ..Default::default() };
-        let down = PipeParams {
-            rate_bits_per_s: Some(100_000_000),
-            queue: QueueLimit { packets: Some(5), bytes: None },
-            loss: Loss::Random(0.1),
+        let up = PipeSpec { rate_bytes_per_s: 500_000_000 / 8, jitter_ns: 3000, ..Default::default() };
+        let down = PipeSpec {
+            rate_bytes_per_s: 100_000_000 / 8,
+            queue: QueueLimit { packets: Some(5), ..Default::default() },
+            loss: Loss::independent(Chance::of(0.1)),
             ..Default::default()
         };
         let run = |step_ns: u64| {
-            let mut fabric = star(3, &up, &down, 42);
+            let mut fabric = star(3, up, down, 42);
             let mut books = Books::default();
             for i in 0..500u64 {
                 let handle = books.packet();
@@ -365,9 +377,9 @@ mod tests {
 
     #[test]
     fn looking_only_at_deadlines_is_early_enough() {
-        let up = PipeParams { rate_bits_per_s: Some(100_000_000), ..Default::default() };
-        let down = PipeParams { rate_bits_per_s: Some(50_000_000), delay_ns: 40_000, ..Default::default() };
-        let mut fabric = star(2, &up, &down, 3);
+        let up = PipeSpec { rate_bytes_per_s: 100_000_000 / 8, ..Default::default() };
+        let down = PipeSpec { rate_bytes_per_s: 50_000_000 / 8, delay_ns: 40_000, ..Default::default() };
+        let mut fabric = star(2, up, down, 3);
         let mut books = Books::default();
         for _ in 0..20 {
             let handle = books.packet();
@@ -394,20 +406,20 @@ mod tests {
             loss in 0.0f64..1.0,
             duplicate in 0.0f64..1.0,
             reorder in 0.0f64..1.0,
-            rate in proptest::option::of(1_000u64..10_000_000_000),
+            rate in proptest::option::of(125u64..1_250_000_000),
             limit in proptest::option::of(0u32..50),
             offers in proptest::collection::vec((0u64..50_000, 0usize..3, 0usize..4, 14u32..1514, 0u8..20), 1..300),
         ) {
-            let params = PipeParams {
-                rate_bits_per_s: rate,
-                queue: QueueLimit { packets: limit, bytes: None },
-                loss: Loss::Random(loss),
-                duplicate,
-                reorder: super::super::Reorder { probability: reorder, hold_ns: 70_000 },
+            let params = PipeSpec {
+                rate_bytes_per_s: rate.unwrap_or(0),
+                queue: QueueLimit { packets: limit, ..Default::default() },
+                loss: Loss::independent(Chance::of(loss)),
+                duplicate: Chance::of(duplicate),
+                reorder: Reorder { chance: Chance::of(reorder), least_ns: 70_000, most_ns: 70_000 },
                 delay_ns: 10_000,
                 ..Default::default()
             };
-            let mut fabric = star(3, &params, &params, seed);
+            let mut fabric = star(3, params, params, seed);
             let mut books = Books::default();
             let mut now_ns = 0;
             for (gap_ns, from, to, len, action) in offers {
@@ -416,9 +428,7 @@ mod tests {
                 let handle = books.packet();
                 fabric.ingress(now_ns, from, to, len, handle, &mut books);
                 if action < 2 {
-                    let mut changed = fabric.down(from).params().clone();
-                    changed.cut = action == 0;
-                    fabric.down(from).set_params(changed);
+                    fabric.down(from).set_cut(action == 0);
                 }
                 fabric.advance(now_ns, &mut books);
             }
