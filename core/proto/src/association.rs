@@ -8,7 +8,7 @@ use core::net::SocketAddr;
 use rand_chacha::ChaCha12Rng;
 use smallvec::SmallVec;
 
-use weir_session::{Common, Session};
+use weir_session::{Carrier, Common, Session, Terms};
 
 use crate::counters::PeerCounters;
 use crate::handshake::Opening;
@@ -55,6 +55,8 @@ pub(crate) struct PeerParams {
     pub(crate) lanes: bool,
     /// It is for us to connect them.
     pub(crate) connects: bool,
+    /// For the session.
+    pub(crate) terms: Terms,
 }
 
 /// One association.
@@ -137,6 +139,7 @@ impl Association {
                 ack_delay_max_ns: cfg.ack_delay_max.as_nanos() as u64,
                 lanes: false,
                 connects: false,
+                terms: Terms { credit_msgs: 0, credit_bytes: cfg.initial_credit_bytes },
             },
             small_run: 0,
             flow_run: 0,
@@ -187,7 +190,7 @@ impl Association {
     pub(crate) fn is_drained(&self, s: &Session) -> bool {
         match self.state {
             State::Down(_) => self.close_pending.is_none(),
-            State::Idle | State::Opening => !s.has_open(),
+            State::Idle | State::Opening => !carries(s) || !s.has_open(),
             State::Up => false,
         }
     }
@@ -199,7 +202,10 @@ impl Association {
         }
         self.state = State::Down(reason);
         cx.counters.peers_down += 1;
-        cx.s.end(cx.common, reason, events);
+        if carries(cx.s) {
+            // (The verdict on a peer that another carrier reaches is not for packets to give.)
+            cx.s.end(cx.common, reason, events);
+        }
         self.opening = None;
         self.closed_lane = self.last_lane_frame();
         self.lane = None;
@@ -228,7 +234,7 @@ impl Association {
             State::Up => {
                 self.rx.due(now)
                     || self.has_control_frames(s, now)
-                    || s.has_control()
+                    || (carries(s) && s.has_control())
                     || self.has_bulk(s)
                     || self
                         .paths
@@ -241,7 +247,7 @@ impl Association {
     /// Small frames wait.
     pub(crate) fn has_control_frames(&self, s: &Session, now: Time) -> bool {
         self.lane_due().is_some_and(|t| t <= now)
-            || s.has_notices()
+            || (carries(s) && s.has_notices())
             || self.ping
             || self.close_pending.is_some()
             || !self.recovered.is_empty()
@@ -249,17 +255,21 @@ impl Association {
 
     /// Messages or rendezvous data wait.
     pub(crate) fn has_bulk(&self, s: &Session) -> bool {
-        s.has_data() || self.parity.is_due()
+        (carries(s) && s.has_data()) || self.parity.is_due()
     }
 
     /// The session is to know how long a message may be that one packet carries.
     pub(crate) fn set_piece_max(&self, s: &mut Session) {
-        s.set_piece_max(self.path().map_or(0, |p| crate::build::message_room(p.mtu.size(), self.level())));
+        if carries(s) {
+            s.set_piece_max(self.path().map_or(0, |p| crate::build::message_room(p.mtu.size(), self.level())));
+        }
     }
 
     /// The session is to know how long a round trip of what carries data is.
     pub(crate) fn set_round_trip(&self, s: &mut Session) {
-        s.set_round_trip(self.path().map_or(0, |p| p.rtt.srtt));
+        if carries(s) {
+            s.set_round_trip(self.path().map_or(0, |p| p.rtt.srtt));
+        }
     }
 
     /// When something is due without any call.
@@ -280,7 +290,7 @@ impl Association {
                 at(self.ending.map(|_| Time::ZERO));
                 at(self.rx.due_at());
                 at(self.pacing_until);
-                at(s.deadline());
+                at(s.deadline().filter(|_| carries(s)));
                 at(self.closing);
                 at(self.lane_due());
                 at(Some(self.next_ping(cfg)));
@@ -311,4 +321,10 @@ impl Association {
         let interval = if self.pings >= 3 { quarter / u64::from(cfg.last_pings.max(1)) } else { quarter };
         self.heard.max(self.last_ping).plus_ns(interval)
     }
+}
+
+/// Whether what the session sends goes by packets, or another carrier has it.
+#[inline]
+pub(crate) fn carries(s: &Session) -> bool {
+    s.carrier() == Carrier::Link
 }

@@ -11,7 +11,7 @@ use weir_wire::{BodyKey, Header, MAX_ACK_ENTRIES, MAX_ENVELOPE_LEN};
 
 use weir_session::{Flow, Fragment, Line, OutMessage, Session};
 
-use crate::association::{Association, Cx, State};
+use crate::association::{Association, Cx, State, carries};
 use crate::counters::count;
 use crate::paths::PathState;
 use crate::recovery::{IN_FLIGHT, LEAD, SentFrame};
@@ -256,7 +256,7 @@ impl Association {
         let opens_at = path.pacer.opens_at();
         let bulk_waits = self.has_bulk(cx.s);
         let control_open = probing || in_flight <= window + CONTROL_OVERDRAFT * mtu;
-        let control = control_open && cx.s.has_control();
+        let control = control_open && carries(cx.s) && cx.s.has_control();
         let bulk = bulk_waits && window_open && pace_open;
         if bulk_waits && !window_open {
             count!(self, cx, stalls_window);
@@ -350,6 +350,9 @@ impl Association {
             frame::write_ping(head);
             self.remember(pk, SentFrame::Once);
         }
+        if !carries(cx.s) {
+            return self.put_own_frames(pk, head);
+        }
         if pk.space(head) >= CREDIT_LEN
             && let Some((msgs, bytes_limit)) = cx.s.take_credit(cx.common)
         {
@@ -368,6 +371,11 @@ impl Association {
             frame::write_body_abort(&frame::BodyAbort { handle, code }, head);
             self.remember(pk, SentFrame::Session(Fragment::Abort { handle, code }));
         }
+        self.put_own_frames(pk, head);
+    }
+
+    /// Control frames that no session asks for.
+    fn put_own_frames(&mut self, pk: &mut Packet, head: &mut Vec<u8>) {
         if pk.space(head) >= LANE_LEN
             && let Some(f) = self.lane_frame()
         {

@@ -9,9 +9,9 @@ use core::net::{IpAddr, SocketAddr};
 use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
-use weir_session::Sessions;
+use weir_session::{Carrier, Sessions};
 
-use crate::association::{Association, Cx, State};
+use crate::association::{Association, Cx, State, carries};
 use crate::crypt::Handshake;
 use crate::hash::IdHash;
 use crate::lane::LaneNews;
@@ -292,19 +292,50 @@ impl Endpoint {
     }
 
     pub(crate) fn touch(&mut self, peer: PeerId) {
-        self.sessions.touch(peer);
+        self.sessions.touch_for(Carrier::Link, peer);
+    }
+
+    /// Packets carry from now on what the session with this peer sends: another carrier has failed, or is not to be had. What that had taken and not delivered is told by
+    /// [`weir_session::Session::lost`].
+    pub fn carry(&mut self, now: Time, peer: PeerId, events: &mut Vec<Event>) {
+        self.sessions.set_carrier(peer, Carrier::Link);
+        let Some((a, mut cx)) = with_association!(self, peer, now) else { return };
+        match a.state {
+            State::Up => a.take_over(&mut cx, events),
+            State::Idle if cx.s.has_open() => self.open(now, peer),
+            State::Down(reason) => cx.s.end(cx.common, reason, events),
+            State::Idle | State::Opening => {}
+        }
+        self.touch(peer);
+    }
+
+    /// The sessions, which other carriers share.
+    #[must_use]
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// The same, to be changed.
+    pub fn sessions_mut(&mut self) -> &mut Sessions {
+        &mut self.sessions
+    }
+
+    /// The peer with this endpoint id, if one is known.
+    #[must_use]
+    pub fn peer_of(&self, endpoint_id: u64) -> Option<PeerId> {
+        self.by_endpoint.get(&endpoint_id).copied()
     }
 
     /// Something was queued: opens the association if that has not begun, and wants a lane if it would pay.
     pub(crate) fn ensure_open(&mut self, now: Time, peer: PeerId) {
-        if let Some((a, mut cx)) = with_association!(self, peer, now) {
+        if let Some((a, mut cx)) = with_association!(self, peer, now).filter(|(_, cx)| carries(cx.s)) {
             match a.state {
                 State::Up => a.consider_lane(&mut cx),
                 State::Idle => self.open(now, peer),
                 State::Opening | State::Down(_) => {}
             }
         }
-        self.touch(peer);
+        self.sessions.touch(peer);
     }
 
     /// Queues a message; the envelope is copied, the payload is read later through [`Payloads`] until the token is reported.
@@ -419,7 +450,7 @@ impl Endpoint {
     /// When to call [`Self::handle_timeout`] next, if nothing else happens. A time in the past: now.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        if self.sessions.has_touched() || !self.ready.is_empty() || !self.outbox.is_empty() {
+        if self.sessions.has_touched(Carrier::Link) || !self.ready.is_empty() || !self.outbox.is_empty() {
             return Some(Time::ZERO);
         }
         let t = self.timers.peek().map(|r| r.0.0);
@@ -477,7 +508,7 @@ impl Endpoint {
         if self.sessions.common().grants.has_changed() {
             self.sessions.run_grants(now);
         }
-        while let Some(peer) = self.sessions.next_touched() {
+        while let Some(peer) = self.sessions.next_touched(Carrier::Link) {
             let Some((a, mut cx)) = with_association!(self, peer, now) else { continue };
             a.consider_lane(&mut cx);
             a.check_drained(cx.s);
@@ -500,7 +531,7 @@ impl Endpoint {
             self.counters.bytes_sent += d.bytes.len() as u64;
             return Some(Transmit { remote: d.remote, local: d.local, peer: PeerId(u32::MAX), payload: None });
         }
-        if self.sessions.has_touched() || self.sessions.common().grants.has_changed() {
+        if self.sessions.has_touched(Carrier::Link) || self.sessions.common().grants.has_changed() {
             self.run = None;
             self.settle(now);
         }

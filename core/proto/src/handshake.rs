@@ -12,7 +12,7 @@ use weir_wire::{AddrList, EndpointName, Handshake, Kind, Params, RefuseCode, pac
 
 use weir_session::Terms;
 
-use crate::association::{Association, Cx, PeerParams, State};
+use crate::association::{Association, Cx, PeerParams, State, carries};
 use crate::endpoint::{Datagram, Endpoint, INDEX_BITS, with_association};
 use crate::lane::LANES_VERSION;
 use crate::paths::{PATHS_MAX, Path};
@@ -484,6 +484,7 @@ impl Association {
             ack_delay_max_ns: u64::from(p.ack_delay_max_us.min(100_000)) * 1000,
             lanes: cx.cfg.lanes && p.lanes == LANES_VERSION && self.level() == Level::Integrity,
             connects: cx.endpoint_id < self.endpoint_id,
+            terms: Terms { credit_msgs: u64::from(p.initial_credit_msgs), credit_bytes: p.initial_credit_bytes },
         };
         self.heard = cx.now;
         self.last_ping = cx.now;
@@ -501,12 +502,21 @@ impl Association {
             self.paths[i].make_valid(cx.cfg, cx.now);
         }
         self.paths.shrink_to_fit();
-        events.push(Event::Up { peer: self.id });
+        // Where another carrier has the session, packets are there if it fails.
+        if carries(cx.s) {
+            self.take_over(cx, events);
+        }
+    }
+
+    /// The association is up and carries the session.
+    pub(crate) fn take_over(&mut self, cx: &mut Cx<'_>, events: &mut Vec<Event>) {
+        if !cx.s.is_up() {
+            events.push(Event::Up { peer: self.id });
+        }
         self.set_piece_max(cx.s);
         self.set_round_trip(cx.s);
         cx.s.allow_bulk(if self.peer.lanes { u64::from(cx.cfg.lane_min_bytes) } else { 0 });
-        let terms = Terms { credit_msgs: u64::from(p.initial_credit_msgs), credit_bytes: p.initial_credit_bytes };
-        if !cx.s.begin(cx.common, terms) {
+        if !cx.s.begin(cx.common, self.peer.terms) {
             // Queued before the peer's limits were known; it would never be let out.
             self.go_down(cx, DownReason::NoRoom, events);
             self.close_pending = Some(1);

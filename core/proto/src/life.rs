@@ -6,7 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 use rand_core::RngCore;
 use weir_session::Session;
 
-use crate::association::{Association, Cx, State};
+use crate::association::{Association, Cx, State, carries};
 use crate::paths::{PATHS_MAX, Path, PathState};
 use crate::{DownReason, Event, Time};
 
@@ -50,7 +50,9 @@ impl Association {
                     self.pacing_until = None;
                 }
                 self.on_loss_timers(cx);
-                cx.s.on_timeout(cx.common, cx.now);
+                if carries(cx.s) {
+                    cx.s.on_timeout(cx.common, cx.now);
+                }
                 self.settle_doubt(cx, events);
                 self.keep_alive(cx, events);
                 self.check_drained(cx.s);
@@ -124,7 +126,7 @@ impl Association {
 
     /// A closing endpoint with nothing unacknowledged and nothing to tell of its lane says goodbye.
     pub(crate) fn check_drained(&mut self, s: &Session) {
-        let is_done = |a: &Association| a.state == State::Up && !s.has_open() && a.lane_due().is_none();
+        let is_done = |a: &Association| a.state == State::Up && !(carries(s) && s.has_open()) && a.lane_due().is_none();
         if self.closing.is_some() && self.close_pending.is_none() && is_done(self) {
             self.close_pending = Some(0);
         }

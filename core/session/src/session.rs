@@ -10,7 +10,7 @@ use crate::bodies::{BodiesIn, BodiesOut};
 use crate::messages::{ENVELOPE_MAX, MessagesIn, MessagesOut, OutMessage};
 use crate::offer::{Bulk, Flow, Fragment};
 use crate::sessions::Common;
-use crate::{BodyOpened, Config, Credit, DownReason, Event, Message, PeerId, SendError, Time};
+use crate::{BodyOpened, Carrier, Config, Credit, DownReason, Event, Message, PeerId, SendError, Time};
 
 /// Aborts that may wait to be sent: more than a receiver that behaves has open.
 const ABORTS_MAX: usize = 1 << 16;
@@ -76,8 +76,9 @@ pub struct Session {
     round_trip_ns: u64,
     regrant_at: Option<Time>,
     pub(crate) counts: PeerCounters,
-    /// It stands in the list of those that changed.
-    pub(crate) touched: bool,
+    carrier: Carrier,
+    /// In whose lists of those that changed it stands ([`Carrier::flag`]).
+    pub(crate) touched: u8,
 }
 
 impl Session {
@@ -110,7 +111,8 @@ impl Session {
             round_trip_ns: 0,
             regrant_at: None,
             counts: PeerCounters::default(),
-            touched: false,
+            carrier: Carrier::Link,
+            touched: 0,
         }
     }
 
@@ -120,6 +122,24 @@ impl Session {
     #[must_use]
     pub fn peer(&self) -> PeerId {
         self.peer
+    }
+
+    /// The carrier of what it sends.
+    #[must_use]
+    #[inline]
+    pub fn carrier(&self) -> Carrier {
+        self.carrier
+    }
+
+    pub(crate) fn set_carrier(&mut self, carrier: Carrier) {
+        self.carrier = carrier;
+    }
+
+    /// The peer's terms are known, and it is not over.
+    #[must_use]
+    #[inline]
+    pub fn is_up(&self) -> bool {
+        self.up
     }
 
     /// Why it is over, if it is.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
-use crate::{BodyOpened, Config, Credit, Event, Grants, Message, PeerId, SendError, Session, Time};
+use crate::{BodyOpened, Carrier, Config, Credit, Event, Grants, Message, PeerId, SendError, Session, Time};
 
 /// What was counted of all sessions of an endpoint since its start. All only grow.
 #[derive(Clone, Default, Debug, PartialEq, Eq, Serialize)]
@@ -63,8 +63,8 @@ pub struct Sessions {
     common: Common,
     #[expect(clippy::vec_box, reason = "a session is large and must not be moved when peers are added")]
     list: Vec<Box<Session>>,
-    /// Those that changed since their carriers last looked.
-    touched: Vec<PeerId>,
+    /// Those that changed since their carriers last looked, for each carrier.
+    touched: [Vec<PeerId>; Carrier::COUNT],
 }
 
 impl Sessions {
@@ -73,7 +73,7 @@ impl Sessions {
     pub fn new(cfg: Config) -> Sessions {
         let grants = Grants::new(&cfg);
         let common = Common { cfg, grants, counters: Counters::default(), clock: Time::ZERO };
-        Sessions { common, list: Vec::new(), touched: Vec::new() }
+        Sessions { common, list: Vec::new(), touched: Default::default() }
     }
 
     /// A session with a new peer, whose index is the next one.
@@ -127,30 +127,46 @@ impl Sessions {
         list.get_mut(peer.0 as usize).map(|s| (&mut **s, common))
     }
 
-    /// The session changed: its carriers are to look at it.
+    /// The session changed: its carrier is to look at it.
     #[inline]
     pub fn touch(&mut self, peer: PeerId) {
-        if let Some(s) = self.list.get_mut(peer.0 as usize)
-            && !s.touched
-        {
-            s.touched = true;
-            self.touched.push(peer);
+        if let Some(carrier) = self.get(peer).map(Session::carrier) {
+            self.touch_for(carrier, peer);
         }
     }
 
-    /// Whether some session changed.
+    /// Something concerns this carrier, whether or not it carries what the session sends.
+    #[inline]
+    pub fn touch_for(&mut self, carrier: Carrier, peer: PeerId) {
+        if let Some(s) = self.list.get_mut(peer.0 as usize)
+            && s.touched & carrier.flag() == 0
+        {
+            s.touched |= carrier.flag();
+            self.touched[carrier.index()].push(peer);
+        }
+    }
+
+    /// Whether some session changed for this carrier.
     #[must_use]
     #[inline]
-    pub fn has_touched(&self) -> bool {
-        !self.touched.is_empty()
+    pub fn has_touched(&self, carrier: Carrier) -> bool {
+        !self.touched[carrier.index()].is_empty()
     }
 
     /// One that changed. Ask until there is none.
     #[inline]
-    pub fn next_touched(&mut self) -> Option<PeerId> {
-        let peer = self.touched.pop()?;
-        self.list[peer.0 as usize].touched = false;
+    pub fn next_touched(&mut self, carrier: Carrier) -> Option<PeerId> {
+        let peer = self.touched[carrier.index()].pop()?;
+        self.list[peer.0 as usize].touched &= !carrier.flag();
         Some(peer)
+    }
+
+    /// From now on this carrier takes what the session sends. What another had taken and not delivered is told by [`Session::lost`].
+    pub fn set_carrier(&mut self, peer: PeerId, carrier: Carrier) {
+        if let Some(s) = self.list.get_mut(peer.0 as usize) {
+            s.set_carrier(carrier);
+            self.touch(peer);
+        }
     }
 
     /// Queues a message; the envelope is copied, the payload is read later through [`crate::Payloads`] until the token is reported.
