@@ -11,7 +11,7 @@ use weir_shm::{Config, Event, PeerIx, RemotePiece, Shm, State};
 
 const KEY: [u8; 32] = [0x5a; 32];
 const TURNS: usize = 7;
-const TURN: Duration = Duration::from_millis(150);
+const TURN: Duration = Duration::from_millis(20);
 /// Messages up to the end of a record go whole, longer ones in pieces of so many bytes (a whole number of lines with its header).
 const PIECES: [usize; 3] = [8 << 10, 16 << 10, 32 << 10];
 const SIZES: [usize; 7] = [4 << 10, 16 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20];
@@ -35,7 +35,9 @@ struct Side {
     peer: PeerIx,
     begin: Instant,
     events: Vec<Event>,
+    /// What is received; another than what is sent, as in the MPI benchmarks.
     buffer: Vec<u8>,
+    out: Vec<u8>,
     looks: u32,
 }
 
@@ -48,7 +50,7 @@ fn main() -> io::Result<()> {
 }
 
 fn serve(id: u64) -> io::Result<()> {
-    let shm = Shm::open(id, &KEY, Config::default()).map_err(io::Error::other)?;
+    let shm = Shm::open(id, &KEY, config()).map_err(io::Error::other)?;
     io::stdout().write_all(b"r")?;
     io::stdout().flush()?;
     let mut side = Side::wait(shm, None)?;
@@ -85,8 +87,8 @@ impl Side {
             shm.poll(nanos(begin), &mut events);
             match events.pop() {
                 Some(Event::Up { peer, .. }) => {
-                    let buffer = (0..4usize << 20).map(|i| i as u8).collect();
-                    return Ok(Side { shm, peer, begin, events, buffer, looks: 0 });
+                    let out: Vec<u8> = (0..4usize << 20).map(|i| i as u8).collect();
+                    return Ok(Side { shm, peer, begin, events, buffer: out.clone(), out, looks: 0 });
                 }
                 Some(Event::Over { why, .. }) => return Err(io::Error::other(why)),
                 None if begin.elapsed() > PATIENCE => return Err(io::ErrorKind::TimedOut.into()),
@@ -150,15 +152,16 @@ impl Side {
     fn collect(&mut self, len: usize, _piece: usize) -> io::Result<()> {
         let mut at = 0;
         while at < len {
-            match self.shm.try_recv(self.peer).map_err(io::Error::other)? {
-                Some(record) => at += record.bytes().copy_to(0, &mut self.buffer[at..len]),
-                None => self.idle()?,
+            if let Some(record) = self.shm.try_recv(self.peer).map_err(io::Error::other)? {
+                at += record.bytes().copy_to(0, &mut self.buffer[at..len]);
+                continue;
             }
+            self.idle()?;
         }
         Ok(())
     }
 
-    /// Sends the first `len` bytes of the buffer in pieces.
+    /// Sends `len` bytes in pieces.
     fn through_ring(&mut self, len: usize, piece: usize) -> io::Result<()> {
         let mut head = [0; 16];
         head[..8].copy_from_slice(&(len as u64).to_ne_bytes());
@@ -167,7 +170,7 @@ impl Side {
         let mut at = 0;
         while at < len {
             let end = (at + piece - 8).min(len);
-            match self.shm.send(self.peer, PIECE, &[IoSlice::new(&self.buffer[at..end])]) {
+            match self.shm.send(self.peer, PIECE, &[IoSlice::new(&self.out[at..end])]) {
                 Ok(()) => at = end,
                 Err(weir_shm::SendError::Full) => self.idle()?,
                 Err(e) => return Err(io::Error::other(e)),
@@ -176,9 +179,9 @@ impl Side {
         Ok(())
     }
 
-    /// Tells where the first `len` bytes lie.
+    /// Tells where `len` bytes lie.
     fn told(&mut self, len: usize) -> io::Result<()> {
-        let (at, len) = ((self.buffer.as_ptr() as u64).to_ne_bytes(), (len as u64).to_ne_bytes());
+        let (at, len) = ((self.out.as_ptr() as u64).to_ne_bytes(), (len as u64).to_ne_bytes());
         self.shm.send(self.peer, PULL, &[IoSlice::new(&at), IoSlice::new(&len)]).map_err(io::Error::other)
     }
 
@@ -218,9 +221,9 @@ fn measure() -> io::Result<()> {
     let mut server = Server::start()?;
     let mut id = [0; 8];
     getrandom::fill(&mut id).map_err(io::Error::other)?;
-    let shm = Shm::open(u64::from_ne_bytes(id), &KEY, Config::default()).map_err(io::Error::other)?;
+    let shm = Shm::open(u64::from_ne_bytes(id), &KEY, config()).map_err(io::Error::other)?;
     let mut side = Side::wait(shm, Some(server.id))?;
-    println!("idle peer: {} KiB of the pair's memory are resident", resident_kib()?);
+    println!("resident of the pair's memory, KiB: {} when new", resident_kib()?);
     println!("direct reading: {:?}", side.shm.can_pull(side.peer));
 
     println!("\nhalf a round trip, us: median of {TURNS} turns (least-greatest)");
@@ -271,6 +274,13 @@ fn measure() -> io::Result<()> {
     for peers in PEERS {
         looking_at(peers)?;
     }
+    let used = resident_kib()?;
+    // The other side gives back its own ring's pages; it spins and polls meanwhile, as this one does.
+    let until = side.begin.elapsed() + Duration::from_millis(700);
+    while side.begin.elapsed() < until {
+        side.idle()?;
+    }
+    println!("\nresident of the pair's memory, KiB: {used} after all this, {} after 0.7 s without", resident_kib()?);
     side.small(OVER)?;
     server.child.wait()?;
     println!("\nload at the end: {}", std::fs::read_to_string("/proc/loadavg")?.trim());
@@ -364,4 +374,9 @@ fn looking_at(count: usize) -> io::Result<()> {
         }
         Ok(begin.elapsed().as_secs_f64() * 1e9 / 1e5)
     })
+}
+
+/// Idle pages go back sooner than they do else, so that it can be seen here.
+fn config() -> Config {
+    Config { trim_ns: 200_000_000, ..Config::default() }
 }

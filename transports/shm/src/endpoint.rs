@@ -527,7 +527,9 @@ impl Shm {
     pub fn forget(&mut self, peer: PeerIx) {
         if self.page.is_ours() {
             self.over(peer, Why::Closed);
-            self.events.retain(|event| !matches!(event, Event::Over { peer: of, .. } | Event::Up { peer: of, .. } if *of == peer));
+            self.events.retain(
+                |event| !matches!(event, Event::Over { peer: of, .. } | Event::Up { peer: of, .. } if *of == peer),
+            );
             self.peers.remove(peer);
         }
     }

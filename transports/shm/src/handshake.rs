@@ -110,7 +110,9 @@ impl Keys {
         let mut out = [0; 40];
         let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(job_key);
         // Fails only for more than 255 blocks of output; this is two.
-        prk.expand(&[b"weir 1 shm"], Len).and_then(|okm| okm.fill(&mut out)).expect("HKDF output of constant, small length");
+        prk.expand(&[b"weir 1 shm"], Len)
+            .and_then(|okm| okm.fill(&mut out))
+            .expect("HKDF output of constant, small length");
         let mut name = [0; 8];
         name.copy_from_slice(&out[32..]);
         Keys { mac: hmac::Key::new(hmac::HMAC_SHA256, &out[..32]), name }

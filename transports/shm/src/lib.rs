@@ -22,6 +22,8 @@ mod counters;
 mod endpoint;
 #[cfg(not(loom))]
 pub mod handshake;
+#[cfg(all(test, not(loom)))]
+mod hostile_tests;
 #[cfg(not(loom))]
 mod mapped;
 #[cfg(not(loom))]

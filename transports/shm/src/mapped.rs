@@ -53,9 +53,8 @@ pub fn map_pair(memory: &OwnedFd) -> io::Result<(Arc<Mapping>, [MappedRing; 2])>
     let mapping = Arc::new(Mapping::shared(memory, MEMORY_BYTES)?);
     let ring = |i: usize| {
         // SAFETY: both lie within the MEMORY_BYTES of the mapping (see the constants), at multiples of a line of a page's beginning.
-        let (control, data) = unsafe {
-            (mapping.at().add(i * size_of::<Control>()), mapping.at().add(CONTROL_BYTES + i * RING_BYTES))
-        };
+        let (control, data) =
+            unsafe { (mapping.at().add(i * size_of::<Control>()), mapping.at().add(CONTROL_BYTES + i * RING_BYTES)) };
         MappedRing { control: control.cast(), data: data.cast(), _mapping: Arc::clone(&mapping) }
     };
     let rings = [ring(0), ring(1)];

@@ -144,10 +144,9 @@ impl Peers {
     pub fn unlive(&mut self, ix: PeerIx) {
         let Some(at) = self.get_mut(ix).and_then(|peer| peer.live.take()) else { return };
         self.live.swap_remove(at);
-        if let Some(moved) = self.live.get(at).map(|live| live.slot as usize) {
-            if let Some(peer) = self.slots[moved].peer.as_mut() {
-                peer.live = Some(at);
-            }
+        let moved = self.live.get(at).map(|live| live.slot as usize);
+        if let Some(peer) = moved.and_then(|slot| self.slots[slot].peer.as_mut()) {
+            peer.live = Some(at);
         }
     }
 }

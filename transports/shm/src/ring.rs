@@ -148,11 +148,18 @@ fn index(position: u64, words: usize) -> usize {
     (position as usize / WORD) & (words - 1)
 }
 
+/// The position at which a ring begins.
+fn start(memory: &impl Memory, line: usize) -> u64 {
+    ((line * LINE) & (memory.data().len() * WORD - 1)) as u64
+}
+
 /// The side that writes. All its numbers are its own; what the peer says is taken once and checked.
 #[derive(Debug)]
 pub struct Producer<M> {
     memory: M,
-    /// Where the next record begins, in bytes since the beginning.
+    /// Where the first record began.
+    origin: u64,
+    /// Where the next record begins, in bytes since the beginning and with the origin, as all positions here.
     tail: u64,
     /// The consumer's `head` when it was last looked at.
     head: u64,
@@ -165,9 +172,10 @@ pub struct Producer<M> {
 }
 
 impl<M: Memory> Producer<M> {
-    /// The writing side of a new ring.
-    pub fn new(memory: M) -> Producer<M> {
-        Producer { memory, tail: 0, head: 0, cleared: 0, first: None, lacking: 0 }
+    /// The writing side of a new ring whose first record begins at line `origin` of it, the same for both sides.
+    pub fn new(memory: M, origin: usize) -> Producer<M> {
+        let origin = start(&memory, origin);
+        Producer { memory, origin, tail: origin, head: origin, cleared: origin, first: None, lacking: 0 }
     }
 
     /// The longest payload of a record, in bytes.
@@ -225,8 +233,8 @@ impl<M: Memory> Producer<M> {
         if bytes - (self.tail - self.head) >= wanted as u64 {
             return Ok(true);
         }
-        let head = self.memory.control().head.load(Ordering::Acquire);
-        if head < self.head || head > self.tail || head % LINE as u64 != 0 {
+        let head = self.memory.control().head.load(Ordering::Acquire).wrapping_add(self.origin);
+        if head < self.head || head > self.tail || !head.is_multiple_of(LINE as u64) {
             return Err(Corrupt::Head);
         }
         self.head = head;
@@ -363,16 +371,18 @@ impl<M: Memory> Reservation<'_, M> {
 #[derive(Debug)]
 pub struct Consumer<M> {
     memory: M,
-    /// Where the next record begins, in bytes since the beginning.
+    origin: u64,
+    /// Where the next record begins.
     head: u64,
     /// The producer waits for the room that was made, and was not woken yet.
     owes_wake: bool,
 }
 
 impl<M: Memory> Consumer<M> {
-    /// The reading side of a new ring.
-    pub fn new(memory: M) -> Consumer<M> {
-        Consumer { memory, head: 0, owes_wake: false }
+    /// The reading side of a new ring whose first record begins at line `origin` of it.
+    pub fn new(memory: M, origin: usize) -> Consumer<M> {
+        let origin = start(&memory, origin);
+        Consumer { memory, origin, head: origin, owes_wake: false }
     }
 
     /// Whether something lies there: a load of one word, in this processor's cache unless the producer has written.
@@ -447,10 +457,11 @@ impl<M: Memory> Consumer<M> {
         let before = self.head / quarter;
         self.head += total as u64;
         let control = self.memory.control();
-        control.head.store(self.head, Ordering::Release);
+        control.head.store(self.head - self.origin, Ordering::Release);
         if self.head / quarter != before {
             fence(Ordering::SeqCst);
-            self.owes_wake |= control.waiting.load(Ordering::Relaxed) != 0 && control.waiting.swap(0, Ordering::AcqRel) != 0;
+            self.owes_wake |=
+                control.waiting.load(Ordering::Relaxed) != 0 && control.waiting.swap(0, Ordering::AcqRel) != 0;
         }
     }
 

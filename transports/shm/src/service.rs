@@ -26,6 +26,8 @@ const ACCEPTS: usize = 16;
 const MESSAGES: usize = 4;
 /// How often sockets are looked at while a handshake is under way.
 const HANDSHAKE_CHECK_NS: u64 = 20_000;
+/// Lines of a page, at one of which a pair's rings begin.
+const ORIGINS: u64 = 64;
 /// How long no connection is taken after descriptors ran out.
 const PAUSE_NS: u64 = 100_000_000;
 
@@ -146,7 +148,9 @@ impl Shm {
         for _ in 0..ACCEPTS {
             let socket = match sys::accept(&self.listener) {
                 Ok(socket) => socket,
-                Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) => {
+                Err(e)
+                    if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) =>
+                {
                     // The connection stays in the queue; to be told of it at once again would keep a processor busy.
                     self.counters.accept_failures += 1;
                     sys::epoll_remove(&self.wait, &self.listener);
@@ -164,11 +168,10 @@ impl Shm {
     }
 
     fn add_stranger(&mut self, socket: OwnedFd, now_ns: u64) {
-        if self.strangers.count >= self.config.max_strangers {
-            if let Some(at) = self.strangers.oldest() {
-                self.drop_stranger(at);
-                self.counters.strangers_expired += 1;
-            }
+        let full = self.strangers.count >= self.config.max_strangers;
+        if let Some(at) = self.strangers.oldest().filter(|_| full) {
+            self.drop_stranger(at);
+            self.counters.strangers_expired += 1;
         }
         let deadline_ns = now_ns.saturating_add(self.config.handshake_ns);
         let at = self.strangers.put(Stranger { socket, handshake: None, deadline_ns });
@@ -299,11 +302,12 @@ impl Shm {
         let id = peer.id;
         drop_dial(&self.wait, peer);
         peer.state = State::Up;
-        let tx = Producer::new(tx);
-        let link =
-            Link { socket, pidfd, pid, pull, tx, mapping, tx_ring, tx_records: 0, tx_seen: 0, trimmed: false };
+        // Looking at many peers whose next records all lie at one place of a page would use one set of the cache only.
+        let origin = ((self.id ^ id) % ORIGINS) as usize;
+        let tx = Producer::new(tx, origin);
+        let link = Link { socket, pidfd, pid, pull, tx, mapping, tx_ring, tx_records: 0, tx_seen: 0, trimmed: false };
         peer.link = Some(Box::new(link));
-        self.peers.set_live(ix, Consumer::new(rx));
+        self.peers.set_live(ix, Consumer::new(rx, origin));
         self.dialling.retain(|other| *other != ix);
         self.counters.peers_up += 1;
         self.events.push_back(Event::Up { peer: ix, id });
@@ -371,7 +375,8 @@ impl Shm {
             // Closed without a word: what a listener of another user does, but its user was seen before.
             _ => return self.over(ix, Why::BadHandshake),
         };
-        let step = if dial.handshake.has_proved() { self.take_ready(ix, &bytes[..n]) } else { self.prove(ix, &bytes[..n]) };
+        let step =
+            if dial.handshake.has_proved() { self.take_ready(ix, &bytes[..n]) } else { self.prove(ix, &bytes[..n]) };
         match step {
             Ok(()) => {}
             Err(Some(why)) => self.over(ix, why),

@@ -268,7 +268,8 @@ fn first_descriptor(message: &libc::msghdr) -> Option<OwnedFd> {
         let head = unsafe { &*at };
         if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
             // SAFETY: no pointers are followed.
-            let count = (head.cmsg_len as usize).saturating_sub(unsafe { libc::CMSG_LEN(0) } as usize) / size_of::<RawFd>();
+            let count =
+                (head.cmsg_len as usize).saturating_sub(unsafe { libc::CMSG_LEN(0) } as usize) / size_of::<RawFd>();
             for i in 0..count {
                 // SAFETY: so many numbers lie behind the head; each is a descriptor made for us, and dropped is closed.
                 let fd = unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(at).cast::<RawFd>().add(i).read_unaligned()) };
@@ -304,7 +305,8 @@ pub fn epoll() -> io::Result<OwnedFd> {
 pub fn epoll_add(set: &OwnedFd, fd: &OwnedFd, tag: u64) -> io::Result<()> {
     let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLRDHUP) as u32, u64: tag };
     // SAFETY: the pointer is to `event`, which lives through the call.
-    check(unsafe { libc::epoll_ctl(set.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &raw mut event) }.into()).map(drop)
+    check(unsafe { libc::epoll_ctl(set.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &raw mut event) }.into())
+        .map(drop)
 }
 
 /// Takes a descriptor out of a wait set. Closing alone does not, where a forked child has a copy.

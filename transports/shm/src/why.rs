@@ -80,7 +80,9 @@ pub enum NoPull {
     #[error("reading another process's memory is switched off")]
     Off,
     /// EPERM, and `kernel.yama.ptrace_scope` is above 0.
-    #[error("not permitted to read the peer's memory: kernel.yama.ptrace_scope is above 0; sysctl kernel.yama.ptrace_scope=0 permits it")]
+    #[error(
+        "not permitted to read the peer's memory: kernel.yama.ptrace_scope is above 0; sysctl kernel.yama.ptrace_scope=0 permits it"
+    )]
     Yama,
     /// EPERM without Yama: a container, other capabilities, a process that may not be dumped.
     #[error("not permitted to read the peer's memory: a container's rules, or a process that cannot be traced")]

@@ -13,7 +13,7 @@ type Ends = (Producer<Arc<HeapRing>>, Consumer<Arc<HeapRing>>);
 /// The smallest ring: a record takes one of its four lines.
 fn ring() -> Ends {
     let memory = Arc::new(HeapRing::new(MIN_WORDS));
-    (Producer::new(Arc::clone(&memory)), Consumer::new(memory))
+    (Producer::new(Arc::clone(&memory), 1), Consumer::new(memory, 1))
 }
 
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
