@@ -14,6 +14,7 @@ pub mod matching;
 pub mod pair;
 pub mod parsers;
 mod row;
+pub mod shm;
 pub mod upper;
 
 /// Where the matcher's reference model, borrowed from its tests, looks for its types.

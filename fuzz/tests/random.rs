@@ -82,6 +82,18 @@ fn engine_lanes() {
 }
 
 #[test]
+fn shm_ring() {
+    let received = each(3000, 2000, weir_fuzz::shm::ring);
+    assert!(received > 20_000, "only {received} records were received");
+}
+
+#[test]
+fn shm_handshake() {
+    let up = each(3000, 400, weir_fuzz::shm::handshake);
+    assert!(up > 200, "only {up} handshakes came to their end");
+}
+
+#[test]
 fn distribution() {
     let read = each(3000, 300, weir_fuzz::distribution::run);
     assert!(read > 1000, "only {read} cells and samples were read");

@@ -134,6 +134,7 @@ pub fn run(paths: &Paths, quick: bool) -> Result<bool> {
     }
     dissector(paths, &mut tally);
     if !quick {
+        model_checked(paths, &mut tally);
         fuzz_targets(paths, &mut tally);
     }
     end_to_end(paths, quick, world.map(drop), &mut tally);
@@ -259,6 +260,14 @@ fn fuzz_targets(paths: &Paths, tally: &mut Tally) {
     let mut command = paths.cargo();
     command.args(["test", "--quiet", "--tests", "--locked", "--manifest-path", "fuzz/Cargo.toml"]);
     tally.step(title, || must(command.env("RUST_BACKTRACE", "0"), COMPILING));
+}
+
+/// The rings of shared memory in every order that the memory model permits. The atomics are other ones, so that everything is compiled once more.
+fn model_checked(paths: &Paths, tally: &mut Tally) {
+    let mut command = paths.cargo();
+    command.args(["test", "--release", "--quiet", "-p", "weir-shm", "--test", "loom"]);
+    command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", paths.target.join("loom"));
+    tally.step("shared memory's rings under the model checker", || must(&mut command, COMPILING));
 }
 
 /// Unit, property and simulation tests; each test counts.

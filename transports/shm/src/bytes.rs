@@ -1,0 +1,133 @@
+//! Bytes in memory that another process may change at any time.
+//!
+//! Rust may assume of a `&[u8]` that nobody changes it, so none is ever made of shared memory. It is read and written as atomic words,
+//! or by an instruction whose effect the compiler does not look into. A peer that scribbles meanwhile makes the copied bytes
+//! wrong, and nothing else.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Bytes of a word.
+pub const WORD: usize = 8;
+
+/// From here on one string instruction copies, for fewer bytes a loop of words.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+const STRING_MIN: usize = 128;
+
+/// The payload of a record in shared memory. It can only be copied out.
+#[derive(Clone, Copy)]
+pub struct SharedBytes<'a> {
+    words: &'a [AtomicU64],
+    len: usize,
+}
+
+impl<'a> SharedBytes<'a> {
+    /// The first `len` bytes of `words`, fewer if there are not so many.
+    pub(crate) fn new(words: &'a [AtomicU64], len: usize) -> SharedBytes<'a> {
+        SharedBytes { words, len: len.min(words.len() * WORD) }
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies from byte `at` on into `dst`; returns how many bytes there were, at most `dst.len()`.
+    pub fn copy_to(&self, at: usize, dst: &mut [u8]) -> usize {
+        let len = self.len.saturating_sub(at).min(dst.len());
+        copy_out(self.words, at, &mut dst[..len]);
+        len
+    }
+
+    /// The `N` bytes from byte `at` on, if there are so many. What is parsed must be read once, and this is how.
+    #[must_use]
+    pub fn read_at<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        let mut out = [0; N];
+        let there = at.checked_add(N).is_some_and(|end| end <= self.len);
+        there.then(|| {
+            copy_out(self.words, at, &mut out);
+            out
+        })
+    }
+
+    /// All of it in a vector.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut out = vec![0; self.len];
+        self.copy_to(0, &mut out);
+        out
+    }
+}
+
+impl core::fmt::Debug for SharedBytes<'_> {
+    /// The length only: the bytes may change while they are shown.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "SharedBytes({} bytes)", self.len)
+    }
+}
+
+/// Copies `dst.len()` bytes from byte `at` of `words`; both ends must lie within.
+#[inline]
+pub(crate) fn copy_out(words: &[AtomicU64], at: usize, dst: &mut [u8]) {
+    assert!(at <= words.len() * WORD && dst.len() <= words.len() * WORD - at, "copy beyond the ring");
+    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+    if dst.len() >= STRING_MIN {
+        // SAFETY: the assertion shows that the source lies within `words`; `dst` is a slice of that length.
+        return unsafe { copy_string(dst.as_mut_ptr(), words.as_ptr().cast::<u8>().add(at), dst.len()) };
+    }
+    let (mut at, mut dst) = (at, dst);
+    while !dst.is_empty() {
+        let (word, shift) = (at / WORD, at % WORD);
+        let bytes = words[word].load(Ordering::Relaxed).to_le_bytes();
+        let n = (WORD - shift).min(dst.len());
+        let (now, rest) = dst.split_at_mut(n);
+        now.copy_from_slice(&bytes[shift..shift + n]);
+        (at, dst) = (at + n, rest);
+    }
+}
+
+/// Copies `src` to byte `at` of `words`; both ends must lie within, and nobody else may write there.
+#[inline]
+pub(crate) fn copy_in(words: &[AtomicU64], at: usize, src: &[u8]) {
+    assert!(at <= words.len() * WORD && src.len() <= words.len() * WORD - at, "copy beyond the ring");
+    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+    if src.len() >= STRING_MIN {
+        // SAFETY: the assertion shows that the destination lies within `words`, whose atomics may be written through a shared
+        // reference; `src` is a slice of that length.
+        return unsafe { copy_string(words.as_ptr().cast::<u8>().add(at).cast_mut(), src.as_ptr(), src.len()) };
+    }
+    let (mut at, mut src) = (at, src);
+    while !src.is_empty() {
+        let (word, shift) = (at / WORD, at % WORD);
+        let n = (WORD - shift).min(src.len());
+        let (now, rest) = src.split_at(n);
+        let mut bytes = [0; WORD];
+        if n < WORD {
+            bytes = words[word].load(Ordering::Relaxed).to_le_bytes();
+        }
+        bytes[shift..shift + n].copy_from_slice(now);
+        words[word].store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        (at, src) = (at + n, rest);
+    }
+}
+
+/// Copies by the processor's string instruction, which the compiler does not look into: what another process does to the memory
+/// meanwhile is no race in the language's sense.
+///
+/// # Safety
+/// `src` must be readable and `dst` writable for `len` bytes.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+#[inline]
+unsafe fn copy_string(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: the caller's promise; the direction flag is clear on entry to every asm block.
+    unsafe {
+        core::arch::asm!("rep movsb", inout("rcx") len => _, inout("rdi") dst => _, inout("rsi") src => _,
+            options(nostack, preserves_flags));
+    }
+}

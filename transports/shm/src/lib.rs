@@ -1,0 +1,49 @@
+//! Shared memory between two endpoints of one host and one user (spec/shm.md): found by abstract Unix sockets, proved by the job's key, rings
+//! of records in a sealed memfd, large payload by one copy from the peer's memory, waking through the socket.
+//!
+//! This crate moves records. What they mean is the engine's affair. [`Shm`] is one endpoint with all its peers.
+//!
+//! `unsafe` is in `sys` (system calls), `mapped` (where rings lie) and `bytes` (copying what others may change).
+//!
+//! The rings are model-checked and run under Miri:
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test -p weir-shm --release --test loom --target-dir target/loom
+//! cargo +nightly miri test -p weir-shm --test ring
+//! ```
+
+pub mod bytes;
+pub mod ring;
+mod sync;
+
+#[cfg(not(loom))]
+mod counters;
+#[cfg(not(loom))]
+mod endpoint;
+#[cfg(not(loom))]
+pub mod handshake;
+#[cfg(all(test, not(loom)))]
+mod hostile_tests;
+#[cfg(not(loom))]
+mod mapped;
+#[cfg(not(loom))]
+mod peers;
+#[cfg(not(loom))]
+mod pull;
+#[cfg(not(loom))]
+mod service;
+#[cfg(not(loom))]
+mod sys;
+#[cfg(not(loom))]
+mod why;
+
+#[cfg(not(loom))]
+pub use counters::ShmCounters;
+#[cfg(not(loom))]
+pub use endpoint::{Config, ConnectError, Event, PeerIx, RecvError, SendError, Shm, State};
+#[cfg(not(loom))]
+pub use mapped::{MEMORY_BYTES, MappedRing, RING_BYTES};
+#[cfg(not(loom))]
+pub use sys::RemotePiece;
+#[cfg(not(loom))]
+pub use why::{NoPull, OpenError, Why};

@@ -1,0 +1,152 @@
+//! The table of peers: who is dialled, who is up, who is over, and the receiving rings in one row so that looking at all of them is
+//! cheap.
+
+use crate::endpoint::{PeerIx, State};
+use crate::handshake::Connector;
+use crate::mapped::MappedRing;
+use crate::ring::{Consumer, Producer};
+use crate::sys::Mapping;
+use crate::why::NoPull;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// A connection that we make and that is not up yet.
+#[derive(Debug)]
+pub struct Dial {
+    /// None while the listener's queue is full.
+    pub socket: Option<OwnedFd>,
+    pub handshake: Connector,
+    /// The memory, from PROOF on.
+    pub memory: Option<(Arc<Mapping>, [MappedRing; 2])>,
+}
+
+/// What an association has beside its receiving ring.
+#[derive(Debug)]
+pub struct Link {
+    pub socket: OwnedFd,
+    pub pidfd: Option<OwnedFd>,
+    pub pid: i32,
+    pub pull: Result<(), NoPull>,
+    pub tx: Producer<MappedRing>,
+    pub mapping: Arc<Mapping>,
+    /// Which of the two rings is ours to write: 0 for the connector.
+    pub tx_ring: usize,
+    /// Records sent at the last look, and whether the ring's pages were given back since.
+    pub tx_records: u64,
+    pub tx_seen: u64,
+    pub trimmed: bool,
+}
+
+/// One peer.
+#[derive(Debug)]
+pub struct Peer {
+    pub id: u64,
+    pub state: State,
+    pub dial: Option<Dial>,
+    /// Until when the handshake must be done.
+    pub deadline_ns: u64,
+    pub link: Option<Box<Link>>,
+    /// Its place among the receiving rings.
+    pub live: Option<usize>,
+}
+
+/// A receiving ring and whose it is. One cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Live {
+    pub rx: Consumer<MappedRing>,
+    pub slot: u32,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    peer: Option<Peer>,
+}
+
+/// All peers.
+#[derive(Debug, Default)]
+pub struct Peers {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    by_id: HashMap<u64, u32>,
+    pub live: Vec<Live>,
+}
+
+impl Peers {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// The handle of a slot in use.
+    pub fn handle(&self, slot: u32) -> Option<PeerIx> {
+        let at = self.slots.get(slot as usize)?;
+        at.peer.as_ref().map(|_| PeerIx { slot, generation: at.generation })
+    }
+
+    /// The handle of an endpoint.
+    pub fn find(&self, id: u64) -> Option<PeerIx> {
+        self.by_id.get(&id).and_then(|slot| self.handle(*slot))
+    }
+
+    /// All handles.
+    pub fn handles(&self) -> Vec<PeerIx> {
+        (0..self.slots.len() as u32).filter_map(|slot| self.handle(slot)).collect()
+    }
+
+    #[inline]
+    pub fn get(&self, ix: PeerIx) -> Option<&Peer> {
+        let slot = self.slots.get(ix.slot as usize)?;
+        slot.peer.as_ref().filter(|_| slot.generation == ix.generation)
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, ix: PeerIx) -> Option<&mut Peer> {
+        let slot = self.slots.get_mut(ix.slot as usize)?;
+        slot.peer.as_mut().filter(|_| slot.generation == ix.generation)
+    }
+
+    /// A new peer, not connected.
+    pub fn add(&mut self, id: u64, deadline_ns: u64) -> PeerIx {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, peer: None });
+            self.slots.len() as u32 - 1
+        });
+        let at = &mut self.slots[slot as usize];
+        at.peer = Some(Peer { id, state: State::Connecting, dial: None, deadline_ns, link: None, live: None });
+        self.by_id.insert(id, slot);
+        PeerIx { slot, generation: at.generation }
+    }
+
+    /// Takes a peer out; its handle leads nowhere from now on.
+    pub fn remove(&mut self, ix: PeerIx) -> Option<Peer> {
+        self.unlive(ix);
+        let slot = self.slots.get_mut(ix.slot as usize).filter(|slot| slot.generation == ix.generation)?;
+        let peer = slot.peer.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(ix.slot);
+        self.by_id.remove(&peer.id);
+        Some(peer)
+    }
+
+    /// Adds a peer's receiving ring to the row.
+    pub fn set_live(&mut self, ix: PeerIx, rx: Consumer<MappedRing>) {
+        let at = self.live.len();
+        if let Some(peer) = self.get_mut(ix) {
+            peer.live = Some(at);
+            self.live.push(Live { rx, slot: ix.slot });
+        }
+    }
+
+    /// Takes a peer's receiving ring out of the row; nothing more is read of it.
+    pub fn unlive(&mut self, ix: PeerIx) {
+        let Some(at) = self.get_mut(ix).and_then(|peer| peer.live.take()) else { return };
+        self.live.swap_remove(at);
+        let moved = self.live.get(at).map(|live| live.slot as usize);
+        if let Some(peer) = moved.and_then(|slot| self.slots[slot].peer.as_mut()) {
+            peer.live = Some(at);
+        }
+    }
+}

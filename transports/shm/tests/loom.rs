@@ -1,0 +1,148 @@
+//! The ring under the model checker, in every order that the memory model permits (bounded to two or three preemptions):
+//! `RUSTFLAGS="--cfg loom" cargo test -p weir-shm --release --test loom --target-dir target/loom`.
+//! Without `--cfg loom` there is nothing here.
+#![cfg(loom)]
+
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::thread;
+use std::sync::Arc;
+use weir_shm::ring::{Consumer, HeapRing, MIN_WORDS, Producer};
+
+type Ends = (Producer<Arc<HeapRing>>, Consumer<Arc<HeapRing>>);
+
+/// The smallest ring: a record takes one of its four lines.
+fn ring() -> Ends {
+    let memory = Arc::new(HeapRing::new(MIN_WORDS));
+    (Producer::new(Arc::clone(&memory), 1), Consumer::new(memory, 1))
+}
+
+fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+fn send(tx: &mut Producer<Arc<HeapRing>>, n: u64) -> bool {
+    let Ok(mut room) = tx.reserve(n as u16, 16) else { return false };
+    room.write(0, &n.to_le_bytes());
+    room.write(8, &(!n).to_le_bytes());
+    room.commit();
+    true
+}
+
+/// The next record's number, after a look at all of it.
+fn receive(rx: &mut Consumer<Arc<HeapRing>>) -> Option<u64> {
+    let record = rx.try_recv().expect("nobody scribbles")?;
+    let n = u64::from_le_bytes(record.bytes().read_at(0).expect("16 bytes"));
+    assert_eq!(record.bytes().read_at(8), Some((!n).to_le_bytes()), "a record is seen whole or not at all");
+    assert_eq!(u64::from(record.kind()), n);
+    Some(n)
+}
+
+#[test]
+fn records_are_seen_whole_and_in_order_over_a_lap() {
+    check(2, || {
+        let (mut tx, mut rx) = ring();
+        let writer = thread::spawn(move || {
+            for n in 1..=5 {
+                while !send(&mut tx, n) {
+                    thread::yield_now();
+                }
+                let _ = tx.publish();
+            }
+        });
+        for n in 1..=5 {
+            loop {
+                match receive(&mut rx) {
+                    Some(got) => break assert_eq!(got, n),
+                    None => thread::yield_now(),
+                }
+            }
+        }
+        writer.join().expect("the writer ends");
+        assert_eq!(receive(&mut rx), None);
+    });
+}
+
+#[test]
+fn records_published_together_are_seen_whole_and_in_order() {
+    check(3, || {
+        let (mut tx, mut rx) = ring();
+        let writer = thread::spawn(move || {
+            assert!(send(&mut tx, 1) && send(&mut tx, 2) && send(&mut tx, 3));
+            let _ = tx.publish();
+        });
+        let mut last = 0;
+        for _ in 0..4 {
+            match receive(&mut rx) {
+                Some(n) => {
+                    assert_eq!(n, last + 1);
+                    last = n;
+                }
+                None => thread::yield_now(),
+            }
+        }
+        writer.join().expect("the writer ends");
+        while let Some(n) = receive(&mut rx) {
+            assert_eq!(n, last + 1);
+            last = n;
+        }
+        assert_eq!(last, 3);
+    });
+}
+
+#[test]
+fn a_sleeper_sees_the_record_or_is_woken() {
+    check(3, || {
+        let (mut tx, mut rx) = ring();
+        let woken = Arc::new(AtomicBool::new(false));
+        let wake = Arc::clone(&woken);
+        let writer = thread::spawn(move || {
+            for n in 1..=2 {
+                assert!(send(&mut tx, n));
+                if tx.publish() {
+                    wake.store(true, Ordering::Release);
+                }
+            }
+        });
+        let sleeps = rx.prepare_sleep();
+        writer.join().expect("the writer ends");
+        assert!(!sleeps || woken.load(Ordering::Acquire), "it would sleep for ever");
+        rx.cancel_sleep();
+        assert_eq!((receive(&mut rx), receive(&mut rx), receive(&mut rx)), (Some(1), Some(2), None));
+    });
+}
+
+#[test]
+fn a_sleeper_sees_the_end_or_is_woken() {
+    check(3, || {
+        let (mut tx, rx) = ring();
+        let woken = Arc::new(AtomicBool::new(false));
+        let wake = Arc::clone(&woken);
+        let writer = thread::spawn(move || wake.store(tx.close(), Ordering::Release));
+        let sleeps = rx.prepare_sleep();
+        writer.join().expect("the writer ends");
+        assert!(!sleeps || woken.load(Ordering::Acquire), "it would sleep for ever");
+        assert!(rx.is_closed());
+    });
+}
+
+#[test]
+fn a_producer_that_sleeps_for_room_sees_it_or_is_woken() {
+    check(3, || {
+        let (mut tx, mut rx) = ring();
+        assert!(send(&mut tx, 1) && send(&mut tx, 2) && send(&mut tx, 3) && !send(&mut tx, 4));
+        let _ = tx.publish();
+        let reader = thread::spawn(move || {
+            let mut wakes = false;
+            while receive(&mut rx).is_some() {
+                wakes |= rx.take_wake();
+            }
+            wakes
+        });
+        let sleeps = tx.prepare_sleep().expect("nobody scribbles");
+        let woken = reader.join().expect("the reader ends");
+        assert!(!sleeps || woken, "it would sleep for ever");
+        assert!(send(&mut tx, 4));
+    });
+}
