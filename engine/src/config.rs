@@ -8,6 +8,21 @@ use std::time::Duration;
 /// How packets are protected.
 pub use weir_proto::Level;
 
+/// Which carriers may be used (`policy.rs` says which is, for tests and for who doubts it).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CarrierUse {
+    /// Whatever is best.
+    Auto,
+    /// Shared memory with peers of this host, also where packets are captured or lost on purpose; packets for others.
+    Shm,
+    /// Packets, and TCP where it pays; no shared memory.
+    Network,
+    /// Packets only.
+    Udp,
+    /// Packets, and TCP for what is long whatever the network is like; no shared memory.
+    Tcp,
+}
+
 /// When large payload goes by TCP connections (spec/lanes.md 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneUse {
@@ -69,6 +84,8 @@ pub struct EngineConfig {
     pub copied_peer_bytes: u64,
     /// Socket receive buffer wanted, bytes (`WEIR_RCVBUF`).
     pub rcvbuf_bytes: usize,
+    /// Which carriers may be used (`WEIR_CARRIER`: auto, shm, udp, tcp).
+    pub carrier: CarrierUse,
     /// When large payload goes by TCP connections (`WEIR_LANES`: auto, always, off).
     pub lanes: LaneUse,
     /// Segmentation offload (`WEIR_OFFLOAD`: on, off).
@@ -111,6 +128,7 @@ impl Default for EngineConfig {
             copied_bytes: 64 << 20,
             copied_peer_bytes: 16 << 20,
             rcvbuf_bytes: 8 << 20,
+            carrier: CarrierUse::Auto,
             lanes: LaneUse::Auto,
             offload: true,
             linger: Duration::from_secs(5),
@@ -124,6 +142,12 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
+    /// The defaults without shared memory: for tests of what becomes of packets and TCP connections.
+    #[must_use]
+    pub fn packets() -> Self {
+        EngineConfig { carrier: CarrierUse::Network, ..EngineConfig::default() }
+    }
+
     /// Reads `WEIR_*` through `get` (usually the environment; a face may look at its own parameters first).
     ///
     /// # Errors
@@ -160,6 +184,17 @@ impl EngineConfig {
         v.number("WEIR_COPIED_BYTES", &mut c.copied_bytes, 64 << 10, 1 << 40)?;
         v.number("WEIR_COPIED_PEER_BYTES", &mut c.copied_peer_bytes, 64 << 10, 1 << 40)?;
         v.number("WEIR_RCVBUF", &mut c.rcvbuf_bytes, 64 << 10, 1 << 30)?;
+        v.one_of(
+            "WEIR_CARRIER",
+            &mut c.carrier,
+            &[
+                ("auto", CarrierUse::Auto),
+                ("shm", CarrierUse::Shm),
+                ("network", CarrierUse::Network),
+                ("udp", CarrierUse::Udp),
+                ("tcp", CarrierUse::Tcp),
+            ],
+        )?;
         v.one_of(
             "WEIR_LANES",
             &mut c.lanes,

@@ -6,6 +6,7 @@
 use crate::counters::OwnCounters;
 use crate::lanes::Lanes;
 use crate::memory::{Gather, slices_of};
+use crate::shm::SharedMemory;
 use crate::telling::Telling;
 use smallvec::SmallVec;
 use std::io::IoSlice;
@@ -13,6 +14,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use weir_message::Messages;
 use weir_proto::{Endpoint, PacketBuf, PeerId, RxMeta, Time};
+use weir_session::Carrier;
 use weir_udp::UdpTransport;
 
 /// Datagram batches read in one progress call before sends get their turn.
@@ -26,6 +28,11 @@ const FIRST_FLUSH_PACKETS: usize = 24;
 /// Failed reads of the socket in a row after which it is given up. What the system can lack for a moment (memory) comes back sooner.
 const READ_FAILURES_MAX: u32 = 1000;
 
+/// While peers of this host send, the sockets are looked at so often, if nothing is awaited there: long against a look, short against a network's round trip.
+const SOCKET_GAP_NS: u64 = 20_000;
+/// Peers of this host that sent nothing for so long do not keep the sockets waiting.
+const SHM_QUIET_NS: u64 = 1_000_000;
+
 /// While the socket has no room, timers wait for it or for this long: without room they can do little.
 const BLOCKED_NS: u64 = 1_000_000;
 
@@ -34,6 +41,12 @@ pub struct Core {
     pub udp: UdpTransport,
     /// Connections for large payload, if this endpoint takes them.
     pub lanes: Option<Lanes>,
+    /// Memory shared with peers of this host, if this endpoint shares any.
+    pub shm: Option<SharedMemory>,
+    /// When a record was last found.
+    shm_found: Time,
+    /// Peers wake this endpoint by shared memory, because somebody sleeps.
+    asleep: bool,
     pub st: State,
     out: PacketBuf,
     /// Bytes queued that no transmit pass has seen, roughly.
@@ -119,10 +132,13 @@ pub fn now() -> Time {
 }
 
 impl Core {
-    pub fn new(udp: UdpTransport, lanes: Option<Lanes>, st: State) -> Core {
+    pub fn new(udp: UdpTransport, lanes: Option<Lanes>, shm: Option<SharedMemory>, st: State) -> Core {
         Core {
             udp,
             lanes,
+            shm,
+            asleep: false,
+            shm_found: Time::ZERO,
             st,
             out: PacketBuf::default(),
             held_bytes: 0,
@@ -132,11 +148,62 @@ impl Core {
         }
     }
 
-    /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams read.
-    pub fn progress(&mut self, mut now: Time) -> usize {
+    /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams and records read.
+    pub fn progress(&mut self, now: Time) -> usize {
         if self.finished || self.st.messages.broken().is_some() {
             return 0;
         }
+        let mut read = 0;
+        if let Some(shm) = &mut self.shm {
+            if std::mem::take(&mut self.asleep) {
+                shm.cancel_sleep();
+            }
+            read = shm.progress(&mut self.st, now);
+            if shm.is_used() && !self.is_socket_due(now, read > 0) {
+                self.transmit_shm(now);
+                return read;
+            }
+        }
+        read + self.progress_packets(now)
+    }
+
+    /// Whether it is time to look at the sockets, where memory is shared with peers: a look costs several times what a look at all rings does.
+    fn is_socket_due(&mut self, now: Time, found: bool) -> bool {
+        if found {
+            self.shm_found = now;
+        }
+        let gap_ns =
+            if self.st.proto().has_work() || now.since_ns(self.shm_found) > SHM_QUIET_NS { 0 } else { SOCKET_GAP_NS };
+        now.since_ns(self.st.last_look) >= gap_ns
+    }
+
+    /// A peer was made known: what carries what is sent to it (`policy.rs`).
+    pub fn choose_carrier(&mut self, peer: u32) {
+        if self.shm.is_none() || self.st.messages.is_own(peer) {
+            return;
+        }
+        let sessions = self.st.proto_mut().sessions_mut();
+        let fresh = |s: &weir_session::Session| !s.is_up() && !s.has_open() && s.down().is_none();
+        if sessions.get(PeerId(peer)).is_some_and(fresh) {
+            sessions.set_carrier(PeerId(peer), Carrier::Shm);
+        }
+    }
+
+    fn transmit_shm(&mut self, now: Time) {
+        if let Some(shm) = &mut self.shm {
+            shm.offer(&mut self.st, now);
+        }
+    }
+
+    /// Somebody is about to sleep on the descriptors. False: there is something to do first.
+    pub fn prepare_sleep(&mut self) -> bool {
+        let Some(shm) = &mut self.shm else { return true };
+        self.asleep = shm.prepare_sleep();
+        self.asleep
+    }
+
+    /// The same of the sockets and connections.
+    fn progress_packets(&mut self, mut now: Time) -> usize {
         let before = now;
         let st = &mut self.st;
         let slack_ns = u32::try_from(now.0.saturating_sub(st.last_look.0)).unwrap_or(u32::MAX);
@@ -207,6 +274,7 @@ impl Core {
         }
         self.held_bytes = 0;
         self.st.messages.begin_transmit();
+        self.transmit_shm(now);
         if self.udp.blocked() {
             // Errors of single datagrams are losses to the protocol; the transport counts them.
             let _ = self.udp.flush();
@@ -254,6 +322,9 @@ impl Core {
     pub fn next_timeout(&self) -> Option<Time> {
         let mut due = self.st.messages.next_timeout();
         if let Some(t) = self.lanes.as_ref().and_then(|l| l.next_timeout(now())) {
+            due = Some(due.map_or(t, |d| d.min(t)));
+        }
+        if let Some(t) = self.shm.as_ref().and_then(|s| s.next_timeout(&self.st, now())) {
             due = Some(due.map_or(t, |d| d.min(t)));
         }
         if self.blocked_at().is_some() { due.map(|t| t.max(now().plus_ns(BLOCKED_NS))) } else { due }

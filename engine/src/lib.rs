@@ -16,6 +16,8 @@ mod lock;
 mod memory;
 mod obituary;
 mod open;
+mod policy;
+mod shm;
 mod stat;
 mod telling;
 mod trace;
@@ -25,7 +27,7 @@ mod watchdog;
 
 pub use api::*;
 pub use broken::{after_panic, keep_panics};
-pub use config::{EngineConfig, LaneUse, Level, name_as_set, unknown_settings};
+pub use config::{CarrierUse, EngineConfig, LaneUse, Level, name_as_set, unknown_settings};
 pub use counters::{EngineCounters, OwnCounters};
 pub use event::EventFd;
 pub use lock::{Guard, Lock};
@@ -81,6 +83,8 @@ struct Shared {
     /// The descriptors of the sockets and of the lanes' connections (-1: none), which live as long as `core`.
     sockets: [RawFd; 2],
     lanes: RawFd,
+    /// The same of shared memory.
+    shm: RawFd,
     /// Written when completions come while armed.
     notify: EventFd,
     /// Where the watchdog sleeps.
@@ -155,7 +159,9 @@ impl Endpoint {
         let decoded = EndpointName::decode(bytes)
             .map_err(|e| EngineError::Name(format!("not an endpoint name of this version: {e}")))?;
         let mut core = self.shared.enter()?;
-        core.st.messages.insert_peer(&decoded).map_err(|e| EngineError::Name(explain_name(&e, &decoded)))
+        let peer = core.st.messages.insert_peer(&decoded).map_err(|e| EngineError::Name(explain_name(&e, &decoded)))?;
+        core.choose_carrier(peer);
+        Ok(peer)
     }
 
     /// Forgets that the caller knows this peer; what is under way goes on.
@@ -604,7 +610,7 @@ mod tests {
         let cfg = EngineConfig {
             addrs: vec!["127.0.0.1".parse().expect("address")],
             linger: 2 * LIMIT,
-            ..EngineConfig::default()
+            ..EngineConfig::packets()
         };
         let ep = Endpoint::open_with_key(cfg.clone(), [1; 32]).expect("open");
         let other = Endpoint::open_with_key(cfg, [1; 32]).expect("open");

@@ -1,14 +1,18 @@
 //! Opening an endpoint: key, socket, addresses, protocol, threads.
 
-use crate::config::{EngineConfig, LaneUse};
+use crate::config::EngineConfig;
 use crate::core::{Core, State, now};
 use crate::lanes::Lanes;
+use crate::policy;
+use crate::shm::SharedMemory;
 use crate::telling::Telling;
 use crate::trace::{self, Trace, with_pid};
-use crate::{Endpoint, EngineError, EventFd, Shared, lock, stat, waiting, watch, watchdog};
+use crate::{Endpoint, EngineError, EventFd, NAME_BYTES, Shared, lock, stat, waiting, watch, watchdog};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use weir_message::Messages;
+use weir_session::Terms;
+use weir_shm::Shm;
 use weir_udp::{UdpConfig, UdpTransport};
 
 impl Endpoint {
@@ -59,6 +63,8 @@ impl Endpoint {
         trace.opened(id, udp.local_addrs());
         let messages = Messages::new(message_config(&cfg), proto, Telling::new(trace, cfg.clone()));
         let lanes_fd = lanes.as_ref().map_or(-1, Lanes::fd);
+        let shm = shared_memory(&cfg, id, &job_key, name);
+        let shm_fd = shm.as_ref().map_or(-1, SharedMemory::fd);
         let shared = Arc::new(Shared {
             last_poll: AtomicU64::new(now().0),
             last_found: AtomicU64::new(now().0),
@@ -70,6 +76,7 @@ impl Endpoint {
             watchdog_panics: AtomicBool::new(false),
             sockets: udp.fds(),
             lanes: lanes_fd,
+            shm: shm_fd,
             notify: EventFd::new().map_err(io("making an event descriptor"))?,
             watch: watch::Watch::new(udp.fds(), lanes_fd).map_err(io("making event descriptors"))?,
             waiting: waiting::Waiting::new(cfg.spin_us, oversubscribed()),
@@ -80,7 +87,7 @@ impl Endpoint {
             pid: std::process::id(),
             stats: cfg.stats.clone(),
             linger: cfg.linger,
-            core: lock::Lock::new(Core::new(udp, lanes, State::new(messages))),
+            core: lock::Lock::new(Core::new(udp, lanes, shm, State::new(messages))),
         });
         let thread = watchdog::start(&shared)?;
         stat::publish(Arc::downgrade(&shared));
@@ -88,11 +95,18 @@ impl Endpoint {
     }
 }
 
+/// Memory to be shared with peers of this host, if it is wanted and the system has what it takes; else packets do.
+fn shared_memory(cfg: &EngineConfig, id: u64, job_key: &[u8; 32], name: [u8; NAME_BYTES]) -> Option<SharedMemory> {
+    let shm = policy::shares_memory(cfg).then(|| Shm::open(id, job_key, weir_shm::Config::default()))?.ok()?;
+    let terms = Terms { credit_msgs: u64::from(cfg.credit_msgs), credit_bytes: cfg.credit_bytes };
+    Some(SharedMemory::new(shm, name, terms))
+}
+
 /// The datagram socket, and the listener for lanes at the same port. Of a port that the system chooses the other half may be taken: then another is tried.
 /// Where it cannot be had everything goes in datagrams.
 fn sockets(cfg: &EngineConfig) -> std::io::Result<(UdpTransport, Option<Lanes>)> {
     const TRIES: usize = 8;
-    let wanted = cfg.lanes != LaneUse::Off && cfg.level == weir_proto::Level::Integrity;
+    let wanted = policy::takes_bulk(cfg);
     let mut udp = UdpTransport::bind(&udp_config(cfg))?;
     if !wanted {
         return Ok((udp, None));
@@ -139,7 +153,7 @@ fn udp_config(cfg: &EngineConfig) -> UdpConfig {
 pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16) -> weir_proto::Config {
     let messages_max = message_config(cfg).messages_max();
     let usual = weir_proto::Config::default();
-    let anywhere = cfg.lanes == LaneUse::Always;
+    let anywhere = policy::bulk_always(cfg);
     weir_proto::Config {
         lane_rtt_max: if anywhere { std::time::Duration::MAX } else { usual.lane_rtt_max },
         lane_min_rate: if anywhere { 0 } else { usual.lane_min_rate },
@@ -199,8 +213,8 @@ mod tests {
     #[test]
     fn what_is_not_on_this_host_is_told_with_its_setting() {
         let absent = std::net::IpAddr::from([192, 0, 2, 77]);
-        let of_name = EngineConfig { ifaces: vec!["no-such-eth".into()], ..EngineConfig::default() };
-        let of_address = EngineConfig { addrs: vec![absent], ..EngineConfig::default() };
+        let of_name = EngineConfig { ifaces: vec!["no-such-eth".into()], ..EngineConfig::packets() };
+        let of_address = EngineConfig { addrs: vec![absent], ..EngineConfig::packets() };
         for (config, setting, value) in
             [(of_name, "WEIR_IFACE", "no-such-eth"), (of_address, "WEIR_ADDR", "192.0.2.77")]
         {

@@ -195,7 +195,7 @@ mod tests {
     fn the_live_view_takes_no_signal_and_answers_its_owner() {
         let config = crate::EngineConfig {
             addrs: vec!["127.0.0.1".parse().expect("address")],
-            ..crate::EngineConfig::default()
+            ..crate::EngineConfig::packets()
         };
         let ep = crate::Endpoint::open_with_key(config, [3; 32]).expect("open");
         let text = ask();

@@ -319,7 +319,7 @@ fn a_process_stopped_for_longer_is_dead_for_both_sides() {
     assert!(told, "{deaths:?}");
     assert!(lived >= TIMEOUT, "taken for dead after {lived:?}");
     // Sooner than one who was told of no such timeout.
-    assert!(took < EngineConfig::default().peer_timeout, "{took:?}");
+    assert!(took < EngineConfig::packets().peer_timeout, "{took:?}");
     assert!(matches!(send(&ep, to, 1, &mut [0; 8], SendMode::Inject), Err(EngineError::PeerDown(_))));
     // Awake again it learns that it was given up, and its own operations fail too: it comes to its end by itself.
     other.signal(libc::SIGCONT);
@@ -501,6 +501,6 @@ fn an_address_nobody_answers_at_fails_its_operations_in_bounded_time() {
     send(&ep, to, 1, &mut data, SendMode::Delivery).expect("accepted");
     let Err(OpError::PeerDown(reason)) = wait(&ep, Queue::Send).result else { panic!("must fail") };
     // Sooner than one who was told of no such timeout.
-    assert!(start.elapsed() < EngineConfig::default().connect_timeout, "{:?}", start.elapsed());
+    assert!(start.elapsed() < EngineConfig::packets().connect_timeout, "{:?}", start.elapsed());
     assert!(reason.to_string().contains("unreachable"), "{reason}");
 }

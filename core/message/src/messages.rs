@@ -171,6 +171,11 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.peers.get(peer).filter(|p| p.inserted).map(|p| p.name)
     }
 
+    /// Whether this peer is this endpoint itself.
+    pub fn is_own(&self, peer: u32) -> bool {
+        self.peers.is_own(peer)
+    }
+
     /// Why this peer is down, if it is.
     pub fn down(&self, peer: u32) -> Option<DownReason> {
         self.peers.get(peer)?.down

@@ -241,8 +241,12 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// Where the payload of a unit goes that is read from a TCP connection, from byte `done` of it on.
     pub fn unit_room(&mut self, peer: u32, unit: &UnitIn, done: u32) -> Room<'_, M> {
-        let (offset, len) = (unit.offset + u64::from(done), (unit.len - done) as usize);
-        match unit.key {
+        self.room(peer, unit.key, unit.offset + u64::from(done), (unit.len - done) as usize)
+    }
+
+    /// Where `len` bytes of a message or of rendezvous data go from `offset` on, for a carrier that puts them there itself.
+    pub fn room(&mut self, peer: u32, key: BodyKey, offset: u64, len: usize) -> Room<'_, M> {
+        match key {
             BodyKey::Body(handle) => {
                 self.bodies.get(peer, handle).map_or(Room::None, |b| Room::Memory(&b.dest, offset))
             }

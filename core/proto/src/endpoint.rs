@@ -309,6 +309,14 @@ impl Endpoint {
         self.touch(peer);
     }
 
+    /// Something of what packets carry is under way: arrivals are to be expected.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.assocs.iter().any(|a| {
+            matches!(a.state, State::Opening) || (a.state == State::Up && self.sessions.get(a.id).is_some_and(carries))
+        })
+    }
+
     /// The sessions, which other carriers share.
     #[must_use]
     pub fn sessions(&self) -> &Sessions {

@@ -135,6 +135,11 @@ impl Session {
         self.carrier = carrier;
     }
 
+    /// Something that holds the sender back by itself carries what is long: its grants take nothing from the others.
+    fn is_ample(&self) -> bool {
+        self.carrier == Carrier::Shm || self.bulk.is_up()
+    }
+
     /// The peer's terms are known, and it is not over.
     #[must_use]
     #[inline]
@@ -263,9 +268,9 @@ impl Session {
         if self.bodies_in.open() >= common.cfg.bodies_max {
             return Err(SendError::QueueFull);
         }
-        let granted = common.grants.open(now, self.peer, len, self.bulk.is_up());
+        let granted = common.grants.open(now, self.peer, len, self.is_ample());
         let handle = self.bodies_in.add(now, len, granted);
-        common.grants.wait(now, self.peer, handle, len, granted, self.bulk.is_up());
+        common.grants.wait(now, self.peer, handle, len, granted, self.is_ample());
         self.arm_regrant(&common.cfg, now);
         Ok(BodyOpened { handle, granted })
     }
@@ -414,7 +419,7 @@ impl Session {
 
     fn regrant_ns(&self, cfg: &Config) -> u64 {
         // What goes by a bulk connection waits its turn there, and is not lost.
-        let least = if self.bulk.is_up() { cfg.lane_regrant } else { cfg.regrant_min };
+        let least = if self.is_ample() { cfg.lane_regrant } else { cfg.regrant_min };
         (4 * self.round_trip_ns).max(least.as_nanos() as u64)
     }
 

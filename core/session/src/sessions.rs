@@ -164,6 +164,9 @@ impl Sessions {
     /// From now on this carrier takes what the session sends. What another had taken and not delivered is told by [`Session::lost`].
     pub fn set_carrier(&mut self, peer: PeerId, carrier: Carrier) {
         if let Some(s) = self.list.get_mut(peer.0 as usize) {
+            if s.carrier() == Carrier::Shm && carrier != Carrier::Shm {
+                self.common.grants.lane_over(peer);
+            }
             s.set_carrier(carrier);
             self.touch(peer);
         }

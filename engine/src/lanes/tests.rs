@@ -25,7 +25,7 @@ fn until(mut done: impl FnMut() -> bool) {
 
 fn open() -> Arc<Endpoint> {
     let addrs = vec!["127.0.0.1".parse().expect("address")];
-    let cfg = EngineConfig { addrs, lanes: LaneUse::Always, ..EngineConfig::default() };
+    let cfg = EngineConfig { addrs, lanes: LaneUse::Always, ..EngineConfig::packets() };
     Endpoint::open_with_key(cfg, [1; 32]).expect("open")
 }
 

@@ -20,7 +20,7 @@ pub const RIGHTS: Access = Access { remote_read: true, remote_write: true };
 
 /// On loopback only.
 pub fn config() -> EngineConfig {
-    EngineConfig { addrs: vec!["127.0.0.1".parse().expect("address")], ..EngineConfig::default() }
+    EngineConfig { addrs: vec!["127.0.0.1".parse().expect("address")], ..EngineConfig::packets() }
 }
 
 pub fn open(cfg: EngineConfig) -> Arc<Endpoint> {

@@ -1,0 +1,35 @@
+//! Which carrier takes what is sent to a peer, and why. What arrives is taken from any.
+//!
+//! | peer | carrier | reason |
+//! |---|---|---|
+//! | this endpoint itself | none: messages are matched where they are | nothing has to travel |
+//! | of this host, user, job and network namespace | shared memory | a tenth of the time of packets over loopback; found by trying, which costs one refused connection where it is not so |
+//! | any other | packets | always there, and survive loss and links that fail |
+//! | the same, 8 KiB and more, where the network is at its best | a bulk TCP connection beside packets | a fifth of the processor time for a byte (`spec/lanes.md` 6) |
+//!
+//! Shared memory that fails gives its session back to packets, with all that the peer has not read. It is not tried again: what made it fail is likely to be there still.
+//! Chosen once for a peer, before the first thing is sent to it: a session that packets carry already stays with them.
+
+use crate::config::{CarrierUse, EngineConfig};
+
+/// Whether this endpoint shares memory at all.
+pub fn shares_memory(cfg: &EngineConfig) -> bool {
+    match cfg.carrier {
+        CarrierUse::Shm => true,
+        // Who captures or injects faults wants to see packets.
+        CarrierUse::Auto => cfg.capture.is_none() && cfg.faults.is_none(),
+        CarrierUse::Network | CarrierUse::Udp | CarrierUse::Tcp => false,
+    }
+}
+
+/// Whether it takes bulk TCP connections: only at a level that TCP can keep.
+pub fn takes_bulk(cfg: &EngineConfig) -> bool {
+    use crate::config::LaneUse;
+    let limited = cfg.carrier == CarrierUse::Udp;
+    cfg.lanes != LaneUse::Off && !limited && cfg.level == weir_proto::Level::Integrity
+}
+
+/// Whether they are used whatever the network is like.
+pub fn bulk_always(cfg: &EngineConfig) -> bool {
+    cfg.carrier == CarrierUse::Tcp || cfg.lanes == crate::config::LaneUse::Always
+}
