@@ -56,6 +56,10 @@ pub const PARAMS: &[Param] = &[
     ),
     param("spin_us", "Empty polls spin for this long before they give up the core (default: 100)"),
     param(
+        "poll_sleep_us",
+        "Where others want the core, reading an empty completion queue may sleep for this long, a quarter of it if several threads read; 0: never (default: 200)",
+    ),
+    param(
         "coalesce_ns",
         "Small messages to one peer that follow each other within this time share a packet; 0 turns it off (default: 2000)",
     ),
