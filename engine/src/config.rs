@@ -68,6 +68,9 @@ pub struct EngineConfig {
     /// Empty polls spin for this long before they yield the core (`WEIR_SPIN_US`). 100 us: the round trip of 64 KiB; on a node where others wait for
     /// cores each yield may cost a time slice.
     pub spin_us: u32,
+    /// Where others want the core, a poll that has found nothing for a while may sleep on the sockets for this long, or a quarter of it where several threads poll
+    /// (`WEIR_POLL_SLEEP_US`); 0: a poll never sleeps. That is the default of the engine: a face whose callers poll in a loop and have nothing else to do sets more, as [`EngineConfig::from_vars`] does (200).
+    pub poll_sleep_us: u32,
     /// A burst of small messages to one peer is bundled when they follow each other within this time (`WEIR_COALESCE_NS`; 0: every send leaves at once).
     pub coalesce_ns: u32,
     /// Unexpected data a peer may have sent ahead, bytes (`WEIR_CREDIT_BYTES`).
@@ -121,6 +124,7 @@ impl Default for EngineConfig {
             send_timeout: Duration::from_secs(600),
             watchdog_us: 500,
             spin_us: 100,
+            poll_sleep_us: 0,
             coalesce_ns: 2_000,
             credit_bytes: 1 << 20,
             credit_msgs: 4096,
@@ -141,6 +145,10 @@ impl Default for EngineConfig {
     }
 }
 
+/// What [`EngineConfig::poll_sleep_us`] is for who is set up by people: an MPI, a benchmark. With more ranks than cores a sleep gives the core to who has something to do, and ends when
+/// something arrives; a yield does neither (4 ranks on 2 cores: a barrier takes half the time of one with yields). An MPI may have other transports to look at, so not for long.
+const POLL_SLEEP_US: u32 = 200;
+
 impl EngineConfig {
     /// The defaults without shared memory: for tests of what becomes of packets and TCP connections.
     #[must_use]
@@ -153,7 +161,7 @@ impl EngineConfig {
     /// # Errors
     /// The first variable that cannot be understood, by name.
     pub fn from_vars(get: &dyn Fn(&str) -> Option<String>) -> Result<Self, EngineError> {
-        let mut c = EngineConfig::default();
+        let mut c = EngineConfig { poll_sleep_us: POLL_SLEEP_US, ..EngineConfig::default() };
         let v = Vars { get };
         v.list("WEIR_ADDR", &mut c.addrs, "an IP address such as 10.0.0.1 (interfaces are chosen by WEIR_IFACE)")?;
         v.list("WEIR_IFACE", &mut c.ifaces, "the name of an interface")?;
@@ -176,6 +184,7 @@ impl EngineConfig {
         v.millis("WEIR_SEND_TIMEOUT_MS", &mut c.send_timeout, 1000)?;
         v.number("WEIR_WATCHDOG_US", &mut c.watchdog_us, 0, 1_000_000)?;
         v.number("WEIR_SPIN_US", &mut c.spin_us, 0, 10_000_000)?;
+        v.number("WEIR_POLL_SLEEP_US", &mut c.poll_sleep_us, 0, 10_000)?;
         v.number("WEIR_COALESCE_NS", &mut c.coalesce_ns, 0, 1_000_000)?;
         v.number("WEIR_CREDIT_BYTES", &mut c.credit_bytes, 4096, 1 << 40)?;
         v.number("WEIR_CREDIT_MSGS", &mut c.credit_msgs, 16, 1 << 24)?;

@@ -387,7 +387,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// One pass of progress, and up to `out.len()` completions of `queue`, oldest first. Never blocks; gives the core away when polling has found nothing for a while.
+    /// One pass of progress, and up to `out.len()` completions of `queue`, oldest first.
+    ///
+    /// Waits for nothing but the endpoint's lock. When polling has found nothing for a while it gives the core away for a turn of others (`sched_yield`), and where others want the core it
+    /// sleeps until something arrives, for [`EngineConfig::poll_sleep_us`] at the most: never, unless the face has set that.
     pub fn poll(&self, queue: Queue, out: &mut Vec<Completion>, max: usize) -> usize {
         let now = now();
         let shared = &*self.shared;

@@ -79,7 +79,7 @@ impl Endpoint {
             shm: shm_fd,
             notify: EventFd::new().map_err(io("making an event descriptor"))?,
             watch: watch::Watch::new(udp.fds(), lanes_fd).map_err(io("making event descriptors"))?,
-            waiting: waiting::Waiting::new(cfg.spin_us, oversubscribed()),
+            waiting: waiting::Waiting::new(cfg.spin_us, cfg.poll_sleep_us, oversubscribed()),
             coalesce_ns: u64::from(cfg.coalesce_ns),
             watchdog_ns: u64::from(cfg.watchdog_us) * 1000,
             sent_since_poll: AtomicBool::new(false),

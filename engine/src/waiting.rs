@@ -1,12 +1,15 @@
-//! What a thread does that polls and finds nothing: it spins, then gives the core away, by yielding or by sleeping on the socket.
+//! What a thread does that polls and finds nothing: it spins, then gives the core away, by yielding or, where the face allows it, by sleeping on the socket.
 //!
 //! Yielding is the cheaper of the two where nobody else wants the core, and the dearer where somebody does: the kernel may run the other for a whole time slice, and does not
 //! bring the yielder back when its datagram arrives. A sleeper it wakes at once. So each yield is timed, and where yields turn out long the thread sleeps.
+//!
+//! A sleeper may hold a lock of its program's (an MPI's, around `fi_cq_read`), for which others wait who have something to send, and nothing wakes it for them. So a poll never sleeps
+//! unless its face says for how long it may, and where several threads poll in turn it sleeps for a quarter of that (docs/lab/2026-11-23-waiting.md).
 
 use crate::core::now;
 use nix::sys::resource::{UsageWho, getrusage};
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use weir_proto::Time;
 
@@ -14,8 +17,10 @@ use weir_proto::Time;
 const LONG_YIELD_NS: u64 = 20_000;
 /// What a long yield adds to the contention, and its ceiling; each short yield and each sleep takes one off, so that the core is tried again now and then.
 const CONTENDED: u32 = 16;
-/// Longest sleep: an MPI may have other transports to look at.
-const SLEEP_MAX_NS: u64 = 200_000;
+/// Where several threads poll in turn each sleeps for this part of the time at most.
+const SEVERAL_PART: u64 = 4;
+/// Threads that have polled in turn count as several for so long.
+const SEVERAL_NS: u64 = 1_000_000_000;
 /// A shorter sleep is not worth its two context switches.
 const SLEEP_MIN_NS: u64 = 10_000;
 
@@ -25,19 +30,56 @@ pub const ELSEWHERE_NS: u64 = 20_000;
 /// No thread's count of context switches.
 const NEVER_ASKED: i64 = -1;
 
+/// No thread polls.
+const NOBODY: usize = 0;
+
+/// What tells the calling thread from all others that live: where something of its own is.
+fn here() -> usize {
+    thread_local! {
+        static HERE: u8 = const { 1 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here) as usize)
+}
+
 /// How the endpoint waits.
 pub struct Waiting {
     /// Empty polls spin for this long, nanoseconds.
     spin_ns: u64,
+    /// Longest sleep in a poll, nanoseconds; 0: none.
+    sleep_max_ns: u64,
     contention: AtomicU32,
+    /// The thread that was the last to poll in vain, and when another one was.
+    poller: AtomicUsize,
+    several_at: AtomicU64,
     /// The polling thread's involuntary context switches when it last asked.
     displaced: AtomicI64,
 }
 
 impl Waiting {
-    pub fn new(spin_us: u32, oversubscribed: bool) -> Waiting {
-        let contention = AtomicU32::new(if oversubscribed { CONTENDED } else { 0 });
-        Waiting { spin_ns: u64::from(spin_us) * 1000, contention, displaced: AtomicI64::new(NEVER_ASKED) }
+    pub fn new(spin_us: u32, poll_sleep_us: u32, oversubscribed: bool) -> Waiting {
+        Waiting {
+            spin_ns: u64::from(spin_us) * 1000,
+            sleep_max_ns: u64::from(poll_sleep_us) * 1000,
+            contention: AtomicU32::new(if oversubscribed { CONTENDED } else { 0 }),
+            poller: AtomicUsize::new(NOBODY),
+            several_at: AtomicU64::new(0),
+            displaced: AtomicI64::new(NEVER_ASKED),
+        }
+    }
+
+    /// How long this thread, which polls in vain, may sleep at the most.
+    fn sleep_max_ns(&self, at: Time) -> u64 {
+        let me = here();
+        let before = self.poller.load(Ordering::Relaxed);
+        if before != me {
+            self.poller.store(me, Ordering::Relaxed);
+            if before != NOBODY {
+                self.several_at.store(at.0.max(1), Ordering::Relaxed);
+            }
+        }
+        let several_at = self.several_at.load(Ordering::Relaxed);
+        let several = several_at != 0 && at.0.saturating_sub(several_at) < SEVERAL_NS;
+        self.sleep_max_ns / if several { SEVERAL_PART } else { 1 }
     }
 
     /// Whether the kernel has run somebody else in this thread's place since it last asked. (Of several threads that take turns each one's count is another: then the answer is yes.)
@@ -69,7 +111,8 @@ impl Waiting {
     ) {
         let contention = self.contention.load(Ordering::Relaxed);
         if contention > 0 {
-            let ns = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(at.0)).min(SLEEP_MAX_NS);
+            let most = self.sleep_max_ns(at);
+            let ns = timeout.map_or(most, |t| t.0.saturating_sub(at.0)).min(most);
             self.contention.store(contention - 1, Ordering::Relaxed);
             if ns >= SLEEP_MIN_NS {
                 before_sleep(at.plus_ns(ns));
@@ -131,7 +174,7 @@ mod tests {
 
     #[test]
     fn contention_is_found_by_yields_and_forgotten_when_they_are_short() {
-        let waiting = Waiting::new(100, false);
+        let waiting = Waiting::new(100, 200, false);
         let give_way = || waiting.give_way(([-1, -1], None, -1), Time(0), Some(Time(0)), |_| ());
         beside_busy_threads(|| {
             give_way();
@@ -143,9 +186,30 @@ mod tests {
         });
     }
 
+    /// How long a thread that polls in vain, where others want its core, says that it will sleep at the most; none: it does not.
+    fn sleeps(waiting: &Waiting, at: Time) -> Option<u64> {
+        waiting.contention.store(CONTENDED, Ordering::Relaxed);
+        let mut until = None;
+        waiting.give_way(([-1, -1], None, -1), at, None, |t| until = Some(t.0 - at.0));
+        until
+    }
+
+    #[test]
+    fn a_poll_sleeps_as_long_as_its_face_says_and_a_quarter_of_it_where_several_threads_poll() {
+        let at = Time(77_000_000);
+        let never = Waiting::new(0, 0, true);
+        assert_eq!(sleeps(&never, at), None);
+        let waiting = Waiting::new(0, 200, true);
+        assert_eq!(sleeps(&waiting, at), Some(200_000));
+        let other = std::thread::scope(|s| s.spawn(|| sleeps(&waiting, at)).join().expect("thread"));
+        assert_eq!(other, Some(50_000));
+        assert_eq!(sleeps(&waiting, at), Some(50_000));
+        assert_eq!(sleeps(&waiting, at.plus_ns(SEVERAL_NS)), Some(200_000), "the other has gone");
+    }
+
     #[test]
     fn a_thread_is_displaced_by_others_and_not_by_its_own_sleep() {
-        let waiting = Waiting::new(100, false);
+        let waiting = Waiting::new(100, 200, false);
         once(|| {
             waiting.was_displaced();
             std::thread::sleep(Duration::from_millis(1));

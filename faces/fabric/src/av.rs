@@ -2,10 +2,11 @@
 
 use crate::abi::*;
 use crate::addr::{self, Name};
-use crate::domain::{Domain, DomainObj};
+use crate::domain::Domain;
 use crate::ep::EpCore;
-use crate::eq::{self, Eq};
+use crate::eq::Eq;
 use crate::guard;
+use crate::handle::{Begins, Handle};
 use crate::host;
 use crate::table::NONE;
 use std::collections::BTreeSet;
@@ -155,18 +156,10 @@ pub struct AvObj {
     _domain: Arc<Domain>,
 }
 
-impl AvObj {
-    /// The object behind a handle.
-    ///
-    /// # Errors
-    /// `FI_EINVAL` for null.
-    ///
-    /// # Safety
-    /// The handle is null or one of ours, not yet closed.
-    pub unsafe fn of<'a>(fid: *mut FidAv) -> Result<&'a AvObj, i32> {
-        // SAFETY: the handle is the first field of an `AvObj` (caller).
-        unsafe { fid.cast::<AvObj>().as_ref() }.ok_or(FI_EINVAL)
-    }
+// SAFETY: `repr(C)`, the handle first; `open` gives it its class.
+unsafe impl Begins for FidAv {
+    type Object = AvObj;
+    const CLASS: usize = FI_CLASS_AV;
 }
 
 /// `fi_av_open`.
@@ -174,14 +167,13 @@ impl AvObj {
 /// # Safety
 /// As libfabric's contract says.
 pub unsafe extern "C" fn open(
-    domain: *mut FidDomain,
+    domain: Handle<FidDomain>,
     attr: *mut FiAvAttr,
     out: *mut *mut FidAv,
     context: *mut c_void,
 ) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
-        let domain = unsafe { DomainObj::of(domain) }?;
+        let domain = &domain.get()?.domain;
         // SAFETY: null or valid.
         let attr = unsafe { attr.as_mut() }.ok_or(FI_EINVAL)?;
         if out.is_null() || !(FI_AV_UNSPEC..=FI_AV_TABLE).contains(&attr.av_type) {
@@ -234,37 +226,31 @@ static AV_OPS: FiOpsAv = FiOpsAv {
     set_user_id: refused,
 };
 
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+unsafe extern "C" fn close(fid: Handle<Fid>) -> c_int {
     guard::int(|| {
-        // SAFETY: a handle of ours.
-        if Arc::strong_count(&unsafe { AvObj::of(fid.cast()) }?.av) > 1 {
+        if Arc::strong_count(&fid.object::<FidAv>()?.av) > 1 {
             return Err(FI_EBUSY);
         }
         // SAFETY: made by `Box::into_raw` in `open`, closed once.
-        drop(unsafe { Box::from_raw(fid.cast::<AvObj>()) });
+        drop(unsafe { Box::from_raw(fid.raw().cast::<AvObj>()) });
         Ok(0)
     })
 }
 
-unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
+unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c_int {
     guard::int(|| {
         if flags != 0 {
             return Err(FI_EBADFLAGS);
         }
-        // SAFETY: null or an object, which begins with a `Fid`.
-        if unsafe { other.as_ref() }.ok_or(FI_EINVAL)?.fclass != FI_CLASS_EQ {
-            return Err(FI_EINVAL);
-        }
-        // SAFETY: the class says what it is.
-        let eq = unsafe { eq::EqObj::of(other.cast()) }?.eq.clone();
+        let eq = other.object::<FidEq>()?.eq.clone();
         // SAFETY: a handle of ours; calls that change an object are serialised by the application.
-        unsafe { fid.cast::<AvObj>().as_mut() }.ok_or(FI_EINVAL)?.eq = Some(eq);
+        unsafe { fid.raw().cast::<AvObj>().as_mut() }.ok_or(FI_EINVAL)?.eq = Some(eq);
         Ok(0)
     })
 }
 
 unsafe extern "C" fn insert(
-    fid: *mut FidAv,
+    fid: Handle<FidAv>,
     names: *const c_void,
     count: usize,
     out: *mut u64,
@@ -272,8 +258,7 @@ unsafe extern "C" fn insert(
     context: *mut c_void,
 ) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
-        let object = unsafe { AvObj::of(fid) }?;
+        let object = fid.get()?;
         if flags & !(FI_MORE | FI_SYNC_ERR) != 0 {
             return Err(FI_EBADFLAGS);
         }
@@ -308,9 +293,9 @@ unsafe extern "C" fn insert(
 
 impl AvObj {
     /// An address that could not be inserted, where insertion is asynchronous.
-    fn report_failure(&self, fid: *mut FidAv, context: *mut c_void, index: usize, err: i32) {
+    fn report_failure(&self, fid: Handle<FidAv>, context: *mut c_void, index: usize, err: i32) {
         if let (true, Some(eq)) = (self.asynchronous, &self.eq) {
-            eq.push_error(fid.cast(), context, index as u64, err);
+            eq.push_error(fid.raw().cast(), context, index as u64, err);
         }
     }
 
@@ -325,10 +310,10 @@ impl AvObj {
     }
 
     /// The end of an insertion: its count is the call's result or an event.
-    fn report_done(&self, fid: *mut FidAv, context: *mut c_void, inserted: usize) -> i32 {
+    fn report_done(&self, fid: Handle<FidAv>, context: *mut c_void, inserted: usize) -> i32 {
         match (self.asynchronous, &self.eq) {
             (true, Some(eq)) => {
-                eq.push(FI_AV_COMPLETE, FiEqEntry { fid: fid.cast(), context, data: inserted as u64 });
+                eq.push(FI_AV_COMPLETE, FiEqEntry { fid: fid.raw().cast(), context, data: inserted as u64 });
                 0
             }
             _ => inserted as i32,
@@ -337,7 +322,7 @@ impl AvObj {
 }
 
 unsafe extern "C" fn insertsvc(
-    fid: *mut FidAv,
+    fid: Handle<FidAv>,
     node: *const c_char,
     service: *const c_char,
     out: *mut u64,
@@ -362,10 +347,9 @@ unsafe extern "C" fn insertsvc(
 }
 
 /// The only flag there is names an authorisation key, which no vector here has.
-unsafe extern "C" fn remove(fid: *mut FidAv, addrs: *mut u64, count: usize, flags: u64) -> c_int {
+unsafe extern "C" fn remove(fid: Handle<FidAv>, addrs: *mut u64, count: usize, flags: u64) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
-        let object = unsafe { AvObj::of(fid) }?;
+        let object = fid.get()?;
         if flags != 0 {
             return Err(FI_EBADFLAGS);
         }
@@ -378,10 +362,9 @@ unsafe extern "C" fn remove(fid: *mut FidAv, addrs: *mut u64, count: usize, flag
     })
 }
 
-unsafe extern "C" fn lookup(fid: *mut FidAv, index: u64, to: *mut c_void, len: *mut usize) -> c_int {
+unsafe extern "C" fn lookup(fid: Handle<FidAv>, index: u64, to: *mut c_void, len: *mut usize) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
-        let name = unsafe { AvObj::of(fid) }?.av.name(index).ok_or(FI_EINVAL)?;
+        let name = fid.get()?.av.name(index).ok_or(FI_EINVAL)?;
         // SAFETY: a buffer of `*len` bytes (caller). A short buffer is no error here: the length tells.
         match unsafe { addr::put(&name, to, len) } {
             Err(FI_EINVAL) => Err(FI_EINVAL),
@@ -390,7 +373,12 @@ unsafe extern "C" fn lookup(fid: *mut FidAv, index: u64, to: *mut c_void, len: *
     })
 }
 
-unsafe extern "C" fn straddr(_: *mut FidAv, name: *const c_void, buf: *mut c_char, len: *mut usize) -> *const c_char {
+unsafe extern "C" fn straddr(
+    _: Handle<FidAv>,
+    name: *const c_void,
+    buf: *mut c_char,
+    len: *mut usize,
+) -> *const c_char {
     guard::guard(std::ptr::null(), || {
         // SAFETY: null or valid (caller).
         let Some(len) = (unsafe { len.as_mut() }) else { return std::ptr::null() };

@@ -1,9 +1,10 @@
 //! Completion counters: sums over the engines' own totals, so that counting costs the hot path nothing.
 
 use crate::abi::*;
-use crate::domain::{Domain, DomainObj};
+use crate::domain::Domain;
 use crate::ep::EpCore;
 use crate::guard;
+use crate::handle::{Begins, Handle};
 use crate::wait::{FdSet, Patience, Sleeper, Step};
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
@@ -166,18 +167,10 @@ pub struct CntrObj {
     _domain: Arc<Domain>,
 }
 
-impl CntrObj {
-    /// The object behind a handle.
-    ///
-    /// # Errors
-    /// `FI_EINVAL` for null.
-    ///
-    /// # Safety
-    /// The handle is null or one of ours, not yet closed.
-    pub unsafe fn of<'a>(fid: *mut FidCntr) -> Result<&'a CntrObj, i32> {
-        // SAFETY: the handle is the first field of a `CntrObj` (caller).
-        unsafe { fid.cast::<CntrObj>().as_ref() }.ok_or(FI_EINVAL)
-    }
+// SAFETY: `repr(C)`, the handle first; `open` gives it its class.
+unsafe impl Begins for FidCntr {
+    type Object = CntrObj;
+    const CLASS: usize = FI_CLASS_CNTR;
 }
 
 /// `fi_cntr_open`.
@@ -185,14 +178,13 @@ impl CntrObj {
 /// # Safety
 /// As libfabric's contract says.
 pub unsafe extern "C" fn open(
-    domain: *mut FidDomain,
+    domain: Handle<FidDomain>,
     attr: *mut FiCntrAttr,
     out: *mut *mut FidCntr,
     context: *mut c_void,
 ) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
-        let domain = unsafe { DomainObj::of(domain) }?;
+        let domain = &domain.get()?.domain;
         // SAFETY: null or valid; null asks for the defaults.
         let attr = unsafe { attr.as_ref() };
         let (events, wait_obj) = attr.map_or((FI_CNTR_EVENTS_COMP, FI_WAIT_UNSPEC), |a| (a.events, a.wait_obj));
@@ -231,22 +223,20 @@ static OPS: FiOps = FiOps {
 };
 static CNTR_OPS: FiOpsCntr = FiOpsCntr { size: size_of::<FiOpsCntr>(), read, readerr, add, set, wait, adderr, seterr };
 
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+unsafe extern "C" fn close(fid: Handle<Fid>) -> c_int {
     guard::int(|| {
-        // SAFETY: a handle of ours.
-        if Arc::strong_count(&unsafe { CntrObj::of(fid.cast()) }?.cntr) > 1 {
+        if Arc::strong_count(&fid.object::<FidCntr>()?.cntr) > 1 {
             return Err(FI_EBUSY);
         }
         // SAFETY: made by `Box::into_raw` in `open`, closed once.
-        drop(unsafe { Box::from_raw(fid.cast::<CntrObj>()) });
+        drop(unsafe { Box::from_raw(fid.raw().cast::<CntrObj>()) });
         Ok(0)
     })
 }
 
-unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+unsafe extern "C" fn control(fid: Handle<Fid>, command: c_int, arg: *mut c_void) -> c_int {
     guard::int(|| {
-        // SAFETY: a handle of ours.
-        let object = unsafe { CntrObj::of(fid.cast()) }?;
+        let object = fid.object::<FidCntr>()?;
         if arg.is_null() {
             return Err(FI_EINVAL);
         }
@@ -264,30 +254,27 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) ->
     })
 }
 
-unsafe extern "C" fn read(fid: *mut FidCntr) -> u64 {
+unsafe extern "C" fn read(fid: Handle<FidCntr>) -> u64 {
     guard::guard(0, || {
-        // SAFETY: null or a handle of ours.
-        let Ok(object) = (unsafe { CntrObj::of(fid) }) else { return 0 };
+        let Ok(object) = fid.get() else { return 0 };
         // There is no way to tell of an error here; what was counted stays.
         let _ = object.cntr.progress();
         object.cntr.counts().unwrap_or_default().0
     })
 }
 
-unsafe extern "C" fn readerr(fid: *mut FidCntr) -> u64 {
+unsafe extern "C" fn readerr(fid: Handle<FidCntr>) -> u64 {
     guard::guard(0, || {
-        // SAFETY: null or a handle of ours.
-        let Ok(object) = (unsafe { CntrObj::of(fid) }) else { return 0 };
+        let Ok(object) = fid.get() else { return 0 };
         let _ = object.cntr.progress();
         object.cntr.counts().unwrap_or_default().1
     })
 }
 
 /// Changes the application's part of a counter.
-unsafe fn change(fid: *mut FidCntr, how: impl FnOnce(&mut Inner)) -> c_int {
+fn change(fid: Handle<FidCntr>, how: impl FnOnce(&mut Inner)) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
-        let cntr = &unsafe { CntrObj::of(fid) }?.cntr;
+        let cntr = &fid.get()?.cntr;
         how(&mut *cntr.inner()?);
         if let Some((_, wake)) = cntr.sleeper.existing() {
             wake.signal();
@@ -296,27 +283,22 @@ unsafe fn change(fid: *mut FidCntr, how: impl FnOnce(&mut Inner)) -> c_int {
     })
 }
 
-unsafe extern "C" fn add(fid: *mut FidCntr, value: u64) -> c_int {
-    // SAFETY: passed on.
-    unsafe { change(fid, |c| c.value = c.value.wrapping_add(value)) }
+unsafe extern "C" fn add(fid: Handle<FidCntr>, value: u64) -> c_int {
+    change(fid, |c| c.value = c.value.wrapping_add(value))
 }
 
-unsafe extern "C" fn set(fid: *mut FidCntr, value: u64) -> c_int {
-    // SAFETY: passed on.
-    unsafe { change(fid, |c| c.value = c.value.wrapping_add(value.wrapping_sub(c.counts().0))) }
+unsafe extern "C" fn set(fid: Handle<FidCntr>, value: u64) -> c_int {
+    change(fid, |c| c.value = c.value.wrapping_add(value.wrapping_sub(c.counts().0)))
 }
 
-unsafe extern "C" fn adderr(fid: *mut FidCntr, value: u64) -> c_int {
-    // SAFETY: passed on.
-    unsafe { change(fid, |c| c.errors = c.errors.wrapping_add(value)) }
+unsafe extern "C" fn adderr(fid: Handle<FidCntr>, value: u64) -> c_int {
+    change(fid, |c| c.errors = c.errors.wrapping_add(value))
 }
 
-unsafe extern "C" fn seterr(fid: *mut FidCntr, value: u64) -> c_int {
-    // SAFETY: passed on.
-    unsafe { change(fid, |c| c.errors = c.errors.wrapping_add(value.wrapping_sub(c.counts().1))) }
+unsafe extern "C" fn seterr(fid: Handle<FidCntr>, value: u64) -> c_int {
+    change(fid, |c| c.errors = c.errors.wrapping_add(value.wrapping_sub(c.counts().1)))
 }
 
-unsafe extern "C" fn wait(fid: *mut FidCntr, threshold: u64, timeout: c_int) -> c_int {
-    // SAFETY: null or a handle of ours.
-    guard::int(|| unsafe { CntrObj::of(fid) }?.cntr.wait(threshold, timeout))
+unsafe extern "C" fn wait(fid: Handle<FidCntr>, threshold: u64, timeout: c_int) -> c_int {
+    guard::int(|| fid.get()?.cntr.wait(threshold, timeout))
 }

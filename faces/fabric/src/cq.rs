@@ -1,9 +1,10 @@
 //! Completion queues: poll the engines of the endpoints bound, translate what they say into the format the application chose.
 
 use crate::abi::*;
-use crate::domain::{Domain, DomainObj};
+use crate::domain::Domain;
 use crate::ep::EpCore;
 use crate::guard;
+use crate::handle::{Begins, Handle};
 use crate::maybe_lock::MaybeLock;
 use crate::wait::{FdSet, Patience, Sleeper, Step};
 use std::collections::VecDeque;
@@ -367,19 +368,10 @@ pub struct CqObj {
     _domain: Arc<Domain>,
 }
 
-impl CqObj {
-    /// The object behind a handle.
-    ///
-    /// # Errors
-    /// `FI_EINVAL` for null.
-    ///
-    /// # Safety
-    /// The handle is null or one of ours, not yet closed.
-    #[inline]
-    pub unsafe fn of<'a>(fid: *mut FidCq) -> Result<&'a CqObj, i32> {
-        // SAFETY: the handle is the first field of a `CqObj` (caller).
-        unsafe { fid.cast::<CqObj>().as_ref() }.ok_or(FI_EINVAL)
-    }
+// SAFETY: `repr(C)`, the handle first; `open` gives it its class.
+unsafe impl Begins for FidCq {
+    type Object = CqObj;
+    const CLASS: usize = FI_CLASS_CQ;
 }
 
 /// `fi_cq_open`.
@@ -387,14 +379,13 @@ impl CqObj {
 /// # Safety
 /// As libfabric's contract says.
 pub unsafe extern "C" fn open(
-    domain: *mut FidDomain,
+    domain: Handle<FidDomain>,
     attr: *mut FiCqAttr,
     out: *mut *mut FidCq,
     context: *mut c_void,
 ) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
-        let domain = unsafe { DomainObj::of(domain) }?;
+        let domain = &domain.get()?.domain;
         // SAFETY: null or valid.
         let attr = unsafe { attr.as_ref() }.ok_or(FI_EINVAL)?;
         if out.is_null() {
@@ -445,22 +436,20 @@ static OPS: FiOps = FiOps {
 static CQ_OPS: FiOpsCq =
     FiOpsCq { size: size_of::<FiOpsCq>(), read, readfrom, readerr, sread, sreadfrom, signal, strerror };
 
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+unsafe extern "C" fn close(fid: Handle<Fid>) -> c_int {
     guard::int(|| {
-        // SAFETY: a handle of ours.
-        if Arc::strong_count(&unsafe { CqObj::of(fid.cast()) }?.cq) > 1 {
+        if Arc::strong_count(&fid.object::<FidCq>()?.cq) > 1 {
             return Err(FI_EBUSY);
         }
         // SAFETY: made by `Box::into_raw` in `open`, closed once.
-        drop(unsafe { Box::from_raw(fid.cast::<CqObj>()) });
+        drop(unsafe { Box::from_raw(fid.raw().cast::<CqObj>()) });
         Ok(0)
     })
 }
 
-unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+unsafe extern "C" fn control(fid: Handle<Fid>, command: c_int, arg: *mut c_void) -> c_int {
     guard::int(|| {
-        // SAFETY: a handle of ours.
-        let object = unsafe { CqObj::of(fid.cast()) }?;
+        let object = fid.object::<FidCq>()?;
         if arg.is_null() {
             return Err(FI_EINVAL);
         }
@@ -481,24 +470,24 @@ fn check(buf: *mut c_void, count: usize) -> Result<(), i32> {
     if buf.is_null() && count > 0 { Err(FI_EINVAL) } else { Ok(()) }
 }
 
-unsafe extern "C" fn read(fid: *mut FidCq, buf: *mut c_void, count: usize) -> isize {
+unsafe extern "C" fn read(fid: Handle<FidCq>, buf: *mut c_void, count: usize) -> isize {
     guard::size(|| {
         check(buf, count)?;
-        // SAFETY: null or a handle of ours; the caller's array has `count` entries.
-        unsafe { CqObj::of(fid)?.cq.read(buf, count, ptr::null_mut()) }
+        // SAFETY: the caller's array has `count` entries.
+        unsafe { fid.get()?.cq.read(buf, count, ptr::null_mut()) }
     })
 }
 
-unsafe extern "C" fn readfrom(fid: *mut FidCq, buf: *mut c_void, count: usize, from: *mut u64) -> isize {
+unsafe extern "C" fn readfrom(fid: Handle<FidCq>, buf: *mut c_void, count: usize, from: *mut u64) -> isize {
     guard::size(|| {
         check(buf, count)?;
         // SAFETY: as in `read`, and `from` is null or has `count` entries.
-        unsafe { CqObj::of(fid)?.cq.read(buf, count, from) }
+        unsafe { fid.get()?.cq.read(buf, count, from) }
     })
 }
 
 /// The interface names no flag here. One that is not known could ask to leave the error where it is, which must not be lost to a misunderstanding.
-unsafe extern "C" fn readerr(fid: *mut FidCq, out: *mut FiCqErrEntry, flags: u64) -> isize {
+unsafe extern "C" fn readerr(fid: Handle<FidCq>, out: *mut FiCqErrEntry, flags: u64) -> isize {
     guard::size(|| {
         if flags != 0 {
             return Err(FI_EBADFLAGS);
@@ -507,12 +496,12 @@ unsafe extern "C" fn readerr(fid: *mut FidCq, out: *mut FiCqErrEntry, flags: u64
             return Err(FI_EINVAL);
         }
         // SAFETY: null or a handle of ours; the entry is as long as the version the fabric was opened with says.
-        unsafe { CqObj::of(fid)?.cq.read_error(out) }
+        unsafe { fid.get()?.cq.read_error(out) }
     })
 }
 
 unsafe extern "C" fn sread(
-    fid: *mut FidCq,
+    fid: Handle<FidCq>,
     buf: *mut c_void,
     count: usize,
     _cond: *const c_void,
@@ -521,12 +510,12 @@ unsafe extern "C" fn sread(
     guard::size(|| {
         check(buf, count)?;
         // SAFETY: as in `read`.
-        unsafe { CqObj::of(fid)?.cq.read_blocking(buf, count, ptr::null_mut(), timeout) }
+        unsafe { fid.get()?.cq.read_blocking(buf, count, ptr::null_mut(), timeout) }
     })
 }
 
 unsafe extern "C" fn sreadfrom(
-    fid: *mut FidCq,
+    fid: Handle<FidCq>,
     buf: *mut c_void,
     count: usize,
     from: *mut u64,
@@ -536,14 +525,13 @@ unsafe extern "C" fn sreadfrom(
     guard::size(|| {
         check(buf, count)?;
         // SAFETY: as in `readfrom`.
-        unsafe { CqObj::of(fid)?.cq.read_blocking(buf, count, from, timeout) }
+        unsafe { fid.get()?.cq.read_blocking(buf, count, from, timeout) }
     })
 }
 
-unsafe extern "C" fn signal(fid: *mut FidCq) -> c_int {
+unsafe extern "C" fn signal(fid: Handle<FidCq>) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
-        let cq = &unsafe { CqObj::of(fid) }?.cq;
+        let cq = &fid.get()?.cq;
         cq.signalled.store(true, Ordering::Release);
         if let Some((_, wake)) = cq.sleeper.existing() {
             wake.signal();
@@ -553,7 +541,7 @@ unsafe extern "C" fn signal(fid: *mut FidCq) -> c_int {
 }
 
 unsafe extern "C" fn strerror(
-    _: *mut FidCq,
+    _: Handle<FidCq>,
     prov_errno: c_int,
     _: *const c_void,
     buf: *mut c_char,

@@ -2,8 +2,9 @@
 
 use crate::abi::*;
 use crate::ep::EpCore;
-use crate::fabric::{Fabric, FabricObj};
+use crate::fabric::Fabric;
 use crate::guard;
+use crate::handle::{Begins, Handle};
 use crate::{av, cntr, cq, ep, eq, info, mr};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -108,23 +109,16 @@ impl Domain {
 #[repr(C)]
 pub struct DomainObj {
     fid: FidDomain,
-    domain: Arc<Domain>,
+    /// What its members share.
+    pub domain: Arc<Domain>,
     /// Kept so that the queue cannot be closed before the domain.
     eq: Option<Arc<eq::Eq>>,
 }
 
-impl DomainObj {
-    /// The domain behind a handle.
-    ///
-    /// # Errors
-    /// `FI_EINVAL` for null.
-    ///
-    /// # Safety
-    /// The handle is null or one of ours, not yet closed.
-    pub unsafe fn of<'a>(fid: *mut FidDomain) -> Result<&'a Arc<Domain>, i32> {
-        // SAFETY: the handle is the first field of a `DomainObj` (caller).
-        unsafe { fid.cast::<DomainObj>().as_ref() }.map(|d| &d.domain).ok_or(FI_EINVAL)
-    }
+// SAFETY: `repr(C)`, the handle first; `open` gives it its class.
+unsafe impl Begins for FidDomain {
+    type Object = DomainObj;
+    const CLASS: usize = FI_CLASS_DOMAIN;
 }
 
 /// `fi_domain`.
@@ -132,14 +126,13 @@ impl DomainObj {
 /// # Safety
 /// As libfabric's contract says.
 pub unsafe extern "C" fn open(
-    fabric: *mut FidFabric,
+    fabric: Handle<FidFabric>,
     info: *mut FiInfo,
     out: *mut *mut FidDomain,
     context: *mut c_void,
 ) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
-        let fabric = unsafe { FabricObj::of(fabric) }?;
+        let fabric = &fabric.get()?.fabric;
         // SAFETY: null or valid.
         let info = unsafe { info.as_ref() }.ok_or(FI_EINVAL)?;
         // SAFETY: null or valid.
@@ -195,32 +188,26 @@ static DOMAIN_OPS: FiOpsDomain = FiOpsDomain {
     endpoint2: refused,
 };
 
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+unsafe extern "C" fn close(fid: Handle<Fid>) -> c_int {
     guard::int(|| {
-        // SAFETY: a handle of ours.
-        if Arc::strong_count(unsafe { DomainObj::of(fid.cast()) }?) > 1 {
+        if Arc::strong_count(&fid.object::<FidDomain>()?.domain) > 1 {
             return Err(FI_EBUSY);
         }
         // SAFETY: made by `Box::into_raw` in `open`, closed once.
-        drop(unsafe { Box::from_raw(fid.cast::<DomainObj>()) });
+        drop(unsafe { Box::from_raw(fid.raw().cast::<DomainObj>()) });
         Ok(0)
     })
 }
 
 /// Regions are registered at once, so the flag that asks for events of that (`FI_REG_MR`) is refused: its user would wait for them.
-unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
+unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c_int {
     guard::int(|| {
         if flags != 0 {
             return Err(FI_EBADFLAGS);
         }
-        // SAFETY: null or an object, which begins with a `Fid`.
-        if unsafe { other.as_ref() }.ok_or(FI_EINVAL)?.fclass != FI_CLASS_EQ {
-            return Err(FI_EINVAL);
-        }
-        // SAFETY: the class says what it is.
-        let eq = unsafe { eq::EqObj::of(other.cast()) }?.eq.clone();
+        let eq = other.object::<FidEq>()?.eq.clone();
         // SAFETY: a handle of ours; calls that change an object are serialised by the application.
-        unsafe { fid.cast::<DomainObj>().as_mut() }.ok_or(FI_EINVAL)?.eq = Some(eq);
+        unsafe { fid.raw().cast::<DomainObj>().as_mut() }.ok_or(FI_EINVAL)?.eq = Some(eq);
         Ok(0)
     })
 }

@@ -2,11 +2,12 @@
 
 use crate::abi::*;
 use crate::addr::{self, Name};
-use crate::av::{Av, AvObj};
-use crate::cntr::{Cntr, CntrObj};
-use crate::cq::{Cq, CqObj};
-use crate::domain::{Domain, DomainObj};
+use crate::av::Av;
+use crate::cntr::Cntr;
+use crate::cq::Cq;
+use crate::domain::Domain;
 use crate::guard;
+use crate::handle::{Begins, Handle};
 use crate::host;
 use crate::info;
 use crate::params;
@@ -66,31 +67,20 @@ pub struct EpObj {
     domain: Arc<Domain>,
 }
 
-impl EpObj {
-    /// The object behind a handle.
-    ///
-    /// # Errors
-    /// `FI_EINVAL` for null.
-    ///
-    /// # Safety
-    /// The handle is null or one of ours, not yet closed.
-    #[inline]
-    unsafe fn of<'a>(fid: *mut FidEp) -> Result<&'a EpObj, i32> {
-        // SAFETY: the handle is the first field of an `EpObj` (caller).
-        unsafe { fid.cast::<EpObj>().as_ref() }.ok_or(FI_EINVAL)
-    }
+// SAFETY: `repr(C)`, the handle first; `open` gives it its class.
+unsafe impl Begins for FidEp {
+    type Object = EpObj;
+    const CLASS: usize = FI_CLASS_EP;
+}
 
-    /// As [`EpObj::of`], for calls that need an enabled endpoint.
+impl EpObj {
+    /// The object, for calls that need an enabled endpoint.
     ///
     /// # Errors
     /// `FI_EINVAL` for null, `FI_EOPBADSTATE` before `fi_enable`.
-    ///
-    /// # Safety
-    /// As for [`EpObj::of`].
     #[inline]
-    pub unsafe fn ready<'a>(fid: *mut FidEp) -> Result<&'a EpObj, i32> {
-        // SAFETY: passed on from the caller.
-        let ep = unsafe { EpObj::of(fid) }?;
+    pub fn ready(fid: &Handle<FidEp>) -> Result<&EpObj, i32> {
+        let ep = fid.get()?;
         if ep.enabled { Ok(ep) } else { Err(FI_EOPBADSTATE) }
     }
 
@@ -242,14 +232,13 @@ fn leave_mark(file: Option<std::ffi::OsString>) {
 /// # Safety
 /// As libfabric's contract says.
 pub unsafe extern "C" fn open(
-    domain: *mut FidDomain,
+    domain: Handle<FidDomain>,
     info: *mut FiInfo,
     out: *mut *mut FidEp,
     context: *mut c_void,
 ) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
-        let domain = unsafe { DomainObj::of(domain) }?;
+        let domain = &domain.get()?.domain;
         // SAFETY: null or valid, as are its parts.
         let info = unsafe { info.as_ref() }.ok_or(FI_EINVAL)?;
         // SAFETY: as above.
@@ -333,13 +322,11 @@ static ATOMIC_OPS: FiOpsAtomic = FiOpsAtomic { size: size_of::<FiOpsAtomic>(), o
 static COLLECTIVE_OPS: FiOpsCollective = FiOpsCollective { size: size_of::<FiOpsCollective>(), ops: [refused; 11] };
 
 /// Closes: what was sent still arrives (the engine lingers for that); completions already made stay readable; memory of operations under way is free afterwards.
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+unsafe extern "C" fn close(fid: Handle<Fid>) -> c_int {
     guard::int(|| {
-        if fid.is_null() {
-            return Err(FI_EINVAL);
-        }
+        fid.object::<FidEp>()?;
         // SAFETY: made by `Box::into_raw` in `open`, closed once.
-        let ep = unsafe { Box::from_raw(fid.cast::<EpObj>()) };
+        let ep = unsafe { Box::from_raw(fid.raw().cast::<EpObj>()) };
         ep.core.engine.close();
         for cq in [&ep.tx_cq, &ep.rx_cq].into_iter().flatten() {
             cq.detach(&ep.core);
@@ -355,34 +342,30 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 }
 
 /// The object for a call that builds it up (binding, enabling): no other call may be made on it meanwhile, for it cannot be used yet.
-unsafe fn exclusive<'a>(fid: *mut Fid) -> Result<&'a mut EpObj, i32> {
+unsafe fn exclusive<'a>(fid: Handle<Fid>) -> Result<&'a mut EpObj, i32> {
     // SAFETY: null or a handle of ours (callers of the functions below).
-    unsafe { fid.cast::<EpObj>().as_mut() }.ok_or(FI_EINVAL)
+    unsafe { fid.raw().cast::<EpObj>().as_mut() }.ok_or(FI_EINVAL)
 }
 
-unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
+unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c_int {
     guard::int(|| {
         // SAFETY: null or a handle of ours.
         let ep = unsafe { exclusive(fid) }?;
-        // SAFETY: null or an object, which begins with a `Fid`.
-        match unsafe { other.as_ref() }.ok_or(FI_EINVAL)?.fclass {
+        match other.class()? {
             // There is but one way to use these two.
             FI_CLASS_AV | FI_CLASS_EQ if flags != 0 => return Err(FI_EBADFLAGS),
             FI_CLASS_AV => {
                 if ep.av.is_some() {
                     return Err(FI_EINVAL);
                 }
-                // SAFETY: the class says what it is.
-                let av = unsafe { AvObj::of(other.cast()) }?.av.clone();
+                let av = other.object::<FidAv>()?.av.clone();
                 av.attach(&ep.core)?;
                 ep.av = Some(av);
             }
-            // SAFETY: the class says what it is.
-            FI_CLASS_CQ => bind_cq(ep, &unsafe { CqObj::of(other.cast()) }?.cq, flags)?,
+            FI_CLASS_CQ => bind_cq(ep, &other.object::<FidCq>()?.cq, flags)?,
             FI_CLASS_CNTR => {
                 countable(flags)?;
-                // SAFETY: the class says what it is.
-                let cntr = unsafe { CntrObj::of(other.cast()) }?.cntr.clone();
+                let cntr = other.object::<FidCntr>()?.cntr.clone();
                 cntr.attach(&ep.core, flags)?;
                 ep.cntrs.push(cntr);
             }
@@ -452,10 +435,9 @@ impl EpObj {
     }
 }
 
-unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+unsafe extern "C" fn control(fid: Handle<Fid>, command: c_int, arg: *mut c_void) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
-        let ep = unsafe { EpObj::of(fid.cast()) }?;
+        let ep = fid.object::<FidEp>()?;
         match command {
             FI_ENABLE if ep.enabled => {}
             // SAFETY: as above; before this call nobody else may use the endpoint.
@@ -490,10 +472,9 @@ fn ops_flags(ep: &EpObj, command: c_int, flags: &mut u64) -> Result<(), i32> {
     Ok(())
 }
 
-unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
+unsafe extern "C" fn cancel(fid: Handle<Fid>, context: *mut c_void) -> isize {
     guard::size(|| {
-        // SAFETY: null or a handle of ours.
-        let ep = unsafe { EpObj::of(fid.cast()) }?;
+        let ep = fid.object::<FidEp>()?;
         if ep.core.engine.cancel(context as usize) { Ok(0) } else { Err(FI_ENOENT) }
     })
 }
@@ -523,10 +504,9 @@ enum Opt<'a> {
     Fixed(usize),
 }
 
-unsafe extern "C" fn getopt(fid: *mut Fid, level: c_int, name: c_int, value: *mut c_void, len: *mut usize) -> c_int {
+unsafe extern "C" fn getopt(fid: Handle<Fid>, level: c_int, name: c_int, value: *mut c_void, len: *mut usize) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
-        let ep = unsafe { EpObj::of(fid.cast()) }?;
+        let ep = fid.object::<FidEp>()?;
         // SAFETY: null or valid.
         let len = unsafe { len.as_mut() }.ok_or(FI_EINVAL)?;
         if level != FI_OPT_ENDPOINT {
@@ -545,10 +525,9 @@ unsafe extern "C" fn getopt(fid: *mut Fid, level: c_int, name: c_int, value: *mu
     })
 }
 
-unsafe extern "C" fn setopt(fid: *mut Fid, level: c_int, name: c_int, value: *const c_void, len: usize) -> c_int {
+unsafe extern "C" fn setopt(fid: Handle<Fid>, level: c_int, name: c_int, value: *const c_void, len: usize) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
-        let ep = unsafe { EpObj::of(fid.cast()) }?;
+        let ep = fid.object::<FidEp>()?;
         if level != FI_OPT_ENDPOINT {
             return Err(FI_ENOPROTOOPT);
         }
@@ -567,10 +546,9 @@ unsafe extern "C" fn setopt(fid: *mut Fid, level: c_int, name: c_int, value: *co
     })
 }
 
-unsafe extern "C" fn getname(fid: *mut Fid, to: *mut c_void, len: *mut usize) -> c_int {
+unsafe extern "C" fn getname(fid: Handle<Fid>, to: *mut c_void, len: *mut usize) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
-        let name = unsafe { EpObj::of(fid.cast()) }?.core.engine.name();
+        let name = fid.object::<FidEp>()?.core.engine.name();
         // SAFETY: a buffer of `*len` bytes (caller).
         unsafe { addr::put(&name, to, len) }.map(|()| 0)
     })

@@ -1,8 +1,9 @@
 //! Event queues: insertion of addresses may report here, and applications write events of their own.
 
 use crate::abi::*;
-use crate::fabric::{Fabric, FabricObj};
+use crate::fabric::Fabric;
 use crate::guard;
+use crate::handle::{Begins, Handle};
 use crate::wait::{FdSet, Patience, Step, new_event};
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
@@ -117,18 +118,10 @@ pub struct EqObj {
     _fabric: Arc<Fabric>,
 }
 
-impl EqObj {
-    /// The object behind a handle.
-    ///
-    /// # Errors
-    /// `FI_EINVAL` for null.
-    ///
-    /// # Safety
-    /// The handle is null or one of ours, not yet closed.
-    pub unsafe fn of<'a>(fid: *mut FidEq) -> Result<&'a EqObj, i32> {
-        // SAFETY: the handle is the first field of an `EqObj` (caller).
-        unsafe { fid.cast::<EqObj>().as_ref() }.ok_or(FI_EINVAL)
-    }
+// SAFETY: `repr(C)`, the handle first; `open` gives it its class.
+unsafe impl Begins for FidEq {
+    type Object = EqObj;
+    const CLASS: usize = FI_CLASS_EQ;
 }
 
 /// `fi_eq_open`.
@@ -136,14 +129,13 @@ impl EqObj {
 /// # Safety
 /// As libfabric's contract says.
 pub unsafe extern "C" fn open(
-    fabric: *mut FidFabric,
+    fabric: Handle<FidFabric>,
     attr: *mut FiEqAttr,
     out: *mut *mut FidEq,
     context: *mut c_void,
 ) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
-        let fabric = unsafe { FabricObj::of(fabric) }?;
+        let fabric = &fabric.get()?.fabric;
         // SAFETY: null or valid; null asks for the defaults.
         let (wait_obj, flags) = unsafe { attr.as_ref() }.map_or((FI_WAIT_NONE, 0), |a| (a.wait_obj, a.flags));
         if out.is_null() {
@@ -180,22 +172,20 @@ static OPS: FiOps = FiOps {
 };
 static EQ_OPS: FiOpsEq = FiOpsEq { size: size_of::<FiOpsEq>(), read, readerr, write, sread, strerror };
 
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+unsafe extern "C" fn close(fid: Handle<Fid>) -> c_int {
     guard::int(|| {
-        // SAFETY: a handle of ours.
-        if Arc::strong_count(&unsafe { EqObj::of(fid.cast()) }?.eq) > 1 {
+        if Arc::strong_count(&fid.object::<FidEq>()?.eq) > 1 {
             return Err(FI_EBUSY);
         }
         // SAFETY: made by `Box::into_raw` in `open`, closed once.
-        drop(unsafe { Box::from_raw(fid.cast::<EqObj>()) });
+        drop(unsafe { Box::from_raw(fid.raw().cast::<EqObj>()) });
         Ok(0)
     })
 }
 
-unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+unsafe extern "C" fn control(fid: Handle<Fid>, command: c_int, arg: *mut c_void) -> c_int {
     guard::int(|| {
-        // SAFETY: a handle of ours.
-        let object = unsafe { EqObj::of(fid.cast()) }?;
+        let object = fid.object::<FidEq>()?;
         if command != FI_GETWAIT {
             return Err(FI_ENOSYS);
         }
@@ -217,16 +207,15 @@ fn keeps(flags: u64) -> Result<bool, i32> {
     }
 }
 
-unsafe extern "C" fn read(fid: *mut FidEq, event: *mut u32, buf: *mut c_void, len: usize, flags: u64) -> isize {
-    // SAFETY: a handle of ours and the caller's buffers.
-    guard::size(|| unsafe { EqObj::of(fid)?.eq.read(event, buf, len, keeps(flags)?) })
+unsafe extern "C" fn read(fid: Handle<FidEq>, event: *mut u32, buf: *mut c_void, len: usize, flags: u64) -> isize {
+    // SAFETY: the caller's buffers.
+    guard::size(|| unsafe { fid.get()?.eq.read(event, buf, len, keeps(flags)?) })
 }
 
-unsafe extern "C" fn readerr(fid: *mut FidEq, out: *mut FiEqErrEntry, flags: u64) -> isize {
+unsafe extern "C" fn readerr(fid: Handle<FidEq>, out: *mut FiEqErrEntry, flags: u64) -> isize {
     guard::size(|| {
         let keep = keeps(flags)?;
-        // SAFETY: null or a handle of ours.
-        let mut items = unsafe { EqObj::of(fid) }?.eq.items();
+        let mut items = fid.get()?.eq.items();
         if out.is_null() {
             return Err(FI_EINVAL);
         }
@@ -240,10 +229,9 @@ unsafe extern "C" fn readerr(fid: *mut FidEq, out: *mut FiEqErrEntry, flags: u64
     })
 }
 
-unsafe extern "C" fn write(fid: *mut FidEq, event: u32, buf: *const c_void, len: usize, flags: u64) -> isize {
+unsafe extern "C" fn write(fid: Handle<FidEq>, event: u32, buf: *const c_void, len: usize, flags: u64) -> isize {
     guard::size(|| {
-        // SAFETY: null or a handle of ours.
-        let object = unsafe { EqObj::of(fid) }?;
+        let object = fid.get()?;
         if flags != 0 {
             return Err(FI_EBADFLAGS);
         }
@@ -260,7 +248,7 @@ unsafe extern "C" fn write(fid: *mut FidEq, event: u32, buf: *const c_void, len:
 }
 
 unsafe extern "C" fn sread(
-    fid: *mut FidEq,
+    fid: Handle<FidEq>,
     event: *mut u32,
     buf: *mut c_void,
     len: usize,
@@ -268,8 +256,7 @@ unsafe extern "C" fn sread(
     flags: u64,
 ) -> isize {
     guard::size(|| {
-        // SAFETY: null or a handle of ours.
-        let eq = &unsafe { EqObj::of(fid) }?.eq;
+        let eq = &fid.get()?.eq;
         let (keep, patience) = (keeps(flags)?, Patience::new(timeout));
         loop {
             // SAFETY: the caller's buffers.
@@ -291,7 +278,7 @@ unsafe extern "C" fn sread(
 }
 
 unsafe extern "C" fn strerror(
-    _: *mut FidEq,
+    _: Handle<FidEq>,
     prov_errno: c_int,
     _: *const c_void,
     buf: *mut c_char,

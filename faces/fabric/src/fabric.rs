@@ -2,7 +2,8 @@
 
 use crate::abi::*;
 use crate::guard;
-use crate::{cq, domain, eq, host, info, params};
+use crate::handle::{Begins, Handle};
+use crate::{domain, eq, host, info, params};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
@@ -17,21 +18,14 @@ pub struct Fabric {
 #[repr(C)]
 pub struct FabricObj {
     fid: FidFabric,
-    fabric: Arc<Fabric>,
+    /// What its members share.
+    pub fabric: Arc<Fabric>,
 }
 
-impl FabricObj {
-    /// The fabric behind a handle.
-    ///
-    /// # Errors
-    /// `FI_EINVAL` for null.
-    ///
-    /// # Safety
-    /// The handle is null or one of ours, not yet closed.
-    pub unsafe fn of<'a>(fid: *mut FidFabric) -> Result<&'a Arc<Fabric>, i32> {
-        // SAFETY: the handle is the first field of a `FabricObj` (caller).
-        unsafe { fid.cast::<FabricObj>().as_ref() }.map(|f| &f.fabric).ok_or(FI_EINVAL)
-    }
+// SAFETY: `repr(C)`, the handle first; `open` gives it its class.
+unsafe impl Begins for FidFabric {
+    type Object = FabricObj;
+    const CLASS: usize = FI_CLASS_FABRIC;
 }
 
 /// The provider as libfabric sees it. libfabric writes to `context`.
@@ -114,20 +108,19 @@ static FABRIC_OPS: FiOpsFabric = FiOpsFabric {
     domain2: refused,
 };
 
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+unsafe extern "C" fn close(fid: Handle<Fid>) -> c_int {
     guard::int(|| {
-        // SAFETY: a handle of ours.
-        if Arc::strong_count(unsafe { FabricObj::of(fid.cast()) }?) > 1 {
+        if Arc::strong_count(&fid.object::<FidFabric>()?.fabric) > 1 {
             return Err(FI_EBUSY);
         }
         // SAFETY: made by `Box::into_raw` in `open`, closed once.
-        drop(unsafe { Box::from_raw(fid.cast::<FabricObj>()) });
+        drop(unsafe { Box::from_raw(fid.raw().cast::<FabricObj>()) });
         Ok(0)
     })
 }
 
 /// Prepares queues for sleeping on their descriptors: refuses when one already has something.
-unsafe extern "C" fn trywait(_: *mut FidFabric, fids: *mut *mut Fid, count: c_int) -> c_int {
+unsafe extern "C" fn trywait(_: Handle<FidFabric>, fids: *mut Handle<Fid>, count: c_int) -> c_int {
     guard::int(|| {
         if fids.is_null() && count > 0 {
             return Err(FI_EINVAL);
@@ -135,14 +128,10 @@ unsafe extern "C" fn trywait(_: *mut FidFabric, fids: *mut *mut Fid, count: c_in
         for i in 0..usize::try_from(count).map_err(|_| FI_EINVAL)? {
             // SAFETY: `count` handles (caller).
             let fid = unsafe { *fids.add(i) };
-            // SAFETY: null or a handle, which begins with a `Fid`.
-            match unsafe { fid.as_ref() }.ok_or(FI_EINVAL)?.fclass {
-                // SAFETY: the class says what it is.
-                FI_CLASS_CQ => unsafe { cq::CqObj::of(fid.cast()) }?.cq.arm()?,
-                // SAFETY: the class says what it is.
-                FI_CLASS_CNTR => unsafe { crate::cntr::CntrObj::of(fid.cast()) }?.cntr.arm()?,
-                // SAFETY: the class says what it is.
-                FI_CLASS_EQ => unsafe { eq::EqObj::of(fid.cast()) }?.eq.arm()?,
+            match fid.class()? {
+                FI_CLASS_CQ => fid.object::<FidCq>()?.cq.arm()?,
+                FI_CLASS_CNTR => fid.object::<FidCntr>()?.cntr.arm()?,
+                FI_CLASS_EQ => fid.object::<FidEq>()?.eq.arm()?,
                 _ => return Err(FI_EINVAL),
             }
         }

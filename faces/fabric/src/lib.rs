@@ -10,7 +10,8 @@
 //! | `domain`, `mr`, `av`, `eq` | domain, memory regions, address vectors, event queues |
 //! | `cq`, `cntr`, `wait` | completion queues, counters, sleeping |
 //! | `ep`, `msg`, `tagged`, `rma`, `transfer` | endpoints and data transfer |
-//! | `guard`, `table`, `maybe_lock`, `addr` | errors and panics at the border, small tools |
+//! | `handle`, `guard` | objects as C names them, errors and panics at the border |
+//! | `table`, `maybe_lock`, `addr` | small tools |
 
 #[allow(dead_code, reason = "the tables and enumerations are complete even where this face uses part of them")]
 mod abi;
@@ -23,6 +24,7 @@ mod ep;
 mod eq;
 mod fabric;
 mod guard;
+mod handle;
 mod host;
 mod info;
 mod maybe_lock;

@@ -1,8 +1,9 @@
 //! Memory regions that peers may read and write.
 
 use crate::abi::*;
-use crate::domain::{Domain, DomainObj, Region};
+use crate::domain::{Domain, Region};
 use crate::guard;
+use crate::handle::Handle;
 use crate::info::MR_IOV_LIMIT;
 use libc::iovec;
 use std::ffi::{c_int, c_void};
@@ -35,13 +36,8 @@ struct Request {
 }
 
 /// The domain a registration is for.
-unsafe fn domain_of<'a>(fid: *mut Fid) -> Result<&'a Arc<Domain>, i32> {
-    // SAFETY: null or an object, which begins with a `Fid`.
-    if unsafe { fid.as_ref() }.ok_or(FI_EINVAL)?.fclass != FI_CLASS_DOMAIN {
-        return Err(FI_EINVAL);
-    }
-    // SAFETY: the class says what it is.
-    unsafe { DomainObj::of(fid.cast()) }
+fn domain_of(fid: &Handle<Fid>) -> Result<&Arc<Domain>, i32> {
+    Ok(&fid.object::<FidDomain>()?.domain)
 }
 
 /// Refuses what no registration may say here. There is no flag to offer: they ask for events of remote access, for persistence, for keys that are used once, for memory of a device, or
@@ -100,7 +96,7 @@ unsafe fn pieces(iov: *const iovec, count: usize) -> Result<Vec<(usize, usize)>,
 }
 
 unsafe extern "C" fn reg(
-    fid: *mut Fid,
+    fid: Handle<Fid>,
     buf: *const c_void,
     len: usize,
     access: u64,
@@ -116,7 +112,7 @@ unsafe extern "C" fn reg(
 }
 
 unsafe extern "C" fn regv(
-    fid: *mut Fid,
+    fid: Handle<Fid>,
     iov: *const iovec,
     count: usize,
     access: u64,
@@ -128,15 +124,14 @@ unsafe extern "C" fn regv(
 ) -> c_int {
     guard::int(|| {
         plain(flags, offset)?;
-        // SAFETY: the application gives `count` entries; the object is its responsibility.
-        unsafe { register(domain_of(fid)?, Request { iov: pieces(iov, count)?, access, key, context }, out) }
+        // SAFETY: the application gives `count` entries.
+        unsafe { register(domain_of(&fid)?, Request { iov: pieces(iov, count)?, access, key, context }, out) }
     })
 }
 
-unsafe extern "C" fn regattr(fid: *mut Fid, attr: *const FiMrAttr, flags: u64, out: *mut *mut FidMr) -> c_int {
+unsafe extern "C" fn regattr(fid: Handle<Fid>, attr: *const FiMrAttr, flags: u64, out: *mut *mut FidMr) -> c_int {
     guard::int(|| {
-        // SAFETY: the object is libfabric's caller's responsibility.
-        let domain = unsafe { domain_of(fid) }?;
+        let domain = domain_of(&fid)?;
         if attr.is_null() {
             return Err(FI_EINVAL);
         }
@@ -174,33 +169,30 @@ unsafe fn ordinary(attr: *const FiMrAttr, version: u32) -> Result<(), i32> {
     Ok(())
 }
 
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+unsafe extern "C" fn close(fid: Handle<Fid>) -> c_int {
     guard::int(|| {
-        if fid.is_null() {
-            return Err(FI_EINVAL);
-        }
+        fid.class()?;
         // SAFETY: made by `Box::into_raw` in `register`, closed once.
-        let object = unsafe { Box::from_raw(fid.cast::<MrObj>()) };
+        let object = unsafe { Box::from_raw(fid.raw().cast::<MrObj>()) };
         object.domain.unregister(object.fid.key);
         Ok(0)
     })
 }
 
 /// A region belongs to all endpoints of the domain; binding it to one of them changes nothing.
-unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
+unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c_int {
     guard::int(|| {
-        // SAFETY: null or an object, which begins with a `Fid`.
-        match (fid.is_null(), unsafe { other.as_ref() }) {
-            (false, Some(o)) if o.fclass == FI_CLASS_EP && flags == 0 => Ok(0),
-            (false, Some(o)) if o.fclass == FI_CLASS_EP => Err(FI_EBADFLAGS),
-            (false, Some(_)) => Err(FI_ENOSYS),
-            _ => Err(FI_EINVAL),
+        fid.class()?;
+        match other.class()? {
+            FI_CLASS_EP if flags == 0 => Ok(0),
+            FI_CLASS_EP => Err(FI_EBADFLAGS),
+            _ => Err(FI_ENOSYS),
         }
     })
 }
 
 /// A region is usable from its registration on; enabling it changes nothing.
-unsafe extern "C" fn control(_: *mut Fid, command: c_int, _: *mut c_void) -> c_int {
+unsafe extern "C" fn control(_: Handle<Fid>, command: c_int, _: *mut c_void) -> c_int {
     if command == FI_ENABLE { 0 } else { -FI_ENOSYS }
 }
 

@@ -56,6 +56,10 @@ pub const PARAMS: &[Param] = &[
     ),
     param("spin_us", "Empty polls spin for this long before they give up the core (default: 100)"),
     param(
+        "poll_sleep_us",
+        "Where others want the core, reading an empty completion queue may sleep for this long, a quarter of it if several threads read; 0: never (default: 200)",
+    ),
+    param(
         "coalesce_ns",
         "Small messages to one peer that follow each other within this time share a packet; 0 turns it off (default: 2000)",
     ),
@@ -186,7 +190,7 @@ mod tests {
     fn the_defaults_told_are_the_defaults_used() {
         let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/man/fi_weir.7"))
             .expect("manual page");
-        let used = format!("{:?}", EngineConfig::default());
+        let used = format!("{:?}", EngineConfig::from_vars(&|_| None).expect("valid"));
         for p in PARAMS {
             let name = p.name.to_ascii_uppercase();
             let section = page.split(&format!(".TP\n.B FI_WEIR_{name}\n")).nth(1).expect("a section of its own");

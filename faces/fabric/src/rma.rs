@@ -3,6 +3,7 @@
 use crate::abi::*;
 use crate::ep::EpObj;
 use crate::guard::{code_of, size};
+use crate::handle::Handle;
 use crate::info::RMA_IOV_LIMIT;
 use crate::transfer::*;
 use libc::iovec;
@@ -77,7 +78,7 @@ unsafe fn read(ep: &EpObj, iov: &[Iov], at: &Place, context: *mut c_void, report
 }
 
 unsafe extern "C" fn read_one(
-    ep: *mut FidEp,
+    ep: Handle<FidEp>,
     buf: *mut c_void,
     len: usize,
     _desc: *mut c_void,
@@ -87,15 +88,14 @@ unsafe extern "C" fn read_one(
     context: *mut c_void,
 ) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours.
-        let ep = unsafe { EpObj::ready(ep) }?;
+        let ep = EpObj::ready(&ep)?;
         // SAFETY: see `read`.
         unsafe { read(ep, &one(buf, len), &Place { peer, addr, key }, context, ep.tx_report()) }
     })
 }
 
 unsafe extern "C" fn readv(
-    ep: *mut FidEp,
+    ep: Handle<FidEp>,
     iov: *const iovec,
     _desc: *mut *mut c_void,
     count: usize,
@@ -105,8 +105,9 @@ unsafe extern "C" fn readv(
     context: *mut c_void,
 ) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours; `count` entries.
-        let (ep, pieces) = unsafe { (EpObj::ready(ep)?, Pieces::new(iov, count)?) };
+        let ep = EpObj::ready(&ep)?;
+        // SAFETY: `count` entries.
+        let pieces = unsafe { Pieces::new(iov, count) }?;
         // SAFETY: see `read`.
         unsafe { read(ep, pieces.as_slice(), &Place { peer, addr, key }, context, ep.tx_report()) }
     })
@@ -127,10 +128,11 @@ unsafe fn unpack(msg: &FiMsgRma) -> Result<(Pieces, Place), i32> {
     Ok((pieces, Place { peer: msg.addr, addr: remote.addr, key: remote.key }))
 }
 
-unsafe extern "C" fn readmsg(ep: *mut FidEp, msg: *const FiMsgRma, flags: u64) -> isize {
+unsafe extern "C" fn readmsg(ep: Handle<FidEp>, msg: *const FiMsgRma, flags: u64) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours; null or a message.
-        let (ep, msg) = unsafe { (EpObj::ready(ep)?, msg.as_ref().ok_or(FI_EINVAL)?) };
+        let ep = EpObj::ready(&ep)?;
+        // SAFETY: null or a message.
+        let msg = unsafe { msg.as_ref() }.ok_or(FI_EINVAL)?;
         if flags & !READ_FLAGS != 0 {
             return Err(FI_EBADFLAGS);
         }
@@ -142,7 +144,7 @@ unsafe extern "C" fn readmsg(ep: *mut FidEp, msg: *const FiMsgRma, flags: u64) -
 }
 
 unsafe extern "C" fn write_one(
-    ep: *mut FidEp,
+    ep: Handle<FidEp>,
     buf: *const c_void,
     len: usize,
     _desc: *mut c_void,
@@ -152,15 +154,14 @@ unsafe extern "C" fn write_one(
     context: *mut c_void,
 ) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours.
-        let ep = unsafe { EpObj::ready(ep) }?;
+        let ep = EpObj::ready(&ep)?;
         // SAFETY: see `write`.
         unsafe { write(ep, &one(buf, len), &Place { peer, addr, key }, None, context, by_default(ep)) }
     })
 }
 
 unsafe extern "C" fn writev(
-    ep: *mut FidEp,
+    ep: Handle<FidEp>,
     iov: *const iovec,
     _desc: *mut *mut c_void,
     count: usize,
@@ -170,17 +171,19 @@ unsafe extern "C" fn writev(
     context: *mut c_void,
 ) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours; `count` entries.
-        let (ep, pieces) = unsafe { (EpObj::ready(ep)?, Pieces::new(iov, count)?) };
+        let ep = EpObj::ready(&ep)?;
+        // SAFETY: `count` entries.
+        let pieces = unsafe { Pieces::new(iov, count) }?;
         // SAFETY: see `write`.
         unsafe { write(ep, pieces.as_slice(), &Place { peer, addr, key }, None, context, by_default(ep)) }
     })
 }
 
-unsafe extern "C" fn writemsg(ep: *mut FidEp, msg: *const FiMsgRma, flags: u64) -> isize {
+unsafe extern "C" fn writemsg(ep: Handle<FidEp>, msg: *const FiMsgRma, flags: u64) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours; null or a message.
-        let (ep, msg) = unsafe { (EpObj::ready(ep)?, msg.as_ref().ok_or(FI_EINVAL)?) };
+        let ep = EpObj::ready(&ep)?;
+        // SAFETY: null or a message.
+        let msg = unsafe { msg.as_ref() }.ok_or(FI_EINVAL)?;
         let how = by_flags(ep, flags, WRITE_FLAGS)?;
         // SAFETY: a valid message.
         let (pieces, place) = unsafe { unpack(msg) }?;
@@ -190,17 +193,23 @@ unsafe extern "C" fn writemsg(ep: *mut FidEp, msg: *const FiMsgRma, flags: u64) 
     })
 }
 
-unsafe extern "C" fn inject(ep: *mut FidEp, buf: *const c_void, len: usize, peer: u64, addr: u64, key: u64) -> isize {
+unsafe extern "C" fn inject(
+    ep: Handle<FidEp>,
+    buf: *const c_void,
+    len: usize,
+    peer: u64,
+    addr: u64,
+    key: u64,
+) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours.
-        let ep = unsafe { EpObj::ready(ep) }?;
+        let ep = EpObj::ready(&ep)?;
         // SAFETY: see `write`.
         unsafe { write(ep, &one(buf, len), &Place { peer, addr, key }, None, ptr::null_mut(), INJECTED) }
     })
 }
 
 unsafe extern "C" fn writedata(
-    ep: *mut FidEp,
+    ep: Handle<FidEp>,
     buf: *const c_void,
     len: usize,
     _desc: *mut c_void,
@@ -211,15 +220,14 @@ unsafe extern "C" fn writedata(
     context: *mut c_void,
 ) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours.
-        let ep = unsafe { EpObj::ready(ep) }?;
+        let ep = EpObj::ready(&ep)?;
         // SAFETY: see `write`.
         unsafe { write(ep, &one(buf, len), &Place { peer, addr, key }, Some(data), context, by_default(ep)) }
     })
 }
 
 unsafe extern "C" fn injectdata(
-    ep: *mut FidEp,
+    ep: Handle<FidEp>,
     buf: *const c_void,
     len: usize,
     data: u64,
@@ -228,8 +236,7 @@ unsafe extern "C" fn injectdata(
     key: u64,
 ) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours.
-        let ep = unsafe { EpObj::ready(ep) }?;
+        let ep = EpObj::ready(&ep)?;
         // SAFETY: see `write`.
         unsafe { write(ep, &one(buf, len), &Place { peer, addr, key }, Some(data), ptr::null_mut(), INJECTED) }
     })

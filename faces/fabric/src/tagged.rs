@@ -3,6 +3,7 @@
 use crate::abi::*;
 use crate::ep::EpObj;
 use crate::guard::{code_of, size};
+use crate::handle::Handle;
 use crate::transfer::*;
 use libc::iovec;
 use std::ffi::c_void;
@@ -36,7 +37,7 @@ fn wish(from: u64, tag: u64, ignore: u64, report: bool, context: *mut c_void) ->
 }
 
 unsafe extern "C" fn recv_one(
-    ep: *mut FidEp,
+    ep: Handle<FidEp>,
     buf: *mut c_void,
     len: usize,
     _desc: *mut c_void,
@@ -46,15 +47,14 @@ unsafe extern "C" fn recv_one(
     context: *mut c_void,
 ) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours.
-        let ep = unsafe { EpObj::ready(ep) }?;
+        let ep = EpObj::ready(&ep)?;
         // SAFETY: the application lends the memory until the completion.
         unsafe { recv(ep, &one(buf, len), &wish(from, tag, ignore, ep.rx_report(), context)) }
     })
 }
 
 unsafe extern "C" fn recvv(
-    ep: *mut FidEp,
+    ep: Handle<FidEp>,
     iov: *const iovec,
     _desc: *mut *mut c_void,
     count: usize,
@@ -64,17 +64,19 @@ unsafe extern "C" fn recvv(
     context: *mut c_void,
 ) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours; `count` entries.
-        let (ep, pieces) = unsafe { (EpObj::ready(ep)?, Pieces::new(iov, count)?) };
+        let ep = EpObj::ready(&ep)?;
+        // SAFETY: `count` entries.
+        let pieces = unsafe { Pieces::new(iov, count) }?;
         // SAFETY: the application lends the memory until the completion.
         unsafe { recv(ep, pieces.as_slice(), &wish(from, tag, ignore, ep.rx_report(), context)) }
     })
 }
 
-unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const FiMsgTagged, flags: u64) -> isize {
+unsafe extern "C" fn recvmsg(ep: Handle<FidEp>, msg: *const FiMsgTagged, flags: u64) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours; null or a message.
-        let (ep, msg) = unsafe { (EpObj::ready(ep)?, msg.as_ref().ok_or(FI_EINVAL)?) };
+        let ep = EpObj::ready(&ep)?;
+        // SAFETY: null or a message.
+        let msg = unsafe { msg.as_ref() }.ok_or(FI_EINVAL)?;
         if flags & !RECV_FLAGS != 0 || (flags & FI_DISCARD != 0 && flags & (FI_PEEK | FI_CLAIM) == 0) {
             return Err(FI_EBADFLAGS);
         }
@@ -119,7 +121,7 @@ fn peek(ep: &EpObj, msg: &FiMsgTagged, flags: u64) -> Result<isize, i32> {
 }
 
 unsafe extern "C" fn send_one(
-    ep: *mut FidEp,
+    ep: Handle<FidEp>,
     buf: *const c_void,
     len: usize,
     _desc: *mut c_void,
@@ -128,15 +130,14 @@ unsafe extern "C" fn send_one(
     context: *mut c_void,
 ) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours.
-        let ep = unsafe { EpObj::ready(ep) }?;
+        let ep = EpObj::ready(&ep)?;
         // SAFETY: the application lends the memory until the completion.
         unsafe { send(ep, &one(buf, len), &letter(to, tag, None, context), by_default(ep)) }
     })
 }
 
 unsafe extern "C" fn sendv(
-    ep: *mut FidEp,
+    ep: Handle<FidEp>,
     iov: *const iovec,
     _desc: *mut *mut c_void,
     count: usize,
@@ -145,17 +146,19 @@ unsafe extern "C" fn sendv(
     context: *mut c_void,
 ) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours; `count` entries.
-        let (ep, pieces) = unsafe { (EpObj::ready(ep)?, Pieces::new(iov, count)?) };
+        let ep = EpObj::ready(&ep)?;
+        // SAFETY: `count` entries.
+        let pieces = unsafe { Pieces::new(iov, count) }?;
         // SAFETY: the application lends the memory until the completion.
         unsafe { send(ep, pieces.as_slice(), &letter(to, tag, None, context), by_default(ep)) }
     })
 }
 
-unsafe extern "C" fn sendmsg(ep: *mut FidEp, msg: *const FiMsgTagged, flags: u64) -> isize {
+unsafe extern "C" fn sendmsg(ep: Handle<FidEp>, msg: *const FiMsgTagged, flags: u64) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours; null or a message.
-        let (ep, msg) = unsafe { (EpObj::ready(ep)?, msg.as_ref().ok_or(FI_EINVAL)?) };
+        let ep = EpObj::ready(&ep)?;
+        // SAFETY: null or a message.
+        let msg = unsafe { msg.as_ref() }.ok_or(FI_EINVAL)?;
         let how = by_flags(ep, flags, SEND_FLAGS)?;
         // SAFETY: the message has `iov_count` entries.
         let pieces = unsafe { Pieces::new(msg.msg_iov, msg.iov_count) }?;
@@ -165,17 +168,16 @@ unsafe extern "C" fn sendmsg(ep: *mut FidEp, msg: *const FiMsgTagged, flags: u64
     })
 }
 
-unsafe extern "C" fn inject(ep: *mut FidEp, buf: *const c_void, len: usize, to: u64, tag: u64) -> isize {
+unsafe extern "C" fn inject(ep: Handle<FidEp>, buf: *const c_void, len: usize, to: u64, tag: u64) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours.
-        let ep = unsafe { EpObj::ready(ep) }?;
+        let ep = EpObj::ready(&ep)?;
         // SAFETY: the memory is readable during the call.
         unsafe { send(ep, &one(buf, len), &letter(to, tag, None, ptr::null_mut()), INJECTED) }
     })
 }
 
 unsafe extern "C" fn senddata(
-    ep: *mut FidEp,
+    ep: Handle<FidEp>,
     buf: *const c_void,
     len: usize,
     _desc: *mut c_void,
@@ -185,17 +187,22 @@ unsafe extern "C" fn senddata(
     context: *mut c_void,
 ) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours.
-        let ep = unsafe { EpObj::ready(ep) }?;
+        let ep = EpObj::ready(&ep)?;
         // SAFETY: the application lends the memory until the completion.
         unsafe { send(ep, &one(buf, len), &letter(to, tag, Some(data), context), by_default(ep)) }
     })
 }
 
-unsafe extern "C" fn injectdata(ep: *mut FidEp, buf: *const c_void, len: usize, data: u64, to: u64, tag: u64) -> isize {
+unsafe extern "C" fn injectdata(
+    ep: Handle<FidEp>,
+    buf: *const c_void,
+    len: usize,
+    data: u64,
+    to: u64,
+    tag: u64,
+) -> isize {
     size(|| {
-        // SAFETY: null or a handle of ours.
-        let ep = unsafe { EpObj::ready(ep) }?;
+        let ep = EpObj::ready(&ep)?;
         // SAFETY: the memory is readable during the call.
         unsafe { send(ep, &one(buf, len), &letter(to, tag, Some(data), ptr::null_mut()), INJECTED) }
     })

@@ -4,6 +4,7 @@
 //! looks at none of them may stand in for all, and the low half of its result is the `int` some of them return.
 
 use super::structs::*;
+use crate::handle::Handle;
 use libc::iovec;
 use std::ffi::{c_char, c_int, c_void};
 
@@ -27,21 +28,21 @@ pub struct Fid {
 #[repr(C)]
 pub struct FiOps {
     pub size: usize,
-    pub close: unsafe extern "C" fn(*mut Fid) -> c_int,
-    pub bind: unsafe extern "C" fn(*mut Fid, *mut Fid, u64) -> c_int,
-    pub control: unsafe extern "C" fn(*mut Fid, c_int, *mut c_void) -> c_int,
+    pub close: unsafe extern "C" fn(Handle<Fid>) -> c_int,
+    pub bind: unsafe extern "C" fn(Handle<Fid>, Handle<Fid>, u64) -> c_int,
+    pub control: unsafe extern "C" fn(Handle<Fid>, c_int, *mut c_void) -> c_int,
     pub ops_open: Refused,
     pub tostr: Refused,
     pub ops_set: Refused,
 }
 
 /// A bind that no object of its class allows.
-pub unsafe extern "C" fn no_bind(_: *mut Fid, _: *mut Fid, _: u64) -> c_int {
+pub unsafe extern "C" fn no_bind(_: Handle<Fid>, _: Handle<Fid>, _: u64) -> c_int {
     -super::FI_ENOSYS
 }
 
 /// A control that knows no command.
-pub unsafe extern "C" fn no_control(_: *mut Fid, _: c_int, _: *mut c_void) -> c_int {
+pub unsafe extern "C" fn no_control(_: Handle<Fid>, _: c_int, _: *mut c_void) -> c_int {
     -super::FI_ENOSYS
 }
 
@@ -57,11 +58,11 @@ pub struct FidFabric {
 #[repr(C)]
 pub struct FiOpsFabric {
     pub size: usize,
-    pub domain: unsafe extern "C" fn(*mut FidFabric, *mut FiInfo, *mut *mut FidDomain, *mut c_void) -> c_int,
+    pub domain: unsafe extern "C" fn(Handle<FidFabric>, *mut FiInfo, *mut *mut FidDomain, *mut c_void) -> c_int,
     pub passive_ep: Refused,
-    pub eq_open: unsafe extern "C" fn(*mut FidFabric, *mut FiEqAttr, *mut *mut FidEq, *mut c_void) -> c_int,
+    pub eq_open: unsafe extern "C" fn(Handle<FidFabric>, *mut FiEqAttr, *mut *mut FidEq, *mut c_void) -> c_int,
     pub wait_open: Refused,
-    pub trywait: unsafe extern "C" fn(*mut FidFabric, *mut *mut Fid, c_int) -> c_int,
+    pub trywait: unsafe extern "C" fn(Handle<FidFabric>, *mut Handle<Fid>, c_int) -> c_int,
     pub domain2: Refused,
 }
 
@@ -77,11 +78,11 @@ pub struct FidDomain {
 #[repr(C)]
 pub struct FiOpsDomain {
     pub size: usize,
-    pub av_open: unsafe extern "C" fn(*mut FidDomain, *mut FiAvAttr, *mut *mut FidAv, *mut c_void) -> c_int,
-    pub cq_open: unsafe extern "C" fn(*mut FidDomain, *mut FiCqAttr, *mut *mut FidCq, *mut c_void) -> c_int,
-    pub endpoint: unsafe extern "C" fn(*mut FidDomain, *mut FiInfo, *mut *mut FidEp, *mut c_void) -> c_int,
+    pub av_open: unsafe extern "C" fn(Handle<FidDomain>, *mut FiAvAttr, *mut *mut FidAv, *mut c_void) -> c_int,
+    pub cq_open: unsafe extern "C" fn(Handle<FidDomain>, *mut FiCqAttr, *mut *mut FidCq, *mut c_void) -> c_int,
+    pub endpoint: unsafe extern "C" fn(Handle<FidDomain>, *mut FiInfo, *mut *mut FidEp, *mut c_void) -> c_int,
     pub scalable_ep: Refused,
-    pub cntr_open: unsafe extern "C" fn(*mut FidDomain, *mut FiCntrAttr, *mut *mut FidCntr, *mut c_void) -> c_int,
+    pub cntr_open: unsafe extern "C" fn(Handle<FidDomain>, *mut FiCntrAttr, *mut *mut FidCntr, *mut c_void) -> c_int,
     pub poll_open: Refused,
     pub stx_ctx: Refused,
     pub srx_ctx: Refused,
@@ -94,11 +95,29 @@ pub struct FiOpsDomain {
 #[repr(C)]
 pub struct FiOpsMr {
     pub size: usize,
-    pub reg:
-        unsafe extern "C" fn(*mut Fid, *const c_void, usize, u64, u64, u64, u64, *mut *mut FidMr, *mut c_void) -> c_int,
-    pub regv:
-        unsafe extern "C" fn(*mut Fid, *const iovec, usize, u64, u64, u64, u64, *mut *mut FidMr, *mut c_void) -> c_int,
-    pub regattr: unsafe extern "C" fn(*mut Fid, *const FiMrAttr, u64, *mut *mut FidMr) -> c_int,
+    pub reg: unsafe extern "C" fn(
+        Handle<Fid>,
+        *const c_void,
+        usize,
+        u64,
+        u64,
+        u64,
+        u64,
+        *mut *mut FidMr,
+        *mut c_void,
+    ) -> c_int,
+    pub regv: unsafe extern "C" fn(
+        Handle<Fid>,
+        *const iovec,
+        usize,
+        u64,
+        u64,
+        u64,
+        u64,
+        *mut *mut FidMr,
+        *mut c_void,
+    ) -> c_int,
+    pub regattr: unsafe extern "C" fn(Handle<Fid>, *const FiMrAttr, u64, *mut *mut FidMr) -> c_int,
 }
 
 /// `struct fid_mr`.
@@ -120,12 +139,13 @@ pub struct FidAv {
 #[repr(C)]
 pub struct FiOpsAv {
     pub size: usize,
-    pub insert: unsafe extern "C" fn(*mut FidAv, *const c_void, usize, *mut u64, u64, *mut c_void) -> c_int,
-    pub insertsvc: unsafe extern "C" fn(*mut FidAv, *const c_char, *const c_char, *mut u64, u64, *mut c_void) -> c_int,
+    pub insert: unsafe extern "C" fn(Handle<FidAv>, *const c_void, usize, *mut u64, u64, *mut c_void) -> c_int,
+    pub insertsvc:
+        unsafe extern "C" fn(Handle<FidAv>, *const c_char, *const c_char, *mut u64, u64, *mut c_void) -> c_int,
     pub insertsym: Refused,
-    pub remove: unsafe extern "C" fn(*mut FidAv, *mut u64, usize, u64) -> c_int,
-    pub lookup: unsafe extern "C" fn(*mut FidAv, u64, *mut c_void, *mut usize) -> c_int,
-    pub straddr: unsafe extern "C" fn(*mut FidAv, *const c_void, *mut c_char, *mut usize) -> *const c_char,
+    pub remove: unsafe extern "C" fn(Handle<FidAv>, *mut u64, usize, u64) -> c_int,
+    pub lookup: unsafe extern "C" fn(Handle<FidAv>, u64, *mut c_void, *mut usize) -> c_int,
+    pub straddr: unsafe extern "C" fn(Handle<FidAv>, *const c_void, *mut c_char, *mut usize) -> *const c_char,
     pub av_set: Refused,
     pub insert_auth_key: Refused,
     pub lookup_auth_key: Refused,
@@ -143,11 +163,11 @@ pub struct FidEq {
 #[repr(C)]
 pub struct FiOpsEq {
     pub size: usize,
-    pub read: unsafe extern "C" fn(*mut FidEq, *mut u32, *mut c_void, usize, u64) -> isize,
-    pub readerr: unsafe extern "C" fn(*mut FidEq, *mut FiEqErrEntry, u64) -> isize,
-    pub write: unsafe extern "C" fn(*mut FidEq, u32, *const c_void, usize, u64) -> isize,
-    pub sread: unsafe extern "C" fn(*mut FidEq, *mut u32, *mut c_void, usize, c_int, u64) -> isize,
-    pub strerror: unsafe extern "C" fn(*mut FidEq, c_int, *const c_void, *mut c_char, usize) -> *const c_char,
+    pub read: unsafe extern "C" fn(Handle<FidEq>, *mut u32, *mut c_void, usize, u64) -> isize,
+    pub readerr: unsafe extern "C" fn(Handle<FidEq>, *mut FiEqErrEntry, u64) -> isize,
+    pub write: unsafe extern "C" fn(Handle<FidEq>, u32, *const c_void, usize, u64) -> isize,
+    pub sread: unsafe extern "C" fn(Handle<FidEq>, *mut u32, *mut c_void, usize, c_int, u64) -> isize,
+    pub strerror: unsafe extern "C" fn(Handle<FidEq>, c_int, *const c_void, *mut c_char, usize) -> *const c_char,
 }
 
 /// `struct fid_cq`.
@@ -161,13 +181,13 @@ pub struct FidCq {
 #[repr(C)]
 pub struct FiOpsCq {
     pub size: usize,
-    pub read: unsafe extern "C" fn(*mut FidCq, *mut c_void, usize) -> isize,
-    pub readfrom: unsafe extern "C" fn(*mut FidCq, *mut c_void, usize, *mut u64) -> isize,
-    pub readerr: unsafe extern "C" fn(*mut FidCq, *mut FiCqErrEntry, u64) -> isize,
-    pub sread: unsafe extern "C" fn(*mut FidCq, *mut c_void, usize, *const c_void, c_int) -> isize,
-    pub sreadfrom: unsafe extern "C" fn(*mut FidCq, *mut c_void, usize, *mut u64, *const c_void, c_int) -> isize,
-    pub signal: unsafe extern "C" fn(*mut FidCq) -> c_int,
-    pub strerror: unsafe extern "C" fn(*mut FidCq, c_int, *const c_void, *mut c_char, usize) -> *const c_char,
+    pub read: unsafe extern "C" fn(Handle<FidCq>, *mut c_void, usize) -> isize,
+    pub readfrom: unsafe extern "C" fn(Handle<FidCq>, *mut c_void, usize, *mut u64) -> isize,
+    pub readerr: unsafe extern "C" fn(Handle<FidCq>, *mut FiCqErrEntry, u64) -> isize,
+    pub sread: unsafe extern "C" fn(Handle<FidCq>, *mut c_void, usize, *const c_void, c_int) -> isize,
+    pub sreadfrom: unsafe extern "C" fn(Handle<FidCq>, *mut c_void, usize, *mut u64, *const c_void, c_int) -> isize,
+    pub signal: unsafe extern "C" fn(Handle<FidCq>) -> c_int,
+    pub strerror: unsafe extern "C" fn(Handle<FidCq>, c_int, *const c_void, *mut c_char, usize) -> *const c_char,
 }
 
 /// `struct fid_cntr`.
@@ -181,13 +201,13 @@ pub struct FidCntr {
 #[repr(C)]
 pub struct FiOpsCntr {
     pub size: usize,
-    pub read: unsafe extern "C" fn(*mut FidCntr) -> u64,
-    pub readerr: unsafe extern "C" fn(*mut FidCntr) -> u64,
-    pub add: unsafe extern "C" fn(*mut FidCntr, u64) -> c_int,
-    pub set: unsafe extern "C" fn(*mut FidCntr, u64) -> c_int,
-    pub wait: unsafe extern "C" fn(*mut FidCntr, u64, c_int) -> c_int,
-    pub adderr: unsafe extern "C" fn(*mut FidCntr, u64) -> c_int,
-    pub seterr: unsafe extern "C" fn(*mut FidCntr, u64) -> c_int,
+    pub read: unsafe extern "C" fn(Handle<FidCntr>) -> u64,
+    pub readerr: unsafe extern "C" fn(Handle<FidCntr>) -> u64,
+    pub add: unsafe extern "C" fn(Handle<FidCntr>, u64) -> c_int,
+    pub set: unsafe extern "C" fn(Handle<FidCntr>, u64) -> c_int,
+    pub wait: unsafe extern "C" fn(Handle<FidCntr>, u64, c_int) -> c_int,
+    pub adderr: unsafe extern "C" fn(Handle<FidCntr>, u64) -> c_int,
+    pub seterr: unsafe extern "C" fn(Handle<FidCntr>, u64) -> c_int,
 }
 
 /// `struct fid_ep`.
@@ -207,9 +227,9 @@ pub struct FidEp {
 #[repr(C)]
 pub struct FiOpsEp {
     pub size: usize,
-    pub cancel: unsafe extern "C" fn(*mut Fid, *mut c_void) -> isize,
-    pub getopt: unsafe extern "C" fn(*mut Fid, c_int, c_int, *mut c_void, *mut usize) -> c_int,
-    pub setopt: unsafe extern "C" fn(*mut Fid, c_int, c_int, *const c_void, usize) -> c_int,
+    pub cancel: unsafe extern "C" fn(Handle<Fid>, *mut c_void) -> isize,
+    pub getopt: unsafe extern "C" fn(Handle<Fid>, c_int, c_int, *mut c_void, *mut usize) -> c_int,
+    pub setopt: unsafe extern "C" fn(Handle<Fid>, c_int, c_int, *const c_void, usize) -> c_int,
     pub tx_ctx: Refused,
     pub rx_ctx: Refused,
     pub rx_size_left: Refused,
@@ -221,7 +241,7 @@ pub struct FiOpsEp {
 pub struct FiOpsCm {
     pub size: usize,
     pub setname: Refused,
-    pub getname: unsafe extern "C" fn(*mut Fid, *mut c_void, *mut usize) -> c_int,
+    pub getname: unsafe extern "C" fn(Handle<Fid>, *mut c_void, *mut usize) -> c_int,
     pub getpeer: Refused,
     pub connect: Refused,
     pub listen: Refused,
@@ -235,50 +255,62 @@ pub struct FiOpsCm {
 #[repr(C)]
 pub struct FiOpsMsg {
     pub size: usize,
-    pub recv: unsafe extern "C" fn(*mut FidEp, *mut c_void, usize, *mut c_void, u64, *mut c_void) -> isize,
-    pub recvv: unsafe extern "C" fn(*mut FidEp, *const iovec, *mut *mut c_void, usize, u64, *mut c_void) -> isize,
-    pub recvmsg: unsafe extern "C" fn(*mut FidEp, *const FiMsg, u64) -> isize,
-    pub send: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, *mut c_void, u64, *mut c_void) -> isize,
-    pub sendv: unsafe extern "C" fn(*mut FidEp, *const iovec, *mut *mut c_void, usize, u64, *mut c_void) -> isize,
-    pub sendmsg: unsafe extern "C" fn(*mut FidEp, *const FiMsg, u64) -> isize,
-    pub inject: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, u64) -> isize,
-    pub senddata: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, *mut c_void, u64, u64, *mut c_void) -> isize,
-    pub injectdata: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, u64, u64) -> isize,
+    pub recv: unsafe extern "C" fn(Handle<FidEp>, *mut c_void, usize, *mut c_void, u64, *mut c_void) -> isize,
+    pub recvv: unsafe extern "C" fn(Handle<FidEp>, *const iovec, *mut *mut c_void, usize, u64, *mut c_void) -> isize,
+    pub recvmsg: unsafe extern "C" fn(Handle<FidEp>, *const FiMsg, u64) -> isize,
+    pub send: unsafe extern "C" fn(Handle<FidEp>, *const c_void, usize, *mut c_void, u64, *mut c_void) -> isize,
+    pub sendv: unsafe extern "C" fn(Handle<FidEp>, *const iovec, *mut *mut c_void, usize, u64, *mut c_void) -> isize,
+    pub sendmsg: unsafe extern "C" fn(Handle<FidEp>, *const FiMsg, u64) -> isize,
+    pub inject: unsafe extern "C" fn(Handle<FidEp>, *const c_void, usize, u64) -> isize,
+    pub senddata:
+        unsafe extern "C" fn(Handle<FidEp>, *const c_void, usize, *mut c_void, u64, u64, *mut c_void) -> isize,
+    pub injectdata: unsafe extern "C" fn(Handle<FidEp>, *const c_void, usize, u64, u64) -> isize,
 }
 
 /// `struct fi_ops_tagged`.
 #[repr(C)]
 pub struct FiOpsTagged {
     pub size: usize,
-    pub recv: unsafe extern "C" fn(*mut FidEp, *mut c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize,
+    pub recv: unsafe extern "C" fn(Handle<FidEp>, *mut c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize,
     pub recvv:
-        unsafe extern "C" fn(*mut FidEp, *const iovec, *mut *mut c_void, usize, u64, u64, u64, *mut c_void) -> isize,
-    pub recvmsg: unsafe extern "C" fn(*mut FidEp, *const FiMsgTagged, u64) -> isize,
-    pub send: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, *mut c_void, u64, u64, *mut c_void) -> isize,
-    pub sendv: unsafe extern "C" fn(*mut FidEp, *const iovec, *mut *mut c_void, usize, u64, u64, *mut c_void) -> isize,
-    pub sendmsg: unsafe extern "C" fn(*mut FidEp, *const FiMsgTagged, u64) -> isize,
-    pub inject: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, u64, u64) -> isize,
+        unsafe extern "C" fn(Handle<FidEp>, *const iovec, *mut *mut c_void, usize, u64, u64, u64, *mut c_void) -> isize,
+    pub recvmsg: unsafe extern "C" fn(Handle<FidEp>, *const FiMsgTagged, u64) -> isize,
+    pub send: unsafe extern "C" fn(Handle<FidEp>, *const c_void, usize, *mut c_void, u64, u64, *mut c_void) -> isize,
+    pub sendv:
+        unsafe extern "C" fn(Handle<FidEp>, *const iovec, *mut *mut c_void, usize, u64, u64, *mut c_void) -> isize,
+    pub sendmsg: unsafe extern "C" fn(Handle<FidEp>, *const FiMsgTagged, u64) -> isize,
+    pub inject: unsafe extern "C" fn(Handle<FidEp>, *const c_void, usize, u64, u64) -> isize,
     pub senddata:
-        unsafe extern "C" fn(*mut FidEp, *const c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize,
-    pub injectdata: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, u64, u64, u64) -> isize,
+        unsafe extern "C" fn(Handle<FidEp>, *const c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize,
+    pub injectdata: unsafe extern "C" fn(Handle<FidEp>, *const c_void, usize, u64, u64, u64) -> isize,
 }
 
 /// `struct fi_ops_rma`.
 #[repr(C)]
 pub struct FiOpsRma {
     pub size: usize,
-    pub read: unsafe extern "C" fn(*mut FidEp, *mut c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize,
+    pub read: unsafe extern "C" fn(Handle<FidEp>, *mut c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize,
     pub readv:
-        unsafe extern "C" fn(*mut FidEp, *const iovec, *mut *mut c_void, usize, u64, u64, u64, *mut c_void) -> isize,
-    pub readmsg: unsafe extern "C" fn(*mut FidEp, *const FiMsgRma, u64) -> isize,
-    pub write: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize,
+        unsafe extern "C" fn(Handle<FidEp>, *const iovec, *mut *mut c_void, usize, u64, u64, u64, *mut c_void) -> isize,
+    pub readmsg: unsafe extern "C" fn(Handle<FidEp>, *const FiMsgRma, u64) -> isize,
+    pub write:
+        unsafe extern "C" fn(Handle<FidEp>, *const c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize,
     pub writev:
-        unsafe extern "C" fn(*mut FidEp, *const iovec, *mut *mut c_void, usize, u64, u64, u64, *mut c_void) -> isize,
-    pub writemsg: unsafe extern "C" fn(*mut FidEp, *const FiMsgRma, u64) -> isize,
-    pub inject: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, u64, u64, u64) -> isize,
-    pub writedata:
-        unsafe extern "C" fn(*mut FidEp, *const c_void, usize, *mut c_void, u64, u64, u64, u64, *mut c_void) -> isize,
-    pub injectdata: unsafe extern "C" fn(*mut FidEp, *const c_void, usize, u64, u64, u64, u64) -> isize,
+        unsafe extern "C" fn(Handle<FidEp>, *const iovec, *mut *mut c_void, usize, u64, u64, u64, *mut c_void) -> isize,
+    pub writemsg: unsafe extern "C" fn(Handle<FidEp>, *const FiMsgRma, u64) -> isize,
+    pub inject: unsafe extern "C" fn(Handle<FidEp>, *const c_void, usize, u64, u64, u64) -> isize,
+    pub writedata: unsafe extern "C" fn(
+        Handle<FidEp>,
+        *const c_void,
+        usize,
+        *mut c_void,
+        u64,
+        u64,
+        u64,
+        u64,
+        *mut c_void,
+    ) -> isize,
+    pub injectdata: unsafe extern "C" fn(Handle<FidEp>, *const c_void, usize, u64, u64, u64, u64) -> isize,
 }
 
 /// `struct fi_ops_atomic`: none of it is offered.

@@ -118,7 +118,7 @@ impl Place {
 
 /// An endpoint with memory for its operations. The regions go first, then the endpoint, then the memory.
 struct Side {
-    regions: Vec<*mut FidMr>,
+    regions: Vec<Handle<FidMr>>,
     world: World,
     lent: Place,
     room: Place,
@@ -141,8 +141,8 @@ impl Side {
         Side { regions: Vec::new(), world: World::new(), lent, room, exposed, last }
     }
 
-    fn ep(&self, c: &Call) -> *mut FidEp {
-        if c.null_object { null_mut() } else { self.world.ep }
+    fn ep(&self, c: &Call) -> Handle<FidEp> {
+        if c.null_object { null_handle() } else { self.world.ep }
     }
 }
 
@@ -269,85 +269,93 @@ const CALLS: [(&str, Flags, Perform); 53] = [
         let (name, mut to) = (names[c.context % names.len()], 0);
         let mut errors = [0i32; 1];
         let context = if c.null_memory { null_mut() } else { errors.as_mut_ptr().cast() };
-        ((*(*s.world.av).ops).insert)(s.world.av, name.as_ptr().cast(), 1, &raw mut to, c.flags, context) as isize
+        ((*(*s.world.av.raw()).ops).insert)(s.world.av, name.as_ptr().cast(), 1, &raw mut to, c.flags, context) as isize
     }),
     ("av_remove", Flagged, |s, c, _| unsafe {
         // What the endpoints are known by must stay for the end, and may be named only where that is refused.
         let behind = |n: u64| if n < 4 { 2 + n % 2 } else { n };
         let mut list = [if c.flags == 0 { behind(c.number) } else { c.number }, behind(c.key)];
-        ((*(*s.world.av).ops).remove)(s.world.av, list.as_mut_ptr(), 1 + c.context % 2, c.flags) as isize
+        ((*(*s.world.av.raw()).ops).remove)(s.world.av, list.as_mut_ptr(), 1 + c.context % 2, c.flags) as isize
     }),
     ("av_lookup", Unflagged, |s, c, _| unsafe {
         let (mut name, mut len) = ([0u8; 256], c.context * 30);
-        ((*(*s.world.av).ops).lookup)(s.world.av, c.address, name.as_mut_ptr().cast(), &raw mut len) as isize
+        ((*(*s.world.av.raw()).ops).lookup)(s.world.av, c.address, name.as_mut_ptr().cast(), &raw mut len) as isize
     }),
     ("cq_read", Unflagged, |s, c, _| unsafe {
         let mut entries = [0u64; 6 * CONTEXTS];
-        ((*(*s.world.cq).ops).read)(s.world.cq, c.memory_of(&mut entries), c.context)
+        ((*(*s.world.cq.raw()).ops).read)(s.world.cq, c.memory_of(&mut entries), c.context)
     }),
     ("cq_readfrom", Unflagged, |s, c, _| unsafe {
         let (mut entries, mut from) = ([0u64; 6 * CONTEXTS], [0u64; CONTEXTS]);
-        ((*(*s.world.cq).ops).readfrom)(s.world.cq, c.memory_of(&mut entries), c.context, from.as_mut_ptr())
+        ((*(*s.world.cq.raw()).ops).readfrom)(s.world.cq, c.memory_of(&mut entries), c.context, from.as_mut_ptr())
     }),
     ("cq_readerr", Flagged, |s, c, _| unsafe {
         let mut entry: FiCqErrEntry = zeroed();
-        ((*(*s.world.cq).ops).readerr)(s.world.cq, &raw mut entry, c.flags)
+        ((*(*s.world.cq.raw()).ops).readerr)(s.world.cq, &raw mut entry, c.flags)
     }),
     ("cq_sread", Unflagged, |s, c, _| unsafe {
         let mut entries = [0u64; 6 * CONTEXTS];
-        ((*(*s.world.cq).ops).sread)(s.world.cq, c.memory_of(&mut entries), c.context, null(), (c.number % 2) as i32)
+        ((*(*s.world.cq.raw()).ops).sread)(
+            s.world.cq,
+            c.memory_of(&mut entries),
+            c.context,
+            null(),
+            (c.number % 2) as i32,
+        )
     }),
-    ("cq_signal", Unflagged, |s, _, _| unsafe { ((*(*s.world.cq).ops).signal)(s.world.cq) as isize }),
-    ("cntr_add", Unflagged, |s, c, _| unsafe { ((*(*s.world.cntr).ops).add)(s.world.cntr, c.number) as isize }),
-    ("cntr_set", Unflagged, |s, c, _| unsafe { ((*(*s.world.cntr).ops).set)(s.world.cntr, c.number) as isize }),
-    ("cntr_seterr", Unflagged, |s, c, _| unsafe { ((*(*s.world.cntr).ops).seterr)(s.world.cntr, c.number) as isize }),
+    ("cq_signal", Unflagged, |s, _, _| unsafe { ((*(*s.world.cq.raw()).ops).signal)(s.world.cq) as isize }),
+    ("cntr_add", Unflagged, |s, c, _| unsafe { ((*(*s.world.cntr.raw()).ops).add)(s.world.cntr, c.number) as isize }),
+    ("cntr_set", Unflagged, |s, c, _| unsafe { ((*(*s.world.cntr.raw()).ops).set)(s.world.cntr, c.number) as isize }),
+    ("cntr_seterr", Unflagged, |s, c, _| unsafe {
+        ((*(*s.world.cntr.raw()).ops).seterr)(s.world.cntr, c.number) as isize
+    }),
     ("cntr_wait", Unflagged, |s, c, _| unsafe {
-        ((*(*s.world.cntr).ops).wait)(s.world.cntr, c.number, (c.key % 2) as i32) as isize
+        ((*(*s.world.cntr.raw()).ops).wait)(s.world.cntr, c.number, (c.key % 2) as i32) as isize
     }),
     ("eq_read", Flagged, |s, c, _| unsafe {
         let mut room = [0u64; 600];
-        ((*(*s.world.eq).ops).read)(s.world.eq, null_mut(), c.memory_of(&mut room), c.len.min(4800), c.flags)
+        ((*(*s.world.eq.raw()).ops).read)(s.world.eq, null_mut(), c.memory_of(&mut room), c.len.min(4800), c.flags)
     }),
     ("eq_readerr", Flagged, |s, c, _| unsafe {
         let mut entry: FiEqErrEntry = zeroed();
-        ((*(*s.world.eq).ops).readerr)(s.world.eq, &raw mut entry, c.flags)
+        ((*(*s.world.eq.raw()).ops).readerr)(s.world.eq, &raw mut entry, c.flags)
     }),
     ("eq_write", Flagged, |s, c, _| unsafe {
-        ((*(*s.world.eq).ops).write)(s.world.eq, c.number as u32, c.memory(&s.lent), c.len, c.flags)
+        ((*(*s.world.eq.raw()).ops).write)(s.world.eq, c.number as u32, c.memory(&s.lent), c.len, c.flags)
     }),
     ("eq_sread", Flagged, |s, c, _| unsafe {
         let mut room = [0u64; 600];
         let (len, timeout) = (c.len.min(4800), (c.number % 2) as i32);
-        ((*(*s.world.eq).ops).sread)(s.world.eq, null_mut(), c.memory_of(&mut room), len, timeout, c.flags)
+        ((*(*s.world.eq.raw()).ops).sread)(s.world.eq, null_mut(), c.memory_of(&mut room), len, timeout, c.flags)
     }),
-    ("cancel", Unflagged, |s, c, _| unsafe { (s.world.ep_ops().cancel)(s.ep(c).cast(), c.context()) }),
+    ("cancel", Unflagged, |s, c, _| unsafe { (s.world.ep_ops().cancel)(fid_of(s.ep(c)), c.context()) }),
     ("getopt", Unflagged, |s, c, _| unsafe {
         let (mut value, mut len) = (0u64, 2 * c.context);
         let place = if c.null_memory { null_mut() } else { (&raw mut value).cast() };
-        (s.world.ep_ops().getopt)(s.ep(c).cast(), 0, c.number as i32, place, &raw mut len) as isize
+        (s.world.ep_ops().getopt)(fid_of(s.ep(c)), 0, c.number as i32, place, &raw mut len) as isize
     }),
     ("setopt", Unflagged, |s, c, _| unsafe {
         let value = c.key;
         let len = 8 - c.context % 2;
-        (s.world.ep_ops().setopt)(s.ep(c).cast(), 0, c.number as i32, (&raw const value).cast(), len) as isize
+        (s.world.ep_ops().setopt)(fid_of(s.ep(c)), 0, c.number as i32, (&raw const value).cast(), len) as isize
     }),
     ("ops_flags", Unflagged, |s, c, _| unsafe {
         let mut word = c.flags;
         let place = if c.null_memory { null_mut() } else { (&raw mut word).cast() };
         let command = [FI_SETOPSFLAG, FI_GETOPSFLAG, FI_ENABLE, 99][c.context % 4];
-        ((*(*s.world.ep).fid.ops).control)(s.ep(c).cast(), command, place) as isize
+        ((*(*s.world.ep.raw()).fid.ops).control)(fid_of(s.ep(c)), command, place) as isize
     }),
     ("ep_bind", Flagged, |s, c, _| unsafe {
         let w = &s.world;
-        let other = [w.av.cast::<Fid>(), w.cq.cast(), w.cntr.cast(), w.eq.cast(), null_mut()][c.context % 5];
-        ((*(*w.ep).fid.ops).bind)(s.ep(c).cast(), other, c.flags) as isize
+        let other = [fid_of(w.av), fid_of(w.cq), fid_of(w.cntr), fid_of(w.eq), null_handle()][c.context % 5];
+        ((*(*w.ep.raw()).fid.ops).bind)(fid_of(s.ep(c)), other, c.flags) as isize
     }),
     ("cq_open", Flagged, |s, c, _| unsafe {
         let (format, wait_obj, wait_cond) = (c.number as i32, c.context as i32, c.key as i32);
         let mut attr = FiCqAttr { size: c.len, flags: c.flags, format, wait_obj, wait_cond, ..zeroed() };
         let (domain, mut cq) = (s.world.base.domain, null_mut());
-        let code = ((*(*domain).ops).cq_open)(domain, &raw mut attr, &raw mut cq, null_mut());
-        if code == 0 { close(cq) as isize } else { code as isize }
+        let code = ((*(*domain.raw()).ops).cq_open)(domain, &raw mut attr, &raw mut cq, null_mut());
+        if code == 0 { close(handle_of(cq)) as isize } else { code as isize }
     }),
 ];
 
@@ -365,11 +373,11 @@ fn register(s: &mut Side, c: &Call, way: usize) -> isize {
     let access = if c.context == 0 { c.ignore } else { FI_REMOTE_READ | FI_REMOTE_WRITE };
     let offset = if c.tag < 4 { 0 } else { c.tag };
     let (domain, mr_iov, iov_count) = (s.world.base.domain, list.as_ptr(), c.pieces);
-    let fid: *mut Fid = if c.null_object { null_mut() } else { domain.cast() };
+    let fid: Handle<Fid> = if c.null_object { null_handle() } else { fid_of(domain) };
     let attr = FiMrAttr { mr_iov, iov_count, access, offset, requested_key: c.key, ..zeroed() };
     // SAFETY: an open domain or null; memory that is there, or that must be refused.
     let code = unsafe {
-        let ops = &*(*domain).mr;
+        let ops = &*(*domain.raw()).mr;
         let (out, none) = (&raw mut mr, null_mut());
         match way {
             0 => (ops.reg)(fid, list[0].iov_base, len, access, offset, c.key, c.flags, out, none),
@@ -378,14 +386,14 @@ fn register(s: &mut Side, c: &Call, way: usize) -> isize {
         }
     };
     if !mr.is_null() {
-        s.regions.push(mr);
+        s.regions.push(handle_of(mr));
     }
     code as isize
 }
 
 /// Everything back to what it was at the beginning, as far as an application can.
 fn settle(s: &Side) {
-    let (ep, ops) = (s.world.ep.cast::<Fid>(), s.world.ep_ops());
+    let (ep, ops) = (fid_of(s.world.ep), s.world.ep_ops());
     // SAFETY: an open endpoint, values of the lengths said.
     unsafe {
         for (name, value) in [(FI_OPT_MAX_MSG_SIZE, MAX_MSG), (FI_OPT_INJECT_MSG_SIZE, MAX_INJECT)] {
@@ -393,7 +401,7 @@ fn settle(s: &Side) {
         }
         for mut direction in [FI_SEND, FI_RECV] {
             let word = (&raw mut direction).cast();
-            assert_eq!(((*(*s.world.ep).fid.ops).control)(ep, FI_SETOPSFLAG, word), 0);
+            assert_eq!(((*(*s.world.ep.raw()).fid.ops).control)(ep, FI_SETOPSFLAG, word), 0);
         }
         for context in 0..CONTEXTS {
             while (ops.cancel)(ep, context as *mut c_void) == 0 {}
@@ -409,10 +417,10 @@ fn completed(s: &Side, wanted: &[usize]) -> Result<Vec<usize>, TestCaseError> {
     loop {
         // SAFETY: an open queue; room for one entry each.
         unsafe {
-            match ((*(*cq).ops).read)(cq, (&raw mut entry).cast(), 1) {
+            match ((*(*cq.raw()).ops).read)(cq, (&raw mut entry).cast(), 1) {
                 1 => found.push(entry.op_context as usize),
                 n if n == -(FI_EAVAIL as isize) => {
-                    prop_assert_eq!(((*(*cq).ops).readerr)(cq, &raw mut error, 0), 1);
+                    prop_assert_eq!(((*(*cq.raw()).ops).readerr)(cq, &raw mut error, 0), 1);
                     let context = error.op_context as usize;
                     prop_assert!(!wanted.contains(&context), "operation {context:#x} failed with {}", error.err);
                 }
@@ -444,8 +452,8 @@ fn works(from: &Side, to: &mut Side) -> Result<(), TestCaseError> {
     // SAFETY: open objects; the places stay longer than these.
     unsafe {
         lent.cast::<[u8; 16]>().write(*text);
-        let reg = (*(*domain).mr).reg;
-        to.regions.push(opened(|out| reg(domain.cast(), room, 32, FI_REMOTE_WRITE, 0, LAST, 0, out, none)));
+        let reg = (*(*domain.raw()).mr).reg;
+        to.regions.push(opened(|out| reg(fid_of(domain), room, 32, FI_REMOTE_WRITE, 0, LAST, 0, out, none)));
         let posted = (TAGGED.recv)(to.world.ep, room, 16, none, FI_ADDR_UNSPEC, LAST, 0, RECEIVED as *mut c_void);
         prop_assert_eq!(posted, 0);
     }

@@ -9,7 +9,7 @@ use crate::tagged::TAGGED_OPS;
 /// A call that panics inside the engine, as a defect would make it.
 fn panicking_call(world: &World) -> i32 {
     // SAFETY: an open, enabled endpoint.
-    let core = unsafe { EpObj::ready(world.ep) }.expect("enabled").core.clone();
+    let core = EpObj::ready(&world.ep).expect("enabled").core.clone();
     guard::int(|| {
         core.engine.panic_inside();
         Ok(0)
@@ -24,8 +24,8 @@ fn after_a_panic_calls_fail_those_that_wait_return_and_all_can_be_closed() {
     let (buf, entries): (*mut c_void, *mut c_void) = (room.as_mut_ptr().cast(), entry.as_mut_ptr().cast());
     // SAFETY: open objects, and memory that lives longer than they are used.
     unsafe {
-        let cq = &*(*world.cq).ops;
-        let cntr = &*(*world.cntr).ops;
+        let cq = &*(*world.cq.raw()).ops;
+        let cntr = &*(*world.cntr.raw()).ops;
         let receive = || (TAGGED_OPS.recv)(world.ep, buf, 8, null_mut(), FI_ADDR_UNSPEC, 1, 0, null_mut());
         assert_eq!(receive(), 0);
         assert_eq!((cq.read)(world.cq, entries, 1), -(FI_EAGAIN as isize));
@@ -43,7 +43,7 @@ fn after_a_panic_calls_fail_those_that_wait_return_and_all_can_be_closed() {
 
 #[test]
 fn a_thread_that_waits_in_a_call_returns_when_another_panics() {
-    struct Shared(*mut FidCq);
+    struct Shared(Handle<FidCq>);
     // SAFETY: libfabric's queues may be read from several threads.
     unsafe impl Sync for Shared {}
     let world = World::new();
@@ -53,7 +53,7 @@ fn a_thread_that_waits_in_a_call_returns_when_another_panics() {
         let waits = s.spawn(move || {
             let mut entry = [0u64; 16];
             // SAFETY: an open queue, and room for an entry.
-            unsafe { ((*(*cq.0).ops).sread)(cq.0, entry.as_mut_ptr().cast(), 1, null(), -1) }
+            unsafe { ((*(*cq.0.raw()).ops).sread)(cq.0, entry.as_mut_ptr().cast(), 1, null(), -1) }
         });
         // Asleep, as a rule, by then; if not, it finds out before it sleeps.
         std::thread::sleep(std::time::Duration::from_millis(50));

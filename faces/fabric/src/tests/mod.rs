@@ -7,12 +7,7 @@ mod regions;
 mod transfers;
 
 use crate::abi::*;
-use crate::av::AvObj;
-use crate::cntr::CntrObj;
-use crate::cq::CqObj;
-use crate::domain::DomainObj;
-use crate::eq::EqObj;
-use crate::fabric::FabricObj;
+use crate::handle::Handle;
 use crate::info::release;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -50,24 +45,42 @@ fn provider() -> &'static FiProvider {
 }
 
 /// A place for a new object, and the object.
-fn opened<T>(call: impl FnOnce(*mut *mut T) -> i32) -> *mut T {
+fn opened<T>(call: impl FnOnce(*mut *mut T) -> i32) -> Handle<T> {
     let mut object = null_mut();
     assert_eq!(call(&raw mut object), 0);
-    object
+    handle_of(object)
+}
+
+/// The handle of what a call has just made.
+fn handle_of<T>(object: *mut T) -> Handle<T> {
+    // SAFETY: made by the provider (callers); tests close objects when they have done with them.
+    unsafe { Handle::new(object) }
+}
+
+/// What a C program passes that has no object.
+fn null_handle<T>() -> Handle<T> {
+    // SAFETY: null.
+    unsafe { Handle::new(null_mut()) }
+}
+
+/// The same object, as calls take it that are of all objects.
+fn fid_of<T>(object: Handle<T>) -> Handle<Fid> {
+    // SAFETY: every object begins with a `Fid`.
+    unsafe { Handle::new(object.raw().cast()) }
 }
 
 /// Closes an object.
-fn close<T>(object: *mut T) -> i32 {
-    let fid = object.cast::<Fid>();
-    // SAFETY: every object begins with a `Fid`; the callers close each once.
-    unsafe { ((*(*fid).ops).close)(fid) }
+fn close<T>(object: Handle<T>) -> i32 {
+    let fid = fid_of(object);
+    // SAFETY: an open object; the callers close each once.
+    unsafe { ((*(*fid.raw()).ops).close)(fid) }
 }
 
 /// A fabric and a domain.
 struct Base {
     info: Info,
-    fabric: *mut FidFabric,
-    domain: *mut FidDomain,
+    fabric: Handle<FidFabric>,
+    domain: Handle<FidDomain>,
 }
 
 impl Base {
@@ -76,7 +89,7 @@ impl Base {
         // SAFETY: complete attributes, as getinfo made them.
         unsafe {
             let fabric = opened(|out| (provider().fabric)((*info.0).fabric_attr, out, null_mut()));
-            let domain = opened(|out| ((*(*fabric).ops).domain)(fabric, info.0, out, null_mut()));
+            let domain = opened(|out| ((*(*fabric.raw()).ops).domain)(fabric, info.0, out, null_mut()));
             Base { info, fabric, domain }
         }
     }
@@ -92,11 +105,11 @@ impl Drop for Base {
 
 /// An enabled endpoint with all it can be bound to. It knows itself by address 0.
 struct World {
-    ep: *mut FidEp,
-    av: *mut FidAv,
-    cq: *mut FidCq,
-    cntr: *mut FidCntr,
-    eq: *mut FidEq,
+    ep: Handle<FidEp>,
+    av: Handle<FidAv>,
+    cq: Handle<FidCq>,
+    cntr: Handle<FidCntr>,
+    eq: Handle<FidEq>,
     base: Base,
 }
 
@@ -108,23 +121,23 @@ impl World {
         unsafe {
             let (mut av_attr, mut cq_attr): (FiAvAttr, FiCqAttr) = std::mem::zeroed();
             cq_attr.format = FI_CQ_FORMAT_TAGGED;
-            let ops = &*(*domain).ops;
+            let ops = &*(*domain.raw()).ops;
             let av = opened(|out| (ops.av_open)(domain, &raw mut av_attr, out, null_mut()));
             let cq = opened(|out| (ops.cq_open)(domain, &raw mut cq_attr, out, null_mut()));
             let cntr = opened(|out| (ops.cntr_open)(domain, null_mut(), out, null_mut()));
-            let eq = opened(|out| ((*(*fabric).ops).eq_open)(fabric, null_mut(), out, null_mut()));
+            let eq = opened(|out| ((*(*fabric.raw()).ops).eq_open)(fabric, null_mut(), out, null_mut()));
             let ep = opened(|out| (ops.endpoint)(domain, base.info.0, out, null_mut()));
             let world = World { ep, av, cq, cntr, eq, base };
-            let binds: [(*mut Fid, u64); 4] = [
-                (av.cast(), 0),
-                (cq.cast(), FI_SEND | FI_RECV),
-                (cntr.cast(), FI_SEND | FI_RECV | FI_READ | FI_WRITE),
-                (eq.cast(), 0),
+            let binds: [(Handle<Fid>, u64); 4] = [
+                (fid_of(av), 0),
+                (fid_of(cq), FI_SEND | FI_RECV),
+                (fid_of(cntr), FI_SEND | FI_RECV | FI_READ | FI_WRITE),
+                (fid_of(eq), 0),
             ];
             for (object, flags) in binds {
-                assert_eq!(((*(*ep).fid.ops).bind)(ep.cast(), object, flags), 0);
+                assert_eq!(((*(*ep.raw()).fid.ops).bind)(fid_of(ep), object, flags), 0);
             }
-            assert_eq!(((*(*ep).fid.ops).control)(ep.cast(), FI_ENABLE, null_mut()), 0);
+            assert_eq!(((*(*ep.raw()).fid.ops).control)(fid_of(ep), FI_ENABLE, null_mut()), 0);
             assert_eq!(world.insert(&world.name()), 0);
             world
         }
@@ -134,7 +147,7 @@ impl World {
         let mut name = [0; weir_engine::NAME_BYTES];
         let mut len = name.len();
         // SAFETY: a buffer of that length.
-        let code = unsafe { ((*(*self.ep).cm).getname)(self.ep.cast(), name.as_mut_ptr().cast(), &raw mut len) };
+        let code = unsafe { ((*(*self.ep.raw()).cm).getname)(fid_of(self.ep), name.as_mut_ptr().cast(), &raw mut len) };
         assert_eq!(code, 0);
         name
     }
@@ -142,8 +155,9 @@ impl World {
     fn insert(&self, name: &crate::addr::Name) -> u64 {
         let mut address = FI_ADDR_NOTAVAIL;
         // SAFETY: one name, one place.
-        let n =
-            unsafe { ((*(*self.av).ops).insert)(self.av, name.as_ptr().cast(), 1, &raw mut address, 0, null_mut()) };
+        let n = unsafe {
+            ((*(*self.av.raw()).ops).insert)(self.av, name.as_ptr().cast(), 1, &raw mut address, 0, null_mut())
+        };
         assert_eq!(n, 1);
         address
     }
@@ -153,7 +167,7 @@ impl World {
         let ops = self.ep_ops();
         // SAFETY: a place of that length.
         unsafe {
-            (ops.getopt)(self.ep.cast(), FI_OPT_ENDPOINT, name, (&raw mut value).cast(), &raw mut len);
+            (ops.getopt)(fid_of(self.ep), FI_OPT_ENDPOINT, name, (&raw mut value).cast(), &raw mut len);
         }
         value
     }
@@ -161,28 +175,25 @@ impl World {
     fn default_flags(&self, direction: u64) -> u64 {
         let mut flags = direction;
         // SAFETY: one flag word.
-        unsafe { ((*(*self.ep).fid.ops).control)(self.ep.cast(), FI_GETOPSFLAG, (&raw mut flags).cast()) };
+        unsafe { ((*(*self.ep.raw()).fid.ops).control)(fid_of(self.ep), FI_GETOPSFLAG, (&raw mut flags).cast()) };
         flags
     }
 
     fn ep_ops(&self) -> &'static FiOpsEp {
         // SAFETY: a static table.
-        unsafe { &*(*self.ep).ops }
+        unsafe { &*(*self.ep.raw()).ops }
     }
 
     /// All that a call could have changed: who holds what, what is known, what is set, what was counted, what is there to be read.
     fn state(&self) -> Vec<u64> {
-        // SAFETY: open objects.
-        let mut state: Vec<usize> = unsafe {
-            vec![
-                Arc::strong_count(FabricObj::of(self.base.fabric).expect("open")),
-                Arc::strong_count(DomainObj::of(self.base.domain).expect("open")),
-                Arc::strong_count(&AvObj::of(self.av).expect("open").av),
-                Arc::strong_count(&CqObj::of(self.cq).expect("open").cq),
-                Arc::strong_count(&CntrObj::of(self.cntr).expect("open").cntr),
-                Arc::strong_count(&EqObj::of(self.eq).expect("open").eq),
-            ]
-        };
+        let mut state: Vec<usize> = vec![
+            Arc::strong_count(&self.base.fabric.get().expect("open").fabric),
+            Arc::strong_count(&self.base.domain.get().expect("open").domain),
+            Arc::strong_count(&self.av.get().expect("open").av),
+            Arc::strong_count(&self.cq.get().expect("open").cq),
+            Arc::strong_count(&self.cntr.get().expect("open").cntr),
+            Arc::strong_count(&self.eq.get().expect("open").eq),
+        ];
         state.extend([0, 1, 6, 7, 12, 13, 14, 16, 17, 18].map(|name| self.option(name)));
         let mut state: Vec<u64> = state.into_iter().map(|n| n as u64).collect();
         state.extend([FI_SEND, FI_RECV].map(|direction| self.default_flags(direction)));
@@ -192,11 +203,11 @@ impl World {
         unsafe {
             for index in 0..4 {
                 let mut len = 8;
-                state.push(((*(*self.av).ops).lookup)(self.av, index, room, &raw mut len) as u64);
+                state.push(((*(*self.av.raw()).ops).lookup)(self.av, index, room, &raw mut len) as u64);
             }
-            state.extend([((*(*self.cntr).ops).read)(self.cntr), ((*(*self.cntr).ops).readerr)(self.cntr)]);
-            state.push(((*(*self.cq).ops).read)(self.cq, room, 1) as u64);
-            state.push(((*(*self.eq).ops).read)(self.eq, null_mut(), room, 512, FI_PEEK) as u64);
+            state.extend([((*(*self.cntr.raw()).ops).read)(self.cntr), ((*(*self.cntr.raw()).ops).readerr)(self.cntr)]);
+            state.push(((*(*self.cq.raw()).ops).read)(self.cq, room, 1) as u64);
+            state.push(((*(*self.eq.raw()).ops).read)(self.eq, null_mut(), room, 512, FI_PEEK) as u64);
         }
         state
     }

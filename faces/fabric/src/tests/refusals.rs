@@ -72,22 +72,22 @@ fn of_fabrics() {
         let mut attr = attr;
         let nowhere = || (provider().fabric)(&raw mut attr, null_mut(), null_mut()).into();
         t.row("fi_fabric to nowhere", FI_EINVAL, nowhere);
-        let ops = &*(*fabric).ops;
+        let ops = &*(*fabric.raw()).ops;
         for (what, call) in
             [("fi_passive_ep", ops.passive_ep), ("fi_wait_open", ops.wait_open), ("fi_domain2", ops.domain2)]
         {
             t.row(what, FI_ENOSYS, || call() as i64);
         }
-        let fid_ops = &*(*fabric).fid.ops;
+        let fid_ops = &*(*fabric.raw()).fid.ops;
         t.row("fi_close of a fabric in use", FI_EBUSY, || close(fabric).into());
-        t.row("fi_close(null)", FI_EINVAL, || (fid_ops.close)(null_mut()).into());
-        t.row("fi_control of a fabric", FI_ENOSYS, || (fid_ops.control)(fabric.cast(), 99, null_mut()).into());
-        t.row("fi_bind of a fabric", FI_ENOSYS, || (fid_ops.bind)(fabric.cast(), world.eq.cast(), 0).into());
+        t.row("fi_close(null)", FI_EINVAL, || (fid_ops.close)(null_handle()).into());
+        t.row("fi_control of a fabric", FI_ENOSYS, || (fid_ops.control)(fid_of(fabric), 99, null_mut()).into());
+        t.row("fi_bind of a fabric", FI_ENOSYS, || (fid_ops.bind)(fid_of(fabric), fid_of(world.eq), 0).into());
         t.row("fi_trywait(null)", FI_EINVAL, || (ops.trywait)(fabric, null_mut(), 1).into());
         for (what, mut fid, count) in [
-            ("fi_trywait of -1", world.cq.cast::<Fid>(), -1),
-            ("fi_trywait of null", null_mut(), 1),
-            ("fi_trywait of a vector", world.av.cast(), 1),
+            ("fi_trywait of -1", fid_of(world.cq), -1),
+            ("fi_trywait of null", null_handle(), 1),
+            ("fi_trywait of a vector", fid_of(world.av), 1),
         ] {
             t.row(what, FI_EINVAL, || (ops.trywait)(fabric, &raw mut fid, count).into());
         }
@@ -103,7 +103,7 @@ fn of_domains() {
     // SAFETY: nulls where the interface forbids them, else valid objects and complete attributes.
     unsafe {
         let offered = *(*world.base.info.0).domain_attr;
-        let make = (*(*fabric).ops).domain;
+        let make = (*(*fabric.raw()).ops).domain;
         let open = |change: fn(&mut FiDomainAttr)| {
             let mut attr = with(offered, change);
             let mut info = FiInfo { domain_attr: &raw mut attr, ..zeroed() };
@@ -131,19 +131,19 @@ fn of_domains() {
         }
         let mut nothing: FiInfo = zeroed();
         let info = world.base.info.0;
-        t.row("fi_domain(null)", FI_EINVAL, || made(|out| make(null_mut(), info, out, null_mut())));
+        t.row("fi_domain(null)", FI_EINVAL, || made(|out| make(null_handle(), info, out, null_mut())));
         t.row("fi_domain, no info", FI_EINVAL, || made(|out| make(fabric, null_mut(), out, null_mut())));
         t.row("fi_domain, no attr", FI_EINVAL, || made(|out| make(fabric, &raw mut nothing, out, null_mut())));
         t.row("fi_domain to nowhere", FI_EINVAL, || make(fabric, info, null_mut(), null_mut()).into());
-        let fid_ops = &*(*domain).fid.ops;
-        let bind = |other: *mut Fid, flags| (fid_ops.bind)(domain.cast(), other, flags).into();
-        t.row("fi_domain_bind, unknown flag", FI_EBADFLAGS, || bind(world.eq.cast(), UNKNOWN));
-        t.row("fi_domain_bind, FI_REG_MR", FI_EBADFLAGS, || bind(world.eq.cast(), FI_REG_MR));
-        t.row("fi_domain_bind(null)", FI_EINVAL, || bind(null_mut(), 0));
-        t.row("fi_domain_bind of a queue", FI_EINVAL, || bind(world.cq.cast(), 0));
-        t.row("fi_control of a domain", FI_ENOSYS, || (fid_ops.control)(domain.cast(), 99, null_mut()).into());
+        let fid_ops = &*(*domain.raw()).fid.ops;
+        let bind = |other: Handle<Fid>, flags| (fid_ops.bind)(fid_of(domain), other, flags).into();
+        t.row("fi_domain_bind, unknown flag", FI_EBADFLAGS, || bind(fid_of(world.eq), UNKNOWN));
+        t.row("fi_domain_bind, FI_REG_MR", FI_EBADFLAGS, || bind(fid_of(world.eq), FI_REG_MR));
+        t.row("fi_domain_bind(null)", FI_EINVAL, || bind(null_handle(), 0));
+        t.row("fi_domain_bind of a queue", FI_EINVAL, || bind(fid_of(world.cq), 0));
+        t.row("fi_control of a domain", FI_ENOSYS, || (fid_ops.control)(fid_of(domain), 99, null_mut()).into());
         t.row("fi_close of a domain in use", FI_EBUSY, || close(domain).into());
-        let ops = &*(*domain).ops;
+        let ops = &*(*domain.raw()).ops;
         for call in [
             ops.scalable_ep,
             ops.poll_open,
@@ -173,7 +173,7 @@ fn of_opening_endpoints() {
     }
     // SAFETY: nulls where the interface forbids them, else valid objects and complete attributes.
     unsafe {
-        let make = (*(*domain).ops).endpoint;
+        let make = (*(*domain.raw()).ops).endpoint;
         let info = world.base.info.0;
         let open = |change: fn(&mut Parts)| {
             let parts = Parts { tx: *(*info).tx_attr, rx: *(*info).rx_attr, ep: *(*info).ep_attr, caps: (*info).caps };
@@ -208,7 +208,7 @@ fn of_opening_endpoints() {
         let mut odd = [1u8; 7];
         let mut elsewhere = FiInfo { src_addr: odd.as_mut_ptr().cast(), src_addrlen: odd.len(), ..zeroed() };
         t.row("fi_endpoint: src_addr", FI_EINVAL, || made(|out| make(domain, &raw mut elsewhere, out, null_mut())));
-        t.row("fi_endpoint(null)", FI_EINVAL, || made(|out| make(null_mut(), info, out, null_mut())));
+        t.row("fi_endpoint(null)", FI_EINVAL, || made(|out| make(null_handle(), info, out, null_mut())));
         t.row("fi_endpoint, no info", FI_EINVAL, || made(|out| make(domain, null_mut(), out, null_mut())));
         t.row("fi_endpoint to nowhere", FI_EINVAL, || make(domain, info, null_mut(), null_mut()).into());
     }
@@ -219,13 +219,13 @@ fn of_opening_endpoints() {
 fn of_endpoints() {
     let world = World::new();
     let mut t = Table::of(&world);
-    let (ep, fid) = (world.ep, world.ep.cast::<Fid>());
+    let (ep, fid) = (world.ep, fid_of(world.ep));
     // SAFETY: nulls where the interface forbids them, else valid objects.
     unsafe {
-        let fid_ops = &*(*ep).fid.ops;
-        let bind = |other: *mut Fid, flags| (fid_ops.bind)(fid, other, flags).into();
-        let (av, cq, cntr, eq): (*mut Fid, *mut Fid, *mut Fid, *mut Fid) =
-            (world.av.cast(), world.cq.cast(), world.cntr.cast(), world.eq.cast());
+        let fid_ops = &*(*ep.raw()).fid.ops;
+        let bind = |other: Handle<Fid>, flags| (fid_ops.bind)(fid, other, flags).into();
+        let (av, cq, cntr, eq): (Handle<Fid>, Handle<Fid>, Handle<Fid>, Handle<Fid>) =
+            (fid_of(world.av), fid_of(world.cq), fid_of(world.cntr), fid_of(world.eq));
         for (what, other) in [("av", av), ("cq", cq), ("cntr", cntr), ("eq", eq)] {
             t.row(&format!("fi_ep_bind, {what}, unknown flag"), FI_EBADFLAGS, || bind(other, UNKNOWN));
         }
@@ -233,7 +233,7 @@ fn of_endpoints() {
         t.row("fi_ep_bind of a second queue", FI_EINVAL, || bind(cq, FI_SEND));
         t.row("fi_ep_bind of a queue for nothing", FI_EINVAL, || bind(cq, FI_SELECTIVE_COMPLETION));
         t.row("fi_ep_bind for remote writes", FI_ENOSYS, || bind(cntr, FI_REMOTE_WRITE));
-        t.row("fi_ep_bind(null)", FI_EINVAL, || bind(null_mut(), 0));
+        t.row("fi_ep_bind(null)", FI_EINVAL, || bind(null_handle(), 0));
         t.row("fi_ep_bind of an endpoint", FI_EINVAL, || bind(fid, 0));
         let mut word = UNKNOWN | FI_SEND;
         let word = &raw mut word;
@@ -245,7 +245,7 @@ fn of_endpoints() {
         t.row("FI_SETOPSFLAG(null)", FI_EINVAL, || (fid_ops.control)(fid, FI_SETOPSFLAG, null_mut()).into());
         t.row("fi_control, unknown command", FI_ENOSYS, || (fid_ops.control)(fid, 99, word.cast()).into());
         let ops = world.ep_ops();
-        t.row("fi_cancel(null)", FI_EINVAL, || (ops.cancel)(null_mut(), null_mut()) as i64);
+        t.row("fi_cancel(null)", FI_EINVAL, || (ops.cancel)(null_handle(), null_mut()) as i64);
         t.row("fi_cancel of nothing", FI_ENOENT, || (ops.cancel)(fid, null_mut()) as i64);
         for call in [ops.tx_ctx, ops.rx_ctx, ops.rx_size_left, ops.tx_size_left] {
             t.row("what an endpoint does not offer", FI_ENOSYS, || call() as i64);
@@ -256,7 +256,7 @@ fn of_endpoints() {
     t.end();
 }
 
-fn options(t: &mut Table, fid: *mut Fid) {
+fn options(t: &mut Table, fid: Handle<Fid>) {
     let ops = t.world.ep_ops();
     let set = |level, name, value: usize, len: usize| {
         // SAFETY: a value of eight bytes, which is the most that is said.
@@ -295,23 +295,23 @@ fn options(t: &mut Table, fid: *mut Fid) {
     }
 }
 
-fn names_and_tables(t: &mut Table, ep: *mut FidEp) {
+fn names_and_tables(t: &mut Table, ep: Handle<FidEp>) {
     // SAFETY: nulls where the interface forbids them, else places of the length said; tables are static.
     unsafe {
-        let cm = &*(*ep).cm;
+        let cm = &*(*ep.raw()).cm;
         let mut len = 0;
         let none = null_mut();
-        t.row("fi_getname, no length", FI_EINVAL, || (cm.getname)(ep.cast(), none, null_mut()).into());
-        t.row("fi_getname, no room", FI_ETOOSMALL, || (cm.getname)(ep.cast(), none, &raw mut len).into());
+        t.row("fi_getname, no length", FI_EINVAL, || (cm.getname)(fid_of(ep), none, null_mut()).into());
+        t.row("fi_getname, no room", FI_ETOOSMALL, || (cm.getname)(fid_of(ep), none, &raw mut len).into());
         assert_eq!(len, weir_engine::NAME_BYTES);
         let others = [cm.setname, cm.getpeer, cm.connect, cm.listen, cm.accept, cm.reject, cm.shutdown, cm.join];
-        for call in others.into_iter().chain((*(*ep).atomic).ops) {
+        for call in others.into_iter().chain((*(*ep.raw()).atomic).ops) {
             t.row("a table's call that is not offered", FI_ENOSYS, || call() as i64);
         }
         // `fi_barrier` and its kin call through this table without looking at it.
-        assert!(!(*ep).collective.is_null(), "fi_barrier would call through null");
-        assert_eq!((*(*ep).collective).size, size_of::<FiOpsCollective>());
-        for call in (*(*ep).collective).ops {
+        assert!(!(*ep.raw()).collective.is_null(), "fi_barrier would call through null");
+        assert_eq!((*(*ep.raw()).collective).size, size_of::<FiOpsCollective>());
+        for call in (*(*ep.raw()).collective).ops {
             t.row("a collective call", FI_ENOSYS, || call() as i64);
         }
     }
@@ -324,7 +324,7 @@ fn of_address_vectors() {
     let (av, name) = (world.av, world.name());
     // SAFETY: nulls where the interface forbids them, else valid objects and as many entries as are said.
     unsafe {
-        let make = (*(*world.base.domain).ops).av_open;
+        let make = (*(*world.base.domain.raw()).ops).av_open;
         let open = |change: fn(&mut FiAvAttr)| {
             let mut attr = with(zeroed(), change);
             made(|out| make(world.base.domain, &raw mut attr, out, null_mut()))
@@ -336,9 +336,9 @@ fn of_address_vectors() {
         t.row("fi_av_open, rx_ctx_bits", FI_ENOSYS, || open(|a| a.rx_ctx_bits = 1));
         t.row("fi_av_open(null)", FI_EINVAL, || made(|out| make(world.base.domain, null_mut(), out, null_mut())));
         let mut attr: FiAvAttr = zeroed();
-        t.row("fi_av_open of no domain", FI_EINVAL, || made(|out| make(null_mut(), &raw mut attr, out, null_mut())));
+        t.row("fi_av_open of no domain", FI_EINVAL, || made(|out| make(null_handle(), &raw mut attr, out, null_mut())));
 
-        let ops = &*(*av).ops;
+        let ops = &*(*av.raw()).ops;
         let names: *const c_void = name.as_ptr().cast();
         let (mut to, mut errors) = ([5u64; 2], [5i32; 2]);
         let (to, errors): (*mut u64, *mut c_void) = (to.as_mut_ptr(), errors.as_mut_ptr().cast());
@@ -372,13 +372,13 @@ fn of_address_vectors() {
         for call in [ops.insertsym, ops.av_set, ops.insert_auth_key, ops.lookup_auth_key, ops.set_user_id] {
             t.row("what a vector does not offer", FI_ENOSYS, || call() as i64);
         }
-        let fid_ops = &*(*av).fid.ops;
-        let bind = |other, flags| (fid_ops.bind)(av.cast(), other, flags).into();
-        t.row("fi_av_bind, unknown flag", FI_EBADFLAGS, || bind(world.eq.cast(), UNKNOWN));
-        t.row("fi_av_bind(null)", FI_EINVAL, || bind(null_mut(), 0));
-        t.row("fi_av_bind of a queue", FI_EINVAL, || bind(world.cq.cast(), 0));
+        let fid_ops = &*(*av.raw()).fid.ops;
+        let bind = |other, flags| (fid_ops.bind)(fid_of(av), other, flags).into();
+        t.row("fi_av_bind, unknown flag", FI_EBADFLAGS, || bind(fid_of(world.eq), UNKNOWN));
+        t.row("fi_av_bind(null)", FI_EINVAL, || bind(null_handle(), 0));
+        t.row("fi_av_bind of a queue", FI_EINVAL, || bind(fid_of(world.cq), 0));
         t.row("fi_close of a vector in use", FI_EBUSY, || close(av).into());
-        t.row("fi_control of a vector", FI_ENOSYS, || (fid_ops.control)(av.cast(), 99, null_mut()).into());
+        t.row("fi_control of a vector", FI_ENOSYS, || (fid_ops.control)(fid_of(av), 99, null_mut()).into());
     }
     t.end();
 }
@@ -390,7 +390,7 @@ fn an_address_takes_the_lowest_index_that_is_free() {
     assert_eq!([(); 3].map(|()| world.insert(&name)), [1, 2, 3]);
     let mut gone = [3, 1, 2];
     // SAFETY: an open vector, three addresses.
-    assert_eq!(unsafe { ((*(*world.av).ops).remove)(world.av, gone.as_mut_ptr(), 3, 0) }, 0);
+    assert_eq!(unsafe { ((*(*world.av.raw()).ops).remove)(world.av, gone.as_mut_ptr(), 3, 0) }, 0);
     assert_eq!([(); 4].map(|()| world.insert(&name)), [1, 2, 3, 4]);
 }
 
@@ -400,16 +400,16 @@ fn of_address_vectors_that_report_to_no_queue() {
     let mut attr = FiAvAttr { flags: FI_EVENT, ..zeroed() };
     // SAFETY: open objects, a name, places for two answers.
     unsafe {
-        let make = (*(*world.base.domain).ops).av_open;
+        let make = (*(*world.base.domain.raw()).ops).av_open;
         let av = opened(|out| make(world.base.domain, &raw mut attr, out, null_mut()));
         let (name, mut to, mut errors) = (world.name(), 5u64, 5i32);
-        let (ops, context): (_, *mut c_void) = (&*(*av).ops, (&raw mut errors).cast());
+        let (ops, context): (_, *mut c_void) = (&*(*av.raw()).ops, (&raw mut errors).cast());
         let to = &raw mut to;
         let insert = |flags| (ops.insert)(av, name.as_ptr().cast(), 1, to, flags, context);
         assert_eq!(insert(0), -FI_ENOEQ);
         let mut len = 0;
         assert_eq!((ops.lookup)(av, 0, null_mut(), &raw mut len), -FI_EINVAL, "nothing was inserted");
-        assert_eq!(((*(*av).fid.ops).bind)(av.cast(), world.eq.cast(), 0), 0);
+        assert_eq!(((*(*av.raw()).fid.ops).bind)(fid_of(av), fid_of(world.eq), 0), 0);
         assert_eq!(insert(FI_SYNC_ERR), -FI_EBADFLAGS, "for synchronous insertions only");
         assert_eq!(insert(0), 0);
         assert_eq!((*to, errors), (0, 5));
@@ -424,7 +424,7 @@ fn of_completion_queues() {
     let cq = world.cq;
     // SAFETY: nulls where the interface forbids them, else valid objects and as many entries as are said.
     unsafe {
-        let make = (*(*world.base.domain).ops).cq_open;
+        let make = (*(*world.base.domain.raw()).ops).cq_open;
         let open = |change: fn(&mut FiCqAttr)| {
             let mut attr = with(zeroed(), change);
             made(|out| make(world.base.domain, &raw mut attr, out, null_mut()))
@@ -436,7 +436,7 @@ fn of_completion_queues() {
         t.row("fi_cq_open, wait_obj", FI_ENOSYS, || open(|a| a.wait_obj = 77));
         t.row("fi_cq_open(null)", FI_EINVAL, || made(|out| make(world.base.domain, null_mut(), out, null_mut())));
 
-        let ops = &*(*cq).ops;
+        let ops = &*(*cq.raw()).ops;
         let (mut entry, mut from): (FiCqErrEntry, u64) = (zeroed(), 5);
         let (error, from) = (&raw mut entry, &raw mut from);
         t.row("fi_cq_read(null)", FI_EINVAL, || (ops.read)(cq, null_mut(), 1) as i64);
@@ -446,12 +446,14 @@ fn of_completion_queues() {
         t.row("fi_cq_readerr(null)", FI_EINVAL, || (ops.readerr)(cq, null_mut(), 0) as i64);
         t.row("fi_cq_readerr, unknown flag", FI_EBADFLAGS, || (ops.readerr)(cq, error, UNKNOWN) as i64);
         t.row("fi_cq_readerr of none", FI_EAGAIN, || (ops.readerr)(cq, error, 0) as i64);
-        t.row("fi_cq_read of no queue", FI_EINVAL, || (ops.read)(null_mut(), error.cast(), 1) as i64);
-        t.row("fi_cq_signal of no queue", FI_EINVAL, || (ops.signal)(null_mut()).into());
-        let fid_ops = &*(*cq).fid.ops;
-        t.row("FI_GETWAITOBJ to nowhere", FI_EINVAL, || (fid_ops.control)(cq.cast(), FI_GETWAITOBJ, null_mut()).into());
-        t.row("fi_control of a queue", FI_ENOSYS, || (fid_ops.control)(cq.cast(), 99, error.cast()).into());
-        t.row("fi_bind of a queue", FI_ENOSYS, || (fid_ops.bind)(cq.cast(), world.eq.cast(), 0).into());
+        t.row("fi_cq_read of no queue", FI_EINVAL, || (ops.read)(null_handle(), error.cast(), 1) as i64);
+        t.row("fi_cq_signal of no queue", FI_EINVAL, || (ops.signal)(null_handle()).into());
+        let fid_ops = &*(*cq.raw()).fid.ops;
+        t.row("FI_GETWAITOBJ to nowhere", FI_EINVAL, || {
+            (fid_ops.control)(fid_of(cq), FI_GETWAITOBJ, null_mut()).into()
+        });
+        t.row("fi_control of a queue", FI_ENOSYS, || (fid_ops.control)(fid_of(cq), 99, error.cast()).into());
+        t.row("fi_bind of a queue", FI_ENOSYS, || (fid_ops.bind)(fid_of(cq), fid_of(world.eq), 0).into());
         t.row("fi_close of a queue in use", FI_EBUSY, || close(cq).into());
         assert_eq!(*from, 5);
     }
@@ -465,8 +467,8 @@ fn an_error_is_not_lost_to_a_call_that_is_refused() {
     unsafe {
         let context = std::ptr::dangling_mut::<c_void>();
         let msg = FiMsgTagged { addr: FI_ADDR_UNSPEC, context, ..zeroed() };
-        assert_eq!(((*(*world.ep).tagged).recvmsg)(world.ep, &raw const msg, FI_PEEK), 0);
-        let (ops, mut entry): (_, FiCqErrEntry) = (&*(*world.cq).ops, zeroed());
+        assert_eq!(((*(*world.ep.raw()).tagged).recvmsg)(world.ep, &raw const msg, FI_PEEK), 0);
+        let (ops, mut entry): (_, FiCqErrEntry) = (&*(*world.cq.raw()).ops, zeroed());
         assert_eq!((ops.readerr)(world.cq, &raw mut entry, FI_PEEK), -(FI_EBADFLAGS as isize));
         assert_eq!((ops.readerr)(world.cq, &raw mut entry, 0), 1);
         assert_eq!((entry.err, entry.op_context), (FI_ENOMSG, context));
@@ -480,26 +482,26 @@ fn of_event_queues() {
     let eq = world.eq;
     // SAFETY: nulls where the interface forbids them, else valid objects and as many bytes as are said.
     unsafe {
-        let make = (*(*world.base.fabric).ops).eq_open;
+        let make = (*(*world.base.fabric.raw()).ops).eq_open;
         let open = |change: fn(&mut FiEqAttr)| {
             let mut attr = with(zeroed(), change);
             made(|out| make(world.base.fabric, &raw mut attr, out, null_mut()))
         };
         t.row("fi_eq_open, unknown flag", FI_EBADFLAGS, || open(|a| a.flags = UNKNOWN));
         t.row("fi_eq_open, wait_obj", FI_ENOSYS, || open(|a| a.wait_obj = 77));
-        t.row("fi_eq_open of no fabric", FI_EINVAL, || made(|out| make(null_mut(), null_mut(), out, null_mut())));
+        t.row("fi_eq_open of no fabric", FI_EINVAL, || made(|out| make(null_handle(), null_mut(), out, null_mut())));
         t.row("fi_eq_open to nowhere", FI_EINVAL, || {
             make(world.base.fabric, null_mut(), null_mut(), null_mut()).into()
         });
 
-        let ops = &*(*eq).ops;
+        let ops = &*(*eq.raw()).ops;
         let mut room = [0u64; 1024];
         let (mut event, buf): (u32, *mut c_void) = (0, room.as_mut_ptr().cast());
         let event = &raw mut event;
         t.row("fi_eq_write, unknown flag", FI_EBADFLAGS, || (ops.write)(eq, 1, buf, 8, UNKNOWN) as i64);
         t.row("fi_eq_write, too long", FI_EINVAL, || (ops.write)(eq, 1, buf, 1 << 20, 0) as i64);
         t.row("fi_eq_write(null)", FI_EINVAL, || (ops.write)(eq, 1, null(), 8, 0) as i64);
-        t.row("fi_eq_write to no queue", FI_EINVAL, || (ops.write)(null_mut(), 1, buf, 8, 0) as i64);
+        t.row("fi_eq_write to no queue", FI_EINVAL, || (ops.write)(null_handle(), 1, buf, 8, 0) as i64);
         t.row("fi_eq_readerr(null)", FI_EINVAL, || (ops.readerr)(eq, null_mut(), 0) as i64);
         t.row("fi_eq_readerr of none", FI_EAGAIN, || (ops.readerr)(eq, buf.cast(), 0) as i64);
         // Something to be read, that refused calls must leave there.
@@ -511,10 +513,10 @@ fn of_event_queues() {
         t.row("fi_eq_read(null)", FI_ETOOSMALL, || (ops.read)(eq, event, null_mut(), 64, 0) as i64);
         assert_eq!((ops.read)(eq, event, buf, 64, 0), 8);
         assert_eq!(*event, 7);
-        let fid_ops = &*(*eq).fid.ops;
-        t.row("FI_GETWAIT to nowhere", FI_EINVAL, || (fid_ops.control)(eq.cast(), FI_GETWAIT, null_mut()).into());
-        t.row("fi_control of an event queue", FI_ENOSYS, || (fid_ops.control)(eq.cast(), 99, buf).into());
-        t.row("fi_bind of an event queue", FI_ENOSYS, || (fid_ops.bind)(eq.cast(), world.cq.cast(), 0).into());
+        let fid_ops = &*(*eq.raw()).fid.ops;
+        t.row("FI_GETWAIT to nowhere", FI_EINVAL, || (fid_ops.control)(fid_of(eq), FI_GETWAIT, null_mut()).into());
+        t.row("fi_control of an event queue", FI_ENOSYS, || (fid_ops.control)(fid_of(eq), 99, buf).into());
+        t.row("fi_bind of an event queue", FI_ENOSYS, || (fid_ops.bind)(fid_of(eq), fid_of(world.cq), 0).into());
     }
     t.end();
 }
@@ -526,7 +528,7 @@ fn of_counters() {
     let cntr = world.cntr;
     // SAFETY: nulls where the interface forbids them, else valid objects.
     unsafe {
-        let make = (*(*world.base.domain).ops).cntr_open;
+        let make = (*(*world.base.domain.raw()).ops).cntr_open;
         let open = |change: fn(&mut FiCntrAttr)| {
             let mut attr = with(zeroed(), change);
             made(|out| make(world.base.domain, &raw mut attr, out, null_mut()))
@@ -534,26 +536,26 @@ fn of_counters() {
         t.row("fi_cntr_open, unknown flag", FI_EBADFLAGS, || open(|a| a.flags = UNKNOWN));
         t.row("fi_cntr_open, events", FI_ENOSYS, || open(|a| a.events = 77));
         t.row("fi_cntr_open, wait_obj", FI_ENOSYS, || open(|a| a.wait_obj = 77));
-        t.row("fi_cntr_open of no domain", FI_EINVAL, || made(|out| make(null_mut(), null_mut(), out, null_mut())));
+        t.row("fi_cntr_open of no domain", FI_EINVAL, || made(|out| make(null_handle(), null_mut(), out, null_mut())));
         t.row("fi_cntr_open to nowhere", FI_EINVAL, || {
             make(world.base.domain, null_mut(), null_mut(), null_mut()).into()
         });
-        let ops = &*(*cntr).ops;
+        let ops = &*(*cntr.raw()).ops;
         for (what, call) in [
             ("fi_cntr_add", ops.add),
             ("fi_cntr_set", ops.set),
             ("fi_cntr_adderr", ops.adderr),
             ("fi_cntr_seterr", ops.seterr),
         ] {
-            t.row(what, FI_EINVAL, || call(null_mut(), 1).into());
+            t.row(what, FI_EINVAL, || call(null_handle(), 1).into());
         }
-        t.row("fi_cntr_wait of none", FI_EINVAL, || (ops.wait)(null_mut(), 0, 0).into());
+        t.row("fi_cntr_wait of none", FI_EINVAL, || (ops.wait)(null_handle(), 0, 0).into());
         t.row("fi_cntr_wait in vain", FI_ETIMEDOUT, || (ops.wait)(cntr, u64::MAX, 0).into());
-        let (fid_ops, mut word) = (&*(*cntr).fid.ops, 0i32);
-        let (fid, word): (*mut Fid, *mut c_void) = (cntr.cast(), (&raw mut word).cast());
+        let (fid_ops, mut word) = (&*(*cntr.raw()).fid.ops, 0i32);
+        let (fid, word): (Handle<Fid>, *mut c_void) = (fid_of(cntr), (&raw mut word).cast());
         t.row("FI_GETWAITOBJ to nowhere", FI_EINVAL, || (fid_ops.control)(fid, FI_GETWAITOBJ, null_mut()).into());
         t.row("fi_control of a counter", FI_ENOSYS, || (fid_ops.control)(fid, 99, word).into());
-        t.row("fi_bind of a counter", FI_ENOSYS, || (fid_ops.bind)(fid, world.eq.cast(), 0).into());
+        t.row("fi_bind of a counter", FI_ENOSYS, || (fid_ops.bind)(fid, fid_of(world.eq), 0).into());
         t.row("fi_close of a counter in use", FI_EBUSY, || close(cntr).into());
     }
     t.end();
@@ -570,10 +572,10 @@ fn what_the_oldest_applications_give_is_not_read_beyond() {
         let ep_attr = edges[1].put(&*info.ep_attr, std::mem::offset_of!(FiEpAttr, auth_key_size));
         let mut info = FiInfo { caps: info.caps, domain_attr, ep_attr, ..zeroed() };
         let info = &raw mut info;
-        let domain = opened(|out| ((*(*base.fabric).ops).domain)(base.fabric, info, out, null_mut()));
+        let domain = opened(|out| ((*(*base.fabric.raw()).ops).domain)(base.fabric, info, out, null_mut()));
         (*info).src_addr = (*base.info.0).src_addr;
         (*info).src_addrlen = (*base.info.0).src_addrlen;
-        let ep: *mut FidEp = opened(|out| ((*(*domain).ops).endpoint)(domain, info, out, null_mut()));
+        let ep: Handle<FidEp> = opened(|out| ((*(*domain.raw()).ops).endpoint)(domain, info, out, null_mut()));
         assert_eq!((close(ep), close(domain)), (0, 0));
     }
 }

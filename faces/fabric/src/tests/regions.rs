@@ -20,7 +20,7 @@ struct Asked {
 }
 
 /// Registers in each of the three ways: `fi_mr_reg` where one piece is asked for, `fi_mr_regv`, `fi_mr_regattr`. The answers, and how many regions were made (closed again).
-fn register(domain: *mut FidDomain, asked: Asked) -> (Vec<i32>, usize) {
+fn register(domain: Handle<FidDomain>, asked: Asked) -> (Vec<i32>, usize) {
     let Asked { base, len, count, access, offset, key, flags } = asked;
     let list = [iovec { iov_base: base.cast_mut(), iov_len: len }; MR_IOV_LIMIT + 1];
     let mr_iov = list.as_ptr();
@@ -28,10 +28,10 @@ fn register(domain: *mut FidDomain, asked: Asked) -> (Vec<i32>, usize) {
     let zeros: FiMrAttr = unsafe { std::mem::zeroed() };
     let attr = FiMrAttr { mr_iov, iov_count: count, access, offset, requested_key: key, ..zeros };
     let none = null_mut();
-    let fid: *mut Fid = domain.cast();
+    let fid: Handle<Fid> = fid_of(domain);
     // SAFETY: an open domain and valid lists; regions are closed before their memory goes.
     unsafe {
-        let ops = &*(*domain).mr;
+        let ops = &*(*domain.raw()).mr;
         let mut results = Vec::new();
         let mut made = 0;
         let mut attempt = |call: &dyn Fn(*mut *mut FidMr) -> i32| {
@@ -39,7 +39,7 @@ fn register(domain: *mut FidDomain, asked: Asked) -> (Vec<i32>, usize) {
             results.push(call(&raw mut mr));
             if !mr.is_null() {
                 made += 1;
-                assert_eq!(close(mr), 0);
+                assert_eq!(close(handle_of(mr)), 0);
             }
         };
         if count == 1 {
@@ -120,33 +120,33 @@ fn capabilities_among_the_access_bits_are_taken() {
 fn nulls_and_keys_in_use_are_refused() {
     let world = World::new();
     let (domain, memory) = (world.base.domain, [0u8; 64]);
-    let (fid, base): (*mut Fid, *const c_void) = (domain.cast(), memory.as_ptr().cast());
+    let (fid, base): (Handle<Fid>, *const c_void) = (fid_of(domain), memory.as_ptr().cast());
     // SAFETY: nulls where the interface forbids them, else open objects; the region is closed before its memory goes.
     unsafe {
-        let ops = &*(*domain).mr;
+        let ops = &*(*domain.raw()).mr;
         let none = null_mut();
         let reg = |fid, key, out| (ops.reg)(fid, base, 64, ACCESS, 0, key, 0, out, none);
-        let mr: *mut FidMr = opened(|out| reg(fid, 7, out));
+        let mr: Handle<FidMr> = opened(|out| reg(fid, 7, out));
         let before = world.state();
         let mut place = null_mut();
         assert_eq!(reg(fid, 7, &raw mut place), -FI_ENOKEY);
         assert_eq!(reg(fid, 8, null_mut()), -FI_EINVAL);
-        assert_eq!(reg(null_mut(), 8, &raw mut place), -FI_EINVAL);
-        assert_eq!(reg(world.cq.cast(), 8, &raw mut place), -FI_EINVAL);
+        assert_eq!(reg(null_handle(), 8, &raw mut place), -FI_EINVAL);
+        assert_eq!(reg(fid_of(world.cq), 8, &raw mut place), -FI_EINVAL);
         assert_eq!((ops.regattr)(fid, null(), 0, &raw mut place), -FI_EINVAL);
         assert_eq!((ops.regv)(fid, null(), 1, ACCESS, 0, 8, 0, &raw mut place, none), -FI_EINVAL);
-        let fid_ops = &*(*mr).fid.ops;
-        let bind = |other: *mut Fid, flags| (fid_ops.bind)(mr.cast(), other, flags);
-        assert_eq!(bind(world.ep.cast(), 1 << 60), -FI_EBADFLAGS);
-        assert_eq!(bind(world.cntr.cast(), FI_REMOTE_WRITE), -FI_ENOSYS);
-        assert_eq!(bind(null_mut(), 0), -FI_EINVAL);
-        assert_eq!((fid_ops.control)(mr.cast(), 99, null_mut()), -FI_ENOSYS);
+        let fid_ops = &*(*mr.raw()).fid.ops;
+        let bind = |other: Handle<Fid>, flags| (fid_ops.bind)(fid_of(mr), other, flags);
+        assert_eq!(bind(fid_of(world.ep), 1 << 60), -FI_EBADFLAGS);
+        assert_eq!(bind(fid_of(world.cntr), FI_REMOTE_WRITE), -FI_ENOSYS);
+        assert_eq!(bind(null_handle(), 0), -FI_EINVAL);
+        assert_eq!((fid_ops.control)(fid_of(mr), 99, null_mut()), -FI_ENOSYS);
         assert!(place.is_null());
         assert_eq!(world.state(), before);
         // What MPICH does with every region.
-        assert_eq!((bind(world.ep.cast(), 0), (fid_ops.control)(mr.cast(), FI_ENABLE, null_mut())), (0, 0));
+        assert_eq!((bind(fid_of(world.ep), 0), (fid_ops.control)(fid_of(mr), FI_ENABLE, null_mut())), (0, 0));
         assert_eq!(close(mr), 0);
-        assert_eq!((fid_ops.close)(null_mut()), -FI_EINVAL);
+        assert_eq!((fid_ops.close)(null_handle()), -FI_EINVAL);
     }
 }
 
@@ -161,9 +161,10 @@ fn answer(version: u32, len: usize, change: impl FnOnce(&mut FiMrAttr)) -> i32 {
     change(&mut attr);
     let (edge, mut mr) = (AtTheEdge::new(), null_mut());
     // SAFETY: an open domain, attributes as long as the version has them; the region is closed before its memory goes.
-    let code = unsafe { ((*(*base.domain).mr).regattr)(base.domain.cast(), edge.put(&attr, len), 0, &raw mut mr) };
+    let code =
+        unsafe { ((*(*base.domain.raw()).mr).regattr)(fid_of(base.domain), edge.put(&attr, len), 0, &raw mut mr) };
     if !mr.is_null() {
-        assert_eq!((code, close(mr)), (0, 0));
+        assert_eq!((code, close(handle_of(mr))), (0, 0));
     }
     code
 }

@@ -9,11 +9,11 @@ use crate::tagged::TAGGED_OPS as TAGGED;
 use libc::iovec;
 
 /// One transfer call, given the endpoint, memory, and the other's address.
-type Transfer = fn(*mut FidEp, *const c_void, usize, u64) -> isize;
+type Transfer = fn(Handle<FidEp>, *const c_void, usize, u64) -> isize;
 /// One that takes a list.
-type Listed = fn(*mut FidEp, *const iovec, usize, u64) -> isize;
+type Listed = fn(Handle<FidEp>, *const iovec, usize, u64) -> isize;
 /// One that takes a message and flags.
-type Flagged = fn(*mut FidEp, *const iovec, usize, u64, u64) -> isize;
+type Flagged = fn(Handle<FidEp>, *const iovec, usize, u64, u64) -> isize;
 
 /// Calls a member of one of the endpoint's tables, which are the same for a null endpoint.
 macro_rules! call {
@@ -87,7 +87,7 @@ fn of_transfers() {
     let room = [0u8; 64];
     let buf: *const c_void = room.as_ptr().cast();
     for (what, call) in SENDS.into_iter().chain(INJECTS).chain(RECEIVES) {
-        t.row(&format!("{what} of no endpoint"), FI_EINVAL, || call(null_mut(), buf, 8, 0) as i64);
+        t.row(&format!("{what} of no endpoint"), FI_EINVAL, || call(null_handle(), buf, 8, 0) as i64);
         t.row(&format!("{what}, address"), FI_EINVAL, || call(ep, buf, 8, NOBODY) as i64);
         t.row(&format!("{what}, null memory"), FI_EINVAL, || call(ep, null(), 8, 0) as i64);
         for len in [TOO_LONG, isize::MAX as usize, usize::MAX] {
@@ -117,7 +117,7 @@ fn of_transfers_of_lists() {
             (_, Some(call)) => call(ep, list, count, address) as i64,
             _ => 0,
         };
-        t.row(&format!("{what} of no endpoint"), FI_EINVAL, || call(null_mut(), good.as_ptr(), 1, 0));
+        t.row(&format!("{what} of no endpoint"), FI_EINVAL, || call(null_handle(), good.as_ptr(), 1, 0));
         t.row(&format!("{what}, address"), FI_EINVAL, || call(ep, good.as_ptr(), 1, NOBODY));
         t.row(&format!("{what}, no list"), FI_EINVAL, || call(ep, null(), 1, 0));
         t.row(&format!("{what}, long list"), FI_EINVAL, || call(ep, good.as_ptr(), info::IOV_LIMIT + 1, 0));
@@ -188,7 +188,7 @@ fn of_endpoints_not_enabled() {
     let list = iovec { iov_base: buf.cast_mut(), iov_len: 8 };
     // SAFETY: open objects, a complete info.
     let ep = opened(|out| unsafe {
-        ((*(*world.base.domain).ops).endpoint)(world.base.domain, world.base.info.0, out, null_mut())
+        ((*(*world.base.domain.raw()).ops).endpoint)(world.base.domain, world.base.info.0, out, null_mut())
     });
     for (what, call) in SENDS.into_iter().chain(INJECTS).chain(RECEIVES) {
         t.row(what, FI_EOPBADSTATE, || call(ep, buf, 8, 0) as i64);
@@ -200,12 +200,14 @@ fn of_endpoints_not_enabled() {
         t.row(what, FI_EOPBADSTATE, || call(ep, &raw const list, 1, 0, 0) as i64);
     }
     let enable = |code: i32, t: &mut Table| {
-        // SAFETY: an open endpoint.
-        t.row("fi_enable", code, || unsafe { ((*(*ep).fid.ops).control)(ep.cast(), FI_ENABLE, null_mut()) }.into());
+        t.row("fi_enable", code, || {
+            // SAFETY: an open endpoint.
+            unsafe { ((*(*ep.raw()).fid.ops).control)(fid_of(ep), FI_ENABLE, null_mut()) }.into()
+        });
     };
     enable(FI_ENOAV, &mut t);
     // SAFETY: open objects.
-    assert_eq!(unsafe { ((*(*ep).fid.ops).bind)(ep.cast(), world.av.cast(), 0) }, 0);
+    assert_eq!(unsafe { ((*(*ep.raw()).fid.ops).bind)(fid_of(ep), fid_of(world.av), 0) }, 0);
     enable(FI_ENOCQ, &mut t);
     assert_eq!(close(ep), 0);
     t.end();

@@ -1,0 +1,104 @@
+/* More ranks or threads than cores: small operations in which everybody waits for everybody.
+ *
+ *   crowd --threads 0 --seconds 2
+ *   crowd --threads 4 --seconds 2
+ *
+ * Without threads: barriers, then MPI_Alltoall of 8 bytes, each for half of the time. With threads (MPI_THREAD_MULTIPLE):
+ * each thread exchanges 8 bytes with the same thread of the rank beside it (0 and 1, 2 and 3, ...), on a communicator of
+ * its own. Each thread's bytes are checked. What is told are microseconds for one operation, seen by one thread. */
+#include "common.h"
+
+#include <pthread.h>
+
+enum { MOST_THREADS = 32, BLOCK = 16 };
+
+static int rank, ranks;
+static double limit;
+static MPI_Comm comms[MOST_THREADS];
+static unsigned long done[MOST_THREADS];
+
+static void exchange(int thread, unsigned long i) {
+    int other = rank ^ 1;
+    uint64_t out = (uint64_t)rank << 48 | (uint64_t)thread << 40 | i, in = 0;
+    if (other >= ranks) return;
+    MPI_Sendrecv(&out, 8, MPI_BYTE, other, 1, &in, 8, MPI_BYTE, other, 1, comms[thread], MPI_STATUS_IGNORE);
+    if (in != ((uint64_t)other << 48 | (uint64_t)thread << 40 | i)) DIE("thread %d: exchange %lu is wrong", thread, i);
+}
+
+/* All threads of a communicator end after the same number of exchanges: its rank 0 says when. */
+static void *thread_main(void *arg_) {
+    int thread = (int)(intptr_t)arg_, go = 1;
+    double begin = now_s();
+    while (go) {
+        for (int k = 0; k < BLOCK; k++) exchange(thread, done[thread]++);
+        int mine = now_s() - begin < limit, other = rank ^ 1;
+        if (other >= ranks) break;
+        /* The lower of two decides. */
+        if (rank < other) MPI_Send(&mine, 1, MPI_INT, other, 2, comms[thread]), go = mine;
+        else MPI_Recv(&go, 1, MPI_INT, other, 2, comms[thread], MPI_STATUS_IGNORE);
+    }
+    return NULL;
+}
+
+/* Microseconds for one of a number of operations that ends when rank 0 says so. */
+static double collective(int all_to_all) {
+    uint64_t *out = must_alloc(8 * (size_t)ranks), *in = must_alloc(8 * (size_t)ranks);
+    unsigned long n = 0;
+    int go = 1;
+    MPI_Barrier(MPI_COMM_WORLD);
+    double begin = now_s(), t = 0;
+    while (go) {
+        for (int k = 0; k < BLOCK; k++, n++) {
+            if (!all_to_all) {
+                MPI_Barrier(MPI_COMM_WORLD);
+                continue;
+            }
+            for (int r = 0; r < ranks; r++) out[r] = n * 1000003 + (uint64_t)rank * 1009 + (uint64_t)r;
+            MPI_Alltoall(out, 8, MPI_BYTE, in, 8, MPI_BYTE, MPI_COMM_WORLD);
+            for (int r = 0; r < ranks; r++)
+                if (in[r] != n * 1000003 + (uint64_t)r * 1009 + (uint64_t)rank) DIE("all-to-all %lu is wrong", n);
+        }
+        t = now_s() - begin;
+        go = t < limit / 2;
+        MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    free(out), free(in);
+    return t / (double)n * 1e6;
+}
+
+int main(int argc, char **argv) {
+    int threads = (int)arg(argc, argv, "--threads", 0), given;
+    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &given);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks < 2 || ranks % 2) DIE("needs an even number of ranks");
+    if (threads && given < MPI_THREAD_MULTIPLE) DIE("no MPI_THREAD_MULTIPLE");
+    limit = arg(argc, argv, "--seconds", 2);
+    double barrier_us = 0, alltoall_us = 0, exchange_us = 0, cpu = cpu_s();
+    if (threads) {
+        pthread_t ids[MOST_THREADS];
+        for (int i = 0; i < threads; i++) MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+        MPI_Barrier(MPI_COMM_WORLD);
+        double begin = now_s();
+        for (int i = 0; i < threads; i++)
+            if (pthread_create(&ids[i], NULL, thread_main, (void *)(intptr_t)i)) DIE("no thread");
+        for (int i = 0; i < threads; i++) pthread_join(ids[i], NULL);
+        double t = now_s() - begin;
+        unsigned long sum = 0, all = 0;
+        for (int i = 0; i < threads; i++) sum += done[i];
+        MPI_Reduce(&sum, &all, 1, MPI_UNSIGNED_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+        if (rank == 0) exchange_us = t * 1e6 * threads * ranks / (double)all;
+        for (int i = 0; i < threads; i++) MPI_Comm_free(&comms[i]);
+    } else {
+        barrier_us = collective(0);
+        alltoall_us = collective(1);
+    }
+    double mine = cpu_s() - cpu, all_cpu = 0;
+    MPI_Reduce(&mine, &all_cpu, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (rank == 0)
+        printf("{\"program\":\"crowd\",\"ranks\":%d,\"threads\":%d,\"barrier_us\":%.2f,\"alltoall_us\":%.2f,\"exchange_us\":%.2f,\"cpu_s\":%.2f}\n",
+               ranks, threads, barrier_us, alltoall_us, exchange_us, all_cpu);
+    MPI_Finalize();
+    return 0;
+}
