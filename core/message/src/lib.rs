@@ -67,7 +67,6 @@ mod trace;
 pub use api::*;
 pub use config::Config;
 pub use counters::{Counters, StreamCounters, Streams, Totals};
-pub use limits::REQUESTS_MAX;
 pub use memory::Memory;
 pub use messages::Messages;
 pub use notice::{Notice, Sink};
