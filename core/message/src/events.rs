@@ -5,7 +5,7 @@ use crate::bodies::BodyOwner;
 use crate::keys::{SendKey, key};
 use crate::memory::Memory;
 use crate::messages::Messages;
-use crate::notice::{Notice, Sink};
+use crate::notice::{Notice, Sink, Step};
 use crate::receiving::Fragment;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -152,6 +152,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                     self.peers.renew(peer.0);
                 }
                 self.peers[peer.0].up = true;
+                self.step(Step::Up { peer: peer.0 });
                 if self.trace.on(1) {
                     self.trace_peer_up(peer);
                 }
@@ -226,6 +227,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     fn peer_down(&mut self, now: Time, peer: PeerId, reason: DownReason) {
         let slot = self.peers.ensure(peer.0);
         slot.go_down(reason);
+        self.step(Step::Down { peer: peer.0, reason });
         let who = self.address_of(peer);
         if self.trace.on(1) {
             self.trace_peer_down(peer, &who, reason);

@@ -69,7 +69,7 @@ pub use config::Config;
 pub use counters::{Counters, StreamCounters, Streams, Totals};
 pub use memory::Memory;
 pub use messages::Messages;
-pub use notice::{Notice, Sink};
+pub use notice::{Notice, Sink, Step};
 pub use receiving::Room;
 pub use sending::INJECT_BYTES;
 pub use source::{INLINE_BYTES, Source};
