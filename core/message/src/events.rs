@@ -41,7 +41,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
         in_order(&mut events, |event| self.event(now, event, datagram));
         self.give_events(events);
-        self.give_up_overrun(now);
+        if !self.overran.is_empty() {
+            self.give_up_overrun(now);
+        }
     }
 
     /// Calls the protocol and acts on the events, whose ranges index `bytes`.
@@ -55,12 +57,14 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let result = call(self.sessions.endpoint_mut(), &mut events);
         in_order(&mut events, |event| self.event(now, event, bytes));
         self.give_events(events);
-        self.give_up_overrun(now);
+        if !self.overran.is_empty() {
+            self.give_up_overrun(now);
+        }
         result
     }
 
     /// Gives up the peers that asked for more than they may.
-    #[inline]
+    #[cold]
     fn give_up_overrun(&mut self, now: Time) {
         while let Some(peer) = self.overran.pop() {
             self.counters.overruns += 1;
@@ -201,7 +205,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// Messages are done with this peer, whatever the protocol still has of it.
     #[inline]
     fn is_given_up(&self, peer: PeerId) -> bool {
-        self.peers.get(peer.0).is_some_and(|p| p.overran)
+        // Hardly ever is there any.
+        self.counters.overruns > 0 && self.peers.get(peer.0).is_some_and(|p| p.overran)
     }
 
     fn send_failed(&mut self, token: u64, reason: DownReason) {
@@ -224,6 +229,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     }
 
     /// Fails everything that waits for this peer and nothing else.
+    #[cold]
     fn peer_down(&mut self, now: Time, peer: PeerId, reason: DownReason) {
         let slot = self.peers.ensure(peer.0);
         slot.go_down(reason);
