@@ -4,7 +4,7 @@
 //! if nobody polls for a while and something waits, the watchdog thread steps in, so acknowledgements, grants and rendezvous go on while the program computes.
 
 mod api;
-#[cfg(any(test, feature = "bare"))]
+#[cfg(feature = "bare")]
 pub mod bare;
 mod broken;
 mod config;

@@ -151,36 +151,22 @@ fn udp_config(cfg: &EngineConfig) -> UdpConfig {
 }
 
 pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16) -> weir_proto::Config {
-    let messages_max = message_config(cfg).messages_max();
     let usual = weir_proto::Config::default();
     let anywhere = policy::bulk_always(cfg);
-    weir_proto::Config {
+    message_config(cfg).protocol(weir_proto::Config {
         lane_rtt_max: if anywhere { std::time::Duration::MAX } else { usual.lane_rtt_max },
         lane_min_rate: if anywhere { 0 } else { usual.lane_min_rate },
         lane_loss_max_ppm: if anywhere { u32::MAX } else { usual.lane_loss_max_ppm },
         level: cfg.level,
         congestion: cfg.congestion,
-        streams: cfg.streams,
         peer_timeout: cfg.peer_timeout,
         connect_timeout: cfg.connect_timeout,
         linger: cfg.linger,
         initial_credit_bytes: cfg.credit_bytes,
-        initial_credit_msgs: cfg.credit_msgs,
         rx_buffer_bytes,
         max_datagram,
-        // Every rendezvous the credit lets in, the large writes of a peer that behaves, and reads of our own.
-        bodies_max: messages_max as usize + 4 * weir_message::REQUESTS_MAX as usize,
-        // An answer that finds no room is an operation that never ends at its peer: room for one to each message the
-        // credit lets in twice over (answered, and come anew before the answers were acknowledged), and to each request.
-        control_queue: messages_max
-            .saturating_mul(2)
-            .saturating_add(4 * weir_message::REQUESTS_MAX)
-            .max(weir_proto::Config::default().control_queue),
-        // The engine bounds it, by number and then by memory.
-        send_queue_msgs: usize::MAX,
-        features: weir_match::FEATURES,
-        ..weir_proto::Config::default()
-    }
+        ..usual
+    })
 }
 
 /// The part of the settings that messages go by.

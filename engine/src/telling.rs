@@ -9,12 +9,12 @@ use weir_message::{Notice, Sink};
 
 /// Takes what [`weir_message::Messages`] has to tell.
 pub struct Telling {
-    pub trace: Trace,
+    pub(crate) trace: Trace,
     cfg: EngineConfig,
 }
 
 impl Telling {
-    pub fn new(trace: Trace, cfg: EngineConfig) -> Telling {
+    pub(crate) fn new(trace: Trace, cfg: EngineConfig) -> Telling {
         Telling { trace, cfg }
     }
 }

@@ -1,4 +1,4 @@
-//! Two engines over a network that does what the input says: matching, placing, parity, remote memory and completions, in memory that may
+//! The messages of two endpoints over a network that does what the input says: matching, placing, parity, remote memory and completions, in memory that may
 //! not be touched a byte too far nor a moment too long. Afterwards the network heals and everything must come to its end.
 //!
 //! Byte `i` of operation `id` is [`byte_of`]`(id, i)`; the immediate data of every message and write names the operation.
@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use arbitrary::Arbitrary;
-use weir_engine::bare::{Bare, Ended, How};
-use weir_engine::{Access, Completion, EngineConfig, OpError, OpKind, SendMode};
-use weir_proto::{Config, Level, Time};
+use weir_message::{Access, Completion, Config, MessageError, Messages, OpError, OpKind, SendMode};
+use weir_proto::{Level, Time};
 
+use crate::driver::{Driver, Ended, Host, How};
+use crate::guarded::Guarded;
 use crate::input::Rest;
 use crate::upper::byte_of;
 
@@ -198,9 +199,9 @@ struct Landing {
     len: usize,
 }
 
-pub(crate) struct Net {
+pub(crate) struct Net<H> {
     pub(crate) now: Time,
-    pub(crate) sides: [Bare; 2],
+    pub(crate) sides: [Driver<H>; 2],
     addrs: [SocketAddr; 2],
     flying: [VecDeque<Vec<u8>>; 2],
     /// Not ended, by side and context.
@@ -230,19 +231,26 @@ pub(crate) fn seed_of(side: usize) -> [u8; 32] {
     [40 + u8::try_from(side).expect("0 or 1"); 32]
 }
 
-pub(crate) fn config(options: u16) -> EngineConfig {
+/// The settings that the input chooses.
+pub(crate) fn config(options: u16) -> Config {
     let bit = |n: u16| usize::from(options >> n & 1);
-    EngineConfig {
-        level: [Level::Integrity, Level::Encrypt][bit(0)],
+    Config {
         eager_bytes: [64 << 10, 1000][bit(1)],
         copy_bytes: [64 << 10, 0][bit(2)],
-        credit_bytes: [1 << 20, 1 << 17][bit(3)],
         credit_msgs: [4096, 16][bit(4)],
-        ..EngineConfig::default()
+        ..Config::default()
     }
 }
 
-pub(crate) fn tune(options: u16, proto: &mut Config) {
+pub(crate) fn level(options: u16) -> Level {
+    if options & 1 == 0 { Level::Integrity } else { Level::Encrypt }
+}
+
+pub(crate) fn credit_bytes(options: u16) -> u64 {
+    if options >> 3 & 1 == 0 { 1 << 20 } else { 1 << 17 }
+}
+
+pub(crate) fn tune(options: u16, proto: &mut weir_proto::Config) {
     if options >> 5 & 1 != 0 {
         proto.parity_min_loss_ppm = 0;
         proto.parity_min_rtt = core::time::Duration::ZERO;
@@ -265,15 +273,25 @@ pub fn run(input: &Input) -> u64 {
     net.ended
 }
 
-impl Net {
-    fn new(options: u16) -> Net {
+impl Net<Messages<Guarded, ()>> {
+    fn new(options: u16) -> Self {
         let cfg = config(options);
-        let side = |i: usize| Bare::new(cfg.clone(), KEY, id_of(i), addr(i), seed_of(i), |proto| tune(options, proto));
+        let mut proto = weir_proto::Config {
+            level: level(options),
+            initial_credit_bytes: credit_bytes(options),
+            rx_buffer_bytes: 4 << 20,
+            max_datagram: 1472,
+            ..weir_proto::Config::default()
+        };
+        tune(options, &mut proto);
+        let side = |i: usize| Driver::new(&cfg, proto.clone(), KEY, id_of(i), addr(i), seed_of(i));
         Net::of([side(0), side(1)], [addr(0), addr(1)])
     }
+}
 
+impl<H: Host> Net<H> {
     /// Of two that do not know each other yet.
-    pub(crate) fn of(mut sides: [Bare; 2], addrs: [SocketAddr; 2]) -> Net {
+    pub(crate) fn of(mut sides: [Driver<H>; 2], addrs: [SocketAddr; 2]) -> Self {
         let names = [sides[0].name(), sides[1].name()];
         for i in 0..2 {
             assert_eq!(sides[i].insert_peer(&names[1 - i]), PEER);
@@ -399,7 +417,7 @@ impl Net {
         self.next_id << 20
     }
 
-    fn begun(&mut self, side: usize, begun: Result<usize, weir_engine::EngineError>, what: What) -> bool {
+    fn begun(&mut self, side: usize, begun: Result<usize, MessageError>, what: What) -> bool {
         match begun {
             Ok(context) => {
                 assert!(self.ops.insert((side, context), what).is_none());
@@ -554,7 +572,7 @@ impl Net {
         let until = self.now.plus_ns(ns);
         let mut rounds = 0;
         loop {
-            let due = self.sides.iter().filter_map(Bare::next_timeout).min().filter(|t| *t <= until);
+            let due = self.sides.iter().filter_map(Driver::next_timeout).min().filter(|t| *t <= until);
             let Some(due) = due else { break };
             self.now = self.now.max(due);
             for s in &mut self.sides {
@@ -613,11 +631,11 @@ impl Net {
                 return self.check();
             }
             let idle = self.flying.iter().all(VecDeque::is_empty);
-            let timers = |s: &Bare| s.next_timeout().into_iter().chain(s.lanes_timeout(self.now));
+            let timers = |s: &Driver<H>| s.next_timeout().into_iter().chain(s.host.next_look(self.now));
             let next = self.sides.iter().flat_map(timers).min();
             let next = next.expect("operations are open and no timer runs").since_ns(self.now).max(1);
             // While there are connections, what they bring is looked for.
-            let next = if self.sides.iter().any(|s| s.connections() > 0) { next.min(LOOK_NS) } else { next };
+            let next = if self.sides.iter().any(|s| s.host.connections() > 0) { next.min(LOOK_NS) } else { next };
             self.advance(if idle { next } else { delay_ns });
             for to in 0..2 {
                 for p in std::mem::take(&mut self.flying[to]) {
@@ -633,8 +651,7 @@ impl Net {
     /// Both sides read and write what they can by lanes.
     pub(crate) fn turn_lanes(&mut self) {
         for s in &mut self.sides {
-            s.read_lanes(self.now, false);
-            s.write_lanes(self.now);
+            s.host.turn(self.now);
         }
     }
 

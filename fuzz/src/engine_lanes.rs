@@ -7,9 +7,15 @@ use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use arbitrary::Arbitrary;
-use weir_engine::bare::{Bare, lanes};
+use std::rc::Rc;
+use weir_engine::bare::{self, Connected, Gather, Told};
+use weir_engine::{EngineConfig, Iov};
+use weir_message::Messages;
+use weir_proto::Time;
 
+use crate::driver::{Driver, Host};
 use crate::engine::{self, KEY, Net};
+use crate::guarded::Pages;
 use crate::input::{Few, Rest};
 
 /// Strangers at a time.
@@ -29,14 +35,14 @@ pub struct Input {
 pub struct Call(u8, u16);
 
 impl Call {
-    fn rigged(self) -> lanes::Call {
+    fn rigged(self) -> bare::Call {
         let n = usize::from(self.1);
         match self.0 {
-            0..8 => lanes::Call::Fails,
-            8..60 => lanes::Call::Most(n % 130),
-            60..80 => lanes::Call::Short(n % 4),
-            80..200 => lanes::Call::Most(n % 3000),
-            _ => lanes::Call::Most(n),
+            0..8 => bare::Call::Fails,
+            8..60 => bare::Call::Most(n % 130),
+            60..80 => bare::Call::Short(n % 4),
+            80..200 => bare::Call::Most(n % 3000),
+            _ => bare::Call::Most(n),
         }
     }
 }
@@ -80,8 +86,41 @@ pub enum Step {
     },
 }
 
+impl Host for Connected {
+    type Memory = Gather;
+    type Sink = Told;
+
+    fn messages(&self) -> &Messages<Gather, Told> {
+        self.messages()
+    }
+
+    fn messages_mut(&mut self) -> &mut Messages<Gather, Told> {
+        self.messages_mut()
+    }
+
+    #[allow(unsafe_code, reason = "the engine's memory is raw")]
+    fn named(pages: &Rc<Pages>, split: bool) -> Gather {
+        let iov: Vec<Iov> = pages.pieces(split).into_iter().map(|(base, len)| Iov { base, len }).collect();
+        // SAFETY: the driver keeps the pages, mapped if not readable, as long as it lives.
+        unsafe { Gather::new(&iov) }
+    }
+
+    fn turn(&mut self, now: Time) {
+        self.read(now, false);
+        self.write(now);
+    }
+
+    fn next_look(&self, now: Time) -> Option<Time> {
+        self.next_timeout(now)
+    }
+
+    fn connections(&self) -> usize {
+        self.connections()
+    }
+}
+
 struct Run {
-    net: Net,
+    net: Net<Connected>,
     addrs: [SocketAddr; 2],
     strangers: Vec<TcpStream>,
     /// Who takes no more lanes.
@@ -99,31 +138,41 @@ pub fn run(input: &Input) -> u64 {
     }
     for step in &input.steps.0 {
         run.step(step);
-        lanes::rig([]);
+        bare::rig([]);
         run.net.settle();
         run.count();
     }
     run.net.heal(1000 * (1 + u64::from(input.delay_us % 4000)));
     run.count();
-    let units = run.net.sides.iter().map(Bare::units).sum();
-    let misunderstandings: u64 = run.net.sides.iter().map(Bare::misunderstandings).sum();
+    let counters = |s: &Driver<Connected>| s.host.messages().endpoint().counters().clone();
+    let units = run.net.sides.iter().map(|s| counters(s).lane_units_received).sum();
+    let misunderstood = |c: weir_proto::Counters| c.violations + c.lane_heads_damaged;
+    let misunderstandings: u64 = run.net.sides.iter().map(|s| misunderstood(counters(s))).sum();
     assert_eq!(misunderstandings, 0, "what an honest peer wrote was not what was read");
-    run.net.sides.iter_mut().for_each(Bare::close_lanes);
-    assert_eq!(lanes::open(), 0, "connections outlive their engines");
+    run.net.sides.iter_mut().for_each(|s| s.host.close());
+    assert_eq!(bare::open(), 0, "connections outlive their engines");
     units
 }
 
 impl Run {
     fn new(options: u16, choice: u8) -> Run {
-        let cfg = engine::config(options);
+        let (wanted, credit_bytes) = (engine::config(options), engine::credit_bytes(options));
+        let cfg = EngineConfig {
+            eager_bytes: wanted.eager_bytes,
+            copy_bytes: wanted.copy_bytes,
+            credit_msgs: wanted.credit_msgs,
+            credit_bytes,
+            ..EngineConfig::default()
+        };
         let side = |i: usize| {
-            Bare::with_lanes(cfg.clone(), KEY, engine::id_of(i), engine::seed_of(i), |proto| {
+            let (host, addr) = Connected::new(cfg.clone(), KEY, engine::id_of(i), engine::seed_of(i), |proto| {
                 engine::tune(options, proto);
                 let ms = core::time::Duration::from_millis;
                 (proto.lane_pause, proto.lane_pause_max) = (ms(1), ms(if choice & 2 == 0 { 4 } else { 2000 }));
                 proto.lane_min_bytes = if choice & 4 == 0 { 500 } else { 12 << 10 };
                 proto.lane_unit_bytes = [700, 5000, 64 << 10, 1 << 20][usize::from(choice >> 3 & 3)];
-            })
+            });
+            (Driver::of(host), addr)
         };
         let [(a, at_a), (b, at_b)] = [side(0), side(1)];
         let addrs = [at_a, at_b];
@@ -154,20 +203,20 @@ impl Run {
                 self.net.send(usize::from(*side), None, 500 + *len as usize % (200 << 10), engine::how(*mode));
             }
             Step::Read { side, busy, calls } => {
-                lanes::rig(calls.0.iter().map(|c| c.rigged()));
-                self.net.sides[usize::from(*side)].read_lanes(now, *busy);
+                bare::rig(calls.0.iter().map(|c| c.rigged()));
+                self.net.sides[usize::from(*side)].host.read(now, *busy);
             }
             Step::Write { side, calls } => {
-                lanes::rig(calls.0.iter().map(|c| c.rigged()));
-                self.net.sides[usize::from(*side)].write_lanes(now);
+                bare::rig(calls.0.iter().map(|c| c.rigged()));
+                self.net.sides[usize::from(*side)].host.write(now);
             }
             Step::Pump { rounds } => self.pump(rounds % 8),
-            Step::Lose { segments } => lanes::lose((*segments).into()),
+            Step::Lose { segments } => bare::lose((*segments).into()),
             Step::Stranger { side, bytes, ends } => self.stranger(usize::from(*side), &bytes.0, *ends),
             // (Both would be the end of both engines: that the lane is over the one that is left says to the other.)
             Step::Close { side, sure: 0 } if self.closed.is_none_or(|c| c == *side) => {
                 self.closed = Some(*side);
-                self.net.sides[usize::from(*side)].close_lanes();
+                self.net.sides[usize::from(*side)].host.close();
             }
             Step::Close { .. } => {}
         }
@@ -188,7 +237,7 @@ impl Run {
 
     /// Every connection is one that an engine knows.
     fn count(&self) {
-        let known: usize = self.net.sides.iter().map(Bare::connections).sum();
-        assert_eq!(lanes::open(), known, "a connection that no engine knows is open");
+        let known: usize = self.net.sides.iter().map(|s| s.host.connections()).sum();
+        assert_eq!(bare::open(), known, "a connection that no engine knows is open");
     }
 }

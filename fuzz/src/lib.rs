@@ -4,9 +4,11 @@
 extern crate alloc;
 
 pub mod distribution;
+pub mod driver;
 pub mod engine;
 pub mod engine_lanes;
 pub mod forge;
+pub mod guarded;
 pub mod hostile;
 pub mod input;
 pub mod lane;

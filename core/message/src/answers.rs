@@ -6,7 +6,7 @@
 
 use crate::memory::Memory;
 use crate::messages::Messages;
-use crate::notice::Sink;
+use crate::notice::{Sink, Step};
 use weir_match::envelope::{Envelope, Status};
 use weir_proto::{SendError, Time};
 
@@ -67,7 +67,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     #[inline]
     pub(crate) fn give_credit(&mut self, peer: u32, msgs: u32, bytes: u64) {
         match self.peers.get_mut(peer).filter(|p| !p.kept.is_empty()) {
-            None => self.sessions.consume(peer, msgs, bytes),
+            None => {
+                self.sessions.consume(peer, msgs, bytes);
+                self.step(Step::Credit { peer, msgs, bytes });
+            }
             Some(p) => {
                 p.owed_msgs += msgs;
                 p.owed_bytes += bytes;
@@ -94,7 +97,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             }
         }
         let (msgs, bytes) = (core::mem::take(&mut p.owed_msgs), core::mem::take(&mut p.owed_bytes));
-        self.sessions.consume(peer, msgs, bytes);
+        self.give_credit(peer, msgs, bytes);
         true
     }
 }

@@ -7,7 +7,7 @@ use crate::keys::{MsgKey, RecvKey, SendKey, key, token};
 use crate::limits::WRITES_OPEN_MAX;
 use crate::memory::Memory;
 use crate::messages::Messages;
-use crate::notice::Sink;
+use crate::notice::{Sink, Step};
 use weir_match::Match;
 use weir_match::envelope::{Envelope, Status};
 use weir_proto::{SendError, Time};
@@ -52,7 +52,11 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         };
         let (peer, len) = (msg.peer, msg.len);
         let before = core::mem::replace(&mut msg.place, Place::Recv { recv: r, dest: dest.clone() });
-        let (carriage, complete, sync) = (msg.carriage, msg.complete, msg.sync.take());
+        let (carriage, complete, sync, data) = (msg.carriage, msg.complete, msg.sync.take(), msg.data);
+        if let Some(recv) = self.recvs.get(r) {
+            let context = recv.context;
+            self.step(Step::Taken { peer, data, context });
+        }
         if self.trace.on(2) {
             self.trace_matched(k, r);
         }
@@ -141,10 +145,15 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     pub(crate) fn body_complete(&mut self, now: Time, peer: u32, b: &BodyDest<M>) {
         match b.owner {
-            BodyOwner::Msg(k) => match self.msgs.get(k).map(|m| &m.place) {
-                Some(&Place::Recv { recv, .. }) => self.deliver(k, recv),
-                _ => self.drop_msg(k),
-            },
+            BodyOwner::Msg(k) => {
+                if let Some(data) = self.msgs.get(k).map(|m| m.data) {
+                    self.step(Step::Whole { peer, data });
+                }
+                match self.msgs.get(k).map(|m| &m.place) {
+                    Some(&Place::Recv { recv, .. }) => self.deliver(k, recv),
+                    _ => self.drop_msg(k),
+                }
+            }
             BodyOwner::Read(k) => self.sent(token(k)),
             BodyOwner::Write { data, op, .. } => {
                 self.remote_write_done(peer, b.len, data);

@@ -1,7 +1,7 @@
 //! The settings that decide what happens to messages.
 
 use crate::budget::HELD_BYTES;
-use crate::limits::{ANSWERS_MAX, NOTICES_MAX, READS_MAX, WRITES_OPEN_MAX};
+use crate::limits::{ANSWERS_MAX, NOTICES_MAX, READS_MAX, REQUESTS_MAX, WRITES_OPEN_MAX};
 use core::time::Duration;
 
 /// Settings of one endpoint's messages. [`EngineConfig`](https://docs.rs/weir-engine) of the engine says by which names users set them, and why the defaults are what they are.
@@ -28,10 +28,31 @@ pub struct Config {
 
 impl Config {
     /// Messages of one peer that may be here at a time: its window, and those whose place in it was made good ahead.
-    #[must_use]
-    pub fn messages_max(&self) -> u32 {
+    pub(crate) fn messages_max(&self) -> u32 {
         let ahead = u32::try_from(self.unexpected_bytes / HELD_BYTES).unwrap_or(u32::MAX);
         self.credit_msgs.saturating_add(ahead)
+    }
+
+    /// `proto` as messages with these settings need it: what they hold at a time and bound themselves, and the rules that both sides must follow.
+    #[must_use]
+    pub fn protocol(&self, proto: weir_proto::Config) -> weir_proto::Config {
+        let messages_max = self.messages_max();
+        weir_proto::Config {
+            streams: self.streams,
+            initial_credit_msgs: self.credit_msgs,
+            // Every rendezvous the credit lets in, the large writes of a peer that behaves, and reads of our own.
+            bodies_max: messages_max as usize + 4 * REQUESTS_MAX as usize,
+            // An answer that finds no room waits, and credit with it: room for one to each message the credit lets in twice over (answered, and come anew before the answers were
+            // acknowledged), and to each request.
+            control_queue: messages_max
+                .saturating_mul(2)
+                .saturating_add(4 * REQUESTS_MAX)
+                .max(weir_proto::Config::default().control_queue),
+            // Bounded here, by number and then by memory.
+            send_queue_msgs: usize::MAX,
+            features: weir_match::FEATURES,
+            ..proto
+        }
     }
 
     /// Answers that a peer which behaves can wait for at a time: to each message that its credit lets in, to each small write that it wants answered, to each large write and each read of

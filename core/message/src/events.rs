@@ -5,7 +5,7 @@ use crate::bodies::BodyOwner;
 use crate::keys::{SendKey, key};
 use crate::memory::Memory;
 use crate::messages::Messages;
-use crate::notice::{Notice, Sink};
+use crate::notice::{Notice, Sink, Step};
 use crate::receiving::Fragment;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -41,7 +41,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
         in_order(&mut events, |event| self.event(now, event, datagram));
         self.give_events(events);
-        self.give_up_overrun(now);
+        if !self.overran.is_empty() {
+            self.give_up_overrun(now);
+        }
     }
 
     /// Calls the protocol and acts on the events, whose ranges index `bytes`.
@@ -55,12 +57,14 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let result = call(self.sessions.endpoint_mut(), &mut events);
         in_order(&mut events, |event| self.event(now, event, bytes));
         self.give_events(events);
-        self.give_up_overrun(now);
+        if !self.overran.is_empty() {
+            self.give_up_overrun(now);
+        }
         result
     }
 
     /// Gives up the peers that asked for more than they may.
-    #[inline]
+    #[cold]
     fn give_up_overrun(&mut self, now: Time) {
         while let Some(peer) = self.overran.pop() {
             self.counters.overruns += 1;
@@ -152,6 +156,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                     self.peers.renew(peer.0);
                 }
                 self.peers[peer.0].up = true;
+                self.step(Step::Up { peer: peer.0 });
                 if self.trace.on(1) {
                     self.trace_peer_up(peer);
                 }
@@ -200,7 +205,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// Messages are done with this peer, whatever the protocol still has of it.
     #[inline]
     fn is_given_up(&self, peer: PeerId) -> bool {
-        self.peers.get(peer.0).is_some_and(|p| p.overran)
+        // Hardly ever is there any.
+        self.counters.overruns > 0 && self.peers.get(peer.0).is_some_and(|p| p.overran)
     }
 
     fn send_failed(&mut self, token: u64, reason: DownReason) {
@@ -223,9 +229,11 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     }
 
     /// Fails everything that waits for this peer and nothing else.
+    #[cold]
     fn peer_down(&mut self, now: Time, peer: PeerId, reason: DownReason) {
         let slot = self.peers.ensure(peer.0);
         slot.go_down(reason);
+        self.step(Step::Down { peer: peer.0, reason });
         let who = self.address_of(peer);
         if self.trace.on(1) {
             self.trace_peer_down(peer, &who, reason);

@@ -4,7 +4,7 @@
 pub(crate) const NOTICES_MAX: u32 = 4096;
 
 /// Larger writes towards one peer that may be under way: each holds a body open there.
-pub const REQUESTS_MAX: u32 = 1024;
+pub(crate) const REQUESTS_MAX: u32 = 1024;
 /// Larger writes of one peer that may be under way here: twice what one that behaves begins.
 pub(crate) const WRITES_OPEN_MAX: u32 = 2 * REQUESTS_MAX;
 /// Reads from one peer, and reads of one peer, that may be under way: each holds a body open here.

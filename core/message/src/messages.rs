@@ -10,7 +10,7 @@ use crate::counters::{Counters, Streams, Totals};
 use crate::keys::{MsgKey, SendKey, key};
 use crate::lives::Trace;
 use crate::memory::Memory;
-use crate::notice::Sink;
+use crate::notice::{Sink, Step};
 use crate::peers::Peers;
 use crate::receives::Receives;
 use crate::regions::Regions;
@@ -299,6 +299,12 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// New operations have no chance once the socket is unusable.
     pub(crate) fn check_socket(&self) -> Result<(), MessageError> {
         self.broken.map_or(Ok(()), |errno| Err(MessageError::Socket(errno)))
+    }
+
+    /// Tells a checker, if there is one.
+    #[inline]
+    pub(crate) fn step(&mut self, step: Step) {
+        self.trace.sink_mut().step(step);
     }
 
     /// Queues the completion of an operation.

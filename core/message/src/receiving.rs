@@ -5,7 +5,7 @@ use crate::arrivals::{Arriving, Carriage, Place};
 use crate::keys::{MsgKey, RecvKey, key, token};
 use crate::memory::Memory;
 use crate::messages::Messages;
-use crate::notice::{Notice, Sink};
+use crate::notice::{Notice, Sink, Step};
 use crate::receives::{MultiState, RecvState};
 use weir_match::envelope::Envelope;
 use weir_match::{Arrival, Match, Multi, Posted, Source};
@@ -170,6 +170,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             held: false,
             number: 0,
         });
+        let (peer, mseq, credit_bytes) = (f.peer, f.mseq, u64::from(f.total_len));
+        self.step(Step::Seen { peer, mseq, class, tag, data, len, credit_bytes });
         if self.trace.on(2) {
             self.trace_arrived(k, (f.stream, f.mseq, f.sseq), f.complete);
         }
@@ -292,6 +294,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         // What has come is a request: its body will.
         let request = m.carriage != Carriage::Eager;
         m.complete = true;
+        if !request {
+            self.trace.sink_mut().step(Step::Whole { peer: m.peer, data: m.data });
+        }
         match m.place {
             Place::Nowhere | Place::Buffer(_) => self.hold(k),
             _ if request => {}

@@ -4,6 +4,7 @@ use crate::api::{Class, Completion, RecvOp, SendMode, SendOp};
 use crate::config::Config;
 use crate::memory::Memory;
 use crate::messages::Messages;
+use crate::notice::Sink;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -73,9 +74,9 @@ impl Memory for Bytes {
 }
 
 /// Two endpoints and what is under way between them.
-pub(crate) struct Pair {
+pub(crate) struct Pair<S = ()> {
     pub(crate) now: Time,
-    pub(crate) sides: [Messages<Bytes, ()>; 2],
+    pub(crate) sides: [Messages<Bytes, S>; 2],
     /// To each side, in order.
     pub(crate) flying: [VecDeque<Vec<u8>>; 2],
 }
@@ -83,12 +84,12 @@ pub(crate) struct Pair {
 /// The only peer of each side.
 pub(crate) const PEER: u32 = 0;
 
-impl Pair {
+impl<S: Sink + Default> Pair<S> {
     /// Both with these settings, knowing each other.
-    pub(crate) fn new(cfg: &Config, proto: &weir_proto::Config) -> Pair {
+    pub(crate) fn new(cfg: &Config, proto: &weir_proto::Config) -> Pair<S> {
         let side = |i: u8| {
             let proto = Endpoint::new(proto.clone(), [1; 32], u64::from(i) + 1, &[addr(i)], [i; 32]);
-            Messages::new(cfg.clone(), proto, ())
+            Messages::new(cfg.clone(), proto, S::default())
         };
         let mut sides = [side(0), side(1)];
         let names = sides.each_ref().map(|s| EndpointName::decode(&s.own_name()).expect("a name"));
@@ -98,7 +99,7 @@ impl Pair {
     }
 
     /// The same, after a message of each.
-    pub(crate) fn connected(cfg: &Config, proto: &weir_proto::Config) -> Pair {
+    pub(crate) fn connected(cfg: &Config, proto: &weir_proto::Config) -> Pair<S> {
         let mut pair = Pair::new(cfg, proto);
         for side in 0..2 {
             pair.sides[side].send(pair.now, send_op(0, Bytes::default(), SendMode::Inject)).expect("accepted");
