@@ -102,7 +102,7 @@ impl Side {
     fn idle(&mut self) -> io::Result<()> {
         std::hint::spin_loop();
         self.looks += 1;
-        if self.looks % 64 == 0 {
+        if self.looks.is_multiple_of(64) {
             self.shm.poll(nanos(self.begin), &mut self.events);
             if self.shm.state(self.peer) != Some(State::Up) && self.shm.next_ready().is_none() {
                 return Err(io::ErrorKind::ConnectionReset.into());
@@ -115,12 +115,11 @@ impl Side {
     #[inline]
     fn next(&mut self) -> io::Result<u16> {
         loop {
-            if self.shm.next_ready().is_some() {
-                if let Some(record) = self.shm.try_recv(self.peer).map_err(io::Error::other)? {
-                    let len = record.len().min(64);
-                    record.bytes().copy_to(0, &mut self.buffer[..len]);
-                    return Ok(record.kind());
-                }
+            let ready = self.shm.next_ready().map(|peer| self.shm.try_recv(peer));
+            if let Some(record) = ready.transpose().map_err(io::Error::other)?.flatten() {
+                let len = record.len().min(64);
+                record.bytes().copy_to(0, &mut self.buffer[..len]);
+                return Ok(record.kind());
             }
             self.idle()?;
         }

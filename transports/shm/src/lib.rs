@@ -5,7 +5,7 @@
 //!
 //! `unsafe` is in `sys` (system calls), `mapped` (where rings lie) and `bytes` (copying what others may change).
 //!
-//! The rings are model-checked and run under Miri:
+//! The rings are model-checked (`cargo xtask test` does it), and the same code on ordinary memory is made so that Miri can run it:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p weir-shm --release --test loom --target-dir target/loom

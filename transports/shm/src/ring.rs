@@ -314,6 +314,8 @@ impl<M: Memory> Producer<M> {
         let may = !self.has_free(self.lacking)?;
         if !may {
             self.cancel_sleep();
+            // Told once: the record may have been given up meanwhile.
+            self.lacking = 0;
         }
         Ok(may)
     }

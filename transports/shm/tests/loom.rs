@@ -1,6 +1,9 @@
 //! The ring under the model checker, in every order that the memory model permits (bounded to two or three preemptions):
 //! `RUSTFLAGS="--cfg loom" cargo test -p weir-shm --release --test loom --target-dir target/loom`.
 //! Without `--cfg loom` there is nothing here.
+//!
+//! What it cannot show: loom gives a load no value that is stored later, so that `head` stored without release semantics, which lets a
+//! record be written over while it is copied out, goes unnoticed.
 #![cfg(loom)]
 
 use loom::sync::atomic::{AtomicBool, Ordering};

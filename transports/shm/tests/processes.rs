@@ -13,11 +13,9 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
-    if let [_, flag, role, id] = &args[..] {
-        if flag == "--role" {
-            child(role, id.parse().expect("an id"));
-            return ExitCode::SUCCESS;
-        }
+    if let ["--role", role, id] = args.iter().skip(1).map(String::as_str).collect::<Vec<_>>()[..] {
+        child(role, id.parse().expect("an id"));
+        return ExitCode::SUCCESS;
     }
     let trial = |name: &str, run: fn()| {
         Trial::test(name, move || {
@@ -89,8 +87,8 @@ impl Here {
 
     fn up(&mut self) -> PeerIx {
         self.until(|here| {
-            here.events.iter().find_map(|event| match event {
-                Event::Up { peer, .. } => Some(*peer),
+            here.events.first().map(|event| match event {
+                Event::Up { peer, .. } => *peer,
                 Event::Over { why, .. } => panic!("{why}"),
             })
         })

@@ -174,6 +174,19 @@ fn a_record_that_was_given_up_leaves_nothing_behind() {
 }
 
 #[test]
+fn room_is_told_once_to_who_would_sleep_for_it() {
+    let (_, mut tx, mut rx) = ring(WORDS);
+    while send(&mut tx, 1, &[1; 200]).is_ok() {}
+    let _ = tx.publish();
+    assert_eq!(tx.prepare_sleep(), Ok(true));
+    tx.cancel_sleep();
+    while receive(&mut rx).is_some() {}
+    assert_eq!(tx.prepare_sleep(), Ok(false));
+    // Whoever gave the record up can sleep.
+    assert_eq!(tx.prepare_sleep(), Ok(true));
+}
+
+#[test]
 fn nothing_is_seen_before_it_is_published() {
     let (_, mut tx, mut rx) = ring(WORDS);
     for kind in 0..3 {
