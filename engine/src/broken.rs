@@ -80,9 +80,7 @@ impl Shared {
         }
         drop(core);
         let connections = || {
-            if let Some(lanes) = &mut self.core.lock().lanes {
-                lanes.close();
-            }
+            self.core.lock().close_connections();
         };
         // They may be what is half changed: then they end with the process.
         let _ = catch_unwind(AssertUnwindSafe(connections));

@@ -202,6 +202,21 @@ impl Core {
         self.asleep
     }
 
+    /// Lets go of all that connects this endpoint with peers, but for the sockets.
+    pub fn close_connections(&mut self) {
+        if let Some(lanes) = &mut self.lanes {
+            lanes.close();
+        }
+        if let Some(shm) = &mut self.shm {
+            shm.close();
+        }
+    }
+
+    /// After closing: what was accepted has arrived, and the peers know.
+    pub fn is_drained(&self) -> bool {
+        self.st.proto().is_drained() && self.shm.as_ref().is_none_or(|shm| shm.is_drained(&self.st))
+    }
+
     /// The same of the sockets and connections.
     fn progress_packets(&mut self, mut now: Time) -> usize {
         let before = now;

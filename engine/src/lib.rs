@@ -80,11 +80,9 @@ struct Shared {
     /// The next pass of the watchdog panics.
     #[cfg(test)]
     watchdog_panics: AtomicBool,
-    /// The descriptors of the sockets and of the lanes' connections (-1: none), which live as long as `core`.
+    /// The descriptors of the sockets, and of lanes and shared memory (-1: none), which live as long as `core`.
     sockets: [RawFd; 2],
-    lanes: RawFd,
-    /// The same of shared memory.
-    shm: RawFd,
+    others: [RawFd; 2],
     /// Written when completions come while armed.
     notify: EventFd,
     /// Where the watchdog sleeps.
@@ -428,10 +426,13 @@ impl Endpoint {
         shared.watch.program_waits(shared.look_time());
         if shared.waiting.is_over(now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed))) {
             core.st.counters.yields += 1;
+            if shared.waiting.is_contended() && !core.prepare_sleep() {
+                return;
+            }
             let (timeout, blocked) = (core.next_timeout(), core.blocked_at());
             drop(core);
             // Asleep is not away: the watchdog need not step in.
-            shared.waiting.give_way((shared.sockets, blocked, shared.lanes), now, timeout, |until| {
+            shared.waiting.give_way((shared.sockets, blocked, shared.others), now, timeout, |until| {
                 shared.last_poll.store(until.0, Ordering::Relaxed);
             });
             shared.last_poll.store(crate::core::now().0, Ordering::Relaxed);
@@ -446,6 +447,10 @@ impl Endpoint {
         core.progress(now);
         self.shared.look_soon();
         self.wake_sleeper(&core);
+        if self.shared.armed.load(Ordering::Relaxed) && !core.prepare_sleep() {
+            // Another thread sleeps until something comes, and something has: it is the watchdog's to see to.
+            self.shared.watch.wake();
+        }
     }
 
     /// A descriptor that becomes readable when completions come, once [`Endpoint::arm`]ed.
@@ -505,9 +510,7 @@ impl Endpoint {
             stat::dump(&core, to);
         }
         core.finished = true;
-        if let Some(lanes) = &mut core.lanes {
-            lanes.close();
-        }
+        core.close_connections();
         core.st.messages.forget_memory();
     }
 
@@ -539,28 +542,30 @@ impl Endpoint {
             core.st.proto_mut().close(now);
             core.transmit(now);
         }
-        self.progress_until(deadline, |core| core.st.messages.broken().is_some() || core.st.proto().is_drained())
+        self.progress_until(deadline, |core| core.st.messages.broken().is_some() || core.is_drained())
     }
 
     /// Makes progress, asleep in between, until `done` or the deadline.
     fn progress_until(&self, deadline: std::time::Instant, done: impl Fn(&Core) -> bool) -> Result<(), EngineError> {
         const SLEEP_MAX_NS: u64 = 10_000_000;
         loop {
-            let (timeout, blocked) = {
+            let (timeout, blocked, ready) = {
                 let mut core = self.shared.enter()?;
                 core.progress(now());
                 self.wake_sleeper(&core);
                 if done(&core) {
                     return Ok(());
                 }
-                (core.next_timeout(), core.blocked_at())
+                (core.next_timeout(), core.blocked_at(), core.prepare_sleep())
             };
             if std::time::Instant::now() >= deadline {
                 return Ok(());
             }
             let left = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0));
             let sleep = Duration::from_nanos(left.clamp(1000, SLEEP_MAX_NS));
-            waiting::wait_ready((self.shared.sockets, blocked, self.shared.lanes), sleep);
+            if ready {
+                waiting::wait_ready((self.shared.sockets, blocked, self.shared.others), sleep);
+            }
         }
     }
 }

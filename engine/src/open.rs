@@ -75,10 +75,9 @@ impl Endpoint {
             #[cfg(test)]
             watchdog_panics: AtomicBool::new(false),
             sockets: udp.fds(),
-            lanes: lanes_fd,
-            shm: shm_fd,
+            others: [lanes_fd, shm_fd],
             notify: EventFd::new().map_err(io("making an event descriptor"))?,
-            watch: watch::Watch::new(udp.fds(), lanes_fd).map_err(io("making event descriptors"))?,
+            watch: watch::Watch::new(udp.fds(), [lanes_fd, shm_fd]).map_err(io("making event descriptors"))?,
             waiting: waiting::Waiting::new(cfg.spin_us, cfg.poll_sleep_us, oversubscribed()),
             coalesce_ns: u64::from(cfg.coalesce_ns),
             watchdog_ns: u64::from(cfg.watchdog_us) * 1000,

@@ -104,7 +104,7 @@ impl Waiting {
     /// `before_sleep` is told until when at most it will sleep.
     pub fn give_way(
         &self,
-        (sockets, blocked, lanes): Sockets,
+        descriptors: Descriptors,
         at: Time,
         timeout: Option<Time>,
         before_sleep: impl FnOnce(Time),
@@ -116,7 +116,7 @@ impl Waiting {
             self.contention.store(contention - 1, Ordering::Relaxed);
             if ns >= SLEEP_MIN_NS {
                 before_sleep(at.plus_ns(ns));
-                return wait_ready((sockets, blocked, lanes), Duration::from_nanos(ns));
+                return wait_ready(descriptors, Duration::from_nanos(ns));
             }
         }
         let before = now();
@@ -127,19 +127,19 @@ impl Waiting {
     }
 }
 
-/// What is waited for: the datagram sockets, the one of them that has no room, and the lanes' descriptor; -1 is none.
-pub type Sockets = ([RawFd; 2], Option<RawFd>, RawFd);
+/// What is waited for: the datagram sockets, the one of them that has no room, and the descriptors of lanes and of shared memory; -1 is none.
+pub type Descriptors = ([RawFd; 2], Option<RawFd>, [RawFd; 2]);
 
 /// Sleeps until one of them is readable, or has room again, or the time is over.
-pub fn wait_ready((sockets, blocked, lanes): Sockets, time: Duration) {
+pub fn wait_ready((sockets, blocked, others): Descriptors, time: Duration) {
     let slot = |fd| {
         let events = if blocked == Some(fd) { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
         libc::pollfd { fd, events, revents: 0 }
     };
-    let mut slots = [slot(sockets[0]), slot(sockets[1]), slot(lanes)];
+    let mut slots = [slot(sockets[0]), slot(sockets[1]), slot(others[0]), slot(others[1])];
     let time = libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() };
-    // SAFETY: three entries, a negative descriptor being none, a valid time, no signal mask. Interruption is as good as a time-out.
-    unsafe { libc::ppoll(slots.as_mut_ptr(), 3, &raw const time, std::ptr::null()) };
+    // SAFETY: four entries, a negative descriptor being none, a valid time, no signal mask. Interruption is as good as a time-out.
+    unsafe { libc::ppoll(slots.as_mut_ptr(), 4, &raw const time, std::ptr::null()) };
 }
 
 #[cfg(test)]
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn contention_is_found_by_yields_and_forgotten_when_they_are_short() {
         let waiting = Waiting::new(100, 200, false);
-        let give_way = || waiting.give_way(([-1, -1], None, -1), Time(0), Some(Time(0)), |_| ());
+        let give_way = || waiting.give_way(([-1; 2], None, [-1; 2]), Time(0), Some(Time(0)), |_| ());
         beside_busy_threads(|| {
             give_way();
             waiting.is_contended()
@@ -190,7 +190,7 @@ mod tests {
     fn sleeps(waiting: &Waiting, at: Time) -> Option<u64> {
         waiting.contention.store(CONTENDED, Ordering::Relaxed);
         let mut until = None;
-        waiting.give_way(([-1, -1], None, -1), at, None, |t| until = Some(t.0 - at.0));
+        waiting.give_way(([-1; 2], None, [-1; 2]), at, None, |t| until = Some(t.0 - at.0));
         until
     }
 

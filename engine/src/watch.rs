@@ -19,8 +19,8 @@ pub struct Watch {
     wake: EventFd,
     /// Open as long as anybody sleeps or comes back here: the endpoint's core owns it, and outlives the thread.
     sockets: [RawFd; 2],
-    /// The same of the lanes. -1 is none.
-    lanes: RawFd,
+    /// The same of lanes and of shared memory. -1 is none.
+    others: [RawFd; 2],
     /// The sockets are in the set, and the thread asleep or about to be.
     watched: AtomicBool,
     /// The thread sleeps, or is about to, for longer than a program that is back may go unseen, and nobody has moved its timer. Set with the core locked.
@@ -37,7 +37,7 @@ impl Watch {
     ///
     /// # Errors
     /// The system's, when out of descriptors.
-    pub fn new(sockets: [RawFd; 2], lanes: RawFd) -> std::io::Result<Watch> {
+    pub fn new(sockets: [RawFd; 2], others: [RawFd; 2]) -> std::io::Result<Watch> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
         let wake = EventFd::new()?;
@@ -48,7 +48,7 @@ impl Watch {
             timer,
             wake,
             sockets,
-            lanes,
+            others,
             watched: AtomicBool::new(false),
             long: AtomicBool::new(false),
             look_owed: AtomicBool::new(false),
@@ -134,11 +134,11 @@ impl Watch {
         is_mine
     }
 
-    /// The sockets and the lanes' descriptor, as far as there are.
+    /// The descriptors of sockets, lanes and shared memory, as far as there are.
     fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let [first, second] = self.sockets;
+        let all = self.sockets.into_iter().chain(self.others).filter(|&fd| fd >= 0);
         // SAFETY: open, as said at the field of the sockets.
-        [first, second, self.lanes].into_iter().filter(|&fd| fd >= 0).map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
+        all.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
     fn wait(&self) {
@@ -184,7 +184,7 @@ mod tests {
     fn the_socket_wakes_the_thread_only_while_the_program_is_away() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = socket.local_addr().unwrap();
-        let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1], -1).unwrap());
+        let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1], [-1; 2]).unwrap());
 
         watch.has_looked(LONG);
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
@@ -208,7 +208,7 @@ mod tests {
     fn the_thread_looks_again_after_the_program_was_back() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let fd = socket.as_raw_fd();
-        let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1], -1).unwrap());
+        let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1], [-1; 2]).unwrap());
         let over = asleep(&watch, move |w| w.sleep_on_sockets(Some(fd), LONG));
         // There is room in the socket at once; asked for again, the room is not asked about.
         over.recv_timeout(LONG).unwrap();
@@ -231,7 +231,7 @@ mod tests {
     fn who_is_in_a_hurry_moves_the_timer_of_a_long_sleep_once_whenever_it_was_set() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = socket.local_addr().unwrap();
-        let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1], -1).unwrap());
+        let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1], [-1; 2]).unwrap());
         assert!(!watch.hurry(LONG), "nobody sleeps");
         watch.has_looked(LONG);
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));

@@ -124,6 +124,7 @@ fn step(shared: &Shared, armed: bool, away_ns: u64) -> Option<Step> {
     let blocked = core.blocked_at().filter(|_| !broken);
     let sent = std::mem::take(&mut core.sent);
     let sleep = sleep_time(shared, armed, away_ns, timeout, sent);
+    let sleep = if core.prepare_sleep() { sleep } else { Duration::ZERO };
     shared.watch.has_looked(sleep);
     drop(core);
     if armed && completions && shared.armed.swap(false, Ordering::AcqRel) {
