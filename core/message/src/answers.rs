@@ -97,7 +97,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             }
         }
         let (msgs, bytes) = (core::mem::take(&mut p.owed_msgs), core::mem::take(&mut p.owed_bytes));
-        self.give_credit(peer, msgs, bytes);
+        if msgs > 0 || bytes > 0 {
+            self.give_credit(peer, msgs, bytes);
+        }
         true
     }
 }
