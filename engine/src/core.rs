@@ -43,6 +43,8 @@ pub struct Core {
     pub lanes: Option<Lanes>,
     /// Memory shared with peers of this host, if this endpoint shares any.
     pub shm: Option<SharedMemory>,
+    /// Packets of some peer are to be expected.
+    packets_expected: bool,
     /// When a record was last found.
     shm_found: Time,
     /// Peers wake this endpoint by shared memory, because somebody sleeps.
@@ -138,6 +140,7 @@ impl Core {
             lanes,
             shm,
             asleep: false,
+            packets_expected: true,
             shm_found: Time::ZERO,
             st,
             out: PacketBuf::default(),
@@ -164,7 +167,10 @@ impl Core {
                 return read;
             }
         }
-        read + self.progress_packets(now)
+        read += self.progress_packets(now);
+        // (Asked where the sockets were looked at, and not in each pass: it looks at all peers.)
+        self.packets_expected = self.shm.is_some() && self.st.proto().expects_packets();
+        read
     }
 
     /// Whether it is time to look at the sockets, where memory is shared with peers: a look costs several times what a look at all rings does.
@@ -172,9 +178,9 @@ impl Core {
         if found {
             self.shm_found = now;
         }
-        let gap_ns =
-            if self.st.proto().has_work() || now.since_ns(self.shm_found) > SHM_QUIET_NS { 0 } else { SOCKET_GAP_NS };
-        now.since_ns(self.st.last_look) >= gap_ns
+        now.since_ns(self.st.last_look) >= SOCKET_GAP_NS
+            || self.packets_expected
+            || now.since_ns(self.shm_found) > SHM_QUIET_NS
     }
 
     /// A peer was made known: what carries what is sent to it (`policy.rs`).

@@ -11,7 +11,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsRawFd, RawFd};
 use weir_proto::{BodyKey, DownReason, EndpointName, Event, PeerId, Time};
 use weir_session::{Carrier, Flow, Fragment, FragmentIn, Line, Terms};
-use weir_shm::{PeerIx, RecvError, RemotePiece, SendError, Shm, State as Association, Why};
+use weir_shm::{PeerIx, RemotePiece, SendError, Shm, State as Association, Why};
 
 /// Kinds of records (spec/shm.md 10).
 mod kind {
@@ -26,14 +26,19 @@ mod kind {
     pub const GRANT: u16 = 9;
     pub const ABORT: u16 = 10;
     pub const BYE: u16 = 11;
+
+    /// Whether the record bears payload itself, behind a head and perhaps an envelope.
+    pub fn is_payload(kind: u16) -> bool {
+        matches!(kind, WHOLE | MESSAGE | BODY)
+    }
 }
 
 /// Messages with their envelope up to here go in one record; longer ones in several, or by where they lie. 4 KiB: two copies of that cost less than a system call.
 const SMALL_MAX: usize = 4096;
-/// Payload in one record at most, where the peer cannot read our memory: small enough that it copies one piece out while the next is copied in.
-const PIECE_MAX: u64 = 16 << 10;
+/// Payload in one record at most, where it is copied: small enough that the peer copies one piece out while the next is copied in.
+const PIECE_MAX: u64 = 8 << 10;
 /// From here on the peer reads payload from where it lies. Below, two copies through a warm cache cost less than the system call.
-const PULL_MIN: u64 = 16 << 10;
+const PULL_MIN: u64 = 32 << 10;
 /// Payload that one record names at most: what the peer reads before others have their turn.
 const PULL_MAX: u64 = 512 << 10;
 /// Pieces of memory that one record names at most.
@@ -47,6 +52,10 @@ const SETTLE_AT: usize = 64;
 const SETTLE_NS: u64 = 50_000;
 /// How often the timers of sessions are looked at, and what nobody waits for.
 const TIMERS_NS: u64 = 1_000_000;
+/// Payload from here on is copied from the ring to its place at once; less goes by a buffer of ours, which is cheaper than to ask for the place first.
+const DIRECT_MIN: usize = 512;
+/// The longest head with its envelope.
+const HEAD_MAX: usize = MESSAGE_LEN + 48;
 /// Bytes of the heads of records.
 const HELLO_LEN: usize = 72;
 const WHOLE_LEN: usize = 12;
@@ -96,6 +105,16 @@ enum Given {
     Record,
     NoRoom,
     Over,
+}
+
+/// What became of the next record.
+enum Taken {
+    /// There is none.
+    Nothing,
+    /// Its payload is where it belongs, or the peer broke a rule.
+    Placed(Result<(), &'static str>),
+    /// It is in the scratch buffer: its kind and length.
+    Copied(u16, usize),
 }
 
 impl SharedMemory {
@@ -366,23 +385,17 @@ impl SharedMemory {
     fn read(&mut self, st: &mut State, now: Time, ix: PeerIx, most: usize) -> usize {
         let mut n = 0;
         while n < most {
-            let (record, len) = match self.shm.try_recv(ix) {
-                Ok(Some(record)) => {
-                    let len = record.len();
-                    if self.scratch.len() < len {
-                        self.scratch.resize(len, 0);
-                    }
-                    record.bytes().copy_to(0, &mut self.scratch[..len]);
-                    (record.kind(), len)
+            let result = match self.take(st, now, ix) {
+                Taken::Nothing => break,
+                Taken::Placed(result) => result,
+                Taken::Copied(kind, len) => {
+                    let scratch = std::mem::take(&mut self.scratch);
+                    let result = self.record(st, now, ix, kind, &scratch[..len]);
+                    self.scratch = scratch;
+                    result
                 }
-                Ok(None) => break,
-                // Its end is told as an event.
-                Err(RecvError::Corrupt(_) | RecvError::NoAssociation | RecvError::Forked) => break,
             };
             n += 1;
-            let scratch = std::mem::take(&mut self.scratch);
-            let result = self.record(st, now, ix, record, &scratch[..len]);
-            self.scratch = scratch;
             if result.is_err() {
                 self.shm.close(ix);
                 self.end(st, now, ix, DownReason::Violation);
@@ -390,6 +403,24 @@ impl SharedMemory {
             }
         }
         n
+    }
+
+    /// Takes the next record: its payload to where it belongs, or all of it to the scratch buffer.
+    #[inline]
+    fn take(&mut self, st: &mut State, now: Time, ix: PeerIx) -> Taken {
+        // An error's end is told as an event.
+        let Ok(Some(record)) = self.shm.try_recv(ix) else { return Taken::Nothing };
+        let (kind, len) = (record.kind(), record.len());
+        if len >= DIRECT_MIN && kind::is_payload(kind) {
+            let entry = self.table.get(ix.slot()).and_then(Option::as_ref).filter(|p| p.ix == ix);
+            let Some(peer) = entry.and_then(|p| p.peer) else { return Taken::Placed(Err("a record before the hello")) };
+            return Taken::Placed(place(st, now, peer, kind, &record.bytes()));
+        }
+        if self.scratch.len() < len {
+            self.scratch.resize(len, 0);
+        }
+        record.bytes().copy_to(0, &mut self.scratch[..len]);
+        Taken::Copied(kind, len)
     }
 
     /// Acts on one record.
@@ -407,82 +438,26 @@ impl SharedMemory {
         }
         let peer = known.ok_or("a record before the hello")?;
         let u64_at = |at: usize| bytes.get(at..at + 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
-        let u32_at = |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes")));
-        let u16_at = |at: usize| bytes.get(at..at + 2).map(|b| u16::from_le_bytes(b.try_into().expect("two bytes")));
-        const SHORT: &str = "a record is too short";
+        const SHORT: &str = "a record whose head is none";
         match kind {
-            kind::WHOLE => {
-                let (stream, env) = (u16_at(0).ok_or(SHORT)?, usize::from(u16_at(2).ok_or(SHORT)?));
-                let (sseq, low) = (u32_at(4).ok_or(SHORT)?, u32_at(8).ok_or(SHORT)?);
-                let payload = WHOLE_LEN + env..bytes.len();
-                let total_len = payload.len().try_into().map_err(|_| SHORT)?;
-                if payload.start > bytes.len() {
-                    return Err(SHORT);
-                }
-                st.messages.with_events(now, bytes, |proto, events| {
-                    let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
-                    let f = FragmentIn { stream, mseq: s.message_number(low), sseq, total_len, offset: 0 };
-                    s.on_message(common, &f, &(WHOLE_LEN..payload.start), &payload, events)
-                })
+            kind::WHOLE | kind::MESSAGE | kind::MESSAGE_AT | kind::BODY | kind::BODY_AT => {
+                let sessions = st.proto().sessions();
+                let number = |low| sessions.get(peer).map_or(0, |s| s.message_number(low));
+                let head = read_head(kind, bytes, bytes.len(), number).ok_or(SHORT)?;
+                self.payload(st, now, ix, peer, kind, head, bytes)
             }
             kind::CONTROL => {
-                let (low, env) = (u32_at(0).ok_or(SHORT)?, usize::from(u16_at(4).ok_or(SHORT)?));
-                let start = CONTROL_LEN + env;
-                if start > bytes.len() {
+                let (low, rest) = bytes.split_first_chunk::<CONTROL_LEN>().ok_or(SHORT)?;
+                let [a, b, c, d, e, f, _, _] = *low;
+                let start = CONTROL_LEN + usize::from(u16::from_le_bytes([e, f]));
+                if start - CONTROL_LEN > rest.len() {
                     return Err(SHORT);
                 }
                 st.messages.with_events(now, bytes, |proto, events| {
                     let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
+                    let low = u32::from_le_bytes([a, b, c, d]);
                     s.on_control(common, low, CONTROL_LEN..start, start..bytes.len(), events)
                 })
-            }
-            kind::MESSAGE | kind::MESSAGE_AT => {
-                let (stream, env) = (u16_at(0).ok_or(SHORT)?, usize::from(u16_at(2).ok_or(SHORT)?));
-                let (sseq, mseq) = (u32_at(4).ok_or(SHORT)?, u64_at(8).ok_or(SHORT)?);
-                let (total_len, offset) = (u32_at(16).ok_or(SHORT)?, u32_at(20).ok_or(SHORT)?);
-                let (len, start) = (u32_at(24).ok_or(SHORT)?, MESSAGE_LEN + env);
-                if start > bytes.len() || offset.checked_add(len).is_none_or(|end| end > total_len) {
-                    return Err(SHORT);
-                }
-                let f = FragmentIn { stream, mseq, sseq, total_len, offset };
-                if kind == kind::MESSAGE {
-                    return st.messages.with_events(now, bytes, |proto, events| {
-                        let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
-                        if bytes.len() - start != len as usize {
-                            return Err(SHORT);
-                        }
-                        s.on_message(common, &f, &(MESSAGE_LEN..start), &(start..bytes.len()), events)
-                    });
-                }
-                st.messages.with_events(now, bytes, |proto, events| {
-                    let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
-                    s.announce(common, &f, MESSAGE_LEN..start, events)
-                })?;
-                self.pull_in(
-                    st,
-                    now,
-                    ix,
-                    peer,
-                    BodyKey::Message(mseq),
-                    (u64::from(offset), len, total_len),
-                    &bytes[start..],
-                )
-            }
-            kind::BODY | kind::BODY_AT => {
-                let (handle, offset, len) =
-                    (u64_at(0).ok_or(SHORT)?, u64_at(8).ok_or(SHORT)?, u32_at(16).ok_or(SHORT)?);
-                let rest = bytes.get(BODY_LEN..).ok_or(SHORT)?;
-                if kind == kind::BODY {
-                    return st.messages.with_events(now, bytes, |proto, events| {
-                        let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
-                        s.on_body(common, now, (handle, offset), &(BODY_LEN..bytes.len()), events).map(|_| ())
-                    });
-                }
-                let end = offset.checked_add(u64::from(len)).ok_or(SHORT)?;
-                if !st.proto().sessions().get(peer).is_some_and(|s| s.may_arrive(handle, end)) {
-                    return Err("rendezvous data beyond its grant");
-                }
-                self.pull_in(st, now, ix, peer, BodyKey::Body(handle), (offset, len, 0), rest)
             }
             kind::CREDIT | kind::GRANT | kind::ABORT => {
                 let (a, b) = (u64_at(0).ok_or(SHORT)?, u64_at(8).ok_or(SHORT)?);
@@ -498,6 +473,52 @@ impl SharedMemory {
                 })
             }
             _ => Err("a record of an unknown kind"),
+        }
+    }
+
+    /// A record with payload, or that says where it lies.
+    #[expect(clippy::too_many_arguments, reason = "one place for all kinds of payload")]
+    fn payload(
+        &mut self,
+        st: &mut State,
+        now: Time,
+        ix: PeerIx,
+        peer: PeerId,
+        kind: u16,
+        head: Head,
+        bytes: &[u8],
+    ) -> Result<(), &'static str> {
+        match head {
+            Head::Message { fragment, envelope, start } => {
+                let at = kind == kind::MESSAGE_AT;
+                st.messages.with_events(now, bytes, |proto, events| {
+                    let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
+                    if at {
+                        return s.announce(common, &fragment, envelope..start, events);
+                    }
+                    s.on_message(common, &fragment, &(envelope..start), &(start..bytes.len()), events)
+                })?;
+                if !at {
+                    return Ok(());
+                }
+                let len = u32::from_le_bytes(bytes[24..28].try_into().expect("four bytes"));
+                let part = (u64::from(fragment.offset), len, fragment.total_len);
+                self.pull_in(st, now, ix, peer, BodyKey::Message(fragment.mseq), part, &bytes[start..])
+            }
+            Head::Body { handle, offset, start } if kind == kind::BODY => {
+                st.messages.with_events(now, bytes, |proto, events| {
+                    let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
+                    s.on_body(common, now, (handle, offset), &(start..bytes.len()), events).map(|_| ())
+                })
+            }
+            Head::Body { handle, offset, start } => {
+                let len = u32::from_le_bytes(bytes[16..20].try_into().expect("four bytes"));
+                let end = offset.checked_add(u64::from(len));
+                if !st.proto().sessions().get(peer).is_some_and(|s| end.is_some_and(|end| s.may_arrive(handle, end))) {
+                    return Err("rendezvous data beyond its grant");
+                }
+                self.pull_in(st, now, ix, peer, BodyKey::Body(handle), (offset, len, 0), &bytes[start..])
+            }
         }
     }
 
@@ -795,7 +816,7 @@ impl SharedMemory {
         let Some(token) = token else { return Err(Given::Nothing) };
         let mut list: SmallVec<[u8; 64]> = SmallVec::new();
         let mut end = to.min(from + PIECE_MAX);
-        if pulls && to - from >= PULL_MIN {
+        if pulls && to - from >= PULL_MIN && st.messages.lends(token) {
             end = to.min(from + PULL_MAX);
             let mut slices: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
             if let Some(source) = st.messages.payload(token) {
@@ -857,4 +878,87 @@ impl SharedMemory {
         self.handed(ix, tail, Fragment::of(flow, from, end), !patient);
         Ok(())
     }
+}
+
+/// What is said at the head of a record that bears payload, and where that begins.
+enum Head {
+    Message { fragment: FragmentIn, envelope: usize, start: usize },
+    Body { handle: u64, offset: u64, start: usize },
+}
+
+/// Reads the head of a record of `len` bytes, of which `bytes` are the first. `number` expands the low half of a message's number.
+fn read_head(kind: u16, bytes: &[u8], len: usize, number: impl Fn(u32) -> u64) -> Option<Head> {
+    let u16_at = |at: usize| bytes.get(at..at + 2).map(|b| u16::from_le_bytes(b.try_into().expect("two bytes")));
+    let u32_at = |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes")));
+    let u64_at = |at: usize| bytes.get(at..at + 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
+    let (head, start) = match kind {
+        kind::WHOLE => {
+            let start = WHOLE_LEN + usize::from(u16_at(2)?);
+            let total_len = u32::try_from(len.checked_sub(start)?).ok()?;
+            let (stream, sseq, mseq) = (u16_at(0)?, u32_at(4)?, number(u32_at(8)?));
+            let fragment = FragmentIn { stream, mseq, sseq, total_len, offset: 0 };
+            (Head::Message { fragment, envelope: WHOLE_LEN, start }, start)
+        }
+        kind::MESSAGE | kind::MESSAGE_AT => {
+            let start = MESSAGE_LEN + usize::from(u16_at(2)?);
+            let (stream, sseq, mseq) = (u16_at(0)?, u32_at(4)?, u64_at(8)?);
+            let (total_len, offset, part) = (u32_at(16)?, u32_at(20)?, u32_at(24)?);
+            if offset.checked_add(part)? > total_len
+                || (kind == kind::MESSAGE && len.checked_sub(start)? != part as usize)
+            {
+                return None;
+            }
+            let fragment = FragmentIn { stream, mseq, sseq, total_len, offset };
+            (Head::Message { fragment, envelope: MESSAGE_LEN, start }, start)
+        }
+        _ => {
+            let (handle, offset) = (u64_at(0)?, u64_at(8)?);
+            (Head::Body { handle, offset, start: BODY_LEN }, BODY_LEN)
+        }
+    };
+    (start <= bytes.len() && start <= len).then_some(head)
+}
+
+/// Copies the payload of a record from the ring to where it belongs.
+fn place(
+    st: &mut State,
+    now: Time,
+    peer: PeerId,
+    kind: u16,
+    bytes: &weir_shm::bytes::SharedBytes<'_>,
+) -> Result<(), &'static str> {
+    let mut head = [0; HEAD_MAX];
+    let n = bytes.copy_to(0, &mut head);
+    let sessions = st.proto().sessions();
+    let number = |low| sessions.get(peer).map_or(0, |s| s.message_number(low));
+    let head_of = read_head(kind, &head[..n], bytes.len(), number).ok_or("a record whose head is none")?;
+    let (key, offset, total, start) = match head_of {
+        Head::Message { fragment, envelope, start } => {
+            st.messages.with_events(now, &head, |proto, events| {
+                let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
+                s.announce(common, &fragment, envelope..start, events)
+            })?;
+            (BodyKey::Message(fragment.mseq), u64::from(fragment.offset), fragment.total_len, start)
+        }
+        Head::Body { handle, offset, start } => {
+            let end = offset.checked_add((bytes.len() - start) as u64).ok_or("a record whose head is none")?;
+            if !st.proto().sessions().get(peer).is_some_and(|s| s.may_arrive(handle, end)) {
+                return Err("rendezvous data beyond its grant");
+            }
+            (BodyKey::Body(handle), offset, 0, start)
+        }
+    };
+    let len = bytes.len() - start;
+    let mut places: SmallVec<[libc::iovec; 4]> = SmallVec::new();
+    places_of(st.messages.room(peer.0, key, offset, len), len, &mut places);
+    let mut at = start;
+    for p in &places {
+        // SAFETY: memory of a receive or region, which its face declared writable until the completion, and this is before; or a buffer of our own. Nobody else holds a reference here.
+        let to = unsafe { std::slice::from_raw_parts_mut(p.iov_base.cast::<u8>(), p.iov_len) };
+        at += bytes.copy_to(at, to);
+    }
+    st.messages.with_events(now, &[], |proto, events| {
+        let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
+        s.placed(common, now, key, total, offset, len as u32, events).map(|_| ())
+    })
 }

@@ -14,7 +14,7 @@ use crate::notice::{Sink, Step};
 use crate::peers::Peers;
 use crate::receives::Receives;
 use crate::regions::Regions;
-use crate::sends::{SendState, Sends};
+use crate::sends::{Role, SendState, Sends};
 use crate::session::Sessions;
 use crate::source::{Pool, Source};
 use alloc::collections::BTreeMap;
@@ -208,6 +208,12 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// The payload of an operation, by the token that [`Messages::poll_transmit`] names; none once it is over.
     pub fn payload(&self, token: u64) -> Option<&Source<M>> {
         self.sends.get(key::<SendKey>(token)).map(|s| &s.source)
+    }
+
+    /// Whether that payload stays as it is until the operation's end, so that a peer on this host may read it from where it lies. The memory of a region does not: it may be withdrawn while a
+    /// peer's read is under way, and from then on no byte of it is to be seen.
+    pub fn lends(&self, token: u64) -> bool {
+        self.sends.get(key::<SendKey>(token)).is_some_and(|s| s.role != Role::ReadReply)
     }
 
     /// Moves up to `max` completions of sends, and of remote writes and reads begun here, to `out`, oldest first. Returns how many.

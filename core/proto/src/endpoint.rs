@@ -309,9 +309,9 @@ impl Endpoint {
         self.touch(peer);
     }
 
-    /// Something of what packets carry is under way: arrivals are to be expected.
+    /// Packets carry what some peer sends, or an association is being opened: arrivals are to be expected.
     #[must_use]
-    pub fn has_work(&self) -> bool {
+    pub fn expects_packets(&self) -> bool {
         self.assocs.iter().any(|a| {
             matches!(a.state, State::Opening) || (a.state == State::Up && self.sessions.get(a.id).is_some_and(carries))
         })
