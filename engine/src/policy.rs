@@ -11,6 +11,9 @@
 //! Chosen once for a peer, before the first thing is sent to it: a session that packets carry already stays with them.
 
 use crate::config::{CarrierUse, EngineConfig};
+use crate::core::Core;
+use weir_proto::PeerId;
+use weir_session::Carrier;
 
 /// Whether this endpoint shares memory at all.
 pub fn shares_memory(cfg: &EngineConfig) -> bool {
@@ -32,4 +35,31 @@ pub fn takes_bulk(cfg: &EngineConfig) -> bool {
 /// Whether they are used whatever the network is like.
 pub fn bulk_always(cfg: &EngineConfig) -> bool {
     cfg.carrier == CarrierUse::Tcp || cfg.lanes == crate::config::LaneUse::Always
+}
+
+/// What carries what is sent to a peer, in a word, and why, for people.
+pub fn told(core: &Core, peer: u32) -> (&'static str, String) {
+    let proto = core.st.proto();
+    let carrier = proto.sessions().get(PeerId(peer)).map_or(Carrier::Link, |s| s.carrier());
+    let shm = core.shm.as_ref();
+    match carrier {
+        _ if core.st.messages.is_own(peer) => ("self", "the endpoint itself".to_owned()),
+        Carrier::Shm => {
+            let large = match shm.and_then(|s| s.pull(peer)) {
+                Some(Ok(())) => "large messages are read from the sender's memory".to_owned(),
+                Some(Err(why)) => format!("large messages are copied twice: {why}"),
+                None => "not used yet".to_owned(),
+            };
+            ("shm", format!("a process of this host and user; {large}"))
+        }
+        Carrier::Link => {
+            let word = if proto.has_lane(PeerId(peer)) { "udp+tcp" } else { "udp" };
+            let why = match (shm, shm.and_then(|s| s.why(peer))) {
+                (_, Some(why)) => format!("no shared memory: {why}"),
+                (Some(_), None) => "it was there before shared memory was".to_owned(),
+                (None, None) => "this endpoint shares no memory".to_owned(),
+            };
+            (word, why)
+        }
+    }
 }

@@ -145,6 +145,11 @@ impl SharedMemory {
         self.up > 0
     }
 
+    /// What the rings carried.
+    pub fn counters(&self) -> &weir_shm::ShmCounters {
+        self.shm.counters()
+    }
+
     /// Somebody is about to sleep: peers are to wake it. False: there is something to do first.
     pub fn prepare_sleep(&mut self) -> bool {
         self.shm.prepare_sleep()

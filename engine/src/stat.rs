@@ -18,7 +18,8 @@ pub struct Numbers {
     matcher: weir_match::Stats,
     protocol: weir_proto::Counters,
     transport: weir_udp::UdpCounters,
-    peers: Vec<(u32, weir_proto::PeerStats, weir_message::Streams)>,
+    peers: Vec<(u32, weir_proto::PeerStats, weir_message::Streams, (&'static str, String))>,
+    shm: Option<weir_shm::ShmCounters>,
     no_tcp_to: Vec<std::net::SocketAddr>,
 }
 
@@ -36,7 +37,12 @@ pub fn numbers(core: &Core) -> Numbers {
         matcher: messages.matcher_stats(),
         protocol: st.proto().counters().clone(),
         transport: *core.udp.counters(),
-        peers: st.proto().peers().map(|p| (p.0, st.proto().peer_stats(p), messages.streams(p.0))).collect(),
+        peers: st
+            .proto()
+            .peers()
+            .map(|p| (p.0, st.proto().peer_stats(p), messages.streams(p.0), crate::policy::told(core, p.0)))
+            .collect(),
+        shm: core.shm.as_ref().map(|shm| shm.counters().clone()),
         no_tcp_to: st.no_tcp_to().take(NO_TCP_MAX).collect(),
     }
 }
@@ -48,10 +54,12 @@ impl Numbers {
         let peers: Vec<_> = self
             .peers
             .iter()
-            .map(|(peer, stats, streams)| {
+            .map(|(peer, stats, streams, (carrier, why))| {
                 let mut v = serde_json::to_value(stats).unwrap_or_default();
                 if let Some(o) = v.as_object_mut() {
                     o.insert("peer".into(), (*peer).into());
+                    o.insert("carrier".into(), (*carrier).into());
+                    o.insert("carrier_why".into(), why.clone().into());
                     // Under their numbers, so that the difference of two documents is that of the same streams.
                     let streams: std::collections::BTreeMap<String, _> =
                         streams.used().map(|(i, s)| (i.to_string(), *s)).collect();
@@ -71,6 +79,7 @@ impl Numbers {
             },
             "protocol": self.protocol,
             "transport": self.transport,
+            "shared_memory": self.shm,
             "peers": peers,
             "no_tcp_to": self.no_tcp_to.iter().map(ToString::to_string).collect::<Vec<_>>(),
         })

@@ -661,6 +661,9 @@ impl Endpoint {
         let (bodies_open, bodies_in) = s.bodies_open();
         PeerStats {
             state: match a.state {
+                // Another carrier has it.
+                _ if !carries(s) && s.down().is_some() => "down",
+                _ if !carries(s) && s.is_up() => "up",
                 State::Idle => "idle",
                 State::Opening => "opening",
                 State::Up if a.closing.is_some() => "closing",

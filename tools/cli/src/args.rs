@@ -97,6 +97,7 @@ What is counted of each peer (the endpoint's `protocol` has the sums, with those
   stalls_credit, _window, _pacing  times that sending had to wait: for the receiver's credit, the window, the pace
   failovers                        changes to another of its addresses
   lanes_open                       TCP connections that carry large messages now
+  carrier, carrier_why             what carries messages to it: shm (shared memory), udp, udp+tcp, self; and why
 and of each of its streams:
   messages_out, bytes_out, messages_in, bytes_in
   expected_short, expected_long, unexpected_short, unexpected_long
