@@ -45,7 +45,7 @@ const PEER_RECORDS: usize = 32;
 const SETTLE_AT: usize = 64;
 /// While somebody sleeps who waits for a peer to read: it is looked after so often. (A peer wakes nobody for having read.)
 const SETTLE_NS: u64 = 50_000;
-/// How often the timers of sessions are looked at.
+/// How often the timers of sessions are looked at, and what nobody waits for.
 const TIMERS_NS: u64 = 1_000_000;
 /// Bytes of the heads of records.
 const HELLO_LEN: usize = 72;
@@ -148,7 +148,8 @@ impl SharedMemory {
 
     /// When to look although nothing wakes a sleeper.
     pub fn next_timeout(&self, st: &State, now: Time) -> Option<Time> {
-        let settle = self.peers().any(|p| p.awaited).then(|| now.plus_ns(SETTLE_NS));
+        let wait_ns = |p: &Peer| if p.awaited { SETTLE_NS } else { TIMERS_NS };
+        let settle = self.peers().filter(|p| !p.handed.is_empty()).map(wait_ns).min().map(|ns| now.plus_ns(ns));
         let sessions = st.proto().sessions();
         let of_session = |p: &Peer| sessions.get(p.peer?).filter(|s| s.carrier() == Carrier::Shm)?.deadline();
         let timers = self.peers().filter_map(of_session).min();
@@ -339,8 +340,9 @@ impl SharedMemory {
             }
             read += n;
         }
-        self.settle(st, now, read == 0);
-        if now >= self.timers_at {
+        let round = now >= self.timers_at;
+        self.settle(st, now, read == 0, round);
+        if round {
             self.timers_at = now.plus_ns(TIMERS_NS);
             self.timers(st, now);
         }
@@ -539,11 +541,11 @@ impl SharedMemory {
     // What leaves.
 
     /// What peers have read has arrived.
-    fn settle(&mut self, st: &mut State, now: Time, idle: bool) {
+    fn settle(&mut self, st: &mut State, now: Time, idle: bool, all: bool) {
         for slot in 0..self.table.len() {
             let Some(p) = &mut self.table[slot] else { continue };
             let Some(peer) = p.peer else { continue };
-            if p.handed.is_empty() || !((idle && p.awaited) || p.handed.len() >= SETTLE_AT) {
+            if p.handed.is_empty() || !(all || (idle && p.awaited) || p.handed.len() >= SETTLE_AT) {
                 continue;
             }
             let Ok(read) = self.shm.read_there(p.ix) else { continue };
@@ -560,6 +562,10 @@ impl SharedMemory {
                     if let Some(token) = s.arrived(common, &f) {
                         events.push(Event::Sent { peer, token });
                     }
+                }
+                // There may be room for more control messages now.
+                if s.has_control() {
+                    proto.sessions_mut().touch(peer);
                 }
             });
             p.awaited &= !p.handed.is_empty();

@@ -102,13 +102,7 @@ impl Waiting {
 
     /// Lets others use the core; `timeout` is when the endpoint has something to do although nothing arrives, and room in a socket counts as well.
     /// `before_sleep` is told until when at most it will sleep.
-    pub fn give_way(
-        &self,
-        descriptors: Descriptors,
-        at: Time,
-        timeout: Option<Time>,
-        before_sleep: impl FnOnce(Time),
-    ) {
+    pub fn give_way(&self, descriptors: Descriptors, at: Time, timeout: Option<Time>, before_sleep: impl FnOnce(Time)) {
         let contention = self.contention.load(Ordering::Relaxed);
         if contention > 0 {
             let most = self.sleep_max_ns(at);

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_engine::{
-    Access, Class, Completion, Endpoint, EngineConfig, EngineError, Iov, Queue, RecvOp, RmaOp, SendMode, SendOp,
+    Access, CarrierUse, Class, Completion, Endpoint, EngineConfig, EngineError, Iov, Queue, RecvOp, RmaOp, SendMode,
+    SendOp,
 };
 
 /// The key of all jobs here.
@@ -18,9 +19,15 @@ pub const LIMIT: Duration = Duration::from_secs(120);
 /// All rights on registered memory.
 pub const RIGHTS: Access = Access { remote_read: true, remote_write: true };
 
-/// On loopback only.
+/// On loopback only; by packets, or with `WEIR_TEST_CARRIER=shm` by shared memory.
 pub fn config() -> EngineConfig {
-    EngineConfig { addrs: vec!["127.0.0.1".parse().expect("address")], ..EngineConfig::packets() }
+    let carrier = if over_shared_memory() { CarrierUse::Shm } else { CarrierUse::Network };
+    EngineConfig { addrs: vec!["127.0.0.1".parse().expect("address")], carrier, ..EngineConfig::default() }
+}
+
+/// Whether these tests are to run over shared memory, as far as they are not about packets.
+pub fn over_shared_memory() -> bool {
+    std::env::var("WEIR_TEST_CARRIER").is_ok_and(|v| v == "shm")
 }
 
 pub fn open(cfg: EngineConfig) -> Arc<Endpoint> {
