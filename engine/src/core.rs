@@ -163,7 +163,7 @@ impl Core {
             }
             read = shm.progress(&mut self.st, now);
             if shm.is_used() && !self.is_socket_due(now, read > 0) {
-                self.transmit_shm(now);
+                self.transmit_here(now);
                 return read;
             }
         }
@@ -185,7 +185,7 @@ impl Core {
 
     /// A peer was made known: what carries what is sent to it (`policy.rs`).
     pub fn choose_carrier(&mut self, peer: u32) {
-        if self.shm.is_none() || self.st.messages.is_own(peer) {
+        if self.shm.is_none() {
             return;
         }
         let sessions = self.st.proto_mut().sessions_mut();
@@ -195,7 +195,9 @@ impl Core {
         }
     }
 
-    fn transmit_shm(&mut self, now: Time) {
+    /// What needs no socket: what this endpoint sends to itself, and to peers of this host.
+    fn transmit_here(&mut self, now: Time) {
+        self.st.messages.carry_own(now);
         if let Some(shm) = &mut self.shm {
             shm.offer(&mut self.st, now);
         }
@@ -290,12 +292,16 @@ impl Core {
 
     /// Writes what the protocol has to say.
     pub fn transmit(&mut self, now: Time) {
-        if self.finished || self.st.messages.broken().is_some() {
+        if self.finished {
             return;
+        }
+        if self.st.messages.broken().is_some() {
+            // What this endpoint has sent to itself can still be received.
+            return self.st.messages.carry_own(now);
         }
         self.held_bytes = 0;
         self.st.messages.begin_transmit();
-        self.transmit_shm(now);
+        self.transmit_here(now);
         if self.udp.blocked() {
             // Errors of single datagrams are losses to the protocol; the transport counts them.
             let _ = self.udp.flush();

@@ -196,7 +196,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sends what was just queued, unless it is one of a burst of small ones to this peer: then it waits for a full packet, the next poll, or the watchdog at the latest.
+    /// Sends what was just queued, unless it is one of a burst of small ones to this peer: then it waits for a full packet, the next poll, or the watchdog at the latest. (To oneself nothing
+    /// goes in packets.)
     fn after_send(&self, core: &mut Core, at: Time, peer: u32, bytes: usize) {
         // Beside the payload: frame head and envelope.
         const FRAME_BYTES: usize = 48;
@@ -208,7 +209,7 @@ impl Endpoint {
         slot.last_send = at;
         core.held_bytes += bytes + FRAME_BYTES;
         core.sent = true;
-        if !burst || core.held_bytes >= PACKET_BYTES {
+        if !burst || core.held_bytes >= PACKET_BYTES || core.st.messages.is_own(peer) {
             core.transmit(at);
             if bytes < PACKET_BYTES {
                 core.st.peer(peer).last_send = now();

@@ -2,7 +2,7 @@
 //!
 //! | peer | carrier | reason |
 //! |---|---|---|
-//! | this endpoint itself | none: messages are matched where they are | nothing has to travel |
+//! | this endpoint itself | none: its session is drained into its own arriving side (`weir_message`, `loopback`) | nothing has to travel |
 //! | of this host, user, job and network namespace | shared memory | a tenth of the time of packets over loopback; found by trying, which costs one refused connection where it is not so |
 //! | any other | packets | always there, and survive loss and links that fail |
 //! | the same, 8 KiB and more, where the network is at its best | a bulk TCP connection beside packets | a fifth of the processor time for a byte (`spec/lanes.md` 6) |

@@ -312,9 +312,11 @@ fn injected_writes_share_the_budget_of_copies() {
 }
 
 #[test]
-fn copies_of_messages_to_self_stay_within_the_same_budget() {
+fn messages_to_self_stay_within_the_credit_and_the_budget_of_copies_as_others_do() {
     const COUNT: usize = 200;
     const LEN: usize = 64 << 10;
+    // The credit of a peer lets in 1 MiB of payload; half of the copies may be of what could be lent.
+    const DONE_MAX: usize = (1 << 20) / LEN + (2 << 20) / LEN;
     let a = open(config(&[("WEIR_COPIED_BYTES", "4194304")]));
     let to = a.insert_peer(&a.name()).expect("name");
     let mut data: Vec<Vec<u8>> = (0..COUNT).map(|i| vec![i as u8; LEN]).collect();
@@ -323,15 +325,12 @@ fn copies_of_messages_to_self_stay_within_the_same_budget() {
     }
     let mut done = Vec::new();
     a.poll(Queue::Send, &mut done, COUNT);
-    assert!(done.len() < 32, "{} of {COUNT} copied", done.len());
-    // What must be copied is refused, unless it can be received at once.
+    assert!(done.len() <= DONE_MAX, "{} of {COUNT} are here or copied", done.len());
+    // What must be copied is refused, whether or not a receive waits for it.
     let (mut injected, mut buf) = (vec![7u8; 16 << 10], vec![0u8; 16 << 10]);
     while send(&a, to, 3, &mut [1u8; 8], SendMode::Inject).is_ok() {}
-    assert!(matches!(send(&a, to, 2, &mut injected, SendMode::Inject), Err(EngineError::Again)));
     post(&a, None, 2, &mut buf);
-    send(&a, to, 2, &mut injected, SendMode::Inject).expect("its receive is there");
-    injected.fill(0);
-    assert!(buf.iter().all(|b| *b == 7));
+    assert!(matches!(send(&a, to, 2, &mut injected, SendMode::Inject), Err(EngineError::Again)));
     let mut bufs = vec![vec![0u8; LEN]; COUNT];
     for buf in &mut bufs {
         post(&a, None, 1, buf);
@@ -342,4 +341,6 @@ fn copies_of_messages_to_self_stay_within_the_same_budget() {
         post(&a, None, 3, &mut tiny);
     }
     send(&a, to, 2, &mut injected, SendMode::Inject).expect("there is room again");
+    injected.fill(0);
+    assert!(buf.iter().all(|b| *b == 7));
 }

@@ -132,11 +132,6 @@ impl Matcher {
         self.settle(offers, out);
     }
 
-    /// Whether a receive waits that takes the next message of this peer, if no number of that peer is missing.
-    pub fn is_awaited(&self, peer: u32, class: Class, tag: u64) -> bool {
-        self.store.first_receive(peer, class, tag) != NIL
-    }
-
     /// The message that a receive posted now would take.
     pub fn peek(&mut self, class: Class, source: Source, tag: u64, ignore: u64) -> Option<MsgToken> {
         self.find(&Pattern { class, source, tag, ignore }).map(|ix| self.store.messages.get(ix).msg)

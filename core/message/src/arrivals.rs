@@ -1,6 +1,6 @@
 //! The table of messages that have begun to arrive and are not delivered yet.
 
-use crate::keys::{MsgKey, RecvKey, SendKey};
+use crate::keys::{MsgKey, RecvKey};
 use alloc::vec::Vec;
 use slotmap::SlotMap;
 
@@ -29,8 +29,6 @@ pub(crate) enum Carriage {
     Eager,
     /// The sender waits to be asked for it (its operation's token).
     Rendezvous(u64),
-    /// A message to self whose payload stays with the send (its key).
-    Own(SendKey),
 }
 
 /// A message that has begun to arrive and is not yet delivered.
@@ -66,11 +64,6 @@ impl<M> Arriving<M> {
     /// Bytes of the peer's credit that come free with it.
     pub(crate) fn credit_bytes(&self) -> u64 {
         if self.carriage == Carriage::Eager { self.len } else { 0 }
-    }
-
-    /// Of this endpoint itself.
-    pub(crate) fn is_own(&self) -> bool {
-        matches!(self.carriage, Carriage::Own(_))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::api::OpError;
 use crate::arrivals::{Carriage, Place};
 use crate::bodies::{BodyDest, BodyOwner};
-use crate::keys::{MsgKey, RecvKey, SendKey, key, token};
+use crate::keys::{MsgKey, RecvKey, key, token};
 use crate::limits::WRITES_OPEN_MAX;
 use crate::memory::Memory;
 use crate::messages::Messages;
@@ -17,7 +17,6 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     #[inline]
     pub(crate) fn note_met(&mut self, k: MsgKey, expected: bool) {
         if let Some(m) = self.msgs.get(k)
-            && !m.is_own()
             && let Some(p) = self.peers.get_mut(m.peer)
         {
             p.streams.met(m.stream, m.len, expected);
@@ -74,13 +73,6 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 }
             }
             Carriage::Rendezvous(op) => self.ask_for_body(now, peer, op, len, dest, BodyOwner::Msg(k)),
-            Carriage::Own(s) => {
-                self.copy_own_payload(s, &dest, len);
-                if let Some(send) = self.sends.remove(s) {
-                    self.finish_send(send, Ok(()));
-                }
-                self.deliver(k, r);
-            }
         }
     }
 
@@ -120,13 +112,6 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 self.body_failed(now, owner, OpError::Cancelled);
             }
             Err(_) => self.body_failed(now, owner, OpError::PeerDown(self.peers.down_reason(peer))),
-        }
-    }
-
-    /// Copies a message to self to where it belongs, if its send is still there.
-    fn copy_own_payload(&self, k: SendKey, dest: &M, len: u64) {
-        if let Some(s) = self.sends.get(k) {
-            s.source.copy_to(dest, len);
         }
     }
 

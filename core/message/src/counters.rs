@@ -10,8 +10,6 @@ pub struct Counters {
     pub eager_sends: u64,
     /// Messages sent by rendezvous.
     pub rendezvous_sends: u64,
-    /// Messages to this endpoint itself.
-    pub self_sends: u64,
     /// Sends refused because a queue was full.
     pub refused_sends: u64,
     /// Receives posted.

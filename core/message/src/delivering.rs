@@ -11,9 +11,6 @@ use alloc::vec::Vec;
 impl<M: Memory, S: Sink> Messages<M, S> {
     /// A message is no longer here: its place in the credit comes free, if it was not made good ahead, and perhaps room for others.
     pub(crate) fn consumed(&mut self, m: &Arriving<M>, bytes: u64) {
-        if m.is_own() {
-            return;
-        }
         let msgs = if m.held { self.unexpected.leave(m.peer) } else { 1 };
         self.give_credit(m.peer, msgs, bytes);
         while let Some((peer, ahead)) = self.unexpected.relieve() {

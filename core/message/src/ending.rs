@@ -51,7 +51,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 _ => {}
             }
         }
-        // Reads from oneself and empty ones end as they begin and hold no body.
+        // Empty ones end as they begin and hold no body.
         if s.role == Role::Read
             && s.len > 0
             && let Some(p) = self.peers.get_mut(s.peer)

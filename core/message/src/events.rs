@@ -74,7 +74,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// When [`Messages::timeouts`] wants to be called at the latest.
     pub fn next_timeout(&self) -> Option<Time> {
-        self.sessions.endpoint().next_timeout()
+        if self.has_own() { Some(Time::ZERO) } else { self.sessions.endpoint().next_timeout() }
     }
 
     /// Runs the timers that are due.
@@ -88,6 +88,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         if !self.keeping.is_empty() {
             self.tell_kept(now);
         }
+        self.carry_own(now);
         let t = self.sessions.endpoint_mut().poll_transmit(now, &self.sends, out)?;
         if self.trace.on(2) {
             self.trace_packet_out(&t, &out.head);
@@ -258,11 +259,13 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// The socket cannot be used any more, says the system: no peer can be reached, and nothing more will come from any. All that waits fails, and new operations are refused.
+    /// The socket cannot be used any more, says the system: no peer can be reached, and nothing more will come from any. All that waits fails, and new operations are refused; what this endpoint
+    /// has sent to itself can still be received.
     pub fn fail_all(&mut self, now: Time, errno: i32) {
+        self.carry_own(now);
         self.broken = Some(errno);
         let error = OpError::Socket(errno);
-        let sends = self.sends.of_peers();
+        let sends = self.sends.of_others(self.loopback.peer);
         self.fail_sends(sends, error);
         self.fail_bodies(now, None, error);
         for k in self.msgs.unfinished(None) {
@@ -281,10 +284,12 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// Of one peer, or all.
+    /// Of one peer, or all others than this endpoint itself.
     fn fail_bodies(&mut self, now: Time, of: Option<u32>, error: OpError) {
         for (peer, handle) in self.bodies.keys(of) {
-            if let Some(b) = self.take_body(peer, handle) {
+            if (of.is_some() || !self.is_own(peer))
+                && let Some(b) = self.take_body(peer, handle)
+            {
                 self.body_failed(now, b.owner, error);
             }
         }

@@ -23,6 +23,7 @@
 //! | `receiving`, `peek` | posting, cancelling, placing; looking before receiving |
 //! | `sending`, `remote`, `control` | sends and what peers answer to them; remote memory begun here; control messages of peers |
 //! | `events` | what the protocol reports, and the death of a peer |
+//! | `loopback` | the carrier for what this endpoint sends to itself |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -46,6 +47,7 @@ mod events;
 mod keys;
 mod limits;
 mod lives;
+mod loopback;
 mod memory;
 mod messages;
 mod notice;

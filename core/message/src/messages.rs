@@ -18,7 +18,6 @@ use crate::sends::{Role, SendState, Sends};
 use crate::session::Sessions;
 use crate::source::{Pool, Source};
 use alloc::collections::BTreeMap;
-use alloc::vec;
 use alloc::vec::Vec;
 use weir_match::{Match, Matcher};
 use weir_proto::{DownReason, Endpoint, EndpointName, Event, NameError, Time};
@@ -37,8 +36,7 @@ pub struct Messages<M, S> {
     pub(crate) regions: Regions<M>,
     pub(crate) peers: Peers,
     pub(crate) done: Completions,
-    /// Numbers of the messages to this endpoint itself.
-    pub(crate) own: OwnNumbers,
+    pub(crate) loopback: Loopback,
     pub(crate) pool: Pool,
     pub(crate) copies: Copies,
     pub(crate) unexpected: Unexpected,
@@ -62,22 +60,15 @@ pub struct Messages<M, S> {
     matches: Vec<Match>,
 }
 
-/// The numbers that the protocol gives to messages to others.
-#[derive(Debug)]
-pub(crate) struct OwnNumbers {
-    mseq: u64,
-    sseq: Vec<u32>,
-}
-
-impl OwnNumbers {
-    /// Those of the next message of a stream: among all, and in its stream.
-    pub(crate) fn next(&mut self, stream: u16) -> (u64, u32) {
-        let sseq = &mut self.sseq[usize::from(stream)];
-        let numbers = (self.mseq, *sseq);
-        self.mseq += 1;
-        *sseq = sseq.wrapping_add(1);
-        numbers
-    }
+/// What the carrier of what this endpoint sends to itself keeps between calls.
+#[derive(Debug, Default)]
+pub(crate) struct Loopback {
+    /// This endpoint as a peer of its own.
+    pub peer: Option<u32>,
+    /// Envelope and payload of what is handed over, one behind the other: what events index.
+    pub bytes: Vec<u8>,
+    /// Operations whose control messages have arrived. They hear of it after what these were answered: the end of a write must not come before its refusal.
+    pub arrived: Vec<u64>,
 }
 
 /// What people were told once, and are not told again.
@@ -102,7 +93,6 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             assert!(size_of::<SendState<M>>() as u64 <= WAITING_BYTES - 128);
         }
         Messages {
-            own: OwnNumbers { mseq: 0, sseq: vec![0; usize::from(cfg.streams) + 1] },
             own_name: proto.name().encode(),
             sessions: Sessions::new(proto),
             matcher: Matcher::new(),
@@ -114,6 +104,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             regions: Regions::default(),
             peers: Peers::default(),
             done: Completions::default(),
+            loopback: Loopback::default(),
             pool: Pool::default(),
             copies: Copies::new(cfg.copied_bytes, cfg.copied_peer_bytes, cfg.send_timeout),
             unexpected: Unexpected::new(cfg.unexpected_bytes),
@@ -151,7 +142,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         slot.name = name.encode();
         slot.inserted = true;
         if slot.name == self.own_name {
-            self.peers.set_own(peer);
+            self.begin_loopback(peer);
         }
         Ok(peer)
     }
@@ -169,11 +160,6 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// The name a peer was inserted with.
     pub fn peer_name(&self, peer: u32) -> Option<[u8; 48]> {
         self.peers.get(peer).filter(|p| p.inserted).map(|p| p.name)
-    }
-
-    /// Whether this peer is this endpoint itself.
-    pub fn is_own(&self, peer: u32) -> bool {
-        self.peers.is_own(peer)
     }
 
     /// Why this peer is down, if it is.
@@ -271,9 +257,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.wants_transmit = false;
     }
 
-    /// Whether something that was reported as complete, or an answer, has not reached its peer: what closing must wait for.
+    /// Whether something that was reported as complete, or an answer, has not reached its peer: what closing must wait for. (What this endpoint never received of itself nobody misses.)
     pub fn owes(&self) -> bool {
-        self.sends.owe() || !self.keeping.is_empty()
+        self.sends.owe(self.loopback.peer) || self.keeping.iter().any(|&peer| !self.is_own(peer))
     }
 
     /// After closing: no byte of the caller's memory is read or written any more.

@@ -41,11 +41,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// A notice of this peer's is out of the way: told now and then, so that it may write with data again.
     pub(crate) fn notice_done(&mut self, now: Time, peer: u32) {
-        let own = self.peers.is_own(peer);
         let Some(p) = self.peers.get_mut(peer) else { return };
-        if own {
-            return p.notices.done_own();
-        }
         p.notices.done();
         if p.down.is_none()
             && let Some(count) = p.notices.tell()

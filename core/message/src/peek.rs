@@ -80,12 +80,6 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 let len = m.len;
                 self.ask_for_body(now, peer, op, len, M::default(), BodyOwner::Msg(k));
             }
-            Carriage::Own(s) => {
-                if let Some(send) = self.sends.remove(s) {
-                    self.finish_send(send, Ok(()));
-                }
-                self.drop_msg(k);
-            }
         }
     }
 

@@ -133,22 +133,10 @@ impl Notices {
         room
     }
 
-    /// One written to oneself.
-    pub(crate) fn begin_own(&mut self) {
-        self.begun += 1;
-        self.held += 1;
-    }
-
     /// One of the peer is out of the way.
     pub(crate) fn done(&mut self) {
         self.held = self.held.saturating_sub(1);
         self.done += 1;
-    }
-
-    /// The same where it was one's own.
-    pub(crate) fn done_own(&mut self) {
-        self.done();
-        self.taken = self.done;
     }
 
     /// What to tell the peer now: a quarter of what it may have here is news.
@@ -167,8 +155,6 @@ pub(crate) struct Peers {
     table: Vec<PeerState>,
     /// Peers that went down and whose places have not been given back.
     dead: Vec<u32>,
-    /// This endpoint itself.
-    own: Option<u32>,
 }
 
 impl Peers {
@@ -194,15 +180,6 @@ impl Peers {
     #[inline]
     pub(crate) fn get_mut(&mut self, peer: u32) -> Option<&mut PeerState> {
         self.table.get_mut(peer as usize)
-    }
-
-    #[inline]
-    pub(crate) fn is_own(&self, peer: u32) -> bool {
-        self.own == Some(peer)
-    }
-
-    pub(crate) fn set_own(&mut self, peer: u32) {
-        self.own = Some(peer);
     }
 
     /// The peer as completions may name it.

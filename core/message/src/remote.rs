@@ -83,13 +83,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         if self.trace.on(2) {
             s.number = self.trace_rma(&op, "write", len as u64);
         }
-        if self.peers.is_own(op.peer) {
-            self.write_self(&op, s);
-            return Ok(());
-        }
         let k = self.sends.insert(s);
-        // The notice of immediate data must not come before the data, and pieces come in any order.
-        let pieces_max = if op.data.is_some() { self.piece_room() } else { PIECES_BYTES };
+        // The notice of immediate data must not come before the data, and pieces come in any order. To oneself a request costs no round trip, and what is copied in one piece may overlap.
+        let whole = op.data.is_some() || self.is_own(op.peer);
+        let pieces_max = if whole { self.piece_room() } else { PIECES_BYTES };
         let sent =
             if len <= pieces_max { self.write_pieces(now, &op, k, len) } else { self.write_request(now, &op, k, len) };
         if sent.is_ok() && op.data.is_some() {
@@ -207,22 +204,6 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         Ok(())
     }
 
-    /// A remote write to this endpoint itself.
-    fn write_self(&mut self, op: &RmaOp<M>, s: SendState<M>) {
-        let result = match self.regions.find(op.key, op.remote_addr, s.len, true) {
-            Ok(memory) => {
-                s.source.copy_to(&memory, s.len);
-                if op.data.is_some() {
-                    self.peers[op.peer].notices.begin_own();
-                }
-                self.remote_write_done(op.peer, s.len, op.data);
-                Ok(())
-            }
-            Err(_) => Err(OpError::Access),
-        };
-        self.finish_send(s, result);
-    }
-
     /// Starts a remote read.
     ///
     /// # Errors
@@ -231,19 +212,16 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.check_rma(&op)?;
         self.counters.reads += 1;
         let len = op.memory.len();
-        let own = self.peers.is_own(op.peer);
         // Each holds a body, and those that the peer's messages need must be left over: else their receives fail.
-        let here = own || len == 0;
-        if !here && (self.peers[op.peer].reads >= READS_MAX || self.sessions.control_room(op.peer) == 0) {
+        if len > 0 && (self.peers[op.peer].reads >= READS_MAX || self.sessions.control_room(op.peer) == 0) {
             return Err(MessageError::Again);
         }
         let mut s = Self::rma_state(&op, OpKind::Read, Role::Read, Source::empty(), len);
         if self.trace.on(2) {
             s.number = self.trace_rma(&op, "read", len);
         }
-        if here {
-            let result = if own { self.read_self(&op, len) } else { Ok(()) };
-            self.finish_send(s, result);
+        if len == 0 {
+            self.finish_send(s, Ok(()));
             return Ok(());
         }
         let k = self.sends.insert(s);
@@ -266,12 +244,6 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             self.trace_asked(op.peer, opened, len, BodyOwner::Read(k));
         }
         self.peers[op.peer].reads += 1;
-        Ok(())
-    }
-
-    fn read_self(&self, op: &RmaOp<M>, len: u64) -> Result<(), OpError> {
-        let memory = self.regions.find(op.key, op.remote_addr, len, false).map_err(|_| OpError::Access)?;
-        op.memory.copy_from(0, &memory, len);
         Ok(())
     }
 }

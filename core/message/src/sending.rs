@@ -1,7 +1,6 @@
-//! Sends: eager, rendezvous, to self; and their completion.
+//! Sends: eager, rendezvous; and their completion.
 
 use crate::api::{MessageError, OpError, OpKind, SendMode, SendOp};
-use crate::arrivals::{Arriving, Carriage, Place};
 use crate::budget::{Refused, WAITING_BYTES};
 use crate::keys::{NO_TOKEN, SendKey, key, token};
 use crate::memory::Memory;
@@ -10,7 +9,7 @@ use crate::notice::Sink;
 use crate::sends::{Role, SendState};
 use crate::source::{Source, copy_cost};
 use weir_match::envelope::{Envelope, Status};
-use weir_match::{Arrival, stream_of};
+use weir_match::stream_of;
 use weir_proto::{SendError, Time};
 
 /// Messages that may wait for credit or window towards one peer before sends are refused: deep enough for windows of any benchmark. Where to wait does not help more may, and each of
@@ -67,9 +66,6 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         if let Some(reason) = peer.down {
             return Err(MessageError::PeerDown(reason));
         }
-        if self.peers.is_own(op.peer) {
-            return self.send_to_self(now, op, len);
-        }
         let Plan { eager, copy, charge } = self.plan(now, &op, len)?;
         let source = self.source_of(&mut op.memory, len, copy);
         let role = if eager { Role::Eager } else { Role::Requested };
@@ -97,7 +93,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         Ok(())
     }
 
-    /// How a send to another endpoint goes; takes the room for its copy.
+    /// How a send goes; takes the room for its copy.
     #[inline]
     fn plan(&mut self, now: Time, op: &SendOp<M>, len: usize) -> Result<Plan, MessageError> {
         let crowded = self.sessions.unsent(op.peer) >= QUEUE_MSGS;
@@ -191,75 +187,6 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             self.trace_send(op, k, eager, mseq);
         }
         Ok(())
-    }
-
-    /// Starts a send to this endpoint itself: it is here at once.
-    fn send_to_self(&mut self, now: Time, mut op: SendOp<M>, len: usize) -> Result<(), MessageError> {
-        let must_copy = op.must_copy();
-        // What is not received at once and may be copied is, so that a small send is complete as MPI expects it. Not without bound: then only its receive completes it.
-        let copy = !self.matcher.is_awaited(op.peer, op.class, op.tag)
-            && (must_copy || (len <= self.cfg.eager_bytes as usize && op.mode != SendMode::Match));
-        let cost = copy_cost(len, true);
-        let copied = copy && self.take_copy_room(op.peer, cost, must_copy);
-        if must_copy && copy && !copied {
-            return Err(self.no_room(now, op.peer, asks_for(len)));
-        }
-        Refused::accepted(&mut self.peers[op.peer].refused, if copied { asks_for(len) } else { 0 });
-        self.counters.lent_sends += u64::from(copy && !copied);
-        self.counters.self_sends += 1;
-        let source = self.source_of(&mut op.memory, len, copied);
-        let mut s = SendState {
-            class: op.class,
-            tag: op.tag,
-            context: op.context,
-            user: op.user,
-            report: op.report,
-            charge: if copied { cost } else { 0 },
-            ..SendState::new(op.peer, source, len as u64, Role::ToSelf, OpKind::Send)
-        };
-        if op.mode == SendMode::Inject || (copied && op.mode != SendMode::Match) {
-            self.announce(&mut s, Ok(()));
-        }
-        let k = self.sends.insert(s);
-        self.arrive_from_self(now, &op, k, len as u64, copied);
-        if must_copy
-            && !copied
-            && let Some(s) = self.sends.get_mut(k)
-        {
-            // A receive waited for it, and the matcher gave it to none: the memory is the caller's again all the same.
-            let mut buf = self.pool.take(len);
-            s.source.read(0, &mut buf);
-            s.source = Source::Owned(buf);
-        }
-        Ok(())
-    }
-
-    /// A message of this endpoint to itself, whose payload stays with the send.
-    fn arrive_from_self(&mut self, now: Time, op: &SendOp<M>, k: SendKey, len: u64, copied: bool) {
-        let stream = stream_of(op.tag, op.class, self.cfg.streams);
-        let (mseq, sseq) = self.own.next(stream);
-        if self.trace.on(2) {
-            self.trace_send(op, k, copied, Some(mseq));
-        }
-        let msg = self.msgs.insert(Arriving {
-            peer: op.peer,
-            tag: op.tag,
-            data: op.data,
-            stream,
-            len,
-            complete: true,
-            waits_in_line: false,
-            carriage: Carriage::Own(k),
-            sync: None,
-            place: Place::Nowhere,
-            held: false,
-            number: 0,
-        });
-        if self.trace.on(2) {
-            self.trace_arrived(msg, (stream, mseq, sseq), true);
-        }
-        let (peer, class, tag) = (op.peer, op.class, op.tag);
-        self.arrive(now, Arrival { peer, class, mseq, stream, sseq, tag, len, msg: token(msg) });
     }
 
     /// The receiver matched an eager message whose sender wanted to know.

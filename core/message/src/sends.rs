@@ -26,8 +26,6 @@ pub(crate) enum Role {
     Read,
     /// The answer to a peer's remote read.
     ReadReply,
-    /// A large message to this endpoint itself, waiting to be matched.
-    ToSelf,
 }
 
 /// One entry.
@@ -143,14 +141,14 @@ impl<M> Sends<M> {
         self.table.iter().filter(|(_, s)| wanted(s)).map(|(k, _)| k).collect()
     }
 
-    /// Those that depend on a peer, but for this endpoint itself.
+    /// Those that depend on a peer.
     pub(crate) fn of_peer(&self, peer: u32) -> Vec<SendKey> {
-        self.keys_of(|s| s.peer == peer && s.role != Role::ToSelf)
+        self.keys_of(|s| s.peer == peer)
     }
 
-    /// Those that depend on any peer.
-    pub(crate) fn of_peers(&self) -> Vec<SendKey> {
-        self.keys_of(|s| s.role != Role::ToSelf)
+    /// Those that depend on any peer but this endpoint itself (`own`).
+    pub(crate) fn of_others(&self, own: Option<u32>) -> Vec<SendKey> {
+        self.keys_of(|s| Some(s.peer) != own)
     }
 
     /// Answers to peers that read a region.
@@ -158,9 +156,9 @@ impl<M> Sends<M> {
         self.keys_of(|s| s.role == Role::ReadReply && s.tag == region)
     }
 
-    /// Whether something that was reported as complete has not reached its peer.
-    pub(crate) fn owe(&self) -> bool {
-        self.table.values().any(|s| s.announced && s.role != Role::ToSelf)
+    /// Whether something that was reported as complete has not reached its peer, another than this endpoint itself (`own`).
+    pub(crate) fn owe(&self, own: Option<u32>) -> bool {
+        self.table.values().any(|s| s.announced && Some(s.peer) != own)
     }
 
     /// Whose they are, each as often as it has any.

@@ -67,11 +67,16 @@ impl<M: Memory> Source<M> {
         }
     }
 
-    /// Copies it to where a message to its own sender belongs.
-    pub(crate) fn copy_to(&self, dest: &M, len: u64) {
+    /// Copies `len` bytes from `offset` on to `at` in `dest`. The two may share memory.
+    pub(crate) fn copy_to(&self, offset: u64, dest: &M, at: u64, len: u64) {
         match self {
-            Source::User(memory) => dest.copy_from(0, memory, len),
-            copied => copied.with_copy(|src| _ = dest.write(0, src)),
+            Source::User(memory) if offset == 0 => dest.copy_from(at, memory, len),
+            Source::User(memory) => dest.copy_from(at, &memory.part(offset, len), len),
+            copied => copied.with_copy(|src| {
+                let start = (offset as usize).min(src.len());
+                let end = start.saturating_add(len as usize).min(src.len());
+                dest.write(at, &src[start..end]);
+            }),
         }
     }
 

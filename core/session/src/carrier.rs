@@ -11,11 +11,13 @@ pub enum Carrier {
     Link,
     /// Memory shared with a process of the same host.
     Shm,
+    /// None: the peer is this endpoint itself, and the arriving side of the same session takes it.
+    Loopback,
 }
 
 impl Carrier {
     /// How many there are.
-    pub(crate) const COUNT: usize = 2;
+    pub(crate) const COUNT: usize = 3;
 
     /// Its place in a table, and in a set of flags.
     pub(crate) fn index(self) -> usize {

@@ -268,6 +268,10 @@ impl Session {
         if self.bodies_in.open() >= common.cfg.bodies_max {
             return Err(SendError::QueueFull);
         }
+        if self.carrier == Carrier::Loopback {
+            // Nothing lies between that could be filled or lose anything: it takes nothing from the others, and needs no watch.
+            return Ok(BodyOpened { handle: self.bodies_in.add(now, len, len), granted: len });
+        }
         let granted = common.grants.open(now, self.peer, len, self.is_ample());
         let handle = self.bodies_in.add(now, len, granted);
         common.grants.wait(now, self.peer, handle, len, granted, self.is_ample());

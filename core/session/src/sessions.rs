@@ -268,3 +268,24 @@ impl Sessions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_endpoint_sends_to_itself_takes_no_grants_from_its_peers() {
+        let granted_beside = |own_bytes: Option<u64>| {
+            let mut sessions = Sessions::new(Config::default());
+            let (own, other) = (sessions.add(), sessions.add());
+            sessions.set_carrier(own, Carrier::Loopback);
+            if let Some(len) = own_bytes {
+                let opened = sessions.open_body(Time(1), own, len).expect("opened");
+                assert_eq!(opened.granted, len, "nothing lies between that could be filled");
+                assert_eq!(sessions.get(own).and_then(Session::deadline), None, "or lose anything");
+            }
+            sessions.open_body(Time(1), other, 1 << 30).expect("opened").granted
+        };
+        assert_eq!(granted_beside(Some(1 << 40)), granted_beside(None));
+    }
+}

@@ -49,7 +49,7 @@ fn what<M>(s: &SendState<M>) -> &'static str {
 
 impl<M: Memory, S: Sink> Messages<M, S> {
     fn own(&self, peer: u32) -> &'static str {
-        if self.peers.is_own(peer) { " (self)" } else { "" }
+        if self.is_own(peer) { " (self)" } else { "" }
     }
 
     /// A send was accepted.
@@ -70,9 +70,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             op.peer, op.tag, op.mode
         ));
         self.trace.expect_out(number, "send", len);
-        if !self.peers.is_own(op.peer) {
-            self.trace.name_out(number, op.peer, OutKey::Message(mseq_low));
-        }
+        self.trace.name_out(number, op.peer, OutKey::Message(mseq_low));
         if told {
             self.trace.line(format_args!("#{number} send completed at once"));
         }
@@ -189,7 +187,6 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             Carriage::Eager if whole => "arrived whole",
             Carriage::Eager => "first piece came",
             Carriage::Rendezvous(_) => "announced",
-            Carriage::Own(_) => "arrived",
         };
         let lane = self.trace.by_what();
         let (own, (stream, mseq, sseq)) = (self.own(peer), place);
