@@ -195,6 +195,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let read = |at, dst: &mut [u8]| self.read_placed(peer, key, at, dst);
         let Some(bytes) = hole.restore(total, &mut sum, read) else { return };
         self.put(peer, key, hole.offset, bytes);
+        self.step(Step::Restored { peer, key, offset: hole.offset, len: u64::from(hole.len) });
         // Reports completion, if this was the last hole, as an event of its own.
         let mut events = Vec::new();
         self.sessions.restored(now, peer, key, hole.offset, u32::from(hole.len), &mut events);

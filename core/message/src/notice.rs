@@ -2,7 +2,7 @@
 
 use core::fmt;
 use weir_match::Class;
-use weir_proto::DownReason;
+use weir_proto::{BodyKey, DownReason};
 
 /// Takes the lines of the trace, and news for people.
 pub trait Sink {
@@ -52,6 +52,32 @@ pub enum Step {
         len: u64,
         /// Of these, bytes that take credit: all, or none where the payload waits to be asked for.
         credit_bytes: u64,
+    },
+    /// The protocol tells of bytes of a message, or of a payload that was asked for. What comes by a TCP connection is not told, but for its end: who reads it there knows of it.
+    Piece {
+        /// Sender.
+        peer: u32,
+        /// Of what.
+        key: BodyKey,
+        /// Where they begin.
+        offset: u64,
+        /// How many.
+        len: u64,
+        /// Bytes that are to come in all; 0 where nothing is awaited under this key.
+        total: u64,
+        /// None is missing any more.
+        complete: bool,
+    },
+    /// Missing bytes were restored from parity. That they were the last ones is told by a piece of nothing.
+    Restored {
+        /// Sender.
+        peer: u32,
+        /// Of what.
+        key: BodyKey,
+        /// Where they begin.
+        offset: u64,
+        /// How many.
+        len: u64,
     },
     /// A receive takes a message, whose bytes may be still to come.
     Taken {
@@ -133,9 +159,9 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    /// Keeps the steps, in a word each.
+    /// Keeps the steps, in a word each, and adds up the bytes they tell of.
     #[derive(Default)]
-    struct Steps(Vec<&'static str>);
+    struct Steps(Vec<&'static str>, u64);
 
     impl Sink for Steps {
         fn on(&self, _level: u8) -> bool {
@@ -147,6 +173,11 @@ mod tests {
         fn notice(&mut self, _notice: &Notice<'_>) {}
 
         fn step(&mut self, step: Step) {
+            if let Step::Piece { peer: PEER, len, total, complete, .. } = step {
+                self.1 += len;
+                assert_eq!(complete, self.1.is_multiple_of(total.max(1)), "{step:?} after {} bytes", self.1 - len);
+                return;
+            }
             self.0.push(match step {
                 Step::Up { peer: PEER } => "up",
                 Step::Seen { peer: PEER, credit_bytes: 0, .. } => "announced",
@@ -171,7 +202,7 @@ mod tests {
             // Longer than half of the credit.
             (600_000, true, vec!["announced", "taken", "whole", "credit"]),
         ] {
-            pair.sides[1].sink_mut().0.clear();
+            *pair.sides[1].sink_mut() = Steps::default();
             let send = send_op(1, Bytes::new(&vec![5; len]), SendMode::Delivery);
             let receive = recv_op(0, Bytes::new(&vec![0; len]));
             if posted_first {
@@ -184,7 +215,8 @@ mod tests {
                 pair.sides[1].recv(pair.now, receive).expect("posted");
             }
             pair.settle();
-            assert_eq!(pair.sides[1].sink().0, want, "{len} bytes");
+            let Steps(words, bytes) = pair.sides[1].sink();
+            assert_eq!((words, *bytes), (&want, len as u64));
         }
     }
 }

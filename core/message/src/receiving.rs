@@ -123,6 +123,14 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 None => return, // a message already thrown away
             }
         };
+        self.step(Step::Piece {
+            peer: f.peer,
+            key: BodyKey::Message(f.mseq),
+            offset: u64::from(f.offset),
+            len: bytes.len() as u64,
+            total: u64::from(f.total_len),
+            complete: f.complete,
+        });
         self.place(k, u64::from(f.offset), bytes);
         if f.complete {
             self.peers[f.peer].partial.retain(|(mseq, _)| *mseq != f.mseq);
@@ -307,6 +315,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// Bytes of a body.
     pub(crate) fn body(&mut self, now: Time, peer: u32, handle: u64, offset: u64, bytes: &[u8], complete: bool) {
+        let total = self.bodies.get(peer, handle).map_or(0, |b| b.len);
+        let key = BodyKey::Body(handle);
+        self.step(Step::Piece { peer, key, offset, len: bytes.len() as u64, total, complete });
         let Some(b) = self.bodies.get(peer, handle) else {
             return;
         };

@@ -45,6 +45,13 @@ pub struct EndpointSpec {
     /// Lanes are taken, wherever the network might bear one.
     #[serde(default)]
     pub lanes: Option<LaneSpec>,
+    /// Memory for messages that nobody has asked for yet (`weir_message::Config::unexpected_bytes`).
+    #[serde(default = "unexpected_bytes")]
+    pub unexpected_bytes: u64,
+}
+
+fn unexpected_bytes() -> u64 {
+    weir_message::Config::default().unexpected_bytes
 }
 
 impl Default for EndpointSpec {
@@ -64,15 +71,28 @@ impl Default for EndpointSpec {
             parity: c.parity,
             mtu_probing: c.mtu_probing,
             lanes: None,
+            unexpected_bytes: unexpected_bytes(),
         }
     }
 }
 
 impl EndpointSpec {
+    /// The settings of its messages.
+    #[must_use]
+    pub fn messages(&self) -> weir_message::Config {
+        weir_message::Config {
+            eager_bytes: self.eager_max as u32,
+            streams: self.streams,
+            credit_msgs: self.credit_msgs,
+            unexpected_bytes: self.unexpected_bytes,
+            ..weir_message::Config::default()
+        }
+    }
+
     /// The configuration of an endpoint on such hosts.
     #[must_use]
     pub fn config(&self, host: &HostSpec) -> Config {
-        Config {
+        let config = Config {
             level: match self.level {
                 0 => Level::Integrity,
                 1 => Level::Auth,
@@ -80,11 +100,8 @@ impl EndpointSpec {
             },
             gather: self.gather,
             max_datagram: self.max_datagram,
-            initial_credit_msgs: self.credit_msgs,
             initial_credit_bytes: self.credit_bytes,
-            send_queue_msgs: self.send_queue_msgs,
             grant_budget: self.grant_budget,
-            streams: self.streams,
             congestion: if self.reno { CongestionKind::Reno } else { CongestionKind::Target },
             parity: self.parity,
             mtu_probing: self.mtu_probing,
@@ -92,7 +109,9 @@ impl EndpointSpec {
             // A launcher starts ranks seconds apart; here a host may be cut off for a few.
             connect_timeout: Duration::from_secs(10),
             ..self.lanes.as_ref().map_or_else(Config::default, with_lanes)
-        }
+        };
+        // Messages bound the queue themselves, by more than a run fills: here the protocol refuses too, and what it refuses is begun again.
+        Config { send_queue_msgs: self.send_queue_msgs, ..self.messages().protocol(config) }
     }
 }
 
@@ -186,6 +205,7 @@ impl Scenario {
         if rng.chance(500_000) {
             s.draw_lanes(&mut rng);
         }
+        s.endpoint.unexpected_bytes = Rng::new(seed, u64::MAX - 4).pick(&[unexpected_bytes(), 16 << 10, 0]);
         s
     }
 

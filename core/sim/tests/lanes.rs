@@ -23,8 +23,8 @@ fn scenario(count: u64, faults: &[(Ns, Fault)]) -> Scenario {
         room: u64::MAX,
         phase: 0,
     };
-    // The first gets to know the path, the second has a lane made.
-    let first = [message(0, 1, 1000), message(MS, 2, 20_000)];
+    // The first, too long to go before its receiver is known, gets to know the path; the second has a lane made.
+    let first = [message(0, 1, 3000), message(MS, 2, 20_000)];
     let messages = first.into_iter().chain((0..count).map(|i| message(5 * MS, 3 + i, 1_000_000))).collect();
     let endpoint = EndpointSpec { lanes: Some(LaneSpec::default()), ..EndpointSpec::default() };
     Scenario { seed: 1, net, endpoint, work: Workload::Traffic(Traffic { messages, ..Traffic::default() }) }

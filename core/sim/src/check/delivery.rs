@@ -1,6 +1,6 @@
-//! Delivery checker: each message and each token ends exactly once, and no byte is told twice.
+//! Delivery checker: each message and each operation ends exactly once, and no byte is told twice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::Program;
 use crate::spec::Ns;
@@ -84,48 +84,36 @@ pub struct Message {
     pub receive_ended: bool,
     /// The receiver's endpoint said that all bytes are there.
     pub arrived: bool,
+    /// A receive has taken it.
+    pub matched: bool,
 }
 
-/// All messages and tokens of a run.
+impl Message {
+    /// A message that was just sent.
+    #[must_use]
+    pub fn new(to: Program, tag: u64, len: u64, sent_ns: Ns) -> Message {
+        Message {
+            to,
+            tag,
+            len,
+            sent_ns,
+            received_ns: None,
+            send_ended: false,
+            receive_ended: false,
+            arrived: false,
+            matched: false,
+        }
+    }
+}
+
+/// All messages of a run.
 #[derive(Debug, Default)]
 pub struct Delivery {
     /// By sender, then by number.
     pub messages: BTreeMap<Program, BTreeMap<u64, Message>>,
-    tokens: BTreeMap<Program, BTreeSet<u64>>,
-    open_tokens: usize,
 }
 
 impl Delivery {
-    /// A token is handed to an endpoint, which must report its end exactly once.
-    pub fn token_out(&mut self, program: Program, token: u64) {
-        self.open_tokens += usize::from(self.tokens.entry(program).or_default().insert(token));
-    }
-
-    /// An endpoint reports the end of a token.
-    ///
-    /// # Errors
-    /// It was not out.
-    pub fn token_back(&mut self, program: Program, token: u64) -> Result<(), String> {
-        if self.tokens.get_mut(&program).is_some_and(|t| t.remove(&token)) {
-            self.open_tokens -= 1;
-            return Ok(());
-        }
-        Err(format!("token {token:#x} of {program} ended twice, or was never given"))
-    }
-
-    /// Tokens whose end has not been reported.
-    #[must_use]
-    pub fn open_tokens(&self) -> usize {
-        self.open_tokens
-    }
-
-    /// Some of them, for people.
-    #[must_use]
-    pub fn some_open_tokens(&self) -> String {
-        let open = self.tokens.iter().flat_map(|(p, t)| t.iter().map(move |t| format!("{p}:{t:#x}")));
-        open.take(8).collect::<Vec<_>>().join(" ")
-    }
-
     /// A message is sent.
     pub fn sent(&mut self, from: Program, number: u64, message: Message) {
         self.messages.entry(from).or_default().insert(number, message);
@@ -141,6 +129,13 @@ impl Delivery {
     pub fn arrived(&mut self, from: Program, number: u64) {
         if let Some(m) = self.messages.get_mut(&from).and_then(|m| m.get_mut(&number)) {
             m.arrived = true;
+        }
+    }
+
+    /// A receive has taken a message.
+    pub fn matched(&mut self, from: Program, number: u64) {
+        if let Some(m) = self.messages.get_mut(&from).and_then(|m| m.get_mut(&number)) {
+            m.matched = true;
         }
     }
 
@@ -183,11 +178,6 @@ impl Delivery {
         m.received_ns = received_ns;
         Ok(())
     }
-
-    /// A program has died: its tokens die with it.
-    pub fn died(&mut self, program: Program) {
-        self.open_tokens -= self.tokens.remove(&program).map_or(0, |t| t.len());
-    }
 }
 
 #[cfg(test)]
@@ -227,20 +217,7 @@ mod tests {
         let p = Program { host: 0, incarnation: 0 };
         let q = Program { host: 1, incarnation: 0 };
         let mut d = Delivery::default();
-        d.token_out(p, 5);
-        assert_eq!(d.open_tokens(), 1);
-        assert!(d.token_back(p, 5).is_ok());
-        assert!(d.token_back(p, 5).is_err());
-        let m = Message {
-            to: q,
-            tag: 0,
-            len: 9,
-            sent_ns: 0,
-            received_ns: None,
-            send_ended: false,
-            receive_ended: false,
-            arrived: false,
-        };
+        let m = Message::new(q, 0, 9, 0);
         d.sent(p, 0, m);
         assert!(d.send_ended(p, 0).is_ok() && d.send_ended(p, 0).is_err());
         assert!(d.receive_ended(p, 0, p, Some(1)).is_err());

@@ -53,10 +53,10 @@ impl Memory {
         Ok(())
     }
 
-    /// The receiver gives back the room of a message.
-    pub fn consumed(&mut self, from: Program, at: Program, bytes: u64) {
+    /// The receiver lets the sender send so many messages and bytes more.
+    pub fn consumed(&mut self, from: Program, at: Program, msgs: u64, bytes: u64) {
         if let Some(held) = self.held.get_mut(&(from, at)) {
-            held.0 = held.0.saturating_sub(1);
+            held.0 = held.0.saturating_sub(msgs);
             held.1 = held.1.saturating_sub(bytes);
         }
     }
@@ -115,7 +115,7 @@ mod tests {
         let limits = Limits { credit_msgs: 2, credit_bytes: 100, ..Limits::default() };
         let mut m = Memory { limits, ..Memory::default() };
         assert!(m.arrived(p, q, 60).is_ok());
-        m.consumed(p, q, 60);
+        m.consumed(p, q, 1, 60);
         assert!(m.arrived(p, q, 60).is_ok());
         assert!(m.arrived(p, q, 40).is_ok());
         assert!(m.arrived(p, q, 0).is_err());

@@ -45,7 +45,6 @@ pub struct Checks {
 impl Checks {
     /// A program has died.
     pub fn died(&mut self, program: Program, now: u64) {
-        self.delivery.died(program);
         self.order.died(program);
         self.liveness.died(program, now);
     }

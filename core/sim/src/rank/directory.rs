@@ -61,8 +61,8 @@ pub struct Shared {
     pub networks: NetId,
     /// Configuration of every endpoint.
     pub config: Config,
-    /// Longer messages are announced and fetched.
-    pub eager_max: u64,
+    /// The settings of its messages.
+    pub messages: weir_message::Config,
     /// Lanes are taken, and how.
     pub lanes: Option<LaneSpec>,
     /// No datagram may be larger.
@@ -87,7 +87,7 @@ pub struct Shared {
 impl Shared {
     /// Nothing is known yet.
     #[must_use]
-    pub fn new(seed: u64, networks: NetId, config: Config, eager_max: u64, make: MakeApp) -> Self {
+    pub fn new(seed: u64, networks: NetId, config: Config, messages: weir_message::Config, make: MakeApp) -> Self {
         let mut checks = Checks::default();
         checks.memory.limits = crate::check::memory::Limits {
             credit_msgs: u64::from(config.initial_credit_msgs),
@@ -103,7 +103,7 @@ impl Shared {
             networks,
             max_datagram: usize::from(config.max_datagram),
             config,
-            eager_max,
+            messages,
             lanes: None,
             job_key: [0x5a; 32],
             directory: Directory::default(),
@@ -114,10 +114,6 @@ impl Shared {
             closing: false,
             make,
         }
-    }
-
-    pub(super) fn config(&self, _host: HostId) -> Config {
-        self.config.clone()
     }
 
     pub(super) fn make_app(&self, program: Program) -> Box<dyn App> {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use weir_proto::{BodyKey, GREETING_LEN, LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth, LaneNews, LaneUnit};
+use weir_message::{Memory, Room};
+use weir_proto::{GREETING_LEN, LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth, LaneNews, LaneUnit};
 use weir_proto::{PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
 
-use super::receive::Place;
-use super::{Core, SendId, Shared, address, payload, place, token_message};
+use super::{Core, Shared, address, place};
 use crate::rng::Rng;
 use crate::spec::Ns;
 use crate::tcp::{Arrived, Broken, Socket};
@@ -89,6 +89,11 @@ impl Lanes {
             turn_left: 0,
             first_writer: 0,
         }
+    }
+
+    /// Some may be taken.
+    pub(super) fn are_on(&self) -> bool {
+        self.on
     }
 
     /// When something of the connections is due.
@@ -183,7 +188,7 @@ impl Core {
         let late = match c.stage {
             Stage::Connecting => age > LANE_CONNECT_NS,
             Stage::Greeted | Stage::Stranger | Stage::Replay => age > LANE_GREETING_NS,
-            Stage::Up => !self.endpoint.lane_is_up(c.peer, c.lane),
+            Stage::Up => !self.messages.endpoint().lane_is_up(c.peer, c.lane),
         };
         if late {
             return Err(Over);
@@ -196,7 +201,7 @@ impl Core {
     }
 
     fn connect_lanes(&mut self, host: &mut Host<'_, Shared>) {
-        while let Some(LaneNews { peer, remote, .. }) = self.endpoint.take_lane_news() {
+        while let Some(LaneNews { peer, remote, .. }) = self.messages.endpoint_mut().take_lane_news() {
             match place(remote).filter(|(to, _)| host.shared.directory.exists(*to)) {
                 Some((to, net)) => {
                     let io = host.connect(net, to);
@@ -209,8 +214,8 @@ impl Core {
 
     /// A lane that was asked for is not to be had. It is numbered by its greeting.
     fn give_up_asking(&mut self, now: Ns, peer: PeerId) {
-        if let Some((lane, _)) = self.endpoint.lane_greeting(peer) {
-            self.endpoint.lane_over(Time(now), peer, lane);
+        if let Some((lane, _)) = self.messages.endpoint_mut().lane_greeting(peer) {
+            self.messages.endpoint_mut().lane_over(Time(now), peer, lane);
         }
     }
 
@@ -236,7 +241,7 @@ impl Core {
                 host.note(50 ^ u64::from(c.lane) << 8, || {
                     format!("lane over       {program} {:?} #{} {:?}", c.peer, c.lane, c.stage)
                 });
-                self.endpoint.lane_over(Time(host.now), c.peer, c.lane);
+                self.messages.endpoint_mut().lane_over(Time(host.now), c.peer, c.lane);
             }
         }
         let to = self.peers.get(&c.peer).map(|p| p.program.host);
@@ -252,7 +257,7 @@ impl Core {
         if !host.is_connected(c.io)? {
             return Ok(());
         }
-        let (lane, greeting) = self.endpoint.lane_greeting(c.peer).ok_or(Over)?;
+        let (lane, greeting) = self.messages.endpoint_mut().lane_greeting(c.peer).ok_or(Over)?;
         (c.lane, c.stage, c.since) = (lane, Stage::Greeted, host.now);
         let n = host.tcp_write(c.io, &greeting)?;
         c.greeting = Some(greeting);
@@ -280,11 +285,11 @@ impl Core {
         let Some(bytes) = c.staged.first_chunk::<GREETING_LEN>().copied() else { return Ok(()) };
         let now = Time(host.now);
         if c.stage == Stage::Greeted {
-            if !self.endpoint.lane_answered(now, c.peer, c.lane, &bytes) {
+            if !self.messages.endpoint_mut().lane_answered(now, c.peer, c.lane, &bytes) {
                 return Err(Over);
             }
         } else {
-            let (peer, lane, answer) = self.endpoint.lane_greeted(now, &bytes).ok_or(Over)?;
+            let (peer, lane, answer) = self.messages.endpoint_mut().lane_greeted(now, &bytes).ok_or(Over)?;
             (c.peer, c.lane) = (peer, lane);
             let highest = &mut self.peer_slot(host, peer).lane;
             if lane <= std::mem::replace(highest, lane.max(*highest)) {
@@ -311,7 +316,7 @@ impl Core {
     }
 
     fn read_conn(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
-        if c.stage == Stage::Up && !self.endpoint.lane_is_up(c.peer, c.lane) {
+        if c.stage == Stage::Up && !self.messages.endpoint().lane_is_up(c.peer, c.lane) {
             return Err(Over);
         }
         if std::mem::take(&mut c.put_off) {
@@ -323,21 +328,35 @@ impl Core {
                 self.lanes.more = true;
                 break;
             }
-            let payload = c.unit.map_or(0, |(unit, done)| (unit.len - done) as usize);
-            let have = c.staged.len();
-            let room = (payload + STAGE_BYTES).saturating_sub(have).min(CALL_BYTES);
-            c.staged.resize(have + room, 0);
-            let arrived = host.tcp_read(c.io, &mut c.staged[have..]);
-            let n = if let Ok(Arrived::Bytes(n)) = arrived { n } else { 0 };
-            c.staged.truncate(have + n);
-            match arrived? {
-                Arrived::Bytes(0) => break,
-                Arrived::Bytes(n) => total += n,
-                Arrived::End => return Err(Over),
+            match self.read_some(host, c)? {
+                0 => break,
+                n => total += n,
             }
             self.take_staged(host, c)?;
         }
         Ok(())
+    }
+
+    /// One call to the system: into the place of the unit's payload and, behind it, the stage. Returns how many bytes came.
+    fn read_some(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<usize, Over> {
+        let payload = c.unit.map_or(0, |(unit, done)| (unit.len - done) as usize);
+        let mut bytes = std::mem::take(&mut self.lanes.scratch);
+        bytes.resize((payload + STAGE_BYTES).saturating_sub(c.staged.len()).min(CALL_BYTES), 0);
+        let arrived = host.tcp_read(c.io, &mut bytes);
+        let n = if let Ok(Arrived::Bytes(n)) = arrived { n } else { 0 };
+        let (there, behind) = bytes[..n].split_at(n.min(payload));
+        if let Some((unit, done)) = c.unit.as_mut().filter(|_| !there.is_empty()) {
+            match self.messages.unit_room(c.peer.0, unit, *done) {
+                Room::Memory(memory, at) => _ = memory.write(at, there),
+                Room::Buffer(buffer) => buffer[..there.len()].copy_from_slice(there),
+                // Nobody wants it (any more).
+                Room::None => {}
+            }
+            *done += there.len() as u32;
+        }
+        c.staged.extend_from_slice(behind);
+        self.lanes.scratch = bytes;
+        if arrived? == Arrived::End { Err(Over) } else { Ok(n) }
     }
 
     /// Takes greetings, heads and payload out of the stage, and ends the unit that is complete.
@@ -349,7 +368,9 @@ impl Core {
             }
         }
         let staged = std::mem::take(&mut c.staged);
+        self.messages.set_by_lane(true);
         let taken = self.take_units(host, c, &staged);
+        self.messages.set_by_lane(false);
         c.staged = staged;
         c.staged.drain(..taken?);
         Ok(())
@@ -361,56 +382,49 @@ impl Core {
         loop {
             if let Some((unit, done)) = &mut c.unit {
                 let n = ((unit.len - *done) as usize).min(staged.len() - at);
-                self.put_unit(host, c.peer, unit, *done, &staged[at..at + n]);
-                (*done, at) = (*done + n as u32, at + n);
+                if n > 0 {
+                    self.messages.put_unit(c.peer.0, unit, *done, &staged[at..at + n]);
+                    (*done, at) = (*done + n as u32, at + n);
+                }
                 if *done < unit.len {
                     return Ok(at);
                 }
                 let unit = *unit;
                 c.unit = None;
                 self.unit_is_read(c.peer, &unit);
-                self.endpoint.unit_ends(now, c.peer, c.lane, &unit, &mut self.events);
-                self.drain_events(host, &[]);
+                let (peer, lane) = (c.peer, c.lane);
+                self.messages.with_events(now, &[], |proto, events| proto.unit_ends(now, peer, lane, &unit, events));
+                self.settle(host);
             }
             let rest = &staged[at..];
             let whole = |n: &usize| (UNIT_HEAD_LEN..=rest.len()).contains(n);
             let Some(len) = UnitHead::len_with_envelope(rest).filter(whole) else { return Ok(at) };
-            let (head, ended) = (&rest[..len], self.outcomes.len());
-            let good = self.endpoint.unit_tells(now, c.peer, c.lane, head, &mut self.events);
-            self.drain_events(host, head);
+            let (head, peer, lane) = (&rest[..len], c.peer, c.lane);
+            let good =
+                self.messages.with_events(now, head, |proto, events| proto.unit_tells(now, peer, lane, head, events));
+            let ended = self.messages.completions().0 > 0;
+            self.settle(host);
             if !good {
                 return Err(Over);
             }
-            if self.outcomes.len() > ended {
+            if ended {
                 c.put_off = true;
                 return Ok(at);
             }
-            let unit = self.endpoint.unit_begins(now, c.peer, head, &mut self.events);
-            self.drain_events(host, head);
-            c.unit = Some((unit.ok_or(Over)?, 0));
+            let unit = self.messages.with_events(now, head, |proto, events| proto.unit_begins(now, peer, head, events));
+            self.settle(host);
+            let unit = unit.ok_or(Over)?;
+            self.messages.unit_begins(peer.0, &unit);
+            c.unit = Some((unit, 0));
             at += len;
-        }
-    }
-
-    /// Bytes of a unit go to their place, if there is one.
-    fn put_unit(&mut self, host: &mut Host<'_, Shared>, peer: PeerId, unit: &UnitIn, done: u32, bytes: &[u8]) {
-        let Some(Place { content, len, message, .. }) = self.place_of(peer, unit.key) else { return };
-        let from = unit.offset + u64::from(done);
-        if from + bytes.len() as u64 > len {
-            let why = format!("{}: {:?} of {len} bytes from {from} on in {unit:?}", self.program, unit.key);
-            return host.violation("range", why);
-        }
-        if let Some(at) = payload::first_wrong(content, from, bytes) {
-            let why = format!("{} from {peer:?}: message {message}: byte {at} of a unit is wrong", self.program);
-            host.violation("payload", why);
         }
     }
 
     /// All bytes of a unit are there; some of them may have been before.
     fn unit_is_read(&mut self, peer: PeerId, unit: &UnitIn) {
-        let up = self.peers.get(&peer).is_some_and(|p| p.down.is_none());
-        if up && let Some(place) = self.place_of(peer, unit.key) {
-            place.coverage.merge(unit.offset, unit.offset + u64::from(unit.len));
+        if !matches!(self.messages.unit_room(peer.0, unit, 0), Room::None) {
+            let there = self.pieces.entry((peer, unit.key)).or_default();
+            there.merge(unit.offset, unit.offset + u64::from(unit.len));
         }
     }
 
@@ -422,17 +436,15 @@ impl Core {
                 None => {
                     c.head.clear();
                     c.head_done = 0;
-                    let next = self.endpoint.lane_next(Time(host.now), c.peer, c.lane, &mut c.head);
+                    let next = self.messages.endpoint_mut().lane_next(Time(host.now), c.peer, c.lane, &mut c.head);
                     let Some(unit) = next else { return Ok(()) };
+                    self.messages.unit_leaves(&unit);
                     (unit, 0)
                 }
             };
             c.out = Some((unit, done));
-            let message = token_message(unit.token);
-            if !self.sends.contains_key(&SendId(message)) {
-                // The send was given up, and its memory is the caller's again. A unit cut off counts for nothing.
-                return Err(Over);
-            }
+            // If the send was given up, its memory is the caller's again. A unit cut off counts for nothing.
+            let source = self.messages.payload(unit.token).ok_or(Over)?;
             let room = host.tcp_room(c.io)?.min(CALL_BYTES);
             if room == 0 {
                 return Ok(());
@@ -443,8 +455,7 @@ impl Core {
             bytes.clear();
             bytes.extend_from_slice(&c.head[c.head_done..c.head_done + of_head]);
             bytes.resize(of_head + n, 0);
-            let key = payload::key(self.endpoint_id, message);
-            payload::fill(key, unit.offset + u64::from(done), &mut bytes[of_head..]);
+            source.read(unit.offset + u64::from(done), &mut bytes[of_head..]);
             let written = host.tcp_write(c.io, bytes)?;
             debug_assert_eq!(written, of_head + n, "there was room");
             self.lanes.turn_left = self.lanes.turn_left.saturating_sub(written);
@@ -456,27 +467,19 @@ impl Core {
 
     /// Looks now and then whether the lane is worth having.
     fn watch(&mut self, host: &mut Host<'_, Shared>, c: &mut Conn) -> Result<(), Over> {
-        let read = self.endpoint.lane_waits(c.peer, c.lane);
+        let read = self.messages.endpoint().lane_waits(c.peer, c.lane);
         let (now, sees) = (Time(host.now), self.lanes.sees_losses);
         let remote = host.tcp_remote(c.io).map(|(to, net)| address(to, net).ip());
         let lost = || match remote {
-            Some(ip) if self.endpoint.path_has_failed(c.peer, ip) => Err(Over),
+            Some(ip) if self.messages.endpoint().path_has_failed(c.peer, ip) => Err(Over),
             _ => Ok(if sees { host.tcp_lost(c.io) } else { 0 }),
         };
         if c.health.suffers(now, read, lost)? {
             return Err(Over);
         }
         if let Some(ip) = remote.filter(|_| c.health.is_to_ask(now)) {
-            self.endpoint.ask_path(now, c.peer, ip);
+            self.messages.endpoint_mut().ask_path(now, c.peer, ip);
         }
         Ok(())
-    }
-
-    /// Where bytes of an operation go.
-    fn place_of(&mut self, peer: PeerId, key: BodyKey) -> Option<Place<'_>> {
-        match key {
-            BodyKey::Message(mseq) => self.place_of_message(peer, mseq),
-            BodyKey::Body(handle) => self.place_of_body(peer, handle),
-        }
     }
 }

@@ -1,23 +1,24 @@
-//! A rank: one protocol endpoint and one matcher on a simulated host, with tagged sends and receives, eager and
-//! rendezvous, as the engine has them, and every checker told of everything.
+//! A rank: the messages of one endpoint (`core/message`) on a simulated host, driven as the engine drives them, and every checker told of everything.
 
 mod directory;
 mod lanes;
-mod receive;
-mod send;
+mod operations;
+mod pattern;
+mod told;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use weir_match::{Class, Match, Matcher};
-use weir_proto::{Config, DownReason, Endpoint, Event, PacketBuf, Payloads, PeerId, RxMeta, Time};
+use weir_message::Messages;
+use weir_proto::{DownReason, Endpoint, PacketBuf, PeerId, RxMeta, Time};
 
 pub use directory::{Directory, Shared};
 use lanes::Lanes;
-use receive::{Body, Incoming, Receive};
-use send::Outgoing;
+use operations::{Outgoing, Receive};
+pub use pattern::Pattern;
+use told::{Pieces, Steps};
 
-use crate::check::{Program, memory::Memory, payload};
+use crate::check::{Program, memory::Memory};
 use crate::rng::mix;
 use crate::spec::{HostId, NetId, Ns};
 use crate::world::{Host, Node, Received};
@@ -149,86 +150,44 @@ impl Io<'_, '_> {
     }
 }
 
-/// The payload of every operation of one endpoint.
-struct Content {
-    endpoint_id: u64,
-}
-
-impl Payloads for Content {
-    fn read(&self, token: u64, offset: u64, dst: &mut [u8]) {
-        payload::fill(payload::key(self.endpoint_id, token_message(token)), offset, dst);
-    }
-}
-
-/// What a token stands for.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Part {
-    Eager,
-    Request,
-    Body,
-    Control,
-}
-
-fn token(part: Part, number: u64) -> u64 {
-    number << 2 | part as u64
-}
-
-fn token_message(token: u64) -> u64 {
-    token >> 2
-}
-
-fn token_part(token: u64) -> Part {
-    match token & 3 {
-        0 => Part::Eager,
-        1 => Part::Request,
-        2 => Part::Body,
-        _ => Part::Control,
-    }
-}
-
-fn class(tagged: bool) -> Class {
-    if tagged { Class::Tagged } else { Class::Untagged }
-}
-
 /// What a rank knows about a peer of its endpoint.
 #[derive(Clone, Debug)]
 struct Peer {
     program: Program,
     endpoint_id: u64,
+    /// The messages know it by name.
+    inserted: bool,
     down: Option<DownReason>,
     /// The association was established once.
     was_up: bool,
-    /// Sends that the endpoint had no room for, in order.
+    /// Sends that there was no room for, in order.
     backlog: VecDeque<SendId>,
-    /// The same for control messages.
-    control_backlog: VecDeque<weir_match::envelope::Envelope>,
     /// Highest number of a lane that it greeted with.
     lane: u32,
+}
+
+impl Peer {
+    fn new(program: Program, endpoint_id: u64) -> Peer {
+        Peer { program, endpoint_id, inserted: false, down: None, was_up: false, backlog: VecDeque::new(), lane: 0 }
+    }
 }
 
 /// Everything of a rank but its program.
 pub struct Core {
     program: Program,
     endpoint_id: u64,
-    eager_max: u64,
-    streams: u16,
     level_gathers: bool,
-    endpoint: Endpoint,
-    matcher: Matcher,
+    /// Sends up to so long may be complete before they have arrived.
+    copy_bytes: u64,
+    messages: Messages<Pattern, Steps>,
     peers: BTreeMap<PeerId, Peer>,
     by_program: BTreeMap<Program, PeerId>,
     sends: BTreeMap<SendId, Outgoing>,
     receives: BTreeMap<RecvId, Receive>,
-    incoming: BTreeMap<u64, Incoming>,
-    by_number: BTreeMap<(PeerId, u64), u64>,
-    bodies: BTreeMap<(PeerId, u64), Body>,
+    pieces: Pieces,
     next_send: u64,
     next_receive: u64,
-    next_incoming: u64,
-    next_control: u64,
     outcomes: VecDeque<Outcome>,
-    events: Vec<Event>,
-    matches: Vec<Match>,
     buffer: PacketBuf,
     lanes: Lanes,
     runs: u32,
@@ -267,7 +226,7 @@ impl Rank {
     #[must_use]
     pub fn new(shared: &mut Shared, host: HostId, incarnation: u32) -> Self {
         let program = Program { host, incarnation };
-        let config: Config = shared.config(host);
+        let config = shared.config.clone();
         // Never 0, which names whoever is at an address (spec 7).
         let endpoint_id = mix(shared.seed ^ mix(u64::from(host) << 32 | u64::from(incarnation) | 1 << 63)).max(1);
         let mut secret = [0; 32];
@@ -275,35 +234,29 @@ impl Rank {
             chunk.copy_from_slice(&mix(endpoint_id.wrapping_add(1 + i as u64)).to_le_bytes());
         }
         let addresses: Vec<SocketAddr> = (0..shared.networks).map(|n| address(host, n)).collect();
+        let level_gathers = config.gather;
+        let endpoint = Endpoint::new(config, shared.job_key, endpoint_id, &addresses, secret);
+        shared.directory.enter(program, endpoint_id, endpoint.name());
         let core = Core {
             program,
             endpoint_id,
-            eager_max: shared.eager_max,
-            streams: config.streams,
-            level_gathers: config.gather,
-            endpoint: Endpoint::new(config, shared.job_key, endpoint_id, &addresses, secret),
-            matcher: Matcher::new(),
+            level_gathers,
+            copy_bytes: shared.messages.copy_bytes as u64,
+            messages: Messages::new(shared.messages.clone(), endpoint, Steps::default()),
             peers: BTreeMap::new(),
             by_program: BTreeMap::new(),
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),
-            incoming: BTreeMap::new(),
-            by_number: BTreeMap::new(),
-            bodies: BTreeMap::new(),
+            pieces: Pieces::new(),
             next_send: 0,
             next_receive: 0,
-            next_incoming: 0,
-            next_control: 0,
             outcomes: VecDeque::new(),
-            events: Vec::new(),
-            matches: Vec::new(),
             buffer: PacketBuf::new(),
             lanes: Lanes::new(shared, endpoint_id),
             runs: 0,
             has_backlog: false,
             closing: false,
         };
-        shared.directory.enter(program, endpoint_id, core.endpoint.name());
         shared.unfinished.insert(host);
         let app = shared.make_app(program);
         Rank { core, app, started: false, done: false }
@@ -312,31 +265,28 @@ impl Rank {
     /// Closes the endpoint; what was accepted is still delivered.
     pub fn close(&mut self, now: Ns) {
         self.core.closing = true;
-        self.core.endpoint.close(Time(now));
+        self.core.messages.endpoint_mut().close(Time(now));
     }
 
     /// Nothing unacknowledged is left after `close`.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.core.endpoint.is_drained()
+        self.endpoint().is_drained()
     }
 
     /// Where the rank stands, for people.
     #[must_use]
     pub fn state(&self) -> String {
-        let c = &self.core;
+        let (c, endpoint) = (&self.core, self.endpoint());
+        let [sends, receives, messages, bodies] = c.messages.held();
         let mut s = format!(
-            "{}: {} | sends open {} receives open {} messages in {} bodies in {} next timeout {:?}",
+            "{}: {} | sends open {sends} receives open {receives} messages in {messages} bodies in {bodies} next timeout {:?}",
             c.program,
             self.app.state(),
-            c.sends.len(),
-            c.receives.len(),
-            c.incoming.len(),
-            c.bodies.len(),
-            c.endpoint.next_timeout()
+            endpoint.next_timeout()
         );
         for (id, p) in &c.peers {
-            let stats = c.endpoint.peer_stats(*id);
+            let stats = endpoint.peer_stats(*id);
             let quiet = stats.messages_open + stats.messages_waiting + stats.bodies_open + stats.bodies_in == 0;
             if quiet && stats.state == "up" {
                 continue;
@@ -344,8 +294,8 @@ impl Rank {
             s += &format!(
                 "\n    {} queued {} credit {:?} {stats:?}",
                 p.program,
-                c.endpoint.queued(*id),
-                c.endpoint.credit(*id)
+                endpoint.queued(*id),
+                endpoint.credit(*id)
             );
         }
         s
@@ -354,7 +304,7 @@ impl Rank {
     /// The endpoint, to look at.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        &self.core.endpoint
+        self.core.messages.endpoint()
     }
 
     /// Checks that nothing is kept for peers that live once all work is done.
@@ -364,17 +314,22 @@ impl Rank {
     pub fn check_empty(&self, shared: &Shared) -> Result<(), String> {
         let c = &self.core;
         for (id, p) in c.peers.iter().filter(|(_, p)| p.down.is_none() && !shared.checks.liveness.is_dead(p.program)) {
-            Memory::check_empty(c.program, p.program, &c.endpoint.peer_stats(*id))?;
+            Memory::check_empty(c.program, p.program, &self.endpoint().peer_stats(*id))?;
         }
-        let left = c.sends.len() + c.incoming.len() + c.bodies.len();
-        if left > 0 {
+        let [sends, _, messages, bodies] = c.messages.held();
+        if sends + c.sends.len() + messages + bodies + c.pieces.len() > 0 || c.messages.owes() {
             return Err(format!(
-                "{} has done its work but keeps {} sends, {} messages, {} bodies",
+                "{} has done its work but keeps {sends} sends ({} not ended), {messages} messages, {bodies} bodies, {} half there; owes: {}",
                 c.program,
                 c.sends.len(),
-                c.incoming.len(),
-                c.bodies.len()
+                c.pieces.len(),
+                c.messages.owes()
             ));
+        }
+        let counters = c.messages.counters();
+        let wrongs = (counters.malformed, counters.overruns, counters.access_errors);
+        if wrongs != (0, 0, 0) {
+            return Err(format!("{} was told {wrongs:?} things that nobody says who keeps to the rules", c.program));
         }
         Ok(())
     }
@@ -401,111 +356,10 @@ impl Rank {
 }
 
 impl Core {
-    /// The slot for a peer of the endpoint, made when first seen.
-    fn peer_slot(&mut self, host: &mut Host<'_, Shared>, id: PeerId) -> &mut Peer {
-        let endpoint = &self.endpoint;
-        let by_program = &mut self.by_program;
-        self.peers.entry(id).or_insert_with(|| {
-            let endpoint_id = endpoint.peer_endpoint_id(id);
-            let program = host.shared.directory.program(endpoint_id).unwrap_or_else(|| {
-                host.violation("identity", format!("peer {id:?} has endpoint id {endpoint_id:#x}, which nobody has"));
-                Program { host: HostId::MAX, incarnation: 0 }
-            });
-            by_program.insert(program, id);
-            Peer {
-                program,
-                endpoint_id,
-                down: None,
-                was_up: false,
-                backlog: VecDeque::new(),
-                control_backlog: VecDeque::new(),
-                lane: 0,
-            }
-        })
-    }
-
-    /// The endpoint's peer for a program.
-    fn peer_of(&mut self, host: &mut Host<'_, Shared>, program: Program) -> PeerId {
-        if let Some(id) = self.by_program.get(&program) {
-            return *id;
-        }
-        let Some(name) = host.shared.directory.name(program) else {
-            host.violation("scenario", format!("{program} has no name yet"));
-            return PeerId(u32::MAX);
-        };
-        match self.endpoint.peer(&name) {
-            Ok(id) => {
-                self.peer_slot(host, id);
-                id
-            }
-            Err(e) => {
-                host.violation("name", format!("{} refuses the name of {program}: {e}", self.program));
-                PeerId(u32::MAX)
-            }
-        }
-    }
-
-    /// Handles all events; `datagram` is what they index.
-    fn drain_events(&mut self, host: &mut Host<'_, Shared>, datagram: &[u8]) {
-        let mut events = std::mem::take(&mut self.events);
-        for e in events.drain(..) {
-            self.event(host, e, datagram);
-        }
-        // Handling may have produced more (restored fragments); those index nothing.
-        let more = std::mem::replace(&mut self.events, events);
-        for e in more {
-            self.event(host, e, &[]);
-        }
-    }
-
-    fn event(&mut self, host: &mut Host<'_, Shared>, event: Event, datagram: &[u8]) {
-        match event {
-            Event::Up { peer } => {
-                self.peer_slot(host, peer).was_up = true;
-                let program = self.program;
-                let other = self.peers[&peer].program;
-                host.note(10, || format!("up              {program} with {other}"));
-            }
-            Event::Down { peer, reason } => self.down(host, peer, reason),
-            Event::Sent { peer, token } => self.token_ended(host, peer, token, None),
-            Event::Failed { peer, token, reason } => self.token_ended(host, peer, token, Some(reason)),
-            Event::Message { .. } => self.message_event(host, &event, datagram),
-            Event::Body { peer, handle, offset, ref payload, complete } => {
-                let bytes = slice(host, datagram, payload);
-                self.body_bytes(host, peer, handle, offset, bytes, complete);
-            }
-            Event::BodyAborted { peer, handle, .. } => {
-                if !self.closing {
-                    host.violation(
-                        "abort",
-                        format!("{} saw body {handle:#x} of {peer:?} aborted; nobody aborts", self.program),
-                    );
-                }
-            }
-            Event::Parity { .. } => self.parity(host, &event, datagram),
-        }
-    }
-
-    fn down(&mut self, host: &mut Host<'_, Shared>, peer: PeerId, reason: DownReason) {
-        let program = self.program;
-        let p = self.peer_slot(host, peer);
-        let other = p.program;
-        if p.down.replace(reason).is_some() {
-            host.violation("down-twice", format!("{program} was told twice that {other} is down"));
-        }
-        host.note(11, || format!("down            {program} loses {other}: {reason}"));
-        let in_order = self.closing || (reason == DownReason::Closed && host.shared.closing);
-        if !in_order && let Err(e) = host.shared.checks.liveness.verdict(program, other, &reason.to_string()) {
-            host.violation("false-death", e);
-        }
-        host.shared.checks.memory.parted(other, program);
-        self.fail_peer(host, peer);
-    }
-
     fn transmit(&mut self, host: &mut Host<'_, Shared>) {
-        let content = Content { endpoint_id: self.endpoint_id };
+        self.messages.begin_transmit();
         while host.can_send() {
-            let Some(t) = self.endpoint.poll_transmit(Time(host.now), &content, &mut self.buffer) else {
+            let Some(t) = self.messages.poll_transmit(Time(host.now), &mut self.buffer) else {
                 break;
             };
             if t.payload.is_some() && !self.level_gathers {
@@ -524,12 +378,16 @@ impl Core {
                     format!("{} sends a datagram of {size} bytes; the limit is {limit}", self.program),
                 );
             }
+            let messages = &self.messages;
             host.send(net, to, |b| {
                 b.extend_from_slice(head);
                 if let Some(p) = t.payload {
                     let at = b.len();
                     b.resize(at + usize::from(p.len), 0);
-                    content.read(p.token, p.offset, &mut b[at..]);
+                    // What was given up meanwhile is never used.
+                    if let Some(source) = messages.payload(p.token) {
+                        source.read(p.offset, &mut b[at..]);
+                    }
                 }
             });
         }
@@ -544,22 +402,11 @@ impl Core {
         if let Some(id) = self.peers.keys().nth(turn)
             && let Err(e) = host.shared.checks.memory.check_peer(
                 self.program,
-                self.endpoint.queued(*id),
-                &self.endpoint.peer_stats(*id),
+                self.messages.endpoint().queued(*id),
+                &self.messages.endpoint().peer_stats(*id),
             )
         {
             host.violation("memory", e);
-        }
-    }
-}
-
-/// The bytes of an event, which must lie in its datagram.
-fn slice<'d>(host: &mut Host<'_, Shared>, datagram: &'d [u8], range: &std::ops::Range<usize>) -> &'d [u8] {
-    match datagram.get(range.clone()) {
-        Some(bytes) => bytes,
-        None => {
-            host.violation("range", format!("an event points to {range:?} of a datagram of {} bytes", datagram.len()));
-            &[]
         }
     }
 }
@@ -575,16 +422,16 @@ impl Node for Rank {
             slack_ns: u32::try_from(meta.slack_ns).unwrap_or(u32::MAX),
             ecn: 0,
         };
-        core.endpoint.handle(Time(host.now), meta, data, &mut core.events);
-        core.drain_events(host, data);
+        core.messages.datagram(Time(host.now), meta, data);
+        core.settle(host);
     }
 
     fn run(&mut self, host: &mut Host<'_, Shared>) {
         let now = Time(host.now);
         self.core.read_lanes(host);
-        if self.core.endpoint.next_timeout().is_some_and(|t| t <= now) {
-            self.core.endpoint.handle_timeout(now, &mut self.core.events);
-            self.core.drain_events(host, &[]);
+        if self.core.messages.next_timeout().is_some_and(|t| t <= now) {
+            self.core.messages.timeouts(now);
+            self.core.settle(host);
         }
         self.core.push_backlog(host);
         self.run_app(host);
@@ -594,7 +441,7 @@ impl Node for Rank {
     }
 
     fn next_wake(&self) -> Option<Ns> {
-        let protocol = self.core.endpoint.next_timeout().map(|t| t.0);
+        let protocol = self.core.messages.next_timeout().map(|t| t.0);
         let app = if self.done { None } else { self.app.next_wake() };
         let queued = (!self.core.outcomes.is_empty()).then_some(0);
         [protocol, app, queued, self.core.lanes.next_wake()].into_iter().flatten().min()
