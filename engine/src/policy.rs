@@ -43,7 +43,7 @@ pub fn told(core: &Core, peer: u32) -> (&'static str, String) {
     let carrier = proto.sessions().get(PeerId(peer)).map_or(Carrier::Link, |s| s.carrier());
     let shm = core.shm.as_ref();
     match carrier {
-        _ if core.st.messages.is_own(peer) => ("self", "the endpoint itself".to_owned()),
+        Carrier::Loopback => ("self", "the endpoint itself".to_owned()),
         Carrier::Shm => {
             let large = match shm.and_then(|s| s.pull(peer)) {
                 Some(Ok(())) => "large messages are read from the sender's memory".to_owned(),

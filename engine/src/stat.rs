@@ -42,7 +42,7 @@ pub fn numbers(core: &Core) -> Numbers {
             .peers()
             .map(|p| (p.0, st.proto().peer_stats(p), messages.streams(p.0), crate::policy::told(core, p.0)))
             .collect(),
-        shm: core.shm.as_ref().map(|shm| shm.counters().clone()),
+        shm: core.shm.as_ref().map(|shm| *shm.counters()),
         no_tcp_to: st.no_tcp_to().take(NO_TCP_MAX).collect(),
     }
 }
