@@ -51,6 +51,8 @@ pub struct Report {
     pub parity_used: u64,
     /// Sum over all endpoints: lanes that were up, those that failed, units read to their end, their payload bytes.
     pub lanes: [u64; 4],
+    /// Sum over all endpoints: remote writes and reads begun; and notices of writes that came.
+    pub remote: [u64; 3],
     /// What TCP connections came to.
     pub tcp: TcpCounters,
     /// Last events and the state of every unfinished rank, if a promise was broken.
@@ -174,6 +176,7 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
         story = w.log.recent();
         story.extend(w.shared.unfinished.iter().filter_map(|h| w.node(*h)).map(Rank::state));
     }
+    let messages = || (0..s.net.hosts).filter_map(|h| w.node(h)).map(Rank::counters);
     let counters = || (0..s.net.hosts).filter_map(|h| w.node(h)).map(|n| n.endpoint().counters());
     Report {
         violation: w.violation().cloned(),
@@ -196,6 +199,11 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
             counters().map(|c| c.lanes_failed).sum(),
             counters().map(|c| c.lane_units_received).sum(),
             counters().map(|c| c.lane_bytes_received).sum(),
+        ],
+        remote: [
+            messages().map(|c| c.writes).sum(),
+            messages().map(|c| c.reads).sum(),
+            w.shared.checks.remote.writes.values().filter(|w| w.noticed).count() as u64,
         ],
         tcp: w.tcp_counters(),
         story,

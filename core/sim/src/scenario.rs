@@ -205,6 +205,12 @@ impl Scenario {
         if rng.chance(500_000) {
             s.draw_lanes(&mut rng);
         }
+        let mut rng = Rng::new(seed, u64::MAX - 5);
+        if let Workload::Traffic(t) = &mut s.work
+            && rng.chance(500_000)
+        {
+            t.draw_remote(&mut rng, s.net.hosts, 1 << 20);
+        }
         s.endpoint.unexpected_bytes = Rng::new(seed, u64::MAX - 4).pick(&[unexpected_bytes(), 16 << 10, 0]);
         s
     }

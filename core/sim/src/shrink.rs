@@ -95,6 +95,16 @@ fn changes(s: &Scenario) -> Vec<Change> {
         }
     }
     all.push(Box::new(|s| s.net.host = crate::spec::HostSpec::default()));
+    all.push(Box::new(|s| {
+        if let Workload::Traffic(t) = &mut s.work {
+            t.remote.clear();
+        }
+    }));
+    all.push(Box::new(|s| {
+        if let Workload::Traffic(t) = &mut s.work {
+            t.remote.pop();
+        }
+    }));
     all.push(Box::new(|s| s.endpoint.lanes = None));
     all.push(Box::new(|s| s.net.host.tcp.breaks = 0));
     all.push(Box::new(|s| s.net.host.tcp.refuses = 0));
@@ -111,7 +121,10 @@ fn changes(s: &Scenario) -> Vec<Change> {
     }));
     all.push(Box::new(|s| {
         let used = if let Workload::Traffic(t) = &s.work {
-            t.messages.iter().map(|m| m.from.max(m.to) + 1).max()
+            {
+                let remote = t.remote.iter().map(|r| r.from.max(r.op.to) + 1);
+                t.messages.iter().map(|m| m.from.max(m.to) + 1).chain(remote).max()
+            }
         } else {
             None
         };

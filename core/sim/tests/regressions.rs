@@ -101,7 +101,13 @@ fn a_late_send_is_for_the_program_it_was_meant_for() {
     net.faults = faults.map(|(at_ns, fault)| TimedFault { at_ns, fault }).to_vec();
     let first = Planned { send_at_ns: 500 * US, sync: true, ..message(0, 1, 1) };
     let second = Planned { send_at_ns: 10 * MS, receive_at_ns: 10 * MS, phase: 1, ..message(0, 1, 100_000) };
-    let work = Traffic { messages: vec![first, second], crashing: vec![1], phase_ns: 10 * MS, forget_ns: 8 * SEC };
+    let work = Traffic {
+        messages: vec![first, second],
+        crashing: vec![1],
+        phase_ns: 10 * MS,
+        forget_ns: 8 * SEC,
+        ..Traffic::default()
+    };
     let s = Scenario { seed: 1, net, endpoint: EndpointSpec::default(), work: Workload::Traffic(work) };
     let r = run(&s, Watch::default());
     assert_eq!(r.violation, None);

@@ -54,11 +54,16 @@ impl Memory {
     }
 
     /// The receiver lets the sender send so many messages and bytes more.
-    pub fn consumed(&mut self, from: Program, at: Program, msgs: u64, bytes: u64) {
-        if let Some(held) = self.held.get_mut(&(from, at)) {
-            held.0 = held.0.saturating_sub(msgs);
-            held.1 = held.1.saturating_sub(bytes);
+    ///
+    /// # Errors
+    /// That is more than came.
+    pub fn consumed(&mut self, from: Program, at: Program, msgs: u64, bytes: u64) -> Result<(), String> {
+        let Some(held) = self.held.get_mut(&(from, at)) else { return Ok(()) };
+        if msgs > held.0 || bytes > held.1 {
+            return Err(format!("{at} gives {from} credit for {msgs} messages, {bytes} bytes, and holds {held:?}"));
         }
+        *held = (held.0 - msgs, held.1 - bytes);
+        Ok(())
     }
 
     /// The two have parted.
@@ -115,7 +120,8 @@ mod tests {
         let limits = Limits { credit_msgs: 2, credit_bytes: 100, ..Limits::default() };
         let mut m = Memory { limits, ..Memory::default() };
         assert!(m.arrived(p, q, 60).is_ok());
-        m.consumed(p, q, 1, 60);
+        assert!(m.consumed(p, q, 2, 60).is_err() && m.consumed(p, q, 1, 61).is_err());
+        assert!(m.consumed(p, q, 1, 60).is_ok());
         assert!(m.arrived(p, q, 60).is_ok());
         assert!(m.arrived(p, q, 40).is_ok());
         assert!(m.arrived(p, q, 0).is_err());

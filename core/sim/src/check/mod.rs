@@ -5,6 +5,7 @@ pub mod liveness;
 pub mod memory;
 pub mod order;
 pub mod payload;
+pub mod remote;
 
 use std::fmt;
 
@@ -38,6 +39,8 @@ pub struct Checks {
     pub order: order::Order,
     /// Bounded memory.
     pub memory: memory::Memory,
+    /// Remote memory.
+    pub remote: remote::Remote,
     /// Verdicts on peers.
     pub liveness: liveness::Liveness,
 }

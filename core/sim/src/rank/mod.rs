@@ -4,6 +4,7 @@ mod directory;
 mod lanes;
 mod operations;
 mod pattern;
+mod remote;
 mod told;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,6 +17,7 @@ pub use directory::{Directory, Shared};
 use lanes::Lanes;
 use operations::{Outgoing, Receive};
 pub use pattern::Pattern;
+pub use remote::{READABLE_BYTES, WRITABLE_BYTES};
 use told::{Pieces, Steps};
 
 use crate::check::{Program, memory::Memory};
@@ -34,6 +36,10 @@ pub struct SendId(pub u64);
 /// A rank's name for one of its receives; grows from receive to receive.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RecvId(pub u64);
+
+/// A rank's name for one of its remote writes and reads; grows from each to the next.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RemoteId(pub u64);
 
 /// How an operation ended.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -55,6 +61,8 @@ pub enum Outcome {
     SendFailed(SendId),
     /// The receive will not complete: its peer is down, or it was cancelled.
     RecvFailed(RecvId),
+    /// The remote write or read is over, well or not.
+    Remote(RemoteId),
 }
 
 /// What a program wants to send.
@@ -85,6 +93,23 @@ pub struct RecvOp {
     pub ignore: u64,
     /// Bytes of the buffer; longer messages are cut.
     pub room: u64,
+}
+
+/// What a program wants to do to the memory of another.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct RemoteOp {
+    /// Whose memory.
+    pub to: HostId,
+    /// Read it, or else write.
+    pub read: bool,
+    /// Where: in the region that is read, or in the one that is written, where no other write goes.
+    pub at: u64,
+    /// Bytes.
+    pub len: u64,
+    /// The target is told of the write.
+    pub notice: bool,
+    /// It names a region that nobody has.
+    pub wrong: bool,
 }
 
 /// The program on a rank.
@@ -130,6 +155,10 @@ impl Io<'_, '_> {
     /// Posts a receive for an incarnation, alive or not.
     pub fn receive_from(&mut self, op: RecvOp, from: Option<Program>) -> RecvId {
         self.rank.start_receive(self.host, op, from)
+    }
+    /// Starts a remote write or read, at an incarnation, alive or not.
+    pub fn remote(&mut self, op: RemoteOp, to: Program) -> RemoteId {
+        self.rank.start_remote(self.host, op, to)
     }
     /// The program that runs on a host now, or ran there last.
     #[must_use]
@@ -184,7 +213,11 @@ pub struct Core {
     by_program: BTreeMap<Program, PeerId>,
     sends: BTreeMap<SendId, Outgoing>,
     receives: BTreeMap<RecvId, Receive>,
+    remote: BTreeMap<RemoteId, remote::Remote>,
+    /// Remote operations that there was no room for.
+    remote_backlog: VecDeque<RemoteId>,
     pieces: Pieces,
+    next_remote: u64,
     next_send: u64,
     next_receive: u64,
     outcomes: VecDeque<Outcome>,
@@ -237,17 +270,22 @@ impl Rank {
         let level_gathers = config.gather;
         let endpoint = Endpoint::new(config, shared.job_key, endpoint_id, &addresses, secret);
         shared.directory.enter(program, endpoint_id, endpoint.name());
+        let mut messages = Messages::new(shared.messages.clone(), endpoint, Steps::default());
+        remote::register(shared, program, endpoint_id, &mut messages);
         let core = Core {
             program,
             endpoint_id,
             level_gathers,
             copy_bytes: shared.messages.copy_bytes as u64,
-            messages: Messages::new(shared.messages.clone(), endpoint, Steps::default()),
+            messages,
             peers: BTreeMap::new(),
             by_program: BTreeMap::new(),
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),
+            remote: BTreeMap::new(),
+            remote_backlog: VecDeque::new(),
             pieces: Pieces::new(),
+            next_remote: 0,
             next_send: 0,
             next_receive: 0,
             outcomes: VecDeque::new(),
@@ -307,6 +345,12 @@ impl Rank {
         self.core.messages.endpoint()
     }
 
+    /// What its messages counted.
+    #[must_use]
+    pub fn counters(&self) -> &weir_message::Counters {
+        self.core.messages.counters()
+    }
+
     /// Checks that nothing is kept for peers that live once all work is done.
     ///
     /// # Errors
@@ -327,7 +371,8 @@ impl Rank {
             ));
         }
         let counters = c.messages.counters();
-        let wrongs = (counters.malformed, counters.overruns, counters.access_errors);
+        let refused = if shared.checks.remote.wrong == 0 { counters.access_errors } else { 0 };
+        let wrongs = (counters.malformed, counters.overruns, refused);
         if wrongs != (0, 0, 0) {
             return Err(format!("{} was told {wrongs:?} things that nobody says who keeps to the rules", c.program));
         }
@@ -434,6 +479,7 @@ impl Node for Rank {
             self.core.settle(host);
         }
         self.core.push_backlog(host);
+        self.core.push_remote_backlog(host);
         self.run_app(host);
         self.core.transmit(host);
         self.core.write_lanes(host);

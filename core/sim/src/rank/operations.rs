@@ -7,7 +7,7 @@ use weir_match::Class;
 use weir_message::{Completion, MessageError, OpError, OpKind, SendMode};
 use weir_proto::{PeerId, Time};
 
-use super::{Core, Outcome, Pattern, RecvId, RecvOp, SendId, SendOp, Shared};
+use super::{Core, Outcome, Pattern, RecvId, RecvOp, RemoteId, SendId, SendOp, Shared};
 use crate::check::{Program, delivery, order, payload};
 use crate::world::Host;
 
@@ -157,6 +157,8 @@ impl Core {
         match c.kind {
             OpKind::Send => self.sent(host, SendId(c.context as u64), c),
             OpKind::Recv => self.received(host, RecvId(c.context as u64), c),
+            OpKind::Write | OpKind::Read => self.remote_ended(host, RemoteId(c.context as u64), c),
+            OpKind::RemoteWrite => self.noticed(host, c),
             other => host.violation("completion", format!("{}: {other:?}, which nobody began", self.program)),
         }
     }

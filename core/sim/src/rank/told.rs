@@ -90,7 +90,9 @@ impl Core {
             }
             Step::Credit { peer, msgs, bytes } => {
                 let from = self.peer_slot(host, PeerId(peer)).program;
-                host.shared.checks.memory.consumed(from, me, msgs.into(), bytes);
+                if let Err(e) = host.shared.checks.memory.consumed(from, me, msgs.into(), bytes) {
+                    host.violation("memory", e);
+                }
             }
         }
     }

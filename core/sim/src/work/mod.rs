@@ -139,7 +139,10 @@ impl Workload {
             Workload::AllToAll { len, rounds } => (h * h * len * u64::from(*rounds), h * h * u64::from(*rounds)),
             Workload::Superstep { steps, len, .. } => (h * h * len.1 * u64::from(*steps), h * h * u64::from(*steps)),
             Workload::Farm(f) => (f.tasks * (f.task_bytes + f.result_bytes), 2 * f.tasks),
-            Workload::Traffic(t) => (t.messages.iter().map(|m| m.len).sum(), t.messages.len() as u64),
+            Workload::Traffic(t) => {
+                let (messages, remote) = (t.messages.iter().map(|m| m.len), t.remote.iter().map(|r| r.op.len));
+                (messages.chain(remote).sum(), (t.messages.len() + t.remote.len()) as u64)
+            }
         }
     }
 

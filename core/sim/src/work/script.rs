@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use crate::check::Program;
-use crate::rank::{App, Io, Outcome, RecvId, RecvOp, SendId, SendOp};
+use crate::rank::{App, Io, Outcome, RecvId, RecvOp, RemoteId, RemoteOp, SendId, SendOp};
 use crate::spec::{HostId, Ns};
 
 /// One step of a script.
@@ -15,6 +15,8 @@ pub enum Step {
     Send(SendOp),
     /// Post a receive; its sender is understood like the receiver of a send.
     Receive(RecvOp),
+    /// Start a remote write or read; its target is understood like the receiver of a send.
+    Remote(RemoteOp),
     /// Go on when at most so many sends are open.
     WaitSends(usize),
     /// Go on when at most so many receives are open.
@@ -37,6 +39,7 @@ pub struct Script {
     sends: BTreeSet<SendId>,
     /// With phase and the program each is directed at.
     receives: BTreeMap<RecvId, (u32, Option<Program>)>,
+    remote: BTreeSet<RemoteId>,
     phase: u32,
     wake: Option<Ns>,
     waited: bool,
@@ -50,6 +53,7 @@ impl Script {
             steps: steps.into_iter().collect(),
             sends: BTreeSet::new(),
             receives: BTreeMap::new(),
+            remote: BTreeSet::new(),
             phase: 0,
             wake: None,
             waited: false,
@@ -77,6 +81,10 @@ impl Script {
             Step::Receive(op) => {
                 let from = op.from.map(|h| self.program(io, h));
                 self.receives.insert(io.receive_from(op, from), (self.phase, from));
+            }
+            Step::Remote(op) => {
+                let to = self.program(io, op.to);
+                self.remote.insert(io.remote(op, to));
             }
             Step::WaitSends(n) => return self.sends.len() <= n,
             Step::WaitReceives(n) => return self.receives.len() <= n,
@@ -129,6 +137,9 @@ impl App for Script {
             Outcome::Received { receive, .. } | Outcome::RecvFailed(receive) => {
                 self.receives.remove(&receive);
             }
+            Outcome::Remote(id) => {
+                self.remote.remove(&id);
+            }
         }
         self.go(io);
     }
@@ -142,19 +153,20 @@ impl App for Script {
     }
 
     fn is_done(&self) -> bool {
-        self.steps.is_empty() && self.sends.is_empty() && self.receives.is_empty()
+        self.steps.is_empty() && self.sends.is_empty() && self.receives.is_empty() && self.remote.is_empty()
     }
 
     fn state(&self) -> String {
         let some = |n: usize| format!("{n}");
         format!(
-            "{} steps left, next {:?}, waits for sends {:?} ({}), receives {:?} ({})",
+            "{} steps left, next {:?}, waits for sends {:?} ({}), receives {:?} ({}), remote {:?}",
             self.steps.len(),
             self.steps.front(),
             self.sends.iter().take(5).map(|s| s.0).collect::<Vec<_>>(),
             some(self.sends.len()),
             self.receives.keys().take(5).map(|r| r.0).collect::<Vec<_>>(),
-            some(self.receives.len())
+            some(self.receives.len()),
+            self.remote.iter().take(5).map(|r| r.0).collect::<Vec<_>>(),
         )
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::PROTOCOL;
 use super::script::Step;
 use crate::check::Program;
-use crate::rank::{RecvOp, SendOp};
+use crate::rank::{READABLE_BYTES, RecvOp, RemoteOp, SendOp, WRITABLE_BYTES};
 use crate::rng::Rng;
 use crate::spec::{HostId, Ns};
 
@@ -54,11 +54,27 @@ pub struct Planned {
     pub phase: u32,
 }
 
+/// A remote write or read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PlannedRemote {
+    /// By whom.
+    pub from: HostId,
+    /// When it begins.
+    pub at_ns: Ns,
+    /// 0: before anyone has restarted; 1: after that.
+    pub phase: u32,
+    /// What.
+    pub op: RemoteOp,
+}
+
 /// Random traffic.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Traffic {
     /// All messages.
     pub messages: Vec<Planned>,
+    /// Remote writes and reads beside them.
+    #[serde(default)]
+    pub remote: Vec<PlannedRemote>,
     /// Hosts that crash and restart during phase 0.
     pub crashing: Vec<HostId>,
     /// When phase 1 begins.
@@ -171,6 +187,28 @@ impl Traffic {
         }
     }
 
+    /// Draws remote writes and reads for the time that the messages take.
+    pub fn draw_remote(&mut self, rng: &mut Rng, hosts: u32, bytes_max: u64) {
+        let mut written = vec![0; hosts as usize];
+        let mut left = bytes_max.min(WRITABLE_BYTES);
+        let len_max = rng.log_between(64, 256 << 10);
+        for phase in 0..=self.messages.iter().map(|m| m.phase).max().unwrap_or(0) {
+            let times = || self.messages.iter().filter(|m| m.phase == phase).map(|m| m.send_at_ns);
+            let (Some(first), Some(last)) = (times().min(), times().max()) else { continue };
+            for _ in 0..rng.log_between(2, 100) {
+                let from = rng.below(u64::from(hosts)) as HostId;
+                let to = (from + 1 + rng.below(u64::from(hosts) - 1) as HostId) % hosts;
+                let (read, len) = (rng.chance(400_000), rng.log_between(1, len_max).saturating_sub(1).min(left));
+                left -= len;
+                let free: &mut u64 = &mut written[to as usize];
+                let at = if read { rng.below(READABLE_BYTES - len + 1) } else { std::mem::replace(free, *free + len) };
+                let (notice, wrong) = (!read && rng.chance(300_000), rng.chance(30_000));
+                let op = RemoteOp { to, read, at, len, notice: notice && !wrong, wrong };
+                self.remote.push(PlannedRemote { from, at_ns: rng.between(first, last), phase, op });
+            }
+        }
+    }
+
     /// The steps of a rank: everything in order of time. An incarnation that is not the first has only phase 1.
     #[must_use]
     pub fn steps(&self, program: Program) -> Vec<Step> {
@@ -183,6 +221,9 @@ impl Traffic {
             if m.to == me {
                 acts.push((m.phase, m.receive_at_ns, Step::Receive(m.receive())));
             }
+        }
+        for r in self.remote.iter().filter(|r| r.from == me && r.phase >= program.incarnation.min(1)) {
+            acts.push((r.phase, r.at_ns, Step::Remote(r.op)));
         }
         // Stable: acts of one time stay in the order drawn.
         acts.sort_by_key(|(phase, at, _)| (*phase, *at));
