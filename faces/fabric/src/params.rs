@@ -82,6 +82,10 @@ pub const PARAMS: &[Param] = &[
     param("copied_peer_bytes", "The same for other small sends to one peer (default: 16777216)"),
     param("rcvbuf", "Socket receive buffer wanted, bytes; the system may grant less (default: 8388608)"),
     param(
+        "carrier",
+        "What may carry messages: auto, shm (shared memory also where packets are captured or lost on purpose), network (no shared memory), udp (packets only), tcp (packets, and TCP for large messages always) (default: auto)",
+    ),
+    param(
         "lanes",
         "When large payload goes by TCP: auto (where nothing is lost, the round trip is short and the link fast), always or off (default: auto)",
     ),
