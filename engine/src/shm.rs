@@ -27,6 +27,11 @@ mod kind {
     pub const ABORT: u16 = 10;
     pub const BYE: u16 = 11;
 
+    /// Whether the record says where its payload lies.
+    pub fn is_list(kind: u16) -> bool {
+        matches!(kind, MESSAGE_AT | BODY_AT)
+    }
+
     /// Whether the record bears payload itself, behind a head and perhaps an envelope.
     pub fn is_payload(kind: u16) -> bool {
         matches!(kind, WHOLE | MESSAGE | BODY)
@@ -397,6 +402,9 @@ impl SharedMemory {
                     let scratch = std::mem::take(&mut self.scratch);
                     let result = self.record(st, now, ix, kind, &scratch[..len]);
                     self.scratch = scratch;
+                    if kind::is_list(kind) {
+                        drop(self.shm.try_recv(ix));
+                    }
                     result
                 }
             };
@@ -425,6 +433,10 @@ impl SharedMemory {
             self.scratch.resize(len, 0);
         }
         record.bytes().copy_to(0, &mut self.scratch[..len]);
+        if kind::is_list(kind) {
+            // It counts as read only when the payload has been: from then on the sender's memory is its program's again.
+            std::mem::forget(record);
+        }
         Taken::Copied(kind, len)
     }
 
