@@ -10,7 +10,7 @@
 //! Shared memory that fails gives its session back to packets, with all that the peer has not read. It is not tried again: what made it fail is likely to be there still.
 //! Chosen once for a peer, before the first thing is sent to it: a session that packets carry already stays with them.
 
-use crate::config::{CarrierUse, EngineConfig};
+use crate::config::{CarrierUse, EngineConfig, LaneUse};
 use crate::core::Core;
 use weir_proto::PeerId;
 use weir_session::Carrier;
@@ -27,14 +27,13 @@ pub fn shares_memory(cfg: &EngineConfig) -> bool {
 
 /// Whether it takes bulk TCP connections: only at a level that TCP can keep.
 pub fn takes_bulk(cfg: &EngineConfig) -> bool {
-    use crate::config::LaneUse;
     let limited = cfg.carrier == CarrierUse::Udp;
     cfg.lanes != LaneUse::Off && !limited && cfg.level == weir_proto::Level::Integrity
 }
 
 /// Whether they are used whatever the network is like.
 pub fn bulk_always(cfg: &EngineConfig) -> bool {
-    cfg.carrier == CarrierUse::Tcp || cfg.lanes == crate::config::LaneUse::Always
+    cfg.carrier == CarrierUse::Tcp || cfg.lanes == LaneUse::Always
 }
 
 /// What carries what is sent to a peer, in a word, and why, for people.

@@ -51,6 +51,8 @@ const PIECES_MAX: usize = 64;
 /// Records read in one pass before sends have their turn, and of one peer before the next.
 const TURN_RECORDS: usize = 256;
 const PEER_RECORDS: usize = 32;
+/// Records that a ring holds at most: each begins a cache line.
+const RING_RECORDS: usize = weir_shm::RING_BYTES / 64;
 /// Fragments handed over whose fate nobody waits for are looked after when there are so many.
 const SETTLE_AT: usize = 64;
 /// While somebody sleeps who waits for a peer to read: it is looked after so often. (A peer wakes nobody for having read.)
@@ -82,8 +84,6 @@ struct Peer {
     handed: VecDeque<(u64, Fragment)>,
     /// The program waits for one of them.
     awaited: bool,
-    /// Its ring was full.
-    blocked: bool,
 }
 
 /// All of an endpoint.
@@ -224,7 +224,6 @@ impl SharedMemory {
                 bye: false,
                 handed: VecDeque::new(),
                 awaited: false,
-                blocked: false,
             });
         }
         entry.as_mut().expect("just filled")
@@ -301,8 +300,8 @@ impl SharedMemory {
                 let _ = self.shm.send(ix, kind::HELLO, &[IoSlice::new(&hello)]);
             }
             weir_shm::Event::Over { peer: ix, why } => {
-                // What it published before is still read.
-                while self.read(st, now, ix, TURN_RECORDS) > 0 {}
+                // What it published before is still read, and no more than a ring holds: it may go on writing.
+                self.read(st, now, ix, RING_RECORDS);
                 let Some(p) = self.table.get(ix.slot()).and_then(Option::as_ref).filter(|p| p.ix == ix) else {
                     return self.shm.forget(ix);
                 };
@@ -659,9 +658,6 @@ impl SharedMemory {
         if given {
             // Its end, if that is why it fails, comes as an event.
             let _ = self.shm.publish(ix);
-        }
-        if let Some(Some(p)) = self.table.get_mut(ix.slot()) {
-            p.blocked = left;
         }
         left
     }
