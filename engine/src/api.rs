@@ -157,7 +157,7 @@ pub enum EngineError {
     },
     /// The peer is gone.
     #[error("peer down: {0}")]
-    PeerDown(weir_proto::DownReason),
+    PeerDown(weir_link::DownReason),
     /// No such peer index, key or claim.
     #[error("{0}")]
     Invalid(&'static str),

@@ -7,8 +7,8 @@ use crate::lanes::Lanes;
 use crate::telling::Telling;
 use crate::trace::Trace;
 use std::net::{SocketAddr, TcpListener};
+use weir_link::{Level, Time};
 use weir_message::Messages;
-use weir_proto::{Level, Time};
 
 pub use crate::lanes::rigged::{Call, lose, open, rig};
 pub use crate::memory::Gather;
@@ -35,7 +35,7 @@ impl Connected {
         key: [u8; 32],
         id: u64,
         seed: [u8; 32],
-        tune: impl FnOnce(&mut weir_proto::Config),
+        tune: impl FnOnce(&mut weir_link::Config),
     ) -> (Connected, SocketAddr) {
         let cfg = EngineConfig { level: Level::Integrity, lanes: LaneUse::Always, ..cfg };
         let free = || TcpListener::bind(("127.0.0.1", 0)).and_then(|l| l.local_addr());
@@ -44,7 +44,7 @@ impl Connected {
         let mut proto = crate::open::proto_config(&cfg, 4 << 20, 1472);
         proto.lanes = true;
         tune(&mut proto);
-        let proto = weir_proto::Endpoint::new(proto, key, id, &[addr], seed);
+        let proto = weir_link::Endpoint::new(proto, key, id, &[addr], seed);
         let telling = Telling::new(Trace::open(0, None).expect("no trace is opened"), cfg.clone());
         let messages = Messages::new(crate::open::message_config(&cfg), proto, telling);
         (Connected { st: State::new(messages), lanes }, addr)
@@ -68,7 +68,7 @@ impl Connected {
     pub fn read(&mut self, now: Time, busy: bool) {
         self.lanes.progress(&mut self.st, now, busy);
         let (_, staged) = self.lanes.kept();
-        assert!(staged < weir_proto::UNIT_HEAD_LEN + weir_wire::MAX_ENVELOPE_LEN, "{staged} bytes are kept");
+        assert!(staged < weir_link::UNIT_HEAD_LEN + weir_wire::MAX_ENVELOPE_LEN, "{staged} bytes are kept");
     }
 
     /// Writes what is to go by connections.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How packets are protected.
-pub use weir_proto::Level;
+pub use weir_link::Level;
 
 /// Which carriers may be used (`policy.rs` says which is, for tests and for who doubts it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct EngineConfig {
     /// Protection of packets (`WEIR_LEVEL`: integrity, auth, encrypt). A connection gets the higher of the two sides' levels.
     pub level: Level,
     /// Congestion control (`WEIR_CONGESTION`: target, reno).
-    pub congestion: weir_proto::CongestionKind,
+    pub congestion: weir_link::CongestionKind,
     /// Messages up to this size are sent without asking (`WEIR_EAGER_BYTES`): a copy of an unexpected message of this size costs about what the extra round trip of 12 us would.
     pub eager_bytes: u32,
     /// Sends up to this size are copied and complete at once when the face asks only for reusable memory (`WEIR_COPY_BYTES`).
@@ -115,7 +115,7 @@ impl Default for EngineConfig {
             bind: None,
             port: 0,
             level: Level::Integrity,
-            congestion: weir_proto::CongestionKind::Target,
+            congestion: weir_link::CongestionKind::Target,
             eager_bytes: 128 << 10,
             copy_bytes: 64 << 10,
             streams: 10,
@@ -174,7 +174,7 @@ impl EngineConfig {
         v.one_of(
             "WEIR_CONGESTION",
             &mut c.congestion,
-            &[("target", weir_proto::CongestionKind::Target), ("reno", weir_proto::CongestionKind::Reno)],
+            &[("target", weir_link::CongestionKind::Target), ("reno", weir_link::CongestionKind::Reno)],
         )?;
         v.number("WEIR_EAGER_BYTES", &mut c.eager_bytes, 0, 16 << 20)?;
         v.number("WEIR_COPY_BYTES", &mut c.copy_bytes, 0, 1 << 20)?;

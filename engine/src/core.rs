@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use weir_link::{Endpoint, PacketBuf, PeerId, RxMeta, Time};
 use weir_message::Messages;
-use weir_proto::{Endpoint, PacketBuf, PeerId, RxMeta, Time};
 use weir_session::Carrier;
 use weir_udp::UdpTransport;
 

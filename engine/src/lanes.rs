@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
-use weir_proto::{GREETING_LEN, LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth, LaneNews, LaneUnit};
-use weir_proto::{PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
+use weir_link::{GREETING_LEN, LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth, LaneNews, LaneUnit};
+use weir_link::{PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
 use weir_tcp::Arrived;
 
 #[cfg(feature = "bare")]

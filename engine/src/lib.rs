@@ -40,8 +40,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use weir_link::{EndpointName, Time};
 use weir_message::Memory;
-use weir_proto::{EndpointName, Time};
 
 /// Longest message, bytes.
 pub const MAX_MESSAGE_BYTES: u64 = 1 << 40;
@@ -595,10 +595,10 @@ fn check_iov(iov: &[Iov]) -> Result<(), EngineError> {
     Ok(())
 }
 
-fn explain_name(e: &weir_proto::NameError, name: &EndpointName) -> String {
+fn explain_name(e: &weir_link::NameError, name: &EndpointName) -> String {
     let at = name.addresses.iter().next().map_or_else(String::new, |a| format!(" (peer at {a})"));
     match e {
-        weir_proto::NameError::Key => {
+        weir_link::NameError::Key => {
             format!(
                 "the peer uses another job key{at}: give all ranks the same WEIR_KEY or WEIR_KEY_FILE, or share ~/.config/weir/key"
             )

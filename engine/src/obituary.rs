@@ -2,7 +2,7 @@
 
 use crate::EngineConfig;
 use std::sync::Mutex;
-use weir_proto::DownReason;
+use weir_link::DownReason;
 
 /// Most lines kept until somebody takes them; a job that loses more has said enough.
 const MAX: usize = 64;

@@ -48,8 +48,8 @@ impl Endpoint {
                 .map_err(|e| EngineError::Io { doing: "reading random numbers".into(), source: e.into() })?;
         }
         let id = u64::from_le_bytes(id);
-        let proto = weir_proto::Endpoint::new(
-            weir_proto::Config {
+        let proto = weir_link::Endpoint::new(
+            weir_link::Config {
                 lanes: lanes.is_some(),
                 ..proto_config(&cfg, udp.rx_buffer_bytes(), udp.max_datagram())
             },
@@ -149,10 +149,10 @@ fn udp_config(cfg: &EngineConfig) -> UdpConfig {
     }
 }
 
-pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16) -> weir_proto::Config {
-    let usual = weir_proto::Config::default();
+pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16) -> weir_link::Config {
+    let usual = weir_link::Config::default();
     let anywhere = policy::bulk_always(cfg);
-    message_config(cfg).protocol(weir_proto::Config {
+    message_config(cfg).protocol(weir_link::Config {
         lane_rtt_max: if anywhere { std::time::Duration::MAX } else { usual.lane_rtt_max },
         lane_min_rate: if anywhere { 0 } else { usual.lane_min_rate },
         lane_loss_max_ppm: if anywhere { u32::MAX } else { usual.lane_loss_max_ppm },

@@ -12,7 +12,7 @@
 
 use crate::config::{CarrierUse, EngineConfig, LaneUse};
 use crate::core::Core;
-use weir_proto::PeerId;
+use weir_link::PeerId;
 use weir_session::Carrier;
 
 /// Whether this endpoint shares memory at all.
@@ -28,7 +28,7 @@ pub fn shares_memory(cfg: &EngineConfig) -> bool {
 /// Whether it takes bulk TCP connections: only at a level that TCP can keep.
 pub fn takes_bulk(cfg: &EngineConfig) -> bool {
     let limited = cfg.carrier == CarrierUse::Udp;
-    cfg.lanes != LaneUse::Off && !limited && cfg.level == weir_proto::Level::Integrity
+    cfg.lanes != LaneUse::Off && !limited && cfg.level == weir_link::Level::Integrity
 }
 
 /// Whether they are used whatever the network is like.

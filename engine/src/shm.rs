@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, RawFd};
-use weir_proto::{BodyKey, DownReason, EndpointName, Event, PeerId, Time};
+use weir_link::{BodyKey, DownReason, EndpointName, Event, PeerId, Time};
 use weir_session::{Carrier, Flow, Fragment, FragmentIn, Line, Terms};
 use weir_shm::{PeerIx, RemotePiece, SendError, Shm, State as Association, Why};
 

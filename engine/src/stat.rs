@@ -16,9 +16,9 @@ pub struct Numbers {
     local: Vec<std::net::SocketAddr>,
     engine: crate::EngineCounters,
     matcher: weir_match::Stats,
-    protocol: weir_proto::Counters,
+    protocol: weir_link::Counters,
     transport: weir_udp::UdpCounters,
-    peers: Vec<(u32, weir_proto::PeerStats, weir_message::Streams, (&'static str, String))>,
+    peers: Vec<(u32, weir_link::PeerStats, weir_message::Streams, (&'static str, String))>,
     shm: Option<weir_shm::ShmCounters>,
     no_tcp_to: Vec<std::net::SocketAddr>,
 }

@@ -11,7 +11,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use weir_proto::Time;
+use weir_link::Time;
 
 /// A yield that took longer than this let somebody else run.
 const LONG_YIELD_NS: u64 = 20_000;

@@ -92,7 +92,7 @@ fn passes(shared: &Shared) {
 }
 
 /// For how long the thread can sleep after a pass; `timeout` is when the endpoint has something to do although nothing arrives.
-fn sleep_time(shared: &Shared, armed: bool, away_ns: u64, timeout: Option<weir_proto::Time>, sent: bool) -> Duration {
+fn sleep_time(shared: &Shared, armed: bool, away_ns: u64, timeout: Option<weir_link::Time>, sent: bool) -> Duration {
     // A program that comes back need not say so: the longer it has been away, the later it is looked for.
     let patience_ns = (away_ns / 2).max(shared.watchdog_ns * u64::from(LOOK_EVERY * LOOK_LESS)).min(SLEEP_MAX_NS);
     let patience_ns = if armed { SLEEP_MAX_NS } else { patience_ns };

@@ -12,8 +12,8 @@ use weir_engine::{
     Access, Class, Completion, DownReason, Endpoint, EngineConfig, EngineError, OpError, OpKind, Queue, RmaOp,
     SendMode, SendOp,
 };
+use weir_link::{EndpointName, Event, Message, PacketBuf, Payloads, RxMeta, SendError, Time};
 use weir_match::envelope::{Envelope, MAX_BYTES};
-use weir_proto::{EndpointName, Event, Message, PacketBuf, Payloads, RxMeta, SendError, Time};
 
 /// Writes with immediate data that may wait for the target's program (spec/envelopes.md).
 const NOTICES: u64 = 4096;
@@ -76,9 +76,9 @@ fn writes_with_data_wait_for_a_target_that_takes_no_notice() {
     assert_eq!(counter(&b, "access_errors"), 0);
 }
 
-/// A member of the job with a protocol of its own above `weir-proto`.
+/// A member of the job with a protocol of its own above `weir-link`.
 struct Member {
-    ep: weir_proto::Endpoint,
+    ep: weir_link::Endpoint,
     socket: UdpSocket,
     start: Instant,
     events: Vec<Event>,
@@ -97,12 +97,12 @@ impl Member {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("socket");
         socket.set_nonblocking(true).expect("socket");
         let addr = socket.local_addr().expect("address");
-        let cfg = weir_proto::Config { features: weir_match::FEATURES, ..weir_proto::Config::default() };
+        let cfg = weir_link::Config { features: weir_match::FEATURES, ..weir_link::Config::default() };
         Member::with(cfg, id, socket, addr)
     }
 
-    fn with(cfg: weir_proto::Config, id: u64, socket: UdpSocket, addr: SocketAddr) -> Member {
-        let ep = weir_proto::Endpoint::new(cfg, KEY, id, &[addr], [id as u8; 32]);
+    fn with(cfg: weir_link::Config, id: u64, socket: UdpSocket, addr: SocketAddr) -> Member {
+        let ep = weir_link::Endpoint::new(cfg, KEY, id, &[addr], [id as u8; 32]);
         Member { ep, socket, start: Instant::now(), events: Vec::new() }
     }
 
@@ -301,7 +301,7 @@ fn two_versions_in_one_job_are_told_so_on_both_sides_at_once() {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("socket");
         socket.set_nonblocking(true).expect("socket");
         let addr = socket.local_addr().expect("address");
-        let mut old = Member::with(weir_proto::Config::default(), 77, socket, addr);
+        let mut old = Member::with(weir_link::Config::default(), 77, socket, addr);
         let to_old = a.insert_peer(&old.ep.name().encode()).expect("name");
         let to_a = old.ep.peer(&EndpointName::decode(&a.name()).expect("name")).expect("usable");
         let start = Instant::now();
@@ -332,7 +332,7 @@ fn two_versions_in_one_job_are_told_so_on_both_sides_at_once() {
 }
 
 /// Sends a control message without payload, when there is room.
-fn tell(member: &mut Member, peer: weir_proto::PeerId, envelope: &Envelope) -> bool {
+fn tell(member: &mut Member, peer: weir_link::PeerId, envelope: &Envelope) -> bool {
     let mut buf = [0; MAX_BYTES];
     let n = envelope.encode(&mut buf);
     let now = member.now();

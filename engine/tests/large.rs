@@ -1,4 +1,4 @@
-//! Messages of 100 MiB, by both ways that payload goes; what lies beyond 4 GiB is counted in `core/proto/tests/beyond.rs`, which needs no memory for it.
+//! Messages of 100 MiB, by both ways that payload goes; what lies beyond 4 GiB is counted in `core/link/tests/beyond.rs`, which needs no memory for it.
 
 mod common;
 

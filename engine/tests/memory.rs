@@ -1,7 +1,7 @@
 //! Heap memory that a peer costs an endpoint, protocol and engine together, once it is idle.
 
 mod common;
-#[path = "../../core/proto/tests/counting/mod.rs"]
+#[path = "../../core/link/tests/counting/mod.rs"]
 mod counting;
 
 use common::{LIMIT, config, open, post, send};

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use weir_message::{
     Access, Class, Completion, Config, Memory, MessageError, Messages, OpKind, RecvOp, RmaOp, SendMode, SendOp, Sink,
 };
-use weir_proto::{Endpoint, EndpointName, PacketBuf, RxMeta, Time};
+use weir_link::{Endpoint, EndpointName, PacketBuf, RxMeta, Time};
 
 use crate::guarded::{Guarded, Pages};
 
@@ -96,7 +96,7 @@ impl Driver<Messages<Guarded, ()>> {
     #[must_use]
     pub fn new(
         cfg: &Config,
-        proto: weir_proto::Config,
+        proto: weir_link::Config,
         key: [u8; 32],
         id: u64,
         addr: SocketAddr,

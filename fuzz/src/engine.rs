@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use arbitrary::Arbitrary;
 use weir_message::{Access, Completion, Config, MessageError, Messages, OpError, OpKind, SendMode};
-use weir_proto::{Level, Time};
+use weir_link::{Level, Time};
 
 use crate::driver::{Driver, Ended, Host, How};
 use crate::guarded::Guarded;
@@ -250,7 +250,7 @@ pub(crate) fn credit_bytes(options: u16) -> u64 {
     if options >> 3 & 1 == 0 { 1 << 20 } else { 1 << 17 }
 }
 
-pub(crate) fn tune(options: u16, proto: &mut weir_proto::Config) {
+pub(crate) fn tune(options: u16, proto: &mut weir_link::Config) {
     if options >> 5 & 1 != 0 {
         proto.parity_min_loss_ppm = 0;
         proto.parity_min_rtt = core::time::Duration::ZERO;
@@ -276,12 +276,12 @@ pub fn run(input: &Input) -> u64 {
 impl Net<Messages<Guarded, ()>> {
     fn new(options: u16) -> Self {
         let cfg = config(options);
-        let mut proto = weir_proto::Config {
+        let mut proto = weir_link::Config {
             level: level(options),
             initial_credit_bytes: credit_bytes(options),
             rx_buffer_bytes: 4 << 20,
             max_datagram: 1472,
-            ..weir_proto::Config::default()
+            ..weir_link::Config::default()
         };
         tune(options, &mut proto);
         let side = |i: usize| Driver::new(&cfg, proto.clone(), KEY, id_of(i), addr(i), seed_of(i));

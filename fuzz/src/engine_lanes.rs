@@ -11,7 +11,7 @@ use std::rc::Rc;
 use weir_engine::bare::{self, Connected, Gather, Told};
 use weir_engine::{EngineConfig, Iov};
 use weir_message::Messages;
-use weir_proto::Time;
+use weir_link::Time;
 
 use crate::driver::{Driver, Host};
 use crate::engine::{self, KEY, Net};
@@ -146,7 +146,7 @@ pub fn run(input: &Input) -> u64 {
     run.count();
     let counters = |s: &Driver<Connected>| s.host.messages().endpoint().counters().clone();
     let units = run.net.sides.iter().map(|s| counters(s).lane_units_received).sum();
-    let misunderstood = |c: weir_proto::Counters| c.violations + c.lane_heads_damaged;
+    let misunderstood = |c: weir_link::Counters| c.violations + c.lane_heads_damaged;
     let misunderstandings: u64 = run.net.sides.iter().map(|s| misunderstood(counters(s))).sum();
     assert_eq!(misunderstandings, 0, "what an honest peer wrote was not what was read");
     run.net.sides.iter_mut().for_each(|s| s.host.close());

@@ -1,7 +1,7 @@
 //! Greetings and units made with the job's key, which gives the keys of an association to who sees its handshake.
 
 use arbitrary::Arbitrary;
-use weir_proto::{GREETING_LEN, UnitHead};
+use weir_link::{GREETING_LEN, UnitHead};
 use weir_wire::frame::Credit;
 use weir_wire::handshake::{Handshake, Opening};
 use weir_wire::lane::{Greeting, UnitKind};

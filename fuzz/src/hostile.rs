@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use arbitrary::Arbitrary;
-use weir_proto::{BodyKey, Config, Endpoint, Level, PeerId, Time};
+use weir_link::{BodyKey, Config, Endpoint, Level, PeerId, Time};
 use weir_wire::frame::{self, BodyAbort, Credit, Grant, MsgHead, ParityHead, Recovered};
 use weir_wire::handshake::{Accept, Confirm, Cookie, Opening, Refuse, Reset};
 use weir_wire::number::truncate;

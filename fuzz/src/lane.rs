@@ -6,8 +6,8 @@
 use std::convert::Infallible;
 
 use arbitrary::Arbitrary;
-use weir_proto::{Config, Counters, GREETING_LEN, LANE_GREETING_NS, LaneHealth, LaneUnit, Level, Time};
-use weir_proto::{UNIT_HEAD_LEN, UnitHead, UnitIn};
+use weir_link::{Config, Counters, GREETING_LEN, LANE_GREETING_NS, LaneHealth, LaneUnit, Level, Time};
+use weir_link::{UNIT_HEAD_LEN, UnitHead, UnitIn};
 use weir_wire::frame::Credit;
 use weir_wire::lane::UNIT_MAX;
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use arbitrary::Arbitrary;
-use weir_proto::{Config, CongestionKind, Endpoint, Level, PeerId, Time};
+use weir_link::{Config, CongestionKind, Endpoint, Level, PeerId, Time};
 
 use crate::input::Rest;
 use crate::upper::Upper;

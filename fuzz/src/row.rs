@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_proto::LaneUnit;
+use weir_link::LaneUnit;
 
 use crate::upper::byte_of;
 

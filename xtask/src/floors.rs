@@ -13,7 +13,7 @@ fn floor_of(folder: &str) -> Option<u32> {
         ("core", "wire" | "clock" | "stats" | "net") => Some(0),
         ("core", "session" | "match") => Some(1),
         // A carrier: it pulls from sessions.
-        ("core", "proto") => Some(2),
+        ("core", "link") => Some(2),
         ("core", "message") => Some(3),
         // The simulator runs what ships, so it stands on their heads.
         ("core", "sim") => Some(4),
@@ -235,26 +235,26 @@ mod tests {
         assert_eq!(without_reason(dir.path()).unwrap(), ["crc", "insta"]);
     }
 
-    fn house(proto_depends_on: &str) -> tempfile::TempDir {
+    fn house(link_depends_on: &str) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let write = |file: &str, text: &str| {
             let file = dir.path().join(file);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         };
-        write("Cargo.toml", "[workspace]\nmembers = [\"core/proto\", \"engine\", \"core/wire\"]");
+        write("Cargo.toml", "[workspace]\nmembers = [\"core/link\", \"engine\", \"core/wire\"]");
         write("core/wire/Cargo.toml", "[package]\nname = \"weir-wire\"");
         write(
             "engine/Cargo.toml",
-            "[package]\nname = \"weir-engine\"\n[dependencies]\nweir-wire = \"1\"\n[dev-dependencies]\nweir-proto = \"1\"",
+            "[package]\nname = \"weir-engine\"\n[dependencies]\nweir-wire = \"1\"\n[dev-dependencies]\nweir-link = \"1\"",
         );
-        write("core/proto/Cargo.toml", &format!("[package]\nname = \"weir-proto\"\n{proto_depends_on}"));
+        write("core/link/Cargo.toml", &format!("[package]\nname = \"weir-link\"\n{link_depends_on}"));
         dir
     }
 
     #[test]
     fn an_upward_dependency_is_found_however_it_is_written() {
-        let want = [Upward { from: "core/proto".into(), on: "engine".into() }];
+        let want = [Upward { from: "core/link".into(), on: "engine".into() }];
         for text in [
             "[dependencies]\nweir-engine = \"1\"",
             "[dependencies]\nsneaky = { package = \"weir-engine\", version = \"1\" }",

@@ -7,8 +7,8 @@
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::{Sink, Step};
+use weir_link::{SendError, Time};
 use weir_match::envelope::{Envelope, Status};
-use weir_proto::{SendError, Time};
 
 impl<M: Memory, S: Sink> Messages<M, S> {
     /// Answers an operation of a peer, which waits for that.
@@ -111,13 +111,13 @@ mod tests {
     use crate::config::Config;
     use crate::testing::{Bytes, PEER, Pair, recv_op, send_op};
     use alloc::vec::Vec;
-    use weir_proto::DownReason;
+    use weir_link::DownReason;
 
     /// The queue of control messages has room for so few.
     fn narrow() -> Pair {
         // The second kind is announced.
         let cfg = Config { eager_bytes: 100, credit_msgs: 16, unexpected_bytes: 0, ..Config::default() };
-        let proto = weir_proto::Config { control_queue: 4, initial_credit_msgs: 16, ..weir_proto::Config::default() };
+        let proto = weir_link::Config { control_queue: 4, initial_credit_msgs: 16, ..weir_link::Config::default() };
         Pair::connected(&cfg, &proto)
     }
 

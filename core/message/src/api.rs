@@ -6,7 +6,7 @@
 use core::fmt;
 
 /// Why a peer is down.
-pub use weir_proto::DownReason;
+pub use weir_link::DownReason;
 
 /// Tagged and untagged messages never match each other.
 pub use weir_match::Class;
@@ -225,7 +225,7 @@ pub enum OpError {
     /// No message matches (peek, claim).
     NoMessage,
     /// The peer is gone or cannot be reached.
-    PeerDown(weir_proto::DownReason),
+    PeerDown(weir_link::DownReason),
     /// Key, range or access right of a remote memory operation was refused by the target.
     Access,
     /// This endpoint's own socket is unusable; the system's error number.

@@ -8,9 +8,9 @@ use crate::limits::WRITES_OPEN_MAX;
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::{Sink, Step};
+use weir_link::{SendError, Time};
 use weir_match::Match;
 use weir_match::envelope::{Envelope, Status};
-use weir_proto::{SendError, Time};
 
 impl<M: Memory, S: Sink> Messages<M, S> {
     /// For the census of its stream.

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use core::time::Duration;
-use weir_proto::Time;
+use weir_link::Time;
 
 /// Of the budget of copies, what a peer may have even when the others have used up the whole: who cannot send to one peer shall not wait for the rest.
 pub const COPIES_RESERVE: u64 = 64 << 10;

@@ -33,11 +33,11 @@ impl Config {
         self.credit_msgs.saturating_add(ahead)
     }
 
-    /// `proto` as messages with these settings need it: what they hold at a time and bound themselves, and the rules that both sides must follow.
+    /// `link` as messages with these settings need it: what they hold at a time and bound themselves, and the rules that both sides must follow.
     #[must_use]
-    pub fn protocol(&self, proto: weir_proto::Config) -> weir_proto::Config {
+    pub fn protocol(&self, proto: weir_link::Config) -> weir_link::Config {
         let messages_max = self.messages_max();
-        weir_proto::Config {
+        weir_link::Config {
             streams: self.streams,
             initial_credit_msgs: self.credit_msgs,
             // Every rendezvous the credit lets in, the large writes of a peer that behaves, and reads of our own.
@@ -47,7 +47,7 @@ impl Config {
             control_queue: messages_max
                 .saturating_mul(2)
                 .saturating_add(4 * REQUESTS_MAX)
-                .max(weir_proto::Config::default().control_queue),
+                .max(weir_link::Config::default().control_queue),
             // Bounded here, by number and then by memory.
             send_queue_msgs: usize::MAX,
             features: weir_match::FEATURES,

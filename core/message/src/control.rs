@@ -9,8 +9,8 @@ use crate::messages::Messages;
 use crate::notice::Sink;
 use crate::sends::{Role, SendState};
 use crate::source::Source;
+use weir_link::Time;
 use weir_match::envelope::{Envelope, Status};
-use weir_proto::Time;
 
 impl<M: Memory, S: Sink> Messages<M, S> {
     /// A control message.

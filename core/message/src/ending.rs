@@ -7,7 +7,7 @@ use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::{Notice, Sink};
 use crate::sends::{Role, SendState};
-use weir_proto::Time;
+use weir_link::Time;
 
 impl<M: Memory, S: Sink> Messages<M, S> {
     /// All bytes of a message or body are acknowledged.

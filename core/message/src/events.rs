@@ -10,7 +10,7 @@ use crate::receiving::Fragment;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use weir_proto::{
+use weir_link::{
     BodyKey, DownReason, Endpoint, Event, Hole, LaneUnit, PacketBuf, PeerId, RxMeta, Time, Transmit, UnitIn,
 };
 
@@ -327,7 +327,7 @@ mod tests {
 
     fn messages() -> Messages<Bytes, ()> {
         let addr = core::net::SocketAddr::from(([127, 0, 0, 1], 1));
-        let proto = Endpoint::new(weir_proto::Config::default(), [1; 32], 1, &[addr], [2; 32]);
+        let proto = Endpoint::new(weir_link::Config::default(), [1; 32], 1, &[addr], [2; 32]);
         Messages::new(crate::config::Config::default(), proto, ())
     }
 

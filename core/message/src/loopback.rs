@@ -12,7 +12,7 @@ use crate::sends::Sends;
 use crate::source::Source;
 use alloc::vec::Vec;
 use core::ops::Range;
-use weir_proto::{BodyKey, DownReason, Endpoint, Event, PeerId, Time};
+use weir_link::{BodyKey, DownReason, Endpoint, Event, PeerId, Time};
 use weir_session::{Carrier, Flow, Fragment, FragmentIn, Line, OutMessage, Terms};
 
 /// Messages with their envelope up to here are copied by way of a buffer, with what they say in one event; longer ones once, into their place. 4 KiB: two copies of that through the cache cost
@@ -283,7 +283,7 @@ mod tests {
     use crate::config::Config;
     use crate::testing::{Bytes, recv_op, send_op};
     use alloc::vec;
-    use weir_proto::{EndpointName, PacketBuf};
+    use weir_link::{EndpointName, PacketBuf};
 
     const NOW: Time = Time(1_000_000);
 
@@ -293,7 +293,7 @@ mod tests {
     impl Alone {
         fn new(cfg: &Config) -> Alone {
             let addr = core::net::SocketAddr::from(([127, 0, 0, 1], 1));
-            let proto = Endpoint::new(cfg.protocol(weir_proto::Config::default()), [1; 32], 1, &[addr], [2; 32]);
+            let proto = Endpoint::new(cfg.protocol(weir_link::Config::default()), [1; 32], 1, &[addr], [2; 32]);
             let mut messages = Messages::new(cfg.clone(), proto, ());
             let name = EndpointName::decode(&messages.own_name()).expect("a name");
             assert_eq!(messages.insert_peer(&name), Ok(crate::testing::PEER));

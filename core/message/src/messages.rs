@@ -19,8 +19,8 @@ use crate::session::Sessions;
 use crate::source::{Pool, Source};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use weir_link::{DownReason, Endpoint, EndpointName, Event, NameError, Time};
 use weir_match::{Match, Matcher};
-use weir_proto::{DownReason, Endpoint, EndpointName, Event, NameError, Time};
 
 /// One endpoint's messages. `M` is the memory of operations, `S` takes the trace and news for people.
 pub struct Messages<M, S> {
@@ -83,7 +83,7 @@ pub(crate) struct Told {
 }
 
 impl<M: Memory, S: Sink> Messages<M, S> {
-    /// The messages of `proto`'s endpoint, which nobody has used yet.
+    /// The messages of `link`'s endpoint, which nobody has used yet.
     pub fn new(cfg: Config, proto: Endpoint, sink: S) -> Self {
         const {
             assert!(

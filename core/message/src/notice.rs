@@ -1,8 +1,8 @@
 //! What is told to people. Nothing here prints: lines and notices go to a [`Sink`], and whoever made it decides where they go.
 
 use core::fmt;
+use weir_link::{BodyKey, DownReason};
 use weir_match::Class;
-use weir_proto::{BodyKey, DownReason};
 
 /// Takes the lines of the trace, and news for people.
 pub trait Sink {
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn a_checker_is_told_what_no_completion_tells() {
         let cfg = Config::default();
-        let mut pair: Pair<Steps> = Pair::connected(&cfg, &weir_proto::Config::default());
+        let mut pair: Pair<Steps> = Pair::connected(&cfg, &weir_link::Config::default());
         for (len, posted_first, want) in [
             (3000, true, vec!["seen", "taken", "whole", "credit"]),
             // Another may come in its place before it is received; its bytes count until then.

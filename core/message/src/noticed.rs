@@ -5,9 +5,9 @@ use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::Sink;
 use alloc::vec::Vec;
+use weir_link::Time;
 use weir_match::Class;
 use weir_match::envelope::Envelope;
-use weir_proto::Time;
 
 impl<M: Memory, S: Sink> Messages<M, S> {
     /// Moves up to `max` completions of receives, peeks and peers' remote writes to `out`, oldest first. Returns how many.

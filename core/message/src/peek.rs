@@ -8,9 +8,9 @@ use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::Sink;
 use crate::receives::RecvState;
+use weir_link::Time;
 use weir_match::Source;
 use weir_match::envelope::Envelope;
-use weir_proto::Time;
 
 impl<M: Memory, S: Sink> Messages<M, S> {
     /// Looks for a message that has arrived and that no receive has taken.

@@ -8,8 +8,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 use smallvec::SmallVec;
+use weir_link::DownReason;
 use weir_match::envelope::Envelope;
-use weir_proto::DownReason;
 
 /// What is known of a peer.
 #[derive(Debug)]

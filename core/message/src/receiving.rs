@@ -7,9 +7,9 @@ use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::{Notice, Sink, Step};
 use crate::receives::{MultiState, RecvState};
+use weir_link::{BodyKey, Time, UnitIn};
 use weir_match::envelope::Envelope;
 use weir_match::{Arrival, Match, Multi, Posted, Source};
-use weir_proto::{BodyKey, Time, UnitIn};
 
 /// New bytes of a matched message, as the protocol reports them.
 pub(crate) struct Fragment {

@@ -15,8 +15,8 @@ use crate::sending::check_copied;
 use crate::sends::{Role, SendState};
 use crate::source::{Source, copy_cost};
 use alloc::string::ToString;
+use weir_link::{SendError, Time};
 use weir_match::envelope::{Envelope, Status};
-use weir_proto::{SendError, Time};
 
 /// Writes up to this size go in pieces; above, the extra round trip of a body costs less than the control messages.
 pub const PIECES_BYTES: usize = 32 << 10;

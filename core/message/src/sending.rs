@@ -8,9 +8,9 @@ use crate::messages::Messages;
 use crate::notice::Sink;
 use crate::sends::{Role, SendState};
 use crate::source::{Source, copy_cost};
+use weir_link::{SendError, Time};
 use weir_match::envelope::{Envelope, Status};
 use weir_match::stream_of;
-use weir_proto::{SendError, Time};
 
 /// Messages that may wait for credit or window towards one peer before sends are refused: deep enough for windows of any benchmark. Where to wait does not help more may, and each of
 /// them takes part of the budget of copies.

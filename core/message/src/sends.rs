@@ -6,8 +6,8 @@ use crate::memory::Memory;
 use crate::source::Source;
 use alloc::vec::Vec;
 use slotmap::SlotMap;
+use weir_link::Payloads;
 use weir_match::Class;
-use weir_proto::Payloads;
 
 /// What an entry is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

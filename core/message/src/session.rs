@@ -2,8 +2,8 @@
 
 use crate::keys::NO_TOKEN;
 use alloc::vec::Vec;
+use weir_link::{BodyKey, BodyOpened, Endpoint, Event, Message, PeerId, SendError, Time};
 use weir_match::envelope::{self, Envelope};
-use weir_proto::{BodyKey, BodyOpened, Endpoint, Event, Message, PeerId, SendError, Time};
 
 /// The associations, peers by index.
 pub(crate) struct Sessions {

@@ -10,7 +10,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::SocketAddr;
-use weir_proto::{Endpoint, EndpointName, PacketBuf, RxMeta, Time};
+use weir_link::{Endpoint, EndpointName, PacketBuf, RxMeta, Time};
 
 /// Part of some bytes that others share.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +86,7 @@ pub(crate) const PEER: u32 = 0;
 
 impl<S: Sink + Default> Pair<S> {
     /// Both with these settings, knowing each other.
-    pub(crate) fn new(cfg: &Config, proto: &weir_proto::Config) -> Pair<S> {
+    pub(crate) fn new(cfg: &Config, proto: &weir_link::Config) -> Pair<S> {
         let side = |i: u8| {
             let proto = Endpoint::new(proto.clone(), [1; 32], u64::from(i) + 1, &[addr(i)], [i; 32]);
             Messages::new(cfg.clone(), proto, S::default())
@@ -99,7 +99,7 @@ impl<S: Sink + Default> Pair<S> {
     }
 
     /// The same, after a message of each.
-    pub(crate) fn connected(cfg: &Config, proto: &weir_proto::Config) -> Pair<S> {
+    pub(crate) fn connected(cfg: &Config, proto: &weir_link::Config) -> Pair<S> {
         let mut pair = Pair::new(cfg, proto);
         for side in 0..2 {
             pair.sides[side].send(pair.now, send_op(0, Bytes::default(), SendMode::Inject)).expect("accepted");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_proto::{Config, CongestionKind, Level};
+use weir_link::{Config, CongestionKind, Level};
 
 use crate::rng::Rng;
 use crate::spec::{

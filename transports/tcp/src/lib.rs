@@ -1,6 +1,6 @@
 //! TCP connections that carry the lanes of associations (spec/lanes.md): never blocking, gathered writes and scattered reads, and what the kernel knows of their state.
 //!
-//! This room moves bytes. Greetings, units and when a lane is wanted are the protocol's affair (`core/proto/src/lane.rs`).
+//! This room moves bytes. Greetings, units and when a lane is wanted are the protocol's affair (`core/link/src/lane.rs`).
 
 mod state;
 

@@ -7,7 +7,7 @@ use crate::notice::Sink;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use weir_proto::{BodyKey, Counters, PeerId, RxMeta, Time, Transmit};
+use weir_link::{BodyKey, Counters, PeerId, RxMeta, Time, Transmit};
 use weir_wire::packet::{Kind, kind};
 use weir_wire::{Frame, Frames, Header};
 
@@ -69,7 +69,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         now: Time,
         meta: RxMeta,
         datagram: &mut [u8],
-        events: &mut Vec<weir_proto::Event>,
+        events: &mut Vec<weir_link::Event>,
     ) {
         let before = self.sessions.endpoint().counters().clone();
         self.sessions.endpoint_mut().handle(now, meta, datagram, events);
@@ -78,7 +78,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// A unit of a lane begins to come.
     #[cold]
-    pub(crate) fn trace_unit_in(&mut self, peer: u32, unit: &weir_proto::UnitIn) {
+    pub(crate) fn trace_unit_in(&mut self, peer: u32, unit: &weir_link::UnitIn) {
         if let BodyKey::Body(handle) = unit.key {
             self.trace.body_piece_in(peer, handle, u64::from(unit.len), true);
         }

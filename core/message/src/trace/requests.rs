@@ -15,8 +15,8 @@ use crate::source::Source;
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
+use weir_link::{BodyOpened, DownReason, PeerId};
 use weir_match::stream_of;
-use weir_proto::{BodyOpened, DownReason, PeerId};
 
 /// A line's end: how a request ended.
 fn outcome(told: bool, result: Result<(), OpError>) -> String {
@@ -132,7 +132,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// A unit is handed to a lane.
     #[cold]
-    pub(crate) fn trace_unit_out(&mut self, unit: &weir_proto::LaneUnit) {
+    pub(crate) fn trace_unit_out(&mut self, unit: &weir_link::LaneUnit) {
         let number = self.sends.get(key::<SendKey>(unit.token)).map_or(0, |s| s.number);
         self.trace.sent_piece(number, unit.offset, u64::from(unit.len), true);
     }

@@ -75,7 +75,7 @@ impl Memory {
     ///
     /// # Errors
     /// Says which limit is broken.
-    pub fn check_peer(&self, at: Program, queued: usize, stats: &weir_proto::PeerStats) -> Result<(), String> {
+    pub fn check_peer(&self, at: Program, queued: usize, stats: &weir_link::PeerStats) -> Result<(), String> {
         if queued > self.limits.send_queue_msgs {
             return Err(format!("{at} has {queued} messages queued; the limit is {}", self.limits.send_queue_msgs));
         }
@@ -100,7 +100,7 @@ impl Memory {
     ///
     /// # Errors
     /// Something is left over.
-    pub fn check_empty(at: Program, peer: Program, stats: &weir_proto::PeerStats) -> Result<(), String> {
+    pub fn check_empty(at: Program, peer: Program, stats: &weir_link::PeerStats) -> Result<(), String> {
         let left = stats.messages_open + stats.messages_waiting + stats.bodies_open + stats.bodies_in;
         // A keep-alive may be under way at any time, so packets in flight are no debt.
         if left > 0 {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use weir_proto::Config;
+use weir_link::Config;
 use weir_wire::EndpointName;
 
 use super::App;

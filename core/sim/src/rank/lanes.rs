@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use weir_link::{GREETING_LEN, LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth, LaneNews, LaneUnit};
+use weir_link::{PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
 use weir_message::{Memory, Room};
-use weir_proto::{GREETING_LEN, LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth, LaneNews, LaneUnit};
-use weir_proto::{PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
 
 use super::{Core, Shared, address, place};
 use crate::rng::Rng;

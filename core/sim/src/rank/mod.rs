@@ -10,8 +10,8 @@ mod told;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use weir_link::{DownReason, Endpoint, PacketBuf, PeerId, RxMeta, Time};
 use weir_message::Messages;
-use weir_proto::{DownReason, Endpoint, PacketBuf, PeerId, RxMeta, Time};
 
 pub use directory::{Directory, Shared};
 use lanes::Lanes;

@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use weir_link::{PeerId, Time};
 use weir_match::Class;
 use weir_message::{Completion, MessageError, OpError, OpKind, SendMode};
-use weir_proto::{PeerId, Time};
 
 use super::{Core, Outcome, Pattern, RecvId, RecvOp, RemoteId, SendId, SendOp, Shared};
 use crate::check::{Program, delivery, order, payload};

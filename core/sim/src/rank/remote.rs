@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use weir_link::{PeerId, Time};
 use weir_message::{Access, Completion, INJECT_BYTES, MessageError, Messages, OpError, OpKind, RmaOp, SendMode};
-use weir_proto::{PeerId, Time};
 
 use super::told::Steps;
 use super::{Core, Outcome, Pattern, RemoteId, RemoteOp, Shared};

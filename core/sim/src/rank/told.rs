@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use weir_link::{BodyKey, DownReason, PeerId};
 use weir_message::{Notice, Sink, Step};
-use weir_proto::{BodyKey, DownReason, PeerId};
 
 use super::{Core, Peer, SendId, Shared};
 use crate::check::Program;
@@ -40,7 +40,7 @@ impl Core {
             self.step(host, step);
         }
         self.messages.sink_mut().0 = steps;
-        while let Some(c) = self.messages.poll(weir_proto::Time(host.now)) {
+        while let Some(c) = self.messages.poll(weir_link::Time(host.now)) {
             self.completed(host, &c);
         }
     }

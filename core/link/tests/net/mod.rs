@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
-use weir_proto::*;
+use weir_link::*;
 
 /// Byte `i` of the payload of operation `token`.
 pub fn byte_of(token: u64, i: u64) -> u8 {

@@ -1,4 +1,4 @@
-//! Cost of the protocol in nanoseconds per packet, without sockets. `cargo bench -p weir-proto`.
+//! Cost of the protocol in nanoseconds per packet, without sockets. `cargo bench -p weir-link`.
 //!
 //! Two endpoints in one thread hand datagrams to each other; virtual time advances by a fixed amount. What is measured
 //! is therefore the sum of both sides; the CRC over bulk payload is left out (as if the network card did it).
@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use weir_proto::*;
+use weir_link::*;
 
 struct Zeros;
 impl Payloads for Zeros {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_proto::*;
+use weir_link::*;
 
 const LEN: u64 = (4 << 30) + (9 << 20) + 7;
 const TOKEN: u64 = 77;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use rand_chacha::rand_core::RngCore;
-use weir_proto::*;
+use weir_link::*;
 
 use super::{Net, Pattern};
 

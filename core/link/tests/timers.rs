@@ -3,7 +3,7 @@
 mod net;
 
 use std::time::Duration;
-use weir_proto::{Config, Endpoint, Event, Message, PacketBuf, RxMeta, Time};
+use weir_link::{Config, Endpoint, Event, Message, PacketBuf, RxMeta, Time};
 
 /// Delivers what both send until neither has more.
 fn exchange(ends: &mut [Endpoint; 2], now: Time, events: &mut Vec<Event>) {

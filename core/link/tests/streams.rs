@@ -6,8 +6,8 @@ mod net;
 use std::time::Duration;
 
 use net::{Faults, Net};
+use weir_link::*;
 use weir_match::{Arrival, Class, Matcher, Posted, Source, stream_of};
-use weir_proto::*;
 
 /// One way; a round trip is twice this.
 const WAY: Duration = Duration::from_millis(1);

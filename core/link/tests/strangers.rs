@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use counting::{calls, held};
-use weir_proto::*;
+use weir_link::*;
 
 struct Zeros;
 

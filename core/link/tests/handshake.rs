@@ -5,7 +5,7 @@ mod net;
 use std::time::Duration;
 
 use net::Net;
-use weir_proto::*;
+use weir_link::*;
 use weir_wire::Handshake;
 
 const KEY: [u8; 32] = [7; 32];

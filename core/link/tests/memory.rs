@@ -5,7 +5,7 @@ mod net;
 
 use counting::{calls, held};
 use net::Net;
-use weir_proto::*;
+use weir_link::*;
 
 // One test only: the counters are of the whole process.
 #[test]

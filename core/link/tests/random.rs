@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use net::{Faults, Net};
 use proptest::prelude::*;
-use weir_proto::*;
+use weir_link::*;
 
 #[derive(Clone, Debug)]
 enum Op {

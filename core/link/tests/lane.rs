@@ -5,7 +5,7 @@ mod net;
 use std::time::Duration;
 
 use net::Net;
-use weir_proto::*;
+use weir_link::*;
 
 const LONG: Duration = Duration::from_secs(60);
 

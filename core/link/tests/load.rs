@@ -5,7 +5,7 @@ mod net;
 use std::time::Duration;
 
 use net::{Faults, Net};
-use weir_proto::*;
+use weir_link::*;
 
 const S: Duration = Duration::from_secs(1);
 
