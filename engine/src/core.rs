@@ -195,6 +195,18 @@ impl Core {
         }
     }
 
+    /// Hands over what was just sent to a peer whose carrier needs no socket. False: it takes packets.
+    #[inline]
+    pub fn transmit_unless_packets(&mut self, now: Time, peer: u32) -> bool {
+        let carrier = self.st.proto().sessions().get(PeerId(peer)).map(weir_session::Session::carrier);
+        if !matches!(carrier, Some(Carrier::Shm | Carrier::Loopback)) {
+            return false;
+        }
+        self.transmit_here(now);
+        // A carrier that could not be had has left it to packets.
+        !self.st.proto().sessions().has_touched(Carrier::Link)
+    }
+
     /// What needs no socket: what this endpoint sends to itself, and to peers of this host.
     fn transmit_here(&mut self, now: Time) {
         self.st.messages.carry_own(now);

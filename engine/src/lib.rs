@@ -196,20 +196,23 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sends what was just queued, unless it is one of a burst of small ones to this peer: then it waits for a full packet, the next poll, or the watchdog at the latest. (To oneself nothing
-    /// goes in packets.)
+    /// Sends what was just queued, unless it is one of a burst of small ones that go to this peer in packets: then it waits for a full packet, the next poll, or the watchdog at the latest.
+    #[inline]
     fn after_send(&self, core: &mut Core, at: Time, peer: u32, bytes: usize) {
         // Beside the payload: frame head and envelope.
         const FRAME_BYTES: usize = 48;
         const PACKET_BYTES: usize = 1400;
-        let slot = core.st.peer(peer);
         self.shared.sent();
+        core.sent = true;
+        if core.transmit_unless_packets(at, peer) {
+            return self.wake_sleeper(core);
+        }
+        let slot = core.st.peer(peer);
         // From the end of the last send to the beginning of this one: what the program did between them.
         let burst = at.since_ns(slot.last_send) < self.shared.coalesce_ns && self.shared.watchdog_ns > 0;
         slot.last_send = at;
         core.held_bytes += bytes + FRAME_BYTES;
-        core.sent = true;
-        if !burst || core.held_bytes >= PACKET_BYTES || core.st.messages.is_own(peer) {
+        if !burst || core.held_bytes >= PACKET_BYTES {
             core.transmit(at);
             if bytes < PACKET_BYTES {
                 core.st.peer(peer).last_send = now();

@@ -326,7 +326,8 @@ impl SharedMemory {
         let terms = Terms { credit_msgs: word(48), credit_bytes: word(56) };
         let peer = st.proto_mut().peer(&decoded).map_err(|_| "hello with a name of another job")?;
         self.bind(ix, peer);
-        self.entry(ix).pulls = bytes[64] & 1 != 0;
+        let pulls = bytes[64] & 1 != 0;
+        self.entry(ix).pulls = pulls;
         st.messages.with_events(now, &[], |proto, events| {
             let Some(s) = proto.sessions().get(peer) else { return Err("no session") };
             if s.down().is_some() {
@@ -338,6 +339,9 @@ impl SharedMemory {
             let Some((s, common)) = proto.sessions_mut().get_mut(peer) else { return Err("no session") };
             if s.carrier() == Carrier::Shm {
                 s.set_piece_max(SMALL_MAX);
+                if pulls {
+                    s.set_lent_from(PULL_MIN);
+                }
                 events.push(Event::Up { peer });
                 if !s.begin(common, terms) {
                     proto.sessions_mut().end(peer, DownReason::NoRoom, events);
