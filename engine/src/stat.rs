@@ -9,6 +9,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use weir_net::Datagrams;
 
 /// The numbers of one endpoint, copied while its lock is held; what becomes of them is nobody's wait.
 pub struct Numbers {
@@ -18,6 +19,7 @@ pub struct Numbers {
     matcher: weir_match::Stats,
     protocol: weir_link::Counters,
     transport: weir_udp::UdpCounters,
+    faults_injected: u64,
     peers: Vec<(u32, weir_link::PeerStats, weir_message::Streams, (&'static str, String))>,
     shm: Option<weir_shm::ShmCounters>,
     no_tcp_to: Vec<std::net::SocketAddr>,
@@ -32,11 +34,12 @@ pub fn numbers(core: &Core) -> Numbers {
     let messages = &st.messages;
     Numbers {
         own_name: messages.own_name(),
-        local: core.udp.local_addrs().to_vec(),
+        local: core.device.local_addrs().to_vec(),
         engine: crate::EngineCounters { messages: messages.counters().clone(), engine: st.counters },
         matcher: messages.matcher_stats(),
         protocol: st.proto().counters().clone(),
-        transport: *core.udp.counters(),
+        transport: *core.device.device().device().counters(),
+        faults_injected: core.device.faults_injected(),
         peers: st
             .proto()
             .peers()
@@ -68,6 +71,8 @@ impl Numbers {
                 v
             })
             .collect();
+        let mut transport = serde_json::to_value(self.transport).unwrap_or_default();
+        transport["faults_injected"] = self.faults_injected.into();
         serde_json::json!({
             "endpoint": self.own_name.iter().skip(8).take(8).rev().map(|b| format!("{b:02x}")).collect::<String>(),
             "local": self.local.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -78,7 +83,7 @@ impl Numbers {
                 "posted": m.posted, "unexpected": m.unexpected, "behind_gap": m.behind_gap,
             },
             "protocol": self.protocol,
-            "transport": self.transport,
+            "transport": transport,
             "shared_memory": self.shm,
             "peers": peers,
             "no_tcp_to": self.no_tcp_to.iter().map(ToString::to_string).collect::<Vec<_>>(),
