@@ -279,7 +279,7 @@ impl SharedMemory {
             if s.carrier() == Carrier::Shm {
                 s.set_piece_max(SMALL_MAX);
                 if pulls {
-                    s.set_lent_from(PULL_MIN);
+                    s.set_lent_from(records::PULL_MIN);
                 }
                 events.push(Event::Up { peer });
                 if !s.begin(common, terms) {

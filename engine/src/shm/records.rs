@@ -39,7 +39,7 @@ pub const SMALL_MAX: usize = 4096;
 /// Payload in one record at most, where it is copied: small enough that the peer copies one piece out while the next is copied in.
 const PIECE_MAX: u64 = 8 << 10;
 /// From here on the peer reads payload from where it lies. Below, two copies through a warm cache cost less than the system call.
-const PULL_MIN: u64 = 32 << 10;
+pub(super) const PULL_MIN: u64 = 32 << 10;
 /// Payload that one record names at most: what the peer reads before others have their turn.
 const PULL_MAX: u64 = 512 << 10;
 /// Pieces of memory that one record names at most.
