@@ -566,6 +566,7 @@ impl Endpoint {
                     self.run = self.sessions.get_mut(peer).and_then(|(s, _)| a.begin_run(s, now, out, &t));
                 } else if !self.sessions.get(peer).is_some_and(|s| a.wants_to_send(s, now)) {
                     // That was all: what the next call would find out at greater cost.
+                    a.probes = 0;
                     self.has_sent_all(peer, now);
                 }
                 #[cfg(test)]
