@@ -6,7 +6,10 @@
 use crate::memory::Gather;
 use weir_message::MessageError;
 
-pub use weir_message::{Access, Class, Completion, DownReason, OpError, OpKind, PeekOp, SendMode};
+pub use weir_message::{
+    AMO_COUNT_MAX, Access, Atomic, AtomicOp, AtomicType, Class, Completion, DownReason, OpError, OpKind, PeekOp,
+    SendMode,
+};
 
 /// A contiguous piece of the caller's memory.
 #[derive(Clone, Copy, Debug)]
@@ -138,6 +141,47 @@ impl RmaOp<'_> {
         // SAFETY: passed on from the caller.
         let memory = unsafe { Gather::new(self.iov) };
         weir_message::RmaOp { peer, memory, remote_addr, key, data, mode, copy, report, context, user }
+    }
+}
+
+/// An atomic operation on a peer's memory: on one element, or on several behind each other, each for itself. In which order those of one endpoint are executed is not said: who needs an order
+/// waits for completions.
+#[derive(Debug)]
+pub struct AmoOp<'a> {
+    /// The peer that registered the memory.
+    pub peer: u32,
+    /// What is done, to elements of which type.
+    pub atomic: Atomic,
+    /// How many elements, 1 to [`AMO_COUNT_MAX`].
+    pub count: u32,
+    /// The operands; not looked at where the operation has none.
+    pub operand: &'a [Iov],
+    /// What the elements are compared with, or masks; not looked at where the operation has none.
+    pub compare: &'a [Iov],
+    /// Where that goes what the elements held; empty: it is not wanted.
+    pub result: &'a [Iov],
+    /// Offset into the remote region, or virtual address, of the first element. It must lie at a multiple of its size.
+    pub remote_addr: u64,
+    /// Key of the remote region.
+    pub key: u64,
+    /// Whether a completion is wanted; without, only failures are reported.
+    pub report: bool,
+    /// Returned in the completion.
+    pub context: usize,
+    /// Returned in the completion untouched, for the face's own use.
+    pub user: u64,
+}
+
+impl AmoOp<'_> {
+    /// With its memory by name.
+    ///
+    /// # Safety
+    /// As for [`crate::Endpoint::atomic`].
+    pub(crate) unsafe fn named(&self) -> weir_message::AmoOp<Gather> {
+        let Self { peer, atomic, count, operand, compare, result, remote_addr, key, report, context, user } = *self;
+        // SAFETY: passed on from the caller.
+        let [operand, compare, result] = [operand, compare, result].map(|iov| unsafe { Gather::new(iov) });
+        weir_message::AmoOp { peer, atomic, count, operand, compare, result, remote_addr, key, report, context, user }
     }
 }
 

@@ -389,6 +389,26 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Starts an atomic operation on a peer's memory. It completes when the target has answered.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::send`].
+    ///
+    /// # Safety
+    /// The memory of `op.operand` and `op.compare` is readable until this returns; that of `op.result` is writable and not otherwise used until the completion.
+    pub unsafe fn atomic(&self, op: &AmoOp<'_>) -> Result<(), EngineError> {
+        [op.operand, op.compare, op.result].into_iter().try_for_each(check_iov)?;
+        let now = now();
+        let mut core = self.shared.enter()?;
+        if core.st.closed {
+            return Err(EngineError::Closed);
+        }
+        // SAFETY: passed on from the caller.
+        core.st.messages.atomic(now, unsafe { op.named() })?;
+        self.after_send(&mut core, now, op.peer, 0);
+        Ok(())
+    }
+
     /// One pass of progress, and up to `out.len()` completions of `queue`, oldest first.
     ///
     /// Waits for nothing but the endpoint's lock. When polling has found nothing for a while it gives the core away for a turn of others (`sched_yield`), and where others want the core it

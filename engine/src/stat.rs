@@ -3,6 +3,7 @@
 use crate::Shared;
 use crate::core::Core;
 use crate::trace::with_pid;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
@@ -74,6 +75,7 @@ impl Numbers {
         let mut transport = serde_json::to_value(self.transport).unwrap_or_default();
         transport["faults_injected"] = self.faults_injected.into();
         serde_json::json!({
+            "pid": std::process::id(),
             "endpoint": self.own_name.iter().skip(8).take(8).rev().map(|b| format!("{b:02x}")).collect::<String>(),
             "local": self.local.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "engine": self.engine,
@@ -93,14 +95,25 @@ impl Numbers {
 
 /// Writes the counters where the user asked for them.
 pub fn dump(core: &Core, to: &str) {
-    let text = format!("{:#}\n", numbers(core).document());
-    let result =
-        if to == "-" { std::io::stderr().write_all(text.as_bytes()) } else { std::fs::write(with_pid(to), text) };
+    let (text, file) = (format!("{:#}\n", numbers(core).document()), file_of(to));
+    let result = if to == "-" { std::io::stderr().write_all(text.as_bytes()) } else { std::fs::write(&file, text) };
     if let Err(e) = result {
         // Not `eprintln`, which panics when nobody reads standard error any more; and in one write, lest lines of ranks mix.
-        let line = format!("weir: counters not written to {}: {e}\n", with_pid(to));
+        let line = format!("weir: counters not written to {file}: {e}\n");
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
+}
+
+/// The file of one endpoint: those of a process that close later have their number behind the name, for Open MPI has one endpoint for messages and one for windows.
+fn file_of(to: &str) -> String {
+    static WRITTEN: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
+    let file = with_pid(to);
+    let mut written = WRITTEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let count = written.entry(file.clone()).or_default();
+    *count += 1;
+    // A device takes what all have to say.
+    let is_device = std::fs::metadata(&file).is_ok_and(|m| !m.is_file());
+    if *count == 1 || is_device { file } else { format!("{file}.{count}") }
 }
 
 /// What is told of an endpoint that a panic left half changed.
@@ -180,6 +193,17 @@ fn peer_uid(stream: &UnixStream) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn endpoints_of_one_process_write_to_files_of_their_own() {
+        let folder = std::env::temp_dir().join(format!("weir-stat-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let to = folder.join("of-%p").display().to_string();
+        let first = to.replace("%p", &std::process::id().to_string());
+        assert_eq!([super::file_of(&to), super::file_of(&to)], [first.clone(), format!("{first}.2")]);
+        assert_eq!([super::file_of("/dev/full"), super::file_of("/dev/full")], ["/dev/full"; 2]);
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+
     use super::*;
     use std::io::Read;
 

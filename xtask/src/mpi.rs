@@ -45,12 +45,13 @@ impl Mpi {
 }
 
 /// The C programs, by file name without `.c`.
-pub const PROGRAMS: [&str; 13] = [
+pub const PROGRAMS: [&str; 14] = [
     "crowd",
     "pingpong",
     "stream",
     "streams",
     "farm",
+    "onesided",
     "incast",
     "isend_flood",
     "overlap",

@@ -167,7 +167,8 @@ pub const STREAM_TAG_BITS: u64 = 0x0007_fffc_ffff_ffff;
 /// Feature bits of the handshake (`spec/envelopes.md` 5): rules of matching and envelopes that both sides must follow. Bit 0:
 /// streams by these [`STREAM_TAG_BITS`]. Builds from before have none, and only the low 32 bits of the tag decide there. Bit 1:
 /// remote writes are answered as [`crate::envelope::Envelope::Done`] says, and only one that travels whole has immediate data.
-pub const FEATURES: u16 = 3;
+/// Bit 2: atomic operations.
+pub const FEATURES: u16 = 7;
 
 /// The stream for a message: 0 for untagged ones, 1 .. `streams` (exclusive) for tagged ones, mixed so that strided tags
 /// and tags that differ only in a communicator's bits spread evenly. Depends on the [`STREAM_TAG_BITS`] of the tag only. `streams` counts stream 0; with fewer than 2 all

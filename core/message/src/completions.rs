@@ -26,7 +26,9 @@ impl Completions {
             return;
         }
         match c.kind {
-            OpKind::Send | OpKind::Write | OpKind::Read => self.sent.push_back(c),
+            OpKind::Send | OpKind::Write | OpKind::Read | OpKind::Atomic | OpKind::FetchAtomic => {
+                self.sent.push_back(c)
+            }
             OpKind::Recv | OpKind::MultiRecvReleased | OpKind::Peek => self.received.push_back(c),
             OpKind::RemoteWrite => {
                 self.notices += 1;

@@ -230,7 +230,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let error = match status {
             Status::Ok => None,
             Status::Cancelled => Some(OpError::Cancelled),
-            Status::BadKey | Status::Access | Status::Range | Status::NoMemory => Some(OpError::Access),
+            Status::BadKey | Status::Access | Status::Range | Status::NoMemory | Status::Alignment => {
+                Some(OpError::Access)
+            }
         };
         let k = key::<SendKey>(op);
         self.counters.access_errors += u64::from(error == Some(OpError::Access));

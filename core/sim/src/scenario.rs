@@ -211,6 +211,12 @@ impl Scenario {
         {
             t.draw_remote(&mut rng, s.net.hosts, 1 << 20);
         }
+        let mut rng = Rng::new(seed, u64::MAX - 6);
+        if let Workload::Traffic(t) = &mut s.work
+            && rng.chance(500_000)
+        {
+            t.draw_atomics(&mut rng, s.net.hosts);
+        }
         s.endpoint.unexpected_bytes = Rng::new(seed, u64::MAX - 4).pick(&[unexpected_bytes(), 16 << 10, 0]);
         s
     }
