@@ -45,7 +45,8 @@ impl Mpi {
 }
 
 /// The C programs, by file name without `.c`.
-pub const PROGRAMS: [&str; 14] = [
+pub const PROGRAMS: [&str; 15] = [
+    "counts",
     "crowd",
     "pingpong",
     "stream",
