@@ -54,16 +54,9 @@ impl Endpoint {
                 .map_err(|e| EngineError::Io { doing: "reading random numbers".into(), source: e.into() })?;
         }
         let id = u64::from_le_bytes(id);
-        let proto = weir_link::Endpoint::new(
-            weir_link::Config {
-                lanes: lanes.is_some(),
-                ..proto_config(&cfg, device.rx_buffer_bytes(), device.max_datagram())
-            },
-            job_key,
-            id,
-            device.local_addrs(),
-            seed,
-        );
+        let mut proto = proto_config(&cfg, device.rx_buffer_bytes(), device.max_datagram());
+        proto.lane.on = lanes.is_some();
+        let proto = weir_link::Endpoint::new(proto, job_key, id, device.local_addrs(), seed);
         let name = proto.name().encode();
         let mut trace = Trace::open(cfg.trace, cfg.trace_file.as_deref()).map_err(io("opening the trace file"))?;
         trace.opened(id, device.local_addrs());
@@ -157,11 +150,12 @@ fn udp_config(cfg: &EngineConfig) -> UdpConfig {
 
 pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16) -> weir_link::Config {
     let usual = weir_link::Config::default();
-    let anywhere = policy::bulk_always(cfg);
+    let mut lane = usual.lane.clone();
+    if policy::bulk_always(cfg) {
+        (lane.rtt_max, lane.min_rate, lane.loss_max_ppm) = (std::time::Duration::MAX, 0, u32::MAX);
+    }
     message_config(cfg).protocol(weir_link::Config {
-        lane_rtt_max: if anywhere { std::time::Duration::MAX } else { usual.lane_rtt_max },
-        lane_min_rate: if anywhere { 0 } else { usual.lane_min_rate },
-        lane_loss_max_ppm: if anywhere { u32::MAX } else { usual.lane_loss_max_ppm },
+        lane,
         level: cfg.level,
         congestion: cfg.congestion,
         peer_timeout: cfg.peer_timeout,

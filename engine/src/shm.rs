@@ -6,11 +6,10 @@
 use crate::core::State;
 use records::{Given, HELLO_LEN, SMALL_MAX, Taken, kind};
 use smallvec::SmallVec;
-use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, RawFd};
 use weir_link::{DownReason, EndpointName, Event, PeerId, Time};
-use weir_session::{Carrier, Fragment, Terms};
+use weir_session::{Carrier, Handed, Terms};
 use weir_shm::{PeerIx, Shm, State as Association, Why};
 
 mod records;
@@ -38,7 +37,7 @@ struct Peer {
     /// It has said that it closes.
     bye: bool,
     /// Where records end that it has not been seen to have read, and what they carried.
-    handed: VecDeque<(u64, Fragment)>,
+    handed: Handed,
     /// The program waits for one of them.
     awaited: bool,
 }
@@ -161,7 +160,7 @@ impl SharedMemory {
                 up: false,
                 pulls: false,
                 bye: false,
-                handed: VecDeque::new(),
+                handed: Handed::default(),
                 awaited: false,
             });
         }
@@ -202,7 +201,7 @@ impl SharedMemory {
         st.messages.with_events(now, &[], |proto, events| {
             if proto.sessions().get(peer).is_some_and(|s| s.carrier() == Carrier::Shm) {
                 if let Some((s, _)) = proto.sessions_mut().get_mut(peer) {
-                    p.handed.iter().for_each(|(_, f)| s.lost(*f));
+                    p.handed.give_back(s);
                 }
                 proto.carry(now, peer, events);
             }
@@ -371,20 +370,13 @@ impl SharedMemory {
                 continue;
             }
             let Ok(read) = self.shm.read_there(p.ix) else { continue };
-            if p.handed.front().is_none_or(|(end, _)| *end > read) {
+            if !p.handed.any_within(read) {
                 continue;
             }
             let handed = &mut p.handed;
             st.messages.with_events(now, &[], |proto, events| {
                 let Some((s, common)) = proto.sessions_mut().get_mut(peer) else { return };
-                while let Some((end, f)) = handed.front().copied()
-                    && end <= read
-                {
-                    handed.pop_front();
-                    if let Some(token) = s.arrived(common, &f) {
-                        events.push(Event::Sent { peer, token });
-                    }
-                }
+                handed.read(read, s, common, events, |_| ());
                 // There may be room for more control messages now.
                 if s.has_control() {
                     proto.sessions_mut().touch(peer);

@@ -685,7 +685,7 @@ impl Endpoint {
                 Level::Encrypt => 2,
             },
             primary_path: a.primary,
-            lanes_open: usize::from(a.has_lane()),
+            lanes_open: usize::from(a.lane.as_ref().is_some_and(|lane| lane.is_up())),
             messages_open: s.messages_open(),
             messages_waiting: s.messages_waiting(),
             bodies_open,

@@ -214,10 +214,10 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
         bytes_resent: counters().map(|c| c.bytes_resent).sum(),
         parity_used: counters().map(|c| c.parity_used).sum(),
         lanes: [
-            counters().map(|c| c.lanes_opened).sum(),
-            counters().map(|c| c.lanes_failed).sum(),
-            counters().map(|c| c.lane_units_received).sum(),
-            counters().map(|c| c.lane_bytes_received).sum(),
+            counters().map(|c| c.lane.opened).sum(),
+            counters().map(|c| c.lane.failed).sum(),
+            counters().map(|c| c.lane.units_received).sum(),
+            counters().map(|c| c.lane.bytes_received).sum(),
         ],
         remote: [
             messages().map(|c| c.writes).sum(),

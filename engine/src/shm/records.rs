@@ -261,7 +261,7 @@ impl SharedMemory {
 
     fn handed(&mut self, ix: PeerIx, end: u64, f: Fragment, awaited: bool) {
         if let Some(Some(p)) = self.table.get_mut(ix.slot()) {
-            p.handed.push_back((end, f));
+            p.handed.push(end, f);
             p.awaited |= awaited;
         }
     }
