@@ -375,6 +375,19 @@ impl Endpoint {
         path.filter(|p| p.rtt.sampled).map_or(0, |p| p.rtt.base())
     }
 
+    /// Bytes that the window towards the peer lets out at once: what is free of it while nothing waits to leave, else nothing. `None` where no window holds anything back, for packets do not
+    /// carry what the session sends.
+    #[must_use]
+    pub fn free_window(&self, peer: PeerId) -> Option<u64> {
+        let s = self.sessions.get(peer)?;
+        if s.carrier() != Carrier::Link {
+            return None;
+        }
+        let a = self.assocs.get(peer.0 as usize)?;
+        let free = a.path().map_or(0, |p| p.window(a.peer.rx_buffer).saturating_sub(p.in_flight));
+        Some(if s.has_data() { 0 } else { free })
+    }
+
     /// Control messages the peer's window has room for. Who can wait sends no more than that; answers a peer waits for may
     /// exceed it (up to `Config::control_queue`).
     #[must_use]

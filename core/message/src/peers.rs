@@ -40,6 +40,8 @@ pub(crate) struct PeerState {
     pub copied_bytes: u64,
     /// Its sends are refused for lack of room.
     pub refused: Option<Refused>,
+    /// It could not grant at once what it was asked for last: others send to it.
+    pub is_crowded: bool,
     /// Sent with their payload before its credit was known, bytes.
     pub early_bytes: usize,
     /// Writes with immediate data, in both directions.
@@ -71,6 +73,7 @@ impl PeerState {
             answers: 0,
             copied_bytes: 0,
             refused: None,
+            is_crowded: false,
             early_bytes: 0,
             notices: Notices::default(),
             streams: Streams::default(),
