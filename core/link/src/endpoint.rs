@@ -309,6 +309,19 @@ impl Endpoint {
         self.touch(peer);
     }
 
+    /// The layer above finds that the peer broke a rule of its own: the peer is told, as of any violation, and everything of it fails, whatever carries it.
+    pub fn give_up(&mut self, now: Time, peer: PeerId, why: &'static str, events: &mut Vec<Event>) {
+        self.sessions.common_mut().advance(now);
+        if let Some((a, mut cx)) = with_association!(self, peer, now)
+            && !matches!(a.state, State::Down(_))
+        {
+            a.violated(&mut cx, why, events);
+        }
+        // Packets give no verdict on a peer that another carrier reaches; this one is not theirs.
+        self.sessions.end(peer, DownReason::Violation, events);
+        self.touch(peer);
+    }
+
     /// Packets carry what some peer sends, or an association is being opened: arrivals are to be expected.
     #[must_use]
     pub fn expects_packets(&self) -> bool {
