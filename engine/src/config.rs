@@ -49,7 +49,7 @@ pub struct EngineConfig {
     pub level: Level,
     /// Congestion control (`WEIR_CONGESTION`: target, reno).
     pub congestion: weir_link::CongestionKind,
-    /// Messages up to this size are sent without asking (`WEIR_EAGER_BYTES`): a copy of an unexpected message of this size costs about what the extra round trip of 12 us would.
+    /// Messages up to this size are sent without asking (`WEIR_EAGER_BYTES`), of more than 32 KiB as far as path and receiver have room (`spec/protocol.md` 5, "Unasked"): a copy of an unexpected message of this size costs about what the extra round trip of 12 us would.
     pub eager_bytes: u32,
     /// Sends up to this size are copied and complete at once when the face asks only for reusable memory (`WEIR_COPY_BYTES`).
     pub copy_bytes: usize,

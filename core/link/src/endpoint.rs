@@ -309,6 +309,19 @@ impl Endpoint {
         self.touch(peer);
     }
 
+    /// The layer above finds that the peer broke a rule of its own: the peer is told, as of any violation, and everything of it fails, whatever carries it.
+    pub fn give_up(&mut self, now: Time, peer: PeerId, why: &'static str, events: &mut Vec<Event>) {
+        self.sessions.common_mut().advance(now);
+        if let Some((a, mut cx)) = with_association!(self, peer, now)
+            && !matches!(a.state, State::Down(_))
+        {
+            a.violated(&mut cx, why, events);
+        }
+        // Packets give no verdict on a peer that another carrier reaches; this one is not theirs.
+        self.sessions.end(peer, DownReason::Violation, events);
+        self.touch(peer);
+    }
+
     /// Packets carry what some peer sends, or an association is being opened: arrivals are to be expected.
     #[must_use]
     pub fn expects_packets(&self) -> bool {
@@ -373,6 +386,19 @@ impl Endpoint {
     pub fn min_rtt_ns(&self, peer: PeerId) -> u64 {
         let path = self.assocs.get(peer.0 as usize).and_then(|a| a.path());
         path.filter(|p| p.rtt.sampled).map_or(0, |p| p.rtt.base())
+    }
+
+    /// Bytes that the window towards the peer lets out at once: what is free of it while nothing waits to leave, else nothing. `None` where no window holds anything back, for packets do not
+    /// carry what the session sends.
+    #[must_use]
+    pub fn free_window(&self, peer: PeerId) -> Option<u64> {
+        let s = self.sessions.get(peer)?;
+        if s.carrier() != Carrier::Link {
+            return None;
+        }
+        let a = self.assocs.get(peer.0 as usize)?;
+        let free = a.path().map_or(0, |p| p.window(a.peer.rx_buffer).saturating_sub(p.in_flight));
+        Some(if s.has_data() { 0 } else { free })
     }
 
     /// Control messages the peer's window has room for. Who can wait sends no more than that; answers a peer waits for may

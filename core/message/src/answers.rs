@@ -167,9 +167,13 @@ mod tests {
         pair.sides[1].timeouts(pair.now);
         assert_eq!(pair.sides[1].down(PEER), Some(DownReason::Violation));
         assert_eq!(pair.ended(1)[0].result, Err(OpError::PeerDown(DownReason::Violation)));
-        // What it says from now on is nobody's.
-        pair.sides[0].send(pair.now, send_op(1, Bytes::new(&[1; 8]), SendMode::Inject)).expect("accepted");
+        // What it has said meanwhile is nobody's, and it learns that it is over.
+        pair.sides[0].send(pair.now, send_op(1, Bytes::new(&[1; 8]), SendMode::Match)).expect("accepted");
         pair.settle();
+        assert_eq!(pair.sides[0].down(PEER), Some(DownReason::Closed));
+        assert_eq!(pair.ended(0)[0].result, Err(OpError::PeerDown(DownReason::Closed)));
+        assert!(pair.sides[1].sessions.is_down(PEER), "its place can be given to another");
+        assert_eq!(pair.sides[1].sessions.endpoint().counters().violations, 1);
         assert_eq!((pair.sides[1].held(), pair.sides[1].counters().overruns), ([0; 4], 1));
     }
 }

@@ -7,7 +7,7 @@ use core::time::Duration;
 /// Settings of one endpoint's messages. [`EngineConfig`](https://docs.rs/weir-engine) of the engine says by which names users set them, and why the defaults are what they are.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Messages up to this size are sent without asking.
+    /// Messages up to this size are sent without asking, of more than 32 KiB as far as path and receiver have room (`spec/protocol.md` 5, "Unasked").
     pub eager_bytes: u32,
     /// Sends up to this size are copied and complete at once when the caller asks only for reusable memory.
     pub copy_bytes: usize,

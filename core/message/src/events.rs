@@ -63,12 +63,18 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         result
     }
 
-    /// Gives up the peers that asked for more than they may.
+    /// Gives up the peers that asked for more than they may, and tells them.
     #[cold]
     fn give_up_overrun(&mut self, now: Time) {
         while let Some(peer) = self.overran.pop() {
             self.counters.overruns += 1;
             self.peer_down(now, PeerId(peer), DownReason::Violation);
+            let mut events = Vec::new();
+            let why = "more answers asked for than credit allows";
+            self.sessions.endpoint_mut().give_up(now, PeerId(peer), why, &mut events);
+            for event in events {
+                self.event(now, event, &[]);
+            }
         }
     }
 

@@ -42,6 +42,8 @@ pub(crate) struct PeerState {
     pub copied_bytes: u64,
     /// Its sends are refused for lack of room.
     pub refused: Option<Refused>,
+    /// It could not grant at once what it was asked for last: others send to it.
+    pub is_crowded: bool,
     /// Sent with their payload before its credit was known, bytes.
     pub early_bytes: usize,
     /// Writes with immediate data, in both directions.
@@ -74,6 +76,7 @@ impl PeerState {
             atomics: 0,
             copied_bytes: 0,
             refused: None,
+            is_crowded: false,
             early_bytes: 0,
             notices: Notices::default(),
             streams: Streams::default(),

@@ -21,8 +21,15 @@ const EARLY_BYTES: usize = 2048;
 /// All of these together: no more than that credit. More could wait for ever, and hold up what the peer asks for first.
 const EARLY_TOTAL_BYTES: usize = 4096;
 
-/// The same to a peer with a lane, at least: what takes longer is the copying, and a round trip more is no part of it.
+/// Longest message that goes without asking whatever window and receiver are like, unless the settings say less: it fits the window of a path nothing is known of (32 packets), and at a
+/// millisecond it takes half of the time if it does not ask.
+const UNASKED_BYTES: u64 = 32 << 10;
+
+/// Longest message that goes without asking to a peer with a lane, at least: what takes longer is the copying, and a round trip more is no part of it.
 const LANE_EAGER_BYTES: u64 = 256 << 10;
+
+/// What a receiver grants at once that nobody else sends to (`weir_session::Config::grant_share`), or all of a shorter message.
+const GRANTED_AT_ONCE_BYTES: u64 = 64 << 10;
 
 /// What a send asks for that must copy so many bytes, as far as waits for room are concerned.
 fn asks_for(len: usize) -> u64 {
@@ -104,7 +111,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         // Before the handshake the peer's credit is not known, but any peer gives some: small messages need not wait for it to ask.
         let early = !peer.up && len <= EARLY_BYTES && peer.early_bytes + len <= EARLY_TOTAL_BYTES;
         let room = self.sessions.credit_bytes(op.peer) >= len as u64 || early;
-        let eager = room && len as u64 <= self.eager_limit(op.peer);
+        let eager = room && self.goes_unasked(op.peer, len as u64);
         let must_copy = op.must_copy();
         let may_copy = op.mode == SendMode::Transmit
             && len <= self.cfg.copy_bytes
@@ -150,16 +157,34 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// Longest message that is sent without asking. To ask costs a round trip, not to ask may cost a copy at the receiver (if nobody waits for the message): so the longer the
-    /// round trip, the longer the message. A quarter of a byte for each nanosecond: an eighth or less of what can be copied in that time, for the copy is in the cache of
-    /// the one who waits, and the credit is to last for a few messages.
+    /// Whether a message goes without asking (spec 5, "Unasked").
+    #[inline]
+    fn goes_unasked(&self, to: u32, len: u64) -> bool {
+        let least = u64::from(self.cfg.eager_bytes).min(UNASKED_BYTES);
+        len <= self.sessions.max_matched_len(to) && (len <= least || len <= self.eager_limit(to))
+    }
+
+    /// Longest message that is sent without asking, if that is more than [`UNASKED_BYTES`]. To ask costs a round trip, not to ask may cost a copy at the receiver (if nobody waits for the
+    /// message): so the longer the round trip, the longer the message. A quarter of a byte for each nanosecond: an eighth or less of what can be copied in that time, for the copy is in the
+    /// cache of the one who waits, and the credit is to last for a few messages.
+    ///
+    /// What a round trip is made of is not known, and where many send to one it is the queue in front of that one: the longer the queue, the more would go into it unasked. So no more goes
+    /// than the window lets out at once, for else it waits here as long as the answer takes; and none to a receiver that could not grant all of what it was asked for last
+    /// (`docs/lab/2026-11-23-eager.md`).
     fn eager_limit(&self, to: u32) -> u64 {
         let limit = u64::from(self.cfg.eager_bytes);
         if limit == 0 {
             return 0;
         }
-        let lane = if self.sessions.has_lane(to) { LANE_EAGER_BYTES } else { 0 };
-        (limit + self.sessions.min_rtt_ns(to) / 4).max(lane).min(self.sessions.max_matched_len(to))
+        let worth = limit + self.sessions.min_rtt_ns(to) / 4;
+        if self.sessions.has_lane(to) {
+            return worth.max(LANE_EAGER_BYTES);
+        }
+        match self.sessions.free_window(to) {
+            None => worth,
+            Some(_) if self.peers[to].is_crowded => 0,
+            Some(free) => worth.min(free),
+        }
     }
 
     #[inline]
@@ -212,6 +237,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             return;
         };
         s.role = Role::Body;
+        if let Some(p) = self.peers.get_mut(peer) {
+            p.is_crowded = granted < len.min(s.len).min(GRANTED_AT_ONCE_BYTES);
+        }
         s.body = Some(handle);
         let len = len.min(s.len);
         if self.trace.on(2) {
@@ -272,5 +300,73 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             _ => return,
         }
         self.end_if_over(k);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::testing::{Bytes, PEER, Pair, recv_op, send_op};
+
+    const LONG: usize = 100 << 10;
+
+    /// Sends a message that its receiver waits for, and says whether it went unasked.
+    fn goes_unasked(pair: &mut Pair, len: usize) -> bool {
+        let before = pair.sides[0].counters().eager_sends;
+        let (from, to) = (Bytes::new(&alloc::vec![7; len]), Bytes::new(&alloc::vec![0; len]));
+        pair.sides[1].recv(pair.now, recv_op(1, to.clone())).expect("posted");
+        pair.sides[0].send(pair.now, send_op(1, from.clone(), SendMode::Transmit)).expect("accepted");
+        pair.settle();
+        assert_eq!((pair.ended(0).len(), pair.ended(1).len()), (1, 1));
+        assert_eq!(from.to_vec(), to.to_vec());
+        pair.sides[0].counters().eager_sends > before
+    }
+
+    fn pair(proto: &weir_link::Config) -> Pair {
+        Pair::connected(&Config { streams: 1, ..Config::default() }, proto)
+    }
+
+    #[test]
+    fn a_long_message_goes_unasked_once_the_window_lets_all_of_it_out() {
+        let mut pair = pair(&weir_link::Config::default());
+        assert!(goes_unasked(&mut pair, UNASKED_BYTES as usize));
+        assert!(!goes_unasked(&mut pair, LONG), "the first window is 32 packets");
+        // Each that is asked for makes the window grow.
+        let unasked = (0..10).map(|_| goes_unasked(&mut pair, LONG)).collect::<alloc::vec::Vec<_>>();
+        assert!(unasked.ends_with(&[true, true]), "{unasked:?}");
+        assert!(!goes_unasked(&mut pair, 1 << 20), "longer than the settings and the round trip say");
+    }
+
+    #[test]
+    fn a_second_message_is_announced_while_the_first_fills_the_window() {
+        let mut pair = pair(&weir_link::Config::default());
+        while !goes_unasked(&mut pair, LONG) {}
+        let before = pair.sides[0].counters().eager_sends;
+        for _ in 0..8 {
+            let op = send_op(1, Bytes::new(&[7; LONG]), SendMode::Transmit);
+            pair.sides[0].send(pair.now, op).expect("accepted");
+        }
+        assert_eq!(pair.sides[0].counters().eager_sends, before + 1);
+    }
+
+    #[test]
+    fn a_receiver_that_cannot_grant_at_once_is_asked() {
+        let wide = weir_link::Config { initial_window_packets: 200, ..weir_link::Config::default() };
+        assert!(goes_unasked(&mut pair(&wide), LONG));
+        let crowded = weir_link::Config { grant_budget: GRANTED_AT_ONCE_BYTES / 2, ..wide };
+        let mut pair = pair(&crowded);
+        assert!(goes_unasked(&mut pair, LONG), "nothing is known of it yet");
+        assert!(!goes_unasked(&mut pair, 1 << 20));
+        assert!(pair.sides[0].sessions.free_window(PEER) > Some(LONG as u64), "the window would let it out");
+        assert!(!goes_unasked(&mut pair, LONG));
+        assert!(goes_unasked(&mut pair, LONG), "by now it knows what the wire holds besides, and granted all");
+    }
+
+    #[test]
+    fn nothing_goes_unasked_where_the_settings_say_so() {
+        let cfg = Config { streams: 1, eager_bytes: 0, ..Config::default() };
+        let mut pair = Pair::connected(&cfg, &weir_link::Config::default());
+        assert!(!goes_unasked(&mut pair, 1));
     }
 }

@@ -95,7 +95,11 @@ impl Sessions {
         self.proto.max_matched_len(PeerId(peer))
     }
 
-    #[inline]
+    /// Bytes the congestion window lets out at once; `None` where there is none.
+    pub(crate) fn free_window(&self, peer: u32) -> Option<u64> {
+        self.proto.free_window(PeerId(peer))
+    }
+
     pub(crate) fn min_rtt_ns(&self, peer: u32) -> u64 {
         self.proto.min_rtt_ns(PeerId(peer))
     }

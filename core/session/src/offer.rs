@@ -508,3 +508,335 @@ impl Session {
         self.flows.extend(core::mem::take(&mut self.bulk.flows));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Terms;
+    use crate::{Config, DownReason, Event, Message, PeerId, Sessions, Time};
+    use alloc::vec::Vec;
+
+    const PEER: PeerId = PeerId(0);
+    const ENVELOPE: &[u8] = &[1, 2, 3, 4];
+    /// Longest message that goes in one piece here.
+    const SMALL: u32 = 1000 - ENVELOPE.len() as u32;
+
+    /// A session that is up, with room for anything.
+    fn up(cfg: Config) -> Sessions {
+        let mut all = Sessions::new(cfg);
+        assert_eq!(all.add(), PEER);
+        let (s, common) = all.get_mut(PEER).expect("added");
+        s.set_piece_max(1000);
+        assert!(s.begin(common, Terms { credit_msgs: 1000, credit_bytes: 1 << 20 }));
+        all
+    }
+
+    fn message(len: u32, token: u64) -> Message<'static> {
+        Message { control: false, stream: 0, envelope: ENVELOPE, len, patient: false, token }
+    }
+
+    fn control(token: u64) -> Message<'static> {
+        Message { control: true, ..message(8, token) }
+    }
+
+    fn send(all: &mut Sessions, messages: &[Message<'_>]) {
+        for m in messages {
+            all.send(PEER, m).expect("accepted");
+        }
+    }
+
+    fn with<T>(all: &mut Sessions, f: impl FnOnce(&mut Session, &mut Common) -> T) -> T {
+        let (s, common) = all.get_mut(PEER).expect("added");
+        f(s, common)
+    }
+
+    fn of_message(mseq: u64, from: u64, to: u64) -> Option<Piece> {
+        Some(Piece { flow: Flow::Message(mseq), from, to })
+    }
+
+    fn fragment(mseq: u64, offset: u32, len: u32) -> Fragment {
+        Fragment::Message { mseq, offset, len }
+    }
+
+    #[test]
+    fn what_fits_one_piece_goes_before_the_row_of_what_does_not() {
+        let mut all = up(Config::default());
+        send(&mut all, &[message(SMALL + 1, 0), message(SMALL, 1), message(0, 2)]);
+        with(&mut all, |s, _| {
+            assert_eq!((s.small_waiting(), s.flows_waiting(), s.has_data()), (2, 1, true));
+            assert_eq!(s.next_small(), of_message(1, 0, SMALL.into()));
+            assert_eq!(s.next_small(), of_message(1, 0, SMALL.into()), "until it was taken");
+            s.took_small(SMALL.into());
+            assert_eq!(s.next_small(), of_message(2, 0, 0));
+            s.took_small(0);
+            assert_eq!(s.next_small(), None);
+            assert_eq!(s.next_flow(Line::Main), of_message(0, 0, (SMALL + 1).into()));
+            assert!(s.took_flow(Line::Main, (SMALL + 1).into()));
+            assert_eq!((s.next_flow(Line::Main), s.has_data(), s.queued()), (None, false, 0));
+        });
+    }
+
+    #[test]
+    fn a_message_whose_carrier_takes_shorter_pieces_by_now_goes_on_where_it_was() {
+        let mut all = up(Config::default());
+        send(&mut all, &[message(900, 0), message(5, 1)]);
+        with(&mut all, |s, _| {
+            s.next_small();
+            s.took_small(600);
+            assert_eq!(s.next_small(), of_message(0, 600, 900));
+            s.took_small(900);
+            assert_eq!(s.next_small(), of_message(1, 0, 5));
+        });
+    }
+
+    #[test]
+    fn only_what_credit_covers_is_offered_and_the_rest_when_there_is_more() {
+        let mut all = Sessions::new(Config::default());
+        all.add();
+        send(&mut all, &[message(600, 0), message(600, 1), message(1, 2)]);
+        with(&mut all, |s, common| {
+            s.set_piece_max(1000);
+            assert!(!s.has_data(), "before the terms are known");
+            assert!(s.begin(common, Terms { credit_msgs: 10, credit_bytes: 1000 }));
+            assert_eq!((s.small_waiting(), s.messages_waiting()), (1, 2), "none passes one that waits");
+            s.on_credit(common, 10, 1201);
+            assert_eq!((s.small_waiting(), s.messages_waiting()), (3, 0));
+        });
+    }
+
+    #[test]
+    fn flows_take_turns_and_stay_until_their_last_byte_is_taken() {
+        let mut all = up(Config::default());
+        send(&mut all, &[message(5000, 0), message(6000, 1)]);
+        with(&mut all, |s, _| {
+            assert!(!s.took_flow(Line::Main, 2000));
+            s.end_turn(Line::Main);
+            assert_eq!(s.next_flow(Line::Main), of_message(1, 0, 6000));
+            s.end_turn(Line::Main);
+            assert_eq!(s.next_flow(Line::Main), of_message(0, 2000, 5000));
+            assert!(s.took_flow(Line::Main, 5000));
+            s.end_turn(Line::Main);
+            assert_eq!(s.next_flow(Line::Main), of_message(1, 0, 6000), "alone it has each turn");
+            assert_eq!(s.next_flow(Line::Bulk), None);
+        });
+    }
+
+    #[test]
+    fn rendezvous_data_is_offered_as_far_as_it_is_granted() {
+        let mut all = up(Config::default());
+        all.send_body(PEER, 7, 0, 10_000, 40).expect("accepted");
+        with(&mut all, |s, common| {
+            assert_eq!(s.next_flow(Line::Main), None);
+            s.on_grant(common, 7, 3000);
+            s.on_grant(common, 7, 2000);
+            let (flow, _) = s.body_of(7).expect("under way");
+            assert_eq!((s.flows_waiting(), s.next_flow(Line::Main)), (1, Some(Piece { flow, from: 0, to: 3000 })));
+            assert!(s.took_flow(Line::Main, 3000), "it leaves the line until there is more");
+            s.on_grant(common, 7, u64::MAX);
+            assert_eq!(s.next_flow(Line::Main), Some(Piece { flow, from: 3000, to: 10_000 }));
+            assert!(s.took_flow(Line::Main, 10_000));
+            let Flow::Body(slot, generation) = flow else { panic!("a body") };
+            let part = |offset, len| Fragment::Body { slot, generation, offset, len };
+            assert_eq!(s.arrived(common, &part(4000, 6000)), None);
+            assert_eq!(s.arrived(common, &part(0, 4000)), Some(40));
+            assert_eq!(
+                (s.arrived(common, &part(0, 4000)), s.body_of(7).is_none(), common.counters.bodies_sent),
+                (None, true, 1)
+            );
+        });
+    }
+
+    #[test]
+    fn what_is_told_of_rendezvous_data_that_is_over_does_not_touch_what_has_its_place() {
+        let mut all = up(Config::default());
+        all.send_body(PEER, 7, 100, 100, 40).expect("accepted");
+        let (old, _) = with(&mut all, |s, _| s.body_of(7).map(|(f, b)| (f, b.len))).expect("under way");
+        assert_eq!(all.abort_body(PEER, 7, 1), Some(40));
+        all.send_body(PEER, 8, 100, 100, 41).expect("accepted");
+        with(&mut all, |s, common| {
+            let (new, _) = s.body_of(8).expect("under way");
+            let (Flow::Body(slot, before), Flow::Body(same, _)) = (old, new) else { panic!("bodies") };
+            assert_eq!(slot, same, "else this test shows nothing");
+            assert_eq!(s.next_flow(Line::Main), Some(Piece { flow: new, from: 0, to: 100 }));
+            let stale = Fragment::Body { slot, generation: before, offset: 0, len: 100 };
+            assert_eq!(s.arrived(common, &stale), None);
+            s.lost(stale);
+            assert_eq!((s.next_lost(), s.body(slot, before).is_none(), s.body_of(8).is_some()), (None, true, true));
+        });
+    }
+
+    #[test]
+    fn what_a_carrier_lost_is_offered_again_as_far_as_it_has_not_come_by_another() {
+        let mut all = up(Config::default());
+        send(&mut all, &[message(9000, 5), message(9000, 6)]);
+        with(&mut all, |s, common| {
+            for _ in 0..2 {
+                assert!(s.took_flow(Line::Main, 9000));
+            }
+            s.lost(fragment(0, 0, 4000));
+            s.lost(fragment(1, 8000, 1000));
+            assert_eq!(s.arrived(common, &fragment(0, 1000, 1000)), None);
+            assert_eq!(s.next_lost(), of_message(0, 0, 1000), "the oldest, up to what is there");
+            s.took_lost(1000);
+            assert_eq!(s.next_lost(), of_message(0, 2000, 4000));
+            s.took_lost(2500);
+            assert_eq!((s.next_lost(), s.lost_waiting()), (of_message(0, 2500, 4000), 2));
+            s.took_lost(4000);
+            assert_eq!(s.arrived(common, &fragment(1, 0, 9000)), Some(6));
+            assert_eq!((s.next_lost(), s.lost_waiting(), s.has_data()), (None, 0, false));
+        });
+    }
+
+    #[test]
+    fn an_empty_message_that_was_lost_is_offered_again_once() {
+        let mut all = up(Config::default());
+        send(&mut all, &[message(0, 5)]);
+        with(&mut all, |s, common| {
+            s.took_small(0);
+            s.lost(fragment(0, 0, 0));
+            assert_eq!(s.next_lost(), of_message(0, 0, 0));
+            s.took_lost(0);
+            assert_eq!(s.next_lost(), None);
+            assert_eq!(s.arrived(common, &fragment(0, 0, 0)), Some(5));
+        });
+    }
+
+    #[test]
+    fn a_message_is_told_as_sent_once_whatever_comes_twice() {
+        let mut all = up(Config::default());
+        send(&mut all, &[message(3000, 5), message(10, 6)]);
+        with(&mut all, |s, common| {
+            assert_eq!(s.arrived(common, &fragment(0, 1000, 2000)), None);
+            assert_eq!(s.arrived(common, &fragment(0, 1000, 2000)), None);
+            assert_eq!(s.arrived(common, &fragment(1, 0, 10)), Some(6));
+            assert_eq!(s.arrived(common, &fragment(0, 0, 1500)), Some(5));
+            assert_eq!(s.arrived(common, &fragment(0, 0, 3000)), None);
+            assert_eq!(s.arrived(common, &fragment(1, 0, 10)), None);
+            assert_eq!(s.arrived(common, &fragment(99, 0, 10)), None, "one that was never sent");
+            assert_eq!(s.messages_open(), 0);
+        });
+    }
+
+    #[test]
+    fn lost_control_messages_go_before_new_ones_and_no_more_than_the_window_are_out() {
+        let mut all = up(Config { control_window: 2, ..Config::default() });
+        send(&mut all, &[control(10), control(11), control(12)]);
+        with(&mut all, |s, common| {
+            let next = |s: &mut Session| s.next_control().map(|(mseq, m, again)| (mseq, m.token, again));
+            assert_eq!(next(s), Some((0, 10, false)));
+            s.took_control();
+            assert_eq!(next(s), Some((1, 11, false)));
+            s.took_control();
+            assert_eq!((next(s), s.has_control()), (None, false));
+            s.lost(Fragment::Control { mseq: 1 });
+            s.lost(Fragment::Control { mseq: 0 });
+            assert_eq!(s.arrived(common, &Fragment::Control { mseq: 1 }), Some(11));
+            assert_eq!(next(s), Some((0, 10, true)), "the other has come after all");
+            s.took_control();
+            assert_eq!(next(s), None, "the window ends behind the second while the first has not come");
+            assert_eq!(s.arrived(common, &Fragment::Control { mseq: 0 }), Some(10));
+            assert_eq!(next(s), Some((2, 12, false)));
+        });
+    }
+
+    #[test]
+    fn credit_that_was_lost_is_told_as_it_is_then() {
+        let mut all = up(Config::default());
+        with(&mut all, |s, common| {
+            assert_eq!(s.take_credit(common), None);
+            s.lost(Fragment::Credit);
+            assert!(s.has_notices());
+            let told = s.take_credit(common).expect("to be told");
+            assert_eq!(s.take_credit(common), None);
+            let came = crate::FragmentIn { mseq: 0, sseq: 0, stream: 0, total_len: 1, offset: 0 };
+            s.on_message(common, &came, &(0..0), &(0..1), &mut Vec::new()).expect("keeps to the rules");
+            assert!(!s.consume(common, 1, 1), "of so little nothing is to be told by itself");
+            s.lost(Fragment::Credit);
+            assert_eq!(s.take_credit(common), Some((told.0 + 1, told.1 + 1)));
+            assert_eq!(common.counters.credits_sent, 2);
+        });
+    }
+
+    #[test]
+    fn a_grant_that_was_lost_is_told_once_as_it_is_then_and_not_at_all_when_nobody_wants_the_data() {
+        let mut all = up(Config::default());
+        let opened = |all: &mut Sessions| all.open_body(Time(1), PEER, 10 << 20).expect("opened");
+        let (wanted, unwanted) = (opened(&mut all), opened(&mut all));
+        with(&mut all, |s, common| {
+            for handle in [unwanted.handle, wanted.handle, wanted.handle] {
+                s.lost(Fragment::Grant { handle });
+            }
+            s.raise_grant(common, Time(2), wanted.handle, wanted.granted + 5);
+        });
+        all.close_body(PEER, unwanted.handle);
+        with(&mut all, |s, common| {
+            assert_eq!(s.take_grant(common), Some((wanted.handle, wanted.granted + 5)));
+            assert_eq!((s.take_grant(common), s.has_notices()), (None, false));
+            s.lost(Fragment::Grant { handle: unwanted.handle });
+            assert_eq!(s.take_grant(common), None);
+        });
+    }
+
+    #[test]
+    fn an_abort_that_was_lost_is_told_again() {
+        let mut all = up(Config::default());
+        assert_eq!(all.abort_body(PEER, 9, 3), None);
+        with(&mut all, |s, _| {
+            assert_eq!(s.take_abort(), Some((9, 3)));
+            assert_eq!(s.take_abort(), None);
+            s.lost(Fragment::Abort { handle: 9, code: 3 });
+            assert_eq!(s.take_abort(), Some((9, 3)));
+        });
+    }
+
+    #[test]
+    fn long_flows_go_by_the_bulk_connection_while_there_is_one() {
+        let mut all = up(Config::default());
+        with(&mut all, |s, _| s.allow_bulk(5000));
+        send(&mut all, &[message(4999, 0)]);
+        assert!(!with(&mut all, |s, _| s.take_bulk_wanted()));
+        send(&mut all, &[message(5000, 1)]);
+        with(&mut all, |s, _| {
+            assert!(s.take_bulk_wanted() && !s.take_bulk_wanted(), "said once");
+            assert_eq!((s.flows_waiting(), s.next_flow(Line::Bulk)), (2, None));
+            s.bulk_begins();
+        });
+        send(&mut all, &[message(6000, 2), message(4000, 3)]);
+        with(&mut all, |s, common| {
+            assert_eq!((s.has_bulk(), s.take_bulk_wanted(), s.flows_waiting()), (true, false, 3));
+            assert_eq!(s.next_flow(Line::Bulk), of_message(2, 0, 6000));
+            assert!(!s.took_flow(Line::Bulk, 2000));
+            while s.next_flow(Line::Main).is_some_and(|p| s.took_flow(Line::Main, p.to)) {}
+            assert!(!s.has_data(), "what waits for the one is nothing to the other");
+            s.take_credit(common);
+            // It breaks in the middle: what it had taken is told as lost, what it had not goes on.
+            s.bulk_ends(common);
+            s.lost(fragment(2, 0, 2000));
+            assert_eq!((s.has_bulk(), s.next_flow(Line::Bulk)), (false, None));
+            assert_eq!(s.next_lost(), of_message(2, 0, 2000));
+            assert_eq!(s.next_flow(Line::Main), of_message(2, 2000, 6000));
+            assert!(s.take_credit(common).is_some(), "what its last heads said of credit may be lost");
+        });
+    }
+
+    #[test]
+    fn nothing_is_offered_when_the_session_is_over_and_late_fates_are_harmless() {
+        let mut all = up(Config::default());
+        send(&mut all, &[message(3000, 0), message(3, 1), control(2)]);
+        all.send_body(PEER, 7, 10, 10, 3).expect("accepted");
+        with(&mut all, |s, _| s.lost(fragment(0, 0, 1000)));
+        let mut events = Vec::new();
+        all.end(PEER, DownReason::Unreachable, &mut events);
+        let failed = |e: &Event| matches!(e, Event::Failed { .. });
+        assert_eq!(events.iter().filter(|e| failed(e)).count(), 4);
+        with(&mut all, |s, common| {
+            assert!(!s.has_data() && !s.has_control() && !s.has_notices());
+            assert_eq!((s.next_small(), s.next_flow(Line::Main), s.next_lost()), (None, None, None));
+            assert!(s.next_control().is_none());
+            assert_eq!(s.arrived(common, &fragment(0, 0, 3000)), None);
+            s.lost(fragment(0, 0, 3000));
+            s.lost(Fragment::Control { mseq: 0 });
+            assert_eq!((s.next_lost(), s.next_control().is_none()), (None, true));
+        });
+    }
+}

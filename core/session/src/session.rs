@@ -197,6 +197,7 @@ impl Session {
         let mut fail = |token| events.push(Event::Failed { peer, token, reason });
         self.out.matched.drain_tokens(&mut fail);
         self.out.control.drain_tokens(&mut fail);
+        self.out.control_next = self.out.control.next();
         self.bodies_out.drain_tokens(&mut fail);
         let handles: Vec<u64> = self.bodies_in.handles().map(|(h, _)| h).collect();
         for h in handles {

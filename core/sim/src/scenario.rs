@@ -33,8 +33,7 @@ pub struct EndpointSpec {
     pub grant_budget: u64,
     /// `Config::streams`.
     pub streams: u16,
-    /// Longer messages use rendezvous. 32 KiB by default: sparing 30 KB a round trip doubles their speed at 1 ms, while
-    /// 64 KB without grants makes incast of 32 unfair (p99 159 ms instead of 45).
+    /// `weir_message::Config::eager_bytes`.
     pub eager_max: u64,
     /// NewReno instead of the default controller.
     pub reno: bool,
@@ -66,7 +65,7 @@ impl Default for EndpointSpec {
             send_queue_msgs: c.send_queue_msgs,
             grant_budget: c.grant_budget,
             streams: c.streams,
-            eager_max: 32 << 10,
+            eager_max: u64::from(weir_message::Config::default().eager_bytes),
             reno: false,
             parity: c.parity,
             mtu_probing: c.mtu_probing,

@@ -28,6 +28,29 @@ fn incast() {
     }
 }
 
+/// The queue of a fan-in is no long path: who sends the longer messages unasked the longer the round trip is fills it and sends a third of them again. On a path that is long and free the
+/// same rule spares a round trip.
+#[test]
+fn messages_go_unasked_where_the_path_is_long_and_free_and_not_where_a_queue_makes_it_long() {
+    let e = EndpointSpec::default();
+    for (p, len) in [(64, 64 << 10), (64, 128 << 10), (32, 64 << 10)]
+        .map(|(queue, len)| (table::incast_points(&e, &[32], &[len], &[queue], 2 << 20).remove(0), len))
+    {
+        let r = table::measure(&p);
+        assert_eq!(r.violation, None, "{}", p.name);
+        assert!(r.bytes_resent * 20 < r.bytes, "{}: {} of {} bytes sent again", p.name, r.bytes_resent, r.bytes);
+        assert!(r.quantile_ns(0.99) < 32 * 2 * len * 10, "{}: p99 {} ns", p.name, r.quantile_ns(0.99));
+    }
+    for p in table::ping_pong_points(&e, &[MS, 10 * MS], &[0], &[64 << 10, 300_000], 50) {
+        let r = table::measure(&p);
+        let Workload::PingPong { len, .. } = p.scenario.work else { panic!("it is one") };
+        let wire_ns = (len as f64 * 8e9 / p.wire_bits_per_s) as u64;
+        let one_way_ns = r.quantile_ns(0.5) - wire_ns;
+        let delay_ns = 2 * p.scenario.net.networks[0].up.delay_ns;
+        assert!(one_way_ns < delay_ns * 3 / 2, "{}: {one_way_ns} ns beside its bytes", p.name);
+    }
+}
+
 /// Loss, delay, queue and fan-in at once.
 #[test]
 fn fan_in() {

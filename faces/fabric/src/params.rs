@@ -35,7 +35,10 @@ pub const PARAMS: &[Param] = &[
         "congestion",
         "Congestion control: target (receiver grants and a delay target, tolerates random loss) or reno (for comparison) (default: target)",
     ),
-    param("eager_bytes", "Messages up to this size are sent without asking the receiver first (default: 131072)"),
+    param(
+        "eager_bytes",
+        "Messages up to this size are sent without asking the receiver first, of more than 32 KiB as far as path and receiver have room (default: 131072)",
+    ),
     param(
         "copy_bytes",
         "Sends up to this size are copied and complete at once where only reusable memory was asked for (default: 65536)",

@@ -70,12 +70,15 @@ enum Command {
         /// NewReno instead of the default controller.
         #[arg(long)]
         reno: bool,
-        /// Messages up to this size are sent without asking.
-        #[arg(long, default_value_t = 32 << 10)]
+        /// Messages up to this size are sent without asking where window and receiver allow it.
+        #[arg(long, default_value_t = EndpointSpec::default().eager_max)]
         eager: u64,
         /// No parity fragments.
         #[arg(long)]
         no_parity: bool,
+        /// The seed of all chance.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
     },
     /// Many senders to one receiver.
     Incast {
@@ -97,8 +100,8 @@ enum Command {
         /// NewReno instead of the default controller.
         #[arg(long)]
         reno: bool,
-        /// Messages up to this size are sent without asking.
-        #[arg(long, default_value_t = 32 << 10)]
+        /// Messages up to this size are sent without asking where window and receiver allow it.
+        #[arg(long, default_value_t = EndpointSpec::default().eager_max)]
         eager: u64,
         /// Print the scenario as JSON and do not run it.
         #[arg(long)]
@@ -162,8 +165,9 @@ fn main() -> ExitCode {
         Command::Swarm { seeds, profile, keep_going } => swarm(seeds, profile, keep_going),
         Command::Run { which, trace, show } => run_one(&which, trace, show),
         Command::Shrink { which } => shrink_one(&which),
-        Command::Table { what, reno, eager, no_parity } => {
-            tables(&what, &EndpointSpec { reno, eager_max: eager, parity: !no_parity, ..EndpointSpec::default() });
+        Command::Table { what, reno, eager, no_parity, seed } => {
+            let e = EndpointSpec { reno, eager_max: eager, parity: !no_parity, ..EndpointSpec::default() };
+            tables(&what, &e, seed);
             Ok(true)
         }
         Command::Incast { senders, len, count, window, queue, reno, eager, show: show_only } => {
@@ -362,29 +366,29 @@ fn show(points: &[Point]) -> Vec<Report> {
     reports
 }
 
-fn tables(what: &str, e: &EndpointSpec) {
+fn tables(what: &str, e: &EndpointSpec, seed: u64) {
+    let show = |mut points: Vec<Point>| {
+        points.iter_mut().for_each(|p| p.scenario.seed = seed);
+        show(&points);
+    };
     if what == "all" || what == "incast" {
-        show(&table::incast_points(e, &[8, 32], &[64 << 10, 1 << 20], &[64, 256, 1000], 4 << 20));
+        show(table::incast_points(e, &[8, 32], &[64 << 10, 1 << 20], &[64, 256, 1000], 4 << 20));
     }
     if what == "all" || what == "fan-in" {
         let (losses, queues) = ([0, 10_000], [32, 64, 256]);
-        show(&table::fan_in_points(e, &[8, 32], &[10 * US, MS], &losses, &queues, (64 << 10, 16)));
+        show(table::fan_in_points(e, &[8, 32], &[10 * US, MS], &losses, &queues, (64 << 10, 16)));
     }
     if what == "all" || what == "pingpong" {
-        show(&table::ping_pong_points(
-            e,
-            &[10 * US, 100 * US, MS, 10 * MS],
-            &[0, 1_000, 10_000, 20_000],
-            &[8, 30_000, 300_000],
-            200,
-        ));
+        let delays = [10 * US, 100 * US, MS, 5 * MS, 10 * MS];
+        let lens = [8, 30_000, 64 << 10, 300_000, 1 << 20];
+        show(table::ping_pong_points(e, &delays, &[0, 1_000, 10_000, 20_000], &lens, 200));
     }
     if what == "all" || what == "stream" {
-        show(&table::stream_points(e, &[10 * US, MS, 10 * MS], &[0, 10_000, 20_000], &[16, 64, 1000], 16 << 20));
+        show(table::stream_points(e, &[10 * US, MS, 10 * MS], &[0, 10_000, 20_000], &[16, 64, 1000], 16 << 20));
     }
     if what == "all" || what == "jitter" {
         let jitters = [0, 200 * US, MS, 2 * MS, 5 * MS];
-        show(&table::jitter_points(e, &[10 * US, MS, 5 * MS], &jitters, &[0, 10_000], 64 << 20));
+        show(table::jitter_points(e, &[10 * US, MS, 5 * MS], &jitters, &[0, 10_000], 64 << 20));
     }
 }
 
