@@ -45,7 +45,7 @@ impl Mpi {
 }
 
 /// The C programs, by file name without `.c`.
-pub const PROGRAMS: [&str; 13] = [
+pub const PROGRAMS: [&str; 14] = [
     "crowd",
     "pingpong",
     "stream",
@@ -55,6 +55,7 @@ pub const PROGRAMS: [&str; 13] = [
     "isend_flood",
     "overlap",
     "pause",
+    "resident",
     "ring",
     "rma",
     "order",
