@@ -48,6 +48,8 @@ pub struct Core {
     pub lanes: Option<Lanes>,
     /// Memory shared with peers of this host, if this endpoint shares any.
     pub shm: Option<SharedMemory>,
+    /// Else why, for people.
+    pub no_shm: String,
     /// Packets of some peer are to be expected.
     packets_expected: bool,
     /// When a record was last found.
@@ -139,11 +141,12 @@ pub fn now() -> Time {
 }
 
 impl Core {
-    pub fn new(device: Device, lanes: Option<Lanes>, shm: Option<SharedMemory>, st: State) -> Core {
+    pub fn new(device: Device, lanes: Option<Lanes>, shm: Result<SharedMemory, String>, st: State) -> Core {
         Core {
             device,
             lanes,
-            shm,
+            no_shm: shm.as_ref().err().cloned().unwrap_or_default(),
+            shm: shm.ok(),
             asleep: false,
             packets_expected: true,
             shm_found: Time::ZERO,

@@ -32,6 +32,7 @@ pub use counters::{EngineCounters, OwnCounters};
 pub use event::EventFd;
 pub use lock::{Guard, Lock};
 pub use obituary::take_deaths;
+pub use policy::{shares_memory, takes_bulk};
 pub use weir_message::{INJECT_BYTES as MAX_INJECT_BYTES, Totals};
 
 use crate::core::{Core, now};

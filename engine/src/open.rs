@@ -94,11 +94,19 @@ impl Endpoint {
     }
 }
 
-/// Memory to be shared with peers of this host, if it is wanted and the system has what it takes; else packets do.
-fn shared_memory(cfg: &EngineConfig, id: u64, job_key: &[u8; 32], name: [u8; NAME_BYTES]) -> Option<SharedMemory> {
-    let shm = policy::shares_memory(cfg).then(|| Shm::open(id, job_key, weir_shm::Config::default()))?.ok()?;
+/// Memory to be shared with peers of this host, if it is wanted and the system has what it takes; else why packets do.
+fn shared_memory(
+    cfg: &EngineConfig,
+    id: u64,
+    job_key: &[u8; 32],
+    name: [u8; NAME_BYTES],
+) -> Result<SharedMemory, String> {
+    if !policy::shares_memory(cfg) {
+        return Err("the settings say so".into());
+    }
+    let shm = Shm::open(id, job_key, weir_shm::Config::default()).map_err(|cause| cause.to_string())?;
     let terms = Terms { credit_msgs: u64::from(cfg.credit_msgs), credit_bytes: cfg.credit_bytes };
-    Some(SharedMemory::new(shm, name, terms))
+    Ok(SharedMemory::new(shm, name, terms))
 }
 
 /// The datagram socket, and the listener for lanes at the same port. Of a port that the system chooses the other half may be taken: then another is tried.

@@ -53,10 +53,10 @@ pub fn told(core: &Core, peer: u32) -> (&'static str, String) {
         }
         Carrier::Link => {
             let word = if proto.has_lane(PeerId(peer)) { "udp+tcp" } else { "udp" };
-            let why = match (shm, shm.and_then(|s| s.why(peer))) {
+            let why = match (shm, shm.and_then(|s| s.why(peer, proto.peer_endpoint_id(PeerId(peer))))) {
                 (_, Some(why)) => format!("no shared memory: {why}"),
                 (Some(_), None) => "it was there before shared memory was".to_owned(),
-                (None, None) => "this endpoint shares no memory".to_owned(),
+                (None, None) => format!("this endpoint shares no memory: {}", core.no_shm),
             };
             (word, why)
         }

@@ -54,8 +54,8 @@ pub struct SharedMemory {
     events: Vec<weir_shm::Event>,
     scratch: Vec<u8>,
     timers_at: Time,
-    /// Why a peer is reached otherwise, by index, for people.
-    why: Vec<Option<Why>>,
+    /// Why a peer is reached otherwise, by index, for people; and which endpoint that was, for an index may be given to another.
+    why: Vec<Option<(u64, Why)>>,
     name: [u8; 48],
     terms: Terms,
 }
@@ -104,8 +104,9 @@ impl SharedMemory {
     }
 
     /// Why this peer is not reached by shared memory, if that was tried.
-    pub fn why(&self, peer: u32) -> Option<Why> {
-        self.why.get(peer as usize).copied().flatten()
+    pub fn why(&self, peer: u32, endpoint: u64) -> Option<Why> {
+        let (of, why) = self.why.get(peer as usize).copied().flatten()?;
+        (of == endpoint).then_some(why)
     }
 
     /// Whether this peer's memory is read directly, and if not why.
@@ -196,7 +197,7 @@ impl SharedMemory {
         let Some(p) = self.unbind(ix) else { return };
         let Some(peer) = p.peer else { return };
         if let Some(there) = self.why.get_mut(peer.0 as usize) {
-            *there = Some(why);
+            *there = Some((st.proto().peer_endpoint_id(peer), why));
         }
         st.messages.with_events(now, &[], |proto, events| {
             if proto.sessions().get(peer).is_some_and(|s| s.carrier() == Carrier::Shm) {
@@ -215,7 +216,7 @@ impl SharedMemory {
             let carried = proto.sessions().get(peer).is_some_and(|s| s.carrier() == Carrier::Shm);
             // One that went by packets has a verdict of its own, but for the death of its process.
             if carried || reason == DownReason::Unreachable {
-                proto.sessions_mut().end(peer, reason, events);
+                proto.end(now, peer, reason, events);
             }
         });
     }
@@ -282,7 +283,7 @@ impl SharedMemory {
                 }
                 events.push(Event::Up { peer });
                 if !s.begin(common, terms) {
-                    proto.sessions_mut().end(peer, DownReason::NoRoom, events);
+                    proto.end(now, peer, DownReason::NoRoom, events);
                 }
                 proto.sessions_mut().touch(peer);
             }

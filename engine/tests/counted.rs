@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{LIMIT, config, iov, open, recv_op, send_op, send_when_accepted};
+use common::{LIMIT, iov, open, packets, recv_op, send_op, send_when_accepted};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Instant;
@@ -88,7 +88,7 @@ fn three(cfg: &EngineConfig) -> ([Arc<Endpoint>; 3], [[u32; 3]; 3]) {
 #[test]
 fn what_is_counted_of_peers_adds_up_to_the_endpoints_counters_under_loss() {
     let faults = Some("loss=5%,jitter=100us,seed=7".into());
-    let (eps, peers) = three(&EngineConfig { faults, lanes: LaneUse::Off, ..config() });
+    let (eps, peers) = three(&EngineConfig { faults, lanes: LaneUse::Off, ..packets() });
     all_to_all(&eps, &peers, 60);
     for ep in &eps {
         let document = document(ep);
@@ -110,7 +110,7 @@ fn what_is_counted_of_peers_adds_up_to_the_endpoints_counters_under_loss() {
 
 #[test]
 fn the_census_of_streams_adds_up_to_the_endpoints() {
-    let (eps, peers) = three(&config());
+    let (eps, peers) = three(&packets());
     all_to_all(&eps, &peers, 40);
     for ep in &eps {
         let document = document(ep);
@@ -126,7 +126,7 @@ fn the_census_of_streams_adds_up_to_the_endpoints() {
 
 #[test]
 fn a_peer_with_a_lane_is_told_apart() {
-    let (eps, peers) = three(&EngineConfig { lanes: LaneUse::Always, ..config() });
+    let (eps, peers) = three(&EngineConfig { lanes: LaneUse::Always, ..packets() });
     let start = Instant::now();
     assert_eq!(of_peers(&document(&eps[0]), "lanes_open"), 0);
     while of_peers(&document(&eps[0]), "lanes_open") < 2 {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{LIMIT, config, counter, open, pattern, post, send};
+use common::{LIMIT, counter, open, packets, pattern, post, send};
 use std::sync::Arc;
 use std::time::Instant;
 use weir_engine::{Endpoint, EngineConfig, LaneUse, Queue, SendMode};
@@ -34,7 +34,7 @@ fn exchange(hub: &Endpoint, to_other: u32, other: &Endpoint, to_hub: u32, len: u
 
 #[test]
 fn an_endpoint_holds_one_descriptor_a_peer_at_most_and_none_after_its_end() {
-    let cfg = EngineConfig { lanes: LaneUse::Always, ..config() };
+    let cfg = EngineConfig { lanes: LaneUse::Always, ..packets() };
     // What a process has once, whatever becomes of its endpoints, is there from now on.
     drop(open(cfg.clone()));
     let before = descriptors();

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{LIMIT, Pair, config, counter, iov, open, pair_of, pair_with, pattern, post, recv_op, send, wait};
+use common::{LIMIT, Pair, counter, iov, open, packets, pair_of, pair_with, pattern, post, recv_op, send, wait};
 use socket2::{SockFilter, SockRef};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use std::time::Instant;
 use weir_engine::{Endpoint, EngineConfig, LaneUse, Queue, RecvOp, SendMode};
 
 fn always() -> EngineConfig {
-    EngineConfig { lanes: LaneUse::Always, ..config() }
+    EngineConfig { lanes: LaneUse::Always, ..packets() }
 }
 
 /// One message from `a` to `b`, received while it comes, or (`late`) when it has come.
@@ -233,7 +233,7 @@ fn strangers_at_the_port_get_nothing_and_disturb_nobody() {
 #[test]
 fn without_a_lane_on_either_side_everything_goes_in_datagrams() {
     for (a, b) in [(LaneUse::Off, LaneUse::Always), (LaneUse::Always, LaneUse::Off)] {
-        let p = pair_of(EngineConfig { lanes: a, ..config() }, EngineConfig { lanes: b, ..config() });
+        let p = pair_of(EngineConfig { lanes: a, ..packets() }, EngineConfig { lanes: b, ..packets() });
         for i in 0..5 {
             message(&p, i, 500_000, false);
         }

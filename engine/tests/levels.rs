@@ -3,8 +3,8 @@
 mod common;
 
 use common::{
-    Pair, config, counter, iov, pair_of, pair_with, pattern, post, register, rma_op, send, send_op, send_when_accepted,
-    wait,
+    Pair, counter, iov, packets, pair_of, pair_with, pattern, post, register, rma_op, send, send_op,
+    send_when_accepted, wait,
 };
 use weir_engine::{EngineConfig, LaneUse, Level, Queue, SendMode};
 
@@ -12,7 +12,7 @@ use weir_engine::{EngineConfig, LaneUse, Level, Queue, SendMode};
 const LEVELS: [(Level, u64); 3] = [(Level::Integrity, 0), (Level::Auth, 1), (Level::Encrypt, 2)];
 
 fn at(level: Level) -> EngineConfig {
-    EngineConfig { level, ..config() }
+    EngineConfig { level, ..packets() }
 }
 
 /// One message each way at the same time, received expected (`b`'s) and unexpected (`a`'s).

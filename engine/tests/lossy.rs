@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{LIMIT, config, iov, pair_with, recv_op, send_op, send_when_accepted};
+use common::{LIMIT, iov, packets, pair_with, recv_op, send_op, send_when_accepted};
 use std::sync::Arc;
 use std::time::Instant;
 use weir_engine::{Class, Endpoint, EngineConfig, Queue, RecvOp, SendMode, SendOp};
@@ -25,7 +25,7 @@ struct Side {
 
 fn exchange(faults: &str, count: usize, seed: u64) {
     let faults = Some(faults.replace("SEED", &seed.to_string()));
-    let p = pair_with(EngineConfig { faults, ..config() });
+    let p = pair_with(EngineConfig { faults, ..packets() });
     let side = |ep, peer| Side { ep, peer, sends: vec![], recvs: vec![], sent: 0, received: 0 };
     let mut sides = [side(p.a, p.to_b), side(p.b, p.to_a)];
     let start = Instant::now();
@@ -114,7 +114,7 @@ fn what_parity_restores_is_right_where_fragments_were_cut_anew() {
 fn messages_in_multi_receives_are_reported_in_order() {
     const LENS: [usize; 6] = [30_000, 8, 200_000, 8, 1000, 64_000];
     const ROOM: usize = 4 << 20;
-    let p = pair_with(EngineConfig { faults: Some("loss=5%,jitter=200us,seed=3".into()), ..config() });
+    let p = pair_with(EngineConfig { faults: Some("loss=5%,jitter=200us,seed=3".into()), ..packets() });
     let count = 300;
     let mut bufs: Vec<Vec<u8>> = (0..6).map(|_| vec![0; ROOM]).collect();
     for (i, buf) in bufs.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Heap memory that a peer costs an endpoint, protocol and engine together, once it is idle.
+//! Memory that a peer costs an endpoint, all layers together, once it is idle: on the heap, and shared with it.
 
 mod common;
 #[path = "../../core/link/tests/counting/mod.rs"]
@@ -7,15 +7,33 @@ mod counting;
 use common::{LIMIT, config, open, post, send};
 use counting::held;
 use std::time::{Duration, Instant};
-use weir_engine::{EngineConfig, LaneUse, Queue, SendMode};
+use weir_engine::{CarrierUse, EngineConfig, LaneUse, Queue, SendMode};
 
 const LARGE_BYTES: usize = 65_536;
 
-/// Bytes on the heap of `n` endpoints that all have spoken with each other, and are idle, for each endpoint.
-fn of_an_endpoint(n: usize) -> i64 {
+/// A ring that is not used gives its pages back after a second (spec/shm.md 8).
+const IDLE: Duration = Duration::from_millis(3500);
+
+/// Bytes of rings that this process has touched. Both ends of each are here: what a page costs is told half by each of its two mappings.
+fn shared_bytes() -> i64 {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").expect("procfs");
+    let (mut sum, mut of_ring) = (0, false);
+    for line in smaps.lines() {
+        if let Some(kib) = line.strip_prefix("Pss:") {
+            let kib = kib.trim().trim_end_matches(" kB").parse::<i64>().expect("number");
+            sum += if of_ring { kib * 1024 } else { 0 };
+        } else if line.split(' ').next().is_some_and(|range| range.contains('-')) {
+            of_ring = line.contains("weir-shm");
+        }
+    }
+    sum
+}
+
+/// Bytes on the heap, and shared, of `n` endpoints that all have spoken with each other, and are idle, for each endpoint.
+fn of_an_endpoint(n: usize, carrier: CarrierUse) -> (i64, i64) {
     let before = held();
     // (A lane that is open has buffers of its own; few peers have one.)
-    let cfg = EngineConfig { lanes: LaneUse::Off, ..config() };
+    let cfg = EngineConfig { lanes: LaneUse::Off, carrier, ..config() };
     let all: Vec<_> = (0..n).map(|_| open(cfg.clone())).collect();
     let mut small = [1u8; 100];
     let mut large = vec![2u8; LARGE_BYTES];
@@ -36,9 +54,9 @@ fn of_an_endpoint(n: usize) -> i64 {
             }
         }
     }
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(IDLE);
     drop((large, into, out));
-    (held() - before) / n as i64
+    ((held() - before) / n as i64, shared_bytes() / n as i64)
 }
 
 // One test only: the counter is of the whole process.
@@ -46,8 +64,13 @@ fn of_an_endpoint(n: usize) -> i64 {
 fn an_idle_peer_is_small() {
     const FEW: usize = 6;
     const MANY: usize = 26;
-    // What an endpoint needs for itself is in both.
-    let each = (of_an_endpoint(MANY) - of_an_endpoint(FEW)) / (MANY - FEW) as i64;
-    println!("{each} bytes for an idle peer");
-    assert!((1..=16 << 10).contains(&each), "{each}");
+    for carrier in [CarrierUse::Network, CarrierUse::Shm] {
+        let (many, few) = (of_an_endpoint(MANY, carrier), of_an_endpoint(FEW, carrier));
+        // What an endpoint needs for itself is in both.
+        let of_each = |many: i64, few: i64| (many - few) / (MANY - FEW) as i64;
+        let (heap, shared) = (of_each(many.0, few.0), of_each(many.1, few.1));
+        println!("{heap} bytes on the heap and {shared} shared for an idle peer ({carrier:?})");
+        assert_eq!(shared > 0, carrier == CarrierUse::Shm, "rings were to be used there only");
+        assert!((1..=16 << 10).contains(&(heap + shared)), "{heap} and {shared} ({carrier:?})");
+    }
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{LIMIT, Pair, config, counter, pair_with, post, send};
+use common::{LIMIT, Pair, counter, packets, pair_with, post, send};
 use std::time::Instant;
 use weir_engine::{Completion, EngineConfig, LaneUse, Queue, SendMode};
 
@@ -27,7 +27,7 @@ fn poll_until(p: &Pair, received: &mut Vec<Completion>, mut done: impl FnMut(&[C
 }
 
 fn short_ones_pass(lanes: LaneUse) {
-    let p = pair_with(EngineConfig { lanes, ..config() });
+    let p = pair_with(EngineConfig { lanes, ..packets() });
     let (mut data, mut buf) = (vec![0xAA; LEN], vec![0u8; LEN]);
     post(&p.b, Some(p.to_a), LARGE, &mut buf);
     send(&p.a, p.to_b, LARGE, &mut data, SendMode::Transmit).expect("send");

@@ -60,3 +60,76 @@ fn a_peer_that_shares_no_memory_is_reached_by_packets() {
         assert!(p.a.counters_json().contains("\"carrier\":\"udp"), "{}", p.a.counters_json());
     }
 }
+
+/// Where the rings of this process are mapped.
+fn rings() -> Vec<(usize, usize)> {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("procfs");
+    let of_rings = maps.lines().filter(|line| line.contains("weir-shm"));
+    let range = |line: &str| {
+        let (from, to) = line.split(' ').next()?.split_once('-')?;
+        Some((usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?))
+    };
+    of_rings.filter_map(range).collect()
+}
+
+/// A message each way between `a` and another.
+fn exchange(a: &weir_engine::Endpoint, to: u32, other: &weir_engine::Endpoint, back: u32, len: usize) {
+    for (from, to, at, source) in [(a, to, other, back), (other, back, a, to)] {
+        let (mut data, mut buf) = (common::pattern(len, 5), vec![0u8; len]);
+        post(at, Some(source), 1, &mut buf);
+        send(from, to, 1, &mut data, SendMode::Delivery).expect("send");
+        assert_eq!(wait(at, from, Queue::Recv).result, Ok(()));
+        assert_eq!(wait(from, at, Queue::Send).result, Ok(()));
+        assert!(buf == data);
+    }
+}
+
+/// A member of the job writes anything into all that it shares with another: what that one has with it ends, and what it has with a third goes on. In a process of its own, for no
+/// other test's rings are to be met.
+#[test]
+fn who_scribbles_into_what_it_shares_ends_that_and_nothing_else() {
+    if std::env::var_os(ALONE).is_some() {
+        (0..12).for_each(scribble);
+        return;
+    }
+    let name = "who_scribbles_into_what_it_shares_ends_that_and_nothing_else";
+    let mut command = std::process::Command::new(std::env::current_exe().expect("own path"));
+    let output = command.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().expect("spawn");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+const ALONE: &str = "WEIR_TEST_ALONE";
+
+fn scribble(round: u64) {
+    assert_eq!(rings(), [], "of the round before");
+    let addrs = vec!["127.0.0.1".parse().expect("address")];
+    let config = EngineConfig { addrs, carrier: CarrierUse::Shm, ..EngineConfig::default() };
+    let p = pair_with(config.clone());
+    exchange(&p.a, p.to_b, &p.b, p.to_a, 20_000);
+    let shared_with_b = rings();
+    assert_eq!(shared_with_b.len(), 2, "each side's");
+    let c = common::open(config);
+    let to_c = p.a.insert_peer(&c.name()).expect("name");
+    let to_a = c.insert_peer(&p.a.name()).expect("name");
+    exchange(&p.a, to_c, &c, to_a, 20_000);
+    let mut buf = [0u8; 8];
+    post(&p.a, Some(p.to_b), 2, &mut buf);
+    let (from, to) = shared_with_b[0];
+    let mut random = round.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    // All of it, or the rings alone: in the control words much is taken for a waiting peer.
+    let from = [from, from + 4096][(round % 2) as usize];
+    for word in (from..to).step_by(8) {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // SAFETY: memory that both sides read and write as atomic words at any time, mapped until the endpoints close below.
+        let word = unsafe { std::sync::atomic::AtomicU64::from_ptr(word as *mut u64) };
+        word.store(random | 1, std::sync::atomic::Ordering::Relaxed);
+    }
+    let end = wait(&p.a, &p.a, Queue::Recv);
+    assert!(matches!(end.result, Err(weir_engine::OpError::PeerDown(_))), "round {round}: {:?}", end.result);
+    exchange(&p.a, to_c, &c, to_a, 200_000);
+    assert!(matches!(send(&p.a, p.to_b, 1, &mut buf, SendMode::Inject), Err(weir_engine::EngineError::PeerDown(_))));
+    // Nothing is left of it.
+    for ep in [&p.b, &p.a, &c] {
+        ep.close();
+    }
+}

@@ -5,7 +5,7 @@ mod common;
 #[path = "../../transports/udp/tests/common/slow_link.rs"]
 mod slow_link;
 
-use common::{LIMIT, counter, pair, post, send};
+use common::{LIMIT, counter, packets, pair_with, post, send};
 use libtest_mimic::Arguments;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ fn shrink_send_buffers() {
 
 fn a_full_send_buffer_is_waited_for() {
     const LEN: usize = 2 << 20;
-    let p = pair();
+    let p = pair_with(packets());
     shrink_send_buffers();
     let mut data: Vec<u8> = (0..LEN).map(|i| ((i * 7) >> 3) as u8).collect();
     let mut buf = vec![0u8; LEN];

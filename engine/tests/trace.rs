@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    KEY, LIMIT, Pair, config, counter, iov, open, pair_of, pattern, post, recv_op, register, rma_op, send, wait,
+    KEY, LIMIT, Pair, counter, iov, open, packets, pair_of, pattern, post, recv_op, register, rma_op, send, wait,
 };
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -31,7 +31,7 @@ impl Drop for Folder {
 }
 
 fn traced(level: u8, to: PathBuf) -> EngineConfig {
-    EngineConfig { trace: level, trace_file: Some(to), lanes: LaneUse::Off, ..config() }
+    EngineConfig { trace: level, trace_file: Some(to), lanes: LaneUse::Off, ..packets() }
 }
 
 fn lines(file: &Path) -> Vec<String> {

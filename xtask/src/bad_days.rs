@@ -67,7 +67,7 @@ enum Place {
     Hosts,
     /// On two hosts with a cable between them, and another.
     TwoCables,
-    /// Both on this machine's loop interface.
+    /// Both on this machine: over shared memory, unless something keeps them from it.
     OneHost,
 }
 
@@ -87,7 +87,7 @@ const fn cable(name: &'static str, during: fn(&Lab) -> Result<()>) -> Case {
     }
 }
 
-const CASES: [Case; 21] = [
+const CASES: [Case; 24] = [
     cable("the cable pulled at the first rank", |lab| lab.pull(0)),
     cable("the cable pulled at the second rank", |lab| lab.pull(1)),
     cable("the cable cut, and nobody told", |lab| lab.mute(0..2)),
@@ -163,6 +163,36 @@ const CASES: [Case; 21] = [
             "export WEIR_COPIED_BYTES=65536 WEIR_UNEXPECTED_BYTES=1048576 WEIR_SEND_TIMEOUT_MS=5000; ",
             "--size 8 --count 40000",
             Expect::Fails(&["that nobody receives: the program sends more"]),
+        )
+    },
+    Case {
+        place: Place::OneHost,
+        ..case(
+            "a rank stopped for longer than the peer timeout, on the host of the others",
+            // No packet, or it would have been taken for dead.
+            "export WEIR_STATS=- WEIR_PEER_TIMEOUT_MS=300; [ $R = 1 ] && (begun; kill -STOP $P; sleep 2; kill -CONT $P) & ",
+            LONG,
+            Expect::Passes("\"packets_sent\": 0"),
+        )
+    },
+    Case {
+        place: Place::OneHost,
+        ..case(
+            "a rank killed behind its launcher's back, on the host of the others",
+            // Found out long before anybody has been silent for so long.
+            "export WEIR_PEER_TIMEOUT_MS=60000; if [ $R = 1 ]; then \"$0\" \"$@\" & P=$!; begun; kill -KILL $P; sleep 60; exit 0; fi; ",
+            LONG,
+            Expect::Fails(&["or its program is gone; taken for dead"]),
+        )
+    },
+    Case {
+        place: Place::OneHost,
+        ..case(
+            "a rank killed while it is stopped, on the host of the others",
+            "export WEIR_PEER_TIMEOUT_MS=60000; \
+             if [ $R = 1 ]; then \"$0\" \"$@\" & P=$!; begun; kill -STOP $P; sleep 1; kill -KILL $P; sleep 60; exit 0; fi; ",
+            LONG,
+            Expect::Fails(&["or its program is gone; taken for dead"]),
         )
     },
     case(

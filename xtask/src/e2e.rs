@@ -176,14 +176,14 @@ pub fn run_on_loopback(paths: &Paths, mut report: impl FnMut(&str, &Ended)) -> R
 }
 
 /// What the ranks that ended left in this folder, one document each.
-fn counters_in(folder: &Path) -> Vec<Value> {
+pub(crate) fn counters_in(folder: &Path) -> Vec<Value> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
     texts.filter_map(|text| serde_json::from_str(&text).ok()).collect()
 }
 
 /// One counter of all ranks together.
-fn sum_of(ranks: &[Value], pointer: &str) -> u64 {
+pub(crate) fn sum_of(ranks: &[Value], pointer: &str) -> u64 {
     ranks.iter().filter_map(|rank| rank.pointer(pointer)?.as_u64()).sum()
 }
 
@@ -209,7 +209,7 @@ fn windows_carried(documents: &[Value]) -> Result<(), String> {
 }
 
 /// What a job's program reported, if the job ended well and did its work.
-fn judged(run: Result<Outcome>) -> Result<Value, String> {
+pub(crate) fn judged(run: Result<Outcome>) -> Result<Value, String> {
     let outcome = run.map_err(words)?;
     if !outcome.ok() {
         return Err(outcome.cause());
@@ -228,7 +228,7 @@ fn words(error: anyhow::Error) -> String {
     format!("{error:#}")
 }
 
-fn no_folder(error: std::io::Error) -> String {
+pub(crate) fn no_folder(error: std::io::Error) -> String {
     format!("no folder: {error}")
 }
 

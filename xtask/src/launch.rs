@@ -178,15 +178,14 @@ impl Job<'_> {
     /// Hydra starts one proxy on each host by the agent; the proxies come back to the launcher's
     /// address, which must be told: its host name means nothing in the namespaces.
     fn mpich(&self, command: &mut Command, lab: Option<&Lab>, env: &mut Vec<(String, String)>) {
-        match lab {
-            Some(lab) => {
-                command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&lab.agent);
-                command.args(["-localhost", &lab.launcher_address(), "-hosts", &self.hosts(lab).join(",")]);
-                command.args(["-ppn", &self.ranks.div_ceil(lab.hosts.len().max(1)).to_string()]);
-            }
-            None if self.stack.carrier == Carrier::Own => {}
-            // Else the ranks, being on one machine, would use MPICH's own shared memory.
-            None => env.push(("MPIR_CVAR_NOLOCAL".into(), "1".into())),
+        // Else ranks of one machine would use MPICH's own shared memory.
+        if self.stack.carrier != Carrier::Own && lab.is_none_or(|lab| self.ranks > lab.hosts.len()) {
+            env.push(("MPIR_CVAR_NOLOCAL".into(), "1".into()));
+        }
+        if let Some(lab) = lab {
+            command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&lab.agent);
+            command.args(["-localhost", &lab.launcher_address(), "-hosts", &self.hosts(lab).join(",")]);
+            command.args(["-ppn", &self.ranks.div_ceil(lab.hosts.len().max(1)).to_string()]);
         }
         command.args(["-n", &self.ranks.to_string()]);
         for (name, value) in env {

@@ -4,6 +4,7 @@ mod agreement;
 mod any_mpi;
 mod bad_days;
 mod bench;
+mod carriers;
 mod demo;
 mod dist;
 mod e2e;
@@ -60,6 +61,12 @@ enum Chore {
     /// Run only the tests of MPI programs across hosts
     EndToEnd {
         /// Only those whose names contain this
+        #[arg(default_value = "")]
+        only: String,
+    },
+    /// Run only the tests of MPI programs on each carrier: one host by shared memory, packets, TCP; two hosts with two ranks each
+    ByCarrier {
+        /// Only those whose titles contain this
         #[arg(default_value = "")]
         only: String,
     },
@@ -159,6 +166,7 @@ fn chore() -> ExitCode {
         Chore::Test { quick } => suite::run(&paths, quick),
         Chore::BadDays { only } => suite::bad_days(&paths, &only),
         Chore::EndToEnd { only } => suite::e2e(&paths, &only),
+        Chore::ByCarrier { only } => suite::by_carrier(&paths, &only),
         Chore::AnyMpi => suite::any_mpi(&paths),
         Chore::Measured { agreement: true, .. } => agreement::run(&paths),
         Chore::Measured { only, program, .. } => suite::measured(&paths, program, &only),

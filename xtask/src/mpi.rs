@@ -45,7 +45,7 @@ impl Mpi {
 }
 
 /// The C programs, by file name without `.c`.
-pub const PROGRAMS: [&str; 15] = [
+pub const PROGRAMS: [&str; 16] = [
     "counts",
     "crowd",
     "pingpong",
@@ -57,6 +57,7 @@ pub const PROGRAMS: [&str; 15] = [
     "isend_flood",
     "overlap",
     "pause",
+    "resident",
     "ring",
     "rma",
     "order",

@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::e2e::{self, Ended};
 use crate::paths::Paths;
 use crate::process::run_limited;
-use crate::{any_mpi, bad_days, dist, floors, lab, measured, mpi, readme};
+use crate::{any_mpi, bad_days, carriers, dist, floors, lab, measured, mpi, readme};
 
 /// The crates that must build without the standard library.
 const NO_STD: [&str; 7] =
@@ -25,6 +25,14 @@ const COMPILING: Duration = Duration::from_secs(2400);
 const TESTING: Duration = Duration::from_secs(2400);
 /// What no MPI program of the end-to-end tests is begun after.
 const END_TO_END: Duration = Duration::from_secs(1200);
+/// The same for each part of those on each carrier.
+const BY_CARRIER: Duration = Duration::from_secs(600);
+
+/// The engine's test programs that run over whatever carries messages.
+const ON_ANY_CARRIER: [&str; 9] =
+    ["bad_days", "bounds", "hostile", "large", "pair", "pressure", "remote_memory", "sleeping", "threads"];
+/// How a test begins that says it was left out.
+const LEFT_OUT: &str = "IGNORED, not passed";
 
 /// The exit code of a check that lacks a program it needs.
 const NOTHING_TO_RUN_IT: i32 = 77;
@@ -132,6 +140,9 @@ pub fn run(paths: &Paths, quick: bool) -> Result<bool> {
     tally.note("build the tests", &result, built.elapsed());
     if builds {
         cargo_tests(paths, quick, &mut tally);
+    }
+    if builds {
+        over_shared_memory(paths, &mut tally);
     }
     dissector(paths, &mut tally);
     if !quick {
@@ -309,6 +320,39 @@ fn cargo_tests(paths: &Paths, quick: bool, tally: &mut Tally) {
     }
 }
 
+/// The engine's tests once more, over shared memory. Those that are about packets say so themselves, in a line each, and count as skipped. Left out are the programs of which all tests are
+/// about packets (`lanes`, `levels`, `lossy`, `counted`, `overtaking`, `slow_socket`, `trace`), and those that choose their carriers themselves.
+fn over_shared_memory(paths: &Paths, tally: &mut Tally) {
+    let begin = Instant::now();
+    let mut command = paths.cargo();
+    // With the whole workspace, lest the same programs are compiled once more with other features.
+    command.args(["test", "--workspace", "--no-fail-fast"]).env("RUST_BACKTRACE", "0").env("WEIR_TEST_CARRIER", "shm");
+    command.args(ON_ANY_CARRIER.iter().flat_map(|name| ["--test", name]));
+    let outcome = match run_limited(&mut command, TESTING) {
+        Ok(outcome) => outcome,
+        Err(error) => return tally.note("engine over shared memory", &Err(format!("{error:#}")), begin.elapsed()),
+    };
+    let (passed, failed, skipped) = count_results(&outcome.stdout);
+    let left_out = what_was_ignored(&outcome.stdout, &outcome.stderr);
+    let said = left_out.iter().filter(|line| line.starts_with(LEFT_OUT)).count() as u64;
+    (tally.passed, tally.failed) = (tally.passed + passed.saturating_sub(said), tally.failed + failed);
+    tally.skipped += skipped + said;
+    let seconds = begin.elapsed().as_secs_f64();
+    let passed = passed.saturating_sub(said);
+    println!(
+        "engine over shared memory: {passed} passed, {failed} failed, {} skipped ({seconds:.1} s)",
+        skipped + said
+    );
+    left_out.iter().for_each(|line| println!("skipped {line}"));
+    if failed > 0 {
+        println!("{}", indent(&what_failed(&outcome.stdout)));
+    }
+    if outcome.status.is_none() || (!outcome.ok() && failed == 0) || passed == 0 {
+        let cause = format!("{}\n{}", outcome.cause(), tail(&outcome.stderr, 60));
+        tally.note("engine over shared memory", &Err(cause), begin.elapsed());
+    }
+}
+
 /// The tests that were ignored; then the reasons, which test programs give on standard error where a machine lacks something.
 fn what_was_ignored<'a>(stdout: &'a str, stderr: &'a str) -> Vec<&'a str> {
     let test = |line: &'a str| line.strip_prefix("test ").filter(|rest| rest.contains(" ... ignored"));
@@ -357,6 +401,11 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
         .and_then(|()| e2e::run_on_loopback(paths, &mut note));
     if world.is_ok() && ran.is_ok() {
         ran = e2e::run(paths, quick, "", Instant::now() + END_TO_END, &mut note);
+    }
+    carriers::on_one_host(paths, quick, "", Instant::now() + BY_CARRIER, &mut note);
+    carriers::memory(paths, "", &mut note);
+    if !quick && world.is_ok() && ran.is_ok() {
+        ran = carriers::mixed(paths, "", Instant::now() + BY_CARRIER, &mut note);
     }
     if !quick && world.is_ok() && ran.is_ok() {
         ran = bad_days::run(paths, "", Instant::now() + END_TO_END, &mut note);
@@ -409,6 +458,22 @@ pub fn e2e(paths: &Paths, only: &str) -> Result<bool> {
     mpi::set_up(paths)?;
     mpi::compile(paths)?;
     alone(|note| e2e::run(paths, false, only, Instant::now() + END_TO_END, note))
+}
+
+/// Runs the MPI programs on each carrier alone, of the cases those whose titles contain `only`; returns whether nothing failed.
+///
+/// # Errors
+/// If no network can be made, or the provider or the MPIs cannot be had.
+pub fn by_carrier(paths: &Paths, only: &str) -> Result<bool> {
+    lab::acquire()?;
+    dist::build(paths)?;
+    mpi::set_up(paths)?;
+    mpi::compile(paths)?;
+    alone(|note| {
+        carriers::on_one_host(paths, false, only, Instant::now() + BY_CARRIER, &mut *note);
+        carriers::memory(paths, only, &mut *note);
+        carriers::mixed(paths, only, Instant::now() + BY_CARRIER, note)
+    })
 }
 
 /// Runs the bad days alone, of them those whose names contain `only`; returns whether nothing failed.

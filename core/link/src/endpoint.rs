@@ -322,6 +322,17 @@ impl Endpoint {
         self.touch(peer);
     }
 
+    /// The verdict of another carrier: the session with this peer is over. An association that packets never began ends with it, so that the peer can be forgotten; one that they
+    /// did begin comes to its own end.
+    pub fn end(&mut self, now: Time, peer: PeerId, reason: DownReason, events: &mut Vec<Event>) {
+        if let Some((a, mut cx)) = with_association!(self, peer, now)
+            && matches!(a.state, State::Idle)
+        {
+            a.go_down(&mut cx, reason, events);
+        }
+        self.sessions.end(peer, reason, events);
+    }
+
     /// Packets carry what some peer sends, or an association is being opened: arrivals are to be expected.
     #[must_use]
     pub fn expects_packets(&self) -> bool {

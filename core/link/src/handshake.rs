@@ -10,7 +10,7 @@ use weir_wire::handshake as wire;
 use weir_wire::seal::Role;
 use weir_wire::{AddrList, EndpointName, Handshake, Kind, Params, RefuseCode, packet};
 
-use weir_session::Terms;
+use weir_session::{Carrier, Terms};
 
 use crate::association::{Association, Cx, PeerParams, State, carries};
 use crate::endpoint::{Datagram, Endpoint, INDEX_BITS, with_association};
@@ -303,6 +303,10 @@ impl Endpoint {
             && self.assocs.get(p.0 as usize).is_some_and(|a| !a.addrs.is_empty())
             && !self.closing
         {
+            // Who only waits, and would go by another carrier, would never ask by packets.
+            if self.sessions.get(p).is_some_and(|s| !s.is_up() && !s.has_open()) {
+                self.sessions.set_carrier(p, Carrier::Link);
+            }
             self.ensure_open(now, p);
         }
     }

@@ -25,7 +25,11 @@ impl Endpoint {
             return self.send_reset(now, meta, header.association);
         };
         match a.accept_packet(&mut cx, meta, &header, datagram, events) {
-            Accept::Done => self.touch(peer),
+            Accept::Done => {
+                self.touch(peer);
+                // A grant or credit in it is for whatever carries what we send, which may be another carrier.
+                self.sessions.touch(peer);
+            }
             Accept::Dropped => {}
             Accept::Late { closed_here } => {
                 self.counters.dropped_state += 1;

@@ -25,6 +25,25 @@ pub fn config() -> EngineConfig {
     EngineConfig { addrs: vec!["127.0.0.1".parse().expect("address")], carrier, ..EngineConfig::default() }
 }
 
+/// On loopback only, by packets whatever the suite runs over: for tests that are about packets.
+pub fn packets() -> EngineConfig {
+    EngineConfig { carrier: CarrierUse::Network, ..config() }
+}
+
+/// Whether the test that calls this is to be left out, since it asks something of packets and the suite runs over shared memory. Says so: `cargo xtask test` counts the line as a
+/// test skipped, which the test program itself cannot.
+pub fn about_packets(why: &str) -> bool {
+    use std::io::Write;
+    if !over_shared_memory() {
+        return false;
+    }
+    let thread = std::thread::current();
+    let line = format!("IGNORED, not passed: {}. {why}\n", thread.name().unwrap_or("a test"));
+    // Not by a macro: of tests that pass that is not shown.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    true
+}
+
 /// Whether these tests are to run over shared memory, as far as they are not about packets.
 pub fn over_shared_memory() -> bool {
     std::env::var("WEIR_TEST_CARRIER").is_ok_and(|v| v == "shm")

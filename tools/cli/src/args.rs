@@ -67,8 +67,14 @@ Inside weir emulate ranks on --hosts are started by the emulator's agent ($WEIR_
 Arguments after the program are the program's; options of weir run, -np as mpiexec has it too, come before it.
 The exit code is the launcher's; 1 if none was started, 2 if the command line is wrong.")]
     Run(RunArgs),
-    /// Show the provider, the MPIs found, the job's key and the interfaces chosen
-    #[command(after_help = "Examples:\n  weir info\n  weir info --json")]
+    /// Show the provider, the MPIs found, the job's key, the interfaces chosen and what can carry messages
+    #[command(after_help = "Examples:
+  weir info
+  weir info --json
+
+What can carry messages on this machine is found by trying: two processes share memory, one reads the other's (then large messages are
+copied once, else twice); whether the kernel cuts and joins UDP packets; whether the settings permit TCP connections for large messages.
+Which of them a running program uses for each peer, and why, weir stat tells (carrier, carrier_why).")]
     Info(Output),
     /// Find what keeps programs from running over Weir, or from running well
     #[command(after_help = "Examples:
@@ -134,6 +140,9 @@ Some counters of large messages, which go by TCP (lanes) where the network allow
         #[arg(long)]
         dir: Option<PathBuf>,
     },
+    /// Share memory with the process named on standard input and print how that went
+    #[command(hide = true)]
+    ProbeSharedMemory,
     /// Load a provider and print what it says of itself
     #[command(hide = true)]
     ProbeProvider {

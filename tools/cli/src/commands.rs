@@ -12,7 +12,7 @@ use weir_job::Env;
 use crate::args::{Args, Command, DoctorArgs, EXIT_FAILED, EnvArgs, Output, StatArgs};
 use crate::doctor::Severity;
 use crate::mpi::Kind;
-use crate::{change, doctor, environment, interfaces, mpi, pages, provider, run, settings, stat};
+use crate::{carriers, change, doctor, environment, interfaces, mpi, pages, provider, run, settings, stat};
 
 /// Does what the command line asks; returns the exit code.
 ///
@@ -37,6 +37,7 @@ pub fn run(args: Args) -> Result<u8> {
             print_all(&text)
         }
         Command::Man { dir } => man(dir.as_deref()),
+        Command::ProbeSharedMemory => print_json(&serde_json::to_value(carriers::probe()?)?),
         Command::ProbeProvider { file } => print_json(&serde_json::to_value(provider::load(&file)?)?),
     }
 }
@@ -107,6 +108,7 @@ fn info(env: &Env, output: &Output) -> Result<u8> {
         .filter_map(|kind| mpi::on_search_path(Some(kind), search_path(env)).ok())
         .collect();
     let list = interfaces::list(&interfaces::named(env))?;
+    let carriers = carriers::find(env);
     let settings: Vec<String> = settings::complaints(env, true).into_iter().map(|one| one.text).collect();
     if output.json {
         let provider = match &provider {
@@ -118,7 +120,7 @@ fn info(env: &Env, output: &Output) -> Result<u8> {
             Err(error) => json!({"error": error.to_string()}),
         };
         return print_json(
-            &json!({"weir": env!("CARGO_PKG_VERSION"), "provider": provider, "key": key, "mpi": mpis, "interfaces": list, "settings": settings}),
+            &json!({"weir": env!("CARGO_PKG_VERSION"), "provider": provider, "key": key, "mpi": mpis, "interfaces": list, "carriers": carriers, "settings": settings}),
         );
     }
     let mut text = format!("weir        {}\n", env!("CARGO_PKG_VERSION"));
@@ -153,6 +155,9 @@ fn info(env: &Env, output: &Output) -> Result<u8> {
             if one.chosen { "used" } else { "not used" }
         );
     }
+    text += &format!("carrier     shared memory {}\n", carriers.shared_memory.describe());
+    text += &format!("carrier     packets (UDP) {}\n", carriers.udp.describe());
+    text += &format!("carrier     bulk TCP {}\n", carriers.bulk_tcp.describe());
     for one in &settings {
         text += &format!("settings    {one}\n");
     }

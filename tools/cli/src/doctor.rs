@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Result;
 use serde::Serialize;
 use weir_job::Env;
 
+use crate::carriers::{self, SharedMemory};
 use crate::environment;
 use crate::interfaces::{self, read_number};
 use crate::mpi::{self, Kind};
@@ -399,25 +399,9 @@ fn check_kernel(env: &Env, all: &mut Vec<Finding>) {
             None => {}
         }
     }
-    match offloads() {
-        Ok((true, true)) => {
-            all.push(Finding::new("offload", Severity::Ok, "the kernel cuts and joins UDP packets (GSO and GRO)"))
-        }
-        Ok((gso, gro)) => {
-            let missing = [("GSO", gso), ("GRO", gro)]
-                .iter()
-                .filter(|(_, has)| !has)
-                .map(|(name, _)| *name)
-                .collect::<Vec<_>>()
-                .join(" and ");
-            all.push(Finding::new(
-                "offload",
-                Severity::Warning,
-                format!("the kernel has no UDP {missing}: more CPU time per byte (Linux 5.0 has both)"),
-            ));
-        }
-        Err(error) => all.push(Finding::new("offload", Severity::Error, format!("cannot open a UDP socket: {error}"))),
-    }
+    let carriers = carriers::find(env);
+    all.push(shared_memory(&carriers.shared_memory));
+    all.push(offloads(&carriers.udp));
     if let Ok(name) = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control") {
         let text =
             format!("TCP's congestion control is {}; name it when you compare with stacks over TCP", name.trim());
@@ -432,14 +416,32 @@ fn check_kernel(env: &Env, all: &mut Vec<Finding>) {
     }
 }
 
-/// Whether the kernel takes the socket options for cutting and for joining UDP packets.
-fn offloads() -> Result<(bool, bool)> {
-    use nix::sys::socket::{setsockopt, sockopt};
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
-    Ok((
-        setsockopt(&socket, sockopt::UdpGsoSegment, &1200).is_ok(),
-        setsockopt(&socket, sockopt::UdpGroSegment, &true).is_ok(),
-    ))
+/// What ranks of one host talk through.
+fn shared_memory(found: &SharedMemory) -> Finding {
+    let severity = match found {
+        SharedMemory { usable: false, .. } => Severity::Warning,
+        SharedMemory { single_copy: true, left_out: None, .. } => Severity::Ok,
+        _ => Severity::Info,
+    };
+    let otherwise = if found.usable { "" } else { "; ranks of one host talk by packets" };
+    let text = format!("between ranks of one host and user {}{otherwise}", found.describe());
+    Finding { fix: found.fix.clone(), ..Finding::new("shared memory", severity, text) }
+}
+
+fn offloads(udp: &carriers::Udp) -> Finding {
+    match (&udp.why, udp.gso, udp.gro) {
+        (Some(why), ..) => Finding::new("offload", Severity::Error, format!("cannot open a UDP socket: {why}")),
+        (None, true, true) => {
+            Finding::new("offload", Severity::Ok, "the kernel cuts and joins UDP packets (GSO and GRO)")
+        }
+        (None, gso, gro) => {
+            let missing: Vec<&str> =
+                [("GSO", gso), ("GRO", gro)].iter().filter(|(_, has)| !has).map(|(name, _)| *name).collect();
+            let missing = missing.join(" and ");
+            let text = format!("the kernel has no UDP {missing}: more CPU time per byte (Linux 5.0 has both)");
+            Finding::new("offload", Severity::Warning, text)
+        }
+    }
 }
 
 /// A whole MPI start is long on a loaded machine.
@@ -524,6 +526,29 @@ mod tests {
 
     fn has(all: &[Finding], check: &str, severity: Severity) -> bool {
         all.iter().any(|f| f.check == check && f.severity == severity)
+    }
+
+    #[test]
+    fn what_ranks_of_one_host_lack_is_one_line_with_its_repair() {
+        let good = SharedMemory { usable: true, single_copy: true, ..SharedMemory::default() };
+        assert_eq!(shared_memory(&good).severity, Severity::Ok);
+        let copied = SharedMemory {
+            usable: true,
+            why: Some("not permitted".into()),
+            fix: Some("sysctl x".into()),
+            ..SharedMemory::default()
+        };
+        let told = shared_memory(&copied);
+        assert_eq!((told.severity, told.fix.as_deref()), (Severity::Info, Some("sysctl x")));
+        assert!(told.cause.contains("copied twice: not permitted"), "{}", told.cause);
+        let none = SharedMemory { why: Some("no memory".into()), ..SharedMemory::default() };
+        let told = shared_memory(&none);
+        assert_eq!(told.severity, Severity::Warning);
+        assert!(told.cause.ends_with("not usable: no memory; ranks of one host talk by packets"), "{}", told.cause);
+        let left_out = SharedMemory { left_out: Some("WEIR_CARRIER is set".into()), ..good };
+        let told = shared_memory(&left_out);
+        assert_eq!(told.severity, Severity::Info);
+        assert!(told.cause.ends_with("WEIR_CARRIER is set"), "{}", told.cause);
     }
 
     #[test]

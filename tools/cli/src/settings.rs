@@ -63,7 +63,7 @@ fn as_set(env: &Env, text: &str) -> String {
 }
 
 /// The value of a setting as libfabric gives it to the provider: its own name of it goes first.
-fn value(env: &Env, name: &str) -> Option<String> {
+pub fn value(env: &Env, name: &str) -> Option<String> {
     let value = env.get(&format!("FI_{name}")).or_else(|| env.get(name))?;
     Some(value.to_string_lossy().into_owned())
 }
