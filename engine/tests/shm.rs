@@ -103,7 +103,8 @@ const ALONE: &str = "WEIR_TEST_ALONE";
 fn scribble(round: u64) {
     assert_eq!(rings(), [], "of the round before");
     let addrs = vec!["127.0.0.1".parse().expect("address")];
-    let config = EngineConfig { addrs, carrier: CarrierUse::Shm, ..EngineConfig::default() };
+    // Without watchdogs nobody looks, and so unmaps, while this thread still writes.
+    let config = EngineConfig { addrs, carrier: CarrierUse::Shm, watchdog_us: 0, ..EngineConfig::default() };
     let p = pair_with(config.clone());
     exchange(&p.a, p.to_b, &p.b, p.to_a, 20_000);
     let shared_with_b = rings();
@@ -120,7 +121,7 @@ fn scribble(round: u64) {
     let from = [from, from + 4096][(round % 2) as usize];
     for word in (from..to).step_by(8) {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // SAFETY: memory that both sides read and write as atomic words at any time, mapped until the endpoints close below.
+        // SAFETY: memory that both sides read and write as atomic words at any time, mapped until this thread looks at it through an endpoint.
         let word = unsafe { std::sync::atomic::AtomicU64::from_ptr(word as *mut u64) };
         word.store(random | 1, std::sync::atomic::Ordering::Relaxed);
     }
