@@ -180,16 +180,16 @@ impl Endpoint {
     /// [`EngineError::Again`] when a queue is full (make progress and repeat), [`EngineError::PeerDown`], [`EngineError::TooBig`], [`EngineError::Invalid`].
     ///
     /// # Safety
-    /// The memory of `op.iov` is readable, and stays so and unchanged until the completion (with [`SendMode::Inject`]: until this returns).
+    /// The memory of `op.memory` is readable, and stays so and unchanged until the completion (with [`SendMode::Inject`]: until this returns).
     pub unsafe fn send(&self, op: &SendOp<'_>) -> Result<(), EngineError> {
-        check_iov(op.iov)?;
+        check_iov(op.memory)?;
         let now = now();
         let mut core = self.shared.enter()?;
         if core.st.closed {
             return Err(EngineError::Closed);
         }
         // SAFETY: passed on from the caller.
-        let op = unsafe { op.named() };
+        let op = op.with_memory(unsafe { Gather::new(op.memory) });
         let (peer, bytes) = (op.peer, op.memory.len() as usize);
         core.st.messages.send(now, op)?;
         self.after_send(&mut core, now, peer, bytes);
@@ -237,9 +237,9 @@ impl Endpoint {
     /// [`EngineError::Invalid`] for an unknown peer, [`EngineError::PeerDown`] for a directed receive that can never match.
     ///
     /// # Safety
-    /// The memory of `op.iov` is writable and not otherwise used until the completion (of a multi-receive: the one with `multi_done`).
+    /// The memory of `op.memory` is writable and not otherwise used until the completion (of a multi-receive: the one with `multi_done`).
     pub unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
-        check_iov(op.iov)?;
+        check_iov(op.memory)?;
         let mut core = self.shared.enter()?;
         if core.st.closed {
             return Err(EngineError::Closed);
@@ -247,7 +247,7 @@ impl Endpoint {
         // The time matters only if something that has arrived is matched; reading the clock costs as much as posting.
         let at = if core.st.messages.unexpected_count() > 0 { now() } else { Time(0) };
         // SAFETY: passed on from the caller.
-        core.st.messages.recv(at, unsafe { op.named() })?;
+        core.st.messages.recv(at, op.with_memory(unsafe { Gather::new(op.memory) }))?;
         if core.st.messages.wants_transmit() {
             core.transmit(if at == Time(0) { now() } else { at });
             self.shared.look_soon();
@@ -284,11 +284,11 @@ impl Endpoint {
     /// # Safety
     /// As for [`Endpoint::recv`].
     pub unsafe fn recv_claimed(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
-        check_iov(op.iov)?;
+        check_iov(op.memory)?;
         let now = now();
         let mut core = self.shared.enter()?;
         // SAFETY: passed on from the caller.
-        core.st.messages.recv_claimed(now, unsafe { op.named() }, false)?;
+        core.st.messages.recv_claimed(now, op.with_memory(unsafe { Gather::new(op.memory) }), false)?;
         core.transmit(now);
         self.shared.look_soon();
         self.wake_sleeper(&core);
@@ -302,7 +302,7 @@ impl Endpoint {
     pub fn discard_claimed(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
         let now = now();
         let mut core = self.shared.enter()?;
-        core.st.messages.recv_claimed(now, op.without_memory(), true)?;
+        core.st.messages.recv_claimed(now, op.with_memory(Gather::default()), true)?;
         core.transmit(now);
         self.shared.look_soon();
         self.wake_sleeper(&core);
@@ -358,11 +358,11 @@ impl Endpoint {
     /// # Safety
     /// As for [`Endpoint::send`].
     pub unsafe fn write(&self, op: &RmaOp<'_>) -> Result<(), EngineError> {
-        check_iov(op.iov)?;
+        check_iov(op.memory)?;
         let now = now();
         let mut core = self.shared.enter()?;
         // SAFETY: passed on from the caller.
-        let op = unsafe { op.named() };
+        let op = op.with_memory(unsafe { Gather::new(op.memory) });
         let (peer, bytes) = (op.peer, op.memory.len() as usize);
         core.st.messages.write(now, op)?;
         self.after_send(&mut core, now, peer, bytes);
@@ -377,11 +377,11 @@ impl Endpoint {
     /// # Safety
     /// As for [`Endpoint::recv`].
     pub unsafe fn read(&self, op: &RmaOp<'_>) -> Result<(), EngineError> {
-        check_iov(op.iov)?;
+        check_iov(op.memory)?;
         let now = now();
         let mut core = self.shared.enter()?;
         // SAFETY: passed on from the caller.
-        core.st.messages.read(now, unsafe { op.named() })?;
+        core.st.messages.read(now, op.with_memory(unsafe { Gather::new(op.memory) }))?;
         self.after_send(&mut core, now, op.peer, 0);
         Ok(())
     }
@@ -631,7 +631,7 @@ mod tests {
                 class: Class::Tagged,
                 tag: 1,
                 data: None,
-                iov: &[Iov { base: data.as_mut_ptr(), len: data.len() }],
+                memory: &[Iov { base: data.as_mut_ptr(), len: data.len() }],
                 mode: SendMode::Delivery,
                 copy: false,
                 report: true,
@@ -647,7 +647,7 @@ mod tests {
                 class: Class::Tagged,
                 tag: 2,
                 ignore: 0,
-                iov: &[Iov { base: buf.as_mut_ptr(), len: buf.len() }],
+                memory: &[Iov { base: buf.as_mut_ptr(), len: buf.len() }],
                 multi_min: None,
                 report: true,
                 context: 2,

@@ -54,6 +54,13 @@ pub struct SendOp<M> {
 }
 
 impl<M> SendOp<M> {
+    /// The same operation on other memory: a face names its memory as it likes, and what carries the operation out names it in its own way.
+    #[inline]
+    pub fn with_memory<N>(&self, memory: N) -> SendOp<N> {
+        let Self { peer, class, tag, data, mode, copy, report, context, user, .. } = *self;
+        SendOp { peer, class, tag, data, mode, copy, report, context, user, memory }
+    }
+
     /// The caller wants its memory back at once.
     pub(crate) fn must_copy(&self) -> bool {
         self.copy || self.mode == SendMode::Inject
@@ -81,6 +88,15 @@ pub struct RecvOp<M> {
     pub context: usize,
     /// Returned in the completion untouched, for the face's own use.
     pub user: u64,
+}
+
+impl<M> RecvOp<M> {
+    /// The same operation on other memory: a face names its memory as it likes, and what carries the operation out names it in its own way.
+    #[inline]
+    pub fn with_memory<N>(&self, memory: N) -> RecvOp<N> {
+        let Self { source, class, tag, ignore, multi_min, report, context, user, .. } = *self;
+        RecvOp { source, class, tag, ignore, multi_min, report, context, user, memory }
+    }
 }
 
 /// A question about arrived messages that no receive has taken.
@@ -128,6 +144,13 @@ pub struct RmaOp<M> {
 }
 
 impl<M> RmaOp<M> {
+    /// The same operation on other memory: a face names its memory as it likes, and what carries the operation out names it in its own way.
+    #[inline]
+    pub fn with_memory<N>(&self, memory: N) -> RmaOp<N> {
+        let Self { peer, remote_addr, key, data, mode, copy, report, context, user, .. } = *self;
+        RmaOp { peer, remote_addr, key, data, mode, copy, report, context, user, memory }
+    }
+
     /// The caller wants its memory back at once.
     pub(crate) fn must_copy(&self) -> bool {
         self.copy || self.mode == SendMode::Inject

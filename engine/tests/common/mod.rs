@@ -69,19 +69,19 @@ pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
 /// A tagged message whose completion bears its tag as context.
 pub fn send_op(peer: u32, tag: u64, iov: &[Iov], mode: SendMode) -> SendOp<'_> {
     let context = tag as usize;
-    SendOp { peer, class: Class::Tagged, tag, data: None, iov, mode, copy: false, report: true, context, user: 0 }
+    SendOp { peer, class: Class::Tagged, tag, data: None, memory: iov, mode, copy: false, report: true, context, user: 0 }
 }
 
 /// A receive of a tagged message whose completion bears its tag as context.
 pub fn recv_op(source: Option<u32>, tag: u64, iov: &[Iov]) -> RecvOp<'_> {
     let context = tag as usize;
-    RecvOp { source, class: Class::Tagged, tag, ignore: 0, iov, multi_min: None, report: true, context, user: 0 }
+    RecvOp { source, class: Class::Tagged, tag, ignore: 0, memory: iov, multi_min: None, report: true, context, user: 0 }
 }
 
 /// A write to, or a read from, the beginning of a region, complete when it is done there.
 pub fn rma_op(peer: u32, key: u64, iov: &[Iov]) -> RmaOp<'_> {
     let mode = SendMode::Delivery;
-    RmaOp { peer, iov, remote_addr: 0, key, data: None, mode, copy: false, report: true, context: 1, user: 0 }
+    RmaOp { peer, memory: iov, remote_addr: 0, key, data: None, mode, copy: false, report: true, context: 1, user: 0 }
 }
 
 pub fn send(ep: &Endpoint, peer: u32, tag: u64, data: &mut [u8], mode: SendMode) -> Result<(), EngineError> {
