@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 fn floor_of(folder: &str) -> Option<u32> {
     let (top, room) = folder.split_once('/').unwrap_or((folder, ""));
     match (top, room) {
-        ("core", "wire" | "clock" | "stats" | "net") => Some(0),
+        ("core", "wire" | "clock" | "stats" | "net" | "collective") => Some(0),
         ("core", "session" | "match") => Some(1),
         // A carrier: it pulls from sessions.
         ("core", "link") => Some(2),
