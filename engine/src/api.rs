@@ -4,7 +4,7 @@
 
 use weir_message::MessageError;
 
-pub use weir_message::{Access, Class, Completion, DownReason, OpError, OpKind, PeekOp, SendMode};
+pub use weir_message::{Access, Class, Completion, DownReason, OpError, OpKind, PeekOp, PeerEvent, SendMode};
 
 /// A contiguous piece of the caller's memory.
 #[derive(Clone, Copy, Debug)]

@@ -10,15 +10,17 @@ mod broken;
 mod config;
 mod core;
 mod counters;
+mod diagnostics;
 mod event;
+mod group;
 mod lanes;
 mod lock;
 mod memory;
-mod obituary;
 mod open;
 mod policy;
 mod shm;
 mod stat;
+mod team;
 mod telling;
 mod trace;
 mod waiting;
@@ -27,12 +29,16 @@ mod watchdog;
 
 pub use api::*;
 pub use broken::{after_panic, keep_panics};
-pub use config::{CarrierUse, EngineConfig, LaneUse, Level, name_as_set, unknown_settings};
+pub use config::{CarrierUse, EngineConfig, LaneUse, Level, SettingNames};
 pub use counters::{EngineCounters, OwnCounters};
+pub use diagnostics::{Diagnostic, Diagnostics, silent};
 pub use event::EventFd;
+pub use group::Group;
 pub use lock::{Guard, Lock};
-pub use obituary::take_deaths;
-pub use weir_message::{INJECT_BYTES as MAX_INJECT_BYTES, Totals};
+pub use open::job_key;
+pub use team::{Team, TeamError};
+pub use weir_collective as collective;
+pub use weir_message::{INJECT_BYTES as MAX_INJECT_BYTES, MultiOrder, StreamBits, Totals};
 
 use crate::core::{Core, now};
 use crate::memory::Gather;
@@ -70,6 +76,10 @@ struct Shared {
     last_found: AtomicU64,
     /// Something was sent since the caller last polled.
     sent_since_poll: AtomicBool,
+    /// The endpoints of the process with which it shares its polls.
+    group: std::sync::OnceLock<Group>,
+    /// Polls of others of them were what made progress last.
+    helped: AtomicBool,
     /// The caller sleeps on `notify`: the watchdog makes all progress and writes it.
     armed: AtomicBool,
     stop: AtomicBool,
@@ -95,6 +105,8 @@ struct Shared {
     /// The process that opened it: a child made by fork(2) has a copy without the threads, and must not say farewell for its parent.
     pid: u32,
     stats: Option<String>,
+    /// Takes what there is to say to people.
+    diagnostics: Diagnostics,
     linger: Duration,
 }
 
@@ -166,6 +178,41 @@ impl Endpoint {
     pub fn remove_peer(&self, peer: u32) {
         let Ok(mut core) = self.shared.enter() else { return };
         core.st.messages.remove_peer(now(), peer);
+    }
+
+    /// Ends what there is with a peer and forgets it, so that its place can be another's. It is told, and finds this endpoint closed to it. What waits for it here fails.
+    ///
+    /// # Errors
+    /// [`EngineError::Again`] while something sent to it is on its way: make progress and repeat, or [`Endpoint::drop_peer`].
+    pub fn forget_peer(&self, peer: u32) -> Result<(), EngineError> {
+        let mut core = self.shared.enter()?;
+        if core.st.messages.owes_peer(peer) {
+            return Err(EngineError::Again);
+        }
+        self.end_peer(&mut core, peer);
+        Ok(())
+    }
+
+    /// The same at once: what is on its way to it may not arrive.
+    pub fn drop_peer(&self, peer: u32) {
+        let Ok(mut core) = self.shared.enter() else { return };
+        self.end_peer(&mut core, peer);
+    }
+
+    fn end_peer(&self, core: &mut Core, peer: u32) {
+        let now = now();
+        core.drop_peer(now, peer);
+        core.transmit(now);
+        self.shared.look_soon();
+        self.wake_sleeper(core);
+    }
+
+    /// Moves what is new of peers to `out`, oldest first: who came by itself, and who is gone. Nothing unless [`EngineConfig::strangers_max`] says that the face wants to know; then a
+    /// sleeper on [`Endpoint::notify_fd`] is woken by such news as by completions. What is new of a peer is here before completions that name it.
+    pub fn peer_events(&self, out: &mut Vec<PeerEvent>) {
+        if let Ok(mut core) = self.shared.enter() {
+            core.st.messages.take_news(out);
+        }
     }
 
     /// The name a peer was inserted with.
@@ -259,7 +306,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Looks for a message that has arrived and that no receive has taken. Looks only: the poll that usually follows makes progress. (An MPI that asks several transports for a message
+    /// Looks for a message that has arrived and that no receive has taken. Looks only: the poll that usually follows makes progress. (A library that asks several transports for a message
     /// from anybody asks each once, then makes progress on all; one that ran ahead here would answer before the others had a chance, and the receive that follows might take theirs.)
     ///
     /// # Errors
@@ -398,6 +445,9 @@ impl Endpoint {
             shared.notify.signal();
         }
         shared.polled(now);
+        if shared.helped.load(Ordering::Relaxed) {
+            shared.helped.store(false, Ordering::Relaxed);
+        }
         let Ok(mut core) = shared.enter() else { return 0 };
         let read = core.progress(now);
         shared.look_soon();
@@ -415,23 +465,46 @@ impl Endpoint {
         let found = n > 0 || read > 0 || (max == 0 && core.st.messages.has_completions());
         if found {
             shared.last_found.store(now.0, Ordering::Relaxed);
+            drop(core);
+            self.give_turn(now, true);
             return n;
         }
         self.after_empty_poll(core, now);
         0
     }
 
+    /// The other endpoints of the group get a turn. Whether one of them depends on that.
+    #[inline]
+    fn give_turn(&self, now: Time, found: bool) -> bool {
+        self.shared.group.get().is_some_and(|group| group.give_turn(&self.shared, now, found))
+    }
+
+    /// From now on polls of this endpoint give those of the group a turn whose own program does not poll them, and theirs this one. The first group counts.
+    pub fn join(&self, group: &Group) {
+        if self.shared.group.set(group.clone()).is_ok() {
+            group.add(Arc::downgrade(&self.shared));
+        }
+    }
+
     /// Nothing was found: when that has been so for a while, somebody else may use the core.
     fn after_empty_poll(&self, mut core: broken::Entered<'_>, now: Time) {
         let shared = &*self.shared;
         shared.watch.program_waits(shared.look_time());
-        if shared.waiting.is_over(now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed))) {
-            core.st.counters.yields += 1;
-            if shared.waiting.is_contended() && !core.prepare_sleep() {
+        let over = shared.waiting.is_over(now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed)));
+        let group = shared.group.get().filter(|group| group.has_others());
+        if over || group.is_some() {
+            core.st.counters.yields += u64::from(over);
+            let sleeps = over && shared.waiting.is_contended();
+            if sleeps && !core.prepare_sleep() {
                 return;
             }
-            let (timeout, blocked) = (core.next_timeout(), core.blocked_at());
+            let (timeout, blocked) = if over { (core.next_timeout(), core.blocked_at()) } else { (None, None) };
             drop(core);
+            // Who looks after others does not sleep, for what wakes it is of this endpoint only.
+            let timeout = if group.is_some_and(|g| g.give_turn(shared, now, false)) { Some(now) } else { timeout };
+            if !over {
+                return;
+            }
             // Asleep is not away: the watchdog need not step in.
             shared.waiting.give_way((shared.sockets, blocked, shared.others), now, timeout, |until| {
                 shared.last_poll.store(until.0, Ordering::Relaxed);
@@ -452,6 +525,8 @@ impl Endpoint {
             // Another thread sleeps until something comes, and something has: it is the watchdog's to see to.
             self.shared.watch.wake();
         }
+        drop(core);
+        self.give_turn(now, true);
     }
 
     /// A descriptor that becomes readable when completions come, once [`Endpoint::arm`]ed.
@@ -495,6 +570,9 @@ impl Endpoint {
         if shared.pid != std::process::id() || std::mem::replace(&mut shared.core.lock().st.closed, true) {
             return;
         }
+        if let Some(group) = shared.group.get() {
+            group.remove(shared);
+        }
         // A panic has ended all of it before: that is as good as done.
         let _ = self.farewell();
         shared.stop.store(true, Ordering::Release);
@@ -508,7 +586,7 @@ impl Endpoint {
             return;
         };
         if let Some(to) = &shared.stats {
-            stat::dump(&core, to);
+            stat::dump(&core, to, &shared.diagnostics);
         }
         core.finished = true;
         core.close_connections();

@@ -2,6 +2,7 @@
 
 use crate::Shared;
 use crate::core::Core;
+use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::trace::with_pid;
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -87,14 +88,13 @@ impl Numbers {
 }
 
 /// Writes the counters where the user asked for them.
-pub fn dump(core: &Core, to: &str) {
+pub fn dump(core: &Core, to: &str, diagnostics: &Diagnostics) {
     let text = format!("{:#}\n", numbers(core).document());
-    let result =
-        if to == "-" { std::io::stderr().write_all(text.as_bytes()) } else { std::fs::write(with_pid(to), text) };
-    if let Err(e) = result {
-        // Not `eprintln`, which panics when nobody reads standard error any more; and in one write, lest lines of ranks mix.
-        let line = format!("weir: counters not written to {}: {e}\n", with_pid(to));
-        let _ = std::io::stderr().write_all(line.as_bytes());
+    if to == "-" {
+        return diagnostics(&Diagnostic::Counters(&text));
+    }
+    if let Err(e) = std::fs::write(with_pid(to), text) {
+        diagnostics(&Diagnostic::Notice(&format!("counters not written to {}: {e}", with_pid(to))));
     }
 }
 
@@ -148,7 +148,7 @@ fn serve(listener: &UnixListener) {
         // A panic here is one with an endpoint locked, which is told of and answers no more; the next question finds that.
         let endpoints = catch_unwind(AssertUnwindSafe(|| all().iter().map(document).collect::<Vec<_>>()));
         let endpoints = endpoints.unwrap_or_else(|payload| {
-            crate::broken::say(&crate::broken::after_panic(&*payload));
+            crate::broken::tell_panic(&*payload);
             Vec::new()
         });
         let text = serde_json::json!({ "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "endpoints": endpoints }).to_string();

@@ -11,6 +11,9 @@ pub use weir_link::DownReason;
 /// Tagged and untagged messages never match each other.
 pub use weir_match::Class;
 
+/// Which bits of a tag decide over its stream.
+pub use weir_match::StreamBits;
+
 /// When a send counts as complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendMode {
@@ -154,6 +157,32 @@ impl<M> RmaOp<M> {
     /// The caller wants its memory back at once.
     pub(crate) fn must_copy(&self) -> bool {
         self.copy || self.mode == SendMode::Inject
+    }
+}
+
+/// What became of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerEvent {
+    /// One that was not inserted here has opened to us: from now on it has this number in completions, and can be sent to. Its place is taken until it is forgotten.
+    Arrived {
+        /// Its number.
+        peer: u32,
+    },
+    /// One that is known here has gone down, after all that waited for it has failed. Its place is taken until it is forgotten.
+    Down {
+        /// Its number.
+        peer: u32,
+        /// Why.
+        reason: DownReason,
+    },
+}
+
+impl PeerEvent {
+    /// Of whom it tells.
+    #[must_use]
+    pub fn peer(&self) -> u32 {
+        let (Self::Arrived { peer } | Self::Down { peer, .. }) = *self;
+        peer
     }
 }
 

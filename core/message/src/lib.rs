@@ -67,7 +67,7 @@ mod testing;
 mod trace;
 
 pub use api::*;
-pub use config::Config;
+pub use config::{Config, MultiOrder};
 pub use counters::{Counters, StreamCounters, Streams, Totals};
 pub use memory::Memory;
 pub use messages::Messages;

@@ -32,6 +32,7 @@ mod transport;
 mod tx;
 mod unshared;
 
+pub use capture::Ended as CaptureEnded;
 pub use config::UdpConfig;
 pub use counters::UdpCounters;
 pub use interfaces::{Interface, interfaces};

@@ -295,13 +295,13 @@ impl UdpTransport {
         Ok(ready || sooner)
     }
 
-    /// Writes everything sent and received from now on to a pcapng file. When that fails later (disk full), capture ends with one warning. `false`: another endpoint
+    /// Writes everything sent and received from now on to a pcapng file. When that fails later (disk full), capture ends, and `ended` is told why. `false`: another endpoint
     /// writes that file, and nothing is captured here.
     ///
     /// # Errors
     /// The file cannot be created.
-    pub fn capture_to(&mut self, path: impl AsRef<Path>) -> io::Result<bool> {
-        let Some(capture) = Capture::create(path.as_ref())? else { return Ok(false) };
+    pub fn capture_to(&mut self, path: impl AsRef<Path>, ended: crate::CaptureEnded) -> io::Result<bool> {
+        let Some(capture) = Capture::create(path.as_ref(), ended)? else { return Ok(false) };
         self.extras.get_or_insert_default().capture = Some(capture);
         Ok(true)
     }

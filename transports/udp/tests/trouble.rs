@@ -144,8 +144,8 @@ fn faults_on_the_way_in_spare_the_way_out() {
 fn a_capture_holds_every_datagram_with_its_addresses() {
     let path = std::env::temp_dir().join(format!("weir-udp-{}.pcapng", std::process::id()));
     let (mut a, mut b) = (loopback(), loopback());
-    assert!(a.capture_to(&path).expect("a file"));
-    assert!(!b.capture_to(&path).expect("it opens"), "two would write one file");
+    assert!(a.capture_to(&path, nobody()).expect("a file"));
+    assert!(!b.capture_to(&path, nobody()).expect("it opens"), "two would write one file");
     let to = b.local_addrs()[0];
     for len in [5, 5, 3] {
         send(&mut a, to, b"h", &pattern(len, len));
@@ -191,10 +191,17 @@ fn read_pcapng(mut file: &[u8]) -> Vec<(u32, u16, u16, Vec<u8>)> {
     out
 }
 
+/// Who does not want to know why a capture ended.
+fn nobody() -> weir_udp::CaptureEnded {
+    Box::new(|_| {})
+}
+
 #[test]
 fn a_full_disk_ends_the_capture_and_nothing_else() {
     let (mut a, mut b) = (loopback(), loopback());
-    a.capture_to("/dev/full").expect("it opens");
+    let (tell, told) = std::sync::mpsc::channel();
+    let ended = Box::new(move |line: &str| tell.send(line.to_owned()).expect("somebody listens"));
+    a.capture_to("/dev/full", ended).expect("it opens");
     let to = b.local_addrs()[0];
     let mut n = 0;
     while a.is_capturing() {
@@ -204,9 +211,11 @@ fn a_full_disk_ends_the_capture_and_nothing_else() {
         n += collect(&mut b, 1).len();
     }
     assert!(n > 0);
+    let line = told.try_recv().expect("it is told");
+    assert!(line.contains("/dev/full") && line.contains("stopped"), "{line}");
     send(&mut a, to, b"still here", &[]);
     a.flush().expect("flush");
     assert_eq!(collect(&mut b, 1)[0].1, b"still here");
-    let e = a.capture_to("/nonexistent/dir/file").expect_err("no such directory").to_string();
+    let e = a.capture_to("/nonexistent/dir/file", nobody()).expect_err("no such directory").to_string();
     assert!(e.contains("/nonexistent/dir/file"), "{e}");
 }
