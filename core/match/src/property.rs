@@ -175,7 +175,6 @@ impl Law {
 }
 
 /// Matcher and model side by side.
-#[derive(Default)]
 struct Pair {
     matcher: Matcher,
     model: Model,
@@ -183,6 +182,19 @@ struct Pair {
     senders: [Sender; PEERS],
     next_token: u64,
     matches: usize,
+}
+
+impl Default for Pair {
+    fn default() -> Self {
+        Pair {
+            matcher: Matcher::new(STREAM_BITS),
+            model: Default::default(),
+            law: Default::default(),
+            senders: Default::default(),
+            next_token: Default::default(),
+            matches: Default::default(),
+        }
+    }
 }
 
 impl Pair {
