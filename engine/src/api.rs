@@ -4,7 +4,10 @@
 
 use weir_message::MessageError;
 
-pub use weir_message::{Access, Class, Completion, DownReason, OpError, OpKind, PeekOp, PeerEvent, SendMode};
+pub use weir_message::{
+    AMO_COUNT_MAX, Access, Atomic, AtomicOp, AtomicType, Class, Completion, DownReason, OpError, OpKind, PeekOp,
+    PeerEvent, SendMode,
+};
 
 /// A contiguous piece of the caller's memory.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +27,8 @@ pub type SendOp<'a> = weir_message::SendOp<&'a [Iov]>;
 pub type RecvOp<'a> = weir_message::RecvOp<&'a [Iov]>;
 /// A remote memory operation: its local memory is a list of pieces.
 pub type RmaOp<'a> = weir_message::RmaOp<&'a [Iov]>;
+/// An atomic operation on a peer's memory. In which order those of one endpoint are executed is not said: who needs an order waits for completions.
+pub type AmoOp<'a> = weir_message::AmoOp<&'a [Iov]>;
 
 /// Why a call was refused.
 #[derive(Debug, thiserror::Error)]

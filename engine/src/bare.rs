@@ -43,7 +43,7 @@ impl Connected {
         let open = |_| free().and_then(|addr| Ok((Lanes::open(&[addr])?, addr))).ok();
         let (lanes, addr) = (0..TRIES).find_map(open).expect("a port of loopback");
         let mut proto = crate::open::proto_config(&cfg, 4 << 20, 1472);
-        proto.lanes = true;
+        proto.lane.on = true;
         tune(&mut proto);
         let proto = weir_link::Endpoint::new(proto, key, id, &[addr], seed);
         let telling = Telling::new(Trace::open(0, None, silent()).expect("no trace is opened"), cfg.clone(), silent());

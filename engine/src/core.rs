@@ -12,8 +12,10 @@ use smallvec::SmallVec;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use weir_capture::Captured;
 use weir_link::{Endpoint, PacketBuf, PeerId, RxMeta, Time};
 use weir_message::Messages;
+use weir_net::{Datagrams, Faulty};
 use weir_session::Carrier;
 use weir_udp::UdpTransport;
 
@@ -36,9 +38,12 @@ const SHM_QUIET_NS: u64 = 1_000_000;
 /// While the socket has no room, timers wait for it or for this long: without room they can do little.
 const BLOCKED_NS: u64 = 1_000_000;
 
+/// What moves datagrams.
+pub type Device = Faulty<Captured<UdpTransport>>;
+
 /// The state behind the endpoint's lock.
 pub struct Core {
-    pub udp: UdpTransport,
+    pub device: Device,
     /// Connections for large payload, if this endpoint takes them.
     pub lanes: Option<Lanes>,
     /// Memory shared with peers of this host, if this endpoint shares any.
@@ -134,9 +139,9 @@ pub fn now() -> Time {
 }
 
 impl Core {
-    pub fn new(udp: UdpTransport, lanes: Option<Lanes>, shm: Option<SharedMemory>, st: State) -> Core {
+    pub fn new(device: Device, lanes: Option<Lanes>, shm: Option<SharedMemory>, st: State) -> Core {
         Core {
-            udp,
+            device,
             lanes,
             shm,
             asleep: false,
@@ -206,6 +211,18 @@ impl Core {
         }
     }
 
+    /// Hands over what was just sent to a peer whose carrier needs no socket. False: it takes packets.
+    #[inline]
+    pub fn transmit_unless_packets(&mut self, now: Time, peer: u32) -> bool {
+        let carrier = self.st.proto().sessions().get(PeerId(peer)).map(weir_session::Session::carrier);
+        if !matches!(carrier, Some(Carrier::Shm | Carrier::Loopback)) {
+            return false;
+        }
+        self.transmit_here(now);
+        // A carrier that could not be had has left it to packets.
+        !self.st.proto().sessions().has_touched(Carrier::Link)
+    }
+
     /// What needs no socket: what this endpoint sends to itself, and to peers of this host.
     fn transmit_here(&mut self, now: Time) {
         self.st.messages.carry_own(now);
@@ -242,7 +259,7 @@ impl Core {
         let st = &mut self.st;
         let slack_ns = u32::try_from(now.0.saturating_sub(st.last_look.0)).unwrap_or(u32::MAX);
         st.counters.polls += 1;
-        let result = self.udp.recv(RX_BATCHES, |info, datagram| {
+        let result = self.device.recv(now.0, RX_BATCHES, |info, datagram| {
             // Between the reading of the clock and that of the socket this thread may have lost its core, and the datagram have arrived: with the old time it
             // would have come in less than a round trip.
             if info.fresh {
@@ -263,11 +280,7 @@ impl Core {
             }
         };
         let st = &mut self.st;
-        if self.udp.has_unreachable() {
-            for u in self.udp.take_unreachable().filter(|u| u.kind == std::io::ErrorKind::ConnectionRefused) {
-                st.proto_mut().refused(now, u.remote);
-            }
-        }
+        self.device.take_refused(|remote| st.proto_mut().refused(now, remote));
         if st.messages.next_timeout().is_some_and(|t| t <= now) {
             st.messages.timeouts(now);
         }
@@ -313,10 +326,9 @@ impl Core {
         self.held_bytes = 0;
         self.st.messages.begin_transmit();
         self.transmit_here(now);
-        if self.udp.blocked() {
-            // Errors of single datagrams are losses to the protocol; the transport counts them.
-            let _ = self.udp.flush();
-            if self.udp.blocked() {
+        if self.device.blocked_at().is_some() {
+            self.device.flush(now.0);
+            if self.device.blocked_at().is_some() {
                 // What the protocol has to say waits there, where it is still the newest, until there is room (`blocked_at`).
                 return self.transmit_lanes(now);
             }
@@ -331,17 +343,16 @@ impl Core {
             {
                 slices_of(source, p.offset, usize::from(p.len), &mut slices);
             }
-            self.udp.push(t.remote, t.local, &self.out.head, &slices);
+            self.device.push(now.0, (t.remote, t.local), &self.out.head, &slices);
             // The peer can begin with these while the next are built.
             if n % FLUSH_PACKETS == FIRST_FLUSH_PACKETS {
-                let _ = self.udp.flush();
+                self.device.flush(now.0);
             }
-            if self.udp.blocked() {
+            if self.device.blocked_at().is_some() {
                 break;
             }
         }
-        // As above.
-        let _ = self.udp.flush();
+        self.device.flush(now.0);
         self.transmit_lanes(now);
     }
 
@@ -353,13 +364,16 @@ impl Core {
 
     /// The socket that has no room: who waits for it waits for room too.
     pub fn blocked_at(&self) -> Option<RawFd> {
-        self.udp.blocked_at().filter(|_| !self.finished)
+        self.device.blocked_at().filter(|_| !self.finished)
     }
 
     /// When the endpoint wants to be called again although nothing arrives. What is only to be sent does not count while there is no room for it.
     pub fn next_timeout(&self) -> Option<Time> {
         let mut due = self.st.messages.next_timeout();
         if let Some(t) = self.lanes.as_ref().and_then(|l| l.next_timeout(now())) {
+            due = Some(due.map_or(t, |d| d.min(t)));
+        }
+        if let Some(t) = self.device.next_due_ns().map(Time) {
             due = Some(due.map_or(t, |d| d.min(t)));
         }
         if let Some(t) = self.shm.as_ref().and_then(|s| s.next_timeout(&self.st, now())) {

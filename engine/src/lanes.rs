@@ -352,6 +352,10 @@ impl Lanes {
 
     /// Writes what is to go by lanes. Where the last turn ended the next one begins.
     pub fn transmit(&mut self, st: &mut State, now: Time) {
+        if self.conns.is_empty() {
+            self.more = false;
+            return;
+        }
         let mut over: SmallVec<[(ConnKey, Over); 4]> = SmallVec::new();
         let (first, mut left) = (self.first_writer, self.turn_bytes);
         self.more = false;

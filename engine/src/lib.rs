@@ -243,20 +243,23 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sends what was just queued, unless it is one of a burst of small ones to this peer: then it waits for a full packet, the next poll, or the watchdog at the latest. (To oneself nothing
-    /// goes in packets.)
+    /// Sends what was just queued, unless it is one of a burst of small ones that go to this peer in packets: then it waits for a full packet, the next poll, or the watchdog at the latest.
+    #[inline]
     fn after_send(&self, core: &mut Core, at: Time, peer: u32, bytes: usize) {
         // Beside the payload: frame head and envelope.
         const FRAME_BYTES: usize = 48;
         const PACKET_BYTES: usize = 1400;
-        let slot = core.st.peer(peer);
         self.shared.sent();
+        core.sent = true;
+        if core.transmit_unless_packets(at, peer) {
+            return self.wake_sleeper(core);
+        }
+        let slot = core.st.peer(peer);
         // From the end of the last send to the beginning of this one: what the program did between them.
         let burst = at.since_ns(slot.last_send) < self.shared.coalesce_ns && self.shared.watchdog_ns > 0;
         slot.last_send = at;
         core.held_bytes += bytes + FRAME_BYTES;
-        core.sent = true;
-        if !burst || core.held_bytes >= PACKET_BYTES || core.st.messages.is_own(peer) {
+        if !burst || core.held_bytes >= PACKET_BYTES {
             core.transmit(at);
             if bytes < PACKET_BYTES {
                 core.st.peer(peer).last_send = now();
@@ -430,6 +433,28 @@ impl Endpoint {
         // SAFETY: passed on from the caller.
         core.st.messages.read(now, op.with_memory(unsafe { Gather::new(op.memory) }))?;
         self.after_send(&mut core, now, op.peer, 0);
+        Ok(())
+    }
+
+    /// Starts an atomic operation on a peer's memory. It completes when the target has answered.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::send`].
+    ///
+    /// # Safety
+    /// The memory of `op.operand` and `op.compare` is readable until this returns; that of `op.result` is writable and not otherwise used until the completion.
+    pub unsafe fn atomic(&self, op: &AmoOp<'_>) -> Result<(), EngineError> {
+        [op.operand, op.compare, op.result].into_iter().try_for_each(check_iov)?;
+        let now = now();
+        let mut core = self.shared.enter()?;
+        if core.st.closed {
+            return Err(EngineError::Closed);
+        }
+        // SAFETY: passed on from the caller.
+        let op = op.with_memory(|iov| unsafe { Gather::new(iov) });
+        let peer = op.peer;
+        core.st.messages.atomic(now, op)?;
+        self.after_send(&mut core, now, peer, 0);
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 use crate::api::Iov;
 use smallvec::SmallVec;
 use std::io::IoSlice;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use weir_message::{Memory, Room, Source};
 
 /// A list of pieces of the caller's memory, used as one run of bytes.
@@ -117,6 +118,39 @@ impl Memory for Gather {
         });
     }
 
+    /// By the processor's atomic instructions: the program's own on the same memory see each step whole.
+    fn update(&self, offset: u64, bytes: usize, mut change: impl FnMut(u64) -> Option<u64>) -> Option<u64> {
+        let mut place = None;
+        self.for_pieces(offset, bytes, |base, n, _| {
+            if n == bytes {
+                place = Some(base);
+            }
+        });
+        let place = place.filter(|p| p.addr().is_multiple_of(bytes))?;
+        macro_rules! update {
+            ($atomic:ty, $number:ty) => {{
+                // SAFETY: inside a piece the face declared writable until it is withdrawn, aligned (checked), and used by nobody here but in this way meanwhile (the engine's lock). What the
+                // program does to it without atomic instructions is its own race, as with any memory that it lets peers at.
+                let word = unsafe { <$atomic>::from_ptr(place.cast()) };
+                let mut load = word.load(Ordering::SeqCst);
+                loop {
+                    let Some(new) = change(load.into()) else { return Some(load.into()) };
+                    match word.compare_exchange_weak(load, new as $number, Ordering::SeqCst, Ordering::SeqCst) {
+                        Ok(old) => return Some(old.into()),
+                        Err(other) => load = other,
+                    }
+                }
+            }};
+        }
+        match bytes {
+            1 => update!(AtomicU8, u8),
+            2 => update!(AtomicU16, u16),
+            4 => update!(AtomicU32, u32),
+            8 => update!(AtomicU64, u64),
+            _ => None,
+        }
+    }
+
     #[inline]
     fn crc32c(&self, offset: u64, len: usize, mut crc: u32) -> u32 {
         self.for_pieces(offset, len, |from, n, _| {
@@ -189,6 +223,37 @@ mod tests {
         };
         to.copy_from(0, &from, 50);
         assert_eq!(buf[10..60], (0..50).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn an_element_is_changed_where_it_lies_in_one_piece_and_aligned() {
+        let mut words = [1u64, 2, 3];
+        let base = words.as_mut_ptr().cast::<u8>();
+        // SAFETY: within `words`, which outlives it.
+        let g = unsafe { Gather::new(&[Iov { base, len: 12 }, Iov { base: base.wrapping_add(12), len: 12 }]) };
+        assert_eq!(g.update(0, 8, |old| Some(old + 41)), Some(1));
+        assert_eq!(g.update(16, 8, |_| None), Some(3));
+        assert_eq!(g.update(16, 2, |old| Some(old + 7)), Some(3));
+        assert_eq!(g.update(8, 8, |_| Some(0)), None, "in two pieces");
+        assert_eq!(g.update(1, 2, |_| Some(0)), None, "not aligned");
+        assert_eq!(g.update(23, 2, |_| Some(0)), None, "past the end");
+        assert_eq!(g.update(0, 3, |_| Some(0)), None, "no size");
+        assert_eq!(words, [42, 2, 10]);
+    }
+
+    #[test]
+    fn changes_of_several_threads_are_all_there() {
+        let mut word = 0u64;
+        let base = (&raw mut word).cast::<u8>();
+        // SAFETY: it outlives the threads, and nobody else uses it meanwhile.
+        let g = unsafe { Gather::new(&[Iov { base, len: 8 }]) };
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let g = g.clone();
+                scope.spawn(move || (0..10_000).for_each(|_| _ = g.update(0, 8, |old| Some(old + 1))));
+            }
+        });
+        assert_eq!(g.update(0, 8, |_| None), Some(40_000));
     }
 
     #[test]

@@ -11,7 +11,9 @@ use crate::trace::{self, Trace, with_pid};
 use crate::{Endpoint, EngineError, EventFd, NAME_BYTES, Shared, lock, stat, waiting, watch, watchdog};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use weir_capture::Captured;
 use weir_message::Messages;
+use weir_net::{Datagrams, Faulty};
 use weir_session::Terms;
 use weir_shm::Shm;
 use weir_udp::{UdpConfig, UdpTransport};
@@ -46,15 +48,19 @@ impl Endpoint {
             let doing = doing.to_owned();
             move |source| EngineError::Io { doing, source }
         };
-        let (mut udp, lanes) = sockets(&cfg).map_err(|error| no_socket(&cfg, error))?;
+        let (udp, lanes) = sockets(&cfg).map_err(|error| no_socket(&cfg, error))?;
+        let mut captured = Captured::new(udp);
         if let Some(path) = &cfg.capture {
             let path_here = with_pid(path);
             let to = diagnostics.clone();
             let ended = Box::new(move |line: &str| to(&Diagnostic::Notice(line)));
-            if !udp.capture_to(&path_here, ended).map_err(io("opening the capture file"))? {
+            if !captured.capture_to(&path_here, ended).map_err(io("opening the capture file"))? {
                 trace::tell_taken(&diagnostics, "WEIR_CAPTURE", path, &path_here);
             }
         }
+        let salt = captured.local_addrs().first().map_or(0, |a| u64::from(a.port()));
+        let device = Faulty::new(captured, cfg.faults.as_deref(), salt)
+            .map_err(|problem| EngineError::Config { variable: "WEIR_FAULTS".into(), problem })?;
         let mut seed = [0; 32];
         let mut id = [0; 8];
         for buf in [&mut seed[..], &mut id[..]] {
@@ -62,20 +68,13 @@ impl Endpoint {
                 .map_err(|e| EngineError::Io { doing: "reading random numbers".into(), source: e.into() })?;
         }
         let id = u64::from_le_bytes(id);
-        let proto = weir_link::Endpoint::new(
-            weir_link::Config {
-                lanes: lanes.is_some(),
-                ..proto_config(&cfg, udp.rx_buffer_bytes(), udp.max_datagram())
-            },
-            job_key,
-            id,
-            udp.local_addrs(),
-            seed,
-        );
+        let mut proto = proto_config(&cfg, device.rx_buffer_bytes(), device.max_datagram());
+        proto.lane.on = lanes.is_some();
+        let proto = weir_link::Endpoint::new(proto, job_key, id, device.local_addrs(), seed);
         let name = proto.name().encode();
         let mut trace = Trace::open(cfg.trace, cfg.trace_file.as_deref(), diagnostics.clone())
             .map_err(io("opening the trace file"))?;
-        trace.opened(id, udp.local_addrs());
+        trace.opened(id, device.local_addrs());
         let messages =
             Messages::new(message_config(&cfg), proto, Telling::new(trace, cfg.clone(), diagnostics.clone()));
         let lanes_fd = lanes.as_ref().map_or(-1, Lanes::fd);
@@ -87,13 +86,14 @@ impl Endpoint {
             armed: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             told_broken: AtomicBool::new(false),
-            place: udp.local_addrs().first().map_or_else(|| "without an address".to_owned(), ToString::to_string),
+            place: device.local_addrs().first().map_or_else(|| "without an address".to_owned(), ToString::to_string),
             #[cfg(test)]
             watchdog_panics: AtomicBool::new(false),
-            sockets: udp.fds(),
+            sockets: device.wake_sources(),
             others: [lanes_fd, shm_fd],
             notify: EventFd::new().map_err(io("making an event descriptor"))?,
-            watch: watch::Watch::new(udp.fds(), [lanes_fd, shm_fd]).map_err(io("making event descriptors"))?,
+            watch: watch::Watch::new(device.wake_sources(), [lanes_fd, shm_fd])
+                .map_err(io("making event descriptors"))?,
             waiting: waiting::Waiting::new(cfg.spin_us, cfg.poll_sleep_us, oversubscribed(&cfg)),
             coalesce_ns: u64::from(cfg.coalesce_ns),
             watchdog_ns: u64::from(cfg.watchdog_us) * 1000,
@@ -105,7 +105,7 @@ impl Endpoint {
             stats: cfg.stats.clone(),
             diagnostics,
             linger: cfg.linger,
-            core: lock::Lock::new(Core::new(udp, lanes, shm, State::new(messages))),
+            core: lock::Lock::new(Core::new(device, lanes, shm, State::new(messages))),
         });
         let thread = watchdog::start(&shared)?;
         stat::publish(Arc::downgrade(&shared));
@@ -163,18 +163,18 @@ fn udp_config(cfg: &EngineConfig) -> UdpConfig {
         rcvbuf_bytes: cfg.rcvbuf_bytes,
         sndbuf_bytes: cfg.rcvbuf_bytes,
         offload: cfg.offload,
-        faults: cfg.faults.clone(),
         ..UdpConfig::default()
     }
 }
 
 pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16) -> weir_link::Config {
     let usual = weir_link::Config::default();
-    let anywhere = policy::bulk_always(cfg);
+    let mut lane = usual.lane.clone();
+    if policy::bulk_always(cfg) {
+        (lane.rtt_max, lane.min_rate, lane.loss_max_ppm) = (std::time::Duration::MAX, 0, u32::MAX);
+    }
     message_config(cfg).protocol(weir_link::Config {
-        lane_rtt_max: if anywhere { std::time::Duration::MAX } else { usual.lane_rtt_max },
-        lane_min_rate: if anywhere { 0 } else { usual.lane_min_rate },
-        lane_loss_max_ppm: if anywhere { u32::MAX } else { usual.lane_loss_max_ppm },
+        lane,
         level: cfg.level,
         congestion: cfg.congestion,
         peer_timeout: cfg.peer_timeout,

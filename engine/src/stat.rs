@@ -4,12 +4,14 @@ use crate::Shared;
 use crate::core::Core;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::trace::with_pid;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use weir_net::Datagrams;
 
 /// The numbers of one endpoint, copied while its lock is held; what becomes of them is nobody's wait.
 pub struct Numbers {
@@ -19,6 +21,7 @@ pub struct Numbers {
     matcher: weir_match::Stats,
     protocol: weir_link::Counters,
     transport: weir_udp::UdpCounters,
+    faults_injected: u64,
     peers: Vec<(u32, weir_link::PeerStats, weir_message::Streams, (&'static str, String))>,
     shm: Option<weir_shm::ShmCounters>,
     no_tcp_to: Vec<std::net::SocketAddr>,
@@ -33,11 +36,12 @@ pub fn numbers(core: &Core) -> Numbers {
     let messages = &st.messages;
     Numbers {
         own_name: messages.own_name(),
-        local: core.udp.local_addrs().to_vec(),
+        local: core.device.local_addrs().to_vec(),
         engine: crate::EngineCounters { messages: messages.counters().clone(), engine: st.counters },
         matcher: messages.matcher_stats(),
         protocol: st.proto().counters().clone(),
-        transport: *core.udp.counters(),
+        transport: *core.device.device().device().counters(),
+        faults_injected: core.device.faults_injected(),
         peers: st
             .proto()
             .peers()
@@ -69,7 +73,10 @@ impl Numbers {
                 v
             })
             .collect();
+        let mut transport = serde_json::to_value(self.transport).unwrap_or_default();
+        transport["faults_injected"] = self.faults_injected.into();
         serde_json::json!({
+            "pid": std::process::id(),
             "endpoint": self.own_name.iter().skip(8).take(8).rev().map(|b| format!("{b:02x}")).collect::<String>(),
             "local": self.local.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "engine": self.engine,
@@ -79,7 +86,7 @@ impl Numbers {
                 "posted": m.posted, "unexpected": m.unexpected, "behind_gap": m.behind_gap,
             },
             "protocol": self.protocol,
-            "transport": self.transport,
+            "transport": transport,
             "shared_memory": self.shm,
             "peers": peers,
             "no_tcp_to": self.no_tcp_to.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -93,9 +100,22 @@ pub fn dump(core: &Core, to: &str, diagnostics: &Diagnostics) {
     if to == "-" {
         return diagnostics(&Diagnostic::Counters(&text));
     }
-    if let Err(e) = std::fs::write(with_pid(to), text) {
-        diagnostics(&Diagnostic::Notice(&format!("counters not written to {}: {e}", with_pid(to))));
+    let file = file_of(to);
+    if let Err(e) = std::fs::write(&file, text) {
+        diagnostics(&Diagnostic::Notice(&format!("counters not written to {file}: {e}")));
     }
+}
+
+/// The file of one endpoint: those of a process that close later have their number behind the name, for Open MPI has one endpoint for messages and one for windows.
+fn file_of(to: &str) -> String {
+    static WRITTEN: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
+    let file = with_pid(to);
+    let mut written = WRITTEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let count = written.entry(file.clone()).or_default();
+    *count += 1;
+    // A device takes what all have to say.
+    let is_device = std::fs::metadata(&file).is_ok_and(|m| !m.is_file());
+    if *count == 1 || is_device { file } else { format!("{file}.{count}") }
 }
 
 /// What is told of an endpoint that a panic left half changed.
@@ -175,6 +195,17 @@ fn peer_uid(stream: &UnixStream) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn endpoints_of_one_process_write_to_files_of_their_own() {
+        let folder = std::env::temp_dir().join(format!("weir-stat-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let to = folder.join("of-%p").display().to_string();
+        let first = to.replace("%p", &std::process::id().to_string());
+        assert_eq!([super::file_of(&to), super::file_of(&to)], [first.clone(), format!("{first}.2")]);
+        assert_eq!([super::file_of("/dev/full"), super::file_of("/dev/full")], ["/dev/full"; 2]);
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+
     use super::*;
     use std::io::Read;
 

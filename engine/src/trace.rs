@@ -8,7 +8,7 @@ use crate::diagnostics::{Diagnostic, Diagnostics};
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use weir_udp::{RecordFile, create_unshared};
+use weir_capture::{RecordFile, create_unshared};
 
 /// Where the lines go.
 enum To {

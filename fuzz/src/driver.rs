@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use weir_message::{
+    AmoOp, Atomic, AtomicOp, AtomicType,
     Access, Class, Completion, Config, Memory, MessageError, Messages, OpKind, RecvOp, RmaOp, SendMode, SendOp, Sink,
 };
 use weir_link::{Endpoint, EndpointName, PacketBuf, RxMeta, Time};
@@ -244,6 +245,41 @@ impl<H: Host> Driver<H> {
         let pages = Rc::new(Pages::new(&vec![0; len]));
         let op = self.rma(peer, key, remote_addr, None, How { mode: SendMode::Transmit, copy: false, split });
         let result = self.host.messages_mut().read(now, RmaOp { memory: H::named(&pages, split), ..op });
+        self.keep(pages, false, result)
+    }
+
+    /// Adds one to `count` counters of a peer's region; returns the context of the completion.
+    ///
+    /// # Errors
+    /// As [`Messages::atomic`].
+    pub fn add(
+        &mut self,
+        now: Time,
+        peer: u32,
+        key: u64,
+        remote_addr: u64,
+        count: u32,
+        fetch: bool,
+    ) -> Result<usize, MessageError> {
+        let ones = Rc::new(Pages::new(&1u64.to_le_bytes().repeat(count as usize)));
+        let pages = Rc::new(Pages::new(&vec![0; if fetch { 8 * count as usize } else { 0 }]));
+        let op = AmoOp {
+            peer,
+            atomic: Atomic::new(AtomicOp::Sum, AtomicType::U64).expect("there is one"),
+            count,
+            operand: H::named(&ones, false),
+            compare: H::Memory::default(),
+            result: H::named(&pages, false),
+            remote_addr,
+            key,
+            report: true,
+            context: self.next,
+            user: 0,
+        };
+        let result = self.host.messages_mut().atomic(now, op);
+        // The operands are not looked at any more.
+        ones.spend();
+        self.spent.push(ones);
         self.keep(pages, false, result)
     }
 

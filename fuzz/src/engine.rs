@@ -26,6 +26,8 @@ const WRITABLE: usize = 256 << 10;
 /// Longest message.
 const LONGEST: usize = 300_000;
 const RIGHTS: Access = Access { remote_read: true, remote_write: true };
+/// Counters of a region, behind the part that is written.
+const COUNTERS: usize = 4;
 /// How often connections are looked at while something is open.
 const LOOK_NS: u64 = 1_100_000;
 /// The only peer of each side.
@@ -89,6 +91,15 @@ pub enum Step {
         len: u16,
         wrong: u8,
     },
+    /// One is added to counters of a region of the other side; `wrong` ones are to be refused.
+    Add {
+        side: bool,
+        which: u8,
+        counter: u8,
+        count: u8,
+        fetch: bool,
+        wrong: u8,
+    },
     /// Some packets arrive, beginning with the `skip`th under way.
     Deliver {
         side: bool,
@@ -146,6 +157,10 @@ pub(crate) fn how(mode: u8) -> How {
     How { mode: mode_of[usize::from(mode % 5)], copy: mode & 0xe0 == 0xe0, split: mode & 8 != 0 }
 }
 
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
 fn pattern(id: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| byte_of(id, i)).collect()
 }
@@ -179,6 +194,21 @@ enum What {
         at: usize,
         wrong: bool,
     },
+    Add {
+        region: usize,
+        counter: usize,
+        count: usize,
+        fetch: bool,
+        wrong: bool,
+    },
+}
+
+/// A counter of a region: the additions begun, those that are done, and what it held before some of them.
+#[derive(Debug, Default)]
+struct Counter {
+    begun: u64,
+    added: u64,
+    held: BTreeSet<u64>,
 }
 
 /// A region of one side.
@@ -189,6 +219,7 @@ struct Region {
     live: bool,
     /// Bytes of the writable part that have been given to writes.
     given: usize,
+    counters: [Counter; COUNTERS],
 }
 
 /// Where a write goes.
@@ -363,6 +394,18 @@ impl<H: Host> Net<H> {
                     }
                 }
             }
+            What::Add { region, counter, count, fetch, wrong } => match c.result {
+                Ok(()) => {
+                    assert!(!wrong && e.memory.len() == if fetch { 8 * count } else { 0 }, "added something else");
+                    for (i, counter) in (counter..counter + count).enumerate() {
+                        self.added(region, counter, fetch.then(|| word(&e.memory, 8 * i)));
+                    }
+                }
+                Err(error) => {
+                    assert_eq!(error, OpError::Access);
+                    assert!(wrong || !self.regions[region].live, "an addition failed: {error}");
+                }
+            },
             What::Read { region, at, wrong } => match c.result {
                 Ok(()) => {
                     let content = pattern(region as u64, READABLE);
@@ -399,6 +442,19 @@ impl<H: Host> Net<H> {
         let r = &self.regions[region];
         let memory = self.sides[r.side].region(r.key).expect("live");
         assert!(memory[at..at + len] == pattern(id, len), "write {id} of {len} bytes is not there");
+    }
+
+    /// An addition is done: each once, and each has seen another value.
+    fn added(&mut self, region: usize, counter: usize, held: Option<u64>) {
+        let r = &mut self.regions[region];
+        let c = &mut r.counters[counter];
+        c.added += 1;
+        assert!(held.is_none_or(|held| held < c.begun && c.held.insert(held)), "two have seen {held:?}");
+        if r.live {
+            let memory = self.sides[r.side].region(r.key).expect("live");
+            let holds = word(&memory, READABLE + WRITABLE + 8 * counter);
+            assert!((c.added..=c.begun).contains(&holds), "{holds}: {} of {} additions are done", c.added, c.begun);
+        }
     }
 
     fn notice(&mut self, side: usize, c: &Completion) {
@@ -466,6 +522,9 @@ impl<H: Host> Net<H> {
                 self.write(side.into(), which, len.bytes(), how(mode), data, wrong);
             }
             Step::Read { side, which, at, len, wrong } => self.read(side.into(), which, at, len, wrong),
+            Step::Add { side, which, counter, count, fetch, wrong } => {
+                self.add(side.into(), which, (counter.into(), count.into()), fetch, wrong);
+            }
             Step::Deliver { side, skip, count } => {
                 let to = usize::from(side);
                 let at = usize::from(skip) % self.flying[to].len().max(1);
@@ -511,9 +570,9 @@ impl<H: Host> Net<H> {
             return;
         }
         let mut content = pattern(self.regions.len() as u64, READABLE);
-        content.resize(READABLE + WRITABLE, 0);
+        content.resize(READABLE + WRITABLE + 8 * COUNTERS, 0);
         let key = self.sides[side].register(&content, RIGHTS).expect("room for regions");
-        self.regions.push(Region { side, key, live: true, given: 0 });
+        self.regions.push(Region { side, key, live: true, given: 0, counters: Default::default() });
     }
 
     fn pick_region(&self, side: usize, which: u8) -> Option<usize> {
@@ -532,9 +591,9 @@ impl<H: Host> Net<H> {
         }
         let key = r.key + if wrong == 1 { 1000 } else { 0 };
         if wrong == 2 {
-            at = READABLE + WRITABLE - len / 2;
+            at = READABLE + WRITABLE + 8 * COUNTERS - len / 2;
         }
-        let wrong = wrong == 1 || (wrong == 2 && at + len > READABLE + WRITABLE);
+        let wrong = wrong == 1 || (wrong == 2 && at + len > READABLE + WRITABLE + 8 * COUNTERS);
         let gone = !r.live;
         let data = data.then_some(id);
         let begun = self.sides[side].write(self.now, PEER, key, at as u64, data, &pattern(id, len), how);
@@ -561,6 +620,21 @@ impl<H: Host> Net<H> {
         let wrong = (wrong || !r.live) && len > 0;
         let begun = self.sides[side].read(self.now, PEER, key, at as u64, len, at.is_multiple_of(2));
         self.begun(side, begun, What::Read { region, at, wrong });
+    }
+
+    fn add(&mut self, side: usize, which: u8, (counter, count): (usize, usize), fetch: bool, wrong: u8) {
+        let Some(region) = self.pick_region(1 - side, which) else { return };
+        let counter = counter % COUNTERS;
+        let count = 1 + count % (COUNTERS - counter);
+        // One of eight names no region.
+        let wrong = wrong.is_multiple_of(8);
+        let r = &self.regions[region];
+        let (key, at) = (r.key + if wrong { 1000 } else { 0 }, (READABLE + WRITABLE + 8 * counter) as u64);
+        let wrong = wrong || !r.live;
+        let begun = self.sides[side].add(self.now, PEER, key, at, count as u32, fetch);
+        if self.begun(side, begun, What::Add { region, counter, count, fetch, wrong }) && !wrong {
+            self.regions[region].counters[counter..counter + count].iter_mut().for_each(|c| c.begun += 1);
+        }
     }
 
     fn arrive(&mut self, to: usize, mut bytes: Vec<u8>) {

@@ -145,8 +145,8 @@ pub fn run(input: &Input) -> u64 {
     run.net.heal(1000 * (1 + u64::from(input.delay_us % 4000)));
     run.count();
     let counters = |s: &Driver<Connected>| s.host.messages().endpoint().counters().clone();
-    let units = run.net.sides.iter().map(|s| counters(s).lane_units_received).sum();
-    let misunderstood = |c: weir_link::Counters| c.violations + c.lane_heads_damaged;
+    let units = run.net.sides.iter().map(|s| counters(s).lane.units_received).sum();
+    let misunderstood = |c: weir_link::Counters| c.violations + c.lane.heads_damaged;
     let misunderstandings: u64 = run.net.sides.iter().map(|s| misunderstood(counters(s))).sum();
     assert_eq!(misunderstandings, 0, "what an honest peer wrote was not what was read");
     run.net.sides.iter_mut().for_each(|s| s.host.close());
@@ -168,9 +168,9 @@ impl Run {
             let (host, addr) = Connected::new(cfg.clone(), KEY, engine::id_of(i), engine::seed_of(i), |proto| {
                 engine::tune(options, proto);
                 let ms = core::time::Duration::from_millis;
-                (proto.lane_pause, proto.lane_pause_max) = (ms(1), ms(if choice & 2 == 0 { 4 } else { 2000 }));
-                proto.lane_min_bytes = if choice & 4 == 0 { 500 } else { 12 << 10 };
-                proto.lane_unit_bytes = [700, 5000, 64 << 10, 1 << 20][usize::from(choice >> 3 & 3)];
+                (proto.lane.pause, proto.lane.pause_max) = (ms(1), ms(if choice & 2 == 0 { 4 } else { 2000 }));
+                proto.lane.min_bytes = if choice & 4 == 0 { 500 } else { 12 << 10 };
+                proto.lane.unit_bytes = [700, 5000, 64 << 10, 1 << 20][usize::from(choice >> 3 & 3)];
             });
             (Driver::of(host), addr)
         };

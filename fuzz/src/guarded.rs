@@ -155,6 +155,22 @@ impl Memory for Guarded {
         self.write(offset, &bytes);
     }
 
+    /// Byte by byte, for nobody else uses it.
+    fn update(&self, offset: u64, bytes: usize, mut change: impl FnMut(u64) -> Option<u64>) -> Option<u64> {
+        let part = self.part(offset, bytes as u64);
+        let [(base, len)] = part.pieces[..] else { return None };
+        if len != bytes || !(base as usize).is_multiple_of(bytes) {
+            return None;
+        }
+        let mut word = [0; 8];
+        part.read(0, &mut word[..bytes]);
+        let old = u64::from_le_bytes(word);
+        if let Some(new) = change(old) {
+            part.write(0, &new.to_le_bytes()[..bytes]);
+        }
+        Some(old)
+    }
+
     fn crc32c(&self, offset: u64, len: usize, crc: u32) -> u32 {
         let mut bytes = vec![0; usize::try_from(self.len().saturating_sub(offset)).unwrap_or(0).min(len)];
         self.read(offset, &mut bytes);

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use arbitrary::Arbitrary;
-use weir_link::{BodyKey, Config, Endpoint, Level, PeerId, Time};
+use weir_link::{BodyKey, Config, Endpoint, LaneConfig, Level, PeerId, Time};
 use weir_wire::frame::{self, BodyAbort, Credit, Grant, MsgHead, ParityHead, Recovered};
 use weir_wire::handshake::{Accept, Confirm, Cookie, Opening, Refuse, Reset};
 use weir_wire::number::truncate;
@@ -256,7 +256,7 @@ fn lying_params(lie: LyingParams) -> Params {
 pub fn run(input: &Input) -> u64 {
     let level = [Level::Integrity, Level::Integrity, Level::Auth, Level::Encrypt][usize::from(input.level % 4)];
     // No lane comes of it, but they are asked for and spoken of.
-    let config = Config { level, lanes: true, lane_min_rate: 0, ..Config::default() };
+    let config = Config { level, lane: LaneConfig { on: true, min_rate: 0, ..LaneConfig::default() }, ..Config::default() };
     let ep = Endpoint::new(config, KEY, ITS_ID, &[its_addr()], [3; 32]);
     let opening = Opening {
         level,

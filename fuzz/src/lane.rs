@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 
 use arbitrary::Arbitrary;
-use weir_link::{Config, Counters, GREETING_LEN, LANE_GREETING_NS, LaneHealth, LaneUnit, Level, Time};
+use weir_link::{Config, Counters, GREETING_LEN, LANE_GREETING_NS, LaneConfig, LaneHealth, LaneUnit, Level, Time};
 use weir_link::{UNIT_HEAD_LEN, UnitHead, UnitIn};
 use weir_wire::frame::Credit;
 use weir_wire::lane::UNIT_MAX;
@@ -208,14 +208,16 @@ fn config(options: u16, lanes: u8) -> Config {
     let ms = core::time::Duration::from_millis;
     Config {
         level: Level::Integrity,
-        lanes: true,
-        lane_min_rate: 0,
-        lane_rtt_max: ms(100_000),
-        lane_loss_max_ppm: if bit(0) { 1000 } else { 1_000_000 },
-        lane_min_bytes: if bit(1) { 12 << 10 } else { 500 },
-        lane_unit_bytes: [700, 5000, 64 << 10, 1 << 20][usize::from(lanes >> 2 & 3)],
-        lane_pause: ms(1),
-        lane_pause_max: ms(if bit(4) { 4 } else { 2000 }),
+        lane: LaneConfig {
+            on: true,
+            min_rate: 0,
+            rtt_max: ms(100_000),
+            loss_max_ppm: if bit(0) { 1000 } else { 1_000_000 },
+            min_bytes: if bit(1) { 12 << 10 } else { 500 },
+            unit_bytes: [700, 5000, 64 << 10, 1 << 20][usize::from(lanes >> 2 & 3)],
+            pause: ms(1),
+            pause_max: ms(if bit(4) { 4 } else { 2000 }),
+        },
         ..pair::config(options & !3)
     }
 }
@@ -251,7 +253,7 @@ pub fn run(input: &Input) -> u64 {
     }
     if harm == Harm::Altered {
         net.heal(1000 * (1 + u64::from(input.delay_us)), |net| lanes.heal(net));
-        let damaged = count(&net, |c| c.lane_heads_damaged) > 0;
+        let damaged = count(&net, |c| c.lane.heads_damaged) > 0;
         assert!(!damaged || lanes.altered, "a head was damaged that nobody altered");
         assert_eq!(
             count(&net, |c| c.violations),
@@ -265,7 +267,7 @@ pub fn run(input: &Input) -> u64 {
     for s in &net.sides {
         s.check_limits(PEER, &cfg);
     }
-    count(&net, |c| c.lane_units_received)
+    count(&net, |c| c.lane.units_received)
 }
 
 fn count(net: &Net, f: impl Fn(&Counters) -> u64) -> u64 {
@@ -736,7 +738,7 @@ mod tests {
             lanes.forge(&net, 0, side, &lie, Credit { msgs_limit: 0, bytes_limit: 0 }, 0);
             assert!(lanes.read(&mut net, 0, side, TURN_BYTES));
             let c = net.sides[side].ep.counters();
-            assert_eq!((c.lane_units_received, c.violations), (1, 0), "{}", c.last_violation);
+            assert_eq!((c.lane.units_received, c.violations), (1, 0), "{}", c.last_violation);
         }
     }
 
@@ -755,8 +757,8 @@ mod tests {
             lanes.read(&mut net, 0, 1, 10_000);
             let c = net.sides[1].ep.counters();
             let (units, damaged) = if harm == Harm::Altered { (0, 1) } else { (4, 0) };
-            assert_eq!((c.lane_units_received, c.lane_heads_damaged, lanes.altered), (units, damaged, damaged == 1));
-            assert_eq!((c.violations, c.lanes_failed), (0, damaged));
+            assert_eq!((c.lane.units_received, c.lane.heads_damaged, lanes.altered), (units, damaged, damaged == 1));
+            assert_eq!((c.violations, c.lane.failed), (0, damaged));
         }
     }
 }

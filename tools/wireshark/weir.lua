@@ -14,12 +14,18 @@ local FRAMES = {
   [0] = "PADDING", "PING", "ACK", "CREDIT", "GRANT", "MSG", "BODY", "PATH_CHALLENGE", "PATH_RESPONSE", [10] = "CLOSE",
   [11] = "BODY_ABORT", [12] = "PARITY", [13] = "RECOVERED", [14] = "LANE",
 }
-local ENVELOPES = { "EAGER", "RTS", "CTS", "SYNC_ACK", [7] = "WRITE", [8] = "WRITE_RTS", [9] = "READ", [10] = "DONE", [11] = "NOTICED" }
+local ENVELOPES = { "EAGER", "RTS", "CTS", "SYNC_ACK", [7] = "WRITE", [8] = "WRITE_RTS", [9] = "READ", [10] = "DONE", [11] = "NOTICED", [12] = "ATOMIC", [13] = "ATOMIC_DONE" }
 -- The 64-bit fields of each envelope, in order, without the optional ones.
 local ENVELOPE_WORDS = {
   {}, { "len", "op" }, { "op", "body", "len", "granted" }, { "op" }, false, false, { "key", "addr", "op" },
-  { "key", "addr", "len", "op" }, { "key", "addr", "len", "body", "granted" }, { "op" }, { "count" },
+  { "key", "addr", "len", "op" }, { "key", "addr", "len", "body", "granted" }, { "op" }, { "count" }, { "key", "addr", "op" }, { "op" },
 }
+-- The operations of ATOMIC, by the low byte of its code, and its types, by the high one.
+local ATOMIC_OPS = {
+  [0] = "MIN", "MAX", "SUM", "PROD", "LOR", "LAND", "BOR", "BAND", "LXOR", "BXOR", "READ", "WRITE", "CSWAP", "CSWAP_NE", "CSWAP_LE", "CSWAP_LT",
+  "CSWAP_GE", "CSWAP_GT", "MSWAP",
+}
+local ATOMIC_TYPES = { "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64" }
 local MAC_BYTES, MAX_ENVELOPE, MAX_ACK_ENTRIES, MAX_ADDRESSES = 16, 48, 32, 8
 
 local f = {
@@ -83,6 +89,9 @@ local f = {
   env_tagged = ProtoField.bool("weir.envelope.tagged", "Tagged", 8, nil, 0x01),
   env_has_data = ProtoField.bool("weir.envelope.has_data", "Has immediate data", 8, nil, 0x02),
   env_sync = ProtoField.bool("weir.envelope.sync", "Wants to know when matched or written", 8, nil, 0x08),
+  env_fetch = ProtoField.bool("weir.envelope.fetch", "The value from before is wanted, or there", 8, nil, 0x20),
+  env_atomic = ProtoField.uint8("weir.envelope.atomic", "Operation", base.DEC, ATOMIC_OPS),
+  env_type = ProtoField.uint8("weir.envelope.type", "Type", base.DEC, ATOMIC_TYPES),
   env_code = ProtoField.uint16("weir.envelope.code", "Code"),
   env_tag = ProtoField.uint64("weir.envelope.tag", "Tag", base.HEX),
   env_word = ProtoField.uint64("weir.envelope.word", "Word", base.HEX),
@@ -155,7 +164,14 @@ local function dissect_envelope(buf, at, len, tree)
   node:add(f.env_tagged, buf(at + 1, 1))
   node:add(f.env_has_data, buf(at + 1, 1))
   node:add(f.env_sync, buf(at + 1, 1))
-  node:add_le(f.env_code, buf(at + 2, 2))
+  local atomic, fetch = ENVELOPES[kind] == "ATOMIC", flags % 64 >= 32
+  if kind >= 12 then node:add(f.env_fetch, buf(at + 1, 1)) end
+  if atomic then
+    node:add(f.env_atomic, buf(at + 2, 1))
+    node:add(f.env_type, buf(at + 3, 1))
+  else
+    node:add_le(f.env_code, buf(at + 2, 2))
+  end
   local next, last = at + 4, at + len
   local function word(field, label)
     if next + 8 > last then return false end
@@ -167,6 +183,13 @@ local function dissect_envelope(buf, at, len, tree)
   local whole = not tagged or word(f.env_tag)
   for _, name in ipairs(words) do whole = whole and word(f.env_word, name) end
   if sync and ENVELOPES[kind] == "EAGER" then whole = whole and word(f.env_word, "op") end
+  if atomic then
+    local op = buf(at + 2, 1):uint()
+    if op ~= 10 then whole = whole and word(f.env_word, "operand") end
+    if op >= 12 then whole = whole and word(f.env_word, "compare") end
+  elseif kind == 13 and fetch then
+    whole = whole and word(f.env_word, "value")
+  end
   if data and whole then
     local n = wide and 8 or 4
     whole = next + n <= last

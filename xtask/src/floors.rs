@@ -12,18 +12,19 @@ fn floor_of(folder: &str) -> Option<u32> {
     match (top, room) {
         ("core", "wire" | "clock" | "stats" | "net" | "collective") => Some(0),
         ("core", "session" | "match") => Some(1),
-        // A carrier: it pulls from sessions.
-        ("core", "link") => Some(2),
-        ("core", "message") => Some(3),
+        // Carriers: they pull from sessions. Packets also carry what the two ends of a bulk TCP connection say to each other.
+        ("core", "lane") => Some(2),
+        ("core", "link") => Some(3),
+        ("core", "message") => Some(4),
         // The simulator runs what ships, so it stands on their heads.
-        ("core", "sim") => Some(4),
-        ("transports" | "job", _) => Some(5),
-        ("engine", _) => Some(6),
-        ("faces", _) => Some(7),
-        ("tools", "emulate" | "distribution" | "mpi") => Some(8),
-        ("tools", "bench" | "report") => Some(9),
-        ("tools", _) => Some(10),
-        ("xtask" | "fuzz" | "tests", _) => Some(11),
+        ("core", "sim") => Some(5),
+        ("transports" | "job", _) => Some(6),
+        ("engine", _) => Some(7),
+        ("faces", _) => Some(8),
+        ("tools", "emulate" | "distribution" | "mpi") => Some(9),
+        ("tools", "bench" | "report") => Some(10),
+        ("tools", _) => Some(11),
+        ("xtask" | "fuzz" | "tests", _) => Some(12),
         _ => None,
     }
 }

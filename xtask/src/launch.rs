@@ -12,7 +12,7 @@ use crate::lab::Lab;
 use crate::mpi::Mpi;
 use crate::paths::Paths;
 use crate::process::{Outcome, run_limited};
-use crate::stack::Stack;
+use crate::stack::{Carrier, Stack};
 
 /// One run of one program.
 #[derive(Clone, Debug)]
@@ -184,7 +184,8 @@ impl Job<'_> {
                 command.args(["-localhost", &lab.launcher_address(), "-hosts", &self.hosts(lab).join(",")]);
                 command.args(["-ppn", &self.ranks.div_ceil(lab.hosts.len().max(1)).to_string()]);
             }
-            // Else the ranks, being on one machine, would use shared memory.
+            None if self.stack.carrier == Carrier::Own => {}
+            // Else the ranks, being on one machine, would use MPICH's own shared memory.
             None => env.push(("MPIR_CVAR_NOLOCAL".into(), "1".into())),
         }
         command.args(["-n", &self.ranks.to_string()]);

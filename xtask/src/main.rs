@@ -96,6 +96,8 @@ enum Chore {
 enum What {
     /// Weir and its rivals under MPI, side by side, written down in docs/lab
     Mpi(bench::Options),
+    /// Instructions of one MPI_Send and of one MPI_Recv that finds its message
+    Counts(bench::counts::Options),
     /// How fast the emulator's switch forwards 1500-byte packets, written down in docs/lab
     Emulator(bench::emulator::Options),
 }
@@ -161,6 +163,7 @@ fn chore() -> ExitCode {
         Chore::Measured { agreement: true, .. } => agreement::run(&paths),
         Chore::Measured { only, program, .. } => suite::measured(&paths, program, &only),
         Chore::Bench { what: What::Mpi(options) } => bench::run(&paths, &options).map(|()| true),
+        Chore::Bench { what: What::Counts(options) } => bench::counts::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Emulator(options) } => bench::emulator::run(&paths, &options).map(|()| true),
         Chore::SetupMpi => mpi::set_up(&paths).and_then(|()| mpi::compile(&paths)).map(|()| true),
         Chore::Mpirun(run) => mpirun(&paths, &run),

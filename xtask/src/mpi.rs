@@ -45,12 +45,14 @@ impl Mpi {
 }
 
 /// The C programs, by file name without `.c`.
-pub const PROGRAMS: [&str; 13] = [
+pub const PROGRAMS: [&str; 15] = [
+    "counts",
     "crowd",
     "pingpong",
     "stream",
     "streams",
     "farm",
+    "onesided",
     "incast",
     "isend_flood",
     "overlap",

@@ -18,6 +18,10 @@ pub enum Carrier {
     UcxTcp,
     /// Open MPI's own TCP.
     Ob1Tcp,
+    /// libfabric's `shm` provider: ranks of one host only.
+    OfiShm,
+    /// The MPI's own shared memory: ranks of one host only.
+    Own,
 }
 
 /// One MPI over one carrier, with one congestion control of the kernel where TCP is used.
@@ -70,6 +74,25 @@ impl Stack {
         stacks
     }
 
+    /// The stacks for ranks of one host, ours first: there shared memory is what Weir is compared with.
+    pub fn of_one_host() -> Vec<Self> {
+        let stacks = [
+            (Mpi::Mpich, Carrier::Weir, "weir-mpich"),
+            (Mpi::Openmpi, Carrier::Weir, "weir-openmpi"),
+            (Mpi::Mpich, Carrier::OfiShm, "mpich-ofi-shm"),
+            (Mpi::Mpich, Carrier::Own, "mpich-own"),
+            (Mpi::Openmpi, Carrier::Own, "openmpi-sm"),
+        ];
+        let stack = |(mpi, carrier, name): (_, _, &str)| Self {
+            name: name.into(),
+            mpi,
+            carrier,
+            congestion: None,
+            env: Vec::new(),
+        };
+        stacks.map(stack).into()
+    }
+
     /// Weir with one stream instead of ten: what streams are worth.
     pub fn one_stream() -> Self {
         let env = vec![("WEIR_STREAMS".into(), "1".into())];
@@ -92,6 +115,10 @@ impl Stack {
                 s.env("MPIR_CVAR_CH4_NETMOD", "ucx");
                 s.env("UCX_TLS", "tcp,self");
                 s.env("UCX_NET_DEVICES", iface);
+            }
+            (Mpi::Openmpi, Carrier::Own) => {
+                s.mca("pml", "ob1");
+                s.mca("btl", "self,sm");
             }
             (Mpi::Mpich, carrier) => {
                 // The wheel is built for UCX first, libfabric second.
@@ -153,6 +180,9 @@ impl Settings {
                 self.env("FI_UDP_IFACE", iface);
                 "udp;ofi_rxd"
             }
+            Carrier::OfiShm => "shm",
+            // Beside its own shared memory MPICH wants a network, if only to open it.
+            Carrier::Own => "tcp",
             Carrier::UcxTcp | Carrier::Ob1Tcp => bail!("not a libfabric carrier"),
         };
         self.env("FI_PROVIDER", provider);
@@ -176,6 +206,14 @@ mod tests {
         assert_eq!(names.len(), 2 + 1 + 5 * 2);
         let unique: std::collections::BTreeSet<_> = names.iter().collect();
         assert_eq!(unique.len(), names.len());
+    }
+
+    #[test]
+    fn on_one_host_ours_are_two_of_five() {
+        let stacks = Stack::of_one_host();
+        assert_eq!((stacks.len(), stacks.iter().filter(|s| s.is_ours()).count()), (5, 2));
+        let paths = Paths::find();
+        assert!(stacks.iter().filter(|s| !s.is_ours()).all(|s| s.settings(&paths, "lo").is_ok()));
     }
 
     #[test]

@@ -253,7 +253,11 @@ impl Association {
     fn requeue(&mut self, cx: &mut Cx<'_>, f: SentFrame) {
         match f {
             SentFrame::Session(f) => cx.s.lost(f),
-            SentFrame::Lane => self.repeat_lane_frame(cx.now),
+            SentFrame::Lane => {
+                if let Some(lane) = self.lane.as_mut() {
+                    lane.say_again(cx.now, self.peer.connects);
+                }
+            }
             SentFrame::Recovered { message, key, offset, len } => self.recovered.push_back((message, key, offset, len)),
             SentFrame::Once | SentFrame::MtuProbe { .. } => {}
         }

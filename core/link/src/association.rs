@@ -8,11 +8,12 @@ use core::net::SocketAddr;
 use rand_chacha::ChaCha12Rng;
 use smallvec::SmallVec;
 
+use weir_lane::Lane;
 use weir_session::{Carrier, Common, Session, Terms};
 
 use crate::counters::PeerCounters;
 use crate::handshake::Opening;
-use crate::lane::{Lane, LaneNews};
+use crate::lane::LaneNews;
 use crate::paths::{Path, PathState};
 use crate::received::Received;
 use crate::recovery::Recovery;

@@ -284,8 +284,10 @@ impl Association {
             head: &mut out.head,
             gather_min: if gather { usize::from(cx.cfg.gather_min.max(1)) } else { usize::MAX },
         };
-        if control || bulk {
-            self.lane_answers(cx.now);
+        if (control || bulk)
+            && let Some(lane) = self.lane.as_mut()
+        {
+            lane.answers(cx.now);
         }
         if control {
             self.put_control_messages(cx, &mut pk, &mut w);
@@ -377,7 +379,7 @@ impl Association {
     /// Control frames that no session asks for.
     fn put_own_frames(&mut self, pk: &mut Packet, head: &mut Vec<u8>) {
         if pk.space(head) >= LANE_LEN
-            && let Some(f) = self.lane_frame()
+            && let Some(f) = self.lane.as_mut().and_then(|lane| lane.frame())
         {
             frame::write_lane(&f, head);
             self.remember(pk, SentFrame::Lane);

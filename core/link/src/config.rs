@@ -118,26 +118,12 @@ pub struct Config {
     /// ... and a least round trip above this: repair by asking is quick enough below, and a queue gets only longer by it.
     pub parity_min_rtt: Duration,
 
-    /// Lanes are taken (spec/lanes.md): the driver listens for TCP connections at the endpoint's port.
-    pub lanes: bool,
-    /// Shorter messages do not go by a lane: up to about here a datagram is quicker.
-    pub lane_min_bytes: u32,
-    /// A lane is wanted only on paths whose least round trip is at most this, ...
-    pub lane_rtt_max: Duration,
-    /// ... that deliver at least so much, bytes per second (a slower link is filled by UDP as well), ...
-    pub lane_min_rate: u64,
-    /// ... and lose at most so much, parts per million: what a receiver's buffer overflowed by now and then must not keep TCP out, which would not overflow it.
-    pub lane_loss_max_ppm: u32,
-    /// Most payload in one unit: what others of the lane wait for.
-    pub lane_unit_bytes: u32,
+    /// Bulk TCP connections.
+    pub lane: weir_lane::Config,
     /// A body whose granted bytes stay away is asked for again after this, if its sender has a lane.
     pub lane_regrant: Duration,
     /// Bytes that bodies of peers with a lane may be granted beyond the budget: TCP holds the rest back.
     pub grant_lane_extra: u64,
-    /// No new lane for so long after one failed: what was queued has gone in packets by then, and a loss that was an accident costs no more than this. Doubles ...
-    pub lane_pause: Duration,
-    /// ... up to this, for where lanes never hold (losses, a firewall) a connection tried each minute costs nothing; a lane that lives for so long sets it back.
-    pub lane_pause_max: Duration,
 
     /// First retransmission of a handshake packet; doubles ... 5 ms: on a network that loses 2 %, an eighth of all first
     /// messages waits for it, and three packets more to a peer that is not there yet cost nothing.
@@ -255,16 +241,9 @@ impl Default for Config {
             parity_group: 16,
             parity_min_loss_ppm: 3000,
             parity_min_rtt: Duration::from_micros(500),
-            lanes: false,
-            lane_min_bytes: 8 << 10,
-            lane_rtt_max: Duration::from_millis(1),
-            lane_min_rate: 400_000_000,
-            lane_loss_max_ppm: 1000,
-            lane_unit_bytes: 1 << 20,
+            lane: weir_lane::Config::default(),
             lane_regrant: Duration::from_millis(20),
             grant_lane_extra: 4 << 20,
-            lane_pause: Duration::from_millis(100),
-            lane_pause_max: Duration::from_secs(60),
             handshake_retry: Duration::from_millis(5),
             handshake_retry_max: Duration::from_millis(500),
             connect_timeout: Duration::from_secs(10),

@@ -31,16 +31,9 @@ pub struct Counters {
     pub bytes_resent: u64,
     pub parity_sent: u64,
     pub parity_used: u64,
-    // Lanes: those that were up; those that failed, because segments were lost, the peer told nothing or ended its
-    // connection, or none could be made; units and payload bytes both ways; greetings refused; heads of units that came with a wrong checksum.
-    pub lanes_opened: u64,
-    pub lanes_failed: u64,
-    pub lane_units_sent: u64,
-    pub lane_bytes_sent: u64,
-    pub lane_units_received: u64,
-    pub lane_bytes_received: u64,
-    pub lane_greetings_refused: u64,
-    pub lane_heads_damaged: u64,
+    // Lanes.
+    #[serde(flatten)]
+    pub lane: weir_lane::Counters,
     // Transmissions that had to wait for window or pacing.
     pub stalls_window: u64,
     pub stalls_pacing: u64,

@@ -610,6 +610,10 @@ impl Endpoint {
                 let a = &mut self.assocs[peer.0 as usize];
                 if core::mem::take(&mut a.can_run) {
                     self.run = self.sessions.get_mut(peer).and_then(|(s, _)| a.begin_run(s, now, out, &t));
+                } else if !self.sessions.get(peer).is_some_and(|s| a.wants_to_send(s, now)) {
+                    // That was all: what the next call would find out at greater cost.
+                    a.probes = 0;
+                    self.has_sent_all(peer, now);
                 }
                 #[cfg(test)]
                 if self.no_runs {
@@ -617,14 +621,19 @@ impl Endpoint {
                 }
                 return Some(t);
             }
-            self.ready.pop_front();
-            self.turn = 0;
-            let (a, cx) = with_association!(self, peer, now)?;
-            a.ready = false;
-            let due = a.deadline(cx.s, cx.cfg);
-            self.arm(peer, due);
+            self.has_sent_all(peer, now);
         }
         None
+    }
+
+    /// The peer whose turn it is has nothing more to say now.
+    fn has_sent_all(&mut self, peer: PeerId, now: Time) {
+        self.ready.pop_front();
+        self.turn = 0;
+        let Some((a, cx)) = with_association!(self, peer, now) else { return };
+        a.ready = false;
+        let due = a.deadline(cx.s, cx.cfg);
+        self.arm(peer, due);
     }
 
     /// The next packet of the run, if one is under way and goes on.
@@ -731,7 +740,7 @@ impl Endpoint {
                 Level::Encrypt => 2,
             },
             primary_path: a.primary,
-            lanes_open: usize::from(a.has_lane()),
+            lanes_open: usize::from(a.lane.as_ref().is_some_and(|lane| lane.is_up())),
             messages_open: s.messages_open(),
             messages_waiting: s.messages_waiting(),
             bodies_open,

@@ -14,7 +14,6 @@ use weir_session::Terms;
 
 use crate::association::{Association, Cx, PeerParams, State, carries};
 use crate::endpoint::{Datagram, Endpoint, INDEX_BITS, with_association};
-use crate::lane::LANES_VERSION;
 use crate::paths::{PATHS_MAX, Path};
 use crate::{Config, DownReason, Event, Level, PacketBuf, PeerId, RxMeta, Time, Transmit};
 
@@ -88,7 +87,7 @@ impl Endpoint {
             rx_buffer_bytes: cfg.rx_buffer_bytes,
             ack_delay_max_us: cfg.ack_delay_max.as_micros() as u32,
             peer_timeout_ms: cfg.peer_timeout.as_millis() as u32,
-            lanes: if cfg.lanes { LANES_VERSION } else { 0 },
+            lanes: if cfg.lane.on { weir_lane::VERSION } else { 0 },
             addresses,
         }
     }
@@ -486,7 +485,7 @@ impl Association {
             rx_buffer: p.rx_buffer_bytes.max(64 << 10),
             // A peer cannot make us wait longer than a tenth of a second by what it says.
             ack_delay_max_ns: u64::from(p.ack_delay_max_us.min(100_000)) * 1000,
-            lanes: cx.cfg.lanes && p.lanes == LANES_VERSION && self.level() == Level::Integrity,
+            lanes: cx.cfg.lane.on && p.lanes == weir_lane::VERSION && self.level() == Level::Integrity,
             connects: cx.endpoint_id < self.endpoint_id,
             terms: Terms { credit_msgs: u64::from(p.initial_credit_msgs), credit_bytes: p.initial_credit_bytes },
         };
@@ -519,7 +518,7 @@ impl Association {
         }
         self.set_piece_max(cx.s);
         self.set_round_trip(cx.s);
-        cx.s.allow_bulk(if self.peer.lanes { u64::from(cx.cfg.lane_min_bytes) } else { 0 });
+        cx.s.allow_bulk(if self.peer.lanes { u64::from(cx.cfg.lane.min_bytes) } else { 0 });
         if !cx.s.begin(cx.common, self.peer.terms) {
             // Queued before the peer's limits were known; it would never be let out.
             self.go_down(cx, DownReason::NoRoom, events);

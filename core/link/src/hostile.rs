@@ -12,7 +12,9 @@ use weir_wire::{Header, frame};
 
 use crate::association::State;
 use crate::build::PACKETS_MAX;
-use crate::{BodyKey, Config, DownReason, Endpoint, Event, Message, PacketBuf, Payloads, PeerId, RxMeta, Time};
+use crate::{
+    BodyKey, Config, DownReason, Endpoint, Event, LaneConfig, Message, PacketBuf, Payloads, PeerId, RxMeta, Time,
+};
 
 const P: PeerId = PeerId(0);
 
@@ -288,7 +290,7 @@ fn a_body_of_no_bytes_is_not_opened() {
 
 /// The same with a lane, and the side that has it connected.
 fn with_lane(cfg: &Config) -> (Two, u32) {
-    let mut t = Two::up(&Config { lanes: true, lane_min_rate: 0, ..cfg.clone() });
+    let mut t = Two::up(&Config { lane: LaneConfig { on: true, min_rate: 0, ..cfg.lane.clone() }, ..cfg.clone() });
     let m = Message { control: false, stream: 0, envelope: b"e", len: 100_000, patient: false, token: 1 };
     for from in 0..2 {
         t.ends[from].send(t.now, P, m).expect("send");
@@ -463,7 +465,10 @@ fn a_unit_sets_the_clock() {
 
 /// With a lane, the side that connected it first.
 fn with_lane_by_side() -> (Two, u32, [usize; 2]) {
-    let (t, lane) = with_lane(&Config { lane_pause: Duration::from_millis(1), ..Config::default() });
+    let (t, lane) = with_lane(&Config {
+        lane: LaneConfig { pause: Duration::from_millis(1), ..LaneConfig::default() },
+        ..Config::default()
+    });
     let connects = usize::from(t.ends[1].assocs[0].peer.connects);
     (t, lane, [connects, 1 - connects])
 }
@@ -506,7 +511,7 @@ fn a_lane_that_the_peer_says_is_over_is_given_up_at_once_and_what_was_not_read_g
         let (sent, before) = (t.ends[side].counters().bytes_sent, t.now);
         say_over(&mut t, 1 - side, lane, if whole { size } else { 0 });
         assert!(!t.ends[side].lane_is_up(P, lane));
-        assert_eq!(t.ends[side].counters().lanes_failed, 1);
+        assert_eq!(t.ends[side].counters().lane.failed, 1);
         let done = |t: &Two| t.events[side].contains(&Event::Sent { peer: P, token: 77 });
         assert_eq!(done(&t), whole);
         // It says so itself.
@@ -517,7 +522,7 @@ fn a_lane_that_the_peer_says_is_over_is_given_up_at_once_and_what_was_not_read_g
         let by_packets = t.ends[side].counters().bytes_sent - sent;
         assert!(if whole { by_packets < 1000 } else { by_packets > 50_000 }, "{by_packets} bytes");
         assert_eq!((t.down(0), t.down(1)), (None, None));
-        assert_eq!(t.ends[1 - side].counters().lanes_failed, 1, "each counts it once");
+        assert_eq!(t.ends[1 - side].counters().lane.failed, 1, "each counts it once");
     }
 }
 
@@ -559,7 +564,7 @@ fn what_is_said_late_or_again_of_a_former_lane_does_nothing_to_the_next() {
             say_over(&mut t, from, former, 0);
             t.steps(5);
         }
-        assert!(t.ends.iter().all(|e| e.lane_is_up(P, lane) && e.counters().lanes_failed == 1));
+        assert!(t.ends.iter().all(|e| e.lane_is_up(P, lane) && e.counters().lane.failed == 1));
     }
 }
 
@@ -572,7 +577,7 @@ fn both_may_give_a_lane_up_at_once() {
     }
     t.steps(200);
     assert!((0..2).all(|i| t.events[i].contains(&Event::Sent { peer: P, token: 77 })));
-    assert!(t.ends.iter().all(|e| e.counters().lanes_failed == 1 && e.counters().violations == 0));
+    assert!(t.ends.iter().all(|e| e.counters().lane.failed == 1 && e.counters().violations == 0));
     assert!(greet_again(&mut t, sides).is_some());
 }
 
@@ -588,7 +593,7 @@ fn of_a_lane_that_is_over_nothing_more_is_read() {
     let mut events = Vec::new();
     t.ends[1].unit_ends(t.now, P, lane, &unit, &mut events);
     assert!(!t.ends[1].unit_tells(t.now, P, lane, &second, &mut events));
-    assert!(events.is_empty() && t.ends[1].counters().lane_units_received == 0);
+    assert!(events.is_empty() && t.ends[1].counters().lane.units_received == 0);
     assert_eq!(t.down(1), None);
 }
 

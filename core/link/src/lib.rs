@@ -20,7 +20,6 @@ mod crypt;
 mod endpoint;
 mod handshake;
 mod hash;
-mod health;
 #[cfg(test)]
 mod hostile;
 mod lane;
@@ -42,10 +41,12 @@ pub use config::{Config, CongestionKind};
 pub use congestion::{Acked, Congestion};
 pub use counters::{Counters, PathStats, PeerCounters, PeerStats};
 pub use endpoint::Endpoint;
-pub use health::{LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth};
-pub use lane::{LaneNews, LaneUnit, UnitIn};
+pub use lane::LaneNews;
+pub use weir_lane::{
+    Config as LaneConfig, GREETING_LEN, LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth, LaneUnit, UNIT_HEAD_LEN,
+    UnitHead, UnitIn,
+};
 pub use weir_session::{
     BodyOpened, Credit, DownReason, Event, Hole, Message, Payloads, PeerId, STREAMS_MAX, SendError, Time,
 };
-pub use weir_wire::lane::{GREETING_LEN, UNIT_HEAD_LEN, UnitHead};
 pub use weir_wire::{BodyKey, EndpointName, Level, crc32c_append};

@@ -77,8 +77,10 @@ impl Association {
             self.go_down(cx, DownReason::Unreachable, events);
             return;
         }
-        if !cx.s.has_open() {
-            self.forget_lane_units();
+        if !cx.s.has_open()
+            && let Some(lane) = self.lane.as_mut()
+        {
+            lane.forget_units();
         }
         self.ping = true;
         self.pings += 1;

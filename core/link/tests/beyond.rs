@@ -268,7 +268,8 @@ fn a_body_of_more_than_4_gib_is_whole_in_packets_some_of_which_are_lost() {
 
 #[test]
 fn a_body_of_more_than_4_gib_is_whole_by_a_lane_that_breaks_behind_4_gib() {
-    let cfg = Config { lanes: true, lane_min_rate: 0, lane_pause: Duration::from_secs(3600), ..Config::default() };
+    let lane = LaneConfig { on: true, min_rate: 0, pause: Duration::from_secs(3600), ..LaneConfig::default() };
+    let cfg = Config { lane, ..Config::default() };
     let mut two = Two::new(&cfg, u64::MAX);
     // What comes first only has the lane made.
     two.message(0, 100_000);
@@ -281,11 +282,11 @@ fn a_body_of_more_than_4_gib_is_whole_by_a_lane_that_breaks_behind_4_gib() {
         two.step();
         assert!(idle < 100_000, "stuck at {}: {:?}", two.came.without_hole(), two.ends[0].counters());
     }
-    let by_lane = two.ends[1].counters().lane_bytes_received;
+    let by_lane = two.ends[1].counters().lane.bytes_received;
     assert!(by_lane > 4 << 30, "{by_lane} bytes by the lane");
     for end in 0..2 {
         two.ends[end].lane_over(two.now, two.peers[end], lane);
     }
     two.finish();
-    assert_eq!(two.ends[1].counters().lane_bytes_received, by_lane);
+    assert_eq!(two.ends[1].counters().lane.bytes_received, by_lane);
 }

@@ -11,7 +11,15 @@ const LONG: Duration = Duration::from_secs(60);
 
 fn config() -> Config {
     // Virtual paths have no rate to speak of before much was sent.
-    Config { lanes: true, lane_min_rate: 0, lane_pause: Duration::from_millis(1), ..Config::default() }
+    let lane = LaneConfig { on: true, min_rate: 0, pause: Duration::from_millis(1), ..LaneConfig::default() };
+    Config { lane, ..Config::default() }
+}
+
+/// The same, changed.
+fn with(change: impl FnOnce(&mut LaneConfig)) -> Config {
+    let mut cfg = config();
+    change(&mut cfg.lane);
+    cfg
 }
 
 fn both_know(net: &mut Net) {
@@ -44,7 +52,7 @@ fn large_messages_and_bodies_go_by_a_lane_both_ways_and_small_ones_do_not() {
         // The first only has the lane made, by whichever side it is for to connect.
         net.send(wanter, 1 - wanter, false, 3, 0, 0, 100_000).expect("send");
         assert!(settle(&mut net));
-        assert_eq!((net.lanes.opened, count(&net, |c| c.lanes_opened)), (1, 2));
+        assert_eq!((net.lanes.opened, count(&net, |c| c.lane.opened)), (1, 2));
         let packets = count(&net, |c| c.bytes_sent);
         for i in 0..20 {
             net.send(0, 1, false, i % 3, 0, 0, 20_000 + u32::from(i) * 10_000).expect("send");
@@ -55,9 +63,9 @@ fn large_messages_and_bodies_go_by_a_lane_both_ways_and_small_ones_do_not() {
         net.offer(1, 0, 100_000);
         assert!(settle(&mut net));
         assert!(count(&net, |c| c.bytes_sent) - packets < 60_000, "large payload went in packets");
-        assert_eq!(count(&net, |c| c.lane_units_sent), count(&net, |c| c.lane_units_received));
-        assert!(count(&net, |c| c.lane_units_sent) > 40);
-        assert_eq!(count(&net, |c| c.session.duplicate_bytes + c.lanes_failed + c.violations), 0);
+        assert_eq!(count(&net, |c| c.lane.units_sent), count(&net, |c| c.lane.units_received));
+        assert!(count(&net, |c| c.lane.units_sent) > 40);
+        assert_eq!(count(&net, |c| c.session.duplicate_bytes + c.lane.failed + c.violations), 0);
         assert!(net.nodes.iter().all(|n| n.failed.is_empty() && n.messages.values().all(|m| m.complete)));
     }
 }
@@ -67,7 +75,7 @@ fn a_lane_that_breaks_loses_nothing() {
     let mut broke = 0;
     for seed in 0..24 {
         // On a network that loses packets as well: then the ways of a message meet everywhere.
-        let mut net = Net::new(2, 1, &Config { lane_loss_max_ppm: 1_000_000, ..config() }, seed);
+        let mut net = Net::new(2, 1, &with(|lane| lane.loss_max_ppm = 1_000_000), seed);
         net.faults.loss = if seed % 2 == 0 { 0 } else { 20_000 };
         net.faults.jitter_ns = 20_000;
         both_know(&mut net);
@@ -94,7 +102,7 @@ fn a_lane_that_breaks_loses_nothing() {
 
 #[test]
 fn a_lane_that_cannot_be_had_is_asked_for_less_and_less_often() {
-    let mut net = Net::new(2, 1, &Config { lane_pause: Duration::from_millis(100), ..config() }, 1);
+    let mut net = Net::new(2, 1, &with(|lane| lane.pause = Duration::from_millis(100)), 1);
     both_know(&mut net);
     net.lanes.refuse = true;
     let mut failed = Vec::new();
@@ -102,12 +110,12 @@ fn a_lane_that_cannot_be_had_is_asked_for_less_and_less_often() {
         net.send(0, 1, false, 0, 0, 0, 100_000).expect("send");
         assert!(settle(&mut net));
         net.step(net.now + Duration::from_millis(100));
-        failed.push(count(&net, |c| c.lanes_failed));
+        failed.push(count(&net, |c| c.lane.failed));
     }
     // Some 10 s: after 0, 0.1, 0.3, 0.7, 1.5, 3.1 and 6.3.
     let (all, late) = (failed[99], failed[99] - failed[50]);
     assert!((5..=8).contains(&all) && late <= 2, "{failed:?}");
-    assert_eq!(count(&net, |c| c.lanes_opened), 0);
+    assert_eq!(count(&net, |c| c.lane.opened), 0);
 }
 
 #[test]
@@ -115,7 +123,7 @@ fn a_lane_is_only_for_paths_that_lose_nothing_and_are_short_and_fast() {
     let bad: [(&str, Config, u32, u64); 4] = [
         ("loss", config(), 30_000, 10_000),
         ("distance", config(), 0, 2_000_000),
-        ("rate", Config { lane_min_rate: u64::MAX, ..config() }, 0, 10_000),
+        ("rate", with(|lane| lane.min_rate = u64::MAX), 0, 10_000),
         ("level", Config { level: Level::Auth, ..config() }, 0, 10_000),
     ];
     for (why, cfg, loss, delay_ns) in bad {
@@ -169,12 +177,12 @@ fn nonsense_on_a_lane_ends_the_lane_and_strangers_greet_in_vain() {
     net.send(connector, other, false, 0, 0, 0, 100_000).expect("send");
     assert!(net.run(LONG, Net::quiet));
     let c = net.nodes[other].ep.counters();
-    assert_eq!((c.violations, c.lane_heads_damaged, c.lanes_failed), (0, 1, 1));
+    assert_eq!((c.violations, c.lane.heads_damaged, c.lane.failed), (0, 1, 1));
 }
 
 /// Lanes after messages of 60 KB to and fro over a path of so many bytes per second.
 fn lanes_of_an_exchange(rate: u64) -> u64 {
-    let defaults = Config { lanes: true, ..Config::default() };
+    let defaults = Config { lane: LaneConfig { on: true, ..LaneConfig::default() }, ..Config::default() };
     let mut net = Net::new(2, 1, &defaults, 5);
     // At first somebody else keeps the processors busy, while the window grows beyond such messages.
     net.faults = net::Faults { rate, queue: 1 << 20, delay_ns: 400_000, ..net.faults };
@@ -339,6 +347,6 @@ fn that_a_lane_is_over_is_said_until_it_arrives() {
         assert_eq!(count(&net, |c| c.session.duplicate_bytes), resent, "it was read, and is not sent again");
         let peer = net.peer(0, 1);
         assert!(!net.nodes[0].ep.lane_is_up(peer, lane), "{lost} lost");
-        assert_eq!(count(&net, |c| c.lanes_failed), 2);
+        assert_eq!(count(&net, |c| c.lane.failed), 2);
     }
 }

@@ -3,6 +3,7 @@
 //! `spec/envelopes.md` is the normative text. In short: kind, flags, a 16-bit code, then the kind's 64-bit fields in the
 //! order of the variants below, then the optional ones. Each envelope has exactly one encoding; anything else is refused.
 
+use crate::atomic::Atomic;
 use crate::types::Class;
 use core::fmt;
 
@@ -14,6 +15,7 @@ const DATA: u8 = 1 << 1;
 const DATA_WIDE: u8 = 1 << 2;
 const SYNC: u8 = 1 << 3;
 const READ_BODY: u8 = 1 << 4;
+const FETCH: u8 = 1 << 5;
 
 /// What a message means to the engine. Handles (`op`, `body`, `sync`) are opaque numbers of the side that made them.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -111,6 +113,32 @@ pub enum Envelope {
         /// Taken or refused since the association began.
         count: u64,
     },
+    /// An element of the target's memory is changed or read as one step; answered by [`Envelope::AtomicDone`].
+    Atomic {
+        /// What is done, to an element of which type.
+        atomic: Atomic,
+        /// Key of the target's memory region.
+        key: u64,
+        /// Offset or virtual address of the element.
+        addr: u64,
+        /// The initiator's operation.
+        op: u64,
+        /// Not sent, and read as 0, where the operation has none.
+        operand: u64,
+        /// Not sent, and read as 0, where the operation has none.
+        compare: u64,
+        /// What the element held is wanted.
+        fetch: bool,
+    },
+    /// An atomic operation was executed, or refused.
+    AtomicDone {
+        /// The initiator's operation.
+        op: u64,
+        /// How it ended.
+        status: Status,
+        /// What the element held, if it was wanted.
+        value: Option<u64>,
+    },
 }
 
 /// How a remote operation ended.
@@ -128,6 +156,8 @@ pub enum Status {
     Cancelled,
     /// The target has no memory for it.
     NoMemory,
+    /// The element is not at a multiple of its size.
+    Alignment,
 }
 
 /// Why bytes are not an envelope.
@@ -143,7 +173,7 @@ pub enum DecodeError {
     Flags(u8),
     /// A code that is unknown, or not 0 where there is none.
     Code(u16),
-    /// Immediate data that fits 32 bits, sent in 64.
+    /// Immediate data that fits 32 bits, sent in 64; a value with bits that its type does not have.
     NotCanonical,
 }
 
@@ -171,6 +201,7 @@ impl Status {
             Status::Range => 3,
             Status::Cancelled => 4,
             Status::NoMemory => 5,
+            Status::Alignment => 6,
         }
     }
 
@@ -182,6 +213,7 @@ impl Status {
             3 => Status::Range,
             4 => Status::Cancelled,
             5 => Status::NoMemory,
+            6 => Status::Alignment,
             c => return Err(DecodeError::Code(c)),
         })
     }
@@ -318,6 +350,23 @@ impl Envelope {
                 w.head(11, 0, 0);
                 w.words(&[count]);
             }
+            Envelope::Atomic { atomic, key, addr, op, operand, compare, fetch } => {
+                w.head(12, if fetch { FETCH } else { 0 }, atomic.code());
+                w.words(&[key, addr, op]);
+                if atomic.op().has_operand() {
+                    w.words(&[operand]);
+                }
+                if atomic.op().has_compare() {
+                    w.words(&[compare]);
+                }
+            }
+            Envelope::AtomicDone { op, status, value } => {
+                w.head(13, if value.is_some() { FETCH } else { 0 }, status.code());
+                w.words(&[op]);
+                if let Some(value) = value {
+                    w.words(&[value]);
+                }
+            }
         }
         w.at
     }
@@ -334,6 +383,7 @@ impl Envelope {
             7 => (DATA | DATA_WIDE | SYNC, false),
             8 => (DATA | DATA_WIDE, false),
             10 => (READ_BODY, true),
+            12 | 13 => (FETCH, true),
             k => return Err(DecodeError::Kind(k)),
         };
         if flags & !allowed != 0 {
@@ -379,7 +429,31 @@ impl Envelope {
             }
             10 => Envelope::Done { op: r.word()?, read: flags & READ_BODY != 0, status: Status::from_code(code)? },
             11 => Envelope::Noticed { count: r.word()? },
+            12 => Self::atomic(flags, code, r)?,
+            13 => {
+                let (op, status) = (r.word()?, Status::from_code(code)?);
+                if flags & FETCH != 0 && status != Status::Ok {
+                    return Err(DecodeError::Flags(flags));
+                }
+                Envelope::AtomicDone { op, status, value: if flags & FETCH != 0 { Some(r.word()?) } else { None } }
+            }
             k => return Err(DecodeError::Kind(k)),
         })
+    }
+
+    fn atomic(flags: u8, code: u16, r: &mut Reader<'_>) -> Result<Envelope, DecodeError> {
+        let atomic = Atomic::from_code(code).ok_or(DecodeError::Code(code))?;
+        let (kind, fetch) = (atomic.op(), flags & FETCH != 0);
+        // One that changes nothing and asks for nothing.
+        if !kind.has_operand() && !fetch {
+            return Err(DecodeError::Flags(flags));
+        }
+        let (key, addr, op) = (r.word()?, r.word()?, r.word()?);
+        let operand = if kind.has_operand() { r.word()? } else { 0 };
+        let compare = if kind.has_compare() { r.word()? } else { 0 };
+        if (operand | compare) & !atomic.of().mask() != 0 {
+            return Err(DecodeError::NotCanonical);
+        }
+        Ok(Envelope::Atomic { atomic, key, addr, op, operand, compare, fetch })
     }
 }

@@ -27,6 +27,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod atomic;
 mod bins;
 pub mod envelope;
 mod matcher;

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use weir_match::Class::{Tagged, Untagged};
+use weir_match::atomic::{Atomic, AtomicOp, AtomicType};
 use weir_match::envelope::{DecodeError, Envelope, MAX_BYTES, Status};
 
 fn encode(e: &Envelope) -> Vec<u8> {
@@ -15,6 +16,10 @@ fn hex(s: &str) -> Vec<u8> {
     let digits: Vec<char> = s.chars().filter(|c| !c.is_whitespace()).collect();
     let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap();
     digits.chunks(2).map(byte).collect()
+}
+
+fn atomic(op: AtomicOp, of: AtomicType) -> Atomic {
+    Atomic::new(op, of).expect("there is one")
 }
 
 #[test]
@@ -59,6 +64,60 @@ fn golden_bytes() {
         (Envelope::Done { op: OP, read: false, status: Status::Ok }, "0a000000 8877665544332211"),
         (Envelope::Done { op: OP, read: true, status: Status::Range }, "0a100300 8877665544332211"),
         (Envelope::Noticed { count: OP }, "0b000000 8877665544332211"),
+        (
+            Envelope::Atomic {
+                atomic: atomic(AtomicOp::Sum, AtomicType::U32),
+                key: 1,
+                addr: 8,
+                op: OP,
+                operand: 5,
+                compare: 0,
+                fetch: true,
+            },
+            "0c200206 0100000000000000 0800000000000000 8877665544332211 0500000000000000",
+        ),
+        (
+            Envelope::Atomic {
+                atomic: atomic(AtomicOp::SwapIfEqual, AtomicType::U64),
+                key: 1,
+                addr: 8,
+                op: 3,
+                operand: 5,
+                compare: 4,
+                fetch: true,
+            },
+            "0c200c08 0100000000000000 0800000000000000 0300000000000000 0500000000000000 0400000000000000",
+        ),
+        (
+            Envelope::Atomic {
+                atomic: atomic(AtomicOp::Read, AtomicType::I8),
+                key: 1,
+                addr: 8,
+                op: 3,
+                operand: 0,
+                compare: 0,
+                fetch: true,
+            },
+            "0c200a01 0100000000000000 0800000000000000 0300000000000000",
+        ),
+        (
+            Envelope::Atomic {
+                atomic: atomic(AtomicOp::Max, AtomicType::F64),
+                key: 1,
+                addr: 8,
+                op: 3,
+                operand: u64::MAX,
+                compare: 0,
+                fetch: false,
+            },
+            "0c00010a 0100000000000000 0800000000000000 0300000000000000 ffffffffffffffff",
+        ),
+        (
+            Envelope::AtomicDone { op: 3, status: Status::Ok, value: Some(4) },
+            "0d200000 0300000000000000 0400000000000000",
+        ),
+        (Envelope::AtomicDone { op: 3, status: Status::Ok, value: None }, "0d000000 0300000000000000"),
+        (Envelope::AtomicDone { op: 3, status: Status::Alignment, value: None }, "0d000600 0300000000000000"),
     ];
     for (envelope, bytes) in cases {
         let bytes = hex(bytes);
@@ -77,7 +136,20 @@ fn what_is_refused_and_why() {
         ("01000000 00", Long),
         ("00000000", Kind(0)),
         ("0b000000", Short),
-        ("0c000000", Kind(12)),
+        ("0d000000", Short),
+        ("0e000000", Kind(14)),
+        // No such operation, no such type, none for this type, nothing wanted of a read, bits beyond the type, a value of what was refused.
+        ("0c201308 010000000000000008000000000000000300000000000000 0500000000000000", Code(0x0813)),
+        ("0c200200 010000000000000008000000000000000300000000000000 0500000000000000", Code(0x0002)),
+        ("0c20020b 010000000000000008000000000000000300000000000000 0500000000000000", Code(0x0b02)),
+        ("0c200609 010000000000000008000000000000000300000000000000 0500000000000000", Code(0x0906)),
+        ("0c000a08 010000000000000008000000000000000300000000000000", Flags(0)),
+        ("0c080208 010000000000000008000000000000000300000000000000 0500000000000000", Flags(0x08)),
+        ("0c200206 010000000000000008000000000000000300000000000000 0000000001000000", NotCanonical),
+        ("0c200c08 010000000000000008000000000000000300000000000000 0500000000000000", Short),
+        ("0c200208 010000000000000008000000000000000300000000000000 0500000000000000 00", Long),
+        ("0d200600 0300000000000000 0400000000000000", Flags(0x20)),
+        ("0d000700 0300000000000000", Code(7)),
         ("ff000000", Kind(255)),
         ("01100000", Flags(0x10)),
         ("01040000 0000000001000000", Flags(0x04)),
@@ -87,7 +159,7 @@ fn what_is_refused_and_why() {
         ("01000100", Code(1)),
         ("05000000 8877665544332211", Kind(5)),
         ("06000300 8877665544332211", Kind(6)),
-        ("0a000600 8877665544332211", Code(6)),
+        ("0a000700 8877665544332211", Code(7)),
         ("01060000 ffffffff00000000", NotCanonical),
     ];
     for (bytes, error) in cases {
@@ -112,6 +184,7 @@ fn envelope() -> impl Strategy<Value = Envelope> {
         Status::Range,
         Status::Cancelled,
         Status::NoMemory,
+        Status::Alignment,
     ]);
     let words = any::<[u64; 5]>();
     prop_oneof![
@@ -130,9 +203,36 @@ fn envelope() -> impl Strategy<Value = Envelope> {
         }),
         (words, data()).prop_map(|([key, addr, len, op, _], data)| Envelope::WriteRts { key, addr, len, op, data }),
         words.prop_map(|[key, addr, len, body, granted]| Envelope::Read { key, addr, len, body, granted }),
-        (any::<u64>(), any::<bool>(), status).prop_map(|(op, read, status)| Envelope::Done { op, read, status }),
+        (any::<u64>(), any::<bool>(), status.clone()).prop_map(|(op, read, status)| Envelope::Done {
+            op,
+            read,
+            status
+        }),
         any::<u64>().prop_map(|count| Envelope::Noticed { count }),
+        (any_atomic(), words, any::<bool>()).prop_map(|(atomic, [key, addr, op, operand, compare], fetch)| {
+            let (kind, mask) = (atomic.op(), atomic.of().mask());
+            Envelope::Atomic {
+                atomic,
+                key,
+                addr,
+                op,
+                operand: if kind.has_operand() { operand & mask } else { 0 },
+                compare: if kind.has_compare() { compare & mask } else { 0 },
+                fetch: fetch || kind == AtomicOp::Read,
+            }
+        }),
+        (any::<u64>(), any::<Option<u64>>()).prop_map(|(op, value)| Envelope::AtomicDone {
+            op,
+            status: Status::Ok,
+            value
+        }),
+        (any::<u64>(), status).prop_map(|(op, status)| Envelope::AtomicDone { op, status, value: None }),
     ]
+}
+
+fn any_atomic() -> impl Strategy<Value = Atomic> {
+    let parts = (prop::sample::select(AtomicOp::ALL.to_vec()), prop::sample::select(AtomicType::ALL.to_vec()));
+    parts.prop_filter_map("not for this type", |(op, of)| Atomic::new(op, of))
 }
 
 proptest! {
@@ -162,9 +262,9 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..64), kind in 0..13u8, flags in 0..32u8) {
+    fn any_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..64), kind in 0..15u8, flags in 0..64u8) {
         if let Some(head) = bytes.get_mut(..4) {
-            head.copy_from_slice(&[kind, flags, head[2] % 8, 0]);
+            head.copy_from_slice(&[kind, flags, head[2] % 20, if kind == 12 { head[3] % 12 } else { 0 }]);
         }
         if let Ok(e) = Envelope::decode(&bytes) {
             prop_assert_eq!(encode(&e), bytes);

@@ -56,7 +56,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let _ = self.sessions.tell(now, peer, &Envelope::Done { op, read: false, status });
     }
 
-    fn note_refused(&mut self, peer: u32, status: Status) {
+    pub(crate) fn note_refused(&mut self, peer: u32, status: Status) {
         self.counters.access_errors += 1;
         if self.trace.on(1) {
             self.trace.line(format_args!("remote operation of peer={peer} refused ({status:?})"));

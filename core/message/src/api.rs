@@ -14,6 +14,9 @@ pub use weir_match::Class;
 /// Which bits of a tag decide over its stream.
 pub use weir_match::StreamBits;
 
+/// Atomic operations, and the types they are for.
+pub use weir_match::atomic::{Atomic, AtomicOp, AtomicType};
+
 /// When a send counts as complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendMode {
@@ -186,6 +189,43 @@ impl PeerEvent {
     }
 }
 
+/// An atomic operation on a peer's memory: on one element, or on several behind each other, each for itself.
+#[derive(Debug)]
+pub struct AmoOp<M> {
+    /// The peer that registered the memory.
+    pub peer: u32,
+    /// What is done, to elements of which type.
+    pub atomic: Atomic,
+    /// How many elements, 1 to [`AMO_COUNT_MAX`](crate::AMO_COUNT_MAX).
+    pub count: u32,
+    /// The operands, of the elements' type; not looked at where the operation has none.
+    pub operand: M,
+    /// What the elements are compared with, or masks; not looked at where the operation has none.
+    pub compare: M,
+    /// Where that goes what the elements held; empty: it is not wanted.
+    pub result: M,
+    /// Offset into the remote region, or virtual address, of the first element. It must be a multiple of its size at the target.
+    pub remote_addr: u64,
+    /// Key of the remote region.
+    pub key: u64,
+    /// Whether a completion is wanted; without, only failures are reported.
+    pub report: bool,
+    /// Returned in the completion.
+    pub context: usize,
+    /// Returned in the completion untouched, for the face's own use.
+    pub user: u64,
+}
+
+impl<M: Copy> AmoOp<M> {
+    /// The same operation on memory that is named in another way.
+    #[inline]
+    pub fn with_memory<N>(&self, name: impl Fn(M) -> N) -> AmoOp<N> {
+        let Self { peer, atomic, count, remote_addr, key, report, context, user, .. } = *self;
+        let [operand, compare, result] = [self.operand, self.compare, self.result].map(name);
+        AmoOp { peer, atomic, count, operand, compare, result, remote_addr, key, report, context, user }
+    }
+}
+
 /// What peers may do with a registered region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
@@ -212,6 +252,10 @@ pub enum OpKind {
     Read,
     /// A remote write with immediate data, seen by its target.
     RemoteWrite,
+    /// An atomic operation on a peer's memory, whose result was not wanted.
+    Atomic,
+    /// The same with a result, which is there.
+    FetchAtomic,
 }
 
 /// The end of one operation.
@@ -280,6 +324,8 @@ pub enum OpError {
     PeerDown(weir_link::DownReason),
     /// Key, range or access right of a remote memory operation was refused by the target.
     Access,
+    /// The element of an atomic operation does not lie at a multiple of its size.
+    Alignment,
     /// This endpoint's own socket is unusable; the system's error number.
     Socket(i32),
 }
@@ -294,6 +340,7 @@ impl fmt::Display for OpError {
             OpError::NoMessage => f.write_str("no matching message"),
             OpError::PeerDown(reason) => write!(f, "peer down: {reason}"),
             OpError::Access => f.write_str("remote memory key, range or access refused"),
+            OpError::Alignment => f.write_str("remote memory of an atomic operation is not aligned to its size"),
             OpError::Socket(errno) => {
                 write!(f, "the endpoint's socket is unusable (system error {errno})")
             }

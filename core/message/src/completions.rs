@@ -26,7 +26,9 @@ impl Completions {
             return;
         }
         match c.kind {
-            OpKind::Send | OpKind::Write | OpKind::Read => self.sent.push_back(c),
+            OpKind::Send | OpKind::Write | OpKind::Read | OpKind::Atomic | OpKind::FetchAtomic => {
+                self.sent.push_back(c)
+            }
             OpKind::Recv | OpKind::MultiRecvReleased | OpKind::Peek => self.received.push_back(c),
             OpKind::RemoteWrite => {
                 self.notices += 1;
@@ -44,17 +46,15 @@ impl Completions {
     }
 
     /// The oldest of the first kind, at most `max`. Returns how many.
+    #[inline]
     pub(crate) fn take_sent(&mut self, max: usize, out: &mut Vec<Completion>) -> usize {
-        let n = self.sent.len().min(max);
-        out.extend(self.sent.drain(..n));
-        n
+        take(&mut self.sent, max, out)
     }
 
     /// The same of the second. Who writes with immediate data waits for the notices among them to be taken: see [`Completions::has_notices`].
+    #[inline]
     pub(crate) fn take_received(&mut self, max: usize, out: &mut Vec<Completion>) -> usize {
-        let n = self.received.len().min(max);
-        out.extend(self.received.drain(..n));
-        n
+        take(&mut self.received, max, out)
     }
 
     /// The oldest, of receives first.
@@ -95,4 +95,17 @@ impl Completions {
     pub(crate) fn totals(&self) -> Totals {
         self.totals
     }
+}
+
+/// Moves the oldest, at most `max`. Mostly there is one or none, for which a range of the queue costs too much.
+#[inline]
+fn take(from: &mut VecDeque<Completion>, max: usize, out: &mut Vec<Completion>) -> usize {
+    let mut n = 0;
+    while n < max
+        && let Some(c) = from.pop_front()
+    {
+        out.push(c);
+        n += 1;
+    }
+    n
 }

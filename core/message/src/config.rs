@@ -1,7 +1,7 @@
 //! The settings that decide what happens to messages.
 
 use crate::budget::HELD_BYTES;
-use crate::limits::{ANSWERS_MAX, NOTICES_MAX, READS_MAX, REQUESTS_MAX, WRITES_OPEN_MAX};
+use crate::limits::{ANSWERS_MAX, ATOMICS_MAX, NOTICES_MAX, READS_MAX, REQUESTS_MAX, WRITES_OPEN_MAX};
 use core::time::Duration;
 use weir_match::StreamBits;
 
@@ -54,7 +54,7 @@ impl Config {
             // acknowledged), and to each request.
             control_queue: messages_max
                 .saturating_mul(2)
-                .saturating_add(4 * REQUESTS_MAX)
+                .saturating_add(4 * REQUESTS_MAX + ATOMICS_MAX)
                 .max(weir_link::Config::default().control_queue),
             // Bounded here, by number and then by memory.
             send_queue_msgs: usize::MAX,
@@ -64,9 +64,9 @@ impl Config {
     }
 
     /// Answers that a peer which behaves can wait for at a time: to each message that its credit lets in, to each small write that it wants answered, to each large write and each read of
-    /// its that may be under way, and the news that its notices were taken, which is told for many at once.
+    /// its that may be under way, to each element of its atomic operations, and the news that its notices were taken, which is told for many at once.
     pub(crate) fn answers_max(&self) -> usize {
-        let remote = ANSWERS_MAX + WRITES_OPEN_MAX + READS_MAX + NOTICES_MAX;
+        let remote = ANSWERS_MAX + WRITES_OPEN_MAX + READS_MAX + ATOMICS_MAX + NOTICES_MAX;
         self.messages_max() as usize + remote as usize
     }
 }

@@ -1,12 +1,14 @@
 //! Control messages of peers: answers to operations begun here, and what they do to memory here.
 
 use crate::api::{OpError, OpKind};
+use crate::atomics::Element;
 use crate::bodies::BodyOwner;
 use crate::keys::token;
 use crate::limits::READS_MAX;
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::Sink;
+use crate::regions::{TO_READ, TO_WRITE};
 use crate::sends::{Role, SendState};
 use crate::source::Source;
 use weir_link::Time;
@@ -48,7 +50,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                     Err(status) => self.refuse(now, peer, op, false, status),
                 }
             }
-            Ok(Envelope::Read { key, addr, len, body, granted }) => match self.regions.find(key, addr, len, false) {
+            Ok(Envelope::Read { key, addr, len, body, granted }) => match self.regions.find(key, addr, len, TO_READ) {
                 // Each is held until its reader lets it through.
                 Ok(_) if self.peers[peer].replies >= READS_MAX => {
                     self.refuse(now, peer, body, true, Status::NoMemory);
@@ -56,6 +58,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 Ok(memory) => self.answer_read(now, peer, key, memory, body, granted),
                 Err(status) => self.refuse(now, peer, body, true, status),
             },
+            Ok(Envelope::Atomic { atomic, key, addr, op, operand, compare, fetch }) => {
+                self.execute(now, peer, op, &Element { atomic, key, addr, operand, compare, fetch });
+            }
+            Ok(Envelope::AtomicDone { op, status, value }) => self.atomic_done(peer, op, status, value),
             Ok(Envelope::Eager { .. } | Envelope::Rts { .. }) | Err(_) => {
                 self.counters.malformed += 1;
             }
@@ -72,7 +78,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         len: u64,
         data: Option<u64>,
     ) -> Result<M, Status> {
-        let memory = self.regions.find(key, addr, len, true);
+        let memory = self.regions.find(key, addr, len, TO_WRITE);
         if data.is_some() {
             if !self.peers[peer].notices.admit() {
                 return Err(Status::NoMemory);

@@ -40,6 +40,10 @@ pub struct Counters {
     pub writes: u64,
     /// Remote reads begun.
     pub reads: u64,
+    /// Atomic operations begun.
+    pub atomics: u64,
+    /// Elements of memory here on which atomic operations of peers were executed.
+    pub atomics_executed: u64,
     /// Remote operations refused for key, range or access.
     pub access_errors: u64,
     /// Envelopes that made no sense.
@@ -117,7 +121,7 @@ impl Streams {
     }
 }
 
-/// Operations ended, by kind, whether or not anybody wanted their completion: what completion counters of a face add up.
+/// Operations ended, by kind, whether or not anybody wanted their completion: what completion counters of a face add up. Atomic operations that fetch count as reads, others as writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Totals {
@@ -141,10 +145,10 @@ impl Totals {
             (OpKind::Recv | OpKind::Peek | OpKind::MultiRecvReleased, false) => &mut self.recv_errors,
             // What a peer did is no operation of this endpoint.
             (OpKind::MultiRecvReleased, true) | (OpKind::RemoteWrite, _) => return,
-            (OpKind::Write, true) => &mut self.writes,
-            (OpKind::Write, false) => &mut self.write_errors,
-            (OpKind::Read, true) => &mut self.reads,
-            (OpKind::Read, false) => &mut self.read_errors,
+            (OpKind::Write | OpKind::Atomic, true) => &mut self.writes,
+            (OpKind::Write | OpKind::Atomic, false) => &mut self.write_errors,
+            (OpKind::Read | OpKind::FetchAtomic, true) => &mut self.reads,
+            (OpKind::Read | OpKind::FetchAtomic, false) => &mut self.read_errors,
         };
         *field += 1;
     }

@@ -34,7 +34,12 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// Queues the completion of `s` and frees what it holds.
     pub(crate) fn finish_send(&mut self, mut s: SendState<M>, result: Result<(), OpError>) {
-        if let Role::Piece(parent) = s.role {
+        if matches!(s.role, Role::Atomic(_))
+            && let Some(p) = self.peers.get_mut(s.peer)
+        {
+            p.atomics = p.atomics.saturating_sub(1);
+        }
+        if let Role::Piece(parent) | Role::Atomic(Some(parent)) = s.role {
             s.source.release(&mut self.pool);
             if let Some(p) = self.sends.get_mut(parent) {
                 p.awaits = p.awaits.saturating_sub(1);

@@ -21,7 +21,7 @@
 //! | `answers`, `ending`, `noticed` | answering a peer, ending an operation, notices of remote writes |
 //! | `delivering`, `binding` | the end of a message that has arrived; the receive that takes it |
 //! | `receiving`, `peek` | posting, cancelling, placing; looking before receiving |
-//! | `sending`, `remote`, `control` | sends and what peers answer to them; remote memory begun here; control messages of peers |
+//! | `sending`, `remote`, `atomics`, `control` | sends and what peers answer to them; remote memory begun here; atomic operations, begun and executed; control messages of peers |
 //! | `events` | what the protocol reports, and the death of a peer |
 //! | `loopback` | the carrier for what this endpoint sends to itself |
 #![no_std]
@@ -34,6 +34,7 @@ extern crate std;
 mod answers;
 mod api;
 mod arrivals;
+mod atomics;
 mod binding;
 mod bodies;
 mod budget;
@@ -67,6 +68,7 @@ mod testing;
 mod trace;
 
 pub use api::*;
+pub use atomics::AMO_COUNT_MAX;
 pub use config::{Config, MultiOrder};
 pub use counters::{Counters, StreamCounters, Streams, Totals};
 pub use memory::Memory;

@@ -9,5 +9,7 @@ pub(crate) const REQUESTS_MAX: u32 = 1024;
 pub(crate) const WRITES_OPEN_MAX: u32 = 2 * REQUESTS_MAX;
 /// Reads from one peer, and reads of one peer, that may be under way: each holds a body open here.
 pub(crate) const READS_MAX: u32 = 2 * REQUESTS_MAX;
+/// Elements of atomic operations towards one peer that may be under way: each has an answer coming.
+pub(crate) const ATOMICS_MAX: u32 = 2048;
 /// Pieces of writes towards one peer that may wait for its answer: well below the answers that it has room for.
 pub(crate) const ANSWERS_MAX: u32 = 16 << 10;

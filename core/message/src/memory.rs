@@ -30,6 +30,12 @@ pub trait Memory: Clone + Default + fmt::Debug {
     /// Copies the first `len` bytes of `src` to `offset`. The two may share memory.
     fn copy_from(&self, offset: u64, src: &Self, len: u64);
 
+    /// Replaces the number of `bytes` (1, 2, 4 or 8) bytes at `offset`, in the machine's order, by what `change` makes of it (nothing: it stays), as one step for whoever else changes these
+    /// bytes so. Returns what it was; none where it does not lie in one piece, at an address that is a multiple of its size.
+    ///
+    /// `change` is called again where somebody else was faster.
+    fn update(&self, offset: u64, bytes: usize, change: impl FnMut(u64) -> Option<u64>) -> Option<u64>;
+
     /// Continues the CRC32C `crc` over `len` bytes from `offset` on, without a copy if it can.
     #[must_use]
     fn crc32c(&self, offset: u64, len: usize, crc: u32) -> u32;

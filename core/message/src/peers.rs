@@ -38,6 +38,8 @@ pub(crate) struct PeerState {
     pub replies: u32,
     /// Its answers that small remote writes towards it wait for.
     pub answers: u32,
+    /// Elements of atomic operations towards it that it has not answered.
+    pub atomics: u32,
     /// Copies of payloads for it, bytes.
     pub copied_bytes: u64,
     /// Its sends are refused for lack of room.
@@ -72,6 +74,7 @@ impl PeerState {
             reads: 0,
             replies: 0,
             answers: 0,
+            atomics: 0,
             copied_bytes: 0,
             refused: None,
             early_bytes: 0,

@@ -26,6 +26,11 @@ pub(crate) struct Regions<M> {
     next: u64,
 }
 
+/// What a peer's read needs.
+pub(crate) const TO_READ: Access = Access { remote_read: true, remote_write: false };
+/// What its write needs.
+pub(crate) const TO_WRITE: Access = Access { remote_read: false, remote_write: true };
+
 impl<M> Default for Regions<M> {
     fn default() -> Self {
         Regions { table: BTreeMap::new(), next: 1 }
@@ -63,9 +68,9 @@ impl<M: Memory> Regions<M> {
     }
 
     /// The memory a peer named, if it may use it so.
-    pub(crate) fn find(&self, k: u64, addr: u64, len: u64, write: bool) -> Result<M, Status> {
+    pub(crate) fn find(&self, k: u64, addr: u64, len: u64, need: Access) -> Result<M, Status> {
         let r = self.table.get(&k).ok_or(Status::BadKey)?;
-        if !(if write { r.access.remote_write } else { r.access.remote_read }) {
+        if need.remote_read && !r.access.remote_read || need.remote_write && !r.access.remote_write {
             return Err(Status::Access);
         }
         let offset = addr.checked_sub(r.base).ok_or(Status::Range)?;

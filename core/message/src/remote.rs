@@ -63,7 +63,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// As [`Messages::send`].
     pub fn write(&mut self, now: Time, mut op: RmaOp<M>) -> Result<(), MessageError> {
         let len = op.memory.len() as usize;
-        self.check_rma(&op)?;
+        self.check_peer(op.peer)?;
         let copy = op.must_copy();
         check_copied("injected write", len, copy)?;
         if op.data.is_some() && !self.peers[op.peer].notices.may_begin() {
@@ -100,9 +100,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         SendState { tag: op.key, context, user, report, ..SendState::new(op.peer, source, len, role, kind) }
     }
 
-    fn check_rma(&mut self, op: &RmaOp<M>) -> Result<(), MessageError> {
+    /// Nothing new is begun with a peer that is down.
+    pub(crate) fn check_peer(&self, peer: u32) -> Result<(), MessageError> {
         self.check_socket()?;
-        let peer = self.peers.get(op.peer).ok_or(MessageError::Invalid("no such peer"))?;
+        let peer = self.peers.get(peer).ok_or(MessageError::Invalid("no such peer"))?;
         match peer.down {
             Some(reason) => Err(MessageError::PeerDown(reason)),
             None => Ok(()),
@@ -209,7 +210,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// # Errors
     /// As [`Messages::send`].
     pub fn read(&mut self, now: Time, mut op: RmaOp<M>) -> Result<(), MessageError> {
-        self.check_rma(&op)?;
+        self.check_peer(op.peer)?;
         self.counters.reads += 1;
         let len = op.memory.len();
         // Each holds a body, and those that the peer's messages need must be left over: else their receives fail.

@@ -106,7 +106,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let room = self.sessions.credit_bytes(op.peer) >= len as u64 || early;
         let eager = room && len as u64 <= self.eager_limit(op.peer);
         let must_copy = op.must_copy();
-        let may_copy = op.mode == SendMode::Transmit && len <= self.cfg.copy_bytes;
+        let may_copy = op.mode == SendMode::Transmit
+            && len <= self.cfg.copy_bytes
+            && (len as u64) < self.sessions.lent_from(op.peer);
         let cost = copy_cost(len, !eager || crowded);
         let copy = (must_copy || may_copy) && self.take_copy_room(op.peer, cost, must_copy);
         let charge = if copy { cost } else { u64::from(crowded) * WAITING_BYTES };
@@ -228,7 +230,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let error = match status {
             Status::Ok => None,
             Status::Cancelled => Some(OpError::Cancelled),
-            Status::BadKey | Status::Access | Status::Range | Status::NoMemory => Some(OpError::Access),
+            Status::BadKey | Status::Access | Status::Range | Status::NoMemory | Status::Alignment => {
+                Some(OpError::Access)
+            }
         };
         let k = key::<SendKey>(op);
         self.counters.access_errors += u64::from(error == Some(OpError::Access));

@@ -26,6 +26,10 @@ pub(crate) enum Role {
     Read,
     /// The answer to a peer's remote read.
     ReadReply,
+    /// An atomic operation on one element, waiting for its answer: all there is of an operation, or one of several elements. Its payload is where the answer goes.
+    Atomic(Option<SendKey>),
+    /// An atomic operation on several elements, waiting for them.
+    Atomics,
 }
 
 /// One entry.
@@ -149,6 +153,11 @@ impl<M> Sends<M> {
     /// Those that depend on any peer but this endpoint itself (`own`).
     pub(crate) fn of_others(&self, own: Option<u32>) -> Vec<SendKey> {
         self.keys_of(|s| Some(s.peer) != own)
+    }
+
+    /// Elements of an atomic operation.
+    pub(crate) fn elements_of(&self, parent: SendKey) -> Vec<SendKey> {
+        self.keys_of(|s| s.role == Role::Atomic(Some(parent)))
     }
 
     /// Answers to peers that read a region.

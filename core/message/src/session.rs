@@ -100,6 +100,12 @@ impl Sessions {
         self.proto.min_rtt_ns(PeerId(peer))
     }
 
+    /// Payload of this length and more is read by the peer where it lies.
+    #[inline]
+    pub(crate) fn lent_from(&self, peer: u32) -> u64 {
+        self.proto.sessions().get(PeerId(peer)).map_or(u64::MAX, weir_session::Session::lent_from)
+    }
+
     /// Large payload goes by a TCP connection.
     #[inline]
     pub(crate) fn has_lane(&self, peer: u32) -> bool {

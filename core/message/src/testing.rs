@@ -64,6 +64,20 @@ impl Memory for Bytes {
         self.write(offset, &bytes);
     }
 
+    /// It begins at a multiple of everything.
+    fn update(&self, offset: u64, bytes: usize, mut change: impl FnMut(u64) -> Option<u64>) -> Option<u64> {
+        let r = self.range(offset, bytes);
+        let mut all = self.all.borrow_mut();
+        let place = all.get_mut(r.clone()).filter(|p| p.len() == bytes && r.start.is_multiple_of(bytes))?;
+        let mut word = [0; 8];
+        word[..bytes].copy_from_slice(place);
+        let old = u64::from_le_bytes(word);
+        if let Some(new) = change(old) {
+            place.copy_from_slice(&new.to_le_bytes()[..bytes]);
+        }
+        Some(old)
+    }
+
     fn crc32c(&self, offset: u64, len: usize, crc: u32) -> u32 {
         weir_wire::crc32c_append(crc, &self.all.borrow()[self.range(offset, len)])
     }
@@ -86,9 +100,9 @@ pub(crate) const PEER: u32 = 0;
 
 impl<S: Sink + Default> Pair<S> {
     /// Both with these settings, knowing each other.
-    pub(crate) fn new(cfg: &Config, proto: &weir_link::Config) -> Pair<S> {
+    fn of(cfg: &Config, protos: [&weir_link::Config; 2]) -> Pair<S> {
         let side = |i: u8| {
-            let proto = Endpoint::new(proto.clone(), [1; 32], u64::from(i) + 1, &[addr(i)], [i; 32]);
+            let proto = Endpoint::new(protos[usize::from(i)].clone(), [1; 32], u64::from(i) + 1, &[addr(i)], [i; 32]);
             Messages::new(cfg.clone(), proto, S::default())
         };
         let mut sides = [side(0), side(1)];
@@ -98,9 +112,14 @@ impl<S: Sink + Default> Pair<S> {
         Pair { now: Time(1_000_000), sides, flying: Default::default() }
     }
 
-    /// The same, after a message of each.
+    /// Both with these settings, after a message of each.
     pub(crate) fn connected(cfg: &Config, proto: &weir_link::Config) -> Pair<S> {
-        let mut pair = Pair::new(cfg, proto);
+        Pair::connected_of(cfg, [proto, proto])
+    }
+
+    /// The same, each with settings of its own for the protocol.
+    pub(crate) fn connected_of(cfg: &Config, protos: [&weir_link::Config; 2]) -> Pair<S> {
+        let mut pair = Pair::of(cfg, protos);
         for side in 0..2 {
             pair.sides[side].send(pair.now, send_op(0, Bytes::default(), SendMode::Inject)).expect("accepted");
             pair.sides[1 - side].recv(pair.now, recv_op(0, Bytes::default())).expect("posted");

@@ -9,18 +9,23 @@
 //!   packet at once with its whole fate, in O(1) amortised.
 //! * [`Switch`] is a row of pipes, its output queues, which may share one memory; O(log n) for a packet where they do.
 //! * [`Events`] is a queue of things to come, by time.
+//! * [`Datagrams`] is the device below an endpoint, whatever it is, and [`Faulty`] a bad network before any of them.
 //! * [`Server`] is what has a rate and serves one after another; [`Chance`] a probability.
 
 extern crate alloc;
 
 mod chance;
+mod datagrams;
 mod events;
+mod faulty;
 mod pipe;
 mod spec;
 mod switch;
 
 pub use chance::{Chance, below};
+pub use datagrams::{Datagrams, Route, RxInfo};
 pub use events::Events;
+pub use faulty::Faulty;
 pub use pipe::{Counters, Harm, Offer, Pipe, Server, Why};
 pub use spec::{Burst, Loss, PipeSpec, QueueLimit, Reorder, serialise_ns};
 pub use switch::{Memory, Switch};

@@ -84,6 +84,15 @@ pub enum Fragment {
 }
 
 impl Fragment {
+    /// Its payload, bytes.
+    #[must_use]
+    pub fn payload_len(&self) -> u64 {
+        match *self {
+            Fragment::Message { len, .. } | Fragment::Body { len, .. } => u64::from(len),
+            Fragment::Control { .. } | Fragment::Credit | Fragment::Grant { .. } | Fragment::Abort { .. } => 0,
+        }
+    }
+
     /// `[from, to)` of a flow.
     #[must_use]
     #[inline]

@@ -57,6 +57,8 @@ pub struct Session {
 
     /// Longest message with its envelope that goes in one piece ([`Session::set_piece_max`]).
     pub(crate) piece_max: usize,
+    /// Payload from this length on is read where it lies ([`Session::set_lent_from`]).
+    lent_from: u64,
     /// Admitted messages that fit one piece.
     pub(crate) small: VecDeque<u64>,
     /// Longer ones, and rendezvous data, in line for the carrier of everything.
@@ -99,6 +101,7 @@ impl Session {
             bodies_out: BodiesOut::default(),
             bodies_in: BodiesIn::default(),
             piece_max: 0,
+            lent_from: u64::MAX,
             small: VecDeque::new(),
             flows: VecDeque::new(),
             bulk: Bulk::default(),
@@ -133,6 +136,19 @@ impl Session {
 
     pub(crate) fn set_carrier(&mut self, carrier: Carrier) {
         self.carrier = carrier;
+        self.lent_from = u64::MAX;
+    }
+
+    /// The carrier has the peer read payload of this length and more where it lies: a copy made to have it out of the way early would be one more than that.
+    pub fn set_lent_from(&mut self, len: u64) {
+        self.lent_from = len;
+    }
+
+    /// Payload shorter than this is copied on its way in any case.
+    #[must_use]
+    #[inline]
+    pub fn lent_from(&self) -> u64 {
+        self.lent_from
     }
 
     /// Something that holds the sender back by itself carries what is long: its grants take nothing from the others.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::check::liveness;
 use crate::log::Log;
 use crate::net::NetCounters;
-use crate::rank::{Rank, Shared};
+use crate::rank::{Defect, Rank, Shared};
 use crate::scenario::Scenario;
 use crate::spec::{Fault, MS, Ns, SEC};
 use crate::tcp::TcpCounters;
@@ -53,6 +53,8 @@ pub struct Report {
     pub lanes: [u64; 4],
     /// Sum over all endpoints: remote writes and reads begun; and notices of writes that came.
     pub remote: [u64; 3],
+    /// Sum over all endpoints: elements of memory on which atomic operations were executed.
+    pub atomics: u64,
     /// What TCP connections came to.
     pub tcp: TcpCounters,
     /// Last events and the state of every unfinished rank, if a promise was broken.
@@ -87,10 +89,15 @@ pub struct Watch {
 /// Builds the world of a scenario.
 #[must_use]
 pub fn build(s: &Scenario, watch: Watch) -> World<Rank> {
+    build_with(s, watch, None)
+}
+
+fn build_with(s: &Scenario, watch: Watch, defect: Option<Defect>) -> World<Rank> {
     let (work, hosts, seed) = (s.work.clone(), s.net.hosts, s.seed);
     let make = Rc::new(move |program| work.app(program, hosts, seed));
     let config = s.endpoint.config(&s.net.host);
     let mut shared = Shared::new(s.seed, s.net.networks.len() as u8, config, s.endpoint.messages(), make);
+    shared.defect = defect;
     shared.checks.liveness.silence_kills = s.silence_kills();
     shared.lanes = s.endpoint.lanes.clone();
     shared.checks.memory.limits.wire_bytes = s.net.wire_bytes();
@@ -108,7 +115,16 @@ pub fn build(s: &Scenario, watch: Watch) -> World<Rank> {
 /// Runs a scenario and judges it.
 #[must_use]
 pub fn run(s: &Scenario, watch: Watch) -> Report {
-    let mut w = build(s, watch);
+    judge(s, build(s, watch))
+}
+
+/// The same with a defect in it, which is to be found.
+#[must_use]
+pub fn run_with(s: &Scenario, defect: Defect) -> Report {
+    judge(s, build_with(s, Watch::default(), Some(defect)))
+}
+
+fn judge(s: &Scenario, mut w: World<Rank>) -> Report {
     let (bytes, messages) = s.work.volume(s.net.hosts);
     let begin = s.net.last_fault_ns().max(s.work.last_act_ns());
     let someone_dies = s.someone_dies() || s.silence_kills();
@@ -133,6 +149,9 @@ fn wind_up(w: &mut World<Rank>, s: &Scenario) {
     w.run_until(settled, |_| false);
     if w.violation().is_some() {
         return;
+    }
+    if let Err(e) = w.shared.checks.counters.check_all() {
+        return w.violate("exactly-once", e);
     }
     for host in 0..s.net.hosts {
         if let Some(Err(e)) = w.node(host).map(|n| n.check_empty(&w.shared)) {
@@ -195,16 +214,17 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
         bytes_resent: counters().map(|c| c.bytes_resent).sum(),
         parity_used: counters().map(|c| c.parity_used).sum(),
         lanes: [
-            counters().map(|c| c.lanes_opened).sum(),
-            counters().map(|c| c.lanes_failed).sum(),
-            counters().map(|c| c.lane_units_received).sum(),
-            counters().map(|c| c.lane_bytes_received).sum(),
+            counters().map(|c| c.lane.opened).sum(),
+            counters().map(|c| c.lane.failed).sum(),
+            counters().map(|c| c.lane.units_received).sum(),
+            counters().map(|c| c.lane.bytes_received).sum(),
         ],
         remote: [
             messages().map(|c| c.writes).sum(),
             messages().map(|c| c.reads).sum(),
             w.shared.checks.remote.writes.values().filter(|w| w.noticed).count() as u64,
         ],
+        atomics: messages().map(|c| c.atomics_executed).sum(),
         tcp: w.tcp_counters(),
         story,
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_link::{Config, CongestionKind, Level};
+use weir_link::{Config, CongestionKind, LaneConfig, Level};
 use weir_message::StreamBits;
 
 use crate::rng::Rng;
@@ -121,14 +121,16 @@ impl EndpointSpec {
 /// Lanes on any path, for simulated ones are rarely as good as lanes ask for.
 fn with_lanes(l: &LaneSpec) -> Config {
     Config {
-        lanes: true,
-        lane_min_bytes: l.min_bytes,
-        lane_unit_bytes: l.unit_bytes,
-        lane_loss_max_ppm: l.loss_max,
-        lane_rtt_max: Duration::from_secs(1),
-        lane_min_rate: 0,
-        lane_pause: Duration::from_nanos(l.pause_ns),
-        lane_pause_max: Duration::from_nanos(l.pause_max_ns),
+        lane: LaneConfig {
+            on: true,
+            min_bytes: l.min_bytes,
+            unit_bytes: l.unit_bytes,
+            loss_max_ppm: l.loss_max,
+            rtt_max: Duration::from_secs(1),
+            min_rate: 0,
+            pause: Duration::from_nanos(l.pause_ns),
+            pause_max: Duration::from_nanos(l.pause_max_ns),
+        },
         grant_lane_extra: l.extra_bytes,
         ..Config::default()
     }
@@ -213,6 +215,12 @@ impl Scenario {
             && rng.chance(500_000)
         {
             t.draw_remote(&mut rng, s.net.hosts, 1 << 20);
+        }
+        let mut rng = Rng::new(seed, u64::MAX - 6);
+        if let Workload::Traffic(t) = &mut s.work
+            && rng.chance(500_000)
+        {
+            t.draw_atomics(&mut rng, s.net.hosts);
         }
         s.endpoint.unexpected_bytes = Rng::new(seed, u64::MAX - 4).pick(&[unexpected_bytes(), 16 << 10, 0]);
         s

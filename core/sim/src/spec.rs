@@ -247,15 +247,15 @@ impl Default for HostSpec {
 /// How endpoints use lanes (spec/lanes.md).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LaneSpec {
-    /// `Config::lane_min_bytes`.
+    /// `weir_lane::Config::min_bytes`.
     pub min_bytes: u32,
-    /// `Config::lane_unit_bytes`.
+    /// `weir_lane::Config::unit_bytes`.
     pub unit_bytes: u32,
-    /// `Config::lane_loss_max_ppm`.
+    /// `weir_lane::Config::loss_max_ppm`.
     pub loss_max: Ppm,
-    /// `Config::lane_pause`.
+    /// `weir_lane::Config::pause`.
     pub pause_ns: Ns,
-    /// `Config::lane_pause_max`.
+    /// `weir_lane::Config::pause_max`.
     pub pause_max_ns: Ns,
     /// `Config::grant_lane_extra`.
     pub extra_bytes: u64,

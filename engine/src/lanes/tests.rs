@@ -61,7 +61,7 @@ fn what_came_while_this_process_stood_still_is_read_before_anything_is_late() {
         let at = accepted(lanes, st, 1);
         s.write_all(&[b'W'; GREETING_LEN]).expect("room");
         lanes.progress(st, at.plus_ns(3 * SECOND_NS), true);
-        assert_eq!((lanes.conns.len(), st.proto().counters().lane_greetings_refused), (0, 1));
+        assert_eq!((lanes.conns.len(), st.proto().counters().lane.greetings_refused), (0, 1));
     });
 }
 
@@ -233,17 +233,17 @@ fn a_unit_cut_off_is_a_failure_on_either_side() {
     let (hub, others) = hub(1);
     let other = &others[0].0;
     // (On a machine that is too busy one may have failed by itself.)
-    let before_there = with(other, |_, st| st.proto().counters().lanes_failed);
+    let before_there = with(other, |_, st| st.proto().counters().lane.failed);
     with(&hub, |lanes, st| {
-        let before = st.proto().counters().lanes_failed;
+        let before = st.proto().counters().lane.failed;
         let c = lanes.conns.values_mut().next().expect("a lane");
         c.out = Some((LaneUnit { token: u64::MAX, offset: 0, len: 10 }, 5));
         lanes.transmit(st, now());
-        assert_eq!((lanes.conns.len(), st.proto().counters().lanes_failed - before), (0, 1));
+        assert_eq!((lanes.conns.len(), st.proto().counters().lane.failed - before), (0, 1));
     });
     until(|| {
         other.progress();
-        with(other, |_, st| st.proto().counters().lanes_failed > before_there)
+        with(other, |_, st| st.proto().counters().lane.failed > before_there)
     });
 }
 

@@ -339,6 +339,8 @@ fn flags_of(c: &Completion) -> u64 {
         OpKind::Write => FI_RMA | FI_WRITE,
         OpKind::Read => FI_RMA | FI_READ,
         OpKind::RemoteWrite => FI_RMA | FI_REMOTE_WRITE,
+        OpKind::Atomic => FI_ATOMIC | FI_WRITE,
+        OpKind::FetchAtomic => FI_ATOMIC | FI_READ,
     };
     let data = if c.data.is_some() && matches!(c.kind, OpKind::Recv | OpKind::Peek | OpKind::RemoteWrite) {
         FI_REMOTE_CQ_DATA

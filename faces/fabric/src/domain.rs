@@ -5,7 +5,7 @@ use crate::ep::EpCore;
 use crate::fabric::Fabric;
 use crate::guard;
 use crate::handle::{Begins, Handle};
-use crate::{av, cntr, cq, ep, eq, info, mr};
+use crate::{atomic, av, cntr, cq, ep, eq, info, mr};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -163,7 +163,8 @@ pub unsafe extern "C" fn open(
     })
 }
 
-static OPS: FiOps = FiOps {
+/// What tells a domain of this provider from another's.
+pub static OPS: FiOps = FiOps {
     size: size_of::<FiOps>(),
     close,
     bind,
@@ -183,7 +184,7 @@ static DOMAIN_OPS: FiOpsDomain = FiOpsDomain {
     poll_open: refused,
     stx_ctx: refused,
     srx_ctx: refused,
-    query_atomic: refused,
+    query_atomic: atomic::query,
     query_collective: refused,
     endpoint2: refused,
 };

@@ -1,4 +1,4 @@
-//! Endpoints: one engine each; binding, options, names. The data transfer calls are in `msg`, `tagged` and `rma`.
+//! Endpoints: one engine each; binding, options, names. The data transfer calls are in `msg`, `tagged`, `rma` and `atomic`.
 
 use crate::abi::*;
 use crate::addr::{self, Name};
@@ -47,6 +47,8 @@ pub struct EpObj {
     pub core: Arc<EpCore>,
     /// Enabled: operations may be posted.
     enabled: bool,
+    /// Asked for with `FI_ATOMIC`.
+    pub atomic: bool,
     /// The source address of receives counts (`FI_DIRECTED_RECV`).
     directed: bool,
     /// Sends and remote operations complete only as their flags say.
@@ -82,6 +84,15 @@ impl EpObj {
     pub fn ready(fid: &Handle<FidEp>) -> Result<&EpObj, i32> {
         let ep = fid.get()?;
         if ep.enabled { Ok(ep) } else { Err(FI_EOPBADSTATE) }
+    }
+
+    /// The same, for calls that need an endpoint that was asked for with `FI_ATOMIC`.
+    ///
+    /// # Errors
+    /// The same, and `FI_ENOSYS` for other endpoints.
+    pub fn atomic(fid: &Handle<FidEp>) -> Result<&EpObj, i32> {
+        let ep = EpObj::ready(fid)?;
+        if ep.atomic { Ok(ep) } else { Err(FI_ENOSYS) }
     }
 
     /// The engine's peer for a destination.
@@ -271,11 +282,12 @@ pub unsafe extern "C" fn open(
                 msg: &raw const crate::msg::MSG_OPS,
                 rma: &raw const crate::rma::RMA_OPS,
                 tagged: &raw const crate::tagged::TAGGED_OPS,
-                atomic: &raw const ATOMIC_OPS,
+                atomic: &raw const crate::atomic::ATOMIC_OPS,
                 collective: &raw const COLLECTIVE_OPS,
             },
             core,
             enabled: false,
+            atomic: (info.caps | tx.map_or(0, |t| t.caps)) & FI_ATOMIC != 0,
             directed: (info.caps | rx.map_or(0, |r| r.caps)) & FI_DIRECTED_RECV != 0,
             tx_selective: false,
             rx_selective: false,
@@ -320,7 +332,6 @@ static CM_OPS: FiOpsCm = FiOpsCm {
     shutdown: refused,
     join: refused,
 };
-static ATOMIC_OPS: FiOpsAtomic = FiOpsAtomic { size: size_of::<FiOpsAtomic>(), ops: [refused; 13] };
 static COLLECTIVE_OPS: FiOpsCollective = FiOpsCollective { size: size_of::<FiOpsCollective>(), ops: [refused; 11] };
 
 /// Closes: what was sent still arrives (the engine lingers for that); completions already made stay readable; memory of operations under way is free afterwards.

@@ -90,7 +90,8 @@ unsafe extern "C" fn open(attr: *mut FiFabricAttr, out: *mut *mut FidFabric, con
     })
 }
 
-static OPS: FiOps = FiOps {
+/// What tells a fabric of this provider from another's.
+pub static OPS: FiOps = FiOps {
     size: size_of::<FiOps>(),
     close,
     bind: no_bind,

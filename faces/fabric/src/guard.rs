@@ -68,6 +68,7 @@ pub fn codes_of(error: &OpError) -> (i32, i32) {
         OpError::NoMessage => (FI_ENOMSG, FI_ENOMSG),
         OpError::PeerDown(_) => (FI_EHOSTUNREACH, FI_EHOSTUNREACH),
         OpError::Access => (FI_EACCES, FI_EACCES),
+        OpError::Alignment => (FI_EINVAL, FI_EINVAL),
         OpError::Socket(errno) => (FI_EIO, *errno),
     }
 }
@@ -77,7 +78,7 @@ pub fn explain(error: &OpError) {
     match error {
         OpError::PeerDown(reason) => crate::news::explain_death(*reason),
         OpError::Socket(_) => crate::host::complain(&error.to_string()),
-        OpError::Truncated { .. } | OpError::Cancelled | OpError::NoMessage | OpError::Access => {}
+        OpError::Truncated { .. } | OpError::Cancelled | OpError::NoMessage | OpError::Access | OpError::Alignment => {}
     }
 }
 
@@ -88,6 +89,7 @@ pub fn text_of(prov_errno: i32) -> String {
         FI_ECANCELED => "the operation was cancelled".to_owned(),
         FI_ENOMSG => "no message matches".to_owned(),
         FI_EHOSTUNREACH => "the peer is gone or cannot be reached".to_owned(),
+        FI_EINVAL => "the target's memory is not aligned to the size of the atomic type".to_owned(),
         FI_EACCES => "the target refused the key, the range or the kind of access".to_owned(),
         other => std::io::Error::from_raw_os_error(other).to_string(),
     }

@@ -38,11 +38,14 @@ const PRIMARY_CAPS: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_DIRECTED_RECV | DIREC
 /// Costs nothing, always given.
 const FREE_CAPS: u64 = FI_MULTI_RECV | DOMAIN_CAPS;
 const DOMAIN_CAPS: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
-/// All there is.
+/// What is given to who asks for nothing.
 const CAPS: u64 = PRIMARY_CAPS | FREE_CAPS | FI_SOURCE;
-const TX_CAPS: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_SEND | FI_READ | FI_WRITE;
+/// All there is. Atomic operations are for who names them: MPICH takes what is given without hints, and would then send each element of an accumulate by itself.
+const OFFERED: u64 = CAPS | FI_ATOMIC;
+const TX_CAPS: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE;
 const RX_CAPS: u64 = FI_MSG
     | FI_RMA
+    | FI_ATOMIC
     | FI_TAGGED
     | FI_RECV
     | FI_REMOTE_READ
@@ -102,6 +105,17 @@ fn named(field: &str, asked: *const c_char) -> Check {
     }
 }
 
+/// An open object that hints name is one of this provider's.
+fn ours(field: &str, object: *mut c_void, ops: *const FiOps) -> Check {
+    // SAFETY: null or an open object (caller), which of any provider begins with a `Fid`.
+    match unsafe { object.cast::<Fid>().as_ref() } {
+        Some(fid) if !ptr::eq(fid.ops, ops) => {
+            Err(Refusal(format!("hints name an open {field} that is another provider's")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The caller's hints with the optional parts resolved.
 struct Hints<'a> {
     info: &'a FiInfo,
@@ -133,7 +147,7 @@ impl<'a> Hints<'a> {
         if let Some(ep) = self.ep {
             EP.check(ep, HINTS)?;
         }
-        within("caps", self.info.caps, CAPS)?;
+        within("caps", self.info.caps, OFFERED)?;
         if self.info.addr_format != FI_FORMAT_UNSPEC && self.info.addr_format != WEIR_ADDR_FORMAT {
             return Err(Refusal(format!(
                 "hints ask for addr_format {}, offered is only weir's own ({WEIR_ADDR_FORMAT})",
@@ -153,9 +167,11 @@ impl<'a> Hints<'a> {
         }
         if let Some(fabric) = self.fabric {
             named("fabric", fabric.name)?;
+            ours("fabric", fabric.fabric, &raw const crate::fabric::OPS)?;
         }
         if let Some(domain) = self.domain {
             DOMAIN.check(domain, HINTS)?;
+            ours("domain", domain.domain, &raw const crate::domain::OPS)?;
         }
         if let Some(tx) = self.tx {
             check_tx(tx)?;
@@ -261,7 +277,7 @@ pub fn check_endpoint_of(
     tx: Option<&FiTxAttr>,
     rx: Option<&FiRxAttr>,
 ) -> Result<(), i32> {
-    let check = within("caps", caps, CAPS)
+    let check = within("caps", caps, OFFERED)
         .and_then(|()| ep.map_or(Ok(()), |ep| EP.check(ep, version)))
         .and_then(|()| tx.map_or(Ok(()), check_tx))
         .and_then(|()| rx.map_or(Ok(()), check_rx));
@@ -269,7 +285,7 @@ pub fn check_endpoint_of(
 }
 
 fn check_tx(tx: &FiTxAttr) -> Check {
-    within("tx caps", tx.caps, CAPS)?;
+    within("tx caps", tx.caps, OFFERED)?;
     within("tx op_flags", tx.op_flags, TX_OP_FLAGS)?;
     within("tx msg_order", tx.msg_order, MSG_ORDER)?;
     within("tx comp_order", tx.comp_order, 0)?;
@@ -280,7 +296,7 @@ fn check_tx(tx: &FiTxAttr) -> Check {
 }
 
 fn check_rx(rx: &FiRxAttr) -> Check {
-    within("rx caps", rx.caps, CAPS)?;
+    within("rx caps", rx.caps, OFFERED)?;
     within("rx op_flags", rx.op_flags, RX_OP_FLAGS)?;
     within("rx msg_order", rx.msg_order, MSG_ORDER)?;
     within("rx comp_order", rx.comp_order, 0)?;
@@ -293,11 +309,11 @@ fn granted(asked: u64) -> u64 {
     if asked == 0 {
         return CAPS;
     }
-    let mut caps = (asked & CAPS) | FREE_CAPS;
+    let mut caps = (asked & OFFERED) | FREE_CAPS;
     if caps & (FI_MSG | FI_TAGGED) != 0 && caps & DIRECTIONS_MSG == 0 {
         caps |= DIRECTIONS_MSG;
     }
-    if caps & FI_RMA != 0 && caps & DIRECTIONS_RMA == 0 {
+    if caps & (FI_RMA | FI_ATOMIC) != 0 && caps & DIRECTIONS_RMA == 0 {
         caps |= DIRECTIONS_RMA;
     }
     caps
@@ -476,7 +492,8 @@ fn build(version: u32, hints: Option<&Hints>, source: Option<Name>, dest: Option
         domain_attr: c_copy(FiDomainAttr { name: name(), ..domain_attr(version, hints) }),
         // libfabric itself fills in the provider's name and version.
         fabric_attr: c_copy(FiFabricAttr {
-            fabric: ptr::null_mut(),
+            // One that is open already: who shares it between its parts (Open MPI) would else open a second.
+            fabric: hints.and_then(|h| h.fabric).map_or(ptr::null_mut(), |f| f.fabric),
             name: name(),
             prov_name: ptr::null_mut(),
             prov_version: 0,

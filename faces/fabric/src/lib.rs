@@ -16,6 +16,7 @@
 #[allow(dead_code, reason = "the tables and enumerations are complete even where this face uses part of them")]
 mod abi;
 mod addr;
+mod atomic;
 mod av;
 mod cntr;
 mod cq;

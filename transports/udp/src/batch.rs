@@ -5,6 +5,8 @@
 
 use libc::iovec;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
+use weir_net::Route;
 
 /// Most pieces the kernel gathers in one message (`UIO_MAXIOV`).
 pub const MAX_IOVS: usize = 1024;
@@ -93,12 +95,12 @@ impl Batch {
 
     /// Takes a datagram of `len` bytes, copied: `head`, then `payload`.
     #[inline]
-    pub fn push(
+    pub fn push<P: Deref<Target = [u8]>>(
         &mut self,
-        (remote, local): (SocketAddr, Option<IpAddr>),
+        (remote, local): Route,
         len: usize,
         head: &[u8],
-        payload: &[std::io::IoSlice<'_>],
+        payload: &[P],
         limits: Limits,
     ) -> Result<(), Full> {
         let used = self.used;
@@ -207,6 +209,17 @@ mod tests {
         (SocketAddr::from(([127, 0, 0, 1], port)), None)
     }
 
+    fn push(
+        b: &mut Batch,
+        to: Route,
+        len: usize,
+        head: &[u8],
+        payload: &[IoSlice<'_>],
+        limits: Limits,
+    ) -> Result<(), Full> {
+        b.push(to, len, head, payload, limits)
+    }
+
     fn shape(b: &mut Batch) -> Vec<(u16, usize, usize, usize)> {
         b.groups().iter().map(|g| (g.remote.port(), g.segment, g.count, g.bytes)).collect()
     }
@@ -215,7 +228,7 @@ mod tests {
     fn equal_sizes_to_one_destination_join_and_a_shorter_one_closes() {
         let mut b = Batch::new();
         for len in [10, 10, 7, 10, 12, 12] {
-            assert!(b.push(to(1), len, &vec![1; len], &[], LIMITS).is_ok());
+            assert!(push(&mut b, to(1), len, &vec![1; len], &[], LIMITS).is_ok());
         }
         assert_eq!(shape(&mut b), [(1, 10, 3, 27), (1, 10, 1, 10), (1, 12, 2, 24)]);
     }
@@ -224,7 +237,7 @@ mod tests {
     fn destinations_may_alternate() {
         let mut b = Batch::new();
         for (i, port) in [1, 2, 1, 2, 1].into_iter().enumerate() {
-            assert!(b.push(to(port), 5, &[i as u8; 5], &[], LIMITS).is_ok());
+            assert!(push(&mut b, to(port), 5, &[i as u8; 5], &[], LIMITS).is_ok());
         }
         assert_eq!(shape(&mut b), [(1, 5, 3, 15), (2, 5, 2, 10)]);
         let mut bytes = Vec::new();
@@ -239,11 +252,11 @@ mod tests {
     fn a_full_group_asks_for_a_flush() {
         let mut b = Batch::new();
         for _ in 0..4 {
-            assert!(b.push(to(1), 5, &[0; 5], &[], LIMITS).is_ok());
+            assert!(push(&mut b, to(1), 5, &[0; 5], &[], LIMITS).is_ok());
         }
-        assert!(b.push(to(1), 5, &[0; 5], &[], LIMITS).is_err());
+        assert!(push(&mut b, to(1), 5, &[0; 5], &[], LIMITS).is_err());
         b.clear();
-        assert!(b.push(to(1), 5, &[0; 5], &[], LIMITS).is_ok());
+        assert!(push(&mut b, to(1), 5, &[0; 5], &[], LIMITS).is_ok());
         assert_eq!(shape(&mut b), [(1, 5, 1, 5)]);
     }
 
@@ -252,9 +265,9 @@ mod tests {
         let mut b = Batch::new();
         let body = [9u8; 620];
         let p = [IoSlice::new(&body[..5]), IoSlice::new(&[]), IoSlice::new(&body[5..])];
-        assert!(b.push(to(1), 623, &[1, 2, 3], &p, LIMITS).is_ok());
-        assert!(b.push(to(2), 3, &[4, 5, 6], &[], LIMITS).is_ok());
-        assert!(b.push(to(2), 3, &[7, 8, 9], &[], LIMITS).is_ok());
+        assert!(push(&mut b, to(1), 623, &[1, 2, 3], &p, LIMITS).is_ok());
+        assert!(push(&mut b, to(2), 3, &[4, 5, 6], &[], LIMITS).is_ok());
+        assert!(push(&mut b, to(2), 3, &[7, 8, 9], &[], LIMITS).is_ok());
         for group in b.groups() {
             assert_eq!(group.iovs.len(), 1);
             assert_eq!(group.iovs[0].iov_base as usize % LINE_BYTES, 0);
@@ -272,11 +285,11 @@ mod tests {
     fn a_full_arena_asks_for_a_flush_and_keeps_what_it_has() {
         let mut b = Batch::new();
         let limits = Limits { segments: 64, bytes: 65507 };
-        let push = |b: &mut Batch, i: u8| {
+        let put = |b: &mut Batch, i: u8| {
             let body = vec![i; 60_000];
-            b.push(to(u16::from(i)), 60_000, &[], &[IoSlice::new(&body)], limits).is_ok()
+            push(b, to(u16::from(i)), 60_000, &[], &[IoSlice::new(&body)], limits).is_ok()
         };
-        let taken = (0..9).take_while(|&i| push(&mut b, i)).count();
+        let taken = (0..9).take_while(|&i| put(&mut b, i)).count();
         assert_eq!((taken, b.groups().len()), (4, 4));
         for i in 0..4u8 {
             let mut bytes = Vec::new();
@@ -291,7 +304,7 @@ mod tests {
         let bytes: Vec<u8> = (0..1500u32).map(|i| i as u8).collect();
         let p: Vec<IoSlice<'_>> = bytes.chunks(1).map(IoSlice::new).collect();
         let limits = Limits { segments: 4, bytes: 65507 };
-        assert!(b.push(to(1), 1501, &[255], &p, limits).is_ok());
+        assert!(push(&mut b, to(1), 1501, &[255], &p, limits).is_ok());
         let mut got = Vec::new();
         b.groups()[0].copy_range(1, 1500, &mut got);
         assert_eq!(got, bytes);

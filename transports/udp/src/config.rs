@@ -30,8 +30,6 @@ pub struct UdpConfig {
     pub connected: bool,
     /// Most unsent payload kept while the socket's own buffer is full, bytes.
     pub parked_limit_bytes: usize,
-    /// Faults to inject, for tests where no bad network can be made; for example `loss=1%,dup=0.1%,delay=2ms,seed=7`.
-    pub faults: Option<String>,
 }
 
 impl Default for UdpConfig {
@@ -51,7 +49,6 @@ impl Default for UdpConfig {
             connected: true,
             // One full batch of super-packets.
             parked_limit_bytes: 4 << 20,
-            faults: None,
         }
     }
 }

@@ -37,6 +37,4 @@ pub struct UdpCounters {
     pub rx_malformed: u64,
     /// ICMP errors read (port or host unreachable and the like).
     pub icmp_errors: u64,
-    /// Datagrams that fault injection dropped, doubled, damaged or delayed.
-    pub faults_injected: u64,
 }

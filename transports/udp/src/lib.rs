@@ -1,4 +1,4 @@
-//! One UDP port an endpoint, at the cost of the bare system call for one small datagram and of one call per 64 KiB for bulk.
+//! One UDP port an endpoint, a device for [`Datagrams`], at the cost of the bare system call for one small datagram and of one call per 64 KiB for bulk.
 //!
 //! * **Sending** copies datagrams one behind the other. Those of equal size to one destination become one segmented super-packet (UDP GSO, `UDP_SEGMENT` in udp(7));
 //!   what is left is sent by `sendmmsg`. A lone datagram is one `sendto`.
@@ -17,25 +17,19 @@
 
 mod addr;
 mod batch;
-mod capture;
 mod config;
 mod connected;
 mod counters;
-mod faults;
 mod interfaces;
 mod open;
 mod probe;
-mod records;
 mod rx;
 mod sys;
 mod transport;
 mod tx;
-mod unshared;
 
-pub use capture::Ended as CaptureEnded;
 pub use config::UdpConfig;
 pub use counters::UdpCounters;
 pub use interfaces::{Interface, interfaces};
-pub use records::RecordFile;
-pub use transport::{RxInfo, UdpTransport, Unreachable};
-pub use unshared::create_unshared;
+pub use transport::{UdpTransport, Unreachable};
+pub use weir_net::{Datagrams, RxInfo};

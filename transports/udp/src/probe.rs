@@ -91,7 +91,7 @@ fn round(from: &Socket, rx: &mut Rx, to: SocketAddr, v6: bool, segments: usize, 
     let mut counters = UdpCounters::default();
     let want: Vec<Vec<u8>> = sizes.iter().enumerate().map(|(i, &n)| vec![i as u8; n]).collect();
     for d in &want {
-        tx.push((to, None), d, &[], &mut counters);
+        tx.push::<&[u8]>((to, None), d, &[], &mut counters);
     }
     tx.flush(&mut counters);
     if counters.tx_datagrams == 0 {

@@ -5,10 +5,10 @@ use crate::batch::LINE_BYTES;
 use crate::connected::Candidate;
 use crate::counters::UdpCounters;
 use crate::sys;
-use crate::transport::RxInfo;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::time::Duration;
+use weir_net::RxInfo;
 
 /// Datagrams one `recvmmsg` may bring. Bursts of 16 sent and read by batched calls cost a third less than one by one.
 const BATCH: usize = 16;

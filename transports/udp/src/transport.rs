@@ -1,34 +1,20 @@
 //! The socket as the engine sees it.
 
-use crate::capture::{Capture, Direction};
 use crate::config::UdpConfig;
 use crate::connected::Connected;
 use crate::counters::UdpCounters;
-use crate::faults::Faults;
 use crate::open::{self, Opened};
 use crate::probe;
 use crate::rx::{self, Rx};
 use crate::sys;
-use crate::tx::{Route, Tx};
+use crate::tx::Tx;
 use socket2::Socket;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::Path;
-use std::time::{Duration, Instant};
-
-/// What is known of a received datagram besides its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RxInfo {
-    /// Who sent it.
-    pub remote: SocketAddr,
-    /// The address it was sent to; `None` when the socket serves only one.
-    pub local: Option<IpAddr>,
-    /// ECN bits (RFC 3168); 0 unless [`UdpConfig::ecn`] is set.
-    pub ecn: u8,
-    /// First of what one system call brought: it may have arrived after any clock reading made before that call.
-    pub fresh: bool,
-}
+use std::time::Duration;
+use weir_net::{Datagrams, Route, RxInfo, TimeNs};
 
 /// A destination that could not be reached, as the kernel or an ICMP message said. A hint only: ICMP can be forged, and the next
 /// datagram may get through.
@@ -54,14 +40,6 @@ pub struct UdpTransport {
     tx: Tx,
     counters: UdpCounters,
     hints: Vec<Unreachable>,
-    /// Off the fast path: capture and fault injection.
-    extras: Option<Box<Extras>>,
-}
-
-#[derive(Default)]
-struct Extras {
-    capture: Option<Capture>,
-    faults: Option<Faults<Route, RxInfo>>,
 }
 
 impl UdpTransport {
@@ -88,7 +66,6 @@ impl UdpTransport {
         if let Some(c) = connected.as_ref().filter(|_| receive_offload) {
             let _ = sys::set_option(c.fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
         }
-        let faults = cfg.faults.as_deref().map(|text| Faults::parse(text, u64::from(port))).transpose()?;
         Ok(UdpTransport {
             rx: Rx::new(fd),
             tx: Tx::new(fd, v6, multi, segments, cfg.parked_limit_bytes),
@@ -99,7 +76,6 @@ impl UdpTransport {
             max_datagram,
             counters: UdpCounters::default(),
             hints: Vec::new(),
-            extras: faults.map(|f| Box::new(Extras { capture: None, faults: Some(f) })),
         })
     }
 
@@ -134,11 +110,7 @@ impl UdpTransport {
     /// Only such as mean that the socket itself is unusable.
     #[inline]
     pub fn recv(&mut self, max_batches: usize, f: impl FnMut(&RxInfo, &mut [u8])) -> io::Result<usize> {
-        let n = if self.extras.is_some() {
-            self.recv_with_extras(max_batches, f)
-        } else {
-            self.rx.receive(max_batches, &mut self.counters, f)
-        };
+        let n = self.rx.receive(max_batches, &mut self.counters, f);
         if self.rx.errors_pending {
             self.rx.errors_pending = false;
             self.drain_errors();
@@ -169,88 +141,11 @@ impl UdpTransport {
         }
     }
 
-    #[cold]
-    fn recv_with_extras(&mut self, max_batches: usize, mut f: impl FnMut(&RxInfo, &mut [u8])) -> Result<usize, i32> {
-        let Some(extras) = &mut self.extras else {
-            return Ok(0);
-        };
-        let Extras { capture, faults } = &mut **extras;
-        let own = &self.local;
-        let mut deliver = |info: &RxInfo, datagram: &mut [u8]| {
-            if let Some(c) = capture {
-                c.datagram(
-                    Direction::In,
-                    info.remote,
-                    own_addr(own, info.local, info.remote),
-                    &[IoSlice::new(datagram)],
-                );
-            }
-            f(info, datagram);
-        };
-        let Some(faults) = faults else {
-            return self.rx.receive(max_batches, &mut self.counters, deliver);
-        };
-        let now = Instant::now();
-        let mut injected = 0;
-        let read = self.rx.receive(max_batches, &mut self.counters, |info, datagram| {
-            injected += faults.rx.admit(now, *info, datagram.to_vec());
-        });
-        self.counters.faults_injected += injected;
-        let mut n = 0;
-        while let Some((info, mut datagram)) = faults.rx.due(now) {
-            deliver(&info, &mut datagram);
-            n += 1;
-        }
-        // Delayed datagrams leave when the owner looks, as those of a real network would arrive.
-        self.release_due();
-        self.tx.flush(&mut self.counters);
-        read.map(|_| n)
-    }
-
     /// Queues a copy of one datagram, `head` and then `payload`. `local` is the source address, for sockets that serve several.
     /// Sends by itself when the batch is full. One that is too long is counted and dropped, as the network would.
     #[inline]
     pub fn push(&mut self, remote: SocketAddr, local: Option<IpAddr>, head: &[u8], payload: &[IoSlice<'_>]) {
-        if self.extras.is_some() {
-            return self.push_with_extras((remote, local), head, payload);
-        }
         self.tx.push((remote, local), head, payload, &mut self.counters);
-    }
-
-    #[cold]
-    fn push_with_extras(&mut self, route: Route, head: &[u8], payload: &[IoSlice<'_>]) {
-        let Some(extras) = &mut self.extras else {
-            return;
-        };
-        if let Some(faults) = &mut extras.faults {
-            let mut bytes = head.to_vec();
-            payload.iter().for_each(|p| bytes.extend_from_slice(p));
-            self.counters.faults_injected += faults.tx.admit(Instant::now(), route, bytes);
-            return self.release_due();
-        }
-        if let Some(c) = &mut extras.capture {
-            let mut parts = vec![IoSlice::new(head)];
-            parts.extend(payload.iter().map(|p| IoSlice::new(p)));
-            c.datagram(Direction::Out, own_addr(&self.local, route.1, route.0), route.0, &parts);
-        }
-        self.tx.push(route, head, payload, &mut self.counters);
-    }
-
-    /// Queues what fault injection has held back long enough.
-    fn release_due(&mut self) {
-        let Some(extras) = &mut self.extras else {
-            return;
-        };
-        let Extras { capture, faults: Some(faults) } = &mut **extras else {
-            return;
-        };
-        let now = Instant::now();
-        while let Some((route, bytes)) = faults.tx.due(now) {
-            if let Some(c) = capture {
-                c.datagram(Direction::Out, own_addr(&self.local, route.1, route.0), route.0, &[IoSlice::new(&bytes)]);
-            }
-            self.tx.push(route, &bytes, &[], &mut self.counters);
-        }
     }
 
     /// Sends what is queued. What the socket has no room for is kept ([`UdpTransport::blocked`]). Datagrams the kernel refuses are counted as lost.
@@ -259,7 +154,6 @@ impl UdpTransport {
     /// None at present; the result is there for transports that can break.
     #[inline]
     pub fn flush(&mut self) -> io::Result<()> {
-        self.release_due();
         self.tx.flush(&mut self.counters);
         if self.tx.take_errors_pending() {
             self.drain_errors();
@@ -286,30 +180,7 @@ impl UdpTransport {
     /// # Errors
     /// What ppoll(2) reports.
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
-        let faults = self.extras.as_ref().and_then(|e| e.faults.as_ref());
-        let Some(held) = faults.and_then(|f| f.next_due(Instant::now())) else {
-            return sys::wait(self.fds(), self.blocked_at(), timeout);
-        };
-        let sooner = timeout.is_none_or(|t| held <= t);
-        let ready = sys::wait(self.fds(), self.blocked_at(), timeout.map_or(Some(held), |t| Some(t.min(held))))?;
-        Ok(ready || sooner)
-    }
-
-    /// Writes everything sent and received from now on to a pcapng file. When that fails later (disk full), capture ends, and `ended` is told why. `false`: another endpoint
-    /// writes that file, and nothing is captured here.
-    ///
-    /// # Errors
-    /// The file cannot be created.
-    pub fn capture_to(&mut self, path: impl AsRef<Path>, ended: crate::CaptureEnded) -> io::Result<bool> {
-        let Some(capture) = Capture::create(path.as_ref(), ended)? else { return Ok(false) };
-        self.extras.get_or_insert_default().capture = Some(capture);
-        Ok(true)
-    }
-
-    /// Is a capture being written?
-    #[must_use]
-    pub fn is_capturing(&self) -> bool {
-        self.extras.as_ref().and_then(|e| e.capture.as_ref()).is_some_and(Capture::is_running)
+        sys::wait(self.fds(), self.blocked_at(), timeout)
     }
 
     /// Whether [`UdpTransport::take_unreachable`] has something to tell.
@@ -360,13 +231,55 @@ impl UdpTransport {
     }
 }
 
-fn unreachable(remote: SocketAddr, error: i32) -> Unreachable {
-    Unreachable { remote, kind: io::Error::from_raw_os_error(error).kind() }
+impl Datagrams for UdpTransport {
+    type Error = io::Error;
+
+    #[inline]
+    fn recv(&mut self, _: TimeNs, batches: usize, deliver: impl FnMut(&RxInfo, &mut [u8])) -> io::Result<usize> {
+        UdpTransport::recv(self, batches, deliver)
+    }
+
+    #[inline]
+    fn push<P: Deref<Target = [u8]>>(&mut self, _: TimeNs, route: Route, head: &[u8], payload: &[P]) {
+        self.tx.push(route, head, payload, &mut self.counters);
+    }
+
+    #[inline]
+    fn flush(&mut self, _: TimeNs) {
+        // Errors of single datagrams are losses, and counted.
+        let _ = UdpTransport::flush(self);
+    }
+
+    #[inline]
+    fn blocked_at(&self) -> Option<RawFd> {
+        UdpTransport::blocked_at(self)
+    }
+
+    fn wake_sources(&self) -> [RawFd; 2] {
+        self.fds()
+    }
+
+    fn local_addrs(&self) -> &[SocketAddr] {
+        UdpTransport::local_addrs(self)
+    }
+
+    fn max_datagram(&self) -> u16 {
+        UdpTransport::max_datagram(self)
+    }
+
+    fn rx_buffer_bytes(&self) -> u64 {
+        UdpTransport::rx_buffer_bytes(self)
+    }
+
+    #[inline]
+    fn take_refused(&mut self, tell: impl FnMut(SocketAddr)) {
+        if self.has_unreachable() {
+            let refused = |u: &Unreachable| u.kind == io::ErrorKind::ConnectionRefused;
+            self.take_unreachable().filter(refused).map(|u| u.remote).for_each(tell);
+        }
+    }
 }
 
-/// The address of ours that a datagram bears in a capture.
-fn own_addr(own: &[SocketAddr], told: Option<IpAddr>, remote: SocketAddr) -> SocketAddr {
-    let same_family = own.iter().find(|a| a.is_ipv4() == remote.is_ipv4());
-    let first = same_family.or(own.first()).copied().unwrap_or(remote);
-    told.map_or(first, |ip| SocketAddr::new(ip, first.port()))
+fn unreachable(remote: SocketAddr, error: i32) -> Unreachable {
+    Unreachable { remote, kind: io::Error::from_raw_os_error(error).kind() }
 }

@@ -7,18 +7,16 @@ use crate::counters::UdpCounters;
 use crate::interfaces::{MAX_PAYLOAD_V4, MAX_PAYLOAD_V6};
 use crate::sys;
 use std::collections::VecDeque;
-use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::os::fd::RawFd;
+use weir_net::Route;
 
 /// Destinations remembered as unable to take super-packets; beyond it offload is off for all.
 const MAX_WITHOUT_OFFLOAD: usize = 16;
 
 /// Refusals remembered until asked for.
 const MAX_REFUSED: usize = 16;
-
-/// Where to, and from which of our addresses.
-pub type Route = (SocketAddr, Option<IpAddr>);
 
 /// A group that waits for room in the socket, copied.
 struct Parked {
@@ -137,7 +135,13 @@ impl Tx {
 
     /// Queues a copy of one datagram; sends what is queued when there is no room.
     #[inline]
-    pub fn push(&mut self, (remote, local): Route, head: &[u8], payload: &[IoSlice<'_>], counters: &mut UdpCounters) {
+    pub fn push<P: Deref<Target = [u8]>>(
+        &mut self,
+        (remote, local): Route,
+        head: &[u8],
+        payload: &[P],
+        counters: &mut UdpCounters,
+    ) {
         let len = head.len() + payload.iter().map(|p| p.len()).sum::<usize>();
         let limits = self.out.limits(remote);
         if len > limits.bytes || (remote.is_ipv6() && !self.out.v6) {
@@ -366,7 +370,13 @@ impl Sender {
         self.park(Parked { route: (group.remote, group.local), segment: group.segment, bytes }, counters);
     }
 
-    fn park_new(&mut self, route: Route, head: &[u8], payload: &[IoSlice<'_>], counters: &mut UdpCounters) {
+    fn park_new<P: Deref<Target = [u8]>>(
+        &mut self,
+        route: Route,
+        head: &[u8],
+        payload: &[P],
+        counters: &mut UdpCounters,
+    ) {
         let mut bytes = Vec::with_capacity(head.len() + payload.iter().map(|p| p.len()).sum::<usize>());
         bytes.extend_from_slice(head);
         payload.iter().for_each(|p| bytes.extend_from_slice(p));

@@ -78,6 +78,8 @@ pub struct Cell {
     pub wire: Wire,
     /// How many ranks, one on each host.
     pub ranks: usize,
+    /// All ranks are on this machine, and nothing goes over a network.
+    pub one_host: bool,
     /// The program in `tests/mpi`.
     pub program: &'static str,
     /// Its arguments.
@@ -102,8 +104,8 @@ pub struct Extent {
 }
 
 /// The groups of cells, in the order of the table of numbers.
-pub const SECTIONS: [&str; 10] =
-    ["latency", "bandwidth", "stream", "loss", "wan", "farm", "streams", "incast", "rate", "overlap"];
+pub const SECTIONS: [&str; 11] =
+    ["latency", "bandwidth", "stream", "loss", "wan", "farm", "streams", "incast", "rate", "overlap", "host"];
 
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
@@ -129,6 +131,7 @@ impl Cell {
             section,
             wire,
             ranks,
+            one_host: false,
             program,
             args: words,
             metrics: metrics.to_vec(),
@@ -173,6 +176,11 @@ impl Cell {
         start + work
     }
 
+    /// What carries it, for people.
+    pub fn network(&self) -> String {
+        if self.one_host { "one host".into() } else { self.wire.describe() }
+    }
+
     fn goal(mut self, goal: Goal) -> Self {
         self.goals.push(goal);
         self
@@ -192,6 +200,7 @@ pub fn cells(only: &[String], extent: Extent) -> Vec<Cell> {
         incast(extent),
         rate(extent),
         overlap(extent),
+        host(extent),
     ];
     let wanted = |cell: &Cell| {
         let by_name = |name: &String| name.contains('/') && cell.id.starts_with(name.as_str());
@@ -235,6 +244,23 @@ fn stream(e: Extent) -> Vec<Cell> {
             .goal(size_goal(size))
     };
     sizes(e).iter().map(one).collect()
+}
+
+/// Ranks of one host: shared memory.
+fn host(e: Extent) -> Vec<Cell> {
+    let one = |size: usize| {
+        let command = format!("pingpong --size {size} --reps 100000000 --seconds {}", e.seconds);
+        let goal = if size == 8 {
+            Goal::ToRival { metric: MEDIAN, rival: "mpich-ofi-shm", ratio: 1.0 }
+        } else {
+            Goal::ToRival { metric: BANDWIDTH, rival: "", ratio: 0.9 }
+        };
+        let id = format!("host/{size}");
+        let cell = Cell::new("host", id, Wire::plain(0.0), 2, &command, &[MEDIAN, BANDWIDTH, P99]);
+        Cell { one_host: true, ..cell.goal(goal) }
+    };
+    let longer = sizes(e).iter().copied().filter(|&size| size >= 4096);
+    std::iter::once(8).chain(longer).map(one).collect()
 }
 
 fn loss(e: Extent) -> Vec<Cell> {

@@ -138,6 +138,9 @@ impl Results {
 
 /// Which stacks a cell runs on.
 pub fn stacks_of(cell: &Cell, stacks: &[Stack]) -> Vec<Stack> {
+    if cell.one_host {
+        return Stack::of_one_host();
+    }
     let mut all: Vec<Stack> = stacks.iter().filter(|stack| stack.is_ours() || cell.rivals).cloned().collect();
     if cell.ablate_streams && stacks.iter().any(|stack| stack.name == "weir-mpich") {
         all.push(Stack::one_stream());
@@ -232,12 +235,14 @@ pub fn measure(
         if plan.is_finished(cell, results) {
             continue;
         }
-        if lab.as_ref().is_none_or(|(of, _)| of.wire != cell.wire || of.ranks != cell.ranks) {
+        if cell.one_host || lab.as_ref().is_none_or(|(of, _)| of.wire != cell.wire || of.ranks != cell.ranks) {
             // The old network ends before the new one starts.
             drop(lab.take());
+        }
+        if lab.is_none() && !cell.one_host {
             lab = Some((cell, Lab::start(cell.ranks, &cell.wire)?));
         }
-        let Some((_, lab)) = &lab else { continue };
+        let lab = lab.as_ref().map(|(_, lab)| lab);
         for _ in 0..plan.launches {
             for stack in &stacks_of(cell, &plan.stacks) {
                 if results.is_done(&cell.id, &stack.name) {
@@ -268,23 +273,26 @@ fn progress(done: usize, cells: usize, id: &str, elapsed: Duration, left_seconds
 
 fn launch(
     paths: &Paths,
-    lab: &Lab,
+    lab: Option<&Lab>,
     cell: &Cell,
     stack: &Stack,
     limit: Duration,
     seen: &mut BTreeMap<String, String>,
 ) -> Result<Launch> {
     let begin = Instant::now();
-    // Also for a stack that asks for none: what the one before asked for must not stay.
-    let effective = lab.set_congestion(stack.congestion.as_deref())?;
-    if let Some(name) = &stack.congestion {
-        seen.insert(name.clone(), effective);
+    if let Some(lab) = lab {
+        // Also for a stack that asks for none: what the one before asked for must not stay.
+        let effective = lab.set_congestion(stack.congestion.as_deref())?;
+        if let Some(name) = &stack.congestion {
+            seen.insert(name.clone(), effective);
+        }
     }
     let program = mpi::program(paths, stack.mpi, cell.program);
     let job = Job { stack, ranks: cell.ranks, program: &program, args: &cell.args, limit, env: &[] };
-    let before = lab.counts()?;
+    let counted = || lab.map_or_else(|| Ok(Counts::default()), Lab::counts);
+    let before = counted()?;
     let mut ended_by_limit = None;
-    let result = match job.run(paths, Some(lab)) {
+    let result = match job.run(paths, lab) {
         Err(error) => Err(format!("{error:#}")),
         Ok(outcome) => {
             ended_by_limit = outcome.status.is_none().then_some(limit);
@@ -295,7 +303,7 @@ fn launch(
             }
         }
     };
-    let counts = lab.counts()?.since(before);
+    let counts = counted()?.since(before);
     let result = if counts.overrun > 0 {
         Err(format!("{} packets lost by an overloaded machine", counts.overrun))
     } else {

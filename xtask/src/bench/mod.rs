@@ -1,6 +1,7 @@
 //! `cargo xtask bench mpi`: Weir and its rivals side by side, written down in `docs/lab`.
 
 pub mod cells;
+pub mod counts;
 pub mod emulator;
 pub mod measure;
 pub mod report;
@@ -27,8 +28,8 @@ use crate::{dist, lab, mpi};
   cargo xtask bench mpi --only latency,loss --launches 7
   cargo xtask bench mpi --only farm --stacks weir-mpich,mpich-tcp-cubic,openmpi-ob1-cubic --json")]
 pub struct Options {
-    /// Only these groups: latency, bandwidth, stream, loss, wan, farm, streams, incast, rate, overlap; or only cells
-    /// whose names start so: farm/7w, wan/10ms/300000
+    /// Only these groups: latency, bandwidth, stream, loss, wan, farm, streams, incast, rate, overlap, host (two ranks
+    /// of one host); or only cells whose names start so: farm/7w, wan/10ms/300000
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<String>,
     /// Only stacks whose names start with one of these
@@ -166,7 +167,7 @@ fn list(plan: &measure::Plan) -> String {
             cell.id,
             plan.launches,
             cell.ranks,
-            cell.wire.describe(),
+            cell.network(),
             cell.program,
             cell.args.join(" ")
         );

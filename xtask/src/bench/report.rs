@@ -29,6 +29,7 @@ pub fn best_rival(
     rival: &str,
     metric: Metric,
 ) -> Option<(String, f64)> {
+    let stacks = stacks_of(cell, stacks);
     let rivals = stacks.iter().filter(|stack| !stack.is_ours() && stack.name.starts_with(rival));
     let values =
         rivals.filter_map(|stack| Some((stack.name.clone(), results.spread(&cell.id, &stack.name, metric)?.median)));
@@ -56,7 +57,8 @@ pub fn judge(results: &Results, cell: &Cell, stacks: &[Stack], goal: &Goal) -> V
         Goal::ToRival { metric, rival, ratio } => {
             let best = best_rival(results, cell, stacks, rival, *metric);
             let mine = ours(results, &cell.id, *metric);
-            let rivals = || stacks.iter().filter(|s| !s.is_ours() && s.name.starts_with(rival));
+            let its = stacks_of(cell, stacks);
+            let rivals = || its.iter().filter(|s| !s.is_ours() && s.name.starts_with(rival));
             let none_through = best.is_none() && rivals().any(|s| !results.of(&cell.id, &s.name).is_empty());
             if none_through || (mine.is_none() && best.is_some() && !results.of(&cell.id, "weir-mpich").is_empty()) {
                 let text = format!("{} {} {ratio} x the best rival", metric.label, sign(metric.better));
@@ -152,7 +154,7 @@ fn cell_table(text: &mut String, results: &Results, cell: &Cell, stacks: &[Stack
         text,
         "\n### {}\n\n{}; `{} {}`, {} ranks",
         cell.id,
-        cell.wire.describe(),
+        cell.network(),
         cell.program,
         cell.args.join(" "),
         cell.ranks
@@ -258,7 +260,7 @@ pub fn resume(report: &Value, cells: &[Cell], commit: &str) -> Results {
 fn what_it_is(cell: &Cell) -> [(&'static str, Value); 5] {
     [
         ("id", cell.id.clone().into()),
-        ("network", cell.wire.describe().into()),
+        ("network", cell.network().into()),
         ("ranks", cell.ranks.into()),
         ("program", cell.program.into()),
         ("args", cell.args.clone().into()),
@@ -281,7 +283,7 @@ pub fn to_json(results: &Results, cells: &[Cell], stacks: &[Stack], about: &[(St
             })
             .collect();
         json!({
-            "id": cell.id, "section": cell.section, "network": cell.wire.describe(), "ranks": cell.ranks, "program": cell.program, "args": cell.args,
+            "id": cell.id, "section": cell.section, "network": cell.network(), "ranks": cell.ranks, "program": cell.program, "args": cell.args,
             "loss_asked": cell.wire.loss, "loss_seen": results.loss_seen(&cell.id),
             "stacks": stacks_of(cell, stacks).iter().map(stack_value).collect::<Vec<_>>(), "goals": goals,
         })

@@ -2,7 +2,7 @@
 //!
 //! A line has the request's number and a space, so that `grep '#17 '` finds a life and nothing else; a line about a request and a message has both numbers.
 
-use crate::api::{OpError, OpKind, RecvOp, RmaOp, SendOp};
+use crate::api::{AmoOp, OpError, OpKind, RecvOp, RmaOp, SendOp};
 use crate::arrivals::{Arriving, Carriage, Place};
 use crate::bodies::BodyOwner;
 use crate::keys::{MsgKey, RecvKey, SendKey, key};
@@ -41,6 +41,7 @@ fn source(source: Option<u32>) -> String {
 fn what<M>(s: &SendState<M>) -> &'static str {
     match (s.role, s.kind) {
         (Role::ReadReply, _) => "answer",
+        (Role::Atomic(_) | Role::Atomics, _) => "atomic",
         (_, OpKind::Write) => "write",
         (_, OpKind::Read) => "read",
         _ => "send",
@@ -85,6 +86,18 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             op.peer, op.key, op.remote_addr
         ));
         self.trace.expect_out(number, what, len);
+        number
+    }
+
+    /// An atomic operation is begun; returns its number.
+    #[cold]
+    pub(crate) fn trace_atomic(&mut self, op: &AmoOp<M>) -> u64 {
+        let (number, own) = (self.trace.number(), self.own(op.peer));
+        let (what, of) = (op.atomic.op(), op.atomic.of());
+        self.trace.line(format_args!(
+            "#{number} atomic posted to={}{own} key={:#x} addr={:#x} {what:?} of={of:?} count={}",
+            op.peer, op.key, op.remote_addr, op.count
+        ));
         number
     }
 

@@ -1,5 +1,6 @@
 //! Checkers: what must hold in every run, whatever the network does. They see everything, from above.
 
+pub mod counters;
 pub mod delivery;
 pub mod liveness;
 pub mod memory;
@@ -41,6 +42,8 @@ pub struct Checks {
     pub memory: memory::Memory,
     /// Remote memory.
     pub remote: remote::Remote,
+    /// Atomic operations.
+    pub counters: counters::Counters,
     /// Verdicts on peers.
     pub liveness: liveness::Liveness,
 }

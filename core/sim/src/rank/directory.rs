@@ -53,6 +53,15 @@ impl Directory {
 /// Makes the program for a rank.
 pub type MakeApp = Rc<dyn Fn(Program) -> Box<dyn App>>;
 
+/// A defect planted in a run, to see that a checker finds it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Defect {
+    /// Of the atomic operations on a rank's counters some are executed twice, as if their message had been handed up again when it came again.
+    ExecutedTwice,
+    /// Some of the answers to atomic operations never come.
+    AnswerDropped,
+}
+
 /// What all ranks of a run share.
 pub struct Shared {
     /// The run's seed.
@@ -81,6 +90,8 @@ pub struct Shared {
     pub finished_ns: Ns,
     /// The run is being wound up.
     pub closing: bool,
+    /// What is wrong on purpose.
+    pub defect: Option<Defect>,
     make: MakeApp,
 }
 
@@ -112,6 +123,7 @@ impl Shared {
             restarting: BTreeSet::new(),
             finished_ns: 0,
             closing: false,
+            defect: None,
             make,
         }
     }

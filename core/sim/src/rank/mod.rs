@@ -13,11 +13,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use weir_link::{DownReason, Endpoint, PacketBuf, PeerId, RxMeta, Time};
 use weir_message::Messages;
 
-pub use directory::{Directory, Shared};
+pub use directory::{Defect, Directory, Shared};
 use lanes::Lanes;
 use operations::{Outgoing, Receive};
 pub use pattern::Pattern;
-pub use remote::{READABLE_BYTES, WRITABLE_BYTES};
+pub use remote::{COUNTERS, READABLE_BYTES, WRITABLE_BYTES};
 use told::{Pieces, Steps};
 
 use crate::check::{Program, memory::Memory};
@@ -110,6 +110,9 @@ pub struct RemoteOp {
     pub notice: bool,
     /// It names a region that nobody has.
     pub wrong: bool,
+    /// One is added to each of the counters that lie there, and what they held is read or not.
+    #[serde(default)]
+    pub add: bool,
 }
 
 /// The program on a rank.

@@ -157,7 +157,9 @@ impl Core {
         match c.kind {
             OpKind::Send => self.sent(host, SendId(c.context as u64), c),
             OpKind::Recv => self.received(host, RecvId(c.context as u64), c),
-            OpKind::Write | OpKind::Read => self.remote_ended(host, RemoteId(c.context as u64), c),
+            OpKind::Write | OpKind::Read | OpKind::Atomic | OpKind::FetchAtomic => {
+                self.remote_ended(host, RemoteId(c.context as u64), c)
+            }
             OpKind::RemoteWrite => self.noticed(host, c),
             other => host.violation("completion", format!("{}: {other:?}, which nobody began", self.program)),
         }

@@ -16,6 +16,8 @@ pub struct Pattern {
     what: What,
     offset: u64,
     len: u64,
+    /// Some changes are made twice: a defect, to be found.
+    twice: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -32,14 +34,22 @@ impl Pattern {
     /// The payload of a message of `len` bytes.
     #[must_use]
     pub fn payload(key: u64, len: u64) -> Pattern {
-        Pattern { what: What::Payload(key), offset: 0, len }
+        Pattern { what: What::Payload(key), offset: 0, len, twice: false }
     }
 
     /// Room for `len` bytes, and what is in it.
     #[must_use]
     pub fn room(len: u64) -> (Pattern, Rc<RefCell<Vec<u8>>>) {
         let bytes = Rc::default();
-        (Pattern { what: What::Room(Rc::clone(&bytes)), offset: 0, len }, bytes)
+        (Pattern { what: What::Room(Rc::clone(&bytes)), offset: 0, len, twice: false }, bytes)
+    }
+
+    /// Room for counters that starts with zeros. With `twice`, every fiftieth change of one is made twice.
+    #[must_use]
+    pub fn counters(len: u64, twice: bool) -> (Pattern, Rc<RefCell<Vec<u8>>>) {
+        let (room, bytes) = Pattern::room(len);
+        bytes.borrow_mut().resize(len as usize, 0);
+        (Pattern { twice, ..room }, bytes)
     }
 
     /// How many of `len` bytes from `offset` on there are.
@@ -86,13 +96,30 @@ impl Memory for Pattern {
 
     fn part(&self, offset: u64, len: u64) -> Self {
         let offset = offset.min(self.len);
-        Pattern { what: self.what.clone(), offset: self.offset + offset, len: len.min(self.len - offset) }
+        let (what, len) = (self.what.clone(), len.min(self.len - offset));
+        Pattern { what, offset: self.offset + offset, len, twice: self.twice }
     }
 
     fn copy_from(&self, offset: u64, src: &Self, len: u64) {
         let mut bytes = vec![0; len.min(src.len).min(self.len.saturating_sub(offset)) as usize];
         src.read(0, &mut bytes);
         self.write(offset, &bytes);
+    }
+
+    /// It begins at a multiple of everything.
+    fn update(&self, offset: u64, bytes: usize, mut change: impl FnMut(u64) -> Option<u64>) -> Option<u64> {
+        if self.within(offset, bytes) < bytes || !(self.offset + offset).is_multiple_of(bytes as u64) {
+            return None;
+        }
+        let mut word = [0; 8];
+        self.read(offset, &mut word[..bytes]);
+        let old = u64::from_le_bytes(word);
+        if let Some(new) = change(old) {
+            let again = if self.twice && old % 50 == 49 { change(new) } else { None };
+            let new = again.unwrap_or(new);
+            self.write(offset, &new.to_le_bytes()[..bytes]);
+        }
+        Some(old)
     }
 
     fn crc32c(&self, offset: u64, len: usize, crc: u32) -> u32 {

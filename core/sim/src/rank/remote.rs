@@ -1,13 +1,16 @@
-//! Remote memory: each rank has a region that others read and one that they write.
+//! Remote memory: each rank has a region that others read, one that they write, and one of counters to which they add.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use weir_link::{PeerId, Time};
-use weir_message::{Access, Completion, INJECT_BYTES, MessageError, Messages, OpError, OpKind, RmaOp, SendMode};
+use weir_message::{
+    Access, AmoOp, Atomic, AtomicOp, AtomicType, Completion, INJECT_BYTES, MessageError, Messages, OpError, OpKind,
+    RmaOp, SendMode,
+};
 
 use super::told::Steps;
-use super::{Core, Outcome, Pattern, RemoteId, RemoteOp, Shared};
+use super::{Core, Defect, Outcome, Pattern, RemoteId, RemoteOp, Shared};
 use crate::check::{Program, payload, remote};
 use crate::world::Host;
 
@@ -15,10 +18,13 @@ use crate::world::Host;
 pub const READABLE_BYTES: u64 = 1 << 20;
 /// Bytes of the region that is written.
 pub const WRITABLE_BYTES: u64 = 16 << 20;
+/// Counters of a rank, of eight bytes each.
+pub const COUNTERS: u64 = 64;
 /// Their keys, and one of no region.
 const READ_KEY: u64 = 1;
 const WRITE_KEY: u64 = 2;
 const WRONG_KEY: u64 = 3;
+const COUNT_KEY: u64 = 4;
 /// Told apart from messages in the keys of payloads.
 const REGION: u64 = 1 << 62;
 const WRITES: u64 = 1 << 61;
@@ -32,14 +38,18 @@ pub(super) struct Remote {
     bytes: Rc<RefCell<Vec<u8>>>,
 }
 
-/// Gives others the two regions of a rank.
+/// Gives others the regions of a rank.
 pub(super) fn register(shared: &mut Shared, program: Program, id: u64, messages: &mut Messages<Pattern, Steps>) {
     let readable = Pattern::payload(payload::key(id, REGION), READABLE_BYTES);
     let (writable, bytes) = Pattern::room(WRITABLE_BYTES);
     shared.checks.remote.regions.insert(program, bytes);
     let (read, write) =
         (Access { remote_read: true, ..Access::default() }, Access { remote_write: true, ..Access::default() });
-    for (memory, access, key) in [(readable, read, READ_KEY), (writable, write, WRITE_KEY)] {
+    let (counters, bytes) = Pattern::counters(8 * COUNTERS, shared.defect == Some(Defect::ExecutedTwice));
+    shared.checks.counters.regions.insert(program, bytes);
+    let both = Access { remote_read: true, remote_write: true };
+    for (memory, access, key) in [(readable, read, READ_KEY), (writable, write, WRITE_KEY), (counters, both, COUNT_KEY)]
+    {
         let registered = messages.register(memory, 0, access, Some(key));
         assert_eq!(registered, Ok(key), "the first regions of an endpoint");
     }
@@ -54,7 +64,11 @@ impl Core {
         self.remote.insert(id, Remote { op, to, bytes: Rc::default() });
         let checker = &mut host.shared.checks.remote;
         checker.wrong += u64::from(op.wrong);
-        if !op.read {
+        if op.add {
+            if !op.wrong {
+                host.shared.checks.counters.begun(to, op.at, op.len / 8);
+            }
+        } else if !op.read {
             let key = payload::key(self.endpoint_id, WRITES | id.0);
             let write = remote::Write { to, at: op.at, len: op.len, key, notice: op.notice, noticed: false };
             checker.writes.insert((me, id.0), write);
@@ -80,6 +94,9 @@ impl Core {
     fn submit_remote(&mut self, host: &mut Host<'_, Shared>, id: RemoteId) -> bool {
         let Some(Remote { op, to, .. }) = self.remote.get(&id).cloned() else { return true };
         let peer = self.peer_of(host, to).0;
+        if op.add {
+            return self.submit_add(host, id, op, to, peer);
+        }
         let memory = if op.read {
             let (room, bytes) = Pattern::room(op.len);
             self.remote.insert(id, Remote { op, to, bytes });
@@ -123,13 +140,46 @@ impl Core {
         true
     }
 
-    /// A write or read has ended.
+    /// The same of additions.
+    fn submit_add(&mut self, host: &mut Host<'_, Shared>, id: RemoteId, op: RemoteOp, to: Program, peer: u32) -> bool {
+        let (operand, ones) = Pattern::room(op.len);
+        ones.borrow_mut().extend((0..op.len / 8).flat_map(|_| 1u64.to_le_bytes()));
+        let (room, bytes) = Pattern::room(op.len);
+        self.remote.insert(id, Remote { op, to, bytes });
+        let Some(atomic) = Atomic::new(AtomicOp::Sum, AtomicType::U64) else { return true };
+        let amo = AmoOp {
+            peer,
+            atomic,
+            count: (op.len / 8) as u32,
+            operand,
+            compare: Pattern::default(),
+            result: if op.read { room } else { Pattern::default() },
+            remote_addr: op.at,
+            key: if op.wrong { WRONG_KEY } else { COUNT_KEY },
+            report: true,
+            context: id.0 as usize,
+            user: 0,
+        };
+        match self.messages.atomic(Time(host.now), amo) {
+            Ok(()) => {}
+            Err(MessageError::Again) => return false,
+            Err(MessageError::PeerDown(_)) => self.end_remote(host, id, false),
+            Err(e) => host.violation("remote", format!("{}: {op:?} cannot begin: {e}", self.program)),
+        }
+        self.settle(host);
+        true
+    }
+
+    /// A write, read or addition has ended.
     pub(super) fn remote_ended(&mut self, host: &mut Host<'_, Shared>, id: RemoteId, c: &Completion) {
         let me = self.program;
         let Some(Remote { op, to, bytes }) = self.remote.get(&id).cloned() else {
             return host.violation("exactly-once", format!("{me}: remote {} ends twice, or never began", id.0));
         };
         let peer = self.by_program.get(&to).and_then(|p| self.peers.get(p));
+        if op.add && host.shared.defect == Some(Defect::AnswerDropped) && id.0 % 20 == 7 {
+            return;
+        }
         let kept = match c.result {
             Err(OpError::PeerDown(_)) if peer.is_none_or(|p| p.down.is_some()) => {
                 return self.end_remote(host, id, false);
@@ -140,6 +190,11 @@ impl Core {
             // What is empty ends as it begins.
             Ok(()) if op.wrong && op.read && op.len == 0 => Ok(()),
             Ok(()) if op.wrong => Err("was not refused".into()),
+            Ok(()) if op.add => {
+                let bytes = bytes.borrow();
+                let held = op.read.then_some(&bytes[..]);
+                host.shared.checks.counters.ended(to, op.at, op.len / 8, held)
+            }
             Ok(()) if op.read => {
                 let key = payload::key(peer.map_or(0, |p| p.endpoint_id), REGION);
                 let bytes = bytes.borrow();
@@ -153,6 +208,7 @@ impl Core {
         };
         match kept {
             Ok(()) => self.end_remote(host, id, true),
+            Err(e) if op.add => host.violation("exactly-once", format!("{me}: {op:?}: {e}")),
             Err(e) => host.violation("remote", format!("{me}: {op:?}: {e}")),
         }
     }

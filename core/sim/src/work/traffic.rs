@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::PROTOCOL;
 use super::script::Step;
 use crate::check::Program;
-use crate::rank::{READABLE_BYTES, RecvOp, RemoteOp, SendOp, WRITABLE_BYTES};
+use crate::rank::{COUNTERS, READABLE_BYTES, RecvOp, RemoteOp, SendOp, WRITABLE_BYTES};
 use crate::rng::Rng;
 use crate::spec::{HostId, Ns};
 
@@ -72,7 +72,7 @@ pub struct PlannedRemote {
 pub struct Traffic {
     /// All messages.
     pub messages: Vec<Planned>,
-    /// Remote writes and reads beside them.
+    /// Remote writes, reads and additions beside them.
     #[serde(default)]
     pub remote: Vec<PlannedRemote>,
     /// Hosts that crash and restart during phase 0.
@@ -203,7 +203,26 @@ impl Traffic {
                 let free: &mut u64 = &mut written[to as usize];
                 let at = if read { rng.below(READABLE_BYTES - len + 1) } else { std::mem::replace(free, *free + len) };
                 let (notice, wrong) = (!read && rng.chance(300_000), rng.chance(30_000));
-                let op = RemoteOp { to, read, at, len, notice: notice && !wrong, wrong };
+                let op = RemoteOp { to, read, at, len, notice: notice && !wrong, wrong, add: false };
+                self.remote.push(PlannedRemote { from, at_ns: rng.between(first, last), phase, op });
+            }
+        }
+    }
+
+    /// Draws additions to counters, few counters that many add to or many of a few, for the time that the messages take.
+    pub fn draw_atomics(&mut self, rng: &mut Rng, hosts: u32) {
+        let counters = rng.pick(&[1, 3, COUNTERS - 3]);
+        for phase in 0..=self.messages.iter().map(|m| m.phase).max().unwrap_or(0) {
+            let times = || self.messages.iter().filter(|m| m.phase == phase).map(|m| m.send_at_ns);
+            let (Some(first), Some(last)) = (times().min(), times().max()) else { continue };
+            let favourite = rng.below(u64::from(hosts)) as HostId;
+            for _ in 0..rng.log_between(5, 300) {
+                let from = rng.below(u64::from(hosts)) as HostId;
+                let other = (from + 1 + rng.below(u64::from(hosts) - 1) as HostId) % hosts;
+                let to = if from != favourite && rng.chance(500_000) { favourite } else { other };
+                let (at, elements) = (8 * rng.below(counters), if rng.chance(100_000) { rng.between(2, 4) } else { 1 });
+                let (read, wrong) = (rng.chance(600_000), rng.chance(20_000));
+                let op = RemoteOp { to, read, at, len: 8 * elements, notice: false, wrong, add: true };
                 self.remote.push(PlannedRemote { from, at_ns: rng.between(first, last), phase, op });
             }
         }

@@ -40,6 +40,10 @@ pub const FI_DIRECTED_RECV: u64 = 1 << 59;
 pub const FI_CLAIM: u64 = 1 << 59;
 /// In operation flags only.
 pub const FI_DISCARD: u64 = 1 << 58;
+/// In `fi_query_atomic` flags only.
+pub const FI_FETCH_ATOMIC: u64 = 1 << 58;
+/// In `fi_query_atomic` flags only.
+pub const FI_COMPARE_ATOMIC: u64 = 1 << 59;
 /// In `fi_ep_bind` flags only.
 pub const FI_SELECTIVE_COMPLETION: u64 = 1 << 59;
 /// In `fi_av_insert` flags only.
@@ -138,6 +142,24 @@ pub const FI_OPT_INJECT_MSG_SIZE: i32 = 16;
 pub const FI_OPT_INJECT_TAGGED_SIZE: i32 = 17;
 pub const FI_OPT_INJECT_RMA_SIZE: i32 = 18;
 
+// enum fi_datatype and enum fi_op, of both a few: their order is that of `weir_engine::AtomicType::ALL` and `AtomicOp::ALL`
+#[cfg(test)]
+pub const FI_UINT64: i32 = 7;
+#[cfg(test)]
+pub const FI_DOUBLE: i32 = 9;
+#[cfg(test)]
+pub const FI_SUM: i32 = 2;
+#[cfg(test)]
+pub const FI_BXOR: i32 = 9;
+#[cfg(test)]
+pub const FI_ATOMIC_READ: i32 = 10;
+#[cfg(test)]
+pub const FI_ATOMIC_WRITE: i32 = 11;
+#[cfg(test)]
+pub const FI_CSWAP: i32 = 12;
+#[cfg(test)]
+pub const FI_MSWAP: i32 = 18;
+
 // enum fi_wait_obj
 pub const FI_WAIT_NONE: i32 = 0;
 pub const FI_WAIT_UNSPEC: i32 = 1;
@@ -184,6 +206,7 @@ pub const FI_ENOSYS: i32 = libc::ENOSYS;
 pub const FI_ENOMSG: i32 = libc::ENOMSG;
 pub const FI_ENODATA: i32 = libc::ENODATA;
 pub const FI_EMSGSIZE: i32 = libc::EMSGSIZE;
+pub const FI_EOPNOTSUPP: i32 = libc::EOPNOTSUPP;
 pub const FI_ENOPROTOOPT: i32 = libc::ENOPROTOOPT;
 pub const FI_ETIMEDOUT: i32 = libc::ETIMEDOUT;
 pub const FI_EHOSTUNREACH: i32 = libc::EHOSTUNREACH;

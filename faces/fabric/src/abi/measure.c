@@ -21,7 +21,9 @@ int main(void)
 	SIZE(fi_msg); SIZE(fi_msg_tagged); SIZE(fi_msg_rma); SIZE(fi_rma_iov); SIZE(fi_cq_tagged_entry); SIZE(fi_eq_entry); SIZE(fi_eq_err_entry);
 	SIZE(fid); SIZE(fid_fabric); SIZE(fid_domain); SIZE(fid_av); SIZE(fid_cq); SIZE(fid_cntr); SIZE(fid_ep); SIZE(fid_eq); SIZE(fid_mr);
 	SIZE(fi_ops_msg); SIZE(fi_ops_tagged); SIZE(fi_ops_rma); SIZE(fi_ops_cm); SIZE(fi_ops_eq); SIZE(fi_ops_mr); SIZE(fi_ops_fabric); SIZE(fi_ops_atomic);
-	SIZE(fi_ops_collective);
+	SIZE(fi_ops_collective); SIZE(fi_ioc); SIZE(fi_rma_ioc); SIZE(fi_msg_atomic); SIZE(fi_atomic_attr);
+	FIELD(fi_msg_atomic, rma_iov); FIELD(fi_msg_atomic, op); FIELD(fi_msg_atomic, context); FIELD(fi_ops_atomic, inject); FIELD(fi_ops_atomic, compwrite);
+	FIELD(fi_ops_atomic, compwritevalid); FIELD(fi_ops_domain, query_atomic);
 	FIELD(fi_provider, name); FIELD(fi_provider, getinfo); FIELD(fi_provider, cleanup);
 	FIELD(fi_info, src_addr); FIELD(fi_info, handle); FIELD(fi_info, nic);
 	FIELD(fi_tx_attr, inject_size); FIELD(fi_tx_attr, tclass); FIELD(fi_rx_attr, iov_limit);
@@ -39,5 +41,7 @@ int main(void)
 	printf("value FI_WAIT_FD %d\nvalue FI_WAIT_YIELD %d\nvalue FI_PROGRESS_MANUAL %d\n", FI_WAIT_FD, FI_WAIT_YIELD, FI_PROGRESS_MANUAL);
 	printf("value FI_DIRECTED_RECV %llu\nvalue FI_SELECTIVE_COMPLETION %llu\nvalue FI_MATCH_COMPLETE %llu\n", FI_DIRECTED_RECV, FI_SELECTIVE_COMPLETION, FI_MATCH_COMPLETE);
 	printf("value FI_ENOEQ %d\nvalue FI_RMA_EVENT %llu\n", FI_ENOEQ, FI_RMA_EVENT);
+	printf("value FI_ATOMIC %llu\nvalue FI_FETCH_ATOMIC %llu\nvalue FI_COMPARE_ATOMIC %llu\n", FI_ATOMIC, FI_FETCH_ATOMIC, FI_COMPARE_ATOMIC);
+	printf("value FI_UINT64 %d\nvalue FI_DOUBLE %d\nvalue FI_BXOR %d\nvalue FI_ATOMIC_WRITE %d\nvalue FI_CSWAP %d\nvalue FI_MSWAP %d\n", FI_UINT64, FI_DOUBLE, FI_BXOR, FI_ATOMIC_WRITE, FI_CSWAP, FI_MSWAP);
 	return 0;
 }

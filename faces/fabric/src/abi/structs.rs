@@ -232,6 +232,46 @@ pub struct FiMsgRma {
     pub data: u64,
 }
 
+/// `struct fi_ioc`: elements in local memory.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FiIoc {
+    pub addr: *mut c_void,
+    pub count: usize,
+}
+
+/// `struct fi_rma_ioc`: elements in a peer's memory.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FiRmaIoc {
+    pub addr: u64,
+    pub count: usize,
+    pub key: u64,
+}
+
+/// `struct fi_msg_atomic`.
+#[repr(C)]
+pub struct FiMsgAtomic {
+    pub msg_iov: *const FiIoc,
+    pub desc: *mut *mut c_void,
+    pub iov_count: usize,
+    pub addr: u64,
+    pub rma_iov: *const FiRmaIoc,
+    pub rma_iov_count: usize,
+    pub datatype: c_int,
+    pub op: c_int,
+    pub context: *mut c_void,
+    pub data: u64,
+}
+
+/// `struct fi_atomic_attr`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FiAtomicAttr {
+    pub count: usize,
+    pub size: usize,
+}
+
 /// `struct fi_cq_tagged_entry`; the smaller formats are its beginning.
 #[repr(C)]
 #[derive(Clone, Copy)]

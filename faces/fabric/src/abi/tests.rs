@@ -23,7 +23,7 @@ fn ours() -> BTreeMap<String, u64> {
         "fi_msg" FiMsg, "fi_msg_tagged" FiMsgTagged, "fi_msg_rma" FiMsgRma, "fi_rma_iov" FiRmaIov, "fi_cq_tagged_entry" FiCqTaggedEntry, "fi_eq_entry" FiEqEntry,
         "fi_eq_err_entry" FiEqErrEntry, "fid" Fid, "fid_fabric" FidFabric, "fid_domain" FidDomain, "fid_av" FidAv, "fid_cq" FidCq, "fid_cntr" FidCntr, "fid_ep" FidEp, "fid_eq" FidEq,
         "fid_mr" FidMr, "fi_ops_msg" FiOpsMsg, "fi_ops_tagged" FiOpsTagged, "fi_ops_rma" FiOpsRma, "fi_ops_cm" FiOpsCm, "fi_ops_eq" FiOpsEq, "fi_ops_mr" FiOpsMr,
-        "fi_ops_fabric" FiOpsFabric, "fi_ops_atomic" FiOpsAtomic, "fi_ops_collective" FiOpsCollective,
+        "fi_ops_fabric" FiOpsFabric, "fi_ops_atomic" FiOpsAtomic, "fi_ops_collective" FiOpsCollective, "fi_ioc" FiIoc, "fi_rma_ioc" FiRmaIoc, "fi_msg_atomic" FiMsgAtomic, "fi_atomic_attr" FiAtomicAttr,
     };
     let fields = fields! {
         "fi_provider.name" FiProvider, name; "fi_provider.getinfo" FiProvider, getinfo; "fi_provider.cleanup" FiProvider, cleanup;
@@ -37,7 +37,9 @@ fn ours() -> BTreeMap<String, u64> {
         "fi_cq_err_entry.olen" FiCqErrEntry, olen; "fi_cq_err_entry.err_data" FiCqErrEntry, err_data; "fi_cq_err_entry.err_data_size" FiCqErrEntry, err_data_size;
         "fi_ops_domain.endpoint" FiOpsDomain, endpoint; "fi_ops_domain.cntr_open" FiOpsDomain, cntr_open; "fi_ops_domain.endpoint2" FiOpsDomain, endpoint2;
         "fi_ops_av.straddr" FiOpsAv, straddr; "fi_ops_cq.strerror" FiOpsCq, strerror; "fi_ops_cntr.seterr" FiOpsCntr, seterr;
-        "fi_ops_ep.setopt" FiOpsEp, setopt; "fi_ops_ep.tx_size_left" FiOpsEp, tx_size_left;
+        "fi_msg_atomic.rma_iov" FiMsgAtomic, rma_iov; "fi_msg_atomic.op" FiMsgAtomic, op; "fi_msg_atomic.context" FiMsgAtomic, context;
+        "fi_ops_atomic.inject" FiOpsAtomic, inject; "fi_ops_atomic.compwrite" FiOpsAtomic, compwrite; "fi_ops_atomic.compwritevalid" FiOpsAtomic, compwritevalid;
+        "fi_ops_domain.query_atomic" FiOpsDomain, query_atomic; "fi_ops_ep.setopt" FiOpsEp, setopt; "fi_ops_ep.tx_size_left" FiOpsEp, tx_size_left;
     };
     let values = values![
         FI_CLASS_CNTR,
@@ -59,6 +61,15 @@ fn ours() -> BTreeMap<String, u64> {
         FI_MATCH_COMPLETE,
         FI_ENOEQ,
         FI_RMA_EVENT,
+        FI_ATOMIC,
+        FI_FETCH_ATOMIC,
+        FI_COMPARE_ATOMIC,
+        FI_UINT64,
+        FI_DOUBLE,
+        FI_BXOR,
+        FI_ATOMIC_WRITE,
+        FI_CSWAP,
+        FI_MSWAP,
     ];
     sizes.into_iter().chain(fields).chain(values).collect()
 }

@@ -106,6 +106,29 @@ impl Drop for Answer {
 const V2: u32 = fi_version(2, 5);
 
 #[test]
+fn atomic_operations_are_for_who_asks() {
+    // What Open MPI's btl/ofi asks for.
+    let mut a = Asked::nothing();
+    a.caps = FI_RMA | FI_ATOMIC;
+    a.mode = (1 << 59) | (1 << 52);
+    a.ep.ep_type = FI_EP_RDM;
+    a.domain.mr_mode = (1 << 2) | (1 << 5) | (1 << 6) | (1 << 10);
+    a.tx.iov_limit = 1;
+    a.rx.iov_limit = 1;
+    a.tx.op_flags = FI_DELIVERY_COMPLETE;
+    let answer = a.ask(fi_version(1, 18)).expect("offered");
+    assert_eq!(answer.info().caps & (FI_RMA | FI_ATOMIC), FI_RMA | FI_ATOMIC);
+    assert_eq!(answer.info().caps & DIRECTIONS_RMA, DIRECTIONS_RMA);
+    assert_eq!((answer.domain().mr_mode, answer.tx().op_flags), (0, FI_DELIVERY_COMPLETE));
+    assert_eq!(answer.tx().caps & FI_ATOMIC, FI_ATOMIC);
+    // Alone, they have all directions too.
+    a.caps = FI_ATOMIC;
+    assert_eq!(a.ask(V2).expect("offered").info().caps & DIRECTIONS_RMA, DIRECTIONS_RMA);
+    // MPICH asks for what it was given without hints.
+    assert_eq!(Asked::like_mpich().ask(V2).expect("offered").info().caps & FI_ATOMIC, 0);
+}
+
+#[test]
 fn without_hints_everything_is_offered() {
     let a = Answer::get(V2, ptr::null(), ptr::null(), 0, ptr::null()).expect("offered");
     let i = a.info();
@@ -141,7 +164,7 @@ fn mpich_gets_what_it_never_gives_up() {
 #[test]
 fn more_than_is_offered_is_refused() {
     let refusals: [fn(&mut Asked); 16] = [
-        |a| a.caps = 1 << 4,
+        |a| a.caps = FI_COLLECTIVE,
         |a| a.ep.ep_type = 1,
         |a| a.ep.protocol = 5,
         |a| a.ep.max_msg_size = usize::MAX,

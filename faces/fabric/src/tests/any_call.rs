@@ -5,6 +5,7 @@
 
 use super::refusals::{UNKNOWN, zeroed};
 use super::*;
+use crate::atomic::ATOMIC_OPS as ATOMIC;
 use crate::info::{IOV_LIMIT, MAX_INJECT, MAX_MSG};
 use crate::msg::MSG_OPS as MSG;
 use crate::rma::RMA_OPS as RMA;
@@ -138,7 +139,7 @@ impl Drop for Side {
 impl Side {
     fn new() -> Side {
         let [lent, room, exposed, last] = [(); 4].map(|()| Place::new());
-        Side { regions: Vec::new(), world: World::new(), lent, room, exposed, last }
+        Side { regions: Vec::new(), world: World::with(FI_ATOMIC), lent, room, exposed, last }
     }
 
     fn ep(&self, c: &Call) -> Handle<FidEp> {
@@ -169,6 +170,32 @@ impl Call {
         FiMsgTagged { msg_iov, desc, iov_count, addr, tag: self.tag, ignore: self.ignore, context, data }
     }
 
+    /// A type and an operation, known ones as a rule.
+    fn atomic(&self) -> (i32, i32) {
+        ((self.number % 12) as i32, (self.ignore.wrapping_add(self.context as u64) % 21) as i32)
+    }
+
+    fn elements(&self, place: &Place) -> [FiIoc; IOV_LIMIT + 1] {
+        [FiIoc { addr: self.memory(place), count: self.len }; IOV_LIMIT + 1]
+    }
+
+    fn atomic_message(&self, list: &[FiIoc], then: impl FnOnce(*const FiMsgAtomic) -> isize) -> isize {
+        let range = FiRmaIoc { addr: self.tag, count: self.len.wrapping_mul(self.pieces), key: self.key };
+        let (datatype, op) = self.atomic();
+        then(&FiMsgAtomic {
+            msg_iov: list.as_ptr(),
+            desc: null_mut(),
+            iov_count: self.pieces,
+            addr: self.address,
+            rma_iov: &raw const range,
+            rma_iov_count: if self.number.is_multiple_of(8) { self.number as usize } else { 1 },
+            datatype,
+            op,
+            context: self.context(),
+            data: self.number,
+        })
+    }
+
     /// With a range as long as the list, most of the time.
     fn remote(&self, list: &[iovec], then: impl FnOnce(*const FiMsgRma) -> isize) -> isize {
         let FiMsg { msg_iov, desc, iov_count, addr, context, data } = self.message(list);
@@ -191,7 +218,7 @@ type Perform = fn(&mut Side, &Call, &[crate::addr::Name]) -> isize;
 
 /// A call of the tables: its name, whether it takes flags, and how it is done.
 // SAFETY: (of all) objects are open or null; memory is there, null, or so long that it must be refused.
-const CALLS: [(&str, Flags, Perform); 53] = [
+const CALLS: [(&str, Flags, Perform); 59] = [
     ("send", Unflagged, |s, c, _| unsafe {
         (MSG.send)(s.ep(c), c.memory(&s.lent), c.len, null_mut(), c.address, c.context())
     }),
@@ -260,6 +287,37 @@ const CALLS: [(&str, Flags, Perform); 53] = [
     }),
     ("inject_writedata", Unflagged, |s, c, _| unsafe {
         (RMA.injectdata)(s.ep(c), c.memory(&s.lent), c.len, c.number, c.address, c.tag, c.key)
+    }),
+    ("atomic", Unflagged, |s, c, _| unsafe {
+        let (of, op) = c.atomic();
+        (ATOMIC.write)(s.ep(c), c.memory(&s.lent), c.len, null_mut(), c.address, c.tag, c.key, of, op, c.context())
+    }),
+    ("atomicv", Unflagged, |s, c, _| unsafe {
+        let ((of, op), list) = (c.atomic(), c.elements(&s.lent));
+        let list = list.as_ptr();
+        (ATOMIC.writev)(s.ep(c), list, null_mut(), c.pieces, c.address, c.tag, c.key, of, op, c.context())
+    }),
+    ("inject_atomic", Unflagged, |s, c, _| unsafe {
+        let (of, op) = c.atomic();
+        (ATOMIC.inject)(s.ep(c), c.memory(&s.lent), c.len, c.address, c.tag, c.key, of, op)
+    }),
+    ("fetch_atomicmsg", Flagged, |s, c, _| unsafe {
+        let mut result = c.elements(&s.room);
+        c.atomic_message(&c.elements(&s.lent), |m| {
+            (ATOMIC.readwritemsg)(s.ep(c), m, result.as_mut_ptr(), null_mut(), c.pieces, c.flags)
+        })
+    }),
+    ("compare_atomicmsg", Flagged, |s, c, _| unsafe {
+        let (compare, mut result) = (c.elements(&s.lent), c.elements(&s.room));
+        c.atomic_message(&compare, |m| {
+            let (at, to) = (compare.as_ptr(), result.as_mut_ptr());
+            (ATOMIC.compwritemsg)(s.ep(c), m, at, null_mut(), c.pieces, to, null_mut(), c.pieces, c.flags)
+        })
+    }),
+    ("atomicvalid", Unflagged, |s, c, _| unsafe {
+        let ((of, op), mut count) = (c.atomic(), 0);
+        let place = if c.null_memory { null_mut() } else { &raw mut count };
+        (ATOMIC.readwritevalid)(s.ep(c), of, op, place) as isize
     }),
     ("mr_reg", Flagged, |s, c, _| register(s, c, 0)),
     ("mr_regv", Flagged, |s, c, _| register(s, c, 1)),
@@ -483,7 +541,8 @@ fn works(from: &Side, to: &mut Side) -> Result<(), TestCaseError> {
 }
 
 /// What a call may answer when it does not do what was asked; `FI_EOTHER` among them would be a panic.
-const CODES: [i32; 17] = [
+const CODES: [i32; 18] = [
+    FI_EOPNOTSUPP,
     FI_EINVAL,
     FI_EBADFLAGS,
     FI_EMSGSIZE,

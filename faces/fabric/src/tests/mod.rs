@@ -1,6 +1,7 @@
 //! The calls as a C program makes them: through the tables of a provider's objects.
 
 mod any_call;
+mod atomics;
 mod broken;
 mod refusals;
 mod regions;
@@ -130,7 +131,14 @@ struct World {
 
 impl World {
     fn new() -> World {
+        World::with(0)
+    }
+
+    /// The same, with capabilities that are only for who asks.
+    fn with(caps: u64) -> World {
         let base = Base::new(V2);
+        // SAFETY: the answer of getinfo.
+        unsafe { (*base.info.0).caps |= caps };
         let (fabric, domain) = (base.fabric, base.domain);
         // SAFETY: zeros are valid attributes; objects are used before they are closed.
         unsafe {

@@ -144,15 +144,7 @@ fn of_domains() {
         t.row("fi_control of a domain", FI_ENOSYS, || (fid_ops.control)(fid_of(domain), 99, null_mut()).into());
         t.row("fi_close of a domain in use", FI_EBUSY, || close(domain).into());
         let ops = &*(*domain.raw()).ops;
-        for call in [
-            ops.scalable_ep,
-            ops.poll_open,
-            ops.stx_ctx,
-            ops.srx_ctx,
-            ops.query_atomic,
-            ops.query_collective,
-            ops.endpoint2,
-        ] {
+        for call in [ops.scalable_ep, ops.poll_open, ops.stx_ctx, ops.srx_ctx, ops.query_collective, ops.endpoint2] {
             t.row("what a domain does not offer", FI_ENOSYS, || call() as i64);
         }
     }
@@ -305,7 +297,7 @@ fn names_and_tables(t: &mut Table, ep: Handle<FidEp>) {
         t.row("fi_getname, no room", FI_ETOOSMALL, || (cm.getname)(fid_of(ep), none, &raw mut len).into());
         assert_eq!(len, weir_engine::NAME_BYTES);
         let others = [cm.setname, cm.getpeer, cm.connect, cm.listen, cm.accept, cm.reject, cm.shutdown, cm.join];
-        for call in others.into_iter().chain((*(*ep.raw()).atomic).ops) {
+        for call in others {
             t.row("a table's call that is not offered", FI_ENOSYS, || call() as i64);
         }
         // `fi_barrier` and its kin call through this table without looking at it.
@@ -578,4 +570,32 @@ fn what_the_oldest_applications_give_is_not_read_beyond() {
         let ep: Handle<FidEp> = opened(|out| ((*(*domain.raw()).ops).endpoint)(domain, info, out, null_mut()));
         assert_eq!((close(ep), close(domain)), (0, 0));
     }
+}
+
+/// Open MPI shares one fabric and one domain between messages and windows: it names those of the first part in the hints of the second.
+#[test]
+fn of_open_objects_in_hints() {
+    let world = World::new();
+    let mut t = Table::of(&world);
+    let (fabric, domain) = (world.base.fabric.raw().cast::<c_void>(), world.base.domain.raw().cast::<c_void>());
+    let ask = |in_fabric: *mut c_void, in_domain: *mut c_void, out: *mut *mut FiInfo| {
+        let mut fabric_attr = FiFabricAttr { fabric: in_fabric, ..zeroed() };
+        let mut domain_attr = FiDomainAttr { domain: in_domain, ..zeroed() };
+        let hints = FiInfo { fabric_attr: &raw mut fabric_attr, domain_attr: &raw mut domain_attr, ..zeroed() };
+        // SAFETY: complete hints; open objects or null.
+        unsafe { (provider().getinfo)(V2, null(), null(), 0, &raw const hints, out) }
+    };
+    let mut info = null_mut();
+    assert_eq!(ask(fabric, domain, &raw mut info), 0);
+    // SAFETY: a complete answer.
+    unsafe {
+        assert_eq!(((*(*info).fabric_attr).fabric, (*(*info).domain_attr).domain), (fabric, domain));
+        release(info);
+    }
+    // Of another provider: as open as they may be, they are not ours.
+    let (mut other, mut nowhere) = (Fid { fclass: FI_CLASS_FABRIC, ..zeroed() }, null_mut());
+    let foreign: *mut c_void = (&raw mut other).cast();
+    t.row("another provider's fabric", FI_ENODATA, || ask(foreign, null_mut(), &raw mut nowhere).into());
+    t.row("another provider's domain", FI_ENODATA, || ask(null_mut(), foreign, &raw mut nowhere).into());
+    t.end();
 }

@@ -1,6 +1,6 @@
 //! When a lane is given up, and what takes too long on the way to one (spec/lanes.md 2 and 5). A driver asks; what it does then is its affair.
 
-use crate::Time;
+use weir_session::Time;
 
 /// A connection that is not made within this time is given up (spec/lanes.md 5).
 pub const LANE_CONNECT_NS: u64 = 1_000_000_000;
@@ -64,7 +64,7 @@ impl LaneHealth {
     /// Whether the lane is to be given up: the network loses something of it again and again, or so that the peer gets nothing meanwhile, or the peer has told nothing
     /// for 2 s, or 2 s after this process was away. What TCP mends within a round trip does no harm. To be asked whenever something may have been written or told.
     ///
-    /// `read`: what [`crate::Endpoint::lane_waits`] says now. `lost`: how many segments the network lost since the connection was made, as far as is known (0 where nothing is
+    /// `read`: what [`crate::Lane::waits`] says now. `lost`: how many segments the network lost since the connection was made, as far as is known (0 where nothing is
     /// known); asked every 10 ms at most, and only while something is under way.
     ///
     /// # Errors
@@ -87,8 +87,8 @@ impl LaneHealth {
         }
     }
 
-    /// Whether to ask now, by [`crate::Endpoint::ask_path`], if the path of the lane still carries packets: the peer has told nothing for a while. To be called after
-    /// [`LaneHealth::suffers`]; whoever finds the path failed (`crate::Endpoint::path_has_failed`) gives the lane up.
+    /// Whether to ask now, by packets, if the path of the lane still carries packets: the peer has told nothing for a while. To be called after
+    /// [`LaneHealth::suffers`]; whoever finds the path failed gives the lane up.
     #[inline]
     pub fn is_to_ask(&mut self, now: Time) -> bool {
         let is_due = self.waits

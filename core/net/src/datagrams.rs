@@ -1,0 +1,72 @@
+//! The device below a link: what moves datagrams between this endpoint and others.
+
+use core::ffi::c_int;
+use core::net::{IpAddr, SocketAddr};
+use core::ops::Deref;
+
+use crate::TimeNs;
+
+/// What is known of a received datagram besides its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RxInfo {
+    /// Who sent it.
+    pub remote: SocketAddr,
+    /// The address it was sent to; `None` when the device serves only one.
+    pub local: Option<IpAddr>,
+    /// ECN bits (RFC 3168); 0 where they are not known.
+    pub ecn: u8,
+    /// First of what one look at the device brought: it may have arrived after any clock reading made before that.
+    pub fresh: bool,
+}
+
+/// Where to, and from which of our addresses (`None`: the device's choice).
+pub type Route = (SocketAddr, Option<IpAddr>);
+
+/// A device that moves datagrams: sockets, rings that are shared with a network card, a simulated network; and what wraps another
+/// ([`crate::Faulty`], and capture in `transports/capture`). It loses what it cannot carry, as networks do, and never blocks.
+///
+/// Time is an argument: a device that keeps none ignores it. Calls are generic, so that a chain of wrappers costs no virtual call.
+pub trait Datagrams {
+    /// Why the device itself cannot be used.
+    type Error;
+
+    /// Reads what has arrived, with at most `batches` looks, and calls `deliver` for each datagram. Returns their number; 0 means that nothing was there.
+    ///
+    /// # Errors
+    /// Only such as mean that the device itself is unusable, for now or for good.
+    fn recv(
+        &mut self,
+        now_ns: TimeNs,
+        batches: usize,
+        deliver: impl FnMut(&RxInfo, &mut [u8]),
+    ) -> Result<usize, Self::Error>;
+
+    /// Queues a copy of one datagram, `head` and then `payload`; sends by itself when the batch is full.
+    fn push<P: Deref<Target = [u8]>>(&mut self, now_ns: TimeNs, route: Route, head: &[u8], payload: &[P]);
+
+    /// Sends what is queued. What the device has no room for is kept ([`Datagrams::blocked_at`]).
+    fn flush(&mut self, now_ns: TimeNs);
+
+    /// The descriptor whose room is waited for, if something waits for room: then flush again once it has some, and push little more.
+    fn blocked_at(&self) -> Option<c_int>;
+
+    /// When to look at the device although nothing wakes a sleeper.
+    fn next_due_ns(&self) -> Option<TimeNs> {
+        None
+    }
+
+    /// Descriptors that are readable when something has arrived; -1 is none. They stay the same.
+    fn wake_sources(&self) -> [c_int; 2];
+
+    /// The addresses it serves, best first.
+    fn local_addrs(&self) -> &[SocketAddr];
+
+    /// Largest datagram that any of its interfaces carries.
+    fn max_datagram(&self) -> u16;
+
+    /// Bytes of payload that may wait here to be received.
+    fn rx_buffer_bytes(&self) -> u64;
+
+    /// Tells the destinations at which no program was found since the last question. Hints only: who tells may lie.
+    fn take_refused(&mut self, tell: impl FnMut(SocketAddr));
+}

@@ -1,0 +1,536 @@
+//! The records that go through rings (spec/shm.md 10): what a session gave becomes one, and one that has come is acted on.
+
+use super::SharedMemory;
+use crate::core::State;
+use crate::memory::{places_of, slices_of};
+use smallvec::SmallVec;
+use std::io::IoSlice;
+use weir_link::{BodyKey, PeerId, Time};
+use weir_session::{Flow, Fragment, FragmentIn, Line};
+use weir_shm::{PeerIx, RemotePiece, SendError};
+
+/// Kinds of records (spec/shm.md 10).
+pub mod kind {
+    pub const HELLO: u16 = 1;
+    pub const WHOLE: u16 = 2;
+    pub const CONTROL: u16 = 3;
+    pub const MESSAGE: u16 = 4;
+    pub const BODY: u16 = 5;
+    pub const MESSAGE_AT: u16 = 6;
+    pub const BODY_AT: u16 = 7;
+    pub const CREDIT: u16 = 8;
+    pub const GRANT: u16 = 9;
+    pub const ABORT: u16 = 10;
+    pub const BYE: u16 = 11;
+
+    /// Whether the record says where its payload lies.
+    pub fn is_list(kind: u16) -> bool {
+        matches!(kind, MESSAGE_AT | BODY_AT)
+    }
+
+    /// Whether the record bears payload itself, behind a head and perhaps an envelope.
+    pub fn is_payload(kind: u16) -> bool {
+        matches!(kind, WHOLE | MESSAGE | BODY)
+    }
+}
+
+/// Messages with their envelope up to here go in one record; longer ones in several, or by where they lie. 4 KiB: two copies of that cost less than a system call.
+pub const SMALL_MAX: usize = 4096;
+/// Payload in one record at most, where it is copied: small enough that the peer copies one piece out while the next is copied in.
+const PIECE_MAX: u64 = 8 << 10;
+/// From here on the peer reads payload from where it lies. Below, two copies through a warm cache cost less than the system call.
+pub(super) const PULL_MIN: u64 = 32 << 10;
+/// Payload that one record names at most: what the peer reads before others have their turn.
+const PULL_MAX: u64 = 512 << 10;
+/// Pieces of memory that one record names at most.
+const PIECES_MAX: usize = 64;
+/// Payload from here on is copied from the ring to its place at once; less goes by a buffer of ours, which is cheaper than to ask for the place first.
+const DIRECT_MIN: usize = 512;
+/// The longest head with its envelope.
+const HEAD_MAX: usize = MESSAGE_LEN + 48;
+/// Bytes of the heads of records.
+pub const HELLO_LEN: usize = 72;
+const WHOLE_LEN: usize = 12;
+const CONTROL_LEN: usize = 8;
+const MESSAGE_LEN: usize = 32;
+const BODY_LEN: usize = 24;
+
+/// What a session gave to be carried, or nothing.
+pub enum Given {
+    Nothing,
+    Record,
+    NoRoom,
+    Over,
+}
+
+/// What became of the next record.
+pub enum Taken {
+    /// There is none.
+    Nothing,
+    /// Its payload is where it belongs, or the peer broke a rule.
+    Placed(Result<(), &'static str>),
+    /// It is in the scratch buffer: its kind and length.
+    Copied(u16, usize),
+}
+
+impl SharedMemory {
+    /// Takes the next record: its payload to where it belongs, or all of it to the scratch buffer.
+    #[inline]
+    pub fn take(&mut self, st: &mut State, now: Time, ix: PeerIx) -> Taken {
+        // An error's end is told as an event.
+        let Ok(Some(record)) = self.shm.try_recv(ix) else { return Taken::Nothing };
+        let (kind, len) = (record.kind(), record.len());
+        if len >= DIRECT_MIN && kind::is_payload(kind) {
+            let entry = self.table.get(ix.slot()).and_then(Option::as_ref).filter(|p| p.ix == ix);
+            let Some(peer) = entry.and_then(|p| p.peer) else { return Taken::Placed(Err("a record before the hello")) };
+            return Taken::Placed(place(st, now, peer, kind, &record.bytes()));
+        }
+        if self.scratch.len() < len {
+            self.scratch.resize(len, 0);
+        }
+        record.bytes().copy_to(0, &mut self.scratch[..len]);
+        if kind::is_list(kind) {
+            // It counts as read only when the payload has been: from then on the sender's memory is its program's again.
+            std::mem::forget(record);
+        }
+        Taken::Copied(kind, len)
+    }
+
+    /// Acts on one record.
+    pub fn record(
+        &mut self,
+        st: &mut State,
+        now: Time,
+        ix: PeerIx,
+        kind: u16,
+        bytes: &[u8],
+    ) -> Result<(), &'static str> {
+        let Some(entry) = self.table.get_mut(ix.slot()).and_then(Option::as_mut).filter(|p| p.ix == ix) else {
+            return Ok(());
+        };
+        if kind == kind::BYE {
+            entry.bye = true;
+            return Ok(());
+        }
+        let known = entry.peer;
+        if kind == kind::HELLO {
+            return self.hello(st, now, ix, bytes);
+        }
+        let peer = known.ok_or("a record before the hello")?;
+        let u64_at = |at: usize| bytes.get(at..at + 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
+        const SHORT: &str = "a record whose head is none";
+        match kind {
+            kind::WHOLE | kind::MESSAGE | kind::MESSAGE_AT | kind::BODY | kind::BODY_AT => {
+                let sessions = st.proto().sessions();
+                let number = |low| sessions.get(peer).map_or(0, |s| s.message_number(low));
+                let head = read_head(kind, bytes, bytes.len(), number).ok_or(SHORT)?;
+                self.payload(st, now, ix, peer, kind, head, bytes)
+            }
+            kind::CONTROL => {
+                let (low, rest) = bytes.split_first_chunk::<CONTROL_LEN>().ok_or(SHORT)?;
+                let [a, b, c, d, e, f, _, _] = *low;
+                let start = CONTROL_LEN + usize::from(u16::from_le_bytes([e, f]));
+                if start - CONTROL_LEN > rest.len() {
+                    return Err(SHORT);
+                }
+                st.messages.with_events(now, bytes, |proto, events| {
+                    let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
+                    let low = u32::from_le_bytes([a, b, c, d]);
+                    s.on_control(common, low, CONTROL_LEN..start, start..bytes.len(), events)
+                })
+            }
+            kind::CREDIT | kind::GRANT | kind::ABORT => {
+                let (a, b) = (u64_at(0).ok_or(SHORT)?, u64_at(8).ok_or(SHORT)?);
+                st.messages.with_events(now, &[], |proto, events| {
+                    let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
+                    match kind {
+                        kind::CREDIT => s.on_credit(common, a as u32, b),
+                        kind::GRANT => s.on_grant(common, a, b),
+                        _ => s.on_abort(common, a, b as u16, events),
+                    }
+                    proto.sessions_mut().touch(peer);
+                    Ok(())
+                })
+            }
+            _ => Err("a record of an unknown kind"),
+        }
+    }
+
+    /// A record with payload, or that says where it lies.
+    #[expect(clippy::too_many_arguments, reason = "one place for all kinds of payload")]
+    fn payload(
+        &mut self,
+        st: &mut State,
+        now: Time,
+        ix: PeerIx,
+        peer: PeerId,
+        kind: u16,
+        head: Head,
+        bytes: &[u8],
+    ) -> Result<(), &'static str> {
+        match head {
+            Head::Message { fragment, envelope, start } => {
+                let at = kind == kind::MESSAGE_AT;
+                st.messages.with_events(now, bytes, |proto, events| {
+                    let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
+                    if at {
+                        return s.announce(common, &fragment, envelope..start, events);
+                    }
+                    s.on_message(common, &fragment, &(envelope..start), &(start..bytes.len()), events)
+                })?;
+                if !at {
+                    return Ok(());
+                }
+                let len = u32::from_le_bytes(bytes[24..28].try_into().expect("four bytes"));
+                let part = (u64::from(fragment.offset), len, fragment.total_len);
+                self.pull_in(st, now, ix, peer, BodyKey::Message(fragment.mseq), part, &bytes[start..])
+            }
+            Head::Body { handle, offset, start } if kind == kind::BODY => {
+                st.messages.with_events(now, bytes, |proto, events| {
+                    let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
+                    s.on_body(common, now, (handle, offset), &(start..bytes.len()), events).map(|_| ())
+                })
+            }
+            Head::Body { handle, offset, start } => {
+                let len = u32::from_le_bytes(bytes[16..20].try_into().expect("four bytes"));
+                let end = offset.checked_add(u64::from(len));
+                if !st.proto().sessions().get(peer).is_some_and(|s| end.is_some_and(|end| s.may_arrive(handle, end))) {
+                    return Err("rendezvous data beyond its grant");
+                }
+                self.pull_in(st, now, ix, peer, BodyKey::Body(handle), (offset, len, 0), &bytes[start..])
+            }
+        }
+    }
+
+    /// Reads payload from where it lies in the peer's memory into its place. `part`: offset, length, and length of the whole message.
+    #[expect(clippy::too_many_arguments, reason = "one place for both kinds of payload")]
+    fn pull_in(
+        &mut self,
+        st: &mut State,
+        now: Time,
+        ix: PeerIx,
+        peer: PeerId,
+        key: BodyKey,
+        (offset, len, total): (u64, u32, u32),
+        list: &[u8],
+    ) -> Result<(), &'static str> {
+        let mut remote: SmallVec<[RemotePiece; PIECES_MAX]> = SmallVec::new();
+        for piece in list.chunks_exact(16).take(PIECES_MAX) {
+            let word = |at: usize| u64::from_le_bytes(piece[at..at + 8].try_into().expect("eight bytes"));
+            remote.push(RemotePiece { address: word(0), len: word(8) });
+        }
+        let named = remote.iter().fold(0u64, |sum, p| sum.saturating_add(p.len));
+        if named != u64::from(len) || u64::from(len) > PULL_MAX {
+            return Err("a list of memory that does not fit its payload");
+        }
+        let mut local: SmallVec<[libc::iovec; 4]> = SmallVec::new();
+        places_of(st.messages.room(peer.0, key, offset, len as usize), len as usize, &mut local);
+        let wanted: usize = local.iter().map(|p| p.iov_len).sum();
+        if wanted > 0 {
+            // SAFETY: memory of a receive or region, which its face declared writable until the completion, and this is before; or a buffer of our own, of which nobody holds a reference.
+            let n = unsafe { self.shm.pull_into(ix, &remote, &local) };
+            if n.ok() != Some(wanted) {
+                return Err("memory that cannot be read");
+            }
+        }
+        st.messages.with_events(now, &[], |proto, events| {
+            let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
+            s.placed(common, now, key, total, offset, len, events).map(|_| ())
+        })
+    }
+
+    /// Puts a record into the ring: `head`, and `rest` behind it.
+    fn put(&mut self, ix: PeerIx, kind: u16, head: &[u8], rest: &[IoSlice<'_>]) -> Result<u64, Given> {
+        let len = rest.iter().fold(head.len(), |sum, piece| sum + piece.len());
+        let mut room = match self.shm.reserve(ix, kind, len) {
+            Ok(room) => room,
+            Err(SendError::Full) => return Err(Given::NoRoom),
+            Err(SendError::TooLong | SendError::NotUp | SendError::Over | SendError::Forked) => {
+                return Err(Given::Over);
+            }
+        };
+        room.write(0, head);
+        let mut at = head.len();
+        for piece in rest {
+            room.write(at, piece);
+            at += piece.len();
+        }
+        room.commit();
+        self.shm.tail(ix).map_err(|_| Given::Over)
+    }
+
+    fn handed(&mut self, ix: PeerIx, end: u64, f: Fragment, awaited: bool) {
+        if let Some(Some(p)) = self.table.get_mut(ix.slot()) {
+            p.handed.push(end, f);
+            p.awaited |= awaited;
+        }
+    }
+
+    /// Hands over one thing of a session.
+    pub fn give(&mut self, st: &mut State, ix: PeerIx, peer: PeerId) -> Given {
+        let Some((s, common)) = st.proto_mut().sessions_mut().get_mut(peer) else { return Given::Nothing };
+        if s.has_notices() {
+            let (kind, f, a, b) = if let Some((msgs, bytes)) = s.take_credit(common) {
+                (kind::CREDIT, Fragment::Credit, msgs, bytes)
+            } else if let Some((handle, limit)) = s.take_grant(common) {
+                (kind::GRANT, Fragment::Grant { handle }, handle, limit)
+            } else if let Some((handle, code)) = s.take_abort() {
+                (kind::ABORT, Fragment::Abort { handle, code }, handle, u64::from(code))
+            } else {
+                return self.give_message(st, ix, peer);
+            };
+            let mut head = [0; 16];
+            head[..8].copy_from_slice(&a.to_le_bytes());
+            head[8..].copy_from_slice(&b.to_le_bytes());
+            return match self.put(ix, kind, &head, &[]) {
+                Ok(end) => {
+                    self.handed(ix, end, f, false);
+                    Given::Record
+                }
+                Err(given) => {
+                    // Nothing was put: it is to be told still.
+                    if let Some((s, _)) = st.proto_mut().sessions_mut().get_mut(peer) {
+                        s.lost(f);
+                    }
+                    given
+                }
+            };
+        }
+        self.give_message(st, ix, peer)
+    }
+
+    fn give_message(&mut self, st: &mut State, ix: PeerIx, peer: PeerId) -> Given {
+        let Some((s, _)) = st.proto_mut().sessions_mut().get_mut(peer) else { return Given::Nothing };
+        let mut envelope = [0; 48];
+        let given = if let Some((mseq, m, _)) = s.next_control() {
+            let env = m.envelope().len();
+            envelope[..env].copy_from_slice(m.envelope());
+            let (token, len, patient) = (m.token, u64::from(m.len), m.patient || m.token == 0);
+            let mut head = [0; CONTROL_LEN + 48];
+            head[..4].copy_from_slice(&(mseq as u32).to_le_bytes());
+            head[4..6].copy_from_slice(&(env as u16).to_le_bytes());
+            head[CONTROL_LEN..CONTROL_LEN + env].copy_from_slice(&envelope[..env]);
+            self.put_payload(st, ix, kind::CONTROL, &head[..CONTROL_LEN + env], (token, 0, len)).map(|end| {
+                if let Some((s, _)) = st.proto_mut().sessions_mut().get_mut(peer) {
+                    s.took_control();
+                }
+                self.handed(ix, end, Fragment::Control { mseq }, !patient);
+            })
+        } else if let Some(piece) = s.next_small() {
+            let Flow::Message(mseq) = piece.flow else { return Given::Nothing };
+            let Some(m) = s.message(mseq) else { return Given::Nothing };
+            let env = m.envelope().len();
+            let (token, patient) = (m.token, m.patient || m.token == 0);
+            let mut head = [0; WHOLE_LEN + 48];
+            head[..2].copy_from_slice(&m.stream.to_le_bytes());
+            head[2..4].copy_from_slice(&(env as u16).to_le_bytes());
+            head[4..8].copy_from_slice(&m.sseq.to_le_bytes());
+            head[8..12].copy_from_slice(&(mseq as u32).to_le_bytes());
+            head[WHOLE_LEN..WHOLE_LEN + env].copy_from_slice(m.envelope());
+            self.put_payload(st, ix, kind::WHOLE, &head[..WHOLE_LEN + env], (token, 0, piece.to)).map(|end| {
+                if let Some((s, _)) = st.proto_mut().sessions_mut().get_mut(peer) {
+                    s.took_small(piece.to);
+                }
+                self.handed(ix, end, Fragment::of(piece.flow, 0, piece.to), !patient);
+            })
+        } else if let Some(piece) = s.next_lost() {
+            self.give_piece(st, ix, peer, piece.flow, piece.from, piece.to, true)
+        } else if let Some(piece) = s.next_flow(Line::Main) {
+            self.give_piece(st, ix, peer, piece.flow, piece.from, piece.to, false)
+        } else {
+            return Given::Nothing;
+        };
+        match given {
+            Ok(()) => Given::Record,
+            Err(given) => given,
+        }
+    }
+
+    fn put_payload(
+        &mut self,
+        st: &State,
+        ix: PeerIx,
+        kind: u16,
+        head: &[u8],
+        (token, offset, len): (u64, u64, u64),
+    ) -> Result<u64, Given> {
+        let mut slices: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
+        if let Some(source) = st.messages.payload(token) {
+            slices_of(source, offset, len as usize, &mut slices);
+        }
+        if slices.iter().map(|s| s.len() as u64).sum::<u64>() < len {
+            // The operation was given up, and its memory is the caller's again: nobody looks at these bytes.
+            static NOTHING: [u8; PIECE_MAX as usize] = [0; PIECE_MAX as usize];
+            slices.clear();
+            slices.push(IoSlice::new(&NOTHING[..(len as usize).min(NOTHING.len())]));
+        }
+        self.put(ix, kind, head, &slices)
+    }
+
+    /// Hands over the beginning of `[from, to)` of a flow: where it lies, or the bytes themselves.
+    #[expect(clippy::too_many_arguments, reason = "one place for what is sent and what is sent again")]
+    fn give_piece(
+        &mut self,
+        st: &mut State,
+        ix: PeerIx,
+        peer: PeerId,
+        flow: Flow,
+        from: u64,
+        to: u64,
+        again: bool,
+    ) -> Result<(), Given> {
+        let pulls = self.table.get(ix.slot()).and_then(Option::as_ref).is_some_and(|p| p.pulls);
+        let Some(s) = st.proto().sessions().get(peer) else { return Err(Given::Nothing) };
+        let token = match flow {
+            Flow::Message(mseq) => s.message(mseq).map(|m| m.token),
+            Flow::Body(slot, generation) => s.body(slot, generation).map(|b| b.token),
+        };
+        let Some(token) = token else { return Err(Given::Nothing) };
+        let mut list: SmallVec<[u8; 64]> = SmallVec::new();
+        let mut end = to.min(from + PIECE_MAX);
+        if pulls && to - from >= PULL_MIN && st.messages.lends(token) {
+            end = to.min(from + PULL_MAX);
+            let mut slices: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
+            if let Some(source) = st.messages.payload(token) {
+                slices_of(source, from, (end - from) as usize, &mut slices);
+            }
+            slices.truncate(PIECES_MAX);
+            let named: u64 = slices.iter().map(|s| s.len() as u64).sum();
+            if named > 0 {
+                end = from + named;
+                for s in &slices {
+                    list.extend_from_slice(&(s.as_ptr().expose_provenance() as u64).to_le_bytes());
+                    list.extend_from_slice(&(s.len() as u64).to_le_bytes());
+                }
+            } else {
+                end = to.min(from + PIECE_MAX);
+            }
+        }
+        let mut head: SmallVec<[u8; 96]> = SmallVec::new();
+        let len = ((end - from) as u32).to_le_bytes();
+        let patient = match flow {
+            Flow::Message(mseq) => {
+                let Some(m) = s.message(mseq) else { return Err(Given::Nothing) };
+                head.extend_from_slice(&m.stream.to_le_bytes());
+                head.extend_from_slice(&(m.envelope().len() as u16).to_le_bytes());
+                head.extend_from_slice(&m.sseq.to_le_bytes());
+                head.extend_from_slice(&mseq.to_le_bytes());
+                head.extend_from_slice(&m.len.to_le_bytes());
+                head.extend_from_slice(&(from as u32).to_le_bytes());
+                head.extend_from_slice(&len);
+                head.extend_from_slice(&[0; 4]);
+                head.extend_from_slice(m.envelope());
+                m.patient
+            }
+            Flow::Body(slot, generation) => {
+                let Some(b) = s.body(slot, generation) else { return Err(Given::Nothing) };
+                head.extend_from_slice(&b.handle.to_le_bytes());
+                head.extend_from_slice(&from.to_le_bytes());
+                head.extend_from_slice(&len);
+                head.extend_from_slice(&[0; 4]);
+                false
+            }
+        };
+        let message = matches!(flow, Flow::Message(_));
+        let tail = if list.is_empty() {
+            let kind = if message { kind::MESSAGE } else { kind::BODY };
+            self.put_payload(st, ix, kind, &head, (token, from, end - from))?
+        } else {
+            let kind = if message { kind::MESSAGE_AT } else { kind::BODY_AT };
+            self.put(ix, kind, &head, &[IoSlice::new(&list)])?
+        };
+        if let Some((s, _)) = st.proto_mut().sessions_mut().get_mut(peer) {
+            if again {
+                s.took_lost(end);
+            } else if !s.took_flow(Line::Main, end) {
+                // Others have their turn in between.
+                s.end_turn(Line::Main);
+            }
+        }
+        self.handed(ix, tail, Fragment::of(flow, from, end), !patient);
+        Ok(())
+    }
+}
+
+/// What is said at the head of a record that bears payload, and where that begins.
+enum Head {
+    Message { fragment: FragmentIn, envelope: usize, start: usize },
+    Body { handle: u64, offset: u64, start: usize },
+}
+
+/// Reads the head of a record of `len` bytes, of which `bytes` are the first. `number` expands the low half of a message's number.
+fn read_head(kind: u16, bytes: &[u8], len: usize, number: impl Fn(u32) -> u64) -> Option<Head> {
+    let u16_at = |at: usize| bytes.get(at..at + 2).map(|b| u16::from_le_bytes(b.try_into().expect("two bytes")));
+    let u32_at = |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes")));
+    let u64_at = |at: usize| bytes.get(at..at + 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
+    let (head, start) = match kind {
+        kind::WHOLE => {
+            let start = WHOLE_LEN + usize::from(u16_at(2)?);
+            let total_len = u32::try_from(len.checked_sub(start)?).ok()?;
+            let (stream, sseq, mseq) = (u16_at(0)?, u32_at(4)?, number(u32_at(8)?));
+            let fragment = FragmentIn { stream, mseq, sseq, total_len, offset: 0 };
+            (Head::Message { fragment, envelope: WHOLE_LEN, start }, start)
+        }
+        kind::MESSAGE | kind::MESSAGE_AT => {
+            let start = MESSAGE_LEN + usize::from(u16_at(2)?);
+            let (stream, sseq, mseq) = (u16_at(0)?, u32_at(4)?, u64_at(8)?);
+            let (total_len, offset, part) = (u32_at(16)?, u32_at(20)?, u32_at(24)?);
+            if offset.checked_add(part)? > total_len
+                || (kind == kind::MESSAGE && len.checked_sub(start)? != part as usize)
+            {
+                return None;
+            }
+            let fragment = FragmentIn { stream, mseq, sseq, total_len, offset };
+            (Head::Message { fragment, envelope: MESSAGE_LEN, start }, start)
+        }
+        _ => {
+            let (handle, offset) = (u64_at(0)?, u64_at(8)?);
+            (Head::Body { handle, offset, start: BODY_LEN }, BODY_LEN)
+        }
+    };
+    (start <= bytes.len() && start <= len).then_some(head)
+}
+
+/// Copies the payload of a record from the ring to where it belongs.
+fn place(
+    st: &mut State,
+    now: Time,
+    peer: PeerId,
+    kind: u16,
+    bytes: &weir_shm::bytes::SharedBytes<'_>,
+) -> Result<(), &'static str> {
+    let mut head = [0; HEAD_MAX];
+    let n = bytes.copy_to(0, &mut head);
+    let sessions = st.proto().sessions();
+    let number = |low| sessions.get(peer).map_or(0, |s| s.message_number(low));
+    let head_of = read_head(kind, &head[..n], bytes.len(), number).ok_or("a record whose head is none")?;
+    let (key, offset, total, start) = match head_of {
+        Head::Message { fragment, envelope, start } => {
+            st.messages.with_events(now, &head, |proto, events| {
+                let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
+                s.announce(common, &fragment, envelope..start, events)
+            })?;
+            (BodyKey::Message(fragment.mseq), u64::from(fragment.offset), fragment.total_len, start)
+        }
+        Head::Body { handle, offset, start } => {
+            let end = offset.checked_add((bytes.len() - start) as u64).ok_or("a record whose head is none")?;
+            if !st.proto().sessions().get(peer).is_some_and(|s| s.may_arrive(handle, end)) {
+                return Err("rendezvous data beyond its grant");
+            }
+            (BodyKey::Body(handle), offset, 0, start)
+        }
+    };
+    let len = bytes.len() - start;
+    let mut places: SmallVec<[libc::iovec; 4]> = SmallVec::new();
+    places_of(st.messages.room(peer.0, key, offset, len), len, &mut places);
+    let mut at = start;
+    for p in &places {
+        // SAFETY: memory of a receive or region, which its face declared writable until the completion, and this is before; or a buffer of our own. Nobody else holds a reference here.
+        let to = unsafe { std::slice::from_raw_parts_mut(p.iov_base.cast::<u8>(), p.iov_len) };
+        at += bytes.copy_to(at, to);
+    }
+    st.messages.with_events(now, &[], |proto, events| {
+        let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
+        s.placed(common, now, key, total, offset, len as u32, events).map(|_| ())
+    })
+}
