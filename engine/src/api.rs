@@ -1,14 +1,12 @@
 //! What a face sees of an endpoint: operations, completions, errors.
 //!
-//! The types mirror what message-passing interfaces have in common (libfabric, MPI, BSP): a peer is a small integer, a tag is 64 bits with an ignore mask, an operation carries an
-//! opaque context that its completion returns.
+//! The types are those of `weir_message`, which says what each field means; here their memory is the caller's own, by address.
 
-use crate::memory::Gather;
 use weir_message::MessageError;
 
 pub use weir_message::{
     AMO_COUNT_MAX, Access, Atomic, AtomicOp, AtomicType, Class, Completion, DownReason, OpError, OpKind, PeekOp,
-    SendMode,
+    PeerEvent, SendMode,
 };
 
 /// A contiguous piece of the caller's memory.
@@ -23,167 +21,14 @@ pub struct Iov {
 // SAFETY: an Iov is a plain address; who dereferences it (memory.rs) states why it is valid.
 unsafe impl Send for Iov {}
 
-/// A message to send.
-#[derive(Debug)]
-pub struct SendOp<'a> {
-    /// Destination, from [`crate::Endpoint::insert_peer`].
-    pub peer: u32,
-    /// Tagged or untagged.
-    pub class: Class,
-    /// Tag; ignored for untagged messages.
-    pub tag: u64,
-    /// Immediate data handed to the receiver with the completion.
-    pub data: Option<u64>,
-    /// The message, gathered.
-    pub iov: &'a [Iov],
-    /// When it counts as complete.
-    pub mode: SendMode,
-    /// The caller's memory is free on return, whenever it counts as complete. Copies are memory the caller does not see, so such a message may have
-    /// [`crate::MAX_INJECT_BYTES`] at most. `Inject` implies it.
-    pub copy: bool,
-    /// Whether a completion is wanted; without, only failures are reported.
-    pub report: bool,
-    /// Returned in the completion.
-    pub context: usize,
-    /// Returned in the completion untouched, for the face's own use.
-    pub user: u64,
-}
-
-impl SendOp<'_> {
-    /// With its memory by name.
-    ///
-    /// # Safety
-    /// As for [`crate::Endpoint::send`].
-    pub(crate) unsafe fn named(&self) -> weir_message::SendOp<Gather> {
-        let Self { peer, class, tag, data, iov: _, mode, copy, report, context, user } = *self;
-        // SAFETY: passed on from the caller.
-        let memory = unsafe { Gather::new(self.iov) };
-        weir_message::SendOp { peer, class, tag, data, memory, mode, copy, report, context, user }
-    }
-}
-
-/// A receive to post.
-#[derive(Debug)]
-pub struct RecvOp<'a> {
-    /// Only from this peer, or from any.
-    pub source: Option<u32>,
-    /// Tagged or untagged.
-    pub class: Class,
-    /// Tag wanted; ignored for untagged receives.
-    pub tag: u64,
-    /// Bits of the tag that do not matter.
-    pub ignore: u64,
-    /// Where the message goes, scattered.
-    pub iov: &'a [Iov],
-    /// Multi-receive: the buffer takes messages one behind the other until less than this many bytes are free.
-    pub multi_min: Option<usize>,
-    /// Whether a completion is wanted; without, only failures are reported.
-    pub report: bool,
-    /// Returned in the completion.
-    pub context: usize,
-    /// Returned in the completion untouched, for the face's own use.
-    pub user: u64,
-}
-
-impl RecvOp<'_> {
-    /// With its memory by name.
-    ///
-    /// # Safety
-    /// As for [`crate::Endpoint::recv`].
-    pub(crate) unsafe fn named(&self) -> weir_message::RecvOp<Gather> {
-        // SAFETY: passed on from the caller.
-        self.over(unsafe { Gather::new(self.iov) })
-    }
-
-    /// The same without memory.
-    pub(crate) fn without_memory(&self) -> weir_message::RecvOp<Gather> {
-        self.over(Gather::default())
-    }
-
-    fn over(&self, memory: Gather) -> weir_message::RecvOp<Gather> {
-        let Self { source, class, tag, ignore, iov: _, multi_min, report, context, user } = *self;
-        weir_message::RecvOp { source, class, tag, ignore, memory, multi_min, report, context, user }
-    }
-}
-
-/// A remote memory operation.
-#[derive(Debug)]
-pub struct RmaOp<'a> {
-    /// The peer that registered the memory.
-    pub peer: u32,
-    /// Local memory: source of a write, destination of a read.
-    pub iov: &'a [Iov],
-    /// Offset into the remote region, or virtual address (whichever the region was registered with).
-    pub remote_addr: u64,
-    /// Key of the remote region.
-    pub key: u64,
-    /// Immediate data for the target's receive queue (writes only).
-    pub data: Option<u64>,
-    /// All modes complete when the data is in the target's memory; `Inject` copies. Whether a refusal is told for certain, see [`SendMode`].
-    pub mode: SendMode,
-    /// As in [`SendOp`].
-    pub copy: bool,
-    /// Whether a completion is wanted; without, only failures are reported.
-    pub report: bool,
-    /// Returned in the completion.
-    pub context: usize,
-    /// Returned in the completion untouched, for the face's own use.
-    pub user: u64,
-}
-
-impl RmaOp<'_> {
-    /// With its memory by name.
-    ///
-    /// # Safety
-    /// As for [`crate::Endpoint::write`] or [`crate::Endpoint::read`].
-    pub(crate) unsafe fn named(&self) -> weir_message::RmaOp<Gather> {
-        let Self { peer, iov: _, remote_addr, key, data, mode, copy, report, context, user } = *self;
-        // SAFETY: passed on from the caller.
-        let memory = unsafe { Gather::new(self.iov) };
-        weir_message::RmaOp { peer, memory, remote_addr, key, data, mode, copy, report, context, user }
-    }
-}
-
-/// An atomic operation on a peer's memory: on one element, or on several behind each other, each for itself. In which order those of one endpoint are executed is not said: who needs an order
-/// waits for completions.
-#[derive(Debug)]
-pub struct AmoOp<'a> {
-    /// The peer that registered the memory.
-    pub peer: u32,
-    /// What is done, to elements of which type.
-    pub atomic: Atomic,
-    /// How many elements, 1 to [`AMO_COUNT_MAX`].
-    pub count: u32,
-    /// The operands; not looked at where the operation has none.
-    pub operand: &'a [Iov],
-    /// What the elements are compared with, or masks; not looked at where the operation has none.
-    pub compare: &'a [Iov],
-    /// Where that goes what the elements held; empty: it is not wanted.
-    pub result: &'a [Iov],
-    /// Offset into the remote region, or virtual address, of the first element. It must lie at a multiple of its size.
-    pub remote_addr: u64,
-    /// Key of the remote region.
-    pub key: u64,
-    /// Whether a completion is wanted; without, only failures are reported.
-    pub report: bool,
-    /// Returned in the completion.
-    pub context: usize,
-    /// Returned in the completion untouched, for the face's own use.
-    pub user: u64,
-}
-
-impl AmoOp<'_> {
-    /// With its memory by name.
-    ///
-    /// # Safety
-    /// As for [`crate::Endpoint::atomic`].
-    pub(crate) unsafe fn named(&self) -> weir_message::AmoOp<Gather> {
-        let Self { peer, atomic, count, operand, compare, result, remote_addr, key, report, context, user } = *self;
-        // SAFETY: passed on from the caller.
-        let [operand, compare, result] = [operand, compare, result].map(|iov| unsafe { Gather::new(iov) });
-        weir_message::AmoOp { peer, atomic, count, operand, compare, result, remote_addr, key, report, context, user }
-    }
-}
+/// A message to send: its memory is a list of pieces, gathered.
+pub type SendOp<'a> = weir_message::SendOp<&'a [Iov]>;
+/// A receive to post: its memory is a list of pieces, to be scattered over.
+pub type RecvOp<'a> = weir_message::RecvOp<&'a [Iov]>;
+/// A remote memory operation: its local memory is a list of pieces.
+pub type RmaOp<'a> = weir_message::RmaOp<&'a [Iov]>;
+/// An atomic operation on a peer's memory. In which order those of one endpoint are executed is not said: who needs an order waits for completions.
+pub type AmoOp<'a> = weir_message::AmoOp<&'a [Iov]>;
 
 /// Why a call was refused.
 #[derive(Debug, thiserror::Error)]

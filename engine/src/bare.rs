@@ -3,6 +3,7 @@
 
 use crate::config::{EngineConfig, LaneUse};
 use crate::core::State;
+use crate::diagnostics::silent;
 use crate::lanes::Lanes;
 use crate::telling::Telling;
 use crate::trace::Trace;
@@ -45,7 +46,7 @@ impl Connected {
         proto.lane.on = true;
         tune(&mut proto);
         let proto = weir_link::Endpoint::new(proto, key, id, &[addr], seed);
-        let telling = Telling::new(Trace::open(0, None).expect("no trace is opened"), cfg.clone());
+        let telling = Telling::new(Trace::open(0, None, silent()).expect("no trace is opened"), cfg.clone(), silent());
         let messages = Messages::new(crate::open::message_config(&cfg), proto, telling);
         (Connected { st: State::new(messages), lanes }, addr)
     }

@@ -6,12 +6,14 @@
 //! gives the line for people.
 
 use crate::core::Core;
+use crate::diagnostics::Diagnostic;
 use crate::lock::Guard;
 use crate::{EngineError, Shared, stat};
 use std::any::Any;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The endpoint's state, locked. Whoever panics with it wakes those who sleep.
@@ -91,28 +93,35 @@ impl Shared {
 /// each of these; or one if it passed through none.
 #[must_use]
 pub fn after_panic(payload: &(dyn Any + Send)) -> Vec<String> {
+    left_broken(payload).into_iter().map(|(_, line)| line).collect()
+}
+
+/// What [`after_panic`] tells, and of which endpoint.
+fn left_broken(payload: &(dyn Any + Send)) -> Vec<(Option<Arc<Shared>>, String)> {
     let what = text_of(payload);
     let mut lines = Vec::new();
     for shared in stat::all() {
         if shared.core.is_poisoned() && !shared.told_broken.swap(true, Ordering::AcqRel) {
             shared.leave_network();
-            lines.push(format!(
+            let line = format!(
                 "endpoint {} is out of order after a defect in weir ({what}): its operations fail from now on; please report this line",
                 shared.place
-            ));
+            );
+            lines.push((Some(shared), line));
         }
     }
     if lines.is_empty() {
-        lines.push(format!("a call failed by a defect in weir ({what}); please report this line"));
+        lines.push((None, format!("a call failed by a defect in weir ({what}); please report this line")));
     }
     lines
 }
 
-/// The watchdog's way to say it: there is no caller to hand it to.
-pub fn say(lines: &[String]) {
-    for line in lines {
-        // In one write, lest lines of ranks mix. Not `eprintln`, which panics when nobody reads standard error any more.
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("weir: {line}\n").as_bytes());
+/// The way of a thread of ours to say it: there is no caller to hand it to, so it goes where the endpoint's lines go, or any endpoint's.
+pub fn tell_panic(payload: &(dyn Any + Send)) {
+    for (of, line) in left_broken(payload) {
+        if let Some(shared) = of.or_else(|| stat::all().into_iter().next()) {
+            (shared.diagnostics)(&Diagnostic::Notice(&line));
+        }
     }
 }
 

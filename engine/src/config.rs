@@ -4,6 +4,7 @@ use crate::api::EngineError;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+use weir_message::{MultiOrder, StreamBits};
 
 /// How packets are protected.
 pub use weir_link::Level;
@@ -34,7 +35,7 @@ pub enum LaneUse {
     Always,
 }
 
-/// Settings of one endpoint. `Default` is what suits an MPI rank on a cluster.
+/// Settings of one endpoint. `Default` is what suits a process of a parallel job on a cluster.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// Local addresses to offer; empty: every usable interface (`WEIR_ADDR`, comma-separated).
@@ -55,6 +56,15 @@ pub struct EngineConfig {
     pub copy_bytes: usize,
     /// Streams per peer, 1 to 64 (`WEIR_STREAMS`; the seed's default is 10).
     pub streams: u16,
+    /// What of a tag decides over its stream: given by the face, the same in all endpoints of a job.
+    pub stream_bits: StreamBits,
+    /// In which order messages of a peer that went into multi-receives are reported: given by the face.
+    pub multi_order: MultiOrder,
+    /// Whether the face is told of peers ([`crate::Endpoint::peer_events`]), and how many may be known at a time that it never inserted; beyond that they are turned away. With none,
+    /// nothing is told, and completions do not name who was not inserted. Given by the face.
+    pub strangers_max: Option<usize>,
+    /// Processes of the job on this host, if the face knows: with more of them than cores, waiting gives the core away from the first on.
+    pub processes_here: Option<usize>,
     /// A silent peer is dead after this time (`WEIR_PEER_TIMEOUT_MS`).
     pub peer_timeout: Duration,
     /// A peer that never answers is given up after this time (`WEIR_CONNECT_TIMEOUT_MS`).
@@ -62,7 +72,7 @@ pub struct EngineConfig {
     /// A send that has found no memory for this long, while messages wait that the program does not receive, fails (`WEIR_SEND_TIMEOUT_MS`). 10 min: longer than a receiver that lives usually computes or
     /// writes between two receives.
     pub send_timeout: Duration,
-    /// The watchdog steps in when nobody has polled for this long and something waits; 0 turns it off (`WEIR_WATCHDOG_US`). 500 us: longer than an MPI takes between
+    /// The watchdog steps in when nobody has polled for this long and something waits; 0 turns it off (`WEIR_WATCHDOG_US`). 500 us: longer than a library takes between
     /// two polls to send or take a megabyte; sooner, the thread competes for a core with a program that is communicating.
     pub watchdog_us: u32,
     /// Empty polls spin for this long before they yield the core (`WEIR_SPIN_US`). 100 us: the round trip of 64 KiB; on a node where others wait for
@@ -119,6 +129,10 @@ impl Default for EngineConfig {
             eager_bytes: 128 << 10,
             copy_bytes: 64 << 10,
             streams: 10,
+            stream_bits: StreamBits::default(),
+            multi_order: MultiOrder::default(),
+            strangers_max: None,
+            processes_here: None,
             peer_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(10),
             send_timeout: Duration::from_secs(600),
@@ -145,8 +159,8 @@ impl Default for EngineConfig {
     }
 }
 
-/// What [`EngineConfig::poll_sleep_us`] is for who is set up by people: an MPI, a benchmark. With more ranks than cores a sleep gives the core to who has something to do, and ends when
-/// something arrives; a yield does neither (4 ranks on 2 cores: a barrier takes half the time of one with yields). An MPI may have other transports to look at, so not for long.
+/// What [`EngineConfig::poll_sleep_us`] is for who is set up by people: a message-passing library, a benchmark. With more ranks than cores a sleep gives the core to who has something to do, and ends when
+/// something arrives; a yield does neither (4 ranks on 2 cores: a barrier takes half the time of one with yields). A library may have other transports to look at, so not for long.
 const POLL_SLEEP_US: u32 = 200;
 
 impl EngineConfig {
@@ -239,7 +253,7 @@ impl EngineConfig {
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let unwatched = format!(
-            "WEIR_WATCHDOG_US=0: nobody answers for a rank that computes outside MPI; after {:.1} s (WEIR_PEER_TIMEOUT_MS) it is taken for dead",
+            "WEIR_WATCHDOG_US=0: nobody answers for a process that computes and makes no calls; after {:.1} s (WEIR_PEER_TIMEOUT_MS) it is taken for dead",
             self.peer_timeout.as_secs_f64()
         );
         (self.watchdog_us == 0).then_some(unwatched).into_iter().collect()
@@ -252,16 +266,9 @@ impl EngineConfig {
     }
 }
 
-/// The name by which this process's environment has a setting: libfabric's own, `FI_WEIR_X`, where that is set, else `WEIR_X`.
-#[must_use]
-pub fn name_as_set(name: &str) -> String {
-    let full = format!("FI_{name}");
-    if std::env::var_os(&full).is_some() { full } else { name.to_owned() }
-}
-
 /// A good value of `WEIR_CAPTURE`.
 const CAPTURE_SUCH_AS: &str = "/tmp/%p.pcapng";
-/// A setting that the provider reads beside the engine's.
+/// A setting that one face, the provider, reads beside the engine's: all that bear Weir's name are known in one place.
 const PROVIDERS: &str = "WEIR_INJECT_SIZE";
 /// The most that `fi_inject` may be set to take (`docs/man/fi_weir.7`), bytes.
 const INJECT_MOST_BYTES: usize = 16 << 10;
@@ -275,51 +282,67 @@ const INTERNAL: [&str; 4] = ["WEIR_EMULATE_", "WEIR_AGENT_", "WEIR_TEST_", "WEIR
 /// length; for a short one it is a third of its letters.
 const MOST_WRONG: usize = 4;
 
-/// One line for each of these environment names that looks like a setting of Weir (`WEIR_X`, `FI_WEIR_X`) and is none, with the nearest one there is.
-#[must_use]
-pub fn unknown_settings(names: impl IntoIterator<Item = String>) -> Vec<String> {
-    let mut unknown: Vec<String> = names
-        .into_iter()
-        .filter(|n| n.strip_prefix("FI_").unwrap_or(n).starts_with("WEIR_"))
-        .filter(|n| !INTERNAL.iter().any(|prefix| n.starts_with(prefix)))
-        .collect();
-    if unknown.is_empty() {
-        return unknown;
-    }
-    let known = std::cell::RefCell::new(Vec::new());
-    // The settings themselves tell their names; without values they are always valid.
-    let _ = EngineConfig::from_vars(&|name| {
-        known.borrow_mut().push(name.to_owned());
-        None
-    });
-    let known = known.into_inner();
-    unknown.retain(|name| match name.strip_prefix("FI_") {
-        Some(short) => !known.iter().any(|k| k == short),
-        None => !known.iter().any(|k| k == name) && !OTHERS.contains(&name.as_str()) && !TOLD.contains(&name.as_str()),
-    });
-    unknown.sort_unstable();
-    unknown.iter().map(|name| about_unknown(name, &known)).collect()
+/// How a face lets people name the settings.
+#[derive(Clone, Copy, Debug)]
+pub struct SettingNames<'a> {
+    /// What may stand before a name: with `FI_`, people may set `FI_WEIR_X` for `WEIR_X`.
+    pub prefix: &'a str,
+    /// Where all are listed.
+    pub listed_by: &'a str,
 }
 
-fn about_unknown(name: &str, known: &[String]) -> String {
-    let told = name.escape_debug();
-    let (prefix, short) = name.strip_prefix("FI_").map_or(("", name), |short| ("FI_", short));
-    // The command's own have no second name: what is meant by FI_WEIR_KEY is WEIR_KEY.
-    let engines = known.iter().map(|k| (prefix, k.as_str()));
-    let candidates = engines.chain(OTHERS.iter().map(|k| ("", *k)));
-    let letters = |name: &str| name.len() - "WEIR_".len();
-    let nearest = candidates.map(|(prefix, k)| (strsim::osa_distance(k, short), prefix, k)).min();
-    match nearest {
-        Some((wrong, prefix, k)) if wrong <= MOST_WRONG.min(letters(k).max(letters(short)) / 3) => {
-            format!(
-                "{told} is no setting of weir and is ignored; did you mean {prefix}{k}? (fi_info -g weir or man fi_weir lists all)"
-            )
+impl SettingNames<'_> {
+    /// One line for each of these environment names that looks like a setting of Weir (`WEIR_X`, or that behind the face's prefix) and is none, with the nearest one there is.
+    #[must_use]
+    pub fn unknown(&self, names: impl IntoIterator<Item = String>) -> Vec<String> {
+        let mut unknown: Vec<String> = names
+            .into_iter()
+            .filter(|n| n.strip_prefix(self.prefix).unwrap_or(n).starts_with("WEIR_"))
+            .filter(|n| !INTERNAL.iter().any(|prefix| n.starts_with(prefix)))
+            .collect();
+        if unknown.is_empty() {
+            return unknown;
         }
-        _ => format!("{told} is no setting of weir and is ignored (fi_info -g weir or man fi_weir lists all)"),
+        let known = std::cell::RefCell::new(Vec::new());
+        // The settings themselves tell their names; without values they are always valid.
+        let _ = EngineConfig::from_vars(&|name| {
+            known.borrow_mut().push(name.to_owned());
+            None
+        });
+        let known = known.into_inner();
+        let is_known = |name: &str| known.iter().any(|k| k == name);
+        unknown.retain(|name| match self.engines(name) {
+            Some(short) => !is_known(short),
+            None => !is_known(name) && !OTHERS.contains(&name.as_str()) && !TOLD.contains(&name.as_str()),
+        });
+        unknown.sort_unstable();
+        unknown.iter().map(|name| self.about_unknown(name, &known)).collect()
+    }
+
+    /// The engine's name in one with the prefix.
+    fn engines<'n>(&self, name: &'n str) -> Option<&'n str> {
+        name.strip_prefix(self.prefix).filter(|_| !self.prefix.is_empty())
+    }
+
+    fn about_unknown(&self, name: &str, known: &[String]) -> String {
+        let told = name.escape_debug();
+        let (prefix, short) = self.engines(name).map_or(("", name), |short| (self.prefix, short));
+        // The command's own have no second name: what is meant by FI_WEIR_KEY is WEIR_KEY.
+        let engines = known.iter().map(|k| (prefix, k.as_str()));
+        let candidates = engines.chain(OTHERS.iter().map(|k| ("", *k)));
+        let letters = |name: &str| name.len() - "WEIR_".len();
+        let nearest = candidates.map(|(prefix, k)| (strsim::osa_distance(k, short), prefix, k)).min();
+        let listed = self.listed_by;
+        match nearest {
+            Some((wrong, prefix, k)) if wrong <= MOST_WRONG.min(letters(k).max(letters(short)) / 3) => {
+                format!("{told} is no setting of weir and is ignored; did you mean {prefix}{k}? ({listed} lists all)")
+            }
+            _ => format!("{told} is no setting of weir and is ignored ({listed} lists all)"),
+        }
     }
 }
 
-/// What other settings, and libfabric's own, take for on and off, beside numbers.
+/// What other settings take for on and off, beside numbers.
 const SWITCHES: [&str; 6] = ["on", "off", "true", "false", "yes", "no"];
 
 struct Vars<'a> {
@@ -406,6 +429,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const NAMES: SettingNames<'_> = SettingNames { prefix: "FI_", listed_by: "a manual page" };
+
     fn with(name: &'static str, value: &'static str) -> Result<EngineConfig, EngineError> {
         EngineConfig::from_vars(&move |n| (n == name).then(|| value.to_owned()))
     }
@@ -413,7 +438,7 @@ mod tests {
     #[test]
     fn misspelt_settings_are_told_with_the_nearest_name() {
         let names = ["WEIR_EAGERBYTES", "FI_WEIR_PEER_TIMEOUT", "WEIR_KEY", "FI_WEIR_TRACE", "WEIR_TEST_LONG", "PATH"];
-        let told = unknown_settings(names.map(str::to_owned));
+        let told = NAMES.unknown(names.map(str::to_owned));
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(
             told[0].contains("FI_WEIR_PEER_TIMEOUT ") && told[0].contains("mean FI_WEIR_PEER_TIMEOUT_MS?"),
@@ -421,10 +446,10 @@ mod tests {
         );
         assert!(told[1].contains("mean WEIR_EAGER_BYTES?"), "{told:?}");
         for far in ["WEIR_SOMETHING_ELSE_ALTOGETHER", "FI_WEIR_LOSS", "FI_WEIR_HOSTS", "WEIR_HOST", "WEIR_X", "WEIR_"] {
-            let told = unknown_settings([far.to_owned()]);
+            let told = NAMES.unknown([far.to_owned()]);
             assert!(told.len() == 1 && !told[0].contains("mean"), "{told:?}");
         }
-        let told = unknown_settings(["FI_WEIR_KEY_FILE", "WEIR_KEYFILE", "WEIR_LIB", "WEIR_HOSTS"].map(str::to_owned));
+        let told = NAMES.unknown(["FI_WEIR_KEY_FILE", "WEIR_KEYFILE", "WEIR_LIB", "WEIR_HOSTS"].map(str::to_owned));
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told.iter().all(|line| line.contains("mean WEIR_KEY_FILE?")), "{told:?}");
     }
@@ -438,7 +463,7 @@ mod tests {
             ("WEIR_KYE", "WEIR_KEY"),
             ("FI_WEIR_LVEEL", "FI_WEIR_LEVEL"),
         ] {
-            let told = unknown_settings([wrong.to_owned()]);
+            let told = NAMES.unknown([wrong.to_owned()]);
             assert!(told.len() == 1 && told[0].contains(&format!("did you mean {meant}?")), "{told:?}");
         }
     }
@@ -548,7 +573,7 @@ mod tests {
 
         #[test]
         fn unknown_names_are_told_in_one_line_each(names in proptest::collection::vec("(FI_)?WEIR_[A-Z_]{0,20}(?s:.{0,2})", 0..5)) {
-            let told = unknown_settings(names.clone());
+            let told = NAMES.unknown(names.clone());
             prop_assert!(told.len() <= names.len() && told.iter().all(|line| !line.contains(char::is_control)), "{told:?}");
         }
     }

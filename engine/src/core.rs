@@ -159,10 +159,21 @@ impl Core {
         }
     }
 
+    /// Ends what there is with a peer, at once.
+    pub fn drop_peer(&mut self, now: Time, peer: u32) {
+        self.st.messages.remove_peer(now, peer);
+        if !self.shm.as_mut().is_some_and(|shm| shm.drop_peer(&mut self.st, now, PeerId(peer))) {
+            self.st.messages.close_peer(now, peer);
+        }
+    }
+
     /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams and records read.
     pub fn progress(&mut self, now: Time) -> usize {
         if self.finished || self.st.messages.broken().is_some() {
             return 0;
+        }
+        while let Some(peer) = self.st.messages.take_refused() {
+            self.drop_peer(now, peer);
         }
         let mut read = 0;
         if let Some(shm) = &mut self.shm {

@@ -16,6 +16,8 @@ pub struct EngineCounters {
 pub struct OwnCounters {
     /// Times the watchdog thread made progress because nobody polled.
     pub watchdog_steps: u64,
+    /// Passes of progress by who polled another endpoint of the process.
+    pub turns: u64,
     /// Empty polls after which the core was yielded.
     pub yields: u64,
     /// Polls of the socket.

@@ -10,15 +10,17 @@ mod broken;
 mod config;
 mod core;
 mod counters;
+mod diagnostics;
 mod event;
+mod group;
 mod lanes;
 mod lock;
 mod memory;
-mod obituary;
 mod open;
 mod policy;
 mod shm;
 mod stat;
+mod team;
 mod telling;
 mod trace;
 mod waiting;
@@ -27,13 +29,17 @@ mod watchdog;
 
 pub use api::*;
 pub use broken::{after_panic, keep_panics};
-pub use config::{CarrierUse, EngineConfig, LaneUse, Level, name_as_set, unknown_settings};
+pub use config::{CarrierUse, EngineConfig, LaneUse, Level, SettingNames};
 pub use counters::{EngineCounters, OwnCounters};
+pub use diagnostics::{Diagnostic, Diagnostics, silent};
 pub use event::EventFd;
+pub use group::Group;
 pub use lock::{Guard, Lock};
-pub use obituary::take_deaths;
+pub use open::job_key;
 pub use policy::{shares_memory, takes_bulk};
-pub use weir_message::{INJECT_BYTES as MAX_INJECT_BYTES, Totals};
+pub use team::{Team, TeamError};
+pub use weir_collective as collective;
+pub use weir_message::{INJECT_BYTES as MAX_INJECT_BYTES, MultiOrder, StreamBits, Totals};
 
 use crate::core::{Core, now};
 use crate::memory::Gather;
@@ -71,6 +77,10 @@ struct Shared {
     last_found: AtomicU64,
     /// Something was sent since the caller last polled.
     sent_since_poll: AtomicBool,
+    /// The endpoints of the process with which it shares its polls.
+    group: std::sync::OnceLock<Group>,
+    /// Polls of others of them were what made progress last.
+    helped: AtomicBool,
     /// The caller sleeps on `notify`: the watchdog makes all progress and writes it.
     armed: AtomicBool,
     stop: AtomicBool,
@@ -96,6 +106,8 @@ struct Shared {
     /// The process that opened it: a child made by fork(2) has a copy without the threads, and must not say farewell for its parent.
     pid: u32,
     stats: Option<String>,
+    /// Takes what there is to say to people.
+    diagnostics: Diagnostics,
     linger: Duration,
 }
 
@@ -169,6 +181,41 @@ impl Endpoint {
         core.st.messages.remove_peer(now(), peer);
     }
 
+    /// Ends what there is with a peer and forgets it, so that its place can be another's. It is told, and finds this endpoint closed to it. What waits for it here fails.
+    ///
+    /// # Errors
+    /// [`EngineError::Again`] while something sent to it is on its way: make progress and repeat, or [`Endpoint::drop_peer`].
+    pub fn forget_peer(&self, peer: u32) -> Result<(), EngineError> {
+        let mut core = self.shared.enter()?;
+        if core.st.messages.owes_peer(peer) {
+            return Err(EngineError::Again);
+        }
+        self.end_peer(&mut core, peer);
+        Ok(())
+    }
+
+    /// The same at once: what is on its way to it may not arrive.
+    pub fn drop_peer(&self, peer: u32) {
+        let Ok(mut core) = self.shared.enter() else { return };
+        self.end_peer(&mut core, peer);
+    }
+
+    fn end_peer(&self, core: &mut Core, peer: u32) {
+        let now = now();
+        core.drop_peer(now, peer);
+        core.transmit(now);
+        self.shared.look_soon();
+        self.wake_sleeper(core);
+    }
+
+    /// Moves what is new of peers to `out`, oldest first: who came by itself, and who is gone. Nothing unless [`EngineConfig::strangers_max`] says that the face wants to know; then a
+    /// sleeper on [`Endpoint::notify_fd`] is woken by such news as by completions. What is new of a peer is here before completions that name it.
+    pub fn peer_events(&self, out: &mut Vec<PeerEvent>) {
+        if let Ok(mut core) = self.shared.enter() {
+            core.st.messages.take_news(out);
+        }
+    }
+
     /// The name a peer was inserted with.
     #[must_use]
     pub fn peer_name(&self, peer: u32) -> Option<[u8; NAME_BYTES]> {
@@ -181,16 +228,16 @@ impl Endpoint {
     /// [`EngineError::Again`] when a queue is full (make progress and repeat), [`EngineError::PeerDown`], [`EngineError::TooBig`], [`EngineError::Invalid`].
     ///
     /// # Safety
-    /// The memory of `op.iov` is readable, and stays so and unchanged until the completion (with [`SendMode::Inject`]: until this returns).
+    /// The memory of `op.memory` is readable, and stays so and unchanged until the completion (with [`SendMode::Inject`]: until this returns).
     pub unsafe fn send(&self, op: &SendOp<'_>) -> Result<(), EngineError> {
-        check_iov(op.iov)?;
+        check_iov(op.memory)?;
         let now = now();
         let mut core = self.shared.enter()?;
         if core.st.closed {
             return Err(EngineError::Closed);
         }
         // SAFETY: passed on from the caller.
-        let op = unsafe { op.named() };
+        let op = op.with_memory(unsafe { Gather::new(op.memory) });
         let (peer, bytes) = (op.peer, op.memory.len() as usize);
         core.st.messages.send(now, op)?;
         self.after_send(&mut core, now, peer, bytes);
@@ -241,9 +288,9 @@ impl Endpoint {
     /// [`EngineError::Invalid`] for an unknown peer, [`EngineError::PeerDown`] for a directed receive that can never match.
     ///
     /// # Safety
-    /// The memory of `op.iov` is writable and not otherwise used until the completion (of a multi-receive: the one with `multi_done`).
+    /// The memory of `op.memory` is writable and not otherwise used until the completion (of a multi-receive: the one with `multi_done`).
     pub unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
-        check_iov(op.iov)?;
+        check_iov(op.memory)?;
         let mut core = self.shared.enter()?;
         if core.st.closed {
             return Err(EngineError::Closed);
@@ -251,7 +298,7 @@ impl Endpoint {
         // The time matters only if something that has arrived is matched; reading the clock costs as much as posting.
         let at = if core.st.messages.unexpected_count() > 0 { now() } else { Time(0) };
         // SAFETY: passed on from the caller.
-        core.st.messages.recv(at, unsafe { op.named() })?;
+        core.st.messages.recv(at, op.with_memory(unsafe { Gather::new(op.memory) }))?;
         if core.st.messages.wants_transmit() {
             core.transmit(if at == Time(0) { now() } else { at });
             self.shared.look_soon();
@@ -263,7 +310,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Looks for a message that has arrived and that no receive has taken. Looks only: the poll that usually follows makes progress. (An MPI that asks several transports for a message
+    /// Looks for a message that has arrived and that no receive has taken. Looks only: the poll that usually follows makes progress. (A library that asks several transports for a message
     /// from anybody asks each once, then makes progress on all; one that ran ahead here would answer before the others had a chance, and the receive that follows might take theirs.)
     ///
     /// # Errors
@@ -288,11 +335,11 @@ impl Endpoint {
     /// # Safety
     /// As for [`Endpoint::recv`].
     pub unsafe fn recv_claimed(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
-        check_iov(op.iov)?;
+        check_iov(op.memory)?;
         let now = now();
         let mut core = self.shared.enter()?;
         // SAFETY: passed on from the caller.
-        core.st.messages.recv_claimed(now, unsafe { op.named() }, false)?;
+        core.st.messages.recv_claimed(now, op.with_memory(unsafe { Gather::new(op.memory) }), false)?;
         core.transmit(now);
         self.shared.look_soon();
         self.wake_sleeper(&core);
@@ -306,7 +353,7 @@ impl Endpoint {
     pub fn discard_claimed(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
         let now = now();
         let mut core = self.shared.enter()?;
-        core.st.messages.recv_claimed(now, op.without_memory(), true)?;
+        core.st.messages.recv_claimed(now, op.with_memory(Gather::default()), true)?;
         core.transmit(now);
         self.shared.look_soon();
         self.wake_sleeper(&core);
@@ -362,11 +409,11 @@ impl Endpoint {
     /// # Safety
     /// As for [`Endpoint::send`].
     pub unsafe fn write(&self, op: &RmaOp<'_>) -> Result<(), EngineError> {
-        check_iov(op.iov)?;
+        check_iov(op.memory)?;
         let now = now();
         let mut core = self.shared.enter()?;
         // SAFETY: passed on from the caller.
-        let op = unsafe { op.named() };
+        let op = op.with_memory(unsafe { Gather::new(op.memory) });
         let (peer, bytes) = (op.peer, op.memory.len() as usize);
         core.st.messages.write(now, op)?;
         self.after_send(&mut core, now, peer, bytes);
@@ -381,11 +428,11 @@ impl Endpoint {
     /// # Safety
     /// As for [`Endpoint::recv`].
     pub unsafe fn read(&self, op: &RmaOp<'_>) -> Result<(), EngineError> {
-        check_iov(op.iov)?;
+        check_iov(op.memory)?;
         let now = now();
         let mut core = self.shared.enter()?;
         // SAFETY: passed on from the caller.
-        core.st.messages.read(now, unsafe { op.named() })?;
+        core.st.messages.read(now, op.with_memory(unsafe { Gather::new(op.memory) }))?;
         self.after_send(&mut core, now, op.peer, 0);
         Ok(())
     }
@@ -405,8 +452,10 @@ impl Endpoint {
             return Err(EngineError::Closed);
         }
         // SAFETY: passed on from the caller.
-        core.st.messages.atomic(now, unsafe { op.named() })?;
-        self.after_send(&mut core, now, op.peer, 0);
+        let op = op.with_memory(|iov| unsafe { Gather::new(iov) });
+        let peer = op.peer;
+        core.st.messages.atomic(now, op)?;
+        self.after_send(&mut core, now, peer, 0);
         Ok(())
     }
 
@@ -422,6 +471,9 @@ impl Endpoint {
             shared.notify.signal();
         }
         shared.polled(now);
+        if shared.helped.load(Ordering::Relaxed) {
+            shared.helped.store(false, Ordering::Relaxed);
+        }
         let Ok(mut core) = shared.enter() else { return 0 };
         let read = core.progress(now);
         shared.look_soon();
@@ -439,23 +491,46 @@ impl Endpoint {
         let found = n > 0 || read > 0 || (max == 0 && core.st.messages.has_completions());
         if found {
             shared.last_found.store(now.0, Ordering::Relaxed);
+            drop(core);
+            self.give_turn(now, true);
             return n;
         }
         self.after_empty_poll(core, now);
         0
     }
 
+    /// The other endpoints of the group get a turn. Whether one of them depends on that.
+    #[inline]
+    fn give_turn(&self, now: Time, found: bool) -> bool {
+        self.shared.group.get().is_some_and(|group| group.give_turn(&self.shared, now, found))
+    }
+
+    /// From now on polls of this endpoint give those of the group a turn whose own program does not poll them, and theirs this one. The first group counts.
+    pub fn join(&self, group: &Group) {
+        if self.shared.group.set(group.clone()).is_ok() {
+            group.add(Arc::downgrade(&self.shared));
+        }
+    }
+
     /// Nothing was found: when that has been so for a while, somebody else may use the core.
     fn after_empty_poll(&self, mut core: broken::Entered<'_>, now: Time) {
         let shared = &*self.shared;
         shared.watch.program_waits(shared.look_time());
-        if shared.waiting.is_over(now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed))) {
-            core.st.counters.yields += 1;
-            if shared.waiting.is_contended() && !core.prepare_sleep() {
+        let over = shared.waiting.is_over(now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed)));
+        let group = shared.group.get().filter(|group| group.has_others());
+        if over || group.is_some() {
+            core.st.counters.yields += u64::from(over);
+            let sleeps = over && shared.waiting.is_contended();
+            if sleeps && !core.prepare_sleep() {
                 return;
             }
-            let (timeout, blocked) = (core.next_timeout(), core.blocked_at());
+            let (timeout, blocked) = if over { (core.next_timeout(), core.blocked_at()) } else { (None, None) };
             drop(core);
+            // Who looks after others does not sleep, for what wakes it is of this endpoint only.
+            let timeout = if group.is_some_and(|g| g.give_turn(shared, now, false)) { Some(now) } else { timeout };
+            if !over {
+                return;
+            }
             // Asleep is not away: the watchdog need not step in.
             shared.waiting.give_way((shared.sockets, blocked, shared.others), now, timeout, |until| {
                 shared.last_poll.store(until.0, Ordering::Relaxed);
@@ -476,6 +551,8 @@ impl Endpoint {
             // Another thread sleeps until something comes, and something has: it is the watchdog's to see to.
             self.shared.watch.wake();
         }
+        drop(core);
+        self.give_turn(now, true);
     }
 
     /// A descriptor that becomes readable when completions come, once [`Endpoint::arm`]ed.
@@ -519,6 +596,9 @@ impl Endpoint {
         if shared.pid != std::process::id() || std::mem::replace(&mut shared.core.lock().st.closed, true) {
             return;
         }
+        if let Some(group) = shared.group.get() {
+            group.remove(shared);
+        }
         // A panic has ended all of it before: that is as good as done.
         let _ = self.farewell();
         shared.stop.store(true, Ordering::Release);
@@ -532,7 +612,7 @@ impl Endpoint {
             return;
         };
         if let Some(to) = &shared.stats {
-            stat::dump(&core, to);
+            stat::dump(&core, to, &shared.diagnostics);
         }
         core.finished = true;
         core.close_connections();
@@ -655,7 +735,7 @@ mod tests {
                 class: Class::Tagged,
                 tag: 1,
                 data: None,
-                iov: &[Iov { base: data.as_mut_ptr(), len: data.len() }],
+                memory: &[Iov { base: data.as_mut_ptr(), len: data.len() }],
                 mode: SendMode::Delivery,
                 copy: false,
                 report: true,
@@ -671,7 +751,7 @@ mod tests {
                 class: Class::Tagged,
                 tag: 2,
                 ignore: 0,
-                iov: &[Iov { base: buf.as_mut_ptr(), len: buf.len() }],
+                memory: &[Iov { base: buf.as_mut_ptr(), len: buf.len() }],
                 multi_min: None,
                 report: true,
                 context: 2,

@@ -2,6 +2,7 @@
 
 use crate::config::EngineConfig;
 use crate::core::{Core, State, now};
+use crate::diagnostics::{Diagnostic, Diagnostics, silent};
 use crate::lanes::Lanes;
 use crate::policy;
 use crate::shm::SharedMemory;
@@ -18,20 +19,31 @@ use weir_shm::Shm;
 use weir_udp::{UdpConfig, UdpTransport};
 
 impl Endpoint {
-    /// Opens an endpoint with the job's key from the environment or the user's key file.
+    /// Opens an endpoint with the job's key from the environment or the user's key file ([`job_key`]). What it has to say goes to `diagnostics`.
     ///
     /// # Errors
     /// One line with the cause: key, configuration, or the system's refusal of a socket or thread.
-    pub fn open(cfg: EngineConfig) -> Result<Arc<Endpoint>, EngineError> {
-        let key = weir_job::load_key(&weir_job::Env::from_process()).map_err(|e| EngineError::Key(e.to_string()))?;
-        Self::open_with_key(cfg, key.bytes)
+    pub fn open(cfg: EngineConfig, diagnostics: Diagnostics) -> Result<Arc<Endpoint>, EngineError> {
+        Self::open_told(cfg, job_key()?, diagnostics)
     }
 
-    /// Opens an endpoint with this job key.
+    /// Opens an endpoint with this job key, and lets nobody know what it has to say.
     ///
     /// # Errors
     /// As [`Endpoint::open`].
     pub fn open_with_key(cfg: EngineConfig, job_key: [u8; 32]) -> Result<Arc<Endpoint>, EngineError> {
+        Self::open_told(cfg, job_key, silent())
+    }
+
+    /// Opens an endpoint with this job key. What it has to say goes to `diagnostics`.
+    ///
+    /// # Errors
+    /// As [`Endpoint::open`].
+    pub fn open_told(
+        cfg: EngineConfig,
+        job_key: [u8; 32],
+        diagnostics: Diagnostics,
+    ) -> Result<Arc<Endpoint>, EngineError> {
         let io = |doing: &str| {
             let doing = doing.to_owned();
             move |source| EngineError::Io { doing, source }
@@ -40,8 +52,10 @@ impl Endpoint {
         let mut captured = Captured::new(udp);
         if let Some(path) = &cfg.capture {
             let path_here = with_pid(path);
-            if !captured.capture_to(&path_here).map_err(io("opening the capture file"))? {
-                trace::tell_taken("WEIR_CAPTURE", path, &path_here);
+            let to = diagnostics.clone();
+            let ended = Box::new(move |line: &str| to(&Diagnostic::Notice(line)));
+            if !captured.capture_to(&path_here, ended).map_err(io("opening the capture file"))? {
+                trace::tell_taken(&diagnostics, "WEIR_CAPTURE", path, &path_here);
             }
         }
         let salt = captured.local_addrs().first().map_or(0, |a| u64::from(a.port()));
@@ -58,9 +72,11 @@ impl Endpoint {
         proto.lane.on = lanes.is_some();
         let proto = weir_link::Endpoint::new(proto, job_key, id, device.local_addrs(), seed);
         let name = proto.name().encode();
-        let mut trace = Trace::open(cfg.trace, cfg.trace_file.as_deref()).map_err(io("opening the trace file"))?;
+        let mut trace = Trace::open(cfg.trace, cfg.trace_file.as_deref(), diagnostics.clone())
+            .map_err(io("opening the trace file"))?;
         trace.opened(id, device.local_addrs());
-        let messages = Messages::new(message_config(&cfg), proto, Telling::new(trace, cfg.clone()));
+        let messages =
+            Messages::new(message_config(&cfg), proto, Telling::new(trace, cfg.clone(), diagnostics.clone()));
         let lanes_fd = lanes.as_ref().map_or(-1, Lanes::fd);
         let shm = shared_memory(&cfg, id, &job_key, name);
         let shm_fd = shm.as_ref().map_or(-1, SharedMemory::fd);
@@ -78,13 +94,16 @@ impl Endpoint {
             notify: EventFd::new().map_err(io("making an event descriptor"))?,
             watch: watch::Watch::new(device.wake_sources(), [lanes_fd, shm_fd])
                 .map_err(io("making event descriptors"))?,
-            waiting: waiting::Waiting::new(cfg.spin_us, cfg.poll_sleep_us, oversubscribed()),
+            waiting: waiting::Waiting::new(cfg.spin_us, cfg.poll_sleep_us, oversubscribed(&cfg)),
             coalesce_ns: u64::from(cfg.coalesce_ns),
             watchdog_ns: u64::from(cfg.watchdog_us) * 1000,
             sent_since_poll: AtomicBool::new(false),
+            group: std::sync::OnceLock::new(),
+            helped: AtomicBool::new(false),
             last_hold: AtomicU64::new(0),
             pid: std::process::id(),
             stats: cfg.stats.clone(),
+            diagnostics,
             linger: cfg.linger,
             core: lock::Lock::new(Core::new(device, lanes, shm, State::new(messages))),
         });
@@ -106,7 +125,7 @@ fn shared_memory(
     }
     let shm = Shm::open(id, job_key, weir_shm::Config::default()).map_err(|cause| cause.to_string())?;
     let terms = Terms { credit_msgs: u64::from(cfg.credit_msgs), credit_bytes: cfg.credit_bytes };
-    Ok(SharedMemory::new(shm, name, terms))
+    Ok(SharedMemory::new(shm, name, terms, cfg.stream_bits.features()))
 }
 
 /// The datagram socket, and the listener for lanes at the same port. Of a port that the system chooses the other half may be taken: then another is tried.
@@ -182,6 +201,9 @@ pub fn message_config(cfg: &EngineConfig) -> weir_message::Config {
         eager_bytes: cfg.eager_bytes,
         copy_bytes: cfg.copy_bytes,
         streams: cfg.streams,
+        strangers_max: cfg.strangers_max,
+        stream_bits: cfg.stream_bits,
+        multi_order: cfg.multi_order,
         send_timeout: cfg.send_timeout,
         credit_msgs: cfg.credit_msgs,
         unexpected_bytes: cfg.unexpected_bytes,
@@ -190,13 +212,19 @@ pub fn message_config(cfg: &EngineConfig) -> weir_message::Config {
     }
 }
 
-/// More ranks on this node than cores, as far as the launcher tells.
-fn oversubscribed() -> bool {
-    let ranks = ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE", "PALS_LOCAL_SIZE"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok()?.parse::<usize>().ok());
+/// More processes of the job on this host than cores, as far as the face knows.
+fn oversubscribed(cfg: &EngineConfig) -> bool {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    ranks.is_some_and(|r| r > cores)
+    cfg.processes_here.is_some_and(|n| n > cores)
+}
+
+/// The job's key from the environment or the user's key file.
+///
+/// # Errors
+/// [`EngineError::Key`]: one line that says where it was looked for.
+pub fn job_key() -> Result<[u8; 32], EngineError> {
+    let key = weir_job::load_key(&weir_job::Env::from_process()).map_err(|e| EngineError::Key(e.to_string()))?;
+    Ok(key.bytes)
 }
 
 #[cfg(test)]

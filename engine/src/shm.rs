@@ -58,11 +58,13 @@ pub struct SharedMemory {
     why: Vec<Option<(u64, Why)>>,
     name: [u8; 48],
     terms: Terms,
+    /// What must be the same on both sides (`spec/envelopes.md` 5).
+    features: u16,
 }
 
 impl SharedMemory {
     /// Listens for peers. `terms`: what peers are let send before anything is consumed.
-    pub fn new(shm: Shm, name: [u8; 48], terms: Terms) -> SharedMemory {
+    pub fn new(shm: Shm, name: [u8; 48], terms: Terms, features: u16) -> SharedMemory {
         SharedMemory {
             shm,
             table: Vec::new(),
@@ -74,6 +76,7 @@ impl SharedMemory {
             why: Vec::new(),
             name,
             terms,
+            features,
         }
     }
 
@@ -192,6 +195,23 @@ impl SharedMemory {
         Some(p)
     }
 
+    /// Ends what shared memory carries of a peer; false when that is nothing.
+    pub fn drop_peer(&mut self, st: &mut State, now: Time, peer: PeerId) -> bool {
+        if st.proto().sessions().get(peer).is_none_or(|s| s.carrier() != Carrier::Shm) {
+            return false;
+        }
+        if let Some(ix) = self.by_peer.get(peer.0 as usize).copied().flatten() {
+            let _ = self.shm.send(ix, kind::BYE, &[]);
+            self.end(st, now, ix, DownReason::LocalClose);
+        } else {
+            // It was not found yet.
+            st.messages.with_events(now, &[], |proto, events| {
+                proto.sessions_mut().end(peer, DownReason::LocalClose, events);
+            });
+        }
+        true
+    }
+
     /// Packets carry the session from now on, and what was handed over here and not read.
     fn fall_back(&mut self, st: &mut State, now: Time, ix: PeerIx, why: Why) {
         let Some(p) = self.unbind(ix) else { return };
@@ -235,6 +255,7 @@ impl SharedMemory {
                 hello[48..56].copy_from_slice(&self.terms.credit_msgs.to_le_bytes());
                 hello[56..64].copy_from_slice(&self.terms.credit_bytes.to_le_bytes());
                 hello[64] = u8::from(pulls);
+                hello[66..68].copy_from_slice(&self.features.to_le_bytes());
                 // A new ring has room.
                 let _ = self.shm.send(ix, kind::HELLO, &[IoSlice::new(&hello)]);
             }
@@ -260,6 +281,9 @@ impl SharedMemory {
         let decoded = EndpointName::decode(name).map_err(|_| "hello without a name")?;
         if bytes.len() < HELLO_LEN || self.shm.peer_id(ix) != Some(decoded.endpoint_id) {
             return Err("hello of somebody else");
+        }
+        if bytes[66..68] != self.features.to_le_bytes() {
+            return Err("hello with other features");
         }
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let terms = Terms { credit_msgs: word(48), credit_bytes: word(56) };

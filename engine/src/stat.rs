@@ -2,6 +2,7 @@
 
 use crate::Shared;
 use crate::core::Core;
+use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::trace::with_pid;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -94,13 +95,14 @@ impl Numbers {
 }
 
 /// Writes the counters where the user asked for them.
-pub fn dump(core: &Core, to: &str) {
-    let (text, file) = (format!("{:#}\n", numbers(core).document()), file_of(to));
-    let result = if to == "-" { std::io::stderr().write_all(text.as_bytes()) } else { std::fs::write(&file, text) };
-    if let Err(e) = result {
-        // Not `eprintln`, which panics when nobody reads standard error any more; and in one write, lest lines of ranks mix.
-        let line = format!("weir: counters not written to {file}: {e}\n");
-        let _ = std::io::stderr().write_all(line.as_bytes());
+pub fn dump(core: &Core, to: &str, diagnostics: &Diagnostics) {
+    let text = format!("{:#}\n", numbers(core).document());
+    if to == "-" {
+        return diagnostics(&Diagnostic::Counters(&text));
+    }
+    let file = file_of(to);
+    if let Err(e) = std::fs::write(&file, text) {
+        diagnostics(&Diagnostic::Notice(&format!("counters not written to {file}: {e}")));
     }
 }
 
@@ -166,7 +168,7 @@ fn serve(listener: &UnixListener) {
         // A panic here is one with an endpoint locked, which is told of and answers no more; the next question finds that.
         let endpoints = catch_unwind(AssertUnwindSafe(|| all().iter().map(document).collect::<Vec<_>>()));
         let endpoints = endpoints.unwrap_or_else(|payload| {
-            crate::broken::say(&crate::broken::after_panic(&*payload));
+            crate::broken::tell_panic(&*payload);
             Vec::new()
         });
         let text = serde_json::json!({ "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "endpoints": endpoints }).to_string();

@@ -1,21 +1,22 @@
-//! Where the trace of messages and news for people go: the trace's file, the deaths kept for the face, and standard error.
+//! Where the trace of messages and news for people go: the trace's file, and the sink that the endpoint was opened with.
 
 use crate::EngineConfig;
-use crate::obituary;
+use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::trace::Trace;
 use std::fmt;
-use std::io::Write;
+use weir_link::DownReason;
 use weir_message::{Notice, Sink};
 
 /// Takes what [`weir_message::Messages`] has to tell.
 pub struct Telling {
     pub(crate) trace: Trace,
     cfg: EngineConfig,
+    diagnostics: Diagnostics,
 }
 
 impl Telling {
-    pub(crate) fn new(trace: Trace, cfg: EngineConfig) -> Telling {
-        Telling { trace, cfg }
+    pub(crate) fn new(trace: Trace, cfg: EngineConfig, diagnostics: Diagnostics) -> Telling {
+        Telling { trace, cfg, diagnostics }
     }
 }
 
@@ -31,11 +32,14 @@ impl Sink for Telling {
 
     fn notice(&mut self, notice: &Notice<'_>) {
         match notice {
-            Notice::PeerDown { who, reason } => obituary::note(who, *reason, &self.cfg),
+            Notice::PeerDown { who, reason } => {
+                if let Some(line) = line(who, *reason, &self.cfg) {
+                    (self.diagnostics)(&Diagnostic::PeerDown { reason: *reason, line: &line });
+                }
+            }
             other => {
                 if let Some(text) = text(other) {
-                    // Not `eprintln`, which panics when nobody reads standard error any more; and in one write, lest lines of ranks mix.
-                    let _ = std::io::stderr().write_all(format!("weir: {text}\n").as_bytes());
+                    (self.diagnostics)(&Diagnostic::Notice(&text));
                 }
             }
         }
@@ -57,4 +61,37 @@ fn text(notice: &Notice<'_>) -> Option<String> {
             "messages nobody has asked for have filled their {budget} bytes, and no receive that is posted takes one: senders have to wait; if the program hangs, give it more with WEIR_UNEXPECTED_BYTES"
         ),
     })
+}
+
+/// One line of a peer that went down. One that closed in good order, or that was closed here, is no news.
+fn line(who: &str, reason: DownReason, cfg: &EngineConfig) -> Option<String> {
+    Some(match reason {
+        DownReason::Closed | DownReason::LocalClose | DownReason::Aborted => return None,
+        DownReason::Unreachable => format!(
+            "peer {who} unreachable: silent for {:.1} s (WEIR_PEER_TIMEOUT_MS), or its program is gone; taken for dead",
+            cfg.peer_timeout.as_secs_f64()
+        ),
+        DownReason::ConnectTimeout => format!(
+            "no answer from {who} within {:.1} s (WEIR_CONNECT_TIMEOUT_MS): peer absent, address unreachable, or another job key",
+            cfg.connect_timeout.as_secs_f64()
+        ),
+        other => format!("peer {who} down: {other}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dead_are_named_with_the_rule_that_was_applied() {
+        let cfg = EngineConfig { peer_timeout: std::time::Duration::from_millis(700), ..EngineConfig::default() };
+        let say = |reason| line("10.77.1.2:40123", reason, &cfg);
+        let silent = say(DownReason::Unreachable).expect("news");
+        assert!(silent.contains("10.77.1.2:40123") && silent.contains("0.7 s (WEIR_PEER_TIMEOUT_MS)"), "{silent}");
+        let absent = say(DownReason::ConnectTimeout).expect("news");
+        assert!(absent.starts_with("no answer from 10.77.1.2:40123 within 10.0 s (WEIR_CONNECT_"), "{absent}");
+        assert!(say(DownReason::Restarted).expect("news").contains("10.77.1.2:40123 down: the peer restarted"));
+        assert_eq!(say(DownReason::Closed), None);
+    }
 }

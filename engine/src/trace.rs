@@ -4,7 +4,7 @@
 //! are written by `weir_message`.
 //! Off, each place costs one comparison. A full disk ends the trace with one warning, and its file behind the last whole line; traffic goes on.
 
-use crate::config::name_as_set;
+use crate::diagnostics::{Diagnostic, Diagnostics};
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,8 +12,8 @@ use weir_capture::{RecordFile, create_unshared};
 
 /// Where the lines go.
 enum To {
-    /// Each line at once, in one write, lest lines of ranks mix.
-    Stderr,
+    /// Each line at once to the endpoint's sink.
+    Sink,
     /// With `buffered` not line by line: packets are too many for that. Requests are not, and a program which hangs or is killed has its last line there.
     File { file: RecordFile, buffered: bool },
 }
@@ -22,9 +22,12 @@ enum To {
 const BUFFER_BYTES: usize = 8 << 10;
 
 impl To {
-    fn line(&mut self, line: &[u8]) -> std::io::Result<()> {
+    fn line(&mut self, line: &[u8], to: &Diagnostics) -> std::io::Result<()> {
         match self {
-            To::Stderr => std::io::stderr().write_all(line),
+            To::Sink => {
+                to(&Diagnostic::Trace(&String::from_utf8_lossy(line)));
+                Ok(())
+            }
             To::File { file, buffered: true } => file.append(line),
             To::File { file, buffered: false } => file.append(line).and_then(|()| file.flush()),
         }
@@ -39,15 +42,16 @@ pub struct Trace {
     line: Vec<u8>,
     /// Where that is, for people.
     place: String,
+    diagnostics: Diagnostics,
     start: std::time::Instant,
 }
 
 impl Trace {
-    /// A trace to `path` (where `%p` becomes the process id), or to standard error (also by the name of `-`). One whose file another endpoint writes is off, with a warning.
+    /// A trace to `path` (where `%p` becomes the process id), or to `diagnostics` (also by the name of `-`). One whose file another endpoint writes is off, with a warning.
     ///
     /// # Errors
     /// When the file cannot be made.
-    pub fn open(mut level: u8, path: Option<&Path>) -> std::io::Result<Trace> {
+    pub fn open(mut level: u8, path: Option<&Path>, diagnostics: Diagnostics) -> std::io::Result<Trace> {
         let path = path.filter(|path| *path != Path::new("-"));
         let place = path.map_or_else(|| "standard error".to_owned(), |path| with_pid(&path.to_string_lossy()));
         let to = match (level, path) {
@@ -55,14 +59,14 @@ impl Trace {
             (_, Some(path)) => match create_unshared(Path::new(&place))? {
                 Some(file) => Some(To::File { file: RecordFile::new(file, BUFFER_BYTES), buffered: level > 2 }),
                 None => {
-                    tell_taken("WEIR_TRACE_FILE", &path.to_string_lossy(), &place);
+                    tell_taken(&diagnostics, "WEIR_TRACE_FILE", &path.to_string_lossy(), &place);
                     level = 0;
                     None
                 }
             },
-            (_, None) => Some(To::Stderr),
+            (_, None) => Some(To::Sink),
         };
-        Ok(Trace { level, to, line: Vec::new(), place, start: std::time::Instant::now() })
+        Ok(Trace { level, to, line: Vec::new(), place, diagnostics, start: std::time::Instant::now() })
     }
 
     /// Whether events of this level are wanted.
@@ -77,14 +81,13 @@ impl Trace {
         let us = self.start.elapsed().as_nanos() as f64 / 1000.0;
         let Some(to) = &mut self.to else { return };
         self.line.clear();
-        if let Err(e) = writeln!(self.line, "{us:14.3} {text}").and_then(|()| to.line(&self.line)) {
+        if let Err(e) = writeln!(self.line, "{us:14.3} {text}").and_then(|()| to.line(&self.line, &self.diagnostics)) {
             self.stop(&e);
         }
     }
 
     fn stop(&mut self, why: &std::io::Error) {
-        // In one write, lest lines of ranks mix.
-        let _ = std::io::stderr().write_all(stopped(&self.place, why).as_bytes());
+        (self.diagnostics)(&Diagnostic::Notice(&stopped(&self.place, why)));
         self.to = None;
         self.level = 0;
     }
@@ -141,19 +144,19 @@ impl Drop for Trace {
 
 /// The one warning of a trace that ends early.
 fn stopped(place: &str, why: &std::io::Error) -> String {
-    format!("weir: trace stopped: {place}: {why}\n")
+    format!("trace stopped: {place}: {why}")
 }
 
 /// The warning where another endpoint writes the file `place`, which `variable` names by `pattern`.
-pub fn tell_taken(variable: &str, pattern: &str, place: &str) {
-    let _ = std::io::stderr().write_all(taken(&name_as_set(variable), pattern, place).as_bytes());
+pub fn tell_taken(diagnostics: &Diagnostics, variable: &str, pattern: &str, place: &str) {
+    diagnostics(&Diagnostic::Notice(&taken(variable, pattern, place)));
 }
 
 fn taken(variable: &str, pattern: &str, place: &str) -> String {
     // Endpoints of one process have the same number.
     let remedy =
         if pattern.contains("%p") { "" } else { "; with %p in the name each process writes a file of its own" };
-    format!("weir: {variable}: {} is written by another endpoint, this one writes none{remedy}\n", place.escape_debug())
+    format!("{variable}: {} is written by another endpoint, this one writes none{remedy}", place.escape_debug())
 }
 
 /// Replaces `%p` by the process id.
@@ -165,17 +168,18 @@ pub fn with_pid(pattern: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diagnostics::silent;
 
     #[test]
     fn troubles_of_the_trace_name_its_file() {
         let why = std::io::Error::from_raw_os_error(libc::ENOSPC);
-        let trace = Trace::open(0, Some(Path::new("/x/t-%p"))).expect("off");
+        let trace = Trace::open(0, Some(Path::new("/x/t-%p")), silent()).expect("off");
         let line = stopped(&trace.place, &why);
         assert!(line.contains(&format!("/x/t-{}: No space left", std::process::id())), "{line}");
         let told = taken("WEIR_TRACE_FILE", "/x/t", "/x/t");
-        assert!(told.starts_with("weir: WEIR_TRACE_FILE: /x/t is written by") && told.contains("with %p in"), "{told}");
+        assert!(told.starts_with("WEIR_TRACE_FILE: /x/t is written by") && told.contains("with %p in"), "{told}");
         assert!(!taken("WEIR_TRACE_FILE", "/x/t-%p", "/x/t-7").contains("%p"));
-        let Err(error) = Trace::open(1, Some(Path::new("/no/such/folder/t-%p"))) else { panic!("opened") };
+        let Err(error) = Trace::open(1, Some(Path::new("/no/such/folder/t-%p")), silent()) else { panic!("opened") };
         assert!(error.to_string().starts_with("/no/such/folder/t-"), "{error}");
     }
 }

@@ -59,7 +59,7 @@ impl Shared {
 fn run(shared: &Shared) {
     block_signals();
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| passes(shared))) {
-        broken::say(&broken::after_panic(&*payload));
+        broken::tell_panic(&*payload);
     }
 }
 

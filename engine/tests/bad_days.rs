@@ -4,7 +4,8 @@
 mod common;
 
 use common::{
-    KEY, LIMIT, about_packets, config, iov, open, post, recv_op, send, send_op, send_when_accepted, try_post,
+    KEY, LIMIT, about_packets, config, iov, open, open_keeping, post, recv_op, send, send_op, send_when_accepted, told,
+    try_post,
 };
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -138,7 +139,7 @@ fn part() {
             }
         }
         Ok("environment") => {
-            if let Err(e) = EngineConfig::from_env().and_then(Endpoint::open) {
+            if let Err(e) = EngineConfig::from_env().and_then(|config| Endpoint::open(config, told())) {
                 let _ = writeln!(std::io::stderr(), "weir: {e}");
             }
         }
@@ -308,7 +309,8 @@ fn a_process_stopped_for_longer_is_dead_for_both_sides() {
     }
     let mut other = Other::start("echo", &[]);
     const TIMEOUT: Duration = Duration::from_secs(1);
-    let (ep, to) = connect(&mut other, EngineConfig { peer_timeout: TIMEOUT, ..config() });
+    let (ep, deaths) = open_keeping(EngineConfig { peer_timeout: TIMEOUT, ..config() });
+    let to = introduce(&mut other, &ep);
     // It is heard after this.
     let alive = Instant::now();
     ask(&ep, to, 8, 1);
@@ -326,8 +328,7 @@ fn a_process_stopped_for_longer_is_dead_for_both_sides() {
     let (lived, took) = (alive.elapsed(), start.elapsed());
     let Err(OpError::PeerDown(reason)) = out[0].result else { panic!("{:?}", out[0].result) };
     assert!(reason.to_string().contains("unreachable"), "{reason}");
-    // Other tests of this process lose peers too.
-    let deaths = weir_engine::take_deaths();
+    let deaths = deaths.lock().expect("kept");
     let told = deaths.iter().any(|line| line.contains("peer 127.0.0.1:") && line.contains("silent for 1.0 s"));
     assert!(told, "{deaths:?}");
     assert!(lived >= TIMEOUT, "taken for dead after {lived:?}");

@@ -97,7 +97,10 @@ impl Member {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("socket");
         socket.set_nonblocking(true).expect("socket");
         let addr = socket.local_addr().expect("address");
-        let cfg = weir_link::Config { features: weir_match::FEATURES, ..weir_link::Config::default() };
+        let cfg = weir_link::Config {
+            features: weir_match::StreamBits::default().features(),
+            ..weir_link::Config::default()
+        };
         Member::with(cfg, id, socket, addr)
     }
 

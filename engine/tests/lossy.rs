@@ -5,7 +5,7 @@ mod common;
 use common::{LIMIT, iov, packets, pair_with, recv_op, send_op, send_when_accepted};
 use std::sync::Arc;
 use std::time::Instant;
-use weir_engine::{Class, Endpoint, EngineConfig, Queue, RecvOp, SendMode, SendOp};
+use weir_engine::{Class, Endpoint, EngineConfig, MultiOrder, Queue, RecvOp, SendMode, SendOp};
 
 const SIZES: [usize; 12] = [0, 1, 100, 1300, 3000, 20_000, 65_536, 70_000, 200_000, 300_000, 8, 1_000_000];
 const GUARD: usize = 64;
@@ -114,7 +114,11 @@ fn what_parity_restores_is_right_where_fragments_were_cut_anew() {
 fn messages_in_multi_receives_are_reported_in_order() {
     const LENS: [usize; 6] = [30_000, 8, 200_000, 8, 1000, 64_000];
     const ROOM: usize = 4 << 20;
-    let p = pair_with(EngineConfig { faults: Some("loss=5%,jitter=200us,seed=3".into()), ..packets() });
+    let p = pair_with(EngineConfig {
+        faults: Some("loss=5%,jitter=200us,seed=3".into()),
+        multi_order: MultiOrder::AsSent,
+        ..packets()
+    });
     let count = 300;
     let mut bufs: Vec<Vec<u8>> = (0..6).map(|_| vec![0; ROOM]).collect();
     for (i, buf) in bufs.iter_mut().enumerate() {

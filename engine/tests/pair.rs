@@ -3,8 +3,8 @@
 mod common;
 
 use common::{
-    KEY, LIMIT, Pair, about_packets, config, iov, pair, pair_with, pattern, recv_op, send, send_op, send_when_accepted,
-    wait,
+    KEY, LIMIT, Pair, about_packets, config, iov, open_keeping, pair, pair_with, pattern, recv_op, send, send_op,
+    send_when_accepted, wait,
 };
 use std::time::{Duration, Instant};
 use weir_engine::{
@@ -405,7 +405,9 @@ fn a_killed_process_is_noticed_long_before_the_timeout() {
             (0..48).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hexadecimal")).collect();
         // Who waited for these would wait for longer than the test does.
         let (peer_timeout, linger) = (10 * LIMIT, 10 * LIMIT);
-        let p = pair_with(EngineConfig { peer_timeout, linger, ..config() });
+        let mut p = pair_with(EngineConfig { peer_timeout, linger, ..config() });
+        let (a, deaths) = open_keeping(EngineConfig { peer_timeout, linger, ..config() });
+        p.a = a;
         let to = p.a.insert_peer(&name).expect("name");
         let (mut data, mut buf) = (pattern(8, 1), [0; 8]);
         send_mode(&p.a, to, 1, &mut data, SendMode::Delivery, 2);
@@ -425,7 +427,8 @@ fn a_killed_process_is_noticed_long_before_the_timeout() {
             assert!(matches!(got.result, Err(OpError::PeerDown(_))), "{:?}", got.result);
             // What users are told names the very process. Other tests lose peers too.
             let port = weir_wire::EndpointName::decode(&name).expect("name").port;
-            let (gone, deaths) = (format!("peer 127.0.0.1:{port} unreachable: "), weir_engine::take_deaths());
+            let gone = format!("peer 127.0.0.1:{port} unreachable: ");
+            let deaths = deaths.lock().expect("kept");
             let told =
                 |line: &String| line.starts_with(&gone) && line.ends_with("or its program is gone; taken for dead");
             assert_eq!(deaths.iter().filter(|line| told(line)).count(), 1, "{gone}: {deaths:?}");

@@ -10,7 +10,7 @@ use arbitrary::Arbitrary;
 use weir_match::{Arrival, Class, Match, Matcher, Multi, Pattern, Posted, Source, stream_of};
 
 use crate::input::Rest;
-use model::Model;
+use model::{Model, STREAM_BITS};
 
 const PEERS: u8 = 3;
 const STREAMS: u16 = 4;
@@ -79,7 +79,7 @@ struct Sender {
 /// Runs matcher and model side by side.
 pub fn run(steps: &Steps) {
     let mut pair =
-        Pair { matcher: Matcher::new(), model: Model::default(), senders: Default::default(), next_token: 0 };
+        Pair { matcher: Matcher::new(STREAM_BITS), model: Model::default(), senders: Default::default(), next_token: 0 };
     for step in &steps.0 {
         pair.step(*step);
     }
@@ -117,7 +117,7 @@ impl Pair {
             Step::Send { peer, tagged, tag: t, len, other } => {
                 let sender = &mut self.senders[usize::from(peer % PEERS)];
                 let (class, tag) = (class(tagged), tag(t));
-                let stream = stream_of(tag, class, STREAMS);
+                let stream = stream_of(tag, class, STREAMS, STREAM_BITS);
                 let sseq = &mut sender.stream_next[usize::from(stream)];
                 sender.under_way.push_back((sender.next, stream, *sseq, class, tag, len.into(), other));
                 *sseq += 1;

@@ -13,8 +13,16 @@ use crate::process::run_limited;
 use crate::{any_mpi, bad_days, carriers, dist, floors, lab, measured, mpi, readme};
 
 /// The crates that must build without the standard library.
-const NO_STD: [&str; 7] =
-    ["weir-wire", "weir-session", "weir-lane", "weir-link", "weir-match", "weir-message", "weir-net"];
+const NO_STD: [&str; 8] = [
+    "weir-wire",
+    "weir-session",
+    "weir-lane",
+    "weir-link",
+    "weir-match",
+    "weir-message",
+    "weir-net",
+    "weir-collective",
+];
 /// A target without a standard library, if it is installed.
 const BARE_TARGET: &str = "x86_64-unknown-none";
 /// Formatting and the like.

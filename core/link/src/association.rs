@@ -115,6 +115,10 @@ pub(crate) struct Association {
 
     /// The caller forgot it: its place may be given to another peer.
     pub(crate) vacant: bool,
+    /// The caller forgot it while its peer was still to be told that it is closed.
+    pub(crate) forgetting: bool,
+    /// The nonce of the CONFIRM that made it, once it is forgotten: that one may have been recorded.
+    pub(crate) spent_nonce: Option<[u8; weir_wire::handshake::NONCE_LEN]>,
     /// It stands in the endpoint's queue of associations with something to send.
     pub(crate) ready: bool,
     /// Earliest entry in the endpoint's timer heap.
@@ -166,6 +170,8 @@ impl Association {
             ending: None,
             closes_sent: 0,
             vacant: false,
+            forgetting: false,
+            spent_nonce: None,
             ready: false,
             armed: Time::MAX,
             counts: PeerCounters::default(),

@@ -9,7 +9,7 @@ use core::net::{IpAddr, SocketAddr};
 use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
-use weir_session::{Carrier, Sessions};
+use weir_session::{Carrier, Session, Sessions};
 
 use crate::association::{Association, Cx, State, carries};
 use crate::crypt::Handshake;
@@ -28,7 +28,7 @@ pub(crate) const INDEX_BITS: u32 = 24;
 pub(crate) const OUTBOX_MAX: usize = 1024;
 
 /// A forgotten peer's place stays empty for so long: longer than a cookie is good for (two epochs, spec 3), so that a
-/// recorded CONFIRM of the dead incarnation finds its id taken.
+/// recorded CONFIRM of the dead association is known for one.
 const REUSE_AFTER_NS: u64 = 20_000_000_000;
 /// Entries of the timer heap that mean nothing any more, kept beside two for each association: each acknowledgement in time leaves one, for when a PING would have been due.
 const STALE_TIMERS_MAX: usize = 64;
@@ -82,6 +82,8 @@ pub struct Endpoint {
     pub(crate) by_endpoint: HashMap<u64, PeerId, IdHash>,
     /// Places of forgotten peers and when they may be used again, oldest first.
     vacant: VecDeque<(Time, PeerId)>,
+    /// Forgotten, but still to be told that they are closed.
+    forgetting: Vec<PeerId>,
     /// Associations with something to send, and packets the front one sent in its turn.
     ready: VecDeque<PeerId>,
     turn: u32,
@@ -148,6 +150,7 @@ impl Endpoint {
             assocs: Vec::new(),
             by_endpoint: HashMap::default(),
             vacant: VecDeque::new(),
+            forgetting: Vec::new(),
             ready: VecDeque::new(),
             turn: 0,
             run: None,
@@ -177,15 +180,26 @@ impl Endpoint {
         let (id, addrs) = crate::handshake::name_parts(name);
         // A name made from host and port: whoever is at that address.
         let known = if id == 0 { self.at_address(&addrs) } else { self.by_endpoint.get(&id).copied() };
-        if let Some(p) = known {
+        // One that left in good order, and was forgotten, may be there again.
+        let in_order = |p: PeerId| {
+            let reason = self.sessions.get(p).and_then(Session::down);
+            matches!(reason, Some(DownReason::Closed | DownReason::LocalClose))
+        };
+        if let Some(p) = known.filter(|p| !(self.is_forgotten(*p) && in_order(*p))) {
             // The caller refers to it again, though it is dead.
-            self.assocs[p.0 as usize].vacant = false;
+            let a = &mut self.assocs[p.0 as usize];
+            (a.vacant, a.forgetting) = (false, false);
             return Ok(p);
         }
         if addrs.is_empty() {
             return Err(NameError::NoAddress);
         }
         self.add_peer(id, &addrs, Time::ZERO).ok_or(NameError::TooMany)
+    }
+
+    /// The caller let go of it after it went down, and its place may be another's soon.
+    pub(crate) fn is_forgotten(&self, peer: PeerId) -> bool {
+        self.assocs.get(peer.0 as usize).is_some_and(|a| a.vacant || a.forgetting)
     }
 
     /// The peer that lives at these addresses: the one named by them, or whoever came from there. Of several, for one may
@@ -226,20 +240,52 @@ impl Endpoint {
     }
 
     /// The caller refers to this peer no more: its memory is freed, and its index may name another peer some time later.
-    /// Does nothing and returns false unless the peer is down and has been told so.
+    /// Does nothing and returns false unless the peer is down. One that is still to be told is forgotten as soon as it has been.
     pub fn forget(&mut self, now: Time, peer: PeerId) -> bool {
+        self.forget_told(now);
+        self.forget_one(now, peer)
+    }
+
+    /// Those that were to be forgotten once they had been told.
+    fn forget_told(&mut self, now: Time) {
+        let is_told = |a: &Association| a.close_pending.is_none() || !a.forgetting;
+        let told: Vec<PeerId> = self.forgetting.extract_if(.., |p| is_told(&self.assocs[p.0 as usize])).collect();
+        for peer in told {
+            if core::mem::take(&mut self.assocs[peer.0 as usize].forgetting) {
+                self.forget_one(now, peer);
+            }
+        }
+    }
+
+    fn forget_one(&mut self, now: Time, peer: PeerId) -> bool {
         self.sessions.common_mut().advance(now);
         let Some(a) = self.assocs.get_mut(peer.0 as usize) else { return false };
-        let State::Down(reason) = a.state else { return false };
-        if a.close_pending.is_some() || a.vacant {
+        let session = self.sessions.get(peer);
+        let reason = match a.state {
+            State::Down(reason) => reason,
+            // Another carrier had it, and packets never.
+            State::Idle => match session.filter(|s| !carries(s)).and_then(Session::down) {
+                Some(reason) => reason,
+                None => return false,
+            },
+            _ => return false,
+        };
+        if a.vacant {
             return false;
         }
-        let state = a.state;
+        if a.close_pending.is_some() {
+            if !core::mem::replace(&mut a.forgetting, true) {
+                self.forgetting.push(peer);
+            }
+            return true;
+        }
+        let state = State::Down(reason);
+        let spent_nonce = a.accepted.as_ref().map(|accepted| accepted.nonce);
         a.renew(&self.cfg, a.endpoint_id, &[], now);
         self.sessions.renew(peer);
         self.sessions.end(peer, reason, &mut Vec::new());
         a.state = state;
-        a.vacant = true;
+        (a.vacant, a.spent_nonce) = (true, spent_nonce);
         self.vacant.push_back((now.plus_ns(REUSE_AFTER_NS), peer));
         true
     }
@@ -683,6 +729,15 @@ impl Endpoint {
             }
             self.touch(peer);
         }
+    }
+
+    /// Ends what there is with one peer, at once: what is under way with it fails, and it is told. [`Endpoint::forget`] gives its place back.
+    pub fn close_peer(&mut self, now: Time, peer: PeerId, events: &mut Vec<Event>) {
+        self.sessions.common_mut().advance(now);
+        if let Some((a, mut cx)) = with_association!(self, peer, now) {
+            a.end_here(&mut cx, events);
+        }
+        self.touch(peer);
     }
 
     /// After `close`: nothing unacknowledged is left, and the peers have been told.

@@ -41,7 +41,7 @@ pub(crate) struct Opening {
 
 /// What a responder keeps of an opening: a repeated CONFIRM gets the same answer.
 pub(crate) struct Accepted {
-    nonce: [u8; wire::NONCE_LEN],
+    pub(crate) nonce: [u8; wire::NONCE_LEN],
     packet: Vec<u8>,
 }
 
@@ -382,7 +382,11 @@ impl Endpoint {
             return;
         }
         self.note_opener_lives(now, o);
-        let peer = match self.by_endpoint.get(&o.opener_id).copied() {
+        // One that was forgotten after it went down is new again, but for what it said before.
+        let spent = |a: &Association| a.accepted.as_ref().map(|x| x.nonce).or(a.spent_nonce) == Some(o.nonce);
+        let is_new = |a: &Association| (a.vacant || a.forgetting) && !spent(a);
+        let known = self.by_endpoint.get(&o.opener_id).copied().filter(|p| !is_new(&self.assocs[p.0 as usize]));
+        let peer = match known {
             Some(p) => {
                 let a = &self.assocs[p.0 as usize];
                 if let Some(acc) = a.accepted.as_ref().filter(|x| x.nonce == o.nonce) {

@@ -29,14 +29,20 @@ pub(crate) struct Doubt {
 }
 
 impl Association {
+    /// Ends at once: what is left fails, and the peer is told.
+    pub(crate) fn end_here(&mut self, cx: &mut Cx<'_>, events: &mut Vec<Event>) {
+        if !matches!(self.state, State::Down(_)) {
+            let up = self.state == State::Up;
+            self.go_down(cx, DownReason::LocalClose, events);
+            self.close_pending = up.then_some(0);
+        }
+    }
+
     /// Everything that is due at `now`.
     pub(crate) fn on_timeout(&mut self, cx: &mut Cx<'_>, events: &mut Vec<Event>) {
         if self.closing.is_some_and(|t| t <= cx.now) && !matches!(self.state, State::Down(_)) {
             // The linger time is over: what is left fails, and the peer is told.
-            let up = self.state == State::Up;
-            self.go_down(cx, DownReason::LocalClose, events);
-            self.close_pending = up.then_some(0);
-            return;
+            return self.end_here(cx, events);
         }
         match self.state {
             State::Opening => self.opening_timeout(cx, events),

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use net::{Faults, Net};
 use weir_link::*;
-use weir_match::{Arrival, Class, Matcher, Posted, Source, stream_of};
+use weir_match::{Arrival, Class, Matcher, Posted, Source, StreamBits, stream_of};
 
 /// One way; a round trip is twice this.
+const STREAM_BITS: StreamBits = StreamBits(u64::MAX);
 const WAY: Duration = Duration::from_millis(1);
 /// What a receiver adds to that until it says what came.
 const SLACK: Duration = Duration::from_micros(300);
@@ -39,7 +40,7 @@ impl Pair {
     fn new(streams: u16) -> Pair {
         let mut net = Net::new(2, 1, &Config { streams, ..Config::default() }, 51);
         net.faults = Faults { delay_ns: WAY.as_nanos() as u64, ..Faults::default() };
-        let matcher = Matcher::new();
+        let matcher = Matcher::new(STREAM_BITS);
         let mut p = Pair { net, streams, matcher, told: 0, matched: Vec::new(), complete: Vec::new() };
         for from in [0, 1, 0, 1, 0] {
             p.net.send(from, 1 - from, false, 0, 0, u64::MAX, 8).unwrap();
@@ -76,7 +77,7 @@ impl Pair {
 
     /// Sends in packets of its own; returns the message's token and place.
     fn send(&mut self, tag: u64, len: u32) -> (u64, u64) {
-        let stream = stream_of(tag, Class::Tagged, self.streams);
+        let stream = stream_of(tag, Class::Tagged, self.streams, STREAM_BITS);
         let token = self.net.send(0, 1, false, stream, 0, tag, len).unwrap();
         self.net.drain();
         (token, self.place_of_next() - 1)
@@ -120,7 +121,7 @@ impl Pair {
 
 #[test]
 fn a_lost_packet_delays_its_own_stream_and_no_other() {
-    assert_ne!(stream_of(A, Class::Tagged, 64), stream_of(B, Class::Tagged, 64));
+    assert_ne!(stream_of(A, Class::Tagged, 64, STREAM_BITS), stream_of(B, Class::Tagged, 64, STREAM_BITS));
     for (streams, b_waits) in [(64, false), (1, true)] {
         let mut p = Pair::new(streams);
         // All receives are posted, as before MPI_Waitany.

@@ -4,8 +4,9 @@
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
-use weir_match::{Arrival, Class, Match, Matcher, Posted, Source, stream_of};
+use weir_match::{Arrival, Class, Match, Matcher, Posted, Source, StreamBits, stream_of};
 
+const STREAM_BITS: StreamBits = StreamBits(0x0007_fffc_ffff_ffff);
 const STREAMS: u16 = 64;
 
 /// Numbers messages as the protocol does.
@@ -21,7 +22,7 @@ impl Sender {
 
     #[inline]
     fn send(&mut self, class: Class, tag: u64) -> Arrival {
-        let stream = stream_of(tag, class, STREAMS);
+        let stream = stream_of(tag, class, STREAMS, STREAM_BITS);
         let sseq = &mut self.sseq[usize::from(stream)];
         let a = Arrival { peer: 1, class, mseq: self.mseq, stream, sseq: *sseq, tag, len: 8, msg: self.mseq };
         self.mseq += 1;
@@ -65,7 +66,7 @@ fn expected(c: &mut Criterion) {
         for depth in [1u64, 64, 1024, 8192] {
             g.throughput(Throughput::Elements(depth));
             g.bench_function(BenchmarkId::new(mix.name, depth), |b| {
-                let (mut m, mut s, mut out) = (Matcher::new(), Sender::new(), Vec::<Match>::new());
+                let (mut m, mut s, mut out) = (Matcher::new(STREAM_BITS), Sender::new(), Vec::<Match>::new());
                 b.iter(|| {
                     for i in 0..depth {
                         m.post(receive(mix.source, tag(&mix, i), mix.ignore), &mut out);
@@ -89,7 +90,7 @@ fn unexpected(c: &mut Criterion) {
         for depth in [1u64, 64, 1024, 8192] {
             g.throughput(Throughput::Elements(depth));
             g.bench_function(BenchmarkId::new(mix.name, depth), |b| {
-                let (mut m, mut s, mut out) = (Matcher::new(), Sender::new(), Vec::<Match>::new());
+                let (mut m, mut s, mut out) = (Matcher::new(STREAM_BITS), Sender::new(), Vec::<Match>::new());
                 b.iter(|| {
                     for i in 0..depth {
                         m.arrive(s.send(Class::Tagged, tag(&mix, i)), &mut out);
@@ -114,7 +115,7 @@ fn disordered(c: &mut Criterion) {
     for (name, every, ignore) in [("exact", 0, 0), ("MPICH", 0, MPICH), ("every 4th any tag", 4, 0), ("any tag", 1, 0)]
     {
         g.bench_function(name, |b| {
-            let (mut m, mut s, mut out) = (Matcher::new(), Sender::new(), Vec::<Match>::new());
+            let (mut m, mut s, mut out) = (Matcher::new(STREAM_BITS), Sender::new(), Vec::<Match>::new());
             b.iter_batched_ref(
                 || (0..64).map(|i| s.send(Class::Tagged, i)).collect::<Vec<_>>(),
                 |sent| {
@@ -153,7 +154,7 @@ fn unexpected_reversed(c: &mut Criterion) {
         for depth in [64u64, 1024] {
             g.throughput(Throughput::Elements(depth));
             g.bench_function(BenchmarkId::new(name, depth), |b| {
-                let (mut m, mut s, mut out) = (Matcher::new(), Sender::new(), Vec::<Match>::new());
+                let (mut m, mut s, mut out) = (Matcher::new(STREAM_BITS), Sender::new(), Vec::<Match>::new());
                 b.iter(|| {
                     for i in 0..depth {
                         m.arrive(s.send(Class::Tagged, i), &mut out);

@@ -8,7 +8,7 @@
 //! A receive *matches* a message when the class is the same, the source is the message's peer or any, and the tags agree
 //! in all bits not set in `ignore` (libfabric `fi_tagged(3)`; untagged messages have no tag, so all agree).
 //!
-//! A receive is *on one stream* when it is tagged and ignores none of the [`STREAM_TAG_BITS`]: all messages of a peer that
+//! A receive is *on one stream* when it is tagged and ignores none of the [`StreamBits`]: all messages of a peer that
 //! match it travel on the same stream, see [`stream_of`]. A message is *eligible* for such a receive once all earlier
 //! messages of its stream have arrived, and for any other receive once all earlier messages of its peer have arrived.
 //!
@@ -44,6 +44,5 @@ mod types;
 
 pub use matcher::{CENSUS_LONG_BYTES, Matcher};
 pub use types::{
-    Arrival, Census, Class, FEATURES, Match, MsgToken, Multi, OpToken, Pattern, Posted, STREAM_TAG_BITS, Source, Stats,
-    stream_of,
+    Arrival, Census, Class, Match, MsgToken, Multi, OpToken, Pattern, Posted, Source, Stats, StreamBits, stream_of,
 };

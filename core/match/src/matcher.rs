@@ -8,7 +8,7 @@
 
 use crate::slab::{NIL, Node};
 use crate::store::{BY_ARRIVAL, BY_PEER, BY_TAG, BY_TAG_ANY, Buffer, Message, Store};
-use crate::types::{Arrival, Census, Class, Match, MsgToken, OpToken, Pattern, Posted, Source, Stats};
+use crate::types::{Arrival, Census, Class, Match, MsgToken, OpToken, Pattern, Posted, Source, Stats, StreamBits};
 use alloc::{collections::BTreeSet, vec::Vec};
 
 /// Matches messages to receives; see the crate's documentation for the rule.
@@ -25,7 +25,7 @@ pub struct Matcher {
     peak: usize,
     /// Set when a receive on one stream has to leave a message that is eligible for it, because an earlier one that it
     /// matches too is held for another receive. That takes a receive before it that is not on one stream and yet looks at
-    /// protocol bits which this one ignores: no MPI library is known to post such receives. While this is set, more is
+    /// bits which this one ignores: no face is known to post such receives. While this is set, more is
     /// offered anew than needs to be.
     must_not_skip: bool,
     /// Kept between calls for its memory.
@@ -40,14 +40,20 @@ type Offers = BTreeSet<(u32, u64, u32)>;
 
 impl Default for Matcher {
     fn default() -> Self {
-        Self::new()
+        Self::new(StreamBits::default())
     }
 }
 
 impl Matcher {
-    /// An empty matcher.
-    pub fn new() -> Self {
-        Matcher { store: Store::new(), census: Census::default(), peak: 0, must_not_skip: false, released: Vec::new() }
+    /// An empty matcher for messages whose stream depends on these bits of their tag.
+    pub fn new(bits: StreamBits) -> Self {
+        Matcher {
+            store: Store::new(bits),
+            census: Census::default(),
+            peak: 0,
+            must_not_skip: false,
+            released: Vec::new(),
+        }
     }
 
     /// Posts a receive. It may take a waiting message at once, several if it is a multi-receive buffer.
@@ -251,7 +257,7 @@ impl Matcher {
     /// The waiting message that a receive of this pattern, posted now, takes.
     #[inline]
     fn find(&mut self, p: &Pattern) -> Option<u32> {
-        if p.is_on_one_stream() {
+        if p.is_on_one_stream(self.store.stream_bits) {
             return match p.source {
                 Source::Peer(peer) => self.find_on_stream(peer, p),
                 Source::Any => self.find_on_stream_of_any(p),
@@ -357,7 +363,7 @@ impl Matcher {
             return true;
         }
         let p = self.store.pattern_of(receive);
-        if !p.is_on_one_stream() || !self.store.is_eligible(m, true) {
+        if !p.is_on_one_stream(self.store.stream_bits) || !self.store.is_eligible(m, true) {
             return false;
         }
         let is_earliest = self.earliest_on_stream(m.peer, &p) == Some(ix);
@@ -413,13 +419,13 @@ impl Matcher {
     #[cold]
     fn offer_held(&self, receive: u32, offers: &mut Offers) {
         let p = self.store.pattern_of(receive);
-        if p.class == Class::Untagged || p.is_on_one_stream() && !self.must_not_skip {
+        if p.class == Class::Untagged || p.is_on_one_stream(self.store.stream_bits) && !self.must_not_skip {
             // What is not eligible for these is not eligible for any other receive that matches it.
             return;
         }
         let accepted = |m: &Message| p.accepts(m.peer, m.class, m.tag);
         let mut offer_of = |peer: u32| {
-            if p.is_on_one_stream() {
+            if p.is_on_one_stream(self.store.stream_bits) {
                 let first = self.store.first_on_stream(Source::Peer(peer), p.tag);
                 return self.offer_stream(peer, first, accepted, offers);
             }

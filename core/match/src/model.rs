@@ -6,6 +6,9 @@ use alloc::{
     vec::Vec,
 };
 
+/// What decides over the stream here: bits as `faces/fabric` has them for MPI libraries, with protocol bits left out in between and above.
+pub const STREAM_BITS: StreamBits = StreamBits(0x0007_fffc_ffff_ffff);
+
 #[derive(Default)]
 struct Arrived {
     numbers: BTreeSet<u64>,
@@ -51,7 +54,7 @@ impl Model {
     }
 
     fn on_one_stream(p: &Pattern) -> bool {
-        p.class == Class::Tagged && p.ignore & STREAM_TAG_BITS == 0
+        p.class == Class::Tagged && p.ignore & STREAM_BITS.0 == 0
     }
 
     /// The earliest message of a peer that the pattern accepts.

@@ -1,7 +1,7 @@
 //! The matcher against the reference model, and both against what MPI says of overtaking, step by step, for random programs
 //! and networks.
 
-use crate::model::Model;
+use crate::model::{Model, STREAM_BITS};
 use crate::*;
 use alloc::collections::VecDeque;
 use proptest::prelude::*;
@@ -122,7 +122,7 @@ struct Sender {
 
 impl Sender {
     fn send(&mut self, sent: Sent) {
-        let stream = stream_of(sent.tag, sent.class, STREAMS);
+        let stream = stream_of(sent.tag, sent.class, STREAMS, STREAM_BITS);
         let sseq = &mut self.stream_next[usize::from(stream)];
         self.under_way.push_back((self.next, stream, *sseq, sent));
         self.next += 1;
@@ -175,7 +175,6 @@ impl Law {
 }
 
 /// Matcher and model side by side.
-#[derive(Default)]
 struct Pair {
     matcher: Matcher,
     model: Model,
@@ -183,6 +182,19 @@ struct Pair {
     senders: [Sender; PEERS],
     next_token: u64,
     matches: usize,
+}
+
+impl Default for Pair {
+    fn default() -> Self {
+        Pair {
+            matcher: Matcher::new(STREAM_BITS),
+            model: Default::default(),
+            law: Default::default(),
+            senders: Default::default(),
+            next_token: Default::default(),
+            matches: Default::default(),
+        }
+    }
 }
 
 impl Pair {
@@ -350,7 +362,7 @@ proptest! {
         lies in prop::collection::vec((class(), 0..6u64, 0..3u16, 0..6u32, tag(), prop::bool::weighted(0.2)), 1..60),
         receives in prop::collection::vec(pattern(), 1..60),
     ) {
-        let mut matcher = Matcher::new();
+        let mut matcher = Matcher::new(STREAM_BITS);
         let mut out = Vec::new();
         for (i, (class, mseq, stream, sseq, tag, other)) in lies.iter().copied().enumerate() {
             if other {

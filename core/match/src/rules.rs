@@ -1,5 +1,6 @@
 //! One test for each rule of the crate's documentation, with hand-made cases.
 
+use crate::model::STREAM_BITS;
 use crate::*;
 use std::vec::Vec;
 
@@ -8,11 +9,16 @@ const B: u64 = 0xb;
 const ALL: u64 = u64::MAX;
 
 /// A matcher with one peer-by-peer sender in front: numbers messages as the protocol does.
-#[derive(Default)]
 struct Bench {
     m: Matcher,
     mseq: [u64; 4],
     sseq: [[u32; 3]; 4],
+}
+
+impl Default for Bench {
+    fn default() -> Self {
+        Bench { m: Matcher::new(STREAM_BITS), mseq: [0; 4], sseq: [[0; 3]; 4] }
+    }
 }
 
 impl Bench {
@@ -164,11 +170,25 @@ fn a_gap_in_another_stream_does_not_stall_a_receive_that_ignores_protocol_bits()
 }
 
 #[test]
+fn two_that_differ_in_the_stream_bits_differ_in_the_features_too() {
+    let all = [StreamBits::default(), STREAM_BITS, StreamBits(0), StreamBits(0xffff_ffff), StreamBits(!0 << 32)];
+    for (i, a) in all.iter().enumerate() {
+        for b in &all[i + 1..] {
+            assert_ne!(a.features(), b.features(), "{a:?} {b:?}");
+        }
+        assert_eq!(a.features() & 0xf, 7, "the rules without bits are those of all");
+    }
+}
+
+#[test]
 fn streams_do_not_depend_on_the_bits_that_mpi_libraries_ignore() {
     for i in 0..1000 {
         for protocol in [MPICH, OPEN_MPI] {
-            assert_eq!(0, protocol & STREAM_TAG_BITS);
-            assert_eq!(stream_of(i, Class::Tagged, 64), stream_of(i | protocol, Class::Tagged, 64));
+            assert_eq!(0, protocol & STREAM_BITS.0);
+            assert_eq!(
+                stream_of(i, Class::Tagged, 64, STREAM_BITS),
+                stream_of(i | protocol, Class::Tagged, 64, STREAM_BITS)
+            );
         }
     }
 }
@@ -445,7 +465,7 @@ fn imbalance(tags: impl Iterator<Item = u64>, streams: u16) -> f64 {
     let mut load = std::vec![0u32; usize::from(streams)];
     let mut n = 0;
     for t in tags {
-        load[usize::from(stream_of(t, Class::Tagged, streams))] += 1;
+        load[usize::from(stream_of(t, Class::Tagged, streams, STREAM_BITS))] += 1;
         n += 1;
     }
     assert_eq!(load[0], 0, "stream 0 is for untagged messages");
@@ -478,7 +498,7 @@ fn few_tags_use_several_streams() {
     // Ten consecutive tags over nine streams: random hashing uses six on average.
     for context in 0..200u64 {
         let used: std::collections::BTreeSet<u16> =
-            (0..10).map(|t| stream_of(context << 31 | t, Class::Tagged, 10)).collect();
+            (0..10).map(|t| stream_of(context << 31 | t, Class::Tagged, 10, STREAM_BITS)).collect();
         assert!(used.len() >= 3, "communicator {context}: {used:?}");
     }
 }
@@ -487,8 +507,8 @@ fn few_tags_use_several_streams() {
 fn stream_numbers_stay_in_range() {
     for streams in [0, 1, 2, 3, u16::MAX] {
         for tag in [0, 1, ALL, 1 << 63] {
-            assert!(stream_of(tag, Class::Tagged, streams) < streams.max(1));
-            assert_eq!(stream_of(tag, Class::Untagged, streams), 0);
+            assert!(stream_of(tag, Class::Tagged, streams, STREAM_BITS) < streams.max(1));
+            assert_eq!(stream_of(tag, Class::Untagged, streams, STREAM_BITS), 0);
         }
     }
 }

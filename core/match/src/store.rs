@@ -3,7 +3,7 @@
 use crate::bins::{Bins, Key};
 use crate::order::Peer;
 use crate::slab::{Links, List, NIL, Node, Place, Slab};
-use crate::types::{Arrival, Class, MsgToken, OpToken, Pattern, Posted, STREAM_TAG_BITS, Source};
+use crate::types::{Arrival, Class, MsgToken, OpToken, Pattern, Posted, Source, StreamBits};
 use alloc::{collections::BTreeSet, vec::Vec};
 
 /// A posted receive.
@@ -115,6 +115,8 @@ const IDLE_FORMS: usize = 8;
 /// All receives and messages.
 #[derive(Debug)]
 pub struct Store {
+    /// What of a tag decides over its stream.
+    pub stream_bits: StreamBits,
     pub receives: Slab<Receive>,
     pub messages: Slab<Message>,
     pub bins: Bins,
@@ -137,8 +139,8 @@ pub struct Store {
 /// The bin of the messages whose tags agree with this one in the stream bits. It holds all that a receive on one stream can
 /// match, and seldom others: the rest of a tag is protocol bits.
 #[inline]
-fn stream_key(source: Source, tag: u64) -> Key {
-    Key::of_receive(&Pattern { class: Class::Tagged, source, tag, ignore: !STREAM_TAG_BITS })
+fn stream_key(bits: StreamBits, source: Source, tag: u64) -> Key {
+    Key::of_receive(&Pattern { class: Class::Tagged, source, tag, ignore: !bits.0 })
 }
 
 #[inline]
@@ -150,8 +152,9 @@ fn of(class: Class) -> usize {
 }
 
 impl Store {
-    pub fn new() -> Self {
+    pub fn new(stream_bits: StreamBits) -> Self {
         Store {
+            stream_bits,
             receives: Slab::new(),
             messages: Slab::new(),
             bins: Bins::new(),
@@ -260,7 +263,7 @@ impl Store {
     /// of any peer by arrival.
     #[inline]
     pub fn first_on_stream(&self, source: Source, tag: u64) -> u32 {
-        match self.bins.find(&stream_key(source, tag)) {
+        match self.bins.find(&stream_key(self.stream_bits, source, tag)) {
             NIL => NIL,
             bin => self.bins.get(bin).messages.head,
         }
@@ -273,9 +276,9 @@ impl Store {
         let tag = if tagged { a.tag } else { 0 };
         let mut bins = [NIL; 2];
         if tagged {
-            bins[0] = self.bins.find_or_make(&stream_key(Source::Peer(a.peer), tag));
+            bins[0] = self.bins.find_or_make(&stream_key(self.stream_bits, Source::Peer(a.peer), tag));
             if self.any_index {
-                bins[1] = self.bins.find_or_make(&stream_key(Source::Any, tag));
+                bins[1] = self.bins.find_or_make(&stream_key(self.stream_bits, Source::Any, tag));
             }
         }
         self.messages.insert(Message {
@@ -308,7 +311,7 @@ impl Store {
         self.any_index = true;
         let mut at = self.arrived(Class::Tagged);
         while at != NIL {
-            let bin = self.bins.find_or_make(&stream_key(Source::Any, self.messages.get(at).tag));
+            let bin = self.bins.find_or_make(&stream_key(self.stream_bits, Source::Any, self.messages.get(at).tag));
             self.messages.get_mut(at).bins[1] = bin;
             self.bins.get_mut(bin).messages.push_back(&mut self.messages, BY_TAG_ANY, at);
             at = self.messages.get(at).links[BY_ARRIVAL].next;

@@ -48,12 +48,12 @@ impl Pattern {
             && (class == Class::Untagged || (self.tag ^ tag) & !self.ignore == 0)
     }
 
-    /// Whether all tags accepted agree in [`STREAM_TAG_BITS`]: all messages accepted of one peer travel on one stream, so
-    /// order within that stream is enough. (`ignore` need not be 0: MPI libraries keep protocol bits in the tag, which
-    /// nearly all of their receives ignore.)
+    /// Whether all tags accepted agree in these bits: all messages accepted of one peer travel on one stream, so
+    /// order within that stream is enough. (`ignore` need not be 0: a face may keep bits in the tag that nearly all of its
+    /// receives ignore.)
     #[inline]
-    pub fn is_on_one_stream(&self) -> bool {
-        self.class == Class::Tagged && self.ignore & STREAM_TAG_BITS == 0
+    pub fn is_on_one_stream(&self, bits: StreamBits) -> bool {
+        self.class == Class::Tagged && self.ignore & bits.0 == 0
     }
 }
 
@@ -156,36 +156,51 @@ pub struct Stats {
     pub unexpected_peak: usize,
 }
 
-/// The bits of a tag that decide over the stream; sender and receiver must agree in them (`spec/envelopes.md` 3).
-///
-/// All of MPI's tag (bits 0 to 31) and the low bits of the communicator (MPICH has it in bits 31 to 50, Open MPI from bit 34
-/// on), so that messages with one tag in several communicators are independent; but none of the protocol bits that MPI
-/// libraries have in between or above and that their receives ignore: MPICH bits 54 and 55, Open MPI bit 32. With those in
-/// the hash, hardly any receive of an MPI program would be on one stream, and streams would be worth nothing.
-pub const STREAM_TAG_BITS: u64 = 0x0007_fffc_ffff_ffff;
+/// The bits of a tag that decide over the stream; sender and receiver must agree in them (`spec/envelopes.md` 3). A face chooses
+/// them for its tags: all that its receives name, as a rule, and none that they ignore. The more bits, the more messages are
+/// independent; one bit too many that a receive ignores, and it waits for all streams of its peer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct StreamBits(pub u64);
 
-/// Feature bits of the handshake (`spec/envelopes.md` 5): rules of matching and envelopes that both sides must follow. Bit 0:
-/// streams by these [`STREAM_TAG_BITS`]. Builds from before have none, and only the low 32 bits of the tag decide there. Bit 1:
-/// remote writes are answered as [`crate::envelope::Envelope::Done`] says, and only one that travels whole has immediate data.
+impl Default for StreamBits {
+    /// All: for a face whose receives name whole tags.
+    fn default() -> Self {
+        StreamBits(u64::MAX)
+    }
+}
+
+/// Feature bits of the handshake that all endpoints of this version have (`spec/envelopes.md` 5): rules of matching and
+/// envelopes that both sides must follow. Bit 0: streams by stream bits that bits 4 to 15 tell of. Bit 1: remote writes are
+/// answered as [`crate::envelope::Envelope::Done`] says, and only one that travels whole has immediate data.
 /// Bit 2: atomic operations.
-pub const FEATURES: u16 = 7;
+const FEATURES: u16 = 7;
+
+impl StreamBits {
+    /// The feature bits of the handshake for an endpoint with these stream bits: two whose bits differ do not talk. (Of the
+    /// stream bits 12 bits of a hash are told: enough to refuse what was set up by mistake. Who lies harms only the order of its own messages.)
+    #[must_use]
+    pub const fn features(self) -> u16 {
+        const TOLD: u32 = 12;
+        FEATURES | ((mix(self.0) >> (u64::BITS - TOLD)) as u16) << (u16::BITS - TOLD)
+    }
+}
 
 /// The stream for a message: 0 for untagged ones, 1 .. `streams` (exclusive) for tagged ones, mixed so that strided tags
-/// and tags that differ only in a communicator's bits spread evenly. Depends on the [`STREAM_TAG_BITS`] of the tag only. `streams` counts stream 0; with fewer than 2 all
+/// and tags that differ in a few bits spread evenly. Depends on the stream `bits` of the tag only. `streams` counts stream 0; with fewer than 2 all
 /// messages share stream 0. The result is always below `max(streams, 1)`.
 #[inline]
-pub fn stream_of(tag: u64, class: Class, streams: u16) -> u16 {
+pub fn stream_of(tag: u64, class: Class, streams: u16, bits: StreamBits) -> u16 {
     if class == Class::Untagged || streams < 2 {
         return 0;
     }
     let pool = u64::from(streams - 1);
     // The high half of hash * pool is a number in 0..pool that depends on all bits of the hash.
-    1 + ((u128::from(mix(tag & STREAM_TAG_BITS)) * u128::from(pool)) >> 64) as u16
+    1 + ((u128::from(mix(tag & bits.0)) * u128::from(pool)) >> 64) as u16
 }
 
 /// Bijective mixing of 64 bits (the finaliser of SplitMix64): each input bit moves about half of the output bits.
 #[inline]
-pub(crate) fn mix(mut x: u64) -> u64 {
+pub(crate) const fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)

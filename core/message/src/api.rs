@@ -11,6 +11,9 @@ pub use weir_link::DownReason;
 /// Tagged and untagged messages never match each other.
 pub use weir_match::Class;
 
+/// Which bits of a tag decide over its stream.
+pub use weir_match::StreamBits;
+
 /// Atomic operations, and the types they are for.
 pub use weir_match::atomic::{Atomic, AtomicOp, AtomicType};
 
@@ -57,6 +60,13 @@ pub struct SendOp<M> {
 }
 
 impl<M> SendOp<M> {
+    /// The same operation on other memory: a face names its memory as it likes, and what carries the operation out names it in its own way.
+    #[inline]
+    pub fn with_memory<N>(&self, memory: N) -> SendOp<N> {
+        let Self { peer, class, tag, data, mode, copy, report, context, user, .. } = *self;
+        SendOp { peer, class, tag, data, mode, copy, report, context, user, memory }
+    }
+
     /// The caller wants its memory back at once.
     pub(crate) fn must_copy(&self) -> bool {
         self.copy || self.mode == SendMode::Inject
@@ -84,6 +94,15 @@ pub struct RecvOp<M> {
     pub context: usize,
     /// Returned in the completion untouched, for the face's own use.
     pub user: u64,
+}
+
+impl<M> RecvOp<M> {
+    /// The same operation on other memory: a face names its memory as it likes, and what carries the operation out names it in its own way.
+    #[inline]
+    pub fn with_memory<N>(&self, memory: N) -> RecvOp<N> {
+        let Self { source, class, tag, ignore, multi_min, report, context, user, .. } = *self;
+        RecvOp { source, class, tag, ignore, multi_min, report, context, user, memory }
+    }
 }
 
 /// A question about arrived messages that no receive has taken.
@@ -131,9 +150,42 @@ pub struct RmaOp<M> {
 }
 
 impl<M> RmaOp<M> {
+    /// The same operation on other memory: a face names its memory as it likes, and what carries the operation out names it in its own way.
+    #[inline]
+    pub fn with_memory<N>(&self, memory: N) -> RmaOp<N> {
+        let Self { peer, remote_addr, key, data, mode, copy, report, context, user, .. } = *self;
+        RmaOp { peer, remote_addr, key, data, mode, copy, report, context, user, memory }
+    }
+
     /// The caller wants its memory back at once.
     pub(crate) fn must_copy(&self) -> bool {
         self.copy || self.mode == SendMode::Inject
+    }
+}
+
+/// What became of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerEvent {
+    /// One that was not inserted here has opened to us: from now on it has this number in completions, and can be sent to. Its place is taken until it is forgotten.
+    Arrived {
+        /// Its number.
+        peer: u32,
+    },
+    /// One that is known here has gone down, after all that waited for it has failed. Its place is taken until it is forgotten.
+    Down {
+        /// Its number.
+        peer: u32,
+        /// Why.
+        reason: DownReason,
+    },
+}
+
+impl PeerEvent {
+    /// Of whom it tells.
+    #[must_use]
+    pub fn peer(&self) -> u32 {
+        let (Self::Arrived { peer } | Self::Down { peer, .. }) = *self;
+        peer
     }
 }
 
@@ -162,6 +214,16 @@ pub struct AmoOp<M> {
     pub context: usize,
     /// Returned in the completion untouched, for the face's own use.
     pub user: u64,
+}
+
+impl<M: Copy> AmoOp<M> {
+    /// The same operation on memory that is named in another way.
+    #[inline]
+    pub fn with_memory<N>(&self, name: impl Fn(M) -> N) -> AmoOp<N> {
+        let Self { peer, atomic, count, remote_addr, key, report, context, user, .. } = *self;
+        let [operand, compare, result] = [self.operand, self.compare, self.result].map(name);
+        AmoOp { peer, atomic, count, operand, compare, result, remote_addr, key, report, context, user }
+    }
 }
 
 /// What peers may do with a registered region.

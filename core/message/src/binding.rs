@@ -3,6 +3,7 @@
 use crate::api::OpError;
 use crate::arrivals::{Carriage, Place};
 use crate::bodies::{BodyDest, BodyOwner};
+use crate::config::MultiOrder;
 use crate::keys::{MsgKey, RecvKey, key, token};
 use crate::limits::WRITES_OPEN_MAX;
 use crate::memory::Memory;
@@ -34,7 +35,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 multi.bind(m.multi_done);
                 let offset = m.multi_offset.unwrap_or(0);
                 let (peer, len) = self.msgs.get(k).map_or((u32::MAX, 0), |msg| (msg.peer, msg.len));
-                if let Some(peer) = self.peers.get_mut(peer) {
+                if self.cfg.multi_order == MultiOrder::AsSent
+                    && let Some(peer) = self.peers.get_mut(peer)
+                {
                     peer.in_line.push_back(k);
                 }
                 recv.dest.part(offset, len)

@@ -3,6 +3,7 @@
 use crate::budget::HELD_BYTES;
 use crate::limits::{ANSWERS_MAX, ATOMICS_MAX, NOTICES_MAX, READS_MAX, REQUESTS_MAX, WRITES_OPEN_MAX};
 use core::time::Duration;
+use weir_match::StreamBits;
 
 /// Settings of one endpoint's messages. [`EngineConfig`](https://docs.rs/weir-engine) of the engine says by which names users set them, and why the defaults are what they are.
 #[derive(Clone, Debug)]
@@ -11,8 +12,15 @@ pub struct Config {
     pub eager_bytes: u32,
     /// Sends up to this size are copied and complete at once when the caller asks only for reusable memory.
     pub copy_bytes: usize,
+    /// Whether the caller is told of peers ([`Messages::take_news`](crate::Messages::take_news)), and how many may be known at a time that it never inserted. With none, nothing is told, and
+    /// completions do not name who was not inserted.
+    pub strangers_max: Option<usize>,
     /// Streams per peer, 1 to 64.
     pub streams: u16,
+    /// What of a tag decides over its stream. All endpoints of a job have the same: two that differ refuse to talk.
+    pub stream_bits: StreamBits,
+    /// In which order the messages of a peer that went into multi-receives are reported.
+    pub multi_order: MultiOrder,
     /// A send that has found no memory for this long, while messages wait that the program does not receive, fails.
     pub send_timeout: Duration,
     /// Unexpected messages a peer may have sent ahead.
@@ -50,7 +58,7 @@ impl Config {
                 .max(weir_link::Config::default().control_queue),
             // Bounded here, by number and then by memory.
             send_queue_msgs: usize::MAX,
-            features: weir_match::FEATURES,
+            features: self.stream_bits.features(),
             ..proto
         }
     }
@@ -63,12 +71,25 @@ impl Config {
     }
 }
 
+/// In which order the messages of one peer that went into multi-receives are reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MultiOrder {
+    /// Each as soon as it is all there.
+    #[default]
+    AsCompleted,
+    /// As they were sent: one that is all there waits for those before it.
+    AsSent,
+}
+
 impl Default for Config {
     fn default() -> Self {
         Config {
             eager_bytes: 128 << 10,
             copy_bytes: 64 << 10,
             streams: 10,
+            strangers_max: None,
+            stream_bits: StreamBits::default(),
+            multi_order: MultiOrder::default(),
             send_timeout: Duration::from_secs(600),
             credit_msgs: 4096,
             unexpected_bytes: 64 << 20,

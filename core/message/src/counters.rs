@@ -52,6 +52,8 @@ pub struct Counters {
     pub answers_kept: u64,
     /// Peers given up because they asked for more than they may.
     pub overruns: u64,
+    /// Strangers that were turned away for want of a place.
+    pub strangers_refused: u64,
     /// Notices of remote writes that the program has not taken.
     pub notices_peak: u64,
 }

@@ -2,6 +2,7 @@
 
 use crate::api::{Completion, OpError, OpKind};
 use crate::arrivals::{Arriving, Place};
+use crate::config::MultiOrder;
 use crate::keys::{MsgKey, RecvKey};
 use crate::memory::Memory;
 use crate::messages::Messages;
@@ -19,11 +20,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// A message is all there: completes its receive. Of those in multi-receives each peer's are reported in the order in which they were sent: libfabric does not promise it
-    /// (`comp_order` of fi_endpoint(3)), but MPICH's active messages do not survive another one (it keeps those that come early without what it needs to fetch their payload:
-    /// `payload_sz` of `MPIDI_OFI_am_isend_long` is 0, and `MPIDI_OFI_am_enqueue_unordered_msg` copies so much).
+    /// A message is all there: completes its receive. Of those in multi-receives each peer's are reported in the order that the face wants ([`MultiOrder`]).
     pub(crate) fn deliver(&mut self, k: MsgKey, r: RecvKey) {
-        if self.recvs.get(r).is_none_or(|recv| recv.multi.is_none()) {
+        if self.cfg.multi_order == MultiOrder::AsCompleted || self.recvs.get(r).is_none_or(|recv| recv.multi.is_none())
+        {
             return self.report(k, r);
         }
         let Some(m) = self.msgs.get_mut(k) else { return };
@@ -132,5 +132,33 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.unexpected.drop_payload(buf.len() as u64);
         self.counters.unexpected_bytes = self.counters.unexpected_bytes.saturating_sub(buf.len() as u64);
         self.pool.give(buf);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::SendMode;
+    use crate::config::Config;
+    use crate::testing::{Bytes, Pair, recv_op, send_op};
+    use alloc::vec;
+
+    #[test]
+    fn of_multi_receives_a_short_message_passes_a_long_one_only_where_the_face_lets_it() {
+        for (multi_order, want) in [(MultiOrder::AsCompleted, [10, 600_000]), (MultiOrder::AsSent, [600_000, 10])] {
+            let cfg = Config { multi_order, ..Config::default() };
+            let mut pair: Pair = Pair::connected(&cfg, &weir_link::Config::default());
+            let receive = crate::api::RecvOp { multi_min: Some(100_000), ..recv_op(0, Bytes::new(&vec![0; 700_000])) };
+            pair.sides[1].recv(pair.now, receive).expect("posted");
+            // The first asks before it is sent.
+            for len in [600_000, 10] {
+                let send = send_op(0, Bytes::new(&vec![1; len]), SendMode::Transmit);
+                pair.sides[0].send(pair.now, send).expect("accepted");
+            }
+            pair.settle();
+            let ended = pair.ended(1);
+            assert_eq!(ended.iter().map(|c| c.len).collect::<Vec<_>>(), want, "{multi_order:?}");
+            assert_eq!(ended.iter().map(|c| c.multi_done).collect::<Vec<_>>(), [false, true]);
+        }
     }
 }

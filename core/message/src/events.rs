@@ -1,6 +1,6 @@
 //! What the protocol reports, and the death of peers.
 
-use crate::api::OpError;
+use crate::api::{OpError, PeerEvent};
 use crate::bodies::BodyOwner;
 use crate::keys::{SendKey, key};
 use crate::memory::Memory;
@@ -164,13 +164,16 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 }
                 self.peers[peer.0].up = true;
                 self.step(Step::Up { peer: peer.0 });
+                if !self.peers[peer.0].inserted {
+                    self.stranger_up(peer.0);
+                }
                 if self.trace.on(1) {
                     self.trace_peer_up(peer);
                 }
                 self.release_dead(now);
             }
             Event::Down { peer, reason } => {
-                if !self.is_given_up(peer) {
+                if self.peers.ensure(peer.0).down.is_none() {
                     self.peer_down(now, peer, reason);
                 }
                 self.peers.note_dead(peer.0);
@@ -214,7 +217,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     #[inline]
     fn is_given_up(&self, peer: PeerId) -> bool {
         // Hardly ever is there any.
-        self.counters.overruns > 0 && self.peers.get(peer.0).is_some_and(|p| p.overran)
+        (self.counters.overruns > 0 || self.counters.strangers_refused > 0)
+            && self.peers.get(peer.0).is_some_and(|p| p.overran)
     }
 
     fn send_failed(&mut self, token: u64, reason: DownReason) {
@@ -241,6 +245,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     fn peer_down(&mut self, now: Time, peer: PeerId, reason: DownReason) {
         let slot = self.peers.ensure(peer.0);
         slot.go_down(reason);
+        if slot.inserted && self.cfg.strangers_max.is_some() {
+            self.news.push(PeerEvent::Down { peer: peer.0, reason });
+        }
         self.step(Step::Down { peer: peer.0, reason });
         let who = self.address_of(peer);
         if self.trace.on(1) {

@@ -69,7 +69,7 @@ mod trace;
 
 pub use api::*;
 pub use atomics::AMO_COUNT_MAX;
-pub use config::Config;
+pub use config::{Config, MultiOrder};
 pub use counters::{Counters, StreamCounters, Streams, Totals};
 pub use memory::Memory;
 pub use messages::Messages;

@@ -1,6 +1,6 @@
 //! The state of one endpoint's messages: its tables, and what the caller may ask of them.
 
-use crate::api::{Completion, MessageError};
+use crate::api::{Completion, MessageError, PeerEvent};
 use crate::arrivals::{Arrivals, Arriving};
 use crate::bodies::Bodies;
 use crate::budget::{Copies, HELD_BYTES, Unexpected, WAITING_BYTES};
@@ -54,6 +54,10 @@ pub struct Messages<M, S> {
     pub(crate) kept_max: usize,
     /// Peers that have asked for more, and are to be given up.
     pub(crate) overran: Vec<u32>,
+    /// What the caller was not told of peers yet: at most that each of those it knows has come, and has gone.
+    pub(crate) news: Vec<PeerEvent>,
+    /// Strangers for whom there is no place.
+    pub(crate) refused: Vec<u32>,
     own_name: [u8; 48],
     /// Kept between calls for their memory.
     events: Vec<Event>,
@@ -95,7 +99,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         Messages {
             own_name: proto.name().encode(),
             sessions: Sessions::new(proto),
-            matcher: Matcher::new(),
+            matcher: Matcher::new(cfg.stream_bits),
             sends: Sends::default(),
             recvs: Receives::default(),
             msgs: Arrivals::default(),
@@ -117,6 +121,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             keeping: Vec::new(),
             kept_max: cfg.answers_max(),
             overran: Vec::new(),
+            news: Vec::new(),
+            refused: Vec::new(),
             events: Vec::new(),
             matches: Vec::new(),
             cfg,
@@ -138,6 +144,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             // The protocol gave the place of a forgotten peer to this one.
             self.peers.renew(peer);
         }
+        self.peers.no_stranger(peer);
         let slot = &mut self.peers[peer];
         slot.name = name.encode();
         slot.inserted = true;
@@ -149,6 +156,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// Forgets that the caller knows this peer; what is under way goes on.
     pub fn remove_peer(&mut self, now: Time, peer: u32) {
+        self.peers.no_stranger(peer);
+        self.news.retain(|event| event.peer() != peer);
         let Some(slot) = self.peers.get_mut(peer) else { return };
         slot.inserted = false;
         if slot.down.is_some() {
@@ -159,7 +168,45 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// The name a peer was inserted with.
     pub fn peer_name(&self, peer: u32) -> Option<[u8; 48]> {
-        self.peers.get(peer).filter(|p| p.inserted).map(|p| p.name)
+        self.peers.get(peer).filter(|p| p.inserted && !p.stranger).map(|p| p.name)
+    }
+
+    /// Whether something sent to this peer is still on its way, or an answer to it kept.
+    pub fn owes_peer(&self, peer: u32) -> bool {
+        let slot = self.peers.get(peer).filter(|p| p.down.is_none());
+        slot.is_some_and(|p| {
+            !p.kept.is_empty() || self.sessions.has_open(peer) || self.sends.peers().any(|p| p == peer)
+        })
+    }
+
+    /// Ends what packets carry of the association with a peer, at once. What waits for it fails.
+    pub fn close_peer(&mut self, now: Time, peer: u32) {
+        self.with_events(now, &[], |proto, events| proto.close_peer(now, weir_link::PeerId(peer), events));
+    }
+
+    /// Moves what is new of peers to `out`, oldest first.
+    pub fn take_news(&mut self, out: &mut Vec<PeerEvent>) {
+        out.append(&mut self.news);
+    }
+
+    /// A stranger for whom there is no place: whoever carries its packets or records is to end that.
+    #[inline]
+    pub fn take_refused(&mut self) -> Option<u32> {
+        self.refused.pop()
+    }
+
+    /// A peer is up that the caller did not insert.
+    pub(crate) fn stranger_up(&mut self, peer: u32) {
+        let Some(max) = self.cfg.strangers_max else { return };
+        if self.peers.strangers() < max {
+            self.peers.admit_stranger(peer);
+            self.news.push(PeerEvent::Arrived { peer });
+        } else {
+            self.counters.strangers_refused += 1;
+            // What it sends until then is nobody's.
+            self.peers[peer].overran = true;
+            self.refused.push(peer);
+        }
     }
 
     /// Why this peer is down, if it is.
@@ -212,9 +259,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.done.len()
     }
 
-    /// Whether any completion waits.
+    /// Whether any completion waits, or news of a peer.
     pub fn has_completions(&self) -> bool {
-        !self.done.is_empty()
+        !self.done.is_empty() || !self.news.is_empty()
     }
 
     /// Operations ended so far.
@@ -270,7 +317,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.msgs.clear();
         self.recvs.clear();
         self.sends.clear();
-        self.matcher = Matcher::new();
+        self.matcher = Matcher::new(self.cfg.stream_bits);
     }
 
     /// The system's error number, once no peer can be reached any more.

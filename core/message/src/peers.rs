@@ -18,6 +18,8 @@ pub(crate) struct PeerState {
     pub name: [u8; 48],
     /// The caller knows it (it was inserted): completions may name it.
     pub inserted: bool,
+    /// It came by itself, and the caller was told of it.
+    pub stranger: bool,
     /// Established: its credit is known.
     pub up: bool,
     /// Dead, and why.
@@ -54,7 +56,7 @@ pub(crate) struct PeerState {
     pub kept: VecDeque<Envelope>,
     pub owed_msgs: u32,
     pub owed_bytes: u64,
-    /// It has asked for more than it may; it is about to be given up.
+    /// It has asked for more than it may, or there is no place for it; it is about to be given up.
     pub overran: bool,
 }
 
@@ -64,6 +66,7 @@ impl PeerState {
         PeerState {
             name: [0; 48],
             inserted: false,
+            stranger: false,
             up: false,
             down: None,
             partial: SmallVec::new(),
@@ -161,6 +164,8 @@ pub(crate) struct Peers {
     table: Vec<PeerState>,
     /// Peers that went down and whose places have not been given back.
     dead: Vec<u32>,
+    /// How many came by themselves.
+    strangers: usize,
 }
 
 impl Peers {
@@ -175,6 +180,7 @@ impl Peers {
 
     /// The place of a forgotten peer was given to another.
     pub(crate) fn renew(&mut self, peer: u32) {
+        self.no_stranger(peer);
         *self.ensure(peer) = PeerState::new();
     }
 
@@ -186,6 +192,25 @@ impl Peers {
     #[inline]
     pub(crate) fn get_mut(&mut self, peer: u32) -> Option<&mut PeerState> {
         self.table.get_mut(peer as usize)
+    }
+
+    /// How many came by themselves.
+    pub(crate) fn strangers(&self) -> usize {
+        self.strangers
+    }
+
+    /// One has: the caller knows it from now on.
+    pub(crate) fn admit_stranger(&mut self, peer: u32) {
+        let slot = self.ensure(peer);
+        (slot.inserted, slot.stranger) = (true, true);
+        self.strangers += 1;
+    }
+
+    /// It is one no longer: it was inserted, or forgotten.
+    pub(crate) fn no_stranger(&mut self, peer: u32) {
+        if self.get_mut(peer).is_some_and(|slot| core::mem::take(&mut slot.stranger)) {
+            self.strangers -= 1;
+        }
     }
 
     /// The peer as completions may name it.

@@ -197,7 +197,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         eager: bool,
         patient: bool,
     ) -> Result<(), SendError> {
-        let stream = stream_of(op.tag, op.class, self.cfg.streams);
+        let stream = stream_of(op.tag, op.class, self.cfg.streams, self.cfg.stream_bits);
         if eager {
             let sync = (op.mode == SendMode::Match).then(|| token(k));
             let envelope = Envelope::Eager { class: op.class, tag: op.tag, data: op.data, sync };

@@ -164,6 +164,11 @@ impl Sessions {
         self.proto.forget(now, PeerId(peer))
     }
 
+    /// Something handed over is not known to have arrived.
+    pub(crate) fn has_open(&self, peer: u32) -> bool {
+        self.proto.sessions().get(PeerId(peer)).is_some_and(weir_session::Session::has_open)
+    }
+
     pub(crate) fn is_down(&self, peer: u32) -> bool {
         self.proto.is_down(PeerId(peer))
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_link::{Config, CongestionKind, LaneConfig, Level};
+use weir_message::StreamBits;
 
 use crate::rng::Rng;
 use crate::spec::{
@@ -82,6 +83,8 @@ impl EndpointSpec {
         weir_message::Config {
             eager_bytes: self.eager_max as u32,
             streams: self.streams,
+            // Its programs have tags as MPI libraries make them, with protocol bits that receives ignore.
+            stream_bits: StreamBits(0x0007_fffc_ffff_ffff),
             credit_msgs: self.credit_msgs,
             unexpected_bytes: self.unexpected_bytes,
             ..weir_message::Config::default()

@@ -145,7 +145,7 @@ fn send(ep: &Endpoint, peer: u32, data: &mut [u8]) {
     let iov = [Iov { base: data.as_mut_ptr(), len: data.len() }];
     let (class, mode) = (Class::Tagged, SendMode::Delivery);
     let op =
-        SendOp { peer, class, tag: 1, data: None, iov: &iov, mode, copy: false, report: true, context: 1, user: 0 };
+        SendOp { peer, class, tag: 1, data: None, memory: &iov, mode, copy: false, report: true, context: 1, user: 0 };
     // SAFETY: the caller's memory lives to the end of the test.
     unsafe { ep.send(&op) }.expect("accepted");
 }
@@ -158,7 +158,7 @@ fn post(ep: &Endpoint, data: &mut [u8]) {
         class,
         tag: 1,
         ignore: 0,
-        iov: &iov,
+        memory: &iov,
         multi_min: None,
         report: true,
         context: 1,

@@ -3,11 +3,11 @@
 // Each test program uses its part.
 #![allow(dead_code)]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use weir_engine::{
-    Access, CarrierUse, Class, Completion, Endpoint, EngineConfig, EngineError, Iov, Queue, RecvOp, RmaOp, SendMode,
-    SendOp,
+    Access, CarrierUse, Class, Completion, Diagnostic, Diagnostics, Endpoint, EngineConfig, EngineError, Iov, Queue,
+    RecvOp, RmaOp, SendMode, SendOp,
 };
 
 /// The key of all jobs here.
@@ -49,8 +49,34 @@ pub fn over_shared_memory() -> bool {
     std::env::var("WEIR_TEST_CARRIER").is_ok_and(|v| v == "shm")
 }
 
+/// What endpoints have to say, on standard error, where tests of other processes look for it.
+pub fn told() -> Diagnostics {
+    use std::io::Write;
+    Arc::new(|what: &Diagnostic<'_>| {
+        let text = match what {
+            Diagnostic::Notice(line) => format!("weir: {line}\n"),
+            Diagnostic::Trace(text) | Diagnostic::Counters(text) => (*text).to_owned(),
+            Diagnostic::PeerDown { .. } => return,
+        };
+        // Some of them are in want of everything.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    })
+}
+
 pub fn open(cfg: EngineConfig) -> Arc<Endpoint> {
-    Endpoint::open_with_key(cfg, KEY).expect("open")
+    Endpoint::open_told(cfg, KEY, told()).expect("open")
+}
+
+/// An endpoint, and what it says of peers that died.
+pub fn open_keeping(cfg: EngineConfig) -> (Arc<Endpoint>, Arc<Mutex<Vec<String>>>) {
+    let deaths = Arc::new(Mutex::new(Vec::new()));
+    let kept = deaths.clone();
+    let keep = move |what: &Diagnostic<'_>| {
+        if let Diagnostic::PeerDown { line, .. } = what {
+            kept.lock().expect("kept").push((*line).to_owned());
+        }
+    };
+    (Endpoint::open_told(cfg, KEY, Arc::new(keep)).expect("open"), deaths)
 }
 
 /// Two endpoints that know each other.
@@ -88,19 +114,40 @@ pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
 /// A tagged message whose completion bears its tag as context.
 pub fn send_op(peer: u32, tag: u64, iov: &[Iov], mode: SendMode) -> SendOp<'_> {
     let context = tag as usize;
-    SendOp { peer, class: Class::Tagged, tag, data: None, iov, mode, copy: false, report: true, context, user: 0 }
+    SendOp {
+        peer,
+        class: Class::Tagged,
+        tag,
+        data: None,
+        memory: iov,
+        mode,
+        copy: false,
+        report: true,
+        context,
+        user: 0,
+    }
 }
 
 /// A receive of a tagged message whose completion bears its tag as context.
 pub fn recv_op(source: Option<u32>, tag: u64, iov: &[Iov]) -> RecvOp<'_> {
     let context = tag as usize;
-    RecvOp { source, class: Class::Tagged, tag, ignore: 0, iov, multi_min: None, report: true, context, user: 0 }
+    RecvOp {
+        source,
+        class: Class::Tagged,
+        tag,
+        ignore: 0,
+        memory: iov,
+        multi_min: None,
+        report: true,
+        context,
+        user: 0,
+    }
 }
 
 /// A write to, or a read from, the beginning of a region, complete when it is done there.
 pub fn rma_op(peer: u32, key: u64, iov: &[Iov]) -> RmaOp<'_> {
     let mode = SendMode::Delivery;
-    RmaOp { peer, iov, remote_addr: 0, key, data: None, mode, copy: false, report: true, context: 1, user: 0 }
+    RmaOp { peer, memory: iov, remote_addr: 0, key, data: None, mode, copy: false, report: true, context: 1, user: 0 }
 }
 
 pub fn send(ep: &Endpoint, peer: u32, tag: u64, data: &mut [u8], mode: SendMode) -> Result<(), EngineError> {

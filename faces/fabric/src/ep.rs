@@ -221,14 +221,15 @@ fn open_engine(source: Option<Name>) -> Result<Arc<Endpoint>, i32> {
 
 #[cfg(not(test))]
 fn start(config: weir_engine::EngineConfig) -> Result<Arc<Endpoint>, EngineError> {
-    Endpoint::open(config)
+    Endpoint::open(config, crate::news::sink())
 }
 
 /// Tests have a key of their own, and do not wait for messages that nobody will receive.
 #[cfg(test)]
 fn start(config: weir_engine::EngineConfig) -> Result<Arc<Endpoint>, EngineError> {
     let linger = std::time::Duration::from_millis(20);
-    Endpoint::open_with_key(weir_engine::EngineConfig { linger, ..config }, [7; 32])
+    let watchdog_us = crate::tests::WATCHDOG_US.get();
+    Endpoint::open_told(weir_engine::EngineConfig { linger, watchdog_us, ..config }, [7; 32], crate::news::sink())
 }
 
 /// Tells `weir run`, which names this file, that its program uses Weir. Without the file it only says so in vain.
@@ -272,6 +273,7 @@ pub unsafe extern "C" fn open(
         }
         let core = Arc::new(EpCore { engine: open_engine(source)?, forward: Table::new(), reverse: Table::new() });
         domain.add_ep(&core)?;
+        core.engine.join(&domain.fabric.group);
         let object = Box::new(EpObj {
             fid: FidEp {
                 fid: Fid { fclass: FI_CLASS_EP, context, ops: &raw const OPS },

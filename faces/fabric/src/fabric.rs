@@ -12,6 +12,8 @@ use std::sync::Arc;
 pub struct Fabric {
     /// The interface version the application speaks; it decides how long some structures of his are.
     pub api_version: u32,
+    /// Its endpoints: a program that polls a queue of one, waiting for what another is to do, does not know that the other needs it too.
+    pub group: weir_engine::Group,
 }
 
 /// The fabric object.
@@ -80,7 +82,7 @@ unsafe extern "C" fn open(attr: *mut FiFabricAttr, out: *mut *mut FidFabric, con
                 ops: &raw const FABRIC_OPS,
                 api_version: attr.api_version,
             },
-            fabric: Arc::new(Fabric { api_version: attr.api_version }),
+            fabric: Arc::new(Fabric { api_version: attr.api_version, group: weir_engine::Group::new() }),
         });
         // SAFETY: writable (checked for null).
         unsafe { *out = Box::into_raw(object).cast() };

@@ -73,12 +73,10 @@ pub fn codes_of(error: &OpError) -> (i32, i32) {
     }
 }
 
-/// Tells the user once why operations fail that only say "no route to host" to the application. A peer that closed in good order, or that we closed, is no news.
+/// Tells the user once why operations fail, where the code alone does not.
 pub fn explain(error: &OpError) {
-    use weir_engine::DownReason;
     match error {
-        OpError::PeerDown(DownReason::Closed | DownReason::LocalClose | DownReason::Aborted) => {}
-        OpError::PeerDown(_) => weir_engine::take_deaths().iter().for_each(|line| crate::host::complain(line)),
+        OpError::PeerDown(reason) => crate::news::explain_death(*reason),
         OpError::Socket(_) => crate::host::complain(&error.to_string()),
         OpError::Truncated { .. } | OpError::Cancelled | OpError::NoMessage | OpError::Access | OpError::Alignment => {}
     }

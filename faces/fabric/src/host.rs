@@ -121,6 +121,11 @@ pub fn complain(line: &str) {
     say(&mut std::io::stderr(), line);
 }
 
+/// Lines of the trace or the counters, to standard error.
+pub fn write_out(text: &str) {
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+}
+
 /// In one write, lest lines of ranks mix. Not `eprintln`, which panics when nobody reads standard error any more.
 fn say(to: &mut impl std::io::Write, line: &str) {
     let _ = to.write_all(format!("weir: {line}\n").as_bytes());

@@ -3,9 +3,9 @@
 //! Each is `FI_WEIR_X` to libfabric and `WEIR_X` to the rest of Weir; the former wins.
 
 use crate::abi::*;
-use crate::host;
+use crate::{host, libraries};
 use std::ffi::CString;
-use weir_engine::{EngineConfig, EngineError};
+use weir_engine::{EngineConfig, EngineError, SettingNames};
 
 /// A parameter: its name in lower case without prefix, and what it means.
 pub struct Param {
@@ -135,18 +135,35 @@ pub fn lookup(weir_name: &str) -> Option<String> {
 /// # Errors
 /// The first parameter that cannot be understood.
 pub fn engine_config() -> Result<EngineConfig, EngineError> {
-    EngineConfig::from_vars(&|name| lookup(name)).map_err(by_its_name)
+    let config = EngineConfig::from_vars(&|name| lookup(name)).map_err(by_its_name)?;
+    Ok(libraries::served(config, &|name| std::env::var(name).ok()))
 }
 
 /// An error of a setting under the name it was set by.
 pub fn by_its_name(error: EngineError) -> EngineError {
-    error.with_variable(weir_engine::name_as_set)
+    error.with_variable(name_as_set)
+}
+
+/// The name by which this process's environment has a setting: libfabric's own, `FI_WEIR_X`, where that is set, else `WEIR_X`.
+fn name_as_set(name: &str) -> String {
+    let full = format!("FI_{name}");
+    if std::env::var_os(&full).is_some() { full } else { name.to_owned() }
+}
+
+/// A line of the engine, which knows its own names only, with each setting under the name it was set by.
+pub fn as_set(line: &str) -> String {
+    let in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let named = |piece: &str| {
+        let name = piece.trim_end_matches(|c| !in_name(c));
+        if name.starts_with("WEIR_") { name_as_set(name) + &piece[name.len()..] } else { piece.to_owned() }
+    };
+    line.split_inclusive(|c| !in_name(c)).map(named).collect()
 }
 
 /// What to say of settings in the environment that nobody reads: a misspelt one would otherwise be ignored silently.
 pub fn unknown_names() -> Vec<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    weir_engine::unknown_settings(names)
+    SettingNames { prefix: "FI_", listed_by: "fi_info -g weir or man fi_weir" }.unknown(names)
 }
 
 /// Largest injected message, bytes.
@@ -170,6 +187,13 @@ mod tests {
             let name = format!("FI_WEIR_{}", p.name.to_ascii_uppercase());
             assert!(page.contains(&name), "{name} is missing in fi_weir.7");
         }
+    }
+
+    #[test]
+    fn a_line_names_settings_as_they_were_set() {
+        // Nobody sets this one: the environment is the process's.
+        assert_eq!(as_set("no answer (WEIR_NOT_SET_MS): more"), "no answer (WEIR_NOT_SET_MS): more");
+        assert_eq!(as_set("WEIR_NOT_SET=1, XWEIR_Y"), "WEIR_NOT_SET=1, XWEIR_Y");
     }
 
     #[test]

@@ -46,7 +46,7 @@ fn operation<'a>(
     fits(iov, if how.copy { ep.inject_size() } else { ep.max_msg_size() })?;
     Ok(RmaOp {
         peer: ep.peer(at.peer)?,
-        iov,
+        memory: iov,
         remote_addr: at.addr,
         key: at.key,
         data,

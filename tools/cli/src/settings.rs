@@ -1,6 +1,6 @@
 //! The provider's settings, as the provider itself reads them: what it would say of them, before a program runs.
 
-use weir_engine::{Endpoint, EngineConfig, unknown_settings};
+use weir_engine::{Endpoint, EngineConfig, SettingNames};
 use weir_job::Env;
 
 /// Something to say of a setting.
@@ -15,7 +15,8 @@ pub struct Complaint {
 /// What the provider would say of the settings in this environment. Whether an endpoint opens with them is tried where `opens`:
 /// where it is known why none does, that is no fault of theirs.
 pub fn complaints(env: &Env, opens: bool) -> Vec<Complaint> {
-    let unknown = unknown_settings(env.names().map(|name| name.to_string_lossy().into_owned()));
+    let unknown = SettingNames { prefix: "FI_", listed_by: "fi_info -g weir or man fi_weir" }
+        .unknown(env.names().map(|name| name.to_string_lossy().into_owned()));
     let mut all: Vec<Complaint> = unknown.into_iter().map(|text| Complaint { text, fatal: false }).collect();
     let config = understood(env);
     let warnings = config.as_ref().map(EngineConfig::warnings).unwrap_or_default();

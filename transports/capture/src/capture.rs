@@ -7,7 +7,7 @@
 
 use crate::records::RecordFile;
 use crate::unshared::create_unshared;
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -22,24 +22,28 @@ pub enum Direction {
     Out = 2,
 }
 
+/// Is told, in one line, why a capture has ended before its time.
+pub type Ended = Box<dyn Fn(&str) + Send>;
+
 /// An open capture file.
 pub struct Capture {
     path: PathBuf,
     /// `None` after a failure.
     file: Option<RecordFile>,
     flushed: Instant,
+    ended: Ended,
     record: Vec<u8>,
 }
 
 impl Capture {
     /// Creates (or empties) the file; `None` if another endpoint writes it.
-    pub fn create(path: &Path) -> io::Result<Option<Capture>> {
+    pub fn create(path: &Path, ended: Ended) -> io::Result<Option<Capture>> {
         let Some(file) = create_unshared(path)? else { return Ok(None) };
         let mut file = RecordFile::new(file, 256 << 10);
         // One record, for a section without its interface is no capture.
         file.append(&[&section_header()[..], &interface_description()].concat())?;
         let now = Instant::now();
-        Ok(Some(Capture { path: path.to_owned(), file: Some(file), flushed: now, record: Vec::new() }))
+        Ok(Some(Capture { path: path.to_owned(), file: Some(file), flushed: now, record: Vec::new(), ended }))
     }
 
     /// Writes one datagram.
@@ -66,9 +70,7 @@ impl Capture {
 
     fn stop(&mut self, e: &io::Error) {
         self.file = None;
-        // Not `eprintln`, which panics when nobody reads standard error any more; and in one write, lest lines of ranks mix.
-        let line = format!("weir: packet capture to {} stopped: {e}\n", self.path.display());
-        let _ = io::stderr().write_all(line.as_bytes());
+        (self.ended)(&format!("packet capture to {} stopped: {e}", self.path.display()));
     }
 }
 

@@ -1,6 +1,6 @@
 //! A device, and a file of what passes it.
 
-use crate::capture::{Capture, Direction};
+use crate::capture::{Capture, Direction, Ended};
 use std::ffi::c_int;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -27,13 +27,13 @@ impl<D: Datagrams> Captured<D> {
         &self.device
     }
 
-    /// Writes everything sent and received from now on to a pcapng file. When that fails later (disk full), capture ends with one warning. `false`: another endpoint
+    /// Writes everything sent and received from now on to a pcapng file. When that fails later (disk full), capture ends, and `ended` is told why. `false`: another endpoint
     /// writes that file, and nothing is captured here.
     ///
     /// # Errors
     /// The file cannot be created.
-    pub fn capture_to(&mut self, path: impl AsRef<Path>) -> io::Result<bool> {
-        let Some(capture) = Capture::create(path.as_ref())? else { return Ok(false) };
+    pub fn capture_to(&mut self, path: impl AsRef<Path>, ended: Ended) -> io::Result<bool> {
+        let Some(capture) = Capture::create(path.as_ref(), ended)? else { return Ok(false) };
         self.capture = Some(Box::new(capture));
         Ok(true)
     }

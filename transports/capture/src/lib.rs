@@ -6,6 +6,7 @@ mod captured;
 mod records;
 mod unshared;
 
+pub use capture::Ended;
 pub use captured::Captured;
 pub use records::RecordFile;
 pub use unshared::create_unshared;

@@ -76,12 +76,17 @@ fn take(device: &mut impl Datagrams<Error = ()>) -> Vec<Vec<u8>> {
     got
 }
 
+/// Who does not want to know why a capture ended.
+fn nobody() -> weir_capture::Ended {
+    Box::new(|_| {})
+}
+
 #[test]
 fn a_capture_holds_every_datagram_with_its_addresses() {
     let path = file("capture");
     let (mut a, mut b) = (mirror(), mirror());
-    assert!(!a.is_capturing() && a.capture_to(&path).expect("a file"));
-    assert!(!b.capture_to(&path).expect("it opens") && !b.is_capturing(), "two would write one file");
+    assert!(!a.is_capturing() && a.capture_to(&path, nobody()).expect("a file"));
+    assert!(!b.capture_to(&path, nobody()).expect("it opens") && !b.is_capturing(), "two would write one file");
     for payload in [&b"first"[..], b"second", b""] {
         a.push(0, peer(), b"h", &[payload]);
     }
@@ -99,12 +104,12 @@ fn a_capture_holds_every_datagram_with_its_addresses() {
 fn behind_a_bad_network_it_holds_what_the_device_was_given_and_gave() {
     let path = file("faulty");
     let mut captured = mirror();
-    captured.capture_to(&path).expect("a file");
+    captured.capture_to(&path, nobody()).expect("a file");
     let mut device = Faulty::new(captured, Some("loss=100%"), 1).expect("valid");
     device.push::<&[u8]>(0, peer(), b"lost", &[]);
     drop(device);
     let mut captured = mirror();
-    captured.capture_to(&path).expect("a file");
+    captured.capture_to(&path, nobody()).expect("a file");
     let mut device = Faulty::new(captured, Some("rx_loss=100%"), 1).expect("valid");
     device.push::<&[u8]>(0, peer(), b"out", &[]);
     assert!(take(&mut device).is_empty());
@@ -139,7 +144,9 @@ fn read_pcapng(mut file: &[u8]) -> Vec<(u32, u16, u16, Vec<u8>)> {
 #[test]
 fn a_full_disk_ends_the_capture_and_nothing_else() {
     let mut a = mirror();
-    a.capture_to("/dev/full").expect("it opens");
+    let (tell, told) = std::sync::mpsc::channel();
+    let ended = Box::new(move |line: &str| tell.send(line.to_owned()).expect("somebody listens"));
+    a.capture_to("/dev/full", ended).expect("it opens");
     let mut n = 0;
     while a.is_capturing() {
         assert!(n < 100, "the buffer must overflow some time");
@@ -149,6 +156,8 @@ fn a_full_disk_ends_the_capture_and_nothing_else() {
     assert!(n > 0);
     a.push::<&[u8]>(0, peer(), b"still here", &[]);
     assert_eq!(take(&mut a), [b"still here"]);
-    let e = a.capture_to("/nonexistent/dir/file").expect_err("no such directory").to_string();
+    let line = told.try_recv().expect("it is told");
+    assert!(line.contains("/dev/full") && line.contains("stopped"), "{line}");
+    let e = a.capture_to("/nonexistent/dir/file", nobody()).expect_err("no such directory").to_string();
     assert!(e.contains("/nonexistent/dir/file"), "{e}");
 }

@@ -6,6 +6,7 @@ mod broken;
 mod refusals;
 mod regions;
 mod transfers;
+mod turns;
 
 use crate::abi::*;
 use crate::handle::Handle;
@@ -75,6 +76,20 @@ fn close<T>(object: Handle<T>) -> i32 {
     let fid = fid_of(object);
     // SAFETY: an open object; the callers close each once.
     unsafe { ((*(*fid.raw()).ops).close)(fid) }
+}
+
+fn name_of(ep: Handle<FidEp>) -> crate::addr::Name {
+    let mut name = [0; weir_engine::NAME_BYTES];
+    let mut len = name.len();
+    // SAFETY: a buffer of that length.
+    let code = unsafe { ((*(*ep.raw()).cm).getname)(fid_of(ep), name.as_mut_ptr().cast(), &raw mut len) };
+    assert_eq!(code, 0);
+    name
+}
+
+thread_local! {
+    /// The watchdog time of endpoints that this thread opens.
+    pub static WATCHDOG_US: std::cell::Cell<u32> = const { std::cell::Cell::new(500) };
 }
 
 /// A fabric and a domain.
@@ -152,12 +167,7 @@ impl World {
     }
 
     fn name(&self) -> crate::addr::Name {
-        let mut name = [0; weir_engine::NAME_BYTES];
-        let mut len = name.len();
-        // SAFETY: a buffer of that length.
-        let code = unsafe { ((*(*self.ep.raw()).cm).getname)(fid_of(self.ep), name.as_mut_ptr().cast(), &raw mut len) };
-        assert_eq!(code, 0);
-        name
+        name_of(self.ep)
     }
 
     fn insert(&self, name: &crate::addr::Name) -> u64 {

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use weir_engine::{
-    Class, Completion, Endpoint, EngineConfig, EngineError, Iov, MAX_INJECT_BYTES, NAME_BYTES, OpError, OpKind, PeekOp,
-    Queue, RecvOp, SendMode, SendOp,
+    Class, Completion, Diagnostic, Endpoint, EngineConfig, EngineError, Iov, MAX_INJECT_BYTES, NAME_BYTES, OpError,
+    OpKind, PeekOp, Queue, RecvOp, SendMode, SendOp,
 };
 
 use crate::error::{BenchError, Result};
@@ -49,13 +49,24 @@ fn engine(error: EngineError) -> BenchError {
     BenchError::machine("Weir", error)
 }
 
+/// What the engine has to say goes to standard error, in one write a line.
+fn tell(what: &Diagnostic<'_>) {
+    use std::io::Write;
+    let text = match what {
+        Diagnostic::Trace(text) | Diagnostic::Counters(text) => (*text).to_owned(),
+        Diagnostic::Notice(line) | Diagnostic::PeerDown { line, .. } => format!("weir: {line}\n"),
+    };
+    // Not `eprint`, which panics when nobody reads standard error any more.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
 impl Port {
     /// Opens an endpoint.
     ///
     /// # Errors
     /// The engine's.
     pub fn open(config: EngineConfig) -> Result<Port> {
-        let endpoint = Endpoint::open(config).map_err(engine)?;
+        let endpoint = Endpoint::open(config, std::sync::Arc::new(tell)).map_err(engine)?;
         Ok(Port { endpoint, peers: Vec::new(), found: RefCell::new(Vec::with_capacity(AT_ONCE)) })
     }
 
@@ -154,7 +165,7 @@ impl Port {
             class: Class::Tagged,
             tag: tag.into(),
             ignore: 0,
-            iov: &iov,
+            memory: &iov,
             multi_min: None,
             report: true,
             context: RECEIVE + place,
@@ -181,7 +192,7 @@ impl Port {
             class: Class::Tagged,
             tag: tag.into(),
             data: None,
-            iov: &iov,
+            memory: &iov,
             mode: if inject { SendMode::Inject } else { SendMode::Transmit },
             copy: false,
             report: !inject,
