@@ -11,10 +11,12 @@ use std::net::{SocketAddr, TcpListener};
 use weir_link::{Level, Time};
 use weir_message::Messages;
 
-pub use crate::lanes::rigged::{Call, lose, open, rig};
+mod rigged;
+
 pub use crate::memory::Gather;
 /// Where trace and news would go.
 pub use crate::telling::Telling as Told;
+pub use rigged::{Call, lose, open, rig};
 
 /// A port may be taken by somebody else just when it has been found.
 const TRIES: usize = 100;
@@ -22,7 +24,7 @@ const TRIES: usize = 100;
 /// Messages and the connections that carry large payload.
 pub struct Connected {
     st: State,
-    lanes: Lanes,
+    lanes: Lanes<rigged::Rigged>,
 }
 
 impl Connected {

@@ -13,14 +13,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use weir_link::{GREETING_LEN, LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth, LaneNews, LaneUnit};
 use weir_link::{PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
-use weir_tcp::Arrived;
-
-#[cfg(feature = "bare")]
-pub mod rigged;
-#[cfg(feature = "bare")]
-use rigged::{Connection, Listener};
-#[cfg(not(feature = "bare"))]
-use weir_tcp::{Connection, Listener};
+use weir_tcp::{Arrived, Connection, Tcp};
 
 slotmap::new_key_type! {
     struct ConnKey;
@@ -74,8 +67,8 @@ impl From<io::Error> for Over {
 }
 
 /// One connection.
-struct Conn {
-    io: Connection,
+struct Conn<C> {
+    io: C,
     stage: Stage,
     since: Time,
     /// Whose it is, but for a stranger; and where that one is.
@@ -98,8 +91,8 @@ struct Conn {
     health: LaneHealth,
 }
 
-impl Conn {
-    fn new(io: Connection, now: Time, news: Option<LaneNews>) -> Conn {
+impl<C: Tcp> Conn<C> {
+    fn new(io: C, now: Time, news: Option<LaneNews>) -> Self {
         let to = news.map(|n| n.remote).or_else(|| io.remote());
         Conn {
             io,
@@ -127,14 +120,14 @@ impl Conn {
     }
 }
 
-/// All of an endpoint.
-pub struct Lanes {
+/// All of an endpoint. `C`: whose connections.
+pub struct Lanes<C: Tcp = Connection> {
     /// None once the endpoint is closed.
-    listener: Option<Listener>,
+    listener: Option<C::Listener>,
     /// It is not listened to until then.
     deaf_until: Option<Time>,
     epoll: Epoll,
-    conns: SlotMap<ConnKey, Conn>,
+    conns: SlotMap<ConnKey, Conn<C>>,
     conns_max: usize,
     scratch: Vec<u8>,
     round_at: Time,
@@ -150,13 +143,13 @@ pub struct Lanes {
     pid: u32,
 }
 
-impl Lanes {
+impl<C: Tcp> Lanes<C> {
     /// Listens at the endpoint's port.
     ///
     /// # Errors
     /// The system's, the port being another's among them: then there are no lanes.
-    pub fn open(addrs: &[SocketAddr]) -> io::Result<Lanes> {
-        let listener = Listener::bind(addrs)?;
+    pub fn open(addrs: &[SocketAddr]) -> io::Result<Self> {
+        let listener = C::bind(addrs)?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
         let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(CONNS_MAX, |(soft, _)| soft);
@@ -195,7 +188,7 @@ impl Lanes {
     }
 
     /// How many connections there are, and how many bytes of heads at most one keeps that were not put off.
-    #[cfg(feature = "bare")]
+    #[cfg(any(test, feature = "bare"))]
     pub fn kept(&self) -> (usize, usize) {
         let staged = self.conns.values().filter(|c| !c.put_off).map(|c| c.have).max();
         (self.conns.len(), staged.unwrap_or(0))
@@ -203,7 +196,7 @@ impl Lanes {
 
     /// When to look although nothing wakes a sleeper.
     pub fn next_timeout(&self, now: Time) -> Option<Time> {
-        let at = |c: &Conn| match c.stage {
+        let at = |c: &Conn<C>| match c.stage {
             Stage::Connecting => Some(c.since.plus_ns(LANE_CONNECT_NS)),
             Stage::Greeted | Stage::Stranger => Some(c.since.plus_ns(LANE_GREETING_NS)),
             Stage::Up if c.put_off => Some(now),
@@ -287,7 +280,7 @@ impl Lanes {
         // When there are too many here, or it is closed, that says nothing of the network.
         let mut why = Over::Failed;
         if self.listener.is_some() && self.conns.len() < self.conns_max {
-            match Connection::connect(news.remote, news.local) {
+            match C::connect(news.remote, news.local) {
                 Ok(io) => {
                     if self.insert(Conn::new(io, now, Some(news)), EpollFlags::EPOLLOUT).is_some() {
                         return;
@@ -300,7 +293,7 @@ impl Lanes {
         give_up_asking(st, now, news.peer, now, news.remote, why);
     }
 
-    fn insert(&mut self, conn: Conn, flags: EpollFlags) -> Option<ConnKey> {
+    fn insert(&mut self, conn: Conn<C>, flags: EpollFlags) -> Option<ConnKey> {
         let k = self.conns.insert(conn);
         if self.epoll.add(&self.conns[k].io, EpollEvent::new(flags, k.data().as_ffi())).is_err() {
             self.conns.remove(k);
@@ -326,7 +319,7 @@ impl Lanes {
         }
         for _ in 0..ACCEPTS_MAX {
             let Some(listener) = &self.listener else { return };
-            match listener.accept() {
+            match C::accept(listener) {
                 Ok(None) => return,
                 Ok(Some(io)) => {
                     let strangers = || self.conns.iter().filter(|(_, c)| c.stage == Stage::Stranger);
@@ -361,7 +354,7 @@ impl Lanes {
         self.more = false;
         for wrapped in [false, true] {
             let its_turn =
-                |(i, (_, c)): &(usize, (ConnKey, &mut Conn))| (*i < first) == wrapped && c.stage == Stage::Up;
+                |(i, (_, c)): &(usize, (ConnKey, &mut Conn<C>))| (*i < first) == wrapped && c.stage == Stage::Up;
             for (i, (k, c)) in self.conns.iter_mut().enumerate().filter(its_turn) {
                 let was_blocked = c.blocked;
                 let written = if self.more { Ok(0) } else { write_conn(c, st, now, left) };
@@ -388,7 +381,7 @@ impl Lanes {
 
     /// Drops what took too long and what is over.
     fn tidy(&mut self, st: &mut State, now: Time) {
-        let is_over = |st: &State, c: &Conn| {
+        let is_over = |st: &State, c: &Conn<C>| {
             let age = now.since_ns(c.since);
             match c.stage {
                 Stage::Connecting => age > LANE_CONNECT_NS,
@@ -411,7 +404,7 @@ impl Lanes {
     /// A lane takes the place of the peer's former one.
     fn replace(&mut self, k: ConnKey) {
         let peer = self.conns[k].peer;
-        let former = |(other, c): &(ConnKey, &Conn)| *other != k && c.stage == Stage::Up && c.peer == peer;
+        let former = |(other, c): &(ConnKey, &Conn<C>)| *other != k && c.stage == Stage::Up && c.peer == peer;
         let former: SmallVec<[ConnKey; 2]> = self.conns.iter().filter(former).map(|(k, _)| k).collect();
         for k in former {
             self.forget(k);
@@ -431,7 +424,7 @@ impl Lanes {
         }
     }
 
-    fn forget(&mut self, k: ConnKey) -> Option<Conn> {
+    fn forget(&mut self, k: ConnKey) -> Option<Conn<C>> {
         let c = self.conns.remove(k)?;
         // Closing would do, but for a child of fork(2) that holds a copy.
         let _ = self.epoll.delete(&c.io);
@@ -465,7 +458,7 @@ fn no_tcp(st: &mut State, peer: u32, to: SocketAddr, why: Option<io::ErrorKind>)
 }
 
 /// Greets once connected.
-fn greet(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
+fn greet<C: Tcp>(c: &mut Conn<C>, st: &mut State, now: Time) -> Result<(), Over> {
     if !c.io.is_connected().map_err(|e| Over::NotMade(Some(e.kind())))? {
         return Ok(());
     }
@@ -478,7 +471,7 @@ fn greet(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
 }
 
 /// A greeting, or the answer to ours, may be there.
-fn greeted(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
+fn greeted<C: Tcp>(c: &mut Conn<C>, st: &mut State, now: Time) -> Result<(), Over> {
     let Some(bytes) = c.staged[..c.have].first_chunk::<GREETING_LEN>().copied() else { return Ok(()) };
     if c.stage == Stage::Greeted {
         if !st.proto_mut().lane_answered(now, c.peer, c.lane, &bytes) {
@@ -499,7 +492,7 @@ fn greeted(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
 }
 
 /// Reads some `most` bytes. Returns how many came.
-fn read_conn(c: &mut Conn, st: &mut State, now: Time, scratch: &mut [u8], most: u64) -> Result<u64, Over> {
+fn read_conn<C: Tcp>(c: &mut Conn<C>, st: &mut State, now: Time, scratch: &mut [u8], most: u64) -> Result<u64, Over> {
     let mut total = 0;
     if c.stage == Stage::Up && !st.proto().lane_is_up(c.peer, c.lane) {
         // The peer has said so by packets, and sends by them what may lie here unread.
@@ -523,7 +516,7 @@ fn read_conn(c: &mut Conn, st: &mut State, now: Time, scratch: &mut [u8], most: 
 }
 
 /// One call to the system: into the place of the unit's payload and, behind it, the stage.
-fn read_some(c: &mut Conn, st: &mut State, scratch: &mut [u8]) -> io::Result<Arrived> {
+fn read_some<C: Tcp>(c: &mut Conn<C>, st: &mut State, scratch: &mut [u8]) -> io::Result<Arrived> {
     let piece = |bytes: &mut [u8]| libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut pieces: SmallVec<[libc::iovec; 4]> = SmallVec::new();
     let Some((unit, done)) = &mut c.unit else {
@@ -556,14 +549,14 @@ fn read_some(c: &mut Conn, st: &mut State, scratch: &mut [u8]) -> io::Result<Arr
 }
 
 /// Takes greetings, heads and payload out of the stage, and ends the unit that is complete.
-fn take_staged(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
+fn take_staged<C: Tcp>(c: &mut Conn<C>, st: &mut State, now: Time) -> Result<(), Over> {
     st.messages.set_by_lane(true);
     let result = take_units(c, st, now);
     st.messages.set_by_lane(false);
     result
 }
 
-fn take_units(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
+fn take_units<C: Tcp>(c: &mut Conn<C>, st: &mut State, now: Time) -> Result<(), Over> {
     if c.stage != Stage::Up {
         greeted(c, st, now)?;
         if c.stage != Stage::Up {
@@ -609,7 +602,7 @@ fn take_units(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
 }
 
 /// Writes units until there is no more, or no room, or some `most` bytes are written. Returns how many were.
-fn write_conn(c: &mut Conn, st: &mut State, now: Time, most: u64) -> Result<u64, Over> {
+fn write_conn<C: Tcp>(c: &mut Conn<C>, st: &mut State, now: Time, most: u64) -> Result<u64, Over> {
     let mut turn = 0;
     c.blocked = false;
     while turn < most {
@@ -651,7 +644,7 @@ fn write_conn(c: &mut Conn, st: &mut State, now: Time, most: u64) -> Result<u64,
 }
 
 /// Looks now and then whether the lane is worth having.
-fn watch(c: &mut Conn, st: &mut State, now: Time) -> Result<(), Over> {
+fn watch<C: Tcp>(c: &mut Conn<C>, st: &mut State, now: Time) -> Result<(), Over> {
     let read = st.proto().lane_waits(c.peer, c.lane);
     let lost = || {
         // TCP may not know yet, or never find out: what is sent by packets to the same address gets no answer.

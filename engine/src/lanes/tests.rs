@@ -200,7 +200,7 @@ fn hub(others: usize) -> (Arc<Endpoint>, Vec<(Arc<Endpoint>, u32)>) {
 
 /// The lanes of whom it has something under way by.
 fn under_way(lanes: &Lanes, st: &State) -> Vec<ConnKey> {
-    let waits = |c: &Conn| st.proto().lane_waits(c.peer, c.lane).is_some();
+    let waits = |c: &Conn<Connection>| st.proto().lane_waits(c.peer, c.lane).is_some();
     lanes.conns.iter().filter(|(_, c)| waits(c)).map(|(k, _)| k).collect()
 }
 

@@ -98,18 +98,85 @@ impl Connection {
         // SAFETY: the descriptor is open; `value` is as long as it is said to be.
         unsafe { libc::setsockopt(self.socket.as_raw_fd(), libc::IPPROTO_TCP, option, from, len) };
     }
+}
 
-    /// Where the peer's end is. None: not connected (any more).
-    #[must_use]
-    pub fn remote(&self) -> Option<SocketAddr> {
-        self.socket.peer_addr().ok()?.as_socket()
-    }
+/// A connection as its user sees it: the system's ([`Connection`]), or one for tests, of which each call does what a test says.
+pub trait Tcp: AsFd + Sized {
+    /// What connections come from.
+    type Listener: AsFd;
+
+    /// Listens at these addresses, which have one port.
+    ///
+    /// # Errors
+    /// The system's, the port being another's among them.
+    fn bind(addrs: &[SocketAddr]) -> io::Result<Self::Listener>;
+
+    /// Takes the next connection that somebody made, if there is one.
+    ///
+    /// # Errors
+    /// The system's, out of descriptors among them.
+    fn accept(listener: &Self::Listener) -> io::Result<Option<Self>>;
 
     /// Begins to connect; writable, or failed, later.
     ///
     /// # Errors
     /// The system's: no route, no descriptors, no such source address.
-    pub fn connect(remote: SocketAddr, local: Option<IpAddr>) -> io::Result<Connection> {
+    fn connect(remote: SocketAddr, local: Option<IpAddr>) -> io::Result<Self>;
+
+    /// Whether it is connected by now.
+    ///
+    /// # Errors
+    /// Why it will never be.
+    fn is_connected(&self) -> io::Result<bool>;
+
+    /// Ends it both ways, whoever else has a copy of its descriptor.
+    fn shutdown(&self);
+
+    /// Where the peer's end is. None: not connected (any more).
+    fn remote(&self) -> Option<SocketAddr>;
+
+    /// Segments that the network lost since it was made, as far as the system tells.
+    ///
+    /// # Errors
+    /// The system's.
+    fn lost_segments(&self) -> io::Result<u32>;
+
+    /// Writes what there is room for; 0: none.
+    ///
+    /// # Errors
+    /// The connection is over.
+    fn write(&mut self, data: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Reads what is there into these pieces of memory.
+    ///
+    /// # Errors
+    /// The connection is over.
+    ///
+    /// # Safety
+    /// Each piece is writable.
+    unsafe fn read(&mut self, pieces: &mut [libc::iovec]) -> io::Result<Arrived>;
+}
+
+impl Tcp for Connection {
+    type Listener = Listener;
+
+    fn bind(addrs: &[SocketAddr]) -> io::Result<Listener> {
+        Listener::bind(addrs)
+    }
+
+    fn accept(listener: &Listener) -> io::Result<Option<Connection>> {
+        listener.accept()
+    }
+
+    fn lost_segments(&self) -> io::Result<u32> {
+        Connection::lost_segments(self)
+    }
+
+    fn remote(&self) -> Option<SocketAddr> {
+        self.socket.peer_addr().ok()?.as_socket()
+    }
+
+    fn connect(remote: SocketAddr, local: Option<IpAddr>) -> io::Result<Self> {
         let socket = make(remote.is_ipv6())?;
         if let Some(ip) = local.filter(|ip| ip.is_ipv6() == remote.is_ipv6()) {
             socket.bind(&SocketAddr::new(ip, 0).into())?;
@@ -122,11 +189,7 @@ impl Connection {
         Connection::new(socket)
     }
 
-    /// Whether it is connected by now.
-    ///
-    /// # Errors
-    /// Why it will never be.
-    pub fn is_connected(&self) -> io::Result<bool> {
+    fn is_connected(&self) -> io::Result<bool> {
         if let Some(e) = self.socket.take_error()? {
             return Err(e);
         }
@@ -137,29 +200,17 @@ impl Connection {
         }
     }
 
-    /// Ends it both ways, whoever else has a copy of its descriptor.
-    pub fn shutdown(&self) {
+    fn shutdown(&self) {
         // One that was never connected, or has failed, has no need of it.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 
-    /// Writes what there is room for; 0: none.
-    ///
-    /// # Errors
-    /// The connection is over.
-    pub fn write(&mut self, data: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn write(&mut self, data: &[IoSlice<'_>]) -> io::Result<usize> {
         // Not write(2), which kills a program that does not ignore SIGPIPE when the peer is gone.
         retried(|| self.socket.send_vectored_with_flags(data, libc::MSG_NOSIGNAL))
     }
 
-    /// Reads what is there into these pieces of memory.
-    ///
-    /// # Errors
-    /// The connection is over.
-    ///
-    /// # Safety
-    /// Each piece is writable.
-    pub unsafe fn read(&mut self, pieces: &mut [libc::iovec]) -> io::Result<Arrived> {
+    unsafe fn read(&mut self, pieces: &mut [libc::iovec]) -> io::Result<Arrived> {
         if pieces.iter().all(|p| p.iov_len == 0) {
             return Ok(Arrived::Bytes(0));
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use weir_tcp::Arrived;
+use weir_tcp::{Arrived, Connection, Listener, Tcp};
 
 /// What becomes of one read or write.
 #[derive(Clone, Copy, Debug)]
@@ -63,53 +63,48 @@ fn allowed<T>(result: io::Result<T>) -> io::Result<T> {
     result
 }
 
-pub struct Listener(weir_tcp::Listener);
+/// A connection of TCP's over loopback, of which each call does as it was rigged.
+pub struct Rigged(Connection);
 
-impl Listener {
-    pub fn bind(addrs: &[SocketAddr]) -> io::Result<Listener> {
-        weir_tcp::Listener::bind(addrs).map(Listener)
-    }
-
-    pub fn accept(&self) -> io::Result<Option<Connection>> {
-        Ok(self.0.accept()?.map(Connection::new))
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-pub struct Connection(weir_tcp::Connection);
-
-impl Connection {
-    fn new(inner: weir_tcp::Connection) -> Connection {
+impl Rigged {
+    fn new(inner: Connection) -> Rigged {
         RIG.with_borrow_mut(|r| r.open += 1);
-        Connection(inner)
+        Rigged(inner)
+    }
+}
+
+impl Tcp for Rigged {
+    type Listener = Listener;
+
+    fn bind(addrs: &[SocketAddr]) -> io::Result<Listener> {
+        Listener::bind(addrs)
     }
 
-    pub fn connect(remote: SocketAddr, local: Option<IpAddr>) -> io::Result<Connection> {
-        weir_tcp::Connection::connect(remote, local).map(Connection::new)
+    fn accept(listener: &Listener) -> io::Result<Option<Rigged>> {
+        Ok(listener.accept()?.map(Rigged::new))
     }
 
-    pub fn is_connected(&self) -> io::Result<bool> {
+    fn connect(remote: SocketAddr, local: Option<IpAddr>) -> io::Result<Rigged> {
+        Connection::connect(remote, local).map(Rigged::new)
+    }
+
+    fn is_connected(&self) -> io::Result<bool> {
         self.0.is_connected()
     }
 
-    pub fn shutdown(&self) {
+    fn shutdown(&self) {
         self.0.shutdown();
     }
 
-    pub fn remote(&self) -> Option<SocketAddr> {
+    fn remote(&self) -> Option<SocketAddr> {
         self.0.remote()
     }
 
-    pub fn lost_segments(&self) -> io::Result<u32> {
+    fn lost_segments(&self) -> io::Result<u32> {
         Ok(RIG.with_borrow(|r| r.lost))
     }
 
-    pub fn write(&mut self, data: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn write(&mut self, data: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut left = most(data.iter().map(|s| s.len()).sum())?;
         let mut some: Vec<IoSlice<'_>> = Vec::new();
         for slice in data {
@@ -120,9 +115,7 @@ impl Connection {
         if some.iter().all(|s| s.is_empty()) { Ok(0) } else { allowed(self.0.write(&some)) }
     }
 
-    /// # Safety
-    /// Each piece is writable.
-    pub unsafe fn read(&mut self, pieces: &mut [libc::iovec]) -> io::Result<Arrived> {
+    unsafe fn read(&mut self, pieces: &mut [libc::iovec]) -> io::Result<Arrived> {
         let last = pieces.last().map_or(0, |p| p.iov_len);
         let mut left = most(pieces.iter().map(|p| p.iov_len).sum::<usize>() - last)?;
         for piece in &mut *pieces {
@@ -134,13 +127,13 @@ impl Connection {
     }
 }
 
-impl AsFd for Connection {
+impl AsFd for Rigged {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-impl Drop for Connection {
+impl Drop for Rigged {
     fn drop(&mut self) {
         RIG.with_borrow_mut(|r| r.open -= 1);
     }
