@@ -188,7 +188,7 @@ pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16)
         peer_timeout: cfg.peer_timeout,
         connect_timeout: cfg.connect_timeout,
         linger: cfg.linger,
-        initial_credit_bytes: cfg.credit_bytes,
+        session: weir_link::SessionConfig { initial_credit_bytes: cfg.credit_bytes, ..usual.session.clone() },
         rx_buffer_bytes,
         max_datagram,
         ..usual

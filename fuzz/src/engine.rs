@@ -287,9 +287,9 @@ pub(crate) fn tune(options: u16, proto: &mut weir_link::Config) {
         proto.parity_min_rtt = core::time::Duration::ZERO;
     }
     if options >> 6 & 1 != 0 {
-        proto.grant_budget = 1 << 14;
-        proto.grant_share = 1 << 12;
-        proto.grant_step = 1 << 11;
+        proto.session.grant_budget = 1 << 14;
+        proto.session.grant_share = 1 << 12;
+        proto.session.grant_step = 1 << 11;
     }
 }
 
@@ -309,11 +309,11 @@ impl Net<Messages<Guarded, ()>> {
         let cfg = config(options);
         let mut proto = weir_link::Config {
             level: level(options),
-            initial_credit_bytes: credit_bytes(options),
             rx_buffer_bytes: 4 << 20,
             max_datagram: 1472,
             ..weir_link::Config::default()
         };
+        proto.session.initial_credit_bytes = credit_bytes(options);
         tune(options, &mut proto);
         let side = |i: usize| Driver::new(&cfg, proto.clone(), KEY, id_of(i), addr(i), seed_of(i));
         Net::of([side(0), side(1)], [addr(0), addr(1)])

@@ -138,18 +138,18 @@ pub(crate) fn config(options: u16) -> Config {
         ..Config::default()
     };
     if bit(6) {
-        cfg.initial_credit_msgs = 4;
-        cfg.initial_credit_bytes = 1 << 16;
+        cfg.session.initial_credit_msgs = 4;
+        cfg.session.initial_credit_bytes = 1 << 16;
     }
     if bit(7) {
-        cfg.send_queue_msgs = 8;
-        cfg.control_window = 4;
-        cfg.bodies_max = 2;
+        cfg.session.send_queue_msgs = 8;
+        cfg.session.control_window = 4;
+        cfg.session.bodies_max = 2;
     }
     if bit(8) {
-        cfg.grant_budget = 1 << 14;
-        cfg.grant_share = 1 << 12;
-        cfg.grant_step = 1 << 11;
+        cfg.session.grant_budget = 1 << 14;
+        cfg.session.grant_share = 1 << 12;
+        cfg.session.grant_step = 1 << 11;
     }
     if bit(9) {
         cfg.parity_min_loss_ppm = 0;
@@ -157,7 +157,7 @@ pub(crate) fn config(options: u16) -> Config {
     }
     if bit(10) {
         cfg.gather_min = 0;
-        cfg.streams = 1;
+        cfg.session.streams = 1;
     }
     cfg
 }

@@ -364,10 +364,10 @@ impl Upper {
         let (announced, consumed) = (self.announced.get(&peer), self.consumed.get(&peer));
         let ((msgs, bytes), (msgs_done, bytes_done)) =
             (announced.copied().unwrap_or_default(), consumed.copied().unwrap_or_default());
-        assert!(msgs <= msgs_done + u64::from(cfg.initial_credit_msgs), "{msgs} messages, {msgs_done} consumed");
-        assert!(bytes <= bytes_done + cfg.initial_credit_bytes, "{bytes} message bytes, {bytes_done} consumed");
+        assert!(msgs <= msgs_done + u64::from(cfg.session.initial_credit_msgs), "{msgs} messages, {msgs_done} consumed");
+        assert!(bytes <= bytes_done + cfg.session.initial_credit_bytes, "{bytes} message bytes, {bytes_done} consumed");
         let stats = self.ep.peer_stats(peer);
-        assert!(stats.bodies_in <= cfg.bodies_max && stats.bodies_open <= cfg.bodies_max, "{stats:?}");
+        assert!(stats.bodies_in <= cfg.session.bodies_max && stats.bodies_open <= cfg.session.bodies_max, "{stats:?}");
     }
 
     /// Closes the endpoint.

@@ -45,7 +45,7 @@ fn main() {
         gather: false,
         max_window_bytes: 1 << 20,
         rx_buffer_bytes: 64 << 20,
-        grant_budget: 1 << 20,
+        session: SessionConfig { grant_budget: 1 << 20, ..SessionConfig::default() },
         ..Config::default()
     };
     let mut x =

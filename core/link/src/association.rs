@@ -144,7 +144,7 @@ impl Association {
                 ack_delay_max_ns: cfg.ack_delay_max.as_nanos() as u64,
                 lanes: false,
                 connects: false,
-                terms: Terms { credit_msgs: 0, credit_bytes: cfg.initial_credit_bytes },
+                terms: Terms { credit_msgs: 0, credit_bytes: cfg.session.initial_credit_bytes },
             },
             small_run: 0,
             flow_run: 0,

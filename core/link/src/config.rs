@@ -22,42 +22,13 @@ pub struct Config {
     pub features: u16,
     /// Largest UDP payload this side sends or accepts. 1472: Ethernet over IPv4; the driver raises it to what its interfaces carry.
     pub max_datagram: u16,
-    /// Streams this side spreads its matched messages over, 1 to [`STREAMS_MAX`]; the peer's number is its own affair. 64: enough that tags rarely share one, 4 bytes of state each and side.
-    pub streams: u16,
     /// Leave the last payload of a packet to the driver to gather (level integrity only). Off: everything is copied into `PacketBuf::head`.
     pub gather: bool,
     /// Payloads shorter than this are copied even when gathering: below it that is cheaper than for the driver to look them up.
     pub gather_min: u16,
 
-    /// Receiver: matched messages a peer may send before any is consumed. 1024: several windows of a message-rate test; 48 bytes of state each at worst.
-    pub initial_credit_msgs: u32,
-    /// Receiver: their bytes. 1 MiB: what an unexpected flood may cost per peer.
-    pub initial_credit_bytes: u64,
-    /// Sender: matched messages accepted beyond what was transmitted. 4096: deep enough for windows of any benchmark, 128 bytes each.
-    pub send_queue_msgs: usize,
-    /// Sender: control messages transmitted and not yet acknowledged. The receiver keeps at most 4096 ahead of its lowest missing.
-    pub control_window: u32,
-    /// Sender: control messages accepted and not yet acknowledged. 65536: answers to all a peer may ask within its credit, for they must not be lost; what is sent unasked should keep to [`Endpoint::control_room`](crate::Endpoint::control_room).
-    pub control_queue: u32,
     /// Size of the socket's receive buffer, announced to peers, which keep less than half of it waiting there.
     pub rx_buffer_bytes: u64,
-    /// Bytes of bodies granted and not received, over all peers, besides what the wires hold. 256 KiB: hides the scheduling of a polling receiver; above it queues only grow.
-    pub grant_budget: u64,
-    /// Ceiling of the grant budget when round trips are long. 64 MiB: 10 Gbit/s for 50 ms.
-    pub grant_budget_max: u64,
-    /// Smallest step by which a grant is raised: 16 KiB, one grant per 11 packets.
-    pub grant_step: u64,
-    /// What a newly opened body gets at once if the budget has room.
-    pub grant_share: u64,
-    /// Bodies that may be served before one that came earlier: bounds waiting under smallest-first.
-    pub grant_overtake: u8,
-    /// After this wait a body gets a share whatever the order. 10 ms: no starvation.
-    pub grant_patience: Duration,
-    /// A peer that sends less than a step of what it was granted in so many intervals of `regrant_min` (or 4 srtt) is silent: what it holds is left to others. 8: beyond any repair of
-    /// losses, below `grant_patience`.
-    pub grant_silence: u32,
-    /// Open incoming bodies per peer; more are refused by `open_body`. 4096 bounds the state.
-    pub bodies_max: usize,
 
     /// Longest delay of an acknowledgement on short paths. 50 us: enough for the answer to a message of 64 KiB to carry it.
     pub ack_delay_max: Duration,
@@ -79,8 +50,6 @@ pub struct Config {
     pub lossy_ppm: u32,
     /// Largest probe timeout after back-off. 250 ms: whoever was cut off is tried again within that, and 20 times before `peer_timeout` is over.
     pub pto_max: Duration,
-    /// A granted body silent for 4 srtt, at least this long, gets its grant again.
-    pub regrant_min: Duration,
 
     /// Packets remembered behind one that is not acknowledged; with more the association ends. 2^19: four times what credit and the largest window let out, acknowledgements besides; 16 MiB
     /// at 32 bytes each.
@@ -118,12 +87,10 @@ pub struct Config {
     /// ... and a least round trip above this: repair by asking is quick enough below, and a queue gets only longer by it.
     pub parity_min_rtt: Duration,
 
+    /// Sessions. Their longest control message is set by what fits a packet.
+    pub session: weir_session::Config,
     /// Bulk TCP connections.
     pub lane: weir_lane::Config,
-    /// A body whose granted bytes stay away is asked for again after this, if its sender has a lane.
-    pub lane_regrant: Duration,
-    /// Bytes that bodies of peers with a lane may be granted beyond the budget: TCP holds the rest back.
-    pub grant_lane_extra: u64,
 
     /// First retransmission of a handshake packet; doubles ... 5 ms: on a network that loses 2 %, an eighth of all first
     /// messages waits for it, and three packets more to a peer that is not there yet cost nothing.
@@ -165,55 +132,15 @@ pub struct Config {
     pub mtu_retry: Duration,
 }
 
-impl Config {
-    /// What of it concerns sessions.
-    pub(crate) fn session(&self) -> weir_session::Config {
-        weir_session::Config {
-            streams: self.streams,
-            initial_credit_msgs: self.initial_credit_msgs,
-            initial_credit_bytes: self.initial_credit_bytes,
-            send_queue_msgs: self.send_queue_msgs,
-            control_window: self.control_window,
-            control_queue: self.control_queue,
-            control_len_max: crate::build::control_len_max(self),
-            grant_budget: self.grant_budget,
-            grant_budget_max: self.grant_budget_max,
-            grant_step: self.grant_step,
-            grant_share: self.grant_share,
-            grant_overtake: self.grant_overtake,
-            grant_patience: self.grant_patience,
-            grant_silence: self.grant_silence,
-            grant_lane_extra: self.grant_lane_extra,
-            bodies_max: self.bodies_max,
-            regrant_min: self.regrant_min,
-            lane_regrant: self.lane_regrant,
-        }
-    }
-}
-
 impl Default for Config {
     fn default() -> Self {
         Config {
             level: Level::Integrity,
             features: 0,
             max_datagram: 1472,
-            streams: 64,
             gather: true,
             gather_min: 256,
-            initial_credit_msgs: 1024,
-            initial_credit_bytes: 1 << 20,
-            send_queue_msgs: 4096,
-            control_window: 2048,
-            control_queue: 65536,
             rx_buffer_bytes: 4 << 20,
-            grant_budget: 256 << 10,
-            grant_budget_max: 64 << 20,
-            grant_step: 16 << 10,
-            grant_share: 64 << 10,
-            grant_overtake: 8,
-            grant_patience: Duration::from_millis(10),
-            grant_silence: 8,
-            bodies_max: 4096,
             ack_delay_max: Duration::from_micros(50),
             ack_every_packets: 64,
             ack_every_bytes: 64 << 10,
@@ -224,7 +151,6 @@ impl Default for Config {
             pto_var_min: Duration::from_micros(100),
             lossy_ppm: 1000,
             pto_max: Duration::from_millis(250),
-            regrant_min: Duration::from_millis(1),
             sent_packets_max: 1 << 19,
             congestion: CongestionKind::Target,
             initial_window_packets: 32,
@@ -241,9 +167,8 @@ impl Default for Config {
             parity_group: 16,
             parity_min_loss_ppm: 3000,
             parity_min_rtt: Duration::from_micros(500),
+            session: weir_session::Config::default(),
             lane: weir_lane::Config::default(),
-            lane_regrant: Duration::from_millis(20),
-            grant_lane_extra: 4 << 20,
             handshake_retry: Duration::from_millis(5),
             handshake_retry_max: Duration::from_millis(500),
             connect_timeout: Duration::from_secs(10),

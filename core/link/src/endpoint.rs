@@ -129,21 +129,21 @@ impl Endpoint {
     /// only source of randomness (cookies, nonces, association ids).
     #[must_use]
     pub fn new(
-        config: Config,
+        mut config: Config,
         job_key: [u8; 32],
         endpoint_id: u64,
         local_addrs: &[SocketAddr],
         seed: [u8; 32],
     ) -> Endpoint {
+        config.session.streams = config.session.streams.clamp(1, crate::STREAMS_MAX);
+        config.session.control_len_max = crate::build::control_len_max(&config);
         let mut rng = ChaCha12Rng::from_seed(seed);
         let handshake = Handshake::new(&job_key, &mut rng);
         let endpoint_id = if endpoint_id == 0 { rng.next_u64().max(1) } else { endpoint_id };
         Endpoint {
             handshake,
             counters: Counters::default(),
-            sessions: Sessions::new(
-                Config { streams: config.streams.clamp(1, crate::STREAMS_MAX), ..config.clone() }.session(),
-            ),
+            sessions: Sessions::new(config.session.clone()),
             rng,
             endpoint_id,
             local_addrs: local_addrs.iter().copied().take(crate::paths::PATHS_MAX).collect(),
@@ -167,7 +167,7 @@ impl Endpoint {
             reset_seen_limit: RateLimit::new(config.init_rate_per_s),
             reset_limit: RateLimit::new(config.reset_rate_per_s),
             closing: false,
-            cfg: Config { streams: config.streams.clamp(1, crate::STREAMS_MAX), ..config },
+            cfg: config,
         }
     }
 

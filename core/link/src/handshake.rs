@@ -81,9 +81,9 @@ impl Endpoint {
         }
         Params {
             max_datagram: cfg.max_datagram.max(weir_wire::MIN_DATAGRAM_LEN),
-            streams: cfg.streams,
-            initial_credit_msgs: cfg.initial_credit_msgs,
-            initial_credit_bytes: cfg.initial_credit_bytes,
+            streams: cfg.session.streams,
+            initial_credit_msgs: cfg.session.initial_credit_msgs,
+            initial_credit_bytes: cfg.session.initial_credit_bytes,
             rx_buffer_bytes: cfg.rx_buffer_bytes,
             ack_delay_max_us: cfg.ack_delay_max.as_micros() as u32,
             peer_timeout_ms: cfg.peer_timeout.as_millis() as u32,

@@ -18,6 +18,13 @@ use crate::{
 
 const P: PeerId = PeerId(0);
 
+/// The defaults, but for something of sessions.
+fn with_session(change: impl FnOnce(&mut weir_session::Config)) -> Config {
+    let mut cfg = Config::default();
+    change(&mut cfg.session);
+    cfg
+}
+
 struct Zeros;
 
 impl Payloads for Zeros {
@@ -166,7 +173,7 @@ fn parity_over_what_was_not_granted_restores_nothing() {
 
 #[test]
 fn bodies_in_crumbs_end_the_association() {
-    let cfg = Config { grant_budget: 4 << 20, ..Config::default() };
+    let cfg = with_session(|s| s.grant_budget = 4 << 20);
     let mut t = Two::up(&cfg);
     let o = t.ends[1].open_body(t.now, P, 1 << 20).expect("open");
     assert_eq!(o.granted, 1 << 20);
@@ -186,7 +193,7 @@ fn bodies_in_crumbs_end_the_association() {
 
 #[test]
 fn bodies_acknowledged_in_crumbs_end_the_association() {
-    let cfg = Config { grant_budget: 4 << 20, ..Config::default() };
+    let cfg = with_session(|s| s.grant_budget = 4 << 20);
     let mut t = Two::up(&cfg);
     let o = t.ends[1].open_body(t.now, P, 1 << 20).expect("open");
     t.ends[0].send_body(t.now, P, o.handle, o.granted, 1 << 20, 5).expect("send");
@@ -337,10 +344,10 @@ fn who_claims_to_have_read_more_of_a_lane_than_was_sent_is_found_out() {
 
 #[test]
 fn units_beyond_credit_or_grant_end_the_association() {
-    let cfg = Config { initial_credit_msgs: 64, ..Config::default() };
+    let cfg = with_session(|s| s.initial_credit_msgs = 64);
     let (mut t, lane) = with_lane(&cfg);
     let next = t.ends[1].sessions.get(PeerId(0)).expect("peer").announced();
-    let too_long = cfg.initial_credit_bytes + 100_001;
+    let too_long = cfg.session.initial_credit_bytes + 100_001;
     assert!(!tell(&mut t, lane, &part_of_message(next, too_long, 10)));
     assert_eq!(t.ends[1].counters().last_violation, "message bytes beyond the credit");
 
@@ -400,8 +407,8 @@ fn without_its_lane_a_body_gets_what_all_get() {
         }
         sum
     };
-    assert!(granted(false) >= cfg.grant_lane_extra);
-    assert!(granted(true) < cfg.grant_lane_extra / 2, "{}", granted(true));
+    assert!(granted(false) >= cfg.session.grant_lane_extra);
+    assert!(granted(true) < cfg.session.grant_lane_extra / 2, "{}", granted(true));
 }
 
 /// A packet of its own is for those who wait: not for a send that was copied, nor while more is in line.
@@ -448,7 +455,7 @@ fn a_unit_asks_to_be_told_though_something_stands_behind_it_that_is_over() {
 /// The program frees what a unit brought before anything else happens: the peer hears of it after the usual wait, not at once.
 #[test]
 fn a_unit_sets_the_clock() {
-    let (mut t, lane) = with_lane(&Config { initial_credit_bytes: 400_000, ..Config::default() });
+    let (mut t, lane) = with_lane(&with_session(|s| s.initial_credit_bytes = 400_000));
     let len = 200_000;
     let m = Message { control: false, stream: 0, envelope: b"", len, patient: false, token: 77 };
     t.ends[0].send(t.now, P, m).expect("send");
@@ -766,7 +773,7 @@ fn a_member_that_skips_numbers_slows_nobody_and_one_that_trickles_stops_nobody()
     const LEN: u64 = 4 << 20;
     const MS: u64 = 1_000_000;
     let cfg = Config::default();
-    let (patience_ns, step) = (cfg.grant_patience.as_nanos() as u64, cfg.grant_step);
+    let (patience_ns, step) = (cfg.session.grant_patience.as_nanos() as u64, cfg.session.grant_step);
     for way_ns in [MS / 100, MS / 2, 5 * MS] {
         let alone = Three::up(way_ns).takes_ns(LEN, Other::Nothing).0;
         let (beside, _) = Three::up(way_ns).takes_ns(LEN, Other::Skips);

@@ -47,6 +47,7 @@ pub use weir_lane::{
     UnitHead, UnitIn,
 };
 pub use weir_session::{
-    BodyOpened, Credit, DownReason, Event, Hole, Message, Payloads, PeerId, STREAMS_MAX, SendError, Time,
+    BodyOpened, Config as SessionConfig, Credit, DownReason, Event, Hole, Message, Payloads, PeerId, STREAMS_MAX,
+    SendError, Time,
 };
 pub use weir_wire::{BodyKey, EndpointName, Level, crc32c_append};

@@ -9,7 +9,9 @@ use core::time::Duration;
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use crate::{Config, CongestionKind, Endpoint, Event, Level, Message, PacketBuf, Payloads, PeerId, RxMeta, Time};
+use crate::{
+    Config, CongestionKind, Endpoint, Event, Level, Message, PacketBuf, Payloads, PeerId, RxMeta, SessionConfig, Time,
+};
 
 const HOSTS: usize = 3;
 const NETS: usize = 2;
@@ -70,15 +72,18 @@ impl Twins {
             congestion: [CongestionKind::Target, CongestionKind::Reno][pick(&[0, 1]) as usize],
             max_datagram: pick(&[1200, 1472, 1472, 8972]) as u16,
             gather_min: pick(&[1, 256, 256, 1300]) as u16,
-            initial_credit_msgs: pick(&[8, 64, 1024]) as u32,
-            initial_credit_bytes: pick(&[200_000, 1 << 20, 1 << 23]),
+            session: SessionConfig {
+                initial_credit_msgs: pick(&[8, 64, 1024]) as u32,
+                initial_credit_bytes: pick(&[200_000, 1 << 20, 1 << 23]),
+                grant_share: pick(&[16 << 10, 64 << 10]),
+                ..SessionConfig::default()
+            },
             rx_buffer_bytes: pick(&[30_000, 200_000, 4 << 20]),
             peer_batch_packets: pick(&[1, 3, 44, 44]) as u32,
             flow_batch_packets: pick(&[1, 2, 5, 48, 48]) as u32,
             initial_window_packets: pick(&[4, 32, 256]) as u32,
             parity_min_rtt: Duration::from_micros(pick(&[1, 500])),
             sent_packets_max: pick(&[1 << 19, 1 << 19, 600]) as usize,
-            grant_share: pick(&[16 << 10, 64 << 10]),
             mtu_retry: Duration::from_millis(pick(&[1, 10_000])),
             ..Config::default()
         };

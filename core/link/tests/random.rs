@@ -43,8 +43,7 @@ fn run(seed: u64, level: u8, reno: bool, parity: bool, ops: &[Op]) {
     let cfg = Config {
         level: [Level::Integrity, Level::Auth, Level::Encrypt][usize::from(level)],
         congestion: if reno { CongestionKind::Reno } else { CongestionKind::Target },
-        initial_credit_msgs: 64,
-        initial_credit_bytes: 200_000,
+        session: SessionConfig { initial_credit_msgs: 64, initial_credit_bytes: 200_000, ..SessionConfig::default() },
         parity,
         parity_min_rtt: Duration::from_micros(10),
         ..Config::default()

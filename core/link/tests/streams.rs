@@ -38,7 +38,12 @@ struct Pair {
 impl Pair {
     /// Connected, and the round trip is known.
     fn new(streams: u16) -> Pair {
-        let mut net = Net::new(2, 1, &Config { streams, ..Config::default() }, 51);
+        let mut net = Net::new(
+            2,
+            1,
+            &Config { session: SessionConfig { streams, ..SessionConfig::default() }, ..Config::default() },
+            51,
+        );
         net.faults = Faults { delay_ns: WAY.as_nanos() as u64, ..Faults::default() };
         let matcher = Matcher::new(STREAM_BITS);
         let mut p = Pair { net, streams, matcher, told: 0, matched: Vec::new(), complete: Vec::new() };

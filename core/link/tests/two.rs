@@ -79,7 +79,8 @@ fn authenticated_and_encrypted() {
 
 #[test]
 fn credit_holds_the_sender_until_messages_are_consumed() {
-    let cfg = Config { initial_credit_msgs: 16, initial_credit_bytes: 20_000, ..Config::default() };
+    let session = SessionConfig { initial_credit_msgs: 16, initial_credit_bytes: 20_000, ..SessionConfig::default() };
+    let cfg = Config { session, ..Config::default() };
     let mut n = Net::new(2, 1, &cfg, 5);
     n.nodes[1].hold = true;
     for _ in 0..64 {
@@ -523,7 +524,8 @@ fn a_lost_farewell_keeps_nobody_waiting() {
 
 #[test]
 fn sides_may_use_different_numbers_of_streams() {
-    let (few, many) = (Config { streams: 1, ..Config::default() }, Config { streams: 64, ..Config::default() });
+    let of = |streams| Config { session: SessionConfig { streams, ..SessionConfig::default() }, ..Config::default() };
+    let (few, many) = (of(1), of(64));
     let mut n = Net::new(2, 1, &few, 33);
     n.nodes[1].ep = Endpoint::new(many, [7; 32], 4712, &[net::addr(1, 0)], [4; 32]);
     n.send(1, 0, false, 63, 0, 0, 8).unwrap();
@@ -537,7 +539,7 @@ fn sides_may_use_different_numbers_of_streams() {
 
 #[test]
 fn answers_beyond_the_control_window_wait_and_arrive() {
-    let cfg = Config { control_window: 16, ..Config::default() };
+    let cfg = Config { session: SessionConfig { control_window: 16, ..SessionConfig::default() }, ..Config::default() };
     let mut n = Net::new(2, 1, &cfg, 34);
     n.faults.loss = 20_000;
     for _ in 0..5000 {

@@ -117,7 +117,8 @@ mod tests {
     fn narrow() -> Pair {
         // The second kind is announced.
         let cfg = Config { eager_bytes: 100, credit_msgs: 16, unexpected_bytes: 0, ..Config::default() };
-        let proto = weir_link::Config { control_queue: 4, initial_credit_msgs: 16, ..weir_link::Config::default() };
+        let mut proto = weir_link::Config::default();
+        (proto.session.control_queue, proto.session.initial_credit_msgs) = (4, 16);
         Pair::connected(&cfg, &proto)
     }
 

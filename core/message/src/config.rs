@@ -45,7 +45,7 @@ impl Config {
     #[must_use]
     pub fn protocol(&self, proto: weir_link::Config) -> weir_link::Config {
         let messages_max = self.messages_max();
-        weir_link::Config {
+        let session = weir_link::SessionConfig {
             streams: self.streams,
             initial_credit_msgs: self.credit_msgs,
             // Every rendezvous the credit lets in, the large writes of a peer that behaves, and reads of our own.
@@ -55,12 +55,12 @@ impl Config {
             control_queue: messages_max
                 .saturating_mul(2)
                 .saturating_add(4 * REQUESTS_MAX + ATOMICS_MAX)
-                .max(weir_link::Config::default().control_queue),
+                .max(weir_link::SessionConfig::default().control_queue),
             // Bounded here, by number and then by memory.
             send_queue_msgs: usize::MAX,
-            features: self.stream_bits.features(),
-            ..proto
-        }
+            ..proto.session
+        };
+        weir_link::Config { session, features: self.stream_bits.features(), ..proto }
     }
 
     /// Answers that a peer which behaves can wait for at a time: to each message that its credit lets in, to each small write that it wants answered, to each large write and each read of

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_link::{Config, CongestionKind, LaneConfig, Level};
+use weir_link::{Config, CongestionKind, LaneConfig, Level, SessionConfig};
 use weir_message::StreamBits;
 
 use crate::rng::Rng;
@@ -24,15 +24,15 @@ pub struct EndpointSpec {
     pub gather: bool,
     /// Largest datagram.
     pub max_datagram: u16,
-    /// `Config::initial_credit_msgs`.
+    /// `weir_session::Config::initial_credit_msgs`.
     pub credit_msgs: u32,
-    /// `Config::initial_credit_bytes`.
+    /// `weir_session::Config::initial_credit_bytes`.
     pub credit_bytes: u64,
-    /// `Config::send_queue_msgs`.
+    /// `weir_session::Config::send_queue_msgs`.
     pub send_queue_msgs: usize,
-    /// `Config::grant_budget`.
+    /// `weir_session::Config::grant_budget`.
     pub grant_budget: u64,
-    /// `Config::streams`.
+    /// `weir_session::Config::streams`.
     pub streams: u16,
     /// `weir_message::Config::eager_bytes`.
     pub eager_max: u64,
@@ -61,11 +61,11 @@ impl Default for EndpointSpec {
             level: 0,
             gather: c.gather,
             max_datagram: c.max_datagram,
-            credit_msgs: c.initial_credit_msgs,
-            credit_bytes: c.initial_credit_bytes,
-            send_queue_msgs: c.send_queue_msgs,
-            grant_budget: c.grant_budget,
-            streams: c.streams,
+            credit_msgs: c.session.initial_credit_msgs,
+            credit_bytes: c.session.initial_credit_bytes,
+            send_queue_msgs: c.session.send_queue_msgs,
+            grant_budget: c.session.grant_budget,
+            streams: c.session.streams,
             eager_max: u64::from(weir_message::Config::default().eager_bytes),
             reno: false,
             parity: c.parity,
@@ -94,6 +94,7 @@ impl EndpointSpec {
     /// The configuration of an endpoint on such hosts.
     #[must_use]
     pub fn config(&self, host: &HostSpec) -> Config {
+        let lanes = self.lanes.as_ref().map_or_else(Config::default, with_lanes);
         let config = Config {
             level: match self.level {
                 0 => Level::Integrity,
@@ -102,18 +103,23 @@ impl EndpointSpec {
             },
             gather: self.gather,
             max_datagram: self.max_datagram,
-            initial_credit_bytes: self.credit_bytes,
-            grant_budget: self.grant_budget,
+            session: SessionConfig {
+                initial_credit_bytes: self.credit_bytes,
+                grant_budget: self.grant_budget,
+                ..lanes.session
+            },
             congestion: if self.reno { CongestionKind::Reno } else { CongestionKind::Target },
             parity: self.parity,
             mtu_probing: self.mtu_probing,
             rx_buffer_bytes: host.rx_buffer_bytes,
             // A launcher starts ranks seconds apart; here a host may be cut off for a few.
             connect_timeout: Duration::from_secs(10),
-            ..self.lanes.as_ref().map_or_else(Config::default, with_lanes)
+            ..lanes
         };
         // Messages bound the queue themselves, by more than a run fills: here the protocol refuses too, and what it refuses is begun again.
-        Config { send_queue_msgs: self.send_queue_msgs, ..self.messages().protocol(config) }
+        let mut config = self.messages().protocol(config);
+        config.session.send_queue_msgs = self.send_queue_msgs;
+        config
     }
 }
 
@@ -130,7 +136,7 @@ fn with_lanes(l: &LaneSpec) -> Config {
             pause: Duration::from_nanos(l.pause_ns),
             pause_max: Duration::from_nanos(l.pause_max_ns),
         },
-        grant_lane_extra: l.extra_bytes,
+        session: SessionConfig { grant_lane_extra: l.extra_bytes, ..SessionConfig::default() },
         ..Config::default()
     }
 }

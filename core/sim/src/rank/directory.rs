@@ -101,10 +101,10 @@ impl Shared {
     pub fn new(seed: u64, networks: NetId, config: Config, messages: weir_message::Config, make: MakeApp) -> Self {
         let mut checks = Checks::default();
         checks.memory.limits = crate::check::memory::Limits {
-            credit_msgs: u64::from(config.initial_credit_msgs),
-            credit_bytes: config.initial_credit_bytes,
-            send_queue_msgs: config.send_queue_msgs + config.control_queue as usize,
-            bodies_max: config.bodies_max,
+            credit_msgs: u64::from(config.session.initial_credit_msgs),
+            credit_bytes: config.session.initial_credit_bytes,
+            send_queue_msgs: config.session.send_queue_msgs + config.session.control_queue as usize,
+            bodies_max: config.session.bodies_max,
             rx_buffer_bytes: config.rx_buffer_bytes,
             wire_bytes: 0,
             datagram_bytes: u64::from(config.max_datagram),
