@@ -188,7 +188,7 @@ impl<C: Tcp> Lanes<C> {
     }
 
     /// How many connections there are, and how many bytes of heads at most one keeps that were not put off.
-    #[cfg(any(test, feature = "bare"))]
+    #[cfg(feature = "bare")]
     pub fn kept(&self) -> (usize, usize) {
         let staged = self.conns.values().filter(|c| !c.put_off).map(|c| c.have).max();
         (self.conns.len(), staged.unwrap_or(0))

@@ -354,7 +354,8 @@ mod tests {
     fn a_receiver_that_cannot_grant_at_once_is_asked() {
         let wide = weir_link::Config { initial_window_packets: 200, ..weir_link::Config::default() };
         assert!(goes_unasked(&mut pair(&wide), LONG));
-        let crowded = weir_link::Config { grant_budget: GRANTED_AT_ONCE_BYTES / 2, ..wide };
+        let session = weir_link::SessionConfig { grant_budget: GRANTED_AT_ONCE_BYTES / 2, ..wide.session.clone() };
+        let crowded = weir_link::Config { session, ..wide };
         let mut pair = pair(&crowded);
         assert!(goes_unasked(&mut pair, LONG), "nothing is known of it yet");
         assert!(!goes_unasked(&mut pair, 1 << 20));

@@ -228,7 +228,8 @@ fn whatever_is_lost_doubled_or_late_each_is_executed_once() {
 #[test]
 fn an_answer_that_finds_no_room_is_told_when_there_is() {
     let wide = weir_link::Config::default();
-    let narrow = weir_link::Config { control_queue: 4, ..wide.clone() };
+    let session = weir_link::SessionConfig { control_queue: 4, ..wide.session.clone() };
+    let narrow = weir_link::Config { session, ..wide.clone() };
     let mut pair: Pair = Pair::connected_of(&Config::default(), [&wide, &narrow]);
     let memory = Bytes::new(&[0; 8]);
     let key = register(&mut pair, &memory);
