@@ -6,6 +6,7 @@
 pub mod check;
 mod log;
 mod net;
+pub mod planted;
 mod queue;
 pub mod rank;
 mod rng;

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use crate::check::liveness;
 use crate::log::Log;
 use crate::net::NetCounters;
-use crate::rank::{Defect, Rank, Shared};
+use crate::planted::Defect;
+use crate::rank::{Rank, Shared};
 use crate::scenario::Scenario;
 use crate::spec::{Fault, MS, Ns, SEC};
 use crate::tcp::TcpCounters;
@@ -77,28 +78,26 @@ impl Report {
     }
 }
 
-/// Options of a run that do not change what happens in it.
+/// Options of a run. But for a planted defect they do not change what happens in it.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Watch {
     /// Events kept for the story.
     pub keep: usize,
     /// Print all events.
     pub live: bool,
+    /// Every rank has this defect.
+    pub planted: Option<Defect>,
 }
 
 /// Builds the world of a scenario.
 #[must_use]
 pub fn build(s: &Scenario, watch: Watch) -> World<Rank> {
-    build_with(s, watch, None)
-}
-
-fn build_with(s: &Scenario, watch: Watch, defect: Option<Defect>) -> World<Rank> {
     let (work, hosts, seed) = (s.work.clone(), s.net.hosts, s.seed);
     let make = Rc::new(move |program| work.app(program, hosts, seed));
     let config = s.endpoint.config(&s.net.host);
     let mut shared = Shared::new(s.seed, s.net.networks.len() as u8, config, s.endpoint.messages(), make);
-    shared.defect = defect;
     shared.checks.liveness.silence_kills = s.silence_kills();
+    shared.planted = watch.planted;
     shared.lanes = s.endpoint.lanes.clone();
     shared.checks.memory.limits.wire_bytes = s.net.wire_bytes();
     shared.restarting = s
@@ -115,16 +114,7 @@ fn build_with(s: &Scenario, watch: Watch, defect: Option<Defect>) -> World<Rank>
 /// Runs a scenario and judges it.
 #[must_use]
 pub fn run(s: &Scenario, watch: Watch) -> Report {
-    judge(s, build(s, watch))
-}
-
-/// The same with a defect in it, which is to be found.
-#[must_use]
-pub fn run_with(s: &Scenario, defect: Defect) -> Report {
-    judge(s, build_with(s, Watch::default(), Some(defect)))
-}
-
-fn judge(s: &Scenario, mut w: World<Rank>) -> Report {
+    let mut w = build(s, watch);
     let (bytes, messages) = s.work.volume(s.net.hosts);
     let begin = s.net.last_fault_ns().max(s.work.last_act_ns());
     let someone_dies = s.someone_dies() || s.silence_kills();

@@ -227,6 +227,12 @@ impl Scenario {
         {
             t.draw_atomics(&mut rng, s.net.hosts);
         }
+        let mut rng = Rng::new(seed, u64::MAX - 7);
+        if let Workload::Traffic(t) = &mut s.work
+            && rng.chance(500_000)
+        {
+            t.draw_looks(&mut rng);
+        }
         s.endpoint.unexpected_bytes = Rng::new(seed, u64::MAX - 4).pick(&[unexpected_bytes(), 16 << 10, 0]);
         s
     }

@@ -1,7 +1,8 @@
 //! Atomic operations in the simulator: counters to which each addition counts once, whatever is lost, doubled, cut or gone.
 
-use weir_sim::rank::{Defect, RemoteOp};
-use weir_sim::run::{Report, Watch, run, run_with};
+use weir_sim::planted::Defect;
+use weir_sim::rank::RemoteOp;
+use weir_sim::run::{Report, Watch, run};
 use weir_sim::scenario::{EndpointSpec, Profile, Scenario};
 use weir_sim::spec::*;
 use weir_sim::work::Workload;
@@ -101,14 +102,17 @@ fn the_swarm_adds_beside_its_messages() {
     assert!(executed > 1000, "{executed}");
 }
 
+fn with(defect: Defect) -> Option<&'static str> {
+    let watch = Watch { planted: Some(defect), ..Watch::default() };
+    run(&scenario(1, 4, 200, &[]), watch).violation.map(|v| v.kind)
+}
+
 #[test]
 fn an_addition_that_is_executed_twice_is_found() {
-    let r = run_with(&scenario(1, 4, 200, &[]), Defect::ExecutedTwice);
-    assert_eq!(r.violation.map(|v| v.kind), Some("exactly-once"));
+    assert_eq!(with(Defect::AddedTwice), Some("exactly-once"));
 }
 
 #[test]
 fn an_answer_that_never_comes_is_found() {
-    let r = run_with(&scenario(1, 4, 200, &[]), Defect::AnswerDropped);
-    assert_eq!(r.violation.map(|v| v.kind), Some("liveness"));
+    assert_eq!(with(Defect::AnswerDropped), Some("liveness"));
 }

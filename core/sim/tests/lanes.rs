@@ -22,6 +22,8 @@ fn scenario(count: u64, faults: &[(Ns, Fault)]) -> Scenario {
         sync: false,
         room: u64::MAX,
         phase: 0,
+        look: false,
+        again_at_ns: None,
     };
     // The first, too long to go before its receiver is known, gets to know the path; the second has a lane made.
     let first = [message(0, 1, 3000), message(MS, 2, 20_000)];

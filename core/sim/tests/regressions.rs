@@ -19,6 +19,8 @@ fn message(from: HostId, to: HostId, len: u64) -> Planned {
         sync: false,
         room: u64::MAX,
         phase: 0,
+        look: false,
+        again_at_ns: None,
     }
 }
 

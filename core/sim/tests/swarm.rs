@@ -111,7 +111,7 @@ fn equal_seeds_give_equal_runs() {
     let mut hashes = std::collections::BTreeSet::new();
     for seed in 0..30 {
         let s = Scenario::draw(seed, Profile::All);
-        let (a, b) = (run(&s, Watch::default()), run(&s, Watch { keep: 10, live: false }));
+        let (a, b) = (run(&s, Watch::default()), run(&s, Watch { keep: 10, ..Watch::default() }));
         assert_eq!((a.hash, a.events, &a.message_ns), (b.hash, b.events, &b.message_ns), "seed {seed}");
         hashes.insert(a.hash);
     }

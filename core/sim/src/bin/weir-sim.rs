@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use peak_alloc::PeakAlloc;
 use rayon::prelude::*;
+use weir_sim::planted;
 use weir_sim::run::{Report, Watch, build, run};
 use weir_sim::scenario::{EndpointSpec, Profile, Scenario};
 use weir_sim::spec::{MS, SEC, US};
@@ -25,7 +26,7 @@ static MEMORY: PeakAlloc = PeakAlloc;
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Examples:\n  weir-sim swarm --seeds 0..1000\n  weir-sim run --seed 42 --trace\n  weir-sim shrink --seed 42 --profile crash\n  weir-sim table incast\n  weir-sim incast --senders 1000\n  weir-sim memory --peers 1000"
+    after_help = "Examples:\n  weir-sim swarm --seeds 0..1000\n  weir-sim run --seed 42 --trace\n  weir-sim shrink --seed 42 --profile crash\n  weir-sim planted\n  weir-sim table incast\n  weir-sim incast --senders 1000\n  weir-sim memory --peers 1000"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -61,6 +62,17 @@ enum Command {
     Shrink {
         #[command(flatten)]
         which: Which,
+    },
+    /// Shows that the checkers find defects: switches each on in all ranks and runs seeds until a broken promise is seen. Fails if one is not found.
+    Planted {
+        /// Only these (see the list it prints).
+        names: Vec<String>,
+        /// Seeds to search, `first..end`.
+        #[arg(long, default_value = "0..2000", value_parser = parse_range)]
+        seeds: std::ops::Range<u64>,
+        /// One JSON array of what was found and what was not.
+        #[arg(long)]
+        json: bool,
     },
     /// Goodput and message times over loss x delay x queue x fan-in.
     Table {
@@ -165,6 +177,7 @@ fn main() -> ExitCode {
         Command::Swarm { seeds, profile, keep_going } => swarm(seeds, profile, keep_going),
         Command::Run { which, trace, show } => run_one(&which, trace, show),
         Command::Shrink { which } => shrink_one(&which),
+        Command::Planted { names, seeds, json } => planted_defects(&names, &seeds, json),
         Command::Table { what, reno, eager, no_parity, seed } => {
             let e = EndpointSpec { reno, eager_max: eager, parity: !no_parity, ..EndpointSpec::default() };
             tables(&what, &e, seed);
@@ -284,9 +297,63 @@ fn swarm(seeds: std::ops::Range<u64>, profile: Profile, keep_going: bool) -> Res
     Ok(failures.is_empty())
 }
 
+/// A defect, and what became of the search for it.
+#[derive(serde::Serialize)]
+struct Search {
+    defect: &'static str,
+    promise: &'static str,
+    profile: &'static str,
+    found_at_seed: Option<u64>,
+    found_by: Option<String>,
+    said: Option<String>,
+    took_s: f64,
+}
+
+fn planted_defects(names: &[String], seeds: &std::ops::Range<u64>, json: bool) -> Result<bool, String> {
+    if let Some(n) = names.iter().find(|n| !planted::ALL.iter().any(|k| k.name == n.as_str())) {
+        let known: Vec<_> = planted::ALL.iter().map(|k| k.name).collect();
+        return Err(format!("no defect is named {n}; there are {}", known.join(", ")));
+    }
+    let chosen = planted::ALL.iter().filter(|k| names.is_empty() || names.iter().any(|n| n == k.name));
+    if !json {
+        println!("{:<18} {:<50} {:<8} {:>6} {:<16} {:>7}", "defect", "promise", "profile", "seed", "found by", "s");
+    }
+    let mut all = Vec::new();
+    std::panic::set_hook(Box::new(|_| {}));
+    for known in chosen {
+        let began = Instant::now();
+        let found = planted::find(known, seeds.clone());
+        let took_s = began.elapsed().as_secs_f64();
+        if !json {
+            let (seed, by) = found.as_ref().map_or(("-".into(), "NOT FOUND"), |f| (f.seed.to_string(), &*f.kind));
+            let (name, profile) = (known.name, known.profile.name());
+            println!("{name:<18} {:<50} {profile:<8} {seed:>6} {by:<16} {took_s:>7.2}", known.promise);
+        }
+        let (seed, (kind, detail)) = (found.as_ref().map(|f| f.seed), found.map(|f| (f.kind, f.detail)).unzip());
+        all.push(Search {
+            defect: known.name,
+            promise: known.promise,
+            profile: known.profile.name(),
+            found_at_seed: seed,
+            found_by: kind,
+            said: detail,
+            took_s,
+        });
+    }
+    let _ = std::panic::take_hook();
+    if json {
+        println!("{}", serde_json::to_string_pretty(&all).map_err(|e| e.to_string())?);
+    }
+    let missed = all.iter().filter(|s| s.found_at_seed.is_none()).count();
+    if missed > 0 {
+        eprintln!("{missed} defects were not found in seeds {}..{}", seeds.start, seeds.end);
+    }
+    Ok(missed == 0)
+}
+
 /// Prints the last events before a broken promise.
 fn tell(s: &Scenario, keep: usize) {
-    if let Ok(r) = run_caught(s, Watch { keep, live: false }) {
+    if let Ok(r) = run_caught(s, Watch { keep, ..Watch::default() }) {
         for line in &r.story {
             println!("  {line}");
         }
@@ -299,7 +366,7 @@ fn run_one(which: &Which, trace: bool, show_only: bool) -> Result<bool, String> 
         println!("{}", serde_json::to_string_pretty(&s).map_err(|e| e.to_string())?);
         return Ok(true);
     }
-    let r = run_caught(&s, Watch { keep: 60, live: trace })?;
+    let r = run_caught(&s, Watch { keep: 60, live: trace, ..Watch::default() })?;
     let again = run_caught(&s, Watch::default())?;
     println!(
         "hash {:016x}, {} events, done at {:.6} s (virtual), {} messages, {} bytes",

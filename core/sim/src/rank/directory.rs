@@ -8,6 +8,7 @@ use weir_wire::EndpointName;
 
 use super::App;
 use crate::check::{Checks, Program};
+use crate::planted::Defect;
 use crate::spec::{HostId, LaneSpec, NetId, Ns};
 
 /// Endpoint names and ids of all programs, as a launcher's exchange would give them.
@@ -53,15 +54,6 @@ impl Directory {
 /// Makes the program for a rank.
 pub type MakeApp = Rc<dyn Fn(Program) -> Box<dyn App>>;
 
-/// A defect planted in a run, to see that a checker finds it.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Defect {
-    /// Of the atomic operations on a rank's counters some are executed twice, as if their message had been handed up again when it came again.
-    ExecutedTwice,
-    /// Some of the answers to atomic operations never come.
-    AnswerDropped,
-}
-
 /// What all ranks of a run share.
 pub struct Shared {
     /// The run's seed.
@@ -90,8 +82,8 @@ pub struct Shared {
     pub finished_ns: Ns,
     /// The run is being wound up.
     pub closing: bool,
-    /// What is wrong on purpose.
-    pub defect: Option<Defect>,
+    /// What is wrong with every rank.
+    pub planted: Option<Defect>,
     make: MakeApp,
 }
 
@@ -123,9 +115,14 @@ impl Shared {
             restarting: BTreeSet::new(),
             finished_ns: 0,
             closing: false,
-            defect: None,
+            planted: None,
             make,
         }
+    }
+
+    /// Whether every rank has this defect.
+    pub(super) fn has(&self, defect: Defect) -> bool {
+        self.planted == Some(defect)
     }
 
     pub(super) fn make_app(&self, program: Program) -> Box<dyn App> {

@@ -7,6 +7,7 @@ use weir_link::{PeerId, Time, UNIT_HEAD_LEN, UnitHead, UnitIn};
 use weir_message::{Memory, Room};
 
 use super::{Core, Shared, address, place};
+use crate::planted::Defect;
 use crate::rng::Rng;
 use crate::spec::Ns;
 use crate::tcp::{Arrived, Broken, Socket};
@@ -241,7 +242,9 @@ impl Core {
                 host.note(50 ^ u64::from(c.lane) << 8, || {
                     format!("lane over       {program} {:?} #{} {:?}", c.peer, c.lane, c.stage)
                 });
-                self.messages.endpoint_mut().lane_over(Time(host.now), c.peer, c.lane);
+                if !host.shared.has(Defect::LaneEndUntold) {
+                    self.messages.endpoint_mut().lane_over(Time(host.now), c.peer, c.lane);
+                }
             }
         }
         let to = self.peers.get(&c.peer).map(|p| p.program.host);

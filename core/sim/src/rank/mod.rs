@@ -7,13 +7,13 @@ mod pattern;
 mod remote;
 mod told;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use weir_link::{DownReason, Endpoint, PacketBuf, PeerId, RxMeta, Time};
 use weir_message::Messages;
 
-pub use directory::{Defect, Directory, Shared};
+pub use directory::{Directory, Shared};
 use lanes::Lanes;
 use operations::{Outgoing, Receive};
 pub use pattern::Pattern;
@@ -21,6 +21,7 @@ pub use remote::{COUNTERS, READABLE_BYTES, WRITABLE_BYTES};
 use told::{Pieces, Steps};
 
 use crate::check::{Program, memory::Memory};
+use crate::planted::Defect;
 use crate::rng::mix;
 use crate::spec::{HostId, NetId, Ns};
 use crate::world::{Host, Node, Received};
@@ -159,6 +160,10 @@ impl Io<'_, '_> {
     pub fn receive_from(&mut self, op: RecvOp, from: Option<Program>) -> RecvId {
         self.rank.start_receive(self.host, op, from)
     }
+    /// Looks for a message of an incarnation, alive or not, until there is one; claims it, and receives it then.
+    pub fn look_from(&mut self, op: RecvOp, from: Option<Program>) -> RecvId {
+        self.rank.start_look(self.host, op, from)
+    }
     /// Starts a remote write or read, at an incarnation, alive or not.
     pub fn remote(&mut self, op: RemoteOp, to: Program) -> RemoteId {
         self.rank.start_remote(self.host, op, to)
@@ -216,6 +221,8 @@ pub struct Core {
     by_program: BTreeMap<Program, PeerId>,
     sends: BTreeMap<SendId, Outgoing>,
     receives: BTreeMap<RecvId, Receive>,
+    /// Of these, those that look and have not begun to receive.
+    looks: BTreeSet<RecvId>,
     remote: BTreeMap<RemoteId, remote::Remote>,
     /// Remote operations that there was no room for.
     remote_backlog: VecDeque<RemoteId>,
@@ -285,6 +292,7 @@ impl Rank {
             by_program: BTreeMap::new(),
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),
+            looks: BTreeSet::new(),
             remote: BTreeMap::new(),
             remote_backlog: VecDeque::new(),
             pieces: Pieces::new(),
@@ -477,12 +485,14 @@ impl Node for Rank {
     fn run(&mut self, host: &mut Host<'_, Shared>) {
         let now = Time(host.now);
         self.core.read_lanes(host);
-        if self.core.messages.next_timeout().is_some_and(|t| t <= now) {
+        let forgets = host.shared.has(Defect::TimersForgotten);
+        if self.core.messages.next_timeout().is_some_and(|t| t <= now) && !forgets {
             self.core.messages.timeouts(now);
             self.core.settle(host);
         }
         self.core.push_backlog(host);
         self.core.push_remote_backlog(host);
+        self.core.push_looks(host);
         self.run_app(host);
         self.core.transmit(host);
         self.core.write_lanes(host);
@@ -492,7 +502,7 @@ impl Node for Rank {
     fn next_wake(&self) -> Option<Ns> {
         let protocol = self.core.messages.next_timeout().map(|t| t.0);
         let app = if self.done { None } else { self.app.next_wake() };
-        let queued = (!self.core.outcomes.is_empty()).then_some(0);
+        let queued = (!self.core.outcomes.is_empty() || self.core.has_claims()).then_some(0);
         [protocol, app, queued, self.core.lanes.next_wake()].into_iter().flatten().min()
     }
 

@@ -5,10 +5,11 @@ use std::rc::Rc;
 
 use weir_link::{PeerId, Time};
 use weir_match::Class;
-use weir_message::{Completion, MessageError, OpError, OpKind, SendMode};
+use weir_message::{Completion, Memory, MessageError, OpError, OpKind, PeekOp, SendMode};
 
 use super::{Core, Outcome, Pattern, RecvId, RecvOp, RemoteId, SendId, SendOp, Shared};
 use crate::check::{Program, delivery, order, payload};
+use crate::planted::{Defect, hits};
 use crate::world::Host;
 
 /// A send that has not ended.
@@ -26,6 +27,17 @@ pub(super) struct Receive {
     /// What was written into its memory.
     bytes: Rc<RefCell<Vec<u8>>>,
     cancelled: bool,
+    /// It looks before it receives.
+    look: Option<Look>,
+}
+
+/// A look for a message.
+#[derive(Clone, Debug)]
+enum Look {
+    /// Nothing was found yet.
+    For(RecvOp, Option<Program>),
+    /// This message of this program is claimed.
+    Claimed(RecvOp, Program, u64),
 }
 
 fn class(tagged: bool) -> Class {
@@ -58,7 +70,10 @@ impl Core {
         if (waits || !self.submit(host, id))
             && let Some(p) = self.peers.get_mut(&peer)
         {
-            p.backlog.push_back(id);
+            match host.shared.has(Defect::WaitingOvertaken) {
+                true => p.backlog.push_front(id),
+                false => p.backlog.push_back(id),
+            }
             self.has_backlog = true;
         }
         id
@@ -69,19 +84,23 @@ impl Core {
         let Some(&Outgoing { op, peer, mode }) = self.sends.get(&id) else {
             return true;
         };
+        let shift = u64::from(host.shared.has(Defect::PayloadShifted) && hits(id.0));
+        let memory = Pattern::payload(payload::key(self.endpoint_id, id.0), op.len + shift).part(shift, op.len);
+        let unawaited = mode == SendMode::Match && host.shared.has(Defect::SyncNotAwaited);
         let send = weir_message::SendOp {
             peer: peer.0,
             class: class(op.tagged),
             tag: op.tag,
             data: Some(id.0),
-            memory: Pattern::payload(payload::key(self.endpoint_id, id.0), op.len),
-            mode,
+            memory,
+            mode: if unawaited { SendMode::Delivery } else { mode },
             copy: false,
             report: true,
             context: id.0 as usize,
             user: 0,
         };
         match self.messages.send(Time(host.now), send) {
+            Ok(()) if host.shared.has(Defect::ToldEarly) && hits(id.0) => self.told_early(host, id, op),
             Ok(()) => {}
             Err(MessageError::Again) => return false,
             Err(MessageError::PeerDown(_)) => self.end_send(host, id, false),
@@ -89,6 +108,25 @@ impl Core {
         }
         self.settle(host);
         true
+    }
+
+    /// A send is said to be complete as soon as it has begun.
+    fn told_early(&mut self, host: &mut Host<'_, Shared>, id: SendId, op: SendOp) {
+        let c = Completion {
+            context: id.0 as usize,
+            user: 0,
+            kind: OpKind::Send,
+            class: class(op.tagged),
+            report: true,
+            multi_done: false,
+            len: 0,
+            address: 0,
+            tag: op.tag,
+            data: None,
+            source: None,
+            result: Ok(()),
+        };
+        self.completed(host, &c);
     }
 
     /// Begins what there was no room for.
@@ -116,21 +154,18 @@ impl Core {
         self.next_receive += 1;
         let program = self.program;
         host.note(30 ^ id.0 << 8, || format!("receive         {program} #{} {op:?}", id.0));
-        let (memory, bytes) = Pattern::room(op.room);
-        self.receives.insert(id, Receive { room: op.room, bytes, cancelled: false });
-        let class = class(op.tagged);
-        host.shared.checks.order.posted(program, id.0, order::Pattern { from, class, tag: op.tag, ignore: op.ignore });
-        let source = from.map(|from| self.peer_of(host, from).0);
-        let (tag, ignore, context) = (op.tag, op.ignore, id.0 as usize);
+        let memory = self.room(host, id, op.room, None);
+        host.shared.checks.order.posted(program, id.0, pattern(op, from));
+        let source = from.map(|from| self.peer_of(host, from).0).filter(|_| !host.shared.has(Defect::SourceIgnored));
         let receive = weir_message::RecvOp {
             source,
-            class,
-            tag,
-            ignore,
+            class: class(op.tagged),
+            tag: op.tag,
+            ignore: op.ignore | u64::from(host.shared.has(Defect::TagBitIgnored)),
             memory,
             multi_min: None,
             report: true,
-            context,
+            context: id.0 as usize,
             user: 0,
         };
         match self.messages.recv(Time(host.now), receive) {
@@ -143,8 +178,128 @@ impl Core {
         id
     }
 
+    /// The memory of a receive, which is on record from now on.
+    fn room(&mut self, host: &Host<'_, Shared>, id: RecvId, room: u64, look: Option<Look>) -> Pattern {
+        let behind = u64::from(host.shared.has(Defect::WrittenBehind));
+        let (memory, bytes) = Pattern::room(room.saturating_add(behind));
+        self.receives.insert(id, Receive { room, bytes, cancelled: false, look });
+        memory.spoilt(host.shared.has(Defect::ParitySpoilt))
+    }
+
+    /// Looks for a message until there is one, claims it, and receives it a little later.
+    pub(super) fn start_look(&mut self, host: &mut Host<'_, Shared>, op: RecvOp, from: Option<Program>) -> RecvId {
+        let id = RecvId(self.next_receive);
+        self.next_receive += 1;
+        let program = self.program;
+        host.note(33 ^ id.0 << 8, || format!("look            {program} #{} {op:?}", id.0));
+        let _ = self.room(host, id, op.room, Some(Look::For(op, from)));
+        self.looks.insert(id);
+        self.look(host, id, op, from);
+        id
+    }
+
+    /// Looks anew for what was not there, and receives what was claimed before.
+    pub(super) fn push_looks(&mut self, host: &mut Host<'_, Shared>) {
+        for id in self.looks.iter().copied().collect::<Vec<_>>() {
+            match self.receives.get(&id).and_then(|r| r.look.clone()) {
+                Some(Look::For(op, from)) => self.look(host, id, op, from),
+                Some(Look::Claimed(op, from, message)) => self.receive_claimed(host, id, op, (from, message)),
+                None => _ = self.looks.remove(&id),
+            }
+        }
+    }
+
+    fn look(&mut self, host: &mut Host<'_, Shared>, id: RecvId, op: RecvOp, from: Option<Program>) {
+        let me = self.program;
+        let source = from.map(|from| self.peer_of(host, from));
+        let peek = PeekOp {
+            source: source.map(|p| p.0),
+            class: class(op.tagged),
+            tag: op.tag,
+            ignore: op.ignore,
+            claim: !host.shared.has(Defect::ClaimNotKept),
+            discard: false,
+            context: id.0 as usize,
+        };
+        let found = match self.messages.peek(Time(host.now), &peek) {
+            Ok(found) => found,
+            Err(e) => return host.violation("look", format!("{me}: look {}: {e}", id.0)),
+        };
+        let Some(c) = found else {
+            // What had arrived whole before the peer died would have been found; nothing more will come.
+            if source.is_some_and(|p| self.peers.get(&p).is_some_and(|p| p.down.is_some())) {
+                self.fail_receive(host, id);
+            }
+            return;
+        };
+        let Some(sender) = c.source.and_then(|p| self.peers.get(&PeerId(p))).map(|p| p.program) else {
+            return host.violation("identity", format!("{me}: look {} does not know its sender", id.0));
+        };
+        let message = c.data.unwrap_or(u64::MAX);
+        let sent = host.shared.checks.delivery.get(sender, message);
+        if sent.is_none_or(|m| m.len != c.len as u64 || op.tagged && m.tag != c.tag) {
+            let why = format!("{me}: look {} is told {} B, tag {:#x}, of message {message}", id.0, c.len, c.tag);
+            return host.violation("look", why);
+        }
+        host.note(34 ^ message << 8, || format!("claimed         {me} #{} from {sender} #{message}", id.0));
+        // It is taken now: what is posted or looked for from now on takes what comes behind it.
+        let order = &mut host.shared.checks.order;
+        order.posted(me, id.0, pattern(op, from));
+        if let Err(e) = order.taken(sender, me, message, id.0) {
+            host.violation("order", e);
+        }
+        if let Some(r) = self.receives.get_mut(&id) {
+            r.look = Some(Look::Claimed(op, sender, message));
+        }
+    }
+
+    /// Whether this receive has claimed this message before.
+    pub(super) fn has_claimed(&self, id: RecvId, from: Program, message: u64) -> bool {
+        let look = self.receives.get(&id).and_then(|r| r.look.as_ref());
+        matches!(look, Some(Look::Claimed(_, f, m)) if (*f, *m) == (from, message))
+    }
+
+    fn receive_claimed(&mut self, host: &mut Host<'_, Shared>, id: RecvId, op: RecvOp, what: (Program, u64)) {
+        let (me, now, from) = (self.program, Time(host.now), what.0);
+        let memory = self.room(host, id, op.room, Some(Look::Claimed(op, from, what.1)));
+        let receive = weir_message::RecvOp {
+            source: None,
+            class: class(op.tagged),
+            tag: op.tag,
+            ignore: op.ignore,
+            memory,
+            multi_min: None,
+            report: true,
+            context: id.0 as usize,
+            user: 0,
+        };
+        self.looks.remove(&id);
+        let begun = match host.shared.has(Defect::ClaimNotKept) {
+            true => self.messages.recv(now, receive),
+            false => self.messages.recv_claimed(now, receive, false),
+        };
+        let is_down = |p: &PeerId| self.peers.get(p).is_some_and(|p| p.down.is_some());
+        match begun {
+            Ok(()) => {}
+            // It was not all there when its sender died.
+            Err(_) if self.by_program.get(&from).is_some_and(is_down) => self.fail_receive(host, id),
+            Err(e) => host.violation("look", format!("{me}: what look {} has claimed is not to be had: {e}", id.0)),
+        }
+        self.settle(host);
+    }
+
+    /// Something was claimed and is to be received.
+    pub(super) fn has_claims(&self) -> bool {
+        self.looks.iter().any(|id| self.receives.get(id).is_some_and(|r| matches!(r.look, Some(Look::Claimed(..)))))
+    }
+
     pub(super) fn cancel(&mut self, host: &mut Host<'_, Shared>, id: RecvId) -> bool {
-        let cancelled = self.messages.cancel(Time(host.now), id.0 as usize);
+        if let Some(Look::For(..)) = self.receives.get(&id).and_then(|r| r.look.as_ref()) {
+            self.fail_receive(host, id);
+            return true;
+        }
+        let stays = host.shared.has(Defect::CancelledStays);
+        let cancelled = stays || self.messages.cancel(Time(host.now), id.0 as usize);
         if let Some(r) = self.receives.get_mut(&id) {
             r.cancelled = cancelled;
         }
@@ -218,6 +373,10 @@ impl Core {
             return host.violation("identity", format!("{me}: receive {} does not know its sender", id.0));
         };
         let (from, message) = (peer.program, c.data.unwrap_or(u64::MAX));
+        if r.cancelled || r.look.is_some() && !self.has_claimed(id, from, message) {
+            let why = format!("{me}: receive {} was withdrawn or has claimed another: {message} of {from}", id.0);
+            return host.violation("claim", why);
+        }
         let key = payload::key(peer.endpoint_id, message);
         if let Err((kind, why)) = judge(r, c, key, excess, host.shared.checks.delivery.get(from, message)) {
             return host.violation(kind, format!("{me} from {from}: message {message}: {why}"));
@@ -233,11 +392,16 @@ impl Core {
 
     fn fail_receive(&mut self, host: &mut Host<'_, Shared>, id: RecvId) {
         self.receives.remove(&id);
+        self.looks.remove(&id);
         host.shared.checks.order.withdrawn(self.program, id.0);
         let program = self.program;
         host.note(31 ^ id.0 << 8, || format!("receive fails   {program} #{}", id.0));
         self.outcomes.push_back(Outcome::RecvFailed(id));
     }
+}
+
+fn pattern(op: RecvOp, from: Option<Program>) -> order::Pattern {
+    order::Pattern { from, class: class(op.tagged), tag: op.tag, ignore: op.ignore }
 }
 
 /// Whether a receive has got what was sent, no less and no more.

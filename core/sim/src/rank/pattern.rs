@@ -18,6 +18,8 @@ pub struct Pattern {
     len: u64,
     /// Some changes are made twice: a defect, to be found.
     twice: bool,
+    /// What is read of it is wrong (`Defect::ParitySpoilt`).
+    spoilt: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -34,14 +36,14 @@ impl Pattern {
     /// The payload of a message of `len` bytes.
     #[must_use]
     pub fn payload(key: u64, len: u64) -> Pattern {
-        Pattern { what: What::Payload(key), offset: 0, len, twice: false }
+        Pattern { what: What::Payload(key), len, ..Pattern::default() }
     }
 
     /// Room for `len` bytes, and what is in it.
     #[must_use]
     pub fn room(len: u64) -> (Pattern, Rc<RefCell<Vec<u8>>>) {
         let bytes = Rc::default();
-        (Pattern { what: What::Room(Rc::clone(&bytes)), offset: 0, len, twice: false }, bytes)
+        (Pattern { what: What::Room(Rc::clone(&bytes)), len, ..Pattern::default() }, bytes)
     }
 
     /// Room for counters that starts with zeros. With `twice`, every fiftieth change of one is made twice.
@@ -50,6 +52,11 @@ impl Pattern {
         let (room, bytes) = Pattern::room(len);
         bytes.borrow_mut().resize(len as usize, 0);
         (Pattern { twice, ..room }, bytes)
+    }
+
+    /// The same, and what is read of it is wrong if `spoilt`.
+    pub(super) fn spoilt(self, spoilt: bool) -> Pattern {
+        Pattern { spoilt, ..self }
     }
 
     /// How many of `len` bytes from `offset` on there are.
@@ -77,6 +84,9 @@ impl Memory for Pattern {
                 missing.fill(0);
             }
         }
+        if let (true, Some(first)) = (self.spoilt, dst.first_mut()) {
+            *first ^= 1;
+        }
     }
 
     fn write(&self, offset: u64, src: &[u8]) -> usize {
@@ -96,8 +106,7 @@ impl Memory for Pattern {
 
     fn part(&self, offset: u64, len: u64) -> Self {
         let offset = offset.min(self.len);
-        let (what, len) = (self.what.clone(), len.min(self.len - offset));
-        Pattern { what, offset: self.offset + offset, len, twice: self.twice }
+        Pattern { offset: self.offset + offset, len: len.min(self.len - offset), ..self.clone() }
     }
 
     fn copy_from(&self, offset: u64, src: &Self, len: u64) {

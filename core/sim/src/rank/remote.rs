@@ -10,8 +10,9 @@ use weir_message::{
 };
 
 use super::told::Steps;
-use super::{Core, Defect, Outcome, Pattern, RemoteId, RemoteOp, Shared};
+use super::{Core, Outcome, Pattern, RemoteId, RemoteOp, Shared};
 use crate::check::{Program, payload, remote};
+use crate::planted::Defect;
 use crate::world::Host;
 
 /// Bytes of the region that is read.
@@ -45,7 +46,7 @@ pub(super) fn register(shared: &mut Shared, program: Program, id: u64, messages:
     shared.checks.remote.regions.insert(program, bytes);
     let (read, write) =
         (Access { remote_read: true, ..Access::default() }, Access { remote_write: true, ..Access::default() });
-    let (counters, bytes) = Pattern::counters(8 * COUNTERS, shared.defect == Some(Defect::ExecutedTwice));
+    let (counters, bytes) = Pattern::counters(8 * COUNTERS, shared.has(Defect::AddedTwice));
     shared.checks.counters.regions.insert(program, bytes);
     let both = Access { remote_read: true, remote_write: true };
     for (memory, access, key) in [(readable, read, READ_KEY), (writable, write, WRITE_KEY), (counters, both, COUNT_KEY)]
@@ -117,10 +118,12 @@ impl Core {
         } else {
             WRITE_KEY
         };
+        let shifted = if op.read { Defect::ReadShifted } else { Defect::WriteShifted };
+        let shift = u64::from(host.shared.has(shifted) && !op.wrong && op.at > 0);
         let rma = RmaOp {
             peer,
             memory,
-            remote_addr: op.at,
+            remote_addr: op.at - shift,
             key,
             data: (op.notice && !op.read).then_some(id.0),
             mode,
@@ -177,7 +180,7 @@ impl Core {
             return host.violation("exactly-once", format!("{me}: remote {} ends twice, or never began", id.0));
         };
         let peer = self.by_program.get(&to).and_then(|p| self.peers.get(p));
-        if op.add && host.shared.defect == Some(Defect::AnswerDropped) && id.0 % 20 == 7 {
+        if op.add && host.shared.has(Defect::AnswerDropped) && id.0 % 20 == 7 {
             return;
         }
         let kept = match c.result {
@@ -220,8 +223,15 @@ impl Core {
         let (Some(from), Some(number)) = (from, c.data) else {
             return host.violation("remote", format!("{me}: a notice without writer or number"));
         };
-        if let Err(e) = host.shared.checks.remote.noticed(from, number, me, c.len as u64) {
-            host.violation("remote", e);
+        let times = match host.shared.planted {
+            Some(Defect::NoticeLost) => 0,
+            Some(Defect::NoticeTwice) => 2,
+            _ => 1,
+        };
+        for _ in 0..times {
+            if let Err(e) = host.shared.checks.remote.noticed(from, number, me, c.len as u64) {
+                host.violation("remote", e);
+            }
         }
     }
 

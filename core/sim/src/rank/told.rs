@@ -6,9 +6,10 @@ use std::fmt;
 use weir_link::{BodyKey, DownReason, PeerId};
 use weir_message::{Notice, Sink, Step};
 
-use super::{Core, Peer, SendId, Shared};
+use super::{Core, Peer, RecvId, SendId, Shared};
 use crate::check::Program;
 use crate::check::delivery::Coverage;
+use crate::planted::{Defect, hits};
 use crate::world::Host;
 
 /// Keeps the steps of one call.
@@ -41,6 +42,12 @@ impl Core {
         }
         self.messages.sink_mut().0 = steps;
         while let Some(c) = self.messages.poll(weir_link::Time(host.now)) {
+            let planted = host.shared.planted.filter(|_| hits(c.context as u64));
+            match planted {
+                Some(Defect::EndLost) => continue,
+                Some(Defect::EndTwice) => self.completed(host, &c),
+                _ => {}
+            }
             self.completed(host, &c);
         }
     }
@@ -56,6 +63,7 @@ impl Core {
                 self.peer_of(host, other);
                 host.note(10, || format!("up              {me} with {other}"));
             }
+            Step::Down { .. } if host.shared.has(Defect::DeathUnheard) => {}
             Step::Down { peer, reason } => self.down(host, PeerId(peer), reason),
             Step::Seen { peer, mseq, .. } => {
                 let former = self.pieces.insert((PeerId(peer), BodyKey::Message(mseq)), Coverage::default());
@@ -80,7 +88,9 @@ impl Core {
             Step::Taken { peer, data, context } => {
                 let (from, message) = (self.peer_slot(host, PeerId(peer)).program, data.unwrap_or(u64::MAX));
                 host.shared.checks.delivery.matched(from, message);
-                if let Err(e) = host.shared.checks.order.taken(from, me, message, context as u64) {
+                if !self.has_claimed(RecvId(context as u64), from, message)
+                    && let Err(e) = host.shared.checks.order.taken(from, me, message, context as u64)
+                {
                     host.violation("order", e);
                 }
             }
@@ -89,6 +99,9 @@ impl Core {
                 host.shared.checks.delivery.arrived(from, data.unwrap_or(u64::MAX));
             }
             Step::Credit { peer, msgs, bytes } => {
+                if host.shared.has(Defect::CreditTwice) {
+                    self.messages.endpoint_mut().consume(PeerId(peer), msgs, bytes);
+                }
                 let from = self.peer_slot(host, PeerId(peer)).program;
                 if let Err(e) = host.shared.checks.memory.consumed(from, me, msgs.into(), bytes) {
                     host.violation("memory", e);

@@ -15,6 +15,12 @@ pub enum Step {
     Send(SendOp),
     /// Post a receive; its sender is understood like the receiver of a send.
     Receive(RecvOp),
+    /// Look for a message until there is one, claim it, and receive it then; its sender is understood like the receiver of a send.
+    Look(RecvOp),
+    /// The receive or look before this is known by this number.
+    Mark(u32),
+    /// Withdraw the receive or look known by this number and begin it again, if it has taken nothing.
+    Again(u32),
     /// Start a remote write or read; its target is understood like the receiver of a send.
     Remote(RemoteOp),
     /// Go on when at most so many sends are open.
@@ -39,6 +45,9 @@ pub struct Script {
     sends: BTreeSet<SendId>,
     /// With phase and the program each is directed at.
     receives: BTreeMap<RecvId, (u32, Option<Program>)>,
+    /// Those that are known by a number: what they are, and whether they look.
+    marks: BTreeMap<u32, (RecvId, RecvOp, bool)>,
+    last: Option<(RecvId, RecvOp, bool)>,
     remote: BTreeSet<RemoteId>,
     phase: u32,
     wake: Option<Ns>,
@@ -53,6 +62,8 @@ impl Script {
             steps: steps.into_iter().collect(),
             sends: BTreeSet::new(),
             receives: BTreeMap::new(),
+            marks: BTreeMap::new(),
+            last: None,
             remote: BTreeSet::new(),
             phase: 0,
             wake: None,
@@ -78,9 +89,23 @@ impl Script {
                 let to = self.program(io, op.to);
                 self.sends.insert(io.send_to(op, to));
             }
-            Step::Receive(op) => {
+            Step::Receive(op) | Step::Look(op) => {
                 let from = op.from.map(|h| self.program(io, h));
-                self.receives.insert(io.receive_from(op, from), (self.phase, from));
+                self.begin(io, op, from, matches!(step, Step::Look(_)));
+            }
+            Step::Mark(mark) => {
+                if let Some(last) = self.last {
+                    self.marks.insert(mark, last);
+                }
+            }
+            Step::Again(mark) => {
+                if let Some((id, op, looks)) = self.marks.remove(&mark)
+                    && let Some((phase, from)) = self.receives.get(&id).copied()
+                    && io.cancel(id)
+                {
+                    let again = self.begin(io, op, from, looks);
+                    self.receives.insert(again, (phase, from));
+                }
             }
             Step::Remote(op) => {
                 let to = self.program(io, op.to);
@@ -109,6 +134,13 @@ impl Script {
     /// a busy host comes to it: their successors know nothing of it and would leave its messages unmatched for ever.
     fn program(&self, io: &Io<'_, '_>, host: HostId) -> Program {
         if self.phase == 0 { Program { host, incarnation: 0 } } else { io.current(host) }
+    }
+
+    fn begin(&mut self, io: &mut Io<'_, '_>, op: RecvOp, from: Option<Program>, looks: bool) -> RecvId {
+        let id = if looks { io.look_from(op, from) } else { io.receive_from(op, from) };
+        self.receives.insert(id, (self.phase, from));
+        self.last = Some((id, op, looks));
+        id
     }
 
     fn forget(&mut self, io: &mut Io<'_, '_>, host: HostId) {

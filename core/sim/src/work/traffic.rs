@@ -52,6 +52,12 @@ pub struct Planned {
     pub room: u64,
     /// 0: before anyone has restarted; 1: after that.
     pub phase: u32,
+    /// Its receiver looks for it and claims it before it receives.
+    #[serde(default)]
+    pub look: bool,
+    /// When the receive is withdrawn and begun again, if it has taken nothing.
+    #[serde(default)]
+    pub again_at_ns: Option<Ns>,
 }
 
 /// A remote write or read.
@@ -183,7 +189,22 @@ impl Traffic {
                 sync: rng.chance(100_000),
                 room,
                 phase,
+                look: false,
+                again_at_ns: None,
             });
+        }
+    }
+
+    /// Has some receivers look before they receive, and some withdraw what they have posted and begin again.
+    pub fn draw_looks(&mut self, rng: &mut Rng) {
+        let (look, again) = (rng.pick(&[0, 50_000, 500_000, 1_000_000]), rng.pick(&[0, 50_000, 300_000]));
+        let last_ns = self.messages.iter().map(|m| m.send_at_ns.max(m.receive_at_ns)).max().unwrap_or(0);
+        // Who withdraws in the first phase does so before the second begins.
+        let end_ns = if self.crashing.is_empty() { last_ns } else { self.phase_ns };
+        for m in &mut self.messages {
+            m.look = rng.chance(look);
+            let end_ns = if m.phase == 0 { end_ns } else { last_ns };
+            m.again_at_ns = rng.chance(again).then(|| rng.between(m.receive_at_ns, end_ns.max(m.receive_at_ns)));
         }
     }
 
@@ -233,12 +254,16 @@ impl Traffic {
     pub fn steps(&self, program: Program) -> Vec<Step> {
         let me = program.host;
         let mut acts: Vec<(u32, Ns, Step)> = Vec::new();
-        for m in self.messages.iter().filter(|m| m.phase >= program.incarnation.min(1)) {
+        for (i, m) in (0..).zip(&self.messages).filter(|(_, m)| m.phase >= program.incarnation.min(1)) {
             if m.from == me {
                 acts.push((m.phase, m.send_at_ns, Step::Send(m.send())));
             }
             if m.to == me {
-                acts.push((m.phase, m.receive_at_ns, Step::Receive(m.receive())));
+                let begin = if m.look { Step::Look(m.receive()) } else { Step::Receive(m.receive()) };
+                acts.push((m.phase, m.receive_at_ns, begin));
+                if let Some(at) = m.again_at_ns {
+                    acts.extend([(m.phase, m.receive_at_ns, Step::Mark(i)), (m.phase, at, Step::Again(i))]);
+                }
             }
         }
         for r in self.remote.iter().filter(|r| r.from == me && r.phase >= program.incarnation.min(1)) {
@@ -268,7 +293,8 @@ impl Traffic {
     /// When the last program acts last.
     #[must_use]
     pub fn last_act_ns(&self) -> Ns {
-        let acts = self.messages.iter().map(|m| m.send_at_ns.max(m.receive_at_ns)).max();
+        let acts =
+            self.messages.iter().map(|m| m.send_at_ns.max(m.receive_at_ns).max(m.again_at_ns.unwrap_or(0))).max();
         acts.unwrap_or(0).max(if self.crashing.is_empty() { 0 } else { self.forget_ns })
     }
 }
