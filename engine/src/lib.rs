@@ -6,6 +6,7 @@
 mod api;
 #[cfg(feature = "bare")]
 pub mod bare;
+mod beside;
 mod broken;
 mod config;
 mod core;
@@ -34,6 +35,7 @@ pub use lock::{Guard, Lock};
 pub use obituary::take_deaths;
 pub use weir_message::{INJECT_BYTES as MAX_INJECT_BYTES, Totals};
 
+use crate::beside::Beside;
 use crate::core::{Core, now};
 use crate::memory::Gather;
 use std::os::fd::{AsRawFd, RawFd};
@@ -450,16 +452,23 @@ impl Endpoint {
         shared.watch.program_waits(shared.look_time());
         if shared.waiting.is_over(now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed))) {
             core.st.counters.yields += 1;
-            if shared.waiting.is_contended() && !core.prepare_sleep() {
+            let sleeps = shared.waiting.is_contended();
+            if sleeps && !core.prepare_sleep() {
                 return;
             }
             let (timeout, blocked) = (core.next_timeout(), core.blocked_at());
             drop(core);
+            let descriptors = (shared.sockets, blocked, shared.others);
+            let alone = Beside::alone(descriptors, timeout);
+            let Some(all) = (if sleeps { alone.with_others(shared, now) } else { Some(alone) }) else { return };
             // Asleep is not away: the watchdog need not step in.
-            shared.waiting.give_way((shared.sockets, blocked, shared.others), now, timeout, |until| {
+            shared.waiting.give_way(&all.descriptors, now, all.timeout, |until| {
                 shared.last_poll.store(until.0, Ordering::Relaxed);
+                all.polled(until);
             });
-            shared.last_poll.store(crate::core::now().0, Ordering::Relaxed);
+            let now = crate::core::now();
+            shared.last_poll.store(now.0, Ordering::Relaxed);
+            all.polled(now);
         }
     }
 
@@ -588,7 +597,7 @@ impl Endpoint {
             let left = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0));
             let sleep = Duration::from_nanos(left.clamp(1000, SLEEP_MAX_NS));
             if ready {
-                waiting::wait_ready((self.shared.sockets, blocked, self.shared.others), sleep);
+                waiting::wait_ready(&[(self.shared.sockets, blocked, self.shared.others)], sleep);
             }
         }
     }
