@@ -6,6 +6,7 @@
 mod api;
 #[cfg(feature = "bare")]
 pub mod bare;
+mod beside;
 mod broken;
 mod config;
 mod core;
@@ -41,6 +42,7 @@ pub use team::{Team, TeamError};
 pub use weir_collective as collective;
 pub use weir_message::{INJECT_BYTES as MAX_INJECT_BYTES, MultiOrder, StreamBits, Totals};
 
+use crate::beside::Beside;
 use crate::core::{Core, now};
 use crate::memory::Gather;
 use std::os::fd::{AsRawFd, RawFd};
@@ -526,16 +528,23 @@ impl Endpoint {
             }
             let (timeout, blocked) = if over { (core.next_timeout(), core.blocked_at()) } else { (None, None) };
             drop(core);
-            // Who looks after others does not sleep, for what wakes it is of this endpoint only.
-            let timeout = if group.is_some_and(|g| g.give_turn(shared, now, false)) { Some(now) } else { timeout };
+            // Who looks after others does not sleep, for they are polled by nobody else.
+            let attends = group.is_some_and(|g| g.give_turn(shared, now, false));
             if !over {
                 return;
             }
+            let alone =
+                Beside::alone((shared.sockets, blocked, shared.others), if attends { Some(now) } else { timeout });
+            let all = if sleeps && !attends { alone.with_others(shared, now) } else { Some(alone) };
+            let Some(all) = all else { return };
             // Asleep is not away: the watchdog need not step in.
-            shared.waiting.give_way((shared.sockets, blocked, shared.others), now, timeout, |until| {
+            shared.waiting.give_way(&all.descriptors, now, all.timeout, |until| {
                 shared.last_poll.store(until.0, Ordering::Relaxed);
+                all.polled(until);
             });
-            shared.last_poll.store(crate::core::now().0, Ordering::Relaxed);
+            let now = crate::core::now();
+            shared.last_poll.store(now.0, Ordering::Relaxed);
+            all.polled(now);
         }
     }
 
@@ -669,7 +678,7 @@ impl Endpoint {
             let left = timeout.map_or(SLEEP_MAX_NS, |t| t.0.saturating_sub(now().0));
             let sleep = Duration::from_nanos(left.clamp(1000, SLEEP_MAX_NS));
             if ready {
-                waiting::wait_ready((self.shared.sockets, blocked, self.shared.others), sleep);
+                waiting::wait_ready(&[(self.shared.sockets, blocked, self.shared.others)], sleep);
             }
         }
     }

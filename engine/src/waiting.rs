@@ -8,6 +8,7 @@
 
 use crate::core::now;
 use nix::sys::resource::{UsageWho, getrusage};
+use smallvec::SmallVec;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -90,6 +91,12 @@ impl Waiting {
         before != NEVER_ASKED && before != switches
     }
 
+    /// As if others had wanted the core.
+    #[cfg(test)]
+    pub fn contend(&self) {
+        self.contention.store(CONTENDED, Ordering::Relaxed);
+    }
+
     /// Whether others have wanted the core lately.
     pub fn is_contended(&self) -> bool {
         self.contention.load(Ordering::Relaxed) > 0
@@ -102,7 +109,13 @@ impl Waiting {
 
     /// Lets others use the core; `timeout` is when the endpoint has something to do although nothing arrives, and room in a socket counts as well.
     /// `before_sleep` is told until when at most it will sleep.
-    pub fn give_way(&self, descriptors: Descriptors, at: Time, timeout: Option<Time>, before_sleep: impl FnOnce(Time)) {
+    pub fn give_way(
+        &self,
+        descriptors: &[Descriptors],
+        at: Time,
+        timeout: Option<Time>,
+        before_sleep: impl FnOnce(Time),
+    ) {
         let contention = self.contention.load(Ordering::Relaxed);
         if contention > 0 {
             let most = self.sleep_max_ns(at);
@@ -121,19 +134,22 @@ impl Waiting {
     }
 }
 
-/// What is waited for: the datagram sockets, the one of them that has no room, and the descriptors of lanes and of shared memory; -1 is none.
+/// What is waited for of an endpoint: the datagram sockets, the one of them that has no room, and the descriptors of lanes and of shared memory; -1 is none.
 pub type Descriptors = ([RawFd; 2], Option<RawFd>, [RawFd; 2]);
 
 /// Sleeps until one of them is readable, or has room again, or the time is over.
-pub fn wait_ready((sockets, blocked, others): Descriptors, time: Duration) {
-    let slot = |fd| {
-        let events = if blocked == Some(fd) { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
-        libc::pollfd { fd, events, revents: 0 }
-    };
-    let mut slots = [slot(sockets[0]), slot(sockets[1]), slot(others[0]), slot(others[1])];
+pub fn wait_ready(endpoints: &[Descriptors], time: Duration) {
+    let mut slots: SmallVec<[libc::pollfd; 8]> = SmallVec::new();
+    for (sockets, blocked, others) in endpoints {
+        let slot = |fd: &RawFd| {
+            let events = if *blocked == Some(*fd) { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
+            libc::pollfd { fd: *fd, events, revents: 0 }
+        };
+        slots.extend(sockets.iter().chain(others).map(slot));
+    }
     let time = libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() };
-    // SAFETY: four entries, a negative descriptor being none, a valid time, no signal mask. Interruption is as good as a time-out.
-    unsafe { libc::ppoll(slots.as_mut_ptr(), 4, &raw const time, std::ptr::null()) };
+    // SAFETY: as many entries as are said, a negative descriptor being none, a valid time, no signal mask. Interruption is as good as a time-out.
+    unsafe { libc::ppoll(slots.as_mut_ptr(), slots.len() as libc::nfds_t, &raw const time, std::ptr::null()) };
 }
 
 #[cfg(test)]
@@ -169,7 +185,7 @@ mod tests {
     #[test]
     fn contention_is_found_by_yields_and_forgotten_when_they_are_short() {
         let waiting = Waiting::new(100, 200, false);
-        let give_way = || waiting.give_way(([-1; 2], None, [-1; 2]), Time(0), Some(Time(0)), |_| ());
+        let give_way = || waiting.give_way(&[([-1; 2], None, [-1; 2])], Time(0), Some(Time(0)), |_| ());
         beside_busy_threads(|| {
             give_way();
             waiting.is_contended()
@@ -184,7 +200,7 @@ mod tests {
     fn sleeps(waiting: &Waiting, at: Time) -> Option<u64> {
         waiting.contention.store(CONTENDED, Ordering::Relaxed);
         let mut until = None;
-        waiting.give_way(([-1; 2], None, [-1; 2]), at, None, |t| until = Some(t.0 - at.0));
+        waiting.give_way(&[([-1; 2], None, [-1; 2])], at, None, |t| until = Some(t.0 - at.0));
         until
     }
 
