@@ -97,6 +97,9 @@ pub struct Config {
     pub handshake_retry: Duration,
     /// ... up to this.
     pub handshake_retry_max: Duration,
+    /// ... or up to this, once the peer has answered. 100 ms: it is there, and may hold the association for up already; with one packet in two lost, four of the handshake
+    /// must still pass well within its `peer_timeout`.
+    pub handshake_retry_answered: Duration,
     /// Opening fails after this. 10 s: launchers start ranks seconds apart.
     pub connect_timeout: Duration,
     /// A peer is dead when nothing was heard for this long; a PING goes out after a quarter of it.
@@ -171,6 +174,7 @@ impl Default for Config {
             lane: weir_lane::Config::default(),
             handshake_retry: Duration::from_millis(5),
             handshake_retry_max: Duration::from_millis(500),
+            handshake_retry_answered: Duration::from_millis(100),
             connect_timeout: Duration::from_secs(10),
             peer_timeout: Duration::from_secs(5),
             last_pings: 25,

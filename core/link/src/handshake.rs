@@ -130,12 +130,14 @@ impl Endpoint {
 
     /// INIT or CONFIRM, when it is due.
     pub(crate) fn build_opening(&mut self, now: Time, peer: PeerId, out: &mut PacketBuf) -> Option<Transmit> {
-        let max_interval = self.cfg.handshake_retry_max.as_nanos() as u64;
         let a = self.assocs.get_mut(peer.0 as usize)?;
         let o = a.opening.as_mut()?;
         if o.send_at > now {
             return None;
         }
+        let longest = if o.confirmed { self.cfg.handshake_retry_answered } else { self.cfg.handshake_retry_max };
+        let max_interval = longest.as_nanos() as u64;
+        o.interval_ns = o.interval_ns.min(max_interval);
         if o.cookie.is_some() && o.confirms >= CONFIRM_TRIES {
             o.cookie = None;
         }
