@@ -484,8 +484,8 @@ impl Shm {
         link.pull.map_err(|why| io::Error::new(io::ErrorKind::Unsupported, why))?;
         // SAFETY: passed on from the caller.
         let read = unsafe { sys::read_process_into(link.pid, pieces, local) };
-        // A number may pass to another process: what was read counts only if the peer still lives.
-        if sys::is_over(&link.socket, link.pidfd.as_ref()) {
+        // A process that ends lets go of its memory before its socket. And a number may pass to another process: what was read counts only if the peer still lives.
+        if sys::has_no_memory(&read) || sys::is_over(&link.socket, link.pidfd.as_ref()) {
             self.service_at_ns = 0;
             return Err(io::ErrorKind::ConnectionReset.into());
         }
