@@ -12,7 +12,7 @@ use crate::lab::Lab;
 use crate::mpi::Mpi;
 use crate::paths::Paths;
 use crate::process::{Outcome, run_limited};
-use crate::stack::{Carrier, Stack};
+use crate::stack::{Carrier, Stack, override_env};
 
 /// One run of one program.
 #[derive(Clone, Debug)]
@@ -218,12 +218,6 @@ impl Job<'_> {
 pub fn result_of(outcome: &Outcome) -> Option<serde_json::Value> {
     let lines = outcome.stdout.lines().rev().filter(|line| line.trim_start().starts_with('{'));
     lines.into_iter().find_map(|line| serde_json::from_str(line.trim()).ok())
-}
-
-/// Adds variables, in place of those of the same names: of two Open MPI's launcher takes the first.
-fn override_env(env: &mut Vec<(String, String)>, by: &[(String, String)]) {
-    env.retain(|(name, _)| by.iter().all(|(other, _)| other != name));
-    env.extend_from_slice(by);
 }
 
 #[cfg(test)]

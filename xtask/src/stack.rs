@@ -1,9 +1,14 @@
 //! The stacks that are compared: an MPI over one kind of network, as the settings that select it.
 
-use anyhow::{Result, bail};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
 
 use crate::mpi::Mpi;
 use crate::paths::Paths;
+
+/// How the names of stacks of another build begin, where ours begin with `weir`.
+const BEFORE: &str = "before";
 
 /// What carries the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +104,28 @@ impl Stack {
         Self { name: "weir-mpich-1stream".into(), mpi: Mpi::Mpich, carrier: Carrier::Weir, congestion: None, env }
     }
 
+    /// Weir as another build has it, whose provider lies in `folder`: one for each MPI with which Weir is among `stacks`.
+    ///
+    /// # Errors
+    /// If there is no provider.
+    pub fn of_build(folder: &Path, stacks: &[Self]) -> Result<Vec<Self>> {
+        let folder = folder.canonicalize().with_context(|| format!("no build in {}", folder.display()))?;
+        if !folder.join("libweir-fi.so").is_file() {
+            bail!("{} holds no libweir-fi.so", folder.display());
+        }
+        let before = |stack: &Self| Self {
+            name: stack.name.replacen("weir", BEFORE, 1),
+            env: vec![("FI_PROVIDER_PATH".into(), folder.display().to_string())],
+            ..stack.clone()
+        };
+        Ok(stacks.iter().filter(|stack| stack.is_ours()).map(before).collect())
+    }
+
+    /// The stack of this build that this one of another build is measured beside.
+    pub fn is_before(&self) -> Option<String> {
+        Some(format!("weir{}", self.name.strip_prefix(BEFORE)?))
+    }
+
     /// Weir's own, not a rival.
     pub fn is_ours(&self) -> bool {
         self.carrier == Carrier::Weir
@@ -148,7 +175,7 @@ impl Stack {
                 s.mca("opal_common_ofi_provider_include", provider);
             }
         }
-        s.env.extend(self.env.iter().cloned());
+        override_env(&mut s.env, &self.env);
         Ok(s)
     }
 }
@@ -190,6 +217,12 @@ impl Settings {
     }
 }
 
+/// Adds variables, in place of those of the same names: of two Open MPI's launcher takes the first.
+pub fn override_env(env: &mut Vec<(String, String)>, by: &[(String, String)]) {
+    env.retain(|(name, _)| by.iter().all(|(other, _)| other != name));
+    env.extend_from_slice(by);
+}
+
 /// Measurements need a key, not a secret: they run in networks of their own.
 fn test_key() -> String {
     "c0ffee".repeat(11)[..64].to_owned()
@@ -214,6 +247,22 @@ mod tests {
         assert_eq!((stacks.len(), stacks.iter().filter(|s| s.is_ours()).count()), (5, 2));
         let paths = Paths::find();
         assert!(stacks.iter().filter(|s| !s.is_ours()).all(|s| s.settings(&paths, "lo").is_ok()));
+    }
+
+    #[test]
+    fn another_build_is_a_stack_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = Stack::all(&["cubic".into()]);
+        assert!(Stack::of_build(folder.path(), &all).is_err(), "there is no provider");
+        std::fs::write(folder.path().join("libweir-fi.so"), "").unwrap();
+        let before = Stack::of_build(folder.path(), &all).unwrap();
+        let names: Vec<&str> = before.iter().map(|stack| stack.name.as_str()).collect();
+        assert_eq!(names, ["before-mpich", "before-openmpi"]);
+        assert_eq!(before[0].is_before().as_deref(), Some("weir-mpich"));
+        assert!(before[0].is_ours() && all[0].is_before().is_none());
+        let mut env = vec![("FI_PROVIDER_PATH".into(), "ours".into())];
+        override_env(&mut env, &before[0].env);
+        assert_eq!(env, [("FI_PROVIDER_PATH".to_owned(), folder.path().canonicalize().unwrap().display().to_string())]);
     }
 
     #[test]

@@ -139,7 +139,8 @@ impl Results {
 /// Which stacks a cell runs on.
 pub fn stacks_of(cell: &Cell, stacks: &[Stack]) -> Vec<Stack> {
     if cell.one_host {
-        return Stack::of_one_host();
+        let before = stacks.iter().filter(|stack| stack.is_before().is_some());
+        return Stack::of_one_host().into_iter().chain(before.cloned()).collect();
     }
     let mut all: Vec<Stack> = stacks.iter().filter(|stack| stack.is_ours() || cell.rivals).cloned().collect();
     if cell.ablate_streams && stacks.iter().any(|stack| stack.name == "weir-mpich") {

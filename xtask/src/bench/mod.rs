@@ -9,7 +9,7 @@ pub mod report;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use crate::{dist, lab, mpi};
   cargo xtask bench mpi --quick
   cargo xtask bench mpi --list
   cargo xtask bench mpi --only latency,loss --launches 7
+  cargo xtask bench mpi --stacks weir --against ../before/target/weir/lib
   cargo xtask bench mpi --only farm --stacks weir-mpich,mpich-tcp-cubic,openmpi-ob1-cubic --json")]
 pub struct Options {
     /// Only these groups: latency, bandwidth, stream, loss, wan, farm, streams, incast, rate, overlap, host (two ranks
@@ -35,6 +36,10 @@ pub struct Options {
     /// Only stacks whose names start with one of these
     #[arg(long, value_delimiter = ',')]
     pub stacks: Vec<String>,
+    /// Measure the provider of another build too, in turns with this one: the folder of its libweir-fi.so. Its stacks are
+    /// before-mpich and before-openmpi
+    #[arg(long)]
+    pub against: Option<PathBuf>,
     /// Congestion controls of the kernel for stacks over TCP
     #[arg(long, value_delimiter = ',', default_value = "cubic,bbr")]
     pub congestion: Vec<String>,
@@ -141,7 +146,10 @@ fn plan(options: &Options) -> Result<measure::Plan> {
     let chosen = |stack: &Stack| {
         options.stacks.is_empty() || options.stacks.iter().any(|start| stack.name.starts_with(start.as_str()))
     };
-    let stacks: Vec<Stack> = Stack::all(&options.congestion).into_iter().filter(chosen).collect();
+    let mut stacks: Vec<Stack> = Stack::all(&options.congestion).into_iter().filter(chosen).collect();
+    if let Some(folder) = &options.against {
+        stacks.extend(Stack::of_build(folder, &stacks)?);
+    }
     if stacks.is_empty() {
         bail!("no stack has such a name");
     }

@@ -130,6 +130,12 @@ fn streams_ratio(results: &Results, cell: &Cell, metric: Metric) -> Option<f64> 
     Some(ours(results, &cell.id, metric)? / one)
 }
 
+/// Our number over that of `stack`, if that is Weir of another build.
+fn beside_before(results: &Results, cell: &Cell, stack: &Stack, metric: Metric) -> Option<f64> {
+    let median = |name: &str| Some(results.spread(&cell.id, name, metric)?.median);
+    Some(median(&stack.is_before()?)? / median(&stack.name)?)
+}
+
 /// What a reader must know to read the cells of a section.
 fn note(section: &str) -> Option<&'static str> {
     match section {
@@ -187,6 +193,13 @@ fn cell_table(text: &mut String, results: &Results, cell: &Cell, stacks: &[Stack
     for metric in cell.metrics.iter().filter(|_| cell.ablate_streams) {
         if let Some(ratio) = streams_ratio(results, cell, *metric) {
             let _ = writeln!(text, "\nTen streams beside one, {}: {}.", metric.label, number(ratio));
+        }
+    }
+    for stack in stacks_of(cell, stacks) {
+        for metric in &cell.metrics {
+            if let Some(ratio) = beside_before(results, cell, &stack, *metric) {
+                let _ = writeln!(text, "\nThis build beside {}, {}: {}.", stack.name, metric.label, number(ratio));
+            }
         }
     }
     for goal in &cell.goals {
@@ -346,6 +359,20 @@ mod tests {
         let text = markdown(&some, &all, &Stack::all(&["cubic".into()]), &[]);
         assert!(text.contains("Ten streams beside one, median us: 0.7500."), "{text}");
         assert!(text.contains("MPI's order binds"), "{text}");
+    }
+
+    #[test]
+    fn a_build_is_shown_beside_the_one_before() {
+        let all = cells(&["latency".into(), "host".into()], Extent { quick: true, seconds: 1.0 });
+        let mut stacks = Stack::all(&["cubic".into()]);
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("libweir-fi.so"), "").unwrap();
+        stacks.extend(Stack::of_build(folder.path(), &stacks).unwrap());
+        for cell in [&all[0], all.last().unwrap()] {
+            let some = results(&cell.id, &[("weir-mpich", 3.0), ("before-mpich", 4.0)]);
+            let text = markdown(&some, &all, &stacks, &[]);
+            assert!(text.contains("This build beside before-mpich, median us: 0.7500."), "{text}");
+        }
     }
 
     #[test]
