@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use weir_capture::Captured;
 use weir_link::{Endpoint, PacketBuf, PeerId, RxMeta, Time};
-use weir_message::Messages;
+use weir_message::{Messages, SendOp};
 use weir_net::{Datagrams, Faulty};
 use weir_session::Carrier;
 use weir_udp::UdpTransport;
@@ -214,6 +214,12 @@ impl Core {
         }
     }
 
+    /// Puts a short send into memory shared with its peer, if nothing keeps it from going at once. False: it is to be sent as any other.
+    #[inline]
+    pub fn send_straight(&mut self, op: &SendOp<Gather>) -> bool {
+        self.shm.as_mut().is_some_and(|shm| shm.send_straight(&mut self.st, op))
+    }
+
     /// Hands over what was just sent to a peer whose carrier needs no socket. False: it takes packets.
     #[inline]
     pub fn transmit_unless_packets(&mut self, now: Time, peer: u32) -> bool {
@@ -252,8 +258,8 @@ impl Core {
     }
 
     /// After closing: what was accepted has arrived, and the peers know.
-    pub fn is_drained(&self) -> bool {
-        self.st.proto().is_drained() && self.shm.as_ref().is_none_or(|shm| shm.is_drained(&self.st))
+    pub fn is_drained(&mut self) -> bool {
+        self.st.proto().is_drained() && self.shm.as_mut().is_none_or(|shm| shm.is_drained(&self.st))
     }
 
     /// The same of the sockets and connections.

@@ -233,13 +233,17 @@ impl Endpoint {
     /// The memory of `op.memory` is readable, and stays so and unchanged until the completion (with [`SendMode::Inject`]: until this returns).
     pub unsafe fn send(&self, op: &SendOp<'_>) -> Result<(), EngineError> {
         check_iov(op.memory)?;
-        let now = now();
         let mut core = self.shared.enter()?;
         if core.st.closed {
             return Err(EngineError::Closed);
         }
         // SAFETY: passed on from the caller.
         let op = op.with_memory(unsafe { Gather::new(op.memory) });
+        if core.send_straight(&op) {
+            self.wake_sleeper(&core);
+            return Ok(());
+        }
+        let now = now();
         let (peer, bytes) = (op.peer, op.memory.len() as usize);
         core.st.messages.send(now, op)?;
         self.after_send(&mut core, now, peer, bytes);
@@ -660,14 +664,18 @@ impl Endpoint {
     }
 
     /// Makes progress, asleep in between, until `done` or the deadline.
-    fn progress_until(&self, deadline: std::time::Instant, done: impl Fn(&Core) -> bool) -> Result<(), EngineError> {
+    fn progress_until(
+        &self,
+        deadline: std::time::Instant,
+        done: impl Fn(&mut Core) -> bool,
+    ) -> Result<(), EngineError> {
         const SLEEP_MAX_NS: u64 = 10_000_000;
         loop {
             let (timeout, blocked, ready) = {
                 let mut core = self.shared.enter()?;
                 core.progress(now());
                 self.wake_sleeper(&core);
-                if done(&core) {
+                if done(&mut core) {
                     return Ok(());
                 }
                 (core.next_timeout(), core.blocked_at(), core.prepare_sleep())

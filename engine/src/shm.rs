@@ -40,6 +40,16 @@ struct Peer {
     handed: Handed,
     /// The program waits for one of them.
     awaited: bool,
+    /// Something went straight into the ring: what of that it does not read is lost.
+    straight: bool,
+    /// Who closes waits for it to be read.
+    unread: bool,
+}
+
+/// Whether a peer has not read all that was put into its ring. Of one that is over nothing is known, nor waited for.
+fn is_unread(shm: &mut Shm, ix: PeerIx) -> bool {
+    let end = shm.tail(ix);
+    end.is_ok_and(|end| shm.read_there(ix).is_ok_and(|read| read < end))
 }
 
 /// All of an endpoint.
@@ -119,8 +129,9 @@ impl SharedMemory {
 
     /// When to look although nothing wakes a sleeper.
     pub fn next_timeout(&self, st: &State, now: Time) -> Option<Time> {
-        let wait_ns = |p: &Peer| if p.awaited { SETTLE_NS } else { TIMERS_NS };
-        let settle = self.peers().filter(|p| !p.handed.is_empty()).map(wait_ns).min().map(|ns| now.plus_ns(ns));
+        let wait_ns = |p: &Peer| if p.awaited || p.unread { SETTLE_NS } else { TIMERS_NS };
+        let waits = self.peers().filter(|p| p.unread || !p.handed.is_empty());
+        let settle = waits.map(wait_ns).min().map(|ns| now.plus_ns(ns));
         let sessions = st.proto().sessions();
         let of_session = |p: &Peer| sessions.get(p.peer?).filter(|s| s.carrier() == Carrier::Shm)?.deadline();
         let timers = self.peers().filter_map(of_session).min();
@@ -132,9 +143,15 @@ impl SharedMemory {
     }
 
     /// Nothing is left that a peer has not read.
-    pub fn is_drained(&self, st: &State) -> bool {
+    pub fn is_drained(&mut self, st: &State) -> bool {
         let sessions = st.proto().sessions();
-        self.peers().filter_map(|p| sessions.get(p.peer?)).all(|s| s.down().is_some() || !s.has_open())
+        let mut drained = true;
+        for p in self.table.iter_mut().flatten() {
+            let Some(s) = p.peer.and_then(|peer| sessions.get(peer)).filter(|s| s.down().is_none()) else { continue };
+            p.unread = p.straight && is_unread(&mut self.shm, p.ix);
+            drained &= !s.has_open() && !p.unread;
+        }
+        drained
     }
 
     /// Says goodbye and lets go of all memory that is shared.
@@ -166,6 +183,8 @@ impl SharedMemory {
                 bye: false,
                 handed: Handed::default(),
                 awaited: false,
+                straight: false,
+                unread: false,
             });
         }
         entry.as_mut().expect("just filled")
@@ -269,6 +288,9 @@ impl SharedMemory {
                     _ if p.bye => self.end(st, now, ix, DownReason::Closed),
                     Why::Died if p.up => self.end(st, now, ix, DownReason::Unreachable),
                     Why::Corrupt => self.end(st, now, ix, DownReason::Violation),
+                    // Not by packets: what went straight and was not read cannot be sent again.
+                    Why::Closed if p.straight => self.end(st, now, ix, DownReason::Closed),
+                    _ if p.straight => self.end(st, now, ix, DownReason::Unreachable),
                     _ => self.fall_back(st, now, ix, why),
                 }
             }

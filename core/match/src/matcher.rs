@@ -95,6 +95,27 @@ impl Matcher {
         }
     }
 
+    /// The receive that a message takes at once, where that is an ordinary one and nobody else is concerned. Otherwise changes nothing: it is to [`Matcher::arrive`].
+    #[inline]
+    pub fn take_at_once(&mut self, a: &Arrival) -> Option<OpToken> {
+        if !self.store.gappy.is_empty() {
+            return None;
+        }
+        let receive = self.store.first_receive(a.peer, a.class, a.tag);
+        if receive == NIL || self.store.receives.get(receive).multi.is_some() {
+            return None;
+        }
+        let peer = self.store.peer_mut(a.peer);
+        let position = peer.position(a.mseq);
+        if !peer.note_next(position, a.stream, a.sseq) {
+            return None;
+        }
+        self.count(a.len, true);
+        let op = self.store.receives.get(receive).op;
+        self.store.remove_receive(receive);
+        Some(op)
+    }
+
     #[inline]
     fn keep(&mut self, a: &Arrival, position: u64) {
         let ix = self.store.make_message(a, position);

@@ -7,6 +7,7 @@ use crate::keys::{MsgKey, RecvKey};
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::Sink;
+use crate::receives::RecvState;
 use alloc::vec::Vec;
 
 impl<M: Memory, S: Sink> Messages<M, S> {
@@ -14,6 +15,12 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     pub(crate) fn consumed(&mut self, m: &Arriving<M>, bytes: u64) {
         let msgs = if m.held { self.unexpected.leave(m.peer) } else { 1 };
         self.give_credit(m.peer, msgs, bytes);
+        self.relieve();
+    }
+
+    /// There may be room for messages of others.
+    #[inline]
+    pub(crate) fn relieve(&mut self) {
         while let Some((peer, ahead)) = self.unexpected.relieve() {
             self.counters.credit_ahead += u64::from(ahead);
             self.give_credit(peer, ahead, 0);
@@ -56,6 +63,28 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.counters.truncated += u64::from(excess > 0);
         let address = dest.address();
         self.finish_recv(r, Some((&m, address)), result);
+    }
+
+    /// Gives bytes of a message to a receive that nothing else is known to: the end of both.
+    #[inline]
+    pub(crate) fn give_to(&mut self, recv: &RecvState<M>, (peer, tag, data): (u32, u64, Option<u64>), bytes: &[u8]) {
+        let len = recv.dest.write(0, bytes);
+        let excess = bytes.len() - len;
+        self.counters.truncated += u64::from(excess > 0);
+        self.complete(Completion {
+            context: recv.context,
+            user: recv.user,
+            kind: OpKind::Recv,
+            class: recv.class,
+            report: recv.report,
+            multi_done: false,
+            len,
+            address: 0,
+            tag,
+            data,
+            source: self.peers.source(peer),
+            result: if excess > 0 { Err(OpError::Truncated { excess }) } else { Ok(()) },
+        });
     }
 
     /// Completes a receive, or one message of a multi-receive.

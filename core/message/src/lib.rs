@@ -21,6 +21,7 @@
 //! | `answers`, `ending`, `noticed` | answering a peer, ending an operation, notices of remote writes |
 //! | `delivering`, `binding` | the end of a message that has arrived; the receive that takes it |
 //! | `receiving`, `peek` | posting, cancelling, placing; looking before receiving |
+//! | `straight` | short sends that skip the tables |
 //! | `sending`, `remote`, `atomics`, `control` | sends and what peers answer to them; remote memory begun here; atomic operations, begun and executed; control messages of peers |
 //! | `events` | what the protocol reports, and the death of a peer |
 //! | `loopback` | the carrier for what this endpoint sends to itself |
@@ -63,6 +64,7 @@ mod sending;
 mod sends;
 mod session;
 mod source;
+mod straight;
 #[cfg(test)]
 mod testing;
 mod trace;
@@ -77,3 +79,4 @@ pub use notice::{Notice, Sink, Step};
 pub use receiving::Room;
 pub use sending::INJECT_BYTES;
 pub use source::{INLINE_BYTES, Source};
+pub use straight::Straight;

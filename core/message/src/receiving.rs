@@ -112,6 +112,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// A fragment of a matched message.
     pub(crate) fn fragment(&mut self, now: Time, f: Fragment, envelope: &[u8], bytes: &[u8]) {
+        if f.first && f.complete && self.receive_straight(&f, envelope, bytes) {
+            return;
+        }
         let k = if f.first {
             match self.first_fragment(now, &f, envelope) {
                 Some(k) => k,

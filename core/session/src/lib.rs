@@ -22,6 +22,7 @@ mod offer;
 mod ranges;
 mod session;
 mod sessions;
+mod straight;
 mod time;
 
 pub use api::*;
@@ -37,5 +38,6 @@ pub use offer::{Flow, Fragment, Line, Piece};
 pub use ranges::RangeSet;
 pub use session::{PeerCounters, Session, Terms};
 pub use sessions::{Common, Counters, Sessions};
+pub use straight::Numbers;
 pub use time::Time;
 pub use weir_wire::BodyKey;

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::ranges::RangeSet;
-use crate::{Credit, Message};
+use crate::{Credit, Message, Numbers};
 use weir_wire::expand;
 
 /// Largest envelope (spec 1).
@@ -63,6 +63,13 @@ impl OutMessage {
         }
     }
 
+    /// One that has arrived.
+    #[cold]
+    fn over() -> Self {
+        let nothing = Message { control: false, stream: 0, envelope: &[], len: 0, patient: true, token: 0 };
+        OutMessage { started: true, done: true, ..OutMessage::new(&nothing, 0) }
+    }
+
     /// Bytes of it, or if it has none it, wait to be handed to a carrier for the first time.
     pub(crate) fn has_more(&self) -> bool {
         self.sent < self.len || !self.started
@@ -111,6 +118,17 @@ impl OutRing {
         self.unsent += 1;
         self.open += 1;
         self.base + self.ring.len() as u64 - 1
+    }
+
+    /// The number of a message that nobody will ask for. Behind messages whose fate is open it takes a place, for places go by numbers.
+    #[inline]
+    fn skip(&mut self) -> u64 {
+        if self.ring.is_empty() {
+            self.base += 1;
+        } else {
+            self.ring.push_back(OutMessage::over());
+        }
+        self.next() - 1
     }
 
     pub(crate) fn get(&self, mseq: u64) -> Option<&OutMessage> {
@@ -207,14 +225,37 @@ impl MessagesOut {
         if m.control {
             return self.control.push(OutMessage::new(m, 0));
         }
-        let s = usize::from(m.stream);
+        let sseq = self.next_of_stream(m.stream);
+        self.bytes_queued += u64::from(m.len);
+        self.matched.push(OutMessage::new(m, sseq))
+    }
+
+    fn next_of_stream(&mut self, stream: u16) -> u32 {
+        let s = usize::from(stream);
         if s >= self.sseq.len() {
             self.sseq.resize(s + 1, 0);
         }
         let sseq = self.sseq[s];
         self.sseq[s] = sseq.wrapping_add(1);
-        self.bytes_queued += u64::from(m.len);
-        self.matched.push(OutMessage::new(m, sseq))
+        sseq
+    }
+
+    /// Whether credit lets out one more message of `len` bytes, and none waits for it.
+    #[inline]
+    pub(crate) fn lets_out(&self, len: u32) -> bool {
+        self.admitted == self.matched.next()
+            && self.admitted < self.msgs_limit
+            && self.bytes_admitted + u64::from(len) <= self.bytes_limit
+    }
+
+    /// A message is handed over of which nothing is kept.
+    #[inline]
+    pub(crate) fn go_straight(&mut self, stream: u16, len: u32) -> Numbers {
+        let sseq = self.next_of_stream(stream);
+        self.bytes_queued += u64::from(len);
+        self.bytes_admitted += u64::from(len);
+        self.admitted += 1;
+        Numbers { mseq: self.matched.skip(), sseq }
     }
 
     /// Limits as the peer states them; they never shrink.

@@ -2,10 +2,11 @@
 
 use super::SharedMemory;
 use crate::core::State;
-use crate::memory::{places_of, slices_of};
+use crate::memory::{Gather, places_of, slices_of};
 use smallvec::SmallVec;
 use std::io::IoSlice;
 use weir_link::{BodyKey, PeerId, Time};
+use weir_message::{INLINE_BYTES, Memory, SendOp};
 use weir_session::{Flow, Fragment, FragmentIn, Line};
 use weir_shm::{PeerIx, RemotePiece, SendError};
 
@@ -262,6 +263,39 @@ impl SharedMemory {
         self.shm.tail(ix).map_err(|_| Given::Over)
     }
 
+    /// Puts a short message into the ring and shows it, if nothing waits that would have to go before it, and there is room.
+    #[inline]
+    pub fn send_straight(&mut self, st: &mut State, op: &SendOp<Gather>) -> bool {
+        let Some(Some(ix)) = self.by_peer.get(op.peer as usize).copied() else { return false };
+        let Some(Some(entry)) = self.table.get_mut(ix.slot()) else { return false };
+        let Some(s) = st.messages.straight(op) else { return false };
+        let len = op.memory.len() as usize;
+        let Ok(mut room) = self.shm.reserve(ix, kind::WHOLE, WHOLE_LEN + s.envelope_len + len) else { return false };
+        let Some(numbers) = st.messages.go_straight(op, s.stream) else { return false };
+        let mut record = [0; WHOLE_LEN + 48 + INLINE_BYTES];
+        record[..WHOLE_LEN].copy_from_slice(&whole_head(s.stream, s.envelope_len, numbers.sseq, numbers.mseq));
+        record[WHOLE_LEN..WHOLE_LEN + 48].copy_from_slice(&s.envelope);
+        let mut at = WHOLE_LEN + s.envelope_len;
+        if len <= INLINE_BYTES {
+            // One write of whole words instead of several of parts.
+            op.memory.read(0, &mut record[at..at + len]);
+            room.write(0, &record[..at + len]);
+        } else {
+            room.write(0, &record[..at]);
+            let mut slices: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
+            op.memory.slices(0, len, &mut slices);
+            for slice in &slices {
+                room.write(at, slice);
+                at += slice.len();
+            }
+        }
+        room.commit();
+        entry.straight = true;
+        // Its end, if that is why it fails, comes as an event.
+        let _ = self.shm.publish(ix);
+        true
+    }
+
     fn handed(&mut self, ix: PeerIx, end: u64, f: Fragment, awaited: bool) {
         if let Some(Some(p)) = self.table.get_mut(ix.slot()) {
             p.handed.push(end, f);
@@ -325,10 +359,7 @@ impl SharedMemory {
             let env = m.envelope().len();
             let (token, patient) = (m.token, m.patient || m.token == 0);
             let mut head = [0; WHOLE_LEN + 48];
-            head[..2].copy_from_slice(&m.stream.to_le_bytes());
-            head[2..4].copy_from_slice(&(env as u16).to_le_bytes());
-            head[4..8].copy_from_slice(&m.sseq.to_le_bytes());
-            head[8..12].copy_from_slice(&(mseq as u32).to_le_bytes());
+            head[..WHOLE_LEN].copy_from_slice(&whole_head(m.stream, env, m.sseq, mseq));
             head[WHOLE_LEN..WHOLE_LEN + env].copy_from_slice(m.envelope());
             self.put_payload(st, ix, kind::WHOLE, &head[..WHOLE_LEN + env], (token, 0, piece.to)).map(|end| {
                 if let Some((s, _)) = st.proto_mut().sessions_mut().get_mut(peer) {
@@ -453,6 +484,17 @@ impl SharedMemory {
         self.handed(ix, tail, Fragment::of(flow, from, end), !patient);
         Ok(())
     }
+}
+
+/// What goes before envelope and payload of a message that is whole.
+#[inline]
+fn whole_head(stream: u16, envelope_len: usize, sseq: u32, mseq: u64) -> [u8; WHOLE_LEN] {
+    let mut head = [0; WHOLE_LEN];
+    head[..2].copy_from_slice(&stream.to_le_bytes());
+    head[2..4].copy_from_slice(&(envelope_len as u16).to_le_bytes());
+    head[4..8].copy_from_slice(&sseq.to_le_bytes());
+    head[8..].copy_from_slice(&(mseq as u32).to_le_bytes());
+    head
 }
 
 /// What is said at the head of a record that bears payload, and where that begins.
