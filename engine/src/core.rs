@@ -346,6 +346,11 @@ impl Core {
             let Some(t) = self.st.messages.poll_transmit(now, &mut self.out) else {
                 break;
             };
+            if n == 1 && t.payload.is_none() && !self.st.messages.may_transmit() {
+                // One packet, as in an exchange of short messages: it needs no batch.
+                self.device.send_now(now.0, (t.remote, t.local), &self.out.head);
+                return self.transmit_lanes(now);
+            }
             let mut slices: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
             if let Some(p) = &t.payload
                 && let Some(source) = self.st.messages.payload(p.token)

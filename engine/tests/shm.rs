@@ -134,3 +134,80 @@ fn scribble(round: u64) {
         ep.close();
     }
 }
+
+/// Short messages that go straight into the ring, and others that take their way through the tables, come in the order in which they were sent: also when the ring is full, and when the
+/// sender closes as soon as it has sent the last.
+#[test]
+fn short_messages_keep_their_order_among_long_ones_and_arrive_though_their_sender_closes() {
+    const MESSAGES: usize = 20_000;
+    let addrs = vec!["127.0.0.1".parse().expect("address")];
+    let p = pair_with(EngineConfig { addrs, carrier: CarrierUse::Shm, ..EngineConfig::default() });
+    exchange(&p.a, p.to_b, &p.b, p.to_a, 8);
+    // Some fit one record, some several, and some are asked for.
+    let len_of = |i: usize| if i % 97 == 0 { 300_000 } else { [8, 0, 40, 700, 8, 5000, 8][i % 7] };
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let start = Instant::now();
+            for i in 0..MESSAGES {
+                let mut data = vec![i as u8; len_of(i)];
+                let mode = if data.len() <= 64 { SendMode::Inject } else { SendMode::Delivery };
+                while let Err(e) = send(&p.a, p.to_b, 1, &mut data, mode) {
+                    assert!(matches!(e, weir_engine::EngineError::Again) && start.elapsed() < LIMIT, "{e}");
+                    p.a.progress();
+                }
+                if mode == SendMode::Delivery {
+                    let mut out = Vec::new();
+                    while !out.iter().any(|c: &weir_engine::Completion| c.len == data.len()) {
+                        assert!(start.elapsed() < LIMIT);
+                        p.a.poll(Queue::Send, &mut out, 1);
+                    }
+                }
+            }
+            p.a.close();
+        });
+        let start = Instant::now();
+        let mut buf = vec![0u8; 300_000];
+        for i in 0..MESSAGES {
+            if i % 5000 == 4999 {
+                // The ring fills meanwhile.
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            post(&p.b, Some(p.to_a), 1, &mut buf);
+            let mut out = Vec::new();
+            while p.b.poll(Queue::Recv, &mut out, 1) == 0 {
+                assert!(start.elapsed() < LIMIT, "message {i}");
+            }
+            assert_eq!((out[0].len, out[0].result), (len_of(i), Ok(())), "message {i}");
+            assert!(buf[..out[0].len].iter().all(|b| *b == i as u8), "message {i}");
+        }
+    });
+}
+
+/// A sender that closes waits until its peer has taken what went straight into the ring.
+#[test]
+fn who_closes_waits_for_what_the_peer_has_not_read() {
+    let addrs = vec!["127.0.0.1".parse().expect("address")];
+    let p = pair_with(EngineConfig { addrs, carrier: CarrierUse::Shm, watchdog_us: 0, ..EngineConfig::default() });
+    exchange(&p.a, p.to_b, &p.b, p.to_a, 8);
+    let pause = std::time::Duration::from_millis(200);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            for i in 0..100u8 {
+                send(&p.a, p.to_b, 1, &mut [i; 8], SendMode::Inject).expect("send");
+            }
+            let start = Instant::now();
+            p.a.close();
+            assert!(start.elapsed() >= pause / 2, "it did not wait: {:?}", start.elapsed());
+        });
+        std::thread::sleep(pause);
+        for i in 0..100u8 {
+            let mut buf = [0u8; 8];
+            post(&p.b, Some(p.to_a), 1, &mut buf);
+            let (start, mut out) = (Instant::now(), Vec::new());
+            while p.b.poll(Queue::Recv, &mut out, 1) == 0 {
+                assert!(start.elapsed() < LIMIT, "message {i}");
+            }
+            assert_eq!((out[0].result, buf), (Ok(()), [i; 8]));
+        }
+    });
+}

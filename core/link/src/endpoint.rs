@@ -613,6 +613,16 @@ impl Endpoint {
         }
     }
 
+    /// Whether [`Endpoint::poll_transmit`] may have more to say: false is certain.
+    #[must_use]
+    #[inline]
+    pub fn may_transmit(&self) -> bool {
+        !self.ready.is_empty()
+            || !self.outbox.is_empty()
+            || self.sessions.has_touched(Carrier::Link)
+            || self.sessions.common().grants.has_changed()
+    }
+
     /// Writes the next packet into `out` (cleared first). `None`: nothing to send now. Call until `None`.
     pub fn poll_transmit(&mut self, now: Time, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
         if let Some(d) = self.outbox.pop_front() {

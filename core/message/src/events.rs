@@ -102,6 +102,12 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         Some(t)
     }
 
+    /// Whether [`Messages::poll_transmit`] may have more packets: false is certain.
+    #[inline]
+    pub fn may_transmit(&self) -> bool {
+        !self.keeping.is_empty() || self.has_own() || self.sessions.endpoint().may_transmit()
+    }
+
     /// A unit of a TCP connection begins to come, for the trace.
     pub fn unit_begins(&mut self, peer: u32, unit: &UnitIn) {
         if self.trace.on(2) {

@@ -44,6 +44,13 @@ pub trait Datagrams {
     /// Queues a copy of one datagram, `head` and then `payload`; sends by itself when the batch is full.
     fn push<P: Deref<Target = [u8]>>(&mut self, now_ns: TimeNs, route: Route, head: &[u8], payload: &[P]);
 
+    /// Sends one datagram after what is queued: as `push` and `flush` together, which a device may do at less cost where nothing is queued.
+    #[inline]
+    fn send_now(&mut self, now_ns: TimeNs, route: Route, datagram: &[u8]) {
+        self.push::<&[u8]>(now_ns, route, datagram, &[]);
+        self.flush(now_ns);
+    }
+
     /// Sends what is queued. What the device has no room for is kept ([`Datagrams::blocked_at`]).
     fn flush(&mut self, now_ns: TimeNs);
 

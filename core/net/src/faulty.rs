@@ -208,6 +208,15 @@ impl<D: Datagrams> Datagrams for Faulty<D> {
     }
 
     #[inline]
+    fn send_now(&mut self, now_ns: TimeNs, route: Route, datagram: &[u8]) {
+        if self.faults.is_some() {
+            self.push_badly::<&[u8]>(now_ns, route, datagram, &[]);
+            return self.flush(now_ns);
+        }
+        self.device.send_now(now_ns, route, datagram);
+    }
+
+    #[inline]
     fn flush(&mut self, now_ns: TimeNs) {
         if self.faults.is_some() {
             self.release_due(now_ns);

@@ -94,6 +94,14 @@ impl<D: Datagrams> Datagrams for Captured<D> {
     }
 
     #[inline]
+    fn send_now(&mut self, now_ns: TimeNs, route: Route, datagram: &[u8]) {
+        if self.capture.is_some() {
+            self.capture_push::<&[u8]>(route, datagram, &[]);
+        }
+        self.device.send_now(now_ns, route, datagram);
+    }
+
+    #[inline]
     fn flush(&mut self, now_ns: TimeNs) {
         self.device.flush(now_ns);
     }

@@ -245,6 +245,14 @@ impl Datagrams for UdpTransport {
     }
 
     #[inline]
+    fn send_now(&mut self, _: TimeNs, route: Route, datagram: &[u8]) {
+        if !self.tx.send_now(route, datagram, &mut self.counters) {
+            self.push(route.0, route.1, datagram, &[]);
+        }
+        let _ = UdpTransport::flush(self);
+    }
+
+    #[inline]
     fn flush(&mut self, _: TimeNs) {
         // Errors of single datagrams are losses, and counted.
         let _ = UdpTransport::flush(self);

@@ -165,6 +165,23 @@ impl Tx {
         }
     }
 
+    /// Sends one datagram to the connected peer, if nothing waits that would have to go before it. False: nothing was done.
+    #[inline]
+    pub fn send_now(&mut self, route: Route, datagram: &[u8], counters: &mut UdpCounters) -> bool {
+        let out = &mut self.out;
+        if out.blocked() || !self.batch.is_empty() || datagram.len() > usize::from(MAX_PAYLOAD_V4) {
+            return false;
+        }
+        // A socket bound to one address needs no telling.
+        let route = (route.0, route.1.filter(|_| out.multi));
+        let Way { fd, to: None, .. } = out.way(route) else { return false };
+        match out.attempt(route.0, (1, datagram.len()), counters, || sys::send(fd, datagram)) {
+            Outcome::Sent | Outcome::Lost => {}
+            Outcome::Full | Outcome::NotTogether(_) => out.park_new::<&[u8]>(route, datagram, &[], counters),
+        }
+        true
+    }
+
     /// Sends what is parked and queued, as far as the socket takes it.
     #[inline]
     pub fn flush(&mut self, counters: &mut UdpCounters) {

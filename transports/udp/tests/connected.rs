@@ -6,6 +6,7 @@ use common::{LIMIT, collect, loopback, pattern, send};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::FromRawFd;
 use std::time::{Duration, Instant};
+use weir_net::Datagrams;
 use weir_udp::{RxInfo, UdpConfig, UdpTransport};
 
 /// Enough datagrams of one peer to connect to it at any time.
@@ -66,6 +67,31 @@ fn it_turns_to_another_when_that_one_is_alone() {
     }
     assert_eq!(a.counters().connects, 2);
     nothing_more(&mut a);
+}
+
+/// What is sent at once goes after what is queued, whether there is a connected socket or not, and is counted as any other.
+#[test]
+fn what_is_sent_at_once_keeps_its_place() {
+    let (mut a, mut b) = (loopback(), loopback());
+    for connected in [0, 1] {
+        assert_eq!(a.counters().connects, connected);
+        let before = (a.counters().tx_datagrams, a.counters().tx_bytes);
+        for round in 0..50u32 {
+            send(&mut a, address(&b), &(2 * round).to_le_bytes(), b"");
+            Datagrams::send_now(&mut a, 0, (address(&b), None), &(2 * round + 1).to_le_bytes());
+            Datagrams::send_now(&mut a, 0, (address(&b), None), &round.to_le_bytes());
+            let got: Vec<u32> = collect(&mut b, 3)
+                .iter()
+                .map(|(_, bytes)| u32::from_le_bytes(bytes[..4].try_into().expect("four bytes")))
+                .collect();
+            assert_eq!(got, [2 * round, 2 * round + 1, round]);
+        }
+        assert_eq!((a.counters().tx_datagrams - before.0, a.counters().tx_bytes - before.1), (150, 600));
+        ping_pong(&mut a, &mut b, MANY);
+    }
+    Datagrams::send_now(&mut a, 0, (address(&b), None), &[0; 65_535]);
+    assert_eq!(a.counters().tx_too_long, 1);
+    nothing_more(&mut b);
 }
 
 #[test]
