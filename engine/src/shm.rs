@@ -40,10 +40,16 @@ struct Peer {
     handed: Handed,
     /// The program waits for one of them.
     awaited: bool,
-    /// Something went straight into the ring: what of that it does not read is lost.
+    /// Something went straight into the ring.
     straight: bool,
     /// Who closes waits for it to be read.
     unread: bool,
+}
+
+/// Whether the session with this peer is up and goes by shared memory.
+fn carries(st: &State, p: &Peer) -> bool {
+    let session = p.peer.and_then(|peer| st.proto().sessions().get(peer));
+    session.is_some_and(|s| s.is_up() && s.carrier() == Carrier::Shm)
 }
 
 /// Whether a peer has not read all that was put into its ring. Of one that is over nothing is known, nor waited for.
@@ -288,9 +294,9 @@ impl SharedMemory {
                     _ if p.bye => self.end(st, now, ix, DownReason::Closed),
                     Why::Died if p.up => self.end(st, now, ix, DownReason::Unreachable),
                     Why::Corrupt => self.end(st, now, ix, DownReason::Violation),
-                    // Not by packets: what went straight and was not read cannot be sent again.
-                    Why::Closed if p.straight => self.end(st, now, ix, DownReason::Closed),
-                    _ if p.straight => self.end(st, now, ix, DownReason::Unreachable),
+                    // Not by packets: what was put into the ring straight, and not read, cannot be sent again.
+                    Why::Closed if carries(st, p) => self.end(st, now, ix, DownReason::Closed),
+                    _ if carries(st, p) => self.end(st, now, ix, DownReason::Unreachable),
                     _ => self.fall_back(st, now, ix, why),
                 }
             }
