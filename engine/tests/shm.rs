@@ -211,3 +211,35 @@ fn who_closes_waits_for_what_the_peer_has_not_read() {
         }
     });
 }
+
+/// A peer that closes while its ring is full has no room for its farewell: what it put there still comes, and then it is closed, at once and not after packets have been tried in vain.
+#[test]
+fn a_peer_that_closes_with_a_full_ring_is_closed() {
+    let addrs = vec!["127.0.0.1".parse().expect("address")];
+    let quiet = EngineConfig { addrs, carrier: CarrierUse::Shm, watchdog_us: 0, ..EngineConfig::default() };
+    let p = pair_with(EngineConfig { linger: std::time::Duration::from_millis(50), ..quiet });
+    exchange(&p.a, p.to_b, &p.b, p.to_a, 8);
+    // More than a ring holds, in records of a line each, so that not a line is left.
+    for i in 0..5000u32 {
+        send(&p.a, p.to_b, 1, &mut [i as u8; 8], SendMode::Inject).expect("send");
+    }
+    p.a.close();
+    let (start, mut buf, mut came) = (Instant::now(), [0u8; 8], 0);
+    let reason = loop {
+        if let Err(e) = common::try_post(&p.b, Some(p.to_a), 1, &mut buf) {
+            let weir_engine::EngineError::PeerDown(reason) = e else { panic!("{e}") };
+            break reason;
+        }
+        let mut out = Vec::new();
+        while p.b.poll(Queue::Recv, &mut out, 1) == 0 {
+            assert!(start.elapsed().as_millis() < 1000, "after {came} messages nothing says that it is closed");
+        }
+        match out[0].result {
+            Ok(()) => came += 1,
+            Err(weir_engine::OpError::PeerDown(reason)) => break reason,
+            Err(e) => panic!("{e:?}"),
+        }
+    };
+    assert!((1000..5000).contains(&came), "{came} of 5000");
+    assert_eq!(reason, weir_engine::DownReason::Closed);
+}
