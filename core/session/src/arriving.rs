@@ -306,3 +306,31 @@ impl Session {
         self.inn.announced()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Sessions};
+
+    #[test]
+    fn a_message_without_bytes_that_was_announced_is_heard_of_once_and_then_whole() {
+        let mut all = Sessions::new(Config::default());
+        let peer = all.add();
+        let (s, common) = all.get_mut(peer).expect("just added");
+        let (mut events, now) = (Vec::new(), Time(1));
+        for mseq in 0..3 {
+            let f = FragmentIn { stream: 0, mseq, sseq: mseq as u32, total_len: 0, offset: 0 };
+            s.announce(common, &f, 0..4, &mut events).expect("within the credit");
+            s.placed(common, now, BodyKey::Message(mseq), 0, 0, 0, &mut events).expect("the same");
+        }
+        let told: Vec<(u64, bool, bool)> = events
+            .iter()
+            .map(|e| match *e {
+                Event::Message { mseq, first, complete, .. } => (mseq, first, complete),
+                _ => panic!("{e:?}"),
+            })
+            .collect();
+        let each = |mseq| [(mseq, true, false), (mseq, false, true)];
+        assert_eq!(told, [each(0), each(1), each(2)].concat());
+    }
+}

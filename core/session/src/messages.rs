@@ -432,7 +432,7 @@ impl MessagesIn {
         }
         if total_len == 0 {
             m.done = true;
-            f(0, 0, true, true);
+            f(0, 0, first, true);
         } else {
             let mut parts: smallvec::SmallVec<[(u32, u32); 4]> = smallvec::SmallVec::new();
             m.got
