@@ -222,10 +222,16 @@ impl SharedMemory {
 
     /// Ends what shared memory carries of a peer; false when that is nothing.
     pub fn drop_peer(&mut self, st: &mut State, now: Time, peer: PeerId) -> bool {
+        let ix = self.by_peer.get(peer.0 as usize).copied().flatten();
         if st.proto().sessions().get(peer).is_none_or(|s| s.carrier() != Carrier::Shm) {
+            // What it sends may come here all the same.
+            if let Some(ix) = ix {
+                let _ = self.shm.send(ix, kind::BYE, &[]);
+                self.unbind(ix);
+            }
             return false;
         }
-        if let Some(ix) = self.by_peer.get(peer.0 as usize).copied().flatten() {
+        if let Some(ix) = ix {
             let _ = self.shm.send(ix, kind::BYE, &[]);
             self.end(st, now, ix, DownReason::LocalClose);
         } else {
@@ -347,6 +353,10 @@ impl SharedMemory {
 
     /// Takes what has come, looks after what was handed over, and hands over what waits. Returns the records read.
     pub fn progress(&mut self, st: &mut State, now: Time) -> usize {
+        let round = now >= self.timers_at;
+        if round {
+            self.leave_ended(st);
+        }
         self.shm.poll(now.0, &mut self.events);
         if !self.events.is_empty() {
             for event in std::mem::take(&mut self.events) {
@@ -363,13 +373,23 @@ impl SharedMemory {
             }
             read += n;
         }
-        let round = now >= self.timers_at;
         self.settle(st, now, read == 0, round);
         if round {
             self.timers_at = now.plus_ns(TIMERS_NS);
             self.timers(st, now);
         }
         read
+    }
+
+    /// Lets go of those whose session has ended by the verdict of another carrier: a peer that sends by shared memory what it is sent in packets would never hear of it, and its place
+    /// may be another's soon.
+    fn leave_ended(&mut self, st: &State) {
+        let sessions = st.proto().sessions();
+        let is_over = |p: &&Peer| p.peer.and_then(|peer| sessions.get(peer)).is_some_and(|s| s.down().is_some());
+        let ended: SmallVec<[PeerIx; 4]> = self.peers().filter(is_over).map(|p| p.ix).collect();
+        for ix in ended {
+            self.unbind(ix);
+        }
     }
 
     fn timers(&mut self, st: &mut State, now: Time) {
