@@ -247,6 +247,12 @@ impl Core {
         self.asleep
     }
 
+    /// Whether peers are to wake somebody by shared memory.
+    #[cfg(test)]
+    pub fn is_asleep(&self) -> bool {
+        self.asleep
+    }
+
     /// Lets go of all that connects this endpoint with peers, but for the sockets.
     pub fn close_connections(&mut self) {
         if let Some(lanes) = &mut self.lanes {

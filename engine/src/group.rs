@@ -116,11 +116,40 @@ impl Shared {
         core.st.counters.turns += 1;
         core.progress(now);
         self.look_soon();
-        if core.st.messages.has_completions()
-            && self.armed.load(Ordering::Relaxed)
-            && self.armed.swap(false, Ordering::AcqRel)
-        {
-            self.notify.signal();
+        if !self.armed.load(Ordering::Relaxed) {
+            return;
         }
+        if core.st.messages.has_completions() {
+            if self.armed.swap(false, Ordering::AcqRel) {
+                self.notify.signal();
+            }
+        } else if !core.prepare_sleep() {
+            // The pass has told peers that nobody sleeps here; its watchdog does, and something has come for it.
+            self.watch.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{CarrierUse, Endpoint, EngineConfig};
+    use std::time::{Duration, Instant};
+
+    /// Nothing takes this long, however busy the machine, but what hangs.
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn who_sleeps_is_still_woken_by_peers_after_a_turn_that_found_nothing() {
+        let addrs = vec!["127.0.0.1".parse().expect("address")];
+        let cfg = EngineConfig { addrs, carrier: CarrierUse::Shm, ..EngineConfig::default() };
+        let ep = Endpoint::open_with_key(cfg, [7; 32]).expect("open");
+        assert!(ep.arm());
+        let (start, asleep) = (Instant::now(), || ep.shared.core.lock().is_asleep());
+        while !asleep() {
+            assert!(start.elapsed() < LIMIT, "its watchdog does not sleep");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        ep.shared.take_turn();
+        assert!(asleep(), "peers do not wake it");
     }
 }
