@@ -5,8 +5,12 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 
-/// The seals that memory must have, no more and no less: its size is fixed, and so are the seals.
+/// The seals that memory must have: its size is fixed, and so are the seals. No other but [`SEAL_EXEC`].
 pub const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+/// Nobody can make it executable (Linux 6.3). A system may give it to all such memory (`vm.memfd_noexec`).
+const SEAL_EXEC: i32 = 0x20;
+/// Asks for that, as one must where the system makes no memory that could be executed (`vm.memfd_noexec` 2).
+const NOEXEC_SEAL: u32 = 0x8;
 
 fn check(result: i64) -> io::Result<i64> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -126,7 +130,12 @@ pub enum MemoryError {
 pub fn sealed_memory(bytes: usize) -> Result<OwnedFd, MemoryError> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a string that ends in zero.
-    let fd = owned(unsafe { libc::memfd_create(c"weir-shm".as_ptr(), flags) }).map_err(MemoryError::Make)?;
+    let make = |flags| owned(unsafe { libc::memfd_create(c"weir-shm".as_ptr(), flags) });
+    let fd = make(flags).or_else(|e| match e.raw_os_error() {
+        Some(libc::EACCES) => make(flags | NOEXEC_SEAL),
+        _ => Err(e),
+    });
+    let fd = fd.map_err(MemoryError::Make)?;
     // SAFETY: no pointers.
     check(unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as i64) }.into()).map_err(MemoryError::Make)?;
     // SAFETY: no pointers.
@@ -134,7 +143,7 @@ pub fn sealed_memory(bytes: usize) -> Result<OwnedFd, MemoryError> {
     Ok(fd)
 }
 
-/// Whether a descriptor is memory of exactly this size and these seals, so that no access to a mapping of it can fail.
+/// Whether a descriptor is memory of exactly this size and sealed so, so that no access to a mapping of it can fail.
 pub fn is_sealed_memory(fd: &OwnedFd, bytes: usize) -> bool {
     // SAFETY: no pointers.
     let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
@@ -142,7 +151,7 @@ pub fn is_sealed_memory(fd: &OwnedFd, bytes: usize) -> bool {
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to `stat`, which lives through the call.
     let result = unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) };
-    seals == SEALS && result == 0 && stat.st_size == bytes as i64
+    seals & !SEAL_EXEC == SEALS && result == 0 && stat.st_size == bytes as i64
 }
 
 /// A mapping of shared memory, or memory of our own; gone when dropped.
@@ -394,6 +403,28 @@ pub fn address_of(memory: &Mapping) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a system does to all memory, or asks for, that is set so (`vm.memfd_noexec`).
+    #[test]
+    fn memory_that_cannot_be_made_executable_is_good_and_with_any_other_seal_it_is_not() {
+        let is_good = |flags: u32, seals: i32| {
+            let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | flags;
+            // SAFETY: the name is a string that ends in zero.
+            let fd = owned(unsafe { libc::memfd_create(c"weir-test".as_ptr(), flags) }).ok()?;
+            // SAFETY: no pointers.
+            unsafe { libc::ftruncate(fd.as_raw_fd(), 4096) };
+            // SAFETY: no pointers.
+            assert_eq!(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) }, 0);
+            Some(is_sealed_memory(&fd, 4096))
+        };
+        // An older system does not know the flag, and gives none.
+        assert_ne!(is_good(NOEXEC_SEAL, SEALS), Some(false));
+        assert_ne!(is_good(0, SEALS), Some(false));
+        assert_ne!(is_good(NOEXEC_SEAL, SEALS | libc::F_SEAL_WRITE), Some(true));
+        assert_ne!(is_good(NOEXEC_SEAL, SEALS & !libc::F_SEAL_GROW), Some(true));
+        let made = sealed_memory(4096).expect("memory");
+        assert!(is_sealed_memory(&made, 4096));
+    }
 
     #[test]
     fn a_process_at_its_end_has_no_memory_though_its_number_is_still_its_own() {
