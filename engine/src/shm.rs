@@ -114,7 +114,8 @@ impl SharedMemory {
 
     /// Somebody is about to sleep: peers are to wake it. False: there is something to do first.
     pub fn prepare_sleep(&mut self) -> bool {
-        self.shm.prepare_sleep()
+        // (What was found while a peer was looked for is not looked at before the next pass, and wakes nobody any more.)
+        self.events.is_empty() && self.shm.prepare_sleep()
     }
 
     /// Nobody sleeps any more.
@@ -274,6 +275,8 @@ impl SharedMemory {
 
     fn happened(&mut self, st: &mut State, now: Time, event: weir_shm::Event) {
         match event {
+            // An attempt of ours had failed, the peer's came up in the same look, and both went with the first event.
+            weir_shm::Event::Up { peer: ix, .. } if self.shm.state(ix).is_none() => {}
             weir_shm::Event::Up { peer: ix, id } => {
                 self.up += 1;
                 self.entry(ix).up = true;
@@ -528,5 +531,66 @@ impl SharedMemory {
                 st.messages.with_events(now, &[], |proto, events| proto.carry(now, peer, events));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CarrierUse, Endpoint, EngineConfig};
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+    use weir_shm::{Config, Event as Happened};
+
+    const KEY: [u8; 32] = [7; 32];
+    /// Nothing takes this long, however busy the machine, but what hangs.
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// An endpoint that nobody but the test makes progress with, and one that shares memory with it.
+    fn shared() -> (Arc<Endpoint>, Shm) {
+        let addrs = vec!["127.0.0.1".parse().expect("address")];
+        let cfg = EngineConfig { addrs, carrier: CarrierUse::Shm, watchdog_us: 0, ..EngineConfig::default() };
+        let ep = Endpoint::open_with_key(cfg, KEY).expect("open");
+        let id = EndpointName::decode(&ep.name()).expect("a name").endpoint_id;
+        let mut other = Shm::open(id ^ 1, &KEY, Config::default()).expect("open");
+        let ix = other.connect(id, 0).expect("another");
+        let start = Instant::now();
+        while other.state(ix) != Some(Association::Up) || used(&ep) == 0 {
+            other.poll(start.elapsed().as_nanos() as u64, &mut Vec::new());
+            ep.progress();
+            assert!(start.elapsed() < LIMIT);
+        }
+        (ep, other)
+    }
+
+    fn used(ep: &Endpoint) -> usize {
+        ep.shared.core.lock().shm.as_ref().expect("it shares memory").up
+    }
+
+    #[test]
+    fn nobody_sleeps_on_what_has_happened_and_was_not_looked_at() {
+        let (ep, _other) = shared();
+        let mut core = ep.shared.core.lock();
+        let shm = core.shm.as_mut().expect("it shares memory");
+        let ix = shm.peers().next().expect("one").ix;
+        shm.events.push(Happened::Over { peer: ix, why: Why::Died });
+        assert!(!shm.prepare_sleep());
+        shm.events.clear();
+        assert!(shm.prepare_sleep());
+    }
+
+    #[test]
+    fn what_comes_up_after_its_own_end_is_not_there() {
+        let (ep, other) = shared();
+        {
+            let mut core = ep.shared.core.lock();
+            let shm = core.shm.as_mut().expect("it shares memory");
+            let ix = shm.peers().next().expect("one").ix;
+            shm.events.push(Happened::Over { peer: ix, why: Why::NoDescriptors });
+            shm.events.push(Happened::Up { peer: ix, id: 1 });
+        }
+        ep.progress();
+        assert_eq!(used(&ep), 0);
+        drop(other);
     }
 }
