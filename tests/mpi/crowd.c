@@ -3,14 +3,15 @@
  *   crowd --threads 0 --seconds 2
  *   crowd --threads 4 --seconds 2
  *
- * Without threads: barriers, then MPI_Alltoall of 8 bytes, each for half of the time. With threads (MPI_THREAD_MULTIPLE):
+ * Without threads: barriers, then MPI_Alltoall of 8 bytes, then sweeps over a grid of ranks as a solver of the LU kind makes
+ * them (below), each for a third of the time. With threads (MPI_THREAD_MULTIPLE):
  * each thread exchanges 8 bytes with the same thread of the rank beside it (0 and 1, 2 and 3, ...), on a communicator of
  * its own. Each thread's bytes are checked. What is told are microseconds for one operation, seen by one thread. */
 #include "common.h"
 
 #include <pthread.h>
 
-enum { MOST_THREADS = 32, BLOCK = 16 };
+enum { MOST_THREADS = 32, BLOCK = 16, PLANES = 8, PIECE = 60 };
 
 static int rank, ranks;
 static double limit;
@@ -40,26 +41,51 @@ static void *thread_main(void *arg_) {
     return NULL;
 }
 
+/* What one operation of a kind does; `n` is its number. */
+typedef void operation(unsigned long n, uint64_t *out, uint64_t *in);
+
+static void barrier(unsigned long n, uint64_t *out, uint64_t *in) {
+    (void)n, (void)out, (void)in;
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void all_to_all(unsigned long n, uint64_t *out, uint64_t *in) {
+    for (int r = 0; r < ranks; r++) out[r] = n * 1000003 + (uint64_t)rank * 1009 + (uint64_t)r;
+    MPI_Alltoall(out, 8, MPI_BYTE, in, 8, MPI_BYTE, MPI_COMM_WORLD);
+    for (int r = 0; r < ranks; r++)
+        if (in[r] != n * 1000003 + (uint64_t)r * 1009 + (uint64_t)rank) DIE("all-to-all %lu is wrong", n);
+}
+
+/* Ranks stand in a grid of two rows. Each waits for a piece of its left and of its upper neighbour, and gives the sum on to
+ * the right and downwards: what the whole sweep makes of the first number is known. Pieces follow each other, as planes do. */
+static void sweep(unsigned long n, uint64_t *out, uint64_t *in) {
+    int row = rank % 2, column = rank / 2, columns = ranks / 2;
+    for (uint64_t plane = 0; plane < PLANES; plane++) {
+        uint64_t sum = n * 31 + plane, want = column + 1;
+        if (row == 0) want = 1;
+        want *= sum;
+        if (row || column) sum = 0;
+        if (column) MPI_Recv(in, PIECE, MPI_UINT64_T, rank - 2, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE), sum += in[PIECE - 1];
+        if (row) MPI_Recv(in, PIECE, MPI_UINT64_T, rank - 1, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE), sum += in[PIECE - 1];
+        if (sum != want) DIE("plane %d of sweep %lu is wrong", (int)plane, n);
+        for (int i = 0; i < PIECE; i++) out[i] = sum;
+        if (column + 1 < columns) MPI_Send(out, PIECE, MPI_UINT64_T, rank + 2, 3, MPI_COMM_WORLD);
+        if (row == 0) MPI_Send(out, PIECE, MPI_UINT64_T, rank + 1, 4, MPI_COMM_WORLD);
+    }
+}
+
 /* Microseconds for one of a number of operations that ends when rank 0 says so. */
-static double collective(int all_to_all) {
-    uint64_t *out = must_alloc(8 * (size_t)ranks), *in = must_alloc(8 * (size_t)ranks);
+static double timed(operation *one) {
+    size_t room = ranks > PIECE ? (size_t)ranks : PIECE;
+    uint64_t *out = must_alloc(8 * room), *in = must_alloc(8 * room);
     unsigned long n = 0;
     int go = 1;
     MPI_Barrier(MPI_COMM_WORLD);
     double begin = now_s(), t = 0;
     while (go) {
-        for (int k = 0; k < BLOCK; k++, n++) {
-            if (!all_to_all) {
-                MPI_Barrier(MPI_COMM_WORLD);
-                continue;
-            }
-            for (int r = 0; r < ranks; r++) out[r] = n * 1000003 + (uint64_t)rank * 1009 + (uint64_t)r;
-            MPI_Alltoall(out, 8, MPI_BYTE, in, 8, MPI_BYTE, MPI_COMM_WORLD);
-            for (int r = 0; r < ranks; r++)
-                if (in[r] != n * 1000003 + (uint64_t)r * 1009 + (uint64_t)rank) DIE("all-to-all %lu is wrong", n);
-        }
+        for (int k = 0; k < BLOCK; k++, n++) one(n, out, in);
         t = now_s() - begin;
-        go = t < limit / 2;
+        go = t < limit / 3;
         MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
     free(out), free(in);
@@ -75,7 +101,7 @@ int main(int argc, char **argv) {
     if (ranks < 2 || ranks % 2) DIE("needs an even number of ranks");
     if (threads && given < MPI_THREAD_MULTIPLE) DIE("no MPI_THREAD_MULTIPLE");
     limit = arg(argc, argv, "--seconds", 2);
-    double barrier_us = 0, alltoall_us = 0, exchange_us = 0, cpu = cpu_s();
+    double barrier_us = 0, alltoall_us = 0, sweep_us = 0, exchange_us = 0, cpu = cpu_s();
     if (threads) {
         pthread_t ids[MOST_THREADS];
         for (int i = 0; i < threads; i++) MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
@@ -91,14 +117,15 @@ int main(int argc, char **argv) {
         if (rank == 0) exchange_us = t * 1e6 * threads * ranks / (double)all;
         for (int i = 0; i < threads; i++) MPI_Comm_free(&comms[i]);
     } else {
-        barrier_us = collective(0);
-        alltoall_us = collective(1);
+        barrier_us = timed(barrier);
+        alltoall_us = timed(all_to_all);
+        sweep_us = timed(sweep);
     }
     double mine = cpu_s() - cpu, all_cpu = 0;
     MPI_Reduce(&mine, &all_cpu, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank == 0)
-        printf("{\"program\":\"crowd\",\"ranks\":%d,\"threads\":%d,\"barrier_us\":%.2f,\"alltoall_us\":%.2f,\"exchange_us\":%.2f,\"cpu_s\":%.2f}\n",
-               ranks, threads, barrier_us, alltoall_us, exchange_us, all_cpu);
+        printf("{\"program\":\"crowd\",\"ranks\":%d,\"threads\":%d,\"barrier_us\":%.2f,\"alltoall_us\":%.2f,\"sweep_us\":%.2f,\"exchange_us\":%.2f,\"cpu_s\":%.2f}\n",
+               ranks, threads, barrier_us, alltoall_us, sweep_us, exchange_us, all_cpu);
     MPI_Finalize();
     return 0;
 }

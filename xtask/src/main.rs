@@ -114,9 +114,12 @@ struct RunArgs {
     /// The stacks, such as weir-mpich or mpich-tcp-cubic; `all` for all
     #[arg(long, value_delimiter = ',', default_value = "weir-mpich")]
     stack: Vec<String>,
-    /// Ranks, one on each host
+    /// Ranks, one on each host if not said otherwise
     #[arg(short, default_value_t = 2)]
     n: usize,
+    /// Hosts, over which the ranks are spread
+    #[arg(long)]
+    hosts: Option<usize>,
     /// Probability that a packet is lost, each way
     #[arg(long, default_value_t = 0.0)]
     loss: f64,
@@ -213,7 +216,7 @@ fn mpirun(paths: &Paths, run: &RunArgs) -> Result<bool> {
         two_networks: run.two_networks,
         two_cables: false,
     };
-    let lab = lab::Lab::start(run.n, &wire)?;
+    let lab = lab::Lab::start(run.hosts.unwrap_or(run.n), &wire)?;
     let mut good = true;
     for stack in wanted {
         lab.set_congestion(stack.congestion.as_deref())?;

@@ -55,6 +55,8 @@ struct Packet {
     /// Fragments of flows are in it; fragments of small messages.
     flow: bool,
     small: bool,
+    /// A control message with payload is in it: a write, whose user waits for nothing else.
+    write: bool,
     payload: Option<PayloadRef>,
 }
 
@@ -131,6 +133,7 @@ impl Association {
             eliciting: false,
             flow: false,
             small: false,
+            write: false,
             payload: None,
         }
     }
@@ -307,7 +310,8 @@ impl Association {
             let total = out.head.len() as u64 + pk.payload.map_or(0, |p| u64::from(p.len));
             let full = in_flight + total + mtu > window;
             let at_an_end = pk.flow && self.ends_or_leads(cx, pk.path);
-            if probing || full || at_an_end {
+            let last_write = pk.write && !cx.s.has_control();
+            if probing || full || at_an_end || last_write {
                 Header::set_ack_now(&mut out.head);
             }
         }
@@ -399,6 +403,7 @@ impl Association {
             if pk.space(w.head) < MSG_HEAD_LEN + m.envelope().len() + len as usize {
                 return;
             }
+            pk.write |= len > 0 && !m.patient;
             write_message(w, pk, mseq, true, m, 0, len, true);
             cx.s.took_control();
             self.remember(pk, SentFrame::Session(Fragment::Control { mseq }));

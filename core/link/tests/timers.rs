@@ -61,3 +61,43 @@ fn who_is_idle_after_much_traffic_is_not_woken_for_what_is_done() {
         }
     }
 }
+
+/// Two ends that know each other, and the time.
+fn acquainted() -> ([Endpoint; 2], weir_link::PeerId, Time) {
+    let cfg = Config { mtu_probing: false, ..Config::default() };
+    let end = |i: usize| Endpoint::new(cfg.clone(), [1; 32], i as u64 + 1, &[net::addr(i, 0)], [i as u8 + 1; 32]);
+    let mut ends = [end(0), end(1)];
+    let name = ends[1].name();
+    let peer = ends[0].peer(&name).unwrap();
+    let m = Message { control: false, stream: 1, envelope: &[0; 20], len: 8, patient: false, token: 1 };
+    let (mut now, mut events) = (Time(1_000_000), Vec::new());
+    ends[0].send(now, peer, m).unwrap();
+    for _ in 0..100 {
+        exchange(&mut ends, now, &mut events);
+        now += Duration::from_millis(1);
+        for e in &mut ends {
+            if e.next_timeout().is_some_and(|t| t <= now) {
+                e.handle_timeout(now, &mut events);
+            }
+        }
+    }
+    (ends, peer, now)
+}
+
+/// Whether what was sent so is acknowledged before any time passes.
+fn is_acknowledged_at_once(control: bool, len: u32, patient: bool) -> bool {
+    let (mut ends, peer, now) = acquainted();
+    let mut events = Vec::new();
+    let stream = u16::from(!control);
+    ends[0].send(now, peer, Message { control, stream, envelope: &[0; 20], len, patient, token: 7 }).unwrap();
+    exchange(&mut ends, now, &mut events);
+    events.iter().any(|e| matches!(e, Event::Sent { token: 7, .. }))
+}
+
+#[test]
+fn a_write_that_only_its_acknowledgement_ends_is_acknowledged_at_once() {
+    assert!(is_acknowledged_at_once(true, 8, false));
+    assert!(!is_acknowledged_at_once(true, 8, true), "an answer comes, and brings it");
+    assert!(!is_acknowledged_at_once(true, 0, false), "who tells something waits for nothing");
+    assert!(!is_acknowledged_at_once(false, 8, false), "of messages only long ones ask");
+}

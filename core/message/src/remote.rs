@@ -164,7 +164,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             });
             let addr = op.remote_addr.wrapping_add(at as u64);
             let envelope = Envelope::Write { key: op.key, addr, data: op.data, op: token(k), sync };
-            if let Err(e) = self.sessions.send_control(now, op.peer, &envelope, n as u32, token(child), false) {
+            if let Err(e) = self.sessions.send_control(now, op.peer, &envelope, n as u32, token(child), sync) {
                 // There was room, so the peer is down (and then the first piece fails) or the piece too long (it is not).
                 self.sends.remove(child);
                 return Err(e);

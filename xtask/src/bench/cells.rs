@@ -35,6 +35,10 @@ const CPU: Metric = Metric { key: "cpu_ns_per_byte", label: "CPU ns/B", better: 
 const SECONDS: Metric = Metric { key: "seconds", label: "s", better: Better::Less };
 const GOODPUT: Metric = Metric { key: "goodput_mbit_per_s", label: "Mbit/s", better: Better::More };
 const STALL: Metric = Metric { key: "longest_stall_ms", label: "longest stall ms", better: Better::Less };
+const BARRIER: Metric = Metric { key: "barrier_us", label: "barrier us", better: Better::Less };
+const ALL_TO_ALL: Metric = Metric { key: "alltoall_us", label: "all-to-all us", better: Better::Less };
+const SWEEP: Metric = Metric { key: "sweep_us", label: "sweep us", better: Better::Less };
+const EXCHANGE: Metric = Metric { key: "exchange_us", label: "exchange us", better: Better::Less };
 const OVERLAP: Metric = Metric { key: "overlap", label: "overlap", better: Better::More };
 
 /// What Weir is to reach in a cell.
@@ -80,6 +84,8 @@ pub struct Cell {
     pub ranks: usize,
     /// All ranks are on this machine, and nothing goes over a network.
     pub one_host: bool,
+    /// Loops beside it of which each wants a core.
+    pub busy: usize,
     /// The program in `tests/mpi`.
     pub program: &'static str,
     /// Its arguments.
@@ -104,8 +110,22 @@ pub struct Extent {
 }
 
 /// The groups of cells, in the order of the table of numbers.
-pub const SECTIONS: [&str; 11] =
-    ["latency", "bandwidth", "stream", "loss", "wan", "farm", "streams", "incast", "rate", "overlap", "host"];
+pub const SECTIONS: [&str; 14] = [
+    "latency",
+    "bandwidth",
+    "stream",
+    "loss",
+    "wan",
+    "farm",
+    "streams",
+    "incast",
+    "rate",
+    "overlap",
+    "host",
+    "cold",
+    "passive",
+    "crowd",
+];
 
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
@@ -124,6 +144,8 @@ impl Cell {
             "streams" => "streams",
             "farm" => "farm",
             "incast" => "incast",
+            "onesided" => "onesided",
+            "crowd" => "crowd",
             _ => "overlap",
         };
         Self {
@@ -132,6 +154,7 @@ impl Cell {
             wire,
             ranks,
             one_host: false,
+            busy: 0,
             program,
             args: words,
             metrics: metrics.to_vec(),
@@ -178,7 +201,8 @@ impl Cell {
 
     /// What carries it, for people.
     pub fn network(&self) -> String {
-        if self.one_host { "one host".into() } else { self.wire.describe() }
+        let network = if self.one_host { "one host".into() } else { self.wire.describe() };
+        if self.busy > 0 { format!("{network}, beside {} busy loops", self.busy) } else { network }
     }
 
     fn goal(mut self, goal: Goal) -> Self {
@@ -201,6 +225,9 @@ pub fn cells(only: &[String], extent: Extent) -> Vec<Cell> {
         rate(extent),
         overlap(extent),
         host(extent),
+        cold(extent),
+        passive(extent),
+        crowd(extent),
     ];
     let wanted = |cell: &Cell| {
         let by_name = |name: &String| name.contains('/') && cell.id.starts_with(name.as_str());
@@ -417,6 +444,50 @@ fn rate(e: Extent) -> Vec<Cell> {
 fn overlap(e: Extent) -> Vec<Cell> {
     let command = format!("overlap --size 1048576 --reps 1000 --seconds {}", e.seconds * 2.0);
     vec![Cell::new("overlap", "overlap/1MiB".into(), Wire::plain(0.0), 2, &command, &[OVERLAP])]
+}
+
+/// Round trips in which each buffer is filled and checked by the program between messages.
+fn cold(e: Extent) -> Vec<Cell> {
+    let sizes: &[usize] =
+        if e.quick { &[8, 4096, 65_536] } else { &[8, 512, 2048, 4096, 8192, 16_384, 32_768, 65_536] };
+    let one = |size: &usize| {
+        let command = format!("pingpong --size {size} --cold 1 --reps 1000000 --seconds {}", e.seconds);
+        Cell::new("cold", format!("cold/{size}"), Wire::plain(0.0), 2, &command, &[MEDIAN, P99])
+            .goal(Goal::ToRival { metric: MEDIAN, rival: "mpich-tcp", ratio: 1.0 })
+    };
+    sizes.iter().map(one).collect()
+}
+
+/// Passive targets: lock, one operation, unlock.
+fn passive(e: Extent) -> Vec<Cell> {
+    let one = |(op, name): (u32, &str)| {
+        let command = format!("onesided --op {op} --size 8 --create 1 --warmup 200 --reps 1000000 --seconds {}", e.seconds);
+        Cell::new("passive", format!("passive/{name}"), Wire::plain(0.0), 2, &command, &[MEDIAN, P99])
+            .goal(Goal::ToRival { metric: MEDIAN, rival: "mpich-tcp", ratio: 1.0 })
+    };
+    [(5, "put"), (6, "get"), (7, "accumulate")].map(one).into()
+}
+
+/// Busy loops beside ranks: as many as this project's machine has cores.
+const LOOPS: usize = 2;
+
+/// More ranks, or threads of ranks, than cores.
+fn crowd(e: Extent) -> Vec<Cell> {
+    let collective: &[Metric] = &[BARRIER, ALL_TO_ALL, SWEEP];
+    let mut cells = Vec::new();
+    for (place, one_host) in [("hosts", false), ("host", true)] {
+        for (kind, threads, metrics) in [("ranks", 0, collective), ("threads", 4, &[EXCHANGE])] {
+            for (beside, busy) in [("alone", 0), ("busy", LOOPS)] {
+                let command = format!("crowd --threads {threads} --seconds {}", e.seconds * 1.5);
+                let id = format!("crowd/{place}/{kind}/{beside}");
+                let mut cell = Cell::new("crowd", id, Wire::plain(0.0), 4, &command, metrics);
+                (cell.one_host, cell.busy) = (one_host, busy);
+                cell.goals = metrics.iter().map(|&metric| Goal::ToRival { metric, rival: "", ratio: 1.2 }).collect();
+                cells.push(cell);
+            }
+        }
+    }
+    cells
 }
 
 #[cfg(test)]

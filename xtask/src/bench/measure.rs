@@ -2,6 +2,9 @@
 //! stacks alike.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -293,7 +296,10 @@ fn launch(
     let counted = || lab.map_or_else(|| Ok(Counts::default()), Lab::counts);
     let before = counted()?;
     let mut ended_by_limit = None;
-    let result = match job.run(paths, lab) {
+    let loops = BusyLoops::start(cell.busy);
+    let outcome = job.run(paths, lab);
+    drop(loops);
+    let result = match outcome {
         Err(error) => Err(format!("{error:#}")),
         Ok(outcome) => {
             ended_by_limit = outcome.status.is_none().then_some(limit);
@@ -311,6 +317,38 @@ fn launch(
         result
     };
     Ok(Launch { result, ended_by_limit, took: begin.elapsed(), counts })
+}
+
+/// Threads that want a core each until this is dropped.
+struct BusyLoops {
+    over: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl BusyLoops {
+    fn start(loops: usize) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let spin = || {
+            let over = Arc::clone(&over);
+            thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        };
+        let threads = (0..loops).map(|_| spin()).collect();
+        Self { over, threads }
+    }
+}
+
+impl Drop for BusyLoops {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A loop cannot fail.
+            let _ = thread.join();
+        }
+    }
 }
 
 #[cfg(test)]
