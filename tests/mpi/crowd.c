@@ -56,22 +56,24 @@ static void all_to_all(unsigned long n, uint64_t *out, uint64_t *in) {
         if (in[r] != n * 1000003 + (uint64_t)r * 1009 + (uint64_t)rank) DIE("all-to-all %lu is wrong", n);
 }
 
-/* Ranks stand in a grid of two rows. Each waits for a piece of its left and of its upper neighbour, and gives the sum on to
- * the right and downwards: what the whole sweep makes of the first number is known. Pieces follow each other, as planes do. */
+/* One plane of a sweep: a piece from each neighbour that lies behind, their sum to each that lies ahead. `step` is 1 from the
+ * first rank to the last, -1 back. What a sweep makes of the first number is known. */
+static void plane(unsigned long n, uint64_t seed, int step, uint64_t *out, uint64_t *in) {
+    int place = step > 0 ? rank : ranks - 1 - rank, row = place % 2, column = place / 2;
+    uint64_t sum = place ? 0 : seed, want = row ? seed * (uint64_t)(column + 1) : seed;
+    if (column) MPI_Recv(in, PIECE, MPI_UINT64_T, rank - 2 * step, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE), sum += in[PIECE - 1];
+    if (row) MPI_Recv(in, PIECE, MPI_UINT64_T, rank - step, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE), sum += in[PIECE - 1];
+    if (sum != want) DIE("sweep %lu is wrong", n);
+    for (int i = 0; i < PIECE; i++) out[i] = sum;
+    if (column + 1 < ranks / 2) MPI_Send(out, PIECE, MPI_UINT64_T, rank + 2 * step, 3, MPI_COMM_WORLD);
+    if (row == 0) MPI_Send(out, PIECE, MPI_UINT64_T, rank + step, 4, MPI_COMM_WORLD);
+}
+
+/* Ranks stand in a grid of two rows. Planes go from its first corner to its last, one behind the other, and then back: nobody
+ * runs ahead of who waits for him for longer than that. */
 static void sweep(unsigned long n, uint64_t *out, uint64_t *in) {
-    int row = rank % 2, column = rank / 2, columns = ranks / 2;
-    for (uint64_t plane = 0; plane < PLANES; plane++) {
-        uint64_t sum = n * 31 + plane, want = column + 1;
-        if (row == 0) want = 1;
-        want *= sum;
-        if (row || column) sum = 0;
-        if (column) MPI_Recv(in, PIECE, MPI_UINT64_T, rank - 2, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE), sum += in[PIECE - 1];
-        if (row) MPI_Recv(in, PIECE, MPI_UINT64_T, rank - 1, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE), sum += in[PIECE - 1];
-        if (sum != want) DIE("plane %d of sweep %lu is wrong", (int)plane, n);
-        for (int i = 0; i < PIECE; i++) out[i] = sum;
-        if (column + 1 < columns) MPI_Send(out, PIECE, MPI_UINT64_T, rank + 2, 3, MPI_COMM_WORLD);
-        if (row == 0) MPI_Send(out, PIECE, MPI_UINT64_T, rank + 1, 4, MPI_COMM_WORLD);
-    }
+    for (uint64_t i = 0; i < PLANES; i++) plane(n, n * 31 + i, 1, out, in);
+    for (uint64_t i = 0; i < PLANES; i++) plane(n, n * 17 + i, -1, out, in);
 }
 
 /* Microseconds for one of a number of operations that ends when rank 0 says so. */

@@ -448,20 +448,22 @@ fn overlap(e: Extent) -> Vec<Cell> {
 
 /// Round trips in which each buffer is filled and checked by the program between messages.
 fn cold(e: Extent) -> Vec<Cell> {
-    let sizes: &[usize] =
-        if e.quick { &[8, 4096, 65_536] } else { &[8, 512, 2048, 4096, 8192, 16_384, 32_768, 65_536] };
-    let one = |size: &usize| {
-        let command = format!("pingpong --size {size} --cold 1 --reps 1000000 --seconds {}", e.seconds);
-        Cell::new("cold", format!("cold/{size}"), Wire::plain(0.0), 2, &command, &[MEDIAN, P99])
-            .goal(Goal::ToRival { metric: MEDIAN, rival: "mpich-tcp", ratio: 1.0 })
-    };
+    let all: &[usize] = &[8, 512, 2048, 4096, 8192, 16_384, 32_768, 65_536];
+    let sizes = if e.quick { &[8, 4096, 65_536] } else { all };
+    let one =
+        |size: &usize| {
+            let command = format!("pingpong --size {size} --cold 1 --reps 1000000 --seconds {}", e.seconds);
+            Cell::new("cold", format!("cold/{size}"), Wire::plain(0.0), 2, &command, &[MEDIAN, P99])
+                .goal(Goal::ToRival { metric: MEDIAN, rival: "mpich-tcp", ratio: 1.0 })
+        };
     sizes.iter().map(one).collect()
 }
 
 /// Passive targets: lock, one operation, unlock.
 fn passive(e: Extent) -> Vec<Cell> {
     let one = |(op, name): (u32, &str)| {
-        let command = format!("onesided --op {op} --size 8 --create 1 --warmup 200 --reps 1000000 --seconds {}", e.seconds);
+        let command =
+            format!("onesided --op {op} --size 8 --create 1 --warmup 200 --reps 1000000 --seconds {}", e.seconds);
         Cell::new("passive", format!("passive/{name}"), Wire::plain(0.0), 2, &command, &[MEDIAN, P99])
             .goal(Goal::ToRival { metric: MEDIAN, rival: "mpich-tcp", ratio: 1.0 })
     };
