@@ -144,7 +144,7 @@ fn short_messages_keep_their_order_among_long_ones_and_arrive_though_their_sende
     let p = pair_with(EngineConfig { addrs, carrier: CarrierUse::Shm, ..EngineConfig::default() });
     exchange(&p.a, p.to_b, &p.b, p.to_a, 8);
     // Some fit one record, some several, and some are asked for.
-    let len_of = |i: usize| if i % 97 == 0 { 300_000 } else { [8, 0, 40, 700, 8, 5000, 8][i % 7] };
+    let len_of = |i: usize| if i.is_multiple_of(97) { 300_000 } else { [8, 0, 40, 700, 8, 5000, 8][i % 7] };
     std::thread::scope(|s| {
         s.spawn(|| {
             let start = Instant::now();
@@ -168,7 +168,7 @@ fn short_messages_keep_their_order_among_long_ones_and_arrive_though_their_sende
         let start = Instant::now();
         let mut buf = vec![0u8; 300_000];
         for i in 0..MESSAGES {
-            if i % 5000 == 4999 {
+            if (i + 1).is_multiple_of(5000) {
                 // The ring fills meanwhile.
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
