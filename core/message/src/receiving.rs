@@ -48,16 +48,20 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// # Errors
     /// [`MessageError::Invalid`] for an unknown peer, [`MessageError::PeerDown`] for a directed receive that can never match, [`MessageError::Socket`].
     pub fn recv(&mut self, now: Time, mut op: RecvOp<M>) -> Result<(), MessageError> {
+        let mut over = None;
         if let Some(peer) = op.source
             && let Some(reason) = self.peers.get(peer).ok_or(MessageError::Invalid("no such peer"))?.down
-            && self.matcher.peek(op.class, Source::Peer(peer), op.tag, op.ignore).is_none()
         {
-            return Err(MessageError::PeerDown(reason));
+            if self.matcher.peek(op.class, Source::Peer(peer), op.tag, op.ignore).is_none() {
+                return Err(MessageError::PeerDown(reason));
+            }
+            over = Some(OpError::PeerDown(reason));
         }
         let source = op.source.map_or(Source::Any, Source::Peer);
         if self.broken.is_some() && self.matcher.peek(op.class, source, op.tag, op.ignore).is_none() {
             self.check_socket()?;
         }
+        over = over.or(self.broken.map(OpError::Socket));
         self.counters.receives += 1;
         let dest = core::mem::take(&mut op.memory);
         let multi = op.multi_min.map(|min| Multi { room: dest.len(), min_room: min as u64 });
@@ -87,6 +91,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 }
             },
         );
+        if let (Some(error), Some(_)) = (over, multi) {
+            // It has taken what was there, and nothing more will come.
+            self.take_back(now, k, error);
+        }
         Ok(())
     }
 
@@ -388,5 +396,44 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 fn write_buffer(buf: &mut [u8], offset: u64, bytes: &[u8]) {
     if let Some(to) = buf.get_mut(offset as usize..).and_then(|b| b.get_mut(..bytes.len())) {
         to.copy_from_slice(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Completion, OpKind, SendMode};
+    use crate::config::Config;
+    use crate::testing::{Bytes, PEER, Pair, recv_op, send_op};
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    /// Side 0 ends what there is with side 1 while two messages of it wait, then posts a buffer for several.
+    fn posted_after_the_end(end: impl Fn(&mut Pair), source: Option<u32>) -> Vec<Completion> {
+        let mut pair: Pair = Pair::connected(&Config::default(), &weir_link::Config::default());
+        for len in [10, 20] {
+            let send = send_op(5, Bytes::new(&vec![1; len]), SendMode::Transmit);
+            pair.sides[1].send(pair.now, send).expect("accepted");
+        }
+        pair.settle();
+        end(&mut pair);
+        let many = RecvOp { multi_min: Some(10), source, ..recv_op(7, Bytes::new(&[0; 1000])) };
+        pair.sides[0].recv(pair.now, many).expect("two messages wait for it");
+        pair.ended(0)
+    }
+
+    #[test]
+    fn a_buffer_for_several_of_one_who_is_gone_is_handed_back_with_what_had_come() {
+        let ends: [(&dyn Fn(&mut Pair), _); 2] = [
+            (&|pair| pair.sides[0].close_peer(pair.now, PEER), Some(PEER)),
+            (&|pair| pair.sides[0].fail_all(pair.now, 5), None),
+        ];
+        for (end, source) in ends {
+            let ended = posted_after_the_end(end, source);
+            let lens: Vec<_> = ended.iter().map(|c| (c.kind, c.len, c.multi_done)).collect();
+            let (part, back) = (OpKind::Recv, OpKind::MultiRecvReleased);
+            assert_eq!(lens, [(part, 10, false), (part, 20, false), (back, 0, true)]);
+            assert!(matches!(ended[2].result, Err(OpError::PeerDown(_) | OpError::Socket(5))));
+        }
     }
 }
