@@ -1,5 +1,7 @@
 //! Links and switches: what happens to a packet between two hosts.
 
+use std::collections::BTreeMap;
+
 use rand_pcg::Pcg32;
 use weir_net::{Chance, Memory, Offer, Pipe, PipeSpec, QueueLimit, Switch, Why, below, serialise_ns};
 
@@ -103,6 +105,8 @@ pub struct NetCounters {
 #[derive(Debug)]
 pub(crate) struct Net {
     networks: Vec<Network>,
+    /// Until when datagrams from and to a host are lost on a network.
+    dark: BTreeMap<(NetId, HostId), Ns>,
     /// What hosts count; the links count the rest.
     pub(crate) counters: NetCounters,
     /// The longest any output queue has been in each second, packets.
@@ -113,7 +117,7 @@ impl Net {
     pub(crate) fn new(spec: &NetSpec, seed: u64) -> Self {
         let networks =
             spec.networks.iter().enumerate().map(|(i, n)| Network::new(n, spec.hosts, seed, i as u64)).collect();
-        Net { networks, counters: NetCounters::default(), deepest: Vec::new() }
+        Net { networks, dark: BTreeMap::new(), counters: NetCounters::default(), deepest: Vec::new() }
     }
 
     pub(crate) fn networks(&self) -> usize {
@@ -155,6 +159,12 @@ impl Net {
         self.counters.sent += 1;
         self.counters.sent_bytes += p.data.len() as u64;
         log.packet(now, Note::Send, p);
+        let is_dark = |host| self.dark.get(&(p.net, host)).is_some_and(|until| now < *until);
+        if is_dark(p.from) || is_dark(p.to) {
+            self.counters.cut += 1;
+            log.packet(now, Note::Dropped(Drop::Cut), p);
+            return packets.release(packet);
+        }
         let n = &mut self.networks[usize::from(p.net)];
         let link = &mut n.up[p.from as usize];
         p.on = Transit { port: None, epoch: link.epoch() };
@@ -217,6 +227,12 @@ impl Net {
                 _ => return way.over(&n.spec.down, is_cut),
             }
         }
+    }
+
+    /// Datagrams from and to a host are lost until then.
+    pub(crate) fn set_dark(&mut self, net: NetId, host: HostId, until: Ns) {
+        let dark = self.dark.entry((net, host)).or_default();
+        *dark = until.max(*dark);
     }
 
     /// Cuts or heals a host's cable.

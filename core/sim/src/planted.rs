@@ -36,6 +36,18 @@ pub enum Defect {
     NoticeTwice,
     AddedTwice,
     AnswerDropped,
+    PartsOverlap,
+    FreeSpaceIgnored,
+    ExcessUntold,
+    BufferKept,
+    BufferBackEarly,
+    PartsOutOfOrder,
+    LeftAtOnce,
+    LifeReused,
+    SentToHeir,
+    ForgottenKept,
+    CutUnitCounted,
+    HastyVerdict,
 }
 
 /// What is known of a defect.
@@ -78,6 +90,28 @@ pub const ALL: &[Known] = &[
     known(Defect::NoticeLost, "notice-lost", "a write that is done was told to its target", Profile::All),
     known(Defect::AddedTwice, "added-twice", "an atomic operation is executed once", Profile::All),
     known(Defect::AnswerDropped, "answer-dropped", "every atomic operation is answered", Profile::All),
+    known(Defect::PartsOverlap, "parts-overlap", "messages of one buffer lie behind each other", Profile::All),
+    known(Defect::FreeSpaceIgnored, "free-space-ignored", "a buffer with too little free takes no more", Profile::All),
+    known(Defect::ExcessUntold, "excess-untold", "a message that does not fit is told to be cut", Profile::All),
+    known(Defect::BufferKept, "buffer-kept", "a buffer for several messages is handed back", Profile::All),
+    known(Defect::BufferBackEarly, "buffer-back-early", "a buffer is handed back when all in it is over", Profile::All),
+    known(
+        Defect::PartsOutOfOrder,
+        "parts-out-of-order",
+        "messages in buffers are told as they were sent",
+        Profile::All,
+    ),
+    known(Defect::LeftAtOnce, "left-at-once", "what was told as sent arrives, though its sender ends", Profile::Leave),
+    known(Defect::LifeReused, "life-reused", "a new life is told from the old one", Profile::Leave),
+    known(Defect::SentToHeir, "sent-to-heir", "what was sent to the old life is not for the new one", Profile::Leave),
+    known(Defect::ForgottenKept, "forgotten-kept", "the place of a forgotten peer comes free", Profile::Leave),
+    known(
+        Defect::CutUnitCounted,
+        "cut-unit-counted",
+        "what a connection was cut off in counts for nothing",
+        Profile::Carriers,
+    ),
+    known(Defect::HastyVerdict, "hasty-verdict", "who is silent for a short time is not dead", Profile::Carriers),
     known(Defect::NoticeTwice, "notice-twice", "a target is told of a write once", Profile::All),
 ];
 

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::check::liveness;
+use crate::check::{Tally, liveness};
 use crate::log::Log;
 use crate::net::NetCounters;
 use crate::planted::Defect;
@@ -56,6 +56,8 @@ pub struct Report {
     pub remote: [u64; 3],
     /// Sum over all endpoints: elements of memory on which atomic operations were executed.
     pub atomics: u64,
+    /// How often ranks ended, were forgotten, and received several messages in a buffer.
+    pub tally: Tally,
     /// What TCP connections came to.
     pub tcp: TcpCounters,
     /// Last events and the state of every unfinished rank, if a promise was broken.
@@ -144,6 +146,8 @@ fn wind_up(w: &mut World<Rank>, s: &Scenario) {
         return w.violate("exactly-once", e);
     }
     for host in 0..s.net.hosts {
+        let now = w.now();
+        w.with_node(host, |n, h| n.forget_again(now, h.shared));
         if let Some(Err(e)) = w.node(host).map(|n| n.check_empty(&w.shared)) {
             return w.violate("left-over", e);
         }
@@ -215,6 +219,7 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
             w.shared.checks.remote.writes.values().filter(|w| w.noticed).count() as u64,
         ],
         atomics: messages().map(|c| c.atomics_executed).sum(),
+        tally: w.shared.checks.tally,
         tcp: w.tcp_counters(),
         story,
     }

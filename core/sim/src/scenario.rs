@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_link::{Config, CongestionKind, LaneConfig, Level, SessionConfig};
-use weir_message::StreamBits;
+use weir_message::{MultiOrder, StreamBits};
 
 use crate::rng::Rng;
 use crate::spec::{
@@ -48,6 +48,9 @@ pub struct EndpointSpec {
     /// Memory for messages that nobody has asked for yet (`weir_message::Config::unexpected_bytes`).
     #[serde(default = "unexpected_bytes")]
     pub unexpected_bytes: u64,
+    /// Messages that went into buffers for several are told as they were sent (`weir_message::MultiOrder::AsSent`).
+    #[serde(default)]
+    pub many_as_sent: bool,
 }
 
 fn unexpected_bytes() -> u64 {
@@ -72,6 +75,7 @@ impl Default for EndpointSpec {
             mtu_probing: c.mtu_probing,
             lanes: None,
             unexpected_bytes: unexpected_bytes(),
+            many_as_sent: false,
         }
     }
 }
@@ -87,6 +91,7 @@ impl EndpointSpec {
             stream_bits: StreamBits(0x0007_fffc_ffff_ffff),
             credit_msgs: self.credit_msgs,
             unexpected_bytes: self.unexpected_bytes,
+            multi_order: if self.many_as_sent { MultiOrder::AsSent } else { MultiOrder::AsCompleted },
             ..weir_message::Config::default()
         }
     }
@@ -174,13 +179,17 @@ pub enum Profile {
     Incast,
     /// The path MTU shrinks.
     Mtu,
+    /// Ranks end in order, or are dropped by others, and come back as new incarnations at the same addresses.
+    Leave,
+    /// TCP connections break in the middle of messages, and datagrams are lost for a while on ways that TCP takes.
+    Carriers,
     /// Hosts are cut off for longer than the peer timeout, perhaps one way only: verdicts fall, and all that waits must fail.
     Partition,
 }
 
 impl Profile {
     /// All profiles with their names.
-    pub const NAMES: [(&'static str, Profile); 9] = [
+    pub const NAMES: [(&'static str, Profile); 11] = [
         ("all", Profile::All),
         ("clean", Profile::Clean),
         ("lossy", Profile::Lossy),
@@ -190,6 +199,8 @@ impl Profile {
         ("incast", Profile::Incast),
         ("mtu", Profile::Mtu),
         ("partition", Profile::Partition),
+        ("leave", Profile::Leave),
+        ("carriers", Profile::Carriers),
     ];
 
     /// The profile of this name.
@@ -212,7 +223,8 @@ impl Scenario {
         let mut s = Scenario::draw_without_lanes(seed, profile);
         // From a stream of its own: a seed without lanes is what it was before there were any.
         let mut rng = Rng::new(seed, u64::MAX - 1);
-        if rng.chance(500_000) {
+        let of_carriers = |f: &TimedFault| matches!(f.fault, Fault::Sever { .. } | Fault::Dark { .. });
+        if rng.chance(500_000) || s.net.faults.iter().any(of_carriers) {
             s.draw_lanes(&mut rng);
         }
         let mut rng = Rng::new(seed, u64::MAX - 5);
@@ -232,6 +244,13 @@ impl Scenario {
             && rng.chance(500_000)
         {
             t.draw_looks(&mut rng);
+        }
+        let mut rng = Rng::new(seed, u64::MAX - 8);
+        if let Workload::Traffic(t) = &mut s.work
+            && rng.chance(400_000)
+        {
+            t.draw_many(&mut rng, s.net.hosts);
+            s.endpoint.many_as_sent = rng.chance(500_000);
         }
         s.endpoint.unexpected_bytes = Rng::new(seed, u64::MAX - 4).pick(&[unexpected_bytes(), 16 << 10, 0]);
         s
@@ -324,7 +343,7 @@ impl Scenario {
     /// Whether anyone dies.
     #[must_use]
     pub fn someone_dies(&self) -> bool {
-        self.net.faults.iter().any(|f| matches!(f.fault, Fault::Crash { .. }))
+        self.net.faults.iter().any(|f| matches!(f.fault, Fault::Crash { .. } | Fault::Leave { .. }))
     }
 }
 
@@ -431,10 +450,11 @@ fn draw_work(rng: &mut Rng, net: &mut NetSpec, profile: Profile, endpoint: &Endp
         }
         _ => {}
     }
-    let spread_ns = rng.log_between(100 * US, 500 * MS);
-    let directed = matches!(profile, Profile::Crash | Profile::Partition);
+    let spread_ns = rng.log_between(100 * US, if profile == Profile::Carriers { 30 * MS } else { 500 * MS });
+    let directed = matches!(profile, Profile::Crash | Profile::Partition | Profile::Leave);
     let messages = rng.log_between(5, 300);
-    let bounds = Bounds { hosts, messages, len_max: rng.log_between(64, 1 << 20), bytes_max, spread_ns, directed };
+    let len_max = rng.log_between(if profile == Profile::Carriers { 64 << 10 } else { 64 }, 1 << 20);
+    let bounds = Bounds { hosts, messages, len_max, bytes_max, spread_ns, directed };
     let mut traffic = Traffic::default();
     traffic.draw(rng, &bounds, 0, 0);
     match profile {
@@ -452,6 +472,17 @@ fn draw_work(rng: &mut Rng, net: &mut NetSpec, profile: Profile, endpoint: &Endp
             // The last verdict: 10 s for a handshake that began as the cut ended, 5 s for a silence.
             traffic.forget_ns = net.last_fault_ns().max(2 * spread_ns) + 12 * SEC;
         }
+        Profile::Leave => {
+            traffic.crashing = draw_leaves(rng, net, spread_ns);
+            traffic.drops = draw_drops(rng, net, spread_ns);
+            traffic.forget_ns = net.last_fault_ns() + 8 * SEC;
+            // Soon after, or when the places of those that were forgotten may be given to others.
+            let later = traffic.forget_ns + 21 * SEC;
+            traffic.phase_ns = if rng.chance(600_000) { net.last_fault_ns() + rng.log_between(US, SEC) } else { later };
+            let (bounds, begin) = (Bounds { messages: messages / 2 + 1, ..bounds }, traffic.phase_ns);
+            traffic.draw(rng, &bounds, 1, begin);
+        }
+        Profile::Carriers => draw_breaks(rng, net, spread_ns),
         Profile::Faults => draw_faults(rng, net, spread_ns),
         Profile::Multihome => draw_failovers(rng, net, spread_ns),
         Profile::Mtu => {
@@ -513,6 +544,62 @@ fn draw_crashes(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) -> Vec<HostId> 
         }
     }
     crashing
+}
+
+/// Some hosts end in order, or die without a word, and come back. Host 0 stays.
+fn draw_leaves(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) -> Vec<HostId> {
+    let mut leaving = Vec::new();
+    for host in 1..net.hosts {
+        if leaving.len() as u32 * 2 < net.hosts && (leaving.is_empty() || rng.chance(400_000)) {
+            let at_ns = rng.below(spread_ns + spread_ns / 4 + 1);
+            // Not before the last act of phase 0, which is meant for the first incarnation; it may still be leaving.
+            let back_ns = (at_ns + rng.log_between(100 * US, 7 * SEC)).max(2 * spread_ns);
+            let fault = if rng.chance(800_000) { Fault::Leave { host } } else { Fault::Crash { host } };
+            net.faults.push(TimedFault { at_ns, fault });
+            net.faults.push(TimedFault { at_ns: back_ns, fault: Fault::Restart { host } });
+            leaving.push(host);
+        }
+    }
+    leaving
+}
+
+/// Some have done with a host that leaves, before it does or after.
+fn draw_drops(rng: &mut Rng, net: &NetSpec, spread_ns: Ns) -> Vec<(HostId, HostId, Ns)> {
+    let share = rng.pick(&[0, 300_000]);
+    let ends = |f: &TimedFault| match f.fault {
+        Fault::Leave { host } | Fault::Crash { host } => Some((host, f.at_ns)),
+        _ => None,
+    };
+    let mut drops = Vec::new();
+    for (host, at_ns) in net.faults.iter().filter_map(ends) {
+        for by in (0..net.hosts).filter(|by| *by != host) {
+            if rng.chance(share) {
+                let around = (at_ns / 2 + rng.below(at_ns + 1)).min(2 * spread_ns);
+                drops.push((by, host, around));
+            }
+        }
+    }
+    drops
+}
+
+/// Connections of some hosts break, time and again, and datagrams vanish for less than half the peer timeout in all.
+fn draw_breaks(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) {
+    let mut left = 2 * SEC;
+    for _ in 0..rng.between(2, 12) {
+        let at_ns = rng.below(spread_ns + 20 * MS);
+        let host = rng.below(u64::from(net.hosts)) as HostId;
+        if rng.chance(700_000) {
+            net.faults.push(TimedFault { at_ns, fault: Fault::Sever { host } });
+            continue;
+        }
+        let len = rng.log_between(100 * US, SEC).min(left);
+        left -= len;
+        for which in 0..net.networks.len() as NetId {
+            if which == 0 || rng.chance(500_000) {
+                net.faults.push(TimedFault { at_ns, fault: Fault::Dark { host, net: which, until_ns: at_ns + len } });
+            }
+        }
+    }
 }
 
 fn draw_direction(rng: &mut Rng) -> Direction {

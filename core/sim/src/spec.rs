@@ -325,7 +325,26 @@ pub enum Fault {
         /// The host.
         host: HostId,
     },
-    /// A new incarnation starts.
+    /// The host's program ends its endpoint in order, and is gone when what it had accepted has gone.
+    Leave {
+        /// The host.
+        host: HostId,
+    },
+    /// Every TCP connection of the host breaks, in the middle of what is under way.
+    Sever {
+        /// The host.
+        host: HostId,
+    },
+    /// Datagrams from and to the host are lost, and TCP is not.
+    Dark {
+        /// The host.
+        host: HostId,
+        /// On which network.
+        net: NetId,
+        /// Until then.
+        until_ns: Ns,
+    },
+    /// A new incarnation starts; of one that is leaving nothing is left.
     Restart {
         /// The host.
         host: HostId,
@@ -347,6 +366,9 @@ pub fn fault_host(f: &Fault) -> Option<HostId> {
         | Fault::Heal { host, .. }
         | Fault::Stall { host, .. }
         | Fault::Crash { host }
+        | Fault::Leave { host }
+        | Fault::Sever { host }
+        | Fault::Dark { host, .. }
         | Fault::Restart { host } => Some(host),
         Fault::Mtu { .. } => None,
     }
@@ -395,7 +417,7 @@ impl NetSpec {
     #[must_use]
     pub fn last_fault_ns(&self) -> Ns {
         let end = |f: &TimedFault| match f.fault {
-            Fault::Stall { until_ns, .. } => until_ns.max(f.at_ns),
+            Fault::Stall { until_ns, .. } | Fault::Dark { until_ns, .. } => until_ns.max(f.at_ns),
             _ => f.at_ns,
         };
         self.faults.iter().map(end).max().unwrap_or(0)

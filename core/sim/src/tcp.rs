@@ -50,6 +50,8 @@ pub struct TcpCounters {
     pub refused: u64,
     /// Broken by chance.
     pub broken: u64,
+    /// Broken by a fault, and those of them that had bytes under way.
+    pub severed: [u64; 2],
     /// Segments that had to be sent again.
     pub lost: u64,
     /// Payload bytes that reached a host.
@@ -305,9 +307,31 @@ impl Tcp {
         self.settle(a, s.conn);
     }
 
-    /// A host's program dies; perhaps with the host.
-    pub(crate) fn crash(&mut self, a: &mut Around<'_>, host: HostId) {
-        let mute = self.rng.chance(500_000);
+    /// All connections of a host break, each in the middle of what is under way.
+    pub(crate) fn sever(&mut self, a: &mut Around<'_>, host: HostId) {
+        let of_host = |c: &Conn| c.ends.iter().any(|e| e.host == host) && !c.severed && c.phase == Phase::Open;
+        for id in self.conns.iter().filter(|(_, c)| of_host(c)).map(|(id, _)| *id).collect::<Vec<_>>() {
+            let Some(c) = self.conns.get_mut(&id) else { continue };
+            self.counters.severed[0] += 1;
+            self.counters.severed[1] += u64::from(c.flows.iter().any(|f| f.flying > 0));
+            let mut way = a.net.way(c.net, c.ends[0].host, c.ends[1].host);
+            for side in 0..2 {
+                let (from, to) = (c.ends[side].host, c.ends[1 - side].host);
+                way = a.net.way(c.net, from, to);
+                if let Some(len) = c.flows[side].segments.front().map(|s| s.len).filter(|_| !way.is_cut) {
+                    let some = c.rng.below(len as u64 + 1) as usize;
+                    c.arrive(a, side, some, &way);
+                    self.wakes.push(to);
+                }
+            }
+            c.break_off(a, &way);
+            self.set_timer(a, id);
+        }
+    }
+
+    /// A host's program dies; if it is not `quiet`, perhaps with the host.
+    pub(crate) fn crash(&mut self, a: &mut Around<'_>, host: HostId, quiet: bool) {
+        let mute = !quiet && self.rng.chance(500_000);
         self.hosts[host as usize] = if mute { HostState::Mute } else { HostState::NoProgram };
         self.backlog[host as usize].clear();
         let ends = |(id, c): (&u64, &Conn)| {

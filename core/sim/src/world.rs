@@ -45,6 +45,12 @@ pub trait Node {
     fn run(&mut self, host: &mut Host<'_, Self::Shared>);
     /// When to run next even if nothing arrives.
     fn next_wake(&self) -> Option<Ns>;
+    /// The node is to end in order.
+    fn leave(&mut self, _host: &mut Host<'_, Self::Shared>) {}
+    /// It has ended: its host takes it off.
+    fn has_left(&self) -> bool {
+        false
+    }
     /// The node dies: word to whoever keeps the books, not to the node's peers.
     fn crashed(&mut self, _shared: &mut Self::Shared, _now: Ns) {}
 }
@@ -198,6 +204,8 @@ struct Seat<N> {
     /// The earliest run scheduled.
     run_at: Option<Ns>,
     empty_runs: u32,
+    /// It has been asked to end.
+    leaving: bool,
 }
 
 /// A network of hosts in virtual time.
@@ -245,6 +253,7 @@ impl<N: Node> World<N> {
                     stalled_until: 0,
                     run_at: Some(0),
                     empty_runs: 0,
+                    leaving: false,
                 }
             })
             .collect();
@@ -325,9 +334,7 @@ impl<N: Node> World<N> {
                 What::Tcp { conn } => {
                     let World { tcp, net, queue, log, .. } = self;
                     tcp.fire(&mut Around { now: at, net, queue, log }, conn);
-                    while let Some(host) = self.tcp.wakes.pop() {
-                        self.schedule(host, at + self.spec.host.wake_ns);
-                    }
+                    self.wake_for_tcp();
                 }
                 What::Fault { index } => self.befall(self.spec.faults[index as usize].fault),
                 What::Run { host } => {
@@ -437,8 +444,12 @@ impl<N: Node> World<N> {
         let now = self.now;
         let (read, spent, sent, blocked) = self.serve(id, &mut node, now);
         let wake = node.next_wake();
+        let has_left = node.has_left();
         let seat = &mut self.seats[id as usize];
         seat.node = Some(node);
+        if has_left {
+            return self.end_node(id, true);
+        }
         seat.busy_until = now + spent + LOOP_NS;
         let more = !seat.socket.is_empty();
         seat.waiting = !more;
@@ -497,6 +508,25 @@ impl<N: Node> World<N> {
         seat.socket_bytes = 0;
     }
 
+    /// A host's node is no more; `quiet`: its host goes on.
+    fn end_node(&mut self, host: HostId, quiet: bool) {
+        self.crash(host);
+        self.seats[host as usize].leaving = false;
+        if let Some(mut node) = self.seats[host as usize].node.take() {
+            node.crashed(&mut self.shared, self.now);
+            let World { tcp, net, queue, log, now, .. } = self;
+            tcp.crash(&mut Around { now: *now, net, queue, log }, host, quiet);
+            self.wake_for_tcp();
+        }
+    }
+
+    /// Wakes those for whom something of a connection has come.
+    fn wake_for_tcp(&mut self) {
+        while let Some(host) = self.tcp.wakes.pop() {
+            self.schedule(host, self.now + self.spec.host.wake_ns);
+        }
+    }
+
     fn befall(&mut self, fault: Fault) {
         self.log.fault(self.now, fault);
         let known = |h: HostId| (h as usize) < self.seats.len();
@@ -508,15 +538,21 @@ impl<N: Node> World<N> {
                 let seat = &mut self.seats[host as usize];
                 seat.stalled_until = seat.stalled_until.max(until_ns);
             }
-            Fault::Crash { host } if known(host) => {
-                self.crash(host);
-                if let Some(mut node) = self.seats[host as usize].node.take() {
-                    node.crashed(&mut self.shared, self.now);
-                    let World { tcp, net, queue, log, now, .. } = self;
-                    tcp.crash(&mut Around { now: *now, net, queue, log }, host);
-                }
+            Fault::Dark { host, net, until_ns } => self.net.set_dark(net, host, until_ns),
+            Fault::Sever { host } => {
+                let World { tcp, net, queue, log, now, .. } = self;
+                tcp.sever(&mut Around { now: *now, net, queue, log }, host);
+                self.wake_for_tcp();
             }
-            Fault::Restart { host } if known(host) && self.seats[host as usize].node.is_none() => {
+            Fault::Crash { host } if known(host) => self.end_node(host, false),
+            Fault::Leave { host } if known(host) => {
+                self.with_node(host, |node, host| node.leave(host));
+                self.seats[host as usize].leaving = true;
+            }
+            Fault::Restart { host }
+                if known(host) && (self.seats[host as usize].leaving || self.seats[host as usize].node.is_none()) =>
+            {
+                self.end_node(host, true);
                 let seat = &mut self.seats[host as usize];
                 seat.incarnation += 1;
                 seat.waiting = true;
@@ -525,7 +561,7 @@ impl<N: Node> World<N> {
                 seat.node = Some(Box::new((self.make)(&mut self.shared, host, seat.incarnation)));
                 self.schedule(host, self.now);
             }
-            Fault::Stall { .. } | Fault::Crash { .. } | Fault::Restart { .. } => {}
+            Fault::Stall { .. } | Fault::Crash { .. } | Fault::Leave { .. } | Fault::Restart { .. } => {}
         }
     }
 }

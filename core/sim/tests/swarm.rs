@@ -97,6 +97,16 @@ fn promises_hold_when_hosts_die_and_come_back() {
 }
 
 #[test]
+fn promises_hold_when_ranks_leave_and_return() {
+    swarm(Profile::Leave);
+}
+
+#[test]
+fn promises_hold_when_connections_break_in_mid_message() {
+    swarm(Profile::Carriers);
+}
+
+#[test]
 fn promises_hold_under_incast() {
     swarm(Profile::Incast);
 }

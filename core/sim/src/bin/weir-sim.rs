@@ -346,7 +346,8 @@ fn planted_defects(names: &[String], seeds: &std::ops::Range<u64>, json: bool) -
     }
     let missed = all.iter().filter(|s| s.found_at_seed.is_none()).count();
     if missed > 0 {
-        eprintln!("{missed} defects were not found in seeds {}..{}", seeds.start, seeds.end);
+        let were = if missed == 1 { "defect was" } else { "defects were" };
+        eprintln!("{missed} {were} not found in seeds {}..{}", seeds.start, seeds.end);
     }
     Ok(missed == 0)
 }

@@ -80,6 +80,8 @@ pub struct Message {
     pub received_ns: Option<Ns>,
     /// The sender's operation has ended (well or not).
     pub send_ended: bool,
+    /// It has been told as complete.
+    pub told: bool,
     /// The receiver's operation has ended (well or not).
     pub receive_ended: bool,
     /// The receiver's endpoint said that all bytes are there.
@@ -99,6 +101,7 @@ impl Message {
             sent_ns,
             received_ns: None,
             send_ended: false,
+            told: false,
             receive_ended: false,
             arrived: false,
             matched: false,
@@ -139,14 +142,20 @@ impl Delivery {
         }
     }
 
-    /// The sender's operation ends.
+    /// Messages of a program that were told as complete and are not at their receiver, and who that is.
+    pub fn told_and_not_there(&self, from: Program) -> impl Iterator<Item = (u64, Program)> {
+        let all = self.messages.get(&from).into_iter().flatten();
+        all.filter(|(_, m)| m.told && !m.arrived).map(|(number, m)| (*number, m.to))
+    }
+
+    /// The sender's operation ends, well or not.
     ///
     /// # Errors
     /// It had ended before.
-    pub fn send_ended(&mut self, from: Program, number: u64) -> Result<(), String> {
+    pub fn send_ended(&mut self, from: Program, number: u64, well: bool) -> Result<(), String> {
         match self.messages.get_mut(&from).and_then(|m| m.get_mut(&number)) {
             Some(m) if !m.send_ended => {
-                m.send_ended = true;
+                (m.send_ended, m.told) = (true, well);
                 Ok(())
             }
             Some(_) => Err(format!("send {number} of {from} completed twice")),
@@ -219,7 +228,8 @@ mod tests {
         let mut d = Delivery::default();
         let m = Message::new(q, 0, 9, 0);
         d.sent(p, 0, m);
-        assert!(d.send_ended(p, 0).is_ok() && d.send_ended(p, 0).is_err());
+        assert!(d.send_ended(p, 0, true).is_ok() && d.send_ended(p, 0, true).is_err());
+        assert_eq!(d.told_and_not_there(p).collect::<Vec<_>>(), [(0, q)]);
         assert!(d.receive_ended(p, 0, p, Some(1)).is_err());
         assert!(d.receive_ended(p, 0, q, Some(1)).is_ok() && d.receive_ended(p, 0, q, Some(1)).is_err());
     }

@@ -1,6 +1,6 @@
 //! Liveness checker: once faults are over, everything ends within a stated time, and nobody is declared dead who lives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Program;
 use crate::spec::{LinkSpec, MS, NetSpec, NetworkSpec, Ns, SEC, Topology};
@@ -64,6 +64,8 @@ fn tries_percent(n: &NetworkSpec) -> u64 {
 #[derive(Debug, Default)]
 pub struct Liveness {
     died_ns: BTreeMap<Program, Ns>,
+    /// Who has done with whom.
+    dropped: BTreeSet<(Program, Program)>,
     /// The scenario contains silences longer than the peer timeout: any verdict is right.
     pub silence_kills: bool,
 }
@@ -72,6 +74,11 @@ impl Liveness {
     /// A program has died.
     pub fn died(&mut self, program: Program, now: Ns) {
         self.died_ns.insert(program, now);
+    }
+
+    /// A program has done with another, which may live.
+    pub fn dropped(&mut self, by: Program, other: Program) {
+        self.dropped.insert((by, other));
     }
 
     /// Whether the program is dead.
@@ -85,7 +92,8 @@ impl Liveness {
     /// # Errors
     /// The peer lives.
     pub fn verdict(&self, by: Program, on: Program, reason: &str) -> Result<(), String> {
-        if self.silence_kills || self.is_dead(on) {
+        let parted = [(by, on), (on, by)].iter().any(|pair| self.dropped.contains(pair));
+        if self.silence_kills || self.is_dead(on) || parted {
             return Ok(());
         }
         Err(format!("{by} declared {on} dead ({reason}), but it lives and was never silent for long"))

@@ -3,6 +3,7 @@
 pub mod counters;
 pub mod delivery;
 pub mod liveness;
+pub mod many;
 pub mod memory;
 pub mod order;
 pub mod payload;
@@ -31,6 +32,41 @@ impl fmt::Display for Program {
     }
 }
 
+/// What a run came to that is promised nothing of: whether the swarm does what it is to do.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Messages that went into buffers for several.
+    pub parts: u64,
+    /// Of these, those that did not fit.
+    pub cut: u64,
+    /// Such buffers handed back.
+    pub handed_back: u64,
+    /// Ranks that ended in good order.
+    pub left_in_order: u64,
+    /// Ranks that ended because time was over.
+    pub left_late: u64,
+    /// Peers that ranks had done with while they lived, or before they were known to be dead.
+    pub dropped: u64,
+    /// Peers forgotten.
+    pub forgotten: u64,
+    /// Their places given to others.
+    pub places_reused: u64,
+}
+
+impl Tally {
+    /// Adds that of another run.
+    pub fn add(&mut self, other: &Tally) {
+        self.parts += other.parts;
+        self.cut += other.cut;
+        self.handed_back += other.handed_back;
+        self.left_in_order += other.left_in_order;
+        self.left_late += other.left_late;
+        self.dropped += other.dropped;
+        self.forgotten += other.forgotten;
+        self.places_reused += other.places_reused;
+    }
+}
+
 /// All checkers of a run.
 #[derive(Debug, Default)]
 pub struct Checks {
@@ -46,6 +82,8 @@ pub struct Checks {
     pub counters: counters::Counters,
     /// Verdicts on peers.
     pub liveness: liveness::Liveness,
+    /// How often some things happened.
+    pub tally: Tally,
 }
 
 impl Checks {

@@ -36,6 +36,8 @@ impl Pattern {
 pub struct Order {
     /// By (from, to), then by order of sending.
     sent: BTreeMap<(Program, Program), BTreeMap<u64, (Class, u64)>>,
+    /// Of senders that are gone: what had not come in full. It may still be taken, to fail, and nothing waits for it.
+    lost: BTreeMap<(Program, Program), BTreeMap<u64, (Class, u64)>>,
     /// By receiver, then by order of posting.
     posted: BTreeMap<Program, BTreeMap<u64, Pattern>>,
 }
@@ -64,7 +66,9 @@ impl Order {
     /// Says which rule this breaks.
     pub fn taken(&mut self, from: Program, to: Program, message: u64, receive: u64) -> Result<(), String> {
         let queue = self.sent.entry((from, to)).or_default();
-        let Some((class, tag)) = queue.remove(&message) else {
+        let lost = self.lost.get_mut(&(from, to)).and_then(|lost| lost.remove(&message));
+        let is_lost = lost.is_some();
+        let Some((class, tag)) = lost.or_else(|| queue.remove(&message)) else {
             return Err(format!("receive {receive} at {to} took message {message} from {from}, which is not waiting"));
         };
         let posted = self.posted.entry(to).or_default();
@@ -76,7 +80,8 @@ impl Order {
                 "receive {receive} at {to} ({pattern:?}) took message {message} from {from} with tag {tag:#x}"
             ));
         }
-        if let Some((earlier, (_, t))) = queue.range(..message).find(|(_, (c, t))| pattern.accepts(from, *c, *t)) {
+        let mut before = queue.range(..message).filter(|_| !is_lost);
+        if let Some((earlier, (_, t))) = before.find(|(_, (c, t))| pattern.accepts(from, *c, *t)) {
             return Err(format!(
                 "receive {receive} at {to} ({pattern:?}) took message {message} (tag {tag:#x}) from {from} before message {earlier} (tag {t:#x})"
             ));
@@ -89,10 +94,41 @@ impl Order {
         Ok(())
     }
 
+    /// The same of a receive that takes several: unless this is its last, it stays posted.
+    ///
+    /// # Errors
+    /// As [`Order::taken`].
+    pub fn taken_by_many(
+        &mut self,
+        from: Program,
+        to: Program,
+        message: u64,
+        receive: u64,
+        last: bool,
+    ) -> Result<(), String> {
+        let stays = self.posted.get(&to).and_then(|p| p.get(&receive)).copied().filter(|_| !last);
+        self.taken(from, to, message, receive)?;
+        if let Some(pattern) = stays {
+            self.posted(to, receive, pattern);
+        }
+        Ok(())
+    }
+
+    /// A sender is gone, as its receiver knows: of its messages those that have come stay in their order.
+    pub fn parted(&mut self, from: Program, to: Program, has_come: impl Fn(u64) -> bool) {
+        if let Some(queue) = self.sent.get_mut(&(from, to)) {
+            let (here, lost): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                std::mem::take(queue).into_iter().partition(|(message, _)| has_come(*message));
+            *queue = here;
+            self.lost.entry((from, to)).or_default().extend(lost);
+        }
+    }
+
     /// Forgets a program that has died: nobody takes its receives any more, nor what was sent to it.
     pub fn died(&mut self, program: Program) {
         self.posted.remove(&program);
         self.sent.retain(|(_, to), _| *to != program);
+        self.lost.retain(|(_, to), _| *to != program);
     }
 }
 
@@ -122,10 +158,26 @@ mod tests {
     }
 
     #[test]
+    fn what_a_sender_that_is_gone_left_half_done_holds_nothing_up() {
+        let mut o = order(&[5, 5, 5, 5], &[(5, 0), (5, 0), (5, 0)]);
+        o.parted(A, B, |message| message > 1);
+        assert!(order(&[5, 5], &[(5, 0)]).taken(A, B, 1, 0).is_err());
+        assert!(o.taken(A, B, 2, 0).is_ok() && o.taken(A, B, 1, 1).is_ok() && o.taken(A, B, 1, 2).is_err());
+    }
+
+    #[test]
     fn a_wildcard_takes_the_first_of_all() {
         assert!(order(&[5, 6], &[(0, 7)]).taken(A, B, 1, 0).is_err());
         assert!(order(&[5, 6], &[(0, 7)]).taken(A, B, 0, 0).is_ok());
         assert!(order(&[0x15, 6], &[(0, 7)]).taken(A, B, 1, 0).is_ok());
+    }
+
+    #[test]
+    fn a_receive_of_several_stays_before_those_posted_after_it() {
+        let mut o = order(&[5, 5, 5], &[(5, 0), (5, 0)]);
+        assert!(o.taken_by_many(A, B, 0, 0, false).is_ok());
+        assert!(order(&[5, 5], &[(5, 0), (5, 0)]).taken_by_many(A, B, 0, 1, false).is_err());
+        assert!(o.taken_by_many(A, B, 1, 0, true).is_ok() && o.taken_by_many(A, B, 2, 0, false).is_err());
     }
 
     #[test]

@@ -234,6 +234,11 @@ impl Core {
     /// Closes a connection and has the protocol go on without it.
     fn drop_conn(&mut self, host: &mut Host<'_, Shared>, c: Conn) {
         host.tcp_close(c.io);
+        if let (true, Some((unit, _))) = (host.shared.has(Defect::CutUnitCounted), c.unit) {
+            let now = Time(host.now);
+            self.messages.with_events(now, &[], |proto, events| proto.unit_ends(now, c.peer, c.lane, &unit, events));
+            self.settle(host);
+        }
         match c.stage {
             Stage::Stranger | Stage::Replay => {}
             Stage::Connecting => self.give_up_asking(host.now, c.peer),

@@ -2,6 +2,8 @@
 
 mod directory;
 mod lanes;
+mod leaving;
+mod many;
 mod operations;
 mod pattern;
 mod remote;
@@ -11,10 +13,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use weir_link::{DownReason, Endpoint, PacketBuf, PeerId, RxMeta, Time};
-use weir_message::Messages;
+use weir_message::{Messages, MultiOrder};
 
 pub use directory::{Directory, Shared};
 use lanes::Lanes;
+use leaving::Parting;
+use many::Manies;
 use operations::{Outgoing, Receive};
 pub use pattern::Pattern;
 pub use remote::{COUNTERS, READABLE_BYTES, WRITABLE_BYTES};
@@ -62,6 +66,20 @@ pub enum Outcome {
     SendFailed(SendId),
     /// The receive will not complete: its peer is down, or it was cancelled.
     RecvFailed(RecvId),
+    /// A message is over that went into a buffer for several, well or not.
+    Part {
+        /// The receive.
+        receive: RecvId,
+        /// Who sent the message.
+        from: HostId,
+    },
+    /// A buffer for several messages is handed back.
+    Back {
+        /// The receive.
+        receive: RecvId,
+        /// The only one it takes from has died, and nothing waits that had come before.
+        empty: bool,
+    },
     /// The remote write or read is over, well or not.
     Remote(RemoteId),
 }
@@ -164,6 +182,10 @@ impl Io<'_, '_> {
     pub fn look_from(&mut self, op: RecvOp, from: Option<Program>) -> RecvId {
         self.rank.start_look(self.host, op, from)
     }
+    /// Posts a buffer that takes message after message, of an incarnation, alive or not, until less than `min` bytes are free.
+    pub fn receive_many(&mut self, op: RecvOp, from: Option<Program>, min: u64) -> RecvId {
+        self.rank.start_many(self.host, op, from, min)
+    }
     /// Starts a remote write or read, at an incarnation, alive or not.
     pub fn remote(&mut self, op: RemoteOp, to: Program) -> RemoteId {
         self.rank.start_remote(self.host, op, to)
@@ -173,13 +195,24 @@ impl Io<'_, '_> {
     pub fn current(&self, host: HostId) -> Program {
         self.host.shared.directory.current(host)
     }
-    /// By now the death of `program` must be known here, if an association with it ever stood.
+    /// A receive was waiting for `program`: by now its death must be known here, if an association with it ever stood; and had it been known, the receive would not have waited.
     pub fn must_know_dead(&mut self, program: Program) {
+        let me = self.rank.program;
         let peer = self.rank.by_program.get(&program).and_then(|id| self.rank.peers.get(id));
         if peer.is_some_and(|p| p.was_up && p.down.is_none()) && self.host.shared.checks.liveness.is_dead(program) {
-            let me = self.rank.program;
             self.host.violation("death-unnoticed", format!("{me} does not know that {program} is dead"));
         }
+        if peer.is_some_and(|p| p.down.is_some()) {
+            self.host.violation("hang", format!("{me} waits for what is to come of {program}, and knows it is dead"));
+        }
+    }
+    /// Has done with `program`, which is dead, and lets go of what is known of it.
+    pub fn forget(&mut self, program: Program) {
+        self.rank.forget(self.host, program);
+    }
+    /// Has done with `program`, whether it lives or not: what is under way with it fails, on both sides.
+    pub fn drop_peer(&mut self, program: Program) {
+        self.rank.drop_peer(self.host, program);
     }
     /// Withdraws a receive; false if it has taken a message already.
     pub fn cancel(&mut self, receive: RecvId) -> bool {
@@ -195,6 +228,8 @@ struct Peer {
     /// The messages know it by name.
     inserted: bool,
     down: Option<DownReason>,
+    /// This rank has done with it.
+    forgotten: bool,
     /// The association was established once.
     was_up: bool,
     /// Sends that there was no room for, in order.
@@ -205,7 +240,16 @@ struct Peer {
 
 impl Peer {
     fn new(program: Program, endpoint_id: u64) -> Peer {
-        Peer { program, endpoint_id, inserted: false, down: None, was_up: false, backlog: VecDeque::new(), lane: 0 }
+        Peer {
+            program,
+            endpoint_id,
+            inserted: false,
+            down: None,
+            forgotten: false,
+            was_up: false,
+            backlog: VecDeque::new(),
+            lane: 0,
+        }
     }
 }
 
@@ -223,6 +267,9 @@ pub struct Core {
     receives: BTreeMap<RecvId, Receive>,
     /// Of these, those that look and have not begun to receive.
     looks: BTreeSet<RecvId>,
+    /// Those that take several messages, which are not among the receives.
+    manies: Manies,
+    parting: Parting,
     remote: BTreeMap<RemoteId, remote::Remote>,
     /// Remote operations that there was no room for.
     remote_backlog: VecDeque<RemoteId>,
@@ -269,9 +316,13 @@ impl Rank {
     #[must_use]
     pub fn new(shared: &mut Shared, host: HostId, incarnation: u32) -> Self {
         let program = Program { host, incarnation };
-        let config = shared.config.clone();
+        let mut config = shared.config.clone();
+        if shared.has(Defect::HastyVerdict) {
+            config.peer_timeout = std::time::Duration::from_millis(300);
+        }
         // Never 0, which names whoever is at an address (spec 7).
-        let endpoint_id = mix(shared.seed ^ mix(u64::from(host) << 32 | u64::from(incarnation) | 1 << 63)).max(1);
+        let life = if shared.has(Defect::LifeReused) { 0 } else { u64::from(incarnation) };
+        let endpoint_id = mix(shared.seed ^ mix(u64::from(host) << 32 | life | 1 << 63)).max(1);
         let mut secret = [0; 32];
         for (i, chunk) in secret.chunks_exact_mut(8).enumerate() {
             chunk.copy_from_slice(&mix(endpoint_id.wrapping_add(1 + i as u64)).to_le_bytes());
@@ -280,7 +331,11 @@ impl Rank {
         let level_gathers = config.gather;
         let endpoint = Endpoint::new(config, shared.job_key, endpoint_id, &addresses, secret);
         shared.directory.enter(program, endpoint_id, endpoint.name());
-        let mut messages = Messages::new(shared.messages.clone(), endpoint, Steps::default());
+        let mut settings = shared.messages.clone();
+        if shared.has(Defect::PartsOutOfOrder) {
+            settings.multi_order = MultiOrder::AsCompleted;
+        }
+        let mut messages = Messages::new(settings, endpoint, Steps::default());
         remote::register(shared, program, endpoint_id, &mut messages);
         let core = Core {
             program,
@@ -293,6 +348,8 @@ impl Rank {
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),
             looks: BTreeSet::new(),
+            manies: Manies::new(shared.messages.multi_order == MultiOrder::AsSent),
+            parting: Parting::default(),
             remote: BTreeMap::new(),
             remote_backlog: VecDeque::new(),
             pieces: Pieces::new(),
@@ -315,6 +372,11 @@ impl Rank {
     pub fn close(&mut self, now: Ns) {
         self.core.closing = true;
         self.core.messages.endpoint_mut().close(Time(now));
+    }
+
+    /// Once more has done with those it has done with.
+    pub fn forget_again(&mut self, now: Ns, shared: &Shared) {
+        self.core.forget_again(now, shared);
     }
 
     /// Nothing unacknowledged is left after `close`.
@@ -380,6 +442,9 @@ impl Rank {
                 c.pieces.len(),
                 c.messages.owes()
             ));
+        }
+        if let Some(program) = c.keeps_forgotten() {
+            return Err(format!("{} has done with {program} and keeps its place", c.program));
         }
         let counters = c.messages.counters();
         let refused = if shared.checks.remote.wrong == 0 { counters.access_errors } else { 0 };
@@ -493,7 +558,14 @@ impl Node for Rank {
         self.core.push_backlog(host);
         self.core.push_remote_backlog(host);
         self.core.push_looks(host);
-        self.run_app(host);
+        if self.core.parting.is_leaving() {
+            self.core.outcomes.clear();
+            self.core.push_leaving(host);
+        } else {
+            self.core.push_heirs(host);
+            self.run_app(host);
+        }
+        self.core.push_dropped(host);
         self.core.transmit(host);
         self.core.write_lanes(host);
         self.core.look_at_memory(host);
@@ -501,9 +573,18 @@ impl Node for Rank {
 
     fn next_wake(&self) -> Option<Ns> {
         let protocol = self.core.messages.next_timeout().map(|t| t.0);
-        let app = if self.done { None } else { self.app.next_wake() };
+        let app = if self.done || self.core.parting.is_leaving() { None } else { self.app.next_wake() };
         let queued = (!self.core.outcomes.is_empty() || self.core.has_claims()).then_some(0);
-        [protocol, app, queued, self.core.lanes.next_wake()].into_iter().flatten().min()
+        let leaving = self.core.parting.next_wake();
+        [protocol, app, queued, leaving, self.core.lanes.next_wake()].into_iter().flatten().min()
+    }
+
+    fn leave(&mut self, host: &mut Host<'_, Shared>) {
+        self.core.leave(host);
+    }
+
+    fn has_left(&self) -> bool {
+        self.core.parting.has_left()
     }
 
     fn crashed(&mut self, shared: &mut Shared, now: Ns) {

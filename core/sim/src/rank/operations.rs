@@ -40,7 +40,7 @@ enum Look {
     Claimed(RecvOp, Program, u64),
 }
 
-fn class(tagged: bool) -> Class {
+pub(super) fn class(tagged: bool) -> Class {
     if tagged { Class::Tagged } else { Class::Untagged }
 }
 
@@ -61,7 +61,7 @@ impl Core {
         host.note(20 ^ id.0 << 8, || {
             format!("send            {program} #{} to {to} tag {:#x} {} B", id.0, op.tag, op.len)
         });
-        if self.peers.get(&peer).is_none_or(|p| p.down.is_some()) {
+        if self.parting.has_dropped(to) || self.peers.get(&peer).is_none_or(|p| p.down.is_some()) {
             self.end_send(host, id, false);
             return id;
         }
@@ -110,6 +110,12 @@ impl Core {
         true
     }
 
+    /// Begins a send anew that was meant for another (`Defect::SentToHeir`).
+    pub(super) fn send_to_heir(&mut self, host: &mut Host<'_, Shared>, id: SendId, op: SendOp, peer: PeerId) {
+        self.sends.insert(id, Outgoing { op, peer, mode: SendMode::Delivery });
+        self.submit(host, id);
+    }
+
     /// A send is said to be complete as soon as it has begun.
     fn told_early(&mut self, host: &mut Host<'_, Shared>, id: SendId, op: SendOp) {
         let c = Completion {
@@ -155,6 +161,10 @@ impl Core {
         let program = self.program;
         host.note(30 ^ id.0 << 8, || format!("receive         {program} #{} {op:?}", id.0));
         let memory = self.room(host, id, op.room, None);
+        if from.is_some_and(|from| self.parting.has_dropped(from)) {
+            self.fail_receive(host, id);
+            return id;
+        }
         host.shared.checks.order.posted(program, id.0, pattern(op, from));
         let source = from.map(|from| self.peer_of(host, from).0).filter(|_| !host.shared.has(Defect::SourceIgnored));
         let receive = weir_message::RecvOp {
@@ -211,6 +221,9 @@ impl Core {
 
     fn look(&mut self, host: &mut Host<'_, Shared>, id: RecvId, op: RecvOp, from: Option<Program>) {
         let me = self.program;
+        if from.is_some_and(|from| self.parting.has_dropped(from)) {
+            return self.fail_receive(host, id);
+        }
         let source = from.map(|from| self.peer_of(host, from));
         let peek = PeekOp {
             source: source.map(|p| p.0),
@@ -294,6 +307,9 @@ impl Core {
     }
 
     pub(super) fn cancel(&mut self, host: &mut Host<'_, Shared>, id: RecvId) -> bool {
+        if self.is_many(id) {
+            return self.cancel_many(host, id);
+        }
         if let Some(Look::For(..)) = self.receives.get(&id).and_then(|r| r.look.as_ref()) {
             self.fail_receive(host, id);
             return true;
@@ -310,6 +326,8 @@ impl Core {
     /// An operation has ended.
     pub(super) fn completed(&mut self, host: &mut Host<'_, Shared>, c: &Completion) {
         match c.kind {
+            OpKind::Recv if self.is_of_many(c) => self.part_ended(host, RecvId(c.context as u64), c),
+            OpKind::MultiRecvReleased => self.released(host, RecvId(c.context as u64), c),
             OpKind::Send => self.sent(host, SendId(c.context as u64), c),
             OpKind::Recv => self.received(host, RecvId(c.context as u64), c),
             OpKind::Write | OpKind::Read | OpKind::Atomic | OpKind::FetchAtomic => {
@@ -338,7 +356,13 @@ impl Core {
                 host.violation("sync", format!("{me}: message {} is said to be matched, and is not", id.0));
             }
             Ok(()) => self.end_send(host, id, true),
-            Err(OpError::PeerDown(_)) if !is_up => self.end_send(host, id, false),
+            Err(OpError::PeerDown(_)) if !is_up => {
+                if host.shared.has(Defect::SentToHeir) {
+                    let op = s.op;
+                    self.parting.keep_for_heir(id, op);
+                }
+                self.end_send(host, id, false);
+            }
             Err(e) => host.violation("failed", format!("{me}: message {} failed although its peer is up: {e}", id.0)),
         }
     }
@@ -346,7 +370,7 @@ impl Core {
     /// A send ends.
     pub(super) fn end_send(&mut self, host: &mut Host<'_, Shared>, id: SendId, well: bool) {
         self.sends.remove(&id);
-        if let Err(e) = host.shared.checks.delivery.send_ended(self.program, id.0) {
+        if let Err(e) = host.shared.checks.delivery.send_ended(self.program, id.0, well) {
             host.violation("exactly-once", e);
         }
         let program = self.program;
@@ -364,9 +388,13 @@ impl Core {
         let is_up = |p: u32| self.peers.get(&PeerId(p)).is_some_and(|p| p.down.is_none());
         let excess = match c.result {
             Ok(()) => 0,
+            Err(OpError::Truncated { .. }) if host.shared.has(Defect::ExcessUntold) => 0,
             Err(OpError::Truncated { excess }) => excess as u64,
             Err(OpError::Cancelled) if r.cancelled => return self.fail_receive(host, id),
-            Err(OpError::PeerDown(_)) if !c.source.is_some_and(is_up) => return self.fail_receive(host, id),
+            // Who ends asks nobody for more.
+            Err(OpError::PeerDown(_)) if self.closing || !c.source.is_some_and(is_up) => {
+                return self.fail_receive(host, id);
+            }
             Err(e) => return host.violation("abort", format!("{me}: receive {} fails: {e}", id.0)),
         };
         let Some(peer) = c.source.and_then(|p| self.peers.get(&PeerId(p))) else {
@@ -400,7 +428,7 @@ impl Core {
     }
 }
 
-fn pattern(op: RecvOp, from: Option<Program>) -> order::Pattern {
+pub(super) fn pattern(op: RecvOp, from: Option<Program>) -> order::Pattern {
     order::Pattern { from, class: class(op.tagged), tag: op.tag, ignore: op.ignore }
 }
 

@@ -20,6 +20,8 @@ pub struct Pattern {
     twice: bool,
     /// What is read of it is wrong (`Defect::ParitySpoilt`).
     spoilt: bool,
+    /// Parts of it begin a byte too early (`Defect::PartsOverlap`).
+    overlapping: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -57,6 +59,11 @@ impl Pattern {
     /// The same, and what is read of it is wrong if `spoilt`.
     pub(super) fn spoilt(self, spoilt: bool) -> Pattern {
         Pattern { spoilt, ..self }
+    }
+
+    /// The same, and its parts begin a byte too early if `overlapping`.
+    pub(super) fn overlapping(self, overlapping: bool) -> Pattern {
+        Pattern { overlapping, ..self }
     }
 
     /// How many of `len` bytes from `offset` on there are.
@@ -105,7 +112,7 @@ impl Memory for Pattern {
     }
 
     fn part(&self, offset: u64, len: u64) -> Self {
-        let offset = offset.min(self.len);
+        let offset = offset.min(self.len).saturating_sub(u64::from(self.overlapping));
         Pattern { offset: self.offset + offset, len: len.min(self.len - offset), ..self.clone() }
     }
 

@@ -74,7 +74,9 @@ impl Core {
             let write = remote::Write { to, at: op.at, len: op.len, key, notice: op.notice, noticed: false };
             checker.writes.insert((me, id.0), write);
         }
-        if !self.submit_remote(host, id) {
+        if self.parting.has_dropped(to) {
+            self.end_remote(host, id, false);
+        } else if !self.submit_remote(host, id) {
             self.remote_backlog.push_back(id);
         }
         id
@@ -94,6 +96,10 @@ impl Core {
     /// Tries to begin an operation; false if there is no room now.
     fn submit_remote(&mut self, host: &mut Host<'_, Shared>, id: RemoteId) -> bool {
         let Some(Remote { op, to, .. }) = self.remote.get(&id).cloned() else { return true };
+        if self.parting.has_dropped(to) {
+            self.end_remote(host, id, false);
+            return true;
+        }
         let peer = self.peer_of(host, to).0;
         if op.add {
             return self.submit_add(host, id, op, to, peer);

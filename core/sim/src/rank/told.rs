@@ -7,8 +7,8 @@ use weir_link::{BodyKey, DownReason, PeerId};
 use weir_message::{Notice, Sink, Step};
 
 use super::{Core, Peer, RecvId, SendId, Shared};
-use crate::check::Program;
 use crate::check::delivery::Coverage;
+use crate::check::{Checks, Program};
 use crate::planted::{Defect, hits};
 use crate::world::Host;
 
@@ -58,10 +58,20 @@ impl Core {
             Step::Up { peer } => {
                 let p = self.peer_slot(host, PeerId(peer));
                 p.was_up = true;
-                let other = p.program;
+                let (other, forgotten) = (p.program, std::mem::take(&mut p.forgotten));
+                host.note(10, || format!("up              {me} with {other}"));
+                if self.parting.has_dropped(other) {
+                    if let Some(p) = self.peers.get_mut(&PeerId(peer)) {
+                        p.down = None;
+                    }
+                    return self.parting.note_again(other);
+                }
+                if forgotten && host.shared.checks.liveness.is_dead(other) {
+                    return host
+                        .violation("old-life", format!("{me}: {other} is dead and forgotten, and comes up again"));
+                }
                 // Completions name those only that were inserted.
                 self.peer_of(host, other);
-                host.note(10, || format!("up              {me} with {other}"));
             }
             Step::Down { .. } if host.shared.has(Defect::DeathUnheard) => {}
             Step::Down { peer, reason } => self.down(host, PeerId(peer), reason),
@@ -88,7 +98,10 @@ impl Core {
             Step::Taken { peer, data, context } => {
                 let (from, message) = (self.peer_slot(host, PeerId(peer)).program, data.unwrap_or(u64::MAX));
                 host.shared.checks.delivery.matched(from, message);
-                if !self.has_claimed(RecvId(context as u64), from, message)
+                let receive = RecvId(context as u64);
+                if self.is_many(receive) {
+                    self.taken_by_many(host, receive, from, message);
+                } else if !self.has_claimed(receive, from, message)
                     && let Err(e) = host.shared.checks.order.taken(from, me, message, context as u64)
                 {
                     host.violation("order", e);
@@ -167,7 +180,9 @@ impl Core {
         if !in_order && let Err(e) = host.shared.checks.liveness.verdict(program, other, &reason.to_string()) {
             host.violation("false-death", e);
         }
-        host.shared.checks.memory.parted(other, program);
+        let Checks { order, delivery, memory, .. } = &mut host.shared.checks;
+        memory.parted(other, program);
+        order.parted(other, program, |message| delivery.get(other, message).is_some_and(|m| m.arrived));
         self.pieces.retain(|(p, _), _| *p != peer);
         for id in waiting {
             self.end_send(host, id, false);
@@ -178,8 +193,17 @@ impl Core {
     pub(super) fn peer_slot(&mut self, host: &mut Host<'_, Shared>, id: PeerId) -> &mut Peer {
         let endpoint = self.messages.endpoint();
         let by_program = &mut self.by_program;
+        let endpoint_id = endpoint.peer_endpoint_id(id);
+        if let Some(former) = self.peers.get(&id).filter(|p| p.endpoint_id != endpoint_id) {
+            let (program, known) = (former.program, former.inserted && !former.forgotten);
+            by_program.remove(&program);
+            self.peers.remove(&id);
+            host.shared.checks.tally.places_reused += 1;
+            if known {
+                host.violation("identity", format!("{id:?} is {program}, and is given to {endpoint_id:#x}"));
+            }
+        }
         self.peers.entry(id).or_insert_with(|| {
-            let endpoint_id = endpoint.peer_endpoint_id(id);
             let program = host.shared.directory.program(endpoint_id).unwrap_or_else(|| {
                 host.violation("identity", format!("peer {id:?} has endpoint id {endpoint_id:#x}, which nobody has"));
                 Program { host: super::HostId::MAX, incarnation: 0 }

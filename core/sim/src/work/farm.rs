@@ -82,7 +82,7 @@ impl App for Manager {
                 self.give(io, from);
             }
             Outcome::Sent(_) | Outcome::SendFailed(_) => self.open_sends -= 1,
-            Outcome::RecvFailed(_) | Outcome::Remote(_) => {}
+            Outcome::RecvFailed(_) | Outcome::Part { .. } | Outcome::Back { .. } | Outcome::Remote(_) => {}
         }
         if self.results == self.farm.tasks && !self.stopped {
             self.stopped = true;
@@ -170,7 +170,7 @@ impl App for Worker {
             Outcome::RecvFailed(r) => {
                 self.receives.remove(&r);
             }
-            Outcome::Remote(_) => {}
+            Outcome::Part { .. } | Outcome::Back { .. } | Outcome::Remote(_) => {}
         }
         self.wake(io);
     }

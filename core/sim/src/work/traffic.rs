@@ -3,6 +3,8 @@
 //! Tags fall into groups (bits 32 and up), and all receives of a group are of one kind. So any receive finds its message
 //! whatever the order of arrival, and every program ends; within a group, wildcards and exact tags compete as they like.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::PROTOCOL;
@@ -27,6 +29,12 @@ pub enum Kind {
     Untagged,
     /// Untagged, from anyone.
     UntaggedAny,
+    /// From anyone, any tag of the group, into a buffer for several.
+    Many,
+    /// The same from the sender.
+    ManyFrom,
+    /// Untagged, from anyone, into a buffer for several.
+    ManyUntagged,
 }
 
 /// One message and the receive that is meant to be enough for it.
@@ -60,6 +68,27 @@ pub struct Planned {
     pub again_at_ns: Option<Ns>,
 }
 
+/// Buffers for several messages, of which so many are posted at a time, until all the messages of a group have come to a rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PlannedMany {
+    /// The rank.
+    pub to: HostId,
+    /// 0: before anyone has restarted; 1: after that.
+    pub phase: u32,
+    /// The group: the messages of this kind and phase.
+    pub kind: Kind,
+    /// And of this sender only.
+    pub from: Option<HostId>,
+    /// When the first are posted.
+    pub at_ns: Ns,
+    /// Bytes of a buffer.
+    pub room: u64,
+    /// It takes another message as long as so many are free.
+    pub min: u64,
+    /// How many are posted at a time.
+    pub buffers: u32,
+}
+
 /// A remote write or read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PlannedRemote {
@@ -81,10 +110,16 @@ pub struct Traffic {
     /// Remote writes, reads and additions beside them.
     #[serde(default)]
     pub remote: Vec<PlannedRemote>,
+    /// The receives of messages that share their buffers.
+    #[serde(default)]
+    pub many: Vec<PlannedMany>,
     /// Hosts that crash and restart during phase 0.
     pub crashing: Vec<HostId>,
     /// When phase 1 begins.
     pub phase_ns: Ns,
+    /// Who has done with whom in phase 0, and when.
+    #[serde(default)]
+    pub drops: Vec<(HostId, HostId, Ns)>,
     /// When the dead of phase 0 must be known to be dead.
     pub forget_ns: Ns,
 }
@@ -107,6 +142,8 @@ pub struct Bounds {
 }
 
 const TAG_MASK: u64 = 0xffff_ffff;
+/// The part of a tag that buffers for several messages ignore.
+const MANY_MASK: u64 = 0xf_ffff;
 /// The bit of the tag that says that the sender waits for the match, as MPI libraries have one.
 const SYNC: u64 = 1 << 54;
 
@@ -116,7 +153,28 @@ impl Kind {
     }
 
     fn is_tagged(self) -> bool {
-        !matches!(self, Kind::Untagged | Kind::UntaggedAny)
+        !matches!(self, Kind::Untagged | Kind::UntaggedAny | Kind::ManyUntagged)
+    }
+
+    fn is_many(self) -> bool {
+        matches!(self, Kind::Many | Kind::ManyFrom | Kind::ManyUntagged)
+    }
+}
+
+fn phase_bits(phase: u32) -> u64 {
+    u64::from(phase) << 24
+}
+
+impl PlannedMany {
+    fn receive(&self) -> RecvOp {
+        let ignore = if self.kind.is_tagged() { PROTOCOL | MANY_MASK } else { 0 };
+        let (tagged, tag) = (self.kind.is_tagged(), self.kind.tag(phase_bits(self.phase)));
+        RecvOp { from: self.from, tagged, tag, ignore, room: self.room }
+    }
+
+    /// Whether a message is one of those that it takes.
+    fn takes(&self, m: &Planned) -> bool {
+        (m.to, m.phase, m.kind) == (self.to, self.phase, self.kind) && self.from.is_none_or(|from| from == m.from)
     }
 }
 
@@ -126,7 +184,7 @@ impl Planned {
         SendOp {
             to: self.to,
             tagged: self.kind.is_tagged(),
-            tag: self.kind.tag(self.tag) | sync,
+            tag: self.kind.tag(self.low()) | sync,
             len: self.len,
             sync: self.sync,
         }
@@ -134,8 +192,13 @@ impl Planned {
 
     fn receive(&self) -> RecvOp {
         let from = matches!(self.kind, Kind::Exact | Kind::AnyTag | Kind::Untagged).then_some(self.from);
-        let (tagged, tag, ignore) = (self.kind.is_tagged(), self.kind.tag(self.tag), self.ignore());
+        let (tagged, tag, ignore) = (self.kind.is_tagged(), self.kind.tag(self.low()), self.ignore());
         RecvOp { from, tagged, tag, ignore, room: self.room }
+    }
+
+    /// Low bits of the tag as it is sent: those of messages that share buffers say which phase they are of.
+    fn low(&self) -> u64 {
+        if self.kind.is_many() { phase_bits(self.phase) | self.tag & MANY_MASK } else { self.tag }
     }
 
     /// Protocol bits as MPI libraries do it, and one kind of receive that ignores nothing.
@@ -143,7 +206,8 @@ impl Planned {
         match self.kind {
             Kind::Exact => PROTOCOL,
             Kind::AnyTag | Kind::AnySourceAnyTag => PROTOCOL | TAG_MASK,
-            Kind::AnySource | Kind::Untagged | Kind::UntaggedAny => 0,
+            Kind::Many | Kind::ManyFrom => PROTOCOL | MANY_MASK,
+            Kind::AnySource | Kind::Untagged | Kind::UntaggedAny | Kind::ManyUntagged => 0,
         }
     }
 }
@@ -208,6 +272,41 @@ impl Traffic {
         }
     }
 
+    /// Has some messages share the buffers they are received in.
+    pub fn draw_many(&mut self, rng: &mut Rng, hosts: u32) {
+        let share = rng.pick(&[100_000, 500_000, 1_000_000]);
+        let directed = rng.chance(500_000);
+        let kind = if directed { Kind::ManyFrom } else { Kind::Many };
+        let phases = 1 + self.messages.iter().map(|m| m.phase).max().unwrap_or(0);
+        // What has no tag cannot say which phase it is of; and of that all or none.
+        let untagged = phases == 1 && rng.chance(300_000);
+        for m in &mut self.messages {
+            let to_be = if m.kind.is_tagged() { kind } else { Kind::ManyUntagged };
+            let chosen = if m.kind.is_tagged() { rng.chance(share) } else { untagged };
+            if chosen {
+                *m = Planned { kind: to_be, look: false, again_at_ns: None, room: u64::MAX, ..*m };
+            }
+        }
+        let longest = self.messages.iter().filter(|m| m.kind.is_many()).map(|m| m.len).max().unwrap_or(0);
+        let senders: Vec<Option<HostId>> = if directed { (0..hosts).map(Some).collect() } else { vec![None] };
+        for (to, phase) in (0..hosts).flat_map(|to| (0..phases).map(move |phase| (to, phase))) {
+            let some = senders.iter().map(|from| (kind, *from)).chain([(Kind::ManyUntagged, None)]);
+            for (kind, from) in some {
+                let room = match rng.below(4) {
+                    // The longest may not fit.
+                    0 => rng.log_between(1, longest.max(1)),
+                    1 => longest.max(1),
+                    _ => rng.log_between(longest.max(1), 4 * longest.max(1)),
+                };
+                let min = rng.pick(&[0, 1, room / 4, longest.min(room), room]);
+                let all = PlannedMany { to, phase, kind, from, at_ns: 0, room, min, buffers: rng.between(1, 4) as u32 };
+                if let Some(at_ns) = self.messages.iter().filter(|m| all.takes(m)).map(|m| m.receive_at_ns).min() {
+                    self.many.push(PlannedMany { at_ns, ..all });
+                }
+            }
+        }
+    }
+
     /// Draws remote writes and reads for the time that the messages take.
     pub fn draw_remote(&mut self, rng: &mut Rng, hosts: u32, bytes_max: u64) {
         let mut written = vec![0; hosts as usize];
@@ -258,7 +357,7 @@ impl Traffic {
             if m.from == me {
                 acts.push((m.phase, m.send_at_ns, Step::Send(m.send())));
             }
-            if m.to == me {
+            if m.to == me && !m.kind.is_many() {
                 let begin = if m.look { Step::Look(m.receive()) } else { Step::Receive(m.receive()) };
                 acts.push((m.phase, m.receive_at_ns, begin));
                 if let Some(at) = m.again_at_ns {
@@ -266,27 +365,38 @@ impl Traffic {
                 }
             }
         }
+        for (i, all) in (0..).zip(&self.many).filter(|(_, all)| all.to == me && all.phase >= program.incarnation.min(1))
+        {
+            let mut counts = BTreeMap::new();
+            self.messages.iter().filter(|m| all.takes(m)).for_each(|m| *counts.entry(m.from).or_insert(0) += 1);
+            let awaited = counts.into_iter().map(|(from, count)| Step::Await { group: i, from, count });
+            acts.extend(awaited.map(|step| (all.phase, all.at_ns, step)));
+            let begin = Step::Many { group: i, op: all.receive(), min: all.min, buffers: all.buffers };
+            acts.push((all.phase, all.at_ns, begin));
+        }
         for r in self.remote.iter().filter(|r| r.from == me && r.phase >= program.incarnation.min(1)) {
             acts.push((r.phase, r.at_ns, Step::Remote(r.op)));
         }
+        if program.incarnation == 0 {
+            acts.extend(self.drops.iter().filter(|d| d.0 == me).map(|d| (0, d.2, Step::Drop(d.1))));
+        }
         // Stable: acts of one time stay in the order drawn.
         acts.sort_by_key(|(phase, at, _)| (*phase, *at));
-        let mut steps = Vec::new();
-        let mut phase = 0;
-        for (p, at, step) in acts {
-            if p > phase {
-                phase = p;
-                steps.push(Step::Phase);
-            }
-            steps.extend([Step::At(at), step]);
-        }
+        let first = acts.iter().take_while(|(phase, ..)| *phase == 0).count();
+        let act = |(_, at, step): (u32, Ns, Step)| [Step::At(at), step];
+        let later: Vec<_> = acts.split_off(first).into_iter().flat_map(act).collect();
+        let mut steps: Vec<_> = acts.into_iter().flat_map(act).collect();
+        steps.push(Step::Phase);
+        let mut forget = Vec::new();
         if !self.crashing.is_empty() && program.incarnation == 0 {
-            if phase == 0 {
-                steps.push(Step::Phase);
-            }
-            steps.push(Step::At(self.forget_ns));
-            steps.extend(self.crashing.iter().map(|h| Step::Forget(*h)));
+            forget.push(Step::At(self.forget_ns));
+            forget.extend(self.crashing.iter().map(|h| Step::Forget(*h)));
         }
+        if self.forget_ns < self.phase_ns {
+            steps.append(&mut forget);
+        }
+        steps.extend(later);
+        steps.append(&mut forget);
         steps
     }
 
