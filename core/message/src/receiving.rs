@@ -424,12 +424,12 @@ mod tests {
 
     #[test]
     fn a_buffer_for_several_of_one_who_is_gone_is_handed_back_with_what_had_come() {
-        let ends: [(&dyn Fn(&mut Pair), _); 2] = [
-            (&|pair| pair.sides[0].close_peer(pair.now, PEER), Some(PEER)),
-            (&|pair| pair.sides[0].fail_all(pair.now, 5), None),
-        ];
-        for (end, source) in ends {
-            let ended = posted_after_the_end(end, source);
+        for socket_breaks in [false, true] {
+            let end = |pair: &mut Pair| match socket_breaks {
+                true => pair.sides[0].fail_all(pair.now, 5),
+                false => pair.sides[0].close_peer(pair.now, PEER),
+            };
+            let ended = posted_after_the_end(end, (!socket_breaks).then_some(PEER));
             let lens: Vec<_> = ended.iter().map(|c| (c.kind, c.len, c.multi_done)).collect();
             let (part, back) = (OpKind::Recv, OpKind::MultiRecvReleased);
             assert_eq!(lens, [(part, 10, false), (part, 20, false), (back, 0, true)]);
