@@ -101,7 +101,8 @@ impl Elements {
 struct Operands {
     operand: Elements,
     compare: Elements,
-    result: Elements,
+    /// None: the calls that want none.
+    result: Option<Elements>,
 }
 
 /// A place in a peer's memory.
@@ -109,6 +110,8 @@ struct Place {
     peer: u64,
     addr: u64,
     key: u64,
+    /// How many elements are there, where the call says so.
+    elements: Option<usize>,
 }
 
 /// Starts an operation.
@@ -124,17 +127,22 @@ unsafe fn start(
     how: How,
 ) -> Result<isize, i32> {
     let Operands { operand, compare, result } = memory;
-    let wanted = if atomic.op().has_operand() { operand } else { result };
+    let result = result.as_ref();
+    let wanted = if atomic.op().has_operand() { Some(operand) } else { result }.map_or(0, |all| all.count);
+    // One that fetches has room for each element: without any it would be another operation.
+    if result.is_some_and(|all| all.count != wanted) || at.elements.is_some_and(|there| there != wanted) {
+        return Err(FI_EINVAL);
+    }
     if how.copy {
         fits(operand.as_slice(), ep.inject_size())?;
     }
     let op = AmoOp {
         peer: ep.peer(at.peer)?,
         atomic,
-        count: wanted.count as u32,
+        count: wanted as u32,
         operand: if atomic.op().has_operand() { operand.as_slice() } else { &[] },
         compare: compare.as_slice(),
-        result: result.as_slice(),
+        result: result.map_or(&[], Elements::as_slice),
         remote_addr: at.addr,
         key: at.key,
         report: how.report,
@@ -161,9 +169,9 @@ unsafe extern "C" fn write(
         let ep = EpObj::atomic(&ep)?;
         let atomic = operation(Form::Base, datatype, op)?;
         let operand = Elements::one(buf, count, atomic.of())?;
-        let memory = Operands { operand, compare: Elements::none(), result: Elements::none() };
+        let memory = Operands { operand, compare: Elements::none(), result: None };
         // SAFETY: see `start`.
-        unsafe { start(ep, atomic, &memory, &Place { peer, addr, key }, context, by_default(ep)) }
+        unsafe { start(ep, atomic, &memory, &Place { peer, addr, key, elements: None }, context, by_default(ep)) }
     })
 }
 
@@ -184,31 +192,33 @@ unsafe extern "C" fn writev(
         let atomic = operation(Form::Base, datatype, op)?;
         // SAFETY: `count` entries.
         let operand = unsafe { Elements::new(iov, count, atomic.of()) }?;
-        let memory = Operands { operand, compare: Elements::none(), result: Elements::none() };
+        let memory = Operands { operand, compare: Elements::none(), result: None };
         // SAFETY: see `start`.
-        unsafe { start(ep, atomic, &memory, &Place { peer, addr, key }, context, by_default(ep)) }
+        unsafe { start(ep, atomic, &memory, &Place { peer, addr, key, elements: None }, context, by_default(ep)) }
     })
 }
 
-/// The operation, the operands and the place of a message-style call; there is one range, and it has as many elements as `elements` of the memory.
+/// What stands in a list of operands. What is only read has none, and nobody looks at what stands there.
+///
+/// # Safety
+/// `list` is null or has `pieces` entries.
+unsafe fn operand_of(atomic: Atomic, list: *const FiIoc, pieces: usize) -> Result<Elements, i32> {
+    // SAFETY: passed on from the caller.
+    if atomic.op().has_operand() { unsafe { Elements::new(list, pieces, atomic.of()) } } else { Ok(Elements::none()) }
+}
+
+/// The operation, the operands and the place of a message-style call; there is one range.
 ///
 /// # Safety
 /// The message has `iov_count` and `rma_iov_count` entries.
 unsafe fn unpack(msg: &FiMsgAtomic, form: Form) -> Result<(Atomic, Elements, Place), i32> {
     let atomic = operation(form, msg.datatype, msg.op)?;
-    // What is only read has no operand, and nobody looks at what stands there.
-    let operand = if atomic.op().has_operand() {
-        // SAFETY: `iov_count` entries (caller).
-        unsafe { Elements::new(msg.msg_iov, msg.iov_count, atomic.of()) }?
-    } else {
-        Elements::none()
-    };
+    // SAFETY: `iov_count` entries (caller).
+    let operand = unsafe { operand_of(atomic, msg.msg_iov, msg.iov_count) }?;
     // SAFETY: null or `rma_iov_count` entries, of which there is one.
     let remote = unsafe { msg.rma_iov.as_ref() }.filter(|_| msg.rma_iov_count == 1).ok_or(FI_EINVAL)?;
-    if atomic.op().has_operand() && remote.count != operand.count {
-        return Err(FI_EINVAL);
-    }
-    Ok((atomic, operand, Place { peer: msg.addr, addr: remote.addr, key: remote.key }))
+    let place = Place { peer: msg.addr, addr: remote.addr, key: remote.key, elements: Some(remote.count) };
+    Ok((atomic, operand, place))
 }
 
 unsafe extern "C" fn writemsg(ep: Handle<FidEp>, msg: *const FiMsgAtomic, flags: u64) -> isize {
@@ -219,7 +229,7 @@ unsafe extern "C" fn writemsg(ep: Handle<FidEp>, msg: *const FiMsgAtomic, flags:
         let how = by_flags(ep, flags, FLAGS)?;
         // SAFETY: a valid message.
         let (atomic, operand, place) = unsafe { unpack(msg, Form::Base) }?;
-        let memory = Operands { operand, compare: Elements::none(), result: Elements::none() };
+        let memory = Operands { operand, compare: Elements::none(), result: None };
         // SAFETY: see `start`.
         unsafe { start(ep, atomic, &memory, &place, msg.context, how) }
     })
@@ -239,9 +249,9 @@ unsafe extern "C" fn inject(
         let ep = EpObj::atomic(&ep)?;
         let atomic = operation(Form::Base, datatype, op)?;
         let operand = Elements::one(buf, count, atomic.of())?;
-        let memory = Operands { operand, compare: Elements::none(), result: Elements::none() };
+        let memory = Operands { operand, compare: Elements::none(), result: None };
         // SAFETY: see `start`.
-        unsafe { start(ep, atomic, &memory, &Place { peer, addr, key }, ptr::null_mut(), INJECTED) }
+        unsafe { start(ep, atomic, &memory, &Place { peer, addr, key, elements: None }, ptr::null_mut(), INJECTED) }
     })
 }
 
@@ -264,9 +274,9 @@ unsafe extern "C" fn readwrite(
         let atomic = operation(Form::Fetch, datatype, op)?;
         let operand = Elements::one(buf, count, atomic.of())?;
         let result = Elements::one(result, count, atomic.of())?;
-        let memory = Operands { operand, compare: Elements::none(), result };
+        let memory = Operands { operand, compare: Elements::none(), result: Some(result) };
         // SAFETY: see `start`.
-        unsafe { start(ep, atomic, &memory, &Place { peer, addr, key }, context, by_default(ep)) }
+        unsafe { start(ep, atomic, &memory, &Place { peer, addr, key, elements: None }, context, by_default(ep)) }
     })
 }
 
@@ -290,10 +300,10 @@ unsafe extern "C" fn readwritev(
         let atomic = operation(Form::Fetch, datatype, op)?;
         // SAFETY: as many entries as are said.
         let (operand, result) =
-            unsafe { (Elements::new(iov, count, atomic.of())?, Elements::new(resultv, result_count, atomic.of())?) };
-        let memory = Operands { operand, compare: Elements::none(), result };
+            unsafe { (operand_of(atomic, iov, count)?, Elements::new(resultv, result_count, atomic.of())?) };
+        let memory = Operands { operand, compare: Elements::none(), result: Some(result) };
         // SAFETY: see `start`.
-        unsafe { start(ep, atomic, &memory, &Place { peer, addr, key }, context, by_default(ep)) }
+        unsafe { start(ep, atomic, &memory, &Place { peer, addr, key, elements: None }, context, by_default(ep)) }
     })
 }
 
@@ -314,7 +324,7 @@ unsafe extern "C" fn readwritemsg(
         let (atomic, operand, place) = unsafe { unpack(msg, Form::Fetch) }?;
         // SAFETY: as many entries as are said.
         let result = unsafe { Elements::new(resultv, result_count, atomic.of()) }?;
-        let memory = Operands { operand, compare: Elements::none(), result };
+        let memory = Operands { operand, compare: Elements::none(), result: Some(result) };
         // SAFETY: see `start`.
         unsafe { start(ep, atomic, &memory, &place, msg.context, how) }
     })
@@ -340,9 +350,9 @@ unsafe extern "C" fn compwrite(
         let ep = EpObj::atomic(&ep)?;
         let atomic = operation(Form::Compare, datatype, op)?;
         let all = |at| Elements::one(at, count, atomic.of());
-        let memory = Operands { operand: all(buf)?, compare: all(compare)?, result: all(result)? };
+        let memory = Operands { operand: all(buf)?, compare: all(compare)?, result: Some(all(result)?) };
         // SAFETY: see `start`.
-        unsafe { start(ep, atomic, &memory, &Place { peer, addr, key }, context, by_default(ep)) }
+        unsafe { start(ep, atomic, &memory, &Place { peer, addr, key, elements: None }, context, by_default(ep)) }
     })
 }
 
@@ -372,11 +382,11 @@ unsafe extern "C" fn compwritev(
             Operands {
                 operand: Elements::new(iov, count, atomic.of())?,
                 compare: Elements::new(comparev, compare_count, atomic.of())?,
-                result: Elements::new(resultv, result_count, atomic.of())?,
+                result: Some(Elements::new(resultv, result_count, atomic.of())?),
             }
         };
         // SAFETY: see `start`.
-        unsafe { start(ep, atomic, &memory, &Place { peer, addr, key }, context, by_default(ep)) }
+        unsafe { start(ep, atomic, &memory, &Place { peer, addr, key, elements: None }, context, by_default(ep)) }
     })
 }
 
@@ -403,7 +413,7 @@ unsafe extern "C" fn compwritemsg(
             (Elements::new(comparev, compare_count, atomic.of())?, Elements::new(resultv, result_count, atomic.of())?)
         };
         // SAFETY: see `start`.
-        unsafe { start(ep, atomic, &Operands { operand, compare, result }, &place, msg.context, how) }
+        unsafe { start(ep, atomic, &Operands { operand, compare, result: Some(result) }, &place, msg.context, how) }
     })
 }
 

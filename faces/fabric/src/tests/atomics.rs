@@ -172,6 +172,24 @@ fn lists_and_messages_are_operations_on_several_elements() {
             none,
         );
         assert_eq!((vectored, c.completion()), (0, Ok((FI_ATOMIC | FI_READ, 0))));
+        // What is only read needs no operands.
+        let looked = (ATOMIC.readwritev)(
+            ep,
+            null(),
+            nowhere,
+            1,
+            result.as_mut_ptr(),
+            nowhere,
+            2,
+            0,
+            0,
+            KEY,
+            FI_UINT64,
+            FI_ATOMIC_READ,
+            none,
+        );
+        assert_eq!((looked, c.completion()), (0, Ok((FI_ATOMIC | FI_READ, 0))));
+        assert_eq!(to.cast::<[u64; 3]>().read(), [4, 8, 12]);
         // Only the element that is compared with what it is.
         let mut expected = [0u64, 8, 0];
         let compare = [piece(expected.as_mut_ptr(), 3)];
@@ -338,6 +356,10 @@ fn of_atomic_operations() {
         };
         t.row("fi_fetch_atomicmsg, short result", FI_EINVAL, || fetch(&raw mut result, 1));
         t.row("fi_fetch_atomicmsg, no result", FI_EINVAL, || fetch(null_mut(), 1));
+        t.row("fi_fetch_atomicmsg, an empty result", FI_EINVAL, || fetch(null_mut(), 0));
+        let look = FiMsgAtomic { op: FI_ATOMIC_READ, msg_iov: null(), ..good };
+        let read = |result| (ATOMIC.readwritemsg)(ep, &raw const look, result, null_mut(), 1, FI_COMPLETION) as i64;
+        t.row("fi_fetch_atomicmsg that reads, another count", FI_EINVAL, || read(&raw mut result));
         let valid = |ep, count| (ATOMIC.writevalid)(ep, FI_UINT64, FI_SUM, count).into();
         let mut count = 0;
         t.row("fi_atomicvalid of no endpoint", FI_EINVAL, || valid(null_handle(), &raw mut count));
