@@ -35,6 +35,9 @@ const SOCKET_GAP_NS: u64 = 20_000;
 /// Peers of this host that sent nothing for so long do not keep the sockets waiting.
 const SHM_QUIET_NS: u64 = 1_000_000;
 
+/// An endpoint that talks to nobody is looked at so often by who polls it: first contact may be so late, while a look costs several system calls. Who sleeps on its descriptors is woken at once.
+const QUIET_GAP_NS: u64 = 30_000;
+
 /// While the socket has no room, timers wait for it or for this long: without room they can do little.
 const BLOCKED_NS: u64 = 1_000_000;
 
@@ -54,8 +57,11 @@ pub struct Core {
     packets_expected: bool,
     /// When a record was last found.
     shm_found: Time,
-    /// Peers wake this endpoint by shared memory, because somebody sleeps.
+    /// Somebody sleeps, or has slept since the last pass: peers wake this endpoint by shared memory.
     asleep: bool,
+    /// Nobody talks to this endpoint, and it to nobody. As of `judged`, and until it has something to say.
+    quiet: bool,
+    judged: Time,
     pub st: State,
     out: PacketBuf,
     /// Bytes queued that no transmit pass has seen, roughly.
@@ -148,6 +154,8 @@ impl Core {
             no_shm: shm.as_ref().err().cloned().unwrap_or_default(),
             shm: shm.ok(),
             asleep: false,
+            quiet: false,
+            judged: Time::ZERO,
             packets_expected: true,
             shm_found: Time::ZERO,
             st,
@@ -167,6 +175,20 @@ impl Core {
         }
     }
 
+    /// The pass of progress of somebody who passes again soon: an endpoint that talks to nobody is spared most of them.
+    #[inline]
+    pub fn progress_polled(&mut self, now: Time) -> usize {
+        // Whoever has slept may have been woken by what is there to be read.
+        let spared = !self.asleep && now < self.quiet_until() && self.st.messages.next_timeout().is_none();
+        if spared { 0 } else { self.progress(now) }
+    }
+
+    /// Until when there is no need to look at an endpoint that talks to nobody.
+    #[inline]
+    pub fn quiet_until(&self) -> Time {
+        if self.quiet { self.st.last_look.plus_ns(QUIET_GAP_NS) } else { Time::ZERO }
+    }
+
     /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams and records read.
     pub fn progress(&mut self, now: Time) -> usize {
         if self.finished || self.st.messages.broken().is_some() {
@@ -176,8 +198,9 @@ impl Core {
             self.drop_peer(now, peer);
         }
         let mut read = 0;
+        let slept = std::mem::take(&mut self.asleep);
         if let Some(shm) = &mut self.shm {
-            if std::mem::take(&mut self.asleep) {
+            if slept {
                 shm.cancel_sleep();
             }
             read = shm.progress(&mut self.st, now);
@@ -189,7 +212,19 @@ impl Core {
         read += self.progress_packets(now);
         // (Asked where the sockets were looked at, and not in each pass: it looks at all peers.)
         self.packets_expected = self.shm.is_some() && self.st.proto().expects_packets();
+        self.quiet &= read == 0;
+        if read == 0 && now.since_ns(self.judged) >= QUIET_GAP_NS {
+            (self.quiet, self.judged) = (self.is_quiet(), now);
+        }
         read
+    }
+
+    /// Nobody talks to this endpoint, and it to nobody: no association, nothing to be sent, no timer.
+    fn is_quiet(&self) -> bool {
+        self.next_timeout().is_none()
+            && self.device.blocked_at().is_none()
+            && self.shm.as_ref().is_none_or(|shm| !shm.has_peers())
+            && !self.st.proto().has_associations()
     }
 
     /// Whether it is time to look at the sockets, where memory is shared with peers: a look costs several times what a look at all rings does.
@@ -234,6 +269,7 @@ impl Core {
 
     /// What needs no socket: what this endpoint sends to itself, and to peers of this host.
     fn transmit_here(&mut self, now: Time) {
+        self.quiet = false;
         self.st.messages.carry_own(now);
         if let Some(shm) = &mut self.shm {
             shm.offer(&mut self.st, now);
@@ -242,8 +278,7 @@ impl Core {
 
     /// Somebody is about to sleep on the descriptors. False: there is something to do first.
     pub fn prepare_sleep(&mut self) -> bool {
-        let Some(shm) = &mut self.shm else { return true };
-        self.asleep = shm.prepare_sleep();
+        self.asleep = self.shm.as_mut().is_none_or(SharedMemory::prepare_sleep);
         self.asleep
     }
 

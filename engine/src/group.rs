@@ -1,12 +1,18 @@
-//! Endpoints of one process that give each other turns.
+//! Endpoints of one process: a thread that polls one looks after the others too.
 //!
-//! A program with several endpoints polls one, waits for what another is to do, and does not know that the other needs to be polled as well: its watchdog would step in only after a while.
-//! So a poll of one gives the others a turn, one each time, if their own program has not polled them lately. A turn never waits: an endpoint whose lock is held is making progress already.
-//! With one endpoint in the group it costs the look at one number.
+//! A program with several endpoints polls one, or each in its turn, and does not know that the others need it as well. So of the endpoints of a group
+//! * one that nobody has polled lately gets a turn of a poll of another (its watchdog would step in only after a while);
+//! * a poll that sleeps wakes for what comes for any of them: Open MPI has one endpoint for messages and one for windows, and asleep on the sockets of the one it found what had come for the
+//!   other when the sleep was over (docs/lab/2026-11-23-atomics.md);
+//! * a poll gives the core away only when its thread has found nothing at any of them for a while: an endpoint that is quiet says nothing about whether the program waits.
+//!
+//! Nothing here waits for a lock: an endpoint whose lock is held is making progress already. With one endpoint in the group it costs the look at one number.
 
 use crate::Shared;
 use crate::core::now;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::waiting::{Descriptors, here};
+use smallvec::{SmallVec, smallvec};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_link::Time;
 
@@ -14,8 +20,10 @@ use weir_link::Time;
 const UNATTENDED_NS: u64 = 50_000;
 /// No sooner after the last turn in the group than so: a look at sockets takes a third of it.
 const TURN_GAP_NS: u64 = 1_000;
-/// A poll that found something gives a turn each so many times: its own messages come first.
-const BUSY_POLLS: usize = 8;
+/// A poll that found something waits longer: its own messages come first.
+const BUSY_GAP_NS: u64 = 8_000;
+/// Where none needs a turn, they are looked at so often.
+const IDLE_GAP_NS: u64 = 20_000;
 
 /// A group of endpoints. Clones are the same group.
 #[derive(Clone, Default)]
@@ -28,12 +36,33 @@ struct Inner {
     members: Mutex<Vec<Weak<Shared>>>,
     /// Whose turn it is.
     turn: AtomicUsize,
-    /// Polls that found something.
-    busy: AtomicUsize,
-    /// When the last turn was given, nanoseconds.
-    given: AtomicU64,
-    /// Whether somebody was found then whom nobody else looks after.
-    needed: AtomicBool,
+    /// From when on the next turn may be given, nanoseconds.
+    next_turn: AtomicU64,
+    /// The thread that was the last to find something, and when.
+    finder: AtomicUsize,
+    found: AtomicU64,
+}
+
+/// What a thread waits for that sleeps in a poll.
+pub(crate) struct Sleep {
+    /// Of all endpoints that it waits for.
+    pub descriptors: SmallVec<[Descriptors; 2]>,
+    /// When one of them has something to do although nothing arrives.
+    pub timeout: Option<Time>,
+    /// Those that are not its own: their descriptors live as long as this.
+    others: SmallVec<[Arc<Shared>; 1]>,
+}
+
+impl Sleep {
+    /// One endpoint's own.
+    pub fn new(descriptors: Descriptors, timeout: Option<Time>) -> Sleep {
+        Sleep { descriptors: smallvec![descriptors], timeout, others: SmallVec::new() }
+    }
+
+    /// The others count as polled at this time: asleep is not away.
+    pub fn polled(&self, at: Time) {
+        self.others.iter().for_each(|other| other.last_poll.store(at.0, Ordering::Relaxed));
+    }
 }
 
 impl Group {
@@ -62,24 +91,29 @@ impl Group {
         self.0.count.load(Ordering::Acquire) > 1
     }
 
-    /// After a poll of `own`, which `found` something or not: gives one of the others a turn that nobody else looks after. Whether there is such a one: then a poll of `own` must not sleep.
+    /// A poll by this thread found something.
     #[inline]
-    pub(crate) fn give_turn(&self, own: &Shared, at: Time, found: bool) -> bool {
-        if !self.has_others() {
-            return false;
-        }
-        if found && self.0.busy.fetch_add(1, Ordering::Relaxed) % BUSY_POLLS != BUSY_POLLS - 1 {
-            return false;
-        }
-        if at.0.saturating_sub(self.0.given.load(Ordering::Relaxed)) < TURN_GAP_NS {
-            return self.0.needed.load(Ordering::Relaxed);
-        }
-        self.0.given.store(at.0, Ordering::Relaxed);
-        let needed = self.turn(own, at);
-        self.0.needed.store(needed, Ordering::Relaxed);
-        needed
+    pub(crate) fn found(&self, at: Time) {
+        self.0.finder.store(here(), Ordering::Relaxed);
+        self.0.found.store(at.0, Ordering::Relaxed);
     }
 
+    /// When this thread last found something at any of them, if it was the last to do so. What other threads find says nothing about what this one waits for.
+    pub(crate) fn found_here(&self) -> u64 {
+        if self.0.finder.load(Ordering::Relaxed) == here() { self.0.found.load(Ordering::Relaxed) } else { 0 }
+    }
+
+    /// After a poll of `own`, which `found` something or not: gives one of the others a turn that nobody else looks after.
+    #[inline]
+    pub(crate) fn give_turn(&self, own: &Shared, at: Time, found: bool) {
+        let from = self.0.next_turn.load(Ordering::Relaxed);
+        if at.0 >= from.saturating_add(if found { BUSY_GAP_NS } else { 0 }) {
+            let gap = if self.turn(own, at) { TURN_GAP_NS } else { IDLE_GAP_NS };
+            self.0.next_turn.store(at.0 + gap, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there was such a one.
     #[cold]
     fn turn(&self, own: &Shared, at: Time) -> bool {
         // Whoever holds the list gives a turn at this moment, or changes the list.
@@ -97,13 +131,36 @@ impl Group {
         }
         false
     }
+
+    /// Prepares the others for a sleep in a poll of `own`, which is prepared. False: one of them has something to do first.
+    pub(crate) fn prepare_sleep(&self, own: &Shared, sleep: &mut Sleep) -> bool {
+        let members = self.0.members.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for other in members.iter().filter(|m| !std::ptr::eq(m.as_ptr(), own)).filter_map(Weak::upgrade) {
+            // Somebody is at work on it, or a panic has left it half changed.
+            let Some(mut core) = other.try_enter() else { continue };
+            // A program that does not poll it leaves completions where they are.
+            let is_polled = !other.helped.load(Ordering::Relaxed);
+            if (is_polled && core.st.messages.has_completions()) || !core.prepare_sleep() {
+                return false;
+            }
+            // An unusable socket is ready for ever.
+            if core.st.messages.broken().is_none() {
+                sleep.timeout = [sleep.timeout, core.next_timeout()].into_iter().flatten().min();
+                sleep.descriptors.push((other.sockets, core.blocked_at(), other.others));
+                drop(core);
+                sleep.others.push(other);
+            }
+        }
+        true
+    }
 }
 
 impl Shared {
-    /// Its own program has not polled it lately.
+    /// Its own program has not polled it lately, nor has it just been found with nothing to do.
     fn is_unattended(&self, at: Time) -> bool {
-        self.helped.load(Ordering::Relaxed)
-            || at.0.saturating_sub(self.last_poll.load(Ordering::Relaxed)) >= UNATTENDED_NS
+        let polled = self.last_poll.load(Ordering::Relaxed);
+        let is_left = self.helped.load(Ordering::Relaxed) || at.0.saturating_sub(polled) >= UNATTENDED_NS;
+        is_left && at.0 >= self.quiet_until.load(Ordering::Relaxed)
     }
 
     /// A pass of progress by somebody who polls another endpoint.
@@ -114,7 +171,8 @@ impl Shared {
         self.polled(now);
         self.helped.store(true, Ordering::Relaxed);
         core.st.counters.turns += 1;
-        core.progress(now);
+        core.progress_polled(now);
+        self.quiet_until.store(core.quiet_until().0, Ordering::Relaxed);
         self.look_soon();
         if !self.armed.load(Ordering::Relaxed) {
             return;
@@ -132,11 +190,59 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use crate::{CarrierUse, Endpoint, EngineConfig};
+    use crate::{CarrierUse, Class, Endpoint, EngineConfig, Group, Iov, Queue, RecvOp, SendMode, SendOp};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
-    /// Nothing takes this long, however busy the machine, but what hangs.
-    const LIMIT: Duration = Duration::from_secs(60);
+    /// Nothing takes this long, however busy the machine, but what hangs; a poll may sleep for longer.
+    const LIMIT: Duration = Duration::from_secs(20);
+    const SLEEP_US: u32 = 30_000_000;
+
+    fn open(poll_sleep_us: u32) -> Arc<Endpoint> {
+        let addrs = vec!["127.0.0.1".parse().expect("address")];
+        let linger = Duration::from_millis(20);
+        let cfg = EngineConfig { addrs, poll_sleep_us, spin_us: 0, watchdog_us: 0, linger, ..EngineConfig::packets() };
+        Endpoint::open_with_key(cfg, [7; 32]).expect("open")
+    }
+
+    fn exchange(from: &Endpoint, at: &Endpoint, mut drive: impl FnMut()) {
+        let to = from.insert_peer(&at.name()).expect("name");
+        let (mut data, mut buf) = ([1u8; 8], [0u8; 8]);
+        let recv = RecvOp {
+            source: None,
+            class: Class::Tagged,
+            tag: 1,
+            ignore: 0,
+            memory: &[Iov { base: buf.as_mut_ptr(), len: 8 }],
+            multi_min: None,
+            report: true,
+            context: 1,
+            user: 0,
+        };
+        let send = SendOp {
+            peer: to,
+            class: Class::Tagged,
+            tag: 1,
+            data: None,
+            memory: &[Iov { base: data.as_mut_ptr(), len: 8 }],
+            mode: SendMode::Inject,
+            copy: true,
+            report: false,
+            context: 2,
+            user: 0,
+        };
+        // SAFETY: the memory lives until the message is there.
+        unsafe {
+            at.recv(&recv).expect("posted");
+            from.send(&send).expect("accepted");
+        }
+        let (start, mut out) = (Instant::now(), Vec::new());
+        while at.poll(Queue::Recv, &mut out, 1) == 0 {
+            drive();
+            assert!(start.elapsed() < LIMIT);
+        }
+    }
 
     #[test]
     fn who_sleeps_is_still_woken_by_peers_after_a_turn_that_found_nothing() {
@@ -151,5 +257,31 @@ mod tests {
         }
         ep.shared.take_turn();
         assert!(asleep(), "peers do not wake it");
+    }
+
+    #[test]
+    fn who_sleeps_in_a_poll_of_one_endpoint_is_woken_by_what_comes_for_another() {
+        let (quiet, wanted, peer) = (open(SLEEP_US), open(SLEEP_US), open(0));
+        let group = Group::new();
+        [&quiet, &wanted].iter().for_each(|ep| ep.join(&group));
+        let (done, begin) = (AtomicBool::new(false), Instant::now());
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                while !done.load(Ordering::Relaxed) && begin.elapsed() < 4 * LIMIT {
+                    peer.progress();
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            let (start, mut out) = (Instant::now(), Vec::new());
+            for _ in 0..5 {
+                exchange(&peer, &wanted, || {
+                    // Somebody else wants the core: a poll sleeps.
+                    quiet.shared.waiting.contend();
+                    quiet.poll(Queue::Both, &mut out, 1);
+                });
+            }
+            done.store(true, Ordering::Relaxed);
+            assert!(start.elapsed() < LIMIT, "it slept beside what came");
+        });
     }
 }

@@ -6,7 +6,6 @@
 mod api;
 #[cfg(feature = "bare")]
 pub mod bare;
-mod beside;
 mod broken;
 mod config;
 mod core;
@@ -42,8 +41,8 @@ pub use team::{Team, TeamError};
 pub use weir_collective as collective;
 pub use weir_message::{INJECT_BYTES as MAX_INJECT_BYTES, MultiOrder, StreamBits, Totals};
 
-use crate::beside::Beside;
 use crate::core::{Core, now};
+use crate::group::Sleep;
 use crate::memory::Gather;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -83,6 +82,8 @@ struct Shared {
     group: std::sync::OnceLock<Group>,
     /// Polls of others of them were what made progress last.
     helped: AtomicBool,
+    /// Until when it needs no turn of them, for it has nothing to do, nanoseconds.
+    quiet_until: AtomicU64,
     /// The caller sleeps on `notify`: the watchdog makes all progress and writes it.
     armed: AtomicBool,
     stop: AtomicBool,
@@ -127,6 +128,12 @@ impl Shared {
         if !self.armed.load(Ordering::Relaxed) {
             self.watch.program_is_back(self.look_time());
         }
+    }
+
+    /// Its group, if there are others in it.
+    #[inline]
+    fn group_of_several(&self) -> Option<&Group> {
+        self.group.get().filter(|group| group.has_others())
     }
 
     /// The program sends, with the core locked: the answer is its to find, as a rule. But one that sends again without having polled may not poll for long, and leaves what comes to the
@@ -481,7 +488,7 @@ impl Endpoint {
             shared.helped.store(false, Ordering::Relaxed);
         }
         let Ok(mut core) = shared.enter() else { return 0 };
-        let read = core.progress(now);
+        let read = core.progress_polled(now);
         shared.look_soon();
         let mut n = 0;
         if queue != Queue::Send {
@@ -498,20 +505,18 @@ impl Endpoint {
         if found {
             shared.last_found.store(now.0, Ordering::Relaxed);
             drop(core);
-            self.give_turn(now, true);
+            if let Some(group) = shared.group_of_several() {
+                group.found(now);
+                group.give_turn(shared, now, true);
+            }
             return n;
         }
         self.after_empty_poll(core, now);
         0
     }
 
-    /// The other endpoints of the group get a turn. Whether one of them depends on that.
-    #[inline]
-    fn give_turn(&self, now: Time, found: bool) -> bool {
-        self.shared.group.get().is_some_and(|group| group.give_turn(&self.shared, now, found))
-    }
-
-    /// From now on polls of this endpoint give those of the group a turn whose own program does not poll them, and theirs this one. The first group counts.
+    /// From now on polls of this endpoint look after those of the group too, and theirs after this one: who is not polled gets turns, and a poll that sleeps wakes for what comes for any of
+    /// them. The first group counts.
     pub fn join(&self, group: &Group) {
         if self.shared.group.set(group.clone()).is_ok() {
             group.add(Arc::downgrade(&self.shared));
@@ -519,37 +524,42 @@ impl Endpoint {
     }
 
     /// Nothing was found: when that has been so for a while, somebody else may use the core.
-    fn after_empty_poll(&self, mut core: broken::Entered<'_>, now: Time) {
+    fn after_empty_poll(&self, core: broken::Entered<'_>, now: Time) {
         let shared = &*self.shared;
         shared.watch.program_waits(shared.look_time());
-        let over = shared.waiting.is_over(now.0.saturating_sub(shared.last_found.load(Ordering::Relaxed)));
-        let group = shared.group.get().filter(|group| group.has_others());
-        if over || group.is_some() {
-            core.st.counters.yields += u64::from(over);
-            let sleeps = over && shared.waiting.is_contended();
-            if sleeps && !core.prepare_sleep() {
-                return;
-            }
-            let (timeout, blocked) = if over { (core.next_timeout(), core.blocked_at()) } else { (None, None) };
+        let group = shared.group_of_several();
+        let found = shared.last_found.load(Ordering::Relaxed).max(group.map_or(0, Group::found_here));
+        if shared.waiting.is_over(now.0.saturating_sub(found)) {
+            self.give_way(core, group, now);
+        } else if let Some(group) = group {
             drop(core);
-            // Who looks after others does not sleep, for they are polled by nobody else.
-            let attends = group.is_some_and(|g| g.give_turn(shared, now, false));
-            if !over {
+            group.give_turn(shared, now, false);
+        }
+    }
+
+    fn give_way(&self, mut core: broken::Entered<'_>, group: Option<&Group>, now: Time) {
+        let shared = &*self.shared;
+        core.st.counters.yields += 1;
+        let sleeps = shared.waiting.is_contended();
+        if sleeps && !core.prepare_sleep() {
+            return;
+        }
+        let mut sleep = Sleep::new((shared.sockets, core.blocked_at(), shared.others), core.next_timeout());
+        drop(core);
+        if let Some(group) = group {
+            group.give_turn(shared, now, false);
+            if sleeps && !group.prepare_sleep(shared, &mut sleep) {
                 return;
             }
-            let alone =
-                Beside::alone((shared.sockets, blocked, shared.others), if attends { Some(now) } else { timeout });
-            let all = if sleeps && !attends { alone.with_others(shared, now) } else { Some(alone) };
-            let Some(all) = all else { return };
-            // Asleep is not away: the watchdog need not step in.
-            shared.waiting.give_way(&all.descriptors, now, all.timeout, |until| {
-                shared.last_poll.store(until.0, Ordering::Relaxed);
-                all.polled(until);
-            });
-            let now = crate::core::now();
-            shared.last_poll.store(now.0, Ordering::Relaxed);
-            all.polled(now);
         }
+        // Asleep is not away: the watchdog need not step in.
+        shared.waiting.give_way(&sleep.descriptors, now, sleep.timeout, |until| {
+            shared.last_poll.store(until.0, Ordering::Relaxed);
+            sleep.polled(until);
+        });
+        let now = crate::core::now();
+        shared.last_poll.store(now.0, Ordering::Relaxed);
+        sleep.polled(now);
     }
 
     /// One pass of progress.
@@ -557,7 +567,7 @@ impl Endpoint {
         let now = now();
         self.shared.polled(now);
         let Ok(mut core) = self.shared.enter() else { return };
-        core.progress(now);
+        core.progress_polled(now);
         self.shared.look_soon();
         self.wake_sleeper(&core);
         if self.shared.armed.load(Ordering::Relaxed) && !core.prepare_sleep() {
@@ -565,7 +575,9 @@ impl Endpoint {
             self.shared.watch.wake();
         }
         drop(core);
-        self.give_turn(now, true);
+        if let Some(group) = self.shared.group_of_several() {
+            group.give_turn(&self.shared, now, true);
+        }
     }
 
     /// A descriptor that becomes readable when completions come, once [`Endpoint::arm`]ed.

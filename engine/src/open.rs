@@ -100,6 +100,7 @@ impl Endpoint {
             sent_since_poll: AtomicBool::new(false),
             group: std::sync::OnceLock::new(),
             helped: AtomicBool::new(false),
+            quiet_until: AtomicU64::new(0),
             last_hold: AtomicU64::new(0),
             pid: std::process::id(),
             stats: cfg.stats.clone(),

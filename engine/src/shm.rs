@@ -107,6 +107,11 @@ impl SharedMemory {
         self.up > 0
     }
 
+    /// Memory is shared with some peer, or about to be.
+    pub fn has_peers(&self) -> bool {
+        self.table.iter().any(Option::is_some)
+    }
+
     /// What the rings carried.
     pub fn counters(&self) -> &weir_shm::ShmCounters {
         self.shm.counters()

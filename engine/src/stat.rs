@@ -10,7 +10,6 @@ use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use weir_net::Datagrams;
 
@@ -127,30 +126,17 @@ pub fn broken() -> serde_json::Value {
 /// The endpoints of this process.
 static LIVE: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
-/// How many they are, or a moment ago were, for a look without the lock.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether there may be more than one.
-#[inline]
-pub fn are_several() -> bool {
-    COUNT.load(Ordering::Relaxed) > 1
-}
-
 /// Those that are in use.
 pub fn all() -> Vec<Arc<Shared>> {
     let mut live = live();
     live.retain(|w| w.strong_count() > 0);
-    COUNT.store(live.len(), Ordering::Relaxed);
     live.iter().filter_map(Weak::upgrade).collect()
 }
 
 /// Makes an endpoint's counters readable by `weir stat PID`, for as long as it lives.
 pub fn publish(shared: Weak<Shared>) {
     static SERVER: OnceLock<()> = OnceLock::new();
-    let mut live = live();
-    live.push(shared);
-    COUNT.store(live.len(), Ordering::Relaxed);
-    drop(live);
+    live().push(shared);
     SERVER.get_or_init(|| {
         // Without the socket (name taken by a process of the same id in another namespace, say) there is just no live view.
         let address = SocketAddr::from_abstract_name(format!("weir-stat-{}", std::process::id()));

@@ -3,12 +3,16 @@
 //! Yielding is the cheaper of the two where nobody else wants the core, and the dearer where somebody does: the kernel may run the other for a whole time slice, and does not
 //! bring the yielder back when its datagram arrives. A sleeper it wakes at once. So each yield is timed, and where yields turn out long the thread sleeps.
 //!
+//! Even a sleeper has to wait for its core: who runs there keeps it for the rest of its slice (some 3 ms), unless the one that wakes asks for shorter turns. So threads that sleep here do
+//! (docs/lab/2026-11-23-atomics.md).
+//!
 //! A sleeper may hold a lock of its program's (an MPI's, around `fi_cq_read`), for which others wait who have something to send, and nothing wakes it for them. So a poll never sleeps
 //! unless its face says for how long it may, and where several threads poll in turn it sleeps for a quarter of that (docs/lab/2026-11-23-waiting.md).
 
 use crate::core::now;
 use nix::sys::resource::{UsageWho, getrusage};
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,6 +29,9 @@ const SEVERAL_NS: u64 = 1_000_000_000;
 /// A shorter sleep is not worth its two context switches.
 const SLEEP_MIN_NS: u64 = 10_000;
 
+/// The turn of a thread that sleeps here, where others want its core. The least that Linux grants; its share of the core stays what it was.
+const SHORT_TURN_NS: u64 = 100_000;
+
 /// Polls further apart than this had the program do something else between them.
 pub const ELSEWHERE_NS: u64 = 20_000;
 
@@ -35,7 +42,7 @@ const NEVER_ASKED: i64 = -1;
 const NOBODY: usize = 0;
 
 /// What tells the calling thread from all others that live: where something of its own is.
-fn here() -> usize {
+pub fn here() -> usize {
     thread_local! {
         static HERE: u8 = const { 1 };
     }
@@ -122,6 +129,7 @@ impl Waiting {
             let ns = timeout.map_or(most, |t| t.0.saturating_sub(at.0)).min(most);
             self.contention.store(contention - 1, Ordering::Relaxed);
             if ns >= SLEEP_MIN_NS {
+                take_short_turns();
                 before_sleep(at.plus_ns(ns));
                 return wait_ready(descriptors, Duration::from_nanos(ns));
             }
@@ -132,6 +140,32 @@ impl Waiting {
             self.contention.store(CONTENDED, Ordering::Relaxed);
         }
     }
+}
+
+/// From now on this thread's turns are short ones, so that what wakes it gets it its core at once, whoever is in the middle of a turn there (Linux 6.12 and later; others ignore it). Nothing
+/// else of its scheduling is changed, and nothing at all of who asked for turns of his own, or for another policy than the usual.
+pub fn take_short_turns() {
+    thread_local! {
+        static ASKED: Cell<bool> = const { Cell::new(false) };
+    }
+    if !ASKED.replace(true)
+        && let Some(mut attr) = scheduling()
+        && attr.sched_policy == libc::SCHED_OTHER as u32
+        && attr.sched_runtime > SHORT_TURN_NS
+    {
+        attr.sched_runtime = SHORT_TURN_NS;
+        // SAFETY: a valid structure that tells its size; 0 is the calling thread. Where it is refused all stays as it was.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+    }
+}
+
+/// How this thread is scheduled.
+fn scheduling() -> Option<libc::sched_attr> {
+    // SAFETY: a structure of numbers.
+    let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
+    // SAFETY: room for as many bytes as are said; 0 is the calling thread.
+    let r = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size_of_val(&attr), 0) };
+    (r == 0).then_some(attr)
 }
 
 /// What is waited for of an endpoint: the datagram sockets, the one of them that has no room, and the descriptors of lanes and of shared memory; -1 is none.
@@ -215,6 +249,23 @@ mod tests {
         assert_eq!(other, Some(50_000));
         assert_eq!(sleeps(&waiting, at), Some(50_000));
         assert_eq!(sleeps(&waiting, at.plus_ns(SEVERAL_NS)), Some(200_000), "the other has gone");
+    }
+
+    #[test]
+    fn who_sleeps_takes_short_turns_and_keeps_its_share() {
+        std::thread::spawn(|| {
+            let before = scheduling().expect("asked");
+            sleeps(&Waiting::new(0, 0, true), Time(77));
+            assert_eq!(scheduling().expect("asked").sched_runtime, before.sched_runtime, "it has not slept");
+            sleeps(&Waiting::new(0, 20, true), Time(77));
+            let after = scheduling().expect("asked");
+            // A kernel from before 6.12 has none to tell of.
+            let want = before.sched_runtime.min(SHORT_TURN_NS);
+            assert_eq!(after.sched_runtime, want);
+            assert_eq!((after.sched_policy, after.sched_nice), (before.sched_policy, before.sched_nice));
+        })
+        .join()
+        .expect("thread");
     }
 
     #[test]

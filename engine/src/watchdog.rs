@@ -5,7 +5,7 @@
 
 use crate::core::now;
 use crate::watch::UNSEEN_MAX;
-use crate::{EngineError, Shared, broken};
+use crate::{EngineError, Shared, broken, waiting};
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -58,6 +58,7 @@ impl Shared {
 /// Until the endpoint closes, or a panic has left it half changed: there is nothing to make progress with any more.
 fn run(shared: &Shared) {
     block_signals();
+    waiting::take_short_turns();
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| passes(shared))) {
         broken::tell_panic(&*payload);
     }

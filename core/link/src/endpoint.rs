@@ -387,6 +387,12 @@ impl Endpoint {
         })
     }
 
+    /// Some association is up, or being opened.
+    #[must_use]
+    pub fn has_associations(&self) -> bool {
+        self.assocs.iter().any(|a| matches!(a.state, State::Opening | State::Up))
+    }
+
     /// The sessions, which other carriers share.
     #[must_use]
     pub fn sessions(&self) -> &Sessions {

@@ -273,7 +273,7 @@ pub unsafe extern "C" fn open(
         }
         let core = Arc::new(EpCore { engine: open_engine(source)?, forward: Table::new(), reverse: Table::new() });
         domain.add_ep(&core)?;
-        core.engine.join(&domain.fabric.group);
+        core.engine.join(&crate::fabric::ENDPOINTS);
         let object = Box::new(EpObj {
             fid: FidEp {
                 fid: Fid { fclass: FI_CLASS_EP, context, ops: &raw const OPS },

@@ -6,15 +6,17 @@ use crate::handle::{Begins, Handle};
 use crate::{domain, eq, host, info, params};
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// What all objects of a fabric share.
 pub struct Fabric {
     /// The interface version the application speaks; it decides how long some structures of his are.
     pub api_version: u32,
-    /// Its endpoints: a program that polls a queue of one, waiting for what another is to do, does not know that the other needs it too.
-    pub group: weir_engine::Group,
 }
+
+/// The endpoints of the process, of whatever fabric (each of Open MPI's two has its own): a program that polls a queue of one, waiting for what another is to do, does not know that the other
+/// needs it too.
+pub static ENDPOINTS: LazyLock<weir_engine::Group> = LazyLock::new(weir_engine::Group::new);
 
 /// The fabric object.
 #[repr(C)]
@@ -82,7 +84,7 @@ unsafe extern "C" fn open(attr: *mut FiFabricAttr, out: *mut *mut FidFabric, con
                 ops: &raw const FABRIC_OPS,
                 api_version: attr.api_version,
             },
-            fabric: Arc::new(Fabric { api_version: attr.api_version, group: weir_engine::Group::new() }),
+            fabric: Arc::new(Fabric { api_version: attr.api_version }),
         });
         // SAFETY: writable (checked for null).
         unsafe { *out = Box::into_raw(object).cast() };
