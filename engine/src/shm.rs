@@ -301,6 +301,8 @@ impl SharedMemory {
             weir_shm::Event::Over { peer: ix, why } => {
                 // What it published before is still read, and no more than a ring holds: it may go on writing.
                 self.read(st, now, ix, RING_RECORDS);
+                // And what it has read has arrived, though nobody looked since.
+                self.settle(st, now, false, true);
                 let Some(p) = self.table.get(ix.slot()).and_then(Option::as_ref).filter(|p| p.ix == ix) else {
                     return self.shm.forget(ix);
                 };

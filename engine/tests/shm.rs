@@ -243,3 +243,24 @@ fn a_peer_that_closes_with_a_full_ring_is_closed() {
     assert!((1000..5000).contains(&came), "{came} of 5000");
     assert_eq!(reason, weir_engine::DownReason::Closed);
 }
+
+/// A sender that has not looked since hears of the peer's end and of what it had read in one go: what was read has arrived.
+#[test]
+fn what_a_peer_has_read_before_it_closed_has_arrived() {
+    let addrs = vec!["127.0.0.1".parse().expect("address")];
+    let p = pair_with(EngineConfig { addrs, carrier: CarrierUse::Shm, watchdog_us: 0, ..EngineConfig::default() });
+    exchange(&p.a, p.to_b, &p.b, p.to_a, 8);
+    let (mut data, mut buf) = ([7u8; 1024], [0u8; 1024]);
+    post(&p.b, Some(p.to_a), 1, &mut buf);
+    send(&p.a, p.to_b, 1, &mut data, SendMode::Delivery).expect("send");
+    let (start, mut out) = (Instant::now(), Vec::new());
+    while p.b.poll(Queue::Recv, &mut out, 1) == 0 {
+        assert!(start.elapsed() < LIMIT);
+    }
+    p.b.close();
+    out.clear();
+    while p.a.poll(Queue::Send, &mut out, 1) == 0 {
+        assert!(start.elapsed() < LIMIT);
+    }
+    assert_eq!(out[0].result, Ok(()));
+}

@@ -367,7 +367,12 @@ impl Shm {
     /// See [`SendError`].
     #[inline]
     pub fn read_there(&mut self, peer: PeerIx) -> Result<u64, SendError> {
-        match self.link(peer)?.tx.read_there() {
+        if !self.page.is_ours() {
+            return Err(SendError::Forked);
+        }
+        // Also of a peer that is gone: what it read before has arrived.
+        let Some(Peer { link: Some(link), .. }) = self.peers.get_mut(peer) else { return Err(SendError::Over) };
+        match link.tx.read_there() {
             Ok(position) => Ok(position),
             Err(_) => {
                 self.corrupt(peer);
