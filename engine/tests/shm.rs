@@ -258,6 +258,8 @@ fn what_a_peer_has_read_before_it_closed_has_arrived() {
         assert!(start.elapsed() < LIMIT);
     }
     p.b.close();
+    // So long that its next look is one at sockets too, which tell of the end first.
+    std::thread::sleep(std::time::Duration::from_millis(100));
     out.clear();
     while p.a.poll(Queue::Send, &mut out, 1) == 0 {
         assert!(start.elapsed() < LIMIT);
