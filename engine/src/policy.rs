@@ -7,7 +7,7 @@
 //! | any other | packets | always there, and survive loss and links that fail |
 //! | the same, 8 KiB and more, where the network is at its best | a bulk TCP connection beside packets | a fifth of the processor time for a byte (`spec/lanes.md` 6) |
 //!
-//! Shared memory that fails gives its session back to packets, with all that the peer has not read. It is not tried again: what made it fail is likely to be there still.
+//! Shared memory that does not come up gives its session to packets, with all that waits. It is not tried again: what made it fail is likely to be there still.
 //! Chosen once for a peer, before the first thing is sent to it: a session that packets carry already stays with them.
 
 use crate::config::{CarrierUse, EngineConfig, LaneUse};
@@ -47,6 +47,7 @@ pub fn told(core: &Core, peer: u32) -> (&'static str, String) {
             let large = match shm.and_then(|s| s.pull(peer)) {
                 Some(Ok(())) => "large messages are read from the sender's memory".to_owned(),
                 Some(Err(why)) => format!("large messages are copied twice: {why}"),
+                None if core.st.messages.down(peer).is_some() => "it is over".to_owned(),
                 None => "not used yet".to_owned(),
             };
             ("shm", format!("a process of this host and user; {large}"))

@@ -19,6 +19,7 @@ enum Condition {
     NotPermitted,
     NoSuchCall,
     NoMemfd,
+    SmallFiles,
     NoUnixSocket,
 }
 
@@ -35,7 +36,10 @@ struct Case {
 
 const ONCE: (&str, &str) = ("shm", "large messages are read from the sender's memory");
 
-const CASES: [Case; 8] = [
+/// What is sent from here goes by memory made here, one way packets, the other way records: unless the other's packets were here before anything was sent.
+const EITHER: (&str, &str) = ("", "memory");
+
+const CASES: [Case; 9] = [
     Case {
         name: "a_peer_of_another_user_is_reached_by_packets",
         condition: Condition::OtherUser,
@@ -83,8 +87,14 @@ const CASES: [Case; 8] = [
         condition: Condition::NoMemfd,
         other_begins: true,
         there: ("udp", "no shared memory: the system gives no memory to share"),
-        // What is sent from here goes by memory made here: one way packets, the other way records.
-        here: ONCE,
+        here: EITHER,
+    },
+    Case {
+        name: "who_may_have_short_files_only_sends_packets_and_is_not_killed",
+        condition: Condition::SmallFiles,
+        other_begins: true,
+        there: ("udp", "no shared memory: the limit of file sizes is below the memory to share (ulimit -f)"),
+        here: EITHER,
     },
     Case {
         name: "who_cannot_listen_for_shared_memory_sends_packets",
@@ -253,6 +263,11 @@ fn live_under(condition: Condition) -> Result<(), String> {
         Condition::NotPermitted => refuse(libc::SYS_process_vm_readv, libc::EPERM),
         Condition::NoSuchCall => refuse(libc::SYS_process_vm_readv, libc::ENOSYS),
         Condition::NoMemfd => refuse(libc::SYS_memfd_create, libc::ENOSYS),
+        Condition::SmallFiles => {
+            let limit = libc::rlimit { rlim_cur: 400 << 10, rlim_max: 400 << 10 };
+            // SAFETY: the pointer is to `limit`, which lives through the call.
+            system("setrlimit", unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) })
+        }
         // Only endpoints listen here.
         Condition::NoUnixSocket => refuse(libc::SYS_listen, libc::EPERM),
     }

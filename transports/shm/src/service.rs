@@ -398,6 +398,7 @@ impl Shm {
         let memory = sys::sealed_memory(MEMORY_BYTES).map_err(|e| match e {
             MemoryError::Make(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => Why::NoDescriptors,
             MemoryError::Make(_) => Why::NoMemory,
+            MemoryError::FileSize => Why::FileSize,
             MemoryError::Seal => Why::NoSeals,
         })?;
         dial.memory = Some(map_pair(&memory).map_err(|_| Why::NoMemory)?);

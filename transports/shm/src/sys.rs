@@ -122,8 +122,18 @@ pub fn own_uid() -> u32 {
 pub enum MemoryError {
     /// There is none, or no descriptor.
     Make(io::Error),
+    /// It is longer than this process's files may be.
+    FileSize,
     /// The system does not seal.
     Seal,
+}
+
+/// Whether this process may make a file of so many bytes. One that tries all the same is sent SIGXFSZ, by which most end: memory without a name is a file in this.
+fn may_have_file_of(bytes: usize) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to `limit`, which lives through the call.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
+    !known || limit.rlim_cur >= bytes as u64
 }
 
 /// Memory without a name, of `bytes` zero bytes that take no room yet, sealed.
@@ -136,6 +146,9 @@ pub fn sealed_memory(bytes: usize) -> Result<OwnedFd, MemoryError> {
         _ => Err(e),
     });
     let fd = fd.map_err(MemoryError::Make)?;
+    if !may_have_file_of(bytes) {
+        return Err(MemoryError::FileSize);
+    }
     // SAFETY: no pointers.
     check(unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as i64) }.into()).map_err(MemoryError::Make)?;
     // SAFETY: no pointers.

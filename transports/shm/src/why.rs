@@ -21,6 +21,9 @@ pub enum Why {
     /// `memfd_create` or `mmap` failed.
     #[error("the system gives no memory to share (memfd_create, mmap)")]
     NoMemory,
+    /// `RLIMIT_FSIZE` is less than the memory has.
+    #[error("the limit of file sizes is below the memory to share (ulimit -f)")]
+    FileSize,
     /// `F_ADD_SEALS` failed.
     #[error("the system does not seal memory (F_ADD_SEALS)")]
     NoSeals,

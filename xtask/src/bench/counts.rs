@@ -54,9 +54,9 @@ struct Cost {
 }
 
 /// A stack under a name of its own, and the carrier Weir is told to use.
-fn stacks() -> Vec<(&'static str, Stack, Option<&'static str>)> {
+fn stacks() -> [(&'static str, Stack, Option<&'static str>); 7] {
     let stack = |mpi, carrier| Stack { name: String::new(), mpi, carrier, congestion: None, env: Vec::new() };
-    vec![
+    [
         ("weir-mpich-udp", stack(Mpi::Mpich, Carrier::Weir), Some("udp")),
         ("weir-mpich-shm", stack(Mpi::Mpich, Carrier::Weir), Some("shm")),
         ("weir-openmpi-udp", stack(Mpi::Openmpi, Carrier::Weir), Some("udp")),
@@ -75,6 +75,10 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         bail!("valgrind is missing; Debian has it as package valgrind");
     }
+    let is_chosen = |name: &str| options.only.as_ref().is_none_or(|start| name.starts_with(start.as_str()));
+    if !stacks().iter().any(|(name, ..)| is_chosen(name)) {
+        bail!("no stack has such a name; there are: {}", stacks().map(|(name, ..)| name).join(", "));
+    }
     if !options.no_build {
         dist::build(paths)?;
     }
@@ -82,7 +86,7 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     mpi::compile(paths)?;
     let mut rows = Vec::new();
     for (name, stack, carrier) in stacks() {
-        if options.only.as_ref().is_some_and(|start| !name.starts_with(start.as_str())) {
+        if !is_chosen(name) {
             continue;
         }
         let mut costs = BTreeMap::new();
