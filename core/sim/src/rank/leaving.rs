@@ -108,7 +108,11 @@ impl Core {
         let takes = |to: Program| {
             let peer = self.by_program.get(&to).and_then(|p| self.peers.get(p));
             let by_us = peer.is_some_and(|p| p.was_up && matches!(p.down, None | Some(DownReason::LocalClose)));
-            by_us && !checks.liveness.is_dead(to) && !checks.liveness.silence_kills
+            // Whom it dropped itself, with what was on its way to him, it owes nothing.
+            by_us
+                && !self.parting.dropped.contains(&to)
+                && !checks.liveness.is_dead(to)
+                && !checks.liveness.silence_kills
         };
         let lost = checks.delivery.told_and_not_there(me).find(|(_, to)| takes(*to));
         if let (true, Some((message, to))) = (in_order, lost) {
