@@ -247,6 +247,9 @@ impl Endpoint {
         // SAFETY: passed on from the caller.
         let op = op.with_memory(unsafe { Gather::new(op.memory) });
         if core.send_straight(&op) {
+            // Nothing of it is left to look after, but what comes may be.
+            self.shared.sent();
+            core.sent = true;
             self.wake_sleeper(&core);
             return Ok(());
         }
