@@ -6,7 +6,7 @@
 //!   other when the sleep was over (docs/lab/2026-11-23-atomics.md);
 //! * a poll gives the core away only when its thread has found nothing at any of them for a while: an endpoint that is quiet says nothing about whether the program waits.
 //!
-//! Nothing here waits for a lock: an endpoint whose lock is held is making progress already. With one endpoint in the group it costs the look at one number.
+//! Nothing here waits for an endpoint's lock: one whose lock is held is making progress already. With one endpoint in the group it costs the look at one number.
 
 use crate::Shared;
 use crate::core::now;

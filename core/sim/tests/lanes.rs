@@ -5,26 +5,13 @@ use weir_sim::run::{Report, Watch, run};
 use weir_sim::scenario::{EndpointSpec, Profile, Scenario};
 use weir_sim::spec::*;
 use weir_sim::work::Workload;
-use weir_sim::work::traffic::{Kind, Planned, Traffic};
+use weir_sim::work::traffic::{Planned, Traffic};
 
 /// Two hosts on a gigabit; from 5 ms on, host 1 sends host 0 so many messages of 1 MB, which go as bodies.
 fn scenario(count: u64, faults: &[(Ns, Fault)]) -> Scenario {
     let mut net = NetSpec::single(2, NetworkSpec::default());
     net.faults = faults.iter().map(|(at_ns, fault)| TimedFault { at_ns: *at_ns, fault: *fault }).collect();
-    let message = |send_at_ns, tag, len| Planned {
-        from: 1,
-        to: 0,
-        send_at_ns,
-        receive_at_ns: 0,
-        kind: Kind::Exact,
-        tag,
-        len,
-        sync: false,
-        room: u64::MAX,
-        phase: 0,
-        look: false,
-        again_at_ns: None,
-    };
+    let message = |send_at_ns, tag, len| Planned { send_at_ns, tag, ..Planned::plain(1, 0, len) };
     // The first, too long to go before its receiver is known, gets to know the path; the second has a lane made.
     let first = [message(0, 1, 3000), message(MS, 2, 20_000)];
     let messages = first.into_iter().chain((0..count).map(|i| message(5 * MS, 3 + i, 1_000_000))).collect();

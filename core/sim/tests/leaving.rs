@@ -22,20 +22,7 @@ fn tally(profile: Profile) -> Tally {
 }
 
 fn message(to: HostId, at_ns: Ns, len: u64) -> Planned {
-    Planned {
-        from: 1 - to,
-        to,
-        send_at_ns: at_ns,
-        receive_at_ns: at_ns,
-        kind: Kind::Exact,
-        tag: 1,
-        len,
-        sync: false,
-        room: u64::MAX,
-        phase: 0,
-        look: false,
-        again_at_ns: None,
-    }
+    Planned { send_at_ns: at_ns, receive_at_ns: at_ns, ..Planned::plain(1 - to, to, len) }
 }
 
 fn two_hosts(messages: Vec<Planned>, faults: &[(Ns, Fault)]) -> Scenario {

@@ -5,23 +5,10 @@ use weir_sim::scenario::{EndpointSpec, Scenario};
 use weir_sim::spec::*;
 use weir_sim::table::{Wire, measure, point};
 use weir_sim::work::Workload;
-use weir_sim::work::traffic::{Kind, Planned, Traffic};
+use weir_sim::work::traffic::{Planned, Traffic};
 
 fn message(from: HostId, to: HostId, len: u64) -> Planned {
-    Planned {
-        from,
-        to,
-        send_at_ns: 0,
-        receive_at_ns: 0,
-        kind: Kind::Exact,
-        tag: 1,
-        len,
-        sync: false,
-        room: u64::MAX,
-        phase: 0,
-        look: false,
-        again_at_ns: None,
-    }
+    Planned::plain(from, to, len)
 }
 
 #[test]

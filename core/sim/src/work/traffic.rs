@@ -68,6 +68,27 @@ pub struct Planned {
     pub again_at_ns: Option<Ns>,
 }
 
+impl Planned {
+    /// A message of `len` bytes whose receive names its sender and tag, both at the beginning: what tests vary.
+    #[must_use]
+    pub fn plain(from: HostId, to: HostId, len: u64) -> Planned {
+        Planned {
+            from,
+            to,
+            send_at_ns: 0,
+            receive_at_ns: 0,
+            kind: Kind::Exact,
+            tag: 1,
+            len,
+            sync: false,
+            room: u64::MAX,
+            phase: 0,
+            look: false,
+            again_at_ns: None,
+        }
+    }
+}
+
 /// Buffers for several messages, of which so many are posted at a time, until all the messages of a group have come to a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PlannedMany {
