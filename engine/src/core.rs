@@ -30,8 +30,12 @@ const FIRST_FLUSH_PACKETS: usize = 24;
 /// Failed reads of the socket in a row after which it is given up. What the system can lack for a moment (memory) comes back sooner.
 const READ_FAILURES_MAX: u32 = 1000;
 
-/// While peers of this host send, the sockets are looked at so often, if nothing is awaited there: long against a look, short against a network's round trip.
-const SOCKET_GAP_NS: u64 = 20_000;
+/// While peers of this host send, the sockets are looked at so often, if nothing is awaited there: a look costs as much as two short messages through memory, and what it may find is a first contact.
+const SOCKET_GAP_NS: u64 = 100_000;
+/// The same where packets are awaited: short against a network's round trip.
+const AWAITED_GAP_NS: u64 = 5_000;
+/// They are looked at in each pass once no peer of this host has sent for so long: then it is packets that the program waits for.
+const SHM_BUSY_NS: u64 = 2_000;
 /// Peers of this host that sent nothing for so long do not keep the sockets waiting.
 const SHM_QUIET_NS: u64 = 1_000_000;
 
@@ -232,9 +236,9 @@ impl Core {
         if found {
             self.shm_found = now;
         }
-        now.since_ns(self.st.last_look) >= SOCKET_GAP_NS
-            || self.packets_expected
-            || now.since_ns(self.shm_found) > SHM_QUIET_NS
+        let (quiet, gap) =
+            if self.packets_expected { (SHM_BUSY_NS, AWAITED_GAP_NS) } else { (SHM_QUIET_NS, SOCKET_GAP_NS) };
+        now.since_ns(self.st.last_look) >= gap || now.since_ns(self.shm_found) > quiet
     }
 
     /// A peer was made known: what carries what is sent to it (`policy.rs`).

@@ -12,6 +12,7 @@ mod core;
 mod counters;
 mod diagnostics;
 mod event;
+mod files;
 mod group;
 mod lanes;
 mod lock;

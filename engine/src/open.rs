@@ -3,11 +3,12 @@
 use crate::config::EngineConfig;
 use crate::core::{Core, State, now};
 use crate::diagnostics::{Diagnostic, Diagnostics, silent};
+use crate::files::own_file;
 use crate::lanes::Lanes;
 use crate::policy;
 use crate::shm::SharedMemory;
 use crate::telling::Telling;
-use crate::trace::{self, Trace, with_pid};
+use crate::trace::{self, Trace};
 use crate::{Endpoint, EngineError, EventFd, NAME_BYTES, Shared, lock, stat, waiting, watch, watchdog};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -51,7 +52,7 @@ impl Endpoint {
         let (udp, lanes) = sockets(&cfg).map_err(|error| no_socket(&cfg, error))?;
         let mut captured = Captured::new(udp);
         if let Some(path) = &cfg.capture {
-            let path_here = with_pid(path);
+            let path_here = own_file("WEIR_CAPTURE", path);
             let to = diagnostics.clone();
             let ended = Box::new(move |line: &str| to(&Diagnostic::Notice(line)));
             if !captured.capture_to(&path_here, ended).map_err(io("opening the capture file"))? {

@@ -272,7 +272,7 @@ impl SharedMemory {
         st.messages.with_events(now, &[], |proto, events| {
             let carried = proto.sessions().get(peer).is_some_and(|s| s.carrier() == Carrier::Shm);
             // One that went by packets has a verdict of its own, but for the death of its process.
-            if carried || reason == DownReason::Unreachable {
+            if carried || reason == DownReason::Gone {
                 proto.end(now, peer, reason, events);
             }
         });
@@ -308,7 +308,7 @@ impl SharedMemory {
                 };
                 match why {
                     _ if p.bye => self.end(st, now, ix, DownReason::Closed),
-                    Why::Died if p.up => self.end(st, now, ix, DownReason::Unreachable),
+                    Why::Died if p.up => self.end(st, now, ix, DownReason::Gone),
                     Why::Corrupt => self.end(st, now, ix, DownReason::Violation),
                     // Not by packets: what was put into the ring straight, and not read, cannot be sent again.
                     Why::Closed if carries(st, p) => self.end(st, now, ix, DownReason::Closed),

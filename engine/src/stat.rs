@@ -3,8 +3,7 @@
 use crate::Shared;
 use crate::core::Core;
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::trace::with_pid;
-use std::collections::BTreeMap;
+use crate::files::own_file;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
@@ -100,22 +99,10 @@ pub fn dump(core: &Core, to: &str, diagnostics: &Diagnostics) {
     if to == "-" {
         return diagnostics(&Diagnostic::Counters(&text));
     }
-    let file = file_of(to);
+    let file = own_file("WEIR_STATS", to);
     if let Err(e) = std::fs::write(&file, text) {
         diagnostics(&Diagnostic::Notice(&format!("counters not written to {file}: {e}")));
     }
-}
-
-/// The file of one endpoint: those of a process that close later have their number behind the name, for Open MPI has one endpoint for messages and one for windows.
-fn file_of(to: &str) -> String {
-    static WRITTEN: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
-    let file = with_pid(to);
-    let mut written = WRITTEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let count = written.entry(file.clone()).or_default();
-    *count += 1;
-    // A device takes what all have to say.
-    let is_device = std::fs::metadata(&file).is_ok_and(|m| !m.is_file());
-    if *count == 1 || is_device { file } else { format!("{file}.{count}") }
 }
 
 /// What is told of an endpoint that a panic left half changed.
@@ -195,17 +182,6 @@ fn peer_uid(stream: &UnixStream) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn endpoints_of_one_process_write_to_files_of_their_own() {
-        let folder = std::env::temp_dir().join(format!("weir-stat-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let to = folder.join("of-%p").display().to_string();
-        let first = to.replace("%p", &std::process::id().to_string());
-        assert_eq!([super::file_of(&to), super::file_of(&to)], [first.clone(), format!("{first}.2")]);
-        assert_eq!([super::file_of("/dev/full"), super::file_of("/dev/full")], ["/dev/full"; 2]);
-        let _ = std::fs::remove_dir_all(&folder);
-    }
-
     use super::*;
     use std::io::Read;
 

@@ -71,6 +71,7 @@ fn line(who: &str, reason: DownReason, cfg: &EngineConfig) -> Option<String> {
             "peer {who} unreachable: silent for {:.1} s (WEIR_PEER_TIMEOUT_MS), or its program is gone; taken for dead",
             cfg.peer_timeout.as_secs_f64()
         ),
+        DownReason::Gone => format!("peer {who}: its program has ended; taken for dead"),
         DownReason::ConnectTimeout => format!(
             "no answer from {who} within {:.1} s (WEIR_CONNECT_TIMEOUT_MS): peer absent, address unreachable, or another job key",
             cfg.connect_timeout.as_secs_f64()
@@ -92,6 +93,8 @@ mod tests {
         let absent = say(DownReason::ConnectTimeout).expect("news");
         assert!(absent.starts_with("no answer from 10.77.1.2:40123 within 10.0 s (WEIR_CONNECT_"), "{absent}");
         assert!(say(DownReason::Restarted).expect("news").contains("10.77.1.2:40123 down: the peer restarted"));
+        let gone = say(DownReason::Gone).expect("news");
+        assert!(gone.contains("10.77.1.2:40123: its program has ended") && !gone.contains(" s "), "{gone}");
         assert_eq!(say(DownReason::Closed), None);
     }
 }

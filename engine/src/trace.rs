@@ -5,6 +5,7 @@
 //! Off, each place costs one comparison. A full disk ends the trace with one warning, and its file behind the last whole line; traffic goes on.
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::files::{own_file, with_pid};
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -53,7 +54,13 @@ impl Trace {
     /// When the file cannot be made.
     pub fn open(mut level: u8, path: Option<&Path>, diagnostics: Diagnostics) -> std::io::Result<Trace> {
         let path = path.filter(|path| *path != Path::new("-"));
-        let place = path.map_or_else(|| "standard error".to_owned(), |path| with_pid(&path.to_string_lossy()));
+        let place = path.map_or_else(
+            || "standard error".to_owned(),
+            |path| {
+                let pattern = path.to_string_lossy();
+                if level == 0 { with_pid(&pattern) } else { own_file("WEIR_TRACE_FILE", &pattern) }
+            },
+        );
         let to = match (level, path) {
             (0, _) => None,
             (_, Some(path)) => match create_unshared(Path::new(&place))? {
@@ -157,12 +164,6 @@ fn taken(variable: &str, pattern: &str, place: &str) -> String {
     let remedy =
         if pattern.contains("%p") { "" } else { "; with %p in the name each process writes a file of its own" };
     format!("{variable}: {} is written by another endpoint, this one writes none{remedy}", place.escape_debug())
-}
-
-/// Replaces `%p` by the process id.
-#[must_use]
-pub fn with_pid(pattern: &str) -> String {
-    pattern.replace("%p", &std::process::id().to_string())
 }
 
 #[cfg(test)]

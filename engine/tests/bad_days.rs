@@ -368,7 +368,7 @@ fn a_process_of_this_host_may_be_stopped_for_long_and_its_end_is_known_all_the_s
     other.stop();
     other.signal(libc::SIGKILL);
     let c = wait(&ep, Queue::Recv);
-    assert!(matches!(c.result, Err(OpError::PeerDown(weir_link::DownReason::Unreachable))), "{c:?}");
+    assert!(matches!(c.result, Err(OpError::PeerDown(weir_link::DownReason::Gone))), "{c:?}");
 }
 
 #[test]

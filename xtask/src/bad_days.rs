@@ -182,7 +182,7 @@ const CASES: [Case; 24] = [
             // Found out long before anybody has been silent for so long.
             "export WEIR_PEER_TIMEOUT_MS=60000; if [ $R = 1 ]; then \"$0\" \"$@\" & P=$!; begun; kill -KILL $P; sleep 60; exit 0; fi; ",
             LONG,
-            Expect::Fails(&["or its program is gone; taken for dead"]),
+            Expect::Fails(&["its program has ended; taken for dead"]),
         )
     },
     Case {
@@ -192,7 +192,7 @@ const CASES: [Case; 24] = [
             "export WEIR_PEER_TIMEOUT_MS=60000; \
              if [ $R = 1 ]; then \"$0\" \"$@\" & P=$!; begun; kill -STOP $P; sleep 1; kill -KILL $P; sleep 60; exit 0; fi; ",
             LONG,
-            Expect::Fails(&["or its program is gone; taken for dead"]),
+            Expect::Fails(&["its program has ended; taken for dead"]),
         )
     },
     case(

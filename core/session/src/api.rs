@@ -85,6 +85,9 @@ pub enum DownReason {
     /// Nothing was heard for `Config::peer_timeout`, or no program has the peer's port any more.
     #[error("peer unreachable: it does not answer any more")]
     Unreachable,
+    /// Its program has ended, without closing: the system says so.
+    #[error("the peer's program has ended")]
+    Gone,
     /// The handshake was not answered within `Config::connect_timeout` (also: another job key).
     #[error("connection timed out (peer absent, address unreachable, or another job key)")]
     ConnectTimeout,

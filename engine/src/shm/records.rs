@@ -42,7 +42,7 @@ const PIECE_MAX: u64 = 8 << 10;
 /// From here on the peer reads payload from where it lies. Below, two copies through a warm cache cost less than the system call.
 pub(super) const PULL_MIN: u64 = 32 << 10;
 /// Payload that one record names at most: what the peer reads before others have their turn.
-const PULL_MAX: u64 = 512 << 10;
+const PULL_MAX: u64 = 4 << 20;
 /// Pieces of memory that one record names at most.
 const PIECES_MAX: usize = 64;
 /// Payload from here on is copied from the ring to its place at once; less goes by a buffer of ours, which is cheaper than to ask for the place first.

@@ -4,6 +4,7 @@ use crate::counters::ShmCounters;
 use crate::handshake::{Connector, Keys, NONCE_LEN, Pair, Terms};
 use crate::mapped::{MEMORY_BYTES, MappedRing, OwnPage, RING_BYTES};
 use crate::peers::{Dial, Link, Peer, Peers};
+use crate::pull::{self, NotRead};
 use crate::ring::{Corrupt, NoRoom, Record, Reservation};
 use crate::service::{Strangers, TAG_LISTENER};
 use crate::sys::{self, PIECES_MAX, RemotePiece};
@@ -11,6 +12,7 @@ use crate::why::{NoPull, OpenError, Why};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{Ordering, fence};
 
 /// Connections that wait to be accepted, at most. Beyond it connectors try again.
 const BACKLOG: i32 = 128;
@@ -30,8 +32,6 @@ pub struct Config {
     pub trim_ns: u64,
     /// Whether peers' memory is read directly where that is possible.
     pub pull: bool,
-    /// The most bytes of one direct read.
-    pub pull_chunk_bytes: usize,
 }
 
 impl Default for Config {
@@ -44,7 +44,6 @@ impl Default for Config {
             socket_check_ns: 1_000_000,
             trim_ns: 1_000_000_000,
             pull: true,
-            pull_chunk_bytes: 1 << 20,
         }
     }
 }
@@ -277,7 +276,7 @@ impl Shm {
     /// Whether the peer's memory can be read directly, and if not why; none before it is up.
     #[must_use]
     pub fn can_pull(&self, peer: PeerIx) -> Option<Result<(), NoPull>> {
-        self.peers.get(peer)?.link.as_ref().map(|link| link.pull)
+        self.peers.get(peer)?.link.as_ref().map(|link| link.pull.map(|_| ()))
     }
 
     /// Counts since the endpoint was opened.
@@ -434,9 +433,8 @@ impl Shm {
         }
     }
 
-    /// Reads from the peer's memory into ours: the remote pieces in their order fill the local ones, at most
-    /// [`Config::pull_chunk_bytes`] of them at a call. Returns how many bytes; fewer than asked where a piece of the peer's is not there. The addresses are the
-    /// peer's word, and what they lead to is the peer's loss.
+    /// Reads from the peer's memory into ours: the remote pieces in their order fill the local ones. Returns how many bytes; fewer than asked where a
+    /// piece of the peer's is not there. The addresses are the peer's word, and what they lead to is the peer's loss.
     ///
     /// # Errors
     /// `Unsupported` if [`can_pull`](Shm::can_pull) says no, `ConnectionReset` if the peer ended meanwhile (what was read is not to be trusted then),
@@ -475,29 +473,27 @@ impl Shm {
         local: &[libc::iovec],
         pieces: &mut Vec<RemotePiece>,
     ) -> io::Result<usize> {
-        let mut left = self.config.pull_chunk_bytes as u64;
-        pieces.clear();
-        for piece in remote.iter().filter(|piece| piece.len > 0).take(PIECES_MAX) {
-            let len = piece.len.min(left);
-            pieces.push(RemotePiece { address: piece.address, len });
-            left -= len;
-            if left == 0 {
-                break;
+        let link = self.link(peer).map_err(|_| io::ErrorKind::ConnectionReset)?;
+        let probe = link.pull.map_err(|why| io::Error::new(io::ErrorKind::Unsupported, why))?;
+        let named = remote.iter().copied().filter(|piece| piece.len > 0).take(PIECES_MAX - 1);
+        // SAFETY: passed on from the caller.
+        let read = unsafe { pull::read(probe, named, local, pieces) };
+        // A peer that closes says so before it lets go of its memory: seen after the read, that it has not said so covers the read.
+        fence(Ordering::Acquire);
+        let live = self.peers.get(peer).and_then(|peer| peer.live);
+        let closed = live.is_none_or(|at| self.peers.live[at].rx.is_closed());
+        match read {
+            Ok(n) if !closed => {
+                self.counters.pulls += 1;
+                self.counters.pulled_bytes += n as u64;
+                Ok(n)
+            }
+            Err(NotRead::System(cause)) if !closed => Err(cause),
+            _ => {
+                self.service_at_ns = 0;
+                Err(io::ErrorKind::ConnectionReset.into())
             }
         }
-        let link = self.link(peer).map_err(|_| io::ErrorKind::ConnectionReset)?;
-        link.pull.map_err(|why| io::Error::new(io::ErrorKind::Unsupported, why))?;
-        // SAFETY: passed on from the caller.
-        let read = unsafe { sys::read_process_into(link.pid, pieces, local) };
-        // A process that ends lets go of its memory before its socket. And a number may pass to another process: what was read counts only if the peer still lives.
-        if sys::has_no_memory(&read) || sys::is_over(&link.socket, link.pidfd.as_ref()) {
-            self.service_at_ns = 0;
-            return Err(io::ErrorKind::ConnectionReset.into());
-        }
-        let n = read?;
-        self.counters.pulls += 1;
-        self.counters.pulled_bytes += n as u64;
-        Ok(n)
     }
 
     /// Drives handshakes, notices ends, and appends what happened to `events`. Without system calls most of the time.

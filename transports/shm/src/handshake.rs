@@ -4,7 +4,7 @@
 use ring::{hkdf, hmac};
 
 /// Version of everything two endpoints share: messages, layout of the memory, rings.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// What every message begins with.
 const MAGIC: [u8; 8] = *b"WEIRSHM\0";
 /// Bytes of a random number that is used once.

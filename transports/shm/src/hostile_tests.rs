@@ -1,6 +1,8 @@
 //! Peers and strangers that break the rules, over real sockets and real shared memory.
 
-use crate::handshake::{Connector, HELLO_LEN, Keys, Listener, NONCE_LEN, Pair, Reason, SIGNED_LEN, Terms, refuse};
+use crate::handshake::{
+    Connector, HELLO_LEN, Keys, Listener, NONCE_LEN, Pair, Reason, SIGNED_LEN, Terms, VERSION, refuse,
+};
 use crate::mapped::{MEMORY_BYTES, RING_BYTES};
 use crate::sys;
 use crate::{Config, Event, NoPull, PeerIx, RecvError, SendError, Shm, State, Why};
@@ -144,7 +146,7 @@ fn a_listener_tells_why_it_refuses() {
         hello
     };
     let cases = [
-        (with(9, 2), Reason::Version),
+        (with(9, VERSION + 1), Reason::Version),
         (with(0, 0), Reason::Malformed),
         (with(8, 3), Reason::Malformed),
         (with(24, hello[24] ^ 1), Reason::Malformed),

@@ -4,6 +4,7 @@
 use crate::endpoint::{PeerIx, State};
 use crate::handshake::Connector;
 use crate::mapped::MappedRing;
+use crate::pull::Probe;
 use crate::ring::{Consumer, Producer};
 use crate::sys::Mapping;
 use crate::why::NoPull;
@@ -26,8 +27,7 @@ pub struct Dial {
 pub struct Link {
     pub socket: OwnedFd,
     pub pidfd: Option<OwnedFd>,
-    pub pid: i32,
-    pub pull: Result<(), NoPull>,
+    pub pull: Result<Probe, NoPull>,
     pub tx: Producer<MappedRing>,
     pub mapping: Arc<Mapping>,
     /// Which of the two rings is ours to write: 0 for the connector.

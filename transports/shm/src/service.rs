@@ -4,7 +4,7 @@ use crate::endpoint::{Event, PeerIx, Shm, State, drop_dial};
 use crate::handshake::{self, Listener, NONCE_LEN, Reason, SIGNED_LEN, Terms};
 use crate::mapped::{MEMORY_BYTES, MappedRing, RING_BYTES, map_pair, ring_offset};
 use crate::peers::{Link, Peer};
-use crate::pull;
+use crate::pull::{self, Probe};
 use crate::ring::{Consumer, Producer};
 use crate::sys::{self, Mapping, MemoryError};
 use crate::why::{NoPull, Why};
@@ -283,11 +283,11 @@ impl Shm {
     ) -> Made {
         let pid = sys::credentials(socket).map_or(0, |who| who.pid);
         let pull = if self.config.pull { pull::probe(pid, terms) } else { Err(NoPull::Off) };
-        Made { pid, pidfd: sys::peer_pidfd(socket, pid).ok(), pull, mapping, tx, rx, tx_ring }
+        Made { pidfd: sys::peer_pidfd(socket, pid).ok(), pull, mapping, tx, rx, tx_ring }
     }
 
     fn come_up(&mut self, ix: PeerIx, socket: OwnedFd, made: Made) {
-        let Made { pid, pidfd, pull, mapping, tx, rx, tx_ring } = made;
+        let Made { pidfd, pull, mapping, tx, rx, tx_ring } = made;
         let added = sys::epoll_add(&self.wait, &socket, TAG_PEER + u64::from(ix.slot));
         // The wait set has it as a stranger's, or as a dialled one's, perhaps already: the tag is put right.
         let added = added.or_else(|_| {
@@ -305,7 +305,7 @@ impl Shm {
         // Looking at many peers whose next records all lie at one place of a page would use one set of the cache only.
         let origin = ((self.id ^ id) % ORIGINS) as usize;
         let tx = Producer::new(tx, origin);
-        let link = Link { socket, pidfd, pid, pull, tx, mapping, tx_ring, tx_records: 0, tx_seen: 0, trimmed: false };
+        let link = Link { socket, pidfd, pull, tx, mapping, tx_ring, tx_records: 0, tx_seen: 0, trimmed: false };
         peer.link = Some(Box::new(link));
         self.peers.set_live(ix, Consumer::new(rx, origin));
         self.dialling.retain(|other| *other != ix);
@@ -474,9 +474,8 @@ impl Shm {
 
 /// What an association is made of, beside its socket.
 struct Made {
-    pid: i32,
     pidfd: Option<OwnedFd>,
-    pull: Result<(), NoPull>,
+    pull: Result<Probe, NoPull>,
     mapping: Arc<Mapping>,
     tx: MappedRing,
     rx: MappedRing,

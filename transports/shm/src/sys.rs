@@ -403,11 +403,6 @@ pub unsafe fn read_process_into(pid: i32, remote: &[RemotePiece], local: &[libc:
     check(n as i64).map(|n| n as usize)
 }
 
-/// Whether the process is at its end: it has no memory any more.
-pub fn has_no_memory(read: &io::Result<usize>) -> bool {
-    matches!(read, Err(e) if e.raw_os_error() == Some(libc::ESRCH))
-}
-
 /// An address as a number, for a peer to read from.
 pub fn address_of(memory: &Mapping) -> u64 {
     memory.at().as_ptr().cast::<c_void>() as u64
@@ -437,26 +432,5 @@ mod tests {
         assert_ne!(is_good(NOEXEC_SEAL, SEALS & !libc::F_SEAL_GROW), Some(true));
         let made = sealed_memory(4096).expect("memory");
         assert!(is_sealed_memory(&made, 4096));
-    }
-
-    #[test]
-    fn a_process_at_its_end_has_no_memory_though_its_number_is_still_its_own() {
-        let mut child = std::process::Command::new("true").spawn().expect("spawn");
-        let pid = child.id() as i32;
-        // SAFETY: an all-zero siginfo is a valid one to fill; the child is ours and stays to be waited for.
-        let ended = unsafe {
-            let mut info: libc::siginfo_t = std::mem::zeroed();
-            libc::waitid(libc::P_PID, pid as u32, &raw mut info, libc::WEXITED | libc::WNOWAIT)
-        };
-        assert_eq!(ended, 0);
-        let (here, mut buf) = (7u64, [0u8; 8]);
-        let piece = RemotePiece { address: (&raw const here).expose_provenance() as u64, len: 8 };
-        let read = read_process(pid, &[piece], &mut [io::IoSliceMut::new(&mut buf)]);
-        assert!(has_no_memory(&read), "{read:?}");
-        // A wrong address is the sender's fault.
-        let nowhere = RemotePiece { address: 8, len: 8 };
-        let own = read_process(std::process::id() as i32, &[nowhere], &mut [io::IoSliceMut::new(&mut buf)]);
-        assert!(own.is_err() && !has_no_memory(&own), "{own:?}");
-        let _ = child.wait();
     }
 }
