@@ -4,11 +4,12 @@
 pub mod classic;
 pub mod csv;
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::put::put;
 
 /// Writes text files into a folder and remembers their names.
 struct Folder {
@@ -26,29 +27,15 @@ impl Folder {
     /// what was there.
     fn file(&mut self, name: &str, f: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
         let path = self.dir.join(name);
-        let part = self.dir.join(format!("{name}.part"));
-        let done = fill(&part, f).and_then(|()| fs::rename(&part, &path).map_err(writing));
-        done.map_err(|e| {
-            // Whatever was written of it: there is no place for it, or it says nothing by itself.
-            let _ = fs::remove_file(&part);
-            match e {
-                Error::Io { path: p, doing, source } if p.as_os_str().is_empty() => {
-                    Error::Io { path: path.clone(), doing, source }
-                }
-                other => other,
+        put(&path, writing, f).map_err(|e| match e {
+            Error::Io { path: p, doing, source } if p.as_os_str().is_empty() => {
+                Error::Io { path: path.clone(), doing, source }
             }
+            other => other,
         })?;
         self.made.push(path);
         Ok(())
     }
-}
-
-/// Makes a file through `f`; errors of the file system do not name it.
-fn fill(path: &Path, f: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    let file = File::create(path).map_err(Error::io("create", PathBuf::new()))?;
-    let mut out = BufWriter::new(file);
-    f(&mut out)?;
-    out.flush().map_err(writing)
 }
 
 /// For `map_err` within [`Folder::file`], which knows the name.

@@ -54,7 +54,7 @@ pub struct ReportArgs {
     /// What to make
     #[arg(long, value_enum, default_value = "html")]
     pub format: Format,
-    /// The file (html, text) or folder (svg, png) to write; else one inside the last run's folder
+    /// The file (html, text; - is standard output) or folder (svg, png) to write; else one inside the last run's folder
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     /// Print one JSON document instead of tables; then a page is written only with -o
@@ -158,6 +158,10 @@ pub fn report(args: &ReportArgs) -> Result<u8, Error> {
         }
         _ => return Err(Error::Usage("one run or two, as in: weir report run1 run2".into())),
     };
+    // Standard output takes one document.
+    if args.output.as_deref().is_some_and(is_standard_output) {
+        return subject.to_standard_output(args);
+    }
     // What goes into a file does not go to standard output too.
     let to_file = args.format == Format::Text && args.output.is_some();
     if args.json {
@@ -178,6 +182,11 @@ pub fn report(args: &ReportArgs) -> Result<u8, Error> {
     Ok(subject.exit_code())
 }
 
+/// Whether `-o` names standard output.
+fn is_standard_output(path: &Path) -> bool {
+    ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
+}
+
 /// Prints; a reader that has gone away, as in `weir report run1 | head`, is no failure.
 fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush());
@@ -191,6 +200,20 @@ impl Subject {
             Self::Two(two) => notes::is_damaged(&two.0) || notes::is_damaged(&two.1),
         };
         if damaged { EXIT_DAMAGED } else { 0 }
+    }
+
+    /// The page or the tables instead of what is printed else.
+    fn to_standard_output(&self, args: &ReportArgs) -> Result<u8, Error> {
+        let text = match args.format {
+            _ if args.json => return Err(Error::Usage("--json is on standard output already: leave out -o".into())),
+            Format::Html => self.page(),
+            Format::Text => self.text(),
+            Format::Svg | Format::Png => {
+                return Err(Error::Usage("plots are several files: name a folder with -o".into()));
+            }
+        };
+        print(&text);
+        Ok(self.exit_code())
     }
 
     fn json(&self) -> serde_json::Value {
@@ -307,15 +330,8 @@ fn file_name(name: &str) -> String {
     name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).take(80).collect()
 }
 
-/// Writes a whole file or leaves what was there.
+/// Writes a file, or to what else the name is of.
 fn put(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let failed = |source| Error::Write { path: path.to_owned(), source };
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    let part = path.with_file_name(name);
-    if let Err(error) = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, path)) {
-        let _ = std::fs::remove_file(&part);
-        return Err(failed(error));
-    }
-    Ok(())
+    weir_distribution::put(path, failed, |out| out.write_all(bytes).map_err(failed))
 }

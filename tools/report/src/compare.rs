@@ -71,9 +71,9 @@ pub struct Pair {
     pub centres_ns: (f64, f64),
     /// Launches of the first and of the second run.
     pub launches: (usize, usize),
-    /// Time of the second run over that of the first: the quotient of the centres.
+    /// Time of the second run over that of the first: the quotient of the centres. No number ([`f64::NAN`]) where there are too few samples, or a median is not above zero.
     pub ratio: f64,
-    /// Lower and upper end of its interval, at [`CONFIDENCE`].
+    /// Lower and upper end of its interval, at [`CONFIDENCE`]; no numbers where the ratio is none.
     pub interval: (f64, f64),
     /// Probability of such a difference if there were none, between the machines ([`Pair::by_launches`]) or between these launches.
     pub p: f64,
@@ -105,6 +105,7 @@ impl Pair {
     pub fn short(&self) -> String {
         match self.verdict {
             Verdict::Faster | Verdict::Slower => self.to_string(),
+            Verdict::LaunchesDiffer if is_far(self.ratio) => format!("{}, one launch", how_far(self.ratio)),
             Verdict::LaunchesDiffer => "undecided: launches differ".into(),
             Verdict::WithinClockError => "within clock error".into(),
             Verdict::WithinLaunches => "launches differ as much".into(),
@@ -122,7 +123,10 @@ impl fmt::Display for Pair {
         match self.verdict {
             Verdict::Faster => by(f, "faster", 1.0 / self.ratio, 1.0 / high, 1.0 / low),
             Verdict::Slower => by(f, "slower", self.ratio, low, high),
-            Verdict::LaunchesDiffer => write!(f, "undecided: launches differ ({})", how_far(self.ratio)),
+            Verdict::LaunchesDiffer if is_far(self.ratio) => {
+                write!(f, "{} in these launches; more launches say whether always", how_far(self.ratio))
+            }
+            Verdict::LaunchesDiffer => write!(f, "undecided: launches differ ({})", percent(self.ratio)),
             Verdict::WithinClockError => write!(
                 f,
                 "no difference beyond clock error ({} apart, clocks ±{})",
@@ -156,6 +160,11 @@ fn by(f: &mut fmt::Formatter<'_>, word: &str, factor: f64, low: f64, high: f64) 
     // A digit more than the interval is wide says nothing.
     let decimals = usize::from(high - low < 2.0);
     write!(f, "{word} by {:.decimals$} % ({low:.decimals$}–{high:.decimals$})", part(factor))
+}
+
+/// Whether a factor is one that launches of one machine hardly make.
+fn is_far(ratio: f64) -> bool {
+    ratio >= 2.5 || ratio <= 0.4
 }
 
 /// `+12 %`, or `898 times as long` where percents stop being readable.
@@ -323,8 +332,8 @@ fn judge(level: usize, a: &Point, b: &Point) -> Pair {
         size_bytes: a.size_bytes,
         centres_ns: (centre(a), centre(b)),
         launches,
-        ratio: 1.0,
-        interval: (0.0, f64::INFINITY),
+        ratio: f64::NAN,
+        interval: (f64::NAN, f64::NAN),
         p: 1.0,
         p_corrected: 1.0,
         by_launches: launches.0.min(launches.1) >= BY_LAUNCHES,
@@ -460,9 +469,12 @@ mod tests {
             (pair(Verdict::Slower, 1.034, (1.031, 1.04), true), "slower by 3.4 % (3.1–4.0)"),
             (
                 pair(Verdict::LaunchesDiffer, 898.4, (664.0, 5521.0), false),
-                "undecided: launches differ (898 times as long)",
+                "898 times as long in these launches; more launches say whether always",
             ),
-            (pair(Verdict::LaunchesDiffer, 0.1, (0.08, 0.125), false), "undecided: launches differ (10 times shorter)"),
+            (
+                pair(Verdict::LaunchesDiffer, 0.1, (0.08, 0.125), false),
+                "10 times shorter in these launches; more launches say whether always",
+            ),
             (pair(Verdict::Slower, 3.24, (3.0, 3.51), true), "3.2 times slower (3–3.5)"),
             (pair(Verdict::Faster, 0.1, (0.08, 0.125), true), "10 times faster (8–12.5)"),
             (
@@ -474,7 +486,7 @@ mod tests {
         for (pair, text) in cases {
             assert_eq!(pair.to_string(), text);
         }
-        assert_eq!(pair(Verdict::LaunchesDiffer, 0.1, (0.08, 0.125), false).short(), "undecided: launches differ");
+        assert_eq!(pair(Verdict::LaunchesDiffer, 0.1, (0.08, 0.125), false).short(), "10 times shorter, one launch");
         assert_eq!(pair(Verdict::Slower, 1.034, (1.031, 1.04), true).short(), "slower by 3.4 % (3.1–4.0)");
         assert_eq!(pair(Verdict::LaunchesDiffer, 0.5, (0.4, 0.6), false).p_of_machines(), None);
         assert_eq!(pair(Verdict::Faster, 0.5, (0.4, 0.6), true).p_of_machines(), Some(0.0));

@@ -392,7 +392,7 @@ fn profile_json(profile: &Profile) -> Value {
 ///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`
 ///   * `first_ns`, `second_ns`: what stands for a run: of one launch its median, of several (`first_launches`, `second_launches`) the
 ///     geometric mean of their medians (arithmetic where a median is not above 0)
-///   * `ratio`: `second_ns` over `first_ns`, 1 where a centre is not above 0; `ratio_low`, `ratio_high`: its 95 % interval,
+///   * `ratio`: `second_ns` over `first_ns`, null where a centre is not above 0 or samples are too few; `ratio_low`, `ratio_high`: its 95 % interval,
 ///     `null` where nothing could be compared
 ///   * `unit`: `launch` if launches were compared (Welch's test on logarithms), `sample` if the medians' own intervals were, as a run has one
 ///     launch only: nothing is said of the machines then

@@ -102,6 +102,23 @@ fn plots_of_one_comparison_take_no_other_ones_place() {
 }
 
 #[test]
+fn a_report_goes_where_its_name_leads() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run(dir.path(), "one");
+    let to = |format, output: &Path| report(&args(vec![run.clone()], format, Some(output.to_owned())));
+    to(Format::Html, Path::new("/dev/null")).unwrap();
+    assert!(!std::fs::metadata("/dev/null").unwrap().is_file(), "the device is there still");
+    let (link, page) = (dir.path().join("link"), dir.path().join("page"));
+    std::os::unix::fs::symlink(&page, &link).unwrap();
+    to(Format::Html, &link).unwrap();
+    assert!(link.is_symlink() && std::fs::read_to_string(page).unwrap().starts_with("<!DOCTYPE html>"));
+    let several = to(Format::Svg, Path::new("-")).unwrap_err().to_string();
+    assert_eq!(several, "plots are several files: name a folder with -o");
+    let two = ReportArgs { json: true, ..args(vec![run.clone()], Format::Html, Some("-".into())) };
+    assert!(report(&two).unwrap_err().to_string().contains("leave out -o"));
+}
+
+#[test]
 fn a_full_disk_is_told_in_the_same_words_by_all_commands() {
     let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
     let report = weir_report::Error::Write { path: "a/report.html".into(), source: full() }.to_string();
