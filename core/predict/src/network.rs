@@ -1,0 +1,171 @@
+//! What is under way in a run: how many messages are on each link, and until when nodes are busy sending and taking.
+
+use weir_stats::{Random, open_unit, seeded};
+
+use crate::Time;
+use crate::loss::Parts;
+use crate::machine::{Beyond, Level, Machine, Path, Tail, bytes_time};
+use crate::options::Options;
+
+/// Mixed into the seed of the generator that says what is lost.
+const LOSS_STREAM: u64 = 0x6c6f_7373;
+
+/// A message as the network sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cargo {
+    pub from: u32,
+    pub to: u32,
+    pub bytes: u64,
+    /// Its luck, from 0 to 1.
+    pub unit: f64,
+    /// Its receiver was asked first, and that took so long already.
+    pub asked: Option<Time>,
+}
+
+pub(crate) struct Network<'a> {
+    machine: &'a Machine,
+    options: &'a Options,
+    node_of: Vec<u32>,
+    /// On each link of the fabric.
+    in_flight: Vec<u32>,
+    nodes: Vec<Node>,
+    random: Random,
+    pub beyond: Beyond,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Node {
+    /// Messages within it.
+    inside: u32,
+    egress_free: Time,
+    ingress_free: Time,
+}
+
+/// What becomes of a message that reaches its receiver's node.
+pub(crate) enum Entry {
+    /// It is there at this time.
+    There(Time),
+    /// It is lost.
+    Lost,
+}
+
+impl<'a> Network<'a> {
+    pub fn new(machine: &'a Machine, options: &'a Options, numprocs: u32, seed: u64) -> Self {
+        let node_of: Vec<u32> = (0..numprocs).map(|r| machine.placement.node_of(r, numprocs)).collect();
+        let nodes = node_of.iter().max().map_or(0, |n| *n as usize + 1);
+        Self {
+            machine,
+            options,
+            node_of,
+            in_flight: vec![0; machine.fabric.links().len()],
+            nodes: vec![Node::default(); nodes],
+            random: seeded(seed ^ LOSS_STREAM),
+            beyond: Beyond::default(),
+        }
+    }
+
+    fn ends(&self, from: u32, to: u32) -> (usize, usize) {
+        (self.node_of[from as usize] as usize, self.node_of[to as usize] as usize)
+    }
+
+    pub fn path(&self, from: u32, to: u32) -> &'a Path {
+        let (a, b) = self.ends(from, to);
+        if a == b { &self.machine.intra } else { &self.machine.inter }
+    }
+
+    fn timed(&self, bytes: u64) -> u64 {
+        if self.options.infinite_bandwidth { 0 } else { bytes }
+    }
+
+    /// A message sets out now: when it reaches its receiver's node (or memory, within a node), and its parts.
+    pub fn launch(&mut self, now: Time, cargo: Cargo) -> (Time, Parts) {
+        let (a, b) = self.ends(cargo.from, cargo.to);
+        let level = self.level(a, b);
+        let bytes = self.timed(cargo.bytes);
+        let (draw, path) = (self.options.draw, self.path(cargo.from, cargo.to));
+        let mut flight = path.flight(bytes, cargo.asked.is_some(), level, draw, cargo.unit, &mut self.beyond);
+        // What asking took is behind it; for the account it stays in the latency.
+        let asked = cargo.asked.unwrap_or(Time::ZERO).min(flight.latency);
+        if a == b || !self.options.node_limits {
+            return (now + flight.total() - asked, Parts { flight, ..Parts::default() });
+        }
+        let limits = &self.machine.interface;
+        let slowest = [limits.egress_bytes_per_s, limits.ingress_bytes_per_s].into_iter().flatten();
+        let through = slowest.map(|rate| bytes_time(bytes, rate)).max().unwrap_or(Time::ZERO);
+        if through > flight.bandwidth {
+            flight.contention = (flight.contention - (through - flight.bandwidth)).or_zero();
+            flight.bandwidth = through;
+        }
+        let drawn = now + flight.total() - asked;
+        let mut reach = drawn;
+        if let Some(rate) = limits.egress_bytes_per_s {
+            let start = now.max(self.nodes[a].egress_free);
+            self.nodes[a].egress_free = start + bytes_time(bytes, rate);
+            reach = drawn.max(start + flight.least() - asked);
+        }
+        (reach, Parts { flight, retransmission: Time::ZERO, serialisation: reach - drawn })
+    }
+
+    /// Enters a message on its links and says what it meets there.
+    fn level(&mut self, a: usize, b: usize) -> Level {
+        let mut level = if a == b {
+            self.nodes[a].inside += 1;
+            Level { messages: self.nodes[a].inside, ..Level::ALONE }
+        } else {
+            let route = self.machine.fabric.route(a as u32, b as u32);
+            for &link in route.links() {
+                self.in_flight[link as usize] += 1;
+            }
+            self.machine.fabric.level(&route, &self.in_flight)
+        };
+        if !self.options.contention {
+            level = Level { messages: 1, share_bytes_per_s: level.alone_bytes_per_s, ..level };
+        }
+        level
+    }
+
+    /// A message reaches its receiver's node now.
+    pub fn enter(&mut self, now: Time, cargo: Cargo) -> Entry {
+        let (a, b) = self.ends(cargo.from, cargo.to);
+        if a == b {
+            return Entry::There(now);
+        }
+        let bytes = self.timed(cargo.bytes);
+        let rate = self.machine.interface.ingress_bytes_per_s.filter(|_| self.options.node_limits);
+        if let Some(tail) = self.machine.tail.filter(|_| self.options.losses) {
+            let waiting = self.nodes[b].ingress_free - now;
+            let full = match (self.machine.interface.buffer_bytes, rate) {
+                (Some(buffer), Some(rate)) => waiting.seconds() * rate > buffer,
+                _ => false,
+            };
+            let chance = if full { tail.chance.max(tail.overflow_chance) } else { tail.chance };
+            if chance > 0.0 && open_unit(&mut self.random) < chance {
+                return Entry::Lost;
+            }
+        }
+        let Some(rate) = rate else { return Entry::There(now) };
+        let there = now.max(self.nodes[b].ingress_free + bytes_time(bytes, rate));
+        self.nodes[b].ingress_free = there;
+        Entry::There(there)
+    }
+
+    /// A message is there, or lost: its links are free of it.
+    pub fn leave(&mut self, from: u32, to: u32) {
+        let (a, b) = self.ends(from, to);
+        if a == b {
+            self.nodes[a].inside -= 1;
+            return;
+        }
+        for &link in self.machine.fabric.route(a as u32, b as u32).links() {
+            self.in_flight[link as usize] -= 1;
+        }
+    }
+
+    /// How long a message that was lost `before` times already waits for its timer.
+    pub fn timeout(&self, before: u32) -> Time {
+        let tail: Option<Tail> = self.machine.tail;
+        let Some(tail) = tail else { return Time::ZERO };
+        let doublings = before.min(tail.doublings).min(30);
+        Time::from_attoseconds(tail.timeout.attoseconds().saturating_mul(1 << doublings))
+    }
+}

@@ -1,0 +1,362 @@
+//! Requests: what a process waits for, tests, and learns.
+
+use weir_annotations::Value;
+use weir_annotations::expr::Slot;
+use weir_annotations::program::{Bound, FieldId, Message, OpKind, Pc, Requests, WaitMode};
+
+use crate::loss::Awaited;
+use crate::observe::{Doing, Observer, Span};
+use crate::vm::messages::Carried;
+use crate::vm::process::{Flow, Process, State};
+use crate::vm::{Run, Step, What};
+use crate::{Cause, Time};
+
+/// No request, no activity.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// What a request is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Send,
+    Recv,
+    Collective,
+}
+
+/// An operation that was begun.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub owner: u32,
+    /// The collective at its owner that it is part of; [`NOBODY`].
+    pub activity: u32,
+    pub kind: Kind,
+    pub op: Pc,
+    /// When it was complete.
+    pub done: Option<Time>,
+    /// Its owner waits for it.
+    waited: bool,
+    pub peer: Option<u32>,
+    pub tag: Option<i64>,
+    pub comm: u32,
+    /// When it was begun, and its owner's last wait and what it had computed since.
+    pub posted: Time,
+    pub woken: Time,
+    pub busy: Time,
+    /// Bytes a receive has room for.
+    pub room: Option<u64>,
+    /// What a receive got.
+    pub source: i64,
+    pub tag_got: i64,
+    pub bytes: u64,
+    pub carries: Carried,
+}
+
+impl Request {
+    pub fn new(owner: u32, process: &Process, kind: Kind, now: Time) -> Self {
+        Self {
+            owner,
+            activity: NOBODY,
+            kind,
+            op: process.pc,
+            done: None,
+            waited: false,
+            peer: None,
+            tag: None,
+            comm: 0,
+            posted: now,
+            woken: process.woken,
+            busy: process.busy,
+            room: None,
+            source: -1,
+            tag_got: -1,
+            bytes: 0,
+            carries: None,
+        }
+    }
+
+    pub fn is_waited_for(&self) -> bool {
+        self.waited
+    }
+}
+
+/// A request that the model named.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Named {
+    id: u32,
+    index: i64,
+    request: u32,
+}
+
+impl<O: Observer> Run<'_, O> {
+    /// Enters a request under its name.
+    pub(super) fn name(&mut self, rank: u32, name: &weir_annotations::program::Request, request: u32) -> Step<()> {
+        let index = match &name.index {
+            None => 0,
+            Some(index) => self.whole(rank, index)?,
+        };
+        self.processes[rank as usize].requests.push(Named { id: name.id.0, index, request });
+        Ok(())
+    }
+
+    /// Fills the process's list of what it waits for or tests; returns how many of it are complete.
+    fn listed(&mut self, rank: u32, requests: &Requests) -> Step<usize> {
+        let mut list = std::mem::take(&mut self.processes[rank as usize].wait);
+        list.clear();
+        for (position, asked) in (0u32..).zip(&requests.list) {
+            let index = match &asked.index {
+                None => None,
+                Some(index) => Some(self.whole(rank, index)?),
+            };
+            let named = &self.processes[rank as usize].requests;
+            let fitting = named.iter().filter(|n| n.id == asked.id.0 && index.is_none_or(|i| i == n.index));
+            let most = if requests.mode == WaitMode::One { 1 } else { usize::MAX };
+            list.extend(fitting.take(most).map(|n| (position, n.request)));
+            self.steps += named.len() as u64;
+        }
+        let complete = list.iter().filter(|(_, request)| self.requests[*request].done.is_some()).count();
+        self.processes[rank as usize].wait = list;
+        Ok(complete)
+    }
+
+    pub(super) fn wait_op(&mut self, rank: u32, requests: &Requests) -> Step<Flow> {
+        self.listed(rank, requests)?;
+        self.begin_wait(rank, requests.mode == WaitMode::Any)
+    }
+
+    /// Waits for all in the process's list, or any of them.
+    pub(super) fn begin_wait(&mut self, rank: u32, any: bool) -> Step<Flow> {
+        let process = &mut self.processes[rank as usize];
+        let requests = &mut self.requests;
+        let open = process.wait.iter().filter(|(_, r)| requests[*r].done.is_none()).count();
+        let enough = open == 0 || any && open < process.wait.len();
+        if enough && process.accounted <= self.now {
+            return self.finish_wait(rank);
+        }
+        process.state = State::Waiting;
+        process.any = any;
+        process.open = open as u32;
+        for (_, request) in &process.wait {
+            let request = &mut requests[*request];
+            request.waited = request.done.is_none();
+        }
+        if enough {
+            self.wake(rank);
+        }
+        Ok(Flow::Later)
+    }
+
+    /// A request is complete now.
+    pub(super) fn complete(&mut self, id: u32, awaited: &Awaited) {
+        let request = &mut self.requests[id];
+        request.done = Some(self.now);
+        let (owner, activity, waited) = (request.owner, request.activity, request.waited);
+        request.waited = false;
+        if activity != NOBODY {
+            return self.activity_completes(activity, id, awaited);
+        }
+        if !waited {
+            return;
+        }
+        self.charge(owner, awaited);
+        let process = &mut self.processes[owner as usize];
+        process.open -= 1;
+        if process.any || process.open == 0 {
+            self.wake(owner);
+        }
+    }
+
+    /// A process that waits goes on, now or when what keeps it is over.
+    pub(super) fn wake(&mut self, rank: u32) {
+        let process = &mut self.processes[rank as usize];
+        if !process.waking {
+            process.waking = true;
+            let at = process.accounted.max(self.now);
+            self.push(at, What::Resume, rank, rank, 0);
+        }
+    }
+
+    /// Divides what a process has waited until now by cause.
+    pub(super) fn charge(&mut self, rank: u32, awaited: &Awaited) {
+        let process = &mut self.processes[rank as usize];
+        let (from, to, op) = (process.accounted, self.now, process.pc);
+        if to <= from {
+            return;
+        }
+        process.accounted = to;
+        let (own, by_op) = (&mut self.losses.by_process[rank as usize], self.losses.by_op.get_mut(op as usize));
+        match by_op {
+            Some(by_op) => awaited.divide(from, to, |cause, time| {
+                own.put(cause, time);
+                by_op.put(cause, time);
+            }),
+            None => awaited.divide(from, to, |cause, time| own.put(cause, time)),
+        }
+        self.observer.span(&Span { process: rank, start: from, end: to, doing: Doing::Wait, op });
+    }
+
+    /// The process's op at hand, as a message.
+    fn message_op(&self, rank: u32) -> Option<&'_ Message> {
+        match &self.model.ops.get(self.processes[rank as usize].pc as usize)?.kind {
+            OpKind::Message(message) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// What a process waited for is there.
+    pub(super) fn finish_wait(&mut self, rank: u32) -> Step<Flow> {
+        let model = self.model;
+        let pc = self.processes[rank as usize].pc;
+        let requests = match &model.ops[pc as usize].kind {
+            OpKind::Message(message) => match &**message {
+                Message::Wait(requests) => Some(requests),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.consume(rank, requests)?;
+        Ok(self.next_op(rank))
+    }
+
+    /// Takes what is complete of the process's list: binds what it says, frees it.
+    fn consume(&mut self, rank: u32, requests: Option<&Requests>) -> Step<()> {
+        let mut list = std::mem::take(&mut self.processes[rank as usize].wait);
+        let any = requests.is_some_and(|r| r.mode == WaitMode::Any);
+        let mut taken = if any { self.earliest(&list) } else { None };
+        if any {
+            for (_, request) in &list {
+                self.requests[*request].waited = false;
+            }
+            list.clear();
+            list.extend(taken);
+        }
+        let mut last = None;
+        for (position, id) in &list {
+            if requests.is_some() {
+                self.processes[rank as usize].requests.retain(|n| n.request != *id);
+            }
+            if self.requests[*id].kind == Kind::Recv {
+                self.received(rank, *id)?;
+                last = Some(*id);
+            }
+            taken = Some((*position, *id));
+        }
+        if let Some(requests) = requests {
+            self.bind_flag(rank, &requests.binds, true)?;
+            let index = taken.map_or(-1, |(position, _)| i64::from(position));
+            for (_, slot) in requests.binds.iter().filter(|b| b.0 == Bound::Index) {
+                self.set(rank, *slot, Value::Int(index))?;
+            }
+            if let Some(id) = last {
+                self.bind_received(rank, id, &requests.binds)?;
+            }
+        }
+        for (_, id) in list.drain(..) {
+            self.requests.free(id);
+        }
+        self.processes[rank as usize].wait = list;
+        Ok(())
+    }
+
+    /// The earliest complete of a list; the first position among equals.
+    fn earliest(&self, list: &[(u32, u32)]) -> Option<(u32, u32)> {
+        let complete = list.iter().filter_map(|(p, id)| self.requests[*id].done.map(|at| (at, *p, *id)));
+        complete.min_by_key(|(at, position, _)| (*at, *position)).map(|(_, position, id)| (position, id))
+    }
+
+    /// The end of a receive: its own binds, and the time it keeps the process.
+    fn received(&mut self, rank: u32, id: u32) -> Step<()> {
+        let model = self.model;
+        let request = &self.requests[id];
+        let (op, source, bytes) = (request.op, request.source, request.bytes);
+        let binds = match model.ops.get(op as usize).map(|op| &op.kind) {
+            Some(OpKind::Message(message)) => match &**message {
+                Message::Recv(recv) | Message::Sendrecv(_, recv) => recv.binds.as_slice(),
+                _ => &[],
+            },
+            _ => &[],
+        };
+        self.bind_received(rank, id, binds)?;
+        if let Ok(source) = u32::try_from(source) {
+            let overhead = self.receive_overhead(rank, source, bytes);
+            if overhead > Time::ZERO {
+                self.keep(rank, overhead, Cause::Overhead, Doing::Receive);
+            }
+        }
+        Ok(())
+    }
+
+    fn bind_received(&mut self, rank: u32, id: u32, binds: &[(Bound, Slot)]) -> Step<()> {
+        if binds.is_empty() {
+            return Ok(());
+        }
+        let request = &self.requests[id];
+        let (source, tag, bytes) = (request.source, request.tag_got, request.bytes);
+        let carries = request.carries.clone();
+        self.bind(rank, binds, source, tag, bytes, carries.as_deref())
+    }
+
+    /// Puts what is learned of a message into slots.
+    pub(super) fn bind(
+        &mut self,
+        rank: u32,
+        binds: &[(Bound, Slot)],
+        source: i64,
+        tag: i64,
+        bytes: u64,
+        carries: Option<&[(FieldId, Value)]>,
+    ) -> Step<()> {
+        for (what, slot) in binds {
+            let value = match what {
+                Bound::Source => Value::Int(source),
+                Bound::Tag => Value::Int(tag),
+                Bound::Size => Value::Int(i64::try_from(bytes).unwrap_or(i64::MAX)),
+                Bound::Flag | Bound::Index => continue,
+                Bound::Carried(field) => {
+                    let found = carries.and_then(|c| c.iter().find(|c| c.0 == *field)).map(|c| c.1);
+                    match found {
+                        Some(value) => value,
+                        None => return self.not_carried(rank, *field, source),
+                    }
+                }
+            };
+            self.set(rank, *slot, value)?;
+        }
+        Ok(())
+    }
+
+    fn not_carried(&mut self, rank: u32, field: FieldId, source: i64) -> Step<()> {
+        let name = self.model.fields.get(field.0 as usize).cloned().unwrap_or_default();
+        let op = self.processes[rank as usize].pc;
+        self.wrong(rank, op, format!("the message from process {source} carries no `{name}`"))
+    }
+
+    pub(super) fn bind_flag(&mut self, rank: u32, binds: &[(Bound, Slot)], flag: bool) -> Step<()> {
+        for (_, slot) in binds.iter().filter(|b| b.0 == Bound::Flag) {
+            self.set(rank, *slot, Value::Int(i64::from(flag)))?;
+        }
+        Ok(())
+    }
+
+    /// A test or `MPI_Iprobe`.
+    pub(super) fn look(&mut self, rank: u32) -> Step<Flow> {
+        let model = self.model;
+        if !matches!(self.message_op(rank), Some(Message::Test(_))) {
+            return self.probe(rank);
+        }
+        let pc = self.processes[rank as usize].pc;
+        let OpKind::Message(message) = &model.ops[pc as usize].kind else { return Ok(Flow::On) };
+        let Message::Test(requests) = &**message else { return Ok(Flow::On) };
+        let complete = self.listed(rank, requests)?;
+        let listed = self.processes[rank as usize].wait.len();
+        let flag = match requests.mode {
+            WaitMode::Any => complete > 0 || listed == 0,
+            WaitMode::One | WaitMode::All => complete == listed,
+        };
+        if flag {
+            self.consume(rank, Some(requests))?;
+        } else {
+            self.processes[rank as usize].wait.clear();
+            self.bind_flag(rank, &requests.binds, false)?;
+        }
+        Ok(self.next_op(rank))
+    }
+}
