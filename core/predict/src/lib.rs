@@ -2,7 +2,7 @@
 //! where the time is lost, and whether it deadlocks (`spec/prediction.md`).
 //!
 //! Pure: no file, clock or thread. One [`evaluate`] is one possible run; the same model, machine, options and seed give the same
-//! [`Outcome`] everywhere. Replicas are runs with other seeds, which the caller may make in parallel ([`summary`] puts them
+//! [`Outcome`] everywhere. Replicas are runs with other seeds, which the caller may make in parallel ([`summarise`] puts them
 //! together).
 //!
 //! ```
@@ -20,6 +20,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod hypothetical;
 mod loss;
 pub mod machine;
 mod matching;
@@ -29,14 +30,17 @@ mod options;
 mod outcome;
 mod pattern;
 mod quantiles;
+mod summary;
 mod time;
 mod vm;
 
+pub use hypothetical::{DescriptionError, hypothetical};
 pub use loss::{ByCause, CAUSES, Cause, Losses};
 pub use machine::{Draw, Machine};
 pub use observe::{Nobody, Observer};
 pub use options::{Options, USUAL_BUDGET};
 pub use outcome::{Blocked, Deadlock, Failure, LISTED, Missing, Outcome, Unreceived, Verdict, WaitsFor};
 pub use quantiles::Quantiles;
+pub use summary::{Summary, summarise};
 pub use time::Time;
 pub use vm::{MOST_PROCESSES, evaluate, evaluate_observed};
