@@ -20,6 +20,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod calibrate;
 mod hypothetical;
 mod loss;
 pub mod machine;
@@ -34,6 +35,7 @@ mod summary;
 mod time;
 mod vm;
 
+pub use calibrate::{CalibrationError, Cell, USUAL_EAGER_BYTES, Wishes, calibrate};
 pub use hypothetical::{DescriptionError, hypothetical};
 pub use loss::{ByCause, CAUSES, Cause, Losses};
 pub use machine::{Draw, Machine};

@@ -323,11 +323,8 @@ impl Simulator {
                 if complete { 7000 } else { 0 }
             }
             Stands::AtProbe { from, tag, .. } => {
-                if self.seen(rank, from, tag).is_some_and(|s| s.0 <= clock) {
-                    5000
-                } else {
-                    0
-                }
+                let there = self.seen(rank, from, tag).is_some_and(|s| s.0 <= clock);
+                Ns::from(there) * 5000
             }
             _ => 0,
         };

@@ -69,9 +69,9 @@ impl Grid {
         self.levels.iter().map(|l| l.0)
     }
 
-    /// The sizes of the lowest level, rising.
-    pub fn sizes(&self) -> impl Iterator<Item = u64> + '_ {
-        self.levels[0].1.iter().map(|s| s.0)
+    /// The sizes at a level, rising.
+    pub fn sizes_at(&self, level: u32) -> impl Iterator<Item = u64> + '_ {
+        self.levels.iter().filter(move |l| l.0 == level).flat_map(|l| &l.1).map(|s| s.0)
     }
 
     /// The distribution at a place, if it was measured.
