@@ -46,6 +46,8 @@ pub struct EngineConfig {
     pub bind: Option<SocketAddr>,
     /// UDP port; 0: any free one (`WEIR_PORT`).
     pub port: u16,
+    /// How many ports from that one on may be taken: the first that is free is (`WEIR_PORT=45000-45100`).
+    pub port_span: u16,
     /// Protection of packets (`WEIR_LEVEL`: integrity, auth, encrypt). A connection gets the higher of the two sides' levels.
     pub level: Level,
     /// Congestion control (`WEIR_CONGESTION`: target, reno).
@@ -124,6 +126,7 @@ impl Default for EngineConfig {
             ifaces: Vec::new(),
             bind: None,
             port: 0,
+            port_span: 1,
             level: Level::Integrity,
             congestion: weir_link::CongestionKind::Target,
             eager_bytes: 128 << 10,
@@ -179,7 +182,7 @@ impl EngineConfig {
         let v = Vars { get };
         v.list("WEIR_ADDR", &mut c.addrs, "an IP address such as 10.0.0.1 (interfaces are chosen by WEIR_IFACE)")?;
         v.list("WEIR_IFACE", &mut c.ifaces, "the name of an interface")?;
-        v.number("WEIR_PORT", &mut c.port, 0, u16::MAX)?;
+        v.ports("WEIR_PORT", &mut c.port, &mut c.port_span)?;
         v.one_of(
             "WEIR_LEVEL",
             &mut c.level,
@@ -370,6 +373,24 @@ impl Vars<'_> {
         }
     }
 
+    /// One port, or a range of them.
+    fn ports(&self, name: &str, first: &mut u16, span: &mut u16) -> Result<(), EngineError> {
+        let Some(text) = (self.get)(name) else {
+            return Ok(());
+        };
+        let number = |text: &str| text.trim().parse::<u16>().ok();
+        let read = match text.split_once('-') {
+            None => number(&text).map(|port| (port, 1)),
+            Some((low, high)) => number(low)
+                .zip(number(high))
+                .filter(|(low, high)| 0 < *low && low <= high)
+                .map(|(low, high)| (low, high - low + 1)),
+        };
+        let what = "is neither a port from 0 to 65535 nor a range of them such as 45000-45100";
+        (*first, *span) = read.ok_or_else(|| Self::bad(name, format!("'{}' {what}", text.escape_debug())))?;
+        Ok(())
+    }
+
     fn millis(&self, name: &str, into: &mut Duration, min_ms: u64) -> Result<(), EngineError> {
         let mut ms = into.as_millis() as u64;
         self.number(name, &mut ms, min_ms, 86_400_000)?;
@@ -481,7 +502,14 @@ mod tests {
         assert_eq!(with("WEIR_STREAMS", "4").expect("valid").streams, 4);
         assert_eq!(with("WEIR_ADDR", "10.0.0.1, ::1").expect("valid").addrs.len(), 2);
         assert_eq!(with("WEIR_PEER_TIMEOUT_MS", "700").expect("valid").peer_timeout, Duration::from_millis(700));
+        let ports = |value| with("WEIR_PORT", value).map(|c| (c.port, c.port_span));
+        assert_eq!([ports("45000").expect("one"), ports(" 45000 - 45100 ").expect("many")], [(45000, 1), (45000, 101)]);
+        assert_eq!(ports("1-65535").expect("all"), (1, 65535));
         for (name, value) in [
+            ("WEIR_PORT", "0-7"),
+            ("WEIR_PORT", "45100-45000"),
+            ("WEIR_PORT", "1-70000"),
+            ("WEIR_PORT", "1-2-3"),
             ("WEIR_STREAMS", "0"),
             ("WEIR_LEVEL", "none"),
             ("WEIR_ADDR", "eth0"),

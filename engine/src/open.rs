@@ -130,22 +130,30 @@ fn shared_memory(
     Ok(SharedMemory::new(shm, name, terms, cfg.stream_bits.features()))
 }
 
-/// The datagram socket, and the listener for lanes at the same port. Of a port that the system chooses the other half may be taken: then another is tried.
-/// Where it cannot be had everything goes in datagrams.
+/// The datagram socket, and the listener for lanes at the same port. Of a port that the system chooses, or of a range, the other half may be taken: then another is tried.
+/// Where a firewall or TCP itself stands against it there are no lanes.
 fn sockets(cfg: &EngineConfig) -> std::io::Result<(UdpTransport, Option<Lanes>)> {
-    const TRIES: usize = 8;
+    const TRIES: u16 = 8;
     let wanted = policy::takes_bulk(cfg);
     let mut udp = UdpTransport::bind(&udp_config(cfg))?;
     if !wanted {
         return Ok((udp, None));
     }
     let mut lanes = Lanes::open(udp.local_addrs());
+    let mut ports = udp_config(cfg);
     for _ in 1..TRIES {
-        if lanes.is_ok() || cfg.port != 0 || cfg.bind.is_some() {
+        let bound = udp.local_addrs().first().map_or(0, std::net::SocketAddr::port);
+        let next = ports.port.checked_add(ports.port_span - 1).filter(|last| bound < *last);
+        if lanes.is_ok() || cfg.bind.is_some() || (cfg.port != 0 && next.is_none()) {
             break;
         }
-        udp = UdpTransport::bind(&udp_config(cfg))?;
-        lanes = Lanes::open(udp.local_addrs());
+        if let (Some(last), true) = (next, cfg.port != 0) {
+            (ports.port, ports.port_span) = (bound + 1, last - bound);
+        }
+        // One without lanes is better than none.
+        let Ok(other) = UdpTransport::bind(&ports) else { break };
+        let there = Lanes::open(other.local_addrs());
+        (udp, lanes) = (other, there);
     }
     Ok((udp, lanes.ok()))
 }
@@ -170,6 +178,7 @@ fn udp_config(cfg: &EngineConfig) -> UdpConfig {
         ifaces: cfg.ifaces.clone(),
         bind: cfg.bind,
         port: cfg.port,
+        port_span: cfg.port_span.max(1),
         rcvbuf_bytes: cfg.rcvbuf_bytes,
         sndbuf_bytes: cfg.rcvbuf_bytes,
         offload: cfg.offload,

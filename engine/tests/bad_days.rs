@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_engine::{
-    CarrierUse, Completion, Endpoint, EngineConfig, EngineError, OpError, Queue, RecvOp, SendMode, SendOp,
+    CarrierUse, Completion, Endpoint, EngineConfig, EngineError, LaneUse, OpError, Queue, RecvOp, SendMode, SendOp,
 };
 
 fn wait(ep: &Endpoint, queue: Queue) -> Completion {
@@ -531,6 +531,26 @@ fn a_taken_port_is_said_in_a_line() {
     let Err(error) = Endpoint::open_with_key(EngineConfig { port, ..config() }, KEY) else { panic!("must be refused") };
     let text = error.to_string();
     assert!(text.contains(&port.to_string()) && text.contains("in use") && !text.contains('\n'), "{text}");
+}
+
+#[test]
+fn endpoints_share_a_range_of_ports_until_it_is_full() {
+    // Below those that the system gives away by itself; where another program sits in the range there is less of it.
+    let range = EngineConfig { port: 23_457, port_span: 4, lanes: LaneUse::Auto, ..config() };
+    let port_of = |ep: &Endpoint| u16::from_be_bytes([ep.name()[2], ep.name()[3]]);
+    let mut open = Vec::new();
+    let error = loop {
+        match Endpoint::open_with_key(range.clone(), KEY) {
+            Ok(ep) => open.push(ep),
+            Err(error) => break error.to_string(),
+        }
+        assert!(open.len() <= 4, "more than the range has");
+    };
+    let mut ports: Vec<u16> = open.iter().map(|ep| port_of(ep)).collect();
+    ports.dedup();
+    assert!(ports.len() == open.len() && ports.len() >= 2, "{ports:?}: {error}");
+    assert!(ports.iter().all(|port| (23_457..23_461).contains(port)), "{ports:?}");
+    assert!(error.contains("ports 23457 to 23460") && error.contains("all in use"), "{error}");
 }
 
 #[test]

@@ -190,17 +190,17 @@ pub fn mode_of(flags: u64) -> SendMode {
     }
 }
 
-/// The first endpoint of a process takes the port from the settings; further ones cannot.
+/// The first endpoint of a process takes the port from the settings; further ones cannot, unless it is a range.
 fn open_engine(source: Option<Name>) -> Result<Arc<Endpoint>, i32> {
     let attempt = || -> Result<Arc<Endpoint>, EngineError> {
         let mut config = params::engine_config()?;
         config.warnings().iter().for_each(|line| host::complain(line));
         if let Some((port, addrs)) = source.as_ref().and_then(addr::parts) {
-            config.port = port;
+            (config.port, config.port_span) = (port, 1);
             if !addrs.is_empty() {
                 config.addrs = addrs;
             }
-        } else if config.port != 0 {
+        } else if config.port != 0 && config.port_span == 1 {
             static TAKEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
             if TAKEN.swap(true, std::sync::atomic::Ordering::AcqRel) {
                 config.port = 0;

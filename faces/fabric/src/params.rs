@@ -26,7 +26,10 @@ pub const PARAMS: &[Param] = &[
         "Network interfaces to use, comma-separated names (default: every one that is up; loopback only if there is no other)",
     ),
     param("addr", "Local IP addresses to use, comma-separated (default: those of the interfaces)"),
-    param("port", "UDP port of the first endpoint (default: 0, any free one)"),
+    param(
+        "port",
+        "UDP port of the first endpoint, or a range such as 45000-45100 of which each endpoint takes one (default: 0, any free one)",
+    ),
     param(
         "level",
         "Protection of packets: integrity (CRC32C), auth (a code per packet), encrypt (default: integrity). A pair of endpoints uses the higher of its two levels",
