@@ -74,7 +74,7 @@ fn print_env(env: &Env, args: &EnvArgs) -> Result<u8> {
     let provider = provider::find(env)?;
     let key = environment::key(env)?;
     let folder = provider.parent().unwrap_or(Path::new("/"));
-    let variables = environment::variables(found.kind, folder, &key, env, args.no_shm);
+    let variables = environment::variables(&found, folder, &key, env, args.no_shm);
     if args.output.json {
         let map: serde_json::Map<String, Value> = variables.into_iter().map(|(k, v)| (k, v.into())).collect();
         return print_json(&json!({"mpi": found, "variables": map}));
@@ -82,6 +82,10 @@ fn print_env(env: &Env, args: &EnvArgs) -> Result<u8> {
     eprintln!("weir: {}", chosen(&found, args.mpi.is_some()));
     if let Some(hint) = environment::shared_memory_hint(found.kind, args.no_shm) {
         eprintln!("weir: {hint}");
+    }
+    let words = environment::handed_over(&found, &variables);
+    if !words.is_empty() {
+        eprintln!("weir: for ranks on other machines add to mpiexec: {}", words.join(" "));
     }
     let lines: String = variables.iter().map(|variable| args.shell.line(variable) + "\n").collect();
     print_all(lines.as_bytes())

@@ -454,7 +454,7 @@ fn try_mpi(env: &Env, found: &mpi::Found, provider: &Path, key: &weir_job::JobKe
         return Finding::new(name, Severity::Info, "not tried: the MPI has no launcher");
     };
     let folder = provider.parent().unwrap_or(Path::new("/"));
-    let variables = environment::variables(found.kind, folder, key, env, true);
+    let variables = environment::variables(found, folder, key, env, true);
     let mark = match run::Mark::new() {
         Ok(mark) => mark,
         Err(error) => return Finding::new(name, Severity::Warning, format!("not tried: {error:#}")),

@@ -4,17 +4,34 @@ use std::path::Path;
 
 use weir_job::{Env, JobKey, KeyError, KeySource};
 
-use crate::mpi::Kind;
+use crate::mpi::{Found, Kind};
 
 /// One variable and its value.
 pub type Variable = (String, String);
+
+/// Open MPI 4's launcher ends at once where `-x` stands beside the list of variables that it hands to other machines: there the list is left out, and `-x` names them.
+fn refuses_list(found: &Found) -> bool {
+    found.kind == Kind::Openmpi && found.version.as_deref().is_some_and(|version| version.starts_with("4."))
+}
+
+/// Launcher arguments by which Open MPI 4 hands our variables to other machines; nothing for other MPIs, which are told by a variable or hand over all.
+pub fn handed_over(found: &Found, variables: &[Variable]) -> Vec<String> {
+    let ours = |name: &&str| ["FI_PROVIDER_PATH", "FI_PROVIDER", "WEIR_KEY", "WEIR_KEY_FILE"].contains(name);
+    let named = variables.iter().map(|(name, _)| name.as_str()).filter(ours);
+    // A key in the environment is not among what we set.
+    let key = (!variables.iter().any(|(name, _)| name == "WEIR_KEY_FILE")).then_some("WEIR_KEY");
+    if !refuses_list(found) {
+        return Vec::new();
+    }
+    named.chain(key).flat_map(|name| ["-x".to_owned(), name.to_owned()]).collect()
+}
 
 /// What to set so that programs of this MPI use the provider in `folder`.
 ///
 /// `no_shm` also sends messages between ranks on one machine through Weir, which MPICH would
 /// otherwise keep in shared memory; Open MPI's `cm` layer sends all messages through the provider
 /// anyway.
-pub fn variables(kind: Kind, folder: &Path, key: &JobKey, env: &Env, no_shm: bool) -> Vec<Variable> {
+pub fn variables(found: &Found, folder: &Path, key: &JobKey, env: &Env, no_shm: bool) -> Vec<Variable> {
     let mut all: Vec<Variable> = Vec::new();
     let mut set = |name: &str, value: String| all.push((name.to_owned(), value));
     set("FI_PROVIDER_PATH", provider_path(folder, env));
@@ -27,7 +44,7 @@ pub fn variables(kind: Kind, folder: &Path, key: &JobKey, env: &Env, no_shm: boo
             "WEIR_KEY_FILE"
         }
     };
-    match kind {
+    match found.kind {
         Kind::Mpich => {
             // MPICH may be built for UCX and libfabric both; without a choice UCX may come first.
             set("MPIR_CVAR_CH4_NETMOD", "ofi".into());
@@ -43,7 +60,9 @@ pub fn variables(kind: Kind, folder: &Path, key: &JobKey, env: &Env, no_shm: boo
             set("OMPI_MCA_mtl_ofi_provider_include", "weir".into());
             set("OMPI_MCA_osc", "^ucx".into());
             // Its launcher hands only its own variables to other machines; this names the rest.
-            set("OMPI_MCA_mca_base_env_list", format!("FI_PROVIDER_PATH;FI_PROVIDER;{key_variable}"));
+            if !refuses_list(found) {
+                set("OMPI_MCA_mca_base_env_list", format!("FI_PROVIDER_PATH;FI_PROVIDER;{key_variable}"));
+            }
         }
     }
     all
@@ -125,10 +144,37 @@ mod tests {
         all.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 
+    fn of(kind: Kind) -> Found {
+        Found { kind, version: None, launcher: None, library: None }
+    }
+
+    #[test]
+    fn open_mpi_4_is_told_by_its_arguments_what_5_is_told_by_a_variable() {
+        const LIST: &str = "OMPI_MCA_mca_base_env_list";
+        let told = |version: &str, source| {
+            let found = Found { version: Some(version.into()), ..of(Kind::Openmpi) };
+            let all = variables(&found, Path::new("/w"), &key(source), &Env::default(), false);
+            (value(&all, LIST).map(str::to_owned), handed_over(&found, &all).join(" "))
+        };
+        let file = || KeySource::UserFile("/k".into());
+        let list = Some("FI_PROVIDER_PATH;FI_PROVIDER;WEIR_KEY_FILE".to_owned());
+        assert_eq!(told("5.0.11", file()), (list, String::new()));
+        assert_eq!(told("4.1.4", file()), (None, "-x FI_PROVIDER_PATH -x FI_PROVIDER -x WEIR_KEY_FILE".into()));
+        assert_eq!(
+            told("4.1.4", KeySource::Environment),
+            (None, "-x FI_PROVIDER_PATH -x FI_PROVIDER -x WEIR_KEY".into())
+        );
+    }
+
     #[test]
     fn mpich_gets_the_libfabric_device() {
-        let all =
-            variables(Kind::Mpich, Path::new("/w/lib"), &key(KeySource::UserFile("/k".into())), &Env::default(), false);
+        let all = variables(
+            &of(Kind::Mpich),
+            Path::new("/w/lib"),
+            &key(KeySource::UserFile("/k".into())),
+            &Env::default(),
+            false,
+        );
         assert_eq!(value(&all, "FI_PROVIDER"), Some("weir"));
         assert_eq!(value(&all, "FI_PROVIDER_PATH"), Some("/w/lib"));
         assert_eq!(value(&all, "MPIR_CVAR_CH4_NETMOD"), Some("ofi"));
@@ -139,7 +185,7 @@ mod tests {
     #[test]
     fn the_key_itself_is_never_printed() {
         for kind in [Kind::Mpich, Kind::Openmpi] {
-            let all = variables(kind, Path::new("/w"), &key(KeySource::Environment), &Env::default(), true);
+            let all = variables(&of(kind), Path::new("/w"), &key(KeySource::Environment), &Env::default(), true);
             assert!(all.iter().all(|(name, value)| name != "WEIR_KEY" && !value.contains("0707")));
         }
     }
@@ -152,7 +198,7 @@ mod tests {
         std::fs::write(&file, "0".repeat(64)).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
         let key = super::key(&Env::from_pairs([("WEIR_KEY_FILE", file.as_os_str())])).unwrap();
-        let all = variables(Kind::Mpich, Path::new("/w"), &key, &Env::default(), false);
+        let all = variables(&of(Kind::Mpich), Path::new("/w"), &key, &Env::default(), false);
         let named = value(&all, "WEIR_KEY_FILE").unwrap();
         assert!(named.starts_with('/') && Path::new(named).is_file(), "{named}");
     }

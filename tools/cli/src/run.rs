@@ -41,7 +41,7 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     // Every rank would say so; but a launcher whose ranks end at once may lose their words.
     settings::understood(env).map_err(anyhow::Error::msg)?;
     let folder = provider.parent().unwrap_or(Path::new("/"));
-    let variables = environment::variables(found.kind, folder, &key, env, args.no_shm);
+    let variables = environment::variables(&found, folder, &key, env, args.no_shm);
 
     let mut command = Command::new(&launcher);
     command.args(["-n", &args.ranks.to_string()]);
@@ -49,6 +49,7 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
         command.args(host_words(found.kind, &args.hosts, args.ranks));
         start_by_agent(&mut command, found.kind, env, &args.launcher_arg);
     }
+    command.args(environment::handed_over(&found, &variables));
     command.args(&args.launcher_arg).arg(&program).args(args.program.iter().skip(1));
     command.envs(variables.iter().cloned());
     if args.dry_run {
