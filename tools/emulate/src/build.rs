@@ -71,7 +71,8 @@ pub(crate) fn build(spec: &Spec, dir: &RunDir) -> Result<Built> {
     if !spec.plain {
         switch.run(|| wire_switch(spec, &hosts))??;
     } else if spec.hosts.len() == 2 {
-        join_two(spec, &hosts)?;
+        // Not where the caller is: in the host's own namespace only root may.
+        bridges.run(|| join_two(spec, &hosts))??;
     } else {
         for (index, network) in spec.networks.iter().enumerate() {
             join_by_bridge(&bridges, &network.name, index as u8 + 1, network.mtu, &hosts)?;

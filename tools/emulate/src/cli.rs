@@ -30,11 +30,19 @@ Examples:
       weir emulate --spec net.toml --name lab -- ./prog &
       weir emulate ctl lab cut host2 net1
       weir emulate ctl lab heal host2 net1
+    where net.toml is, for example:
+      hosts = 3
+      [link]
+      rate = \"1g\"
+      [[network]]
+      [[network]]
+      link = { delay = \"2ms\", loss = \"1%\" }
   As fast as the kernel's veth, with 1 % of the packets dropped by nftables:
       weir emulate --hosts 2 --plain --nft-loss 1% -- ./bench
 
-The command runs inside the first host and finds WEIR_HOSTS, WEIR_HOSTFILE, WEIR_LAUNCH_AGENT and WEIR_NETWORKS in its
-environment. Rates, delays and faults hold from host to host: an RTT is twice --delay, and --loss applies once each way.";
+The command runs inside the first host and finds WEIR_HOSTS, WEIR_HOSTFILE,
+WEIR_LAUNCH_AGENT and WEIR_NETWORKS in its environment. Rates, delays and faults
+hold from host to host: an RTT is twice --delay, and --loss applies once each way.";
 
 /// Emulates a network of hosts and runs a command in it.
 #[derive(Debug, ClapArgs)]

@@ -75,7 +75,8 @@ pub struct Spec {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkSpec {
-    /// The network's name, also that of each host's interface on it.
+    /// The network's name, also that of each host's interface on it; in a file `net<its number>` if absent.
+    #[serde(default)]
     pub name: String,
     /// Largest IP packet in bytes.
     #[serde(default = "mtu_default")]
@@ -447,6 +448,11 @@ impl Spec {
         let mut spec: Spec = toml::from_str(text).map_err(|e| Error::Spec(in_one_line(text, e)))?;
         if spec.networks.is_empty() {
             spec.networks.push(NetworkSpec::new("net1"));
+        }
+        for (index, network) in spec.networks.iter_mut().enumerate() {
+            if network.name.is_empty() {
+                network.name = format!("net{}", index + 1);
+            }
         }
         spec.check()?;
         Ok(spec)

@@ -173,6 +173,15 @@ fn two_networks_have_two_subnets() {
 }
 
 #[test]
+fn networks_without_a_name_have_their_number() {
+    let spec = Spec::from_toml("hosts = 2\n[[network]]\n[[network]]\nname = \"data\"\n[[network]]\n").expect("valid");
+    let names: Vec<&str> = spec.networks.iter().map(|network| network.name.as_str()).collect();
+    assert_eq!(names, ["net1", "data", "net3"]);
+    let twice = Spec::from_toml("hosts = 2\n[[network]]\nname = \"net2\"\n[[network]]\n").expect_err("the same name");
+    assert!(twice.to_string().contains("net2"), "{twice}");
+}
+
+#[test]
 fn a_subnet_whose_addresses_no_host_can_have_is_refused() {
     let with = |subnet: &str| {
         Spec::from_toml(&format!("hosts = 2\n[[network]]\nname = \"n\"\nsubnet = \"{subnet}\""))

@@ -413,7 +413,17 @@ fn as_nobody(place: &Path) -> Outcome {
         return Err(format!("this system refuses user namespaces, so nothing could be tested: {stderr}").into());
     }
     same("exit code", output.status.code(), Some(4)).map_err(|e| format!("{e:?}: {stderr}"))?;
-    same("output", text(&output.stdout), "host1\nhost2\nlo\nnet1\n".to_owned())
+    same("output", text(&output.stdout), "host1\nhost2\nlo\nnet1\n".to_owned())?;
+    // Joined by the kernel alone: by one cable, and by a bridge.
+    for hosts in ["2", "3"] {
+        let mut command = Command::new(&program);
+        command.args(["--plain", "--hosts", hosts, "--", "cat", "/sys/class/net/net1/carrier"]);
+        command.env("WEIR_EMULATE_DIR", place.join("plain")).current_dir(place).uid(NOBODY).gid(NOBODY);
+        let output = command.output()?;
+        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        same("what is told", said.as_str(), "1\n").map_err(|e| format!("{hosts} hosts: {e:?}"))?;
+    }
+    Ok(())
 }
 
 /// In a user namespace that allows others, but none of networks. Newer kernels do not even let root without privilege
