@@ -100,11 +100,12 @@ impl Association {
         };
         self.counts.packets_received += 1;
         let path = self.path_to(cx, meta.remote, meta.local, false);
-        let missing = self.rx.accept(cx.now, number, meta.slack_ns, path.unwrap_or(self.primary));
+        let missing = self.rx.accept(cx.now, number, meta.slack_ns);
         self.note_heard(cx.now, path.unwrap_or(u8::MAX));
         if frames.is_ack_eliciting() {
             let delay = self.paths.get(usize::from(self.primary)).map_or(0, |p| p.rtt.ack_delay(cx.cfg.ack_delay_max));
-            self.rx.eliciting(cx.now, missing, datagram.len(), header.ack_now, delay, cx.cfg);
+            let way = path.unwrap_or(self.primary);
+            self.rx.eliciting(cx.now, way, missing, datagram.len(), header.ack_now, delay, cx.cfg);
         }
         let mut seen = Seen::default();
         for f in &frames {

@@ -26,7 +26,7 @@ pub(crate) struct Received {
     pub(crate) deadline: Time,
     /// Packets to be acknowledged one by one: what came after a gap proves the loss.
     urgent: u32,
-    /// Path the newest packet came on.
+    /// Path by which a packet came last that wants an acknowledgement.
     pub(crate) path: u8,
 }
 
@@ -54,7 +54,7 @@ impl Received {
     }
 
     /// A packet was accepted. Returns by how much the count of lacking packets changed.
-    pub(crate) fn accept(&mut self, now: Time, pn: u64, slack_ns: u32, path: u8) -> i64 {
+    pub(crate) fn accept(&mut self, now: Time, pn: u64, slack_ns: u32) -> i64 {
         let end = self.got.end();
         let missing = if pn >= end { (pn - end) as i64 } else { -1 };
         self.got.insert(pn, pn + 1, |_, _| {});
@@ -66,21 +66,22 @@ impl Received {
         if pn >= end {
             self.largest_at = now;
             self.largest_slack_ns = slack_ns;
-            self.path = path;
         }
         missing
     }
 
-    /// The accepted packet wants an acknowledgement, `delay_ns` from now at the latest.
+    /// The packet accepted from `path` wants an acknowledgement, `delay_ns` from now at the latest.
     pub(crate) fn eliciting(
         &mut self,
         now: Time,
+        path: u8,
         missing: i64,
         bytes: usize,
         at_once: bool,
         delay_ns: u64,
         cfg: &Config,
     ) {
+        self.path = path;
         if self.packets == 0 {
             self.deadline = now.plus_ns(delay_ns);
         }
@@ -142,28 +143,28 @@ mod tests {
     fn replays_are_known() {
         let cfg = Config::default();
         let mut r = Received::default();
-        assert_eq!(r.accept(Time(1), 0, 0, 0), 0);
-        r.eliciting(Time(1), 0, 100, false, 25_000, &cfg);
+        assert_eq!(r.accept(Time(1), 0, 0), 0);
+        r.eliciting(Time(1), 0, 0, 100, false, 25_000, &cfg);
         assert!(!r.due(Time(1)) && r.due(Time(25_001)));
         assert!(r.is_replay(0) && !r.is_replay(1));
-        let m = r.accept(Time(2), 5, 0, 0);
+        let m = r.accept(Time(2), 5, 0);
         assert_eq!(m, 4);
-        r.eliciting(Time(2), m, 100, false, 25_000, &cfg);
+        r.eliciting(Time(2), 0, m, 100, false, 25_000, &cfg);
         assert!(r.due(Time(2)));
         // So are the next, which the peer counts to tell loss from reordering.
         for n in 6..9 {
             r.acknowledged();
-            assert_eq!(r.accept(Time(2), n, 0, 0), 0);
-            r.eliciting(Time(2), 0, 100, false, 25_000, &cfg);
+            assert_eq!(r.accept(Time(2), n, 0), 0);
+            r.eliciting(Time(2), 0, 0, 100, false, 25_000, &cfg);
             assert!(r.due(Time(2)));
         }
         r.acknowledged();
-        assert_eq!(r.accept(Time(2), 9, 0, 0), 0);
-        r.eliciting(Time(2), 0, 100, false, 25_000, &cfg);
+        assert_eq!(r.accept(Time(2), 9, 0), 0);
+        r.eliciting(Time(2), 0, 0, 100, false, 25_000, &cfg);
         assert!(!r.due(Time(2)));
-        assert_eq!(r.accept(Time(3), 3, 0, 0), -1);
+        assert_eq!(r.accept(Time(3), 3, 0), -1);
         for i in 0..600u64 {
-            r.accept(Time(4), 11 + 2 * i, 0, 0);
+            r.accept(Time(4), 11 + 2 * i, 0);
         }
         assert!(r.ranges().count() <= RANGES_MAX);
         assert!(r.is_replay(12), "given up with its range");

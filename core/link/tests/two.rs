@@ -278,6 +278,25 @@ fn a_cut_path_is_left_and_taken_again() {
 }
 
 /// Packets that the two have received and dropped.
+/// The path of the handshake, which gave no round trip, is slow, and there is a fast one for the probes of standby paths. Acknowledgements that went by it, because the newest packet had come
+/// by it and was itself an acknowledgement, were ahead of all that was sent by the slow one, which so never got a round trip.
+#[test]
+fn idle_peers_on_paths_of_unequal_delay_are_quiet() {
+    let mut n = Net::new(2, 3, &Config::default(), 1);
+    n.faults.delay_ns = 100_000;
+    n.slower.extend([(0, 6_500_000), (1, 10_000_000)]);
+    n.send(0, 1, false, 1, 0, 0, 100).unwrap();
+    n.send(1, 0, false, 1, 0, 0, 100).unwrap();
+    assert!(n.run(Duration::from_secs(1), Net::quiet));
+    n.run(Duration::from_secs(2), |_| false);
+    let sent = |n: &Net| n.nodes.iter().map(|node| node.ep.counters().packets_sent).sum::<u64>();
+    let before = sent(&n);
+    n.run(Duration::from_secs(4), |_| false);
+    let packets = sent(&n) - before;
+    // A PING each 1.25 s, a challenge a second for each path that stands by, and the answers, each way.
+    assert!(packets <= 60, "{packets} packets in 4 s");
+}
+
 fn dropped(n: &Net) -> u64 {
     let each = n.nodes.iter().map(|node| {
         let c = node.ep.counters();

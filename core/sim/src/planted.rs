@@ -48,6 +48,7 @@ pub enum Defect {
     ForgottenKept,
     CutUnitCounted,
     HastyVerdict,
+    NeverQuiet,
 }
 
 /// What is known of a defect.
@@ -112,6 +113,7 @@ pub const ALL: &[Known] = &[
         Profile::Carriers,
     ),
     known(Defect::HastyVerdict, "hasty-verdict", "who is silent for a short time is not dead", Profile::Carriers),
+    known(Defect::NeverQuiet, "never-quiet", "who has nothing to tell sends little", Profile::Multihome),
     known(Defect::NoticeTwice, "notice-twice", "a target is told of a write once", Profile::All),
 ];
 

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::check::{Tally, liveness};
+use crate::check::{Tally, idle, liveness};
 use crate::log::Log;
 use crate::net::NetCounters;
 use crate::planted::Defect;
@@ -138,9 +138,14 @@ pub fn run(s: &Scenario, watch: Watch) -> Report {
 /// All work is done: acknowledgements settle, nothing may be left over, and everyone closes.
 fn wind_up(w: &mut World<Rank>, s: &Scenario) {
     let settled = w.now().max(s.net.last_fault_ns()) + SETTLE_NS;
+    w.run_until(settled - idle::WINDOW_NS, |_| false);
+    let before = packets_sent(w, s);
     w.run_until(settled, |_| false);
     if w.violation().is_some() {
         return;
+    }
+    if let Err(e) = idle::check(&before, &packets_sent(w, s)) {
+        return w.violate("chatter", e);
     }
     if let Err(e) = w.shared.checks.counters.check_all() {
         return w.violate("exactly-once", e);
@@ -166,6 +171,11 @@ fn wind_up(w: &mut World<Rank>, s: &Scenario) {
     if connections > 0 && w.violation().is_none() {
         w.violate("left-over", format!("{connections} TCP connections outlive their endpoints"));
     }
+}
+
+/// What those have sent each other that live.
+fn packets_sent(w: &World<Rank>, s: &Scenario) -> idle::Sent {
+    (0..s.net.hosts).filter_map(|h| w.node(h)).flat_map(|rank| rank.packets_sent(&w.shared)).collect()
 }
 
 fn report(s: &Scenario, w: &World<Rank>) -> Report {

@@ -126,6 +126,8 @@ pub struct Net {
     pub now: Time,
     pub nodes: Vec<Node>,
     pub faults: Faults,
+    /// Networks with a delay of their own besides that of `faults`, nanoseconds.
+    pub slower: BTreeMap<u8, u64>,
     /// Networks that are cut.
     pub cut: BTreeSet<u8>,
     /// Datagrams that get lost, besides what `faults` does.
@@ -176,6 +178,7 @@ impl Net {
             now: Time(1_000_000),
             nodes,
             faults: Faults::default(),
+            slower: BTreeMap::new(),
             cut: BTreeSet::new(),
             lose: Box::new(|_, _, _| false),
             rng,
@@ -280,6 +283,7 @@ impl Net {
             at = start + (bytes.len() as u64 + 42) * 1_000_000_000 / f.rate;
             *free = at;
         }
+        at += self.slower.get(&net).unwrap_or(&0);
         let copies = 1 + u32::from(self.chance(f.dup));
         for _ in 0..copies {
             let jitter = if f.jitter_ns > 0 { self.rng.next_u64() % f.jitter_ns } else { 0 };

@@ -2,6 +2,7 @@
 
 pub mod counters;
 pub mod delivery;
+pub mod idle;
 pub mod liveness;
 pub mod many;
 pub mod memory;

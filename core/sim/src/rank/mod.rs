@@ -24,10 +24,10 @@ pub use pattern::Pattern;
 pub use remote::{COUNTERS, READABLE_BYTES, WRITABLE_BYTES};
 use told::{Pieces, Steps};
 
-use crate::check::{Program, memory::Memory};
+use crate::check::{Program, idle, memory::Memory};
 use crate::planted::Defect;
 use crate::rng::mix;
-use crate::spec::{HostId, NetId, Ns};
+use crate::spec::{HostId, MS, NetId, Ns};
 use crate::world::{Host, Node, Received};
 
 /// The UDP port of every rank.
@@ -284,6 +284,8 @@ pub struct Core {
     /// Some peer has a backlog.
     has_backlog: bool,
     closing: bool,
+    /// When it chatters next, if it does.
+    chatter_at: Option<Ns>,
 }
 
 /// A rank and its program.
@@ -362,6 +364,7 @@ impl Rank {
             runs: 0,
             has_backlog: false,
             closing: false,
+            chatter_at: None,
         };
         shared.unfinished.insert(host);
         let app = shared.make_app(program);
@@ -455,6 +458,15 @@ impl Rank {
         Ok(())
     }
 
+    /// Packets sent to each peer that lives.
+    #[must_use]
+    pub fn packets_sent(&self, shared: &Shared) -> idle::Sent {
+        let c = &self.core;
+        let lives = |p: &Peer| p.down.is_none() && !p.forgotten && !shared.checks.liveness.is_dead(p.program);
+        let sent = |id: PeerId| self.endpoint().peer_stats(id).counts.packets_sent;
+        c.peers.iter().filter(|(_, p)| lives(p)).map(|(id, p)| ((c.program, p.program), sent(*id))).collect()
+    }
+
     fn run_app(&mut self, host: &mut Host<'_, Shared>) {
         let mut io = Io { rank: &mut self.core, host };
         if !self.started {
@@ -514,6 +526,17 @@ impl Core {
         }
     }
 
+    /// Asks every peer whether it is there 200 times a second, if that is the planted defect.
+    fn chatter(&mut self, host: &Host<'_, Shared>) {
+        if !host.shared.has(Defect::NeverQuiet) || self.chatter_at.is_some_and(|at| host.now < at) {
+            return;
+        }
+        self.chatter_at = Some(host.now + 5 * MS);
+        for (id, p) in &self.peers {
+            self.messages.endpoint_mut().ask_path(Time(host.now), *id, address(p.program.host, 0).ip());
+        }
+    }
+
     fn look_at_memory(&mut self, host: &mut Host<'_, Shared>) {
         self.runs += 1;
         if !self.runs.is_multiple_of(LOOK_EVERY) {
@@ -566,6 +589,7 @@ impl Node for Rank {
             self.run_app(host);
         }
         self.core.push_dropped(host);
+        self.core.chatter(host);
         self.core.transmit(host);
         self.core.write_lanes(host);
         self.core.look_at_memory(host);
@@ -576,7 +600,7 @@ impl Node for Rank {
         let app = if self.done || self.core.parting.is_leaving() { None } else { self.app.next_wake() };
         let queued = (!self.core.outcomes.is_empty() || self.core.has_claims()).then_some(0);
         let leaving = self.core.parting.next_wake();
-        [protocol, app, queued, leaving, self.core.lanes.next_wake()].into_iter().flatten().min()
+        [protocol, app, queued, leaving, self.core.lanes.next_wake(), self.core.chatter_at].into_iter().flatten().min()
     }
 
     fn leave(&mut self, host: &mut Host<'_, Shared>) {
