@@ -20,6 +20,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+// So that the models of the crate's tests can be used in its own modules.
+#[cfg(test)]
+extern crate self as weir_predict;
+
 mod calibrate;
 mod hypothetical;
 mod loss;
@@ -30,6 +34,7 @@ pub mod observe;
 mod options;
 mod outcome;
 mod pattern;
+mod published;
 mod quantiles;
 mod summary;
 mod time;
@@ -42,6 +47,7 @@ pub use machine::{Draw, Machine};
 pub use observe::{Nobody, Observer};
 pub use options::{Options, USUAL_BUDGET};
 pub use outcome::{Blocked, Deadlock, Failure, LISTED, Missing, Outcome, Unreceived, Verdict, WaitsFor};
+pub use published::{PUBLISHED, published};
 pub use quantiles::Quantiles;
 pub use summary::{Summary, summarise};
 pub use time::Time;

@@ -260,7 +260,7 @@ impl<'a, O: Observer> Run<'a, O> {
             messages: self.sent,
             bytes: self.sent_bytes,
             lost: self.lost,
-            steps: self.steps,
+            steps: self.steps + self.matching.looked,
             unreceived,
             unreceived_count,
             notices: self.notices(),
@@ -278,4 +278,39 @@ fn has_wildcards(model: &Model) -> bool {
         },
         _ => false,
     })
+}
+
+#[cfg(test)]
+#[path = "../../tests/common/mod.rs"]
+mod common;
+
+#[cfg(test)]
+mod tests {
+    use super::common::{self, *};
+    use super::{Nobody, Options, Run, Verdict};
+
+    /// How many messages, requests, activities and channels had a place at once.
+    fn places(programs: &[Vec<common::Step>]) -> [usize; 4] {
+        let (model, machine, options) = (model(programs), simple(), Options::default());
+        let mut nobody = Nobody;
+        let mut run = Run::new(&model, &machine, &options, 1, &mut nobody);
+        run.begin();
+        run.go_on();
+        assert_eq!(run.verdict(), Verdict::Finished);
+        [run.messages.places(), run.requests.places(), run.activities.places(), run.matching.channels()]
+    }
+
+    #[test]
+    fn memory_is_that_of_what_is_under_way_not_of_what_was() {
+        use weir_annotations::program::CollectiveOp;
+        let round = |me: i64| {
+            let (next, before) = ((me + 1) % 4, (me + 3) % 4);
+            let barrier = collective(CollectiveOp::Alltoall, 10, None, None);
+            [irecv(before, 0), issend(next, 100, 1), wait_all(&[0, 1]), send(next, 5), recv_any(), barrier]
+        };
+        let programs: Vec<_> = (0..4).map(|me| (0..2000).flat_map(|_| round(me)).collect()).collect();
+        for (what, places) in ["messages", "requests", "activities", "channels"].into_iter().zip(places(&programs)) {
+            assert!(places < 80, "{places} {what}");
+        }
+    }
 }

@@ -28,6 +28,12 @@ impl<T> Slab<T> {
     pub fn free(&mut self, id: u32) {
         self.free.push(id);
     }
+
+    /// How many places there are, free ones included.
+    #[cfg(test)]
+    pub fn places(&self) -> usize {
+        self.items.len()
+    }
 }
 
 impl<T> Index<u32> for Slab<T> {
