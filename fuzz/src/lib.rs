@@ -15,6 +15,7 @@ pub mod lane;
 pub mod matching;
 pub mod pair;
 pub mod parsers;
+pub mod predict;
 mod row;
 pub mod shm;
 pub mod upper;

@@ -52,6 +52,15 @@ fn matcher() {
 }
 
 #[test]
+fn predict() {
+    let received = each(10_000, 300, weir_fuzz::predict::run);
+    assert!(received > 10_000, "only {received} messages were received");
+    for seed in 0..20_000 {
+        weir_fuzz::predict::description(&random(seed, 200));
+    }
+}
+
+#[test]
 fn endpoint_pair() {
     let arrived = each(200, 4000, |input| weir_fuzz::pair::run(input) as u64);
     assert!(arrived > 1000, "only {arrived} operations arrived");

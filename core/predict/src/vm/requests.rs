@@ -34,6 +34,8 @@ pub(super) struct Request {
     pub done: Option<Time>,
     /// Its owner waits for it.
     waited: bool,
+    /// Its owner has waited for it, and it is about to be freed.
+    taken: bool,
     pub peer: Option<u32>,
     pub tag: Option<i64>,
     pub comm: u32,
@@ -59,6 +61,7 @@ impl Request {
             op: process.pc,
             done: None,
             waited: false,
+            taken: false,
             peer: None,
             tag: None,
             comm: 0,
@@ -230,9 +233,7 @@ impl<O: Observer> Run<'_, O> {
         }
         let mut last = None;
         for (position, id) in &list {
-            if requests.is_some() {
-                self.processes[rank as usize].requests.retain(|n| n.request != *id);
-            }
+            self.requests[*id].taken = true;
             if self.requests[*id].kind == Kind::Recv {
                 self.received(rank, *id)?;
                 last = Some(*id);
@@ -240,6 +241,8 @@ impl<O: Observer> Run<'_, O> {
             taken = Some((*position, *id));
         }
         if let Some(requests) = requests {
+            let (named, all) = (&mut self.processes[rank as usize].requests, &self.requests);
+            named.retain(|n| !all[n.request].taken);
             self.bind_flag(rank, &requests.binds, true)?;
             let index = taken.map_or(-1, |(position, _)| i64::from(position));
             for (_, slot) in requests.binds.iter().filter(|b| b.0 == Bound::Index) {
