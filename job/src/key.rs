@@ -29,6 +29,22 @@ impl JobKey {
     pub fn fingerprint(&self) -> String {
         fingerprint(&self.bytes)
     }
+
+    /// The secret as `WEIR_KEY` holds it.
+    #[must_use]
+    pub fn reveal(&self) -> String {
+        to_hex(&self.bytes)
+    }
+
+    /// A new key, for one run: whoever starts the ranks hands it to them in `WEIR_KEY`.
+    ///
+    /// # Errors
+    /// The system's random source failed.
+    pub fn for_one_run() -> Result<JobKey, KeyError> {
+        let mut bytes = [0; KEY_BYTES];
+        getrandom::fill(&mut bytes).map_err(|cause| KeyError::Random(cause.to_string()))?;
+        Ok(JobKey { bytes, source: KeySource::Environment })
+    }
 }
 
 impl std::fmt::Debug for JobKey {
@@ -137,6 +153,14 @@ pub enum KeyError {
     /// The system's random source failed.
     #[error("cannot make a job key: the system's random source failed: {0}")]
     Random(String),
+}
+
+impl KeyError {
+    /// No key is named, and there is no place to keep one of the user's own.
+    #[must_use]
+    pub fn is_for_want_of_a_place(&self) -> bool {
+        matches!(self, KeyError::NoPlace | KeyError::NoHome { .. })
+    }
 }
 
 /// Finds the job's key: `WEIR_KEY`, else the file `WEIR_KEY_FILE`, else the user's own file

@@ -105,7 +105,7 @@ impl Association {
         if frames.is_ack_eliciting() {
             let delay = self.paths.get(usize::from(self.primary)).map_or(0, |p| p.rtt.ack_delay(cx.cfg.ack_delay_max));
             let way = path.unwrap_or(self.primary);
-            self.rx.eliciting(cx.now, way, missing, datagram.len(), header.ack_now, delay, cx.cfg);
+            self.rx.eliciting(cx.now, way, missing, (datagram.len(), header.ack_now), delay, cx.cfg);
         }
         let mut seen = Seen::default();
         for f in &frames {

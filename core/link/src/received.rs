@@ -76,8 +76,7 @@ impl Received {
         now: Time,
         path: u8,
         missing: i64,
-        bytes: usize,
-        at_once: bool,
+        (bytes, at_once): (usize, bool),
         delay_ns: u64,
         cfg: &Config,
     ) {
@@ -144,23 +143,23 @@ mod tests {
         let cfg = Config::default();
         let mut r = Received::default();
         assert_eq!(r.accept(Time(1), 0, 0), 0);
-        r.eliciting(Time(1), 0, 0, 100, false, 25_000, &cfg);
+        r.eliciting(Time(1), 0, 0, (100, false), 25_000, &cfg);
         assert!(!r.due(Time(1)) && r.due(Time(25_001)));
         assert!(r.is_replay(0) && !r.is_replay(1));
         let m = r.accept(Time(2), 5, 0);
         assert_eq!(m, 4);
-        r.eliciting(Time(2), 0, m, 100, false, 25_000, &cfg);
+        r.eliciting(Time(2), 0, m, (100, false), 25_000, &cfg);
         assert!(r.due(Time(2)));
         // So are the next, which the peer counts to tell loss from reordering.
         for n in 6..9 {
             r.acknowledged();
             assert_eq!(r.accept(Time(2), n, 0), 0);
-            r.eliciting(Time(2), 0, 0, 100, false, 25_000, &cfg);
+            r.eliciting(Time(2), 0, 0, (100, false), 25_000, &cfg);
             assert!(r.due(Time(2)));
         }
         r.acknowledged();
         assert_eq!(r.accept(Time(2), 9, 0), 0);
-        r.eliciting(Time(2), 0, 0, 100, false, 25_000, &cfg);
+        r.eliciting(Time(2), 0, 0, (100, false), 25_000, &cfg);
         assert!(!r.due(Time(2)));
         assert_eq!(r.accept(Time(3), 3, 0), -1);
         for i in 0..600u64 {

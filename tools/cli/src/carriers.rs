@@ -77,7 +77,8 @@ pub fn find(env: &Env) -> Carriers {
 /// Whether the kernel takes the socket options for cutting and for joining UDP packets.
 fn try_udp() -> Udp {
     use nix::sys::socket::{setsockopt, sockopt};
-    match std::net::UdpSocket::bind("127.0.0.1:0") {
+    // A host may have one of the two protocols only.
+    match std::net::UdpSocket::bind("127.0.0.1:0").or_else(|e| std::net::UdpSocket::bind("[::1]:0").map_err(|_| e)) {
         Ok(socket) => Udp {
             usable: true,
             gso: setsockopt(&socket, sockopt::UdpGsoSegment, &1200).is_ok(),

@@ -152,12 +152,10 @@ fn info(env: &Env, output: &Output) -> Result<u8> {
     }
     for one in &list {
         let addresses = one.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let mtu = one.mtu.map(|mtu| mtu.to_string()).unwrap_or_else(|| "?".into());
-        text += &format!(
-            "interface   {} {}, packets of {mtu} bytes: {addresses}\n",
-            one.name,
-            if one.chosen { "used" } else { "not used" }
-        );
+        // In a namespace whose /sys is another's nobody says it.
+        let mtu = one.mtu.map(|mtu| format!(", packets of {mtu} bytes")).unwrap_or_default();
+        text +=
+            &format!("interface   {} {}{mtu}: {addresses}\n", one.name, if one.chosen { "used" } else { "not used" });
     }
     text += &format!("carrier     shared memory {}\n", carriers.shared_memory.describe());
     text += &format!("carrier     packets (UDP) {}\n", carriers.udp.describe());

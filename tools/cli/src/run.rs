@@ -37,7 +37,7 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     }
     let launcher = found.launcher.clone().with_context(|| format!("no launcher of {} found", found.kind))?;
     let provider = provider::find(env)?;
-    let key = environment::key(env)?;
+    let (key, is_for_this_run) = key_of_run(env)?;
     // Every rank would say so; but a launcher whose ranks end at once may lose their words.
     settings::understood(env).map_err(anyhow::Error::msg)?;
     let folder = provider.parent().unwrap_or(Path::new("/"));
@@ -58,6 +58,10 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     if let Some(hint) = environment::shared_memory_hint(found.kind, args.no_shm).filter(|_| may_share(&args)) {
         eprintln!("weir: {hint}");
     }
+    if is_for_this_run {
+        eprintln!("weir: no home to keep a job key in: this run has one of its own");
+        command.env("WEIR_KEY", key.reveal());
+    }
     let mark = Mark::new()?;
     command.env(MARK_VARIABLE, mark.file());
     let code = supervise(&mut command).with_context(|| format!("cannot start {}", launcher.display()))?;
@@ -70,6 +74,15 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
         slots(&found, &args, code, cores).iter().for_each(|line| eprintln!("weir: {line}"));
     }
     Ok(code)
+}
+
+/// The job's key, and whether it was made for this run: where nobody named one and there is no home, as in many containers.
+fn key_of_run(env: &Env) -> Result<(weir_job::JobKey, bool)> {
+    match environment::key(env) {
+        Ok(key) => Ok((key, false)),
+        Err(error) if error.is_for_want_of_a_place() => Ok((weir_job::JobKey::for_one_run()?, true)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The ranks of each machine, if they are divided evenly.
@@ -317,6 +330,18 @@ fn show_command(found: &Found, command: &Command, variables: &[environment::Vari
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_run_without_a_home_has_a_key_of_its_own_and_a_bad_key_stays_an_error() {
+        let nowhere = || key_of_run(&Env::from_pairs([("HOME", "/nonexistent")])).expect("made");
+        let ((one, is_new), (other, _)) = (nowhere(), nowhere());
+        assert!(is_new && one.bytes != other.bytes);
+        let named = Env::from_pairs([("WEIR_KEY", one.reveal())]);
+        let (again, is_new) = key_of_run(&named).expect("read");
+        assert!(!is_new && again.bytes == one.bytes);
+        assert!(key_of_run(&Env::from_pairs([("WEIR_KEY", "short")])).is_err());
+        assert!(key_of_run(&Env::from_pairs([("WEIR_KEY_FILE", "/no/such/file"), ("HOME", "/nonexistent")])).is_err());
+    }
 
     #[test]
     fn programs_are_found_as_the_shell_finds_them() {
