@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::machine::Draw;
 
-/// Steps that a run may take before it is given up: some ten minutes.
+/// Steps that a run may take before it is given up: some minutes.
 pub const USUAL_BUDGET: u64 = 10_000_000_000;
 
 /// How a run is evaluated. The default is the normal mode.

@@ -208,9 +208,14 @@ fn a_model_that_never_ends_is_given_up() {
     let around = Loop { until: Until::While(Expr::int(1)), index: Slot(8), left: Slot(9), exit: 3, steady: false };
     model.ops[1].kind = OpKind::LoopBegin(Box::new(around));
     model.ops[2].kind = OpKind::LoopEnd(1);
-    let options = weir_predict::Options { budget: 1000, ..Default::default() };
-    let outcome = weir_predict::evaluate(&model, &simple(), &options, 1);
-    assert!(matches!(outcome.verdict, Verdict::OutOfBudget { process: 0, .. }));
+    let given_up = |options: &weir_predict::Options, time_stood_still: bool| {
+        let outcome = weir_predict::evaluate(&model, &simple(), options, 1);
+        assert!(matches!(outcome.verdict, Verdict::OutOfBudget { process: 0, .. }));
+        assert!(outcome.steps < 30_000_000 || !time_stood_still);
+    };
+    given_up(&weir_predict::Options { budget: 1000, ..Default::default() }, false);
+    // Without a budget of its own: it goes round in a circle while time stands still.
+    given_up(&weir_predict::Options::default(), true);
 }
 
 #[test]

@@ -38,6 +38,11 @@ use slab::Slab;
 /// Processes of a model at most: their numbers are part of the order of events.
 pub const MOST_PROCESSES: u32 = 1 << 22;
 
+/// Steps that may be taken while time stands still, in all and for each process: what takes more goes round in a circle, and is
+/// given up after seconds, not when the budget is used up.
+const STILL_STEPS: u64 = 20_000_000;
+const STILL_STEPS_EACH: u64 = 10_000;
+
 /// Runs a model once.
 #[must_use]
 pub fn evaluate(model: &Model, machine: &Machine, options: &Options, seed: u64) -> Outcome {
@@ -125,6 +130,9 @@ pub(crate) struct Run<'a, O: Observer> {
     losses: Losses,
     local_beyond: Beyond,
     steps: u64,
+    /// How many of these there were when time went on last, and how many more there may be before it does.
+    still_from: u64,
+    still_most: u64,
     sent: u64,
     sent_bytes: u64,
     lost: u64,
@@ -158,6 +166,8 @@ impl<'a, O: Observer> Run<'a, O> {
             },
             local_beyond: Beyond::default(),
             steps: 0,
+            still_from: 0,
+            still_most: STILL_STEPS + STILL_STEPS_EACH * u64::from(numprocs),
             sent: 0,
             sent_bytes: 0,
             lost: 0,
@@ -186,6 +196,9 @@ impl<'a, O: Observer> Run<'a, O> {
     fn go_on(&mut self) {
         while let Some(Reverse(event)) = self.events.pop() {
             debug_assert!(event.at >= self.now, "time goes back");
+            if event.at > self.now {
+                self.still_from = self.steps;
+            }
             self.now = event.at;
             let step = match event.what {
                 What::Reach => self.reach(event.id),
@@ -213,7 +226,8 @@ impl<'a, O: Observer> Run<'a, O> {
     /// Counts a step of a process; an error when there have been too many.
     fn count(&mut self, process: u32) -> Step<()> {
         self.steps += 1;
-        if self.steps + self.matching.looked > self.options.budget {
+        let still = self.steps - self.still_from > self.still_most;
+        if still || self.steps + self.matching.looked > self.options.budget {
             self.out_of_budget = Some((process, self.processes[process as usize].pc));
             return Err(Stop);
         }
