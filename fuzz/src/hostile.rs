@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use arbitrary::Arbitrary;
 use weir_link::{BodyKey, Config, Endpoint, LaneConfig, Level, PeerId, Time};
-use weir_wire::frame::{self, BodyAbort, Credit, Grant, MsgHead, ParityHead, Recovered};
+use weir_wire::frame::{self, AckTimes, BodyAbort, Credit, Grant, MsgHead, ParityHead, Recovered};
 use weir_wire::handshake::{Accept, Confirm, Cookie, Opening, Refuse, Reset};
 use weir_wire::number::truncate;
 use weir_wire::seal::{MAC_LEN, Role};
@@ -50,7 +50,8 @@ pub enum Lie {
     Ack {
         back: u8,
         delay_ns: u32,
-        slack_ns: u32,
+        slack_us: u16,
+        read_us: u32,
         first: u8,
         more: Few<(u8, u8), 40>,
     },
@@ -581,16 +582,17 @@ impl Liar {
             Lie::Ping => frame::write_ping(out),
             Lie::AckAll => {
                 if let Some(largest) = self.its_next_number.checked_sub(1) {
-                    frame::write_ack([0..=largest], 0, 0, 1000, out);
+                    frame::write_ack([0..=largest], AckTimes::default(), 1000, out);
                 }
             }
-            Lie::Ack { back, delay_ns, slack_ns, first, more } => {
-                self.write_ack(*back, *delay_ns, *slack_ns, *first, &more.0, out);
+            Lie::Ack { back, delay_ns, slack_us, read_us, first, more } => {
+                let times = AckTimes { delay_ns: *delay_ns, slack_us: *slack_us, read_us: *read_us };
+                self.write_ack(*back, times, *first, &more.0, out);
             }
             Lie::AckRaw { sure: 5.., .. } => {}
             Lie::AckRaw { largest, first_len, .. } => {
                 let at = out.len();
-                frame::write_ack([0..=0], 0, 0, 1000, out);
+                frame::write_ack([0..=0], AckTimes::default(), 1000, out);
                 out[at + 4..at + 8].copy_from_slice(&largest.to_le_bytes());
                 out[at + 16..at + 20].copy_from_slice(&first_len.max(&1).to_le_bytes());
             }
@@ -670,7 +672,7 @@ impl Liar {
         }
     }
 
-    fn write_ack(&self, back: u8, delay_ns: u32, slack_ns: u32, first: u8, more: &[(u8, u8)], out: &mut Vec<u8>) {
+    fn write_ack(&self, back: u8, times: AckTimes, first: u8, more: &[(u8, u8)], out: &mut Vec<u8>) {
         let Some(largest) = self.its_next_number.checked_sub(1 + u64::from(back)) else { return };
         let mut start = largest.saturating_sub(first.into());
         let mut ranges = vec![start..=largest];
@@ -679,6 +681,6 @@ impl Liar {
             start = end.saturating_sub((*len).into());
             ranges.push(start..=end);
         }
-        frame::write_ack(ranges, delay_ns, slack_ns, 1000, out);
+        frame::write_ack(ranges, times, 1000, out);
     }
 }

@@ -53,7 +53,7 @@ fn write(f: &Frame<'_>, d: &[u8], end: usize, out: &mut Vec<u8>) {
         Frame::Ping => frame::write_ping(out),
         Frame::Ack(a) => {
             let ranges = joined(a);
-            frame::write_ack(ranges, a.delay_ns, a.slack_ns, usize::MAX, out);
+            frame::write_ack(ranges, a.times, usize::MAX, out);
         }
         Frame::Credit(c) => frame::write_credit(c, out),
         Frame::Grant(g) => frame::write_grant(g, out),
@@ -115,7 +115,7 @@ fn same(a: &Frame<'_>, d: &[u8], b: &Frame<'_>, e: &[u8]) -> bool {
         (Frame::Ack(a), Frame::Ack(b)) => {
             let (a_ranges, b_ranges) = (joined(a), joined(b));
             // Odd but valid entries (runs of zeros) may take more room when we write them: then the tail is cut.
-            (a.largest, a.delay_ns, a.slack_ns) == (b.largest, b.delay_ns, b.slack_ns)
+            (a.largest, a.times) == (b.largest, b.times)
                 && b_ranges.len() <= a_ranges.len()
                 && a_ranges.iter().zip(&b_ranges).all(|(x, y)| x.end() == y.end() && x.start() <= y.start())
         }

@@ -62,7 +62,8 @@ local f = {
   frame_flags = ProtoField.uint8("weir.frame.flags", "Flags", base.HEX),
   largest = ProtoField.uint32("weir.ack.largest", "Largest acknowledged"),
   delay = ProtoField.uint32("weir.ack.delay_ns", "Delay, ns"),
-  slack = ProtoField.uint32("weir.ack.slack_ns", "Slack, ns"),
+  slack = ProtoField.uint16("weir.ack.slack_us", "Slack, us"),
+  read = ProtoField.uint32("weir.ack.read_us", "Read at, us of the reader's clock"),
   range = ProtoField.string("weir.ack.range", "Acknowledged"),
   msgs_limit = ProtoField.uint32("weir.credit.msgs_limit", "Messages, from the start"),
   bytes_limit = ProtoField.uint64("weir.credit.bytes_limit", "Bytes, from the start"),
@@ -208,7 +209,8 @@ local dissect = {}
 dissect[0x02] = function(buf, at, _, tree)
   tree:add_le(f.largest, buf(at + 4, 4))
   tree:add_le(f.delay, buf(at + 8, 4))
-  tree:add_le(f.slack, buf(at + 12, 4))
+  tree:add_le(f.slack, buf(at + 2, 2))
+  tree:add_le(f.read, buf(at + 12, 4))
   local largest, first = buf(at + 4, 4):le_uint(), buf(at + 16, 4):le_uint()
   local low = largest - first + 1
   tree:add(f.range, buf(at + 16, 4), low .. "-" .. largest)

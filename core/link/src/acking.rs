@@ -3,12 +3,14 @@
 use alloc::vec::Vec;
 
 use smallvec::SmallVec;
+use weir_wire::frame::AckTimes;
 
 use crate::association::{Association, Cx};
 use crate::congestion::Acked;
 use crate::counters::count;
 use crate::paths::PathState;
 use crate::recovery::{IN_FLIGHT, LEAD, LOST, REQUEUED, SentFrame};
+use crate::rtt::clock_us;
 use crate::{BodyKey, Event, Time};
 
 /// Packets a probe timeout sends.
@@ -36,8 +38,8 @@ impl Association {
         &mut self,
         cx: &mut Cx<'_>,
         ranges: impl Iterator<Item = (u64, u64)>,
-        delay_ns: u32,
-        slack_ns: u64,
+        times: AckTimes,
+        own_slack_ns: u32,
         events: &mut Vec<Event>,
     ) -> Result<(), &'static str> {
         let mut fresh: SmallVec<[(u64, u64); 8]> = SmallVec::new();
@@ -60,7 +62,7 @@ impl Association {
         }
         for (i, s) in sums.iter().enumerate().take(self.paths.len()) {
             if s.touched {
-                self.path_acked(cx, i, s, u64::from(delay_ns), slack_ns);
+                self.path_acked(cx, i, s, times, own_slack_ns);
             }
         }
         self.detect_loss(cx);
@@ -138,18 +140,20 @@ impl Association {
         Ok(())
     }
 
-    fn path_acked(&mut self, cx: &mut Cx<'_>, i: usize, s: &Sum, delay_ns: u64, slack_ns: u64) {
+    fn path_acked(&mut self, cx: &mut Cx<'_>, i: usize, s: &Sum, times: AckTimes, own_slack_ns: u32) {
         let path = &mut self.paths[i];
         let mut certain = None;
         if s.largest {
             let raw = cx.now.since_ns(s.at);
-            path.rtt.sample(cx.now, raw, delay_ns);
+            path.rtt.sample(cx.now, raw, u64::from(times.delay_ns));
+            let there_ns = path.one_way.sample(cx.now, clock_us(s.at), times.read_us);
             let target = cx.cfg.delay_target.as_nanos() as u64 + path.rtt.base() / 16;
             if s.lead {
                 path.lead_rtt = raw;
             }
+            let slack_ns = u64::from(times.slack_us) * 1000 + u64::from(own_slack_ns);
             if s.lead && slack_ns <= target / 4 {
-                certain = Some(path.rtt.latest);
+                certain = Some(path.rtt.latest.min(path.rtt.base().saturating_add(there_ns)));
             }
         }
         if path.largest_acked == 0 || s.seq.wrapping_sub(path.largest_acked) as i32 > 0 {

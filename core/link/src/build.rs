@@ -13,7 +13,7 @@ use weir_session::{Flow, Fragment, Line, OutMessage, Session};
 
 use crate::association::{Association, Cx, State, carries};
 use crate::counters::count;
-use crate::paths::PathState;
+use crate::paths::{Path, PathState};
 use crate::recovery::{IN_FLIGHT, LEAD, SentFrame};
 use crate::{Config, DownReason, Level, PacketBuf, PayloadRef, Payloads, Transmit};
 
@@ -185,9 +185,9 @@ impl Association {
         }
         let entries = if few { 8 } else { MAX_ACK_ENTRIES };
         let room = pk.space(&out.head).min(ACK_HEAD_LEN + entries * ACK_ENTRY_LEN);
-        let (delay, slack) = self.rx.delays(cx.now);
+        let times = self.rx.times(cx.now);
         let ranges = self.rx.ranges().map(|(lo, hi)| lo..=hi - 1);
-        if frame::write_ack(ranges, delay, slack, room, &mut out.head) > 0 {
+        if frame::write_ack(ranges, times, room, &mut out.head) > 0 {
             self.rx.acknowledged();
             count!(self, cx, acks_sent);
         }
@@ -352,7 +352,9 @@ impl Association {
     fn put_control_frames(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, out: &mut PacketBuf) {
         let head = &mut out.head;
         if self.ping && pk.space(head) >= PING_LEN {
-            self.ping = false;
+            // On a lossy path both packets of a probe timeout that repeats have one, also if the first takes all there is to send again.
+            let lossy = |p: &Path| p.ptos > 1 && p.loss_ppm > cx.cfg.lossy_ppm;
+            self.ping = self.probes > 1 && self.path().is_some_and(lossy);
             frame::write_ping(head);
             self.remember(pk, SentFrame::Once);
         }

@@ -6,7 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 use crate::association::State;
 use crate::congestion::{self, Congestion, Pacer};
 use crate::mtu::MtuSearch;
-use crate::rtt::Rtt;
+use crate::rtt::{OneWay, Rtt};
 use crate::{Config, Endpoint, PeerId, Time};
 
 /// Largest number of paths (spec 8).
@@ -33,6 +33,7 @@ pub(crate) struct Path {
     pub(crate) local: Option<IpAddr>,
     pub(crate) state: PathState,
     pub(crate) rtt: Rtt,
+    pub(crate) one_way: OneWay,
     pub(crate) cc: Box<dyn Congestion>,
     pub(crate) pacer: Pacer,
     pub(crate) mtu: MtuSearch,
@@ -100,6 +101,7 @@ impl Path {
             local,
             state: PathState::Unvalidated,
             rtt: Rtt::new(cfg.initial_rtt.as_nanos() as u64),
+            one_way: OneWay::default(),
             cc: congestion::make(cfg, size),
             pacer: Pacer::default(),
             mtu,

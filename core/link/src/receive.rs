@@ -157,8 +157,7 @@ impl Association {
             Frame::Msg(m) => self.on_message(cx, &m, events),
             Frame::Ack(a) => {
                 let ranges = a.ranges(self.rec.next()).ok_or("acknowledgement of a packet never sent")?;
-                let slack = u64::from(a.slack_ns) + u64::from(meta.slack_ns);
-                self.on_ack(cx, ranges.map(|r| (*r.start(), *r.end() + 1)), a.delay_ns, slack, events)
+                self.on_ack(cx, ranges.map(|r| (*r.start(), *r.end() + 1)), a.times, meta.slack_ns, events)
             }
             Frame::Body(b) => {
                 seen.body_bytes += cx.s.on_body(cx.common, cx.now, (b.handle, b.offset), &b.payload, events)?;

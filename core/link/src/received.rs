@@ -1,7 +1,9 @@
 //! Packet numbers received and when to acknowledge them (spec 4).
 
 use weir_session::RangeSet;
+use weir_wire::frame::AckTimes;
 
+use crate::rtt::clock_us;
 use crate::{Config, Time};
 
 /// Ranges kept; beyond it the lowest are given up, and with them everything below.
@@ -116,9 +118,13 @@ impl Received {
         (self.packets > 0).then_some(if self.now { Time::ZERO } else { self.deadline })
     }
 
-    /// Times for the ACK frame: delay since the largest was read, its slack.
-    pub(crate) fn delays(&self, now: Time) -> (u32, u32) {
-        (u32::try_from(now.since_ns(self.largest_at)).unwrap_or(u32::MAX), self.largest_slack_ns)
+    /// What an ACK frame tells of the largest number.
+    pub(crate) fn times(&self, now: Time) -> AckTimes {
+        AckTimes {
+            delay_ns: u32::try_from(now.since_ns(self.largest_at)).unwrap_or(u32::MAX),
+            slack_us: u16::try_from(self.largest_slack_ns.div_ceil(1000)).unwrap_or(u16::MAX),
+            read_us: clock_us(self.largest_at),
+        }
     }
 
     /// Ranges `[lo, hi)`, highest first.

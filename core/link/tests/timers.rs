@@ -62,6 +62,27 @@ fn who_is_idle_after_much_traffic_is_not_woken_for_what_is_done() {
     }
 }
 
+/// Where much is lost a timeout soon lasts 250 ms, and one packet of which each has to get through both ways took twice as long as two do.
+#[test]
+fn a_probe_timeout_that_repeats_sends_two_packets_also_for_one_message() {
+    let cfg = Config { mtu_probing: false, ..Config::default() };
+    let mut n = net::Net::new(2, 1, &cfg, 1);
+    n.faults.loss = 300_000;
+    for _ in 0..50 {
+        n.send(0, 1, false, 1, 0, 0, 8).unwrap();
+        n.run(Duration::from_millis(1), |_| false);
+    }
+    assert!(n.run(Duration::from_secs(9), net::Net::quiet));
+    n.nodes[1].stopped = true;
+    let counted = |n: &net::Net| (n.nodes[0].ep.counters().packets_sent, n.nodes[0].ep.counters().probe_timeouts);
+    let (packets, timeouts) = counted(&n);
+    n.send(0, 1, false, 1, 0, 0, 8).unwrap();
+    n.run(Duration::from_millis(500), |_| false);
+    let (packets, timeouts) = (counted(&n).0 - packets, counted(&n).1 - timeouts);
+    assert!(timeouts >= 5, "{timeouts}");
+    assert_eq!(packets, 1 + 1 + 2 * (timeouts - 1), "{timeouts} timeouts");
+}
+
 /// Two ends that know each other, and the time.
 fn acquainted() -> ([Endpoint; 2], weir_link::PeerId, Time) {
     let cfg = Config { mtu_probing: false, ..Config::default() };

@@ -295,6 +295,36 @@ pub fn stream_points(
     points
 }
 
+/// Processes that send each other long messages at once, over their number, delay, length and loss: acknowledgements and grants go the way of the other side's data. The best rate is that of
+/// all their wires.
+#[must_use]
+pub fn exchange_points(
+    endpoint: &EndpointSpec,
+    hosts: &[u32],
+    delays_ns: &[Ns],
+    lens: &[u64],
+    losses_ppm: &[u32],
+    steps: u32,
+) -> Vec<Point> {
+    let mut points = Vec::new();
+    for &n in hosts {
+        for &delay_ns in delays_ns {
+            for &len in lens {
+                for &loss_ppm in losses_ppm {
+                    let wire = Wire { delay_ns, loss_ppm, queue_packets: 1000, ..Wire::GIGABIT };
+                    let (us, percent) = (delay_ns / US, f64::from(loss_ppm) / 1e4);
+                    let name = format!("exchange {n} x {:>6} {us:>5} us {percent:>4} %", size(len));
+                    let work = Workload::Superstep { steps, len: (len, len), compute_ns: 200 * US };
+                    let mut point = point(name, wire, n, endpoint, work);
+                    point.wire_bits_per_s *= f64::from(n);
+                    points.push(point);
+                }
+            }
+        }
+    }
+    points
+}
+
 /// One stream of 256 KiB messages where the delay varies, over delay, jitter and loss.
 #[must_use]
 pub fn jitter_points(

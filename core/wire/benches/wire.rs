@@ -56,7 +56,7 @@ fn seal(c: &mut Criterion) {
 /// Header, ACK and one MSG of 8 bytes with an envelope of 20.
 fn write_small(packet: &mut Vec<u8>, ours: &SessionKeys) {
     header(Level::Integrity).write(packet);
-    frame::write_ack([90..=100, 3..=50], 1000, 0, 100, packet);
+    frame::write_ack([90..=100, 3..=50], frame::AckTimes::default(), 100, packet);
     let head = MsgHead { control: false, stream: 3, mseq: 9, sseq: 4, total_len: 8, offset: 0, len: 8 };
     frame::write_msg_head(&head, &[6; 20], packet);
     packet.extend_from_slice(&[7; 8]);

@@ -7,7 +7,7 @@ use core::ops::RangeInclusive;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};
-use weir_wire::frame::{self, Ack, BodyAbort, Credit, Grant, MsgHead, ParityHead, Recovered};
+use weir_wire::frame::{self, Ack, AckTimes, BodyAbort, Credit, Grant, MsgHead, ParityHead, Recovered};
 use weir_wire::handshake::{Accept, Confirm, Cookie, Opening, Refuse, Reset};
 use weir_wire::number::truncate;
 use weir_wire::packet;
@@ -21,7 +21,7 @@ use weir_wire::{
 #[derive(Clone, Debug)]
 enum Model {
     Ping,
-    Ack(Vec<RangeInclusive<u64>>, u32, u32),
+    Ack(Vec<RangeInclusive<u64>>, AckTimes),
     Credit(Credit),
     Grant(Grant),
     Msg(MsgHead, Vec<u8>, Vec<u8>),
@@ -43,8 +43,8 @@ impl Model {
     fn write(&self, out: &mut Vec<u8>) {
         match self {
             Model::Ping => frame::write_ping(out),
-            Model::Ack(ranges, delay, slack) => {
-                frame::write_ack(ranges.iter().cloned(), *delay, *slack, 1000, out);
+            Model::Ack(ranges, times) => {
+                frame::write_ack(ranges.iter().cloned(), *times, 1000, out);
             }
             Model::Credit(f) => frame::write_credit(f, out),
             Model::Grant(f) => frame::write_grant(f, out),
@@ -73,9 +73,7 @@ impl Model {
     fn same(&self, read: &Frame<'_>, d: &[u8]) -> bool {
         match (self, read) {
             (Model::Ping, Frame::Ping) => true,
-            (Model::Ack(ranges, delay, slack), Frame::Ack(ack)) => {
-                (ack.delay_ns, ack.slack_ns) == (*delay, *slack) && same_ranges(ranges, ack)
-            }
+            (Model::Ack(ranges, times), Frame::Ack(ack)) => ack.times == *times && same_ranges(ranges, ack),
             (Model::Credit(a), Frame::Credit(b)) => a == b,
             (Model::Grant(a), Frame::Grant(b)) => a == b,
             (Model::Msg(head, envelope, payload), Frame::Msg(m)) => {
@@ -172,7 +170,9 @@ fn model() -> impl Strategy<Value = Model> {
     let payload = || vec(any::<u8>(), 1..100);
     prop_oneof![
         Just(Model::Ping),
-        (ack_ranges(), any::<u32>(), any::<u32>()).prop_map(|(r, d, s)| Model::Ack(r, d, s)),
+        (ack_ranges(), any::<u32>(), any::<u16>(), any::<u32>()).prop_map(|(ranges, delay_ns, slack_us, read_us)| {
+            Model::Ack(ranges, AckTimes { delay_ns, slack_us, read_us })
+        }),
         any::<(u32, u64)>().prop_map(|(m, b)| Model::Credit(Credit { msgs_limit: m, bytes_limit: b })),
         any::<(u64, u64)>().prop_map(|(handle, limit)| Model::Grant(Grant { handle, limit })),
         msg(),

@@ -7,7 +7,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use common::{counting, hex, job_key};
 use ring::hkdf;
-use weir_wire::frame::{self, BodyAbort, Close, Credit, Frame, Frames, Grant, Lane, MsgHead, ParityHead, Recovered};
+use weir_wire::frame::{
+    self, AckTimes, BodyAbort, Close, Credit, Frame, Frames, Grant, Lane, MsgHead, ParityHead, Recovered,
+};
 use weir_wire::handshake::{Accept, Confirm, Cookie, Opening, Refuse, Reset};
 use weir_wire::lane::{Greeting, UNIT_HEAD_LEN, UnitHead, UnitKind};
 use weir_wire::seal::{RecvKeys, Role, SendKeys, fingerprint};
@@ -315,14 +317,15 @@ fn write_frame(e: &mut Example, kind: &str, packet_len: usize, out: &mut Vec<u8>
         "PING" => frame::write_ping(out),
         "ACK" => {
             let count: u8 = e.number("entries");
+            let slack_us = e.number("slack_us");
             let largest: u64 = e.number("largest");
-            let (delay_ns, slack_ns) = (e.number("delay_ns"), e.number("slack_ns"));
+            let times = AckTimes { delay_ns: e.number("delay_ns"), slack_us, read_us: e.number("read_us") };
             let mut ranges = vec![largest + 1 - e.number::<u64>("first_len")..=largest];
             for _ in 0..count {
                 let high = *ranges[ranges.len() - 1].start() - 1 - e.number::<u64>("gap");
                 ranges.push(high + 1 - e.number::<u64>("len")..=high);
             }
-            frame::write_ack(ranges, delay_ns, slack_ns, packet_len, out);
+            frame::write_ack(ranges, times, packet_len, out);
         }
         "CREDIT" => frame::write_credit(
             &Credit { msgs_limit: e.number("msgs_limit"), bytes_limit: e.number("bytes_limit") },
@@ -389,7 +392,7 @@ fn rewrite(frame: &Frame<'_>, datagram: &[u8], out: &mut Vec<u8>) {
         Frame::Ping => frame::write_ping(out),
         Frame::Ack(a) => {
             let ranges: Vec<_> = a.ranges(u64::from(a.largest) + 1).expect("sent").collect();
-            frame::write_ack(ranges, a.delay_ns, a.slack_ns, datagram.len(), out);
+            frame::write_ack(ranges, a.times, datagram.len(), out);
         }
         Frame::Credit(c) => frame::write_credit(c, out),
         Frame::Grant(g) => frame::write_grant(g, out),

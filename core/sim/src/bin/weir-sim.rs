@@ -77,7 +77,7 @@ enum Command {
     /// Goodput and message times over loss x delay x queue x fan-in.
     Table {
         /// Which table.
-        #[arg(value_parser = ["all", "incast", "fan-in", "pingpong", "stream", "jitter"], default_value = "all")]
+        #[arg(value_parser = ["all", "incast", "fan-in", "pingpong", "stream", "jitter", "exchange"], default_value = "all")]
         what: String,
         /// NewReno instead of the default controller.
         #[arg(long)]
@@ -453,6 +453,10 @@ fn tables(what: &str, e: &EndpointSpec, seed: u64) {
     }
     if what == "all" || what == "stream" {
         show(table::stream_points(e, &[10 * US, MS, 10 * MS], &[0, 10_000, 20_000], &[16, 64, 1000], 16 << 20));
+    }
+    if what == "all" || what == "exchange" {
+        let (delays, lens) = ([10 * US, MS, 10 * MS], [300_000, 1 << 20, 4 << 20]);
+        show(table::exchange_points(e, &[2, 8], &delays, &lens, &[0, 10_000], 10));
     }
     if what == "all" || what == "jitter" {
         let jitters = [0, 200 * US, MS, 2 * MS, 5 * MS];

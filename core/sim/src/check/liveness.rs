@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Program;
 use crate::spec::{LinkSpec, MS, NetSpec, NetworkSpec, Ns, SEC, Topology};
 
+/// The longest probe timeout (`Config::pto_max`).
+const PTO_MAX_NS: Ns = 250 * MS;
+
 /// When everything must be done, counted from the end of the last fault.
 ///
 /// * 8 s for what protocols wait for after a silence: the longest probe timeout (250 ms), the longest interval between
@@ -13,7 +16,8 @@ use crate::spec::{LinkSpec, MS, NetSpec, NetworkSpec, Ns, SEC, Topology};
 ///   messages that wait for one another: loss of up to a fifth, one packet per round trip at worst at the floor of the
 ///   window, still ends well within that;
 /// * where more than a twentieth is lost, one round trip for each kilobyte more, as often as a packet and its
-///   acknowledgement must be sent until both arrive: the window lies at its floor then;
+///   acknowledgement must be sent until both arrive: the window lies at its floor then; and as often the longest probe timeout for each link of the chain, and twelve times more, for one
+///   message in e^12 has as bad luck;
 /// * 7 s more if someone dies: 5 s until the verdict and 2 s of slack.
 #[must_use]
 pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64, someone_dies: bool) -> Ns {
@@ -30,7 +34,7 @@ pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64, someon
     let bad = links.iter().any(|l| l.mean_loss_ppm() > 50_000);
     // The worst network may be the one that carries everything.
     let tries_percent = net.networks.iter().map(tries_percent).max().unwrap_or(100);
-    let crawl = if bad { bytes / 1000 * round_trip / 100 * tries_percent } else { 0 };
+    let crawl = if bad { (bytes / 1000 * round_trip + (12 + chain) * PTO_MAX_NS) / 100 * tries_percent } else { 0 };
     let verdict = if someone_dies { 7 * SEC } else { 0 };
     8 * SEC + 40 * on_wire as Ns + round_trip * (60 + 8 * chain) + crawl + verdict
 }

@@ -13,15 +13,24 @@ pub const ACK_HEAD_LEN: usize = 20;
 /// Bytes of each further entry.
 pub const ACK_ENTRY_LEN: usize = 4;
 
+/// What an ACK tells of the reading of its largest packet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct AckTimes {
+    /// From that reading to sending the frame, in nanoseconds.
+    pub delay_ns: u32,
+    /// How long before that reading the socket had last been looked at, in microseconds; 65535: or longer.
+    pub slack_us: u16,
+    /// When that was by the clock of the reader, in microseconds, modulo 2^32. Only differences mean anything.
+    pub read_us: u32,
+}
+
 /// ACK.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Ack<'a> {
     /// Low 32 bits of the largest packet number received.
     pub largest: u32,
-    /// From reading the packet `largest` to sending this frame, in nanoseconds.
-    pub delay_ns: u32,
-    /// How long before that reading the socket had last been looked at, in nanoseconds.
-    pub slack_ns: u32,
+    /// When the packet `largest` was read.
+    pub times: AckTimes,
     /// Packets received without a gap, ending at `largest`; at least 1.
     pub first_len: u32,
     entries: &'a [u8],
@@ -104,9 +113,6 @@ pub(super) fn parse(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameErro
     if count > MAX_ACK_ENTRIES {
         return bad("count");
     }
-    if h[2] != 0 {
-        return bad("flags");
-    }
     let first_len = le32(h, 16);
     if first_len == 0 {
         return bad("first_len");
@@ -117,7 +123,8 @@ pub(super) fn parse(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameErro
     if entries.chunks_exact(ACK_ENTRY_LEN).any(|e| e == [0; ACK_ENTRY_LEN]) {
         return bad("entry");
     }
-    let ack = Ack { largest: le32(h, 4), delay_ns: le32(h, 8), slack_ns: le32(h, 12), first_len, entries };
+    let times = AckTimes { delay_ns: le32(h, 8), slack_us: le16(h, 2), read_us: le32(h, 12) };
+    let ack = Ack { largest: le32(h, 4), times, first_len, entries };
     Ok((Frame::Ack(ack), end))
 }
 
@@ -128,8 +135,7 @@ pub(super) fn parse(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameErro
 /// Gaps and ranges beyond 65535 are split over several entries with a zero in them.
 pub fn write_ack(
     ranges: impl IntoIterator<Item = RangeInclusive<u64>>,
-    delay_ns: u32,
-    slack_ns: u32,
+    times: AckTimes,
     max_len: usize,
     out: &mut Vec<u8>,
 ) -> usize {
@@ -146,8 +152,9 @@ pub fn write_ack(
     let mut f = [0; ACK_HEAD_LEN];
     f[0] = types::ACK;
     f[4..8].copy_from_slice(&truncate(largest).to_le_bytes());
-    f[8..12].copy_from_slice(&delay_ns.to_le_bytes());
-    f[12..16].copy_from_slice(&slack_ns.to_le_bytes());
+    f[2..4].copy_from_slice(&times.slack_us.to_le_bytes());
+    f[8..12].copy_from_slice(&times.delay_ns.to_le_bytes());
+    f[12..16].copy_from_slice(&times.read_us.to_le_bytes());
     f[16..20].copy_from_slice(&u32::try_from(first_len).unwrap_or(u32::MAX).to_le_bytes());
     out.extend_from_slice(&f);
     if first_cut {

@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn frames_are_shown_in_short() {
         let mut p = Vec::new();
-        let _ = frame::write_ack([20..=29, 10..=14, 0..=0], 5, 6, 200, &mut p);
+        let _ = frame::write_ack([20..=29, 10..=14, 0..=0], frame::AckTimes::default(), 200, &mut p);
         let head = MsgHead { control: false, stream: 3, mseq: 41, sseq: 7, total_len: 9, offset: 4, len: 5 };
         frame::write_msg_head(&head, b"env", &mut p);
         p.extend_from_slice(b"hello");
