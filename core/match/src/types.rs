@@ -172,8 +172,8 @@ impl Default for StreamBits {
 /// Feature bits of the handshake that all endpoints of this version have (`spec/envelopes.md` 5): rules of matching and
 /// envelopes that both sides must follow. Bit 0: streams by stream bits that bits 4 to 15 tell of. Bit 1: remote writes are
 /// answered as [`crate::envelope::Envelope::Done`] says, and only one that travels whole has immediate data.
-/// Bit 2: atomic operations.
-const FEATURES: u16 = 7;
+/// Bit 2: atomic operations. Bit 3: an ACK tells when its packet was read.
+const FEATURES: u16 = 15;
 
 impl StreamBits {
     /// The feature bits of the handshake for an endpoint with these stream bits: two whose bits differ do not talk. (Of the
