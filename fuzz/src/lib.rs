@@ -3,6 +3,7 @@
 
 extern crate alloc;
 
+pub mod annotate;
 pub mod distribution;
 pub mod driver;
 pub mod engine;

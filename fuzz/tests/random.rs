@@ -44,6 +44,18 @@ fn parsers() {
 }
 
 #[test]
+fn annotate() {
+    let pieces = ["int main(){", "for(int i=0;i<n;i++)", "if(rank==0)", "{", "}", "MPI_Send(b,4,MPI_INT,i,0,MPI_COMM_WORLD);", "MPI_Wait(&r,&s);", "n++;", "else "];
+    let mut annotated = 0;
+    for seed in 0..2000 {
+        let text: String = random(seed, 60).iter().map(|b| pieces[usize::from(*b) % pieces.len()]).collect();
+        annotated += u64::from(weir_fuzz::annotate::run(format!("int main(){{MPI_Barrier(0);{text}").as_bytes()));
+        weir_fuzz::annotate::run(&random(seed, 200));
+    }
+    assert!(annotated > 500, "only {annotated} could be annotated");
+}
+
+#[test]
 fn matcher() {
     each(1000, 2000, |steps: &weir_fuzz::matching::Steps| {
         weir_fuzz::matching::run(steps);

@@ -22,9 +22,11 @@ fn floor_of(folder: &str) -> Option<u32> {
         ("engine", _) => Some(7),
         ("faces", _) => Some(8),
         ("tools", "emulate" | "distribution" | "mpi") => Some(9),
-        ("tools", "bench" | "report") => Some(10),
-        ("tools", _) => Some(11),
-        ("xtask" | "fuzz" | "tests", _) => Some(12),
+        ("tools", "bench" | "report" | "annotate") => Some(10),
+        ("tools", "scene") => Some(11),
+        ("tools", "predict") => Some(12),
+        ("tools", _) => Some(13),
+        ("xtask" | "fuzz" | "tests", _) => Some(14),
         _ => None,
     }
 }

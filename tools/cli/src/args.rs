@@ -121,6 +121,8 @@ Some counters of large messages, which go by TCP (lanes) where the network allow
     Report(weir_report::cli::ReportArgs),
     /// Turn a run into CSV, or into the text files of MPIBench
     Export(weir_report::cli::ExportArgs),
+    /// Write the directives of a performance model into C source with MPI calls
+    Annotate(Box<weir_annotate::cli::AnnotateArgs>),
     /// Emulate a network of hosts and run a command in it
     Emulate(Box<weir_emulate::cli::Args>),
     /// Print shell completions

@@ -29,6 +29,7 @@ pub fn run(args: Args) -> Result<u8> {
         Command::Bench(args) => Ok(weir_bench::command::run(&args)),
         // Their texts hold their causes, which printing the chain would say again.
         Command::Report(args) => weir_report::cli::report(&args).map_err(|error| anyhow!("{error}")),
+        Command::Annotate(args) => weir_annotate::cli::run(&args).map_err(|error| anyhow!("{error}")),
         Command::Export(args) => weir_report::cli::export(&args).map_err(|error| anyhow!("{error}")),
         Command::Emulate(args) => weir_emulate::cli::run(*args),
         Command::Completions { shell } => {

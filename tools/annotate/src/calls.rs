@@ -1,0 +1,258 @@
+//! The calls of MPI: which are messages, where in their arguments size, peer, tag, communicator and request stand, and which
+//! cost nothing.
+
+/// A number of an argument, from 0.
+type At = usize;
+
+/// What a call of MPI is to a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A send to one process.
+    Send {
+        /// Where the request stands, for those that do not wait.
+        request: Option<At>,
+    },
+    /// A receive from one process.
+    Receive {
+        /// Where the request stands, for those that do not wait.
+        request: Option<At>,
+    },
+    /// `MPI_Sendrecv`: a send and a receive at once.
+    Exchange,
+    /// `MPI_Sendrecv_replace`.
+    ExchangeInPlace,
+    /// `MPI_Probe`, `MPI_Iprobe`: looking at a message without receiving it.
+    Probe {
+        /// Where the flag stands, for the one that does not wait.
+        flag: Option<At>,
+    },
+    /// `MPI_Wait`, `MPI_Test`: one request; and where the flag stands.
+    One {
+        /// The flag of a test.
+        flag: Option<At>,
+    },
+    /// `MPI_Waitall` and its kin: a count and an array of requests.
+    Several {
+        /// Which of them it was.
+        index: Option<At>,
+        /// The flag of a test.
+        flag: Option<At>,
+    },
+    /// All processes of a communicator take part.
+    Collective {
+        /// Count and datatype; none for a barrier.
+        size: Option<(At, At)>,
+        /// Which process is the root.
+        root: Option<At>,
+        /// The communicator.
+        comm: At,
+        /// Whether each process's part has its own size, of which the model knows only one.
+        each: bool,
+        /// Where the request stands, for those that do not wait.
+        request: Option<At>,
+    },
+    /// Nothing travels, or nothing whose time counts.
+    Local,
+    /// It ends the job.
+    Abort,
+}
+
+const fn collective(size: Option<(At, At)>, root: Option<At>, comm: At) -> Kind {
+    Kind::Collective { size, root, comm, each: false, request: None }
+}
+
+const fn uneven(size: (At, At), root: Option<At>, comm: At) -> Kind {
+    Kind::Collective { size: Some(size), root, comm, each: true, request: None }
+}
+
+const SEND: Kind = Kind::Send { request: None };
+const ISEND: Kind = Kind::Send { request: Some(6) };
+
+/// Calls that are messages. Arguments are those of the C bindings (MPI 4.1).
+const MESSAGES: [(&str, Kind); 37] = [
+    ("MPI_Send", SEND),
+    ("MPI_Ssend", SEND),
+    ("MPI_Bsend", SEND),
+    ("MPI_Rsend", SEND),
+    ("MPI_Isend", ISEND),
+    ("MPI_Issend", ISEND),
+    ("MPI_Ibsend", ISEND),
+    ("MPI_Irsend", ISEND),
+    ("MPI_Recv", Kind::Receive { request: None }),
+    ("MPI_Irecv", Kind::Receive { request: Some(6) }),
+    ("MPI_Sendrecv", Kind::Exchange),
+    ("MPI_Sendrecv_replace", Kind::ExchangeInPlace),
+    ("MPI_Probe", Kind::Probe { flag: None }),
+    ("MPI_Iprobe", Kind::Probe { flag: Some(3) }),
+    ("MPI_Wait", Kind::One { flag: None }),
+    ("MPI_Test", Kind::One { flag: Some(1) }),
+    ("MPI_Waitall", Kind::Several { index: None, flag: None }),
+    ("MPI_Waitany", Kind::Several { index: Some(2), flag: None }),
+    ("MPI_Testall", Kind::Several { index: None, flag: Some(2) }),
+    ("MPI_Testany", Kind::Several { index: Some(2), flag: Some(3) }),
+    ("MPI_Barrier", collective(None, None, 0)),
+    ("MPI_Bcast", collective(Some((1, 2)), Some(3), 4)),
+    ("MPI_Reduce", collective(Some((2, 3)), Some(5), 6)),
+    ("MPI_Allreduce", collective(Some((2, 3)), None, 5)),
+    ("MPI_Scan", collective(Some((2, 3)), None, 5)),
+    ("MPI_Exscan", collective(Some((2, 3)), None, 5)),
+    ("MPI_Gather", collective(Some((1, 2)), Some(6), 7)),
+    ("MPI_Scatter", collective(Some((1, 2)), Some(6), 7)),
+    ("MPI_Allgather", collective(Some((1, 2)), None, 6)),
+    ("MPI_Alltoall", collective(Some((1, 2)), None, 6)),
+    ("MPI_Gatherv", uneven((1, 2), Some(7), 8)),
+    ("MPI_Scatterv", uneven((5, 6), Some(7), 8)),
+    ("MPI_Allgatherv", uneven((1, 2), None, 7)),
+    ("MPI_Alltoallv", uneven((1, 3), None, 8)),
+    ("MPI_Reduce_scatter", uneven((2, 3), None, 5)),
+    ("MPI_Abort", Kind::Abort),
+    ("MPI_Finalize", Kind::Local),
+];
+
+/// Calls and families of calls in which nothing travels whose time counts: questions, and what is done once at the start.
+const LOCAL: [&str; 22] = [
+    "MPI_Init",
+    "MPI_Init_thread",
+    "MPI_Initialized",
+    "MPI_Finalized",
+    "MPI_Wtime",
+    "MPI_Wtick",
+    "MPI_Comm_",
+    "MPI_Group_",
+    "MPI_Get_",
+    "MPI_Type_",
+    "MPI_Op_",
+    "MPI_Error_",
+    "MPI_Errhandler_",
+    "MPI_Info_",
+    "MPI_Query_thread",
+    "MPI_Is_thread_main",
+    "MPI_Pcontrol",
+    "MPI_Pack",
+    "MPI_Unpack",
+    "MPI_Buffer_",
+    "MPI_Cart_",
+    "MPI_Dims_create",
+];
+
+/// What a function of this name is, if it is MPI's; `Err` if it is MPI's and no directive can say it.
+#[must_use]
+pub fn kind(name: &str) -> Option<Result<Kind, ()>> {
+    if !name.starts_with("MPI_") {
+        return None;
+    }
+    if let Some((_, kind)) = MESSAGES.iter().find(|(known, _)| *known == name) {
+        return Some(Ok(*kind));
+    }
+    if let Some(kind) = not_blocking(name) {
+        return Some(Ok(kind));
+    }
+    let local = LOCAL.iter().any(|known| if known.ends_with('_') { name.starts_with(known) } else { name == *known });
+    Some(if local { Ok(Kind::Local) } else { Err(()) })
+}
+
+/// A collective that does not block: its name has an `I`, and its request comes last.
+fn not_blocking(name: &str) -> Option<Kind> {
+    let rest = name.strip_prefix("MPI_I")?;
+    let mut letters = rest.chars();
+    let blocking = format!("MPI_{}{}", letters.next()?.to_ascii_uppercase(), letters.as_str());
+    match MESSAGES.iter().find(|(known, _)| *known == blocking)?.1 {
+        Kind::Collective { size, root, comm, each, .. } => {
+            Some(Kind::Collective { size, root, comm, each, request: Some(comm + 1) })
+        }
+        _ => None,
+    }
+}
+
+/// Basic datatypes with the C type of the same size; an empty one is a byte.
+const DATATYPES: [(&str, &str); 32] = [
+    ("MPI_BYTE", ""),
+    ("MPI_PACKED", ""),
+    ("MPI_CHAR", ""),
+    ("MPI_SIGNED_CHAR", ""),
+    ("MPI_UNSIGNED_CHAR", ""),
+    ("MPI_INT8_T", ""),
+    ("MPI_UINT8_T", ""),
+    ("MPI_C_BOOL", ""),
+    ("MPI_SHORT", "short"),
+    ("MPI_UNSIGNED_SHORT", "short"),
+    ("MPI_INT16_T", "short"),
+    ("MPI_UINT16_T", "short"),
+    ("MPI_INT", "int"),
+    ("MPI_UNSIGNED", "int"),
+    ("MPI_INT32_T", "int"),
+    ("MPI_UINT32_T", "int"),
+    ("MPI_LONG", "long"),
+    ("MPI_UNSIGNED_LONG", "long"),
+    ("MPI_LONG_LONG", "long long"),
+    ("MPI_LONG_LONG_INT", "long long"),
+    ("MPI_UNSIGNED_LONG_LONG", "long long"),
+    ("MPI_INT64_T", "long long"),
+    ("MPI_UINT64_T", "long long"),
+    ("MPI_AINT", "long"),
+    ("MPI_OFFSET", "long long"),
+    ("MPI_COUNT", "long long"),
+    ("MPI_FLOAT", "float"),
+    ("MPI_DOUBLE", "double"),
+    ("MPI_LONG_DOUBLE", "long double"),
+    ("MPI_C_FLOAT_COMPLEX", "double"),
+    ("MPI_C_COMPLEX", "double"),
+    ("MPI_2INT", "double"),
+];
+
+/// The C type of a basic datatype's size: an empty text for one byte.
+#[must_use]
+pub fn datatype(name: &str) -> Option<&'static str> {
+    DATATYPES.iter().find(|(known, _)| *known == name).map(|(_, c)| *c)
+}
+
+/// Functions of C that take no time worth a directive: words for people, memory, arguments.
+pub const CHEAP: [&str; 30] = [
+    "printf",
+    "fprintf",
+    "puts",
+    "putchar",
+    "fputs",
+    "fputc",
+    "fflush",
+    "snprintf",
+    "sprintf",
+    "perror",
+    "exit",
+    "abort",
+    "free",
+    "malloc",
+    "calloc",
+    "realloc",
+    "posix_memalign",
+    "atoi",
+    "atol",
+    "atof",
+    "strtol",
+    "strtoul",
+    "strtod",
+    "strcmp",
+    "strncmp",
+    "getenv",
+    "getopt",
+    "assert",
+    "srand",
+    "time",
+];
+
+/// Functions that end the program.
+pub const ENDING: [&str; 5] = ["exit", "_exit", "abort", "MPI_Abort", "_Exit"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_known_by_their_kind() {
+        assert_eq!(kind("MPI_Isend"), Some(Ok(Kind::Send { request: Some(6) })));
+        assert_eq!(kind("MPI_Comm_split"), Some(Ok(Kind::Local)));
+        assert_eq!(kind("MPI_Put"), Some(Err(())));
+        assert_eq!(kind("MPI_Initx"), Some(Err(())));
+        assert_eq!(kind("compute"), None);
+    }
+}

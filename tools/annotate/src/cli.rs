@@ -1,0 +1,127 @@
+//! `weir annotate`: the command line, what is written where, what is said.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::measure::{self, Plan};
+use crate::{Annotated, Error, Options, annotate};
+
+/// Arguments of `weir annotate`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  weir annotate plain.c -o model.c            then: weir predict model.c --machine run1 -n 2,4,8
+  weir annotate plain.c --timed               only what the program itself times, between two calls of MPI_Wtime
+  weir annotate plain.c --measure -n 2,4 -o model.c -- --iterations 100
+                                              with the times of what is computed, from a run with 2 and one with 4 processes
+
+Directives go before the statements they are about; the C code stays as it is. What cannot be known from the text
+becomes a parameter, for weir predict -p NAME=VALUE, and is listed on standard error with its line and the reason.
+
+Exit codes:
+  0  annotated, whether or not there are parameters
+  1  failed; one line on standard error says why
+  2  the command line is wrong")]
+pub struct AnnotateArgs {
+    /// C source with calls of MPI
+    pub source: PathBuf,
+    /// The file to write; else standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The function that the model begins with
+    #[arg(long, default_value = "main", value_name = "NAME")]
+    pub function: String,
+    /// Only what lies between the first and the last call of MPI_Wtime in that function's own statements
+    #[arg(long)]
+    pub timed: bool,
+    /// Compile and run the program with its segments timed, and write their medians
+    #[arg(long)]
+    pub measure: bool,
+    /// With --measure: numbers of processes, one run each
+    #[arg(short = 'n', long = "ranks", value_delimiter = ',', default_value = "2,4", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub ranks: Vec<u32>,
+    /// With --measure: the compiler
+    #[arg(long, default_value = "mpicc", value_name = "FILE")]
+    pub compiler: OsString,
+    /// With --measure: an argument for the compiler; may be given several times
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub compiler_arg: Vec<OsString>,
+    /// With --measure: the launcher
+    #[arg(long, default_value = "mpiexec", value_name = "FILE")]
+    pub launcher: OsString,
+    /// With --measure: an argument for the launcher; may be given several times
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub launcher_arg: Vec<OsString>,
+    /// With --measure: how long a run may take, in seconds
+    #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub limit: u64,
+    /// With --measure: the program's own arguments
+    #[arg(last = true, value_name = "ARGUMENTS")]
+    pub arguments: Vec<OsString>,
+}
+
+/// Runs `weir annotate`; gives its exit code.
+///
+/// # Errors
+/// One line that says what failed.
+pub fn run(args: &AnnotateArgs) -> Result<u8, Error> {
+    let name = args.source.display().to_string();
+    if !args.measure && !args.arguments.is_empty() {
+        return Err(Error::Usage("arguments for the program need --measure".into()));
+    }
+    let bytes = fs::read(&args.source).map_err(|source| Error::Read { path: args.source.clone(), source })?;
+    let text = String::from_utf8_lossy(&bytes);
+    let options = Options { function: args.function.clone(), timed: args.timed };
+    let mut annotated = annotate(&text, &name, &options)?;
+    if args.measure {
+        let plan = Plan {
+            compiler: args.compiler.clone(),
+            compiler_arguments: args.compiler_arg.clone(),
+            launcher: args.launcher.clone(),
+            launcher_arguments: args.launcher_arg.clone(),
+            counts: args.ranks.clone(),
+            arguments: args.arguments.clone(),
+            limit: Duration::from_secs(args.limit),
+        };
+        measure::measure(&mut annotated, &args.source, &plan)?;
+    }
+    write(args, &annotated)?;
+    eprint!("{}", told(&annotated, &name));
+    Ok(0)
+}
+
+fn write(args: &AnnotateArgs, annotated: &Annotated) -> Result<(), Error> {
+    let text = annotated.text();
+    match &args.output {
+        Some(path) => fs::write(path, text).map_err(|source| Error::Write { path: path.clone(), source }),
+        None => {
+            let mut out = std::io::stdout().lock();
+            out.write_all(text.as_bytes())
+                .and_then(|()| out.flush())
+                .map_err(|source| Error::Write { path: "standard output".into(), source })
+        }
+    }
+}
+
+/// What could not be known, as lines for people.
+fn told(annotated: &Annotated, name: &str) -> String {
+    let mut out = String::new();
+    for unknown in &annotated.unknown {
+        let _ = writeln!(out, "{name}:{unknown}");
+    }
+    let given = annotated.unknown.iter().filter_map(|u| u.parameter.as_deref());
+    let mut names: Vec<&str> = given.collect();
+    names.sort_unstable();
+    names.dedup();
+    if !names.is_empty() {
+        let _ = writeln!(
+            out,
+            "to be given to weir predict: {}",
+            names.iter().map(|n| format!("-p {n}=...")).collect::<Vec<_>>().join(" ")
+        );
+    }
+    out
+}

@@ -1,0 +1,215 @@
+//! Sources small and large, and what the annotator makes of them.
+
+use weir_annotate::{Annotated, Error, Options, annotate};
+
+fn plain(name: &str) -> String {
+    let path = format!("{}/../../examples/predict/plain/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).expect("an example")
+}
+
+fn timed(name: &str) -> Annotated {
+    annotate(&plain(name), &format!("{name}.c"), &Options { timed: true, ..Options::default() }).expect("annotated")
+}
+
+/// The directives alone, one a line, attributes joined to their heads.
+fn directives(annotated: &Annotated) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for line in annotated.text().lines() {
+        let Some(directive) = line.trim_start().strip_prefix("// PEVPM ") else { continue };
+        match (directive.strip_prefix('&'), out.last_mut()) {
+            (Some(more), Some(last)) => *last += &format!(" {}", more.trim()),
+            _ => out.push(directive.to_owned()),
+        }
+    }
+    out
+}
+
+/// A main around statements.
+fn of(statements: &str) -> Annotated {
+    with(statements, "")
+}
+
+fn with(statements: &str, before: &str) -> Annotated {
+    let text = format!(
+        "#include <mpi.h>\n{before}\nint main(int argc, char **argv) {{\n int rank, size;\n MPI_Init(&argc, &argv);\n \
+         MPI_Comm_rank(MPI_COMM_WORLD, &rank);\n MPI_Comm_size(MPI_COMM_WORLD, &size);\n{statements}\n MPI_Finalize();\n}}\n"
+    );
+    annotate(&text, "t.c", &Options::default()).expect("annotated")
+}
+
+fn parameters(annotated: &Annotated) -> Vec<&str> {
+    annotated.unknown.iter().filter_map(|u| u.parameter.as_deref()).collect()
+}
+
+/// The text without directives and blanks.
+fn bare(text: &str) -> String {
+    let lines = text.lines().filter(|l| !l.trim_start().starts_with("// PEVPM"));
+    lines.flat_map(|l| l.split_whitespace()).collect()
+}
+
+#[test]
+fn the_source_stays_as_it_is() {
+    for name in ["jacobi", "fft", "farm"] {
+        assert_eq!(bare(&timed(name).text()), bare(&plain(name)), "{name}");
+    }
+}
+
+#[test]
+fn jacobi_has_the_messages_of_the_hand_annotation() {
+    let messages = |text: &str| -> Vec<String> {
+        let words = |l: &str| l.split_whitespace().collect::<Vec<_>>().join(" ");
+        let all = text.lines().filter_map(|l| l.trim_start().strip_prefix("// PEVPM ")).map(words);
+        all.filter(|l| ["Message", "& size", "& from", "& to", "Loop"].iter().any(|w| l.starts_with(w))).collect()
+    };
+    let hand = format!("{}/../../examples/predict/jacobi.c", env!("CARGO_MANIFEST_DIR"));
+    let hand = messages(&std::fs::read_to_string(hand).expect("an example"));
+    assert_eq!(hand.len(), 4 * 8 + 1);
+    assert_eq!(messages(&timed("jacobi").text()), hand);
+    assert_eq!(parameters(&timed("jacobi")), ["iterations", "columns", "serial_75"]);
+}
+
+#[test]
+fn the_farm_follows_who_answers_first() {
+    let all = directives(&timed("farm"));
+    for expected in [
+        "Loop iterations = numprocs-1 index = worker",
+        "Set next = next+1",
+        "Runon c1 = next < jobs c2 = else",
+        "Message type = MPI_Recv size = 3*sizeof(long) from = ANY to = procnum tag = DEFN stat = status",
+        "Loop while = status.MPI_TAG != DIE",
+    ] {
+        assert!(all.iter().any(|d| d == expected), "{expected}\n{}", all.join("\n"));
+    }
+    assert_eq!(all.iter().filter(|d| *d == "Skip").count(), 2);
+}
+
+#[test]
+fn neighbours_that_may_be_nobody_are_one_expression() {
+    let found = of(
+        "int left = rank - 1, right = rank + 1; double a[8];\n if (left < 0) left = MPI_PROC_NULL;\n if (right >= size) right = MPI_PROC_NULL;\n \
+         MPI_Sendrecv(a, 8, MPI_DOUBLE, right, 1, a, 8, MPI_DOUBLE, left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);",
+    );
+    assert_eq!(
+        directives(&found),
+        ["Message type = MPI_Sendrecv size = 8*sizeof(double) to = procnum+1 >= numprocs ? -1 : procnum+1 \
+          recvsize = 8*sizeof(double) from = procnum-1 < 0 ? -1 : procnum-1"]
+    );
+    assert_eq!(parameters(&found), Vec::<&str>::new());
+}
+
+#[test]
+fn requests_in_arrays_are_told_apart_where_they_can_be() {
+    let each =
+        of("MPI_Request r[2]; char b[4];\n MPI_Irecv(b, 4, MPI_CHAR, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, &r[0]);\n \
+         MPI_Isend(b, 4, MPI_CHAR, 0, 3, MPI_COMM_WORLD, r + 1);\n MPI_Waitall(2, r, MPI_STATUSES_IGNORE);");
+    let all = directives(&each).join("\n");
+    assert!(all.contains("req = r[0]") && all.contains("req = r[1]") && all.contains("req = r[0], r[1]"), "{all}");
+    let counted = of(
+        "MPI_Request r[2]; int n = 0; char b[4];\n if (rank > 0) MPI_Irecv(b, 4, MPI_CHAR, 0, 3, MPI_COMM_WORLD, &r[n++]);\n \
+         MPI_Waitall(n, r, MPI_STATUSES_IGNORE);",
+    );
+    let all = directives(&counted).join("\n");
+    assert!(all.contains("req = r\n") && all.ends_with("req = r") && !all.contains('['), "{all}");
+}
+
+#[test]
+fn functions_keep_their_directives_and_are_told_their_arguments() {
+    let found = with(
+        "int peer; peer = size - 1 - rank;\n for (int i = 0; i < 10; i++) exchange(peer, i);",
+        "static void exchange(int whom, int tag) { char c; MPI_Send(&c, 1, MPI_CHAR, whom, tag, MPI_COMM_WORLD); }",
+    );
+    assert_eq!(
+        directives(&found),
+        [
+            "Message type = MPI_Send size = 1 from = procnum to = whom tag = tag",
+            "Loop iterations = 10 index = i",
+            "{",
+            "Set peer = numprocs-1-procnum",
+            "}"
+        ]
+    );
+}
+
+#[test]
+fn recursion_among_functions_that_communicate_is_refused_with_the_chain() {
+    let text = "void b(int n);\nvoid a(int n) { MPI_Barrier(MPI_COMM_WORLD); b(n); }\nvoid b(int n) { if (n) a(n - 1); }\nint main() { a(3); }\n";
+    let error = annotate(text, "t.c", &Options::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "t.c:3: a communicates and calls itself (a -> b -> a); a model has no recursion: make it a loop"
+    );
+}
+
+#[test]
+fn what_decides_a_branch_at_run_time_becomes_a_chance() {
+    let found = of("if (tired()) MPI_Barrier(MPI_COMM_WORLD); else MPI_Bcast(argv, 4, MPI_INT, 0, MPI_COMM_WORLD);");
+    let all = directives(&found);
+    assert_eq!(all[0], "Condition c1 = chance_8 c2 = 1-chance_8");
+    assert_eq!(all.iter().filter(|d| *d == "}").count(), 2);
+    assert_eq!(parameters(&found), ["chance_8"]);
+    assert!(found.unknown[0].why.contains("tired()"), "{}", found.unknown[0]);
+}
+
+#[test]
+fn loops_without_a_count_are_asked_for() {
+    let found = of(
+        "double err = 1; while (err > 1e-6) { err = relax(); MPI_Allreduce(&err, &err, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD); }",
+    );
+    assert_eq!(directives(&found)[0], "Loop iterations = iterations_8");
+    let polled = of("MPI_Request r; int done = 0; char c;\n MPI_Irecv(&c, 1, MPI_CHAR, 0, 0, MPI_COMM_WORLD, &r);\n \
+         while (!done) { MPI_Test(&r, &done, MPI_STATUS_IGNORE); }");
+    let all = directives(&polled);
+    assert!(
+        all.contains(&"Loop while = !done".to_owned())
+            && all.contains(&"Message type = MPI_Test req = r bind done = flag".to_owned()),
+        "{all:?}"
+    );
+}
+
+#[test]
+fn defines_defaults_and_what_no_directive_can_say() {
+    let found = with(
+        "int n = 100; if (argc > 1) n = atoi(argv[1]);\n MPI_Bcast(argv, n * WIDTH, MPI_INT, ROOT, MPI_COMM_WORLD);\n MPI_Put(argv, 1, MPI_INT, 0, 0, 1, MPI_INT, 0);",
+        "#define WIDTH (4 * 2)\nenum { ROOT = 1 };",
+    );
+    assert_eq!(
+        directives(&found),
+        ["Parameter n = 100", "Message type = MPI_Bcast size = n*WIDTH*sizeof(int) root = ROOT", "Skip"]
+    );
+    assert!(found.unknown.iter().any(|u| u.why.contains("no directive can say MPI_Put")));
+}
+
+#[test]
+fn a_segment_begins_with_what_takes_time() {
+    let found =
+        of("int x = 3;\n x = 4;\n for (int i = 0; i < 9; i++) work(i);\n x = 5;\n MPI_Barrier(MPI_COMM_WORLD);");
+    assert_eq!(directives(&found), ["Serial time = parameter serial_10", "Message type = MPI_Barrier"]);
+}
+
+#[test]
+fn statements_on_one_line_get_lines_of_their_own() {
+    let found = of("if (rank == 0) MPI_Barrier(MPI_COMM_WORLD); else MPI_Barrier(MPI_COMM_WORLD); int z;");
+    let expected = [
+        "Runon c1 = procnum == 0 c2 = else",
+        "{",
+        "Message type = MPI_Barrier",
+        "}",
+        "{",
+        "Message type = MPI_Barrier",
+        "}",
+    ];
+    assert_eq!(directives(&found), expected);
+    assert!(found.text().contains("else"));
+}
+
+#[test]
+fn what_has_no_model_says_so() {
+    let of = |text: &str| annotate(text, "t.c", &Options::default()).unwrap_err();
+    assert!(matches!(of("int x;"), Error::NoFunction { .. }));
+    assert!(matches!(of("int main() { return 0; }"), Error::Nothing { .. }));
+    assert!(matches!(of("// PEVPM Serial time = 1\nint main() { MPI_Barrier(0); }"), Error::Annotated { line: 1, .. }));
+    let timed = Options { timed: true, ..Options::default() };
+    assert!(matches!(annotate("int main() { MPI_Barrier(0); }", "t.c", &timed), Err(Error::Usage(_))));
+    let deep = format!("int main() {{ {} MPI_Barrier(0); {} }}", "{".repeat(5000), "}".repeat(5000));
+    assert!(matches!(of(&deep), Error::TooDeep { .. }));
+}
