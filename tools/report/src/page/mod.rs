@@ -53,20 +53,49 @@ fn coarsened(body: impl Fn(&Detail) -> String, title: &str) -> String {
     out
 }
 
+/// What a page has besides its body: a script of its own with what it shows.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Extra<'a> {
+    /// Rules after those of all pages.
+    pub style: &'a str,
+    /// A script after that of all pages; may be empty.
+    pub script: &'a str,
+    /// The script's SHA-256 in base 64, without which the page's policy keeps it from running.
+    pub script_hash: &'a str,
+    /// JSON that the script finds in the element `data`; `<` in it is written as an escape.
+    pub data: &'a str,
+}
+
 fn document(title: &str, body: &str) -> String {
+    document_with(title, body, &Extra::default())
+}
+
+/// A page with the style and script of all pages; `body` is HTML, `title` text.
+#[must_use]
+pub fn document_with(title: &str, body: &str, extra: &Extra<'_>) -> String {
+    let more = |text: &str, before: &str, after: &str| {
+        if text.is_empty() { String::new() } else { format!("{before}{text}{after}") }
+    };
+    let hash = more(extra.script_hash, " 'sha256-", "'");
+    // A data block is not run, so the policy does not ask for its hash; an end tag in it would end it.
+    let data =
+        more(&extra.data.replace('<', "\\u003c"), "<script type=\"application/json\" id=\"data\">", "</script>\n");
+    let script = more(extra.script, "<script>", "</script>\n");
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{SCRIPT_HASH}'; base-uri 'none'; form-action 'none'\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{SCRIPT_HASH}'{hash}; base-uri 'none'; form-action 'none'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
-         <style>\n{CSS}{plots}</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#content\">Skip to the results</a>\n{body}\
-         <div id=\"tip\" role=\"status\" hidden></div>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+         <style>\n{CSS}{plots}{style}</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#content\">Skip to the results</a>\n{body}\
+         <div id=\"tip\" role=\"status\" hidden></div>\n{data}<script>{SCRIPT}</script>\n{script}</body>\n</html>\n",
         title = escape(title),
         plots = style::adaptive(".plot "),
+        style = extra.style,
     )
 }
 
-/// A drawing in the page; `scale` says of which of two it is, `level` to which level it belongs.
-fn figure(plot: &Plot, scale: Option<&str>, level: Option<usize>) -> String {
+/// A drawing in a page; `scale` says of which of two it is, `level` to which level it belongs.
+#[must_use]
+pub fn figure(plot: &Plot, scale: Option<&str>, level: Option<usize>) -> String {
     let scale_attribute = scale.map_or_else(String::new, |s| format!(" data-scale=\"{s}\""));
     // Without the script the logarithmic one is shown.
     let hidden = if scale == Some("linear") { " hidden" } else { "" };

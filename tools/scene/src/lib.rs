@@ -1,0 +1,67 @@
+//! What a prediction looks like: one page ([`page::html`]) that opens without a network, and a trace ([`trace::write`]) for
+//! viewers of Chrome's trace events such as Perfetto.
+//!
+//! Both are made from plain data ([`Scene`], [`Timeline`]); whoever predicts fills it in. A timeline is bounded: a [`Collector`]
+//! keeps the beginning of a run and says what it left out.
+
+#![forbid(unsafe_code)]
+
+pub mod page;
+mod plots;
+pub mod timeline;
+pub mod trace;
+
+pub use timeline::{Arrow, Bar, Collector, Doing, Timeline};
+
+/// A program's predictions, as a page shows them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Scene {
+    /// The page's title: which program, on which machine.
+    pub title: String,
+    /// What should be known of the prediction, as names and values.
+    pub facts: Vec<(String, String)>,
+    /// What should be known before it is believed: extrapolations, assumptions. Each a line.
+    pub notices: Vec<String>,
+    /// One for each number of processes, ascending.
+    pub points: Vec<Point>,
+    /// One run in full, or its beginning.
+    pub timeline: Option<Timeline>,
+}
+
+/// The prediction for one number of processes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Point {
+    /// How many processes.
+    pub numprocs: u32,
+    /// Median of the run times, seconds.
+    pub median_s: f64,
+    /// Lower end of the 95 % band, seconds.
+    pub low_s: f64,
+    /// Upper end of the 95 % band, seconds.
+    pub high_s: f64,
+    /// Run time of each replica, seconds.
+    pub times_s: Vec<f64>,
+    /// Processor time by cause, seconds; computation first. The same causes in the same order in each point.
+    pub causes: Vec<(String, f64)>,
+    /// Source lines with the most processor time lost, most first.
+    pub lines: Vec<LineLoss>,
+}
+
+/// What a line of the source costs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LineLoss {
+    /// File and line: `jacobi.c:41`.
+    pub place: String,
+    /// The line's text.
+    pub text: String,
+    /// Processor time lost there by cause, seconds, most first.
+    pub causes: Vec<(String, f64)>,
+}
+
+impl LineLoss {
+    /// All that is lost there, seconds.
+    #[must_use]
+    pub fn total_s(&self) -> f64 {
+        self.causes.iter().map(|(_, s)| s).sum()
+    }
+}
