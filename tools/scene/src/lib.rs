@@ -28,6 +28,18 @@ pub struct Scene {
     pub timeline: Option<Timeline>,
 }
 
+impl Scene {
+    /// What speed-ups are against: the smallest number of processes and seconds. With one process its run time, with more what
+    /// they compute together.
+    #[must_use]
+    pub fn work(&self) -> Option<(u32, f64)> {
+        let least = self.points.first()?;
+        let computed = || least.causes.iter().find(|(name, _)| name == "computation").map(|(_, s)| *s);
+        let seconds = if least.numprocs == 1 { Some(least.median_s) } else { computed() };
+        seconds.filter(|s| *s > 0.0 && s.is_finite()).map(|s| (least.numprocs, s))
+    }
+}
+
 /// The prediction for one number of processes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Point {

@@ -66,30 +66,27 @@ fn banded(
 /// How much faster more processes are.
 pub fn speedup(scene: &Scene) -> Option<Plot> {
     let points = &scene.points;
-    let base = points.first().filter(|p| points.len() > 1 && p.median_s > 0.0)?;
-    let unit = f64::from(base.numprocs) * base.median_s;
-    let values: Vec<(f64, f64, f64)> = points
-        .iter()
-        .map(|p| (unit / p.median_s.max(1e-12), unit / p.high_s.max(1e-12), unit / p.low_s.max(1e-12)))
-        .collect();
-    let explanation = if base.numprocs == 1 {
+    let (least, work_s) = scene.work().filter(|_| points.len() > 1)?;
+    let by = |seconds: f64| if seconds > 0.0 && seconds.is_finite() { work_s / seconds } else { 0.0 };
+    let values: Vec<(f64, f64, f64)> = points.iter().map(|p| (by(p.median_s), by(p.high_s), by(p.low_s))).collect();
+    let explanation = if least == 1 {
         "Median run time of one process divided by that of more, with the 95 % band of runs. The dashed line is a program that loses nothing.".to_owned()
     } else {
         format!(
-            "{} taken for a speed-up of {0}, as fewer were not predicted. Median with the 95 % band of runs; the dashed line is a program that loses nothing.",
-            base.numprocs
+            "What {least} processes compute together, divided by the median run time, with the 95 % band of runs. The dashed line is a program that loses nothing."
         )
     };
     let mut frame = Frame::new("Speed-up", &explanation, HEIGHT, MARGINS);
     let x = across(points, &frame);
-    let most = values.iter().map(|v| v.2).fold(f64::from(base.numprocs), f64::max) * 1.1;
-    let least = values.iter().map(|v| v.1).fold(f64::from(base.numprocs), f64::min) / 1.1;
+    let (first, last) = (f64::from(points.first()?.numprocs), f64::from(points.last()?.numprocs));
+    let most = values.iter().map(|v| v.2).fold(first, f64::max) * 1.1;
+    let least = values.iter().map(|v| v.1).filter(|v| *v > 0.0).fold(first, f64::min) / 1.1;
     // Both axes alike: a program that loses nothing is a straight line.
     let y =
         Scale::new(kind(points), if kind(points) == Kind::Log { least } else { 0.0 }, most, frame.bottom, frame.top);
     frame.x_axis(&counts(points, &x), "processes");
     frame.y_axis(&y.ticks(6, units::number), "speed-up");
-    let (first, last) = (f64::from(base.numprocs), f64::from(points.last()?.numprocs).min(most));
+    let last = last.min(most);
     frame.canvas.line("line c6 dash", (x.at(first), y.at(first)), (x.at(last), y.at(last)));
     banded(&mut frame, &x, &y, points, &values, &units::number);
     let description =

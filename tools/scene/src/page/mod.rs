@@ -36,7 +36,7 @@ fn body(scene: &Scene) -> String {
     if scene.points.is_empty() {
         out += "<p>Nothing was predicted.</p>\n";
     }
-    out += &table(&scene.points);
+    out += &table(&scene.points, scene.work());
     let drawn = [plots::speedup(scene), plots::run_time(scene), plots::causes(scene), plots::distribution(scene)];
     out += "<div class=\"figures\">\n";
     out += &drawn.into_iter().flatten().map(|plot| figure(&plot, None, None)).collect::<String>();
@@ -64,7 +64,7 @@ fn time(seconds: f64) -> String {
     units::time_in_column(seconds * 1e9)
 }
 
-fn table(points: &[Point]) -> String {
+fn table(points: &[Point], work: Option<(u32, f64)>) -> String {
     let Some(first) = points.first() else { return String::new() };
     let names: Vec<&str> = first.causes.iter().map(|(name, _)| name.as_str()).collect();
     let used = |name: &str| points.iter().any(|p| p.causes.iter().any(|(n, s)| n == name && *s > 0.0));
@@ -75,9 +75,11 @@ fn table(points: &[Point]) -> String {
     out += &names.iter().map(|n| format!("<th>{}</th>", escape(n))).collect::<String>();
     out += "</tr></thead>\n<tbody>\n";
     for point in points {
-        let speedup = f64::from(first.numprocs) * first.median_s / point.median_s.max(1e-12);
+        let speedup = work
+            .filter(|_| point.median_s > 0.0)
+            .map_or_else(|| "–".to_owned(), |(_, s)| format!("{:.2}", s / point.median_s));
         out += &format!(
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{speedup:.2}</td>",
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{speedup}</td>",
             point.numprocs,
             time(point.median_s),
             time(point.low_s),
