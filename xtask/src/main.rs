@@ -15,6 +15,7 @@ mod launch;
 mod measured;
 mod mpi;
 mod paths;
+mod predict;
 mod process;
 mod readme;
 mod stack;
@@ -89,6 +90,8 @@ enum Chore {
         #[command(subcommand)]
         what: What,
     },
+    /// Run the example programs of examples/predict on emulated hosts and predict them from a benchmark of the same hosts; wants an idle machine
+    Predict(predict::Options),
     /// Fetch the pinned MPICH, Open MPI and mpi4py, and compile the MPI test programs
     SetupMpi,
     /// Run one of the MPI programs of tests/mpi across emulated hosts
@@ -176,6 +179,7 @@ fn chore() -> ExitCode {
         Chore::Bench { what: What::Mpi(options) } => bench::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Counts(options) } => bench::counts::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Emulator(options) } => bench::emulator::run(&paths, &options).map(|()| true),
+        Chore::Predict(options) => predict::run(&paths, &options).map(|()| true),
         Chore::SetupMpi => mpi::set_up(&paths).and_then(|()| mpi::compile(&paths)).map(|()| true),
         Chore::Mpirun(run) => mpirun(&paths, &run),
     };

@@ -1,0 +1,317 @@
+//! `cargo xtask predict`: the example programs run for real on emulated hosts, and predicted from what `weir bench` measured on
+//! the same hosts. Predictions are made and printed before the runs they are compared with.
+//!
+//! Not part of the tests: it wants an idle machine, and says how busy it was.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::lab::{self, Lab, Wire};
+use crate::launch::{Job, result_of};
+use crate::mpi;
+use crate::paths::Paths;
+use crate::process::{run_limited, run_quiet};
+use crate::stack::Stack;
+
+/// What is run and predicted.
+#[derive(clap::Args, Debug)]
+pub struct Options {
+    /// Only these programs
+    #[arg(long, value_delimiter = ',', default_value = "jacobi,farm,fft")]
+    only: Vec<String>,
+    /// Numbers of ranks
+    #[arg(short = 'n', long, value_delimiter = ',', default_value = "2,4,8")]
+    ranks: Vec<usize>,
+    /// Hosts, over which the ranks are spread
+    #[arg(long, default_value_t = 4)]
+    hosts: usize,
+    /// The stack: its MPI compiles the programs
+    #[arg(long, default_value = "mpich-tcp-cubic")]
+    stack: String,
+    /// Rate of the hosts' links
+    #[arg(long, default_value_t = 100)]
+    rate_mbit: u32,
+    /// Time of flight, one way
+    #[arg(long, default_value_t = 500)]
+    delay_us: u32,
+    /// Queue of the switch's ports, packets: with few, an all-to-all overflows them
+    #[arg(long)]
+    queue: Option<u32>,
+    /// Runs of each program with each number of ranks
+    #[arg(long, default_value_t = 11)]
+    runs: usize,
+    /// Seconds for each benchmark
+    #[arg(long, default_value_t = 60)]
+    bench_seconds: u32,
+    /// No run or benchmark takes longer than this, seconds
+    #[arg(long, default_value_t = 300)]
+    limit: u64,
+    /// Keep benchmarks and predictions in this folder
+    #[arg(long)]
+    keep: Option<PathBuf>,
+}
+
+/// A program with the arguments of its runs and the parameters of its model.
+struct Program {
+    name: &'static str,
+    /// Arguments of the program.
+    arguments: &'static [&'static str],
+    /// Parameters of the model that say the same.
+    parameters: &'static [&'static str],
+    /// The parameter for a serial time, and what the run time of one rank is divided by to get its milliseconds.
+    serial: Option<(&'static str, f64)>,
+}
+
+const PROGRAMS: [Program; 3] = [
+    Program {
+        name: "jacobi",
+        arguments: &["--iterations", "500"],
+        parameters: &["iterations=500"],
+        serial: Some(("relax_ms", 500.0)),
+    },
+    Program { name: "farm", arguments: &["--jobs", "200"], parameters: &[], serial: None },
+    Program {
+        name: "fft",
+        arguments: &["--transforms", "50"],
+        parameters: &["transforms=50"],
+        serial: Some(("half_ms", 100.0)),
+    },
+];
+
+/// The ways of evaluation that are compared, with their arguments for `weir predict`.
+const WAYS: [(&str, &[&str]); 3] =
+    [("full", &[]), ("2x1 average", &["--mode", "2x1-avg"]), ("no node limits", &["--without", "node-limits"])];
+
+/// What belongs to one measurement.
+struct Setup<'a> {
+    paths: &'a Paths,
+    options: &'a Options,
+    stack: Stack,
+    weir: PathBuf,
+    folder: PathBuf,
+}
+
+/// Measures, predicts, runs, and prints all side by side.
+///
+/// # Errors
+/// If something cannot be built, measured or predicted. A run that fails is told in its row.
+pub fn run(paths: &Paths, options: &Options) -> Result<()> {
+    mpi::set_up(paths)?;
+    lab::acquire()?;
+    let stacks = Stack::all(&["cubic".into(), "bbr".into()]);
+    let names = || stacks.iter().map(|s| s.name.as_str()).collect::<Vec<_>>().join(", ");
+    let stack = stacks
+        .iter()
+        .find(|s| s.name == options.stack)
+        .cloned()
+        .with_context(|| format!("no such stack; there are: {}", names()))?;
+    if stack.is_ours() && !paths.provider().exists() {
+        bail!("there is no provider yet: cargo xtask build");
+    }
+    let kept = tempfile::tempdir()?;
+    let folder = options.keep.clone().unwrap_or_else(|| kept.path().to_owned());
+    fs::create_dir_all(&folder)?;
+    run_quiet(paths.cargo().args(["build", "--release", "-p", "weir"])).context("weir does not build")?;
+    let setup = Setup { paths, options, stack, weir: paths.target.join("release/weir"), folder };
+    setup.compile()?;
+    println!(
+        "{}, {} hosts, {} Mbit/s, {} us one way; load average before: {}",
+        setup.stack.name,
+        options.hosts,
+        options.rate_mbit,
+        options.delay_us,
+        load()
+    );
+    println!(
+        "{:8} {:>5}  {:<15} {:>11} {:>25} {:>11} {:>11} {:>8}",
+        "program", "ranks", "prediction", "median", "95 % of runs", "measured", "p95", "off by"
+    );
+    for &ranks in &options.ranks {
+        setup.with_ranks(ranks)?;
+    }
+    println!("load average after: {}", load());
+    Ok(())
+}
+
+/// How busy the machine is: what was measured beside other work says little.
+fn load() -> String {
+    fs::read_to_string("/proc/loadavg")
+        .map_or_else(|_| "unknown".into(), |text| text.split(' ').take(3).collect::<Vec<_>>().join(" "))
+}
+
+impl Setup<'_> {
+    fn program(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = &'static Program> {
+        PROGRAMS.iter().filter(|p| self.options.only.iter().any(|o| o == p.name))
+    }
+
+    /// Compiles the programs, and puts their sources where their models' data is.
+    fn compile(&self) -> Result<()> {
+        let sources = self.paths.root.join("examples/predict");
+        for program in self.wanted() {
+            let source = sources.join(program.name).with_extension("c");
+            fs::copy(&source, self.folder.join(program.name).with_extension("c"))
+                .with_context(|| format!("cannot copy {}", source.display()))?;
+            let mut cc = Command::new(self.stack.mpi.bin(self.paths, "mpicc"));
+            cc.args(["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror"])
+                .arg(&source)
+                .arg("-o")
+                .arg(self.program(program.name))
+                .arg("-lm");
+            run_quiet(&mut cc).with_context(|| format!("{} does not compile", source.display()))?;
+        }
+        if self.wanted().any(|p| p.name == "farm") {
+            let jobs = run_quiet(Command::new(self.program("farm")).arg("--list").args(PROGRAMS[1].arguments))?;
+            fs::write(self.folder.join("farm-jobs.csv"), jobs)?;
+        }
+        Ok(())
+    }
+
+    fn with_ranks(&self, ranks: usize) -> Result<()> {
+        let wire = Wire {
+            rate_mbit_per_s: Some(self.options.rate_mbit),
+            delay_us: self.options.delay_us,
+            queue_packets: self.options.queue,
+            ..Wire::default()
+        };
+        let lab = Lab::start(self.options.hosts.min(ranks), &wire)?;
+        lab.set_congestion(self.stack.congestion.as_deref())?;
+        let machine = self.benchmark(&lab, ranks)?;
+        for program in self.wanted() {
+            let serial = program.serial.map(|(name, parts)| {
+                Ok::<_, anyhow::Error>(format!("{name}={}", self.alone(program)? * 1000.0 / parts))
+            });
+            let serial = serial.transpose()?;
+            let mut predicted = Vec::new();
+            for (way, arguments) in WAYS {
+                predicted.push((way, self.predict(program, &machine, ranks, serial.as_deref(), arguments)?));
+            }
+            for (way, p) in &predicted {
+                println!(
+                    "{:8} {ranks:>5}  {way:<15} {:>9.4} s {:>10.4} s to {:>8.4} s",
+                    program.name, p.median_s, p.low_s, p.high_s
+                );
+            }
+            self.compare(program, ranks, &lab, &predicted)?;
+        }
+        Ok(())
+    }
+
+    fn job<'b>(&'b self, ranks: usize, program: &'b Path, args: &'b [String]) -> Job<'b> {
+        Job { stack: &self.stack, ranks, program, args, limit: Duration::from_secs(self.options.limit), env: &[] }
+    }
+
+    /// What the machine's messages take with so many ranks.
+    fn benchmark(&self, lab: &Lab, ranks: usize) -> Result<PathBuf> {
+        let out = self.folder.join(format!("machine-{ranks}"));
+        let text = format!(
+            "bench --quiet --time {} -t send,isendlocal,alltoall-each -s 0,8,64,512,1k,4k,8k,16k,32k,64k,128k -o",
+            self.options.bench_seconds
+        );
+        let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        words.push(out.display().to_string());
+        let outcome = self.job(ranks, &self.weir, &words).run(self.paths, Some(lab))?;
+        if !outcome.ok() {
+            bail!("weir bench with {ranks} ranks: {}\n{}", outcome.cause(), outcome.stderr);
+        }
+        Ok(out)
+    }
+
+    fn predict(
+        &self,
+        program: &Program,
+        machine: &Path,
+        ranks: usize,
+        serial: Option<&str>,
+        more: &[&str],
+    ) -> Result<Predicted> {
+        let mut command = Command::new(&self.weir);
+        command.arg("predict").arg(self.folder.join(program.name).with_extension("c")).arg("--machine").arg(machine);
+        command.args(["-n", &ranks.to_string(), "--json", "--quiet", "--runs", "101"]).args(more);
+        for parameter in program.parameters.iter().copied().chain(serial) {
+            command.args(["-p", parameter]);
+        }
+        let outcome = run_limited(&mut command, Duration::from_secs(self.options.limit))?;
+        if !outcome.ok() {
+            bail!("weir predict {}: {}\n{}", program.name, outcome.cause(), outcome.stderr);
+        }
+        let all: Value = serde_json::from_str(&outcome.stdout).context("weir predict --json")?;
+        let number =
+            |key: &str| all["predictions"][0][key].as_f64().with_context(|| format!("weir predict says no {key}"));
+        Ok(Predicted { median_s: number("median_s")?, low_s: number("low_s")?, high_s: number("high_s")? })
+    }
+
+    /// The run time of one rank, which sends nothing, in seconds: the least of three.
+    fn alone(&self, program: &Program) -> Result<f64> {
+        let args: Vec<String> = program.arguments.iter().map(|a| (*a).to_owned()).collect();
+        let path = self.program(program.name);
+        let mut least = f64::INFINITY;
+        for _ in 0..3 {
+            let outcome = self.job(1, &path, &args).run(self.paths, None)?;
+            let seconds = result_of(&outcome).and_then(|r| r["seconds"].as_f64());
+            least = least.min(seconds.with_context(|| format!("{} alone: {}", program.name, outcome.cause()))?);
+        }
+        Ok(least)
+    }
+
+    fn compare(&self, program: &Program, ranks: usize, lab: &Lab, predicted: &[(&str, Predicted)]) -> Result<()> {
+        let args: Vec<String> = program.arguments.iter().map(|a| (*a).to_owned()).collect();
+        let path = self.program(program.name);
+        let mut times = Vec::new();
+        for _ in 0..self.options.runs.max(1) {
+            let outcome = self.job(ranks, &path, &args).run(self.paths, Some(lab))?;
+            match result_of(&outcome).filter(|_| outcome.ok()).and_then(|r| r["slowest_s"].as_f64()) {
+                Some(seconds) => times.push(seconds),
+                None => println!("{:8} {ranks:>5}  a run failed: {}", program.name, outcome.cause()),
+            }
+        }
+        times.sort_by(f64::total_cmp);
+        if times.is_empty() {
+            return Ok(());
+        }
+        let (median, high) = (quantile(&times, 0.5), quantile(&times, 0.95));
+        for (way, p) in predicted {
+            println!(
+                "{:8} {ranks:>5}  {way:<15} {:>9.4} s {:>10.4} s to {:>8.4} s {median:>9.4} s {high:>9.4} s {:>+7.1} %",
+                program.name,
+                p.median_s,
+                p.low_s,
+                p.high_s,
+                (p.median_s / median - 1.0) * 100.0
+            );
+        }
+        Ok(())
+    }
+}
+
+/// What `weir predict` said, seconds.
+struct Predicted {
+    median_s: f64,
+    low_s: f64,
+    high_s: f64,
+}
+
+/// Quantile of sorted numbers (nearest rank).
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let place = (q * (sorted.len() - 1) as f64).round() as usize;
+    sorted.get(place).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_runs() {
+        assert_eq!((quantile(&[1.0, 2.0, 3.0], 0.5), quantile(&[1.0, 2.0, 3.0], 0.95)), (2.0, 3.0));
+        assert_eq!(quantile(&[7.0], 0.5), 7.0);
+    }
+}
