@@ -4,6 +4,7 @@
 extern crate alloc;
 
 pub mod annotate;
+pub mod annotations;
 pub mod distribution;
 pub mod driver;
 pub mod engine;

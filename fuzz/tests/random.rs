@@ -56,6 +56,18 @@ fn annotate() {
 }
 
 #[test]
+fn annotations() {
+    let pieces = ["// PEVPM ", "Loop iterations = 3\n", "{\n", "}\n", "Serial time = procnum\n", "Message type = MPI_Barrier\n", "& ", "Runon c1 = procnum\n"];
+    let mut read = 0;
+    for seed in 0..2000 {
+        let text: String = random(seed, 12).iter().map(|b| pieces[usize::from(*b) % pieces.len()]).collect();
+        read += u64::from(weir_fuzz::annotations::run(text.as_bytes()));
+        weir_fuzz::annotations::run(&random(seed, 200));
+    }
+    assert!(read > 20, "only {read} could be read");
+}
+
+#[test]
 fn matcher() {
     each(1000, 2000, |steps: &weir_fuzz::matching::Steps| {
         weir_fuzz::matching::run(steps);

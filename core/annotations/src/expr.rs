@@ -7,6 +7,9 @@ use std::fmt;
 
 use thiserror::Error;
 
+/// Beyond the integers.
+const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+
 /// A number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
@@ -40,11 +43,7 @@ impl Value {
         match self {
             Self::Int(v) => Some(v),
             // 2^63 itself is no i64.
-            Self::Float(v)
-                if v.fract() == 0.0 && v >= -9.223_372_036_854_775_8e18 && v < 9.223_372_036_854_775_8e18 =>
-            {
-                Some(v as i64)
-            }
+            Self::Float(v) if v.fract() == 0.0 && (-TWO_TO_63..TWO_TO_63).contains(&v) => Some(v as i64),
             Self::Float(_) => None,
         }
     }
@@ -166,6 +165,7 @@ pub enum Function {
     Sqrt,
     Log,
     Log2,
+    Log10,
     Exp,
     Pow,
 }
@@ -280,7 +280,8 @@ impl Expr {
     }
 
     /// Itself as a number, if all it needs are numbers and it has a value.
-    fn settled(self) -> Self {
+    #[must_use]
+    pub(crate) fn settled(self) -> Self {
         let constant = match &self {
             Self::Unary(_, a) => a.constant().is_some(),
             Self::Binary(_, ab) => ab.0.constant().is_some() && ab.1.constant().is_some(),
@@ -407,11 +408,12 @@ fn call(function: Function, args: &[Expr], slots: &[Value]) -> Result<Value, Eva
         Function::Floor => rounded(a, f64::floor),
         Function::Ceil => rounded(a, f64::ceil),
         Function::Round => rounded(a, f64::round),
-        Function::Sqrt => Value::finite(a.as_f64().sqrt()),
-        Function::Log => Value::finite(a.as_f64().ln()),
+        Function::Sqrt => Value::finite(libm::sqrt(a.as_f64())),
+        Function::Log => Value::finite(libm::log(a.as_f64())),
         Function::Log2 => log2(a),
-        Function::Exp => Value::finite(a.as_f64().exp()),
-        Function::Pow => Value::finite(a.as_f64().powf(b.as_f64())),
+        Function::Log10 => Value::finite(libm::log10(a.as_f64())),
+        Function::Exp => Value::finite(libm::exp(a.as_f64())),
+        Function::Pow => Value::finite(libm::pow(a.as_f64(), b.as_f64())),
     }
 }
 
@@ -427,6 +429,6 @@ fn rounded(a: Value, by: impl Fn(f64) -> f64) -> Result<Value, EvalError> {
 fn log2(a: Value) -> Result<Value, EvalError> {
     match a {
         Value::Int(v) if v > 0 && v & (v - 1) == 0 => Ok(Value::Float(f64::from(v.trailing_zeros()))),
-        _ => Value::finite(a.as_f64().log2()),
+        _ => Value::finite(libm::log2(a.as_f64())),
     }
 }

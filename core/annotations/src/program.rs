@@ -53,6 +53,19 @@ pub struct Program {
     pub fields: Vec<String>,
     /// What the source says about machines.
     pub machine: MachineDirectives,
+    /// Branches on the process's number, for the check that they cover all processes.
+    pub runons: Vec<RunonInfo>,
+}
+
+/// A `Runon` of several conditions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunonInfo {
+    /// Its conditions but for `else`, in order.
+    pub conditions: Vec<(Expr, Place)>,
+    /// Whether an `else` takes the rest.
+    pub has_else: bool,
+    /// Where it stands.
+    pub place: Place,
 }
 
 /// What a slot is for.
@@ -75,6 +88,8 @@ pub struct Parameter {
     pub default: Option<Expr>,
     /// Where it is used, or declared: for "missing parameter".
     pub places: Vec<Place>,
+    /// Another place that explains it: where its default stands, or why the source has no value for it.
+    pub note: Option<(Place, String)>,
 }
 
 /// `Processor`, `Network` and `Default` directives.
@@ -169,6 +184,86 @@ pub struct Op {
     pub kind: OpKind,
     /// The directive it comes from.
     pub place: Place,
+}
+
+impl Op {
+    /// Gives each expression in it to a function, which may replace it.
+    pub fn each_expr(&mut self, work: &mut impl FnMut(&mut Expr)) {
+        match &mut self.kind {
+            OpKind::Serial(serial) => serial.times.iter_mut().for_each(|(_, time, _)| time.law.each_expr(work)),
+            OpKind::Message(message) => message.each_expr(work),
+            OpKind::Set(_, expr) | OpKind::JumpUnless(expr, _) | OpKind::Check(expr, _) => work(expr),
+            OpKind::Choose(branches) => branches.iter_mut().for_each(|(weight, _)| work(weight)),
+            OpKind::LoopBegin(l) => match &mut l.until {
+                Until::Count(expr) | Until::While(expr) => work(expr),
+            },
+            OpKind::Take(_) | OpKind::Jump(_) | OpKind::LoopEnd(_) | OpKind::End => {}
+        }
+    }
+}
+
+impl Law {
+    fn each_expr(&mut self, work: &mut impl FnMut(&mut Expr)) {
+        match self {
+            Self::Fixed(a) | Self::Exponential(a) => work(a),
+            Self::Uniform(a, b)
+            | Self::Normal(a, b)
+            | Self::Lognormal(a, b)
+            | Self::Gamma(a, b)
+            | Self::Weibull(a, b) => {
+                work(a);
+                work(b);
+            }
+            Self::Pearson5(a, b, c) => {
+                work(a);
+                work(b);
+                work(c);
+            }
+            Self::Draw(..) => {}
+        }
+    }
+}
+
+impl Message {
+    fn each_expr(&mut self, work: &mut impl FnMut(&mut Expr)) {
+        match self {
+            Self::Send(send) => send.each_expr(work),
+            Self::Recv(recv) | Self::Probe(recv) => recv.each_expr(work),
+            Self::Sendrecv(send, recv) => {
+                send.each_expr(work);
+                recv.each_expr(work);
+            }
+            Self::Wait(requests) | Self::Test(requests) => {
+                requests.list.iter_mut().filter_map(|request| request.index.as_mut()).for_each(work);
+            }
+            Self::Collective(collective) => {
+                work(&mut collective.size);
+                work(&mut collective.comm);
+                collective.root.iter_mut().for_each(&mut *work);
+                collective.request.iter_mut().filter_map(|request| request.index.as_mut()).for_each(&mut *work);
+                for (low, high) in &mut collective.group.0 {
+                    work(low);
+                    work(high);
+                }
+            }
+        }
+    }
+}
+
+impl Send {
+    fn each_expr(&mut self, work: &mut impl FnMut(&mut Expr)) {
+        [&mut self.to, &mut self.size, &mut self.tag, &mut self.comm].into_iter().for_each(&mut *work);
+        self.request.iter_mut().filter_map(|request| request.index.as_mut()).for_each(&mut *work);
+        self.carries.iter_mut().for_each(|(_, value)| work(value));
+    }
+}
+
+impl Recv {
+    fn each_expr(&mut self, work: &mut impl FnMut(&mut Expr)) {
+        [&mut self.from, &mut self.size, &mut self.tag].into_iter().flatten().for_each(&mut *work);
+        work(&mut self.comm);
+        self.request.iter_mut().filter_map(|request| request.index.as_mut()).for_each(work);
+    }
 }
 
 /// What a step does; see the module's table.
@@ -410,7 +505,7 @@ pub struct Collective {
     pub group: Ranks,
     /// The root's process number, for those that have one.
     pub root: Option<Expr>,
-    /// As in [`Send`]. Collectives of one communicator match in the order in which they are called.
+    /// As in [`Send`]. Collectives of one communicator and the same group match in the order in which they are called.
     pub comm: Expr,
     /// For those that do not block (`MPI_Ibarrier` ...).
     pub request: Option<Request>,
