@@ -1,0 +1,127 @@
+//! What is read: sources, streams of data, machines.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_annotations::program::{Program, Stream, Table};
+use weir_annotations::{Diagnostic, MAX_BYTES, Source, Value};
+use weir_predict::Wishes;
+use weir_predict::{Machine, hypothetical};
+
+use crate::error::Failure;
+
+/// Rows that a stream may have.
+const MAX_ROWS: usize = 10_000_000;
+/// Bytes of a machine's description.
+const MAX_DESCRIPTION: u64 = 1 << 20;
+
+/// A file's text.
+#[derive(Debug)]
+pub struct Text {
+    /// Its name as given.
+    pub name: String,
+    /// What stands in it; bytes that are no text have become replacement characters.
+    pub text: String,
+}
+
+/// Reads the sources.
+pub fn sources(paths: &[PathBuf]) -> Result<Vec<Text>, Failure> {
+    let mut all = Vec::new();
+    for path in paths {
+        let length = std::fs::metadata(path).map_err(|e| Failure::file(path, told(&e)))?.len();
+        if length > MAX_BYTES as u64 {
+            return Err(Failure::file(path, format!("has more than {} MiB", MAX_BYTES >> 20)));
+        }
+        let bytes = std::fs::read(path).map_err(|e| Failure::file(path, told(&e)))?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        all.push(Text { name: path.display().to_string(), text });
+    }
+    Ok(all)
+}
+
+/// The texts as the parser takes them.
+pub fn as_sources(texts: &[Text]) -> Vec<Source<'_>> {
+    texts.iter().map(|t| Source { name: &t.name, text: &t.text }).collect()
+}
+
+fn told(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "no such file".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "may not be read".to_owned(),
+        std::io::ErrorKind::IsADirectory => "is a folder".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Reads the streams of a program; their files are beside the source that names them.
+pub fn streams(program: &Program) -> Result<Vec<Arc<Table>>, Vec<Diagnostic>> {
+    let mut faults = Vec::new();
+    let mut all = Vec::new();
+    for stream in &program.streams {
+        match table(stream, &program.files) {
+            Ok(table) => all.push(Arc::new(table)),
+            Err(said) => faults.push(Diagnostic::error("stream", stream.place, said)),
+        }
+    }
+    if faults.is_empty() { Ok(all) } else { Err(faults) }
+}
+
+fn table(stream: &Stream, files: &[String]) -> Result<Table, String> {
+    let source = files.get(stream.place.file as usize).map(Path::new).and_then(Path::parent).unwrap_or(Path::new(""));
+    let path = source.join(&stream.file);
+    let shown = path.display();
+    let mut reader = csv::ReaderBuilder::new()
+        .trim(csv::Trim::All)
+        .comment(Some(b'#'))
+        .from_path(&path)
+        .map_err(|e| format!("{shown}: {}", csv_error(e)))?;
+    let header = reader.headers().map_err(|e| format!("{shown}: {}", csv_error(e)))?;
+    let columns: Vec<String> = header.iter().map(str::to_owned).collect();
+    let mut values = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|e| format!("{shown}: {}", csv_error(e)))?;
+        let line = record.position().map_or(0, csv::Position::line);
+        for (field, column) in record.iter().zip(&columns) {
+            let number = field.parse().map(Value::Int).ok();
+            let number = number.or_else(|| field.parse().ok().filter(|v: &f64| v.is_finite()).map(Value::Float));
+            values.push(number.ok_or_else(|| format!("{shown}, line {line}: {column}: `{field}` is no number"))?);
+        }
+        if values.len() > MAX_ROWS * columns.len() {
+            return Err(format!("{shown}: more than {MAX_ROWS} rows"));
+        }
+    }
+    Ok(Table { columns, values })
+}
+
+fn csv_error(error: csv::Error) -> String {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => told(&error),
+        csv::ErrorKind::UnequalLengths { pos, expected_len, len } => {
+            let line = pos.map_or(0, |p| p.line());
+            format!("line {line}: {len} values where the header has {expected_len}")
+        }
+        csv::ErrorKind::Utf8 { pos, .. } => format!("line {}: no text", pos.map_or(0, |p| p.line())),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Reads a machine: a description by hand, or what was measured.
+pub fn machine(path: &Path, wishes: &Wishes) -> Result<Machine, Failure> {
+    let found = std::fs::metadata(path).map_err(|e| Failure::file(path, told(&e)))?;
+    if found.is_dir() {
+        return crate::measured::machine(path, wishes);
+    }
+    if found.len() > MAX_DESCRIPTION {
+        return Err(Failure::file(path, "is no description of a machine: it has more than 1 MiB"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, told(&e)))?;
+    if *wishes != Wishes::default() {
+        let said = "--ranks-per-node, --eager and --measured are for measured machines: say it in the description";
+        return Err(Failure::Usage(said.to_owned()));
+    }
+    let mut machine = hypothetical(&text).map_err(|e| Failure::file(path, e))?;
+    if machine.name == "hypothetical" {
+        machine.name = path.display().to_string();
+    }
+    Ok(machine)
+}

@@ -1,0 +1,70 @@
+//! `-p name=value`.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use weir_annotations::Value;
+
+/// One value for one name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Assignment {
+    /// The parameter.
+    pub name: String,
+    /// Its value.
+    pub value: Value,
+}
+
+impl FromStr for Assignment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once('=').ok_or_else(|| format!("`{text}`: name=value is meant"))?;
+        let (name, value) = (name.trim(), value.trim());
+        if name.is_empty() || !name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric()) {
+            return Err(format!("`{name}` is no name"));
+        }
+        let number = value.parse().map(Value::Int).ok();
+        let number = number.or_else(|| value.parse().ok().filter(|v: &f64| v.is_finite()).map(Value::Float));
+        let value = number.ok_or_else(|| format!("`{value}` is no number"))?;
+        Ok(Self { name: name.to_owned(), value })
+    }
+}
+
+/// All by name.
+///
+/// # Errors
+/// That one name has two values.
+pub fn by_name(all: &[Assignment]) -> Result<BTreeMap<String, Value>, String> {
+    let mut map = BTreeMap::new();
+    for one in all {
+        if let Some(other) = map.insert(one.name.clone(), one.value).filter(|other| *other != one.value) {
+            return Err(format!("parameter `{}` is given as {other} and as {}", one.name, one.value));
+        }
+    }
+    Ok(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Result<Assignment, String> {
+        text.parse()
+    }
+
+    #[test]
+    fn whole_numbers_stay_whole() {
+        assert_eq!(one("n = 5").unwrap().value, Value::Int(5));
+        assert_eq!(one("x=-1.5e3").unwrap().value, Value::Float(-1500.0));
+        for bad in ["n", "=5", "n=", "n=five", "a b=1", "n=inf", "n=nan"] {
+            assert!(one(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_told() {
+        let all = |texts: &[&str]| by_name(&texts.iter().map(|t| one(t).unwrap()).collect::<Vec<_>>());
+        assert!(all(&["n=1", "m=2", "n=1"]).is_ok());
+        assert_eq!(all(&["n=1", "n=2"]).unwrap_err(), "parameter `n` is given as 1 and as 2");
+    }
+}

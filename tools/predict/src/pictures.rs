@@ -1,0 +1,129 @@
+//! The page (`--html`) and the trace (`--trace`).
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+
+use weir_predict::observe::{self, Observer, Passed, Span};
+use weir_predict::{Cause, Time, evaluate_observed};
+use weir_scene::timeline::{MOST_IN_A_PAGE, MOST_IN_A_TRACE};
+use weir_scene::{Arrow, Bar, Collector, Doing, LineLoss, Point, Scene, Timeline, page, trace};
+
+use crate::args::PredictArgs;
+use crate::error::Failure;
+use crate::input::Text;
+use crate::show;
+use crate::sweep::{Prediction, Sweep};
+use crate::table::{line_text, lost_by_line};
+
+/// Lines of the source that a page shows for each count.
+const MOST_LINES: usize = 10;
+
+/// Writes what is asked for.
+pub fn write(args: &PredictArgs, sweep: &Sweep, all: &[Prediction], texts: &[Text]) -> Result<(), Failure> {
+    let Some(largest) = all.iter().max_by_key(|p| p.numprocs) else { return Ok(()) };
+    let title = format!("{} on {}", names(texts), sweep.machine.name);
+    if let Some(path) = &args.html {
+        let scene = scene(title.clone(), sweep, all, texts, Some(timeline(sweep, largest, MOST_IN_A_PAGE)));
+        std::fs::write(path, page::html(&scene)).map_err(|error| Failure::file(path, error))?;
+    }
+    if let Some(path) = &args.trace {
+        write_trace(path, &timeline(sweep, largest, MOST_IN_A_TRACE), &title)?;
+    }
+    Ok(())
+}
+
+fn write_trace(path: &Path, timeline: &Timeline, title: &str) -> Result<(), Failure> {
+    let written = || {
+        let mut out = BufWriter::new(File::create(path)?);
+        trace::write(&mut out, timeline, title)?;
+        out.flush()
+    };
+    written().map_err(|error| Failure::file(path, error))
+}
+
+fn names(texts: &[Text]) -> String {
+    texts.iter().map(|t| t.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn scene(title: String, sweep: &Sweep, all: &[Prediction], texts: &[Text], timeline: Option<Timeline>) -> Scene {
+    let mut facts = vec![
+        ("Program".to_owned(), names(texts)),
+        ("Machine".to_owned(), sweep.machine.name.clone()),
+        ("Seed".to_owned(), sweep.args.seed.to_string()),
+    ];
+    facts.extend(sweep.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())));
+    let mut notices = sweep.machine.notices.clone();
+    for prediction in all {
+        notices.extend(prediction.median().notices.iter().map(|n| format!("{} processes: {n}", prediction.numprocs)));
+    }
+    let mut points: Vec<Point> = all.iter().map(|prediction| point(prediction, texts)).collect();
+    points.sort_by_key(|point| point.numprocs);
+    Scene { title, facts, notices, points, timeline }
+}
+
+fn point(prediction: &Prediction, texts: &[Text]) -> Point {
+    let summary = &prediction.summary;
+    let lines = lost_by_line(prediction).into_iter().take(MOST_LINES).map(|(line, lost)| {
+        let (place, said) = line_text(line, texts);
+        let mut causes: Vec<(Cause, Time)> =
+            lost.iter().filter(|(cause, time)| *cause != Cause::Computation && *time > Time::ZERO).collect();
+        causes.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+        let causes = causes.into_iter().map(|(cause, time)| (cause.name().to_owned(), time.seconds())).collect();
+        LineLoss { place, text: said.to_owned(), causes }
+    });
+    Point {
+        numprocs: prediction.numprocs,
+        median_s: summary.median_s,
+        low_s: summary.band_s.0,
+        high_s: summary.band_s.1,
+        times_s: prediction.outcomes.iter().map(|outcome| outcome.time.seconds()).collect(),
+        causes: prediction.losses().into_iter().map(|(cause, s)| (cause.name().to_owned(), s)).collect(),
+        lines: lines.collect(),
+    }
+}
+
+/// The median run once more, watched.
+fn timeline(sweep: &Sweep, prediction: &Prediction, most: usize) -> Timeline {
+    let mut watcher = Watcher(Collector::new(most));
+    let outcome =
+        evaluate_observed(&prediction.model, sweep.machine, &sweep.options, prediction.median_seed(), &mut watcher);
+    // Places are numbered as ops are.
+    let places = prediction.model.ops.iter().map(|op| show::at(op.place, &prediction.model.files)).collect();
+    watcher.0.finish(prediction.numprocs, ns(outcome.time), places)
+}
+
+fn ns(time: Time) -> f64 {
+    time.seconds() * 1e9
+}
+
+struct Watcher(Collector);
+
+impl Observer for Watcher {
+    fn span(&mut self, span: &Span) {
+        let doing = match span.doing {
+            observe::Doing::Compute => Doing::Compute,
+            observe::Doing::Send => Doing::Send,
+            observe::Doing::Receive => Doing::Receive,
+            observe::Doing::Wait => Doing::Wait,
+        };
+        self.0.bar(Bar {
+            process: span.process,
+            start_ns: ns(span.start),
+            end_ns: ns(span.end),
+            doing,
+            place: span.op,
+        });
+    }
+
+    fn message(&mut self, message: &Passed) {
+        self.0.arrow(Arrow {
+            from: message.from,
+            to: message.to,
+            bytes: message.bytes,
+            sent_ns: ns(message.sent),
+            received_ns: ns(message.received),
+            place: message.send_op,
+        });
+    }
+}

@@ -1,0 +1,161 @@
+//! Runs a program for each process count: replicas with seeds that follow each other, on all processors.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use weir_annotations::program::{Law, Message, OpKind, Table};
+use weir_annotations::{Diagnostic, Model, Program, Setting, Value};
+use weir_predict::machine::{Local, Path, Transit};
+use weir_predict::{Cause, Draw, Machine, Options, Outcome, Summary, Verdict, evaluate, summarise};
+
+use crate::args::{Mode, PredictArgs, Without};
+use crate::progress;
+use crate::whatif::WhatIf;
+
+/// What is the same for all process counts.
+pub struct Sweep<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// Values of parameters.
+    pub parameters: BTreeMap<String, Value>,
+    /// The data of the streams.
+    pub streams: Vec<Arc<Table>>,
+    /// How it is evaluated.
+    pub options: Options,
+    /// The command line.
+    pub args: &'a PredictArgs,
+}
+
+/// What is predicted for one process count.
+#[derive(Debug)]
+pub struct Prediction {
+    /// How many processes.
+    pub numprocs: u32,
+    /// The model.
+    pub model: Model,
+    /// All runs, by seed.
+    pub outcomes: Vec<Outcome>,
+    /// The seed of the first.
+    pub seed: u64,
+    /// What they say together.
+    pub summary: Summary,
+    /// The same with changes: the change, and the median in seconds.
+    pub changed: Vec<(WhatIf, f64)>,
+}
+
+impl Prediction {
+    /// The run in the middle.
+    pub fn median(&self) -> &Outcome {
+        &self.outcomes[self.summary.median_run]
+    }
+
+    /// Its seed.
+    pub fn median_seed(&self) -> u64 {
+        self.seed.wrapping_add(self.summary.median_run as u64)
+    }
+
+    /// All processes' time by cause, in seconds, of the median run.
+    pub fn losses(&self) -> Vec<(Cause, f64)> {
+        self.median().losses.total().iter().map(|(cause, time)| (cause, time.seconds())).collect()
+    }
+}
+
+/// Why a process count has no prediction.
+pub enum NotPredicted {
+    /// The model cannot be made.
+    Model(Vec<Diagnostic>),
+    /// A run did not come to its end.
+    Run { outcome: Box<Outcome>, model: Box<Model>, seed: u64 },
+}
+
+/// How the command line wants it evaluated.
+pub fn options(args: &PredictArgs) -> Options {
+    let mut options = match args.mode {
+        Mode::Full => Options::default(),
+        Mode::Avg => Options { draw: Draw::Average, ..Options::default() },
+        Mode::Min => Options { draw: Draw::Least, ..Options::default() },
+        Mode::Max => Options { draw: Draw::Greatest, ..Options::default() },
+        Mode::AloneAvg => Options::two_by_one(Draw::Average),
+        Mode::AloneMin => Options::two_by_one(Draw::Least),
+    };
+    options.budget = args.budget;
+    for without in &args.without {
+        match without {
+            Without::Contention => options.contention = false,
+            Without::NodeLimits => options.node_limits = false,
+            Without::Losses => options.losses = false,
+        }
+    }
+    options
+}
+
+impl Sweep<'_> {
+    /// Predicts for one process count. Warnings about the model are added to `warnings`.
+    pub fn predict(&self, numprocs: u32, warnings: &mut Vec<Diagnostic>) -> Result<Prediction, NotPredicted> {
+        let setting = Setting {
+            numprocs,
+            parameters: self.parameters.clone(),
+            processor: self.args.processor.clone(),
+            speed_mhz: self.args.speed,
+            streams: self.streams.clone(),
+        };
+        let prepared = self.program.model(&setting).map_err(NotPredicted::Model)?;
+        warnings.extend(prepared.warnings);
+        let model = prepared.model;
+        let runs = if varies(&model, self.machine, &self.options) { self.args.runs } else { 1 };
+        let bar = progress::bar(u64::from(runs) * (1 + self.args.what_if.len() as u64), self.args.quiet);
+        bar.set_message(format!("{numprocs} processes"));
+        let seed = self.args.seed;
+        let run = |options: &Options, number: u32| {
+            let outcome = evaluate(&model, self.machine, options, seed.wrapping_add(u64::from(number)));
+            bar.inc(1);
+            outcome
+        };
+        let outcomes: Vec<Outcome> = (0..runs).into_par_iter().map(|number| run(&self.options, number)).collect();
+        if let Some(at) = outcomes.iter().position(|o| o.verdict != Verdict::Finished) {
+            bar.finish_and_clear();
+            let seed = seed.wrapping_add(at as u64);
+            let outcome = Box::new(outcomes[at].clone());
+            return Err(NotPredicted::Run { outcome, model: Box::new(model), seed });
+        }
+        let changed = |change: &WhatIf| {
+            let all: Vec<Outcome> = (0..runs)
+                .into_par_iter()
+                .map(|number| run(&change.apply(&self.options, &outcomes[number as usize]), number))
+                .collect();
+            (*change, summarise(&all).map_or(f64::NAN, |summary| summary.median_s))
+        };
+        let changed: Vec<(WhatIf, f64)> = self.args.what_if.iter().map(changed).collect();
+        bar.finish_and_clear();
+        let Some(summary) = summarise(&outcomes) else {
+            return Err(NotPredicted::Model(Vec::new()));
+        };
+        Ok(Prediction { numprocs, model, outcomes, seed, summary, changed })
+    }
+}
+
+/// Whether two runs with different seeds may differ.
+fn varies(model: &Model, machine: &Machine, options: &Options) -> bool {
+    let program = model.ops.iter().any(|op| match &op.kind {
+        OpKind::Serial(serial) => serial.times.iter().any(|(_, time, _)| !matches!(time.law, Law::Fixed(_))),
+        OpKind::Choose(_) => true,
+        _ => false,
+    });
+    let lost = options.losses && machine.tail.is_some();
+    let drawn = options.draw == Draw::Full && [&machine.inter, &machine.intra].into_iter().any(path_varies);
+    let measured = options.draw == Draw::Full
+        && !machine.collectives.measured.is_empty()
+        && model.ops.iter().any(|op| matches!(&op.kind, OpKind::Message(m) if matches!(**m, Message::Collective(_))));
+    program || lost || drawn || measured
+}
+
+fn path_varies(path: &Path) -> bool {
+    let transit = match &path.transit {
+        Transit::Linear(linear) => linear.spread.as_ref().is_some_and(|spread| !spread.is_constant()),
+        Transit::Measured(_) => true,
+    };
+    transit || [&path.send, &path.receive].into_iter().any(|local| matches!(local, Local::Measured(_)))
+}
