@@ -98,6 +98,7 @@ int main(int argc, char **argv) {
     }
     if (argc > 1 && strcmp(argv[1], "--list") == 0) {
         printf("send,micros,recv\n");
+        // PEVPM Serial time = 0
         for (long i = 0; i < jobs; i++) printf("%ld,%ld,%ld\n", list[i].send_bytes, list[i].micros, list[i].recv_bytes);
         return 0;
     }

@@ -98,6 +98,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "fft: no memory\n");
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
+    // PEVPM Serial time = 0
     for (int y = 0; y < slice; y++)
         for (int x = 0; x < side; x++) start[(size_t)y * side + x].re = (float)(((procnum * slice + y) * 7 + x * 3) % 32) / 32;
     for (int k = 0; k < side; k++) {
@@ -131,6 +132,7 @@ int main(int argc, char **argv) {
     // PEVPM }
     double elapsed = MPI_Wtime() - begin;
     double slowest, sum, part = 0;
+    // PEVPM Serial time = 0
     for (size_t i = 0; i < points; i++) part += sqrt((double)mine[i].re * mine[i].re + (double)mine[i].im * mine[i].im);
     // PEVPM Skip
     MPI_Reduce(&elapsed, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);

@@ -51,6 +51,7 @@ int main(int argc, char **argv) {
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
     /* The upper and the left rim are hot and stay so. */
+    // PEVPM Serial time = 0
     for (int y = 1; y <= height; y++) {
         old[(size_t)y * columns] = new[(size_t)y * columns] = 1.0f;
         for (int x = 0; x < columns && first + y == 1; x++) old[(size_t)y * columns + x] = new[(size_t)y * columns + x] = 1.0f;
@@ -153,6 +154,7 @@ int main(int argc, char **argv) {
     // PEVPM }
     double elapsed = MPI_Wtime() - begin;
     double slowest, sum, part = 0;
+    // PEVPM Serial time = 0
     for (int y = 1; y <= height; y++)
         for (int x = 0; x < columns; x++) part += old[(size_t)y * columns + x];
     // PEVPM Skip
