@@ -537,7 +537,8 @@ impl<'a> Compiler<'a> {
 
     /// The number of a communicator that is a name: above those that one would write.
     pub fn communicator(&mut self, ex: &Ex) -> Expr {
-        const NAMED: i64 = 1 << 32;
+        // The virtual machine takes numbers below 2^30.
+        const NAMED: i64 = 1 << 29;
         if let Ex::Name(name, _) = ex
             && !self.is_known(name)
         {

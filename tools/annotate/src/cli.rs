@@ -72,6 +72,12 @@ pub fn run(args: &AnnotateArgs) -> Result<u8, Error> {
     if !args.measure && !args.arguments.is_empty() {
         return Err(Error::Usage("arguments for the program need --measure".into()));
     }
+    if let Some(output) = &args.output
+        && output.is_file()
+        && output.canonicalize().ok() == args.source.canonicalize().ok()
+    {
+        return Err(Error::Usage(format!("{}: not overwritten: it is read", output.display())));
+    }
     let bytes = fs::read(&args.source).map_err(|source| Error::Read { path: args.source.clone(), source })?;
     let text = String::from_utf8_lossy(&bytes);
     let options = Options { function: args.function.clone(), timed: args.timed };

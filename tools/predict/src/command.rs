@@ -70,6 +70,7 @@ pub fn run_to(args: &PredictArgs, to: &mut Streams) -> u8 {
 
 fn predicted(args: &PredictArgs, to: &mut Streams) -> Result<(), Failure> {
     let parameters = parameters::by_name(&args.parameters).map_err(Failure::Usage)?;
+    pictures::check(args)?;
     let wishes = Wishes {
         ranks_per_node: args.ranks_per_node,
         eager_bytes: args.eager,

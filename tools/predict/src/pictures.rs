@@ -19,6 +19,24 @@ use crate::table::{line_text, lost_by_line};
 /// Lines of the source that a page shows for each count.
 const MOST_LINES: usize = 10;
 
+/// Whether what is to be written would take the place of what is read, or of each other.
+///
+/// # Errors
+/// Which.
+pub fn check(args: &PredictArgs) -> Result<(), Failure> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_file = |path: &Path| !path.exists() || path.is_file();
+    let outputs: Vec<&Path> = [&args.html, &args.trace].into_iter().flatten().map(AsRef::as_ref).collect();
+    for (at, output) in outputs.iter().enumerate().filter(|(_, output)| is_file(output)) {
+        let read = args.files.iter().chain([&args.machine]).any(|input| real(input) == real(output));
+        if read || outputs[..at].iter().any(|other| real(other) == real(output)) {
+            let what = if read { "it is read" } else { "--html is written there" };
+            return Err(Failure::Usage(format!("{}: not overwritten: {what}", output.display())));
+        }
+    }
+    Ok(())
+}
+
 /// Writes what is asked for.
 pub fn write(args: &PredictArgs, sweep: &Sweep, all: &[Prediction], texts: &[Text]) -> Result<(), Failure> {
     let Some(largest) = all.iter().max_by_key(|p| p.numprocs) else { return Ok(()) };

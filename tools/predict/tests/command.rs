@@ -282,3 +282,34 @@ fn page_and_trace_are_written() {
     assert_eq!(computed.count(), 4);
     assert_eq!(run(program, &["-n", "2", "--html", "FOLDER/none/page.html"]).0.code, 1);
 }
+
+#[test]
+fn communicators_have_numbers_or_names() {
+    let with = |comm: &str| {
+        let send = format!("// PEVPM Message type = MPI_Send size = 100 from = 0 to = 1 comm = {comm}");
+        let recv = send.replace("MPI_Send", "MPI_Recv");
+        format!(
+            "// PEVPM Runon c1 = procnum == 0\n// PEVPM {{\n{send}\n// PEVPM }}\n// PEVPM Runon c1 = procnum == 1\n// PEVPM {{\n{recv}\n// PEVPM }}\n// PEVPM Message type = MPI_Barrier comm = {comm}\n"
+        )
+    };
+    let by_number = predictions(&with("1"), &["-n", "2"]);
+    assert_eq!(predictions(&with("half"), &["-n", "2"]), by_number);
+}
+
+#[test]
+fn what_is_read_is_not_overwritten() {
+    for output in ["--html", "--trace"] {
+        for input in ["program.c", "simple.toml"] {
+            let (ran, folder) = run("// PEVPM Serial time = 1\n", &["-n", "1", output, &format!("FOLDER/{input}")]);
+            assert_eq!(ran.code, 2, "{}", ran.err);
+            assert!(ran.err.contains(input) && ran.err.contains("not overwritten: it is read"), "{}", ran.err);
+            assert_eq!(fs::read_to_string(folder.path().join("simple.toml")).unwrap(), SIMPLE);
+        }
+    }
+    let both = ["-n", "1", "--html", "FOLDER/one", "--trace", "FOLDER/one"];
+    let (ran, folder) = run("// PEVPM Serial time = 1\n", &both);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(!folder.path().join("one").exists());
+    let (ran, _folder) = run("// PEVPM Serial time = 1\n", &["-n", "1", "--html", "/dev/null", "--trace", "/dev/null"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+}

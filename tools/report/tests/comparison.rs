@@ -369,7 +369,7 @@ fn medians_not_above_zero_have_no_ratio_and_no_nan() {
         let (a, b) = (digest_of("a", &[vec![-20.0]], error), digest_of("b", &[vec![500.0]], error));
         let comparison = compare::compare(&a, &b);
         let pair = comparison.pairs().next().unwrap();
-        assert_eq!((pair.verdict, pair.ratio), (verdict, 1.0));
+        assert!(pair.verdict == verdict && pair.ratio.is_nan(), "{pair:?}");
         assert!(!Table::of_match(&comparison.matches[0]).text().contains("NaN"));
     }
 }

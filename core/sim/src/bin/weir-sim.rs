@@ -206,9 +206,23 @@ fn main() -> ExitCode {
     }
 }
 
+/// A line on standard output. Who reads it may have gone away, as in `weir-sim run ... | head`: then nobody wants the rest.
+fn say(line: std::fmt::Arguments<'_>) {
+    use std::io::Write;
+    // What a shell says of a program that SIGPIPE ended: 128 + 13.
+    const READER_IS_GONE: i32 = 141;
+    if writeln!(std::io::stdout(), "{line}").is_err() {
+        std::process::exit(READER_IS_GONE);
+    }
+}
+
+macro_rules! say {
+    ($($piece:tt)*) => { say(format_args!($($piece)*)) };
+}
+
 fn print_scenario(s: &Scenario) -> ExitCode {
     match serde_json::to_string_pretty(s) {
-        Ok(text) => println!("{text}"),
+        Ok(text) => say!("{text}"),
         Err(e) => eprintln!("weir-sim: {e}"),
     }
     ExitCode::SUCCESS
@@ -278,7 +292,7 @@ fn swarm(seeds: std::ops::Range<u64>, profile: Profile, keep_going: bool) -> Res
     failures.sort();
     let took = began.elapsed().as_secs_f64();
     let slow = slowest.into_inner().unwrap_or_default();
-    println!(
+    say!(
         "{total} seeds of profile {} in {took:.1} s, {} events; slowest seed {} with {:.2} s",
         profile.name(),
         events.into_inner(),
@@ -286,14 +300,14 @@ fn swarm(seeds: std::ops::Range<u64>, profile: Profile, keep_going: bool) -> Res
         slow.0
     );
     let [up, failed, units, bytes, seeds] = lanes.map(AtomicU64::into_inner);
-    println!("lanes: ends up {up}, failed {failed}, units {units} with {bytes} bytes, in {seeds} seeds");
+    say!("lanes: ends up {up}, failed {failed}, units {units} with {bytes} bytes, in {seeds} seeds");
     for (seed, f) in &failures {
-        println!("seed {seed}: {f}\n    {}", repro(*seed, profile));
+        say!("seed {seed}: {f}\n    {}", repro(*seed, profile));
     }
     if let (Some((seed, _)), false) = (failures.first(), keep_going) {
         tell(&Scenario::draw(*seed, profile), 60);
     }
-    println!("{} broken promises", failures.len());
+    say!("{} broken promises", failures.len());
     Ok(failures.is_empty())
 }
 
@@ -316,7 +330,7 @@ fn planted_defects(names: &[String], seeds: &std::ops::Range<u64>, json: bool) -
     }
     let chosen = planted::ALL.iter().filter(|k| names.is_empty() || names.iter().any(|n| n == k.name));
     if !json {
-        println!("{:<18} {:<50} {:<8} {:>6} {:<16} {:>7}", "defect", "promise", "profile", "seed", "found by", "s");
+        say!("{:<18} {:<50} {:<8} {:>6} {:<16} {:>7}", "defect", "promise", "profile", "seed", "found by", "s");
     }
     let mut all = Vec::new();
     std::panic::set_hook(Box::new(|_| {}));
@@ -327,7 +341,7 @@ fn planted_defects(names: &[String], seeds: &std::ops::Range<u64>, json: bool) -
         if !json {
             let (seed, by) = found.as_ref().map_or(("-".into(), "NOT FOUND"), |f| (f.seed.to_string(), &*f.kind));
             let (name, profile) = (known.name, known.profile.name());
-            println!("{name:<18} {:<50} {profile:<8} {seed:>6} {by:<16} {took_s:>7.2}", known.promise);
+            say!("{name:<18} {:<50} {profile:<8} {seed:>6} {by:<16} {took_s:>7.2}", known.promise);
         }
         let (seed, (kind, detail)) = (found.as_ref().map(|f| f.seed), found.map(|f| (f.kind, f.detail)).unzip());
         all.push(Search {
@@ -342,7 +356,7 @@ fn planted_defects(names: &[String], seeds: &std::ops::Range<u64>, json: bool) -
     }
     let _ = std::panic::take_hook();
     if json {
-        println!("{}", serde_json::to_string_pretty(&all).map_err(|e| e.to_string())?);
+        say!("{}", serde_json::to_string_pretty(&all).map_err(|e| e.to_string())?);
     }
     let missed = all.iter().filter(|s| s.found_at_seed.is_none()).count();
     if missed > 0 {
@@ -356,7 +370,7 @@ fn planted_defects(names: &[String], seeds: &std::ops::Range<u64>, json: bool) -
 fn tell(s: &Scenario, keep: usize) {
     if let Ok(r) = run_caught(s, Watch { keep, ..Watch::default() }) {
         for line in &r.story {
-            println!("  {line}");
+            say!("  {line}");
         }
     }
 }
@@ -364,12 +378,12 @@ fn tell(s: &Scenario, keep: usize) {
 fn run_one(which: &Which, trace: bool, show_only: bool) -> Result<bool, String> {
     let s = which.scenario()?;
     if show_only {
-        println!("{}", serde_json::to_string_pretty(&s).map_err(|e| e.to_string())?);
+        say!("{}", serde_json::to_string_pretty(&s).map_err(|e| e.to_string())?);
         return Ok(true);
     }
     let r = run_caught(&s, Watch { keep: 60, live: trace, ..Watch::default() })?;
     let again = run_caught(&s, Watch::default())?;
-    println!(
+    say!(
         "hash {:016x}, {} events, done at {:.6} s (virtual), {} messages, {} bytes",
         r.hash,
         r.events,
@@ -377,33 +391,36 @@ fn run_one(which: &Which, trace: bool, show_only: bool) -> Result<bool, String> 
         r.message_ns.len(),
         r.bytes
     );
-    println!("network: {:?}", r.net);
-    println!(
+    say!("network: {:?}", r.net);
+    say!(
         "lost {} (spurious {}), probe timeouts {}, bytes resent {}",
-        r.packets_lost, r.losses_spurious, r.probe_timeouts, r.bytes_resent
+        r.packets_lost,
+        r.losses_spurious,
+        r.probe_timeouts,
+        r.bytes_resent
     );
     if r.tcp.tried > 0 {
         let [up, failed, units, bytes] = r.lanes;
-        println!("lanes: ends up {up}, failed {failed}, units {units} with {bytes} bytes; {:?}", r.tcp);
+        say!("lanes: ends up {up}, failed {failed}, units {units} with {bytes} bytes; {:?}", r.tcp);
     }
     for (from, to, sent, took, len) in &r.slowest {
-        println!(
+        say!(
             "slow: {len} bytes from {from} to {to} sent at {:.6} s took {:.6} s",
             *sent as f64 / 1e9,
             *took as f64 / 1e9
         );
     }
     if again.hash != r.hash {
-        println!("NOT REPRODUCIBLE: the second run has hash {:016x}", again.hash);
+        say!("NOT REPRODUCIBLE: the second run has hash {:016x}", again.hash);
         return Ok(false);
     }
     let Some(v) = &r.violation else {
         return Ok(true);
     };
     for line in &r.story {
-        println!("  {line}");
+        say!("  {line}");
     }
-    println!(
+    say!(
         "seed {}: {}: {} (virtual time {:.6} s)\n    {}",
         s.seed,
         v.kind,
@@ -423,14 +440,14 @@ fn shrink_one(which: &Which) -> Result<bool, String> {
         eprintln!("this scenario breaks no promise");
         return Ok(true);
     };
-    println!("{}", serde_json::to_string_pretty(&small).map_err(|e| e.to_string())?);
+    say!("{}", serde_json::to_string_pretty(&small).map_err(|e| e.to_string())?);
     eprintln!("{}", outcome(&small).unwrap_or_default());
     Ok(false)
 }
 
 fn show(points: &[Point]) -> Vec<Report> {
     let reports: Vec<Report> = points.par_iter().map(table::measure).collect();
-    print!("{}", table::table(points, &reports));
+    say!("{}", table::table(points, &reports).trim_end());
     reports
 }
 
@@ -482,6 +499,6 @@ fn memory(peers: u32) -> Result<bool, String> {
     drop(hub);
     let freed = before - MEMORY.current_usage();
     let each = freed / peers as usize;
-    println!("{peers} peers idle for 30 s (virtual): {freed} bytes in all, {each} bytes each; goal 16384");
+    say!("{peers} peers idle for 30 s (virtual): {freed} bytes in all, {each} bytes each; goal 16384");
     Ok(each <= 16384)
 }
