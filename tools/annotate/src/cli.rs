@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::c::MOST_BYTES;
 use crate::measure::{self, Plan};
 use crate::{Annotated, Error, Options, annotate};
 
@@ -78,7 +79,11 @@ pub fn run(args: &AnnotateArgs) -> Result<u8, Error> {
     {
         return Err(Error::Usage(format!("{}: not overwritten: it is read", output.display())));
     }
-    let bytes = fs::read(&args.source).map_err(|source| Error::Read { path: args.source.clone(), source })?;
+    // One more than is taken: what is too long is told as such, also of a device, which has no end.
+    let mut bytes = Vec::new();
+    fs::File::open(&args.source)
+        .and_then(|file| file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|source| Error::Read { path: args.source.clone(), source })?;
     let text = String::from_utf8_lossy(&bytes);
     let options = Options { function: args.function.clone(), timed: args.timed };
     let mut annotated = annotate(&text, &name, &options)?;

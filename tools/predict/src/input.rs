@@ -1,5 +1,6 @@
 //! What is read: sources, streams of data, machines.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +13,8 @@ use crate::error::Failure;
 
 /// Rows that a stream may have.
 const MAX_ROWS: usize = 10_000_000;
+/// Bytes of a stream of data.
+const MAX_STREAM: u64 = 256 << 20;
 /// Bytes of a machine's description.
 const MAX_DESCRIPTION: u64 = 1 << 20;
 
@@ -28,15 +31,20 @@ pub struct Text {
 pub fn sources(paths: &[PathBuf]) -> Result<Vec<Text>, Failure> {
     let mut all = Vec::new();
     for path in paths {
-        let length = std::fs::metadata(path).map_err(|e| Failure::file(path, told(&e)))?.len();
-        if length > MAX_BYTES as u64 {
-            return Err(Failure::file(path, format!("has more than {} MiB", MAX_BYTES >> 20)));
-        }
-        let bytes = std::fs::read(path).map_err(|e| Failure::file(path, told(&e)))?;
+        let bytes = read(path, MAX_BYTES as u64)?;
+        let bytes = bytes.ok_or_else(|| Failure::file(path, format!("has more than {} MiB", MAX_BYTES >> 20)))?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         all.push(Text { name: path.display().to_string(), text });
     }
     Ok(all)
+}
+
+/// What is in a file; none if that is more than `most` bytes. What has no length, such as a device, is read no further either.
+fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>, Failure> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(|e| Failure::file(path, told(&e)))?;
+    file.take(most + 1).read_to_end(&mut bytes).map_err(|e| Failure::file(path, told(&e)))?;
+    Ok((bytes.len() as u64 <= most).then_some(bytes))
 }
 
 /// The texts as the parser takes them.
@@ -70,11 +78,11 @@ fn table(stream: &Stream, files: &[String]) -> Result<Table, String> {
     let source = files.get(stream.place.file as usize).map(Path::new).and_then(Path::parent).unwrap_or(Path::new(""));
     let path = source.join(&stream.file);
     let shown = path.display();
+    let file = std::fs::File::open(&path).map_err(|e| format!("{shown}: {}", told(&e)))?;
     let mut reader = csv::ReaderBuilder::new()
         .trim(csv::Trim::All)
         .comment(Some(b'#'))
-        .from_path(&path)
-        .map_err(|e| format!("{shown}: {}", csv_error(e)))?;
+        .from_reader(std::io::BufReader::new(Bounded { file, left: MAX_STREAM }));
     let header = reader.headers().map_err(|e| format!("{shown}: {}", csv_error(e)))?;
     let columns: Vec<String> = header.iter().map(str::to_owned).collect();
     let mut values = Vec::new();
@@ -91,6 +99,22 @@ fn table(stream: &Stream, files: &[String]) -> Result<Table, String> {
         }
     }
     Ok(Table { columns, values })
+}
+
+/// A file of which no more than so many bytes are read: what has more is an error, not cut.
+struct Bounded {
+    file: std::fs::File,
+    left: u64,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read(into)?;
+        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
+            std::io::Error::new(std::io::ErrorKind::FileTooLarge, format!("more than {} MiB", MAX_STREAM >> 20))
+        })?;
+        Ok(read)
+    }
 }
 
 fn csv_error(error: csv::Error) -> String {
@@ -111,10 +135,10 @@ pub fn machine(path: &Path, wishes: &Wishes) -> Result<Machine, Failure> {
     if found.is_dir() {
         return crate::measured::machine(path, wishes);
     }
-    if found.len() > MAX_DESCRIPTION {
-        return Err(Failure::file(path, "is no description of a machine: it has more than 1 MiB"));
-    }
-    let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, told(&e)))?;
+    let too_long = || Failure::file(path, "is no description of a machine: it has more than 1 MiB");
+    let bytes = read(path, MAX_DESCRIPTION)?.ok_or_else(too_long)?;
+    let text =
+        String::from_utf8(bytes).map_err(|_| Failure::file(path, "is no description of a machine: it is no text"))?;
     if *wishes != Wishes::default() {
         let said = "--ranks-per-node, --eager and --measured are for measured machines: say it in the description";
         return Err(Failure::Usage(said.to_owned()));

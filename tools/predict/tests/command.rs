@@ -313,3 +313,25 @@ fn what_is_read_is_not_overwritten() {
     let (ran, _folder) = run("// PEVPM Serial time = 1\n", &["-n", "1", "--html", "/dev/null", "--trace", "/dev/null"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
 }
+
+#[test]
+fn what_has_no_end_is_read_so_far_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("simple.toml"), SIMPLE).unwrap();
+    fs::write(path("program.c"), "// PEVPM Serial time = 1\n").unwrap();
+    fs::write(path("stream.c"), "// PEVPM Stream s = \"/dev/zero\"\n// PEVPM Take s\n").unwrap();
+    let cases = [
+        ("/dev/zero", "simple.toml", "16 MiB"),
+        ("program.c", "/dev/zero", "1 MiB"),
+        ("stream.c", "simple.toml", "256 MiB"),
+    ];
+    for (program, machine, told) in cases {
+        let at = |name: &str| if name.starts_with('/') { name.to_owned() } else { path(name) };
+        let args = Cli::try_parse_from(["predict", &at(program), "--machine", &at(machine), "-n", "1"]).unwrap().args;
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let code = run_to(&args, &mut Streams { out: &mut out, err: &mut err, coloured: false });
+        let err = String::from_utf8_lossy(&err);
+        assert!(code != 0 && err.contains(told), "{program} {machine}: {code} {err}");
+    }
+}
