@@ -528,6 +528,23 @@ pub enum CollectiveOp {
     Exscan,
 }
 
+impl CollectiveOp {
+    /// All of them.
+    pub const ALL: [CollectiveOp; 11] = [
+        Self::Barrier,
+        Self::Bcast,
+        Self::Scatter,
+        Self::Gather,
+        Self::Allgather,
+        Self::Alltoall,
+        Self::Reduce,
+        Self::Allreduce,
+        Self::ReduceScatter,
+        Self::Scan,
+        Self::Exscan,
+    ];
+}
+
 /// Process numbers: inclusive ranges. Empty: all processes.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ranks(pub Vec<(Expr, Expr)>);

@@ -398,21 +398,7 @@ mod tests {
 
     #[test]
     fn each_collective_ends_and_leaves_no_message_whatever_the_algorithm_number_and_root() {
-        use CollectiveOp as Op;
-        let all = [
-            Op::Barrier,
-            Op::Bcast,
-            Op::Scatter,
-            Op::Gather,
-            Op::Allgather,
-            Op::Alltoall,
-            Op::Reduce,
-            Op::Allreduce,
-            Op::ReduceScatter,
-            Op::Scan,
-            Op::Exscan,
-        ];
-        for operation in all {
+        for operation in CollectiveOp::ALL {
             for algorithm in Algorithm::ALL.into_iter().filter(|a| a.can(operation)) {
                 for n in 1..=17 {
                     for root in [0, n / 2, n - 1] {

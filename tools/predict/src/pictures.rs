@@ -1,7 +1,5 @@
 //! The page (`--html`) and the trace (`--trace`).
 
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use weir_predict::observe::{self, Observer, Passed, Span};
@@ -43,7 +41,8 @@ pub fn write(args: &PredictArgs, sweep: &Sweep, all: &[Prediction], texts: &[Tex
     let title = format!("{} on {}", names(texts), sweep.machine.name);
     if let Some(path) = &args.html {
         let scene = scene(title.clone(), sweep, all, texts, Some(timeline(sweep, largest, MOST_IN_A_PAGE)));
-        std::fs::write(path, page::html(&scene)).map_err(|error| Failure::file(path, error))?;
+        let failed = |error| Failure::file(path, error);
+        weir_distribution::put(path, failed, |out| out.write_all(page::html(&scene).as_bytes()).map_err(failed))?;
     }
     if let Some(path) = &args.trace {
         write_trace(path, &timeline(sweep, largest, MOST_IN_A_TRACE), &title)?;
@@ -52,12 +51,8 @@ pub fn write(args: &PredictArgs, sweep: &Sweep, all: &[Prediction], texts: &[Tex
 }
 
 fn write_trace(path: &Path, timeline: &Timeline, title: &str) -> Result<(), Failure> {
-    let written = || {
-        let mut out = BufWriter::new(File::create(path)?);
-        trace::write(&mut out, timeline, title)?;
-        out.flush()
-    };
-    written().map_err(|error| Failure::file(path, error))
+    let failed = |error| Failure::file(path, error);
+    weir_distribution::put(path, failed, |mut out| trace::write(&mut out, timeline, title).map_err(failed))
 }
 
 fn names(texts: &[Text]) -> String {

@@ -94,21 +94,7 @@ pub fn operation_name(operation: CollectiveOp) -> &'static str {
 /// The operation of this name in files.
 #[must_use]
 pub fn operation_of(name: &str) -> Option<CollectiveOp> {
-    use CollectiveOp as Op;
-    let all = [
-        Op::Barrier,
-        Op::Bcast,
-        Op::Scatter,
-        Op::Gather,
-        Op::Allgather,
-        Op::Alltoall,
-        Op::Reduce,
-        Op::Allreduce,
-        Op::ReduceScatter,
-        Op::Scan,
-        Op::Exscan,
-    ];
-    all.into_iter().find(|op| operation_name(*op) == name)
+    CollectiveOp::ALL.into_iter().find(|op| operation_name(*op) == name)
 }
 
 /// Measured collectives: by operation, distributions by number of processes (in place of the level) and size.
