@@ -82,7 +82,7 @@ impl Connected {
     /// When the connections are to be looked at.
     #[must_use]
     pub fn next_timeout(&self, now: Time) -> Option<Time> {
-        self.lanes.next_timeout(now)
+        self.lanes.next_timeout(&self.st, now)
     }
 
     /// How many connections it has.

@@ -38,6 +38,9 @@ const AWAITED_GAP_NS: u64 = 5_000;
 const SHM_BUSY_NS: u64 = 2_000;
 /// Peers of this host that sent nothing for so long do not keep the sockets waiting.
 const SHM_QUIET_NS: u64 = 1_000_000;
+/// Passes in a row that found something in memory leave the sockets to a later one, where nothing is awaited there: who has its message does not wait for a look, and in the pass that
+/// finds nothing it costs nobody anything.
+const FOUND_PASSES_MAX: u32 = 16;
 
 /// An endpoint that talks to nobody is looked at so often by who polls it: first contact may be so late, while a look costs several system calls. Who sleeps on its descriptors is woken at once.
 const QUIET_GAP_NS: u64 = 30_000;
@@ -59,8 +62,9 @@ pub struct Core {
     pub no_shm: String,
     /// Packets of some peer are to be expected.
     packets_expected: bool,
-    /// When a record was last found.
+    /// When a record was last found, and in how many passes in a row that have left the sockets out.
     shm_found: Time,
+    found_passes: u32,
     /// Somebody sleeps, or has slept since the last pass: peers wake this endpoint by shared memory.
     asleep: bool,
     /// Nobody talks to this endpoint, and it to nobody. As of `judged`, and until it has something to say.
@@ -162,6 +166,7 @@ impl Core {
             judged: Time::ZERO,
             packets_expected: true,
             shm_found: Time::ZERO,
+            found_passes: 0,
             st,
             out: PacketBuf::default(),
             held_bytes: 0,
@@ -235,7 +240,12 @@ impl Core {
     fn is_socket_due(&mut self, now: Time, found: bool) -> bool {
         if found {
             self.shm_found = now;
+            if !self.packets_expected && self.found_passes < FOUND_PASSES_MAX {
+                self.found_passes += 1;
+                return false;
+            }
         }
+        self.found_passes = 0;
         let (quiet, gap) =
             if self.packets_expected { (SHM_BUSY_NS, AWAITED_GAP_NS) } else { (SHM_QUIET_NS, SOCKET_GAP_NS) };
         now.since_ns(self.st.last_look) >= gap || now.since_ns(self.shm_found) > quiet
@@ -257,6 +267,17 @@ impl Core {
     #[inline]
     pub fn send_straight(&mut self, op: &SendOp<Gather>) -> bool {
         self.shm.as_mut().is_some_and(|shm| shm.send_straight(&mut self.st, op))
+    }
+
+    /// Sends a short message in a packet of its own, if nothing else is under way with its peer that it would have to go with. False: it is to be sent as any other.
+    #[inline]
+    pub fn send_alone(&mut self, now: Time, op: &SendOp<Gather>) -> bool {
+        if self.finished || self.device.blocked_at().is_some() {
+            return false;
+        }
+        let Some(t) = self.st.messages.send_alone(now, op, &mut self.out) else { return false };
+        self.device.send_now(now.0, (t.remote, t.local), &self.out.head);
+        true
     }
 
     /// Hands over what was just sent to a peer whose carrier needs no socket. False: it takes packets.
@@ -429,7 +450,7 @@ impl Core {
     /// When the endpoint wants to be called again although nothing arrives. What is only to be sent does not count while there is no room for it.
     pub fn next_timeout(&self) -> Option<Time> {
         let mut due = self.st.messages.next_timeout();
-        if let Some(t) = self.lanes.as_ref().and_then(|l| l.next_timeout(now())) {
+        if let Some(t) = self.lanes.as_ref().and_then(|l| l.next_timeout(&self.st, now())) {
             due = Some(due.map_or(t, |d| d.min(t)));
         }
         if let Some(t) = self.device.next_due_ns().map(Time) {

@@ -168,7 +168,9 @@ impl Shared {
         let Some(mut core) = self.try_enter() else { return };
         let now = now();
         // As good as polled: the watchdog need not step in.
-        self.polled(now);
+        if self.polled(now) {
+            self.is_back(now);
+        }
         self.helped.store(true, Ordering::Relaxed);
         core.st.counters.turns += 1;
         core.progress_polled(now);

@@ -116,18 +116,24 @@ struct Shared {
 }
 
 impl Shared {
-    /// The program polls: the watchdog need not, and is not to be woken by what comes.
-    fn polled(&self, at: Time) {
+    /// The program polls: the watchdog need not, and is not to be woken by what comes. True: it was elsewhere since it last polled; if it finds nothing, it is to be told to
+    /// [`Shared::is_back`].
+    #[inline]
+    fn polled(&self, at: Time) -> bool {
         let last = self.last_poll.load(Ordering::Relaxed);
         self.last_poll.store(at.0, Ordering::Relaxed);
-        if at.0.saturating_sub(last) > waiting::ELSEWHERE_NS && !self.waiting.was_displaced() {
-            // What it did elsewhere is no waiting: its patience begins anew. But where others had its core meanwhile, they would have it spin for nothing a time slice long.
-            self.last_found.store(at.0, Ordering::Relaxed);
-        }
         self.sent_since_poll.store(false, Ordering::Relaxed);
         // Where another thread sleeps until something comes, what comes is to wake it, whoever polls meanwhile.
         if !self.armed.load(Ordering::Relaxed) {
             self.watch.program_is_back(self.look_time());
+        }
+        at.0.saturating_sub(last) > waiting::ELSEWHERE_NS
+    }
+
+    /// What the program did elsewhere is no waiting: its patience begins anew. But where others had its core meanwhile, they would have it spin for nothing a time slice long.
+    fn is_back(&self, at: Time) {
+        if !self.waiting.was_displaced() {
+            self.last_found.store(at.0, Ordering::Relaxed);
         }
     }
 
@@ -256,9 +262,24 @@ impl Endpoint {
         }
         let now = now();
         let (peer, bytes) = (op.peer, op.memory.len() as usize);
+        if !self.is_burst(&core, now, peer) && core.send_alone(now, &op) {
+            self.shared.sent();
+            core.sent = true;
+            core.st.peer(peer).last_send = crate::core::now();
+            self.wake_sleeper(&core);
+            return Ok(());
+        }
         core.st.messages.send(now, op)?;
         self.after_send(&mut core, now, peer, bytes);
         Ok(())
+    }
+
+    /// Whether a send of now belongs to a burst of sends to this peer.
+    #[inline]
+    fn is_burst(&self, core: &Core, at: Time, peer: u32) -> bool {
+        // From the end of the last send to the beginning of this one: what the program did between them.
+        let last = core.st.peers.get(peer as usize).map_or(Time::ZERO, |p| p.last_send);
+        at.since_ns(last) < self.shared.coalesce_ns && self.shared.watchdog_ns > 0
     }
 
     /// Sends what was just queued, unless it is one of a burst of small ones that go to this peer in packets: then it waits for a full packet, the next poll, or the watchdog at the latest.
@@ -272,10 +293,8 @@ impl Endpoint {
         if core.transmit_unless_packets(at, peer) {
             return self.wake_sleeper(core);
         }
-        let slot = core.st.peer(peer);
-        // From the end of the last send to the beginning of this one: what the program did between them.
-        let burst = at.since_ns(slot.last_send) < self.shared.coalesce_ns && self.shared.watchdog_ns > 0;
-        slot.last_send = at;
+        let burst = self.is_burst(core, at, peer);
+        core.st.peer(peer).last_send = at;
         core.held_bytes += bytes + FRAME_BYTES;
         if !burst || core.held_bytes >= PACKET_BYTES {
             core.transmit(at);
@@ -487,7 +506,7 @@ impl Endpoint {
             // Another thread may be the one that sleeps, and nobody watches for it any more.
             shared.notify.signal();
         }
-        shared.polled(now);
+        let was_elsewhere = shared.polled(now);
         if shared.helped.load(Ordering::Relaxed) {
             shared.helped.store(false, Ordering::Relaxed);
         }
@@ -514,6 +533,9 @@ impl Endpoint {
                 group.give_turn(shared, now, true);
             }
             return n;
+        }
+        if was_elsewhere {
+            shared.is_back(now);
         }
         self.after_empty_poll(core, now);
         0
@@ -569,7 +591,9 @@ impl Endpoint {
     /// One pass of progress.
     pub fn progress(&self) {
         let now = now();
-        self.shared.polled(now);
+        if self.shared.polled(now) {
+            self.shared.is_back(now);
+        }
         let Ok(mut core) = self.shared.enter() else { return };
         core.progress_polled(now);
         self.shared.look_soon();

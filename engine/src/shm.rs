@@ -25,6 +25,8 @@ const SETTLE_AT: usize = 64;
 const SETTLE_NS: u64 = 50_000;
 /// How often the timers of sessions are looked at, and what nobody waits for.
 const TIMERS_NS: u64 = 1_000_000;
+/// Passes in a row that may leave all but the records to a later one, each having found some. What comes is somebody's turn; the rest can wait until nothing has come.
+const FOUND_PASSES_MAX: u32 = 16;
 
 /// A peer with which memory is shared, or is to be.
 struct Peer {
@@ -70,6 +72,8 @@ pub struct SharedMemory {
     events: Vec<weir_shm::Event>,
     scratch: Vec<u8>,
     timers_at: Time,
+    /// Passes in a row that found records and did nothing else.
+    found_passes: u32,
     /// Why a peer is reached otherwise, by index, for people; and which endpoint that was, for an index may be given to another.
     why: Vec<Option<(u64, Why)>>,
     name: [u8; 48],
@@ -89,6 +93,7 @@ impl SharedMemory {
             events: Vec::new(),
             scratch: Vec::new(),
             timers_at: Time::ZERO,
+            found_passes: 0,
             why: Vec::new(),
             name,
             terms,
@@ -361,18 +366,25 @@ impl SharedMemory {
 
     // What arrives.
 
-    /// Takes what has come, looks after what was handed over, and hands over what waits. Returns the records read.
+    /// Takes what has come; in a pass that finds nothing, and now and then, looks after peers, timers and what was handed over. Returns the records read.
     pub fn progress(&mut self, st: &mut State, now: Time) -> usize {
-        let round = now >= self.timers_at;
-        if round {
-            self.leave_ended(st);
-        }
-        self.shm.poll(now.0, &mut self.events);
-        if !self.events.is_empty() {
-            for event in std::mem::take(&mut self.events) {
-                self.happened(st, now, event);
+        // (An event comes before the records of its peer.)
+        let mut read = 0;
+        if self.found_passes < FOUND_PASSES_MAX && self.events.is_empty() && !self.shm.has_events() {
+            read = self.read_ready(st, now);
+            if read > 0 {
+                self.found_passes += 1;
+                return read;
             }
         }
+        self.found_passes = 0;
+        read += self.look_after(st, now);
+        read
+    }
+
+    /// Takes what has come, a turn of it.
+    #[inline]
+    fn read_ready(&mut self, st: &mut State, now: Time) -> usize {
         let mut read = 0;
         while read < TURN_RECORDS
             && let Some(ix) = self.shm.next_ready()
@@ -383,6 +395,22 @@ impl SharedMemory {
             }
             read += n;
         }
+        read
+    }
+
+    /// All there is to do. Returns the records read.
+    fn look_after(&mut self, st: &mut State, now: Time) -> usize {
+        let round = now >= self.timers_at;
+        if round {
+            self.leave_ended(st);
+        }
+        self.shm.poll(now.0, &mut self.events);
+        if !self.events.is_empty() {
+            for event in std::mem::take(&mut self.events) {
+                self.happened(st, now, event);
+            }
+        }
+        let read = self.read_ready(st, now);
         self.settle(st, now, read == 0, round);
         if round {
             self.timers_at = now.plus_ns(TIMERS_NS);
@@ -418,7 +446,8 @@ impl SharedMemory {
     /// Reads up to `most` records of a peer. Returns how many.
     fn read(&mut self, st: &mut State, now: Time, ix: PeerIx, most: usize) -> usize {
         let mut n = 0;
-        while n < most {
+        // (What was read is seen to by the look for more: who waits for room is woken.)
+        while n < most && self.shm.has_more(ix) {
             let result = match self.take(st, now, ix) {
                 Taken::Nothing => break,
                 Taken::Placed(result) => result,

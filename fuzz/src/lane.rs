@@ -1,26 +1,30 @@
 //! Lanes (spec/lanes.md): two endpoints with packets and TCP connections between them. The input cuts the bytes of a
 //! connection, breaks it off, alters heads, repeats units and greetings and, where it knows the job's key, forges them.
 //!
-//! Each end reads and writes as the engine's driver does (`engine/src/lanes.rs`), with memory in place of sockets.
+//! Each end is the driver that ships (`core/bulk`), lent rows of bytes in place of sockets and an upper layer that believes nothing.
 
-use std::convert::Infallible;
+use std::net::SocketAddr;
 
 use arbitrary::Arbitrary;
-use weir_link::{Config, Counters, GREETING_LEN, LANE_GREETING_NS, LaneConfig, LaneHealth, LaneUnit, Level, Time};
-use weir_link::{UNIT_HEAD_LEN, UnitHead, UnitIn};
+use weir_bulk::{Broken, Head, Limits, NotMade, ROUND_NS, Read, Surroundings};
+use weir_link::{Config, Counters, Endpoint, GREETING_LEN, LaneConfig, LaneNews, LaneUnit, Level, PeerId, Time};
+use weir_link::{UNIT_HEAD_LEN, UnitIn};
+use weir_wire::MAX_ENVELOPE_LEN;
 use weir_wire::frame::Credit;
 use weir_wire::lane::UNIT_MAX;
 
 use crate::forge::{Lie, Snoop};
 use crate::input::{Few, Rest};
-use crate::pair::{self, Besides, Net, PEER};
+use crate::pair::{self, Besides, Net, PEER, addr};
 use crate::row::{Past, Row};
-use crate::upper::byte_of;
+use crate::upper::{Upper, byte_of};
 
-/// As the driver has it: bytes read besides payload, bytes in one turn.
-const STAGE_BYTES: usize = 4096;
-const TURN_BYTES: usize = 64 << 10;
+/// Connections of a side, and bytes in one turn: few, so that both are reached.
+const LIMITS: Limits = Limits { conns: 16, turn_bytes: 64 << 10 };
+/// Connections in all.
 const CONNS_MAX: usize = 16;
+/// Bytes that one step moves at most.
+const STEP_BYTES: usize = 64 << 10;
 /// Timers that outlive everything else.
 const SILENCE_NS: u64 = 60_000_000_000;
 
@@ -131,76 +135,65 @@ enum Harm {
     Forged,
 }
 
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Stage {
-    Greeted,
-    Stranger,
-    Up,
-    Gone,
-}
-
-/// An end lets go of its connection.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-struct Over;
-
-/// One end of a connection, as its driver keeps it.
-struct End {
-    stage: Stage,
-    since: Time,
-    lane: u32,
-    staged: Vec<u8>,
-    /// Where the first staged byte stands among all that came.
-    taken: u64,
-    put_off: bool,
-    unit: Option<(UnitIn, u32)>,
-    head: Vec<u8>,
-    head_done: usize,
-    out: Option<(LaneUnit, u32)>,
-    health: LaneHealth,
-}
-
-impl End {
-    fn new(stage: Stage, since: Time) -> End {
-        End {
-            stage,
-            since,
-            lane: 0,
-            staged: Vec::new(),
-            taken: 0,
-            put_off: false,
-            unit: None,
-            head: Vec::new(),
-            head_done: 0,
-            out: None,
-            health: LaneHealth::new(since),
-        }
-    }
-
-    fn unstage(&mut self, n: usize) {
-        self.staged.drain(..n);
-        self.taken += n as u64;
-    }
-}
-
-/// A connection: its ends by side, and what is on its way to each.
+/// A connection.
 struct Conn {
-    ends: [End; 2],
+    id: u32,
+    /// What is on its way to each side.
     rows: [Row; 2],
     mute: bool,
+    ends: [End; 2],
+}
+
+/// One end of it.
+#[derive(Default)]
+struct End {
+    /// The driver has it, or is to take it.
+    held: bool,
+    waits: bool,
+    /// It has failed, and the driver will hear of it.
+    broken: bool,
+    /// The number of its lane.
+    lane: u32,
+    /// Where the next head stands among all bytes that come.
+    head_at: u64,
+    /// A unit is to be written whose head is so long; a part of one was written.
+    head_due: Option<usize>,
+    writes: bool,
 }
 
 /// All connections, and what the input knows of them.
-struct Lanes {
+struct Books {
     conns: Vec<Conn>,
+    made_conns: u32,
     harm: Harm,
     /// Greetings made by the endpoints, and those that were accepted.
     made: Vec<[u8; GREETING_LEN]>,
     accepted: Vec<[u8; GREETING_LEN]>,
     /// Units that went to each side.
     past: [Vec<Past>; 2],
-    snoop: Snoop,
     /// An altered head was read.
     altered: bool,
+    /// Which connection may move bytes in this step, and how many more.
+    turn: (u32, usize),
+    /// Who connects in this step is refused.
+    refuses: bool,
+    /// What is taken now was read of this one.
+    reading: u32,
+    moved: bool,
+}
+
+/// Both ends' drivers, and what they are lent.
+struct Lanes {
+    drivers: [weir_bulk::Lanes<u32>; 2],
+    books: Books,
+    snoop: Snoop,
+}
+
+/// What the driver of one side is lent.
+struct Lent<'a> {
+    books: &'a mut Books,
+    upper: &'a mut Upper,
+    side: usize,
 }
 
 fn config(options: u16, lanes: u8) -> Config {
@@ -254,7 +247,7 @@ pub fn run(input: &Input) -> u64 {
     if harm == Harm::Altered {
         net.heal(1000 * (1 + u64::from(input.delay_us)), |net| lanes.heal(net));
         let damaged = count(&net, |c| c.lane.heads_damaged) > 0;
-        assert!(!damaged || lanes.altered, "a head was damaged that nobody altered");
+        assert!(!damaged || lanes.books.altered, "a head was damaged that nobody altered");
         assert_eq!(
             count(&net, |c| c.violations),
             0,
@@ -276,15 +269,20 @@ fn count(net: &Net, f: impl Fn(&Counters) -> u64) -> u64 {
 
 impl Lanes {
     fn new(harm: Harm) -> Lanes {
-        Lanes {
+        let books = Books {
             conns: Vec::new(),
+            made_conns: 0,
             harm,
             made: Vec::new(),
             accepted: Vec::new(),
             past: Default::default(),
-            snoop: Snoop::new(),
             altered: false,
-        }
+            turn: (0, 0),
+            refuses: false,
+            reading: 0,
+            moved: false,
+        };
+        Lanes { drivers: [(); 2].map(|()| weir_bulk::Lanes::new(LIMITS)), books, snoop: Snoop::new() }
     }
 
     /// Both sides know each other and the way between them.
@@ -313,20 +311,15 @@ impl Lanes {
         // Who is not to connect asks for it.
         net.collect();
         net.step(pair::Step::DeliverAll);
-        let before = self.conns.len();
-        for side in 0..2 {
-            self.connect(net, side, false);
+        let before = self.books.made_conns;
+        for side in [0, 1] {
+            self.progress(net, side, (0, 0));
         }
-        for k in before..self.conns.len() {
+        net.advance(ROUND_NS);
+        for id in before + 1..=self.books.made_conns {
             for side in [0, 1, 0] {
-                self.read(net, k, side, GREETING_LEN);
+                self.progress(net, side, (id, GREETING_LEN));
             }
-        }
-    }
-
-    fn read_last(&mut self, net: &mut Net, side: usize) {
-        if let Some(k) = self.conns.len().checked_sub(1) {
-            self.read(net, k, side, GREETING_LEN);
         }
     }
 
@@ -342,14 +335,18 @@ impl Lanes {
                     self.connect_both(net);
                 }
             }
-            Step::Connect { side, refuse } => _ = self.connect(net, usize::from(*side), *refuse < 32),
+            Step::Connect { side, refuse } => {
+                self.books.refuses = *refuse < 32;
+                self.progress(net, usize::from(*side), (0, 0));
+                self.books.refuses = false;
+            }
             Step::Write { conn, side, bytes } => {
-                let Some(k) = self.pick(*conn) else { return };
-                self.write(net, k, usize::from(*side), (*bytes).into());
+                let Some(id) = self.pick(*conn) else { return };
+                self.transmit(net, usize::from(*side), (id, (*bytes).into()));
             }
             Step::Read { conn, side, bytes } => {
-                let Some(k) = self.pick(*conn) else { return };
-                self.read(net, k, usize::from(*side), (*bytes).into());
+                let Some(id) = self.pick(*conn) else { return };
+                self.progress(net, usize::from(*side), (id, (*bytes).into()));
             }
             Step::Pump { rounds, bytes } => {
                 for _ in 0..=rounds % 8 {
@@ -358,15 +355,20 @@ impl Lanes {
                 }
             }
             Step::Break { conn, side, keep } => {
-                let (Some(k), side) = (self.pick(*conn), usize::from(*side)) else { return };
-                self.drop_end(net, k, side);
-                self.conns[k].rows[1 - side].cut(usize::from(*keep) << 2);
+                let (Some(id), side) = (self.pick(*conn), usize::from(*side)) else { return };
+                self.break_end(net, id, side);
+                self.books.conn(id).rows[1 - side].cut(usize::from(*keep) << 2);
             }
             Step::Mute { conn } => {
-                let Some(k) = self.pick(*conn) else { return };
-                self.conns[k].mute = true;
+                let Some(id) = self.pick(*conn) else { return };
+                self.books.conn(id).mute = true;
             }
-            Step::Tidy => self.tidy(net),
+            Step::Tidy => {
+                net.advance(ROUND_NS);
+                for side in [0, 1] {
+                    self.progress(net, side, (0, 0));
+                }
+            }
             harm => self.harm(net, harm),
         }
         self.after_all();
@@ -374,58 +376,58 @@ impl Lanes {
 
     /// Nothing is left of connections that nobody has, nor of the bytes of those that are mute.
     fn after_all(&mut self) {
-        self.conns.retain(|c| c.ends.iter().any(|e| e.stage != Stage::Gone));
-        self.conns.iter_mut().filter(|c| c.mute).flat_map(|c| &mut c.rows).for_each(|row| row.cut(0));
+        let conns = &mut self.books.conns;
+        conns.retain(|c| c.ends.iter().any(|e| e.held || e.waits));
+        conns.iter_mut().filter(|c| c.mute).flat_map(|c| &mut c.rows).for_each(|row| row.cut(0));
     }
 
     /// What nobody who is honest does.
     fn harm(&mut self, net: &mut Net, step: &Step) {
-        let now = net.now;
+        let harm = self.books.harm;
         match step {
             Step::Alter { conn, side, which, at, mask } => {
-                let Some(k) = self.pick(*conn) else { return };
-                self.conns[k].rows[usize::from(*side)].alter(usize::from(*which), usize::from(*at), (*mask).max(1));
+                let Some(id) = self.pick(*conn) else { return };
+                let rows = &mut self.books.conn(id).rows;
+                rows[usize::from(*side)].alter(usize::from(*which), usize::from(*at), (*mask).max(1));
             }
-            Step::Repeat { conn, side, which } if self.harm != Harm::Altered => {
-                let (Some(k), side) = (self.pick(*conn), usize::from(*side)) else { return };
-                let past = &self.past[side];
-                let between = self.conns[k].ends[1 - side].out.is_none();
-                let row = &mut self.conns[k].rows[side];
-                if let Some(p) = past.get(usize::from(*which) % past.len().max(1)).filter(|_| between && row.has_room())
-                {
-                    row.push_unit(&p.bytes(), p.head_len());
+            Step::Repeat { conn, side, which } if harm != Harm::Altered => {
+                let (Some(id), side) = (self.pick(*conn), usize::from(*side)) else { return };
+                let past = &self.books.past[side];
+                let past = past.get(usize::from(*which) % past.len().max(1)).map(|p| (p.bytes(), p.head_len()));
+                let c = self.books.conn(id);
+                if let Some((bytes, head_len)) = past.filter(|_| !c.ends[1 - side].writes && c.rows[side].has_room()) {
+                    c.rows[side].push_unit(&bytes, head_len);
                 }
             }
             Step::Stranger { side, which, at, mask, len, ends } => {
-                let seen = self.made.get(usize::from(*which) % self.made.len().max(1));
+                let made = &self.books.made;
+                let seen = made.get(usize::from(*which) % made.len().max(1));
                 let mut bytes = seen.copied().unwrap_or([0x5a; GREETING_LEN]);
                 // What it is not, it is altered to; else it may be a copy that comes before the original.
                 bytes[usize::from(*at) % GREETING_LEN] ^= mask.unwrap_or(0);
                 let len = if *len > 40 { GREETING_LEN } else { usize::from(*len) };
-                self.stranger(now, usize::from(*side), &bytes[..len.min(GREETING_LEN)], *ends);
-                self.read_last(net, usize::from(*side));
+                self.stranger(net, usize::from(*side), &bytes[..len.min(GREETING_LEN)], *ends);
             }
-            Step::Greet { side, ahead } if self.harm == Harm::Forged => {
-                let newest = self.conns.iter().flat_map(|c| c.ends.iter().map(|e| e.lane)).max().unwrap_or(0);
+            Step::Greet { side, ahead } if harm == Harm::Forged => {
+                let newest = self.books.conns.iter().flat_map(|c| c.ends.iter().map(|e| e.lane)).max().unwrap_or(0);
                 let side = usize::from(*side);
                 let Some(bytes) = self.snoop.greeting(side, newest.wrapping_add((*ahead).into())) else { return };
-                self.stranger(now, side, &bytes, false);
-                self.read_last(net, side);
+                self.stranger(net, side, &bytes, false);
             }
-            Step::Forge { conn, side, lie, msgs, bytes, read, at_once } if self.harm == Harm::Forged => {
-                let Some(k) = self.pick(*conn) else { return };
+            Step::Forge { conn, side, lie, msgs, bytes, read, at_once } if harm == Harm::Forged => {
+                let Some(id) = self.pick(*conn) else { return };
                 // Small numbers of bytes read are true more often.
                 let read =
                     if *read < 7 << 29 { u64::from((*read >> 12).saturating_sub(7 << 16)) } else { u64::from(*read) };
                 let credit = Credit { msgs_limit: u32::from(*msgs), bytes_limit: (*bytes).into() };
-                self.forge(net, k, usize::from(*side), lie, credit, read);
+                self.forge(net, id, usize::from(*side), lie, credit, read);
                 if *at_once {
-                    self.read(net, k, usize::from(*side), 1 << 20);
+                    self.progress(net, usize::from(*side), (id, 1 << 20));
                 }
             }
-            Step::Raw { conn, side, bytes } if self.harm == Harm::Forged => {
-                let Some(k) = self.pick(*conn) else { return };
-                let row = &mut self.conns[k].rows[usize::from(*side)];
+            Step::Raw { conn, side, bytes } if harm == Harm::Forged => {
+                let Some(id) = self.pick(*conn) else { return };
+                let row = &mut self.books.conn(id).rows[usize::from(*side)];
                 if row.has_room() {
                     row.push(&bytes.0);
                 }
@@ -434,27 +436,27 @@ impl Lanes {
         }
     }
 
-    fn pick(&self, conn: u8) -> Option<usize> {
-        usize::from(conn).checked_rem(self.conns.len())
+    fn pick(&self, conn: u8) -> Option<u32> {
+        let at = usize::from(conn).checked_rem(self.books.conns.len())?;
+        Some(self.books.conns[at].id)
     }
 
-    fn stranger(&mut self, now: Time, side: usize, bytes: &[u8], ended: bool) {
-        if self.conns.len() >= CONNS_MAX {
+    /// Somebody connects, and what they say is read at once.
+    fn stranger(&mut self, net: &mut Net, side: usize, bytes: &[u8], ended: bool) {
+        if self.books.conns.len() >= CONNS_MAX {
             return;
         }
-        let mut c = Conn {
-            ends: [End::new(Stage::Gone, now), End::new(Stage::Gone, now)],
-            rows: [Row::default(), Row::default()],
-            mute: false,
-        };
-        c.ends[side].stage = Stage::Stranger;
+        let id = self.books.add();
+        let c = self.books.conn(id);
+        c.ends[side].waits = true;
         c.rows[side].push(bytes);
         c.rows[side].ended = ended;
-        self.conns.push(c);
+        net.advance(ROUND_NS);
+        self.progress(net, side, (id, GREETING_LEN));
     }
 
-    fn forge(&mut self, net: &Net, k: usize, to: usize, lie: &Lie, credit: Credit, read: u64) {
-        let row = &mut self.conns[k].rows[to];
+    fn forge(&mut self, net: &Net, id: u32, to: usize, lie: &Lie, credit: Credit, read: u64) {
+        let row = &mut self.books.conn(id).rows[to];
         if row.has_room()
             && let Some((bytes, head_len)) = self.snoop.unit(net, to, lie, credit, read)
         {
@@ -462,68 +464,38 @@ impl Lanes {
         }
     }
 
-    /// Connects as the driver would. False: nobody wants to.
-    fn connect(&mut self, net: &mut Net, side: usize, refuse: bool) -> bool {
-        let now = net.now;
-        let Some(news) = net.sides[side].ep.take_lane_news() else { return false };
-        assert_eq!(news.peer, PEER);
-        let Some((lane, greeting)) = net.sides[side].ep.lane_greeting(PEER) else { return true };
-        if refuse || self.conns.len() >= CONNS_MAX {
-            net.sides[side].ep.lane_over(now, PEER, lane);
-            return true;
-        }
-        assert!(!self.made.contains(&greeting), "a greeting was used twice");
-        self.made.push(greeting);
-        let mut c = Conn {
-            ends: [End::new(Stage::Stranger, now), End::new(Stage::Stranger, now)],
-            rows: [Row::default(), Row::default()],
-            mute: false,
-        };
-        (c.ends[side].stage, c.ends[side].lane) = (Stage::Greeted, lane);
-        c.rows[1 - side].push_unit(&greeting, GREETING_LEN);
-        self.conns.push(c);
-        true
+    /// An end fails, and its driver lets go of it.
+    fn break_end(&mut self, net: &mut Net, id: u32, side: usize) {
+        self.books.conn(id).ends[side].broken = true;
+        self.progress(net, side, (id, 1));
     }
 
-    fn drop_end(&mut self, net: &mut Net, k: usize, side: usize) {
-        let c = &mut self.conns[k];
-        let (stage, lane) = (c.ends[side].stage, c.ends[side].lane);
-        c.ends[side] = End { lane, ..End::new(Stage::Gone, net.now) };
-        c.rows[1 - side].ended = true;
-        match stage {
-            Stage::Greeted | Stage::Up => {
-                net.sides[side].ep.lane_over(net.now, PEER, lane);
-            }
-            Stage::Stranger | Stage::Gone => {}
-        }
+    /// The driver of a side connects, accepts and reads so many bytes of one connection. Says whether something moved.
+    fn progress(&mut self, net: &mut Net, side: usize, turn: (u32, usize)) -> bool {
+        let Lanes { drivers, books, .. } = self;
+        (books.turn, books.moved) = (turn, false);
+        let driver = &mut drivers[side];
+        driver.progress(&mut Lent { books, upper: &mut net.sides[side], side }, net.now, false);
+        assert!(driver.staged() < UNIT_HEAD_LEN + MAX_ENVELOPE_LEN, "more is kept than a head");
+        let held = books.conns.iter().filter(|c| c.ends[side].held).count();
+        assert_eq!(driver.len(), held, "a connection was left open, or closed twice");
+        books.moved
     }
 
-    /// Drops what took too long, if what is awaited has not come meanwhile, and what is over.
-    fn tidy(&mut self, net: &mut Net) {
-        for k in 0..self.conns.len() {
-            for side in 0..2 {
-                if matches!(self.conns[k].ends[side].stage, Stage::Greeted | Stage::Stranger) {
-                    self.read(net, k, side, GREETING_LEN);
-                }
-                let (e, ep) = (&mut self.conns[k].ends[side], &net.sides[side].ep);
-                let over = match e.stage {
-                    Stage::Greeted | Stage::Stranger => net.now.since_ns(e.since) > LANE_GREETING_NS,
-                    Stage::Up => !ep.lane_is_up(PEER, e.lane) || e.is_given_up(ep.lane_waits(PEER, e.lane), net.now),
-                    Stage::Gone => false,
-                };
-                if over {
-                    self.drop_end(net, k, side);
-                }
-            }
-        }
+    /// It writes so many bytes to one connection. Says whether something moved.
+    fn transmit(&mut self, net: &mut Net, side: usize, turn: (u32, usize)) -> bool {
+        let Lanes { drivers, books, .. } = self;
+        (books.turn, books.moved) = (turn, false);
+        drivers[side].transmit(&mut Lent { books, upper: &mut net.sides[side], side }, net.now);
+        books.moved
     }
 
     fn pump(&mut self, net: &mut Net, bytes: usize) -> bool {
         let mut moved = false;
-        for k in 0..self.conns.len() {
-            for side in 0..2 {
-                moved |= self.write(net, k, side, bytes);
-                moved |= self.read(net, k, side, bytes);
+        for id in self.books.conns.iter().map(|c| c.id).collect::<Vec<_>>() {
+            for side in [0, 1] {
+                moved |= self.transmit(net, side, (id, bytes));
+                moved |= self.progress(net, side, (id, bytes));
             }
         }
         moved
@@ -532,183 +504,234 @@ impl Lanes {
     /// All goes well from now on.
     fn heal(&mut self, net: &mut Net) -> Besides {
         let mut moved = false;
-        for side in 0..2 {
-            while self.connect(net, side, false) {
-                moved = true;
-            }
+        for side in [0, 1] {
+            moved |= self.progress(net, side, (0, 0));
         }
-        moved |= self.pump(net, TURN_BYTES);
-        self.tidy(net);
+        moved |= self.pump(net, STEP_BYTES);
         self.after_all();
-        let next = self.conns.iter().flat_map(|c| &c.ends).filter_map(|e| match e.stage {
-            Stage::Greeted | Stage::Stranger => Some(e.since.plus_ns(LANE_GREETING_NS + 1)),
-            Stage::Up => e.health.next_look(),
-            Stage::Gone => None,
-        });
-        Besides { moved, next: next.min() }
+        let next = [0, 1].map(|i| self.drivers[i].next_timeout(&net.sides[i].ep, net.now));
+        let waits = self.books.conns.iter().any(|c| c.ends.iter().any(|e| e.waits));
+        let accept = waits.then(|| net.now.plus_ns(ROUND_NS));
+        Besides { moved, next: next.into_iter().flatten().chain(accept).min() }
     }
 
     /// Nothing comes any more, and both sides close.
     fn silence(&mut self, net: &mut Net) {
-        for k in 0..self.conns.len() {
-            for side in 0..2 {
-                self.drop_end(net, k, side);
+        self.books.refuses = true;
+        // What is put off, and who waits to be taken, needs another pass.
+        for _ in 0..3 {
+            net.advance(ROUND_NS);
+            for id in self.books.conns.iter().map(|c| c.id).collect::<Vec<_>>() {
+                for side in [0, 1] {
+                    self.break_end(net, id, side);
+                }
             }
         }
+        assert!(self.drivers.iter().all(weir_bulk::Lanes::is_empty), "a broken connection is kept");
         for s in &mut net.sides {
             s.close(net.now);
         }
         net.collect();
         net.advance(SILENCE_NS);
-        let open: Vec<_> = net.sides.iter().map(crate::upper::Upper::open_ops).collect();
+        let open: Vec<_> = net.sides.iter().map(Upper::open_ops).collect();
         assert_eq!(open, [0, 0], "operations outlive the peer timeout and the linger time");
-    }
-
-    /// Writes units until there is no more, or so many bytes are written. Says whether something moved.
-    fn write(&mut self, net: &mut Net, k: usize, side: usize, most: usize) -> bool {
-        let mut turn = 0;
-        while turn < most {
-            let Conn { ends, rows, .. } = &mut self.conns[k];
-            let (e, row, s) = (&mut ends[side], &mut rows[1 - side], &mut net.sides[side]);
-            if e.stage != Stage::Up || !row.has_room() {
-                break;
-            }
-            let (unit, done) = match e.out {
-                Some(out) => out,
-                None => {
-                    e.head.clear();
-                    e.head_done = 0;
-                    let Some(unit) = s.ep.lane_next(net.now, PEER, e.lane, &mut e.head) else { break };
-                    assert!((1..=UNIT_MAX).contains(&unit.len) && e.head.len() >= UNIT_HEAD_LEN);
-                    row.note_unit(e.head.len());
-                    Past::keep(&mut self.past[1 - side], &e.head, &unit);
-                    (unit, 0)
-                }
-            };
-            e.out = Some((unit, done));
-            if !s.is_open(unit.token) {
-                // The send was given up, and its memory is the caller's again.
-                self.drop_end(net, k, side);
-                return true;
-            }
-            let of_head = (most - turn).min(e.head.len() - e.head_done);
-            row.push(&e.head[e.head_done..e.head_done + of_head]);
-            e.head_done += of_head;
-            let n = (most - turn - of_head).min((unit.len - done) as usize) as u32;
-            row.extend((0..n).map(|i| byte_of(unit.token, unit.offset + u64::from(done + i))));
-            turn += of_head + n as usize;
-            e.out = (done + n < unit.len).then_some((unit, done + n));
-        }
-        turn > 0
-    }
-
-    /// Reads up to so many bytes. Says whether something moved.
-    fn read(&mut self, net: &mut Net, k: usize, side: usize, most: usize) -> bool {
-        let mut total = 0;
-        let e = &mut self.conns[k].ends[side];
-        let put_off = std::mem::take(&mut e.put_off);
-        let mut result = match e.stage {
-            Stage::Up if !net.sides[side].ep.lane_is_up(PEER, e.lane) => Err(Over),
-            _ if put_off => self.take_staged(net, k, side),
-            _ => Ok(()),
-        };
-        while result.is_ok() && total < most {
-            let Conn { ends, rows, mute } = &mut self.conns[k];
-            let (e, row) = (&mut ends[side], &mut rows[side]);
-            if e.stage == Stage::Gone || e.put_off || *mute {
-                break;
-            }
-            let room = e.unit.map_or(0, |(unit, done)| (unit.len - done) as usize) + STAGE_BYTES - e.staged.len();
-            assert!(room > 0, "no head is so long");
-            let n = room.min(most - total).min(row.len());
-            if n == 0 {
-                if row.ended {
-                    result = Err(Over);
-                }
-                break;
-            }
-            total += n;
-            e.staged.extend(row.take(n));
-            result = self.take_staged(net, k, side);
-        }
-        if let Err(Over) = result {
-            self.drop_end(net, k, side);
-        }
-        put_off || total > 0 || result.is_err()
-    }
-
-    /// A greeting, or the answer to ours, may be there.
-    fn greeted(&mut self, net: &mut Net, k: usize, side: usize) -> Result<(), Over> {
-        let Conn { ends, rows, .. } = &mut self.conns[k];
-        let (e, now) = (&mut ends[side], net.now);
-        let Some(bytes) = e.staged.first_chunk::<GREETING_LEN>().copied() else { return Ok(()) };
-        if e.stage == Stage::Greeted {
-            if !net.sides[side].ep.lane_answered(now, PEER, e.lane, &bytes) {
-                return Err(Over);
-            }
-        } else {
-            let answered = net.sides[side].ep.lane_greeted(now, &bytes);
-            let (peer, lane, answer) = answered.ok_or(Over)?;
-            assert_eq!(peer, PEER);
-            assert!(!self.accepted.contains(&bytes), "a greeting is good once");
-            assert!(self.harm == Harm::Forged || self.made.contains(&bytes), "a greeting that nobody made");
-            self.accepted.push(bytes);
-            e.lane = lane;
-            rows[1 - side].push_unit(&answer, GREETING_LEN);
-        }
-        (e.stage, e.health) = (Stage::Up, LaneHealth::new(now));
-        assert!(!rows[side].is_altered(e.taken), "an altered greeting was taken");
-        e.unstage(GREETING_LEN);
-        Ok(())
-    }
-
-    /// Takes greetings, heads and payload out of the stage, and ends the unit that is complete.
-    fn take_staged(&mut self, net: &mut Net, k: usize, side: usize) -> Result<(), Over> {
-        if self.conns[k].ends[side].stage != Stage::Up {
-            self.greeted(net, k, side)?;
-            if self.conns[k].ends[side].stage != Stage::Up {
-                return Ok(());
-            }
-        }
-        let Conn { ends, rows, .. } = &mut self.conns[k];
-        let (e, row, s, now) = (&mut ends[side], &rows[side], &mut net.sides[side], net.now);
-        loop {
-            if let Some((unit, done)) = &mut e.unit {
-                let n = ((unit.len - *done) as usize).min(e.staged.len());
-                s.check_payload(PEER, unit.key, unit.offset + u64::from(*done), &e.staged[..n]);
-                *done += n as u32;
-                let whole = (*done == unit.len).then_some(*unit);
-                e.unstage(n);
-                let Some(unit) = whole else { break };
-                e.unit = None;
-                s.unit_ends(now, PEER, e.lane, &unit);
-            }
-            let whole = |n: &usize| (UNIT_HEAD_LEN..=e.staged.len()).contains(n);
-            let Some(len) = UnitHead::len_with_envelope(&e.staged).filter(whole) else { break };
-            let (head, sends) = (e.staged[..len].to_vec(), s.sent.len());
-            let mut good = s.unit_tells(now, PEER, e.lane, &head);
-            if good && s.sent.len() > sends {
-                e.put_off = true;
-                break;
-            }
-            e.unit = if good { s.unit_begins(now, PEER, &head).map(|u| (u, 0)) } else { None };
-            good = e.unit.is_some();
-            self.altered |= row.is_altered(e.taken);
-            assert!(!good || !row.is_altered(e.taken), "an altered head was taken");
-            if !good {
-                return Err(Over);
-            }
-            e.unstage(len);
-        }
-        assert!(e.put_off || e.staged.len() < UNIT_HEAD_LEN + 48, "more is kept than a head");
-        Ok(())
     }
 }
 
-impl End {
-    /// As the driver asks; nothing is lost here.
-    fn is_given_up(&mut self, read: Option<u64>, now: Time) -> bool {
-        self.health.suffers(now, read, || Ok::<_, Infallible>(0)).is_ok_and(|given_up| given_up)
+impl Books {
+    fn add(&mut self) -> u32 {
+        self.made_conns += 1;
+        let id = self.made_conns;
+        self.conns.push(Conn { id, rows: Default::default(), mute: false, ends: Default::default() });
+        id
+    }
+
+    fn conn(&mut self, id: u32) -> &mut Conn {
+        self.conns.iter_mut().find(|c| c.id == id).expect("a connection that is there")
+    }
+
+    /// The connection that is this lane to a side.
+    fn lane(&mut self, side: usize, lane: u32) -> &mut Conn {
+        let is_it = |c: &&mut Conn| c.ends[side].held && c.ends[side].lane == lane;
+        self.conns.iter_mut().find(is_it).expect("a lane with a connection")
+    }
+}
+
+impl Surroundings for Lent<'_> {
+    type Stream = u32;
+    type Why = ();
+
+    fn accept(&mut self, _: Time) -> Option<u32> {
+        let c = self.books.conns.iter_mut().find(|c| c.ends[self.side].waits)?;
+        let e = &mut c.ends[self.side];
+        (e.waits, e.held, self.books.moved) = (false, true, true);
+        Some(c.id)
+    }
+
+    fn connect(&mut self, news: &LaneNews) -> Result<u32, NotMade<()>> {
+        assert_eq!(news.peer, PEER);
+        self.books.moved = true;
+        if self.books.conns.len() >= CONNS_MAX {
+            return Err(NotMade::Lacking);
+        }
+        if self.books.refuses {
+            return Err(NotMade::Refused(()));
+        }
+        let id = self.books.add();
+        let ends = &mut self.books.conn(id).ends;
+        (ends[self.side].held, ends[1 - self.side].waits) = (true, true);
+        Ok(id)
+    }
+
+    fn is_connected(&mut self, id: &mut u32) -> Result<bool, ()> {
+        let broken = self.books.conn(*id).ends[self.side].broken;
+        if broken { Err(()) } else { Ok(true) }
+    }
+
+    fn close(&mut self, id: u32) {
+        let (side, c) = (self.side, self.books.conn(id));
+        c.ends[side] = End { lane: c.ends[side].lane, ..End::default() };
+        c.rows[1 - side].ended = true;
+        self.books.moved = true;
+    }
+
+    fn remote(&self, _: &u32) -> Option<SocketAddr> {
+        Some(addr(1 - self.side))
+    }
+
+    fn lost_segments(&self, _: &u32) -> Result<u32, Broken> {
+        Ok(0)
+    }
+
+    fn write(&mut self, id: &mut u32, head: &[u8], payload: Option<(&LaneUnit, u32)>) -> Result<usize, Broken> {
+        let (side, turn) = (self.side, self.books.turn);
+        let c = self.books.conn(*id);
+        let (e, row) = (&mut c.ends[side], &mut c.rows[1 - side]);
+        if e.broken {
+            return Err(Broken);
+        }
+        let Some((unit, done)) = payload else {
+            row.push_unit(head, head.len());
+            self.books.moved = true;
+            return Ok(head.len());
+        };
+        if !self.upper.is_open(unit.token) {
+            // The send was given up, and its memory is the caller's again.
+            return Err(Broken);
+        }
+        let rest = (unit.len - done) as usize;
+        let most = if turn.0 == *id && row.has_room() { turn.1.min(head.len() + rest) } else { 0 };
+        if most == 0 {
+            return Ok(0);
+        }
+        if let Some(head_len) = e.head_due.take() {
+            row.note_unit(head_len);
+        }
+        let of_head = most.min(head.len());
+        row.push(&head[..of_head]);
+        let from = unit.offset + u64::from(done);
+        row.extend((from..).take(most - of_head).map(|i| byte_of(unit.token, i)));
+        e.writes = most < head.len() + rest;
+        self.books.turn.1 -= most;
+        self.books.moved = true;
+        Ok(most)
+    }
+
+    fn read(
+        &mut self,
+        id: &mut u32,
+        payload: Option<(PeerId, &UnitIn, u32)>,
+        stage: &mut [u8],
+    ) -> Result<Read, Broken> {
+        assert!(!stage.is_empty(), "no head is so long");
+        let (side, turn) = (self.side, self.books.turn);
+        self.books.reading = *id;
+        let c = self.books.conn(*id);
+        if c.ends[side].broken {
+            return Err(Broken);
+        }
+        let most = if turn.0 == *id && !c.mute { turn.1 } else { 0 };
+        if most > 0 && c.rows[side].len() == 0 && c.rows[side].ended {
+            return Ok(Read::End);
+        }
+        let rest = payload.map_or(0, |(_, unit, done)| (unit.len - done) as usize);
+        let n = most.min(rest + stage.len()).min(c.rows[side].len());
+        let bytes: Vec<u8> = c.rows[side].take(n).collect();
+        self.books.turn.1 -= n;
+        self.books.moved |= n > 0;
+        let (there, behind) = bytes.split_at(n.min(rest));
+        if let Some((peer, unit, done)) = payload {
+            self.upper.check_payload(peer, unit.key, unit.offset + u64::from(done), there);
+        }
+        stage[..behind.len()].copy_from_slice(behind);
+        Ok(Read::Bytes { payload: there.len(), staged: behind.len() })
+    }
+
+    fn endpoint(&self) -> &Endpoint {
+        &self.upper.ep
+    }
+
+    fn endpoint_mut(&mut self) -> &mut Endpoint {
+        &mut self.upper.ep
+    }
+
+    fn unit_tells(&mut self, now: Time, peer: PeerId, lane: u32, head: &[u8]) -> Head {
+        let c = self.books.lane(self.side, lane);
+        let altered = c.rows[self.side].is_altered(c.ends[self.side].head_at);
+        self.books.altered |= altered;
+        self.books.moved = true;
+        let sends = self.upper.sent.len();
+        if !self.upper.unit_tells(now, peer, lane, head) {
+            return Head::Wrong;
+        }
+        assert!(!altered, "an altered head was taken");
+        if self.upper.sent.len() > sends { Head::Answers } else { Head::Good }
+    }
+
+    fn unit_begins(&mut self, now: Time, peer: PeerId, lane: u32, head: &[u8]) -> Option<UnitIn> {
+        let unit = self.upper.unit_begins(now, peer, head)?;
+        self.books.lane(self.side, lane).ends[self.side].head_at += head.len() as u64 + u64::from(unit.len);
+        Some(unit)
+    }
+
+    fn put(&mut self, peer: PeerId, unit: &UnitIn, done: u32, bytes: &[u8]) {
+        self.upper.check_payload(peer, unit.key, unit.offset + u64::from(done), bytes);
+    }
+
+    fn unit_ends(&mut self, now: Time, peer: PeerId, lane: u32, unit: &UnitIn) {
+        self.upper.unit_ends(now, peer, lane, unit);
+    }
+
+    fn next_unit(&mut self, now: Time, peer: PeerId, lane: u32, head: &mut Vec<u8>) -> Option<LaneUnit> {
+        let unit = self.upper.ep.lane_next(now, peer, lane, head)?;
+        assert!((1..=UNIT_MAX).contains(&unit.len) && head.len() >= UNIT_HEAD_LEN);
+        self.books.lane(self.side, lane).ends[self.side].head_due = Some(head.len());
+        Past::keep(&mut self.books.past[1 - self.side], head, &unit);
+        Some(unit)
+    }
+
+    fn greeting(&mut self, peer: PeerId) -> Option<(u32, [u8; GREETING_LEN])> {
+        let (lane, greeting) = self.upper.ep.lane_greeting(peer)?;
+        assert!(!self.books.made.contains(&greeting), "a greeting was used twice");
+        self.books.made.push(greeting);
+        Some((lane, greeting))
+    }
+
+    fn greeted(&mut self, now: Time, bytes: &[u8; GREETING_LEN]) -> Option<(PeerId, u32, [u8; GREETING_LEN])> {
+        let (peer, lane, answer) = self.upper.ep.lane_greeted(now, bytes)?;
+        assert_eq!(peer, PEER);
+        let Books { harm, made, accepted, .. } = self.books;
+        assert!(!accepted.contains(bytes), "a greeting is good once");
+        assert!(*harm == Harm::Forged || made.contains(bytes), "a greeting that nobody made");
+        accepted.push(*bytes);
+        Some((peer, lane, answer))
+    }
+
+    fn is_up(&mut self, _: PeerId, lane: u32) {
+        let (id, side) = (self.books.reading, self.side);
+        let c = self.books.conn(id);
+        assert!(!c.rows[side].is_altered(0), "an altered greeting was taken");
+        (c.ends[side].lane, c.ends[side].head_at) = (lane, GREETING_LEN as u64);
     }
 }
 
@@ -735,8 +758,9 @@ mod tests {
         for side in 0..2 {
             let (mut net, mut lanes) = with_lane(Harm::Forged);
             let lie = Lie::Near { mseq: 9, total: 300, offset: 0, len: 300 };
-            lanes.forge(&net, 0, side, &lie, Credit { msgs_limit: 0, bytes_limit: 0 }, 0);
-            assert!(lanes.read(&mut net, 0, side, TURN_BYTES));
+            let id = lanes.pick(0).unwrap();
+            lanes.forge(&net, id, side, &lie, Credit { msgs_limit: 0, bytes_limit: 0 }, 0);
+            assert!(lanes.progress(&mut net, side, (id, STEP_BYTES)));
             let c = net.sides[side].ep.counters();
             assert_eq!((c.lane.units_received, c.violations), (1, 0), "{}", c.last_violation);
         }
@@ -748,16 +772,20 @@ mod tests {
             let (mut net, mut lanes) = with_lane(harm);
             // Three units of at most 700 bytes.
             lanes.message(&mut net, 0, 1, 2000);
-            assert!(lanes.write(&mut net, 0, 0, 10_000));
+            let id = lanes.pick(0).unwrap();
+            assert!(lanes.transmit(&mut net, 0, (id, 10_000)));
             if harm == Harm::Altered {
-                lanes.conns[0].rows[1].alter(0, 17, 2);
+                lanes.books.conn(id).rows[1].alter(0, 17, 2);
             } else {
                 lanes.step(&mut net, &Step::Repeat { conn: 0, side: true, which: 0 });
             }
-            lanes.read(&mut net, 0, 1, 10_000);
+            lanes.progress(&mut net, 1, (id, 10_000));
             let c = net.sides[1].ep.counters();
             let (units, damaged) = if harm == Harm::Altered { (0, 1) } else { (4, 0) };
-            assert_eq!((c.lane.units_received, c.lane.heads_damaged, lanes.altered), (units, damaged, damaged == 1));
+            assert_eq!(
+                (c.lane.units_received, c.lane.heads_damaged, lanes.books.altered),
+                (units, damaged, damaged == 1)
+            );
             assert_eq!((c.violations, c.lane.failed), (0, damaged));
         }
     }

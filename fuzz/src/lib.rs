@@ -18,6 +18,7 @@ pub mod matching;
 pub mod pair;
 pub mod parsers;
 pub mod predict;
+pub mod record;
 mod row;
 pub mod shm;
 pub mod upper;

@@ -118,7 +118,7 @@ pub(crate) struct Net {
     closing: bool,
 }
 
-fn addr(side: usize) -> SocketAddr {
+pub(crate) fn addr(side: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1 + u8::try_from(side).expect("0 or 1")], 4791))
 }
 

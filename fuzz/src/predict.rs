@@ -153,6 +153,7 @@ impl Gene {
             root: self.bit(1).then(|| number(self.c)),
             comm: number(u8::from(self.bit(5))),
             request: self.request(),
+            alike: !self.bit(4),
         }
     }
 
@@ -239,11 +240,11 @@ pub fn run(input: &Input) -> u64 {
     };
     let mut seen = Recording::default();
     let outcome = evaluate_observed(&model, &machine, &options, u64::from(input.seed), &mut seen);
-    // Beyond some 10^19 s times are cut off, and sums with them.
-    if outcome.time.seconds() < 1e18 {
-        let whole = outcome.time.attoseconds() * outcome.ends.len() as i128;
-        assert_eq!(outcome.losses.total().total().attoseconds(), whole, "causes sum to the time of all processes");
-        let by_op: i128 = outcome.losses.by_op.iter().map(|o| o.total().attoseconds()).sum();
+    // What goes beyond the end of the clock is a failure, and has no sums.
+    if outcome.time <= weir_predict::Time::clock_end(outcome.ends.len() as u32) {
+        let whole = outcome.time.yoctoseconds() * outcome.ends.len() as i128;
+        assert_eq!(outcome.losses.total().total().yoctoseconds(), whole, "causes sum to the time of all processes");
+        let by_op: i128 = outcome.losses.by_op.iter().map(|o| o.total().yoctoseconds()).sum();
         assert_eq!(by_op, whole, "so do ops");
     }
     assert!(seen.messages.windows(2).all(|w| w[0].received <= w[1].received), "time goes back");

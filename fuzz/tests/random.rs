@@ -44,6 +44,15 @@ fn parsers() {
 }
 
 #[test]
+fn record() {
+    let mut models = 0;
+    for seed in 0..2000 {
+        models += u64::from(weir_fuzz::record::run(&random(seed, 60)));
+    }
+    assert!(models > 1000, "only {models} became models");
+}
+
+#[test]
 fn annotate() {
     let pieces = ["int main(){", "for(int i=0;i<n;i++)", "if(rank==0)", "{", "}", "MPI_Send(b,4,MPI_INT,i,0,MPI_COMM_WORLD);", "MPI_Wait(&r,&s);", "n++;", "else "];
     let mut annotated = 0;

@@ -15,14 +15,15 @@ fn floor_of(folder: &str) -> Option<u32> {
         // Carriers: they pull from sessions. Packets also carry what the two ends of a bulk TCP connection say to each other.
         ("core", "lane") => Some(2),
         ("core", "link") => Some(3),
-        ("core", "message") => Some(4),
+        ("core", "message" | "bulk") => Some(4),
         // The simulator runs what ships, so it stands on their heads.
         ("core", "sim") => Some(5),
         ("transports" | "job", _) => Some(6),
         ("engine", _) => Some(7),
         ("faces", _) => Some(8),
+        ("tools", "put") => Some(8),
         ("tools", "emulate" | "distribution" | "mpi") => Some(9),
-        ("tools", "bench" | "report" | "annotate") => Some(10),
+        ("tools", "bench" | "report" | "annotate" | "record") => Some(10),
         ("tools", "scene") => Some(11),
         ("tools", "predict") => Some(12),
         ("tools", _) => Some(13),

@@ -16,8 +16,10 @@ mod measured;
 mod mpi;
 mod paths;
 mod predict;
+mod predictions;
 mod process;
 mod readme;
+mod simgrid;
 mod stack;
 mod suite;
 
@@ -81,6 +83,15 @@ enum Chore {
         /// Instead: whether its means agree with those of other benchmarks, by sizes; wants an idle machine
         #[arg(long)]
         agreement: bool,
+        /// This weir instead of the one that is built for it
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
+    },
+    /// Run only the tests of predictions against real MPIs: programs that end or hang, models of recorded runs
+    Predictions {
+        /// Only those whose names contain this
+        #[arg(default_value = "")]
+        only: String,
         /// This weir instead of the one that is built for it
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
@@ -176,6 +187,7 @@ fn chore() -> ExitCode {
         Chore::AnyMpi => suite::any_mpi(&paths),
         Chore::Measured { agreement: true, .. } => agreement::run(&paths),
         Chore::Measured { only, program, .. } => suite::measured(&paths, program, &only),
+        Chore::Predictions { only, program } => suite::predictions(&paths, program, &only),
         Chore::Bench { what: What::Mpi(options) } => bench::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Counts(options) } => bench::counts::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Emulator(options) } => bench::emulator::run(&paths, &options).map(|()| true),

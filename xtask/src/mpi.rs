@@ -45,7 +45,7 @@ impl Mpi {
 }
 
 /// The C programs, by file name without `.c`.
-pub const PROGRAMS: [&str; 16] = [
+pub const PROGRAMS: [&str; 17] = [
     "counts",
     "crowd",
     "pingpong",
@@ -60,6 +60,7 @@ pub const PROGRAMS: [&str; 16] = [
     "resident",
     "ring",
     "rma",
+    "script",
     "order",
     "threads",
 ];

@@ -16,6 +16,7 @@ use crate::launch::{Job, result_of};
 use crate::mpi;
 use crate::paths::Paths;
 use crate::process::{run_limited, run_quiet};
+use crate::simgrid;
 use crate::stack::Stack;
 
 /// What is run and predicted.
@@ -23,10 +24,13 @@ use crate::stack::Stack;
 pub struct Options {
     /// Only these programs
     #[arg(long, value_delimiter = ',', default_value = "jacobi,farm,fft")]
-    only: Vec<String>,
+    pub only: Vec<String>,
+    /// Compare with SimGrid's SMPI on a machine that exists nowhere, instead of real runs: needs smpicc and smpirun
+    #[arg(long)]
+    pub simgrid: bool,
     /// Numbers of ranks
     #[arg(short = 'n', long, value_delimiter = ',', default_value = "2,4,8")]
-    ranks: Vec<usize>,
+    pub ranks: Vec<usize>,
     /// Hosts, over which the ranks are spread
     #[arg(long, default_value_t = 4)]
     hosts: usize,
@@ -35,10 +39,10 @@ pub struct Options {
     stack: String,
     /// Rate of the hosts' links
     #[arg(long, default_value_t = 100)]
-    rate_mbit: u32,
+    pub rate_mbit: u32,
     /// Time of flight, one way
     #[arg(long, default_value_t = 500)]
-    delay_us: u32,
+    pub delay_us: u32,
     /// Queue of the switch's ports, packets: with few, an all-to-all overflows them
     #[arg(long)]
     queue: Option<u32>,
@@ -50,21 +54,21 @@ pub struct Options {
     bench_seconds: u32,
     /// No run or benchmark takes longer than this, seconds
     #[arg(long, default_value_t = 300)]
-    limit: u64,
+    pub limit: u64,
     /// Keep benchmarks and predictions in this folder
     #[arg(long)]
     keep: Option<PathBuf>,
 }
 
 /// A program with the arguments of its runs and the parameters of its model.
-struct Program {
-    name: &'static str,
+pub struct Program {
+    pub name: &'static str,
     /// Arguments of the program.
-    arguments: &'static [&'static str],
+    pub arguments: &'static [&'static str],
     /// Parameters of the model that say the same.
-    parameters: &'static [&'static str],
+    pub parameters: &'static [&'static str],
     /// The parameter for a serial time, and what the run time of one rank is divided by to get its milliseconds.
-    serial: Option<(&'static str, f64)>,
+    pub serial: Option<(&'static str, f64)>,
 }
 
 const PROGRAMS: [Program; 3] = [
@@ -84,8 +88,12 @@ const PROGRAMS: [Program; 3] = [
 ];
 
 /// The ways of evaluation that are compared, with their arguments for `weir predict`.
-const WAYS: [(&str, &[&str]); 3] =
-    [("full", &[]), ("2x1 average", &["--mode", "2x1-avg"]), ("no node limits", &["--without", "node-limits"])];
+const WAYS: [(&str, &[&str]); 4] = [
+    ("full", &[]),
+    ("as measured", &["--measured", "alltoall"]),
+    ("2x1 average", &["--mode", "2x1-avg"]),
+    ("no node limits", &["--without", "node-limits"]),
+];
 
 /// What belongs to one measurement.
 struct Setup<'a> {
@@ -101,6 +109,13 @@ struct Setup<'a> {
 /// # Errors
 /// If something cannot be built, measured or predicted. A run that fails is told in its row.
 pub fn run(paths: &Paths, options: &Options) -> Result<()> {
+    let kept = tempfile::tempdir()?;
+    let folder = options.keep.clone().unwrap_or_else(|| kept.path().to_owned());
+    fs::create_dir_all(&folder)?;
+    run_quiet(paths.cargo().args(["build", "--release", "-p", "weir"])).context("weir does not build")?;
+    if options.simgrid {
+        return simgrid::run(paths, options, &folder);
+    }
     mpi::set_up(paths)?;
     lab::acquire()?;
     let stacks = Stack::all(&["cubic".into(), "bbr".into()]);
@@ -113,10 +128,6 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     if stack.is_ours() && !paths.provider().exists() {
         bail!("there is no provider yet: cargo xtask build");
     }
-    let kept = tempfile::tempdir()?;
-    let folder = options.keep.clone().unwrap_or_else(|| kept.path().to_owned());
-    fs::create_dir_all(&folder)?;
-    run_quiet(paths.cargo().args(["build", "--release", "-p", "weir"])).context("weir does not build")?;
     let setup = Setup { paths, options, stack, weir: paths.target.join("release/weir"), folder };
     setup.compile()?;
     println!(
@@ -138,6 +149,20 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// The programs that are asked for.
+pub fn wanted(options: &Options) -> impl Iterator<Item = &'static Program> {
+    PROGRAMS.iter().filter(|p| options.only.iter().any(|o| o == p.name))
+}
+
+/// The median time that `weir predict --json` printed, seconds.
+///
+/// # Errors
+/// If it is not what that prints.
+pub fn predicted_median(json: &str) -> Result<f64> {
+    let all: Value = serde_json::from_str(json).context("weir predict --json")?;
+    all["predictions"][0]["median_s"].as_f64().context("weir predict says no median_s")
+}
+
 /// How busy the machine is: what was measured beside other work says little.
 fn load() -> String {
     fs::read_to_string("/proc/loadavg")
@@ -149,14 +174,10 @@ impl Setup<'_> {
         self.folder.join(name)
     }
 
-    fn wanted(&self) -> impl Iterator<Item = &'static Program> {
-        PROGRAMS.iter().filter(|p| self.options.only.iter().any(|o| o == p.name))
-    }
-
     /// Compiles the programs, and puts their sources where their models' data is.
     fn compile(&self) -> Result<()> {
         let sources = self.paths.root.join("examples/predict");
-        for program in self.wanted() {
+        for program in wanted(self.options) {
             let source = sources.join(program.name).with_extension("c");
             fs::copy(&source, self.folder.join(program.name).with_extension("c"))
                 .with_context(|| format!("cannot copy {}", source.display()))?;
@@ -168,7 +189,7 @@ impl Setup<'_> {
                 .arg("-lm");
             run_quiet(&mut cc).with_context(|| format!("{} does not compile", source.display()))?;
         }
-        if self.wanted().any(|p| p.name == "farm") {
+        if wanted(self.options).any(|p| p.name == "farm") {
             let jobs = run_quiet(Command::new(self.program("farm")).arg("--list").args(PROGRAMS[1].arguments))?;
             fs::write(self.folder.join("farm-jobs.csv"), jobs)?;
         }
@@ -185,7 +206,7 @@ impl Setup<'_> {
         let lab = Lab::start(self.options.hosts.min(ranks), &wire)?;
         lab.set_congestion(self.stack.congestion.as_deref())?;
         let machine = self.benchmark(&lab, ranks)?;
-        for program in self.wanted() {
+        for program in wanted(self.options) {
             let serial = program.serial.map(|(name, parts)| {
                 Ok::<_, anyhow::Error>(format!("{name}={}", self.alone(program)? * 1000.0 / parts))
             });

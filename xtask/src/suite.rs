@@ -10,13 +10,14 @@ use anyhow::Result;
 use crate::e2e::{self, Ended};
 use crate::paths::Paths;
 use crate::process::run_limited;
-use crate::{any_mpi, bad_days, carriers, dist, floors, lab, measured, mpi, readme};
+use crate::{any_mpi, bad_days, carriers, dist, floors, lab, measured, mpi, predictions, readme};
 
 /// The crates that must build without the standard library.
-const NO_STD: [&str; 8] = [
+const NO_STD: [&str; 9] = [
     "weir-wire",
     "weir-session",
     "weir-lane",
+    "weir-bulk",
     "weir-link",
     "weir-match",
     "weir-message",
@@ -406,6 +407,7 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
     let mut note = tally.noting();
     let mut ran = any_mpi::run(paths, &mut note)
         .and_then(|()| measured::run(paths, &paths.dist().join("bin/weir"), "", &mut note))
+        .and_then(|()| predictions::run(paths, &paths.dist().join("bin/weir"), "", &mut note))
         .and_then(|()| e2e::run_on_loopback(paths, &mut note));
     if world.is_ok() && ran.is_ok() {
         ran = e2e::run(paths, quick, "", Instant::now() + END_TO_END, &mut note);
@@ -446,14 +448,30 @@ pub fn any_mpi(paths: &Paths) -> Result<bool> {
 /// If the MPIs cannot be had or the program does not build.
 pub fn measured(paths: &Paths, program: Option<PathBuf>, only: &str) -> Result<bool> {
     mpi::set_up(paths)?;
-    let program = match program {
-        Some(program) => program.canonicalize()?,
+    let program = weir_or(paths, program)?;
+    alone(|note| measured::run(paths, &program, only, note))
+}
+
+/// The program that is named, or the one that is built.
+fn weir_or(paths: &Paths, program: Option<PathBuf>) -> Result<PathBuf> {
+    match program {
+        Some(program) => Ok(program.canonicalize()?),
         None => {
             dist::build(paths)?;
-            paths.dist().join("bin/weir")
+            Ok(paths.dist().join("bin/weir"))
         }
-    };
-    alone(|note| measured::run(paths, &program, only, note))
+    }
+}
+
+/// Runs the tests of predictions against real MPIs alone, of them those whose names contain `only`, of this program if one is named; returns whether nothing failed.
+///
+/// # Errors
+/// If the MPIs cannot be had or a program does not build.
+pub fn predictions(paths: &Paths, program: Option<PathBuf>, only: &str) -> Result<bool> {
+    mpi::set_up(paths)?;
+    mpi::compile(paths)?;
+    let program = weir_or(paths, program)?;
+    alone(|note| predictions::run(paths, &program, only, note))
 }
 
 /// Runs the MPI programs across hosts alone, of the cases those whose names contain `only`; returns whether nothing failed.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::exparse::suggestion;
 use crate::expr::{Binary, Expr, PROCNUM, Slot};
 use crate::names::{Names, Site};
-use crate::place::{Diagnostic, Place};
+use crate::place::{Diagnostic, Place, enough};
 use crate::program::{
     FieldId, Law, Loop, Op, OpKind, Pc, Processor, ProcessorId, RequestId, RunonInfo, Serial, Stream, StreamId, Take,
     Time, Until,
@@ -16,6 +16,8 @@ use crate::unit::{Function, Unit};
 
 /// How many statements a program may have after inlining.
 pub const MAX_OPS: usize = 200_000;
+/// Statements that are walked over to lay them out: calls of functions that come to nothing leave none behind.
+const MAX_WALKED: usize = 10 * MAX_OPS;
 /// How deep bodies and calls may stand in each other together.
 const MAX_NESTING: usize = 128;
 
@@ -61,11 +63,15 @@ pub struct Compiler<'a> {
     frame: Frame,
     whiles: Vec<While>,
     nesting: usize,
+    /// Statements walked over, those of functions anew at each call.
+    walked: usize,
     too_large: bool,
     communicators: Vec<String>,
     /// Where each stream of the program stands in a process.
     cursors: BTreeMap<String, Slot>,
     formal_slots: BTreeMap<(usize, String), Slot>,
+    /// Formal arguments of each function that directives ask for, in it or in what it calls.
+    asked: BTreeMap<usize, BTreeSet<String>>,
 }
 
 impl<'a> Compiler<'a> {
@@ -81,10 +87,12 @@ impl<'a> Compiler<'a> {
             frame: Frame::default(),
             whiles: Vec::new(),
             nesting: 0,
+            walked: 0,
             too_large: false,
             communicators: Vec::new(),
             cursors: BTreeMap::new(),
             formal_slots: BTreeMap::new(),
+            asked: BTreeMap::new(),
         }
     }
 
@@ -113,19 +121,22 @@ impl<'a> Compiler<'a> {
     }
 
     pub fn emit(&mut self, kind: OpKind, place: Place) -> usize {
-        if self.code.ops.len() >= MAX_OPS && !self.too_large {
-            self.too_large = true;
-            self.found.push(
-                Diagnostic::error(
-                    "too-large",
-                    place,
-                    format!("more than {MAX_OPS} statements once functions are inlined"),
-                )
-                .with_help("a function that is called from many places stands in each of them; write a Loop"),
-            );
+        if self.code.ops.len() >= MAX_OPS {
+            self.outgrown(place);
         }
         self.code.ops.push(Op { kind, place });
         self.code.ops.len() - 1
+    }
+
+    /// The program has become too large here, which is told once.
+    fn outgrown(&mut self, place: Place) {
+        if std::mem::replace(&mut self.too_large, true) {
+            return;
+        }
+        self.found.push(
+            Diagnostic::error("too-large", place, format!("more than {MAX_OPS} statements once functions are inlined"))
+                .with_help("a function that is called from many places stands in each of them; write a Loop"),
+        );
     }
 
     /// Lets a jump lead to what comes next.
@@ -150,7 +161,11 @@ impl<'a> Compiler<'a> {
         }
         self.nesting += 1;
         for statement in all {
-            if self.too_large {
+            self.walked += 1;
+            if self.walked > MAX_WALKED {
+                self.outgrown(statement.place);
+            }
+            if self.too_large || enough(&self.found) {
                 break;
             }
             self.statement(statement);
@@ -183,6 +198,9 @@ impl<'a> Compiler<'a> {
         for part in parts {
             let processor = part.name.as_ref().map(|(name, at)| self.processor(name, *at));
             let Some(Attr::Time(time)) = part.attr("time").map(|attr| &attr.value) else {
+                if part.broken {
+                    continue;
+                }
                 self.found.push(
                     Diagnostic::error("missing-attribute", part.place, "Serial has no time")
                         .with_help("write `time = ...`, in milliseconds"),
@@ -310,6 +328,10 @@ impl<'a> Compiler<'a> {
                     head.place,
                     "a Loop has either iterations or while",
                 ));
+                return;
+            }
+            (None, None) if head.broken => {
+                self.statements(body);
                 return;
             }
             (None, None) => {
@@ -483,8 +505,12 @@ impl<'a> Compiler<'a> {
             self.found.push(Diagnostic::error("arguments", place, said).with_place(callee.place, "declared here"));
         }
         let mut formals = Vec::new();
+        self.ask(index);
         for (at, formal) in callee.formals.iter().enumerate() {
-            let value = args.get(at).cloned().flatten().filter(|ex| !callee.from_c || self.means_something(ex));
+            // What no directive asks for is not worked out: C's argument may be what the language has no value for.
+            let is_asked = !callee.from_c || self.asked.get(&index).is_some_and(|all| all.contains(formal));
+            let value = args.get(at).cloned().flatten().filter(|_| is_asked);
+            let value = value.filter(|ex| !callee.from_c || self.means_something(ex));
             let slot = value.map(|ex| {
                 let value = self.expr(&ex);
                 let slot = self.formal_slot(index, formal);
@@ -498,6 +524,34 @@ impl<'a> Compiler<'a> {
         self.statements(&callee.body);
         self.frame = frame;
         self.function = caller;
+    }
+
+    /// Works out which formal arguments of a function are asked for. Functions do not call themselves: that has been refused.
+    fn ask(&mut self, index: usize) {
+        if self.asked.contains_key(&index) {
+            return;
+        }
+        self.asked.insert(index, BTreeSet::new());
+        let unit = self.unit;
+        let function = &unit.functions[index];
+        let own = Records::of_directives(&function.body);
+        let mut all: BTreeSet<String> = function.formals.iter().filter(|f| own.mentions(f)).cloned().collect();
+        let mut calls = Vec::new();
+        calls_in(&function.body, &mut calls);
+        for (name, args) in calls {
+            let Some(callee) = unit.by_name.get(name).copied().filter(|callee| unit.functions[*callee].from_c) else {
+                continue;
+            };
+            self.ask(callee);
+            for (formal, arg) in unit.functions[callee].formals.iter().zip(args) {
+                let asked = self.asked.get(&callee).is_some_and(|asked| asked.contains(formal));
+                if let Some(ex) = arg.as_ref().filter(|_| asked) {
+                    let named = Records::of(ex);
+                    all.extend(function.formals.iter().filter(|f| named.mentions(f)).cloned());
+                }
+            }
+        }
+        self.asked.insert(index, all);
     }
 
     fn formal_slot(&mut self, function: usize, name: &str) -> Slot {
@@ -554,6 +608,20 @@ fn site<'s>(function: &'s Function, frame: &'s Frame) -> Site<'s> {
         function: Some((function.index, &function.scope)),
         formals: &frame.formals,
         indices: &frame.indices,
+    }
+}
+
+/// The calls of C among statements, with their arguments.
+fn calls_in<'b>(body: &'b [Stmt], all: &mut Vec<(&'b str, &'b [Option<Ex>])>) {
+    for statement in body {
+        match &statement.kind {
+            StmtKind::Call(name, args, false) => all.push((name, args)),
+            StmtKind::Loop(_, body) | StmtKind::Block(body) => calls_in(body, all),
+            StmtKind::Runon(_, bodies) | StmtKind::Condition(_, bodies) => {
+                bodies.iter().for_each(|body| calls_in(body, all));
+            }
+            _ => {}
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::cvalues::{Scope, Types};
+use crate::cvalues::{Scope, Types, is_loose};
 use crate::directive::{Reader, c_arguments};
 use crate::lex::{Piece, Tok, Token};
 use crate::place::{Diagnostic, Place};
@@ -275,6 +275,13 @@ impl CFile {
             Piece::Define(name, tokens, place) => Some((name, tokens.as_slice(), *place)),
             _ => None,
         }));
+        let loose = self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Define(name, tokens, _) if is_loose(tokens) => Some(name.clone()),
+            _ => None,
+        });
+        let loose: BTreeSet<String> = loose.collect();
+        scope.distrust(&loose);
+        functions.iter_mut().for_each(|(_, inner)| inner.distrust(&loose));
         let place = own.iter().find_map(event_place).unwrap_or_default();
         let text = FunctionText { name: None, formals: Vec::new(), events: own, place };
         let has_mpi =

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::exparse::{TYPE_WORDS, number, whole};
+use crate::exparse::{TYPE_WORDS, conversion, number, whole};
 use crate::expr::{Binary, Value};
 use crate::lex::{Tok, Token};
 use crate::place::Place;
@@ -17,6 +17,8 @@ pub enum Constant {
     Changed(Place),
     /// Its initialiser is no expression of the language.
     Unknown(Place),
+    /// A macro without brackets stands among operators in its initialiser: C takes the macro's text apart.
+    Torn(Place),
 }
 
 /// What a name is another name of.
@@ -295,6 +297,17 @@ impl Scope {
         }
     }
 
+    /// Constants in whose initialisers a macro without brackets stands among operators are none: C puts in its text, not its value.
+    pub fn distrust(&mut self, loose: &BTreeSet<String>) {
+        for (own, constant) in &mut self.constants {
+            if let Constant::Is(ex, place) = constant
+                && is_torn(ex, loose, own)
+            {
+                *constant = Constant::Torn(*place);
+            }
+        }
+    }
+
     fn add(&mut self, name: &str, constant: Constant, place: Place) {
         let again = match (self.constants.get(name), &constant) {
             (None, _) => false,
@@ -307,6 +320,7 @@ impl Scope {
     fn declaration(&mut self, tokens: &[Token], begin: usize, types: &Types, initialised: &mut BTreeSet<usize>) {
         let mut at = begin;
         let mut typed = false;
+        let mut words = Vec::new();
         while let Some(w) = word(tokens, at) {
             let is_type = types.begins(w);
             // A known type may not follow another unless both are C's words.
@@ -314,11 +328,19 @@ impl Scope {
                 break;
             }
             typed |= is_type;
+            if is_type {
+                words.push(w);
+            }
             at += 1;
         }
         if !typed {
             return;
         }
+        // What a variable is given, it holds as a number of its own type.
+        let held = |ex: Ex| match conversion(&words) {
+            Some(op) => Ex::Unary(op, Box::new(ex)),
+            None => ex,
+        };
         loop {
             let pointer = sign(tokens, at) == "*";
             while sign(tokens, at) == "*" {
@@ -337,7 +359,8 @@ impl Scope {
                 initialised.insert(name_at);
                 if !pointer && !array {
                     let init = tokens.get(at + 1..end).and_then(|t| whole(t, token.place));
-                    let constant = init.map_or(Constant::Unknown(token.place), |ex| Constant::Is(ex, token.place));
+                    let constant =
+                        init.map_or(Constant::Unknown(token.place), |ex| Constant::Is(held(ex), token.place));
                     self.add(name, constant, token.place);
                 }
                 at = end;
@@ -404,6 +427,40 @@ impl Scope {
                 self.changed.entry(name.to_owned()).or_insert(token.place);
             }
         }
+    }
+}
+
+/// Whether the text of a macro has an operator outside of brackets, so that what stands beside it may take a part of it.
+pub fn is_loose(tokens: &[Token]) -> bool {
+    let mut depth = 0_usize;
+    for at in 0..tokens.len() {
+        match sign(tokens, at) {
+            "(" => depth += 1,
+            ")" => depth = depth.saturating_sub(1),
+            "" | "." => {}
+            _ if depth == 0 && at > 0 => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Whether such a macro, another than this one, stands beside an operator. The outermost conversion is that of the variable.
+fn is_torn(ex: &Ex, loose: &BTreeSet<String>, own: &str) -> bool {
+    fn inside(ex: &Ex, loose: &dyn Fn(&str) -> bool, alone: bool) -> bool {
+        match ex {
+            Ex::Name(name, _) => !alone && loose(name),
+            Ex::Number(_) | Ex::Parameter(..) | Ex::SizeOf(..) => false,
+            Ex::Unary(_, a) => inside(a, loose, false),
+            Ex::Binary(_, ab) => inside(&ab.0, loose, false) || inside(&ab.1, loose, false),
+            Ex::Select(abc) => [&abc.0, &abc.1, &abc.2].into_iter().any(|part| inside(part, loose, false)),
+            Ex::Call(_, args) => args.iter().any(|arg| inside(arg, loose, true)),
+        }
+    }
+    let is_loose = |name: &str| name != own && loose.contains(name);
+    match ex {
+        Ex::Unary(_, a) if matches!(**a, Ex::Name(..)) => false,
+        _ => inside(ex, &is_loose, true),
     }
 }
 

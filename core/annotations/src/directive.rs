@@ -2,7 +2,7 @@
 
 use crate::exparse::{Cursor, Fault, expression, suggestion, whole};
 use crate::lex::{Tok, Token};
-use crate::place::{Diagnostic, Place};
+use crate::place::{Diagnostic, Place, enough};
 use crate::syntax::{
     Attr, BindEx, CondEx, Event, Ex, Head, HeadKind, LawEx, LawName, NamedAttr, RankList, RequestEx, TimeEx,
 };
@@ -57,7 +57,7 @@ impl Reader {
     /// Appends what a line says to the events; what is wrong with it goes to `found`.
     pub fn line(&mut self, tokens: &[Token], begin: Place, events: &mut Vec<Event>, found: &mut Vec<Diagnostic>) {
         let mut cursor = Cursor::new(tokens, begin);
-        while !cursor.is_done() {
+        while !cursor.is_done() && !enough(found) {
             if let Err(fault) = self.part(&mut cursor, events) {
                 // A bad token has been told already.
                 if !matches!(cursor.peek(), Some(Tok::Other(_))) {
@@ -89,23 +89,25 @@ impl Reader {
         self.closed = None;
         self.last = Some((head.kind, events.len()));
         events.push(Event::Head(Box::new(head)));
-        let at = events.len() - 1;
-        let (kind, attrs) = match events.last() {
-            Some(Event::Head(head)) => (head.kind, attributes(cursor, head.kind)?),
-            _ => return Ok(()),
-        };
-        if let Some(Event::Head(head)) = events.get_mut(at) {
-            head.place = cursor.since(place);
-            add(head, attrs, kind)?;
-        }
-        Ok(())
+        let Some(Event::Head(head)) = events.last_mut() else { return Ok(()) };
+        let mut attrs = Vec::new();
+        let read = attributes(cursor, head.kind, &mut attrs);
+        head.place = cursor.since(place);
+        let added = add(head, attrs);
+        head.broken = read.is_err() || added.is_err();
+        read.and(added)
     }
 
     fn continuation(&mut self, cursor: &mut Cursor, place: Place, events: &mut Vec<Event>) -> Result<(), Fault> {
         if let Some((kind, at)) = self.last {
-            let attrs = attributes(cursor, kind)?;
-            return match events.get_mut(at) {
-                Some(Event::Head(head)) => add(head, attrs, kind),
+            let mut attrs = Vec::new();
+            let read = attributes(cursor, kind, &mut attrs);
+            let added = match events.get_mut(at) {
+                Some(Event::Head(head)) => {
+                    let added = add(head, attrs);
+                    head.broken |= read.is_err() || added.is_err();
+                    added
+                }
                 // The head is conditions that continue behind a body.
                 Some(Event::More(more, _)) => {
                     more.extend(attrs);
@@ -113,12 +115,17 @@ impl Reader {
                 }
                 _ => Ok(()),
             };
+            return read.and(added);
         }
-        if let Some((kind @ (HeadKind::Runon | HeadKind::Condition), _)) = self.closed.take() {
-            let attrs = attributes(cursor, kind)?;
+        if let Some((kind @ (HeadKind::Runon | HeadKind::Condition), at)) = self.closed.take() {
+            let mut attrs = Vec::new();
+            let read = attributes(cursor, kind, &mut attrs);
+            if let (true, Some(Event::Head(head))) = (read.is_err(), events.get_mut(at)) {
+                head.broken = true;
+            }
             self.last = Some((kind, events.len()));
             events.push(Event::More(attrs, place));
-            return Ok(());
+            return read;
         }
         Err(Box::new(
             Diagnostic::error("nothing-to-continue", place, "`&` continues nothing")
@@ -128,7 +135,7 @@ impl Reader {
 }
 
 /// Adds attributes; one that is there already is an error, but for those that repeat.
-fn add(head: &mut Head, attrs: Vec<NamedAttr>, kind: HeadKind) -> Result<(), Fault> {
+fn add(head: &mut Head, attrs: Vec<NamedAttr>) -> Result<(), Fault> {
     for attr in attrs {
         let twice = head.attrs.iter().find(|old| old.name == attr.name && old.number == attr.number);
         if let Some(old) = twice.filter(|_| attr.name != "link") {
@@ -141,7 +148,7 @@ fn add(head: &mut Head, attrs: Vec<NamedAttr>, kind: HeadKind) -> Result<(), Fau
                 Diagnostic::error(
                     "double-attribute",
                     attr.place,
-                    format!("`{shown}` is given twice in one {}", head_name(kind)),
+                    format!("`{shown}` is given twice in one {}", head_name(head.kind)),
                 )
                 .with_place(old.place, "first here"),
             ));
@@ -171,6 +178,7 @@ fn head(cursor: &mut Cursor) -> Result<Head, Fault> {
         formals: Vec::new(),
         actuals: Vec::new(),
         attrs: Vec::new(),
+        broken: false,
     };
     operands(cursor, &mut head)?;
     Ok(head)
@@ -299,13 +307,12 @@ fn name(cursor: &mut Cursor, what: &str) -> Result<String, Fault> {
     if name.is_empty() { Err(cursor.expected(what)) } else { Ok(name) }
 }
 
-/// All attributes up to the end of the line, a brace, or a `&` that begins the next.
-fn attributes(cursor: &mut Cursor, kind: HeadKind) -> Result<Vec<NamedAttr>, Fault> {
-    let mut all = Vec::new();
+/// All attributes up to the end of the line, a brace, or a `&` that begins the next. Those before one that cannot be read stay.
+fn attributes(cursor: &mut Cursor, kind: HeadKind, all: &mut Vec<NamedAttr>) -> Result<(), Fault> {
     while !cursor.is_done() && !cursor.is_sign("{") && !cursor.is_sign("}") && !cursor.is_sign("&") {
         all.push(attribute(cursor, kind)?);
     }
-    Ok(all)
+    Ok(())
 }
 
 /// The attribute's name as the table has it, and its number.

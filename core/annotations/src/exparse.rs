@@ -1,6 +1,6 @@
 //! Reads expressions from tokens: C's, by precedence.
 
-use crate::expr::{Binary, Function, MAX_DEPTH, Unary, Value};
+use crate::expr::{Binary, Function, MAX_DEPTH, Signed, Unary, Value};
 use crate::lex::{Tok, Token};
 use crate::place::{Diagnostic, Place};
 use crate::syntax::Ex;
@@ -219,20 +219,61 @@ fn prefixed(cursor: &mut Cursor, level: usize) -> Result<Deep, Fault> {
 fn cast(cursor: &mut Cursor) -> Option<Unary> {
     let mut ahead = cursor.clone();
     ahead.skip();
-    let mut float = false;
-    let mut words = 0;
+    let mut words = Vec::new();
     while let Some(word) = ahead.word() {
-        if !(TYPE_WORDS.contains(&word) || word == "size_t" || word == "const") {
-            return None;
-        }
-        float |= word == "float" || word == "double";
-        words += 1;
+        words.push(word);
     }
-    if words == 0 || !ahead.sign(")") {
+    let op = conversion(&words)?;
+    if !ahead.sign(")") {
         return None;
     }
     *cursor = ahead;
-    Some(if float { Unary::ToFloat } else { Unary::Truncate })
+    Some(op)
+}
+
+/// What a conversion to the number type of these words does; none if they are no number type, or one of several parts.
+pub fn conversion(words: &[&str]) -> Option<Unary> {
+    let words: Vec<&str> = words.iter().copied().filter(|w| !matches!(*w, "const" | "volatile" | "static")).collect();
+    let named = |known: &str| words == [known];
+    for (name, bytes, signed) in [
+        ("int8_t", 1, Signed::Yes),
+        ("uint8_t", 1, Signed::No),
+        ("int16_t", 2, Signed::Yes),
+        ("uint16_t", 2, Signed::No),
+        ("int32_t", 4, Signed::Yes),
+        ("uint32_t", 4, Signed::No),
+        ("int64_t", 8, Signed::Yes),
+        ("uint64_t", 8, Signed::No),
+        ("size_t", 8, Signed::No),
+    ] {
+        if named(name) {
+            return Some(Unary::Narrow(bytes, signed));
+        }
+    }
+    if words.is_empty() || !words.iter().all(|word| TYPE_WORDS.contains(word)) || words.contains(&"_Complex") {
+        return None;
+    }
+    let has = |word: &str| words.contains(&word);
+    if has("double") {
+        return Some(Unary::ToFloat);
+    }
+    if has("float") {
+        return Some(Unary::ToSingle);
+    }
+    if has("bool") || has("_Bool") {
+        return Some(Unary::ToBool);
+    }
+    let bytes = if has("char") {
+        1
+    } else if has("short") {
+        2
+    } else if has("long") {
+        8
+    } else {
+        4
+    };
+    let signed = if has("unsigned") { Signed::No } else { Signed::Yes };
+    Some(if bytes == 8 && signed == Signed::Yes { Unary::Truncate } else { Unary::Narrow(bytes, signed) })
 }
 
 fn primary(cursor: &mut Cursor, level: usize) -> Result<Deep, Fault> {

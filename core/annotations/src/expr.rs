@@ -122,10 +122,25 @@ pub enum Unary {
     Not,
     /// `~`
     Invert,
-    /// A cast to an integer type, or `(int)`: cuts towards zero.
+    /// A cast to `long`: cuts towards zero.
     Truncate,
-    /// A cast to a floating type.
+    /// A cast to an integer type of so many bytes, 1, 2, 4 or 8: cuts towards zero; a whole number beyond the type's wraps, a
+    /// fraction beyond it has no value. Of 8 bytes without sign, what is below 0 has no value here.
+    Narrow(u8, Signed),
+    /// A cast to `_Bool`: 1 if it is not 0.
+    ToBool,
+    /// A cast to `double`.
     ToFloat,
+    /// A cast to `float`: the nearest of 32 bits.
+    ToSingle,
+}
+
+/// Whether a type has negative numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "what they are called says it")]
+pub enum Signed {
+    Yes,
+    No,
 }
 
 /// Operators of two operands. `&&` and `||` look at their right side only if they must.
@@ -314,8 +329,37 @@ fn unary(op: Unary, a: Value) -> Result<Value, EvalError> {
         (Unary::Truncate, Value::Float(v)) => {
             Value::Float(v.trunc()).as_i64().map(Value::Int).ok_or(EvalError::Overflow)
         }
+        (Unary::Narrow(bytes, signed), v) => narrowed(v, bytes, signed),
+        (Unary::ToBool, v) => Ok(Value::Int(i64::from(v.truth()))),
         (Unary::ToFloat, v) => Ok(Value::Float(v.as_f64())),
+        (Unary::ToSingle, v) => single(v),
     }
+}
+
+fn narrowed(v: Value, bytes: u8, signed: Signed) -> Result<Value, EvalError> {
+    let whole = match v {
+        Value::Int(v) => v,
+        Value::Float(v) => Value::Float(v.trunc()).as_i64().ok_or(EvalError::Overflow)?,
+    };
+    let bits = 8 * u32::from(bytes.clamp(1, 8));
+    if bits == 64 {
+        return if signed == Signed::No && whole < 0 { Err(EvalError::Overflow) } else { Ok(Value::Int(whole)) };
+    }
+    let wrapped = match signed {
+        Signed::Yes => whole << (64 - bits) >> (64 - bits),
+        Signed::No => whole & ((1 << bits) - 1),
+    };
+    // Of a fraction beyond the type C says nothing.
+    if matches!(v, Value::Float(_)) && wrapped != whole { Err(EvalError::Overflow) } else { Ok(Value::Int(wrapped)) }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "what a cast to float does")]
+fn single(v: Value) -> Result<Value, EvalError> {
+    let near = match v {
+        Value::Int(v) => v as f32,
+        Value::Float(v) => v as f32,
+    };
+    Value::finite(f64::from(near))
 }
 
 fn whole(v: Value) -> Result<i64, EvalError> {

@@ -4,7 +4,7 @@
 //! of the text.
 
 use crate::expr::Value;
-use crate::place::{Diagnostic, Place};
+use crate::place::{Diagnostic, Place, enough};
 
 /// The word that makes a comment a directive.
 pub const MARK: &str = "PEVPM";
@@ -52,15 +52,49 @@ const SIGNS: [&str; 47] = [
 ];
 const MORE_SIGNS: [&str; 4] = ["~", ".", "#", "@"];
 
-/// Cuts a file into pieces: as a source, or, if no comment of it is a directive, as a plain file.
-pub fn pieces(text: &str, file: u32, found: &mut Vec<Diagnostic>) -> Vec<Piece> {
+/// Words and signs of all files together at most: a byte of text may take a hundred of memory.
+pub const MAX_TOKENS: usize = 2_000_000;
+/// Directive lines of all files together at most, each becoming a statement.
+pub const MAX_LINES: usize = 200_000;
+
+/// What is left of the room for all files.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    tokens: usize,
+    lines: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { tokens: MAX_TOKENS, lines: MAX_LINES }
+    }
+}
+
+impl Room {
+    /// Whether a file did not fit, which has been told.
+    pub const fn is_used_up(self) -> bool {
+        self.tokens == 0 || self.lines == 0
+    }
+}
+
+/// Cuts a file into pieces: as a source, or, if no comment of it is a directive, as a plain file. What does not fit into the
+/// room is an error.
+pub fn pieces(text: &str, file: u32, left: &mut Room, found: &mut Vec<Diagnostic>) -> Vec<Piece> {
+    // A mark of byte order is no character of the text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut errors = Vec::new();
-    let pieces = Lexer::new(text, file).source(&mut errors);
+    let mut lexer = Lexer::new(text, file, *left);
+    let pieces = lexer.source(&mut errors);
     if pieces.iter().any(|piece| matches!(piece, Piece::Line(..))) {
         found.append(&mut errors);
+        lexer.leave(left, found);
         return pieces;
     }
-    Lexer::new(text, file).plain(found)
+    drop(pieces);
+    let mut lexer = Lexer::new(text, file, *left);
+    let pieces = lexer.plain(found);
+    lexer.leave(left, found);
+    pieces
 }
 
 struct Lexer<'a> {
@@ -68,11 +102,28 @@ struct Lexer<'a> {
     file: u32,
     line: u32,
     column: u32,
+    room: Room,
 }
 
 impl<'a> Lexer<'a> {
-    const fn new(text: &'a str, file: u32) -> Self {
-        Self { rest: text, file, line: 1, column: 1 }
+    const fn new(text: &'a str, file: u32, room: Room) -> Self {
+        Self { rest: text, file, line: 1, column: 1, room }
+    }
+
+    /// Gives back the room that is left; that there is none is told.
+    fn leave(&self, left: &mut Room, found: &mut Vec<Diagnostic>) {
+        *left = self.room;
+        if left.is_used_up() {
+            let said =
+                format!("more than {MAX_TOKENS} words and signs, or {MAX_LINES} lines of directives, in all files");
+            found.push(Diagnostic::error("too-large", Place { length: 1, ..self.place() }, said));
+        }
+    }
+
+    /// Takes up the room of what was read.
+    fn takes(&mut self, tokens: usize, lines: usize) {
+        self.room.tokens = self.room.tokens.saturating_sub(tokens);
+        self.room.lines = self.room.lines.saturating_sub(lines);
     }
 
     const fn place(&self) -> Place {
@@ -109,9 +160,12 @@ impl<'a> Lexer<'a> {
         self.take(end)
     }
 
-    fn source(mut self, found: &mut Vec<Diagnostic>) -> Vec<Piece> {
+    fn source(&mut self, found: &mut Vec<Diagnostic>) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        while let Some(c) = self.peek() {
+        while let Some(c) = self.peek()
+            && !self.room.is_used_up()
+        {
+            let before = pieces.len();
             if c.is_whitespace() || c == '\\' {
                 self.next();
             } else if self.rest.starts_with("//") {
@@ -127,8 +181,19 @@ impl<'a> Lexer<'a> {
             } else if let Some(token) = self.token() {
                 pieces.push(Piece::C(token));
             }
+            for piece in &pieces[before..] {
+                self.takes_piece(piece);
+            }
         }
         pieces
+    }
+
+    fn takes_piece(&mut self, piece: &Piece) {
+        match piece {
+            Piece::Line(tokens, _) => self.takes(tokens.len(), 1),
+            Piece::C(_) => self.takes(1, 0),
+            Piece::Define(_, tokens, _) => self.takes(tokens.len() + 1, 0),
+        }
     }
 
     /// A line of a comment that was just taken: a directive if its first word is the mark.
@@ -136,7 +201,7 @@ impl<'a> Lexer<'a> {
         debug_assert_eq!(comment.len(), bytes);
         let columns = u32::try_from(comment.chars().count()).unwrap_or(u32::MAX);
         let column = self.column.saturating_sub(columns);
-        let inner = Lexer { rest: comment, file: self.file, line: self.line, column };
+        let inner = Lexer { rest: comment, file: self.file, line: self.line, column, room: self.room };
         if let Some(line) = inner.marked(found) {
             pieces.push(line);
         }
@@ -146,7 +211,7 @@ impl<'a> Lexer<'a> {
         let begin = self.place();
         loop {
             let line_end = self.rest.find('\n').unwrap_or(self.rest.len());
-            let close = self.rest.find("*/").filter(|at| *at <= line_end);
+            let close = self.rest[..line_end].find("*/");
             let text = self.take(close.unwrap_or(line_end));
             // Within a block, stars decorate.
             let stars = text.len() - text.trim_start_matches(|c: char| c.is_whitespace() || c == '*').len();
@@ -157,6 +222,7 @@ impl<'a> Lexer<'a> {
                 file: self.file,
                 line: self.line,
                 column: column.saturating_add(skipped),
+                room: self.room,
             };
             if let Some(line) = inner.marked(found) {
                 pieces.push(line);
@@ -189,7 +255,9 @@ impl<'a> Lexer<'a> {
     /// The tokens up to the end of the text.
     fn line_tokens(mut self, found: &mut Vec<Diagnostic>) -> Vec<Token> {
         let mut tokens = Vec::new();
-        while let Some(c) = self.peek() {
+        while let Some(c) = self.peek()
+            && tokens.len() < self.room.tokens
+        {
             if c.is_whitespace() {
                 self.next();
             } else if self.rest.starts_with("/*") {
@@ -203,13 +271,19 @@ impl<'a> Lexer<'a> {
             } else if self.rest.starts_with("//") {
                 return tokens;
             } else if let Some(token) = self.token() {
-                if let Tok::Other(text) = &token.tok {
+                if let Tok::Other(text) = &token.tok
+                    && !enough(found)
+                {
                     let what = if text.starts_with(|c: char| c.is_ascii_digit()) {
-                        format!("`{text}` is no number, or too large")
+                        format!("`{text}` is no number, or too large; a unit of time or size may follow a number")
                     } else {
                         format!("`{text}` means nothing here")
                     };
-                    found.push(Diagnostic::error("bad-token", token.place, what));
+                    let fault = Diagnostic::error("bad-token", token.place, what);
+                    let unit = text.starts_with(|c: char| c.is_ascii_digit())
+                        && text.ends_with(|c: char| c.is_ascii_alphabetic());
+                    let help = || format!("a unit may follow a number: {}", UNITS.join(", "));
+                    found.push(if unit { fault.with_help(help()) } else { fault });
                 }
                 tokens.push(token);
             }
@@ -217,14 +291,14 @@ impl<'a> Lexer<'a> {
         tokens
     }
 
-    fn plain(mut self, found: &mut Vec<Diagnostic>) -> Vec<Piece> {
+    fn plain(&mut self, found: &mut Vec<Diagnostic>) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        while !self.rest.is_empty() {
+        while !self.rest.is_empty() && !self.room.is_used_up() {
             let line = self.line;
             let end = self.rest.find('\n').unwrap_or(self.rest.len());
             let text = self.take(end);
             self.next();
-            let mut inner = Lexer { rest: text.trim_end(), file: self.file, line, column: 1 };
+            let mut inner = Lexer { rest: text.trim_end(), file: self.file, line, column: 1, room: self.room };
             inner.take_while(char::is_whitespace);
             let commented = inner.rest.starts_with("//");
             if commented {
@@ -242,7 +316,9 @@ impl<'a> Lexer<'a> {
             }
             let tokens = inner.line_tokens(found);
             if !tokens.is_empty() {
-                pieces.push(Piece::Line(tokens, place));
+                let piece = Piece::Line(tokens, place);
+                self.takes_piece(&piece);
+                pieces.push(piece);
             }
         }
         pieces
@@ -258,7 +334,9 @@ impl<'a> Lexer<'a> {
         let name = self.take_while(is_word).to_owned();
         let wanted = word == "define" && !name.is_empty() && !self.rest.starts_with('(');
         let mut tokens = Vec::new();
-        while let Some(c) = self.peek() {
+        while let Some(c) = self.peek()
+            && tokens.len() < self.room.tokens
+        {
             if c == '\n' || self.rest.starts_with("//") {
                 break;
             } else if self.rest.starts_with("\\\n") || self.rest.starts_with("\\\r\n") {
@@ -356,10 +434,25 @@ impl<'a> Lexer<'a> {
             }
             end += 1;
         }
-        let taken = self.take(end);
-        value_of(taken, hex, float).map_or_else(|| Tok::Other(taken.to_owned()), Tok::Number)
+        let whole = &text[..end];
+        if let Some(value) = value_of(whole, hex, float) {
+            self.take(end);
+            return Tok::Number(value);
+        }
+        // `5us`: the number; its unit is the next word.
+        let parted = UNITS.iter().filter_map(|unit| whole.strip_suffix(unit));
+        for number in parted {
+            if let Some(value) = value_of(number, hex, float) {
+                self.take(number.len());
+                return Tok::Number(value);
+            }
+        }
+        Tok::Other(self.take(end).to_owned())
     }
 }
+
+/// Units that may follow a number without a blank.
+const UNITS: [&str; 12] = ["ns", "us", "ms", "s", "B", "KB", "kB", "MB", "GB", "KiB", "MiB", "GiB"];
 
 fn value_of(text: &str, hex: bool, float: bool) -> Option<Value> {
     if hex {

@@ -23,6 +23,7 @@ enum Shape {
     Probe(bool),
     Wait(WaitMode),
     Test(WaitMode),
+    /// Which, and whether it does not block.
     Collective(CollectiveOp, bool),
 }
 
@@ -66,6 +67,12 @@ const TYPES: [(&str, Shape); 36] = [
     ("Exscan", Shape::Collective(CollectiveOp::Exscan, false)),
 ];
 
+/// Whether MPI lets each process of a collective have a size of its own.
+fn sizes_differ(name: &str) -> bool {
+    let rest = name.trim_start_matches("MPI_").trim_start_matches('I').to_ascii_lowercase();
+    matches!(rest.as_str(), "scatterv" | "gatherv" | "allgatherv" | "alltoallv" | "reduce_scatter")
+}
+
 fn shape(name: &str) -> Option<Shape> {
     let rest = name.strip_prefix("MPI_")?;
     let listed = |n: &str| TYPES.iter().find(|(name, _)| *name == n).map(|(_, shape)| *shape);
@@ -102,6 +109,9 @@ const fn allowed(shape: Shape) -> &'static [&'static str] {
 impl Compiler<'_> {
     /// Lays out a message.
     pub fn message(&mut self, head: &Head) {
+        if head.broken {
+            return;
+        }
         let Some(shape) = self.shape_of(head) else { return };
         for attr in &head.attrs {
             if attr.name != "type" && !allowed(shape).contains(&attr.name) {
@@ -149,7 +159,8 @@ impl Compiler<'_> {
                 (message, bound)
             }
             Shape::Collective(op, begins) => {
-                let Some(collective) = self.collective(head, op, begins) else { return };
+                let Some(mut collective) = self.collective(head, op, begins) else { return };
+                collective.alike = !sizes_differ(head.name_of("type").unwrap_or_default());
                 (Message::Collective(collective), BTreeSet::new())
             }
         };
@@ -417,7 +428,7 @@ impl Compiler<'_> {
         }
         let comm = self.comm(head);
         let request = if begins { Some(self.request(head)?) } else { None };
-        Some(Collective { operation: op, size, group, root: root.filter(|_| rooted), comm, request })
+        Some(Collective { operation: op, size, alike: true, group, root: root.filter(|_| rooted), comm, request })
     }
 
     /// The ranks of an attribute; none if there is none.

@@ -230,6 +230,10 @@ impl<'a> Names<'a> {
                 Some(Constant::Unknown(at)) => {
                     return Err(Some((*at, format!("the value of `{name}` is no expression of the language"))));
                 }
+                Some(Constant::Torn(at)) => {
+                    let why = format!("among the operators that define `{name}` is a macro without brackets");
+                    return Err(Some((*at, why)));
+                }
                 Some(Constant::Is(ex, at)) => return self.defined(name, ex, *at, place, home, site, found),
             }
         }

@@ -22,6 +22,14 @@ pub enum Severity {
     Error,
 }
 
+/// Errors after which no more is looked for: nobody reads them, and each takes memory.
+const MOST_ERRORS: usize = 1000;
+
+/// Whether so many errors have been found that no more is looked for.
+pub(crate) fn enough(found: &[Diagnostic]) -> bool {
+    found.len() >= MOST_ERRORS && found.iter().filter(|d| d.severity == Severity::Error).nth(MOST_ERRORS - 1).is_some()
+}
+
 /// What is wrong at a place, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {

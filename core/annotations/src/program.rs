@@ -501,6 +501,8 @@ pub struct Collective {
     /// Bytes: of the whole message for bcast, reduce, allreduce, scan; of the block for one process for the others;
     /// 0 for barriers.
     pub size: Expr,
+    /// All processes of the group must have the same size, as MPI says of all but the `v` variants.
+    pub alike: bool,
     /// The processes of the group. A process outside that comes here is an error of the model.
     pub group: Ranks,
     /// The root's process number, for those that have one.

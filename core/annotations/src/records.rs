@@ -24,9 +24,23 @@ pub struct Records {
     takes: Vec<String>,
     /// Variables that receives bind which complete later.
     later: BTreeSet<String>,
+    /// Arguments of calls in C are passed over.
+    without_calls: bool,
 }
 
 impl Records {
+    /// What one expression mentions.
+    pub fn of(ex: &Ex) -> Self {
+        let mut own = Self::default();
+        own.ex(ex);
+        own
+    }
+
+    /// Whether a name is used, with a dot or without.
+    pub fn mentions(&self, name: &str) -> bool {
+        self.plain.contains(name) || self.fields.contains_key(name)
+    }
+
     /// The fields of a record that are used.
     pub fn fields(&self, name: &str) -> impl Iterator<Item = &str> {
         self.fields.get(name).into_iter().flatten().map(String::as_str)
@@ -42,6 +56,13 @@ impl Records {
         let fields = |name: &String| self.fields(name).map(|f| format!("{name}.{f}")).collect::<Vec<_>>();
         let all = self.later.iter().flat_map(|name| fields(name).into_iter().chain([name.clone()]));
         all.filter_map(|name| names.known_variable(&name)).collect()
+    }
+
+    /// What directives mention, without what the calls of C that stand between them are given.
+    pub fn of_directives(body: &[Stmt]) -> Self {
+        let mut own = Self { without_calls: true, ..Self::default() };
+        own.read(body);
+        own
     }
 
     /// Looks through statements.
@@ -64,6 +85,7 @@ impl Records {
                     self.ex(ex);
                 }
                 StmtKind::Take(name) => self.takes.push(name.clone()),
+                StmtKind::Call(_, _, false) if self.without_calls => {}
                 StmtKind::Call(_, args, _) => args.iter().flatten().for_each(|ex| self.ex(ex)),
             }
         }

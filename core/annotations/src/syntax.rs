@@ -158,6 +158,8 @@ pub struct Head {
     /// Of `Call`.
     pub actuals: Vec<Option<Ex>>,
     pub attrs: Vec<NamedAttr>,
+    /// A part of it could not be read, which has been told: what seems to be missing may have stood there.
+    pub broken: bool,
 }
 
 impl Head {

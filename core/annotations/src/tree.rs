@@ -16,6 +16,8 @@ pub struct Tree {
     pub declarations: Vec<Head>,
     /// `Subroutine`s: name, formal arguments, body, place.
     pub subroutines: Vec<(String, Vec<String>, Vec<Stmt>, Place)>,
+    /// Functions that are called in loops of C without a `Loop`: name, and the loop.
+    pub looped: Vec<(String, Place)>,
 }
 
 /// Builds a function's statements. `has_mpi`: its file calls MPI.
@@ -34,6 +36,7 @@ pub fn build(text: &FunctionText, has_mpi: bool, found: &mut Vec<Diagnostic>) ->
     builder.calls.end(builder.found);
     let mut tree = builder.tree;
     tree.body = body;
+    tree.looped = builder.calls.looped;
     tree
 }
 
@@ -73,6 +76,7 @@ impl<'a> Builder<'a> {
                 }
                 Event::Close(place) => {
                     self.calls.boundary();
+                    self.calls.repeats = None;
                     if open.is_some() {
                         return all;
                     }
@@ -87,7 +91,7 @@ impl<'a> Builder<'a> {
                     "a condition continues where its directive has ended: it has a body for each condition already",
                 )),
                 Event::CallC(name, args, place) => {
-                    self.calls.called();
+                    self.calls.called(name);
                     all.push(Stmt { kind: StmtKind::Call(name.clone(), args.clone(), false), place: *place });
                 }
                 other => self.calls.c(other, self.found),
@@ -209,6 +213,9 @@ impl<'a> Builder<'a> {
     /// The body of a loop or subroutine.
     fn own_body(&mut self, head: &Head) -> Option<Vec<Stmt>> {
         let Some(open) = self.open_next() else {
+            if head.broken {
+                return None;
+            }
             self.found.push(
                 Diagnostic::error("no-body", head.place, format!("{} has no body", head_name(head.kind)))
                     .with_help("open it with `PEVPM {` behind this directive"),
@@ -235,7 +242,9 @@ impl<'a> Builder<'a> {
                 break;
             }
         }
-        if conditions.is_empty() {
+        if head.broken {
+            // What is missing here may be what could not be read.
+        } else if conditions.is_empty() {
             let what = if head.kind == HeadKind::Runon { "condition" } else { "weight" };
             self.found.push(
                 Diagnostic::error("no-condition", head.place, format!("{} has no {what}", head_name(head.kind)))
@@ -256,6 +265,25 @@ impl<'a> Builder<'a> {
                 None => fault,
             });
         }
+        if bodies.len() == conditions.len()
+            && !bodies.is_empty()
+            && let Some(Event::Open(place)) = self.events.get(self.at)
+            && !head.broken
+        {
+            self.found.push(
+                Diagnostic::error(
+                    "bodies",
+                    *place,
+                    format!(
+                        "a body too many: {} has {}",
+                        head_name(head.kind),
+                        counted(conditions.len(), "condition", "conditions")
+                    ),
+                )
+                .with_place(head.place, "this one")
+                .with_help("give the body a condition, or take its braces away"),
+            );
+        }
         conditions.truncate(bodies.len());
         bodies.truncate(conditions.len());
         (conditions, bodies)
@@ -264,7 +292,7 @@ impl<'a> Builder<'a> {
     fn conditions(&mut self, attrs: &[NamedAttr], head: &Head, all: &mut Vec<(CondEx, Place)>) {
         for attr in attrs {
             let Attr::Cond(condition) = &attr.value else { continue };
-            if attr.number as usize != all.len() + 1 {
+            if attr.number as usize != all.len() + 1 && !head.broken {
                 self.found.push(Diagnostic::error(
                     "numbering",
                     attr.place,
@@ -283,6 +311,21 @@ fn counted(n: usize, one: &str, many: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }
 
+/// A loop of C.
+#[derive(Debug)]
+struct LoopOfC {
+    place: Place,
+    /// A `Serial` stands before it.
+    serial: bool,
+    /// What had been seen before it.
+    seen: usize,
+    /// A `Loop` says how often.
+    repeated: bool,
+    /// Directives in it, those of the loops in it included, and calls.
+    directives: usize,
+    calls: Vec<String>,
+}
+
 /// What C's calls and loops are held against.
 #[derive(Debug, Default)]
 struct Calls {
@@ -296,8 +339,11 @@ struct Calls {
     serial: bool,
     /// Directives and calls so far.
     seen: usize,
-    /// Loops of C that are open: place, whether a `Serial` covers it, and what had been seen.
-    loops: Vec<(Place, bool, usize)>,
+    /// Loops of C that are open, the innermost last.
+    loops: Vec<LoopOfC>,
+    /// A `Loop` stands before what comes, and whether a loop of C is its own already.
+    repeats: Option<bool>,
+    looped: Vec<(String, Place)>,
     /// Loops without a `Serial`, told if a directive follows.
     bare: Vec<Place>,
     told: Vec<Place>,
@@ -308,7 +354,9 @@ impl Calls {
     fn directive(&mut self, head: &Head) {
         self.seen += 1;
         self.told.append(&mut self.bare);
+        self.comes_next();
         match head.kind {
+            HeadKind::Loop => self.repeats = Some(false),
             HeadKind::Message => {
                 self.serial = false;
                 self.orphans.extend(self.message.take());
@@ -318,10 +366,58 @@ impl Calls {
             HeadKind::Skip => self.skip = true,
             _ => {}
         }
+        if let Some(around) = self.loops.last_mut()
+            && !is_declaration(head.kind)
+            && !matches!(head.kind, HeadKind::Subroutine | HeadKind::Skip)
+        {
+            around.directives += 1;
+        }
     }
 
-    const fn called(&mut self) {
+    fn called(&mut self, name: &str) {
         self.seen += 1;
+        self.comes_next();
+        if let Some(around) = self.loops.last_mut() {
+            around.calls.push(name.to_owned());
+        }
+    }
+
+    /// Something comes that is no loop of C: a `Loop` before it that stands first in one is that one's.
+    fn comes_next(&mut self) {
+        if self.repeats.take() == Some(false)
+            && let Some(around) = self.loops.last_mut()
+            && around.directives == 1
+            && around.calls.is_empty()
+        {
+            around.repeated = true;
+        }
+    }
+
+    /// A loop of C ends: what stands in it is told if nothing says how often.
+    fn loop_ends(&mut self, ended: LoopOfC, found: &mut Vec<Diagnostic>) {
+        if ended.directives > 0 {
+            self.repeats = None;
+        }
+        if !ended.repeated {
+            if ended.directives > 0 {
+                found.push(
+                    Diagnostic::warning(
+                        "loop-without-loop",
+                        ended.place,
+                        "no Loop says how often this loop is run: its directives count once",
+                    )
+                    .with_help("put `PEVPM Loop iterations = ...` and `PEVPM {` before it"),
+                );
+            }
+            self.looped.extend(ended.calls.into_iter().map(|name| (name, ended.place)));
+        }
+        if let Some(around) = self.loops.last_mut() {
+            around.directives += ended.directives;
+        }
+        if !ended.serial && ended.seen == self.seen && ended.seen > 0 {
+            self.bare.push(ended.place);
+            self.seen += 1;
+        }
     }
 
     /// A brace: a segment ends.
@@ -333,15 +429,17 @@ impl Calls {
     fn c(&mut self, event: &Event, found: &mut Vec<Diagnostic>) {
         match event {
             Event::Mpi(name, place) if self.checked => self.call(name, *place, found),
-            Event::LoopC(place) => self.loops.push((*place, self.serial, self.seen)),
+            Event::LoopC(place) => {
+                let repeated = self.repeats.is_some();
+                if repeated {
+                    self.repeats = Some(true);
+                }
+                let (serial, seen) = (self.serial, self.seen);
+                self.loops.push(LoopOfC { place: *place, serial, seen, repeated, directives: 0, calls: Vec::new() });
+            }
             Event::LoopCEnd => {
-                if let Some((place, covered, seen)) = self.loops.pop()
-                    && !covered
-                    && seen == self.seen
-                    && seen > 0
-                {
-                    self.bare.push(place);
-                    self.seen += 1;
+                if let Some(ended) = self.loops.pop() {
+                    self.loop_ends(ended, found);
                 }
             }
             _ => {}
@@ -350,6 +448,7 @@ impl Calls {
 
     fn call(&mut self, name: &str, place: Place, found: &mut Vec<Diagnostic>) {
         self.seen += 1;
+        self.comes_next();
         if std::mem::take(&mut self.skip) {
             return;
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::compile::{Code, Compiler};
 use crate::csource::CFile;
 use crate::cvalues::Scope;
-use crate::lex::pieces;
+use crate::lex::{Room, pieces};
 use crate::names::{FileNames, Names, Site};
 use crate::place::{Diagnostic, Place, Severity};
 use crate::program::{MachineDirectives, Network, NetworkLink, Processor, Program, Stream};
@@ -62,6 +62,8 @@ pub struct Unit {
     pub by_name: BTreeMap<String, usize>,
     pub declared_processors: Vec<String>,
     declarations: Vec<(Head, usize)>,
+    /// Functions that are called in loops of C without a `Loop`.
+    looped: Vec<(String, Place)>,
 }
 
 /// Reads a program from its files.
@@ -83,6 +85,7 @@ pub fn parse(sources: &[Source]) -> Result<Parsed, Vec<Diagnostic>> {
 
 fn read(sources: &[Source], found: &mut Vec<Diagnostic>) -> Option<Program> {
     let mut files = Vec::new();
+    let mut left = Room::default();
     for (number, source) in sources.iter().enumerate() {
         let file = u32::try_from(number).ok()?;
         if source.text.len() > MAX_BYTES {
@@ -94,7 +97,11 @@ fn read(sources: &[Source], found: &mut Vec<Diagnostic>) -> Option<Program> {
             ));
             return None;
         }
-        files.push(CFile::new(pieces(source.text, file, found)));
+        let pieces = pieces(source.text, file, &mut left, found);
+        if left.is_used_up() {
+            return None;
+        }
+        files.push(CFile::new(pieces));
     }
     let defined: BTreeSet<String> = files.iter().flat_map(CFile::names).map(str::to_owned).collect();
     let mut unit = Unit::default();
@@ -107,6 +114,7 @@ fn read(sources: &[Source], found: &mut Vec<Diagnostic>) -> Option<Program> {
         }
     }
     unit.connect(found);
+    unit.unlooped(found);
     unit.entry = unit.find_entry(sources, found)?;
     if unit.recursion(found) {
         return None;
@@ -117,6 +125,7 @@ fn read(sources: &[Source], found: &mut Vec<Diagnostic>) -> Option<Program> {
 impl Unit {
     fn add(&mut self, text: &FunctionText, scope: Scope, file: usize, has_mpi: bool, found: &mut Vec<Diagnostic>) {
         let tree = build(text, has_mpi, found);
+        self.looped.extend(tree.looped);
         self.declarations.extend(tree.declarations.into_iter().map(|head| (head, file)));
         self.push(text.name.clone(), text.formals.clone(), tree.body, scope, file, text.place, true);
         for (name, formals, body, place) in tree.subroutines {
@@ -172,6 +181,20 @@ impl Unit {
                         .with_place(self.functions[other].place, "the other"),
                 );
             }
+        }
+    }
+
+    /// Tells of functions with directives that a loop of C calls without a `Loop`.
+    fn unlooped(&self, found: &mut Vec<Diagnostic>) {
+        for (name, place) in self.looped.iter().filter(|(name, _)| self.by_name.contains_key(name)) {
+            found.push(
+                Diagnostic::warning(
+                    "loop-without-loop",
+                    *place,
+                    format!("no Loop says how often this loop is run: what `{name}` says counts once"),
+                )
+                .with_help("put `PEVPM Loop iterations = ...` and `PEVPM {` before it"),
+            );
         }
     }
 
@@ -391,7 +414,9 @@ fn processor(
     found: &mut Vec<Diagnostic>,
 ) {
     let Some(name) = head.name_of("description") else {
-        found.push(missing(head, "description", "write `description = ` and its name"));
+        if !head.broken {
+            found.push(missing(head, "description", "write `description = ` and its name"));
+        }
         return;
     };
     if machine.processors.iter().any(|p| p.name == name) {
@@ -408,7 +433,9 @@ fn processor(
 
 fn network(head: &Head, machine: &mut MachineDirectives, found: &mut Vec<Diagnostic>) {
     let Some(name) = head.name_of("description") else {
-        found.push(missing(head, "description", "write `description = ` and its name"));
+        if !head.broken {
+            found.push(missing(head, "description", "write `description = ` and its name"));
+        }
         return;
     };
     if machine.networks.iter().any(|n| n.name == name) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::{lines, model, read, walk};
 use weir_annotations::program::{OpKind, Table};
-use weir_annotations::{Setting, Value};
+use weir_annotations::{Setting, Source, Value, parse};
 
 const JACOBI: &str = include_str!("models/jacobi.c");
 
@@ -189,4 +189,32 @@ fn units_laws_and_block_comments_are_read() {
         .collect();
     assert_eq!(units, [1e3, 1e9]);
     assert_eq!(model.ops.len(), 4);
+}
+
+#[test]
+fn conversions_are_those_of_c() {
+    let text = "#define SUM 1 + 2\n\
+         void f(void) {\n const unsigned char c = 300;\n int h = 7 / 2.0;\n int once = SUM;\n int twice = 2 * SUM;\n\
+         // PEVPM Set a = c\n // PEVPM Set a = h\n // PEVPM Set a = once\n // PEVPM Set a = (char)200\n\
+         // PEVPM Set a = (unsigned)-1\n // PEVPM Set a = (short)(procnum+40000)\n // PEVPM Set a = (int)-3.9\n\
+         // PEVPM Set a = (bool)0.5\n // PEVPM Set a = (float)0.1 == 0.1\n // PEVPM Set a = (unsigned long)(procnum-1)\n\
+         // PEVPM Set a = (char)(procnum+300.5)\n }\n";
+    let parsed = parse(&[Source { name: "t.c", text }]).expect("a program").program;
+    let model = parsed.model(&Setting { numprocs: 2, ..Setting::default() }).expect("a model").model;
+    let mut slots = model.slots.clone();
+    slots[0] = Value::Int(0);
+    let values: Vec<String> = model
+        .ops
+        .iter()
+        .filter_map(|op| match &op.kind {
+            OpKind::Set(_, expr) => Some(expr.eval(&slots).map_or_else(|e| e.to_string(), |v| v.to_string())),
+            _ => None,
+        })
+        .collect();
+    let beyond = "a whole number beyond 64 bits";
+    assert_eq!(values, ["44", "3", "3", "-56", "4294967295", "-25536", "-3", "1", "0", beyond, beyond]);
+    let torn = text.replace("Set a = c", "Set a = twice");
+    let found = parse(&[Source { name: "t.c", text: &torn }]).expect("a program").program;
+    let missing = found.model(&Setting { numprocs: 2, ..Setting::default() }).expect_err("no value for `twice`");
+    assert!(missing[0].also.iter().any(|(_, why)| why.contains("a macro without brackets")), "{missing:?}");
 }

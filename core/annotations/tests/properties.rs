@@ -140,3 +140,37 @@ fn expression() -> impl Strategy<Value = (String, i64)> {
     })
     .prop_filter("sizes are not negative, and no overflow", |(_, value)| (0..1 << 40).contains(value))
 }
+
+/// Lines without sense, and functions without statements, take neither memory nor time without end.
+#[test]
+fn what_is_out_of_all_size_is_refused_early() {
+    let told = |text: &str| {
+        let found = read(text).map(|_| ()).unwrap_err();
+        assert!(found.len() < 1100, "{} are told", found.len());
+        assert!(found.iter().any(|d| d.code == "too-large"), "{:?}", found.first());
+    };
+    told(&"x\n".repeat(8 << 20));
+    told(&"x ".repeat(8 << 20));
+    told(&"// PEVPM Serial time = 1\n".repeat(250_000));
+    told(&format!("// PEVPM Serial time = 1\n{}", "int x;\n".repeat(2 << 20)));
+    // 2^60 calls that come to nothing.
+    let mut nested = String::from("Subroutine f0 {\n}\n");
+    for n in 1..60 {
+        nested.push_str(&format!("Subroutine f{n} {{\nCall f{}\nCall f{}\n}}\n", n - 1, n - 1));
+    }
+    told(&format!("{nested}Call f59\n"));
+}
+
+#[test]
+fn units_stand_beside_numbers_and_marks_of_byte_order_before_all() {
+    let plain = "Serial time = 5 us\nSerial time = 1.5 ms\nMessage type = MPI_Send size = 64 KiB to = 1\n";
+    let joined = "\u{feff}Serial time = 5us\nSerial time = 1.5ms\nMessage type = MPI_Send size = 64KiB to = 1\n";
+    let times = |text: &str| {
+        let ops = model(text, 2, &[], None).ops;
+        ops.iter()
+            .map(|op| format!("{:?}", op.kind))
+            .map(|kind| kind.split("Place").next().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(times(plain), times(joined));
+}

@@ -27,6 +27,8 @@ const FRAMES_MAX: u8 = 200;
 const SMALL_RUN_MAX: u32 = 16;
 /// Packets by which control messages may exceed the window: they must not stand behind data.
 const CONTROL_OVERDRAFT: u64 = 16;
+/// Entries of an acknowledgement where room is wanted for data.
+pub(crate) const ACK_ENTRIES_FEW: usize = 8;
 /// After this many packets the keys of a direction are spent (spec 2.1).
 pub(crate) const PACKETS_MAX: u64 = 1 << 40;
 
@@ -41,11 +43,16 @@ pub(crate) fn control_len_max(cfg: &Config) -> usize {
         .saturating_sub(Level::Encrypt.overhead() + MSG_HEAD_LEN + MAX_ENVELOPE_LEN)
 }
 
+/// Payloads at least this long may be gathered.
+pub(crate) fn gather_min(cfg: &Config, level: Level) -> usize {
+    if cfg.gather && level == Level::Integrity { usize::from(cfg.gather_min.max(1)) } else { usize::MAX }
+}
+
 /// A CLOSE is sent so many times: nobody acknowledges it, and a peer that missed it would wait out its linger time.
 const CLOSES: u8 = 3;
 
 /// A packet being written.
-struct Packet {
+pub(crate) struct Packet {
     /// Bytes `head` may reach before the trailer.
     limit: usize,
     path: u8,
@@ -54,7 +61,7 @@ struct Packet {
     eliciting: bool,
     /// Fragments of flows are in it; fragments of small messages.
     flow: bool,
-    small: bool,
+    pub(crate) small: bool,
     /// A control message with payload is in it: a write, whose user waits for nothing else.
     write: bool,
     payload: Option<PayloadRef>,
@@ -67,11 +74,11 @@ impl Packet {
 }
 
 /// What the payload writers need besides the association.
-struct Out<'a, P: Payloads> {
-    payloads: &'a P,
-    head: &'a mut Vec<u8>,
+pub(crate) struct Out<'a, P: Payloads> {
+    pub(crate) payloads: &'a P,
+    pub(crate) head: &'a mut Vec<u8>,
     /// Payloads at least this long may be gathered.
-    gather_min: usize,
+    pub(crate) gather_min: usize,
 }
 
 impl<P: Payloads> Out<'_, P> {
@@ -122,7 +129,7 @@ impl Association {
         self.build_data(cx, payloads, out)
     }
 
-    fn begin(&self, path: u8, size: u16, out: &mut PacketBuf) -> Packet {
+    pub(crate) fn begin(&self, path: u8, size: u16, out: &mut PacketBuf) -> Packet {
         let level = self.level();
         Header { level, ack_now: false, path, number: self.rec.next() as u32, association: self.remote_id }
             .write(&mut out.head);
@@ -139,7 +146,7 @@ impl Association {
     }
 
     /// Seals the packet and remembers it.
-    fn finish(
+    pub(crate) fn finish(
         &mut self,
         cx: &mut Cx<'_>,
         pk: &Packet,
@@ -172,18 +179,18 @@ impl Association {
         Some(Transmit { remote: path.remote, local: path.local, peer: self.id, payload: pk.payload })
     }
 
-    fn remember(&mut self, pk: &mut Packet, f: SentFrame) {
+    pub(crate) fn remember(&mut self, pk: &mut Packet, f: SentFrame) {
         self.rec.push_frame(f);
         pk.frames += 1;
         pk.eliciting = true;
     }
 
     /// An ACK if one is owed and fits. `few`: room is wanted for data.
-    fn put_ack(&mut self, cx: &mut Cx<'_>, pk: &Packet, out: &mut PacketBuf, few: bool) {
+    pub(crate) fn put_ack(&mut self, cx: &mut Cx<'_>, pk: &Packet, out: &mut PacketBuf, few: bool) {
         if !self.rx.pending() {
             return;
         }
-        let entries = if few { 8 } else { MAX_ACK_ENTRIES };
+        let entries = if few { ACK_ENTRIES_FEW } else { MAX_ACK_ENTRIES };
         let room = pk.space(&out.head).min(ACK_HEAD_LEN + entries * ACK_ENTRY_LEN);
         let times = self.rx.times(cx.now);
         let ranges = self.rx.ranges().map(|(lo, hi)| lo..=hi - 1);
@@ -281,12 +288,7 @@ impl Association {
             self.put_control_frames(cx, &mut pk, out);
         }
         let empty = out.head.len() == self.level().frames_offset();
-        let gather = cx.cfg.gather && self.level() == Level::Integrity;
-        let mut w = Out {
-            payloads,
-            head: &mut out.head,
-            gather_min: if gather { usize::from(cx.cfg.gather_min.max(1)) } else { usize::MAX },
-        };
+        let mut w = Out { payloads, head: &mut out.head, gather_min: gather_min(cx.cfg, self.level()) };
         if (control || bulk)
             && let Some(lane) = self.lane.as_mut()
         {
@@ -336,7 +338,7 @@ impl Association {
     }
 
     /// Keeps the interleaving of small messages and flows.
-    fn count_turn(&mut self, cx: &mut Cx<'_>, pk: &Packet) {
+    pub(crate) fn count_turn(&mut self, cx: &mut Cx<'_>, pk: &Packet) {
         if pk.flow {
             self.small_run = 0;
             self.flow_run += 1;
@@ -452,7 +454,9 @@ impl Association {
     /// While parity is on, fragments keep one length whether an acknowledgement travels with them or not.
     fn fragment_max(&self, pk: &Packet, head: usize) -> usize {
         if self.parity.active {
-            pk.limit.saturating_sub(self.level().frames_offset() + head + ACK_HEAD_LEN + 8 * ACK_ENTRY_LEN + PING_LEN)
+            pk.limit.saturating_sub(
+                self.level().frames_offset() + head + ACK_HEAD_LEN + ACK_ENTRIES_FEW * ACK_ENTRY_LEN + PING_LEN,
+            )
         } else {
             usize::from(u16::MAX)
         }
@@ -586,7 +590,7 @@ impl Association {
 
 /// One MSG frame with its payload.
 #[allow(clippy::too_many_arguments, reason = "the fields of a frame")]
-fn write_message<P: Payloads>(
+pub(crate) fn write_message<P: Payloads>(
     w: &mut Out<'_, P>,
     pk: &mut Packet,
     mseq: u64,
@@ -606,11 +610,14 @@ fn write_message<P: Payloads>(
         len: len as u16,
     };
     frame::write_msg_head(&head, m.envelope(), w.head);
-    w.payload(pk, m.token, u64::from(offset), len as usize, more);
+    match m.kept().and_then(|kept| kept.get(offset as usize..(offset + len) as usize)) {
+        Some(bytes) => w.head.extend_from_slice(bytes),
+        None => w.payload(pk, m.token, u64::from(offset), len as usize, more),
+    }
 }
 
-/// For packets without payload.
-struct NoPayloads;
+/// For packets without payload, or whose payload the session keeps.
+pub(crate) struct NoPayloads;
 
 impl Payloads for NoPayloads {
     fn read(&self, _token: u64, _offset: u64, _dst: &mut [u8]) {}

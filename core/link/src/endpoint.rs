@@ -589,7 +589,7 @@ impl Endpoint {
     }
 
     /// Makes sure the timer heap wakes us for the association at `due` at the latest.
-    fn arm(&mut self, peer: PeerId, due: Time) {
+    pub(crate) fn arm(&mut self, peer: PeerId, due: Time) {
         let a = &mut self.assocs[peer.0 as usize];
         if due < a.armed {
             a.armed = due;

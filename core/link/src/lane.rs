@@ -89,6 +89,12 @@ impl Endpoint {
         self.lane_news.pop_front()
     }
 
+    /// Whether [`Endpoint::take_lane_news`] has any.
+    #[must_use]
+    pub fn has_lane_news(&self) -> bool {
+        !self.lane_news.is_empty()
+    }
+
     fn lane(&self, peer: PeerId) -> Option<&Lane> {
         self.assocs.get(peer.0 as usize)?.lane.as_deref()
     }

@@ -10,6 +10,7 @@
 extern crate alloc;
 
 mod acking;
+mod alone;
 mod api;
 mod association;
 mod build;

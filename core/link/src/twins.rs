@@ -1,4 +1,4 @@
-//! Runs against the general path: the same endpoints twice, one with runs and one without, see the same of the world, and must send the same bytes at every poll, whatever happens between two polls.
+//! Short cuts against the general path: the same endpoints twice, one with runs and messages that leave alone and one without, see the same of the world, and must send the same bytes at every poll, whatever happens between two polls.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -11,6 +11,7 @@ use rand_core::{RngCore, SeedableRng};
 
 use crate::{
     Config, CongestionKind, Endpoint, Event, Level, Message, PacketBuf, Payloads, PeerId, RxMeta, SessionConfig, Time,
+    Transmit,
 };
 
 const HOSTS: usize = 3;
@@ -37,6 +38,14 @@ fn place(a: SocketAddr) -> (usize, usize) {
     }
 }
 
+/// Bit of the tokens of messages that might leave alone.
+const MAY_BE_ALONE: u64 = 1 << 40;
+
+/// Of what leaves alone the fate is not told.
+fn is_untold(e: &Event) -> bool {
+    matches!(e, Event::Sent { token, .. } | Event::Failed { token, .. } if token & MAY_BE_ALONE != 0)
+}
+
 struct Flying {
     from: SocketAddr,
     to: SocketAddr,
@@ -51,6 +60,8 @@ struct Twins {
     rng: ChaCha12Rng,
     flying: BTreeMap<(u64, u64), Flying>,
     serial: u64,
+    /// Messages that left alone.
+    alone: u64,
     cut: BTreeSet<usize>,
     loss: u32,
     mtu: usize,
@@ -105,6 +116,7 @@ impl Twins {
             rng,
             flying: BTreeMap::new(),
             serial: 0,
+            alone: 0,
             cut: BTreeSet::new(),
             loss: 0,
             mtu: 65535,
@@ -170,6 +182,7 @@ impl Twins {
         self.both(host, |e| {
             events.clear();
             e.handle(now, meta, &mut f.bytes.clone(), &mut events);
+            events.retain(|e| !is_untold(e));
             format!("{events:?}")
         });
         self.events(host, &events);
@@ -183,6 +196,7 @@ impl Twins {
             self.both(host, |e| {
                 events.clear();
                 e.handle_timeout(now, &mut events);
+                events.retain(|e| !is_untold(e));
                 format!("{events:?}")
             });
             self.events(host, &events);
@@ -202,7 +216,13 @@ impl Twins {
         assert_eq!(a.next_timeout(), b.next_timeout());
         let Some(t) = t else { return false };
         assert_eq!(x.head, y.head, "host {host} at {now:?}");
-        let mut bytes = y.head.clone();
+        self.fly(host, &t);
+        true
+    }
+
+    /// The packet in the second buffer is on its way, or lost.
+    fn fly(&mut self, host: usize, t: &Transmit) {
+        let mut bytes = self.bufs[1].head.clone();
         if let Some(p) = t.payload {
             let at = bytes.len();
             bytes.resize(at + usize::from(p.len), 0);
@@ -216,6 +236,22 @@ impl Twins {
             let key = (self.now.0 + self.delay_ns + late, self.serial);
             self.flying.insert(key, Flying { from: addr(host, net), to: t.remote, bytes });
         }
+    }
+
+    /// The one sends a message alone, if it does; the other sends it as any other, and is asked for its packet.
+    fn send_alone(&mut self, host: usize, peer: PeerId, m: &Message<'_>) -> bool {
+        let now = self.now;
+        let [a, b] = &mut self.hosts[host];
+        let [x, y] = &mut self.bufs;
+        let mut payload = vec![0; m.len as usize];
+        Pattern.read(m.token, 0, &mut payload);
+        let Some(s) = a.send_alone(now, peer, m, &payload, x) else { return false };
+        b.send(now, peer, *m).expect("what leaves alone would have been accepted");
+        let t = b.poll_transmit(now, &Pattern, y).expect("it would have left");
+        assert_eq!((s, &x.head), (t, &y.head), "host {host} at {now:?}");
+        assert_eq!(a.next_timeout(), b.next_timeout());
+        self.alone += 1;
+        self.fly(host, &t);
         true
     }
 
@@ -226,16 +262,20 @@ impl Twins {
             0..=6 => {
                 let (peer, token) = (self.peer(from, to), self.token);
                 self.token += 1;
-                let len = match self.below(6) {
+                let len = match self.below(7) {
                     0 => 0,
-                    1 => self.below(300),
-                    2 => 1100 + self.below(500),
+                    1 => self.below(90),
+                    2 => self.below(300),
+                    3 => 1100 + self.below(500),
                     _ => self.below(120_000),
                 } as u32;
                 let (stream, patient, env) = (self.below(4) as u16, self.below(2) == 0, self.below(49) as usize);
                 let envelope = [token as u8; 48];
+                let token = if len <= 64 { token | MAY_BE_ALONE } else { token };
                 let m = Message { control: false, stream, envelope: &envelope[..env], len, patient, token };
-                let _ = self.both(from, |e| e.send(now, peer, m));
+                if self.below(3) == 0 || !self.send_alone(from, peer, &m) {
+                    let _ = self.both(from, |e| e.send(now, peer, m));
+                }
             }
             7 => {
                 let (peer, token, len) = (self.peer(from, to), self.token, self.below(900) as u32);
@@ -336,8 +376,8 @@ impl Twins {
 }
 
 #[test]
-fn runs_write_what_the_general_path_would_have_written() {
-    let (mut of_runs, mut all, mut worlds) = (0, 0, 0);
+fn runs_and_what_leaves_alone_write_what_the_general_path_would_have_written() {
+    let (mut of_runs, mut alone, mut all, mut worlds) = (0, 0, 0, 0);
     for seed in 0..150 {
         let mut t = Twins::new(seed);
         for i in 0..400 {
@@ -353,9 +393,11 @@ fn runs_write_what_the_general_path_would_have_written() {
         let runs: u64 = t.hosts.iter().map(|h| h[0].run_packets).sum();
         assert!(t.hosts.iter().all(|h| h[1].run_packets == 0));
         of_runs += runs;
+        alone += t.alone;
         worlds += u64::from(runs > 100);
         all += t.hosts.iter().map(|h| h[0].counters().packets_sent).sum::<u64>();
     }
     // The test tests something.
     assert!(of_runs > all / 20 && worlds > 30, "{of_runs} of {all} packets are of runs");
+    assert!(alone > 100, "{alone} messages left alone");
 }

@@ -73,6 +73,18 @@ pub struct StreamCounters {
     pub unexpected_long: u64,
 }
 
+impl StreamCounters {
+    #[inline]
+    fn note_met(&mut self, len: u64, expected: bool) {
+        *match (expected, len > weir_match::CENSUS_LONG_BYTES) {
+            (true, false) => &mut self.expected_short,
+            (true, true) => &mut self.expected_long,
+            (false, false) => &mut self.unexpected_short,
+            (false, true) => &mut self.unexpected_long,
+        } += 1;
+    }
+}
+
 /// Those of one peer, by stream; as many as were used.
 #[derive(Clone, Debug, Default)]
 pub struct Streams(Vec<StreamCounters>);
@@ -106,13 +118,16 @@ impl Streams {
     /// A message has met its receive, which was posted first (`expected`) or came to it.
     #[inline]
     pub fn met(&mut self, stream: u16, len: u64, expected: bool) {
+        self.of(stream).note_met(len, expected);
+    }
+
+    /// A message was seen that a receive had waited for, and has: [`Streams::received`] and [`Streams::met`] in one.
+    #[inline]
+    pub fn met_at_once(&mut self, stream: u16, len: u64) {
         let s = self.of(stream);
-        *match (expected, len > weir_match::CENSUS_LONG_BYTES) {
-            (true, false) => &mut s.expected_short,
-            (true, true) => &mut s.expected_long,
-            (false, false) => &mut s.unexpected_short,
-            (false, true) => &mut s.unexpected_long,
-        } += 1;
+        s.messages_in += 1;
+        s.bytes_in += len;
+        s.note_met(len, true);
     }
 
     /// Those that were used, with their numbers.

@@ -221,7 +221,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// Messages are done with this peer, whatever the protocol still has of it.
     #[inline]
-    fn is_given_up(&self, peer: PeerId) -> bool {
+    pub(crate) fn is_given_up(&self, peer: PeerId) -> bool {
         // Hardly ever is there any.
         (self.counters.overruns > 0 || self.counters.strangers_refused > 0)
             && self.peers.get(peer.0).is_some_and(|p| p.overran)

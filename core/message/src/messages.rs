@@ -306,7 +306,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// Whether something that was reported as complete, or an answer, has not reached its peer: what closing must wait for. (What this endpoint never received of itself nobody misses.)
     pub fn owes(&self) -> bool {
-        self.sends.owe(self.loopback.peer) || self.keeping.iter().any(|&peer| !self.is_own(peer))
+        let kept = || (0..self.sessions.endpoint().sessions().len()).any(|p| self.sessions.has_kept(p as u32));
+        self.sends.owe(self.loopback.peer) || kept() || self.keeping.iter().any(|&peer| !self.is_own(peer))
     }
 
     /// After closing: no byte of the caller's memory is read or written any more.

@@ -169,6 +169,11 @@ impl Sessions {
         self.proto.sessions().get(PeerId(peer)).is_some_and(weir_session::Session::has_open)
     }
 
+    /// Something of which nothing is kept elsewhere is not known to have arrived.
+    pub(crate) fn has_kept(&self, peer: u32) -> bool {
+        self.proto.sessions().get(PeerId(peer)).is_some_and(weir_session::Session::has_kept)
+    }
+
     pub(crate) fn is_down(&self, peer: u32) -> bool {
         self.proto.is_down(PeerId(peer))
     }

@@ -1,17 +1,17 @@
-//! Short messages that need no place in the tables. A send goes straight into memory shared with the peer: when it is in it is the peer's. A message that is all there when it comes, and
-//! meets a receive that waits for it, goes straight into its memory.
+//! Short messages that need no place in the tables. A send goes straight into memory shared with the peer: when it is in it is the peer's; or alone into a packet, and what may have to be sent
+//! again is kept beside its number. A message that is all there when it comes, and meets a receive that waits for it, goes straight into its memory.
 
 use crate::api::{Completion, OpKind, SendMode, SendOp};
-use crate::keys::key;
+use crate::keys::{NO_TOKEN, key};
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::{Sink, Step};
 use crate::receiving::Fragment;
 use crate::sending::INJECT_BYTES;
-use weir_link::{BodyKey, PeerId};
+use weir_link::{BodyKey, Message, PacketBuf, PeerId, Time, Transmit};
 use weir_match::envelope::{Envelope, MAX_BYTES};
-use weir_match::{Arrival, MsgToken, stream_of};
-use weir_session::Numbers;
+use weir_match::{Arrival, Class, MsgToken, OpToken, stream_of};
+use weir_session::{FragmentIn, KEPT_MAX, Numbers};
 
 /// What goes before the payload of a send that may go straight.
 #[derive(Debug)]
@@ -26,32 +26,67 @@ pub struct Straight {
 
 impl<M: Memory, S: Sink> Messages<M, S> {
     /// Whether a send may go straight: its memory is free when the carrier has taken it, and nothing of it need be kept.
-    /// What is traced goes the way on which each step is told.
     #[inline]
     pub fn straight(&self, op: &SendOp<M>) -> Option<Straight> {
+        let head = self.head_of(op)?;
+        let session = self.endpoint().sessions().get(PeerId(op.peer))?;
+        session.goes_straight(op.memory.len() as usize, head.envelope_len).then_some(head)
+    }
+
+    /// What goes before the payload of a send of which nobody waits for anything, and that is not to be asked for.
+    /// What is traced goes the way on which each step is told.
+    #[inline]
+    fn head_of(&self, op: &SendOp<M>) -> Option<Straight> {
         let len = op.memory.len();
         let free_when_taken = matches!(op.mode, SendMode::Inject | SendMode::Transmit);
         if !free_when_taken || len > INJECT_BYTES as u64 || self.broken.is_some() || self.trace.on(1) {
             return None;
         }
-        self.peers.get(op.peer).filter(|p| p.up && p.down.is_none())?;
+        self.peers.get(op.peer).filter(|p| p.up && p.down.is_none() && p.refused.is_none())?;
         if len > u64::from(self.cfg.eager_bytes) {
             return None;
         }
         let mut envelope = [0; MAX_BYTES];
         let said = Envelope::Eager { class: op.class, tag: op.tag, data: op.data, sync: None };
         let envelope_len = said.encode(&mut envelope);
-        let session = self.endpoint().sessions().get(PeerId(op.peer))?;
         let stream = stream_of(op.tag, op.class, self.cfg.streams, self.cfg.stream_bits);
-        session.goes_straight(len as usize, envelope_len).then_some(Straight { envelope, envelope_len, stream })
+        Some(Straight { envelope, envelope_len, stream })
     }
 
     /// The carrier takes it: its numbers, and its completion.
     #[inline]
     pub fn go_straight(&mut self, op: &SendOp<M>, stream: u16) -> Option<Numbers> {
-        let len = op.memory.len();
         let (session, common) = self.endpoint_mut().sessions_mut().get_mut(PeerId(op.peer))?;
-        let numbers = session.go_straight(common, stream, len as u32);
+        let numbers = session.go_straight(common, stream, op.memory.len() as u32);
+        self.went(op, stream);
+        Some(numbers)
+    }
+
+    /// A short send of which nobody waits for anything, with whose peer nothing else is under way, leaves at once: `out` is its packet, to be sent now. What has to be kept of it is kept with
+    /// its number, and it takes no other place. `None`: nothing was done, and it is to be sent as any other.
+    ///
+    /// Nothing may have been left unsaid before ([`Messages::poll_transmit`]).
+    #[inline]
+    pub fn send_alone(&mut self, now: Time, op: &SendOp<M>, out: &mut PacketBuf) -> Option<Transmit> {
+        let len = op.memory.len() as usize;
+        if len > KEPT_MAX || !self.keeping.is_empty() {
+            return None;
+        }
+        let Straight { envelope, envelope_len, stream } = self.head_of(op)?;
+        let mut payload = [0; KEPT_MAX];
+        op.memory.read(0, &mut payload[..len]);
+        let envelope = &envelope[..envelope_len];
+        let message = Message { control: false, stream, envelope, len: len as u32, patient: true, token: NO_TOKEN };
+        let to = PeerId(op.peer);
+        let packet = self.endpoint_mut().send_alone(now, to, &message, &payload[..len], out)?;
+        self.went(op, stream);
+        Some(packet)
+    }
+
+    /// A send is the carrier's affair now, and its memory the caller's again.
+    #[inline]
+    fn went(&mut self, op: &SendOp<M>, stream: u16) {
+        let len = op.memory.len();
         self.counters.eager_sends += 1;
         self.peers[op.peer].streams.sent(stream, len);
         self.complete(Completion {
@@ -68,22 +103,55 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             source: None,
             result: Ok(()),
         });
-        Some(numbers)
+    }
+
+    /// A message came whole, by a carrier that asks here first. True: a receive had waited for it and has it, and nothing else is to be done. False: nothing was done, and it goes the way of
+    /// all fragments, by what the session makes of it.
+    #[inline]
+    pub fn whole(&mut self, peer: PeerId, f: &FragmentIn, envelope: &[u8], bytes: &[u8]) -> bool {
+        let is_next = self.endpoint().sessions().get(peer).is_some_and(|s| s.is_next(f, bytes.len()));
+        if !is_next || self.is_given_up(peer) {
+            return false;
+        }
+        let FragmentIn { stream, mseq, sseq, total_len, offset } = *f;
+        let f = &Fragment { peer: peer.0, stream, mseq, sseq, total_len, offset, first: true, complete: true };
+        let Some(met) = self.meet(f, envelope, bytes) else { return false };
+        if let Some((session, common)) = self.endpoint_mut().sessions_mut().get_mut(peer) {
+            session.take_next(common, &FragmentIn { stream, mseq, sseq, total_len, offset });
+        }
+        self.give_straight(&met, f, bytes);
+        true
     }
 
     /// A message that came in one piece, if a receive waits for it, nobody wants to hear of the match, and it is the next one. False: nothing was done.
     #[inline]
     pub(crate) fn receive_straight(&mut self, f: &Fragment, envelope: &[u8], bytes: &[u8]) -> bool {
-        if self.recvs.len() == 0 || self.trace.on(1) || bytes.len() != f.total_len as usize {
-            return false;
+        let met = self.meet(f, envelope, bytes);
+        if let Some(met) = &met {
+            self.give_straight(met, f, bytes);
         }
-        let Ok(Envelope::Eager { class, tag, data, sync: None }) = Envelope::decode(envelope) else { return false };
+        met.is_some()
+    }
+
+    /// The receive that takes such a message; it is out of the matcher then.
+    #[inline]
+    fn meet(&mut self, f: &Fragment, envelope: &[u8], bytes: &[u8]) -> Option<Met> {
+        if self.recvs.len() == 0 || self.trace.on(1) || bytes.len() != f.total_len as usize {
+            return None;
+        }
+        let Ok(Envelope::Eager { class, tag, data, sync: None }) = Envelope::decode(envelope) else { return None };
         let (peer, mseq, stream, len) = (f.peer, f.mseq, f.stream, u64::from(f.total_len));
         let arrival = Arrival { peer, class, mseq, stream, sseq: f.sseq, tag, len, msg: NO_MESSAGE };
-        let Some(op) = self.matcher.take_at_once(&arrival) else { return false };
-        let p = self.peers.ensure(peer);
-        p.streams.received(stream, len);
-        p.streams.met(stream, len, true);
+        let op = self.matcher.take_at_once(&arrival)?;
+        Some(Met { op, class, tag, data })
+    }
+
+    /// Gives a message to the receive that it has met: the end of both.
+    #[inline]
+    fn give_straight(&mut self, met: &Met, f: &Fragment, bytes: &[u8]) {
+        let Met { op, class, tag, data } = *met;
+        let (peer, mseq, stream, len) = (f.peer, f.mseq, f.stream, u64::from(f.total_len));
+        self.peers.ensure(peer).streams.met_at_once(stream, len);
         self.counters.expected += 1;
         let recv = self.recvs.remove(key(op));
         let context = recv.as_ref().map_or(0, |recv| recv.context);
@@ -97,8 +165,15 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         if let Some(recv) = recv {
             self.give_to(&recv, (peer, tag, data), bytes);
         }
-        true
     }
+}
+
+/// A message and the receive that takes it.
+struct Met {
+    op: OpToken,
+    class: Class,
+    tag: u64,
+    data: Option<u64>,
 }
 
 /// The matcher's name for a message that is in no table: nobody asks for it.
@@ -110,6 +185,7 @@ mod tests {
     use crate::Config;
     use crate::api::OpError;
     use crate::testing::{Bytes, PEER, Pair, recv_op, send_op};
+    use alloc::vec::Vec;
     use weir_session::Carrier;
 
     /// Two sides that have met; the first is told that memory carries what it sends.
@@ -161,6 +237,71 @@ mod tests {
             proto.sessions_mut().end(PeerId(PEER), weir_link::DownReason::Unreachable, events);
         });
         assert!(!goes(&pair, 8, SendMode::Inject));
+    }
+
+    #[test]
+    fn what_leaves_alone_is_complete_at_once_and_sent_again_until_it_has_arrived() {
+        let mut pair: Pair = Pair::connected(&Config::default(), &weir_link::Config::default());
+        let mut out = PacketBuf::new();
+        let op = |len: usize, mode| send_op(1, Bytes::new(&alloc::vec![7; len]), mode);
+        let now = pair.now;
+        for other in [op(8, SendMode::Acknowledged), op(8, SendMode::Match), op(KEPT_MAX + 1, SendMode::Inject)] {
+            assert!(pair.sides[0].send_alone(now, &other, &mut out).is_none(), "{:?}", other.mode);
+        }
+        let dest = [Bytes::new(&[0; 8]), Bytes::new(&[0; KEPT_MAX])];
+        for d in &dest {
+            pair.sides[1].recv(now, recv_op(1, d.clone())).expect("posted");
+        }
+        // The first is lost, the second is under way before that is known.
+        assert!(pair.sides[0].send_alone(now, &op(8, SendMode::Inject), &mut out).is_some());
+        assert_eq!(pair.ended(0).len(), 1, "its memory is free");
+        assert!(pair.sides[0].send_alone(now, &op(KEPT_MAX, SendMode::Transmit), &mut out).is_some());
+        assert_eq!(pair.ended(0).len(), 1);
+        pair.flying[1].push_back(out.head.clone());
+        assert_eq!((pair.sides[0].held(), pair.sides[0].owes()), ([0; 4], true));
+        pair.settle();
+        // (The one that was complete before it could be matched ends first.)
+        let mut ended: Vec<_> = pair.ended(1).iter().map(|c| (c.len, c.result)).collect();
+        ended.sort_unstable_by_key(|(len, _)| *len);
+        assert_eq!(ended, [(8, Ok(())), (KEPT_MAX, Ok(()))]);
+        assert!(dest.iter().all(|d| d.to_vec().iter().all(|b| *b == 7)));
+        assert!(!pair.sides[0].owes() && pair.ended(0).is_empty());
+    }
+
+    #[test]
+    fn where_something_waits_nothing_leaves_alone() {
+        let mut pair: Pair = Pair::connected(&Config::default(), &weir_link::Config::default());
+        let (now, mut out) = (pair.now, PacketBuf::new());
+        let op = send_op(1, Bytes::new(&[7; 8]), SendMode::Inject);
+        pair.sides[0].send(now, send_op(1, Bytes::new(&[7; 8]), SendMode::Inject)).expect("accepted");
+        assert!(pair.sides[0].send_alone(now, &op, &mut out).is_none(), "another is to go first");
+        pair.transmit();
+        assert!(pair.sides[0].send_alone(now, &op, &mut out).is_some());
+    }
+
+    #[test]
+    fn what_a_carrier_hands_up_whole_goes_to_the_receive_that_waits_for_it_once() {
+        let mut pair = pair(&Config::default());
+        // (The first message of a stream goes the usual way: this is the second.)
+        let op = send_op(0, Bytes::new(&[7; 8]), SendMode::Transmit);
+        let head = pair.sides[0].straight(&op).expect("it may");
+        let numbers = pair.sides[0].go_straight(&op, head.stream).expect("a session");
+        let Numbers { mseq, sseq } = numbers;
+        let f = FragmentIn { stream: head.stream, mseq, sseq, total_len: 8, offset: 0 };
+        let (peer, envelope) = (PeerId(PEER), &head.envelope[..head.envelope_len]);
+        let dest = Bytes::new(&[0; 8]);
+        assert!(!pair.sides[1].whole(peer, &f, envelope, &[7; 8]), "nobody waits for it");
+        pair.sides[1].recv(pair.now, recv_op(1, dest.clone())).expect("posted");
+        assert!(!pair.sides[1].whole(peer, &f, envelope, &[7; 7]), "not all of it");
+        assert!(!pair.sides[1].whole(peer, &f, &[0xff; 8], &[7; 8]), "no envelope");
+        assert!(pair.ended(1).is_empty());
+        assert!(pair.sides[1].whole(peer, &f, envelope, &[7; 8]));
+        let ended = pair.ended(1);
+        assert_eq!((ended.len(), ended[0].len, ended[0].result), (1, 8, Ok(())));
+        assert_eq!(dest.to_vec(), [7; 8]);
+        assert_eq!(pair.sides[1].held(), [0; 4]);
+        pair.sides[1].recv(pair.now, recv_op(1, dest)).expect("posted");
+        assert!(!pair.sides[1].whole(peer, &f, envelope, &[7; 8]), "it has been received");
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub struct DescriptionError(String);
 /// # Errors
 /// What is wrong, and where: text that is no TOML, a key that is unknown or missing, a value out of its range.
 pub fn hypothetical(text: &str) -> Result<Machine, DescriptionError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let file: File = toml::from_str(text).map_err(|e| syntax(text, &e))?;
     file.machine()
 }
@@ -128,6 +129,8 @@ struct SizeChoice {
 
 /// The first timer of a retransmission where none is given: Linux's least.
 const USUAL_TIMEOUT_MS: f64 = 200.0;
+/// Microseconds until virtual time ends: [`Time::clock_end`] of one process.
+const MOST_US: f64 = 4e19;
 /// Nodes of a description at most.
 const MOST_NODES: u64 = 1 << 22;
 
@@ -143,6 +146,15 @@ fn at_least_0(key: &str, value: Option<f64>) -> Checked<f64> {
         Some(v) if v >= 0.0 && v.is_finite() => Ok(v),
         Some(v) => wrong(key, v, "0 or more, and finite"),
     }
+}
+
+/// A time in microseconds.
+fn span(key: &str, us: Option<f64>) -> Checked<Time> {
+    let us = at_least_0(key, us)?;
+    if us > MOST_US {
+        return wrong(key, us, &format!("at most {MOST_US:e}: virtual time ends there"));
+    }
+    Ok(Time::from_us(us))
 }
 
 /// Bytes per second from 10^6 of them.
@@ -165,18 +177,18 @@ fn chance(key: &str, value: Option<f64>, usual: f64) -> Checked<f64> {
 impl PathText {
     fn path(&self, table: &str) -> Checked<Path> {
         let key = |name: &str| format!("{table}.{name}");
-        let latency = at_least_0(&key("latency_us"), Some(self.latency_us))?;
+        let latency = span(&key("latency_us"), Some(self.latency_us))?;
         let bytes_per_s = rate(&key("bandwidth_MB_per_s"), Some(self.bandwidth_MB_per_s))?.unwrap_or(f64::INFINITY);
-        let handshake = at_least_0(&key("handshake_us"), self.handshake_us)?;
+        let handshake = span(&key("handshake_us"), self.handshake_us)?;
         let linear = Linear {
-            latency: Time::from_us(latency),
+            latency,
             bytes_per_s,
-            handshake: Time::from_us(handshake),
+            handshake,
             spread: self.spread.as_ref().map(|s| s.quantiles(&key("spread"))).transpose()?,
         };
         let local = |fixed: (&str, Option<f64>), each: (&str, Option<f64>)| -> Checked<Local> {
-            let (us, ns) = (at_least_0(&key(fixed.0), fixed.1)?, at_least_0(&key(each.0), each.1)?);
-            Ok(if us == 0.0 && ns == 0.0 { Local::Nothing } else { Local::Linear(Time::from_us(us), ns) })
+            let (fixed, ns) = (span(&key(fixed.0), fixed.1)?, at_least_0(&key(each.0), each.1)?);
+            Ok(if fixed == Time::ZERO && ns == 0.0 { Local::Nothing } else { Local::Linear(fixed, ns) })
         };
         Ok(Path {
             transit: Transit::Linear(linear),
@@ -320,13 +332,14 @@ impl File {
 
 impl TailText {
     fn tail(&self) -> Checked<Tail> {
-        let timeout = at_least_0("retransmission.timeout_ms", Some(self.timeout_ms.unwrap_or(USUAL_TIMEOUT_MS)))?;
+        let timeout = self.timeout_ms.unwrap_or(USUAL_TIMEOUT_MS);
+        let timeout = span("retransmission.timeout_ms", Some(timeout * 1e3))?;
         let chance_of = chance("retransmission.chance", self.chance, 0.0)?;
         if chance_of >= 1.0 {
             return wrong("retransmission.chance", chance_of, "below 1: a message that is always lost never arrives");
         }
         Ok(Tail {
-            timeout: Time::from_us(timeout * 1e3),
+            timeout,
             chance: chance_of,
             overflow_chance: chance("retransmission.overflow_chance", self.overflow_chance, 1.0)?,
             doublings: self.doublings.unwrap_or(6).min(30),
@@ -359,6 +372,8 @@ mod tests {
         let mut machine = hypothetical("[network]\nlatency_us = 50\nbandwidth_MB_per_s = 100\n").unwrap();
         machine.name = "latency and bandwidth".to_owned();
         assert_eq!(machine, Machine::simplest(Time::from_us(50.0), 100e6));
+        // With a mark of byte order before it, too.
+        assert!(hypothetical("\u{feff}[network]\nlatency_us = 50\nbandwidth_MB_per_s = 100\n").is_ok());
     }
 
     #[test]
@@ -401,7 +416,7 @@ mod tests {
         assert!((spread.mean() - 0.2).abs() < 1e-9 && spread.min() > 0.0 && spread.max() > 1.0);
         assert_eq!(machine.placement.node_of(3, 5), 0);
         assert_eq!((machine.cpu.speed(3), machine.cpu.speed(4)), (0.5, 1.5));
-        let alltoall = |bytes| machine.collectives.algorithm(CollectiveOp::Alltoall, bytes);
+        let alltoall = |bytes| machine.collectives.algorithm(CollectiveOp::Alltoall, bytes, 4);
         assert_eq!((alltoall(2048), alltoall(2049)), (Algorithm::Bruck, Algorithm::Ring));
         assert!(machine.notices.is_empty());
     }
@@ -425,6 +440,10 @@ mod tests {
             (&format!("{network}[processor]\nspeed = 0\n"), "processor.speed"),
             (&format!("{network}spread = {{ family = \"normal\", mean = 1 }}\n"), "never below 0"),
             ("network = [", "line 1"),
+            (
+                "[network]\nlatency_us = 1e25\nbandwidth_MB_per_s = 100\n",
+                "network.latency_us: 10000000000000000000000000 must be at most 4e19",
+            ),
         ] {
             let error = hypothetical(text).unwrap_err().to_string();
             assert!(error.contains(part) && !error.contains('\n'), "{text}: {error}");

@@ -45,8 +45,10 @@ pub use hypothetical::{DescriptionError, hypothetical};
 pub use loss::{ByCause, CAUSES, Cause, Losses};
 pub use machine::{Draw, Machine};
 pub use observe::{Nobody, Observer};
-pub use options::{Options, USUAL_BUDGET};
-pub use outcome::{Blocked, Deadlock, Failure, LISTED, Missing, Outcome, Unreceived, Verdict, WaitsFor};
+pub use options::{Options, USUAL_BUDGET, USUAL_UNDER_WAY, USUAL_UNDER_WAY_EACH};
+pub use outcome::{
+    Blocked, Crowded, Deadlock, Failure, LISTED, Missing, NO_OP, Outcome, Unreceived, Verdict, WaitsFor,
+};
 pub use published::{PUBLISHED, published};
 pub use quantiles::Quantiles;
 pub use summary::{Summary, summarise};

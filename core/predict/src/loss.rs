@@ -100,7 +100,7 @@ impl ByCause {
     }
 }
 
-/// Where the time of a run went. `total` is the run time times the number of processes, to the attosecond, and so is the sum
+/// Where the time of a run went. `total` is the run time times the number of processes, to the last unit, and so is the sum
 /// over processes, and that over ops.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Losses {
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_divided_without_rest_and_the_late_parts_first() {
-        let t = |n: i128| Time::from_attoseconds(n);
+        let t = |n: i128| Time::from_yoctoseconds(n);
         let flight = Flight { latency: t(10), bandwidth: t(20), contention: t(5) };
         let awaited = Awaited {
             ready: t(100),

@@ -9,7 +9,7 @@ mod path;
 pub use collectives::{Algorithm, Collectives, Measured, operation_name, operation_of};
 pub use fabric::{Fabric, Link, MOST_HOPS, Route};
 pub use grid::{Beyond, Grid, Level};
-pub(crate) use path::bytes_time;
+pub(crate) use path::SendEnd;
 pub use path::{Draw, Flight, Linear, Local, Path, Transit};
 
 use crate::Time;
@@ -127,6 +127,13 @@ impl Cpu {
 }
 
 impl Machine {
+    /// How many processes have a place, if that is limited.
+    #[must_use]
+    pub fn places(&self) -> Option<u64> {
+        let nodes = u64::try_from(self.fabric.nodes()?).ok()?;
+        Some(nodes * u64::from(self.placement.ranks_per_node.max(1)))
+    }
+
     /// The simplest: a message of n bytes takes `latency` + n / bandwidth from send to arrival, local parts take no time, every
     /// standard send is eager, nothing is shared and nothing varies.
     #[must_use]

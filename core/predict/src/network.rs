@@ -4,7 +4,7 @@ use weir_stats::{Random, open_unit, seeded};
 
 use crate::Time;
 use crate::loss::Parts;
-use crate::machine::{Beyond, Level, Machine, Path, Tail, bytes_time};
+use crate::machine::{Beyond, Level, Machine, Path, Tail};
 use crate::options::Options;
 
 /// Mixed into the seed of the generator that says what is lost.
@@ -91,7 +91,7 @@ impl<'a> Network<'a> {
         }
         let limits = &self.machine.interface;
         let slowest = [limits.egress_bytes_per_s, limits.ingress_bytes_per_s].into_iter().flatten();
-        let through = slowest.map(|rate| bytes_time(bytes, rate)).max().unwrap_or(Time::ZERO);
+        let through = slowest.map(|rate| Time::of_bytes(bytes, rate)).max().unwrap_or(Time::ZERO);
         if through > flight.bandwidth {
             flight.contention = (flight.contention - (through - flight.bandwidth)).or_zero();
             flight.bandwidth = through;
@@ -100,7 +100,7 @@ impl<'a> Network<'a> {
         let mut reach = drawn;
         if let Some(rate) = limits.egress_bytes_per_s {
             let start = now.max(self.nodes[a].egress_free);
-            self.nodes[a].egress_free = start + bytes_time(bytes, rate);
+            self.nodes[a].egress_free = start + Time::of_bytes(bytes, rate);
             reach = drawn.max(start + flight.least() - asked);
         }
         (reach, Parts { flight, retransmission: Time::ZERO, serialisation: reach - drawn })
@@ -144,7 +144,7 @@ impl<'a> Network<'a> {
             }
         }
         let Some(rate) = rate else { return Entry::There(now) };
-        let there = now.max(self.nodes[b].ingress_free + bytes_time(bytes, rate));
+        let there = now.max(self.nodes[b].ingress_free + Time::of_bytes(bytes, rate));
         self.nodes[b].ingress_free = there;
         Entry::There(there)
     }
@@ -166,6 +166,6 @@ impl<'a> Network<'a> {
         let tail: Option<Tail> = self.machine.tail;
         let Some(tail) = tail else { return Time::ZERO };
         let doublings = before.min(tail.doublings).min(30);
-        Time::from_attoseconds(tail.timeout.attoseconds().saturating_mul(1 << doublings))
+        Time::from_yoctoseconds(tail.timeout.yoctoseconds().saturating_mul(1 << doublings))
     }
 }

@@ -7,6 +7,11 @@ use crate::machine::Draw;
 /// Steps that a run may take before it is given up: some minutes.
 pub const USUAL_BUDGET: u64 = 10_000_000_000;
 
+/// What may be under way at once: some 1 GB. And for each process.
+pub const USUAL_UNDER_WAY: u64 = 2_000_000;
+/// See [`USUAL_UNDER_WAY`].
+pub const USUAL_UNDER_WAY_EACH: u64 = 16;
+
 /// How a run is evaluated. The default is the normal mode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
@@ -26,6 +31,9 @@ pub struct Options {
     pub serial_factors: Option<Arc<[f64]>>,
     /// Steps (ops and events) after which the run is given up.
     pub budget: u64,
+    /// Messages, requests and collectives that may be under way at once before the run is given up; none:
+    /// [`USUAL_UNDER_WAY`] and [`USUAL_UNDER_WAY_EACH`] for each process.
+    pub most_under_way: Option<u64>,
 }
 
 impl Default for Options {
@@ -39,6 +47,7 @@ impl Default for Options {
             cpu_times: 1.0,
             serial_factors: None,
             budget: USUAL_BUDGET,
+            most_under_way: None,
         }
     }
 }
@@ -65,6 +74,10 @@ impl Options {
         let factor = |own: f64| if own > 0.0 { mean / own } else { 1.0 };
         self.serial_factors = Some(computed.into_iter().map(factor).collect());
         self
+    }
+
+    pub(crate) fn most_under_way(&self, numprocs: u32) -> u64 {
+        self.most_under_way.unwrap_or(USUAL_UNDER_WAY + USUAL_UNDER_WAY_EACH * u64::from(numprocs))
     }
 
     pub(crate) fn serial_factor(&self, process: u32) -> f64 {

@@ -28,9 +28,12 @@ pub struct Outcome {
     pub unreceived: Vec<Unreceived>,
     /// How many they are.
     pub unreceived_count: u64,
-    /// What should be known about the prediction: extrapolations and assumptions. Each a line for people.
+    /// What should be known about this run besides the machine's own notices: extrapolations. Each a line for people.
     pub notices: Vec<String>,
 }
+
+/// No op of any model.
+pub const NO_OP: Pc = Pc::MAX;
 
 /// Entries of a list that is for people.
 pub const LISTED: usize = 100;
@@ -53,7 +56,7 @@ pub enum Verdict {
     Deadlock(Deadlock),
     /// The model is wrong.
     Failed(Failure),
-    /// It took more steps than it may.
+    /// It took more steps than it may, or goes round in a circle.
     OutOfBudget {
         /// A process that was running then.
         process: u32,
@@ -61,7 +64,24 @@ pub enum Verdict {
         op: Pc,
         /// At this time.
         at: Time,
+        /// What it does repeats without time going on: no budget helps.
+        endless: bool,
     },
+    /// It has more under way than it may.
+    Crowded(Crowded),
+}
+
+/// More is under way than may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crowded {
+    /// Messages, requests and collectives under way.
+    pub under_way: u64,
+    /// The op that most of them come from.
+    pub op: Pc,
+    /// How many do.
+    pub of_op: u64,
+    /// At this time.
+    pub at: Time,
 }
 
 /// The model is wrong.
@@ -69,12 +89,14 @@ pub enum Verdict {
 pub struct Failure {
     /// In this process.
     pub process: u32,
-    /// At this op.
+    /// At this op; [`NO_OP`]: before any.
     pub op: Pc,
     /// At this time.
     pub at: Time,
     /// What is wrong, one line.
     pub message: String,
+    /// Other ops that belong to it, each with what is there.
+    pub also: Vec<(Pc, String)>,
 }
 
 /// Processes wait for ever.

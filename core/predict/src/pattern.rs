@@ -103,6 +103,9 @@ impl Plan {
     }
 }
 
+/// So many receives and sends are begun at once in an all-to-all: MPICH's `MPIR_CVAR_ALLTOALL_THROTTLE`.
+const AT_ONCE: u64 = 32;
+
 /// Where a process stands in a group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seat {
@@ -282,14 +285,18 @@ impl Seat {
     }
 
     fn at_once(&self, bytes: u64, step: u64) -> Micro {
-        let n = u64::from(self.n);
-        let peer = (step % n) as u32;
-        match step / n {
-            0 | 1 if peer == self.me => Micro::Skip,
-            0 => Micro::Recv { from: peer },
-            1 => Micro::Send { to: peer, bytes },
-            _ if step == 2 * n => Micro::Wait,
-            _ => Micro::End,
+        let others = u64::from(self.n) - 1;
+        let batch = others.min(AT_ONCE);
+        let (done, within) = (step / (2 * batch + 1) * batch, step % (2 * batch + 1));
+        if done >= others {
+            return Micro::End;
+        }
+        let distance = done + within % batch + 1;
+        match within / batch {
+            0 | 1 if distance > others => Micro::Skip,
+            0 => Micro::Recv { from: self.on(distance) },
+            1 => Micro::Send { to: self.back(distance), bytes },
+            _ => Micro::Wait,
         }
     }
 

@@ -19,6 +19,8 @@ pub struct Summary {
     pub range_s: (f64, f64),
     /// Between these are 95 % of the replicas: their 2.5 % and 97.5 % quantiles (Hyndman and Fan's type 7).
     pub band_s: (f64, f64),
+    /// 95 % are at most this, by the same rule.
+    pub p95_s: f64,
 }
 
 /// What replicas say together; `None` if none came to its end.
@@ -43,6 +45,7 @@ pub fn summarise(outcomes: &[Outcome]) -> Option<Summary> {
         mean_s: seconds.iter().map(|s| s / n as f64).sum(),
         range_s: (seconds[0], seconds[n - 1]),
         band_s: (quantile(0.025), quantile(0.975)),
+        p95_s: quantile(0.95),
         by_time,
     })
 }

@@ -385,7 +385,8 @@ fn engine(programs: &[Vec<Action>]) -> Result {
         }
         other => panic!("{other:?}"),
     };
-    let ns = |t: weir_predict::Time| (t.attoseconds() / 1_000_000_000) as Ns;
+    // Times of the model are a `double` each: to the nearest nanosecond.
+    let ns = |t: weir_predict::Time| ((t.yoctoseconds() + 500_000_000_000_000) / 1_000_000_000_000_000) as Ns;
     let ends = (0u32..).zip(&outcome.ends).map(|(r, t)| (!blocked.contains(&r)).then(|| ns(*t))).collect();
     let action = |op: u32| (model.ops[op as usize].place.column as usize - 1) / 2;
     let mut last = weir_predict::Time::ZERO;

@@ -33,7 +33,7 @@ pub use config::Config;
 pub use grants::Grants;
 pub use handed::Handed;
 pub use hole::Hole;
-pub use messages::OutMessage;
+pub use messages::{KEPT_MAX, OutMessage};
 pub use offer::{Flow, Fragment, Line, Piece};
 pub use ranges::RangeSet;
 pub use session::{PeerCounters, Session, Terms};

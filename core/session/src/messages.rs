@@ -9,6 +9,8 @@ use weir_wire::expand;
 
 /// Largest envelope (spec 1).
 pub(crate) const ENVELOPE_MAX: usize = 48;
+/// Payload of a message up to here may be kept with it.
+pub const KEPT_MAX: usize = 64;
 /// Control messages a receiver remembers ahead of the lowest missing (spec 10).
 const CONTROL_AHEAD_MAX: u64 = 4096;
 /// Matched messages a peer may send ahead of the lowest incomplete one, at least (spec 5): each is remembered here and in the matcher until the gap closes.
@@ -35,6 +37,9 @@ pub struct OutMessage {
     /// See [`Message::patient`].
     pub patient: bool,
     envelope: [u8; ENVELOPE_MAX],
+    /// All of its payload, if that is kept here.
+    is_kept: bool,
+    kept: [u8; KEPT_MAX],
 }
 
 impl OutMessage {
@@ -45,6 +50,14 @@ impl OutMessage {
         &self.envelope[..usize::from(self.env_len)]
     }
 
+    /// Its payload, if that is kept here: else it is the operation's.
+    #[must_use]
+    #[inline]
+    pub fn kept(&self) -> Option<&[u8]> {
+        self.is_kept.then(|| &self.kept[..KEPT_MAX.min(self.len as usize)])
+    }
+
+    #[inline]
     fn new(m: &Message<'_>, sseq: u32) -> Self {
         let mut envelope = [0; ENVELOPE_MAX];
         envelope[..m.envelope.len()].copy_from_slice(m.envelope);
@@ -60,6 +73,8 @@ impl OutMessage {
             done: false,
             patient: m.patient,
             envelope,
+            is_kept: false,
+            kept: [0; KEPT_MAX],
         }
     }
 
@@ -100,8 +115,9 @@ pub(crate) struct OutRing {
     base: u64,
     /// Messages no packet carried yet.
     pub(crate) unsent: usize,
-    /// Messages not completely acknowledged.
+    /// Messages not completely acknowledged, and of these the ones whose payload is kept here.
     pub(crate) open: usize,
+    pub(crate) kept: usize,
 }
 
 impl OutRing {
@@ -118,6 +134,15 @@ impl OutRing {
         self.unsent += 1;
         self.open += 1;
         self.base + self.ring.len() as u64 - 1
+    }
+
+    /// One that a packet has carried.
+    #[inline]
+    fn push_started(&mut self, m: OutMessage) -> u64 {
+        self.kept += usize::from(m.is_kept);
+        self.ring.push_back(m);
+        self.open += 1;
+        self.next() - 1
     }
 
     /// The number of a message that nobody will ask for. Behind messages whose fate is open it takes a place, for places go by numbers.
@@ -148,7 +173,7 @@ impl OutRing {
         }
     }
 
-    /// Bytes were acknowledged; returns the token once all are.
+    /// Bytes were acknowledged; returns the token once all are, unless the payload is kept here: then nobody waits for it.
     pub(crate) fn acked(&mut self, mseq: u64, offset: u32, len: u32) -> Option<u64> {
         let i = usize::try_from(mseq.checked_sub(self.base)?).ok()?;
         let m = self.ring.get_mut(i)?;
@@ -163,7 +188,8 @@ impl OutRing {
         }
         m.done = true;
         self.open -= 1;
-        let token = m.token;
+        self.kept -= usize::from(m.is_kept);
+        let token = (!m.is_kept).then_some(m.token);
         if i == 0 {
             while self.ring.front().is_some_and(|m| m.done) {
                 self.ring.pop_front();
@@ -173,20 +199,21 @@ impl OutRing {
                 self.ring.shrink_to(8);
             }
         }
-        Some(token)
+        token
     }
 
     /// Takes every open token out.
     pub(crate) fn drain_tokens(&mut self, mut f: impl FnMut(u64)) {
         for m in self.ring.drain(..) {
             self.base += 1;
-            if !m.done {
+            if !m.done && !m.is_kept {
                 f(m.token);
             }
         }
         self.ring = VecDeque::new();
         self.unsent = 0;
         self.open = 0;
+        self.kept = 0;
     }
 }
 
@@ -256,6 +283,19 @@ impl MessagesOut {
         self.bytes_admitted += u64::from(len);
         self.admitted += 1;
         Numbers { mseq: self.matched.skip(), sseq }
+    }
+
+    /// A message is accepted and handed over, all of it, in one; its payload is kept.
+    #[inline]
+    pub(crate) fn go_alone(&mut self, m: &Message<'_>, payload: &[u8]) -> u64 {
+        let sseq = self.next_of_stream(m.stream);
+        self.bytes_queued += u64::from(m.len);
+        self.bytes_admitted += u64::from(m.len);
+        self.admitted += 1;
+        let mut out = OutMessage::new(m, sseq);
+        (out.sent, out.started, out.is_kept) = (m.len, true, true);
+        out.kept[..payload.len()].copy_from_slice(payload);
+        self.matched.push_started(out)
     }
 
     /// Limits as the peer states them; they never shrink.
@@ -379,6 +419,23 @@ impl MessagesIn {
         expand(low, self.top)
     }
 
+    /// The usual case, of a message of which all has come: it is the next one, nothing is missing before it, and credit lets it in.
+    #[inline]
+    pub(crate) fn is_next(&self, mseq: u64, len: u32) -> bool {
+        mseq == self.base
+            && mseq < self.msgs_limit
+            && self.ring.is_empty()
+            && self.bytes_seen + u64::from(len) <= self.bytes_limit
+    }
+
+    /// All of the next message is here.
+    #[inline]
+    pub(crate) fn take_next(&mut self, len: u32) {
+        self.bytes_seen += u64::from(len);
+        self.base += 1;
+        self.top = self.top.max(self.base);
+    }
+
     /// A fragment `[offset, offset+len)` of matched message `mseq`. `f(offset, len, first, complete)` for each new part.
     pub(crate) fn on_fragment(
         &mut self,
@@ -394,18 +451,12 @@ impl MessagesIn {
         if mseq >= self.msgs_limit {
             return Arrived::Violation("message beyond the credit");
         }
-        let whole = offset == 0 && len == total_len;
-        let i = (mseq - self.base) as usize;
-        if i == 0 && whole && self.ring.is_empty() {
-            // The usual case: next message, in one packet.
-            if !self.note_bytes(total_len) {
-                return Arrived::Violation("message bytes beyond the credit");
-            }
-            self.base += 1;
-            self.top = self.top.max(mseq + 1);
+        if offset == 0 && len == total_len && self.is_next(mseq, len) {
+            self.take_next(len);
             f(0, len, true, true);
             return Arrived::New;
         }
+        let i = (mseq - self.base) as usize;
         if self.follows_on(i, total_len, offset, len) {
             f(offset, len, false, false);
             return Arrived::New;

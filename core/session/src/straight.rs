@@ -1,7 +1,9 @@
-//! Messages that go straight: into a carrier that loses nothing and has room now. Nothing of them need be remembered, for nothing can be asked of it again.
+//! Messages that go straight: into a carrier that loses nothing and has room now. Nothing of them need be remembered, for nothing can be asked of it again. And those that come straight: all
+//! of the next one at once.
 
+use crate::messages::{ENVELOPE_MAX, KEPT_MAX};
 use crate::sessions::Common;
-use crate::{Carrier, Session};
+use crate::{Carrier, FragmentIn, Message, STREAMS_MAX, Session};
 
 /// The numbers of a message that goes straight.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -17,8 +19,24 @@ impl Session {
     #[must_use]
     #[inline]
     pub fn goes_straight(&self, len: usize, envelope_len: usize) -> bool {
-        self.carrier() == Carrier::Shm
-            && self.up
+        self.carrier() == Carrier::Shm && self.is_next_out(len, envelope_len)
+    }
+
+    /// Whether a short one may go at once in a packet of its own, by the same rules.
+    #[must_use]
+    #[inline]
+    pub fn goes_alone(&self, common: &Common, m: &Message<'_>) -> bool {
+        self.carrier() == Carrier::Link
+            && m.len as usize <= KEPT_MAX
+            && m.envelope.len() <= ENVELOPE_MAX
+            && m.stream < common.cfg.streams
+            && u64::from(m.len) <= self.max_matched_len()
+            && self.is_next_out(m.len as usize, m.envelope.len())
+    }
+
+    #[inline]
+    fn is_next_out(&self, len: usize, envelope_len: usize) -> bool {
+        self.up
             && !self.closing
             && len + envelope_len <= self.piece_max
             && !self.has_notices()
@@ -33,13 +51,47 @@ impl Session {
         common.counters.messages_sent += 1;
         self.out.go_straight(stream, len)
     }
+
+    /// Accepts a message for which [`Session::goes_alone`] was true, and which the carrier takes now, all of it: its number. Its payload is kept here until it has arrived. Its fate is to be
+    /// told as that of any other, but the layer above hears no more of it.
+    #[inline]
+    pub fn go_alone(&mut self, common: &mut Common, m: &Message<'_>, payload: &[u8]) -> u64 {
+        common.counters.messages_sent += 1;
+        self.out.go_alone(m, payload)
+    }
+
+    /// Messages whose payload is kept here are not known to have arrived.
+    #[must_use]
+    #[inline]
+    pub fn has_kept(&self) -> bool {
+        self.out.matched.kept > 0
+    }
+
+    /// Whether a matched message of which `len` bytes have come is all there and the next one, and breaks no rule: then [`Session::take_next`] is all that is to be done about it here.
+    #[must_use]
+    #[inline]
+    pub fn is_next(&self, f: &FragmentIn, len: usize) -> bool {
+        self.down.is_none()
+            && f.stream < STREAMS_MAX
+            && f.offset == 0
+            && len == f.total_len as usize
+            && self.inn.is_next(f.mseq, f.total_len)
+    }
+
+    /// A message for which [`Session::is_next`] was true is taken.
+    #[inline]
+    pub fn take_next(&mut self, common: &mut Common, f: &FragmentIn) {
+        common.counters.messages_received += 1;
+        self.inn.take_next(f.total_len);
+        self.credit_dirty |= self.inn.gap_closed();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::session::Terms;
-    use crate::{Config, DownReason, Fragment, Message, PeerId, Sessions};
+    use crate::{Config, DownReason, Fragment, PeerId, Sessions};
     use alloc::vec::Vec;
 
     const PEER: PeerId = PeerId(0);
@@ -118,6 +170,59 @@ mod tests {
         let mut all = up(AMPLE);
         all.set_carrier(PEER, Carrier::Link);
         assert!(!with(&mut all, |s, _| s.goes_straight(8, 4)), "packets get lost");
+    }
+
+    #[test]
+    fn what_goes_alone_is_numbered_and_kept_as_any_other() {
+        let mut all = up(Terms { credit_msgs: 2, credit_bytes: 100 });
+        assert!(with(&mut all, |s, common| !s.goes_alone(common, &message(8, 70))), "no packets carry it");
+        all.set_carrier(PEER, Carrier::Link);
+        with(&mut all, |s, common| {
+            let m = message(8, 70);
+            assert!(s.goes_alone(common, &m) && !s.goes_alone(common, &message(51, 70)), "half of the credit at most");
+            let beyond = Message { stream: common.cfg.streams, ..m };
+            assert!(!s.goes_alone(common, &beyond), "there is no such stream");
+            assert_eq!(s.go_alone(common, &m, &[5; 8]), 0);
+            assert_eq!((s.has_open(), s.has_kept(), s.has_data(), s.queued()), (true, true, false, 0));
+            assert_eq!(s.message(0).and_then(crate::OutMessage::kept), Some(&[5; 8][..]));
+            let fragment = Fragment::Message { mseq: 0, offset: 0, len: 8 };
+            s.lost(fragment);
+            assert!(!s.goes_alone(common, &m), "what was lost goes first");
+            assert_eq!(s.next_lost().map(|piece| (piece.from, piece.to)), Some((0, 8)));
+            s.took_lost(8);
+            assert_eq!(s.go_alone(common, &message(0, 71), &[]), 1);
+            assert!(!s.goes_alone(common, &message(0, 72)), "two messages were allowed");
+            assert_eq!(s.arrived(common, &fragment), None, "nobody waits for it");
+            assert!(s.has_open() && s.has_kept());
+        });
+        let mut events = Vec::new();
+        all.end(PEER, DownReason::Unreachable, &mut events);
+        assert!(matches!(events[..], [crate::Event::Down { .. }]), "nor for its end");
+        with(&mut all, |s, _| assert!(!s.has_open() && !s.has_kept()));
+    }
+
+    #[test]
+    fn only_the_next_message_is_taken_at_once_and_only_once() {
+        let mut all = up(AMPLE);
+        let f = |mseq, total_len| FragmentIn { stream: 0, mseq, sseq: mseq as u32, total_len, offset: 0 };
+        with(&mut all, |s, common| {
+            assert!(s.is_next(&f(0, 8), 8) && s.is_next(&f(0, 0), 0));
+            assert!(!s.is_next(&f(0, 8), 7), "a part");
+            assert!(!s.is_next(&f(1, 8), 8), "another is to come first");
+            assert!(!s.is_next(&f(0, u32::MAX), u32::MAX as usize), "more than credit lets in");
+            assert!(!s.is_next(&FragmentIn { stream: STREAMS_MAX, ..f(0, 8) }, 8), "no such stream");
+            s.take_next(common, &f(0, 8));
+            assert!(!s.is_next(&f(0, 8), 8) && s.is_next(&f(1, 8), 8));
+            let mut events = Vec::new();
+            for (mseq, news) in [(0, 0), (2, 1), (1, 2)] {
+                assert!(mseq != 1 || !s.is_next(&f(mseq, 8), 8), "one behind it is here already");
+                s.on_message(common, &f(mseq, 8), &(0..4), &(4..12), &mut events).expect("no rule is broken");
+                assert_eq!(events.len(), news);
+            }
+            assert!(s.is_next(&f(3, 8), 8));
+        });
+        all.end(PEER, DownReason::Closed, &mut Vec::new());
+        assert!(with(&mut all, |s, _| !s.is_next(&f(3, 8), 8)), "it is over");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+pub use weir_bulk::Broken;
 use weir_net::Server;
 
 use crate::log::Log;
@@ -36,10 +37,6 @@ pub enum Arrived {
     /// The other side has ended its direction, and everything was read.
     End,
 }
-
-/// The connection has failed.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Broken;
 
 /// What connections came to.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
@@ -221,6 +218,11 @@ impl Tcp {
 
     pub(crate) fn accept(&mut self, host: HostId) -> Option<Socket> {
         self.backlog.get_mut(host as usize)?.pop_front()
+    }
+
+    /// Somebody has connected to a host, which has not taken that connection yet.
+    pub(crate) fn is_waited_for(&self, host: HostId) -> bool {
+        self.backlog.get(host as usize).is_some_and(|b| !b.is_empty())
     }
 
     pub(crate) fn is_connected(&self, s: Socket) -> Result<bool, Broken> {

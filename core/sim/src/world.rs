@@ -107,6 +107,12 @@ impl<S> Host<'_, S> {
         self.with_tcp(true, |tcp, around| tcp.connect(around, net, id, to))
     }
 
+    /// [`Host::accept`] would have one.
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        self.tcp.is_waited_for(self.id)
+    }
+
     /// The next connection that another host has made to this one.
     pub fn accept(&mut self) -> Option<Socket> {
         let s = self.tcp.accept(self.id)?;

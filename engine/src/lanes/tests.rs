@@ -10,6 +10,8 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weir_bulk::ROUND_NS;
+use weir_link::GREETING_LEN;
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Goes without being asked for, and in more than one datagram of loopback's.
@@ -48,7 +50,7 @@ fn accepted(lanes: &mut Lanes, st: &mut State, count: usize) -> Time {
     until(|| {
         at = at.plus_ns(2 * ROUND_NS);
         lanes.progress(st, at, true);
-        lanes.conns.len() == count
+        lanes.driver.len() == count
     });
     at
 }
@@ -61,7 +63,7 @@ fn what_came_while_this_process_stood_still_is_read_before_anything_is_late() {
         let at = accepted(lanes, st, 1);
         s.write_all(&[b'W'; GREETING_LEN]).expect("room");
         lanes.progress(st, at.plus_ns(3 * SECOND_NS), true);
-        assert_eq!((lanes.conns.len(), st.proto().counters().lane.greetings_refused), (0, 1));
+        assert_eq!((lanes.driver.len(), st.proto().counters().lane.greetings_refused), (0, 1));
     });
 }
 
@@ -72,9 +74,9 @@ fn a_connection_that_is_dropped_ends_whoever_has_a_copy_of_it() {
     let mut s = stranger(&ep);
     let copy = with(&ep, |lanes, st| {
         let at = accepted(lanes, st, 1);
-        let copy = lanes.conns.values().next().expect("one").io.as_fd().try_clone_to_owned().expect("copy");
+        let copy = lanes.driver.streams().next().expect("one").as_fd().try_clone_to_owned().expect("copy");
         lanes.progress(st, at.plus_ns(3 * SECOND_NS), true);
-        assert!(lanes.conns.is_empty());
+        assert!(lanes.driver.is_empty());
         copy
     });
     s.set_nonblocking(true).expect("socket");
@@ -83,35 +85,18 @@ fn a_connection_that_is_dropped_ends_whoever_has_a_copy_of_it() {
 }
 
 #[test]
-fn the_first_to_be_read_is_another_each_time_however_often_lanes_are_read() {
-    let ep = open();
-    let mut strangers = [stranger(&ep), stranger(&ep)];
-    with(&ep, |lanes, st| {
-        accepted(lanes, st, 2);
-        strangers.iter_mut().for_each(|s| s.write_all(b"W").expect("room"));
-        until(|| lanes.readable().len() == 2);
-        // So it is while datagrams come all the time.
-        let firsts = [(); 4].map(|()| {
-            lanes.polls += 8;
-            lanes.readable()[0]
-        });
-        assert!(firsts.windows(2).all(|w| w[0] != w[1]), "{firsts:?}");
-    });
-}
-
-#[test]
 fn a_connection_that_the_system_refused_is_taken_a_second_later() {
     let ep = open();
     with(&ep, |lanes, st| {
-        let fd = lanes.listener.as_ref().expect("open").as_fd().as_raw_fd();
-        let kept = lanes.listener.as_ref().expect("open").as_fd().try_clone_to_owned().expect("copy");
+        let fd = lanes.sockets.listener.as_ref().expect("open").as_fd().as_raw_fd();
+        let kept = lanes.sockets.listener.as_ref().expect("open").as_fd().try_clone_to_owned().expect("copy");
         let null = std::fs::File::open("/dev/null").expect("/dev/null");
         let put = |other: RawFd| {
             // SAFETY: both are open; the listener still owns the number and closes it once.
             assert!(unsafe { libc::dup2(other, fd) } >= 0);
         };
         // (While a copy lives, the set would not forget it.)
-        lanes.epoll.delete(lanes.listener.as_ref().expect("open")).expect("it was there");
+        lanes.sockets.epoll.delete(lanes.sockets.listener.as_ref().expect("open")).expect("it was there");
         put(null.as_raw_fd());
         let at = now().plus_ns(SECOND_NS);
         lanes.progress(st, at, false);
@@ -119,25 +104,14 @@ fn a_connection_that_the_system_refused_is_taken_a_second_later() {
         put(kept.as_raw_fd());
         let _s = stranger(&ep);
         lanes.progress(st, at.plus_ns(SECOND_NS / 2), false);
-        assert_eq!((lanes.conns.len(), st.counters.lane_accepts_failed), (0, 1));
-        assert_eq!(lanes.next_timeout(at), Some(at.plus_ns(DEAF_NS)));
+        assert_eq!((lanes.driver.len(), st.counters.lane_accepts_failed), (0, 1));
+        assert_eq!(lanes.next_timeout(st, at), Some(at.plus_ns(DEAF_NS)));
         let mut later = at.plus_ns(DEAF_NS);
         until(|| {
             later = later.plus_ns(2 * ROUND_NS);
             lanes.progress(st, later, false);
-            lanes.conns.len() == 1
+            lanes.driver.len() == 1
         });
-    });
-}
-
-#[test]
-fn who_is_closed_connects_no_more() {
-    let ep = open();
-    with(&ep, |lanes, st| {
-        lanes.close();
-        let remote = SocketAddr::from(([127, 0, 0, 1], u16::from_be_bytes([ep.name()[2], ep.name()[3]])));
-        lanes.connect(st, now(), LaneNews { peer: PeerId(0), remote, local: None });
-        assert!(lanes.conns.is_empty());
     });
 }
 
@@ -198,52 +172,33 @@ fn hub(others: usize) -> (Arc<Endpoint>, Vec<(Arc<Endpoint>, u32)>) {
     (hub, made)
 }
 
-/// The lanes of whom it has something under way by.
-fn under_way(lanes: &Lanes, st: &State) -> Vec<ConnKey> {
-    let waits = |c: &Conn<Connection>| st.proto().lane_waits(c.peer, c.lane).is_some();
-    lanes.conns.iter().filter(|(_, c)| waits(c)).map(|(k, _)| k).collect()
+/// How many lanes it has something under way by.
+fn under_way(lanes: &Lanes, st: &State) -> usize {
+    lanes.driver.up().filter(|(peer, lane)| st.proto().lane_waits(*peer, *lane).is_some()).count()
 }
 
 #[test]
 fn one_turn_of_writing_is_for_all_lanes_together_and_the_next_goes_on_where_it_ended() {
     let mut data = vec![7; EAGER_BYTES];
     let (hub, others) = hub(3);
-    with(&hub, |lanes, _| lanes.turn_bytes = 0);
+    with(&hub, |lanes, _| lanes.driver.set_turn_bytes(0));
     for (_, peer) in &others {
         send(&hub, *peer, &mut data);
         send(&hub, *peer, &mut data);
     }
     with(&hub, |lanes, st| {
-        assert!(under_way(lanes, st).is_empty());
-        lanes.turn_bytes = 1;
+        assert_eq!(under_way(lanes, st), 0);
+        lanes.driver.set_turn_bytes(1);
         for turn in 1..=3 {
             let at = now();
             lanes.transmit(st, at);
-            assert_eq!(under_way(lanes, st).len(), turn);
-            assert_eq!(lanes.next_timeout(at), Some(at), "something is left");
+            assert_eq!(under_way(lanes, st), turn);
+            assert_eq!(lanes.next_timeout(st, at), Some(at), "something is left");
         }
-        lanes.turn_bytes = TURN_BYTES;
-        lanes.transmit(st, now());
-        assert!(!lanes.more);
-    });
-}
-
-#[test]
-fn a_unit_cut_off_is_a_failure_on_either_side() {
-    let (hub, others) = hub(1);
-    let other = &others[0].0;
-    // (On a machine that is too busy one may have failed by itself.)
-    let before_there = with(other, |_, st| st.proto().counters().lane.failed);
-    with(&hub, |lanes, st| {
-        let before = st.proto().counters().lane.failed;
-        let c = lanes.conns.values_mut().next().expect("a lane");
-        c.out = Some((LaneUnit { token: u64::MAX, offset: 0, len: 10 }, 5));
-        lanes.transmit(st, now());
-        assert_eq!((lanes.conns.len(), st.proto().counters().lane.failed - before), (0, 1));
-    });
-    until(|| {
-        other.progress();
-        with(other, |_, st| st.proto().counters().lane.failed > before_there)
+        lanes.driver.set_turn_bytes(TURN_BYTES);
+        let at = now();
+        lanes.transmit(st, at);
+        assert_ne!(lanes.next_timeout(st, at), Some(at));
     });
 }
 
@@ -252,17 +207,18 @@ fn a_lane_that_the_peer_has_given_up_is_dropped_though_the_connection_never_ends
     let (hub, others) = hub(1);
     let other = &others[0].0;
     // Its end stays open, and whatever is written lies there unread.
-    let silent = with(other, |lanes, st| {
-        let k = lanes.conns.keys().next().expect("a lane");
-        let c = lanes.conns.remove(k).expect("there");
-        let _ = lanes.epoll.delete(&c.io);
-        st.proto_mut().lane_over(now(), c.peer, c.lane);
-        c
-    });
+    let silent = {
+        let mut core = other.shared.core.lock();
+        let lanes = core.lanes.take().expect("lanes");
+        for (peer, lane) in lanes.driver.up() {
+            core.st.proto_mut().lane_over(now(), peer, lane);
+        }
+        lanes
+    };
     until(|| {
         hub.progress();
         other.progress();
-        with(&hub, |lanes, _| lanes.conns.is_empty())
+        with(&hub, |lanes, _| lanes.driver.is_empty())
     });
     assert!(with(&hub, |_, st| !st.proto().has_lane(PeerId(others[0].1))));
     drop(silent);

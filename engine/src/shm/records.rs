@@ -125,6 +125,11 @@ impl SharedMemory {
                 let sessions = st.proto().sessions();
                 let number = |low| sessions.get(peer).map_or(0, |s| s.message_number(low));
                 let head = read_head(kind, bytes, bytes.len(), number).ok_or(SHORT)?;
+                if let (kind::WHOLE, Head::Message { fragment, envelope, start }) = (kind, &head)
+                    && st.messages.whole(peer, fragment, &bytes[*envelope..*start], &bytes[*start..])
+                {
+                    return Ok(());
+                }
                 self.payload(st, now, ix, peer, kind, head, bytes)
             }
             kind::CONTROL => {

@@ -161,20 +161,23 @@ impl Cq {
             if source.ep.engine.poll(source.queue, &mut inner.scratch, (count - done).min(BATCH)) == 0 {
                 continue;
             }
-            let mut taken = inner.scratch.drain(..);
-            for c in &mut taken {
+            let mut taken = 0;
+            for c in &inner.scratch {
                 let address = source.ep.address_of(c.source);
                 if c.result.is_err() {
-                    inner.pending.push_back(Pending { completion: c, from: address });
                     break;
                 }
                 // SAFETY: `done < count`.
-                unsafe { self.put(&c, address, buf, done, from) };
-                done += 1;
+                unsafe { self.put(c, address, buf, done, from) };
+                (taken, done) = (taken + 1, done + 1);
             }
-            // Behind an error everything waits its turn.
-            let ep = &source.ep;
-            inner.pending.extend(taken.map(|c| Pending { from: ep.address_of(c.source), completion: c }));
+            if taken < inner.scratch.len() {
+                // An error waits to be asked for, and behind it everything waits its turn.
+                let ep = &source.ep;
+                let rest = inner.scratch.drain(taken..);
+                inner.pending.extend(rest.map(|c| Pending { from: ep.address_of(c.source), completion: c }));
+            }
+            inner.scratch.clear();
             if done == count || !inner.pending.is_empty() {
                 break;
             }

@@ -3,10 +3,12 @@
 //! The tree may be of any text: what cannot be parsed stands in it as errors, and nothing here recurses along it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use tree_sitter::{Node, Parser, Tree};
 
 use crate::error::Error;
+use crate::types::Ty;
 
 /// Sources longer than this are refused: no file that people write is.
 pub const MOST_BYTES: usize = 4 << 20;
@@ -71,14 +73,49 @@ pub struct Function<'t> {
     pub parameters: Vec<&'t str>,
     /// The `{ ... }`.
     pub body: Node<'t>,
-    /// Names declared in it, parameters too.
-    pub locals: BTreeMap<&'t str, u32>,
-    /// What is assigned in it.
-    pub writes: BTreeMap<&'t str, Vec<Write<'t>>>,
     /// Its calls, in the order in which they begin.
     pub calls: Vec<Call<'t>>,
     /// Fields of variables that are read or written in it, as they are written: `status.MPI_TAG`.
     pub fields: BTreeSet<&'t str>,
+}
+
+/// A number of a variable in [`Unit::variables`].
+pub type Var = usize;
+
+/// Where a variable lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Home {
+    /// It is the argument of this number of its function.
+    Formal(usize),
+    /// It begins anew where it is declared.
+    Local,
+    /// It belongs to a function, and stays; or anything may change it (`volatile`).
+    Static,
+    /// It stands outside of functions.
+    File,
+    /// It stands in another file.
+    Elsewhere,
+    /// It is a `#define`.
+    Define,
+}
+
+/// A variable.
+#[derive(Debug, Clone)]
+pub struct Variable<'t> {
+    /// Its name.
+    pub name: &'t str,
+    /// Where it means this variable: bytes.
+    pub scope: Range<usize>,
+    /// Its function; none outside of any.
+    pub function: Option<usize>,
+    /// Where it lives.
+    pub home: Home,
+    /// Its type, if that is a number and neither a pointer nor an array.
+    pub ty: Option<Ty>,
+    /// Its type's words, without stars.
+    pub words: &'t str,
+    /// Whether no other file knows it.
+    pub own: bool,
 }
 
 /// A place where a variable gets a value.
@@ -86,10 +123,12 @@ pub struct Function<'t> {
 pub struct Write<'t> {
     /// The value, where it is plainly that of an expression.
     pub value: Option<Node<'t>>,
-    /// What writes: `=`, `+=`, `++`, or the name of the function that is given its address.
+    /// What writes: `=`, `+=`, `++`, `&` where its address is taken, or the name of the function that is given its address.
     pub by: &'t str,
     /// The assignment, or the call.
     pub node: Node<'t>,
+    /// In which function; none outside of any.
+    pub function: Option<usize>,
 }
 
 /// A call by name.
@@ -101,6 +140,17 @@ pub struct Call<'t> {
     pub node: Node<'t>,
 }
 
+/// A macro.
+#[derive(Debug, Clone, Copy)]
+pub struct Macro<'t> {
+    /// What stands in its place.
+    pub body: &'t str,
+    /// Whether it takes arguments.
+    pub takes: bool,
+    /// Its line.
+    pub line: u32,
+}
+
 /// A file of C.
 #[derive(Debug)]
 pub struct Unit<'t> {
@@ -110,17 +160,24 @@ pub struct Unit<'t> {
     pub functions: Vec<Function<'t>>,
     /// Where in `functions` a name stands; of several of one name, the first.
     names: BTreeMap<&'t str, usize>,
-    /// What is assigned outside of functions.
-    pub writes: BTreeMap<&'t str, Vec<Write<'t>>>,
+    /// Its variables.
+    pub variables: Vec<Variable<'t>>,
+    /// Their numbers, by name.
+    by_name: BTreeMap<&'t str, Vec<Var>>,
+    /// What is assigned, by the variable or field as it is written, in order.
+    writes: BTreeMap<&'t str, Vec<Write<'t>>>,
     /// Constants of `enum`, by name: their value, or that before them with what is to be added.
     pub constants: BTreeMap<&'t str, (Option<Node<'t>>, i64)>,
     /// Types with names that are a structure or another type.
     pub types: BTreeMap<&'t str, Node<'t>>,
-    /// The first line that cannot be parsed.
+    /// Macros, by name.
+    pub macros: BTreeMap<&'t str, Macro<'t>>,
+    /// Files that are included by `"..."`, with their lines.
+    pub includes: Vec<(&'t str, u32)>,
+    /// The first line that is no C as the parser knows it.
     pub damaged: Option<u32>,
-    /// Bytes of the file itself; behind them stand its constants once more ([`with_defines`]).
+    /// How many bytes are the file's own; behind them stand its `#define`s once more.
     pub own_bytes: usize,
-    /// Where the function ends that was met last.
     inside_until: usize,
 }
 
@@ -173,14 +230,19 @@ impl<'t> Unit<'t> {
             text,
             functions: Vec::new(),
             names: BTreeMap::new(),
+            variables: Vec::new(),
+            by_name: BTreeMap::new(),
             writes: BTreeMap::new(),
             constants: BTreeMap::new(),
             types: BTreeMap::new(),
+            macros: BTreeMap::new(),
+            includes: Vec::new(),
             damaged: None,
             own_bytes,
             inside_until: 0,
         };
         each(tree.root_node(), |node| unit.declared(node));
+        unit.writes.values_mut().for_each(|all| all.sort_by_key(|w| w.node.start_byte()));
         unit
     }
 
@@ -194,6 +256,24 @@ impl<'t> Unit<'t> {
     #[must_use]
     pub fn function(&self, name: &str) -> Option<usize> {
         self.names.get(name).copied()
+    }
+
+    /// The variable that a name means at a byte.
+    #[must_use]
+    pub fn resolve(&self, name: &str, at: usize) -> Option<Var> {
+        let all = self.by_name.get(name)?;
+        all.iter()
+            .copied()
+            .filter(|v| self.variables[*v].scope.contains(&at))
+            .max_by_key(|v| self.variables[*v].scope.start)
+    }
+
+    /// All that is assigned to a variable, or to the field of one, as `written`.
+    #[must_use]
+    pub fn writes_of(&self, written: &str, var: Var) -> Vec<Write<'t>> {
+        let base = base_of(written);
+        let own = |w: &&Write<'t>| self.resolve(base, w.node.start_byte()) == Some(var);
+        self.writes.get(written).into_iter().flatten().filter(own).copied().collect()
     }
 
     /// Takes down what stands outside of functions; true: look below it too.
@@ -221,7 +301,14 @@ impl<'t> Unit<'t> {
                     self.types.insert(self.text_of(name), node);
                 }
             }
-            "init_declarator" if !self.is_inside(node) => self.initialised(node),
+            "preproc_def" | "preproc_function_def" => self.macro_of(node),
+            "preproc_include" => {
+                if let Some(path) = node.child_by_field_name("path").filter(|p| p.kind() == "string_literal") {
+                    self.includes.push((self.text_of(path), line(node)));
+                }
+            }
+            "declaration" if !self.is_inside(node) => self.declaration(node, None),
+            "init_declarator" if !self.is_inside(node) => self.initialised(node, None),
             _ => {}
         }
         true
@@ -231,11 +318,97 @@ impl<'t> Unit<'t> {
         node.start_byte() < self.inside_until
     }
 
-    fn initialised(&mut self, node: Node<'t>) {
+    fn macro_of(&mut self, node: Node<'t>) {
+        let field = |name: &str| node.child_by_field_name(name);
+        let (Some(name), Some(body)) = (field("name"), field("value")) else { return };
+        let takes = node.kind() == "preproc_function_def";
+        self.macros.insert(self.text_of(name), Macro { body: self.text_of(body), takes, line: line(node) });
+    }
+
+    fn initialised(&mut self, node: Node<'t>, function: Option<usize>) {
         if let Some(name) = node.child_by_field_name("declarator").and_then(|d| self.declared_name(d)) {
-            let write = Write { value: node.child_by_field_name("value"), by: "=", node };
+            let write = Write { value: node.child_by_field_name("value"), by: "=", node, function };
             self.writes.entry(name).or_default().push(write);
         }
+    }
+
+    /// Takes down the variables of a declaration.
+    fn declaration(&mut self, node: Node<'t>, function: Option<usize>) {
+        let words = node.child_by_field_name("type").map_or("", |t| self.text_of(t));
+        let has = |word: &str| children(node).iter().any(|c| self.text_of(*c) == word);
+        let (fixed, anybody) = (has("static"), has("volatile"));
+        let scope = match (function, node.parent()) {
+            (Some(_), Some(parent)) => node.start_byte()..parent.end_byte(),
+            _ => 0..usize::MAX,
+        };
+        let home = match function {
+            _ if anybody => Home::Static,
+            None if node.start_byte() >= self.own_bytes => Home::Define,
+            None if has("extern") => Home::Elsewhere,
+            None => Home::File,
+            Some(_) if fixed || has("extern") => Home::Static,
+            Some(_) => Home::Local,
+        };
+        let mut cursor = node.walk();
+        let declarators: Vec<Node<'t>> = node.children_by_field_name("declarator", &mut cursor).collect();
+        for declarator in declarators {
+            let Some(name) = self.declared_name(declarator).filter(|_| !is_prototype(declarator)) else { continue };
+            let scalar = match declarator.kind() {
+                "identifier" => true,
+                "init_declarator" => {
+                    declarator.child_by_field_name("declarator").is_some_and(|d| d.kind() == "identifier")
+                }
+                _ => false,
+            };
+            let ty = if scalar { self.type_of(words) } else { None };
+            self.variable_is(Variable { name, scope: scope.clone(), function, home, ty, words, own: fixed });
+        }
+    }
+
+    fn variable_is(&mut self, variable: Variable<'t>) {
+        let all = self.by_name.entry(variable.name).or_default();
+        // What is declared twice outside of functions is one.
+        let again =
+            all.iter().copied().find(|v| self.variables[*v].scope == variable.scope && variable.function.is_none());
+        if let Some(known) = again {
+            if variable.home == Home::File {
+                self.variables[known].home = Home::File;
+            }
+        } else {
+            all.push(self.variables.len());
+            self.variables.push(variable);
+        }
+    }
+
+    /// The number type of these words, by way of the file's typedefs.
+    #[must_use]
+    pub fn type_of(&self, words: &str) -> Option<Ty> {
+        let mut words = words;
+        for _ in 0..10 {
+            if let Some(ty) = Ty::of(words) {
+                return Some(ty);
+            }
+            words = self.text_of(*self.types.get(words)?);
+        }
+        None
+    }
+
+    /// The type of a variable's field, if the file declares it and it is a number.
+    #[must_use]
+    pub fn field_type(&self, var: Var, field: &str) -> Option<Ty> {
+        let mut words = self.variables[var].words.trim_start_matches("struct ").trim();
+        let body = (0..10).find_map(|_| {
+            let of = *self.types.get(words)?;
+            words = self.text_of(of).trim_start_matches("struct ").trim();
+            of.child_by_field_name("body")
+        })?;
+        let declares = |d: &Node<'t>| {
+            let mut cursor = d.walk();
+            d.children_by_field_name("declarator", &mut cursor)
+                .any(|n| n.kind() == "field_identifier" && self.text_of(n) == field)
+        };
+        let found = children(body).into_iter().find(|d| d.kind() == "field_declaration" && declares(d))?;
+        self.type_of(self.text_of(found.child_by_field_name("type")?))
     }
 
     fn enumerators(&mut self, list: Node<'t>) {
@@ -282,76 +455,69 @@ impl<'t> Unit<'t> {
         let Some(name) = declarator.child_by_field_name("declarator").filter(|n| n.kind() == "identifier") else {
             return;
         };
+        let number = self.functions.len();
         let list = declarator.child_by_field_name("parameters").map(children).unwrap_or_default();
-        let named = |p: Node<'t>| p.child_by_field_name("declarator").and_then(|d| self.declared_name(d)).unwrap_or("");
-        let parameters: Vec<&str> =
-            list.into_iter().filter(|p| p.kind() == "parameter_declaration").map(named).collect();
-        let mut function = Function {
-            name: self.text_of(name),
-            locals: parameters.iter().map(|p| (*p, 1)).collect(),
-            parameters,
-            body,
-            writes: BTreeMap::new(),
-            calls: Vec::new(),
-            fields: BTreeSet::new(),
-        };
+        let mut parameters = Vec::new();
+        for (at, formal) in list.into_iter().filter(|p| p.kind() == "parameter_declaration").enumerate() {
+            let declarator = formal.child_by_field_name("declarator");
+            let name = declarator.and_then(|d| self.declared_name(d)).unwrap_or("");
+            let words = formal.child_by_field_name("type").map_or("", |t| self.text_of(t));
+            let ty = if declarator.is_some_and(|d| d.kind() == "identifier") { self.type_of(words) } else { None };
+            let (scope, home) = (body.byte_range(), Home::Formal(at));
+            self.variable_is(Variable { name, scope, function: Some(number), home, ty, words, own: true });
+            parameters.push(name);
+        }
+        let mut function =
+            Function { name: self.text_of(name), parameters, body, calls: Vec::new(), fields: BTreeSet::new() };
         each(body, |inner| {
-            self.in_function(inner, &mut function);
+            self.in_function(inner, &mut function, number);
             true
         });
         function.calls.sort_by_key(|c| c.node.start_byte());
-        self.names.entry(function.name).or_insert(self.functions.len());
+        self.names.entry(function.name).or_insert(number);
         self.functions.push(function);
     }
 
     /// Takes down what a node in a function declares, writes and calls.
-    fn in_function(&self, node: Node<'t>, function: &mut Function<'t>) {
-        let mut write = |target: Option<Node<'t>>, value: Option<Node<'t>>, by: &'t str| {
-            if let Some(name) = target.and_then(|t| self.variable(t)) {
-                function.writes.entry(name).or_default().push(Write { value, by, node });
+    fn in_function(&mut self, node: Node<'t>, function: &mut Function<'t>, number: usize) {
+        let write = |unit: &mut Self, target: Option<Node<'t>>, value: Option<Node<'t>>, by: &'t str| {
+            if let Some(name) = target.and_then(|t| unit.variable(t)) {
+                unit.writes.entry(name).or_default().push(Write { value, by, node, function: Some(number) });
             }
         };
         match node.kind() {
             "assignment_expression" => {
                 let by = node.child_by_field_name("operator").map_or("=", |o| self.text_of(o));
                 let value = node.child_by_field_name("right").filter(|_| by == "=");
-                write(node.child_by_field_name("left"), value, by);
+                write(self, node.child_by_field_name("left"), value, by);
             }
-            "update_expression" => write(node.child_by_field_name("argument"), None, "++"),
-            "init_declarator" => {
-                if let Some(name) = node.child_by_field_name("declarator").and_then(|d| self.declared_name(d)) {
-                    let value = node.child_by_field_name("value");
-                    function.writes.entry(name).or_default().push(Write { value, by: "=", node });
+            "update_expression" => write(self, node.child_by_field_name("argument"), None, "++"),
+            "init_declarator" => self.initialised(node, Some(number)),
+            "pointer_expression" => {
+                // The address in a list of arguments is the callee's to write to; anywhere else, anybody's.
+                let address = node.child_by_field_name("operator").is_some_and(|o| self.text_of(o) == "&");
+                let call = node.parent().filter(|p| p.kind() == "argument_list").and_then(|p| p.parent());
+                let by = match call.and_then(|c| c.child_by_field_name("function")) {
+                    Some(f) if f.kind() == "identifier" => self.text_of(f),
+                    Some(_) => "a call by a pointer",
+                    None => "&",
+                };
+                let (target, node) = (node.child_by_field_name("argument").filter(|_| address), call.unwrap_or(node));
+                if let Some(name) = target.and_then(|t| self.variable(t)) {
+                    let write = Write { value: None, by, node, function: Some(number) };
+                    self.writes.entry(name).or_default().push(write);
                 }
             }
-            "call_expression" => self.called(node, function),
+            "call_expression" => {
+                if let Some(name) = node.child_by_field_name("function").filter(|f| f.kind() == "identifier") {
+                    function.calls.push(Call { name: self.text_of(name), node });
+                }
+            }
             "field_expression" => {
                 function.fields.insert(self.text_of(node));
             }
-            "declaration" => {
-                let mut cursor = node.walk();
-                let names =
-                    node.children_by_field_name("declarator", &mut cursor).filter_map(|d| self.declared_name(d));
-                for name in names {
-                    *function.locals.entry(name).or_insert(0) += 1;
-                }
-            }
+            "declaration" => self.declaration(node, Some(number)),
             _ => {}
-        }
-    }
-
-    fn called(&self, node: Node<'t>, function: &mut Function<'t>) {
-        let Some(name) = node.child_by_field_name("function").filter(|f| f.kind() == "identifier") else { return };
-        let name = self.text_of(name);
-        function.calls.push(Call { name, node });
-        for argument in arguments(node) {
-            let argument = unwrapped(argument);
-            let address = argument.kind() == "pointer_expression"
-                && argument.child_by_field_name("operator").is_some_and(|o| self.text_of(o) == "&");
-            let target = argument.child_by_field_name("argument").filter(|_| address);
-            if let Some(variable) = target.and_then(|t| self.variable(t)) {
-                function.writes.entry(variable).or_default().push(Write { value: None, by: name, node });
-            }
         }
     }
 
@@ -368,6 +534,25 @@ impl<'t> Unit<'t> {
             _ => None,
         }
     }
+}
+
+/// The variable that a field belongs to.
+#[must_use]
+pub fn base_of(name: &str) -> &str {
+    name.split(['.', '-']).next().unwrap_or(name)
+}
+
+/// Whether a declarator declares a function, not a pointer to one.
+fn is_prototype(node: Node<'_>) -> bool {
+    let mut node = node;
+    while node.kind() == "pointer_declarator" {
+        match node.child_by_field_name("declarator") {
+            Some(inner) => node = inner,
+            None => return false,
+        }
+    }
+    node.kind() == "function_declarator"
+        && node.child_by_field_name("declarator").is_some_and(|d| d.kind() == "identifier")
 }
 
 /// The arguments of a call.

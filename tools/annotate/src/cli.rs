@@ -20,7 +20,9 @@ use crate::{Annotated, Error, Options, annotate};
                                               with the times of what is computed, from a run with 2 and one with 4 processes
 
 Directives go before the statements they are about; the C code stays as it is. What cannot be known from the text
-becomes a parameter, for weir predict -p NAME=VALUE, and is listed on standard error with its line and the reason.
+becomes a parameter, for weir predict -p NAME=VALUE, and is listed on standard error with its line and the reason; so is
+what the model leaves out: a switch with messages, calls by pointers, macros and other files that communicate. What is
+followed, call by call: docs/annotate.md.
 
 Exit codes:
   0  annotated, whether or not there are parameters
@@ -107,7 +109,10 @@ pub fn run(args: &AnnotateArgs) -> Result<u8, Error> {
 fn write(args: &AnnotateArgs, annotated: &Annotated) -> Result<(), Error> {
     let text = annotated.text();
     match &args.output {
-        Some(path) => fs::write(path, text).map_err(|source| Error::Write { path: path.clone(), source }),
+        Some(path) => {
+            let failed = |source| Error::Write { path: path.clone(), source };
+            weir_put::put(path, failed, |out| out.write_all(text.as_bytes()).map_err(failed))
+        }
         None => {
             let mut out = std::io::stdout().lock();
             out.write_all(text.as_bytes())
@@ -135,4 +140,32 @@ fn told(annotated: &Annotated, name: &str) -> String {
         );
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: AnnotateArgs,
+    }
+
+    #[test]
+    fn the_output_is_written_whole_behind_a_link_and_devices_are_left() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        fs::write(at("in.c"), "int main(void) { MPI_Barrier(MPI_COMM_WORLD); }\n").expect("a source");
+        fs::write(at("far.c"), "what was there").expect("a file");
+        std::os::unix::fs::symlink("far.c", at("out.c")).expect("a link");
+        let to = |output: &str| run(&Line::parse_from(["annotate", &at("in.c"), "-o", output]).args);
+        assert_eq!(to(&at("out.c")).expect("annotated"), 0);
+        assert!(fs::symlink_metadata(at("out.c")).expect("a link").is_symlink());
+        assert!(fs::read_to_string(at("far.c")).expect("a file").contains("PEVPM Message type = MPI_Barrier"));
+        // No file is made where a device was meant, and what is full says so.
+        assert!(matches!(to("/dev/no-such-thing"), Err(Error::Write { .. })));
+        assert!(matches!(to("/dev/full"), Err(Error::Write { .. })));
+    }
 }

@@ -52,6 +52,7 @@ fn start_of(step: &Step) -> usize {
         Step::Serial(Segment { at, .. })
         | Step::Message { at, .. }
         | Step::Skip { at, .. }
+        | Step::Call { at, .. }
         | Step::Set { at, .. }
         | Step::Loop { at, .. }
         | Step::Branch { at, .. } => *at,
@@ -64,6 +65,8 @@ fn one_tag(steps: &[Step]) -> bool {
         for step in steps {
             match step {
                 Step::Message { attributes, .. } => {
+                    // A status tells the tag.
+                    out.extend(attributes.iter().filter(|(name, _)| name == "stat").map(|(name, _)| name.as_str()));
                     out.extend(
                         attributes.iter().filter(|(name, _)| name.ends_with("tag")).map(|(_, value)| value.as_str()),
                     );
@@ -98,8 +101,13 @@ impl Inserts {
                     self.put(Place::Before(*at), format!("&       {name} = {value}"));
                 }
             }
+            // The call itself stands in the source.
+            Step::Call { .. } => {}
             Step::Skip { at, .. } => self.put(Place::Before(*at), "Skip".into()),
-            Step::Set { at, name, value, .. } => self.put(Place::Before(*at), format!("Set {name} = {value}")),
+            Step::Set { at, behind, name, value, .. } => {
+                let place = behind.map_or(Place::Before(*at), |owner| Place::Behind(*at, owner));
+                self.put(place, format!("Set {name} = {value}"));
+            }
             Step::Loop { at, end, head, index, body, .. } => {
                 let head = match head {
                     Head::Iterations(times) => format!("Loop iterations = {times}"),

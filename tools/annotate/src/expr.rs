@@ -21,6 +21,8 @@ pub enum Expr {
     Any,
     /// An operator of one operand.
     Unary(&'static str, Box<Expr>),
+    /// A conversion to a number type.
+    Cast(&'static str, Box<Expr>),
     /// An operator of two operands.
     Binary(&'static str, Box<(Expr, Expr)>),
     /// `c ? a : b`.
@@ -99,6 +101,15 @@ impl Expr {
                 "*" => x.checked_mul(y),
                 "/" => x.checked_div(y),
                 "%" => x.checked_rem(y),
+                "&" => Some(x & y),
+                "|" => Some(x | y),
+                "^" => Some(x ^ y),
+                "==" => Some(i64::from(x == y)),
+                "!=" => Some(i64::from(x != y)),
+                "<" => Some(i64::from(x < y)),
+                "<=" => Some(i64::from(x <= y)),
+                ">" => Some(i64::from(x > y)),
+                ">=" => Some(i64::from(x >= y)),
                 _ => None,
             };
             if let Some(value) = folded {
@@ -139,7 +150,7 @@ impl Expr {
     #[must_use]
     pub fn parts(&self) -> usize {
         match self {
-            Self::Unary(_, a) => 1 + a.parts(),
+            Self::Unary(_, a) | Self::Cast(_, a) => 1 + a.parts(),
             Self::Binary(_, ab) => 1 + ab.0.parts() + ab.1.parts(),
             Self::Choice(abc) => 1 + abc.0.parts() + abc.1.parts() + abc.2.parts(),
             Self::Call(_, args) => 1 + args.iter().map(Self::parts).sum::<usize>(),
@@ -151,7 +162,7 @@ impl Expr {
     pub fn any(&self, is: &mut dyn FnMut(&Self) -> bool) -> bool {
         is(self)
             || match self {
-                Self::Unary(_, a) => a.any(is),
+                Self::Unary(_, a) | Self::Cast(_, a) => a.any(is),
                 Self::Binary(_, ab) => ab.0.any(is) || ab.1.any(is),
                 Self::Choice(abc) => abc.0.any(is) || abc.1.any(is) || abc.2.any(is),
                 Self::Call(_, args) => args.iter().any(|a| a.any(is)),
@@ -159,9 +170,17 @@ impl Expr {
             }
     }
 
+    fn begins_with_minus(&self) -> bool {
+        match self {
+            Self::Unary("-", _) | Self::Null => true,
+            Self::Binary(op, ab) => ab.0.binds() >= binding(op) && ab.0.begins_with_minus(),
+            _ => false,
+        }
+    }
+
     fn binds(&self) -> u8 {
         match self {
-            Self::Unary(..) => UNARY,
+            Self::Unary(..) | Self::Cast(..) => UNARY,
             Self::Binary(op, _) => binding(op),
             Self::Choice(_) => 0,
             _ => ATOM,
@@ -184,6 +203,10 @@ impl fmt::Display for Expr {
                 f.write_str(op)?;
                 a.inside(f, ATOM)
             }
+            Self::Cast(ty, a) => {
+                write!(f, "({ty})")?;
+                a.inside(f, UNARY)
+            }
             Self::Binary(op, ab) => {
                 let own = binding(op);
                 ab.0.inside(f, own)?;
@@ -192,7 +215,9 @@ impl fmt::Display for Expr {
                 } else {
                     f.write_str(op)?
                 }
-                ab.1.inside(f, own + 1)
+                // `a--1` would be read as another operator.
+                let minus = matches!(*op, "-") && ab.1.binds() > own && ab.1.begins_with_minus();
+                if minus { write!(f, "({})", ab.1) } else { ab.1.inside(f, own + 1) }
             }
             Self::Choice(abc) => {
                 abc.0.inside(f, 1)?;

@@ -8,16 +8,23 @@
 #![forbid(unsafe_code)]
 
 mod c;
+mod calling;
 mod calls;
 pub mod cli;
 pub mod emit;
 mod error;
 mod expr;
+mod hidden;
+mod leaving;
 mod loops;
 pub mod measure;
 mod messages;
+mod names;
+mod prune;
 mod steps;
 mod translate;
+mod types;
+mod vars;
 mod walk;
 
 pub use error::{Error, Unknown};
@@ -68,7 +75,10 @@ pub fn annotate(source: &str, file: &str, options: &Options) -> Result<Annotated
     if options.timed {
         walker.between_clocks()?;
     }
-    let steps = walker.walk()?;
+    let steps = prune::pruned(walker.walk()?);
+    let needed = prune::needed(&steps);
+    walker.unknown.retain(|u| u.parameter.as_ref().is_none_or(|name| needed.contains(name)));
+    walker.defaults.retain(|name, _| needed.contains(name));
     let mut segments = Vec::new();
     Step::segments(&steps, &mut |segment| segments.push(*segment));
     let mut unknown = walker.unknown;

@@ -14,7 +14,7 @@ const MOST_LISTED: i64 = 16;
 /// Puts together the attributes of one message.
 struct Writer<'a, 't> {
     walker: &'a mut Walker<'t>,
-    frame: &'a Frame<'t>,
+    frame: &'a Frame,
     call: Call<'t>,
     arguments: Vec<Node<'t>>,
     out: Vec<(String, String)>,
@@ -22,11 +22,15 @@ struct Writer<'a, 't> {
 
 impl<'t> Walker<'t> {
     /// What the model says of a call of MPI.
-    pub fn message(&mut self, call: Call<'t>, at: usize, frame: &Frame<'t>) -> Step {
+    pub fn message(&mut self, call: Call<'t>, at: usize, frame: &Frame) -> Step {
         let place = line(call.node);
         let Some(Ok(kind)) = calls::kind(call.name) else {
-            self.note(place, None, &format!("no directive can say {}: it is left out", call.name));
-            return Step::Skip { at, line: place };
+            self.note(place, &format!("no directive can say {}: it is left out", call.name));
+            return if calls::wants_skip(call.name) {
+                Step::Skip { at, line: place }
+            } else {
+                Step::Call { at, line: place }
+            };
         };
         let mut writer = Writer { arguments: arguments(call.node), walker: self, frame, call, out: Vec::new() };
         writer.all(kind);
@@ -110,9 +114,10 @@ impl<'t> Writer<'_, 't> {
             if each {
                 let why = format!("{} has a size for each process; this stands for all", self.call.name);
                 let place = format!("size_{}", line(self.call.node));
-                let size = self.walker.parameter(&place, self.call.node, self.frame, &why);
+                let size = self.walker.parameter(&place, self.call.node, &why);
                 self.put("size", size.to_string());
             } else {
+                let (count, datatype) = self.significant(count, datatype);
                 self.size("size", count, datatype);
             }
         }
@@ -121,6 +126,16 @@ impl<'t> Writer<'_, 't> {
         }
         self.comm(comm);
         self.request(request);
+    }
+
+    /// Where count and datatype of a collective stand, if a process that has its part in place gives none for sending.
+    fn significant(&self, count: usize, datatype: usize) -> (usize, usize) {
+        let text = |at: usize| self.arguments.get(at).map_or("", |n| self.walker.unit.text_of(*n));
+        let both = matches!(
+            self.call.name.trim_start_matches("MPI_").to_ascii_lowercase().trim_start_matches('i'),
+            "gather" | "scatter" | "allgather" | "alltoall"
+        );
+        if both && (text(0) == "MPI_IN_PLACE" || text(2) == "MPI_DATATYPE_NULL") { (4, 5) } else { (count, datatype) }
     }
 
     fn put(&mut self, name: &str, value: String) {
@@ -141,7 +156,7 @@ impl<'t> Writer<'_, 't> {
             Some(c) => Expr::Sizeof(c.to_owned()),
             None => {
                 let why = format!("the size of the datatype {text}, in bytes");
-                self.walker.parameter(&format!("{text}_bytes"), self.call.node, self.frame, &why)
+                self.walker.parameter_for(&format!("{text}_bytes"), self.call.node, &why)
             }
         };
         let size = Expr::binary("*", count, each);
@@ -168,34 +183,42 @@ impl<'t> Writer<'_, 't> {
             "{} goes by the communicator {text}, whose ranks are taken for those of MPI_COMM_WORLD",
             self.call.name
         );
-        self.walker.note(line(self.call.node), None, &why);
+        self.walker.note(line(self.call.node), &why);
         self.put("comm", name);
     }
 
     fn status(&mut self, at: usize) {
-        let Some(argument) = self.arguments.get(at).map(|n| unwrapped(*n)) else { return };
-        let inner =
-            if argument.kind() == "pointer_expression" { argument.child_by_field_name("argument") } else { None };
-        let Some(name) = inner.filter(|n| n.kind() == "identifier").map(|n| self.walker.unit.text_of(n)) else {
-            return;
-        };
+        let Some(name) = self.target(at) else { return };
         let fields = &self.walker.unit.functions[self.frame.function].fields;
-        if ["MPI_SOURCE", "MPI_TAG"].iter().any(|f| fields.contains(format!("{name}.{f}").as_str())) {
-            self.put("stat", name.to_owned());
+        if !["MPI_SOURCE", "MPI_TAG"].iter().any(|f| fields.contains(format!("{name}.{f}").as_str())) {
+            return;
         }
+        let Some(var) = self.walker.unit.resolve(name, self.call.node.start_byte()) else { return };
+        let name = self.walker.name_of(var);
+        self.put("stat", name);
     }
 
+    /// The variable whose address an argument is.
+    fn target(&self, at: usize) -> Option<&'t str> {
+        let argument = unwrapped(*self.arguments.get(at)?);
+        let inner = argument.child_by_field_name("argument").filter(|_| argument.kind() == "pointer_expression")?;
+        (inner.kind() == "identifier").then(|| self.walker.unit.text_of(inner))
+    }
+
+    /// A flag or an index, if the model has the variable that gets it.
     fn bind(&mut self, what: &str, at: Option<usize>) {
-        let Some(argument) = at.and_then(|at| self.arguments.get(at)).map(|n| unwrapped(*n)) else { return };
-        let inner =
-            if argument.kind() == "pointer_expression" { argument.child_by_field_name("argument") } else { None };
-        match inner.filter(|n| n.kind() == "identifier").map(|n| self.walker.unit.text_of(n)) {
-            Some(name) if name == what => self.put("bind", what.to_owned()),
-            Some(name) => self.put(&format!("bind {name}"), what.to_owned()),
-            None => {
-                let why = format!("where {} puts its {what} is not known to the model", self.call.name);
-                self.walker.note(line(self.call.node), None, &why);
-            }
+        let Some(at) = at else { return };
+        let var = self.target(at).and_then(|name| self.walker.unit.resolve(name, self.call.node.start_byte()));
+        let Some(var) = var else {
+            let why = format!("where {} puts its {what} is not known to the model", self.call.name);
+            self.walker.note(line(self.call.node), &why);
+            return;
+        };
+        let Some(name) = self.walker.kept.get(&var).cloned().flatten() else { return };
+        if name == what {
+            self.put("bind", name);
+        } else {
+            self.put(&format!("bind {name}"), what.to_owned());
         }
     }
 
@@ -234,7 +257,7 @@ impl<'t> Writer<'_, 't> {
         match index.map(|i| self.walker.value(i, self.frame)) {
             // An index that changes, `[n++]`, or that only a parameter could say: all of the name are meant.
             Some(Ok(value))
-                if !value.any(&mut |e| matches!(e, Expr::Name(n) if self.walker.owners.contains_key(n))) =>
+                if !value.any(&mut |e| matches!(e, Expr::Name(n) if self.walker.parameters.contains(n))) =>
             {
                 (name, Some(value))
             }
@@ -263,7 +286,7 @@ impl<'t> Writer<'_, 't> {
             [one] => one.clone(),
             _ => {
                 let why = format!("{text} is another request with each call of {own}: the model takes them for one");
-                self.walker.note(line(self.call.node), None, &why);
+                self.walker.note(line(self.call.node), &why);
                 identifier(text)
             }
         }

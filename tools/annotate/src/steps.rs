@@ -20,6 +20,13 @@ pub enum Step {
         /// Its attributes, in order.
         attributes: Vec<(String, String)>,
     },
+    /// A call of a function that has directives of its own.
+    Call {
+        /// Before what it stands.
+        at: usize,
+        /// Its line.
+        line: u32,
+    },
     /// A call that the model leaves out.
     Skip {
         /// Before what it stands.
@@ -31,6 +38,8 @@ pub enum Step {
     Set {
         /// Before what it stands.
         at: usize,
+        /// Behind what ends there, instead, indented as this.
+        behind: Option<usize>,
         /// Its line.
         line: u32,
         /// The variable.
@@ -128,6 +137,12 @@ impl Segment {
 }
 
 impl Step {
+    /// A variable gets a value before what begins at a place.
+    #[must_use]
+    pub fn set(at: usize, line: u32, name: String, value: String) -> Self {
+        Self::Set { at, behind: None, line, name, value }
+    }
+
     /// The line it belongs to.
     #[must_use]
     pub fn line(&self) -> u32 {
@@ -135,6 +150,7 @@ impl Step {
             Self::Serial(segment) => segment.line,
             Self::Message { line, .. }
             | Self::Skip { line, .. }
+            | Self::Call { line, .. }
             | Self::Set { line, .. }
             | Self::Loop { line, .. }
             | Self::Branch { line, .. } => *line,

@@ -123,6 +123,8 @@ Some counters of large messages, which go by TCP (lanes) where the network allow
     Export(weir_report::cli::ExportArgs),
     /// Write the directives of a performance model into C source with MPI calls
     Annotate(Box<weir_annotate::cli::AnnotateArgs>),
+    /// Record the MPI calls of a small run and write a performance model of them
+    Record(Box<weir_record::cli::RecordArgs>),
     /// Predict how long an annotated program runs, how much that varies, and where time is lost
     Predict(Box<weir_predict_tool::args::PredictArgs>),
     /// Emulate a network of hosts and run a command in it

@@ -30,6 +30,7 @@ pub fn run(args: Args) -> Result<u8> {
         // Their texts hold their causes, which printing the chain would say again.
         Command::Report(args) => weir_report::cli::report(&args).map_err(|error| anyhow!("{error}")),
         Command::Annotate(args) => weir_annotate::cli::run(&args).map_err(|error| anyhow!("{error}")),
+        Command::Record(args) => weir_record::cli::run(&args).map_err(|error| anyhow!("{error}")),
         Command::Export(args) => weir_report::cli::export(&args).map_err(|error| anyhow!("{error}")),
         Command::Predict(args) => Ok(weir_predict_tool::run(&args)),
         Command::Emulate(args) => weir_emulate::cli::run(*args),

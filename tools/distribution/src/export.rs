@@ -8,8 +8,9 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use weir_put::put;
+
 use crate::error::{Error, Result};
-use crate::put::put;
 
 /// Writes text files into a folder and remembers their names.
 struct Folder {

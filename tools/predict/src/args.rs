@@ -62,13 +62,20 @@ Where nothing varies, one run says all; else each process count is run --runs ti
 The median is that of the middle run (the lower of two), and its losses are those of that run: they sum to its time x processes.
 Between `low` and `high` lie 95 % of the runs. The same seed gives the same numbers on every machine.
 
+A count that has no prediction does not keep the others from theirs: table, page and JSON say why it has none. The exit code
+is that of the first such count. --json prints a whole document whatever happens (spec/prediction.md 12):
+  {\"predictions\": [{\"numprocs\", \"median_s\", \"low_s\", \"high_s\", \"p95_s\", \"loss\": {cause: s}, \"notices\": [line]}, ...],
+   \"notices\": [line]}
+with \"error\": {\"kind\", \"exit_code\", \"message\", \"diagnostics\"} in place of the numbers of a count that has no prediction, and at the
+top where there is no count at all.
+
 Exit codes:
-  0    predicted
+  0    all predicted
   1    failed: a file cannot be read or written
   2    the command line is wrong
   3    the model is wrong, or something it needs is missing; the lines are shown
   4    the program deadlocks
-  5    the program does not end within --budget steps")]
+  5    the program does not end within --budget steps, or has more under way than --most-under-way")]
 pub struct PredictArgs {
     /// The annotated program: C sources or plain files of directives, together one program
     #[arg(required = true, value_name = "FILE")]
@@ -115,6 +122,9 @@ pub struct PredictArgs {
     /// Steps after which a run is given up
     #[arg(long, default_value_t = weir_predict::USUAL_BUDGET, value_parser = clap::value_parser!(u64).range(1..))]
     pub budget: u64,
+    /// Messages, requests and collectives that may be under way at once before a run is given up, 0.3 to 0.5 KB each; else 2 000 000 and 16 for each process
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub most_under_way: Option<u64>,
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub json: bool,

@@ -8,10 +8,10 @@ use weir_predict::Machine;
 use weir_predict::Wishes;
 
 use crate::args::PredictArgs;
-use crate::error::{EXIT_MODEL, Failure};
-use crate::input::{self, Text};
-use crate::sweep::{NotPredicted, Prediction, Sweep, options};
-use crate::{explain, measured, parameters, pictures, show, table};
+use crate::error::{Failure, Reason};
+use crate::input::{self, Text, names_of};
+use crate::sweep::{Row, Sweep, options};
+use crate::{document, measured, parameters, pictures, show, table};
 
 /// Where the command prints.
 pub struct Streams<'a> {
@@ -41,7 +41,17 @@ impl Streams<'_> {
         if errors > 1 {
             self.tell(&format!("weir: {errors} errors\n"));
         }
-        Failure::Shown(EXIT_MODEL)
+        Failure::Shown(Reason::Model.code(), document::error(Reason::Model, found, &names_of(texts)))
+    }
+
+    /// Prints a result.
+    fn print(&mut self, text: &str) -> Result<(), Failure> {
+        match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(Failure::Failed(format!("cannot print: {error}")))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -56,19 +66,31 @@ pub fn run(args: &PredictArgs) -> u8 {
 #[must_use]
 pub fn run_to(args: &PredictArgs, to: &mut Streams) -> u8 {
     let failure = match predicted(args, to) {
-        Ok(()) => return 0,
+        Ok(code) => return code,
         Err(failure) => failure,
     };
-    let code = match failure {
-        Failure::Shown(code) => return code,
-        Failure::Usage(_) => 2,
-        Failure::Failed(_) => 1,
+    let (code, kind) = match failure {
+        Failure::Shown(code, _) => (code, ""),
+        Failure::Usage(_) => (2, "usage"),
+        Failure::Failed(_) => (1, "failed"),
     };
-    to.tell(&format!("weir: {failure}\n"));
+    let said = failure.to_string();
+    let error = match failure {
+        Failure::Shown(_, error) => error,
+        _ => {
+            to.tell(&format!("weir: {said}\n"));
+            document::plain_error(kind, code, &said)
+        }
+    };
+    // A document that cannot be printed is what failed, or its reader has gone: nobody is left to tell.
+    if args.json {
+        let _ = to.print(&format!("{}\n", document::without_predictions(error)));
+    }
     code
 }
 
-fn predicted(args: &PredictArgs, to: &mut Streams) -> Result<(), Failure> {
+/// Predicts each count and prints all of them; the exit code is that of the first that has no prediction, or 0.
+fn predicted(args: &PredictArgs, to: &mut Streams) -> Result<u8, Failure> {
     let parameters = parameters::by_name(&args.parameters).map_err(Failure::Usage)?;
     pictures::check(args)?;
     let wishes = Wishes {
@@ -86,23 +108,46 @@ fn predicted(args: &PredictArgs, to: &mut Streams) -> Result<(), Failure> {
     })?;
     let streams = input::streams(&program).map_err(|found| to.refuse(&found, &texts))?;
     let sweep = Sweep { program: &program, machine: &machine, parameters, streams, options: options(args), args };
-    let mut all = Vec::new();
-    for numprocs in counts {
-        match sweep.predict(numprocs, &mut warnings) {
-            Ok(prediction) => all.push(prediction),
-            Err(NotPredicted::Model(found)) => return Err(to.refuse(&found, &texts)),
-            Err(NotPredicted::Run { outcome, model, seed }) => {
-                warn(args, &warnings, &texts, to);
-                let (fault, code) = explain::verdict(&outcome, &model, seed);
-                to.show(&[fault], &texts);
-                return Err(Failure::Shown(code));
-            }
-        }
+    let rows: Vec<Row> = counts.into_iter().map(|numprocs| sweep.predict(numprocs, &mut warnings)).collect();
+    let warnings = once(warnings);
+    if !args.quiet {
+        to.show(&warnings, &texts);
     }
-    warn(args, &warnings, &texts, to);
-    notices(args, &machine, &all, &texts, to);
-    pictures::write(args, &sweep, &all, &texts)?;
-    print(args, &machine, &all, &texts, to)
+    faults(&rows, &texts, to);
+    let files = names_of(&texts);
+    let told = warnings.iter().map(|one| document::warning(one, &files));
+    let known: Vec<String> = machine.notices.iter().cloned().chain(told).collect();
+    if !args.quiet {
+        notices(&machine, &rows, &files, to);
+    }
+    // What is predicted is told even where its page or trace cannot be written.
+    let drawn = pictures::write(args, &sweep, &rows, &known, &texts);
+    to.print(&printed(args, &machine, &rows, &known, &texts))?;
+    drawn?;
+    let failed = rows.iter().find_map(|row| row.as_ref().err());
+    if args.trace.is_some() && rows.iter().all(Result::is_err) {
+        to.tell("weir: note: no trace is written: nothing is predicted\n");
+    }
+    Ok(failed.map_or(0, |not| not.reason.code()))
+}
+
+/// Shows why counts have no prediction. What is the same for several is said once.
+fn faults(rows: &[Row], texts: &[Text], to: &mut Streams) {
+    let mut found = Vec::new();
+    for not in rows.iter().filter_map(|row| row.as_ref().err()) {
+        let of_run = not.reason != Reason::Model && rows.len() > 1;
+        found.extend(not.found.iter().cloned().map(|mut one| {
+            if of_run {
+                one.message = format!("{} processes: {}", not.numprocs, one.message);
+            }
+            one
+        }));
+    }
+    let found = once(found);
+    to.show(&found, texts);
+    if found.len() > 1 {
+        to.tell(&format!("weir: {} errors\n", found.len()));
+    }
 }
 
 /// The numbers of processes that are asked for.
@@ -124,70 +169,38 @@ fn counts(
     }
 }
 
-/// Shows warnings, each once.
-fn warn(args: &PredictArgs, warnings: &[Diagnostic], texts: &[Text], to: &mut Streams) {
-    if args.quiet {
-        return;
-    }
+/// Each once, in the order of the first.
+fn once(all: Vec<Diagnostic>) -> Vec<Diagnostic> {
     let mut once: Vec<Diagnostic> = Vec::new();
-    for warning in warnings {
-        if !once.contains(warning) {
-            once.push(warning.clone());
+    for one in all {
+        if !once.contains(&one) {
+            once.push(one);
         }
     }
-    to.show(&once, texts);
+    once
 }
 
 /// What should be known about the predictions: assumptions, extrapolations, messages that nobody received.
-fn notices(args: &PredictArgs, machine: &Machine, all: &[Prediction], texts: &[Text], to: &mut Streams) {
-    if args.quiet {
-        return;
-    }
-    let files: Vec<String> = texts.iter().map(|t| t.name.clone()).collect();
+fn notices(machine: &Machine, rows: &[Row], files: &[String], to: &mut Streams) {
     for notice in &machine.notices {
         to.tell(&format!("weir: note: {notice}\n"));
     }
-    for prediction in all {
-        let median = prediction.median();
-        for notice in &median.notices {
+    for prediction in rows.iter().flatten() {
+        for notice in prediction.notices(files) {
             to.tell(&format!("weir: note: {} processes: {notice}\n", prediction.numprocs));
-        }
-        if let Some(first) = median.unreceived.first() {
-            let place = prediction.model.ops.get(first.op as usize).map_or_else(Default::default, |op| op.place);
-            let count = match median.unreceived_count {
-                1 => "1 message is".to_owned(),
-                n => format!("{n} messages are"),
-            };
-            let (numprocs, at) = (prediction.numprocs, show::at(place, &files));
-            to.tell(&format!(
-                "weir: note: {numprocs} processes: {count} sent and never received, the first from {} to {} ({at})\n",
-                first.from, first.to,
-            ));
         }
     }
 }
 
-fn print(
-    args: &PredictArgs,
-    machine: &Machine,
-    all: &[Prediction],
-    texts: &[Text],
-    to: &mut Streams,
-) -> Result<(), Failure> {
-    let text = if args.json {
-        format!("{}\n", table::as_json(all))
-    } else {
-        let names: Vec<&str> = texts.iter().map(|t| t.name.as_str()).collect();
-        let runs = all.iter().map(|p| p.outcomes.len()).max().unwrap_or(0);
-        let runs = if runs > 1 { format!(", {runs} runs of each") } else { String::new() };
-        let largest = all.iter().max_by_key(|p| p.numprocs);
-        let lines = largest.map(|p| table::lines(p, texts, args.lines)).unwrap_or_default();
-        format!("{} on {}{runs}\n\n{}{lines}", names.join(", "), machine.name, table::as_text(all))
-    };
-    match to.out.write_all(text.as_bytes()).and_then(|()| to.out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::Failed(format!("cannot print: {error}")))
-        }
-        _ => Ok(()),
+/// What goes to standard output: nothing where nothing is predicted, unless a document is asked for.
+fn printed(args: &PredictArgs, machine: &Machine, rows: &[Row], known: &[String], texts: &[Text]) -> String {
+    let files = names_of(texts);
+    if args.json {
+        return format!("{}\n", document::document(rows, known, &files));
     }
+    let Some(largest) = rows.iter().flatten().max_by_key(|p| p.numprocs) else { return String::new() };
+    let runs = rows.iter().flatten().map(|p| p.outcomes.len()).max().unwrap_or(0);
+    let runs = if runs > 1 { format!(", {runs} runs of each") } else { String::new() };
+    let lines = table::lines(largest, texts, args.lines);
+    format!("{} on {}{runs}\n\n{}{lines}", files.join(", "), machine.name, table::as_text(rows))
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde_json::Value;
 use thiserror::Error;
 
 /// The model is wrong, or something it needs is missing.
@@ -11,7 +12,43 @@ pub const EXIT_DEADLOCK: u8 = 4;
 /// The program does not end within its budget.
 pub const EXIT_ENDLESS: u8 = 5;
 
-/// Why there is no prediction.
+/// Why a process count, or the whole program, is not predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The model is wrong, or something it needs is missing.
+    Model,
+    /// The program deadlocks.
+    Deadlock,
+    /// It does not end within its budget of steps.
+    Endless,
+    /// It has more under way than it may.
+    Crowded,
+}
+
+impl Reason {
+    /// The command's exit code.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Model => EXIT_MODEL,
+            Self::Deadlock => EXIT_DEADLOCK,
+            Self::Endless | Self::Crowded => EXIT_ENDLESS,
+        }
+    }
+
+    /// The word for it in tables and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Model => "error",
+            Self::Deadlock => "deadlock",
+            Self::Endless => "no end",
+            Self::Crowded => "overflow",
+        }
+    }
+}
+
+/// Why there is no prediction at all.
 #[derive(Debug, Error)]
 pub enum Failure {
     /// One line: exit code 1.
@@ -20,9 +57,9 @@ pub enum Failure {
     /// One line: exit code 2.
     #[error("{0}")]
     Usage(String),
-    /// What is wrong has been shown: the exit code.
+    /// What is wrong has been shown: the exit code, and the same for JSON.
     #[error("")]
-    Shown(u8),
+    Shown(u8, Value),
 }
 
 impl Failure {

@@ -33,10 +33,15 @@ pub fn sources(paths: &[PathBuf]) -> Result<Vec<Text>, Failure> {
     for path in paths {
         let bytes = read(path, MAX_BYTES as u64)?;
         let bytes = bytes.ok_or_else(|| Failure::file(path, format!("has more than {} MiB", MAX_BYTES >> 20)))?;
-        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let text = String::from_utf8_lossy(without_mark(&bytes)).into_owned();
         all.push(Text { name: path.display().to_string(), text });
     }
     Ok(all)
+}
+
+/// Text without the mark of byte order that some editors put first.
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
 /// What is in a file; none if that is more than `most` bytes. What has no length, such as a device, is read no further either.
@@ -50,6 +55,11 @@ fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>, Failure> {
 /// The texts as the parser takes them.
 pub fn as_sources(texts: &[Text]) -> Vec<Source<'_>> {
     texts.iter().map(|t| Source { name: &t.name, text: &t.text }).collect()
+}
+
+/// The names of the texts, in their order.
+pub fn names_of(texts: &[Text]) -> Vec<String> {
+    texts.iter().map(|t| t.name.clone()).collect()
 }
 
 fn told(error: &std::io::Error) -> String {

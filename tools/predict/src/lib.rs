@@ -7,6 +7,7 @@
 pub mod args;
 mod command;
 pub mod counts;
+mod document;
 mod error;
 mod explain;
 mod input;

@@ -30,13 +30,23 @@ impl FromStr for Assignment {
     }
 }
 
+/// Names that mean something in each program, and what to do instead.
+const GIVEN: [(&str, &str); 3] = [
+    ("numprocs", "give the numbers of processes with -n, such as -n 4"),
+    ("procnum", "each process has its own number"),
+    ("MPI_COMM_WORLD", "its number is 0"),
+];
+
 /// All by name.
 ///
 /// # Errors
-/// That one name has two values.
+/// That one name has two values, or is no parameter's.
 pub fn by_name(all: &[Assignment]) -> Result<BTreeMap<String, Value>, String> {
     let mut map = BTreeMap::new();
     for one in all {
+        if let Some((_, instead)) = GIVEN.iter().find(|(name, _)| *name == one.name) {
+            return Err(format!("`{}` is no parameter: {instead}", one.name));
+        }
         if let Some(other) = map.insert(one.name.clone(), one.value).filter(|other| *other != one.value) {
             return Err(format!("parameter `{}` is given as {other} and as {}", one.name, one.value));
         }
@@ -65,6 +75,7 @@ mod tests {
     fn contradictions_are_told() {
         let all = |texts: &[&str]| by_name(&texts.iter().map(|t| one(t).unwrap()).collect::<Vec<_>>());
         assert!(all(&["n=1", "m=2", "n=1"]).is_ok());
+        assert!(all(&["numprocs=4"]).unwrap_err().contains("-n 4"));
         assert_eq!(all(&["n=1", "n=2"]).unwrap_err(), "parameter `n` is given as 1 and as 2");
     }
 }

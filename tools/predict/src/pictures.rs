@@ -9,10 +9,10 @@ use weir_scene::{Arrow, Bar, Collector, Doing, LineLoss, Point, Scene, Timeline,
 
 use crate::args::PredictArgs;
 use crate::error::Failure;
-use crate::input::Text;
-use crate::show;
-use crate::sweep::{Prediction, Sweep};
+use crate::input::{Text, names_of};
+use crate::sweep::{NotPredicted, Prediction, Row, Sweep};
 use crate::table::{line_text, lost_by_line};
+use crate::{document, show};
 
 /// Lines of the source that a page shows for each count.
 const MOST_LINES: usize = 10;
@@ -35,16 +35,23 @@ pub fn check(args: &PredictArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes what is asked for.
-pub fn write(args: &PredictArgs, sweep: &Sweep, all: &[Prediction], texts: &[Text]) -> Result<(), Failure> {
-    let Some(largest) = all.iter().max_by_key(|p| p.numprocs) else { return Ok(()) };
+/// Writes what is asked for. A page tells of the counts without a prediction, too; a trace needs one that has it.
+pub fn write(
+    args: &PredictArgs,
+    sweep: &Sweep,
+    rows: &[Row],
+    notices: &[String],
+    texts: &[Text],
+) -> Result<(), Failure> {
+    let largest = rows.iter().flatten().max_by_key(|p| p.numprocs);
     let title = format!("{} on {}", names(texts), sweep.machine.name);
     if let Some(path) = &args.html {
-        let scene = scene(title.clone(), sweep, all, texts, Some(timeline(sweep, largest, MOST_IN_A_PAGE)));
+        let timeline = largest.map(|largest| timeline(sweep, largest, MOST_IN_A_PAGE));
+        let scene = scene(title.clone(), sweep, rows, notices, texts, timeline);
         let failed = |error| Failure::file(path, error);
-        weir_distribution::put(path, failed, |out| out.write_all(page::html(&scene).as_bytes()).map_err(failed))?;
+        weir_put::put(path, failed, |out| out.write_all(page::html(&scene).as_bytes()).map_err(failed))?;
     }
-    if let Some(path) = &args.trace {
+    if let (Some(path), Some(largest)) = (&args.trace, largest) {
         write_trace(path, &timeline(sweep, largest, MOST_IN_A_TRACE), &title)?;
     }
     Ok(())
@@ -52,27 +59,48 @@ pub fn write(args: &PredictArgs, sweep: &Sweep, all: &[Prediction], texts: &[Tex
 
 fn write_trace(path: &Path, timeline: &Timeline, title: &str) -> Result<(), Failure> {
     let failed = |error| Failure::file(path, error);
-    weir_distribution::put(path, failed, |mut out| trace::write(&mut out, timeline, title).map_err(failed))
+    weir_put::put(path, failed, |mut out| trace::write(&mut out, timeline, title).map_err(failed))
 }
 
 fn names(texts: &[Text]) -> String {
-    texts.iter().map(|t| t.name.as_str()).collect::<Vec<_>>().join(", ")
+    names_of(texts).join(", ")
 }
 
-fn scene(title: String, sweep: &Sweep, all: &[Prediction], texts: &[Text], timeline: Option<Timeline>) -> Scene {
+fn scene(
+    title: String,
+    sweep: &Sweep,
+    rows: &[Row],
+    notices: &[String],
+    texts: &[Text],
+    timeline: Option<Timeline>,
+) -> Scene {
     let mut facts = vec![
         ("Program".to_owned(), names(texts)),
         ("Machine".to_owned(), sweep.machine.name.clone()),
         ("Seed".to_owned(), sweep.args.seed.to_string()),
     ];
     facts.extend(sweep.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())));
-    let mut notices = sweep.machine.notices.clone();
-    for prediction in all {
-        notices.extend(prediction.median().notices.iter().map(|n| format!("{} processes: {n}", prediction.numprocs)));
+    let files = names_of(texts);
+    let mut notices = notices.to_vec();
+    let (mut points, mut failed) = (Vec::new(), Vec::new());
+    for row in rows {
+        match row {
+            Ok(prediction) => {
+                let own = prediction.notices(&files);
+                notices.extend(own.into_iter().map(|n| format!("{} processes: {n}", prediction.numprocs)));
+                points.push(point(prediction, texts));
+            }
+            Err(not) => failed.push((not.numprocs, told(not, &files))),
+        }
     }
-    let mut points: Vec<Point> = all.iter().map(|prediction| point(prediction, texts)).collect();
     points.sort_by_key(|point| point.numprocs);
-    Scene { title, facts, notices, points, timeline }
+    Scene { title, facts, notices, points, failed, timeline }
+}
+
+/// Why a count has no prediction, in one line.
+fn told(not: &NotPredicted, files: &[String]) -> String {
+    let first = not.found.first().map(|one| document::warning(one, files));
+    first.unwrap_or_else(|| not.reason.name().to_owned())
 }
 
 fn point(prediction: &Prediction, texts: &[Text]) -> Point {

@@ -10,8 +10,9 @@ use weir_predict::machine::{Local, Path, Transit};
 use weir_predict::{Cause, Draw, Machine, Options, Outcome, Summary, Verdict, evaluate, summarise};
 
 use crate::args::{Mode, PredictArgs, Without};
-use crate::progress;
+use crate::error::Reason;
 use crate::whatif::WhatIf;
+use crate::{explain, progress, show};
 
 /// What is the same for all process counts.
 pub struct Sweep<'a> {
@@ -57,18 +58,40 @@ impl Prediction {
         self.seed.wrapping_add(self.summary.median_run as u64)
     }
 
+    /// What should be known about it: extrapolations, and messages that nobody received. Each a line.
+    pub fn notices(&self, files: &[String]) -> Vec<String> {
+        let median = self.median();
+        let mut all = median.notices.clone();
+        if let Some(first) = median.unreceived.first() {
+            let place = self.model.ops.get(first.op as usize).map_or_else(Default::default, |op| op.place);
+            let count = match median.unreceived_count {
+                1 => "1 message is".to_owned(),
+                n => format!("{n} messages are"),
+            };
+            let at = show::at(place, files);
+            all.push(format!("{count} sent and never received, the first from {} to {} ({at})", first.from, first.to));
+        }
+        all
+    }
+
     /// All processes' time by cause, in seconds, of the median run.
     pub fn losses(&self) -> Vec<(Cause, f64)> {
         self.median().losses.total().iter().map(|(cause, time)| (cause, time.seconds())).collect()
     }
 }
 
-/// Why a process count has no prediction.
-pub enum NotPredicted {
-    /// The model cannot be made.
-    Model(Vec<Diagnostic>),
-    /// A run did not come to its end.
-    Run { outcome: Box<Outcome>, model: Box<Model>, seed: u64 },
+/// What became of one process count.
+pub type Row = Result<Prediction, NotPredicted>;
+
+/// A process count without a prediction.
+#[derive(Debug)]
+pub struct NotPredicted {
+    /// How many processes.
+    pub numprocs: u32,
+    /// Why.
+    pub reason: Reason,
+    /// The same with its lines.
+    pub found: Vec<Diagnostic>,
 }
 
 /// How the command line wants it evaluated.
@@ -82,6 +105,7 @@ pub fn options(args: &PredictArgs) -> Options {
         Mode::AloneMin => Options::two_by_one(Draw::Least),
     };
     options.budget = args.budget;
+    options.most_under_way = args.most_under_way;
     for without in &args.without {
         match without {
             Without::Contention => options.contention = false,
@@ -94,7 +118,7 @@ pub fn options(args: &PredictArgs) -> Options {
 
 impl Sweep<'_> {
     /// Predicts for one process count. Warnings about the model are added to `warnings`.
-    pub fn predict(&self, numprocs: u32, warnings: &mut Vec<Diagnostic>) -> Result<Prediction, NotPredicted> {
+    pub fn predict(&self, numprocs: u32, warnings: &mut Vec<Diagnostic>) -> Row {
         let setting = Setting {
             numprocs,
             parameters: self.parameters.clone(),
@@ -102,7 +126,8 @@ impl Sweep<'_> {
             speed_mhz: self.args.speed,
             streams: self.streams.clone(),
         };
-        let prepared = self.program.model(&setting).map_err(NotPredicted::Model)?;
+        let prepared =
+            self.program.model(&setting).map_err(|found| NotPredicted { numprocs, reason: Reason::Model, found })?;
         warnings.extend(prepared.warnings);
         let model = prepared.model;
         let runs = if varies(&model, self.machine, &self.options) { self.args.runs } else { 1 };
@@ -117,9 +142,8 @@ impl Sweep<'_> {
         let outcomes: Vec<Outcome> = (0..runs).into_par_iter().map(|number| run(&self.options, number)).collect();
         if let Some(at) = outcomes.iter().position(|o| o.verdict != Verdict::Finished) {
             bar.finish_and_clear();
-            let seed = seed.wrapping_add(at as u64);
-            let outcome = Box::new(outcomes[at].clone());
-            return Err(NotPredicted::Run { outcome, model: Box::new(model), seed });
+            let (fault, reason) = explain::verdict(&outcomes[at], &model, seed.wrapping_add(at as u64));
+            return Err(NotPredicted { numprocs, reason, found: vec![fault] });
         }
         let changed = |change: &WhatIf| {
             let all: Vec<Outcome> = (0..runs)
@@ -131,7 +155,7 @@ impl Sweep<'_> {
         let changed: Vec<(WhatIf, f64)> = self.args.what_if.iter().map(changed).collect();
         bar.finish_and_clear();
         let Some(summary) = summarise(&outcomes) else {
-            return Err(NotPredicted::Model(Vec::new()));
+            return Err(NotPredicted { numprocs, reason: Reason::Model, found: Vec::new() });
         };
         Ok(Prediction { numprocs, model, outcomes, seed, summary, changed })
     }

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde_json::{Map, Value, json};
 use weir_predict::{ByCause, Cause};
 
 use crate::input::Text;
-use crate::sweep::Prediction;
+use crate::sweep::{Prediction, Row};
 
 /// A cause gets a column if it takes at least this share at some count.
 const LEAST_SHARE: f64 = 0.0005;
@@ -26,33 +25,8 @@ pub fn duration(seconds: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// All predictions as JSON: `{"predictions": [{"numprocs", "median_s", "low_s", "high_s", "loss": {cause: s}}]}`.
-pub fn as_json(all: &[Prediction]) -> Value {
-    let one = |prediction: &Prediction| {
-        let loss: Map<String, Value> =
-            prediction.losses().into_iter().map(|(c, s)| (c.name().to_owned(), json!(s))).collect();
-        let summary = &prediction.summary;
-        let mut out = json!({
-            "numprocs": prediction.numprocs,
-            "median_s": summary.median_s,
-            "low_s": summary.band_s.0,
-            "high_s": summary.band_s.1,
-            "loss": loss,
-        });
-        if !prediction.changed.is_empty()
-            && let Some(map) = out.as_object_mut()
-        {
-            let changed: Map<String, Value> =
-                prediction.changed.iter().map(|(c, s)| (c.to_string(), json!(s))).collect();
-            map.insert("what_if_median_s".to_owned(), Value::Object(changed));
-        }
-        out
-    };
-    json!({ "predictions": all.iter().map(one).collect::<Vec<_>>() })
-}
-
 /// The computation that speed-ups are against: of the smallest count, in seconds.
-fn work(all: &[Prediction]) -> Option<(u32, f64)> {
+fn work(all: &[&Prediction]) -> Option<(u32, f64)> {
     let least = all.iter().min_by_key(|p| p.numprocs)?;
     if least.numprocs == 1 {
         return Some((1, least.summary.median_s)).filter(|(_, s)| *s > 0.0);
@@ -61,14 +35,15 @@ fn work(all: &[Prediction]) -> Option<(u32, f64)> {
     Some((least.numprocs, computed)).filter(|(_, s)| *s > 0.0)
 }
 
-/// The table of all counts.
-pub fn as_text(all: &[Prediction]) -> String {
+/// The table of all counts, those without a prediction among them.
+pub fn as_text(rows: &[Row]) -> String {
+    let all: Vec<&Prediction> = rows.iter().flatten().collect();
     let shares: Vec<Vec<(Cause, f64)>> =
         all.iter().map(|p| Cause::ALL.into_iter().map(|cause| (cause, p.median().share(cause))).collect()).collect();
     let shown: Vec<usize> =
         (0..Cause::ALL.len()).filter(|at| shares.iter().any(|row| row[*at].1 >= LEAST_SHARE)).collect();
     let banded = all.iter().any(|p| p.outcomes.len() > 1);
-    let base = work(all);
+    let base = work(&all);
     let mut head = vec!["processes".to_owned(), "median".to_owned()];
     if banded {
         head.extend(["low".to_owned(), "high".to_owned()]);
@@ -80,8 +55,20 @@ pub fn as_text(all: &[Prediction]) -> String {
     if let Some(first) = all.first() {
         head.extend(first.changed.iter().map(|(change, _)| change.to_string()));
     }
-    let mut rows = vec![head];
-    for (prediction, shares) in all.iter().zip(&shares) {
+    let columns = head.len();
+    let mut cells = vec![head];
+    let mut shares = shares.iter();
+    for row in rows {
+        let prediction = match row {
+            Ok(prediction) => prediction,
+            Err(not) => {
+                let mut row = vec![not.numprocs.to_string(), not.reason.name().to_owned()];
+                row.resize(columns, "-".to_owned());
+                cells.push(row);
+                continue;
+            }
+        };
+        let Some(shares) = shares.next() else { continue };
         let summary = &prediction.summary;
         let mut row = vec![prediction.numprocs.to_string(), duration(summary.median_s)];
         if banded {
@@ -92,9 +79,9 @@ pub fn as_text(all: &[Prediction]) -> String {
         }
         row.extend(shown.iter().map(|at| format!("{:.1} %", shares[*at].1 * 100.0)));
         row.extend(prediction.changed.iter().map(|(_, s)| if s.is_nan() { "no end".to_owned() } else { duration(*s) }));
-        rows.push(row);
+        cells.push(row);
     }
-    let mut out = aligned(&rows);
+    let mut out = aligned(&cells);
     if let Some((numprocs, _)) = base.filter(|(n, _)| *n > 1) {
         let _ = writeln!(out, "\nSpeed-up is against what the {numprocs} processes compute together.");
     }

@@ -335,3 +335,246 @@ fn what_has_no_end_is_read_so_far_only() {
         assert!(code != 0 && err.contains(told), "{program} {machine}: {code} {err}");
     }
 }
+
+/// Two processes exchange; a third waits for a message that never comes.
+const ODD_ONE_OUT: &str = "
+Runon c1 = procnum == 0 {
+  Message type = MPI_Send size = 1000 to = 1
+}
+& c2 = procnum == 1 {
+  Message type = MPI_Recv from = 0
+}
+& c3 = else {
+  Message type = MPI_Recv from = 0
+}";
+
+#[test]
+fn a_count_that_deadlocks_leaves_the_others_their_predictions() {
+    let words = ["-n", "3,2", "--html", "FOLDER/page.html", "--trace", "FOLDER/trace.json"];
+    let (ran, folder) = run(ODD_ONE_OUT, &words);
+    assert_eq!(ran.code, EXIT_DEADLOCK, "{}", ran.err);
+    let rows: Vec<Vec<&str>> = ran.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(rows.iter().any(|row| row.starts_with(&["3", "deadlock"])), "{}", ran.out);
+    assert!(rows.iter().any(|row| row.starts_with(&["2", "60.0000", "us"])), "{}", ran.out);
+    assert!(ran.err.contains("3 processes: deadlock: 1 process waits"), "{}", ran.err);
+    let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert!(page.contains("Not predicted") && page.contains("deadlock: 1 process waits"));
+    assert!(folder.path().join("trace.json").exists());
+}
+
+#[test]
+fn the_document_is_whole_whatever_happens() {
+    let json = |program: &str, words: &[&str]| {
+        let (ran, _folder) = run(program, &[words, &["--json"]].concat());
+        let json: Value = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}{}", ran.out, ran.err));
+        assert!(json["notices"].is_array() && json["predictions"].is_array());
+        (ran.code, json)
+    };
+    let (code, sweep) = json(ODD_ONE_OUT, &["-n", "2,3"]);
+    let [two, three] = sweep["predictions"].as_array().unwrap().as_slice() else { panic!("{sweep}") };
+    close(two["median_s"].as_f64().unwrap(), message(1000));
+    assert_eq!(two["p95_s"], two["median_s"]);
+    let error = &three["error"];
+    assert_eq!((code, &error["exit_code"], &error["kind"]), (EXIT_DEADLOCK, &4.into(), &"deadlock".into()));
+    assert_eq!(error["diagnostics"][0]["line"], 9);
+    assert!(three.get("median_s").is_none());
+    // What was not received is a notice of its count.
+    let (_, left) = json("Runon c1 = procnum == 0 {\nMessage type = MPI_Send size = 1 to = 1\n}\n", &["-n", "2"]);
+    assert!(left["predictions"][0]["notices"][0].as_str().unwrap().contains("never received"), "{left}");
+    // A warning is a notice of all.
+    let overlap = "Runon c1 = procnum == 0\n&     c2 = procnum == 0\n{\nSerial time = 1\n}\n{\nSerial time = 1\n}\n";
+    let (_, warned) = json(overlap, &["-n", "2", "-q"]);
+    assert!(warned["notices"].to_string().contains("program.c:1: "), "{warned}");
+    for (program, words, exit, kind) in [
+        ("Serial time = x\n", vec!["-n", "1"], 3, "error"),
+        ("Serail time = 1\n", vec!["-n", "1"], 3, "error"),
+        ("Serial time = 1\n", vec![], 2, "usage"),
+        ("Serial time = 1\n", vec!["-n", "1", "--machine", "FOLDER/none"], 1, "failed"),
+    ] {
+        let (code, json) = json(program, &words);
+        let error = json.get("error").unwrap_or(&json["predictions"][0]["error"]);
+        assert_eq!((code, &error["kind"]), (exit, &kind.into()), "{json}");
+        assert!(!error["message"].as_str().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn times_beyond_the_clock_are_errors_with_their_line() {
+    for program in ["Serial time = 1e300\n", "Serial time = 1\nSerial time = 1e300*procnum + 1e25\n"] {
+        let (ran, _folder) = run(program, &["-n", "2"]);
+        let line = program.lines().count();
+        assert_eq!(ran.code, EXIT_MODEL, "{}{}", ran.out, ran.err);
+        assert!(ran.err.contains("beyond its end"), "{}", ran.err);
+        assert!(ran.err.contains(&format!("program.c:{line}:")), "{}", ran.err);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("program.c", "Runon c1 = procnum == 0 {\nMessage type = MPI_Send size = 1 GB to = 1\n}\n");
+    write("slow.toml", "[network]\nlatency_us = 1\nbandwidth_MB_per_s = 1e-300\n");
+    let ran = run_in(folder.path(), &["-n", "2", "--machine", "FOLDER/slow.toml"]);
+    assert_eq!(ran.code, EXIT_MODEL, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("beyond its end") && ran.err.contains("program.c:2:"), "{}", ran.err);
+    write("slow.toml", "[network]\nlatency_us = 1e25\nbandwidth_MB_per_s = 100\n");
+    let ran = run_in(folder.path(), &["-n", "2", "--machine", "FOLDER/slow.toml"]);
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("network.latency_us"), "{}", ran.err);
+}
+
+#[test]
+fn a_closed_form_of_a_million_messages_comes_out_to_the_last_digit() {
+    let program = "
+Loop iterations = 500000 {
+  Runon c1 = procnum == 0 {
+    Message type = MPI_Send size = n to = 1
+    Message type = MPI_Recv from = 1
+  }
+  & c2 = else {
+    Message type = MPI_Recv from = 0
+    Message type = MPI_Send size = n to = 0
+  }
+}";
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("program.c"), program).unwrap();
+    // Bytes a second and picoseconds, so that all is whole: 10^6 (latency + n / rate) = (latency x rate + n x 10^12) / (rate x 10^6) s.
+    for (rate, latency_ps, bytes) in [(117_300_000u128, 50_000u128, 1000u128), (3_333_333_000, 1, 8), (700_001, 333, 1)]
+    {
+        let machine = format!(
+            "[network]\nlatency_us = {}\nbandwidth_MB_per_s = {}\n",
+            latency_ps as f64 / 1e6,
+            rate as f64 / 1e6
+        );
+        fs::write(folder.path().join("ugly.toml"), machine).unwrap();
+        let given = format!("n={bytes}");
+        let ran = run_in(folder.path(), &["-n", "2", "--json", "-p", &given, "--machine", "FOLDER/ugly.toml"]);
+        let json: Value = serde_json::from_str(&ran.out).unwrap();
+        let (mut above, below) = (latency_ps * rate + bytes * 1_000_000_000_000, rate * 1_000_000);
+        let mut digits = format!("{}.", above / below);
+        for _ in 0..30 {
+            above = above % below * 10;
+            digits.push_str(&(above / below).to_string());
+        }
+        assert_eq!(
+            json["predictions"][0]["median_s"].as_f64().unwrap(),
+            digits.parse::<f64>().unwrap(),
+            "{given} {rate}"
+        );
+    }
+}
+
+#[test]
+fn too_much_under_way_is_told_with_the_line_it_comes_from() {
+    let program = "
+Message type = MPI_Barrier
+Loop iterations = 1000000 {
+  Runon c1 = procnum == 0 {
+    Message type = MPI_Send size = 8 to = 1
+  }
+  & c2 = else {
+    Serial time = 1 us
+  }
+}";
+    let (ran, _folder) = run(program, &["-n", "2", "--most-under-way", "1000"]);
+    assert_eq!(ran.code, EXIT_ENDLESS, "{}{}", ran.out, ran.err);
+    for part in ["are under way", "program.c:5:", "are from here", "--most-under-way"] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+    let requests = "Loop iterations = 5000 {\nMessage type = MPI_Irecv from = ANY req = r\n}\n";
+    let (ran, _folder) = run(requests, &["-n", "1", "--most-under-way", "1000"]);
+    assert_eq!((ran.code, ran.err.contains("program.c:2:")), (EXIT_ENDLESS, true), "{}", ran.err);
+}
+
+#[test]
+fn collectives_that_do_not_match_are_told_with_both_lines() {
+    let cases = [
+        (
+            "Message type = MPI_Bcast size = 8 root = 0",
+            "Message type = MPI_Barrier",
+            "barrier at process 1, bcast at process 0",
+        ),
+        ("Message type = MPI_Bcast size = 8 root = 0", "Message type = MPI_Bcast size = 8 root = 1", "root 1"),
+        ("Message type = MPI_Allreduce size = 8", "Message type = MPI_Allreduce size = 16", "16 bytes"),
+        ("Message type = MPI_Barrier", "Message type = MPI_Ibarrier req = r", "non-blocking barrier"),
+    ];
+    for (first, second, part) in cases {
+        let program = format!("Runon c1 = procnum == 0 {{\n{first}\n}}\n& c2 = else {{\n{second}\n}}\n");
+        let (ran, _folder) = run(&program, &["-n", "2"]);
+        assert_eq!(ran.code, EXIT_MODEL, "{}{}", ran.out, ran.err);
+        for part in [part, "collectives that do not match", "program.c:5:", "process 0 was here"] {
+            assert!(ran.err.contains(part), "{part}: {}", ran.err);
+        }
+    }
+    // Where MPI lets sizes differ, they may.
+    let (ran, _folder) = run("Message type = MPI_Gatherv size = 8*procnum root = 0\n", &["-n", "4"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+}
+
+#[test]
+fn a_machine_has_so_many_places_and_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("program.c"), "Message type = MPI_Barrier\n").unwrap();
+    let machine = format!("{SIMPLE}[nodes]\nranks = 2\n[fabric]\nnodes_per_switch = [2, 1]\n");
+    fs::write(folder.path().join("small.toml"), machine).unwrap();
+    let ran = run_in(folder.path(), &["-n", "6,7", "--machine", "FOLDER/small.toml"]);
+    assert_eq!(ran.code, EXIT_MODEL, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("7 processes on a machine with places for 6, 2 on a node"), "{}", ran.err);
+    assert!(ran.out.lines().any(|line| line.trim_start().starts_with("6 ")), "{}", ran.out);
+}
+
+#[test]
+fn a_long_loop_without_time_is_no_endless_one() {
+    let long = "Loop iterations = 20000000 {\nSet x = procnum\n}\nSerial time = 1\n";
+    let (ran, _folder) = run(long, &["-n", "1", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    // What repeats is known without using up the budget; a test that is never true, too.
+    let endless = "Set x = 1\nLoop while = x {\nSet x = 2 - x\n}\n";
+    let polls = "Loop while = !there {\nMessage type = MPI_Iprobe from = ANY bind there = flag\n}\n";
+    for program in [endless, polls] {
+        let (ran, _folder) = run(program, &["-n", "2"]);
+        assert_eq!(ran.code, EXIT_ENDLESS, "{}", ran.err);
+        assert!(ran.err.contains("time stands still") && ran.err.contains("program.c:"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_deadlock_lists_who_waits_beside_the_cycle() {
+    let program = "
+Runon c1 = procnum < 2 {
+  Message type = MPI_Recv from = 1 - procnum
+}
+& c2 = procnum == 2 {
+  Message type = MPI_Recv from = 0 tag = 7
+}
+& c3 = else {
+  Message type = MPI_Recv from = 2
+}";
+    let (ran, _folder) = run(program, &["-n", "12"]);
+    assert_eq!(ran.code, EXIT_DEADLOCK, "{}", ran.err);
+    for part in [
+        "each waits for the next: 0 -> 1 -> 0",
+        "process 2 waits for a message from process 0, tag 7",
+        "process 3 waits for a message from process 2",
+        "10 more wait",
+        "2 are not shown",
+    ] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_mark_of_byte_order_is_no_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), format!("\u{feff}{text}")).unwrap();
+    write("program.c", "Stream job = \"jobs.csv\"\nTake job\nSerial time = job.ms\n");
+    write("simple.toml", SIMPLE);
+    write("jobs.csv", "ms\n2.5\n");
+    let ran = run_in(folder.path(), &["-n", "1", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let json: Value = serde_json::from_str(&ran.out).unwrap();
+    close(json["predictions"][0]["median_s"].as_f64().unwrap(), 2.5e-3);
+}
+
+#[test]
+fn what_every_program_has_is_no_parameter() {
+    let (ran, _folder) = run("Serial time = 1\n", &["-p", "numprocs=4"]);
+    assert_eq!((ran.code, ran.err.contains("-n 4")), (2, true), "{}", ran.err);
+}

@@ -333,5 +333,5 @@ fn file_name(name: &str) -> String {
 /// Writes a file, or to what else the name is of.
 fn put(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let failed = |source| Error::Write { path: path.to_owned(), source };
-    weir_distribution::put(path, failed, |out| out.write_all(bytes).map_err(failed))
+    weir_put::put(path, failed, |out| out.write_all(bytes).map_err(failed))
 }

@@ -24,6 +24,8 @@ pub struct Scene {
     pub notices: Vec<String>,
     /// One for each number of processes, ascending.
     pub points: Vec<Point>,
+    /// Numbers of processes without a prediction, each with why, in one line.
+    pub failed: Vec<(u32, String)>,
     /// One run in full, or its beginning.
     pub timeline: Option<Timeline>,
 }

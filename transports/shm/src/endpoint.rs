@@ -403,6 +403,15 @@ impl Shm {
         self.peers.handle(self.peers.live[at].slot)
     }
 
+    /// Whether [`try_recv`](Shm::try_recv) has something to find: a record, nonsense, or a peer to be woken for the room that was made. One look at a cache line; false is certain, but for
+    /// what the peer publishes meanwhile.
+    #[inline]
+    #[must_use]
+    pub fn has_more(&self, peer: PeerIx) -> bool {
+        self.page.is_ours()
+            && self.peers.get(peer).and_then(|peer| peer.live).is_some_and(|at| self.peers.live[at].rx.has_news())
+    }
+
     /// The peer's next record, if it has published one. Call it until there is none: only then is a peer woken that waits for room.
     ///
     /// # Errors
@@ -505,6 +514,13 @@ impl Shm {
         if !self.events.is_empty() {
             events.extend(self.events.drain(..));
         }
+    }
+
+    /// Whether [`poll`](Shm::poll) has events to tell that it knows of already. What is still to be found out by it is not counted.
+    #[must_use]
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// Readable when there is something to [`poll`](Shm::poll) for, or somebody woke this endpoint. For a wait set of the caller's.

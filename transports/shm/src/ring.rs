@@ -413,6 +413,13 @@ impl<M: Memory> Consumer<M> {
         data[index(self.head, data.len())].load(Ordering::Relaxed) != 0
     }
 
+    /// Whether something lies there, or the producer is to be woken ([`take_wake`](Consumer::take_wake)).
+    #[inline]
+    #[must_use]
+    pub(crate) fn has_news(&self) -> bool {
+        self.owes_wake || self.has_record()
+    }
+
     /// The next record, if one is published. It is done with when it is dropped.
     ///
     /// # Errors

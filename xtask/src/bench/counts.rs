@@ -33,6 +33,9 @@ pub struct Options {
     /// Messages each way
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub reps: u32,
+    /// Time between a send and its receive, microseconds: on a busy machine an answer takes longer, and a receive that polls in vain counts its polls
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub pause_us: u32,
     /// Only stacks whose names start so
     #[arg(long)]
     pub only: Option<String>,
@@ -180,7 +183,8 @@ fn command(
         command.env("WEIR_CARRIER", carrier).env("WEIR_IFACE", "lo");
         command.env("WEIR_WATCHDOG_US", "0").env("WEIR_PEER_TIMEOUT_MS", "60000");
     }
-    let args = ["--size".to_owned(), options.size.to_string(), "--reps".into(), options.reps.to_string()];
+    let given = [("--size", options.size), ("--reps", options.reps), ("--pause-us", options.pause_us)];
+    let args = given.map(|(name, value)| [name.to_owned(), value.to_string()]).concat();
     command.args(["-n", "1", "valgrind", "-q", "--tool=callgrind"]);
     command.arg(format!("--toggle-collect=*{call}")).arg(format!("--callgrind-out-file={}", file.display()));
     command.arg(program).args(&args).args([":", "-n", "1"]).arg(program).args(&args);

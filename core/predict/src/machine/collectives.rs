@@ -6,10 +6,18 @@ use weir_annotations::program::CollectiveOp;
 
 use super::grid::Grid;
 
+/// Up to so many bytes for each process an all-to-all is Bruck's from so many processes on: MPICH's
+/// `MPIR_CVAR_ALLTOALL_SHORT_MSG_SIZE` and the 8 in its choice of algorithms.
+const ALLTOALL_SHORT: u64 = 256;
+const ALLTOALL_MANY: u32 = 8;
+/// Up to so many it sends all at once, beyond in rounds: MPICH's `MPIR_CVAR_ALLTOALL_MEDIUM_MSG_SIZE`.
+const ALLTOALL_AT_ONCE: u64 = 32_768;
+
 /// An algorithm. Not each can do each operation: [`Algorithm::can`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
-    /// The root with each other process, one after the other. All to all: everybody sends to 0, 1, 2, ... at once, receives first.
+    /// The root with each other process, one after the other. All to all: everybody posts its receives, then
+    /// sends to the next, the one after it, ... without waiting in between.
     Linear,
     /// A binomial tree. Barrier: up and down again. Allreduce: reduce, then bcast.
     Binomial,
@@ -58,14 +66,16 @@ impl Algorithm {
         }
     }
 
-    /// What is taken where nothing is said.
+    /// What is taken where nothing is said, for so many bytes and processes.
     #[must_use]
-    pub fn usual(operation: CollectiveOp) -> Self {
+    pub fn usual(operation: CollectiveOp, bytes: u64, processes: u32) -> Self {
         use CollectiveOp as Op;
         match operation {
             Op::Barrier => Self::Bruck,
             Op::Bcast | Op::Reduce => Self::Binomial,
             Op::Scatter | Op::Gather => Self::Linear,
+            Op::Alltoall if bytes <= ALLTOALL_SHORT && processes >= ALLTOALL_MANY => Self::Bruck,
+            Op::Alltoall if bytes <= ALLTOALL_AT_ONCE => Self::Linear,
             Op::Allgather | Op::Alltoall | Op::ReduceScatter => Self::Ring,
             Op::Allreduce | Op::Scan | Op::Exscan => Self::Doubling,
         }
@@ -113,7 +123,7 @@ pub struct Collectives {
 impl Collectives {
     /// The algorithm for an operation of this size; one that cannot do it counts as the usual one.
     #[must_use]
-    pub fn algorithm(&self, operation: CollectiveOp, bytes: u64) -> Algorithm {
+    pub fn algorithm(&self, operation: CollectiveOp, bytes: u64, processes: u32) -> Algorithm {
         let listed = self.chosen.get(&operation).into_iter().flatten();
         let mut found = None;
         for (most, algorithm) in listed {
@@ -122,6 +132,6 @@ impl Collectives {
                 break;
             }
         }
-        found.filter(|a| a.can(operation)).unwrap_or_else(|| Algorithm::usual(operation))
+        found.filter(|a| a.can(operation)).unwrap_or_else(|| Algorithm::usual(operation, bytes, processes))
     }
 }

@@ -42,7 +42,7 @@ impl Route {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fabric {
     links: Vec<Link>,
-    /// The switch of each node; empty: one switch for all. Nodes beyond the list are at the last switch.
+    /// The switch of each node; empty: one switch for all, with room for any number of nodes.
     switch_of: Vec<u32>,
 }
 
@@ -72,6 +72,12 @@ impl Fabric {
     #[must_use]
     pub fn links(&self) -> &[Link] {
         &self.links
+    }
+
+    /// How many nodes have a place, if that is limited.
+    #[must_use]
+    pub fn nodes(&self) -> Option<usize> {
+        Some(self.switch_of.len()).filter(|n| *n > 0)
     }
 
     /// What a message between two different nodes passes.

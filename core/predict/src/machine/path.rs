@@ -101,14 +101,6 @@ impl Flight {
     }
 }
 
-/// Nanoseconds that `bytes` take at a rate; 0 at no or an infinite rate.
-pub(crate) fn bytes_time(bytes: u64, bytes_per_s: f64) -> Time {
-    if bytes == 0 || bytes_per_s.is_nan() || bytes_per_s <= 0.0 {
-        return Time::ZERO;
-    }
-    Time::from_seconds(bytes as f64 / bytes_per_s)
-}
-
 impl Path {
     /// By latency and bandwidth alone, everything eager, nothing local.
     #[must_use]
@@ -160,8 +152,9 @@ impl Linear {
     fn flight(&self, bytes: u64, asked: bool, level: Level, draw: Draw, unit: f64) -> Flight {
         let latency = if asked { self.latency + self.handshake } else { self.latency };
         let alone = self.bytes_per_s.min(level.alone_bytes_per_s);
-        let bandwidth = bytes_time(bytes, alone);
-        let shared = bytes_time(bytes, alone.min(level.share_bytes_per_s));
+        let bandwidth = Time::of_bytes(bytes, alone);
+        let share = level.share_bytes_per_s;
+        let shared = if share < alone { Time::of_bytes(bytes, share) } else { bandwidth };
         let mut contention = (shared - bandwidth).or_zero();
         if let Some(spread) = &self.spread {
             contention += (latency + shared).scaled(draw.of(spread, unit));
@@ -170,7 +163,32 @@ impl Linear {
     }
 }
 
+/// What a send that is complete without its receiver takes at its own end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SendEnd {
+    /// The call of a non-blocking send: so long it keeps its process.
+    pub call: Time,
+    /// From the call until the memory may be used again: so long a blocking send keeps its process.
+    pub complete: Time,
+}
+
 impl Local {
+    /// A send of so many bytes. What was measured is until the memory may be used again; with the smallest size that is taken
+    /// for the call alone. What is described by hand keeps the process in any case.
+    pub(crate) fn send(&self, bytes: u64, draw: Draw, unit: impl FnOnce() -> f64, beyond: &mut Beyond) -> SendEnd {
+        match self {
+            Self::Measured(_) => {
+                let unit = unit();
+                let complete = self.time(bytes, draw, || unit, beyond);
+                SendEnd { call: self.time(0, draw, || unit, beyond).min(complete), complete }
+            }
+            _ => {
+                let all = self.time(bytes, draw, unit, beyond);
+                SendEnd { call: all, complete: all }
+            }
+        }
+    }
+
     /// The time of so many bytes.
     pub(crate) fn time(&self, bytes: u64, draw: Draw, unit: impl FnOnce() -> f64, beyond: &mut Beyond) -> Time {
         match self {

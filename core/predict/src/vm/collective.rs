@@ -2,18 +2,19 @@
 
 use hashbrown::HashMap;
 
-use weir_annotations::program::{Collective, CollectiveOp, Ranks, SendMode};
+use weir_annotations::program::{Collective, CollectiveOp, Pc, Ranks, SendMode};
 use weir_stats::open_unit;
 
 use crate::loss::{Awaited, Parts};
-use crate::machine::{Flight, Grid, Level, operation_name};
+use crate::machine::{Algorithm, Flight, Grid, Level, SendEnd, operation_name};
 use crate::matching::Wanted;
 use crate::observe::{Doing, Observer};
+use crate::outcome::Failure;
 use crate::pattern::{Micro, Plan, Seat};
 use crate::vm::messages::{Outgoing, matched_comm};
 use crate::vm::process::Flow;
 use crate::vm::requests::{Kind, NOBODY, Request};
-use crate::vm::{Run, Step, What};
+use crate::vm::{Run, Step, Stop, What};
 use crate::{Cause, Time};
 
 /// The processes of a group.
@@ -102,6 +103,70 @@ impl Default for Gatherings {
     }
 }
 
+/// Collectives to which not everybody has come, by communicator, group and number: what the first said of them.
+#[derive(Debug)]
+pub(super) struct Meetings {
+    open: HashMap<(u32, Group, i64), Meeting, foldhash::fast::FixedState>,
+    /// Groups that processes keep numbers of.
+    pub groups: u64,
+}
+
+impl Meetings {
+    /// Collectives to which some have come and others have not.
+    pub fn open(&self) -> u64 {
+        self.open.len() as u64
+    }
+}
+
+impl Gatherings {
+    /// The same, of those that are drawn as a whole.
+    pub fn open(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+impl Default for Meetings {
+    fn default() -> Self {
+        Self { open: HashMap::with_hasher(foldhash::fast::FixedState::with_seed(0)), groups: 0 }
+    }
+}
+
+/// What a process says of a collective, and how many have come to it.
+#[derive(Debug, Clone, Copy)]
+struct Meeting {
+    operation: CollectiveOp,
+    blocks: bool,
+    root: u32,
+    /// None: sizes may differ.
+    bytes: Option<u64>,
+    process: u32,
+    op: Pc,
+    here: u32,
+}
+
+impl Meeting {
+    fn name(&self) -> String {
+        format!("{}{}", if self.blocks { "" } else { "non-blocking " }, operation_name(self.operation))
+    }
+
+    /// In what another process's part differs, if it does: here and there.
+    fn differs(&self, there: &Self) -> Option<(String, String)> {
+        let name = self.name();
+        if (self.operation, self.blocks) != (there.operation, there.blocks) {
+            return Some((name, there.name()));
+        }
+        if self.root != there.root {
+            return Some((format!("{name} with root {}", self.root), format!("root {}", there.root)));
+        }
+        match (self.bytes, there.bytes) {
+            (Some(here), Some(there)) if here != there => {
+                Some((format!("{name} of {here} bytes"), format!("{there} bytes")))
+            }
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Gathering {
     here: u32,
@@ -120,6 +185,13 @@ fn waits_for_all(operation: CollectiveOp, is_root: bool) -> bool {
 
 fn waits_for_root(operation: CollectiveOp) -> bool {
     matches!(operation, CollectiveOp::Bcast | CollectiveOp::Scatter)
+}
+
+impl Activity {
+    /// Its request at its process.
+    pub fn request(&self) -> u32 {
+        self.request
+    }
 }
 
 impl<O: Observer> Run<'_, O> {
@@ -154,10 +226,11 @@ impl<O: Observer> Run<'_, O> {
 
     /// The tag of a process's next collective in a group. Groups that share two processes differ in it as a rule; if they do
     /// not, order decides, as MPI has it.
-    fn turn(&mut self, rank: u32, comm: u32, group: &Group, operation: CollectiveOp) -> i64 {
+    fn turn(&mut self, rank: u32, comm: u32, group: &Group, operation: CollectiveOp) -> (i64, i64) {
         let turns = &mut self.processes[rank as usize].turns;
         let at = turns.iter().position(|t| t.comm == comm && t.group == *group).unwrap_or_else(|| {
             turns.push(Turn { comm, group: group.clone(), count: 0 });
+            self.meetings.groups += u64::from(*group != Group::All);
             turns.len() - 1
         });
         turns[at].count += 1;
@@ -167,7 +240,32 @@ impl<O: Observer> Run<'_, O> {
                 mark.wrapping_mul(31).wrapping_add(i64::from(r.0)).wrapping_mul(31).wrapping_add(i64::from(r.1))
             }),
         };
-        (turns[at].count * 16 + operation as i64) << 20 | mark & 0xf_ffff
+        let count = turns[at].count;
+        ((count * 16 + operation as i64) << 20 | mark & 0xf_ffff, count)
+    }
+
+    /// A process comes to a collective: what it says of it must be what the others say.
+    fn meet(&mut self, group: &Group, comm: u32, count: i64, n: u32, mine: Meeting) -> Step<()> {
+        let place = (comm, group.clone(), count);
+        let Some(first) = self.meetings.open.get_mut(&place) else {
+            if n > 1 {
+                self.meetings.open.insert(place, mine);
+            }
+            return Ok(());
+        };
+        first.here += 1;
+        let first = *first;
+        if first.here == n {
+            self.meetings.open.remove(&place);
+        }
+        let Some((here, there)) = mine.differs(&first) else { return Ok(()) };
+        let message = format!(
+            "collectives that do not match: {here} at process {}, {there} at process {}",
+            mine.process, first.process
+        );
+        let also = vec![(first.op, format!("process {} was here", first.process))];
+        self.failure = Some(Failure { process: mine.process, op: mine.op, at: self.now, message, also });
+        Err(Stop)
     }
 
     pub(super) fn collective_op(&mut self, rank: u32, collective: &Collective) -> Step<Flow> {
@@ -208,11 +306,27 @@ impl<O: Observer> Run<'_, O> {
         };
         let bytes = self.bytes(rank, &collective.size)?;
         let comm = matched_comm(self.comm(rank, &collective.comm)?, true);
-        let tag = self.turn(rank, comm, &group, operation);
+        let (tag, count) = self.turn(rank, comm, &group, operation);
+        let size = collective.alike && operation != CollectiveOp::Barrier;
+        let mine = Meeting {
+            operation,
+            blocks: collective.request.is_none(),
+            root: group.rank(root),
+            bytes: size.then_some(bytes),
+            process: rank,
+            op,
+            here: 1,
+        };
+        self.meet(&group, comm, count, n, mine)?;
         let mut made = Request::new(rank, &self.processes[rank as usize], Kind::Collective, self.now);
         (made.tag, made.comm) = (Some(tag), comm);
         let request = self.requests.insert(made);
-        let algorithm = self.machine.collectives.algorithm(operation, bytes);
+        // Where sizes may differ, each process must come to the same algorithm whatever its own is.
+        let algorithm = match (collective.alike, operation) {
+            (true, _) => self.machine.collectives.algorithm(operation, bytes, n),
+            (false, CollectiveOp::Alltoall) => Algorithm::Linear,
+            (false, _) => self.machine.collectives.algorithm(operation, u64::MAX, n),
+        };
         let activity = Activity {
             owner: rank,
             request,
@@ -336,15 +450,18 @@ impl<O: Observer> Run<'_, O> {
             op,
             carries: None,
         };
-        let overhead = self.send_overhead(owner, &out);
-        if self.is_local(owner, &out) {
-            self.post(owner, out, NOBODY);
-        } else {
-            let request = self.part(id, Kind::Send, out.to);
+        let SendEnd { call, complete } = self.send_end(owner, &out);
+        let local = self.is_local(owner, &out);
+        let mut request = NOBODY;
+        if !local || complete > call {
+            request = self.part(id, Kind::Send, out.to);
             self.activities[id].open += 1;
-            self.post(owner, out, request);
         }
-        self.keep_activity(id, overhead, Doing::Send);
+        self.post(owner, out, if local { NOBODY } else { request });
+        if local && request != NOBODY {
+            self.complete_later(request, complete);
+        }
+        self.keep_activity(id, call, Doing::Send);
     }
 
     /// A request that is part of an activity.

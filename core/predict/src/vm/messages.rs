@@ -5,6 +5,7 @@ use weir_annotations::program::{FieldId, Pc, Recv, Send, SendMode};
 use weir_stats::open_unit;
 
 use crate::loss::{Awaited, Parts};
+use crate::machine::SendEnd;
 use crate::matching::{ChannelId, Wanted};
 use crate::network::{Cargo, Entry};
 use crate::observe::{Doing, Observer, Passed};
@@ -79,13 +80,31 @@ impl<O: Observer> Run<'_, O> {
         }
     }
 
-    /// How long a send keeps its process.
-    pub(super) fn send_overhead(&mut self, from: u32, out: &Outgoing) -> Time {
+    /// What a send takes at its own end.
+    pub(super) fn send_end(&mut self, from: u32, out: &Outgoing) -> SendEnd {
         let (path, draw) = (self.network.path(from, out.to), self.options.draw);
         let luck = &mut self.processes[from as usize].luck;
         // Of what waits for permission only the announcement is sent by the call.
         let bytes = if out.mode == SendMode::Buffered || path.is_eager(out.bytes) { out.bytes } else { 0 };
-        path.send.time(bytes, draw, || open_unit(luck), &mut self.local_beyond)
+        path.send.send(bytes, draw, || open_unit(luck), &mut self.local_beyond)
+    }
+
+    /// A send that is complete without its receiver is so when its memory may be used again.
+    pub(super) fn complete_later(&mut self, request: u32, after: Time) {
+        let at = self.now + after;
+        let owner = self.requests[request].owner;
+        self.push(at, What::Free, request, owner, 0);
+    }
+
+    /// The memory of a send may be used again.
+    pub(super) fn free(&mut self, request: u32) {
+        let (owner, activity) = (self.requests[request].owner, self.requests[request].activity);
+        let waiting = if activity == NOBODY { request } else { self.activities[activity].request() };
+        let rest = self.now - self.processes[owner as usize].accounted;
+        if self.requests[waiting].is_waited_for() && rest > Time::ZERO {
+            self.keep(owner, rest, Cause::Overhead, Doing::Send);
+        }
+        self.complete(request, &Awaited { ready: self.now, ..Awaited::default() });
     }
 
     /// How long the end of a receive keeps its process.
@@ -361,24 +380,31 @@ impl<O: Observer> Run<'_, O> {
         Ok(Some(Wanted { to: rank, from, comm: matched_comm(comm, false), tag }))
     }
 
-    /// Begins a send. Returns its request unless it is complete and nobody asks.
-    fn begin_send(&mut self, rank: u32, send: &Send, asked_for: bool) -> Step<Option<u32>> {
+    /// Begins a send; `blocks`: nothing else goes on until it ends. Returns its request unless that is over with what it
+    /// keeps the process.
+    fn begin_send(&mut self, rank: u32, send: &Send, blocks: bool) -> Step<Option<u32>> {
+        let asked_for = send.request.is_some();
         let Some(out) = self.outgoing(rank, send)? else {
             return Ok(asked_for.then(|| self.nothing(rank, Kind::Send)));
         };
         let local = self.is_local(rank, &out);
-        let overhead = self.send_overhead(rank, &out);
+        let SendEnd { call, complete } = self.send_end(rank, &out);
+        let kept = if blocks && local { complete } else { call };
+        let later = local && complete > kept;
         let mut request = None;
-        if asked_for || !local {
+        if asked_for || !local || later {
             let mut made = Request::new(rank, &self.processes[rank as usize], Kind::Send, self.now);
             (made.peer, made.tag, made.comm) = (Some(out.to), Some(out.tag), out.comm);
-            made.done = local.then_some(self.now);
+            made.done = (local && !later).then_some(self.now);
             request = Some(self.requests.insert(made));
         }
         let told = if local { NOBODY } else { request.unwrap_or(NOBODY) };
         self.post(rank, out, told);
-        if overhead > Time::ZERO {
-            self.keep(rank, overhead, Cause::Overhead, Doing::Send);
+        if kept > Time::ZERO {
+            self.keep(rank, kept, Cause::Overhead, Doing::Send);
+        }
+        if let (true, Some(request)) = (later, request) {
+            self.complete_later(request, complete);
         }
         Ok(request)
     }
@@ -407,7 +433,7 @@ impl<O: Observer> Run<'_, O> {
     }
 
     pub(super) fn send_op(&mut self, rank: u32, send: &Send) -> Step<Flow> {
-        let request = self.begin_send(rank, send, send.request.is_some())?;
+        let request = self.begin_send(rank, send, send.request.is_none())?;
         match (&send.request, request) {
             (Some(name), Some(request)) => {
                 self.name(rank, name, request)?;
@@ -442,15 +468,14 @@ impl<O: Observer> Run<'_, O> {
 
     /// The process goes on behind its op, when what has kept it is over.
     pub(super) fn next_op(&mut self, rank: u32) -> Flow {
+        let at = self.processes[rank as usize].accounted;
+        if at > self.now {
+            self.push(at, What::Resume, rank, rank, 0);
+        }
         let process = &mut self.processes[rank as usize];
         process.pc += 1;
         process.state = State::Ready;
-        let at = process.accounted;
-        if at > self.now {
-            self.push(at, What::Resume, rank, rank, 0);
-            return Flow::Later;
-        }
-        Flow::On
+        if at > self.now { Flow::Later } else { Flow::On }
     }
 
     /// A blocking or non-blocking probe.

@@ -11,6 +11,7 @@ mod messages;
 mod process;
 mod requests;
 mod slab;
+mod still;
 mod verdict;
 
 use std::cmp::Reverse;
@@ -26,7 +27,7 @@ use crate::matching::Matching;
 use crate::network::Network;
 use crate::observe::{Nobody, Observer};
 use crate::options::Options;
-use crate::outcome::{Failure, Outcome, Verdict};
+use crate::outcome::{Crowded, Failure, NO_OP, Outcome, Verdict};
 use crate::{Cause, Time};
 
 use collective::Activity;
@@ -38,10 +39,8 @@ use slab::Slab;
 /// Processes of a model at most: their numbers are part of the order of events.
 pub const MOST_PROCESSES: u32 = 1 << 22;
 
-/// Steps that may be taken while time stands still, in all and for each process: what takes more goes round in a circle, and is
-/// given up after seconds, not when the budget is used up.
-const STILL_STEPS: u64 = 20_000_000;
-const STILL_STEPS_EACH: u64 = 10_000;
+/// Bytes that all processes' state may take before anything is under way.
+const MOST_STATE: u64 = 8 << 30;
 
 /// Runs a model once.
 #[must_use]
@@ -57,15 +56,40 @@ pub fn evaluate_observed<O: Observer>(
     seed: u64,
     observer: &mut O,
 ) -> Outcome {
-    let mut run = Run::new(model, machine, options, seed, observer);
-    if model.numprocs > MOST_PROCESSES || model.numprocs == 0 {
-        let message = format!("{} processes, and from 1 to {MOST_PROCESSES} can be evaluated", model.numprocs);
-        run.failure = Some(Failure { process: 0, op: 0, at: Time::ZERO, message });
-    } else {
-        run.begin();
-        run.go_on();
+    let refused = refusal(model, machine);
+    let mut run = Run::new(model, machine, options, seed, observer, refused.is_some());
+    match refused {
+        Some(message) => {
+            run.failure = Some(Failure { process: 0, op: NO_OP, at: Time::ZERO, message, also: Vec::new() });
+        }
+        None => {
+            run.begin();
+            run.go_on();
+        }
     }
     run.outcome()
+}
+
+/// Why a model cannot be run on a machine at all.
+fn refusal(model: &Model, machine: &Machine) -> Option<String> {
+    let numprocs = model.numprocs;
+    if numprocs > MOST_PROCESSES || numprocs == 0 {
+        return Some(format!("{numprocs} processes, and from 1 to {MOST_PROCESSES} can be evaluated"));
+    }
+    if let Some(places) = machine.places().filter(|places| *places < u64::from(numprocs)) {
+        let each = machine.placement.ranks_per_node;
+        return Some(format!("{numprocs} processes on a machine with places for {places}, {each} on a node"));
+    }
+    let each = size_of::<Process>() + size_of::<ByCause>() + size_of::<Value>() * model.slots.len().max(2);
+    let state = each as u64 * u64::from(numprocs);
+    (state > MOST_STATE).then(|| {
+        let variables = model.slots.len();
+        format!(
+            "{numprocs} processes with {variables} variables each take {} GiB, and {} may be",
+            state >> 30,
+            MOST_STATE >> 30
+        )
+    })
 }
 
 /// What an event is about.
@@ -79,6 +103,8 @@ enum What {
     Again,
     /// The announcement of a message that is not eager is there.
     Announced,
+    /// The memory of a send may be used again.
+    Free,
     /// A collective goes on at a process.
     Step,
     /// A process goes on.
@@ -127,23 +153,35 @@ pub(crate) struct Run<'a, O: Observer> {
     requests: Slab<Request>,
     activities: Slab<Activity>,
     gatherings: collective::Gatherings,
+    meetings: collective::Meetings,
     losses: Losses,
     local_beyond: Beyond,
     steps: u64,
-    /// How many of these there were when time went on last, and how many more there may be before it does.
-    still_from: u64,
-    still_most: u64,
+    still: still::Still,
+    /// What may be under way at once.
+    most_under_way: u64,
+    /// When the clock ends, and the process and op that went beyond first.
+    clock_end: Time,
+    beyond_end: Option<(u32, Pc)>,
     sent: u64,
     sent_bytes: u64,
     lost: u64,
     ready_unposted: u64,
     failure: Option<Failure>,
-    out_of_budget: Option<(u32, Pc)>,
+    out_of_budget: Option<(u32, Pc, bool)>,
+    crowded: Option<Crowded>,
 }
 
 impl<'a, O: Observer> Run<'a, O> {
-    fn new(model: &'a Model, machine: &'a Machine, options: &'a Options, seed: u64, observer: &'a mut O) -> Self {
-        let numprocs = if model.numprocs > MOST_PROCESSES { 0 } else { model.numprocs };
+    fn new(
+        model: &'a Model,
+        machine: &'a Machine,
+        options: &'a Options,
+        seed: u64,
+        observer: &'a mut O,
+        refused: bool,
+    ) -> Self {
+        let numprocs = if refused { 0 } else { model.numprocs };
         let mut run = Self {
             model,
             machine,
@@ -160,20 +198,24 @@ impl<'a, O: Observer> Run<'a, O> {
             requests: Slab::new(),
             activities: Slab::new(),
             gatherings: collective::Gatherings::default(),
+            meetings: collective::Meetings::default(),
             losses: Losses {
                 by_process: vec![ByCause::default(); numprocs as usize],
                 by_op: vec![ByCause::default(); model.ops.len()],
             },
             local_beyond: Beyond::default(),
             steps: 0,
-            still_from: 0,
-            still_most: STILL_STEPS + STILL_STEPS_EACH * u64::from(numprocs),
+            still: still::Still::default(),
+            most_under_way: options.most_under_way(numprocs),
+            clock_end: Time::clock_end(numprocs),
+            beyond_end: None,
             sent: 0,
             sent_bytes: 0,
             lost: 0,
             ready_unposted: 0,
             failure: None,
             out_of_budget: None,
+            crowded: None,
         };
         run.set_factors();
         for rank in 0..numprocs {
@@ -196,15 +238,24 @@ impl<'a, O: Observer> Run<'a, O> {
     fn go_on(&mut self) {
         while let Some(Reverse(event)) = self.events.pop() {
             debug_assert!(event.at >= self.now, "time goes back");
+            if event.at > self.clock_end {
+                self.clock_ends();
+                return;
+            }
             if event.at > self.now {
-                self.still_from = self.steps;
+                self.still.moved(self.steps);
             }
             self.now = event.at;
+            self.still.changes += u64::from(!matches!(event.what, What::Resume | What::Look));
             let step = match event.what {
                 What::Reach => self.reach(event.id),
                 What::There => self.there(event.id),
                 What::Again => self.again(event.id),
                 What::Announced => self.announced(event.id),
+                What::Free => {
+                    self.free(event.id);
+                    Ok(())
+                }
                 What::Step => self.step(event.id),
                 What::Resume | What::Look => self.resume(event.id, event.what == What::Look),
             };
@@ -217,26 +268,70 @@ impl<'a, O: Observer> Run<'a, O> {
     fn push(&mut self, at: Time, what: What, id: u32, process: u32, number: u64) {
         let class = match what {
             What::Reach | What::There | What::Again | What::Announced => 0,
-            What::Step | What::Resume => 1,
+            What::Free | What::Step | What::Resume => 1,
             What::Look => 2,
         };
+        if at > self.clock_end && self.beyond_end.is_none() {
+            let op = match what {
+                What::Reach | What::There | What::Again | What::Announced => self.messages[id].op,
+                What::Step => self.requests[self.activities[id].request()].op,
+                What::Free => self.requests[id].op,
+                What::Resume | What::Look => self.processes[process as usize].pc,
+            };
+            self.beyond_end = Some((process, op));
+        }
         self.events.push(Reverse(Event { at, key: key(class, process, number), what, id }));
+    }
+
+    /// What comes next is beyond the end of the clock.
+    fn clock_ends(&mut self) {
+        let (process, op) = self.beyond_end.unwrap_or((0, NO_OP));
+        let end = self.clock_end.seconds();
+        let message =
+            format!("this takes virtual time beyond its end, {end:.1e} s: a time or a rate is out of all reason");
+        self.failure = Some(Failure { process, op, at: self.now, message, also: Vec::new() });
     }
 
     /// Counts a step of a process; an error when there have been too many.
     fn count(&mut self, process: u32) -> Step<()> {
         self.steps += 1;
-        let still = self.steps - self.still_from > self.still_most;
-        if still || self.steps + self.matching.looked > self.options.budget {
-            self.out_of_budget = Some((process, self.processes[process as usize].pc));
+        if self.steps + self.matching.looked > self.options.budget {
+            return self.give_up(process, false);
+        }
+        if self.under_way() > self.most_under_way {
+            self.crowd();
             return Err(Stop);
         }
         Ok(())
     }
 
+    /// A process takes steps and comes to nothing.
+    fn give_up(&mut self, process: u32, endless: bool) -> Step<()> {
+        self.out_of_budget = Some((process, self.processes[process as usize].pc, endless));
+        Err(Stop)
+    }
+
+    /// Messages, requests and collectives under way.
+    fn under_way(&self) -> u64 {
+        let gathering = self.meetings.open() + self.gatherings.open();
+        self.messages.live() + self.requests.live() + self.activities.live() + self.meetings.groups + gathering
+    }
+
+    /// Too much is under way: finds out where most of it comes from.
+    #[cold]
+    fn crowd(&mut self) {
+        let mut by_op = vec![0u64; self.model.ops.len() + 1];
+        let last = self.model.ops.len();
+        let ops = self.messages.iter().map(|m| m.op).chain(self.requests.iter().map(|r| r.op));
+        ops.for_each(|op| by_op[(op as usize).min(last)] += 1);
+        // The first of equals.
+        let most = by_op.iter().enumerate().rev().max_by_key(|(_, n)| **n).map_or((0, 0), |(op, n)| (op, *n));
+        self.crowded = Some(Crowded { under_way: self.under_way(), op: most.0 as Pc, of_op: most.1, at: self.now });
+    }
+
     /// The model is wrong at a process's op.
     fn wrong<T>(&mut self, process: u32, op: Pc, message: impl Into<String>) -> Step<T> {
-        self.failure = Some(Failure { process, op, at: self.now, message: message.into() });
+        self.failure = Some(Failure { process, op, at: self.now, message: message.into(), also: Vec::new() });
         Err(Stop)
     }
 
@@ -307,7 +402,7 @@ mod tests {
     fn places(programs: &[Vec<common::Step>]) -> [usize; 4] {
         let (model, machine, options) = (model(programs), simple(), Options::default());
         let mut nobody = Nobody;
-        let mut run = Run::new(&model, &machine, &options, 1, &mut nobody);
+        let mut run = Run::new(&model, &machine, &options, 1, &mut nobody, false);
         run.begin();
         run.go_on();
         assert_eq!(run.verdict(), Verdict::Finished);

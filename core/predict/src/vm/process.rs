@@ -41,7 +41,7 @@ pub(super) struct Process {
     /// The luck of its messages.
     pub luck: Random,
     /// The luck of all else.
-    own: Random,
+    pub own: Random,
     /// Messages it has sent.
     pub sent: u64,
     /// Requests that the model named, oldest first.
@@ -113,6 +113,7 @@ impl<O: Observer> Run<'_, O> {
         let now = self.now;
         let process = &mut self.processes[rank as usize];
         let waited = !matches!(process.state, State::Ready);
+        self.still.changes += u64::from(waited);
         if waited {
             process.waking = false;
             process.woken = now;
@@ -174,7 +175,12 @@ impl<O: Observer> Run<'_, O> {
                     }
                 }
                 OpKind::LoopBegin(around) => self.loop_begin(rank, pc, around)?,
-                OpKind::LoopEnd(begin) => self.loop_end(rank, pc, *begin)?,
+                OpKind::LoopEnd(begin) => {
+                    if self.repeats(rank) {
+                        return self.give_up(rank, true);
+                    }
+                    self.loop_end(rank, pc, *begin)?
+                }
                 OpKind::Check(condition, text) => {
                     if !self.value(rank, condition)?.truth() {
                         return self.wrong(rank, pc, text.to_string());
@@ -182,6 +188,7 @@ impl<O: Observer> Run<'_, O> {
                     pc + 1
                 }
                 OpKind::End => {
+                    self.still.changes += 1;
                     self.processes[rank as usize].state = State::Done;
                     return Ok(());
                 }
@@ -191,6 +198,8 @@ impl<O: Observer> Run<'_, O> {
     }
 
     fn communicate(&mut self, rank: u32, message: &Message) -> Step<Flow> {
+        let looks = matches!(message, Message::Test(_)) || matches!(message, Message::Probe(recv) if !recv.blocking);
+        self.still.changes += u64::from(!looks);
         match message {
             Message::Send(send) => self.send_op(rank, send),
             Message::Recv(recv) => self.recv_op(rank, recv),
@@ -260,16 +269,16 @@ impl<O: Observer> Run<'_, O> {
 
     fn serial(&mut self, rank: u32, serial: &Serial) -> Step<Flow> {
         let Some((_, time, _)) = serial.times.first() else { return Ok(Flow::On) };
-        let ns = self.draw_ns(rank, time)?;
+        let (value, unit_ns) = self.draw_time(rank, time)?;
         let process = &mut self.processes[rank as usize];
-        let time = Time::from_ns(ns * process.factor);
+        let time = Time::from_units(value * process.factor, unit_ns);
         if time <= Time::ZERO {
             return Ok(Flow::On);
         }
         process.busy += time;
         self.keep(rank, time, Cause::Computation, Doing::Compute);
-        self.processes[rank as usize].pc += 1;
         self.push(self.now + time, What::Resume, rank, rank, 0);
+        self.processes[rank as usize].pc += 1;
         Ok(Flow::Later)
     }
 
@@ -281,17 +290,17 @@ impl<O: Observer> Run<'_, O> {
         self.observer.span(&Span { process: rank, start, end: start + time, doing, op });
     }
 
-    /// A time of the model, in nanoseconds.
-    fn draw_ns(&mut self, rank: u32, time: &Timed) -> Step<f64> {
+    /// A time of the model, and the nanoseconds of its unit.
+    fn draw_time(&mut self, rank: u32, time: &Timed) -> Step<(f64, f64)> {
         let unit = time.unit_ns;
         let law = match &time.law {
-            Law::Fixed(value) => return Ok(self.value(rank, value)?.as_f64() * unit),
+            Law::Fixed(value) => return Ok((self.value(rank, value)?.as_f64(), unit)),
             Law::Uniform(low, high) => {
                 let (low, high) = (self.value(rank, low)?.as_f64(), self.value(rank, high)?.as_f64());
                 let share = open_unit(&mut self.processes[rank as usize].own);
-                return Ok((low + (high - low) * share) * unit);
+                return Ok((low + (high - low) * share, unit));
             }
-            Law::Draw(stream, column) => return self.draw_row(rank, stream.0, *column).map(|v| v * unit),
+            Law::Draw(stream, column) => return self.draw_row(rank, stream.0, *column).map(|v| (v, unit)),
             Law::Normal(mean, sd) => Distribution::Normal { mean: self.float(rank, mean)?, sd: self.float(rank, sd)? },
             Law::Exponential(mean) => Distribution::Exponential { location: 0.0, scale: self.float(rank, mean)? },
             Law::Lognormal(median, sigma) => {
@@ -321,7 +330,7 @@ impl<O: Observer> Run<'_, O> {
             return self.no_value(rank, EvalError::NotFinite);
         }
         // To a thousandth of a nanosecond: logarithms and powers may differ in their last bit between machines.
-        Ok((drawn * 1e3).round() / 1e3)
+        Ok(((drawn * 1e3).round() / 1e3, 1.0))
     }
 
     fn float(&mut self, rank: u32, expr: &weir_annotations::Expr) -> Step<f64> {

@@ -112,7 +112,13 @@ impl<O: Observer> Run<'_, O> {
             let named = &self.processes[rank as usize].requests;
             let fitting = named.iter().filter(|n| n.id == asked.id.0 && index.is_none_or(|i| i == n.index));
             let most = if requests.mode == WaitMode::One { 1 } else { usize::MAX };
-            list.extend(fitting.take(most).map(|n| (position, n.request)));
+            // One that is named twice is waited for, and freed, once.
+            let before = list.len();
+            for n in fitting.take(most) {
+                if !list[..before].iter().any(|(_, listed)| *listed == n.request) {
+                    list.push((position, n.request));
+                }
+            }
             self.steps += named.len() as u64;
         }
         let complete = list.iter().filter(|(_, request)| self.requests[*request].done.is_some()).count();
@@ -348,6 +354,9 @@ impl<O: Observer> Run<'_, O> {
         let pc = self.processes[rank as usize].pc;
         let OpKind::Message(message) = &model.ops[pc as usize].kind else { return Ok(Flow::On) };
         let Message::Test(requests) = &**message else { return Ok(Flow::On) };
+        if self.repeats(rank) {
+            return self.give_up(rank, true).map(|()| Flow::On);
+        }
         let complete = self.listed(rank, requests)?;
         let listed = self.processes[rank as usize].wait.len();
         let flag = match requests.mode {
@@ -355,6 +364,7 @@ impl<O: Observer> Run<'_, O> {
             WaitMode::One | WaitMode::All => complete == listed,
         };
         if flag {
+            self.still.changes += u64::from(listed > 0);
             self.consume(rank, Some(requests))?;
         } else {
             self.processes[rank as usize].wait.clear();

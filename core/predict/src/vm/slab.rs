@@ -29,6 +29,18 @@ impl<T> Slab<T> {
         self.free.push(id);
     }
 
+    /// How many items there are.
+    pub fn live(&self) -> u64 {
+        (self.items.len() - self.free.len()) as u64
+    }
+
+    /// The items, in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        let mut is_free = vec![false; self.items.len()];
+        self.free.iter().for_each(|id| is_free[*id as usize] = true);
+        self.items.iter().zip(is_free).filter(|(_, free)| !free).map(|(item, _)| item)
+    }
+
     /// How many places there are, free ones included.
     #[cfg(test)]
     pub fn places(&self) -> usize {

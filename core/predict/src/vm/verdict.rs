@@ -12,8 +12,11 @@ impl<O: Observer> Run<'_, O> {
         if let Some(failure) = self.failure.take() {
             return Verdict::Failed(failure);
         }
-        if let Some((process, op)) = self.out_of_budget {
-            return Verdict::OutOfBudget { process, op, at: self.now };
+        if let Some((process, op, endless)) = self.out_of_budget {
+            return Verdict::OutOfBudget { process, op, at: self.now, endless };
+        }
+        if let Some(crowded) = self.crowded.take() {
+            return Verdict::Crowded(crowded);
         }
         let blocked: Vec<Blocked> = (0..self.processes.len() as u32)
             .filter(|p| !self.processes[*p as usize].is_done())
@@ -120,7 +123,7 @@ impl<O: Observer> Run<'_, O> {
     }
 
     pub(super) fn notices(&self) -> Vec<String> {
-        let mut notices = self.machine.notices.clone();
+        let mut notices = Vec::new();
         let far = &self.network.beyond;
         if far.sizes > 0 {
             notices.push(format!(

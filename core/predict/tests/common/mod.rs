@@ -115,6 +115,7 @@ pub fn collective(operation: CollectiveOp, bytes: i64, root: Option<i64>, reques
     message(Message::Collective(Collective {
         operation,
         size: Expr::int(bytes),
+        alike: true,
         group: Ranks::default(),
         root: root.map(Expr::int),
         comm: Expr::int(0),
@@ -187,16 +188,16 @@ pub fn run(processes: &[Vec<Step>], machine: &Machine) -> Outcome {
 pub fn ends(processes: &[Vec<Step>], machine: &Machine) -> Vec<f64> {
     let outcome = run(processes, machine);
     assert_eq!(outcome.verdict, Verdict::Finished);
-    outcome.ends.iter().map(|t| t.attoseconds() as f64 / 1e12).collect()
+    outcome.ends.iter().map(|t| t.yoctoseconds() as f64 / 1e18).collect()
 }
 
 /// Causes sum to the run time of all processes, however they are counted.
 pub fn check_sums(outcome: &Outcome) {
-    let all = outcome.time.attoseconds() * outcome.ends.len() as i128;
-    assert_eq!(outcome.losses.total().total().attoseconds(), all);
+    let all = outcome.time.yoctoseconds() * outcome.ends.len() as i128;
+    assert_eq!(outcome.losses.total().total().yoctoseconds(), all);
     for one in &outcome.losses.by_process {
         assert_eq!(one.total(), outcome.time);
     }
-    let by_op: i128 = outcome.losses.by_op.iter().map(|o| o.total().attoseconds()).sum();
+    let by_op: i128 = outcome.losses.by_op.iter().map(|o| o.total().yoctoseconds()).sum();
     assert_eq!(by_op, all);
 }

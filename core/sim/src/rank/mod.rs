@@ -12,7 +12,7 @@ mod told;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use weir_link::{DownReason, Endpoint, PacketBuf, PeerId, RxMeta, Time};
+use weir_link::{DownReason, Endpoint, PacketBuf, PeerId, RxMeta, Time, Transmit};
 use weir_message::{Messages, MultiOrder};
 
 pub use directory::{Directory, Shared};
@@ -495,35 +495,37 @@ impl Core {
             let Some(t) = self.messages.poll_transmit(Time(host.now), &mut self.buffer) else {
                 break;
             };
-            if t.payload.is_some() && !self.level_gathers {
-                host.violation("gather", "a payload to gather although gathering is off");
-            }
-            let head = &self.buffer.head;
-            let Some((to, net)) = place(t.remote).filter(|(to, _)| host.shared.directory.exists(*to)) else {
-                host.note(12, || format!("no such address {}", t.remote));
-                continue;
-            };
-            let size = head.len() + t.payload.map_or(0, |p| usize::from(p.len));
-            if size > host.shared.max_datagram {
-                let limit = host.shared.max_datagram;
-                host.violation(
-                    "size",
-                    format!("{} sends a datagram of {size} bytes; the limit is {limit}", self.program),
-                );
-            }
-            let messages = &self.messages;
-            host.send(net, to, |b| {
-                b.extend_from_slice(head);
-                if let Some(p) = t.payload {
-                    let at = b.len();
-                    b.resize(at + usize::from(p.len), 0);
-                    // What was given up meanwhile is never used.
-                    if let Some(source) = messages.payload(p.token) {
-                        source.read(p.offset, &mut b[at..]);
-                    }
-                }
-            });
+            self.put_on_wire(host, &t);
         }
+    }
+
+    /// Sends the packet in the buffer.
+    fn put_on_wire(&mut self, host: &mut Host<'_, Shared>, t: &Transmit) {
+        if t.payload.is_some() && !self.level_gathers {
+            host.violation("gather", "a payload to gather although gathering is off");
+        }
+        let head = &self.buffer.head;
+        let Some((to, net)) = place(t.remote).filter(|(to, _)| host.shared.directory.exists(*to)) else {
+            host.note(12, || format!("no such address {}", t.remote));
+            return;
+        };
+        let size = head.len() + t.payload.map_or(0, |p| usize::from(p.len));
+        if size > host.shared.max_datagram {
+            let limit = host.shared.max_datagram;
+            host.violation("size", format!("{} sends a datagram of {size} bytes; the limit is {limit}", self.program));
+        }
+        let messages = &self.messages;
+        host.send(net, to, |b| {
+            b.extend_from_slice(head);
+            if let Some(p) = t.payload {
+                let at = b.len();
+                b.resize(at + usize::from(p.len), 0);
+                // What was given up meanwhile is never used.
+                if let Some(source) = messages.payload(p.token) {
+                    source.read(p.offset, &mut b[at..]);
+                }
+            }
+        });
     }
 
     /// Asks every peer whether it is there 200 times a second, if that is the planted defect.
@@ -600,7 +602,10 @@ impl Node for Rank {
         let app = if self.done || self.core.parting.is_leaving() { None } else { self.app.next_wake() };
         let queued = (!self.core.outcomes.is_empty() || self.core.has_claims()).then_some(0);
         let leaving = self.core.parting.next_wake();
-        [protocol, app, queued, leaving, self.core.lanes.next_wake(), self.core.chatter_at].into_iter().flatten().min()
+        [protocol, app, queued, leaving, self.core.lanes.next_wake(self.core.messages.endpoint()), self.core.chatter_at]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn leave(&mut self, host: &mut Host<'_, Shared>) {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use weir_link::{PeerId, Time};
 use weir_match::Class;
-use weir_message::{Completion, Memory, MessageError, OpError, OpKind, PeekOp, SendMode};
+use weir_message::{Completion, INLINE_BYTES, Memory, MessageError, OpError, OpKind, PeekOp, SendMode};
 
 use super::{Core, Outcome, Pattern, RecvId, RecvOp, RemoteId, SendId, SendOp, Shared};
 use crate::check::{Program, delivery, order, payload};
@@ -50,10 +50,11 @@ impl Core {
         self.next_send += 1;
         let peer = self.peer_of(host, to);
         host.shared.checks.delivery.sent(self.program, id.0, delivery::Message::new(to, op.tag, op.len, host.now));
-        // With lanes it matters who waits: a unit of a message that nobody waits for asks for nothing.
+        // It matters who waits: with lanes a unit of a message that nobody waits for asks for nothing, and a short message may leave alone.
         let mode = match op.sync {
             true => SendMode::Match,
             false if self.lanes.are_on() && id.0.is_multiple_of(4) => SendMode::Transmit,
+            false if op.len <= INLINE_BYTES as u64 && id.0.is_multiple_of(2) => SendMode::Transmit,
             false => SendMode::Delivery,
         };
         self.sends.insert(id, Outgoing { op, peer, mode });
@@ -99,7 +100,16 @@ impl Core {
             context: id.0 as usize,
             user: 0,
         };
-        match self.messages.send(Time(host.now), send) {
+        let now = Time(host.now);
+        let alone = host.can_send().then(|| self.messages.send_alone(now, &send, &mut self.buffer)).flatten();
+        let sent = match alone {
+            Some(t) => {
+                self.put_on_wire(host, &t);
+                Ok(())
+            }
+            None => self.messages.send(now, send),
+        };
+        match sent {
             Ok(()) if host.shared.has(Defect::ToldEarly) && hits(id.0) => self.told_early(host, id, op),
             Ok(()) => {}
             Err(MessageError::Again) => return false,

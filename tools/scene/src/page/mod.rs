@@ -37,6 +37,7 @@ fn body(scene: &Scene) -> String {
         out += "<p>Nothing was predicted.</p>\n";
     }
     out += &table(&scene.points, scene.work());
+    out += &failed(&scene.failed);
     let drawn = [plots::speedup(scene), plots::run_time(scene), plots::causes(scene), plots::distribution(scene)];
     out += "<div class=\"figures\">\n";
     out += &drawn.into_iter().flatten().map(|plot| figure(&plot, None, None)).collect::<String>();
@@ -93,6 +94,20 @@ fn table(points: &[Point], work: Option<(u32, f64)>) -> String {
         out += "</tr>\n";
     }
     out + "</tbody></table></div></section>\n"
+}
+
+/// Numbers of processes without a prediction.
+fn failed(all: &[(u32, String)]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let rows = all.iter().map(|(numprocs, why)| {
+        format!("<tr><th scope=\"row\">{numprocs}</th><td class=\"left\">{}</td></tr>\n", escape(why))
+    });
+    format!(
+        "<section><h2>Not predicted</h2>\n<div class=\"scroll\"><table class=\"lines\"><thead><tr><th>processes</th><th class=\"left\">why</th></tr></thead>\n<tbody>\n{}</tbody></table></div></section>\n",
+        rows.collect::<String>()
+    )
 }
 
 /// Costliest lines of each number of processes, the last shown open.

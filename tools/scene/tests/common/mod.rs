@@ -22,6 +22,7 @@ pub fn scene() -> Scene {
         facts: vec![("Machine".into(), "run1".into()), ("Runs".into(), "40 for each number of processes".into())],
         notices: vec!["1 KiB lies between measured sizes 512 B and 2 KiB".into()],
         points: points.into(),
+        failed: vec![(3, "program.c:7: deadlock <of> 3".into())],
         timeline: Some(timeline(8, 40)),
     }
 }

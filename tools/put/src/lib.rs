@@ -1,4 +1,6 @@
-//! Writes a file for a person: whole or not at all, where the person's name for it leads.
+//! Writes a file for a person: whole or not at all, where the person's name for it leads ([`put`]).
+
+#![forbid(unsafe_code)]
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -34,8 +36,10 @@ pub fn put<E>(
         let part = out.into_inner().map_err(|e| failed(e.into_error()))?;
         return part.persist(&path).map(|_| ()).map_err(|e| failed(e.error));
     }
-    // Not created: a name under /dev that is not there is a mistake. What is a regular file is emptied.
-    let file = OpenOptions::new().write(true).truncate(true).open(&path).map_err(&failed)?;
+    // Not created: a name under /dev that is not there is a mistake. What is a regular file is emptied, unless somebody has it open and this is its name: then it is gone on with.
+    let open_already = is_of_the_system(&path);
+    let file =
+        OpenOptions::new().write(true).append(open_already).truncate(!open_already).open(&path).map_err(&failed)?;
     let mut out = BufWriter::new(file);
     fill(&mut out)?;
     out.flush().map_err(failed)
