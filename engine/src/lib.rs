@@ -566,7 +566,8 @@ impl Endpoint {
     fn give_way(&self, mut core: broken::Entered<'_>, group: Option<&Group>, now: Time) {
         let shared = &*self.shared;
         core.st.counters.yields += 1;
-        let sleeps = shared.waiting.is_contended();
+        let sleep_ns = shared.waiting.sleep_ns(now);
+        let sleeps = sleep_ns > 0;
         if sleeps && !core.prepare_sleep() {
             return;
         }
@@ -579,7 +580,7 @@ impl Endpoint {
             }
         }
         // Asleep is not away: the watchdog need not step in.
-        shared.waiting.give_way(&sleep.descriptors, now, sleep.timeout, |until| {
+        shared.waiting.give_way(sleep_ns, &sleep.descriptors, now, sleep.timeout, |until| {
             shared.last_poll.store(until.0, Ordering::Relaxed);
             sleep.polled(until);
         });

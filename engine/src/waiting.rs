@@ -1,7 +1,8 @@
 //! What a thread does that polls and finds nothing: it spins, then gives the core away, by yielding or, where the face allows it, by sleeping on the socket.
 //!
-//! Yielding is the cheaper of the two where nobody else wants the core, and the dearer where somebody does: the kernel may run the other for a whole time slice, and does not
-//! bring the yielder back when its datagram arrives. A sleeper it wakes at once. So each yield is timed, and where yields turn out long the thread sleeps.
+//! Yielding is the cheaper of the two where nobody else wants the core or the others yield too, and the dearer where one of them computes: the kernel runs that one for a whole time slice,
+//! and does not bring the yielder back when its datagram arrives. A sleeper it wakes at once. So each yield is timed, and where one took a whole turn the thread sleeps
+//! (docs/lab/2026-11-23-yields.md).
 //!
 //! Even a sleeper has to wait for its core: who runs there keeps it for the rest of its slice (some 3 ms), unless the one that wakes asks for shorter turns. So threads that sleep here do
 //! (docs/lab/2026-11-23-atomics.md).
@@ -22,6 +23,8 @@ use weir_link::Time;
 const LONG_YIELD_NS: u64 = 20_000;
 /// What a long yield adds to the contention, and its ceiling; each short yield and each sleep takes one off, so that the core is tried again now and then.
 const CONTENDED: u32 = 16;
+/// A yield that took longer than this gave a whole turn to somebody who computes; who only polls, yields sooner.
+const WHOLE_TURN_NS: u64 = 500_000;
 /// Where several threads poll in turn each sleeps for this part of the time at most.
 const SEVERAL_PART: u64 = 4;
 /// Threads that have polled in turn count as several for so long.
@@ -56,6 +59,8 @@ pub struct Waiting {
     /// Longest sleep in a poll, nanoseconds; 0: none.
     sleep_max_ns: u64,
     contention: AtomicU32,
+    /// The same of yields that took a whole turn.
+    starvation: AtomicU32,
     /// The thread that was the last to poll in vain, and when another one was.
     poller: AtomicUsize,
     several_at: AtomicU64,
@@ -69,14 +74,15 @@ impl Waiting {
             spin_ns: u64::from(spin_us) * 1000,
             sleep_max_ns: u64::from(poll_sleep_us) * 1000,
             contention: AtomicU32::new(if oversubscribed { CONTENDED } else { 0 }),
+            starvation: AtomicU32::new(0),
             poller: AtomicUsize::new(NOBODY),
             several_at: AtomicU64::new(0),
             displaced: AtomicI64::new(NEVER_ASKED),
         }
     }
 
-    /// How long this thread, which polls in vain, may sleep at the most.
-    fn sleep_max_ns(&self, at: Time) -> u64 {
+    /// Whether several threads poll in turn, of whom the calling one polls in vain now.
+    fn are_several(&self, at: Time) -> bool {
         let me = here();
         let before = self.poller.load(Ordering::Relaxed);
         if before != me {
@@ -86,7 +92,19 @@ impl Waiting {
             }
         }
         let several_at = self.several_at.load(Ordering::Relaxed);
-        let several = several_at != 0 && at.0.saturating_sub(several_at) < SEVERAL_NS;
+        several_at != 0 && at.0.saturating_sub(several_at) < SEVERAL_NS
+    }
+
+    /// How long this thread, which polls in vain, sleeps at the most instead of yielding, nanoseconds; 0: it yields. Of several threads each sleeps as soon as yields are long: the one that
+    /// yields may hold a lock that the others wait for.
+    pub fn sleep_ns(&self, at: Time) -> u64 {
+        let several = self.are_several(at);
+        let wanted = if several { &self.contention } else { &self.starvation };
+        let left = wanted.load(Ordering::Relaxed);
+        if left == 0 {
+            return 0;
+        }
+        wanted.store(left - 1, Ordering::Relaxed);
         self.sleep_max_ns / if several { SEVERAL_PART } else { 1 }
     }
 
@@ -98,10 +116,10 @@ impl Waiting {
         before != NEVER_ASKED && before != switches
     }
 
-    /// As if others had wanted the core.
+    /// As if somebody who computes had wanted the core.
     #[cfg(test)]
     pub fn contend(&self) {
-        self.contention.store(CONTENDED, Ordering::Relaxed);
+        self.yielded(WHOLE_TURN_NS + 1);
     }
 
     /// Whether others have wanted the core lately.
@@ -114,30 +132,33 @@ impl Waiting {
         empty_ns >= if self.is_contended() { self.spin_ns / 8 } else { self.spin_ns }
     }
 
-    /// Lets others use the core; `timeout` is when the endpoint has something to do although nothing arrives, and room in a socket counts as well.
-    /// `before_sleep` is told until when at most it will sleep.
+    /// Lets others use the core, asleep for `sleep_ns` at the most if that is worth it; `timeout` is when the endpoint has something to do although nothing arrives, and room in a socket
+    /// counts as well. `before_sleep` is told until when at most it will sleep.
     pub fn give_way(
         &self,
+        sleep_ns: u64,
         descriptors: &[Descriptors],
         at: Time,
         timeout: Option<Time>,
         before_sleep: impl FnOnce(Time),
     ) {
-        let contention = self.contention.load(Ordering::Relaxed);
-        if contention > 0 {
-            let most = self.sleep_max_ns(at);
-            let ns = timeout.map_or(most, |t| t.0.saturating_sub(at.0)).min(most);
-            self.contention.store(contention - 1, Ordering::Relaxed);
-            if ns >= SLEEP_MIN_NS {
-                take_short_turns();
-                before_sleep(at.plus_ns(ns));
-                return wait_ready(descriptors, Duration::from_nanos(ns));
-            }
+        let ns = timeout.map_or(sleep_ns, |t| t.0.saturating_sub(at.0)).min(sleep_ns);
+        if ns >= SLEEP_MIN_NS {
+            take_short_turns();
+            before_sleep(at.plus_ns(ns));
+            return wait_ready(descriptors, Duration::from_nanos(ns));
         }
         let before = now();
         std::thread::yield_now();
-        if now().since_ns(before) > LONG_YIELD_NS {
-            self.contention.store(CONTENDED, Ordering::Relaxed);
+        self.yielded(now().since_ns(before));
+    }
+
+    /// Takes down how long a yield took.
+    fn yielded(&self, ns: u64) {
+        let left = self.contention.load(Ordering::Relaxed).saturating_sub(1);
+        self.contention.store(if ns > LONG_YIELD_NS { CONTENDED } else { left }, Ordering::Relaxed);
+        if ns > WHOLE_TURN_NS {
+            self.starvation.store(CONTENDED, Ordering::Relaxed);
         }
     }
 }
@@ -192,6 +213,10 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::time::Instant;
 
+    /// A yield that somebody else's poll filled, and one that took a whole turn.
+    const LONG: u64 = LONG_YIELD_NS + 1;
+    const WHOLE: u64 = WHOLE_TURN_NS + 1;
+
     /// What depends on the scheduler has to be so once.
     fn once(mut is_so: impl FnMut() -> bool) {
         let start = Instant::now();
@@ -219,7 +244,7 @@ mod tests {
     #[test]
     fn contention_is_found_by_yields_and_forgotten_when_they_are_short() {
         let waiting = Waiting::new(100, 200, false);
-        let give_way = || waiting.give_way(&[([-1; 2], None, [-1; 2])], Time(0), Some(Time(0)), |_| ());
+        let give_way = || waiting.give_way(0, &[NOTHING], Time(0), None, |_| ());
         beside_busy_threads(|| {
             give_way();
             waiting.is_contended()
@@ -230,11 +255,14 @@ mod tests {
         });
     }
 
-    /// How long a thread that polls in vain, where others want its core, says that it will sleep at the most; none: it does not.
-    fn sleeps(waiting: &Waiting, at: Time) -> Option<u64> {
-        waiting.contention.store(CONTENDED, Ordering::Relaxed);
+    /// Nothing to wait for.
+    const NOTHING: Descriptors = ([-1; 2], None, [-1; 2]);
+
+    /// How long a thread that polls in vain after a yield of `yield_ns` says that it will sleep at the most; none: it does not.
+    fn sleeps(waiting: &Waiting, at: Time, yield_ns: u64) -> Option<u64> {
+        waiting.yielded(yield_ns);
         let mut until = None;
-        waiting.give_way(&[([-1; 2], None, [-1; 2])], at, None, |t| until = Some(t.0 - at.0));
+        waiting.give_way(waiting.sleep_ns(at), &[NOTHING], at, None, |t| until = Some(t.0 - at.0));
         until
     }
 
@@ -242,22 +270,39 @@ mod tests {
     fn a_poll_sleeps_as_long_as_its_face_says_and_a_quarter_of_it_where_several_threads_poll() {
         let at = Time(77_000_000);
         let never = Waiting::new(0, 0, true);
-        assert_eq!(sleeps(&never, at), None);
+        assert_eq!(sleeps(&never, at, WHOLE), None);
         let waiting = Waiting::new(0, 200, true);
-        assert_eq!(sleeps(&waiting, at), Some(200_000));
-        let other = std::thread::scope(|s| s.spawn(|| sleeps(&waiting, at)).join().expect("thread"));
+        assert_eq!(sleeps(&waiting, at, WHOLE), Some(200_000));
+        let other = std::thread::scope(|s| s.spawn(|| sleeps(&waiting, at, WHOLE)).join().expect("thread"));
         assert_eq!(other, Some(50_000));
-        assert_eq!(sleeps(&waiting, at), Some(50_000));
-        assert_eq!(sleeps(&waiting, at.plus_ns(SEVERAL_NS)), Some(200_000), "the other has gone");
+        assert_eq!(sleeps(&waiting, at, WHOLE), Some(50_000));
+        assert_eq!(sleeps(&waiting, at.plus_ns(SEVERAL_NS), WHOLE), Some(200_000), "the other has gone");
+    }
+
+    #[test]
+    fn one_thread_sleeps_where_somebody_computes_and_one_of_several_as_soon_as_yields_are_long() {
+        let at = Time(77_000_000);
+        let waiting = Waiting::new(0, 200, false);
+        assert_eq!(waiting.sleep_ns(at), 0, "it has not yielded yet");
+        waiting.yielded(LONG);
+        assert_eq!(waiting.sleep_ns(at), 0, "the others yield too");
+        waiting.yielded(WHOLE);
+        for left in (0..CONTENDED).rev() {
+            assert_eq!(waiting.sleep_ns(at), 200_000, "{left} more");
+        }
+        assert_eq!(waiting.sleep_ns(at), 0, "the core is tried again");
+        waiting.yielded(LONG);
+        let other = std::thread::scope(|s| s.spawn(|| waiting.sleep_ns(at)).join().expect("thread"));
+        assert_eq!(other, 50_000);
     }
 
     #[test]
     fn who_sleeps_takes_short_turns_and_keeps_its_share() {
         std::thread::spawn(|| {
             let before = scheduling().expect("asked");
-            sleeps(&Waiting::new(0, 0, true), Time(77));
+            sleeps(&Waiting::new(0, 0, true), Time(77), WHOLE);
             assert_eq!(scheduling().expect("asked").sched_runtime, before.sched_runtime, "it has not slept");
-            sleeps(&Waiting::new(0, 20, true), Time(77));
+            sleeps(&Waiting::new(0, 20, true), Time(77), WHOLE);
             let after = scheduling().expect("asked");
             // A kernel from before 6.12 has none to tell of.
             let want = before.sched_runtime.min(SHORT_TURN_NS);
