@@ -1,4 +1,4 @@
-//! The fuzz targets on random inputs, for the ordinary compiler: `cargo test --manifest-path fuzz/Cargo.toml`.
+//! The fuzz targets on random inputs, for the ordinary compiler: `cargo test --manifest-path fuzz/Cargo.toml --tests --no-default-features`.
 //! Random bytes reach far less than a fuzzer; this shows that the targets themselves work.
 
 use arbitrary::{Arbitrary, Unstructured};

@@ -6,6 +6,7 @@ mod bad_days;
 mod bench;
 mod carriers;
 mod demo;
+mod disk;
 mod dist;
 mod e2e;
 mod figures;

@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::e2e::{self, Ended};
 use crate::paths::Paths;
 use crate::process::run_limited;
-use crate::{any_mpi, bad_days, carriers, dist, floors, lab, measured, mpi, predictions, readme};
+use crate::{any_mpi, bad_days, carriers, disk, dist, floors, lab, measured, mpi, predictions, readme};
 
 /// The crates that must build without the standard library.
 const NO_STD: [&str; 9] = [
@@ -132,6 +132,7 @@ pub fn run(paths: &Paths, quick: bool) -> Result<bool> {
     let world = lab::acquire();
     let begin = Instant::now();
     let mut tally = Tally::default();
+    println!("{}", disk::room_for_all(&paths.target));
     tally.step("format", || must(paths.cargo().args(["fmt", "--all", "--check"]), SHORT));
     tally.step("floors", || check_floors(paths));
     tally.step("readme", || check_readme(paths));
@@ -146,6 +147,7 @@ pub fn run(paths: &Paths, quick: bool) -> Result<bool> {
     let built = Instant::now();
     let result = must(paths.cargo().args(["test", "--workspace", "--no-run", "--quiet"]), COMPILING);
     let builds = result.is_ok();
+    println!("{}", disk::room(&paths.target, 0));
     tally.note("build the tests", &result, built.elapsed());
     if builds {
         cargo_tests(paths, quick, &mut tally);
@@ -159,6 +161,7 @@ pub fn run(paths: &Paths, quick: bool) -> Result<bool> {
         fuzz_targets(paths, &mut tally);
     }
     end_to_end(paths, quick, world.map(drop), &mut tally);
+    println!("{}", disk::room(&paths.target, 0));
     println!("{:.0} s in all", begin.elapsed().as_secs_f64());
     println!("{tally}");
     Ok(tally.failed == 0)
@@ -220,6 +223,7 @@ fn oldest_compiler(paths: &Paths, tally: &mut Tally) {
         command.env_remove(name);
     }
     tally.step(&title, || must(&mut command, COMPILING));
+    disk::done_with(&paths.target.join("oldest"));
 }
 
 /// Type-checks only: a kernel's target passes no numbers in vector registers, and code for that is not made there. Ring
@@ -270,17 +274,22 @@ fn dissector(paths: &Paths, tally: &mut Tally) {
     tally.note(title, &result, begin.elapsed());
 }
 
-/// A workspace of its own, which nothing else compiles. The fuzzer itself needs another compiler; the ordinary one runs
-/// the targets on random inputs. What the two workspaces both need is compiled once: their profile and folder are the same.
+/// A workspace of its own, which nothing else compiles. The fuzzer itself needs another compiler; the ordinary one runs what the targets run on random inputs,
+/// and checks that the targets compile. What the two workspaces both need is compiled once: their profile and folder are the same.
 fn fuzz_targets(paths: &Paths, tally: &mut Tally) {
-    let title = "fuzz targets on random inputs";
+    let cargo = |args: &[&str]| {
+        let mut command = paths.cargo();
+        command.args(args).args(["--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml"]);
+        must(command.env("RUST_BACKTRACE", "0"), COMPILING)
+    };
+    tally.step("fuzz targets on random inputs", || cargo(&["test", "--tests", "--no-default-features"]));
+    let title = "fuzz targets compile";
     // libFuzzer, which is linked into the targets, is in C++.
-    if !run_limited(Command::new("c++").arg("--version"), SHORT).is_ok_and(|outcome| outcome.ok()) {
-        return tally.skip(title, "not installed: c++");
+    if run_limited(Command::new("c++").arg("--version"), SHORT).is_ok_and(|outcome| outcome.ok()) {
+        tally.step(title, || cargo(&["check", "--bins"]));
+    } else {
+        tally.skip(title, "not installed: c++");
     }
-    let mut command = paths.cargo();
-    command.args(["test", "--quiet", "--tests", "--locked", "--manifest-path", "fuzz/Cargo.toml"]);
-    tally.step(title, || must(command.env("RUST_BACKTRACE", "0"), COMPILING));
 }
 
 /// The rings of shared memory in every order that the memory model permits. The atomics are other ones, so that everything is compiled once more.
@@ -289,6 +298,7 @@ fn model_checked(paths: &Paths, tally: &mut Tally) {
     command.args(["test", "--release", "--quiet", "-p", "weir-shm", "--test", "loom"]);
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", paths.target.join("loom"));
     tally.step("shared memory's rings under the model checker", || must(&mut command, COMPILING));
+    disk::done_with(&paths.target.join("loom"));
 }
 
 /// Unit, property and simulation tests; each test counts.
