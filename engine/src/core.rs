@@ -38,9 +38,6 @@ const AWAITED_GAP_NS: u64 = 5_000;
 const SHM_BUSY_NS: u64 = 2_000;
 /// Peers of this host that sent nothing for so long do not keep the sockets waiting.
 const SHM_QUIET_NS: u64 = 1_000_000;
-/// Passes in a row that found something in memory leave the sockets to a later one, where nothing is awaited there: who has its message does not wait for a look, and in the pass that
-/// finds nothing it costs nobody anything.
-const FOUND_PASSES_MAX: u32 = 16;
 
 /// An endpoint that talks to nobody is looked at so often by who polls it: first contact may be so late, while a look costs several system calls. Who sleeps on its descriptors is woken at once.
 const QUIET_GAP_NS: u64 = 30_000;
@@ -62,9 +59,8 @@ pub struct Core {
     pub no_shm: String,
     /// Packets of some peer are to be expected.
     packets_expected: bool,
-    /// When a record was last found, and in how many passes in a row that have left the sockets out.
+    /// When a record was last found.
     shm_found: Time,
-    found_passes: u32,
     /// Somebody sleeps, or has slept since the last pass: peers wake this endpoint by shared memory.
     asleep: bool,
     /// Nobody talks to this endpoint, and it to nobody. As of `judged`, and until it has something to say.
@@ -166,7 +162,6 @@ impl Core {
             judged: Time::ZERO,
             packets_expected: true,
             shm_found: Time::ZERO,
-            found_passes: 0,
             st,
             out: PacketBuf::default(),
             held_bytes: 0,
@@ -213,7 +208,8 @@ impl Core {
                 shm.cancel_sleep();
             }
             read = shm.progress(&mut self.st, now);
-            if shm.is_used() && !self.is_socket_due(now, read > 0) {
+            let left = shm.has_left();
+            if shm.is_used() && !self.is_socket_due(now, read > 0, left) {
                 self.transmit_here(now);
                 return read;
             }
@@ -236,16 +232,15 @@ impl Core {
             && !self.st.proto().has_associations()
     }
 
-    /// Whether it is time to look at the sockets, where memory is shared with peers: a look costs several times what a look at all rings does.
-    fn is_socket_due(&mut self, now: Time, found: bool) -> bool {
+    /// Whether it is time to look at the sockets, where memory is shared with peers: a look costs several times what a look at all rings does. A pass that found something in memory, and
+    /// `left` the rest of what is shared to a later one, leaves the sockets to that too, if nothing is awaited there: who has its message does not wait for a look.
+    fn is_socket_due(&mut self, now: Time, found: bool, left: bool) -> bool {
         if found {
             self.shm_found = now;
-            if !self.packets_expected && self.found_passes < FOUND_PASSES_MAX {
-                self.found_passes += 1;
-                return false;
-            }
         }
-        self.found_passes = 0;
+        if left && !self.packets_expected {
+            return false;
+        }
         let (quiet, gap) =
             if self.packets_expected { (SHM_BUSY_NS, AWAITED_GAP_NS) } else { (SHM_QUIET_NS, SOCKET_GAP_NS) };
         now.since_ns(self.st.last_look) >= gap || now.since_ns(self.shm_found) > quiet
@@ -412,6 +407,8 @@ impl Core {
             let Some(t) = self.st.messages.poll_transmit(now, &mut self.out) else {
                 break;
             };
+            // As of the next look at all peers; until then an answer may come.
+            self.packets_expected = true;
             if n == 1 && t.payload.is_none() && !self.st.messages.may_transmit() {
                 // One packet, as in an exchange of short messages: it needs no batch.
                 self.device.send_now(now.0, (t.remote, t.local), &self.out.head);
@@ -460,5 +457,44 @@ impl Core {
             due = Some(due.map_or(t, |d| d.min(t)));
         }
         if self.blocked_at().is_some() { due.map(|t| t.max(now().plus_ns(BLOCKED_NS))) } else { due }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AWAITED_GAP_NS;
+    use crate::{CarrierUse, Class, Endpoint, EngineConfig, Iov, SendMode};
+    use std::time::Duration;
+
+    #[test]
+    fn who_has_sent_its_first_packet_looks_for_the_answer() {
+        let [ep, other] = [CarrierUse::Shm, CarrierUse::Network].map(|carrier| {
+            let addrs = vec!["127.0.0.1".parse().expect("address")];
+            let cfg =
+                EngineConfig { addrs, carrier, watchdog_us: 0, linger: Duration::ZERO, ..EngineConfig::default() };
+            Endpoint::open_with_key(cfg, [7; 32]).expect("open")
+        });
+        let peer = ep.insert_peer(&other.name()).expect("name");
+        // As of a look when there were peers of this host only.
+        ep.shared.core.lock().packets_expected = false;
+        let mut data = [1; 8];
+        let memory = &[Iov { base: data.as_mut_ptr(), len: 8 }];
+        let op = crate::SendOp {
+            peer,
+            class: Class::Tagged,
+            tag: 1,
+            data: None,
+            memory,
+            mode: SendMode::Inject,
+            copy: true,
+            report: false,
+            context: 1,
+            user: 0,
+        };
+        // SAFETY: the memory is copied.
+        unsafe { ep.send(&op) }.expect("accepted");
+        let mut core = ep.shared.core.lock();
+        let soon = core.st.last_look.plus_ns(AWAITED_GAP_NS);
+        assert!(core.is_socket_due(soon, true, true), "though peers of this host send all the time");
     }
 }

@@ -25,8 +25,10 @@ const SETTLE_AT: usize = 64;
 const SETTLE_NS: u64 = 50_000;
 /// How often the timers of sessions are looked at, and what nobody waits for.
 const TIMERS_NS: u64 = 1_000_000;
-/// Passes in a row that may leave all but the records to a later one, each having found some. What comes is somebody's turn; the rest can wait until nothing has come.
+/// Passes that find records may leave all else to a later one: so many in a row, and while timers are not later than so. What comes is somebody's turn; the rest can wait until nothing has
+/// come. A program that polls seldom and finds something each time is to hear of a death no later than another.
 const FOUND_PASSES_MAX: u32 = 16;
+const FOUND_LATE_NS: u64 = 4_000_000;
 
 /// A peer with which memory is shared, or is to be.
 struct Peer {
@@ -72,7 +74,7 @@ pub struct SharedMemory {
     events: Vec<weir_shm::Event>,
     scratch: Vec<u8>,
     timers_at: Time,
-    /// Passes in a row that found records and did nothing else.
+    /// Passes in a row that found records and left all else to a later one.
     found_passes: u32,
     /// Why a peer is reached otherwise, by index, for people; and which endpoint that was, for an index may be given to another.
     why: Vec<Option<(u64, Why)>>,
@@ -290,7 +292,9 @@ impl SharedMemory {
             weir_shm::Event::Up { peer: ix, id } => {
                 self.up += 1;
                 self.entry(ix).up = true;
-                if let Some(peer) = st.proto().peer_of(id) {
+                // One that was here before, and comes again, is another peer: its hello says who.
+                let lives = |peer: &PeerId| st.proto().sessions().get(*peer).is_some_and(|s| s.down().is_none());
+                if let Some(peer) = st.proto().peer_of(id).filter(lives) {
                     self.bind(ix, peer);
                 }
                 let pulls = self.shm.can_pull(ix) == Some(Ok(()));
@@ -368,18 +372,23 @@ impl SharedMemory {
 
     /// Takes what has come; in a pass that finds nothing, and now and then, looks after peers, timers and what was handed over. Returns the records read.
     pub fn progress(&mut self, st: &mut State, now: Time) -> usize {
+        let may_leave = self.found_passes < FOUND_PASSES_MAX && now < self.timers_at.plus_ns(FOUND_LATE_NS);
         // (An event comes before the records of its peer.)
-        let mut read = 0;
-        if self.found_passes < FOUND_PASSES_MAX && self.events.is_empty() && !self.shm.has_events() {
-            read = self.read_ready(st, now);
+        if may_leave && self.events.is_empty() && !self.shm.has_events() {
+            let read = self.read_ready(st, now);
             if read > 0 {
                 self.found_passes += 1;
                 return read;
             }
         }
         self.found_passes = 0;
-        read += self.look_after(st, now);
-        read
+        self.look_after(st, now)
+    }
+
+    /// The last pass has found records and left all else to a later one.
+    #[inline]
+    pub fn has_left(&self) -> bool {
+        self.found_passes > 0
     }
 
     /// Takes what has come, a turn of it.
@@ -583,20 +592,26 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(60);
 
     /// An endpoint that nobody but the test makes progress with, and one that shares memory with it.
-    fn shared() -> (Arc<Endpoint>, Shm) {
+    fn shared() -> (Arc<Endpoint>, Shm, PeerIx) {
         let addrs = vec!["127.0.0.1".parse().expect("address")];
         let cfg = EngineConfig { addrs, carrier: CarrierUse::Shm, watchdog_us: 0, ..EngineConfig::default() };
         let ep = Endpoint::open_with_key(cfg, KEY).expect("open");
+        let (other, ix) = another(&ep, 1);
+        (ep, other, ix)
+    }
+
+    /// One more.
+    fn another(ep: &Endpoint, n: u64) -> (Shm, PeerIx) {
         let id = EndpointName::decode(&ep.name()).expect("a name").endpoint_id;
-        let mut other = Shm::open(id ^ 1, &KEY, Config::default()).expect("open");
+        let mut other = Shm::open(id ^ n, &KEY, Config::default()).expect("open");
         let ix = other.connect(id, 0).expect("another");
-        let start = Instant::now();
-        while other.state(ix) != Some(Association::Up) || used(&ep) == 0 {
+        let (start, before) = (Instant::now(), used(ep));
+        while other.state(ix) != Some(Association::Up) || used(ep) == before {
             other.poll(start.elapsed().as_nanos() as u64, &mut Vec::new());
             ep.progress();
             assert!(start.elapsed() < LIMIT);
         }
-        (ep, other)
+        (other, ix)
     }
 
     fn used(ep: &Endpoint) -> usize {
@@ -605,7 +620,7 @@ mod tests {
 
     #[test]
     fn nobody_sleeps_on_what_has_happened_and_was_not_looked_at() {
-        let (ep, _other) = shared();
+        let (ep, _other, _) = shared();
         let mut core = ep.shared.core.lock();
         let shm = core.shm.as_mut().expect("it shares memory");
         let ix = shm.peers().next().expect("one").ix;
@@ -617,7 +632,7 @@ mod tests {
 
     #[test]
     fn what_comes_up_after_its_own_end_is_not_there() {
-        let (ep, other) = shared();
+        let (ep, other, _) = shared();
         {
             let mut core = ep.shared.core.lock();
             let shm = core.shm.as_mut().expect("it shares memory");
@@ -628,5 +643,21 @@ mod tests {
         ep.progress();
         assert_eq!(used(&ep), 0);
         drop(other);
+    }
+
+    #[test]
+    fn who_polls_seldom_and_finds_something_each_time_misses_nothing_else() {
+        let (ep, mut talker, ix) = shared();
+        let (leaving, _) = another(&ep, 2);
+        drop(leaving);
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_nanos(2 * FOUND_LATE_NS));
+            talker.send(ix, kind::BYE, &[]).expect("room");
+            let before = crate::core::now();
+            ep.progress();
+            let core = ep.shared.core.lock();
+            assert!(core.st.last_look >= before, "the sockets may have something too");
+        }
+        assert_eq!(used(&ep), 1, "one has gone");
     }
 }

@@ -266,7 +266,7 @@ fn peers_that_are_gone_and_that_nobody_knows_are_forgotten() {
 #[test]
 fn a_copied_send_leaves_the_memory_at_once_and_completes_as_asked() {
     // Nobody answers for the other side while this one polls: on a busy machine that may last.
-    let cfg = EngineConfig { watchdog_us: 0, peer_timeout: LIMIT, ..config() };
+    let cfg = EngineConfig { watchdog_us: 0, peer_timeout: LIMIT, connect_timeout: LIMIT, ..config() };
     let Pair { a, b, to_b, .. } = pair_with(cfg);
     let to_self = a.insert_peer(&a.name()).expect("name");
     for (mode, to) in [(SendMode::Delivery, to_b), (SendMode::Match, to_b), (SendMode::Match, to_self)] {

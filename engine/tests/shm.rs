@@ -266,3 +266,32 @@ fn what_a_peer_has_read_before_it_closed_has_arrived() {
     }
     assert_eq!(out[0].result, Ok(()));
 }
+
+/// One that was here before, left, and comes again may be slow between the handshake and its first record, as on a busy machine.
+#[test]
+fn who_comes_again_may_take_its_time_to_say_hello() {
+    let addrs = vec!["127.0.0.1".parse().expect("address")];
+    let p = pair_with(EngineConfig { addrs, carrier: CarrierUse::Shm, watchdog_us: 0, ..EngineConfig::default() });
+    exchange(&p.a, p.to_b, &p.b, p.to_a, 8);
+    let (mut data, mut buf) = ([7u8; 8], [0u8; 8]);
+    post(&p.b, Some(p.to_a), 2, &mut buf);
+    p.a.drop_peer(p.to_b);
+    assert!(wait(&p.b, &p.a, Queue::Recv).result.is_err(), "it has left");
+    p.b.remove_peer(p.to_a);
+    let to_a = p.b.insert_peer(&p.a.name()).expect("name");
+    let start = Instant::now();
+    send(&p.b, to_a, 1, &mut data, SendMode::Delivery).expect("send");
+    while common::counter(&p.a, "peers_up") < 2 {
+        p.b.progress();
+        (0..1000).for_each(|_| p.a.progress());
+        assert!(start.elapsed() < LIMIT);
+    }
+    // It has said nothing yet.
+    std::thread::sleep(std::time::Duration::from_millis(10));
+    p.a.progress();
+    assert_eq!(common::counter(&p.a, "peers_over"), 1, "the first");
+    post(&p.a, None, 1, &mut buf);
+    assert_eq!(wait(&p.a, &p.b, Queue::Recv).result, Ok(()));
+    assert_eq!(wait(&p.b, &p.a, Queue::Send).result, Ok(()));
+    assert_eq!((buf, common::counter(&p.a, "packets_received")), (data, 0));
+}

@@ -31,9 +31,10 @@ const LANE_EAGER_BYTES: u64 = 256 << 10;
 /// What a receiver grants at once that nobody else sends to (`weir_session::Config::grant_share`), or all of a shorter message.
 const GRANTED_AT_ONCE_BYTES: u64 = 64 << 10;
 
-/// What a send asks for that must copy so many bytes, as far as waits for room are concerned.
-fn asks_for(len: usize) -> u64 {
-    copy_cost(len, false).max(1)
+/// What a send of so many bytes asks for, as far as waits for room are concerned: the same however it goes, for a wait is over when one that asks for as much is accepted.
+#[inline]
+pub(crate) fn asks_for<M>(op: &SendOp<M>, len: usize) -> u64 {
+    if op.must_copy() { copy_cost(len, false).max(1) } else { 0 }
 }
 
 /// Copies of large payloads that wait for a peer are memory the caller does not see: an injected message may be this long at most.
@@ -119,8 +120,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let cost = copy_cost(len, !eager || crowded);
         let copy = (must_copy || may_copy) && self.take_copy_room(op.peer, cost, must_copy);
         let charge = if copy { cost } else { u64::from(crowded) * WAITING_BYTES };
-        // What it asks for is the same however it would go now: a wait is over when one that asks for as much is accepted.
-        let asks = if must_copy { asks_for(len) } else { 0 };
+        let asks = asks_for(op, len);
         if !copy && (must_copy || crowded && !self.take_copy_room(op.peer, charge, true)) {
             return Err(self.no_room(now, op.peer, asks));
         }

@@ -2,12 +2,13 @@
 //! again is kept beside its number. A message that is all there when it comes, and meets a receive that waits for it, goes straight into its memory.
 
 use crate::api::{Completion, OpKind, SendMode, SendOp};
+use crate::budget::Refused;
 use crate::keys::{NO_TOKEN, key};
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::{Sink, Step};
 use crate::receiving::Fragment;
-use crate::sending::INJECT_BYTES;
+use crate::sending::{INJECT_BYTES, asks_for};
 use weir_link::{BodyKey, Message, PacketBuf, PeerId, Time, Transmit};
 use weir_match::envelope::{Envelope, MAX_BYTES};
 use weir_match::{Arrival, Class, MsgToken, OpToken, stream_of};
@@ -42,7 +43,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         if !free_when_taken || len > INJECT_BYTES as u64 || self.broken.is_some() || self.trace.on(1) {
             return None;
         }
-        self.peers.get(op.peer).filter(|p| p.up && p.down.is_none() && p.refused.is_none())?;
+        self.peers.get(op.peer).filter(|p| p.up && p.down.is_none())?;
         if len > u64::from(self.cfg.eager_bytes) {
             return None;
         }
@@ -88,7 +89,11 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     fn went(&mut self, op: &SendOp<M>, stream: u16) {
         let len = op.memory.len();
         self.counters.eager_sends += 1;
-        self.peers[op.peer].streams.sent(stream, len);
+        let peer = &mut self.peers[op.peer];
+        peer.streams.sent(stream, len);
+        if peer.refused.is_some() {
+            Refused::accepted(&mut peer.refused, asks_for(op, len as usize));
+        }
         self.complete(Completion {
             context: op.context,
             user: op.user,
@@ -221,6 +226,32 @@ mod tests {
         let pair = pair(&Config::default());
         assert!([SendMode::Acknowledged, SendMode::Delivery, SendMode::Match].iter().all(|m| !goes(&pair, 8, *m)));
         assert!(goes(&pair, 8, SendMode::Transmit) && !goes(&pair, INJECT_BYTES + 1, SendMode::Transmit));
+    }
+
+    #[test]
+    fn a_send_that_was_refused_keeps_no_later_one_off_the_short_way() {
+        let cfg = Config { copied_bytes: 1, ..Config::default() };
+        let mut pair: Pair = Pair::connected(&cfg, &weir_link::Config::default());
+        let now = pair.now;
+        let op = |len: usize, mode| send_op(1, Bytes::new(&alloc::vec![7; len]), mode);
+        // As many copies as there is room for, and one more.
+        let copied = || SendOp { copy: true, ..op(INJECT_BYTES, SendMode::Delivery) };
+        let sent = (0..100).take_while(|_| pair.sides[0].send(now, copied()).is_ok()).count();
+        assert!(sent < 100 && pair.sides[0].peers[PEER].refused.is_some());
+        for _ in 0..sent {
+            pair.sides[1].recv(now, recv_op(1, Bytes::new(&[0; INJECT_BYTES]))).expect("posted");
+        }
+        pair.settle();
+        assert_eq!((pair.ended(0).len(), pair.sides[0].owes()), (sent, false));
+        assert!(pair.sides[0].send_alone(pair.now, &op(8, SendMode::Inject), &mut PacketBuf::new()).is_some());
+        assert!(pair.sides[0].peers[PEER].refused.is_some(), "who asks for more may wait still");
+        let sessions = pair.sides[0].endpoint_mut().sessions_mut();
+        sessions.set_carrier(PeerId(PEER), Carrier::Shm);
+        sessions.get_mut(PeerId(PEER)).expect("it is up").0.set_piece_max(2 * INJECT_BYTES);
+        let long = op(INJECT_BYTES, SendMode::Inject);
+        let head = pair.sides[0].straight(&long).expect("it may");
+        assert!(pair.sides[0].go_straight(&long, head.stream).is_some());
+        assert!(pair.sides[0].peers[PEER].refused.is_none(), "as much was accepted");
     }
 
     #[test]

@@ -84,6 +84,15 @@ pub(crate) fn copy_out(words: &[AtomicU64], at: usize, dst: &mut [u8]) {
     let (mut at, mut dst) = (at, dst);
     while !dst.is_empty() {
         let (word, shift) = (at / WORD, at % WORD);
+        let whole = if shift == 0 { dst.len() / WORD * WORD } else { 0 };
+        if whole > 0 {
+            let (now, rest) = dst.split_at_mut(whole);
+            for (to, word) in now.chunks_exact_mut(WORD).zip(&words[word..]) {
+                to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+            }
+            (at, dst) = (at + whole, rest);
+            continue;
+        }
         let bytes = words[word].load(Ordering::Relaxed).to_le_bytes();
         let n = (WORD - shift).min(dst.len());
         let (now, rest) = dst.split_at_mut(n);
@@ -105,12 +114,18 @@ pub(crate) fn copy_in(words: &[AtomicU64], at: usize, src: &[u8]) {
     let (mut at, mut src) = (at, src);
     while !src.is_empty() {
         let (word, shift) = (at / WORD, at % WORD);
+        let whole = if shift == 0 { src.len() / WORD * WORD } else { 0 };
+        if whole > 0 {
+            let (now, rest) = src.split_at(whole);
+            for (from, word) in now.chunks_exact(WORD).zip(&words[word..]) {
+                word.store(u64::from_le_bytes(from.try_into().expect("a word")), Ordering::Relaxed);
+            }
+            (at, src) = (at + whole, rest);
+            continue;
+        }
         let n = (WORD - shift).min(src.len());
         let (now, rest) = src.split_at(n);
-        let mut bytes = [0; WORD];
-        if n < WORD {
-            bytes = words[word].load(Ordering::Relaxed).to_le_bytes();
-        }
+        let mut bytes = words[word].load(Ordering::Relaxed).to_le_bytes();
         bytes[shift..shift + n].copy_from_slice(now);
         words[word].store(u64::from_le_bytes(bytes), Ordering::Relaxed);
         (at, src) = (at + n, rest);

@@ -480,12 +480,13 @@ impl<M: Memory> Consumer<M> {
 
     #[inline]
     fn advance(&mut self, total: usize) {
+        // A power of two, as the ring is: what changes in a position from it on is the quarter.
         let quarter = (self.memory.data().len() * WORD / RECORD_FRACTION) as u64;
-        let before = self.head / quarter;
+        let before = self.head;
         self.head += total as u64;
         let control = self.memory.control();
         control.head.store(self.head - self.origin, Ordering::Release);
-        if self.head / quarter != before {
+        if (self.head ^ before) >= quarter {
             fence(Ordering::SeqCst);
             self.owes_wake |=
                 control.waiting.load(Ordering::Relaxed) != 0 && control.waiting.swap(0, Ordering::AcqRel) != 0;
