@@ -49,7 +49,10 @@ pub struct Options {
     /// Runs of each program with each number of ranks
     #[arg(long, default_value_t = 11)]
     runs: usize,
-    /// Seconds for each benchmark
+    /// Launches of each benchmark: what they differ by goes into the bands
+    #[arg(long, default_value_t = 3)]
+    launches: u32,
+    /// Seconds for each benchmark, all its launches together
     #[arg(long, default_value_t = 60)]
     bench_seconds: u32,
     /// No run or benchmark takes longer than this, seconds
@@ -235,13 +238,18 @@ impl Setup<'_> {
         let out = self.folder.join(format!("machine-{ranks}"));
         let text = format!(
             "bench --quiet --time {} -t send,isendlocal,alltoall-each -s 0,8,64,512,1k,4k,8k,16k,32k,64k,128k -o",
-            self.options.bench_seconds
+            (self.options.bench_seconds / self.options.launches.max(1)).max(1)
         );
         let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
         words.push(out.display().to_string());
-        let outcome = self.job(ranks, &self.weir, &words).run(self.paths, Some(lab))?;
-        if !outcome.ok() {
-            bail!("weir bench with {ranks} ranks: {}\n{}", outcome.cause(), outcome.stderr);
+        for number in 0..self.options.launches.max(1) {
+            if number == 1 {
+                words.push("--append".to_owned());
+            }
+            let outcome = self.job(ranks, &self.weir, &words).run(self.paths, Some(lab))?;
+            if !outcome.ok() {
+                bail!("weir bench with {ranks} ranks: {}\n{}", outcome.cause(), outcome.stderr);
+            }
         }
         Ok(out)
     }

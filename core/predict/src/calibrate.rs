@@ -38,6 +38,8 @@ pub struct Cell {
     pub pairs: u32,
     /// Whether no message left its node.
     pub intra: bool,
+    /// The launch that it was measured in.
+    pub launch: u32,
     /// The distribution of its times in nanoseconds.
     pub times: Quantiles,
 }
@@ -74,6 +76,8 @@ pub fn calibrate(name: &str, cells: &[Cell], wishes: &Wishes) -> Result<Machine,
     let ranks_per_node = wishes.ranks_per_node.or_else(|| most(false)).or_else(|| most(true)).unwrap_or(1).max(1);
     let between = messages(cells, false, ranks_per_node, &mut notices);
     let within = messages(cells, true, ranks_per_node, &mut notices);
+    let launches = between.as_ref().or(within.as_ref()).map(|one| one.launches.clone()).unwrap_or_default();
+    notices.push(launches.told());
     let (inter, intra) = match (between, within) {
         (None, None) => return Err(CalibrationError::NoMessages),
         (Some(inter), Some(intra)) => (inter, intra),
@@ -115,10 +119,12 @@ pub fn calibrate(name: &str, cells: &[Cell], wishes: &Wishes) -> Result<Machine,
         inter,
         intra,
         fabric: Fabric::flat(None),
+        links: Vec::new(),
         interface: Interface { ingress_bytes_per_s: rate, egress_bytes_per_s: rate, buffer_bytes: None },
         tail: None,
         cpu: Cpu::default(),
         collectives: collectives(cells, wishes)?,
+        between_launches: launches.spread(),
         notices,
     })
 }
@@ -142,6 +148,7 @@ struct OneWay {
     grid: Grid,
     /// How many of a node's processes sent at once, by level.
     senders: BTreeMap<u32, u32>,
+    launches: Launches,
 }
 
 /// Distributions of single messages: of one operation, the one with most places, at one number of ranks on a node, the nearest.
@@ -162,11 +169,13 @@ fn messages(cells: &[Cell], intra: bool, ranks_per_node: u32, notices: &mut Vec<
     // `max_by_key` takes the last of equals: the list is turned round.
     let operation = ONE_WAY.iter().rev().copied().max_by_key(|operation| places(operation))?;
     let chosen = fitting.iter().filter(|c| c.operation == operation && c.ranks_per_node == nearest);
-    let mut pooled: BTreeMap<(u32, u64), Vec<&Quantiles>> = BTreeMap::new();
+    let chosen: Vec<&&Cell> = chosen.collect();
+    let launches = Launches::of(chosen.iter().map(|c| (c.pairs, c.bytes, c.launch, c.times.at(0.5))));
+    let mut pooled: BTreeMap<(u32, u64), Vec<Quantiles>> = BTreeMap::new();
     let mut senders = BTreeMap::new();
     for cell in chosen {
         let level = cell.pairs.max(1);
-        pooled.entry((level, cell.bytes)).or_default().push(&cell.times);
+        pooled.entry((level, cell.bytes)).or_default().push(launches.without(cell.launch, &cell.times));
         // Half of the nodes send at once.
         let sending = (cell.nodes / 2).max(1);
         senders.insert(level, level.div_ceil(sending).min(cell.ranks_per_node.max(1)));
@@ -177,19 +186,78 @@ fn messages(cells: &[Cell], intra: bool, ranks_per_node: u32, notices: &mut Vec<
             "messages were measured at one level of contention only: more of them in flight change nothing".into(),
         );
     }
-    Some(OneWay { grid, senders })
+    Some(OneWay { grid, senders, launches })
+}
+
+/// What launches have in common: each one's times are the usual ones times a factor.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Launches {
+    /// The logarithm of the factor, by launch. They sum to 0. Empty: there is one launch only.
+    logs: BTreeMap<u32, f64>,
+}
+
+/// Logarithms are rounded to so many parts of 1: libraries may differ in their last digit.
+const LOG_GRAIN: f64 = 1e9;
+
+impl Launches {
+    /// Of (level, size, launch, median): of the configurations that all launches measured.
+    fn of(medians: impl Iterator<Item = (u32, u64, u32, f64)>) -> Self {
+        let mut by_place: BTreeMap<(u32, u64), BTreeMap<u32, f64>> = BTreeMap::new();
+        for (level, bytes, launch, median) in medians.filter(|m| m.3 > 0.0) {
+            by_place.entry((level, bytes)).or_default().insert(launch, median);
+        }
+        let all: BTreeSet<u32> = by_place.values().flat_map(|launches| launches.keys().copied()).collect();
+        by_place.retain(|_, launches| launches.len() == all.len());
+        if all.len() < 2 || by_place.is_empty() {
+            return Self::default();
+        }
+        let log =
+            |launch: &u32| by_place.values().map(|medians| medians[launch].ln()).sum::<f64>() / by_place.len() as f64;
+        let logs: BTreeMap<u32, f64> = all.iter().map(|launch| (*launch, log(launch))).collect();
+        let mean = logs.values().sum::<f64>() / logs.len() as f64;
+        let rounded = |log: f64| ((log - mean) * LOG_GRAIN).round() / LOG_GRAIN;
+        Self { logs: logs.into_iter().map(|(launch, log)| (launch, rounded(log))).collect() }
+    }
+
+    /// Times of a launch without its factor.
+    fn without(&self, launch: u32, times: &Quantiles) -> Quantiles {
+        match self.logs.get(&launch) {
+            Some(log) if *log != 0.0 => times.times(((-log).exp() * LOG_GRAIN).round() / LOG_GRAIN),
+            _ => times.clone(),
+        }
+    }
+
+    /// The standard deviation of the logarithm of a further launch's factor, from so many as there are.
+    fn spread(&self) -> f64 {
+        if self.logs.len() < 2 {
+            return 0.0;
+        }
+        let n = self.logs.len() as f64;
+        let variance = self.logs.values().map(|log| log * log).sum::<f64>() / (n - 1.0);
+        (variance * (1.0 + 1.0 / n)).sqrt()
+    }
+
+    fn told(&self) -> String {
+        match self.logs.len() {
+            0 => "one launch was measured: by how much launches differ is not in the bands".to_owned(),
+            n => format!(
+                "{n} launches were measured: each run has a factor of its own, drawn with a deviation of {:.1} %",
+                self.spread() * 100.0
+            ),
+        }
+    }
 }
 
 /// Launches together, each counting as much.
-fn pool(tables: &[&Quantiles]) -> Quantiles {
+fn pool(tables: &[Quantiles]) -> Quantiles {
     let Some(first) = tables.first() else { return Quantiles::constant(0.0) };
     if tables.len() == 1 {
-        return (*first).clone();
+        return first.clone();
     }
     /// Values of each: both ends among them.
     const EACH: u32 = 1024;
     let values = tables.iter().flat_map(|t| (0..=EACH).map(|i| t.at(f64::from(i) / f64::from(EACH))));
-    Quantiles::of_samples(values.collect()).unwrap_or_else(|| (*first).clone())
+    Quantiles::of_samples(values.collect()).unwrap_or_else(|| first.clone())
 }
 
 /// Bytes a node moves in a second: of the steepest levels, how many more bytes its senders moved in how much more time.
@@ -214,9 +282,11 @@ fn local(cells: &[Cell], intra: bool) -> Local {
     let of = |intra: bool| -> Option<Grid> {
         let fitting: Vec<&Cell> = cells.iter().filter(|c| c.operation == LOCAL && c.intra == intra).collect();
         let lowest = fitting.iter().map(|c| c.pairs.max(1)).min()?;
-        let mut pooled: BTreeMap<u64, Vec<&Quantiles>> = BTreeMap::new();
-        for cell in fitting.into_iter().filter(|c| c.pairs.max(1) == lowest) {
-            pooled.entry(cell.bytes).or_default().push(&cell.times);
+        let at_lowest: Vec<&Cell> = fitting.into_iter().filter(|c| c.pairs.max(1) == lowest).collect();
+        let launches = Launches::of(at_lowest.iter().map(|c| (1, c.bytes, c.launch, c.times.at(0.5))));
+        let mut pooled: BTreeMap<u64, Vec<Quantiles>> = BTreeMap::new();
+        for cell in at_lowest {
+            pooled.entry(cell.bytes).or_default().push(launches.without(cell.launch, &cell.times));
         }
         Grid::new(pooled.into_iter().map(|(bytes, t)| (1, bytes, pool(&t))).collect())
     };
@@ -226,9 +296,11 @@ fn local(cells: &[Cell], intra: bool) -> Local {
 fn collectives(cells: &[Cell], wishes: &Wishes) -> Result<Collectives, CalibrationError> {
     let mut all = Collectives::default();
     for operation in &wishes.measured {
-        let mut pooled: BTreeMap<(u32, u64), Vec<&Quantiles>> = BTreeMap::new();
-        for cell in cells.iter().filter(|c| operation_of(&c.operation) == Some(*operation)) {
-            pooled.entry((cell.ranks, cell.bytes)).or_default().push(&cell.times);
+        let of: Vec<&Cell> = cells.iter().filter(|c| operation_of(&c.operation) == Some(*operation)).collect();
+        let launches = Launches::of(of.iter().map(|c| (c.ranks, c.bytes, c.launch, c.times.at(0.5))));
+        let mut pooled: BTreeMap<(u32, u64), Vec<Quantiles>> = BTreeMap::new();
+        for cell in of {
+            pooled.entry((cell.ranks, cell.bytes)).or_default().push(launches.without(cell.launch, &cell.times));
         }
         let grid = Grid::new(pooled.into_iter().map(|((ranks, bytes), t)| (ranks, bytes, pool(&t))).collect());
         let name = crate::machine::operation_name(*operation);
@@ -251,6 +323,7 @@ mod tests {
             ranks_per_node: 1,
             pairs,
             intra,
+            launch: 0,
             times: Quantiles::of_samples(vec![ns, ns * 1.5, ns * 2.0]).unwrap(),
         }
     }
@@ -280,6 +353,9 @@ mod tests {
         let rate = machine.interface.egress_bytes_per_s.unwrap();
         assert!((rate / (10_000.0 / 15e-6) - 1.0).abs() < 1e-9, "{rate}");
         assert!(machine.notices.iter().any(|n| n.contains("eager")));
+        assert!(
+            machine.notices.iter().any(|n| n.contains("one launch was measured")) && machine.between_launches == 0.0
+        );
         assert!(!machine.notices.iter().any(|n| n.contains("isendlocal")));
     }
 
@@ -303,5 +379,27 @@ mod tests {
         let table = grid.cell(1, 0).unwrap();
         assert_eq!((table.min(), table.max()), (1000.0, 6000.0));
         assert!((table.mean() - 3000.0).abs() < 10.0, "{}", table.mean());
+    }
+
+    #[test]
+    fn what_launches_have_in_common_is_a_factor_of_the_run() {
+        // Medians of 1.5, 3 us and of 1.2 times as much: each launch is off by the root of 1.2.
+        let launch = |launch: u32, factor: f64| {
+            let at = |bytes: u64, ns: f64| Cell { launch, ..cell("send", bytes, 1, false, ns * factor) };
+            [at(0, 1000.0), at(1000, 2000.0)]
+        };
+        let cells = [launch(0, 1.0), launch(1, 1.2)].concat();
+        let machine = calibrate("m", &cells, &Wishes::default()).unwrap();
+        let half = 1.2f64.ln() / 2.0;
+        assert!(
+            (machine.between_launches - (2.0 * half * half * 1.5).sqrt()).abs() < 1e-8,
+            "{}",
+            machine.between_launches
+        );
+        let Transit::Measured(grid) = &machine.inter.transit else { panic!() };
+        // Without the factor both are the same distribution, and not one twice as wide.
+        let (table, root) = (grid.cell(1, 1000).unwrap(), 1.2f64.sqrt());
+        assert!((table.min() - 2000.0 * root).abs() < 1e-3 && (table.max() - 4000.0 * root).abs() < 1e-3);
+        assert!(machine.notices.iter().any(|n| n.contains("2 launches were measured")), "{:?}", machine.notices);
     }
 }

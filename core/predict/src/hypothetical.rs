@@ -256,10 +256,12 @@ impl File {
             inter,
             intra,
             fabric: self.fabric()?,
+            links: Vec::new(),
             interface,
             tail: self.retransmission.as_ref().map(TailText::tail).transpose()?,
             cpu: self.processor.cpu()?,
             collectives: Default::default(),
+            between_launches: 0.0,
             notices: Vec::new(),
         };
         if machine.tail.is_some_and(|t| t.chance == 0.0) && interface.buffer_bytes.is_none() {

@@ -38,6 +38,7 @@ mod published;
 mod quantiles;
 mod summary;
 mod time;
+mod tour;
 mod vm;
 
 pub use calibrate::{CalibrationError, Cell, USUAL_EAGER_BYTES, Wishes, calibrate};
@@ -47,7 +48,7 @@ pub use machine::{Draw, Machine};
 pub use observe::{Nobody, Observer};
 pub use options::{Options, USUAL_BUDGET, USUAL_UNDER_WAY, USUAL_UNDER_WAY_EACH};
 pub use outcome::{
-    Blocked, Crowded, Deadlock, Failure, LISTED, Missing, NO_OP, Outcome, Unreceived, Verdict, WaitsFor,
+    Blocked, Crowded, Deadlock, Failure, LISTED, Missing, NO_OP, Outcome, Skipped, Unreceived, Verdict, WaitsFor,
 };
 pub use published::{PUBLISHED, published};
 pub use quantiles::Quantiles;

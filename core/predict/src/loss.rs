@@ -98,6 +98,13 @@ impl ByCause {
     pub(crate) fn put(&mut self, cause: Cause, time: Time) {
         self.0[cause as usize] += time;
     }
+
+    /// Adds what came since `before`, so many times.
+    pub(crate) fn repeat_since(&mut self, before: &Self, times: u64) {
+        for (now, before) in self.0.iter_mut().zip(&before.0) {
+            *now += (*now - *before).times(times);
+        }
+    }
 }
 
 /// Where the time of a run went. `total` is the run time times the number of processes, to the last unit, and so is the sum
@@ -126,6 +133,14 @@ pub(crate) struct Parts {
     pub flight: Flight,
     pub retransmission: Time,
     pub serialisation: Time,
+}
+
+impl Parts {
+    /// Gives itself to a tour.
+    pub fn tour(&self, tour: &mut crate::tour::Tour) {
+        let Self { flight: Flight { latency, bandwidth, contention }, retransmission, serialisation } = self;
+        [latency, bandwidth, contention, retransmission, serialisation].into_iter().for_each(|part| tour.span(*part));
+    }
 }
 
 /// What somebody waited for: the other side and the message.

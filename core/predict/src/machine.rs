@@ -3,16 +3,20 @@
 
 mod collectives;
 mod fabric;
+mod graph;
 mod grid;
 mod path;
 
 pub use collectives::{Algorithm, Collectives, Measured, operation_name, operation_of};
 pub use fabric::{Fabric, Link, MOST_HOPS, Route};
+pub use graph::{GraphError, GraphLink, MOST_GRAPH_NODES, of_graph};
 pub use grid::{Beyond, Grid, Level};
 pub(crate) use path::SendEnd;
 pub use path::{Draw, Flight, Linear, Local, Path, Transit};
 
-use crate::Time;
+use weir_annotations::program::{Message, Model, Op, OpKind};
+
+use crate::{Options, Time};
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,12 +25,14 @@ pub struct Machine {
     pub name: String,
     /// Which process runs where.
     pub placement: Placement,
-    /// Between processes of different nodes.
+    /// Between processes of different nodes, where `links` has no more to say.
     pub inter: Path,
     /// Between processes of one node, and of a process with itself.
     pub intra: Path,
     /// The links between nodes.
     pub fabric: Fabric,
+    /// What a message takes on each of these links, where they differ: the longest on its route counts. Empty: `inter` on all.
+    pub links: Vec<Path>,
     /// What a node can send and take at once.
     pub interface: Interface,
     /// Messages that are lost and sent again; none: they never are.
@@ -35,6 +41,9 @@ pub struct Machine {
     pub cpu: Cpu,
     /// How collectives are made.
     pub collectives: Collectives,
+    /// How much launches of a program on it differ: the standard deviation of the logarithm of a factor that all measured times of a
+    /// run have in common. 0: nothing is known of it.
+    pub between_launches: f64,
     /// What was assumed when it was made, for people.
     pub notices: Vec<String>,
 }
@@ -134,6 +143,21 @@ impl Machine {
         Some(nodes * u64::from(self.placement.ranks_per_node.max(1)))
     }
 
+    /// Whether two runs of a model with different seeds may differ by what its communication takes.
+    #[must_use]
+    pub fn varies(&self, options: &Options, model: &Model) -> bool {
+        let measured = |op: &Op| match &op.kind {
+            OpKind::Message(message) => match &**message {
+                Message::Collective(collective) => self.collectives.measured.contains_key(&collective.operation),
+                _ => false,
+            },
+            _ => false,
+        };
+        let drawn = [&self.inter, &self.intra].into_iter().chain(&self.links).any(Path::varies)
+            || model.ops.iter().any(measured);
+        options.losses && self.tail.is_some() || options.draw == Draw::Full && drawn
+    }
+
     /// The simplest: a message of n bytes takes `latency` + n / bandwidth from send to arrival, local parts take no time, every
     /// standard send is eager, nothing is shared and nothing varies.
     #[must_use]
@@ -145,10 +169,12 @@ impl Machine {
             inter: path.clone(),
             intra: path,
             fabric: Fabric::flat(None),
+            links: Vec::new(),
             interface: Interface::default(),
             tail: None,
             cpu: Cpu::default(),
             collectives: Collectives::default(),
+            between_launches: 0.0,
             notices: Vec::new(),
         }
     }

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 
 use crate::Time;
+use crate::tour::{Order, Tour, What};
 
 /// A channel's place in the table.
 pub(crate) type ChannelId = u32;
@@ -57,6 +58,33 @@ pub(crate) struct Channel {
 impl Channel {
     fn is_idle(&self) -> bool {
         self.under_way == 0 && self.posted.is_empty() && self.unexpected.is_empty()
+    }
+}
+
+impl Channel {
+    fn tour(&mut self, tour: &mut Tour) {
+        let Self { key: (from, to, comm), last, held, under_way, posted, unexpected } = self;
+        [*from, *to, *comm, *under_way].into_iter().for_each(|part| tour.word(part.into()));
+        tour.future(last);
+        tour.future(held);
+        [posted.len(), unexpected.len()].into_iter().for_each(|n| tour.word(n as u64));
+        posted.iter().for_each(|posted| posted.tour(tour));
+        for Unexpected { message, tag, comm, number } in unexpected {
+            tour.message(*message);
+            tour.tag(*comm, *tag);
+            tour.ordered(Order::Match, *number, What::Message(*message));
+        }
+    }
+}
+
+impl Posted {
+    fn tour(&self, tour: &mut Tour) {
+        let Self { request, tag, comm, number } = self;
+        tour.request(*request);
+        tour.word((*comm).into());
+        tour.word(tag.is_some().into());
+        tour.tag(*comm, tag.unwrap_or(-1));
+        tour.ordered(Order::Match, *number, What::Request(*request));
     }
 }
 
@@ -238,6 +266,23 @@ impl Matching {
     pub fn peek(&mut self, wanted: Wanted) -> Option<u32> {
         let (id, at) = self.find(wanted)?;
         Some(self.channels[id as usize].unexpected[at].message)
+    }
+
+    /// Gives all that waits, and what lies before it, to a tour.
+    pub fn tour(&mut self, tour: &mut Tour) {
+        let now = tour.now();
+        let decides = |c: &Channel| !c.is_idle() || c.last > now || c.held > now;
+        let mut ids: Vec<usize> = (0..self.channels.len()).filter(|id| decides(&self.channels[*id])).collect();
+        ids.sort_unstable_by_key(|id| self.channels[*id].key);
+        tour.word(ids.len() as u64);
+        for id in ids {
+            self.channels[id].tour(tour);
+        }
+        for here in &self.anywhere {
+            let Anywhere { posted, unexpected: _, gone: _ } = here;
+            tour.word(posted.len() as u64);
+            posted.iter().for_each(|posted| posted.tour(tour));
+        }
     }
 
     /// Messages that nobody asked for, in order of arrival.

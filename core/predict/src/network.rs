@@ -1,12 +1,15 @@
 //! What is under way in a run: how many messages are on each link, and until when nodes are busy sending and taking.
 
-use weir_stats::{Random, open_unit, seeded};
+use weir_stats::{Distribution, Random, open_unit, seeded};
 
 use crate::Time;
 use crate::loss::Parts;
-use crate::machine::{Beyond, Level, Machine, Path, Tail};
+use crate::machine::{Beyond, Draw, Flight, Level, Machine, Path, Tail};
 use crate::options::Options;
+use crate::tour::{Kind, Tour};
 
+/// Mixed into the seed of the generator that says how this launch differs.
+const LAUNCH_STREAM: u64 = 0x6c61_756e_6368;
 /// Mixed into the seed of the generator that says what is lost.
 const LOSS_STREAM: u64 = 0x6c6f_7373;
 
@@ -30,6 +33,8 @@ pub(crate) struct Network<'a> {
     in_flight: Vec<u32>,
     nodes: Vec<Node>,
     random: Random,
+    /// What all measured times of the run are multiplied by.
+    launch: f64,
     pub beyond: Beyond,
 }
 
@@ -39,6 +44,18 @@ struct Node {
     inside: u32,
     egress_free: Time,
     ingress_free: Time,
+}
+
+/// How much slower than usual a launch is: 1 but where chance decides, and launches are known to differ. Rounded, as libraries may
+/// differ in the last digit.
+fn launch_factor(machine: &Machine, options: &Options, seed: u64) -> f64 {
+    let sd = machine.between_launches;
+    if options.draw != Draw::Full || sd <= 0.0 || !sd.is_finite() {
+        return 1.0;
+    }
+    let unit = open_unit(&mut seeded(seed ^ LAUNCH_STREAM));
+    let log = Distribution::Normal { mean: 0.0, sd }.quantile(unit);
+    (log.exp() * 1e9).round() / 1e9
 }
 
 /// What becomes of a message that reaches its receiver's node.
@@ -60,6 +77,7 @@ impl<'a> Network<'a> {
             in_flight: vec![0; machine.fabric.links().len()],
             nodes: vec![Node::default(); nodes],
             random: seeded(seed ^ LOSS_STREAM),
+            launch: launch_factor(machine, options, seed),
             beyond: Beyond::default(),
         }
     }
@@ -70,11 +88,27 @@ impl<'a> Network<'a> {
 
     pub fn path(&self, from: u32, to: u32) -> &'a Path {
         let (a, b) = self.ends(from, to);
-        if a == b { &self.machine.intra } else { &self.machine.inter }
+        if a == b {
+            return &self.machine.intra;
+        }
+        // Of links that differ the first says what its sender's end is.
+        let first = || self.machine.fabric.route(a as u32, b as u32).links().first().copied();
+        let own = if self.machine.links.is_empty() { None } else { first() };
+        own.and_then(|link| self.machine.links.get(link as usize)).unwrap_or(&self.machine.inter)
     }
 
     fn timed(&self, bytes: u64) -> u64 {
         if self.options.infinite_bandwidth { 0 } else { bytes }
+    }
+
+    /// A measured time, as it is in this launch.
+    pub fn in_this_launch(&self, time: Time) -> Time {
+        if self.launch == 1.0 { time } else { time.scaled(self.launch) }
+    }
+
+    /// How long the announcement of a message that is not eager is under way.
+    pub fn announcement(&self, from: u32, to: u32) -> Time {
+        self.in_this_launch(self.path(from, to).announcement())
     }
 
     /// A message sets out now: when it reaches its receiver's node (or memory, within a node), and its parts.
@@ -82,8 +116,18 @@ impl<'a> Network<'a> {
         let (a, b) = self.ends(cargo.from, cargo.to);
         let level = self.level(a, b);
         let bytes = self.timed(cargo.bytes);
-        let (draw, path) = (self.options.draw, self.path(cargo.from, cargo.to));
-        let mut flight = path.flight(bytes, cargo.asked.is_some(), level, draw, cargo.unit, &mut self.beyond);
+        let draw = self.options.draw;
+        let mut flight = if a == b || self.machine.links.is_empty() {
+            let path = self.path(cargo.from, cargo.to);
+            path.flight(bytes, cargo.asked.is_some(), level, draw, cargo.unit, &mut self.beyond)
+        } else {
+            self.longest(a, b, bytes, &cargo)
+        };
+        if self.launch != 1.0 {
+            for part in [&mut flight.latency, &mut flight.bandwidth, &mut flight.contention] {
+                *part = part.scaled(self.launch);
+            }
+        }
         // What asking took is behind it; for the account it stays in the latency.
         let asked = cargo.asked.unwrap_or(Time::ZERO).min(flight.latency);
         if a == b || !self.options.node_limits {
@@ -104,6 +148,22 @@ impl<'a> Network<'a> {
             reach = drawn.max(start + flight.least() - asked);
         }
         (reach, Parts { flight, retransmission: Time::ZERO, serialisation: reach - drawn })
+    }
+
+    /// The flight on that link of a route on which it takes longest.
+    fn longest(&mut self, a: usize, b: usize, bytes: u64, cargo: &Cargo) -> Flight {
+        let mut longest = Flight::default();
+        for &link in self.machine.fabric.route(a as u32, b as u32).links() {
+            let Some(path) = self.machine.links.get(link as usize) else { continue };
+            let messages = if self.options.contention { self.in_flight[link as usize] } else { 1 };
+            let level = Level { messages, ..Level::ALONE };
+            let asked = cargo.asked.is_some();
+            let flight = path.flight(bytes, asked, level, self.options.draw, cargo.unit, &mut self.beyond);
+            if flight.total() > longest.total() {
+                longest = flight;
+            }
+        }
+        longest
     }
 
     /// Enters a message on its links and says what it meets there.
@@ -158,6 +218,19 @@ impl<'a> Network<'a> {
         }
         for &link in self.machine.fabric.route(a as u32, b as u32).links() {
             self.in_flight[link as usize] -= 1;
+        }
+    }
+
+    /// Gives what is under way to a tour.
+    pub fn tour(&mut self, tour: &mut Tour) {
+        let Self { machine: _, options: _, node_of: _, in_flight, nodes, random: _, launch: _, beyond: _ } = self;
+        in_flight.iter().for_each(|n| tour.word((*n).into()));
+        for (number, node) in (0u32..).zip(nodes) {
+            let Node { inside, egress_free, ingress_free } = node;
+            tour.word((*inside).into());
+            tour.future(egress_free);
+            // When a node was free to take decides something even when it is past.
+            tour.moment(ingress_free, Kind::Lies, number);
         }
     }
 

@@ -74,6 +74,11 @@ pub struct Passed {
 
 /// Who watches a run. Calls come in the order in which things are decided.
 pub trait Observer {
+    /// Whether it wants to be told all: then nothing is skipped.
+    fn watches(&self) -> bool {
+        true
+    }
+
     /// A stretch of a process's time is known. `end` may be ahead of what is told of others.
     fn span(&mut self, span: &Span) {
         let _ = span;
@@ -89,7 +94,11 @@ pub trait Observer {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Nobody;
 
-impl Observer for Nobody {}
+impl Observer for Nobody {
+    fn watches(&self) -> bool {
+        false
+    }
+}
 
 /// Keeps all of it: for small runs.
 #[derive(Debug, Clone, Default)]

@@ -29,7 +29,9 @@ pub struct Options {
     pub cpu_times: f64,
     /// Factors on each process's serial times; none: 1. For "what if the load were balanced?" see [`Options::balanced`].
     pub serial_factors: Option<Arc<[f64]>>,
-    /// Steps (ops and events) after which the run is given up.
+    /// Whether loops that repeat exactly are skipped in whole periods: the outcome is the same, but for [`crate::Outcome::skipped`].
+    pub skip_repeats: bool,
+    /// Steps (ops and events) after which the run is given up. What is skipped takes none.
     pub budget: u64,
     /// Messages, requests and collectives that may be under way at once before the run is given up; none:
     /// [`USUAL_UNDER_WAY`] and [`USUAL_UNDER_WAY_EACH`] for each process.
@@ -46,6 +48,7 @@ impl Default for Options {
             infinite_bandwidth: false,
             cpu_times: 1.0,
             serial_factors: None,
+            skip_repeats: true,
             budget: USUAL_BUDGET,
             most_under_way: None,
         }

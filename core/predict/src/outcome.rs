@@ -22,6 +22,8 @@ pub struct Outcome {
     pub lost: u64,
     /// Steps taken, ops and events: what the budget bounds.
     pub steps: u64,
+    /// Loops that repeated exactly, of which whole periods were skipped. All other fields are as if they had been run, but `steps`.
+    pub skipped: Vec<Skipped>,
     /// Where the time went.
     pub losses: Losses,
     /// Messages that nobody received, at most [`LISTED`] of them.
@@ -30,6 +32,19 @@ pub struct Outcome {
     pub unreceived_count: u64,
     /// What should be known about this run besides the machine's own notices: extrapolations. Each a line for people.
     pub notices: Vec<String>,
+}
+
+/// What of a loop was not run because it repeats what was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Skipped {
+    /// The loop's `LoopBegin`.
+    pub op: Pc,
+    /// Its iterations, as one process counts them.
+    pub iterations: u64,
+    /// Virtual time.
+    pub time: Time,
+    /// Messages of all processes.
+    pub messages: u64,
 }
 
 /// No op of any model.
@@ -154,7 +169,7 @@ pub struct Unreceived {
     pub from: u32,
     /// To whom.
     pub to: u32,
-    /// Its tag.
+    /// Its tag; -1: it is of a collective.
     pub tag: i64,
     /// The communicator.
     pub comm: u32,

@@ -85,14 +85,14 @@ impl Time {
             return Self::ZERO;
         }
         let divisor = if shift < 0 { mantissa << -shift } else { mantissa };
-        let (mut whole, mut rest) = (dividend / divisor, dividend % divisor);
+        let (mut whole, mut rest) = divided(dividend, divisor);
         while shift > 0 {
             let step = shift.min(64) as u32;
             if whole.leading_zeros() <= step {
                 return Self::LONGEST;
             }
-            let more = rest << step;
-            (whole, rest) = ((whole << step) + more / divisor, more % divisor);
+            let (more, left) = divided(rest << step, divisor);
+            (whole, rest) = ((whole << step) + more, left);
             shift -= step as i32;
         }
         whole += u128::from(rest >= divisor - rest);
@@ -137,11 +137,23 @@ impl Time {
         Self::of(self.0 as f64 * share)
     }
 
+    /// So many times.
+    #[must_use]
+    pub fn times(self, n: u64) -> Self {
+        Self(self.0.saturating_mul(i128::from(n)))
+    }
+
     /// Not less than nothing.
     #[must_use]
     pub fn or_zero(self) -> Self {
         self.max(Self::ZERO)
     }
+}
+
+/// Quotient and rest. One division: that of 128 bits is a call, and the compiler makes two of `/` and `%`.
+fn divided(dividend: u128, divisor: u128) -> (u128, u128) {
+    let quotient = dividend / divisor;
+    (quotient, dividend - quotient * divisor)
 }
 
 /// 2^`n`, n from -1022 to 1023.

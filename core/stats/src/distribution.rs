@@ -1,5 +1,7 @@
 //! Families of distributions with a location shift: densities, distribution functions, quantiles, random values.
 
+use std::collections::BTreeMap;
+
 use rand::Rng;
 use rand_distr::{Distribution as _, Gamma, StandardNormal};
 
@@ -138,6 +140,22 @@ impl Distribution {
         };
         made.check()?;
         Ok(made)
+    }
+
+    /// The distribution that a file records by its family's name, what is subtracted from the durations first, and parameters by
+    /// name, durations with the ending `_ns` (`spec/distribution-format.md`, families). None: a family that is not known, a
+    /// parameter that is not there, or one out of its range.
+    pub fn recorded(family: &str, location_ns: f64, parameters: &BTreeMap<String, f64>) -> Option<Self> {
+        let family = Family::from_name(family)?;
+        let get = |name: &str| parameters.get(name).copied();
+        let listed = family.parameter_names().iter().map(|name| match *name {
+            "mean" => get("mean_ns").map(|mean| location_ns + mean),
+            "sd" => get("stddev_ns"),
+            "location" => Some(location_ns),
+            "scale" => get("scale_ns"),
+            other => get(other),
+        });
+        Self::new(family, &listed.collect::<Option<Vec<f64>>>()?).ok()
     }
 
     /// Checks that the parameters are in range, as [`Distribution::new`] does.

@@ -179,3 +179,34 @@ proptest! {
         prop_assert!(d.survival(low) + 1e-12 >= d.survival(high));
     }
 }
+
+#[test]
+fn what_a_file_records_is_the_distribution_of_its_family() {
+    let parameters = |list: &[(&str, f64)]| list.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    let all = parameters(&[
+        ("mean_ns", 50.0),
+        ("stddev_ns", 10.0),
+        ("mu", 3.0),
+        ("sigma", 0.5),
+        ("lambda", 0.7),
+        ("shape", 3.0),
+        ("scale_ns", 20.0),
+    ]);
+    for (family, known) in [
+        ("normal", Distribution::Normal { mean: 150.0, sd: 10.0 }),
+        ("lognormal", Distribution::Lognormal { location: 100.0, mu: 3.0, sigma: 0.5 }),
+        ("gamma", Distribution::Gamma { location: 100.0, shape: 3.0, scale: 20.0 }),
+        ("weibull", Distribution::Weibull { location: 100.0, shape: 3.0, scale: 20.0 }),
+        ("pearson5", Distribution::Pearson5 { location: 100.0, shape: 3.0, scale: 20.0 }),
+        ("exponential", Distribution::Exponential { location: 100.0, scale: 20.0 }),
+        ("erlang", Distribution::Erlang { location: 100.0, shape: 3, scale: 20.0 }),
+        ("generalised-gamma", Distribution::GeneralisedGamma { location: 100.0, mu: 3.0, sigma: 0.5, lambda: 0.7 }),
+    ] {
+        assert_eq!(Distribution::recorded(family, 100.0, &all), Some(known), "{family}");
+    }
+    assert_eq!(Distribution::recorded("of the future", 100.0, &all), None);
+    assert_eq!(Distribution::recorded("gamma", 100.0, &parameters(&[("shape", 3.0)])), None);
+    for wrong in [-3.0, 0.0, f64::NAN] {
+        assert_eq!(Distribution::recorded("gamma", 100.0, &parameters(&[("shape", wrong), ("scale_ns", 1.0)])), None);
+    }
+}

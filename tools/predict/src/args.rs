@@ -80,9 +80,9 @@ pub struct PredictArgs {
     /// The annotated program: C sources or plain files of directives, together one program
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// The machine: the folder of a weir bench run, or a description by hand (.toml)
+    /// The machine: the folder of a weir bench run, or a description by hand (.toml); else the links of the source's Network
     #[arg(short, long, value_name = "RUN|FILE.toml")]
-    pub machine: PathBuf,
+    pub machine: Option<PathBuf>,
     /// Numbers of processes; else the source's `Default numprocs`
     #[arg(short = 'n', long, value_name = "LIST")]
     pub numprocs: Option<Counts>,
@@ -119,7 +119,10 @@ pub struct PredictArgs {
     /// Ask what would be
     #[arg(long, value_name = "CHANGE")]
     pub what_if: Vec<WhatIf>,
-    /// Steps after which a run is given up
+    /// Run each iteration of loops that repeat exactly; else whole periods of them are skipped, with the same result
+    #[arg(long)]
+    pub every_iteration: bool,
+    /// Steps after which a run is given up; what is skipped takes none
     #[arg(long, default_value_t = weir_predict::USUAL_BUDGET, value_parser = clap::value_parser!(u64).range(1..))]
     pub budget: u64,
     /// Messages, requests and collectives that may be under way at once before a run is given up, 0.3 to 0.5 KB each; else 2 000 000 and 16 for each process

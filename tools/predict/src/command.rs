@@ -11,7 +11,7 @@ use crate::args::PredictArgs;
 use crate::error::{Failure, Reason};
 use crate::input::{self, Text, names_of};
 use crate::sweep::{Row, Sweep, options};
-use crate::{document, measured, parameters, pictures, show, table};
+use crate::{document, measured, parameters, pictures, show, source_network, table};
 
 /// Where the command prints.
 pub struct Streams<'a> {
@@ -98,10 +98,18 @@ fn predicted(args: &PredictArgs, to: &mut Streams) -> Result<u8, Failure> {
         eager_bytes: args.eager,
         measured: measured::collectives(&args.measured)?,
     };
-    let machine = input::machine(&args.machine, &wishes)?;
+    // What cannot be read is told before the program is.
+    let given = args.machine.as_ref().map(|path| input::machine(path, &wishes)).transpose()?;
     let texts = input::sources(&args.files)?;
     let parsed = parse(&input::as_sources(&texts)).map_err(|found| to.refuse(&found, &texts))?;
     let Parsed { program, mut warnings } = parsed;
+    let machine = match given {
+        Some(machine) => source_network::beside(machine, &program),
+        None => source_network::machine(&program, &wishes).map_err(|fault| match fault {
+            Ok(found) => to.refuse(&found, &texts),
+            Err(failure) => failure,
+        })?,
+    };
     let counts = counts(args, &program, &parameters).map_err(|fault| match fault {
         Ok(fault) => to.refuse(&[fault], &texts),
         Err(failure) => failure,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_annotations::program::{Program, Stream, Table};
-use weir_annotations::{Diagnostic, MAX_BYTES, Source, Value};
+use weir_annotations::{Diagnostic, MAX_BYTES, Place, Source, Value};
 use weir_predict::Wishes;
 use weir_predict::{Machine, hypothetical};
 
@@ -84,9 +84,14 @@ pub fn streams(program: &Program) -> Result<Vec<Arc<Table>>, Vec<Diagnostic>> {
     if faults.is_empty() { Ok(all) } else { Err(faults) }
 }
 
+/// A file that a source names: it is beside the source.
+pub fn beside(name: &str, place: Place, files: &[String]) -> PathBuf {
+    let source = files.get(place.file as usize).map(Path::new).and_then(Path::parent).unwrap_or(Path::new(""));
+    source.join(name)
+}
+
 fn table(stream: &Stream, files: &[String]) -> Result<Table, String> {
-    let source = files.get(stream.place.file as usize).map(Path::new).and_then(Path::parent).unwrap_or(Path::new(""));
-    let path = source.join(&stream.file);
+    let path = beside(&stream.file, stream.place, files);
     let shown = path.display();
     let file = std::fs::File::open(&path).map_err(|e| format!("{shown}: {}", told(&e)))?;
     let mut reader = csv::ReaderBuilder::new()

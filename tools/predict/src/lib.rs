@@ -16,6 +16,7 @@ mod parameters;
 mod pictures;
 mod progress;
 mod show;
+mod source_network;
 mod sweep;
 mod table;
 mod whatif;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use weir_distribution::{Cell, FitRecord, HistogramRecord, Locality, Operation, Reader, SizeMode, SummaryRecord};
+use weir_distribution::{Cell, HistogramRecord, Locality, Operation, Reader, SizeMode, SummaryRecord};
 use weir_predict::{Machine, Quantiles};
 use weir_predict::{Wishes, calibrate};
-use weir_stats::{Distribution, Family};
+use weir_stats::Distribution;
 
 use crate::error::Failure;
 
@@ -52,6 +52,7 @@ fn as_cell(cell: &Cell, times: Quantiles) -> weir_predict::Cell {
         ranks_per_node: of.ranks_per_node,
         pairs: of.pairs,
         intra: of.locality == Locality::Intra,
+        launch: cell.launch,
         times,
     }
 }
@@ -67,7 +68,8 @@ fn distribution(reader: &Reader, cell: &Cell) -> Result<Option<Quantiles>, Strin
         return Ok(Quantiles::of_bins(&bins(histogram)?));
     }
     if let Some(fit) = cell.chosen_fit() {
-        let known = fitted(fit).ok_or_else(|| format!("the fit of {} cannot be drawn from", fit.family.as_str()))?;
+        let known = Distribution::recorded(fit.family.as_str(), fit.location_ns, &fit.parameters);
+        let known = known.ok_or_else(|| format!("the fit of {} cannot be drawn from", fit.family.as_str()))?;
         return Ok(Quantiles::of_distribution(&known, fit.location_ns.max(0.0)));
     }
     Ok(cell.summary.as_ref().and_then(summarised))
@@ -90,20 +92,6 @@ fn bins(histogram: &HistogramRecord) -> Result<Vec<(f64, f64, f64)>, String> {
             Ok(recorded.collect())
         }
     }
-}
-
-/// The distribution of a fit.
-fn fitted(fit: &FitRecord) -> Option<Distribution> {
-    let family = Family::from_name(fit.family.as_str())?;
-    let get = |name: &str| fit.parameters.get(name).copied();
-    let parameters = match family {
-        Family::Normal => vec![fit.location_ns + get("mean_ns")?, get("stddev_ns")?],
-        Family::Lognormal => vec![fit.location_ns, get("mu")?, get("sigma")?],
-        Family::Exponential => vec![fit.location_ns, get("scale_ns")?],
-        Family::GeneralisedGamma => vec![fit.location_ns, get("mu")?, get("sigma")?, get("lambda")?],
-        _ => vec![fit.location_ns, get("shape")?, get("scale_ns")?],
-    };
-    Distribution::new(family, &parameters).ok()
 }
 
 /// Straight lines between the quantiles of a summary.

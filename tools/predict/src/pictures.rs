@@ -26,7 +26,7 @@ pub fn check(args: &PredictArgs) -> Result<(), Failure> {
     let is_file = |path: &Path| !path.exists() || path.is_file();
     let outputs: Vec<&Path> = [&args.html, &args.trace].into_iter().flatten().map(AsRef::as_ref).collect();
     for (at, output) in outputs.iter().enumerate().filter(|(_, output)| is_file(output)) {
-        let read = args.files.iter().chain([&args.machine]).any(|input| real(input) == real(output));
+        let read = args.files.iter().chain(&args.machine).any(|input| real(input) == real(output));
         if read || outputs[..at].iter().any(|other| real(other) == real(output)) {
             let what = if read { "it is read" } else { "--html is written there" };
             return Err(Failure::Usage(format!("{}: not overwritten: {what}", output.display())));

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use weir_annotations::program::{Law, Message, OpKind, Table};
+use weir_annotations::program::{Law, OpKind, Table};
 use weir_annotations::{Diagnostic, Model, Program, Setting, Value};
-use weir_predict::machine::{Local, Path, Transit};
 use weir_predict::{Cause, Draw, Machine, Options, Outcome, Summary, Verdict, evaluate, summarise};
 
 use crate::args::{Mode, PredictArgs, Without};
 use crate::error::Reason;
 use crate::whatif::WhatIf;
-use crate::{explain, progress, show};
+use crate::{explain, progress, show, table};
 
 /// What is the same for all process counts.
 pub struct Sweep<'a> {
@@ -71,6 +70,15 @@ impl Prediction {
             let at = show::at(place, files);
             all.push(format!("{count} sent and never received, the first from {} to {} ({at})", first.from, first.to));
         }
+        all.extend(median.skipped.iter().map(|skipped| {
+            let place = self.model.ops.get(skipped.op as usize).map_or_else(Default::default, |op| op.place);
+            format!(
+                "the loop at {} repeats itself exactly: {} of its iterations, {}, are not run one by one (--every-iteration does)",
+                show::at(place, files),
+                skipped.iterations,
+                table::duration(skipped.time.seconds())
+            )
+        }));
         all
     }
 
@@ -106,6 +114,7 @@ pub fn options(args: &PredictArgs) -> Options {
     };
     options.budget = args.budget;
     options.most_under_way = args.most_under_way;
+    options.skip_repeats = !args.every_iteration;
     for without in &args.without {
         match without {
             Without::Contention => options.contention = false,
@@ -168,18 +177,5 @@ fn varies(model: &Model, machine: &Machine, options: &Options) -> bool {
         OpKind::Choose(_) => true,
         _ => false,
     });
-    let lost = options.losses && machine.tail.is_some();
-    let drawn = options.draw == Draw::Full && [&machine.inter, &machine.intra].into_iter().any(path_varies);
-    let measured = options.draw == Draw::Full
-        && !machine.collectives.measured.is_empty()
-        && model.ops.iter().any(|op| matches!(&op.kind, OpKind::Message(m) if matches!(**m, Message::Collective(_))));
-    program || lost || drawn || measured
-}
-
-fn path_varies(path: &Path) -> bool {
-    let transit = match &path.transit {
-        Transit::Linear(linear) => linear.spread.as_ref().is_some_and(|spread| !spread.is_constant()),
-        Transit::Measured(_) => true,
-    };
-    transit || [&path.send, &path.receive].into_iter().any(|local| matches!(local, Local::Measured(_)))
+    program || machine.varies(options, model)
 }

@@ -578,3 +578,75 @@ fn what_every_program_has_is_no_parameter() {
     let (ran, _folder) = run("Serial time = 1\n", &["-p", "numprocs=4"]);
     assert_eq!((ran.code, ran.err.contains("-n 4")), (2, true), "{}", ran.err);
 }
+
+/// A program that sends 100 KB around all processes.
+const RING: &str = "
+// PEVPM Network description = net
+// PEVPM & link up0 = n0 switch \"fast.toml\"
+// PEVPM & link down0 = switch n0 \"fast.toml\"
+// PEVPM & link up1 = n1 switch \"slow.toml\"
+// PEVPM & link down1 = switch n1 \"fast.toml\"
+// PEVPM Default numprocs = 2
+// PEVPM Message type = MPI_Sendrecv size = 100000 from = (procnum+1)%numprocs to = (procnum+1)%numprocs
+";
+
+#[test]
+fn the_links_of_a_source_are_the_machine_where_none_is_given() {
+    let (_, folder) = run(RING, &["--machine", "FOLDER/simple.toml"]);
+    let in_folder = |words: &[&str]| {
+        let inside = |name: &str| folder.path().join(name).display().to_string();
+        let line = ["predict".to_owned(), inside("program.c")].into_iter().chain(words.iter().map(|w| (*w).to_owned()));
+        let args = Cli::try_parse_from(line).unwrap().args;
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let code = run_to(&args, &mut Streams { out: &mut out, err: &mut err, coloured: false });
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Ran { code, out: text(out), err: text(err) }
+    };
+    let missing = in_folder(&["--json"]);
+    assert_eq!(missing.code, EXIT_MODEL, "{}", missing.err);
+    assert!(missing.err.contains("fast.toml") && missing.err.contains("program.c:3:"), "{}", missing.err);
+    fs::write(folder.path().join("fast.toml"), "[network]\nlatency_us = 10\nbandwidth_MB_per_s = 100\n").unwrap();
+    fs::write(folder.path().join("slow.toml"), "[network]\nlatency_us = 10\nbandwidth_MB_per_s = 10\n").unwrap();
+    let ran = in_folder(&["--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let json: Value = serde_json::from_str(&ran.out).unwrap();
+    // The message of process 1 goes over the slow link, which is the longest of its two.
+    assert_eq!(json["predictions"][0]["median_s"].as_f64().unwrap(), 10e-6 + 100e3 / 10e6);
+    assert!(ran.err.contains("nodes of the network, in order: n0, n1; switches: switch"), "{}", ran.err);
+    let three = in_folder(&["-n", "3"]);
+    assert!(three.code == EXIT_MODEL && three.err.contains("places for 2"), "{}", three.err);
+    // A machine that is given counts, and that is told.
+    let given = folder.path().join("simple.toml").display().to_string();
+    let ran = in_folder(&["--machine", &given]);
+    assert!(ran.code == 0 && ran.err.contains("the links of Network `net` are not used"), "{}", ran.err);
+    fs::write(folder.path().join("program.c"), "// PEVPM Serial time = 1\n").unwrap();
+    let none = in_folder(&["-n", "1"]);
+    assert!(none.code == 2 && none.err.contains("which machine?"), "{}", none.err);
+    // What goes in one direction only connects nothing.
+    let one_way = RING.replace("// PEVPM & link down1 = switch n1 \"fast.toml\"\n", "");
+    fs::write(folder.path().join("program.c"), one_way).unwrap();
+    let ran = in_folder(&[]);
+    assert!(ran.code == EXIT_MODEL && ran.err.contains("no way leads from n0 to n1"), "{}", ran.err);
+}
+
+#[test]
+fn a_loop_that_repeats_is_skipped_told_and_run_where_that_is_wanted() {
+    let program = "
+// PEVPM Loop iterations = 100000
+// PEVPM {
+// PEVPM Message type = MPI_Sendrecv size = 1000 from = (procnum+1)%numprocs to = (procnum+1)%numprocs
+// PEVPM Serial time = 1 unit = us
+// PEVPM }
+";
+    let (short, _folder) = run(program, &["-n", "2", "--json"]);
+    let (long, _folder) = run(program, &["-n", "2", "--json", "--every-iteration"]);
+    let of = |ran: &Ran| serde_json::from_str::<Value>(&ran.out).unwrap()["predictions"][0].clone();
+    let (mut short_one, mut long_one) = (of(&short), of(&long));
+    assert!(short.err.contains("program.c:2 repeats itself exactly"), "{}", short.err);
+    assert!(!long.err.contains("repeats"), "{}", long.err);
+    assert!(short_one["notices"][0].as_str().unwrap().contains("--every-iteration"), "{short_one}");
+    for one in [&mut short_one, &mut long_one] {
+        one.as_object_mut().unwrap().remove("notices");
+    }
+    assert_eq!(short_one, long_one);
+}

@@ -17,30 +17,10 @@ pub fn shape_parameter(fit: &FitRecord) -> Option<f64> {
     parameter(fit, "shape").or_else(|| parameter(fit, "sigma"))
 }
 
-/// The distribution that a record describes; none for a family of the future, or parameters out of range.
-#[must_use]
-pub fn distribution(fit: &FitRecord) -> Option<Distribution> {
-    let get = |name: &str| parameter(fit, name);
-    let location = fit.location_ns;
-    let distribution = match fit.family.as_str() {
-        Family::NORMAL => Distribution::Normal { mean: location + get("mean_ns")?, sd: get("stddev_ns")? },
-        Family::LOGNORMAL => Distribution::Lognormal { location, mu: get("mu")?, sigma: get("sigma")? },
-        Family::GAMMA => Distribution::Gamma { location, shape: get("shape")?, scale: get("scale_ns")? },
-        Family::WEIBULL => Distribution::Weibull { location, shape: get("shape")?, scale: get("scale_ns")? },
-        Family::PEARSON5 => Distribution::Pearson5 { location, shape: get("shape")?, scale: get("scale_ns")? },
-        Family::EXPONENTIAL => Distribution::Exponential { location, scale: get("scale_ns")? },
-        Family::GENERALISED_GAMMA => {
-            Distribution::GeneralisedGamma { location, mu: get("mu")?, sigma: get("sigma")?, lambda: get("lambda")? }
-        }
-        _ => return None,
-    };
-    distribution.check().is_ok().then_some(distribution)
-}
-
 /// The density at `n` even places of a range (ns, 1/ns).
 #[must_use]
 pub fn curve_of(fit: &FitRecord, low: f64, high: f64, n: usize) -> Option<Vec<(f64, f64)>> {
-    let distribution = distribution(fit)?;
+    let distribution = Distribution::recorded(fit.family.as_str(), fit.location_ns, &fit.parameters)?;
     let points = (0..n).map(|i| {
         let x = low + (high - low) * (i as f64 + 0.5) / n as f64;
         (x, distribution.pdf(x))
@@ -100,7 +80,7 @@ mod tests {
 
     #[test]
     fn every_family_of_the_format_can_be_drawn() {
-        for family in Family::KNOWN {
+        for family in Family::KNOWN.iter().copied().chain(["erlang"]) {
             let names = [
                 ("mean_ns", 50.0),
                 ("stddev_ns", 10.0),

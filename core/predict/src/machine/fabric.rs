@@ -3,7 +3,7 @@
 use crate::machine::Level;
 
 /// Links on a route at most.
-pub const MOST_HOPS: usize = 4;
+pub const MOST_HOPS: usize = 6;
 
 /// A link, or what else messages share: a switch's backplane.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,19 +44,28 @@ pub struct Fabric {
     links: Vec<Link>,
     /// The switch of each node; empty: one switch for all, with room for any number of nodes.
     switch_of: Vec<u32>,
+    /// Routes between all nodes, by both; with how many nodes there are. Empty: they follow from the switches.
+    routes: Vec<Route>,
+    nodes: usize,
 }
 
 impl Fabric {
+    /// Nodes with a route from each to each, by both: so many times so many.
+    pub(crate) fn routed(links: Vec<Link>, nodes: usize, routes: &[Vec<u32>]) -> Self {
+        Self { links, switch_of: Vec::new(), routes: routes.iter().map(|hops| Route::of(hops)).collect(), nodes }
+    }
+
     /// One switch for all nodes: its backplane is the only link.
     #[must_use]
     pub fn flat(bytes_per_s: Option<f64>) -> Self {
-        Self { links: vec![Link { name: "backplane".to_owned(), bytes_per_s }], switch_of: Vec::new() }
+        let links = vec![Link { name: "backplane".to_owned(), bytes_per_s }];
+        Self { links, switch_of: Vec::new(), routes: Vec::new(), nodes: 0 }
     }
 
     /// Switches with so many nodes each, each connected by a link up and a link down to a core without limit. None of nodes: as one.
     #[must_use]
     pub fn switches(nodes_of: &[u32], backplane_bytes_per_s: Option<f64>, uplink_bytes_per_s: Option<f64>) -> Self {
-        let mut fabric = Self { links: Vec::new(), switch_of: Vec::new() };
+        let mut fabric = Self { links: Vec::new(), switch_of: Vec::new(), routes: Vec::new(), nodes: 0 };
         for (switch, nodes) in (0u32..).zip(nodes_of) {
             for (what, bytes_per_s) in
                 [("backplane", backplane_bytes_per_s), ("up", uplink_bytes_per_s), ("down", uplink_bytes_per_s)]
@@ -65,6 +74,7 @@ impl Fabric {
             }
             fabric.switch_of.extend((0..*nodes).map(|_| switch));
         }
+        fabric.nodes = fabric.switch_of.len();
         if fabric.switch_of.is_empty() { Self::flat(backplane_bytes_per_s) } else { fabric }
     }
 
@@ -77,12 +87,15 @@ impl Fabric {
     /// How many nodes have a place, if that is limited.
     #[must_use]
     pub fn nodes(&self) -> Option<usize> {
-        Some(self.switch_of.len()).filter(|n| *n > 0)
+        Some(self.nodes).filter(|n| *n > 0)
     }
 
     /// What a message between two different nodes passes.
     #[must_use]
     pub fn route(&self, from: u32, to: u32) -> Route {
+        if let Some(route) = self.routes.get(from as usize * self.nodes + to as usize) {
+            return *route;
+        }
         let Some(last) = self.switch_of.last() else { return Route::of(&[0]) };
         let switch = |node: u32| self.switch_of.get(node as usize).unwrap_or(last);
         let (a, b) = (switch(from) * 3, switch(to) * 3);

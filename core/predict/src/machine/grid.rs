@@ -32,6 +32,15 @@ pub struct Beyond {
     pub level_max: u32,
 }
 
+impl Beyond {
+    /// Counts what came since `before` so many times more.
+    pub(crate) fn repeat_since(&mut self, before: &Self, times: u64) {
+        for (now, before) in [(&mut self.sizes, before.sizes), (&mut self.levels, before.levels)] {
+            *now = now.saturating_add((*now - before).saturating_mul(times));
+        }
+    }
+}
+
 /// Distributions in nanoseconds, by contention level (messages in flight at once) and size in bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grid {

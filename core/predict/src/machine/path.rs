@@ -109,6 +109,15 @@ impl Path {
         Self { transit: Transit::Linear(linear), eager_bytes: None, send: Local::Nothing, receive: Local::Nothing }
     }
 
+    /// Whether anything on it is drawn by chance.
+    pub(crate) fn varies(&self) -> bool {
+        let transit = match &self.transit {
+            Transit::Linear(linear) => linear.spread.as_ref().is_some_and(|spread| !spread.is_constant()),
+            Transit::Measured(_) => true,
+        };
+        transit || [&self.send, &self.receive].into_iter().any(|local| matches!(local, Local::Measured(_)))
+    }
+
     /// Whether a standard send of so many bytes goes without asking.
     #[must_use]
     pub fn is_eager(&self, bytes: u64) -> bool {

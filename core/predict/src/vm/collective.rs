@@ -11,6 +11,7 @@ use crate::matching::Wanted;
 use crate::observe::{Doing, Observer};
 use crate::outcome::Failure;
 use crate::pattern::{Micro, Plan, Seat};
+use crate::tour::{Kind as Moment, MARK, Order, TURN_BITS, Tour, What as Ordered};
 use crate::vm::messages::{Outgoing, matched_comm};
 use crate::vm::process::Flow;
 use crate::vm::requests::{Kind, NOBODY, Request};
@@ -18,7 +19,7 @@ use crate::vm::{Run, Step, Stop, What};
 use crate::{Cause, Time};
 
 /// The processes of a group.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Group {
     All,
     /// Rising, not touching.
@@ -31,6 +32,22 @@ impl Group {
             Self::All => numprocs,
             Self::Ranges(ranges) => ranges.iter().map(|(low, high)| high - low + 1).sum(),
         }
+    }
+
+    /// A number that groups which share processes differ in, as a rule.
+    fn mark(&self) -> i64 {
+        let Self::Ranges(ranges) = self else { return 0 };
+        let mark = ranges.iter().fold(1i64, |mark, r| {
+            mark.wrapping_mul(31).wrapping_add(i64::from(r.0)).wrapping_mul(31).wrapping_add(i64::from(r.1))
+        });
+        mark & MARK
+    }
+
+    /// Gives itself to a tour.
+    fn tour(&self, tour: &mut Tour) {
+        let ranges: &[(u32, u32)] = if let Self::Ranges(ranges) = self { ranges } else { &[] };
+        tour.word(ranges.len() as u64);
+        ranges.iter().flat_map(|r| [r.0, r.1]).for_each(|end| tour.word(end.into()));
     }
 
     /// The number of a process within the group.
@@ -68,10 +85,27 @@ pub(super) struct Turn {
     count: i64,
 }
 
+impl Turn {
+    /// Says where its process stands.
+    pub fn stands(&self, tour: &mut Tour) {
+        tour.stands_at(self.comm, self.group.mark(), self.count);
+    }
+
+    /// Gives itself to a tour.
+    pub fn tour(&self, tour: &mut Tour) {
+        let Self { comm, group, count } = self;
+        tour.word((*comm).into());
+        group.tour(tour);
+        tour.turn(*comm, group.mark(), *count);
+    }
+}
+
 /// A collective at one process.
 #[derive(Debug)]
 pub(super) struct Activity {
     owner: u32,
+    /// Its place among the collectives of its process.
+    number: u64,
     request: u32,
     operation: CollectiveOp,
     group: Group,
@@ -112,6 +146,23 @@ pub(super) struct Meetings {
 }
 
 impl Meetings {
+    /// Gives itself to a tour.
+    pub fn tour(&self, tour: &mut Tour) {
+        let mut all: Vec<_> = self.open.iter().collect();
+        all.sort_unstable_by(|a, b| a.0.cmp(b.0));
+        tour.word(all.len() as u64);
+        for ((comm, group, count), meeting) in all {
+            let Meeting { operation, blocks, root, bytes, process, op, here } = meeting;
+            tour.word((*comm).into());
+            group.tour(tour);
+            tour.turn(*comm, group.mark(), *count);
+            [*operation as u32, u32::from(*blocks), *root, *process, *op, *here]
+                .into_iter()
+                .for_each(|w| tour.word(w.into()));
+            tour.maybe(*bytes);
+        }
+    }
+
     /// Collectives to which some have come and others have not.
     pub fn open(&self) -> u64 {
         self.open.len() as u64
@@ -119,6 +170,18 @@ impl Meetings {
 }
 
 impl Gatherings {
+    /// Gives itself to a tour.
+    pub fn tour(&self, tour: &mut Tour) {
+        let mut all: Vec<_> = self.0.iter().collect();
+        all.sort_unstable_by_key(|(place, _)| **place);
+        tour.word(all.len() as u64);
+        for ((comm, tag), Gathering { here, root, waiting }) in all {
+            [*comm, *here, u32::from(*root), waiting.len() as u32].into_iter().for_each(|w| tour.word(w.into()));
+            tour.tag(*comm, *tag);
+            waiting.iter().for_each(|one| tour.activity(*one));
+        }
+    }
+
     /// The same, of those that are drawn as a whole.
     pub fn open(&self) -> u64 {
         self.0.len() as u64
@@ -192,6 +255,49 @@ impl Activity {
     pub fn request(&self) -> u32 {
         self.request
     }
+
+    /// Gives itself to a tour; `place` is its own.
+    pub fn tour(&mut self, tour: &mut Tour, place: u32) {
+        // What it is made of follows from its op, its size and its group.
+        let Self {
+            owner,
+            number,
+            request,
+            operation,
+            group,
+            seat,
+            plan: _,
+            phase,
+            step,
+            comm,
+            tag,
+            bytes,
+            begun,
+            open,
+            waits,
+            kept,
+            drawn,
+        } = self;
+        [*owner, *operation as u32, seat.me, seat.root, seat.n, *open]
+            .into_iter()
+            .for_each(|part| tour.word(part.into()));
+        [*phase as u64, *step, *bytes, u64::from(*comm), u64::from(*waits)]
+            .into_iter()
+            .for_each(|part| tour.word(part));
+        tour.request(*request);
+        group.tour(tour);
+        tour.tag(*comm, *tag);
+        tour.ordered(Order::Collectives(*owner), *number, Ordered::Activity(place));
+        tour.word(begun.len() as u64);
+        begun.iter().for_each(|part| tour.request(*part));
+        tour.future(kept);
+        tour.word(drawn.is_some().into());
+        if let Some(Awaited { ready, woken, busy, parts }) = drawn {
+            parts.tour(tour);
+            tour.moment(ready, Moment::Moves, place);
+            tour.since_wait(woken, busy);
+        }
+    }
 }
 
 impl<O: Observer> Run<'_, O> {
@@ -234,14 +340,8 @@ impl<O: Observer> Run<'_, O> {
             turns.len() - 1
         });
         turns[at].count += 1;
-        let mark = match group {
-            Group::All => 0,
-            Group::Ranges(ranges) => ranges.iter().fold(1i64, |mark, r| {
-                mark.wrapping_mul(31).wrapping_add(i64::from(r.0)).wrapping_mul(31).wrapping_add(i64::from(r.1))
-            }),
-        };
         let count = turns[at].count;
-        ((count * 16 + operation as i64) << 20 | mark & 0xf_ffff, count)
+        (count << TURN_BITS | (operation as i64) << 20 | group.mark(), count)
     }
 
     /// A process comes to a collective: what it says of it must be what the others say.
@@ -327,8 +427,10 @@ impl<O: Observer> Run<'_, O> {
             (false, CollectiveOp::Alltoall) => Algorithm::Linear,
             (false, _) => self.machine.collectives.algorithm(operation, u64::MAX, n),
         };
+        self.processes[rank as usize].begun += 1;
         let activity = Activity {
             owner: rank,
+            number: self.processes[rank as usize].begun,
             request,
             operation,
             seat: Seat { me, root, n },
@@ -368,9 +470,9 @@ impl<O: Observer> Run<'_, O> {
             self.settle(id);
             // What it was kept by comes before its next step.
             let activity = &self.activities[id];
-            let (kept, tag) = (activity.kept, activity.tag);
+            let (kept, number) = (activity.kept, activity.number);
             if kept > self.now {
-                self.push(kept, What::Step, id, owner, tag as u64);
+                self.push(kept, What::Step, id, owner, number);
                 return Ok(());
             }
             let Some((pattern, bytes)) = activity.plan.phase(activity.phase) else {
@@ -494,7 +596,7 @@ impl<O: Observer> Run<'_, O> {
         let _ = part;
         let activity = &mut self.activities[id];
         activity.open -= 1;
-        let (owner, request, tag) = (activity.owner, activity.request, activity.tag);
+        let (owner, request, number) = (activity.owner, activity.request, activity.number);
         let goes_on = activity.open == 0 && activity.waits;
         if goes_on {
             activity.waits = false;
@@ -504,7 +606,7 @@ impl<O: Observer> Run<'_, O> {
         }
         if goes_on {
             let at = self.activities[id].kept.max(self.now);
-            self.push(at, What::Step, id, owner, tag as u64);
+            self.push(at, What::Step, id, owner, number);
         }
     }
 
@@ -552,11 +654,12 @@ impl<O: Observer> Run<'_, O> {
     /// From now on a process's part of a collective takes a draw.
     fn draw_whole(&mut self, id: u32, grid: &Grid, woken: Time, busy: Time) {
         let activity = &self.activities[id];
-        let (owner, bytes, tag) = (activity.owner, activity.bytes, activity.tag);
+        let (owner, bytes, number) = (activity.owner, activity.bytes, activity.number);
         let bytes = if self.options.infinite_bandwidth { 0 } else { bytes };
         let level = Level { messages: activity.seat.n, ..Level::ALONE };
         let unit = open_unit(&mut self.processes[owner as usize].luck);
         let drawn = Time::from_ns(grid.draw(bytes, level, self.options.draw, unit, &mut self.local_beyond));
+        let drawn = self.network.in_this_launch(drawn);
         // Its least time for this many processes, not for the fewest that were measured.
         let least = |bytes| {
             let mut unused = crate::machine::Beyond::default();
@@ -567,7 +670,7 @@ impl<O: Observer> Run<'_, O> {
         let flight = Flight { latency, bandwidth: best - latency, contention: drawn - best };
         let parts = Parts { flight, ..Parts::default() };
         self.activities[id].drawn = Some(Awaited { ready: self.now, woken, busy, parts });
-        self.push(self.now + drawn, What::Step, id, owner, tag as u64);
+        self.push(self.now + drawn, What::Step, id, owner, number);
     }
 
     /// The parts of a collective that are not complete at a process, and who is not there yet where it is drawn as a whole.

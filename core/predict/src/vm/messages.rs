@@ -9,8 +9,9 @@ use crate::machine::SendEnd;
 use crate::matching::{ChannelId, Wanted};
 use crate::network::{Cargo, Entry};
 use crate::observe::{Doing, Observer, Passed};
+use crate::tour::{Kind as Moment, Order, Tour, What as Ordered};
 use crate::vm::process::{Flow, State};
-use crate::vm::requests::{Kind, NOBODY, Request};
+use crate::vm::requests::{Kind, NOBODY, Request, carried};
 use crate::vm::{Run, Step, What};
 use crate::{Cause, Time};
 
@@ -52,6 +53,45 @@ impl Msg {
     fn cargo(&self) -> Cargo {
         Cargo { from: self.from, to: self.to, bytes: self.bytes, unit: self.unit, asked: self.asked }
     }
+
+    /// Gives itself to a tour; `place` is its own. Its luck is left out: a tour is made where nothing varies.
+    pub fn tour(&mut self, tour: &mut Tour, place: u32) {
+        let Self {
+            from,
+            to,
+            tag,
+            comm,
+            bytes,
+            op,
+            number,
+            channel: _,
+            unit: _,
+            sent,
+            woken,
+            busy,
+            launched,
+            parts,
+            asked,
+            ready,
+            lost,
+            send_request,
+            recv_request,
+            carries,
+        } = self;
+        [*from, *to, *comm, *op, *lost, u32::from(*ready)].into_iter().for_each(|part| tour.word(part.into()));
+        tour.tag(*comm, *tag);
+        tour.word(*bytes);
+        tour.ordered(Order::Sender(*from), *number, Ordered::Message(place));
+        parts.tour(tour);
+        tour.word(asked.is_some().into());
+        tour.span(asked.unwrap_or_default());
+        tour.request(*send_request);
+        tour.request(*recv_request);
+        carried(carries, tour);
+        tour.moment(sent, Moment::Lies, place);
+        tour.moment(launched, Moment::Lies, place);
+        tour.since_wait(woken, busy);
+    }
 }
 
 /// A message to be sent.
@@ -86,7 +126,9 @@ impl<O: Observer> Run<'_, O> {
         let luck = &mut self.processes[from as usize].luck;
         // Of what waits for permission only the announcement is sent by the call.
         let bytes = if out.mode == SendMode::Buffered || path.is_eager(out.bytes) { out.bytes } else { 0 };
-        path.send.send(bytes, draw, || open_unit(luck), &mut self.local_beyond)
+        let end = path.send.send(bytes, draw, || open_unit(luck), &mut self.local_beyond);
+        let here = |time| self.network.in_this_launch(time);
+        SendEnd { call: here(end.call), complete: here(end.complete) }
     }
 
     /// A send that is complete without its receiver is so when its memory may be used again.
@@ -138,7 +180,7 @@ impl<O: Observer> Run<'_, O> {
             busy: process.busy,
             launched: self.now,
             parts: Parts::default(),
-            asked: (!eager).then(|| path.announcement()),
+            asked: (!eager).then(|| self.network.announcement(from, out.to)),
             ready: out.mode == SendMode::Ready,
             lost: 0,
             send_request,

@@ -11,6 +11,7 @@ mod messages;
 mod process;
 mod requests;
 mod slab;
+mod steady;
 mod still;
 mod verdict;
 
@@ -158,6 +159,7 @@ pub(crate) struct Run<'a, O: Observer> {
     local_beyond: Beyond,
     steps: u64,
     still: still::Still,
+    steady: steady::Steady,
     /// What may be under way at once.
     most_under_way: u64,
     /// When the clock ends, and the process and op that went beyond first.
@@ -206,6 +208,7 @@ impl<'a, O: Observer> Run<'a, O> {
             local_beyond: Beyond::default(),
             steps: 0,
             still: still::Still::default(),
+            steady: steady::Steady::default(),
             most_under_way: options.most_under_way(numprocs),
             clock_end: Time::clock_end(numprocs),
             beyond_end: None,
@@ -218,6 +221,7 @@ impl<'a, O: Observer> Run<'a, O> {
             crowded: None,
         };
         run.set_factors();
+        run.steady = steady::Steady::new(model, !refused && run.is_fixed());
         for rank in 0..numprocs {
             let start = run.slots.len();
             run.slots.extend_from_slice(&model.slots);
@@ -370,6 +374,7 @@ impl<'a, O: Observer> Run<'a, O> {
             bytes: self.sent_bytes,
             lost: self.lost,
             steps: self.steps + self.matching.looked,
+            skipped: std::mem::take(&mut self.steady.skipped),
             unreceived,
             unreceived_count,
             notices: self.notices(),

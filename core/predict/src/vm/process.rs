@@ -7,6 +7,7 @@ use weir_stats::{Distribution, Random, open_unit, seeded};
 
 use crate::matching::Wanted;
 use crate::observe::{Doing, Observer, Span};
+use crate::tour::{Kind as Moment, Tour};
 use crate::vm::collective::Turn;
 use crate::vm::requests::Named;
 use crate::vm::{Run, Step, What};
@@ -44,6 +45,8 @@ pub(super) struct Process {
     pub own: Random,
     /// Messages it has sent.
     pub sent: u64,
+    /// Collectives it has begun.
+    pub begun: u64,
     /// Requests that the model named, oldest first.
     pub requests: Vec<Named>,
     /// What it waits for: (position in the list, request).
@@ -76,6 +79,7 @@ impl Process {
             luck: seeded(mixed ^ LUCK_STREAM),
             own: seeded(mixed ^ OWN_STREAM),
             sent: 0,
+            begun: 0,
             requests: Vec::new(),
             wait: Vec::new(),
             open: 0,
@@ -87,6 +91,56 @@ impl Process {
 
     pub fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
+    }
+
+    /// Gives itself to a tour. The luck of its messages is left out: a tour is made where nothing varies.
+    pub fn tour(&mut self, tour: &mut Tour, rank: u32) {
+        let Self {
+            pc,
+            state,
+            waking,
+            accounted,
+            woken,
+            busy,
+            luck: _,
+            own,
+            sent: _,
+            begun: _,
+            requests,
+            wait,
+            open,
+            any,
+            turns,
+            factor: _,
+        } = self;
+        let number = match state {
+            State::Ready => 0,
+            State::Waiting => 1,
+            State::Probing(_) => 2,
+            State::Done => 3,
+        };
+        tour.word(number);
+        if number == 3 {
+            return;
+        }
+        if let State::Probing(wanted) = state {
+            let Wanted { to, from, comm, tag } = *wanted;
+            [u64::from(to), u64::from(comm)].into_iter().for_each(|part| tour.word(part));
+            tour.maybe(from.map(u64::from));
+            tour.maybe(tag.map(i64::cast_unsigned));
+        }
+        let blocked = number > 0 && !*waking;
+        [u64::from(*pc), u64::from(*waking), u64::from(*open), u64::from(*any)].into_iter().for_each(|w| tour.word(w));
+        [requests.len(), wait.len(), turns.len()].into_iter().for_each(|n| tour.word(n as u64));
+        requests.iter().for_each(|named| named.tour(tour));
+        for (position, request) in wait {
+            tour.word((*position).into());
+            tour.request(*request);
+        }
+        turns.iter().for_each(|turn| turn.tour(tour));
+        tour.generator(own);
+        tour.moment(accounted, if blocked { Moment::WaitsSince } else { Moment::Account }, rank);
+        tour.since_wait(woken, busy);
     }
 }
 
@@ -179,6 +233,7 @@ impl<O: Observer> Run<'_, O> {
                     if self.repeats(rank) {
                         return self.give_up(rank, true);
                     }
+                    self.skip_periods(rank, *begin);
                     self.loop_end(rank, pc, *begin)?
                 }
                 OpKind::Check(condition, text) => {
@@ -215,6 +270,7 @@ impl<O: Observer> Run<'_, O> {
     }
 
     fn loop_begin(&mut self, rank: u32, pc: Pc, around: &Loop) -> Step<Pc> {
+        self.steady.begins(rank, pc, self.steps);
         self.set(rank, around.index, Value::Int(0))?;
         if let Until::Count(count) = &around.until {
             let count = self.value(rank, count)?;

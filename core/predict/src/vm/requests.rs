@@ -6,6 +6,7 @@ use weir_annotations::program::{Bound, FieldId, Message, OpKind, Pc, Requests, W
 
 use crate::loss::Awaited;
 use crate::observe::{Doing, Observer, Span};
+use crate::tour::{Kind as Moment, Tour};
 use crate::vm::messages::Carried;
 use crate::vm::process::{Flow, Process, State};
 use crate::vm::{Run, Step, What};
@@ -79,6 +80,69 @@ impl Request {
     pub fn is_waited_for(&self) -> bool {
         self.waited
     }
+
+    /// Gives itself to a tour; `place` is its own.
+    pub fn tour(&mut self, tour: &mut Tour, place: u32) {
+        let Self {
+            owner,
+            activity,
+            kind,
+            op,
+            done,
+            waited,
+            taken,
+            peer,
+            tag,
+            comm,
+            posted,
+            woken,
+            busy,
+            room,
+            source,
+            tag_got,
+            bytes,
+            carries,
+        } = self;
+        [*owner, *op, *comm].into_iter().for_each(|part| tour.word(part.into()));
+        tour.activity(*activity);
+        tour.word(*kind as u64);
+        [*waited, *taken, done.is_some(), tag.is_some()].into_iter().for_each(|is| tour.word(is.into()));
+        match (*kind, *peer) {
+            (Kind::Collective, Some(activity)) => tour.activity(activity),
+            (_, peer) => tour.maybe(peer.map(u64::from)),
+        }
+        tour.tag(*comm, tag.unwrap_or(-1));
+        tour.maybe(*room);
+        tour.signed(*source);
+        tour.tag(*comm, *tag_got);
+        tour.word(*bytes);
+        carried(carries, tour);
+        tour.moment(posted, Moment::Lies, place);
+        if let Some(done) = done {
+            tour.moment(done, Moment::Done, place);
+        }
+        tour.since_wait(woken, busy);
+    }
+}
+
+/// Gives what a message tells to a tour.
+pub(super) fn carried(carries: &Carried, tour: &mut Tour) {
+    let all = carries.as_deref().unwrap_or(&[]);
+    tour.word(all.len() as u64);
+    for (field, value) in all {
+        tour.word(field.0.into());
+        valued(*value, tour);
+    }
+}
+
+/// Gives a value to a tour.
+pub(super) fn valued(value: Value, tour: &mut Tour) {
+    let (kind, bits) = match value {
+        Value::Int(n) => (0, n.cast_unsigned()),
+        Value::Float(x) => (1, x.to_bits()),
+    };
+    tour.word(kind);
+    tour.word(bits);
 }
 
 /// A request that the model named.
@@ -87,6 +151,16 @@ pub(super) struct Named {
     id: u32,
     index: i64,
     request: u32,
+}
+
+impl Named {
+    /// Gives itself to a tour.
+    pub fn tour(&self, tour: &mut Tour) {
+        let Self { id, index, request } = self;
+        tour.word((*id).into());
+        tour.signed(*index);
+        tour.request(*request);
+    }
 }
 
 impl<O: Observer> Run<'_, O> {

@@ -117,7 +117,9 @@ impl<O: Observer> Run<'_, O> {
         let left = self.matching.left_over();
         let listed = left.iter().take(LISTED).map(|id| {
             let m = &self.messages[*id];
-            Unreceived { from: m.from, to: m.to, tag: m.tag, comm: m.comm >> 1, bytes: m.bytes, op: m.op }
+            // Tags of collectives are of our making.
+            let tag = if m.comm & 1 == 1 { -1 } else { m.tag };
+            Unreceived { from: m.from, to: m.to, tag, comm: m.comm >> 1, bytes: m.bytes, op: m.op }
         });
         (listed.collect(), left.len() as u64)
     }
