@@ -1,15 +1,16 @@
 //! `cargo xtask demo`: a first look, in one table.
 
 use std::ffi::OsStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::bench::measure::Spread;
 use crate::bench::report::number;
 use crate::lab::{self, Lab, Wire};
 use crate::launch::{Job, result_of};
+use crate::mpi::Mpi;
 use crate::paths::Paths;
 use crate::stack::Stack;
 use crate::{dist, mpi};
@@ -21,6 +22,10 @@ const NOT_TRIED: &str = "-";
 const LIMIT: Duration = Duration::from_secs(20);
 /// Launches of one cell, of which the median is shown: one launch in some is an outlier.
 const LAUNCHES: usize = 3;
+/// How long it is looked whether others use the machine, before and after each row.
+const LOOK: Duration = Duration::from_millis(500);
+/// The share of its processors from which on others are said to: on two cores, a fifth of one.
+const MOST_BUSY: f64 = 0.1;
 
 /// One program of the demo.
 struct Show {
@@ -54,17 +59,13 @@ const SHOWS: [Show; 2] = [
     },
 ];
 
-/// Builds all, makes the network, runs the programs, prints the table.
+/// Builds the provider and fetches an MPI beside that, makes the network, runs the programs, prints a line of the table as soon as it is known.
 ///
 /// # Errors
 /// If something cannot be built or no program runs at all.
 pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
     let world = lab::acquire();
-    if !no_build {
-        dist::build(paths)?;
-    }
-    mpi::set_up(paths)?;
-    mpi::compile(paths)?;
+    make_ready(paths, no_build)?;
     match &world {
         Ok(how) => println!("Hosts are {how}; 1 Gbit/s, 0.1 ms one way, losses on the wire."),
         Err(error) => {
@@ -79,33 +80,68 @@ pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
         .into_iter()
         .filter(|s| ["weir-mpich", "mpich-tcp", "mpich-rxd"].contains(&s.name.as_str()))
         .collect();
-    say_if_busy();
-    let mut rows = Vec::new();
-    let mut congestion = None;
+    let (congestion, busiest) = show_rows(paths, world.is_ok(), &stacks)?;
+    println!("Medians of {LAUNCHES} launches. TCP's congestion control is this system's own default, {congestion}.");
+    if let Some(share) = busiest {
+        println!("{}", come_back(share));
+    }
+    println!("\n{}", next(paths, std::env::var_os("PATH").as_deref()));
+    Ok(())
+}
+
+/// Measures and prints row after row; returns TCP's congestion control, and the largest share of the machine that others used beside a row, if any was too large.
+fn show_rows(paths: &Paths, has_hosts: bool, stacks: &[Stack]) -> Result<(String, Option<f64>)> {
+    let mut congestion: Option<String> = None;
     let bar = ProgressBar::new((SHOWS.len() * LOSSES.len() * stacks.len()) as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({elapsed})") {
         bar.set_style(style);
     }
     // A cell takes up to a minute: the time that passes shows that something goes on.
     bar.enable_steady_tick(Duration::from_secs(1));
-    for show in &SHOWS {
-        for loss in LOSSES {
-            let lab = if world.is_ok() { Some(Lab::start(show.ranks, &Wire::shaped(1000, 100, loss))?) } else { None };
-            congestion = congestion.or_else(|| congestion_of(lab.as_ref()));
-            let mut cells = Vec::new();
-            for stack in &stacks {
-                bar.set_message(format!("{} on {}, {} % loss", show.title, stack.name, loss * 100.0));
-                cells.push(median_cell(paths, lab.as_ref(), show, stack, loss));
-                bar.inc(1);
-            }
-            rows.push((show, loss, cells));
+    let mut others = busy_share(LOOK);
+    let mut busiest = None;
+    for (show, loss) in SHOWS.iter().flat_map(|show| LOSSES.map(|loss| (show, loss))) {
+        let lab = if has_hosts { Some(Lab::start(show.ranks, &Wire::shaped(1000, 100, loss))?) } else { None };
+        if congestion.is_none() {
+            let name = congestion_of(lab.as_ref()).unwrap_or_else(|| "unknown".to_owned());
+            bar.suspend(|| println!("\n{}", head(stacks, title_width(), &name)));
+            congestion = Some(name);
         }
+        let mut cells = Vec::new();
+        for stack in stacks {
+            bar.set_message(format!("{} on {}, {} % loss", show.title, stack.name, loss * 100.0));
+            cells.push(median_cell(paths, lab.as_ref(), show, stack, loss));
+            bar.inc(1);
+        }
+        drop(lab);
+        // Nothing of ours runs before and after a row.
+        let before = std::mem::replace(&mut others, busy_share(LOOK));
+        let busy = [before, others].into_iter().flatten().filter(|share| *share > MOST_BUSY).max_by(f64::total_cmp);
+        busiest = busiest.into_iter().chain(busy).max_by(f64::total_cmp);
+        bar.suspend(|| println!("{}", line(show, loss, &cells, busy.is_some())));
     }
     bar.finish_and_clear();
-    let congestion = congestion.as_deref().unwrap_or("unknown");
-    print_table(&stacks, &rows, congestion);
-    println!("Medians of {LAUNCHES} launches. TCP's congestion control is this system's own default, {congestion}.");
-    println!("\n{}", next(paths, std::env::var_os("PATH").as_deref()));
+    Ok((congestion.unwrap_or_default(), busiest))
+}
+
+/// What the demo needs and no more: the provider, and MPICH with two programs, which come from the network while the compiler works.
+fn make_ready(paths: &Paths, no_build: bool) -> Result<()> {
+    let begin = Instant::now();
+    let fetch = || -> Result<f64> {
+        mpi::set_up_one(paths, Mpi::Mpich)?;
+        mpi::compile_these(paths, Mpi::Mpich, &SHOWS.map(|show| show.program))?;
+        Ok(begin.elapsed().as_secs_f64())
+    };
+    let (fetched, built) = std::thread::scope(|scope| {
+        let fetching = scope.spawn(fetch);
+        let built = if no_build { Ok(()) } else { dist::provider(paths) };
+        let built = built.map(|()| begin.elapsed().as_secs_f64());
+        (fetching.join().unwrap_or_else(|_| Err(anyhow!("what fetches MPICH crashed"))), built)
+    });
+    let (built, fetched) = (built?, fetched?);
+    if !no_build {
+        println!("Ready: the provider was built in {built:.0} s, MPICH and two programs there after {fetched:.0} s.");
+    }
     Ok(())
 }
 
@@ -113,9 +149,10 @@ pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
 fn next(paths: &Paths, search_path: Option<&OsStr>) -> String {
     let weir = paths.dist().join("bin/weir");
     let has_mpi = search_path.is_some_and(|all| std::env::split_paths(all).any(|one| one.join("mpiexec").is_file()));
-    let fetched = mpi::Mpi::Mpich.bin(paths, "");
+    let fetched = Mpi::Mpich.bin(paths, "");
     let path = if has_mpi { String::new() } else { format!("export PATH='{}':\"$PATH\"; ", fetched.display()) };
-    format!("Next, your own MPI program: {path}eval $('{}' env); mpiexec -n 4 ./program", weir.display())
+    let build = if weir.exists() { "" } else { "cargo xtask build; " };
+    format!("Next, your own MPI program: {build}{path}eval $('{}' env); mpiexec -n 4 ./program", weir.display())
 }
 
 /// Which congestion control TCP has in these runs: none is set, so it is the system's default. On loss one differs from another
@@ -128,19 +165,28 @@ fn congestion_of(lab: Option<&Lab>) -> Option<String> {
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// Warns when others want this machine's cores too. Looked at before anything runs: the demo makes load of its own.
-fn say_if_busy() {
-    let load = std::fs::read_to_string("/proc/loadavg").ok();
-    let load = load.and_then(|text| text.split(' ').next()?.parse::<f64>().ok()).unwrap_or(0.0);
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    if let Some(warning) = busy(load, cores) {
-        println!("{warning}");
-    }
+/// What share of this machine's processors others use for a while in which nothing of ours runs; none where the system does not tell. Time that a hypervisor took away is others' too.
+fn busy_share(span: Duration) -> Option<f64> {
+    let read = || times(&std::fs::read_to_string("/proc/stat").ok()?);
+    let before = read()?;
+    std::thread::sleep(span);
+    let after = read()?;
+    let all = after.0.checked_sub(before.0).filter(|all| *all > 0)?;
+    Some(1.0 - after.1.saturating_sub(before.1) as f64 / all as f64)
 }
 
-fn busy(load: f64, cores: usize) -> Option<String> {
-    (load > cores as f64)
-        .then(|| format!("This machine is busy (load {load:.0} on {cores} cores): numbers mean little."))
+/// Ticks of all processors, and of these the idle ones, from the first line of `/proc/stat` (proc(5): user, nice, system, idle, iowait, irq, softirq, steal).
+fn times(text: &str) -> Option<(u64, u64)> {
+    let line = text.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
+    Some((ticks.iter().sum(), ticks.get(3)? + ticks.get(4)?))
+}
+
+fn come_back(share: f64) -> String {
+    format!(
+        "Others used {:.0} % of this machine's processors: no ratio is told of rows measured then. When it is quiet again (uptime, top): cargo xtask demo --no-build",
+        share * 100.0
+    )
 }
 
 /// The median of a few launches, or why there is none. A launch that fails is not repeated: the cell would only hide it.
@@ -175,9 +221,6 @@ fn cell(paths: &Paths, lab: Option<&Lab>, show: &Show, stack: &Stack, loss: f64)
     value.get(show.key).and_then(serde_json::Value::as_f64).ok_or_else(|| "no number".into())
 }
 
-/// A program at a loss, and what came out on each stack.
-type Row<'a> = (&'a Show, f64, Vec<Result<f64, String>>);
-
 /// The table's first line. Of TCP it names the congestion control: a number beside it means little without.
 fn head(stacks: &[Stack], width: usize, congestion: &str) -> String {
     let mut line = format!("{:width$}  {:>6}", "MPICH over", "loss");
@@ -192,16 +235,18 @@ fn head(stacks: &[Stack], width: usize, congestion: &str) -> String {
     line + &format!("  {:>22}", "weir beside the best")
 }
 
-fn print_table(stacks: &[Stack], rows: &[Row<'_>], congestion: &str) {
-    let width = SHOWS.iter().map(|show| show.title.len() + show.unit.len() + 2).max().unwrap_or(0);
-    println!("\n{}", head(stacks, width, congestion));
-    for (show, loss, cells) in rows {
-        print!("{:width$}  {:>4} %", format!("{}, {}", show.title, show.unit), loss * 100.0);
-        for cell in cells {
-            print!("  {:>12}", cell.as_ref().map_or_else(Clone::clone, |value| number(*value)));
-        }
-        println!("  {:>22}", ratio(show, cells));
+fn title_width() -> usize {
+    SHOWS.iter().map(|show| show.title.len() + show.unit.len() + 2).max().unwrap_or(0)
+}
+
+/// A program at a loss, and what came out on each stack. A ratio of numbers that others disturbed would be believed, so there is none.
+fn line(show: &Show, loss: f64, cells: &[Result<f64, String>], busy: bool) -> String {
+    let width = title_width();
+    let mut line = format!("{:width$}  {:>4} %", format!("{}, {}", show.title, show.unit), loss * 100.0);
+    for cell in cells {
+        line += &format!("  {:>12}", cell.as_ref().map_or_else(Clone::clone, |value| number(*value)));
     }
+    line + &format!("  {:>22}", if busy { "(machine busy)".to_owned() } else { ratio(show, cells) })
 }
 
 fn ratio(show: &Show, cells: &[Result<f64, String>]) -> String {
@@ -218,10 +263,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_busy_machine_is_told() {
-        assert_eq!(busy(1.9, 2), None);
-        let warning = busy(13.2, 2).unwrap();
-        assert!(warning.contains("load 13 on 2 cores"), "{warning}");
+    fn a_busy_machine_gets_no_ratios_and_how_to_come_back() {
+        let cells = [Ok(100.0), Ok(50.0), Ok(80.0)];
+        let quiet = line(&SHOWS[0], 0.01, &cells, false);
+        assert!(quiet.ends_with("1.25 x as fast") && quiet.contains("100"), "{quiet}");
+        let busy = line(&SHOWS[0], 0.01, &cells, true);
+        assert!(busy.ends_with("(machine busy)") && busy.contains("100") && !busy.contains("1.25"), "{busy}");
+        let told = come_back(0.57);
+        assert!(told.contains("57 %") && told.contains("cargo xtask demo --no-build"), "{told}");
+    }
+
+    #[test]
+    fn time_that_is_not_idle_is_others() {
+        let (all, idle) = times("cpu  100 10 50 800 40 5 5 20 7 7\ncpu0 1 1 1 1\n").unwrap();
+        assert_eq!((all, idle), (1030, 840));
+        assert_eq!(times("cpu one two"), None);
+        assert_eq!(times(""), None);
+        // A loop that never rests is seen on any machine.
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let share = std::thread::scope(|scope| {
+            for _ in 0..std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
+                scope.spawn(|| while !stop.load(std::sync::atomic::Ordering::Relaxed) {});
+            }
+            let share = busy_share(Duration::from_millis(300));
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            share
+        });
+        assert!(share.is_none_or(|share| share > MOST_BUSY), "{share:?}");
     }
 
     #[test]
@@ -230,12 +298,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let without = next(&paths, Some(folder.path().as_os_str()));
         assert!(
-            without.contains("program: export PATH='/src dir/target/mpi/mpich/bin/':\"$PATH\"; eval $("),
+            without.contains(
+                "program: cargo xtask build; export PATH='/src dir/target/mpi/mpich/bin/':\"$PATH\"; eval $("
+            ),
             "{without}"
         );
         std::fs::write(folder.path().join("mpiexec"), "").unwrap();
         let with = next(&paths, Some(folder.path().as_os_str()));
-        let line = "Next, your own MPI program: eval $('/src dir/target/weir/bin/weir' env); mpiexec -n 4 ./program";
+        let line = "Next, your own MPI program: cargo xtask build; eval $('/src dir/target/weir/bin/weir' env); mpiexec -n 4 ./program";
         assert_eq!(with, line);
     }
 

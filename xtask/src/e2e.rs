@@ -188,7 +188,7 @@ pub(crate) fn sum_of(ranks: &[Value], pointer: &str) -> u64 {
 }
 
 /// Every rank has sent packets by Weir. There is a document of each endpoint: Open MPI has one more for windows in each process. A job that was begun twice left more.
-fn carried(documents: &[Value], ranks: usize) -> Result<(), String> {
+pub(crate) fn carried(documents: &[Value], ranks: usize) -> Result<(), String> {
     let mut sent: BTreeMap<u64, u64> = BTreeMap::new();
     for d in documents {
         let of_one = d.pointer("/protocol/packets_sent").and_then(Value::as_u64).unwrap_or(0);

@@ -15,6 +15,8 @@ mod lab;
 mod launch;
 mod measured;
 mod mpi;
+mod origin;
+mod packages;
 mod paths;
 mod predict;
 mod predictions;
@@ -42,7 +44,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Build all, make a network of hosts, run MPI programs over Weir and its rivals, print one table
+    /// Build the provider, make a network of hosts, run MPI programs over Weir and its rivals, print one table
     Demo {
         /// Show the provider that is there, without building
         #[arg(long)]
@@ -50,6 +52,19 @@ enum Chore {
     },
     /// Build the release provider and command into target/weir
     Build,
+    /// Build both as they are shipped and install them, with manual pages and completions ($DESTDIR is honoured)
+    #[command(after_help = "Examples:
+  cargo xtask install                                     into /usr/local
+  cargo xtask install --prefix ~/.local
+  DESTDIR=/tmp/stage cargo xtask install --prefix /usr")]
+    Install(dist::InstallOptions),
+    /// Make what people install, into target/packages: wheel, Debian package, archive, sources, recipes for Spack and containers
+    #[command(after_help = "Examples:
+  cargo xtask dist --check
+  cargo xtask dist --no-build --check      once more with what was built
+
+For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into target/zig. The same commit makes the same bytes.")]
+    Dist(packages::Options),
     /// Run the tests; ends with a line `N passed, N failed`
     Test {
         /// Without the long tests
@@ -181,6 +196,8 @@ fn chore() -> ExitCode {
             println!("built into {}", paths.dist().display());
             true
         }),
+        Chore::Install(options) => dist::install(&paths, &options).map(|()| true),
+        Chore::Dist(options) => packages::run(&paths, &options),
         Chore::Test { quick } => suite::run(&paths, quick),
         Chore::BadDays { only } => suite::bad_days(&paths, &only),
         Chore::EndToEnd { only } => suite::e2e(&paths, &only),

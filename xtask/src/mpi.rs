@@ -94,7 +94,10 @@ pub fn set_up(paths: &Paths) -> Result<()> {
 }
 
 /// The file that says which versions are fetched, and its contents.
-fn pins(paths: &Paths, mpi: Mpi) -> Result<(PathBuf, String)> {
+///
+/// # Errors
+/// If it cannot be read.
+pub fn pins(paths: &Paths, mpi: Mpi) -> Result<(PathBuf, String)> {
     let pins = paths.mpi_sources().join("requirements").join(format!("{}.txt", mpi.name()));
     let text = fs::read_to_string(&pins).with_context(|| format!("cannot read {}", pins.display()))?;
     Ok((pins, text))
@@ -111,41 +114,67 @@ pub fn pinned(paths: &Paths, mpi: Mpi) -> Result<String> {
     version.with_context(|| format!("{} pins no {}", file.display(), mpi.name()))
 }
 
-fn set_up_one(paths: &Paths, mpi: Mpi) -> Result<()> {
-    let (pins, text) = pins(paths, mpi)?;
-    let python = run_quiet(Command::new("python3").arg("-VV")).context("python3 is needed to fetch the MPIs")?;
+/// Makes the virtual environment of one, unless it is there and made from the same pins.
+///
+/// # Errors
+/// As [`set_up`].
+pub fn set_up_one(paths: &Paths, mpi: Mpi) -> Result<()> {
+    let (pins, _) = pins(paths, mpi)?;
+    environment(paths, &format!("{} and mpi4py", mpi.name()), &mpi.folder(paths), &pins)
+}
+
+/// Makes a virtual environment with what a file pins, unless it is there and made from the same pins.
+///
+/// # Errors
+/// If Python is missing or a wheel cannot be had or has another hash.
+pub fn environment(paths: &Paths, what: &str, folder: &Path, pins: &Path) -> Result<()> {
+    let text = fs::read_to_string(pins).with_context(|| format!("cannot read {}", pins.display()))?;
+    let python =
+        run_quiet(Command::new("python3").arg("-VV")).with_context(|| format!("python3 is needed to fetch {what}"))?;
     let wanted = format!("{python}{text}");
-    let folder = mpi.folder(paths);
     let stamp = folder.join("made-from");
     if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
         return Ok(());
     }
-    let bar = spinner(format!("fetching {} and mpi4py", mpi.name()));
+    let bar = spinner(format!("fetching {what}"));
     if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     fs::create_dir_all(paths.mpi())?;
-    let pip = make_environment(paths, &folder)?;
-    let mut install = Command::new(&pip[0]);
-    install.args(&pip[1..]).args(["install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
-    install.args(["--only-binary", ":all:", "--require-hashes", "-r"]).arg(&pins);
-    let outcome = run_limited(&mut install, PIP_LIMIT)?;
-    if !outcome.ok() {
-        bail!("pip could not install {}: {}", mpi.name(), outcome.stderr.trim());
-    }
+    let pip = make_environment(paths, folder)?;
+    install(&pip, pins).with_context(|| format!("pip could not install {what}"))?;
     fs::write(&stamp, wanted)?;
     bar.finish_and_clear();
-    println!("{:8} ready in {}", mpi.name(), folder.display());
+    println!("{what} ready in {}", folder.display());
+    Ok(())
+}
+
+/// Installs what a file pins; `pip` is the command.
+///
+/// # Errors
+/// If a wheel cannot be had or has another hash.
+pub fn install(pip: &[PathBuf], pins: &Path) -> Result<()> {
+    let mut install = Command::new(&pip[0]);
+    install.args(&pip[1..]).args(["install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+    install.args(["--only-binary", ":all:", "--require-hashes", "-r"]).arg(pins);
+    let outcome = run_limited(&mut install, PIP_LIMIT)?;
+    if !outcome.ok() {
+        bail!("{}: {}", outcome.cause(), outcome.stderr.trim());
+    }
     Ok(())
 }
 
 /// Makes an empty virtual environment; returns the command that is its pip.
-fn make_environment(paths: &Paths, folder: &Path) -> Result<Vec<PathBuf>> {
+///
+/// # Errors
+/// If Python cannot make one, or there is no pip to be had.
+pub fn make_environment(paths: &Paths, folder: &Path) -> Result<Vec<PathBuf>> {
     if run_quiet(Command::new("python3").args(["-m", "venv"]).arg(folder)).is_ok() {
         return Ok(vec![folder.join("bin/pip")]);
     }
     run_quiet(Command::new("python3").args(["-m", "venv", "--clear", "--without-pip"]).arg(folder))
         .context("python3 cannot make a virtual environment (Debian: apt-get install python3-venv)")?;
+    fs::create_dir_all(paths.mpi())?;
     let wheel = paths.mpi().join(PIP_URL.rsplit('/').next().unwrap_or("pip.whl"));
     let fetch = "import sys, hashlib, urllib.request\n\
                  data = urllib.request.urlopen(sys.argv[1], timeout=60).read()\n\
@@ -169,22 +198,28 @@ pub fn program(paths: &Paths, mpi: Mpi, name: &str) -> PathBuf {
 /// # Errors
 /// If a program does not compile without warnings.
 pub fn compile(paths: &Paths) -> Result<()> {
+    Mpi::ALL.into_iter().try_for_each(|mpi| compile_these(paths, mpi, &PROGRAMS))
+}
+
+/// Compiles some of them with one MPI.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_these(paths: &Paths, mpi: Mpi, programs: &[&str]) -> Result<()> {
     let sources = paths.mpi_sources();
     let header = modified(&sources.join("common.h"))?;
-    for mpi in Mpi::ALL {
-        let wrapper = mpi.bin(paths, "mpicc");
-        for name in PROGRAMS {
-            let source = sources.join(name).with_extension("c");
-            let out = program(paths, mpi, name);
-            let newest = modified(&source)?.max(header).max(modified(&wrapper)?);
-            if modified(&out).is_ok_and(|made| made > newest) {
-                continue;
-            }
-            fs::create_dir_all(out.parent().unwrap_or(Path::new("/")))?;
-            let mut cc = Command::new(&wrapper);
-            cc.args(["-O2", "-std=gnu11", "-pthread", "-Wall", "-Wextra", "-Werror"]).arg(&source).arg("-o").arg(&out);
-            run_quiet(&mut cc).with_context(|| format!("{} does not compile with {}", source.display(), mpi.name()))?;
+    let wrapper = mpi.bin(paths, "mpicc");
+    for name in programs {
+        let source = sources.join(name).with_extension("c");
+        let out = program(paths, mpi, name);
+        let newest = modified(&source)?.max(header).max(modified(&wrapper)?);
+        if modified(&out).is_ok_and(|made| made > newest) {
+            continue;
         }
+        fs::create_dir_all(out.parent().unwrap_or(Path::new("/")))?;
+        let mut cc = Command::new(&wrapper);
+        cc.args(["-O2", "-std=gnu11", "-pthread", "-Wall", "-Wextra", "-Werror"]).arg(&source).arg("-o").arg(&out);
+        run_quiet(&mut cc).with_context(|| format!("{} does not compile with {}", source.display(), mpi.name()))?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::e2e::{self, Ended};
 use crate::paths::Paths;
 use crate::process::run_limited;
-use crate::{any_mpi, bad_days, carriers, disk, dist, floors, lab, measured, mpi, predictions, readme};
+use crate::{any_mpi, bad_days, carriers, disk, dist, floors, lab, measured, mpi, packages, predictions, readme};
 
 /// The crates that must build without the standard library.
 const NO_STD: [&str; 9] = [
@@ -136,6 +136,7 @@ pub fn run(paths: &Paths, quick: bool) -> Result<bool> {
     tally.step("format", || must(paths.cargo().args(["fmt", "--all", "--check"]), SHORT));
     tally.step("floors", || check_floors(paths));
     tally.step("readme", || check_readme(paths));
+    tally.step("licences of what is shipped", || check_licences(paths));
     tally.step("clippy", || {
         let args = ["clippy", "--workspace", "--all-targets", "--quiet", "--keep-going", "--", "-D", "warnings"];
         must(paths.cargo().args(args), COMPILING)
@@ -183,6 +184,12 @@ fn check_floors(paths: &Paths) -> Result<(), String> {
 
 fn check_readme(paths: &Paths) -> Result<(), String> {
     let found = readme::disagreements(paths).map_err(|error| format!("{error:#}"))?;
+    if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
+}
+
+fn check_licences(paths: &Paths) -> Result<(), String> {
+    let crates = packages::crates::all(paths).map_err(|error| format!("{error:#}"))?;
+    let found = packages::crates::complaints(&crates);
     if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
 }
 
@@ -418,7 +425,8 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
     let mut ran = any_mpi::run(paths, &mut note)
         .and_then(|()| measured::run(paths, &paths.dist().join("bin/weir"), "", &mut note))
         .and_then(|()| predictions::run(paths, &paths.dist().join("bin/weir"), "", &mut note))
-        .and_then(|()| e2e::run_on_loopback(paths, &mut note));
+        .and_then(|()| e2e::run_on_loopback(paths, &mut note))
+        .and_then(|()| packages::check::of_this_machine(paths, &mut note));
     if world.is_ok() && ran.is_ok() {
         ran = e2e::run(paths, quick, "", Instant::now() + END_TO_END, &mut note);
     }

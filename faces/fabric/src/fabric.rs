@@ -4,7 +4,7 @@ use crate::abi::*;
 use crate::guard;
 use crate::handle::{Begins, Handle};
 use crate::{domain, eq, host, info, params};
-use std::ffi::{c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::{Arc, LazyLock};
 
@@ -39,7 +39,7 @@ struct Provider(std::cell::UnsafeCell<FiProvider>);
 unsafe impl Sync for Provider {}
 
 static PROVIDER: Provider = Provider(std::cell::UnsafeCell::new(FiProvider {
-    version: fi_version(0, 1),
+    version: fi_version(number(env!("CARGO_PKG_VERSION_MAJOR")), number(env!("CARGO_PKG_VERSION_MINOR"))),
     // The newest interface the structures here were checked against. A library skips a provider that declares less than the application asks for.
     fi_version: fi_version(2, 6),
     context: FiContext { internal: [ptr::null_mut(); 4] },
@@ -48,6 +48,30 @@ static PROVIDER: Provider = Provider(std::cell::UnsafeCell::new(FiProvider {
     fabric: open,
     cleanup,
 }));
+
+/// A part of the version, read when this is compiled.
+const fn number(text: &str) -> u32 {
+    match u32::from_str_radix(text, 10) {
+        Ok(number) => number,
+        Err(_) => panic!("a part of the version is no number"),
+    }
+}
+
+/// The version, and the commit where whoever built it said so (`WEIR_COMMIT`); a C string for whoever loads this library, `weir info` above all.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_version() -> *const c_char {
+    VERSION.as_ptr()
+}
+
+/// What [`weir_version`] tells.
+pub static VERSION: LazyLock<CString> = LazyLock::new(|| {
+    let version = env!("CARGO_PKG_VERSION");
+    let text = match option_env!("WEIR_COMMIT") {
+        Some(commit) if !commit.is_empty() => format!("{version} ({commit})"),
+        _ => version.to_owned(),
+    };
+    CString::new(text).unwrap_or_default()
+});
 
 /// Entry point of a libfabric provider: libfabric calls it once after loading the library.
 #[unsafe(no_mangle)]
@@ -142,4 +166,18 @@ unsafe extern "C" fn trywait(_: Handle<FidFabric>, fids: *mut Handle<Fid>, count
         }
         Ok(0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_told_to_libfabric_is_the_start_of_the_whole_one() {
+        // SAFETY: read only, as libfabric does before it writes to `context`.
+        let packed = unsafe { (*PROVIDER.0.get()).version };
+        // SAFETY: a C string that lives as long as the library.
+        let whole = unsafe { std::ffi::CStr::from_ptr(weir_version()) }.to_str().expect("text");
+        assert!(whole.starts_with(&format!("{}.{}.", packed >> 16, packed & 0xffff)), "{packed:#x}: {whole}");
+    }
 }

@@ -3,6 +3,7 @@
 //! Each is `FI_WEIR_X` to libfabric and `WEIR_X` to the rest of Weir; the former wins.
 
 use crate::abi::*;
+use crate::fabric::VERSION;
 use crate::{host, libraries};
 use std::ffi::CString;
 use weir_engine::{EngineConfig, EngineError, SettingNames};
@@ -114,12 +115,16 @@ pub const PARAMS: &[Param] = &[
     param("inject_size", "Largest message of fi_inject, bytes; not above 16384 (default: 16384)"),
 ];
 
-/// Declares all parameters to libfabric.
+/// Declares all parameters to libfabric, and one that nobody sets: libfabric keeps two numbers of a version, and this is where `fi_info -g weir` shows the rest.
 pub fn define_all() {
     for p in PARAMS {
         if let (Ok(name), Ok(help)) = (CString::new(p.name), CString::new(p.help)) {
             host::define_param(&name, FI_PARAM_STRING, &help);
         }
+    }
+    let version = format!("This provider is weir {}; setting it changes nothing", VERSION.to_string_lossy());
+    if let Ok(help) = CString::new(version) {
+        host::define_param(c"version", FI_PARAM_STRING, &help);
     }
 }
 

@@ -37,7 +37,7 @@ const MAIN_EXAMPLES: &str = "Examples:
 
 /// Fast and predictable messages for parallel programs on ordinary networks.
 #[derive(Debug, Parser)]
-#[command(name = "weir", version, max_term_width = 100, after_help = format!("{MAIN_EXAMPLES}{EXIT_CODES}"))]
+#[command(name = "weir", version = crate::version(), max_term_width = 100, after_help = format!("{MAIN_EXAMPLES}{EXIT_CODES}"))]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,

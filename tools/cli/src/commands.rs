@@ -127,13 +127,15 @@ fn info(env: &Env, output: &Output) -> Result<u8> {
             Err(error) => json!({"error": error.to_string()}),
         };
         return print_json(
-            &json!({"weir": env!("CARGO_PKG_VERSION"), "provider": provider, "key": key, "mpi": mpis, "interfaces": list, "carriers": carriers, "settings": settings}),
+            &json!({"weir": crate::version(), "provider": provider, "key": key, "mpi": mpis, "interfaces": list, "carriers": carriers, "settings": settings}),
         );
     }
-    let mut text = format!("weir        {}\n", env!("CARGO_PKG_VERSION"));
+    let mut text = format!("weir        {}\n", crate::version());
     text += &match &provider {
         Ok((facts, file)) => {
-            format!("provider    {} {}.{}, {}\n", facts.name, facts.version.0, facts.version.1, file.display())
+            let numbers = || format!("{}.{}", facts.version.0, facts.version.1);
+            let version = facts.full_version.clone().unwrap_or_else(numbers);
+            format!("provider    {} {version}, {}\n", facts.name, file.display())
         }
         Err(error) => format!("provider    none: {error:#}\n"),
     };

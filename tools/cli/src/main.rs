@@ -21,6 +21,15 @@ use clap::Parser;
 use weir_bench::speaker::prints_what_the_parser_says;
 use weir_job::Env;
 
+/// The version, and the commit where whoever built it said so (`WEIR_COMMIT`, as `cargo xtask dist` and `install` do).
+pub(crate) fn version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match option_env!("WEIR_COMMIT") {
+        Some(commit) if !commit.is_empty() => format!("{version} ({commit})"),
+        _ => version.to_owned(),
+    }
+}
+
 fn main() -> ExitCode {
     weir_emulate::process::quietly(command)
 }

@@ -9,7 +9,8 @@ use crate::args::Args;
 /// All pages with their file names. The emulator has a page written by hand.
 pub fn all() -> Result<Vec<(String, Vec<u8>)>> {
     // Without the command `help`, which has no page.
-    let mut main = Args::command().disable_help_subcommand(true);
+    // And without the commit: a page is of a version.
+    let mut main = Args::command().disable_help_subcommand(true).version(env!("CARGO_PKG_VERSION"));
     main.build();
     let mut pages = Vec::new();
     pages.push(("weir.1".into(), page(&main)?));

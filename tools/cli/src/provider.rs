@@ -20,6 +20,8 @@ pub struct Facts {
     pub name: String,
     /// Its own version, major and minor.
     pub version: (u16, u16),
+    /// Its whole version, with the commit it was built from if that is known; none of other providers, and of ours before it told.
+    pub full_version: Option<String>,
     /// The newest libfabric API it speaks.
     pub api_version: (u16, u16),
 }
@@ -37,12 +39,7 @@ pub fn find(env: &weir_job::Env) -> Result<PathBuf> {
         }
         return Ok(file.canonicalize()?);
     }
-    let mut folders: Vec<PathBuf> = Vec::new();
-    if let Some(bin) =
-        std::env::current_exe().ok().and_then(|exe| exe.canonicalize().ok()?.parent().map(Path::to_owned))
-    {
-        folders.extend([bin.join("../lib"), bin.join("../lib/weir"), bin.join("../weir/lib")]);
-    }
+    let mut folders = std::env::current_exe().map(|program| beside(&program)).unwrap_or_default();
     let path = env.get("FI_PROVIDER_PATH").map(std::ffi::OsString::as_os_str);
     folders.extend(elf::path_list(path));
     folders.extend(["/usr/local/lib/weir", "/usr/lib/weir"].map(PathBuf::from));
@@ -54,6 +51,14 @@ pub fn find(env: &weir_job::Env) -> Result<PathBuf> {
             bail!("{FILE_NAME} is in none of: {}; set WEIR_LIB to its folder", looked.join(", "))
         }
     }
+}
+
+/// Where the provider is beside this program, wherever both were moved to: in `lib/weir` of its prefix (installed by a package of any kind), in `lib` (`cargo xtask build`), or in what that
+/// built, where the program is the one in Cargo's own folder. (The system tells the program's file, not a link to it.)
+fn beside(program: &Path) -> Vec<PathBuf> {
+    let prefix = program.canonicalize().ok().and_then(|file| Some(file.parent()?.parent()?.to_owned()));
+    let of = |prefix: PathBuf| ["lib/weir", "lib64/weir", "lib", "weir/lib"].map(|folder| prefix.join(folder));
+    prefix.map(of).into_iter().flatten().collect()
 }
 
 /// Loads the provider in a process of its own, so that a broken one cannot take this one along.
@@ -101,13 +106,34 @@ pub fn load(provider: &Path) -> Result<Facts> {
     }
     // SAFETY: the name is a C string of the provider's, not null, as checked.
     let name = unsafe { std::ffi::CStr::from_ptr(head.name) }.to_string_lossy().into_owned();
+    // SAFETY: our provider declares it as `const char *weir_version(void)`; other providers have no function of this name.
+    let told = unsafe { library.get::<unsafe extern "C" fn() -> *const std::ffi::c_char>(b"weir_version\0") };
+    // SAFETY: called without arguments; the answer is null or a C string that lives as long as the library.
+    let told = told.ok().map(|ask| unsafe { ask() }).filter(|text| !text.is_null());
+    // SAFETY: as above.
+    let full_version = told.map(|text| unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().into_owned());
     let split = |v: u32| ((v >> 16) as u16, (v & 0xffff) as u16);
-    Ok(Facts { name, version: split(head.version), api_version: split(head.fi_version) })
+    Ok(Facts { name, version: split(head.version), full_version, api_version: split(head.fi_version) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_provider_is_looked_for_in_the_prefix_of_the_program() {
+        let dir = tempfile::tempdir().unwrap();
+        let prefix = dir.path().canonicalize().unwrap().join("moved");
+        std::fs::create_dir_all(prefix.join("bin")).unwrap();
+        std::fs::write(prefix.join("bin/weir"), "").unwrap();
+        let link = dir.path().join("weir");
+        std::os::unix::fs::symlink(prefix.join("bin/weir"), &link).unwrap();
+        for program in [prefix.join("bin/weir"), link] {
+            let folders = beside(&program);
+            assert_eq!(folders[..3], ["lib/weir", "lib64/weir", "lib"].map(|folder| prefix.join(folder)));
+        }
+        assert!(beside(&prefix.join("bin/nothing")).is_empty());
+    }
 
     #[test]
     fn a_named_folder_without_the_provider_is_refused() {
