@@ -123,10 +123,10 @@ impl Gene {
     }
 
     fn requests(self) -> Requests {
-        let mode = [WaitMode::One, WaitMode::All, WaitMode::Any][usize::from(self.how % 3)];
+        let mode = [WaitMode::One, WaitMode::All, WaitMode::Any, WaitMode::Some][usize::from(self.how % 4)];
         let one = |id: u8| Request { id: RequestId(u32::from(id % 3)), index: self.bit(6).then(|| number(self.c)) };
         let list = if mode == WaitMode::One { vec![one(self.a)] } else { vec![one(self.a), one(self.b)] };
-        let binds = vec![(Bound::Flag, Slot(3)), (Bound::Index, Slot(4)), (Bound::Source, Slot(5))];
+        let binds = vec![(Bound::Flag, Slot(3)), (Bound::Index, Slot(4)), (Bound::Source, Slot(5)), (Bound::Outcount, Slot(2))];
         Requests { mode, list, binds }
     }
 
@@ -166,7 +166,13 @@ impl Gene {
             8 => {
                 message(Message::Sendrecv(Send { request: None, ..self.send() }, Recv { request: None, ..self.recv() }))
             }
-            9 | 10 => message(Message::Wait(self.requests())),
+            9 => message(Message::Wait(self.requests())),
+            10 => message(match self.how % 4 {
+                0 => Message::SendInit(self.send()),
+                1 => Message::RecvInit(self.recv()),
+                2 => Message::Start(self.requests().list),
+                _ => Message::Free(self.requests().list.swap_remove(0)),
+            }),
             11 => message(Message::Test(self.requests())),
             12 => message(Message::Probe(Recv { request: None, ..self.recv() })),
             13 | 14 => message(Message::Collective(self.collective())),

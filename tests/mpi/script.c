@@ -54,7 +54,23 @@ static void step(char **w, int words) {
         MPI_Request some[WORDS];
         for (int i = 1; i < words; i++) some[i - 1] = requests[request(w[i])];
         MPI_Waitall(words - 1, some, MPI_STATUSES_IGNORE);
-    } else if (strcmp(w[0], "barrier") == 0) MPI_Barrier(c);
+        for (int i = 1; i < words; i++) requests[request(w[i])] = some[i - 1];
+    } else if (strcmp(w[0], "waitsome") == 0 || strcmp(w[0], "startall") == 0) {
+        MPI_Request some[WORDS];
+        int count, at[WORDS], starts = w[0][0] == 's';
+        for (int i = 1; i < words; i++) some[i - 1] = requests[request(w[i])];
+        if (starts) MPI_Startall(words - 1, some);
+        else MPI_Waitsome(words - 1, some, &count, at, MPI_STATUSES_IGNORE);
+        for (int i = 1; i < words; i++) requests[request(w[i])] = some[i - 1];
+    } else if (strcmp(w[0], "sendinit") == 0)
+        MPI_Send_init(data, number(w[2]), b, number(w[1]), number(w[3]), c, requests + request(w[4]));
+    else if (strcmp(w[0], "ssendinit") == 0)
+        MPI_Ssend_init(data, number(w[2]), b, number(w[1]), number(w[3]), c, requests + request(w[4]));
+    else if (strcmp(w[0], "recvinit") == 0)
+        MPI_Recv_init(room_of(request(w[3])), MOST, b, source(w[1]), tag(w[2]), c, requests + request(w[3]));
+    else if (strcmp(w[0], "start") == 0) MPI_Start(requests + request(w[1]));
+    else if (strcmp(w[0], "free") == 0) MPI_Request_free(requests + request(w[1]));
+    else if (strcmp(w[0], "barrier") == 0) MPI_Barrier(c);
     else if (strcmp(w[0], "bcast") == 0) MPI_Bcast(data, number(w[2]), b, number(w[1]), c);
     else if (strcmp(w[0], "allreduce") == 0) MPI_Allreduce(data, room_of(1), number(w[1]), b, MPI_BOR, c);
     else if (strcmp(w[0], "sleep") == 0) usleep((useconds_t)number(w[1]) * 1000);

@@ -1,9 +1,10 @@
 //! What `weir predict` and `weir record` say, held against real MPIs: whether programs end (`tests/mpi/deadlocks.txt`), and
 //! whether models of recorded runs repeat larger ones.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,11 +41,19 @@ pub fn run(paths: &Paths, weir: &Path, only: &str, mut report: impl FnMut(&str, 
         .iter()
         .filter(|under| under.launcher.starts_with(paths.mpi()) && !under.name.contains("abi"))
     {
-        let name = format!("models of recorded runs under {}", under.name);
-        if name.contains(only) {
-            let ended =
-                recorded(paths, weir, under).map_or_else(|e| Ended::Failed(format!("{e:#}")), |()| Ended::Passed);
-            report(&name, &ended);
+        type Check = fn(&Real) -> Result<()>;
+        let checks: [(&str, Check); 3] = [
+            ("models of recorded runs", recorded),
+            ("what the recorder sees and says", seen),
+            ("annotated programs against recorded ones", annotated),
+        ];
+        for (what, check) in checks {
+            let name = format!("{what} under {}", under.name);
+            if name.contains(only) {
+                let real = Real { paths, weir, under, folder: tempfile::tempdir()? };
+                let ended = check(&real).map_or_else(|e| Ended::Failed(format!("{e:#}")), |()| Ended::Passed);
+                report(&name, &ended);
+            }
         }
     }
     Ok(())
@@ -82,6 +91,7 @@ fn directive(step: &str) -> Result<String> {
     let words: Vec<&str> = step.split(' ').collect();
     let any = |word: &str| if word == "*" { "ANY".to_owned() } else { word.to_owned() };
     let message = |kind: &str| format!("Message type = MPI_{kind}");
+    let listed = |all: &[&str]| all.iter().map(|r| format!("r[{r}]")).collect::<Vec<_>>().join(", ");
     Ok(match words[..] {
         ["sleep", ms] => format!("Serial time = {ms} ms"),
         ["send", to, size, tag] => format!("{} size = {size} to = {to} tag = {tag}", message("Send")),
@@ -100,10 +110,20 @@ fn directive(step: &str) -> Result<String> {
             any(recvtag)
         ),
         ["wait", r] => format!("{} req = r[{r}]", message("Wait")),
-        ["waitall", ref all @ ..] => {
-            let list: Vec<String> = all.iter().map(|r| format!("r[{r}]")).collect();
-            format!("{} req = {}", message("Waitall"), list.join(", "))
+        ["waitall", ref all @ ..] => format!("{} req = {}", message("Waitall"), listed(all)),
+        ["waitsome", ref all @ ..] => format!("{} req = {}", message("Waitsome"), listed(all)),
+        ["sendinit", to, size, tag, r] => {
+            format!("{} size = {size} to = {to} tag = {tag} req = r[{r}]", message("Send_init"))
         }
+        ["ssendinit", to, size, tag, r] => {
+            format!("{} size = {size} to = {to} tag = {tag} req = r[{r}]", message("Ssend_init"))
+        }
+        ["recvinit", from, tag, r] => {
+            format!("{} from = {} tag = {} req = r[{r}]", message("Recv_init"), any(from), any(tag))
+        }
+        ["start", r] => format!("{} req = r[{r}]", message("Start")),
+        ["startall", ref all @ ..] => format!("{} req = {}", message("Startall"), listed(all)),
+        ["free", r] => format!("{} req = r[{r}]", message("Request_free")),
         ["barrier"] => message("Barrier"),
         ["bcast", root, size] => format!("{} size = {size} root = {root}", message("Bcast")),
         ["allreduce", size] => format!("{} size = {size}", message("Allreduce")),
@@ -181,36 +201,58 @@ const RECORDED: [(&str, &str, bool); 3] = [
     ("farm", "--jobs 30 --bytes 1000 --micros 100", false),
 ];
 
+/// Programs that are run for real under one MPI.
+struct Real<'a> {
+    paths: &'a Paths,
+    weir: &'a Path,
+    under: &'a Under,
+    folder: tempfile::TempDir,
+}
+
+impl Real<'_> {
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn compile(&self, source: &Path, name: &str) -> Result<PathBuf> {
+        let program = self.at(name);
+        let mut command = Command::new(self.under.kind.bin(self.paths, "mpicc"));
+        command.args(["-O2", "-g"]).arg(source).arg("-o").arg(&program).args(["-lm", "-lpthread"]);
+        run_quiet(&mut command)?;
+        Ok(program)
+    }
+
+    /// `weir record` of a program with so many processes.
+    fn record(&self, program: &Path, words: &[&str], ranks: &str, more: &[&OsStr]) -> Result<Outcome> {
+        let mut command = Command::new(self.weir);
+        crate::launch::without_foreign(&mut command);
+        command.args(["record", "-n", ranks, "--compiler"]).arg(self.under.kind.bin(self.paths, "mpicc"));
+        command.arg("--launcher").arg(&self.under.launcher);
+        if self.under.kind == Mpi::Openmpi {
+            let all = ["--allow-run-as-root", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"];
+            command.args(all.map(|word| format!("--launcher-arg={word}")));
+        }
+        command.args(more).arg("--").arg(program).args(words);
+        run_limited(&mut command, LIMIT)
+    }
+
+    fn predict(&self, model: &Path, more: &[String]) -> Result<Outcome> {
+        let machine = self.at("machine.toml");
+        fs::write(&machine, MACHINE)?;
+        let mut command = Command::new(self.weir);
+        command.arg("predict").arg(model).arg("--machine").arg(&machine).arg("--quiet").args(more);
+        run_limited(&mut command, LIMIT)
+    }
+}
+
 /// Records each example with 2 and 4 processes; the model must say what it holds for, and if for any number, then do what is
 /// recorded with 8.
-fn recorded(paths: &Paths, weir: &Path, under: &Under) -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let at = folder.path();
+fn recorded(real: &Real) -> Result<()> {
     for (name, words, scales) in RECORDED {
-        let source = paths.root.join("examples/predict/plain").join(name).with_extension("c");
-        let program = at.join(name);
-        run_quiet(
-            Command::new(under.kind.bin(paths, "mpicc"))
-                .args(["-O2", "-g"])
-                .arg(source)
-                .arg("-o")
-                .arg(&program)
-                .arg("-lm"),
-        )?;
-        let text = at.join(format!("{name}.txt"));
-        let record = |ranks: &str, more: &[&std::ffi::OsStr]| -> Result<Outcome> {
-            let mut command = Command::new(weir);
-            crate::launch::without_foreign(&mut command);
-            command.args(["record", "-n", ranks, "--compiler"]).arg(under.kind.bin(paths, "mpicc"));
-            command.arg("--launcher").arg(&under.launcher);
-            if under.kind == Mpi::Openmpi {
-                let all = ["--allow-run-as-root", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"];
-                command.args(all.map(|word| format!("--launcher-arg={word}")));
-            }
-            command.args(more).arg("--").arg(&program).args(words.split(' '));
-            run_limited(&mut command, LIMIT)
-        };
-        let made = record("2,4", &["-o".as_ref(), text.as_os_str()])?;
+        let source = real.paths.root.join("examples/predict/plain").join(name).with_extension("c");
+        let (program, text) = (real.compile(&source, name)?, real.at(&format!("{name}.txt")));
+        let words: Vec<&str> = words.split(' ').collect();
+        let made = real.record(&program, &words, "2,4", &["-o".as_ref(), text.as_os_str()])?;
         if !made.ok() {
             bail!("{name}: {}\n{}", made.cause(), made.stderr);
         }
@@ -220,21 +262,117 @@ fn recorded(paths: &Paths, weir: &Path, under: &Under) -> Result<()> {
             bail!("{name}: not told that it {said}, or no lines:\n{}", made.stderr);
         }
         if scales {
-            let same = record("8", &["--check".as_ref(), text.as_os_str()])?;
+            let same = real.record(&program, &words, "8", &["--check".as_ref(), text.as_os_str()])?;
             if !same.ok() {
                 bail!("{name} with 8 processes: {}\n{}", same.cause(), same.stderr);
             }
         }
-        let machine = at.join("machine.toml");
-        fs::write(&machine, MACHINE)?;
-        let mut command = Command::new(weir);
-        command.arg("predict").arg(&text).arg("--machine").arg(&machine).args(["-n", "4", "--runs", "5", "--quiet"]);
-        let predicted = run_limited(&mut command, LIMIT)?;
+        let predicted = real.predict(&text, &["-n", "4", "--runs", "5"].map(String::from))?;
         if !predicted.ok() {
             bail!("{name}: weir predict: {}\n{}", predicted.cause(), predicted.stderr);
         }
     }
     Ok(())
+}
+
+/// What `recorded.c` does for each word, and what comes of it: what the model has in it and must repeat with 5 processes (with
+/// how many it was recorded: those that show the rule), or what is said.
+const SEEN: [(&str, &str, Result<&str, &str>); 8] = [
+    ("uneven", "3,4", Ok("MPI_Alltoallv")),
+    ("persistent", "3,4", Ok("MPI_Issend")),
+    ("given-up", "2,4", Ok("MPI_Request_free")),
+    ("many", "2,3", Ok("Loop iterations = 20000")),
+    ("some", "4", Err("goes on with whichever request is complete first")),
+    ("threads", "2", Err("MPI calls of several threads of one process")),
+    ("abort", "2", Err("the program failed with 2 processes")),
+    ("unfinished", "2", Err("with 2 processes")),
+];
+
+/// The recorder in front of a real MPI.
+fn seen(real: &Real) -> Result<()> {
+    let program = real.compile(&real.paths.mpi_sources().join("recorded.c"), "recorded")?;
+    for (word, ranks, wanted) in SEEN {
+        let text = real.at("model.txt");
+        let made = real.record(&program, &[word], ranks, &["-o".as_ref(), text.as_os_str()])?;
+        match wanted {
+            Ok(part) => {
+                if !made.ok() || !fs::read_to_string(&text)?.contains(part) {
+                    bail!("{word}: {}, or no {part} in the model\n{}", made.cause(), made.stderr);
+                }
+                let same = real.record(&program, &[word], "5", &["--check".as_ref(), text.as_os_str()])?;
+                if !same.ok() {
+                    bail!("{word} with 5 processes: {}\n{}", same.cause(), same.stderr);
+                }
+            }
+            Err(said) => {
+                let ours: Vec<&str> = made.stderr.lines().filter(|line| line.contains(said)).collect();
+                if ours.is_empty() || made.stderr.contains("/runs/") {
+                    bail!("{word}: not told that {said}, or a folder of ours is named\n{}", made.stderr);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Programs as people write them (`tools/annotate/tests/programs`), and what must be given to a prediction of their models.
+const ANNOTATED: [(&str, &str); 12] = [
+    ("doubling", ""),
+    ("levels", ""),
+    ("oddeven", ""),
+    ("persistent", ""),
+    ("pipeline", ""),
+    ("ring", ""),
+    ("shift", ""),
+    ("some", ""),
+    ("structs", ""),
+    ("transpose", "pair_bytes=16"),
+    ("tree", ""),
+    ("samplesort", "size_41=1000"),
+];
+
+/// The model that `weir annotate` makes of a program takes exactly as long as the one of its recorded run, where computing
+/// takes no time: the same messages, of the same sizes, in the same order.
+fn annotated(real: &Real) -> Result<()> {
+    let programs = real.paths.root.join("tools/annotate/tests/programs");
+    for (name, given) in ANNOTATED {
+        let source = programs.join(name).with_extension("c");
+        let program = real.compile(&source, name)?;
+        let (model, text) = (real.at(&format!("{name}.model.c")), real.at(&format!("{name}.txt")));
+        let annotated = run_limited(Command::new(real.weir).arg("annotate").arg(&source).arg("-o").arg(&model), LIMIT)?;
+        if !annotated.ok() {
+            bail!("{name}: {}\n{}", annotated.cause(), annotated.stderr);
+        }
+        for ranks in ["2", "4"] {
+            let made = real.record(&program, &[], ranks, &["-o".as_ref(), text.as_os_str()])?;
+            if !made.ok() {
+                bail!("{name} with {ranks}: {}\n{}", made.cause(), made.stderr);
+            }
+            let timeless = fs::read_to_string(&text)?;
+            let timeless: Vec<&str> = timeless.lines().filter(|l| !l.trim_start().starts_with("Serial ")).collect();
+            fs::write(&text, timeless.join("\n"))?;
+            let times: Vec<String> =
+                annotated.stderr.split("-p ").skip(1).filter_map(|w| w.split('=').next()).map(str::to_owned).collect();
+            let zero = times.iter().filter(|n| n.starts_with("serial_")).map(|n| format!("{n}=0"));
+            let parameters: Vec<String> = zero.chain(given.split_whitespace().map(str::to_owned)).collect();
+            let mut words = vec!["--json".to_owned(), "-n".into(), ranks.into()];
+            let of_run = seconds(&real.predict(&text, &words)?).with_context(|| format!("{name}, recorded"))?;
+            words.extend(parameters.iter().flat_map(|p| ["-p".to_owned(), p.clone()]));
+            let of_text = seconds(&real.predict(&model, &words)?).with_context(|| format!("{name}, annotated"))?;
+            if (of_run - of_text).abs() > 1e-12 {
+                bail!("{name} with {ranks}: {of_text} s by its text, {of_run} s by its run");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The time that is predicted.
+fn seconds(predicted: &Outcome) -> Result<f64> {
+    if !predicted.ok() {
+        bail!("weir predict: {}\n{}{}", predicted.cause(), predicted.stdout, predicted.stderr);
+    }
+    crate::predict::predicted_median(&predicted.stdout)
 }
 
 #[cfg(test)]

@@ -65,7 +65,25 @@ const COMMUNICATES: [&str; 47] = [
     "Alltoallw",
     "Allreduce",
 ];
-const COMMUNICATES_TOO: [&str; 4] = ["Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan"];
+const COMMUNICATES_TOO: [&str; 10] = [
+    "Reduce_scatter",
+    "Reduce_scatter_block",
+    "Scan",
+    "Exscan",
+    "Psend_init",
+    "Precv_init",
+    "Pready",
+    "Pready_range",
+    "Pready_list",
+    "Parrived",
+];
+/// Functions that only make or give up requests: a `Message` may stand before them, and need not.
+const OF_REQUESTS: [&str; 6] = ["Send_init", "Ssend_init", "Bsend_init", "Rsend_init", "Recv_init", "Request_free"];
+
+/// Whether a function of MPI only makes or gives up a request.
+pub fn is_of_requests(name: &str) -> bool {
+    name.strip_prefix("MPI_").is_some_and(|rest| OF_REQUESTS.contains(&rest))
+}
 
 /// Whether a function of MPI communicates.
 pub fn communicates(name: &str) -> bool {
@@ -331,7 +349,7 @@ impl CFile {
                 && let Some(close) = self.closing[at + 1]
                 && !(outside && self.is_declared(at))
             {
-                if communicates(word) {
+                if communicates(word) || is_of_requests(word) {
                     walk.at_close.entry(close).or_default().push(Event::Mpi(word.to_owned(), token.place));
                 } else if defined.contains(word) {
                     let args = c_arguments(&self.slice(at + 2..close), token.place);

@@ -23,12 +23,17 @@ enum Shape {
     Probe(bool),
     Wait(WaitMode),
     Test(WaitMode),
+    SendInit(SendMode),
+    RecvInit,
+    /// Whether several.
+    Start(bool),
+    Free,
     /// Which, and whether it does not block.
     Collective(CollectiveOp, bool),
 }
 
 /// The types, without `MPI_` and without the `I` of collectives.
-const TYPES: [(&str, Shape); 36] = [
+const TYPES: [(&str, Shape); 46] = [
     ("Send", Shape::Send(SendMode::Standard, false)),
     ("Ssend", Shape::Send(SendMode::Synchronous, false)),
     ("Bsend", Shape::Send(SendMode::Buffered, false)),
@@ -49,6 +54,16 @@ const TYPES: [(&str, Shape); 36] = [
     ("Test", Shape::Test(WaitMode::One)),
     ("Testall", Shape::Test(WaitMode::All)),
     ("Testany", Shape::Test(WaitMode::Any)),
+    ("Waitsome", Shape::Wait(WaitMode::Some)),
+    ("Testsome", Shape::Test(WaitMode::Some)),
+    ("Send_init", Shape::SendInit(SendMode::Standard)),
+    ("Ssend_init", Shape::SendInit(SendMode::Synchronous)),
+    ("Bsend_init", Shape::SendInit(SendMode::Buffered)),
+    ("Rsend_init", Shape::SendInit(SendMode::Ready)),
+    ("Recv_init", Shape::RecvInit),
+    ("Start", Shape::Start(false)),
+    ("Startall", Shape::Start(true)),
+    ("Request_free", Shape::Free),
     ("Barrier", Shape::Collective(CollectiveOp::Barrier, false)),
     ("Bcast", Shape::Collective(CollectiveOp::Bcast, false)),
     ("Scatter", Shape::Collective(CollectiveOp::Scatter, false)),
@@ -91,14 +106,15 @@ fn shape(name: &str) -> Option<Shape> {
 const fn allowed(shape: Shape) -> &'static [&'static str] {
     match shape {
         Shape::Send(_, false) => &["size", "from", "to", "tag", "comm", "carry"],
-        Shape::Send(_, true) => &["size", "from", "to", "tag", "comm", "carry", "req", "req/stat"],
+        Shape::Send(_, true) | Shape::SendInit(_) => &["size", "from", "to", "tag", "comm", "carry", "req", "req/stat"],
         Shape::Recv(false) => &["size", "from", "to", "tag", "comm", "bind", "stat", "req/stat"],
-        Shape::Recv(true) => &["size", "from", "to", "tag", "comm", "bind", "req", "req/stat"],
+        Shape::Recv(true) | Shape::RecvInit => &["size", "from", "to", "tag", "comm", "bind", "req", "req/stat"],
         Shape::Sendrecv => {
             &["size", "from", "to", "tag", "comm", "recvsize", "recvtag", "bind", "carry", "stat", "req/stat"]
         }
         Shape::Probe(_) => &["from", "to", "tag", "comm", "bind", "stat", "req/stat"],
         Shape::Wait(_) | Shape::Test(_) => &["size", "from", "to", "req", "stat", "req/stat", "bind"],
+        Shape::Start(_) | Shape::Free => &["req"],
         Shape::Collective(CollectiveOp::Barrier, false) => &["size", "from", "to", "comm"],
         Shape::Collective(CollectiveOp::Barrier, true) => &["size", "from", "to", "comm", "req", "req/stat"],
         Shape::Collective(_, false) => &["size", "from", "to", "comm", "root"],
@@ -157,6 +173,27 @@ impl Compiler<'_> {
                 let message =
                     if matches!(shape, Shape::Wait(_)) { Message::Wait(requests) } else { Message::Test(requests) };
                 (message, bound)
+            }
+            Shape::SendInit(mode) => {
+                self.check_own(head, "from");
+                let Some(send) = self.send(head, mode, true) else { return };
+                (Message::SendInit(send), BTreeSet::new())
+            }
+            Shape::RecvInit => {
+                self.check_own(head, "to");
+                let Some(recv) = self.recv(head, "size", "tag", true) else { return };
+                (Message::RecvInit(recv), BTreeSet::new())
+            }
+            Shape::Start(several) => {
+                let mode = if several { WaitMode::All } else { WaitMode::One };
+                let Some(mut list) = self.requests(head, mode).map(|requests| requests.list) else { return };
+                list.iter_mut().filter(|_| !several).for_each(first_of_its_name);
+                (Message::Start(list), BTreeSet::new())
+            }
+            Shape::Free => {
+                let Some(mut request) = self.request(head) else { return };
+                first_of_its_name(&mut request);
+                (Message::Free(request), BTreeSet::new())
             }
             Shape::Collective(op, begins) => {
                 let Some(mut collective) = self.collective(head, op, begins) else { return };
@@ -359,14 +396,24 @@ impl Compiler<'_> {
     fn fits(&mut self, head: &Head, bound: Bound, place: Place) {
         let name = head.name_of("type").unwrap_or_default();
         let fits = match bound {
-            Bound::Flag => matches!(shape(name), Some(Shape::Test(_) | Shape::Probe(false))),
+            Bound::Flag => match shape(name) {
+                Some(Shape::Test(mode)) => mode != WaitMode::Some,
+                found => found == Some(Shape::Probe(false)),
+            },
+            Bound::Outcount => {
+                matches!(shape(name), Some(Shape::Wait(WaitMode::Some) | Shape::Test(WaitMode::Some)))
+            }
             Bound::Index => {
                 matches!(shape(name), Some(Shape::Wait(WaitMode::Any) | Shape::Test(WaitMode::Any)))
             }
             _ => true,
         };
         if !fits {
-            let what = if bound == Bound::Flag { "flag" } else { "index" };
+            let what = match bound {
+                Bound::Flag => "flag",
+                Bound::Outcount => "outcount",
+                _ => "index",
+            };
             self.found.push(Diagnostic::error("unfit-bind", place, format!("{name} has no {what}")));
         }
     }
@@ -492,15 +539,21 @@ impl Compiler<'_> {
 }
 
 fn reserved(what: &str) -> Option<Bound> {
-    debug_assert_eq!(RESERVED.len(), 5);
+    debug_assert_eq!(RESERVED.len(), 6);
     Some(match what {
         "source" => Bound::Source,
         "tag" => Bound::Tag,
         "size" => Bound::Size,
         "flag" => Bound::Flag,
         "index" => Bound::Index,
+        "outcount" => Bound::Outcount,
         _ => return None,
     })
+}
+
+/// One request is meant: without an index, the first, as an array's name is the address of its first element.
+fn first_of_its_name(request: &mut Request) {
+    request.index.get_or_insert(Expr::int(0));
 }
 
 fn slots_of(binds: &[(Bound, Slot)]) -> BTreeSet<Slot> {

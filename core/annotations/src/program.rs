@@ -233,9 +233,12 @@ impl Message {
                 send.each_expr(work);
                 recv.each_expr(work);
             }
-            Self::Wait(requests) | Self::Test(requests) => {
-                requests.list.iter_mut().filter_map(|request| request.index.as_mut()).for_each(work);
+            Self::SendInit(send) => send.each_expr(work),
+            Self::RecvInit(recv) => recv.each_expr(work),
+            Self::Wait(Requests { list, .. }) | Self::Test(Requests { list, .. }) | Self::Start(list) => {
+                list.iter_mut().filter_map(|request| request.index.as_mut()).for_each(work);
             }
+            Self::Free(request) => request.index.iter_mut().for_each(work),
             Self::Collective(collective) => {
                 work(&mut collective.size);
                 work(&mut collective.comm);
@@ -372,10 +375,22 @@ pub enum Message {
     Recv(Recv),
     /// `MPI_Sendrecv`: both begin at once, both must be done. Neither has a request.
     Sendrecv(Send, Recv),
-    /// `MPI_Wait`, `MPI_Waitall`, `MPI_Waitany`.
+    /// `MPI_Wait`, `MPI_Waitall`, `MPI_Waitany`, `MPI_Waitsome`.
     Wait(Requests),
-    /// `MPI_Test`, `MPI_Testall`, `MPI_Testany`: sets [`Bound::Flag`].
+    /// `MPI_Test`, `MPI_Testall`, `MPI_Testany`: sets [`Bound::Flag`]; `MPI_Testsome`: sets [`Bound::Outcount`].
     Test(Requests),
+    /// `MPI_Send_init` and its like: a persistent request, of which each start is such a send. It is evaluated here, what the
+    /// message carries at each start.
+    SendInit(Send),
+    /// `MPI_Recv_init`.
+    RecvInit(Recv),
+    /// `MPI_Start`, `MPI_Startall`: begins what persistent requests are for, in this order; one without an index stands for all of
+    /// its name, by index and age, one with it for the oldest made under it that is not active. That there is none is an error
+    /// of the model.
+    Start(Vec<Request>),
+    /// `MPI_Request_free`: what the request is for goes on by itself, and a persistent one is gone; the oldest of several. One
+    /// that is neither active nor persistent is an error of the model.
+    Free(Request),
     /// `MPI_Probe` (`blocking`), `MPI_Iprobe` (not, sets [`Bound::Flag`]): as a receive that leaves the message where it is.
     Probe(Recv),
     /// All processes of a group together.
@@ -446,6 +461,8 @@ pub enum Bound {
     Flag,
     /// Of `MPI_Waitany`, `MPI_Testany`: which of the listed requests it was, from 0; -1: none was left.
     Index,
+    /// Of `MPI_Waitsome`, `MPI_Testsome`: how many were complete; -1: none was left.
+    Outcount,
     /// What the sender put under this name; that it put nothing there is an error of the model.
     Carried(FieldId),
 }
@@ -470,7 +487,8 @@ pub struct Request {
 /// What a wait or test is for.
 ///
 /// A request that nothing stands under is complete (MPI's `MPI_REQUEST_NULL`). Of several operations under one listed request
-/// `One` means the oldest; `All` all of them; `Any` the earliest complete, the lowest position in the list among equals.
+/// `One` means the oldest; `All` all of them; `Any` the earliest complete, the lowest position in the list among equals; `Some` all
+/// that are complete when the process goes on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requests {
     /// Which of the list must be complete.
@@ -491,6 +509,8 @@ pub enum WaitMode {
     All,
     /// One of them.
     Any,
+    /// One of them; all that are complete by then are taken.
+    Some,
 }
 
 /// A collective operation.

@@ -11,7 +11,7 @@ use crate::place::{Diagnostic, Place};
 use crate::syntax::{Attr, BindEx, CondEx, Ex, Head, LawEx, RankList, Stmt, StmtKind};
 
 /// What `bind` may name besides what is carried.
-pub const RESERVED: [&str; 5] = ["source", "tag", "size", "flag", "index"];
+pub const RESERVED: [&str; 6] = ["source", "tag", "size", "flag", "index", "outcount"];
 
 /// Names with dots, and names without, that are used.
 #[derive(Debug, Default)]
@@ -98,7 +98,7 @@ impl Records {
                 Attr::Ranks(list) => self.ranks(list),
                 Attr::Requests(list) => list.iter().filter_map(|r| r.index.as_ref()).for_each(|ex| self.ex(ex)),
                 Attr::Binds(binds) => {
-                    if head.name_of("type") == Some("MPI_Irecv") {
+                    if matches!(head.name_of("type"), Some("MPI_Irecv" | "MPI_Recv_init")) {
                         self.later.extend(binds.iter().map(|bind| bind.variable.clone()));
                     }
                     self.binds.extend(binds.iter().cloned());

@@ -17,7 +17,14 @@ struct Facts {
 
 /// Marks the loops of a program.
 pub fn mark(code: &mut Code) {
-    let facts: Vec<Facts> = code.ops.iter_mut().map(facts_of).collect();
+    let mut facts: Vec<Facts> = code.ops.iter_mut().map(facts_of).collect();
+    // Which persistent receive a start begins is not looked up: one from any, or one that binds, may be meant.
+    let changes = |m: &Message| matches!(m, Message::RecvInit(recv) if recv.from.is_none() || !recv.binds.is_empty());
+    if code.ops.iter().filter_map(message_of).any(changes) {
+        for (fact, op) in facts.iter_mut().zip(&code.ops) {
+            fact.unsteady |= matches!(message_of(op), Some(Message::Start(_)));
+        }
+    }
     let mut begins = Vec::new();
     for at in 0..code.ops.len() {
         match &code.ops[at].kind {
@@ -33,6 +40,10 @@ pub fn mark(code: &mut Code) {
             _ => {}
         }
     }
+}
+
+fn message_of(op: &Op) -> Option<&Message> {
+    if let OpKind::Message(message) = &op.kind { Some(message) } else { None }
 }
 
 fn is_steady(ops: &[Op], facts: &[Facts], begin: usize, end: usize, formals: &BTreeSet<Slot>) -> bool {
@@ -75,11 +86,16 @@ fn facts_of(op: &mut Op) -> Facts {
                 facts.sets = bound(&recv.binds);
             }
             Message::Wait(requests) => {
-                facts.unsteady = requests.mode == WaitMode::Any;
+                facts.unsteady = matches!(requests.mode, WaitMode::Any | WaitMode::Some);
                 facts.sets = bound(&requests.binds);
             }
             Message::Test(_) | Message::Probe(_) => facts.unsteady = true,
-            Message::Send(_) | Message::Collective(_) => {}
+            Message::Send(_)
+            | Message::SendInit(_)
+            | Message::RecvInit(_)
+            | Message::Start(_)
+            | Message::Free(_)
+            | Message::Collective(_) => {}
         },
         _ => {}
     }

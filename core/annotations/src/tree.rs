@@ -1,10 +1,12 @@
 //! Builds statements from what happens in a function's text, and checks what can be checked there.
 
-use crate::csource::is_declaration;
+use crate::csource::{is_declaration, is_of_requests};
 use crate::directive::head_name;
 use crate::place::{Diagnostic, Place};
 use crate::syntax::{Attr, CondEx, Event, FunctionText, Head, HeadKind, NamedAttr, Stmt, StmtKind};
 
+/// Calls behind the first left out by `Skip` that are shown.
+const SKIPPED_SHOWN: usize = 3;
 /// How deep bodies may stand in bodies.
 pub const MAX_NESTING: usize = 64;
 
@@ -348,6 +350,8 @@ struct Calls {
     bare: Vec<Place>,
     told: Vec<Place>,
     orphans: Vec<(String, Place)>,
+    /// Calls that a `Skip` excuses.
+    skipped: Vec<(String, Place)>,
 }
 
 impl Calls {
@@ -449,10 +453,14 @@ impl Calls {
     fn call(&mut self, name: &str, place: Place, found: &mut Vec<Diagnostic>) {
         self.seen += 1;
         self.comes_next();
-        if std::mem::take(&mut self.skip) {
+        let fits = |said: &str| said == name || (said == "MPI_Sendrecv" && name == "MPI_Sendrecv_replace");
+        if is_of_requests(name) && !self.message.as_ref().is_some_and(|(said, _)| fits(said)) {
             return;
         }
-        let fits = |said: &str| said == name || (said == "MPI_Sendrecv" && name == "MPI_Sendrecv_replace");
+        if std::mem::take(&mut self.skip) {
+            self.skipped.push((name.to_owned(), place));
+            return;
+        }
         match self.message.take() {
             Some((said, _)) if fits(&said) => {}
             other => {
@@ -479,6 +487,18 @@ impl Calls {
                     .with_help("directives stand before what they describe"),
                 );
             }
+        }
+        if let Some(((name, place), others)) = self.skipped.split_first() {
+            let more = match others.len() {
+                0 => String::new(),
+                n => format!(" and {}", counted(n, "more call", "more calls")),
+            };
+            let said = format!("{name}{more}: left out by Skip, what is communicated there is not in the model");
+            let mut warning = Diagnostic::warning("skipped", *place, said);
+            for (name, place) in others.iter().take(SKIPPED_SHOWN) {
+                warning = warning.with_place(*place, format!("{name} too"));
+            }
+            found.push(warning);
         }
         for place in &self.told {
             found.push(

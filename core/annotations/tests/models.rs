@@ -218,3 +218,45 @@ fn conversions_are_those_of_c() {
     let missing = found.model(&Setting { numprocs: 2, ..Setting::default() }).expect_err("no value for `twice`");
     assert!(missing[0].also.iter().any(|(_, why)| why.contains("a macro without brackets")), "{missing:?}");
 }
+
+#[test]
+fn persistent_requests_are_read_with_their_calls_in_c() {
+    let text = "int main() {
+// PEVPM Message type = MPI_Send_init size = 8 to = 1 req = r[0]
+  MPI_Send_init(a, 8, MPI_CHAR, 1, 0, MPI_COMM_WORLD, &r[0]);
+// PEVPM Message type = MPI_Recv_init size = 8 from = ANY req = r[1]
+  MPI_Recv_init(b, 8, MPI_CHAR, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &r[1]);
+// PEVPM Loop iterations = 2
+// PEVPM {
+  for (i = 0; i < 2; i++) {
+// PEVPM Message type = MPI_Startall req = r
+    MPI_Startall(2, r);
+// PEVPM Message type = MPI_Waitsome req = r bind n = outcount
+    MPI_Waitsome(2, r, &n, at, MPI_STATUSES_IGNORE);
+// PEVPM Runon c1 = n < 2
+// PEVPM {
+// PEVPM Message type = MPI_Waitall req = r
+    if (n < 2) MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+// PEVPM }
+  }
+// PEVPM }
+// PEVPM Message type = MPI_Request_free req = r[0]
+  MPI_Request_free(&r[0]);
+  MPI_Request_free(&r[1]);
+}
+";
+    let parsed = read(text).unwrap();
+    assert!(parsed.warnings.is_empty(), "{:?}", parsed.warnings);
+    let round = ["start 1", "wait Some for 1", "wait All for 1"];
+    let all = [&["send init 8 to 1", "recv init 8 from any"][..], &round, &round, &["free"]].concat();
+    assert_eq!(walk(&model(text, 2, &[], None), 0, 1000), all);
+    // A start may begin a receive from anybody: no iteration is sure to be like another.
+    let steady = |text: &str| {
+        model(text, 2, &[], None).ops.iter().any(|op| matches!(&op.kind, OpKind::LoopBegin(l) if l.steady))
+    };
+    let alone = text.replace("MPI_Waitsome req = r bind n = outcount", "MPI_Waitall req = r");
+    let alone = alone.replace("MPI_Waitsome(", "MPI_Waitall(").replace("c1 = n < 2", "c1 = 1");
+    assert!(!steady(&alone));
+    assert!(steady(&alone.replace("from = ANY", "from = 1")));
+    assert!(!steady(&text.replace("from = ANY", "from = 1")));
+}

@@ -32,6 +32,10 @@ enum Action {
         tag: Option<i64>,
         request: Option<u32>,
     },
+    /// A send or receive that begins when it is started.
+    Init(Box<Action>),
+    Start(Vec<u32>),
+    Free(u32),
     Sendrecv {
         to: i64,
         bytes: i64,
@@ -40,6 +44,10 @@ enum Action {
     WaitAll(Vec<u32>),
     /// Then computes for (position + 1) x 3 us.
     WaitAny(Vec<u32>),
+    /// Then computes for (how many were complete + 1) x 3 us.
+    WaitSome(Vec<u32>),
+    /// The same.
+    TestSome(Vec<u32>),
     /// Then computes for 7 us if it is complete.
     Test(u32),
     /// Then computes for (source + 1) x 2 us.
@@ -93,8 +101,14 @@ enum Ref {
 enum Stands {
     At(Vec<Ref>),
     AtAny(Vec<(usize, Ref)>),
+    /// Whether it waits.
+    AtSome(Vec<Ref>, bool),
     AtTest(Option<Ref>),
-    AtProbe { from: Option<i64>, tag: Option<i64>, blocking: bool },
+    AtProbe {
+        from: Option<i64>,
+        tag: Option<i64>,
+        blocking: bool,
+    },
 }
 
 #[derive(Default)]
@@ -104,6 +118,8 @@ struct Process {
     stands: Option<Stands>,
     done: bool,
     names: Vec<(u32, Ref)>,
+    /// Persistent requests: which, made by which action, for what.
+    made: Vec<(u32, usize, Action)>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -167,6 +183,24 @@ impl Simulator {
         Ref::Recv(self.recvs.len() - 1)
     }
 
+    /// Begins a send or receive, of an action.
+    fn begin(&mut self, rank: usize, what: &Action, action: usize) -> Option<Stands> {
+        let (made, request) = match what {
+            Action::Send { mode, to, bytes, tag, request } => {
+                (self.send(rank, *mode, *to, *bytes, *tag, action), request)
+            }
+            Action::Recv { from, tag, request } => (self.recv(rank, *from, *tag, action), request),
+            other => panic!("{other:?} begins nothing"),
+        };
+        match request {
+            Some(id) => {
+                self.processes[rank].names.push((*id, made));
+                None
+            }
+            None => Some(Stands::At(vec![made])),
+        }
+    }
+
     fn act(&mut self, rank: usize, program: &[Action]) {
         let pc = self.processes[rank].pc;
         let Some(action) = program.get(pc) else {
@@ -180,25 +214,26 @@ impl Simulator {
                 self.processes[rank].clock += ns;
                 None
             }
-            Action::Send { mode, to, bytes, tag, request } => {
-                let made = self.send(rank, *mode, *to, *bytes, *tag, pc);
-                match request {
-                    Some(id) => {
-                        self.processes[rank].names.push((*id, made));
-                        None
-                    }
-                    None => Some(Stands::At(vec![made])),
+            Action::Send { .. } | Action::Recv { .. } => self.begin(rank, action, pc),
+            Action::Init(what) => {
+                if let Action::Send { request: Some(id), .. } | Action::Recv { request: Some(id), .. } = **what {
+                    self.processes[rank].made.push((id, pc, (**what).clone()));
                 }
+                None
             }
-            Action::Recv { from, tag, request } => {
-                let made = self.recv(rank, *from, *tag, pc);
-                match request {
-                    Some(id) => {
-                        self.processes[rank].names.push((*id, made));
-                        None
-                    }
-                    None => Some(Stands::At(vec![made])),
+            Action::Start(ids) => {
+                for id in ids {
+                    let (_, made, what) = self.processes[rank].made.iter().find(|m| m.0 == *id).unwrap().clone();
+                    assert!(named(&self.processes[rank], id).is_none(), "started twice");
+                    self.begin(rank, &what, made);
                 }
+                None
+            }
+            Action::Free(id) => {
+                let own = &mut self.processes[rank];
+                own.names.retain(|n| n.0 != *id);
+                own.made.retain(|m| m.0 != *id);
+                None
             }
             Action::Sendrecv { to, bytes, from } => {
                 let received = self.recv(rank, Some(*from), None, pc);
@@ -214,6 +249,11 @@ impl Simulator {
                 let own = &self.processes[rank];
                 let list = ids.iter().enumerate();
                 Some(Stands::AtAny(list.filter_map(|(n, id)| Some((n, named(own, id)?))).collect()))
+            }
+            Action::WaitSome(ids) | Action::TestSome(ids) => {
+                let own = &self.processes[rank];
+                let list = ids.iter().filter_map(|id| named(own, id)).collect();
+                Some(Stands::AtSome(list, matches!(action, Action::WaitSome(_))))
             }
             Action::Test(id) => Some(Stands::AtTest(named(&self.processes[rank], id))),
             Action::Probe { from, tag } => Some(Stands::AtProbe { from: *from, tag: *tag, blocking: true }),
@@ -264,11 +304,18 @@ impl Simulator {
                     let first = if list.is_empty() { Some(p.clock) } else { first };
                     all.extend(first.map(|at| (at.max(p.clock), Decision::Release(rank))));
                 }
+                Some(Stands::AtSome(list, true)) => {
+                    let first = list.iter().filter_map(|w| self.done(*w)).min();
+                    let first = if list.is_empty() { Some(p.clock) } else { first };
+                    all.extend(first.map(|at| (at.max(p.clock), Decision::Release(rank))));
+                }
                 Some(Stands::AtProbe { from, tag, blocking: true }) => {
                     let seen = self.seen(rank, *from, *tag);
                     all.extend(seen.map(|s| (s.0.max(p.clock), Decision::Release(rank))));
                 }
-                Some(Stands::AtTest(_) | Stands::AtProbe { .. }) => all.push((p.clock, Decision::Look(rank))),
+                Some(Stands::AtTest(_) | Stands::AtProbe { .. } | Stands::AtSome(..)) => {
+                    all.push((p.clock, Decision::Look(rank)))
+                }
                 None => {}
             }
         }
@@ -293,6 +340,13 @@ impl Simulator {
         }
     }
 
+    /// Takes what is complete of a list; how long that is computed for.
+    fn take_some(&mut self, rank: usize, list: &[Ref], at: Ns) -> Ns {
+        let complete: Vec<Ref> = list.iter().filter(|w| self.done(**w).is_some_and(|d| d <= at)).copied().collect();
+        self.processes[rank].names.retain(|name| !complete.contains(&name.1));
+        if list.is_empty() { 0 } else { (complete.len() as Ns + 1) * 3000 }
+    }
+
     fn release(&mut self, at: Ns, rank: usize) {
         let stands = self.processes[rank].stands.take().unwrap();
         let mut at = at;
@@ -305,6 +359,7 @@ impl Simulator {
                     at += (n as Ns + 1) * 3000;
                 }
             }
+            Stands::AtSome(list, _) => at += self.take_some(rank, &list, at),
             Stands::AtProbe { from, tag, .. } => at += (self.seen(rank, from, tag).unwrap().1 as Ns + 1) * 2000,
             _ => {}
         }
@@ -322,6 +377,7 @@ impl Simulator {
                 }
                 if complete { 7000 } else { 0 }
             }
+            Stands::AtSome(list, _) => self.take_some(rank, &list, clock),
             Stands::AtProbe { from, tag, .. } => {
                 let there = self.seen(rank, from, tag).is_some_and(|s| s.0 <= clock);
                 Ns::from(there) * 5000
@@ -358,6 +414,20 @@ fn steps(actions: &[Action]) -> Vec<Step> {
                 [message(Message::Send(send_of(*mode, *to, *bytes, *tag, *request))), nothing()]
             }
             Action::Recv { from, tag, request } => [message(Message::Recv(recv_of(*from, *tag, *request))), nothing()],
+            Action::Init(what) => [
+                message(match (**what).clone() {
+                    Action::Send { mode, to, bytes, tag, request } => {
+                        Message::SendInit(send_of(mode, to, bytes, tag, request))
+                    }
+                    Action::Recv { from, tag, request } => Message::RecvInit(recv_of(from, tag, request)),
+                    other => panic!("{other:?} cannot be persistent"),
+                }),
+                nothing(),
+            ],
+            Action::Start(ids) => [start(ids), nothing()],
+            Action::Free(id) => [request_free(*id), nothing()],
+            Action::WaitSome(ids) => [wait_some(ids, FREE), serial_by(FREE, 1, 3000.0)],
+            Action::TestSome(ids) => [test_some(ids, FREE), serial_by(FREE, 1, 3000.0)],
             Action::Sendrecv { to, bytes, from } => [sendrecv(*to, *bytes, *from), nothing()],
             Action::WaitAll(ids) => [wait_all(ids), nothing()],
             Action::WaitAny(ids) => [wait_any(ids, FREE), serial_by(FREE, 1, 3000.0)],
@@ -477,7 +547,35 @@ fn programs(n: usize, genes: &[Gene]) -> Vec<Vec<Action>> {
             }
             12 => {
                 let list = open[from].clone();
-                all[from].push(if bit(0) { Action::WaitAny(list) } else { Action::WaitAll(list) });
+                all[from].push(match gene.how % 4 {
+                    0 => Action::WaitAll(list),
+                    1 => Action::WaitAny(list),
+                    2 => Action::WaitSome(list),
+                    _ => Action::TestSome(list),
+                });
+            }
+            // Persistent requests: both sides made once and started twice, or one of them given up while it is under way.
+            14 => {
+                let (sent, received) = (2 * id, 2 * id + 1);
+                all[from].push(Action::Init(Box::new(sends(Some(sent)))));
+                let recv = Action::Recv { from: source, tag: wanted, request: Some(received) };
+                all[to].push(Action::Init(Box::new(recv)));
+                for (rank, request) in [(from, sent), (to, received)] {
+                    all[rank].push(Action::Start(vec![request]));
+                    if bit(2) {
+                        all[rank].push(Action::WaitAll(vec![request]));
+                        all[rank].push(Action::Start(vec![request]));
+                    }
+                    if bit(3) {
+                        all[rank].push(Action::Free(request));
+                    } else {
+                        open[rank].push(request);
+                    }
+                }
+            }
+            15 if bit(0) => {
+                all[from].push(sends(Some(2 * id)));
+                all[from].push(Action::Free(2 * id));
             }
             13 if bit(0) => all[from].push(sends(None)),
             13 if bit(1) => all[to].push(Action::Recv { from: source, tag: wanted, request: None }),
@@ -489,7 +587,11 @@ fn programs(n: usize, genes: &[Gene]) -> Vec<Vec<Action>> {
     }
     // A wait for nothing is a wait with an empty list, which the language does not have.
     for actions in &mut all {
-        actions.retain(|a| !matches!(a, Action::WaitAny(list) | Action::WaitAll(list) if list.is_empty()));
+        actions.retain(|a| match a {
+            Action::WaitAny(list) | Action::WaitAll(list) => !list.is_empty(),
+            Action::WaitSome(list) | Action::TestSome(list) => !list.is_empty(),
+            _ => true,
+        });
     }
     all
 }

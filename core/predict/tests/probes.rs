@@ -240,3 +240,93 @@ fn a_request_that_is_named_twice_is_waited_for_once() {
     let programs = [round.iter().cloned().cycle().take(20).collect(), vec![send(0, 8); 10]];
     assert_eq!(run(&programs, &simple()).verdict, Verdict::Finished);
 }
+
+#[test]
+fn a_wait_for_some_takes_all_that_are_there_and_leaves_the_rest() {
+    // Two messages are there at 2 us, the third at 9.
+    let programs = [
+        vec![
+            irecv(1, 0),
+            irecv(2, 1),
+            irecv(3, 2),
+            test_some(&[0, 1, 2], FREE),
+            expect(FREE, 0),
+            wait_some(&[0, 1, 2], FREE),
+            expect(FREE, 2),
+            serial_us(1.0),
+            test_some(&[0, 1, 2], FREE),
+            expect(FREE, 0),
+            wait_some(&[0, 1, 2], FREE),
+            expect(FREE, 1),
+            wait_some(&[0, 1, 2], FREE),
+            expect(FREE, -1),
+        ],
+        vec![send(0, 1000)],
+        vec![send(0, 1000)],
+        vec![send(0, 8000)],
+    ];
+    assert_eq!(ends(&programs, &simple()), [9.0, 0.0, 0.0, 0.0]);
+}
+
+/// A send of 1000 bytes to the other, a receive from it: made once.
+fn halo(peer: i64) -> [common::Step; 2] {
+    [
+        message(Message::SendInit(send_of(SendMode::Standard, peer, 1000, 0, Some(0)))),
+        message(Message::RecvInit(recv_of(Some(peer), None, Some(1)))),
+    ]
+}
+
+#[test]
+fn persistent_requests_begin_at_each_start() {
+    let round = || [start(&[0, 1]), wait_all(&[0, 1]), serial_us(1.0)];
+    let process = |peer| {
+        let rounds = (0..3).flat_map(|_| round());
+        halo(peer).into_iter().chain(rounds).chain([request_free(0), request_free(1)]).collect::<Vec<_>>()
+    };
+    assert_eq!(ends(&[process(1), process(0)], &simple()), [9.0, 9.0]);
+    // Made and never started is nothing; a wait for it is over at once.
+    let idle = |peer| halo(peer).into_iter().chain([wait_all(&[0, 1])]).collect::<Vec<_>>();
+    assert_eq!(ends(&[idle(1), idle(0)], &simple()), [0.0, 0.0]);
+}
+
+#[test]
+fn what_is_given_up_goes_on_by_itself() {
+    let programs = [vec![isend(1, 9000, 0), request_free(0)], vec![serial_us(1.0), recv(0)]];
+    assert_eq!(ends(&programs, &simple()), [0.0, 10.0]);
+    // One to nobody is complete at once.
+    let nobody = vec![message(Message::SendInit(send_of(SendMode::Standard, -1, 8, 0, Some(0)))), start(&[0]), wait(0)];
+    assert_eq!(ends(&[nobody], &simple()), [0.0]);
+}
+
+#[test]
+fn requests_that_are_used_against_mpi_are_failures_with_their_op() {
+    let failure = |steps: Vec<common::Step>| match run(&[steps], &simple()).verdict {
+        Verdict::Failed(failure) => failure.message,
+        other => panic!("{other:?}"),
+    };
+    let made = |more: Vec<common::Step>| halo(0).into_iter().chain(more).collect::<Vec<_>>();
+    let said = failure(made(vec![start(&[1]), start(&[1])]));
+    assert!(said.contains("r1[0] is started, and was not waited for"), "{said}");
+    let said = failure(vec![start(&[1])]);
+    assert!(said.contains("r1[0] is no persistent request"), "{said}");
+    let said = failure(made(vec![request_free(1), start(&[1])]));
+    assert!(said.contains("r1[0] is no persistent request"), "{said}");
+    let said = failure(made(vec![request_free(1), request_free(1)]));
+    assert!(said.contains("MPI_Request_free of r1[0], under which nothing was begun"), "{said}");
+    let said = failure(vec![collective(CollectiveOp::Barrier, 0, None, Some(2)), request_free(2)]);
+    assert!(said.contains("MPI_Request_free of a collective"), "{said}");
+}
+
+#[test]
+fn a_start_of_several_takes_the_time_of_each() {
+    let mut machine = simple();
+    machine.inter.send = weir_predict::machine::Local::Linear(us(2.0), 0.0);
+    let process = vec![
+        message(Message::SendInit(send_of(SendMode::Standard, 1, 8, 0, Some(0)))),
+        message(Message::SendInit(send_of(SendMode::Standard, 1, 8, 0, Some(1)))),
+        start(&[0, 1]),
+    ];
+    let begun = ends(&[process, vec![recv(0), recv(0)]], &machine);
+    let one_by_one = ends(&[vec![isend(1, 8, 0), isend(1, 8, 1)], vec![recv(0), recv(0)]], &machine);
+    assert_eq!(begun, one_by_one);
+}

@@ -33,11 +33,11 @@ pub enum Kind {
     },
     /// `MPI_Waitall` and its kin: a count and an array of requests.
     Several {
-        /// Which of them it was.
-        index: Option<At>,
-        /// The flag of a test.
-        flag: Option<At>,
+        /// What else they give, by the name that the model has for it.
+        gives: &'static [(&'static str, At)],
     },
+    /// `MPI_Start`, `MPI_Request_free`: one request alone.
+    Begin,
     /// All processes of a communicator take part.
     Collective {
         /// Count and datatype; none for a barrier.
@@ -69,7 +69,7 @@ const SEND: Kind = Kind::Send { request: None };
 const ISEND: Kind = Kind::Send { request: Some(6) };
 
 /// Calls that are messages. Arguments are those of the C bindings (MPI 4.1).
-const MESSAGES: [(&str, Kind); 37] = [
+const MESSAGES: [(&str, Kind); 47] = [
     ("MPI_Send", SEND),
     ("MPI_Ssend", SEND),
     ("MPI_Bsend", SEND),
@@ -86,10 +86,20 @@ const MESSAGES: [(&str, Kind); 37] = [
     ("MPI_Iprobe", Kind::Probe { flag: Some(3) }),
     ("MPI_Wait", Kind::One { flag: None }),
     ("MPI_Test", Kind::One { flag: Some(1) }),
-    ("MPI_Waitall", Kind::Several { index: None, flag: None }),
-    ("MPI_Waitany", Kind::Several { index: Some(2), flag: None }),
-    ("MPI_Testall", Kind::Several { index: None, flag: Some(2) }),
-    ("MPI_Testany", Kind::Several { index: Some(2), flag: Some(3) }),
+    ("MPI_Waitall", Kind::Several { gives: &[] }),
+    ("MPI_Waitany", Kind::Several { gives: &[("index", 2)] }),
+    ("MPI_Waitsome", Kind::Several { gives: &[("outcount", 2)] }),
+    ("MPI_Testall", Kind::Several { gives: &[("flag", 2)] }),
+    ("MPI_Testany", Kind::Several { gives: &[("index", 2), ("flag", 3)] }),
+    ("MPI_Testsome", Kind::Several { gives: &[("outcount", 2)] }),
+    ("MPI_Send_init", ISEND),
+    ("MPI_Ssend_init", ISEND),
+    ("MPI_Bsend_init", ISEND),
+    ("MPI_Rsend_init", ISEND),
+    ("MPI_Recv_init", Kind::Receive { request: Some(6) }),
+    ("MPI_Start", Kind::Begin),
+    ("MPI_Startall", Kind::Several { gives: &[] }),
+    ("MPI_Request_free", Kind::Begin),
     ("MPI_Barrier", collective(None, None, 0)),
     ("MPI_Bcast", collective(Some((1, 2)), Some(3), 4)),
     ("MPI_Reduce", collective(Some((2, 3)), Some(5), 6)),
@@ -171,15 +181,17 @@ pub fn kind(name: &str) -> Option<Result<Kind, ()>> {
 }
 
 /// Calls without a directive that the directive language counts as communication, so that a `Skip` must stand in their place.
-const SKIPPED: [&str; 18] = [
+const SKIPPED: [&str; 20] = [
     "MPI_Mprobe",
     "MPI_Improbe",
     "MPI_Mrecv",
     "MPI_Imrecv",
-    "MPI_Waitsome",
-    "MPI_Testsome",
-    "MPI_Start",
-    "MPI_Startall",
+    "MPI_Psend_init",
+    "MPI_Precv_init",
+    "MPI_Pready",
+    "MPI_Pready_range",
+    "MPI_Pready_list",
+    "MPI_Parrived",
     "MPI_Put",
     "MPI_Get",
     "MPI_Accumulate",
@@ -192,10 +204,11 @@ const SKIPPED: [&str; 18] = [
     "MPI_Ireduce_scatter_block",
 ];
 
-/// Whether a call that is left out has a `Skip` in its place.
+/// Whether a call that is left out has a `Skip` in its place. The language passes over those that only make requests.
 #[must_use]
 pub fn wants_skip(name: &str) -> bool {
-    matches!(kind(name), Some(Ok(_))) || SKIPPED.contains(&name)
+    let may = name.ends_with("_init") || name == "MPI_Request_free";
+    (matches!(kind(name), Some(Ok(_))) && !may) || SKIPPED.contains(&name)
 }
 
 /// A collective that does not block: its name has an `I`, and its request comes last.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -101,25 +101,10 @@ pub fn run(args: &AnnotateArgs) -> Result<u8, Error> {
         };
         measure::measure(&mut annotated, &args.source, &plan)?;
     }
-    write(args, &annotated)?;
+    let failed = |path: &std::path::Path, source| Error::Write { path: path.to_owned(), source };
+    weir_put::text(args.output.as_deref(), &annotated.text(), failed)?;
     eprint!("{}", told(&annotated, &name));
     Ok(0)
-}
-
-fn write(args: &AnnotateArgs, annotated: &Annotated) -> Result<(), Error> {
-    let text = annotated.text();
-    match &args.output {
-        Some(path) => {
-            let failed = |source| Error::Write { path: path.clone(), source };
-            weir_put::put(path, failed, |out| out.write_all(text.as_bytes()).map_err(failed))
-        }
-        None => {
-            let mut out = std::io::stdout().lock();
-            out.write_all(text.as_bytes())
-                .and_then(|()| out.flush())
-                .map_err(|source| Error::Write { path: "standard output".into(), source })
-        }
-    }
 }
 
 /// What could not be known, as lines for people.

@@ -14,6 +14,7 @@ pub mod cli;
 pub mod emit;
 mod error;
 mod expr;
+mod grid;
 mod hidden;
 mod leaving;
 mod loops;

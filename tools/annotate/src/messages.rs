@@ -92,11 +92,11 @@ impl<'t> Writer<'_, 't> {
                 self.bind("flag", flag);
                 self.status(flag.map_or(1, |f| f + 1));
             }
-            Kind::Several { index, flag } => {
+            Kind::Several { gives } => {
                 self.requests();
-                self.bind("index", index);
-                self.bind("flag", flag);
+                gives.iter().for_each(|(what, at)| self.bind(what, Some(*at)));
             }
+            Kind::Begin => self.request(Some(0)),
             Kind::Collective { size, root, comm, each, request } => self.collective(size, root, comm, each, request),
             Kind::Local | Kind::Abort => {}
         }
@@ -179,6 +179,10 @@ impl<'t> Writer<'_, 't> {
             return;
         }
         let name = identifier(text);
+        if self.arguments.get(at).is_some_and(|comm| self.walker.has_ranks_of_world(*comm)) {
+            self.put("comm", name);
+            return;
+        }
         let why = format!(
             "{} goes by the communicator {text}, whose ranks are taken for those of MPI_COMM_WORLD",
             self.call.name

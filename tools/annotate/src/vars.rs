@@ -18,7 +18,19 @@ const PARTS_PUT_IN: usize = 12;
 const MOST_WRITES: usize = 100;
 
 /// Calls of MPI that give a flag or an index, and bind it in the model.
-const BINDING: [&str; 6] = ["MPI_Test", "MPI_Testall", "MPI_Testany", "MPI_Waitany", "MPI_Iprobe", "MPI_Comm_rank"];
+const BINDING: [&str; 8] = [
+    "MPI_Test",
+    "MPI_Testall",
+    "MPI_Testany",
+    "MPI_Testsome",
+    "MPI_Waitany",
+    "MPI_Waitsome",
+    "MPI_Iprobe",
+    "MPI_Comm_rank",
+];
+/// Calls that give each process a value of its own.
+const OF_EACH: [&str; 6] =
+    ["MPI_Cart_shift", "MPI_Cart_coords", "MPI_Cart_rank", "MPI_Cart_get", "MPI_Graph_neighbors", "MPI_Group_rank"];
 /// Calls that give a status, and bind its source and tag.
 const WITH_STATUS: [&str; 7] =
     ["MPI_Recv", "MPI_Sendrecv", "MPI_Sendrecv_replace", "MPI_Probe", "MPI_Iprobe", "MPI_Wait", "MPI_Test"];
@@ -38,6 +50,8 @@ impl<'t> Walker<'t> {
     pub fn variable(&mut self, name: &'t str, at: Node<'t>, frame: &Frame) -> Result<Typed, Reason> {
         match name {
             "MPI_PROC_NULL" => return Ok(Typed::within(Expr::Null, INT, -1, -1)),
+            // What the model has for the index or number of none.
+            "MPI_UNDEFINED" => return Ok(Typed::int(-1, INT)),
             "MPI_ANY_SOURCE" | "MPI_ANY_TAG" => return Ok(Typed::of(Expr::Any, INT)),
             "NULL" => return Err("it is a pointer".into()),
             _ => {}
@@ -167,6 +181,9 @@ impl<'t> Walker<'t> {
         if let Some(known) = self.rank_or_size(&writes, at) {
             return known;
         }
+        if let Some(known) = self.neighbour(name, &writes, frame) {
+            return known;
+        }
         if self.resolving.contains(&var) {
             return self.asked_for(name, var, ty, true, at, "its value depends on itself");
         }
@@ -228,9 +245,9 @@ impl<'t> Walker<'t> {
     /// Says so where a rank or number of processes is that of another communicator than `MPI_COMM_WORLD`.
     fn other_communicator(&mut self, writes: &[Write<'t>], at: Node<'t>) {
         let calls = writes.iter().filter(|w| w.by.starts_with("MPI_Comm_"));
-        let comms: Vec<&str> =
-            calls.filter_map(|w| c::arguments(w.node).first().map(|a| self.unit.text_of(*a))).collect();
-        if let Some(comm) = comms.iter().find(|c| **c != "MPI_COMM_WORLD") {
+        let mut comms = calls.filter_map(|w| c::arguments(w.node).first().copied());
+        let other = |n: &Node<'t>| self.unit.text_of(*n) != "MPI_COMM_WORLD" && !self.has_ranks_of_world(*n);
+        if let Some(comm) = comms.find(other).map(|n| self.unit.text_of(n)) {
             let why = format!("ranks of {comm} are taken for those of MPI_COMM_WORLD");
             self.note(line(at), &why);
         }
@@ -250,6 +267,10 @@ impl<'t> Walker<'t> {
         if !plain {
             let why = match first.by {
                 "&" => format!("its address is taken in line {}", line(first.node)),
+                by if OF_EACH.contains(&by) => format!(
+                    "{by} sets it in line {}, in each process to another value, and a parameter has one for all: write an expression of procnum in its place",
+                    line(first.node)
+                ),
                 by if by.starts_with(char::is_alphabetic) => format!("{by} sets it in line {}", line(first.node)),
                 _ => format!("it changes in line {}", line(first.node)),
             };

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weir_annotate::{Options, annotate};
 use weir_annotations::expr::{Expr, PROCNUM, Slot};
-use weir_annotations::program::{Bound, Message, OpKind, Recv, Send, Until};
+use weir_annotations::program::{Bound, Message, OpKind, Recv, Requests, Send, Until, WaitMode};
 use weir_annotations::{Model, Setting, Source, Value, parse};
 
 /// What one process did, a line for each call.
@@ -35,10 +35,14 @@ enum Ending {
 
 /// Programs whose models were wrong once.
 const FOUND: [u64; 2] = [374, 1109];
+/// Programs that have persistent requests and waits for some, too, begin here.
+const LATER: u64 = program::LATER;
 
 /// The default programs, or those of the environment.
 fn wanted() -> Vec<u64> {
-    let Ok(text) = std::env::var("WEIR_ANNOTATE_PROGRAMS") else { return (0..60).chain(FOUND).collect() };
+    let Ok(text) = std::env::var("WEIR_ANNOTATE_PROGRAMS") else {
+        return (0..60).chain(FOUND).chain(LATER..LATER + 40).collect();
+    };
     let (first, last) = text.split_once("..").expect("FIRST..LAST");
     (first.parse().expect("a number")..last.parse().expect("a number")).collect()
 }
@@ -155,13 +159,14 @@ struct Process<'a> {
     log: Log,
     received: i64,
     tests: i64,
+    somes: i64,
 }
 
 impl<'a> Process<'a> {
     fn new(model: &'a Model, rank: u32) -> Self {
         let mut slots = model.slots.clone();
         slots[PROCNUM.0 as usize] = Value::Int(i64::from(rank));
-        Self { model, slots, log: Log::new(), received: 0, tests: 0 }
+        Self { model, slots, log: Log::new(), received: 0, tests: 0, somes: 0 }
     }
 
     fn value(&self, expr: &Expr) -> Result<i64, String> {
@@ -261,6 +266,18 @@ impl<'a> Process<'a> {
         Ok(())
     }
 
+    /// What a wait or test for some finds.
+    fn outcount(&mut self, requests: &Requests, least: i64, most: i64) {
+        if requests.mode != WaitMode::Some {
+            return;
+        }
+        let count = least + self.somes % most;
+        self.somes += 1;
+        for (_, slot) in requests.binds.iter().filter(|(what, _)| *what == Bound::Outcount) {
+            self.put(*slot, count);
+        }
+    }
+
     fn message(&mut self, message: &Message) -> Result<(), String> {
         let said = match message {
             Message::Send(send) => format!("send {}", self.send(send)?),
@@ -276,7 +293,18 @@ impl<'a> Process<'a> {
                 self.complete(recv)?;
                 said
             }
-            Message::Wait(_) => "wait".to_owned(),
+            Message::SendInit(send) => format!("make send {}", self.send(send)?),
+            Message::RecvInit(recv) => format!("make recv {}", self.recv(recv)?),
+            Message::Start(list) => format!("start {}", list.len()),
+            Message::Free(_) => "free".to_owned(),
+            Message::Wait(requests) => {
+                self.outcount(requests, 1, 2);
+                "wait".to_owned()
+            }
+            Message::Test(requests) if requests.mode == WaitMode::Some => {
+                self.outcount(requests, 0, 3);
+                "test".to_owned()
+            }
             Message::Test(requests) => {
                 let flag = i64::from(self.tests % 3 == 2);
                 self.tests += 1;

@@ -1,4 +1,5 @@
-//! Writes a file for a person: whole or not at all, where the person's name for it leads ([`put`]).
+//! Writes a file for a person: whole or not at all, where the person's name for it leads ([`put`]); or a text, to standard output too
+//! ([`text`]).
 
 #![forbid(unsafe_code)]
 
@@ -43,6 +44,20 @@ pub fn put<E>(
     let mut out = BufWriter::new(file);
     fill(&mut out)?;
     out.flush().map_err(failed)
+}
+
+/// Writes a text into a file as [`put`] does, or to standard output where no file is named. `failed` is told where it failed.
+///
+/// # Errors
+/// Those of the file system.
+pub fn text<E>(path: Option<&Path>, text: &str, failed: impl Fn(&Path, io::Error) -> E) -> Result<(), E> {
+    let Some(path) = path else {
+        let mut out = io::stdout().lock();
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        return written.map_err(|e| failed(Path::new("standard output"), e));
+    };
+    let here = |e| failed(path, e);
+    put(path, here, |out| out.write_all(text.as_bytes()).map_err(here))
 }
 
 /// Whether the name is one of the system's for something that is open or a device.
@@ -114,7 +129,10 @@ mod tests {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 
     fn text(path: &Path, what: &str) -> io::Result<()> {
-        put(path, |e| e, |out| out.write_all(what.as_bytes()))
+        super::text(Some(path), what, |named, e| {
+            assert_eq!(named, path);
+            e
+        })
     }
 
     fn names(dir: &Path) -> Vec<String> {

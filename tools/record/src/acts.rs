@@ -67,6 +67,8 @@ pub enum Kind {
     WaitOldest,
     /// A wait for all requests there are.
     WaitAll,
+    /// A request is given up.
+    Free,
     /// A collective; counts in [`COLLECTIVES`].
     Collective {
         /// Which.
@@ -92,6 +94,7 @@ impl Kind {
             Self::Recv | Self::Irecv | Self::Probe => vec![From, RecvTag, Comm],
             Self::Sendrecv => vec![To, Size, Tag, From, RecvTag, Comm],
             Self::Wait(count) => return vec![Request; count],
+            Self::Free => return vec![Request],
             Self::WaitOldest | Self::WaitAll | Self::End => return Vec::new(),
             Self::Collective { rooted, group, .. } => {
                 let mut all = vec![Size, Comm];
@@ -125,6 +128,7 @@ impl Kind {
             Self::Probe => "MPI_Probe".into(),
             Self::Wait(1) | Self::WaitOldest => "MPI_Wait".into(),
             Self::Wait(_) | Self::WaitAll => "MPI_Waitall".into(),
+            Self::Free => "MPI_Request_free".into(),
             Self::Collective { kind, begins, .. } => {
                 let name = COLLECTIVES.get(usize::from(kind)).unwrap_or(&"Barrier");
                 if begins { format!("MPI_I{}", name.to_lowercase()) } else { format!("MPI_{name}") }

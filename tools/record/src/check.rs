@@ -178,8 +178,14 @@ fn act(message: &Message, slots: &[Value], numprocs: u32, requests: bool) -> Res
             };
             Act { kind, numbers }
         }
+        Message::Free(free) => {
+            let index = free.index.as_ref().map_or(Ok(0), number)?;
+            Act { kind: Kind::Free, numbers: vec![index] }
+        }
         Message::Collective(collective) => whole(collective, slots, numprocs, requests)?,
-        Message::Test(_) => return Err("what no recorded model has".into()),
+        Message::Test(_) | Message::SendInit(_) | Message::RecvInit(_) | Message::Start(_) => {
+            return Err("what no recorded model has".into());
+        }
     })
 }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::check::check;
 use crate::error::Error;
-use crate::log::Recording;
+use crate::log::{Recording, Room};
 use crate::record::{self, Plan};
 use crate::{lines, model, runs};
 
@@ -85,9 +85,9 @@ pub fn run(args: &RecordArgs) -> Result<u8, Error> {
         let words: Vec<String> = args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
         (record(args)?, words.join(" "))
     } else {
-        let mut all = Vec::new();
+        let (mut all, mut room) = (Vec::new(), Room::default());
         for folder in &args.from {
-            all.extend(record::read(folder)?);
+            all.extend(record::read(folder, &mut room)?);
         }
         (all, args.from.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" "))
     };
@@ -100,18 +100,8 @@ pub fn run(args: &RecordArgs) -> Result<u8, Error> {
         return Ok(0);
     }
     let made = of(recorded, &title)?;
-    match &args.output {
-        Some(path) => {
-            let failed = |source| Error::Write { path: path.clone(), source };
-            weir_put::put(path, failed, |out| out.write_all(made.text.as_bytes()).map_err(failed))?;
-        }
-        None => {
-            let mut out = std::io::stdout().lock();
-            out.write_all(made.text.as_bytes())
-                .and_then(|()| out.flush())
-                .map_err(|source| Error::Write { path: "standard output".into(), source })?;
-        }
-    }
+    let failed = |path: &std::path::Path, source| Error::Write { path: path.to_owned(), source };
+    weir_put::text(args.output.as_deref(), &made.text, failed)?;
     for note in &made.notes {
         eprintln!("{note}");
     }
@@ -148,7 +138,10 @@ fn gathered(mut recorded: Vec<Vec<Recording>>) -> Result<runs::Runs, Error> {
 fn record(args: &RecordArgs) -> Result<Vec<Vec<Recording>>, Error> {
     let scratch = tempfile::tempdir().map_err(|e| Error::Run(format!("cannot make a folder for recordings: {e}")))?;
     let library = scratch.path().join("librecorder.so");
-    record::build(&args.compiler, &library)?;
+    record::build(&args.compiler, &library).map_err(|error| match error {
+        Error::Run(said) => Error::Run(said.replace(&format!("{}/", scratch.path().display()), "")),
+        other => other,
+    })?;
     let plan = Plan {
         compiler: args.compiler.clone(),
         launcher: args.launcher.clone(),
@@ -161,13 +154,17 @@ fn record(args: &RecordArgs) -> Result<Vec<Vec<Recording>>, Error> {
         None => scratch.path().join("runs"),
     };
     let counts: BTreeSet<u32> = args.ranks.iter().copied().collect();
-    let mut all = Vec::new();
+    let (mut all, mut room) = (Vec::new(), Room::default());
     for count in counts {
         let folder = kept.join(count.to_string());
-        fs::create_dir_all(&folder).map_err(|source| Error::Write { path: folder.clone(), source })?;
-        record::forget(&folder)?;
-        record::run(&plan, &library, count, &folder)?;
-        all.extend(record::read(&folder)?);
+        let mut one = || {
+            fs::create_dir_all(&folder).map_err(|source| Error::Write { path: folder.clone(), source })?;
+            record::forget(&folder)?;
+            record::run(&plan, &library, count, &folder)?;
+            record::read(&folder, &mut room)
+        };
+        // A folder that nobody knows is named to nobody.
+        all.extend(one().map_err(|error| if args.keep.is_some() { error } else { error.of_run(count) })?);
     }
     Ok(all)
 }

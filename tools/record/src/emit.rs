@@ -396,7 +396,7 @@ fn attributes(kind: Kind, said: &[(Field, String)], runs: &Runs) -> String {
     }
     add("comm", one(Field::Comm).filter(|text| *text != "0"));
     let requests: Vec<String> = texts(Field::Request).map(|text| format!("r[{text}]")).collect();
-    if kind.begins() || matches!(kind, Kind::Wait(_) | Kind::WaitOldest | Kind::WaitAll) {
+    if kind.begins() || matches!(kind, Kind::Wait(_) | Kind::WaitOldest | Kind::WaitAll | Kind::Free) {
         add("req", Some(&if requests.is_empty() { "r".to_owned() } else { requests.join(", ") }));
     }
     out

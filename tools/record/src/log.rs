@@ -5,9 +5,17 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// What every file begins with.
-pub const MAGIC: &[u8; 8] = b"WEIRREC1";
+pub const MAGIC: &[u8; 8] = b"WEIRREC2";
 /// Bytes a file has at most; the recorder stops there.
 pub const MOST_BYTES: usize = 64 << 20;
+/// Calls, and requests that they complete, in all files together: a model of more takes more memory and time than anybody expects.
+pub const MOST_CALLS: usize = 4_000_000;
+/// Members of communicators in all files together.
+pub const MOST_MEMBERS: usize = 1 << 25;
+/// Bytes of all files together.
+pub const MOST_TOGETHER: usize = 256 << 20;
+/// Places of calls in a file; the recorder writes fewer.
+const MOST_SITES: usize = 4096;
 /// Processes of a recorded run at most.
 pub const MOST_PROCESSES: u64 = 65_536;
 
@@ -74,6 +82,8 @@ pub enum Call {
     Wait { all: bool, any: bool, done: Vec<(u64, Option<Got>)> },
     /// `kind` counts in [`COLLECTIVES`].
     Collective { kind: u8, bytes: u64, root: i64, comm: u64, request: Option<u64> },
+    /// A request that is given up: its operation goes on by itself.
+    Free { request: u64 },
     /// The last one.
     Finalize,
 }
@@ -107,6 +117,8 @@ pub struct Recording {
     pub rank: u64,
     /// How many there were.
     pub size: u64,
+    /// A number that all files of one run have, and those of another have not.
+    pub run: u64,
     /// Places of calls.
     pub sites: Vec<Site>,
     /// Communicators other than `MPI_COMM_WORLD`: number and members, in the order of their ranks.
@@ -124,11 +136,14 @@ pub enum LogError {
     #[error("is no recording of weir record")]
     Foreign,
     /// It ends early.
-    #[error("ends early, at byte {0}: the program did not reach MPI_Finalize, or the disk was full")]
+    #[error("ends early, at byte {0}: the process did not reach MPI_Finalize, or the disk was full")]
     Short(usize),
     /// It is longer than the recorder writes.
     #[error("is longer than {} MiB", MOST_BYTES >> 20)]
     Long,
+    /// All files together hold more than a model is made of.
+    #[error("makes more than {0} in all recordings together: record a shorter run, or fewer processes")]
+    Many(String),
     /// Something in it cannot be.
     #[error("is damaged at byte {at}: {what}")]
     Damaged {
@@ -217,20 +232,73 @@ impl Reader<'_> {
     }
 }
 
+/// What the files that are read together may still hold.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    calls: usize,
+    members: usize,
+    bytes: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { calls: MOST_CALLS, members: MOST_MEMBERS, bytes: MOST_TOGETHER }
+    }
+}
+
+impl Room {
+    /// Bytes that the next file may have.
+    #[must_use]
+    pub fn of_a_file(&self) -> usize {
+        MOST_BYTES.min(self.bytes)
+    }
+
+    fn call(&mut self) -> Result<(), LogError> {
+        let many = || LogError::Many(format!("{MOST_CALLS} calls"));
+        self.calls = self.calls.checked_sub(1).ok_or_else(many)?;
+        Ok(())
+    }
+
+    fn member(&mut self) -> Result<(), LogError> {
+        let many = || LogError::Many(format!("{MOST_MEMBERS} members of communicators"));
+        self.members = self.members.checked_sub(1).ok_or_else(many)?;
+        Ok(())
+    }
+
+    fn file(&mut self, bytes: usize) -> Result<(), LogError> {
+        if bytes > MOST_BYTES {
+            return Err(LogError::Long);
+        }
+        let many = || LogError::Many(format!("{} MiB", MOST_TOGETHER >> 20));
+        self.bytes = self.bytes.checked_sub(bytes).ok_or_else(many)?;
+        Ok(())
+    }
+}
+
 impl Recording {
     /// Reads a file.
     ///
     /// # Errors
     /// If it is no whole recording.
     pub fn read(bytes: &[u8]) -> Result<Self, LogError> {
-        if bytes.len() > MOST_BYTES {
-            return Err(LogError::Long);
+        Self::read_within(bytes, &mut Room::default())
+    }
+
+    /// Reads one of several files, which share a room.
+    ///
+    /// # Errors
+    /// If it is no whole recording, or there is no room for it.
+    pub fn read_within(bytes: &[u8], room: &mut Room) -> Result<Self, LogError> {
+        room.file(bytes.len())?;
+        if bytes.len() < MAGIC.len() && MAGIC.starts_with(bytes) {
+            return Err(LogError::Short(bytes.len()));
         }
-        if bytes.get(..8) != Some(MAGIC.as_slice()) {
+        if !bytes.starts_with(MAGIC) {
             return Err(LogError::Foreign);
         }
-        let mut reader = Reader { bytes, at: 8, base: 0 };
-        let mut out = Self { rank: reader.number()?, size: reader.number()?, ..Self::default() };
+        let mut reader = Reader { bytes, at: MAGIC.len(), base: 0 };
+        let (rank, size, run) = (reader.number()?, reader.number()?, reader.number()?);
+        let mut out = Self { rank, size, run, ..Self::default() };
         if out.rank >= out.size || out.size > MOST_PROCESSES {
             return Err(reader.damaged("this process cannot be one of so many"));
         }
@@ -240,7 +308,7 @@ impl Recording {
             let rest = reader.bytes.get(reader.at..).unwrap_or_default();
             let body = rest.get(..length).ok_or_else(|| reader.short())?;
             let mut inner = Reader { bytes: body, at: 0, base: reader.at };
-            let ended = out.record(kind, &mut inner).map_err(|error| match error {
+            let ended = out.record(kind, &mut inner, room).map_err(|error| match error {
                 // What a record lacks is no fault of the file's length.
                 LogError::Short(at) => LogError::Damaged { at, what: "a record is too short" },
                 other => other,
@@ -257,11 +325,11 @@ impl Recording {
     }
 
     /// Takes up a record; whether it is the last.
-    fn record(&mut self, kind: u8, from: &mut Reader) -> Result<bool, LogError> {
+    fn record(&mut self, kind: u8, from: &mut Reader, room: &mut Room) -> Result<bool, LogError> {
         match kind {
             SITE => {
                 let id = from.number()?;
-                if id != self.sites.len() as u64 + 1 {
+                if id != self.sites.len() as u64 + 1 || self.sites.len() >= MOST_SITES {
                     return Err(from.damaged("places are not numbered in order"));
                 }
                 let offset = from.number()?;
@@ -271,6 +339,7 @@ impl Recording {
                 let id = from.id()?;
                 let mut members = Vec::new();
                 while !from.is_done() {
+                    room.member()?;
                     let member = from.number()?;
                     if member >= self.size {
                         return Err(from.damaged("no process has this number"));
@@ -288,7 +357,8 @@ impl Recording {
                 }
             }
             CALL => {
-                let event = self.event(from)?;
+                room.call()?;
+                let event = self.event(from, room)?;
                 self.events.push(event);
             }
             UNSEEN => {
@@ -311,7 +381,7 @@ impl Recording {
         Ok(false)
     }
 
-    fn event(&self, from: &mut Reader) -> Result<Event, LogError> {
+    fn event(&self, from: &mut Reader, room: &mut Room) -> Result<Event, LogError> {
         let op = from.number()?;
         let site = from.number()?;
         let site = u32::try_from(site).ok().filter(|s| *s as usize <= self.sites.len());
@@ -321,7 +391,7 @@ impl Recording {
             return Err(from.damaged("a call behind the last one"));
         }
         let op = u8::try_from(op).map_err(|_| from.damaged("no call has this number"))?;
-        Ok(Event { site, before_ns, inside_ns, call: self.call(op, from)? })
+        Ok(Event { site, before_ns, inside_ns, call: self.call(op, from, room)? })
     }
 
     fn comm(&self, from: &mut Reader) -> Result<u64, LogError> {
@@ -330,7 +400,7 @@ impl Recording {
         if known { Ok(id) } else { Err(from.damaged("no communicator has this number")) }
     }
 
-    fn call(&self, op: u8, from: &mut Reader) -> Result<Call, LogError> {
+    fn call(&self, op: u8, from: &mut Reader, room: &mut Room) -> Result<Call, LogError> {
         let size = self.size;
         let got = |from: &mut Reader| {
             Ok::<_, LogError>(Got {
@@ -370,6 +440,7 @@ impl Recording {
                 let (all, any) = (from.number()? != 0, from.number()? != 0);
                 let mut done = Vec::new();
                 while !from.is_done() {
+                    room.call()?;
                     let request = from.id()?;
                     let source = from.signed()?;
                     let got = if source == NOT_RECEIVED {
@@ -387,6 +458,7 @@ impl Recording {
                 Call::Wait { all, any, done }
             }
             13 => Call::Finalize,
+            14 => Call::Free { request: from.id()? },
             32..48 | 64..80 => {
                 let (bytes, root, comm) = (from.bytes_of_message()?, from.peer(size, NULL_PEER)?, self.comm(from)?);
                 let request = if op >= 64 { Some(from.id()?) } else { None };
@@ -402,6 +474,7 @@ impl Recording {
         let mut out = MAGIC.to_vec();
         number(&mut out, self.rank);
         number(&mut out, self.size);
+        number(&mut out, self.run);
         for (at, site) in self.sites.iter().enumerate() {
             let mut body = Vec::new();
             number(&mut body, at as u64 + 1);
@@ -460,6 +533,7 @@ fn body_of(event: &Event) -> Vec<u8> {
         Call::Probe { .. } => 11,
         Call::Wait { .. } => 12,
         Call::Finalize => 13,
+        Call::Free { .. } => 14,
         Call::Collective { kind, request, .. } => 32 + *kind + if request.is_some() { 32 } else { 0 },
     };
     let mut out = Vec::new();
@@ -513,6 +587,7 @@ fn body_of(event: &Event) -> Vec<u8> {
             number(&mut out, *comm);
             request.iter().for_each(|r| number(&mut out, *r));
         }
+        Call::Free { request } => number(&mut out, *request),
         Call::Finalize => {}
     }
     out

@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::log::{MOST_BYTES, Recording};
+use crate::log::{Recording, Room};
 
 /// The recorder, which the program's own MPI compiles: MPIs differ in their binary interfaces, not in their sources.
 const RECORDER: &str = include_str!("recorder.c");
@@ -39,7 +39,7 @@ pub struct Plan {
 pub fn build(compiler: &OsStr, library: &Path) -> Result<(), Error> {
     let folder = tempfile::tempdir().map_err(|e| Error::Run(format!("cannot make a folder for the recorder: {e}")))?;
     let source = folder.path().join("recorder.c");
-    fs::write(&source, RECORDER).map_err(|e| Error::Write { path: source.clone(), source: e })?;
+    fs::write(&source, RECORDER).map_err(|e| Error::Run(format!("cannot write the recorder's source: {e}")))?;
     let mut command = Command::new(compiler);
     command.args(["-O2", "-shared", "-fPIC"]).arg(&source).arg("-o").arg(library).args(["-ldl", "-lpthread"]);
     let name = compiler.to_string_lossy();
@@ -49,7 +49,8 @@ pub fn build(compiler: &OsStr, library: &Path) -> Result<(), Error> {
     if output.status.success() {
         return Ok(());
     }
-    let words = String::from_utf8_lossy(&output.stderr);
+    // Nobody knows our folder.
+    let words = String::from_utf8_lossy(&output.stderr).replace(&format!("{}/", folder.path().display()), "");
     let words: Vec<&str> = words.lines().map(str::trim).filter(|l| !l.is_empty()).take(3).collect();
     Err(Error::Run(format!("{name} cannot compile the recorder ({}): {}", output.status, words.join(" | "))))
 }
@@ -110,27 +111,24 @@ fn ended(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatu
     Ok(status)
 }
 
-/// Reads the recordings of a folder: of one run, or of several in folders within it.
+/// Reads the recordings of a folder: of one run, or of several in folders within it. All that are read together share a room.
 ///
 /// # Errors
-/// If there are none, one is missing or is no recording.
-pub fn read(folder: &Path) -> Result<Vec<Vec<Recording>>, Error> {
+/// If there are none, one is missing or is no recording, or there is no room.
+pub fn read(folder: &Path, room: &mut Room) -> Result<Vec<Vec<Recording>>, Error> {
     let (files, folders) = listed(folder)?;
     let mut runs = Vec::new();
     if !files.is_empty() {
-        runs.push(one_run(folder, &files)?);
+        runs.push(one_run(folder, &files, room)?);
     }
     for inner in folders {
         let (files, _) = listed(&inner)?;
         if !files.is_empty() {
-            runs.push(one_run(&inner, &files)?);
+            runs.push(one_run(&inner, &files, room)?);
         }
     }
     if runs.is_empty() {
-        return Err(Error::Usage(format!(
-            "{} holds no recordings (rank-0{SUFFIX}, ...): did the program call MPI_Init, and is it linked with the MPI of the compiler by a shared library?",
-            folder.display()
-        )));
+        return Err(Error::Empty { folder: folder.to_owned() });
     }
     Ok(runs)
 }
@@ -163,17 +161,18 @@ fn listed(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>), Error> {
     Ok((files, folders))
 }
 
-fn one_run(folder: &Path, files: &[PathBuf]) -> Result<Vec<Recording>, Error> {
+fn one_run(folder: &Path, files: &[PathBuf], room: &mut Room) -> Result<Vec<Recording>, Error> {
     let mut all = Vec::new();
     for path in files {
         let bad = |source| Error::Read { path: path.clone(), source };
         let mut bytes = Vec::new();
         let file = fs::File::open(path).map_err(bad)?;
-        file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(bad)?;
-        let recording = Recording::read(&bytes).map_err(|source| Error::Log { path: path.clone(), source })?;
+        file.take(room.of_a_file() as u64 + 1).read_to_end(&mut bytes).map_err(bad)?;
+        let recording =
+            Recording::read_within(&bytes, room).map_err(|source| Error::Log { path: path.clone(), source })?;
         all.push(recording);
     }
-    whole(all).map_err(|what| Error::Refused(format!("{}: {what}", folder.display())))
+    whole(all).map_err(|what| Error::Incomplete { folder: folder.to_owned(), what })
 }
 
 /// The recordings of one run in order, if they are all there.
@@ -185,6 +184,9 @@ pub fn whole(mut all: Vec<Recording>) -> Result<Vec<Recording>, String> {
     let size = all.first().map_or(0, |r| r.size);
     if let Some(other) = all.iter().find(|r| r.size != size) {
         return Err(format!("recordings of different runs: one of {size} processes and one of {}", other.size));
+    }
+    if let Some(pair) = all.windows(2).find(|pair| pair[0].run != pair[1].run && pair[0].rank != pair[1].rank) {
+        return Err(format!("recordings of different runs: those of processes {} and {}", pair[0].rank, pair[1].rank));
     }
     for (at, recording) in all.iter().enumerate() {
         match recording.rank.cmp(&(at as u64)) {

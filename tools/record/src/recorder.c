@@ -20,7 +20,7 @@ typedef long long ll;
 typedef unsigned long long ull;
 
 enum { SITE = 1, COMM = 2, CALL = 3, UNSEEN = 4, END = 5 };
-enum { SEND, SSEND, BSEND, RSEND, ISEND, ISSEND, IBSEND, IRSEND, RECV, IRECV, SENDRECV, PROBE, WAIT, FINALIZE };
+enum { SEND, SSEND, BSEND, RSEND, ISEND, ISSEND, IBSEND, IRSEND, RECV, IRECV, SENDRECV, PROBE, WAIT, FINALIZE, FREE };
 enum {
     BARRIER = 32, BCAST, GATHER, GATHERV, SCATTER, SCATTERV, ALLGATHER, ALLGATHERV, ALLTOALL, ALLTOALLV, REDUCE, ALLREDUCE,
     REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCAN, EXSCAN, BEGINS = 32
@@ -211,50 +211,142 @@ static ll world_rank(struct communicator *c, int peer) {
 
 /* ---- requests ---- */
 
-struct request { MPI_Request handle; MPI_Request *at; struct communicator *comm; int open, receives; };
+/* Found by hashing: a program may have many thousands open, and what is looked for here is time of the program. Each stands in
+ * two tables: by the variable that holds its handle, and by the handle. */
+enum { BY_PLACE, BY_HANDLE, TABLES };
+enum { NONE = -1 };
+struct request {
+    MPI_Request handle;
+    MPI_Request *at;
+    struct communicator *comm;
+    struct persistent *of;
+    int open, receives;
+    int next[TABLES], before[TABLES];
+};
+struct bucket { int first, last; };
 static struct request *requests;
-static size_t request_room, request_first;
-struct persistent { MPI_Request handle; int op, peer, tag, started; ll bytes; MPI_Comm comm; struct persistent *next; };
-static struct persistent *persistents;
+static int request_room, request_count;
+static struct bucket *buckets[TABLES];
+static size_t bucket_count; /* a power of two */
+/* Numbers that are free again: a heap, the lowest first. As much room as the table has. */
+static int *free_numbers, free_count;
 
-static ll begin_request(MPI_Request *at, MPI_Comm comm, int receives) {
-    size_t i = request_first;
-    while (i < request_room && requests[i].open) i++;
-    if (i == request_room) {
-        size_t room = request_room * 2 + 64;
-        struct request *more = realloc(requests, room * sizeof *more);
-        if (!more) return give_up("no memory"), 0;
-        memset(more + request_room, 0, (room - request_room) * sizeof *more);
-        requests = more, request_room = room;
+enum { PERSISTENT_BUCKETS = 1024 };
+struct persistent { MPI_Request handle; int op, peer, tag, started; ll bytes; MPI_Comm comm; struct persistent *next; };
+static struct persistent *persistents[PERSISTENT_BUCKETS];
+
+/* Handles are numbers in one MPI and pointers in another. */
+static size_t word_of(MPI_Request handle) {
+    size_t word = 0;
+    memcpy(&word, &handle, sizeof handle < sizeof word ? sizeof handle : sizeof word);
+    return word;
+}
+
+static size_t mixed(size_t word) { return (word * 0x9e3779b97f4a7c15ull) >> 24; }
+
+static struct bucket *bucket_of(int table, MPI_Request handle, MPI_Request *at) {
+    return &buckets[table][mixed(table == BY_PLACE ? (size_t)at : word_of(handle)) & (bucket_count - 1)];
+}
+
+/* The newest come last, so that of equal ones the oldest is found. */
+static void enter(int i) {
+    for (int table = 0; table < TABLES; table++) {
+        struct bucket *b = bucket_of(table, requests[i].handle, requests[i].at);
+        requests[i].next[table] = NONE;
+        requests[i].before[table] = b->last;
+        if (b->last == NONE) b->first = i;
+        else requests[b->last].next[table] = i;
+        b->last = i;
     }
-    requests[i] = (struct request){*at, at, of(comm), 1, receives};
-    request_first = i + 1;
-    return (ll)i;
+}
+
+static void leave(int i) {
+    for (int table = 0; table < TABLES; table++) {
+        struct bucket *b = bucket_of(table, requests[i].handle, requests[i].at);
+        int next = requests[i].next[table], before = requests[i].before[table];
+        if (before == NONE) b->first = next;
+        else requests[before].next[table] = next;
+        if (next == NONE) b->last = before;
+        else requests[next].before[table] = before;
+    }
+}
+
+/* Room for twice as many requests, with all that are open entered anew in the order of their numbers. */
+static int more_requests(void) {
+    if (request_room > 1 << 28) return give_up("too many requests at once"), 0;
+    int room = request_room ? request_room * 2 : 64;
+    struct request *r = realloc(requests, (size_t)room * sizeof *r);
+    if (r) requests = r;
+    int *f = realloc(free_numbers, (size_t)room * sizeof *f);
+    if (f) free_numbers = f;
+    int whole = r && f;
+    for (int table = 0; table < TABLES; table++) {
+        struct bucket *b = realloc(buckets[table], (size_t)room * sizeof *b);
+        if (b) buckets[table] = b;
+        whole = whole && b;
+    }
+    if (!whole) return give_up("no memory"), 0;
+    for (int table = 0; table < TABLES; table++)
+        for (int i = 0; i < room; i++) buckets[table][i].first = buckets[table][i].last = NONE;
+    request_room = room, bucket_count = (size_t)room;
+    for (int i = 0; i < request_count; i++)
+        if (requests[i].open) enter(i);
+    return 1;
+}
+
+/* The lowest number that is free. */
+static int take_number(void) {
+    if (free_count == 0) {
+        if (request_count == request_room && !more_requests()) return NONE;
+        return request_count++;
+    }
+    int lowest = free_numbers[0], last = free_numbers[--free_count], at = 0;
+    for (;;) {
+        int child = 2 * at + 1;
+        if (child + 1 < free_count && free_numbers[child + 1] < free_numbers[child]) child++;
+        if (child >= free_count || free_numbers[child] >= last) break;
+        free_numbers[at] = free_numbers[child], at = child;
+    }
+    free_numbers[at] = last;
+    return lowest;
+}
+
+static void give_number(int i) {
+    int at = free_count++;
+    while (at > 0 && free_numbers[(at - 1) / 2] > i) free_numbers[at] = free_numbers[(at - 1) / 2], at = (at - 1) / 2;
+    free_numbers[at] = i;
+}
+
+static ll begin_request(MPI_Request *at, MPI_Comm comm, int receives, struct persistent *p) {
+    int i = take_number();
+    if (i == NONE) return 0;
+    requests[i] = (struct request){.handle = *at, .at = at, .comm = of(comm), .of = p, .open = 1, .receives = receives};
+    enter(i);
+    return i;
 }
 
 /* Which one a handle means; -1: none of ours. Handles may be shared (MPICH has one for all sends that were complete at
- * once): then the variable that holds it tells, else the oldest place. */
+ * once): then the variable that holds it tells, else the oldest is meant. */
 static ll find_request(MPI_Request handle, MPI_Request *at) {
-    ll found = -1;
-    for (size_t i = 0; i < request_room; i++) {
-        if (!requests[i].open || requests[i].handle != handle) continue;
-        if (requests[i].at == at) return (ll)i;
-        if (found < 0) found = (ll)i;
-    }
-    return found;
+    if (!bucket_count) return NONE;
+    for (int table = 0; table < TABLES; table++)
+        for (int i = bucket_of(table, handle, at)->first; i != NONE; i = requests[i].next[table])
+            if (requests[i].handle == handle && (table == BY_HANDLE || requests[i].at == at)) return i;
+    return NONE;
 }
 
-static struct persistent *find_persistent(MPI_Request handle) {
-    struct persistent *p = persistents;
-    while (p && p->handle != handle) p = p->next;
+static struct persistent **persistent_at(MPI_Request handle) {
+    struct persistent **p = &persistents[mixed(word_of(handle)) % PERSISTENT_BUCKETS];
+    while (*p && (*p)->handle != handle) p = &(*p)->next;
     return p;
 }
 
-static void end_request(ll i) {
+static void end_request(ll number) {
+    int i = (int)number;
+    leave(i);
     requests[i].open = 0;
-    if ((size_t)i < request_first) request_first = (size_t)i;
-    struct persistent *p = find_persistent(requests[i].handle);
-    if (p) p->started = 0;
+    if (requests[i].of) requests[i].of->started = 0;
+    give_number(i);
 }
 
 /* ---- what is written of a call ---- */
@@ -314,24 +406,25 @@ static void add_got(struct communicator *c, MPI_Status *status) {
 
 static ll wanted_tag(int tag) { return tag == MPI_ANY_TAG ? ANY : tag; }
 
-static void sent(int op, void *where, ll entered, ll bytes, int peer, int tag, MPI_Comm comm, MPI_Request *request) {
+static void sent(int op, void *where, ll entered, ll bytes, int peer, int tag, MPI_Comm comm, MPI_Request *request, struct persistent *p) {
     struct communicator *c = of(comm);
     call(op, where, entered);
     add_signed(world_rank(c, peer));
     add_signed(tag);
     add((ull)bytes);
     add(c ? c->id : 0);
-    if (request) add((ull)begin_request(request, comm, 0));
+    if (request) add((ull)begin_request(request, comm, 0, p));
     done();
 }
 
-static void received(int op, void *where, ll entered, int peer, int tag, MPI_Comm comm, MPI_Status *status, MPI_Request *request) {
+static void received(int op, void *where, ll entered, int peer, int tag, MPI_Comm comm, MPI_Status *status, MPI_Request *request,
+                     struct persistent *p) {
     struct communicator *c = of(comm);
     call(op, where, entered);
     add_signed(world_rank(c, peer));
     add_signed(wanted_tag(tag));
     add(c ? c->id : 0);
-    if (request) add((ull)begin_request(request, comm, 1));
+    if (request) add((ull)begin_request(request, comm, 1, p));
     else add_got(c, status);
     done();
 }
@@ -342,7 +435,7 @@ static void collective(int op, void *where, ll entered, ll bytes, int root, MPI_
     add((ull)bytes);
     add_signed(root < 0 ? NULL_PEER : world_rank(c, root));
     add(c ? c->id : 0);
-    if (request) add((ull)begin_request(request, comm, 0));
+    if (request) add((ull)begin_request(request, comm, 0, NULL));
     done();
 }
 
@@ -401,17 +494,26 @@ static void begin(void) {
     char name[4096];
     snprintf(name, sizeof name, "%s/rank-%d.weirrec", folder, rank);
     file = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (file < 0) {
+    if (file < 0)
         fprintf(stderr, "weir record: rank %d: cannot make %s: %s; nothing is recorded\n", rank, name, strerror(errno));
-        return;
-    }
+    /* The same in all files of a run, so that files of two are told apart. */
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    ull run = (ull)t.tv_sec * 1000000000ull + (ull)t.tv_nsec + ((ull)getpid() << 40);
+    inside++;
+    PMPI_Bcast(&run, (int)sizeof run, MPI_BYTE, 0, MPI_COMM_WORLD);
+    inside--;
+    if (file < 0) return;
     active = 1;
     owner = pthread_self();
-    put_bytes("WEIRREC1", 8);
+    put_bytes("WEIRREC2", 8);
     add((ull)rank);
     add((ull)size);
+    add(run);
     put_bytes(record, record_used);
     record_used = 0;
+    /* Of a program that ends without MPI_Finalize the file shall say that it began. */
+    flush_out();
     left_ns = now_ns();
 }
 
@@ -447,7 +549,7 @@ int MPI_Finalize(void) {
 }
 
 int MPI_Abort(MPI_Comm comm, int code) {
-    flush_out();
+    if (mine()) flush_out();
     return PMPI_Abort(comm, code);
 }
 
@@ -466,13 +568,13 @@ int MPI_Abort(MPI_Comm comm, int code) {
 #define SENDS(NAME, OP) \
     int MPI_##NAME(const void *b, int n, MPI_Datatype t, int peer, int tag, MPI_Comm c) { \
         REAL(PMPI_##NAME(b, n, t, peer, tag, c)) \
-        sent(OP, HERE, bytes_of(n, t), peer, tag, c, NULL); \
+        sent(OP, HERE, bytes_of(n, t), peer, tag, c, NULL, NULL); \
         return rc; \
     }
 #define BEGINS_SEND(NAME, OP) \
     int MPI_##NAME(const void *b, int n, MPI_Datatype t, int peer, int tag, MPI_Comm c, MPI_Request *r) { \
         REAL(PMPI_##NAME(b, n, t, peer, tag, c, r)) \
-        sent(OP, HERE, bytes_of(n, t), peer, tag, c, r); \
+        sent(OP, HERE, bytes_of(n, t), peer, tag, c, r, NULL); \
         return rc; \
     }
 SENDS(Send, SEND)
@@ -487,27 +589,27 @@ BEGINS_SEND(Irsend, IRSEND)
 int MPI_Recv(void *b, int n, MPI_Datatype t, int peer, int tag, MPI_Comm c, MPI_Status *s) {
     MPI_Status own, *status = s == MPI_STATUS_IGNORE ? &own : s;
     REAL(PMPI_Recv(b, n, t, peer, tag, c, status))
-    received(RECV, HERE, peer, tag, c, status, NULL);
+    received(RECV, HERE, peer, tag, c, status, NULL, NULL);
     return rc;
 }
 
 int MPI_Irecv(void *b, int n, MPI_Datatype t, int peer, int tag, MPI_Comm c, MPI_Request *r) {
     REAL(PMPI_Irecv(b, n, t, peer, tag, c, r))
-    received(IRECV, HERE, peer, tag, c, NULL, r);
+    received(IRECV, HERE, peer, tag, c, NULL, r, NULL);
     return rc;
 }
 
 int MPI_Probe(int peer, int tag, MPI_Comm c, MPI_Status *s) {
     MPI_Status own, *status = s == MPI_STATUS_IGNORE ? &own : s;
     REAL(PMPI_Probe(peer, tag, c, status))
-    received(PROBE, HERE, peer, tag, c, status, NULL);
+    received(PROBE, HERE, peer, tag, c, status, NULL, NULL);
     return rc;
 }
 
 int MPI_Iprobe(int peer, int tag, MPI_Comm c, int *flag, MPI_Status *s) {
     MPI_Status own, *status = s == MPI_STATUS_IGNORE ? &own : s;
     REAL(PMPI_Iprobe(peer, tag, c, flag, status))
-    if (*flag) received(PROBE, HERE, peer, tag, c, status, NULL);
+    if (*flag) received(PROBE, HERE, peer, tag, c, status, NULL, NULL);
     else in_vain(entered);
     return rc;
 }
@@ -613,8 +715,9 @@ int MPI_Testsome(int n, MPI_Request r[], int *count, int indices[], MPI_Status *
 static void persistent(MPI_Request handle, int op, ll bytes, int peer, int tag, MPI_Comm comm) {
     struct persistent *p = calloc(1, sizeof *p);
     if (!p) return give_up("no memory");
-    *p = (struct persistent){handle, op, peer, tag, 0, bytes, comm, persistents};
-    persistents = p;
+    struct persistent **at = persistent_at(handle);
+    *p = (struct persistent){handle, op, peer, tag, 0, bytes, comm, NULL};
+    *at = p;
 }
 
 #define SEND_INIT(NAME, OP) \
@@ -637,11 +740,11 @@ int MPI_Recv_init(void *b, int n, MPI_Datatype t, int peer, int tag, MPI_Comm c,
 }
 
 static void started(void *where, ll entered, MPI_Request *r) {
-    struct persistent *p = find_persistent(*r);
+    struct persistent *p = *persistent_at(*r);
     if (!p) return unseen("a persistent operation of a kind that is not known");
     p->started = 1;
-    if (p->op == IRECV) received(IRECV, where, entered, p->peer, p->tag, p->comm, NULL, r);
-    else sent(p->op, where, entered, p->bytes, p->peer, p->tag, p->comm, r);
+    if (p->op == IRECV) received(IRECV, where, entered, p->peer, p->tag, p->comm, NULL, r, p);
+    else sent(p->op, where, entered, p->bytes, p->peer, p->tag, p->comm, r, p);
 }
 
 int MPI_Start(MPI_Request *r) {
@@ -656,19 +759,29 @@ int MPI_Startall(int n, MPI_Request r[]) {
     return rc;
 }
 
-int MPI_Request_free(MPI_Request *r) {
-    if (mine() && *r != MPI_REQUEST_NULL) {
-        struct persistent **at = &persistents;
-        while (*at && (*at)->handle != *r) at = &(*at)->next;
-        if (*at && !(*at)->started) {
-            struct persistent *gone = *at;
-            *at = gone->next;
-            free(gone);
-        } else if (*at || find_request(*r, r) >= 0) {
-            unseen("MPI_Request_free of an operation that may not be complete");
-        }
+/* An operation that is given up goes on by itself, and nobody learns of its end. */
+static void freed(void *where, ll entered, MPI_Request before, MPI_Request *r) {
+    struct persistent **at = persistent_at(before), *gone = *at;
+    ll number = find_request(before, r);
+    if (gone) *at = gone->next;
+    if (number >= 0) {
+        requests[number].of = NULL;
+        call(FREE, where, entered);
+        add((ull)number);
+        done();
+        end_request(number);
+    } else {
+        if (!gone) unseen("MPI_Request_free of what is not known");
+        in_vain(entered);
     }
-    return PMPI_Request_free(r);
+    free(gone);
+}
+
+int MPI_Request_free(MPI_Request *r) {
+    MPI_Request before = *r;
+    REAL(PMPI_Request_free(r))
+    freed(HERE, before, r);
+    return rc;
 }
 
 int MPI_Cancel(MPI_Request *r) {
@@ -843,5 +956,11 @@ UNSEEN(Neighbor_alltoallw, P(const void *b, const int *n, const MPI_Aint *at, co
        b, n, at, t, rb, rn, rat, rt, c)
 UNSEEN(Ineighbor_alltoallw, P(const void *b, const int *n, const MPI_Aint *at, const MPI_Datatype *t, void *rb, const int *rn, const MPI_Aint *rat, const MPI_Datatype *rt, MPI_Comm c, MPI_Request *r),
        b, n, at, t, rb, rn, rat, rt, c, r)
+#if MPI_VERSION >= 4
+UNSEEN(Psend_init, P(const void *b, int parts, MPI_Count n, MPI_Datatype t, int peer, int tag, MPI_Comm c, MPI_Info i, MPI_Request *r),
+       b, parts, n, t, peer, tag, c, i, r)
+UNSEEN(Precv_init, P(void *b, int parts, MPI_Count n, MPI_Datatype t, int peer, int tag, MPI_Comm c, MPI_Info i, MPI_Request *r),
+       b, parts, n, t, peer, tag, c, i, r)
+#endif
 UNSEEN(Comm_idup, P(MPI_Comm c, MPI_Comm *out, MPI_Request *r), c, out, r)
 UNSEEN(Comm_spawn, P(const char *f, char **argv, int n, MPI_Info i, int root, MPI_Comm c, MPI_Comm *out, int *codes), f, argv, n, i, root, c, out, codes)

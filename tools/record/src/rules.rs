@@ -277,7 +277,7 @@ pub fn number(points: &[Point], index: Option<&str>, scales: bool) -> Option<Rul
     all.extend(counted());
     all.push(plain);
     if !one_count || !points.iter().all(|p| p.v == c) {
-        all.extend(proportional(point));
+        all.extend(proportional(points));
     }
     all.extend(blocks(points));
     let d = c - point.p;
@@ -308,13 +308,19 @@ fn counted() -> Vec<Candidate> {
 }
 
 /// Numbers in proportion to a power of the number of processes.
-fn proportional(point: &Point) -> Vec<Candidate> {
+fn proportional(points: &[Point]) -> Vec<Candidate> {
+    let Some(point) = points.first() else { return Vec::new() };
     let (c, n) = (point.v, point.n);
     let mut all = Vec::new();
-    if let Some(total) = c.checked_mul(n) {
+    // Quotients are cut: what is divided is at least the greatest that any of them shows.
+    let whole = |part: &dyn Fn(i64) -> Option<i64>| {
+        let each: Option<Vec<i64>> = points.iter().map(|x| x.v.checked_mul(part(x.n)?)).collect();
+        each?.into_iter().max()
+    };
+    if let Some(total) = whole(&Some) {
         all.push(candidate(format!("{total}/numprocs"), move |x| Some(total / x.n)));
     }
-    if let Some(total) = c.checked_mul(n).and_then(|t| t.checked_mul(n)) {
+    if let Some(total) = whole(&|n| n.checked_mul(n)) {
         all.push(candidate(format!("{total}/(numprocs*numprocs)"), move |x| Some(total / (x.n * x.n))));
     }
     if c % n == 0 {
@@ -333,7 +339,7 @@ fn proportional(point: &Point) -> Vec<Candidate> {
         );
     }
     let square = |x: i64| x.checked_mul(x);
-    if let Some(total) = root(n).and_then(|r| c.checked_mul(r)) {
+    if let Some(total) = whole(&root) {
         all.push(
             candidate(format!("{total}/round(sqrt(numprocs))"), move |x| Some(total / root(x.n)?)).of(Demand::Square),
         );
@@ -352,7 +358,8 @@ fn blocks(points: &[Point]) -> Vec<Candidate> {
     if own.len() as i64 != n || own.iter().map(|(p, _)| p).collect::<BTreeSet<_>>().len() as i64 != n {
         return Vec::new();
     }
-    let unit = own.iter().fold(0, |a, (_, v)| gcd(a, *v));
+    // One number of processes may divide it evenly.
+    let unit = points.iter().fold(0, |a, p| gcd(a, p.v));
     let Some(total) = own.iter().try_fold(0i64, |a, (_, v)| a.checked_add(*v)).filter(|_| unit > 0).map(|t| t / unit)
     else {
         return Vec::new();

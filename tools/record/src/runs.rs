@@ -65,12 +65,16 @@ fn refuse(run: &[Recording]) -> Result<(), Error> {
     Err(Error::Refused(format!("the program uses what no model is made of: {list}")))
 }
 
-/// All members of a communicator know it by the same number.
+/// All members of a communicator know it by the same number. Each is compared with its first, who looks whether all have it: so
+/// that one of all of many processes is gone through twice by each, and not by each with each.
 fn communicators(run: &[Recording]) -> Result<(), Error> {
+    let of = |m: u64, id: &u64| run.get(usize::try_from(m).ok()?).and_then(|other| other.comms.get(id));
     for recording in run {
         for (id, members) in &recording.comms {
-            let same = |m: &u64| run.get(*m as usize).is_some_and(|other| other.comms.get(id) == Some(members));
-            if members.len() > 1 && !members.iter().all(same) {
+            let Some(first) = members.first().copied() else { continue };
+            let whole = first != recording.rank
+                || members.iter().all(|m| of(*m, id).is_some_and(|o| o.first() == Some(&first)));
+            if members.len() > 1 && (of(first, id) != Some(members) || !whole) {
                 return Err(Error::Refused(format!(
                     "process {} made or first used a communicator at another time than its members: they cannot be told apart",
                     recording.rank
@@ -86,7 +90,7 @@ fn unmatched(run: &[Recording]) -> Option<String> {
     let mut open: BTreeMap<(i64, i64, u64), i64> = BTreeMap::new();
     for recording in run {
         let me = recording.rank.cast_signed();
-        let mut comms: HashMap<u64, u64> = HashMap::new();
+        let mut comms: HashMap<u64, (i64, u64)> = HashMap::new();
         for event in &recording.events {
             let mut sent = |to: i64, comm: u64| *open.entry((me, to, comm)).or_default() += 1;
             match &event.call {
@@ -96,13 +100,19 @@ fn unmatched(run: &[Recording]) -> Option<String> {
                     *open.entry((got.source, me, *comm)).or_default() -= 1;
                 }
                 Call::Recv { comm, got: Some(got), .. } => *open.entry((got.source, me, *comm)).or_default() -= 1,
-                Call::Recv { comm, request: Some(request), .. } => {
-                    comms.insert(*request, *comm);
+                Call::Recv { from, comm, request: Some(request), .. } => {
+                    comms.insert(*request, (*from, *comm));
+                }
+                // Whether it received anything is not known.
+                Call::Free { request } => {
+                    if let Some((from, comm)) = comms.remove(request) {
+                        *open.entry((from, me, comm)).or_default() -= 1;
+                    }
                 }
                 Call::Wait { done, .. } => {
                     for (request, got) in done {
-                        if let (Some(got), Some(comm)) = (got, comms.get(request)) {
-                            *open.entry((got.source, me, *comm)).or_default() -= 1;
+                        if let (Some(got), Some((_, comm))) = (got, comms.remove(request)) {
+                            *open.entry((got.source, me, comm)).or_default() -= 1;
                         }
                     }
                 }
@@ -259,6 +269,13 @@ fn sample(recording: &Recording, places: &[u32], sources: &mut Sources) -> Resul
                 let numbers: Vec<i64> = done.iter().map(|(request, _)| request.cast_signed()).collect();
                 (if *all && open.is_empty() { Kind::WaitAll } else { Kind::Wait(numbers.len()) }, numbers)
             }
+            Call::Free { request } => {
+                if open.remove(request).is_none() {
+                    let said = format!("process {}: request {request} is given up and has not begun", recording.rank);
+                    return Err(Error::Refused(said));
+                }
+                (Kind::Free, vec![request.cast_signed()])
+            }
             Call::Collective { kind, bytes, root, comm, request } => {
                 let group = group_of(recording, *comm);
                 let rooted = *root != NULL_PEER;
@@ -306,7 +323,7 @@ fn in_order(sample: &Sample) -> bool {
             Kind::Wait(1) if open.front() == act.numbers.first() => {
                 open.pop_front();
             }
-            Kind::Wait(_) => return false,
+            Kind::Wait(_) | Kind::Free => return false,
             kind if kind.begins() => open.extend(act.numbers.last().copied()),
             _ => {}
         }

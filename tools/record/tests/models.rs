@@ -319,3 +319,77 @@ fn messages_that_only_one_side_saw_are_told() {
         runs.notes
     );
 }
+
+/// Blocks of something that is divided: the first processes have one more.
+fn block(total: u64, n: u64, p: u64) -> u64 {
+    total / n + u64::from(p < total % n)
+}
+
+fn uneven(n: u64, p: u64, s: &mut Script) {
+    let own = 8 * block(1000, n, p);
+    for _ in 0..10 {
+        // Scatterv and gatherv have each process's own size; allgatherv, alltoallv, reduce_scatter the mean, the same for all.
+        s.collective(1, 5, own, 0);
+        s.collective(2, 3, own, 0);
+        s.collective(3, 7, 8000 / n, -1);
+        s.collective(4, 9, 8000 / n / n, -1);
+        s.collective(5, 12, 8000 / n, -1);
+    }
+}
+
+#[test]
+fn collectives_whose_blocks_differ_scale_by_their_blocks() {
+    let made = scales(uneven, &[3, 4], &[2, 7, 16]);
+    for name in ["Scatterv", "Gatherv", "Allgatherv", "Alltoallv", "Reduce_scatter"] {
+        assert!(made.text.contains(&format!("type = MPI_{name} ")), "{name}\n{}", made.text);
+    }
+    assert!(made.text.contains("8*(1000/numprocs + (procnum < 1000 % numprocs))"), "{}", made.text);
+}
+
+/// Each process gives another size by no rule.
+fn ragged(n: u64, p: u64, s: &mut Script) {
+    s.collective(1, 3, p * p * 7919 % 1009 + n, 0);
+    s.collective(2, 9, 40 + p * p * p % 17, -1);
+}
+
+#[test]
+fn collectives_of_sizes_by_no_rule_are_a_table_for_their_count() {
+    let made = model(&runs(ragged, &[5]), "").unwrap();
+    assert!(!made.scales && made.notes.iter().any(|n| n.contains("MPI_Gatherv: size")), "{:?}", made.notes);
+    assert!(check(&made.text, &runs(ragged, &[5]).samples, false).is_ok());
+}
+
+/// Sends that nobody waits for.
+fn given_up(n: u64, p: u64, s: &mut Script) {
+    for _ in 0..6 {
+        s.begin(1, (p + 1) % n, false);
+        s.requests.clear();
+        s.calls.push((2, Call::Free { request: 0 }));
+        s.recv_wild(3, ((p + n - 1) % n).cast_signed(), (p + n - 1) % n, 800);
+    }
+}
+
+#[test]
+fn requests_that_are_given_up_are_in_the_model() {
+    let made = scales(given_up, &[2, 4], &[3, 8]);
+    assert!(made.text.contains("Message type = MPI_Request_free req = r[0]"), "{}", made.text);
+    let mut twice = recording(given_up, 2, 0);
+    twice.events.insert(2, twice.events[1].clone());
+    let error = gather(&[vec![twice, recording(given_up, 2, 1)]], &mut |_| String::new()).unwrap_err();
+    assert!(error.to_string().contains("request 0 is given up and has not begun"), "{error}");
+}
+
+#[test]
+fn a_communicator_that_a_member_does_not_know_is_refused() {
+    let made = |rank| Recording { comms: BTreeMap::from([(1, vec![0, 1, 2])]), ..recording(ring, 3, rank) };
+    let mut run: Vec<Recording> = (0..3).map(made).collect();
+    assert!(gather(std::slice::from_ref(&run), &mut |_| String::new()).is_ok());
+    for lacking in 0..3 {
+        let mut run = run.clone();
+        run[lacking].comms.clear();
+        let error = gather(&[run], &mut |_| String::new()).unwrap_err();
+        assert!(error.to_string().contains("cannot be told apart"), "{error}");
+    }
+    run[2].comms.insert(1, vec![2, 0, 1]);
+    assert!(gather(&[run], &mut |_| String::new()).is_err());
+}

@@ -108,6 +108,10 @@ fn shown(message: &Message, slots: &[Value], numprocs: u32) -> String {
         Message::Sendrecv(send, recv) => format!("sendrecv to {} from {}", value(&send.to), any(&recv.from)),
         Message::Wait(requests) => format!("wait {:?} for {}", requests.mode, requests.list.len()),
         Message::Test(requests) => format!("test {:?} of {}", requests.mode, requests.list.len()),
+        Message::SendInit(send) => format!("send init {} to {}", value(&send.size), value(&send.to)),
+        Message::RecvInit(recv) => format!("recv init {} from {}", any(&recv.size), any(&recv.from)),
+        Message::Start(list) => format!("start {}", list.len()),
+        Message::Free(_) => "free".to_owned(),
         Message::Probe(recv) => format!("probe from {}", any(&recv.from)),
         Message::Collective(all) => {
             let group = all.group.list(slots, numprocs).unwrap().unwrap();

@@ -95,6 +95,7 @@ impl Msg {
 }
 
 /// A message to be sent.
+#[derive(Debug, Clone)]
 pub(super) struct Outgoing {
     pub to: u32,
     pub tag: i64,
@@ -386,14 +387,10 @@ impl<O: Observer> Run<'_, O> {
         Ok(())
     }
 
-    /// A send's arguments; none for one to nobody.
-    fn outgoing(&mut self, rank: u32, send: &Send) -> Step<Option<Outgoing>> {
+    /// A send's arguments, but for what its message carries; none for one to nobody.
+    pub(super) fn outgoing(&mut self, rank: u32, send: &Send) -> Step<Option<Outgoing>> {
         let Some(to) = self.rank(rank, &send.to)? else { return Ok(None) };
         let comm = self.comm(rank, &send.comm)?;
-        let mut carries = Vec::new();
-        for (field, expr) in &send.carries {
-            carries.push((*field, self.value(rank, expr)?));
-        }
         Ok(Some(Outgoing {
             to,
             tag: self.tag(rank, &send.tag)?,
@@ -401,8 +398,17 @@ impl<O: Observer> Run<'_, O> {
             bytes: self.bytes(rank, &send.size)?,
             mode: send.mode,
             op: self.processes[rank as usize].pc,
-            carries: (!carries.is_empty()).then(|| carries.into_boxed_slice()),
+            carries: None,
         }))
+    }
+
+    /// What a send's message carries.
+    pub(super) fn carried(&mut self, rank: u32, send: &Send) -> Step<Carried> {
+        let mut carries = Vec::new();
+        for (field, expr) in &send.carries {
+            carries.push((*field, self.value(rank, expr)?));
+        }
+        Ok((!carries.is_empty()).then(|| carries.into_boxed_slice()))
     }
 
     /// What a receive or probe asks for; none for one from nobody.
@@ -429,6 +435,18 @@ impl<O: Observer> Run<'_, O> {
         let Some(out) = self.outgoing(rank, send)? else {
             return Ok(asked_for.then(|| self.nothing(rank, Kind::Send)));
         };
+        let carries = self.carried(rank, send)?;
+        self.begin_outgoing(rank, Outgoing { carries, ..out }, asked_for, blocks)
+    }
+
+    /// Begins a send whose arguments are known.
+    pub(super) fn begin_outgoing(
+        &mut self,
+        rank: u32,
+        out: Outgoing,
+        asked_for: bool,
+        blocks: bool,
+    ) -> Step<Option<u32>> {
         let local = self.is_local(rank, &out);
         let SendEnd { call, complete } = self.send_end(rank, &out);
         let kept = if blocks && local { complete } else { call };
@@ -436,7 +454,7 @@ impl<O: Observer> Run<'_, O> {
         let mut request = None;
         if asked_for || !local || later {
             let mut made = Request::new(rank, &self.processes[rank as usize], Kind::Send, self.now);
-            (made.peer, made.tag, made.comm) = (Some(out.to), Some(out.tag), out.comm);
+            (made.op, made.peer, made.tag, made.comm) = (out.op, Some(out.to), Some(out.tag), out.comm);
             made.done = (local && !later).then_some(self.now);
             request = Some(self.requests.insert(made));
         }
@@ -454,11 +472,19 @@ impl<O: Observer> Run<'_, O> {
     /// Begins a receive.
     fn begin_recv(&mut self, rank: u32, recv: &Recv) -> Step<u32> {
         let Some(wanted) = self.wanted(rank, recv)? else { return Ok(self.nothing(rank, Kind::Recv)) };
-        let room = match &recv.size {
-            None => None,
-            Some(size) => Some(self.bytes(rank, size)?),
-        };
+        let room = self.room(rank, recv)?;
+        self.begin_wanted(rank, wanted, room, self.processes[rank as usize].pc)
+    }
+
+    /// Bytes that a receive has room for.
+    pub(super) fn room(&mut self, rank: u32, recv: &Recv) -> Step<Option<u64>> {
+        recv.size.as_ref().map(|size| self.bytes(rank, size)).transpose()
+    }
+
+    /// Begins a receive whose arguments are known, which this op said.
+    pub(super) fn begin_wanted(&mut self, rank: u32, wanted: Wanted, room: Option<u64>, op: Pc) -> Step<u32> {
         let mut made = Request::new(rank, &self.processes[rank as usize], Kind::Recv, self.now);
+        made.op = op;
         (made.peer, made.tag, made.comm, made.room) = (wanted.from, wanted.tag, wanted.comm, room);
         let request = self.requests.insert(made);
         if let Some(message) = self.matching.posted(wanted, request) {
@@ -468,7 +494,7 @@ impl<O: Observer> Run<'_, O> {
     }
 
     /// A request that is complete and means nothing (`MPI_PROC_NULL`).
-    fn nothing(&mut self, rank: u32, kind: Kind) -> u32 {
+    pub(super) fn nothing(&mut self, rank: u32, kind: Kind) -> u32 {
         let mut made = Request::new(rank, &self.processes[rank as usize], kind, self.now);
         made.done = Some(self.now);
         self.requests.insert(made)

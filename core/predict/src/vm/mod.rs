@@ -8,6 +8,7 @@
 mod collective;
 mod expressions;
 mod messages;
+mod persistent;
 mod process;
 mod requests;
 mod slab;
@@ -165,6 +166,8 @@ pub(crate) struct Run<'a, O: Observer> {
     /// When the clock ends, and the process and op that went beyond first.
     clock_end: Time,
     beyond_end: Option<(u32, Pc)>,
+    /// Persistent requests of all processes.
+    persistents: u64,
     sent: u64,
     sent_bytes: u64,
     lost: u64,
@@ -212,6 +215,7 @@ impl<'a, O: Observer> Run<'a, O> {
             most_under_way: options.most_under_way(numprocs),
             clock_end: Time::clock_end(numprocs),
             beyond_end: None,
+            persistents: 0,
             sent: 0,
             sent_bytes: 0,
             lost: 0,
@@ -318,7 +322,8 @@ impl<'a, O: Observer> Run<'a, O> {
     /// Messages, requests and collectives under way.
     fn under_way(&self) -> u64 {
         let gathering = self.meetings.open() + self.gatherings.open();
-        self.messages.live() + self.requests.live() + self.activities.live() + self.meetings.groups + gathering
+        let requests = self.requests.live() + self.persistents;
+        self.messages.live() + requests + self.activities.live() + self.meetings.groups + gathering
     }
 
     /// Too much is under way: finds out where most of it comes from.
@@ -387,7 +392,9 @@ impl<'a, O: Observer> Run<'a, O> {
 fn has_wildcards(model: &Model) -> bool {
     model.ops.iter().any(|op| match &op.kind {
         OpKind::Message(message) => match &**message {
-            Message::Recv(recv) | Message::Sendrecv(_, recv) | Message::Probe(recv) => recv.from.is_none(),
+            Message::Recv(recv) | Message::RecvInit(recv) | Message::Sendrecv(_, recv) | Message::Probe(recv) => {
+                recv.from.is_none()
+            }
             _ => false,
         },
         _ => false,

@@ -1,5 +1,7 @@
 //! A process: its place in the model, and the ops that are not communication.
 
+use std::collections::BTreeMap;
+
 use weir_annotations::Value;
 use weir_annotations::expr::EvalError;
 use weir_annotations::program::{Law, Loop, Message, OpKind, Pc, Serial, Take, Time as Timed, Until, choice_of};
@@ -9,6 +11,7 @@ use crate::matching::Wanted;
 use crate::observe::{Doing, Observer, Span};
 use crate::tour::{Kind as Moment, Tour};
 use crate::vm::collective::Turn;
+use crate::vm::persistent::{Key, Persistent};
 use crate::vm::requests::Named;
 use crate::vm::{Run, Step, What};
 use crate::{Cause, Time};
@@ -49,6 +52,12 @@ pub(super) struct Process {
     pub begun: u64,
     /// Requests that the model named, oldest first.
     pub requests: Vec<Named>,
+    /// Its persistent requests, by name and index.
+    pub persistents: BTreeMap<Key, Vec<Persistent>>,
+    /// How many it has made.
+    pub made: u64,
+    /// How many requests the `MPI_Startall` at hand has begun.
+    pub started: usize,
     /// What it waits for: (position in the list, request).
     pub wait: Vec<(u32, u32)>,
     /// How many of these are not complete.
@@ -81,6 +90,9 @@ impl Process {
             sent: 0,
             begun: 0,
             requests: Vec::new(),
+            persistents: BTreeMap::new(),
+            made: 0,
+            started: 0,
             wait: Vec::new(),
             open: 0,
             any: false,
@@ -259,6 +271,10 @@ impl<O: Observer> Run<'_, O> {
             Message::Send(send) => self.send_op(rank, send),
             Message::Recv(recv) => self.recv_op(rank, recv),
             Message::Sendrecv(send, recv) => self.sendrecv_op(rank, send, recv),
+            Message::SendInit(send) => self.send_init(rank, send),
+            Message::RecvInit(recv) => self.recv_init(rank, recv),
+            Message::Start(list) => self.start_op(rank, list),
+            Message::Free(request) => self.free_op(rank, request),
             Message::Wait(requests) => self.wait_op(rank, requests),
             Message::Probe(recv) if recv.blocking => self.probe(rank),
             Message::Collective(collective) => self.collective_op(rank, collective),

@@ -37,6 +37,8 @@ pub(super) struct Request {
     waited: bool,
     /// Its owner has waited for it, and it is about to be freed.
     taken: bool,
+    /// Its owner has given it up: it is freed when it is complete.
+    pub given_up: bool,
     pub peer: Option<u32>,
     pub tag: Option<i64>,
     pub comm: u32,
@@ -63,6 +65,7 @@ impl Request {
             done: None,
             waited: false,
             taken: false,
+            given_up: false,
             peer: None,
             tag: None,
             comm: 0,
@@ -148,9 +151,11 @@ pub(super) fn valued(value: Value, tour: &mut Tour) {
 /// A request that the model named.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Named {
-    id: u32,
-    index: i64,
-    request: u32,
+    pub id: u32,
+    pub index: i64,
+    pub request: u32,
+    /// The number of the persistent request that began it; 0: none.
+    pub maker: u64,
 }
 
 impl Named {
@@ -170,7 +175,7 @@ impl<O: Observer> Run<'_, O> {
             None => 0,
             Some(index) => self.whole(rank, index)?,
         };
-        self.processes[rank as usize].requests.push(Named { id: name.id.0, index, request });
+        self.processes[rank as usize].requests.push(Named { id: name.id.0, index, request, maker: 0 });
         Ok(())
     }
 
@@ -202,7 +207,7 @@ impl<O: Observer> Run<'_, O> {
 
     pub(super) fn wait_op(&mut self, rank: u32, requests: &Requests) -> Step<Flow> {
         self.listed(rank, requests)?;
-        self.begin_wait(rank, requests.mode == WaitMode::Any)
+        self.begin_wait(rank, matches!(requests.mode, WaitMode::Any | WaitMode::Some))
     }
 
     /// Waits for all in the process's list, or any of them.
@@ -235,6 +240,9 @@ impl<O: Observer> Run<'_, O> {
         request.waited = false;
         if activity != NOBODY {
             return self.activity_completes(activity, id, awaited);
+        }
+        if self.requests[id].given_up {
+            return self.requests.free(id);
         }
         if !waited {
             return;
@@ -302,14 +310,16 @@ impl<O: Observer> Run<'_, O> {
     /// Takes what is complete of the process's list: binds what it says, frees it.
     fn consume(&mut self, rank: u32, requests: Option<&Requests>) -> Step<()> {
         let mut list = std::mem::take(&mut self.processes[rank as usize].wait);
-        let any = requests.is_some_and(|r| r.mode == WaitMode::Any);
-        let mut taken = if any { self.earliest(&list) } else { None };
-        if any {
+        let mode = requests.map_or(WaitMode::All, |requests| requests.mode);
+        let listed = list.len();
+        let mut taken = if mode == WaitMode::Any { self.earliest(&list) } else { None };
+        if matches!(mode, WaitMode::Any | WaitMode::Some) {
             for (_, request) in &list {
                 self.requests[*request].waited = false;
             }
-            list.clear();
-            list.extend(taken);
+            list.retain(
+                |one| if mode == WaitMode::Any { taken == Some(*one) } else { self.requests[one.1].done.is_some() },
+            );
         }
         let mut last = None;
         for (position, id) in &list {
@@ -328,6 +338,7 @@ impl<O: Observer> Run<'_, O> {
             for (_, slot) in requests.binds.iter().filter(|b| b.0 == Bound::Index) {
                 self.set(rank, *slot, Value::Int(index))?;
             }
+            self.bind_outcount(rank, &requests.binds, if listed == 0 { -1 } else { list.len() as i64 })?;
             if let Some(id) = last {
                 self.bind_received(rank, id, &requests.binds)?;
             }
@@ -352,7 +363,7 @@ impl<O: Observer> Run<'_, O> {
         let (op, source, bytes) = (request.op, request.source, request.bytes);
         let binds = match model.ops.get(op as usize).map(|op| &op.kind) {
             Some(OpKind::Message(message)) => match &**message {
-                Message::Recv(recv) | Message::Sendrecv(_, recv) => recv.binds.as_slice(),
+                Message::Recv(recv) | Message::RecvInit(recv) | Message::Sendrecv(_, recv) => recv.binds.as_slice(),
                 _ => &[],
             },
             _ => &[],
@@ -392,7 +403,7 @@ impl<O: Observer> Run<'_, O> {
                 Bound::Source => Value::Int(source),
                 Bound::Tag => Value::Int(tag),
                 Bound::Size => Value::Int(i64::try_from(bytes).unwrap_or(i64::MAX)),
-                Bound::Flag | Bound::Index => continue,
+                Bound::Flag | Bound::Index | Bound::Outcount => continue,
                 Bound::Carried(field) => {
                     let found = carries.and_then(|c| c.iter().find(|c| c.0 == *field)).map(|c| c.1);
                     match found {
@@ -419,6 +430,13 @@ impl<O: Observer> Run<'_, O> {
         Ok(())
     }
 
+    fn bind_outcount(&mut self, rank: u32, binds: &[(Bound, Slot)], count: i64) -> Step<()> {
+        for (_, slot) in binds.iter().filter(|b| b.0 == Bound::Outcount) {
+            self.set(rank, *slot, Value::Int(count))?;
+        }
+        Ok(())
+    }
+
     /// A test or `MPI_Iprobe`.
     pub(super) fn look(&mut self, rank: u32) -> Step<Flow> {
         let model = self.model;
@@ -434,7 +452,7 @@ impl<O: Observer> Run<'_, O> {
         let complete = self.listed(rank, requests)?;
         let listed = self.processes[rank as usize].wait.len();
         let flag = match requests.mode {
-            WaitMode::Any => complete > 0 || listed == 0,
+            WaitMode::Any | WaitMode::Some => complete > 0 || listed == 0,
             WaitMode::One | WaitMode::All => complete == listed,
         };
         if flag {
@@ -443,6 +461,7 @@ impl<O: Observer> Run<'_, O> {
         } else {
             self.processes[rank as usize].wait.clear();
             self.bind_flag(rank, &requests.binds, false)?;
+            self.bind_outcount(rank, &requests.binds, 0)?;
         }
         Ok(self.next_op(rank))
     }

@@ -97,6 +97,22 @@ pub fn wait_any(ids: &[u32], index: u32) -> Step {
     message(Message::Wait(requests(WaitMode::Any, ids, &[(Bound::Index, index)])))
 }
 
+pub fn wait_some(ids: &[u32], count: u32) -> Step {
+    message(Message::Wait(requests(WaitMode::Some, ids, &[(Bound::Outcount, count)])))
+}
+
+pub fn test_some(ids: &[u32], count: u32) -> Step {
+    message(Message::Test(requests(WaitMode::Some, ids, &[(Bound::Outcount, count)])))
+}
+
+pub fn start(ids: &[u32]) -> Step {
+    message(Message::Start(ids.iter().map(|id| request_of(*id)).collect()))
+}
+
+pub fn request_free(id: u32) -> Step {
+    message(Message::Free(request_of(id)))
+}
+
 pub fn test(id: u32, flag: u32) -> Step {
     message(Message::Test(requests(WaitMode::One, &[id], &[(Bound::Flag, flag)])))
 }

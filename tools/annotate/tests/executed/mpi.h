@@ -13,10 +13,11 @@ typedef struct {
 } MPI_Status;
 
 enum { MPI_CHAR = 1, MPI_BYTE = 1, MPI_SHORT = 2, MPI_INT = 4, MPI_LONG = 8, MPI_DOUBLE = 8 };
-enum { MPI_COMM_WORLD = 0, MPI_SUM = 0, MPI_SUCCESS = 0, MPI_PROC_NULL = -1, MPI_ANY_TAG = -7, MPI_ANY_SOURCE = -8 };
+enum { MPI_COMM_WORLD = 0, MPI_SUM = 0, MPI_SUCCESS = 0, MPI_PROC_NULL = -1, MPI_ANY_TAG = -7, MPI_ANY_SOURCE = -8, MPI_UNDEFINED = -32766 };
 #define MPI_STATUS_IGNORE ((MPI_Status *)0)
+#define MPI_STATUSES_IGNORE ((MPI_Status *)0)
 
-static long calls, received, tests;
+static long calls, received, tests, somes;
 
 static int own_rank(void) { return atoi(getenv("RECORDER_RANK")); }
 static int own_size(void) { return atoi(getenv("RECORDER_SIZE")); }
@@ -109,5 +110,51 @@ static int MPI_Reduce(const void *a, void *b, int n, MPI_Datatype d, MPI_Op o, i
 static int MPI_Allreduce(const void *a, void *b, int n, MPI_Datatype d, MPI_Op o, MPI_Comm c) {
     count();
     printf("Allreduce %ld -1\n", (long)n * d);
+    return 0;
+}
+
+static int MPI_Waitall(int n, MPI_Request *r, MPI_Status *s) { return MPI_Wait(r, s); }
+
+static int MPI_Waitsome(int n, MPI_Request *r, int *outcount, int *at, MPI_Status *s) {
+    count();
+    puts("wait");
+    *outcount = 1 + (int)(somes++ % 2);
+    return 0;
+}
+
+static int MPI_Testsome(int n, MPI_Request *r, int *outcount, int *at, MPI_Status *s) {
+    count();
+    puts("test");
+    *outcount = (int)(somes++ % 3);
+    return 0;
+}
+
+static int MPI_Send_init(const void *b, int n, MPI_Datatype d, int to, int tag, MPI_Comm c, MPI_Request *r) {
+    count();
+    printf("make ");
+    return MPI_Send(b, n, d, to, tag, c);
+}
+
+static int MPI_Recv_init(void *b, int n, MPI_Datatype d, int from, int tag, MPI_Comm c, MPI_Request *r) {
+    count();
+    printf("make ");
+    return MPI_Irecv(b, n, d, from, tag, c, r);
+}
+
+static int MPI_Start(MPI_Request *r) {
+    count();
+    puts("start 1");
+    return 0;
+}
+
+static int MPI_Startall(int n, MPI_Request *r) {
+    count();
+    printf("start %d\n", n);
+    return 0;
+}
+
+static int MPI_Request_free(MPI_Request *r) {
+    count();
+    puts("free");
     return 0;
 }

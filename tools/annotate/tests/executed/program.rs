@@ -28,8 +28,12 @@ const NAMES: [&str; 16] =
     ["n", "k", "m", "index", "c1", "from", "tag", "req", "time", "s", "B", "unit", "peer", "count", "min_", "left"];
 const TYPES: [&str; 8] = ["int", "int", "int", "long", "unsigned", "short", "char", "size_t"];
 
+/// Programs from this number on have persistent requests and waits for some, too; those before stay as they were.
+pub const LATER: u64 = 10_000;
+
 struct Maker {
     chance: Chance,
+    later: bool,
     out: String,
     /// Variables that may be read, then those that may be written.
     known: Vec<String>,
@@ -47,6 +51,7 @@ struct Maker {
 pub fn program(seed: u64) -> String {
     let mut maker = Maker {
         chance: Chance::new(seed),
+        later: seed >= LATER,
         out: String::from("#include <mpi.h>\n#define WIDTH 3\n#define WIDE (WIDTH * 2)\nenum { ROOT = 1 };\n"),
         known: Vec::new(),
         writable: Vec::new(),
@@ -329,6 +334,11 @@ impl Maker {
     fn polled(&mut self, depth: usize) {
         self.fresh += 1;
         let number = self.fresh;
+        match if self.later { self.chance.below(3) } else { 2 } {
+            0 => return self.persistent(depth, number),
+            1 => return self.some(depth, number),
+            _ => {}
+        }
         if self.chance.below(2) == 0 {
             self.line(depth, &format!("int done{number} = 0;"));
             self.line(depth, &format!("MPI_Request r{number};"));
@@ -351,6 +361,47 @@ impl Maker {
             self.message(depth + 1);
             self.line(depth, "}");
         }
+    }
+
+    /// Requests that are made once and started several times.
+    fn persistent(&mut self, depth: usize, number: usize) {
+        let (ty, peer, tag) = (self.datatype(), self.chance.below(3), self.chance.below(8));
+        let (times, size) = (1 + self.chance.below(4), self.chance.below(50));
+        let (r, i) = (format!("p{number}"), format!("i{number}"));
+        self.line(depth, &format!("MPI_Request {r}[2];"));
+        self.line(depth, &format!("MPI_Send_init(buffer, {size}, {ty}, {peer}, {tag}, MPI_COMM_WORLD, &{r}[0]);"));
+        self.line(depth, &format!("MPI_Recv_init(buffer, 9, MPI_INT, {peer}, MPI_ANY_TAG, MPI_COMM_WORLD, &{r}[1]);"));
+        self.line(depth, &format!("for (int {i} = 0; {i} < {times}; {i}++) {{"));
+        if self.chance.below(2) == 0 {
+            self.line(depth + 1, &format!("MPI_Startall(2, {r});"));
+        } else {
+            self.line(depth + 1, &format!("MPI_Start(&{r}[1]);"));
+            self.line(depth + 1, &format!("if ({i} % 2 == 0) MPI_Start({r});"));
+        }
+        if self.chance.below(2) == 0 {
+            self.message(depth + 1);
+        }
+        self.line(depth + 1, &format!("MPI_Waitall(2, {r}, MPI_STATUSES_IGNORE);"));
+        self.line(depth, "}");
+        self.line(depth, &format!("MPI_Request_free(&{r}[0]);"));
+        self.line(depth, &format!("MPI_Request_free({r} + 1);"));
+    }
+
+    /// As many times as it takes until so many are complete.
+    fn some(&mut self, depth: usize, number: usize) {
+        let (left, wait) = (2 + self.chance.below(5), self.chance.of(&["MPI_Waitsome", "MPI_Testsome"]));
+        self.line(depth, &format!("int left{number} = {left}, got{number}, at{number}[4];"));
+        self.line(depth, &format!("MPI_Request q{number}[4];"));
+        self.line(depth, &format!("while (left{number} > 0) {{"));
+        self.line(depth + 1, &format!("{wait}(4, q{number}, &got{number}, at{number}, MPI_STATUSES_IGNORE);"));
+        if self.chance.below(2) == 0 {
+            self.line(depth + 1, &format!("if (got{number} == 0 || got{number} == MPI_UNDEFINED) continue;"));
+        }
+        self.line(depth + 1, &format!("left{number} -= got{number};"));
+        if self.chance.below(2) == 0 {
+            self.message(depth + 1);
+        }
+        self.line(depth, "}");
     }
 
     fn atom(&mut self) -> String {
