@@ -372,7 +372,7 @@ fn given_up(n: u64, p: u64, s: &mut Script) {
 #[test]
 fn requests_that_are_given_up_are_in_the_model() {
     let made = scales(given_up, &[2, 4], &[3, 8]);
-    assert!(made.text.contains("Message type = MPI_Request_free req = r[0]"), "{}", made.text);
+    assert!(made.text.contains("Message type = MPI_Request_free  req = r[0]"), "{}", made.text);
     let mut twice = recording(given_up, 2, 0);
     twice.events.insert(2, twice.events[1].clone());
     let error = gather(&[vec![twice, recording(given_up, 2, 1)]], &mut |_| String::new()).unwrap_err();
