@@ -4,9 +4,10 @@ use weir_annotations::program::{Message, OpKind, Pc, Recv, Request, Send};
 
 use crate::matching::Wanted;
 use crate::observe::Observer;
+use crate::tour::Tour;
 use crate::vm::messages::Outgoing;
 use crate::vm::process::Flow;
-use crate::vm::requests::{Kind, Named};
+use crate::vm::requests::{Kind, Named, carried};
 use crate::vm::{Run, Step};
 
 /// What `MPI_Send_init` and its like leave.
@@ -27,6 +28,35 @@ pub(super) type Key = (u32, i64);
 enum Begins {
     Send(Option<Outgoing>),
     Recv(Option<Wanted>, Option<u64>),
+}
+
+impl Persistent {
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Gives itself, under its name, to a tour.
+    pub fn tour(&self, (id, index): Key, tour: &mut Tour) {
+        let Self { number: _, op, begins } = self;
+        [id, *op].into_iter().for_each(|part| tour.word(part.into()));
+        tour.signed(index);
+        match begins {
+            Begins::Send(None) => tour.word(0),
+            Begins::Send(Some(Outgoing { to, tag, comm, bytes, mode, op, carries })) => {
+                [1, *to, *comm, *op].into_iter().for_each(|part| tour.word(part.into()));
+                [*bytes, *mode as u64].into_iter().for_each(|part| tour.word(part));
+                tour.tag(*comm, *tag);
+                carried(carries, tour);
+            }
+            Begins::Recv(None, _) => tour.word(2),
+            Begins::Recv(Some(Wanted { to, from, comm, tag }), room) => {
+                [3, *to, *comm].into_iter().for_each(|part| tour.word(part.into()));
+                tour.maybe(from.map(u64::from));
+                tour.maybe(tag.map(i64::cast_unsigned));
+                tour.maybe(*room);
+            }
+        }
+    }
 }
 
 impl<O: Observer> Run<'_, O> {

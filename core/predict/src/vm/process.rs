@@ -119,6 +119,9 @@ impl Process {
             sent: _,
             begun: _,
             requests,
+            persistents,
+            made: _,
+            started,
             wait,
             open,
             any,
@@ -144,7 +147,16 @@ impl Process {
         let blocked = number > 0 && !*waking;
         [u64::from(*pc), u64::from(*waking), u64::from(*open), u64::from(*any)].into_iter().for_each(|w| tour.word(w));
         [requests.len(), wait.len(), turns.len()].into_iter().for_each(|n| tour.word(n as u64));
-        requests.iter().for_each(|named| named.tour(tour));
+        // A persistent request is known by its place: its number only tells it from others.
+        let numbers: Vec<u64> = persistents.values().flatten().map(Persistent::number).collect();
+        for named in requests {
+            named.tour(tour);
+            tour.maybe(numbers.iter().position(|number| *number == named.maker).map(|place| place as u64));
+        }
+        [numbers.len(), *started].into_iter().for_each(|n| tour.word(n as u64));
+        for (key, made) in persistents {
+            made.iter().for_each(|one| one.tour(*key, tour));
+        }
         for (position, request) in wait {
             tour.word((*position).into());
             tour.request(*request);

@@ -94,6 +94,7 @@ impl Request {
             done,
             waited,
             taken,
+            given_up,
             peer,
             tag,
             comm,
@@ -109,7 +110,7 @@ impl Request {
         [*owner, *op, *comm].into_iter().for_each(|part| tour.word(part.into()));
         tour.activity(*activity);
         tour.word(*kind as u64);
-        [*waited, *taken, done.is_some(), tag.is_some()].into_iter().for_each(|is| tour.word(is.into()));
+        [*waited, *taken, *given_up, done.is_some(), tag.is_some()].into_iter().for_each(|is| tour.word(is.into()));
         match (*kind, *peer) {
             (Kind::Collective, Some(activity)) => tour.activity(activity),
             (_, peer) => tour.maybe(peer.map(u64::from)),
@@ -159,9 +160,9 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// Gives itself to a tour.
+    /// Gives itself to a tour, but for what began it.
     pub fn tour(&self, tour: &mut Tour) {
-        let Self { id, index, request } = self;
+        let Self { id, index, request, maker: _ } = self;
         tour.word((*id).into());
         tour.signed(*index);
         tour.request(*request);
