@@ -304,12 +304,17 @@ fn requests_that_are_used_against_mpi_are_failures_with_their_op() {
         Verdict::Failed(failure) => failure.message,
         other => panic!("{other:?}"),
     };
+    let first = Some(weir_annotations::Expr::int(0));
+    let one = |id| {
+        let request = weir_annotations::program::Request { index: first.clone(), ..request_of(id) };
+        message(Message::Start(vec![request]))
+    };
     let made = |more: Vec<common::Step>| halo(0).into_iter().chain(more).collect::<Vec<_>>();
-    let said = failure(made(vec![start(&[1]), start(&[1])]));
+    let said = failure(made(vec![one(1), one(1)]));
     assert!(said.contains("r1[0] is started, and was not waited for"), "{said}");
-    let said = failure(vec![start(&[1])]);
+    let said = failure(vec![one(1)]);
     assert!(said.contains("r1[0] is no persistent request"), "{said}");
-    let said = failure(made(vec![request_free(1), start(&[1])]));
+    let said = failure(made(vec![request_free(1), one(1)]));
     assert!(said.contains("r1[0] is no persistent request"), "{said}");
     let said = failure(made(vec![request_free(1), request_free(1)]));
     assert!(said.contains("MPI_Request_free of r1[0], under which nothing was begun"), "{said}");

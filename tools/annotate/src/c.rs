@@ -502,7 +502,9 @@ impl<'t> Unit<'t> {
                     Some(_) => "a call by a pointer",
                     None => "&",
                 };
-                let (target, node) = (node.child_by_field_name("argument").filter(|_| address), call.unwrap_or(node));
+                let first = call.and_then(|c| arguments(c).first().copied());
+                let written = address && !(crate::calls::only_reads_first(by) && first == Some(node));
+                let (target, node) = (node.child_by_field_name("argument").filter(|_| written), call.unwrap_or(node));
                 if let Some(name) = target.and_then(|t| self.variable(t)) {
                     let write = Write { value: None, by, node, function: Some(number) };
                     self.writes.entry(name).or_default().push(write);

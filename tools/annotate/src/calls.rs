@@ -180,6 +180,16 @@ pub fn kind(name: &str) -> Option<Result<Kind, ()>> {
     Some(if local { Ok(Kind::Local) } else { Err(()) })
 }
 
+/// Whether a call only reads what its first argument points to: what it sends.
+#[must_use]
+pub fn only_reads_first(name: &str) -> bool {
+    match kind(name) {
+        Some(Ok(Kind::Send { .. } | Kind::Exchange)) => true,
+        Some(Ok(Kind::Collective { size: Some(_), .. })) => !matches!(name, "MPI_Bcast" | "MPI_Ibcast"),
+        _ => false,
+    }
+}
+
 /// Calls without a directive that the directive language counts as communication, so that a `Skip` must stand in their place.
 const SKIPPED: [&str; 20] = [
     "MPI_Mprobe",
@@ -509,5 +519,8 @@ mod tests {
         assert_eq!(kind("MPI_Put"), Some(Err(())));
         assert_eq!(kind("MPI_Initx"), Some(Err(())));
         assert_eq!(kind("compute"), None);
+        for (name, only) in [("MPI_Isend", true), ("MPI_Recv", false), ("MPI_Reduce", true), ("MPI_Ibcast", false)] {
+            assert_eq!(only_reads_first(name), only, "{name}");
+        }
     }
 }

@@ -46,11 +46,13 @@ impl<'t> Walker<'t> {
         of_world && (by == "MPI_Comm_dup" || (by == "MPI_Cart_create" && kept))
     }
 
-    /// The only call that makes a communicator.
+    /// The only call that makes a communicator; one may free it.
     fn maker(&self, comm: Node<'t>) -> Option<(&'t str, Node<'t>)> {
         let name = self.unit.variable(comm).filter(|name| *name == c::base_of(name))?;
         let var = self.unit.resolve(name, comm.start_byte())?;
-        match self.unit.writes_of(name, var)[..] {
+        let mut writes = self.unit.writes_of(name, var);
+        writes.retain(|w| w.by != "MPI_Comm_free");
+        match writes[..] {
             [Write { by, node, .. }] => Some((by, node)),
             _ => None,
         }
