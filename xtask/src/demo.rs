@@ -283,7 +283,11 @@ mod tests {
         let stop = std::sync::atomic::AtomicBool::new(false);
         let share = std::thread::scope(|scope| {
             for _ in 0..std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
-                scope.spawn(|| while !stop.load(std::sync::atomic::Ordering::Relaxed) {});
+                scope.spawn(|| {
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        std::hint::spin_loop()
+                    }
+                });
             }
             let share = busy_share(Duration::from_millis(300));
             stop.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -103,6 +103,8 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
     },
+    /// Run only the tests of packages of what `cargo xtask build` made: installed where there is no compiler
+    Packaged,
     /// Run only the tests of predictions against real MPIs: programs that end or hang, models of recorded runs
     Predictions {
         /// Only those whose names contain this
@@ -205,6 +207,7 @@ fn chore() -> ExitCode {
         Chore::AnyMpi => suite::any_mpi(&paths),
         Chore::Measured { agreement: true, .. } => agreement::run(&paths),
         Chore::Measured { only, program, .. } => suite::measured(&paths, program, &only),
+        Chore::Packaged => suite::packaged(&paths),
         Chore::Predictions { only, program } => suite::predictions(&paths, program, &only),
         Chore::Bench { what: What::Mpi(options) } => bench::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Counts(options) } => bench::counts::run(&paths, &options).map(|()| true),

@@ -492,6 +492,14 @@ pub fn predictions(paths: &Paths, program: Option<PathBuf>, only: &str) -> Resul
     alone(|note| predictions::run(paths, &program, only, note))
 }
 
+/// Runs the tests of packages alone, of what was built before; returns whether nothing failed.
+///
+/// # Errors
+/// If there is nothing to pack, or the MPI cannot be had.
+pub fn packaged(paths: &Paths) -> Result<bool> {
+    alone(|note| packages::check::of_this_machine(paths, note))
+}
+
 /// Runs the MPI programs across hosts alone, of the cases those whose names contain `only`; returns whether nothing failed.
 ///
 /// # Errors

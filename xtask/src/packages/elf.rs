@@ -106,6 +106,6 @@ mod tests {
         let folder = env!("CARGO_MANIFEST_DIR").to_owned();
         let error = names_none(&me, std::slice::from_ref(&folder)).unwrap_err().to_string();
         assert!(error.contains(&folder), "{error}");
-        assert!(names_none(&me, &["/no".to_owned() + "/such/folder/anywhere"]).is_ok());
+        assert!(names_none(Path::new("/bin/echo"), &[folder]).is_ok());
     }
 }
