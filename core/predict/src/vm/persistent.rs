@@ -126,7 +126,7 @@ impl<O: Observer> Run<'_, O> {
     }
 
     /// The persistent request that a start means: of several under one name the oldest that is not active.
-    fn to_start(&mut self, rank: u32, key: Key, number: Option<u64>) -> Step<Persistent> {
+    fn one_to_start(&mut self, rank: u32, key: Key, number: Option<u64>) -> Step<Persistent> {
         let process = &self.processes[rank as usize];
         let is_active = |one: &Persistent| process.requests.iter().any(|named| named.maker == one.number);
         let made = process.persistents.get(&key).map_or(&[][..], Vec::as_slice);
@@ -152,7 +152,7 @@ impl<O: Observer> Run<'_, O> {
     }
 
     fn begin_persistent(&mut self, rank: u32, key: Key, number: Option<u64>) -> Step<()> {
-        let (made, model) = (self.to_start(rank, key, number)?, self.model);
+        let (made, model) = (self.one_to_start(rank, key, number)?, self.model);
         let request = match made.begins {
             Begins::Send(None) => self.nothing(rank, Kind::Send),
             Begins::Recv(None, _) => {
