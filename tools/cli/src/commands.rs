@@ -29,8 +29,14 @@ pub fn run(args: Args) -> Result<u8> {
         Command::Bench(args) => Ok(weir_bench::command::run(&args)),
         // Their texts hold their causes, which printing the chain would say again.
         Command::Report(args) => weir_report::cli::report(&args).map_err(|error| anyhow!("{error}")),
-        Command::Annotate(args) => weir_annotate::cli::run(&args).map_err(|error| anyhow!("{error}")),
-        Command::Record(args) => weir_record::cli::run(&args).map_err(|error| anyhow!("{error}")),
+        Command::Annotate(args) => weir_annotate::cli::run(&args).or_else(|error| match error {
+            weir_annotate::Error::Usage(said) => wrong_line(&said),
+            error => Err(anyhow!("{error}")),
+        }),
+        Command::Record(args) => weir_record::cli::run(&args).or_else(|error| match error {
+            weir_record::Error::Usage(said) => wrong_line(&said),
+            error => Err(anyhow!("{error}")),
+        }),
         Command::Export(args) => weir_report::cli::export(&args).map_err(|error| anyhow!("{error}")),
         Command::Predict(args) => Ok(weir_predict_tool::run(&args)),
         Command::Emulate(args) => weir_emulate::cli::run(*args),
@@ -43,6 +49,12 @@ pub fn run(args: Args) -> Result<u8> {
         Command::ProbeSharedMemory => print_json(&serde_json::to_value(carriers::probe()?)?),
         Command::ProbeProvider { file } => print_json(&serde_json::to_value(provider::load(&file)?)?),
     }
+}
+
+/// Says what is wrong with the command line; returns the exit code for that.
+fn wrong_line(said: &str) -> Result<u8> {
+    eprintln!("weir: {said}");
+    Ok(2)
 }
 
 pub(crate) fn search_path(env: &Env) -> Option<&std::ffi::OsStr> {

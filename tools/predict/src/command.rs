@@ -92,7 +92,7 @@ pub fn run_to(args: &PredictArgs, to: &mut Streams) -> u8 {
 /// Predicts each count and prints all of them; the exit code is that of the first that has no prediction, or 0.
 fn predicted(args: &PredictArgs, to: &mut Streams) -> Result<u8, Failure> {
     let parameters = parameters::by_name(&args.parameters).map_err(Failure::Usage)?;
-    pictures::check(args)?;
+    pictures::check(args, &[])?;
     let wishes = Wishes {
         ranks_per_node: args.ranks_per_node,
         eager_bytes: args.eager,
@@ -103,6 +103,7 @@ fn predicted(args: &PredictArgs, to: &mut Streams) -> Result<u8, Failure> {
     let texts = input::sources(&args.files)?;
     let parsed = parse(&input::as_sources(&texts)).map_err(|found| to.refuse(&found, &texts))?;
     let Parsed { program, mut warnings } = parsed;
+    pictures::check(args, &input::named(&program))?;
     let machine = match given {
         Some(machine) => source_network::beside(machine, &program),
         None => source_network::machine(&program, &wishes).map_err(|fault| match fault {

@@ -84,6 +84,13 @@ pub fn streams(program: &Program) -> Result<Vec<Arc<Table>>, Vec<Diagnostic>> {
     if faults.is_empty() { Ok(all) } else { Err(faults) }
 }
 
+/// The files that the sources of a program name: streams of data, profiles of links.
+pub fn named(program: &Program) -> Vec<PathBuf> {
+    let streams = program.streams.iter().map(|stream| beside(&stream.file, stream.place, &program.files));
+    let links = program.machine.networks.iter().flat_map(|network| &network.links);
+    streams.chain(links.map(|link| beside(&link.profile, link.place, &program.files))).collect()
+}
+
 /// A file that a source names: it is beside the source.
 pub fn beside(name: &str, place: Place, files: &[String]) -> PathBuf {
     let source = files.get(place.file as usize).map(Path::new).and_then(Path::parent).unwrap_or(Path::new(""));

@@ -1,6 +1,6 @@
 //! The page (`--html`) and the trace (`--trace`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use weir_predict::observe::{self, Observer, Passed, Span};
 use weir_predict::{Cause, Time, evaluate_observed};
@@ -17,16 +17,18 @@ use crate::{document, show};
 /// Lines of the source that a page shows for each count.
 const MOST_LINES: usize = 10;
 
-/// Whether what is to be written would take the place of what is read, or of each other.
+/// Whether what is to be written would take the place of what is read, or of each other. `named`: the files that the sources name.
 ///
 /// # Errors
 /// Which.
-pub fn check(args: &PredictArgs) -> Result<(), Failure> {
+pub fn check(args: &PredictArgs, named: &[PathBuf]) -> Result<(), Failure> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let is_file = |path: &Path| !path.exists() || path.is_file();
     let outputs: Vec<&Path> = [&args.html, &args.trace].into_iter().flatten().map(AsRef::as_ref).collect();
     for (at, output) in outputs.iter().enumerate().filter(|(_, output)| is_file(output)) {
-        let read = args.files.iter().chain(&args.machine).any(|input| real(input) == real(output));
+        // A machine may be a folder.
+        let inputs = args.files.iter().chain(&args.machine).chain(named);
+        let read = inputs.into_iter().any(|input| real(output).starts_with(real(input)));
         if read || outputs[..at].iter().any(|other| real(other) == real(output)) {
             let what = if read { "it is read" } else { "--html is written there" };
             return Err(Failure::Usage(format!("{}: not overwritten: {what}", output.display())));

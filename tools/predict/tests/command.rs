@@ -306,6 +306,15 @@ fn what_is_read_is_not_overwritten() {
             assert_eq!(fs::read_to_string(folder.path().join("simple.toml")).unwrap(), SIMPLE);
         }
     }
+    for output in ["--html", "--trace"] {
+        let (_, folder) =
+            run("// PEVPM Stream s = \"s.csv\"\n// PEVPM Take s\n// PEVPM Serial time = s.a\n", &["-n", "1"]);
+        fs::write(folder.path().join("s.csv"), "a\n1\n").unwrap();
+        let ran = run_in(folder.path(), &["-n", "1", output, "FOLDER/s.csv"]);
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        assert!(ran.err.contains("s.csv: not overwritten: it is read"), "{}", ran.err);
+        assert_eq!(run_in(folder.path(), &["-n", "1", output, "FOLDER/other"]).code, 0);
+    }
     let both = ["-n", "1", "--html", "FOLDER/one", "--trace", "FOLDER/one"];
     let (ran, folder) = run("// PEVPM Serial time = 1\n", &both);
     assert_eq!(ran.code, 2, "{}", ran.err);

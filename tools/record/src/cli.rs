@@ -78,6 +78,13 @@ pub fn run(args: &RecordArgs) -> Result<u8, Error> {
         record::build(&args.compiler, library)?;
         return Ok(0);
     }
+    if let Some(output) = &args.output {
+        let real = |path: &std::path::Path| path.canonicalize().ok();
+        if args.from.iter().any(|from| real(output).zip(real(from)).is_some_and(|(file, from)| file.starts_with(from)))
+        {
+            return Err(Error::Usage(format!("{}: not overwritten: it is read", output.display())));
+        }
+    }
     let (recorded, title) = if args.from.is_empty() {
         if args.command.is_empty() {
             return Err(Error::Usage("which program? weir record -n 2,4 -o model.txt -- ./program".into()));
@@ -157,6 +164,7 @@ fn record(args: &RecordArgs) -> Result<Vec<Vec<Recording>>, Error> {
     let (mut all, mut room) = (Vec::new(), Room::default());
     for count in counts {
         let folder = kept.join(count.to_string());
+        eprintln!("recording a run with {count} processes");
         let mut one = || {
             fs::create_dir_all(&folder).map_err(|source| Error::Write { path: folder.clone(), source })?;
             record::forget(&folder)?;

@@ -215,7 +215,9 @@ fn finished(
                 list(counts)
             ));
         } else {
-            notes.push(format!("this model can be evaluated with any number of processes{of}"));
+            notes.push(format!(
+                "this model can be evaluated with any number of processes{of}; its rules fit those that were recorded, and with others they are guesses until a recording there agrees (weir record -n N --check MODEL -- PROGRAM)"
+            ));
         }
     }
     notes.extend(written.doubts.iter().cloned());

@@ -167,3 +167,15 @@ fn a_compiler_that_fails_names_the_source_alone() {
         "{said}"
     );
 }
+
+#[test]
+fn what_is_read_is_not_overwritten() {
+    let lab = Lab::new();
+    let (folder, file) = (lab.at("left2"), lab.at("left2/rank-0.weirrec"));
+    let before = fs::read(&file).unwrap();
+    let line =
+        ["record", "--from", &folder.display().to_string(), "-o", &file.display().to_string()].map(str::to_owned);
+    let said = run(&Line::try_parse_from(line).unwrap().args).unwrap_err().to_string();
+    assert!(said.contains("rank-0.weirrec: not overwritten: it is read"), "{said}");
+    assert_eq!(fs::read(&file).unwrap(), before);
+}
