@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// What all builds and environments of `cargo xtask test` take together, in bytes; see `docs/lab/2026-11-23-disk.md`.
+/// What all builds and environments of `cargo xtask test` may take together, in bytes, with debug information as people build.
 const NEEDED: u64 = 12 << 30;
 
 /// Bytes that an ordinary user can still write where `folder` is, if the system tells.
