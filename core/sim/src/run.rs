@@ -96,12 +96,16 @@ pub struct Watch {
 pub fn build(s: &Scenario, watch: Watch) -> World<Rank> {
     let (work, hosts, seed) = (s.work.clone(), s.net.hosts, s.seed);
     let make = Rc::new(move |program| work.app(program, hosts, seed));
-    let config = s.endpoint.config(&s.net.host);
+    let mut config = s.endpoint.config(&s.net.host);
+    let patience = liveness::patience(&s.net);
+    config.connect_timeout *= patience;
+    config.peer_timeout *= patience;
     let mut shared = Shared::new(s.seed, s.net.networks.len() as u8, config, s.endpoint.messages(), make);
     shared.checks.liveness.silence_kills = s.silence_kills();
     shared.planted = watch.planted;
     shared.lanes = s.endpoint.lanes.clone();
     shared.checks.memory.limits.wire_bytes = s.net.wire_bytes();
+    shared.checks.memory.limits.rate = s.net.rate_bytes_per_s();
     shared.restarting = s
         .net
         .faults

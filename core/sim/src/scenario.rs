@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use weir_link::{Config, CongestionKind, LaneConfig, Level, SessionConfig};
 use weir_message::{MultiOrder, StreamBits};
 
+use crate::check::liveness::patience;
 use crate::rng::Rng;
 use crate::spec::{
     Burst, Direction, Fault, HostId, HostSpec, LaneSpec, LinkSpec, MS, NetId, NetSpec, NetworkSpec, Ns, SEC,
@@ -457,12 +458,14 @@ fn draw_work(rng: &mut Rng, net: &mut NetSpec, profile: Profile, endpoint: &Endp
     let bounds = Bounds { hosts, messages, len_max, bytes_max, spread_ns, directed };
     let mut traffic = Traffic::default();
     traffic.draw(rng, &bounds, 0, 0);
+    // Verdicts on a silence fall that much later.
+    let patience_ns = 5 * SEC * u64::from(patience(net) - 1);
     match profile {
         Profile::Crash => {
             traffic.crashing = draw_crashes(rng, net, spread_ns);
             traffic.phase_ns = net.last_fault_ns() + rng.log_between(US, SEC);
             // The verdict on a peer falls after 5 s of silence, its timer may have started late, and probes take their time.
-            traffic.forget_ns = net.last_fault_ns() + 8 * SEC;
+            traffic.forget_ns = net.last_fault_ns() + 8 * SEC + patience_ns;
             let (bounds, begin) = (Bounds { messages: messages / 2 + 1, ..bounds }, traffic.phase_ns);
             traffic.draw(rng, &bounds, 1, begin);
         }
@@ -470,12 +473,12 @@ fn draw_work(rng: &mut Rng, net: &mut NetSpec, profile: Profile, endpoint: &Endp
             draw_partition(rng, net, spread_ns);
             traffic.crashing = (0..hosts).collect();
             // The last verdict: 10 s for a handshake that began as the cut ended, 5 s for a silence.
-            traffic.forget_ns = net.last_fault_ns().max(2 * spread_ns) + 12 * SEC;
+            traffic.forget_ns = net.last_fault_ns().max(2 * spread_ns) + 12 * SEC + 2 * patience_ns;
         }
         Profile::Leave => {
             traffic.crashing = draw_leaves(rng, net, spread_ns);
             traffic.drops = draw_drops(rng, net, spread_ns);
-            traffic.forget_ns = net.last_fault_ns() + 8 * SEC;
+            traffic.forget_ns = net.last_fault_ns() + 8 * SEC + patience_ns;
             // Soon after, or when the places of those that were forgotten may be given to others.
             let later = traffic.forget_ns + 21 * SEC;
             traffic.phase_ns = if rng.chance(600_000) { net.last_fault_ns() + rng.log_between(US, SEC) } else { later };

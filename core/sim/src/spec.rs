@@ -413,6 +413,17 @@ impl NetSpec {
         self.networks.iter().map(|n| link(&n.up) + link(&n.down) + 2 * trunk(n) + n.nic_queue_bytes).sum()
     }
 
+    /// What the fastest network passes on from host to host: the rate of its slowest link.
+    #[must_use]
+    pub fn rate_bytes_per_s(&self) -> u64 {
+        let trunk = |n: &NetworkSpec| match &n.topology {
+            Topology::Tree { trunk, .. } => trunk.rate_bits_per_s,
+            Topology::Star => u64::MAX,
+        };
+        let slowest = |n: &NetworkSpec| n.up.rate_bits_per_s.min(n.down.rate_bits_per_s).min(trunk(n)) / 8;
+        self.networks.iter().map(slowest).max().unwrap_or(0)
+    }
+
     /// When the last fault begins or ends.
     #[must_use]
     pub fn last_fault_ns(&self) -> Ns {

@@ -18,7 +18,7 @@ const PTO_MAX_NS: Ns = 250 * MS;
 /// * where more than a twentieth is lost, one round trip for each kilobyte more, as often as a packet and its
 ///   acknowledgement must be sent until both arrive: the window lies at its floor then; and as often the longest probe timeout for each link of the chain, and twelve times more, for one
 ///   message in e^12 has as bad luck;
-/// * 7 s more if someone dies: 5 s until the verdict and 2 s of slack.
+/// * 7 s more if someone dies: 5 s until the verdict and 2 s of slack; and 10 s for each time more that [`patience`] has ranks wait.
 #[must_use]
 pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64, someone_dies: bool) -> Ns {
     let trunk = |n: &NetworkSpec| match &n.topology {
@@ -35,8 +35,16 @@ pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64, someon
     // The worst network may be the one that carries everything.
     let tries_percent = net.networks.iter().map(tries_percent).max().unwrap_or(100);
     let crawl = if bad { (bytes / 1000 * round_trip + (12 + chain) * PTO_MAX_NS) / 100 * tries_percent } else { 0 };
-    let verdict = if someone_dies { 7 * SEC } else { 0 };
+    let verdict = if someone_dies { 7 * SEC + 10 * SEC * u64::from(patience(net) - 1) } else { 0 };
     8 * SEC + 40 * on_wire as Ns + round_trip * (60 + 8 * chain) + crawl + verdict
+}
+
+/// How many times the usual a rank of this network must wait before it takes silence for death. The usual is twenty questions: where
+/// four of five go unanswered by chance, all twenty do once in a hundred times, and that is no death.
+#[must_use]
+pub fn patience(net: &NetSpec) -> u32 {
+    let tries_percent = net.networks.iter().map(tries_percent).max().unwrap_or(100);
+    ((tries_percent + 50) / 100).max(1) as u32
 }
 
 /// How much later everything may be done where lanes are taken: each may have to be given up, which takes 2 s, and so may one that comes after
@@ -107,6 +115,16 @@ impl Liveness {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patience_grows_with_loss() {
+        let with = |loss| {
+            let link = LinkSpec { loss, ..LinkSpec::default() };
+            NetSpec::single(2, NetworkSpec { up: link.clone(), down: link, ..NetworkSpec::default() })
+        };
+        // Half of all answers lost: seen twice as seldom. A third of each link's packets: four of five answers.
+        assert_eq!([0, 50_000, 160_000, 340_000].map(|loss| patience(&with(loss))), [1, 1, 2, 5]);
+    }
 
     #[test]
     fn only_the_dead_may_be_declared_dead() {

@@ -99,6 +99,7 @@ impl Shared {
             bodies_max: config.session.bodies_max,
             rx_buffer_bytes: config.rx_buffer_bytes,
             wire_bytes: 0,
+            rate: 0,
             datagram_bytes: u64::from(config.max_datagram),
         };
         Shared {
