@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::emit;
 use crate::error::{Error, Unknown};
@@ -118,21 +118,10 @@ fn ended(command: &mut Command, limit: Duration) -> Result<(), Error> {
     let (out, err) = copy.map_err(|e| failed(format!("has nowhere to write: {e}")))?;
     command.stdin(Stdio::null()).stdout(out).stderr(err);
     let mut child = command.spawn().map_err(|e| failed(format!("cannot be started: {e}")))?;
-    let begin = Instant::now();
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if begin.elapsed() > limit => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(failed(format!(
-                    "was still running after {} s; give it less to do, or more by --limit",
-                    limit.as_secs()
-                )));
-            }
-            Ok(None) => std::thread::sleep(Duration::from_millis(10)),
-            Err(e) => return Err(failed(format!("cannot be waited for: {e}"))),
-        }
+    let status = weir_mpi::ended(&mut child, limit).map_err(|e| failed(format!("cannot be waited for: {e}")))?;
+    let Some(status) = status else {
+        let what = format!("was still running after {} s; give it less to do, or more by --limit", limit.as_secs());
+        return Err(failed(what));
     };
     if status.success() {
         return Ok(());

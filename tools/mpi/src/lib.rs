@@ -20,6 +20,7 @@
 //! * [`find`]: which MPI the launcher of this process belongs to, and where its library is.
 //! * [`Mpi`], [`Communicator`], [`Requests`]: the calls. A call costs what MPI's does and a few nanoseconds: the functions are
 //!   resolved once, nothing is allocated, and which ABI it is costs a branch that always goes one way.
+//! * [`ended`]: a launcher and its processes, ended in time.
 //! * [`elf`]: what a program or library says it needs and is.
 //!
 //! Three ABIs are known: MPICH's, Open MPI's and that of the MPI 5.0 standard. Whose a library is is read from its SONAME and
@@ -30,10 +31,12 @@
 pub mod elf;
 mod error;
 pub mod find;
+mod launched;
 mod message;
 mod sys;
 
 pub use error::Error;
+pub use launched::ended;
 pub use message::{Reduction, Source, Tag};
 pub use sys::abi::Abi;
 pub use sys::{Communicator, Mpi, Request, Requests, Scope, Status, load_only};

@@ -5,8 +5,8 @@ use std::fs;
 use std::io::Read as _;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::error::Error;
 use crate::log::{Recording, Room};
@@ -78,7 +78,7 @@ pub fn run(plan: &Plan, library: &Path, count: u32, folder: &Path) -> Result<(),
     let mut child = command.stdin(Stdio::null()).stdout(out).spawn().map_err(|e| {
         Error::Run(format!("{name} cannot be started: {e}; name the launcher of the program's MPI by --launcher"))
     })?;
-    match ended(&mut child, plan.limit) {
+    match weir_mpi::ended(&mut child, plan.limit) {
         Ok(Some(status)) if status.success() => Ok(()),
         Ok(Some(status)) => Err(Error::Run(format!("the program failed with {count} processes ({name}: {status})"))),
         Ok(None) => Err(Error::Run(format!(
@@ -87,28 +87,6 @@ pub fn run(plan: &Plan, library: &Path, count: u32, folder: &Path) -> Result<(),
         ))),
         Err(e) => Err(Error::Run(format!("{name} cannot be waited for: {e}"))),
     }
-}
-
-/// Waits; what takes too long is asked to end, so that the launcher ends its processes, then made to.
-fn ended(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
-    let wait = |child: &mut Child, limit: Duration| {
-        let begin = Instant::now();
-        loop {
-            match child.try_wait()? {
-                None if begin.elapsed() < limit => std::thread::sleep(Duration::from_millis(10)),
-                other => return Ok::<_, std::io::Error>(other),
-            }
-        }
-    };
-    let status = wait(child, limit)?;
-    if status.is_none() {
-        let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).stderr(Stdio::null()).status();
-        if wait(child, Duration::from_secs(3))?.is_none() {
-            child.kill()?;
-            child.wait()?;
-        }
-    }
-    Ok(status)
 }
 
 /// Reads the recordings of a folder: of one run, or of several in folders within it. All that are read together share a room.
