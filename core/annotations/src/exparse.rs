@@ -337,7 +337,7 @@ fn size_of(cursor: &mut Cursor, place: Place) -> Result<Ex, Fault> {
 }
 
 /// Functions by name, with how many arguments each has.
-const FUNCTIONS: [(&str, Function, usize); 14] = [
+const FUNCTIONS: [(&str, Function, usize); 15] = [
     ("min", Function::Min, 2),
     ("max", Function::Max, 2),
     ("abs", Function::Abs, 1),
@@ -352,6 +352,7 @@ const FUNCTIONS: [(&str, Function, usize); 14] = [
     ("exp", Function::Exp, 1),
     ("pow", Function::Pow, 2),
     ("log10", Function::Log10, 1),
+    ("require", Function::Require, 1),
 ];
 
 fn function(cursor: &mut Cursor, word: &str, place: Place, level: usize) -> Result<Deep, Fault> {

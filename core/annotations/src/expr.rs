@@ -77,6 +77,9 @@ pub enum EvalError {
     /// A division by zero, or its rest.
     #[error("division by zero")]
     DivideByZero,
+    /// The argument of `require` is false.
+    #[error("this model holds only where the condition in `require` is true: here it is not")]
+    Required,
     /// A whole number beyond 64 bits.
     #[error("a whole number beyond 64 bits")]
     Overflow,
@@ -183,6 +186,8 @@ pub enum Function {
     Log10,
     Exp,
     Pow,
+    /// 0 where the argument is true; else there is no value: the program is no model of this run.
+    Require,
 }
 
 /// An expression over slots.
@@ -458,6 +463,13 @@ fn call(function: Function, args: &[Expr], slots: &[Value]) -> Result<Value, Eva
         Function::Log10 => Value::finite(libm::log10(a.as_f64())),
         Function::Exp => Value::finite(libm::exp(a.as_f64())),
         Function::Pow => Value::finite(libm::pow(a.as_f64(), b.as_f64())),
+        Function::Require => {
+            if a.truth() {
+                Ok(Value::Int(0))
+            } else {
+                Err(EvalError::Required)
+            }
+        }
     }
 }
 

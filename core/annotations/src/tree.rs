@@ -29,6 +29,7 @@ pub fn build(text: &FunctionText, has_mpi: bool, found: &mut Vec<Diagnostic>) ->
         events: &text.events,
         at: 0,
         depth: 0,
+        too_deep: false,
         tree: Tree::default(),
         found,
         statements: 0,
@@ -46,6 +47,7 @@ struct Builder<'a> {
     events: &'a [Event],
     at: usize,
     depth: usize,
+    too_deep: bool,
     tree: Tree,
     found: &'a mut Vec<Diagnostic>,
     statements: usize,
@@ -99,7 +101,8 @@ impl<'a> Builder<'a> {
                 other => self.calls.c(other, self.found),
             }
         }
-        if let Some(open) = open {
+        // What comes behind a body that is too deep was not looked at.
+        if let Some(open) = open.filter(|_| !self.too_deep) {
             self.found.push(
                 Diagnostic::error("open-body", open, "this body is never closed")
                     .with_help("close it with `PEVPM }` in the same function"),
@@ -125,9 +128,10 @@ impl<'a> Builder<'a> {
             self.found.push(Diagnostic::error(
                 "too-deep",
                 open,
-                format!("bodies within bodies, {MAX_NESTING} levels deep"),
+                format!("bodies within bodies, more than {MAX_NESTING} levels deep"),
             ));
             self.at = self.events.len();
+            self.too_deep = true;
             return Vec::new();
         }
         self.depth += 1;

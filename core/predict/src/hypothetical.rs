@@ -28,12 +28,21 @@ pub fn hypothetical(text: &str) -> Result<Machine, DescriptionError> {
 }
 
 fn syntax(text: &str, error: &toml::de::Error) -> DescriptionError {
-    let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+    let message = error.message().split_whitespace().map(in_words).collect::<Vec<_>>().join(" ");
     let at = error.span().and_then(|span| text.get(..span.start));
     DescriptionError(match at {
         Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
         None => message,
     })
+}
+
+/// A type of Rust is no word for people.
+fn in_words(word: &str) -> &str {
+    match word {
+        "f64" => "a number",
+        "u32" | "u64" => "a whole number, 0 or more",
+        other => other,
+    }
 }
 
 #[derive(Deserialize)]

@@ -8,7 +8,7 @@ use weir_predict::Machine;
 use weir_predict::Wishes;
 
 use crate::args::PredictArgs;
-use crate::error::{Failure, Reason};
+use crate::error::{EXIT_MODEL, Failure, Reason};
 use crate::input::{self, Text, names_of};
 use crate::sweep::{Row, Sweep, options};
 use crate::{document, measured, parameters, pictures, show, source_network, table};
@@ -72,6 +72,7 @@ pub fn run_to(args: &PredictArgs, to: &mut Streams) -> u8 {
     let (code, kind) = match failure {
         Failure::Shown(code, _) => (code, ""),
         Failure::Usage(_) => (2, "usage"),
+        Failure::Model(_) => (EXIT_MODEL, Reason::Model.name()),
         Failure::Failed(_) => (1, "failed"),
     };
     let said = failure.to_string();
@@ -93,6 +94,7 @@ pub fn run_to(args: &PredictArgs, to: &mut Streams) -> u8 {
 fn predicted(args: &PredictArgs, to: &mut Streams) -> Result<u8, Failure> {
     let parameters = parameters::by_name(&args.parameters).map_err(Failure::Usage)?;
     pictures::check(args, &[])?;
+    pictures::have_folders(args)?;
     let wishes = Wishes {
         ranks_per_node: args.ranks_per_node,
         eager_bytes: args.eager,
@@ -147,7 +149,7 @@ fn faults(rows: &[Row], texts: &[Text], to: &mut Streams) {
         let of_run = not.reason != Reason::Model && rows.len() > 1;
         found.extend(not.found.iter().cloned().map(|mut one| {
             if of_run {
-                one.message = format!("{} processes: {}", not.numprocs, one.message);
+                one.message = format!("{}: {}", table::processes(not.numprocs), one.message);
             }
             one
         }));
@@ -196,7 +198,7 @@ fn notices(machine: &Machine, rows: &[Row], files: &[String], to: &mut Streams) 
     }
     for prediction in rows.iter().flatten() {
         for notice in prediction.notices(files) {
-            to.tell(&format!("weir: note: {} processes: {notice}\n", prediction.numprocs));
+            to.tell(&format!("weir: note: {}: {notice}\n", table::processes(prediction.numprocs)));
         }
     }
 }

@@ -54,6 +54,9 @@ pub enum Failure {
     /// One line: exit code 1.
     #[error("{0}")]
     Failed(String),
+    /// One line about what the program or its machine is: exit code 3.
+    #[error("{0}")]
+    Model(String),
     /// One line: exit code 2.
     #[error("{0}")]
     Usage(String),
@@ -63,7 +66,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A file that cannot be used.
+    /// A file that is not what it should be.
+    pub fn content(path: &Path, what: impl std::fmt::Display) -> Self {
+        Self::Model(format!("{}: {what}", path.display()))
+    }
+
+    /// A file that cannot be read or written.
     pub fn file(path: &Path, what: impl std::fmt::Display) -> Self {
         Self::Failed(format!("{}: {what}", path.display()))
     }

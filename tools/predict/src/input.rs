@@ -32,7 +32,11 @@ pub fn sources(paths: &[PathBuf]) -> Result<Vec<Text>, Failure> {
     let mut all = Vec::new();
     for path in paths {
         let bytes = read(path, MAX_BYTES as u64)?;
-        let bytes = bytes.ok_or_else(|| Failure::file(path, format!("has more than {} MiB", MAX_BYTES >> 20)))?;
+        let bytes = bytes.ok_or_else(|| Failure::content(path, format!("has more than {} MiB", MAX_BYTES >> 20)))?;
+        // Comments may be in any encoding, but no text has a byte 0.
+        if bytes.contains(&0) {
+            return Err(Failure::content(path, "is no source: it is no text"));
+        }
         let text = String::from_utf8_lossy(without_mark(&bytes)).into_owned();
         all.push(Text { name: path.display().to_string(), text });
     }
@@ -157,15 +161,15 @@ pub fn machine(path: &Path, wishes: &Wishes) -> Result<Machine, Failure> {
     if found.is_dir() {
         return crate::measured::machine(path, wishes);
     }
-    let too_long = || Failure::file(path, "is no description of a machine: it has more than 1 MiB");
+    let too_long = || Failure::content(path, "is no description of a machine: it has more than 1 MiB");
     let bytes = read(path, MAX_DESCRIPTION)?.ok_or_else(too_long)?;
-    let text =
-        String::from_utf8(bytes).map_err(|_| Failure::file(path, "is no description of a machine: it is no text"))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Failure::content(path, "is no description of a machine: it is no text"))?;
     if *wishes != Wishes::default() {
         let said = "--ranks-per-node, --eager and --measured are for measured machines: say it in the description";
         return Err(Failure::Usage(said.to_owned()));
     }
-    let mut machine = hypothetical(&text).map_err(|e| Failure::file(path, e))?;
+    let mut machine = hypothetical(&text).map_err(|e| Failure::content(path, e))?;
     if machine.name == "hypothetical" {
         machine.name = path.display().to_string();
     }

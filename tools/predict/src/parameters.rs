@@ -25,7 +25,15 @@ impl FromStr for Assignment {
         }
         let number = value.parse().map(Value::Int).ok();
         let number = number.or_else(|| value.parse().ok().filter(|v: &f64| v.is_finite()).map(Value::Float));
-        let value = number.ok_or_else(|| format!("`{value}` is no number"))?;
+        let value = number.ok_or_else(|| {
+            // `3ms` would mean 3 where the source says `time = t` and 0.003 where it says `time = t s`.
+            let unit = value
+                .strip_suffix(|c: char| c.is_ascii_alphabetic())
+                .is_some_and(|_| value.starts_with(|c: char| c.is_ascii_digit()));
+            let hint =
+                "; a parameter has no unit: it counts in that of the source's expression, a time without one in ms";
+            format!("`{value}` is no number{}", if unit { hint } else { "" })
+        })?;
         Ok(Self { name: name.to_owned(), value })
     }
 }
@@ -69,6 +77,12 @@ mod tests {
         for bad in ["n", "=5", "n=", "n=five", "a b=1", "n=inf", "n=nan"] {
             assert!(one(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_unit_is_told_of() {
+        assert!(one("t=3ms").unwrap_err().contains("no unit"));
+        assert_eq!(one("t=ms").unwrap_err(), "`ms` is no number");
     }
 
     #[test]

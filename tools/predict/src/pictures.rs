@@ -37,6 +37,17 @@ pub fn check(args: &PredictArgs, named: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The folders that pages and traces go to are there: told before the work, not after it.
+pub fn have_folders(args: &PredictArgs) -> Result<(), Failure> {
+    for output in [&args.html, &args.trace].into_iter().flatten() {
+        let folder = output.parent().filter(|f| !f.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|f| !f.is_dir()) {
+            return Err(Failure::file(output, format!("there is no folder {}", folder.display())));
+        }
+    }
+    Ok(())
+}
+
 /// Writes what is asked for. A page tells of the counts without a prediction, too; a trace needs one that has it.
 pub fn write(
     args: &PredictArgs,
@@ -89,7 +100,8 @@ fn scene(
         match row {
             Ok(prediction) => {
                 let own = prediction.notices(&files);
-                notices.extend(own.into_iter().map(|n| format!("{} processes: {n}", prediction.numprocs)));
+                notices
+                    .extend(own.into_iter().map(|n| format!("{}: {n}", crate::table::processes(prediction.numprocs))));
                 points.push(point(prediction, texts));
             }
             Err(not) => failed.push((not.numprocs, told(not, &files))),

@@ -49,7 +49,7 @@ pub fn machine(program: &Program, wishes: &Wishes) -> Result<Machine, Result<Vec
         if !profiles.contains_key(link.profile.as_str()) {
             let path = input::beside(&link.profile, link.place, &program.files);
             let profile = input::machine(&path, wishes).map_err(|failure| match failure {
-                Failure::Failed(said) => fault(link.place, said),
+                Failure::Failed(said) | Failure::Model(said) => fault(link.place, said),
                 other => Err(other),
             })?;
             profiles.insert(&link.profile, profile);

@@ -198,6 +198,8 @@ fn the_command_line_is_checked() {
     assert_eq!(run(barrier, &["-n", "2", "-p", "n=1"]).0.code, EXIT_MODEL);
     assert_eq!(run(barrier, &["-n", "2", "--eager", "5"]).0.code, 2);
     assert_eq!(run(barrier, &["-n", "2", "--machine", "FOLDER/none.toml"]).0.code, 1);
+    let (ran, _folder) = run(barrier, &["-n", "2", "--machine", "FOLDER/program.c"]);
+    assert_eq!(ran.code, EXIT_MODEL, "{}", ran.err);
     let (ran, _folder) = run(barrier, &["-n", "2", "--machine", "FOLDER"]);
     assert_eq!((ran.code, ran.err.contains("run.json")), (1, true), "{}", ran.err);
     assert!(Cli::try_parse_from(["predict", "f", "--machine", "m", "-n", "8..4"]).is_err());
@@ -280,7 +282,42 @@ fn page_and_trace_are_written() {
     let trace: Value = serde_json::from_slice(&fs::read(folder.path().join("trace.json")).unwrap()).unwrap();
     let computed = trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["name"] == "compute");
     assert_eq!(computed.count(), 4);
-    assert_eq!(run(program, &["-n", "2", "--html", "FOLDER/none/page.html"]).0.code, 1);
+    let (ran, _folder) = run(program, &["-n", "2", "--html", "FOLDER/none/page.html"]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""), "told before the work: {}", ran.err);
+    assert!(ran.err.contains("there is no folder"), "{}", ran.err);
+}
+
+#[test]
+fn the_first_word_is_the_one_that_helps() {
+    let (ran, _folder) = run("// PEVPM Mesage type = MPI_Barrier\n", &["-n", "2"]);
+    assert_eq!(ran.code, EXIT_MODEL);
+    assert!(ran.err.contains("Message") && !ran.err.contains("do anything"), "{}", ran.err);
+    let (ran, _folder) = run("\u{7f}ELF\0\0", &["-n", "2"]);
+    assert_eq!((ran.code, ran.err.lines().count()), (EXIT_MODEL, 1), "{}", ran.err);
+    assert!(ran.err.contains("is no text"), "{}", ran.err);
+    let deep = "Loop iterations = 1 {\n".repeat(50_000);
+    let (ran, _folder) = run(&deep, &["-n", "2"]);
+    assert!(ran.err.contains("64 levels") && !ran.err.contains("never closed"), "{}", ran.err);
+    let (ran, _folder) = run("Message type = MPI_Send size = 1 from = 0 to = 0\n", &["-n", "1"]);
+    assert!(!ran.err.contains("1 processes"), "{}", ran.err);
+    let (ran, _folder) = run("Serial time = require(numprocs == 4)\n", &["-n", "2"]);
+    assert_eq!(ran.code, EXIT_MODEL);
+    assert!(ran.err.contains("holds only where") && ran.err.contains("numprocs == 4"), "{}", ran.err);
+    assert_eq!(run("Serial time = require(numprocs == 4)\nMessage type = MPI_Barrier\n", &["-n", "4"]).0.code, 0);
+}
+
+#[test]
+fn a_machine_says_what_it_wants_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("program.c"), "Message type = MPI_Barrier\n").unwrap();
+    let digits = "9".repeat(400);
+    for (value, part) in [("true", "a number"), (digits.as_str(), "line 2")] {
+        fs::write(folder.path().join("m.toml"), format!("[network]\nlatency_us = {value}\nbandwidth_MB_per_s = 1\n"))
+            .unwrap();
+        let ran = run_in(folder.path(), &["-n", "2", "--machine", "FOLDER/m.toml"]);
+        assert_eq!(ran.code, EXIT_MODEL, "{}", ran.err);
+        assert!(ran.err.contains(part) && !ran.err.contains("f64"), "{}", ran.err);
+    }
 }
 
 #[test]
@@ -425,7 +462,7 @@ fn times_beyond_the_clock_are_errors_with_their_line() {
     assert!(ran.err.contains("beyond its end") && ran.err.contains("program.c:2:"), "{}", ran.err);
     write("slow.toml", "[network]\nlatency_us = 1e25\nbandwidth_MB_per_s = 100\n");
     let ran = run_in(folder.path(), &["-n", "2", "--machine", "FOLDER/slow.toml"]);
-    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    assert_eq!(ran.code, EXIT_MODEL, "{}{}", ran.out, ran.err);
     assert!(ran.err.contains("network.latency_us"), "{}", ran.err);
 }
 

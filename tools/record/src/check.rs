@@ -2,7 +2,7 @@
 
 use weir_annotations::expr::{EvalError, NUMPROCS, PROCNUM};
 use weir_annotations::program::{Collective, Message, Request, SendMode, Until, WaitMode};
-use weir_annotations::{Expr, Model, OpKind, Setting, Source, Value, parse};
+use weir_annotations::{Expr, Model, OpKind, Parsed, Setting, Source, Value, parse};
 
 use crate::acts::{Act, Group, Kind, Sample};
 use crate::error::Error;
@@ -11,15 +11,21 @@ use crate::log::{ANY, COLLECTIVES};
 /// Steps of control for each act, at most.
 const STEPS: usize = 64;
 
+/// A model from its text.
+///
+/// # Errors
+/// What is wrong with it first.
+pub fn read(text: &str) -> Result<Parsed, String> {
+    parse(&[Source { name: "the file", text }])
+        .map_err(|found| found.first().map_or_else(String::new, |d| format!("line {}: {}", d.place.line, d.message)))
+}
+
 /// Checks a model's text against recorded processes.
 ///
 /// # Errors
 /// The first difference.
 pub fn check(text: &str, samples: &[Sample], requests: bool) -> Result<(), Error> {
-    let parsed = parse(&[Source { name: "model", text }]).map_err(|found| {
-        let first = found.first().map_or_else(String::new, |d| format!("line {}: {}", d.place.line, d.message));
-        Error::Differs(first)
-    })?;
+    let parsed = read(text).map_err(Error::Differs)?;
     let mut counts: Vec<i64> = samples.iter().map(|s| s.n).collect();
     counts.dedup();
     for n in counts {

@@ -7,7 +7,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::check::check;
+use crate::check::{check, read as read_model};
 use crate::error::Error;
 use crate::log::{Recording, Room};
 use crate::record::{self, Plan};
@@ -46,10 +46,10 @@ pub struct RecordArgs {
     /// Run nothing: make the model of recordings that are there; may be given several times
     #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "command"])]
     pub from: Vec<PathBuf>,
-    /// Make no model: compare this one with what is recorded, call by call
+    /// Make no model: compare this one with what is recorded, call by call; excludes -o
     #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "library"])]
     pub check: Option<PathBuf>,
-    /// Only compile the recorder into this file
+    /// Only compile the recorder into this file, which is new or a library
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "keep", "command", "output"])]
     pub library: Option<PathBuf>,
     /// The compiler of the program's MPI
@@ -75,6 +75,7 @@ pub struct RecordArgs {
 /// One line that says what failed.
 pub fn run(args: &RecordArgs) -> Result<u8, Error> {
     if let Some(library) = &args.library {
+        may_replace(library)?;
         record::build(&args.compiler, library)?;
         return Ok(0);
     }
@@ -101,6 +102,7 @@ pub fn run(args: &RecordArgs) -> Result<u8, Error> {
     let title = title.replace(|c: char| c.is_control(), " ");
     if let Some(path) = &args.check {
         let text = text_of(path)?;
+        read_model(&text).map_err(|what| Error::NoModel { path: path.clone(), what })?;
         let runs = gathered(recorded)?;
         check(&text, &runs.samples, runs.requests)?;
         eprintln!("{}: does what was recorded, call by call", path.display());
@@ -121,6 +123,20 @@ pub fn run(args: &RecordArgs) -> Result<u8, Error> {
 /// If two have the same number of processes, or the calls make no model.
 pub fn of(recorded: Vec<Vec<Recording>>, title: &str) -> Result<model::Model, Error> {
     model::model(&gathered(recorded)?, title)
+}
+
+/// A compiler writes over whatever is there, and as root over devices too.
+fn may_replace(library: &std::path::Path) -> Result<(), Error> {
+    let Ok(found) = fs::metadata(library) else { return Ok(()) };
+    let mut magic = [0; 4];
+    let is_ours = found.is_file()
+        && (found.len() == 0
+            || fs::File::open(library).and_then(|mut f| f.read_exact(&mut magic)).is_ok_and(|()| magic == *b"\x7fELF"));
+    if is_ours {
+        Ok(())
+    } else {
+        Err(Error::Usage(format!("{}: not overwritten: it is no library", library.display())))
+    }
 }
 
 /// The text of a model that is there.

@@ -57,6 +57,14 @@ pub enum Error {
     /// The model does not say what was recorded: a fault of ours.
     #[error("the model does not repeat what was recorded: {0}")]
     Differs(String),
+    /// A file that is to be checked is no model.
+    #[error("{} is no model: {what}", path.display())]
+    NoModel {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it first.
+        what: String,
+    },
     /// The command line makes no sense.
     #[error("{0}")]
     Usage(String),

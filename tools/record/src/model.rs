@@ -162,11 +162,11 @@ fn whole(head: &str, written: &Written, only: Option<i64>) -> String {
     }
     if let Some(n) = only {
         text += "# An error with any other number of processes.\n";
-        text += &format!("Serial time = 0/(numprocs == {n})\n");
+        text += &format!("Serial time = require(numprocs == {n})\n");
     }
     for demand in &written.demands {
         text += "# An error with a number of processes that the rules do not hold for.\n";
-        text += &format!("Serial time = 0/({})\n", condition_of(*demand));
+        text += &format!("Serial time = require({})\n", condition_of(*demand));
     }
     text + &written.text
 }

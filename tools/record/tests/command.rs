@@ -179,3 +179,24 @@ fn what_is_read_is_not_overwritten() {
     assert!(said.contains("rank-0.weirrec: not overwritten: it is read"), "{said}");
     assert_eq!(fs::read(&file).unwrap(), before);
 }
+
+#[test]
+fn what_is_no_model_and_what_is_no_library_is_named() {
+    let lab = Lab::new();
+    let run_with = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|w| w.replace("LAB", &lab.at("").display().to_string())).collect();
+        let mpicc = lab.at("mpicc").display().to_string();
+        let line = ["record".to_owned(), "--compiler".to_owned(), mpicc].into_iter().chain(words);
+        run(&Line::try_parse_from(line).unwrap().args).map_err(|e| e.to_string())
+    };
+    fs::write(lab.at("letter"), "Dear Sir,\n").unwrap();
+    let said = run_with(&["--from", "LAB/left2", "--check", "LAB/letter"]).unwrap_err();
+    assert!(said.contains("letter is no model: line 1"), "{said}");
+    let said = run_with(&["--library", "LAB/letter"]).unwrap_err();
+    assert!(said.contains("letter: not overwritten"), "{said}");
+    assert!(run_with(&["--library", "/dev/null"]).unwrap_err().contains("not overwritten"));
+    assert_eq!(fs::read(lab.at("letter")).unwrap(), b"Dear Sir,\n");
+    fs::write(lab.at("old.so"), b"\x7fELF and more").unwrap();
+    assert_eq!(run_with(&["--library", "LAB/old.so"]), Ok(0));
+    assert_eq!(run_with(&["--library", "LAB/new.so"]), Ok(0));
+}
