@@ -383,12 +383,19 @@ fn function(cursor: &mut Cursor, word: &str, place: Place, level: usize) -> Resu
     Ok((Ex::Call(*function, args), bounded(cursor, depth + 1)?))
 }
 
+const SUGGESTION: &str = "did you mean ";
+
+/// Whether a help is a [`suggestion`].
+pub fn is_suggestion(help: &str) -> bool {
+    help.starts_with(SUGGESTION)
+}
+
 /// "did you mean", if a known word is near.
 pub fn suggestion(word: &str, known: &[&str]) -> Option<String> {
     let lower = word.to_lowercase();
     let distance = |k: &&str| strsim::damerau_levenshtein(&lower, &k.to_lowercase());
     let best = known.iter().copied().min_by_key(|k| distance(k))?;
-    (distance(&best) <= 1 + word.len() / 4).then(|| format!("did you mean `{best}`?"))
+    (distance(&best) <= 1 + word.len() / 4).then(|| format!("{SUGGESTION}`{best}`?"))
 }
 
 /// A number as an expression.

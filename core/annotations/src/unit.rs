@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::compile::{Code, Compiler};
 use crate::csource::CFile;
 use crate::cvalues::Scope;
+use crate::exparse::is_suggestion;
 use crate::lex::{Room, pieces};
 use crate::names::{FileNames, Names, Site};
 use crate::place::{Diagnostic, Place, Severity};
@@ -242,7 +243,7 @@ impl Unit {
                 // A directive that could not be read is told, and may have been the only one.
                 // But who gives a C file without any is helped by this.
                 let meant = sources.iter().any(|s| s.text.contains("PEVPM"))
-                    || found.iter().flat_map(|d| &d.help).any(|help| help.starts_with("did you mean"));
+                    || found.iter().flat_map(|d| &d.help).any(|help| is_suggestion(help));
                 if meant && found.iter().any(|d| d.severity == Severity::Error) {
                     return None;
                 }

@@ -96,16 +96,14 @@ pub struct Watch {
 pub fn build(s: &Scenario, watch: Watch) -> World<Rank> {
     let (work, hosts, seed) = (s.work.clone(), s.net.hosts, s.seed);
     let make = Rc::new(move |program| work.app(program, hosts, seed));
-    let mut config = s.endpoint.config(&s.net.host);
-    let patience = liveness::patience(&s.net);
-    config.connect_timeout *= patience;
-    config.peer_timeout *= patience;
+    let config = s.endpoint.config(&s.net.host);
     let mut shared = Shared::new(s.seed, s.net.networks.len() as u8, config, s.endpoint.messages(), make);
     shared.checks.liveness.silence_kills = s.silence_kills();
     shared.planted = watch.planted;
     shared.lanes = s.endpoint.lanes.clone();
     shared.checks.memory.limits.wire_bytes = s.net.wire_bytes();
     shared.checks.memory.limits.rate = s.net.rate_bytes_per_s();
+    shared.checks.memory.limits.round_trip_ns = s.net.round_trip_ns();
     shared.restarting = s
         .net
         .faults
@@ -126,7 +124,9 @@ pub fn run(s: &Scenario, watch: Watch) -> Report {
     let someone_dies = s.someone_dies() || s.silence_kills();
     let (chain, lanes) = (s.work.chain(), s.endpoint.lanes.is_some());
     let more = if lanes { liveness::lanes_allowance_ns(&s.net, bytes, chain) } else { 0 };
-    let deadline = begin + liveness::allowance_ns(&s.net, bytes, messages, chain, someone_dies) + more;
+    // 5 s until a verdict and 2 s of slack; and 10 s for each time more that its endpoints have patience.
+    let verdict = if someone_dies { 7 * SEC + 10 * SEC * u64::from(s.endpoint.patience - 1) } else { 0 };
+    let deadline = begin + liveness::allowance_ns(&s.net, bytes, messages, chain) + verdict + more;
     let done = w.run_until(deadline, |shared| shared.unfinished.is_empty());
     if !done && w.violation().is_none() {
         let detail =

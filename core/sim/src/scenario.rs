@@ -52,6 +52,13 @@ pub struct EndpointSpec {
     /// Messages that went into buffers for several are told as they were sent (`weir_message::MultiOrder::AsSent`).
     #[serde(default)]
     pub many_as_sent: bool,
+    /// How many times the usual it waits before it takes silence for death ([`patience`]).
+    #[serde(default = "usual_patience")]
+    pub patience: u32,
+}
+
+const fn usual_patience() -> u32 {
+    1
 }
 
 fn unexpected_bytes() -> u64 {
@@ -77,6 +84,7 @@ impl Default for EndpointSpec {
             lanes: None,
             unexpected_bytes: unexpected_bytes(),
             many_as_sent: false,
+            patience: usual_patience(),
         }
     }
 }
@@ -125,6 +133,8 @@ impl EndpointSpec {
         // Messages bound the queue themselves, by more than a run fills: here the protocol refuses too, and what it refuses is begun again.
         let mut config = self.messages().protocol(config);
         config.session.send_queue_msgs = self.send_queue_msgs;
+        config.connect_timeout *= self.patience;
+        config.peer_timeout *= self.patience;
         config
     }
 }
@@ -282,7 +292,7 @@ impl Scenario {
             nets.push(n);
         }
         let mut net = NetSpec { hosts, networks: nets, host: draw_host(&mut rng), faults: Vec::new() };
-        let endpoint = draw_endpoint(&mut rng, profile);
+        let endpoint = EndpointSpec { patience: patience(&net), ..draw_endpoint(&mut rng, profile) };
         let work = draw_work(&mut rng, &mut net, profile, &endpoint);
         Scenario { seed, net, endpoint, work }
     }
@@ -459,7 +469,7 @@ fn draw_work(rng: &mut Rng, net: &mut NetSpec, profile: Profile, endpoint: &Endp
     let mut traffic = Traffic::default();
     traffic.draw(rng, &bounds, 0, 0);
     // Verdicts on a silence fall that much later.
-    let patience_ns = 5 * SEC * u64::from(patience(net) - 1);
+    let patience_ns = 5 * SEC * u64::from(endpoint.patience - 1);
     match profile {
         Profile::Crash => {
             traffic.crashing = draw_crashes(rng, net, spread_ns);

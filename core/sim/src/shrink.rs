@@ -109,10 +109,14 @@ fn changes(s: &Scenario) -> Vec<Change> {
     all.push(Box::new(|s| s.net.host.tcp.breaks = 0));
     all.push(Box::new(|s| s.net.host.tcp.refuses = 0));
     all.push(Box::new(|s| {
-        let lanes = s.endpoint.lanes.take();
-        s.endpoint = crate::scenario::EndpointSpec { lanes, ..crate::scenario::EndpointSpec::default() };
+        let (lanes, patience) = (s.endpoint.lanes.take(), s.endpoint.patience);
+        s.endpoint = crate::scenario::EndpointSpec { lanes, patience, ..crate::scenario::EndpointSpec::default() };
     }));
-    all.push(Box::new(|s| s.endpoint = crate::scenario::EndpointSpec::default()));
+    all.push(Box::new(|s| {
+        // Less patience would make a death that is none.
+        let patience = s.endpoint.patience;
+        s.endpoint = crate::scenario::EndpointSpec { patience, ..crate::scenario::EndpointSpec::default() };
+    }));
     all.push(Box::new(|s| {
         for n in &mut s.net.networks {
             n.switch = crate::spec::SwitchSpec::default();

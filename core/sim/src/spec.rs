@@ -396,6 +396,18 @@ pub struct NetSpec {
     pub faults: Vec<TimedFault>,
 }
 
+impl NetworkSpec {
+    /// All links from a host to another.
+    #[must_use]
+    pub fn way(&self) -> Vec<&LinkSpec> {
+        let mut links = vec![&self.up, &self.down];
+        if let Topology::Tree { trunk, .. } = &self.topology {
+            links.extend([trunk, trunk]);
+        }
+        links
+    }
+}
+
 impl NetSpec {
     /// `hosts` hosts on one network.
     #[must_use]
@@ -416,12 +428,15 @@ impl NetSpec {
     /// What the fastest network passes on from host to host: the rate of its slowest link.
     #[must_use]
     pub fn rate_bytes_per_s(&self) -> u64 {
-        let trunk = |n: &NetworkSpec| match &n.topology {
-            Topology::Tree { trunk, .. } => trunk.rate_bits_per_s,
-            Topology::Star => u64::MAX,
-        };
-        let slowest = |n: &NetworkSpec| n.up.rate_bits_per_s.min(n.down.rate_bits_per_s).min(trunk(n)) / 8;
-        self.networks.iter().map(slowest).max().unwrap_or(0)
+        let slowest = |n: &NetworkSpec| n.way().iter().map(|l| l.rate_bits_per_s).filter(|r| *r > 0).min();
+        self.networks.iter().filter_map(slowest).max().unwrap_or(0) / 8
+    }
+
+    /// The shortest round trip between hosts, over cables alone.
+    #[must_use]
+    pub fn round_trip_ns(&self) -> Ns {
+        let one = |n: &NetworkSpec| 2 * n.way().iter().map(|l| l.delay_ns).sum::<Ns>();
+        self.networks.iter().map(one).min().unwrap_or(0)
     }
 
     /// When the last fault begins or ends.

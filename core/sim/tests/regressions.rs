@@ -1,7 +1,8 @@
 //! Bugs the swarm found, as the smallest scenarios that show them.
 
+use weir_sim::check::liveness::patience;
 use weir_sim::run::{Watch, run};
-use weir_sim::scenario::{EndpointSpec, Scenario};
+use weir_sim::scenario::{EndpointSpec, Profile, Scenario};
 use weir_sim::spec::*;
 use weir_sim::table::{Wire, measure, point};
 use weir_sim::work::Workload;
@@ -138,7 +139,8 @@ fn silence_by_chance_is_no_death() {
         let messages = (0..24).flat_map(|to| (to + 1..24).map(move |from| message(from, to, 8))).collect();
         let work = Workload::Traffic(Traffic { messages, ..Traffic::default() });
         let net = NetSpec::single(24, network.clone());
-        let r = run(&Scenario { seed, net, endpoint: EndpointSpec::default(), work }, Watch::default());
+        let endpoint = EndpointSpec { patience: patience(&net), ..EndpointSpec::default() };
+        let r = run(&Scenario { seed, net, endpoint, work }, Watch::default());
         assert_eq!(r.violation, None, "seed {seed}");
     }
 }
@@ -159,4 +161,12 @@ fn probes_to_a_host_that_is_cut_off_break_no_bound_on_what_is_in_flight() {
     let r = run(&Scenario { seed: 1, net, endpoint: EndpointSpec::default(), work }, Watch::default());
     assert_eq!(r.violation, None);
     assert!(r.probe_timeouts > 10, "{} probe timeouts show nothing", r.probe_timeouts);
+}
+
+#[test]
+fn what_always_stood_in_a_queue_is_taken_for_wire() {
+    // Both ways over a trunk of 100 Mb/s are full before the first round trip is measured.
+    let s = Scenario::draw(3_183_871, Profile::All);
+    let r = run(&s, Watch::default());
+    assert_eq!(r.violation, None);
 }

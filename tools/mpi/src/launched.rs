@@ -1,8 +1,10 @@
 //! Waiting for a launcher, and ending it so that its processes end with it.
 
 use std::io;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Between two looks at a child.
 const LOOK: Duration = Duration::from_millis(10);
@@ -17,8 +19,8 @@ const GRACE: Duration = Duration::from_secs(3);
 pub fn ended(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let status = done_within(child, limit)?;
     if status.is_none() {
-        // By the command: the standard library knows only SIGKILL.
-        let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).stderr(Stdio::null()).status();
+        // It may just have ended; it is not waited for yet, so nobody else has its number.
+        let _ = kill_process(Pid::from_child(child), Signal::TERM);
         if done_within(child, GRACE)?.is_none() {
             child.kill()?;
             child.wait()?;
@@ -39,6 +41,8 @@ fn done_within(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStat
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     fn shell(script: &str) -> Child {

@@ -149,7 +149,7 @@ fn faults(rows: &[Row], texts: &[Text], to: &mut Streams) {
         let of_run = not.reason != Reason::Model && rows.len() > 1;
         found.extend(not.found.iter().cloned().map(|mut one| {
             if of_run {
-                one.message = format!("{}: {}", table::processes(not.numprocs), one.message);
+                one.message = format!("{}: {}", weir_scene::processes(not.numprocs), one.message);
             }
             one
         }));
@@ -198,7 +198,7 @@ fn notices(machine: &Machine, rows: &[Row], files: &[String], to: &mut Streams) 
     }
     for prediction in rows.iter().flatten() {
         for notice in prediction.notices(files) {
-            to.tell(&format!("weir: note: {}: {notice}\n", table::processes(prediction.numprocs)));
+            to.tell(&format!("weir: note: {}: {notice}\n", weir_scene::processes(prediction.numprocs)));
         }
     }
 }

@@ -27,9 +27,8 @@ impl FromStr for Assignment {
         let number = number.or_else(|| value.parse().ok().filter(|v: &f64| v.is_finite()).map(Value::Float));
         let value = number.ok_or_else(|| {
             // `3ms` would mean 3 where the source says `time = t` and 0.003 where it says `time = t s`.
-            let unit = value
-                .strip_suffix(|c: char| c.is_ascii_alphabetic())
-                .is_some_and(|_| value.starts_with(|c: char| c.is_ascii_digit()));
+            let unit =
+                value.starts_with(|c: char| c.is_ascii_digit()) && value.ends_with(|c: char| c.is_ascii_alphabetic());
             let hint =
                 "; a parameter has no unit: it counts in that of the source's expression, a time without one in ms";
             format!("`{value}` is no number{}", if unit { hint } else { "" })

@@ -100,8 +100,7 @@ fn scene(
         match row {
             Ok(prediction) => {
                 let own = prediction.notices(&files);
-                notices
-                    .extend(own.into_iter().map(|n| format!("{}: {n}", crate::table::processes(prediction.numprocs))));
+                notices.extend(own.into_iter().map(|n| format!("{}: {n}", weir_scene::processes(prediction.numprocs))));
                 points.push(point(prediction, texts));
             }
             Err(not) => failed.push((not.numprocs, told(not, &files))),

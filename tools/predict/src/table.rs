@@ -139,12 +139,7 @@ pub fn lines(prediction: &Prediction, texts: &[Text], most: usize) -> String {
         let share = lost.lost().seconds() / whole * 100.0;
         rows.push(format!("{share:>6.1} %  {place}  {said} ({})", main.map_or("", |(cause, _)| cause.name())));
     }
-    format!("\nMost is lost here, with {}:\n{}\n", processes(prediction.numprocs), rows.join("\n"))
-}
-
-/// `1 process`, `2 processes`.
-pub fn processes(number: u32) -> String {
-    format!("{number} process{}", if number == 1 { "" } else { "es" })
+    format!("\nMost is lost here, with {}:\n{}\n", weir_scene::processes(prediction.numprocs), rows.join("\n"))
 }
 
 #[cfg(test)]

@@ -25,7 +25,14 @@ pub fn read(text: &str) -> Result<Parsed, String> {
 /// # Errors
 /// The first difference.
 pub fn check(text: &str, samples: &[Sample], requests: bool) -> Result<(), Error> {
-    let parsed = read(text).map_err(Error::Differs)?;
+    agrees(&read(text).map_err(Error::Differs)?, samples, requests)
+}
+
+/// The same of a model that has been read.
+///
+/// # Errors
+/// The first difference.
+pub fn agrees(parsed: &Parsed, samples: &[Sample], requests: bool) -> Result<(), Error> {
     let mut counts: Vec<i64> = samples.iter().map(|s| s.n).collect();
     counts.dedup();
     for n in counts {

@@ -7,11 +7,10 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::check::{check, read as read_model};
 use crate::error::Error;
 use crate::log::{Recording, Room};
 use crate::record::{self, Plan};
-use crate::{lines, model, runs};
+use crate::{check, lines, model, runs};
 
 /// Arguments of `weir record`.
 #[derive(Debug, clap::Args)]
@@ -102,9 +101,9 @@ pub fn run(args: &RecordArgs) -> Result<u8, Error> {
     let title = title.replace(|c: char| c.is_control(), " ");
     if let Some(path) = &args.check {
         let text = text_of(path)?;
-        read_model(&text).map_err(|what| Error::NoModel { path: path.clone(), what })?;
+        let model = check::read(&text).map_err(|what| Error::NoModel { path: path.clone(), what })?;
         let runs = gathered(recorded)?;
-        check(&text, &runs.samples, runs.requests)?;
+        check::agrees(&model, &runs.samples, runs.requests)?;
         eprintln!("{}: does what was recorded, call by call", path.display());
         return Ok(0);
     }

@@ -12,7 +12,8 @@ use crate::error::Error;
 use crate::log::{Recording, Room};
 
 /// The recorder, which the program's own MPI compiles: MPIs differ in their binary interfaces, not in their sources.
-const RECORDER: &str = include_str!("recorder.c");
+const RECORDER: [(&str, &str); 2] =
+    [("recorder.c", include_str!("recorder.c")), ("requests.c", include_str!("requests.c"))];
 
 /// What files are called: `rank-0.weirrec` and so on.
 const SUFFIX: &str = ".weirrec";
@@ -38,8 +39,11 @@ pub struct Plan {
 /// If there is no compiler, or it fails.
 pub fn build(compiler: &OsStr, library: &Path) -> Result<(), Error> {
     let folder = tempfile::tempdir().map_err(|e| Error::Run(format!("cannot make a folder for the recorder: {e}")))?;
+    for (name, text) in RECORDER {
+        let file = folder.path().join(name);
+        fs::write(file, text).map_err(|e| Error::Run(format!("cannot write the recorder's source: {e}")))?;
+    }
     let source = folder.path().join("recorder.c");
-    fs::write(&source, RECORDER).map_err(|e| Error::Run(format!("cannot write the recorder's source: {e}")))?;
     let mut command = Command::new(compiler);
     command.args(["-O2", "-shared", "-fPIC"]).arg(&source).arg("-o").arg(library).args(["-ldl", "-lpthread"]);
     let name = compiler.to_string_lossy();

@@ -11,6 +11,7 @@ mod plots;
 pub mod timeline;
 pub mod trace;
 
+pub use plots::processes;
 pub use timeline::{Arrow, Bar, Collector, Doing, Timeline};
 
 /// A program's predictions, as a page shows them.

@@ -14,7 +14,9 @@ fn time(seconds: f64) -> String {
     units::time(seconds * 1e9)
 }
 
-fn processes(n: u32) -> String {
+/// `1 process`, `2 processes`.
+#[must_use]
+pub fn processes(n: u32) -> String {
     if n == 1 { "1 process".into() } else { format!("{n} processes") }
 }
 

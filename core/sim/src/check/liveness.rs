@@ -17,10 +17,11 @@ const PTO_MAX_NS: Ns = 250 * MS;
 ///   window, still ends well within that;
 /// * where more than a twentieth is lost, one round trip for each kilobyte more, as often as a packet and its
 ///   acknowledgement must be sent until both arrive: the window lies at its floor then; and as often the longest probe timeout for each link of the chain, and twelve times more, for one
-///   message in e^12 has as bad luck;
-/// * 7 s more if someone dies: 5 s until the verdict and 2 s of slack; and 10 s for each time more that [`patience`] has ranks wait.
+///   message in e^12 has as bad luck.
+///
+/// What verdicts on the dead take comes on top.
 #[must_use]
-pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64, someone_dies: bool) -> Ns {
+pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64) -> Ns {
     let trunk = |n: &NetworkSpec| match &n.topology {
         Topology::Tree { trunk, .. } => Some(trunk.clone()),
         Topology::Star => None,
@@ -29,47 +30,41 @@ pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64, someon
     let links: Vec<LinkSpec> = ends.chain(net.networks.iter().filter_map(trunk)).collect();
     let slowest = links.iter().map(|l| l.rate_bits_per_s).filter(|r| *r > 0).min().unwrap_or(u64::MAX);
     let on_wire = (bytes + messages * 200) as u128 * 8 * u128::from(SEC) / u128::from(slowest);
-    let round_trip = |n: &NetworkSpec| 2 * way(n).iter().map(|l| l.delay_ns + l.jitter_ns + l.reorder_ns).sum::<Ns>();
+    let round_trip = |n: &NetworkSpec| 2 * n.way().iter().map(|l| l.delay_ns + l.jitter_ns + l.reorder_ns).sum::<Ns>();
     let round_trip = net.networks.iter().map(round_trip).sum::<Ns>() + MS;
     let bad = links.iter().any(|l| l.mean_loss_ppm() > 50_000);
     // The worst network may be the one that carries everything.
-    let tries_percent = net.networks.iter().map(tries_percent).max().unwrap_or(100);
+    let tries_percent = worst_tries_percent(net);
     let crawl = if bad { (bytes / 1000 * round_trip + (12 + chain) * PTO_MAX_NS) / 100 * tries_percent } else { 0 };
-    let verdict = if someone_dies { 7 * SEC + 10 * SEC * u64::from(patience(net) - 1) } else { 0 };
-    8 * SEC + 40 * on_wire as Ns + round_trip * (60 + 8 * chain) + crawl + verdict
+    8 * SEC + 40 * on_wire as Ns + round_trip * (60 + 8 * chain) + crawl
 }
 
 /// How many times the usual a rank of this network must wait before it takes silence for death. The usual is twenty questions: where
 /// four of five go unanswered by chance, all twenty do once in a hundred times, and that is no death.
 #[must_use]
 pub fn patience(net: &NetSpec) -> u32 {
-    let tries_percent = net.networks.iter().map(tries_percent).max().unwrap_or(100);
-    ((tries_percent + 50) / 100).max(1) as u32
+    ((worst_tries_percent(net) + 50) / 100) as u32
 }
 
 /// How much later everything may be done where lanes are taken: each may have to be given up, which takes 2 s, and so may one that comes after
 /// it, at any link of the chain; and until then they may crawl, a retransmission time-out (200 ms) for every eighth loss.
 #[must_use]
 pub fn lanes_allowance_ns(net: &NetSpec, bytes: u64, chain: u64) -> Ns {
-    let losses = net.networks.iter().map(|n| tries_percent(n) - 100).max().unwrap_or(0);
+    let losses = worst_tries_percent(net) - 100;
     let segments = bytes / u64::from(net.host.tcp.segment_bytes.clamp(64, 1448)) + chain;
     5 * SEC + chain * SEC / 2 + segments * losses / 100 * 25 * MS
-}
-
-/// All links from a host to another.
-fn way(n: &NetworkSpec) -> Vec<&LinkSpec> {
-    let mut links = vec![&n.up, &n.down];
-    if let Topology::Tree { trunk, .. } = &n.topology {
-        links.extend([trunk, trunk]);
-    }
-    links
 }
 
 /// How often a packet is sent until it and its acknowledgement arrive, on average and in percent.
 fn tries_percent(n: &NetworkSpec) -> u64 {
     let arrive = |ppm: u64, l: &&LinkSpec| ppm * (1_000_000 - u64::from(l.mean_loss_ppm()).min(900_000)) / 1_000_000;
-    let there = way(n).iter().fold(1_000_000, arrive).max(1000);
+    let there = n.way().iter().fold(1_000_000, arrive).max(1000);
     100_000_000_000_000 / (there * there)
+}
+
+/// The same of the network where it is most.
+fn worst_tries_percent(net: &NetSpec) -> u64 {
+    net.networks.iter().map(tries_percent).max().unwrap_or(100)
 }
 
 /// Who is alive, and who was declared dead by whom.

@@ -22,6 +22,8 @@ pub struct Limits {
     pub wire_bytes: u64,
     /// What a network passes on from host to host at most, bytes per second.
     pub rate: u64,
+    /// The shortest round trip over cables alone.
+    pub round_trip_ns: u64,
     /// Largest datagram.
     pub datagram_bytes: u64,
 }
@@ -89,11 +91,11 @@ impl Memory {
         // Control messages may exceed the window by 16 packets, keep-alives by a few, and each probe timeout by two more:
         // to a peer that is cut off they go on until the verdict.
         let probes = 2 * stats.paths.iter().map(|p| u64::from(p.probe_timeouts)).sum::<u64>();
-        // A sender that never saw the switch's queue empty takes it for a part of the wire; and what is delivered in a burst,
-        // behind packets that were late, looks like twice the rate.
-        let longest_us = stats.paths.iter().map(|p| p.min_rtt_us).fold(0.0, f64::max);
-        let seen = (2.0 * l.rate as f64 * longest_us / 1e6) as u64;
-        let allowed = l.rx_buffer_bytes / 2 + l.wire_bytes.max(seen) + (20 + probes) * l.datagram_bytes;
+        // A sender that never saw the switch's queue empty takes what always stood there for a part of the wire.
+        let in_use = stats.paths.iter().filter(|p| p.in_flight_bytes > 0);
+        let longest_us = in_use.map(|p| p.min_rtt_us).fold(0.0, f64::max);
+        let queued = (l.rate as f64 * (longest_us - l.round_trip_ns as f64 / 1e3).max(0.0) / 1e6) as u64;
+        let allowed = l.rx_buffer_bytes / 2 + l.wire_bytes + queued + (20 + probes) * l.datagram_bytes;
         if in_flight > allowed {
             return Err(format!(
                 "{at} has {in_flight} bytes in flight to one peer; the receiver's buffer allows {allowed}"

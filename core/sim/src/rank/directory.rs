@@ -100,6 +100,7 @@ impl Shared {
             rx_buffer_bytes: config.rx_buffer_bytes,
             wire_bytes: 0,
             rate: 0,
+            round_trip_ns: 0,
             datagram_bytes: u64::from(config.max_datagram),
         };
         Shared {
