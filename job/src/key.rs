@@ -65,13 +65,15 @@ pub enum KeySource {
     UserFile(PathBuf),
     /// The user's own file, made by this call.
     CreatedFile(PathBuf),
+    /// The ranks' launcher handed it out, or they agreed on it by way of the launcher.
+    Launcher,
 }
 
 impl KeySource {
     /// The file the key is in, if it is in one.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Self::Environment => None,
+            Self::Environment | Self::Launcher => None,
             Self::NamedFile(path) | Self::UserFile(path) | Self::CreatedFile(path) => Some(path),
         }
     }
@@ -84,6 +86,7 @@ impl std::fmt::Display for KeySource {
             Self::NamedFile(path) => write!(f, "{} (WEIR_KEY_FILE)", shown(path)),
             Self::UserFile(path) => write!(f, "{}", shown(path)),
             Self::CreatedFile(path) => write!(f, "{} (just made)", shown(path)),
+            Self::Launcher => write!(f, "the launcher"),
         }
     }
 }

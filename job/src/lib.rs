@@ -4,8 +4,12 @@
 //! (`WEIR_KEY`, `WEIR_KEY_FILE`) or from a file of the user's that is made on first use. A home
 //! directory shared by the machines of a cluster makes that file the cluster's key.
 
+#![forbid(unsafe_code)]
+
 mod identity;
 mod key;
+pub mod launch;
+pub mod ranks;
 
 pub use identity::{Identity, identity};
 pub use key::{JobKey, KEY_BYTES, KeyError, KeySource, default_key_path, fingerprint, load_key, parse_key};

@@ -18,6 +18,8 @@ fn floor_of(folder: &str) -> Option<u32> {
         ("core", "message" | "bulk") => Some(4),
         // The simulator runs what ships, so it stands on their heads.
         ("core", "sim") => Some(5),
+        // What `job` needs of the system and of PMIx beyond safe calls.
+        ("job", "sys") => Some(5),
         ("transports" | "job", _) => Some(6),
         ("engine", _) => Some(7),
         ("faces", _) => Some(8),

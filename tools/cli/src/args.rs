@@ -52,7 +52,7 @@ pub enum Command {
   eval $(weir env --mpi openmpi); mpiexec -n 4 ./program
   weir env --json")]
     Env(EnvArgs),
-    /// Run an MPI program over Weir, with the launcher of the MPI it was built with
+    /// Run a program over Weir, with the launcher of the MPI it was built with; one that uses Weir itself without an MPI's
     #[command(after_help = "Examples:
   weir run -n 4 ./program --its --arguments
   weir run -n 8 --hosts node1,node2 ./program
@@ -61,12 +61,23 @@ pub enum Command {
   weir run -n 2 --launcher-arg=-ppn --launcher-arg=1 ./program
   weir run -n 8 --launcher-arg=--oversubscribe ./program   Open MPI: more ranks than cores
   weir run -n 4 --dry-run ./program                 only show the command
+  weir run -n 4 --tag-output ./bsp_program          a program of Weir's own libraries: no MPI is needed
+
+A program that is linked with a library of Weir's own interfaces (libweir-bsp.so) and no MPI is started by weir run itself, on this machine;
+--local does the same with any program that finds its place by such a library in another way. Rank 0 has the standard input. When a rank fails
+or aborts, all are ended, one line says why, and the exit code is its own; 128 plus the signal if it was killed. SIGINT, SIGTERM, SIGHUP and
+SIGQUIT go to all ranks, which have 10 s to end, SIGUSR1 and SIGUSR2 to all ranks too. Whichever process is killed, nothing is left behind.
+Each run has a job key of its own unless WEIR_KEY or WEIR_KEY_FILE names one. WEIR_LAUNCH_TIMEOUT is how many seconds ranks wait for each other
+at the start (120).
 
 Inside weir emulate ranks on --hosts are started by the emulator's agent ($WEIR_LAUNCH_AGENT) instead of ssh, unless
 --launcher-arg or the launcher's variables say how.
 Arguments after the program are the program's; options of weir run, -np as mpiexec has it too, come before it.
 The exit code is the launcher's; 1 if none was started, 2 if the command line is wrong.")]
     Run(RunArgs),
+    /// Start ranks on this machine and serve them
+    #[command(hide = true)]
+    RunRanks(RanksArgs),
     /// Show the provider, the MPIs found, the job's key, the interfaces chosen and what can carry messages
     #[command(after_help = "Examples:
   weir info
@@ -221,6 +232,12 @@ pub struct RunArgs {
     /// Use Weir between ranks on one machine too, instead of MPICH's shared memory
     #[arg(long)]
     pub no_shm: bool,
+    /// Start the program by weir run itself on this machine, whatever it is linked with
+    #[arg(long, conflicts_with_all = ["hosts", "launcher", "launcher_arg", "no_shm"])]
+    pub local: bool,
+    /// Begin each line of output with its rank (programs that weir run starts itself)
+    #[arg(long)]
+    pub tag_output: bool,
     /// Show the command and its environment instead of running it
     #[arg(long)]
     pub dry_run: bool,
@@ -229,6 +246,16 @@ pub struct RunArgs {
     pub json: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct RanksArgs {
+    #[arg(short = 'n', value_parser = clap::value_parser!(u32).range(1..))]
+    pub ranks: u32,
+    #[arg(long)]
+    pub tag_output: bool,
+    #[arg(required = true, trailing_var_arg = true)]
     pub program: Vec<OsString>,
 }
 

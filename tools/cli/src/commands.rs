@@ -12,7 +12,7 @@ use weir_job::Env;
 use crate::args::{Args, Command, DoctorArgs, EXIT_FAILED, EnvArgs, Output, StatArgs};
 use crate::doctor::Severity;
 use crate::mpi::Kind;
-use crate::{carriers, change, doctor, environment, interfaces, mpi, pages, provider, run, settings, stat};
+use crate::{carriers, change, doctor, environment, interfaces, local, mpi, pages, provider, run, settings, stat};
 
 /// Does what the command line asks; returns the exit code.
 ///
@@ -23,6 +23,7 @@ pub fn run(args: Args) -> Result<u8> {
     match args.command {
         Command::Env(args) => print_env(&env, &args),
         Command::Run(args) => run::run(&env, args),
+        Command::RunRanks(args) => local::run_ranks(&env, args),
         Command::Info(output) => info(&env, &output),
         Command::Doctor(args) => diagnose(&env, &args),
         Command::Stat(args) => show_counters(&args),

@@ -38,7 +38,7 @@ pub fn variables(found: &Found, folder: &Path, key: &JobKey, env: &Env, no_shm: 
     set("FI_PROVIDER", "weir".into());
     // The name of the key's file, not the key: it would show in process lists and logs.
     let key_variable = match &key.source {
-        KeySource::Environment => "WEIR_KEY",
+        KeySource::Environment | KeySource::Launcher => "WEIR_KEY",
         KeySource::NamedFile(path) | KeySource::UserFile(path) | KeySource::CreatedFile(path) => {
             set("WEIR_KEY_FILE", path.display().to_string());
             "WEIR_KEY_FILE"

@@ -7,6 +7,7 @@ mod commands;
 mod doctor;
 mod environment;
 mod interfaces;
+mod local;
 mod mpi;
 mod pages;
 mod provider;

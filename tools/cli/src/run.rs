@@ -15,7 +15,7 @@ use weir_job::Env;
 use crate::args::RunArgs;
 use crate::commands::{print_all, print_json, search_path};
 use crate::mpi::{self, Found, Kind};
-use crate::{environment, provider, settings};
+use crate::{environment, local, provider, settings};
 
 /// The variable that names the file a rank makes when it opens an endpoint (`faces/fabric`).
 pub const MARK_VARIABLE: &str = "WEIR_AGENT_MARK";
@@ -27,6 +27,11 @@ pub const MARK_VARIABLE: &str = "WEIR_AGENT_MARK";
 pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     let Some(name) = args.program.first() else { bail!("no program") };
     let program = locate(Path::new(name), env)?;
+    let is_local = args.local || starts_itself(&program, env, &args)?;
+    local::check(&args, is_local)?;
+    if is_local {
+        return local::run(env, &args, &program);
+    }
     let mut found = mpi::of_program(&program, env)?;
     if let Some(launcher) = &args.launcher {
         let given = mpi::of_launcher(launcher)?;
@@ -74,6 +79,12 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
         slots(&found, &args, code, cores).iter().for_each(|line| eprintln!("weir: {line}"));
     }
     Ok(code)
+}
+
+/// Whether the program uses Weir without an MPI, and all its ranks are to be on this machine.
+fn starts_itself(program: &Path, env: &Env, args: &RunArgs) -> Result<bool> {
+    let elsewhere = !args.hosts.is_empty() || args.launcher.is_some();
+    Ok(!elsewhere && local::face_of(program, env).is_some() && mpi::linked(program, env)?.is_none())
 }
 
 /// The job's key, and whether it was made for this run: where nobody named one and there is no home, as in many containers.

@@ -1,0 +1,1 @@
+//! PMIx, loaded when the program runs.
