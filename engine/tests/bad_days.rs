@@ -497,6 +497,7 @@ fn a_missing_key_is_said_in_a_line() {
     assert!(about.len() == 1 && about[0].contains("/nonexistent/key"), "{lines:?}");
 }
 
+// spec: P-7.3
 #[test]
 fn a_name_of_another_version_is_refused_with_a_clear_word() {
     let (a, b) = (open(config()), open(config()));

@@ -80,6 +80,7 @@ fn so_it_does_behind_more_requests_than_the_window_holds_and_each_is_answered() 
     flood_then_ask_for_the_last(&p, 10_000, 8);
 }
 
+// spec: P-5.8
 #[test]
 fn small_sends_before_the_peers_credit_is_known_do_not_outrun_it() {
     // The least credit there is.

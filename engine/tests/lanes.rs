@@ -126,6 +126,7 @@ fn several_pieces_of_memory_are_filled_in_order() {
     assert!(data[..33_333] == first && data[33_333..] == second);
 }
 
+// spec: L-5.3
 #[test]
 fn a_connection_that_is_cut_costs_nothing_but_time() {
     let p = pair_with(always());
@@ -212,6 +213,7 @@ fn nobody_wakes_up_for_a_lane_on_which_nothing_happens() {
     }
 }
 
+// spec: L-7.1
 #[test]
 fn strangers_at_the_port_get_nothing_and_disturb_nobody() {
     let p = pair_with(always());
@@ -230,6 +232,7 @@ fn strangers_at_the_port_get_nothing_and_disturb_nobody() {
     assert_eq!(counter(&p.a, "violations"), 0);
 }
 
+// spec: L-1.1, L-1.3
 #[test]
 fn without_a_lane_on_either_side_everything_goes_in_datagrams() {
     for (a, b) in [(LaneUse::Off, LaneUse::Always), (LaneUse::Always, LaneUse::Off)] {
@@ -308,6 +311,7 @@ fn lines_about_tcp(p: Pair, names: [&str; 2]) -> Vec<String> {
     text.lines().filter(|l| l.contains("TCP")).map(str::to_owned).collect()
 }
 
+// spec: L-5.10
 #[test]
 fn a_firewall_that_drops_tcp_is_told_once_and_costs_no_message() {
     let names = ["dropped-a", "dropped-b"];

@@ -67,6 +67,7 @@ fn messages_and_remote_memory_of_all_sizes_are_whole_at_each_level() {
     }
 }
 
+// spec: P-3.8
 #[test]
 fn two_sides_that_ask_for_different_levels_use_the_higher() {
     for (a, na) in LEVELS {
@@ -96,6 +97,7 @@ fn what_is_damaged_on_its_way_is_dropped_and_repeated_at_each_level() {
     }
 }
 
+// spec: P-2.10
 #[test]
 fn encrypted_payload_and_tags_are_on_no_wire_and_others_are() {
     const SECRET: &[u8] = b"the payload that nobody may read";

@@ -248,6 +248,7 @@ fn order_within_a_tag_holds_across_eager_and_rendezvous() {
     }
 }
 
+// spec: P-7.3
 #[test]
 fn another_job_key_is_refused_with_a_clear_word() {
     let a = Endpoint::open_with_key(config(), KEY).expect("open");
@@ -518,6 +519,7 @@ fn a_closed_endpoint_says_nothing_more() {
     }
 }
 
+// spec: P-5.7, P-5.16
 #[test]
 fn an_eager_limit_above_half_of_the_credit_refuses_nothing() {
     let p = pair_with(EngineConfig { eager_bytes: 1 << 20, credit_bytes: 1 << 20, ..config() });

@@ -22,6 +22,7 @@ mod predict;
 mod predictions;
 mod process;
 mod readme;
+mod requirements;
 mod simgrid;
 mod stack;
 mod suite;

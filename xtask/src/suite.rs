@@ -10,7 +10,9 @@ use anyhow::Result;
 use crate::e2e::{self, Ended};
 use crate::paths::Paths;
 use crate::process::run_limited;
-use crate::{any_mpi, bad_days, carriers, disk, dist, floors, lab, measured, mpi, packages, predictions, readme};
+use crate::{
+    any_mpi, bad_days, carriers, disk, dist, floors, lab, measured, mpi, packages, predictions, readme, requirements,
+};
 
 /// The crates that must build without the standard library.
 const NO_STD: [&str; 9] = [
@@ -136,6 +138,7 @@ pub fn run(paths: &Paths, quick: bool) -> Result<bool> {
     tally.step("format", || must(paths.cargo().args(["fmt", "--all", "--check"]), SHORT));
     tally.step("floors", || check_floors(paths));
     tally.step("readme", || check_readme(paths));
+    tally.step("requirements", || check_requirements(paths));
     tally.step("licences of what is shipped", || check_licences(paths));
     tally.step("clippy", || {
         let args = ["clippy", "--workspace", "--all-targets", "--quiet", "--keep-going", "--", "-D", "warnings"];
@@ -184,6 +187,11 @@ fn check_floors(paths: &Paths) -> Result<(), String> {
 
 fn check_readme(paths: &Paths) -> Result<(), String> {
     let found = readme::disagreements(paths).map_err(|error| format!("{error:#}"))?;
+    if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
+}
+
+fn check_requirements(paths: &Paths) -> Result<(), String> {
+    let found = requirements::troubles(&paths.root).map_err(|error| format!("{error:#}"))?;
     if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
 }
 

@@ -123,6 +123,7 @@ fn with_strangers(count: u32) -> (World, Lanes<u32>, Time) {
     (world, lanes, at)
 }
 
+// spec: L-2.9
 #[test]
 fn the_oldest_stranger_gives_way() {
     let (world, lanes, _) = with_strangers(100);
@@ -154,6 +155,7 @@ fn the_first_to_be_read_is_another_each_time_however_often_lanes_are_read() {
     assert!(firsts.windows(2).all(|w| w[0] != w[1]), "{firsts:?}");
 }
 
+// spec: L-2.8
 #[test]
 fn who_is_silent_is_dropped_in_time_and_what_came_late_is_read_first() {
     let (mut world, mut lanes, at) = with_strangers(2);
@@ -187,6 +189,7 @@ fn in_a_unit(io: u32) -> Conn<u32> {
     c
 }
 
+// spec: L-5.2
 #[test]
 fn a_unit_cut_off_is_a_failure() {
     let (mut world, mut lanes) = (World::new(), Lanes::new(LIMITS));

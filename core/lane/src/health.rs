@@ -147,6 +147,7 @@ mod tests {
         })
     }
 
+    // spec: L-5.12
     #[test]
     fn losses_that_the_peer_reads_past_are_borne_until_they_come_again_and_again() {
         // 4, 8 less 1, and the third is too many.
@@ -158,6 +159,7 @@ mod tests {
         assert_eq!(given_up_at((0..100).map(|i| (i + 1, 7))), None, "once");
     }
 
+    // spec: L-5.12
     #[test]
     fn a_loss_with_nothing_told_since_is_too_much() {
         assert_eq!(given_up_at([(5, 0), (5, 0), (5, 1)]), Some(2));
@@ -166,6 +168,7 @@ mod tests {
         assert_eq!(given_up_at([(5, 0), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (10, 1)]), None);
     }
 
+    // spec: L-5.13
     #[test]
     fn a_peer_that_tells_nothing_has_two_seconds() {
         let looks = 2 * UNTOLD_NS / LOOK_NS;
@@ -173,6 +176,7 @@ mod tests {
         assert_eq!(given_up_at((0..looks).map(|i| (i / 199, 0))), None, "now and then is enough");
     }
 
+    // spec: L-5.16
     #[test]
     fn a_peer_that_tells_nothing_is_asked_about_after_40_ms_and_each_20() {
         let asked = |waits: &dyn Fn(u64) -> Option<u64>| -> Vec<u64> {
@@ -204,6 +208,7 @@ mod tests {
         assert_eq!(looks, Some(UNTOLD_NS / LOOK_NS + 1));
     }
 
+    // spec: L-5.14
     #[test]
     fn a_process_that_was_stopped_looks_again_before_it_judges() {
         for lost in [0, 9] {

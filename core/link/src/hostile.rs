@@ -16,7 +16,7 @@ use crate::{
     BodyKey, Config, DownReason, Endpoint, Event, LaneConfig, Message, PacketBuf, Payloads, PeerId, RxMeta, Time,
 };
 
-const P: PeerId = PeerId(0);
+pub(crate) const P: PeerId = PeerId(0);
 
 /// The defaults, but for something of sessions.
 fn with_session(change: impl FnOnce(&mut weir_session::Config)) -> Config {
@@ -34,22 +34,22 @@ impl Payloads for Zeros {
 }
 
 /// Two endpoints over a perfect wire of no length.
-struct Two {
-    ends: [Endpoint; 2],
-    now: Time,
-    events: [Vec<Event>; 2],
+pub(crate) struct Two {
+    pub(crate) ends: [Endpoint; 2],
+    pub(crate) now: Time,
+    pub(crate) events: [Vec<Event>; 2],
 }
 
-fn addr(i: usize) -> SocketAddr {
+pub(crate) fn addr(i: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 7000 + i as u16))
 }
 
-fn meta(from: usize) -> RxMeta {
+pub(crate) fn meta(from: usize) -> RxMeta {
     RxMeta { remote: addr(from), local: None, slack_ns: 0, ecn: 0 }
 }
 
 impl Two {
-    fn new(cfg: &Config) -> Two {
+    pub(crate) fn new(cfg: &Config) -> Two {
         let end = |i: usize| Endpoint::new(cfg.clone(), [7; 32], 100 + i as u64, &[addr(i)], [i as u8; 32]);
         let mut t = Two { ends: [end(0), end(1)], now: Time(1_000_000), events: [Vec::new(), Vec::new()] };
         let name = t.ends[1].name();
@@ -59,7 +59,7 @@ impl Two {
     }
 
     /// The same, established and quiet.
-    fn up(cfg: &Config) -> Two {
+    pub(crate) fn up(cfg: &Config) -> Two {
         let mut t = Two::new(cfg);
         t.steps(20);
         t.send(1);
@@ -69,13 +69,13 @@ impl Two {
         t
     }
 
-    fn send(&mut self, from: usize) {
+    pub(crate) fn send(&mut self, from: usize) {
         let m = Message { control: false, stream: 0, envelope: b"e", len: 8, patient: false, token: 1 };
         let _ = self.ends[from].send(self.now, P, m);
     }
 
     /// Timers and packets of both sides, 100 us later each time.
-    fn steps(&mut self, n: usize) {
+    pub(crate) fn steps(&mut self, n: usize) {
         for _ in 0..n {
             self.now += Duration::from_micros(100);
             self.exchange([0, 1]);
@@ -83,7 +83,7 @@ impl Two {
     }
 
     /// What each side sends now, one after the other, so that the second one's answer takes no time.
-    fn exchange(&mut self, order: [usize; 2]) {
+    pub(crate) fn exchange(&mut self, order: [usize; 2]) {
         for from in order {
             for mut p in self.poll(from) {
                 self.ends[1 - from].handle(self.now, meta(from), &mut p, &mut self.events[1 - from]);
@@ -92,7 +92,7 @@ impl Two {
     }
 
     /// What one side sends now.
-    fn poll(&mut self, from: usize) -> Vec<Vec<u8>> {
+    pub(crate) fn poll(&mut self, from: usize) -> Vec<Vec<u8>> {
         let (mut out, mut packets) = (PacketBuf::new(), Vec::new());
         let end = &mut self.ends[from];
         if end.next_timeout().is_some_and(|t| t <= self.now) {
@@ -107,7 +107,7 @@ impl Two {
     }
 
     /// A packet of these frames from one side to the other.
-    fn inject(&mut self, from: usize, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn inject(&mut self, from: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let a = &mut self.ends[from].assocs[0];
         let (mut out, number) = (Vec::new(), a.rec.next());
         Header { level: a.level(), ack_now: true, path: 0, number: number as u32, association: a.remote_id }
@@ -118,7 +118,7 @@ impl Two {
         self.ends[1 - from].handle(self.now, meta(from), &mut out, &mut self.events[1 - from]);
     }
 
-    fn down(&self, side: usize) -> Option<DownReason> {
+    pub(crate) fn down(&self, side: usize) -> Option<DownReason> {
         match self.ends[side].assocs[0].state {
             State::Down(reason) => Some(reason),
             _ => None,
@@ -126,6 +126,7 @@ impl Two {
     }
 }
 
+// spec: P-5.21, P-9.2
 #[test]
 fn a_body_sent_beyond_its_grant_ends_the_association_and_leaves_no_hole_in_the_budget() {
     let mut t = Two::up(&Config::default());
@@ -140,6 +141,7 @@ fn a_body_sent_beyond_its_grant_ends_the_association_and_leaves_no_hole_in_the_b
     assert_eq!(t.ends[1].sessions.common_mut().grants.outstanding(), 0);
 }
 
+// spec: P-4.23
 #[test]
 fn grants_of_a_body_that_never_comes_are_repeated_for_ever() {
     let mut t = Two::up(&Config::default());
@@ -171,6 +173,7 @@ fn parity_over_what_was_not_granted_restores_nothing() {
     assert_eq!(bases, [o.granted - 1000]);
 }
 
+// spec: P-5.22
 #[test]
 fn bodies_in_crumbs_end_the_association() {
     let cfg = with_session(|s| s.grant_budget = 4 << 20);
@@ -191,6 +194,7 @@ fn bodies_in_crumbs_end_the_association() {
     assert!((2 << 16..(2 << 16) + 200).contains(&at), "{at}");
 }
 
+// spec: P-5.22
 #[test]
 fn bodies_acknowledged_in_crumbs_end_the_association() {
     let cfg = with_session(|s| s.grant_budget = 4 << 20);
@@ -212,6 +216,7 @@ fn bodies_acknowledged_in_crumbs_end_the_association() {
     assert_eq!(t.ends[0].counters().last_violation, "recovery of bodies in too many pieces");
 }
 
+// spec: P-10.5
 #[test]
 fn a_peer_that_speaks_and_never_acknowledges_is_left_before_memory_is_full() {
     let cfg = Config { sent_packets_max: 1000, ..Config::default() };
@@ -234,6 +239,7 @@ fn a_peer_that_speaks_and_never_acknowledges_is_left_before_memory_is_full() {
     assert_eq!(t.down(1), Some(DownReason::Closed));
 }
 
+// spec: P-2.14
 #[test]
 fn an_association_whose_packet_numbers_are_used_up_ends_and_says_so() {
     let mut t = Two::up(&Config::default());
@@ -253,6 +259,7 @@ fn an_association_whose_packet_numbers_are_used_up_ends_and_says_so() {
     assert!(t.ends[0].assocs[0].rec.next() <= PACKETS_MAX);
 }
 
+// spec: P-2.13
 #[test]
 fn a_packet_number_that_may_not_be_is_refused() {
     let mut t = Two::up(&Config::default());
@@ -263,6 +270,7 @@ fn a_packet_number_that_may_not_be_is_refused() {
     assert_eq!(t.ends[1].assocs[0].rx.expected(), PACKETS_MAX - 1);
 }
 
+// spec: P-10.2, P-10.3
 #[test]
 fn a_flood_of_forged_handshake_packets_does_not_stop_an_opening() {
     let cfg = Config { init_rate_per_s: 100, ..Config::default() };
@@ -288,6 +296,7 @@ fn a_flood_of_forged_handshake_packets_does_not_stop_an_opening() {
 }
 
 /// Found by fuzzing: a handle for nothing stayed open for good, and the peer's abort of it was told although it had no events.
+// spec: P-2.27
 #[test]
 fn a_body_of_no_bytes_is_not_opened() {
     let mut t = Two::up(&Config::default());
@@ -296,7 +305,7 @@ fn a_body_of_no_bytes_is_not_opened() {
 }
 
 /// The same with a lane, and the side that has it connected.
-fn with_lane(cfg: &Config) -> (Two, u32) {
+pub(crate) fn with_lane(cfg: &Config) -> (Two, u32) {
     let mut t = Two::up(&Config { lane: LaneConfig { on: true, min_rate: 0, ..cfg.lane.clone() }, ..cfg.clone() });
     let m = Message { control: false, stream: 0, envelope: b"e", len: 100_000, patient: false, token: 1 };
     for from in 0..2 {
@@ -314,7 +323,7 @@ fn with_lane(cfg: &Config) -> (Two, u32) {
 }
 
 /// The head of a unit from side 0 is read by side 1; false: the association ended.
-fn tell(t: &mut Two, lane: u32, head: &UnitHead) -> bool {
+pub(crate) fn tell(t: &mut Two, lane: u32, head: &UnitHead) -> bool {
     let mut bytes = Vec::new();
     let keys = &t.ends[0].assocs[0].crypt.as_ref().expect("up").keys;
     head.write(b"", |a, b| keys.send.unit_crc(a, b), &mut bytes);
@@ -322,12 +331,13 @@ fn tell(t: &mut Two, lane: u32, head: &UnitHead) -> bool {
     end.unit_tells(t.now, P, lane, &bytes, events) && end.unit_begins(t.now, P, &bytes, events).is_some()
 }
 
-fn part_of_message(mseq: u64, total_len: u64, len: u32) -> UnitHead {
+pub(crate) fn part_of_message(mseq: u64, total_len: u64, len: u32) -> UnitHead {
     let kind = UnitKind::Message { stream: 0, sseq: 1 + mseq as u32, mseq, total_len };
     let credit = frame::Credit { msgs_limit: 0, bytes_limit: 0 };
     UnitHead { kind, offset: 0, len, credit, read: 0, tell: false }
 }
 
+// spec: L-3.4
 #[test]
 fn who_claims_to_have_read_more_of_a_lane_than_was_sent_is_found_out() {
     let (mut t, lane) = with_lane(&Config::default());
@@ -342,6 +352,7 @@ fn who_claims_to_have_read_more_of_a_lane_than_was_sent_is_found_out() {
     assert_eq!(t.ends[1].counters().last_violation, "malformed unit on a lane");
 }
 
+// spec: L-3.5, L-6.4, L-7.2
 #[test]
 fn units_beyond_credit_or_grant_end_the_association() {
     let cfg = with_session(|s| s.initial_credit_msgs = 64);
@@ -369,6 +380,7 @@ fn units_beyond_credit_or_grant_end_the_association() {
 }
 
 /// A send is over when the peer has read all of it, not when it has begun to.
+// spec: L-3.1, L-4.1
 #[test]
 fn a_unit_is_told_when_its_last_byte_is_read() {
     let (mut t, lane) = with_lane(&Config::default());
@@ -412,6 +424,7 @@ fn without_its_lane_a_body_gets_what_all_get() {
 }
 
 /// A packet of its own is for those who wait: not for a send that was copied, nor while more is in line.
+// spec: L-3.7
 #[test]
 fn a_unit_asks_to_be_told_if_somebody_waits_and_nothing_follows() {
     let (mut t, lane) = with_lane(&Config::default());
@@ -438,6 +451,7 @@ fn a_unit_asks_to_be_told_if_somebody_waits_and_nothing_follows() {
     assert_eq!(asks(&[true]), [false]);
 }
 
+// spec: L-3.7
 #[test]
 fn a_unit_asks_to_be_told_though_something_stands_behind_it_that_is_over() {
     let (mut t, lane) = with_lane(&Config::default());
@@ -453,6 +467,7 @@ fn a_unit_asks_to_be_told_though_something_stands_behind_it_that_is_over() {
 }
 
 /// The program frees what a unit brought before anything else happens: the peer hears of it after the usual wait, not at once.
+// spec: L-6.5
 #[test]
 fn a_unit_sets_the_clock() {
     let (mut t, lane) = with_lane(&with_session(|s| s.initial_credit_bytes = 400_000));
@@ -471,7 +486,7 @@ fn a_unit_sets_the_clock() {
 }
 
 /// With a lane, the side that connected it first.
-fn with_lane_by_side() -> (Two, u32, [usize; 2]) {
+pub(crate) fn with_lane_by_side() -> (Two, u32, [usize; 2]) {
     let (t, lane) = with_lane(&Config {
         lane: LaneConfig { pause: Duration::from_millis(1), ..LaneConfig::default() },
         ..Config::default()
@@ -494,7 +509,7 @@ fn hand_out(t: &mut Two, side: usize, lane: u32) -> Vec<u8> {
 }
 
 /// The next lane, if it is to be had.
-fn greet_again(t: &mut Two, [connects, accepts]: [usize; 2]) -> Option<u32> {
+pub(crate) fn greet_again(t: &mut Two, [connects, accepts]: [usize; 2]) -> Option<u32> {
     t.steps(50);
     t.send(connects);
     let m = Message { control: false, stream: 0, envelope: b"e", len: 100_000, patient: false, token: 1 };
@@ -509,6 +524,7 @@ fn greet_again(t: &mut Two, [connects, accepts]: [usize; 2]) -> Option<u32> {
     Some(lane)
 }
 
+// spec: L-5.1, L-5.3, L-5.6, L-4.5
 #[test]
 fn a_lane_that_the_peer_says_is_over_is_given_up_at_once_and_what_was_not_read_goes_by_packets() {
     for (side, whole) in [(0, false), (1, false), (0, true), (1, true)] {
@@ -533,6 +549,7 @@ fn a_lane_that_the_peer_says_is_over_is_given_up_at_once_and_what_was_not_read_g
     }
 }
 
+// spec: L-5.6
 #[test]
 fn who_says_over_what_it_cannot_know_is_found_out() {
     for side in 0..2 {
@@ -560,6 +577,7 @@ fn who_says_over_what_it_cannot_know_is_found_out() {
     }
 }
 
+// spec: L-5.6, L-4.2
 #[test]
 fn what_is_said_late_or_again_of_a_former_lane_does_nothing_to_the_next() {
     for side in 0..2 {
@@ -575,6 +593,7 @@ fn what_is_said_late_or_again_of_a_former_lane_does_nothing_to_the_next() {
     }
 }
 
+// spec: L-5.6
 #[test]
 fn both_may_give_a_lane_up_at_once() {
     let (mut t, lane, sides) = with_lane_by_side();
@@ -588,6 +607,7 @@ fn both_may_give_a_lane_up_at_once() {
     assert!(greet_again(&mut t, sides).is_some());
 }
 
+// spec: L-5.7, L-5.4
 #[test]
 fn of_a_lane_that_is_over_nothing_more_is_read() {
     let (mut t, lane, _) = with_lane_by_side();
@@ -604,6 +624,7 @@ fn of_a_lane_that_is_over_nothing_more_is_read() {
     assert_eq!(t.down(1), None);
 }
 
+// spec: L-5.7
 #[test]
 fn over_may_overtake_the_greeting_or_its_answer() {
     // The greeting: it is refused when it comes.
@@ -768,6 +789,7 @@ impl Three {
 
 /// The budget of grants is one for all, so a member can hold most of it: SECURITY.md and spec 10 say how slow the bodies of
 /// others get by that, and that they go on. Loss that it only claims makes the budget no smaller.
+// spec: P-10.6, P-10.7
 #[test]
 fn a_member_that_skips_numbers_slows_nobody_and_one_that_trickles_stops_nobody() {
     const LEN: u64 = 4 << 20;

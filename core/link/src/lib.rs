@@ -31,6 +31,8 @@ mod paths;
 mod receive;
 mod received;
 mod recovery;
+#[cfg(test)]
+mod requirements;
 mod rtt;
 mod run;
 mod show;

@@ -130,6 +130,7 @@ impl MtuSearch {
 mod tests {
     use super::*;
 
+    // spec: P-8.10, P-8.11
     #[test]
     fn search_from_the_top_then_black_hole() {
         let cfg = Config::default();

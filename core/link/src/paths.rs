@@ -337,6 +337,7 @@ impl Endpoint {
 mod tests {
     use super::*;
 
+    // spec: P-4.17
     #[test]
     fn the_end_of_a_message_on_a_lossy_path_does_not_wait_for_what_a_whole_burst_would_take() {
         let cfg = Config::default();
@@ -359,6 +360,7 @@ mod tests {
     }
 
     /// A path of 125 MB/s whose sender hears of what arrived each 3 ms, of all of it at once.
+    // spec: L-6.2
     #[test]
     fn acknowledgements_in_a_heap_do_not_make_a_path_fast() {
         const WIRE_NS: u64 = 11_776;
@@ -388,6 +390,7 @@ mod tests {
         }
     }
 
+    // spec: P-4.18
     #[test]
     fn loss_by_time_goes_by_the_latest_round_trip_where_nothing_overtakes() {
         let cfg = Config::default();

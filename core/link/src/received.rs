@@ -144,6 +144,7 @@ impl Received {
 mod tests {
     use super::*;
 
+    // spec: P-2.7, P-4.1, P-4.3, P-4.4
     #[test]
     fn replays_are_known() {
         let cfg = Config::default();

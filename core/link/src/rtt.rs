@@ -120,6 +120,7 @@ mod tests {
         Time(ms * 1_000_000)
     }
 
+    // spec: P-4.10, P-6.3
     #[test]
     fn one_way_time_is_told_from_its_least_whatever_the_clocks_show() {
         // The peer's clock is ahead, behind, and passes 2^32 meanwhile.
@@ -140,6 +141,7 @@ mod tests {
         }
     }
 
+    // spec: P-6.3
     #[test]
     fn a_clock_that_drifts_hides_no_more_than_it_drifts_in_the_window() {
         // 100 parts per million, fast or slow, and a queue of 2 ms from 2 s on.

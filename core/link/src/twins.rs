@@ -375,6 +375,7 @@ impl Twins {
     }
 }
 
+// spec: P-12.3
 #[test]
 fn runs_and_what_leaves_alone_write_what_the_general_path_would_have_written() {
     let (mut of_runs, mut alone, mut all, mut worlds) = (0, 0, 0, 0);

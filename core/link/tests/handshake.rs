@@ -33,6 +33,7 @@ fn lose(n: &mut Net, from: usize, kinds: &'static [u8]) {
     n.lose = Box::new(move |source, _, bytes| source == from && kinds.contains(&bytes[0]));
 }
 
+// spec: P-3.11
 #[test]
 fn who_has_sent_no_confirm_accepts_the_others() {
     let mut n = lesser_and_greater(1);
@@ -47,6 +48,7 @@ fn who_has_sent_no_confirm_accepts_the_others() {
     }
 }
 
+// spec: P-3.12
 #[test]
 fn who_has_to_repeat_its_init_answers_the_others() {
     let mut n = lesser_and_greater(2);
@@ -60,6 +62,7 @@ fn who_has_to_repeat_its_init_answers_the_others() {
     }
 }
 
+// spec: P-3.11, P-3.10
 #[test]
 fn who_may_have_been_accepted_accepts_nothing() {
     let mut n = lesser_and_greater(3);
@@ -83,6 +86,7 @@ fn who_may_have_been_accepted_accepts_nothing() {
     }
 }
 
+// spec: P-3.10, P-3.11
 #[test]
 fn both_open_through_heavy_loss_and_agree() {
     // With every INIT and CONFIRM of the greater one ignored, a tenth of these took more than 2 s.
@@ -106,6 +110,7 @@ fn both_open_through_heavy_loss_and_agree() {
 }
 
 /// Ranks start seconds apart: what is sent to one that is not there waits at its sender, and nothing but INITs leaves for it.
+// spec: P-3.1
 #[test]
 fn one_who_starts_five_seconds_late_gets_everything() {
     let mut n = Net::new(3, 1, &Config::default(), 61);
@@ -142,6 +147,7 @@ fn with_features(seed: u64, features: [u16; 2]) -> Net {
     n
 }
 
+// spec: P-2.39, P-2.40, P-2.34
 #[test]
 fn builds_with_other_rules_are_told_on_both_sides() {
     for (opener, features) in [(0, [0, 1]), (1, [0, 1]), (0, [1, 0]), (1, [1, 0]), (0, [1, 3]), (0, [3, 1])] {
@@ -162,6 +168,7 @@ fn builds_with_other_rules_are_told_on_both_sides() {
     assert!(n.run(S, Net::quiet) && n.nodes.iter().all(|x| x.downs.is_empty() && x.ups.len() == 1));
 }
 
+// spec: P-2.39
 #[test]
 fn a_stranger_with_other_rules_is_refused_and_makes_no_peer() {
     let mut n = with_features(6, [0, 1]);
@@ -171,6 +178,7 @@ fn a_stranger_with_other_rules_is_refused_and_makes_no_peer() {
     assert_eq!((n.nodes[1].ep.peers().count(), n.nodes[1].downs.len()), (0, 0));
 }
 
+// spec: P-2.46
 #[test]
 fn an_init_of_another_version_is_refused_and_nothing_else_of_it_answered() {
     let mut n = lesser_and_greater(7);

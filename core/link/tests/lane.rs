@@ -44,6 +44,7 @@ fn count(net: &Net, f: impl Fn(&Counters) -> u64) -> u64 {
     net.nodes.iter().map(|n| f(&n.ep.counters())).sum()
 }
 
+// spec: L-2.1, L-2.2, L-6.3
 #[test]
 fn large_messages_and_bodies_go_by_a_lane_both_ways_and_small_ones_do_not() {
     for wanter in 0..2 {
@@ -70,6 +71,7 @@ fn large_messages_and_bodies_go_by_a_lane_both_ways_and_small_ones_do_not() {
     }
 }
 
+// spec: L-4.3, L-5.3
 #[test]
 fn a_lane_that_breaks_loses_nothing() {
     let mut broke = 0;
@@ -100,6 +102,7 @@ fn a_lane_that_breaks_loses_nothing() {
     assert!(broke > 30, "{broke} lanes broke");
 }
 
+// spec: L-5.9
 #[test]
 fn a_lane_that_cannot_be_had_is_asked_for_less_and_less_often() {
     let mut net = Net::new(2, 1, &with(|lane| lane.pause = Duration::from_millis(100)), 1);
@@ -118,6 +121,7 @@ fn a_lane_that_cannot_be_had_is_asked_for_less_and_less_often() {
     assert_eq!(count(&net, |c| c.lane.opened), 0);
 }
 
+// spec: L-1.3, L-6.1
 #[test]
 fn a_lane_is_only_for_paths_that_lose_nothing_and_are_short_and_fast() {
     let bad: [(&str, Config, u32, u64); 4] = [
@@ -143,6 +147,7 @@ fn a_lane_is_only_for_paths_that_lose_nothing_and_are_short_and_fast() {
     }
 }
 
+// spec: L-2.7, L-3.3, L-7.1
 #[test]
 fn nonsense_on_a_lane_ends_the_lane_and_strangers_greet_in_vain() {
     let mut net = Net::new(3, 1, &config(), 5);
@@ -197,6 +202,7 @@ fn lanes_of_an_exchange(rate: u64) -> u64 {
     net.lanes.opened
 }
 
+// spec: L-6.2
 #[test]
 fn messages_that_fill_no_window_show_the_rate_of_a_path() {
     assert_eq!(lanes_of_an_exchange(3_000_000_000), 1);
@@ -221,6 +227,7 @@ fn told_after(net: &mut Net) -> Duration {
     Duration::from_nanos(net.now.since_ns(start))
 }
 
+// spec: L-4.6, L-4.7
 #[test]
 fn what_was_read_is_told_at_once_unless_answers_used_to_come_at_once() {
     let mut net = Net::new(2, 1, &config(), 3);
@@ -301,6 +308,7 @@ fn lose_of_node_1(net: &mut Net, count: usize) {
     });
 }
 
+// spec: L-4.4, P-9.9
 #[test]
 fn who_closes_tells_what_it_read_of_the_lane() {
     for used_to_answer in [false, true] {
@@ -317,6 +325,7 @@ fn who_closes_tells_what_it_read_of_the_lane() {
     }
 }
 
+// spec: L-4.5
 #[test]
 fn who_sees_the_lane_end_before_the_farewell_still_learns_what_was_read_of_it() {
     for lost in [0, 1, 4, 5] {
@@ -333,6 +342,7 @@ fn who_sees_the_lane_end_before_the_farewell_still_learns_what_was_read_of_it() 
     }
 }
 
+// spec: L-5.5, P-4.22
 #[test]
 fn that_a_lane_is_over_is_said_until_it_arrives() {
     for lost in [0, 1, 2, 5] {

@@ -109,6 +109,7 @@ fn run(seed: u64, level: u8, reno: bool, parity: bool, ops: &[Op]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
+    // spec: P-4.20, P-5.24
     #[test]
     fn everything_arrives_exactly_once(seed: u64, level in 0..3u8, reno: bool, parity: bool, ops in proptest::collection::vec(op(), 1..60)) {
         run(seed, level, reno, parity, &ops);

@@ -101,6 +101,7 @@ impl Target {
 }
 
 // One test only: the allocator counts for the whole process.
+// spec: P-2.3, P-3.4, P-10.1, P-10.4
 #[test]
 fn what_strangers_send_is_dropped_and_counted_and_costs_no_memory() {
     let mut t = Target::new();

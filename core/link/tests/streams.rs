@@ -124,6 +124,7 @@ impl Pair {
     }
 }
 
+// spec: P-1.1
 #[test]
 fn a_lost_packet_delays_its_own_stream_and_no_other() {
     assert_ne!(stream_of(A, Class::Tagged, 64, STREAM_BITS), stream_of(B, Class::Tagged, 64, STREAM_BITS));

@@ -63,6 +63,7 @@ fn who_is_idle_after_much_traffic_is_not_woken_for_what_is_done() {
 }
 
 /// Where much is lost a timeout soon lasts 250 ms, and one packet of which each has to get through both ways took twice as long as two do.
+// spec: P-4.19, P-4.16
 #[test]
 fn a_probe_timeout_that_repeats_sends_two_packets_also_for_one_message() {
     let cfg = Config { mtu_probing: false, ..Config::default() };
@@ -115,6 +116,7 @@ fn is_acknowledged_at_once(control: bool, len: u32, patient: bool) -> bool {
     events.iter().any(|e| matches!(e, Event::Sent { token: 7, .. }))
 }
 
+// spec: P-4.6
 #[test]
 fn a_write_that_only_its_acknowledgement_ends_is_acknowledged_at_once() {
     assert!(is_acknowledged_at_once(true, 8, false));

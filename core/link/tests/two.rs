@@ -61,6 +61,7 @@ fn all_sizes_over_a_lossy_pipe() {
     }
 }
 
+// spec: P-2.9, P-2.10
 #[test]
 fn authenticated_and_encrypted() {
     for level in [Level::Auth, Level::Encrypt] {
@@ -77,6 +78,7 @@ fn authenticated_and_encrypted() {
     }
 }
 
+// spec: P-5.1, P-5.3, P-5.7
 #[test]
 fn credit_holds_the_sender_until_messages_are_consumed() {
     let session = SessionConfig { initial_credit_msgs: 16, initial_credit_bytes: 20_000, ..SessionConfig::default() };
@@ -99,6 +101,7 @@ fn credit_holds_the_sender_until_messages_are_consumed() {
     assert_eq!(n.nodes[0].ep.credit(p).msgs, 16, "all credit came back");
 }
 
+// spec: P-9.4, P-9.5
 #[test]
 fn a_dead_peer_fails_only_its_own_operations_within_the_timeout() {
     let mut n = Net::new(3, 1, &Config::default(), 6);
@@ -120,6 +123,7 @@ fn a_dead_peer_fails_only_its_own_operations_within_the_timeout() {
     assert!(n.send(0, 2, false, 0, 0, 0, 8).is_ok());
 }
 
+// spec: P-3.1
 #[test]
 fn nobody_there() {
     let mut n = Net::new(2, 1, &Config::default(), 7);
@@ -132,6 +136,7 @@ fn nobody_there() {
     assert_eq!(n.nodes[0].failed.len(), 1);
 }
 
+// spec: P-3.10
 #[test]
 fn both_open_at_once() {
     for seed in 0..50 {
@@ -149,6 +154,7 @@ fn both_open_at_once() {
     }
 }
 
+// spec: P-2.38, P-9.7
 #[test]
 fn a_restarted_peer_is_noticed() {
     let cfg = Config::default();
@@ -176,6 +182,7 @@ fn a_restarted_peer_is_noticed() {
     assert_eq!(n.nodes[1].ep.peers().count(), 1);
 }
 
+// spec: P-7.3
 #[test]
 fn keys_and_names() {
     let mut a = Endpoint::new(Config::default(), [1; 32], 1, &[net::addr(0, 0)], [1; 32]);
@@ -187,6 +194,7 @@ fn keys_and_names() {
     assert_eq!(a.peer(&d.name()).map(|p| a.peer(&d.name()) == Ok(p)), Ok(true));
 }
 
+// spec: P-9.8
 #[test]
 fn closing_delivers_what_was_accepted() {
     let mut n = Net::new(2, 1, &Config::default(), 10);
@@ -205,6 +213,7 @@ fn closing_delivers_what_was_accepted() {
     assert_eq!(n.nodes[1].downs[0].1, DownReason::Closed);
 }
 
+// spec: P-9.8
 #[test]
 fn closing_gives_up_after_the_linger_time() {
     let mut n = Net::new(2, 1, &Config::default(), 11);
@@ -221,6 +230,7 @@ fn closing_gives_up_after_the_linger_time() {
     assert_eq!(n.nodes[0].failed.len(), 1);
 }
 
+// spec: P-8.11
 #[test]
 fn path_mtu_is_found_and_a_black_hole_survived() {
     let cfg = Config { max_datagram: 8972, ..Config::default() };
@@ -242,6 +252,7 @@ fn path_mtu_is_found_and_a_black_hole_survived() {
     assert_eq!(n.nodes[0].ep.peer_stats(PeerId(0)).paths[0].mtu, 8972);
 }
 
+// spec: P-8.1, P-8.2, P-8.5, P-8.7
 #[test]
 fn a_cut_path_is_left_and_taken_again() {
     let mut n = Net::new(2, 2, &Config::default(), 13);
@@ -280,6 +291,7 @@ fn a_cut_path_is_left_and_taken_again() {
 /// Packets that the two have received and dropped.
 /// The path of the handshake, which gave no round trip, is slow, and there is a fast one for the probes of standby paths. Acknowledgements that went by it, because the newest packet had come
 /// by it and was itself an acknowledgement, were ahead of all that was sent by the slow one, which so never got a round trip.
+// spec: P-4.5, P-9.1
 #[test]
 fn idle_peers_on_paths_of_unequal_delay_are_quiet() {
     let mut n = Net::new(2, 3, &Config::default(), 1);
@@ -306,6 +318,7 @@ fn dropped(n: &Net) -> u64 {
     each.sum()
 }
 
+// spec: P-2.3, P-2.7, P-2.8, P-2.32
 #[test]
 fn strangers_change_nothing() {
     let mut n = Net::new(2, 1, &Config::default(), 14);
@@ -375,6 +388,7 @@ fn bulk_goes_in_equal_full_packets_and_small_messages_share() {
     assert_eq!(data, 4, "100 messages of 49 bytes in packets of 1472: {:?}", n.sizes);
 }
 
+// spec: P-6.18, P-6.20
 #[test]
 fn parity_restores_single_losses_on_a_long_lossy_path() {
     let mut times = Vec::new();
@@ -405,6 +419,7 @@ fn parity_restores_single_losses_on_a_long_lossy_path() {
     assert!(times[1] < times[0], "{times:?}");
 }
 
+// spec: P-7.4
 #[test]
 fn a_name_without_endpoint_id_means_whoever_is_there() {
     use std::net::SocketAddr;
@@ -459,6 +474,7 @@ fn last_captured(n: &Net, from: usize, to: usize, first: u8) -> Vec<u8> {
     found.expect("such a packet").2.clone()
 }
 
+// spec: P-2.38, P-9.6, P-9.10
 #[test]
 fn a_third_member_made_to_answer_reset_closes_nothing() {
     let mut n = Net::new(3, 1, &Config::default(), 31);
@@ -483,6 +499,7 @@ fn a_third_member_made_to_answer_reset_closes_nothing() {
     assert!(n.run(S, Net::quiet));
 }
 
+// spec: P-9.6, P-9.7
 #[test]
 fn a_peer_whose_port_is_refused_is_given_up_only_if_it_is_silent() {
     for closing in [false, true] {
@@ -517,6 +534,7 @@ fn a_peer_whose_port_is_refused_is_given_up_only_if_it_is_silent() {
     }
 }
 
+// spec: P-9.9, P-9.10
 #[test]
 fn a_lost_farewell_keeps_nobody_waiting() {
     let mut slow = 0;
@@ -541,6 +559,7 @@ fn a_lost_farewell_keeps_nobody_waiting() {
     assert!(slow <= 1, "{slow} of 400 waited for a peer that was gone");
 }
 
+// spec: P-2.43
 #[test]
 fn sides_may_use_different_numbers_of_streams() {
     let of = |streams| Config { session: SessionConfig { streams, ..SessionConfig::default() }, ..Config::default() };
@@ -556,6 +575,7 @@ fn sides_may_use_different_numbers_of_streams() {
     assert_eq!(n.send(0, 1, false, 1, 0, 0, 8), Err(SendError::TooLong));
 }
 
+// spec: P-5.10
 #[test]
 fn answers_beyond_the_control_window_wait_and_arrive() {
     let cfg = Config { session: SessionConfig { control_window: 16, ..SessionConfig::default() }, ..Config::default() };
@@ -572,6 +592,7 @@ fn answers_beyond_the_control_window_wait_and_arrive() {
     assert!(n.nodes.iter().all(|n| n.downs.is_empty()));
 }
 
+// spec: P-2.35, P-2.36
 #[test]
 fn a_third_member_made_to_refuse_stops_no_opening() {
     let mut n = Net::new(3, 1, &Config::default(), 35);
@@ -589,6 +610,7 @@ fn a_third_member_made_to_refuse_stops_no_opening() {
     assert!(n.run(S, Net::quiet));
 }
 
+// spec: P-2.35
 #[test]
 fn a_refusal_passed_on_as_if_the_peer_had_given_it_stops_no_opening() {
     let mut n = Net::new(3, 1, &Config::default(), 36);
@@ -611,6 +633,7 @@ fn a_refusal_passed_on_as_if_the_peer_had_given_it_stops_no_opening() {
     assert!(n.nodes[0].downs.is_empty());
 }
 
+// spec: P-2.35
 #[test]
 fn another_incarnation_at_the_address_ends_an_opening_soon() {
     let mut n = Net::new(2, 1, &Config::default(), 37);
@@ -626,6 +649,7 @@ fn another_incarnation_at_the_address_ends_an_opening_soon() {
     assert!(n.now - now < Duration::from_millis(100), "{:?}", n.now - now);
 }
 
+// spec: P-2.34
 #[test]
 fn a_closing_endpoint_refuses_with_its_own_id() {
     let mut n = Net::new(2, 1, &Config::default(), 38);
@@ -636,6 +660,7 @@ fn a_closing_endpoint_refuses_with_its_own_id() {
     assert_eq!(n.nodes[0].downs[0].1, DownReason::ShuttingDown);
 }
 
+// spec: P-7.4
 #[test]
 fn an_endpoint_is_never_called_zero() {
     // Zero in a name means whoever is at the address: a peer of that id could not be told from any other.
@@ -645,6 +670,7 @@ fn an_endpoint_is_never_called_zero() {
     assert_eq!(with(1).name().endpoint_id, ids[0], "runs repeat");
 }
 
+// spec: P-9.11
 #[test]
 fn places_of_forgotten_peers_are_used_again() {
     let mut n = Net::new(2, 1, &Config { peers_max: 8, ..Config::default() }, 39);
@@ -678,6 +704,7 @@ fn places_of_forgotten_peers_are_used_again() {
     assert_eq!(n.nodes[0].ep.peers().count(), 0);
 }
 
+// spec: P-9.11, P-3.5
 #[test]
 fn the_opening_of_a_dead_incarnation_repeated_by_a_stranger_makes_no_peer() {
     let mut n = Net::new(2, 1, &Config::default(), 40);

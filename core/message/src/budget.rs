@@ -334,6 +334,7 @@ mod tests {
     }
 
     proptest! {
+        // spec: P-5.4
         #[test]
         fn credit_is_given_once_for_each_message_and_memory_stays_bounded(steps in steps(), max in 0u64..40_000) {
             const WINDOW: u64 = 8;
@@ -388,6 +389,7 @@ mod tests {
         }
     }
 
+    // spec: P-5.4
     #[test]
     fn a_peer_that_had_to_wait_gets_its_credit_when_another_makes_room() {
         let mut u = Unexpected::new(100 * HELD_BYTES);

@@ -351,6 +351,7 @@ mod tests {
     }
 
     /// A message of three fragments of 100 bytes of which 60 bytes in the middle one are missing: the piece before them was sent again alone.
+    // spec: P-6.21
     #[test]
     fn a_hole_that_begins_inside_a_fragment_is_restored_from_parity() {
         let mut st = messages();

@@ -327,6 +327,7 @@ mod tests {
         Pair::connected(&Config { streams: 1, ..Config::default() }, proto)
     }
 
+    // spec: P-5.11, P-5.12, P-5.13
     #[test]
     fn a_long_message_goes_unasked_once_the_window_lets_all_of_it_out() {
         let mut pair = pair(&weir_link::Config::default());
@@ -338,6 +339,7 @@ mod tests {
         assert!(!goes_unasked(&mut pair, 1 << 20), "longer than the settings and the round trip say");
     }
 
+    // spec: P-5.13
     #[test]
     fn a_second_message_is_announced_while_the_first_fills_the_window() {
         let mut pair = pair(&weir_link::Config::default());
@@ -350,6 +352,7 @@ mod tests {
         assert_eq!(pair.sides[0].counters().eager_sends, before + 1);
     }
 
+    // spec: P-5.14
     #[test]
     fn a_receiver_that_cannot_grant_at_once_is_asked() {
         let wide = weir_link::Config { initial_window_packets: 200, ..weir_link::Config::default() };
@@ -364,6 +367,7 @@ mod tests {
         assert!(goes_unasked(&mut pair, LONG), "by now it knows what the wire holds besides, and granted all");
     }
 
+    // spec: P-5.12
     #[test]
     fn nothing_goes_unasked_where_the_settings_say_so() {
         let cfg = Config { streams: 1, eager_bytes: 0, ..Config::default() };

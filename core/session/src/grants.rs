@@ -469,6 +469,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    // spec: P-5.19
     #[test]
     fn nobody_stays_due_behind_a_first_that_was_served() {
         let cfg = Config { grant_budget: 64 << 10, ..Config::default() };
@@ -488,6 +489,7 @@ mod tests {
         assert!(g.deadline().is_some_and(|t| t > late), "a deadline in the past that nothing answers is a busy loop");
     }
 
+    // spec: P-5.17, P-5.18, P-5.19
     #[test]
     fn budget_order_and_patience() {
         let cfg = Config { grant_budget: 256 << 10, ..Config::default() };
@@ -515,6 +517,7 @@ mod tests {
         assert_eq!(g.outstanding(), 0);
     }
 
+    // spec: P-5.18
     #[test]
     fn room_is_saved_for_a_first_that_was_overtaken_often_enough() {
         let cfg = Config { grant_budget: 64 << 10, ..Config::default() };
@@ -543,6 +546,7 @@ mod tests {
         assert_eq!(g.next(t).map(|n| n.0), Some(PeerId(0)));
     }
 
+    // spec: P-5.20
     #[test]
     fn what_a_silent_peer_holds_is_left_to_the_others_until_it_sends_again() {
         let mut g = Grants::new(&Config::default());
@@ -581,6 +585,7 @@ mod tests {
         assert_eq!((g.outstanding(), g.deadline()), (0, None));
     }
 
+    // spec: P-5.19
     #[test]
     fn one_peer_with_all_places_in_front_does_not_starve_the_others() {
         let cfg = Config { grant_budget: 64 << 10, ..Config::default() };

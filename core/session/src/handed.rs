@@ -87,6 +87,7 @@ mod tests {
         (sessions, peer, handed)
     }
 
+    // spec: L-4.1, L-4.3
     #[test]
     fn what_the_peer_has_read_past_has_arrived_and_no_more() {
         let (mut sessions, peer, mut handed) = handed_over();

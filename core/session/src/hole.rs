@@ -59,6 +59,7 @@ mod tests {
     use alloc::vec::Vec;
 
     /// A group of fragments of 100 bytes in the middle of 1000 bytes, the last of them short.
+    // spec: P-6.20, P-6.21
     #[test]
     fn any_part_of_a_fragment_is_restored_and_nothing_else_is_needed() {
         let total = 630;

@@ -614,6 +614,7 @@ impl MessagesIn {
 mod tests {
     use super::*;
 
+    // spec: P-5.2, P-5.6, P-5.24
     #[test]
     fn fragments_are_reported_once_and_credit_binds() {
         let mut m = MessagesIn::new(4, 1000);
@@ -630,6 +631,7 @@ mod tests {
         assert_eq!(m.advertise(), (5, 1100));
     }
 
+    // spec: P-5.5
     #[test]
     fn a_peer_that_leaves_a_gap_for_ever_gets_no_more_credit() {
         let mut m = MessagesIn::new(1000, 1 << 20);

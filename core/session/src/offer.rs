@@ -589,6 +589,7 @@ mod tests {
         });
     }
 
+    // spec: P-5.1
     #[test]
     fn only_what_credit_covers_is_offered_and_the_rest_when_there_is_more() {
         let mut all = Sessions::new(Config::default());
@@ -665,6 +666,7 @@ mod tests {
         });
     }
 
+    // spec: P-4.20, P-4.21
     #[test]
     fn what_a_carrier_lost_is_offered_again_as_far_as_it_has_not_come_by_another() {
         let mut all = up(Config::default());
@@ -717,6 +719,7 @@ mod tests {
         });
     }
 
+    // spec: P-5.10
     #[test]
     fn lost_control_messages_go_before_new_ones_and_no_more_than_the_window_are_out() {
         let mut all = up(Config { control_window: 2, ..Config::default() });
@@ -739,6 +742,7 @@ mod tests {
         });
     }
 
+    // spec: P-4.22
     #[test]
     fn credit_that_was_lost_is_told_as_it_is_then() {
         let mut all = up(Config::default());
@@ -757,6 +761,7 @@ mod tests {
         });
     }
 
+    // spec: P-4.22
     #[test]
     fn a_grant_that_was_lost_is_told_once_as_it_is_then_and_not_at_all_when_nobody_wants_the_data() {
         let mut all = up(Config::default());

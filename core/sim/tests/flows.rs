@@ -87,6 +87,7 @@ impl Shared {
     }
 }
 
+// spec: P-6.4
 #[test]
 fn flows_that_begin_together_keep_their_queue_and_their_shares() {
     let s = share(0, 0);
@@ -94,6 +95,7 @@ fn flows_that_begin_together_keep_their_queue_and_their_shares() {
     s.nobody_starves();
 }
 
+// spec: P-6.4
 #[test]
 fn flows_that_begin_one_after_another_keep_their_queue_and_their_shares() {
     let s = share(SEC, 0);
@@ -102,6 +104,7 @@ fn flows_that_begin_one_after_another_keep_their_queue_and_their_shares() {
 }
 
 /// Where the delay varies, too, no shares are promised: only that all end and the queue has its bounds.
+// spec: P-6.11
 #[test]
 fn flows_through_jitter_keep_their_queue() {
     share(SEC, MS).queue_stays();

@@ -36,6 +36,7 @@ fn large_messages_go_by_a_lane_where_there_is_one() {
     assert!(r.net.sent * 10 < off.net.sent, "{} packets beside a lane, {} without", r.net.sent, off.net.sent);
 }
 
+// spec: L-5.3
 #[test]
 fn what_a_lane_had_when_it_stalled_goes_in_packets_once_it_is_given_up() {
     // Too short for a verdict on the peer, too long for the lane, on the second of two networks' hosts nothing else happens.
@@ -46,6 +47,7 @@ fn what_a_lane_had_when_it_stalled_goes_in_packets_once_it_is_given_up() {
     assert!(r.lanes[1] >= 1 && r.message_ns.len() == 7, "{:?}", r.lanes);
 }
 
+// spec: L-5.4
 #[test]
 fn a_lane_that_breaks_in_the_middle_of_a_unit_is_made_up_for() {
     let mut broken = 0;
@@ -125,6 +127,7 @@ fn stall_ns(messages: &[(u32, Ns, u64)], cut: (u32, Direction, Ns)) -> Ns {
 
 /// Host 0's message is all there, and it is told so by a packet that the cut swallows; host 1's is on its way, so that host 1 gives the lane up first. Host 0 has nothing in TCP
 /// that could be lost, and TCP's end does not reach it: but what host 1 says of the lane by the path that is left does.
+// spec: L-5.5
 #[test]
 fn who_gives_a_lane_up_says_so_by_the_path_that_is_left() {
     let messages = [(0, 5 * MS, 100_000), (1, 5 * MS, 2_000_000)];
@@ -152,6 +155,7 @@ fn a_cut_of_one_of_two_links_never_stalls_anybody_for_long() {
 }
 
 /// What TCP would send again finds no way out of the host (its cable was pulled), and is not counted as lost.
+// spec: L-5.15, L-5.16
 #[test]
 fn a_cut_that_tcp_does_not_tell_of_never_stalls_anybody_for_long() {
     for seed in 0..400 {

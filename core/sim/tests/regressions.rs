@@ -12,6 +12,7 @@ fn message(from: HostId, to: HostId, len: u64) -> Planned {
     Planned::plain(from, to, len)
 }
 
+// spec: P-3.13
 #[test]
 fn an_opener_that_never_sees_accept_is_not_declared_dead() {
     let mut net = NetSpec::single(2, NetworkSpec::default());
@@ -31,6 +32,7 @@ fn an_opener_that_never_sees_accept_is_not_declared_dead() {
     assert!(r.finished_ns > 6500 * MS, "the cut came too late to matter: done at {} ns", r.finished_ns);
 }
 
+// spec: P-3.2
 #[test]
 fn a_thousand_openers_do_not_knock_in_step() {
     let wire = Wire { queue_packets: 64, ..Wire::GIGABIT };
@@ -56,6 +58,7 @@ fn many_starved_bodies_do_not_make_the_receiver_spin() {
     assert_eq!(r.message_ns.len(), 20);
 }
 
+// spec: P-5.20
 #[test]
 fn a_stopped_peer_takes_nothing_from_the_others() {
     // When host 2 had finished its 64 MiB, with 16 bodies of host 1 open or without.
@@ -79,6 +82,7 @@ fn a_stopped_peer_takes_nothing_from_the_others() {
     }
 }
 
+// spec: P-2.35
 #[test]
 fn a_late_send_is_for_the_program_it_was_meant_for() {
     // Host 0 comes to its send only when host 1 is another incarnation, which will never post a receive for it.
@@ -104,6 +108,7 @@ fn a_late_send_is_for_the_program_it_was_meant_for() {
     assert_eq!(r.message_ns.len(), 1, "only the second message has a receiver");
 }
 
+// spec: P-6.13
 #[test]
 fn a_third_of_random_loss_on_a_long_path_does_not_starve_a_body() {
     // The window fell to two packets, and each needed round trips and probe timeouts of its own.
@@ -116,6 +121,7 @@ fn a_third_of_random_loss_on_a_long_path_does_not_starve_a_body() {
     assert!(r.finished_ns < 4 * SEC, "1 MiB took {} ms", r.finished_ns / MS);
 }
 
+// spec: P-9.3
 #[test]
 fn idle_peers_behind_much_loss_are_not_given_up() {
     // Three of four questions go unanswered; a verdict after 20 of them falls on some of 66 peers within minutes.

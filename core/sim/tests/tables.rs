@@ -30,6 +30,7 @@ fn incast() {
 
 /// The queue of a fan-in is no long path: who sends the longer messages unasked the longer the round trip is fills it and sends a third of them again. On a path that is long and free the
 /// same rule spares a round trip.
+// spec: P-5.12
 #[test]
 fn messages_go_unasked_where_the_path_is_long_and_free_and_not_where_a_queue_makes_it_long() {
     let e = EndpointSpec::default();
@@ -74,6 +75,7 @@ fn the_stall_of_a_table_is_the_longest_time_without_a_message() {
 }
 
 /// Acknowledgements that wait behind the other side's data are no queue of one's own: taken for one, two that exchanged 4 MiB over 1 ms needed 139 ms each time, and the wire takes 36.
+// spec: P-6.3
 #[test]
 fn exchange() {
     let e = EndpointSpec::default();
@@ -181,6 +183,7 @@ fn streams() {
 }
 
 /// A delay that varies is no queue: a window that takes it for one comes down to its least, and with it to 2 % of the wire or less.
+// spec: P-6.10
 #[test]
 fn jitter() {
     let e = EndpointSpec::default();

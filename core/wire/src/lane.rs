@@ -214,6 +214,7 @@ mod tests {
         out
     }
 
+    // spec: L-2.5
     #[test]
     fn a_greeting_is_known_by_its_key_and_by_nothing_else() {
         let (key, other) = (LaneKey::new([1; 32]), LaneKey::new([2; 32]));
@@ -230,6 +231,7 @@ mod tests {
         assert_eq!(Greeting::read(&Greeting { lane: 0, association: 1 }.write(&key)), None);
     }
 
+    // spec: L-3.3
     #[test]
     fn any_changed_bit_of_a_head_is_seen() {
         let kind = UnitKind::Message { stream: 5, sseq: 6, mseq: 7, total_len: 100_000 };
@@ -247,6 +249,7 @@ mod tests {
         }
     }
 
+    // spec: L-3.4
     #[test]
     fn what_the_specification_excludes_is_malformed() {
         let message = |stream, total_len| UnitKind::Message { stream, sseq: 0, mseq: 0, total_len };

@@ -139,6 +139,7 @@ fn close() {
     assert_eq!(only(&out).0, Frame::Close(Close { code: 0, reason: &long[..254] }));
 }
 
+// spec: P-2.20
 #[test]
 fn ack() {
     let mut out = Vec::new();
@@ -158,6 +159,7 @@ fn ack() {
     assert_eq!(ranges, [epoch + 95..=epoch + 99, epoch + 90..=epoch + 92, epoch + 1..=epoch + 1]);
 }
 
+// spec: P-2.24
 #[test]
 fn ack_below_zero_is_a_violation() {
     let mut out = Vec::new();
@@ -170,6 +172,7 @@ fn ack_below_zero_is_a_violation() {
     }
 }
 
+// spec: P-2.22
 #[test]
 fn ack_splits_long_gaps_and_ranges() {
     let ranges = [500_000..=500_000, 200_000..=400_000, 0..=1];
@@ -187,6 +190,7 @@ fn ack_splits_long_gaps_and_ranges() {
     assert_eq!(joined, ranges);
 }
 
+// spec: P-2.21
 #[test]
 fn ack_stops_at_the_room_given_and_at_32_entries() {
     let ranges = || (0u64..100).rev().map(|i| 10 * i..=10 * i + 1);
@@ -202,6 +206,7 @@ fn ack_stops_at_the_room_given_and_at_32_entries() {
     assert_eq!(ack.ranges(1000).expect("sent").count(), 33);
 }
 
+// spec: P-1.2, P-2.18, P-2.21, P-2.22, P-2.25, P-2.26, P-2.28, P-2.29, P-2.30
 #[test]
 fn malformed_frames() {
     use FrameError::{Field, Truncated, Type};

@@ -67,12 +67,14 @@ fn protected(level: Level) -> Vec<u8> {
     packet
 }
 
+// spec: P-2.8
 #[test]
 fn protected_integrity() {
     let text = "15 04 03 00 07000000 1817161514131211 9cc908a8 01 07000000 00000000 efbeadde00000000";
     assert_eq!(protected(Level::Integrity), hex(text));
 }
 
+// spec: P-2.9, P-2.11
 #[test]
 fn protected_auth() {
     let text = "15 05 03 00 07000000 1817161514131211 01 07000000 00000000 efbeadde00000000
@@ -80,6 +82,7 @@ fn protected_auth() {
     assert_eq!(protected(Level::Auth), hex(text));
 }
 
+// spec: P-2.10, P-2.11
 #[test]
 fn protected_encrypt() {
     let text = "15 06 03 00 07000000 1817161514131211
@@ -87,6 +90,7 @@ fn protected_encrypt() {
     assert_eq!(protected(Level::Encrypt), hex(text));
 }
 
+// spec: P-3.5
 #[test]
 fn cookie_is_good_for_two_epochs_and_one_address() {
     let key = CookieKey::new(&[0x77; 32]);
@@ -112,6 +116,7 @@ fn crc_check_value_of_castagnoli() {
     assert_eq!(crc32c_append(0, &[0xff; 32]), 0x62a8_ab43);
 }
 
+// spec: P-7.1
 #[test]
 fn names() {
     let mut name = EndpointName::new(4791, fingerprint(&job_key()), 0x1122_3344_5566_7788);

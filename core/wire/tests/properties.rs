@@ -320,6 +320,7 @@ proptest! {
         prop_assert_eq!(frames.is_ack_eliciting(), read.iter().any(Frame::is_ack_eliciting));
     }
 
+    // spec: P-2.8, P-2.9, P-2.10, P-2.12
     #[test]
     fn damaged_or_misdirected_packets_fail(
         h in header(), number in any::<u64>(), models in vec(model(), 0..4), at in any::<prop::sample::Index>(),
@@ -362,6 +363,7 @@ proptest! {
         prop_assert_eq!(crc32c_append(seed, &bytes), crc32c::crc32c_append(seed, &bytes));
     }
 
+    // spec: P-2.16
     #[test]
     fn truncated_frames_are_refused_or_end_between_frames(models in vec(model(), 1..5), at in any::<prop::sample::Index>()) {
         let mut bytes = Vec::new();
@@ -374,6 +376,7 @@ proptest! {
         prop_assert_eq!(Frames::parse(&bytes, 0..cut).is_ok(), ends.contains(&cut));
     }
 
+    // spec: P-2.31
     #[test]
     fn handshakes_read_back_and_damage_shows(p in handshake(), at in any::<prop::sample::Index>(), mask in 1u8..) {
         let key = HandshakeKey::derive(&job_key());
@@ -404,6 +407,7 @@ proptest! {
         prop_assert_eq!(read, name);
     }
 
+    // spec: P-7.2
     #[test]
     fn a_name_that_decodes_is_canonical(mut bytes in any::<[u8; 48]>(), families in any::<[bool; 6]>(), count in 0..7u8) {
         bytes[0] = 1;
@@ -448,6 +452,7 @@ proptest! {
         }
     }
 
+    // spec: P-2.5, P-2.19
     #[test]
     fn numbers_expand_to_what_was_truncated(expected in any::<u64>(), distance in -(1i64 << 31) + 1..1 << 31) {
         if let Some(full) = expected.checked_add_signed(distance) {
@@ -455,6 +460,7 @@ proptest! {
         }
     }
 
+    // spec: P-2.5
     #[test]
     fn no_number_with_those_bits_is_closer(low in any::<u32>(), expected in any::<u64>()) {
         let full = expand(low, expected);
@@ -476,6 +482,7 @@ fn expansion_at_the_ends() {
     assert_eq!(expand(0x9b32_0000, 0xa82f_30eb_0000), 0xa82f_9b32_0000);
 }
 
+// spec: P-2.31, P-2.32
 #[test]
 fn every_prefix_and_bit_of_the_sample_handshakes() {
     let key = HandshakeKey::derive(&job_key());

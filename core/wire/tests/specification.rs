@@ -96,6 +96,7 @@ fn keys(level: Level, role: Role) -> SessionKeys {
     SessionKeys::derive(&job_key(), level, role, &counting(0xa0), &counting(0xb0), OPENER, RESPONDER)
 }
 
+// spec: P-2.1, P-2.33, P-3.15, P-3.16, P-7.1, P-13.1, L-2.5
 #[test]
 fn every_example_is_what_this_crate_writes_and_reads() {
     let mut all = examples();

@@ -392,6 +392,7 @@ mod tests {
         (r == 0).then_some(value)
     }
 
+    // spec: L-5.18
     #[test]
     fn the_kernels_timers_are_set_on_both_sides_where_it_has_them() {
         let (a, b) = pair();
@@ -414,6 +415,7 @@ mod tests {
         }
     }
 
+    // spec: L-1.2
     #[test]
     fn several_addresses_are_served_by_one_listener() {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -163,6 +163,7 @@ mod tests {
         if round % 4 == 3 { 100_000 } else { 2_000_000 }
     }
 
+    // spec: P-6.10
     #[test]
     fn a_delay_that_varies_is_borne_and_one_that_follows_the_window_is_not() {
         assert_eq!(rounds(&mut Foreign::default(), 0, 0, jitter).1, 64);
@@ -170,6 +171,7 @@ mod tests {
         assert_eq!(rounds(&mut Foreign::default(), 0, 0, |_, window| window * 60_000).1, 4);
     }
 
+    // spec: P-6.11
     #[test]
     fn a_queue_that_stays_is_not_borne() {
         let mut f = Foreign::default();
@@ -177,6 +179,7 @@ mod tests {
         assert_eq!(f.borne_ns(Time(600_000_000)), 0);
     }
 
+    // spec: P-6.11
     #[test]
     fn a_queue_that_comes_or_goes_is_not_borne() {
         for is_there in [|round| round < 30, |round| round >= 30] {
@@ -186,12 +189,14 @@ mod tests {
         }
     }
 
+    // spec: P-6.10
     #[test]
     fn a_full_queue_is_not_borne() {
         assert_eq!(rounds(&mut Foreign::default(), 0, 6, jitter).1, 2);
         assert_eq!(rounds(&mut Foreign::default(), 0, 2, jitter).1, 64);
     }
 
+    // spec: P-6.12
     #[test]
     fn what_is_borne_is_given_up_when_the_queue_is_full() {
         for (lost, is_borne) in [(2, true), (8, false)] {
@@ -203,6 +208,7 @@ mod tests {
         }
     }
 
+    // spec: P-6.10
     #[test]
     fn what_was_borne_is_tried_again() {
         let mut f = Foreign::default();

@@ -112,6 +112,7 @@ impl Pacer {
 mod tests {
     use super::*;
 
+    // spec: P-6.14
     #[test]
     fn pacer_holds_its_rate() {
         let mut p = Pacer::default();

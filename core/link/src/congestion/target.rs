@@ -336,6 +336,7 @@ mod tests {
         }
     }
 
+    // spec: P-6.8
     #[test]
     fn timeouts_that_lost_nothing_are_taken_back() {
         let mut c = Target::new(&Config::default(), 1472);
@@ -352,6 +353,7 @@ mod tests {
         }
     }
 
+    // spec: P-6.9
     #[test]
     fn a_round_that_was_not_full_leaves_what_a_newcomer_may_send() {
         let mut c = Target::new(&Config::default(), 1472);
@@ -368,6 +370,7 @@ mod tests {
         }
     }
 
+    // spec: P-6.10
     #[test]
     fn a_delay_that_varies_whatever_the_window_is_borne() {
         let mut c = Target::new(&Config::default(), 1472);
@@ -380,6 +383,7 @@ mod tests {
         assert!(c.window() >= 32 * 1472, "{}", c.window());
     }
 
+    // spec: P-6.6, P-6.13
     #[test]
     fn loss_without_delay_leaves_a_window_that_grows_with_the_round_trip() {
         // Every third packet is lost; (round trip, queueing delay, least window in packets).
