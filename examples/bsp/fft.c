@@ -1,0 +1,114 @@
+/* Fourier transform of n = m * m complex numbers, m a power of two that p divides, by the six steps of Bailey (1990): transpose, m transforms of length m,
+ * twiddle factors, transpose, m transforms, transpose. Rows of the m x m matrix are dealt out in blocks; a transpose is one total exchange.
+ *
+ *   weir cc -O2 examples/bsp/fft.c -o fft && weir run -n 4 ./fft [--log2-n 18] [--l-us L --g-ns G]
+ *
+ * Three supersteps, w = 5 n log2(n) / p + 8 n / p operations, h = 16 n/p (p - 1)/p bytes each.
+ *   T = (5 n log2 n + 8 n) / (p s) + 48 n (p - 1) / p^2 g + 3 l */
+#include "common.h"
+#include <complex.h>
+
+typedef double complex number;
+
+/* In place, by halves (Cooley and Tukey); `root` has e^(-2 pi i k / length) for k < length / 2. */
+static void transform(number *x, size_t length, const number *root) {
+    for (size_t i = 1, j = 0; i < length; i++) {
+        size_t bit = length / 2;
+        for (; j & bit; bit /= 2) j ^= bit;
+        j ^= bit;
+        if (i < j) {
+            number swap = x[i];
+            x[i] = x[j];
+            x[j] = swap;
+        }
+    }
+    for (size_t half = 1; half < length; half *= 2)
+        for (size_t start = 0; start < length; start += 2 * half)
+            for (size_t k = 0; k < half; k++) {
+                number odd = x[start + half + k] * root[k * (length / 2 / half)];
+                x[start + half + k] = x[start + k] - odd;
+                x[start + k] += odd;
+            }
+}
+
+static number *roots(size_t length) {
+    number *root = allocate((length / 2 + 1) * sizeof(number));
+    for (size_t k = 0; k < length / 2 + 1; k++) root[k] = cexp(-2 * M_PI * I * (double)k / (double)length);
+    return root;
+}
+
+/* My rows of the transposed matrix. Blocks of `rows` x `rows` are transposed here, sent, and come to where they belong: `from` and `to` are rows x m. */
+static void transpose(number *from, number *to, number *packed, number *arrived, size_t m, size_t rows, int p, int pid) {
+    size_t block = rows * rows;
+    for (int d = 0; d < p; d++) {
+        int q = (pid + d) % p;
+        number *piece = packed + (size_t)q * block;
+        for (size_t i = 0; i < rows; i++)
+            for (size_t j = 0; j < rows; j++) piece[j * rows + i] = from[i * m + (size_t)q * rows + j];
+        if (q == pid) memcpy(arrived + (size_t)pid * block, piece, block * sizeof(number));
+        else bsp_hpput(q, piece, arrived, (size_t)pid * block * sizeof(number), block * sizeof(number));
+    }
+    bsp_sync();
+    for (int q = 0; q < p; q++)
+        for (size_t i = 0; i < rows; i++)
+            memcpy(to + i * m + (size_t)q * rows, arrived + (size_t)q * block + i * rows, rows * sizeof(number));
+}
+
+static number input(size_t i) { return value_at(7, 2 * i) - 0.5 + (value_at(7, 2 * i + 1) - 0.5) * I; }
+
+int main(int count, char **words) {
+    bsp_begin(bsp_nprocs());
+    take_options(count, words);
+    size_t log2_n = (size_t)count_option("--log2-n", 18, 2, 30);
+    int p = bsp_nprocs(), pid = bsp_pid();
+    if (log2_n % 2 != 0) bsp_abort("fft: --log2-n %zu: an even number is wanted\n", log2_n);
+    size_t m = (size_t)1 << (log2_n / 2), n = m * m, rows = m / (size_t)p, first = (size_t)pid * rows;
+    if (rows * (size_t)p != m) bsp_abort("fft: %d processes do not divide %zu rows\n", p, m);
+
+    number *reference = allocate(n * sizeof(number)), *root_n = roots(n), *root_m = roots(m);
+    for (size_t i = 0; i < n; i++) reference[i] = input(i);
+    transform(reference, n, root_n);
+
+    number *a = allocate(rows * m * sizeof(number)), *b = allocate(rows * m * sizeof(number));
+    number *packed = allocate(rows * m * sizeof(number)), *arrived = allocate(rows * m * sizeof(number));
+    for (size_t i = 0; i < rows * m; i++) a[i] = input(first * m + i);
+    bsp_push_reg(arrived, rows * m * sizeof(number));
+    bsp_sync();
+    /* How fast rows of this length are transformed while all do. */
+    memcpy(b, a, rows * m * sizeof(number));
+    double begin = bsp_time();
+    for (size_t i = 0; i < rows; i++) transform(b + i * m, m, root_m);
+    double alone_s = bsp_time() - begin;
+    bsp_sync();
+
+    begin = bsp_time();
+    transpose(a, b, packed, arrived, m, rows, p, pid);
+    for (size_t i = 0; i < rows; i++) {
+        transform(b + i * m, m, root_m);
+        for (size_t k = 0; k < m; k++) {
+            size_t turn = (first + i) * k; /* below n, as both are below m */
+            b[i * m + k] *= turn < n / 2 ? root_n[turn] : -root_n[turn - n / 2];
+        }
+    }
+    transpose(b, a, packed, arrived, m, rows, p, pid);
+    for (size_t i = 0; i < rows; i++) transform(a + i * m, m, root_m);
+    transpose(a, b, packed, arrived, m, rows, p, pid);
+    struct cost cost = {.time_s = bsp_time() - begin, .supersteps = 3};
+
+    double scale = 0, worst = 0;
+    for (size_t i = 0; i < rows * m; i++) {
+        double off = cabs(b[i] - reference[first * m + i]);
+        worst = off > worst ? off : worst;
+        scale = cabs(reference[first * m + i]) > scale ? cabs(reference[first * m + i]) : scale;
+    }
+    double share = (double)n / p;
+    cost.operations = (5 * (double)log2_n + 8) * share;
+    cost.operations_per_s = 5 * (double)(log2_n / 2) * (double)(rows * m) / alone_s;
+    cost.h_bytes = 3 * 16 * share * (p - 1) / p;
+    report("fft", n, &cost, worst <= 1e-12 * scale * (double)log2_n);
+    bsp_pop_reg(arrived);
+    bsp_sync();
+    free(reference), free(root_n), free(root_m), free(a), free(b), free(packed), free(arrived);
+    bsp_end();
+    return 0;
+}
