@@ -2,7 +2,7 @@
  *
  *   weir cc -O2 examples/bsp/nas/mg.c -o mg && weir run -n 4 ./mg [--class S|W|A] [--l-us L --g-ns G]
  *
- * Four (class S, W, A) V-cycles of multigrid for the Poisson equation on a periodic cube of n^3 points. Planes of the third dimension are dealt out in blocks;
+ * Four V-cycles of multigrid for the Poisson equation on a periodic cube of n^3 points. Planes of the third dimension are dealt out in blocks;
  * levels with fewer than two planes for each process are computed by all (their planes are gathered once on the way down). p is a power of two.
  *
  * Cost: each smoothing, residual and restriction on a level of n_k^3 points is a superstep of w = c n_k^3 / p operations and h = 16 (n_k + 2)^2 bytes (a plane to
