@@ -125,9 +125,9 @@ static void add_all_fluxes(const struct domain *d, state *u, state *out) {
     free(line), free(sum);
 }
 
-/* rhs = forcing + fluxes(u). */
+/* rhs = forcing + fluxes(u), in the own planes only: LU's neighbours may already put their next row into those around. */
 static void right_hand_side(const struct domain *d) {
-    memcpy(d->rhs, d->forcing, d->bytes);
+    memcpy(d->rhs + at(d, 0, 0, d->first), d->forcing + at(d, 0, 0, d->first), d->planes * d->n * d->n * sizeof(state));
     add_all_fluxes(d, d->u, d->rhs);
 }
 
