@@ -1,0 +1,105 @@
+//! The end of all processes when one of them fails: told once, in bounded time.
+//!
+//! Who fails tells its own line and the news to all others, who end without a word. Who finds another one gone is mostly one of several that do: the first of them by pid tells it, the others
+//! wait a moment for its news.
+
+use crate::process::Process;
+use crate::wire::WireError;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// What processes end with that did not come to their end.
+pub const EXIT_CODE: i32 = 1;
+/// Time for the news to arrive.
+const LEAVING: Duration = Duration::from_millis(250);
+/// Who is not the first to tell waits so long for the news of who is.
+const OTHERS_TELL: Duration = Duration::from_millis(500);
+
+/// Prints a line of a process.
+pub fn say(pid: Option<usize>, text: &str) {
+    print(&line(pid, text));
+}
+
+fn line(pid: Option<usize>, text: &str) -> String {
+    let who = pid.map_or_else(String::new, |pid| format!("process {pid}: "));
+    format!("weir bsp: {who}{}", text.trim_end())
+}
+
+fn print(line: &str) {
+    // Nothing can be done where nobody listens.
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// Ends the process, with what its program has printed so far.
+pub fn leave(code: i32) -> ! {
+    // SAFETY: writes out what the C library holds of the program's output; no other thread of ours has a stream locked.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
+    // SAFETY: ends the process. Handlers of the program are not for an end like this one, and could wait for ever.
+    unsafe { libc::_exit(code) }
+}
+
+/// This process has failed: all end.
+pub fn fail(process: Option<&mut Process>, text: &str) -> ! {
+    let Some(process) = process else {
+        say(None, text);
+        leave(EXIT_CODE);
+    };
+    let line = line(Some(process.pid()), text);
+    // The launcher first: it tells of the first that fails, and who hears of it from here fails too.
+    if !process.bootstrap.abort(EXIT_CODE, &line) {
+        print(&line);
+    }
+    spread(process, text);
+    leave(EXIT_CODE)
+}
+
+fn spread(process: &mut Process, text: &str) {
+    let all = 0..process.nprocs();
+    if let Some(wire) = &mut process.wire {
+        wire.tell(all, text, LEAVING);
+    }
+}
+
+/// Another process has failed, and told people.
+fn follow(process: &mut Process) -> ! {
+    // Who failed may have no time to tell all: a few others each are told by everybody.
+    let (pid, bits) = (process.pid(), usize::BITS - process.nprocs().leading_zeros());
+    if let Some(wire) = &mut process.wire {
+        wire.tell((0..bits).map(|bit| pid ^ 1 << bit), "", LEAVING);
+    }
+    leave(EXIT_CODE)
+}
+
+/// Messages do not go on: all end, and one of them says why.
+pub fn wire_failed(process: &mut Process, doing: &str, error: WireError) -> ! {
+    match error {
+        WireError::Ended => follow(process),
+        WireError::Other(text) => fail(Some(process), &format!("{doing}{text}")),
+        WireError::Gone { pid, reason } => {
+            let first = (0..process.nprocs()).find(|other| *other != pid) == Some(process.pid());
+            let patience = match (first, process.bootstrap.is_launched()) {
+                (true, false) => Duration::ZERO,
+                // A launcher knows best how a process ended, tells it, and ends all others.
+                (true, true) | (false, false) => OTHERS_TELL,
+                (false, true) => 2 * OTHERS_TELL,
+            };
+            if news_come(process, patience) {
+                follow(process);
+            }
+            let who = if pid < process.nprocs() { format!("process {pid}") } else { "another process".to_owned() };
+            fail(Some(process), &format!("{doing}{who} is gone, without bsp_end ({reason})"));
+        }
+    }
+}
+
+/// Whether somebody else tells it in this time.
+fn news_come(process: &mut Process, patience: Duration) -> bool {
+    let Some(wire) = process.wire.as_mut() else { return false };
+    let since = Instant::now();
+    while since.elapsed() < patience {
+        if matches!(wire.turn(), Err(WireError::Ended)) {
+            return true;
+        }
+    }
+    false
+}

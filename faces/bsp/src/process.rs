@@ -1,0 +1,265 @@
+//! A process of a BSP program, from `bsp_begin` to `bsp_end`.
+
+use crate::aligned::Aligned;
+use crate::bootstrap::Bootstrap;
+use crate::fail;
+use crate::head::WIRE_VERSION;
+use crate::packing::{Letters, Records};
+use crate::place::Place;
+use crate::queue::Inbox;
+use crate::registry::{NULL_AREA, Registry, RegistryError};
+use crate::wire::Wire;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Instant;
+use weir_engine::{Diagnostic, Endpoint, EngineConfig};
+use weir_job::KEY_BYTES;
+
+/// Where a get puts what it reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// The program's memory.
+    pub into: *mut u8,
+    /// How much.
+    pub len: usize,
+}
+
+/// What is asked for of one process in this superstep.
+#[derive(Debug, Default)]
+pub struct Outgoing {
+    /// What is put.
+    pub puts: Records,
+    /// What is got, ...
+    pub gets: Records,
+    /// ... and where it goes.
+    pub wanted: Vec<Wanted>,
+    /// Messages.
+    pub letters: Letters,
+}
+
+/// Entries of the cache of addresses: the variables that a loop of a program puts to.
+const CACHE: usize = 16;
+
+/// A process.
+pub struct Process {
+    pid: usize,
+    nprocs: usize,
+    /// How it met the others.
+    pub bootstrap: Box<dyn Bootstrap>,
+    /// Messages to them; none if there is nobody else.
+    pub wire: Option<Wire>,
+    /// Since `bsp_begin`.
+    pub begun: Instant,
+    /// Which superstep this is, from 0.
+    pub superstep: u64,
+    /// Registered memory.
+    pub registry: Registry<Place>,
+    cache: [(usize, u32); CACHE],
+    /// What is asked for, by process.
+    pub out: Vec<Outgoing>,
+    /// Bytes of tags: of messages in the queue, of those sent now, and of those of the next superstep.
+    pub tags: [usize; 3],
+    /// Messages that have come.
+    pub inbox: Inbox,
+    /// What superstep messages come into, by process: the heads of even and odd supersteps, and the bodies.
+    pub firsts: [Vec<Aligned>; 2],
+    /// The same.
+    pub bodies: [Vec<Aligned>; 2],
+}
+
+/// A slot of the cache.
+#[inline]
+fn cached_at(base: usize) -> usize {
+    (base >> 4 ^ base >> 12) % CACHE
+}
+
+impl Process {
+    /// This process's number.
+    #[must_use]
+    pub fn pid(&self) -> usize {
+        self.pid
+    }
+
+    /// How many take part.
+    #[must_use]
+    pub fn nprocs(&self) -> usize {
+        self.nprocs
+    }
+
+    /// The area that the program means by an address, for `len` bytes from `offset` of process `pid`: its slot.
+    ///
+    /// # Errors
+    /// Why there is none, for people.
+    #[inline]
+    pub fn area(&mut self, base: usize, pid: usize, offset: usize, len: usize) -> Result<u32, String> {
+        let at = cached_at(base);
+        let slot = match self.cache[at] {
+            (known, slot) if known == base && base != 0 => slot,
+            _ => {
+                let slot = self.registry.find(base).map_err(|why| about_address(base, why))?;
+                self.cache[at] = (base, slot);
+                slot
+            }
+        };
+        let (_, size) = self.registry.area(slot, pid).unwrap_or((0, 0));
+        let end = (offset as u64).checked_add(len as u64);
+        if base != 0 && size != NULL_AREA && end.is_some_and(|end| end <= size) {
+            return Ok(slot);
+        }
+        Err(about_range(base, pid, offset, len, size))
+    }
+
+    /// Addresses may mean other areas from now on.
+    pub fn forget_cache(&mut self) {
+        self.cache = [(0, 0); CACHE];
+    }
+}
+
+#[cold]
+fn about_address(base: usize, why: RegistryError) -> String {
+    match why {
+        _ if base == 0 => "NULL names no registered memory".to_owned(),
+        RegistryError::NotYet => format!(
+            "{base:#x} was registered in this superstep: it can be used after the next bsp_sync (or its registration was taken back)"
+        ),
+        RegistryError::Inside(before) => format!(
+            "{base:#x} is not registered, but lies {before} bytes behind the beginning of memory that is: name its beginning, and {before} as offset"
+        ),
+        RegistryError::Unknown | RegistryError::NullUnknown => {
+            format!("{base:#x} is not registered: call bsp_push_reg for it, then bsp_sync")
+        }
+    }
+}
+
+#[cold]
+fn about_range(base: usize, pid: usize, offset: usize, len: usize, size: u64) -> String {
+    if base == 0 {
+        return "NULL names no registered memory".to_owned();
+    }
+    if size == NULL_AREA {
+        return format!("process {pid} registered NULL where this one registered {base:#x}: it has no memory there");
+    }
+    let number = |n: usize| if n as isize >= 0 { n.to_string() } else { (n as isize).to_string() };
+    let (offset, len) = (number(offset), number(len));
+    format!("offset {offset}, length {len}: process {pid} registered {size} bytes there")
+}
+
+/// What a process tells all others first.
+struct Greeting {
+    wire: u16,
+    version: String,
+    host: String,
+    maxprocs: i32,
+}
+
+impl Greeting {
+    fn own(maxprocs: i32) -> Greeting {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let space = std::fs::read_link("/proc/self/ns/net").map(|p| p.display().to_string()).unwrap_or_default();
+        Greeting {
+            wire: WIRE_VERSION,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            host: format!("{} {space}", boot.trim()),
+            maxprocs,
+        }
+    }
+
+    fn encode(&self) -> String {
+        format!("weir-bsp\n{}\n{}\n{}\n{}", self.wire, self.version, self.maxprocs, self.host)
+    }
+
+    fn decode(said: &[u8], rank: usize) -> Result<Greeting, String> {
+        let stranger = || format!("process {rank} runs another program, or another library than this one");
+        let text = std::str::from_utf8(said).map_err(|_| stranger())?;
+        let [name, wire, version, maxprocs, host] = text.splitn(5, '\n').collect::<Vec<_>>()[..] else {
+            return Err(stranger());
+        };
+        let (Ok(wire), Ok(maxprocs), "weir-bsp") = (wire.parse(), maxprocs.parse(), name) else {
+            return Err(stranger());
+        };
+        Ok(Greeting { wire, version: version.to_owned(), host: host.to_owned(), maxprocs })
+    }
+}
+
+impl Process {
+    /// Meets the others. Does not return in a process that takes no part.
+    ///
+    /// # Errors
+    /// One line for people.
+    pub fn begin(maxprocs: i32, mut bootstrap: Box<dyn Bootstrap>) -> Result<Box<Process>, String> {
+        let (rank, size) = (bootstrap.rank(), bootstrap.size());
+        let own = Greeting::own(maxprocs);
+        let said = bootstrap.exchange(own.encode().as_bytes())?;
+        let mut here = 0;
+        let mut wanted = 0;
+        for (other, said) in said.iter().enumerate() {
+            let greeting = Greeting::decode(said, other)?;
+            if greeting.wire != own.wire || greeting.version != own.version {
+                return Err(format!(
+                    "process {other} runs version {} of the library, process {rank} version {}: all must run the same",
+                    greeting.version, own.version
+                ));
+            }
+            here += usize::from(greeting.host == own.host);
+            if other == 0 {
+                wanted = greeting.maxprocs;
+            }
+        }
+        if wanted < 1 {
+            return Err(format!("bsp_begin({wanted}): at least one process must take part"));
+        }
+        let nprocs = size.min(wanted as usize);
+        let wire = Self::connect(&mut *bootstrap, nprocs, here)?;
+        if rank >= nprocs {
+            bootstrap.finish();
+            fail::leave(0);
+        }
+        let buffers = || (0..nprocs).map(|_| Aligned::default()).collect::<Vec<_>>();
+        Ok(Box::new(Process {
+            pid: rank,
+            nprocs,
+            bootstrap,
+            wire,
+            begun: Instant::now(),
+            superstep: 0,
+            registry: Registry::new(rank),
+            cache: [(0, 0); CACHE],
+            out: (0..nprocs).map(|_| Outgoing::default()).collect(),
+            tags: [0; 3],
+            inbox: Inbox::default(),
+            firsts: [buffers(), buffers()],
+            bodies: [buffers(), buffers()],
+        }))
+    }
+
+    fn connect(bootstrap: &mut dyn Bootstrap, nprocs: usize, here: usize) -> Result<Option<Wire>, String> {
+        let (rank, size) = (bootstrap.rank(), bootstrap.size());
+        if size == 1 {
+            return Ok(None);
+        }
+        // All of the job take part in the exchange, as launchers want it.
+        let takes_part = rank < nprocs && nprocs > 1;
+        let key = bootstrap.key();
+        let endpoint = takes_part.then(|| Self::open(rank, here.min(nprocs), key)).transpose()?;
+        let name = endpoint.as_ref().map(|e| e.name().to_vec()).unwrap_or_default();
+        let mut names = bootstrap.exchange(&name)?;
+        names.truncate(nprocs);
+        endpoint.map(|e| Wire::new(e, &names, rank).map_err(|e| e.to_string())).transpose()
+    }
+
+    fn open(rank: usize, here: usize, key: Option<[u8; KEY_BYTES]>) -> Result<Arc<Endpoint>, String> {
+        let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let mut config = EngineConfig::from_vars(&get).map_err(|e| e.to_string())?;
+        config.processes_here = Some(here);
+        let tell = move |what: &Diagnostic<'_>| match what {
+            // Told by who finds it out in a superstep.
+            Diagnostic::PeerDown { .. } => {}
+            Diagnostic::Notice(text) => fail::say(Some(rank), text),
+            Diagnostic::Trace(text) | Diagnostic::Counters(text) => {
+                let _ = std::io::stderr().write_all(text.as_bytes());
+            }
+        };
+        let key = key.map_or_else(weir_engine::job_key, Ok);
+        key.and_then(|key| Endpoint::open_told(config, key, Arc::new(tell))).map_err(|e| e.to_string())
+    }
+}

@@ -1,0 +1,340 @@
+//! Messages between the processes of a program, over the engine: what a superstep waits for, by kind.
+//!
+//! A tag is the superstep and the kind, so what comes early waits for its superstep, and of one kind what one process sends is received in its order.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_engine::{
+    Class, Completion, DownReason, Endpoint, EngineError, Iov, MAX_INJECT_BYTES, OpError, OpKind, Queue, RecvOp,
+    SendMode, SendOp,
+};
+
+/// Completions taken at once.
+const AT_ONCE: usize = 64;
+/// Longest text that goes with the news of an end.
+const NEWS_BYTES: usize = 1024;
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// The head of a superstep message, with its body if that is short. Of even and odd supersteps: those of the next one are awaited already.
+    FirstEven = 0,
+    /// The same.
+    FirstOdd = 1,
+    /// A body that is long.
+    Body = 2,
+    /// What gets asked for.
+    Reply = 3,
+    /// The end of all, with a text for people.
+    News = 4,
+}
+
+/// How many kinds there are.
+const KINDS: usize = 5;
+/// The kind of a send's completion, which has none.
+const SENT: u64 = KINDS as u64;
+/// Of the news of the end.
+const TOLD: u64 = SENT + 2;
+
+impl Kind {
+    /// The first message of a superstep.
+    #[must_use]
+    pub fn first(superstep: u64) -> Kind {
+        if superstep.is_multiple_of(2) { Kind::FirstEven } else { Kind::FirstOdd }
+    }
+}
+
+/// Why messages do not go on.
+#[derive(Debug)]
+pub enum WireError {
+    /// A process is gone.
+    Gone {
+        /// Which.
+        pid: usize,
+        /// Why.
+        reason: DownReason,
+    },
+    /// A process ended all, and has told people why.
+    Ended,
+    /// Anything else.
+    Other(String),
+}
+
+/// The endpoint and its messages.
+pub struct Wire {
+    endpoint: Arc<Endpoint>,
+    /// By pid.
+    peers: Vec<u32>,
+    own: usize,
+    found: Vec<Completion>,
+    /// Receives that are posted, by kind.
+    posted: [usize; KINDS],
+    /// How long the first message of a process was, by pid, for even and odd supersteps.
+    firsts: [Vec<usize>; 2],
+    /// The superstep whose first messages are awaited, or have come.
+    awaits: Option<u64>,
+    /// Sends whose memory is still the engine's.
+    sending: usize,
+    /// Those that have ended since somebody asked, by their numbers.
+    sent: Vec<usize>,
+    news: Box<[u8; NEWS_BYTES]>,
+}
+
+impl Wire {
+    /// Among these processes, by pid, of which this one is `own`.
+    ///
+    /// # Errors
+    /// A name that cannot be used.
+    pub fn new(endpoint: Arc<Endpoint>, names: &[Vec<u8>], own: usize) -> Result<Wire, EngineError> {
+        let peers = names.iter().map(|name| endpoint.insert_peer(name)).collect::<Result<Vec<_>, _>>()?;
+        let firsts = [vec![0; peers.len()], vec![0; peers.len()]];
+        let mut wire = Wire {
+            endpoint,
+            peers,
+            own,
+            found: Vec::with_capacity(AT_ONCE),
+            posted: [0; KINDS],
+            firsts,
+            awaits: None,
+            sending: 0,
+            sent: Vec::new(),
+            news: Box::new([0; NEWS_BYTES]),
+        };
+        wire.listen()?;
+        Ok(wire)
+    }
+
+    /// From anybody, at any time: the end.
+    fn listen(&mut self) -> Result<(), EngineError> {
+        let memory = [Iov { base: self.news.as_mut_ptr(), len: NEWS_BYTES }];
+        let op = RecvOp { source: None, ..Self::receive(0, Kind::News, 0, &memory) };
+        // SAFETY: the memory lives as long as this, and nothing is received after the endpoint is closed (`Drop`).
+        unsafe { self.endpoint.recv(&op) }
+    }
+
+    fn receive(peer: u32, kind: Kind, superstep: u64, memory: &[Iov]) -> RecvOp<'_> {
+        RecvOp {
+            source: Some(peer),
+            class: Class::Tagged,
+            tag: superstep << 8 | kind as u64,
+            ignore: 0,
+            memory,
+            multi_min: None,
+            report: true,
+            context: peer as usize,
+            user: kind as u64,
+        }
+    }
+
+    /// Waits for a message of `from` into this memory.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    ///
+    /// # Safety
+    /// The memory is nobody's but the engine's until [`Wire::is_waiting`] says that all of this kind have come.
+    pub unsafe fn post(&mut self, from: usize, kind: Kind, superstep: u64, memory: &[Iov]) -> Result<(), WireError> {
+        let op = RecvOp { context: from, ..Self::receive(self.peers[from], kind, superstep, memory) };
+        // SAFETY: passed on from the caller.
+        self.accepted(from, |endpoint| unsafe { endpoint.recv(&op) })?;
+        self.posted[kind as usize] += 1;
+        Ok(())
+    }
+
+    /// Sends a copy, of [`MAX_INJECT_BYTES`] at most.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn send_copy(&mut self, to: usize, kind: Kind, superstep: u64, pieces: &[&[u8]]) -> Result<(), WireError> {
+        let mut memory = [Iov { base: std::ptr::null_mut(), len: 0 }; 8];
+        let mut used = 0;
+        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+            let Some(iov) = memory.get_mut(used) else { return Err(WireError::Other("too many pieces".into())) };
+            *iov = Iov { base: piece.as_ptr().cast_mut(), len: piece.len() };
+            used += 1;
+        }
+        let op = self.send_op(to, kind, superstep, &memory[..used], None);
+        // SAFETY: it is copied before this returns.
+        self.accepted(to, |endpoint| unsafe { endpoint.send(&op) })
+    }
+
+    /// Sends; `number` is told by [`Wire::take_sent`] when the memory is free again.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    ///
+    /// # Safety
+    /// The memory stays as it is until then.
+    pub unsafe fn send(
+        &mut self,
+        to: usize,
+        kind: Kind,
+        superstep: u64,
+        memory: &[Iov],
+        number: usize,
+    ) -> Result<(), WireError> {
+        let op = self.send_op(to, kind, superstep, memory, Some(number));
+        // SAFETY: passed on from the caller.
+        self.accepted(to, |endpoint| unsafe { endpoint.send(&op) })?;
+        self.sending += 1;
+        Ok(())
+    }
+
+    fn send_op<'a>(
+        &self,
+        to: usize,
+        kind: Kind,
+        superstep: u64,
+        memory: &'a [Iov],
+        number: Option<usize>,
+    ) -> SendOp<'a> {
+        SendOp {
+            peer: self.peers[to],
+            class: Class::Tagged,
+            tag: superstep << 8 | kind as u64,
+            data: None,
+            memory,
+            mode: if number.is_none() { SendMode::Inject } else { SendMode::Transmit },
+            copy: false,
+            report: number.is_some(),
+            // Of a copied one only a failure is told, and maybe much later.
+            context: number.unwrap_or(to),
+            user: SENT + u64::from(number.is_none()),
+        }
+    }
+
+    /// Whether receives of this kind are open.
+    #[must_use]
+    pub fn is_waiting(&self, kind: Kind) -> bool {
+        self.posted[kind as usize] > 0
+    }
+
+    /// Whether the first messages of a superstep are awaited, or have come.
+    #[must_use]
+    pub fn awaits(&self, superstep: u64) -> bool {
+        self.awaits == Some(superstep)
+    }
+
+    /// They are from now on.
+    pub fn set_awaits(&mut self, superstep: u64) {
+        self.awaits = Some(superstep);
+    }
+
+    /// Whether the engine has memory to send from.
+    #[must_use]
+    pub fn is_sending(&self) -> bool {
+        self.sending > 0
+    }
+
+    /// The numbers of sends whose memory is free again.
+    pub fn take_sent(&mut self) -> std::vec::Drain<'_, usize> {
+        self.sent.drain(..)
+    }
+
+    /// How long the first message of a process was.
+    #[must_use]
+    pub fn first_len(&self, superstep: u64, pid: usize) -> usize {
+        self.firsts[(superstep % 2) as usize][pid]
+    }
+
+    /// Waits for all receives of a kind.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn wait(&mut self, kind: Kind) -> Result<(), WireError> {
+        while self.is_waiting(kind) {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// One pass of progress; takes what has completed.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn turn(&mut self) -> Result<(), WireError> {
+        if self.endpoint.poll(Queue::Both, &mut self.found, AT_ONCE) == 0 {
+            return self.endpoint.check().map_err(|e| WireError::Other(e.to_string()));
+        }
+        let mut found = std::mem::take(&mut self.found);
+        let result = found.drain(..).try_for_each(|c| self.completed(&c));
+        self.found = found;
+        result
+    }
+
+    fn completed(&mut self, c: &Completion) -> Result<(), WireError> {
+        let is_receive = c.kind == OpKind::Recv;
+        match c.result {
+            Ok(()) if is_receive => self.received(c),
+            Ok(()) => {
+                if c.user == SENT {
+                    self.sending -= 1;
+                    self.sent.push(c.context);
+                }
+                Ok(())
+            }
+            Err(OpError::PeerDown(reason)) if c.user == Kind::News as u64 => Err(WireError::Other(reason.to_string())),
+            Err(OpError::PeerDown(reason)) => {
+                // Which send it was is all that a number tells; the process is among those that receives wait for.
+                let pid = if is_receive || c.user > SENT { c.context } else { usize::MAX };
+                Err(WireError::Gone { pid, reason })
+            }
+            Err(error) => Err(WireError::Other(format!("a message failed: {error}"))),
+        }
+    }
+
+    fn received(&mut self, c: &Completion) -> Result<(), WireError> {
+        let kind = c.user as usize;
+        if kind == Kind::News as usize {
+            return Err(WireError::Ended);
+        }
+        if kind <= Kind::FirstOdd as usize {
+            self.firsts[kind][c.context] = c.len;
+        }
+        self.posted[kind] -= 1;
+        Ok(())
+    }
+
+    /// Calls until it is not told to try again.
+    fn accepted(&mut self, pid: usize, call: impl Fn(&Endpoint) -> Result<(), EngineError>) -> Result<(), WireError> {
+        loop {
+            match call(&self.endpoint) {
+                Ok(()) => return Ok(()),
+                Err(EngineError::Again) => self.turn()?,
+                Err(EngineError::PeerDown(reason)) => return Err(WireError::Gone { pid, reason }),
+                Err(other) => return Err(WireError::Other(other.to_string())),
+            }
+        }
+    }
+
+    /// Tells these others that it is over, as far as they can be told, and waits until they know, for `patience` at most.
+    pub fn tell(&mut self, others: impl Iterator<Item = usize>, text: &str, patience: Duration) {
+        let mut end = text.len().min(NEWS_BYTES);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let memory = [Iov { base: text.as_ptr().cast_mut(), len: end }];
+        let mut open = 0;
+        for pid in others.filter(|pid| *pid != self.own && *pid < self.peers.len()) {
+            let mut op = self.send_op(pid, Kind::News, 0, &memory, Some(pid));
+            (op.mode, op.copy, op.user) = (SendMode::Acknowledged, true, TOLD);
+            // SAFETY: copied before this returns. Who cannot be told is gone, or finds out by itself.
+            open += usize::from(unsafe { self.endpoint.send(&op) }.is_ok());
+        }
+        let since = Instant::now();
+        while open > 0 && since.elapsed() < patience && self.endpoint.check().is_ok() {
+            self.endpoint.poll(Queue::Both, &mut self.found, AT_ONCE);
+            open -= self.found.drain(..).filter(|c| c.user == TOLD).count().min(open);
+        }
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        // From here on nothing writes to memory of this.
+        self.endpoint.close();
+    }
+}
+
+const _: () = assert!(NEWS_BYTES <= MAX_INJECT_BYTES);
