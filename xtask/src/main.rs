@@ -136,6 +136,8 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
 enum What {
     /// Weir and its rivals under MPI, side by side, written down in docs/lab
     Mpi(bench::Options),
+    /// Supersteps of BSPlib beside the same written with MPI, on one host and around a switch with short queues
+    Bsp(bench::bsp::Options),
     /// Instructions of one MPI_Send and of one MPI_Recv that finds its message
     Counts(bench::counts::Options),
     /// How fast the emulator's switch forwards 1500-byte packets, written down in docs/lab
@@ -211,6 +213,7 @@ fn chore() -> ExitCode {
         Chore::Packaged => suite::packaged(&paths),
         Chore::Predictions { only, program } => suite::predictions(&paths, program, &only),
         Chore::Bench { what: What::Mpi(options) } => bench::run(&paths, &options).map(|()| true),
+        Chore::Bench { what: What::Bsp(options) } => bench::bsp::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Counts(options) } => bench::counts::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Emulator(options) } => bench::emulator::run(&paths, &options).map(|()| true),
         Chore::Predict(options) => predict::run(&paths, &options).map(|()| true),

@@ -45,7 +45,7 @@ impl Mpi {
 }
 
 /// The C programs, by file name without `.c`.
-pub const PROGRAMS: [&str; 17] = [
+pub const PROGRAMS: [&str; 18] = [
     "counts",
     "crowd",
     "pingpong",
@@ -57,6 +57,7 @@ pub const PROGRAMS: [&str; 17] = [
     "isend_flood",
     "overlap",
     "pause",
+    "relation",
     "resident",
     "ring",
     "rma",
@@ -218,7 +219,11 @@ pub fn compile_these(paths: &Paths, mpi: Mpi, programs: &[&str]) -> Result<()> {
         }
         fs::create_dir_all(out.parent().unwrap_or(Path::new("/")))?;
         let mut cc = Command::new(&wrapper);
-        cc.args(["-O2", "-std=gnu11", "-pthread", "-Wall", "-Wextra", "-Werror"]).arg(&source).arg("-o").arg(&out);
+        cc.args(["-O2", "-std=gnu11", "-pthread", "-Wall", "-Wextra", "-Werror"])
+            .arg(&source)
+            .arg("-o")
+            .arg(&out)
+            .arg("-lm");
         run_quiet(&mut cc).with_context(|| format!("{} does not compile with {}", source.display(), mpi.name()))?;
     }
     Ok(())

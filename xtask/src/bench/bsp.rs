@@ -1,0 +1,408 @@
+//! `cargo xtask bench bsp`: supersteps of BSPlib over Weir beside the same h-relations written with MPI, in turns.
+//!
+//! Both sides are started by the same launcher (MPICH's, or Open MPI's for its own), on one host or on the hosts of an emulated network.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use super::measure::Spread;
+use super::{machine, today, write};
+use crate::lab::{self, Lab, Wire};
+use crate::launch::{Job, result_of};
+use crate::mpi::{self, Mpi};
+use crate::paths::Paths;
+use crate::process::{run_quiet, run_shown};
+use crate::stack::{Carrier, Stack};
+
+/// What to measure, and how much.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask bench bsp
+  cargo xtask bench bsp --only host --launches 7
+  cargo xtask bench bsp --only star,loss --seconds 5 --json")]
+pub struct Options {
+    /// Only these groups: host (ranks of one host), star (hosts around a switch with short queues), loss (the same with one packet in a
+    /// hundred lost); or only cells whose names start so: host/2/puts
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Launches of each cell on each side
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    launches: u32,
+    /// How long a program measures
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// Name of the report in docs/lab
+    #[arg(long, default_value = "bsp")]
+    name: String,
+    /// Print the results as JSON
+    #[arg(long)]
+    json: bool,
+    /// Write no report
+    #[arg(long)]
+    no_report: bool,
+    /// Only list the cells
+    #[arg(long)]
+    list: bool,
+    /// Measure the libraries that are there, without building
+    #[arg(long)]
+    no_build: bool,
+}
+
+/// What is done in each superstep. The number is what `tests/mpi/relation.c` calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Sync = 0,
+    Exchange = 1,
+    Puts = 2,
+    Shift = 3,
+}
+
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::Exchange => "exchange",
+            Self::Puts => "puts",
+            Self::Shift => "shift",
+        }
+    }
+}
+
+/// One kind of superstep between so many processes on one network.
+#[derive(Clone, Debug)]
+struct Cell {
+    id: String,
+    operation: Operation,
+    bytes: usize,
+    /// Puts in a superstep, where that is the operation.
+    count: usize,
+    ranks: usize,
+    /// None: one host.
+    wire: Option<Wire>,
+}
+
+/// The puts of a superstep in which packing shows.
+const MANY_PUTS: usize = 10_000;
+/// The emulated switch: what the request for this benchmark names.
+const STAR_RANKS: usize = 8;
+const STAR_MBIT_PER_S: u32 = 1000;
+const STAR_QUEUE_PACKETS: u32 = 64;
+
+fn cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    let mut add = |group: &str, operation: Operation, bytes, ranks, wire: Option<Wire>| {
+        let id = match operation {
+            Operation::Sync => format!("{group}/{ranks}/sync"),
+            _ => format!("{group}/{ranks}/{}/{bytes}", operation.name()),
+        };
+        cells.push(Cell { id, operation, bytes, count: MANY_PUTS, ranks, wire });
+    };
+    for ranks in [2, 4] {
+        add("host", Operation::Sync, 0, ranks, None);
+        add("host", Operation::Puts, 8, ranks, None);
+        for bytes in [1024, 65_536, 1 << 20] {
+            add("host", Operation::Exchange, bytes, ranks, None);
+        }
+    }
+    for (group, loss) in [("star", 0.0), ("loss", 0.01)] {
+        let star = Wire {
+            loss,
+            rate_mbit_per_s: Some(STAR_MBIT_PER_S),
+            delay_us: 20,
+            queue_packets: Some(STAR_QUEUE_PACKETS),
+            ..Wire::default()
+        };
+        add(group, Operation::Sync, 0, STAR_RANKS, Some(star.clone()));
+        for bytes in [16_384, 131_072] {
+            add(group, Operation::Exchange, bytes, STAR_RANKS, Some(star.clone()));
+        }
+        add(group, Operation::Shift, 100_000, STAR_RANKS, Some(star));
+    }
+    cells
+}
+
+/// One way of doing a superstep.
+#[derive(Clone, Debug)]
+struct Side {
+    name: &'static str,
+    /// The MPI whose launcher starts it; and, for a rival, what carries its messages.
+    stack: Stack,
+    /// None: BSPlib over Weir.
+    how: Option<u8>,
+}
+
+/// `tests/mpi/relation.c`'s names of its two ways.
+const ALLTOALLV: u8 = 0;
+const FENCE: u8 = 1;
+
+fn sides(cell: &Cell) -> Vec<Side> {
+    let stack = |mpi, carrier, congestion: Option<&str>| Stack {
+        name: String::new(),
+        mpi,
+        carrier,
+        congestion: congestion.map(str::to_owned),
+        env: Vec::new(),
+    };
+    let (mpich, openmpi) = if cell.wire.is_none() {
+        (stack(Mpi::Mpich, Carrier::Own, None), stack(Mpi::Openmpi, Carrier::Own, None))
+    } else {
+        let tcp = Some("cubic");
+        (stack(Mpi::Mpich, Carrier::OfiTcp, tcp), stack(Mpi::Openmpi, Carrier::Ob1Tcp, tcp))
+    };
+    let side =
+        |name, stack: &Stack, how| Side { name, stack: Stack { name: String::from(name), ..stack.clone() }, how };
+    let ours = stack(Mpi::Mpich, Carrier::Weir, None);
+    vec![
+        side("weir-bsp", &ours, None),
+        side("mpich-alltoallv", &mpich, Some(ALLTOALLV)),
+        side("mpich-fence", &mpich, Some(FENCE)),
+        side("openmpi-alltoallv", &openmpi, Some(ALLTOALLV)),
+        side("openmpi-fence", &openmpi, Some(FENCE)),
+    ]
+}
+
+/// What a launch told, or why it told nothing.
+type Told = Result<Value, String>;
+
+/// Launches by cell and side.
+type Results = BTreeMap<(String, &'static str), Vec<Told>>;
+
+/// Measures and reports.
+///
+/// # Errors
+/// If something cannot be built, or the report cannot be written. A launch that fails is told in its row.
+pub fn run(paths: &Paths, options: &Options) -> Result<()> {
+    let wanted =
+        |cell: &Cell| options.only.is_empty() || options.only.iter().any(|name| cell.id.starts_with(name.as_str()));
+    let cells: Vec<Cell> = cells().into_iter().filter(wanted).collect();
+    if cells.is_empty() {
+        bail!("no group or cell has such a name; --list lists them");
+    }
+    if options.list {
+        for cell in &cells {
+            println!("{:24} {} ranks, {}", cell.id, cell.ranks, network(cell));
+        }
+        return Ok(());
+    }
+    let how = lab::acquire()?;
+    mpi::set_up(paths)?;
+    let programs = Programs::build(paths, !options.no_build)?;
+    let mut about = machine(paths);
+    about.push(("hosts".into(), how.into()));
+    about.push(("launches of each".into(), format!("{}, the sides in turn", options.launches)));
+    let results = measure(paths, options, &cells, &programs)?;
+    let page = page(&results, &cells, &about);
+    if options.json {
+        println!("{:#}", to_json(&results, &cells, &about));
+    } else {
+        println!("{page}");
+    }
+    if !options.no_report {
+        let file = paths.root.join("docs/lab").join(format!("{}-{}.md", today(), options.name));
+        write(&file, &page)?;
+        eprintln!("written to {}", file.display());
+    }
+    Ok(())
+}
+
+/// The compiled programs.
+struct Programs {
+    bsp: PathBuf,
+}
+
+impl Programs {
+    fn build(paths: &Paths, library_too: bool) -> Result<Self> {
+        let folder = paths.target.join("bsp");
+        fs::create_dir_all(&folder)?;
+        let library = folder.join("libweir-bsp.so");
+        if library_too || !library.exists() {
+            run_shown(paths.cargo().args(["build", "--release", "-p", "weir-bsp"]))?;
+            // A new file under the old name: running programs keep the one they have mapped.
+            let fresh = library.with_extension("new");
+            fs::copy(paths.target.join("release/libweir_bsp.so"), &fresh).context("no libweir_bsp.so was built")?;
+            fs::rename(&fresh, &library)?;
+        }
+        let bsp = folder.join("relation");
+        let source = paths.root.join("tests/bsp/relation.c");
+        let mut cc = Command::new("cc");
+        cc.args(["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"])
+            .arg(paths.root.join("include"))
+            .arg(&source);
+        cc.arg("-o").arg(&bsp).arg("-L").arg(&folder).args(["-lweir-bsp", "-lm"]);
+        cc.arg(format!("-Wl,-rpath,{}", folder.display()));
+        run_quiet(&mut cc).with_context(|| format!("{} does not compile", source.display()))?;
+        for mpi in Mpi::ALL {
+            mpi::compile_these(paths, mpi, &["relation"])?;
+        }
+        Ok(Self { bsp })
+    }
+
+    fn of(&self, paths: &Paths, side: &Side) -> PathBuf {
+        if side.how.is_none() { self.bsp.clone() } else { mpi::program(paths, side.stack.mpi, "relation") }
+    }
+}
+
+fn arguments(cell: &Cell, side: &Side, seconds: f64) -> Vec<String> {
+    let operation = match side.how {
+        None => cell.operation.name().to_owned(),
+        Some(_) => (cell.operation as u8).to_string(),
+    };
+    let mut words = vec!["--op".to_owned(), operation, "--bytes".to_owned(), cell.bytes.to_string()];
+    words.extend(["--count".to_owned(), cell.count.to_string(), "--seconds".to_owned(), seconds.to_string()]);
+    if let Some(how) = side.how {
+        words.extend(["--how".to_owned(), how.to_string()]);
+    }
+    words
+}
+
+fn measure(paths: &Paths, options: &Options, cells: &[Cell], programs: &Programs) -> Result<Results> {
+    let mut results = Results::new();
+    let all: usize = cells.iter().map(|cell| sides(cell).len() * options.launches as usize).sum();
+    let bar = ProgressBar::new(all as u64);
+    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)")?);
+    let limit = Duration::from_secs_f64(options.seconds * 4.0 + 60.0);
+    for cell in cells {
+        let lab = cell.wire.as_ref().map(|wire| Lab::start(cell.ranks, wire)).transpose()?;
+        for _ in 0..options.launches {
+            for side in sides(cell) {
+                bar.set_message(format!("{} {}", cell.id, side.name));
+                if let Some(lab) = &lab {
+                    lab.set_congestion(side.stack.congestion.as_deref())?;
+                }
+                let (program, args) = (programs.of(paths, &side), arguments(cell, &side, options.seconds));
+                let job =
+                    Job { stack: &side.stack, ranks: cell.ranks, program: &program, args: &args, limit, env: &[] };
+                let told = told(&job, paths, lab.as_ref())?;
+                results.entry((cell.id.clone(), side.name)).or_default().push(told);
+                bar.inc(1);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    Ok(results)
+}
+
+fn told(job: &Job<'_>, paths: &Paths, lab: Option<&Lab>) -> Result<Told> {
+    let outcome = job.run(paths, lab)?;
+    Ok(result_of(&outcome).filter(|_| outcome.ok()).ok_or_else(|| outcome.cause()))
+}
+
+fn network(cell: &Cell) -> String {
+    cell.wire.as_ref().map_or_else(|| "one host".to_owned(), Wire::describe)
+}
+
+fn spread(results: &Results, cell: &Cell, side: &'static str, key: &str) -> Option<Spread> {
+    let launches = results.get(&(cell.id.clone(), side))?;
+    Spread::of(launches.iter().filter_map(|told| told.as_ref().ok()?.get(key)?.as_f64()).collect())
+}
+
+/// Payload that arrives at each process, as a share of what its link carries meanwhile.
+fn share_of_wire(cell: &Cell, median_us: f64) -> Option<f64> {
+    let rate = cell.wire.as_ref()?.rate_mbit_per_s?;
+    let bytes = match cell.operation {
+        Operation::Exchange => cell.bytes * (cell.ranks - 1),
+        Operation::Shift => cell.bytes,
+        Operation::Sync | Operation::Puts => return None,
+    };
+    Some(bytes as f64 * 8.0 / (f64::from(rate) * median_us))
+}
+
+fn page(results: &Results, cells: &[Cell], about: &[(String, String)]) -> String {
+    let mut text = String::from("# Supersteps: BSPlib over Weir beside MPI\n\n");
+    text += "Each program does the same superstep again and again and checks what comes. `alltoallv`: MPI_Alltoallv of sizes that all know, and MPI_Barrier\n";
+    text += "(10 000 puts are packed and unpacked by the program). `fence`: MPI_Put between two MPI_Win_fence. Times are those of process 0.\n\n";
+    for (key, value) in about {
+        let _ = writeln!(text, "- {key}: {value}");
+    }
+    for cell in cells {
+        let _ = writeln!(text, "\n## {}: {} ranks, {}\n", cell.id, cell.ranks, network(cell));
+        text += "| | median of launches (least to most), us | p99, us | deviation / mean | of the wire | times Weir's |\n|---|---|---|---|---|---|\n";
+        let ours = spread(results, cell, "weir-bsp", "median_us");
+        for side in sides(cell) {
+            text += &row(results, cell, &side, ours);
+        }
+    }
+    text
+}
+
+fn row(results: &Results, cell: &Cell, side: &Side, ours: Option<Spread>) -> String {
+    let Some(median) = spread(results, cell, side.name, "median_us") else {
+        let why = results.get(&(cell.id.clone(), side.name)).and_then(|all| all.first()?.as_ref().err());
+        return format!("| {} | - | - | - | - | {} |\n", side.name, why.map_or("", String::as_str).replace('|', "/"));
+    };
+    let of = |key| spread(results, cell, side.name, key).map_or(f64::NAN, |s| s.median);
+    let wire =
+        share_of_wire(cell, median.median).map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
+    format!(
+        "| {} | {:.2} ({:.2} to {:.2}) | {:.2} | {:.3} | {wire} | {:.2} |\n",
+        side.name,
+        median.median,
+        median.min,
+        median.max,
+        of("p99_us"),
+        of("sd_us") / of("mean_us"),
+        median.median / ours.map_or(f64::NAN, |s| s.median)
+    )
+}
+
+fn to_json(results: &Results, cells: &[Cell], about: &[(String, String)]) -> Value {
+    let about: serde_json::Map<String, Value> =
+        about.iter().map(|(k, v)| (k.clone(), Value::from(v.clone()))).collect();
+    let launches = |cell: &Cell, side: &Side| -> Vec<Value> {
+        let all = results.get(&(cell.id.clone(), side.name)).map_or(&[][..], Vec::as_slice);
+        all.iter().map(|told| told.clone().unwrap_or_else(|cause| json!({ "error": cause }))).collect()
+    };
+    let cells: Vec<Value> = cells
+        .iter()
+        .map(|cell| {
+            let sides: serde_json::Map<String, Value> =
+                sides(cell).iter().map(|side| (side.name.to_owned(), Value::from(launches(cell, side)))).collect();
+            json!({ "cell": cell.id, "ranks": cell.ranks, "network": network(cell), "launches": sides })
+        })
+        .collect();
+    json!({ "about": about, "cells": cells })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_programs_are_there_and_each_cell_has_its_own_name() {
+        let paths = Paths::find();
+        assert!(["bsp", "mpi"].iter().all(|of| paths.root.join("tests").join(of).join("relation.c").is_file()));
+        let names: std::collections::BTreeSet<String> = cells().into_iter().map(|cell| cell.id).collect();
+        assert_eq!(names.len(), cells().len());
+    }
+
+    #[test]
+    fn a_link_that_is_full_all_the_time_is_one() {
+        let cell = cells().into_iter().find(|cell| cell.id == "star/8/exchange/131072").unwrap();
+        let share = share_of_wire(&cell, 131_072.0 * 7.0 * 8.0 / 1000.0).unwrap();
+        assert!((share - 1.0).abs() < 1e-9, "{share}");
+        assert!(share_of_wire(&cells()[0], 1.0).is_none(), "one host has no wire");
+    }
+
+    #[test]
+    fn a_side_that_failed_says_why_in_its_row() {
+        let cell = &cells()[0];
+        let sides = sides(cell);
+        let mut results = Results::new();
+        results.insert(
+            (cell.id.clone(), sides[0].name),
+            vec![Ok(json!({ "median_us": 2.0, "p99_us": 3.0, "mean_us": 2.0, "sd_us": 0.5 }))],
+        );
+        results.insert((cell.id.clone(), sides[1].name), vec![Err("it | broke".to_owned())]);
+        let text = page(&results, &cells()[..1], &[]);
+        assert!(text.contains("| weir-bsp | 2.00 (2.00 to 2.00) | 3.00 | 0.250 | - | 1.00 |"), "{text}");
+        assert!(text.contains("it / broke"), "{text}");
+    }
+}
