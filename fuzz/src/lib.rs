@@ -14,6 +14,7 @@ pub mod guarded;
 pub mod hostile;
 pub mod input;
 pub mod lane;
+pub mod launch;
 pub mod matching;
 pub mod pair;
 pub mod parsers;

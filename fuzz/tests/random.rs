@@ -44,6 +44,15 @@ fn parsers() {
 }
 
 #[test]
+fn launch() {
+    for seed in 0..20_000 {
+        weir_fuzz::launch::run(&random(seed, 200));
+    }
+    // Random steps seldom complete a round of many ranks; alone a rank does.
+    assert!(each(20_000, 200, weir_fuzz::launch::books) > 20);
+}
+
+#[test]
 fn record() {
     let mut models = 0;
     for seed in 0..2000 {

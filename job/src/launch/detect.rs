@@ -1,6 +1,7 @@
 //! Which launcher started this process, and how it is spoken to, by the variables it left and the names of the parents.
 
 use std::fs;
+use std::path::PathBuf;
 
 use super::LaunchError;
 use super::local::SOCKET_VARIABLE;
@@ -70,6 +71,28 @@ const TELLTALES: [(&str, &str, &str, &str); 6] = [
     ("JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_SIZE", "jsrun", "start it by a launcher with PMI or PMIx, or by weir run"),
 ];
 
+/// How many ranks of the job are on this host, as far as the launcher's variables tell: Hydra's, Open MPI's, Slurm's.
+pub fn ranks_here(env: &Env) -> Option<u32> {
+    let text = |name: &str| env.get(name).map(|value| value.to_string_lossy().into_owned());
+    let number = |name: &str| text(name)?.trim().parse::<u32>().ok();
+    let told = number("MPI_LOCALNRANKS").or_else(|| number("OMPI_COMM_WORLD_LOCAL_SIZE"));
+    told.or_else(|| tasks_of_node(&text("SLURM_STEP_TASKS_PER_NODE")?, number("SLURM_NODEID")?)).filter(|n| *n > 0)
+}
+
+/// Slurm's list of tasks by node, as in `4(x2),3`: two nodes with four, then one with three.
+fn tasks_of_node(list: &str, node: u32) -> Option<u32> {
+    let mut first = 0u32;
+    for part in list.split(',') {
+        let (tasks, times) =
+            part.trim().strip_suffix(')').and_then(|part| part.split_once("(x")).unwrap_or((part.trim(), "1"));
+        first = first.checked_add(times.parse().ok()?)?;
+        if node < first {
+            return tasks.parse().ok();
+        }
+    }
+    None
+}
+
 /// More parents than any sane start has.
 const PARENTS_MAX: usize = 64;
 
@@ -134,20 +157,31 @@ fn of_parent(name: &str, pmi: Launcher) -> Option<Launcher> {
 
 /// The names of this process's parents, nearest first. The kernel cuts them to 15 bytes.
 pub fn parents() -> Vec<String> {
+    ancestors().into_iter().map(|(_, name)| name).collect()
+}
+
+/// The program files of this process's parents, nearest first, as far as they may be read: not those of other users.
+pub fn parent_programs() -> Vec<PathBuf> {
+    ancestors().iter().filter_map(|(pid, _)| fs::read_link(format!("/proc/{pid}/exe")).ok()).collect()
+}
+
+/// Numbers and names.
+fn ancestors() -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut pid = "self".to_owned();
     while found.len() < PARENTS_MAX {
         // proc(5): the name in parentheses, then the state and the parent.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let Some((before, after)) = stat.rsplit_once(')') else { break };
-        let name = before.split_once('(').map_or("", |(_, name)| name);
+        let name = before.split_once('(').map_or("", |(_, name)| name).to_owned();
+        let parent = after.split_whitespace().nth(1).unwrap_or("0").to_owned();
         if pid != "self" {
-            found.push(name.to_owned());
+            found.push((pid, name));
         }
-        match after.split_whitespace().nth(1) {
-            Some(parent) if parent != "0" => pid = parent.to_owned(),
-            _ => break,
+        if parent == "0" {
+            break;
         }
+        pid = parent;
     }
     found
 }
@@ -200,6 +234,18 @@ mod tests {
         // One process is one process, and an allocation is no start.
         assert_eq!(of(&[("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "1")], &[]), Ok(Launcher::None));
         assert_eq!(of(&[("SLURM_JOB_ID", "9"), ("SLURM_NTASKS", "8")], &[]), Ok(Launcher::None));
+    }
+
+    #[test]
+    fn who_else_is_on_this_host_is_read_from_variables() {
+        let here = |variables: &[(&str, &str)]| ranks_here(&Env::from_pairs(variables.iter().copied()));
+        assert_eq!(here(&[("MPI_LOCALNRANKS", "3")]), Some(3));
+        assert_eq!(here(&[("OMPI_COMM_WORLD_LOCAL_SIZE", "x")]), None);
+        let slurm = |node| here(&[("SLURM_STEP_TASKS_PER_NODE", "4(x2),3"), ("SLURM_NODEID", node)]);
+        assert_eq!((slurm("0"), slurm("1"), slurm("2"), slurm("3")), (Some(4), Some(4), Some(3), None));
+        for list in ["", "4(x", "(x2)", "4(x99999999999)", "4(x4294967295),1(x2)"] {
+            assert_eq!(tasks_of_node(list, u32::MAX), None, "{list}");
+        }
     }
 
     #[test]

@@ -18,7 +18,11 @@
 
 mod detect;
 mod error;
+mod key;
 pub mod local;
+pub mod pmi;
+mod pmix;
+mod spread;
 
 use std::time::Duration;
 
@@ -67,6 +71,8 @@ impl Limits {
 trait Backend: Send {
     /// All ranks' data, by rank; each at most [`BLOB_MAX_BYTES`].
     fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, LaunchError>;
+    /// All ranks get what rank 0 gives; what others give is not looked at. Counts as an exchange.
+    fn zeros(&mut self, own: &[u8]) -> Result<Vec<u8>, LaunchError>;
     /// Returns when all ranks have called it.
     fn fence(&mut self) -> Result<(), LaunchError>;
     /// Asks for the end of all ranks; does not wait for it.
@@ -125,14 +131,13 @@ impl Job {
         let joined = match launcher {
             Launcher::None => return Self::alone(),
             Launcher::Local => local::client::join(env, limits)?,
-            other => {
-                return Err(LaunchError::Unreachable { launcher: other, problem: "not spoken yet".into() });
-            }
+            Launcher::Pmi1 | Launcher::Pmi2 => pmi::join(env, launcher, limits)?,
+            Launcher::Pmix => pmix::join(env, limits)?,
         };
-        let Joined { backend, rank, size, ranks_here, id, key } = joined;
+        let Joined { mut backend, rank, size, ranks_here, id, key } = joined;
         let key = match key {
             Some(key) => key,
-            None => return Err(LaunchError::Over),
+            None => key::agree(env, rank, |own| backend.zeros(own))?,
         };
         Ok(Self { launcher, backend: Some(backend), rank, size, ranks_here, id, key, failed: false })
     }

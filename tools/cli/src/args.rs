@@ -63,8 +63,12 @@ pub enum Command {
   weir run -n 4 --dry-run ./program                 only show the command
   weir run -n 4 --tag-output ./bsp_program          a program of Weir's own libraries: no MPI is needed
 
-A program that is linked with a library of Weir's own interfaces (libweir-bsp.so) and no MPI is started by weir run itself, on this machine;
---local does the same with any program that finds its place by such a library in another way. Rank 0 has the standard input. When a rank fails
+With --launcher srun an MPI program is started by Slurm, which hands over its interface for that MPI (--mpi=pmi2 for MPICH, pmix for Open MPI) and,
+unless WEIR_KEY or WEIR_KEY_FILE names a key, a key made for this run, in the environment of the ranks.
+
+A program that is linked with a library of Weir's own interfaces (libweir-bsp.so) and no MPI is started by srun within an allocation of Slurm, by
+whichever mpiexec is on PATH with --hosts, else by weir run itself, on this machine; --local does that with any program that finds its place by such
+a library. Rank 0 has the standard input. When a rank fails
 or aborts, all are ended, one line says why, and the exit code is its own; 128 plus the signal if it was killed. SIGINT, SIGTERM, SIGHUP and
 SIGQUIT go to all ranks, which have 10 s to end, SIGUSR1 and SIGUSR2 to all ranks too. Whichever process is killed, nothing is left behind.
 Each run has a job key of its own unless WEIR_KEY or WEIR_KEY_FILE names one. WEIR_LAUNCH_TIMEOUT is how many seconds ranks wait for each other
@@ -223,7 +227,7 @@ pub struct RunArgs {
     /// Machines to run on, separated by commas; the ranks are divided among them
     #[arg(long, value_delimiter = ',', value_name = "HOST", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub hosts: Vec<String>,
-    /// Use this mpiexec
+    /// Use this mpiexec; or srun, Slurm's launcher
     #[arg(long, value_name = "FILE")]
     pub launcher: Option<PathBuf>,
     /// Hand this argument to the launcher; may be given several times
@@ -235,7 +239,7 @@ pub struct RunArgs {
     /// Start the program by weir run itself on this machine, whatever it is linked with
     #[arg(long, conflicts_with_all = ["hosts", "launcher", "launcher_arg", "no_shm"])]
     pub local: bool,
-    /// Begin each line of output with its rank (programs that weir run starts itself)
+    /// Begin each line of output with its rank (what weir run starts itself, or by srun)
     #[arg(long)]
     pub tag_output: bool,
     /// Show the command and its environment instead of running it

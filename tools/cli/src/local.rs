@@ -31,27 +31,14 @@ fn is_face(library: &str) -> bool {
     name.starts_with("libweir-") && !name.starts_with("libweir-fi")
 }
 
-/// What only Weir's own launcher does, and what it does not do.
-///
-/// # Errors
-/// If options do not go together.
-pub fn check(args: &RunArgs, local: bool) -> Result<()> {
-    if args.tag_output && !local {
-        bail!(
-            "--tag-output is for programs that weir run starts itself; an MPI's launcher has an option of its own (--launcher-arg)"
-        );
-    }
-    if local && !args.launcher_arg.is_empty() {
-        bail!("--launcher-arg: the program is started by weir run itself, not by an MPI's launcher");
-    }
-    Ok(())
-}
-
 /// Starts the ranks and waits for them, below a process that leaves nothing behind.
 ///
 /// # Errors
 /// If they cannot be started.
 pub fn run(env: &Env, args: &RunArgs, program: &Path) -> Result<u8> {
+    if !args.launcher_arg.is_empty() {
+        bail!("--launcher-arg: the program is started by weir run itself, not by another launcher");
+    }
     Limits::from_env(env)?;
     key(env)?;
     let mut command = Command::new(this_program()?);

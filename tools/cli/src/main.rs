@@ -14,6 +14,7 @@ mod provider;
 mod run;
 mod running;
 mod settings;
+mod slurm;
 mod stat;
 
 use std::process::ExitCode;

@@ -15,6 +15,7 @@ use weir_job::Env;
 use crate::args::RunArgs;
 use crate::commands::{print_all, print_json, search_path};
 use crate::mpi::{self, Found, Kind};
+use crate::slurm::{self, Needs};
 use crate::{environment, local, provider, settings};
 
 /// The variable that names the file a rank makes when it opens an endpoint (`faces/fabric`).
@@ -27,12 +28,67 @@ pub const MARK_VARIABLE: &str = "WEIR_AGENT_MARK";
 pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     let Some(name) = args.program.first() else { bail!("no program") };
     let program = locate(Path::new(name), env)?;
-    let is_local = args.local || starts_itself(&program, env, &args)?;
-    local::check(&args, is_local)?;
-    if is_local {
-        return local::run(env, &args, &program);
+    // What is linked with an MPI as well finds its ranks as that MPI does.
+    let is_weirs = args.local || (local::face_of(&program, env).is_some() && mpi::linked(&program, env)?.is_none());
+    if is_weirs {
+        return run_weirs(env, &args, &program);
     }
-    let mut found = mpi::of_program(&program, env)?;
+    let (found, srun) = launcher_of(env, &args, &program)?;
+    let launcher = found.launcher.clone().with_context(|| format!("no launcher of {} found", found.kind))?;
+    let provider = provider::find(env)?;
+    let (key, is_for_this_run) = key_of_run(env, srun.is_some())?;
+    // Every rank would say so; but a launcher whose ranks end at once may lose their words.
+    settings::understood(env).map_err(anyhow::Error::msg)?;
+    let folder = provider.parent().unwrap_or(Path::new("/"));
+    let variables = environment::variables(&found, folder, &key, env, args.no_shm);
+
+    let mut command = Command::new(&launcher);
+    match srun {
+        Some(interface) => drop(command.args(slurm::words(&args, interface))),
+        None => by_mpiexec(&mut command, &found, env, &args, &environment::handed_over(&found, &variables))?,
+    }
+    command.arg(&program).args(args.program.iter().skip(1));
+    command.envs(variables.iter().cloned());
+    if args.dry_run {
+        return show_command(Some(&found), &command, &variables, args.json);
+    }
+    if let Some(hint) = environment::shared_memory_hint(found.kind, args.no_shm).filter(|_| may_share(&args)) {
+        eprintln!("weir: {hint}");
+    }
+    if is_for_this_run {
+        if srun.is_none() {
+            eprintln!("weir: no home to keep a job key in: this run has one of its own");
+        }
+        command.env("WEIR_KEY", key.reveal());
+    }
+    let mark = Mark::new()?;
+    command.env(MARK_VARIABLE, mark.file());
+    let code = supervise(&mut command).with_context(|| format!("cannot start {}", launcher.display()))?;
+    // Ranks on other machines make their file there.
+    if !mark.was_made() && srun.is_none() && all_ranks_are_here(env, &args) {
+        unused(&found, &program, code).iter().for_each(|line| eprintln!("weir: {line}"));
+    }
+    if !mark.was_made() && srun.is_none() {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        slots(&found, &args, code, cores).iter().for_each(|line| eprintln!("weir: {line}"));
+    }
+    Ok(code)
+}
+
+/// The MPI of the program with the launcher to use, and Slurm's interface if that launcher is `srun`.
+fn launcher_of(env: &Env, args: &RunArgs, program: &Path) -> Result<(Found, Option<&'static str>)> {
+    let linked = mpi::linked(program, env)?;
+    // Only where it is named, whichever MPI it is; of which a cluster need not have a launcher.
+    if let Some(srun) = slurm::chosen(env, args, Needs::Mpi(Kind::Mpich))? {
+        let mut found = match linked {
+            Some((kind, library)) => Found { kind, version: None, launcher: None, library: library.file },
+            None => mpi::of_program(program, env)?,
+        };
+        let interface = slurm::interface(&srun, Needs::Mpi(found.kind))?;
+        found.launcher = Some(srun);
+        return Ok((found, Some(interface)));
+    }
+    let mut found = mpi::of_program(program, env)?;
     if let Some(launcher) = &args.launcher {
         let given = mpi::of_launcher(launcher)?;
         if given.kind != found.kind {
@@ -40,55 +96,62 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
         }
         found.launcher = given.launcher;
     }
-    let launcher = found.launcher.clone().with_context(|| format!("no launcher of {} found", found.kind))?;
-    let provider = provider::find(env)?;
-    let (key, is_for_this_run) = key_of_run(env)?;
-    // Every rank would say so; but a launcher whose ranks end at once may lose their words.
-    settings::understood(env).map_err(anyhow::Error::msg)?;
-    let folder = provider.parent().unwrap_or(Path::new("/"));
-    let variables = environment::variables(&found, folder, &key, env, args.no_shm);
+    Ok((found, None))
+}
 
-    let mut command = Command::new(&launcher);
+/// A program of Weir's own interfaces: by Slurm in an allocation, on other hosts by whatever `mpiexec` there is, here by ourselves. Its ranks agree on
+/// their key by the launcher.
+fn run_weirs(env: &Env, args: &RunArgs, program: &Path) -> Result<u8> {
+    let srun = slurm::chosen(env, args, Needs::Weir)?;
+    if srun.is_none() && args.hosts.is_empty() && args.launcher.is_none() {
+        return local::run(env, args, program);
+    }
+    settings::understood(env).map_err(anyhow::Error::msg)?;
+    let mut command;
+    if let Some(srun) = srun {
+        let interface = slurm::interface(&srun, Needs::Weir)?;
+        command = Command::new(srun);
+        command.args(slurm::words(args, interface));
+    } else {
+        let found = match &args.launcher {
+            Some(file) => mpi::of_launcher(file)?,
+            None => mpi::on_search_path(None, search_path(env))
+                .context("ranks on other hosts are started by the mpiexec of any MPI")?,
+        };
+        command = Command::new(found.launcher.clone().with_context(|| format!("no launcher of {} found", found.kind))?);
+        by_mpiexec(&mut command, &found, env, args, &[])?;
+    }
+    command.arg(program).args(args.program.iter().skip(1));
+    if args.dry_run {
+        return show_command(None, &command, &[], args.json);
+    }
+    let name = command.get_program().to_owned();
+    supervise(&mut command).with_context(|| format!("cannot start {}", name.display()))
+}
+
+/// The words of an MPI's launcher, up to the program.
+fn by_mpiexec(command: &mut Command, found: &Found, env: &Env, args: &RunArgs, handed: &[String]) -> Result<()> {
+    if args.tag_output {
+        bail!(
+            "--tag-output: {}'s launcher has an option of its own for that; hand it over with --launcher-arg",
+            found.kind
+        );
+    }
     command.args(["-n", &args.ranks.to_string()]);
     if !args.hosts.is_empty() {
         command.args(host_words(found.kind, &args.hosts, args.ranks));
-        start_by_agent(&mut command, found.kind, env, &args.launcher_arg);
+        start_by_agent(command, found.kind, env, &args.launcher_arg);
     }
-    command.args(environment::handed_over(&found, &variables));
-    command.args(&args.launcher_arg).arg(&program).args(args.program.iter().skip(1));
-    command.envs(variables.iter().cloned());
-    if args.dry_run {
-        return show_command(&found, &command, &variables, args.json);
-    }
-    if let Some(hint) = environment::shared_memory_hint(found.kind, args.no_shm).filter(|_| may_share(&args)) {
-        eprintln!("weir: {hint}");
-    }
-    if is_for_this_run {
-        eprintln!("weir: no home to keep a job key in: this run has one of its own");
-        command.env("WEIR_KEY", key.reveal());
-    }
-    let mark = Mark::new()?;
-    command.env(MARK_VARIABLE, mark.file());
-    let code = supervise(&mut command).with_context(|| format!("cannot start {}", launcher.display()))?;
-    // Ranks on other machines make their file there.
-    if !mark.was_made() && all_ranks_are_here(env, &args) {
-        unused(&found, &program, code).iter().for_each(|line| eprintln!("weir: {line}"));
-    }
-    if !mark.was_made() {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        slots(&found, &args, code, cores).iter().for_each(|line| eprintln!("weir: {line}"));
-    }
-    Ok(code)
+    command.args(handed).args(&args.launcher_arg);
+    Ok(())
 }
 
-/// Whether the program uses Weir without an MPI, and all its ranks are to be on this machine.
-fn starts_itself(program: &Path, env: &Env, args: &RunArgs) -> Result<bool> {
-    let elsewhere = !args.hosts.is_empty() || args.launcher.is_some();
-    Ok(!elsewhere && local::face_of(program, env).is_some() && mpi::linked(program, env)?.is_none())
-}
-
-/// The job's key, and whether it was made for this run: where nobody named one and there is no home, as in many containers.
-fn key_of_run(env: &Env) -> Result<(weir_job::JobKey, bool)> {
+/// The job's key, and whether it was made for this run: where nobody named one and there is no home, as in many containers, or where the
+/// launcher hands the environment to all hosts anyway (`hands_over`), so that they need no home in common.
+fn key_of_run(env: &Env, hands_over: bool) -> Result<(weir_job::JobKey, bool)> {
+    if hands_over && ["WEIR_KEY", "WEIR_KEY_FILE"].iter().all(|name| env.get(name).is_none()) {
+        return Ok((weir_job::JobKey::for_one_run()?, true));
+    }
     match environment::key(env) {
         Ok(key) => Ok((key, false)),
         Err(error) if error.is_for_want_of_a_place() => Ok((weir_job::JobKey::for_one_run()?, true)),
@@ -318,7 +381,12 @@ fn startable(file: PathBuf) -> Result<PathBuf> {
     Ok(file)
 }
 
-fn show_command(found: &Found, command: &Command, variables: &[environment::Variable], as_json: bool) -> Result<u8> {
+fn show_command(
+    found: Option<&Found>,
+    command: &Command,
+    variables: &[environment::Variable],
+    as_json: bool,
+) -> Result<u8> {
     let words: Vec<String> = std::iter::once(command.get_program())
         .chain(command.get_args())
         .map(|word| word.to_string_lossy().into_owned())
@@ -344,14 +412,17 @@ mod tests {
 
     #[test]
     fn a_run_without_a_home_has_a_key_of_its_own_and_a_bad_key_stays_an_error() {
-        let nowhere = || key_of_run(&Env::from_pairs([("HOME", "/nonexistent")])).expect("made");
+        let nowhere = || key_of_run(&Env::from_pairs([("HOME", "/nonexistent")]), false).expect("made");
         let ((one, is_new), (other, _)) = (nowhere(), nowhere());
         assert!(is_new && one.bytes != other.bytes);
         let named = Env::from_pairs([("WEIR_KEY", one.reveal())]);
-        let (again, is_new) = key_of_run(&named).expect("read");
+        let (again, is_new) = key_of_run(&named, true).expect("read");
         assert!(!is_new && again.bytes == one.bytes);
-        assert!(key_of_run(&Env::from_pairs([("WEIR_KEY", "short")])).is_err());
-        assert!(key_of_run(&Env::from_pairs([("WEIR_KEY_FILE", "/no/such/file"), ("HOME", "/nonexistent")])).is_err());
+        assert!(key_of_run(&Env::from_pairs([("WEIR_KEY", "short")]), true).is_err());
+        assert!(
+            key_of_run(&Env::from_pairs([("WEIR_KEY_FILE", "/no/such/file"), ("HOME", "/nonexistent")]), false)
+                .is_err()
+        );
     }
 
     #[test]
