@@ -65,10 +65,19 @@ pub struct EngineConfig {
     /// Whether the face is told of peers ([`crate::Endpoint::peer_events`]), and how many may be known at a time that it never inserted; beyond that they are turned away. With none,
     /// nothing is told, and completions do not name who was not inserted. Given by the face.
     pub strangers_max: Option<usize>,
+    /// Whether messages that arrive and that no receive takes wake who sleeps on [`crate::Endpoint::notify_fd`], until somebody looks for them ([`crate::Endpoint::peek`]): for a face that posts no
+    /// receives for requests. Given by the face.
+    pub tell_unasked: bool,
+    /// Whether the sockets take what comes to any address of the host, though only those above are offered to peers: for a server that is reached by host name. Given by the face.
+    pub everywhere: bool,
     /// Processes of the job on this host, if the face knows: with more of them than cores, waiting gives the core away from the first on.
     pub processes_here: Option<usize>,
     /// A silent peer is dead after this time (`WEIR_PEER_TIMEOUT_MS`).
     pub peer_timeout: Duration,
+    /// Whether a peer that did not leave in good order may be inserted again once it was forgotten. To a job it is dead for good; a server that was cut off for a while is not. Given by the face.
+    pub dead_may_return: bool,
+    /// Least time between the questions to a peer of which the network says that its program is gone; the third one that is not answered ends it. Given by the face.
+    pub doubt_interval: Duration,
     /// A peer that never answers is given up after this time (`WEIR_CONNECT_TIMEOUT_MS`).
     pub connect_timeout: Duration,
     /// A send that has found no memory for this long, while messages wait that the program does not receive, fails (`WEIR_SEND_TIMEOUT_MS`). 10 min: longer than a receiver that lives usually computes or
@@ -135,8 +144,12 @@ impl Default for EngineConfig {
             stream_bits: StreamBits::default(),
             multi_order: MultiOrder::default(),
             strangers_max: None,
+            tell_unasked: false,
+            everywhere: false,
             processes_here: None,
             peer_timeout: Duration::from_secs(5),
+            dead_may_return: false,
+            doubt_interval: weir_link::Config::default().doubt_interval,
             connect_timeout: Duration::from_secs(10),
             send_timeout: Duration::from_secs(600),
             watchdog_us: 500,
@@ -276,7 +289,18 @@ const PROVIDERS: &str = "WEIR_INJECT_SIZE";
 /// The most that `fi_inject` may be set to take (`docs/man/fi_weir.7`), bytes.
 const INJECT_MOST_BYTES: usize = 16 << 10;
 /// Settings that other parts of Weir read, by these names alone: keys and the command's.
-const OTHERS: [&str; 3] = ["WEIR_KEY", "WEIR_KEY_FILE", "WEIR_LIB"];
+const OTHERS: [&str; 10] = [
+    "WEIR_KEY",
+    "WEIR_KEY_FILE",
+    "WEIR_LIB",
+    "WEIR_BMI_BYTES",
+    "WEIR_BMI_HEADER_MS",
+    "WEIR_BMI_OPEN",
+    "WEIR_BMI_PEERS_MAX",
+    "WEIR_BMI_PEER_BYTES",
+    "WEIR_BMI_STALL_MS",
+    "WEIR_BMI_TCP_WIRE",
+];
 /// What the emulator tells the programs it runs; nobody sets them.
 const TOLD: [&str; 4] = ["WEIR_HOSTS", "WEIR_HOSTFILE", "WEIR_LAUNCH_AGENT", "WEIR_NETWORKS"];
 /// What Weir's own tools and tests tell each other.

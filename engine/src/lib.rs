@@ -238,6 +238,38 @@ impl Endpoint {
         self.shared.enter().ok()?.st.messages.peer_name(peer)
     }
 
+    /// Where a peer is, as far as is known.
+    #[must_use]
+    pub fn peer_address(&self, peer: u32) -> Option<std::net::SocketAddr> {
+        self.shared.enter().ok()?.st.proto().peer_address(weir_link::PeerId(peer))
+    }
+
+    /// Asks who lives at these addresses of one host, for a caller that was not given a name. The answer comes as [`PeerEvent::Answer`], which wakes a sleeper as completions do: a name to be
+    /// inserted, or why there is none. Nothing is kept of it on the other side. Returns the ticket by which the answer is known.
+    ///
+    /// # Errors
+    /// [`EngineError::Again`] when as many are asked as may be, [`EngineError::Invalid`] without an address, [`EngineError::Closed`].
+    pub fn ask(&self, addresses: &[std::net::SocketAddr]) -> Result<u64, EngineError> {
+        if addresses.is_empty() {
+            return Err(EngineError::Invalid("no address to ask at"));
+        }
+        let mut core = self.shared.enter()?;
+        if core.st.closed {
+            return Err(EngineError::Closed);
+        }
+        let now = now();
+        let ticket = core.st.proto_mut().ask(now, addresses).ok_or(EngineError::Again)?;
+        core.transmit(now);
+        self.shared.look_soon();
+        Ok(ticket)
+    }
+
+    /// Asks no further.
+    pub fn ask_no_more(&self, ticket: u64) {
+        let Ok(mut core) = self.shared.enter() else { return };
+        core.st.proto_mut().ask_no_more(ticket);
+    }
+
     /// Starts a send.
     ///
     /// # Errors
@@ -401,6 +433,15 @@ impl Endpoint {
         let now = now();
         let Ok(mut core) = self.shared.enter() else { return false };
         let cancelled = core.st.messages.cancel(now, context);
+        self.wake_sleeper(&core);
+        cancelled
+    }
+
+    /// Cancels a send whose receiver has not asked for it yet; its completion says so, and its memory is the caller's again. False when there is none: what is on its way, or was copied, goes on to
+    /// its end, which a peer that lives makes soon, and the peer's death at the latest ([`Endpoint::drop_peer`]).
+    pub fn cancel_send(&self, context: usize) -> bool {
+        let Ok(mut core) = self.shared.enter() else { return false };
+        let cancelled = core.st.messages.cancel_send(context);
         self.wake_sleeper(&core);
         cancelled
     }

@@ -131,6 +131,98 @@ fn the_death_of_a_peer_is_told_of_before_its_operations_fail() {
     }
 }
 
+/// Asks who lives at the first address of `of`, at this port.
+fn ask(asker: &Endpoint, port: u16, other: &Endpoint) -> Result<[u8; 48], DownReason> {
+    let ticket = asker.ask(&[std::net::SocketAddr::from(([127, 0, 0, 1], port))]).expect("room");
+    until(&[asker, other], || {
+        events(asker).into_iter().find_map(|event| match event {
+            PeerEvent::Answer { ticket: of, found } if of == ticket => Some(found),
+            _ => None,
+        })
+    })
+}
+
+fn port_of(ep: &Endpoint) -> u16 {
+    u16::from_be_bytes([ep.name()[2], ep.name()[3]])
+}
+
+#[test]
+fn who_lives_at_an_address_can_be_asked_and_is_then_reached_by_name() {
+    for cfg in carriers() {
+        let server = open(EngineConfig { strangers_max: Some(4), ..cfg.clone() });
+        let client = open(EngineConfig { strangers_max: Some(0), ..cfg });
+        let name = ask(&client, port_of(&server), &server).expect("it is there");
+        assert_eq!(name[8..16], server.name()[8..16]);
+        assert_eq!(events(&server), [], "nobody has come");
+        let to = client.insert_peer(&name).expect("name");
+        assert_eq!(client.insert_peer(&server.name()).expect("name"), to, "by either name it is one peer");
+        let from = asks(&client, to, &server, 1);
+        assert_eq!(events(&server), [PeerEvent::Arrived { peer: from }]);
+        assert_eq!(client.peer_address(to).map(|a| a.port()), Some(port_of(&server)));
+        // Where nobody is the network says so.
+        let port = port_of(&server);
+        server.close();
+        drop(server);
+        assert_eq!(ask(&client, port, &client), Err(DownReason::Unreachable));
+    }
+}
+
+#[test]
+fn a_send_that_nobody_has_asked_for_can_be_given_up_and_who_takes_it_later_is_told() {
+    for cfg in carriers() {
+        let [a, b] = [0, 1].map(|_| open(cfg.clone()));
+        let to = a.insert_peer(&b.name()).expect("name");
+        let back = b.insert_peer(&a.name()).expect("name");
+        let (mut long, mut room, mut short, mut heard) = (pattern(4 << 20, 1), vec![0; 4 << 20], [7; 8], [0; 8]);
+        let (l, r, s, h) = (iov(&mut long), iov(&mut room), iov(&mut short), iov(&mut heard));
+        // SAFETY: all memory here outlives the completions that are waited for.
+        unsafe { a.send(&send_op(to, 1, &l, SendMode::Transmit)).expect("accepted") };
+        assert!(!a.cancel_send(usize::MAX), "there is none of this context");
+        assert!(a.cancel_send(send_op(to, 1, &l, SendMode::Transmit).context));
+        assert_eq!(completion(&a, &b).result, Err(OpError::Cancelled));
+        long.fill(0);
+        // SAFETY: as above.
+        unsafe { b.recv(&recv_op(Some(back), 1, &r)).expect("posted") };
+        assert_eq!(completion(&b, &a).result, Err(OpError::Cancelled));
+        // Those behind it are as ever.
+        // SAFETY: as above.
+        unsafe { b.recv(&recv_op(Some(back), 2, &h)).expect("posted") };
+        // SAFETY: as above.
+        unsafe { a.send(&send_op(to, 2, &s, SendMode::Delivery)).expect("accepted") };
+        assert_eq!(completion(&b, &a).result, Ok(()));
+        assert_eq!(completion(&a, &b).result, Ok(()));
+        assert_eq!(heard, short);
+    }
+}
+
+#[test]
+fn a_message_that_nobody_posted_for_wakes_who_wants_to_know() {
+    for cfg in carriers() {
+        for wants in [true, false] {
+            let server = open(EngineConfig { tell_unasked: wants, ..cfg.clone() });
+            let client = open(cfg.clone());
+            let to = client.insert_peer(&server.name()).expect("name");
+            let mut data = pattern(8, 1);
+            let piece = iov(&mut data);
+            // SAFETY: the memory outlives the completion.
+            unsafe { client.send(&send_op(to, 1, &piece, SendMode::Delivery)).expect("accepted") };
+            assert_eq!(completion(&client, &server).result, Ok(()));
+            assert_eq!(server.arm(), !wants);
+            let look = weir_engine::PeekOp {
+                source: None,
+                class: weir_engine::Class::Tagged,
+                tag: 1,
+                ignore: 0,
+                claim: false,
+                discard: false,
+                context: 0,
+            };
+            assert!(server.peek(&look).expect("it can be looked for").is_some());
+            assert!(server.arm(), "it was looked for");
+        }
+    }
+}
+
 #[test]
 fn endpoints_whose_tags_mean_other_things_refuse_each_other() {
     for cfg in carriers() {

@@ -37,6 +37,11 @@ impl Paths {
         self.provider_dir().join("libweir-fi.so")
     }
 
+    /// BMI's library, once built.
+    pub fn bmi(&self) -> PathBuf {
+        self.provider_dir().join("libweir-bmi.so")
+    }
+
     /// The virtual environments and the compiled test programs.
     pub fn mpi(&self) -> PathBuf {
         self.target.join("mpi")

@@ -104,6 +104,10 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// A peer is dead when nothing was heard for this long; a PING goes out after a quarter of it.
     pub peer_timeout: Duration,
+    /// Whether a peer that did not leave in good order may be named again once it was forgotten. To a job it is dead for good; a server that was cut off for a while is not.
+    pub dead_may_return: bool,
+    /// Least time between the questions to a peer that is said to be gone (spec 9).
+    pub doubt_interval: Duration,
     /// PINGs in the last quarter of it (25: with half of the packets lost each way, one peer in 10^5 that lives is given up after a silence, not one in 300).
     pub last_pings: u32,
     /// How long a closing endpoint keeps resending.
@@ -177,6 +181,8 @@ impl Default for Config {
             handshake_retry_answered: Duration::from_millis(100),
             connect_timeout: Duration::from_secs(10),
             peer_timeout: Duration::from_secs(5),
+            dead_may_return: false,
+            doubt_interval: Duration::from_millis(50),
             last_pings: 25,
             linger: Duration::from_secs(5),
             init_rate_per_s: 100_000,

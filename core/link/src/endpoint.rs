@@ -105,6 +105,9 @@ pub struct Endpoint {
     pub(crate) reset_seen_limit: RateLimit,
     pub(crate) reset_limit: RateLimit,
     pub(crate) closing: bool,
+    /// Who is asked for at which addresses, and what was found.
+    pub(crate) askings: Vec<crate::asking::Asking>,
+    pub(crate) answers: Vec<crate::asking::Answer>,
 }
 
 /// The association of `$peer` and the context to work on it, from disjoint fields of the endpoint.
@@ -124,8 +127,8 @@ fn is_armed(assocs: &[Box<Association>], &Reverse((t, peer)): &Reverse<(Time, Pe
 }
 
 impl Endpoint {
-    /// Makes an endpoint. `endpoint_id` must be random and new for each incarnation, and is drawn from `seed` if it is 0
-    /// (which on the wire means "whoever is at this address"); `local_addrs` are told to peers, best first; `seed` is the
+    /// Makes an endpoint. `endpoint_id` must be random and new for each incarnation, and is drawn from `seed` if it is 0 or
+    /// all ones (which on the wire mean "whoever is at this address" and "who is there?"); `local_addrs` are told to peers, best first; `seed` is the
     /// only source of randomness (cookies, nonces, association ids).
     #[must_use]
     pub fn new(
@@ -139,7 +142,10 @@ impl Endpoint {
         config.session.control_len_max = crate::build::control_len_max(&config);
         let mut rng = ChaCha12Rng::from_seed(seed);
         let handshake = Handshake::new(&job_key, &mut rng);
-        let endpoint_id = if endpoint_id == 0 { rng.next_u64().max(1) } else { endpoint_id };
+        let endpoint_id = match endpoint_id {
+            0 | crate::asking::NOBODY => rng.next_u64().clamp(1, crate::asking::NOBODY - 1),
+            given => given,
+        };
         Endpoint {
             handshake,
             counters: Counters::default(),
@@ -167,6 +173,8 @@ impl Endpoint {
             reset_seen_limit: RateLimit::new(config.init_rate_per_s),
             reset_limit: RateLimit::new(config.reset_rate_per_s),
             closing: false,
+            askings: Vec::new(),
+            answers: Vec::new(),
             cfg: config,
         }
     }
@@ -182,6 +190,9 @@ impl Endpoint {
         let known = if id == 0 { self.at_address(&addrs) } else { self.by_endpoint.get(&id).copied() };
         // One that left in good order, and was forgotten, may be there again.
         let in_order = |p: PeerId| {
+            if self.cfg.dead_may_return {
+                return true;
+            }
             let reason = self.sessions.get(p).and_then(Session::down);
             matches!(reason, Some(DownReason::Closed | DownReason::LocalClose))
         };
@@ -320,6 +331,13 @@ impl Endpoint {
         Some(id)
     }
 
+    /// Where the peer is: by the path that carries its data, else by its name.
+    #[must_use]
+    pub fn peer_address(&self, peer: PeerId) -> Option<SocketAddr> {
+        let a = self.assocs.get(peer.0 as usize)?;
+        a.path().map(|path| path.remote).or_else(|| a.addrs.first().copied())
+    }
+
     /// The random id of the peer's incarnation; 0 for an unknown peer.
     #[must_use]
     pub fn peer_endpoint_id(&self, peer: PeerId) -> u64 {
@@ -382,15 +400,17 @@ impl Endpoint {
     /// Packets carry what some peer sends, or an association is being opened: arrivals are to be expected.
     #[must_use]
     pub fn expects_packets(&self) -> bool {
-        self.assocs.iter().any(|a| {
-            matches!(a.state, State::Opening) || (a.state == State::Up && self.sessions.get(a.id).is_some_and(carries))
-        })
+        !self.askings.is_empty()
+            || self.assocs.iter().any(|a| {
+                matches!(a.state, State::Opening)
+                    || (a.state == State::Up && self.sessions.get(a.id).is_some_and(carries))
+            })
     }
 
     /// Some association is up, or being opened.
     #[must_use]
     pub fn has_associations(&self) -> bool {
-        self.assocs.iter().any(|a| matches!(a.state, State::Opening | State::Up))
+        !self.askings.is_empty() || self.assocs.iter().any(|a| matches!(a.state, State::Opening | State::Up))
     }
 
     /// The sessions, which other carriers share.
@@ -474,6 +494,7 @@ impl Endpoint {
     /// The network says that no program has this port any more (ICMP port unreachable). A hint that may be forged or of a
     /// firewall: the peers there are asked, and given up only when they do not answer while the hint repeats (spec 9).
     pub fn refused(&mut self, now: Time, remote: SocketAddr) {
+        self.asking_unreachable(remote);
         for i in 0..self.assocs.len() {
             let a = &mut self.assocs[i];
             if a.paths.iter().any(|p| p.remote == remote) {
@@ -551,15 +572,15 @@ impl Endpoint {
             return Some(Time::ZERO);
         }
         let t = self.timers.peek().map(|r| r.0.0);
-        match (t, self.sessions.common().grants.deadline()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        [t, self.sessions.common().grants.deadline(), self.asking_due()].into_iter().flatten().min()
     }
 
     /// `next_timeout` has passed.
     pub fn handle_timeout(&mut self, now: Time, events: &mut Vec<Event>) {
         self.sessions.common_mut().advance(now);
+        if !self.askings.is_empty() {
+            self.send_askings(now);
+        }
         while let Some(&Reverse((t, peer))) = self.timers.peek() {
             if t > now {
                 break;

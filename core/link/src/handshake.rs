@@ -50,7 +50,7 @@ pub(crate) fn name_parts(name: &EndpointName) -> (u64, SmallVec<[SocketAddr; 2]>
     (name.endpoint_id, name.addresses.iter().map(|ip| SocketAddr::new(*ip, name.port)).collect())
 }
 
-fn reason_of(code: RefuseCode) -> DownReason {
+pub(crate) fn reason_of(code: RefuseCode) -> DownReason {
     match code {
         RefuseCode::StaleIncarnation => DownReason::StaleIncarnation,
         RefuseCode::Features | RefuseCode::Other(_) => DownReason::Version,
@@ -198,7 +198,7 @@ impl Endpoint {
             Ok(Kind::Cookie | Kind::Accept | Kind::Refuse) => {
                 let id = datagram.get(8..16).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
                 let a = self.assocs.get((id & ((1 << INDEX_BITS) - 1)) as usize);
-                if !a.is_some_and(|a| a.state == State::Opening && a.local_id == id) {
+                if !a.is_some_and(|a| a.state == State::Opening && a.local_id == id) && !self.is_asking(id) {
                     self.counters.dropped_state += 1;
                     return false;
                 }
@@ -234,6 +234,9 @@ impl Endpoint {
     /// The endpoint wanted is believed, wherever it says so. That another one lives at its address is believed only of
     /// that address, and when it answers several times: a stranger may have repeated our INIT to a third member.
     fn on_refuse(&mut self, now: Time, meta: &RxMeta, r: &wire::Refuse, events: &mut Vec<Event>) {
+        if self.on_asking_refused(meta, r) {
+            return;
+        }
         let peer = PeerId(r.opener_association as u32 & ((1 << INDEX_BITS) - 1));
         let ours = with_association!(self, peer, now)
             .filter(|(a, _)| a.local_id == r.opener_association && a.state == State::Opening);

@@ -12,6 +12,7 @@ extern crate alloc;
 mod acking;
 mod alone;
 mod api;
+mod asking;
 mod association;
 mod build;
 mod config;
@@ -40,6 +41,7 @@ mod show;
 mod twins;
 
 pub use api::*;
+pub use asking::{ASKINGS_MAX, Answer};
 pub use config::{Config, CongestionKind};
 pub use congestion::{Acked, Congestion};
 pub use counters::{Counters, PathStats, PeerCounters, PeerStats};

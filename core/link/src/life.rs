@@ -14,8 +14,7 @@ use crate::{DownReason, Event, Time};
 const VERDICT_HINTS: u8 = 3;
 /// Questions after which a doubt is dropped when the hints stayed away.
 const DOUBT_PINGS: u8 = 6;
-/// Least time between them, and the same for a closing endpoint, whose peer is likely to be gone. Above what schedulers do.
-const DOUBT_INTERVAL_NS: u64 = 50_000_000;
+/// Least time between them for a closing endpoint, whose peer is likely to be gone (else [`crate::Config::doubt_interval`]). Above what schedulers do.
 const DOUBT_CLOSING_NS: u64 = 10_000_000;
 
 /// Hints that the peer is gone, while it has not spoken (spec 9).
@@ -116,7 +115,7 @@ impl Association {
         }
         let path = self.paths.get(usize::from(self.primary));
         let pto = path.map_or(0, |p| p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, ack_delay));
-        let least = if self.closing.is_some() { DOUBT_CLOSING_NS } else { DOUBT_INTERVAL_NS };
+        let least = if self.closing.is_some() { DOUBT_CLOSING_NS } else { cx.cfg.doubt_interval.as_nanos() as u64 };
         d.pings += 1;
         d.at = cx.now.plus_ns((2 * pto).max(least));
         self.ping = true;

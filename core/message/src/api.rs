@@ -178,14 +178,23 @@ pub enum PeerEvent {
         /// Why.
         reason: DownReason,
     },
+    /// Who lives at the addresses that were asked (`Endpoint::ask`): its name, to be inserted; or why nobody was found.
+    Answer {
+        /// Of which asking.
+        ticket: u64,
+        /// The name, or why there is none.
+        found: Result<[u8; 48], DownReason>,
+    },
 }
 
 impl PeerEvent {
-    /// Of whom it tells.
+    /// Of whom it tells, if that is a peer that has a number.
     #[must_use]
-    pub fn peer(&self) -> u32 {
-        let (Self::Arrived { peer } | Self::Down { peer, .. }) = *self;
-        peer
+    pub fn peer(&self) -> Option<u32> {
+        match *self {
+            Self::Arrived { peer } | Self::Down { peer, .. } => Some(peer),
+            Self::Answer { .. } => None,
+        }
     }
 }
 

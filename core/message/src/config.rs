@@ -15,6 +15,8 @@ pub struct Config {
     /// Whether the caller is told of peers ([`Messages::take_news`](crate::Messages::take_news)), and how many may be known at a time that it never inserted. With none, nothing is told, and
     /// completions do not name who was not inserted.
     pub strangers_max: Option<usize>,
+    /// Whether a message that arrives and that no receive takes counts as something to wake a sleeper for, until somebody looks for it ([`Messages::peek`](crate::Messages::peek)).
+    pub tell_unasked: bool,
     /// Streams per peer, 1 to 64.
     pub streams: u16,
     /// What of a tag decides over its stream. All endpoints of a job have the same: two that differ refuse to talk.
@@ -88,6 +90,7 @@ impl Default for Config {
             copy_bytes: 64 << 10,
             streams: 10,
             strangers_max: None,
+            tell_unasked: false,
             stream_bits: StreamBits::default(),
             multi_order: MultiOrder::default(),
             send_timeout: Duration::from_secs(600),

@@ -56,6 +56,8 @@ pub struct Messages<M, S> {
     pub(crate) overran: Vec<u32>,
     /// What the caller was not told of peers yet: at most that each of those it knows has come, and has gone.
     pub(crate) news: Vec<PeerEvent>,
+    /// A message has come that no receive took, and nobody has looked for one since.
+    pub(crate) unasked: bool,
     /// Strangers for whom there is no place.
     pub(crate) refused: Vec<u32>,
     own_name: [u8; 48],
@@ -122,6 +124,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             kept_max: cfg.answers_max(),
             overran: Vec::new(),
             news: Vec::new(),
+            unasked: false,
             refused: Vec::new(),
             events: Vec::new(),
             matches: Vec::new(),
@@ -157,7 +160,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// Forgets that the caller knows this peer; what is under way goes on.
     pub fn remove_peer(&mut self, now: Time, peer: u32) {
         self.peers.no_stranger(peer);
-        self.news.retain(|event| event.peer() != peer);
+        self.news.retain(|event| event.peer() != Some(peer));
         let Some(slot) = self.peers.get_mut(peer) else { return };
         slot.inserted = false;
         if slot.down.is_some() {
@@ -187,6 +190,12 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// Moves what is new of peers to `out`, oldest first.
     pub fn take_news(&mut self, out: &mut Vec<PeerEvent>) {
         out.append(&mut self.news);
+        let proto = self.sessions.endpoint_mut();
+        if proto.has_answers() {
+            out.extend(
+                proto.take_answers().into_iter().map(|a| PeerEvent::Answer { ticket: a.ticket, found: a.found }),
+            );
+        }
     }
 
     /// A stranger for whom there is no place: whoever carries its packets or records is to end that.
@@ -259,9 +268,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.done.len()
     }
 
-    /// Whether any completion waits, or news of a peer.
+    /// Whether any completion waits, or news of a peer, or a message that nobody has looked for ([`Config::tell_unasked`](crate::Config)).
     pub fn has_completions(&self) -> bool {
-        !self.done.is_empty() || !self.news.is_empty()
+        !self.done.is_empty() || !self.news.is_empty() || self.unasked || self.sessions.endpoint().has_answers()
     }
 
     /// Operations ended so far.

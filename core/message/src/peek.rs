@@ -21,6 +21,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         if op.claim && self.claims.contains_key(&op.context) {
             return Err(MessageError::Invalid("this context already holds a claimed message"));
         }
+        self.unasked = false;
         let source = op.source.map_or(Source::Any, Source::Peer);
         let found = if op.claim || op.discard {
             self.matcher.claim(op.class, source, op.tag, op.ignore)

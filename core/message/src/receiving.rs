@@ -207,6 +207,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let Some(m) = self.msgs.get_mut(k) else { return };
         m.held = true;
         let peer = m.peer;
+        self.unasked |= self.cfg.tell_unasked;
         let ahead = self.unexpected.hold(peer);
         if ahead > 0 {
             self.counters.credit_ahead += u64::from(ahead);

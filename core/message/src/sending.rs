@@ -216,6 +216,19 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         Ok(())
     }
 
+    /// Gives up sends of this context that their receivers have not asked for yet; their completions say so, and their memory is the caller's again. A receiver that takes such a message later
+    /// is told that it was given up. False when there is none: what is on its way, or was copied, goes on to its end.
+    pub fn cancel_send(&mut self, context: usize) -> bool {
+        let own = self.loopback.peer;
+        let waiting = self.sends.waiting(context, own);
+        for &k in &waiting {
+            if let Some(s) = self.sends.remove(k) {
+                self.finish_send(s, Err(OpError::Cancelled));
+            }
+        }
+        !waiting.is_empty()
+    }
+
     /// The receiver matched an eager message whose sender wanted to know.
     pub(crate) fn matched(&mut self, peer: u32, op: u64) {
         let k = key::<SendKey>(op);

@@ -155,6 +155,12 @@ impl<M> Sends<M> {
         self.keys_of(|s| Some(s.peer) != own)
     }
 
+    /// Messages of this context to others than this endpoint itself (`own`) that wait to be asked for.
+    pub(crate) fn waiting(&self, context: usize, own: Option<u32>) -> Vec<SendKey> {
+        let waits = |s: &SendState<M>| s.role == Role::Requested && s.kind == OpKind::Send && !s.announced;
+        self.keys_of(|s| s.context == context && waits(s) && Some(s.peer) != own)
+    }
+
     /// Elements of an atomic operation.
     pub(crate) fn elements_of(&self, parent: SendKey) -> Vec<SendKey> {
         self.keys_of(|s| s.role == Role::Atomic(Some(parent)))

@@ -144,6 +144,15 @@ Some counters of large messages, which go by TCP (lanes) where the network allow
     Predict(Box<weir_predict_tool::args::PredictArgs>),
     /// Emulate a network of hosts and run a command in it
     Emulate(Box<weir_emulate::cli::Args>),
+    /// What programs with BMI (OrangeFS, Mercury) need, and whether a server lives
+    #[command(after_help = "Examples:
+  eval $(weir bmi env); pvfs2-ls /mnt               a client that brings a BMI of its own
+  weir bmi ping weir://server:3334                  0: somebody answers
+  weir bmi ping --timeout-ms 500 tcp://server:3334
+
+Programs of your own: cc prog.c $(pkg-config --cflags --libs weir-bmi). weir-bmi(7) has the rest.
+Exit code 1 if nobody answers, or something else failed.")]
+    Bmi(BmiArgs),
     /// Print shell completions
     #[command(after_help = "Examples:
   weir completions bash > ~/.local/share/bash-completion/completions/weir
@@ -194,6 +203,33 @@ pub fn with_np(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         };
     }
     all
+}
+
+/// What `weir bmi` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum BmiAction {
+    /// Print the variables by which an unmodified client uses Weir
+    Env,
+    /// Ask whether somebody answers at a URL
+    Ping,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct BmiArgs {
+    /// What to do
+    #[arg(value_enum)]
+    pub action: BmiAction,
+    /// ping: whom
+    pub url: Option<String>,
+    /// ping: how long to wait, ms
+    #[arg(long, default_value_t = 5000, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
+    pub timeout_ms: u32,
+    /// env: whose syntax to print
+    #[arg(long, value_enum, default_value = "bash")]
+    pub shell: Shell,
+    /// Answer with one JSON document
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// How to answer.

@@ -12,7 +12,7 @@ use weir_job::Env;
 use crate::args::{Args, Command, DoctorArgs, EXIT_FAILED, EnvArgs, Output, StatArgs};
 use crate::doctor::Severity;
 use crate::mpi::Kind;
-use crate::{carriers, change, doctor, environment, interfaces, local, mpi, pages, provider, run, settings, stat};
+use crate::{bmi, carriers, change, doctor, environment, interfaces, local, mpi, pages, provider, run, settings, stat};
 
 /// Does what the command line asks; returns the exit code.
 ///
@@ -41,6 +41,7 @@ pub fn run(args: Args) -> Result<u8> {
         Command::Export(args) => weir_report::cli::export(&args).map_err(|error| anyhow!("{error}")),
         Command::Predict(args) => Ok(weir_predict_tool::run(&args)),
         Command::Emulate(args) => weir_emulate::cli::run(*args),
+        Command::Bmi(args) => bmi::run(&env, &args),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Args::command(), "weir", &mut text);
@@ -260,9 +261,10 @@ fn man(dir: Option<&Path>) -> Result<u8> {
 }
 
 /// The pages written by hand.
-const WRITTEN: [(&str, &str); 2] = [
+const WRITTEN: [(&str, &str); 3] = [
     ("weir-emulate.1", include_str!("../../../docs/man/weir-emulate.1")),
     ("fi_weir.7", include_str!("../../../docs/man/fi_weir.7")),
+    ("weir-bmi.7", include_str!("../../../docs/man/weir-bmi.7")),
 ];
 
 #[cfg(test)]

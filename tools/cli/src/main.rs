@@ -1,6 +1,7 @@
 //! The command `weir`: runs programs over Weir, says what is wrong, shows counters, emulates networks.
 
 mod args;
+mod bmi;
 mod carriers;
 mod change;
 mod commands;

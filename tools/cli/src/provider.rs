@@ -55,7 +55,7 @@ pub fn find(env: &weir_job::Env) -> Result<PathBuf> {
 
 /// Where the provider is beside this program, wherever both were moved to: in `lib/weir` of its prefix (installed by a package of any kind), in `lib` (`cargo xtask build`), or in what that
 /// built, where the program is the one in Cargo's own folder. (The system tells the program's file, not a link to it.)
-fn beside(program: &Path) -> Vec<PathBuf> {
+pub fn beside(program: &Path) -> Vec<PathBuf> {
     let prefix = program.canonicalize().ok().and_then(|file| Some(file.parent()?.parent()?.to_owned()));
     let of = |prefix: PathBuf| ["lib/weir", "lib64/weir", "lib", "weir/lib"].map(|folder| prefix.join(folder));
     prefix.map(of).into_iter().flatten().collect()

@@ -11,6 +11,8 @@ pub struct UdpConfig {
     pub ifaces: Vec<String>,
     /// Serve exactly this address and port; overrides the fields above and `port`.
     pub bind: Option<SocketAddr>,
+    /// Bind to the unspecified address, of both families where the system has both, and take what comes to any address of the host; `addrs` and `ifaces` say only what is told to peers.
+    pub everywhere: bool,
     /// UDP port; 0: any free one.
     pub port: u16,
     /// How many ports from `port` upwards to try; 1 (or 0) means just that one.
@@ -38,6 +40,7 @@ impl Default for UdpConfig {
             addrs: Vec::new(),
             ifaces: Vec::new(),
             bind: None,
+            everywhere: false,
             port: 0,
             port_span: 1,
             // A 100 Gbit/s sender fills this in 0.7 ms: about the longest a busy receiver's core is elsewhere.

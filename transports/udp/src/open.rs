@@ -29,8 +29,8 @@ pub struct Opened {
 pub fn open(cfg: &UdpConfig) -> io::Result<Opened> {
     let all = interfaces::interfaces()?;
     let chosen = choose(cfg, &all)?;
-    let v6_wanted = chosen.iter().any(|i| i.addr.is_ipv6());
-    let v4_wanted = chosen.iter().any(|i| i.addr.is_ipv4());
+    let v6_wanted = cfg.everywhere || chosen.iter().any(|i| i.addr.is_ipv6());
+    let v4_wanted = cfg.everywhere || chosen.iter().any(|i| i.addr.is_ipv4());
     let (socket, v6) = match make(v6_wanted, v4_wanted) {
         Ok(socket) => (socket, v6_wanted),
         // No IPv6 in this kernel, yet an IPv6 address was asked for next to IPv4 ones: serve those.
@@ -38,9 +38,9 @@ pub fn open(cfg: &UdpConfig) -> io::Result<Opened> {
         Err(e) => return Err(e),
     };
     let served: Vec<&Interface> = chosen.iter().filter(|i| v6 || i.addr.is_ipv4()).collect();
-    let multi = served.len() > 1;
+    let multi = served.len() > 1 || cfg.everywhere;
     let ip = match served.as_slice() {
-        [only] => only.addr,
+        [only] if !cfg.everywhere => only.addr,
         _ if v6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
     };

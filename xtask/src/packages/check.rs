@@ -195,7 +195,11 @@ fn the_same_again(paths: &Paths, origin: &Origin, packages: &Packages, built: &P
 pub fn of_this_machine(paths: &Paths, report: &mut dyn FnMut(&str, &Ended)) -> Result<()> {
     let folder = tempfile::tempdir_in(&paths.target)?;
     let built = folder.path().join("built");
-    for (from, to) in [(paths.dist().join(tree::PROGRAM), "weir"), (paths.provider(), "libweir_fi.so")] {
+    for (from, to) in [
+        (paths.dist().join(tree::PROGRAM), "weir"),
+        (paths.provider(), "libweir_fi.so"),
+        (paths.bmi(), "libweir_bmi.so"),
+    ] {
         let to = built.join(to);
         tree::copy(&from, &to)?;
         // As what is shipped is: half of the time would go into packing what debuggers read.

@@ -13,7 +13,7 @@ use crate::paths::Paths;
 use crate::process::run_quiet;
 
 /// What packages are made from.
-const ROOTS: [&str; 2] = ["weir", "weir-fabric"];
+const ROOTS: [&str; 3] = ["weir", "weir-fabric", "weir-bmi"];
 /// The machine they are for.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 /// How licence files begin.
@@ -245,6 +245,7 @@ mod tests {
             "packages": [
                 package("weir", "MIT", "bin", Value::Null),
                 package("weir-fabric", "MIT", "cdylib", Value::Null),
+                package("weir-bmi", "MIT", "cdylib", Value::Null),
                 package("ring", licence_of_ring, "lib", json!("registry")),
                 package("derive", "MIT", "proc-macro", json!("registry")),
                 package("syn", "MIT", "lib", json!("registry")),
@@ -254,6 +255,7 @@ mod tests {
             "resolve": {"nodes": [
                 {"id": "weir", "deps": [on("derive", Value::Null), on("proptest", json!("dev"))]},
                 {"id": "weir-fabric", "deps": [on("ring", Value::Null)]},
+                {"id": "weir-bmi", "deps": []},
                 {"id": "ring", "deps": [on("cc", json!("build"))]},
                 {"id": "derive", "deps": [on("syn", Value::Null)]},
             ]},
@@ -265,7 +267,7 @@ mod tests {
         let crates = from_metadata(&metadata("ISC")).unwrap();
         let of =
             |shipped: bool| crates.iter().filter(|c| c.shipped == shipped).map(|c| c.name.as_str()).collect::<Vec<_>>();
-        assert_eq!(of(true), ["ring", "weir", "weir-fabric"]);
+        assert_eq!(of(true), ["ring", "weir", "weir-bmi", "weir-fabric"]);
         assert_eq!(of(false), ["cc", "derive", "syn"]);
         assert_eq!(complaints(&crates), Vec::<String>::new());
         let crates = from_metadata(&metadata("GPL-3.0")).unwrap();

@@ -29,7 +29,7 @@ use crate::paths::Paths;
 use crate::process::run_quiet;
 
 /// Most bytes of each product.
-const MOST: [(&str, u64); 2] = [("libweir_fi.so", 3_000_000), ("weir", 16_000_000)];
+const MOST: [(&str, u64); 3] = [("libweir_fi.so", 3_000_000), ("libweir_bmi.so", 3_500_000), ("weir", 16_000_000)];
 
 /// What `cargo xtask dist` is told.
 #[derive(clap::Args)]
@@ -210,7 +210,7 @@ mod tests {
 
     /// Programs that can stand for what Cargo makes: real ELF files, one of which runs.
     fn stand_ins(folder: &Path) {
-        for name in ["weir", "libweir_fi.so"] {
+        for name in ["weir", "libweir_fi.so", "libweir_bmi.so"] {
             fs::copy("/bin/echo", folder.join(name)).unwrap();
         }
     }
@@ -240,6 +240,10 @@ mod tests {
             tree::DISSECTOR,
             "share/man/man1/weir-run.1",
             "share/man/man7/fi_weir.7",
+            "share/man/man7/weir-bmi.7",
+            tree::BMI[0].1,
+            tree::BMI[1].1,
+            tree::BMI[2].1,
             "third-party-licences.txt",
         ] {
             assert!(list.contains(file), "{file} is missing in\n{list}");

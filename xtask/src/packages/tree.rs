@@ -18,6 +18,12 @@ pub const SHIPPED: &str = "dist";
 pub const PROGRAM: &str = "bin/weir";
 /// The provider: in a folder of its own, since libfabric loads every file that ends in `fi.so` of the folder it is pointed at.
 pub const PROVIDER: &str = "lib/weir/libweir-fi.so";
+/// BMI's library, header, and what pkg-config(1) says of them.
+pub const BMI: [(&str, &str); 3] = [
+    ("lib", "lib/libweir-bmi.so"),
+    ("include/bmi.h", "include/bmi.h"),
+    ("packaging/weir-bmi.pc", "lib/pkgconfig/weir-bmi.pc"),
+];
 /// Texts and bills.
 pub const DOC: &str = "share/doc/weir";
 /// For Wireshark.
@@ -50,6 +56,11 @@ pub fn stage(paths: &Paths, origin: &Origin, built: &Path, root: &Path) -> Resul
     anyhow::ensure!(complaints.is_empty(), "{}", complaints.join("\n"));
     copy(&built.join("weir"), &root.join(PROGRAM))?;
     copy(&built.join("libweir_fi.so"), &root.join(PROVIDER))?;
+    let [(_, library), rest @ ..] = BMI;
+    copy(&built.join("libweir_bmi.so"), &root.join(library))?;
+    for (from, to) in rest {
+        copy(&paths.root.join(from), &root.join(to))?;
+    }
     for (from, to) in AS_THEY_ARE {
         copy(&paths.root.join(from), &root.join(to))?;
     }

@@ -67,7 +67,8 @@ pub fn build(paths: &Paths, origin: &Origin) -> Result<PathBuf> {
     command.env("CFLAGS", c.join(" "));
     let (major, minor) = OLDEST_GLIBC;
     command.args(["zigbuild", "--locked", "--profile", SHIPPED, "--target", &format!("{TARGET}.{major}.{minor}")]);
-    run_shown(command.args(["-p", "weir-fabric", "-p", "weir"])).context("building for old systems failed")?;
+    run_shown(command.args(["-p", "weir-fabric", "-p", "weir-bmi", "-p", "weir"]))
+        .context("building for old systems failed")?;
     Ok(built(paths))
 }
 

@@ -1,0 +1,525 @@
+//! The library while it is initialized: its methods, and what they share.
+
+use crate::addresses::{AddrKey, TEXT_MAX, Url};
+use crate::codes::{AUTO_REF_COUNT, BIND_SPECIFIC, Code, INIT_SERVER, option};
+use crate::inbox::{Body, Entry};
+use crate::log::tell;
+use crate::method::{KINDS, Kind, Method};
+use crate::ops::{Limit, Op, OpKey};
+use crate::settings::Settings;
+use crate::tables::{Post, Posted, Tables};
+use std::ffi::{CString, c_int};
+use std::net::SocketAddr;
+use std::time::Instant;
+use weir_engine::Iov;
+
+/// A post as the program gives it.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// With whom.
+    pub addr: AddrKey,
+    /// Its tag.
+    pub tag: i32,
+    /// Its class, if it is an unexpected message.
+    pub unexpected: Option<u8>,
+    /// Its memory.
+    pub pieces: &'a [Iov],
+    /// As long as all of it.
+    pub size: u64,
+    /// A receive.
+    pub is_recv: bool,
+    /// Returned with its end.
+    pub user_ptr: usize,
+    /// Where its end is told.
+    pub context: i64,
+}
+
+/// An unexpected message, handed out.
+#[derive(Clone, Copy, Debug)]
+pub struct Unexpected {
+    /// From whom.
+    pub addr: AddrKey,
+    /// Its memory.
+    pub buffer: *mut u8,
+    /// Its length.
+    pub size: usize,
+    /// Its tag.
+    pub tag: i32,
+}
+
+/// Everything.
+pub struct Library {
+    settings: Settings,
+    flags: c_int,
+    methods: Vec<Method>,
+    /// What they share.
+    pub t: Tables,
+    /// Whether unexpected messages end the sleep of other tests.
+    pub check_unexpected: bool,
+    forceful: bool,
+}
+
+/// The words of a comma-separated list.
+fn words(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|word| !word.is_empty())
+}
+
+impl Library {
+    /// Begins: opens what is named. `listen` is a server's.
+    ///
+    /// # Errors
+    /// The code of what went wrong; nothing is left of it.
+    pub fn begin(methods: Option<&str>, listen: Option<&str>, flags: c_int) -> Result<Library, Code> {
+        let server = flags & INIT_SERVER != 0;
+        if server != listen.is_some() || (server && methods.is_none()) {
+            return Err(Code::EINVAL);
+        }
+        let settings = Settings::from_env()?;
+        let mut library = Library {
+            settings,
+            flags,
+            methods: Vec::new(),
+            t: Tables::default(),
+            check_unexpected: true,
+            forceful: false,
+        };
+        let wanted: Vec<Kind> = match methods {
+            None => Vec::new(),
+            Some(list) => words(list)
+                .map(|word| {
+                    Kind::named(word).ok_or_else(|| {
+                        tell(&format!("no method is called '{}'; there are {}", word.escape_debug(), Kind::all()));
+                        Code::ENOPROTOOPT
+                    })
+                })
+                .collect::<Result<_, _>>()?,
+        };
+        if methods.is_some() && wanted.is_empty() {
+            return Err(Code::EINVAL);
+        }
+        for kind in wanted {
+            if library.methods.iter().any(|m| m.kind() == kind) {
+                continue;
+            }
+            let at = listen.map(|list| library.listening(kind, list)).transpose()?;
+            library.activate(kind, at.as_deref())?;
+        }
+        Ok(library)
+    }
+
+    /// Where a method is to listen.
+    fn listening(&self, kind: Kind, list: &str) -> Result<Vec<SocketAddr>, Code> {
+        let found = words(list).find_map(|text| {
+            let url = Url::parse(text);
+            match url {
+                Ok(url) if url.scheme == kind.scheme() => Some(Ok(url)),
+                Err(code) if text.split("://").next() == Some(kind.scheme()) => Some(Err(code)),
+                _ => None,
+            }
+        });
+        match found {
+            Some(url) => url?.resolve(),
+            None => {
+                tell(&format!("no address to listen at for bmi_{}", kind.scheme()));
+                Err(Code::EINVAL)
+            }
+        }
+    }
+
+    fn activate(&mut self, kind: Kind, listen: Option<&[SocketAddr]>) -> Result<usize, Code> {
+        let number = self.methods.len();
+        let only = self.flags & BIND_SPECIFIC != 0;
+        self.methods.push(Method::open(kind, &self.settings, number, listen.map(|at| (at, only)))?);
+        Ok(number)
+    }
+
+    /// The methods, for whoever sleeps until one has something.
+    #[must_use]
+    pub fn methods(&self) -> &[Method] {
+        &self.methods
+    }
+
+    /// Ends: lets what was sent arrive.
+    pub fn end(&mut self) {
+        self.methods.iter_mut().for_each(Method::close);
+    }
+
+    // Addresses.
+
+    /// The address of a text, made if it is not known (A1, A2).
+    ///
+    /// # Errors
+    /// Its code.
+    pub fn lookup(&mut self, text: &str) -> Result<AddrKey, Code> {
+        if text.len() >= TEXT_MAX {
+            return Err(Code::ENAMETOOLONG);
+        }
+        let whole = CString::new(text).map_err(|_| Code::EINVAL)?;
+        if let Some(known) = self.t.addrs.by_text(&whole) {
+            return Ok(known);
+        }
+        let urls: Vec<_> = words(text).map(Url::parse).collect();
+        let active = self.methods.iter().map(Method::kind);
+        // A server has what it was started with; a client brings up what an address needs.
+        let others = KINDS.into_iter().filter(|_| self.flags & INIT_SERVER == 0);
+        for kind in active.chain(others).collect::<Vec<_>>() {
+            let Some(url) = urls.iter().flatten().find(|url| url.scheme == kind.scheme()) else { continue };
+            let places = url.resolve()?;
+            let number = match self.methods.iter().position(|m| m.kind() == kind) {
+                Some(number) => number,
+                None => self.activate(kind, None)?,
+            };
+            return Ok(self.t.addrs.at(number, whole, places));
+        }
+        // What is said of the first that has a scheme of ours; else there is none.
+        let ours = |text: &str| KINDS.iter().any(|k| text.split("://").next() == Some(k.scheme()));
+        let wrong = words(text).filter(|text| ours(text)).find_map(|text| Url::parse(text).err());
+        Err(wrong.unwrap_or(Code::ENOPROTOOPT))
+    }
+
+    fn method_of(&self, addr: AddrKey, unknown: Code) -> Result<usize, Code> {
+        self.t.addrs.get(addr).map(|a| a.method).ok_or(unknown)
+    }
+
+    /// Whether an address lies in a range (A8).
+    ///
+    /// # Errors
+    /// Its code.
+    pub fn is_within(&self, addr: AddrKey, range: &str, bits: c_int) -> Result<bool, Code> {
+        let method = self.method_of(addr, Code::EPROTO)?;
+        let (scheme, rest) = range.trim().split_once("://").ok_or(Code::EINVAL)?;
+        let host = rest.split('/').next().unwrap_or(rest);
+        // A port may stand behind it.
+        let host = match host.strip_prefix('[') {
+            Some(v6) => v6.split(']').next().unwrap_or(v6),
+            None => host.split(':').next().unwrap_or(host),
+        };
+        let to = host.parse().map_err(|_| Code::EINVAL)?;
+        let bits = u32::try_from(bits).ok().filter(|b| *b <= 128).ok_or(Code::EINVAL)?;
+        if !self.methods.iter().any(|m| m.kind().scheme() == scheme) {
+            return Err(Code::EPROTO);
+        }
+        if self.methods[method].kind().scheme() != scheme {
+            return Ok(false);
+        }
+        let here = self.methods[method].peer_address(&self.t, addr);
+        Ok(here.is_some_and(|here| crate::addresses::agrees(here, to, bits)))
+    }
+
+    /// The address names nothing any more (A6).
+    fn drop_address(&mut self, addr: AddrKey) {
+        let Ok(method) = self.method_of(addr, Code::EINVAL) else { return };
+        self.methods[method].drop_connection(&mut self.t, addr);
+        self.forget(addr, method);
+    }
+
+    fn forget(&mut self, addr: AddrKey, method: usize) {
+        let entries = self.t.inbox.forget(addr);
+        self.methods[method].forget(addr, entries);
+        self.t.addrs.remove(addr);
+    }
+
+    /// References (A4).
+    fn refer(&mut self, addr: AddrKey, by: i32) -> Result<(), Code> {
+        let address = self.t.addrs.get_mut(addr).ok_or(Code::EINVAL)?;
+        let refs = address.refs.checked_add(by).filter(|refs| *refs >= 0).ok_or(Code::EINVAL)?;
+        address.refs = refs;
+        self.t.spent.push(addr);
+        self.sweep();
+        Ok(())
+    }
+
+    /// Drops addresses that nothing refers to any more (A5).
+    fn sweep(&mut self) {
+        for addr in std::mem::take(&mut self.t.ops.released) {
+            if let Some(address) = self.t.addrs.get_mut(addr) {
+                address.ops = address.ops.saturating_sub(1);
+                if address.gone {
+                    self.t.spent.push(addr);
+                }
+            }
+        }
+        for addr in std::mem::take(&mut self.t.spent) {
+            if self.t.addrs.is_spent(addr)
+                && let Ok(method) = self.method_of(addr, Code::EINVAL)
+            {
+                self.forget(addr, method);
+            }
+        }
+    }
+
+    // Options.
+
+    /// `BMI_set_info`. `value`: the parameter, if there is one and it is a number.
+    ///
+    /// # Errors
+    /// Its code.
+    pub fn set(&mut self, addr: Option<AddrKey>, what: c_int, value: Option<c_int>) -> Result<(), Code> {
+        let Some(addr) = addr else {
+            match what {
+                option::FORCEFUL_CANCEL_MODE => self.forceful = true,
+                option::TCP_CHECK_UNEXPECTED => self.check_unexpected = value.ok_or(Code::EINVAL)? != 0,
+                option::TCP_BUFFER_SEND_SIZE | option::TCP_BUFFER_RECEIVE_SIZE => {
+                    let bytes = usize::try_from(value.ok_or(Code::EINVAL)?).map_err(|_| Code::EINVAL)?;
+                    let send = what == option::TCP_BUFFER_SEND_SIZE;
+                    self.methods.iter_mut().for_each(|m| m.set_buffer(send, bytes));
+                }
+                option::DROP_ADDR | option::INC_ADDR_REF | option::DEC_ADDR_REF => return Err(Code::EINVAL),
+                _ => {}
+            }
+            return Ok(());
+        };
+        let method = self.method_of(addr, Code::EINVAL)?;
+        match what {
+            option::INC_ADDR_REF => self.refer(addr, 1),
+            option::DEC_ADDR_REF => self.refer(addr, -1),
+            option::DROP_ADDR => {
+                self.drop_address(addr);
+                self.sweep();
+                Ok(())
+            }
+            option::TCP_CLOSE_SOCKET => {
+                if self.methods[method].kind() == Kind::Tcp {
+                    self.drop_address(addr);
+                    self.sweep();
+                }
+                Ok(())
+            }
+            _ => self.set(None, what, value),
+        }
+    }
+
+    /// `BMI_get_info` of what is a number.
+    ///
+    /// # Errors
+    /// Its code.
+    pub fn get(&self, addr: Option<AddrKey>, what: c_int) -> Result<c_int, Code> {
+        let method = addr.map(|addr| self.method_of(addr, Code::EINVAL)).transpose()?;
+        let of = |number: fn(&Method) -> u64| {
+            let all = self.methods.iter().enumerate().filter(|(i, _)| method.is_none_or(|m| m == *i));
+            all.map(|(_, m)| number(m)).min()
+        };
+        let most = match what {
+            option::CHECK_MAXSIZE => of(Method::size_max).ok_or(Code::ENETDOWN)?,
+            option::GET_UNEXP_SIZE => of(Method::unexpected_max).ok_or(Code::ENETDOWN)?,
+            option::DROP_ADDR_QUERY => {
+                u64::from(self.t.addrs.get(addr.ok_or(Code::EINVAL)?).is_some_and(|address| address.gone))
+            }
+            option::TCP_GET_PORT => {
+                let all = self.methods.iter().enumerate().filter(|(i, _)| method.is_none_or(|m| m == *i));
+                all.map(|(_, m)| u64::from(m.port())).find(|port| *port > 0).unwrap_or(0)
+            }
+            _ => return Err(Code::ENOSYS),
+        };
+        Ok(most.min(c_int::MAX as u64) as c_int)
+    }
+
+    // Posts.
+
+    /// Begins an operation (P1). Its id, or that it is complete with so many bytes.
+    ///
+    /// # Errors
+    /// Its code.
+    pub fn post(&mut self, wanted: &Wanted<'_>) -> Result<(Posted, OpKey), Code> {
+        let context = self.t.ops.context(wanted.context).ok_or(Code::EINVAL)?;
+        let method = self.method_of(wanted.addr, Code::EPROTO)?;
+        let most = if wanted.unexpected.is_some() {
+            self.methods[method].unexpected_max()
+        } else {
+            self.methods[method].size_max()
+        };
+        if wanted.size > most {
+            return Err(Code::EMSGSIZE);
+        }
+        let key = self.t.ops.insert(Op {
+            context,
+            addr: wanted.addr,
+            method,
+            is_recv: wanted.is_recv,
+            user_ptr: wanted.user_ptr,
+            size: wanted.size,
+            done: None,
+            instead: None,
+            orphan: false,
+            staging: None,
+        });
+        let &Wanted { addr, tag, unexpected, pieces, size, is_recv, .. } = wanted;
+        let posted =
+            self.methods[method].post(&mut self.t, &Post { key, addr, tag, unexpected, pieces, size }, is_recv);
+        let kind = if is_recv { &mut self.t.counters.receives } else { &mut self.t.counters.sends };
+        kind[0] += 1;
+        let posted = match posted {
+            Ok(Posted::Begun) => {
+                if let Some(address) = self.t.addrs.get_mut(addr) {
+                    address.ops += 1;
+                }
+                match self.t.ops.get(key).map(|op| op.done) {
+                    // It has ended well already: nothing is left to be tested.
+                    Some(Some((0, size))) => {
+                        self.t.ops.collect(key);
+                        Ok(Posted::Done(size))
+                    }
+                    _ => Ok(Posted::Begun),
+                }
+            }
+            Ok(done) => {
+                self.t.ops.take_back(key);
+                Ok(done)
+            }
+            Err(code) => {
+                self.t.ops.take_back(key);
+                Err(code)
+            }
+        }?;
+        self.sweep();
+        let counters = &mut self.t.counters;
+        counters.unexpected_sent += u64::from(unexpected.is_some());
+        let kind = if is_recv { &mut counters.receives } else { &mut counters.sends };
+        kind[1] += u64::from(matches!(posted, Posted::Done(_)));
+        Ok((posted, key))
+    }
+
+    /// Gives an operation up (C1 to C5); what its failure is then called.
+    ///
+    /// # Errors
+    /// `BMI_EINVAL` for a context that is not its own.
+    pub fn cancel(&mut self, key: OpKey, context: i64, instead: Code) -> Result<(), Code> {
+        let context = self.t.ops.context(context).ok_or(Code::EINVAL)?;
+        let Some(op) = self.t.ops.get_mut(key) else { return Ok(()) };
+        if op.context != context {
+            return Err(Code::EINVAL);
+        }
+        self.give_up(key, instead);
+        self.sweep();
+        Ok(())
+    }
+
+    fn give_up(&mut self, key: OpKey, instead: Code) {
+        let Some(op) = self.t.ops.get_mut(key).filter(|op| op.done.is_none()) else { return };
+        op.instead = op.instead.or(Some(instead));
+        let method = op.method;
+        let forceful = self.forceful;
+        self.methods[method].cancel(&mut self.t, key, forceful);
+    }
+
+    /// Closes a context. What of it is under way is given up; false while some of it is not (W3).
+    pub fn close_context(&mut self, context: usize) -> Vec<OpKey> {
+        let left = self.t.ops.close_context(context);
+        for &key in &left {
+            self.give_up(key, Code::ECANCEL);
+        }
+        self.sweep();
+        left
+    }
+
+    /// Those of these operations that have not ended; with `drop` their connections are.
+    pub fn left_of(&mut self, keys: &[OpKey], drop: bool) -> Vec<OpKey> {
+        let left: Vec<OpKey> = keys.iter().copied().filter(|key| self.t.ops.get(*key).is_some()).collect();
+        if drop {
+            for &key in &left {
+                self.drop_for(key);
+            }
+        }
+        left
+    }
+
+    /// The connection of an operation that does not end is dropped.
+    fn drop_for(&mut self, key: OpKey) {
+        let Some((addr, method)) = self.t.ops.get(key).filter(|op| op.done.is_none()).map(|op| (op.addr, op.method))
+        else {
+            return;
+        };
+        self.methods[method].drop_connection(&mut self.t, addr);
+        // Whatever it still waited for.
+        self.t.ops.end(key, Err(Code::ECONNRESET));
+    }
+
+    // Progress.
+
+    /// One pass over all methods.
+    pub fn progress(&mut self) {
+        for method in &mut self.methods {
+            method.progress(&mut self.t);
+        }
+        if self.t.ops.next_limit().is_some() {
+            let now = Instant::now();
+            while let Some((key, limit)) = self.t.ops.reached(now) {
+                match limit {
+                    Limit::Cancel => self.give_up(key, Code::ETIMEDOUT),
+                    Limit::Drop => self.drop_for(key),
+                }
+            }
+        }
+        self.sweep();
+    }
+
+    /// Unposted payload that is held, bytes.
+    #[must_use]
+    pub fn buffered(&self) -> u64 {
+        self.methods.iter().map(Method::buffered).sum()
+    }
+
+    /// Somebody is about to sleep on the methods' descriptors. False: do not.
+    pub fn arm(&mut self) -> bool {
+        self.methods.iter_mut().all(Method::arm)
+    }
+
+    /// A post waits for room, which nobody tells of.
+    #[must_use]
+    pub fn is_held_up(&self) -> bool {
+        self.methods.iter().any(Method::is_held_up)
+    }
+
+    /// Looks at a class of unexpected messages from now on.
+    pub fn look_at(&mut self, class: u8) {
+        self.methods.iter_mut().for_each(|m| m.look_at(class));
+    }
+
+    /// The next unexpected message of a class.
+    pub fn next_unexpected(&mut self, class: u8) -> Option<Unexpected> {
+        // One that is not in its buffer yet comes when it is.
+        for _ in 0..=self.t.inbox.len() {
+            let (addr, entry) = self.t.inbox.pop(class)?;
+            let Entry { tag, size, body } = entry;
+            let block = match body {
+                Body::Here(block) => block,
+                Body::Claimed(context) => {
+                    let Ok(method) = self.method_of(addr, Code::EINVAL) else { continue };
+                    let entry = Entry { tag, size, body };
+                    self.methods[method].take(&mut self.t, class, addr, &entry, context);
+                    continue;
+                }
+            };
+            let address = self.t.addrs.get_mut(addr)?;
+            address.waiting -= 1;
+            if self.flags & AUTO_REF_COUNT != 0 {
+                address.refs = address.refs.saturating_add(1);
+            } else if address.gone {
+                self.t.spent.push(addr);
+            }
+            self.methods[address.method].handed_out(&mut self.t, addr, size);
+            self.t.counters.unexpected_received += 1;
+            return Some(Unexpected { addr, buffer: self.t.lent.lend(block), size, tag });
+        }
+        None
+    }
+
+    /// Asks who is at an address.
+    ///
+    /// # Errors
+    /// Its code.
+    pub fn ping(&mut self, addr: AddrKey) -> Result<(usize, u64), Code> {
+        let method = self.method_of(addr, Code::EINVAL)?;
+        Ok((method, self.methods[method].ping(&self.t, addr)?))
+    }
+
+    /// What was found, if it is known.
+    pub fn pinged(&mut self, method: usize, ticket: u64) -> Option<Result<(), Code>> {
+        self.methods[method].pinged(&mut self.t, ticket)
+    }
+
+    /// Nobody waits for it any more.
+    pub fn no_ping(&mut self, method: usize, ticket: u64) {
+        self.methods[method].no_ping(ticket);
+    }
+}

@@ -1,0 +1,147 @@
+//! What can be set, and the engine's settings as this face has them (spec/bmi.md 7, 11).
+
+use crate::codes::Code;
+use crate::log::tell;
+use crate::tcp::codec::Wire;
+use std::time::Duration;
+use weir_engine::EngineConfig;
+
+/// Whoever sets `WEIR_BMI_OPEN` has this key: everybody.
+const OPEN_KEY: [u8; 32] = *b"weir-bmi: everybody has this key";
+/// Between questions to a peer whose program is said to be gone: three of them are to be over within 100 ms.
+const DOUBT: Duration = Duration::from_millis(20);
+
+/// This face's own settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Peers that came by themselves, at a time.
+    pub peers_max: usize,
+    /// Unposted payload of a peer of `bmi_tcp`, bytes.
+    pub peer_bytes: u64,
+    /// The same, all peers.
+    pub bytes: u64,
+    /// A header that has begun is whole by then.
+    pub header: Duration,
+    /// A payload that nothing comes of is given up by then.
+    pub stall: Duration,
+    /// The wire of `bmi_tcp`.
+    pub wire: Wire,
+    /// Without a key.
+    pub open: bool,
+    /// The engine's.
+    pub engine: EngineConfig,
+}
+
+impl Settings {
+    /// Reads them through `get`, usually the environment.
+    ///
+    /// # Errors
+    /// `BMI_EINVAL`; a line says which is wrong.
+    pub fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Settings, Code> {
+        // This face's defaults where nothing is set: clients are many, and a silent one is to be known soon.
+        let with_defaults = |name: &str| {
+            get(name).or_else(|| match name {
+                "WEIR_PEER_TIMEOUT_MS" => Some("2000".into()),
+                "WEIR_CREDIT_BYTES" => Some("131072".into()),
+                // Callers hold a lock while they poll.
+                "WEIR_POLL_SLEEP_US" => Some("0".into()),
+                _ => None,
+            })
+        };
+        let engine = EngineConfig::from_vars(&with_defaults).map_err(|error| {
+            tell(&error.to_string());
+            Code::EINVAL
+        })?;
+        let number = |name: &str, usual: u64, most: u64| match get(name) {
+            None => Ok(usual),
+            Some(text) => text.trim().parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| {
+                tell(&format!("{name}: '{}' is not a number from 1 to {most}", text.escape_debug()));
+                Code::EINVAL
+            }),
+        };
+        let word = |name: &str, words: &[&str]| match get(name) {
+            None => Ok(0),
+            Some(text) => words.iter().position(|w| w.eq_ignore_ascii_case(text.trim())).ok_or_else(|| {
+                tell(&format!("{name}: '{}' is none of {}", text.escape_debug(), words.join(", ")));
+                Code::EINVAL
+            }),
+        };
+        let millis = |name: &str, usual| number(name, usual, 86_400_000).map(Duration::from_millis);
+        let peers_max = number("WEIR_BMI_PEERS_MAX", 16384, 1 << 22)? as usize;
+        let settings = Settings {
+            peers_max,
+            peer_bytes: number("WEIR_BMI_PEER_BYTES", 1 << 20, 1 << 40)?,
+            bytes: number("WEIR_BMI_BYTES", 64 << 20, 1 << 40)?,
+            header: millis("WEIR_BMI_HEADER_MS", 10_000)?,
+            stall: millis("WEIR_BMI_STALL_MS", 30_000)?,
+            wire: [Wire::OrangeFs, Wire::Radix][word("WEIR_BMI_TCP_WIRE", &["orangefs", "radix"])?],
+            open: word("WEIR_BMI_OPEN", &["0", "1"])? == 1,
+            engine: EngineConfig {
+                strangers_max: Some(peers_max),
+                tell_unasked: true,
+                everywhere: true,
+                dead_may_return: true,
+                doubt_interval: DOUBT,
+                ..engine
+            },
+        };
+        if settings.open && settings.engine.level != weir_engine::Level::Integrity {
+            tell("WEIR_BMI_OPEN=1 and WEIR_LEVEL above integrity do not go together: everybody has that key");
+            return Err(Code::EINVAL);
+        }
+        Ok(settings)
+    }
+
+    /// Those of the process.
+    ///
+    /// # Errors
+    /// As [`Settings::read`].
+    pub fn from_env() -> Result<Settings, Code> {
+        Settings::read(&|name| std::env::var(name).ok().filter(|v| !v.is_empty()))
+    }
+
+    /// The job's key, or everybody's.
+    ///
+    /// # Errors
+    /// `BMI_EACCES`; a line says where a key was looked for.
+    pub fn key(&self) -> Result<[u8; 32], Code> {
+        if self.open {
+            return Ok(OPEN_KEY);
+        }
+        weir_engine::job_key().map_err(|error| {
+            tell(&error.to_string());
+            Code::EACCES
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Settings, Code> {
+        Settings::read(&|name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+    }
+
+    #[test]
+    fn silence_is_noticed_within_two_seconds_unless_somebody_says_otherwise() {
+        assert_eq!(read(&[]).expect("valid").engine.peer_timeout, Duration::from_secs(2));
+        let set = read(&[("WEIR_PEER_TIMEOUT_MS", "700")]).expect("valid");
+        assert_eq!(set.engine.peer_timeout, Duration::from_millis(700));
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_refused() {
+        for (name, value) in [
+            ("WEIR_BMI_BYTES", "much"),
+            ("WEIR_BMI_PEERS_MAX", "0"),
+            ("WEIR_BMI_TCP_WIRE", "pvfs"),
+            ("WEIR_CARRIER", "pigeon"),
+        ] {
+            assert_eq!(read(&[(name, value)]).map(|_| ()), Err(Code::EINVAL), "{name}");
+        }
+        assert!(read(&[("WEIR_BMI_OPEN", "1")]).expect("valid").open);
+        assert_eq!(read(&[("WEIR_BMI_OPEN", "1"), ("WEIR_LEVEL", "auth")]).map(|_| ()), Err(Code::EINVAL));
+        assert_eq!(read(&[("WEIR_BMI_TCP_WIRE", "radix")]).expect("valid").wire, Wire::Radix);
+    }
+}

@@ -1,0 +1,677 @@
+//! `bmi_tcp`: the wire of the originals (spec/bmi.md 9). Connections are made on first use and hidden; a receiver takes each message by (peer, tag).
+
+#[forbid(unsafe_code)]
+pub mod codec;
+mod conn;
+mod matching;
+mod sockets;
+
+use crate::addresses::AddrKey;
+use crate::codes::{self, Code};
+use crate::inbox::{Body, Entry};
+use crate::log::tell;
+use crate::memory::Block;
+use crate::ops::{Limit, OpKey};
+use crate::settings::Settings;
+use crate::tables::{Post, Posted, Tables};
+use codec::{Header, Mode, Need, Wire};
+use conn::{Conn, Dest, Incoming, Out, Read};
+use matching::{Matching, Posted as PostedRecv};
+use slotmap::{Key, KeyData, SecondaryMap, SlotMap, new_key_type};
+use sockets::{Failure, Listener, Poll};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+new_key_type! {
+    /// A connection: index and generation.
+    pub struct ConnKey;
+}
+
+/// What one pass reads of a connection (B2).
+const PASS_MESSAGES: usize = 16;
+const PASS_BYTES: u64 = 256 << 10;
+/// Connections taken in one pass.
+const PASS_ACCEPTS: usize = 64;
+/// A listener without a free descriptor does not accept for so long (T6).
+const DEAF: Duration = Duration::from_millis(100);
+/// The key of the listener among the descriptors.
+const LISTENER: u64 = 0;
+
+/// What is known of an address.
+#[derive(Default)]
+struct Place {
+    /// Where it is dialled; nowhere if it came by itself.
+    addrs: Vec<SocketAddr>,
+    conn: Option<ConnKey>,
+    matching: Matching,
+    /// Unposted payload held for it, bytes.
+    held: u64,
+}
+
+/// The method.
+pub struct Tcp {
+    settings: Settings,
+    number: usize,
+    poll: Poll,
+    listener: Option<Listener>,
+    deaf_until: Option<Instant>,
+    conns: SlotMap<ConnKey, Conn>,
+    places: SecondaryMap<AddrKey, Place>,
+    /// Connections that are not read, for what they bring has no room.
+    resting: BTreeSet<ConnKey>,
+    /// Room has come free.
+    freed: bool,
+    /// Unposted payload held, bytes.
+    held: u64,
+    /// How many came by themselves.
+    strangers: usize,
+    timers: BinaryHeap<Reverse<(Instant, ConnKey)>>,
+    buffers: [Option<usize>; 2],
+    pings: HashMap<u64, sockets::Dial>,
+    next_ping: u64,
+    ready: Vec<sockets::Ready>,
+}
+
+impl Tcp {
+    /// Opens it; a server listens.
+    ///
+    /// # Errors
+    /// The code; a line says what is wrong.
+    pub fn open(settings: &Settings, number: usize, listen: Option<(&[SocketAddr], bool)>) -> Result<Tcp, Code> {
+        let told = |what: &str, error: &std::io::Error| {
+            tell(&format!("{what}: {error}"));
+            codes::of_io(error)
+        };
+        let poll = Poll::new().map_err(|e| told("making an epoll descriptor", &e))?;
+        let listener = match listen {
+            None => None,
+            Some((addrs, only)) => {
+                let first = addrs.first().ok_or(Code::EINVAL)?;
+                let listener = Listener::bind(*first, only).map_err(|e| told(&format!("listening at {first}"), &e))?;
+                poll.add(listener.fd(), LISTENER, true, false).map_err(|e| told("watching a listener", &e))?;
+                Some(listener)
+            }
+        };
+        Ok(Tcp {
+            settings: settings.clone(),
+            number,
+            poll,
+            listener,
+            deaf_until: None,
+            conns: SlotMap::with_key(),
+            places: SecondaryMap::new(),
+            resting: BTreeSet::new(),
+            freed: false,
+            held: 0,
+            strangers: 0,
+            timers: BinaryHeap::new(),
+            buffers: [None; 2],
+            pings: HashMap::new(),
+            next_ping: 1,
+            ready: Vec::new(),
+        })
+    }
+
+    /// The port it listens at; 0 for a client.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.listener.as_ref().map_or(0, Listener::port)
+    }
+
+    /// Readable when there is something.
+    #[must_use]
+    pub fn fd(&self) -> RawFd {
+        self.poll.fd()
+    }
+
+    /// False: do not sleep.
+    #[must_use]
+    pub fn arm(&self) -> bool {
+        !self.freed
+    }
+
+    /// When to look although nothing wakes a sleeper.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        [self.timers.peek().map(|Reverse((at, _))| *at), self.deaf_until].into_iter().flatten().min()
+    }
+
+    /// Unposted payload held, bytes.
+    #[must_use]
+    pub fn buffered(&self) -> u64 {
+        self.held
+    }
+
+    /// Socket buffers from now on.
+    pub fn set_buffer(&mut self, send: bool, bytes: usize) {
+        self.buffers[usize::from(send)] = Some(bytes);
+        if let Some(listener) = &self.listener {
+            listener.set_buffers(self.buffers);
+        }
+    }
+
+    fn place(&mut self, t: &Tables, addr: AddrKey) -> &mut Place {
+        if !self.places.contains_key(addr) {
+            let addrs = t.addrs.get(addr).map(|a| a.places.clone()).unwrap_or_default();
+            self.places.insert(addr, Place { addrs, ..Place::default() });
+        }
+        &mut self.places[addr]
+    }
+
+    // Posts.
+
+    /// Begins a send or a receive.
+    ///
+    /// # Errors
+    /// The code of the refusal.
+    pub fn post(&mut self, t: &mut Tables, post: &Post<'_>, is_recv: bool) -> Result<Posted, Code> {
+        let place = self.place(t, post.addr);
+        let reachable = place.conn.is_some() || !place.addrs.is_empty();
+        if is_recv {
+            return self.post_recv(t, post, reachable);
+        }
+        if !reachable {
+            return Err(Code::ECONNRESET);
+        }
+        let key = self.connect(post.addr)?;
+        let conn = &mut self.conns[key];
+        let wire = conn.stream.wire().unwrap_or(self.settings.wire);
+        if post.unexpected.is_some_and(|class| class > 0) && wire == Wire::OrangeFs {
+            return Err(Code::EOPNOTSUPP);
+        }
+        let header = Header::of(post.tag, post.size, post.unexpected).encode(wire);
+        let mut out = Out::new(post.key, &header[..wire.header_len()], post.pieces, post.size);
+        if conn.out.is_empty() && !conn.is_connecting() {
+            match conn.write(&mut out) {
+                Ok(true) => return Ok(Posted::Done(post.size)),
+                Ok(false) => {}
+                Err(failure) => {
+                    self.end(t, key, &failure);
+                    return Err(Code::ECONNRESET);
+                }
+            }
+        }
+        // What did not go at once is remembered piece by piece.
+        let conn = &mut self.conns[key];
+        conn.out.push_back(out.keep(post.pieces));
+        self.set_interest(key);
+        Ok(Posted::Begun)
+    }
+
+    fn post_recv(&mut self, t: &mut Tables, post: &Post<'_>, reachable: bool) -> Result<Posted, Code> {
+        let place = &mut self.places[post.addr];
+        if let Some(bytes) = place.matching.take_arrived(post.tag) {
+            self.release(post.addr, bytes.len() as u64);
+            if bytes.len() as u64 > post.size {
+                t.ops.end(post.key, Err(Code::EMSGSIZE));
+                return Ok(Posted::Begun);
+            }
+            conn::write_to(post.pieces, 0, &bytes);
+            return Ok(Posted::Done(bytes.len() as u64));
+        }
+        if !reachable {
+            return Err(Code::ECONNRESET);
+        }
+        let conn = self.places[post.addr].conn;
+        if let Some(key) = conn
+            && self.takes_over(t, key, post)
+        {
+            return Ok(Posted::Begun);
+        }
+        let posted = PostedRecv { key: post.key, pieces: post.pieces.to_vec(), size: post.size };
+        self.places[post.addr].matching.post(post.tag, posted);
+        if conn.is_none()
+            && let Err(code) = self.connect(post.addr)
+        {
+            self.places[post.addr].matching.take_back(post.tag, post.key);
+            return Err(code);
+        }
+        Ok(Posted::Begun)
+    }
+
+    /// A message that has begun to come and that nobody had posted for: the receive takes it from where it is.
+    fn takes_over(&mut self, t: &mut Tables, key: ConnKey, post: &Post<'_>) -> bool {
+        let conn = &mut self.conns[key];
+        let Some(incoming) = conn.incoming.as_mut().filter(|i| i.header.tag == post.tag) else { return false };
+        let Dest::Buffer(bytes) = &mut incoming.dest else { return false };
+        let bytes = std::mem::take(bytes);
+        if incoming.header.size > post.size {
+            incoming.dest = Dest::Discard;
+            t.ops.end(post.key, Err(Code::EMSGSIZE));
+        } else {
+            conn::write_to(post.pieces, 0, &bytes);
+            incoming.dest = Dest::User { key: post.key, pieces: post.pieces.to_vec() };
+        }
+        self.release(post.addr, bytes.len() as u64);
+        self.read(t, key);
+        true
+    }
+
+    // Connections.
+
+    /// The connection of an address, dialled if there is none.
+    fn connect(&mut self, addr: AddrKey) -> Result<ConnKey, Code> {
+        if let Some(key) = self.places[addr].conn {
+            return Ok(key);
+        }
+        // What an earlier incarnation sent is nobody's any more.
+        let stale = self.places[addr].matching.forget_arrived();
+        self.release(addr, stale);
+        let mut last = Code::EADDRNOTAVAIL;
+        for i in 0..self.places[addr].addrs.len() {
+            match self.dial(addr, i) {
+                Ok(key) => return Ok(key),
+                Err(error) => last = codes::of_io(&error),
+            }
+        }
+        Err(last)
+    }
+
+    fn dial(&mut self, addr: AddrKey, which: usize) -> std::io::Result<ConnKey> {
+        let to = self.places[addr].addrs[which];
+        let (socket, connecting) = sockets::dial(to, self.buffers, self.settings.engine.peer_timeout)?;
+        let until = connecting.then(|| Instant::now() + self.settings.engine.connect_timeout);
+        let conn = Conn::new(socket, addr, Some(self.settings.wire), until, which);
+        let key = self.add(conn)?;
+        self.places[addr].conn = Some(key);
+        Ok(key)
+    }
+
+    fn add(&mut self, conn: Conn) -> std::io::Result<ConnKey> {
+        let (fd, connecting) = (conn.fd(), conn.is_connecting());
+        let key = self.conns.insert(conn);
+        if let Err(error) = self.poll.add(fd, key.data().as_ffi(), true, connecting) {
+            self.conns.remove(key);
+            return Err(error);
+        }
+        self.conns[key].interest = (true, connecting);
+        self.arm_timer(key);
+        Ok(key)
+    }
+
+    /// Closes a connection: its operations end, and nobody else's.
+    fn end(&mut self, t: &mut Tables, key: ConnKey, why: &Failure) {
+        let Some(conn) = self.conns.remove(key) else { return };
+        self.poll.remove(conn.fd());
+        self.resting.remove(&key);
+        let addr = conn.addr;
+        let place = &mut self.places[addr];
+        let stranger = place.addrs.is_empty();
+        if let Failure::Refused(what) = why {
+            t.counters.refused += 1;
+            let who = t.addrs.get(addr).and_then(|a| a.places.first()).map_or_else(String::new, ToString::to_string);
+            tell(&format!("{who} is not listened to any more: {what}"));
+        }
+        // Another address of the host may be the right one, as long as nothing has been said.
+        let next = conn.which + 1;
+        if conn.is_connecting() && next < place.addrs.len() {
+            place.conn = None;
+            let out = conn.out;
+            for i in next..self.places[addr].addrs.len() {
+                if let Ok(new) = self.dial(addr, i) {
+                    self.conns[new].out = out;
+                    self.set_interest(new);
+                    return;
+                }
+            }
+            return self.fail(t, addr, out.into_iter().map(|o| o.key).collect(), why.code(true));
+        }
+        let was_connecting = conn.is_connecting();
+        let mut keys: Vec<OpKey> = conn.out.iter().map(|o| o.key).collect();
+        if let Some(incoming) = conn.incoming {
+            match incoming.dest {
+                Dest::User { key, .. } => keys.push(key),
+                Dest::Buffer(bytes) | Dest::Inbox(bytes) => self.release(addr, bytes.len() as u64),
+                Dest::Discard => {}
+            }
+        }
+        self.fail(t, addr, keys, why.code(was_connecting));
+        if stranger {
+            self.strangers -= 1;
+            t.is_gone(addr);
+        }
+    }
+
+    /// What waits for an address fails.
+    fn fail(&mut self, t: &mut Tables, addr: AddrKey, mut keys: Vec<OpKey>, code: Code) {
+        let place = &mut self.places[addr];
+        place.conn = None;
+        keys.extend(place.matching.take_posted());
+        t.fail(keys, code);
+    }
+
+    /// So much unposted payload of an address is held no more.
+    fn release(&mut self, addr: AddrKey, bytes: u64) {
+        self.held = self.held.saturating_sub(bytes);
+        if let Some(place) = self.places.get_mut(addr) {
+            place.held = place.held.saturating_sub(bytes);
+        }
+        self.freed |= !self.resting.is_empty();
+    }
+
+    fn set_interest(&mut self, key: ConnKey) {
+        let resting = self.resting.contains(&key);
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let wanted = (!resting, conn.is_connecting() || !conn.out.is_empty());
+        if conn.interest != wanted {
+            conn.interest = wanted;
+            self.poll.modify(conn.fd(), key.data().as_ffi(), wanted.0, wanted.1);
+        }
+        self.arm_timer(key);
+    }
+
+    fn arm_timer(&mut self, key: ConnKey) {
+        let resting = self.resting.contains(&key);
+        let Some(conn) = self.conns.get_mut(key).filter(|c| !c.armed) else { return };
+        if let Some(at) = conn.deadline(resting, &self.settings) {
+            conn.armed = true;
+            self.timers.push(Reverse((at, key)));
+        }
+    }
+
+    // Progress.
+
+    /// One pass.
+    pub fn progress(&mut self, t: &mut Tables) {
+        let now = Instant::now();
+        self.wake_resting(t);
+        self.run_timers(t, now);
+        let mut ready = std::mem::take(&mut self.ready);
+        self.poll.look(&mut ready);
+        for sockets::Ready { id, readable, writable, over } in ready.drain(..) {
+            if id == LISTENER {
+                self.accept(t, now);
+                continue;
+            }
+            let key: ConnKey = KeyData::from_ffi(id).into();
+            if over && self.resting.contains(&key) {
+                // It would be told of for ever, and what is left in it has no room.
+                self.end(t, key, &Failure::Ended);
+                continue;
+            }
+            if writable {
+                self.write(t, key);
+            }
+            if readable {
+                self.read(t, key);
+            }
+        }
+        self.ready = ready;
+    }
+
+    fn wake_resting(&mut self, t: &mut Tables) {
+        if !std::mem::take(&mut self.freed) {
+            return;
+        }
+        for key in self.resting.iter().copied().collect::<Vec<_>>() {
+            if self.allowance(key) > 0 {
+                self.resting.remove(&key);
+                self.read(t, key);
+                self.set_interest(key);
+            }
+        }
+    }
+
+    fn run_timers(&mut self, t: &mut Tables, now: Instant) {
+        if self.deaf_until.is_some_and(|until| until <= now) {
+            self.deaf_until = None;
+            if let Some(listener) = &self.listener {
+                self.poll.modify(listener.fd(), LISTENER, true, false);
+            }
+        }
+        while let Some(Reverse((at, key))) = self.timers.peek().copied() {
+            if at > now {
+                return;
+            }
+            self.timers.pop();
+            let resting = self.resting.contains(&key);
+            let Some(conn) = self.conns.get_mut(key) else { continue };
+            conn.armed = false;
+            match conn.deadline(resting, &self.settings) {
+                Some(due) if due <= now => {
+                    let why = conn.too_late();
+                    self.end(t, key, &why);
+                }
+                _ => self.arm_timer(key),
+            }
+        }
+    }
+
+    fn accept(&mut self, t: &mut Tables, now: Instant) {
+        for _ in 0..PASS_ACCEPTS {
+            let Some(listener) = &self.listener else { return };
+            let (socket, from) = match listener.accept(self.settings.engine.peer_timeout) {
+                Ok(Some(accepted)) => accepted,
+                Ok(None) => return,
+                Err(_) => {
+                    // Without a free descriptor it would be ready for ever.
+                    self.deaf_until = Some(now + DEAF);
+                    return self.poll.modify(listener.fd(), LISTENER, false, false);
+                }
+            };
+            if self.strangers >= self.settings.peers_max {
+                t.counters.refused += 1;
+                continue;
+            }
+            let addr = t.addrs.arrived(self.number, Some(from));
+            let conn = Conn::new(socket, addr, None, None, 0);
+            match self.add(conn) {
+                Ok(key) => {
+                    self.strangers += 1;
+                    self.places.insert(addr, Place { conn: Some(key), ..Place::default() });
+                }
+                Err(_) => t.is_gone(addr),
+            }
+        }
+    }
+
+    fn write(&mut self, t: &mut Tables, key: ConnKey) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if conn.is_connecting() {
+            match conn.connected() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(failure) => return self.end(t, key, &failure),
+            }
+        }
+        while let Some(mut out) = self.conns[key].out.pop_front() {
+            match self.conns[key].write(&mut out) {
+                Ok(true) => t.ops.end(out.key, Ok(out.size)),
+                Ok(false) => {
+                    self.conns[key].out.push_front(out);
+                    break;
+                }
+                Err(failure) => {
+                    self.conns[key].out.push_front(out);
+                    return self.end(t, key, &failure);
+                }
+            }
+        }
+        self.set_interest(key);
+    }
+
+    /// Bytes that the message under way may still bring in (T5).
+    fn allowance(&self, key: ConnKey) -> u64 {
+        let Some(conn) = self.conns.get(key) else { return u64::MAX };
+        let Some(has) = conn.incoming.as_ref().and_then(Incoming::buffered) else { return u64::MAX };
+        let held = self.places.get(conn.addr).map_or(0, |p| p.held);
+        let of_peer = if held == has { u64::MAX } else { self.settings.peer_bytes.saturating_sub(held) };
+        of_peer.min(self.settings.bytes.saturating_sub(self.held))
+    }
+
+    /// Reads what has come, a turn of it.
+    fn read(&mut self, t: &mut Tables, key: ConnKey) {
+        let (mut messages, mut bytes) = (0, 0);
+        while messages < PASS_MESSAGES && bytes < PASS_BYTES {
+            let allowed = self.allowance(key);
+            let Some(conn) = self.conns.get_mut(key).filter(|c| !c.is_connecting()) else { return };
+            if allowed == 0 && matches!(conn.stream.need(), Need::Payload(_)) {
+                self.resting.insert(key);
+                break;
+            }
+            match conn.read(allowed) {
+                Ok(Read::Nothing) => break,
+                Ok(Read::Header(header)) => self.begin(t, key, header),
+                Ok(Read::Payload { bytes: n, held, drained }) => {
+                    bytes += n;
+                    if held {
+                        self.held += n;
+                        let addr = self.conns[key].addr;
+                        self.places[addr].held += n;
+                    }
+                    if drained {
+                        break;
+                    }
+                }
+                Ok(Read::Part) => break,
+                Err(failure) => return self.end(t, key, &failure),
+            }
+            if self.conns.get(key).is_some_and(Conn::is_whole) {
+                self.finish(t, key);
+                messages += 1;
+            }
+        }
+        self.set_interest(key);
+    }
+
+    /// A message begins: who takes it?
+    fn begin(&mut self, t: &mut Tables, key: ConnKey, header: Header) {
+        let conn = &mut self.conns[key];
+        let place = &mut self.places[conn.addr];
+        let dest = match header.mode {
+            Mode::Unexpected => Dest::Inbox(Vec::new()),
+            Mode::Eager | Mode::Rendezvous => match place.matching.take(header.tag) {
+                Some(posted) if header.size > posted.size => {
+                    t.ops.end(posted.key, Err(Code::EMSGSIZE));
+                    Dest::Discard
+                }
+                Some(posted) => Dest::User { key: posted.key, pieces: posted.pieces },
+                None => Dest::Buffer(Vec::new()),
+            },
+        };
+        conn.incoming = Some(Incoming { header, dest, at: 0 });
+    }
+
+    /// All of it is here.
+    fn finish(&mut self, t: &mut Tables, key: ConnKey) {
+        let conn = &mut self.conns[key];
+        let addr = conn.addr;
+        let Some(Incoming { header, dest, .. }) = conn.incoming.take() else { return };
+        match dest {
+            Dest::User { key, .. } => t.ops.end(key, Ok(header.size)),
+            Dest::Discard => {}
+            Dest::Buffer(bytes) => self.places[addr].matching.arrived(header.tag, bytes),
+            Dest::Inbox(bytes) => {
+                let Some(mut block) = Block::for_message(bytes.len()) else {
+                    // It was accepted; without memory to hand it out the connection says so.
+                    self.release(addr, bytes.len() as u64);
+                    return self.end(t, key, &Failure::Refused("no memory for its message".to_owned()));
+                };
+                block.bytes_mut().copy_from_slice(&bytes);
+                t.inbox.push(header.class, addr, Entry { tag: header.tag, size: bytes.len(), body: Body::Here(block) });
+                if let Some(address) = t.addrs.get_mut(addr) {
+                    address.waiting += 1;
+                }
+            }
+        }
+    }
+
+    // Ends.
+
+    /// The program has an unexpected message.
+    pub fn handed_out(&mut self, _t: &mut Tables, from: AddrKey, size: usize) {
+        self.release(from, size as u64);
+    }
+
+    /// Gives an operation up (C2 to C4, T8).
+    pub fn cancel(&mut self, t: &mut Tables, key: OpKey, forceful: bool) {
+        let Some(addr) = t.ops.get(key).map(|op| op.addr) else { return };
+        let Some(place) = self.places.get_mut(addr) else { return };
+        if place.matching.cancel(key) {
+            return t.ops.end(key, Err(Code::ECANCEL));
+        }
+        let Some(conn) = place.conn.and_then(|c| self.conns.get_mut(c)) else { return };
+        if let Some(i) = conn.out.iter().position(|out| out.key == key && !out.has_begun()) {
+            conn.out.remove(i);
+            return t.ops.end(key, Err(Code::ECANCEL));
+        }
+        if forceful {
+            return self.drop_connection(t, addr);
+        }
+        // What has begun is finished: thrown away, a message would be lost that the next receive should have had.
+        t.ops.limit(key, Limit::Drop, Instant::now() + self.settings.engine.peer_timeout);
+    }
+
+    /// Ends the connection of an address.
+    pub fn drop_connection(&mut self, t: &mut Tables, addr: AddrKey) {
+        match self.places.get(addr).map(|p| p.conn) {
+            Some(Some(key)) => self.end(t, key, &Failure::Local),
+            Some(None) => self.fail(t, addr, Vec::new(), Code::ECONNRESET),
+            None => {}
+        }
+    }
+
+    /// The address names nothing any more; so many bytes of its messages wait to be handed out.
+    pub fn forget(&mut self, addr: AddrKey, held: u64) {
+        let stale = self.places.get_mut(addr).map_or(0, |p| p.matching.forget_arrived());
+        self.release(addr, held + stale);
+        if let Some(place) = self.places.remove(addr)
+            && let Some(conn) = place.conn.and_then(|key| self.conns.remove(key))
+        {
+            self.poll.remove(conn.fd());
+            self.strangers -= usize::from(place.addrs.is_empty());
+        }
+    }
+
+    // Whether somebody is there.
+
+    /// Dials an address, to hang up again.
+    ///
+    /// # Errors
+    /// The code.
+    pub fn ping(&mut self, t: &Tables, addr: AddrKey) -> Result<u64, Code> {
+        let to = *self.place(t, addr).addrs.first().ok_or(Code::EOPNOTSUPP)?;
+        let dial = sockets::Dial::new(to, self.settings.engine.peer_timeout).map_err(|e| codes::of_io(&e))?;
+        let ticket = self.next_ping;
+        self.next_ping += 1;
+        self.pings.insert(ticket, dial);
+        Ok(ticket)
+    }
+
+    /// Whether it was answered, if that is known.
+    pub fn pinged(&mut self, _t: &mut Tables, ticket: u64) -> Option<Result<(), Code>> {
+        let found = self.pings.get(&ticket).map_or(Some(Err(Code::EINVAL)), sockets::Dial::result);
+        if found.is_some() {
+            self.pings.remove(&ticket);
+        }
+        found
+    }
+
+    /// Nobody waits for it any more.
+    pub fn no_ping(&mut self, ticket: u64) {
+        self.pings.remove(&ticket);
+    }
+
+    /// Lets what was sent leave, for a while, and is over.
+    pub fn close_all(&mut self, until: Instant) {
+        let busy = |tcp: &Tcp| tcp.conns.values().any(|c| !c.out.is_empty());
+        let mut t = Tables::default();
+        while busy(self) && Instant::now() < until {
+            let keys: Vec<ConnKey> = self.conns.iter().filter(|(_, c)| !c.out.is_empty()).map(|(k, _)| k).collect();
+            for key in keys {
+                self.write(&mut t, key);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.conns.clear();
+        self.places.clear();
+    }
+
+    /// As [`Tcp::close_all`], for as long as the settings say.
+    pub fn close(&mut self) {
+        self.close_all(Instant::now() + self.settings.engine.linger);
+    }
+}

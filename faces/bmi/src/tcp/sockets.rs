@@ -1,0 +1,329 @@
+//! Sockets that never block, and the set of those that are ready.
+
+use crate::codes::{self, Code};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+
+/// Connections that wait to be accepted, at most.
+const BACKLOG: i32 = 256;
+/// Sockets told of in one look.
+const READY_MAX: usize = 128;
+
+/// Why a connection is over.
+#[derive(Debug)]
+pub enum Failure {
+    /// The peer closed it.
+    Ended,
+    /// The system says so.
+    System(io::Error),
+    /// Nobody answered in time.
+    NoAnswer,
+    /// What it sent is no message.
+    Refused(String),
+    /// It was dropped here.
+    Local,
+}
+
+impl Failure {
+    /// What operations end with; `dialling`: it was never up.
+    #[must_use]
+    pub fn code(&self, dialling: bool) -> Code {
+        match self {
+            Failure::NoAnswer => Code::ETIMEDOUT,
+            Failure::System(error) if dialling => codes::of_io(error),
+            _ => Code::ECONNRESET,
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::System(error)
+    }
+}
+
+fn make(to: SocketAddr) -> io::Result<Socket> {
+    // SOCK_CLOEXEC comes with it.
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    Ok(socket)
+}
+
+fn set_options(socket: &Socket, silence: Duration) -> io::Result<()> {
+    // (Nagle's algorithm was all of the latency that the first implementation lacked.)
+    socket.set_tcp_nodelay(true)?;
+    let second = Duration::from_secs(1);
+    // Options of patience: what of them the system does not have is done without.
+    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(second).with_interval(second).with_retries(2));
+    let _ = socket.set_tcp_user_timeout(Some(silence));
+    Ok(())
+}
+
+fn set_buffers(socket: &Socket, [receive, send]: [Option<usize>; 2]) {
+    if let Some(bytes) = receive {
+        let _ = socket.set_recv_buffer_size(bytes);
+    }
+    if let Some(bytes) = send {
+        let _ = socket.set_send_buffer_size(bytes);
+    }
+}
+
+/// Dials; true: it is not up yet.
+///
+/// # Errors
+/// The system's.
+pub fn dial(to: SocketAddr, buffers: [Option<usize>; 2], silence: Duration) -> io::Result<(Socket, bool)> {
+    let socket = make(to)?;
+    set_options(&socket, silence)?;
+    set_buffers(&socket, buffers);
+    match socket.connect(&to.into()) {
+        Ok(()) => Ok((socket, false)),
+        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => Ok((socket, true)),
+        Err(e) => Err(e),
+    }
+}
+
+/// Whether a socket that was dialled is up.
+///
+/// # Errors
+/// It never will be.
+pub fn connected(socket: &Socket) -> Result<bool, Failure> {
+    if let Some(error) = socket.take_error()? {
+        return Err(Failure::System(error));
+    }
+    match socket.peer_addr() {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::NotConnected => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Sends from these pieces. None: there is no room.
+///
+/// # Errors
+/// The connection is over.
+pub fn send(socket: &Socket, pieces: &[libc::iovec]) -> Result<Option<usize>, Failure> {
+    // SAFETY: an all-zero msghdr is one without name, control and flags.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = pieces.as_ptr().cast_mut();
+    message.msg_iovlen = pieces.len() as _;
+    // SAFETY: the pieces name memory that is readable until the operation's end is told, or our own.
+    let n = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
+    if let Ok(n) = usize::try_from(n) {
+        return Ok(Some(n));
+    }
+    match io::Error::last_os_error() {
+        e if matches!(e.kind(), ErrorKind::WouldBlock) => Ok(None),
+        e if matches!(e.kind(), ErrorKind::Interrupted) => send(socket, pieces),
+        e => Err(e.into()),
+    }
+}
+
+/// Receives into these pieces. None: nothing is there.
+///
+/// # Errors
+/// The connection is over.
+pub fn receive(socket: &Socket, pieces: &[libc::iovec]) -> Result<Option<usize>, Failure> {
+    // SAFETY: as in `send`.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = pieces.as_ptr().cast_mut();
+    message.msg_iovlen = pieces.len() as _;
+    // SAFETY: the pieces name memory that is writable until the operation's end is told, or our own.
+    let n = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    match usize::try_from(n) {
+        Ok(0) => Err(Failure::Ended),
+        Ok(n) => Ok(Some(n)),
+        Err(_) => match io::Error::last_os_error() {
+            e if matches!(e.kind(), ErrorKind::WouldBlock) => Ok(None),
+            e if matches!(e.kind(), ErrorKind::Interrupted) => receive(socket, pieces),
+            e => Err(e.into()),
+        },
+    }
+}
+
+/// Takes connections.
+pub struct Listener {
+    socket: Socket,
+    port: u16,
+}
+
+impl Listener {
+    /// Listens at an address's port, of all addresses of the host unless `only`.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn bind(at: SocketAddr, only: bool) -> io::Result<Listener> {
+        let bind = |ip: IpAddr| {
+            let to = SocketAddr::new(ip, at.port());
+            let socket = make(to)?;
+            if ip.is_ipv6() {
+                socket.set_only_v6(only)?;
+            }
+            socket.set_reuse_address(true)?;
+            socket.bind(&to.into())?;
+            socket.listen(BACKLOG)?;
+            let port = socket.local_addr()?.as_socket().map_or(0, |a| a.port());
+            Ok::<_, io::Error>(Listener { socket, port })
+        };
+        if only {
+            return bind(at.ip());
+        }
+        match bind(Ipv6Addr::UNSPECIFIED.into()) {
+            // No IPv6 on this host.
+            Err(e) if !matches!(e.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied) => {
+                bind(Ipv4Addr::UNSPECIFIED.into())
+            }
+            result => result,
+        }
+    }
+
+    /// The port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its descriptor.
+    #[must_use]
+    pub fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Of what is accepted from now on.
+    pub fn set_buffers(&self, buffers: [Option<usize>; 2]) {
+        set_buffers(&self.socket, buffers);
+    }
+
+    /// The next connection, if one waits.
+    ///
+    /// # Errors
+    /// The system's: there is no descriptor left.
+    pub fn accept(&self, silence: Duration) -> io::Result<Option<(Socket, SocketAddr)>> {
+        loop {
+            let (socket, from) = match self.socket.accept() {
+                Ok(accepted) => accepted,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(None),
+                // One that was given up meanwhile.
+                Err(e) if matches!(e.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => continue,
+                Err(e) => return Err(e),
+            };
+            let Some(from) = from.as_socket() else { continue };
+            let from = match from.ip() {
+                IpAddr::V6(ip) => SocketAddr::new(ip.to_canonical(), from.port()),
+                IpAddr::V4(_) => from,
+            };
+            if socket.set_nonblocking(true).and_then(|()| set_options(&socket, silence)).is_ok() {
+                return Ok(Some((socket, from)));
+            }
+        }
+    }
+}
+
+/// A socket that is ready.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready {
+    /// As given to [`Poll::add`].
+    pub id: u64,
+    /// Something can be read, or reading says why not.
+    pub readable: bool,
+    /// There is room to write, or writing says why not.
+    pub writable: bool,
+    /// Both directions are over.
+    pub over: bool,
+}
+
+/// The set of sockets.
+pub struct Poll(Epoll);
+
+impl Poll {
+    /// None in it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new() -> io::Result<Poll> {
+        Ok(Poll(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
+    }
+
+    /// Its descriptor: readable when one of them is ready.
+    #[must_use]
+    pub fn fd(&self) -> RawFd {
+        self.0.0.as_raw_fd()
+    }
+
+    fn event(id: u64, read: bool, write: bool) -> EpollEvent {
+        let mut flags = EpollFlags::empty();
+        flags.set(EpollFlags::EPOLLIN, read);
+        flags.set(EpollFlags::EPOLLOUT, write);
+        EpollEvent::new(flags, id)
+    }
+
+    /// One more.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn add(&self, fd: RawFd, id: u64, read: bool, write: bool) -> io::Result<()> {
+        // SAFETY: the caller's socket is open.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        Ok(self.0.add(fd, Self::event(id, read, write))?)
+    }
+
+    /// Something else is waited for.
+    pub fn modify(&self, fd: RawFd, id: u64, read: bool, write: bool) {
+        // SAFETY: as above.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        let _ = self.0.modify(fd, &mut Self::event(id, read, write));
+    }
+
+    /// One less.
+    pub fn remove(&self, fd: RawFd) {
+        // SAFETY: as above.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        let _ = self.0.delete(fd);
+    }
+
+    /// Those that are ready. The system begins where it ended last time.
+    pub fn look(&self, out: &mut Vec<Ready>) {
+        let mut events = [EpollEvent::empty(); READY_MAX];
+        let n = self.0.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
+        out.extend(events[..n].iter().map(|e| {
+            let (flags, ends) = (e.events(), EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP);
+            let over = flags.intersects(ends);
+            let (readable, writable) =
+                (over || flags.contains(EpollFlags::EPOLLIN), over || flags.contains(EpollFlags::EPOLLOUT));
+            Ready { id: e.data(), readable, writable, over }
+        }));
+    }
+}
+
+/// A dialling that is to say whether somebody is there.
+pub struct Dial {
+    socket: Socket,
+    connecting: bool,
+}
+
+impl Dial {
+    /// Dials.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(to: SocketAddr, silence: Duration) -> io::Result<Dial> {
+        let (socket, connecting) = dial(to, [None; 2], silence)?;
+        Ok(Dial { socket, connecting })
+    }
+
+    /// Whether somebody is, if that is known.
+    #[must_use]
+    pub fn result(&self) -> Option<Result<(), Code>> {
+        if !self.connecting {
+            return Some(Ok(()));
+        }
+        match connected(&self.socket) {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None,
+            Err(failure) => Some(Err(failure.code(true))),
+        }
+    }
+}

@@ -1,0 +1,734 @@
+//! `bmi_weir`: messages by the engine (spec/bmi.md 11). What carries them it does not see.
+
+use crate::addresses::AddrKey;
+use crate::codes::{self, Code};
+use crate::inbox::{Body, Entry};
+use crate::log::tell;
+use crate::memory::Block;
+use crate::ops::{Limit, OpKey, Staging, gather};
+use crate::settings::Settings;
+use crate::tables::{Post, Posted, Tables};
+use slotmap::SecondaryMap;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_engine::{
+    Class, Completion, Diagnostic, DownReason, Endpoint, EngineConfig, EngineError, Iov, MAX_INJECT_BYTES, MAX_IOV,
+    OpError, PeekOp, PeerEvent, Queue, RecvOp, SendMode, SendOp, StreamBits,
+};
+
+/// Longest message, bytes.
+pub const SIZE_MAX: u64 = 1 << 30;
+/// Longest unexpected message, bytes.
+pub const UNEXPECTED_MAX: u64 = 16 << 10;
+/// Messages that the engine holds for us by number; those behind them wait in the engine's own order.
+const CLAIMS_MAX: usize = 4096;
+/// Completions taken in one pass.
+const PASS: usize = 256;
+
+/// What the `user` word of a completion says.
+const OPERATION: u64 = 1;
+const CLAIM: u64 = 2;
+
+/// The engine's tag (V2): unexpected messages of a class have one tag, and theirs travels as immediate data.
+fn engine_tag(tag: i32, unexpected: Option<u8>) -> (u64, Option<u64>) {
+    let low = u64::from(tag.cast_unsigned());
+    match unexpected {
+        None => (low, None),
+        Some(class) => (1 << 40 | u64::from(class) << 32, Some(low)),
+    }
+}
+
+/// Who is at an address, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nobody was asked for, or the one found is gone.
+    Unknown,
+    /// Somebody is asked for.
+    Asking(u64),
+    /// This peer of the engine.
+    Up(u32),
+    /// Who came by itself, and is gone.
+    Gone,
+}
+
+/// A post that waits for its address, or for room in the engine.
+struct Kept {
+    key: OpKey,
+    is_recv: bool,
+    tag: i32,
+    unexpected: Option<u8>,
+    pieces: Vec<Iov>,
+    size: u64,
+}
+
+struct Place {
+    addrs: Vec<SocketAddr>,
+    state: State,
+    kept: VecDeque<Kept>,
+}
+
+/// A message of which the engine has been told where it goes.
+struct Taking {
+    from: AddrKey,
+    class: u8,
+    tag: i32,
+    block: Block,
+}
+
+/// How an attempt to hand a post to the engine went.
+enum Tried {
+    Done(u64),
+    Begun,
+    /// There is no room.
+    Again,
+    /// The peer is gone, and this was not known.
+    Down,
+    Refused(Code),
+}
+
+/// The method.
+pub struct Weir {
+    ep: Arc<Endpoint>,
+    places: SecondaryMap<AddrKey, Place>,
+    /// Addresses of a peer: what it sends comes from the first.
+    by_peer: HashMap<u32, Vec<AddrKey>>,
+    tickets: HashMap<u64, AddrKey>,
+    /// Addresses that are still to be asked, for too many were at once.
+    to_ask: Vec<AddrKey>,
+    /// Peers that are down and may be forgotten once their messages are taken.
+    leaving: Vec<u32>,
+    /// Addresses with posts that found no room.
+    held_up: BTreeSet<AddrKey>,
+    /// Classes of unexpected messages that the program looks at.
+    classes: BTreeSet<u8>,
+    claims: usize,
+    next_claim: usize,
+    taking: HashMap<usize, Taking>,
+    out: Vec<Completion>,
+    events: Vec<PeerEvent>,
+    /// Our number in the table of methods.
+    number: usize,
+    server: bool,
+    patience: Duration,
+}
+
+fn code_of(error: &EngineError) -> Code {
+    match error {
+        EngineError::Again => Code::EAGAIN,
+        EngineError::NoMemory { .. } => Code::ENOMEM,
+        EngineError::PeerDown(reason) => code_of_down(*reason),
+        EngineError::TooBig { .. } => Code::EMSGSIZE,
+        EngineError::Key(_) => Code::EACCES,
+        EngineError::Io { source, .. } => codes::of_io(source),
+        EngineError::Closed | EngineError::Broken => Code::EIO,
+        EngineError::Invalid(_) | EngineError::Name(_) | EngineError::Config { .. } => Code::EINVAL,
+    }
+}
+
+/// F1, of a peer that was found.
+fn code_of_down(reason: DownReason) -> Code {
+    match reason {
+        DownReason::ConnectTimeout => Code::ETIMEDOUT,
+        DownReason::Version | DownReason::LevelTooLow => Code::EPROTO,
+        DownReason::NoRoom => Code::EBUSY,
+        DownReason::Aborted => Code::ECANCEL,
+        _ => Code::ECONNRESET,
+    }
+}
+
+/// F1, of one that was not.
+fn code_of_absence(reason: DownReason) -> Code {
+    match reason {
+        DownReason::Unreachable | DownReason::ShuttingDown => Code::ECONNREFUSED,
+        other => code_of_down(other),
+    }
+}
+
+fn code_of_op(error: OpError) -> Code {
+    match error {
+        OpError::Truncated { .. } => Code::EMSGSIZE,
+        OpError::Cancelled => Code::ECANCEL,
+        OpError::PeerDown(reason) => code_of_down(reason),
+        OpError::Socket(_) => Code::EIO,
+        OpError::NoMessage | OpError::Access | OpError::Alignment => Code::EPROTO,
+    }
+}
+
+impl Weir {
+    /// Opens the endpoint. `listen`: where a server listens, and at nothing else if `only`.
+    ///
+    /// # Errors
+    /// The code; a line says what is wrong.
+    pub fn open(settings: &Settings, number: usize, listen: Option<(&[SocketAddr], bool)>) -> Result<Weir, Code> {
+        let mut config = EngineConfig { stream_bits: StreamBits(u64::MAX), ..settings.engine.clone() };
+        if let Some((addrs, only)) = listen {
+            (config.port, config.port_span) = (addrs.first().map_or(0, SocketAddr::port), 1);
+            let named: Vec<IpAddr> = addrs.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified()).collect();
+            if only && !named.is_empty() {
+                (config.addrs, config.everywhere) = (named, false);
+            }
+        }
+        let patience = config.peer_timeout;
+        let sink = |what: &Diagnostic<'_>| tell(&what.to_string());
+        let ep = Endpoint::open_told(config, settings.key()?, Arc::new(sink)).map_err(|error| {
+            tell(&error.to_string());
+            code_of(&error)
+        })?;
+        Ok(Weir {
+            ep,
+            places: SecondaryMap::new(),
+            by_peer: HashMap::new(),
+            tickets: HashMap::new(),
+            to_ask: Vec::new(),
+            leaving: Vec::new(),
+            held_up: BTreeSet::new(),
+            classes: [0].into(),
+            claims: 0,
+            next_claim: 1,
+            taking: HashMap::new(),
+            out: Vec::new(),
+            events: Vec::new(),
+            number,
+            server: listen.is_some(),
+            patience,
+        })
+    }
+
+    /// The port it listens at; 0 for a client.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        let name = self.ep.name();
+        if self.server { u16::from_be_bytes([name[2], name[3]]) } else { 0 }
+    }
+
+    /// Readable when something is to be collected, once armed.
+    #[must_use]
+    pub fn fd(&self) -> RawFd {
+        self.ep.notify_fd()
+    }
+
+    /// False: do not sleep.
+    #[must_use]
+    pub fn arm(&self) -> bool {
+        // (All of it, whoever is held up: the watchdog is to make progress meanwhile.)
+        self.ep.arm() && !self.is_held_up()
+    }
+
+    /// Something waits for room, which nobody tells of.
+    #[must_use]
+    pub fn is_held_up(&self) -> bool {
+        !self.held_up.is_empty() || !self.to_ask.is_empty()
+    }
+
+    /// The program looks at this class.
+    pub fn look_at(&mut self, class: u8) {
+        self.classes.insert(class);
+    }
+
+    // Posts.
+
+    fn place(&mut self, t: &Tables, addr: AddrKey) -> &mut Place {
+        if !self.places.contains_key(addr) {
+            let addrs = t.addrs.get(addr).map(|a| a.places.clone()).unwrap_or_default();
+            self.places.insert(addr, Place { addrs, state: State::Unknown, kept: VecDeque::new() });
+        }
+        &mut self.places[addr]
+    }
+
+    /// Begins a send or a receive.
+    ///
+    /// # Errors
+    /// The code of the refusal.
+    pub fn post(&mut self, t: &mut Tables, post: &Post<'_>, is_recv: bool) -> Result<Posted, Code> {
+        let staged = self.stage(t, post, is_recv)?;
+        let post = &Post { pieces: staged.as_ref().map_or(post.pieces, std::slice::from_ref), ..*post };
+        for _ in 0..2 {
+            let place = self.place(t, post.addr);
+            match place.state {
+                State::Gone => return Err(Code::ECONNRESET),
+                State::Up(peer) if place.kept.is_empty() => match self.hand_over(peer, post, is_recv) {
+                    Tried::Done(size) => return Ok(Posted::Done(size)),
+                    Tried::Begun => {
+                        if is_recv {
+                            self.collect_at_once(t, peer);
+                        }
+                        return Ok(Posted::Begun);
+                    }
+                    Tried::Refused(code) => return Err(code),
+                    // What is not known yet is told now, and the address is as new.
+                    Tried::Down => self.progress(t),
+                    Tried::Again => {
+                        self.held_up.insert(post.addr);
+                        break;
+                    }
+                },
+                State::Up(_) | State::Asking(_) => break,
+                State::Unknown => {
+                    self.ask(post.addr);
+                    break;
+                }
+            }
+        }
+        let kept = Kept {
+            key: post.key,
+            is_recv,
+            tag: post.tag,
+            unexpected: post.unexpected,
+            pieces: post.pieces.to_vec(),
+            size: post.size,
+        };
+        let place = self.place(t, post.addr);
+        if place.state == State::Gone {
+            return Err(Code::ECONNRESET);
+        }
+        place.kept.push_back(kept);
+        Ok(Posted::Begun)
+    }
+
+    /// More pieces than the engine takes become one.
+    fn stage(&self, t: &mut Tables, post: &Post<'_>, is_recv: bool) -> Result<Option<Iov>, Code> {
+        if post.pieces.len() <= MAX_IOV {
+            return Ok(None);
+        }
+        let block = if is_recv {
+            Block::for_message(post.size as usize)
+        } else {
+            // SAFETY: the program keeps the memory of a send readable until its end is told, which is later.
+            unsafe { gather(post.pieces) }
+        };
+        let block = block.ok_or(Code::ENOMEM)?;
+        let piece = Iov { base: block.base(), len: block.len() };
+        let scatter = if is_recv { post.pieces.to_vec() } else { Vec::new() };
+        if let Some(op) = t.ops.get_mut(post.key) {
+            op.staging = Some(Staging { block, scatter });
+        }
+        Ok(Some(piece))
+    }
+
+    fn hand_over(&self, peer: u32, post: &Post<'_>, is_recv: bool) -> Tried {
+        let (tag, data) = engine_tag(post.tag, post.unexpected);
+        let context = post.key.to_id() as usize;
+        let (class, memory, report, user) = (Class::Tagged, post.pieces, true, OPERATION);
+        let tried = if is_recv {
+            let op =
+                RecvOp { source: Some(peer), class, tag, ignore: 0, memory, multi_min: None, report, context, user };
+            // SAFETY: the program keeps the memory writable, and uses it for nothing else, until the operation's end is told.
+            unsafe { self.ep.recv(&op) }
+        } else {
+            let op =
+                SendOp { peer, class, tag, data, memory, mode: SendMode::Transmit, copy: false, report, context, user };
+            if post.size as usize <= MAX_INJECT_BYTES {
+                let op = SendOp { mode: SendMode::Inject, report: false, memory, ..op };
+                // SAFETY: the program's memory is readable during the post.
+                match unsafe { self.ep.send(&op) } {
+                    Ok(()) => return Tried::Done(post.size),
+                    Err(EngineError::Again) => {}
+                    Err(error) => return Tried::of(&error),
+                }
+            }
+            // SAFETY: the program keeps the memory readable and unchanged until the operation's end is told.
+            unsafe { self.ep.send(&op) }
+        };
+        tried.map_or_else(|error| Tried::of(&error), |()| Tried::Begun)
+    }
+
+    /// A receive whose message had arrived has ended already; its end is taken at once.
+    fn collect_at_once(&mut self, t: &mut Tables, _peer: u32) {
+        self.take_completions(t, false);
+    }
+
+    fn ask(&mut self, addr: AddrKey) {
+        let Some(place) = self.places.get_mut(addr) else { return };
+        match self.ep.ask(&place.addrs) {
+            Ok(ticket) => {
+                place.state = State::Asking(ticket);
+                self.tickets.insert(ticket, addr);
+            }
+            Err(_) => {
+                if !self.to_ask.contains(&addr) {
+                    self.to_ask.push(addr);
+                }
+            }
+        }
+    }
+
+    /// Hands over what waited, as far as there is room.
+    fn go_on(&mut self, t: &mut Tables, addr: AddrKey) {
+        self.held_up.remove(&addr);
+        while let Some(place) = self.places.get_mut(addr)
+            && let State::Up(peer) = place.state
+            && let Some(kept) = place.kept.pop_front()
+        {
+            let Kept { key, is_recv, tag, unexpected, ref pieces, size } = kept;
+            match self.hand_over(peer, &Post { key, addr, tag, unexpected, pieces, size }, is_recv) {
+                Tried::Done(size) => t.ops.end(key, Ok(size)),
+                Tried::Begun => {}
+                Tried::Refused(code) => t.ops.end(key, Err(code)),
+                Tried::Again | Tried::Down => {
+                    // Of the second an event will tell.
+                    if let Some(place) = self.places.get_mut(addr) {
+                        place.kept.push_front(kept);
+                    }
+                    self.held_up.insert(addr);
+                    return;
+                }
+            }
+        }
+    }
+
+    // Progress.
+
+    /// One pass: what has ended, who has come or gone, what has arrived.
+    pub fn progress(&mut self, t: &mut Tables) {
+        self.take_completions(t, true);
+        for addr in std::mem::take(&mut self.to_ask) {
+            if self.places.get(addr).is_some_and(|p| p.state == State::Unknown && !p.kept.is_empty()) {
+                self.ask(addr);
+            }
+        }
+        for addr in std::mem::take(&mut self.held_up) {
+            self.go_on(t, addr);
+        }
+        self.claim(t);
+        self.let_go(t);
+    }
+
+    fn take_completions(&mut self, t: &mut Tables, all: bool) {
+        let mut out = std::mem::take(&mut self.out);
+        self.ep.poll(if all { Queue::Both } else { Queue::Recv }, &mut out, PASS);
+        // What is new of a peer is there before completions that name it.
+        let mut events = std::mem::take(&mut self.events);
+        self.ep.peer_events(&mut events);
+        for event in events.drain(..) {
+            self.event(t, event);
+        }
+        self.events = events;
+        for c in out.drain(..) {
+            if c.user == OPERATION {
+                let key = OpKey::from_id(c.context as i64);
+                let size = t.ops.get(key).map_or(0, |op| if op.is_recv { c.len as u64 } else { op.size });
+                t.ops.end(key, c.result.map(|()| size).map_err(code_of_op));
+            } else {
+                self.taken(t, &c);
+            }
+        }
+        self.out = out;
+    }
+
+    fn event(&mut self, t: &mut Tables, event: PeerEvent) {
+        match event {
+            PeerEvent::Arrived { peer } => {
+                let addr = t.addrs.arrived(self.number, self.ep.peer_address(peer));
+                self.places.insert(addr, Place { addrs: Vec::new(), state: State::Up(peer), kept: VecDeque::new() });
+                self.by_peer.entry(peer).or_default().push(addr);
+            }
+            PeerEvent::Down { peer, reason } => {
+                for addr in self.by_peer.get(&peer).cloned().unwrap_or_default() {
+                    self.lost(t, addr, code_of_down(reason));
+                }
+                self.leaving.push(peer);
+            }
+            PeerEvent::Answer { ticket, found } => {
+                let Some(addr) = self.tickets.remove(&ticket) else { return };
+                match found {
+                    Ok(name) => self.found(t, addr, &name),
+                    Err(reason) => self.lost(t, addr, code_of_absence(reason)),
+                }
+            }
+        }
+    }
+
+    /// Who lives at an address is known.
+    fn found(&mut self, t: &mut Tables, addr: AddrKey, name: &[u8; 48]) {
+        let own = self.ep.name();
+        // Ourselves, by one of our addresses.
+        let name = if name[8..16] == own[8..16] { &own } else { name };
+        match self.ep.insert_peer(name) {
+            Ok(peer) => {
+                let Some(place) = self.places.get_mut(addr) else { return };
+                place.state = State::Up(peer);
+                let addrs = self.by_peer.entry(peer).or_default();
+                if !addrs.contains(&addr) {
+                    addrs.push(addr);
+                }
+                self.go_on(t, addr);
+            }
+            Err(error) => {
+                tell(&error.to_string());
+                self.lost(t, addr, Code::EPROTO);
+            }
+        }
+    }
+
+    /// The peer of an address is gone, or nobody was found: what waited for it has failed. One that was looked up may be asked for again.
+    fn lost(&mut self, t: &mut Tables, addr: AddrKey, code: Code) {
+        let Some(place) = self.places.get_mut(addr) else { return };
+        let looked_up = !place.addrs.is_empty();
+        place.state = if looked_up { State::Unknown } else { State::Gone };
+        let kept = std::mem::take(&mut place.kept);
+        self.held_up.remove(&addr);
+        t.fail(kept.into_iter().map(|kept| kept.key), code);
+        if !looked_up {
+            t.is_gone(addr);
+        }
+    }
+
+    /// Peers that are down are forgotten when nothing of theirs is left to be taken.
+    fn let_go(&mut self, t: &mut Tables) {
+        for peer in std::mem::take(&mut self.leaving) {
+            let left =
+                self.classes.iter().any(|class| matches!(self.ep.peek(&look(*class, Some(peer), None)), Ok(Some(_))));
+            if left {
+                self.leaving.push(peer);
+                continue;
+            }
+            for addr in self.by_peer.remove(&peer).unwrap_or_default() {
+                t.spent.push(addr);
+            }
+            self.ep.remove_peer(peer);
+        }
+    }
+
+    // Unexpected messages.
+
+    /// Takes note of those that have arrived.
+    fn claim(&mut self, t: &mut Tables) {
+        for class in &self.classes {
+            while self.claims < CLAIMS_MAX {
+                let context = 1 << 63 | self.next_claim;
+                let Ok(Some(found)) = self.ep.peek(&look(*class, None, Some(context))) else { break };
+                self.next_claim = (self.next_claim + 1) & (usize::MAX >> 1);
+                let from =
+                    found.source.and_then(|peer| self.by_peer.get(&peer)).and_then(|addrs| addrs.first()).copied();
+                let too_long = found.len as u64 > UNEXPECTED_MAX;
+                let (Some(from), Some(tag), false) = (from, found.data, too_long) else {
+                    // Of nobody we know, or not of this face.
+                    self.discard(context);
+                    continue;
+                };
+                let tag = (tag as u32).cast_signed();
+                t.inbox.push(*class, from, Entry { tag, size: found.len, body: Body::Claimed(context) });
+                if let Some(address) = t.addrs.get_mut(from) {
+                    address.waiting += 1;
+                }
+                self.claims += 1;
+            }
+        }
+    }
+
+    /// Has the engine put a message into a buffer. It comes back to the inbox, as the next of its peer, when it is there.
+    pub fn take(&mut self, t: &mut Tables, class: u8, from: AddrKey, entry: &Entry, context: usize) {
+        self.claims -= 1;
+        let Some(block) = Block::for_message(entry.size) else {
+            self.discard(context);
+            return self.not_taken(t, from);
+        };
+        let piece = [Iov { base: block.base(), len: block.len() }];
+        let op = RecvOp {
+            source: None,
+            class: Class::Tagged,
+            tag: 0,
+            ignore: 0,
+            memory: &piece,
+            multi_min: None,
+            report: true,
+            context,
+            user: CLAIM,
+        };
+        // SAFETY: the block is kept in `taking` until the completion.
+        let begun = unsafe { self.ep.recv_claimed(&op) };
+        if begun.is_err() {
+            // It was lost with its peer.
+            return self.not_taken(t, from);
+        }
+        self.taking.insert(context, Taking { from, class, tag: entry.tag, block });
+        self.take_completions(t, false);
+    }
+
+    /// A message is in its buffer.
+    fn taken(&mut self, t: &mut Tables, c: &Completion) {
+        let Some(Taking { from, class, tag, block }) = self.taking.remove(&c.context) else { return };
+        if c.result.is_err() {
+            return self.not_taken(t, from);
+        }
+        t.inbox.put_back(class, from, Entry { tag, size: c.len, body: Body::Here(block) });
+    }
+
+    fn not_taken(&mut self, t: &mut Tables, from: AddrKey) {
+        if let Some(address) = t.addrs.get_mut(from) {
+            address.waiting -= 1;
+            t.spent.push(from);
+        }
+    }
+
+    /// A claimed message is thrown away.
+    fn discard(&self, context: usize) {
+        let op = RecvOp {
+            source: None,
+            class: Class::Tagged,
+            tag: 0,
+            ignore: 0,
+            memory: &[] as &[Iov],
+            multi_min: None,
+            report: false,
+            context,
+            user: CLAIM,
+        };
+        let _ = self.ep.discard_claimed(&op);
+    }
+
+    /// Those of a dropped address are.
+    pub fn discard_all(&mut self, entries: Vec<Entry>) {
+        for entry in entries {
+            if let Body::Claimed(context) = entry.body {
+                self.claims -= 1;
+                self.discard(context);
+            }
+        }
+    }
+
+    // Ends.
+
+    /// Gives an operation up, as far as that can be done; its end is told as ever.
+    pub fn cancel(&mut self, t: &mut Tables, key: OpKey) {
+        let Some(op) = t.ops.get(key) else { return };
+        let (addr, is_recv) = (op.addr, op.is_recv);
+        if let Some(place) = self.places.get_mut(addr)
+            && let Some(i) = place.kept.iter().position(|kept| kept.key == key)
+        {
+            place.kept.remove(i);
+            return t.ops.end(key, Err(Code::ECANCEL));
+        }
+        let context = key.to_id() as usize;
+        let given_up = if is_recv { self.ep.cancel(context) } else { self.ep.cancel_send(context) };
+        self.take_completions(t, true);
+        if !given_up && t.ops.get(key).is_some_and(|op| op.done.is_none()) {
+            t.ops.limit(key, Limit::Drop, Instant::now() + self.patience);
+        }
+    }
+
+    /// Ends what there is with an address. It may be used again, if it was looked up.
+    pub fn drop_connection(&mut self, t: &mut Tables, addr: AddrKey) {
+        let Some(place) = self.places.get(addr) else { return };
+        match place.state {
+            State::Up(peer) => {
+                self.ep.drop_peer(peer);
+                self.take_completions(t, true);
+                // It tells nobody of an end that it made itself.
+                for addr in self.by_peer.remove(&peer).unwrap_or_default() {
+                    self.lost(t, addr, Code::ECONNRESET);
+                }
+            }
+            State::Asking(ticket) => {
+                self.ep.ask_no_more(ticket);
+                self.tickets.remove(&ticket);
+                self.lost(t, addr, Code::ECONNRESET);
+            }
+            State::Unknown | State::Gone => self.lost(t, addr, Code::ECONNRESET),
+        }
+    }
+
+    /// The address names nothing any more.
+    pub fn forget(&mut self, addr: AddrKey) {
+        let Some(place) = self.places.remove(addr) else { return };
+        self.held_up.remove(&addr);
+        if let State::Up(peer) = place.state
+            && let Some(addrs) = self.by_peer.get_mut(&peer)
+        {
+            addrs.retain(|a| *a != addr);
+        }
+    }
+
+    /// Where the peer of an address is.
+    #[must_use]
+    pub fn peer_address(&self, addr: AddrKey) -> Option<IpAddr> {
+        let place = self.places.get(addr)?;
+        match place.state {
+            State::Up(peer) => self.ep.peer_address(peer).map(|a| a.ip()),
+            _ => place.addrs.first().map(SocketAddr::ip),
+        }
+    }
+
+    /// Asks who is at an address, whatever is known of it, if nobody is asked for yet.
+    pub fn ping(&mut self, t: &Tables, addr: AddrKey) -> Result<u64, Code> {
+        let place = self.place(t, addr);
+        if place.addrs.is_empty() {
+            return Err(Code::EOPNOTSUPP);
+        }
+        let addrs = place.addrs.clone();
+        self.ep.ask(&addrs).map_err(|error| code_of(&error))
+    }
+
+    /// What a ping has found, if it is over.
+    pub fn pinged(&mut self, t: &mut Tables, ticket: u64) -> Option<Result<(), Code>> {
+        let mut events = Vec::new();
+        self.ep.progress();
+        self.ep.peer_events(&mut events);
+        let mut result = None;
+        for event in events {
+            match event {
+                PeerEvent::Answer { ticket: of, found } if of == ticket => {
+                    result = Some(found.map(|_| ()).map_err(code_of_absence));
+                }
+                other => self.event(t, other),
+            }
+        }
+        result
+    }
+
+    /// A ping that nobody waits for any more.
+    pub fn no_ping(&self, ticket: u64) {
+        self.ep.ask_no_more(ticket);
+    }
+
+    /// Lets what was sent arrive, for a while, and is over.
+    pub fn close(&mut self) {
+        self.ep.close();
+    }
+}
+
+fn look(class: u8, source: Option<u32>, claim: Option<usize>) -> PeekOp {
+    let (tag, _) = engine_tag(0, Some(class));
+    PeekOp {
+        source,
+        class: Class::Tagged,
+        tag,
+        ignore: 0,
+        claim: claim.is_some(),
+        discard: false,
+        context: claim.unwrap_or(0),
+    }
+}
+
+impl Tried {
+    fn of(error: &EngineError) -> Tried {
+        match error {
+            EngineError::Again => Tried::Again,
+            EngineError::PeerDown(_) => Tried::Down,
+            other => Tried::Refused(code_of(other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// H6, M3.
+    #[test]
+    fn tags_of_unexpected_messages_of_each_class_and_of_others_do_not_meet() {
+        let mut seen = std::collections::HashSet::new();
+        for tag in [i32::MIN, -1, 0, 1, i32::MAX] {
+            assert!(seen.insert(engine_tag(tag, None).0));
+            for class in [0, 1, 255] {
+                let (engine, data) = engine_tag(tag, Some(class));
+                assert_eq!((engine >> 40, engine as u32), (1, 0));
+                assert_eq!(data.map(|d| (d as u32).cast_signed()), Some(tag));
+            }
+        }
+        assert_ne!(engine_tag(0, Some(0)).0, engine_tag(0, Some(1)).0);
+    }
+}

@@ -1,0 +1,266 @@
+//! What a server of `bmi_tcp` makes of bytes that no library of ours has written (spec/bmi.md 9).
+
+mod common;
+
+use common::{KEY, LIMIT, build};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The server of `conformance.c`.
+struct Server {
+    child: Child,
+    port: u16,
+    radix: bool,
+}
+
+impl Server {
+    fn start(radix: bool, vars: &[(&str, &str)]) -> Server {
+        let program = build("conformance", &[]);
+        let mut child = Command::new(program)
+            .args(["--serve", "tcp://127.0.0.1:0", "bmi_tcp"])
+            .env("WEIR_KEY", KEY)
+            // T1: whatever it would dial with itself, it is told by whoever comes.
+            .env("WEIR_BMI_TCP_WIRE", if radix { "orangefs" } else { "radix" })
+            .envs(vars.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it says where it is");
+        let port = line.trim().strip_prefix("ready ").and_then(|p| p.parse().ok()).expect("a port");
+        Server { child, port, radix }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("set");
+        stream
+    }
+
+    /// A header, written here by hand.
+    fn header(&self, mode: u32, tag: i64, size: i64) -> Vec<u8> {
+        let mut h = if self.radix { 51912u32 } else { 51903 }.to_le_bytes().to_vec();
+        h.extend(mode.to_le_bytes());
+        h.extend(tag.to_le_bytes());
+        if self.radix {
+            // Of the tag 32 bits; then the hash of an address.
+            h.truncate(12);
+            h.extend(0x1234_5678u32.to_le_bytes());
+        }
+        h.extend(size.to_le_bytes());
+        h.extend(self.radix.then_some(0));
+        h
+    }
+
+    /// A request of `conformance.c`: its command, tag, count and size.
+    fn request(&self, command: i32, tag: i32, count: i32, size: i64) -> Vec<u8> {
+        let mut all = self.header(2, tag.into(), 24);
+        for word in [command, tag, count, 0] {
+            all.extend(word.to_le_bytes());
+        }
+        all.extend(size.to_le_bytes());
+        all
+    }
+
+    /// Asks for two messages, and reads them off the wire.
+    fn answers(&self, stream: &mut TcpStream) {
+        const SEND: i32 = 2;
+        for size in [100i64, 20_000] {
+            stream.write_all(&self.request(SEND, -3, 2, size)).expect("sent");
+            for seed in 0..2 {
+                let mut header = vec![0; if self.radix { 25 } else { 24 }];
+                stream.read_exact(&mut header).expect("a header");
+                let mut expected = self.header(if size > 16384 { 8 } else { 4 }, -3, size);
+                if self.radix {
+                    expected[12..16].fill(0);
+                }
+                assert_eq!(header, expected);
+                let mut payload = vec![0; size as usize];
+                stream.read_exact(&mut payload).expect("a payload");
+                assert!((0..size).all(|i| payload[i as usize] == (i * 7 + (i >> 9) + seed) as u8));
+            }
+        }
+    }
+
+    /// Memory, bytes.
+    fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it lives");
+        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).expect("a line");
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().expect("a number") << 10
+    }
+
+    fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("it lives").count()
+    }
+
+    /// What it has said, after its end.
+    fn said(mut self) -> String {
+        let _ = self.child.kill();
+        let mut said = String::new();
+        self.child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+        said
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits for the other side to close.
+fn is_closed(stream: &mut TcpStream) {
+    let mut rest = [0; 64];
+    match stream.read(&mut rest) {
+        Ok(0) => {}
+        Err(e) if e.kind() == ErrorKind::ConnectionReset => {}
+        other => panic!("it is not closed: {other:?}"),
+    }
+}
+
+#[test]
+fn the_wire_is_that_of_the_originals() {
+    for radix in [false, true] {
+        let server = Server::start(radix, &[]);
+        server.answers(&mut server.connect());
+        // F22: a byte at a time.
+        let mut slow = server.connect();
+        slow.set_nodelay(true).expect("set");
+        for byte in server.request(8, 9, 0, 0) {
+            slow.write_all(&[byte]).expect("sent");
+        }
+        let mut header = vec![0; if radix { 25 } else { 24 }];
+        slow.read_exact(&mut header).expect("answered");
+        assert_eq!(header[..12], server.header(4, 9, 24)[..12]);
+    }
+}
+
+/// H4, H5, T3, F33.
+#[test]
+fn a_header_that_lies_closes_its_connection_with_one_line_and_no_memory() {
+    for radix in [false, true] {
+        let server = Server::start(radix, &[]);
+        let mut good = server.connect();
+        server.answers(&mut good);
+        let mut bad = vec![
+            server.header(1, 0, 0),
+            server.header(0, 0, 0),
+            server.header(2, 0, 16385),
+            server.header(4, 0, 16385),
+            server.header(8, 0, (16 << 20) + 1),
+            server.header(2, 0, i64::MAX),
+            server.header(8, 0, -1),
+            server.header(2, 0, i64::MIN),
+            vec![0; 25],
+            b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
+        ];
+        if !radix {
+            bad.push(server.header(4, 1 << 33, 0));
+        }
+        for (i, header) in bad.iter().enumerate() {
+            let mut stream = server.connect();
+            stream.write_all(header).expect("sent");
+            is_closed(&mut stream);
+            // T4: and nobody else notices.
+            if i % 4 == 0 {
+                server.answers(&mut good);
+            }
+        }
+        let said = server.said();
+        let lines = said.lines().filter(|l| l.contains("is not listened to any more")).count();
+        assert_eq!(lines, bad.len(), "{said}");
+    }
+}
+
+/// T5, F6: memory for what has come, not for what was announced.
+#[test]
+fn messages_that_are_announced_and_do_not_come_cost_next_to_nothing() {
+    let server = Server::start(false, &[]);
+    server.answers(&mut server.connect());
+    let before = server.memory();
+    let many: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut stream = server.connect();
+            stream.write_all(&server.header(8, 1, 16 << 20)).expect("sent");
+            stream
+        })
+        .collect();
+    server.answers(&mut server.connect());
+    let grown = server.memory().saturating_sub(before);
+    assert!(grown < 16 << 20, "{} connections have cost {grown} bytes", many.len());
+}
+
+/// T4, F33.
+#[test]
+fn a_header_or_a_payload_that_does_not_go_on_closes_its_connection() {
+    let server = Server::start(false, &[("WEIR_BMI_HEADER_MS", "200"), ("WEIR_BMI_STALL_MS", "200")]);
+    let mut silent = server.connect();
+    let mut header = server.connect();
+    header.write_all(&server.header(4, 1, 5)[..7]).expect("sent");
+    let mut payload = server.connect();
+    payload.write_all(&[server.header(4, 1, 5), vec![1, 2]].concat()).expect("sent");
+    is_closed(&mut header);
+    is_closed(&mut payload);
+    // One that has said nothing stays.
+    server.answers(&mut silent);
+    let said = server.said();
+    assert!(said.contains("a header that does not end") && said.contains("a message that does not go on"), "{said}");
+}
+
+/// H12, B1, T5, F4.
+#[test]
+fn a_peer_that_sends_what_nobody_posts_for_is_not_read_beyond_its_budget() {
+    let server = Server::start(false, &[("WEIR_BMI_PEER_BYTES", "200000")]);
+    let mut good = server.connect();
+    server.answers(&mut good);
+    let before = server.memory();
+    let mut rude: Vec<TcpStream> = (0..10).map(|_| server.connect()).collect();
+    let message = [server.header(4, 77, 16000), vec![3; 16000]].concat();
+    // Until the kernel's buffers are full too: what it takes is bounded, whatever is offered.
+    for stream in &mut rude {
+        stream.set_nonblocking(true).expect("set");
+        let begun = Instant::now();
+        let (mut sent, mut refused) = (0u64, 0);
+        while refused < 50 && begun.elapsed() < LIMIT {
+            match stream.write(&message[(sent % message.len() as u64) as usize..]) {
+                Ok(n) => (sent, refused) = (sent + n as u64, 0),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    refused += 1;
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Err(e) => panic!("it is read or not, but not closed: {e}"),
+            }
+        }
+        assert!(refused == 50, "{sent} bytes were taken, and it goes on");
+    }
+    server.answers(&mut good);
+    let grown = server.memory().saturating_sub(before);
+    assert!(grown < 20 << 20, "{grown} bytes");
+}
+
+/// T6, F8.
+#[test]
+fn ports_that_are_probed_leave_nothing_behind() {
+    let server = Server::start(false, &[]);
+    let mut good = server.connect();
+    server.answers(&mut good);
+    let before = server.descriptors();
+    for i in 0..500 {
+        let mut stream = server.connect();
+        match i % 3 {
+            0 => {}
+            1 => stream.write_all(&[0]).expect("sent"),
+            // What it asks for comes too late.
+            _ => stream.write_all(&server.request(2, 5, 1, 100_000)).expect("sent"),
+        }
+    }
+    let begun = Instant::now();
+    while server.descriptors() > before && begun.elapsed() < LIMIT {
+        server.answers(&mut good);
+    }
+    assert_eq!(server.descriptors(), before);
+}

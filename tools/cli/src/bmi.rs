@@ -1,0 +1,151 @@
+//! `weir bmi`: what programs with BMI need, and whether a server lives.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::json;
+use weir_job::Env;
+
+use crate::args::{BmiAction, BmiArgs};
+use crate::commands::{print_all, print_json};
+use crate::environment;
+use crate::provider;
+
+/// The library, as packages name it and as Cargo does.
+const FILES: [&str; 2] = ["libweir-bmi.so", "libweir_bmi.so"];
+
+/// Does what is asked.
+///
+/// # Errors
+/// What went wrong, in one line.
+pub fn run(env: &Env, args: &BmiArgs) -> Result<u8> {
+    let library = find(env)?;
+    match (args.action, &args.url) {
+        (BmiAction::Env, None) => print_env(env, args, &library),
+        (BmiAction::Env, Some(url)) => bail!("weir bmi env takes no URL, and {} was given", url.escape_debug()),
+        (BmiAction::Ping, Some(url)) => ping(args, &library, url),
+        (BmiAction::Ping, None) => bail!("whom? For example: weir bmi ping weir://server:3334"),
+    }
+}
+
+/// The library: in `WEIR_LIB`, beside the provider, or beside this program as installed.
+fn find(env: &Env) -> Result<PathBuf> {
+    let named = env.get("WEIR_LIB").map(PathBuf::from);
+    let program = std::env::current_exe().unwrap_or_default();
+    let folders: Vec<PathBuf> = match named {
+        Some(folder) => vec![folder],
+        None => provider::beside(&program)
+            .into_iter()
+            .chain(program.parent().map(Path::to_owned))
+            .chain(["/usr/local/lib", "/usr/lib"].map(PathBuf::from))
+            .collect(),
+    };
+    let places = || folders.iter().flat_map(|folder| FILES.map(|name| folder.join(name)));
+    match places().find(|file| file.is_file()) {
+        Some(file) => Ok(file.canonicalize()?),
+        None => {
+            let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            bail!("{} is in none of: {}; set WEIR_LIB to its folder", FILES[0], looked.join(", "))
+        }
+    }
+}
+
+fn print_env(env: &Env, args: &BmiArgs, library: &Path) -> Result<u8> {
+    let key = environment::key(env)?;
+    let mut variables: Vec<environment::Variable> = vec![("LD_PRELOAD".into(), preload(library, env))];
+    if let Some(path) = key.path() {
+        variables.push(("WEIR_KEY_FILE".into(), path.display().to_string()));
+    }
+    if args.json {
+        let map: serde_json::Map<String, serde_json::Value> =
+            variables.into_iter().map(|(name, value)| (name, value.into())).collect();
+        return print_json(&json!({"library": library, "variables": map}));
+    }
+    eprintln!("weir: for clients that bring a BMI of their own; servers are linked with -lweir-bmi (weir-bmi(7))");
+    let lines: String = variables.iter().map(|variable| args.shell.line(variable) + "\n").collect();
+    print_all(lines.as_bytes())
+}
+
+/// Ours first; others the user has named stay.
+fn preload(library: &Path, env: &Env) -> String {
+    let ours = library.display().to_string();
+    let before = env.get("LD_PRELOAD").map(|v| v.to_string_lossy().into_owned()).unwrap_or_default();
+    let rest = before.split([':', ' ']).filter(|part| !part.is_empty() && *part != ours);
+    std::iter::once(ours.as_str()).chain(rest).collect::<Vec<_>>().join(":")
+}
+
+type Initialize = unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int;
+type Lookup = unsafe extern "C" fn(*mut i64, *const c_char) -> c_int;
+type Ping = unsafe extern "C" fn(i64, c_int) -> c_int;
+type Finalize = unsafe extern "C" fn() -> c_int;
+type Text = unsafe extern "C" fn(c_int) -> *const c_char;
+
+fn ping(args: &BmiArgs, library: &Path, url: &str) -> Result<u8> {
+    let text = CString::new(url).context("a URL holds no zero byte")?;
+    // SAFETY: loading runs the initialisers of our own library.
+    let loaded = unsafe { libloading::Library::new(library) }?;
+    let cannot = |name: &str| format!("{} has no {name}", library.display());
+    // SAFETY: the functions of this name in `include/bmi.h` have these types.
+    let (initialize, lookup, ping, finalize, status) = unsafe {
+        (
+            loaded.get::<Initialize>(b"BMI_initialize\0").with_context(|| cannot("BMI_initialize"))?,
+            loaded.get::<Lookup>(b"BMI_addr_lookup\0").with_context(|| cannot("BMI_addr_lookup"))?,
+            loaded.get::<Ping>(b"WEIR_BMI_ping\0").with_context(|| cannot("WEIR_BMI_ping"))?,
+            loaded.get::<Finalize>(b"BMI_finalize\0").with_context(|| cannot("BMI_finalize"))?,
+            loaded.get::<Text>(b"bmi_status_string\0").with_context(|| cannot("bmi_status_string"))?,
+        )
+    };
+    let said = |code: c_int| {
+        // SAFETY: it returns a C string of the library's own for any number.
+        let name = unsafe { CStr::from_ptr(status(code)) };
+        name.to_string_lossy().into_owned()
+    };
+    let check = |what: &str, code: c_int| match code {
+        0.. => Ok(()),
+        _ => Err(anyhow!("{what}: {}", said(code))),
+    };
+    let mut addr = 0;
+    // SAFETY: a client without methods; null is allowed.
+    check("beginning", unsafe { initialize(std::ptr::null(), std::ptr::null(), 0) })?;
+    // SAFETY: a place for the address, and a C string.
+    check(&format!("{}", url.escape_debug()), unsafe { lookup(&raw mut addr, text.as_ptr()) })?;
+    let begun = Instant::now();
+    // SAFETY: plain numbers.
+    let found = unsafe { ping(addr, c_int::try_from(args.timeout_ms).unwrap_or(c_int::MAX)) };
+    let took_us = begun.elapsed().as_micros();
+    // SAFETY: nothing of it is used afterwards.
+    unsafe { finalize() };
+    if args.json {
+        let why = (found < 0).then(|| said(found));
+        print_json(&json!({"url": url, "lives": found == 0, "us": took_us as u64, "error": why}))?;
+    } else if found == 0 {
+        print_all(format!("{url} answers ({took_us} us)\n").as_bytes())?;
+    } else {
+        eprintln!("weir: {url} does not answer: {}", said(found));
+    }
+    Ok(u8::from(found < 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_preloaded_stays_behind_ours() {
+        let of = |before: &str| preload(Path::new("/w/libweir-bmi.so"), &Env::from_pairs([("LD_PRELOAD", before)]));
+        assert_eq!(of(""), "/w/libweir-bmi.so");
+        assert_eq!(of("/a.so /w/libweir-bmi.so:/b.so"), "/w/libweir-bmi.so:/a.so:/b.so");
+    }
+
+    #[test]
+    fn a_folder_that_is_named_must_have_it() {
+        let empty = tempfile::tempdir().unwrap();
+        let env = Env::from_pairs([("WEIR_LIB", empty.path())]);
+        let error = find(&env).unwrap_err().to_string();
+        assert!(error.contains(FILES[0]) && error.contains(&empty.path().display().to_string()), "{error}");
+        std::fs::write(empty.path().join(FILES[0]), "").unwrap();
+        assert!(find(&env).unwrap().ends_with(FILES[0]));
+    }
+}
