@@ -55,7 +55,7 @@ fn find(env: &Env) -> Result<PathBuf> {
 fn print_env(env: &Env, args: &BmiArgs, library: &Path) -> Result<u8> {
     let key = environment::key(env)?;
     let mut variables: Vec<environment::Variable> = vec![("LD_PRELOAD".into(), preload(library, env))];
-    if let Some(path) = key.path() {
+    if let Some(path) = key.source.path() {
         variables.push(("WEIR_KEY_FILE".into(), path.display().to_string()));
     }
     if args.json {
