@@ -82,7 +82,7 @@ fn describe(options: &Options, folder: &Path, hosts: usize) -> Result<()> {
     fs::write(folder.join("star.hosts"), names.concat())?;
     let machine = format!(
         "[network]\nlatency_us = {}\nbandwidth_MB_per_s = {rate}\neager_bytes = 65536\n[nodes]\ningress_MB_per_s = {rate}\n\
-         egress_MB_per_s = {rate}\n",
+         egress_MB_per_s = {rate}\n[fabric]\nsharing = \"fair\"\n",
         options.delay_us
     );
     fs::write(folder.join("star.toml"), machine).context("cannot describe the machine")

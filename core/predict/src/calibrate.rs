@@ -7,7 +7,7 @@ use weir_annotations::program::CollectiveOp;
 
 use crate::Quantiles;
 use crate::machine::{
-    Collectives, Cpu, Fabric, Grid, Interface, Local, Machine, Order, Path, Placement, Transit, operation_of,
+    Collectives, Cpu, Fabric, Grid, Interface, Local, Machine, Order, Path, Placement, Sharing, Transit, operation_of,
 };
 
 /// Operations whose samples are times of single messages, the one that is taken first among equals first. Ping-pong's are
@@ -119,6 +119,7 @@ pub fn calibrate(name: &str, cells: &[Cell], wishes: &Wishes) -> Result<Machine,
         inter,
         intra,
         fabric: Fabric::flat(None),
+        sharing: Sharing::Once,
         links: Vec::new(),
         interface: Interface { ingress_bytes_per_s: rate, egress_bytes_per_s: rate, buffer_bytes: None },
         tail: None,

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::machine::{
-    Algorithm, Cpu, Fabric, Interface, Linear, Local, Machine, Order, Path, Placement, Tail, Transit, operation_name,
-    operation_of,
+    Algorithm, Cpu, Fabric, Interface, Linear, Local, Machine, Order, Path, Placement, Sharing, Tail, Transit,
+    operation_name, operation_of,
 };
 use crate::{Quantiles, Time};
 use weir_stats::{Distribution, Family};
@@ -103,6 +103,7 @@ struct FabricText {
     nodes_per_switch: Option<Vec<u32>>,
     switch_MB_per_s: Option<f64>,
     uplink_MB_per_s: Option<f64>,
+    sharing: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -259,12 +260,23 @@ impl File {
                 "nodes.buffer_bytes: a buffer fills only where nodes.ingress_MB_per_s says how fast it empties".into(),
             ));
         }
+        let sharing = match self.fabric.sharing.as_deref() {
+            None | Some("once") => Sharing::Once,
+            Some("fair") => Sharing::Fair,
+            Some(other) => return wrong("fabric.sharing", format!("\"{other}\""), "\"once\" or \"fair\""),
+        };
+        if interface.buffer_bytes.is_some() && sharing == Sharing::Fair {
+            return Err(DescriptionError(
+                "nodes.buffer_bytes: nothing waits at a node where fabric.sharing is \"fair\"".into(),
+            ));
+        }
         let mut machine = Machine {
             name: self.name.clone().unwrap_or_else(|| "hypothetical".to_owned()),
             placement: self.placement()?,
             inter,
             intra,
             fabric: self.fabric()?,
+            sharing,
             links: Vec::new(),
             interface,
             tail: self.retransmission.as_ref().map(TailText::tail).transpose()?,
@@ -445,6 +457,11 @@ mod tests {
             (&format!("{network}[nodes]\nbuffer_bytes = 5\n"), "ingress_MB_per_s"),
             (&format!("{network}[fabric]\nuplink_MB_per_s = 5\n"), "nodes_per_switch"),
             (&format!("{network}[fabric]\nnodes_per_switch = [4000000000]\n"), "nodes_per_switch"),
+            (&format!("{network}[fabric]\nsharing = \"even\"\n"), "\"once\" or \"fair\""),
+            (
+                &format!("{network}[fabric]\nsharing = \"fair\"\n[nodes]\nbuffer_bytes = 5\ningress_MB_per_s = 1\n"),
+                "nothing waits",
+            ),
             (&format!("{network}[collectives]\nbcast = \"bruck\"\n"), "linear, binomial"),
             (&format!("{network}[collectives]\nbrodcast = \"linear\"\n"), "brodcast"),
             (&format!("{network}[retransmission]\nchance = 1\n"), "never arrives"),

@@ -25,6 +25,7 @@
 extern crate self as weir_predict;
 
 mod calibrate;
+mod flows;
 mod hypothetical;
 mod loss;
 pub mod machine;

@@ -31,6 +31,8 @@ pub struct Machine {
     pub intra: Path,
     /// The links between nodes.
     pub fabric: Fabric,
+    /// How what is on a link shares it.
+    pub sharing: Sharing,
     /// What a message takes on each of these links, where they differ: the longest on its route counts. Empty: `inter` on all.
     pub links: Vec<Path>,
     /// What a node can send and take at once.
@@ -55,6 +57,16 @@ pub struct Placement {
     pub ranks_per_node: u32,
     /// How neighbours in rank are placed.
     pub order: Order,
+}
+
+/// How messages share a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sharing {
+    /// As each finds it when it sets out; at nodes one goes behind the other.
+    #[default]
+    Once,
+    /// Evenly, and anew whenever one begins or ends, at nodes too. All paths between nodes are by formula.
+    Fair,
 }
 
 /// How neighbours in rank are placed.
@@ -169,6 +181,7 @@ impl Machine {
             inter: path.clone(),
             intra: path,
             fabric: Fabric::flat(None),
+            sharing: Sharing::Once,
             links: Vec::new(),
             interface: Interface::default(),
             tail: None,

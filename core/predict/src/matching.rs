@@ -51,6 +51,8 @@ pub(crate) struct Channel {
     pub held: Time,
     /// Messages on it that are sent and not yet there.
     pub under_way: u32,
+    /// These, in the order they were sent, where it is not known when each will be there.
+    pub way: VecDeque<u32>,
     posted: VecDeque<Posted>,
     unexpected: VecDeque<Unexpected>,
 }
@@ -63,8 +65,9 @@ impl Channel {
 
 impl Channel {
     fn tour(&mut self, tour: &mut Tour) {
-        let Self { key: (from, to, comm), last, held, under_way, posted, unexpected } = self;
+        let Self { key: (from, to, comm), last, held, under_way, way, posted, unexpected } = self;
         [*from, *to, *comm, *under_way].into_iter().for_each(|part| tour.word(part.into()));
+        way.iter().for_each(|message| tour.message(*message));
         tour.future(last);
         tour.future(held);
         [posted.len(), unexpected.len()].into_iter().for_each(|n| tour.word(n as u64));

@@ -3,8 +3,9 @@
 use weir_stats::{Distribution, Random, open_unit, seeded};
 
 use crate::Time;
+use crate::flows::{Beginning, Flows};
 use crate::loss::Parts;
-use crate::machine::{Beyond, Draw, Flight, Level, Machine, Path, Tail};
+use crate::machine::{Beyond, Draw, Flight, Level, MOST_HOPS, Machine, Path, Sharing, Tail};
 use crate::options::Options;
 use crate::tour::{Kind, Tour};
 
@@ -36,6 +37,8 @@ pub(crate) struct Network<'a> {
     /// What all measured times of the run are multiplied by.
     launch: f64,
     pub beyond: Beyond,
+    /// What is shared anew: the fabric's links, then each node's way out, then each node's way in. None: nothing is.
+    flows: Option<Flows>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -56,6 +59,15 @@ fn launch_factor(machine: &Machine, options: &Options, seed: u64) -> f64 {
     let unit = open_unit(&mut seeded(seed ^ LAUNCH_STREAM));
     let log = Distribution::Normal { mean: 0.0, sd }.quantile(unit);
     (log.exp() * 1e9).round() / 1e9
+}
+
+/// What each link carries at once: the fabric's, each node's way out, each node's way in.
+fn limits(machine: &Machine, options: &Options, nodes: usize) -> impl Iterator<Item = Option<f64>> {
+    let interface = machine.interface;
+    let (contention, node_limits) = (options.contention, options.node_limits);
+    let links = machine.fabric.links().iter().map(move |link| link.bytes_per_s.filter(|_| contention));
+    let of_nodes = move |rate: Option<f64>| (0..nodes).map(move |_| rate.filter(|_| node_limits));
+    links.chain(of_nodes(interface.egress_bytes_per_s)).chain(of_nodes(interface.ingress_bytes_per_s))
 }
 
 /// What becomes of a message that reaches its receiver's node.
@@ -79,7 +91,91 @@ impl<'a> Network<'a> {
             random: seeded(seed ^ LOSS_STREAM),
             launch: launch_factor(machine, options, seed),
             beyond: Beyond::default(),
+            flows: (machine.sharing == Sharing::Fair).then(|| Flows::new(limits(machine, options, nodes))),
         }
+    }
+
+    /// Whether what is between these two is shared anew when others come and go.
+    pub fn is_shared(&self, from: u32, to: u32) -> bool {
+        self.flows.is_some() && self.node_of[from as usize] != self.node_of[to as usize]
+    }
+
+    /// Bytes per second of a message that meets nobody, where rates are shared.
+    fn alone(&self, a: usize, b: usize) -> f64 {
+        let machine = self.machine;
+        let own = if machine.links.is_empty() { machine.inter.rate() } else { None };
+        let route = machine.fabric.route(a as u32, b as u32);
+        let links = route.links().iter().filter_map(|link| machine.fabric.links()[*link as usize].bytes_per_s);
+        let ends = [machine.interface.egress_bytes_per_s, machine.interface.ingress_bytes_per_s];
+        let ends = ends.into_iter().flatten().filter(|_| self.options.node_limits);
+        own.into_iter().chain(links).chain(ends).fold(f64::INFINITY, f64::min)
+    }
+
+    /// A message that shares its way sets out: how long until its bytes do, and its parts as far as they are known.
+    pub fn lead(&self, cargo: Cargo) -> (Time, Parts) {
+        let (a, b) = self.ends(cargo.from, cargo.to);
+        let (bytes, alone) = (self.timed(cargo.bytes), self.alone(a, b));
+        let of = |path: &Path| path.lead(bytes, cargo.asked.is_some(), alone, self.options.draw, cargo.unit);
+        let machine = self.machine;
+        let (lead, flight) = if machine.links.is_empty() {
+            of(&machine.inter)
+        } else {
+            let route = machine.fabric.route(a as u32, b as u32);
+            let all = route.links().iter().filter_map(|link| machine.links.get(*link as usize)).map(of);
+            all.max_by_key(|(lead, _)| *lead).unwrap_or_default()
+        };
+        let asked = cargo.asked.unwrap_or(Time::ZERO).min(flight.latency);
+        (lead - asked, Parts { flight, ..Parts::default() })
+    }
+
+    /// The bytes of a message that shares its way set out. `key`: its place among events of one time.
+    pub fn begin_flow(&mut self, now: Time, cargo: Cargo, message: u32, key: u64) {
+        let (a, b) = self.ends(cargo.from, cargo.to);
+        let (bytes, alone, nodes) = (self.timed(cargo.bytes), self.alone(a, b), self.nodes.len());
+        let fabric = &self.machine.fabric;
+        let mut links = [0; MOST_HOPS + 2];
+        let route = fabric.route(a as u32, b as u32);
+        let len = route.links().len();
+        links[..len].copy_from_slice(route.links());
+        links[len] = (fabric.links().len() + a) as u32;
+        links[len + 1] = (fabric.links().len() + nodes + b) as u32;
+        if let Some(flows) = &mut self.flows {
+            flows.begin(now, Beginning { message, key, bytes, alone, links: &links[..len + 2] });
+        }
+    }
+
+    /// When the next flow ends, and its place among events of that time.
+    #[inline]
+    pub fn next_flow(&self) -> Option<(Time, u64)> {
+        self.flows.as_ref().and_then(Flows::first)
+    }
+
+    /// Sets shared rates, if anything began or ended since they were set and nothing else ends now.
+    #[inline]
+    pub fn settle(&mut self, now: Time) {
+        if let Some(flows) = &mut self.flows
+            && flows.is_unsettled()
+            && flows.first().is_none_or(|(end, _)| end > now)
+        {
+            flows.settle(now);
+        }
+    }
+
+    /// That flow ends now: its message, and how long it took.
+    pub fn end_flow(&mut self, now: Time) -> Option<(u32, Time)> {
+        let (message, began) = self.flows.as_mut()?.end()?;
+        Some((message, now - began))
+    }
+
+    /// How many flows there are, and when the last of them ends as things are.
+    pub fn flowing(&self) -> (u64, Time) {
+        self.flows.as_ref().map_or((0, Time::ZERO), |flows| (flows.live() as u64, flows.last_end()))
+    }
+
+    /// Work that flows were.
+    #[inline]
+    pub fn looked(&self) -> u64 {
+        self.flows.as_ref().map_or(0, |flows| flows.looked)
     }
 
     fn ends(&self, from: u32, to: u32) -> (usize, usize) {
@@ -191,7 +287,8 @@ impl<'a> Network<'a> {
             return Entry::There(now);
         }
         let bytes = self.timed(cargo.bytes);
-        let rate = self.machine.interface.ingress_bytes_per_s.filter(|_| self.options.node_limits);
+        let queues = self.options.node_limits && self.flows.is_none();
+        let rate = self.machine.interface.ingress_bytes_per_s.filter(|_| queues);
         if let Some(tail) = self.machine.tail.filter(|_| self.options.losses) {
             let waiting = self.nodes[b].ingress_free - now;
             let full = match (self.machine.interface.buffer_bytes, rate) {
@@ -216,6 +313,9 @@ impl<'a> Network<'a> {
             self.nodes[a].inside -= 1;
             return;
         }
+        if self.flows.is_some() {
+            return;
+        }
         for &link in self.machine.fabric.route(a as u32, b as u32).links() {
             self.in_flight[link as usize] -= 1;
         }
@@ -223,7 +323,11 @@ impl<'a> Network<'a> {
 
     /// Gives what is under way to a tour.
     pub fn tour(&mut self, tour: &mut Tour) {
-        let Self { machine: _, options: _, node_of: _, in_flight, nodes, random: _, launch: _, beyond: _ } = self;
+        let Self { machine: _, options: _, node_of: _, in_flight, nodes, random: _, launch: _, beyond: _, flows } =
+            self;
+        if let Some(flows) = flows {
+            flows.tour(tour);
+        }
         in_flight.iter().for_each(|n| tour.word((*n).into()));
         for (number, node) in (0u32..).zip(nodes) {
             let Node { inside, egress_free, ingress_free } = node;

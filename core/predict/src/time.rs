@@ -137,6 +137,20 @@ impl Time {
         Self::of(self.0 as f64 * share)
     }
 
+    /// `times` / `parts` of it, rounded once where there is room for the product.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "only where there is no room for better")]
+    pub fn fraction(self, times: u128, parts: u128) -> Self {
+        let exact = || {
+            let (whole, rest) = divided(u128::try_from(self.0).ok()?.checked_mul(times)?, parts);
+            i128::try_from(whole + u128::from(rest >= parts - rest)).ok()
+        };
+        exact().map_or_else(
+            || Self::of(self.0 as f64 * (times as f64 / parts as f64)),
+            |whole| Self(whole.min(Self::LONGEST.0)),
+        )
+    }
+
     /// So many times.
     #[must_use]
     pub fn times(self, n: u64) -> Self {
@@ -209,6 +223,19 @@ mod tests {
         assert_eq!(Time::from_seconds(f64::NAN), Time::ZERO);
         assert_eq!(Time::from_seconds(f64::INFINITY), Time::LONGEST);
         assert!(Time::clock_end(1) + Time::LONGEST < Time::from_yoctoseconds(i128::MAX));
+    }
+
+    #[test]
+    fn fractions_are_rounded_once() {
+        let t = |n: i128| Time::from_yoctoseconds(n);
+        assert_eq!(t(10).fraction(3, 1), t(30));
+        assert_eq!(t(10).fraction(1, 3), t(3));
+        assert_eq!(t(11).fraction(1, 3), t(4));
+        assert_eq!(t(10).fraction(5, 8), t(6));
+        // 10^26 units, and a ratio without a short form: no room, and near all the same.
+        let long = t(10i128.pow(26)).fraction(u128::from(u64::MAX), 1 << 63);
+        assert!((long.seconds() - 200.0).abs() < 1e-12, "{long}");
+        assert_eq!(Time::LONGEST.fraction(9, 1), Time::LONGEST);
     }
 
     /// The decimal digits of a fraction, cut at 40 places, as the nearest `double`.

@@ -216,6 +216,7 @@ impl Tour {
             Order::Match => 0,
             Order::Sender(process) => 1 << 32 | u64::from(process),
             Order::Collectives(process) => 2 << 32 | u64::from(process),
+            Order::Flows => 3 << 32,
         };
         let what = match what {
             What::Message(place) => 1 << 32 | u64::from(self.messages.number(place)),
@@ -325,6 +326,8 @@ pub(crate) enum Order {
     Sender(u32),
     /// Of a process's collectives.
     Collectives(u32),
+    /// Of messages that pass shared links.
+    Flows,
 }
 
 /// What has a place in an order.

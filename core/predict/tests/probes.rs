@@ -335,3 +335,93 @@ fn a_start_of_several_takes_the_time_of_each() {
     let one_by_one = ends(&[vec![isend(1, 8, 0), isend(1, 8, 1)], vec![recv(0), recv(0)]], &machine);
     assert_eq!(begun, one_by_one);
 }
+
+/// `while (!flag) { parts }`, the flag in [`FREE`]: jumps to itself, placed at `at` of a program.
+fn until_flag(at: u32, parts: Vec<common::Step>) -> Vec<common::Step> {
+    use weir_annotations::expr::{Expr, Slot};
+    use weir_annotations::program::{Loop, OpKind, Until};
+    let exit = at + parts.len() as u32 + 2;
+    let not = Expr::Unary(weir_annotations::expr::Unary::Not, Box::new(Expr::Slot(Slot(FREE))));
+    let around = Loop { until: Until::While(not), index: Slot(8), left: Slot(9), exit, steady: false };
+    let mut all = vec![common::Step(OpKind::LoopBegin(Box::new(around)))];
+    all.extend(parts);
+    all.push(common::Step(OpKind::LoopEnd(at)));
+    all
+}
+
+#[test]
+fn a_poll_without_computing_lasts_until_the_message_is_there() {
+    // Nothing but the look; looks that are counted where nobody reads the count; a look at another request between; MPI_Iprobe.
+    let other = || vec![test(0, FREE), test(1, FREE + 1)];
+    let iprobe = probe(Some(1), false, &[(Bound::Flag, FREE)]);
+    let done = |steps: Vec<common::Step>| [steps, vec![serial_us(1.0)]].concat();
+    for (posted, parts) in [(1, vec![test(0, FREE)]), (2, other()), (0, vec![iprobe])] {
+        let mut program: Vec<_> = (0..posted).map(|r| irecv(1, r)).collect();
+        let at = program.len() as u32 + 1;
+        program.extend(until_flag(at, parts));
+        let programs = [done(program), vec![serial_us(4.0), send(0, 5000), serial_us(100.0), send(0, 0)]];
+        let outcome = run(&programs, &simple());
+        assert_eq!(outcome.ends[0], us(11.0), "{posted}: {:?}", outcome.verdict);
+        let own = &outcome.losses.by_process[0];
+        assert_eq!((own.of(Cause::Imbalance), own.of(Cause::Bandwidth)), (us(4.0) + outcome.time - us(11.0), us(5.0)));
+        assert!(outcome.steps < 100 && outcome.notices.is_empty(), "{} {:?}", outcome.steps, outcome.notices);
+    }
+}
+
+/// A poll that counts its looks in a slot which is read after it.
+fn counted_poll(at: u32, count: u32) -> Vec<common::Step> {
+    use weir_annotations::expr::{Binary, Expr, Slot};
+    let more = Expr::Binary(Binary::Add, Box::new((Expr::Slot(Slot(count)), Expr::int(1))));
+    let counts = common::Step(weir_annotations::program::OpKind::Set(Slot(count), more));
+    until_flag(at, vec![test(0, FREE), counts])
+}
+
+#[test]
+fn a_poll_that_counts_its_looks_is_taken_for_waiting_and_told() {
+    let mut program = vec![irecv(1, 0)];
+    program.extend(counted_poll(2, FREE + 1));
+    program.push(serial_by(FREE + 1));
+    let outcome = run(&[program, vec![send(0, 5000)]], &simple());
+    // 1000 looks in vain, and the one that finds it.
+    assert_eq!(outcome.ends[0], us(6.0) + weir_predict::Time::from_ns(1001.0));
+    assert!(outcome.notices.iter().any(|n| n.contains(":0: looks in vain")), "{:?}", outcome.notices);
+}
+
+/// So many nanoseconds as a slot says.
+fn serial_by(slot: u32) -> common::Step {
+    use weir_annotations::expr::{Expr, Slot};
+    use weir_annotations::program::{Law, OpKind, Serial, Time};
+    let time = Time { law: Law::Fixed(Expr::Slot(Slot(slot))), unit_ns: 1.0 };
+    common::Step(OpKind::Serial(Box::new(Serial { times: vec![(None, time, weir_annotations::Place::default())] })))
+}
+
+/// `iterations` times a look at request 0.
+fn looks(at: u32, iterations: i64) -> Vec<common::Step> {
+    use weir_annotations::expr::{Expr, Slot};
+    use weir_annotations::program::{Loop, OpKind, Until};
+    let until = Until::Count(Expr::int(iterations));
+    let around = Loop { until, index: Slot(8), left: Slot(9), exit: at + 3, steady: false };
+    vec![common::Step(OpKind::LoopBegin(Box::new(around))), test(0, FREE), common::Step(OpKind::LoopEnd(at))]
+}
+
+#[test]
+fn a_few_looks_are_no_wait_and_many_end_when_nothing_comes() {
+    // The other sends only after it has heard: who took the looks for a wait would call this a deadlock.
+    for iterations in [10, 999, 5000] {
+        let mut program = vec![irecv(1, 0)];
+        program.extend(looks(2, iterations));
+        program.extend([send(1, 0), wait(0)]);
+        let outcome = run(&[program, vec![recv(0), send(0, 0)]], &simple());
+        assert_eq!((outcome.verdict, outcome.time), (Verdict::Finished, us(2.0)), "{iterations}");
+        assert_eq!(outcome.notices.len(), usize::from(iterations > 1000));
+    }
+}
+
+#[test]
+fn a_poll_for_what_never_comes_is_endless_at_once() {
+    let mut program = vec![irecv(1, 0)];
+    program.extend(until_flag(2, vec![test(0, FREE)]));
+    let outcome = run(&[program, vec![recv(0)]], &simple());
+    assert!(matches!(outcome.verdict, Verdict::OutOfBudget { process: 0, endless: true, .. }), "{:?}", outcome.verdict);
+    assert!(outcome.steps < 100);
+}

@@ -366,10 +366,11 @@ switch_MB_per_s = 700
 fn machine(which: u8) -> (Machine, Draw) {
     let mut asking = simple();
     (asking.inter.eager_bytes, asking.intra.eager_bytes) = (Some(1000), Some(1000));
-    match which % 4 {
+    match which % 5 {
         0 => (simple(), Draw::Full),
         1 => (asking, Draw::Full),
         2 => (hypothetical(RICH).unwrap(), Draw::Full),
+        3 => (hypothetical(&format!("{RICH}sharing = \"fair\"\n")).unwrap(), Draw::Full),
         _ => {
             let time = |ns: f64| Quantiles::of_samples(vec![ns, ns * 2.0]).unwrap();
             for operation in [CollectiveOp::Allreduce, CollectiveOp::Bcast] {

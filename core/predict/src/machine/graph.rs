@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use thiserror::Error;
 
 use crate::Machine;
+use crate::machine::Sharing;
 use crate::machine::fabric::{Fabric, Link, MOST_HOPS};
 use crate::machine::path::Path;
 
@@ -39,6 +40,9 @@ pub enum GraphError {
     /// A route is too long.
     #[error("the shortest way from {0} to {1} has {2} links, and a route has at most {MOST_HOPS}")]
     TooLong(String, String, usize),
+    /// What is measured has no rate to be shared.
+    #[error("link {0} is of a measured profile, and `sharing = \"fair\"` needs rates")]
+    NoRate(String),
 }
 
 /// A machine like `base`, whose nodes are connected by links. Ends that have one neighbour are its nodes, in the order in which they
@@ -82,8 +86,12 @@ pub fn of_graph(base: Machine, links: Vec<GraphLink>) -> Result<Machine, GraphEr
     }
     let mut machine = base;
     machine.notices.push(told);
-    let known = links.iter().map(|link| Link { name: link.name.clone(), bytes_per_s: None });
-    machine.fabric = Fabric::routed(known.collect(), nodes.len(), &routes);
+    let fair = machine.sharing == Sharing::Fair;
+    let known = links.iter().map(|link| {
+        let rate = fair.then(|| link.path.rate().ok_or_else(|| GraphError::NoRate(link.name.clone())));
+        Ok(Link { name: link.name.clone(), bytes_per_s: rate.transpose()? })
+    });
+    machine.fabric = Fabric::routed(known.collect::<Result<_, _>>()?, nodes.len(), &routes);
     machine.links = links.into_iter().map(|link| link.path).collect();
     Ok(machine)
 }

@@ -118,6 +118,26 @@ impl Path {
         transit || [&self.send, &self.receive].into_iter().any(|local| matches!(local, Local::Measured(_)))
     }
 
+    /// Bytes per second, by formula; none: it is measured.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        match &self.transit {
+            Transit::Linear(linear) => Some(linear.bytes_per_s),
+            Transit::Measured(_) => None,
+        }
+    }
+
+    /// Of a message that shares its way with others: how long until its bytes set out, and its parts if it meets nobody, at
+    /// so many bytes per second.
+    pub(crate) fn lead(&self, bytes: u64, asked: bool, bytes_per_s: f64, draw: Draw, unit: f64) -> (Time, Flight) {
+        let Transit::Linear(linear) = &self.transit else { return (Time::ZERO, Flight::default()) };
+        let mut flight =
+            linear.flight(bytes, asked, Level { alone_bytes_per_s: bytes_per_s, ..Level::ALONE }, draw, unit);
+        // Beside nobody there is only what varies.
+        let lead = flight.latency + flight.contention;
+        flight.bandwidth = Time::of_bytes(bytes, bytes_per_s);
+        (lead, flight)
+    }
+
     /// Whether a standard send of so many bytes goes without asking.
     #[must_use]
     pub fn is_eager(&self, bytes: u64) -> bool {

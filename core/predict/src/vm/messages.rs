@@ -12,7 +12,7 @@ use crate::observe::{Doing, Observer, Passed};
 use crate::tour::{Kind as Moment, Order, Tour, What as Ordered};
 use crate::vm::process::{Flow, State};
 use crate::vm::requests::{Kind, NOBODY, Request, carried};
-use crate::vm::{Run, Step, What};
+use crate::vm::{Run, Step, What, key};
 use crate::{Cause, Time};
 
 /// What a message tells its receiver.
@@ -43,6 +43,8 @@ pub(super) struct Msg {
     asked: Option<Time>,
     ready: bool,
     lost: u32,
+    /// When it came, and waits for those before it on its channel.
+    landed: Option<Time>,
     /// Who waits for its receive, and who receives it; [`NOBODY`].
     send_request: u32,
     recv_request: u32,
@@ -74,10 +76,15 @@ impl Msg {
             asked,
             ready,
             lost,
+            landed,
             send_request,
             recv_request,
             carries,
         } = self;
+        tour.word(landed.is_some().into());
+        if let Some(landed) = landed {
+            tour.moment(landed, Moment::Lies, place);
+        }
         [*from, *to, *comm, *op, *lost, u32::from(*ready)].into_iter().for_each(|part| tour.word(part.into()));
         tour.tag(*comm, *tag);
         tour.word(*bytes);
@@ -184,10 +191,14 @@ impl<O: Observer> Run<'_, O> {
             asked: (!eager).then(|| self.network.announcement(from, out.to)),
             ready: out.mode == SendMode::Ready,
             lost: 0,
+            landed: None,
             send_request,
             recv_request: NOBODY,
             carries: out.carries,
         };
+        if self.network.is_shared(from, out.to) {
+            return self.post_shared(message);
+        }
         let (at, what) = match message.asked {
             None => {
                 let (reach, parts) = self.network.launch(self.now, message.cargo());
@@ -207,11 +218,93 @@ impl<O: Observer> Run<'_, O> {
         self.push(ordered, what, id, from, number);
     }
 
+    /// As [`Self::post`], of a message that shares its way: when it is there follows from what else begins and ends.
+    fn post_shared(&mut self, mut message: Msg) {
+        let (at, what) = match message.asked {
+            None => {
+                let (lead, parts) = self.network.lead(message.cargo());
+                message.parts = parts;
+                (self.now + lead, What::Begin)
+            }
+            Some(announcement) => (self.now + announcement, What::Land),
+        };
+        let (from, number, channel) = (message.from, message.number, message.channel);
+        let id = self.messages.insert(message);
+        let line = self.matching.at(channel);
+        line.under_way += 1;
+        line.way.push_back(id);
+        self.push(at, what, id, from, number);
+    }
+
+    /// The bytes of a message set out on what it shares with others.
+    pub(super) fn begin_flow(&mut self, id: u32) -> Step<()> {
+        let message = &self.messages[id];
+        let (from, number, cargo) = (message.from, message.number, message.cargo());
+        self.count(from)?;
+        self.network.begin_flow(self.now, cargo, id, key(0, from, number));
+        Ok(())
+    }
+
+    /// The bytes of a message that shares its way are through, after `took`.
+    pub(super) fn end_flow(&mut self, id: u32, took: Time) -> Step<()> {
+        let message = &mut self.messages[id];
+        message.parts.flight.contention += (took - message.parts.flight.bandwidth).or_zero();
+        let (from, number, cargo, channel) = (message.from, message.number, message.cargo(), message.channel);
+        let data = message.recv_request != NOBODY;
+        self.count(from)?;
+        if let Entry::Lost = self.network.enter(self.now, cargo) {
+            self.lost += 1;
+            let message = &mut self.messages[id];
+            let again = self.now + self.network.timeout(message.lost);
+            message.lost += 1;
+            message.parts.retransmission += again - message.launched;
+            self.push(again, What::Again, id, from, number);
+            return Ok(());
+        }
+        if data { self.there(id) } else { self.land(id, channel) }
+    }
+
+    /// An announcement of a message that shares its way is there.
+    pub(super) fn announcement_lands(&mut self, id: u32) -> Step<()> {
+        let channel = self.messages[id].channel;
+        self.count(self.messages[id].from)?;
+        self.land(id, channel)
+    }
+
+    /// A message has come; it is there as soon as those before it on its channel are, and those behind it that have come with it.
+    fn land(&mut self, id: u32, channel: ChannelId) -> Step<()> {
+        self.messages[id].landed = Some(self.now);
+        if self.matching.at(channel).way.front() != Some(&id) {
+            return Ok(());
+        }
+        let was_lost = self.messages[id].lost > 0;
+        while let Some(next) = self.matching.at(channel).way.front().copied() {
+            let message = &mut self.messages[next];
+            let Some(landed) = message.landed else { break };
+            let waited = self.now - landed;
+            if was_lost {
+                message.parts.retransmission += waited;
+            } else {
+                message.parts.flight.contention += waited;
+            }
+            let asked = message.asked.is_some();
+            self.matching.at(channel).way.pop_front();
+            if asked { self.announced(next)? } else { self.there(next)? }
+        }
+        Ok(())
+    }
+
     /// Data of a message whose receive is there set out.
     fn launch_data(&mut self, id: u32, recv_request: u32) {
         let message = &mut self.messages[id];
         message.recv_request = recv_request;
         message.launched = self.now;
+        if self.network.is_shared(message.from, message.to) {
+            let (lead, parts) = self.network.lead(message.cargo());
+            message.parts = parts;
+            let (from, number) = (message.from, message.number);
+            return self.push(self.now + lead, What::Begin, id, from, number);
+        }
         let (reach, parts) = self.network.launch(self.now, message.cargo());
         message.parts = parts;
         let (from, number) = (message.from, message.number);
@@ -256,6 +349,16 @@ impl<O: Observer> Run<'_, O> {
 
     /// A message that was lost sets out again.
     pub(super) fn again(&mut self, id: u32) -> Step<()> {
+        let cargo = self.messages[id].cargo();
+        if self.network.is_shared(cargo.from, cargo.to) {
+            let (lead, parts) = self.network.lead(cargo);
+            let message = &mut self.messages[id];
+            message.launched = self.now;
+            message.parts = Parts { retransmission: message.parts.retransmission, ..parts };
+            let (from, number) = (message.from, message.number);
+            self.push(self.now + lead, What::Begin, id, from, number);
+            return Ok(());
+        }
         let (reach, parts) = self.network.launch(self.now, self.messages[id].cargo());
         let message = &mut self.messages[id];
         message.launched = self.now;
@@ -312,6 +415,10 @@ impl<O: Observer> Run<'_, O> {
                 self.charge(to, &awaited);
                 self.wake(to);
             }
+        }
+        if let State::Polling { .. } = self.processes[to as usize].state {
+            let awaited = self.awaited_from_sender(id);
+            self.news(to, true, &awaited);
         }
         Ok(())
     }
@@ -564,7 +671,12 @@ impl<O: Observer> Run<'_, O> {
                 self.processes[rank as usize].state = State::Probing(wanted);
                 return Ok(Flow::Later);
             }
-            (Some(_), None) => self.bind_flag(rank, &recv.binds, false)?,
+            (Some(_), None) => {
+                if self.waits_in_look(rank, true) {
+                    return Ok(Flow::Later);
+                }
+                self.bind_flag(rank, &recv.binds, false)?;
+            }
             (_, found) => {
                 let seen = found.map(|id| {
                     let m = &self.messages[id];

@@ -9,6 +9,7 @@ mod collective;
 mod expressions;
 mod messages;
 mod persistent;
+mod polls;
 mod process;
 mod requests;
 mod slab;
@@ -105,6 +106,10 @@ enum What {
     Again,
     /// The announcement of a message that is not eager is there.
     Announced,
+    /// The bytes of a message set out on what it shares with others.
+    Begin,
+    /// The announcement of a message that shares its way has come.
+    Land,
     /// The memory of a send may be used again.
     Free,
     /// A collective goes on at a process.
@@ -172,6 +177,8 @@ pub(crate) struct Run<'a, O: Observer> {
     sent_bytes: u64,
     lost: u64,
     ready_unposted: u64,
+    /// A look that was taken for waiting though its process counts.
+    taken_for_waiting: Option<Pc>,
     failure: Option<Failure>,
     out_of_budget: Option<(u32, Pc, bool)>,
     crowded: Option<Crowded>,
@@ -220,6 +227,7 @@ impl<'a, O: Observer> Run<'a, O> {
             sent_bytes: 0,
             lost: 0,
             ready_unposted: 0,
+            taken_for_waiting: None,
             failure: None,
             out_of_budget: None,
             crowded: None,
@@ -244,7 +252,24 @@ impl<'a, O: Observer> Run<'a, O> {
 
     /// Takes events until there is none.
     fn go_on(&mut self) {
-        while let Some(Reverse(event)) = self.events.pop() {
+        loop {
+            if self.events.peek().is_none_or(|Reverse(event)| event.at > self.now) {
+                self.network.settle(self.now);
+            }
+            if let Some((at, key)) = self.network.next_flow()
+                && self.events.peek().is_none_or(|Reverse(event)| (at, key) < (event.at, event.key))
+            {
+                if self.flow_ends(at).is_err() {
+                    return;
+                }
+                continue;
+            }
+            let Some(Reverse(event)) = self.events.pop() else {
+                if self.answer_polls() {
+                    continue;
+                }
+                return;
+            };
             debug_assert!(event.at >= self.now, "time goes back");
             if event.at > self.clock_end {
                 self.clock_ends();
@@ -260,6 +285,8 @@ impl<'a, O: Observer> Run<'a, O> {
                 What::There => self.there(event.id),
                 What::Again => self.again(event.id),
                 What::Announced => self.announced(event.id),
+                What::Begin => self.begin_flow(event.id),
+                What::Land => self.announcement_lands(event.id),
                 What::Free => {
                     self.free(event.id);
                     Ok(())
@@ -273,15 +300,34 @@ impl<'a, O: Observer> Run<'a, O> {
         }
     }
 
+    /// The flow that ends first ends.
+    fn flow_ends(&mut self, at: Time) -> Step<()> {
+        if at > self.clock_end {
+            self.clock_ends();
+            return Err(Stop);
+        }
+        if at > self.now {
+            self.still.moved(self.steps);
+        }
+        self.now = at;
+        self.still.changes += 1;
+        match self.network.end_flow(at) {
+            Some((id, took)) => self.end_flow(id, took),
+            None => Ok(()),
+        }
+    }
+
     fn push(&mut self, at: Time, what: What, id: u32, process: u32, number: u64) {
         let class = match what {
-            What::Reach | What::There | What::Again | What::Announced => 0,
+            What::Reach | What::There | What::Again | What::Announced | What::Begin | What::Land => 0,
             What::Free | What::Step | What::Resume => 1,
             What::Look => 2,
         };
         if at > self.clock_end && self.beyond_end.is_none() {
             let op = match what {
-                What::Reach | What::There | What::Again | What::Announced => self.messages[id].op,
+                What::Reach | What::There | What::Again | What::Announced | What::Begin | What::Land => {
+                    self.messages[id].op
+                }
                 What::Step => self.requests[self.activities[id].request()].op,
                 What::Free => self.requests[id].op,
                 What::Resume | What::Look => self.processes[process as usize].pc,
@@ -303,7 +349,7 @@ impl<'a, O: Observer> Run<'a, O> {
     /// Counts a step of a process; an error when there have been too many.
     fn count(&mut self, process: u32) -> Step<()> {
         self.steps += 1;
-        if self.steps + self.matching.looked > self.options.budget {
+        if self.steps + self.matching.looked + self.network.looked() > self.options.budget {
             return self.give_up(process, false);
         }
         if self.under_way() > self.most_under_way {
@@ -378,7 +424,7 @@ impl<'a, O: Observer> Run<'a, O> {
             messages: self.sent,
             bytes: self.sent_bytes,
             lost: self.lost,
-            steps: self.steps + self.matching.looked,
+            steps: self.steps + self.matching.looked + self.network.looked(),
             skipped: std::mem::take(&mut self.steady.skipped),
             unreceived,
             unreceived_count,

@@ -12,6 +12,7 @@ use crate::observe::{Doing, Observer, Span};
 use crate::tour::{Kind as Moment, Tour};
 use crate::vm::collective::Turn;
 use crate::vm::persistent::{Key, Persistent};
+use crate::vm::polls::Polls;
 use crate::vm::requests::Named;
 use crate::vm::{Run, Step, What};
 use crate::{Cause, Time};
@@ -25,6 +26,8 @@ pub(super) enum State {
     Waiting,
     /// It waits for a message that it only looks at.
     Probing(Wanted),
+    /// It waits in a look for what can change its answer. `probes`: a message can. `counted`: it might stop looking by itself.
+    Polling { probes: bool, counted: bool },
     /// It has ended.
     Done,
 }
@@ -66,6 +69,8 @@ pub(super) struct Process {
     pub any: bool,
     /// How many collectives it has begun, by communicator and group.
     pub turns: Vec<Turn>,
+    /// Its looks in vain.
+    pub polls: Option<Box<Polls>>,
     /// What its serial times are multiplied by.
     factor: f64,
 }
@@ -97,6 +102,7 @@ impl Process {
             open: 0,
             any: false,
             turns: Vec::new(),
+            polls: None,
             factor: 1.0,
         }
     }
@@ -126,6 +132,7 @@ impl Process {
             open,
             any,
             turns,
+            polls: _,
             factor: _,
         } = self;
         let number = match state {
@@ -133,6 +140,7 @@ impl Process {
             State::Waiting => 1,
             State::Probing(_) => 2,
             State::Done => 3,
+            State::Polling { probes, counted } => 4 + u64::from(*probes) + 2 * u64::from(*counted),
         };
         tour.word(number);
         if number == 3 {
@@ -202,6 +210,10 @@ impl<O: Observer> Run<'_, O> {
             State::Probing(_) => {
                 process.state = State::Ready;
                 self.probe(rank)?
+            }
+            State::Polling { .. } => {
+                process.state = State::Ready;
+                self.look(rank)?
             }
             _ if look => self.look(rank)?,
             _ => Flow::On,
@@ -279,6 +291,9 @@ impl<O: Observer> Run<'_, O> {
     fn communicate(&mut self, rank: u32, message: &Message) -> Step<Flow> {
         let looks = matches!(message, Message::Test(_)) || matches!(message, Message::Probe(recv) if !recv.blocking);
         self.still.changes += u64::from(!looks);
+        if !looks && let Some(polls) = &mut self.processes[rank as usize].polls {
+            polls.acts();
+        }
         match message {
             Message::Send(send) => self.send_op(rank, send),
             Message::Recv(recv) => self.recv_op(rank, recv),

@@ -246,7 +246,7 @@ impl<O: Observer> Run<'_, O> {
             return self.requests.free(id);
         }
         if !waited {
-            return;
+            return self.news(owner, false, awaited);
         }
         self.charge(owner, awaited);
         let process = &mut self.processes[owner as usize];
@@ -447,9 +447,6 @@ impl<O: Observer> Run<'_, O> {
         let pc = self.processes[rank as usize].pc;
         let OpKind::Message(message) = &model.ops[pc as usize].kind else { return Ok(Flow::On) };
         let Message::Test(requests) = &**message else { return Ok(Flow::On) };
-        if self.repeats(rank) {
-            return self.give_up(rank, true).map(|()| Flow::On);
-        }
         let complete = self.listed(rank, requests)?;
         let listed = self.processes[rank as usize].wait.len();
         let flag = match requests.mode {
@@ -458,9 +455,15 @@ impl<O: Observer> Run<'_, O> {
         };
         if flag {
             self.still.changes += u64::from(listed > 0);
+            if let Some(polls) = &mut self.processes[rank as usize].polls {
+                polls.acts();
+            }
             self.consume(rank, Some(requests))?;
         } else {
             self.processes[rank as usize].wait.clear();
+            if self.waits_in_look(rank, false) {
+                return Ok(Flow::Later);
+            }
             self.bind_flag(rank, &requests.binds, false)?;
             self.bind_outcount(rank, &requests.binds, 0)?;
         }

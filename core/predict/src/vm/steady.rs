@@ -126,6 +126,11 @@ impl Steady {
         }
     }
 
+    /// By slot: whether it is a counter of a loop in which nothing reads it.
+    pub fn counters_at(&self) -> &[bool] {
+        &self.counter
+    }
+
     fn begun(&self, rank: u32, of: u32) -> u64 {
         self.begun[rank as usize * self.loops.len() + of as usize]
     }
@@ -209,7 +214,12 @@ impl<O: Observer> Run<'_, O> {
     }
 
     fn live(&self) -> [u64; 4] {
-        [self.events.len() as u64, self.messages.live(), self.requests.live(), self.activities.live()]
+        [
+            self.events.len() as u64 + self.network.flowing().0,
+            self.messages.live(),
+            self.requests.live(),
+            self.activities.live(),
+        ]
     }
 
     /// Looks at the state; skips what comes again of it; keeps it as the next picture if that is due.
@@ -259,6 +269,7 @@ impl<O: Observer> Run<'_, O> {
         }
         // What counts nothing down never ends, and is run until the budget does.
         let last = self.events.iter().map(|event| event.0.at).max().unwrap_or(self.now).max(self.now);
+        let last = last.max(self.network.flowing().1);
         let room = (self.clock_end - last).or_zero().yoctoseconds() / time.yoctoseconds();
         let times = Some(times).filter(|times| *times < u64::MAX)?.min(u64::try_from(room).unwrap_or(u64::MAX));
         (times > 0).then(|| (shift.times(times), times))
@@ -369,13 +380,17 @@ impl<O: Observer> Run<'_, O> {
             tour.word(key >> NUMBER_BITS);
             tour.word(what as u64);
             match what {
-                What::Reach | What::There | What::Again | What::Announced => tour.message(id),
+                What::Reach | What::There | What::Again | What::Announced | What::Begin | What::Land => {
+                    tour.message(id)
+                }
                 What::Free => tour.request(id),
                 What::Step => tour.activity(id),
                 What::Resume | What::Look => tour.word(id.into()),
             }
         }
-        for (rank, process) in (0u32..).zip(&mut self.processes) {
+        for rank in 0..self.processes.len() as u32 {
+            self.tour_polls(rank, tour);
+            let process = &mut self.processes[rank as usize];
             process.tour(tour, rank);
             if !process.is_done() {
                 let slots = &self.slots[rank as usize * self.width..(rank as usize + 1) * self.width];

@@ -27,6 +27,8 @@ pub(super) struct Still {
     /// Things that happened beside control and looks without success.
     pub changes: u64,
     picture: Option<Picture>,
+    /// Slots whose values decide nothing: the count of iterations of a loop whose `index` nobody reads. Known when it is asked.
+    unread: Option<Arc<[bool]>>,
 }
 
 /// All that control and looks can change.
@@ -36,8 +38,6 @@ struct Picture {
     changes: u64,
     processes: Vec<(Pc, Random)>,
     slots: Vec<Value>,
-    /// Slots whose values decide nothing: the count of iterations of a loop whose `index` nobody reads.
-    unread: Arc<[bool]>,
 }
 
 /// Slots that nothing reads.
@@ -74,10 +74,15 @@ impl Still {
 }
 
 impl<O: Observer> Run<'_, O> {
-    /// Whether all is as it was before at this time. Asked where loops end and where processes look.
+    /// Whether all is as it was before at this time. Asked where loops end.
     #[inline]
     pub(super) fn repeats(&mut self, rank: u32) -> bool {
         self.steps - self.still.from > PATIENCE && self.is_as_before(rank)
+    }
+
+    /// Slots whose values decide nothing.
+    pub(super) fn unread(&mut self) -> Arc<[bool]> {
+        Arc::clone(self.still.unread.get_or_insert_with(|| unread(self.model)))
     }
 
     #[cold]
@@ -86,12 +91,11 @@ impl<O: Observer> Run<'_, O> {
             // Ever later, so that each circle has room between two pictures.
             self.still.next = self.steps.saturating_mul(2);
             let processes = self.processes.iter().map(|p| (p.pc, p.own.clone())).collect();
-            let known = self.still.picture.take().map(|picture| picture.unread);
-            let unread = known.unwrap_or_else(|| unread(self.model));
             let (changes, slots) = (self.still.changes, self.slots.clone());
-            self.still.picture = Some(Picture { process: rank, changes, processes, slots, unread });
+            self.still.picture = Some(Picture { process: rank, changes, processes, slots });
             return false;
         }
+        let unread = self.unread();
         let Some(picture) = &self.still.picture else { return false };
         if picture.process != rank || picture.changes != self.still.changes {
             return false;
@@ -101,7 +105,7 @@ impl<O: Observer> Run<'_, O> {
             let process = &self.processes[at];
             picture.processes[at] == (process.pc, process.own.clone()) && {
                 let slots = at * self.width..(at + 1) * self.width;
-                let pairs = self.slots[slots.clone()].iter().zip(&picture.slots[slots]).zip(&*picture.unread);
+                let pairs = self.slots[slots.clone()].iter().zip(&picture.slots[slots]).zip(&*unread);
                 pairs.into_iter().all(|((is, was), unread)| *unread || is == was)
             }
         };

@@ -152,6 +152,13 @@ impl<O: Observer> Run<'_, O> {
                 far.levels, far.level_max
             ));
         }
+        if let Some(place) = self.taken_for_waiting.and_then(|op| self.model.ops.get(op as usize)).map(|op| op.place) {
+            let file = self.model.files.get(place.file as usize).map_or("", String::as_str);
+            notices.push(format!(
+                "{file}:{}: looks in vain without an end were taken for a wait, after 1000 at one time",
+                place.line
+            ));
+        }
         if self.ready_unposted > 0 {
             notices.push(format!(
                 "{} messages of MPI_Rsend were there before their receives were posted: MPI calls such a program erroneous",
