@@ -37,7 +37,7 @@ const SLOTS: u32 = 8;
 /// Steps of a run: enough for loops to end, few enough for thousands of runs.
 const BUDGET: u64 = 20_000;
 
-const MACHINES: [&str; 3] = [
+const MACHINES: [&str; 4] = [
     "[network]\nlatency_us = 1\nbandwidth_MB_per_s = 1000\n",
     "[network]\nlatency_us = 0\nbandwidth_MB_per_s = 1e300\neager_bytes = 0\n[nodes]\nranks = 3\n",
     r#"
@@ -65,6 +65,24 @@ const MACHINES: [&str; 3] = [
     allgather = "bruck"
     allreduce = "binomial"
     alltoall = "bruck"
+    "#,
+    r#"
+    [network]
+    latency_us = 5
+    bandwidth_MB_per_s = 100
+    eager_bytes = 50
+    [nodes]
+    ranks = 2
+    ingress_MB_per_s = 50
+    egress_MB_per_s = 80
+    [fabric]
+    sharing = "fair"
+    nodes_per_switch = [1, 1, 2]
+    switch_MB_per_s = 90
+    uplink_MB_per_s = 60
+    [retransmission]
+    timeout_ms = 0.01
+    chance = 0.1
     "#,
 ];
 

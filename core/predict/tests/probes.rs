@@ -382,8 +382,8 @@ fn a_poll_that_counts_its_looks_is_taken_for_waiting_and_told() {
     program.extend(counted_poll(2, FREE + 1));
     program.push(serial_by(FREE + 1));
     let outcome = run(&[program, vec![send(0, 5000)]], &simple());
-    // 1000 looks in vain, and the one that finds it.
-    assert_eq!(outcome.ends[0], us(6.0) + weir_predict::Time::from_ns(1001.0));
+    // 999 looks in vain, and the one that waited and finds it.
+    assert_eq!(outcome.ends[0], us(7.0));
     assert!(outcome.notices.iter().any(|n| n.contains(":0: looks in vain")), "{:?}", outcome.notices);
 }
 

@@ -42,9 +42,11 @@ impl Polls {
         let Self { at, in_vain, probes, pc, own, slots } = self;
         // Of another time it decides nothing.
         if *at != tour.now() || *in_vain == 0 {
-            return tour.word(0);
+            return;
         }
-        [u64::from(*in_vain), u64::from(*probes), u64::from(*pc)].into_iter().for_each(|word| tour.word(word));
+        [u64::MAX, u64::from(*in_vain), u64::from(*probes), u64::from(*pc)]
+            .into_iter()
+            .for_each(|word| tour.word(word));
         tour.generator(own);
         let kept = slots.iter().zip(counter).filter(|(_, counter)| !**counter);
         kept.for_each(|(value, _)| valued(*value, tour));
@@ -131,9 +133,8 @@ impl<O: Observer> Run<'_, O> {
 
     /// Gives how a process looks to a tour.
     pub(super) fn tour_polls(&self, rank: u32, tour: &mut Tour) {
-        match &self.processes[rank as usize].polls {
-            Some(polls) => polls.tour(tour, self.steady.counters_at()),
-            None => tour.word(0),
+        if let Some(polls) = &self.processes[rank as usize].polls {
+            polls.tour(tour, self.steady.counters_at());
         }
     }
 }
