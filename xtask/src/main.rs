@@ -24,6 +24,7 @@ mod process;
 mod readme;
 mod requirements;
 mod simgrid;
+mod smpi;
 mod stack;
 mod suite;
 

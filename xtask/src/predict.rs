@@ -3,10 +3,11 @@
 //!
 //! Not part of the tests: it wants an idle machine, and says how busy it was.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -17,6 +18,7 @@ use crate::mpi;
 use crate::paths::Paths;
 use crate::process::{run_limited, run_quiet};
 use crate::simgrid;
+use crate::smpi::{Measured, Smpi};
 use crate::stack::Stack;
 
 /// What is run and predicted.
@@ -28,6 +30,12 @@ pub struct Options {
     /// Compare with SimGrid's SMPI on a machine that exists nowhere, instead of real runs: needs smpicc and smpirun
     #[arg(long)]
     pub simgrid: bool,
+    /// Predict the real runs by SMPI too, calibrated as its documentation says: needs smpicc and smpirun
+    #[arg(long, conflicts_with = "simgrid")]
+    smpi: bool,
+    /// Use this `weir` instead of building one
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
     /// Numbers of ranks
     #[arg(short = 'n', long, value_delimiter = ',', default_value = "2,4,8")]
     pub ranks: Vec<usize>,
@@ -105,6 +113,7 @@ struct Setup<'a> {
     stack: Stack,
     weir: PathBuf,
     folder: PathBuf,
+    smpi: OnceCell<Smpi>,
 }
 
 /// Measures, predicts, runs, and prints all side by side.
@@ -115,9 +124,15 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let kept = tempfile::tempdir()?;
     let folder = options.keep.clone().unwrap_or_else(|| kept.path().to_owned());
     fs::create_dir_all(&folder)?;
-    run_quiet(paths.cargo().args(["build", "--release", "-p", "weir"])).context("weir does not build")?;
+    let weir = match &options.program {
+        Some(program) => program.canonicalize().with_context(|| format!("no {}", program.display()))?,
+        None => {
+            run_quiet(paths.cargo().args(["build", "--release", "-p", "weir"])).context("weir does not build")?;
+            paths.target.join("release/weir")
+        }
+    };
     if options.simgrid {
-        return simgrid::run(paths, options, &folder);
+        return simgrid::run(paths, options, &weir, &folder);
     }
     mpi::set_up(paths)?;
     lab::acquire()?;
@@ -131,7 +146,7 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     if stack.is_ours() && !paths.provider().exists() {
         bail!("there is no provider yet: cargo xtask build");
     }
-    let setup = Setup { paths, options, stack, weir: paths.target.join("release/weir"), folder };
+    let setup = Setup { paths, options, stack, weir, folder: folder.canonicalize()?, smpi: OnceCell::new() };
     setup.compile()?;
     println!(
         "{}, {} hosts, {} Mbit/s, {} us one way; load average before: {}",
@@ -191,6 +206,9 @@ impl Setup<'_> {
                 .arg(self.program(program.name))
                 .arg("-lm");
             run_quiet(&mut cc).with_context(|| format!("{} does not compile", source.display()))?;
+            if self.options.smpi {
+                Smpi::compile(&source, &self.program(program.name).with_extension("smpi"))?;
+            }
         }
         if wanted(self.options).any(|p| p.name == "farm") {
             let jobs = run_quiet(Command::new(self.program("farm")).arg("--list").args(PROGRAMS[1].arguments))?;
@@ -208,7 +226,14 @@ impl Setup<'_> {
         };
         let lab = Lab::start(self.options.hosts.min(ranks), &wire)?;
         lab.set_congestion(self.stack.congestion.as_deref())?;
+        let begin = Instant::now();
         let machine = self.benchmark(&lab, ranks)?;
+        println!("{ranks:>14}  the benchmark took {:.1} s", begin.elapsed().as_secs_f64());
+        if self.options.smpi && self.smpi.get().is_none() {
+            let smpi = self.calibrate(&lab)?;
+            println!("{:>14}  SMPI's calibration took {:.1} s: {}", 2, smpi.took.as_secs_f64(), smpi.shown());
+            let _ = self.smpi.set(smpi);
+        }
         for program in wanted(self.options) {
             let serial = program.serial.map(|(name, parts)| {
                 Ok::<_, anyhow::Error>(format!("{name}={}", self.alone(program)? * 1000.0 / parts))
@@ -218,10 +243,20 @@ impl Setup<'_> {
             for (way, arguments) in WAYS {
                 predicted.push((way, self.predict(program, &machine, ranks, serial.as_deref(), arguments)?));
             }
+            if let Some(smpi) = self.smpi.get() {
+                let (path, limit) =
+                    (self.program(program.name).with_extension("smpi"), Duration::from_secs(self.options.limit));
+                let (median_s, took) = smpi.predict(&path, program.arguments, ranks, &self.folder, limit)?;
+                predicted.push(("SMPI", Predicted { median_s, low_s: median_s, high_s: median_s, took }));
+            }
             for (way, p) in &predicted {
                 println!(
-                    "{:8} {ranks:>5}  {way:<15} {:>9.4} s {:>10.4} s to {:>8.4} s",
-                    program.name, p.median_s, p.low_s, p.high_s
+                    "{:8} {ranks:>5}  {way:<15} {:>9.4} s {:>10.4} s to {:>8.4} s   in {:.2} s",
+                    program.name,
+                    p.median_s,
+                    p.low_s,
+                    p.high_s,
+                    p.took.as_secs_f64()
                 );
             }
             self.compare(program, ranks, &lab, &predicted)?;
@@ -231,6 +266,26 @@ impl Setup<'_> {
 
     fn job<'b>(&'b self, ranks: usize, program: &'b Path, args: &'b [String]) -> Job<'b> {
         Job { stack: &self.stack, ranks, program, args, limit: Duration::from_secs(self.options.limit), env: &[] }
+    }
+
+    /// SMPI as its documentation calibrates it: between two hosts, and within one.
+    fn calibrate(&self, lab: &Lab) -> Result<Smpi> {
+        let begin = Instant::now();
+        let (source, program) = (self.paths.root.join("examples/predict/calibrate.c"), self.program("calibrate"));
+        let mut cc = Command::new(self.stack.mpi.bin(self.paths, "mpicc"));
+        cc.args(["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror"]).arg(&source).arg("-o").arg(&program).arg("-lm");
+        run_quiet(&mut cc).with_context(|| format!("{} does not compile", source.display()))?;
+        let measured = |lab: Option<&Lab>| {
+            let outcome = self.job(2, &program, &[]).run(self.paths, lab)?;
+            if !outcome.ok() {
+                bail!("calibrate: {}\n{}", outcome.cause(), outcome.stderr);
+            }
+            Measured::read(&outcome.stdout)
+        };
+        let (between, within) = (measured(Some(lab))?, measured(None)?);
+        let (latency_s, bytes_per_s) =
+            (f64::from(self.options.delay_us) * 1e-6, f64::from(self.options.rate_mbit) * 1e6 / 8.0);
+        Smpi::calibrated(&between, &within, self.options.hosts, latency_s, bytes_per_s, begin.elapsed())
     }
 
     /// What the machine's messages take with so many ranks.
@@ -268,6 +323,7 @@ impl Setup<'_> {
         for parameter in program.parameters.iter().copied().chain(serial) {
             command.args(["-p", parameter]);
         }
+        let begin = Instant::now();
         let outcome = run_limited(&mut command, Duration::from_secs(self.options.limit))?;
         if !outcome.ok() {
             bail!("weir predict {}: {}\n{}", program.name, outcome.cause(), outcome.stderr);
@@ -275,7 +331,8 @@ impl Setup<'_> {
         let all: Value = serde_json::from_str(&outcome.stdout).context("weir predict --json")?;
         let number =
             |key: &str| all["predictions"][0][key].as_f64().with_context(|| format!("weir predict says no {key}"));
-        Ok(Predicted { median_s: number("median_s")?, low_s: number("low_s")?, high_s: number("high_s")? })
+        let (median_s, low_s, high_s) = (number("median_s")?, number("low_s")?, number("high_s")?);
+        Ok(Predicted { median_s, low_s, high_s, took: begin.elapsed() })
     }
 
     /// The run time of one rank, which sends nothing, in seconds: the least of three.
@@ -321,11 +378,12 @@ impl Setup<'_> {
     }
 }
 
-/// What `weir predict` said, seconds.
+/// What was predicted, seconds, and how long that took.
 struct Predicted {
     median_s: f64,
     low_s: f64,
     high_s: f64,
+    took: Duration,
 }
 
 /// Quantile of sorted numbers (nearest rank).

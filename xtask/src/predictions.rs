@@ -325,7 +325,7 @@ const ANNOTATED: [(&str, &str); 11] = [
     ("ring", ""),
     ("shift", ""),
     ("some", ""),
-    ("structs", "size_count_36=32 size_count_37=8192 size_count_39=8192"),
+    ("structs", "size_count_39=8192"),
     ("transpose", "pair_bytes=16"),
     ("tree", ""),
 ];

@@ -37,7 +37,7 @@ const PLAIN: [&str; 11] = [
 ///
 /// # Errors
 /// If SimGrid is not installed, or something cannot be built or run.
-pub fn run(paths: &Paths, options: &Options, folder: &Path) -> Result<()> {
+pub fn run(paths: &Paths, options: &Options, weir: &Path, folder: &Path) -> Result<()> {
     if run_quiet(Command::new("smpirun").arg("--version")).is_err() {
         bail!("there is no smpirun: install SimGrid (Debian: libsimgrid-dev)");
     }
@@ -52,7 +52,7 @@ pub fn run(paths: &Paths, options: &Options, folder: &Path) -> Result<()> {
         compile(paths, program, folder)?;
         for ranks in &options.ranks {
             let begin = Instant::now();
-            let ours = ours(paths, options, program, *ranks, folder)?;
+            let ours = ours(weir, options, program, *ranks, folder)?;
             let (ours_took, begin) = (begin.elapsed(), Instant::now());
             let theirs = theirs(options, program, *ranks, folder)?;
             println!(
@@ -124,8 +124,8 @@ fn theirs(options: &Options, program: &Program, ranks: usize, folder: &Path) -> 
     result["slowest_s"].as_f64().context("the result has no time")
 }
 
-fn ours(paths: &Paths, options: &Options, program: &Program, ranks: usize, folder: &Path) -> Result<f64> {
-    let mut command = Command::new(paths.target.join("release/weir"));
+fn ours(weir: &Path, options: &Options, program: &Program, ranks: usize, folder: &Path) -> Result<f64> {
+    let mut command = Command::new(weir);
     command.arg("predict").arg(folder.join(program.name).with_extension("c"));
     command.arg("--machine").arg(folder.join("star.toml")).args(["-n", &ranks.to_string(), "--json", "--quiet"]);
     for parameter in program.parameters {

@@ -66,6 +66,8 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Int(v) => write!(f, "{v}"),
+            // Nobody counts zeros.
+            Self::Float(v) if v.abs() >= 1e16 => write!(f, "{v:e}"),
             Self::Float(v) => write!(f, "{v}"),
         }
     }

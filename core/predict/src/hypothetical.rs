@@ -24,14 +24,40 @@ pub struct DescriptionError(String);
 pub fn hypothetical(text: &str) -> Result<Machine, DescriptionError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let file: File = toml::from_str(text).map_err(|e| syntax(text, &e))?;
-    file.machine()
+    file.machine().map_err(|DescriptionError(said)| {
+        let key = said.split(": ").next().unwrap_or_default();
+        DescriptionError(match line_of(text, key) {
+            Some(line) => format!("line {line}: {said}"),
+            None => said,
+        })
+    })
+}
+
+/// The line of a key such as `network.latency_us`, or of the last table on the way to it that is there.
+fn line_of(text: &str, key: &str) -> Option<usize> {
+    let parsed = toml::de::DeTable::parse(text).ok()?;
+    let (mut table, mut at) = (parsed.get_ref(), None);
+    for part in key.split('.') {
+        let Some((name, value)) = table.iter().find(|(name, _)| name.get_ref() == part) else { break };
+        at = Some(name.span().start);
+        match value.get_ref() {
+            toml::de::DeValue::Table(inner) => table = inner,
+            _ => break,
+        }
+    }
+    at.and_then(|at| text.get(..at)).map(line_at)
+}
+
+/// The line on which a text ends.
+fn line_at(before: &str) -> usize {
+    before.matches('\n').count() + 1
 }
 
 fn syntax(text: &str, error: &toml::de::Error) -> DescriptionError {
     let message = error.message().split_whitespace().map(in_words).collect::<Vec<_>>().join(" ");
     let at = error.span().and_then(|span| text.get(..span.start));
     DescriptionError(match at {
-        Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
+        Some(before) => format!("line {}: {message}", line_at(before)),
         None => message,
     })
 }
@@ -449,11 +475,12 @@ mod tests {
         let network = "[network]\nlatency_us = 50\nbandwidth_MB_per_s = 100\n";
         for (text, part) in [
             ("[network]\nlatency_us = 50\n", "bandwidth_MB_per_s"),
-            ("[network]\nlatency_us = -1\nbandwidth_MB_per_s = 100\n", "network.latency_us: -1"),
+            ("[network]\nlatency_us = -1\nbandwidth_MB_per_s = 100\n", "line 2: network.latency_us: -1"),
             ("[network]\nlatency_us = nan\nbandwidth_MB_per_s = 100\n", "network.latency_us: NaN"),
             ("[network]\nlatency_us = 1\nbandwidth_MB_per_s = 0\n", "network.bandwidth_MB_per_s: 0"),
             (&format!("{network}latncy = 3\n"), "line 4"),
-            (&format!("{network}[nodes]\nranks = 0\n"), "nodes.ranks"),
+            (&format!("{network}[nodes]\nranks = 0\n"), "line 5: nodes.ranks"),
+            (&format!("{network}[processor]\nspeed_of = {{ 3 = 0 }}\n"), "line 5: processor.speed_of.3: 0"),
             (&format!("{network}[nodes]\nbuffer_bytes = 5\n"), "ingress_MB_per_s"),
             (&format!("{network}[fabric]\nuplink_MB_per_s = 5\n"), "nodes_per_switch"),
             (&format!("{network}[fabric]\nnodes_per_switch = [4000000000]\n"), "nodes_per_switch"),

@@ -114,6 +114,8 @@ pub struct Variable<'t> {
     pub ty: Option<Ty>,
     /// Its type's words, without stars.
     pub words: &'t str,
+    /// How many there are of each, outermost first, of a plain array; none of a plain variable. Else it is not known.
+    pub extents: Option<Vec<Node<'t>>>,
     /// Whether no other file knows it.
     pub own: bool,
 }
@@ -208,6 +210,22 @@ pub fn each<'t>(root: Node<'t>, mut visit: impl FnMut(Node<'t>) -> bool) {
 pub fn children<'t>(node: Node<'t>) -> Vec<Node<'t>> {
     let mut cursor = node.walk();
     node.named_children(&mut cursor).filter(|child| child.kind() != "comment").collect()
+}
+
+/// How many there are of each, outermost first, of a name that is declared as a variable or an array and nothing else.
+fn extents(declarator: Node<'_>) -> Option<Vec<Node<'_>>> {
+    let mut at = match declarator.kind() {
+        "init_declarator" => declarator.child_by_field_name("declarator"),
+        _ => Some(declarator),
+    };
+    let mut found = Vec::new();
+    while let Some(array) = at.filter(|at| at.kind() == "array_declarator") {
+        // `int a[] = {..}` does not say how many.
+        found.push(array.child_by_field_name("size")?);
+        at = array.child_by_field_name("declarator");
+    }
+    found.reverse();
+    at.filter(|at| at.kind() == "identifier").map(|_| found)
 }
 
 /// A node without the brackets around it.
@@ -361,7 +379,8 @@ impl<'t> Unit<'t> {
                 _ => false,
             };
             let ty = if scalar { self.type_of(words) } else { None };
-            self.variable_is(Variable { name, scope: scope.clone(), function, home, ty, words, own: fixed });
+            let extents = extents(declarator);
+            self.variable_is(Variable { name, scope: scope.clone(), function, home, ty, words, extents, own: fixed });
         }
     }
 
@@ -464,7 +483,9 @@ impl<'t> Unit<'t> {
             let words = formal.child_by_field_name("type").map_or("", |t| self.text_of(t));
             let ty = if declarator.is_some_and(|d| d.kind() == "identifier") { self.type_of(words) } else { None };
             let (scope, home) = (body.byte_range(), Home::Formal(at));
-            self.variable_is(Variable { name, scope, function: Some(number), home, ty, words, own: true });
+            // An array in a parameter is a pointer.
+            let extents = None;
+            self.variable_is(Variable { name, scope, function: Some(number), home, ty, words, extents, own: true });
             parameters.push(name);
         }
         let mut function =

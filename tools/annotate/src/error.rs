@@ -87,12 +87,14 @@ pub enum Error {
         most: usize,
     },
     /// There is nothing to model.
-    #[error("{file}: {function} makes no call of MPI that sends, receives or waits")]
+    #[error("{file}: {function} makes no call of MPI that sends, receives or waits{}", listed(.hidden))]
     Nothing {
         /// Which file.
         file: String,
         /// The function that was looked at.
         function: String,
+        /// What may communicate without its being seen: at most three.
+        hidden: Vec<Unknown>,
     },
     /// A compiler, launcher or program failed.
     #[error("{what}")]
@@ -103,6 +105,11 @@ pub enum Error {
     /// The command line makes no sense.
     #[error("{0}")]
     Usage(String),
+}
+
+/// The end of a line that names what is not seen.
+fn listed(hidden: &[Unknown]) -> String {
+    hidden.iter().map(|unknown| format!("; line {unknown}")).collect()
 }
 
 /// Something that the annotator could not know.

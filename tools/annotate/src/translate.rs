@@ -100,7 +100,7 @@ impl<'t> Walker<'t> {
                 None => Err("it is reached by a pointer".into()),
             },
             "cast_expression" => self.cast(field("type")?, field("value")?, frame),
-            "sizeof_expression" => self.size_of(node),
+            "sizeof_expression" => self.size_of(node, frame),
             "unary_expression" => {
                 let inner = self.operand(field("argument")?, frame)?;
                 Typed::unary(self.unit.text_of(field("operator")?), inner)
@@ -189,14 +189,20 @@ impl<'t> Walker<'t> {
     }
 
     /// `sizeof` of a type that the language knows, or finds declared in the file.
-    fn size_of(&self, node: Node<'t>) -> Result<Typed, Reason> {
+    fn size_of(&mut self, node: Node<'t>, frame: &Frame) -> Result<Typed, Reason> {
         const MOST: i128 = 1 << 30;
+        let mut count = None;
         let text = match (node.child_by_field_name("type"), node.child_by_field_name("value").map(unwrapped)) {
             (Some(of), _) => self.unit.text_of(of),
             // `sizeof(x)` of a variable is that of its type; of a type, the parser may take it for one.
             (None, Some(value)) => match self.unit.resolve(self.unit.text_of(value), node.start_byte()) {
                 Some(var) if self.unit.variables[var].ty.is_some() => self.unit.variables[var].words,
-                Some(_) => return Err(format!("the size of {}", self.short(value))),
+                Some(var) => {
+                    let (words, extents) = (self.unit.variables[var].words, self.unit.variables[var].extents.clone());
+                    let all = extents.and_then(|extents| self.product(&extents, frame));
+                    count = Some(all.ok_or_else(|| format!("the size of {}", self.short(value)))?);
+                    words
+                }
                 None => self.unit.text_of(value),
             },
             _ => "",
@@ -205,10 +211,28 @@ impl<'t> Walker<'t> {
         let named = self.unit.types.contains_key(text.strip_prefix("struct ").unwrap_or(&text));
         let known = Ty::of(&text).is_some() || matches!(text.as_str(), "long double");
         if known || named || text.ends_with('*') {
-            Ok(Typed::within(Expr::Sizeof(text), SIZE, 1, MOST))
+            Ok(match count {
+                None | Some(1) => Typed::within(Expr::Sizeof(text), SIZE, 1, MOST),
+                Some(count) => {
+                    let parts = (Expr::Number(count.to_string()), Expr::Sizeof(text));
+                    Typed::within(Expr::Binary("*", Box::new(parts)), SIZE, 0, MOST.saturating_mul(count.into()))
+                }
+            })
         } else {
             Err(format!("the size of {text}"))
         }
+    }
+}
+
+impl<'t> Walker<'t> {
+    /// How many numbers an array has, where the program says it in constants.
+    fn product(&mut self, extents: &[Node<'t>], frame: &Frame) -> Option<u32> {
+        let mut all = 1u32;
+        for extent in extents {
+            let value = self.operand(*extent, frame).ok().filter(|value| value.low == value.high)?;
+            all = all.checked_mul(u32::try_from(value.low).ok()?)?;
+        }
+        Some(all)
     }
 }
 

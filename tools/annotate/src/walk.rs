@@ -129,14 +129,11 @@ impl<'t> Walker<'t> {
             return Err(Error::NoFunction { file, function: function.to_owned() });
         };
         let speaks = speaking(&unit);
-        if !speaks[start] {
-            return Err(Error::Nothing { file, function: function.to_owned() });
-        }
         let spoken = |call: &Call<'t>| is_message(call.name) || unit.function(call.name).is_some_and(|f| speaks[f]);
         let all = unit.functions.iter().flat_map(|f| f.calls.iter());
         let mut communicating: Vec<usize> = all.filter(|c| spoken(c)).map(|c| c.node.start_byte()).collect();
         communicating.sort_unstable();
-        Ok(Self {
+        let mut walker = Self {
             unit,
             file,
             start,
@@ -163,7 +160,13 @@ impl<'t> Walker<'t> {
             region: None,
             nesting: 0,
             steps: 0,
-        })
+        };
+        if walker.speaks[start] {
+            return Ok(walker);
+        }
+        (0..walker.unit.functions.len()).for_each(|function| walker.hidden(function));
+        let hidden = walker.unknown.into_iter().take(3).collect();
+        Err(Error::Nothing { file: walker.file, function: function.to_owned(), hidden })
     }
 
     /// Only what lies between the first and the last call of `MPI_Wtime` among the first function's own statements counts.

@@ -212,6 +212,10 @@ fn what_has_no_model_says_so() {
     let of = |text: &str| annotate(text, "t.c", &Options::default()).unwrap_err();
     assert!(matches!(of("int x;"), Error::NoFunction { .. }));
     assert!(matches!(of("int main() { return 0; }"), Error::Nothing { .. }));
+    // What hides the calls is named at once.
+    let hidden =
+        of("#define SEND(p) MPI_Send(x, 1, MPI_INT, p, 0, MPI_COMM_WORLD)\nint main() {\nSEND(1);\n}").to_string();
+    assert!(hidden.contains("; line 3: SEND is a macro (line 1) that calls MPI_Send"), "{hidden}");
     assert!(matches!(of("// PEVPM Serial time = 1\nint main() { MPI_Barrier(0); }"), Error::Annotated { line: 1, .. }));
     let timed = Options { timed: true, ..Options::default() };
     assert!(matches!(annotate("int main() { MPI_Barrier(0); }", "t.c", &timed), Err(Error::Usage(_))));
@@ -333,6 +337,17 @@ fn numbers_are_those_of_their_types() {
         ("1 << 4", "1<<4"),
     ] {
         assert_eq!(size(expression), expected, "{expression}");
+    }
+    let arrays = "char item[4096]; double field[N][3]; int more[] = {1, 2}; char *at = item;";
+    for (of_what, expected) in
+        [("sizeof item", "4096*sizeof(char)"), ("sizeof(field) / sizeof(double)", "30*sizeof(double)/sizeof(double)")]
+    {
+        let found = with(&format!("{arrays} MPI_Bcast(argv, {of_what}, MPI_BYTE, 0, MPI_COMM_WORLD);"), "#define N 10");
+        assert!(directives(&found)[0].contains(&format!("size = {expected} root")), "{:?}", directives(&found));
+    }
+    for of_what in ["sizeof more", "sizeof at", "sizeof argv"] {
+        let found = with(&format!("{arrays} MPI_Bcast(argv, {of_what}, MPI_BYTE, 0, MPI_COMM_WORLD);"), "");
+        assert!(parameters(&found).iter().any(|name| name.starts_with("size_count")), "{of_what}");
     }
     let torn = with("MPI_Bcast(argv, 2 * SUM, MPI_BYTE, 0, MPI_COMM_WORLD);", "#define SUM 1 + 2");
     assert!(torn.unknown.iter().any(|u| u.why.contains("SUM is a macro without brackets")), "{:?}", torn.unknown);

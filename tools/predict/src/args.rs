@@ -80,8 +80,8 @@ pub struct PredictArgs {
     /// The annotated program: C sources or plain files of directives, together one program
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// The machine: the folder of a weir bench run, or a description by hand (.toml); else the links of the source's Network
-    #[arg(short, long, value_name = "RUN|FILE.toml")]
+    /// The machine: the folder of a weir bench run, a description by hand (.toml), or a published one by name (perseus, orion, apac); else the links of the source's Network
+    #[arg(short, long, value_name = "RUN|FILE.toml|NAME")]
     pub machine: Option<PathBuf>,
     /// Numbers of processes; else the source's `Default numprocs`
     #[arg(short = 'n', long, value_name = "LIST")]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_annotations::program::{Program, Stream, Table};
 use weir_annotations::{Diagnostic, MAX_BYTES, Place, Source, Value};
 use weir_predict::Wishes;
-use weir_predict::{Machine, hypothetical};
+use weir_predict::{Machine, hypothetical, published};
 
 use crate::error::Failure;
 
@@ -155,9 +155,16 @@ fn csv_error(error: csv::Error) -> String {
     }
 }
 
-/// Reads a machine: a description by hand, or what was measured.
+/// Reads a machine: a description by hand, or what was measured; where there is no such file, one of the published machines.
 pub fn machine(path: &Path, wishes: &Wishes) -> Result<Machine, Failure> {
-    let found = std::fs::metadata(path).map_err(|e| Failure::file(path, told(&e)))?;
+    let found = match std::fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let machine = path.to_str().and_then(published).ok_or_else(|| Failure::file(path, told(&error)))?;
+            return by_hand(wishes).map(|()| machine);
+        }
+        Err(error) => return Err(Failure::file(path, told(&error))),
+    };
     if found.is_dir() {
         return crate::measured::machine(path, wishes);
     }
@@ -165,13 +172,19 @@ pub fn machine(path: &Path, wishes: &Wishes) -> Result<Machine, Failure> {
     let bytes = read(path, MAX_DESCRIPTION)?.ok_or_else(too_long)?;
     let text = String::from_utf8(bytes)
         .map_err(|_| Failure::content(path, "is no description of a machine: it is no text"))?;
-    if *wishes != Wishes::default() {
-        let said = "--ranks-per-node, --eager and --measured are for measured machines: say it in the description";
-        return Err(Failure::Usage(said.to_owned()));
-    }
+    by_hand(wishes)?;
     let mut machine = hypothetical(&text).map_err(|e| Failure::content(path, e))?;
     if machine.name == "hypothetical" {
         machine.name = path.display().to_string();
     }
     Ok(machine)
+}
+
+/// A machine that was not measured has no wishes.
+fn by_hand(wishes: &Wishes) -> Result<(), Failure> {
+    if *wishes == Wishes::default() {
+        return Ok(());
+    }
+    let said = "--ranks-per-node, --eager and --measured are for measured machines: say it in the description";
+    Err(Failure::Usage(said.to_owned()))
 }

@@ -696,3 +696,48 @@ fn a_loop_that_repeats_is_skipped_told_and_run_where_that_is_wanted() {
     }
     assert_eq!(short_one, long_one);
 }
+
+#[test]
+fn the_published_machines_are_there_by_name() {
+    let pair = "// PEVPM Runon c1 = procnum == 0\n// PEVPM & c2 = else\n// PEVPM {\n// PEVPM Message type = MPI_Send size = 0 from = 0 to = 2\n\
+                // PEVPM }\n// PEVPM {\n// PEVPM Runon c1 = procnum == 2\n// PEVPM {\n\
+                // PEVPM Message type = MPI_Recv size = 0 from = 0 to = 2\n// PEVPM }\n// PEVPM }\n";
+    // Two on a node of Perseus, four on the others: 2 is elsewhere on the first only. The least of an empty message.
+    let (perseus, _folder) = run(pair, &["--machine", "perseus", "-n", "3", "--json", "--mode", "min"]);
+    let json: Value = serde_json::from_str(&perseus.out).unwrap();
+    assert_eq!(json["predictions"][0]["median_s"].as_f64(), Some(160e-6), "{}", perseus.err);
+    assert!(json["notices"].to_string().contains("published means"), "{}", json["notices"]);
+    for name in ["orion", "apac", "sc"] {
+        assert_eq!(run(pair, &["--machine", name, "-n", "3"]).0.code, 0, "{name}");
+    }
+    let (nobody, _folder) = run(pair, &["--machine", "cray", "-n", "3"]);
+    assert!(nobody.code != 0 && nobody.err.contains("cray: no such file"), "{}", nobody.err);
+    let (wishes, _folder) = run(pair, &["--machine", "orion", "--eager", "5", "-n", "3"]);
+    assert!(wishes.code == 2 && wishes.err.contains("for measured machines"), "{}", wishes.err);
+}
+
+#[test]
+fn a_poll_for_what_never_comes_has_no_end_and_says_where() {
+    let poll = "// PEVPM Message type = MPI_Irecv size = 1 from = 1-procnum to = procnum req = r\n// PEVPM Set flag = 0\n\
+                // PEVPM Loop while = !flag\n// PEVPM {\n// PEVPM Message type = MPI_Test req = r bind = flag\n// PEVPM }\n";
+    let (ran, _folder) = run(poll, &["-n", "2"]);
+    assert!(ran.code == EXIT_ENDLESS && ran.err.contains("program.c:5"), "{} {}", ran.code, ran.err);
+}
+
+#[test]
+fn links_can_be_shared_anew() {
+    // Two messages of 100 KB into one node: 1 ms each alone. One behind the other, or both at once.
+    let gather = "// PEVPM Runon c1 = procnum == 0\n// PEVPM & c2 = else\n// PEVPM {\n\
+                  // PEVPM Message type = MPI_Recv size = 100000 from = 1 to = 0\n// PEVPM Serial time = 10\n\
+                  // PEVPM Message type = MPI_Recv size = 100000 from = 2 to = 0\n// PEVPM }\n// PEVPM {\n\
+                  // PEVPM Message type = MPI_Send size = 100000 from = procnum to = 0\n// PEVPM }\n";
+    let limits = "[nodes]\ningress_MB_per_s = 100\n[fabric]\nsharing = ";
+    for (sharing, ms) in [("once", 11.05), ("fair", 12.05)] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("program.c"), gather).unwrap();
+        fs::write(folder.path().join("star.toml"), format!("{SIMPLE}{limits}\"{sharing}\"\n")).unwrap();
+        let ran = run_in(folder.path(), &["--machine", "FOLDER/star.toml", "-n", "3", "--json"]);
+        let json: Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!(json["predictions"][0]["median_s"].as_f64(), Some(ms / 1e3), "{}", ran.err);
+    }
+}

@@ -18,17 +18,21 @@ pub fn write(out: &mut impl Write, timeline: &Timeline, title: &str) -> io::Resu
         data["left_out"] = cut.into();
     }
     writeln!(out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{data},\"traceEvents\":[")?;
-    write!(out, "{}", json!({"ph": "M", "pid": 1, "name": "process_name", "args": {"name": title}}))?;
+    write!(
+        out,
+        "{}",
+        json!({"ph": "M", "cat": "__metadata", "ts": 0, "pid": 1, "name": "process_name", "args": {"name": title}})
+    )?;
     let tracks: BTreeSet<u32> =
         timeline.bars.iter().map(|b| b.process).chain(timeline.arrows.iter().flat_map(|a| [a.from, a.to])).collect();
     for rank in tracks {
         event(
             out,
-            &json!({"ph": "M", "pid": 1, "tid": track(rank), "name": "thread_name", "args": {"name": format!("rank {rank}")}}),
+            &json!({"ph": "M", "cat": "__metadata", "ts": 0, "pid": 1, "tid": track(rank), "name": "thread_name", "args": {"name": format!("rank {rank}")}}),
         )?;
         event(
             out,
-            &json!({"ph": "M", "pid": 1, "tid": track(rank), "name": "thread_sort_index", "args": {"sort_index": rank}}),
+            &json!({"ph": "M", "cat": "__metadata", "ts": 0, "pid": 1, "tid": track(rank), "name": "thread_sort_index", "args": {"sort_index": rank}}),
         )?;
     }
     for bar in &timeline.bars {

@@ -130,8 +130,14 @@ impl<O: Observer> Run<'_, O> {
         let process = &self.processes[rank as usize];
         let is_active = |one: &Persistent| process.requests.iter().any(|named| named.maker == one.number);
         let made = process.persistents.get(&key).map_or(&[][..], Vec::as_slice);
-        let meant = |one: &&Persistent| number.is_none_or(|number| number == one.number) && !is_active(one);
-        let (found, exists, here) = (made.iter().find(meant).cloned(), !made.is_empty(), process.pc);
+        // Numbers rise: the oldest is first.
+        let meant = match number.map(|number| made.binary_search_by_key(&number, |one| one.number)) {
+            None => made,
+            Some(Ok(at)) => &made[at..=at],
+            Some(Err(_)) => &[],
+        };
+        let found = meant.iter().find(|one| !is_active(one)).cloned();
+        let (exists, here) = (!made.is_empty(), process.pc);
         self.steps += process.requests.len() as u64;
         let Some(found) = found else {
             let name = self.shown(key);
