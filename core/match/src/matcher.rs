@@ -28,8 +28,31 @@ pub struct Matcher {
     /// bits which this one ignores: no face is known to post such receives. While this is set, more is
     /// offered anew than needs to be.
     must_not_skip: bool,
+    /// The only tagged receive that is posted, where it is an ordinary one and was posted while no message waited: in no index, for there is nothing to tell it from. Whatever needs
+    /// the indexes puts it there first ([`Matcher::file`]); until then no message waits.
+    lone: Option<Lone>,
     /// Kept between calls for its memory.
     released: Vec<u32>,
+}
+
+/// A receive that is in no index.
+#[derive(Copy, Clone, Debug)]
+struct Lone {
+    op: OpToken,
+    source: Source,
+    tag: u64,
+    ignore: u64,
+}
+
+impl Lone {
+    #[inline]
+    fn accepts(&self, peer: u32, tag: u64) -> bool {
+        let is_source = match self.source {
+            Source::Any => true,
+            Source::Peer(p) => p == peer,
+        };
+        is_source && (self.tag ^ tag) & !self.ignore == 0
+    }
 }
 
 /// Longer messages count as long in the census.
@@ -52,6 +75,7 @@ impl Matcher {
             census: Census::default(),
             peak: 0,
             must_not_skip: false,
+            lone: None,
             released: Vec::new(),
         }
     }
@@ -59,6 +83,31 @@ impl Matcher {
     /// Posts a receive. It may take a waiting message at once, several if it is a multi-receive buffer.
     #[inline]
     pub fn post(&mut self, p: Posted, out: &mut Vec<Match>) {
+        let is_alone = self.lone.is_none() && self.store.messages.len() == 0 && self.store.tagged_receives == 0;
+        if is_alone && p.class == Class::Tagged && p.multi.is_none() {
+            self.lone = Some(Lone { op: p.op, source: p.source, tag: p.tag, ignore: p.ignore });
+            return;
+        }
+        self.post_filed(p, out);
+    }
+
+    /// Puts the lone receive into the indexes.
+    #[inline]
+    fn file(&mut self) {
+        if self.lone.is_some() {
+            self.file_lone();
+        }
+    }
+
+    #[cold]
+    fn file_lone(&mut self) {
+        if let Some(Lone { op, source, tag, ignore }) = self.lone.take() {
+            self.store.add_receive(&Posted { class: Class::Tagged, source, tag, ignore, op, multi: None }, None);
+        }
+    }
+
+    fn post_filed(&mut self, p: Posted, out: &mut Vec<Match>) {
+        self.file();
         let mut multi = p.multi.map(|m| Buffer { used: 0, room: m.room, min_room: m.min_room });
         if self.store.messages.len() != 0 {
             while let Some(ix) = self.find(&p.pattern()) {
@@ -78,6 +127,7 @@ impl Matcher {
     /// Tells of an arrived message. It may be matched at once, or release others that were held for it.
     #[inline]
     pub fn arrive(&mut self, a: Arrival, out: &mut Vec<Match>) {
+        self.file();
         let peer = self.store.peer_mut(a.peer);
         let position = peer.position(a.mseq);
         if !peer.note_next(position, a.stream, a.sseq) {
@@ -98,6 +148,21 @@ impl Matcher {
     /// The receive that a message takes at once, where that is an ordinary one and nobody else is concerned. Otherwise changes nothing: it is to [`Matcher::arrive`].
     #[inline]
     pub fn take_at_once(&mut self, a: &Arrival) -> Option<OpToken> {
+        if a.class == Class::Untagged || self.store.tagged_receives > 0 {
+            return self.take_filed_at_once(a);
+        }
+        let op = self.lone.filter(|lone| lone.accepts(a.peer, a.tag))?.op;
+        let peer = self.store.peer_mut(a.peer);
+        let position = peer.position(a.mseq);
+        if !peer.note_next(position, a.stream, a.sseq) {
+            return None;
+        }
+        self.count(a.len, true);
+        self.lone = None;
+        Some(op)
+    }
+
+    fn take_filed_at_once(&mut self, a: &Arrival) -> Option<OpToken> {
         if !self.store.gappy.is_empty() {
             return None;
         }
@@ -135,6 +200,7 @@ impl Matcher {
         let p = self.store.peer_mut(peer);
         let position = p.position(mseq);
         if !p.note_next(position, stream, sseq) {
+            self.file();
             self.note(peer, position, stream, sseq, None, out);
         }
     }
@@ -190,6 +256,7 @@ impl Matcher {
     /// Takes a receive back; false when it is not posted. Messages that were held for it may now match others, hence
     /// `out`. Takes time in proportion to the receives posted.
     pub fn cancel(&mut self, op: OpToken, out: &mut Vec<Match>) -> bool {
+        self.file();
         let Some(ix) = self.store.receives.iter().find(|(_, r)| r.op == op).map(|(ix, _)| ix) else {
             return false;
         };
@@ -203,6 +270,7 @@ impl Matcher {
     /// messages with a gap below them, in their order: they are dropped. Its other waiting messages stay and can still be
     /// received. A later arrival from the same index starts a new numbering from 0.
     pub fn remove_peer(&mut self, peer: u32, ops: &mut Vec<OpToken>, msgs: &mut Vec<MsgToken>) {
+        self.file();
         let mut lost: Vec<(u64, u32)> = Vec::new();
         for class in [Class::Tagged, Class::Untagged] {
             let mut at = self.store.first_behind_gap(peer, class);
@@ -248,7 +316,7 @@ impl Matcher {
     pub fn stats(&self) -> Stats {
         Stats {
             census: self.census,
-            posted: self.store.receives.len(),
+            posted: self.store.receives.len() + usize::from(self.lone.is_some()),
             unexpected: self.store.messages.len(),
             behind_gap: self.store.behind_gap,
             unexpected_peak: self.peak,
@@ -258,7 +326,9 @@ impl Matcher {
     /// Nothing is posted or waiting, and no index has kept anything.
     #[cfg(test)]
     pub(crate) fn assert_empty(&self) {
+        assert!(self.lone.is_none());
         let s = &self.store;
+        assert_eq!(s.tagged_receives, 0);
         assert_eq!((s.receives.len(), s.messages.len(), s.bins.len(), s.behind_gap), (0, 0, 0, 0));
         assert!(s.gappy.is_empty() && s.arrived.iter().all(|l| l.is_empty()));
         assert!(s.peers.iter().all(|p| p.waiting.iter().all(|l| l.is_empty()) && p.behind_gap == [NIL; 2]));

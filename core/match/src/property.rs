@@ -216,7 +216,12 @@ impl Pair {
             self.model.note_other(peer, mseq, stream, sseq, &mut want);
         } else {
             let a = Arrival { peer, class: sent.class, mseq, stream, sseq, tag: sent.tag, len: sent.len, msg };
-            self.matcher.arrive(a, &mut got);
+            // Both ways that a message may come.
+            let at_once = if msg.is_multiple_of(2) { self.matcher.take_at_once(&a) } else { None };
+            match at_once {
+                Some(op) => got.push(Match { op, msg, multi_offset: None, multi_room: 0, multi_done: false }),
+                None => self.matcher.arrive(a, &mut got),
+            }
             self.model.arrive(a, &mut want);
         }
         self.compare(&got, &want);

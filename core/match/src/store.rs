@@ -118,6 +118,8 @@ pub struct Store {
     /// What of a tag decides over its stream.
     pub stream_bits: StreamBits,
     pub receives: Slab<Receive>,
+    /// How many of them are tagged.
+    pub tagged_receives: usize,
     pub messages: Slab<Message>,
     pub bins: Bins,
     forms: Vec<Form>,
@@ -156,6 +158,7 @@ impl Store {
         Store {
             stream_bits,
             receives: Slab::new(),
+            tagged_receives: 0,
             messages: Slab::new(),
             bins: Bins::new(),
             forms: Vec::new(),
@@ -210,6 +213,7 @@ impl Store {
         let bin = self.bins.find_or_make(&key);
         let ix = self.receives.insert(Receive { op: p.op, seq: self.next_seq, multi, bin, links: Links::NONE });
         self.next_seq += 1;
+        self.tagged_receives += usize::from(p.class == Class::Tagged);
         self.bins.get_mut(bin).receives.push_back(&mut self.receives, 0, ix);
     }
 
@@ -221,6 +225,7 @@ impl Store {
         let key = b.key;
         self.bins.release(bin);
         self.receives.remove(ix);
+        self.tagged_receives -= usize::from(key.class == Class::Tagged);
         let form = self.forms.iter().position(|f| f.ignore == key.ignore && f.any == key.any && f.class == key.class);
         if let Some(f) = form {
             self.forms[f].live -= 1;
