@@ -124,7 +124,7 @@ impl Shared {
         self.last_poll.store(at.0, Ordering::Relaxed);
         self.sent_since_poll.store(false, Ordering::Relaxed);
         // Where another thread sleeps until something comes, what comes is to wake it, whoever polls meanwhile.
-        if !self.armed.load(Ordering::Relaxed) {
+        if self.watch.is_watched() && !self.armed.load(Ordering::Relaxed) {
             self.watch.program_is_back(self.look_time());
         }
         at.0.saturating_sub(last) > waiting::ELSEWHERE_NS
@@ -146,8 +146,12 @@ impl Shared {
     /// The program sends, with the core locked: the answer is its to find, as a rule. But one that sends again without having polled may not poll for long, and leaves what comes to the
     /// watchdog; and so does one of whose threads another sleeps until something comes.
     fn sent(&self) {
-        if !self.sent_since_poll.swap(true, Ordering::Relaxed) && !self.armed.load(Ordering::Relaxed) {
-            self.watch.program_is_back(self.look_time());
+        // (Not swapped: with the core locked nobody else sets it, and an exchange costs as much as twenty loads.)
+        if !self.sent_since_poll.load(Ordering::Relaxed) {
+            self.sent_since_poll.store(true, Ordering::Relaxed);
+            if self.watch.is_watched() && !self.armed.load(Ordering::Relaxed) {
+                self.watch.program_is_back(self.look_time());
+            }
         }
         self.look_soon();
     }
@@ -541,6 +545,12 @@ impl Endpoint {
     /// Waits for nothing but the endpoint's lock. When polling has found nothing for a while it gives the core away for a turn of others (`sched_yield`), and where others want the core it
     /// sleeps until something arrives, for [`EngineConfig::poll_sleep_us`] at the most: never, unless the face has set that.
     pub fn poll(&self, queue: Queue, out: &mut Vec<Completion>, max: usize) -> usize {
+        self.poll_each(queue, max, |c| out.push(*c))
+    }
+
+    /// The same, up to `max` completions, shown to `each` where they lie. It may not call this endpoint.
+    #[inline]
+    pub fn poll_each(&self, queue: Queue, max: usize, mut each: impl FnMut(&Completion)) -> usize {
         let now = now();
         let shared = &*self.shared;
         if shared.armed.load(Ordering::Relaxed) && shared.armed.swap(false, Ordering::AcqRel) {
@@ -556,13 +566,13 @@ impl Endpoint {
         shared.look_soon();
         let mut n = 0;
         if queue != Queue::Send {
-            n = core.st.messages.take_received(now, max, out);
+            n = core.st.messages.take_received(now, max, &mut each);
             if core.st.messages.wants_transmit() {
                 core.transmit(now);
             }
         }
         if queue != Queue::Recv {
-            n += core.st.messages.take_sent(max - n, out);
+            n += core.st.messages.take_sent(max - n, &mut each);
         }
         // Asked for none (a face that has something of its own to hand out first), what is there counts as found.
         let found = n > 0 || read > 0 || (max == 0 && core.st.messages.has_completions());

@@ -30,6 +30,12 @@ impl Gather {
         Gather { pieces: iov.iter().copied().filter(|p| p.len > 0).collect(), len }
     }
 
+    /// The address of `[0, len)` where that lies in one piece, as it mostly does.
+    #[inline]
+    fn whole(&self, len: usize) -> Option<*mut u8> {
+        if let [piece] = &self.pieces[..] { (len <= piece.len).then_some(piece.base) } else { None }
+    }
+
     /// Calls `f(address, length, done)` for the pieces of `[offset, offset + len)`.
     fn for_pieces(&self, mut offset: u64, len: usize, mut f: impl FnMut(*mut u8, usize, usize)) {
         let mut done = 0;
@@ -66,7 +72,15 @@ impl Gather {
     ///
     /// # Safety
     /// `src` is readable for `len` bytes.
+    #[inline]
     unsafe fn write_raw(&self, offset: u64, src: *const u8, len: usize) -> usize {
+        if offset == 0
+            && let Some(to) = self.whole(len)
+        {
+            // SAFETY: a piece the face declared writable until completion; `src` has `len` bytes (caller).
+            unsafe { copy_bytes(src, to, len) };
+            return len;
+        }
         let mut written = 0;
         self.for_pieces(offset, len, |to, n, done| {
             // SAFETY: `to` lies inside a piece the face declared writable until completion; `done + n <= len` (caller). `copy`, for the two may overlap.
@@ -86,6 +100,12 @@ impl Memory for Gather {
     #[inline]
     fn read(&self, offset: u64, dst: &mut [u8]) {
         let target = dst.as_mut_ptr();
+        if offset == 0
+            && let Some(from) = self.whole(dst.len())
+        {
+            // SAFETY: a piece the face declared valid until completion.
+            return unsafe { copy_bytes(from, target, dst.len()) };
+        }
         self.for_pieces(offset, dst.len(), |from, n, done| {
             // SAFETY: `for_pieces` stays inside a piece the face declared valid, and `done + n <= dst.len()`. Overlap: `copy` would be needed only if `dst` were user memory; it is the engine's.
             unsafe { std::ptr::copy_nonoverlapping(from, target.add(done), n) };
@@ -166,6 +186,24 @@ impl Memory for Gather {
     }
 }
 
+/// Copies `n` bytes; the two may overlap. The shortest payloads without the call.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `n` bytes.
+#[inline]
+unsafe fn copy_bytes(src: *const u8, dst: *mut u8, n: usize) {
+    // SAFETY: of 8 to 16 bytes the first eight and the last eight are all (caller); both are read before the first is written.
+    unsafe {
+        if (8..=16).contains(&n) {
+            let (first, last) = (src.cast::<u64>().read_unaligned(), src.add(n - 8).cast::<u64>().read_unaligned());
+            dst.cast::<u64>().write_unaligned(first);
+            dst.add(n - 8).cast::<u64>().write_unaligned(last);
+        } else {
+            std::ptr::copy(src, dst, n);
+        }
+    }
+}
+
 /// The pieces of `[offset, offset + len)` of a payload, to be copied by the transport.
 pub fn slices_of<'a>(source: &'a Source<Gather>, offset: u64, len: usize, out: &mut SmallVec<[IoSlice<'a>; 4]>) {
     match source {
@@ -211,6 +249,35 @@ mod tests {
         assert_eq!(out, [2, 3, 4, 5]);
         assert_eq!(g.write(2, &[9, 9, 9, 9, 9]), 4, "what lies past the end is dropped");
         assert_eq!(parts, vec![vec![1, 2, 9], vec![], vec![9, 9], vec![9]]);
+    }
+
+    #[test]
+    fn payloads_of_any_length_are_copied_whole_and_no_byte_beside_them() {
+        for len in 0..40usize {
+            let (src, mut dst) = ((1..=len as u8).collect::<Vec<u8>>(), vec![0u8; len + 2]);
+            let base = dst.as_mut_ptr().wrapping_add(1);
+            // SAFETY: `dst` outlives it.
+            let to = unsafe { Gather::new(&[Iov { base, len }]) };
+            assert_eq!(to.write(0, &src), len);
+            assert_eq!(to.write(0, &[&src[..], &[9]].concat()), len, "what lies past the end is dropped");
+            let mut back = vec![0; len];
+            to.read(0, &mut back);
+            assert_eq!((&back, &dst[1..=len], dst[0], dst[len + 1]), (&src, &src[..], 0, 0));
+        }
+    }
+
+    #[test]
+    fn short_memory_may_be_written_from_itself() {
+        for (len, shift) in [(8, 3), (12, 1), (16, 15), (16, 8)] {
+            let mut buf: Vec<u8> = (0..40).collect();
+            let base = buf.as_mut_ptr();
+            // SAFETY: both lie in `buf`, which outlives them.
+            let (from, to) = unsafe {
+                (Gather::new(&[Iov { base, len }]), Gather::new(&[Iov { base: base.wrapping_add(shift), len }]))
+            };
+            to.copy_from(0, &from, len as u64);
+            assert_eq!(buf[shift..shift + len], (0..len as u8).collect::<Vec<u8>>());
+        }
     }
 
     #[test]

@@ -399,10 +399,11 @@ impl SharedMemory {
             && let Some(ix) = self.shm.next_ready()
         {
             let n = self.read(st, now, ix, PEER_RECORDS);
-            if n == 0 {
+            read += n;
+            // Of the only peer there is no more: it was looked for.
+            if n == 0 || (n < PEER_RECORDS && self.up == 1) {
                 break;
             }
-            read += n;
         }
         read
     }

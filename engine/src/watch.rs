@@ -96,9 +96,15 @@ impl Watch {
     /// The program is back: what arrives is its own to find. The thread looks again when its time is over, or after what [`Watch::program_waits`] says; if its time is long, after
     /// `look`. (To set a timer takes up to 8 us where the hypervisor has a hand in it, which is not for the path of a message but after a long absence.)
     pub fn program_is_back(&self, look: Duration) {
-        if self.watched.load(Ordering::Relaxed) && self.forget_sockets() && !self.hurry(look) {
+        if self.is_watched() && self.forget_sockets() && !self.hurry(look) {
             self.look_owed.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the thread sleeps on the sockets, or is about to.
+    #[inline]
+    pub fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed)
     }
 
     /// Whether the thread sleeps for long.

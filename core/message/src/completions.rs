@@ -3,7 +3,6 @@
 use crate::api::{Completion, OpKind};
 use crate::counters::Totals;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
 /// Both queues, oldest first, and what was counted of them.
 #[derive(Debug, Default)]
@@ -47,14 +46,19 @@ impl Completions {
 
     /// The oldest of the first kind, at most `max`. Returns how many.
     #[inline]
-    pub(crate) fn take_sent(&mut self, max: usize, out: &mut Vec<Completion>) -> usize {
-        take(&mut self.sent, max, out)
+    pub(crate) fn take_sent(&mut self, max: usize, each: impl FnMut(&Completion)) -> usize {
+        take(&mut self.sent, max, each)
     }
 
     /// The same of the second. Who writes with immediate data waits for the notices among them to be taken: see [`Completions::has_notices`].
     #[inline]
-    pub(crate) fn take_received(&mut self, max: usize, out: &mut Vec<Completion>) -> usize {
-        take(&mut self.received, max, out)
+    pub(crate) fn take_received(&mut self, max: usize, each: impl FnMut(&Completion)) -> usize {
+        take(&mut self.received, max, each)
+    }
+
+    /// The oldest of the second.
+    pub(crate) fn pop_received(&mut self) -> Option<Completion> {
+        self.received.pop_front()
     }
 
     /// The oldest, of receives first.
@@ -97,14 +101,15 @@ impl Completions {
     }
 }
 
-/// Moves the oldest, at most `max`. Mostly there is one or none, for which a range of the queue costs too much.
+/// Shows the oldest, at most `max`, where they lie, and drops them. Mostly there is one or none, for which a range of the queue costs too much.
 #[inline]
-fn take(from: &mut VecDeque<Completion>, max: usize, out: &mut Vec<Completion>) -> usize {
+fn take(from: &mut VecDeque<Completion>, max: usize, mut each: impl FnMut(&Completion)) -> usize {
     let mut n = 0;
     while n < max
-        && let Some(c) = from.pop_front()
+        && let Some(c) = from.front()
     {
-        out.push(c);
+        each(c);
+        from.pop_front();
         n += 1;
     }
     n

@@ -258,9 +258,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.sends.get(key::<SendKey>(token)).is_some_and(|s| s.role != Role::ReadReply)
     }
 
-    /// Moves up to `max` completions of sends, and of remote writes and reads begun here, to `out`, oldest first. Returns how many.
-    pub fn take_sent(&mut self, max: usize, out: &mut Vec<Completion>) -> usize {
-        self.done.take_sent(max, out)
+    /// Takes up to `max` completions of sends, and of remote writes and reads begun here, oldest first. Returns how many.
+    #[inline]
+    pub fn take_sent(&mut self, max: usize, each: impl FnMut(&Completion)) -> usize {
+        self.done.take_sent(max, each)
     }
 
     /// Completions that wait: of sends and remote operations begun here, and of receives and what else peers did.

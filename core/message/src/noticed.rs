@@ -4,19 +4,29 @@ use crate::api::{Completion, OpKind};
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::Sink;
-use alloc::vec::Vec;
 use weir_link::Time;
 use weir_match::Class;
 use weir_match::envelope::Envelope;
 
 impl<M: Memory, S: Sink> Messages<M, S> {
-    /// Moves up to `max` completions of receives, peeks and peers' remote writes to `out`, oldest first. Returns how many.
+    /// Takes up to `max` completions of receives, peeks and peers' remote writes, oldest first. Returns how many.
     #[inline]
-    pub fn take_received(&mut self, now: Time, max: usize, out: &mut Vec<Completion>) -> usize {
-        let first = out.len();
-        let n = self.done.take_received(max, out);
+    pub fn take_received(&mut self, now: Time, max: usize, each: impl FnMut(&Completion)) -> usize {
         if self.done.has_notices() {
-            self.notices_taken(now, &mut out[first..]);
+            return self.take_with_notices(now, max, each);
+        }
+        self.done.take_received(max, each)
+    }
+
+    #[cold]
+    fn take_with_notices(&mut self, now: Time, max: usize, mut each: impl FnMut(&Completion)) -> usize {
+        let mut n = 0;
+        while n < max
+            && let Some(mut c) = self.done.pop_received()
+        {
+            self.taken(now, &mut c);
+            each(&c);
+            n += 1;
         }
         n
     }
@@ -24,16 +34,13 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// Takes one completion, of receives first.
     pub fn poll(&mut self, now: Time) -> Option<Completion> {
         let mut c = self.done.pop()?;
-        if c.kind == OpKind::RemoteWrite {
-            self.notices_taken(now, core::slice::from_mut(&mut c));
-        }
+        self.taken(now, &mut c);
         Some(c)
     }
 
-    /// The program takes these completions: the notices among them come off their writers' accounts.
-    #[cold]
-    fn notices_taken(&mut self, now: Time, taken: &mut [Completion]) {
-        for c in taken.iter_mut().filter(|c| c.kind == OpKind::RemoteWrite) {
+    /// The program takes this completion: a notice comes off its writer's account.
+    fn taken(&mut self, now: Time, c: &mut Completion) {
+        if c.kind == OpKind::RemoteWrite {
             self.done.notice_taken();
             self.notice_done(now, core::mem::take(&mut c.user) as u32);
         }

@@ -86,10 +86,11 @@ impl SharedMemory {
             let Some(peer) = entry.and_then(|p| p.peer) else { return Taken::Placed(Err("a record before the hello")) };
             return Taken::Placed(place(st, now, peer, kind, &record.bytes()));
         }
-        if self.scratch.len() < len {
-            self.scratch.resize(len, 0);
+        let room = len.next_multiple_of(8);
+        if self.scratch.len() < room {
+            self.scratch.resize(room, 0);
         }
-        record.bytes().copy_to(0, &mut self.scratch[..len]);
+        record.bytes().copy_words(&mut self.scratch[..room]);
         if kind::is_list(kind) {
             // It counts as read only when the payload has been: from then on the sender's memory is its program's again.
             std::mem::forget(record);
@@ -277,14 +278,14 @@ impl SharedMemory {
         let len = op.memory.len() as usize;
         let Ok(mut room) = self.shm.reserve(ix, kind::WHOLE, WHOLE_LEN + s.envelope_len + len) else { return false };
         let Some(numbers) = st.messages.go_straight(op, s.stream) else { return false };
-        let mut record = [0; WHOLE_LEN + 48 + INLINE_BYTES];
+        let mut record = [0; (WHOLE_LEN + 48 + INLINE_BYTES).next_multiple_of(8)];
         record[..WHOLE_LEN].copy_from_slice(&whole_head(s.stream, s.envelope_len, numbers.sseq, numbers.mseq));
         record[WHOLE_LEN..WHOLE_LEN + 48].copy_from_slice(&s.envelope);
         let mut at = WHOLE_LEN + s.envelope_len;
         if len <= INLINE_BYTES {
             // One write of whole words instead of several of parts.
             op.memory.read(0, &mut record[at..at + len]);
-            room.write(0, &record[..at + len]);
+            room.write_words(&record[..(at + len).next_multiple_of(8)]);
         } else {
             room.write(0, &record[..at]);
             let mut slices: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();

@@ -36,7 +36,22 @@ struct Inner {
     turn: usize,
     /// What could not be handed out at once: behind an error, or from an endpoint that was closed.
     pending: VecDeque<Pending>,
-    scratch: Vec<Completion>,
+}
+
+impl Inner {
+    /// Polls all endpoints, and keeps what they have completed.
+    fn poll_all(&mut self) {
+        let Inner { sources, pending, .. } = self;
+        sources.iter().for_each(|source| _ = source.keep(pending));
+    }
+}
+
+impl Source {
+    /// Polls the endpoint, and keeps what it has completed, a batch of it. Returns how many.
+    fn keep(&self, pending: &mut VecDeque<Pending>) -> usize {
+        let keep = |c: &Completion| pending.push_back(Pending { from: self.ep.address_of(c.source), completion: *c });
+        self.ep.engine.poll_each(self.queue, BATCH, keep)
+    }
 }
 
 /// A completion queue, shared with the endpoints bound to it.
@@ -67,12 +82,7 @@ impl Cq {
         let Ok(mut guard) = self.inner.lock() else { return };
         let inner = &mut *guard;
         for source in inner.sources.iter().filter(|s| Arc::ptr_eq(&s.ep, ep)) {
-            while source.ep.engine.poll(source.queue, &mut inner.scratch, BATCH) > 0 {
-                let ep = &source.ep;
-                inner
-                    .pending
-                    .extend(inner.scratch.drain(..).map(|c| Pending { from: ep.address_of(c.source), completion: c }));
-            }
+            while source.keep(&mut inner.pending) > 0 {}
         }
         inner.sources.retain(|s| !Arc::ptr_eq(&s.ep, ep));
         inner.turn = 0;
@@ -146,7 +156,7 @@ impl Cq {
             let nothing = matches!(inner.pending.front(), Some(p) if p.completion.result == Err(OpError::NoMessage));
             for source in &inner.sources {
                 if nothing {
-                    source.ep.engine.poll(source.queue, &mut inner.scratch, 0);
+                    source.ep.engine.poll_each(source.queue, 0, |_| ());
                 } else {
                     source.ep.engine.progress();
                 }
@@ -154,31 +164,23 @@ impl Cq {
             // SAFETY: passed on from the caller.
             return unsafe { self.read_pending(inner, buf, count, from) };
         }
-        let sources = inner.sources.len();
+        let Inner { sources, pending, turn } = &mut *inner;
         let mut done = 0;
-        for i in 0..sources {
-            let source = &inner.sources[if sources == 1 { 0 } else { (inner.turn + i) % sources }];
-            if source.ep.engine.poll(source.queue, &mut inner.scratch, (count - done).min(BATCH)) == 0 {
-                continue;
-            }
-            let mut taken = 0;
-            for c in &inner.scratch {
-                let address = source.ep.address_of(c.source);
-                if c.result.is_err() {
-                    break;
+        for i in 0..sources.len() {
+            let source = &sources[if sources.len() == 1 { 0 } else { (*turn + i) % sources.len() }];
+            let ep = &*source.ep;
+            let found = ep.engine.poll_each(source.queue, (count - done).min(BATCH), |c| {
+                let address = ep.address_of(c.source);
+                if c.result.is_err() || !pending.is_empty() {
+                    // An error waits to be asked for, and behind it everything waits its turn.
+                    pending.push_back(Pending { completion: *c, from: address });
+                    return;
                 }
-                // SAFETY: `done < count`.
+                // SAFETY: `done < count`: there are no more than were asked for.
                 unsafe { self.put(c, address, buf, done, from) };
-                (taken, done) = (taken + 1, done + 1);
-            }
-            if taken < inner.scratch.len() {
-                // An error waits to be asked for, and behind it everything waits its turn.
-                let ep = &source.ep;
-                let rest = inner.scratch.drain(taken..);
-                inner.pending.extend(rest.map(|c| Pending { from: ep.address_of(c.source), completion: c }));
-            }
-            inner.scratch.clear();
-            if done == count || !inner.pending.is_empty() {
+                done += 1;
+            });
+            if found > 0 && (done == count || !pending.is_empty()) {
                 break;
             }
         }
@@ -202,13 +204,7 @@ impl Cq {
         from: *mut u64,
     ) -> Result<isize, i32> {
         if count == 0 && inner.pending.is_empty() {
-            for source in &inner.sources {
-                source.ep.engine.poll(source.queue, &mut inner.scratch, BATCH);
-                let ep = &source.ep;
-                inner
-                    .pending
-                    .extend(inner.scratch.drain(..).map(|c| Pending { from: ep.address_of(c.source), completion: c }));
-            }
+            inner.poll_all();
             return if inner.pending.is_empty() { Self::nothing(inner) } else { Ok(0) };
         }
         let mut done = 0;
@@ -407,8 +403,7 @@ pub unsafe extern "C" fn open(
         {
             return Err(FI_EINVAL);
         }
-        let inner =
-            Inner { sources: Vec::new(), turn: 0, pending: VecDeque::new(), scratch: Vec::with_capacity(BATCH) };
+        let inner = Inner { sources: Vec::new(), turn: 0, pending: VecDeque::new() };
         let cq = Cq {
             // SAFETY: the lock is left out only if the application promised to serialise its calls on the domain's objects.
             inner: unsafe { MaybeLock::new(inner, !domain.serialised) },
@@ -566,12 +561,7 @@ mod tests {
     fn queue() -> Cq {
         Cq {
             // SAFETY: with its lock.
-            inner: unsafe {
-                MaybeLock::new(
-                    Inner { sources: Vec::new(), turn: 0, pending: VecDeque::new(), scratch: Vec::new() },
-                    true,
-                )
-            },
+            inner: unsafe { MaybeLock::new(Inner { sources: Vec::new(), turn: 0, pending: VecDeque::new() }, true) },
             format: FI_CQ_FORMAT_TAGGED,
             api_version: fi_version(1, 20),
             signalled: AtomicBool::new(false),

@@ -4,7 +4,7 @@
 //! is about to read and at nothing else, so that a small message costs one line moved between two caches. The same code runs over a
 //! mapped memfd, over ordinary memory (tests, Miri, fuzzing) and over the model checker's memory.
 
-use crate::bytes::{SharedBytes, WORD, copy_in};
+use crate::bytes::{SharedBytes, WORD, copy_in, copy_words_in};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, store_then_fence};
 
 /// Bytes of a line: records begin at multiples of it.
@@ -378,6 +378,17 @@ impl<M: Memory> Reservation<'_, M> {
         assert!(at <= self.len && src.len() <= self.len - at, "a record's payload is written within its length");
         let data = self.ring.memory.data();
         copy_in(&data[index(self.ring.tail, data.len())..], HEADER + at, src);
+    }
+
+    /// Copies `src`, a multiple of a word long, to the beginning of the payload; what of it lies behind the payload's end, in its last word, nobody reads.
+    ///
+    /// # Panics
+    /// If it would end behind the payload's last word.
+    #[inline]
+    pub fn write_words(&mut self, src: &[u8]) {
+        assert!(src.len() <= self.len.next_multiple_of(WORD), "a record's payload is written within its length");
+        let data = self.ring.memory.data();
+        copy_words_in(&data[index(self.ring.tail, data.len()) + HEADER / WORD..], src);
     }
 
     /// The record is as it should be. It is seen after [`Producer::publish`].
