@@ -456,8 +456,8 @@ impl SharedMemory {
     /// Reads up to `most` records of a peer. Returns how many.
     fn read(&mut self, st: &mut State, now: Time, ix: PeerIx, most: usize) -> usize {
         let mut n = 0;
-        // (What was read is seen to by the look for more: who waits for room is woken.)
-        while n < most && self.shm.has_more(ix) {
+        // (What was read is seen to by the look for more: who waits for room is woken. The first look is taken by who calls, or the reading itself.)
+        while n < most && (n == 0 || self.shm.has_more(ix)) {
             let result = match self.take(st, now, ix) {
                 Taken::Nothing => break,
                 Taken::Placed(result) => result,

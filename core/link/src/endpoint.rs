@@ -517,6 +517,7 @@ impl Endpoint {
     }
 
     /// The upper layer freed that much of what the peer sent as matched messages: the peer may send as much again.
+    #[inline]
     pub fn consume(&mut self, peer: PeerId, msgs: u32, bytes: u64) {
         self.sessions.consume(peer, msgs, bytes);
     }

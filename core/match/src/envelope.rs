@@ -10,6 +10,9 @@ use core::fmt;
 /// No envelope is longer (bytes).
 pub const MAX_BYTES: usize = 48;
 
+/// The kind of [`Envelope::Eager`].
+const EAGER: u8 = 1;
+
 const TAGGED: u8 = 1 << 0;
 const DATA: u8 = 1 << 1;
 const DATA_WIDE: u8 = 1 << 2;
@@ -307,7 +310,7 @@ impl Envelope {
         match *self {
             Envelope::Eager { class, tag, data, sync } => {
                 let sync_flag = if sync.is_some() { SYNC } else { 0 };
-                w.head(1, class_flag(class) | data_flags(data) | sync_flag, 0);
+                w.head(EAGER, class_flag(class) | data_flags(data) | sync_flag, 0);
                 w.tag(class, tag);
                 if let Some(op) = sync {
                     w.words(&[op]);
@@ -371,13 +374,46 @@ impl Envelope {
         w.at
     }
 
+    /// Writes the envelope of a message whose payload comes along and whose match nobody wants to hear of, as [`Envelope::encode`] does: the usual one.
+    #[inline]
+    pub fn encode_eager(class: Class, tag: u64, data: Option<u64>, out: &mut [u8; MAX_BYTES]) -> usize {
+        let short = data.map(u32::try_from).transpose();
+        let (Class::Tagged, Ok(short)) = (class, short) else {
+            return Envelope::Eager { class, tag, data, sync: None }.encode(out);
+        };
+        out[..4].copy_from_slice(&[EAGER, TAGGED | if short.is_some() { DATA } else { 0 }, 0, 0]);
+        out[4..12].copy_from_slice(&tag.to_le_bytes());
+        match short {
+            Some(short) => {
+                out[12..16].copy_from_slice(&short.to_le_bytes());
+                16
+            }
+            None => 12,
+        }
+    }
+
+    /// The tag and data of such an envelope, if this is the usual one, with no more in it than both. Else it is to be read by [`Envelope::decode`].
+    #[inline]
+    pub fn decode_eager(bytes: &[u8]) -> Option<(u64, Option<u64>)> {
+        const PLAIN: [u8; 4] = [EAGER, TAGGED, 0, 0];
+        const WITH_DATA: [u8; 4] = [EAGER, TAGGED | DATA, 0, 0];
+        let (head, rest) = bytes.split_first_chunk::<4>()?;
+        let (tag, data) = rest.split_first_chunk::<8>()?;
+        let tag = u64::from_le_bytes(*tag);
+        match (*head, data) {
+            (PLAIN, []) => Some((tag, None)),
+            (WITH_DATA, &[a, b, c, d]) => Some((tag, Some(u64::from(u32::from_le_bytes([a, b, c, d]))))),
+            _ => None,
+        }
+    }
+
     /// Reads an envelope that fills `bytes` exactly.
     pub fn decode(bytes: &[u8]) -> Result<Envelope, DecodeError> {
         let mut r = Reader(bytes);
         let [kind, flags, lo, hi] = r.take()?;
         let code = u16::from_le_bytes([lo, hi]);
         let (allowed, has_code) = match kind {
-            1 => (TAGGED | DATA | DATA_WIDE | SYNC, false),
+            EAGER => (TAGGED | DATA | DATA_WIDE | SYNC, false),
             2 => (TAGGED | DATA | DATA_WIDE, false),
             3 | 4 | 9 | 11 => (0, false),
             7 => (DATA | DATA_WIDE | SYNC, false),
@@ -399,7 +435,7 @@ impl Envelope {
     /// The fields behind the head. Struct fields are evaluated in the order written, which is the order on the wire.
     fn body(kind: u8, flags: u8, code: u16, r: &mut Reader<'_>) -> Result<Envelope, DecodeError> {
         Ok(match kind {
-            1 => {
+            EAGER => {
                 let (class, tag) = r.tag(flags)?;
                 let sync = if flags & SYNC != 0 { Some(r.word()?) } else { None };
                 Envelope::Eager { class, tag, sync, data: r.data(flags)? }

@@ -1,6 +1,7 @@
 //! The envelope codec: golden bytes of spec/envelopes.md, round trips, and bytes that are no envelope.
 
 use proptest::prelude::*;
+use weir_match::Class;
 use weir_match::Class::{Tagged, Untagged};
 use weir_match::atomic::{Atomic, AtomicOp, AtomicType};
 use weir_match::envelope::{DecodeError, Envelope, MAX_BYTES, Status};
@@ -268,6 +269,32 @@ proptest! {
         }
         if let Ok(e) = Envelope::decode(&bytes) {
             prop_assert_eq!(encode(&e), bytes);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_short_way_writes_and_reads_what_the_general_one_does(
+        tagged: bool,
+        tag: u64,
+        data in prop::option::of(prop_oneof![any::<u32>().prop_map(u64::from), any::<u64>()]),
+        at in 0..MAX_BYTES,
+        mask: u8,
+        cut in 0..3usize,
+    ) {
+        let class = if tagged { Class::Tagged } else { Class::Untagged };
+        let (mut short, mut general) = ([0; MAX_BYTES], [0; MAX_BYTES]);
+        let n = Envelope::encode_eager(class, tag, data, &mut short);
+        prop_assert_eq!(n, Envelope::Eager { class, tag, data, sync: None }.encode(&mut general));
+        prop_assert_eq!(&short[..n], &general[..n]);
+        let usual = tagged && data.is_none_or(|d| d <= u64::from(u32::MAX));
+        prop_assert_eq!(Envelope::decode_eager(&short[..n]), usual.then_some((tag, data)));
+        // Whatever else it reads, the general way reads too, and as the same.
+        short[at] ^= mask;
+        if let Some((tag, data)) = Envelope::decode_eager(&short[..n - cut]) {
+            let want = Envelope::Eager { class: Class::Tagged, tag, data, sync: None };
+            prop_assert_eq!(Envelope::decode(&short[..n - cut]), Ok(want));
         }
     }
 }

@@ -203,10 +203,15 @@ impl Unexpected {
     }
 
     /// A peer that had to wait and need not any more, with the messages of credit to give it. Not before a quarter of the budget is free, lest it be told of every message.
+    #[inline]
     pub fn relieve(&mut self) -> Option<(u32, u32)> {
-        if self.bytes > self.max / 4 * 3 {
+        if self.starved.is_empty() || self.bytes > self.max / 4 * 3 {
             return None;
         }
+        self.relieve_one()
+    }
+
+    fn relieve_one(&mut self) -> Option<(u32, u32)> {
         let peer = self.starved.pop()?;
         let share = &mut self.peers[peer as usize];
         share.starved = false;

@@ -48,8 +48,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             return None;
         }
         let mut envelope = [0; MAX_BYTES];
-        let said = Envelope::Eager { class: op.class, tag: op.tag, data: op.data, sync: None };
-        let envelope_len = said.encode(&mut envelope);
+        let envelope_len = Envelope::encode_eager(op.class, op.tag, op.data, &mut envelope);
         let stream = stream_of(op.tag, op.class, self.cfg.streams, self.cfg.stream_bits);
         Some(Straight { envelope, envelope_len, stream })
     }
@@ -144,7 +143,13 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         if self.recvs.len() == 0 || self.trace.on(1) || bytes.len() != f.total_len as usize {
             return None;
         }
-        let Ok(Envelope::Eager { class, tag, data, sync: None }) = Envelope::decode(envelope) else { return None };
+        let (class, tag, data) = match Envelope::decode_eager(envelope) {
+            Some((tag, data)) => (Class::Tagged, tag, data),
+            None => match Envelope::decode(envelope) {
+                Ok(Envelope::Eager { class, tag, data, sync: None }) => (class, tag, data),
+                Ok(_) | Err(_) => return None,
+            },
+        };
         let (peer, mseq, stream, len) = (f.peer, f.mseq, f.stream, u64::from(f.total_len));
         let arrival = Arrival { peer, class, mseq, stream, sseq: f.sseq, tag, len, msg: NO_MESSAGE };
         let op = self.matcher.take_at_once(&arrival)?;

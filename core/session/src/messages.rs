@@ -415,6 +415,7 @@ impl MessagesIn {
     }
 
     /// Number of a matched message from its low half.
+    #[inline]
     pub(crate) fn number(&self, low: u32) -> u64 {
         expand(low, self.top)
     }
@@ -572,13 +573,35 @@ impl MessagesIn {
     }
 
     /// The upper layer freed messages. True when the peer should be told.
+    #[inline]
     pub(crate) fn consume(&mut self, msgs: u32, bytes: u64) -> bool {
         self.consumed_msgs += u64::from(msgs);
         self.consumed_bytes += bytes;
+        // No limit is above these; as long as they are no news, neither is what a gap holds back of them.
+        let (msgs_max, bytes_max) =
+            (self.consumed_msgs + u64::from(self.initial_msgs), self.consumed_bytes + self.initial_bytes);
+        if msgs_max < self.msgs_limit + self.news_msgs() && bytes_max < self.bytes_limit + self.news_bytes() {
+            return false;
+        }
+        self.is_news()
+    }
+
+    /// So much more credit is worth telling.
+    #[inline]
+    fn news_msgs(&self) -> u64 {
+        u64::from(self.initial_msgs / 4).max(1)
+    }
+
+    /// The same of bytes.
+    #[inline]
+    fn news_bytes(&self) -> u64 {
+        (self.initial_bytes / 4).max(1)
+    }
+
+    fn is_news(&mut self) -> bool {
         let (m, b) = self.wanted();
         self.held = self.consumed_msgs.min(self.top) + u64::from(self.initial_msgs) > m;
-        m - self.msgs_limit >= u64::from(self.initial_msgs / 4).max(1)
-            || b - self.bytes_limit >= (self.initial_bytes / 4).max(1)
+        m - self.msgs_limit >= self.news_msgs() || b - self.bytes_limit >= self.news_bytes()
     }
 
     /// A message arrived: true when a gap that held credit back has closed and the peer should be told.

@@ -331,6 +331,7 @@ impl Session {
     }
 
     /// The layer above freed messages. True when the peer is to be told, which is seen to.
+    #[inline]
     pub fn consume(&mut self, common: &Common, msgs: u32, bytes: u64) -> bool {
         let tell = self.inn.consume(msgs, bytes) && self.up;
         if tell {

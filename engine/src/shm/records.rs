@@ -122,15 +122,11 @@ impl SharedMemory {
         let u64_at = |at: usize| bytes.get(at..at + 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
         const SHORT: &str = "a record whose head is none";
         match kind {
+            kind::WHOLE if take_whole(st, peer, bytes) => Ok(()),
             kind::WHOLE | kind::MESSAGE | kind::MESSAGE_AT | kind::BODY | kind::BODY_AT => {
                 let sessions = st.proto().sessions();
                 let number = |low| sessions.get(peer).map_or(0, |s| s.message_number(low));
                 let head = read_head(kind, bytes, bytes.len(), number).ok_or(SHORT)?;
-                if let (kind::WHOLE, Head::Message { fragment, envelope, start }) = (kind, &head)
-                    && st.messages.whole(peer, fragment, &bytes[*envelope..*start], &bytes[*start..])
-                {
-                    return Ok(());
-                }
                 self.payload(st, now, ix, peer, kind, head, bytes)
             }
             kind::CONTROL => {
@@ -501,6 +497,26 @@ fn whole_head(stream: u16, envelope_len: usize, sseq: u32, mseq: u64) -> [u8; WH
     head[4..8].copy_from_slice(&sseq.to_le_bytes());
     head[8..].copy_from_slice(&(mseq as u32).to_le_bytes());
     head
+}
+
+/// A message that is all there goes to the receive that waits for it. False: nothing was done.
+#[inline]
+fn take_whole(st: &mut State, peer: PeerId, bytes: &[u8]) -> bool {
+    let Some((head, rest)) = bytes.split_first_chunk::<WHOLE_LEN>() else { return false };
+    let [s0, s1, e0, e1, q0, q1, q2, q3, m0, m1, m2, m3] = *head;
+    let Some((envelope, payload)) = rest.split_at_checked(usize::from(u16::from_le_bytes([e0, e1]))) else {
+        return false;
+    };
+    let Some(session) = st.proto().sessions().get(peer) else { return false };
+    let fragment = FragmentIn {
+        stream: u16::from_le_bytes([s0, s1]),
+        mseq: session.message_number(u32::from_le_bytes([m0, m1, m2, m3])),
+        sseq: u32::from_le_bytes([q0, q1, q2, q3]),
+        // (A record is far shorter.)
+        total_len: payload.len() as u32,
+        offset: 0,
+    };
+    st.messages.whole(peer, &fragment, envelope, payload)
 }
 
 /// What is said at the head of a record that bears payload, and where that begins.
