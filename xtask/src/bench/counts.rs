@@ -1,5 +1,5 @@
 //! `cargo xtask bench counts`: instructions of one `MPI_Send` and of one `MPI_Recv` that finds its message, counted by Valgrind's callgrind. Counts are the same on a
-//! busy machine: what noise hides in times shows here.
+//! busy machine: what noise hides in times shows here. (The program asks for an answer once it is there, so that no receive counts polls in vain.)
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +33,7 @@ pub struct Options {
     /// Messages each way
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub reps: u32,
-    /// Time between a send and its receive, microseconds: on a busy machine an answer takes longer, and a receive that polls in vain counts its polls
+    /// Time between a send and its receive, microseconds, at least: of what is looked after each 5 ms a receive bears its part
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub pause_us: u32,
     /// Only stacks whose names start so
