@@ -6,7 +6,7 @@ use weir_message::MessageError;
 
 pub use weir_message::{
     AMO_COUNT_MAX, Access, Atomic, AtomicOp, AtomicType, Class, Completion, DownReason, OpError, OpKind, PeekOp,
-    PeerEvent, SendMode,
+    PeerEvent, SendMode, Slots, Superstep,
 };
 
 /// A contiguous piece of the caller's memory.

@@ -450,6 +450,23 @@ impl Endpoint {
         cancelled
     }
 
+    /// A superstep begins, of which this is known: what comes is granted in the order given, ahead of being asked for, and what goes is paced (`spec/superstep.md`). It holds until the next call; an
+    /// empty one ends it. A face calls it when a reduction has told it the counts, before it posts receives and begins sends. It changes pace and order only: what is sent and received need not be
+    /// what was told, and a face that never calls it sees no difference. Shared memory, bulk TCP and what this endpoint sends to itself hold back by themselves and are as ever.
+    ///
+    /// # Errors
+    /// [`EngineError::Invalid`] when a peer is not known: then nothing has changed.
+    pub fn superstep(&self, step: &Superstep<'_>) -> Result<(), EngineError> {
+        let now = now();
+        let mut core = self.shared.enter()?;
+        core.st.messages.superstep(now, step)?;
+        if core.st.messages.endpoint().may_transmit() {
+            core.transmit(now);
+            self.shared.look_soon();
+        }
+        Ok(())
+    }
+
     /// Lets peers reach memory under `key`. They address it from 0 on, or by its own addresses if `virtual_address`.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use rand_core::RngCore;
 use weir_wire::frame::{
     self, ACK_ENTRY_LEN, ACK_HEAD_LEN, BODY_ABORT_LEN, BODY_HEAD_LEN, CREDIT_LEN, GRANT_LEN, LANE_LEN, MSG_HEAD_LEN,
     MsgHead, PARITY_HEAD_LEN, PING_LEN, RECOVERED_LEN,
@@ -262,8 +263,12 @@ impl Association {
         let probing = self.probes > 0;
         let window_open = probing || in_flight + mtu <= window;
         // Once closed it stays so for a part of a burst: polled all the time, it would let out packets one by one, each for a system call.
-        let pace_open = probing || (self.pacing_until.is_none_or(|t| t <= cx.now) && path.pacer.open(cx.now));
-        let opens_at = path.pacer.opens_at();
+        let slot = cx.common.slot();
+        let pace_open = probing
+            || (self.pacing_until.is_none_or(|t| t <= cx.now)
+                && path.pacer.open(cx.now)
+                && slot.is_none_or(|at| at <= cx.now));
+        let opens_at = slot.map_or(path.pacer.opens_at(), |at| at.max(path.pacer.opens_at()));
         let bulk_waits = self.has_bulk(cx.s);
         let control_open = probing || in_flight <= window + CONTROL_OVERDRAFT * mtu;
         let control = control_open && carries(cx.s) && cx.s.has_control();
@@ -325,7 +330,13 @@ impl Association {
         // Alone in its packet, with more of its flow behind it and nothing else that waits: the next ones can be of its kind.
         let alone = empty && pk.flow && pk.frames == 1 && pk.payload.is_some();
         self.can_run =
-            alone && cx.s.lost_waiting() + cx.s.small_waiting() == 0 && !(control || probing || self.parity.active);
+            alone
+                && cx.s.lost_waiting() + cx.s.small_waiting() == 0
+                && !(control || probing || self.parity.active || slot.is_some());
+        if bulk && pk.eliciting {
+            let rng = &mut *cx.rng;
+            cx.common.slot_used(cx.now, || rng.next_u32());
+        }
         let eliciting = pk.eliciting;
         self.finish(cx, &pk, Some(payloads), out, eliciting)
     }

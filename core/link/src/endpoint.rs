@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 use weir_session::{Carrier, Session, Sessions};
+use weir_superstep::Slots;
 
 use crate::association::{Association, Cx, State, carries};
 use crate::crypt::Handshake;
@@ -87,6 +88,8 @@ pub struct Endpoint {
     /// Associations with something to send, and packets the front one sent in its turn.
     ready: VecDeque<PeerId>,
     turn: u32,
+    /// Whom this superstep sends to: their receivers grant what they know is coming, one after another.
+    granted: Vec<PeerId>,
     /// Goes on with the packets of a flow as long as nothing else happens.
     run: Option<Run>,
     /// Runs are switched off, and how many packets they wrote: they must make no difference.
@@ -159,6 +162,7 @@ impl Endpoint {
             forgetting: Vec::new(),
             ready: VecDeque::new(),
             turn: 0,
+            granted: Vec::new(),
             run: None,
             #[cfg(test)]
             no_runs: false,
@@ -528,6 +532,33 @@ impl Endpoint {
     /// `QueueFull` when `Config::bodies_max` are open, `Closed` when the peer is down, `TooLong` for an empty body: nothing would ever end it.
     pub fn open_body(&mut self, now: Time, peer: PeerId, len: u64) -> Result<BodyOpened, SendError> {
         self.sessions.open_body(now, peer, len)
+    }
+
+    /// A superstep begins: so many bytes go to and come from these peers, in this order, and perhaps in slots (`spec/superstep.md`). It holds until the next call. Peers that are not known are passed
+    /// over.
+    pub fn superstep(
+        &mut self,
+        now: Time,
+        sends: &[(PeerId, u64)],
+        receives: &[(PeerId, u64)],
+        slots: Option<Slots>,
+    ) {
+        for peer in core::mem::take(&mut self.granted) {
+            self.bear_granted(peer, false);
+        }
+        for &(peer, _) in sends {
+            self.bear_granted(peer, true);
+            self.granted.push(peer);
+        }
+        let chance = self.rng.next_u32();
+        self.sessions.expect(now, receives);
+        self.sessions.common_mut().pace(now, slots, chance);
+    }
+
+    fn bear_granted(&mut self, peer: PeerId, on: bool) {
+        if let Some(a) = self.assocs.get_mut(peer.0 as usize) {
+            a.paths.iter_mut().for_each(|p| p.cc.set_granted(on));
+        }
     }
 
     /// Receiver: gives up on a handle; late fragments are dropped silently.

@@ -14,6 +14,9 @@ pub use weir_match::Class;
 /// Which bits of a tag decide over its stream.
 pub use weir_match::StreamBits;
 
+/// The slots of a medium that all share.
+pub use weir_superstep::Slots;
+
 /// Atomic operations, and the types they are for.
 pub use weir_match::atomic::{Atomic, AtomicOp, AtomicType};
 
@@ -103,6 +106,18 @@ impl<M> RecvOp<M> {
         let Self { source, class, tag, ignore, multi_min, report, context, user, .. } = *self;
         RecvOp { source, class, tag, ignore, multi_min, report, context, user, memory }
     }
+}
+
+/// What a process knows of a superstep when it begins: told once to [`Messages::superstep`](crate::Messages::superstep).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Superstep<'a> {
+    /// Bytes of payload that are to go to each peer, in the order in which they are going to be sent. Peers that get nothing are left out.
+    pub sends: &'a [(u32, u64)],
+    /// Bytes that are to come from each peer, in the order in which the peers serve this endpoint: best one in which all endpoints are served by different ones at a time
+    /// (`weir_superstep::Plan` makes both).
+    pub receives: &'a [(u32, u64)],
+    /// Data of packets goes in slots of a medium that all share. `None` on any other: a window and grants hold back there what is too much.
+    pub slots: Option<Slots>,
 }
 
 /// A question about arrived messages that no receive has taken.

@@ -40,6 +40,8 @@ pub struct Counters {
     pub writes: u64,
     /// Remote reads begun.
     pub reads: u64,
+    /// Supersteps of which was told what is sent and received.
+    pub supersteps: u64,
     /// Atomic operations begun.
     pub atomics: u64,
     /// Elements of memory here on which atomic operations of peers were executed.

@@ -1,6 +1,6 @@
 //! The state of one endpoint's messages: its tables, and what the caller may ask of them.
 
-use crate::api::{Completion, MessageError, PeerEvent};
+use crate::api::{Completion, MessageError, PeerEvent, Superstep};
 use crate::arrivals::{Arrivals, Arriving};
 use crate::bodies::Bodies;
 use crate::budget::{Copies, HELD_BYTES, Unexpected, WAITING_BYTES};
@@ -130,6 +130,22 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             matches: Vec::new(),
             cfg,
         }
+    }
+
+    /// A superstep begins, of which this is known (`spec/superstep.md`): what comes is granted in order and without being asked for, what goes is paced. It holds until the next call; an
+    /// empty one ends it. Nothing depends on it but the pace: what was not told is sent and received as ever, and what was told need not come. Carriers that hold back by themselves (shared memory, bulk
+    /// TCP, this endpoint itself) are as ever. Call it before receives are posted and sends begun, and transmit afterwards.
+    ///
+    /// # Errors
+    /// [`MessageError::Invalid`] when a peer is not known: then nothing has changed.
+    pub fn superstep(&mut self, now: Time, step: &Superstep<'_>) -> Result<(), MessageError> {
+        let mut all = step.sends.iter().chain(step.receives);
+        if all.any(|(peer, _)| self.peers.get(*peer).is_none()) {
+            return Err(MessageError::Invalid("no such peer"));
+        }
+        self.counters.supersteps += 1;
+        self.sessions.superstep(now, step);
+        Ok(())
     }
 
     /// This endpoint's name.

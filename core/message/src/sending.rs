@@ -161,7 +161,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     #[inline]
     fn goes_unasked(&self, to: u32, len: u64) -> bool {
         let least = u64::from(self.cfg.eager_bytes).min(UNASKED_BYTES);
-        len <= self.sessions.max_matched_len(to) && (len <= least || len <= self.eager_limit(to))
+        if len > self.sessions.max_matched_len(to) && len > self.sessions.credit_ahead(to) {
+            return false;
+        }
+        len <= least || len <= self.eager_limit(to)
     }
 
     /// Longest message that is sent without asking, if that is more than [`UNASKED_BYTES`]. To ask costs a round trip, not to ask may cost a copy at the receiver (if nobody waits for the
@@ -176,7 +179,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         if limit == 0 {
             return 0;
         }
-        let worth = limit + self.sessions.min_rtt_ns(to) / 4;
+        // What the receiver said beforehand that it expects (`spec/superstep.md` 5) is worth it in any case: it has a place for it.
+        let worth = (limit + self.sessions.min_rtt_ns(to) / 4).max(self.sessions.credit_ahead(to));
         if self.sessions.has_lane(to) {
             return worth.max(LANE_EAGER_BYTES);
         }

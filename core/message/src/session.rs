@@ -1,5 +1,6 @@
 //! What messages ask of the associations with peers: the one place where the protocol is called.
 
+use crate::api::Superstep;
 use crate::keys::NO_TOKEN;
 use alloc::vec::Vec;
 use weir_link::{BodyKey, BodyOpened, Endpoint, Event, Message, PeerId, SendError, Time};
@@ -120,6 +121,18 @@ impl Sessions {
     #[inline]
     pub(crate) fn consume(&mut self, peer: u32, msgs: u32, bytes: u64) {
         self.proto.consume(PeerId(peer), msgs, bytes);
+    }
+
+    /// What is known of a superstep, for the sessions.
+    pub(crate) fn superstep(&mut self, now: Time, step: &Superstep<'_>) {
+        let peers = |flows: &[(u32, u64)]| flows.iter().map(|(peer, bytes)| (PeerId(*peer), *bytes)).collect::<Vec<_>>();
+        self.proto.superstep(now, &peers(step.sends), &peers(step.receives), step.slots);
+    }
+
+    /// Bytes of credit that the peer gave ahead.
+    #[inline]
+    pub(crate) fn credit_ahead(&self, peer: u32) -> u64 {
+        self.proto.sessions().get(PeerId(peer)).map_or(0, weir_session::Session::credit_ahead)
     }
 
     pub(crate) fn open_body(&mut self, now: Time, peer: u32, len: u64) -> Result<BodyOpened, SendError> {

@@ -37,6 +37,12 @@ pub struct Config {
     pub grant_silence: u32,
     /// Bytes that a peer with a bulk connection may be granted beyond the budget: TCP holds the rest back.
     pub grant_lane_extra: u64,
+    /// Bytes that peers may be told ahead to be let in beside their initial credit, over all of them (`spec/superstep.md` 5). 16 MiB: a round trip of 10 ms at 10 Gbit/s; what comes of it before
+    /// its receive is posted is held.
+    pub expect_ahead: u64,
+    /// In a superstep the next peer's rendezvous data are granted when those before it have so much left to send, besides what the wires hold. 48 KiB: 0.4 ms at a gigabit, and 33 packets, so that
+    /// both together fit a switch's queue of 64.
+    pub expect_next: u64,
     /// Open incoming rendezvous data per peer; more are refused. 4096 bounds the state.
     pub bodies_max: usize,
     /// Granted data silent for 4 smoothed round trips, at least this long, gets its grant again.
@@ -63,6 +69,8 @@ impl Default for Config {
             grant_patience: Duration::from_millis(10),
             grant_silence: 8,
             grant_lane_extra: 4 << 20,
+            expect_ahead: 16 << 20,
+            expect_next: 48 << 10,
             bodies_max: 4096,
             regrant_min: Duration::from_millis(1),
             lane_regrant: Duration::from_millis(20),

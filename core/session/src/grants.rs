@@ -33,6 +33,8 @@ struct Account {
     /// It fell silent: how much may be outstanding when it counts as awake again. Its bodies are aside and what it was
     /// granted is not in the common sum.
     asleep: Option<u64>,
+    /// Its place in the superstep, from 1 on; 0: it has none.
+    rank: u32,
     /// In this interval of the meter (by its number): packets it said are lacking, and how many of them may count.
     interval: u64,
     lacking: u64,
@@ -59,6 +61,14 @@ pub struct Grants {
     /// In order of arrival, by serial number; those of silent peers apart.
     waiting: BTreeMap<u64, Waiting>,
     aside: BTreeMap<u64, Waiting>,
+    /// Those of peers that have a place in the superstep, by place and serial number: they are served in this order, before all others.
+    placed: BTreeMap<(u32, u64), Waiting>,
+    /// The peers that have a place.
+    order: Vec<PeerId>,
+    /// The first of those waits until then for what others still have to send.
+    held_until: Option<Time>,
+    /// When a peer last was granted something, or sent something it was granted.
+    placed_moved: Time,
     /// Those of `waiting`, longest without a grant first.
     patience: BTreeSet<(Time, u64)>,
     by_handle: BTreeMap<(PeerId, u64), u64>,
@@ -77,6 +87,8 @@ pub struct Grants {
     share: u64,
     overtake: u8,
     patience_ns: u64,
+    /// `Config::expect_next`.
+    next_bytes: u64,
     /// When a body that stands further back was last looked for.
     rescued: Time,
     /// Shrinks under loss, in [`SCALE_ONE`]ths.
@@ -88,6 +100,9 @@ pub struct Grants {
 
 /// A body whose sender has a lane is granted at least so much at a time.
 const LANE_STEP: u64 = 512 << 10;
+
+/// In a superstep nobody waits for longer than this for one whose turn it is and of whom nothing comes: a millisecond, more than a gigabit needs for [`Config::expect_next`].
+const HELD_NS: u64 = 1_000_000;
 
 /// Interval of the meter, or a round trip where that is longer: some 80 packets at 1 Gbit/s, enough to speak of a rate.
 const METER_NS: u64 = 1_000_000;
@@ -118,6 +133,10 @@ impl Grants {
         Grants {
             waiting: BTreeMap::new(),
             aside: BTreeMap::new(),
+            placed: BTreeMap::new(),
+            order: Vec::new(),
+            held_until: None,
+            placed_moved: Time::ZERO,
             patience: BTreeSet::new(),
             by_handle: BTreeMap::new(),
             serial: 0,
@@ -131,6 +150,7 @@ impl Grants {
             share: cfg.grant_share,
             overtake: cfg.grant_overtake,
             patience_ns: cfg.grant_patience.as_nanos() as u64,
+            next_bytes: cfg.expect_next,
             rescued: Time::ZERO,
             scale: SCALE_ONE,
             meter: Meter { interval: 1, ..Meter::default() },
@@ -138,11 +158,15 @@ impl Grants {
         }
     }
 
+    /// What the wires hold.
+    fn wire(&self) -> u64 {
+        (u128::from(self.meter.rate) * u128::from(self.meter.rtt_ns) * 5 / 4 / 1_000_000_000) as u64
+    }
+
     /// Bytes that may be granted and unreceived: the configured budget plus what the wires hold (1.25 x rate x round
     /// trip), less after loss.
     fn budget(&self) -> u64 {
-        let wire = u128::from(self.meter.rate) * u128::from(self.meter.rtt_ns) * 5 / 4 / 1_000_000_000;
-        ((self.floor + wire as u64).min(self.ceiling) * self.scale / SCALE_ONE).max(BUDGET_MIN)
+        ((self.floor + self.wire()).min(self.ceiling) * self.scale / SCALE_ONE).max(BUDGET_MIN)
     }
 
     /// What may be granted of it to a body whose sender has a lane, or to any other.
@@ -167,6 +191,7 @@ impl Grants {
     /// The peer was granted more.
     fn book(&mut self, now: Time, peer: PeerId, bytes: u64, lane: bool) {
         let by_lane = if lane { bytes } else { 0 };
+        self.placed_moved = now;
         self.outstanding += bytes;
         self.lane_outstanding += by_lane;
         let a = self.account(peer);
@@ -180,12 +205,17 @@ impl Grants {
     /// A body was opened: what it may send at once. Registered if that is not all.
     pub(crate) fn open(&mut self, now: Time, peer: PeerId, len: u64, lane: bool) -> u64 {
         let room = self.room_for(lane);
-        let granted = if self.account(peer).asleep.is_some() {
+        let account = *self.account(peer);
+        let granted = if account.asleep.is_some() {
             0
         } else if lane {
             // Those that wait come first.
-            if self.waiting.is_empty() { len.min(room) } else { 0 }
-        } else if self.waiting.is_empty() {
+            if self.nobody_waits() { len.min(room) } else { 0 }
+        } else if account.rank > 0 {
+            // Who comes after one that waits does not begin: both would be slower, and the sender has others that it is to serve now.
+            let is_first = self.placed.first_key_value().is_none_or(|((rank, _), _)| account.rank < *rank);
+            if is_first && self.may_begin(now, peer) { len.min(room).min((room / 2).max(self.share)) } else { 0 }
+        } else if self.nobody_waits() {
             len.min(room).min((room / 2).max(self.share))
         } else if room >= len.min(self.share) {
             len.min(self.share)
@@ -207,15 +237,66 @@ impl Grants {
         if self.account(peer).asleep.is_some() {
             self.aside.insert(self.serial, w);
         } else {
-            self.waiting.insert(self.serial, w);
-            self.patience.insert((now, self.serial));
+            self.line_up(self.serial, w);
             self.changed = true;
         }
+    }
+
+    fn nobody_waits(&self) -> bool {
+        self.waiting.is_empty() && self.placed.is_empty()
+    }
+
+    /// Puts a body where it stands in line.
+    fn line_up(&mut self, serial: u64, w: Waiting) {
+        match self.account(w.peer).rank {
+            0 => {
+                self.patience.insert((w.since, serial));
+                self.waiting.insert(serial, w);
+            }
+            rank => _ = self.placed.insert((rank, serial), w),
+        }
+    }
+
+    /// Takes a body out of the line, wherever it stands.
+    fn leave_line(&mut self, peer: PeerId, serial: u64) -> Option<Waiting> {
+        let rank = self.account(peer).rank;
+        if let Some(w) = self.placed.remove(&(rank, serial)) {
+            return Some(w);
+        }
+        let w = self.waiting.remove(&serial)?;
+        self.patience.remove(&(w.since, serial));
+        Some(w)
+    }
+
+    /// A superstep begins: bodies of these peers are granted in this order, each as far as it goes before the next, and before those of all others. It is the order in which the peers serve this endpoint
+    /// and others, so that each of them is asked by one at a time (`spec/superstep.md` 4). No peers: as ever.
+    pub(crate) fn set_order(&mut self, peers: impl Iterator<Item = PeerId>) {
+        let before = core::mem::take(&mut self.placed);
+        for peer in core::mem::take(&mut self.order) {
+            self.account(peer).rank = 0;
+        }
+        for (peer, rank) in peers.zip(1..) {
+            self.account(peer).rank = rank;
+            self.order.push(peer);
+        }
+        for ((_, serial), w) in before {
+            self.line_up(serial, w);
+        }
+        for i in 0..self.order.len() {
+            let peer = self.order[i];
+            for serial in self.serials(peer) {
+                if let Some(w) = self.leave_line(peer, serial) {
+                    self.line_up(serial, w);
+                }
+            }
+        }
+        self.changed |= !self.nobody_waits();
     }
 
     /// Granted bytes arrived.
     pub fn arrived(&mut self, now: Time, peer: PeerId, bytes: u64) {
         let step = self.step;
+        self.placed_moved = now;
         let a = self.account(peer);
         a.came += bytes;
         if a.came >= step {
@@ -237,7 +318,7 @@ impl Grants {
             None => {
                 self.outstanding -= bytes;
                 self.lane_outstanding -= by_lane;
-                self.changed |= !self.waiting.is_empty();
+                self.changed |= !self.nobody_waits();
             }
         }
     }
@@ -261,12 +342,11 @@ impl Grants {
         self.outstanding -= out;
         self.lane_outstanding -= lane;
         for serial in self.serials(peer) {
-            if let Some(w) = self.waiting.remove(&serial) {
-                self.patience.remove(&(w.since, serial));
+            if let Some(w) = self.leave_line(peer, serial) {
                 self.aside.insert(serial, w);
             }
         }
-        self.changed |= !self.waiting.is_empty();
+        self.changed |= !self.nobody_waits();
         Some(now.plus_ns(after_ns))
     }
 
@@ -280,21 +360,22 @@ impl Grants {
         for serial in self.serials(peer) {
             if let Some(w) = self.aside.remove(&serial) {
                 // It was its own affair that it got nothing.
-                self.patience.insert((now, serial));
-                self.waiting.insert(serial, Waiting { since: now, ..w });
+                self.line_up(serial, Waiting { since: now, ..w });
             }
         }
-        self.changed |= !self.waiting.is_empty();
+        self.changed |= !self.nobody_waits();
     }
 
     /// The peer has no lane any more: its bodies get what all get.
     pub(crate) fn lane_over(&mut self, peer: PeerId) {
+        let rank = self.account(peer).rank;
         for serial in self.serials(peer) {
-            if let Some(w) = self.waiting.get_mut(&serial).or_else(|| self.aside.get_mut(&serial)) {
+            let placed = self.placed.get_mut(&(rank, serial));
+            if let Some(w) = placed.or_else(|| self.waiting.get_mut(&serial)).or_else(|| self.aside.get_mut(&serial)) {
                 w.lane = false;
             }
         }
-        self.changed |= !self.waiting.is_empty();
+        self.changed |= !self.nobody_waits();
     }
 
     /// Serial numbers of the peer's bodies.
@@ -305,9 +386,8 @@ impl Grants {
     /// The body is gone.
     pub(crate) fn forget(&mut self, peer: PeerId, handle: u64) {
         let Some(serial) = self.by_handle.remove(&(peer, handle)) else { return };
-        if let Some(w) = self.waiting.remove(&serial) {
-            self.patience.remove(&(w.since, serial));
-            self.changed |= !self.waiting.is_empty();
+        if self.leave_line(peer, serial).is_some() {
+            self.changed |= !self.nobody_waits();
         }
         self.aside.remove(&serial);
     }
@@ -319,11 +399,12 @@ impl Grants {
             self.forget(peer, h);
         }
         let Some(a) = self.accounts.get_mut(peer.0 as usize) else { return };
+        // Its place may be another's; in the order it stays named until the next superstep, and nothing of it waits.
         let a = core::mem::take(a);
         if a.asleep.is_none() && a.outstanding > 0 {
             self.outstanding -= a.outstanding;
             self.lane_outstanding -= a.lane;
-            self.changed |= !self.waiting.is_empty();
+            self.changed |= !self.nobody_waits();
         }
     }
 
@@ -378,6 +459,11 @@ impl Grants {
         if starved.is_none() && self.room_for(false) == 0 && self.room_for(true) == 0 {
             return None;
         }
+        if starved.is_none()
+            && let Some(raised) = self.next_placed(now)
+        {
+            return Some(raised);
+        }
         let (serial, ahead) = match starved {
             Some(pick) => pick,
             None => self.in_turn()?,
@@ -401,6 +487,38 @@ impl Grants {
             self.waiting.insert(serial, w);
         }
         Some((w.peer, w.handle, w.granted))
+    }
+
+    /// The same among those that have a place in the superstep: the first, as far as there is room.
+    fn next_placed(&mut self, now: Time) -> Option<(PeerId, u64, u64)> {
+        self.held_until = None;
+        let mut front = self.placed.iter().take(usize::from(self.overtake) + 1);
+        let (&key, &w) = front.find(|(_, w)| self.room_for(w.lane) >= self.least(w))?;
+        if !w.lane && !self.may_begin(now, w.peer) {
+            return None;
+        }
+        let add = (w.len - w.granted).min(self.room_for(w.lane));
+        self.book(now, w.peer, add, w.lane);
+        let w = Waiting { granted: w.granted + add, since: now, ..w };
+        if w.granted == w.len {
+            self.placed.remove(&key);
+            self.by_handle.remove(&(w.peer, w.handle));
+        } else {
+            self.placed.insert(key, w);
+        }
+        Some((w.peer, w.handle, w.granted))
+    }
+
+    /// Whether a peer's turn may begin, or goes on: those before it have little left to send. Else [`Self::deadline`] says when it begins although they have, because nothing came of it.
+    fn may_begin(&mut self, now: Time, peer: PeerId) -> bool {
+        let own = self.account(peer).outstanding;
+        let others = (self.outstanding - self.lane_outstanding).saturating_sub(own);
+        let until = self.placed_moved.plus_ns(HELD_NS);
+        if own > 0 || others <= self.wire() + self.next_bytes || until <= now {
+            return true;
+        }
+        self.held_until = Some(until);
+        false
     }
 
     /// What it is worth to be granted at a time: by a lane a piece that fills a unit, for each costs a packet.
@@ -451,9 +569,11 @@ impl Grants {
     /// When a waiting body has lost patience.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        let &(oldest, _) = self.patience.first()?;
-        let front = self.front().map(|(_, w)| w.since).min().unwrap_or(Time::MAX);
-        Some(front.min(oldest.max(self.rescued)).plus_ns(self.patience_ns))
+        let patience = self.patience.first().map(|&(oldest, _)| {
+            let front = self.front().map(|(_, w)| w.since).min().unwrap_or(Time::MAX);
+            front.min(oldest.max(self.rescued)).plus_ns(self.patience_ns)
+        });
+        [patience, self.held_until].into_iter().flatten().min()
     }
 
     /// Bytes granted and not received, all peers but the silent ones.
@@ -547,6 +667,47 @@ mod tests {
     }
 
     // spec: P-5.20
+    #[test]
+    fn in_a_superstep_one_peer_after_another_is_granted_to_its_end_in_the_order_given() {
+        let cfg = Config { grant_budget: 64 << 10, ..Config::default() };
+        let mut g = Grants::new(&cfg);
+        let (first, second, other) = (PeerId(3), PeerId(1), PeerId(7));
+        // Somebody waits already, and the second comes before the first.
+        let len = 256 << 10;
+        g.set_order([first, second].into_iter());
+        for (i, peer) in (0..).zip([other, second, first]) {
+            let granted = g.open(Time(1 + i), peer, len, false);
+            assert_eq!(granted, if peer == other { 64 << 10 } else { 0 }, "{peer:?}");
+            g.wait(Time(1 + i), peer, 5, len, granted, false);
+        }
+        let mut served = Vec::new();
+        let mut holder = (other, 64 << 10);
+        for i in 0..100 {
+            g.arrived(Time(10 + i), holder.0, 16 << 10);
+            while let Some((peer, _, limit)) = g.next(Time(10 + i)) {
+                served.push(peer);
+                if limit == len && peer != other {
+                    assert_eq!(g.by_handle.get(&(peer, 5)), None);
+                }
+                holder.0 = peer;
+            }
+        }
+        served.dedup();
+        assert_eq!(served, [first, second, other]);
+        // The next superstep has another order; of what waits nothing is lost.
+        for peer in [second, first] {
+            g.wait(Time(200), peer, 6, len, len - 100, false);
+        }
+        g.set_order([second].into_iter());
+        assert_eq!((g.placed.len(), g.waiting.len(), g.patience.len()), (1, 1, 1));
+        g.set_order(core::iter::empty());
+        assert_eq!((g.placed.len(), g.waiting.len(), g.patience.len()), (0, 2, 2));
+        for peer in [first, second, other] {
+            g.forget_peer(peer);
+        }
+        assert_eq!((g.outstanding(), g.deadline(), g.by_handle.len()), (0, None, 0));
+    }
+
     #[test]
     fn what_a_silent_peer_holds_is_left_to_the_others_until_it_sends_again() {
         let mut g = Grants::new(&Config::default());

@@ -377,6 +377,8 @@ pub(crate) struct MessagesIn {
     initial_bytes: u64,
     consumed_msgs: u64,
     consumed_bytes: u64,
+    /// Up to here bytes are expected: the peer was given credit for them ahead, and need not be given it again as they are consumed.
+    expected_end: u64,
     /// Consumed messages were not made good because of a gap.
     held: bool,
     control: RangeSet,
@@ -395,6 +397,7 @@ impl MessagesIn {
             initial_bytes,
             consumed_msgs: 0,
             consumed_bytes: 0,
+            expected_end: 0,
             held: false,
             control: RangeSet::new(),
         }
@@ -572,6 +575,17 @@ impl MessagesIn {
         true
     }
 
+    /// So many bytes more are expected than were consumed, and are to be let in beside the initial credit. True when the peer should be told. What was given ahead before and did not come counts.
+    pub(crate) fn expect(&mut self, bytes: u64) -> bool {
+        self.expected_end = self.expected_end.max(self.consumed_bytes.min(self.bytes_seen).saturating_add(bytes));
+        self.wanted().1 > self.bytes_limit
+    }
+
+    /// Bytes the peer may send ahead of what was consumed, beside the initial credit.
+    pub(crate) fn expected(&self) -> u64 {
+        self.expected_end.saturating_sub(self.consumed_bytes.min(self.bytes_seen))
+    }
+
     /// The upper layer freed messages. True when the peer should be told.
     #[inline]
     pub(crate) fn consume(&mut self, msgs: u32, bytes: u64) -> bool {
@@ -609,14 +623,14 @@ impl MessagesIn {
         self.held && self.consume(0, 0)
     }
 
-    /// Limits by what was consumed. Never above what was received plus the initial credit, whatever the caller says, nor far
+    /// Limits by what was consumed. Never above what was received or is expected plus the initial credit, whatever the caller says, nor far
     /// above a gap: what was sent before it needs no credit to be sent again.
     fn wanted(&self) -> (u64, u64) {
         let initial = u64::from(self.initial_msgs);
         let ahead = self.base + MATCHED_AHEAD_MAX.max(initial);
         (
             (self.consumed_msgs.min(self.top) + initial).min(ahead).max(self.msgs_limit),
-            (self.consumed_bytes.min(self.bytes_seen) + self.initial_bytes).max(self.bytes_limit),
+            (self.consumed_bytes.min(self.bytes_seen).max(self.expected_end) + self.initial_bytes).max(self.bytes_limit),
         )
     }
 
@@ -655,6 +669,23 @@ mod tests {
     }
 
     // spec: P-5.5
+    #[test]
+    fn what_is_expected_is_let_in_ahead_and_once() {
+        let mut m = MessagesIn::new(100, 1000);
+        assert!(m.expect(5000));
+        assert_eq!((m.advertise(), m.expected()), ((100, 6000), 5000));
+        assert!(!m.expect(4000), "that is within what was given");
+        // It comes, and is consumed: no more credit for it.
+        assert_eq!(m.on_fragment(0, 5000, 0, 5000, |_, _, _, _| ()), Arrived::New);
+        assert!(!m.consume(1, 5000));
+        assert_eq!((m.advertise(), m.expected()), ((101, 6000), 0));
+        // From then on as ever.
+        assert_eq!(m.on_fragment(1, 1000, 0, 1000, |_, _, _, _| ()), Arrived::New);
+        assert!(m.consume(1, 1000));
+        assert_eq!(m.advertise().1, 7000);
+        assert!(matches!(m.on_fragment(2, 1001, 0, 1001, |_, _, _, _| ()), Arrived::Violation(_)));
+    }
+
     #[test]
     fn a_peer_that_leaves_a_gap_for_ever_gets_no_more_credit() {
         let mut m = MessagesIn::new(1000, 1 << 20);

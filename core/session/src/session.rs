@@ -178,6 +178,7 @@ impl Session {
             return false;
         }
         self.up = true;
+        self.credit_dirty |= self.inn.expected() > 0;
         self.admit(common);
         true
     }
@@ -241,7 +242,8 @@ impl Session {
                 return Err(SendError::QueueFull);
             }
         } else {
-            if u64::from(m.len) > self.max_matched_len() || m.stream >= common.cfg.streams {
+            let is_long = u64::from(m.len) > self.max_matched_len() && u64::from(m.len) > self.out.credit().bytes;
+            if is_long || m.stream >= common.cfg.streams {
                 return Err(SendError::TooLong);
             }
             if self.out.matched.unsent >= common.cfg.send_queue_msgs {
@@ -328,6 +330,19 @@ impl Session {
         }
         self.aborts.push_back((handle, code));
         self.bodies_out.slot_of(handle).map(|slot| self.bodies_out.remove(slot))
+    }
+
+    /// So many bytes of matched messages are expected of the peer: they are let in beside its initial credit (`spec/superstep.md` 5). True when the peer is to be told, which is seen to.
+    pub(crate) fn expect(&mut self, bytes: u64) -> bool {
+        let tell = self.inn.expect(bytes) && self.up;
+        self.credit_dirty |= tell;
+        tell
+    }
+
+    /// Bytes of credit that the peer gave ahead of what it had consumed, and that are left: what it expects.
+    #[must_use]
+    pub fn credit_ahead(&self) -> u64 {
+        if self.up { self.out.credit().bytes.saturating_sub(self.credit_bytes) } else { 0 }
     }
 
     /// The layer above freed messages. True when the peer is to be told, which is seen to.

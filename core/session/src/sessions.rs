@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use serde::Serialize;
+use weir_superstep::{SlotPacer, Slots};
 
 use crate::{BodyOpened, Carrier, Config, Credit, Event, Grants, Message, PeerId, SendError, Session, Time};
 
@@ -36,6 +37,8 @@ pub struct Common {
     pub counters: Counters,
     /// The latest time heard of, for calls that bring none.
     clock: Time,
+    /// The slots of a superstep on a medium that all share.
+    slots: Option<SlotPacer>,
 }
 
 impl Common {
@@ -49,6 +52,29 @@ impl Common {
     #[must_use]
     pub fn clock(&self) -> Time {
         self.clock
+    }
+
+    /// When the next packet with data may go, over all peers, if data goes in slots.
+    #[must_use]
+    #[inline]
+    pub fn slot(&self) -> Option<Time> {
+        self.slots.as_ref().map(|s| Time(s.opens_ns()))
+    }
+
+    /// A packet with data went. `chance` is uniform, and asked for only if data goes in slots.
+    #[inline]
+    pub fn slot_used(&mut self, now: Time, chance: impl FnOnce() -> u32) {
+        if let Some(s) = &mut self.slots {
+            s.sent(now.0, chance());
+        }
+    }
+
+    /// Data goes in these slots from now on, or as ever. What is going on goes on: a cycle is not begun anew.
+    pub fn pace(&mut self, now: Time, slots: Option<Slots>, chance: u32) {
+        match (&self.slots, slots) {
+            (Some(s), Some(slots)) if s.slots() == slots => {}
+            (_, slots) => self.slots = slots.map(|s| SlotPacer::new(s, now.0, chance)),
+        }
     }
 
     /// It is `now`, or was later already.
@@ -72,7 +98,7 @@ impl Sessions {
     #[must_use]
     pub fn new(cfg: Config) -> Sessions {
         let grants = Grants::new(&cfg);
-        let common = Common { cfg, grants, counters: Counters::default(), clock: Time::ZERO };
+        let common = Common { cfg, grants, counters: Counters::default(), clock: Time::ZERO, slots: None };
         Sessions { common, list: Vec::new(), touched: Default::default() }
     }
 
@@ -203,6 +229,24 @@ impl Sessions {
         let Some((s, common)) = self.get_mut(peer) else { return };
         if s.consume(common, msgs, bytes) {
             self.touch(peer);
+        }
+    }
+
+    /// A superstep begins, in which so many bytes come from these peers, in this order. Each peer's rendezvous data are granted in it; and as far as `Config::expect_ahead` goes for all of them, matched
+    /// messages are let in ahead (`spec/superstep.md` 4 and 5). It holds until the next one. Peers that are not known are passed over.
+    pub fn expect(&mut self, now: Time, expected: &[(PeerId, u64)]) {
+        self.common.advance(now);
+        let known = self.list.len();
+        let known = |peer: &PeerId| (peer.0 as usize) < known;
+        self.common.grants.set_order(expected.iter().map(|e| e.0).filter(known));
+        let mut room = self.common.cfg.expect_ahead;
+        for &(peer, bytes) in expected {
+            let ahead = bytes.min(room);
+            let Some((s, _)) = self.get_mut(peer).filter(|_| ahead > 0) else { continue };
+            room -= ahead;
+            if s.expect(ahead) {
+                self.touch(peer);
+            }
         }
     }
 

@@ -14,6 +14,7 @@ pub mod run;
 pub mod scenario;
 pub mod shrink;
 pub mod spec;
+pub mod step_table;
 pub mod table;
 mod tcp;
 pub mod work;

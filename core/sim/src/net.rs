@@ -37,6 +37,8 @@ struct Ends {
     /// The switch that joins the leaves; they are numbered below it.
     core: u32,
     hosts: u32,
+    /// All hosts are behind one port.
+    is_bus: bool,
 }
 
 /// The way from one host to another, for what does not share the queues of packets.
@@ -278,9 +280,10 @@ impl Network {
         };
         let up = links(hosts, &spec.up, interface);
         let mut switches = Vec::new();
-        let mut ends = Ends { hosts_per_leaf: None, core: 0, hosts };
+        let mut ends = Ends { hosts_per_leaf: None, core: 0, hosts, is_bus: spec.topology == Topology::Bus };
         match &spec.topology {
             Topology::Star => switches.push(Switch::new(links(hosts, &spec.down, output), memory)),
+            Topology::Bus => switches.push(Switch::new(links(1, &spec.down, output), memory)),
             Topology::Tree { hosts_per_leaf, trunk } => {
                 let per = (*hosts_per_leaf).max(1);
                 let leaves = hosts.div_ceil(per);
@@ -290,7 +293,7 @@ impl Network {
                     switches.push(Switch::new(ports, memory));
                 }
                 switches.push(Switch::new(links(leaves, trunk, output), memory));
-                ends = Ends { hosts_per_leaf: Some(per), core: leaves, hosts };
+                ends = Ends { hosts_per_leaf: Some(per), core: leaves, hosts, is_bus: false };
             }
         }
         Network { spec: spec.clone(), up, switches, ends }
@@ -305,7 +308,7 @@ impl Ends {
 
     /// The port by which a switch forwards to `to`, and where it leads.
     fn route(&self, switch: u32, to: HostId) -> (u32, End) {
-        let Some(per) = self.hosts_per_leaf else { return (to, End::Host) };
+        let Some(per) = self.hosts_per_leaf else { return (if self.is_bus { 0 } else { to }, End::Host) };
         let leaf = to / per;
         if switch == self.core {
             (leaf, End::Switch(leaf))

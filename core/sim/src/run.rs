@@ -34,6 +34,8 @@ pub struct Report {
     pub arrivals: Vec<(u32, Ns, u64)>,
     /// The slowest messages: (from, to, when sent, how long, bytes), slowest first.
     pub slowest: Vec<(u32, u32, Ns, Ns, u64)>,
+    /// When the first and the last process had got all of each superstep.
+    pub superstep_ends: Vec<(Ns, Ns)>,
     /// Payload bytes received.
     pub bytes: u64,
     /// What the network did.
@@ -210,6 +212,7 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
         hash: w.log.hash(),
         events: w.log.events(),
         finished_ns: w.shared.finished_ns,
+        superstep_ends: w.shared.superstep_ends.clone(),
         bytes: arrivals.iter().map(|a| a.2).sum(),
         message_ns,
         slowest,

@@ -145,6 +145,8 @@ impl Default for SwitchSpec {
 pub enum Topology {
     /// All hosts on one switch.
     Star,
+    /// All hosts on one medium that carries one packet at a time: the link from the switch is everybody's.
+    Bus,
     /// Leaf switches of `hosts_per_leaf` hosts each, joined by one core switch over `trunk` links.
     Tree {
         /// Hosts on each leaf switch.

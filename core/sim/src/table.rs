@@ -96,7 +96,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-fn time(ns: Ns) -> String {
+pub(crate) fn time(ns: Ns) -> String {
     match ns {
         n if n >= 10 * MS => format!("{:.1} ms", n as f64 / 1e6),
         n if n >= MS => format!("{:.2} ms", n as f64 / 1e6),

@@ -59,6 +59,8 @@ pub trait Congestion: Debug + Send + Sync {
     fn rate(&self) -> u64;
     /// The packet size of the path changed.
     fn on_mtu(&mut self, mtu: u64);
+    /// The receiver grants one sender after another what it knows is coming: its grants bound what waits at its port, and a delay is mostly this host's own interface (`spec/superstep.md` 6).
+    fn set_granted(&mut self, _on: bool) {}
     /// Everything starts over (the path came back after a failure).
     fn reset(&mut self);
 }

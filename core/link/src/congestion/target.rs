@@ -33,6 +33,10 @@ const BURST_MAX: u64 = 256;
 /// A window of so many packets or fewer bears twice the queueing delay of a large one.
 const SMALL_PACKETS: u64 = 4;
 
+/// Where the receiver's grants bound the queue a window bears so many times the delay: 4 ms, what a gigabit needs for twice the budget of grants. Less than half of it (2 ms, the time of a full
+/// interface queue of Linux's default) costs a tenth of the rate where acknowledgements come back behind the receiver's own data.
+const GRANTED_TARGETS: u64 = 13;
+
 /// State of one path.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -62,6 +66,8 @@ pub(crate) struct Target {
     before_timeout: Option<(u64, bool, u64)>,
     mtu: u64,
     target_ns: u64,
+    /// The receiver's grants bound the queue.
+    granted: bool,
     initial_packets: u64,
     min_packets: u64,
     /// While no queue shows: nanoseconds of round trip for one packet more than the least, and the most packets.
@@ -93,6 +99,7 @@ impl Target {
             before_timeout: None,
             mtu,
             target_ns: cfg.delay_target.as_nanos() as u64,
+            granted: false,
             initial_packets: u64::from(cfg.initial_window_packets),
             min_packets: u64::from(cfg.min_window_packets),
             quiet_every_ns: (cfg.quiet_window_interval.as_nanos() as u64).max(1),
@@ -120,7 +127,8 @@ impl Target {
     /// The queueing delay this window aims at: T (1 + sqrt(4 / packets)), 2 T at the most. Flows that share a queue see the
     /// same delay; were it the same target for all, whoever came late would stay small for ever (as Swift scales its target by the flow's window, SIGCOMM 2020).
     fn own_target(&self, base_ns: u64) -> u64 {
-        let target = self.target_ns + base_ns / 16;
+        let bears = if self.granted { self.target_ns * GRANTED_TARGETS } else { self.target_ns };
+        let target = bears + base_ns / 16;
         let packets = (self.window / self.mtu).max(SMALL_PACKETS);
         target + target * SMALL_PACKETS.isqrt() / packets.isqrt()
     }
@@ -297,6 +305,10 @@ impl Congestion for Target {
     fn on_mtu(&mut self, mtu: u64) {
         self.mtu = mtu;
         self.clamp();
+    }
+
+    fn set_granted(&mut self, on: bool) {
+        self.granted = on;
     }
 
     fn reset(&mut self) {

@@ -16,7 +16,8 @@ use weir_sim::scenario::{EndpointSpec, Profile, Scenario};
 use weir_sim::spec::{MS, SEC, US};
 use weir_sim::table::{self, Point};
 use weir_sim::work::Workload;
-use weir_sim::{shrink, table::Wire};
+use weir_sim::work::supersteps::{Bsp, Relation, Uses};
+use weir_sim::{shrink, step_table, table::Wire};
 
 /// Counts the bytes that the memory table reports.
 #[global_allocator]
@@ -119,12 +120,98 @@ enum Command {
         #[arg(long)]
         show: bool,
     },
+    /// Supersteps: a reduction that tells the counts, then an h-relation; how long each took, how much that varies, and how it compares with h g + l.
+    Supersteps(Supersteps),
     /// Memory of an endpoint with many idle peers.
     Memory {
         /// Number of peers.
         #[arg(long, default_value_t = 1000)]
         peers: u32,
     },
+}
+
+#[derive(Args)]
+struct Supersteps {
+    /// Processes, one on each host.
+    #[arg(long, default_value_t = 8)]
+    processes: u32,
+    /// Who sends to whom.
+    #[arg(long, value_parser = ["total", "shift", "sparse", "to-one"], default_value = "total")]
+    relation: String,
+    /// Bytes of a message; with --relation sparse the most, and a hundredth of it the least.
+    #[arg(long, default_value_t = 256 << 10)]
+    len: u64,
+    /// Destinations of each process, with --relation sparse.
+    #[arg(long, default_value_t = 8)]
+    degree: u32,
+    /// Supersteps.
+    #[arg(long, default_value_t = 20)]
+    steps: u32,
+    /// Microseconds from host to host, one way.
+    #[arg(long, default_value_t = 10)]
+    delay_us: u64,
+    /// Queue of each switch port, packets.
+    #[arg(long, default_value_t = 64)]
+    queue: u32,
+    /// Packets lost by chance, parts per million.
+    #[arg(long, default_value_t = 0)]
+    loss_ppm: u32,
+    /// A bus of 10 Mbit/s that all share, instead of a star of 1 Gbit/s.
+    #[arg(long)]
+    bus: bool,
+    /// Destinations in the order 0, 1, 2 ...
+    #[arg(long)]
+    ascending: bool,
+    /// Destinations in the order of the symmetric square.
+    #[arg(long)]
+    mirrored: bool,
+    /// Endpoints are told nothing of the plan.
+    #[arg(long)]
+    untold: bool,
+    /// Bytes let in ahead (0: none).
+    #[arg(long, default_value_t = EndpointSpec::default().expect_ahead)]
+    ahead: u64,
+    /// Data goes in random slots so long, microseconds, as many as there are processes; several, separated by commas: one run for each (0: no slots).
+    #[arg(long, value_delimiter = ',', default_value = "0")]
+    slot_us: Vec<f64>,
+    /// The seed of all chance.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print the scenario as JSON and do not run it.
+    #[arg(long)]
+    show: bool,
+}
+
+impl Supersteps {
+    fn points(&self) -> Vec<Point> {
+        let relation = match self.relation.as_str() {
+            "total" => Relation::Total(self.len),
+            "shift" => Relation::Shift(self.len),
+            "to-one" => Relation::ToOne(self.len),
+            _ => Relation::Sparse { degree: self.degree, bytes: ((self.len / 100).max(1), self.len.max(1)) },
+        };
+        let endpoint = EndpointSpec { expect_ahead: self.ahead, ..EndpointSpec::default() };
+        let point = |slot_us: &f64| {
+            let slot_ns = (slot_us * 1e3) as u64;
+            let uses = Uses { order: !self.ascending, mirrored: self.mirrored, told: !self.untold, slot_ns };
+            let bsp = Bsp { steps: self.steps, relation, compute_ns: 0, uses };
+            let name = format!("{} x {} {}, slot {slot_us} us", self.relation, self.processes, table::size(self.len));
+            let mut p = if self.bus {
+                step_table::bus(&name, self.processes, self.queue, &endpoint, bsp)
+            } else {
+                let wire = Wire {
+                    delay_ns: self.delay_us * US,
+                    queue_packets: self.queue,
+                    loss_ppm: self.loss_ppm,
+                    ..Wire::GIGABIT
+                };
+                step_table::star(&name, wire, self.processes, &endpoint, bsp)
+            };
+            p.scenario.seed = self.seed;
+            p
+        };
+        self.slot_us.iter().map(point).collect()
+    }
 }
 
 #[derive(Args)]
@@ -194,6 +281,7 @@ fn main() -> ExitCode {
             let reports = show(&[p]);
             Ok(reports.iter().all(|r| r.violation.is_none()))
         }
+        Command::Supersteps(s) => supersteps(&s),
         Command::Memory { peers } => memory(peers),
     };
     match result {
@@ -479,6 +567,20 @@ fn tables(what: &str, e: &EndpointSpec, seed: u64) {
         let jitters = [0, 200 * US, MS, 2 * MS, 5 * MS];
         show(table::jitter_points(e, &[10 * US, MS, 5 * MS], &jitters, &[0, 10_000], 64 << 20));
     }
+}
+
+fn supersteps(s: &Supersteps) -> Result<bool, String> {
+    if s.processes < 2 {
+        return Err("--processes must be at least 2".into());
+    }
+    let points = s.points();
+    if s.show {
+        points.iter().for_each(|p| _ = print_scenario(&p.scenario));
+        return Ok(true);
+    }
+    let measured: Vec<_> = points.par_iter().map(step_table::measure).collect();
+    say!("{}", step_table::table(&points, &measured).trim_end());
+    Ok(measured.iter().all(|(r, _)| r.violation.is_none()))
 }
 
 fn memory(peers: u32) -> Result<bool, String> {

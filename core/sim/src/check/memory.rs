@@ -34,6 +34,8 @@ pub struct Memory {
     /// The limits.
     pub limits: Limits,
     held: BTreeMap<(Program, Program), (u64, u64)>,
+    /// Bytes that are let in ahead of the credit, because they are expected.
+    ahead: BTreeMap<(Program, Program), u64>,
     /// The most bytes any receiver ever held of one sender.
     pub peak_bytes: u64,
 }
@@ -48,13 +50,20 @@ impl Memory {
         held.0 += 1;
         held.1 += bytes;
         self.peak_bytes = self.peak_bytes.max(held.1);
-        if held.0 > self.limits.credit_msgs || held.1 > self.limits.credit_bytes {
+        let bytes = self.limits.credit_bytes + self.ahead.get(&(from, at)).copied().unwrap_or(0);
+        if held.0 > self.limits.credit_msgs || held.1 > bytes {
             return Err(format!(
-                "{at} holds {} messages, {} bytes of {from}; credit allows {} and {}",
-                held.0, held.1, self.limits.credit_msgs, self.limits.credit_bytes
+                "{at} holds {} messages, {} bytes of {from}; credit allows {} and {bytes}",
+                held.0, held.1, self.limits.credit_msgs
             ));
         }
         Ok(())
+    }
+
+    /// So many bytes are expected: they may be let in beside the credit.
+    pub fn expected(&mut self, from: Program, at: Program, bytes: u64) {
+        let most = self.ahead.entry((from, at)).or_default();
+        *most = bytes.max(*most);
     }
 
     /// The receiver lets the sender send so many messages and bytes more.

@@ -78,6 +78,8 @@ pub struct Shared {
     pub unfinished: BTreeSet<HostId>,
     /// Hosts that will come back after a crash.
     pub restarting: BTreeSet<HostId>,
+    /// When the first and the last process had got all of each superstep.
+    pub superstep_ends: Vec<(Ns, Ns)>,
     /// When the last program became done.
     pub finished_ns: Ns,
     /// The run is being wound up.
@@ -115,6 +117,7 @@ impl Shared {
             checks,
             unfinished: BTreeSet::new(),
             restarting: BTreeSet::new(),
+            superstep_ends: Vec::new(),
             finished_ns: 0,
             closing: false,
             planted: None,

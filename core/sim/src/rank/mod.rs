@@ -214,6 +214,17 @@ impl Io<'_, '_> {
     pub fn drop_peer(&mut self, program: Program) {
         self.rank.drop_peer(self.host, program);
     }
+    /// The endpoint is told what it sends and gets in this superstep.
+    pub fn superstep(&mut self, plan: &weir_superstep::Plan, slots: Option<weir_superstep::Slots>) {
+        self.rank.superstep(self.host, plan, slots);
+    }
+    /// This rank has got all of a superstep.
+    pub fn superstep_ends(&mut self, step: u32) {
+        let (now, ends) = (self.host.now, &mut self.host.shared.superstep_ends);
+        ends.resize(ends.len().max(step as usize + 1), (Ns::MAX, 0));
+        let (first, last) = ends[step as usize];
+        ends[step as usize] = (first.min(now), last.max(now));
+    }
     /// Withdraws a receive; false if it has taken a message already.
     pub fn cancel(&mut self, receive: RecvId) -> bool {
         self.rank.cancel(self.host, receive)

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use weir_link::{PeerId, Time};
 use weir_match::Class;
-use weir_message::{Completion, INLINE_BYTES, Memory, MessageError, OpError, OpKind, PeekOp, SendMode};
+use weir_message::{Completion, INLINE_BYTES, Memory, MessageError, OpError, OpKind, PeekOp, SendMode, Superstep};
 
 use super::{Core, Outcome, Pattern, RecvId, RecvOp, RemoteId, SendId, SendOp, Shared};
 use crate::check::{Program, delivery, order, payload};
@@ -45,6 +45,31 @@ pub(super) fn class(tagged: bool) -> Class {
 }
 
 impl Core {
+    pub(super) fn superstep(
+        &mut self,
+        host: &mut Host<'_, Shared>,
+        plan: &weir_superstep::Plan,
+        slots: Option<weir_superstep::Slots>,
+    ) {
+        let me = self.program;
+        let mut peers = |flows: &[weir_superstep::Flow]| -> Vec<(u32, u64)> {
+            let of = |f: &weir_superstep::Flow| {
+                let other = host.shared.directory.current(f.rank);
+                (self.peer_of(host, other).0, f.bytes)
+            };
+            flows.iter().map(of).collect()
+        };
+        let (sends, receives) = (peers(&plan.out), peers(&plan.inn));
+        for f in &plan.inn {
+            let other = host.shared.directory.current(f.rank);
+            host.shared.checks.memory.expected(other, me, f.bytes);
+        }
+        let step = Superstep { sends: &sends, receives: &receives, slots };
+        if let Err(e) = self.messages.superstep(Time(host.now), &step) {
+            host.violation("superstep", format!("{me}: {e:?}"));
+        }
+    }
+
     pub(super) fn start_send(&mut self, host: &mut Host<'_, Shared>, op: SendOp, to: Program) -> SendId {
         let id = SendId(self.next_send);
         self.next_send += 1;

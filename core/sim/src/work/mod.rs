@@ -2,6 +2,7 @@
 
 pub mod farm;
 pub mod script;
+pub mod supersteps;
 pub mod traffic;
 
 use serde::{Deserialize, Serialize};
@@ -73,6 +74,8 @@ pub enum Workload {
         /// Computation in each step.
         compute_ns: Ns,
     },
+    /// Supersteps with a reduction before each, of which everybody knows what it sends and gets.
+    Bsp(supersteps::Bsp),
     /// Host 0 farms tasks out.
     Farm(farm::Farm),
     /// Random messages, receives and times.
@@ -103,6 +106,7 @@ impl Workload {
         match self {
             Workload::Farm(f) if me == 0 => Box::new(farm::Manager::new(*f, hosts - 1)),
             Workload::Farm(f) => Box::new(farm::Worker::new(*f)),
+            Workload::Bsp(b) => Box::new(supersteps::Process::new(*b, me, hosts, seed)),
             _ => Box::new(Script::new(self.steps(program, hosts, seed))),
         }
     }
@@ -121,7 +125,7 @@ impl Workload {
                 })
             }
             Workload::Traffic(ref t) => t.steps(program),
-            Workload::Farm(_) => Vec::new(),
+            Workload::Farm(_) | Workload::Bsp(_) => Vec::new(),
         }
     }
 
@@ -139,6 +143,7 @@ impl Workload {
             Workload::AllToAll { len, rounds } => (h * h * len * u64::from(*rounds), h * h * u64::from(*rounds)),
             Workload::Superstep { steps, len, .. } => (h * h * len.1 * u64::from(*steps), h * h * u64::from(*steps)),
             Workload::Farm(f) => (f.tasks * (f.task_bytes + f.result_bytes), 2 * f.tasks),
+            Workload::Bsp(b) => b.volume(hosts),
             Workload::Traffic(t) => {
                 let (messages, remote) = (t.messages.iter().map(|m| m.len), t.remote.iter().map(|r| r.op.len));
                 (messages.chain(remote).sum(), (t.messages.len() + t.remote.len()) as u64)
@@ -155,6 +160,7 @@ impl Workload {
             Workload::Stream { count, .. } | Workload::Incast { count, .. } => u64::from(count),
             Workload::Flows(ref f) => f.iter().map(|f| u64::from(f.count)).max().unwrap_or(0),
             Workload::Farm(f) => 2 * f.tasks,
+            Workload::Bsp(b) => 20 * u64::from(b.steps),
             Workload::Traffic(ref t) => (t.messages.len() as u64).min(50),
         }
     }
@@ -166,6 +172,7 @@ impl Workload {
             Workload::Traffic(t) => t.last_act_ns(),
             Workload::Superstep { steps, compute_ns, .. } => u64::from(*steps) * compute_ns,
             Workload::Farm(f) => f.tasks * f.compute_ns,
+            Workload::Bsp(b) => u64::from(b.steps) * b.compute_ns,
             Workload::Flows(f) => f.iter().map(|f| f.start_ns).max().unwrap_or(0),
             _ => 0,
         }
