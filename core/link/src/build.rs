@@ -329,10 +329,9 @@ impl Association {
         }
         // Alone in its packet, with more of its flow behind it and nothing else that waits: the next ones can be of its kind.
         let alone = empty && pk.flow && pk.frames == 1 && pk.payload.is_some();
-        self.can_run =
-            alone
-                && cx.s.lost_waiting() + cx.s.small_waiting() == 0
-                && !(control || probing || self.parity.active || slot.is_some());
+        self.can_run = alone
+            && cx.s.lost_waiting() + cx.s.small_waiting() == 0
+            && !(control || probing || self.parity.active || slot.is_some());
         if bulk && pk.eliciting {
             let rng = &mut *cx.rng;
             cx.common.slot_used(cx.now, || rng.next_u32());

@@ -536,13 +536,7 @@ impl Endpoint {
 
     /// A superstep begins: so many bytes go to and come from these peers, in this order, and perhaps in slots (`spec/superstep.md`). It holds until the next call. Peers that are not known are passed
     /// over.
-    pub fn superstep(
-        &mut self,
-        now: Time,
-        sends: &[(PeerId, u64)],
-        receives: &[(PeerId, u64)],
-        slots: Option<Slots>,
-    ) {
+    pub fn superstep(&mut self, now: Time, sends: &[(PeerId, u64)], receives: &[(PeerId, u64)], slots: Option<Slots>) {
         for peer in core::mem::take(&mut self.granted) {
             self.bear_granted(peer, false);
         }

@@ -125,7 +125,8 @@ impl Sessions {
 
     /// What is known of a superstep, for the sessions.
     pub(crate) fn superstep(&mut self, now: Time, step: &Superstep<'_>) {
-        let peers = |flows: &[(u32, u64)]| flows.iter().map(|(peer, bytes)| (PeerId(*peer), *bytes)).collect::<Vec<_>>();
+        let peers =
+            |flows: &[(u32, u64)]| flows.iter().map(|(peer, bytes)| (PeerId(*peer), *bytes)).collect::<Vec<_>>();
         self.proto.superstep(now, &peers(step.sends), &peers(step.receives), step.slots);
     }
 

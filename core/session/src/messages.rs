@@ -630,7 +630,8 @@ impl MessagesIn {
         let ahead = self.base + MATCHED_AHEAD_MAX.max(initial);
         (
             (self.consumed_msgs.min(self.top) + initial).min(ahead).max(self.msgs_limit),
-            (self.consumed_bytes.min(self.bytes_seen).max(self.expected_end) + self.initial_bytes).max(self.bytes_limit),
+            (self.consumed_bytes.min(self.bytes_seen).max(self.expected_end) + self.initial_bytes)
+                .max(self.bytes_limit),
         )
     }
 

@@ -28,7 +28,8 @@ impl Real {
     }
 
     fn send(&mut self, number: u32) {
-        let m = Message { control: false, stream: 0, envelope: &[], len: LEN, patient: false, token: u64::from(number) };
+        let m =
+            Message { control: false, stream: 0, envelope: &[], len: LEN, patient: false, token: u64::from(number) };
         self.sessions.send(PEER, &m).expect("there is room");
         let (s, _) = self.sessions.get_mut(PEER).expect("a session");
         let piece = s.next_small().expect("credit lets it out at once");

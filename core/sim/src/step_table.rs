@@ -7,7 +7,7 @@ use crate::scenario::EndpointSpec;
 use crate::spec::{LinkSpec, NetSpec, NetworkSpec, Ns, SwitchSpec, Topology, US};
 use crate::table::{Wire, point, time};
 use crate::work::Workload;
-use crate::work::supersteps::{Bsp, Relation};
+use crate::work::supersteps::{Bsp, Relation, Uses};
 
 pub use crate::table::Point;
 
@@ -92,6 +92,38 @@ pub fn bus(name: &str, hosts: u32, queue_packets: u32, endpoint: &EndpointSpec, 
     // All share it.
     p.wire_bits_per_s /= f64::from(hosts);
     p
+}
+
+/// The points of `weir-sim table supersteps`: what the plan is worth on a star of 1 Gbit/s with queues of 64 packets, at no loss and 1 %, and on a bus of 10 Mbit/s, with slots and without.
+#[must_use]
+pub fn points(endpoint: &EndpointSpec, steps: u32) -> Vec<Point> {
+    let bsp = |relation, uses| Bsp { steps, relation, compute_ns: 0, uses };
+    let untold = Uses { told: false, ..Uses::ALL };
+    let mut points = Vec::new();
+    for (name, relation) in [
+        ("total 8 x 64K", Relation::Total(64 << 10)),
+        ("total 8 x 256K", Relation::Total(256 << 10)),
+        ("total 8 x 1M", Relation::Total(1 << 20)),
+        ("shift 8 x 1M", Relation::Shift(1 << 20)),
+        ("sparse 8 x 3 x 1..100K", Relation::Sparse { degree: 3, bytes: (1 << 10, 100 << 10) }),
+        ("to one 8 x 256K", Relation::ToOne(256 << 10)),
+    ] {
+        for (what, uses) in [("told", Uses::ALL), ("untold", untold)] {
+            for loss_ppm in [0, 10_000] {
+                let wire = Wire { loss_ppm, ..Wire::GIGABIT };
+                let name = format!("{name:<22} {what:<6} {} %", loss_ppm / 10_000);
+                points.push(star(&name, wire, 8, endpoint, bsp(relation, uses)));
+            }
+        }
+    }
+    for p in [2, 4, 6, 8] {
+        for slot_us in [0, 1250] {
+            let uses = Uses { slot_ns: slot_us * US, ..Uses::ALL };
+            let name = format!("bus, shift {p} x 100000   slot {slot_us:>4} us");
+            points.push(bus(&name, p, 64, endpoint, bsp(Relation::Shift(100_000), uses)));
+        }
+    }
+    points
 }
 
 /// Runs a point, and the same without payload for l.

@@ -39,10 +39,7 @@ impl Plan {
             });
             flows
         };
-        Plan {
-            out: sorted(out, &|to| order.step_of(me, to, p)),
-            inn: sorted(inn, &|from| order.step_of(from, me, p)),
-        }
+        Plan { out: sorted(out, &|to| order.step_of(me, to, p)), inn: sorted(inn, &|from| order.step_of(from, me, p)) }
     }
 
     /// Bytes sent, and got: the larger of both over all processes is the superstep's h.

@@ -145,7 +145,10 @@ fn a_pool_with_both_harnesses_comes_to_its_end_whatever_the_network_does() {
 #[test]
 fn credit_with_both_harnesses_comes_to_its_end_whatever_the_network_does() {
     holds("credit of 1", CREDIT);
-    holds("credit of 2", Rules { memory: Memory::Credit { credit: 2, queue: 2, promised: true }, in_flight: 1, ..CREDIT });
+    holds(
+        "credit of 2",
+        Rules { memory: Memory::Credit { credit: 2, queue: 2, promised: true }, in_flight: 1, ..CREDIT },
+    );
     holds("two supersteps", TWO_STEPS);
 }
 

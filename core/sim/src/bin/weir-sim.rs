@@ -78,7 +78,7 @@ enum Command {
     /// Goodput and message times over loss x delay x queue x fan-in.
     Table {
         /// Which table.
-        #[arg(value_parser = ["all", "incast", "fan-in", "pingpong", "stream", "jitter", "exchange"], default_value = "all")]
+        #[arg(value_parser = ["all", "incast", "fan-in", "pingpong", "stream", "jitter", "exchange", "supersteps"], default_value = "all")]
         what: String,
         /// NewReno instead of the default controller.
         #[arg(long)]
@@ -562,6 +562,12 @@ fn tables(what: &str, e: &EndpointSpec, seed: u64) {
     if what == "all" || what == "exchange" {
         let (delays, lens) = ([10 * US, MS, 10 * MS], [300_000, 1 << 20, 4 << 20]);
         show(table::exchange_points(e, &[2, 8], &delays, &lens, &[0, 10_000], 10));
+    }
+    if what == "all" || what == "supersteps" {
+        let mut points = step_table::points(e, 12);
+        points.iter_mut().for_each(|p| p.scenario.seed = seed);
+        let measured: Vec<_> = points.par_iter().map(step_table::measure).collect();
+        say!("{}", step_table::table(&points, &measured).trim_end());
     }
     if what == "all" || what == "jitter" {
         let jitters = [0, 200 * US, MS, 2 * MS, 5 * MS];

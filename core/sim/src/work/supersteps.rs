@@ -67,7 +67,13 @@ impl Bsp {
         match self.relation {
             Relation::Total(bytes) => (0..p).filter(|to| *to != from).map(|to| flow(to, bytes)).collect(),
             Relation::Shift(bytes) => vec![flow((from + 1) % p, bytes)],
-            Relation::ToOne(bytes) => if from == 0 { Vec::new() } else { vec![flow(0, bytes)] },
+            Relation::ToOne(bytes) => {
+                if from == 0 {
+                    Vec::new()
+                } else {
+                    vec![flow(0, bytes)]
+                }
+            }
             Relation::Sparse { degree, bytes } => {
                 let mut rng = Rng::new(mix(seed), u64::from(step) << 32 | u64::from(from));
                 let mut to = BTreeSet::new();
@@ -281,6 +287,12 @@ impl App for Process {
     }
 
     fn state(&self) -> String {
-        format!("superstep {} {:?}, {} receives, {} sends open", self.step, self.stage, self.receives.len(), self.sends.len())
+        format!(
+            "superstep {} {:?}, {} receives, {} sends open",
+            self.step,
+            self.stage,
+            self.receives.len(),
+            self.sends.len()
+        )
     }
 }
