@@ -32,8 +32,44 @@ fn exchange(hub: &Endpoint, to_other: u32, other: &Endpoint, to_hub: u32, len: u
     assert!(got == there && got_back == back);
 }
 
+/// An endpoint and its peers, each with the number by which it knows the other.
+fn with_peers(hub: &Endpoint, cfg: &EngineConfig) -> Vec<(Arc<Endpoint>, u32, u32)> {
+    let other = |_| {
+        let other = open(cfg.clone());
+        let to_hub = other.insert_peer(&hub.name()).expect("name");
+        let to_other = hub.insert_peer(&other.name()).expect("name");
+        (other, to_hub, to_other)
+    };
+    (0..OTHERS).map(other).collect()
+}
+
+/// Without lanes a peer costs no descriptor: one socket is for all, and a second one for one of them.
+fn without_lanes_a_peer_takes_none() {
+    let cfg = EngineConfig { lanes: LaneUse::Off, ..packets() };
+    let before = descriptors();
+    let hub = open(cfg.clone());
+    let alone = descriptors() - before;
+    let others = with_peers(&hub, &cfg);
+    for (other, to_hub, to_other) in &others {
+        exchange(&hub, *to_other, other, *to_hub, 300_000);
+    }
+    let most = before + alone * (1 + OTHERS) + (1 + OTHERS);
+    assert!(descriptors() <= most, "{} descriptors, not {most}", descriptors());
+    // The hub alone: what its peers hold goes with them.
+    for (other, ..) in others {
+        other.close();
+        drop(other);
+    }
+    let held = descriptors() - before;
+    assert!(held <= alone + 1, "{held} descriptors for an endpoint that had {OTHERS} peers, {alone} without");
+    hub.close();
+}
+
 #[test]
 fn an_endpoint_holds_one_descriptor_a_peer_at_most_and_none_after_its_end() {
+    // What a process has once, whatever becomes of its endpoints, is there from now on.
+    drop(open(packets()));
+    without_lanes_a_peer_takes_none();
     let cfg = EngineConfig { lanes: LaneUse::Always, ..packets() };
     // What a process has once, whatever becomes of its endpoints, is there from now on.
     drop(open(cfg.clone()));
@@ -41,14 +77,7 @@ fn an_endpoint_holds_one_descriptor_a_peer_at_most_and_none_after_its_end() {
     let hub = open(cfg.clone());
     let alone = descriptors() - before;
     assert!(alone <= ALONE_MAX, "{alone} descriptors for an endpoint without peers");
-    let others: Vec<(Arc<Endpoint>, u32, u32)> = (0..OTHERS)
-        .map(|_| {
-            let other = open(cfg.clone());
-            let to_hub = other.insert_peer(&hub.name()).expect("name");
-            let to_other = hub.insert_peer(&other.name()).expect("name");
-            (other, to_hub, to_other)
-        })
-        .collect();
+    let others = with_peers(&hub, &cfg);
     assert_eq!(descriptors() - before, alone * (1 + OTHERS), "each like the first");
     let start = Instant::now();
     // Until each has a lane: the first message of some size only has it made.

@@ -3,12 +3,12 @@
 mod common;
 
 use common::{
-    KEY, LIMIT, Pair, about_packets, config, iov, open_keeping, pair, pair_with, pattern, recv_op, send, send_op,
-    send_when_accepted, wait,
+    KEY, LIMIT, Pair, about_packets, config, iov, open_keeping, packets, pair, pair_with, pattern, recv_op, send,
+    send_op, send_when_accepted, wait,
 };
 use std::time::{Duration, Instant};
 use weir_engine::{
-    Class, Endpoint, EngineConfig, EngineError, OpError, OpKind, PeekOp, Queue, RecvOp, SendMode, SendOp,
+    Class, Endpoint, EngineConfig, EngineError, LaneUse, OpError, OpKind, PeekOp, Queue, RecvOp, SendMode, SendOp,
 };
 
 /// A message whose data is its tag plus one.
@@ -57,6 +57,40 @@ fn messages_of_all_sizes_arrive_expected_and_unexpected() {
                 assert_eq!((sent.context, sent.user, sent.kind, sent.result), (2, 5, OpKind::Send, Ok(())));
             }
         }
+    }
+}
+
+/// Bytes that an endpoint has sent in packets.
+fn bytes_sent(ep: &Endpoint) -> u64 {
+    let document: serde_json::Value = serde_json::from_str(&ep.counters_json()).expect("JSON");
+    document["protocol"]["bytes_sent"].as_u64().expect("a number")
+}
+
+#[test]
+fn of_a_message_beyond_the_eager_limit_no_payload_leaves_before_its_match() {
+    let p = pair_with(EngineConfig { lanes: LaneUse::Off, ..packets() });
+    let limit = EngineConfig::default().eager_bytes as usize;
+    for (len, asks) in [(8, false), (30_000, false), (limit + 65_536, true), (1 << 20, true)] {
+        let (mut data, mut buf) = (pattern(len, 7), vec![0; len]);
+        let before = bytes_sent(&p.a);
+        send_mode(&p.a, p.to_b, 11, &mut data, SendMode::Match, 2);
+        // Long after it is known there, nobody has received it.
+        let peek =
+            PeekOp { source: None, class: Class::Tagged, tag: 11, ignore: 0, claim: false, discard: false, context: 0 };
+        let start = Instant::now();
+        let mut rounds_after = 0;
+        while rounds_after < 1000 {
+            p.a.progress();
+            p.b.progress();
+            rounds_after += u32::from(p.b.peek(&peek).expect("peek").is_some());
+            assert!(start.elapsed() < LIMIT);
+        }
+        let sent = bytes_sent(&p.a) - before;
+        assert!(if asks { sent < 2000 } else { sent > len as u64 }, "{sent} bytes of {len} before the match");
+        post(&p.b, None, 11, 0, &mut buf, 1);
+        assert_eq!(wait(&p.b, &p.a, Queue::Recv).result, Ok(()));
+        assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
+        assert!(buf == data && bytes_sent(&p.a) - before > len as u64);
     }
 }
 

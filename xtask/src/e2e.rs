@@ -51,7 +51,7 @@ const fn case(
 }
 
 /// What is run on every stack under test.
-pub const CASES: [Case; 26] = [
+pub const CASES: [Case; 27] = [
     case("pingpong-8B", 2, "pingpong", "--size 8 --reps 2000 --seconds 5", 0.0, false),
     case("pingpong-1MiB", 2, "pingpong", "--size 1048576 --reps 200 --warmup 10 --seconds 5", 0.0, false),
     case("stream-64KiB", 2, "stream", "--size 65536 --windows 20 --seconds 5", 0.0, false),
@@ -84,7 +84,8 @@ pub const CASES: [Case; 26] = [
         env: &[("WEIR_CREDIT_BYTES", "4096"), ("WEIR_CREDIT_MSGS", "16"), ("WEIR_LANES", "always")],
         ..case("threads-narrow-lossy", 2, "threads", "--threads 6 --messages 60", 0.01, true)
     },
-    case("ring", 4, "ring", "--rounds 160", 0.0, true),
+    // Neighbours send each other messages of one tag, to 300 KB, at the same time.
+    case("ring", 4, "ring", "--rounds 160 --both 1", 0.0, true),
     // More than the memory for copies holds, before anybody receives.
     case("isend-flood", 2, "isend_flood", "--size 8192 --count 20000", 0.0, false),
     Case {
@@ -96,6 +97,8 @@ pub const CASES: [Case; 26] = [
     case("isend-flood-64KiB", 2, "isend_flood", "--size 65536 --count 2000", 0.0, true),
     // Three ranks send to one that sleeps for a second before it looks.
     case("ring-late", 4, "ring", "--rounds 40 --late-ms 1000", 0.0, false),
+    // One process comes five seconds after the others, before it has called MPI at all.
+    case("ring-late-start", 3, "ring", "--rounds 40 --late-start-ms 5000 --both 1", 0.0, true),
 ];
 
 /// The ranks agreed on this level. (Which of them tells it depends on who ends first: the other's peer is forgotten then.)

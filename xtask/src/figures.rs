@@ -1,4 +1,4 @@
-//! The figures of the README's table must be those of the laboratory book's pages.
+//! The figures of the README's table, and of the guide's, must be those of the laboratory book's pages.
 //!
 //! Behind the table stands a comment that names for each of its rows the page, the cells there and the columns:
 //!
@@ -8,7 +8,8 @@
 //! -->
 //! ```
 //!
-//! The first line names the pages' rows that the table's columns show. A figure of the README is the page's median, rounded to as many places as are
+//! The first line names the pages' rows that the table's columns show. A column `best` shows the best rival of the page, which its cells name: `` `mpich-rxd`: 115 MB/s ``; best is whose first
+//! figure the page says to be 1.00 times the best rival's. A figure of the table is the page's median, rounded to as many places as are
 //! shown, in the page's unit or one of the same kind; what stands in brackets behind it is the page's least and greatest.
 
 use std::collections::BTreeMap;
@@ -18,6 +19,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::paths::Paths;
 
+/// The texts with such a table.
+pub const TEXTS: [&str; 2] = ["README.md", "docs/guide/src/numbers.md"];
 /// How the comment begins.
 const BEGIN: &str = "<!-- sources: ";
 /// Figures that a cell of the table gives of one more stack: `(BBR 81, 34, 32)`.
@@ -41,18 +44,26 @@ struct Source<'a> {
 /// What a page says: cell and stack, then column.
 type Page = BTreeMap<(String, String), BTreeMap<String, String>>;
 
-/// Figures of the README that are not what the pages say; one line each.
+/// The column that shows the best rival.
+const BEST: &str = "best";
+
+/// Figures of a text, `name`, that are not what the pages say; one line each.
 ///
 /// # Errors
 /// If the comment, or a page that it names, cannot be read.
-pub fn disagreements(paths: &Paths, readme: &str) -> Result<Vec<String>> {
+pub fn disagreements(paths: &Paths, name: &str, text: &str) -> Result<Vec<String>> {
+    let found = disagreements_of(paths, text).with_context(|| name.to_owned())?;
+    Ok(found.into_iter().map(|line| format!("{name}: {line}")).collect())
+}
+
+fn disagreements_of(paths: &Paths, readme: &str) -> Result<Vec<String>> {
     let mut pages: BTreeMap<String, Page> = BTreeMap::new();
     let (stacks, sources) = sources(readme)?;
     let mut found = Vec::new();
     for source in &sources {
         let file = format!("docs/lab/{}.md", source.page);
-        if !readme.contains(&format!("]({file})")) {
-            found.push(format!("README.md takes figures from {file} and has no link to it"));
+        if !readme.contains(&format!("lab/{}.md)", source.page)) {
+            found.push(format!("figures are taken from {file}, and there is no link to it"));
         }
         if !pages.contains_key(source.page) {
             let text = fs::read_to_string(paths.root.join(&file)).with_context(|| format!("cannot read {file}"))?;
@@ -72,19 +83,19 @@ fn compare(
 ) -> Result<Vec<String>> {
     let rows = table_before_comment(readme)?;
     if rows.len() != sources.len() {
-        bail!("README.md has a table of {} rows and sources for {}", rows.len(), sources.len());
+        bail!("there is a table of {} rows and sources for {}", rows.len(), sources.len());
     }
     let mut found = Vec::new();
     for (row, source) in rows.iter().zip(sources) {
         if !row[0].starts_with(source.row) {
-            bail!("README.md: the sources of '{}' stand where '{}' is expected", source.row, row[0]);
+            bail!("the sources of '{}' stand where '{}' is expected", source.row, row[0]);
         }
         if row.len() != stacks.len() + 1 {
-            bail!("README.md: '{}' has not as many columns as there are stacks", row[0]);
+            bail!("'{}' has not as many columns as there are stacks", row[0]);
         }
         for (text, stack) in row[1..].iter().zip(stacks) {
             if let Err(error) = compare_cell(text, stack, source, &pages[source.page]) {
-                found.push(format!("README.md, '{}', {stack}: {error:#}", row[0]));
+                found.push(format!("'{}', {stack}: {error:#}", row[0]));
             }
         }
     }
@@ -93,10 +104,10 @@ fn compare(
 
 /// The comment: which rows of the pages the columns show, and a source for each row.
 fn sources(readme: &str) -> Result<(Vec<&str>, Vec<Source<'_>>)> {
-    let (_, rest) = readme.split_once(BEGIN).context("README.md does not say where its figures come from")?;
-    let (comment, _) = rest.split_once("-->").context("README.md: the sources do not end")?;
-    let (first, lines) = comment.split_once('\n').context("README.md: no sources")?;
-    let source = |line| source(line).with_context(|| format!("README.md: no source: {line}"));
+    let (_, rest) = readme.split_once(BEGIN).context("it is not said where the figures come from")?;
+    let (comment, _) = rest.split_once("-->").context("the sources do not end")?;
+    let (first, lines) = comment.split_once('\n').context("no sources")?;
+    let source = |line| source(line).with_context(|| format!("no source: {line}"));
     let sources = lines.lines().filter(|line| !line.trim().is_empty()).map(source).collect::<Result<_>>()?;
     Ok((first.split(',').map(str::trim).collect(), sources))
 }
@@ -110,7 +121,7 @@ fn source(line: &str) -> Option<Source<'_>> {
 
 /// The rows of the table that the comment follows, without its head.
 fn table_before_comment(readme: &str) -> Result<Vec<Vec<&str>>> {
-    let (before, _) = readme.split_once(BEGIN).context("README.md does not say where its figures come from")?;
+    let (before, _) = readme.split_once(BEGIN).context("it is not said where the figures come from")?;
     let lines: Vec<&str> = before.trim_end().lines().rev().take_while(|line| line.starts_with('|')).collect();
     Ok(lines.into_iter().rev().skip(2).map(cells_of).collect())
 }
@@ -138,8 +149,20 @@ fn page(text: &str) -> Page {
     page
 }
 
-/// Compares one cell of the README's table with what the page says of one stack.
+/// Compares one cell of the table with what the page says of one stack, or of the best rival.
 fn compare_cell(text: &str, stack: &str, source: &Source<'_>, page: &Page) -> Result<()> {
+    if stack == BEST {
+        let named = text.strip_prefix('`').and_then(|rest| rest.split_once("`: "));
+        let (stack, figures) = named.with_context(|| format!("'{text}' names no rival"))?;
+        for cell in &source.cells {
+            let row = page.get(&((*cell).to_owned(), stack.to_owned()));
+            let ratio = row.and_then(|row| row.get("ratio")).map_or("", String::as_str);
+            if ratio != "1.00" || stack.starts_with("weir") {
+                bail!("{stack} is not the best rival in {cell}");
+            }
+        }
+        return compare_cell(figures, stack, source, page);
+    }
     if text == NOT_MEASURED {
         let measured = |cell: &&&str| page.contains_key(&((**cell).to_owned(), stack.to_owned()));
         return source.cells.iter().find(measured).map_or(Ok(()), |cell| bail!("{cell} has figures of {stack}"));
@@ -323,9 +346,11 @@ veth; 2 ranks
     #[test]
     fn the_readme_says_what_the_pages_say() {
         let paths = Paths::find();
-        let readme = fs::read_to_string(paths.root.join("README.md")).unwrap();
-        let found = disagreements(&paths, &readme).unwrap();
-        assert!(found.is_empty(), "{}", found.join("\n"));
+        for name in TEXTS {
+            let text = fs::read_to_string(paths.root.join(name)).unwrap();
+            let found = disagreements(&paths, name, &text).unwrap();
+            assert!(found.is_empty(), "{}", found.join("\n"));
+        }
     }
 
     #[test]
@@ -342,6 +367,7 @@ veth; 2 ranks
         let one = source_of(&["loss/1%"], &["MB/s", "p99 us"]);
         let both = source_of(&["loss/1%", "loss/2%"], &["MB/s"]);
         let ended = source_of(&["loss/2%"], &["MB/s"]);
+        let ended_bbr = source_of(&["loss/2%"], &["MB/s"]);
         for (text, stack, source) in [
             ("452 (347 to 478) MB/s; 0.18 ms", "weir-mpich", &one),
             ("452 MB/s (347 to 478); 178 us", "weir-mpich", &one),
@@ -351,6 +377,7 @@ veth; 2 ranks
             ("452, 53 MB/s (BBR 12, 2)", "weir-mpich", &both),
             ("more than 20 s", "mpich-rxd", &ended),
             ("-", "mpich-ucx", &both),
+            ("`mpich-tcp-bbr`: 2 MB/s", BEST, &ended_bbr),
         ] {
             compare_cell(text, stack, source, &page).expect(text);
         }
@@ -380,6 +407,10 @@ veth; 2 ranks
             ("more than 30 s", "mpich-rxd", &ended, "time limit of 21 s"),
             ("more than 20 s", "weir-mpich", &ended, "has a result"),
             ("53 MB/s", "mpich-rxd", &ended, "the page says -"),
+            ("`mpich-tcp-bbr`: 12 MB/s", BEST, &one, "not the best rival"),
+            ("`weir-mpich`: 53 MB/s", BEST, &ended, "not the best rival"),
+            ("`mpich-tcp-bbr`: 3 MB/s", BEST, &ended, "the median is another"),
+            ("2 MB/s", BEST, &ended, "names no rival"),
         ] {
             let error = format!("{:#}", compare_cell(text, stack, source, &page).expect_err(text));
             assert!(error.contains(why), "{text}: {error}");

@@ -11,7 +11,9 @@ mod dist;
 mod e2e;
 mod figures;
 mod floors;
+mod guide;
 mod lab;
+mod lab_data;
 mod launch;
 mod measured;
 mod mpi;
@@ -121,6 +123,11 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
         #[command(subcommand)]
         what: What,
     },
+    /// Raw numbers of docs/lab, which stay out of the repository: pack them for a release, or put them back
+    LabData {
+        #[command(subcommand)]
+        what: lab_data::What,
+    },
     /// Run the example programs of examples/predict on emulated hosts and predict them from a benchmark of the same hosts; wants an idle machine
     Predict(predict::Options),
     /// Fetch the pinned MPICH, Open MPI and mpi4py, and compile the MPI test programs
@@ -217,6 +224,7 @@ fn chore() -> ExitCode {
         Chore::Bench { what: What::Bsp(options) } => bench::bsp::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Counts(options) } => bench::counts::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Emulator(options) } => bench::emulator::run(&paths, &options).map(|()| true),
+        Chore::LabData { what } => lab_data::run(&paths, &what).map(|()| true),
         Chore::Predict(options) => predict::run(&paths, &options).map(|()| true),
         Chore::SetupMpi => mpi::set_up(&paths).and_then(|()| mpi::compile(&paths)).map(|()| true),
         Chore::Mpirun(run) => mpirun(&paths, &run),

@@ -4,8 +4,8 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-use crate::figures;
 use crate::paths::Paths;
+use crate::{figures, guide, lab_data};
 
 /// Disagreements between the documents and the files they speak of; one line each.
 ///
@@ -21,8 +21,12 @@ pub fn disagreements(paths: &Paths) -> Result<Vec<String>> {
         let pins = read(&format!("tests/mpi/requirements/{name}.txt"))?;
         found.extend(check_pins(&readme, &pins));
     }
-    found.extend(figures::disagreements(paths, &readme)?);
-    for link in links(&readme) {
+    for name in figures::TEXTS {
+        found.extend(figures::disagreements(paths, name, &read(name)?)?);
+    }
+    found.extend(guide::troubles(paths)?);
+    found.extend(lab_data::troubles(&paths.root)?);
+    for link in guide::links(&readme) {
         if !paths.root.join(link).exists() {
             found.push(format!("README.md points to {link}, which is not there"));
         }
@@ -80,12 +84,6 @@ fn check_pins(text: &str, pins: &str) -> Vec<String> {
     found
 }
 
-/// Where the text's links lead within the project.
-fn links(text: &str) -> Vec<&str> {
-    let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
-    targets.filter(|target| !target.is_empty() && !target.contains("://")).collect()
-}
-
 /// The version numbers that follow `word`.
 fn mentions<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
     let starts = text.match_indices(word).map(|(at, _)| at + word.len());
@@ -99,12 +97,6 @@ fn mentions<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn links_are_those_within_the_project() {
-        let text = "[a](docs/a.md), [b](https://b.org/), [c](#c) and [d](d.md#part)";
-        assert_eq!(links(text), ["docs/a.md", "d.md"]);
-    }
 
     #[test]
     fn another_version_is_found() {

@@ -152,8 +152,10 @@ impl Association {
                 path.lead_rtt = raw;
             }
             let slack_ns = u64::from(times.slack_us) * 1000 + u64::from(own_slack_ns);
-            if s.lead && slack_ns <= target / 4 {
-                certain = Some(path.rtt.latest.min(path.rtt.base().saturating_add(there_ns)));
+            let on = cx.cfg.mechanisms;
+            if (s.lead || !on.rtt_probes) && slack_ns <= target / 4 {
+                let there = if on.one_way_delay { path.rtt.base().saturating_add(there_ns) } else { u64::MAX };
+                certain = Some(path.rtt.latest.min(there));
             }
         }
         if path.largest_acked == 0 || s.seq.wrapping_sub(path.largest_acked) as i32 > 0 {

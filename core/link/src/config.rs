@@ -13,6 +13,33 @@ pub enum CongestionKind {
 
 pub use crate::Level;
 
+/// Parts of the default congestion control (`spec/protocol.md` 6). All are on; one is switched off to see what it is worth (`weir-sim ablation`, `docs/ablation.md`).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Mechanisms {
+    /// Only RTT probes steer; else each acknowledgement does.
+    pub rtt_probes: bool,
+    /// The delay is the lesser of round trip and one-way time; else the round trip alone.
+    pub one_way_delay: bool,
+    /// Small windows bear more delay; else all aim at the same.
+    pub small_window_targets: bool,
+    /// Bursts grow while little is lost; else they are always the least.
+    pub learnt_bursts: bool,
+    /// Delay that varies whatever the window is is not taken for a queue.
+    pub non_congestive_delay: bool,
+}
+
+impl Default for Mechanisms {
+    fn default() -> Self {
+        Mechanisms {
+            rtt_probes: true,
+            one_way_delay: true,
+            small_window_targets: true,
+            learnt_bursts: true,
+            non_congestive_delay: true,
+        }
+    }
+}
+
 /// Constants of an endpoint. `Default` gives the values of the specification.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -57,6 +84,8 @@ pub struct Config {
 
     /// Congestion controller.
     pub congestion: CongestionKind,
+    /// What of the default one is on.
+    pub mechanisms: Mechanisms,
     /// Initial window in packets: 32, about 47 KB, less than half of any switch port's buffer share.
     pub initial_window_packets: u32,
     /// Floor of the window in packets: fewer than 2 would wait for delayed acknowledgements.
@@ -160,6 +189,7 @@ impl Default for Config {
             pto_max: Duration::from_millis(250),
             sent_packets_max: 1 << 19,
             congestion: CongestionKind::Target,
+            mechanisms: Mechanisms::default(),
             initial_window_packets: 32,
             min_window_packets: 2,
             quiet_window_interval: Duration::from_millis(2),

@@ -42,7 +42,7 @@ mod twins;
 
 pub use api::*;
 pub use asking::{ASKINGS_MAX, Answer};
-pub use config::{Config, CongestionKind};
+pub use config::{Config, CongestionKind, Mechanisms};
 pub use congestion::{Acked, Congestion};
 pub use counters::{Counters, PathStats, PeerCounters, PeerStats};
 pub use endpoint::Endpoint;

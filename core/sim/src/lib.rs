@@ -3,6 +3,7 @@
 //!
 //! No clock, socket or thread: a run is a function of its [`spec::NetSpec`], its work and one seed, bit for bit.
 
+pub mod ablation;
 pub mod check;
 mod log;
 mod net;

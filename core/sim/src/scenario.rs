@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use weir_link::{Config, CongestionKind, LaneConfig, Level, SessionConfig};
 use weir_message::{MultiOrder, StreamBits};
 
+use crate::ablation::Part;
 use crate::check::liveness::patience;
 use crate::rng::Rng;
 use crate::spec::{
@@ -61,6 +62,9 @@ pub struct EndpointSpec {
     /// How many times the usual it waits before it takes silence for death ([`patience`]).
     #[serde(default = "usual_patience")]
     pub patience: u32,
+    /// What of the protocol is left out, to see what it is worth.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<Part>,
 }
 
 fn expect_ahead() -> u64 {
@@ -101,6 +105,7 @@ impl Default for EndpointSpec {
             expect_ahead: expect_ahead(),
             expect_next: expect_next(),
             patience: usual_patience(),
+            left_out: Vec::new(),
         }
     }
 }
@@ -153,6 +158,7 @@ impl EndpointSpec {
         config.session.send_queue_msgs = self.send_queue_msgs;
         config.connect_timeout *= self.patience;
         config.peer_timeout *= self.patience;
+        self.left_out.iter().for_each(|part| part.leave_out(&mut config));
         config
     }
 }

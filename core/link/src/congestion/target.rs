@@ -2,7 +2,7 @@
 
 use super::foreign::{Foreign, Round};
 use super::{Acked, Congestion};
-use crate::{Config, Time};
+use crate::{Config, Mechanisms, Time};
 
 /// Rounds with fewer packets than this share their loss statistics with the next: one packet of ten is not "10 % loss".
 const LOSS_SAMPLE_PACKETS: u64 = 32;
@@ -74,6 +74,7 @@ pub(crate) struct Target {
     quiet_every_ns: u64,
     quiet_max: u64,
     max: u64,
+    mechanisms: Mechanisms,
 }
 
 impl Target {
@@ -105,6 +106,7 @@ impl Target {
             quiet_every_ns: (cfg.quiet_window_interval.as_nanos() as u64).max(1),
             quiet_max: u64::from(cfg.quiet_window_packets_max),
             max: cfg.max_window_bytes,
+            mechanisms: cfg.mechanisms,
         }
     }
 
@@ -129,6 +131,9 @@ impl Target {
     fn own_target(&self, base_ns: u64) -> u64 {
         let bears = if self.granted { self.target_ns * GRANTED_TARGETS } else { self.target_ns };
         let target = bears + base_ns / 16;
+        if !self.mechanisms.small_window_targets {
+            return target;
+        }
         let packets = (self.window / self.mtu).max(SMALL_PACKETS);
         target + target * SMALL_PACKETS.isqrt() / packets.isqrt()
     }
@@ -142,7 +147,8 @@ impl Target {
         // A switch's buffer that a burst overflows drops a good part of it; random loss rarely takes so much of one round.
         let burst =
             if loss >= BURST_LOSS_PERCENT { self.burst / 2 } else { self.burst + self.burst / BURST_GROWTH_PART };
-        self.burst = burst.clamp(self.burst_min, BURST_MAX.max(self.burst_min));
+        let most = if self.mechanisms.learnt_bursts { BURST_MAX } else { self.burst_min };
+        self.burst = burst.clamp(self.burst_min, most.max(self.burst_min));
         if self.round_limited {
             self.rate = rate.max(self.rate - self.rate / RATE_FADES_PART);
         }
@@ -155,7 +161,7 @@ impl Target {
         } else {
             let before = self.window;
             self.adjust(lasting, loss, target);
-            if let (Some(delay_ns), true) = (whole, self.round_limited) {
+            if let (Some(delay_ns), true) = (whole, self.round_limited && self.mechanisms.non_congestive_delay) {
                 let (least_ns, floor) = (self.target_ns * 5 / 2, self.min_packets * self.mtu);
                 self.judge(Round { now: a.now, delay_ns, least_ns, window: before, floor });
             }

@@ -10,14 +10,13 @@ use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use peak_alloc::PeakAlloc;
 use rayon::prelude::*;
-use weir_sim::planted;
 use weir_sim::run::{Report, Watch, build, run};
 use weir_sim::scenario::{EndpointSpec, Profile, Scenario};
 use weir_sim::spec::{MS, SEC, US};
 use weir_sim::table::{self, Point};
 use weir_sim::work::Workload;
 use weir_sim::work::supersteps::{Bsp, Relation, Uses};
-use weir_sim::{shrink, step_table, table::Wire};
+use weir_sim::{ablation, planted, shrink, step_table, table::Wire};
 
 /// Counts the bytes that the memory table reports.
 #[global_allocator]
@@ -27,7 +26,7 @@ static MEMORY: PeakAlloc = PeakAlloc;
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Examples:\n  weir-sim swarm --seeds 0..1000\n  weir-sim run --seed 42 --trace\n  weir-sim shrink --seed 42 --profile crash\n  weir-sim planted\n  weir-sim table incast\n  weir-sim incast --senders 1000\n  weir-sim memory --peers 1000"
+    after_help = "Examples:\n  weir-sim swarm --seeds 0..1000\n  weir-sim run --seed 42 --trace\n  weir-sim shrink --seed 42 --profile crash\n  weir-sim planted\n  weir-sim table incast\n  weir-sim ablation parity\n  weir-sim incast --senders 1000\n  weir-sim memory --peers 1000"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -92,6 +91,17 @@ enum Command {
         /// The seed of all chance.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+    },
+    /// What each part of the congestion control is worth: leaves one out at a time, on the networks of all tables, and prints what got worse and better.
+    Ablation {
+        /// Only these (see the list it prints); all without.
+        names: Vec<String>,
+        /// Seeds, `first..end`: a cell counts where all of them agree.
+        #[arg(long, default_value = "1..4", value_parser = parse_range)]
+        seeds: std::ops::Range<u64>,
+        /// One JSON document with all cells that count.
+        #[arg(long)]
+        json: bool,
     },
     /// Many senders to one receiver.
     Incast {
@@ -282,6 +292,7 @@ fn main() -> ExitCode {
             Ok(reports.iter().all(|r| r.violation.is_none()))
         }
         Command::Supersteps(s) => supersteps(&s),
+        Command::Ablation { names, seeds, json } => ablations(&names, &seeds, json),
         Command::Memory { peers } => memory(peers),
     };
     match result {
@@ -452,6 +463,43 @@ fn planted_defects(names: &[String], seeds: &std::ops::Range<u64>, json: bool) -
         eprintln!("{missed} {were} not found in seeds {}..{}", seeds.start, seeds.end);
     }
     Ok(missed == 0)
+}
+
+fn ablations(names: &[String], seeds: &std::ops::Range<u64>, json: bool) -> Result<bool, String> {
+    let known = || ablation::ALL.iter().map(|part| part.name()).collect::<Vec<_>>().join(", ");
+    if let Some(n) = names.iter().find(|n| !ablation::ALL.iter().any(|part| part.name() == n.as_str())) {
+        return Err(format!("no part is named {n}; there are {}", known()));
+    }
+    if seeds.is_empty() {
+        return Err("no seeds".into());
+    }
+    let chosen = ablation::ALL.into_iter().filter(|part| names.is_empty() || names.iter().any(|n| n == part.name()));
+    let parts: Vec<ablation::Part> = chosen.collect();
+    let seeds: Vec<u64> = seeds.clone().collect();
+    let cells = ablation::points(&EndpointSpec::default()).len();
+    let bar = ProgressBar::new((cells * seeds.len() * (parts.len() + 1)) as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left") {
+        bar.set_style(style);
+    }
+    let tick = || bar.inc(1);
+    let with = ablation::Measured::new(&[], &seeds, &tick);
+    if !json {
+        bar.suspend(|| say!("{}", ablation::MARKDOWN_HEAD));
+    }
+    let mut all = Vec::new();
+    for part in parts {
+        let effects = with.without(part, &tick);
+        if json {
+            all.push(serde_json::json!({"left_out": part, "effects": effects}));
+        } else {
+            bar.suspend(|| say!("{}", ablation::markdown(part, &effects)));
+        }
+    }
+    bar.finish_and_clear();
+    if json {
+        say!("{}", serde_json::to_string_pretty(&all).map_err(|e| e.to_string())?);
+    }
+    Ok(true)
 }
 
 /// Prints the last events before a broken promise.
