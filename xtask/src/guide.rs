@@ -75,17 +75,15 @@ fn wrong_command(root: &Path, line: &str) -> Result<Option<String>> {
     let words: Vec<&str> =
         line.split(|c: char| c.is_whitespace() || "()'\"`;".contains(c)).filter(|word| !word.is_empty()).collect();
     for (i, word) in words.iter().enumerate() {
-        // (`--transport weir` calls nothing.)
-        if *word == "weir" && !(i > 0 && words[i - 1].starts_with("--") && words[i - 1].len() > 2) {
-            let rest = &words[i + 1..];
-            if let Some(what) = wrong_weir(root, rest)? {
-                return Ok(Some(format!("'{}': {what}", line.trim())));
-            }
-        }
-        if *word == "xtask" && i > 0 && words[i - 1] == "cargo" {
-            if let Some(what) = wrong_chore(&words[i + 1..]) {
-                return Ok(Some(format!("'{}': {what}", line.trim())));
-            }
+        let (before, rest) = (i.checked_sub(1).map_or("", |i| words[i]), &words[i + 1..]);
+        let wrong = match *word {
+            // (`--transport weir` calls nothing.)
+            "weir" if !(before.starts_with("--") && before.len() > 2) => wrong_weir(root, rest)?,
+            "xtask" if before == "cargo" => wrong_chore(rest),
+            _ => None,
+        };
+        if let Some(what) = wrong {
+            return Ok(Some(format!("'{}': {what}", line.trim())));
         }
     }
     Ok(None)

@@ -183,8 +183,14 @@ pub enum Metric {
     Share,
 }
 
+/// What a run is worth that broke a promise or did not end: next to nothing.
+const BROKEN: f64 = 1e-3;
+
 /// The metrics of a run; greater is better for all (of times the reciprocal).
 fn metrics(r: &Report) -> Vec<(Metric, f64)> {
+    if r.violation.is_some() {
+        return vec![(Metric::Rate, BROKEN), (Metric::P99, BROKEN)];
+    }
     let mut all = vec![(Metric::Rate, r.goodput_bits_per_s()), (Metric::P99, 1e9 / r.quantile_ns(0.99).max(1) as f64)];
     all.extend(least_share(r).map(|share| (Metric::Share, share)));
     all
