@@ -199,22 +199,20 @@ static void bsp_abort(const char *format, ...)
 
 #if defined(__cplusplus)
 namespace weir_bsp {
-#ifdef BSP_CLASSIC
-inline int kind(const int *) { return -4; }
-#else
-inline int kind(const int *) { return -4; }
-inline int kind(const unsigned int *) { return 4; }
-inline int kind(const long *) { return -(int)sizeof(long); }
-inline int kind(const unsigned long *) { return (int)sizeof(long); }
+template <class T> struct integer; /* of no other type */
+template <> struct integer<int> { enum { kind = -4 }; };
+#ifndef BSP_CLASSIC
+template <> struct integer<unsigned int> { enum { kind = 4 }; };
+template <> struct integer<long> { enum { kind = -(int)sizeof(long) }; };
+template <> struct integer<unsigned long> { enum { kind = (int)sizeof(long) }; };
 #if __cplusplus >= 201103L
-inline int kind(const long long *) { return -8; }
-inline int kind(const unsigned long long *) { return 8; }
-inline int kind(decltype(nullptr)) { return 0; }
+template <> struct integer<long long> { enum { kind = -8 }; };
+template <> struct integer<unsigned long long> { enum { kind = 8 }; };
 #endif
 #endif
-/* NULL, as C++ compilers have it. */
-inline int kind(int) { return 0; }
-inline int kind(long) { return 0; }
+template <class T> inline int kind(T *) { return integer<T>::kind; }
+/* NULL, 0 and nullptr. */
+template <class T> inline int kind(T) { return 0; }
 } /* namespace weir_bsp */
 #define WEIR_BSP_KIND(p) (::weir_bsp::kind(p))
 #elif defined(WEIR_BSP_ANY_INTEGER)

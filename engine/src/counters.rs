@@ -29,3 +29,26 @@ pub struct OwnCounters {
     /// The system refused to hand out a connection that had come (no descriptors, no memory, a filter): none are taken for a second.
     pub lane_accepts_failed: u64,
 }
+
+/// What went over the wire so far, in numbers that only grow: for a face that tells what each of its steps cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Packets sent and received, acknowledgements included.
+    pub packets_sent: u64,
+    /// The same.
+    pub packets_received: u64,
+    /// Acknowledgements sent and received, alone in their packets or not.
+    pub acks_sent: u64,
+    /// The same.
+    pub acks_received: u64,
+    /// Packets taken for lost.
+    pub packets_lost: u64,
+    /// Pieces of messages sent again.
+    pub repairs_sent: u64,
+    /// Times that sending had to wait for the window or the pace.
+    pub stalls: u64,
+    /// Records through shared memory, sent and received.
+    pub records_sent: u64,
+    /// The same.
+    pub records_received: u64,
+}

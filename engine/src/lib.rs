@@ -31,7 +31,7 @@ mod watchdog;
 pub use api::*;
 pub use broken::{after_panic, keep_panics};
 pub use config::{CarrierUse, EngineConfig, LaneUse, Level, SettingNames};
-pub use counters::{EngineCounters, OwnCounters};
+pub use counters::{Carried, EngineCounters, OwnCounters};
 pub use diagnostics::{Diagnostic, Diagnostics, silent};
 pub use event::EventFd;
 pub use group::Group;
@@ -700,6 +700,25 @@ impl Endpoint {
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.shared.core.lock().st.messages.totals()
+    }
+
+    /// What went over the wire so far.
+    #[must_use]
+    pub fn carried(&self) -> Carried {
+        let Ok(core) = self.shared.enter() else { return Carried::default() };
+        let (link, shm) =
+            (core.st.proto().counters(), core.shm.as_ref().map(|shm| *shm.counters()).unwrap_or_default());
+        Carried {
+            packets_sent: link.packets_sent,
+            packets_received: link.packets_received,
+            acks_sent: link.acks_sent,
+            acks_received: link.acks_received,
+            packets_lost: link.packets_lost,
+            repairs_sent: link.repairs_sent,
+            stalls: link.stalls_window + link.stalls_pacing,
+            records_sent: shm.tx_records,
+            records_received: shm.rx_records,
+        }
     }
 
     /// All counters as one JSON document.

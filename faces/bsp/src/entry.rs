@@ -3,6 +3,7 @@
 //! A program calls from one thread (`spec/bsp.md` 2): what is global here is that thread's.
 
 use crate::bootstrap::{self, Bootstrap};
+use crate::collecting;
 use crate::fail;
 use crate::head::Ends;
 use crate::place::Place;
@@ -156,7 +157,11 @@ pub unsafe extern "C" fn bsp_end_at(place: *const c_char) {
     // SAFETY: the caller's.
     let place = unsafe { at(place) };
     guarded(|| {
-        superstep::end(inside("bsp_end", place), Ends::Program, place);
+        let process = inside("bsp_end", place);
+        superstep::end(process, Ends::Program, place);
+        if let Some(ledger) = process.ledger.take() {
+            collecting::collect(process, &ledger);
+        }
         let process = PROCESS.swap(std::ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: of `bsp_begin_at`, and nobody has it any more.
         let mut process = unsafe { Box::from_raw(process) };
@@ -369,19 +374,33 @@ pub unsafe extern "C" fn bsp_put_at(
     place: *const c_char,
 ) {
     // SAFETY: the caller's.
-    unsafe { put(Call { name: "bsp_put", place: at(place) }, Range { pid, base: dst, offset, local: src, nbytes }) };
+    unsafe {
+        put(Call { name: "bsp_put", place: at(place) }, Range { pid, base: dst, offset, local: src, nbytes }, false)
+    };
 }
 
 /// # Safety
 /// As [`bsp_put_at`].
 #[inline]
-unsafe fn put(call: Call, range: Range) {
+unsafe fn put(call: Call, range: Range, unbuffered: bool) {
     guarded(|| {
         let process = inside(call.name, call.place);
-        if let Some((to, slot)) = area(process, call, range) {
+        let Some((to, slot)) = area(process, call, range) else { return };
+        let (offset, len) = (range.offset as u64, range.nbytes);
+        let alone = unbuffered && len >= process.settings.hp_bytes && to != process.pid;
+        if let Err(what) = if alone { Ok(()) } else { process.buffer(len) } {
+            wrong(process, call.name, call.place, &what);
+        }
+        let out = &mut process.out[to];
+        if let Some(places) = &mut out.places {
+            places.put(call.place.text().unwrap_or(""), unbuffered);
+        }
+        if alone {
+            out.puts.apart(slot, offset, len as u64);
+            out.puts_apart.push(Wanted { into: range.local.cast_mut().cast(), len });
+        } else {
             // SAFETY: readable (caller).
-            let data = unsafe { std::slice::from_raw_parts(range.local.cast::<u8>(), range.nbytes) };
-            process.out[to].puts.put(slot, range.offset as u64, data);
+            out.puts.put(slot, offset, unsafe { std::slice::from_raw_parts(range.local.cast::<u8>(), len) });
         }
     });
 }
@@ -400,7 +419,9 @@ pub unsafe extern "C" fn bsp_hpput_at(
     place: *const c_char,
 ) {
     // SAFETY: the caller's.
-    unsafe { put(Call { name: "bsp_hpput", place: at(place) }, Range { pid, base: dst, offset, local: src, nbytes }) };
+    unsafe {
+        put(Call { name: "bsp_hpput", place: at(place) }, Range { pid, base: dst, offset, local: src, nbytes }, true)
+    };
 }
 
 /// `bsp_get`.
@@ -417,23 +438,38 @@ pub unsafe extern "C" fn bsp_get_at(
     place: *const c_char,
 ) {
     // SAFETY: the caller's.
-    unsafe { get(Call { name: "bsp_get", place: at(place) }, Range { pid, base: src, offset, local: dst, nbytes }) };
+    unsafe {
+        get(Call { name: "bsp_get", place: at(place) }, Range { pid, base: src, offset, local: dst, nbytes }, false)
+    };
 }
 
 /// # Safety
 /// As [`bsp_get_at`].
 #[inline]
-unsafe fn get(call: Call, range: Range) {
+unsafe fn get(call: Call, range: Range, unbuffered: bool) {
     guarded(|| {
         let process = inside(call.name, call.place);
-        if let Some((from, slot)) = area(process, call, range) {
-            let (out, into, len) = (&mut process.out[from], range.local.cast_mut().cast::<u8>(), range.nbytes);
-            let continues = out.wanted.last().is_some_and(|w| w.into.wrapping_add(w.len) == into);
-            if !out.gets.get(slot, range.offset as u64, len as u64, continues) {
-                out.wanted.push(Wanted { into, len });
-            } else if let Some(last) = out.wanted.last_mut() {
-                last.len += len;
-            }
+        let Some((from, slot)) = area(process, call, range) else { return };
+        let (offset, len, into) = (range.offset as u64, range.nbytes, range.local.cast_mut().cast::<u8>());
+        let alone = unbuffered && len >= process.settings.hp_bytes && from != process.pid;
+        if let Err(what) = if alone { Ok(()) } else { process.buffer(len) } {
+            wrong(process, call.name, call.place, &what);
+        }
+        let out = &mut process.out[from];
+        if let Some(places) = &mut out.places {
+            places.get(call.place.text().unwrap_or(""), unbuffered);
+            out.got.push(Wanted { into, len });
+        }
+        if alone {
+            out.gets.apart(slot, offset, len as u64);
+            out.gets_apart.push(Wanted { into, len });
+            return;
+        }
+        let continues = out.wanted.last().is_some_and(|w| w.into.wrapping_add(w.len) == into);
+        if !out.gets.get(slot, offset, len as u64, continues) {
+            out.wanted.push(Wanted { into, len });
+        } else if let Some(last) = out.wanted.last_mut() {
+            last.len += len;
         }
     });
 }
@@ -452,7 +488,9 @@ pub unsafe extern "C" fn bsp_hpget_at(
     place: *const c_char,
 ) {
     // SAFETY: the caller's.
-    unsafe { get(Call { name: "bsp_hpget", place: at(place) }, Range { pid, base: src, offset, local: dst, nbytes }) };
+    unsafe {
+        get(Call { name: "bsp_hpget", place: at(place) }, Range { pid, base: src, offset, local: dst, nbytes }, true)
+    };
 }
 
 // ---- Bulk synchronous message passing
@@ -557,6 +595,9 @@ pub unsafe extern "C" fn bsp_send_at(
         }
         if tag.is_null() && tag_bytes > 0 {
             wrong(process, NAME, place, &format!("the tag is NULL, and tags have {tag_bytes} bytes"));
+        }
+        if let Err(what) = process.buffer(tag_bytes.saturating_add(nbytes)) {
+            wrong(process, NAME, place, &what);
         }
         // SAFETY: readable (caller).
         let (tag, payload) = unsafe { (bytes(tag, tag_bytes), bytes(payload, nbytes)) };

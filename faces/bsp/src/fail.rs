@@ -92,6 +92,15 @@ pub fn wire_failed(process: &mut Process, doing: &str, error: WireError) -> ! {
     }
 }
 
+/// All processes find this wrong, and one of them says it.
+pub fn all_failed(process: &mut Process, text: &str) -> ! {
+    let patience = if process.pid() == 0 { Duration::ZERO } else { 2 * OTHERS_TELL };
+    if news_come(process, patience) {
+        follow(process);
+    }
+    fail(Some(process), text)
+}
+
 /// Whether somebody else tells it in this time.
 fn news_come(process: &mut Process, patience: Duration) -> bool {
     let Some(wire) = process.wire.as_mut() else { return false };

@@ -35,8 +35,10 @@ pub struct Head {
     pub letters: u64,
     /// ... what is asked for, ...
     pub gets: u64,
-    /// ... and what is put.
+    /// ... what is put, ...
     pub puts: u64,
+    /// ... and in check mode where both were asked for.
+    pub places: u64,
     /// How many messages of `bsp_send`.
     pub letter_count: u64,
     /// Bytes of their payloads.
@@ -58,6 +60,8 @@ pub struct Parts {
     pub gets: std::ops::Range<usize>,
     /// Puts.
     pub puts: std::ops::Range<usize>,
+    /// Places.
+    pub places: std::ops::Range<usize>,
 }
 
 impl Head {
@@ -71,6 +75,7 @@ impl Head {
             letters: 0,
             gets: 0,
             puts: 0,
+            places: 0,
             letter_count: 0,
             letter_payload: 0,
             puts_apart: 0,
@@ -95,7 +100,7 @@ impl Head {
             self.letter_count,
             self.letter_payload,
             u64::from(self.puts_apart) | u64::from(self.tag) << 32,
-            0,
+            self.places,
         ];
         let mut out = [0; HEAD_BYTES];
         for (bytes, word) in out.chunks_exact_mut(8).zip(words) {
@@ -114,8 +119,8 @@ impl Head {
         for (word, bytes) in words.iter_mut().zip(wire.as_chunks::<8>().0) {
             *word = u64::from_le_bytes(*bytes);
         }
-        let [first, superstep, events, letters, gets, puts, letter_count, letter_payload, last, zero] = words;
-        if first as u32 != MAGIC || zero != 0 {
+        let [first, superstep, events, letters, gets, puts, letter_count, letter_payload, last, places] = words;
+        if first as u32 != MAGIC {
             return Err(Malformed("it has no head"));
         }
         if (first >> 32) as u16 != WIRE_VERSION {
@@ -133,6 +138,7 @@ impl Head {
             letters,
             gets,
             puts,
+            places,
             letter_count,
             letter_payload,
             puts_apart: last as u32,
@@ -148,6 +154,7 @@ impl Head {
             && whole(self.letters, SEND_ALIGN as u64)
             && whole(self.gets, 8)
             && whole(self.puts, 8)
+            && whole(self.places, 8)
             && self.letter_payload <= self.letters
             && self.letter_count <= self.letters / SEND_ALIGN as u64
             && u64::from(self.puts_apart) <= self.puts / 24
@@ -158,7 +165,7 @@ impl Head {
     /// Bytes that follow.
     #[must_use]
     pub fn body(&self) -> u64 {
-        self.events + self.letters + self.gets + self.puts
+        self.events + self.letters + self.gets + self.puts + self.places
     }
 
     /// Where in the body what lies.
@@ -167,11 +174,14 @@ impl Head {
         let events = self.events as usize;
         let letters = events + self.letters as usize;
         let gets = letters + self.gets as usize;
+        let puts = gets + self.puts as usize;
+        let places = puts + self.places as usize;
         Parts {
             events: 0..events,
             letters: events..letters,
             gets: letters..gets,
-            puts: gets..gets + self.puts as usize,
+            puts: gets..puts,
+            places: puts..places,
         }
     }
 }

@@ -4,7 +4,10 @@
 //! |---|---|
 //! | `entry` | the symbols that C calls; arguments are checked there |
 //! | `process` | one process from `bsp_begin` to `bsp_end` |
-//! | `superstep` | the end of a superstep |
+//! | `superstep`, `effects` | the end of a superstep; what it does to memory |
+//! | `checking`, `conflicts` | check mode: which puts and gets meet; finding them is pure |
+//! | `ledger`, `collecting` | what each superstep cost, and how it comes to files |
+//! | `settings` | `WEIR_BSP_*` |
 //! | `wire` | its messages, over the engine |
 //! | `registry`, `packing`, `head` | registered memory; what is asked for, packed; the heads of messages. Pure, without `unsafe` |
 //! | `queue`, `aligned` | messages of `bsp_send` that have come; memory that messages come into |
@@ -14,14 +17,20 @@
 
 mod aligned;
 mod bootstrap;
+mod checking;
+mod collecting;
+pub mod conflicts;
+mod effects;
 mod entry;
 mod fail;
 pub mod head;
+pub mod ledger;
 pub mod packing;
 mod place;
 mod process;
 mod queue;
 pub mod registry;
+pub mod settings;
 mod superstep;
 mod wire;
 

@@ -57,6 +57,8 @@ pub struct Records {
     continues: u64,
     last: usize,
     last_len: u64,
+    /// Each call has a record of its own: in check mode.
+    pub separate: bool,
 }
 
 /// No record begins like this one: nothing continues.
@@ -64,7 +66,7 @@ const NOTHING: u64 = u64::MAX;
 
 impl Default for Records {
     fn default() -> Self {
-        Records { bytes: Vec::new(), continues: NOTHING, last: 0, last_len: 0 }
+        Records { bytes: Vec::new(), continues: NOTHING, last: 0, last_len: 0, separate: false }
     }
 }
 
@@ -79,12 +81,6 @@ impl Records {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.continues = NOTHING;
-    }
-
-    /// Gives the packed records away, and takes empty memory for the next ones.
-    pub fn swap(&mut self, with: &mut Vec<u8>) {
-        std::mem::swap(&mut self.bytes, with);
-        self.clear();
     }
 
     /// A put, bytes included.
@@ -112,7 +108,7 @@ impl Records {
             return false;
         };
         let start = run.offset | u64::from(run.slot) << 52;
-        if start == self.continues && may_continue && self.last_len + run.len <= SHORT_LEN {
+        if start == self.continues && may_continue && !self.separate && self.last_len + run.len <= SHORT_LEN {
             self.grow(run.len);
             return true;
         }
@@ -237,12 +233,6 @@ impl Letters {
     pub fn clear(&mut self) {
         self.bytes.clear();
         (self.count, self.payload) = (0, 0);
-    }
-
-    /// Gives the packed messages away, and takes empty memory for the next ones.
-    pub fn swap(&mut self, with: &mut Vec<u8>) {
-        std::mem::swap(&mut self.bytes, with);
-        self.clear();
     }
 
     /// A message.

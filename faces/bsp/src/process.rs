@@ -2,12 +2,16 @@
 
 use crate::aligned::Aligned;
 use crate::bootstrap::Bootstrap;
+use crate::conflicts::Places;
 use crate::fail;
 use crate::head::WIRE_VERSION;
+use crate::ledger::Ledger;
 use crate::packing::{Letters, Records};
 use crate::place::Place;
 use crate::queue::Inbox;
 use crate::registry::{NULL_AREA, Registry, RegistryError};
+use crate::settings::{Settings, is_level};
+use crate::superstep::Scratch;
 use crate::wire::Wire;
 use std::io::Write;
 use std::sync::Arc;
@@ -15,10 +19,10 @@ use std::time::Instant;
 use weir_engine::{Diagnostic, Endpoint, EngineConfig};
 use weir_job::KEY_BYTES;
 
-/// Where a get puts what it reads.
+/// Memory of the program's: where a get puts what it reads, or from where a put is.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// The program's memory.
+    /// Its first byte.
     pub into: *mut u8,
     /// How much.
     pub len: usize,
@@ -33,8 +37,66 @@ pub struct Outgoing {
     pub gets: Records,
     /// ... and where it goes.
     pub wanted: Vec<Wanted>,
+    /// Sources of puts that travel alone, ...
+    pub puts_apart: Vec<Wanted>,
+    /// ... and destinations of such gets.
+    pub gets_apart: Vec<Wanted>,
     /// Messages.
     pub letters: Letters,
+    /// Where puts and gets were asked for, in check mode, ...
+    pub places: Option<Places>,
+    /// ... and where gets go in the order of their calls; the same as it travels.
+    pub got: Vec<Wanted>,
+    /// The same.
+    pub sealed: Vec<u8>,
+}
+
+impl Outgoing {
+    /// Nothing is asked for yet.
+    #[must_use]
+    pub fn new(check: bool) -> Outgoing {
+        let mut out = Outgoing { places: check.then(Places::default), ..Outgoing::default() };
+        (out.puts.separate, out.gets.separate) = (check, check);
+        out
+    }
+
+    /// Nothing more is asked for.
+    pub fn seal(&mut self) {
+        if let Some(places) = &self.places {
+            self.sealed = places.encode();
+        }
+    }
+
+    /// Empty again; its memory is kept.
+    pub fn clear(&mut self) {
+        self.puts.clear();
+        self.gets.clear();
+        self.letters.clear();
+        for list in [&mut self.wanted, &mut self.puts_apart, &mut self.gets_apart, &mut self.got] {
+            list.clear();
+        }
+        self.sealed.clear();
+        if let Some(places) = &mut self.places {
+            places.clear();
+        }
+    }
+
+    /// Bytes that come in one piece.
+    #[must_use]
+    pub fn wanted_bytes(&self) -> usize {
+        self.wanted.iter().map(|w| w.len).sum()
+    }
+
+    /// Where gets go, and where they were asked for; in check mode.
+    pub fn wanted_places(&self) -> impl Iterator<Item = (&Wanted, &str, bool)> {
+        let places = self.places.iter();
+        places.flat_map(|places| {
+            self.got.iter().enumerate().map(|(nth, wanted)| {
+                let (place, unbuffered) = places.of_get(nth);
+                (wanted, place, unbuffered)
+            })
+        })
+    }
 }
 
 /// Entries of the cache of addresses: the variables that a loop of a program puts to.
@@ -42,7 +104,8 @@ const CACHE: usize = 16;
 
 /// A process.
 pub struct Process {
-    pid: usize,
+    /// Its number.
+    pub pid: usize,
     nprocs: usize,
     /// How it met the others.
     pub bootstrap: Box<dyn Bootstrap>,
@@ -61,6 +124,23 @@ pub struct Process {
     pub tags: [usize; 3],
     /// Messages that have come.
     pub inbox: Inbox,
+    /// The settings, ...
+    pub settings: Settings,
+    /// ... and whether all processes are in check mode.
+    pub check: bool,
+    /// Conflicts that were told.
+    pub told: usize,
+    /// Bytes that were buffered in this superstep, ...
+    pub buffered: u64,
+    /// ... and that may be.
+    pub budget: u64,
+    /// What supersteps cost, if somebody asked for it.
+    pub ledger: Option<Ledger>,
+    /// When the last superstep ended, nanoseconds.
+    pub left_ns: u64,
+    /// Memory of the end of a superstep.
+    pub scratch: Scratch,
+    chance: u64,
     /// What superstep messages come into, by process: the heads of even and odd supersteps, and the bodies.
     pub firsts: [Vec<Aligned>; 2],
     /// The same.
@@ -109,6 +189,33 @@ impl Process {
         Err(about_range(base, pid, offset, len, size))
     }
 
+    /// A number by chance, good enough for an order.
+    pub fn chance(&mut self) -> u64 {
+        // Marsaglia's xorshift64.
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        self.chance
+    }
+
+    /// So many bytes are buffered more.
+    ///
+    /// # Errors
+    /// They are too many: a line for people.
+    #[inline]
+    pub fn buffer(&mut self, bytes: usize) -> Result<(), String> {
+        self.buffered = self.buffered.saturating_add(bytes as u64);
+        if self.buffered <= self.budget { Ok(()) } else { Err(self.too_much()) }
+    }
+
+    #[cold]
+    fn too_much(&self) -> String {
+        format!(
+            "{} bytes are to be buffered in this superstep, more than the {} that may be (WEIR_BSP_MEMORY): use bsp_hpput for what is large, or more supersteps",
+            self.buffered, self.budget
+        )
+    }
+
     /// Addresses may mean other areas from now on.
     pub fn forget_cache(&mut self) {
         self.cache = [(0, 0); CACHE];
@@ -144,16 +251,27 @@ fn about_range(base: usize, pid: usize, offset: usize, len: usize, size: u64) ->
     format!("offset {offset}, length {len}: process {pid} registered {size} bytes there")
 }
 
+/// What may be buffered where nobody says: half of the memory that is free, by the processes of this host.
+fn share_of_memory(here: usize) -> u64 {
+    const UNKNOWN: u64 = 4 << 30;
+    let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib =
+        told.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse().ok());
+    kib.map_or(UNKNOWN, |kib: u64| kib * 1024 / 2 / here as u64)
+}
+
 /// What a process tells all others first.
 struct Greeting {
     wire: u16,
     version: String,
     host: String,
     maxprocs: i32,
+    check: bool,
+    ledger: bool,
 }
 
 impl Greeting {
-    fn own(maxprocs: i32) -> Greeting {
+    fn own(maxprocs: i32, settings: &Settings) -> Greeting {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let space = std::fs::read_link("/proc/self/ns/net").map(|p| p.display().to_string()).unwrap_or_default();
         Greeting {
@@ -161,23 +279,35 @@ impl Greeting {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             host: format!("{} {space}", boot.trim()),
             maxprocs,
+            check: settings.check,
+            ledger: settings.ledger.is_some() || settings.trace.is_some(),
         }
     }
 
     fn encode(&self) -> String {
-        format!("weir-bsp\n{}\n{}\n{}\n{}", self.wire, self.version, self.maxprocs, self.host)
+        let modes = u8::from(self.check) + 2 * u8::from(self.ledger);
+        format!("weir-bsp\n{}\n{}\n{}\n{modes}\n{}", self.wire, self.version, self.maxprocs, self.host)
     }
 
     fn decode(said: &[u8], rank: usize) -> Result<Greeting, String> {
         let stranger = || format!("process {rank} runs another program, or another library than this one");
         let text = std::str::from_utf8(said).map_err(|_| stranger())?;
-        let [name, wire, version, maxprocs, host] = text.splitn(5, '\n').collect::<Vec<_>>()[..] else {
+        let [name, wire, version, maxprocs, modes, host] = text.splitn(6, '\n').collect::<Vec<_>>()[..] else {
             return Err(stranger());
         };
-        let (Ok(wire), Ok(maxprocs), "weir-bsp") = (wire.parse(), maxprocs.parse(), name) else {
+        let (Ok(wire), Ok(maxprocs), Ok(modes), "weir-bsp") =
+            (wire.parse(), maxprocs.parse(), modes.parse::<u8>(), name)
+        else {
             return Err(stranger());
         };
-        Ok(Greeting { wire, version: version.to_owned(), host: host.to_owned(), maxprocs })
+        Ok(Greeting {
+            wire,
+            version: version.to_owned(),
+            host: host.to_owned(),
+            maxprocs,
+            check: modes & 1 != 0,
+            ledger: modes & 2 != 0,
+        })
     }
 }
 
@@ -188,23 +318,31 @@ impl Process {
     /// One line for people.
     pub fn begin(maxprocs: i32, mut bootstrap: Box<dyn Bootstrap>) -> Result<Box<Process>, String> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
-        let own = Greeting::own(maxprocs);
+        let settings = Settings::read(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))?;
+        if rank == 0 {
+            for name in Settings::unknown(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())) {
+                fail::say(
+                    None,
+                    &format!("{} is no setting of weir and is ignored (weir-bsp(7) lists all)", name.escape_debug()),
+                );
+            }
+        }
+        let own = Greeting::own(maxprocs, &settings);
         let said = bootstrap.exchange(own.encode().as_bytes())?;
-        let mut here = 0;
-        let mut wanted = 0;
-        for (other, said) in said.iter().enumerate() {
-            let greeting = Greeting::decode(said, other)?;
+        let all = said.iter().enumerate().map(|(other, said)| Greeting::decode(said, other));
+        let all = all.collect::<Result<Vec<_>, _>>()?;
+        for (other, greeting) in all.iter().enumerate() {
             if greeting.wire != own.wire || greeting.version != own.version {
                 return Err(format!(
                     "process {other} runs version {} of the library, process {rank} version {}: all must run the same",
                     greeting.version, own.version
                 ));
             }
-            here += usize::from(greeting.host == own.host);
-            if other == 0 {
-                wanted = greeting.maxprocs;
-            }
         }
+        let here = all.iter().filter(|greeting| greeting.host == own.host).count().max(1);
+        // What process 0 was told counts for all.
+        let first = all.first().unwrap_or(&own);
+        let (wanted, check, keeps) = (first.maxprocs, first.check, first.ledger);
         if wanted < 1 {
             return Err(format!("bsp_begin({wanted}): at least one process must take part"));
         }
@@ -224,9 +362,18 @@ impl Process {
             superstep: 0,
             registry: Registry::new(rank),
             cache: [(0, 0); CACHE],
-            out: (0..nprocs).map(|_| Outgoing::default()).collect(),
+            out: (0..nprocs).map(|_| Outgoing::new(check)).collect(),
             tags: [0; 3],
             inbox: Inbox::default(),
+            budget: settings.memory.unwrap_or_else(|| share_of_memory(here)),
+            settings,
+            check,
+            told: 0,
+            buffered: 0,
+            ledger: keeps.then(Ledger::default),
+            left_ns: 0,
+            scratch: Scratch::default(),
+            chance: 0x9e37_79b9_7f4a_7c15 ^ (rank as u64 + 1) << 20,
             firsts: [buffers(), buffers()],
             bodies: [buffers(), buffers()],
         }))
@@ -248,7 +395,11 @@ impl Process {
     }
 
     fn open(rank: usize, here: usize, key: Option<[u8; KEY_BYTES]>) -> Result<Arc<Endpoint>, String> {
-        let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let get = |name: &str| {
+            let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+            // A file in it is ours.
+            (name != "WEIR_TRACE" || is_level(&value)).then_some(value)
+        };
         let mut config = EngineConfig::from_vars(&get).map_err(|e| e.to_string())?;
         config.processes_here = Some(here);
         let tell = move |what: &Diagnostic<'_>| match what {

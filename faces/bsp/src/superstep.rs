@@ -1,32 +1,39 @@
-//! The end of a superstep: what was asked for takes effect (`spec/bsp.md` 5 and 6).
+//! The end of a superstep: what was asked for takes effect (`spec/bsp.md` 4 to 6).
 //!
 //! 1. Everybody tells everybody how much there is for it; what is short goes with it. Who has heard all knows that all are here: the barrier.
 //! 2. Bodies that are long follow, each into memory of its size.
-//! 3. What others get is read and sent.
+//! 3. What others get is read and sent; runs that travel alone go from memory to memory.
 //! 4. What was got is written, then what is put, in the order of the processes; then registrations take effect, and messages are in the queue.
 
 use crate::aligned::Aligned;
+use crate::checking;
+use crate::effects::{self, Arrived};
 use crate::fail;
 use crate::head::{BODY_MAX, Ends, HEAD_BYTES, Head};
-use crate::packing::{Malformed, Run, Runs};
+use crate::ledger::{Entry, since};
+use crate::packing::{Malformed, Runs};
 use crate::place::Place;
-use crate::process::{Outgoing, Process, Wanted};
-use crate::registry::{Disagreement, EVENT_BYTES, Event, NULL_AREA};
-use crate::wire::{Kind, WireError};
-use weir_engine::Iov;
+use crate::process::{Outgoing, Process};
+use crate::registry::Event;
+use crate::settings::Order;
+use crate::wire::{Hold, Kind, WireError};
+use weir_engine::{Carried, Iov};
 
-/// A superstep message up to this length is one message of the engine, with its head.
+/// A superstep message up to this length is one message of the engine, with its head. Three packets; as much as is copied in the time of a message of its own.
 pub const SHORT_BYTES: usize = 4096;
 /// Replies up to this length are copied.
 const COPIED_BYTES: usize = 16 << 10;
 
 /// Why a superstep does not end.
-enum Trouble {
+pub enum Trouble {
+    /// Messages do not go on.
     Wire(WireError),
     /// What a process sent cannot be.
     Bad(usize, Malformed),
-    /// A line for people.
+    /// A line for people, of this process alone.
     Wrong(String),
+    /// One that all processes find.
+    Common(String),
 }
 
 impl From<WireError> for Trouble {
@@ -35,176 +42,142 @@ impl From<WireError> for Trouble {
     }
 }
 
-/// What arrived of a process: its parts.
-#[derive(Clone, Copy, Default)]
-struct Arrived<'a> {
-    events: &'a [u8],
-    letters: &'a [u8],
-    gets: &'a [u8],
-    puts: &'a [u8],
-    count: u64,
-    payload: u64,
-}
-
-/// Memory that the engine sends from, until it has.
-#[derive(Default)]
-struct Flight {
-    pieces: [Vec<u8>; 3],
-    wanted: Vec<Wanted>,
+/// Memory of a superstep that the next ones use again.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    /// Calls that all make alike, as they travel; of even and odd supersteps.
+    events: [Vec<u8>; 2],
+    /// Heads, by destination, ...
+    heads: Vec<Head>,
+    /// ... and by source.
+    theirs: Vec<Head>,
+    /// What leaves, by destination; of even and odd supersteps.
+    flights: [Vec<Outgoing>; 2],
+    /// What others got, by them; of even and odd supersteps.
+    replies: [Vec<Vec<u8>>; 2],
+    /// In which order the others are served.
+    order: Vec<usize>,
+    /// What was got, by source.
+    answers: Vec<Aligned>,
 }
 
 /// Ends the superstep of a process.
 pub fn end(process: &mut Process, ends: Ends, place: Place) {
     let name = if ends == Ends::Sync { "bsp_sync" } else { "bsp_end" };
-    if let Err(trouble) = exchange(process, ends) {
-        let doing = format!("{place}{name}, superstep {}: ", process.superstep);
-        match trouble {
-            Trouble::Wire(error) => fail::wire_failed(process, &doing, error),
-            Trouble::Bad(pid, what) => fail::fail(Some(process), &format!("{doing}what process {pid} sent: {what}")),
-            Trouble::Wrong(text) => fail::fail(Some(process), &format!("{doing}{text}")),
-        }
+    let superstep = process.superstep;
+    // Taken out, so that it and the process can be changed side by side. If it does not come back, nothing does.
+    let mut scratch = std::mem::take(&mut process.scratch);
+    let result = exchange(process, &mut scratch, ends, place);
+    process.scratch = scratch;
+    let Err(trouble) = result else { return };
+    let doing = format!("{place}{name}, superstep {superstep}: ");
+    match trouble {
+        Trouble::Wire(error) => fail::wire_failed(process, &doing, error),
+        Trouble::Bad(pid, what) => fail::fail(Some(process), &format!("{doing}what process {pid} sent: {what}")),
+        Trouble::Wrong(text) => fail::fail(Some(process), &format!("{doing}{text}")),
+        Trouble::Common(text) => fail::all_failed(process, &format!("{doing}{text}")),
     }
 }
 
-fn exchange(process: &mut Process, ends: Ends) -> Result<(), Trouble> {
+/// Whether the body goes with the head.
+fn is_short(head: &Head) -> bool {
+    head.body() + HEAD_BYTES as u64 <= SHORT_BYTES as u64
+}
+
+fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Place) -> Result<(), Trouble> {
     let (pid, n, superstep) = (process.pid(), process.nprocs(), process.superstep);
-    let events: Vec<u8> = process.registry.events().flat_map(Event::encode).collect();
-    let heads: Vec<Head> = (0..n).map(|to| head_for(process, to, ends, events.len())).collect();
-    let mut flights: Vec<Flight> = Vec::new();
-    flights.resize_with(n, Flight::default);
+    let side = (superstep % 2) as usize;
+    let mut entry = process.ledger.is_some().then(|| begin_entry(process));
+    let Scratch { events, heads, theirs, flights, replies, order, answers } = scratch;
+    let (events, flights, replies) = (&mut events[side], &mut flights[side], &mut replies[side]);
+
+    // What left two supersteps ago has left by now, mostly; its memory is used again.
+    if let Some(wire) = &mut process.wire {
+        wire.wait_sent(Hold::of(superstep))?;
+    }
+    events.clear();
+    events.extend(process.registry.events().flat_map(Event::encode));
+    let check = process.check;
+    flights.resize_with(n, || Outgoing::new(check));
+    replies.resize_with(n, Vec::new);
+    answers.resize_with(n, Aligned::default);
+    for (out, flight) in process.out.iter_mut().zip(flights.iter_mut()) {
+        out.seal();
+        flight.clear();
+        std::mem::swap(out, flight);
+    }
+    process.buffered = 0;
+    heads.clear();
+    heads.extend(flights.iter().map(|flight| head_of(flight, ends, superstep, events.len(), process.tags[1])));
+    set_order(process, order);
 
     // 1. Heads.
     await_firsts(process, superstep)?;
-    for to in order(pid, n) {
-        send_first(process, to, &heads[to], &events)?;
+    for &to in order.iter() {
+        send_first(process, to, &heads[to], events, &flights[to])?;
     }
     if let Some(wire) = &mut process.wire {
         wire.wait(Kind::first(superstep))?;
     }
-    let theirs = read_heads(process, &heads[pid], ends)?;
+    if let Some((entry, _)) = &mut entry {
+        entry.met_ns = process.begun.elapsed().as_nanos() as u64;
+    }
+    read_heads(process, theirs, &heads[pid], ends)?;
+    check_memory(process, theirs)?;
 
     // 2. Bodies.
-    for from in order(pid, n) {
-        let body = theirs[from].body() as usize;
-        if body + HEAD_BYTES > SHORT_BYTES {
-            await_body(process, from, body, superstep)?;
-        }
+    for &from in order.iter() {
+        await_body(process, from, &theirs[from], superstep)?;
+        await_got(process, from, &flights[from], &mut answers[from], superstep)?;
     }
-    for (to, flight) in flights.iter_mut().enumerate() {
-        take_out(&mut process.out[to], flight);
-    }
-    for to in order(pid, n) {
-        if heads[to].body() as usize + HEAD_BYTES > SHORT_BYTES {
-            send_body(process, to, &events, &flights[to], superstep)?;
+    for &to in order.iter() {
+        if !is_short(&heads[to]) {
+            send_body(process, to, events, &flights[to], superstep)?;
         }
+        send_apart(process, to, &flights[to], superstep)?;
     }
     if let Some(wire) = &mut process.wire {
         wire.wait(Kind::Body)?;
     }
+    keep_own_letters(process, &flights[pid], side);
+    let arrived = effects::arrived(process, theirs, events, &flights[pid]);
 
-    // Own messages stay until the end of the next superstep, as all others do.
-    let side = (superstep % 2) as usize;
-    let own = &mut process.bodies[side][pid];
-    let letters = &flights[pid].pieces[0];
-    own.reserve(letters.len());
-    // SAFETY: it has room for them, and nobody else has it now.
-    unsafe { own.base().copy_from_nonoverlapping(letters.as_ptr(), letters.len()) };
-
-    let process_at: *mut Process = process;
-    let arrived: Vec<Arrived<'_>> = (0..n)
-        .map(|from| {
-            // SAFETY: buffers of this superstep, which nobody writes to before the one after the next; what is changed of the process below is something else.
-            let buffers = unsafe { &*process_at };
-            if from == pid {
-                let letters = flights[pid].pieces[0].len();
-                // SAFETY: nobody writes to it any more in this superstep and the next.
-                let letters = unsafe { buffers.bodies[side][pid].bytes(letters) };
-                let Head { letter_count: count, letter_payload: payload, .. } = heads[pid];
-                return Arrived {
-                    events: &events,
-                    letters,
-                    gets: &flights[pid].pieces[1],
-                    puts: &flights[pid].pieces[2],
-                    count,
-                    payload,
-                };
-            }
-            let head = &theirs[from];
-            let body = head.body() as usize;
-            // SAFETY: all of it has come, and nobody writes to it any more in this superstep and the next.
-            let bytes = unsafe {
-                if body + HEAD_BYTES > SHORT_BYTES {
-                    buffers.bodies[side][from].bytes(body)
-                } else {
-                    buffers.firsts[side][from].bytes(HEAD_BYTES + body).get(HEAD_BYTES..).unwrap_or(&[])
-                }
-            };
-            let parts = head.parts();
-            let part = |range: std::ops::Range<usize>| bytes.get(range).unwrap_or(&[]);
-            let (count, payload) = (head.letter_count, head.letter_payload);
-            let [events, letters] = [parts.events, parts.letters].map(part);
-            let [gets, puts] = [parts.gets, parts.puts].map(part);
-            Arrived { events, letters, gets, puts, count, payload }
-        })
-        .collect();
-
-    // 3. Gets.
-    let mut answers: Vec<Aligned> = Vec::new();
-    answers.resize_with(n, Aligned::default);
-    for from in order(pid, n) {
-        let bytes = flights[from].wanted.iter().map(|w| w.len).sum::<usize>();
-        if bytes > 0 {
-            answers[from].reserve(bytes);
-            let memory = [Iov { base: answers[from].base(), len: bytes }];
-            if let Some(wire) = &mut process.wire {
-                // SAFETY: it is looked at below only, when all have come.
-                unsafe { wire.post(from, Kind::Reply, superstep, &memory)? };
-            }
-        }
-    }
-    let mut replies: Vec<Vec<u8>> = Vec::new();
-    replies.resize_with(n, Vec::new);
-    for from in std::iter::once(pid).chain(order(pid, n)) {
-        replies[from] = reply(process, arrived[from].gets).map_err(|e| Trouble::Bad(from, e))?;
-        if from == pid || replies[from].is_empty() {
-            continue;
-        }
-        let Some(wire) = &mut process.wire else { continue };
-        if replies[from].len() <= COPIED_BYTES {
-            wire.send_copy(from, Kind::Reply, superstep, &[&replies[from]])?;
-        } else {
-            let memory = [Iov { base: replies[from].as_mut_ptr(), len: replies[from].len() }];
-            // SAFETY: `replies` lives until `finish_sends`.
-            unsafe { wire.send(from, Kind::Reply, superstep, &memory, from)? };
+    // 3. Gets, and what travels alone.
+    for from in std::iter::once(pid).chain(order.iter().copied()) {
+        let parts = &arrived[from];
+        await_apart(process, from, parts, superstep)?;
+        let reply = &mut replies[from];
+        effects::reply(process, parts.gets, reply).map_err(|e| Trouble::Bad(from, e))?;
+        if from != pid {
+            send_reply(process, from, parts, reply, superstep)?;
         }
     }
     if let Some(wire) = &mut process.wire {
         wire.wait(Kind::Reply)?;
+        wire.wait(Kind::ApartReply)?;
+        wire.wait(Kind::Apart)?;
     }
 
     // 4. Effects.
+    if process.check {
+        checking::look(process, &arrived, flights.iter());
+    }
     for from in 0..n {
-        let total = flights[from].wanted.iter().map(|w| w.len).sum::<usize>();
-        // SAFETY: it has come.
+        let (wanted, total) = (&flights[from].wanted, flights[from].wanted_bytes());
+        // SAFETY: all of it has come.
         let data = if from == pid { &replies[pid][..] } else { unsafe { answers[from].bytes(total) } };
-        let mut at = 0;
-        for w in &flights[from].wanted {
-            let Some(piece) = data.get(at..at + w.len) else {
-                return Err(Trouble::Bad(from, Malformed("a reply is too short")));
-            };
-            // SAFETY: the program said that it has this memory until the end of the superstep (`bsp_get`).
-            unsafe { w.into.copy_from(piece.as_ptr(), piece.len()) };
-            at += w.len;
-        }
+        effects::write_got(wanted, data).map_err(|e| Trouble::Bad(from, e))?;
     }
-    for (from, arrived) in arrived.iter().enumerate() {
-        apply(process, arrived.puts).map_err(|e| Trouble::Bad(from, e))?;
+    for (from, parts) in arrived.iter().enumerate() {
+        effects::apply(process, parts.puts).map_err(|e| Trouble::Bad(from, e))?;
     }
-    agree(process, &arrived)?;
+    if arrived.iter().any(|parts| !parts.events.is_empty()) {
+        effects::agree(process, &arrived)?;
+    }
     process.inbox.clear(process.tags[1]);
-    for (from, arrived) in arrived.iter().enumerate() {
+    for (from, parts) in arrived.iter().enumerate().filter(|(_, parts)| !parts.letters.is_empty()) {
         // SAFETY: buffers of this superstep stay as they are until the end of the next one, which clears the queue before.
-        unsafe { process.inbox.append(arrived.letters, arrived.count, arrived.payload) }
+        unsafe { process.inbox.append(parts.letters, parts.count, parts.payload) }
             .map_err(|e| Trouble::Bad(from, e))?;
     }
     process.tags = [process.tags[1], process.tags[2], process.tags[2]];
@@ -213,30 +186,50 @@ fn exchange(process: &mut Process, ends: Ends) -> Result<(), Trouble> {
         // What comes of the next superstep while the program computes has its place.
         await_firsts(process, superstep + 1)?;
     }
-    finish_sends(process)?;
-    drop(arrived);
-    for (out, flight) in process.out.iter_mut().zip(flights) {
-        give_back(out, flight);
+    if let Some(wire) = &mut process.wire {
+        wire.wait_sent(Hold::Program)?;
+        if ends == Ends::Program {
+            wire.wait_sent(Hold::Even)?;
+            wire.wait_sent(Hold::Odd)?;
+        }
+    }
+    if let Some(entry) = entry {
+        let moved = moved(pid, &arrived, flights);
+        end_entry(process, entry, moved, (heads, theirs), place);
     }
     Ok(())
 }
 
-/// To whom in which order: a row of a Latin square, in each of whose columns everybody sends to another one.
-fn order(pid: usize, n: usize) -> impl Iterator<Item = usize> {
-    (1..n).map(move |step| (pid + step) % n)
+/// To whom in which order.
+fn set_order(process: &mut Process, order: &mut Vec<usize>) {
+    let (pid, n) = (process.pid(), process.nprocs());
+    match process.settings.order {
+        // A row of a Latin square, in each of whose columns everybody sends to another one.
+        Order::Latin if order.is_empty() => order.extend((1..n).map(|step| (pid + step) % n)),
+        Order::Ascending if order.is_empty() => order.extend((0..n).filter(|to| *to != pid)),
+        Order::Latin | Order::Ascending => {}
+        Order::Random => {
+            order.clear();
+            order.extend((0..n).filter(|to| *to != pid));
+            for i in (1..order.len()).rev() {
+                order.swap(i, (process.chance() % (i as u64 + 1)) as usize);
+            }
+        }
+    }
 }
 
-fn head_for(process: &Process, to: usize, ends: Ends, events: usize) -> Head {
-    let out = &process.out[to];
+fn head_of(out: &Outgoing, ends: Ends, superstep: u64, events: usize, tag: usize) -> Head {
     Head {
         events: events as u64,
         letters: out.letters.bytes().len() as u64,
         gets: out.gets.bytes().len() as u64,
         puts: out.puts.bytes().len() as u64,
+        places: out.sealed.len() as u64,
         letter_count: out.letters.count,
         letter_payload: out.letters.payload,
-        tag: process.tags[1] as u32,
-        ..Head::empty(ends, process.superstep)
+        puts_apart: out.puts_apart.len() as u32,
+        tag: tag as u32,
+        ..Head::empty(ends, superstep)
     }
 }
 
@@ -246,7 +239,7 @@ fn await_firsts(process: &mut Process, superstep: u64) -> Result<(), Trouble> {
     if wire.awaits(superstep) {
         return Ok(());
     }
-    for from in order(pid, n) {
+    for from in (0..n).filter(|from| *from != pid) {
         let buffer = &mut process.firsts[side][from];
         buffer.reserve(SHORT_BYTES);
         let memory = [Iov { base: buffer.base(), len: SHORT_BYTES }];
@@ -257,20 +250,26 @@ fn await_firsts(process: &mut Process, superstep: u64) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn send_first(process: &mut Process, to: usize, head: &Head, events: &[u8]) -> Result<(), Trouble> {
+/// The parts of a body, in their order.
+fn parts<'a>(events: &'a [u8], out: &'a Outgoing) -> [&'a [u8]; 5] {
+    [events, out.letters.bytes(), out.gets.bytes(), out.puts.bytes(), &out.sealed]
+}
+
+fn send_first(process: &mut Process, to: usize, head: &Head, events: &[u8], out: &Outgoing) -> Result<(), Trouble> {
     let Some(wire) = &mut process.wire else { return Ok(()) };
-    let (out, encoded) = (&process.out[to], head.encode());
     if head.body() > BODY_MAX {
         return Err(Trouble::Wrong(format!("{} bytes for process {to}: more than {BODY_MAX}", head.body())));
     }
-    let parts: [&[u8]; 5] = [&encoded, events, out.letters.bytes(), out.gets.bytes(), out.puts.bytes()];
-    let pieces = if head.body() as usize + HEAD_BYTES > SHORT_BYTES { &parts[..1] } else { &parts[..] };
+    let encoded = head.encode();
+    let [a, b, c, d, e] = parts(events, out);
+    let pieces: [&[u8]; 6] = [&encoded, a, b, c, d, e];
+    let pieces = if is_short(head) { &pieces[..] } else { &pieces[..1] };
     Ok(wire.send_copy(to, Kind::first(head.superstep), head.superstep, pieces)?)
 }
 
-fn read_heads(process: &Process, own: &Head, ends: Ends) -> Result<Vec<Head>, Trouble> {
+fn read_heads(process: &Process, heads: &mut Vec<Head>, own: &Head, ends: Ends) -> Result<(), Trouble> {
     let (side, superstep) = ((process.superstep % 2) as usize, process.superstep);
-    let mut heads = Vec::with_capacity(process.nprocs());
+    heads.clear();
     for from in 0..process.nprocs() {
         if from == process.pid() {
             heads.push(*own);
@@ -280,26 +279,41 @@ fn read_heads(process: &Process, own: &Head, ends: Ends) -> Result<Vec<Head>, Tr
         // SAFETY: it has come, and nobody writes to it any more in this superstep and the next.
         let bytes = unsafe { process.firsts[side][from].bytes(len) };
         let head = Head::decode(bytes).map_err(|e| Trouble::Bad(from, e))?;
-        let whole = HEAD_BYTES as u64 + head.body();
-        let here = if whole > SHORT_BYTES as u64 { HEAD_BYTES as u64 } else { whole };
+        let here = if is_short(&head) { HEAD_BYTES as u64 + head.body() } else { HEAD_BYTES as u64 };
         if head.superstep != superstep || len as u64 != here {
             return Err(Trouble::Bad(from, Malformed("it is of another superstep or length")));
         }
         if head.ends != ends {
             let name = |ends: Ends| if ends == Ends::Sync { "bsp_sync" } else { "bsp_end" };
-            return Err(Trouble::Wrong(format!(
+            return Err(Trouble::Common(format!(
                 "process {from} called {} where this one called {}: all must call bsp_sync equally often",
                 name(head.ends),
                 name(ends)
             )));
         }
+        if head.tag != own.tag {
+            return Err(Trouble::Bad(from, Malformed("its tags have another size")));
+        }
         heads.push(head);
     }
-    Ok(heads)
+    Ok(())
 }
 
-fn await_body(process: &mut Process, from: usize, body: usize, superstep: u64) -> Result<(), Trouble> {
-    let Some(wire) = &mut process.wire else { return Ok(()) };
+/// What arrives is buffered too.
+fn check_memory(process: &Process, theirs: &[Head]) -> Result<(), Trouble> {
+    let bytes: u64 = theirs.iter().filter(|head| !is_short(head)).map(Head::body).sum();
+    if bytes <= process.budget {
+        return Ok(());
+    }
+    Err(Trouble::Wrong(format!(
+        "{bytes} bytes come to this process, more than the {} it may buffer (WEIR_BSP_MEMORY): use bsp_hpput for what is large, or more supersteps",
+        process.budget
+    )))
+}
+
+fn await_body(process: &mut Process, from: usize, head: &Head, superstep: u64) -> Result<(), Trouble> {
+    let Some(wire) = process.wire.as_mut().filter(|_| !is_short(head)) else { return Ok(()) };
+    let body = head.body() as usize;
     let buffer = &mut process.bodies[(superstep % 2) as usize][from];
     buffer.reserve(body);
     let memory = [Iov { base: buffer.base(), len: body }];
@@ -308,107 +322,137 @@ fn await_body(process: &mut Process, from: usize, body: usize, superstep: u64) -
     Ok(())
 }
 
-fn take_out(out: &mut Outgoing, flight: &mut Flight) {
-    let [letters, gets, puts] = &mut flight.pieces;
-    out.letters.swap(letters);
-    out.gets.swap(gets);
-    out.puts.swap(puts);
-    std::mem::swap(&mut out.wanted, &mut flight.wanted);
-}
-
-/// Its memory serves the next superstep.
-fn give_back(out: &mut Outgoing, flight: Flight) {
-    let [mut letters, mut gets, mut puts] = flight.pieces;
-    [&mut letters, &mut gets, &mut puts].into_iter().for_each(Vec::clear);
-    out.letters.swap(&mut letters);
-    out.gets.swap(&mut gets);
-    out.puts.swap(&mut puts);
-    out.wanted = flight.wanted;
-    out.wanted.clear();
-}
-
-fn send_body(process: &mut Process, to: usize, events: &[u8], flight: &Flight, superstep: u64) -> Result<(), Trouble> {
+/// What was asked for of a process: into memory of this library, or straight into the program's.
+fn await_got(
+    process: &mut Process,
+    from: usize,
+    out: &Outgoing,
+    answer: &mut Aligned,
+    superstep: u64,
+) -> Result<(), Trouble> {
     let Some(wire) = &mut process.wire else { return Ok(()) };
-    let [letters, gets, puts] = &flight.pieces;
-    let parts: [&[u8]; 4] = [events, letters, gets, puts];
-    let memory = parts.map(|part| Iov { base: part.as_ptr().cast_mut(), len: part.len() });
-    // SAFETY: `events` and `flight` live and stay as they are until `finish_sends`, or until the process ends.
-    unsafe { wire.send(to, Kind::Body, superstep, &memory, to)? };
+    let bytes = out.wanted_bytes();
+    if bytes > 0 {
+        answer.reserve(bytes);
+        let memory = [Iov { base: answer.base(), len: bytes }];
+        // SAFETY: it is looked at only when all have come.
+        unsafe { wire.post(from, Kind::Reply, superstep, &memory)? };
+    }
+    for wanted in &out.gets_apart {
+        let memory = [Iov { base: wanted.into, len: wanted.len }];
+        // SAFETY: the program gave it until the end of the superstep (`bsp_hpget`), and that waits for all of this kind.
+        unsafe { wire.post(from, Kind::ApartReply, superstep, &memory)? };
+    }
     Ok(())
 }
 
-/// Waits until the engine has no memory any more to send from.
-fn finish_sends(process: &mut Process) -> Result<(), Trouble> {
+fn send_body(process: &mut Process, to: usize, events: &[u8], out: &Outgoing, superstep: u64) -> Result<(), Trouble> {
     let Some(wire) = &mut process.wire else { return Ok(()) };
-    while wire.is_sending() {
-        wire.turn()?;
-    }
-    wire.take_sent();
+    let memory = parts(events, out).map(|part| Iov { base: part.as_ptr().cast_mut(), len: part.len() });
+    // SAFETY: events and flights of even and odd supersteps stay as they are until `wait_sent`, two supersteps later.
+    unsafe { wire.send(to, Kind::Body, superstep, &memory, Hold::of(superstep))? };
     Ok(())
 }
 
-/// The memory here that a process means.
-fn target(process: &Process, run: &Run) -> Result<*mut u8, Malformed> {
-    const WRONG: Malformed = Malformed("it names memory that is not registered");
-    let (base, size) = process.registry.area(run.slot, process.pid()).ok_or(WRONG)?;
-    let end = run.offset.checked_add(run.len).ok_or(WRONG)?;
-    if size == NULL_AREA || end > size {
-        return Err(WRONG);
-    }
-    Ok((base + run.offset as usize) as *mut u8)
-}
-
-/// What these gets ask for.
-fn reply(process: &Process, gets: &[u8]) -> Result<Vec<u8>, Malformed> {
-    let mut out = Vec::new();
-    for run in Runs::gets(gets) {
-        let (run, _) = run?;
-        let at = target(process, &run)?;
-        // SAFETY: the program registered this memory (`bsp_push_reg`); it lives until it is deregistered.
-        out.extend_from_slice(unsafe { std::slice::from_raw_parts(at, run.len as usize) });
-    }
-    Ok(out)
-}
-
-fn apply(process: &Process, puts: &[u8]) -> Result<(), Malformed> {
-    for run in Runs::puts(puts) {
-        let (run, data) = run?;
-        let at = target(process, &run)?;
-        // SAFETY: the program registered this memory, and does not look at it now.
-        unsafe { at.copy_from(data.as_ptr(), data.len()) };
+fn send_apart(process: &mut Process, to: usize, out: &Outgoing, superstep: u64) -> Result<(), Trouble> {
+    let Some(wire) = &mut process.wire else { return Ok(()) };
+    for source in &out.puts_apart {
+        let memory = [Iov { base: source.into, len: source.len }];
+        // SAFETY: the program leaves it as it is until the end of the superstep (`bsp_hpput`), and that waits for it.
+        unsafe { wire.send(to, Kind::Apart, superstep, &memory, Hold::Program)? };
     }
     Ok(())
 }
 
-/// What all do alike: registrations and the size of tags.
-fn agree(process: &mut Process, arrived: &[Arrived<'_>]) -> Result<(), Trouble> {
-    if arrived.iter().all(|a| a.events.is_empty()) {
+/// Own messages stay until the end of the next superstep, as all others do.
+fn keep_own_letters(process: &mut Process, out: &Outgoing, side: usize) {
+    let (own, letters) = (&mut process.bodies[side][process.pid], out.letters.bytes());
+    own.reserve(letters.len());
+    // SAFETY: it has room for them, and nobody else has it now.
+    unsafe { own.base().copy_from_nonoverlapping(letters.as_ptr(), letters.len()) };
+}
+
+/// Runs that are put and travel alone: into the memory they are for.
+fn await_apart(process: &mut Process, from: usize, arrived: &Arrived<'_>, superstep: u64) -> Result<(), Trouble> {
+    if arrived.puts_apart == 0 {
         return Ok(());
     }
-    let mut all: Vec<Vec<Event>> = Vec::with_capacity(arrived.len());
-    for (from, a) in arrived.iter().enumerate() {
-        let events = a.events.as_chunks::<EVENT_BYTES>().0.iter().map(Event::decode).collect::<Option<Vec<_>>>();
-        all.push(events.ok_or(Trouble::Bad(from, Malformed("it names an unknown call")))?);
+    for run in Runs::puts(arrived.puts) {
+        let (run, _) = run.map_err(|e| Trouble::Bad(from, e))?;
+        if run.apart {
+            let at = effects::target(process, &run).map_err(|e| Trouble::Bad(from, e))?;
+            let memory = [Iov { base: at, len: run.len as usize }];
+            let Some(wire) = &mut process.wire else { return Ok(()) };
+            // SAFETY: the program registered this memory, and does not look at it until the superstep has ended, which waits for all of this kind.
+            unsafe { wire.post(from, Kind::Apart, superstep, &memory)? };
+        }
     }
-    let views: Vec<&[Event]> = all.iter().map(Vec::as_slice).collect();
-    process.registry.agree(&views).map_err(|d| Trouble::Wrong(about(&d)))?;
-    process.forget_cache();
     Ok(())
 }
 
-fn about(d: &Disagreement<Place>) -> String {
-    let nth = d.nth + 1;
-    let there = |event: Event| match event {
-        Event::TagSize(bytes) => format!("bsp_set_tagsize to {bytes}"),
-        other => other.name().to_owned(),
+fn send_reply(
+    process: &mut Process,
+    to: usize,
+    arrived: &Arrived<'_>,
+    reply: &mut [u8],
+    superstep: u64,
+) -> Result<(), Trouble> {
+    for run in Runs::gets(arrived.gets) {
+        let (run, _) = run.map_err(|e| Trouble::Bad(to, e))?;
+        if run.apart {
+            let at = effects::target(process, &run).map_err(|e| Trouble::Bad(to, e))?;
+            let memory = [Iov { base: at, len: run.len as usize }];
+            let Some(wire) = &mut process.wire else { return Ok(()) };
+            // SAFETY: the program registered this memory, and changes nothing there until the superstep has ended, which waits for it.
+            unsafe { wire.send(to, Kind::ApartReply, superstep, &memory, Hold::Program)? };
+        }
+    }
+    let Some(wire) = process.wire.as_mut().filter(|_| !reply.is_empty()) else { return Ok(()) };
+    if reply.len() <= COPIED_BYTES {
+        return Ok(wire.send_copy(to, Kind::Reply, superstep, &[reply])?);
+    }
+    let memory = [Iov { base: reply.as_mut_ptr(), len: reply.len() }];
+    // SAFETY: flights stay as they are until `wait_sent`, two supersteps later.
+    unsafe { wire.send(to, Kind::Reply, superstep, &memory, Hold::of(superstep))? };
+    Ok(())
+}
+
+fn begin_entry(process: &Process) -> (Entry, Carried) {
+    let called_ns = process.begun.elapsed().as_nanos() as u64;
+    let entry = Entry { begun_ns: process.left_ns, called_ns, met_ns: called_ns, ..Entry::default() };
+    (entry, process.wire.as_ref().map(|wire| wire.carried()).unwrap_or_default())
+}
+
+/// Bytes of payload to others, and from them.
+fn moved(pid: usize, arrived: &[Arrived<'_>], flights: &[Outgoing]) -> (u64, u64) {
+    let runs = |runs: Runs<'_>| runs.filter_map(Result::ok).map(|(run, _)| run.len).sum::<u64>();
+    let mut moved = (0, 0);
+    for (_, (there, out)) in arrived.iter().zip(flights).enumerate().filter(|(other, _)| *other != pid) {
+        moved.0 += runs(Runs::puts(out.puts.bytes())) + out.letters.payload + runs(Runs::gets(there.gets));
+        moved.1 += runs(Runs::puts(there.puts)) + there.payload + runs(Runs::gets(out.gets.bytes()));
+    }
+    moved
+}
+
+fn end_entry(
+    process: &mut Process,
+    (mut entry, before): (Entry, Carried),
+    moved: (u64, u64),
+    (heads, theirs): (&[Head], &[Head]),
+    place: Place,
+) {
+    let pid = process.pid();
+    let others = |heads: &[Head]| {
+        let others = heads.iter().enumerate().filter(|(other, _)| *other != pid);
+        others.filter(|(_, h)| h.body() > h.events).count() as u32
     };
-    let (here, place) = match d.here {
-        Some((event, place)) => (there(event), place),
-        None => ("no more of them".to_owned(), Place::UNKNOWN),
-    };
-    let theirs = d.there.map_or_else(|| "no more of them".to_owned(), there);
-    format!(
-        "{place}the processes differ in their {nth}th call of bsp_push_reg, bsp_pop_reg and bsp_set_tagsize of this superstep: here {here}, process {} {theirs}; all must call the same in the same order, for the same memory",
-        d.pid
-    )
+    (entry.out_partners, entry.in_partners) = (others(heads), others(theirs));
+    entry.letters = heads.iter().enumerate().filter(|(to, _)| *to != pid).map(|(_, h)| h.letter_count).sum();
+    (entry.out_bytes, entry.in_bytes) = moved;
+    entry.carried = since(&before, &process.wire.as_ref().map(|wire| wire.carried()).unwrap_or_default());
+    entry.ended_ns = process.begun.elapsed().as_nanos() as u64;
+    process.left_ns = entry.ended_ns;
+    if let Some(ledger) = &mut process.ledger {
+        ledger.add(place.text().unwrap_or("unknown"), entry);
+    }
 }

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_engine::{
-    Class, Completion, DownReason, Endpoint, EngineError, Iov, MAX_INJECT_BYTES, OpError, OpKind, Queue, RecvOp,
-    SendMode, SendOp,
+    Carried, Class, Completion, DownReason, Endpoint, EngineError, Iov, MAX_INJECT_BYTES, OpError, OpKind, Queue,
+    RecvOp, SendMode, SendOp,
 };
 
 /// Completions taken at once.
@@ -28,14 +28,37 @@ pub enum Kind {
     Reply = 3,
     /// The end of all, with a text for people.
     News = 4,
+    /// A run that is put, and travels alone.
+    Apart = 5,
+    /// A run that was got, and travels alone.
+    ApartReply = 6,
 }
 
 /// How many kinds there are.
-const KINDS: usize = 5;
+const KINDS: usize = 7;
 /// The kind of a send's completion, which has none.
 const SENT: u64 = KINDS as u64;
 /// Of the news of the end.
 const TOLD: u64 = SENT + 2;
+
+/// Whose memory a send is from, and so who waits until it is free again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// This library's, of even supersteps, ...
+    Even = 0,
+    /// ... and of odd ones: it is needed again two supersteps later.
+    Odd = 1,
+    /// The program's: it is free at the end of the superstep.
+    Program = 2,
+}
+
+impl Hold {
+    /// The library's, of a superstep.
+    #[must_use]
+    pub fn of(superstep: u64) -> Hold {
+        if superstep.is_multiple_of(2) { Hold::Even } else { Hold::Odd }
+    }
+}
 
 impl Kind {
     /// The first message of a superstep.
@@ -74,10 +97,8 @@ pub struct Wire {
     firsts: [Vec<usize>; 2],
     /// The superstep whose first messages are awaited, or have come.
     awaits: Option<u64>,
-    /// Sends whose memory is still the engine's.
-    sending: usize,
-    /// Those that have ended since somebody asked, by their numbers.
-    sent: Vec<usize>,
+    /// Sends whose memory is still the engine's, by whose it is.
+    sending: [usize; 3],
     news: Box<[u8; NEWS_BYTES]>,
 }
 
@@ -97,8 +118,7 @@ impl Wire {
             posted: [0; KINDS],
             firsts,
             awaits: None,
-            sending: 0,
-            sent: Vec::new(),
+            sending: [0; 3],
             news: Box::new([0; NEWS_BYTES]),
         };
         wire.listen()?;
@@ -159,7 +179,7 @@ impl Wire {
         self.accepted(to, |endpoint| unsafe { endpoint.send(&op) })
     }
 
-    /// Sends; `number` is told by [`Wire::take_sent`] when the memory is free again.
+    /// Sends from memory that is free again when [`Wire::wait_sent`] has returned.
     ///
     /// # Errors
     /// [`WireError`].
@@ -172,35 +192,28 @@ impl Wire {
         kind: Kind,
         superstep: u64,
         memory: &[Iov],
-        number: usize,
+        hold: Hold,
     ) -> Result<(), WireError> {
-        let op = self.send_op(to, kind, superstep, memory, Some(number));
+        let op = self.send_op(to, kind, superstep, memory, Some(hold));
         // SAFETY: passed on from the caller.
         self.accepted(to, |endpoint| unsafe { endpoint.send(&op) })?;
-        self.sending += 1;
+        self.sending[hold as usize] += 1;
         Ok(())
     }
 
-    fn send_op<'a>(
-        &self,
-        to: usize,
-        kind: Kind,
-        superstep: u64,
-        memory: &'a [Iov],
-        number: Option<usize>,
-    ) -> SendOp<'a> {
+    fn send_op<'a>(&self, to: usize, kind: Kind, superstep: u64, memory: &'a [Iov], hold: Option<Hold>) -> SendOp<'a> {
         SendOp {
             peer: self.peers[to],
             class: Class::Tagged,
             tag: superstep << 8 | kind as u64,
             data: None,
             memory,
-            mode: if number.is_none() { SendMode::Inject } else { SendMode::Transmit },
+            mode: if hold.is_none() { SendMode::Inject } else { SendMode::Transmit },
             copy: false,
-            report: number.is_some(),
+            report: hold.is_some(),
             // Of a copied one only a failure is told, and maybe much later.
-            context: number.unwrap_or(to),
-            user: SENT + u64::from(number.is_none()),
+            context: to << 2 | hold.map_or(0, |hold| hold as usize),
+            user: SENT + u64::from(hold.is_none()),
         }
     }
 
@@ -221,15 +234,21 @@ impl Wire {
         self.awaits = Some(superstep);
     }
 
-    /// Whether the engine has memory to send from.
-    #[must_use]
-    pub fn is_sending(&self) -> bool {
-        self.sending > 0
+    /// Waits until the engine has no memory of this owner any more to send from.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn wait_sent(&mut self, hold: Hold) -> Result<(), WireError> {
+        while self.sending[hold as usize] > 0 {
+            self.turn()?;
+        }
+        Ok(())
     }
 
-    /// The numbers of sends whose memory is free again.
-    pub fn take_sent(&mut self) -> std::vec::Drain<'_, usize> {
-        self.sent.drain(..)
+    /// What went over the wire so far.
+    #[must_use]
+    pub fn carried(&self) -> Carried {
+        self.endpoint.carried()
     }
 
     /// How long the first message of a process was.
@@ -269,15 +288,13 @@ impl Wire {
             Ok(()) if is_receive => self.received(c),
             Ok(()) => {
                 if c.user == SENT {
-                    self.sending -= 1;
-                    self.sent.push(c.context);
+                    self.sending[c.context & 3] -= 1;
                 }
                 Ok(())
             }
             Err(OpError::PeerDown(reason)) if c.user == Kind::News as u64 => Err(WireError::Other(reason.to_string())),
             Err(OpError::PeerDown(reason)) => {
-                // Which send it was is all that a number tells; the process is among those that receives wait for.
-                let pid = if is_receive || c.user > SENT { c.context } else { usize::MAX };
+                let pid = if is_receive { c.context } else { c.context >> 2 };
                 Err(WireError::Gone { pid, reason })
             }
             Err(error) => Err(WireError::Other(format!("a message failed: {error}"))),
@@ -317,7 +334,7 @@ impl Wire {
         let memory = [Iov { base: text.as_ptr().cast_mut(), len: end }];
         let mut open = 0;
         for pid in others.filter(|pid| *pid != self.own && *pid < self.peers.len()) {
-            let mut op = self.send_op(pid, Kind::News, 0, &memory, Some(pid));
+            let mut op = self.send_op(pid, Kind::News, 0, &memory, Some(Hold::Program));
             (op.mode, op.copy, op.user) = (SendMode::Acknowledged, true, TOLD);
             // SAFETY: copied before this returns. Who cannot be told is gone, or finds out by itself.
             open += usize::from(unsafe { self.endpoint.send(&op) }.is_ok());

@@ -1,6 +1,7 @@
 //! The conformance suite: the C programs of `tests/c`, each of which shows one behaviour, compiled as C and as C++ and run with 1 to 8 processes on every carrier.
 //!
-//! A program says of itself, in comments of its first lines: `p:` the numbers of processes, `fails:` that all processes are to end with an error whose line contains this text, `env:` what to set.
+//! A program says of itself, in comments of its first lines: `p:` the numbers of processes, `fails:` and `also:` that all processes are to end with one line of error
+//! that contains these texts, `says:` what is printed of a program that does not fail, `env:` what to set.
 
 mod common;
 
@@ -16,7 +17,8 @@ const BETWEEN: [usize; 2] = [2, 3];
 #[derive(Default)]
 struct Wanted {
     processes: Option<Vec<usize>>,
-    fails: Option<String>,
+    fails: Vec<String>,
+    says: Vec<String>,
     env: Vec<(String, String)>,
 }
 
@@ -28,8 +30,10 @@ impl Wanted {
             let line = line.trim_start_matches("/*").trim_end_matches("*/").trim();
             if let Some(numbers) = line.strip_prefix("p:") {
                 wanted.processes = Some(numbers.split_whitespace().map(|n| n.parse().expect("a number")).collect());
-            } else if let Some(text) = line.strip_prefix("fails:") {
-                wanted.fails = Some(text.trim().to_owned());
+            } else if let Some(text) = line.strip_prefix("fails:").or_else(|| line.strip_prefix("also:")) {
+                wanted.fails.push(text.trim().to_owned());
+            } else if let Some(text) = line.strip_prefix("says:") {
+                wanted.says.push(text.trim().to_owned());
             } else if let Some((name, value)) = line.strip_prefix("env:").and_then(|pair| pair.split_once('=')) {
                 wanted.env.push((name.trim().to_owned(), value.trim().to_owned()));
             }
@@ -52,16 +56,16 @@ fn run(source: &Path, carrier: &str) -> Result<(), Failed> {
                 job = job.env(name, value);
             }
             let ended = job.run();
-            let told = ended.told();
-            match &wanted.fails {
-                None if ended.all_well() => {}
-                None => return Err(format!("{p} processes: {told}").into()),
-                Some(text) => {
-                    let lines = ended.errors();
-                    if ended.none_well() && lines.len() == 1 && lines[0].contains(text.as_str()) {
-                        continue;
-                    }
-                    return Err(format!("{p} processes: not just one line with '{text}': {told}").into());
+            let (told, lines) = (ended.told(), ended.errors());
+            if wanted.fails.is_empty() {
+                let all_said = wanted.says.iter().all(|text| lines.iter().any(|line| line.contains(text.as_str())));
+                if !ended.all_succeeded() || !all_said || (wanted.says.is_empty() && !lines.is_empty()) {
+                    return Err(format!("{p} processes: {told}").into());
+                }
+            } else {
+                let one = lines.len() == 1 && wanted.fails.iter().all(|text| lines[0].contains(text.as_str()));
+                if !ended.none_well() || !one {
+                    return Err(format!("{p} processes: not just one line with {:?}: {told}", wanted.fails).into());
                 }
             }
         }

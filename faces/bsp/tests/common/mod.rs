@@ -189,9 +189,9 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// In good order, without a word to standard error.
-    pub fn all_well(&self) -> bool {
-        self.status.iter().all(|s| s.is_some_and(|s| s.success())) && self.errors().is_empty()
+    /// In good order.
+    pub fn all_succeeded(&self) -> bool {
+        self.status.iter().all(|s| s.is_some_and(|s| s.success()))
     }
 
     /// All ended by themselves, with an error.
