@@ -15,7 +15,7 @@ use crate::process::{run_quiet, run_shown};
 /// The profile of the command where it is only used, not shipped: without optimising across crates, which takes longer than all else.
 const QUICK: &str = "quick";
 
-/// Builds the release provider, BMI's library and a command into `target/weir/{bin,lib}`, and puts their manual pages into `share/man`, where
+/// Builds the release provider, the libraries of BMI and BSPlib and a command into `target/weir/{bin,lib}`, and puts their manual pages into `share/man`, where
 /// man(1) finds them beside a `bin` on the path. The provider is as it is shipped, since it is measured.
 ///
 /// # Errors
@@ -25,6 +25,7 @@ pub fn build(paths: &Paths) -> Result<()> {
     provider(paths)?;
     run_shown(paths.cargo().args(["build", "--release", "-p", "weir-bmi"]))?;
     put(&paths.target.join("release/libweir_bmi.so"), &paths.bmi())?;
+    bsp(paths)?;
     // Not quietly: Cargo's own lines are the progress of these minutes.
     run_shown(paths.cargo().args(["build", "--profile", QUICK, "-p", "weir"]))?;
     let weir = paths.dist().join("bin/weir");
@@ -39,6 +40,17 @@ pub fn build(paths: &Paths) -> Result<()> {
 pub fn provider(paths: &Paths) -> Result<()> {
     run_shown(paths.cargo().args(["build", "--release", "-p", "weir-fabric"]))?;
     put(&paths.target.join("release/libweir_fi.so"), &paths.provider())
+}
+
+/// Builds BSPlib and puts it, with what compilers need, into `target/weir/{lib,include}`.
+///
+/// # Errors
+/// If it does not build.
+pub fn bsp(paths: &Paths) -> Result<()> {
+    run_shown(paths.cargo().args(["build", "--release", "-p", "weir-bsp"]))?;
+    put(&paths.target.join("release/libweir_bsp.so"), &paths.dist().join(tree::BSP))?;
+    put(&paths.root.join("include/bsp.h"), &paths.dist().join(tree::BSP_HEADER))?;
+    tree::write(&paths.dist().join(tree::BSP_PKGCONFIG), &tree::pkgconfig(paths)?)
 }
 
 /// A new file under the old name: running programs keep the one they have mapped.
@@ -68,7 +80,20 @@ pub fn install(paths: &Paths, options: &InstallOptions) -> Result<()> {
     let origin = Origin::find(paths);
     eprintln!("building the provider and command as they are shipped (five to eight minutes on two cores)...");
     let mut cargo = paths.cargo();
-    cargo.args(["build", "--profile", tree::SHIPPED, "--locked", "-p", "weir-fabric", "-p", "weir-bmi", "-p", "weir"]);
+    cargo.args([
+        "build",
+        "--profile",
+        tree::SHIPPED,
+        "--locked",
+        "-p",
+        "weir-fabric",
+        "-p",
+        "weir-bmi",
+        "-p",
+        "weir-bsp",
+        "-p",
+        "weir",
+    ]);
     run_shown(cargo.env("WEIR_COMMIT", origin.commit_or_nothing()))?;
     let built = paths.target.join(tree::SHIPPED);
     let staged = tempfile::tempdir().context("no folder for temporary files")?;

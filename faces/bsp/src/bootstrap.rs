@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use weir_job::launch::{Job, Launcher};
+use weir_job::launch::{Job, Launcher, Limits};
 use weir_job::{Env, KEY_BYTES};
 
 /// How processes of a job find each other.
@@ -75,8 +75,6 @@ pub fn find() -> Result<Box<dyn Bootstrap>, String> {
     Ok(Box::new(Launched(job)))
 }
 
-/// All have come by then.
-const MEETING: Duration = Duration::from_secs(60);
 /// They are looked for so often.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -86,6 +84,8 @@ struct Folder {
     size: usize,
     folder: PathBuf,
     round: usize,
+    /// All have come by then.
+    patience: Duration,
 }
 
 impl Folder {
@@ -100,19 +100,27 @@ impl Folder {
         if rank >= size {
             return Err(format!("WEIR_BSP_RANK: {rank} is not below WEIR_BSP_SIZE, {size}"));
         }
-        Ok(Some(Folder { rank, size, folder: folder.into(), round: 0 }))
+        let limits = Limits::from_env(&Env::from_process()).map_err(|e| e.to_string())?;
+        Ok(Some(Folder { rank, size, folder: folder.into(), round: 0, patience: limits.others }))
     }
 
     fn name(&self, rank: usize) -> String {
         format!("{}.{rank}", self.round)
     }
 
-    fn read(&self, path: &Path, since: Instant) -> Result<Vec<u8>, String> {
+    fn read(&self, rank: usize, since: Instant) -> Result<Vec<u8>, String> {
+        let path = self.folder.join(self.name(rank));
         loop {
-            match fs::read(path) {
+            match fs::read(&path) {
                 Ok(said) => return Ok(said),
-                Err(e) if e.kind() == ErrorKind::NotFound && since.elapsed() < MEETING => sleep(LOOK),
-                Err(e) => return Err(format!("WEIR_BSP_MEET: {}: {e}", path.display())),
+                Err(e) if e.kind() != ErrorKind::NotFound => {
+                    return Err(format!("WEIR_BSP_MEET: {}: {e}", path.display()));
+                }
+                Err(_) if since.elapsed() > self.patience => {
+                    let seconds = self.patience.as_secs();
+                    return Err(format!("process {rank} has not come within {seconds} s (WEIR_LAUNCH_TIMEOUT)"));
+                }
+                Err(_) => sleep(LOOK),
             }
         }
     }
@@ -135,7 +143,7 @@ impl Bootstrap for Folder {
             .and_then(|()| fs::rename(&unfinished, &here))
             .map_err(|e| format!("WEIR_BSP_MEET: {}: {e}", here.display()))?;
         let since = Instant::now();
-        let all = (0..self.size).map(|rank| self.read(&self.folder.join(self.name(rank)), since)).collect();
+        let all = (0..self.size).map(|rank| self.read(rank, since)).collect();
         self.round += 1;
         all
     }

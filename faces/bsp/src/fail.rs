@@ -13,7 +13,7 @@ pub const EXIT_CODE: i32 = 1;
 /// Time for the news to arrive.
 const LEAVING: Duration = Duration::from_millis(250);
 /// Who is not the first to tell waits so long for the news of who is.
-const OTHERS_TELL: Duration = Duration::from_millis(500);
+const OTHERS_TELL: Duration = Duration::from_secs(2);
 
 /// Prints a line of a process.
 pub fn say(pid: Option<usize>, text: &str) {

@@ -82,6 +82,18 @@ The exit code is the launcher's; 1 if none was started, 2 if the command line is
     /// Start ranks on this machine and serve them
     #[command(hide = true)]
     RunRanks(RanksArgs),
+    /// Compile a program for Weir's own interfaces: bsp.h
+    #[command(after_help = "Examples:
+  weir cc -O2 program.c -o program; weir run -n 4 ./program
+  weir cc -c part.c                    without -c, -S or -E it links, too
+  weir cc program.cpp -o program       the compiler is that of the files' language: CC, CXX or FC, else cc, c++ or gfortran
+  weir cc --show                       the words that are added, for a makefile
+  cc program.c $(pkg-config --cflags --libs weir-bsp)   the same without it
+
+All words are handed to the compiler as they are; what is added stands behind them: where the header is, where the library is (also when the
+program runs), and its name. Both are looked for beside this program, then in /usr/local and /usr; WEIR_PREFIX names another place, with
+include/bsp.h and lib/libweir-bsp.so. The exit code is the compiler's.")]
+    Cc(CcArgs),
     /// Show the provider, the MPIs found, the job's key, the interfaces chosen and what can carry messages
     #[command(after_help = "Examples:
   weir info
@@ -287,6 +299,16 @@ pub struct RunArgs {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct CcArgs {
+    /// Show the command instead of running it
+    #[arg(long)]
+    pub show: bool,
+    /// Words for the compiler
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD")]
+    pub words: Vec<OsString>,
 }
 
 #[derive(Debug, clap::Args)]

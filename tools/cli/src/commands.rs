@@ -12,7 +12,9 @@ use weir_job::Env;
 use crate::args::{Args, Command, DoctorArgs, EXIT_FAILED, EnvArgs, Output, StatArgs};
 use crate::doctor::Severity;
 use crate::mpi::Kind;
-use crate::{bmi, carriers, change, doctor, environment, interfaces, local, mpi, pages, provider, run, settings, stat};
+use crate::{
+    bmi, carriers, change, compile, doctor, environment, interfaces, local, mpi, pages, provider, run, settings, stat,
+};
 
 /// Does what the command line asks; returns the exit code.
 ///
@@ -24,6 +26,7 @@ pub fn run(args: Args) -> Result<u8> {
         Command::Env(args) => print_env(&env, &args),
         Command::Run(args) => run::run(&env, args),
         Command::RunRanks(args) => local::run_ranks(&env, args),
+        Command::Cc(args) => compile::run(&env, &args),
         Command::Info(output) => info(&env, &output),
         Command::Doctor(args) => diagnose(&env, &args),
         Command::Stat(args) => show_counters(&args),
@@ -261,10 +264,11 @@ fn man(dir: Option<&Path>) -> Result<u8> {
 }
 
 /// The pages written by hand.
-const WRITTEN: [(&str, &str); 3] = [
+const WRITTEN: [(&str, &str); 4] = [
     ("weir-emulate.1", include_str!("../../../docs/man/weir-emulate.1")),
     ("fi_weir.7", include_str!("../../../docs/man/fi_weir.7")),
     ("weir-bmi.7", include_str!("../../../docs/man/weir-bmi.7")),
+    ("weir-bsp.7", include_str!("../../../docs/man/weir-bsp.7")),
 ];
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod bmi;
 mod carriers;
 mod change;
 mod commands;
+mod compile;
 mod doctor;
 mod environment;
 mod interfaces;

@@ -199,6 +199,7 @@ pub fn of_this_machine(paths: &Paths, report: &mut dyn FnMut(&str, &Ended)) -> R
         (paths.dist().join(tree::PROGRAM), "weir"),
         (paths.provider(), "libweir_fi.so"),
         (paths.bmi(), "libweir_bmi.so"),
+        (paths.dist().join(tree::BSP), "libweir_bsp.so"),
     ] {
         let to = built.join(to);
         tree::copy(&from, &to)?;

@@ -13,7 +13,7 @@ use crate::paths::Paths;
 use crate::process::run_quiet;
 
 /// What packages are made from.
-const ROOTS: [&str; 3] = ["weir", "weir-fabric", "weir-bmi"];
+const ROOTS: [&str; 4] = ["weir", "weir-fabric", "weir-bmi", "weir-bsp"];
 /// The machine they are for.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 /// How licence files begin.

@@ -24,9 +24,8 @@ const PLUGINS: &str = "usr/lib/x86_64-linux-gnu/wireshark/plugins";
 /// If there is no dpkg-deb, or a library has no package that is known.
 pub fn make(origin: &Origin, staged: &Path, root: &Path, out: &Path) -> Result<()> {
     lay_out(origin, staged, root)?;
-    let needs = [tree::PROGRAM, tree::PROVIDER, tree::BMI[0].1].map(|file| elf::needs(&staged.join(file)));
-    let [program, provider, bmi] = needs;
-    let depends = depends(&[program?, provider?, bmi?])?;
+    let needs = [tree::PROGRAM, tree::PROVIDER, tree::BMI[0].1, tree::BSP].map(|file| elf::needs(&staged.join(file)));
+    let depends = depends(&needs.into_iter().collect::<Result<Vec<_>>>()?)?;
     let mut sums = String::new();
     let mut bytes = 0;
     for file in tree::files(root)? {

@@ -24,6 +24,12 @@ pub const BMI: [(&str, &str); 3] = [
     ("include/bmi.h", "include/bmi.h"),
     ("packaging/weir-bmi.pc", "lib/pkgconfig/weir-bmi.pc"),
 ];
+/// BSPlib: where linkers look, ...
+pub const BSP: &str = "lib/libweir-bsp.so";
+/// ... and where compilers and pkg-config do.
+pub const BSP_HEADER: &str = "include/bsp.h";
+/// The same.
+pub const BSP_PKGCONFIG: &str = "lib/pkgconfig/weir-bsp.pc";
 /// Texts and bills.
 pub const DOC: &str = "share/doc/weir";
 /// For Wireshark.
@@ -35,7 +41,9 @@ pub const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/weir.fish"),
 ];
 /// Files that are as they are in the project.
-const AS_THEY_ARE: [(&str, &str); 8] = [
+const AS_THEY_ARE: [(&str, &str); 10] = [
+    ("include/bsp.h", BSP_HEADER),
+    ("include/bsp.f90", "share/weir/bsp.f90"),
     ("tools/wireshark/weir.lua", DISSECTOR),
     ("packaging/modulefiles/weir.lua", "share/weir/modulefiles/weir.lua"),
     ("packaging/modulefiles/weir.tcl", "share/weir/modulefiles/weir"),
@@ -61,6 +69,8 @@ pub fn stage(paths: &Paths, origin: &Origin, built: &Path, root: &Path) -> Resul
     for (from, to) in rest {
         copy(&paths.root.join(from), &root.join(to))?;
     }
+    copy(&built.join("libweir_bsp.so"), &root.join(BSP))?;
+    write(&root.join(BSP_PKGCONFIG), &pkgconfig(paths)?)?;
     for (from, to) in AS_THEY_ARE {
         copy(&paths.root.join(from), &root.join(to))?;
     }
@@ -76,6 +86,16 @@ pub fn stage(paths: &Paths, origin: &Origin, built: &Path, root: &Path) -> Resul
     write(&root.join(DOC).join("third-party-licences.txt"), &crates::licence_texts(&crates)?)?;
     write(&root.join(DOC).join("weir.cdx.json"), &crates::bill_of_materials(paths, origin, &crates)?)?;
     plain_modes(root)
+}
+
+/// What pkg-config is told, of this version.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn pkgconfig(paths: &Paths) -> Result<String> {
+    let file = paths.root.join("packaging/pkgconfig/weir-bsp.pc");
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(text.replace("@VERSION@", env!("CARGO_PKG_VERSION")))
 }
 
 /// Modes that do not depend on who built it.

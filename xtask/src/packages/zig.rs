@@ -32,7 +32,7 @@ pub fn folders(paths: &Paths) -> Vec<(String, &'static str)> {
     ]
 }
 
-/// Builds both products for the oldest glibc; returns the folder they are in.
+/// Builds the products for the oldest glibc; returns the folder they are in.
 ///
 /// # Errors
 /// If Zig cannot be had or they do not build.
@@ -67,12 +67,12 @@ pub fn build(paths: &Paths, origin: &Origin) -> Result<PathBuf> {
     command.env("CFLAGS", c.join(" "));
     let (major, minor) = OLDEST_GLIBC;
     command.args(["zigbuild", "--locked", "--profile", SHIPPED, "--target", &format!("{TARGET}.{major}.{minor}")]);
-    run_shown(command.args(["-p", "weir-fabric", "-p", "weir-bmi", "-p", "weir"]))
+    run_shown(command.args(["-p", "weir-fabric", "-p", "weir-bmi", "-p", "weir-bsp", "-p", "weir"]))
         .context("building for old systems failed")?;
     Ok(built(paths))
 }
 
-/// The folder that [`build`] leaves both in.
+/// The folder that [`build`] leaves them in.
 pub fn built(paths: &Paths) -> PathBuf {
     paths.target.join(TARGET).join(SHIPPED)
 }

@@ -4,8 +4,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
-use std::thread::sleep;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -78,16 +78,21 @@ pub fn compile_with(source: &Path, compiler: &str, options: &[&str], suffix: &st
 /// Processes that are to be started.
 pub struct Job {
     program: PathBuf,
+    started: usize,
     size: usize,
-    args: Vec<String>,
     env: Vec<(String, String)>,
-    limit: Duration,
 }
 
 impl Job {
     /// So many of a program.
     pub fn new(program: &Path, size: usize) -> Job {
-        Job { program: program.to_owned(), size, args: Vec::new(), env: Vec::new(), limit: LIMIT }
+        Job { program: program.to_owned(), started: size, size, env: Vec::new() }
+    }
+
+    /// They are told to be so many, of which the last ones do not come.
+    pub fn of_size(mut self, size: usize) -> Job {
+        self.size = size;
+        self
     }
 
     /// With this set.
@@ -96,26 +101,20 @@ impl Job {
         self
     }
 
-    /// With this argument.
-    pub fn arg(mut self, arg: &str) -> Job {
-        self.args.push(arg.to_owned());
-        self
-    }
-
     /// Starts them.
     pub fn start(self) -> Running {
         let meeting = tempfile::tempdir().expect("a folder");
-        let children = (0..self.size)
-            .map(|rank| {
-                let mut command = Command::new(&self.program);
-                command.args(&self.args).envs(self.env.iter().map(|(n, v)| (n, v)));
-                command.env("WEIR_KEY", "0123456789abcdef".repeat(4)).env("WEIR_BSP_MEET", meeting.path());
-                command.env("WEIR_BSP_RANK", rank.to_string()).env("WEIR_BSP_SIZE", self.size.to_string());
-                command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-                Some(command.spawn().expect("the program starts"))
-            })
-            .collect();
-        Running { children, meeting, limit: self.limit }
+        let start = |rank: usize| {
+            let mut command = Command::new(&self.program);
+            command.env("WEIR_KEY", "0123456789abcdef".repeat(4)).env("WEIR_BSP_MEET", meeting.path());
+            command.env("WEIR_BSP_RANK", rank.to_string()).env("WEIR_BSP_SIZE", self.size.to_string());
+            command.envs(self.env.iter().map(|(n, v)| (n, v)));
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = command.spawn().expect("the program starts");
+            let said = [heard(child.stdout.take()), heard(child.stderr.take())];
+            One { child, said, status: None }
+        };
+        Running { all: (0..self.started).map(start).collect(), meeting }
     }
 
     /// Starts them and waits for all.
@@ -124,58 +123,95 @@ impl Job {
     }
 }
 
+/// What comes out of a pipe, as it comes.
+struct Heard {
+    text: Arc<Mutex<Vec<u8>>>,
+    thread: JoinHandle<()>,
+}
+
+fn heard(from: Option<impl Read + Send + 'static>) -> Heard {
+    let text = Arc::new(Mutex::new(Vec::new()));
+    let to = text.clone();
+    let thread = std::thread::spawn(move || {
+        let (mut from, mut some) = (from.expect("piped"), [0; 4096]);
+        while let Ok(n @ 1..) = from.read(&mut some) {
+            to.lock().expect("whole").extend_from_slice(&some[..n]);
+        }
+    });
+    Heard { text, thread }
+}
+
+impl Heard {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.text.lock().expect("whole")).into_owned()
+    }
+}
+
+struct One {
+    child: Child,
+    said: [Heard; 2],
+    status: Option<ExitStatus>,
+}
+
 /// Processes that run.
 pub struct Running {
-    children: Vec<Option<Child>>,
+    all: Vec<One>,
     meeting: TempDir,
-    limit: Duration,
 }
 
 impl Running {
-    /// The system's number of one.
-    pub fn id(&self, rank: usize) -> i32 {
-        self.children[rank].as_ref().map_or(0, |child| child.id() as i32)
+    /// Where they meet.
+    pub fn meeting(&self) -> &Path {
+        self.meeting.path()
     }
 
-    /// Waits for all; those that do not end are killed, and count as such.
-    pub fn wait(mut self) -> Ended {
-        let readers: Vec<_> = self
-            .children
-            .iter_mut()
-            .flatten()
-            .map(|child| {
-                let (out, err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
-                let read = |mut from: Box<dyn Read + Send>| {
-                    std::thread::spawn(move || {
-                        let mut text = Vec::new();
-                        let _ = from.read_to_end(&mut text);
-                        String::from_utf8_lossy(&text).into_owned()
-                    })
-                };
-                (read(Box::new(out)), read(Box::new(err)))
-            })
-            .collect();
+    /// Sends a signal to one.
+    pub fn signal(&self, rank: usize, signal: i32) {
+        // SAFETY: a child that was not waited for: nobody else has its number.
+        unsafe { libc::kill(self.all[rank].child.id() as i32, signal) };
+    }
+
+    /// Waits until the first `n` have printed this.
+    pub fn until_said(&self, n: usize, text: &str) -> Result<(), String> {
         let since = Instant::now();
-        let mut status: Vec<Option<ExitStatus>> = vec![None; self.children.len()];
-        while status.iter().any(Option::is_none) && since.elapsed() < self.limit {
-            for (child, status) in self.children.iter_mut().zip(&mut status) {
-                if status.is_none() {
-                    *status = child.as_mut().and_then(|child| child.try_wait().ok().flatten());
-                }
+        while self.all.iter().take(n).any(|one| !one.said[0].text().contains(text)) {
+            if since.elapsed() > LIMIT {
+                return Err(format!("'{text}' was not said"));
             }
             sleep(LOOK);
         }
-        for (child, _) in self.children.iter_mut().zip(&status).filter(|(_, s)| s.is_none()) {
-            if let Some(child) = child {
-                let _ = child.kill();
-                let _ = child.wait();
+        Ok(())
+    }
+
+    /// Waits for all; those that do not end are killed, and count as such.
+    pub fn wait(self) -> Ended {
+        let all: Vec<usize> = (0..self.all.len()).collect();
+        self.wait_for(&all)
+    }
+
+    /// Waits for these; all others, and those that do not end, are killed.
+    pub fn wait_for(mut self, ranks: &[usize]) -> Ended {
+        let since = Instant::now();
+        while ranks.iter().any(|rank| self.all[*rank].status.is_none()) && since.elapsed() < LIMIT {
+            for one in self.all.iter_mut().filter(|one| one.status.is_none()) {
+                one.status = one.child.try_wait().ok().flatten();
             }
+            sleep(LOOK);
         }
-        let said = readers
-            .into_iter()
-            .map(|(out, err)| (out.join().unwrap_or_default(), err.join().unwrap_or_default()))
-            .collect();
-        drop(self.meeting);
+        for one in self.all.iter_mut().filter(|one| one.status.is_none()) {
+            let _ = one.child.kill();
+            let _ = one.child.wait();
+        }
+        let (mut status, mut said) = (Vec::new(), Vec::new());
+        for one in self.all {
+            let [out, err] = one.said.map(|heard| {
+                let text = heard.text.clone();
+                let _ = heard.thread.join();
+                String::from_utf8_lossy(&text.lock().expect("whole")).into_owned()
+            });
+            status.push(one.status);
+            said.push((out, err));
+        }
         Ended { status, said }
     }
 }

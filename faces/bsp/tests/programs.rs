@@ -1,0 +1,194 @@
+//! Programs beyond one behaviour each: the header in all dialects, Fortran, computing while messages come, ledger and trace, days on which something goes wrong.
+
+mod common;
+
+use common::{Job, Lang, compile, compile_with, include};
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+}
+
+fn program(name: &str) -> Result<PathBuf, String> {
+    compile(&source(&format!("more/{name}.c")), Lang::C)
+}
+
+fn sure(holds: bool, told: &str) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(told.into()) }
+}
+
+/// Programs of 1998, of MulticoreBSP, and of today compile without a warning, as C and as C++ of all ages.
+fn the_header_compiles_in_all_dialects() -> Result<(), Failed> {
+    let cases: [(&str, &[&str]); 13] = [
+        ("cc", &["-std=c89"]),
+        ("cc", &["-std=c99"]),
+        ("cc", &["-std=c11"]),
+        ("cc", &["-std=c17", "-DMODERN"]),
+        ("cc", &["-std=c99", "-DBSP_CLASSIC"]),
+        ("cc", &["-std=c11", "-DBSP_CLASSIC"]),
+        ("cc", &["-std=c11", "-DBSP_NO_PLACES"]),
+        ("cc", &["-std=c89", "-DBSP_NO_PLACES"]),
+        ("c++", &["-x", "c++", "-std=c++98"]),
+        ("c++", &["-x", "c++", "-std=c++11", "-DMODERN"]),
+        ("c++", &["-x", "c++", "-std=c++17", "-DMODERN"]),
+        ("c++", &["-x", "c++", "-std=c++20", "-DMODERN"]),
+        ("c++", &["-x", "c++", "-std=c++17", "-DBSP_CLASSIC"]),
+    ];
+    for (compiler, options) in cases {
+        let mut command = Command::new(compiler);
+        command.args(options).args(["-Wall", "-Wextra", "-pedantic", "-Werror", "-c", "-o", "/dev/null", "-I"]);
+        let output = command.arg(include()).arg(source("more/dialects.c")).output()?;
+        sure(output.status.success(), &format!("{compiler} {options:?}: {}", String::from_utf8_lossy(&output.stderr)))?;
+    }
+    let wrong = Command::new("cc")
+        .args(["-DWRONG", "-c", "-o", "/dev/null", "-I"])
+        .arg(include())
+        .arg(source("more/dialects.c"))
+        .output()?;
+    sure(!wrong.status.success(), "a pointer to short is no pointer to a size")
+}
+
+fn fortran_programs_use_the_module() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let module = include().join("bsp.f90");
+    let modules = ["-std=f2018", "-Wall", "-Wextra", "-Werror", "-c", "-o", "bsp.o"];
+    let output = Command::new("gfortran").current_dir(folder.path()).args(modules).arg(module).output()?;
+    sure(output.status.success(), &String::from_utf8_lossy(&output.stderr))?;
+    let object = folder.path().join("bsp.o").display().to_string();
+    let modules = format!("-I{}", folder.path().display());
+    let program = compile_with(&source("ring.f90"), "gfortran", &["-std=f2018", &modules, &object], "f")?;
+    for p in [1, 3] {
+        let ended = Job::new(&program, p).env("WEIR_CARRIER", "shm").run();
+        sure(ended.all_succeeded() && ended.said[0].0.trim() == p.to_string(), &ended.told())?;
+    }
+    Ok(())
+}
+
+/// A process that computes without a call is no hindrance to what others send it: they go on.
+fn arrivals_are_taken_in_while_the_program_computes() -> Result<(), Failed> {
+    for carrier in ["shm", "udp", "tcp"] {
+        let ended = Job::new(&program("computes")?, 2).env("WEIR_CARRIER", carrier).run();
+        sure(ended.all_succeeded() && ended.errors().is_empty(), &format!("{carrier}: {}", ended.told()))?;
+    }
+    Ok(())
+}
+
+fn settings_change_the_way_and_not_the_outcome() -> Result<(), Failed> {
+    let program = compile(&source("c/random.c"), Lang::C)?;
+    for (name, value) in [
+        ("WEIR_BSP_ORDER", "ascending"),
+        ("WEIR_BSP_ORDER", "random"),
+        ("WEIR_BSP_HP_BYTES", "1"),
+        ("WEIR_BSP_HP_BYTES", "1G"),
+        ("WEIR_FAULTS", "loss=3%,dup=1%"),
+    ] {
+        let ended = Job::new(&program, 4).env(name, value).run();
+        sure(ended.all_succeeded() && ended.errors().is_empty(), &format!("{name}={value}: {}", ended.told()))?;
+    }
+    let wrong = Job::new(&program, 1).env("WEIR_BSP_ORDER", "best").run();
+    let text = "WEIR_BSP_ORDER: 'best' is none of latin, ascending, random";
+    sure(wrong.none_well() && wrong.errors().len() == 1 && wrong.errors()[0].contains(text), &wrong.told())?;
+    let unknown = Job::new(&program, 2).env("WEIR_BSP_CHEK", "1").run();
+    let lines = unknown.errors();
+    sure(unknown.all_succeeded() && lines.len() == 1 && lines[0].contains("WEIR_BSP_CHEK"), &unknown.told())
+}
+
+fn the_ledger_has_a_line_for_each_superstep_and_the_trace_opens() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let (ledger, trace) = (folder.path().join("ledger.jsonl"), folder.path().join("trace.json"));
+    let program = compile(&source("c/put.c"), Lang::C)?;
+    let job = Job::new(&program, 3).env("WEIR_BSP_LEDGER", &ledger.display().to_string());
+    let ended = job.env("WEIR_TRACE", &trace.display().to_string()).run();
+    sure(ended.all_succeeded() && ended.errors().is_empty(), &ended.told())?;
+    let text = std::fs::read_to_string(&ledger)?;
+    let lines: Vec<serde_json::Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    sure(lines[0]["weir_bsp_ledger"] == 1 && lines[0]["processes"] == 3, &text)?;
+    // Three processes, two bsp_sync and bsp_end.
+    sure(lines.len() == 10, &text)?;
+    let puts: Vec<_> = lines.iter().filter(|line| line["superstep"] == 1).collect();
+    for (pid, line) in puts.iter().enumerate() {
+        let numbers = ["begun_ns", "called_ns", "met_ns", "ended_ns"].map(|name| line[name].as_u64());
+        sure(numbers.is_sorted() && line["pid"] == pid, &line.to_string())?;
+        sure(line["out_bytes"] == 8 && line["in_bytes"] == 8 && line["out_partners"] == 2, &line.to_string())?;
+        sure(line["place"] == "put.c:19", &line.to_string())?;
+    }
+    let trace: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&trace)?)?;
+    let events = trace["traceEvents"].as_array().map_or(0, Vec::len);
+    sure(events == 3 * (1 + 3 * 3) + 1, &trace.to_string())
+}
+
+/// One process ends by a signal: all others end with it, one of them says why, and nothing is left.
+fn a_killed_process_ends_all() -> Result<(), Failed> {
+    for carrier in ["shm", "udp", "tcp"] {
+        for victim in [0, 2] {
+            let job = Job::new(&program("waits")?, 3).env("WEIR_CARRIER", carrier).env("WEIR_PEER_TIMEOUT_MS", "1500");
+            let running = job.start();
+            running.until_said(3, "ready")?;
+            running.signal(victim, libc::SIGKILL);
+            let ended = running.wait();
+            let lines = ended.errors();
+            let others_failed =
+                ended.status.iter().enumerate().all(|(pid, s)| pid == victim || s.is_some_and(|s| s.code() == Some(1)));
+            let text = format!("process {victim} is gone, without bsp_end");
+            sure(
+                others_failed && lines.len() == 1 && lines[0].contains(&text),
+                &format!("{carrier}: {}", ended.told()),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// One that is stopped is given up in bounded time by the others. (On one host the system knows that it lives: by packets it is silent.)
+fn a_frozen_process_ends_all_others() -> Result<(), Failed> {
+    let job = Job::new(&program("waits")?, 3).env("WEIR_CARRIER", "udp").env("WEIR_PEER_TIMEOUT_MS", "1500");
+    let running = job.start();
+    running.until_said(3, "ready")?;
+    running.signal(1, libc::SIGSTOP);
+    let ended = running.wait_for(&[0, 2]);
+    sure([0, 2].iter().all(|pid| ended.status[*pid].is_some_and(|s| s.code() == Some(1))), &ended.told())?;
+    sure(ended.errors().iter().any(|line| line.contains("process 1 is gone")), &ended.told())
+}
+
+fn processes_that_do_not_come_are_not_waited_for_for_ever() -> Result<(), Failed> {
+    let ended = Job::new(&program("waits")?, 2).env("WEIR_LAUNCH_TIMEOUT", "1").of_size(3).run();
+    sure(ended.none_well() && ended.errors().iter().all(|line| line.contains("process 2 has not come")), &ended.told())
+}
+
+fn another_program_in_the_job_is_refused() -> Result<(), Failed> {
+    let running = Job::new(&program("waits")?, 1).of_size(2).start();
+    let (unfinished, whole) = (running.meeting().join("1.part"), running.meeting().join("0.1"));
+    std::fs::write(&unfinished, "weir-bsp\n1\n0.0.9\n2\n0\nhost")?;
+    std::fs::rename(unfinished, whole)?;
+    let ended = running.wait();
+    sure(ended.none_well() && ended.errors()[0].contains("process 1 runs version 0.0.9 of the library"), &ended.told())
+}
+
+fn main() {
+    let fortran = Command::new("gfortran").arg("--version").output().is_ok();
+    let trials = vec![
+        Trial::test("the header compiles in all dialects", the_header_compiles_in_all_dialects),
+        Trial::test("Fortran programs use the module", fortran_programs_use_the_module).with_ignored_flag(!fortran),
+        Trial::test(
+            "arrivals are taken in while the program computes",
+            arrivals_are_taken_in_while_the_program_computes,
+        ),
+        Trial::test("settings change the way and not the outcome", settings_change_the_way_and_not_the_outcome),
+        Trial::test(
+            "the ledger has a line for each superstep, and the trace opens",
+            the_ledger_has_a_line_for_each_superstep_and_the_trace_opens,
+        ),
+        Trial::test("a killed process ends all", a_killed_process_ends_all),
+        Trial::test("a frozen process ends all others", a_frozen_process_ends_all_others),
+        Trial::test(
+            "processes that do not come are not waited for for ever",
+            processes_that_do_not_come_are_not_waited_for_for_ever,
+        ),
+        Trial::test("another version in the job is refused", another_program_in_the_job_is_refused),
+    ];
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(1);
+    libtest_mimic::run(&arguments, trials).exit();
+}
