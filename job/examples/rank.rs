@@ -39,9 +39,10 @@ fn run() -> Result<(), LaunchError> {
             ("end", _) => job.take().map_or(Ok(()), Job::finalize)?,
             ("abort", Some(job)) => {
                 let code = i32::try_from(number).unwrap_or(1);
-                if !job.abort(code, "as it was told to")? {
+                if !job.shows_abort() {
                     eprintln!("rank {rank} aborts as it was told to");
                 }
+                job.abort(code, "as it was told to")?;
                 exit(code);
             }
             ("sleep", _) => std::thread::sleep(Duration::from_millis(number)),

@@ -2,110 +2,22 @@
 //!
 //! The examples `launch` and `rank` are the launcher and the program.
 
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::io::Read;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-/// Nothing here takes long; a machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// By this variable the processes of one test are found.
-const MARK: &str = "WEIR_TEST_MARK";
+use common::{Launch, ended, example, kill, text};
 
-fn example(name: &str) -> PathBuf {
-    let me = std::env::current_exe().unwrap();
-    me.ancestors().nth(2).unwrap().join("examples").join(name)
-}
-
-/// A launch of some ranks, known by its mark.
-struct Launch {
-    mark: String,
-    command: Command,
-}
-
-impl Launch {
-    fn new(test: &str, words: &[&str], steps: &[&str]) -> Self {
-        let mark = format!("{test}-{}", std::process::id());
-        let mut command = Command::new(example("launch"));
-        command.args(words).arg(example("rank")).args(steps).env(MARK, &mark);
-        for (name, _) in std::env::vars() {
-            if ["WEIR_JOB", "WEIR_LAUNCH", "PMI", "SLURM", "OMPI_"].iter().any(|other| name.starts_with(other)) {
-                command.env_remove(name);
-            }
-        }
-        Self { mark, command }
-    }
-
-    fn output(mut self) -> Output {
-        let output = self.command.stdin(Stdio::null()).output().unwrap();
-        assert_eq!(self.left(), Vec::<i32>::new(), "processes are left behind");
-        output
-    }
-
-    /// The processes of this launch that run, except those that have ended and wait for their parent.
-    fn left(&self) -> Vec<i32> {
-        let wanted = format!("{MARK}={}", self.mark);
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            let variables = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-            if variables.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
-                && !is_over(&entry.path())
-            {
-                found.push(pid);
-            }
-        }
-        found
-    }
-
-    fn nothing_is_left(&self) {
-        let begin = Instant::now();
-        while !self.left().is_empty() {
-            assert!(begin.elapsed() < PATIENCE, "left behind: {:?}", self.left());
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    /// Starts it, and waits until every rank has printed its line.
-    fn started(&mut self, ranks: usize) -> Child {
-        let mut child =
-            self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        for _ in 0..ranks {
-            assert!(lines.next().unwrap().contains("all data are right"));
-        }
-        // What is printed later finds no reader, and nothing is.
-        child
-    }
-}
-
-fn is_over(process: &Path) -> bool {
-    let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+fn launch(test: &str, words: &[&str], steps: &[&str]) -> Launch {
+    let mut command = Command::new(example("launch"));
+    command.args(words);
+    Launch::new(test, command, steps)
 }
 
 /// What the launcher itself said.
 fn said(output: &Output) -> Vec<String> {
     text(&output.stderr).lines().filter_map(|line| line.strip_prefix("weir: ")).map(String::from).collect()
-}
-
-fn ended(child: &mut Child) -> Option<i32> {
-    let begin = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.code();
-        }
-        assert!(begin.elapsed() < PATIENCE, "the launcher goes on");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn kill(pid: i32, signal: &str) {
-    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
 /// The processes of a launch: guard, launcher, then the others.
@@ -123,7 +35,7 @@ fn family(launch: &Launch, guard: &Child) -> (i32, i32, Vec<i32>) {
 
 #[test]
 fn ranks_exchange_meet_and_leave() {
-    let output = Launch::new("meet", &["-n", "9"], &["who", "exchange", "fence", "exchange", "end"]).output();
+    let output = launch("meet", &["-n", "9"], &["who", "exchange", "fence", "exchange", "end"]).output();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let lines = text(&output.stdout);
     assert_eq!(lines.matches("all data are right").count(), 18, "{lines}");
@@ -134,7 +46,7 @@ fn ranks_exchange_meet_and_leave() {
 #[test]
 fn all_ranks_have_the_same_key_and_two_jobs_have_different_ones() {
     let keys = || {
-        let output = Launch::new("keys", &["-n", "3"], &["key", "end"]).output();
+        let output = launch("keys", &["-n", "3"], &["key", "end"]).output();
         let mut lines: Vec<String> = text(&output.stdout).lines().map(String::from).collect();
         lines.dedup();
         assert_eq!(lines.len(), 1, "{lines:?}");
@@ -146,28 +58,28 @@ fn all_ranks_have_the_same_key_and_two_jobs_have_different_ones() {
 
 #[test]
 fn an_abort_ends_all_with_one_message_and_its_code() {
-    let output = Launch::new("abort", &["-n", "4"], &["exchange", "2/abort:5", "sleep:600000"]).output();
+    let output = launch("abort", &["-n", "4"], &["exchange", "2/abort:5", "sleep:600000"]).output();
     assert_eq!(output.status.code(), Some(5));
     assert_eq!(text(&output.stderr), "weir: rank 2 aborted the job (code 5): as it was told to\n");
 }
 
 #[test]
 fn the_first_that_fails_gives_the_exit_code() {
-    let output = Launch::new("fails", &["-n", "4"], &["3/exit:9", "fence", "end"]).output();
+    let output = launch("fails", &["-n", "4"], &["3/exit:9", "fence", "end"]).output();
     assert_eq!(output.status.code(), Some(9));
     assert_eq!(said(&output), ["rank 3 ended with exit code 9"]);
 }
 
 #[test]
 fn a_rank_that_is_killed_ends_all() {
-    let output = Launch::new("killed", &["-n", "4"], &["exchange", "1/kill", "fence", "end"]).output();
+    let output = launch("killed", &["-n", "4"], &["exchange", "1/kill", "fence", "end"]).output();
     assert_eq!(output.status.code(), Some(128 + 9));
     assert_eq!(said(&output), ["rank 1 was killed by signal 9 (SIGKILL)"]);
 }
 
 #[test]
 fn a_frozen_rank_is_named_after_the_limit_and_ended_too() {
-    let output = Launch::new("frozen", &["-n", "3", "--limit", "1"], &["exchange", "1/stop", "fence", "end"]).output();
+    let output = launch("frozen", &["-n", "3", "--limit", "1"], &["exchange", "1/stop", "fence", "end"]).output();
     assert_eq!(output.status.code(), Some(1));
     let said = said(&output);
     assert!(said.len() == 1 && said[0].contains("waited 1 s: rank 1 did not come"), "{said:?}");
@@ -175,24 +87,24 @@ fn a_frozen_rank_is_named_after_the_limit_and_ended_too() {
 
 #[test]
 fn a_rank_that_leaves_others_waiting_ends_all() {
-    let output = Launch::new("leaves", &["-n", "3"], &["0/exit:0", "fence", "end"]).output();
+    let output = launch("leaves", &["-n", "3"], &["0/exit:0", "fence", "end"]).output();
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output)[0].starts_with("rank 0 ended (exit code 0) without leaving the job"), "{:?}", said(&output));
-    let output = Launch::new("early", &["-n", "3"], &["0/end", "fence", "end"]).output();
+    let output = launch("early", &["-n", "3"], &["0/end", "fence", "end"]).output();
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output)[0].ends_with("rank 0 has left the job"), "{:?}", said(&output));
 }
 
 #[test]
 fn what_ranks_leave_running_is_ended_with_the_job() {
-    let output = Launch::new("child", &["-n", "2"], &["child", "exchange", "end"]).output();
+    let output = launch("child", &["-n", "2"], &["child", "exchange", "end"]).output();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
 #[test]
 fn lines_are_tagged_and_none_is_torn() {
     let steps = ["print:one", "print:two", "print:three", "end"];
-    let output = Launch::new("tags", &["-n", "5", "--tag-output"], &steps).output();
+    let output = launch("tags", &["-n", "5", "--tag-output"], &steps).output();
     let mut lines: Vec<String> = text(&output.stdout).lines().map(String::from).collect();
     lines.sort();
     let want = (0..5).flat_map(|rank| ["one", "three", "two"].map(|word| format!("[{rank}] rank {rank} of 5: {word}")));
@@ -201,7 +113,7 @@ fn lines_are_tagged_and_none_is_torn() {
 
 #[test]
 fn the_first_rank_has_the_standard_input() {
-    let mut launch = Launch::new("stdin", &["-n", "2"], &["read", "end"]);
+    let mut launch = launch("stdin", &["-n", "2"], &["read", "end"]);
     let mut child = launch.command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"for rank 0\n").unwrap();
     assert_eq!(ended(&mut child), Some(0));
@@ -213,7 +125,7 @@ fn the_first_rank_has_the_standard_input() {
 #[test]
 fn whichever_process_is_killed_nothing_is_left() {
     for victim in ["guard", "launcher", "a rank"] {
-        let mut launch = Launch::new(&victim.replace(' ', "-"), &["-n", "3"], &["child", "exchange", "sleep:600000"]);
+        let mut launch = launch(&victim.replace(' ', "-"), &["-n", "3"], &["child", "exchange", "sleep:600000"]);
         let mut child = launch.started(3);
         let (guard, launcher, ranks) = family(&launch, &child);
         assert_eq!(ranks.len(), 3, "{victim}");
@@ -233,7 +145,7 @@ fn whichever_process_is_killed_nothing_is_left() {
 
 #[test]
 fn a_signal_to_the_launcher_reaches_all_ranks() {
-    let mut launch = Launch::new("term", &["-n", "3"], &["exchange", "sleep:600000"]);
+    let mut launch = launch("term", &["-n", "3"], &["exchange", "sleep:600000"]);
     let mut child = launch.started(3);
     kill(i32::try_from(child.id()).unwrap(), "-TERM");
     assert_eq!(ended(&mut child), Some(128 + 15));

@@ -93,6 +93,8 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
         #[arg(default_value = "")]
         only: String,
     },
+    /// Run only the tests of real launchers: Hydra, PRRTE, and Slurm where it is installed
+    Launchers,
     /// Run only the tests of one binary under every MPI
     AnyMpi,
     /// Run only the tests of weir bench under every MPI, and without one
@@ -216,6 +218,7 @@ fn chore() -> ExitCode {
         Chore::EndToEnd { only } => suite::e2e(&paths, &only),
         Chore::ByCarrier { only } => suite::by_carrier(&paths, &only),
         Chore::AnyMpi => suite::any_mpi(&paths),
+        Chore::Launchers => suite::launchers_alone(&paths),
         Chore::Measured { agreement: true, .. } => agreement::run(&paths),
         Chore::Measured { only, program, .. } => suite::measured(&paths, program, &only),
         Chore::Packaged => suite::packaged(&paths),

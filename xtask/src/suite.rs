@@ -429,6 +429,7 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
     if let Err(error) = &world {
         tally.skip("end-to-end tests across hosts", &format!("{error:#}"));
     }
+    launchers(paths, tally);
     let mut note = tally.noting();
     let mut ran = any_mpi::run(paths, &mut note)
         .and_then(|()| measured::run(paths, &paths.dist().join("bin/weir"), "", &mut note))
@@ -449,6 +450,34 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
     if let Err(error) = ran {
         note("end-to-end tests", &Ended::Failed(format!("{error:#}")));
     }
+}
+
+/// Real launchers start ranks. Once more: when all tests ran, Hydra and PRRTE may not have been fetched yet.
+fn launchers(paths: &Paths, tally: &mut Tally) {
+    let begin = Instant::now();
+    let mut command = paths.cargo();
+    command.args(["test", "--workspace", "--test", "launchers"]).env("RUST_BACKTRACE", "0");
+    let outcome = match run_limited(&mut command, TESTING) {
+        Ok(outcome) => outcome,
+        Err(error) => return tally.note("launchers", &Err(format!("{error:#}")), begin.elapsed()),
+    };
+    let (passed, _, skipped) = count_results(&outcome.stdout);
+    what_was_ignored(&outcome.stdout, &outcome.stderr).iter().for_each(|line| println!("skipped {line}"));
+    tally.skipped += skipped;
+    let result = if outcome.ok() { Ok(()) } else { Err(format!("{}\n{}", outcome.cause(), tail(&outcome.stdout, 60))) };
+    tally.note(&format!("launchers: {passed} tests"), &result, begin.elapsed());
+}
+
+/// Runs the tests of launchers alone; returns whether nothing failed.
+///
+/// # Errors
+/// If the MPIs cannot be had.
+pub fn launchers_alone(paths: &Paths) -> Result<bool> {
+    mpi::set_up(paths)?;
+    let mut tally = Tally::default();
+    launchers(paths, &mut tally);
+    println!("{tally}");
+    Ok(tally.failed == 0)
 }
 
 /// Runs one set of end-to-end tests, which tell `note` of each as it ends; returns whether nothing failed.

@@ -214,8 +214,14 @@ impl Job {
         self.ask(|backend| backend.fence(), || ())
     }
 
+    /// Whether the launcher shows people what [`Job::abort`] is told. If not, the caller should, and before: a launcher may end this
+    /// process before that call returns.
+    pub fn shows_abort(&self) -> bool {
+        self.launcher.shows_abort()
+    }
+
     /// Asks the launcher to end all ranks, this one too, with exit code `code` where it can; returns without waiting for it, and
-    /// the caller ends its process. Returns whether the launcher shows `message` to people; if not, the caller should.
+    /// the caller ends its process. Returns [`Job::shows_abort`].
     ///
     /// # Errors
     /// If the launcher cannot be told; it will see this process end.

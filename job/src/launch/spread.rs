@@ -10,8 +10,12 @@ pub trait Kvs: Send {
     fn maxima(&self) -> (usize, usize);
     /// Keeps a value for all, who can get it after the next fence.
     fn put(&mut self, key: &str, value: &str) -> Result<(), LaunchError>;
-    /// Returns when all ranks have called it.
+    /// Returns when all ranks have called it, unless [`Kvs::fence_waits`] says otherwise.
     fn fence(&mut self) -> Result<(), LaunchError>;
+    /// Whether all launchers of this kind let nobody through a fence before all have come. Where not, [`Kvs::get`] waits.
+    fn fence_waits(&self) -> bool {
+        true
+    }
     /// What rank `from` put.
     fn get(&mut self, from: u32, key: &str) -> Result<String, LaunchError>;
     /// As [`Backend::abort`].
@@ -107,7 +111,7 @@ impl<K: Kvs> Backend for Spread<K> {
     }
 
     fn fence(&mut self) -> Result<(), LaunchError> {
-        self.kvs.fence()
+        if self.kvs.fence_waits() { self.kvs.fence() } else { self.exchange(&[]).map(drop) }
     }
 
     fn abort(&mut self, code: i32, message: &str) -> Result<(), LaunchError> {

@@ -153,6 +153,11 @@ impl Kvs for Pmi {
         self.channel.ask(&Command::new(name, &[]), answer, self.version, limit, "waiting for all ranks").map(drop)
     }
 
+    fn fence_waits(&self) -> bool {
+        // Hydra's version 2 answers a fence at once, and makes who gets what is not there yet wait instead.
+        self.version == Version::V1
+    }
+
     fn get(&mut self, from: u32, key: &str) -> Result<String, LaunchError> {
         let during = "an exchange";
         let space = self.space.clone();
@@ -164,7 +169,14 @@ impl Kvs for Pmi {
             Version::V2 => {
                 let from = from.to_string();
                 let pairs = [("jobid", space.as_str()), ("srcid", from.as_str()), ("key", key)];
-                self.ask(&Command::new("kvs-get", &pairs), "kvs-get-response", during)?
+                let (answer, limit) = ("kvs-get-response", self.limits.others);
+                self.channel.ask(
+                    &Command::new("kvs-get", &pairs),
+                    answer,
+                    Version::V2,
+                    limit,
+                    "waiting for all ranks",
+                )?
             }
         };
         let found = answer.get("found").is_none_or(|found| found.eq_ignore_ascii_case("true"));
