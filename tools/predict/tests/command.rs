@@ -705,7 +705,9 @@ fn the_published_machines_are_there_by_name() {
     // Two on a node of Perseus, four on the others: 2 is elsewhere on the first only. The least of an empty message.
     let (perseus, _folder) = run(pair, &["--machine", "perseus", "-n", "3", "--json", "--mode", "min"]);
     let json: Value = serde_json::from_str(&perseus.out).unwrap();
-    assert_eq!(json["predictions"][0]["median_s"].as_f64(), Some(160e-6), "{}", perseus.err);
+    // What varies is never nothing: a little above 160 us.
+    let least = json["predictions"][0]["median_s"].as_f64().unwrap();
+    assert!((160e-6..165e-6).contains(&least), "{least} {}", perseus.err);
     assert!(json["notices"].to_string().contains("published means"), "{}", json["notices"]);
     for name in ["orion", "apac", "sc"] {
         assert_eq!(run(pair, &["--machine", name, "-n", "3"]).0.code, 0, "{name}");
