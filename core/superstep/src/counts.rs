@@ -68,8 +68,8 @@ pub const COLUMN_MAX: u32 = 300;
 #[must_use]
 pub fn choose(p: u32) -> Exchange {
     match p {
-        0..=MATRIX_MAX => Exchange::Matrix,
-        ..=COLUMN_MAX => Exchange::Column,
+        _ if p <= MATRIX_MAX => Exchange::Matrix,
+        _ if p <= COLUMN_MAX => Exchange::Column,
         _ => Exchange::Sparse,
     }
 }
