@@ -24,6 +24,7 @@ mod stat;
 mod team;
 mod telling;
 mod trace;
+mod traffic;
 mod waiting;
 mod watch;
 mod watchdog;
@@ -39,6 +40,7 @@ pub use lock::{Guard, Lock};
 pub use open::job_key;
 pub use policy::{shares_memory, takes_bulk};
 pub use team::{Team, TeamError};
+pub use traffic::{Traffic, traffic};
 pub use weir_collective as collective;
 pub use weir_message::{INJECT_BYTES as MAX_INJECT_BYTES, MultiOrder, StreamBits, Totals};
 
@@ -747,17 +749,18 @@ impl Endpoint {
         if let Some(thread) = self.watchdog.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
             let _ = thread.join();
         }
-        let Ok(mut core) = shared.enter() else {
+        let ended = traffic::keep(shared, |core| {
+            if let Some(to) = &shared.stats {
+                stat::dump(core, to, &shared.diagnostics);
+            }
+            core.finished = true;
+            core.close_connections();
+            core.st.messages.forget_memory();
+        });
+        if ended.is_none() {
             // What is half changed is not touched any more, by nobody.
             shared.core.lock().finished = true;
-            return;
-        };
-        if let Some(to) = &shared.stats {
-            stat::dump(&core, to, &shared.diagnostics);
         }
-        core.finished = true;
-        core.close_connections();
-        core.st.messages.forget_memory();
     }
 
     /// Whether the endpoint is in order. To be asked by who waits and finds nothing: after a panic inside it nothing comes any more.

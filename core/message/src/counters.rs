@@ -10,6 +10,8 @@ pub struct Counters {
     pub eager_sends: u64,
     /// Messages sent by rendezvous.
     pub rendezvous_sends: u64,
+    /// Payload of messages sent, of remote writes and of remote reads asked for, bytes; operands of atomic operations are not in it.
+    pub payload_bytes: u64,
     /// Sends refused because a queue was full.
     pub refused_sends: u64,
     /// Receives posted.

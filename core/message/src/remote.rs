@@ -77,6 +77,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             Refused::accepted(&mut self.peers[op.peer].refused, charge.max(1));
         }
         self.counters.writes += 1;
+        self.counters.payload_bytes += len as u64;
         let source = self.source_of(&mut op.memory, len, copy);
         let mut s = Self::rma_state(&op, OpKind::Write, Role::Write, source, len as u64);
         s.charge = charge;
@@ -221,6 +222,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         if self.trace.on(2) {
             s.number = self.trace_rma(&op, "read", len);
         }
+        self.counters.payload_bytes += len;
         if len == 0 {
             self.finish_send(s, Ok(()));
             return Ok(());

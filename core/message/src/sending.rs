@@ -212,6 +212,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             self.sessions.send(now, op.peer, stream, &envelope, 0, NO_TOKEN, false)?;
             self.counters.rendezvous_sends += 1;
         }
+        self.counters.payload_bytes += len;
         self.peers[op.peer].streams.sent(stream, len);
         if self.trace.on(2) {
             let mseq = self.sessions.last_message(op.peer, false);

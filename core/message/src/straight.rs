@@ -88,6 +88,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     fn went(&mut self, op: &SendOp<M>, stream: u16) {
         let len = op.memory.len();
         self.counters.eager_sends += 1;
+        self.counters.payload_bytes += len;
         let peer = &mut self.peers[op.peer];
         peer.streams.sent(stream, len);
         if peer.refused.is_some() {

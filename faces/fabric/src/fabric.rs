@@ -73,6 +73,23 @@ pub static VERSION: LazyLock<CString> = LazyLock::new(|| {
     CString::new(text).unwrap_or_default()
 });
 
+/// What this process's endpoints have carried so far ([`weir_engine::Traffic::numbers`]), for who measures: writes at most `count` numbers to `out`, and returns how many there are.
+///
+/// # Safety
+/// `out` is null (then nothing is written), or `count` numbers may be written there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_carried(out: *mut u64, count: usize) -> usize {
+    guard::guard(0, || {
+        let numbers = weir_engine::traffic().numbers();
+        if !out.is_null() {
+            let count = count.min(numbers.len());
+            // SAFETY: the caller's promise; the numbers are as many as copied at least.
+            unsafe { ptr::copy_nonoverlapping(numbers.as_ptr(), out, count) };
+        }
+        numbers.len()
+    })
+}
+
 /// Entry point of a libfabric provider: libfabric calls it once after loading the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut c_void {

@@ -42,4 +42,4 @@ mod tests;
 mod transfer;
 mod wait;
 
-pub use fabric::{fi_prov_ini, weir_version};
+pub use fabric::{fi_prov_ini, weir_carried, weir_version};

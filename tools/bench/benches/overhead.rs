@@ -164,6 +164,7 @@ fn ten_million(c: &mut Criterion) {
             error_ns: 0.0,
             least_ns: 0.0,
             missed: Vec::new(),
+            carried: None,
         }
     };
     let measured = Measured {

@@ -76,7 +76,11 @@ pub fn starts(settings: &Settings, cells: &[Spec], earlier: Option<&Run>, fresh:
             }
             (Some(start), _) => Ok(Begun { start, fixed: true }),
             (None, Some(&start)) => Ok(Begun { start, fixed: true }),
-            (None, None) => Ok(Begun { start: usual.unwrap_or(fresh), fixed: false }),
+            // A size that is new to the run, of an operation that is not: one operation is begun in one way.
+            (None, None) => Ok(match of_operation(there, &spec.configuration()) {
+                Some(start) => Begun { start, fixed: true },
+                None => Begun { start: usual.unwrap_or(fresh), fixed: false },
+            }),
         }
     };
     cells.iter().map(begun).collect()
@@ -87,6 +91,15 @@ fn of_cell(there: &[Cell], configuration: &Configuration) -> Vec<StartSync> {
     let as_there = |start| Configuration { start, ..configuration.clone() };
     let same = there.iter().filter(|cell| cell.configuration == as_there(cell.configuration.start));
     same.map(|cell| cell.configuration.start).collect()
+}
+
+/// What a run's cells of this operation were begun by, whatever their size.
+fn of_operation(there: &[Cell], configuration: &Configuration) -> Option<StartSync> {
+    let is_it = |cell: &&Cell| {
+        cell.configuration.operation == configuration.operation
+            && cell.configuration.size_mode == configuration.size_mode
+    };
+    there.iter().find(is_it).map(|cell| cell.configuration.start)
 }
 
 /// What a run's collectives were begun by: by windows if any was, as single cells in which they did not work were begun by barriers.
@@ -204,6 +217,11 @@ mod tests {
         expected("reduce", StartSync::Window, false);
         expected("send", StartSync::None, true);
         expected("jacobi", StartSync::Barrier, true);
+        // A size that no launch had.
+        let larger: Vec<Spec> = planned(&["-t", "barrier,bcast", "-s", "64"]);
+        let begun = starts(&args(&[]).settings().unwrap(), &larger, Some(&run), StartSync::Barrier).unwrap();
+        let bcast = larger.iter().position(|c| c.operation.to_string() == "bcast").unwrap();
+        assert_eq!(begun[bcast], Begun { start: StartSync::Window, fixed: true });
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_clock::{Arrival, Plan};
-use weir_distribution::{StartSync, Warning};
+use weir_distribution::{Carried, StartSync, Warning};
 use weir_stats::stopping;
 
 use crate::budget::{Budget, Lost, PILOT};
+use crate::carried::{self, Tally};
 use crate::clock::Clock;
 use crate::collect::{self, Rules};
 use crate::error::{BenchError, Result};
@@ -43,6 +44,8 @@ pub struct Noted {
     pub least_ns: f32,
     /// Repetitions whose agreed start this rank missed.
     pub missed: Vec<u32>,
+    /// What carried its messages, if it could be counted.
+    pub carried: Option<Carried>,
 }
 
 /// What was wrong with starts that were agreed.
@@ -153,6 +156,7 @@ impl<M: Machine> Bench<'_, M> {
         let mut slots = Slots::default();
         let mut missed = Vec::new();
         let mut looked_at = 0;
+        let mut tally = Tally::new(self.m);
         let first = self.m.rank() == 0;
         let mut lead =
             first.then(|| Leader::new(spec, *budget, self.rules, self.may_fall_back, self.clock.now_ns(self.m)));
@@ -165,7 +169,9 @@ impl<M: Machine> Bench<'_, M> {
                 Order::Batch { count, windows } => {
                     let plan = windows.map(|(first_ns, width_ns)| Plan { first_ns, width_ns, count });
                     let first = slots.begin.len();
+                    let before = tally.before(self.m);
                     self.batch(spec, work, &mut slots, count as usize, plan.as_ref())?;
+                    tally.after(self.m, &before);
                     let mut word = self.word(&slots, first, plan.as_ref(), &mut missed);
                     if budget.relative_width.is_some() && is_time_to_look(slots.begin.len(), looked_at) {
                         looked_at = slots.begin.len();
@@ -180,12 +186,13 @@ impl<M: Machine> Bench<'_, M> {
                 }
                 Order::Afresh => {
                     slots = Slots::default();
+                    tally = Tally::new(self.m);
                     missed.clear();
                     looked_at = 0;
                 }
                 Order::Enough { why } => {
                     self.clock.again(self.m)?;
-                    let ranks = self.collect(spec, &slots, &missed)?;
+                    let ranks = self.collect(spec, &slots, &missed, tally.sum())?;
                     let measured = lead.as_ref().map(|lead| lead.measured(ranks, why, self.clock.now_ns(self.m)));
                     let again = match (&measured, &mut lead) {
                         (Some(measured), Some(lead)) => lead.again(collect::counted(spec, measured, self.rules)),
@@ -358,9 +365,12 @@ impl<M: Machine> Bench<'_, M> {
     }
 
     /// Everybody's notes, at rank 0.
-    fn collect(&mut self, spec: &Spec, slots: &Slots, missed: &[u32]) -> Result<Vec<Noted>> {
+    fn collect(&mut self, spec: &Spec, slots: &Slots, missed: &[u32], carried: Option<Carried>) -> Result<Vec<Noted>> {
         let active = spec.active().contains(&self.m.rank());
-        let noted = if active { self.noted(slots, missed.to_vec()) } else { Noted::default() };
+        let noted = match active {
+            true => Noted { carried, ..self.noted(slots, missed.to_vec()) },
+            false => Noted::default(),
+        };
         let bytes = noted.to_bytes();
         drop(noted);
         self.m.gather_read(bytes, Noted::from_bytes)
@@ -373,7 +383,7 @@ impl<M: Machine> Bench<'_, M> {
         self.clock.saw(error_ns);
         let lengths = slots.begin.iter().zip(&slots.end).map(|(&b, &e)| self.clock.length_ns(b, e));
         let (length_ns, least_ns) = (lengths.collect(), self.clock.least_ns() as f32);
-        Noted { begin_ns, end_ns, length_ns, error_ns: error_ns as f32, least_ns, missed }
+        Noted { begin_ns, end_ns, length_ns, error_ns: error_ns as f32, least_ns, missed, carried: None }
     }
 }
 
@@ -405,7 +415,9 @@ fn is_stall(missed: &[u32], end: usize) -> bool {
 }
 
 /// Two counts and two bounds.
-const HEAD_BYTES: usize = 24;
+const BOUNDS_END: usize = 24;
+/// And what was counted of carriers.
+const HEAD_BYTES: usize = BOUNDS_END + 8 * carried::NUMBERS;
 impl Noted {
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(24 * self.begin_ns.len() + 4 * self.missed.len() + HEAD_BYTES);
@@ -413,6 +425,7 @@ impl Noted {
         bytes.extend((self.missed.len() as u64).to_le_bytes());
         bytes.extend(self.error_ns.to_le_bytes());
         bytes.extend(self.least_ns.to_le_bytes());
+        bytes.extend(carried::to_numbers(self.carried).iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.begin_ns.iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.end_ns.iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.length_ns.iter().flat_map(|v| v.to_le_bytes()));
@@ -433,6 +446,8 @@ impl Noted {
         let (end, rest) = rest.split_at(8 * samples as usize);
         let (length, missed) = rest.split_at(8 * samples as usize);
         let word = |b: &[u8]| b.first_chunk().map_or([0; 8], |b| *b);
+        let counted: [u64; carried::NUMBERS] =
+            std::array::from_fn(|i| u64::from_le_bytes(word(&head[BOUNDS_END + 8 * i..])));
         Ok(Noted {
             begin_ns: begin.chunks_exact(8).map(|b| i64::from_le_bytes(word(b))).collect(),
             end_ns: end.chunks_exact(8).map(|b| i64::from_le_bytes(word(b))).collect(),
@@ -440,6 +455,7 @@ impl Noted {
             error_ns: head[16..].first_chunk().map_or(0.0, |b| f32::from_le_bytes(*b)),
             least_ns: head[20..].first_chunk().map_or(0.0, |b| f32::from_le_bytes(*b)),
             missed: missed.chunks_exact(4).filter_map(|b| b.first_chunk().map(|b| u32::from_le_bytes(*b))).collect(),
+            carried: carried::of_numbers(&counted),
         })
     }
 }
@@ -490,6 +506,7 @@ mod tests {
             error_ns: 12.5,
             least_ns: 0.5,
             missed: vec![1],
+            carried: Some(Carried { weir_bytes: 17, ..Carried::default() }),
         };
         let bytes = noted.to_bytes();
         assert_eq!(Noted::from_bytes(&bytes).unwrap(), noted);

@@ -246,6 +246,10 @@ pub fn cell(
     cell.stopped_by = Some(measured.why.clone());
     cell.measured = (repetitions * samples.active.len()) as u64;
     cell.clock_error_ns = Some(f64::from(worst));
+    cell.carried = measured.ranks.iter().filter_map(|noted| noted.carried).reduce(|mut sum, one| {
+        sum.add(&one);
+        sum
+    });
     if let Some(mut outliers) = boundary(&recorder, rules)? {
         kept.iter_mut().filter(|s| s.duration_ns > outliers.boundary_ns).for_each(|s| s.flags |= flags::OUTLIER);
         let (count, mut beside) = outliers_beside(&samples, &kept, outliers.boundary_ns, rules);

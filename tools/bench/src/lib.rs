@@ -12,6 +12,7 @@
 
 pub mod append;
 pub mod budget;
+pub mod carried;
 pub mod cell;
 pub mod clock;
 pub mod collect;

@@ -71,8 +71,8 @@ pub struct Report {
     pub complete: bool,
     /// Cells of the launch that were measured, and in which no sample counts.
     pub empty: usize,
-    /// Durations for fitting, by the place of a cell in `run.cells`.
-    durations: Vec<(usize, Vec<f64>)>,
+    /// Durations for fitting, by a cell's id.
+    durations: Vec<(u32, Vec<f64>)>,
     writer: Option<Writer>,
 }
 
@@ -81,6 +81,8 @@ pub struct Report {
 enum Go {
     Measure {
         time_ns: f64,
+        /// By barriers: at another size of the operation agreed starts did not work.
+        barrier: bool,
     },
     /// Rank 0 cannot go on.
     Fail(String),
@@ -220,13 +222,13 @@ pub fn launch_at<M: Machine>(
 pub fn fit(report: &mut Report, stop: &AtomicBool, watcher: &mut dyn Watcher) -> Result<bool> {
     let all = report.durations.len();
     let (mut whole, begun) = (true, Instant::now());
-    for (done, (place, durations)) in std::mem::take(&mut report.durations).into_iter().enumerate() {
+    for (done, (id, durations)) in std::mem::take(&mut report.durations).into_iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
             whole = false;
             break;
         }
         watcher.fitting(done, all, begun.elapsed().as_secs_f64() / done.max(1) as f64 * (all - done) as f64);
-        if let Some(cell) = report.run.cells.get_mut(place) {
+        if let Some(cell) = report.run.cells.iter_mut().find(|cell| cell.id == id) {
             cell.fits = collect::fits(durations, u64::from(cell.id));
         }
     }
@@ -296,7 +298,7 @@ struct Book {
     run: Run,
     launch: u32,
     writer: Option<Writer>,
-    durations: Vec<(usize, Vec<f64>)>,
+    durations: Vec<(u32, Vec<f64>)>,
     overhead_ns: f64,
     /// Time that measuring took, ns, and what it went to.
     took_ns: f64,
@@ -321,6 +323,16 @@ impl Book {
                 writer.run().launches.iter().filter(|l| l.number != self.launch).cloned().collect();
             let _ = writer.withdraw(self.launch, append::state_of(&before));
         }
+    }
+
+    /// Takes a cell out again.
+    fn remove(&mut self, id: u32) -> Result<()> {
+        if let Some(writer) = &mut self.writer {
+            writer.remove_cell(id).map_err(|error| BenchError::Told(error.to_string()))?;
+        }
+        self.run.cells.retain(|cell| cell.id != id);
+        self.durations.retain(|(cell, _)| *cell != id);
+        Ok(())
     }
 
     /// The launch's own cells.
@@ -398,7 +410,7 @@ fn nodes(facts: &[Facts], layout: &Layout, qualities: &[Quality]) -> Vec<Node> {
     (0..layout.count()).filter_map(first).map(describe).collect()
 }
 
-/// What carries the messages, as the environment says.
+/// What is to carry the messages, as the environment says.
 fn transport(about: &About) -> Transport {
     let prefixes = ["FI_", "OMPI_MCA_", "UCX_", "MPIR_CVAR_", "WEIR_"];
     let steers = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
@@ -482,16 +494,78 @@ fn measure_all<M: Machine>(
     desk: &Desk,
     watcher: &mut dyn Watcher,
 ) -> Result<bool> {
-    let args = &settings.args;
     let begun_ns = clock.now_ns(m);
-    let (mut shares, mut ended_ns) = (Shares::new(args.time * 1e9, cells.len()), begun_ns);
-    let mut failed: Option<String> = None;
-    for (done, (spec, begun)) in cells.iter().enumerate() {
-        let go = failed.take().map_or(Go::Measure { time_ns: shares.next_ns() }, Go::Fail);
-        let time_ns = match m.share(&go)? {
-            Go::Measure { time_ns } => time_ns,
+    let mut round = Round {
+        m,
+        settings,
+        cells,
+        clock,
+        layout,
+        seed,
+        stop,
+        desk,
+        watcher,
+        shares: Shares::new(settings.args.time * 1e9, cells.len()),
+        begun_ns,
+        ended_ns: begun_ns,
+        entered: vec![None; cells.len()],
+        done: 0,
+        planned: cells.len(),
+        failed: None,
+    };
+    for place in 0..cells.len() {
+        if !round.measure(place)? {
+            return Ok(false);
+        }
+    }
+    let again = m.share(&round.begun_otherwise())?;
+    round.planned += again.len();
+    for place in again {
+        if !round.measure(place)? {
+            return Ok(false);
+        }
+    }
+    match m.share(&round.failed)? {
+        Some(cause) => Err(BenchError::Told(cause)),
+        None => Ok(true),
+    }
+}
+
+/// The cells of a launch, one after the other. What says nothing else is rank 0's.
+struct Round<'a, M: Machine> {
+    m: &'a M,
+    settings: &'a Settings,
+    cells: &'a [(Spec, Begun)],
+    clock: &'a mut Clock,
+    layout: &'a Layout,
+    seed: u64,
+    stop: &'a AtomicBool,
+    desk: &'a Desk,
+    watcher: &'a mut dyn Watcher,
+    shares: Shares,
+    begun_ns: i64,
+    ended_ns: i64,
+    /// By place: the id of the cell that was entered, and how its repetitions were begun.
+    entered: Vec<Option<(u32, StartSync)>>,
+    done: usize,
+    planned: usize,
+    failed: Option<String>,
+}
+
+impl<M: Machine> Round<'_, M> {
+    /// Measures the cell at this place; false if somebody asked to stop. All ranks call it.
+    fn measure(&mut self, place: usize) -> Result<bool> {
+        let args = &self.settings.args;
+        let (planned, begun) = &self.cells[place];
+        let go = match self.failed.take() {
+            Some(cause) => Go::Fail(cause),
+            None => Go::Measure { time_ns: self.shares.next_ns(), barrier: self.needs_barrier(place) },
+        };
+        let (time_ns, barrier) = match self.m.share(&go)? {
+            Go::Measure { time_ns, barrier } => (time_ns, barrier),
             Go::Fail(cause) => return Err(BenchError::Told(cause)),
         };
+        let spec = &Spec { start: if barrier { StartSync::Barrier } else { planned.start }, ..planned.clone() };
         let budget = Budget {
             repetitions: args.reps.map(u64::from),
             time_ns,
@@ -503,36 +577,75 @@ fn measure_all<M: Machine>(
             warm_up: args.warm_up,
             percentile: args.outlier_percentile,
             multiplier: args.outlier_multiplier,
-            seed: seed ^ done as u64,
+            seed: self.seed ^ place as u64,
             counted: args.reps.map(u64::from),
         };
-        let outcome = Bench { m, clock, stop, may_fall_back: !begun.fixed, rules: &rules }.cell(spec, &budget)?;
-        let Outcomes::Done(measured) = outcome else { return Ok(false) };
+        let may_fall_back = !begun.fixed;
+        let mut bench = Bench { m: self.m, clock: &mut *self.clock, stop: self.stop, may_fall_back, rules: &rules };
+        let Outcomes::Done(measured) = bench.cell(spec, &budget)? else { return Ok(false) };
         // Shares, the progress and the books are rank 0's.
-        let Some(measured) = measured else { continue };
-        let entered = desk.with(|book| -> Result<Option<Cell>> {
-            enter(book, spec, &measured, &rules, &Pairs { layout, clock })?;
-            let begun_cell_ns = std::mem::replace(&mut ended_ns, clock.now_ns(m));
-            let took_ns = (ended_ns - begun_cell_ns) as f64;
+        if let Some(measured) = measured {
+            self.enter(place, spec, &measured, &rules, time_ns);
+        }
+        Ok(true)
+    }
+
+    /// Enters a cell into the books, in the place of one that was begun in another way.
+    fn enter(&mut self, place: usize, spec: &Spec, measured: &crate::cell::Measured, rules: &Rules, time_ns: f64) {
+        let (m, layout, clock) = (self.m, self.layout, &*self.clock);
+        let (begun_ns, shares, ended_ns) = (self.begun_ns, &mut self.shares, &mut self.ended_ns);
+        let before = self.entered[place].take();
+        let entered = self.desk.with(|book| -> Result<Option<Cell>> {
+            enter(book, spec, measured, rules, &Pairs { layout, clock })?;
+            if let Some((id, _)) = before {
+                book.remove(id)?;
+            }
+            let begun_cell_ns = std::mem::replace(ended_ns, clock.now_ns(m));
+            let took_ns = (*ended_ns - begun_cell_ns) as f64;
             shares.took(time_ns, took_ns);
-            book.lost.add(&measured.lost.of_cell(time_ns, measured.elapsed_ns, took_ns));
-            book.took_ns = (ended_ns - begun_ns) as f64;
+            match before {
+                Some(_) => book.lost.anew_ns += took_ns,
+                None => book.lost.add(&measured.lost.of_cell(time_ns, measured.elapsed_ns, took_ns)),
+            }
+            book.took_ns = (*ended_ns - begun_ns) as f64;
             Ok(book.run.cells.last().cloned())
         });
         match entered {
             Some(Ok(Some(cell))) => {
-                let elapsed_s = (ended_ns - begun_ns) as f64 / 1e9;
-                watcher.cell(&cell, done + 1, cells.len(), left_s(args, &shares, elapsed_s, done + 1, cells.len()));
+                self.done += 1;
+                self.entered[place] = Some((cell.id, cell.configuration.start));
+                let elapsed_s = (self.ended_ns - self.begun_ns) as f64 / 1e9;
+                let left = left_s(&self.settings.args, &self.shares, elapsed_s, self.done, self.planned);
+                self.watcher.cell(&cell, self.done, self.planned, left);
             }
             // Who has taken the books ends the program.
             Some(Ok(None)) | None => {}
             // The others wait for word before the next cell.
-            Some(Err(error)) => failed = Some(error.to_string()),
+            Some(Err(error)) => self.failed = Some(error.to_string()),
         }
     }
-    match m.share(&failed)? {
-        Some(cause) => Err(BenchError::Told(cause)),
-        None => Ok(true),
+
+    /// Whether a cell is to be begun by barriers because another one of its operation had to be.
+    fn needs_barrier(&self, place: usize) -> bool {
+        let (spec, begun) = &self.cells[place];
+        !begun.fixed
+            && spec.start == StartSync::Window
+            && self.fell_back().any(|other| other.operation == spec.operation)
+    }
+
+    /// The cells for which agreed starts did not work.
+    fn fell_back(&self) -> impl Iterator<Item = &Spec> {
+        let fell = |(cell, entered): &(&(Spec, Begun), &Option<(u32, StartSync)>)| {
+            cell.0.start == StartSync::Window && matches!(entered, Some((_, StartSync::Barrier)))
+        };
+        self.cells.iter().zip(&self.entered).filter(fell).map(|(cell, _)| &cell.0)
+    }
+
+    /// Cells begun at agreed starts before another one of their operation had to be begun by barriers: an operation of a launch is begun in one way,
+    /// else its sizes are no one curve.
+    fn begun_otherwise(&self) -> Vec<usize> {
+        let begun_by_windows = |place: &usize| matches!(self.entered[*place], Some((_, StartSync::Window)));
+        (0..self.cells.len()).filter(begun_by_windows).filter(|place| self.needs_barrier(*place)).collect()
     }
 }
 
@@ -570,7 +683,8 @@ fn enter(
     } else {
         book.run.cells.push(cell);
     }
-    book.durations.push((book.run.cells.len() - 1, collect::to_fit(&samples, rules.seed)));
+    let id = book.run.cells.last().map_or(0, |cell| cell.id);
+    book.durations.push((id, collect::to_fit(&samples, rules.seed)));
     Ok(())
 }
 
@@ -602,7 +716,8 @@ fn close(
     // Of a number of repetitions nobody said how long they may take.
     let asked_s = settings.args.reps.is_none().then_some(settings.args.time);
     let of_time = asked_s.and_then(|asked_s| warnings::of_time(asked_s, book.took_ns / 1e9, &book.lost));
-    let told: Vec<Warning> = of_overhead.into_iter().chain(of_time).chain(of_empty).collect();
+    let of_carriers = crate::carried::warning(&book.run, launch);
+    let told: Vec<Warning> = of_carriers.into_iter().chain(of_overhead).chain(of_time).chain(of_empty).collect();
     told.iter().for_each(|w| watcher.warning(w));
     let entry = book.launch();
     entry.state = if complete && empty.is_empty() { State::Complete } else { State::Stopped };

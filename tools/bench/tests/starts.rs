@@ -149,6 +149,16 @@ fn no_cell_of_a_busy_machine_ends_with_next_to_nothing_as_long_as_barriers_give_
         assert!(count >= 100, "{name} {} B, {:?}: {count} of {} repetitions", c.size_bytes, c.start, cell.repetitions);
     }
     assert!(run.cells.iter().any(|cell| cell.configuration.start == StartSync::Barrier), "nothing was planted");
+    // One operation is one curve: its sizes are begun in one way.
+    for cell in &run.cells {
+        let c = &cell.configuration;
+        let same = run.cells.iter().filter(|other| other.configuration.operation == c.operation);
+        assert!(
+            same.clone().count() == 3 && same.clone().all(|other| other.configuration.start == c.start),
+            "{}",
+            c.operation
+        );
+    }
     assert_eq!(run.state, State::Complete);
 }
 

@@ -29,7 +29,8 @@ const MAIN_EXAMPLES: &str = "Examples:
   weir run -n 4 ./program           run an MPI program over Weir
   eval $(weir env)                  or set the variables, then use mpiexec as always
   weir doctor                       find what is wrong
-  weir stat 12345                   counters of a running rank
+  weir ping node2                   try whether messages pass to another host
+  weir stat                         who uses Weir here; weir stat 12345: a rank's counters
   weir emulate --hosts 2 --loss 1% -- ./test.sh
   mpiexec -n 4 weir bench -o run1   measure time distributions
 
@@ -49,8 +50,13 @@ pub enum Command {
     #[command(after_help = "Examples:
   eval $(weir env)                                  sh, bash, zsh
   weir env --shell fish | source                    fish
+  eval `weir env --shell tcsh`                      csh, tcsh
   eval $(weir env --mpi openmpi); mpiexec -n 4 ./program
-  weir env --json")]
+  weir env --json
+
+Where no key or no provider can be had it says so on standard error, and what it prints makes eval
+fail: eval $(weir env) && mpiexec ... starts nothing then. Without a key the variables are set all the
+same, so that programs fail and say why, instead of running without Weir.")]
     Env(EnvArgs),
     /// Run a program over Weir, with the launcher of the MPI it was built with; one that uses Weir itself without an MPI's
     #[command(after_help = "Examples:
@@ -107,15 +113,20 @@ Which of them a running program uses for each peer, and why, weir stat tells (ca
     #[command(after_help = "Examples:
   weir doctor
   weir doctor ./program        also: which MPI the program needs, and whether mpiexec is that MPI's
+  weir doctor --hosts node1,node2,node3    also: whether messages pass between each two of them, as weir ping tries it
   weir doctor --json
 
 Each finding has a severity (ok, info, warning, error), a cause, and where there is one the command that repairs it.
 Processes that use Weir now are asked for their counters: whether their large messages go by TCP, or TCP is not answered.
 Exit code 1 if there is an error, else 0.")]
     Doctor(DoctorArgs),
+    /// Try whether messages pass between this host and another one, without any MPI
+    Ping(weir_ping::command::PingArgs),
     /// Show the counters of a running process, or of one that left them in a file
     #[command(after_help = "Examples:
+  weir stat                              the processes that use Weir here, with job, rank, what they sent and by what
   weir stat 12345
+  weir stat --job 12300                  all ranks here that mpiexec, process 12300, has started
   weir stat 12345 --every 1              what was counted in each second
   WEIR_STATS=/tmp/stat.%p mpiexec -n 2 ./program; weir stat --file /tmp/stat.12345
 
@@ -257,7 +268,7 @@ pub struct EnvArgs {
     /// Which MPI; else the one whose mpiexec comes first on PATH
     #[arg(long, value_enum)]
     pub mpi: Option<Kind>,
-    /// Whose syntax to print
+    /// Whose syntax to print; sh, dash, zsh and ksh are as bash, tcsh as csh
     #[arg(long, value_enum, default_value = "bash")]
     pub shell: Shell,
     /// Use Weir between ranks on one machine too, instead of MPICH's shared memory
@@ -325,20 +336,31 @@ pub struct RanksArgs {
 pub struct DoctorArgs {
     /// A program that you want to run
     pub program: Option<PathBuf>,
+    /// Hosts to try with each other, separated by commas; one alone is tried with this host
+    #[arg(long, value_delimiter = ',', value_name = "HOST", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub hosts: Vec<String>,
+    /// With --hosts: what starts a command on a host [default: $WEIR_LAUNCH_AGENT, else ssh]
+    #[arg(long, value_name = "COMMAND", requires = "hosts")]
+    pub agent: Option<String>,
+    /// With --hosts: the weir on the hosts [default: this program's file]
+    #[arg(long, value_name = "FILE", requires = "hosts")]
+    pub weir: Option<String>,
     #[command(flatten)]
     pub output: Output,
 }
 
 #[derive(Debug, clap::Args)]
 pub struct StatArgs {
-    /// The process, which must use Weir
-    #[arg(required_unless_present = "file")]
+    /// The process, which must use Weir; without one, a list of those that do
     pub pid: Option<u32>,
+    /// Show all ranks of a job on this host: its launcher's process, or the name that the list has
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["pid", "file", "every"])]
+    pub job: Option<String>,
     /// Read counters from a file that a process has written (WEIR_STATS)
     #[arg(long, conflicts_with_all = ["pid", "every"])]
     pub file: Option<PathBuf>,
     /// Show again and again what was counted within this many seconds, and of windows, queues and peaks what they are
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", requires = "pid", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub every: Option<u64>,
     /// Show also what is zero or empty
     #[arg(long)]

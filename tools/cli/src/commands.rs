@@ -1,10 +1,10 @@
 //! What each command does: gathers the facts, then prints them as text or as JSON.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use clap::CommandFactory;
 use serde_json::{Value, json};
 use weir_job::Env;
@@ -13,7 +13,8 @@ use crate::args::{Args, Command, DoctorArgs, EXIT_FAILED, EnvArgs, Output, StatA
 use crate::doctor::Severity;
 use crate::mpi::Kind;
 use crate::{
-    bmi, carriers, change, compile, doctor, environment, interfaces, local, mpi, pages, provider, run, settings, stat,
+    bmi, carriers, change, compile, doctor, environment, interfaces, jobs, local, mpi, pages, provider, run, settings,
+    stat,
 };
 
 /// Does what the command line asks; returns the exit code.
@@ -23,12 +24,16 @@ use crate::{
 pub fn run(args: Args) -> Result<u8> {
     let env = Env::from_process();
     match args.command {
-        Command::Env(args) => print_env(&env, &args),
+        Command::Env(args) => print_env(&env, &args).inspect_err(|_| fail_eval(&args)),
         Command::Run(args) => run::run(&env, args),
         Command::RunRanks(args) => local::run_ranks(&env, args),
         Command::Cc(args) => compile::run(&env, &args),
         Command::Info(output) => info(&env, &output),
         Command::Doctor(args) => diagnose(&env, &args),
+        Command::Ping(args) => weir_ping::command::run(&args, &crate::version()).or_else(|error| match error {
+            weir_ping::Error::Usage(said) => wrong_line(&said),
+            error => Err(anyhow!("{error}")),
+        }),
         Command::Stat(args) => show_counters(&args),
         Command::Bench(args) => Ok(weir_bench::command::run(&args)),
         // Their texts hold their causes, which printing the chain would say again.
@@ -92,7 +97,12 @@ fn print_env(env: &Env, args: &EnvArgs) -> Result<u8> {
             .map_err(|error| anyhow!("{error:#}; or say which MPI is meant, as in: weir env --mpi mpich"))?,
     };
     let provider = provider::find(env)?;
-    let key = environment::key(env)?;
+    let (key, problem) = match environment::key(env) {
+        Ok(key) => (key, None),
+        // Programs are sent to Weir all the same: they fail, and say why, instead of running without it.
+        Err(problem) if !args.output.json => (environment::no_key(), Some(problem)),
+        Err(problem) => return Err(problem.into()),
+    };
     let folder = provider.parent().unwrap_or(Path::new("/"));
     let variables = environment::variables(&found, folder, &key, env, args.no_shm);
     if args.output.json {
@@ -108,7 +118,20 @@ fn print_env(env: &Env, args: &EnvArgs) -> Result<u8> {
         eprintln!("weir: for ranks on other machines add to mpiexec: {}", words.join(" "));
     }
     let lines: String = variables.iter().map(|variable| args.shell.line(variable) + "\n").collect();
-    print_all(lines.as_bytes())
+    let code = print_all(lines.as_bytes())?;
+    match problem {
+        Some(problem) => Err(anyhow!(
+            "{problem}; until there is a key, programs that are started with these variables fail in MPI_Init"
+        )),
+        None => Ok(code),
+    }
+}
+
+/// Makes `eval $(weir env)` fail where there are no variables: else it succeeds at nothing, and what comes next runs without Weir.
+fn fail_eval(args: &EnvArgs) {
+    if !args.output.json && !std::io::stdout().is_terminal() {
+        let _ = print_all(b"false\n");
+    }
 }
 
 /// Which MPI the variables are for: a program of another one would run without Weir, and nobody would notice.
@@ -189,7 +212,10 @@ fn info(env: &Env, output: &Output) -> Result<u8> {
 }
 
 fn diagnose(env: &Env, args: &DoctorArgs) -> Result<u8> {
-    let findings = doctor::examine(env, args.program.as_deref());
+    let mut findings = doctor::examine(env, args.program.as_deref());
+    if !args.hosts.is_empty() {
+        findings.extend(doctor::between(args).map_err(|error| anyhow!("{error}"))?);
+    }
     let worst = findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok);
     if args.output.json {
         print_json(&json!({"worst": worst, "findings": findings}))?;
@@ -226,8 +252,24 @@ fn show_counters(args: &StatArgs) -> Result<u8> {
     if let Some(file) = &args.file {
         return show(&stat::of_file(file)?);
     }
-    let Some(pid) = args.pid else { bail!("no process") };
-    let mut before = stat::of_process(pid)?;
+    if let Some(job) = &args.job {
+        let all = jobs::of_job(job)?;
+        return match args.output.json {
+            true => print_json(&jobs::document(&all)),
+            false => print_all(jobs::render(&all, args.all).as_bytes()),
+        };
+    }
+    let Some(pid) = args.pid else {
+        let all = jobs::processes();
+        return match args.output.json {
+            true => print_json(&jobs::document(&all)),
+            false => print_all(jobs::table(&all).as_bytes()),
+        };
+    };
+    let mut before = stat::of_process(pid).map_err(|error| match jobs::hint(pid) {
+        Some(hint) => anyhow!("{error:#}; {hint}"),
+        None => error,
+    })?;
     let Some(seconds) = args.every else { return show(&before) };
     loop {
         std::thread::sleep(Duration::from_secs(seconds));

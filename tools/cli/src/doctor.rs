@@ -77,6 +77,27 @@ pub fn examine(env: &Env, program: Option<&Path>) -> Vec<Finding> {
     all
 }
 
+/// Round trips between two hosts: enough for a look.
+const ROUND_TRIPS: u32 = 200;
+
+/// What is found between hosts.
+pub fn between(args: &crate::args::DoctorArgs) -> Result<Vec<Finding>, weir_ping::Error> {
+    let agent = weir_ping::command::agent(args.agent.as_deref(), args.weir.as_deref())?;
+    let found = weir_ping::command::between(&args.hosts, &agent, &crate::version(), ROUND_TRIPS)?;
+    let own = |finding: weir_ping::Finding| Finding {
+        check: finding.check,
+        severity: match finding.severity {
+            weir_ping::Severity::Ok => Severity::Ok,
+            weir_ping::Severity::Info => Severity::Info,
+            weir_ping::Severity::Warning => Severity::Warning,
+            weir_ping::Severity::Error => Severity::Error,
+        },
+        cause: finding.cause,
+        fix: finding.fix,
+    };
+    Ok(found.into_iter().map(own).collect())
+}
+
 /// Why there is no trial run: the first thing that is missing.
 fn skipped(provider: bool, key: bool, program: bool) -> Finding {
     let missing = match (provider, key) {

@@ -82,6 +82,11 @@ pub fn key(env: &Env) -> Result<JobKey, KeyError> {
     Ok(key)
 }
 
+/// Stands for the key where there is none: its name is set nowhere.
+pub fn no_key() -> JobKey {
+    JobKey { bytes: [0; weir_job::KEY_BYTES], source: KeySource::Environment }
+}
+
 /// What to know of messages that do not go over Weir.
 pub fn shared_memory_hint(kind: Kind, no_shm: bool) -> Option<&'static str> {
     (kind == Kind::Mpich && !no_shm).then_some(
@@ -101,10 +106,12 @@ fn provider_path(folder: &Path, env: &Env) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Shell {
     /// sh, bash, dash, zsh, ksh.
+    #[value(aliases = ["sh", "dash", "zsh", "ksh"])]
     Bash,
     /// fish.
     Fish,
     /// csh, tcsh.
+    #[value(alias = "tcsh")]
     Csh,
 }
 

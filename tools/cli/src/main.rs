@@ -8,7 +8,9 @@ mod commands;
 mod compile;
 mod doctor;
 mod environment;
+mod help;
 mod interfaces;
+mod jobs;
 mod local;
 mod mpi;
 mod pages;
@@ -21,7 +23,7 @@ mod stat;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use weir_bench::speaker::prints_what_the_parser_says;
 use weir_job::Env;
 
@@ -44,7 +46,8 @@ fn is_bench() -> bool {
 }
 
 fn command() -> ExitCode {
-    let args = match args::Args::try_parse_from(args::with_np(std::env::args_os())) {
+    let parsed = help::flowing(args::Args::command()).try_get_matches_from(args::with_np(std::env::args_os()));
+    let args = match parsed.and_then(|matches| args::Args::from_arg_matches(&matches)) {
         Ok(args) => args,
         Err(error) if is_bench() && !prints_what_the_parser_says(&Env::from_process()) => {
             // Of the processes of a job one prints it.

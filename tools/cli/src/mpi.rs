@@ -92,10 +92,21 @@ pub fn ask(command: &mut Command, limit: Duration) -> Result<String> {
         |all: Receiver<String>| all.recv_timeout(deadline.saturating_duration_since(Instant::now()).max(PIPE_GRACE));
     let (Ok(out), Ok(err)) = (rest(out), rest(err)) else { return Err(late()) };
     if !status.success() {
-        let said = err.lines().chain(out.lines()).map(str::trim).find(|line| line.contains(char::is_alphabetic));
+        let said = telling_line(&err).or_else(|| telling_line(&out));
         bail!("{name}: {status}{}", said.map(|line| format!(": {}", clean(line))).unwrap_or_default());
     }
     Ok(out + &err)
+}
+
+/// The line that says what was wrong: the first in words, but of a Python traceback, which begins with where it was, the last.
+fn telling_line(text: &str) -> Option<&str> {
+    let mut lines = text.lines().map(str::trim).filter(|line| line.contains(char::is_alphabetic));
+    match lines.next() {
+        Some(first) if first.starts_with("Traceback (most recent call last)") => {
+            Some(lines.next_back().unwrap_or(first))
+        }
+        first => first,
+    }
 }
 
 /// A program found on a `PATH`.
@@ -329,6 +340,15 @@ fn of_python(python: &Path, path: Option<&std::ffi::OsStr>) -> Result<Found> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn of_a_traceback_the_last_line_is_told_and_else_the_first() {
+        let traceback = "Traceback (most recent call last):\n  File \"x.py\", line 1, in <module>\n    import mpi4py\nModuleNotFoundError: No module named 'mpi4py'\n";
+        assert_eq!(telling_line(traceback), Some("ModuleNotFoundError: No module named 'mpi4py'"));
+        assert_eq!(telling_line("\n---\nfirst: this\nthen that\n"), Some("first: this"));
+        assert_eq!(telling_line("Traceback (most recent call last):"), Some("Traceback (most recent call last):"));
+        assert_eq!(telling_line("\n123\n"), None);
+    }
 
     #[test]
     fn launchers_tell_who_they_are() {

@@ -149,7 +149,31 @@ pub fn of_file(path: &Path) -> Result<Value> {
     let name = clean(&path.display().to_string());
     let file = std::fs::File::open(path).with_context(|| format!("cannot open {name}"))?;
     file.take(MAX_BYTES).read_to_string(&mut text).with_context(|| format!("cannot read {name}"))?;
-    serde_json::from_str(&text).with_context(|| format!("{name} holds no JSON"))
+    let value: Value = serde_json::from_str(&text).with_context(|| format!("{name} holds no JSON"))?;
+    match missing(&value) {
+        None => Ok(value),
+        Some(what) => bail!("{name} holds JSON, but no counters of Weir: {what}"),
+    }
+}
+
+/// What counters have that this document lacks: those of an endpoint, as `WEIR_STATS` writes them, or of a process, as `weir stat --json` does.
+fn missing(value: &Value) -> Option<String> {
+    let of_endpoint = |value: &Value, place: &str| {
+        // A panic has left nothing else of it.
+        if value.get("out_of_order").is_some() {
+            return None;
+        }
+        let lacks = |name: &&&str| !value.get(**name).is_some_and(Value::is_object);
+        ["engine", "protocol", "transport"].iter().find(lacks).map(|name| format!("there is no {name}{place}"))
+    };
+    let of_process = |value: &Value| {
+        let endpoints = value.get("endpoints")?;
+        Some(match endpoints.as_array() {
+            Some(all) => all.iter().enumerate().find_map(|(at, one)| of_endpoint(one, &format!(" in endpoint {at}"))),
+            None => Some("its endpoints are no list".to_owned()),
+        })
+    };
+    of_process(value).unwrap_or_else(|| of_endpoint(value, ""))
 }
 
 /// The document as indented text; what is zero or empty is left out unless `all` is wanted.
@@ -310,6 +334,27 @@ pub mod tests {
     }
 
     #[test]
+    fn a_file_of_something_else_is_told_by_what_it_lacks() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("some.json");
+        let told = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            of_file(&file).map(|_| ()).map_err(|error| format!("{error:#}"))
+        };
+        assert_eq!(told(r#"{"engine":{},"protocol":{},"transport":{}}"#), Ok(()));
+        assert_eq!(told(r#"{"endpoints":[{"out_of_order":true}]}"#), Ok(()));
+        for (text, lack) in [
+            ("[1]", "there is no engine"),
+            (r#"{"engine":{}}"#, "there is no protocol"),
+            (r#"{"endpoints":[{"engine":{},"protocol":{},"transport":1}]}"#, "there is no transport in endpoint 0"),
+            (r#"{"endpoints":7}"#, "its endpoints are no list"),
+        ] {
+            let error = told(text).unwrap_err();
+            assert!(error.contains("no counters of Weir") && error.ends_with(lack), "{error}");
+        }
+    }
+
+    #[test]
     fn a_process_that_answers_a_byte_at_a_time_is_given_up() {
         let name = format!("weir-stat-test-slow-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
@@ -376,6 +421,7 @@ pub mod tests {
         ) {
             let dir = tempfile::tempdir().unwrap();
             let file = dir.path().join("counters");
+            let value = json!({"endpoints": [{"engine": {}, "protocol": {"any": value}, "transport": {}}]});
             let whole = value.to_string().into_bytes();
             std::fs::write(&file, &whole).unwrap();
             prop_assert_eq!(of_file(&file).unwrap(), value);

@@ -1,6 +1,7 @@
 //! What `run.json` says, as plain data. Field names here are the names in the file; `spec/distribution-format.md` is their
 //! definition. Times are in nanoseconds, sizes in bytes, unless the name says otherwise.
 
+mod carried;
 mod cell;
 mod machine;
 mod sample;
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use carried::{Carried, Carrier, Label};
 pub use cell::{
     BinsHistogram, Cell, Configuration, FitRecord, HdrHistogram, HistogramBin, HistogramRecord, Independence, Outliers,
     SamplesFile, Skew, SummaryRecord, TestRecord,

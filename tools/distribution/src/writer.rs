@@ -172,6 +172,19 @@ impl Writer {
         result.and_then(Saved::durable)
     }
 
+    /// Takes a cell out of the run, and its samples away.
+    ///
+    /// # Errors
+    /// As [`Writer::update`]. That the samples file cannot be removed is none: no cell names it any more.
+    pub fn remove_cell(&mut self, id: u32) -> Result<()> {
+        let samples = self.run.cells.iter().find(|cell| cell.id == id).and_then(|cell| cell.samples.clone());
+        self.update(|run| run.cells.retain(|cell| cell.id != id))?;
+        if let Some(samples) = samples {
+            let _ = fs::remove_file(self.dir.join(samples.path));
+        }
+        Ok(())
+    }
+
     /// Adds a launch and saves.
     ///
     /// # Errors

@@ -41,13 +41,40 @@ fn small() -> (tempfile::TempDir, Reader) {
 #[test]
 fn flat_csv_is_as_it_was() {
     let (dir, reader) = small();
-    compare(&csv::write(&reader, &dir.path().join("out"), csv::Layout::Flat).unwrap(), "csv-flat");
+    compare(&csv::write(&reader, &dir.path().join("out"), csv::Layout::Flat, csv::Packing::Plain).unwrap(), "csv-flat");
+}
+
+#[test]
+fn packed_csv_holds_what_plain_csv_does_and_its_size_is_known_beforehand() {
+    use std::io::Read;
+    let (dir, reader) = small();
+    let write = |name: &str, layout, packing| csv::write(&reader, &dir.path().join(name), layout, packing).unwrap();
+    let plain = write("plain", csv::Layout::Flat, csv::Packing::Plain);
+    let packed = write("packed", csv::Layout::Flat, csv::Packing::Gzip);
+    for (plain, packed) in plain.iter().zip(&packed) {
+        assert_eq!(packed.extension().unwrap(), "gz");
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(std::fs::File::open(packed).unwrap()).read_to_string(&mut text).unwrap();
+        assert_eq!(text, std::fs::read_to_string(plain).unwrap());
+    }
+    let only = write("only", csv::Layout::CellsOnly, csv::Packing::Plain);
+    assert_eq!(only, [dir.path().join("only/cells.csv")]);
+    let text = std::fs::read_to_string(&plain[1]).unwrap();
+    let told = csv::estimate(&reader, csv::Layout::Flat).unwrap();
+    assert_eq!(told.rows as usize, text.lines().count() - 1);
+    let head = text.lines().next().unwrap().len() + 1;
+    let is = (text.len() - head) as f64;
+    assert!((told.bytes as f64 - is).abs() < 0.05 * is, "{} told, {is} written", told.bytes);
+    assert_eq!(csv::estimate(&reader, csv::Layout::CellsOnly).unwrap(), csv::Estimate::default());
 }
 
 #[test]
 fn csv_for_each_cell_is_as_it_was() {
     let (dir, reader) = small();
-    compare(&csv::write(&reader, &dir.path().join("out"), csv::Layout::PerCell).unwrap(), "csv-per-cell");
+    compare(
+        &csv::write(&reader, &dir.path().join("out"), csv::Layout::PerCell, csv::Packing::Plain).unwrap(),
+        "csv-per-cell",
+    );
 }
 
 #[test]
@@ -232,7 +259,7 @@ fn an_operation_with_a_comma_stays_one_field_of_csv() {
     let cell = Cell::new(0, 0, Configuration::pair("odd, \"name\"", 8));
     writer.write_cell(cell, &common::samples(5, 100.0)).unwrap();
     let reader = Reader::open(dir.path().join("run")).unwrap();
-    let made = csv::write(&reader, &dir.path().join("out"), csv::Layout::Flat).unwrap();
+    let made = csv::write(&reader, &dir.path().join("out"), csv::Layout::Flat, csv::Packing::Plain).unwrap();
     let text = fs::read_to_string(&made[1]).unwrap();
     assert!(text.lines().nth(1).unwrap().starts_with("0,0,\"odd, \"\"name\"\"\",message,8,"), "{text}");
 }

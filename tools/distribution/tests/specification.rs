@@ -35,7 +35,7 @@ fn the_hypothetical_machine_can_be_read_exported_and_gone_on_with() {
     let out = dir.path().join("out");
     let made = export::classic::write(&reader, &out, &export::classic::Options::default()).unwrap();
     assert!(!made.is_empty());
-    export::csv::write(&reader, &out, export::csv::Layout::Flat).unwrap();
+    export::csv::write(&reader, &out, export::csv::Layout::Flat, export::csv::Packing::Plain).unwrap();
     let cells = reader.run().cells.len();
     let mut writer = Writer::append(dir.path()).unwrap();
     let more = writer.run().cells[0].clone();

@@ -19,8 +19,14 @@ fn main() {
         _ => vec![make(&args).into()],
     };
     for format in [Format::Html, Format::Svg] {
-        let done =
-            report(&ReportArgs { runs: runs.clone(), format, output: None, json: false, quiet: format == Format::Svg });
+        let done = report(&ReportArgs {
+            runs: runs.clone(),
+            format,
+            output: None,
+            anyway: false,
+            json: false,
+            quiet: format == Format::Svg,
+        });
         if let Err(error) = done {
             eprintln!("made-up-run: {error}");
             std::process::exit(1);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use weir_distribution::export::{classic, csv};
-use weir_distribution::{Reader, Warning};
+use weir_distribution::{Label, Reader, Warning};
 
 use crate::compare::{self, Comparison};
 use crate::digest::Digest;
@@ -36,11 +36,15 @@ pub enum Format {
   weir report run1 --format png -o figures  each plot as a file, for a paper; else in run1/plots
   weir report run1 run2 --format svg        those of the comparison, in run2/plots-against-run1
   weir report run1 --format text -o run1.txt
+  weir report run1 run2 --anyway            although nothing of one went by the provider that was set for it
 
 With one run: a table for each operation, and a page with all distributions. With two: for each cell that both
 measured the ratio of times with its interval, a test corrected for the number of cells, and a verdict; a
 difference that the clocks alone could explain is said to be none. One launch cannot tell a difference of the
 machines from one between launches: nothing is decided then, and a warning names the command that adds launches.
+
+What carried the messages is what weir bench counted, not what FI_PROVIDER said: MPICH keeps messages within a node to
+itself. Where the two differ the report says so, and a run of which nothing went by its provider is not compared.
 
 Exit codes:
   0    all of the run is shown
@@ -57,6 +61,9 @@ pub struct ReportArgs {
     /// The file (html, text; - is standard output) or folder (svg, png) to write; else one inside the last run's folder
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
+    /// Compare also a run of which nothing went by the provider that was set for it
+    #[arg(long)]
+    pub anyway: bool,
     /// Print one JSON document instead of tables; then a page is written only with -o
     #[arg(long)]
     pub json: bool,
@@ -80,6 +87,7 @@ pub enum ExportFormat {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   weir export run1                            run1/export/cells.csv and samples.csv
+  weir export run1 --gzip                     the same packed; --cells-only leaves out the samples
   weir export run1 --format classic -o old    old/perseus.4x2.bcast.0-128-1024.summary and so on
   MPIBENCH_SUBSAMPLES=100 weir export run1 --format classic
 
@@ -101,6 +109,12 @@ pub struct ExportArgs {
     /// The folder to write; else `export` inside the run's
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+    /// With csv: cells.csv alone, a row for each cell
+    #[arg(long)]
+    pub cells_only: bool,
+    /// With csv: pack each file by gzip, as pandas and R read it too
+    #[arg(long)]
+    pub gzip: bool,
     /// Print the files' names as one JSON document
     #[arg(long)]
     pub json: bool,
@@ -114,14 +128,16 @@ pub struct ExportArgs {
 /// # Errors
 /// In one line what cannot be read or written.
 pub fn export(args: &ExportArgs) -> Result<u8, Error> {
+    if args.format == ExportFormat::Classic && (args.cells_only || args.gzip) {
+        return Err(Error::Usage("--cells-only and --gzip are for --format csv".into()));
+    }
     let reader = Reader::open(&args.run)?;
     if let Some((field, problem)) = notes::damaged_histograms(reader.run()).into_iter().next() {
         return Err(Error::Damaged { file: reader.dir().join("run.json"), field, problem });
     }
     let folder = args.output.clone().unwrap_or_else(|| reader.dir().join("export"));
     let files = match args.format {
-        ExportFormat::Csv => csv::write(&reader, &folder, csv::Layout::Flat)?,
-        ExportFormat::CsvPerCell => csv::write(&reader, &folder, csv::Layout::PerCell)?,
+        ExportFormat::Csv | ExportFormat::CsvPerCell => export_csv(&reader, &folder, args)?,
         ExportFormat::Classic => {
             let options = classic::Options::from_variables(|name| std::env::var(name).ok())?;
             classic::write(&reader, &folder, &options)?
@@ -133,6 +149,27 @@ pub fn export(args: &ExportArgs) -> Result<u8, Error> {
         print(&files.iter().map(|f| format!("{}\n", f.display())).collect::<String>());
     }
     Ok(0)
+}
+
+/// The tables, told beforehand how large they will be: samples as text are many times what they are as Parquet.
+fn export_csv(reader: &Reader, folder: &Path, args: &ExportArgs) -> Result<Vec<PathBuf>, Error> {
+    let layout = match (args.cells_only, args.format) {
+        (true, _) => csv::Layout::CellsOnly,
+        (_, ExportFormat::CsvPerCell) => csv::Layout::PerCell,
+        _ => csv::Layout::Flat,
+    };
+    let packing = if args.gzip { csv::Packing::Gzip } else { csv::Packing::Plain };
+    let told = csv::estimate(reader, layout)?;
+    if !args.quiet && told.rows > 0 {
+        let packed = if args.gzip { " before it is packed" } else { "; --gzip packs it, --cells-only leaves it out" };
+        let line = format!(
+            "weir: {} of samples, about {} as text{packed}\n",
+            units::plural(told.rows, "row"),
+            units::size(told.bytes)
+        );
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+    Ok(csv::write(reader, folder, layout, packing)?)
 }
 
 /// What a report is about.
@@ -153,6 +190,9 @@ pub fn report(args: &ReportArgs) -> Result<u8, Error> {
         [run] => Subject::One(Box::new(load(run)?)),
         [first, second] => {
             let (first, second) = (load(first)?, load(second)?);
+            if !args.anyway {
+                [&first, &second].into_iter().try_for_each(honestly_labelled)?;
+            }
             let comparison = compare::compare(&first, &second);
             Subject::Two(Box::new((first, second, comparison)))
         }
@@ -180,6 +220,18 @@ pub fn report(args: &ReportArgs) -> Result<u8, Error> {
         print(&format!("{written}\n"));
     }
     Ok(subject.exit_code())
+}
+
+/// Refuses a run that is not what its label says.
+fn honestly_labelled(digest: &Digest) -> Result<(), Error> {
+    let label = Label::of(&digest.run);
+    match (label.is_false(), label.named.clone(), label.told()) {
+        (true, Some(named), Some(told)) => {
+            let advice = if named == "weir" { ", after: eval $(weir env --no-shm)" } else { "" };
+            Err(Error::FalseLabel { run: clean(&digest.name), named: clean(&named), told: clean(&told), advice })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether `-o` names standard output.

@@ -68,6 +68,20 @@ pub enum Error {
         /// Why.
         what: String,
     },
+    /// A run is not what its label says, and would be compared under it.
+    #[error(
+        "{run}: FI_PROVIDER={named} was set when it was measured, and nothing went by it: this is {told}. Measure it anew{advice}; or compare it as what it is: --anyway"
+    )]
+    FalseLabel {
+        /// The run's name.
+        run: String,
+        /// What was set.
+        named: String,
+        /// What it is.
+        told: String,
+        /// How to do better.
+        advice: &'static str,
+    },
     /// The command line asks for what makes no sense.
     #[error("{0}")]
     Usage(String),

@@ -14,6 +14,8 @@ use crate::{again, units};
 pub const UNREADABLE: &str = "unreadable-samples";
 /// Code of a warning: a histogram cannot be read.
 pub const DAMAGED: &str = "damaged-histogram";
+/// Code of a warning: what the environment names did not carry all cells. The report words it for the run as a whole.
+pub const NOT_CARRIED: &str = "not-carried";
 /// Code of the writer's warning about its clocks, which it gave before it measured.
 const CLOCK: &str = "clock-error";
 
@@ -23,7 +25,11 @@ const CLOCK: &str = "clock-error";
 #[must_use]
 pub fn of_record(run: &Run) -> Vec<Warning> {
     let mut out: Vec<Warning> = run.warnings.clone();
-    out.extend(of_launches(run).into_iter().filter(|w| run.cells.is_empty() || w.code != CLOCK));
+    out.extend(
+        of_launches(run)
+            .into_iter()
+            .filter(|w| run.cells.is_empty() || ![CLOCK, NOT_CARRIED].contains(&w.code.as_str())),
+    );
     // What differs in numbers only is one kind; what says something else is not, whatever its code.
     let mut kinds: BTreeMap<(&str, String), (usize, &Warning, String)> = BTreeMap::new();
     for cell in &run.cells {

@@ -335,7 +335,7 @@ pub fn clean(text: &str) -> String {
 
 /// A run as one JSON document: all that the tables hold, times in ns.
 ///
-/// * `machine`; `samples`: how many were read; `warnings`: all that the text has, each with `code`, `message`, `advice`
+/// * `machine`; `transport`: what carried its messages, as counted; `samples`: how many were read; `warnings`: all that the text has, each with `code`, `message`, `advice`
 /// * `operations`, each with `operation`, `locality`, `start`, `parameters`, and `points`, each with
 ///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`
 ///   * `launches`: how many measured it; `launch_medians_ns`: the median of each
@@ -349,7 +349,7 @@ pub fn clean(text: &str) -> String {
 pub fn run_json(digest: &Digest) -> Value {
     let operations: Vec<Value> = digest.profiles.iter().map(profile_json).collect();
     let warnings: Vec<Value> = run_warnings(digest).iter().map(warning_json).collect();
-    json!({"machine": digest.run.machine, "samples": digest.samples, "warnings": warnings, "operations": operations})
+    json!({"machine": digest.run.machine, "transport": weir_distribution::Label::of(&digest.run).told(), "samples": digest.samples, "warnings": warnings, "operations": operations})
 }
 
 fn warning_json(w: &Warning) -> Value {
@@ -384,7 +384,7 @@ fn profile_json(profile: &Profile) -> Value {
 
 /// A comparison as one JSON document. Times are in ns.
 ///
-/// * `first`, `second`: `name` and `machine` of the runs; `unmatched`: cells that the other run does not have
+/// * `first`, `second`: `name`, `machine` and `transport` of the runs; `unmatched`: cells that the other run does not have
 /// * `significance`: a corrected p-value below it counts; `summary`: all in a sentence
 /// * `warnings`: all that the text has, each with `code`, `message`, `advice`, and `run`: which it is about, `first`, `second` or `both`; `null`
 ///   where it is about the comparison
@@ -417,8 +417,8 @@ pub fn comparison_json(first: &Digest, second: &Digest, comparison: &Comparison)
         out
     });
     json!({
-        "first": {"name": first.name, "machine": first.run.machine},
-        "second": {"name": second.name, "machine": second.run.machine},
+        "first": {"name": first.name, "machine": first.run.machine, "transport": weir_distribution::Label::of(&first.run).told()},
+        "second": {"name": second.name, "machine": second.run.machine, "transport": weir_distribution::Label::of(&second.run).told()},
         "significance": crate::compare::SIGNIFICANCE,
         "unmatched": {"first": comparison.unmatched.0, "second": comparison.unmatched.1},
         "summary": comparison.summary(),

@@ -15,7 +15,7 @@ fn run(dir: &Path, name: &str) -> PathBuf {
 }
 
 fn args(runs: Vec<PathBuf>, format: Format, output: Option<PathBuf>) -> ReportArgs {
-    ReportArgs { runs, format, output, json: false, quiet: true }
+    ReportArgs { runs, format, output, anyway: false, json: false, quiet: true }
 }
 
 fn endings(dir: &Path) -> Vec<String> {
@@ -48,6 +48,45 @@ fn plots_become_files_of_the_format_asked_for() {
         let found = endings(&out);
         assert!(found.len() >= 7 && found.iter().all(|e| e == ending), "{found:?}");
     }
+}
+
+/// Says of each cell of a run that so many bytes went by Weir.
+fn carried(run: &Path, weir_bytes: u64) {
+    edit(run, |value| {
+        value["transport"]["provider"] = "weir".into();
+        for cell in value["cells"].as_array_mut().unwrap() {
+            cell["configuration"]["nodes"] = 1.into();
+            cell["configuration"]["ranks_per_node"] = 8.into();
+            cell["carried"] = serde_json::json!({"weir_ranks": 2, "weir_messages": weir_bytes, "weir_bytes": weir_bytes, "socket_bytes": 0});
+        }
+    });
+}
+
+#[test]
+fn a_run_of_which_nothing_went_by_its_provider_is_named_so_and_not_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, second) = (run(dir.path(), "one"), run(dir.path(), "two"));
+    carried(&first, 1 << 40);
+    carried(&second, 0);
+    let text = |run: &Path| {
+        let file = dir.path().join("x.txt");
+        report(&args(vec![run.to_owned()], Format::Text, Some(file.clone()))).unwrap();
+        std::fs::read_to_string(file).unwrap()
+    };
+    assert!(text(&first).contains("  transport   weir;") && !text(&first).contains("unused"), "{}", text(&first));
+    assert!(text(&second).contains(" (FI_PROVIDER=weir set, unused); "), "{}", text(&second));
+    assert!(text(&second).contains("warning: Transport: FI_PROVIDER=weir was set, and nothing went by it"));
+    let two = args(vec![first.clone(), second.clone()], Format::Text, Some(dir.path().join("two.txt")));
+    let refused = report(&two).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("two: FI_PROVIDER=weir was set when it was measured, and nothing went by it"),
+        "{refused}"
+    );
+    assert!(refused.contains("--anyway") && refused.lines().count() == 1, "{refused}");
+    report(&ReportArgs { anyway: true, ..two }).unwrap();
+    // Nobody counted: nothing is refused.
+    let third = run(dir.path(), "three");
+    report(&args(vec![first, third], Format::Text, Some(dir.path().join("two.txt")))).unwrap();
 }
 
 #[test]
@@ -151,7 +190,16 @@ fn a_run_is_exported_in_each_format() {
     let run = run(dir.path(), "one");
     for (format, least) in [(ExportFormat::Csv, 2), (ExportFormat::CsvPerCell, 3), (ExportFormat::Classic, 5)] {
         let out = dir.path().join(format!("{format:?}"));
-        export(&ExportArgs { run: run.clone(), format, output: Some(out.clone()), json: false, quiet: true }).unwrap();
+        export(&ExportArgs {
+            run: run.clone(),
+            format,
+            output: Some(out.clone()),
+            cells_only: false,
+            gzip: false,
+            json: false,
+            quiet: true,
+        })
+        .unwrap();
         assert!(std::fs::read_dir(&out).unwrap().count() >= least, "{format:?}");
     }
 }
@@ -173,6 +221,8 @@ fn damage_is_named_and_scripts_see_it() {
         run: run.clone(),
         format: ExportFormat::Csv,
         output: Some(dir.path().join(name)),
+        cells_only: false,
+        gzip: false,
         json: false,
         quiet: true,
     };

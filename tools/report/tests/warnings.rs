@@ -68,7 +68,15 @@ fn text(runs: &[&Path]) -> String {
     let dir = tempfile::tempdir().unwrap();
     let output = dir.path().join("tables.txt");
     let runs = runs.iter().map(|run| run.to_path_buf()).collect();
-    report(&ReportArgs { runs, format: Format::Text, output: Some(output.clone()), json: false, quiet: true }).unwrap();
+    report(&ReportArgs {
+        runs,
+        format: Format::Text,
+        output: Some(output.clone()),
+        anyway: false,
+        json: false,
+        quiet: true,
+    })
+    .unwrap();
     std::fs::read_to_string(output).unwrap()
 }
 

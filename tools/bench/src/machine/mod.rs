@@ -116,6 +116,11 @@ pub trait Machine {
     /// The same sum, for everybody.
     fn allreduce(&self, group: &Self::Group, data: &[f64], into: &mut [f64]) -> Result<()>;
 
+    /// What Weir endpoints of this process have carried so far, with none open where there are none; nothing where it makes no sense to ask.
+    fn carried(&self) -> Option<weir_engine::Traffic> {
+        None
+    }
+
     /// Ends the whole job at once, after something failed: other ranks may wait for this one for ever.
     fn abort(&self, code: i32);
 }

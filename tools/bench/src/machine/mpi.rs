@@ -8,7 +8,7 @@ use weir_mpi::{Communicator, Mpi, Reduction, Requests, Source};
 
 use super::{Machine, Tag};
 use crate::error::{BenchError, Result};
-use crate::sys::counter;
+use crate::sys::{carried, counter};
 
 /// Operations at once: a window of messages, and some.
 const REQUESTS: usize = 65_536 + 16;
@@ -25,6 +25,8 @@ pub struct MpiMachine {
     world: Communicator,
     requests: RefCell<Requests>,
     source: Cell<counter::Source>,
+    /// The Weir provider, once the library has loaded it.
+    provider: Cell<Option<carried::Provider>>,
 }
 
 impl MpiMachine {
@@ -37,7 +39,7 @@ impl MpiMachine {
         let world = mpi.world()?;
         // A table as large as a window is made for those who need it.
         let requests = RefCell::new(mpi.requests(REQUESTS));
-        Ok(MpiMachine { mpi, world, requests, source: Cell::new(counter::Source::best()) })
+        Ok(MpiMachine { mpi, world, requests, source: Cell::new(counter::Source::best()), provider: Cell::new(None) })
     }
 
     /// The library.
@@ -207,6 +209,13 @@ impl Machine for MpiMachine {
     #[inline]
     fn allreduce(&self, group: &Communicator, data: &[f64], into: &mut [f64]) -> Result<()> {
         Ok(group.all_reduce(data, into, Reduction::Sum)?)
+    }
+
+    fn carried(&self) -> Option<weir_engine::Traffic> {
+        if self.provider.get().is_none() {
+            self.provider.set(carried::Provider::loaded());
+        }
+        Some(self.provider.get().map(carried::Provider::carried).unwrap_or_default())
     }
 
     fn abort(&self, code: i32) {

@@ -139,6 +139,10 @@ impl Machine for WeirMachine {
 
     tree::collectives!();
 
+    fn carried(&self) -> Option<weir_engine::Traffic> {
+        Some(weir_engine::traffic())
+    }
+
     fn abort(&self, code: i32) {
         // The starting process sees it and ends the others.
         std::process::exit(code)

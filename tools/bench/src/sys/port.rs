@@ -66,7 +66,16 @@ impl Port {
     /// # Errors
     /// The engine's.
     pub fn open(config: EngineConfig) -> Result<Port> {
-        let endpoint = Endpoint::open(config, std::sync::Arc::new(tell)).map_err(engine)?;
+        let key = weir_engine::job_key().map_err(engine)?;
+        Port::open_with_key(config, key)
+    }
+
+    /// Opens an endpoint with this job key.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn open_with_key(config: EngineConfig, key: [u8; 32]) -> Result<Port> {
+        let endpoint = Endpoint::open_told(config, key, std::sync::Arc::new(tell)).map_err(engine)?;
         Ok(Port { endpoint, peers: Vec::new(), found: RefCell::new(Vec::with_capacity(AT_ONCE)) })
     }
 
@@ -74,6 +83,12 @@ impl Port {
     #[must_use]
     pub fn name(&self) -> [u8; NAME_BYTES] {
         self.endpoint.name()
+    }
+
+    /// All counters of the endpoint as one JSON document.
+    #[must_use]
+    pub fn counters_json(&self) -> String {
+        self.endpoint.counters_json()
     }
 
     /// Makes the others known, by rank.

@@ -17,6 +17,17 @@ pub enum Layout {
     Flat,
     /// A file for each cell.
     PerCell,
+    /// No samples: `cells.csv` alone.
+    CellsOnly,
+}
+
+/// How files are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// As they are.
+    Plain,
+    /// By gzip, with `.gz` behind their names.
+    Gzip,
 }
 
 const CONFIGURATION: &str =
@@ -29,25 +40,73 @@ const SUMMARY: &str = "measured,count,min_ns,p1_ns,p25_ns,p50_ns,p75_ns,p99_ns,p
 ///
 /// # Errors
 /// A samples file cannot be read, or the file system refused.
-pub fn write(reader: &Reader, dir: &Path, layout: Layout) -> Result<Vec<PathBuf>> {
+pub fn write(reader: &Reader, dir: &Path, layout: Layout, packing: Packing) -> Result<Vec<PathBuf>> {
     let mut folder = Folder::new(dir)?;
-    folder.file("cells.csv", |out| cells(reader, out))?;
+    file(&mut folder, "cells.csv", packing, |out| cells(reader, out))?;
     match layout {
-        Layout::Flat => folder.file("samples.csv", |out| {
+        Layout::Flat => file(&mut folder, "samples.csv", packing, |out| {
             writeln!(out, "{CONFIGURATION},{SAMPLE}").map_err(writing)?;
             reader.run().cells.iter().try_for_each(|cell| samples(reader, cell, &configuration(cell), out))
         })?,
         Layout::PerCell => {
             for cell in reader.run().cells.iter().filter(|c| c.samples.is_some()) {
-                folder.file(&format!("samples-{:05}.csv", cell.id), |out| {
+                file(&mut folder, &format!("samples-{:05}.csv", cell.id), packing, |out| {
                     writeln!(out, "{SAMPLE}").map_err(writing)?;
                     samples(reader, cell, "", out)
                 })?;
             }
         }
+        Layout::CellsOnly => {}
     }
     Ok(folder.made)
 }
+
+/// One file, packed or not.
+fn file(folder: &mut Folder, name: &str, packing: Packing, f: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    match packing {
+        Packing::Plain => folder.file(name, f),
+        Packing::Gzip => folder.file(&format!("{name}.gz"), |out| {
+            let mut packed = flate2::write::GzEncoder::new(out, flate2::Compression::default());
+            f(&mut packed)?;
+            packed.finish().map(drop).map_err(writing)
+        }),
+    }
+}
+
+/// What the files of samples will hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// Rows.
+    pub rows: u64,
+    /// Bytes before they are packed, from the first rows of each cell.
+    pub bytes: u64,
+}
+
+/// How large the files of samples will be, from the first rows of each cell.
+///
+/// # Errors
+/// A samples file cannot be read.
+pub fn estimate(reader: &Reader, layout: Layout) -> Result<Estimate> {
+    let mut sum = Estimate::default();
+    if layout == Layout::CellsOnly {
+        return Ok(sum);
+    }
+    for cell in &reader.run().cells {
+        let (Some(known), Some(mut stream)) = (cell.samples.as_ref(), reader.samples(cell)?) else { continue };
+        let mut batch = Vec::new();
+        stream.next_batch(&mut batch)?;
+        let before = if layout == Layout::Flat { configuration(cell) } else { String::new() };
+        let mut text = Vec::new();
+        batch.iter().take(LOOKED_AT).try_for_each(|s| sample(s, &before, &mut text)).map_err(writing)?;
+        let looked_at = batch.len().clamp(1, LOOKED_AT) as f64;
+        sum.rows += known.count;
+        sum.bytes += (text.len() as f64 / looked_at * known.count as f64) as u64;
+    }
+    Ok(sum)
+}
+
+/// Rows of a cell by which its size is judged.
+const LOOKED_AT: usize = 1000;
 
 /// Fields of [`CONFIGURATION`], with a comma behind the last.
 fn configuration(cell: &Cell) -> String {

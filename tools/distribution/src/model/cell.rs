@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Family, Locality, Operation, SizeMode, StartSync, Warning};
+use super::{Carried, Family, Locality, Operation, SizeMode, StartSync, Warning};
 
 /// What is measured: cells of several launches with equal configurations repeat each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -116,6 +116,9 @@ pub struct Cell {
     /// Outliers: flagged, never dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outliers: Option<Outliers>,
+    /// What carried its messages, as it was counted; absent: nobody counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<Carried>,
     /// How far apart the processes started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skew: Option<Skew>,
@@ -149,6 +152,7 @@ impl Cell {
             histogram: None,
             independence: None,
             outliers: None,
+            carried: None,
             skew: None,
             fits: Vec::new(),
             warnings: Vec::new(),

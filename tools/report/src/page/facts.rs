@@ -1,10 +1,10 @@
 //! What must be known of a run before its numbers are read, as pairs of words.
 
-use weir_distribution::{ClockInfo, Launch, Node, Run, State, Warning, is_of_a_launch};
+use weir_distribution::{ClockInfo, Label, Launch, Node, Run, State, Warning, is_of_a_launch};
 
 use crate::compare::ENOUGH_LAUNCHES;
 use crate::digest::{Digest, Point, Profile};
-use crate::notes::{self, warning};
+use crate::notes::{self, NOT_CARRIED, warning};
 use crate::{again, units};
 
 /// A name and what is so.
@@ -91,7 +91,7 @@ fn mpi(run: &Run) -> String {
 fn transport(run: &Run) -> String {
     let transport = &run.transport;
     let mut parts = Vec::new();
-    parts.extend(transport.provider.clone());
+    parts.extend(Label::of(run).told());
     if !transport.backend.is_empty() {
         parts.push(format!("back end {}", transport.backend));
     }
@@ -219,6 +219,7 @@ pub fn warnings(digest: &Digest) -> Vec<Warning> {
             out.push(warning("ended-early", text.to_owned(), None));
         }
     }
+    out.extend(label_warning(digest));
     out.extend(clock_warning(digest));
     out.extend(skew_warning(digest));
     out.extend(notes::far_apart(digest));
@@ -226,6 +227,23 @@ pub fn warnings(digest: &Digest) -> Vec<Warning> {
     out.extend(dependence_warning(digest));
     out.extend(digest.warnings.iter().cloned());
     out
+}
+
+/// That what the environment names did not carry all cells, or none. The writer says so too, of its launch: this holds for the whole run, and for
+/// runs of writers that did not look.
+fn label_warning(digest: &Digest) -> Option<Warning> {
+    let label = Label::of(&digest.run);
+    let (kept, others) = label.kept().filter(|(_, others)| *others > 0)?;
+    let (name, told) = (label.named.as_deref()?, label.told()?);
+    let message = match kept {
+        0 => format!("Transport: FI_PROVIDER={name} was set, and nothing went by it: this is {told}."),
+        _ => format!(
+            "Transport: {others} of {} did not go by {name}: {told}.",
+            units::plural((kept + others) as u64, "cell")
+        ),
+    };
+    let said = digest.run.launches.iter().flat_map(|l| &l.warnings).find(|w| w.code == NOT_CARRIED);
+    Some(warning(NOT_CARRIED, message, said.and_then(|w| w.advice.clone())))
 }
 
 /// From this autocorrelation of one repetition with the next on, a cell's launch saw few states of the machine.

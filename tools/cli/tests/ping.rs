@@ -1,0 +1,116 @@
+//! `weir ping` between two emulated hosts: what passes, what is dropped, and whose key is another.
+//!
+//! Where namespaces cannot be made every test is reported as ignored, with the reason.
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::process::{Command, Output};
+
+const WEIR: &str = env!("CARGO_BIN_EXE_weir");
+const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+const OTHER_KEY: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+/// Datagrams that come to host2 are dropped without a word: its own routes are asked after ours.
+const DROP_UDP: &str = "$WEIR_LAUNCH_AGENT host2 'ip rule add pref 10 ipproto udp iif \
+    $(ip -o -4 addr show | grep -v \" lo \" | head -n 1 | cut -d \" \" -f 2) blackhole; \
+    ip rule add pref 20 lookup local; ip rule del pref 0' || exit 9; ";
+
+type Test = fn() -> Result<(), Failed>;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let tests: [(&str, Test); 4] = [
+        ("all that passes is told with its numbers", all_passes),
+        ("dropped datagrams are told apart from no way at all", udp_dropped),
+        ("another key is told with both fingerprints", another_key),
+        ("an end that listens is asked by who has the key", listening),
+    ];
+    let probe = emulated("true");
+    let said = probe.as_ref().map_or_else(ToString::to_string, |output| text(&output.stderr));
+    let works = probe.is_ok_and(|output| output.status.success());
+    let ignored = !works && said.contains("cannot make network namespaces");
+    if ignored {
+        eprintln!("\nIGNORED, not passed: all {} tests between hosts. {said}\n", tests.len());
+    }
+    let trials = tests.map(|(name, test)| Trial::test(name, test).with_ignored_flag(ignored));
+    libtest_mimic::run(&arguments, trials.into()).exit();
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a script says beside two hosts, `host1` and `host2`.
+fn emulated(script: &str) -> std::io::Result<Output> {
+    let mut command = Command::new(WEIR);
+    command.args(["emulate", "--hosts", "2", "--", "timeout", "120", "sh", "-c", script]);
+    for name in ["WEIR_KEY_FILE", "WEIR_PORT", "WEIR_IFACE", "WEIR_ADDR"] {
+        command.env_remove(name);
+    }
+    command.env("WEIR_KEY", KEY).env("WEIR", WEIR).output()
+}
+
+fn check(output: &Output, code: i32, expected: &[&str]) -> Result<(), Failed> {
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let missing = expected.iter().find(|words| !out.contains(**words) && !err.contains(**words));
+    match (output.status.code() == Some(code), missing) {
+        (true, None) => Ok(()),
+        (_, missing) => Err(format!("{}, {missing:?} not said:\n{out}\n{err}", output.status).into()),
+    }
+}
+
+fn all_passes() -> Result<(), Failed> {
+    let output = emulated("$WEIR_LAUNCH_AGENT host1 $WEIR ping host2 -c 50")?;
+    let expected = [
+        "ok       version",
+        "ok       key          the same on both",
+        "ok       udp          UDP passes both ways",
+        "ok       tcp          TCP passes both ways",
+        "ok       mtu          the largest datagram of those tried that passes has 1472 bytes, both ways",
+        "ok       round trip   of 8 bytes: median ",
+        "(50 of them)",
+        "ok       rate         of messages of 1 MiB: ",
+    ];
+    check(&output, 0, &expected)
+}
+
+fn udp_dropped() -> Result<(), Failed> {
+    let output = emulated(&format!("{DROP_UDP} $WEIR_LAUNCH_AGENT host1 $WEIR ping host2"))?;
+    let one = "ERROR    udp          UDP from this host to host2 does not pass, TCP does: a firewall or security group drops UDP";
+    check(&output, 1, &[one, "ok       tcp", "endpoints do not find each other", "WEIR_PORT=45000-45100"])
+}
+
+fn another_key() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let agent = folder.path().join("agent");
+    // The host's own key is another one, whatever this shell's is.
+    std::fs::write(&agent, format!("host=$1; shift; exec $WEIR_LAUNCH_AGENT $host env WEIR_KEY={OTHER_KEY} \"$@\"\n"))?;
+    let file = folder.path().join("key");
+    std::fs::write(&file, KEY)?;
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    let ping = format!(
+        "unset WEIR_KEY; export WEIR_KEY_FILE={}; $WEIR ping host2 --agent 'sh {}'",
+        file.display(),
+        agent.display()
+    );
+    let output = emulated(&format!("$WEIR_LAUNCH_AGENT host1 \"{ping}\""))?;
+    check(
+        &output,
+        1,
+        &["ERROR    key          other keys: ", " on this host (from ", " on host2 (from WEIR_KEY)", "ok       udp"],
+    )
+}
+
+fn listening() -> Result<(), Failed> {
+    let listen = "$WEIR_LAUNCH_AGENT host2 $WEIR ping --listen 47470 & sleep 1; ";
+    let output = emulated(&format!(
+        "{listen} $WEIR_LAUNCH_AGENT host1 $WEIR ping host2:47470 -c 20; code=$?; kill $!; exit $code"
+    ))?;
+    check(&output, 0, &["listening at ", "ok       round trip", "(20 of them)"])?;
+    let other = format!(
+        "{listen} $WEIR_LAUNCH_AGENT host1 env WEIR_KEY={OTHER_KEY} $WEIR ping host2:47470; code=$?; kill $!; exit $code"
+    );
+    check(&emulated(&other)?, 1, &["another key: ", "give both hosts the same WEIR_KEY or WEIR_KEY_FILE"])?;
+    let closed = emulated("$WEIR_LAUNCH_AGENT host1 $WEIR ping host2:47470")?;
+    check(&closed, 1, &["refuses: is weir ping --listen running there"])?;
+    let unknown = emulated("$WEIR_LAUNCH_AGENT host1 $WEIR ping no-such-host.invalid:1")?;
+    check(&unknown, 1, &["the name no-such-host.invalid is not known here"])
+}

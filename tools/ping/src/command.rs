@@ -1,0 +1,195 @@
+//! `weir ping`: the command line, and what is printed.
+
+use std::io::Write;
+
+use weir_job::Env;
+
+use crate::channel::Channel;
+use crate::host::{Agent, Host};
+use crate::pair::{Asked, examine};
+use crate::{Error, Finding, Severity, end, listen};
+
+/// Arguments of `weir ping`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  weir ping node2                               from this host, by ssh
+  weir ping node2 --agent 'ssh -p 2222'         by another command
+  weir ping node2 --weir /opt/weir/bin/weir     where weir is elsewhere there
+  weir ping --listen                            where ssh is not to be had: on one host,
+  weir ping node2:47470                         and on the other one
+  weir doctor --hosts node1,node2,node3         each of them with each other one
+  weir emulate --hosts 2 -- sh -c 'weir ping ${WEIR_HOSTS#*,}'
+
+Tried are, both ways: versions, the job's key, UDP and TCP to each address that Weir would use, the largest datagram that passes;
+then, between two endpoints such as a job's, the round trip of 8 bytes and the rate of 1 MiB. The settings of this shell that mean the
+same everywhere (WEIR_PORT, WEIR_IFACE, WEIR_KEY_FILE, ...) hold on the other host too; inside weir emulate the agent is its own.
+
+Whoever asks a listening end proves that he has the job's key, and so does the end. It answers nobody else.
+
+Exit codes:
+  0    messages pass; there may be warnings
+  1    they do not, or the other host is not reached; an error says why
+  2    the command line is wrong")]
+pub struct PingArgs {
+    /// The other host; HOST:PORT if weir ping --listen runs there
+    #[arg(value_name = "HOST", required_unless_present_any = ["listen", "serve"])]
+    pub host: Option<String>,
+    /// What starts a command on a host [default: $WEIR_LAUNCH_AGENT, else ssh]
+    #[arg(long, value_name = "COMMAND")]
+    pub agent: Option<String>,
+    /// The weir on the other host [default: this program's file]
+    #[arg(long, value_name = "FILE")]
+    pub weir: Option<String>,
+    /// Round trips that are timed
+    #[arg(short = 'c', long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub count: u32,
+    /// Answer those who ask at this port, or ADDRESS:PORT
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "47470", conflicts_with_all = ["host", "agent", "weir", "json"])]
+    pub listen: Option<String>,
+    /// With --listen: end after the first who asked
+    #[arg(long, requires = "listen")]
+    pub once: bool,
+    /// Answer on standard output what is asked on standard input: an agent starts this
+    #[arg(long, hide = true, conflicts_with_all = ["host", "listen"])]
+    pub serve: bool,
+    /// Answer with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How ends are started, as the command line and the environment say.
+///
+/// # Errors
+/// [`Error::Usage`] for an agent that no shell would understand.
+pub fn agent(command: Option<&str>, weir: Option<&str>) -> Result<Agent, Error> {
+    let own = || std::env::var("WEIR_LAUNCH_AGENT").ok().filter(|agent| !agent.is_empty());
+    let command = match command {
+        Some(text) => shlex::split(text)
+            .filter(|words| !words.is_empty())
+            .ok_or_else(|| Error::Usage(format!("--agent: {text:?} is no command")))?,
+        None => vec![own().unwrap_or_else(|| "ssh".into())],
+    };
+    let this = || std::env::current_exe().map_or_else(|_| "weir".to_owned(), |file| file.display().to_string());
+    Ok(Agent { command, weir: crate::environment::quoted(&weir.map_or_else(this, str::to_owned)) })
+}
+
+/// Whether a host is named with the port of a listening end.
+fn names_port(host: &str) -> bool {
+    host.rsplit_once(':').is_some_and(|(name, port)| {
+        port.parse::<u16>().is_ok() && !name.is_empty() && (!name.contains(':') || name.starts_with('['))
+    })
+}
+
+/// Does what `weir ping` is asked for; returns the exit code.
+///
+/// # Errors
+/// In one line what cannot be done.
+pub fn run(args: &PingArgs, version: &str) -> Result<u8, Error> {
+    if args.serve {
+        end::serve(&mut Channel::new(std::io::stdin(), std::io::stdout()), version)?;
+        return Ok(0);
+    }
+    let key = || weir_job::load_key(&Env::from_process()).map_err(|error| Error::Failed(error.to_string()));
+    if let Some(at) = &args.listen {
+        // Not `println`, which panics when nobody reads any more.
+        listen::serve(at, &key()?, version, args.once, &mut |line| drop(writeln!(std::io::stdout(), "{line}")))?;
+        return Ok(0);
+    }
+    let name = args.host.as_deref().unwrap_or_default();
+    let mut other = if names_port(name) {
+        Host::listening(name, name, &key()?)?
+    } else {
+        Host::by_agent(name, &agent(args.agent.as_deref(), args.weir.as_deref())?)?
+    };
+    let mut here = Host::here(version)?;
+    let findings = examine(&mut here, &mut other, &Asked { count: args.count })?;
+    print(&findings, args.json);
+    Ok(code(&findings))
+}
+
+/// 1 if there is an error.
+fn code(findings: &[Finding]) -> u8 {
+    u8::from(findings.iter().any(|finding| finding.severity == Severity::Error))
+}
+
+fn print(findings: &[Finding], json: bool) {
+    let text = if json {
+        format!("{}\n", serde_json::json!({ "works": code(findings) == 0, "findings": findings }))
+    } else {
+        table(findings)
+    };
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// A line for each finding, and one for what repairs it.
+#[must_use]
+pub fn table(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for Finding { check, severity, cause, fix } in findings {
+        text += &format!("{:8} {check:12} {cause}\n", severity.word());
+        if let Some(fix) = fix {
+            text += &format!("{:21} repair: {fix}\n", "");
+        }
+    }
+    text
+}
+
+/// Tries each of these hosts with each other one, or one alone with this host: findings that name their hosts.
+///
+/// # Errors
+/// The command line names no host.
+pub fn between(hosts: &[String], agent: &Agent, version: &str, count: u32) -> Result<Vec<Finding>, Error> {
+    let mut all = Vec::new();
+    let mut reached: Vec<Host> = Vec::new();
+    if let [_] = hosts {
+        reached.push(Host::here(version)?);
+    }
+    for name in hosts {
+        match Host::by_agent(name, agent) {
+            Ok(host) => reached.push(host),
+            Err(error) => all.push(
+                Finding::new("hosts", Severity::Error, error.to_string())
+                    .fixed_by(format!("{} {name} true", agent.command.join(" "))),
+            ),
+        }
+    }
+    for second in 1..reached.len() {
+        let (before, rest) = reached.split_at_mut(second);
+        let Some(b) = rest.first_mut() else { continue };
+        for a in before {
+            let pair = format!("{} and {}", a.name, b.name);
+            match examine(a, b, &Asked { count }) {
+                Ok(found) => all.extend(
+                    found.into_iter().map(|finding| Finding { cause: format!("{pair}: {}", finding.cause), ..finding }),
+                ),
+                Err(error) => all.push(Finding::new("hosts", Severity::Error, format!("{pair}: {error}"))),
+            }
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_tells_a_listening_end() {
+        for host in ["node2:47470", "10.0.0.2:1", "[::1]:47470"] {
+            assert!(names_port(host), "{host}");
+        }
+        for host in ["node2", "user@node2", "::1", "fe80::1:2", "node2:", ":47470", "node2:99999"] {
+            assert!(!names_port(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn an_agent_is_words_of_a_shell() {
+        let of = |text| agent(Some(text), Some("/a b/weir")).map(|agent| (agent.command, agent.weir));
+        assert_eq!(
+            of("ssh -p 2222").unwrap(),
+            (vec!["ssh".to_owned(), "-p".into(), "2222".into()], "'/a b/weir'".into())
+        );
+        assert!(of("").is_err() && of("ssh 'x").is_err());
+    }
+}
