@@ -58,8 +58,8 @@ pub fn books(asked: &Asked) -> u64 {
                 Err(_) => continue,
             },
             Step::Join => Request::Join { version: 1 },
-            Step::Exchange(round, data) => Request::Exchange { round: u32::from(*round), data: data.clone() },
-            Step::Fence(round) => Request::Fence { round: u32::from(*round) },
+            Step::Exchange(number, data) => Request::Exchange { round: round(*number, rounds), data: data.clone() },
+            Step::Fence(number) => Request::Fence { round: round(*number, rounds) },
             Step::Finalize => Request::Finalize,
             Step::Ended => match hub.ended(rank) {
                 Ok(()) => continue,
@@ -88,6 +88,11 @@ pub fn books(asked: &Asked) -> u64 {
         }
     }
     rounds
+}
+
+/// Mostly the round that is due: of others the books end the job.
+fn round(number: u8, due: u64) -> u32 {
+    if number % 8 == 0 { u32::from(number) } else { u32::try_from(due).unwrap_or(u32::MAX) }
 }
 
 fn end(fault: &weir_job::ranks::Fault, rounds: u64) -> u64 {
