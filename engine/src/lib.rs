@@ -244,6 +244,14 @@ impl Endpoint {
         self.shared.enter().ok()?.st.messages.peer_name(peer)
     }
 
+    /// Whether shared memory carries what is sent to a peer: the system says at once that its program has ended, but nothing says that it stands still.
+    #[must_use]
+    pub fn shares_memory_with(&self, peer: u32) -> bool {
+        let Ok(core) = self.shared.enter() else { return false };
+        let session = core.st.proto().sessions().get(weir_link::PeerId(peer));
+        session.is_some_and(|s| s.is_up() && s.carrier() == weir_session::Carrier::Shm)
+    }
+
     /// Where a peer is, as far as is known.
     #[must_use]
     pub fn peer_address(&self, peer: u32) -> Option<std::net::SocketAddr> {

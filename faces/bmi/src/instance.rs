@@ -264,7 +264,8 @@ impl Instance {
             }
         }
         let limits = inside.library.t.ops.next_limit().into_iter();
-        let due = limits.chain(inside.library.methods().iter().filter_map(crate::method::Method::next_timeout)).min();
+        let waits = inside.library.t.ops.waits_for_peers();
+        let due = limits.chain(inside.library.methods().iter().filter_map(|m| m.next_timeout(waits))).min();
         if let Some(due) = due {
             timeout = timeout.min(due.saturating_duration_since(now));
         }

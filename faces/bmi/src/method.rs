@@ -237,11 +237,11 @@ impl Method {
         matches!(self, Method::Weir(m) if m.is_held_up())
     }
 
-    /// When to look although nothing wakes a sleeper.
+    /// When to look although nothing wakes a sleeper; `waits`: operations are under way.
     #[must_use]
-    pub fn next_timeout(&self) -> Option<Instant> {
+    pub fn next_timeout(&self, waits: bool) -> Option<Instant> {
         match self {
-            Method::Weir(_) => None,
+            Method::Weir(m) => m.next_timeout(waits),
             Method::Tcp(m) => m.next_timeout(),
         }
     }

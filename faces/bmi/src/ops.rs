@@ -170,6 +170,12 @@ impl Ops {
         self.table.is_empty()
     }
 
+    /// Whether any has not ended. (Those that wait to be collected count too, which costs a look now and then.)
+    #[must_use]
+    pub fn waits_for_peers(&self) -> bool {
+        !self.table.is_empty()
+    }
+
     /// Those that have not ended.
     pub fn under_way(&self) -> impl Iterator<Item = (OpKey, &Op)> {
         self.table.iter().filter(|(_, op)| op.done.is_none())

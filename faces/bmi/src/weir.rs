@@ -9,7 +9,7 @@ use crate::ops::{Limit, OpKey, Staging, gather};
 use crate::settings::Settings;
 use crate::tables::{Post, Posted, Tables};
 use slotmap::SecondaryMap;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -107,6 +107,11 @@ pub struct Weir {
     claims: usize,
     next_claim: usize,
     taking: HashMap<usize, Taking>,
+    /// Peers on shared memory that are asked whether they live: by ticket, and since when.
+    watched: HashMap<u64, (AddrKey, Instant)>,
+    next_watch: Instant,
+    /// Pings that somebody waits for, and what they have found.
+    pings: HashMap<u64, Option<Result<(), Code>>>,
     out: Vec<Completion>,
     events: Vec<PeerEvent>,
     /// Our number in the table of methods.
@@ -189,6 +194,9 @@ impl Weir {
             claims: 0,
             next_claim: 1,
             taking: HashMap::new(),
+            watched: HashMap::new(),
+            next_watch: Instant::now(),
+            pings: HashMap::new(),
             out: Vec::new(),
             events: Vec::new(),
             number,
@@ -394,6 +402,46 @@ impl Weir {
         }
         self.claim(t);
         self.let_go(t);
+        self.watch(t);
+    }
+
+    /// When to look after silent peers next.
+    #[must_use]
+    pub fn next_timeout(&self, waits: bool) -> Option<Instant> {
+        (waits || !self.watched.is_empty()).then_some(self.next_watch)
+    }
+
+    /// Peers on shared memory of whom something is wanted are asked whether they live, by packets: over packets silence is noticed below, there a process that was stopped is as one that computes.
+    fn watch(&mut self, t: &mut Tables) {
+        let now = Instant::now();
+        if now < self.next_watch {
+            return;
+        }
+        self.next_watch = now + self.patience / 8;
+        let silent: Vec<(u64, AddrKey)> = self
+            .watched
+            .iter()
+            .filter(|(_, (_, since))| now.duration_since(*since) >= self.patience / 8 * 5)
+            .map(|(ticket, (addr, _))| (*ticket, *addr))
+            .collect();
+        for (ticket, addr) in silent {
+            self.watched.remove(&ticket);
+            self.ep.ask_no_more(ticket);
+            tell("a peer of this host does not answer any more; taken for dead (WEIR_PEER_TIMEOUT_MS)");
+            self.drop_connection(t, addr);
+        }
+        let asked: HashSet<AddrKey> = self.watched.values().map(|(addr, _)| *addr).collect();
+        for (addr, place) in &self.places {
+            if let State::Up(peer) = place.state
+                && t.addrs.get(addr).is_some_and(|a| a.ops > 0)
+                && !asked.contains(&addr)
+                && self.ep.shares_memory_with(peer)
+                && let Some(at) = self.ep.peer_address(peer)
+                && let Ok(ticket) = self.ep.ask(&[at])
+            {
+                self.watched.insert(ticket, (addr, now));
+            }
+        }
     }
 
     fn take_completions(&mut self, t: &mut Tables, all: bool) {
@@ -430,6 +478,13 @@ impl Weir {
                     self.lost(t, addr, code_of_down(reason));
                 }
                 self.leaving.push(peer);
+            }
+            PeerEvent::Answer { ticket, .. } if self.watched.contains_key(&ticket) => {
+                self.watched.remove(&ticket);
+            }
+            // (Whichever thread makes progress when it comes.)
+            PeerEvent::Answer { ticket, found } if self.pings.contains_key(&ticket) => {
+                self.pings.insert(ticket, Some(found.map(|_| ()).map_err(code_of_absence)));
             }
             PeerEvent::Answer { ticket, found } => {
                 let Some(addr) = self.tickets.remove(&ticket) else { return };
@@ -635,6 +690,7 @@ impl Weir {
     pub fn forget(&mut self, addr: AddrKey) {
         let Some(place) = self.places.remove(addr) else { return };
         self.held_up.remove(&addr);
+        self.watched.retain(|_, (of, _)| *of != addr);
         if let State::Up(peer) = place.state
             && let Some(addrs) = self.by_peer.get_mut(&peer)
         {
@@ -659,28 +715,24 @@ impl Weir {
             return Err(Code::EOPNOTSUPP);
         }
         let addrs = place.addrs.clone();
-        self.ep.ask(&addrs).map_err(|error| code_of(&error))
+        let ticket = self.ep.ask(&addrs).map_err(|error| code_of(&error))?;
+        self.pings.insert(ticket, None);
+        Ok(ticket)
     }
 
     /// What a ping has found, if it is over.
     pub fn pinged(&mut self, t: &mut Tables, ticket: u64) -> Option<Result<(), Code>> {
-        let mut events = Vec::new();
-        self.ep.progress();
-        self.ep.peer_events(&mut events);
-        let mut result = None;
-        for event in events {
-            match event {
-                PeerEvent::Answer { ticket: of, found } if of == ticket => {
-                    result = Some(found.map(|_| ()).map_err(code_of_absence));
-                }
-                other => self.event(t, other),
-            }
+        self.progress(t);
+        let found = self.pings.get(&ticket).copied().flatten();
+        if found.is_some() {
+            self.pings.remove(&ticket);
         }
-        result
+        found
     }
 
     /// A ping that nobody waits for any more.
-    pub fn no_ping(&self, ticket: u64) {
+    pub fn no_ping(&mut self, ticket: u64) {
+        self.pings.remove(&ticket);
         self.ep.ask_no_more(ticket);
     }
 
