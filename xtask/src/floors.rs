@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 fn floor_of(folder: &str) -> Option<u32> {
     let (top, room) = folder.split_once('/').unwrap_or((folder, ""));
     match (top, room) {
-        ("core", "wire" | "clock" | "stats" | "net" | "collective" | "annotations") => Some(0),
+        ("core", "wire" | "clock" | "stats" | "net" | "collective" | "superstep" | "annotations") => Some(0),
         ("core", "session" | "match" | "predict") => Some(1),
         // Carriers: they pull from sessions. Packets also carry what the two ends of a bulk TCP connection say to each other.
         ("core", "lane") => Some(2),

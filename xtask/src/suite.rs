@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The crates that must build without the standard library.
-const NO_STD: [&str; 9] = [
+const NO_STD: [&str; 10] = [
     "weir-wire",
     "weir-session",
     "weir-lane",
@@ -25,6 +25,7 @@ const NO_STD: [&str; 9] = [
     "weir-message",
     "weir-net",
     "weir-collective",
+    "weir-superstep",
 ];
 /// A target without a standard library, if it is installed.
 const BARE_TARGET: &str = "x86_64-unknown-none";
