@@ -80,18 +80,25 @@ pub struct Job {
     program: PathBuf,
     started: usize,
     size: usize,
+    args: Vec<String>,
     env: Vec<(String, String)>,
 }
 
 impl Job {
     /// So many of a program.
     pub fn new(program: &Path, size: usize) -> Job {
-        Job { program: program.to_owned(), started: size, size, env: Vec::new() }
+        Job { program: program.to_owned(), started: size, size, args: Vec::new(), env: Vec::new() }
     }
 
     /// They are told to be so many, of which the last ones do not come.
     pub fn of_size(mut self, size: usize) -> Job {
         self.size = size;
+        self
+    }
+
+    /// With this argument.
+    pub fn arg(mut self, arg: &str) -> Job {
+        self.args.push(arg.to_owned());
         self
     }
 
@@ -106,7 +113,7 @@ impl Job {
         let meeting = tempfile::tempdir().expect("a folder");
         let start = |rank: usize| {
             let mut command = Command::new(&self.program);
-            command.env("WEIR_KEY", "0123456789abcdef".repeat(4)).env("WEIR_BSP_MEET", meeting.path());
+            command.args(&self.args).env("WEIR_KEY", "0123456789abcdef".repeat(4)).env("WEIR_BSP_MEET", meeting.path());
             command.env("WEIR_BSP_RANK", rank.to_string()).env("WEIR_BSP_SIZE", self.size.to_string());
             command.envs(self.env.iter().map(|(n, v)| (n, v)));
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
