@@ -5,6 +5,7 @@ extern crate alloc;
 
 pub mod annotate;
 pub mod annotations;
+pub mod bsp;
 pub mod distribution;
 pub mod driver;
 pub mod engine;

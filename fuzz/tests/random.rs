@@ -44,6 +44,29 @@ fn parsers() {
 }
 
 #[test]
+fn bsp() {
+    for seed in 0..20_000 {
+        let mut data = random(seed, 400);
+        weir_fuzz::bsp::run(&data);
+        // With a good head the parts are looked at, too.
+        let ends = weir_bsp::head::Ends::Sync;
+        let head = weir_bsp::head::Head {
+            events: 32,
+            letters: 64,
+            gets: 16,
+            puts: 64,
+            places: 24,
+            ..weir_bsp::head::Head::empty(ends, seed)
+        };
+        let bytes = head.encode();
+        if data.len() > bytes.len() {
+            data[..bytes.len()].copy_from_slice(&bytes);
+            weir_fuzz::bsp::run(&data);
+        }
+    }
+}
+
+#[test]
 fn launch() {
     for seed in 0..20_000 {
         weir_fuzz::launch::run(&random(seed, 200));
@@ -63,7 +86,17 @@ fn record() {
 
 #[test]
 fn annotate() {
-    let pieces = ["int main(){", "for(int i=0;i<n;i++)", "if(rank==0)", "{", "}", "MPI_Send(b,4,MPI_INT,i,0,MPI_COMM_WORLD);", "MPI_Wait(&r,&s);", "n++;", "else "];
+    let pieces = [
+        "int main(){",
+        "for(int i=0;i<n;i++)",
+        "if(rank==0)",
+        "{",
+        "}",
+        "MPI_Send(b,4,MPI_INT,i,0,MPI_COMM_WORLD);",
+        "MPI_Wait(&r,&s);",
+        "n++;",
+        "else ",
+    ];
     let mut annotated = 0;
     for seed in 0..2000 {
         let text: String = random(seed, 60).iter().map(|b| pieces[usize::from(*b) % pieces.len()]).collect();
@@ -75,7 +108,16 @@ fn annotate() {
 
 #[test]
 fn annotations() {
-    let pieces = ["// PEVPM ", "Loop iterations = 3\n", "{\n", "}\n", "Serial time = procnum\n", "Message type = MPI_Barrier\n", "& ", "Runon c1 = procnum\n"];
+    let pieces = [
+        "// PEVPM ",
+        "Loop iterations = 3\n",
+        "{\n",
+        "}\n",
+        "Serial time = procnum\n",
+        "Message type = MPI_Barrier\n",
+        "& ",
+        "Runon c1 = procnum\n",
+    ];
     let mut read = 0;
     for seed in 0..2000 {
         let text: String = random(seed, 12).iter().map(|b| pieces[usize::from(*b) % pieces.len()]).collect();
