@@ -222,8 +222,8 @@ impl Table {
                     let (cell, side) = (escape(&cells[i]), &self.head[i].1);
                     out += &match i {
                         0 => format!("<th scope=\"row\"{}>{cell}</th>", class(*side, "")),
-                        _ if *side == Side::Left => format!("<td{}>{cell}</td>", class(*side, verdict)),
-                        _ => format!("<td>{cell}</td>"),
+                        // Where there is no room for columns each value has its name before it.
+                        _ => format!("<td data-head=\"{}\"{}>{cell}</td>", self.head[i].0, class(*side, verdict)),
                     };
                 }
                 out += "</tr>\n";
@@ -459,6 +459,7 @@ mod tests {
             "a<b>\u{fffd}[31m, 1 pair, 2 × 1\n    size  verdict\n     8 B  µ\n  64 KiB  longer\n  half\u{fffd} <b>\n\n"
         );
         let html = table.html();
+        assert!(html.contains("<td data-head=\"verdict\" class=\"left \">µ</td>"), "{html}");
         assert!(html.contains("a&lt;b&gt;") && !html.contains('\u{1b}') && html.matches("<tr>").count() == 3);
         assert!(html.contains("half\u{fffd} &lt;b&gt;"));
     }

@@ -31,7 +31,7 @@ pub fn overlay(profile: &Profile, level: usize, detail: &Detail) -> Option<Plot>
     }
     let families = families_of(&points);
     let explanation = format!(
-        "{} Histogram of the samples (grey) under the density of the chosen family (thick) and of the two next best (thin).",
+        "{} Histogram of the samples (grey) under the density of the chosen family (thick) and of the two next best (thin); a choice that tests reject is pale and dashed.",
         setting(profile, level)
     );
     let columns = points.len().min(3);
@@ -94,7 +94,12 @@ fn draw_panel(frame: &mut Frame, point: &Point, panel: &Panel, families: &[Strin
         let Some(curve) = curve_of(fit, low, high, 2 * BINS) else { continue };
         let colour = families.iter().position(|f| *f == fit.family.0).unwrap_or(0) % CATEGORY_COUNT;
         let places: Vec<(f64, f64)> = curve.iter().map(|(x, d)| (scale.at(*x), height.at(*d))).collect();
-        let class = if fit.chosen { format!("line thick c{colour}") } else { format!("thin d3 c{colour}") };
+        let class = match (fit.chosen, goodness::rejected_by(fit).is_empty()) {
+            (true, true) => format!("line thick c{colour}"),
+            // It is the best of those that were tried, and no description of the samples.
+            (true, false) => format!("line thick dash d3 c{colour}"),
+            (false, _) => format!("thin d3 c{colour}"),
+        };
         frame.canvas.path(&class, &Path::through(&places));
     }
     if beyond * point.curve.count() >= 0.5 {
@@ -144,8 +149,11 @@ fn draw_histogram(frame: &mut Frame, point: &Point, panel: &Panel, (scale, bins)
     most
 }
 
-/// What is drawn of a fit: its name, its value, and how that is written.
-type Parameter = (&'static str, fn(&FitRecord) -> Option<f64>, fn(f64) -> String);
+/// What is drawn of a fit: its name, its value, how that is written, and the least that is told apart from nothing.
+type Parameter = (&'static str, fn(&FitRecord) -> Option<f64>, fn(f64) -> String, f64);
+
+/// Times below a nanosecond are nothing: on a logarithmic axis they would take decades, and all others lie in the rest.
+const LEAST_NS: f64 = 1.0;
 
 /// Location, scale and shape of one family against size, a line for each level; nothing unless the family was fitted at
 /// two points at least.
@@ -160,9 +168,9 @@ pub fn parameters(profile: &Profile, detail: &Detail) -> Option<Plot> {
         return None;
     }
     let columns: [Parameter; 3] = [
-        ("location (the floor)", |f| Some(f.location_ns), units::time),
-        ("scale", |f| parameter(f, "scale_ns").or_else(|| parameter(f, "mu").map(f64::exp)), units::time),
-        ("shape", shape_parameter, units::number),
+        ("location (the floor)", |f| Some(f.location_ns), units::time, LEAST_NS),
+        ("scale", |f| parameter(f, "scale_ns").or_else(|| parameter(f, "mu").map(f64::exp)), units::time, LEAST_NS),
+        ("shape", shape_parameter, units::number, f64::MIN_POSITIVE),
     ];
     let explanation = format!(
         "{}. The family chosen most often here is {}; a line for each level of contention, through the sizes where it was chosen. A falling shape of Pearson 5 means a longer tail.",
@@ -178,7 +186,7 @@ pub fn parameters(profile: &Profile, detail: &Detail) -> Option<Plot> {
     frame.legend(&levels.iter().enumerate().map(entry).collect::<Vec<_>>());
     let (panels, used) = Panel::grid(&frame, columns.len(), columns.len(), 150.0, 44.0);
     let mut description = Vec::new();
-    for ((what, value, words), panel) in columns.into_iter().zip(&panels) {
+    for ((what, value, words, least), panel) in columns.into_iter().zip(&panels) {
         let lines: Vec<Vec<(u64, f64)>> = levels
             .iter()
             .map(|l| {
@@ -188,7 +196,7 @@ pub fn parameters(profile: &Profile, detail: &Detail) -> Option<Plot> {
                     .collect()
             })
             .collect();
-        description.push(draw_parameter(&mut frame, panel, &profile.sizes, (what, words), &lines));
+        description.push(draw_parameter(&mut frame, panel, &profile.sizes, (what, words, least), &lines));
     }
     frame.grow(used - 34.0);
     Some(frame.finish(&format!("{} parameters", profile.title), description.join("; "), ""))
@@ -198,7 +206,7 @@ fn draw_parameter(
     frame: &mut Frame,
     panel: &Panel,
     sizes: &[u64],
-    (what, words): (&str, fn(f64) -> String),
+    (what, words, least): (&str, fn(f64) -> String, f64),
     lines: &[Vec<(u64, f64)>],
 ) -> String {
     panel.heading(&mut frame.canvas, what, "against message size");
@@ -207,15 +215,15 @@ fn draw_parameter(
     if !low.is_finite() {
         return format!("{what}: none");
     }
-    let kind = if low > 0.0 && high / low > 8.0 { Kind::Log } else { Kind::Linear };
+    let (kind, from) = axis_of(values(), least);
     let room = if kind == Kind::Log { 0.0 } else { 0.08 * (high - low) };
-    let height = Scale::new(kind, low - room, high + room, panel.bottom, panel.top + 12.0);
+    let height = Scale::new(kind, from - room, high + room, panel.bottom, panel.top + 12.0);
     let axis = Sizes::new(sizes, panel.left + 10.0, panel.right - 10.0);
     panel.y_ticks(&mut frame.canvas, &height.ticks(4, words));
     let ticks: Vec<Tick> = axis.ticks(4);
     panel.x_ticks(&mut frame.canvas, &ticks);
     for (i, line) in lines.iter().enumerate() {
-        let places: Vec<(f64, f64)> = line.iter().map(|(s, v)| (axis.at(*s), height.at(*v))).collect();
+        let places: Vec<(f64, f64)> = line.iter().map(|(s, v)| (axis.at(*s), height.at(v.max(from)))).collect();
         let colour = i % CATEGORY_COUNT;
         frame.canvas.path(&format!("thin c{colour}"), &Path::through(&places));
         let mut marks = Path::new();
@@ -228,6 +236,20 @@ fn draw_parameter(
     format!("{what} from {} to {}", words(low), words(high))
 }
 
+/// The axis for these values, and where it begins: logarithmic where those that are more than nothing differ much; those that are nothing stand at its
+/// lower edge then.
+fn axis_of(values: impl Iterator<Item = f64> + Clone, least: f64) -> (Kind, f64) {
+    let low = values.clone().fold(f64::INFINITY, f64::min);
+    let high = values.clone().fold(f64::NEG_INFINITY, f64::max);
+    let something = values.filter(|v| *v >= least).fold(f64::INFINITY, f64::min);
+    if high > 8.0 * something {
+        // A decade below, so that nothing is seen to be less.
+        (Kind::Log, if low < least { something / 10.0 } else { something })
+    } else {
+        (Kind::Linear, low)
+    }
+}
+
 /// The family chosen most often that has a shape; of several the first by name.
 fn commonest(profile: &Profile) -> Option<String> {
     let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
@@ -236,4 +258,19 @@ fn commonest(profile: &Profile) -> Option<String> {
     }
     let most = counts.values().copied().max()?;
     counts.into_iter().find(|c| c.1 == most).map(|c| c.0.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_near_nothing_does_not_stretch_a_logarithmic_axis() {
+        let axis = |values: &[f64]| axis_of(values.iter().copied(), LEAST_NS);
+        assert_eq!(axis(&[1000.0, 2000.0, 90_000.0]), (Kind::Log, 1000.0));
+        assert_eq!(axis(&[1e-6, 1000.0, 90_000.0]), (Kind::Log, 100.0));
+        assert_eq!(axis(&[-3.0, 1000.0, 90_000.0]), (Kind::Log, 100.0));
+        assert_eq!(axis(&[1000.0, 2000.0]), (Kind::Linear, 1000.0));
+        assert_eq!(axis(&[0.2, 0.9]), (Kind::Linear, 0.2));
+    }
 }
