@@ -97,7 +97,7 @@ fn draw_panel(frame: &mut Frame, point: &Point, panel: &Panel, families: &[Strin
         let class = match (fit.chosen, goodness::rejected_by(fit).is_empty()) {
             (true, true) => format!("line thick c{colour}"),
             // It is the best of those that were tried, and no description of the samples.
-            (true, false) => format!("line thick dash d3 c{colour}"),
+            (true, false) => format!("line thick dash d2 c{colour}"),
             (false, _) => format!("thin d3 c{colour}"),
         };
         frame.canvas.path(&class, &Path::through(&places));
