@@ -58,6 +58,7 @@ pub fn serve(address: &str, key: &JobKey, version: &str, once: bool, tell: &mut 
                 continue;
             }
         };
+        let from = std::net::SocketAddr::new(from.ip().to_canonical(), from.port());
         let answered = as_end(stream, key, version).and_then(|mut channel| {
             tell(&format!("{from} asks"));
             end::serve(&mut channel, version)
