@@ -455,6 +455,8 @@ impl Grants {
 
     /// Next body to raise and its new limit. Call until `None`.
     pub fn next(&mut self, now: Time) -> Option<(PeerId, u64, u64)> {
+        // Else a time that has passed would stay the deadline where there is no room.
+        self.held_until = None;
         let starved = self.starved(now);
         if starved.is_none() && self.room_for(false) == 0 && self.room_for(true) == 0 {
             return None;

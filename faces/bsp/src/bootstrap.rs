@@ -21,6 +21,8 @@ pub trait Bootstrap {
     fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, String>;
     /// A launcher started it, and looks after it.
     fn is_launched(&self) -> bool;
+    /// Whether the launcher shows people what it is told by [`Bootstrap::abort`]. If not, it is printed before: the launcher may end this process within that call.
+    fn shows_abort(&self) -> bool;
     /// The job's key, if it has one of its own.
     fn key(&self) -> Option<[u8; KEY_BYTES]>;
     /// This process is about to end without having finished, with this code: the launcher may end the others. True: it tells people the text.
@@ -47,6 +49,10 @@ impl Bootstrap for Launched {
 
     fn is_launched(&self) -> bool {
         self.0.launcher() != Launcher::None
+    }
+
+    fn shows_abort(&self) -> bool {
+        self.0.shows_abort()
     }
 
     fn key(&self) -> Option<[u8; KEY_BYTES]> {
@@ -149,6 +155,10 @@ impl Bootstrap for Folder {
     }
 
     fn is_launched(&self) -> bool {
+        false
+    }
+
+    fn shows_abort(&self) -> bool {
         false
     }
 

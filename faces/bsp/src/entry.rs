@@ -14,12 +14,14 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 /// The process, between `bsp_begin` and `bsp_end`.
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 /// `bsp_begin` was called.
 static BEGUN: AtomicBool = AtomicBool::new(false);
+/// The process that called `bsp_begin`: what it forks has no part in the program.
+static BEGUN_BY: AtomicU32 = AtomicU32::new(0);
 /// `bsp_init` was called.
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 /// How the process was started, between the first question for it and `bsp_begin`.
@@ -134,6 +136,7 @@ pub unsafe extern "C" fn bsp_begin_at(maxprocs: c_int, place: *const c_char) {
             Ok(process) => PROCESS.store(Box::into_raw(process), Ordering::Relaxed),
             Err(why) => fail::fail(None, &format!("{place}bsp_begin: {why}")),
         }
+        BEGUN_BY.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: a function that stays.
         unsafe { libc::atexit(left) };
     });
@@ -141,6 +144,9 @@ pub unsafe extern "C" fn bsp_begin_at(maxprocs: c_int, place: *const c_char) {
 
 /// The program ends: in its SPMD part?
 extern "C" fn left() {
+    if BEGUN_BY.load(Ordering::Relaxed) != std::process::id() {
+        return;
+    }
     guarded(|| {
         if let Some(process) = process() {
             fail::fail(Some(process), "the program ended without bsp_end");

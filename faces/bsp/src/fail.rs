@@ -45,8 +45,13 @@ pub fn fail(process: Option<&mut Process>, text: &str) -> ! {
         leave(EXIT_CODE);
     };
     let line = line(Some(process.pid()), text);
-    // The launcher first: it tells of the first that fails, and who hears of it from here fails too.
-    if !process.bootstrap.abort(EXIT_CODE, &line) {
+    // A launcher that does not show it may end this process before the call returns.
+    let shown = process.bootstrap.shows_abort();
+    if !shown {
+        print(&line);
+    }
+    // The launcher before the others: it tells of the first that fails, and who hears of it from here fails too.
+    if !process.bootstrap.abort(EXIT_CODE, &line) && shown {
         print(&line);
     }
     spread(process, text);

@@ -36,6 +36,9 @@ pub enum Kind {
 
 /// How many kinds there are.
 const KINDS: usize = 7;
+/// Bits of a receive's context that say of whom; the others say how long it must be (0 for what has any length).
+const PID_BITS: u32 = 20;
+const PID_MASK: usize = (1 << PID_BITS) - 1;
 /// The kind of a send's completion, which has none.
 const SENT: u64 = KINDS as u64;
 /// Of the news of the end.
@@ -155,7 +158,10 @@ impl Wire {
     /// # Safety
     /// The memory is nobody's but the engine's until [`Wire::is_waiting`] says that all of this kind have come.
     pub unsafe fn post(&mut self, from: usize, kind: Kind, superstep: u64, memory: &[Iov]) -> Result<(), WireError> {
-        let op = RecvOp { context: from, ..Self::receive(self.peers[from], kind, superstep, memory) };
+        let any_length = kind as usize <= Kind::FirstOdd as usize;
+        let len: usize = if any_length { 0 } else { memory.iter().map(|piece| piece.len).sum() };
+        let context = from | len << PID_BITS;
+        let op = RecvOp { context, ..Self::receive(self.peers[from], kind, superstep, memory) };
         // SAFETY: passed on from the caller.
         self.accepted(from, |endpoint| unsafe { endpoint.recv(&op) })?;
         self.posted[kind as usize] += 1;
@@ -294,7 +300,7 @@ impl Wire {
             }
             Err(OpError::PeerDown(reason)) if c.user == Kind::News as u64 => Err(WireError::Other(reason.to_string())),
             Err(OpError::PeerDown(reason)) => {
-                let pid = if is_receive { c.context } else { c.context >> 2 };
+                let pid = if is_receive { c.context & PID_MASK } else { c.context >> 2 };
                 Err(WireError::Gone { pid, reason })
             }
             Err(error) => Err(WireError::Other(format!("a message failed: {error}"))),
@@ -306,8 +312,11 @@ impl Wire {
         if kind == Kind::News as usize {
             return Err(WireError::Ended);
         }
+        let (pid, len) = (c.context & PID_MASK, c.context >> PID_BITS);
         if kind <= Kind::FirstOdd as usize {
-            self.firsts[kind][c.context] = c.len;
+            self.firsts[kind][pid] = c.len;
+        } else if c.len != len {
+            return Err(WireError::Other(format!("process {pid} sent {} bytes where {len} were to come", c.len)));
         }
         self.posted[kind] -= 1;
         Ok(())
