@@ -391,7 +391,7 @@ fn machine(which: u8) -> (Machine, Draw) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn skipping_changes_nothing(n in 1usize..5, genes in genes()) {

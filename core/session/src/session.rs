@@ -242,7 +242,9 @@ impl Session {
                 return Err(SendError::QueueFull);
             }
         } else {
-            let is_long = u64::from(m.len) > self.max_matched_len() && u64::from(m.len) > self.out.credit().bytes;
+            // Longer ones only where the peer said that it expects them, and lets all of it in now.
+            let is_expected = self.credit_ahead() > 0 && u64::from(m.len) <= self.out.credit().bytes;
+            let is_long = u64::from(m.len) > self.max_matched_len() && !is_expected;
             if is_long || m.stream >= common.cfg.streams {
                 return Err(SendError::TooLong);
             }

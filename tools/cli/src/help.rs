@@ -5,13 +5,19 @@ use clap::Command;
 /// What any terminal shows.
 pub const WIDTH: usize = 79;
 
-/// The same command, and all below it, with texts that fit.
-pub fn flowing(mut command: Command) -> Command {
-    if let Some(text) = command.get_after_help().map(|text| flow(&text.to_string(), WIDTH)) {
+/// How wide texts may be: as the shell says (`COLUMNS`, which clap heeds too), or what any terminal shows.
+pub fn width() -> usize {
+    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok());
+    columns.filter(|columns| (20..=1000).contains(columns)).unwrap_or(WIDTH)
+}
+
+/// The same command, and all below it, with texts of this width.
+pub fn flowing(mut command: Command, width: usize) -> Command {
+    if let Some(text) = command.get_after_help().map(|text| flow(&text.to_string(), width)) {
         command = command.after_help(text);
     }
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
-    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, flowing))
+    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, |sub| flowing(sub, width)))
 }
 
 /// Paragraphs filled to `width`; lines that are indented stay lines, and what is too long of one goes on under its last column.
@@ -85,7 +91,7 @@ mod tests {
 
     #[test]
     fn no_line_of_any_help_is_torn_on_a_terminal_of_80_columns() {
-        let main = flowing(crate::args::Args::command());
+        let main = flowing(crate::args::Args::command(), WIDTH);
         let mut all = vec![main];
         let mut looked_at = 0;
         while let Some(command) = all.pop() {

@@ -46,7 +46,8 @@ fn is_bench() -> bool {
 }
 
 fn command() -> ExitCode {
-    let parsed = help::flowing(args::Args::command()).try_get_matches_from(args::with_np(std::env::args_os()));
+    let parsed =
+        help::flowing(args::Args::command(), help::width()).try_get_matches_from(args::with_np(std::env::args_os()));
     let args = match parsed.and_then(|matches| args::Args::from_arg_matches(&matches)) {
         Ok(args) => args,
         Err(error) if is_bench() && !prints_what_the_parser_says(&Env::from_process()) => {

@@ -124,8 +124,7 @@ mod tests {
             assert!(bench.contains(part), "{part}: {bench}");
         }
         assert!(!bench.contains("--meet") && bench.ends_with("...]"), "{bench}");
-        let report =
-            "weir report [--format <FORMAT>] [-o|--output <PATH>] [--json] [-q|--quiet] [-h|--help] <RUN> [<RUN>]";
+        let report = "weir report [--format <FORMAT>] [-o|--output <PATH>] [--anyway] [--json] [-q|--quiet] [-h|--help] <RUN> [<RUN>]";
         assert_eq!(synopsis("weir-report.1"), report);
         assert!(synopsis("weir-run.1").ends_with(" <PROGRAM>..."));
         assert!(synopsis("weir-stat.1").ends_with(" [<PID>]"));

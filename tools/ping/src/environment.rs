@@ -42,7 +42,7 @@ mod tests {
             "WEIR_KEY_FILE" => Some("/home/a b/key".into()),
             _ => None,
         };
-        assert_eq!(of(&set), ["env", "'WEIR_KEY_FILE=/home/a b/key'", "WEIR_PORT=45000-45100"]);
+        assert_eq!(of(&set), ["env", "'WEIR_KEY_FILE=/home/a b/key'", "'WEIR_PORT=45000-45100'"]);
         assert!(of(&|_| None).is_empty());
     }
 }

@@ -88,7 +88,7 @@ pub enum ExportFormat {
 #[command(after_help = "Examples:
   weir export run1                            run1/export/cells.csv and samples.csv
   weir export run1 --gzip                     the same packed; --cells-only leaves out the samples
-  weir export run1 --format classic -o old    old/perseus.4x2.bcast.0-128-1024.summary and so on
+  weir export run1 --format classic -o old    five text files for each table
   MPIBENCH_SUBSAMPLES=100 weir export run1 --format classic
 
 The classic files heed MPIBENCH_HIST_BIN, MPIBENCH_OUTLIER_PERCENTILE, MPIBENCH_OUTLIER_PERCENTILE_MULTIPLIER and
