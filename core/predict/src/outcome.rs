@@ -20,9 +20,11 @@ pub struct Outcome {
     pub bytes: u64,
     /// Of these, messages that were lost and sent again, counted each time.
     pub lost: u64,
-    /// Steps taken, ops and events: what the budget bounds.
+    /// Steps taken: ops, events and `looked`. The budget bounds them.
     pub steps: u64,
-    /// Loops that repeated exactly, of which whole periods were skipped. All other fields are as if they had been run, but `steps`.
+    /// Of these, entries of lists that were looked at to find a match or a rate. Some may be taken already, until a list is tidied: so a run that skips loops may look at a few more than one that does not.
+    pub looked: u64,
+    /// Loops that repeated exactly, of which whole periods were skipped. All other fields are as if they had been run, but `steps` and `looked`.
     pub skipped: Vec<Skipped>,
     /// Where the time went.
     pub losses: Losses,

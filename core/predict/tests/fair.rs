@@ -24,7 +24,7 @@ fn alone_a_message_takes_latency_and_its_bytes() {
         let outcome = run(&programs, &star());
         assert_eq!(outcome.time, us(1.0) + Time::from_ns(bytes as f64));
         let plain = run(&programs, &simple());
-        assert_eq!(outcome, Outcome { steps: outcome.steps, ..plain });
+        assert_eq!(outcome, Outcome { steps: outcome.steps, looked: outcome.looked, ..plain });
     }
 }
 

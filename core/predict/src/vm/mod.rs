@@ -425,6 +425,7 @@ impl<'a, O: Observer> Run<'a, O> {
             bytes: self.sent_bytes,
             lost: self.lost,
             steps: self.steps + self.matching.looked + self.network.looked(),
+            looked: self.matching.looked + self.network.looked(),
             skipped: std::mem::take(&mut self.steady.skipped),
             unreceived,
             unreceived_count,
