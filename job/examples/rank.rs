@@ -9,13 +9,14 @@ use std::process::{Command, ExitCode, exit};
 use std::time::Duration;
 
 use weir_job::Env;
-use weir_job::launch::{Job, LaunchError};
+use weir_job::launch::{Job, LAST_WORDS, LaunchError};
 
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("rank: {error}");
+            std::thread::sleep(LAST_WORDS);
             ExitCode::from(7)
         }
     }

@@ -114,11 +114,7 @@ fn add(trials: &mut Vec<Trial>, missing: Option<String>, way: &Way) {
         all.into_iter().filter(|(name, _)| way.takes_ranks_along || *name != "ranks end with their launcher")
     {
         let way = way.clone();
-        // Whose last words a launcher still passes on before it kills a rank is a race.
-        let races = ["keys that differ are told", "a frozen rank is waited for within a limit"].contains(&name)
-            && std::env::var_os("WEIR_TEST_RACES").is_none();
-        let missing = missing.as_deref().or(races.then_some("it may lose a race: WEIR_TEST_RACES=1 runs it"));
-        trials.push(trial(&format!("{}: {name}", way.name), missing, move || test(&way)));
+        trials.push(trial(&format!("{}: {name}", way.name), missing.as_deref(), move || test(&way)));
     }
 }
 

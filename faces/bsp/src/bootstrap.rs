@@ -25,6 +25,8 @@ pub trait Bootstrap {
     fn shows_abort(&self) -> bool;
     /// The job's key, if it has one of its own.
     fn key(&self) -> Option<[u8; KEY_BYTES]>;
+    /// This process has failed. False: another one has before, and tells people. Where only the launcher could know, and it does not say, everybody is the first.
+    fn is_first_to_fail(&self) -> bool;
     /// This process is about to end without having finished, with this code: the launcher may end the others. True: it tells people the text.
     fn abort(&mut self, code: i32, text: &str) -> bool;
     /// This process has finished in good order.
@@ -53,6 +55,10 @@ impl Bootstrap for Launched {
 
     fn shows_abort(&self) -> bool {
         self.0.shows_abort()
+    }
+
+    fn is_first_to_fail(&self) -> bool {
+        true
     }
 
     fn key(&self) -> Option<[u8; KEY_BYTES]> {
@@ -160,6 +166,12 @@ impl Bootstrap for Folder {
 
     fn shows_abort(&self) -> bool {
         false
+    }
+
+    fn is_first_to_fail(&self) -> bool {
+        // Who cannot tell is the first: better two lines than none.
+        let made = fs::OpenOptions::new().write(true).create_new(true).open(self.folder.join("failed"));
+        !made.is_err_and(|e| e.kind() == ErrorKind::AlreadyExists)
     }
 
     fn key(&self) -> Option<[u8; KEY_BYTES]> {

@@ -7,6 +7,7 @@ use crate::process::Process;
 use crate::wire::WireError;
 use std::io::Write;
 use std::time::{Duration, Instant};
+use weir_job::launch::LAST_WORDS;
 
 /// What processes end with that did not come to their end.
 pub const EXIT_CODE: i32 = 1;
@@ -42,8 +43,12 @@ pub fn leave(code: i32) -> ! {
 pub fn fail(process: Option<&mut Process>, text: &str) -> ! {
     let Some(process) = process else {
         say(None, text);
+        std::thread::sleep(LAST_WORDS);
         leave(EXIT_CODE);
     };
+    if !process.bootstrap.is_first_to_fail() {
+        follow(process);
+    }
     let line = line(Some(process.pid()), text);
     // A launcher that does not show it may end this process before the call returns.
     let shown = process.bootstrap.shows_abort();

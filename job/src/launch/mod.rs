@@ -24,6 +24,7 @@ pub mod pmi;
 mod pmix;
 mod spread;
 
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 pub use detect::Launcher;
@@ -31,6 +32,10 @@ pub use error::LaunchError;
 pub use local::frame::BLOB_MAX_BYTES;
 
 use crate::{Env, JobKey};
+
+/// What a rank prints last needs so long to reach its launcher: Hydra and Slurm end a job, and drop what they have not read yet, as
+/// soon as a rank aborts or ends with an error. Who fails without [`Job::abort`] waits so long between its last line and its end.
+pub const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// How long is waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +100,9 @@ struct Joined {
 /// This process's place in its job.
 pub struct Job {
     launcher: Launcher,
-    /// None for a process that nobody launched.
-    backend: Option<Box<dyn Backend>>,
+    /// None for a process that nobody launched. What does not finish stays connected until its process ends: launchers take the end of
+    /// a connection for the end of the rank, and do not wait for what it says of why.
+    backend: Option<ManuallyDrop<Box<dyn Backend>>>,
     rank: u32,
     size: u32,
     ranks_here: Option<u32>,
@@ -134,7 +140,8 @@ impl Job {
             Launcher::Pmi1 | Launcher::Pmi2 => pmi::join(env, launcher, limits)?,
             Launcher::Pmix => pmix::join(env, limits)?,
         };
-        let Joined { mut backend, rank, size, ranks_here, id, key } = joined;
+        let Joined { backend, rank, size, ranks_here, id, key } = joined;
+        let mut backend = ManuallyDrop::new(backend);
         let key = match key {
             Some(key) => key,
             None => key::agree(env, rank, |own| backend.zeros(own))?,
@@ -215,7 +222,7 @@ impl Job {
     }
 
     /// Whether the launcher shows people what [`Job::abort`] is told. If not, the caller should, and before: a launcher may end this
-    /// process before that call returns.
+    /// process before that call returns. [`Job::abort`] waits [`LAST_WORDS`] then.
     pub fn shows_abort(&self) -> bool {
         self.launcher.shows_abort()
     }
@@ -226,10 +233,12 @@ impl Job {
     /// # Errors
     /// If the launcher cannot be told; it will see this process end.
     pub fn abort(&mut self, code: i32, message: &str) -> Result<bool, LaunchError> {
-        match &mut self.backend {
-            Some(backend) => backend.abort(code, message).map(|()| self.launcher.shows_abort()),
-            None => Ok(false),
+        let shows = self.launcher.shows_abort();
+        let Some(backend) = &mut self.backend else { return Ok(false) };
+        if !shows {
+            std::thread::sleep(LAST_WORDS);
         }
+        backend.abort(code, message).map(|()| shows)
     }
 
     /// Says that this rank is done: it may end from now on, and the launcher takes that for success. Does not wait for others.
@@ -237,7 +246,9 @@ impl Job {
     /// # Errors
     /// If the launcher does not answer.
     pub fn finalize(mut self) -> Result<(), LaunchError> {
-        self.ask(|backend| backend.finalize(), || ())
+        self.ask(|backend| backend.finalize(), || ())?;
+        drop(self.backend.map(ManuallyDrop::into_inner));
+        Ok(())
     }
 
     /// Lets the backend answer, or what is so for one rank alone.
