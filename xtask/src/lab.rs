@@ -22,6 +22,9 @@ pub const DATA_IFACE: &str = "net1";
 /// The interface on the second network, where there is one.
 pub const SECOND_IFACE: &str = "net2";
 
+/// Comes before the least retransmission timeout in the name of a congestion control.
+pub const TUNED: &str = "-rto";
+
 /// What the network between the hosts does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wire {
@@ -110,6 +113,14 @@ pub fn acquire() -> Result<&'static str> {
         privilege::Privilege::Root => "network namespaces, as root",
         privilege::Privilege::UserNamespace => "network namespaces in a user namespace, without privilege",
     })
+}
+
+/// What a name of a kernel's congestion control says: the algorithm, and the least retransmission timeout if it ends with `-rto5ms`.
+fn tuned(name: &str) -> Result<(&str, Option<Duration>)> {
+    let Some((algorithm, least)) = name.split_once(TUNED) else { return Ok((name, None)) };
+    let number = least.strip_suffix("ms").and_then(|number| number.parse().ok()).filter(|ms| (1..=1000).contains(ms));
+    let ms = number.with_context(|| format!("{name}: not algorithm{TUNED}1ms to {TUNED}1000ms"))?;
+    Ok((algorithm, Some(Duration::from_millis(ms))))
 }
 
 /// A running network; it goes away with everything that runs in it when this is dropped.
@@ -225,13 +236,18 @@ impl Lab {
     /// Sets the kernel's congestion control for the measured network on all hosts, or none (then a socket has the one it
     /// chose, or the system's default: a route's goes before a socket's), and returns the one a new connection really gets.
     ///
+    /// A name such as `cubic-rto5ms` also sets the least retransmission timeout: what an administrator can do for TCP by a route.
+    ///
     /// # Errors
     /// If the kernel does not have it.
     pub fn set_congestion(&self, name: Option<&str>) -> Result<String> {
+        let (algorithm, rto_min) = name.map(tuned).transpose()?.unzip();
+        let rto_min = rto_min.flatten();
         for host in &self.hosts {
-            self.network.set_congestion(host, DATA_IFACE, name)?;
+            self.network.set_congestion(host, DATA_IFACE, algorithm, rto_min)?;
         }
-        self.congestion()
+        let used = self.congestion()?;
+        Ok(rto_min.map_or_else(|| used.clone(), |least| format!("{used}, rto_min {} ms", least.as_millis())))
     }
 
     /// The kernel's congestion control that a new connection on the measured network gets.
@@ -309,6 +325,15 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_congestion_control_may_bring_a_least_timeout() {
+        assert_eq!(tuned("cubic").unwrap(), ("cubic", None));
+        assert_eq!(tuned("bbr-rto5ms").unwrap(), ("bbr", Some(Duration::from_millis(5))));
+        for wrong in ["bbr-rto", "bbr-rto5", "bbr-rto0ms", "bbr-rto1001ms", "bbr-rto-1ms"] {
+            assert!(tuned(wrong).unwrap_err().to_string().contains(wrong));
+        }
+    }
 
     #[test]
     fn every_wire_makes_a_valid_spec() {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+use crate::lab;
 use crate::mpi::Mpi;
 use crate::paths::Paths;
 
@@ -124,6 +125,11 @@ impl Stack {
     /// The stack of this build that this one of another build is measured beside.
     pub fn is_before(&self) -> Option<String> {
         Some(format!("weir{}", self.name.strip_prefix(BEFORE)?))
+    }
+
+    /// TCP with another least retransmission timeout than the system's.
+    pub fn is_tuned(&self) -> bool {
+        self.congestion.as_ref().is_some_and(|name| name.contains(lab::TUNED))
     }
 
     /// Weir's own, not a rival.

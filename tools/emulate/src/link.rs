@@ -122,8 +122,14 @@ pub fn set_mtu(netlink: &mut Netlink, interface: u32, mtu: u32) -> io::Result<()
 }
 
 /// Replaces the route to an interface's own network of 24 bits: TCP connections over it get this congestion control of the kernel, or the
-/// one that they would have without a route that names one.
-pub fn set_congestion(netlink: &mut Netlink, interface: u32, own: Ipv4Addr, algorithm: Option<&str>) -> io::Result<()> {
+/// one that they would have without a route that names one; and this least time before they send again, or the system's.
+pub fn set_congestion(
+    netlink: &mut Netlink,
+    interface: u32,
+    own: Ipv4Addr,
+    algorithm: Option<&str>,
+    rto_min: Option<Duration>,
+) -> io::Result<()> {
     const PREFIX_BITS: u8 = 24;
     const RT_TABLE_MAIN: u8 = 254;
     const RTPROT_BOOT: u8 = 3;
@@ -133,6 +139,8 @@ pub fn set_congestion(netlink: &mut Netlink, interface: u32, own: Ipv4Addr, algo
     const RTA_OIF: u16 = 4;
     const RTA_PREFSRC: u16 = 7;
     const RTA_METRICS: u16 = 8;
+    const RTAX_LOCK: u16 = 1;
+    const RTAX_RTO_MIN: u16 = 13;
     const RTAX_CC_ALGO: u16 = 16;
     let [a, b, c, _] = own.octets();
     // struct rtmsg: family, bits of destination and source, type of service, table, origin, scope, type; flags.
@@ -140,9 +148,16 @@ pub fn set_congestion(netlink: &mut Netlink, interface: u32, own: Ipv4Addr, algo
     let head = [family, PREFIX_BITS, 0, 0, RT_TABLE_MAIN, RTPROT_BOOT, RT_SCOPE_LINK, RTN_UNICAST, 0, 0, 0, 0];
     let mut message = Message::new(RTM_NEWROUTE, ACK | REPLACE, &head);
     message.attr(RTA_DST, &[a, b, c, 0]).u32(RTA_OIF, interface).attr(RTA_PREFSRC, &own.octets());
-    if let Some(algorithm) = algorithm {
+    if algorithm.is_some() || rto_min.is_some() {
         message.nest(RTA_METRICS, |m| {
-            m.string(RTAX_CC_ALGO, algorithm);
+            if let Some(algorithm) = algorithm {
+                m.string(RTAX_CC_ALGO, algorithm);
+            }
+            if let Some(least) = rto_min {
+                // The kernel heeds it only where it is locked.
+                m.u32(RTAX_LOCK, 1 << RTAX_RTO_MIN);
+                m.u32(RTAX_RTO_MIN, u32::try_from(least.as_millis()).unwrap_or(u32::MAX).max(1));
+            }
         });
     }
     netlink.request(message)

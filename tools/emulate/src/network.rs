@@ -315,13 +315,20 @@ impl Network {
 
     /// Sets the kernel's congestion control for TCP connections that a host makes over a network, or none: then a socket has the one it
     /// chose, or the system's default. It is set on the route, which goes before both: a namespace may not choose every
-    /// algorithm as its default, since the kernel counts some as restricted.
-    pub fn set_congestion(&self, host: &str, network: &str, algorithm: Option<&str>) -> Result<()> {
+    /// algorithm as its default, since the kernel counts some as restricted. `rto_min`: these connections' least retransmission timeout,
+    /// in whole milliseconds; none: the system's, 200 ms.
+    pub fn set_congestion(
+        &self,
+        host: &str,
+        network: &str,
+        algorithm: Option<&str>,
+        rto_min: Option<Duration>,
+    ) -> Result<()> {
         let spec = &self.shared.spec;
         let own = spec.ipv4(spec.network_index(network)?, spec.host_index(host)?);
         let what = algorithm.map_or("congestion control".to_owned(), |name| format!("congestion control {name}"));
         self.shared.in_kernel(host, network, &what, |netlink, interface| {
-            link::set_congestion(netlink, interface, own, algorithm)
+            link::set_congestion(netlink, interface, own, algorithm, rto_min)
         })
     }
 

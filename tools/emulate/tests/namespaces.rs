@@ -521,10 +521,17 @@ fn congestion() -> Outcome {
     };
     let usual = used()?;
     // Every kernel has it.
-    network.set_congestion("host1", "net1", Some("reno"))?;
+    network.set_congestion("host1", "net1", Some("reno"), None)?;
     expect("the route's", used()? == "reno")?;
-    network.set_congestion("host1", "net1", None)?;
-    expect("the usual one again", used()? == usual)?;
-    let error = network.set_congestion("host1", "net1", Some("nonesuch")).err().map(|error| error.to_string());
+    let routes = || -> Result<String, Failed> {
+        let output = network.host(0)?.command("ip").args(["route", "show", "dev", "net1"]).output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    expect("no least timeout", !routes()?.contains("rto_min"))?;
+    network.set_congestion("host1", "net1", Some("reno"), Some(Duration::from_millis(5)))?;
+    expect("both", used()? == "reno" && routes()?.contains("rto_min lock 5ms"))?;
+    network.set_congestion("host1", "net1", None, None)?;
+    expect("the usual one again", used()? == usual && !routes()?.contains("rto_min"))?;
+    let error = network.set_congestion("host1", "net1", Some("nonesuch"), None).err().map(|error| error.to_string());
     expect("it is named", error.is_some_and(|text| text.contains("nonesuch")))
 }

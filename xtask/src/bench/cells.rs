@@ -205,6 +205,11 @@ impl Cell {
         if self.busy > 0 { format!("{network}, beside {} busy loops", self.busy) } else { network }
     }
 
+    /// Whether packets are lost there, at random or because a queue is full: only then it matters when a stack sends again.
+    pub fn may_lose(&self) -> bool {
+        self.wire.loss > 0.0 || self.wire.queue_packets.is_some() || self.section == "incast"
+    }
+
     fn goal(mut self, goal: Goal) -> Self {
         self.goals.push(goal);
         self

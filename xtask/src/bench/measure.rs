@@ -145,7 +145,8 @@ pub fn stacks_of(cell: &Cell, stacks: &[Stack]) -> Vec<Stack> {
         let before = stacks.iter().filter(|stack| stack.is_before().is_some());
         return Stack::of_one_host().into_iter().chain(before.cloned()).collect();
     }
-    let mut all: Vec<Stack> = stacks.iter().filter(|stack| stack.is_ours() || cell.rivals).cloned().collect();
+    let runs = |stack: &&Stack| stack.is_ours() || (cell.rivals && (cell.may_lose() || !stack.is_tuned()));
+    let mut all: Vec<Stack> = stacks.iter().filter(runs).cloned().collect();
     if cell.ablate_streams && stacks.iter().any(|stack| stack.name == "weir-mpich") {
         all.push(Stack::one_stream());
     }

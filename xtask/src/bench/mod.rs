@@ -42,8 +42,9 @@ pub struct Options {
     /// before-mpich and before-openmpi
     #[arg(long)]
     pub against: Option<PathBuf>,
-    /// Congestion controls of the kernel for stacks over TCP
-    #[arg(long, value_delimiter = ',', default_value = "cubic,bbr")]
+    /// Congestion controls of the kernel for stacks over TCP; with -rto5ms behind the name also a route's rto_min, in the
+    /// cells where packets are lost
+    #[arg(long, value_delimiter = ',', default_value = "cubic,bbr,cubic-rto5ms,bbr-rto5ms")]
     pub congestion: Vec<String>,
     /// Fewer cells, shorter runs, three launches
     #[arg(long)]
