@@ -87,6 +87,13 @@ pub fn find() -> Result<Box<dyn Bootstrap>, String> {
     Ok(Box::new(Launched(job)))
 }
 
+/// Of a process that has failed before it met the others: [`Bootstrap::is_first_to_fail`].
+pub fn is_first_to_fail() -> bool {
+    Folder::from_env().ok().flatten().is_none_or(|folder| folder.is_first_to_fail())
+}
+
+/// Made in the folder by the first process that fails.
+const FAILED: &str = "failed";
 /// They are looked for so often.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -132,6 +139,7 @@ impl Folder {
                     let seconds = self.patience.as_secs();
                     return Err(format!("process {rank} has not come within {seconds} s (WEIR_LAUNCH_TIMEOUT)"));
                 }
+                Err(_) if self.folder.join(FAILED).exists() => return Err("another process has failed".into()),
                 Err(_) => sleep(LOOK),
             }
         }
@@ -170,7 +178,7 @@ impl Bootstrap for Folder {
 
     fn is_first_to_fail(&self) -> bool {
         // Who cannot tell is the first: better two lines than none.
-        let made = fs::OpenOptions::new().write(true).create_new(true).open(self.folder.join("failed"));
+        let made = fs::OpenOptions::new().write(true).create_new(true).open(self.folder.join(FAILED));
         !made.is_err_and(|e| e.kind() == ErrorKind::AlreadyExists)
     }
 

@@ -394,20 +394,23 @@ unsafe fn put(call: Call, range: Range, unbuffered: bool) {
         let Some((to, slot)) = area(process, call, range) else { return };
         let (offset, len) = (range.offset as u64, range.nbytes);
         let alone = unbuffered && len >= process.settings.hp_bytes && to != process.pid;
-        if let Err(what) = if alone { Ok(()) } else { process.buffer(len) } {
+        if let Err(what) = process.may_buffer(if alone { 0 } else { len }) {
             wrong(process, call.name, call.place, &what);
         }
         let out = &mut process.out[to];
+        let before = out.puts.bytes().len();
         if let Some(places) = &mut out.places {
             places.put(call.place.text().unwrap_or(""), unbuffered);
         }
         if alone {
             out.puts.apart(slot, offset, len as u64);
             out.puts_apart.push(Wanted { into: range.local.cast_mut().cast(), len });
+            process.buffered += size_of::<Wanted>() as u64;
         } else {
             // SAFETY: readable (caller).
             out.puts.put(slot, offset, unsafe { std::slice::from_raw_parts(range.local.cast::<u8>(), len) });
         }
+        process.buffered += (out.puts.bytes().len() - before) as u64;
     });
 }
 
@@ -458,25 +461,28 @@ unsafe fn get(call: Call, range: Range, unbuffered: bool) {
         let Some((from, slot)) = area(process, call, range) else { return };
         let (offset, len, into) = (range.offset as u64, range.nbytes, range.local.cast_mut().cast::<u8>());
         let alone = unbuffered && len >= process.settings.hp_bytes && from != process.pid;
-        if let Err(what) = if alone { Ok(()) } else { process.buffer(len) } {
+        let answer = if alone { 0 } else { len };
+        if let Err(what) = process.may_buffer(answer) {
             wrong(process, call.name, call.place, &what);
         }
         let out = &mut process.out[from];
+        let before = out.gets.bytes().len();
         if let Some(places) = &mut out.places {
             places.get(call.place.text().unwrap_or(""), unbuffered);
             out.got.push(Wanted { into, len });
         }
+        let continues = out.wanted.last().is_some_and(|w| w.into.wrapping_add(w.len) == into);
         if alone {
             out.gets.apart(slot, offset, len as u64);
             out.gets_apart.push(Wanted { into, len });
-            return;
-        }
-        let continues = out.wanted.last().is_some_and(|w| w.into.wrapping_add(w.len) == into);
-        if !out.gets.get(slot, offset, len as u64, continues) {
+        } else if !out.gets.get(slot, offset, len as u64, continues) {
             out.wanted.push(Wanted { into, len });
         } else if let Some(last) = out.wanted.last_mut() {
             last.len += len;
         }
+        let record = out.gets.bytes().len() - before;
+        let place = if record > 0 { size_of::<Wanted>() } else { 0 };
+        process.buffered += (answer + record + place) as u64;
     });
 }
 
@@ -602,12 +608,15 @@ pub unsafe extern "C" fn bsp_send_at(
         if tag.is_null() && tag_bytes > 0 {
             wrong(process, NAME, place, &format!("the tag is NULL, and tags have {tag_bytes} bytes"));
         }
-        if let Err(what) = process.buffer(tag_bytes.saturating_add(nbytes)) {
+        if let Err(what) = process.may_buffer(tag_bytes.saturating_add(nbytes)) {
             wrong(process, NAME, place, &what);
         }
         // SAFETY: readable (caller).
         let (tag, payload) = unsafe { (bytes(tag, tag_bytes), bytes(payload, nbytes)) };
-        process.out[to].letters.send(tag, payload);
+        let letters = &mut process.out[to].letters;
+        let before = letters.bytes().len();
+        letters.send(tag, payload);
+        process.buffered += (letters.bytes().len() - before) as u64;
     });
 }
 

@@ -3,6 +3,7 @@
 //! Who fails tells its own line and the news to all others, who end without a word. Who finds another one gone is mostly one of several that do: the first of them by pid tells it, the others
 //! wait a moment for its news.
 
+use crate::bootstrap;
 use crate::process::Process;
 use crate::wire::WireError;
 use std::io::Write;
@@ -42,8 +43,10 @@ pub fn leave(code: i32) -> ! {
 /// This process has failed: all end.
 pub fn fail(process: Option<&mut Process>, text: &str) -> ! {
     let Some(process) = process else {
-        say(None, text);
-        std::thread::sleep(LAST_WORDS);
+        if bootstrap::is_first_to_fail() {
+            say(None, text);
+            std::thread::sleep(LAST_WORDS);
+        }
         leave(EXIT_CODE);
     };
     if !process.bootstrap.is_first_to_fail() {

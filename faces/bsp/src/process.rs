@@ -198,21 +198,21 @@ impl Process {
         self.chance
     }
 
-    /// So many bytes are buffered more.
+    /// Whether so many bytes of the program may be buffered more. Who then does adds to `buffered` what it really takes, records and all.
     ///
     /// # Errors
     /// They are too many: a line for people.
     #[inline]
-    pub fn buffer(&mut self, bytes: usize) -> Result<(), String> {
-        self.buffered = self.buffered.saturating_add(bytes as u64);
-        if self.buffered <= self.budget { Ok(()) } else { Err(self.too_much()) }
+    pub fn may_buffer(&self, bytes: usize) -> Result<(), String> {
+        let bytes = self.buffered.saturating_add(bytes as u64);
+        if bytes <= self.budget { Ok(()) } else { Err(self.too_much(bytes)) }
     }
 
     #[cold]
-    fn too_much(&self) -> String {
+    fn too_much(&self, bytes: u64) -> String {
         format!(
-            "{} bytes are to be buffered in this superstep, more than the {} that may be (WEIR_BSP_MEMORY): use bsp_hpput for what is large, or more supersteps",
-            self.buffered, self.budget
+            "{bytes} bytes are to be buffered in this superstep, more than the {} that may be (WEIR_BSP_MEMORY): use bsp_hpput for what is large, or more supersteps",
+            self.budget
         )
     }
 

@@ -134,7 +134,6 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
         if !is_short(&heads[to]) {
             send_body(process, to, events, &flights[to], superstep)?;
         }
-        send_apart(process, to, &flights[to], superstep)?;
     }
     if let Some(wire) = &mut process.wire {
         wire.wait(Kind::Body)?;
@@ -142,10 +141,16 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     keep_own_letters(process, &flights[pid], side);
     let arrived = effects::arrived(process, theirs, events, &flights[pid]);
 
-    // 3. Gets, and what travels alone.
+    // 3. What travels alone, and gets. All that is to come has its place before anything is sent: who sends more than is taken in elsewhere waits, and two that wait for each
+    //    other would go on only by what the engine does against that.
+    for &from in order.iter() {
+        await_apart(process, from, &arrived[from], superstep)?;
+    }
+    for &to in order.iter() {
+        send_apart(process, to, &flights[to], superstep)?;
+    }
     for from in std::iter::once(pid).chain(order.iter().copied()) {
         let parts = &arrived[from];
-        await_apart(process, from, parts, superstep)?;
         let reply = &mut replies[from];
         effects::reply(process, parts.gets, reply).map_err(|e| Trouble::Bad(from, e))?;
         if from != pid {
