@@ -4,8 +4,10 @@
 use std::fmt::Write;
 use weir_engine::Carried;
 
-/// Supersteps that are kept: a hundred megabytes. Those that follow are only counted.
-const KEPT_MAX: usize = 1 << 20;
+/// Supersteps that all processes together keep: half a gigabyte of text where process 0 writes them. Those that follow are only counted.
+const KEPT_MAX: usize = 1 << 19;
+/// One process keeps so many at least.
+const KEPT_MIN: usize = 1 << 10;
 
 /// A superstep of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -39,7 +41,9 @@ pub struct Entry {
 pub struct Ledger {
     entries: Vec<Entry>,
     places: Vec<String>,
-    /// Supersteps beyond `KEPT_MAX`.
+    /// How many are kept.
+    room: usize,
+    /// Supersteps beyond.
     pub left_out: u64,
 }
 
@@ -60,9 +64,15 @@ pub fn since(before: &Carried, now: &Carried) -> Carried {
 }
 
 impl Ledger {
+    /// Of one of so many processes.
+    #[must_use]
+    pub fn of(nprocs: usize) -> Ledger {
+        Ledger { room: (KEPT_MAX / nprocs.max(1)).max(KEPT_MIN), ..Ledger::default() }
+    }
+
     /// A superstep more, ended at this place of the program.
     pub fn add(&mut self, place: &str, mut entry: Entry) {
-        if self.entries.len() >= KEPT_MAX {
+        if self.entries.len() >= self.room {
             self.left_out += 1;
             return;
         }
@@ -166,7 +176,7 @@ mod tests {
     #[test]
     fn texts_are_quoted_and_supersteps_are_lines() {
         assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\"");
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::of(2);
         ledger.add(
             "x.c:3",
             Entry { begun_ns: 5, called_ns: 1005, met_ns: 2005, ended_ns: 4005, out_bytes: 8, ..Entry::default() },

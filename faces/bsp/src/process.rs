@@ -370,7 +370,7 @@ impl Process {
             check,
             told: 0,
             buffered: 0,
-            ledger: keeps.then(Ledger::default),
+            ledger: keeps.then(|| Ledger::of(nprocs)),
             left_ns: 0,
             scratch: Scratch::default(),
             chance: 0x9e37_79b9_7f4a_7c15 ^ (rank as u64 + 1) << 20,
