@@ -14,6 +14,8 @@ use weir_job::launch::LAST_WORDS;
 pub const EXIT_CODE: i32 = 1;
 /// Time for the news to arrive.
 const LEAVING: Duration = Duration::from_millis(250);
+/// Time for the program's output.
+const FLUSHING: Duration = Duration::from_secs(1);
 /// Who is not the first to tell waits so long for the news of who is.
 const OTHERS_TELL: Duration = Duration::from_secs(2);
 
@@ -34,10 +36,22 @@ fn print(line: &str) {
 
 /// Ends the process, with what its program has printed so far.
 pub fn leave(code: i32) -> ! {
-    // SAFETY: writes out what the C library holds of the program's output; no other thread of ours has a stream locked.
-    unsafe { libc::fflush(std::ptr::null_mut()) };
+    flush();
     // SAFETY: ends the process. Handlers of the program are not for an end like this one, and could wait for ever.
     unsafe { libc::_exit(code) }
+}
+
+/// Writes out what the C library holds of the program's output, within [`FLUSHING`]: nobody may read it, or a thread of the program may have a stream locked.
+fn flush() {
+    let (done, told) = std::sync::mpsc::channel();
+    let flushing = std::thread::Builder::new().spawn(move || {
+        // SAFETY: all streams; it locks each.
+        unsafe { libc::fflush(std::ptr::null_mut()) };
+        done.send(())
+    });
+    if flushing.is_ok() {
+        let _ = told.recv_timeout(FLUSHING);
+    }
 }
 
 /// This process has failed: all end.
