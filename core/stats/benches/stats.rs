@@ -5,8 +5,9 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use weir_stats::choice::fit_all;
 use weir_stats::compare::Comparison;
-use weir_stats::fit::{fit, fit_all};
+use weir_stats::fit::fit;
 use weir_stats::goodness::GoodnessOptions;
 use weir_stats::{Distribution, Family, Recorder, RecorderConfig, Sample, Summary, seeded};
 

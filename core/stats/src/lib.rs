@@ -8,7 +8,7 @@
 //! * [`Recorder`]: the same in constant memory while samples come in
 //! * [`outliers`], [`warmup`], [`stopping`], [`independence`]: judging the samples
 //! * [`compare`], [`means`]: two runs against each other
-//! * [`Distribution`], [`fit`], [`goodness`]: families with a location shift
+//! * [`Distribution`], [`fit`], [`goodness`], [`choice`]: families with a location shift
 //! * [`bins`]: histograms for plots, and sampling from them
 #![forbid(unsafe_code)]
 
@@ -17,11 +17,13 @@ mod random;
 mod recorder;
 mod reservoir;
 mod sample;
+mod search;
 mod shape;
 mod special;
 mod summary;
 
 pub mod bins;
+pub mod choice;
 pub mod compare;
 mod distribution;
 pub mod fit;

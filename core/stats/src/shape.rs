@@ -1,7 +1,7 @@
 //! The inner step of a fit: shape and scale for a location given, on values counted from the least one in units of their
 //! mean distance from it, so that no magnitude of input over- or underflows.
 
-use crate::fit::golden_section;
+use crate::search::golden_section;
 use crate::special::{digamma, ln_gamma, trigamma};
 use crate::{Distribution, Family};
 

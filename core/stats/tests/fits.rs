@@ -1,7 +1,8 @@
 //! Fits find the parameters that data were made with, and never panic whatever the data.
 
 use proptest::prelude::*;
-use weir_stats::fit::{Fit, fit, fit_all, fit_at};
+use weir_stats::choice::fit_all;
+use weir_stats::fit::{Fit, fit, fit_at};
 use weir_stats::goodness::{GoodnessOptions, PMethod};
 use weir_stats::{Distribution, Error, Family, Random, Sample, seeded};
 

@@ -7,7 +7,7 @@ use weir_distribution::{
     Independence as IndependenceRecord, Operation, Outliers, Sample, Skew, StartSync, SummaryRecord, TestRecord,
     Warning, flags,
 };
-use weir_stats::fit::{Candidate, fit_all};
+use weir_stats::choice::{Candidate, fit_all};
 use weir_stats::goodness::{GoodnessOptions, PMethod, random_subset};
 use weir_stats::independence::{Independence, Tally, effective_count};
 use weir_stats::outliers::OutlierRule;
