@@ -2,7 +2,7 @@
 
 use crate::addresses::AddrKey;
 use crate::codes::Code;
-use crate::inbox::{Body, Entry};
+use crate::inbox::Entry;
 use crate::ops::OpKey;
 use crate::settings::Settings;
 use crate::tables::{Post, Posted, Tables};
@@ -169,10 +169,7 @@ impl Method {
                 m.discard_all(entries);
                 m.forget(addr);
             }
-            Method::Tcp(m) => {
-                let held = entries.iter().filter(|e| matches!(e.body, Body::Here(_))).map(|e| e.size as u64).sum();
-                m.forget(addr, held);
-            }
+            Method::Tcp(m) => m.forget(addr, &entries),
         }
     }
 

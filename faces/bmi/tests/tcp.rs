@@ -211,6 +211,24 @@ fn a_header_or_a_payload_that_does_not_go_on_closes_its_connection() {
     assert!(said.contains("a header that does not end") && said.contains("a message that does not go on"), "{said}");
 }
 
+/// Repeats a message until the server reads no more and the kernel's buffers are full too: what it takes is bounded, whatever is offered.
+fn fill(stream: &mut TcpStream, message: &[u8]) {
+    stream.set_nonblocking(true).expect("set");
+    let (mut sent, mut refused) = (0u64, 0);
+    while refused < 50 && sent < 64 << 20 {
+        let at = (sent % message.len() as u64) as usize;
+        match stream.write(&message[at..]) {
+            Ok(n) => (sent, refused) = (sent + n as u64, 0),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                refused += 1;
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err(e) => panic!("it is read or not, but not closed: {e}"),
+        }
+    }
+    assert!(refused == 50, "{sent} bytes were taken, and it goes on");
+}
+
 /// H12, B1, T5, F4.
 #[test]
 fn a_peer_that_sends_what_nobody_posts_for_is_not_read_beyond_its_budget() {
@@ -220,26 +238,36 @@ fn a_peer_that_sends_what_nobody_posts_for_is_not_read_beyond_its_budget() {
     let before = server.memory();
     let mut rude: Vec<TcpStream> = (0..10).map(|_| server.connect()).collect();
     let message = [server.header(4, 77, 16000), vec![3; 16000]].concat();
-    // Until the kernel's buffers are full too: what it takes is bounded, whatever is offered.
     for stream in &mut rude {
-        stream.set_nonblocking(true).expect("set");
-        let begun = Instant::now();
-        let (mut sent, mut refused) = (0u64, 0);
-        while refused < 50 && begun.elapsed() < LIMIT {
-            match stream.write(&message[(sent % message.len() as u64) as usize..]) {
-                Ok(n) => (sent, refused) = (sent + n as u64, 0),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    refused += 1;
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-                Err(e) => panic!("it is read or not, but not closed: {e}"),
-            }
-        }
-        assert!(refused == 50, "{sent} bytes were taken, and it goes on");
+        fill(stream, &message);
     }
     server.answers(&mut good);
     let grown = server.memory().saturating_sub(before);
     assert!(grown < 20 << 20, "{grown} bytes");
+}
+
+/// H12, F6: messages of no bytes take memory too.
+#[test]
+fn a_peer_that_sends_nothing_but_headers_is_not_read_for_ever() {
+    let server = Server::start(false, &[]);
+    let mut good = server.connect();
+    server.answers(&mut good);
+    let before = server.memory();
+    let mut rude = server.connect();
+    fill(&mut rude, &server.header(4, 77, 0).repeat(1000));
+    server.answers(&mut good);
+    let grown = server.memory().saturating_sub(before);
+    assert!(grown < 4 << 20, "{grown} bytes");
+}
+
+/// B1, F6: whoever fills what all have in common keeps nobody's requests from being heard.
+#[test]
+fn long_messages_that_nobody_posts_for_do_not_stop_the_requests_of_others() {
+    let server = Server::start(false, &[("WEIR_BMI_BYTES", "1000000")]);
+    let mut rude = server.connect();
+    // More than the kernel takes for the server.
+    fill(&mut rude, &[server.header(8, 77, 16 << 20), vec![3; 16 << 20]].concat());
+    server.answers(&mut server.connect());
 }
 
 /// T6, F8.
