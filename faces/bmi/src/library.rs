@@ -74,7 +74,16 @@ impl Library {
         if server != listen.is_some() || (server && methods.is_none()) {
             return Err(Code::EINVAL);
         }
-        let settings = Settings::from_env()?;
+        Library::with(Settings::from_env()?, methods, listen, flags)
+    }
+
+    /// The same with these settings, of arguments that go together.
+    pub(crate) fn with(
+        settings: Settings,
+        methods: Option<&str>,
+        listen: Option<&str>,
+        flags: c_int,
+    ) -> Result<Library, Code> {
         let mut library = Library {
             settings,
             flags,
@@ -472,7 +481,7 @@ impl Library {
 
     /// Looks at a class of unexpected messages from now on.
     pub fn look_at(&mut self, class: u8) {
-        self.methods.iter_mut().for_each(|m| m.look_at(class));
+        self.t.inbox.look_at(class);
     }
 
     /// The next unexpected message of a class.

@@ -136,13 +136,6 @@ impl Method {
         either!(self, m => m.progress(t));
     }
 
-    /// The program looks at this class of unexpected messages.
-    pub fn look_at(&mut self, class: u8) {
-        if let Method::Weir(m) = self {
-            m.look_at(class);
-        }
-    }
-
     /// Puts a message that is elsewhere into a buffer.
     pub fn take(&mut self, t: &mut Tables, class: u8, from: AddrKey, entry: &Entry, context: usize) {
         if let Method::Weir(m) = self {

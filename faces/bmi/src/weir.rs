@@ -102,8 +102,6 @@ pub struct Weir {
     leaving: Vec<u32>,
     /// Addresses with posts that found no room.
     held_up: BTreeSet<AddrKey>,
-    /// Classes of unexpected messages that the program looks at.
-    classes: BTreeSet<u8>,
     claims: usize,
     next_claim: usize,
     taking: HashMap<usize, Taking>,
@@ -190,7 +188,6 @@ impl Weir {
             to_ask: Vec::new(),
             leaving: Vec::new(),
             held_up: BTreeSet::new(),
-            classes: [0].into(),
             claims: 0,
             next_claim: 1,
             taking: HashMap::new(),
@@ -229,11 +226,6 @@ impl Weir {
     #[must_use]
     pub fn is_held_up(&self) -> bool {
         !self.held_up.is_empty() || !self.to_ask.is_empty()
-    }
-
-    /// The program looks at this class.
-    pub fn look_at(&mut self, class: u8) {
-        self.classes.insert(class);
     }
 
     // Posts.
@@ -534,8 +526,8 @@ impl Weir {
     /// Peers that are down are forgotten when nothing of theirs is left to be taken.
     fn let_go(&mut self, t: &mut Tables) {
         for peer in std::mem::take(&mut self.leaving) {
-            let left =
-                self.classes.iter().any(|class| matches!(self.ep.peek(&look(*class, Some(peer), None)), Ok(Some(_))));
+            let is_left = |class| matches!(self.ep.peek(&look(class, Some(peer), None)), Ok(Some(_)));
+            let left = t.inbox.looked_at().iter().any(is_left);
             if left {
                 self.leaving.push(peer);
                 continue;
@@ -551,10 +543,10 @@ impl Weir {
 
     /// Takes note of those that have arrived.
     fn claim(&mut self, t: &mut Tables) {
-        for class in &self.classes {
+        for class in t.inbox.looked_at().iter() {
             while self.claims < CLAIMS_MAX {
                 let context = 1 << 63 | self.next_claim;
-                let Ok(Some(found)) = self.ep.peek(&look(*class, None, Some(context))) else { break };
+                let Ok(Some(found)) = self.ep.peek(&look(class, None, Some(context))) else { break };
                 self.next_claim = (self.next_claim + 1) & (usize::MAX >> 1);
                 let from =
                     found.source.and_then(|peer| self.by_peer.get(&peer)).and_then(|addrs| addrs.first()).copied();
@@ -565,7 +557,7 @@ impl Weir {
                     continue;
                 };
                 let tag = (tag as u32).cast_signed();
-                t.inbox.push(*class, from, Entry { tag, size: found.len, body: Body::Claimed(context) });
+                t.inbox.push(class, from, Entry { tag, size: found.len, body: Body::Claimed(context) });
                 if let Some(address) = t.addrs.get_mut(from) {
                     address.waiting += 1;
                 }

@@ -332,6 +332,8 @@ impl Tcp {
             }
         }
         self.fail(t, addr, keys, why.code(was_connecting));
+        let unlooked = t.forget_unlooked(addr);
+        self.forget_entries(addr, &unlooked);
         if stranger {
             self.strangers -= 1;
             t.is_gone(addr);
