@@ -270,6 +270,20 @@ fn long_messages_that_nobody_posts_for_do_not_stop_the_requests_of_others() {
     server.answers(&mut server.connect());
 }
 
+/// T10: a peer that takes nothing for longer than the silence of a dead one is a busy one.
+#[test]
+fn who_does_not_read_for_a_while_has_all_of_it_in_the_end() {
+    let server = Server::start(false, &[("WEIR_PEER_TIMEOUT_MS", "200")]);
+    let mut busy = server.connect();
+    // More than the kernel takes for a client.
+    let (count, size) = (4, 8 << 20);
+    busy.write_all(&server.request(2, 5, count, size)).expect("sent");
+    std::thread::sleep(Duration::from_secs(2));
+    let mut all = vec![0; count as usize * (24 + size as usize)];
+    busy.read_exact(&mut all).expect("it is all there");
+    assert_eq!(all[..24], server.header(8, 5, size));
+}
+
 /// T6, F8.
 #[test]
 fn ports_that_are_probed_leave_nothing_behind() {

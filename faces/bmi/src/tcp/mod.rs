@@ -275,7 +275,7 @@ impl Tcp {
 
     fn dial(&mut self, addr: AddrKey, which: usize) -> std::io::Result<ConnKey> {
         let to = self.places[addr].addrs[which];
-        let (socket, connecting) = sockets::dial(to, self.buffers, self.settings.engine.peer_timeout)?;
+        let (socket, connecting) = sockets::dial(to, self.buffers, self.settings.silence())?;
         let until = connecting.then(|| Instant::now() + self.settings.engine.connect_timeout);
         let conn = Conn::new(socket, addr, Some(self.settings.wire), until, which);
         let key = self.add(conn)?;
@@ -456,7 +456,7 @@ impl Tcp {
     fn accept(&mut self, t: &mut Tables, now: Instant) {
         for _ in 0..PASS_ACCEPTS {
             let Some(listener) = &self.listener else { return };
-            let (socket, from) = match listener.accept(self.settings.engine.peer_timeout) {
+            let (socket, from) = match listener.accept(self.settings.silence()) {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => return,
                 Err(_) => {
@@ -673,7 +673,7 @@ impl Tcp {
     /// The code.
     pub fn ping(&mut self, t: &Tables, addr: AddrKey) -> Result<u64, Code> {
         let to = *self.place(t, addr).addrs.first().ok_or(Code::EOPNOTSUPP)?;
-        let dial = sockets::Dial::new(to, self.settings.engine.peer_timeout).map_err(|e| codes::of_io(&e))?;
+        let dial = sockets::Dial::new(to, self.settings.silence()).map_err(|e| codes::of_io(&e))?;
         let ticket = self.next_ping;
         self.next_ping += 1;
         self.pings.insert(ticket, dial);
