@@ -18,7 +18,19 @@ struct Server {
 impl Server {
     fn start(radix: bool, vars: &[(&str, &str)]) -> Server {
         let program = build("conformance", &[]);
-        let mut child = Command::new(program)
+        Server::run(radix, vars, Command::new(program))
+    }
+
+    /// The same, with so many descriptors at most.
+    fn with_descriptors(most: usize) -> Server {
+        let program = build("conformance", &[]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {most}; exec \"$0\" \"$@\"")]).arg(program);
+        Server::run(false, &[], shell)
+    }
+
+    fn run(radix: bool, vars: &[(&str, &str)], mut command: Command) -> Server {
+        let mut child = command
             .args(["--serve", "tcp://127.0.0.1:0", "bmi_tcp"])
             .env("WEIR_KEY", KEY)
             // T1: whatever it would dial with itself, it is told by whoever comes.
@@ -268,6 +280,29 @@ fn long_messages_that_nobody_posts_for_do_not_stop_the_requests_of_others() {
     // More than the kernel takes for the server.
     fill(&mut rude, &[server.header(8, 77, 16 << 20), vec![3; 16 << 20]].concat());
     server.answers(&mut server.connect());
+}
+
+/// T6, F6: whoever connects leaves the program descriptors for files of its own.
+#[test]
+fn strangers_take_no_more_than_half_of_the_descriptors() {
+    let server = Server::with_descriptors(64);
+    let mut good = server.connect();
+    server.answers(&mut good);
+    let mut many: Vec<TcpStream> = (0..50).map(|_| server.connect()).collect();
+    many.iter().for_each(|s| s.set_nonblocking(true).expect("set"));
+    let begun = Instant::now();
+    loop {
+        server.answers(&mut good);
+        let is_open = |s: &mut TcpStream| matches!(s.read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock);
+        let open = many.iter_mut().filter_map(|s| is_open(s).then_some(())).count();
+        if open == 31 {
+            break;
+        }
+        assert!(begun.elapsed() < LIMIT, "{open} are open");
+    }
+    assert!(server.descriptors() < 48);
+    let said = server.said();
+    assert_eq!(said.lines().filter(|l| l.contains("turned away")).count(), 1, "{said}");
 }
 
 /// T10: a peer that takes nothing for longer than the silence of a dead one is a busy one.

@@ -71,6 +71,8 @@ pub struct Tcp {
     held: Held,
     /// How many came by themselves.
     strangers: usize,
+    /// That connections are turned away was said.
+    told_full: bool,
     timers: BinaryHeap<Reverse<(Instant, ConnKey)>>,
     buffers: [Option<usize>; 2],
     pings: HashMap<u64, sockets::Dial>,
@@ -110,6 +112,7 @@ impl Tcp {
             freed: false,
             held: Held::default(),
             strangers: 0,
+            told_full: false,
             timers: BinaryHeap::new(),
             buffers: [None; 2],
             pings: HashMap::new(),
@@ -454,6 +457,8 @@ impl Tcp {
     }
 
     fn accept(&mut self, t: &mut Tables, now: Instant) {
+        // The program has files of its own, and peers to dial: whoever connects may not take all descriptors. (Programs change the limit.)
+        let most = sockets::descriptors_max() / 2;
         for _ in 0..PASS_ACCEPTS {
             let Some(listener) = &self.listener else { return };
             let (socket, from) = match listener.accept(self.settings.silence()) {
@@ -465,8 +470,13 @@ impl Tcp {
                     return self.poll.modify(listener.fd(), LISTENER, false, false);
                 }
             };
-            if self.strangers >= self.settings.peers_max {
+            if self.strangers >= self.settings.peers_max.min(most) {
                 t.counters.refused += 1;
+                if self.strangers >= most && !std::mem::replace(&mut self.told_full, true) {
+                    tell(&format!(
+                        "{most} connections are taken, half of the descriptors of this process (ulimit -n); others are turned away"
+                    ));
+                }
                 continue;
             }
             let addr = t.addrs.arrived(self.number, Some(from));
