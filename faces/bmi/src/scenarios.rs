@@ -1,11 +1,12 @@
 //! Libraries in this process that talk to each other, or to bytes written here by hand: what no program in C sees.
 
 use crate::codes::INIT_SERVER;
-use crate::library::Library;
+use crate::library::{Library, Wanted};
 use crate::settings::Settings;
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
+use weir_engine::Iov;
 
 /// Nothing takes this long, however busy the machine, but what hangs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -46,4 +47,30 @@ fn a_message_of_a_class_that_nobody_looks_at_is_no_news_and_its_memory_comes_bac
     assert!(!server.t.inbox.is_wanted() && server.next_unexpected(0).is_none());
     drop(rude);
     until(&mut server, |s| s.buffered() == 0 && s.t.inbox.is_empty() && s.t.addrs.is_empty());
+}
+
+/// A6: memory of an operation that has ended is the program's, with oneself as with others.
+#[test]
+fn an_operation_with_oneself_is_over_when_its_address_is_dropped() {
+    let (mut server, url) = server("weir", &[]);
+    let context = server.t.ops.open_context().expect("room") as i64;
+    let (mut first, mut second) = ([0u8; 8], [0u8; 8]);
+    let post = |server: &mut Library, memory: &mut [u8; 8], is_recv| {
+        let addr = server.lookup(&url).expect("own");
+        let pieces = [Iov { base: memory.as_mut_ptr(), len: 8 }];
+        let wanted = Wanted { addr, tag: 3, unexpected: None, pieces: &pieces, size: 8, is_recv, user_ptr: 0, context };
+        (addr, server.post(&wanted).expect("begun").1)
+    };
+    let (addr, key) = post(&mut server, &mut first, true);
+    // (Who is there has to be asked first.)
+    let begun = Instant::now();
+    until(&mut server, |_| begun.elapsed() > Duration::from_millis(200));
+    server.set(Some(addr), crate::codes::option::DROP_ADDR, None).expect("known");
+    assert_eq!(server.t.ops.collect(key).map(|e| e.error), Some(-crate::codes::Code::ECONNRESET.0));
+    let (_, key) = post(&mut server, &mut second, true);
+    let mut data = [7; 8];
+    let (_, sent) = post(&mut server, &mut data, false);
+    until(&mut server, |s| s.t.ops.get(key).is_none_or(|op| op.done.is_some()));
+    until(&mut server, |s| s.t.ops.get(sent).is_none_or(|op| op.done.is_some()));
+    assert_eq!((first, second, data), ([0; 8], [7; 8], [7; 8]));
 }
