@@ -1,7 +1,8 @@
 //! Libraries in this process that talk to each other, or to bytes written here by hand: what no program in C sees.
 
+use crate::addresses::AddrKey;
 use crate::codes::INIT_SERVER;
-use crate::library::{Library, Wanted};
+use crate::library::{Library, Lookup, Wanted};
 use crate::settings::Settings;
 use std::io::Write;
 use std::net::TcpStream;
@@ -23,6 +24,15 @@ fn server(scheme: &str, vars: &[(&str, &str)]) -> (Library, String) {
     let library = Library::with(settings(vars), Some(&method), Some(&at), INIT_SERVER).expect("it listens");
     let url = format!("{scheme}://127.0.0.1:{}", library.methods()[0].port());
     (library, url)
+}
+
+fn look_up(library: &mut Library, text: &str) -> AddrKey {
+    match library.lookup(text).expect("good") {
+        Lookup::Known(addr) => addr,
+        Lookup::Unresolved(kind, url) => {
+            library.looked_up(text, kind, url.resolve().expect("an address")).expect("room")
+        }
+    }
 }
 
 /// Makes progress until something is so.
@@ -49,6 +59,23 @@ fn a_message_of_a_class_that_nobody_looks_at_is_no_news_and_its_memory_comes_bac
     until(&mut server, |s| s.buffered() == 0 && s.t.inbox.is_empty() && s.t.addrs.is_empty());
 }
 
+/// P7, A2.
+#[test]
+fn the_library_asks_no_resolver_itself() {
+    let (mut server, url) = server("tcp", &[]);
+    let Ok(Lookup::Unresolved(kind, url_of_name)) = server.lookup("tcp://no-such-host.invalid:7") else {
+        panic!("it is not known, and no resolver was asked")
+    };
+    assert_eq!((kind.scheme(), url_of_name.host), ("tcp", "no-such-host.invalid"));
+    // Whoever comes second finds what the first has found.
+    let place = vec!["127.0.0.1:7".parse().expect("address")];
+    let first = server.looked_up("tcp://name:7", kind, place).expect("new");
+    let other = vec!["127.0.0.2:7".parse().expect("address")];
+    assert_eq!(server.looked_up("tcp://name:7", kind, other), Ok(first));
+    assert_eq!(server.lookup("tcp://name:7"), Ok(Lookup::Known(first)));
+    assert_ne!(look_up(&mut server, &url), first);
+}
+
 /// A6: memory of an operation that has ended is the program's, with oneself as with others.
 #[test]
 fn an_operation_with_oneself_is_over_when_its_address_is_dropped() {
@@ -56,7 +83,7 @@ fn an_operation_with_oneself_is_over_when_its_address_is_dropped() {
     let context = server.t.ops.open_context().expect("room") as i64;
     let (mut first, mut second) = ([0u8; 8], [0u8; 8]);
     let post = |server: &mut Library, memory: &mut [u8; 8], is_recv| {
-        let addr = server.lookup(&url).expect("own");
+        let addr = look_up(server, &url);
         let pieces = [Iov { base: memory.as_mut_ptr(), len: 8 }];
         let wanted = Wanted { addr, tag: 3, unexpected: None, pieces: &pieces, size: 8, is_recv, user_ptr: 0, context };
         (addr, server.post(&wanted).expect("begun").1)
