@@ -31,19 +31,26 @@ impl Side {
 
     /// A send of no bytes.
     fn send(&mut self, addr: AddrKey, tag: i32, unexpected: Option<u8>) -> OpKey {
+        self.send_bytes(addr, tag, unexpected, &[])
+    }
+
+    /// A send of bytes that live until it has ended.
+    fn send_bytes(&mut self, addr: AddrKey, tag: i32, unexpected: Option<u8>, data: &[u8]) -> OpKey {
+        let size = data.len() as u64;
         let key = self.t.ops.insert(Op {
             context: 0,
             addr,
             method: 0,
             is_recv: false,
             user_ptr: 0,
-            size: 0,
+            size,
             done: None,
             instead: None,
             orphan: false,
             staging: None,
         });
-        let post = Post { key, addr, tag, unexpected, pieces: &[], size: 0 };
+        let pieces = [Iov { base: data.as_ptr().cast_mut(), len: data.len() }];
+        let post = Post { key, addr, tag, unexpected, pieces: &pieces[..usize::from(size > 0)], size };
         match self.weir.post(&mut self.t, &post, false) {
             Ok(Posted::Done(size)) => self.t.ops.end(key, Ok(size)),
             Ok(Posted::Begun) => {}
@@ -155,4 +162,22 @@ fn tags_of_unexpected_messages_of_each_class_and_of_others_do_not_meet() {
         }
     }
     assert_ne!(engine_tag(0, Some(0)).0, engine_tag(0, Some(1)).0);
+}
+
+/// C2, H15: what the receiver has no room for is taken back at once, and its peer stays.
+#[test]
+fn sends_that_wait_for_credit_are_cancelled_at_once() {
+    let (mut server, mut client) = (Side::open(true), Side::open(false));
+    let to = client.to(&server);
+    client.send(to, 5, Some(0));
+    until(&mut [&mut client, &mut server], |sides| !sides[1].t.inbox.is_empty());
+    let data = [1; 6000];
+    let keys: Vec<OpKey> = (0..6000).map(|_| client.send_bytes(to, 9, None, &data)).collect();
+    let waiting: Vec<OpKey> = keys.into_iter().filter(|key| client.ended(*key).is_none()).collect();
+    assert!(waiting.len() > 1000, "{} wait", waiting.len());
+    for &key in waiting.iter().rev() {
+        client.weir.cancel(&mut client.t, key);
+        assert!(client.ended(key).is_some(), "it waits for its peer");
+    }
+    assert_eq!(client.t.ops.next_limit(), None);
 }
