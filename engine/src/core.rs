@@ -173,6 +173,10 @@ impl Core {
     /// Ends what there is with a peer, at once.
     pub fn drop_peer(&mut self, now: Time, peer: u32) {
         self.st.messages.remove_peer(now, peer);
+        // (Packets carry nothing of what it has with itself, and their end would end nothing.)
+        if self.st.messages.end_own(now, peer) {
+            return;
+        }
         if !self.shm.as_mut().is_some_and(|shm| shm.drop_peer(&mut self.st, now, PeerId(peer))) {
             self.st.messages.close_peer(now, peer);
         }

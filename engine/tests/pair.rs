@@ -617,3 +617,37 @@ fn small_sends_in_a_burst_share_packets_and_leave_although_nobody_polls() {
     let alone = datagrams_of_a_burst(EngineConfig { coalesce_ns: 1_000_000, watchdog_us: 0, ..config() }, 100);
     assert!(alone >= 100, "{alone} datagrams");
 }
+
+/// Whoever drops it has its memory back: nothing of what the endpoint had with itself is carried any more.
+#[test]
+fn what_an_endpoint_has_with_itself_ends_when_it_drops_itself() {
+    let (ep, _) = open_keeping(config());
+    let me = ep.insert_peer(&ep.name()).expect("own name");
+    let (mut first, mut long) = ([0; 8], vec![1; 1 << 20]);
+    post(&ep, Some(me), 1, 0, &mut first, 1);
+    send_mode(&ep, me, 2, &mut long, SendMode::Transmit, 2);
+    ep.drop_peer(me);
+    for (queue, context) in [(Queue::Recv, 1), (Queue::Send, 2)] {
+        let ended = wait(&ep, &ep, queue);
+        assert_eq!(ended.context, context);
+        assert!(matches!(ended.result, Err(OpError::PeerDown(_))), "{ended:?}");
+    }
+    // It may begin again, with other memory, once what had arrived is gone too.
+    let rest = PeekOp {
+        source: Some(me),
+        class: Class::Tagged,
+        tag: 0,
+        ignore: u64::MAX,
+        claim: false,
+        discard: true,
+        context: 0,
+    };
+    while let Ok(Some(_)) = ep.peek(&rest) {}
+    ep.remove_peer(me);
+    let me = ep.insert_peer(&ep.name()).expect("own name");
+    let mut second = [0; 8];
+    post(&ep, Some(me), 1, 0, &mut second, 3);
+    send_mode(&ep, me, 1, &mut [7; 8], SendMode::Inject, 4);
+    let got = wait(&ep, &ep, Queue::Recv);
+    assert_eq!((got.context, got.result, first, second), (3, Ok(()), [0; 8], [7; 8]));
+}

@@ -74,6 +74,18 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.loopback.peer == Some(peer)
     }
 
+    /// Ends what this endpoint has with itself, at once: what waits on either side fails, and nothing touches its memory any more. False: this peer is another.
+    pub fn end_own(&mut self, now: Time, peer: u32) -> bool {
+        if !self.is_own(peer) {
+            return false;
+        }
+        // Its place may be another's from now on.
+        self.loopback.peer = None;
+        self.loopback.arrived.clear();
+        self.with_events(now, &[], |proto, events| proto.end(now, PeerId(peer), DownReason::LocalClose, events));
+        true
+    }
+
     /// Something that this endpoint has sent to itself waits to be handed over.
     #[inline]
     pub(crate) fn has_own(&self) -> bool {

@@ -31,14 +31,54 @@ struct Class {
     queues: HashMap<AddrKey, VecDeque<Entry>>,
 }
 
+/// Some of the 256 classes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Classes([u64; 4]);
+
+impl Classes {
+    /// One more; false: it was among them.
+    fn insert(&mut self, class: u8) -> bool {
+        let fresh = !self.contains(class);
+        self.0[usize::from(class >> 6)] |= 1 << (class & 63);
+        fresh
+    }
+
+    fn contains(self, class: u8) -> bool {
+        self.0[usize::from(class >> 6)] >> (class & 63) & 1 == 1
+    }
+
+    /// All of them.
+    pub fn iter(self) -> impl Iterator<Item = u8> {
+        (0..4u8).flat_map(move |word| {
+            let mut bits = self.0[usize::from(word)];
+            std::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros() as u8)?;
+                bits &= bits - 1;
+                Some(word << 6 | bit)
+            })
+        })
+    }
+}
+
 /// All that wait.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Inbox {
     classes: HashMap<u8, Class>,
+    /// Classes that the program looks at.
+    looked_at: Classes,
     /// How many.
     waiting: usize,
-    /// Something has come since this was last set back.
+    /// Something that is looked at has come since this was last set back.
     pub news: bool,
+}
+
+impl Default for Inbox {
+    fn default() -> Inbox {
+        // Class 0 is that of the functions without one.
+        let mut looked_at = Classes::default();
+        looked_at.insert(0);
+        Inbox { classes: HashMap::new(), looked_at, waiting: 0, news: false }
+    }
 }
 
 impl Inbox {
@@ -53,6 +93,7 @@ impl Inbox {
     }
 
     fn put(&mut self, class: u8, from: AddrKey, entry: Entry, first: bool) {
+        self.news |= self.looked_at.contains(class);
         let class = self.classes.entry(class).or_default();
         let queue = class.queues.entry(from).or_default();
         if queue.is_empty() {
@@ -64,7 +105,25 @@ impl Inbox {
             queue.push_back(entry)
         }
         self.waiting += 1;
-        self.news = true;
+    }
+
+    /// The program looks at this class from now on.
+    pub fn look_at(&mut self, class: u8) {
+        if self.looked_at.insert(class) {
+            self.news |= self.has(class);
+        }
+    }
+
+    /// The classes it looks at.
+    #[must_use]
+    pub fn looked_at(&self) -> Classes {
+        self.looked_at
+    }
+
+    /// Whether any waits that the program looks at. Of the others nobody is to be woken: they would keep him awake for ever.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.looked_at.iter().any(|class| self.has(class))
     }
 
     /// The oldest of the peer whose turn it is.
@@ -102,8 +161,18 @@ impl Inbox {
 
     /// Takes away what waits of a peer.
     pub fn forget(&mut self, from: AddrKey) -> Vec<Entry> {
+        self.take_away(from, |_| true)
+    }
+
+    /// The same of classes that nobody looks at.
+    pub fn forget_unlooked(&mut self, from: AddrKey) -> Vec<Entry> {
+        let looked_at = self.looked_at;
+        self.take_away(from, |class| !looked_at.contains(class))
+    }
+
+    fn take_away(&mut self, from: AddrKey, of: impl Fn(u8) -> bool) -> Vec<Entry> {
         let mut all = Vec::new();
-        for class in self.classes.values_mut() {
+        for (_, class) in self.classes.iter_mut().filter(|(class, _)| of(**class)) {
             if let Some(queue) = class.queues.remove(&from) {
                 class.turn.retain(|key| *key != from);
                 all.extend(queue);
@@ -141,5 +210,23 @@ mod tests {
         inbox.push(0, b, entry(1));
         inbox.put_back(0, b, entry(0));
         assert_eq!((inbox.forget(b).len(), inbox.len(), inbox.has(0)), (2, 1, false));
+    }
+
+    /// W4.
+    #[test]
+    fn a_class_that_nobody_looks_at_is_no_news_and_goes_with_its_peer() {
+        let mut keys: SlotMap<AddrKey, ()> = SlotMap::with_key();
+        let [a, b] = [0; 2].map(|_| keys.insert(()));
+        let mut inbox = Inbox::default();
+        inbox.push(7, a, entry(1));
+        inbox.push(7, b, entry(2));
+        assert!(!inbox.news && !inbox.is_wanted() && !inbox.is_empty());
+        assert_eq!((inbox.forget_unlooked(a).len(), inbox.len()), (1, 1));
+        inbox.look_at(7);
+        assert!(inbox.news && inbox.is_wanted() && inbox.forget_unlooked(b).is_empty());
+        inbox.look_at(255);
+        assert!(inbox.looked_at().iter().eq([0, 7, 255]));
+        inbox.push(0, a, entry(3));
+        assert_eq!((inbox.forget_unlooked(a).len(), inbox.pop(7).map(|(_, e)| e.tag)), (0, Some(2)));
     }
 }

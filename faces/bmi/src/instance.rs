@@ -294,7 +294,7 @@ impl Instance {
         self.wake.clear();
         let t = &mut inside.library.t;
         (t.ops.news, t.inbox.news) = (false, false);
-        let waits = t.ops.any_waits() || !t.inbox.is_empty();
+        let waits = t.ops.any_waits() || t.inbox.is_wanted();
         let armed = !waits && self.prepare(&mut inside, SLEEP_MAX).is_some() && !inside.library.is_held_up();
         inside.evented = armed;
         inside.broken = false;

@@ -27,6 +27,8 @@ mod log;
 mod memory;
 mod method;
 pub mod ops;
+#[cfg(test)]
+mod scenarios;
 mod settings;
 mod tables;
 pub mod tcp;

@@ -34,6 +34,15 @@ pub struct Wanted<'a> {
     pub context: i64,
 }
 
+/// What is known of the text of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup<'a> {
+    /// It was looked up before.
+    Known(AddrKey),
+    /// Its host is still to be resolved, for this method.
+    Unresolved(Kind, Url<'a>),
+}
+
 /// An unexpected message, handed out.
 #[derive(Clone, Copy, Debug)]
 pub struct Unexpected {
@@ -74,7 +83,16 @@ impl Library {
         if server != listen.is_some() || (server && methods.is_none()) {
             return Err(Code::EINVAL);
         }
-        let settings = Settings::from_env()?;
+        Library::with(Settings::from_env()?, methods, listen, flags)
+    }
+
+    /// The same with these settings, of arguments that go together.
+    pub(crate) fn with(
+        settings: Settings,
+        methods: Option<&str>,
+        listen: Option<&str>,
+        flags: c_int,
+    ) -> Result<Library, Code> {
         let mut library = Library {
             settings,
             flags,
@@ -146,35 +164,48 @@ impl Library {
 
     // Addresses.
 
-    /// The address of a text, made if it is not known (A1, A2).
+    /// What is known of a text (A1, A2). The name of a host is not resolved here, for that may take long: whoever calls does it, with the library open to others, and comes back.
     ///
     /// # Errors
     /// Its code.
-    pub fn lookup(&mut self, text: &str) -> Result<AddrKey, Code> {
+    pub fn lookup<'a>(&self, text: &'a str) -> Result<Lookup<'a>, Code> {
         if text.len() >= TEXT_MAX {
             return Err(Code::ENAMETOOLONG);
         }
         let whole = CString::new(text).map_err(|_| Code::EINVAL)?;
         if let Some(known) = self.t.addrs.by_text(&whole) {
-            return Ok(known);
+            return Ok(Lookup::Known(known));
         }
         let urls: Vec<_> = words(text).map(Url::parse).collect();
         let active = self.methods.iter().map(Method::kind);
         // A server has what it was started with; a client brings up what an address needs.
         let others = KINDS.into_iter().filter(|_| self.flags & INIT_SERVER == 0);
-        for kind in active.chain(others).collect::<Vec<_>>() {
-            let Some(url) = urls.iter().flatten().find(|url| url.scheme == kind.scheme()) else { continue };
-            let places = url.resolve()?;
-            let number = match self.methods.iter().position(|m| m.kind() == kind) {
-                Some(number) => number,
-                None => self.activate(kind, None)?,
-            };
-            return Ok(self.t.addrs.at(number, whole, places));
+        for kind in active.chain(others) {
+            if let Some(url) = urls.iter().flatten().find(|url| url.scheme == kind.scheme()) {
+                return Ok(Lookup::Unresolved(kind, url.clone()));
+            }
         }
         // What is said of the first that has a scheme of ours; else there is none.
         let ours = |text: &str| KINDS.iter().any(|k| text.split("://").next() == Some(k.scheme()));
         let wrong = words(text).filter(|text| ours(text)).find_map(|text| Url::parse(text).err());
         Err(wrong.unwrap_or(Code::ENOPROTOOPT))
+    }
+
+    /// The address of a text that was resolved, made if it is not known.
+    ///
+    /// # Errors
+    /// Its code.
+    pub fn looked_up(&mut self, text: &str, kind: Kind, places: Vec<SocketAddr>) -> Result<AddrKey, Code> {
+        let whole = CString::new(text).map_err(|_| Code::EINVAL)?;
+        // Another thread may have been first.
+        if let Some(known) = self.t.addrs.by_text(&whole) {
+            return Ok(known);
+        }
+        let number = match self.methods.iter().position(|m| m.kind() == kind) {
+            Some(number) => number,
+            None => self.activate(kind, None)?,
+        };
+        Ok(self.t.addrs.at(number, whole, places))
     }
 
     fn method_of(&self, addr: AddrKey, unknown: Code) -> Result<usize, Code> {
@@ -472,7 +503,7 @@ impl Library {
 
     /// Looks at a class of unexpected messages from now on.
     pub fn look_at(&mut self, class: u8) {
-        self.methods.iter_mut().for_each(|m| m.look_at(class));
+        self.t.inbox.look_at(class);
     }
 
     /// The next unexpected message of a class.

@@ -2,7 +2,7 @@
 
 use crate::addresses::AddrKey;
 use crate::codes::Code;
-use crate::inbox::{Body, Entry};
+use crate::inbox::Entry;
 use crate::ops::OpKey;
 use crate::settings::Settings;
 use crate::tables::{Post, Posted, Tables};
@@ -136,13 +136,6 @@ impl Method {
         either!(self, m => m.progress(t));
     }
 
-    /// The program looks at this class of unexpected messages.
-    pub fn look_at(&mut self, class: u8) {
-        if let Method::Weir(m) = self {
-            m.look_at(class);
-        }
-    }
-
     /// Puts a message that is elsewhere into a buffer.
     pub fn take(&mut self, t: &mut Tables, class: u8, from: AddrKey, entry: &Entry, context: usize) {
         if let Method::Weir(m) = self {
@@ -169,10 +162,7 @@ impl Method {
                 m.discard_all(entries);
                 m.forget(addr);
             }
-            Method::Tcp(m) => {
-                let held = entries.iter().filter(|e| matches!(e.body, Body::Here(_))).map(|e| e.size as u64).sum();
-                m.forget(addr, held);
-            }
+            Method::Tcp(m) => m.forget(addr, &entries),
         }
     }
 

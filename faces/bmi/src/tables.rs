@@ -2,7 +2,7 @@
 
 use crate::addresses::{AddrKey, Addresses};
 use crate::codes::Code;
-use crate::inbox::Inbox;
+use crate::inbox::{Entry, Inbox};
 use crate::memory::Lent;
 use crate::ops::{OpKey, Ops};
 use weir_engine::Iov;
@@ -71,6 +71,16 @@ impl Tables {
         for key in keys {
             self.ops.end(key, Err(code));
         }
+    }
+
+    /// A peer is gone: what it sent that nobody looks at is nobody's.
+    #[must_use]
+    pub fn forget_unlooked(&mut self, key: AddrKey) -> Vec<Entry> {
+        let entries = self.inbox.forget_unlooked(key);
+        if let Some(address) = self.addrs.get_mut(key) {
+            address.waiting = address.waiting.saturating_sub(entries.len() as u32);
+        }
+        entries
     }
 
     /// An address cannot be reached again.

@@ -18,7 +18,19 @@ struct Server {
 impl Server {
     fn start(radix: bool, vars: &[(&str, &str)]) -> Server {
         let program = build("conformance", &[]);
-        let mut child = Command::new(program)
+        Server::run(radix, vars, Command::new(program))
+    }
+
+    /// The same, with so many descriptors at most.
+    fn with_descriptors(most: usize) -> Server {
+        let program = build("conformance", &[]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {most}; exec \"$0\" \"$@\"")]).arg(program);
+        Server::run(false, &[], shell)
+    }
+
+    fn run(radix: bool, vars: &[(&str, &str)], mut command: Command) -> Server {
+        let mut child = command
             .args(["--serve", "tcp://127.0.0.1:0", "bmi_tcp"])
             .env("WEIR_KEY", KEY)
             // T1: whatever it would dial with itself, it is told by whoever comes.
@@ -211,6 +223,24 @@ fn a_header_or_a_payload_that_does_not_go_on_closes_its_connection() {
     assert!(said.contains("a header that does not end") && said.contains("a message that does not go on"), "{said}");
 }
 
+/// Repeats a message until the server reads no more and the kernel's buffers are full too: what it takes is bounded, whatever is offered.
+fn fill(stream: &mut TcpStream, message: &[u8]) {
+    stream.set_nonblocking(true).expect("set");
+    let (mut sent, mut refused) = (0u64, 0);
+    while refused < 50 && sent < 64 << 20 {
+        let at = (sent % message.len() as u64) as usize;
+        match stream.write(&message[at..]) {
+            Ok(n) => (sent, refused) = (sent + n as u64, 0),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                refused += 1;
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err(e) => panic!("it is read or not, but not closed: {e}"),
+        }
+    }
+    assert!(refused == 50, "{sent} bytes were taken, and it goes on");
+}
+
 /// H12, B1, T5, F4.
 #[test]
 fn a_peer_that_sends_what_nobody_posts_for_is_not_read_beyond_its_budget() {
@@ -220,26 +250,73 @@ fn a_peer_that_sends_what_nobody_posts_for_is_not_read_beyond_its_budget() {
     let before = server.memory();
     let mut rude: Vec<TcpStream> = (0..10).map(|_| server.connect()).collect();
     let message = [server.header(4, 77, 16000), vec![3; 16000]].concat();
-    // Until the kernel's buffers are full too: what it takes is bounded, whatever is offered.
     for stream in &mut rude {
-        stream.set_nonblocking(true).expect("set");
-        let begun = Instant::now();
-        let (mut sent, mut refused) = (0u64, 0);
-        while refused < 50 && begun.elapsed() < LIMIT {
-            match stream.write(&message[(sent % message.len() as u64) as usize..]) {
-                Ok(n) => (sent, refused) = (sent + n as u64, 0),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    refused += 1;
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-                Err(e) => panic!("it is read or not, but not closed: {e}"),
-            }
-        }
-        assert!(refused == 50, "{sent} bytes were taken, and it goes on");
+        fill(stream, &message);
     }
     server.answers(&mut good);
     let grown = server.memory().saturating_sub(before);
     assert!(grown < 20 << 20, "{grown} bytes");
+}
+
+/// H12, F6: messages of no bytes take memory too.
+#[test]
+fn a_peer_that_sends_nothing_but_headers_is_not_read_for_ever() {
+    let server = Server::start(false, &[]);
+    let mut good = server.connect();
+    server.answers(&mut good);
+    let before = server.memory();
+    let mut rude = server.connect();
+    fill(&mut rude, &server.header(4, 77, 0).repeat(1000));
+    server.answers(&mut good);
+    let grown = server.memory().saturating_sub(before);
+    assert!(grown < 4 << 20, "{grown} bytes");
+}
+
+/// B1, F6: whoever fills what all have in common keeps nobody's requests from being heard.
+#[test]
+fn long_messages_that_nobody_posts_for_do_not_stop_the_requests_of_others() {
+    let server = Server::start(false, &[("WEIR_BMI_BYTES", "1000000")]);
+    let mut rude = server.connect();
+    // More than the kernel takes for the server.
+    fill(&mut rude, &[server.header(8, 77, 16 << 20), vec![3; 16 << 20]].concat());
+    server.answers(&mut server.connect());
+}
+
+/// T6, F6: whoever connects leaves the program descriptors for files of its own.
+#[test]
+fn strangers_take_no_more_than_half_of_the_descriptors() {
+    let server = Server::with_descriptors(64);
+    let mut good = server.connect();
+    server.answers(&mut good);
+    let mut many: Vec<TcpStream> = (0..50).map(|_| server.connect()).collect();
+    many.iter().for_each(|s| s.set_nonblocking(true).expect("set"));
+    let begun = Instant::now();
+    loop {
+        server.answers(&mut good);
+        let is_open = |s: &mut TcpStream| matches!(s.read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock);
+        let open = many.iter_mut().filter_map(|s| is_open(s).then_some(())).count();
+        if open == 31 {
+            break;
+        }
+        assert!(begun.elapsed() < LIMIT, "{open} are open");
+    }
+    assert!(server.descriptors() < 48);
+    let said = server.said();
+    assert_eq!(said.lines().filter(|l| l.contains("turned away")).count(), 1, "{said}");
+}
+
+/// T10: a peer that takes nothing for longer than the silence of a dead one is a busy one.
+#[test]
+fn who_does_not_read_for_a_while_has_all_of_it_in_the_end() {
+    let server = Server::start(false, &[("WEIR_PEER_TIMEOUT_MS", "200")]);
+    let mut busy = server.connect();
+    // More than the kernel takes for a client.
+    let (count, size) = (4, 8 << 20);
+    busy.write_all(&server.request(2, 5, count, size)).expect("sent");
+    std::thread::sleep(Duration::from_secs(2));
+    let mut all = vec![0; count as usize * (24 + size as usize)];
+    busy.read_exact(&mut all).expect("it is all there");
+    assert_eq!(all[..24], server.header(8, 5, size));
 }
 
 /// T6, F8.

@@ -18,6 +18,8 @@ const ABANDONED: Duration = Duration::from_secs(60);
 const PEER_DEAD: Duration = Duration::from_secs(3);
 /// The largest window that is taken, messages.
 const MOST_WINDOW: u32 = 1024;
+/// The most round trips or windows of one question: both ends make as many of as large a number.
+const MOST_COUNT: u32 = 1_000_000;
 
 #[derive(Default)]
 struct End {
@@ -25,6 +27,8 @@ struct End {
     port: Option<Port>,
     probes: Option<Probes>,
     own: usize,
+    /// The endpoint knows the other one.
+    met: bool,
 }
 
 /// Answers until the channel ends.
@@ -66,16 +70,18 @@ impl End {
             }
             Question::Meet { names, own } => self.meet(&names, own).map(done),
             Question::Answer { bytes, count } => {
-                flow::answer(self.port()?, self.other(), sized(bytes, 1)?, count).map(done)
+                flow::answer(self.met()?, self.other(), sized(bytes, 1)?, count.min(MOST_COUNT)).map(done)
             }
             Question::RoundTrips { bytes, count } => {
-                flow::round_trips(self.port()?, self.other(), sized(bytes, 1)?, count).map(Answer::RoundTrips)
+                flow::round_trips(self.met()?, self.other(), sized(bytes, 1)?, count.min(MOST_COUNT))
+                    .map(Answer::RoundTrips)
             }
             Question::Take { bytes, window, count } => {
-                flow::take(self.port()?, self.other(), sized(bytes, window)?, window, count).map(done)
+                flow::take(self.met()?, self.other(), sized(bytes, window)?, window, count.min(MOST_COUNT)).map(done)
             }
             Question::Stream { bytes, window, count } => {
-                let took = flow::stream(self.port()?, self.other(), sized(bytes, window)?, window, count)?;
+                let count = count.min(MOST_COUNT);
+                let took = flow::stream(self.met()?, self.other(), sized(bytes, window)?, window, count)?;
                 Ok(Answer::Took { us: took.as_secs_f64() * 1e6 })
             }
             Question::Carrier => self.carrier(),
@@ -84,6 +90,10 @@ impl End {
 
     fn port(&self) -> Result<&Port, String> {
         self.port.as_ref().ok_or_else(|| "there is no endpoint here".to_owned())
+    }
+
+    fn met(&self) -> Result<&Port, String> {
+        self.port().and_then(|port| self.met.then_some(port).ok_or_else(|| "it has met no other endpoint".to_owned()))
     }
 
     fn probes(&self) -> Result<&Probes, String> {
@@ -130,7 +140,7 @@ impl End {
                 let name = port.name();
                 hello.name = Some(hex(&name));
                 hello.addresses = EndpointName::decode(&name).map(|name| name.addresses.to_vec()).unwrap_or_default();
-                self.port = Some(port);
+                (self.port, self.met) = (Some(port), false);
             }
             Err(error) => hello.problem = Some(error.to_string()),
         }
@@ -141,7 +151,9 @@ impl End {
         let names = [bytes(&names[0])?, bytes(&names[1])?];
         self.own = own.min(1);
         let port = self.port.as_mut().ok_or_else(|| "there is no endpoint here".to_owned())?;
-        port.connect(&names).map_err(|error| error.to_string())
+        port.connect(&names).map_err(|error| error.to_string())?;
+        self.met = true;
+        Ok(())
     }
 
     /// What the endpoint's own counters say of the other one.
@@ -167,4 +179,29 @@ impl End {
 fn sized(bytes: usize, window: u32) -> Result<usize, String> {
     let fits = window <= MOST_WINDOW && bytes.checked_mul(window as usize).is_some_and(|all| all <= flow::MOST_BYTES);
     if fits { Ok(bytes) } else { Err(format!("more than {} bytes at once", flow::MOST_BYTES)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_about_an_endpoint_that_was_not_met_are_answered_that_it_cannot() {
+        let mut end = End::default();
+        let key = "07".repeat(32);
+        let hello = end.answer(Question::Hello { format: FORMAT, key: Some(key) }).unwrap();
+        assert!(matches!(hello, Answer::Hello(hello) if hello.name.is_some()));
+        let (bytes, window, count) = (8, 1, u32::MAX);
+        for question in [
+            Question::Answer { bytes, count },
+            Question::RoundTrips { bytes, count },
+            Question::Take { bytes, window, count },
+            Question::Stream { bytes, window, count },
+        ] {
+            assert_eq!(end.answer(question).unwrap_err(), "it has met no other endpoint");
+        }
+        let bad = ["00".to_owned(), "00".to_owned()];
+        assert!(end.answer(Question::Meet { names: bad, own: 7 }).is_err());
+        assert!(end.answer(Question::Carrier).is_err());
+    }
 }

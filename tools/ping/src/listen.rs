@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,7 @@ pub fn serve(address: &str, key: &JobKey, version: &str, once: bool, tell: &mut 
             }
         };
         let from = std::net::SocketAddr::new(from.ip().to_canonical(), from.port());
-        let answered = as_end(stream, key, version).and_then(|mut channel| {
+        let answered = as_end(stream, key, version, PATIENCE).and_then(|mut channel| {
             tell(&format!("{from} asks"));
             end::serve(&mut channel, version)
         });
@@ -119,20 +119,37 @@ fn fresh_nonce() -> Result<[u8; NONCE_BYTES], Error> {
     Ok(nonce)
 }
 
+/// A stream that is read until a time: whoever says a byte now and then does not hold it for longer.
+struct Input {
+    stream: TcpStream,
+    until: Option<Instant>,
+}
+
+impl Read for Input {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        if let Some(until) = self.until {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(std::io::ErrorKind::TimedOut.into());
+            }
+            self.stream.set_read_timeout(Some(left))?;
+        }
+        self.stream.read(into)
+    }
+}
+
 /// A stream on which lines go to and fro before there is a channel.
 struct Meeting {
-    input: BufReader<TcpStream>,
+    input: BufReader<Input>,
     out: TcpStream,
 }
 
 impl Meeting {
-    fn new(stream: TcpStream) -> Result<Meeting, Error> {
-        let set = stream
-            .set_read_timeout(Some(PATIENCE))
-            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
-            .and_then(|()| stream.set_nodelay(true));
+    /// Of both it is over after `patience`.
+    fn new(stream: TcpStream, patience: Duration) -> Result<Meeting, Error> {
+        let set = stream.set_write_timeout(Some(patience)).and_then(|()| stream.set_nodelay(true));
         let out = set.and_then(|()| stream.try_clone()).map_err(|error| Error::Channel(error.to_string()))?;
-        Ok(Meeting { input: BufReader::new(stream), out })
+        Ok(Meeting { input: BufReader::new(Input { stream, until: Some(Instant::now() + patience) }), out })
     }
 
     fn send(&mut self, message: &impl Serialize) -> Result<(), Error> {
@@ -149,7 +166,8 @@ impl Meeting {
         serde_json::from_slice(&line).map_err(|_| Error::Channel("it is no weir ping that listens there".into()))
     }
 
-    fn into_channel(self, key: &[u8; 32], role: Role, nonces: &Nonces) -> Result<Channel, Error> {
+    fn into_channel(mut self, key: &[u8; 32], role: Role, nonces: &Nonces) -> Result<Channel, Error> {
+        self.input.get_mut().until = None;
         self.out.set_read_timeout(None).map_err(|error| Error::Channel(error.to_string()))?;
         let mut channel = Channel::new(self.input, self.out);
         channel.seal(Session::new(key, role, nonces));
@@ -158,8 +176,8 @@ impl Meeting {
 }
 
 /// The listener's side of the meeting.
-fn as_end(stream: TcpStream, key: &JobKey, version: &str) -> Result<Channel, Error> {
-    let mut meeting = Meeting::new(stream)?;
+fn as_end(stream: TcpStream, key: &JobKey, version: &str, patience: Duration) -> Result<Channel, Error> {
+    let mut meeting = Meeting::new(stream, patience)?;
     let end = fresh_nonce()?;
     meeting.send(&Greeting {
         weir_ping: 1,
@@ -182,7 +200,7 @@ fn as_end(stream: TcpStream, key: &JobKey, version: &str) -> Result<Channel, Err
 /// # Errors
 /// The listener has another key or version, or is none.
 pub fn as_driver(stream: TcpStream, key: &JobKey) -> Result<Channel, Error> {
-    let mut meeting = Meeting::new(stream)?;
+    let mut meeting = Meeting::new(stream, PATIENCE)?;
     let greeting: Greeting = meeting.receive()?;
     if greeting.weir_ping != 1 {
         return Err(Error::Failed(format!(
@@ -222,7 +240,7 @@ mod tests {
     fn meet(driver: &JobKey, end: JobKey) -> (Result<Channel, Error>, Result<Channel, Error>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let thread = std::thread::spawn(move || as_end(listener.accept().unwrap().0, &end, "1.2"));
+        let thread = std::thread::spawn(move || as_end(listener.accept().unwrap().0, &end, "1.2", PATIENCE));
         let at_driver = as_driver(reach(&address).unwrap(), driver);
         (at_driver, thread.join().unwrap())
     }
@@ -250,13 +268,29 @@ mod tests {
     fn a_driver_that_lies_about_its_key_is_turned_away() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let thread = std::thread::spawn(move || as_end(listener.accept().unwrap().0, &key(8), "1.2"));
-        let mut meeting = Meeting::new(TcpStream::connect(address).unwrap()).unwrap();
+        let thread = std::thread::spawn(move || as_end(listener.accept().unwrap().0, &key(8), "1.2", PATIENCE));
+        let mut meeting = Meeting::new(TcpStream::connect(address).unwrap(), PATIENCE).unwrap();
         let greeting: Greeting = meeting.receive().unwrap();
         let nonces = Nonces { end: unhex(&greeting.nonce).unwrap(), driver: [3; 16] };
         meeting.send(&Claim { nonce: hex(&nonces.driver), proof: proof::of(&[7; 32], Role::Driver, &nonces) }).unwrap();
         assert!(meeting.receive::<Proof>().is_err());
         assert!(thread.join().unwrap().err().unwrap().to_string().contains("another key"));
+    }
+
+    #[test]
+    fn who_says_a_byte_now_and_then_does_not_hold_the_listener() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let saying = std::thread::spawn(move || {
+            while slow.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let (stream, begun) = (listener.accept().unwrap().0, Instant::now());
+        assert!(as_end(stream, &key(8), "1.2", Duration::from_millis(300)).is_err());
+        // (Far less than its bytes would last: 65 536 of them are a line.)
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        saying.join().unwrap();
     }
 
     #[test]

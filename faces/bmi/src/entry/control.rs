@@ -4,7 +4,7 @@ use super::{address, guard, int, put, text};
 use crate::addresses::AddrKey;
 use crate::codes::{self, Code, option};
 use crate::instance::{finalize, initialize, instance, within};
-use crate::library::Library;
+use crate::library::{Library, Lookup};
 use crate::method::KINDS;
 use std::ffi::{c_char, c_int, c_void};
 use std::time::{Duration, Instant};
@@ -89,10 +89,18 @@ pub unsafe extern "C" fn BMI_addr_lookup(new_addr: *mut i64, id_string: *const c
         unsafe { put(new_addr, 0) };
         // SAFETY: passed on from the caller.
         let text = unsafe { text(id_string)? };
-        let found = within(|library| {
+        let (text, known) = within(|library| {
             let text = text.filter(|_| !new_addr.is_null()).ok_or(Code::EINVAL)?;
-            library.lookup(text)
+            Ok((text, library.lookup(text)?))
         })?;
+        let found = match known {
+            Lookup::Known(addr) => addr,
+            Lookup::Unresolved(kind, url) => {
+                // The resolver may take seconds, for which nobody else is to wait.
+                let places = url.resolve()?;
+                within(|library| library.looked_up(text, kind, places))?
+            }
+        };
         // SAFETY: writable (caller), and not null.
         unsafe { put(new_addr, found.to_id()) };
         Ok(0)

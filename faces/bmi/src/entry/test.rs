@@ -57,7 +57,7 @@ fn idle(ms: c_int) -> Result<Duration, Code> {
 
 /// A thread of a program may look after requests and completions both (W4).
 fn ends_early(library: &Library) -> bool {
-    library.check_unexpected && !library.t.inbox.is_empty()
+    library.check_unexpected && library.t.inbox.is_wanted()
 }
 
 /// Waits for completions, of which `collect` takes what there is.

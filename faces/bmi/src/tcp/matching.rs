@@ -1,5 +1,6 @@
 //! Receives that wait for messages and messages that wait for receives, of one peer, by tag (spec/bmi.md B3).
 
+use super::held::Held;
 use crate::ops::OpKey;
 use std::collections::{HashMap, VecDeque};
 use weir_engine::Iov;
@@ -81,11 +82,13 @@ impl Matching {
         bytes
     }
 
-    /// Nobody will take those that are here. Returns their bytes.
-    pub fn forget_arrived(&mut self) -> u64 {
-        let bytes = self.arrived.values().flatten().map(|b| b.len() as u64).sum();
-        self.arrived.clear();
-        bytes
+    /// Nobody will take those that are here. Returns what is held of them no more.
+    pub fn forget_arrived(&mut self) -> Held {
+        let mut all = Held::default();
+        for (_, queue) in self.arrived.drain() {
+            queue.iter().for_each(|bytes| all.add(Held::one(bytes.len() as u64)));
+        }
+        all
     }
 }
 
@@ -112,6 +115,6 @@ mod tests {
         m.arrived(1, vec![1]);
         m.arrived(1, vec![2, 2]);
         assert_eq!((m.take_arrived(1), m.take_arrived(2)), (Some(vec![1]), None));
-        assert_eq!((m.forget_arrived(), m.take_arrived(1)), (2, None));
+        assert_eq!((m.forget_arrived(), m.take_arrived(1)), (Held::one(2), None));
     }
 }

@@ -3,6 +3,8 @@
 #[forbid(unsafe_code)]
 pub mod codec;
 mod conn;
+#[forbid(unsafe_code)]
+mod held;
 mod matching;
 mod sockets;
 
@@ -16,6 +18,7 @@ use crate::settings::Settings;
 use crate::tables::{Post, Posted, Tables};
 use codec::{Header, Mode, Need, Wire};
 use conn::{Conn, Dest, Incoming, Out, Read};
+use held::Held;
 use matching::{Matching, Posted as PostedRecv};
 use slotmap::{Key, KeyData, SecondaryMap, SlotMap, new_key_type};
 use sockets::{Failure, Listener, Poll};
@@ -47,8 +50,8 @@ struct Place {
     addrs: Vec<SocketAddr>,
     conn: Option<ConnKey>,
     matching: Matching,
-    /// Unposted payload held for it, bytes.
-    held: u64,
+    /// What is held for it.
+    held: Held,
 }
 
 /// The method.
@@ -64,10 +67,12 @@ pub struct Tcp {
     resting: BTreeSet<ConnKey>,
     /// Room has come free.
     freed: bool,
-    /// Unposted payload held, bytes.
-    held: u64,
+    /// What is held, of all.
+    held: Held,
     /// How many came by themselves.
     strangers: usize,
+    /// That connections are turned away was said.
+    told_full: bool,
     timers: BinaryHeap<Reverse<(Instant, ConnKey)>>,
     buffers: [Option<usize>; 2],
     pings: HashMap<u64, sockets::Dial>,
@@ -105,8 +110,9 @@ impl Tcp {
             places: SecondaryMap::new(),
             resting: BTreeSet::new(),
             freed: false,
-            held: 0,
+            held: Held::default(),
             strangers: 0,
+            told_full: false,
             timers: BinaryHeap::new(),
             buffers: [None; 2],
             pings: HashMap::new(),
@@ -142,7 +148,7 @@ impl Tcp {
     /// Unposted payload held, bytes.
     #[must_use]
     pub fn buffered(&self) -> u64 {
-        self.held
+        self.held.bytes
     }
 
     /// Socket buffers from now on.
@@ -204,7 +210,7 @@ impl Tcp {
     fn post_recv(&mut self, t: &mut Tables, post: &Post<'_>, reachable: bool) -> Result<Posted, Code> {
         let place = &mut self.places[post.addr];
         if let Some(bytes) = place.matching.take_arrived(post.tag) {
-            self.release(post.addr, bytes.len() as u64);
+            self.release(post.addr, Held::one(bytes.len() as u64));
             if bytes.len() as u64 > post.size {
                 t.ops.end(post.key, Err(Code::EMSGSIZE));
                 return Ok(Posted::Begun);
@@ -245,7 +251,7 @@ impl Tcp {
             conn::write_to(post.pieces, 0, &bytes);
             incoming.dest = Dest::User { key: post.key, pieces: post.pieces.to_vec() };
         }
-        self.release(post.addr, bytes.len() as u64);
+        self.release(post.addr, Held::one(bytes.len() as u64));
         self.read(t, key);
         true
     }
@@ -272,7 +278,7 @@ impl Tcp {
 
     fn dial(&mut self, addr: AddrKey, which: usize) -> std::io::Result<ConnKey> {
         let to = self.places[addr].addrs[which];
-        let (socket, connecting) = sockets::dial(to, self.buffers, self.settings.engine.peer_timeout)?;
+        let (socket, connecting) = sockets::dial(to, self.buffers, self.settings.silence())?;
         let until = connecting.then(|| Instant::now() + self.settings.engine.connect_timeout);
         let conn = Conn::new(socket, addr, Some(self.settings.wire), until, which);
         let key = self.add(conn)?;
@@ -324,11 +330,13 @@ impl Tcp {
         if let Some(incoming) = conn.incoming {
             match incoming.dest {
                 Dest::User { key, .. } => keys.push(key),
-                Dest::Buffer(bytes) | Dest::Inbox(bytes) => self.release(addr, bytes.len() as u64),
+                Dest::Buffer(bytes) | Dest::Inbox(bytes) => self.release(addr, Held::one(bytes.len() as u64)),
                 Dest::Discard => {}
             }
         }
         self.fail(t, addr, keys, why.code(was_connecting));
+        let unlooked = t.forget_unlooked(addr);
+        self.forget_entries(addr, &unlooked);
         if stranger {
             self.strangers -= 1;
             t.is_gone(addr);
@@ -343,11 +351,19 @@ impl Tcp {
         t.fail(keys, code);
     }
 
-    /// So much unposted payload of an address is held no more.
-    fn release(&mut self, addr: AddrKey, bytes: u64) {
-        self.held = self.held.saturating_sub(bytes);
+    /// So much more is held of an address.
+    fn hold(&mut self, addr: AddrKey, more: Held) {
+        self.held.add(more);
         if let Some(place) = self.places.get_mut(addr) {
-            place.held = place.held.saturating_sub(bytes);
+            place.held.add(more);
+        }
+    }
+
+    /// So much less is.
+    fn release(&mut self, addr: AddrKey, less: Held) {
+        self.held.take(less);
+        if let Some(place) = self.places.get_mut(addr) {
+            place.held.take(less);
         }
         self.freed |= !self.resting.is_empty();
     }
@@ -407,7 +423,7 @@ impl Tcp {
             return;
         }
         for key in self.resting.iter().copied().collect::<Vec<_>>() {
-            if self.allowance(key) > 0 {
+            if !self.must_rest(key, self.allowance(key)) {
                 self.resting.remove(&key);
                 self.read(t, key);
                 self.set_interest(key);
@@ -441,9 +457,11 @@ impl Tcp {
     }
 
     fn accept(&mut self, t: &mut Tables, now: Instant) {
+        // The program has files of its own, and peers to dial: whoever connects may not take all descriptors. (Programs change the limit.)
+        let most = sockets::descriptors_max() / 2;
         for _ in 0..PASS_ACCEPTS {
             let Some(listener) = &self.listener else { return };
-            let (socket, from) = match listener.accept(self.settings.engine.peer_timeout) {
+            let (socket, from) = match listener.accept(self.settings.silence()) {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => return,
                 Err(_) => {
@@ -452,8 +470,13 @@ impl Tcp {
                     return self.poll.modify(listener.fd(), LISTENER, false, false);
                 }
             };
-            if self.strangers >= self.settings.peers_max {
+            if self.strangers >= self.settings.peers_max.min(most) {
                 t.counters.refused += 1;
+                if self.strangers >= most && !std::mem::replace(&mut self.told_full, true) {
+                    tell(&format!(
+                        "{most} connections are taken, half of the descriptors of this process (ulimit -n); others are turned away"
+                    ));
+                }
                 continue;
             }
             let addr = t.addrs.arrived(self.number, Some(from));
@@ -496,10 +519,23 @@ impl Tcp {
     /// Bytes that the message under way may still bring in (T5).
     fn allowance(&self, key: ConnKey) -> u64 {
         let Some(conn) = self.conns.get(key) else { return u64::MAX };
-        let Some(has) = conn.incoming.as_ref().and_then(Incoming::buffered) else { return u64::MAX };
-        let held = self.places.get(conn.addr).map_or(0, |p| p.held);
-        let of_peer = if held == has { u64::MAX } else { self.settings.peer_bytes.saturating_sub(held) };
-        of_peer.min(self.settings.bytes.saturating_sub(self.held))
+        let Some((incoming, has)) = conn.incoming.as_ref().and_then(|i| Some((i, i.buffered()?))) else {
+            return u64::MAX;
+        };
+        let peer = self.places.get(conn.addr).map_or_else(Held::default, |p| p.held);
+        held::may_bring(peer, self.held, has, incoming.header.size, &self.settings)
+    }
+
+    /// There is no room for what comes next in a connection. (A header that has begun is read to its end.)
+    fn must_rest(&self, key: ConnKey, allowed: u64) -> bool {
+        let Some(conn) = self.conns.get(key) else { return false };
+        match conn.stream.need() {
+            Need::Payload(_) => allowed == 0,
+            Need::Header(_) => {
+                let peer = self.places.get(conn.addr).map_or_else(Held::default, |p| p.held);
+                !conn.stream.in_header() && !held::may_begin(peer, self.held)
+            }
+        }
     }
 
     /// Reads what has come, a turn of it.
@@ -507,8 +543,9 @@ impl Tcp {
         let (mut messages, mut bytes) = (0, 0);
         while messages < PASS_MESSAGES && bytes < PASS_BYTES {
             let allowed = self.allowance(key);
+            let rests = self.must_rest(key, allowed);
             let Some(conn) = self.conns.get_mut(key).filter(|c| !c.is_connecting()) else { return };
-            if allowed == 0 && matches!(conn.stream.need(), Need::Payload(_)) {
+            if rests {
                 self.resting.insert(key);
                 break;
             }
@@ -518,9 +555,8 @@ impl Tcp {
                 Ok(Read::Payload { bytes: n, held, drained }) => {
                     bytes += n;
                     if held {
-                        self.held += n;
                         let addr = self.conns[key].addr;
-                        self.places[addr].held += n;
+                        self.hold(addr, Held { bytes: n, messages: 0 });
                     }
                     if drained {
                         break;
@@ -552,7 +588,12 @@ impl Tcp {
                 None => Dest::Buffer(Vec::new()),
             },
         };
-        conn.incoming = Some(Incoming { header, dest, at: 0 });
+        let (addr, incoming) = (conn.addr, Incoming { header, dest, at: 0 });
+        let is_held = incoming.buffered().is_some();
+        conn.incoming = Some(incoming);
+        if is_held {
+            self.hold(addr, Held::one(0));
+        }
     }
 
     /// All of it is here.
@@ -567,7 +608,7 @@ impl Tcp {
             Dest::Inbox(bytes) => {
                 let Some(mut block) = Block::for_message(bytes.len()) else {
                     // It was accepted; without memory to hand it out the connection says so.
-                    self.release(addr, bytes.len() as u64);
+                    self.release(addr, Held::one(bytes.len() as u64));
                     return self.end(t, key, &Failure::Refused("no memory for its message".to_owned()));
                 };
                 block.bytes_mut().copy_from_slice(&bytes);
@@ -583,7 +624,7 @@ impl Tcp {
 
     /// The program has an unexpected message.
     pub fn handed_out(&mut self, _t: &mut Tables, from: AddrKey, size: usize) {
-        self.release(from, size as u64);
+        self.release(from, Held::one(size as u64));
     }
 
     /// Gives an operation up (C2 to C4, T8).
@@ -614,15 +655,23 @@ impl Tcp {
         }
     }
 
-    /// The address names nothing any more; so many bytes of its messages wait to be handed out.
-    pub fn forget(&mut self, addr: AddrKey, held: u64) {
-        let stale = self.places.get_mut(addr).map_or(0, |p| p.matching.forget_arrived());
-        self.release(addr, held + stale);
+    /// The address names nothing any more, nor do these messages of its that wait to be handed out.
+    pub fn forget(&mut self, addr: AddrKey, entries: &[Entry]) {
+        self.forget_entries(addr, entries);
+        let stale = self.places.get_mut(addr).map_or_else(Held::default, |p| p.matching.forget_arrived());
+        self.release(addr, stale);
         if let Some(place) = self.places.remove(addr)
             && let Some(conn) = place.conn.and_then(|key| self.conns.remove(key))
         {
             self.poll.remove(conn.fd());
             self.strangers -= usize::from(place.addrs.is_empty());
+        }
+    }
+
+    /// Messages of an address that nobody will be handed.
+    fn forget_entries(&mut self, addr: AddrKey, entries: &[Entry]) {
+        for entry in entries {
+            self.release(addr, Held::one(entry.size as u64));
         }
     }
 
@@ -634,7 +683,7 @@ impl Tcp {
     /// The code.
     pub fn ping(&mut self, t: &Tables, addr: AddrKey) -> Result<u64, Code> {
         let to = *self.place(t, addr).addrs.first().ok_or(Code::EOPNOTSUPP)?;
-        let dial = sockets::Dial::new(to, self.settings.engine.peer_timeout).map_err(|e| codes::of_io(&e))?;
+        let dial = sockets::Dial::new(to, self.settings.silence()).map_err(|e| codes::of_io(&e))?;
         let ticket = self.next_ping;
         self.next_ping += 1;
         self.pings.insert(ticket, dial);

@@ -2,6 +2,7 @@
 
 use crate::codes::{self, Code};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::resource::{Resource, getrlimit};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -142,6 +143,12 @@ pub fn receive(socket: &Socket, pieces: &[libc::iovec]) -> Result<Option<usize>,
             e => Err(e.into()),
         },
     }
+}
+
+/// Descriptors that this process may have at a time.
+#[must_use]
+pub fn descriptors_max() -> usize {
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(usize::MAX, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX))
 }
 
 /// Takes connections.

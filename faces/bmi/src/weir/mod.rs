@@ -1,8 +1,9 @@
 //! `bmi_weir`: messages by the engine (spec/bmi.md 11). What carries them it does not see.
 
+mod unexpected;
+
 use crate::addresses::AddrKey;
 use crate::codes::{self, Code};
-use crate::inbox::{Body, Entry};
 use crate::log::tell;
 use crate::memory::Block;
 use crate::ops::{Limit, OpKey, Staging, gather};
@@ -14,9 +15,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use unexpected::look;
 use weir_engine::{
     Class, Completion, Diagnostic, DownReason, Endpoint, EngineConfig, EngineError, Iov, MAX_INJECT_BYTES, MAX_IOV,
-    OpError, PeekOp, PeerEvent, Queue, RecvOp, SendMode, SendOp, StreamBits,
+    OpError, PeerEvent, Queue, RecvOp, SendMode, SendOp, StreamBits,
 };
 
 /// Longest message, bytes.
@@ -102,8 +104,6 @@ pub struct Weir {
     leaving: Vec<u32>,
     /// Addresses with posts that found no room.
     held_up: BTreeSet<AddrKey>,
-    /// Classes of unexpected messages that the program looks at.
-    classes: BTreeSet<u8>,
     claims: usize,
     next_claim: usize,
     taking: HashMap<usize, Taking>,
@@ -190,7 +190,6 @@ impl Weir {
             to_ask: Vec::new(),
             leaving: Vec::new(),
             held_up: BTreeSet::new(),
-            classes: [0].into(),
             claims: 0,
             next_claim: 1,
             taking: HashMap::new(),
@@ -231,11 +230,6 @@ impl Weir {
         !self.held_up.is_empty() || !self.to_ask.is_empty()
     }
 
-    /// The program looks at this class.
-    pub fn look_at(&mut self, class: u8) {
-        self.classes.insert(class);
-    }
-
     // Posts.
 
     fn place(&mut self, t: &Tables, addr: AddrKey) -> &mut Place {
@@ -266,8 +260,11 @@ impl Weir {
                         return Ok(Posted::Begun);
                     }
                     Tried::Refused(code) => return Err(code),
-                    // What is not known yet is told now, and the address is as new.
-                    Tried::Down => self.progress(t),
+                    Tried::Down => {
+                        // What is not known yet is told now, and the address is as new.
+                        self.progress(t);
+                        self.is_dead(t, post.addr, peer);
+                    }
                     Tried::Again => {
                         self.held_up.insert(post.addr);
                         break;
@@ -293,6 +290,10 @@ impl Weir {
             return Err(Code::ECONNRESET);
         }
         place.kept.push_back(kept);
+        if matches!(place.state, State::Up(_)) {
+            // Nothing tells of room.
+            self.held_up.insert(post.addr);
+        }
         Ok(Posted::Begun)
     }
 
@@ -375,8 +376,11 @@ impl Weir {
                 Tried::Done(size) => t.ops.end(key, Ok(size)),
                 Tried::Begun => {}
                 Tried::Refused(code) => t.ops.end(key, Err(code)),
-                Tried::Again | Tried::Down => {
-                    // Of the second an event will tell.
+                Tried::Down => {
+                    t.ops.end(key, Err(Code::ECONNRESET));
+                    return self.is_dead(t, addr, peer);
+                }
+                Tried::Again => {
                     if let Some(place) = self.places.get_mut(addr) {
                         place.kept.push_front(kept);
                     }
@@ -448,12 +452,7 @@ impl Weir {
         let mut out = std::mem::take(&mut self.out);
         self.ep.poll(if all { Queue::Both } else { Queue::Recv }, &mut out, PASS);
         // What is new of a peer is there before completions that name it.
-        let mut events = std::mem::take(&mut self.events);
-        self.ep.peer_events(&mut events);
-        for event in events.drain(..) {
-            self.event(t, event);
-        }
-        self.events = events;
+        self.hear(t);
         for c in out.drain(..) {
             if c.user == OPERATION {
                 let key = OpKey::from_id(c.context as i64);
@@ -464,6 +463,16 @@ impl Weir {
             }
         }
         self.out = out;
+    }
+
+    /// Who has come or gone.
+    fn hear(&mut self, t: &mut Tables) {
+        let mut events = std::mem::take(&mut self.events);
+        self.ep.peer_events(&mut events);
+        for event in events.drain(..) {
+            self.event(t, event);
+        }
+        self.events = events;
     }
 
     fn event(&mut self, t: &mut Tables, event: PeerEvent) {
@@ -501,7 +510,15 @@ impl Weir {
         let own = self.ep.name();
         // Ourselves, by one of our addresses.
         let name = if name[8..16] == own[8..16] { &own } else { name };
-        match self.ep.insert_peer(name) {
+        let mut inserted = self.ep.insert_peer(name);
+        if let Ok(peer) = inserted
+            && self.leaving.contains(&peer)
+        {
+            // It was taken for dead and lives: its former place is no good.
+            self.forget_peer(t, peer);
+            inserted = self.ep.insert_peer(name);
+        }
+        match inserted {
             Ok(peer) => {
                 let Some(place) = self.places.get_mut(addr) else { return };
                 place.state = State::Up(peer);
@@ -534,114 +551,45 @@ impl Weir {
     /// Peers that are down are forgotten when nothing of theirs is left to be taken.
     fn let_go(&mut self, t: &mut Tables) {
         for peer in std::mem::take(&mut self.leaving) {
-            let left =
-                self.classes.iter().any(|class| matches!(self.ep.peek(&look(*class, Some(peer), None)), Ok(Some(_))));
+            let is_left = |class| matches!(self.ep.peek(&look(class, Some(peer), None)), Ok(Some(_)));
+            let left = t.inbox.looked_at().iter().any(is_left);
             if left {
                 self.leaving.push(peer);
                 continue;
             }
-            for addr in self.by_peer.remove(&peer).unwrap_or_default() {
-                t.spent.push(addr);
+            self.forget_peer(t, peer);
+        }
+    }
+
+    /// The engine says that the peer of an address is dead; of one that was so before it was found again no event tells. (If one has told meanwhile, the address is another's already.)
+    fn is_dead(&mut self, t: &mut Tables, addr: AddrKey, peer: u32) {
+        if self.places.get(addr).is_some_and(|place| place.state == State::Up(peer)) {
+            self.claim(t);
+            self.forget_peer(t, peer);
+        }
+    }
+
+    /// A peer that is down is forgotten, and its place in the engine can be another's.
+    fn forget_peer(&mut self, t: &mut Tables, peer: u32) {
+        self.discard_rest(peer);
+        let addrs = self.no_more(peer);
+        self.ep.remove_peer(peer);
+        self.lost_all(t, &addrs, peer);
+    }
+
+    /// The number of a peer says nothing any more. Its addresses.
+    fn no_more(&mut self, peer: u32) -> Vec<AddrKey> {
+        self.leaving.retain(|p| *p != peer);
+        self.by_peer.remove(&peer).unwrap_or_default()
+    }
+
+    /// Of these addresses, those that are still the peer's have lost it.
+    fn lost_all(&mut self, t: &mut Tables, addrs: &[AddrKey], peer: u32) {
+        for &addr in addrs {
+            if self.places.get(addr).is_some_and(|place| place.state == State::Up(peer)) {
+                self.lost(t, addr, Code::ECONNRESET);
             }
-            self.ep.remove_peer(peer);
-        }
-    }
-
-    // Unexpected messages.
-
-    /// Takes note of those that have arrived.
-    fn claim(&mut self, t: &mut Tables) {
-        for class in &self.classes {
-            while self.claims < CLAIMS_MAX {
-                let context = 1 << 63 | self.next_claim;
-                let Ok(Some(found)) = self.ep.peek(&look(*class, None, Some(context))) else { break };
-                self.next_claim = (self.next_claim + 1) & (usize::MAX >> 1);
-                let from =
-                    found.source.and_then(|peer| self.by_peer.get(&peer)).and_then(|addrs| addrs.first()).copied();
-                let too_long = found.len as u64 > UNEXPECTED_MAX;
-                let (Some(from), Some(tag), false) = (from, found.data, too_long) else {
-                    // Of nobody we know, or not of this face.
-                    self.discard(context);
-                    continue;
-                };
-                let tag = (tag as u32).cast_signed();
-                t.inbox.push(*class, from, Entry { tag, size: found.len, body: Body::Claimed(context) });
-                if let Some(address) = t.addrs.get_mut(from) {
-                    address.waiting += 1;
-                }
-                self.claims += 1;
-            }
-        }
-    }
-
-    /// Has the engine put a message into a buffer. It comes back to the inbox, as the next of its peer, when it is there.
-    pub fn take(&mut self, t: &mut Tables, class: u8, from: AddrKey, entry: &Entry, context: usize) {
-        self.claims -= 1;
-        let Some(block) = Block::for_message(entry.size) else {
-            self.discard(context);
-            return self.not_taken(t, from);
-        };
-        let piece = [Iov { base: block.base(), len: block.len() }];
-        let op = RecvOp {
-            source: None,
-            class: Class::Tagged,
-            tag: 0,
-            ignore: 0,
-            memory: &piece,
-            multi_min: None,
-            report: true,
-            context,
-            user: CLAIM,
-        };
-        // SAFETY: the block is kept in `taking` until the completion.
-        let begun = unsafe { self.ep.recv_claimed(&op) };
-        if begun.is_err() {
-            // It was lost with its peer.
-            return self.not_taken(t, from);
-        }
-        self.taking.insert(context, Taking { from, class, tag: entry.tag, block });
-        self.take_completions(t, false);
-    }
-
-    /// A message is in its buffer.
-    fn taken(&mut self, t: &mut Tables, c: &Completion) {
-        let Some(Taking { from, class, tag, block }) = self.taking.remove(&c.context) else { return };
-        if c.result.is_err() {
-            return self.not_taken(t, from);
-        }
-        t.inbox.put_back(class, from, Entry { tag, size: c.len, body: Body::Here(block) });
-    }
-
-    fn not_taken(&mut self, t: &mut Tables, from: AddrKey) {
-        if let Some(address) = t.addrs.get_mut(from) {
-            address.waiting -= 1;
-            t.spent.push(from);
-        }
-    }
-
-    /// A claimed message is thrown away.
-    fn discard(&self, context: usize) {
-        let op = RecvOp {
-            source: None,
-            class: Class::Tagged,
-            tag: 0,
-            ignore: 0,
-            memory: &[] as &[Iov],
-            multi_min: None,
-            report: false,
-            context,
-            user: CLAIM,
-        };
-        let _ = self.ep.discard_claimed(&op);
-    }
-
-    /// Those of a dropped address are.
-    pub fn discard_all(&mut self, entries: Vec<Entry>) {
-        for entry in entries {
-            if let Body::Claimed(context) = entry.body {
-                self.claims -= 1;
-                self.discard(context);
-            }
+            t.spent.push(addr);
         }
     }
 
@@ -670,12 +618,14 @@ impl Weir {
         let Some(place) = self.places.get(addr) else { return };
         match place.state {
             State::Up(peer) => {
+                // What was there whole before may still be handed out.
+                self.claim(t);
+                self.discard_rest(peer);
+                let addrs = self.no_more(peer);
                 self.ep.drop_peer(peer);
                 self.take_completions(t, true);
                 // It tells nobody of an end that it made itself.
-                for addr in self.by_peer.remove(&peer).unwrap_or_default() {
-                    self.lost(t, addr, Code::ECONNRESET);
-                }
+                self.lost_all(t, &addrs, peer);
             }
             State::Asking(ticket) => {
                 self.ep.ask_no_more(ticket);
@@ -742,19 +692,6 @@ impl Weir {
     }
 }
 
-fn look(class: u8, source: Option<u32>, claim: Option<usize>) -> PeekOp {
-    let (tag, _) = engine_tag(0, Some(class));
-    PeekOp {
-        source,
-        class: Class::Tagged,
-        tag,
-        ignore: 0,
-        claim: claim.is_some(),
-        discard: false,
-        context: claim.unwrap_or(0),
-    }
-}
-
 impl Tried {
     fn of(error: &EngineError) -> Tried {
         match error {
@@ -766,21 +703,4 @@ impl Tried {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// H6, M3.
-    #[test]
-    fn tags_of_unexpected_messages_of_each_class_and_of_others_do_not_meet() {
-        let mut seen = std::collections::HashSet::new();
-        for tag in [i32::MIN, -1, 0, 1, i32::MAX] {
-            assert!(seen.insert(engine_tag(tag, None).0));
-            for class in [0, 1, 255] {
-                let (engine, data) = engine_tag(tag, Some(class));
-                assert_eq!((engine >> 40, engine as u32), (1, 0));
-                assert_eq!(data.map(|d| (d as u32).cast_signed()), Some(tag));
-            }
-        }
-        assert_ne!(engine_tag(0, Some(0)).0, engine_tag(0, Some(1)).0);
-    }
-}
+mod tests;

@@ -1,0 +1,103 @@
+//! Libraries in this process that talk to each other, or to bytes written here by hand: what no program in C sees.
+
+use crate::addresses::AddrKey;
+use crate::codes::INIT_SERVER;
+use crate::library::{Library, Lookup, Wanted};
+use crate::settings::Settings;
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use weir_engine::Iov;
+
+/// Nothing takes this long, however busy the machine, but what hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn settings(vars: &[(&str, &str)]) -> Settings {
+    let all = [vars, &[("WEIR_BMI_OPEN", "1"), ("WEIR_LINGER_MS", "10")]].concat();
+    Settings::read(&|name| all.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned())).expect("valid")
+}
+
+/// A server of one method, and where it is.
+fn server(scheme: &str, vars: &[(&str, &str)]) -> (Library, String) {
+    let at = format!("{scheme}://127.0.0.1:0");
+    let method = format!("bmi_{scheme}");
+    let library = Library::with(settings(vars), Some(&method), Some(&at), INIT_SERVER).expect("it listens");
+    let url = format!("{scheme}://127.0.0.1:{}", library.methods()[0].port());
+    (library, url)
+}
+
+fn look_up(library: &mut Library, text: &str) -> AddrKey {
+    match library.lookup(text).expect("good") {
+        Lookup::Known(addr) => addr,
+        Lookup::Unresolved(kind, url) => {
+            library.looked_up(text, kind, url.resolve().expect("an address")).expect("room")
+        }
+    }
+}
+
+/// Makes progress until something is so.
+fn until(library: &mut Library, mut is_so: impl FnMut(&mut Library) -> bool) {
+    let begun = Instant::now();
+    while !is_so(library) {
+        assert!(begun.elapsed() < LIMIT, "it does not happen");
+        library.progress();
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// F6, W4: what nobody looks at wakes nobody, and goes with who sent it.
+#[test]
+fn a_message_of_a_class_that_nobody_looks_at_is_no_news_and_its_memory_comes_back() {
+    let (mut server, url) = server("tcp", &[]);
+    let mut rude = TcpStream::connect(url.trim_start_matches("tcp://")).expect("it listens");
+    let header = crate::tcp::codec::Header::of(1, 5000, Some(9));
+    rude.write_all(&header.encode(crate::tcp::codec::Wire::Radix)).expect("sent");
+    rude.write_all(&[0; 5000]).expect("sent");
+    until(&mut server, |s| s.buffered() == 5000 && !s.t.inbox.is_empty());
+    assert!(!server.t.inbox.is_wanted() && server.next_unexpected(0).is_none());
+    drop(rude);
+    until(&mut server, |s| s.buffered() == 0 && s.t.inbox.is_empty() && s.t.addrs.is_empty());
+}
+
+/// P7, A2.
+#[test]
+fn the_library_asks_no_resolver_itself() {
+    let (mut server, url) = server("tcp", &[]);
+    let Ok(Lookup::Unresolved(kind, url_of_name)) = server.lookup("tcp://no-such-host.invalid:7") else {
+        panic!("it is not known, and no resolver was asked")
+    };
+    assert_eq!((kind.scheme(), url_of_name.host), ("tcp", "no-such-host.invalid"));
+    // Whoever comes second finds what the first has found.
+    let place = vec!["127.0.0.1:7".parse().expect("address")];
+    let first = server.looked_up("tcp://name:7", kind, place).expect("new");
+    let other = vec!["127.0.0.2:7".parse().expect("address")];
+    assert_eq!(server.looked_up("tcp://name:7", kind, other), Ok(first));
+    assert_eq!(server.lookup("tcp://name:7"), Ok(Lookup::Known(first)));
+    assert_ne!(look_up(&mut server, &url), first);
+}
+
+/// A6: memory of an operation that has ended is the program's, with oneself as with others.
+#[test]
+fn an_operation_with_oneself_is_over_when_its_address_is_dropped() {
+    let (mut server, url) = server("weir", &[]);
+    let context = server.t.ops.open_context().expect("room") as i64;
+    let (mut first, mut second) = ([0u8; 8], [0u8; 8]);
+    let post = |server: &mut Library, memory: &mut [u8; 8], is_recv| {
+        let addr = look_up(server, &url);
+        let pieces = [Iov { base: memory.as_mut_ptr(), len: 8 }];
+        let wanted = Wanted { addr, tag: 3, unexpected: None, pieces: &pieces, size: 8, is_recv, user_ptr: 0, context };
+        (addr, server.post(&wanted).expect("begun").1)
+    };
+    let (addr, key) = post(&mut server, &mut first, true);
+    // (Who is there has to be asked first.)
+    let begun = Instant::now();
+    until(&mut server, |_| begun.elapsed() > Duration::from_millis(200));
+    server.set(Some(addr), crate::codes::option::DROP_ADDR, None).expect("known");
+    assert_eq!(server.t.ops.collect(key).map(|e| e.error), Some(-crate::codes::Code::ECONNRESET.0));
+    let (_, key) = post(&mut server, &mut second, true);
+    let mut data = [7; 8];
+    let (_, sent) = post(&mut server, &mut data, false);
+    until(&mut server, |s| s.t.ops.get(key).is_none_or(|op| op.done.is_some()));
+    until(&mut server, |s| s.t.ops.get(sent).is_none_or(|op| op.done.is_some()));
+    assert_eq!((first, second, data), ([0; 8], [7; 8], [7; 8]));
+}

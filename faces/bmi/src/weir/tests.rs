@@ -1,0 +1,183 @@
+//! Two endpoints in this process: what becomes of peers that come and go while nobody looks.
+
+use super::*;
+use crate::ops::Op;
+use std::ffi::CString;
+
+/// Nothing takes this long, however busy the machine, but what hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// One of them, and what the library would keep for it.
+struct Side {
+    weir: Weir,
+    t: Tables,
+}
+
+impl Side {
+    fn open(listens: bool) -> Side {
+        let vars = [("WEIR_BMI_OPEN", "1"), ("WEIR_LINGER_MS", "10"), ("WEIR_CARRIER", "udp")];
+        let get = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        let at = [SocketAddr::from(([127, 0, 0, 1], 0))];
+        let listen = listens.then_some((&at[..], false));
+        Side { weir: Weir::open(&Settings::read(&get).expect("valid"), 0, listen).expect("open"), t: Tables::default() }
+    }
+
+    /// The address of a server.
+    fn to(&mut self, server: &Side) -> AddrKey {
+        let port = server.weir.port();
+        let place = vec![SocketAddr::from(([127, 0, 0, 1], port))];
+        self.t.addrs.at(0, CString::new(format!("weir://127.0.0.1:{port}")).expect("text"), place)
+    }
+
+    /// A send of no bytes.
+    fn send(&mut self, addr: AddrKey, tag: i32, unexpected: Option<u8>) -> OpKey {
+        self.send_bytes(addr, tag, unexpected, &[])
+    }
+
+    /// A send of bytes that live until it has ended.
+    fn send_bytes(&mut self, addr: AddrKey, tag: i32, unexpected: Option<u8>, data: &[u8]) -> OpKey {
+        let size = data.len() as u64;
+        let key = self.t.ops.insert(Op {
+            context: 0,
+            addr,
+            method: 0,
+            is_recv: false,
+            user_ptr: 0,
+            size,
+            done: None,
+            instead: None,
+            orphan: false,
+            staging: None,
+        });
+        let pieces = [Iov { base: data.as_ptr().cast_mut(), len: data.len() }];
+        let post = Post { key, addr, tag, unexpected, pieces: &pieces[..usize::from(size > 0)], size };
+        match self.weir.post(&mut self.t, &post, false) {
+            Ok(Posted::Done(size)) => self.t.ops.end(key, Ok(size)),
+            Ok(Posted::Begun) => {}
+            Err(code) => self.t.ops.end(key, Err(code)),
+        }
+        key
+    }
+
+    /// How it ended, if it has.
+    fn ended(&self, key: OpKey) -> Option<i32> {
+        self.t.ops.get(key)?.done.map(|(code, _)| code)
+    }
+
+    /// Some message waits in the engine, whatever its tag.
+    fn holds_any(&self) -> bool {
+        let op = weir_engine::PeekOp { ignore: u64::MAX, ..look(0, None, None) };
+        matches!(self.weir.ep.peek(&op), Ok(Some(_)))
+    }
+}
+
+/// Makes progress of these until something is so.
+#[track_caller]
+fn until(sides: &mut [&mut Side], mut is_so: impl FnMut(&mut [&mut Side]) -> bool) {
+    let begun = Instant::now();
+    while !is_so(sides) {
+        assert!(begun.elapsed() < LIMIT, "it does not happen");
+        for side in sides.iter_mut() {
+            side.weir.progress(&mut side.t);
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// F2: nobody's first request is lost, whoever lets it in.
+#[test]
+fn what_the_librarys_thread_has_let_in_is_claimed_as_its_peers() {
+    let (mut server, mut client) = (Side::open(true), Side::open(false));
+    let to = client.to(&server);
+    client.send(to, 5, Some(0));
+    until(&mut [&mut client], |_| server.holds_any());
+    server.weir.claim(&mut server.t);
+    assert_eq!(server.t.inbox.len(), 1);
+}
+
+/// F6: a peer's messages are not kept for longer than it can be received from.
+#[test]
+fn what_nobody_received_of_a_peer_that_is_gone_is_thrown_away() {
+    let (mut server, mut client) = (Side::open(true), Side::open(false));
+    let to = client.to(&server);
+    client.send(to, 5, None);
+    client.send(to, 6, Some(9));
+    until(&mut [&mut client, &mut server], |sides| sides[1].holds_any() && sides[1].weir.by_peer.len() == 1);
+    client.weir.close();
+    until(&mut [&mut server], |sides| sides[0].weir.by_peer.is_empty());
+    assert!(!server.holds_any());
+    // The same of one that is dropped here.
+    let mut client = Side::open(false);
+    let to = client.to(&server);
+    client.send(to, 5, None);
+    until(&mut [&mut client, &mut server], |sides| sides[1].holds_any());
+    let from = server.t.addrs.arrived(0, None);
+    let (&peer, _) = server.weir.by_peer.iter().next().expect("it came");
+    server.weir.places.insert(from, Place { addrs: Vec::new(), state: State::Up(peer), kept: VecDeque::new() });
+    server.weir.drop_connection(&mut server.t, from);
+    assert!(!server.holds_any());
+}
+
+/// F3: an operation with a server that was taken for dead ends, and one of the next is carried.
+#[test]
+fn a_server_that_was_taken_for_dead_and_lives_is_reached_again() {
+    let (mut server, mut client) = (Side::open(true), Side::open(false));
+    let to = client.to(&server);
+    client.send(to, 5, Some(0));
+    until(&mut [&mut client, &mut server], |sides| !sides[1].t.inbox.is_empty());
+    // Something of the server's that is not fetched keeps its place in the client's engine.
+    let (from, entry) = server.t.inbox.pop(0).expect("it is there");
+    server.weir.discard_all(vec![entry]);
+    server.send(from, 6, Some(0));
+    until(&mut [&mut client, &mut server], |sides| !sides[0].t.inbox.is_empty());
+    server.weir.drop_connection(&mut server.t, from);
+    until(&mut [&mut client, &mut server], |sides| sides[0].weir.places[to].state == State::Unknown);
+    let first = client.send(to, 7, Some(0));
+    until(&mut [&mut client, &mut server], |sides| sides[0].ended(first).is_some());
+    assert!(!client.weir.is_held_up());
+    let entries = client.t.inbox.forget(to);
+    client.weir.discard_all(entries);
+    let begun = Instant::now();
+    loop {
+        let next = client.send(to, 8, Some(0));
+        until(&mut [&mut client, &mut server], |sides| sides[0].ended(next).is_some());
+        if client.ended(next) == Some(0) {
+            break;
+        }
+        assert!(begun.elapsed() < LIMIT, "it is never reached again");
+    }
+    until(&mut [&mut client, &mut server], |sides| !sides[1].t.inbox.is_empty());
+}
+
+/// H6, M3.
+#[test]
+fn tags_of_unexpected_messages_of_each_class_and_of_others_do_not_meet() {
+    let mut seen = std::collections::HashSet::new();
+    for tag in [i32::MIN, -1, 0, 1, i32::MAX] {
+        assert!(seen.insert(engine_tag(tag, None).0));
+        for class in [0, 1, 255] {
+            let (engine, data) = engine_tag(tag, Some(class));
+            assert_eq!((engine >> 40, engine as u32), (1, 0));
+            assert_eq!(data.map(|d| (d as u32).cast_signed()), Some(tag));
+        }
+    }
+    assert_ne!(engine_tag(0, Some(0)).0, engine_tag(0, Some(1)).0);
+}
+
+/// C2, H15: what the receiver has no room for is taken back at once, and its peer stays.
+#[test]
+fn sends_that_wait_for_credit_are_cancelled_at_once() {
+    let (mut server, mut client) = (Side::open(true), Side::open(false));
+    let to = client.to(&server);
+    client.send(to, 5, Some(0));
+    until(&mut [&mut client, &mut server], |sides| !sides[1].t.inbox.is_empty());
+    let data = [1; 6000];
+    let keys: Vec<OpKey> = (0..6000).map(|_| client.send_bytes(to, 9, None, &data)).collect();
+    let waiting: Vec<OpKey> = keys.into_iter().filter(|key| client.ended(*key).is_none()).collect();
+    assert!(waiting.len() > 1000, "{} wait", waiting.len());
+    for &key in waiting.iter().rev() {
+        client.weir.cancel(&mut client.t, key);
+        assert!(client.ended(key).is_some(), "it waits for its peer");
+    }
+    assert_eq!(client.t.ops.next_limit(), None);
+}

@@ -1,0 +1,144 @@
+//! Unexpected messages of `bmi_weir`: those that have arrived are claimed by number, and fetched when the program asks (spec/bmi.md B2).
+
+use super::{CLAIM, CLAIMS_MAX, Taking, UNEXPECTED_MAX, Weir, engine_tag};
+use crate::addresses::AddrKey;
+use crate::inbox::{Body, Entry};
+use crate::memory::Block;
+use crate::tables::Tables;
+use weir_engine::{Class, Completion, Iov, PeekOp, RecvOp};
+
+/// Messages thrown away of a peer that is gone: more than credit lets one send ahead.
+const REST_MAX: usize = 1 << 20;
+
+pub(super) fn look(class: u8, source: Option<u32>, claim: Option<usize>) -> PeekOp {
+    let (tag, _) = engine_tag(0, Some(class));
+    PeekOp {
+        source,
+        class: Class::Tagged,
+        tag,
+        ignore: 0,
+        claim: claim.is_some(),
+        discard: false,
+        context: claim.unwrap_or(0),
+    }
+}
+
+impl Weir {
+    /// Takes note of those that have arrived.
+    pub(super) fn claim(&mut self, t: &mut Tables) {
+        for class in t.inbox.looked_at().iter() {
+            while self.claims < CLAIMS_MAX {
+                let context = 1 << 63 | self.next_claim;
+                let Ok(Some(found)) = self.ep.peek(&look(class, None, Some(context))) else { break };
+                self.next_claim = (self.next_claim + 1) & (usize::MAX >> 1);
+                let mut from = self.address_of(found.source);
+                if from.is_none() {
+                    // The library's thread may have let it in since events were heard last.
+                    self.hear(t);
+                    from = self.address_of(found.source);
+                }
+                let too_long = found.len as u64 > UNEXPECTED_MAX;
+                let (Some(from), Some(tag), false) = (from, found.data, too_long) else {
+                    // Of nobody we know, or not of this face.
+                    self.discard(context);
+                    continue;
+                };
+                let tag = (tag as u32).cast_signed();
+                t.inbox.push(class, from, Entry { tag, size: found.len, body: Body::Claimed(context) });
+                if let Some(address) = t.addrs.get_mut(from) {
+                    address.waiting += 1;
+                }
+                self.claims += 1;
+            }
+        }
+    }
+
+    /// What a peer sends comes from this address.
+    fn address_of(&self, peer: Option<u32>) -> Option<AddrKey> {
+        self.by_peer.get(&peer?)?.first().copied()
+    }
+
+    /// What is left of a peer that is gone is nobody's, and keeps its place from being another's.
+    pub(super) fn discard_rest(&self, peer: u32) {
+        for class in [Class::Tagged, Class::Untagged] {
+            let op = PeekOp { class, ignore: u64::MAX, discard: true, ..look(0, Some(peer), None) };
+            // (One that is not gone yet may send meanwhile, but not for ever.)
+            for _ in 0..REST_MAX {
+                if !matches!(self.ep.peek(&op), Ok(Some(_))) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Has the engine put a message into a buffer. It comes back to the inbox, as the next of its peer, when it is there.
+    pub fn take(&mut self, t: &mut Tables, class: u8, from: AddrKey, entry: &Entry, context: usize) {
+        self.claims -= 1;
+        let Some(block) = Block::for_message(entry.size) else {
+            self.discard(context);
+            return self.not_taken(t, from);
+        };
+        let piece = [Iov { base: block.base(), len: block.len() }];
+        let op = RecvOp {
+            source: None,
+            class: Class::Tagged,
+            tag: 0,
+            ignore: 0,
+            memory: &piece,
+            multi_min: None,
+            report: true,
+            context,
+            user: CLAIM,
+        };
+        // SAFETY: the block is kept in `taking` until the completion.
+        let begun = unsafe { self.ep.recv_claimed(&op) };
+        if begun.is_err() {
+            // It was lost with its peer.
+            return self.not_taken(t, from);
+        }
+        self.taking.insert(context, Taking { from, class, tag: entry.tag, block });
+        self.take_completions(t, false);
+    }
+
+    /// A message is in its buffer.
+    pub(super) fn taken(&mut self, t: &mut Tables, c: &Completion) {
+        let Some(Taking { from, class, tag, block }) = self.taking.remove(&c.context) else { return };
+        if c.result.is_err() {
+            return self.not_taken(t, from);
+        }
+        t.inbox.put_back(class, from, Entry { tag, size: c.len, body: Body::Here(block) });
+    }
+
+    fn not_taken(&mut self, t: &mut Tables, from: AddrKey) {
+        if let Some(address) = t.addrs.get_mut(from) {
+            address.waiting -= 1;
+            t.spent.push(from);
+        }
+    }
+
+    /// A claimed message is thrown away.
+    fn discard(&self, context: usize) {
+        let op = RecvOp {
+            source: None,
+            class: Class::Tagged,
+            tag: 0,
+            ignore: 0,
+            memory: &[] as &[Iov],
+            multi_min: None,
+            report: false,
+            context,
+            user: CLAIM,
+        };
+        let _ = self.ep.discard_claimed(&op);
+    }
+
+    /// Those of a dropped address are.
+    pub fn discard_all(&mut self, entries: Vec<Entry>) {
+        for entry in entries {
+            if let Body::Claimed(context) = entry.body {
+                self.claims -= 1;
+                self.discard(context);
+            }
+        }
+    }
+}
