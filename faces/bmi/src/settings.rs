@@ -92,12 +92,6 @@ impl Settings {
         Ok(settings)
     }
 
-    /// How long a connection of `bmi_tcp` may stand still. The system counts a peer that takes nothing for the time being among the silent ones: a busy server is not to be one.
-    #[must_use]
-    pub fn silence(&self) -> Duration {
-        self.engine.peer_timeout.max(self.stall)
-    }
-
     /// Those of the process.
     ///
     /// # Errors

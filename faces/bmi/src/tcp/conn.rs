@@ -1,7 +1,7 @@
 //! One connection: what it writes, what it reads, and what of a message is lacking.
 
 use super::codec::{Header, Need, Stream, Wire};
-use super::sockets::{self, Failure};
+use super::sockets::{self, Failure, Unanswered};
 use crate::addresses::AddrKey;
 use crate::ops::OpKey;
 use crate::settings::Settings;
@@ -165,6 +165,8 @@ pub struct Conn {
     pub interest: (bool, bool),
     /// It is among the timers.
     pub armed: bool,
+    /// Since when it is looked at whether what has left is acknowledged (T10).
+    pub watched: Option<Instant>,
     connecting_until: Option<Instant>,
     /// When the header or payload under way last made a step, or began.
     since: Instant,
@@ -188,9 +190,16 @@ impl Conn {
             out: VecDeque::new(),
             interest: (false, false),
             armed: false,
+            watched: None,
             connecting_until,
             since: Instant::now(),
         }
+    }
+
+    /// What has left and was not acknowledged.
+    #[must_use]
+    pub fn unanswered(&self) -> Unanswered {
+        sockets::unanswered(&self.socket)
     }
 
     /// Its descriptor.

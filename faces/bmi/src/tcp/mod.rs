@@ -40,6 +40,8 @@ const PASS_BYTES: u64 = 256 << 10;
 const PASS_ACCEPTS: usize = 64;
 /// A listener without a free descriptor does not accept for so long (T6).
 const DEAF: Duration = Duration::from_millis(100);
+/// Looks at what was not acknowledged, in the time of a peer's silence.
+const WATCHES: u32 = 4;
 /// The key of the listener among the descriptors.
 const LISTENER: u64 = 0;
 
@@ -74,6 +76,9 @@ pub struct Tcp {
     /// That connections are turned away was said.
     told_full: bool,
     timers: BinaryHeap<Reverse<(Instant, ConnKey)>>,
+    /// Connections by which something has left of which it is not known that it has arrived, and when to look.
+    watched: Vec<ConnKey>,
+    watch_at: Option<Instant>,
     buffers: [Option<usize>; 2],
     pings: HashMap<u64, sockets::Dial>,
     next_ping: u64,
@@ -114,6 +119,8 @@ impl Tcp {
             strangers: 0,
             told_full: false,
             timers: BinaryHeap::new(),
+            watched: Vec::new(),
+            watch_at: None,
             buffers: [None; 2],
             pings: HashMap::new(),
             next_ping: 1,
@@ -142,7 +149,8 @@ impl Tcp {
     /// When to look although nothing wakes a sleeper.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        [self.timers.peek().map(|Reverse((at, _))| *at), self.deaf_until].into_iter().flatten().min()
+        let first = self.timers.peek().map(|Reverse((at, _))| *at);
+        [first, self.deaf_until, self.watch_at].into_iter().flatten().min()
     }
 
     /// Unposted payload held, bytes.
@@ -278,7 +286,7 @@ impl Tcp {
 
     fn dial(&mut self, addr: AddrKey, which: usize) -> std::io::Result<ConnKey> {
         let to = self.places[addr].addrs[which];
-        let (socket, connecting) = sockets::dial(to, self.buffers, self.settings.silence())?;
+        let (socket, connecting) = sockets::dial(to, self.buffers, self.settings.engine.peer_timeout)?;
         let until = connecting.then(|| Instant::now() + self.settings.engine.connect_timeout);
         let conn = Conn::new(socket, addr, Some(self.settings.wire), until, which);
         let key = self.add(conn)?;
@@ -438,6 +446,9 @@ impl Tcp {
                 self.poll.modify(listener.fd(), LISTENER, true, false);
             }
         }
+        if self.watch_at.is_some_and(|at| at <= now) {
+            self.look_at_watched(t, now);
+        }
         while let Some(Reverse((at, key))) = self.timers.peek().copied() {
             if at > now {
                 return;
@@ -456,12 +467,43 @@ impl Tcp {
         }
     }
 
+    /// Something leaves by a connection.
+    fn watch(&mut self, key: ConnKey) {
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.watched.is_none()) else { return };
+        let now = Instant::now();
+        conn.watched = Some(now);
+        self.watched.push(key);
+        self.watch_at.get_or_insert(now + self.settings.engine.peer_timeout / WATCHES);
+    }
+
+    /// Ends the connections whose peers' hosts do not acknowledge anything (T10).
+    fn look_at_watched(&mut self, t: &mut Tables, now: Instant) {
+        let silence = self.settings.engine.peer_timeout;
+        let mut gone = Vec::new();
+        let conns = &mut self.conns;
+        self.watched.retain(|&key| {
+            let Some(conn) = conns.get_mut(key) else { return false };
+            let unanswered = conn.unanswered();
+            let watched = conn.watched.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+            if unanswered.is_too_long(watched, silence) {
+                gone.push(key);
+            } else if !unanswered.any && conn.out.is_empty() {
+                conn.watched = None;
+            }
+            conn.watched.is_some()
+        });
+        self.watch_at = (!self.watched.is_empty()).then(|| now + silence / WATCHES);
+        for key in gone {
+            self.end(t, key, &Failure::System(std::io::Error::from_raw_os_error(libc::ETIMEDOUT)));
+        }
+    }
+
     fn accept(&mut self, t: &mut Tables, now: Instant) {
         // The program has files of its own, and peers to dial: whoever connects may not take all descriptors. (Programs change the limit.)
         let most = sockets::descriptors_max() / 2;
         for _ in 0..PASS_ACCEPTS {
             let Some(listener) = &self.listener else { return };
-            let (socket, from) = match listener.accept(self.settings.silence()) {
+            let (socket, from) = match listener.accept(self.settings.engine.peer_timeout) {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => return,
                 Err(_) => {
@@ -499,6 +541,9 @@ impl Tcp {
                 Ok(false) => return,
                 Err(failure) => return self.end(t, key, &failure),
             }
+        }
+        if !self.conns[key].out.is_empty() {
+            self.watch(key);
         }
         while let Some(mut out) = self.conns[key].out.pop_front() {
             match self.conns[key].write(&mut out) {
@@ -683,7 +728,7 @@ impl Tcp {
     /// The code.
     pub fn ping(&mut self, t: &Tables, addr: AddrKey) -> Result<u64, Code> {
         let to = *self.place(t, addr).addrs.first().ok_or(Code::EOPNOTSUPP)?;
-        let dial = sockets::Dial::new(to, self.settings.silence()).map_err(|e| codes::of_io(&e))?;
+        let dial = sockets::Dial::new(to, self.settings.engine.peer_timeout).map_err(|e| codes::of_io(&e))?;
         let ticket = self.next_ping;
         self.next_ping += 1;
         self.pings.insert(ticket, dial);

@@ -56,10 +56,11 @@ fn make(to: SocketAddr) -> io::Result<Socket> {
 fn set_options(socket: &Socket, silence: Duration) -> io::Result<()> {
     // (Nagle's algorithm was all of the latency that the first implementation lacked.)
     socket.set_tcp_nodelay(true)?;
+    // Of patience where nothing is under way: what of it the system does not have is done without. No TCP_USER_TIMEOUT: it would count a receiver that has no room among the silent.
     let second = Duration::from_secs(1);
-    // Options of patience: what of them the system does not have is done without.
-    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(second).with_interval(second).with_retries(2));
-    let _ = socket.set_tcp_user_timeout(Some(silence));
+    let retries = u32::try_from(silence.as_secs()).unwrap_or(u32::MAX).clamp(2, 60) - 1;
+    let keepalive = TcpKeepalive::new().with_time(second).with_interval(second).with_retries(retries);
+    let _ = socket.set_tcp_keepalive(&keepalive);
     Ok(())
 }
 
@@ -120,6 +121,48 @@ pub fn send(socket: &Socket, pieces: &[libc::iovec]) -> Result<Option<usize>, Fa
         e if matches!(e.kind(), ErrorKind::WouldBlock) => Ok(None),
         e if matches!(e.kind(), ErrorKind::Interrupted) => send(socket, pieces),
         e => Err(e.into()),
+    }
+}
+
+/// What has left by a connection and was not acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unanswered {
+    /// Something, or something waits for room.
+    pub any: bool,
+    /// Segments are under way and were sent again, or the receiver had no room and does not say any more whether it has.
+    pub repeated: bool,
+    /// Since the peer's system last acknowledged anything.
+    pub silent: Duration,
+}
+
+impl Unanswered {
+    /// The peer's host is given up, where something has been under way for `watched`.
+    #[must_use]
+    pub fn is_too_long(&self, watched: Duration, silence: Duration) -> bool {
+        self.repeated && watched.min(self.silent) >= silence
+    }
+}
+
+/// What of it the system knows; nothing where it does not tell.
+#[must_use]
+pub fn unanswered(socket: &Socket) -> Unanswered {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: an open socket, and a place for an int.
+    let told = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if told != 0 || bytes <= 0 {
+        return Unanswered::default();
+    }
+    // SAFETY: integers, for which zeros are a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    let into = (&raw mut info).cast();
+    // SAFETY: an open socket, and a place of this length; the system writes no more than that.
+    let told = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, into, &raw mut len) };
+    Unanswered {
+        any: true,
+        // The last question to a receiver without room may be under way.
+        repeated: told == 0 && (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0 || info.tcpi_probes > 1),
+        silent: Duration::from_millis(info.tcpi_last_ack_recv.into()),
     }
 }
 
@@ -332,5 +375,23 @@ impl Dial {
             Ok(false) => None,
             Err(failure) => Some(Err(failure.code(true))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_room_or_was_asked_just_now_is_not_given_up() {
+        let silence = Duration::from_secs(2);
+        let of = |repeated, secs| Unanswered { any: true, repeated, silent: Duration::from_secs(secs) };
+        assert!(of(true, 2).is_too_long(silence, silence));
+        // It has told that there is no room.
+        assert!(!of(false, 60).is_too_long(silence * 30, silence));
+        // It was not asked anything for a minute, and was now.
+        assert!(!of(true, 60).is_too_long(silence / 2, silence));
+        // It goes slowly.
+        assert!(!of(true, 1).is_too_long(silence * 30, silence));
     }
 }

@@ -110,7 +110,7 @@ fn what_nobody_received_of_a_peer_that_is_gone_is_thrown_away() {
     let mut client = Side::open(false);
     let to = client.to(&server);
     client.send(to, 5, None);
-    until(&mut [&mut client, &mut server], |sides| sides[1].holds_any());
+    until(&mut [&mut client, &mut server], |sides| sides[1].holds_any() && sides[1].weir.by_peer.len() == 1);
     let from = server.t.addrs.arrived(0, None);
     let (&peer, _) = server.weir.by_peer.iter().next().expect("it came");
     server.weir.places.insert(from, Place { addrs: Vec::new(), state: State::Up(peer), kept: VecDeque::new() });
