@@ -53,6 +53,19 @@ pub fn run(env: &Env, args: &RunArgs, program: &Path) -> Result<u8> {
     ranks::guard(&mut command).with_context(|| format!("cannot start {}", program.display()))
 }
 
+/// Starts this program itself as the ranks, with these words, and waits for them.
+///
+/// # Errors
+/// If they cannot be started.
+pub fn run_own(env: &Env, ranks: u32, words: &[OsString]) -> Result<u8> {
+    Limits::from_env(env)?;
+    key(env)?;
+    let own = this_program()?;
+    let mut command = Command::new(&own);
+    command.arg0("weir").args(["run-ranks", "-n", &ranks.to_string(), "--"]).arg(&own).args(words);
+    ranks::guard(&mut command).with_context(|| format!("cannot start {ranks} processes"))
+}
+
 /// The process below: starts the ranks, answers them, ends them.
 ///
 /// # Errors
