@@ -20,7 +20,7 @@ pub enum BspCommand {
   weir bsp params                           2, 4, ... processes on this machine, as many as it has cores
   weir bsp params -n 2,4,8 -o here.json --html here.html
   mpiexec -n 16 weir bsp params -o cluster.json     the processes of any launcher measure
-  mpiexec -n 32 weir bsp params -o cluster.json --append
+  weir run -n 32 --hosts node1,node2 weir bsp params -o cluster.json --append
   weir bsp params --from cluster.json --predict 64,128
   weir bsp params --h 64K --blocks 1M --patterns total -n 2,4,8    the edges of an h-relation of 16384 words
 
@@ -49,7 +49,7 @@ Exit codes: 0 done, 1 failed, 2 the command line is wrong.")]
     Report(ReportArgs),
 }
 
-/// A number of bytes: `4096`, `64K`, `1M`, `2G`.
+/// A number of bytes: `4096`, `64K`, `1M`, `1G`.
 ///
 /// # Errors
 /// If it is none.
@@ -62,8 +62,8 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     };
     let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
     number
-        .filter(|number| (8..=1 << 34).contains(number))
-        .ok_or_else(|| "bytes from 8 to 16G, with K, M or G".to_owned())
+        .filter(|number| (8..=1 << 30).contains(number))
+        .ok_or_else(|| "bytes from 8 to 1G, with K, M or G".to_owned())
 }
 
 /// A time in seconds.
@@ -99,6 +99,9 @@ pub struct ParamsArgs {
     /// Predict g and l for these numbers of processes too, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "P", value_parser = clap::value_parser!(u32).range(2..=1_048_576))]
     pub predict: Vec<u32>,
+    /// Show histograms of l, g and s too
+    #[arg(long, conflicts_with = "json")]
+    pub histograms: bool,
     /// Write what was measured into this file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -151,10 +154,10 @@ mod tests {
 
     #[test]
     fn numbers_of_bytes_are_read_with_their_unit() {
-        for (text, wanted) in [("8", 8), ("64K", 65_536), ("1m", 1 << 20), ("2G", 2 << 30)] {
+        for (text, wanted) in [("8", 8), ("64K", 65_536), ("1m", 1 << 20), ("1G", 1 << 30)] {
             assert_eq!(bytes(text), Ok(wanted));
         }
-        for text in ["", "K", "7", "1.5K", "-1", "99999999999G", "64KB", "17G", "é"] {
+        for text in ["", "K", "7", "1.5K", "-1", "99999999999G", "64KB", "2G", "é"] {
             assert!(bytes(text).is_err(), "{text}");
         }
     }

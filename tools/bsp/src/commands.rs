@@ -81,6 +81,7 @@ pub fn show(args: &ParamsArgs, params: &Params) -> Result<String, Error> {
     }
     Ok(match args.json {
         true => format!("{}\n", params_text::document(params, &args.predict)),
+        false if args.histograms => params_text::text(params, &args.predict) + &params_text::histograms(params),
         false => params_text::text(params, &args.predict),
     })
 }

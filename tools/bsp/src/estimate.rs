@@ -1,6 +1,8 @@
 //! From times to parameters: mean and spread, the edges behind a superstep, what they say of larger machines (seed 3.7, 3.8).
 
 use serde::Serialize;
+use weir_stats::Sample;
+use weir_stats::bins::{Bins, Width};
 use weir_superstep::{cost, variance};
 
 /// Mean and spread of a sample, in its unit.
@@ -24,7 +26,7 @@ impl Spread {
     /// Of these values; all zero of none, or where one is not finite.
     #[must_use]
     pub fn of(values: &[f64]) -> Spread {
-        let Ok(sample) = weir_stats::Sample::signed(values.to_vec()) else { return Spread::default() };
+        let Ok(sample) = Sample::signed(values.to_vec()) else { return Spread::default() };
         Spread {
             count: sample.count(),
             mean: sample.mean(),
@@ -40,6 +42,19 @@ impl Spread {
     pub fn sd_percent(&self) -> f64 {
         if self.mean == 0.0 { 0.0 } else { 100.0 * self.sd / self.mean.abs() }
     }
+}
+
+/// The share of values that a histogram shows: the far tail would leave no room for the rest.
+pub const SHOWN: f64 = 0.99;
+
+/// A histogram of the least [`SHOWN`] of these values, in about `most` bins; none of no values.
+#[must_use]
+pub fn bins(values: &[f64], most: usize) -> Option<Bins> {
+    let sample = Sample::signed(values.to_vec()).ok()?;
+    let limit = sample.quantile(SHOWN);
+    let width = (limit - sample.min()) / most.max(1) as f64;
+    let fixed = width.is_finite() && width > 0.0;
+    Bins::of(&sample, if fixed { Width::Fixed(width) } else { Width::Automatic { least: 0.0 } }, limit).ok()
 }
 
 /// What a superstep costs with p processes.
@@ -146,6 +161,16 @@ mod tests {
         assert_eq!(Spread::of(&[f64::NAN]), Spread::default());
         let spread = Spread::of(&[1.0, 3.0]);
         assert!((spread.mean - 2.0).abs() < 1e-12 && (spread.sd - 2f64.sqrt()).abs() < 1e-12, "{spread:?}");
+    }
+
+    #[test]
+    fn a_histogram_shows_all_but_the_far_tail() {
+        let values: Vec<f64> = (0..200).map(f64::from).chain([1e9]).collect();
+        let bins = bins(&values, 20).unwrap();
+        assert!((20..=21).contains(&bins.counts.len()) && bins.max < 200.0, "{bins:?}");
+        assert!((198..=200).contains(&bins.total()), "{bins:?}");
+        assert_eq!(super::bins(&[7.0, 7.0], 20).unwrap().counts, [2]);
+        assert_eq!(super::bins(&[], 20), None);
     }
 
     /// Quantiles of a uniform edge on [0, 1]: the slowest of n has the mean n / (n + 1).

@@ -165,6 +165,13 @@ impl Machine {
         }
     }
 
+    /// What l, g and s are the means of, each with its name.
+    #[must_use]
+    pub fn spreads(&self) -> [(&'static str, Vec<f64>); 3] {
+        let gaps = self.headline().map(|relation| self.gaps(relation)).unwrap_or_default();
+        [("l_ns", self.barrier_ns.clone()), ("g_ns_per_byte", gaps), ("s_ops_per_s", self.speed_ops_per_s.clone())]
+    }
+
     /// The distribution of g of one edge: the p-th root of the measured one.
     #[must_use]
     pub fn edge(&self) -> Edge {

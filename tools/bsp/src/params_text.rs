@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use weir_report::units;
 
-use crate::estimate::{Costs, Spread};
+use crate::estimate::{Costs, Spread, bins};
 use crate::params::{Machine, Params, Pattern};
 use crate::report_text::columns;
 
@@ -91,6 +91,34 @@ pub fn predictions(params: &Params, asked: &[u32]) -> Vec<Prediction> {
     for &p in asked.iter().filter(|p| params.of(**p).is_none()) {
         let from = params.machines.iter().rev().find(|machine| machine.p < p).or_else(|| params.machines.first());
         out.extend(from.map(|from| of(from, p, None)));
+    }
+    out
+}
+
+/// Bins of a histogram.
+const BINS: usize = 20;
+
+/// Histograms of l, g and s for people.
+#[must_use]
+pub fn histograms(params: &Params) -> String {
+    const WIDTH: u64 = 50;
+    let words: [fn(f64) -> String; 3] =
+        [units::time, |g| format!("{} ns/byte", gap(g)), |s| format!("{:.0} Mop/s", s / 1e6)];
+    let mut out = String::new();
+    for machine in &params.machines {
+        for ((name, values), words) in machine.spreads().into_iter().zip(words) {
+            let Some(bins) = bins(&values, BINS) else { continue };
+            let most = bins.counts.iter().copied().max().unwrap_or(1).max(1);
+            let left_out = values.len() as u64 - bins.total();
+            let beyond = if left_out > 0 { format!(", {left_out} beyond") } else { String::new() };
+            let _ = writeln!(out, "\np = {}, {name}: {} values{beyond}", machine.p, values.len());
+            let rows = bins.iter().map(|(from, _, count)| {
+                // What is there is seen, however little.
+                let bar = "#".repeat((count * WIDTH).div_ceil(most) as usize);
+                vec![String::new(), format!("from {}", words(from)), count.to_string(), format!("{bar:50}")]
+            });
+            out += &columns(&rows.collect::<Vec<_>>());
+        }
     }
     out
 }
@@ -185,7 +213,12 @@ pub fn document(params: &Params, asked: &[u32]) -> Value {
             json!({"pattern": relation.pattern, "balanced": relation.pattern.is_balanced(), "wanted_bytes": relation.wanted_bytes,
                 "block_bytes": relation.block_bytes, "time_ns": Spread::of(&times), "g_ns_per_byte": Spread::of(&machine.gaps(relation))})
         });
-        json!({"p": machine.p, "hosts": machine.hosts, "measured_unix_s": machine.measured_unix_s, "l_ns": machine.l_ns(),
+        let histograms = machine.spreads().into_iter().filter_map(|(name, values)| {
+            let bins = bins(&values, BINS)?;
+            Some((name.to_owned(), json!({"start": bins.start, "width": bins.width, "counts": bins.counts})))
+        });
+        let histograms: serde_json::Map<String, Value> = histograms.collect();
+        json!({"histograms": histograms, "p": machine.p, "hosts": machine.hosts, "measured_unix_s": machine.measured_unix_s, "l_ns": machine.l_ns(),
             "g_ns_per_byte": machine.g_ns_per_byte(), "s_ops_per_s": machine.s_ops_per_s(), "l_ops": operations.l,
             "g_ops_per_word": operations.g, "relations": relations.collect::<Vec<_>>()})
     });
@@ -218,6 +251,9 @@ mod tests {
         assert_eq!(predicted.len(), 2);
         assert_eq!((&predicted[0]["p"], &predicted[0]["from"]), (&json!(4), &json!(2)));
         assert!((predicted[1]["g_ns_per_byte"].as_f64().unwrap() - 0.5).abs() < 1e-9);
+        assert_eq!(value["machines"][1]["histograms"]["l_ns"]["counts"], json!([2]));
+        let drawn = histograms(&params);
+        assert!(drawn.contains("p = 4, s_ops_per_s: 2 values") && drawn.contains("  2  #####"), "{drawn}");
         assert_eq!(value["machines"][0]["relations"].as_array().unwrap().len(), 10);
     }
 }

@@ -6,12 +6,14 @@ use weir_report::svg::Path;
 use weir_report::units;
 
 use super::{HEIGHT, MARGINS, Margins, SERIES_MAX, area_class, line_class};
-use crate::estimate::Spread;
+use crate::estimate::{Spread, bins};
 use crate::params::{Machine, Params, Pattern, Relation};
 use crate::params_text::Prediction;
 
 /// Panels of a drawing.
 const PANELS_MAX: usize = 24;
+/// Bins of a histogram.
+const BINS: usize = 30;
 /// Steps of a curve that are drawn.
 const STEPS_MAX: usize = 400;
 
@@ -180,24 +182,23 @@ pub fn blocks(machine: &Machine) -> Plot {
 
 /// Histograms of l, g and s, a row for each number of processes.
 pub fn histograms(params: &Params) -> Plot {
-    let explanation = "How often which value was measured: of each superstep (l, g), of each process and repetition (s). The greatest hundredth lies in the last bar.";
+    let explanation = "How often which value was measured: of each superstep (l, g), of each process and repetition (s). The greatest hundredth is left out.";
     let mut frame = Frame::new("Spread of the parameters", explanation, 0.0, Margins { left: 14.0, right: 14.0 });
     let machines: Vec<&Machine> = shown(params).into_iter().take(PANELS_MAX / 3).collect();
     let (panels, taken) = Panel::grid(&frame, machines.len() * 3, 3, 90.0, 8.0);
     frame.grow(taken);
     let mut told = Vec::new();
     for (machine, row) in machines.iter().zip(panels.chunks(3)) {
-        let gaps = machine.headline().map(|relation| machine.gaps(relation)).unwrap_or_default();
         let words: [fn(f64) -> String; 3] = [units::time, gap, |ops| format!("{} Mop/s", units::number(ops / 1e6))];
-        let kinds = [("l", &machine.barrier_ns), ("g", &gaps), ("s", &machine.speed_ops_per_s)];
-        for (((name, values), words), panel) in kinds.into_iter().zip(words).zip(row) {
-            let spread = Spread::of(values);
+        for (((name, values), words), panel) in machine.spreads().into_iter().zip(words).zip(row) {
+            let name = name.split('_').next().unwrap_or(name);
+            let spread = Spread::of(&values);
             panel.heading(
                 &mut frame.canvas,
                 &format!("{name}, p = {}", machine.p),
                 &format!("{} ± {:.0} %", words(spread.mean), spread.sd_percent()),
             );
-            histogram(&mut frame, panel, values, words);
+            histogram(&mut frame, panel, &values, words);
             told.push(format!("{name}, p = {}: {}", machine.p, words(spread.mean)));
         }
     }
@@ -205,21 +206,17 @@ pub fn histograms(params: &Params) -> Plot {
 }
 
 fn histogram(frame: &mut Frame, panel: &Panel, values: &[f64], words: fn(f64) -> String) {
-    let Ok(sample) = weir_stats::Sample::signed(values.to_vec()) else { return };
-    let x = Scale::new(Kind::Linear, sample.min(), sample.quantile(0.99), panel.left, panel.right);
+    let Some(bins) = bins(values, BINS) else { return };
+    let end = bins.start + bins.width * bins.counts.len() as f64;
+    let x = Scale::new(Kind::Linear, bins.start, end, panel.left, panel.right);
     panel.x_ticks(&mut frame.canvas, &x.ticks(2, words));
-    let bins = (values.len() as f64).sqrt().ceil().clamp(5.0, 30.0) as usize;
-    let mut heights = vec![0u32; bins];
-    values.iter().for_each(|value| heights[((x.part(*value) * bins as f64) as usize).min(bins - 1)] += 1);
-    let most = heights.iter().copied().max().unwrap_or(1).max(1);
-    let width = (panel.right - panel.left) / bins as f64;
-    for (nth, height) in heights.iter().enumerate().filter(|(_, height)| **height > 0) {
-        let tall = f64::from(*height) / f64::from(most) * (panel.bottom - panel.top - 4.0);
-        let left = panel.left + nth as f64 * width;
-        frame.canvas.rect("f0", left + 0.5, panel.bottom - tall, (width - 1.0).max(0.5), tall);
-        let from = words(x.value_at(nth as f64 / bins as f64));
-        let text = format!("{height} of {} from {from} on", values.len());
-        frame.canvas.hint(left + width / 2.0, panel.bottom - tall, &text);
+    let most = bins.counts.iter().copied().max().unwrap_or(1).max(1);
+    for (from, to, count) in bins.iter().filter(|bin| bin.2 > 0) {
+        let tall = count as f64 / most as f64 * (panel.bottom - panel.top - 4.0);
+        let (left, right) = (x.at(from), x.at(to));
+        frame.canvas.rect("f0", left + 0.5, panel.bottom - tall, (right - left - 1.0).max(0.5), tall);
+        let text = format!("{count} of {} from {} on", values.len(), words(from));
+        frame.canvas.hint(f64::midpoint(left, right), panel.bottom - tall, &text);
     }
 }
 
