@@ -109,3 +109,34 @@ fn under_a_launcher_what_is_wrong_is_told_by_process_0() {
     assert!(code == Some(2) && out.is_empty() && errors.contains("leave -n out"), "{errors}");
     assert_eq!(of("1").2, "");
 }
+
+/// Without `-n` the processes are those that whoever starts them starts; `--append` adds to what the file has.
+#[test]
+fn processes_that_somebody_else_starts_measure_together_and_the_file_is_added_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = ["bsp", "params", "--samples", "5", "--h", "4K", "--blocks", "4K", "--patterns", "total", "-q"];
+    for p in [2, 3] {
+        let meet = folder.path().join(format!("meet{p}"));
+        std::fs::create_dir(&meet).unwrap();
+        let started = (0..p).map(|rank: u32| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+            command.current_dir(folder.path()).args(words).args(["-o", "m.json", "--append"]).stdin(Stdio::null());
+            command
+                .env("WEIR_BSP_RANK", rank.to_string())
+                .env("WEIR_BSP_SIZE", p.to_string())
+                .env("WEIR_BSP_MEET", &meet);
+            // A key that all of them have, and nobody needs afterwards.
+            command.env("WEIR_CARRIER", "shm").env("WEIR_KEY", "5e".repeat(32));
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start")
+        });
+        let started: Vec<_> = started.collect();
+        for (rank, process) in started.into_iter().enumerate() {
+            let (code, out, errors) = said(&process.wait_with_output().unwrap());
+            assert_eq!((code, errors.as_str()), (Some(0), ""), "{rank}: {out}");
+            // What came of it is process 0's to tell.
+            assert_eq!(out.is_empty(), rank > 0, "{rank}: {out}");
+        }
+    }
+    let params = Params::read(&folder.path().join("m.json")).unwrap();
+    assert_eq!(params.machines.iter().map(|machine| machine.p).collect::<Vec<_>>(), [2, 3]);
+}

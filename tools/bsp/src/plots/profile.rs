@@ -115,8 +115,9 @@ pub fn profile(profile: &Profile) -> Plot {
     frame.finish(NAME, description, &note)
 }
 
+/// Bytes on an axis, whose ticks are round in decimal units.
 fn bytes(value: f64) -> String {
-    units::size(value.round() as u64)
+    units::rate(value).trim_end_matches("/s").to_owned()
 }
 
 fn place(profile: &Profile, number: u32) -> String {
