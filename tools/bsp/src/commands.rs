@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
-
 use crate::args::{ParamsArgs, ReportArgs};
 use crate::params::{Machine, Params};
 use crate::{Error, ledger, measure, params_page, params_text, report_page, report_text, summary};
@@ -29,8 +27,7 @@ pub fn report(args: &ReportArgs) -> Result<String, Error> {
         put(html, &report_page::html(&runs))?;
     }
     if args.json {
-        let runs: Vec<Value> = runs.iter().map(|(profile, summary)| report_text::document(profile, summary)).collect();
-        return Ok(format!("{}\n", json!({"runs": runs})));
+        return Ok(report_text::document(&runs));
     }
     let texts: Vec<String> = runs.iter().map(|(profile, summary)| report_text::text(profile, summary)).collect();
     // A line for each column that is explained.

@@ -17,8 +17,10 @@ const LINE_MAX_BYTES: u64 = 64 << 10;
 pub const SUPERSTEPS_MAX: usize = 1 << 20;
 /// Most processes.
 pub const PROCESSES_MAX: u64 = 1 << 20;
-/// Most lines of the program that end a superstep.
+/// Most lines of the program that end a superstep, ...
 const PLACES_MAX: usize = 1 << 16;
+/// ... and bytes of all their texts.
+const PLACES_MAX_BYTES: usize = 16 << 20;
 
 #[derive(Deserialize)]
 struct Head {
@@ -220,6 +222,8 @@ pub fn read_from(mut from: impl BufRead, name: &str) -> Result<Profile, Error> {
 struct Reader {
     profile: Profile,
     known: HashMap<String, u32>,
+    /// Bytes of the places that are known.
+    known_bytes: usize,
     /// Supersteps of each process.
     counts: Vec<u32>,
 }
@@ -271,8 +275,9 @@ impl Reader {
             return Ok(*number);
         }
         let number = self.known.len();
-        if number >= PLACES_MAX {
-            return Err(format!("more than {PLACES_MAX} places"));
+        self.known_bytes += text.len();
+        if number >= PLACES_MAX || self.known_bytes > PLACES_MAX_BYTES {
+            return Err(format!("more than {PLACES_MAX} places, or {PLACES_MAX_BYTES} bytes of their texts"));
         }
         self.known.insert(text.to_owned(), number as u32);
         self.profile.places.push(text.to_owned());
@@ -393,6 +398,16 @@ mod tests {
             let error = said(&text);
             assert!(error.contains(wanted), "{wanted}: {error}");
         }
+    }
+
+    #[test]
+    fn places_without_end_are_refused() {
+        let place = |nth: u64| format!("{nth}{}", "x".repeat(60_000));
+        let mut ledger = Ledger::default();
+        (0..300).for_each(|nth| ledger.add(&place(nth), Entry::default()));
+        let text = format!("{{\"weir_bsp_ledger\":1,\"processes\":1}}\n{}", ledger.lines(0));
+        let error = said(&text);
+        assert!(error.starts_with("l:281: more than 65536 places, or 16777216 bytes"), "{error}");
     }
 
     proptest! {

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
 use weir_report::table::clean;
 use weir_report::units;
 
+use crate::estimate::Costs;
 use crate::ledger::{Carried, Profile};
 use crate::summary::{Row, Summary};
 
@@ -159,33 +160,63 @@ pub fn counters(c: &Carried) -> [(&'static str, u64); 9] {
     ]
 }
 
-/// A run for programs.
+/// A run for programs. Supersteps are written as they are made: there may be a million.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    #[serde(serialize_with = "steps")]
+    supersteps: (&'a Profile, Option<Costs>),
+}
+
+/// A superstep for programs.
+#[derive(Serialize)]
+struct OneStep<'a> {
+    place: &'a str,
+    work_max_ns: u64,
+    work_mean_ns: f64,
+    wait_mean_ns: f64,
+    cost_ns: u64,
+    span_ns: u64,
+    h_bytes: u64,
+    out_bytes: u64,
+    in_bytes: u64,
+    letters: u64,
+    predicted_ns: Option<f64>,
+}
+
+fn steps<S: Serializer>((profile, costs): &(&Profile, Option<Costs>), to: S) -> Result<S::Ok, S::Error> {
+    let mean = |sum: u64| sum as f64 / f64::from(profile.processes.max(1));
+    to.collect_seq(profile.steps.iter().map(|step| OneStep {
+        place: profile.place(step),
+        work_max_ns: step.work_max_ns,
+        work_mean_ns: mean(step.work_sum_ns),
+        wait_mean_ns: mean(step.wait_sum_ns),
+        cost_ns: step.cost_ns(),
+        span_ns: step.span_max_ns,
+        h_bytes: step.h_bytes(),
+        out_bytes: step.out_bytes,
+        in_bytes: step.in_bytes,
+        letters: step.letters,
+        predicted_ns: costs.map(|costs| costs.superstep_ns(step.work_max_ns, step.h_bytes())),
+    }))
+}
+
+/// The same of all runs, as one document.
 #[must_use]
-pub fn document(profile: &Profile, summary: &Summary) -> Value {
-    let steps = profile.steps.iter().map(|step| {
-        json!({
-            "place": profile.place(step),
-            "work_max_ns": step.work_max_ns,
-            "work_mean_ns": step.work_sum_ns as f64 / f64::from(profile.processes.max(1)),
-            "wait_mean_ns": step.wait_sum_ns as f64 / f64::from(profile.processes.max(1)),
-            "cost_ns": step.cost_ns(),
-            "span_ns": step.span_max_ns,
-            "h_bytes": step.h_bytes(),
-            "out_bytes": step.out_bytes,
-            "in_bytes": step.in_bytes,
-            "letters": step.letters,
-            "predicted_ns": summary.costs.map(|costs| costs.superstep_ns(step.work_max_ns, step.h_bytes())),
-        })
-    });
-    let steps: Vec<Value> = steps.collect();
-    json!({"file": summary.file, "root": summary.root, "processes": summary.processes, "places": summary.rows, "total": summary.total,
-        "costs": summary.costs, "notices": summary.notices, "supersteps": steps})
+pub fn document(runs: &[(Profile, Summary)]) -> String {
+    #[derive(Serialize)]
+    struct All<'a> {
+        runs: Vec<Document<'a>>,
+    }
+    let runs = runs.iter().map(|(profile, summary)| Document { summary, supersteps: (profile, summary.costs) });
+    // Numbers and names always have a text.
+    serde_json::to_string(&All { runs: runs.collect() }).unwrap_or_default() + "\n"
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::Costs;
     use crate::ledger::Step;
     use crate::summary::summary;
 
@@ -208,8 +239,9 @@ mod tests {
         let summary = summary(&profile, Some((costs, None)));
         let told = text(&profile, &summary);
         assert!(told.contains("1.00\n") && told.contains("predicted with l = 976 ns and g = 0.25 ns a byte"), "{told}");
-        let value = document(&profile, &summary);
-        assert_eq!(value["supersteps"][1]["predicted_ns"], 3000.0);
-        assert_eq!(value["places"][0]["h_bytes"], 8192);
+        let value: serde_json::Value = serde_json::from_str(&document(&[(profile, summary)])).unwrap();
+        let run = &value["runs"][0];
+        assert_eq!(run["supersteps"][1]["predicted_ns"], 3000.0);
+        assert_eq!((&run["places"][0]["h_bytes"], &run["processes"]), (&8192.into(), &2.into()));
     }
 }

@@ -82,6 +82,7 @@ pub struct Summary {
     /// How many processes.
     pub processes: u32,
     /// By place, the costliest first.
+    #[serde(rename = "places")]
     pub rows: Vec<Row>,
     /// Of all of them.
     pub total: Row,
