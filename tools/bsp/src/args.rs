@@ -22,6 +22,7 @@ pub enum BspCommand {
   mpiexec -n 16 weir bsp params -o cluster.json     the processes of any launcher measure
   weir run -n 32 --hosts node1,node2 weir bsp params -o cluster.json --append
   weir bsp params --from cluster.json --predict 64,128
+  weir bsp params -n 2 --patterns scatter --by put,send --blocks 4,256,1400    many short ones
   weir bsp params --h 64K --blocks 1M --patterns total -n 2,4,8    the edges of an h-relation of 16384 words
 
 A superstep costs w + h g + l: the longest computation of a process, the most bytes h that one sends or gets times g, and l. Supersteps without \
@@ -81,12 +82,15 @@ pub struct ParamsArgs {
     /// Most bytes that a process sends or gets, separated by commas; with K, M or G
     #[arg(long = "h", value_delimiter = ',', value_name = "BYTES", default_value = "64K,256K,1M", value_parser = bytes)]
     pub h: Vec<u64>,
-    /// Bytes of a put, separated by commas
-    #[arg(long, value_delimiter = ',', value_name = "BYTES", default_value = "8,128,2K,32K,1M", value_parser = bytes)]
+    /// Bytes of a put or message, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "BYTES", default_value = "8,128,2K,32K,1M", value_parser = block)]
     pub blocks: Vec<u64>,
     /// Who sends to whom, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "PATTERN", default_value = "total,shift,gather,scatter,random", value_parser = pattern)]
     pub patterns: Vec<crate::params::Pattern>,
+    /// By which primitive, separated by commas: hpput, put, send
+    #[arg(long, value_delimiter = ',', value_name = "PRIMITIVE", default_value = "hpput", value_parser = primitive)]
+    pub by: Vec<crate::params::By>,
     /// Supersteps of each kind; of those that l and g are taken from, five times as many
     #[arg(long, default_value_t = 100, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(5..=100_000))]
     pub samples: u32,
@@ -125,6 +129,17 @@ pub struct ParamsArgs {
     pub bar: bool,
 }
 
+/// The length of a put or message.
+fn block(text: &str) -> Result<u64, String> {
+    text.trim().parse().ok().filter(|number| (1..8).contains(number)).map_or_else(|| bytes(text), Ok)
+}
+
+fn primitive(text: &str) -> Result<crate::params::By, String> {
+    let all = crate::params::By::ALL;
+    let found = all.into_iter().find(|by| by.name() == text.trim());
+    found.ok_or_else(|| format!("one of: {}", all.map(crate::params::By::name).join(", ")))
+}
+
 fn pattern(text: &str) -> Result<crate::params::Pattern, String> {
     let all = crate::params::Pattern::ALL;
     let found = all.into_iter().find(|pattern| pattern.name() == text.trim());
@@ -157,6 +172,8 @@ mod tests {
         for (text, wanted) in [("8", 8), ("64K", 65_536), ("1m", 1 << 20), ("1G", 1 << 30)] {
             assert_eq!(bytes(text), Ok(wanted));
         }
+        assert_eq!((block("1"), block("8"), block("2K")), (Ok(1), Ok(8), Ok(2048)));
+        assert!(block("0").is_err());
         for text in ["", "K", "7", "1.5K", "-1", "99999999999G", "64KB", "2G", "é"] {
             assert!(bytes(text).is_err(), "{text}");
         }

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weir_report::units;
 
 use crate::args::ParamsArgs;
-use crate::params::{Machine, Pattern, Relation};
+use crate::params::{By, Machine, Pattern, Relation};
 use crate::relation::{self, PUTS_MAX, Part};
 use crate::sys::{Area, Program};
 
@@ -31,6 +31,7 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 /// Supersteps of one kind that are to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cell {
+    by: By,
     pattern: Pattern,
     wanted_bytes: u64,
     block_bytes: u64,
@@ -41,7 +42,8 @@ fn plan(args: &ParamsArgs, p: usize) -> Vec<Cell> {
     let mut cells = BTreeSet::new();
     for &wanted_bytes in &args.h {
         // g is taken from total exchanges, whatever else is asked for.
-        for pattern in args.patterns.iter().copied().chain([Pattern::Total]) {
+        let asked = args.patterns.iter().flat_map(|pattern| args.by.iter().map(|by| (*pattern, *by)));
+        for (pattern, by) in asked.chain([(Pattern::Total, By::Hpput)]) {
             let share = relation::share(pattern, p, wanted_bytes);
             let blocks = args.blocks.iter().map(|block| (*block).min(share));
             let puts = |block: &u64| wanted_bytes.div_ceil(*block);
@@ -49,7 +51,7 @@ fn plan(args: &ParamsArgs, p: usize) -> Vec<Cell> {
             if blocks.is_empty() {
                 blocks.push(share);
             }
-            cells.extend(blocks.into_iter().map(|block_bytes| Cell { pattern, wanted_bytes, block_bytes }));
+            cells.extend(blocks.into_iter().map(|block_bytes| Cell { by, pattern, wanted_bytes, block_bytes }));
         }
     }
     cells.into_iter().collect()
@@ -86,18 +88,18 @@ pub fn run(args: &ParamsArgs) -> Result<Option<Machine>, String> {
     let wanted = args.samples as usize;
     at.progress.begin("supersteps without communication");
     let barrier: Vec<f64> = at.times(&area, &[Part::default()], wanted * MORE, None).into_iter().map(|s| s.1).collect();
-    let headline = cells.iter().filter(|cell| cell.pattern == Pattern::Total);
+    let headline = cells.iter().filter(|cell| cell.pattern == Pattern::Total && cell.by == By::Hpput);
     let headline = headline.max_by_key(|cell| (cell.wanted_bytes, cell.block_bytes)).copied();
     let mut relations = Vec::with_capacity(cells.len());
     for cell in cells {
         let (pattern, size) = (cell.pattern.words(), units::size(cell.wanted_bytes));
-        at.progress.begin(&format!("{pattern} of {size} in puts of {}", units::size(cell.block_bytes)));
+        at.progress.begin(&format!("{pattern} of {size}, {} of {}", cell.by.name(), units::size(cell.block_bytes)));
         let (p, pid) = (at.program.p(), at.program.pid());
         let parts = relation::parts(cell.pattern, p, pid, cell.wanted_bytes, cell.block_bytes);
         let wanted = if Some(cell) == headline { wanted * MORE } else { wanted };
-        let samples = at.times(&area, &parts, wanted, Some(cell.pattern));
-        let Cell { pattern, wanted_bytes, block_bytes } = cell;
-        relations.push(Relation { pattern, block_bytes, wanted_bytes, samples });
+        let samples = at.times(&area, &parts, wanted, Some((cell.pattern, cell.by)));
+        let Cell { by, pattern, wanted_bytes, block_bytes } = cell;
+        relations.push(Relation { by, pattern, block_bytes, wanted_bytes, samples });
     }
     at.progress.end();
     let (p, is_first) = (at.program.p() as u32, at.program.pid() == 0);
@@ -157,16 +159,16 @@ impl Measuring<'_> {
     }
 
     /// Times of supersteps: process 0 gets h and nanoseconds of each, of the slowest process.
-    fn times(&mut self, area: &Area, parts: &[Part], wanted: usize, pattern: Option<Pattern>) -> Vec<(u64, f64)> {
-        let place = place(pattern);
-        let warm = self.supersteps(area, parts, WARM_UP, place);
+    fn times(&mut self, area: &Area, parts: &[Part], wanted: usize, kind: Option<(Pattern, By)>) -> Vec<(u64, f64)> {
+        let (place, by) = (place(kind.map(|kind| kind.0)), kind.map_or(By::Hpput, |kind| kind.1));
+        let warm = self.supersteps(area, (parts, by), WARM_UP, place);
         // The last ones are as those that are counted.
         let one_s = warm.iter().rev().take(2).fold(0.0, |most: f64, ns| most.max(*ns)) * 1e-9;
         let slowest_s = self.gather(&[one_s]).iter().flatten().fold(0.0f64, |most, s| most.max(*s));
         let fit = (self.args.time / slowest_s.max(1e-9)) as usize;
         let count = self.tell(wanted.min(fit.max(LEAST)) as f64) as usize;
         self.program.sync(place);
-        let own = self.supersteps(area, parts, count, place);
+        let own = self.supersteps(area, (parts, by), count, place);
         let all = self.gather(&own);
         let slowest = |nth: usize| all.iter().filter_map(|one| one.get(nth)).fold(0.0f64, |most, ns| most.max(*ns));
         let counted = if all.is_empty() { 0 } else { count };
@@ -174,13 +176,13 @@ impl Measuring<'_> {
     }
 
     /// Times of this process, nanoseconds: from the end of a superstep to that of the next.
-    fn supersteps(&mut self, area: &Area, parts: &[Part], count: usize, place: &'static CStr) -> Vec<f64> {
+    fn supersteps(&mut self, area: &Area, (parts, by): (&[Part], By), count: usize, place: &'static CStr) -> Vec<f64> {
         let mut times = Vec::with_capacity(count);
         self.program.sync(place);
         let mut last = Instant::now();
         for nth in 0..count {
             for put in &parts[nth % parts.len()].puts {
-                self.program.put(area, put.to, put.offset as usize, put.bytes as usize);
+                self.program.bring(by, area, put.to, put.offset as usize, put.bytes as usize);
             }
             self.program.sync(place);
             let now = Instant::now();
@@ -280,7 +282,7 @@ mod tests {
     #[test]
     fn blocks_are_no_longer_than_what_two_processes_exchange_and_g_is_always_measured() {
         let cells = planned(&["--h", "4K", "--blocks", "8,1M,2M", "--patterns", "shift"], 5);
-        let of = |pattern, block_bytes| Cell { pattern, wanted_bytes: 4096, block_bytes };
+        let of = |pattern, block_bytes| Cell { by: By::Hpput, pattern, wanted_bytes: 4096, block_bytes };
         assert_eq!(
             cells,
             [of(Pattern::Total, 8), of(Pattern::Total, 1024), of(Pattern::Shift, 8), of(Pattern::Shift, 4096)]
@@ -288,8 +290,18 @@ mod tests {
     }
 
     #[test]
+    fn each_primitive_that_is_asked_for_is_measured() {
+        let cells = planned(&["--h", "4K", "--blocks", "1", "--patterns", "gather", "--by", "send,put"], 2);
+        let kinds: Vec<_> = cells.iter().map(|cell| (cell.by, cell.pattern)).collect();
+        assert_eq!(kinds, [(By::Hpput, Pattern::Total), (By::Put, Pattern::Gather), (By::Send, Pattern::Gather)]);
+    }
+
+    #[test]
     fn blocks_that_would_be_too_many_puts_are_left_out() {
         let cells = planned(&["--h", "1G", "--blocks", "8", "--patterns", "total"], 2);
-        assert_eq!(cells, [Cell { pattern: Pattern::Total, wanted_bytes: 1 << 30, block_bytes: 1 << 30 }]);
+        assert_eq!(
+            cells,
+            [Cell { by: By::Hpput, pattern: Pattern::Total, wanted_bytes: 1 << 30, block_bytes: 1 << 30 }]
+        );
     }
 }

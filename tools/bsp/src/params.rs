@@ -74,12 +74,43 @@ impl Pattern {
     }
 }
 
+/// The primitive that bytes are sent by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum By {
+    /// `bsp_hpput`.
+    #[default]
+    Hpput,
+    /// `bsp_put`.
+    Put,
+    /// `bsp_send`.
+    Send,
+}
+
+impl By {
+    /// All of them.
+    pub const ALL: [By; 3] = [By::Hpput, By::Put, By::Send];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            By::Hpput => "hpput",
+            By::Put => "put",
+            By::Send => "send",
+        }
+    }
+}
+
 /// Supersteps of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Relation {
+    /// By which primitive.
+    #[serde(default)]
+    pub by: By,
     /// Who sent to whom.
     pub pattern: Pattern,
-    /// Bytes of a put.
+    /// Bytes of a put or message.
     pub block_bytes: u64,
     /// The h that was wanted, bytes.
     pub wanted_bytes: u64,
@@ -105,10 +136,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The relation that g is taken from: a total exchange with the largest h, in the largest blocks.
+    /// The relation that g is taken from: a total exchange by `bsp_hpput` with the largest h, in the largest blocks.
     #[must_use]
     pub fn headline(&self) -> Option<&Relation> {
-        let total = self.relations.iter().filter(|r| r.pattern == Pattern::Total);
+        let total = self.relations.iter().filter(|r| r.pattern == Pattern::Total && r.by == By::Hpput);
         total.max_by_key(|r| (r.wanted_bytes, r.block_bytes))
     }
 
@@ -207,7 +238,7 @@ impl Machine {
             }
         }
         if self.headline().is_none() {
-            return wrong("it has no relation of the pattern total, from which g is taken");
+            return wrong("it has no relation of the pattern total by hpput, from which g is taken");
         }
         Ok(())
     }
@@ -377,6 +408,7 @@ pub(crate) mod tests {
         let sample = |h: u64| (h, l_ns + g_ns_per_byte * h as f64);
         let relations = Pattern::ALL.iter().flat_map(|pattern| {
             [64u64, 1024].map(|block_bytes| Relation {
+                by: By::Hpput,
                 pattern: *pattern,
                 block_bytes,
                 wanted_bytes: 65_536,

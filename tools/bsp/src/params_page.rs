@@ -91,7 +91,7 @@ fn relations(machine: &Machine) -> String {
             relation.pattern.words().to_owned(),
             if relation.pattern.is_balanced() { "balanced" } else { "skewed" }.to_owned(),
             units::size(relation.wanted_bytes),
-            units::size(relation.block_bytes),
+            format!("{} of {}", relation.by.name(), units::size(relation.block_bytes)),
             relation.samples.len().to_string(),
             with_sd(&Spread::of(&times), &units::time),
             with_sd(&g, &units::number),
@@ -99,7 +99,7 @@ fn relations(machine: &Machine) -> String {
         ]
     });
     let caption = format!("p = {}: g = (time - l) / h", machine.p);
-    let heads = ["h-relation", "kind", "h", "bytes of a put", "supersteps", "time", "g, ns a byte", "rate"];
+    let heads = ["h-relation", "kind", "h", "by", "supersteps", "time", "g, ns a byte", "rate"];
     table(&caption, &heads, &rows.collect::<Vec<_>>())
 }
 

@@ -165,7 +165,7 @@ fn machines(params: &Params) -> Vec<Vec<String>> {
 
 /// g of all relations of a machine.
 fn relations(machine: &Machine) -> String {
-    let mut rows = vec![["h-relation", "h", "put", "time", "g ns/byte", "bytes/s"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["h-relation", "h", "by", "time", "g ns/byte", "bytes/s"].map(str::to_owned).to_vec()];
     for pattern in Pattern::ALL {
         for relation in machine.relations.iter().filter(|relation| relation.pattern == pattern) {
             let g = Spread::of(&machine.gaps(relation));
@@ -174,7 +174,7 @@ fn relations(machine: &Machine) -> String {
             rows.push(vec![
                 format!("{}{skewed}", pattern.words()),
                 units::size(relation.wanted_bytes),
-                units::size(relation.block_bytes),
+                format!("{} of {}", relation.by.name(), units::size(relation.block_bytes)),
                 with_sd(&Spread::of(&times), units::time),
                 with_sd(&g, gap),
                 rate(g.mean),
@@ -210,7 +210,7 @@ pub fn document(params: &Params, asked: &[u32]) -> Value {
         let operations = machine.in_operations();
         let relations = machine.relations.iter().map(|relation| {
             let times: Vec<f64> = relation.samples.iter().map(|sample| sample.1).collect();
-            json!({"pattern": relation.pattern, "balanced": relation.pattern.is_balanced(), "wanted_bytes": relation.wanted_bytes,
+            json!({"by": relation.by, "pattern": relation.pattern, "balanced": relation.pattern.is_balanced(), "wanted_bytes": relation.wanted_bytes,
                 "block_bytes": relation.block_bytes, "time_ns": Spread::of(&times), "g_ns_per_byte": Spread::of(&machine.gaps(relation))})
         });
         let histograms = machine.spreads().into_iter().filter_map(|(name, values)| {

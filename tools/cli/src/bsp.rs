@@ -111,6 +111,7 @@ fn words(args: &ParamsArgs, part: &Path) -> Vec<OsString> {
     fn list<T: ToString>(all: &[T]) -> String {
         all.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
+    let by: Vec<&str> = args.by.iter().map(|by| by.name()).collect();
     let patterns: Vec<&str> = args.patterns.iter().map(|pattern| pattern.name()).collect();
     let mut words: Vec<OsString> = [
         "bsp",
@@ -121,6 +122,8 @@ fn words(args: &ParamsArgs, part: &Path) -> Vec<OsString> {
         &list(&args.blocks),
         "--patterns",
         &list(&patterns),
+        "--by",
+        &list(&by),
         "--samples",
         &args.samples.to_string(),
         "--time",
@@ -170,11 +173,16 @@ mod tests {
             "7",
             "--time",
             "0.25",
+            "--by",
+            "put,send",
             "-q",
         ]);
         assert_eq!(counts(&asked), [2, 4]);
         let told = parsed(&words(&asked, Path::new("/t/2.json")));
-        assert_eq!((&told.h, &told.blocks, &told.patterns), (&asked.h, &asked.blocks, &asked.patterns));
+        assert_eq!(
+            (&told.h, &told.blocks, &told.patterns, &told.by),
+            (&asked.h, &asked.blocks, &asked.patterns, &asked.by)
+        );
         assert_eq!((told.samples, told.time, told.quiet, told.part), (7, 0.25, true, Some("/t/2.json".into())));
         assert!(counts(&parsed(&["bsp", "params"])).starts_with(&[2]));
     }

@@ -56,15 +56,18 @@ fn what_is_measured_on_shared_memory_is_finite_and_positive_and_its_file_reads_b
 fn the_report_of_a_ledger_has_the_traffic_that_is_known_and_the_prediction() {
     let folder = tempfile::tempdir().unwrap();
     let variables = [("WEIR_CARRIER", "shm"), ("WEIR_BSP_LEDGER", "run.jsonl")];
-    let words = [&QUICK[..], &["-o", "m.json", "--patterns", "shift"]].concat();
+    let words = [&QUICK[..], &["-o", "m.json", "--patterns", "shift", "--by", "hpput,put,send"]].concat();
     let (code, out, errors) = said(&weir(&words, folder.path(), &variables));
     assert_eq!((code, errors.as_str()), (Some(0), ""), "{out}");
     let profile = ledger::read(&folder.path().join("run.jsonl")).unwrap();
     let shifts = profile.steps.iter().filter(|step| profile.place(step) == "params:shift" && step.h_bytes() > 0);
     let shifts: Vec<u64> = shifts.map(|step| step.h_bytes()).collect();
-    // Two h in two lengths of puts: 5 supersteps before it counts, and 6 that do.
-    assert_eq!(shifts.len(), 4 * 11);
-    assert_eq!(shifts.iter().sum::<u64>(), 22 * (4096 + 65_536));
+    // Two h in two lengths by three primitives: 5 supersteps before it counts, and 6 that do.
+    assert_eq!(shifts.len(), 3 * 4 * 11);
+    assert_eq!(shifts.iter().sum::<u64>(), 3 * 22 * (4096 + 65_536));
+    // Of each h in blocks of 512 B, 8 and 128 messages of each process, and one in a block of its own.
+    let sent = profile.steps.iter().filter(|step| profile.place(step) == "params:shift");
+    assert_eq!(sent.map(|step| step.letters).sum::<u64>(), 2 * 11 * (8 + 1 + 128 + 1));
     for step in &profile.steps {
         assert_eq!(step.out_bytes, step.in_bytes);
     }
@@ -77,7 +80,7 @@ fn the_report_of_a_ledger_has_the_traffic_that_is_known_and_the_prediction() {
     let document: Value = serde_json::from_str(&out).expect("one document");
     let places = document["runs"][0]["places"].as_array().unwrap();
     let shift = places.iter().find(|row| row["place"] == "params:shift").unwrap();
-    assert_eq!(shift["out_bytes"], 2 * 22 * (4096 + 65_536));
+    assert_eq!(shift["out_bytes"], 2 * 3 * 22 * (4096 + 65_536));
     assert!(shift["predicted_cost_ns"].as_f64().unwrap() > 0.0);
 }
 

@@ -7,7 +7,7 @@ use weir_report::units;
 
 use super::{HEIGHT, MARGINS, Margins, SERIES_MAX, area_class, line_class};
 use crate::estimate::{Spread, bins};
-use crate::params::{Machine, Params, Pattern, Relation};
+use crate::params::{By, Machine, Params, Pattern, Relation};
 use crate::params_text::Prediction;
 
 /// Panels of a drawing.
@@ -43,7 +43,7 @@ struct Point {
 /// Points in a row; `nth` decides over colour and mark.
 struct Series {
     nth: usize,
-    name: &'static str,
+    name: String,
     points: Vec<Point>,
 }
 
@@ -65,7 +65,7 @@ fn chart(layout: &Layout<'_>, all: &[Series]) -> Plot {
     let points = || all.iter().flat_map(|series| &series.points);
     let mut frame = Frame::new(&layout.title, layout.explanation, HEIGHT, MARGINS);
     let entries =
-        all.iter().map(|s| Entry::marked(&line_class(s.nth), MARKS[s.nth % MARKS.len()], &area_class(s.nth), s.name));
+        all.iter().map(|s| Entry::marked(&line_class(s.nth), MARKS[s.nth % MARKS.len()], &area_class(s.nth), &s.name));
     frame.legend(&entries.collect::<Vec<_>>());
     let (low, high) = bounds(points().map(|point| point.x));
     let x = Scale::new(Kind::Log, low, high, frame.left + 14.0, frame.right - 14.0);
@@ -104,13 +104,12 @@ fn draw(frame: &mut Frame, (x, y): (&Scale, &Scale), series: &Series) {
     }
 }
 
-/// A series for each pattern, of what `points` makes of its relations.
+/// A series for each primitive and pattern, of what `points` makes of its relations.
 fn by_pattern(machine: &Machine, points: impl Fn(Vec<&Relation>) -> Vec<Point>) -> Vec<Series> {
-    let of = |pattern: Pattern| machine.relations.iter().filter(move |relation| relation.pattern == pattern);
-    let series = Pattern::ALL.into_iter().enumerate().map(|(nth, pattern)| Series {
-        nth,
-        name: pattern.words(),
-        points: points(of(pattern).collect()),
+    let kinds = By::ALL.into_iter().flat_map(|by| Pattern::ALL.map(|pattern| (by, pattern)));
+    let series = kinds.enumerate().map(|(nth, (by, pattern))| {
+        let of = machine.relations.iter().filter(|relation| (relation.by, relation.pattern) == (by, pattern));
+        Series { nth, name: format!("{}, {}", pattern.words(), by.name()), points: points(of.collect()) }
     });
     series.filter(|series| !series.points.is_empty()).collect()
 }
@@ -122,7 +121,7 @@ fn size(bytes: f64) -> String {
 /// What a relation is, for people.
 fn told(relation: &Relation) -> String {
     let (h, block) = (units::size(relation.wanted_bytes), units::size(relation.block_bytes));
-    format!("{} of {h} in puts of {block}", relation.pattern.words())
+    format!("{} of {h}, {} of {block}", relation.pattern.words(), relation.by.name())
 }
 
 /// Times of supersteps against h, by pattern, in the largest blocks.
@@ -164,7 +163,7 @@ pub fn blocks(machine: &Machine) -> Plot {
         // Below l there is no place on a logarithmic axis.
         relations.into_iter().map(point).filter(|point| point.mean > 0.0).collect()
     });
-    let title = format!("g against the length of puts, p = {}", machine.p);
+    let title = format!("g against the length of puts and messages, p = {}", machine.p);
     if all.is_empty() {
         return Frame::empty("blocks", &title, "No superstep took longer than l.");
     }
@@ -172,7 +171,7 @@ pub fn blocks(machine: &Machine) -> Plot {
         name: format!("blocks-{}", machine.p),
         title,
         explanation: "Mean of (time - l) / h with the largest h, with one standard deviation each way.",
-        x: ("bytes of a put", size),
+        x: ("bytes of a put or message", size),
         y: ("g, ns a byte", units::number),
         kind: Kind::Log,
         model: None,
@@ -281,7 +280,7 @@ pub fn growth(params: &Params, predictions: &[Prediction]) -> Option<Plot> {
         let words = format!("p = {}: measured {}", machine.p, gap(g.mean));
         Point { x: f64::from(machine.p), mean: g.mean, sd: g.sd, words }
     });
-    let measured = Series { nth: 0, name: "measured", points: measured.collect() };
+    let measured = Series { nth: 0, name: "measured".into(), points: measured.collect() };
     let layout = Layout {
         name: "growth".into(),
         title: "g of larger machines".into(),
@@ -291,5 +290,5 @@ pub fn growth(params: &Params, predictions: &[Prediction]) -> Option<Plot> {
         kind: Kind::Linear,
         model: None,
     };
-    Some(chart(&layout, &[measured, Series { nth: 1, name: "predicted", points: predicted }]))
+    Some(chart(&layout, &[measured, Series { nth: 1, name: "predicted".into(), points: predicted }]))
 }

@@ -2,9 +2,11 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
+use crate::params::By;
+
 use weir_bsp::{
-    bsp_begin, bsp_end, bsp_get_tag, bsp_hpput, bsp_move, bsp_nprocs, bsp_pid, bsp_push_reg, bsp_qsize, bsp_send,
-    bsp_sync_at,
+    bsp_begin, bsp_end, bsp_get_tag, bsp_hpput, bsp_move, bsp_nprocs, bsp_pid, bsp_push_reg, bsp_put, bsp_qsize,
+    bsp_send, bsp_sync_at,
 };
 
 /// This process, between `bsp_begin` and `bsp_end`.
@@ -57,11 +59,19 @@ impl Program {
         Area { into: into.cast(), from: from.cast(), bytes }
     }
 
-    /// Puts bytes of the area's source into the area of another process.
-    pub fn put(&mut self, area: &Area, to: usize, offset: usize, bytes: usize) {
+    /// Brings bytes of the area's source to another process: into its area there, or into its queue.
+    pub fn bring(&mut self, by: By, area: &Area, to: usize, offset: usize, bytes: usize) {
         assert!(bytes <= area.bytes, "a put is longer than its source");
+        let pid = to as c_int;
         // SAFETY: the source is never changed nor freed; that the destination lies in the area is checked by the library, for all have as much.
-        unsafe { bsp_hpput(to as c_int, area.from, area.into, offset, bytes) };
+        unsafe {
+            match by {
+                By::Hpput => bsp_hpput(pid, area.from, area.into, offset, bytes),
+                By::Put => bsp_put(pid, area.from, area.into, offset, bytes),
+                // Tags have no bytes.
+                By::Send => bsp_send(pid, std::ptr::null(), area.from, bytes),
+            }
+        };
     }
 
     /// Sends numbers to another process, which [`Program::received`] them in the next superstep.
