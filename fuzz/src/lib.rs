@@ -6,6 +6,7 @@ extern crate alloc;
 pub mod annotate;
 pub mod annotations;
 pub mod bsp;
+pub mod bsp_files;
 pub mod distribution;
 pub mod driver;
 pub mod engine;

@@ -75,6 +75,29 @@ fn launch() {
     assert!(each(20_000, 200, weir_fuzz::launch::books) > 20);
 }
 
+/// Lines of a ledger with a byte changed here and there, and random bytes.
+#[test]
+fn bsp_files() {
+    let line = |step: u64, pid: u64| {
+        format!(
+            "{{\"superstep\":{step},\"pid\":{pid},\"place\":\"a.c:1\",\"begun_ns\":0,\"called_ns\":1,\"met_ns\":2,\"ended_ns\":3,\"out_bytes\":4,\"in_bytes\":4,\"out_partners\":1,\"in_partners\":1,\"letters\":0}}\n"
+        )
+    };
+    let good = ["{\"weir_bsp_ledger\":1,\"processes\":2}\n".to_owned(), line(0, 0), line(1, 0), line(0, 1), line(1, 1)].concat();
+    assert!(weir_fuzz::bsp_files::run(good.as_bytes()));
+    let mut read = 0;
+    for seed in 0..20_000u64 {
+        weir_fuzz::bsp_files::run(&random(seed, 300));
+        let mut bytes = good.clone().into_bytes();
+        for byte in random(seed, 12).as_chunks::<4>().0 {
+            let at = usize::from(u16::from_le_bytes([byte[0], byte[1]])) % bytes.len();
+            bytes[at] = byte[2] % 128;
+        }
+        read += u64::from(weir_fuzz::bsp_files::run(&bytes));
+    }
+    assert!(read > 1000, "only {read} ledgers were read");
+}
+
 #[test]
 fn record() {
     let mut models = 0;

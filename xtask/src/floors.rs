@@ -27,7 +27,7 @@ fn floor_of(folder: &str) -> Option<u32> {
         ("tools", "emulate" | "distribution" | "mpi") => Some(9),
         ("tools", "bench" | "report" | "annotate" | "record") => Some(10),
         ("tools", "scene") => Some(11),
-        ("tools", "predict" | "ping") => Some(12),
+        ("tools", "predict" | "ping" | "bsp") => Some(12),
         ("tools", _) => Some(13),
         ("xtask" | "fuzz" | "tests", _) => Some(14),
         _ => None,

@@ -94,7 +94,10 @@ fn wrong_weir(root: &Path, words: &[&str]) -> Result<Option<String>> {
     let Some(command) = words.first().filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase())) else {
         return Ok(None);
     };
-    let (page, options) = (format!("docs/man/weir-{command}.1"), &words[1..]);
+    // A command below it has a page of its own.
+    let below = words.get(1).map(|below| format!("docs/man/weir-{command}-{below}.1"));
+    let below = below.filter(|page| root.join(page).exists());
+    let (page, options) = (below.unwrap_or_else(|| format!("docs/man/weir-{command}.1")), &words[1..]);
     let file = root.join(&page);
     if !file.exists() {
         return Ok(Some(format!("there is no {page}")));

@@ -27,7 +27,7 @@ mod spread;
 use std::mem::ManuallyDrop;
 use std::time::Duration;
 
-pub use detect::Launcher;
+pub use detect::{Launcher, detect, parents};
 pub use error::LaunchError;
 pub use local::frame::BLOB_MAX_BYTES;
 

@@ -176,6 +176,13 @@ Some counters of large messages, which go by TCP (lanes) where the network allow
 Programs of your own: cc prog.c $(pkg-config --cflags --libs weir-bmi). weir-bmi(7) has the rest.
 Exit code 1 if nobody answers, or something else failed.")]
     Bmi(BmiArgs),
+    /// Measure what BSP supersteps cost on this machine; show what those of a program cost
+    #[command(after_help = "Examples:
+  weir bsp params -n 2,4 -o here.json
+  WEIR_BSP_LEDGER=run.jsonl weir run -n 4 ./program; weir bsp report run.jsonl --params here.json
+
+weir-bsp(7) tells how such programs are written, compiled and run.")]
+    Bsp(weir_bsp_tool::args::BspArgs),
     /// Print shell completions
     #[command(after_help = "Examples:
   weir completions bash > ~/.local/share/bash-completion/completions/weir

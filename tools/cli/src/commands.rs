@@ -13,8 +13,8 @@ use crate::args::{Args, Command, DoctorArgs, EXIT_FAILED, EnvArgs, Output, StatA
 use crate::doctor::Severity;
 use crate::mpi::Kind;
 use crate::{
-    bmi, carriers, change, compile, doctor, environment, interfaces, jobs, local, mpi, pages, provider, run, settings,
-    stat,
+    bmi, bsp, carriers, change, compile, doctor, environment, interfaces, jobs, local, mpi, pages, provider, run,
+    settings, stat,
 };
 
 /// Does what the command line asks; returns the exit code.
@@ -50,6 +50,7 @@ pub fn run(args: Args) -> Result<u8> {
         Command::Predict(args) => Ok(weir_predict_tool::run(&args)),
         Command::Emulate(args) => weir_emulate::cli::run(*args),
         Command::Bmi(args) => bmi::run(&env, &args),
+        Command::Bsp(args) => bsp::run(&env, args),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Args::command(), "weir", &mut text);
@@ -62,7 +63,7 @@ pub fn run(args: Args) -> Result<u8> {
 }
 
 /// Says what is wrong with the command line; returns the exit code for that.
-fn wrong_line(said: &str) -> Result<u8> {
+pub(crate) fn wrong_line(said: &str) -> Result<u8> {
     eprintln!("weir: {said}");
     Ok(2)
 }

@@ -26,6 +26,13 @@ pub fn face_of(program: &Path, env: &Env) -> Option<String> {
     elf::libraries(program, &search).into_iter().map(|library| library.name).find(|name| is_face(name))
 }
 
+/// Whether it is `weir bsp`: this program itself, which has the BSP face in it.
+pub fn is_own_bsp(program: &Path, words: &[OsString]) -> bool {
+    let real = |file: &Path| file.canonicalize().ok();
+    let own = std::env::current_exe().ok().and_then(|file| real(&file));
+    words.get(1).is_some_and(|word| word == "bsp") && own.is_some() && own == real(program)
+}
+
 fn is_face(library: &str) -> bool {
     let name = library.rsplit('/').next().unwrap_or(library);
     name.starts_with("libweir-") && !name.starts_with("libweir-fi")
@@ -51,6 +58,19 @@ pub fn run(env: &Env, args: &RunArgs, program: &Path) -> Result<u8> {
         return show(&command, args.json);
     }
     ranks::guard(&mut command).with_context(|| format!("cannot start {}", program.display()))
+}
+
+/// Starts this program itself as the ranks, with these words, and waits for them.
+///
+/// # Errors
+/// If they cannot be started.
+pub fn run_own(env: &Env, ranks: u32, words: &[OsString]) -> Result<u8> {
+    Limits::from_env(env)?;
+    key(env)?;
+    let own = this_program()?;
+    let mut command = Command::new(&own);
+    command.arg0("weir").args(["run-ranks", "-n", &ranks.to_string(), "--"]).arg(&own).args(words);
+    ranks::guard(&mut command).with_context(|| format!("cannot start {ranks} processes"))
 }
 
 /// The process below: starts the ranks, answers them, ends them.
@@ -114,5 +134,9 @@ mod tests {
         }
         assert_eq!(face_of(&std::env::current_exe().unwrap(), &Env::default()), None);
         assert_eq!(face_of(Path::new("/etc/passwd"), &Env::default()), None);
+        let own = std::env::current_exe().unwrap();
+        let words = |word: &str| [OsString::from(&own), word.into()];
+        assert!(is_own_bsp(&own, &words("bsp")) && !is_own_bsp(&own, &words("bench")));
+        assert!(!is_own_bsp(Path::new("/bin/sh"), &words("bsp")));
     }
 }

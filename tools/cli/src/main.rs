@@ -2,6 +2,7 @@
 
 mod args;
 mod bmi;
+mod bsp;
 mod carriers;
 mod change;
 mod commands;
@@ -40,9 +41,10 @@ fn main() -> ExitCode {
     weir_emulate::process::quietly(command)
 }
 
-/// Whether this is the command that launchers start many times: of any other each process says for itself what is wrong.
-fn is_bench() -> bool {
-    std::env::args_os().nth(1).is_some_and(|word| word == "bench")
+/// Whether this is one of the commands that launchers start many times: of any other each process says for itself what is wrong.
+fn is_started_by_launchers() -> bool {
+    let words: Vec<_> = std::env::args_os().skip(1).take(2).collect();
+    words.first().is_some_and(|word| word == "bench") || words == ["bsp", "params"]
 }
 
 fn command() -> ExitCode {
@@ -50,7 +52,7 @@ fn command() -> ExitCode {
         help::flowing(args::Args::command(), help::width()).try_get_matches_from(args::with_np(std::env::args_os()));
     let args = match parsed.and_then(|matches| args::Args::from_arg_matches(&matches)) {
         Ok(args) => args,
-        Err(error) if is_bench() && !prints_what_the_parser_says(&Env::from_process()) => {
+        Err(error) if is_started_by_launchers() && !prints_what_the_parser_says(&Env::from_process()) => {
             // Of the processes of a job one prints it.
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(args::EXIT_FAILED));
         }

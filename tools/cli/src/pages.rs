@@ -16,10 +16,19 @@ pub fn all() -> Result<Vec<(String, Vec<u8>)>> {
     pages.push(("weir.1".into(), page(&main)?));
     for command in main.get_subcommands().filter(|c| !c.is_hide_set() && !["emulate", "help"].contains(&c.get_name())) {
         let name = format!("weir-{}", command.get_name());
-        let named = command.clone().name(name.clone()).bin_name(name.replace('-', " ")).display_name(name.clone());
-        pages.push((format!("{name}.1"), page(&named.disable_help_subcommand(true))?));
+        pages.push((format!("{name}.1"), page(&named(command, &name))?));
+        for below in command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
+            let name = format!("{name}-{}", below.get_name());
+            pages.push((format!("{name}.1"), page(&named(below, &name))?));
+        }
     }
     Ok(pages)
+}
+
+/// The command as its page has it.
+fn named(command: &Command, name: &str) -> Command {
+    let named = command.clone().name(name.to_owned()).bin_name(name.replace('-', " ")).display_name(name.to_owned());
+    named.disable_help_subcommand(true)
 }
 
 fn page(command: &Command) -> Result<Vec<u8>> {

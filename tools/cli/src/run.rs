@@ -29,7 +29,9 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     let Some(name) = args.program.first() else { bail!("no program") };
     let program = locate(Path::new(name), env)?;
     // What is linked with an MPI as well finds its ranks as that MPI does.
-    let is_weirs = args.local || (local::face_of(&program, env).is_some() && mpi::linked(&program, env)?.is_none());
+    let is_weirs = args.local
+        || local::is_own_bsp(&program, &args.program)
+        || (local::face_of(&program, env).is_some() && mpi::linked(&program, env)?.is_none());
     if is_weirs {
         return run_weirs(env, &args, &program);
     }
