@@ -4,8 +4,9 @@ use crate::addresses::AddrKey;
 use crate::codes::INIT_SERVER;
 use crate::library::{Library, Lookup, Wanted};
 use crate::settings::Settings;
+use crate::tables::Posted;
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use weir_engine::Iov;
 
@@ -100,4 +101,28 @@ fn an_operation_with_oneself_is_over_when_its_address_is_dropped() {
     until(&mut server, |s| s.t.ops.get(key).is_none_or(|op| op.done.is_some()));
     until(&mut server, |s| s.t.ops.get(sent).is_none_or(|op| op.done.is_some()));
     assert_eq!((first, second, data), ([0; 8], [7; 8], [7; 8]));
+}
+
+/// T10: whatever leaves, by whatever way, is looked after until it has arrived.
+#[test]
+fn what_leaves_is_watched_until_it_has_arrived() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("tcp://{}", listener.local_addr().expect("bound"));
+    std::thread::spawn(move || std::io::copy(&mut listener.accept()?.0, &mut std::io::sink()));
+    let (mut client, _) = server("tcp", &[("WEIR_PEER_TIMEOUT_MS", "400"), ("WEIR_CONNECT_TIMEOUT_MS", "2000")]);
+    let context = client.t.ops.open_context().expect("room") as i64;
+    let mut data = [7u8; 8];
+    for _ in 0..2 {
+        // The first one waits for its connection, the second one finds it.
+        let addr = look_up(&mut client, &url);
+        let pieces = [Iov { base: data.as_mut_ptr(), len: 8 }];
+        let wanted =
+            Wanted { addr, tag: 3, unexpected: None, pieces: &pieces, size: 8, is_recv: false, user_ptr: 0, context };
+        let (posted, key) = client.post(&wanted).expect("begun");
+        if matches!(posted, Posted::Begun) {
+            until(&mut client, |c| c.t.ops.get(key).is_none_or(|op| op.done.is_some()));
+        }
+        assert!(client.methods()[0].next_timeout(true).is_some());
+        until(&mut client, |c| c.methods()[0].next_timeout(true).is_none());
+    }
 }

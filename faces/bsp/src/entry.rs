@@ -48,6 +48,9 @@ fn process() -> Option<&'static mut Process> {
     unsafe { PROCESS.load(Ordering::Relaxed).as_mut() }
 }
 
+/// What a put or get takes in check mode beside its record: the number of its place, as it is kept and as it travels.
+const CHECKED_BYTES: u64 = 8;
+
 /// The process, or the end: `name` was called outside of its SPMD part.
 #[inline]
 fn inside(name: &str, place: Place) -> &'static mut Process {
@@ -401,6 +404,7 @@ unsafe fn put(call: Call, range: Range, unbuffered: bool) {
         let before = out.puts.bytes().len();
         if let Some(places) = &mut out.places {
             places.put(call.place.text().unwrap_or(""), unbuffered);
+            process.buffered += CHECKED_BYTES;
         }
         if alone {
             out.puts.apart(slot, offset, len as u64);
@@ -470,6 +474,7 @@ unsafe fn get(call: Call, range: Range, unbuffered: bool) {
         if let Some(places) = &mut out.places {
             places.get(call.place.text().unwrap_or(""), unbuffered);
             out.got.push(Wanted { into, len });
+            process.buffered += CHECKED_BYTES + size_of::<Wanted>() as u64;
         }
         let continues = out.wanted.last().is_some_and(|w| w.into.wrapping_add(w.len) == into);
         if alone {

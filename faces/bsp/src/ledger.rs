@@ -37,7 +37,7 @@ pub struct Entry {
 }
 
 /// The supersteps of a process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ledger {
     entries: Vec<Entry>,
     places: Vec<String>,
@@ -67,7 +67,8 @@ impl Ledger {
     /// Of one of so many processes.
     #[must_use]
     pub fn of(nprocs: usize) -> Ledger {
-        Ledger { room: (KEPT_MAX / nprocs.max(1)).max(KEPT_MIN), ..Ledger::default() }
+        let room = (KEPT_MAX / nprocs.max(1)).max(KEPT_MIN);
+        Ledger { entries: Vec::new(), places: Vec::new(), room, left_out: 0 }
     }
 
     /// A superstep more, ended at this place of the program.

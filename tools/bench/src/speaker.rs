@@ -25,7 +25,15 @@ pub enum Part {
 
 /// This process's number as its launcher says, before any MPI is found: launchers of no MPI say it too.
 fn rank_of(env: &Env) -> Option<u32> {
-    let names = ["PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID", "PALS_RANKID", "FLUX_TASK_RANK"];
+    let names = [
+        "PMI_RANK",
+        "OMPI_COMM_WORLD_RANK",
+        "PMIX_RANK",
+        "SLURM_PROCID",
+        "PALS_RANKID",
+        "FLUX_TASK_RANK",
+        "WEIR_BSP_RANK",
+    ];
     Launch::of_process(env).rank.or_else(|| names.into_iter().find_map(|name| number(env, name)))
 }
 

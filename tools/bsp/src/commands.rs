@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::args::{ParamsArgs, ReportArgs};
-use crate::params::{Machine, Params};
+use crate::params::{FILE_MAX_BYTES, Machine, Params};
 use crate::{Error, ledger, measure, params_page, params_text, report_page, report_text, summary};
 
 fn put(path: &Path, text: &str) -> Result<(), Error> {
@@ -71,7 +71,13 @@ pub fn earlier(args: &ParamsArgs) -> Result<Params, Error> {
 /// If a file cannot be written.
 pub fn show(args: &ParamsArgs, params: &Params) -> Result<String, Error> {
     if let Some(file) = &args.output {
-        put(file, &params.text())?;
+        let text = params.text();
+        if text.len() as u64 > FILE_MAX_BYTES {
+            let what =
+                format!("{} bytes are more than a file may have: fewer --samples, or a file of its own", text.len());
+            return Err(Error::Usage(format!("{}: {what}", file.display())));
+        }
+        put(file, &text)?;
     }
     if let Some(file) = &args.html {
         put(file, &params_page::html(params, &args.predict))?;

@@ -13,7 +13,7 @@ use crate::Error;
 const FORMAT: u64 = 1;
 /// Longest line that is read. What the face writes has some hundred bytes.
 const LINE_MAX_BYTES: u64 = 64 << 10;
-/// Most supersteps of a process: as many as the face keeps.
+/// Most supersteps of a process: no fewer than the face keeps.
 pub const SUPERSTEPS_MAX: usize = 1 << 20;
 /// Most processes.
 pub const PROCESSES_MAX: u64 = 1 << 20;
@@ -328,7 +328,7 @@ mod tests {
     fn file(processes: usize, steps: usize, made: impl Fn(usize, usize) -> Entry) -> String {
         let mut text = format!("{{\"weir_bsp_ledger\":1,\"processes\":{processes}}}\n");
         for pid in 0..processes {
-            let mut ledger = Ledger::default();
+            let mut ledger = Ledger::of(processes as usize);
             (0..steps).for_each(|step| ledger.add(["a.c:1", "a.c:2"][step % 2], made(pid, step)));
             text += &ledger.lines(pid);
         }
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn places_without_end_are_refused() {
         let place = |nth: u64| format!("{nth}{}", "x".repeat(60_000));
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::of(1);
         (0..300).for_each(|nth| ledger.add(&place(nth), Entry::default()));
         let text = format!("{{\"weir_bsp_ledger\":1,\"processes\":1}}\n{}", ledger.lines(0));
         let error = said(&text);

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weir_report::units;
 
 use crate::args::ParamsArgs;
-use crate::params::{By, Machine, Pattern, Relation};
+use crate::params::{By, FILE_MAX_BYTES, Machine, Pattern, RELATIONS_MAX, Relation};
 use crate::relation::{self, PUTS_MAX, Part};
 use crate::sys::{Area, Program};
 
@@ -57,6 +57,19 @@ fn plan(args: &ParamsArgs, p: usize) -> Vec<Cell> {
     cells.into_iter().collect()
 }
 
+/// Whether a file can hold what is to be measured.
+fn fits(cells: usize, samples: usize) -> Result<(), String> {
+    // As many digits as a time has, and its comma.
+    const SAMPLE_BYTES: u64 = 24;
+    let all = (cells + 2 * MORE) as u64 * samples as u64;
+    if cells <= RELATIONS_MAX && all.saturating_mul(SAMPLE_BYTES) <= FILE_MAX_BYTES {
+        return Ok(());
+    }
+    Err(format!(
+        "{cells} kinds of supersteps with {samples} samples of each are more than a file holds: fewer --samples, --h or --blocks"
+    ))
+}
+
 /// What a ledger of the measuring program calls supersteps.
 fn place(pattern: Option<Pattern>) -> &'static CStr {
     match pattern {
@@ -77,6 +90,10 @@ pub fn run(args: &ParamsArgs) -> Result<Option<Machine>, String> {
         return Err("one process alone has no communication to measure; start at least 2, as with -n 2".into());
     }
     let cells = plan(args, program.p());
+    if let Err(too_much) = fits(cells.len(), args.samples as usize) {
+        program.end();
+        return Err(too_much);
+    }
     let progress = Progress::new(args, program.pid() == 0, program.p(), cells.len() + 2);
     let mut at = Measuring { program, args, progress };
     let hosts = at.hosts();
@@ -287,6 +304,13 @@ mod tests {
             cells,
             [of(Pattern::Total, 8), of(Pattern::Total, 1024), of(Pattern::Shift, 8), of(Pattern::Shift, 4096)]
         );
+    }
+
+    #[test]
+    fn what_no_file_holds_is_refused_before_it_is_measured() {
+        assert_eq!(fits(65, 200), Ok(()));
+        assert!(fits(65, 100_000).is_err_and(|what| what.contains("--samples")));
+        assert!(fits(RELATIONS_MAX + 1, 1).is_err());
     }
 
     #[test]

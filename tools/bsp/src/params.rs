@@ -251,20 +251,25 @@ pub struct Params {
     pub machines: Vec<Machine>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct Document {
     weir_bsp_params: u64,
-    #[serde(default)]
     program: String,
     machines: Vec<Written>,
 }
 
+/// What is read of it: nothing is kept that is not known.
+#[derive(Deserialize)]
+struct Given {
+    weir_bsp_params: u64,
+    machines: Vec<Machine>,
+}
+
 /// A machine as it stands in a file: with what follows from its samples, for readers that do not compute it. It is not read.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct Written {
     #[serde(flatten)]
     machine: Machine,
-    #[serde(skip_deserializing)]
     summary: Option<Summary>,
 }
 
@@ -307,7 +312,7 @@ impl Params {
         if text.len() as u64 > FILE_MAX_BYTES {
             return Err(wrong(name.into(), format!("more than {FILE_MAX_BYTES} bytes")));
         }
-        let document: Document = serde_json::from_slice(text).map_err(|error| {
+        let document: Given = serde_json::from_slice(text).map_err(|error| {
             let what = error.to_string();
             let what = what.split(" at line ").next().unwrap_or(&what);
             wrong(
@@ -319,7 +324,7 @@ impl Params {
             let what = format!("version {} of the format; this program reads {FORMAT}", document.weir_bsp_params);
             return Err(wrong(name.into(), what));
         }
-        let mut machines: Vec<Machine> = document.machines.into_iter().map(|written| written.machine).collect();
+        let mut machines = document.machines;
         machines.sort_by_key(|machine| machine.p);
         if machines.is_empty() || machines.len() > MACHINES_MAX {
             return Err(wrong(name.into(), format!("{} machines: 1 to {MACHINES_MAX} can be", machines.len())));
@@ -384,7 +389,7 @@ impl Params {
         let least_ns = points.iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
         Costs {
             p,
-            // A line that falls says nothing of what lies beyond it.
+            // A line that has fallen to nothing says nothing.
             l_ns: if l_ns > 0.0 { l_ns } else { least_ns },
             g_ns_per_byte: from.edge().slowest_of(p).mean,
         }

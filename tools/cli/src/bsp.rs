@@ -61,6 +61,8 @@ fn as_rank(env: &Env, args: &ParamsArgs) -> Result<u8> {
     };
     let earlier = match (earlier, Part::of(env, true)) {
         (Ok(earlier), _) => earlier,
+        // Only process 0 adds to it.
+        (Err(error), Part::Silent | Part::SaysLate(_)) if !matches!(error, Error::Usage(_)) => Params::default(),
         (Err(error), Part::Says) => return Err(error.into()),
         // Another one says the same.
         (Err(_), part) => {
@@ -86,6 +88,10 @@ fn here(env: &Env, args: &ParamsArgs) -> Result<u8> {
         let part = folder.path().join(format!("{p}.json"));
         let code = local::run_own(env, p, &words(args, &part))?;
         if code != 0 {
+            // What was measured before is not lost.
+            if args.output.is_some() && !all.machines.is_empty() {
+                print_all(show(args, &all)?.as_bytes())?;
+            }
             return Ok(code);
         }
         all.merge(Params::read(&part)?);

@@ -200,8 +200,11 @@ impl Tcp {
         let mut out = Out::new(post.key, &header[..wire.header_len()], post.pieces, post.size);
         if conn.out.is_empty() && !conn.is_connecting() {
             match conn.write(&mut out) {
-                Ok(true) => return Ok(Posted::Done(post.size)),
-                Ok(false) => {}
+                Ok(true) => {
+                    self.watch(key);
+                    return Ok(Posted::Done(post.size));
+                }
+                Ok(false) => self.watch(key),
                 Err(failure) => {
                     self.end(t, key, &failure);
                     return Err(Code::ECONNRESET);
@@ -469,10 +472,13 @@ impl Tcp {
 
     /// Something leaves by a connection.
     fn watch(&mut self, key: ConnKey) {
-        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.watched.is_none()) else { return };
         let now = Instant::now();
-        conn.watched = Some(now);
-        self.watched.push(key);
+        // Nobody has looked for a while: what was under way then says nothing of now.
+        let overdue = self.watch_at.is_some_and(|at| at <= now);
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| overdue || conn.watched.is_none()) else { return };
+        if conn.watched.replace(now).is_none() {
+            self.watched.push(key);
+        }
         self.watch_at.get_or_insert(now + self.settings.engine.peer_timeout / WATCHES);
     }
 
