@@ -328,7 +328,7 @@ mod tests {
     fn file(processes: usize, steps: usize, made: impl Fn(usize, usize) -> Entry) -> String {
         let mut text = format!("{{\"weir_bsp_ledger\":1,\"processes\":{processes}}}\n");
         for pid in 0..processes {
-            let mut ledger = Ledger::of(processes as usize);
+            let mut ledger = Ledger::of(processes);
             (0..steps).for_each(|step| ledger.add(["a.c:1", "a.c:2"][step % 2], made(pid, step)));
             text += &ledger.lines(pid);
         }

@@ -137,6 +137,7 @@ pub fn times(machine: &Machine) -> Plot {
         relations.into_iter().map(point).collect()
     });
     let costs = machine.costs();
+    let model = |h| costs.superstep_ns(0, h as u64);
     let layout = Layout {
         name: format!("times-{}", machine.p),
         title: format!("Time against h, p = {}", machine.p),
@@ -144,7 +145,7 @@ pub fn times(machine: &Machine) -> Plot {
         x: ("h", size),
         y: ("time", units::time),
         kind: Kind::Log,
-        model: Some(&|h| costs.superstep_ns(0, h as u64)),
+        model: Some(&model),
     };
     chart(&layout, &all)
 }
