@@ -333,7 +333,7 @@ struct Call {
     place: Place,
 }
 
-/// What a put or get names.
+/// What a put or get names. (Passed by reference: copied from what the caller has just stored it would be read in wider pieces than it was written, and waited for.)
 #[derive(Clone, Copy)]
 struct Range {
     pid: c_int,
@@ -345,22 +345,35 @@ struct Range {
 
 /// The process and the area that are meant, or the end. `None`: there is nothing to do.
 #[inline]
-fn area(process: &mut Process, call: Call, range: Range) -> Option<(usize, u32)> {
-    let (Call { name, place }, Range { pid, base, offset, local, nbytes }) = (call, range);
-    let to = pid as u32 as usize;
+fn area(process: &mut Process, call: &Call, range: &Range) -> Option<(usize, u32)> {
+    let to = range.pid as u32 as usize;
     if to >= process.nprocs() {
-        no_process(process, call, pid);
+        no_process(process, *call, range.pid);
     }
-    if nbytes == 0 {
+    if range.nbytes == 0 {
         return None;
     }
-    match process.area(base as usize, to, offset, nbytes) {
-        Err(what) => wrong(process, name, place, &what),
-        Ok(_) if local.is_null() => {
-            wrong(process, name, place, &format!("the local memory is NULL, of {nbytes} bytes"))
-        }
-        Ok(slot) => Some((to, slot)),
+    match process.area(range.base as usize, to, range.offset, range.nbytes) {
+        Some(slot) if !range.local.is_null() => Some((to, slot)),
+        slot => wrong_range(process, call, range, slot.is_some()),
     }
+}
+
+#[cold]
+fn wrong_range(process: &mut Process, call: &Call, range: &Range, is_found: bool) -> ! {
+    let Range { pid, base, offset, nbytes, .. } = *range;
+    let what = if is_found {
+        format!("the local memory is NULL, of {nbytes} bytes")
+    } else {
+        process.why_no_area(base as usize, pid as u32 as usize, offset, nbytes)
+    };
+    wrong(process, call.name, call.place, &what)
+}
+
+#[cold]
+fn too_much(process: &mut Process, call: &Call, bytes: usize) -> ! {
+    let what = process.too_much(bytes);
+    wrong(process, call.name, call.place, &what)
 }
 
 #[cold]
@@ -384,21 +397,22 @@ pub unsafe extern "C" fn bsp_put_at(
 ) {
     // SAFETY: the caller's.
     unsafe {
-        put(Call { name: "bsp_put", place: at(place) }, Range { pid, base: dst, offset, local: src, nbytes }, false)
+        put(&Call { name: "bsp_put", place: at(place) }, &Range { pid, base: dst, offset, local: src, nbytes }, false)
     };
 }
 
 /// # Safety
 /// As [`bsp_put_at`].
 #[inline]
-unsafe fn put(call: Call, range: Range, unbuffered: bool) {
+unsafe fn put(call: &Call, range: &Range, unbuffered: bool) {
     guarded(|| {
         let process = inside(call.name, call.place);
         let Some((to, slot)) = area(process, call, range) else { return };
         let (offset, len) = (range.offset as u64, range.nbytes);
         let alone = unbuffered && len >= process.settings.hp_bytes && to != process.pid;
-        if let Err(what) = process.may_buffer(if alone { 0 } else { len }) {
-            wrong(process, call.name, call.place, &what);
+        let more = if alone { 0 } else { len };
+        if !process.may_buffer(more) {
+            too_much(process, call, more);
         }
         let out = &mut process.out[to];
         let before = out.puts.bytes().len();
@@ -433,7 +447,7 @@ pub unsafe extern "C" fn bsp_hpput_at(
 ) {
     // SAFETY: the caller's.
     unsafe {
-        put(Call { name: "bsp_hpput", place: at(place) }, Range { pid, base: dst, offset, local: src, nbytes }, true)
+        put(&Call { name: "bsp_hpput", place: at(place) }, &Range { pid, base: dst, offset, local: src, nbytes }, true)
     };
 }
 
@@ -452,22 +466,22 @@ pub unsafe extern "C" fn bsp_get_at(
 ) {
     // SAFETY: the caller's.
     unsafe {
-        get(Call { name: "bsp_get", place: at(place) }, Range { pid, base: src, offset, local: dst, nbytes }, false)
+        get(&Call { name: "bsp_get", place: at(place) }, &Range { pid, base: src, offset, local: dst, nbytes }, false)
     };
 }
 
 /// # Safety
 /// As [`bsp_get_at`].
 #[inline]
-unsafe fn get(call: Call, range: Range, unbuffered: bool) {
+unsafe fn get(call: &Call, range: &Range, unbuffered: bool) {
     guarded(|| {
         let process = inside(call.name, call.place);
         let Some((from, slot)) = area(process, call, range) else { return };
         let (offset, len, into) = (range.offset as u64, range.nbytes, range.local.cast_mut().cast::<u8>());
         let alone = unbuffered && len >= process.settings.hp_bytes && from != process.pid;
         let answer = if alone { 0 } else { len };
-        if let Err(what) = process.may_buffer(answer) {
-            wrong(process, call.name, call.place, &what);
+        if !process.may_buffer(answer) {
+            too_much(process, call, answer);
         }
         let out = &mut process.out[from];
         let before = out.gets.bytes().len();
@@ -506,7 +520,7 @@ pub unsafe extern "C" fn bsp_hpget_at(
 ) {
     // SAFETY: the caller's.
     unsafe {
-        get(Call { name: "bsp_hpget", place: at(place) }, Range { pid, base: src, offset, local: dst, nbytes }, true)
+        get(&Call { name: "bsp_hpget", place: at(place) }, &Range { pid, base: src, offset, local: dst, nbytes }, true)
     };
 }
 
@@ -613,8 +627,9 @@ pub unsafe extern "C" fn bsp_send_at(
         if tag.is_null() && tag_bytes > 0 {
             wrong(process, NAME, place, &format!("the tag is NULL, and tags have {tag_bytes} bytes"));
         }
-        if let Err(what) = process.may_buffer(tag_bytes.saturating_add(nbytes)) {
-            wrong(process, NAME, place, &what);
+        let more = tag_bytes.saturating_add(nbytes);
+        if !process.may_buffer(more) {
+            too_much(process, &Call { name: NAME, place }, more);
         }
         // SAFETY: readable (caller).
         let (tag, payload) = unsafe { (bytes(tag, tag_bytes), bytes(payload, nbytes)) };

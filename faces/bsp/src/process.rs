@@ -102,6 +102,14 @@ impl Outgoing {
 /// Entries of the cache of addresses: the variables that a loop of a program puts to.
 const CACHE: usize = 16;
 
+/// An area that a program's address means, of one size in all processes. That of no area has no bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    base: usize,
+    size: u64,
+    slot: u32,
+}
+
 /// A process.
 pub struct Process {
     /// Its number.
@@ -117,7 +125,7 @@ pub struct Process {
     pub superstep: u64,
     /// Registered memory.
     pub registry: Registry<Place>,
-    cache: [(usize, u32); CACHE],
+    cache: [Known; CACHE],
     /// What is asked for, by process.
     pub out: Vec<Outgoing>,
     /// Bytes of tags: of messages in the queue, of those sent now, and of those of the next superstep.
@@ -166,27 +174,38 @@ impl Process {
         self.nprocs
     }
 
-    /// The area that the program means by an address, for `len` bytes from `offset` of process `pid`: its slot.
-    ///
-    /// # Errors
-    /// Why there is none, for people.
+    /// The area that the program means by an address, for `len` bytes from `offset` of process `pid`: its slot. `None`: [`Process::why_no_area`] says why. (An answer in
+    /// registers: this is most of what a short put costs.)
     #[inline]
-    pub fn area(&mut self, base: usize, pid: usize, offset: usize, len: usize) -> Result<u32, String> {
-        let at = cached_at(base);
-        let slot = match self.cache[at] {
-            (known, slot) if known == base && base != 0 => slot,
-            _ => {
-                let slot = self.registry.find(base).map_err(|why| about_address(base, why))?;
-                self.cache[at] = (base, slot);
-                slot
-            }
-        };
-        let (_, size) = self.registry.area(slot, pid).unwrap_or((0, 0));
-        let end = (offset as u64).checked_add(len as u64);
-        if base != 0 && size != NULL_AREA && end.is_some_and(|end| end <= size) {
-            return Ok(slot);
+    pub fn area(&mut self, base: usize, pid: usize, offset: usize, len: usize) -> Option<u32> {
+        let known = &self.cache[cached_at(base)];
+        let end = (offset as u64).checked_add(len as u64)?;
+        if known.base == base && end <= known.size {
+            return Some(known.slot);
         }
-        Err(about_range(base, pid, offset, len, size))
+        self.find_area(base, pid, end)
+    }
+
+    #[inline(never)]
+    fn find_area(&mut self, base: usize, pid: usize, end: u64) -> Option<u32> {
+        let slot = self.registry.find(base).ok()?;
+        if let Some(size) = self.registry.size_everywhere(slot) {
+            self.cache[cached_at(base)] = Known { base, size, slot };
+        }
+        let (_, size) = self.registry.area(slot, pid)?;
+        (base != 0 && size != NULL_AREA && end <= size).then_some(slot)
+    }
+
+    /// Why there is none, for people.
+    #[cold]
+    pub fn why_no_area(&self, base: usize, pid: usize, offset: usize, len: usize) -> String {
+        match self.registry.find(base) {
+            Err(why) => about_address(base, why),
+            Ok(slot) => {
+                let (_, size) = self.registry.area(slot, pid).unwrap_or((0, 0));
+                about_range(base, pid, offset, len, size)
+            }
+        }
     }
 
     /// A number by chance, good enough for an order.
@@ -198,27 +217,26 @@ impl Process {
         self.chance
     }
 
-    /// Whether so many bytes of the program may be buffered more. Who then does adds to `buffered` what it really takes, records and all.
-    ///
-    /// # Errors
-    /// They are too many: a line for people.
+    /// Whether so many bytes of the program may be buffered more. Who then does adds to `buffered` what it really takes, records and all. If not, [`Process::too_much`] is
+    /// what people are told.
     #[inline]
-    pub fn may_buffer(&self, bytes: usize) -> Result<(), String> {
-        let bytes = self.buffered.saturating_add(bytes as u64);
-        if bytes <= self.budget { Ok(()) } else { Err(self.too_much(bytes)) }
+    pub fn may_buffer(&self, bytes: usize) -> bool {
+        self.buffered.saturating_add(bytes as u64) <= self.budget
     }
 
+    /// A line for people.
     #[cold]
-    fn too_much(&self, bytes: u64) -> String {
+    pub fn too_much(&self, bytes: usize) -> String {
         format!(
-            "{bytes} bytes are to be buffered in this superstep, more than the {} that may be (WEIR_BSP_MEMORY): use bsp_hpput for what is large, or more supersteps",
+            "{} bytes are to be buffered in this superstep, more than the {} that may be (WEIR_BSP_MEMORY): use bsp_hpput for what is large, or more supersteps",
+            self.buffered.saturating_add(bytes as u64),
             self.budget
         )
     }
 
     /// Addresses may mean other areas from now on.
     pub fn forget_cache(&mut self) {
-        self.cache = [(0, 0); CACHE];
+        self.cache = [Known::default(); CACHE];
     }
 }
 
@@ -361,7 +379,7 @@ impl Process {
             begun: Instant::now(),
             superstep: 0,
             registry: Registry::new(rank),
-            cache: [(0, 0); CACHE],
+            cache: [Known::default(); CACHE],
             out: (0..nprocs).map(|_| Outgoing::new(check)).collect(),
             tags: [0; 3],
             inbox: Inbox::default(),

@@ -227,6 +227,16 @@ impl<P: Copy> Registry<P> {
         Some((area.base, area.sizes.at(pid)))
     }
 
+    /// The bytes of an area, if it has memory here and as many everywhere.
+    #[must_use]
+    pub fn size_everywhere(&self, slot: u32) -> Option<u64> {
+        let area = self.areas.get(slot as usize)?.as_ref()?;
+        match area.sizes {
+            Sizes::Same(size) if area.base != 0 && size != NULL_AREA => Some(size),
+            Sizes::Same(_) | Sizes::Each(_) => None,
+        }
+    }
+
     /// How many areas are registered.
     #[must_use]
     pub fn len(&self) -> usize {
