@@ -14,7 +14,7 @@ use weir_job::launch::LAST_WORDS;
 pub const EXIT_CODE: i32 = 1;
 /// Time for the news to arrive.
 const LEAVING: Duration = Duration::from_millis(250);
-/// Time for the program's output.
+/// Time for the output of a program that has failed.
 const FLUSHING: Duration = Duration::from_secs(1);
 /// Who is not the first to tell waits so long for the news of who is.
 const OTHERS_TELL: Duration = Duration::from_secs(2);
@@ -36,22 +36,25 @@ fn print(line: &str) {
 
 /// Ends the process, with what its program has printed so far.
 pub fn leave(code: i32) -> ! {
-    flush();
+    // What has come to its end waits as long as it takes for its output to be read, like any program.
+    flush((code != 0).then_some(FLUSHING));
     // SAFETY: ends the process. Handlers of the program are not for an end like this one, and could wait for ever.
     unsafe { libc::_exit(code) }
 }
 
-/// Writes out what the C library holds of the program's output, within [`FLUSHING`]: nobody may read it, or a thread of the program may have a stream locked.
-fn flush() {
+/// Writes out what the C library holds of the program's output, within a time if one is given: nobody may read it, or a thread of the program may have a stream locked.
+fn flush(within: Option<Duration>) {
     let (done, told) = std::sync::mpsc::channel();
     let flushing = std::thread::Builder::new().spawn(move || {
         // SAFETY: all streams; it locks each.
         unsafe { libc::fflush(std::ptr::null_mut()) };
         done.send(())
     });
-    if flushing.is_ok() {
-        let _ = told.recv_timeout(FLUSHING);
-    }
+    let _ = match (flushing, within) {
+        (Ok(_), Some(within)) => told.recv_timeout(within).ok(),
+        (Ok(_), None) => told.recv().ok(),
+        (Err(_), _) => None,
+    };
 }
 
 /// This process has failed: all end.

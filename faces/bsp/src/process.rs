@@ -102,7 +102,7 @@ impl Outgoing {
 /// Entries of the cache of addresses: the variables that a loop of a program puts to.
 const CACHE: usize = 16;
 
-/// An area that a program's address means, of one size in all processes. That of no area has no bytes.
+/// An area that a program's address means. Its size if that is one in all processes, else 0: what is asked of it is looked at more closely.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     base: usize,
@@ -188,10 +188,12 @@ impl Process {
 
     #[inline(never)]
     fn find_area(&mut self, base: usize, pid: usize, end: u64) -> Option<u32> {
-        let slot = self.registry.find(base).ok()?;
-        if let Some(size) = self.registry.size_everywhere(slot) {
-            self.cache[cached_at(base)] = Known { base, size, slot };
+        let known = &mut self.cache[cached_at(base)];
+        if known.base != base || base == 0 {
+            let slot = self.registry.find(base).ok()?;
+            *known = Known { base, size: self.registry.size_everywhere(slot).unwrap_or(0), slot };
         }
+        let slot = known.slot;
         let (_, size) = self.registry.area(slot, pid)?;
         (base != 0 && size != NULL_AREA && end <= size).then_some(slot)
     }

@@ -252,10 +252,10 @@ pub struct Params {
 }
 
 #[derive(Serialize)]
-struct Document {
+struct Document<'a> {
     weir_bsp_params: u64,
     program: String,
-    machines: Vec<Written>,
+    machines: Vec<Written<'a>>,
 }
 
 /// What is read of it: nothing is kept that is not known.
@@ -267,10 +267,10 @@ struct Given {
 
 /// A machine as it stands in a file: with what follows from its samples, for readers that do not compute it. It is not read.
 #[derive(Serialize)]
-struct Written {
+struct Written<'a> {
     #[serde(flatten)]
-    machine: Machine,
-    summary: Option<Summary>,
+    machine: &'a Machine,
+    summary: Summary,
 }
 
 #[derive(Serialize)]
@@ -339,7 +339,7 @@ impl Params {
     /// The file's text.
     #[must_use]
     pub fn text(&self) -> String {
-        let written = |machine: &Machine| {
+        fn written(machine: &Machine) -> Written<'_> {
             let operations = machine.in_operations();
             let summary = Summary {
                 l_ns: machine.l_ns(),
@@ -348,8 +348,8 @@ impl Params {
                 l_ops: operations.l,
                 g_ops_per_word: operations.g,
             };
-            Written { machine: machine.clone(), summary: Some(summary) }
-        };
+            Written { machine, summary }
+        }
         let document = Document {
             weir_bsp_params: FORMAT,
             program: format!("weir {}", env!("CARGO_PKG_VERSION")),

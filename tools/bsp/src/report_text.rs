@@ -110,18 +110,8 @@ fn costliest(profile: &Profile, summary: &Summary) -> String {
     let mut rows = vec![vec!["superstep".to_owned()]];
     rows[0].extend(heads(summary.costs.is_some()).into_iter().filter(|head| head != "supersteps"));
     for nth in order.iter().take(COSTLIEST) {
-        let step = &profile.steps[*nth];
-        let one = crate::summary::summary(
-            &Profile {
-                processes: profile.processes,
-                places: profile.places.clone(),
-                steps: vec![*step],
-                ..Profile::default()
-            },
-            summary.costs.map(|costs| (costs, None)),
-        );
-        let Some(only) = one.rows.first() else { continue };
-        let mut cells = row(only, summary.costs.is_some());
+        let one = Row::of(profile, &profile.steps[*nth], summary.costs.as_ref());
+        let mut cells = row(&one, summary.costs.is_some());
         cells.remove(1);
         cells.insert(0, nth.to_string());
         rows.push(cells);

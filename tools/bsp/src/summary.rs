@@ -37,6 +37,14 @@ pub struct Row {
 }
 
 impl Row {
+    /// Of one superstep alone.
+    #[must_use]
+    pub fn of(profile: &Profile, step: &Step, costs: Option<&Costs>) -> Row {
+        let mut row = Row { place: profile.place(step).to_owned(), ..Row::default() };
+        row.add(step, profile.processes, costs);
+        row
+    }
+
     fn add(&mut self, step: &Step, processes: u32, costs: Option<&Costs>) {
         let mean = |sum: u64| sum as f64 / f64::from(processes.max(1));
         self.supersteps += 1;
