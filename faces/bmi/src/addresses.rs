@@ -45,15 +45,31 @@ impl<'a> Url<'a> {
     /// # Errors
     /// `BMI_ENOPROTOOPT` without a scheme, `BMI_EINVAL` without a host or port.
     pub fn parse(text: &'a str) -> Result<Url<'a>, Code> {
+        Url::with_port(text, None)
+    }
+
+    /// The same of where a server listens: without a port any will do, which is 0 (A1).
+    ///
+    /// # Errors
+    /// As [`Url::parse`].
+    pub fn of_listener(text: &'a str) -> Result<Url<'a>, Code> {
+        Url::with_port(text, Some("0"))
+    }
+
+    fn with_port(text: &'a str, without: Option<&'a str>) -> Result<Url<'a>, Code> {
         let (scheme, rest) = text.trim().split_once("://").ok_or(Code::ENOPROTOOPT)?;
         let place = rest.split('/').next().unwrap_or(rest);
+        let lacks = |host, without: Option<&'a str>| without.map(|port| (host, port)).ok_or(Code::EINVAL);
         let (host, port) = match place.strip_prefix('[') {
             Some(v6) => {
                 let (host, behind) = v6.split_once(']').ok_or(Code::EINVAL)?;
                 host.parse::<std::net::Ipv6Addr>().map_err(|_| Code::EINVAL)?;
-                (host, behind.strip_prefix(':').ok_or(Code::EINVAL)?)
+                match behind.strip_prefix(':') {
+                    Some(port) => (host, port),
+                    None => lacks(host, without.filter(|_| behind.is_empty()))?,
+                }
             }
-            None => place.rsplit_once(':').ok_or(Code::EINVAL)?,
+            None => place.rsplit_once(':').map_or_else(|| lacks(place, without), Ok)?,
         };
         if host.is_empty() || (host.contains(':') && !place.starts_with('[')) || host.bytes().any(|b| b <= b' ') {
             return Err(Code::EINVAL);
@@ -223,6 +239,25 @@ mod tests {
             ("weir://a b:1", Err(Code::EINVAL)),
         ] {
             assert_eq!(Url::parse(text), expected, "{text}");
+        }
+    }
+
+    /// A1: Mercury's servers name none unless they are told to.
+    #[test]
+    fn a_server_may_leave_its_port_out() {
+        let url = |scheme, host, port| Ok(Url { scheme, host, port });
+        for (text, expected) in [
+            ("tcp://10.0.0.1", url("tcp", "10.0.0.1", 0)),
+            ("weir://a/b", url("weir", "a", 0)),
+            ("tcp://[::1]", url("tcp", "::1", 0)),
+            ("tcp://a:7", url("tcp", "a", 7)),
+            ("tcp://", Err(Code::EINVAL)),
+            ("tcp://a:", Err(Code::EINVAL)),
+            ("tcp://::1", Err(Code::EINVAL)),
+            ("tcp://[::1]x", Err(Code::EINVAL)),
+            ("a", Err(Code::ENOPROTOOPT)),
+        ] {
+            assert_eq!(Url::of_listener(text), expected, "{text}");
         }
     }
 

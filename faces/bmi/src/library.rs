@@ -127,13 +127,10 @@ impl Library {
 
     /// Where a method is to listen.
     fn listening(&self, kind: Kind, list: &str) -> Result<Vec<SocketAddr>, Code> {
-        let found = words(list).find_map(|text| {
-            let url = Url::parse(text);
-            match url {
-                Ok(url) if url.scheme == kind.scheme() => Some(Ok(url)),
-                Err(code) if text.split("://").next() == Some(kind.scheme()) => Some(Err(code)),
-                _ => None,
-            }
+        let found = words(list).find_map(|text| match Url::of_listener(text) {
+            Ok(url) if url.scheme == kind.scheme() => Some(Ok(url)),
+            Err(code) if text.split("://").next() == Some(kind.scheme()) => Some(Err(code)),
+            _ => None,
         });
         match found {
             Some(url) => url?.resolve(),

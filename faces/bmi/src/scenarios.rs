@@ -60,6 +60,18 @@ fn a_message_of_a_class_that_nobody_looks_at_is_no_news_and_its_memory_comes_bac
     until(&mut server, |s| s.buffered() == 0 && s.t.inbox.is_empty() && s.t.addrs.is_empty());
 }
 
+/// A1, P11.
+#[test]
+fn a_server_that_names_no_port_listens_at_a_free_one() {
+    for scheme in ["tcp", "weir"] {
+        let (method, at) = (format!("bmi_{scheme}"), format!("{scheme}://127.0.0.1"));
+        let begin = || Library::with(settings(&[]), Some(&method), Some(&at), INIT_SERVER).expect("it listens");
+        let both = [begin(), begin()];
+        let ports = both.each_ref().map(|library| library.get(None, crate::codes::option::TCP_GET_PORT));
+        assert!(ports.iter().all(|port| port.is_ok_and(|port| port > 0)) && ports[0] != ports[1], "{ports:?}");
+    }
+}
+
 /// P7, A2.
 #[test]
 fn the_library_asks_no_resolver_itself() {

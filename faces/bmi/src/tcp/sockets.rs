@@ -64,11 +64,12 @@ fn set_options(socket: &Socket, silence: Duration) -> io::Result<()> {
     Ok(())
 }
 
+/// 0 is as none: OrangeFS says it unless its configuration names a size, and means what the system has.
 fn set_buffers(socket: &Socket, [receive, send]: [Option<usize>; 2]) {
-    if let Some(bytes) = receive {
+    if let Some(bytes) = receive.filter(|bytes| *bytes > 0) {
         let _ = socket.set_recv_buffer_size(bytes);
     }
-    if let Some(bytes) = send {
+    if let Some(bytes) = send.filter(|bytes| *bytes > 0) {
         let _ = socket.set_send_buffer_size(bytes);
     }
 }
@@ -381,6 +382,21 @@ impl Dial {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 1.1: without it each socket would have the least that there is, 4608 and 2304 bytes.
+    #[test]
+    fn buffers_of_no_bytes_are_those_of_the_system() {
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("address"), true).expect("a port");
+        let sizes = || {
+            let both = (listener.socket.recv_buffer_size(), listener.socket.send_buffer_size());
+            (both.0.expect("known"), both.1.expect("known"))
+        };
+        let before = sizes();
+        listener.set_buffers([Some(0), Some(0)]);
+        assert_eq!(sizes(), before);
+        listener.set_buffers([Some(16 << 10), Some(8 << 10)]);
+        assert_eq!(sizes(), (32 << 10, 16 << 10));
+    }
 
     #[test]
     fn who_has_no_room_or_was_asked_just_now_is_not_given_up() {
