@@ -72,6 +72,30 @@ fn a_server_that_names_no_port_listens_at_a_free_one() {
     }
 }
 
+/// F1: on this host the post says so itself, and what is sent to who listens leaves with it.
+#[test]
+fn who_is_there_on_this_host_is_known_when_the_post_returns() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("tcp://{}", listener.local_addr().expect("bound"));
+    let mut client = Library::with(settings(&[]), None, None, 0).expect("a client");
+    let context = client.t.ops.open_context().expect("room") as i64;
+    let mut data = [7u8; 8];
+    let mut post = |client: &mut Library, is_recv| {
+        let addr = look_up(client, &url);
+        let pieces = [Iov { base: data.as_mut_ptr(), len: 8 }];
+        let wanted = Wanted { addr, tag: 3, unexpected: None, pieces: &pieces, size: 8, is_recv, user_ptr: 0, context };
+        client.post(&wanted).map(|(posted, _)| (addr, posted))
+    };
+    let (addr, posted) = post(&mut client, false).expect("it listens");
+    assert!(matches!(posted, Posted::Done(8)), "{posted:?}");
+    client.set(Some(addr), crate::codes::option::DROP_ADDR, None).expect("known");
+    drop(listener);
+    for is_recv in [false, true] {
+        assert_eq!(post(&mut client, is_recv).map(|_| ()), Err(crate::codes::Code::ECONNREFUSED));
+    }
+    assert_eq!(client.t.ops.len(), 0);
+}
+
 /// P7, A2.
 #[test]
 fn the_library_asks_no_resolver_itself() {

@@ -84,7 +84,12 @@ pub fn dial(to: SocketAddr, buffers: [Option<usize>; 2], silence: Duration) -> i
     set_buffers(&socket, buffers);
     match socket.connect(&to.into()) {
         Ok(()) => Ok((socket, false)),
-        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => Ok((socket, true)),
+        // On this host it is decided by now: Mercury hears of a server that is gone from the post only, not from the end of what was posted.
+        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => match connected(&socket) {
+            Ok(up) => Ok((socket, !up)),
+            Err(Failure::System(error)) => Err(error),
+            Err(_) => Ok((socket, true)),
+        },
         Err(e) => Err(e),
     }
 }
