@@ -72,9 +72,9 @@ fn a_server_that_names_no_port_listens_at_a_free_one() {
     }
 }
 
-/// F1: on this host the post says so itself, and what is sent to who listens leaves with it.
+/// F5, F1: what is sent to who listens on this host leaves with its post; where nobody does that is told by tests, and of a receive not before its request can be posted.
 #[test]
-fn who_is_there_on_this_host_is_known_when_the_post_returns() {
+fn a_receive_waits_for_its_request_before_it_asks_who_is_there() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("tcp://{}", listener.local_addr().expect("bound"));
     let mut client = Library::with(settings(&[]), None, None, 0).expect("a client");
@@ -84,16 +84,30 @@ fn who_is_there_on_this_host_is_known_when_the_post_returns() {
         let addr = look_up(client, &url);
         let pieces = [Iov { base: data.as_mut_ptr(), len: 8 }];
         let wanted = Wanted { addr, tag: 3, unexpected: None, pieces: &pieces, size: 8, is_recv, user_ptr: 0, context };
-        client.post(&wanted).map(|(posted, _)| (addr, posted))
+        let (posted, key) = client.post(&wanted).expect("posted");
+        (addr, posted, key)
     };
-    let (addr, posted) = post(&mut client, false).expect("it listens");
-    assert!(matches!(posted, Posted::Done(8)), "{posted:?}");
+    let (addr, posted, _) = post(&mut client, false);
+    assert_eq!(posted, Posted::Done(8));
     client.set(Some(addr), crate::codes::option::DROP_ADDR, None).expect("known");
     drop(listener);
-    for is_recv in [false, true] {
-        assert_eq!(post(&mut client, is_recv).map(|_| ()), Err(crate::codes::Code::ECONNREFUSED));
+    let refused = Some(-crate::codes::Code::ECONNREFUSED.0);
+    for sends in [true, false] {
+        let (addr, _, receive) = post(&mut client, true);
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(50) {
+            client.progress();
+            let early = begun.elapsed() < Duration::from_millis(50);
+            assert!(!early || client.t.ops.get(receive).is_some_and(|op| op.done.is_none()));
+        }
+        let send = sends.then(|| post(&mut client, false).2);
+        for key in [Some(receive), send].into_iter().flatten() {
+            until(&mut client, |c| c.t.ops.get(key).is_none_or(|op| op.done.is_some()));
+            assert_eq!(client.t.ops.collect(key).map(|e| e.error), refused);
+        }
+        client.progress();
+        assert_eq!((client.t.ops.len(), client.t.addrs.get(addr).map(|a| a.ops)), (0, Some(0)));
     }
-    assert_eq!(client.t.ops.len(), 0);
 }
 
 /// P7, A2.

@@ -68,8 +68,15 @@ fn wait_for(
     let idle = idle(ms)?;
     let mut looks = 0;
     let found = instance()?.wait(idle, |library| {
-        let all = collect(library)?;
+        if looks == 0 && idle.is_zero() {
+            library.t.ops.hold_back();
+        }
+        let all = collect(library);
         looks += 1;
+        if looks > 1 || !matches!(&all, Ok(none) if none.is_empty()) {
+            library.t.ops.let_go();
+        }
+        let all = all?;
         // Progress comes between the first look and the second.
         let over = !all.is_empty() || (looks > 1 && ends_early(library));
         Ok(over.then_some(all))

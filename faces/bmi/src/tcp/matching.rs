@@ -43,10 +43,10 @@ impl Matching {
         Some(posted)
     }
 
-    /// One that was posted last was not, after all.
-    pub fn take_back(&mut self, tag: i32, key: OpKey) {
-        debug_assert_eq!(self.tags.get(&key), Some(&tag));
-        self.cancel(key);
+    /// Whether any receive waits.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        !self.tags.is_empty()
     }
 
     /// A receive waits no more; false when it did not.

@@ -23,7 +23,7 @@ use matching::{Matching, Posted as PostedRecv};
 use slotmap::{Key, KeyData, SecondaryMap, SlotMap, new_key_type};
 use sockets::{Failure, Listener, Poll};
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -42,6 +42,8 @@ const PASS_ACCEPTS: usize = 64;
 const DEAF: Duration = Duration::from_millis(100);
 /// Looks at what was not acknowledged, in the time of a peer's silence.
 const WATCHES: u32 = 4;
+/// A receive from who is not connected dials after so long, unless a send has done so: requests follow their receives, and OrangeFS goes astray where a receive fails before its request is posted. (The originals never dial for a receive.)
+const ASK_AFTER: Duration = Duration::from_millis(100);
 /// The key of the listener among the descriptors.
 const LISTENER: u64 = 0;
 
@@ -51,6 +53,8 @@ struct Place {
     /// Where it is dialled; nowhere if it came by itself.
     addrs: Vec<SocketAddr>,
     conn: Option<ConnKey>,
+    /// When it is dialled if nobody sends to it by then: receives wait.
+    ask_at: Option<Instant>,
     matching: Matching,
     /// What is held for it.
     held: Held,
@@ -76,6 +80,8 @@ pub struct Tcp {
     /// That connections are turned away was said.
     told_full: bool,
     timers: BinaryHeap<Reverse<(Instant, ConnKey)>>,
+    /// Addresses with receives and without connection, and when they are dialled. The oldest first.
+    asking: VecDeque<(Instant, AddrKey)>,
     /// Connections by which something has left of which it is not known that it has arrived, and when to look.
     watched: Vec<ConnKey>,
     watch_at: Option<Instant>,
@@ -119,6 +125,7 @@ impl Tcp {
             strangers: 0,
             told_full: false,
             timers: BinaryHeap::new(),
+            asking: VecDeque::new(),
             watched: Vec::new(),
             watch_at: None,
             buffers: [None; 2],
@@ -150,7 +157,8 @@ impl Tcp {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let first = self.timers.peek().map(|Reverse((at, _))| *at);
-        [first, self.deaf_until, self.watch_at].into_iter().flatten().min()
+        let ask = self.asking.front().map(|(at, _)| *at);
+        [first, ask, self.deaf_until, self.watch_at].into_iter().flatten().min()
     }
 
     /// Unposted payload held, bytes.
@@ -239,12 +247,12 @@ impl Tcp {
             return Ok(Posted::Begun);
         }
         let posted = PostedRecv { key: post.key, pieces: post.pieces.to_vec(), size: post.size };
-        self.places[post.addr].matching.post(post.tag, posted);
-        if conn.is_none()
-            && let Err(code) = self.connect(post.addr)
-        {
-            self.places[post.addr].matching.take_back(post.tag, post.key);
-            return Err(code);
+        let place = &mut self.places[post.addr];
+        place.matching.post(post.tag, posted);
+        if place.conn.is_none() && place.ask_at.is_none() {
+            let at = Instant::now() + ASK_AFTER;
+            place.ask_at = Some(at);
+            self.asking.push_back((at, post.addr));
         }
         Ok(Posted::Begun)
     }
@@ -274,6 +282,7 @@ impl Tcp {
         if let Some(key) = self.places[addr].conn {
             return Ok(key);
         }
+        self.places[addr].ask_at = None;
         // What an earlier incarnation sent is nobody's any more.
         let stale = self.places[addr].matching.forget_arrived();
         self.release(addr, stale);
@@ -452,6 +461,7 @@ impl Tcp {
         if self.watch_at.is_some_and(|at| at <= now) {
             self.look_at_watched(t, now);
         }
+        self.ask(t, now);
         while let Some(Reverse((at, key))) = self.timers.peek().copied() {
             if at > now {
                 return;
@@ -466,6 +476,24 @@ impl Tcp {
                     self.end(t, key, &why);
                 }
                 _ => self.arm_timer(key),
+            }
+        }
+    }
+
+    /// Dials those whom somebody wants to hear of and nobody has sent to.
+    fn ask(&mut self, t: &mut Tables, now: Instant) {
+        while let Some(&(at, addr)) = self.asking.front()
+            && at <= now
+        {
+            self.asking.pop_front();
+            // (It may have been dialled meanwhile, and asked for anew.)
+            let Some(place) = self.places.get_mut(addr).filter(|p| p.ask_at == Some(at)) else { continue };
+            place.ask_at = None;
+            if place.conn.is_none()
+                && place.matching.waits()
+                && let Err(code) = self.connect(addr)
+            {
+                self.fail(t, addr, Vec::new(), code);
             }
         }
     }

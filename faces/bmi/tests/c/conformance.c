@@ -866,6 +866,28 @@ static void restarts(void)
     close_client();
 }
 
+/* W7: between the post of a receive and that of its request a program may look, and is not told yet that the server is gone */
+static void late(void)
+{
+    char byte[8];
+    bmi_op_id_t id, ended;
+    bmi_error_code_t error;
+    bmi_size_t size;
+    void *ptr;
+    int n = 0;
+    open_client();
+    echo_of(8);
+    kill(server_pid, SIGKILL);
+    end_of_server();
+    IS(BMI_post_recv(&id, server, byte, 8, &size, BMI_EXT_ALLOC, 400, NULL, ctx, NULL), 0);
+    if (strcmp(scheme, "tcp") == 0) {
+        IS(BMI_testcontext(1, &ended, &n, &error, &size, &ptr, 0, ctx), 0);
+        IS(n, 0);
+    }
+    IS(finish(id, &size), -BMI_ECONNRESET);
+    close_client();
+}
+
 /* F4: a server that is stopped is silent */
 static void stops(void)
 {
@@ -985,6 +1007,9 @@ static void options(void)
     IS(BMI_get_info(0, BMI_CHECK_MAXSIZE, &n), 0);
     CHECK(n >= 16 << 20);
     IS(BMI_get_info(0, BMI_CHECK_MAXSIZE, NULL), -BMI_EINVAL);
+    n = 0;
+    IS(BMI_get_info(server + 99, BMI_CHECK_MAXSIZE, &n), 0);
+    CHECK(n >= 16 << 20);
     IS(BMI_get_info(server, BMI_GET_UNEXP_SIZE, &n), 0);
     IS(n, 16384);
     IS(BMI_get_info(server + 99, BMI_GET_UNEXP_SIZE, &n), -BMI_EINVAL);
@@ -1023,7 +1048,7 @@ static const struct {
     {"outside", outside, 0},     {"beginnings", beginnings, 1}, {"addresses", addresses, 1}, {"arguments", arguments, 1},
     {"echoes", echoes, 1},       {"lengths", lengths, 1},       {"orders", orders, 1},       {"lists", lists, 1},
     {"contexts", contexts, 1},   {"cancels", cancels, 1},       {"limits", limits, 1},       {"unexpected", unexpected, 1},
-    {"floods", floods, 1},       {"absent", absent, 1},         {"restarts", restarts, 1},   {"stops", stops, 1},   {"forks", forks, 1},
+    {"floods", floods, 1},       {"absent", absent, 1},         {"restarts", restarts, 1},   {"late", late, 1}, {"stops", stops, 1},   {"forks", forks, 1},
     {"again", again, 1},         {"loops", loops, 1},           {"options", options, 1},
 };
 
