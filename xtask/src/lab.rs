@@ -222,6 +222,22 @@ impl Lab {
         Ok(self.network.host(0)?.command(program))
     }
 
+    /// A command that runs on this host.
+    ///
+    /// # Errors
+    /// If there is no such host.
+    pub fn command_on(&self, host: usize, program: impl AsRef<std::ffi::OsStr>) -> Result<Command> {
+        Ok(self.network.host(host)?.command(program))
+    }
+
+    /// A host's address on the measured network.
+    ///
+    /// # Errors
+    /// If there is no such host.
+    pub fn data_address(&self, host: usize) -> Result<String> {
+        Ok(self.network.host(host)?.ipv4(DATA_IFACE)?.to_string())
+    }
+
     /// The first host's address on the launchers' network.
     pub fn launcher_address(&self) -> String {
         self.network.spec().control_ipv4(0).to_string()

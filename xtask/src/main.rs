@@ -148,6 +148,8 @@ enum What {
     Mpi(bench::Options),
     /// Supersteps of BSPlib beside the same written with MPI, on one host and around a switch with short queues
     Bsp(bench::bsp::Options),
+    /// Requests and answers over BMI beside raw sockets, and beside the original libraries where they are
+    Bmi(bench::bmi::Options),
     /// Instructions of one MPI_Send and of one MPI_Recv that finds its message
     Counts(bench::counts::Options),
     /// How fast the emulator's switch forwards 1500-byte packets, written down in docs/lab
@@ -225,6 +227,7 @@ fn chore() -> ExitCode {
         Chore::Predictions { only, program } => suite::predictions(&paths, program, &only),
         Chore::Bench { what: What::Mpi(options) } => bench::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Bsp(options) } => bench::bsp::run(&paths, &options).map(|()| true),
+        Chore::Bench { what: What::Bmi(options) } => bench::bmi::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Counts(options) } => bench::counts::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Emulator(options) } => bench::emulator::run(&paths, &options).map(|()| true),
         Chore::LabData { what } => lab_data::run(&paths, &what).map(|()| true),

@@ -1,0 +1,302 @@
+/* Requests and answers over BMI, and over raw sockets for comparison: what `cargo xtask bench bmi` measures.
+ *
+ *     exchange serve URL                             until it is killed; prints "ready PORT"
+ *     exchange ask URL BYTES CLIENTS WINDOW SECONDS  as many clients (processes), each with so many requests under way
+ *
+ * A request is an unexpected message, its answer has the same bytes and the tag of the request. URL is tcp://host:port or weir://host:port; raw-tcp://
+ * is a socket with TCP_NODELAY and an epoll server, raw-udp:// a datagram each way. With one client and a window of 1 each round trip is timed.
+ * Compiled against include/bmi.h, or against an original header: ORANGEFS, RADIX. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <bmi.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <signal.h>
+
+#ifdef ORANGEFS
+#define INITIALIZE(methods, listen, flags) BMI_initialize(methods, listen, flags, NULL)
+#define LOOKUP(addr, text) BMI_addr_lookup(addr, text, NULL)
+#else
+#define INITIALIZE(methods, listen, flags) BMI_initialize(methods, listen, flags)
+#define LOOKUP(addr, text) BMI_addr_lookup(addr, text)
+#endif
+
+#define WINDOW_MAX 256
+#define BYTES_MAX 16384
+#define SAMPLES_MAX 2000000
+#define IDLE_MS 10
+
+static bmi_context_id context;
+
+static void fail(const char *what, long code)
+{
+    fprintf(stderr, "%s: %ld\n", what, code);
+    exit(1);
+}
+
+static void check(const char *what, long code)
+{
+    if (code < 0)
+        fail(what, code);
+}
+
+static double now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
+}
+
+/* ---- What a client has seen ---- */
+
+struct seen {
+    double begun, ended;
+    uint64_t answers, samples;
+    float us[];
+};
+
+static struct seen *seen;
+
+static int by_size(const void *a, const void *b)
+{
+    return (*(const float *)a > *(const float *)b) - (*(const float *)a < *(const float *)b);
+}
+
+/* ---- BMI ---- */
+
+static void serve_bmi(const char *url)
+{
+    char method[32];
+    struct BMI_unexpected_info got[16];
+    bmi_op_id_t id, ended[16];
+    bmi_error_code_t errors[16];
+    bmi_size_t sizes[16];
+    void *buffers[16];
+    int n;
+    snprintf(method, sizeof method, "bmi_%.*s", (int)strcspn(url, ":"), url);
+    check("initialize", INITIALIZE(method, url, BMI_INIT_SERVER));
+    check("open_context", BMI_open_context(&context));
+    printf("ready %s\n", strrchr(url, ':') + 1);
+    fflush(stdout);
+    for (int open = 0;;) {
+        check("testunexpected", BMI_testunexpected(16, &n, got, open ? 0 : IDLE_MS));
+        for (int i = 0; i < n; i++) {
+            void *answer = malloc(got[i].size + 1);
+            memcpy(answer, got[i].buffer, got[i].size);
+            BMI_unexpected_free(got[i].addr, got[i].buffer);
+            int r = BMI_post_send(&id, got[i].addr, answer, got[i].size, BMI_EXT_ALLOC, got[i].tag, answer, context, NULL);
+            /* A client that is gone is no reason to stop. */
+            if (r == 0)
+                open++;
+            else
+                free(answer);
+        }
+        if (open) {
+            check("testcontext", BMI_testcontext(16, ended, &n, errors, sizes, buffers, 0, context));
+            for (int i = 0; i < n; i++)
+                free(buffers[i]);
+            open -= n;
+        }
+    }
+}
+
+static void ask_bmi(const char *url, int bytes, int window, double seconds)
+{
+    static char request[BYTES_MAX], answers[WINDOW_MAX][BYTES_MAX];
+    BMI_addr_t server;
+    bmi_op_id_t id, ended[WINDOW_MAX];
+    bmi_error_code_t errors[WINDOW_MAX];
+    bmi_size_t sizes[WINDOW_MAX], size;
+    void *which[WINDOW_MAX];
+    int n, open = 0, sends = 0, free_slots[WINDOW_MAX], left = window, tag = 0;
+    check("initialize", INITIALIZE(NULL, NULL, 0));
+    check("open_context", BMI_open_context(&context));
+    check("lookup", LOOKUP(&server, url));
+    for (int i = 0; i < window; i++)
+        free_slots[i] = i;
+    double begin = 0, sent = 0;
+    for (uint64_t round = 0;; round++) {
+        double now = now_us();
+        /* The first round finds the server. */
+        if (round == 1)
+            seen->begun = begin = now;
+        int over = round > 0 && now - begin > seconds * 1e6;
+        if (over && open == 0)
+            break;
+        while (!over && left > 0) {
+            int slot = free_slots[--left];
+            sent = now_us();
+            int r = BMI_post_recv(&id, server, answers[slot], bytes, &size, BMI_EXT_ALLOC, ++tag, (void *)(intptr_t)(slot + 1), context, NULL);
+            if (r != 0)
+                fail("post_recv", r);
+            open++;
+            r = BMI_post_sendunexpected(&id, server, request, bytes, BMI_EXT_ALLOC, tag, NULL, context, NULL);
+            check("post_sendunexpected", r);
+            sends += r == 0;
+        }
+        int before = open;
+        while (open == before || (window == 1 && sends > 0)) {
+            check("testcontext", BMI_testcontext(window, ended, &n, errors, sizes, which, IDLE_MS, context));
+            for (int i = 0; i < n; i++) {
+                check("operation", errors[i]);
+                if (which[i] == NULL) {
+                    sends--;
+                    continue;
+                }
+                if (sizes[i] != bytes)
+                    fail("size", sizes[i]);
+                free_slots[left++] = (int)(intptr_t)which[i] - 1;
+                open--;
+                if (round > 0)
+                    seen->answers++;
+            }
+        }
+        if (window == 1 && round > 0 && seen->samples < SAMPLES_MAX)
+            seen->us[seen->samples++] = (float)(now_us() - sent);
+    }
+    seen->ended = now_us();
+    BMI_close_context(context);
+    BMI_finalize();
+}
+
+/* ---- Raw sockets ---- */
+
+static struct sockaddr_in place(const char *url)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    char host[64];
+    int port;
+    if (sscanf(strstr(url, "://") + 3, "%63[^:]:%d", host, &port) != 2 || inet_pton(AF_INET, host, &at.sin_addr) != 1)
+        fail(url, 0);
+    at.sin_port = htons(port);
+    return at;
+}
+
+static void all(int s, char *p, size_t n, int out)
+{
+    while (n > 0) {
+        ssize_t did = out ? send(s, p, n, MSG_NOSIGNAL) : recv(s, p, n, 0);
+        if (did <= 0)
+            fail("socket", errno);
+        p += did;
+        n -= did;
+    }
+}
+
+static void serve_raw(const char *url)
+{
+    int on = 1, tcp = strncmp(url, "raw-tcp", 7) == 0;
+    struct sockaddr_in at = place(url), from;
+    static char bytes[1 << 18];
+    int s = socket(AF_INET, tcp ? SOCK_STREAM : SOCK_DGRAM, 0);
+    setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(s, (void *)&at, sizeof at) != 0 || (tcp && listen(s, 64) != 0))
+        fail("bind", errno);
+    printf("ready %d\n", ntohs(at.sin_port));
+    fflush(stdout);
+    for (; !tcp;) {
+        socklen_t len = sizeof from;
+        ssize_t n = recvfrom(s, bytes, sizeof bytes, 0, (void *)&from, &len);
+        if (n >= 0)
+            sendto(s, bytes, n, 0, (void *)&from, len);
+    }
+    int ep = epoll_create1(0);
+    struct epoll_event e = {.events = EPOLLIN, .data.fd = s}, got[64];
+    epoll_ctl(ep, EPOLL_CTL_ADD, s, &e);
+    for (;;) {
+        int n = epoll_wait(ep, got, 64, -1);
+        for (int i = 0; i < n; i++) {
+            if (got[i].data.fd == s) {
+                e.data.fd = accept(s, NULL, NULL);
+                setsockopt(e.data.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+                epoll_ctl(ep, EPOLL_CTL_ADD, e.data.fd, &e);
+                continue;
+            }
+            ssize_t had = recv(got[i].data.fd, bytes, sizeof bytes, 0);
+            /* (What a client leaves behind that has gone is nobody's.) */
+            for (ssize_t did = 0, n; had > 0 && did < had; did += n)
+                if ((n = send(got[i].data.fd, bytes + did, had - did, MSG_NOSIGNAL)) <= 0)
+                    had = 0;
+            if (had <= 0)
+                close(got[i].data.fd);
+        }
+    }
+}
+
+static void ask_raw(const char *url, int bytes, int window, double seconds)
+{
+    int on = 1, tcp = strncmp(url, "raw-tcp", 7) == 0;
+    struct sockaddr_in at = place(url);
+    static char request[BYTES_MAX], answer[BYTES_MAX];
+    int s = socket(AF_INET, tcp ? SOCK_STREAM : SOCK_DGRAM, 0);
+    if (connect(s, (void *)&at, sizeof at) != 0)
+        fail("connect", errno);
+    if (tcp)
+        setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    double begin = seen->begun = now_us();
+    for (int i = 1; i < window; i++)
+        all(s, request, bytes, 1);
+    for (double sent = begin; sent - begin < seconds * 1e6; sent = now_us()) {
+        all(s, request, bytes, 1);
+        all(s, answer, bytes, 0);
+        seen->answers++;
+        if (window == 1 && seen->samples < SAMPLES_MAX)
+            seen->us[seen->samples++] = (float)(now_us() - sent);
+    }
+    seen->ended = now_us();
+}
+
+/* ---- */
+
+int main(int argc, char **argv)
+{
+    int raw = argc > 2 && strncmp(argv[2], "raw-", 4) == 0;
+    if (argc == 3 && strcmp(argv[1], "serve") == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (raw ? serve_raw : serve_bmi)(argv[2]);
+    }
+    if (argc != 7 || strcmp(argv[1], "ask") != 0)
+        fail("exchange serve URL | ask URL BYTES CLIENTS WINDOW SECONDS", 0);
+    int bytes = atoi(argv[3]), clients = atoi(argv[4]), window = atoi(argv[5]);
+    double seconds = atof(argv[6]);
+    if (bytes < 1 || bytes > BYTES_MAX || clients < 1 || clients > 64 || window < 1 || window > WINDOW_MAX)
+        fail("arguments", 0);
+    size_t each = sizeof(struct seen) + (clients == 1 ? SAMPLES_MAX * sizeof(float) : 0);
+    char *memory = mmap(NULL, each * clients, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < clients; i++)
+        if (fork() == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            seen = (void *)(memory + i * each);
+            (raw ? ask_raw : ask_bmi)(argv[2], bytes, window, seconds);
+            _exit(0);
+        }
+    double begun = 0, ended = 1e300, answers = 0;
+    for (int i = 0, status; i < clients; i++)
+        if (wait(&status) < 0 || status != 0)
+            fail("a client", status);
+    for (int i = 0; i < clients; i++) {
+        struct seen *s = (void *)(memory + i * each);
+        begun = s->begun > begun ? s->begun : begun;
+        ended = s->ended < ended ? s->ended : ended;
+        answers += s->answers;
+    }
+    seen = (void *)memory;
+    printf("{\"answers\": %.0f, \"per_second\": %.1f", answers, answers / (ended - begun) * 1e6);
+    if (seen->samples) {
+        qsort(seen->us, seen->samples, sizeof(float), by_size);
+        printf(", \"median_us\": %.3f, \"p99_us\": %.3f", seen->us[seen->samples / 2], seen->us[seen->samples * 99 / 100]);
+    }
+    printf("}\n");
+    return 0;
+}

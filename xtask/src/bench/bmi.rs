@@ -1,0 +1,368 @@
+//! `cargo xtask bench bmi`: requests and answers over BMI beside raw sockets, and beside the original libraries where they are.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use super::measure::Spread;
+use super::{machine, today, write};
+use crate::lab::{self, Lab, Wire};
+use crate::paths::Paths;
+use crate::process::{run_limited, run_quiet, run_shown};
+
+/// What to measure, and how much.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask bench bmi
+  cargo xtask bench bmi --only host/round-trip --launches 7
+  cargo xtask bench bmi --radix ~/radix-bmi --orangefs ~/orangefs --json")]
+pub struct Options {
+    /// Only cells whose names start so: host, veth/requests
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Where radix-io/bmi is installed (include/bmi.h, lib/libbmi.so): a rival more
+    #[arg(long, value_name = "FOLDER")]
+    radix: Option<PathBuf>,
+    /// Where OrangeFS was built (src/io/bmi/bmi.h, lib/libpvfs2.a): a rival more
+    #[arg(long, value_name = "FOLDER")]
+    orangefs: Option<PathBuf>,
+    /// Launches of each cell on each side
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    launches: u32,
+    /// How long a program measures
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// Name of the report in docs/lab
+    #[arg(long, default_value = "bmi")]
+    name: String,
+    /// Print the results as JSON
+    #[arg(long)]
+    json: bool,
+    /// Write no report
+    #[arg(long)]
+    no_report: bool,
+    /// Measure the library that is there, without building
+    #[arg(long)]
+    no_build: bool,
+}
+
+/// Requests of so many clients, each with so many under way.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    id: &'static str,
+    bytes: u32,
+    clients: u32,
+    window: u32,
+    /// Two hosts; otherwise one.
+    veth: bool,
+}
+
+const CELLS: [Cell; 4] = [
+    Cell { id: "host/round-trip/8", bytes: 8, clients: 1, window: 1, veth: false },
+    Cell { id: "veth/round-trip/8", bytes: 8, clients: 1, window: 1, veth: true },
+    Cell { id: "host/requests/64", bytes: 64, clients: 16, window: 16, veth: false },
+    Cell { id: "veth/requests/64", bytes: 64, clients: 16, window: 16, veth: true },
+];
+
+impl Cell {
+    /// The number that is compared, and in what.
+    fn metric(&self) -> (&'static str, &'static str) {
+        if self.window == 1 { ("median_us", "us") } else { ("per_second", "requests/s") }
+    }
+
+    fn describe(&self) -> String {
+        let network = if self.veth { "two hosts, veth" } else { "one host" };
+        format!("{} bytes, {} clients, window {}, {network}", self.bytes, self.clients, self.window)
+    }
+}
+
+/// A way of carrying them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Side {
+    name: &'static str,
+    scheme: &'static str,
+    build: Build,
+    env: &'static [(&'static str, &'static str)],
+}
+
+/// Against which library `tests/bmi/exchange.c` is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Build {
+    Ours,
+    OrangeFs,
+    Radix,
+}
+
+const SIDES: [Side; 7] = [
+    Side { name: "bmi_tcp", scheme: "tcp", build: Build::Ours, env: &[] },
+    Side { name: "bmi_weir, packets", scheme: "weir", build: Build::Ours, env: &[("WEIR_CARRIER", "udp")] },
+    Side { name: "bmi_weir, shared memory", scheme: "weir", build: Build::Ours, env: &[("WEIR_CARRIER", "shm")] },
+    Side { name: "OrangeFS's bmi_tcp", scheme: "tcp", build: Build::OrangeFs, env: &[] },
+    Side { name: "radix-io's bmi_tcp", scheme: "tcp", build: Build::Radix, env: &[] },
+    Side { name: "raw TCP", scheme: "raw-tcp", build: Build::Ours, env: &[] },
+    Side { name: "raw UDP", scheme: "raw-udp", build: Build::Ours, env: &[] },
+];
+
+impl Side {
+    fn is_of(&self, cell: &Cell) -> bool {
+        match self.name {
+            "bmi_weir, shared memory" => !cell.veth,
+            // Whoever sends many datagrams at once without looking after them loses some.
+            "raw UDP" => cell.window == 1,
+            _ => true,
+        }
+    }
+}
+
+type Told = Result<Value, String>;
+type Results = BTreeMap<(&'static str, &'static str), Vec<Told>>;
+
+/// Measures and reports.
+///
+/// # Errors
+/// If something cannot be built, or the report cannot be written. A launch that fails is told in its row.
+pub fn run(paths: &Paths, options: &Options) -> Result<()> {
+    let wanted =
+        |cell: &&Cell| options.only.is_empty() || options.only.iter().any(|name| cell.id.starts_with(name.as_str()));
+    let cells: Vec<Cell> = CELLS.iter().filter(wanted).copied().collect();
+    if cells.is_empty() {
+        bail!("no cell has such a name; there are {}", CELLS.map(|cell| cell.id).join(", "));
+    }
+    let how = lab::acquire()?;
+    let programs = build(paths, options)?;
+    let mut about = machine(paths);
+    about.push(("hosts".into(), how.into()));
+    about.push(("launches of each".into(), format!("{}, the sides in turn", options.launches)));
+    let sides: Vec<Side> = SIDES.into_iter().filter(|side| programs.contains_key(&side.build)).collect();
+    let results = measure(options, &cells, &sides, &programs)?;
+    let page = page(&results, &cells, &sides, &about);
+    if options.json {
+        println!("{:#}", to_json(&results, &about));
+    } else {
+        println!("{page}");
+    }
+    if !options.no_report {
+        let file = paths.root.join("docs/lab").join(format!("{}-{}.md", today(), options.name));
+        write(&file, &page)?;
+        eprintln!("written to {}", file.display());
+    }
+    Ok(())
+}
+
+/// The program, for each library that is there.
+fn build(paths: &Paths, options: &Options) -> Result<BTreeMap<Build, PathBuf>> {
+    let folder = paths.target.join("bmi");
+    fs::create_dir_all(&folder)?;
+    let library = folder.join("libweir-bmi.so");
+    if !options.no_build || !library.exists() {
+        run_shown(paths.cargo().args(["build", "--release", "-p", "weir-bmi"]))?;
+        let fresh = library.with_extension("new");
+        fs::copy(paths.target.join("release/libweir_bmi.so"), &fresh).context("no libweir_bmi.so was built")?;
+        fs::rename(&fresh, &library)?;
+    }
+    let source = paths.root.join("tests/bmi/exchange.c");
+    let compile = |name: &str, flags: &[String]| -> Result<PathBuf> {
+        let program = folder.join(name);
+        let mut cc = Command::new("cc");
+        cc.args(["-O2", "-std=gnu11"]).arg(&source).arg("-o").arg(&program).args(flags);
+        run_quiet(&mut cc).with_context(|| format!("{} does not compile for {name}", source.display()))?;
+        Ok(program)
+    };
+    let include = |folder: &Path| format!("-I{}", folder.display());
+    let mut programs = BTreeMap::new();
+    let ours = [
+        "-Wall".to_owned(),
+        "-Wextra".to_owned(),
+        "-Werror".to_owned(),
+        include(&paths.root.join("include")),
+        format!("-L{}", folder.display()),
+        "-lweir-bmi".to_owned(),
+        format!("-Wl,-rpath,{}", folder.display()),
+    ];
+    programs.insert(Build::Ours, compile("exchange", &ours)?);
+    if let Some(prefix) = &options.radix {
+        let lib = prefix.join("lib");
+        let flags = [
+            "-DRADIX".to_owned(),
+            include(&prefix.join("include")),
+            lib.join("libbmi.so").display().to_string(),
+            format!("-Wl,-rpath,{}", lib.display()),
+            "-pthread".to_owned(),
+        ];
+        programs.insert(Build::Radix, compile("exchange-radix", &flags)?);
+    }
+    if let Some(tree) = &options.orangefs {
+        let headers = ["", "include", "src/io/bmi", "src/common/gossip", "src/common/misc"];
+        let mut flags = vec!["-DORANGEFS".to_owned(), "-w".to_owned()];
+        flags.extend(headers.map(|folder| include(&tree.join(folder))));
+        flags.push(tree.join("lib/libpvfs2.a").display().to_string());
+        flags.extend(["-lssl", "-lcrypto", "-lm", "-pthread"].map(str::to_owned));
+        programs.insert(Build::OrangeFs, compile("exchange-orangefs", &flags)?);
+    }
+    Ok(programs)
+}
+
+fn measure(options: &Options, cells: &[Cell], sides: &[Side], programs: &BTreeMap<Build, PathBuf>) -> Result<Results> {
+    let mut results = Results::new();
+    let all = cells.len() * sides.len() * options.launches as usize;
+    let bar = ProgressBar::new(all as u64);
+    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)")?);
+    let mut port = FIRST_PORT;
+    for cell in cells {
+        let lab = cell.veth.then(|| Lab::start(2, &Wire::default())).transpose()?;
+        for _ in 0..options.launches {
+            for side in sides.iter().filter(|side| side.is_of(cell)) {
+                bar.set_message(format!("{} {}", cell.id, side.name));
+                port += 1;
+                let told = launch(cell, side, &programs[&side.build], lab.as_ref(), port, options.seconds);
+                let told = told.map_err(|cause| format!("{cause:#}"));
+                results.entry((cell.id, side.name)).or_default().push(told);
+                bar.inc(1);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    Ok(results)
+}
+
+/// Servers listen from here on, each at a port of its own: none waits for what the one before has left.
+const FIRST_PORT: u16 = 23_400;
+
+/// A server, which is gone with this.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn launch(cell: &Cell, side: &Side, program: &Path, lab: Option<&Lab>, port: u16, seconds: f64) -> Result<Value> {
+    let on = |host: usize| -> Result<Command> {
+        let mut command = match lab {
+            Some(lab) => lab.command_on(host, program)?,
+            None => Command::new(program),
+        };
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WEIR_")) {
+            command.env_remove(name);
+        }
+        command.env("WEIR_BMI_OPEN", "1").envs(side.env.iter().copied());
+        Ok(command)
+    };
+    let host = match lab {
+        Some(lab) => lab.data_address(0)?,
+        None => "127.0.0.1".to_owned(),
+    };
+    let url = format!("{}://{host}:{port}", side.scheme);
+    let server = on(0)?.args(["serve", &url]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut server = Server(server.context("the server does not start")?);
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.take().context("no output")?).read_line(&mut line)?;
+    if !line.starts_with("ready") {
+        bail!("the server ended");
+    }
+    let numbers = [cell.bytes, cell.clients, cell.window].map(|number| number.to_string());
+    let mut ask = on(1)?;
+    ask.args(["ask", &url]).args(numbers).arg(seconds.to_string());
+    let outcome = run_limited(&mut ask, Duration::from_secs_f64(seconds * 4.0 + 20.0))?;
+    if !outcome.ok() {
+        bail!("{}", outcome.cause());
+    }
+    serde_json::from_str(outcome.stdout.trim()).context("it told no result")
+}
+
+fn spread(results: &Results, cell: &Cell, side: &Side, key: &str) -> Option<Spread> {
+    let launches = results.get(&(cell.id, side.name))?;
+    Spread::of(launches.iter().filter_map(|told| told.as_ref().ok()?.get(key)?.as_f64()).collect())
+}
+
+fn page(results: &Results, cells: &[Cell], sides: &[Side], about: &[(String, String)]) -> String {
+    let mut text = String::from("# BMI: requests and answers\n\n");
+    text += "A request is an unexpected message, its answer has as many bytes (`tests/bmi/exchange.c`). Raw TCP: blocking clients with TCP_NODELAY, a server with epoll.\n";
+    text += "Raw UDP: a datagram each way, nothing looked after. BMI programs test with an idle time of 10 ms, as the originals' own do.\n\n";
+    for (key, value) in about {
+        let _ = writeln!(text, "- {key}: {value}");
+    }
+    for cell in cells {
+        let (key, unit) = cell.metric();
+        let _ = writeln!(text, "\n## {}: {}\n", cell.id, cell.describe());
+        let _ = writeln!(
+            text,
+            "| | median of launches (least to most), {unit} | p99, us | times raw TCP's |\n|---|---|---|---|"
+        );
+        let raw = SIDES.iter().find(|side| side.name == "raw TCP").and_then(|side| spread(results, cell, side, key));
+        for side in sides.iter().filter(|side| side.is_of(cell)) {
+            text += &row(results, cell, side, raw);
+        }
+    }
+    text
+}
+
+fn row(results: &Results, cell: &Cell, side: &Side, raw: Option<Spread>) -> String {
+    let key = cell.metric().0;
+    let all = results.get(&(cell.id, side.name)).map_or(&[][..], Vec::as_slice);
+    let why = all.iter().find_map(|told| told.as_ref().err()).map(|why| why.replace(['|', '\n'], "/"));
+    let failed = all.iter().filter(|told| told.is_err()).count();
+    let failed = why.map_or_else(String::new, |why| format!(" ({failed} of {} failed: {why})", all.len()));
+    let Some(s) = spread(results, cell, side, key) else {
+        return format!("| {}{failed} | - | - | - |\n", side.name);
+    };
+    let p99 = spread(results, cell, side, "p99_us").map_or_else(|| "-".to_owned(), |s| format!("{:.1}", s.median));
+    let times = raw.map_or_else(|| "-".to_owned(), |raw| format!("{:.2}", s.median / raw.median));
+    let number = |value: f64| if cell.window == 1 { format!("{value:.2}") } else { format!("{value:.0}") };
+    let (median, min, max) = (number(s.median), number(s.min), number(s.max));
+    format!("| {}{failed} | {median} ({min} to {max}) | {p99} | {times} |\n", side.name)
+}
+
+fn to_json(results: &Results, about: &[(String, String)]) -> Value {
+    let about: serde_json::Map<String, Value> =
+        about.iter().map(|(k, v)| (k.clone(), Value::from(v.clone()))).collect();
+    let launches: Vec<Value> = results
+        .iter()
+        .map(|((cell, side), all)| {
+            let told = |told: &Told| told.clone().unwrap_or_else(|cause| json!({ "error": cause }));
+            json!({ "cell": cell, "side": side, "launches": all.iter().map(told).collect::<Vec<_>>() })
+        })
+        .collect();
+    json!({ "about": about, "cells": launches })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_there_and_each_cell_has_a_rival() {
+        assert!(Paths::find().root.join("tests/bmi/exchange.c").is_file());
+        for cell in &CELLS {
+            let all: Vec<&Side> = SIDES.iter().filter(|side| side.is_of(cell)).collect();
+            assert!(all.iter().any(|side| side.name == "raw TCP") && all.len() >= 5, "{}", cell.id);
+        }
+    }
+
+    #[test]
+    fn rows_compare_with_raw_tcp_and_say_what_failed() {
+        let cell = &CELLS[0];
+        let mut results = Results::new();
+        results.insert((cell.id, "raw TCP"), vec![Ok(json!({ "median_us": 10.0, "p99_us": 20.0 }))]);
+        results.insert(
+            (cell.id, "bmi_tcp"),
+            vec![Ok(json!({ "median_us": 15.0, "p99_us": 30.0 })), Err("it | broke".to_owned())],
+        );
+        let text = page(&results, &CELLS[..1], &SIDES, &[]);
+        assert!(
+            text.contains("| bmi_tcp (1 of 2 failed: it / broke) | 15.00 (15.00 to 15.00) | 30.0 | 1.50 |"),
+            "{text}"
+        );
+        assert!(text.contains("| raw UDP | - | - | - |"), "{text}");
+    }
+}
