@@ -67,6 +67,15 @@ struct seen {
 };
 
 static struct seen *seen;
+static int *waiting_for;
+
+/* All clients begin together: what a few do before the others have started says nothing of many. */
+static double begin_together(void)
+{
+    for (__atomic_sub_fetch(waiting_for, 1, __ATOMIC_SEQ_CST); __atomic_load_n(waiting_for, __ATOMIC_SEQ_CST) > 0;)
+        usleep(100);
+    return seen->begun = now_us();
+}
 
 static int by_size(const void *a, const void *b)
 {
@@ -128,13 +137,13 @@ static void ask_bmi(const char *url, int bytes, int window, double seconds)
     double begin = 0, sent = 0;
     for (uint64_t round = 0;; round++) {
         double now = now_us();
-        /* The first round finds the server. */
-        if (round == 1)
-            seen->begun = begin = now;
-        int over = round > 0 && now - begin > seconds * 1e6;
+        /* The first window finds the server. */
+        if (round > 0 && begin == 0 && open == 0)
+            now = begin = begin_together();
+        int over = begin > 0 && now - begin > seconds * 1e6;
         if (over && open == 0)
             break;
-        while (!over && left > 0) {
+        while (!over && left > 0 && (round == 0 || begin > 0)) {
             int slot = free_slots[--left];
             sent = now_us();
             int r = BMI_post_recv(&id, server, answers[slot], bytes, &size, BMI_EXT_ALLOC, ++tag, (void *)(intptr_t)(slot + 1), context, NULL);
@@ -158,11 +167,11 @@ static void ask_bmi(const char *url, int bytes, int window, double seconds)
                     fail("size", sizes[i]);
                 free_slots[left++] = (int)(intptr_t)which[i] - 1;
                 open--;
-                if (round > 0)
+                if (begin > 0)
                     seen->answers++;
             }
         }
-        if (window == 1 && round > 0 && seen->samples < SAMPLES_MAX)
+        if (window == 1 && begin > 0 && seen->samples < SAMPLES_MAX)
             seen->us[seen->samples++] = (float)(now_us() - sent);
     }
     seen->ended = now_us();
@@ -244,7 +253,7 @@ static void ask_raw(const char *url, int bytes, int window, double seconds)
         fail("connect", errno);
     if (tcp)
         setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    double begin = seen->begun = now_us();
+    double begin = begin_together();
     for (int i = 1; i < window; i++)
         all(s, request, bytes, 1);
     for (double sent = begin; sent - begin < seconds * 1e6; sent = now_us()) {
@@ -273,6 +282,8 @@ int main(int argc, char **argv)
     if (bytes < 1 || bytes > BYTES_MAX || clients < 1 || clients > 64 || window < 1 || window > WINDOW_MAX)
         fail("arguments", 0);
     size_t each = sizeof(struct seen) + (clients == 1 ? SAMPLES_MAX * sizeof(float) : 0);
+    waiting_for = mmap(NULL, sizeof *waiting_for, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    *waiting_for = clients;
     char *memory = mmap(NULL, each * clients, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int i = 0; i < clients; i++)
         if (fork() == 0) {
@@ -281,14 +292,14 @@ int main(int argc, char **argv)
             (raw ? ask_raw : ask_bmi)(argv[2], bytes, window, seconds);
             _exit(0);
         }
-    double begun = 0, ended = 1e300, answers = 0;
+    double begun = 1e300, ended = 0, answers = 0;
     for (int i = 0, status; i < clients; i++)
         if (wait(&status) < 0 || status != 0)
             fail("a client", status);
     for (int i = 0; i < clients; i++) {
         struct seen *s = (void *)(memory + i * each);
-        begun = s->begun > begun ? s->begun : begun;
-        ended = s->ended < ended ? s->ended : ended;
+        begun = s->begun < begun ? s->begun : begun;
+        ended = s->ended > ended ? s->ended : ended;
         answers += s->answers;
     }
     seen = (void *)memory;
