@@ -3,7 +3,7 @@
 use crate::codes::Code;
 use slotmap::{Key, KeyData, SlotMap, new_key_type};
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 new_key_type! {
@@ -142,6 +142,17 @@ impl Addresses {
         let key = self.table.insert(address);
         self.by_place.insert(place, key);
         self.by_text.insert(text, key);
+        key
+    }
+
+    /// One that its method knows by this text, made if the method does not know it under another.
+    pub fn named(&mut self, method: usize, known: Option<AddrKey>, text: &CStr) -> AddrKey {
+        let key = known.unwrap_or_else(|| self.table.insert(Address::of(method)));
+        self.by_text.insert(text.to_owned(), key);
+        if let Some(address) = self.table.get_mut(key) {
+            address.url.get_or_insert_with(|| text.to_owned());
+            address.gone = false;
+        }
         key
     }
 
