@@ -173,6 +173,11 @@ impl Addresses {
         self.table.get_mut(key)
     }
 
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (AddrKey, &Address)> {
+        self.table.iter()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -20,6 +20,8 @@
 //! | `entry` | the functions of C |
 
 pub mod addresses;
+#[cfg(feature = "bare")]
+pub mod bare;
 pub mod codes;
 pub mod entry;
 mod inbox;

@@ -60,8 +60,11 @@ pub struct Unexpected {
 }
 
 /// A word of the method list.
-enum Word<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word<'a> {
+    /// A method of the library.
     Ours(Kind),
+    /// One from outside.
     Outside(Named<'a>),
 }
 
@@ -78,6 +81,22 @@ pub struct Library {
     /// Whether unexpected messages end the sleep of other tests.
     pub check_unexpected: bool,
     forceful: bool,
+}
+
+/// What a method list names, in its order.
+///
+/// # Errors
+/// `BMI_ENOPROTOOPT` for what can name no method, which a line says.
+pub fn wanted(list: &str) -> Result<Vec<Word<'_>>, Code> {
+    words(list)
+        .map(|word| {
+            let outside = || Named::parse(word).filter(|n| Kind::named(n.name).is_none()).map(Word::Outside);
+            Kind::named(word).map(Word::Ours).or_else(outside).ok_or_else(|| {
+                tell(&format!("no method is called '{}'; there are {}", word.escape_debug(), Kind::all()));
+                Code::ENOPROTOOPT
+            })
+        })
+        .collect()
 }
 
 impl Drop for Library {
@@ -120,18 +139,7 @@ impl Library {
             check_unexpected: true,
             forceful: false,
         };
-        let wanted: Vec<Word<'_>> = match methods {
-            None => Vec::new(),
-            Some(list) => words(list)
-                .map(|word| {
-                    let outside = || Named::parse(word).filter(|n| Kind::named(n.name).is_none()).map(Word::Outside);
-                    Kind::named(word).map(Word::Ours).or_else(outside).ok_or_else(|| {
-                        tell(&format!("no method is called '{}'; there are {}", word.escape_debug(), Kind::all()));
-                        Code::ENOPROTOOPT
-                    })
-                })
-                .collect::<Result<_, _>>()?,
-        };
+        let wanted = methods.map(wanted).transpose()?.unwrap_or_default();
         if methods.is_some() && wanted.is_empty() {
             return Err(Code::EINVAL);
         }
