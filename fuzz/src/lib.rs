@@ -5,6 +5,9 @@ extern crate alloc;
 
 pub mod annotate;
 pub mod annotations;
+pub mod bmi;
+pub mod bmi_tcp;
+pub mod bmi_weir;
 pub mod bsp;
 pub mod bsp_files;
 pub mod distribution;

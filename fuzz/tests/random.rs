@@ -67,6 +67,30 @@ fn bsp() {
 }
 
 #[test]
+fn bmi() {
+    let messages = each(20_000, 400, weir_fuzz::bmi::stream);
+    assert!(messages > 2000, "only {messages} messages were read");
+    let pieces = ["tcp://", "weir://", "bmi_", "tcp", "weir", "mock", ":", ",", "/", "[::1]", "10.0.0.1", "80", " ", ".so", "lib", "x"];
+    for seed in 0..20_000 {
+        let text: String = random(seed, 12).iter().map(|b| pieces[usize::from(*b) % pieces.len()]).collect();
+        weir_fuzz::bmi::text(text.as_bytes());
+        weir_fuzz::bmi::text(&random(seed, 60));
+    }
+}
+
+#[test]
+fn bmi_tcp() {
+    let received = each(400, 2000, weir_fuzz::bmi_tcp::run);
+    assert!(received > 100, "only {received} messages were received");
+}
+
+#[test]
+fn bmi_weir() {
+    let received = each(100, 400, weir_fuzz::bmi_weir::run);
+    assert!(received > 60, "only {received} messages were received");
+}
+
+#[test]
 fn launch() {
     for seed in 0..20_000 {
         weir_fuzz::launch::run(&random(seed, 200));

@@ -13,6 +13,7 @@ pub mod rank;
 mod rng;
 pub mod run;
 pub mod scenario;
+pub mod service_table;
 pub mod shrink;
 pub mod spec;
 pub mod step_table;

@@ -36,6 +36,10 @@ pub struct Report {
     pub slowest: Vec<(u32, u32, Ns, Ns, u64)>,
     /// When the first and the last process had got all of each superstep.
     pub superstep_ends: Vec<(Ns, Ns)>,
+    /// From each request of a service to its answer, sorted.
+    pub answer_ns: Vec<Ns>,
+    /// The most bytes that any endpoint that is there at the end held of messages nobody had asked for.
+    pub held_bytes: u64,
     /// Payload bytes received.
     pub bytes: u64,
     /// What the network did.
@@ -205,6 +209,8 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
         story = w.log.recent();
         story.extend(w.shared.unfinished.iter().filter_map(|h| w.node(*h)).map(Rank::state));
     }
+    let mut answer_ns = w.shared.answer_ns.clone();
+    answer_ns.sort_unstable();
     let messages = || (0..s.net.hosts).filter_map(|h| w.node(h)).map(Rank::counters);
     let counters = || (0..s.net.hosts).filter_map(|h| w.node(h)).map(|n| n.endpoint().counters());
     Report {
@@ -212,6 +218,8 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
         hash: w.log.hash(),
         events: w.log.events(),
         finished_ns: w.shared.finished_ns,
+        answer_ns,
+        held_bytes: messages().map(|c| c.unexpected_bytes_peak).max().unwrap_or(0),
         superstep_ends: w.shared.superstep_ends.clone(),
         bytes: arrivals.iter().map(|a| a.2).sum(),
         message_ns,

@@ -3,7 +3,7 @@
 use crate::codes::Code;
 use slotmap::{Key, KeyData, SlotMap, new_key_type};
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 new_key_type! {
@@ -161,6 +161,17 @@ impl Addresses {
         key
     }
 
+    /// One that its method knows by this text, made if the method does not know it under another.
+    pub fn named(&mut self, method: usize, known: Option<AddrKey>, text: &CStr) -> AddrKey {
+        let key = known.unwrap_or_else(|| self.table.insert(Address::of(method)));
+        self.by_text.insert(text.to_owned(), key);
+        if let Some(address) = self.table.get_mut(key) {
+            address.url.get_or_insert_with(|| text.to_owned());
+            address.gone = false;
+        }
+        key
+    }
+
     /// One came by itself.
     pub fn arrived(&mut self, method: usize, from: Option<SocketAddr>) -> AddrKey {
         let seen = from.and_then(|from| CString::new(from.ip().to_string()).ok());
@@ -176,6 +187,11 @@ impl Addresses {
     /// The same.
     pub fn get_mut(&mut self, key: AddrKey) -> Option<&mut Address> {
         self.table.get_mut(key)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (AddrKey, &Address)> {
+        self.table.iter()
     }
 
     /// How many there are.

@@ -96,6 +96,14 @@ codes! {
     ETRYAGAIN = 7 | OTHER;
 }
 
+impl Code {
+    /// Its name, for people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        name_of(self.0).map_or("another error", |name| name.trim_end_matches('\0'))
+    }
+}
+
 /// The code of an errno; none if it has none of its own.
 #[must_use]
 pub fn of_errno(errno: c_int) -> Option<Code> {
@@ -208,6 +216,26 @@ pub mod option {
     pub const METHODS_RADIX: c_int = 17;
     /// The port listened at.
     pub const TCP_GET_PORT: c_int = 18;
+
+    /// Whether the library answers to an option itself, whatever the method (spec/bmi.md 13.2). 4 is the option that asks for method addresses.
+    #[must_use]
+    pub fn is_the_librarys(what: c_int, set: bool) -> bool {
+        if set {
+            matches!(what, DROP_ADDR | INC_ADDR_REF | DEC_ADDR_REF | FORCEFUL_CANCEL_MODE | TCP_CHECK_UNEXPECTED)
+        } else {
+            matches!(
+                what,
+                CHECK_INIT
+                    | CHECK_MAXSIZE
+                    | 4
+                    | DROP_ADDR_QUERY
+                    | GET_UNEXP_SIZE
+                    | METHODS_ORANGEFS
+                    | METHODS_RADIX
+                    | TCP_GET_PORT
+            )
+        }
+    }
 }
 
 #[cfg(test)]

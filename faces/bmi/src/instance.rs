@@ -53,6 +53,10 @@ extern "C" fn in_child() {
 
 /// The place of the library. In a child made by fork that of the parent, which may be locked for ever, is left alone.
 fn global(begins: bool) -> Result<&'static Global, Code> {
+    // (R4: what a module's function was called for holds the lock.)
+    if crate::module::upcall::is_inside() {
+        return Err(Code::EDEADLK);
+    }
     WATCH_FORKS.call_once(|| {
         // SAFETY: the handler only stores to an atomic.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
@@ -256,10 +260,11 @@ impl Instance {
     fn prepare(&self, inside: &mut Inside, most: Duration) -> Option<Duration> {
         let now = Instant::now();
         let mut timeout = most.min(SLEEP_MAX);
-        let fds: Vec<RawFd> = inside.library.methods().iter().map(crate::method::Method::fd).collect();
+        let fds: Vec<RawFd> = inside.library.methods().iter().filter_map(crate::method::Method::fd).collect();
         for fd in fds {
             if self.watch(fd).is_err() {
-                // Out of kernel memory: look again soon.
+                // Out of kernel memory, or no descriptor that can be waited for: look again soon.
+                inside.library.has_no_fd(fd);
                 timeout = timeout.min(HELD_UP);
             }
         }

@@ -4,12 +4,15 @@ use crate::addresses::{AddrKey, TEXT_MAX, Url};
 use crate::codes::{AUTO_REF_COUNT, BIND_SPECIFIC, Code, INIT_SERVER, option};
 use crate::inbox::{Body, Entry};
 use crate::log::tell;
+use crate::memory::Made;
 use crate::method::{KINDS, Kind, Method};
+use crate::module::{Module, Named};
 use crate::ops::{Limit, Op, OpKey};
 use crate::settings::Settings;
 use crate::tables::{Post, Posted, Tables};
-use std::ffi::{CString, c_int};
+use std::ffi::{CString, c_int, c_void};
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::time::Instant;
 use weir_engine::Iov;
 
@@ -56,6 +59,18 @@ pub struct Unexpected {
     pub tag: i32,
 }
 
+/// A word of the method list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word<'a> {
+    /// A method of the library.
+    Ours(Kind),
+    /// One from outside.
+    Outside(Named<'a>),
+}
+
+/// Methods at a time (L4).
+const METHODS_MAX: usize = 32;
+
 /// Everything.
 pub struct Library {
     settings: Settings,
@@ -66,6 +81,29 @@ pub struct Library {
     /// Whether unexpected messages end the sleep of other tests.
     pub check_unexpected: bool,
     forceful: bool,
+}
+
+/// What a method list names, in its order.
+///
+/// # Errors
+/// `BMI_ENOPROTOOPT` for what can name no method, which a line says.
+pub fn wanted(list: &str) -> Result<Vec<Word<'_>>, Code> {
+    words(list)
+        .map(|word| {
+            let outside = || Named::parse(word).filter(|n| Kind::named(n.name).is_none()).map(Word::Outside);
+            Kind::named(word).map(Word::Ours).or_else(outside).ok_or_else(|| {
+                tell(&format!("no method is called '{}'; there are {}", word.escape_debug(), Kind::all()));
+                Code::ENOPROTOOPT
+            })
+        })
+        .collect()
+}
+
+impl Drop for Library {
+    /// What began last ends first (L5).
+    fn drop(&mut self) {
+        while self.methods.pop().is_some() {}
+    }
 }
 
 /// The words of a comma-separated list.
@@ -101,28 +139,37 @@ impl Library {
             check_unexpected: true,
             forceful: false,
         };
-        let wanted: Vec<Kind> = match methods {
-            None => Vec::new(),
-            Some(list) => words(list)
-                .map(|word| {
-                    Kind::named(word).ok_or_else(|| {
-                        tell(&format!("no method is called '{}'; there are {}", word.escape_debug(), Kind::all()));
-                        Code::ENOPROTOOPT
-                    })
-                })
-                .collect::<Result<_, _>>()?,
-        };
+        let wanted = methods.map(wanted).transpose()?.unwrap_or_default();
         if methods.is_some() && wanted.is_empty() {
             return Err(Code::EINVAL);
         }
-        for kind in wanted {
-            if library.methods.iter().any(|m| m.kind() == kind) {
-                continue;
+        for word in wanted {
+            if library.methods.len() == METHODS_MAX {
+                tell(&format!("more than {METHODS_MAX} methods"));
+                return Err(Code::EINVAL);
             }
-            let at = listen.map(|list| library.listening(kind, list)).transpose()?;
-            library.activate(kind, at.as_deref())?;
+            match word {
+                Word::Ours(kind) if library.methods.iter().any(|m| m.kind() == Some(kind)) => {}
+                Word::Ours(kind) => {
+                    let at = listen.map(|list| library.listening(kind, list)).transpose()?;
+                    library.activate(kind, at.as_deref())?;
+                }
+                Word::Outside(named) => library.load(&named, listen)?,
+            }
         }
         Ok(library)
+    }
+
+    /// A method from outside.
+    fn load(&mut self, named: &Named<'_>, listen: Option<&str>) -> Result<(), Code> {
+        if self.methods.iter().filter_map(Method::module).any(|m| m.name() == named.name) {
+            return Ok(());
+        }
+        let (number, flags) = (self.methods.len(), self.flags);
+        let others = self.methods.iter().filter_map(Method::module);
+        let module = Module::open(named, &self.settings, number, listen, flags, others)?;
+        self.methods.extend(module.map(|module| Method::Module(Box::new(module))));
+        Ok(())
     }
 
     /// Where a method is to listen.
@@ -154,8 +201,24 @@ impl Library {
         &self.methods
     }
 
+    /// The names of all that a program may use here, without `bmi_`: the library's, then those from outside (L7).
+    #[must_use]
+    pub fn method_names(&self) -> Vec<String> {
+        let outside = self.methods.iter().filter_map(Method::module);
+        KINDS
+            .iter()
+            .map(|kind| kind.scheme().to_owned())
+            .chain(outside.map(|m| m.name().trim_start_matches("bmi_").to_owned()))
+            .collect()
+    }
+
     /// Ends: lets what was sent arrive.
     pub fn end(&mut self) {
+        for (base, made) in self.t.lent.take_all_made() {
+            if let Some(module) = self.methods[made.method].module_mut() {
+                module.free(base, made.size, made.direction);
+            }
+        }
         self.methods.iter_mut().for_each(Method::close);
     }
 
@@ -165,7 +228,7 @@ impl Library {
     ///
     /// # Errors
     /// Its code.
-    pub fn lookup<'a>(&self, text: &'a str) -> Result<Lookup<'a>, Code> {
+    pub fn lookup<'a>(&mut self, text: &'a str) -> Result<Lookup<'a>, Code> {
         if text.len() >= TEXT_MAX {
             return Err(Code::ENAMETOOLONG);
         }
@@ -174,12 +237,22 @@ impl Library {
             return Ok(Lookup::Known(known));
         }
         let urls: Vec<_> = words(text).map(Url::parse).collect();
-        let active = self.methods.iter().map(Method::kind);
+        let of = |kind: Kind| urls.iter().flatten().find(|url| url.scheme == kind.scheme()).cloned();
+        for method in &mut self.methods {
+            if let Some(module) = method.module_mut() {
+                if let Some(found) = words(text).find_map(|word| module.lookup(&mut self.t, word, &whole)) {
+                    return Ok(Lookup::Known(found));
+                }
+            } else if let Some(kind) = method.kind()
+                && let Some(url) = of(kind)
+            {
+                return Ok(Lookup::Unresolved(kind, url));
+            }
+        }
         // A server has what it was started with; a client brings up what an address needs.
-        let others = KINDS.into_iter().filter(|_| self.flags & INIT_SERVER == 0);
-        for kind in active.chain(others) {
-            if let Some(url) = urls.iter().flatten().find(|url| url.scheme == kind.scheme()) {
-                return Ok(Lookup::Unresolved(kind, url.clone()));
+        for kind in KINDS.into_iter().filter(|_| self.flags & INIT_SERVER == 0) {
+            if let Some(url) = of(kind) {
+                return Ok(Lookup::Unresolved(kind, url));
             }
         }
         // What is said of the first that has a scheme of ours; else there is none.
@@ -198,7 +271,7 @@ impl Library {
         if let Some(known) = self.t.addrs.by_text(&whole) {
             return Ok(known);
         }
-        let number = match self.methods.iter().position(|m| m.kind() == kind) {
+        let number = match self.methods.iter().position(|m| m.kind() == Some(kind)) {
             Some(number) => number,
             None => self.activate(kind, None)?,
         };
@@ -213,8 +286,11 @@ impl Library {
     ///
     /// # Errors
     /// Its code.
-    pub fn is_within(&self, addr: AddrKey, range: &str, bits: c_int) -> Result<bool, Code> {
+    pub fn is_within(&mut self, addr: AddrKey, range: &str, bits: c_int) -> Result<bool, Code> {
         let method = self.method_of(addr, Code::EPROTO)?;
+        if let Some(module) = self.methods[method].module_mut() {
+            return module.is_within(&mut self.t, addr, range, bits);
+        }
         let (scheme, rest) = range.trim().split_once("://").ok_or(Code::EINVAL)?;
         let host = rest.split('/').next().unwrap_or(rest);
         // A port may stand behind it.
@@ -224,10 +300,10 @@ impl Library {
         };
         let to = host.parse().map_err(|_| Code::EINVAL)?;
         let bits = u32::try_from(bits).ok().filter(|b| *b <= 128).ok_or(Code::EINVAL)?;
-        if !self.methods.iter().any(|m| m.kind().scheme() == scheme) {
+        if !self.methods.iter().any(|m| m.scheme() == scheme) {
             return Err(Code::EPROTO);
         }
-        if self.methods[method].kind().scheme() != scheme {
+        if self.methods[method].scheme() != scheme {
             return Ok(false);
         }
         let here = self.methods[method].peer_address(&self.t, addr);
@@ -307,7 +383,7 @@ impl Library {
                 Ok(())
             }
             option::TCP_CLOSE_SOCKET => {
-                if self.methods[method].kind() == Kind::Tcp {
+                if self.methods[method].kind() == Some(Kind::Tcp) {
                     self.drop_address(addr);
                     self.sweep();
                 }
@@ -342,6 +418,67 @@ impl Library {
             _ => return Err(Code::ENOSYS),
         };
         Ok(most.min(c_int::MAX as u64) as c_int)
+    }
+
+    /// An option that is none of the library's, of a module. None: it is not a module's affair (13.2).
+    ///
+    /// # Errors
+    /// Its code.
+    ///
+    /// # Safety
+    /// `parameter` is what the option wants.
+    pub unsafe fn option_of_module(
+        &mut self,
+        addr: Option<AddrKey>,
+        set: bool,
+        what: c_int,
+        parameter: *mut c_void,
+    ) -> Option<Result<c_int, Code>> {
+        if option::is_the_librarys(what, set) {
+            return None;
+        }
+        let Some(key) = addr else {
+            if set {
+                for module in self.methods.iter_mut().filter_map(Method::module_mut) {
+                    // SAFETY: passed on from the caller. (What one does not know another may.)
+                    let _ = unsafe { module.option(&mut self.t, None, true, what, parameter) };
+                }
+            }
+            return None;
+        };
+        let method = self.method_of(key, Code::EINVAL).ok()?;
+        let module = self.methods[method].module_mut()?;
+        // SAFETY: passed on from the caller.
+        Some(unsafe { module.option(&mut self.t, addr, set, what, parameter) })
+    }
+
+    // Memory.
+
+    /// Memory for a program; null when there is none.
+    ///
+    /// # Errors
+    /// `BMI_EINVAL` for an address that is none.
+    pub fn allocate(&mut self, addr: Option<AddrKey>, size: i64, direction: c_int) -> Result<*mut u8, Code> {
+        let len = usize::try_from(size).map_err(|_| Code::EINVAL)?;
+        let method = addr.map(|addr| self.method_of(addr, Code::EINVAL)).transpose()?;
+        if let Some(method) = method
+            && let Some(module) = self.methods[method].module_mut()
+        {
+            let base = module.allocate(&mut self.t, size, direction);
+            if !base.is_null() && self.t.lent.lend_made(base, Made { method, size, direction }) {
+                return Ok(base);
+            }
+        }
+        Ok(self.t.lent.allocate(len))
+    }
+
+    /// Takes memory or the buffer of an unexpected message back; false: it is none.
+    pub fn give_back(&mut self, base: *mut u8) -> bool {
+        let Some(made) = self.t.lent.take_made(base) else { return self.t.lent.give_back(base) };
+        if let Some(module) = self.methods[made.method].module_mut() {
+            module.free(base, made.size, made.direction);
+        }
+        true
     }
 
     // Posts.
@@ -495,6 +632,12 @@ impl Library {
     /// Somebody is about to sleep on the methods' descriptors. False: do not.
     pub fn arm(&mut self) -> bool {
         self.methods.iter_mut().all(Method::arm)
+    }
+
+    /// This descriptor of a module cannot be waited for.
+    pub fn has_no_fd(&mut self, fd: RawFd) {
+        let modules = self.methods.iter_mut().filter_map(Method::module_mut);
+        modules.filter(|m| m.fd() == Some(fd)).for_each(Module::has_no_fd);
     }
 
     /// A post waits for room, which nobody tells of.

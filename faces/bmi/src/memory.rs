@@ -1,7 +1,7 @@
 //! Memory that is handed to programs: `BMI_memalloc`, and the buffers of unexpected messages (spec/bmi.md M7, M8).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Pages: whoever maps or reads the memory from elsewhere does so by pages.
 const ALIGN: usize = 4096;
@@ -69,10 +69,22 @@ impl Drop for Block {
     }
 }
 
+/// Memory that a method made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Which method.
+    pub method: usize,
+    /// As asked for.
+    pub size: i64,
+    /// To send or to receive.
+    pub direction: i32,
+}
+
 /// What is handed out and not given back, by address.
 #[derive(Debug, Default)]
 pub struct Lent {
     blocks: HashMap<usize, Block>,
+    made: BTreeMap<usize, Made>,
 }
 
 impl Lent {
@@ -88,6 +100,31 @@ impl Lent {
         base
     }
 
+    /// Hands out what a method made; false if that is handed out already.
+    pub fn lend_made(&mut self, base: *mut u8, made: Made) -> bool {
+        let at = base as usize;
+        !self.blocks.contains_key(&at) && *self.made.entry(at).or_insert(made) == made
+    }
+
+    /// Takes back what a method made.
+    pub fn take_made(&mut self, base: *mut u8) -> Option<Made> {
+        self.made.remove(&(base as usize))
+    }
+
+    /// All that methods made and nobody gave back.
+    pub fn take_all_made(&mut self) -> impl Iterator<Item = (*mut u8, Made)> {
+        std::mem::take(&mut self.made).into_iter().map(|(base, made)| (base as *mut u8, made))
+    }
+
+    /// Whether all of these bytes are of one piece that this method made.
+    #[must_use]
+    pub fn is_of(&self, method: usize, base: *mut u8, len: usize) -> bool {
+        let at = base as usize;
+        let Some((&begin, made)) = self.made.range(..=at).next_back() else { return false };
+        made.method == method
+            && (at - begin).checked_add(len).is_some_and(|end| end as u64 <= made.size.cast_unsigned())
+    }
+
     /// Takes one back; false when it was never handed out, or is back already.
     pub fn give_back(&mut self, base: *mut u8) -> bool {
         self.blocks.remove(&(base as usize)).is_some()
@@ -97,6 +134,19 @@ impl Lent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// U3.
+    #[test]
+    fn memory_that_a_method_made_is_known_by_all_of_its_bytes() {
+        let mut lent = Lent::default();
+        let at = |n: usize| n as *mut u8;
+        let made = Made { method: 2, size: 100, direction: 1 };
+        assert!(lent.lend_made(at(1000), made) && !lent.lend_made(at(1000), Made { size: 7, ..made }));
+        assert!(lent.is_of(2, at(1000), 100) && lent.is_of(2, at(1099), 1) && lent.is_of(2, at(1100), 0));
+        assert!(!lent.is_of(2, at(1000), 101) && !lent.is_of(2, at(999), 1) && !lent.is_of(1, at(1000), 1));
+        assert!(!lent.is_of(2, at(1050), usize::MAX));
+        assert_eq!((lent.take_made(at(1000)), lent.take_made(at(1000))), (Some(made), None));
+    }
 
     #[test]
     fn memory_is_zeroed_aligned_and_given_back_once() {

@@ -3,6 +3,7 @@
 use crate::addresses::AddrKey;
 use crate::codes::Code;
 use crate::inbox::Entry;
+use crate::module::Module;
 use crate::ops::OpKey;
 use crate::settings::Settings;
 use crate::tables::{Post, Posted, Tables};
@@ -53,6 +54,8 @@ pub enum Method {
     Weir(Box<Weir>),
     /// `bmi_tcp`.
     Tcp(Box<Tcp>),
+    /// One from outside.
+    Module(Box<Module>),
 }
 
 /// Calls the method of the same name on whichever it is.
@@ -61,6 +64,7 @@ macro_rules! either {
         match $self {
             Method::Weir($method) => $call,
             Method::Tcp($method) => $call,
+            Method::Module($method) => $call,
         }
     };
 }
@@ -82,12 +86,40 @@ impl Method {
         })
     }
 
-    /// Which it is.
+    /// Which of the library's it is; none of them if it is from outside.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> Option<Kind> {
         match self {
-            Method::Weir(_) => Kind::Weir,
-            Method::Tcp(_) => Kind::Tcp,
+            Method::Weir(_) => Some(Kind::Weir),
+            Method::Tcp(_) => Some(Kind::Tcp),
+            Method::Module(_) => None,
+        }
+    }
+
+    /// Its name without `bmi_`, which is the scheme of URLs of the library's methods.
+    #[must_use]
+    pub fn scheme(&self) -> &str {
+        match self {
+            Method::Weir(_) => Kind::Weir.scheme(),
+            Method::Tcp(_) => Kind::Tcp.scheme(),
+            Method::Module(m) => m.name().trim_start_matches("bmi_"),
+        }
+    }
+
+    /// It, if it is from outside.
+    #[must_use]
+    pub fn module(&self) -> Option<&Module> {
+        match self {
+            Method::Module(m) => Some(m),
+            Method::Weir(_) | Method::Tcp(_) => None,
+        }
+    }
+
+    /// The same, to be called.
+    pub fn module_mut(&mut self) -> Option<&mut Module> {
+        match self {
+            Method::Module(m) => Some(m),
+            Method::Weir(_) | Method::Tcp(_) => None,
         }
     }
 
@@ -97,6 +129,7 @@ impl Method {
         match self {
             Method::Weir(_) => weir::SIZE_MAX,
             Method::Tcp(_) => tcp::codec::SIZE_MAX,
+            Method::Module(m) => m.size_max(),
         }
     }
 
@@ -106,6 +139,7 @@ impl Method {
         match self {
             Method::Weir(_) => weir::UNEXPECTED_MAX,
             Method::Tcp(_) => tcp::codec::EAGER_MAX,
+            Method::Module(m) => m.unexpected_max(),
         }
     }
 
@@ -128,6 +162,7 @@ impl Method {
         match self {
             Method::Weir(m) => m.cancel(t, key),
             Method::Tcp(m) => m.cancel(t, key, forceful),
+            Method::Module(m) => m.cancel(t, key),
         }
     }
 
@@ -163,6 +198,7 @@ impl Method {
                 m.forget(addr);
             }
             Method::Tcp(m) => m.forget(addr, &entries),
+            Method::Module(m) => m.forget(addr),
         }
     }
 
@@ -171,7 +207,7 @@ impl Method {
     pub fn peer_address(&self, t: &Tables, addr: AddrKey) -> Option<IpAddr> {
         match self {
             Method::Weir(m) => m.peer_address(addr),
-            Method::Tcp(_) => None,
+            Method::Tcp(_) | Method::Module(_) => None,
         }
         .or_else(|| t.addrs.get(addr)?.places.first().map(SocketAddr::ip))
     }
@@ -188,43 +224,68 @@ impl Method {
     /// # Errors
     /// Its code.
     pub fn ping(&mut self, t: &Tables, addr: AddrKey) -> Result<u64, Code> {
-        either!(self, m => m.ping(t, addr))
+        match self {
+            Method::Weir(m) => m.ping(t, addr),
+            Method::Tcp(m) => m.ping(t, addr),
+            Method::Module(_) => Err(Code::EOPNOTSUPP),
+        }
     }
 
     /// What was found, if it is known.
     pub fn pinged(&mut self, t: &mut Tables, ticket: u64) -> Option<Result<(), Code>> {
-        either!(self, m => m.pinged(t, ticket))
+        match self {
+            Method::Weir(m) => m.pinged(t, ticket),
+            Method::Tcp(m) => m.pinged(t, ticket),
+            Method::Module(_) => None,
+        }
     }
 
     /// Nobody waits for it any more.
     pub fn no_ping(&mut self, ticket: u64) {
-        either!(self, m => m.no_ping(ticket));
+        match self {
+            Method::Weir(m) => m.no_ping(ticket),
+            Method::Tcp(m) => m.no_ping(ticket),
+            Method::Module(_) => {}
+        }
     }
 
-    /// Readable when there is something, once armed.
+    /// Readable when there is something, once armed. A module may have none.
     #[must_use]
-    pub fn fd(&self) -> RawFd {
-        either!(self, m => m.fd())
+    pub fn fd(&self) -> Option<RawFd> {
+        match self {
+            Method::Weir(m) => Some(m.fd()),
+            Method::Tcp(m) => Some(m.fd()),
+            Method::Module(m) => m.fd(),
+        }
     }
 
     /// False: do not sleep.
     pub fn arm(&mut self) -> bool {
-        either!(self, m => m.arm())
+        match self {
+            Method::Weir(m) => m.arm(),
+            Method::Tcp(m) => m.arm(),
+            // Its descriptor is readable as long as there is something.
+            Method::Module(_) => true,
+        }
     }
 
     /// Unposted payload that is held, bytes.
     #[must_use]
     pub fn buffered(&self) -> u64 {
         match self {
-            Method::Weir(_) => 0,
+            Method::Weir(_) | Method::Module(_) => 0,
             Method::Tcp(m) => m.buffered(),
         }
     }
 
-    /// A post waits for room, which nobody tells of: look again soon.
+    /// Something may happen of which nobody tells, as room for a post that waits: look again soon.
     #[must_use]
     pub fn is_held_up(&self) -> bool {
-        matches!(self, Method::Weir(m) if m.is_held_up())
+        match self {
+            Method::Weir(m) => m.is_held_up(),
+            Method::Tcp(_) => false,
+            Method::Module(m) => m.fd().is_none(),
+        }
     }
 
     /// When to look although nothing wakes a sleeper; `waits`: operations are under way.
@@ -233,6 +294,7 @@ impl Method {
         match self {
             Method::Weir(m) => m.next_timeout(waits),
             Method::Tcp(m) => m.next_timeout(),
+            Method::Module(m) => m.next_timeout(),
         }
     }
 

@@ -26,6 +26,8 @@ pub struct Settings {
     pub stall: Duration,
     /// The wire of `bmi_tcp`.
     pub wire: Wire,
+    /// Folders of modules, separated by `:`.
+    pub modules: String,
     /// Without a key.
     pub open: bool,
     /// The engine's.
@@ -75,6 +77,7 @@ impl Settings {
             header: millis("WEIR_BMI_HEADER_MS", 10_000)?,
             stall: millis("WEIR_BMI_STALL_MS", 30_000)?,
             wire: [Wire::OrangeFs, Wire::Radix][word("WEIR_BMI_TCP_WIRE", &["orangefs", "radix"])?],
+            modules: get("WEIR_BMI_MODULES").unwrap_or_default(),
             open: word("WEIR_BMI_OPEN", &["0", "1"])? == 1,
             engine: EngineConfig {
                 strangers_max: Some(peers_max),

@@ -248,6 +248,8 @@ mod tests {
             tree::BMI[0].1,
             tree::BMI[1].1,
             tree::BMI[2].1,
+            tree::BMI_MODULES[0],
+            tree::BMI_MODULES[1],
             "third-party-licences.txt",
         ] {
             assert!(list.contains(file), "{file} is missing in\n{list}");

@@ -24,6 +24,8 @@ pub const BMI: [(&str, &str); 3] = [
     ("include/bmi.h", "include/bmi.h"),
     ("packaging/weir-bmi.pc", "lib/pkgconfig/weir-bmi.pc"),
 ];
+/// For BMI methods from outside.
+pub const BMI_MODULES: [&str; 2] = ["include/bmi-method.h", "include/bmi-support.h"];
 /// BSPlib: where linkers look, ...
 pub const BSP: &str = "lib/libweir-bsp.so";
 /// ... and where compilers and pkg-config do.
@@ -41,8 +43,10 @@ pub const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/weir.fish"),
 ];
 /// Files that are as they are in the project.
-const AS_THEY_ARE: [(&str, &str); 10] = [
+const AS_THEY_ARE: [(&str, &str); 12] = [
     ("include/bsp.h", BSP_HEADER),
+    ("include/bmi-method.h", BMI_MODULES[0]),
+    ("include/bmi-support.h", BMI_MODULES[1]),
     ("include/bsp.f90", "share/weir/bsp.f90"),
     ("tools/wireshark/weir.lua", DISSECTOR),
     ("packaging/modulefiles/weir.lua", "share/weir/modulefiles/weir.lua"),

@@ -16,7 +16,7 @@ use weir_sim::spec::{MS, SEC, US};
 use weir_sim::table::{self, Point};
 use weir_sim::work::Workload;
 use weir_sim::work::supersteps::{Bsp, Relation, Uses};
-use weir_sim::{ablation, planted, shrink, step_table, table::Wire};
+use weir_sim::{ablation, planted, service_table, shrink, step_table, table::Wire};
 
 /// Counts the bytes that the memory table reports.
 #[global_allocator]
@@ -26,7 +26,7 @@ static MEMORY: PeakAlloc = PeakAlloc;
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Examples:\n  weir-sim swarm --seeds 0..1000\n  weir-sim run --seed 42 --trace\n  weir-sim shrink --seed 42 --profile crash\n  weir-sim planted\n  weir-sim table incast\n  weir-sim ablation parity\n  weir-sim incast --senders 1000\n  weir-sim memory --peers 1000"
+    after_help = "Examples:\n  weir-sim swarm --seeds 0..1000\n  weir-sim run --seed 42 --trace\n  weir-sim shrink --seed 42 --profile crash\n  weir-sim planted\n  weir-sim table incast\n  weir-sim ablation parity\n  weir-sim incast --senders 1000\n  weir-sim service --clients 1000 --all-faults\n  weir-sim memory --peers 1000"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -77,7 +77,7 @@ enum Command {
     /// Goodput and message times over loss x delay x queue x fan-in.
     Table {
         /// Which table.
-        #[arg(value_parser = ["all", "incast", "fan-in", "pingpong", "stream", "jitter", "exchange", "supersteps"], default_value = "all")]
+        #[arg(value_parser = ["all", "incast", "fan-in", "pingpong", "stream", "jitter", "exchange", "supersteps", "service"], default_value = "all")]
         what: String,
         /// NewReno instead of the default controller.
         #[arg(long)]
@@ -132,12 +132,39 @@ enum Command {
     },
     /// Supersteps: a reduction that tells the counts, then an h-relation; how long each took, how much that varies, and how it compares with h g + l.
     Supersteps(Supersteps),
+    /// A server and many clients, each of which asks and waits (spec/bmi.md); with everything that can go wrong, or without.
+    Service(Service),
     /// Memory of an endpoint with many idle peers.
     Memory {
         /// Number of peers.
         #[arg(long, default_value_t = 1000)]
         peers: u32,
     },
+}
+
+#[derive(Args)]
+struct Service {
+    /// Clients.
+    #[arg(long, default_value_t = 1000)]
+    clients: u32,
+    /// Bytes of an answer.
+    #[arg(long, default_value_t = 10_000)]
+    len: u64,
+    /// Requests of each client.
+    #[arg(long, default_value_t = 4)]
+    requests: u32,
+    /// Queue of each switch port, packets.
+    #[arg(long, default_value_t = 64)]
+    queue: u32,
+    /// Packets lost by chance, parts per million.
+    #[arg(long, default_value_t = 0)]
+    loss_ppm: u32,
+    /// Bad links, clients that die, come again, are cut off, stop and leave, a server that is cut off and stops: in place of the above.
+    #[arg(long)]
+    all_faults: bool,
+    /// The seed of all chance.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 #[derive(Args)]
@@ -292,6 +319,7 @@ fn main() -> ExitCode {
             Ok(reports.iter().all(|r| r.violation.is_none()))
         }
         Command::Supersteps(s) => supersteps(&s),
+        Command::Service(s) => service(&s),
         Command::Ablation { names, seeds, json } => ablations(&names, &seeds, json),
         Command::Memory { peers } => memory(peers),
     };
@@ -617,10 +645,33 @@ fn tables(what: &str, e: &EndpointSpec, seed: u64) {
         let measured: Vec<_> = points.par_iter().map(step_table::measure).collect();
         say!("{}", step_table::table(&points, &measured).trim_end());
     }
+    if what == "all" || what == "service" {
+        let mut points = service_table::points(&[64, 256, 1000], &[32, 64, 256], &[0, 10_000], 10_000, 4);
+        points.iter_mut().for_each(|p| p.scenario.seed = seed);
+        let measured: Vec<_> = points.par_iter().map(service_table::measure).collect();
+        say!("{}", service_table::table(&points, &measured).trim_end());
+    }
     if what == "all" || what == "jitter" {
         let jitters = [0, 200 * US, MS, 2 * MS, 5 * MS];
         show(table::jitter_points(e, &[10 * US, MS, 5 * MS], &jitters, &[0, 10_000], 64 << 20));
     }
+}
+
+fn service(s: &Service) -> Result<bool, String> {
+    if s.clients == 0 || s.clients > 60_000 {
+        return Err("--clients must be from 1 to 60000".into());
+    }
+    let mut p = if s.all_faults {
+        service_table::all_faults(s.clients, s.seed)
+    } else {
+        let wire = Wire { queue_packets: s.queue, loss_ppm: s.loss_ppm, ..Wire::GIGABIT };
+        service_table::clients(s.clients, wire, (s.len, s.len), s.requests)
+    };
+    p.scenario.seed = s.seed;
+    let report = service_table::measure(&p);
+    say!("{}", service_table::table(&[p], std::slice::from_ref(&report)).trim_end());
+    report.story.iter().for_each(|line| say!("    {line}"));
+    Ok(report.violation.is_none())
 }
 
 fn supersteps(s: &Supersteps) -> Result<bool, String> {

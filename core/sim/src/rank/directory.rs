@@ -80,6 +80,8 @@ pub struct Shared {
     pub restarting: BTreeSet<HostId>,
     /// When the first and the last process had got all of each superstep.
     pub superstep_ends: Vec<(Ns, Ns)>,
+    /// From each request to its answer.
+    pub answer_ns: Vec<Ns>,
     /// When the last program became done.
     pub finished_ns: Ns,
     /// The run is being wound up.
@@ -115,6 +117,7 @@ impl Shared {
             job_key: [0x5a; 32],
             directory: Directory::default(),
             checks,
+            answer_ns: Vec::new(),
             unfinished: BTreeSet::new(),
             restarting: BTreeSet::new(),
             superstep_ends: Vec::new(),

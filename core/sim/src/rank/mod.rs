@@ -225,6 +225,10 @@ impl Io<'_, '_> {
         let (first, last) = ends[step as usize];
         ends[step as usize] = (first.min(now), last.max(now));
     }
+    /// What was asked for then is answered.
+    pub fn answered(&mut self, asked_ns: Ns) {
+        self.host.shared.answer_ns.push(self.host.now - asked_ns);
+    }
     /// Withdraws a receive; false if it has taken a message already.
     pub fn cancel(&mut self, receive: RecvId) -> bool {
         self.rank.cancel(self.host, receive)

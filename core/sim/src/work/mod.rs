@@ -2,6 +2,7 @@
 
 pub mod farm;
 pub mod script;
+pub mod service;
 pub mod supersteps;
 pub mod traffic;
 
@@ -78,6 +79,8 @@ pub enum Workload {
     Bsp(supersteps::Bsp),
     /// Host 0 farms tasks out.
     Farm(farm::Farm),
+    /// Clients ask host 0.
+    Service(service::Service),
     /// Random messages, receives and times.
     Traffic(traffic::Traffic),
 }
@@ -107,6 +110,8 @@ impl Workload {
             Workload::Farm(f) if me == 0 => Box::new(farm::Manager::new(*f, hosts - 1)),
             Workload::Farm(f) => Box::new(farm::Worker::new(*f)),
             Workload::Bsp(b) => Box::new(supersteps::Process::new(*b, me, hosts, seed)),
+            Workload::Service(s) if me == 0 => Box::new(service::Server::new(*s, seed)),
+            Workload::Service(s) => Box::new(service::Client::new(*s, program, seed)),
             _ => Box::new(Script::new(self.steps(program, hosts, seed))),
         }
     }
@@ -125,7 +130,7 @@ impl Workload {
                 })
             }
             Workload::Traffic(ref t) => t.steps(program),
-            Workload::Farm(_) | Workload::Bsp(_) => Vec::new(),
+            Workload::Farm(_) | Workload::Bsp(_) | Workload::Service(_) => Vec::new(),
         }
     }
 
@@ -144,6 +149,7 @@ impl Workload {
             Workload::Superstep { steps, len, .. } => (h * h * len.1 * u64::from(*steps), h * h * u64::from(*steps)),
             Workload::Farm(f) => (f.tasks * (f.task_bytes + f.result_bytes), 2 * f.tasks),
             Workload::Bsp(b) => b.volume(hosts),
+            Workload::Service(s) => s.volume(hosts),
             Workload::Traffic(t) => {
                 let (messages, remote) = (t.messages.iter().map(|m| m.len), t.remote.iter().map(|r| r.op.len));
                 (messages.chain(remote).sum(), (t.messages.len() + t.remote.len()) as u64)
@@ -161,6 +167,7 @@ impl Workload {
             Workload::Flows(ref f) => f.iter().map(|f| u64::from(f.count)).max().unwrap_or(0),
             Workload::Farm(f) => 2 * f.tasks,
             Workload::Bsp(b) => 20 * u64::from(b.steps),
+            Workload::Service(s) => 2 * u64::from(s.requests),
             Workload::Traffic(ref t) => (t.messages.len() as u64).min(50),
         }
     }
@@ -173,6 +180,7 @@ impl Workload {
             Workload::Superstep { steps, compute_ns, .. } => u64::from(*steps) * compute_ns,
             Workload::Farm(f) => f.tasks * f.compute_ns,
             Workload::Bsp(b) => u64::from(b.steps) * b.compute_ns,
+            Workload::Service(s) => s.serve_ns.max(s.spread_ns),
             Workload::Flows(f) => f.iter().map(|f| f.start_ns).max().unwrap_or(0),
             _ => 0,
         }

@@ -156,12 +156,10 @@ pub unsafe extern "C" fn BMI_query_addr_range(addr: i64, id_string: *const c_cha
 pub extern "C" fn BMI_memalloc(addr: i64, size: i64, send_recv: c_int) -> *mut c_void {
     guard(std::ptr::null_mut(), || {
         let memory = within(|library| {
-            let size = usize::try_from(size).map_err(|_| Code::EINVAL)?;
-            let known = address(addr).is_none_or(|addr| library.t.addrs.get(addr).is_some());
-            if !known || !matches!(send_recv, 1 | 2) {
+            if !matches!(send_recv, 1 | 2) {
                 return Err(Code::EINVAL);
             }
-            Ok(library.t.lent.allocate(size))
+            library.allocate(address(addr), size, send_recv)
         });
         memory.unwrap_or(std::ptr::null_mut()).cast()
     })
@@ -181,7 +179,7 @@ pub extern "C" fn BMI_unexpected_free(_addr: i64, buffer: *mut c_void) -> c_int 
 
 /// Whose memory it was does not matter: an address may be gone before what it sent is freed.
 fn free(buffer: *mut c_void) -> c_int {
-    int(|| within(|library| if library.t.lent.give_back(buffer.cast()) { Ok(0) } else { Err(Code::EINVAL) }))
+    int(|| within(|library| if library.give_back(buffer.cast()) { Ok(0) } else { Err(Code::EINVAL) }))
 }
 
 /// `BMI_set_info`.
@@ -198,7 +196,16 @@ pub unsafe extern "C" fn BMI_set_info(addr: i64, what: c_int, inout_parameter: *
         // SAFETY: these options take an int (caller).
         let value =
             (is_number && !inout_parameter.is_null()).then(|| unsafe { inout_parameter.cast::<c_int>().read() });
-        within(|library| library.set(address(addr), what, value).map(|()| 0))
+        within(|library| {
+            let addr = address(addr);
+            // SAFETY: passed on from the caller.
+            match unsafe { library.option_of_module(addr, true, what, inout_parameter) } {
+                // Another option than it knows is none (1.1).
+                Some(Err(Code::ENOSYS)) => Ok(0),
+                Some(result) => result,
+                None => library.set(addr, what, value).map(|()| 0),
+            }
+        })
     })
 }
 
@@ -217,7 +224,9 @@ pub unsafe extern "C" fn BMI_get_info(addr: i64, what: c_int, inout_parameter: *
                 return Err(Code::EINVAL);
             }
             // The program frees it with free().
-            let names: String = KINDS.iter().map(|kind| format!("{},", kind.scheme())).collect();
+            let all = within(|library| Ok(library.method_names()))
+                .unwrap_or_else(|_| KINDS.iter().map(|kind| kind.scheme().to_owned()).collect());
+            let names: String = all.iter().map(|name| format!("{name},")).collect();
             let names = std::ffi::CString::new(names).map_err(|_| Code::EIO)?;
             // SAFETY: a C string.
             let copy = unsafe { libc::strdup(names.as_ptr()) };
@@ -226,9 +235,15 @@ pub unsafe extern "C" fn BMI_get_info(addr: i64, what: c_int, inout_parameter: *
             }
             // SAFETY: a place for a pointer (caller), and not null.
             unsafe { put(inout_parameter.cast::<*mut c_char>(), copy) };
-            Ok(KINDS.len() as c_int)
+            Ok(all.len() as c_int)
         }
         _ => {
+            // SAFETY: passed on from the caller.
+            let of_module =
+                within(|library| Ok(unsafe { library.option_of_module(address(addr), false, what, inout_parameter) }))?;
+            if let Some(result) = of_module {
+                return result;
+            }
             let value = within(|library| library.get(address(addr), what))?;
             if inout_parameter.is_null() {
                 return Err(Code::EINVAL);

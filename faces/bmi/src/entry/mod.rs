@@ -1,10 +1,12 @@
 //! The functions of C: arguments are checked here, panics end here (spec/bmi.md 2).
 
+mod callbacks;
 mod control;
 mod extra;
 mod post;
 mod test;
 
+pub use callbacks::*;
 pub use control::*;
 pub use extra::*;
 pub use post::*;
@@ -17,7 +19,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs a function; a panic, which is a defect, becomes a value instead of unwinding into C.
-fn guard<T>(on_panic: T, body: impl FnOnce() -> T) -> T {
+pub(crate) fn guard<T>(on_panic: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         // Nothing may come of telling that is worse than silence.
         let _ = catch_unwind(AssertUnwindSafe(|| {

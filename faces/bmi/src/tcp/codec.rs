@@ -265,6 +265,43 @@ mod tests {
         );
     }
 
+    /// What clients of the originals sent to a listener that only wrote it down (25 November 2026: `waltligon/orangefs` 4a684c81c, `radix-io/bmi` dff759c): tag, size, class if unexpected, header.
+    const CAPTURED: [(Wire, i32, u64, Option<u8>, &str); 17] = [
+        (Wire::OrangeFs, 5, 0, Some(0), "bfca00000200000005000000000000000000000000000000"),
+        (Wire::OrangeFs, -1, 1, Some(0), "bfca000002000000ffffffffffffffff0100000000000000"),
+        (Wire::OrangeFs, i32::MAX, 8192, Some(0), "bfca000002000000ffffff7f000000000020000000000000"),
+        (Wire::OrangeFs, -2, 0, None, "bfca000004000000feffffffffffffff0000000000000000"),
+        (Wire::OrangeFs, 1, 291, None, "bfca00000400000001000000000000002301000000000000"),
+        (Wire::OrangeFs, i32::MIN, 16384, None, "bfca00000400000000000080ffffffff0040000000000000"),
+        (Wire::OrangeFs, 3, 16385, None, "bfca00000800000003000000000000000140000000000000"),
+        (Wire::OrangeFs, 4, 40000, None, "bfca0000080000000400000000000000409c000000000000"),
+        (Wire::Radix, 5, 0, Some(0), "c8ca0000020000000500000000000000000000000000000000"),
+        (Wire::Radix, -1, 1, Some(0), "c8ca000002000000ffffffff00000000010000000000000000"),
+        (Wire::Radix, i32::MAX, 8192, Some(0), "c8ca000002000000ffffff7f00000000002000000000000000"),
+        (Wire::Radix, 7, 3, Some(9), "c8ca0000020000000700000000000000030000000000000009"),
+        (Wire::Radix, -2, 0, None, "c8ca000004000000feffffff00000000000000000000000000"),
+        (Wire::Radix, 1, 291, None, "c8ca0000040000000100000000000000230100000000000000"),
+        (Wire::Radix, i32::MIN, 16384, None, "c8ca0000040000000000008000000000004000000000000000"),
+        (Wire::Radix, 3, 16385, None, "c8ca0000080000000300000000000000014000000000000000"),
+        (Wire::Radix, 4, 40000, None, "c8ca0000080000000400000000000000409c00000000000000"),
+    ];
+
+    /// H5: differential, against both originals.
+    #[test]
+    fn headers_captured_of_the_originals_are_read_and_written_byte_for_byte() {
+        for (wire, tag, size, unexpected, hex) in CAPTURED {
+            let bytes: Vec<u8> = (0..hex.len() / 2)
+                .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hexadecimal"))
+                .collect();
+            assert_eq!(bytes.len(), wire.header_len());
+            let header = Header::of(tag, size, unexpected);
+            assert_eq!(header.encode(wire)[..bytes.len()], bytes, "{hex}");
+            let mut stream = Stream::new(None);
+            assert_eq!(stream.take_header(&bytes[..4]), Ok(None));
+            assert_eq!((stream.wire(), stream.take_header(&bytes[4..])), (Some(wire), Ok(Some(header))), "{hex}");
+        }
+    }
+
     /// H4, T3.
     #[test]
     fn what_lies_of_its_size_or_is_no_header_is_refused() {

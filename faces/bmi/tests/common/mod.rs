@@ -27,9 +27,23 @@ pub fn library() -> PathBuf {
 
 /// Builds `c/NAME.c`.
 pub fn build(name: &str, flags: &[&str]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"));
     let flags_name: String = flags.concat().chars().filter(char::is_ascii_alphanumeric).collect();
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}{flags_name}"));
+    compile(name, &format!("{name}{flags_name}"), flags)
+}
+
+/// Builds `c/mock.c` as the module `NAME.so`, from a folder of its own with the headers only.
+pub fn module(name: &str, flags: &[&str]) -> PathBuf {
+    compile("mock", &format!("{name}.so"), &[&["-shared", "-fPIC"], flags].concat())
+}
+
+fn compile(name: &str, out: &str, flags: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"));
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(out);
+    // Once in each process that runs tests.
+    static BUILT: std::sync::Mutex<Vec<PathBuf>> = std::sync::Mutex::new(Vec::new());
+    if BUILT.lock().expect("no test fails with it").contains(&out) {
+        return out;
+    }
     // Several tests may want the same program at the same time.
     let mine = out.with_extension(format!("{}-{:?}", std::process::id(), std::thread::current().id()));
     let library = library();
@@ -47,6 +61,7 @@ pub fn build(name: &str, flags: &[&str]) -> PathBuf {
         .expect("cc");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     std::fs::rename(&mine, &out).expect("renamed");
+    BUILT.lock().expect("no test fails with it").push(out.clone());
     out
 }
 
@@ -75,7 +90,16 @@ impl Program {
     }
 
     /// Runs it; it must succeed. What it printed.
-    pub fn passes(mut self) -> String {
+    pub fn passes(self) -> String {
+        self.run().0
+    }
+
+    /// The same. What it said to people.
+    pub fn passes_saying(self) -> String {
+        self.run().1
+    }
+
+    fn run(mut self) -> (String, String) {
         let out = tempfile_in_target();
         let err = tempfile_in_target();
         let open = |path: &Path| Stdio::from(std::fs::File::create(path).expect("a file"));
@@ -97,7 +121,7 @@ impl Program {
         let (printed, said) = (read(&out), read(&err));
         let _ = (std::fs::remove_file(&out), std::fs::remove_file(&err));
         assert!(status.is_some_and(|s| s.success()), "{status:?}\n{printed}\n{said}");
-        printed
+        (printed, said)
     }
 }
 
