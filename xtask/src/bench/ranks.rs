@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 
 use crate::e2e::judged;
@@ -17,7 +17,8 @@ use crate::stack::Stack;
 #[command(after_help = "Examples:
   cargo xtask bench ranks
   cargo xtask bench ranks --ranks 256 --stacks weir-mpich,mpich-tcp --launches 1
-  cargo xtask bench ranks --no-build --json")]
+  cargo xtask bench ranks --no-build --json
+  cargo xtask bench ranks --ranks 256 --env WEIR_CONNECT_TIMEOUT_MS=60000 --env WEIR_PEER_TIMEOUT_MS=60000")]
 pub struct Options {
     /// Numbers of ranks
     #[arg(long, value_delimiter = ',', default_value = "64,128,256", value_parser = clap::value_parser!(u32).range(2..=1024))]
@@ -34,6 +35,9 @@ pub struct Options {
     /// A launch is ended after this many seconds
     #[arg(long, default_value_t = 120)]
     limit: u64,
+    /// Environment for the ranks, as NAME=VALUE
+    #[arg(long)]
+    env: Vec<String>,
     /// Print the results as JSON
     #[arg(long)]
     json: bool,
@@ -73,11 +77,16 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     }
     mpi::set_up(paths)?;
     mpi::compile(paths)?;
+    let pairs = options.env.iter().map(|text| {
+        let (name, value) = text.split_once('=').with_context(|| format!("--env wants NAME=VALUE, not {text}"))?;
+        Ok((name.to_owned(), value.to_owned()))
+    });
+    let env = pairs.collect::<Result<Vec<_>>>()?;
     let lab = Lab::start(options.hosts as usize, &Wire::plain(0.0))?;
     let mut rows = Vec::new();
     for ranks in &options.ranks {
         for stack in options.stacks.iter().filter_map(find) {
-            let launches = (0..options.launches).map(|_| launch(paths, &lab, stack, *ranks, options.limit));
+            let launches = (0..options.launches).map(|_| launch(paths, &lab, stack, *ranks, options.limit, &env));
             rows.push((*ranks, stack.name.clone(), middle(launches.collect())));
         }
     }
@@ -97,10 +106,10 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
 }
 
 /// One launch: what its program told, and how long it took from the launcher's start to its end.
-fn launch(paths: &Paths, lab: &Lab, stack: &Stack, ranks: u32, limit: u64) -> Told {
+fn launch(paths: &Paths, lab: &Lab, stack: &Stack, ranks: u32, limit: u64, env: &[(String, String)]) -> Told {
     let program = mpi::program(paths, stack.mpi, "start");
     let limit = Duration::from_secs(limit);
-    let job = Job { stack, ranks: ranks as usize, program: &program, args: &[], limit, env: &[] };
+    let job = Job { stack, ranks: ranks as usize, program: &program, args: &[], limit, env };
     let outcome = job.run(paths, Some(lab)).map_err(|error| format!("{error:#}"))?;
     let seconds = outcome.elapsed.as_secs_f64();
     let mut told = judged(Ok(outcome))?.as_object().cloned().unwrap_or_default();
