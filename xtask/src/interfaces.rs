@@ -30,6 +30,8 @@ bridge docker0 172.17.0.1/16
 bridge br-5f3a 172.18.0.1/16
 bridge virbr0 192.168.122.1/24
 bridge vmbr7 10.250.0.1/16
+bridge vmbr8 10.251.0.1/16
+bridge vmbr9 10.252.0.1/16
 down down0 192.168.130.1/24
 down down1 192.168.131.1/24
 cable veth1 169.254.7.1/16
@@ -96,7 +98,9 @@ fn exchange(paths: &Paths, lab: &Lab, stack: &Stack) -> Result<(), String> {
         let outcome = job.run(paths, Some(lab)).map_err(|error| format!("{error:#}"))?;
         let elapsed = outcome.elapsed;
         judged(Ok(outcome))?;
-        carried(&counters_in(folder.path()), 2)?;
+        let documents = counters_in(folder.path());
+        carried(&documents, 2)?;
+        told_of_the_network(&documents)?;
         if elapsed < LONGEST {
             return Ok(());
         }
@@ -107,6 +111,22 @@ fn exchange(paths: &Paths, lab: &Lab, stack: &Stack) -> Result<(), String> {
         );
     }
     Err(last)
+}
+
+/// How addresses on the measured network begin. The launchers' network would do as well; but it is the measured one that must not be lost among those that lead nowhere.
+const MEASURED: &str = "10.77.1.";
+
+/// Who knows another knows it by an address on the measured network.
+fn told_of_the_network(documents: &[Value]) -> Result<(), String> {
+    let array = |value: &Value, name: &str| value.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+    let ways = |document: &Value| -> Vec<String> {
+        let paths = array(document, "peers").into_iter().flat_map(|peer| array(&peer, "paths"));
+        paths.filter_map(|path| path.get("remote")?.as_str().map(str::to_owned)).collect()
+    };
+    // Open MPI has endpoints that speak to nobody, and ranks that have forgotten the other when they end.
+    let all: Vec<Vec<String>> = documents.iter().map(ways).filter(|ways| !ways.is_empty()).collect();
+    let right = !all.is_empty() && all.iter().all(|ways| ways.iter().any(|way| way.starts_with(MEASURED)));
+    if right { Ok(()) } else { Err(format!("addresses of peers: {all:?}, not one in {MEASURED}0 each")) }
 }
 
 /// The doctor uses the network between the hosts, and says what to set.
@@ -133,4 +153,24 @@ fn doctor(paths: &Paths, lab: &Lab, plain: bool) -> Result<(), String> {
         && says(&["docker0", "vmbr7", "virtual networks that other machines do not reach"], "export WEIR_IFACE=")
         && says(&["peers are told of 6 addresses only"], "export WEIR_IFACE=");
     if right { Ok(()) } else { Err(format!("the doctor says of interfaces: {all:?}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_rank_that_was_not_told_of_the_network_is_noticed() {
+        let rank = |ways: &[&str]| {
+            let paths: Vec<Value> = ways.iter().map(|way| json!({"remote": way})).collect();
+            json!({"peers": [{"paths": []}, {"paths": paths}]})
+        };
+        let (good, bad, idle) = (rank(&["10.77.0.1:5", "10.77.1.2:5"]), rank(&["10.77.0.1:5"]), rank(&[]));
+        assert_eq!(told_of_the_network(&[good.clone(), idle.clone()]), Ok(()));
+        for wrong in [&[good, bad][..], &[idle], &[]] {
+            assert!(told_of_the_network(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }
