@@ -63,6 +63,10 @@ fn text(notice: &Notice<'_>) -> Option<String> {
     })
 }
 
+/// What to do where the endpoint chose its interfaces itself.
+const INTERFACES: &str =
+    "; on hosts with many interfaces name the one that leads to the others by WEIR_IFACE (weir doctor lists them)";
+
 /// One line of a peer that went down. One that closed in good order, or that was closed here, is no news.
 fn line(who: &str, reason: DownReason, cfg: &EngineConfig) -> Option<String> {
     Some(match reason {
@@ -73,8 +77,9 @@ fn line(who: &str, reason: DownReason, cfg: &EngineConfig) -> Option<String> {
         ),
         DownReason::Gone => format!("peer {who}: its program has ended; taken for dead"),
         DownReason::ConnectTimeout => format!(
-            "no answer from {who} within {:.1} s (WEIR_CONNECT_TIMEOUT_MS): peer absent, address unreachable, or another job key",
-            cfg.connect_timeout.as_secs_f64()
+            "no answer from {who} within {:.1} s (WEIR_CONNECT_TIMEOUT_MS): peer absent, address unreachable, or another job key{}",
+            cfg.connect_timeout.as_secs_f64(),
+            if cfg.ifaces.is_empty() && cfg.addrs.is_empty() { INTERFACES } else { "" }
         ),
         other => format!("peer {who} down: {other}"),
     })
@@ -92,6 +97,10 @@ mod tests {
         assert!(silent.contains("10.77.1.2:40123") && silent.contains("0.7 s (WEIR_PEER_TIMEOUT_MS)"), "{silent}");
         let absent = say(DownReason::ConnectTimeout).expect("news");
         assert!(absent.starts_with("no answer from 10.77.1.2:40123 within 10.0 s (WEIR_CONNECT_"), "{absent}");
+        assert!(absent.contains("by WEIR_IFACE"), "{absent}");
+        let named = EngineConfig { ifaces: vec!["eth0".into()], ..EngineConfig::default() };
+        let absent = line("10.77.1.2:40123", DownReason::ConnectTimeout, &named).expect("news");
+        assert!(absent.ends_with("another job key"), "{absent}");
         assert!(say(DownReason::Restarted).expect("news").contains("10.77.1.2:40123 down: the peer restarted"));
         let gone = say(DownReason::Gone).expect("news");
         assert!(gone.contains("10.77.1.2:40123: its program has ended") && !gone.contains(" s "), "{gone}");

@@ -4,11 +4,12 @@
 mod cluster;
 mod common;
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use cluster::Cluster;
+use cluster::{Cluster, Node, Site};
 use common::{Launch, ended, kill, text};
 use libtest_mimic::{Arguments, Trial};
 
@@ -66,13 +67,14 @@ fn main() {
     );
 
     // One cluster for all, started only if a test of it will run.
-    let cluster = if arguments.list { Err("only listed".into()) } else { Cluster::start().map(Arc::new) };
+    let cluster =
+        if arguments.list { Err("only listed".into()) } else { Here::new().and_then(Cluster::start).map(Arc::new) };
     let missing = cluster.as_ref().err().cloned();
     // Slurm tells an abort by version 2 as a job that was killed.
     for (name, by, tells_code) in [("slurm with pmi2", "pmi2", false), ("slurm with pmix", "pmix", true)] {
         let of = cluster.clone();
         let command = Arc::new(move |ranks: u32| {
-            let mut command = of.as_ref().map_or_else(|_| Command::new("srun"), |cluster| cluster.srun());
+            let mut command = of.as_ref().map_or_else(|_| Command::new("srun"), |cluster| cluster.command("srun"));
             command.args([&format!("--mpi={by}"), "--kill-on-bad-exit=1", "-N", "2", "-n", &ranks.to_string()]);
             command
         });
@@ -85,6 +87,39 @@ fn main() {
     // Its daemons end with it; exit() would not drop it.
     drop(cluster);
     conclusion.exit();
+}
+
+/// This host, on which both nodes are, with their ports and the controller's.
+struct Here([u16; 3]);
+
+impl Here {
+    fn new() -> Result<Self, String> {
+        // All at once, lest one is given twice.
+        let all: Result<Vec<TcpListener>, _> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
+        let all = all.map_err(|error| error.to_string())?;
+        let ports: Result<Vec<u16>, _> = all.iter().map(|listener| Ok(listener.local_addr()?.port())).collect();
+        let ports = ports.map_err(|error: std::io::Error| error.to_string())?;
+        ports.try_into().map(Self).map_err(|_| "not three ports".to_owned())
+    }
+}
+
+impl Site for Here {
+    fn nodes(&self) -> std::io::Result<[Node; 2]> {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname")?.trim().to_owned();
+        let node = |name: &str, port: u16| {
+            let (name, host, address) = (name.to_owned(), host.clone(), "127.0.0.1".to_owned());
+            Node { name, host, address, port }
+        };
+        Ok([node("weir-a", self.0[0]), node("weir-b", self.0[1])])
+    }
+
+    fn controller_port(&self) -> u16 {
+        self.0[2]
+    }
+
+    fn command(&self, _: usize, program: &str) -> Command {
+        Command::new(program)
+    }
 }
 
 /// The target folder: this program is in `debug/deps` of it.
@@ -187,15 +222,15 @@ fn keys(way: &Way) -> Result<(), String> {
     ensure(err.contains("rank 0 has none and rank 1 has key ") && !err.contains(&other), || err.clone())
 }
 
-fn srun_without_pmi_is_refused(cluster: &Cluster) -> Result<(), String> {
-    let mut command = cluster.srun();
+fn srun_without_pmi_is_refused(cluster: &Cluster<Here>) -> Result<(), String> {
+    let mut command = cluster.command("srun");
     command.args(["--mpi=none", "-n", "2"]);
     let output = Launch::new("slurm-none", command, &["exchange", "end"]).output_of_others();
     let err = text(&output.stderr);
     ensure(!output.status.success() && !text(&output.stdout).contains("right"), || "it ran".into())?;
     ensure(err.contains("srun started this process as one of 2") && err.contains("--mpi=pmi2"), || err.clone())?;
     // One task is no accident.
-    let mut command = cluster.srun();
+    let mut command = cluster.command("srun");
     command.args(["--mpi=none", "-n", "1"]);
     let output = Launch::new("slurm-one", command, &["who", "exchange", "end"]).output_of_others();
     ensure(text(&output.stdout).contains("rank 0 of 1"), || text(&output.stderr))

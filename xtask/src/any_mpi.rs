@@ -32,13 +32,23 @@ pub struct Under {
     /// What `MPI_Get_library_version` has to say, and the ABI it has to be called by.
     version: &'static str,
     abi: &'static str,
+    /// What it wants to be told.
+    env: Vec<(&'static str, String)>,
 }
 
 /// Each MPI that this project is tried with, there or not.
 pub fn all(paths: &Paths) -> [Under; 4] {
     let fetched = |kind: Mpi| kind.bin(paths, "mpiexec");
     let (mpich, open) = (Mpi::Mpich, Mpi::Openmpi);
-    let under = |name, kind, launcher, library, version, abi| Under { name, kind, launcher, library, version, abi };
+    let under = |name, kind, launcher, library, version, abi| Under {
+        name,
+        kind,
+        launcher,
+        library,
+        version,
+        abi,
+        env: Vec::new(),
+    };
     [
         under("MPICH", mpich, fetched(mpich), None, "MPICH Version: 5.", "MPICH's ABI"),
         under(
@@ -65,17 +75,33 @@ impl Under {
         })
     }
 
+    /// Intel MPI, if it was fetched.
+    pub fn intel(paths: &Paths) -> Self {
+        let folder = Mpi::Intel.folder(paths);
+        Self {
+            name: "Intel MPI",
+            kind: Mpi::Intel,
+            launcher: Mpi::Intel.bin(paths, "mpiexec"),
+            library: None,
+            version: "Intel(R) MPI Library",
+            abi: "MPICH's ABI",
+            // Between ranks of one host it needs no libfabric then.
+            env: vec![("I_MPI_FABRICS", "shm".into()), ("LD_LIBRARY_PATH", folder.join("lib").display().to_string())],
+        }
+    }
+
     /// Why this MPI cannot be used here, if it cannot.
     pub fn missing(&self) -> Option<String> {
         let there = self.launcher.exists();
-        (!there).then(|| format!("{} is missing: apt-get install mpich", self.launcher.display()))
+        let how = if self.kind == Mpi::Intel { "cargo xtask clusters fetches it" } else { "apt-get install mpich" };
+        (!there).then(|| format!("{} is missing: {how}", self.launcher.display()))
     }
 
     /// The launcher with so many ranks; the program and its words come behind.
     pub fn launch(&self, ranks: usize) -> Command {
         let mut command = Command::new(&self.launcher);
         without_foreign(&mut command);
-        command.args(["-n", &ranks.to_string()]);
+        command.args(["-n", &ranks.to_string()]).envs(self.env.iter().map(|(name, value)| (name, value)));
         if self.kind == Mpi::Openmpi {
             command.args(["--allow-run-as-root", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]);
         }
@@ -114,29 +140,58 @@ fn ended(result: Result<(), String>) -> Ended {
     result.map_or_else(Ended::Failed, |()| Ended::Passed)
 }
 
+/// Makes the program.
+fn program(paths: &Paths) -> Result<PathBuf> {
+    run_quiet(paths.cargo().args(["build", "--quiet", "-p", "weir-mpi", "--example", "every_call"]))?;
+    Ok(paths.target.join("debug/examples/every_call"))
+}
+
 /// Runs the program under each MPI that was fetched, and under Debian's if it is installed.
 ///
 /// # Errors
 /// If the program does not build.
 pub fn run(paths: &Paths, mut report: impl FnMut(&str, &Ended)) -> Result<()> {
-    run_quiet(paths.cargo().args(["build", "--quiet", "-p", "weir-mpi", "--example", "every_call"]))?;
-    let program = paths.target.join("debug/examples/every_call");
-    let all = all(paths);
-    for under in &all {
-        let name = |what: &str| format!("{what} under {}", under.name);
-        if let Some(why) = under.missing() {
-            report(&name("every call"), &Ended::Skipped(why));
-            continue;
-        }
-        for ranks in [1, 3] {
-            report(&name(&format!("every call, ranks: {ranks},")), &ended(under.every_call(&program, ranks)));
-        }
-        let aborted = |outcome: &Outcome| outcome.status.and_then(|status| status.code()) == Some(ABORTED);
-        report(&name("a rank that aborts"), &ended(under.ends_early(&program, "abort", aborted)));
-        let failed = |outcome: &Outcome| !outcome.ok() && outcome.stderr.contains("left in the middle");
-        report(&name("a rank that leaves"), &ended(under.ends_early(&program, "leave", failed)));
-    }
+    let (program, all) = (program(paths)?, all(paths));
+    all.iter().for_each(|under| each(under, &program, "", &mut report));
     let foreign = Mpi::Openmpi.folder(paths).join("lib/libmpi.so.40");
     report("Open MPI's library by MPICH's launcher", &ended(all[0].says_alone(&program, &foreign)));
+    on_intel(paths, "", report)
+}
+
+/// The same under Intel MPI, which is fetched here; what contains `only` in its title.
+///
+/// # Errors
+/// If the program does not build.
+pub fn on_intel(paths: &Paths, only: &str, mut report: impl FnMut(&str, &Ended)) -> Result<()> {
+    let under = Under::intel(paths);
+    if !titles(&under).iter().any(|title| title.contains(only)) {
+        return Ok(());
+    }
+    if let Err(why) = crate::mpi::set_up_one(paths, Mpi::Intel) {
+        report("Intel MPI", &Ended::Skipped(format!("{why:#}")));
+        return Ok(());
+    }
+    each(&under, &program(paths)?, only, &mut report);
     Ok(())
+}
+
+/// What is tried under one MPI: with one rank, with three, and what happens when a rank ends early.
+fn titles(under: &Under) -> [String; 4] {
+    ["every call, ranks: 1,", "every call, ranks: 3,", "a rank that aborts", "a rank that leaves"]
+        .map(|what| format!("{what} under {}", under.name))
+}
+
+/// All of that which contains `only` in its title.
+fn each(under: &Under, program: &Path, only: &str, report: &mut impl FnMut(&str, &Ended)) {
+    let aborted = |outcome: &Outcome| outcome.status.and_then(|status| status.code()) == Some(ABORTED);
+    let failed = |outcome: &Outcome| !outcome.ok() && outcome.stderr.contains("left in the middle");
+    let tests: [&dyn Fn() -> Result<(), String>; 4] = [
+        &|| under.every_call(program, 1),
+        &|| under.every_call(program, 3),
+        &|| under.ends_early(program, "abort", aborted),
+        &|| under.ends_early(program, "leave", failed),
+    ];
+    for (title, test) in titles(under).iter().zip(tests).filter(|(title, _)| title.contains(only)) {
+        report(title, &under.missing().map_or_else(|| ended(test()), Ended::Skipped));
+    }
 }

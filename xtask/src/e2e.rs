@@ -148,10 +148,37 @@ pub fn run(
             report(&format!("{} on {}", case.name, stack.name), &ended.into());
         }
     }
+    on_intel(paths, only, &mut report)?;
     for stack in stacks.iter().filter(|_| !quick && CUT_LINKS.contains(only)) {
         let late = Instant::now() >= deadline;
         let ended = if late { Err("no time left".to_owned()) } else { across_cut_links(paths, stack) };
         report(&format!("{CUT_LINKS} on {}", stack.name), &ended.into());
+    }
+    Ok(())
+}
+
+/// The cases that Intel MPI is tried with: short and long messages in order, windows, a farm that loses packets.
+const ON_INTEL: [&str; 4] = ["pingpong-8B", "order-4-ranks", "rma", "farm-lossy"];
+
+/// Runs a few of the cases on Weir under Intel MPI; it is fetched here, and where it cannot be had they count as skipped.
+///
+/// # Errors
+/// If a network cannot be made.
+pub fn on_intel(paths: &Paths, only: &str, mut report: impl FnMut(&str, &Ended)) -> Result<()> {
+    let title = |case: &Case| format!("{} on weir-impi", case.name);
+    let cases: Vec<&Case> =
+        CASES.iter().filter(|case| ON_INTEL.contains(&case.name) && title(case).contains(only)).collect();
+    let Some(stack) = Stack::of_intel(&[]).into_iter().find(Stack::is_ours).filter(|_| !cases.is_empty()) else {
+        return Ok(());
+    };
+    let programs: Vec<&str> = cases.iter().map(|case| case.program).collect();
+    let there = mpi::set_up_one(paths, Mpi::Intel).and_then(|()| mpi::compile_these(paths, Mpi::Intel, &programs));
+    for case in cases {
+        let ended = match &there {
+            Err(why) => Ended::Skipped(format!("{why:#}")),
+            Ok(()) => one(paths, &Lab::start(case.ranks, &Wire::plain(case.loss))?, &stack, case).into(),
+        };
+        report(&title(case), &ended);
     }
     Ok(())
 }

@@ -243,7 +243,21 @@ impl Lab {
         self.network.spec().control_ipv4(0).to_string()
     }
 
-    fn on(&self, host: usize, line: &str) -> Result<Command> {
+    /// A host's address on that network.
+    pub fn control_address(&self, host: usize) -> String {
+        self.network.spec().control_ipv4(host).to_string()
+    }
+
+    /// A command that runs on a host; on none if there is no such host, and then it fails when it is started.
+    pub fn command_on(&self, host: usize, program: &str) -> Command {
+        self.network.host(host).map_or_else(|_| Command::new("false"), |host| host.command(program))
+    }
+
+    /// A line for the shell of a host.
+    ///
+    /// # Errors
+    /// Only if there is no such host.
+    pub fn on(&self, host: usize, line: &str) -> Result<Command> {
         let mut command = self.network.host(host)?.command("sh");
         command.args(["-c", line]);
         Ok(command)

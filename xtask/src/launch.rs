@@ -33,8 +33,8 @@ pub struct Job<'a> {
 
 /// Settings of MPIs, networks and Weir that the user's shell may hold; a measurement must not
 /// depend on them.
-const FOREIGN: [&str; 12] =
-    ["FI_", "UCX_", "UCC_", "OMPI_", "OPAL_", "PRTE_", "PMIX_", "PMI_", "MPIR_", "MPICH_", "HYDRA_", "WEIR_"];
+const FOREIGN: [&str; 13] =
+    ["I_MPI_", "FI_", "UCX_", "UCC_", "OMPI_", "OPAL_", "PRTE_", "PMIX_", "PMI_", "MPIR_", "MPICH_", "HYDRA_", "WEIR_"];
 
 /// Open MPI's launcher now and then (one start of some hundred) says this before any rank exists: nothing was tried yet.
 const NOT_STARTED: &str = "PMIx server's listener thread failed to start";
@@ -165,6 +165,7 @@ impl Job<'_> {
         without_foreign(&mut command);
         match self.stack.mpi {
             Mpi::Mpich => self.mpich(&mut command, lab, &mut settings.env),
+            Mpi::Intel => self.intel(&mut command, lab, &settings.env),
             Mpi::Openmpi => self.openmpi(&mut command, lab, &settings.env),
         }
         command.args(&settings.args).arg(self.program).args(self.args);
@@ -185,6 +186,19 @@ impl Job<'_> {
         if let Some(lab) = lab {
             command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&lab.agent);
             command.args(["-localhost", &lab.launcher_address(), "-hosts", &self.hosts(lab).join(",")]);
+            command.args(["-ppn", &self.ranks.div_ceil(lab.hosts.len().max(1)).to_string()]);
+        }
+        command.args(["-n", &self.ranks.to_string()]);
+        for (name, value) in env {
+            command.args(["-genv", name, value]);
+        }
+    }
+
+    /// As MPICH's Hydra, whose relative it is, with words of its own for the agent; it finds its way back by the hosts' names.
+    fn intel(&self, command: &mut Command, lab: Option<&Lab>, env: &[(String, String)]) {
+        if let Some(lab) = lab {
+            command.args(["-bootstrap", "ssh", "-bootstrap-exec"]).arg(&lab.agent);
+            command.args(["-hosts", &self.hosts(lab).join(",")]);
             command.args(["-ppn", &self.ranks.div_ceil(lab.hosts.len().max(1)).to_string()]);
         }
         command.args(["-n", &self.ranks.to_string()]);

@@ -5,6 +5,8 @@ mod any_mpi;
 mod bad_days;
 mod bench;
 mod carriers;
+#[path = "../../job/tests/cluster/mod.rs"]
+mod cluster;
 mod demo;
 mod disk;
 mod dist;
@@ -12,6 +14,7 @@ mod e2e;
 mod figures;
 mod floors;
 mod guide;
+mod interfaces;
 mod lab;
 mod lab_data;
 mod launch;
@@ -26,6 +29,7 @@ mod process;
 mod readme;
 mod requirements;
 mod simgrid;
+mod slurm;
 mod smpi;
 mod stack;
 mod suite;
@@ -93,6 +97,19 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
         #[arg(default_value = "")]
         only: String,
     },
+    /// Run only the tests of clusters: MPI programs started by Slurm, Intel MPI, hosts with many interfaces
+    #[command(after_help = "Examples:
+  cargo xtask clusters
+  cargo xtask clusters Slurm
+  cargo xtask clusters --no-build interfaces     with the provider and command that are there")]
+    Clusters {
+        /// Only those whose titles contain this
+        #[arg(default_value = "")]
+        only: String,
+        /// With what is in target/weir, without building
+        #[arg(long)]
+        no_build: bool,
+    },
     /// Run only the tests of real launchers: Hydra, PRRTE, and Slurm where it is installed
     Launchers,
     /// Run only the tests of one binary under every MPI
@@ -150,6 +167,8 @@ enum What {
     Bsp(bench::bsp::Options),
     /// Requests and answers over BMI beside raw sockets, and beside the original libraries where they are
     Bmi(bench::bmi::Options),
+    /// Start of many ranks on a few hosts: time, memory and descriptors, over Weir and over tcp
+    Ranks(bench::ranks::Options),
     /// Instructions of one MPI_Send and of one MPI_Recv that finds its message
     Counts(bench::counts::Options),
     /// How fast the emulator's switch forwards 1500-byte packets, written down in docs/lab
@@ -219,6 +238,7 @@ fn chore() -> ExitCode {
         Chore::BadDays { only } => suite::bad_days(&paths, &only),
         Chore::EndToEnd { only } => suite::e2e(&paths, &only),
         Chore::ByCarrier { only } => suite::by_carrier(&paths, &only),
+        Chore::Clusters { only, no_build } => suite::clusters(&paths, &only, !no_build),
         Chore::AnyMpi => suite::any_mpi(&paths),
         Chore::Launchers => suite::launchers_alone(&paths),
         Chore::Measured { agreement: true, .. } => agreement::run(&paths),
@@ -228,6 +248,7 @@ fn chore() -> ExitCode {
         Chore::Bench { what: What::Mpi(options) } => bench::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Bsp(options) } => bench::bsp::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Bmi(options) } => bench::bmi::run(&paths, &options).map(|()| true),
+        Chore::Bench { what: What::Ranks(options) } => bench::ranks::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Counts(options) } => bench::counts::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Emulator(options) } => bench::emulator::run(&paths, &options).map(|()| true),
         Chore::LabData { what } => lab_data::run(&paths, &what).map(|()| true),

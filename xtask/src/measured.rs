@@ -76,6 +76,14 @@ pub fn run(paths: &Paths, weir: &Path, only: &str, mut report: impl FnMut(&str, 
         bench.test(&name("interrupted"), |weir, dir| interrupted(&under, weir, dir));
         bench.test(&name("on a full disk"), |weir, dir| full_disk(&under, weir, dir));
     }
+    let (intel, title) = (Under::intel(paths), "weir bench on 2 ranks under Intel MPI");
+    match intel.missing() {
+        Some(why) if title.contains(only) => (bench.report)(title, &Ended::Skipped(why)),
+        Some(_) => {}
+        None => {
+            bench.test(title, |weir, dir| Ok(judged(&launched(&intel, 2, weir, WORK, Some(dir))?, &dir.join("run"), 2)))
+        }
+    }
     bench.test("weir bench on 2 ranks without MPI", |weir, dir| {
         let outcome = run_limited(&mut alone(weir, WORK, dir), LIMIT)?;
         Ok(judged(&outcome, &dir.join("run"), 2))

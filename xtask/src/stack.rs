@@ -99,6 +99,19 @@ impl Stack {
         stacks.map(stack).into()
     }
 
+    /// Intel MPI's stacks, ours first: beside the others only where its rows are.
+    pub fn of_intel(congestions: &[String]) -> Vec<Self> {
+        let stack =
+            |carrier, name: String, congestion| Self { name, mpi: Mpi::Intel, carrier, congestion, env: Vec::new() };
+        let mut stacks = vec![stack(Carrier::Weir, "weir-impi".into(), None)];
+        match congestions {
+            [] => stacks.push(stack(Carrier::OfiTcp, "impi-tcp".into(), None)),
+            some => stacks
+                .extend(some.iter().map(|name| stack(Carrier::OfiTcp, format!("impi-tcp-{name}"), Some(name.clone())))),
+        }
+        stacks
+    }
+
     /// Weir with one stream instead of ten: what streams are worth.
     pub fn one_stream() -> Self {
         let env = vec![("WEIR_STREAMS".into(), "1".into())];
@@ -148,6 +161,18 @@ impl Stack {
                 s.env("MPIR_CVAR_CH4_NETMOD", "ucx");
                 s.env("UCX_TLS", "tcp,self");
                 s.env("UCX_NET_DEVICES", iface);
+            }
+            (Mpi::Intel, carrier) => {
+                let own = self.mpi.folder(paths).join("lib").display().to_string();
+                s.env("I_MPI_FABRICS", "ofi");
+                // Its libfabric and that one's providers lie beside its library.
+                s.env("I_MPI_OFI_LIBRARY_INTERNAL", "0");
+                s.env("LD_LIBRARY_PATH", &own);
+                let provider = s.provider(paths, carrier, iface)?;
+                s.env("I_MPI_OFI_PROVIDER", provider);
+                if !self.is_ours() {
+                    s.env("FI_PROVIDER_PATH", &own);
+                }
             }
             (Mpi::Openmpi, Carrier::Own) => {
                 s.mca("pml", "ob1");
@@ -248,6 +273,14 @@ mod tests {
     }
 
     #[test]
+    fn intels_stacks_are_ours_and_one_for_each_congestion_control() {
+        let names = |of: &[String]| Stack::of_intel(of).into_iter().map(|stack| stack.name).collect::<Vec<_>>();
+        assert_eq!(names(&[]), ["weir-impi", "impi-tcp"]);
+        assert_eq!(names(&["cubic".into(), "bbr".into()]), ["weir-impi", "impi-tcp-cubic", "impi-tcp-bbr"]);
+        assert!(Stack::of_intel(&[])[0].is_ours() && !Stack::of_intel(&[])[1].is_ours());
+    }
+
+    #[test]
     fn on_one_host_ours_are_two_of_five() {
         let stacks = Stack::of_one_host();
         assert_eq!((stacks.len(), stacks.iter().filter(|s| s.is_ours()).count()), (5, 2));
@@ -274,7 +307,7 @@ mod tests {
     #[test]
     fn the_interface_reaches_every_rival() {
         let paths = Paths::find();
-        for stack in Stack::all(&[]).into_iter().filter(|s| !s.is_ours()) {
+        for stack in Stack::all(&[]).into_iter().chain(Stack::of_intel(&[])).filter(|s| !s.is_ours()) {
             let settings = stack.settings(&paths, "net9").unwrap();
             let named = settings.env.iter().any(|(_, v)| v == "net9") || settings.args.iter().any(|a| a == "net9");
             assert!(named, "{} does not choose its interface", stack.name);

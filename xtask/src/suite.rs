@@ -11,7 +11,8 @@ use crate::e2e::{self, Ended};
 use crate::paths::Paths;
 use crate::process::run_limited;
 use crate::{
-    any_mpi, bad_days, carriers, disk, dist, floors, lab, measured, mpi, packages, predictions, readme, requirements,
+    any_mpi, bad_days, carriers, disk, dist, floors, interfaces, lab, measured, mpi, packages, predictions, readme,
+    requirements, slurm,
 };
 
 /// The crates that must build without the standard library.
@@ -442,6 +443,9 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
     if world.is_ok() && ran.is_ok() {
         ran = e2e::run(paths, quick, "", Instant::now() + END_TO_END, &mut note);
     }
+    if world.is_ok() && ran.is_ok() {
+        ran = interfaces::run(paths, "", &mut note).and_then(|()| slurm::run(paths, "", &mut note));
+    }
     carriers::on_one_host(paths, quick, "", Instant::now() + BY_CARRIER, &mut note);
     carriers::memory(paths, "", &mut note);
     if !quick && world.is_ok() && ran.is_ok() {
@@ -550,6 +554,25 @@ pub fn e2e(paths: &Paths, only: &str) -> Result<bool> {
     mpi::set_up(paths)?;
     mpi::compile(paths)?;
     alone(|note| e2e::run(paths, false, only, Instant::now() + END_TO_END, note))
+}
+
+/// Runs what is of clusters alone, of that those tests whose titles contain `only`; returns whether nothing failed.
+///
+/// # Errors
+/// If no network can be made, or the provider or the MPIs cannot be had.
+pub fn clusters(paths: &Paths, only: &str, build: bool) -> Result<bool> {
+    lab::acquire()?;
+    if build {
+        dist::build(paths)?;
+    }
+    mpi::set_up(paths)?;
+    mpi::compile(paths)?;
+    alone(|note| {
+        any_mpi::on_intel(paths, only, &mut *note)?;
+        e2e::on_intel(paths, only, &mut *note)?;
+        interfaces::run(paths, only, &mut *note)?;
+        slurm::run(paths, only, note)
+    })
 }
 
 /// Runs the MPI programs on each carrier alone, of the cases those whose titles contain `only`; returns whether nothing failed.

@@ -69,8 +69,9 @@ same, so that programs fail and say why, instead of running without Weir.")]
   weir run -n 4 --dry-run ./program                 only show the command
   weir run -n 4 --tag-output ./bsp_program          a program of Weir's own libraries: no MPI is needed
 
-With --launcher srun an MPI program is started by Slurm, which hands over its interface for that MPI (--mpi=pmi2 for MPICH, pmix for Open MPI) and,
-unless WEIR_KEY or WEIR_KEY_FILE names a key, a key made for this run, in the environment of the ranks.
+Within an allocation of Slurm, or with --launcher srun, an MPI program is started by srun, which hands over its interface for that MPI (--mpi=pmi2 for
+MPICH and Intel MPI, pmix for Open MPI) and, unless WEIR_KEY or WEIR_KEY_FILE names a key, a key made for this run, in the environment of the ranks.
+Words for mpiexec (--launcher-arg), or a step that has the allocation already, leave it to the MPI's own launcher.
 
 A program that is linked with a library of Weir's own interfaces (libweir-bsp.so) and no MPI is started by srun within an allocation of Slurm, by
 whichever mpiexec is on PATH with --hosts, else by weir run itself, on this machine; --local does that with any program that finds its place by such

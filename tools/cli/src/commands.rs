@@ -143,7 +143,7 @@ fn chosen(found: &mpi::Found, named: bool) -> String {
     let version = found.version.as_ref().map_or_else(String::new, |version| format!(" {version}"));
     let (other, name) = match found.kind {
         Kind::Mpich => (Kind::Openmpi, "openmpi"),
-        Kind::Openmpi => (Kind::Mpich, "mpich"),
+        Kind::Openmpi | Kind::Intel => (Kind::Mpich, "mpich"),
     };
     format!("for programs of {}{version}{origin}; for {other}'s: weir env --mpi {name}", found.kind)
 }
@@ -151,10 +151,7 @@ fn chosen(found: &mpi::Found, named: bool) -> String {
 fn info(env: &Env, output: &Output) -> Result<u8> {
     let provider = provider::find(env).and_then(|file| Ok((provider::probe(&file)?, file)));
     let key = environment::key(env);
-    let mpis: Vec<mpi::Found> = [Kind::Mpich, Kind::Openmpi]
-        .into_iter()
-        .filter_map(|kind| mpi::on_search_path(Some(kind), search_path(env)).ok())
-        .collect();
+    let mpis = mpi::all_on_path(search_path(env));
     let list = interfaces::list(&interfaces::named(env))?;
     let carriers = carriers::find(env);
     let settings: Vec<String> = settings::complaints(env, true).into_iter().map(|one| one.text).collect();

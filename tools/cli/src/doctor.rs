@@ -192,10 +192,7 @@ fn check_key(env: &Env, all: &mut Vec<Finding>) -> Option<weir_job::JobKey> {
 
 fn check_mpi(env: &Env, program: Option<&Path>, all: &mut Vec<Finding>) -> Option<mpi::Found> {
     let path = env.get("PATH").map(std::ffi::OsString::as_os_str);
-    let kinds: Vec<mpi::Found> = [Kind::Mpich, Kind::Openmpi]
-        .into_iter()
-        .filter_map(|kind| mpi::on_search_path(Some(kind), path).ok())
-        .collect();
+    let kinds = mpi::all_on_path(path);
     for found in &kinds {
         let launcher = found.launcher.as_deref().unwrap_or(Path::new("?"));
         let text = format!(
@@ -206,10 +203,11 @@ fn check_mpi(env: &Env, program: Option<&Path>, all: &mut Vec<Finding>) -> Optio
         );
         all.push(Finding::new("mpi", Severity::Info, text));
     }
-    if let [first, second] = kinds.as_slice() {
+    if kinds.len() > 1 {
+        let names: Vec<String> = kinds.iter().map(|found| found.kind.to_string()).collect();
         let text = format!(
-            "both {} and {} are on PATH; a program built for one, started by the other's mpiexec, runs as many single ranks",
-            first.kind, second.kind
+            "{} are on PATH; a program built for one, started by another's mpiexec, may run as many single ranks",
+            names.join(" and ")
         );
         all.push(Finding::new("mpi", Severity::Warning, text).fixed_by("weir run -n 4 ./program"));
     }
@@ -274,6 +272,7 @@ fn check_variables(env: &Env, has_provider: bool, all: &mut Vec<Finding>) {
         ("FI_PROVIDER", "weir"),
         ("MPIR_CVAR_OFI_USE_PROVIDER", "weir"),
         ("MPIR_CVAR_CH4_NETMOD", "ofi"),
+        ("I_MPI_OFI_PROVIDER", "weir"),
         ("OMPI_MCA_pml", "cm"),
         ("OMPI_MCA_mtl", "ofi"),
         ("OMPI_MCA_opal_common_ofi_provider_include", "weir"),
@@ -288,8 +287,9 @@ fn check_variables(env: &Env, has_provider: bool, all: &mut Vec<Finding>) {
 }
 
 /// The variables that choose the provider `weir` for programs started by plain `mpiexec`.
-const CHOICES: [&str; 4] = [
+const CHOICES: [&str; 5] = [
     "FI_PROVIDER",
+    "I_MPI_OFI_PROVIDER",
     "MPIR_CVAR_OFI_USE_PROVIDER",
     "OMPI_MCA_opal_common_ofi_provider_include",
     "OMPI_MCA_mtl_ofi_provider_include",
@@ -355,18 +355,9 @@ fn check_interfaces(env: &Env, all: &mut Vec<Finding>) {
     } else {
         all.push(Finding::new("interfaces", Severity::Ok, format!("uses {}", names.join(" and "))));
     }
+    all.extend(virtual_ones(&chosen, &variable));
+    all.extend(not_told(&chosen, &variable));
     for one in &chosen {
-        let virtual_bridge =
-            ["docker", "virbr", "br-", "cni", "tun", "tap", "wg"].iter().any(|start| one.name.starts_with(start));
-        if virtual_bridge && chosen.len() > 1 {
-            let others: Vec<&str> =
-                chosen.iter().filter(|other| other.name != one.name).map(|other| other.name.as_str()).collect();
-            let text = format!("{} looks like a virtual network that other machines do not reach", one.name);
-            all.push(
-                Finding::new("interfaces", Severity::Warning, text)
-                    .fixed_by(format!("export {variable}={}", others.join(","))),
-            );
-        }
         // Clouds and tunnels often carry a little less than 1500; below IPv6's least, something is wrong.
         if let Some(mtu) = one.mtu.filter(|mtu| *mtu < 1500) {
             let severity = if mtu < 1280 { Severity::Warning } else { Severity::Info };
@@ -387,6 +378,43 @@ fn check_interfaces(env: &Env, all: &mut Vec<Finding>) {
             format!("the interfaces carry packets of different sizes ({sizes:?}); each path's own is found out"),
         ));
     }
+}
+
+/// Interfaces that other machines do not reach, in one line.
+fn virtual_ones(chosen: &[&interfaces::Interface], variable: &str) -> Option<Finding> {
+    let is_virtual =
+        |name: &str| ["docker", "virbr", "br-", "cni", "tun", "tap", "wg"].iter().any(|start| name.starts_with(start));
+    let (strange, others): (Vec<_>, Vec<_>) = chosen
+        .iter()
+        .map(|one| (one.local || is_virtual(&one.name), one.name.as_str()))
+        .partition(|(strange, _)| *strange);
+    let names =
+        |list: &[(bool, &str)], between: &str| list.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(between);
+    if strange.is_empty() || others.is_empty() {
+        return None;
+    }
+    let (look, network) =
+        if strange.len() == 1 { ("looks", "a virtual network") } else { ("look", "virtual networks") };
+    let text = format!("{} {look} like {network} that other machines do not reach", names(&strange, " and "));
+    let fix = format!("export {variable}={}", names(&others, ","));
+    Some(Finding::new("interfaces", Severity::Warning, text).fixed_by(fix))
+}
+
+/// Peers are told of so many addresses only: where there are more, the right one may be missing.
+fn not_told(chosen: &[&interfaces::Interface], variable: &str) -> Option<Finding> {
+    let left_out: Vec<&str> = chosen.iter().filter(|one| !one.told).map(|one| one.name.as_str()).collect();
+    if left_out.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "peers are told of {} addresses only, and {} of these interfaces are left out: {}",
+        interfaces::NAMED,
+        left_out.len(),
+        left_out.join(", ")
+    );
+    // The one that other machines are most likely behind; if it is another, its name goes there.
+    let first = chosen.iter().find(|one| one.told && !one.local).map_or("NAME", |one| one.name.as_str());
+    Some(Finding::new("interfaces", Severity::Warning, text).fixed_by(format!("export {variable}={first}")))
 }
 
 /// Below this, a burst of 64 KiB messages from a few peers overflows the socket.
@@ -591,6 +619,37 @@ mod tests {
         check_variables(&Env::from_pairs([("FI_PROVIDER", "tcp"), ("OMPI_MCA_pml", "cm")]), true, &mut all);
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].fix.as_deref(), Some("unset FI_PROVIDER"));
+    }
+
+    #[test]
+    fn of_many_interfaces_those_that_lead_nowhere_and_those_not_told_are_named() {
+        let one = |name: &str, told: bool, local: bool| interfaces::Interface {
+            name: name.into(),
+            addresses: vec![],
+            mtu: Some(1500),
+            up: true,
+            loopback: false,
+            chosen: true,
+            local,
+            told,
+        };
+        let all =
+            [one("eth0", true, false), one("br0", true, true), one("docker0", false, false), one("eth7", false, false)];
+        let chosen: Vec<_> = all.iter().collect();
+        let found = virtual_ones(&chosen, "WEIR_IFACE").unwrap();
+        assert!(found.cause.starts_with("br0 and docker0 look like virtual networks"), "{found:?}");
+        assert_eq!(found.fix.unwrap(), "export WEIR_IFACE=eth0,eth7");
+        let found = not_told(&chosen, "WEIR_IFACE").unwrap();
+        assert!(
+            found.cause.contains("6 addresses only, and 2 of") && found.cause.ends_with("docker0, eth7"),
+            "{found:?}"
+        );
+        assert_eq!(found.fix.unwrap(), "export WEIR_IFACE=eth0");
+        // A host's only network may be a bridge.
+        assert!(
+            virtual_ones(&chosen[1..2], "WEIR_IFACE").is_none() && virtual_ones(&chosen[..1], "WEIR_IFACE").is_none()
+        );
+        assert!(not_told(&chosen[..2], "WEIR_IFACE").is_none());
     }
 
     #[test]

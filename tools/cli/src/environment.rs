@@ -4,7 +4,7 @@ use std::path::Path;
 
 use weir_job::{Env, JobKey, KeyError, KeySource};
 
-use crate::mpi::{Found, Kind};
+use crate::mpi::{self, Found, Kind};
 
 /// One variable and its value.
 pub type Variable = (String, String);
@@ -52,6 +52,15 @@ pub fn variables(found: &Found, folder: &Path, key: &JobKey, env: &Env, no_shm: 
                 set("MPIR_CVAR_NOLOCAL", "1".into());
             }
         }
+        Kind::Intel => {
+            set("I_MPI_FABRICS", if no_shm { "ofi" } else { "shm:ofi" }.into());
+            set("I_MPI_OFI_PROVIDER", "weir".into());
+            // Else scripts of Intel's point libfabric at the providers they know.
+            set("I_MPI_OFI_LIBRARY_INTERNAL", "0".into());
+            if let Some(path) = with_libfabric(found, env) {
+                set("LD_LIBRARY_PATH", path);
+            }
+        }
         Kind::Openmpi => {
             set("OMPI_MCA_pml", "cm".into());
             set("OMPI_MCA_mtl", "ofi".into());
@@ -66,6 +75,17 @@ pub fn variables(found: &Found, folder: &Path, key: &JobKey, env: &Env, no_shm: 
         }
     }
     all
+}
+
+/// The library path with the folder of Intel MPI's own libfabric, which it loads by name; none if the path leads to one already, or it brings none along.
+fn with_libfabric(found: &Found, env: &Env) -> Option<String> {
+    let folder = mpi::intels_libfabric(found)?;
+    let before = env.get("LD_LIBRARY_PATH").map(|value| value.to_string_lossy().into_owned()).unwrap_or_default();
+    let folders = || before.split(':').filter(|folder| !folder.is_empty());
+    if folders().any(|folder| Path::new(folder).join("libfabric.so.1").exists()) {
+        return None;
+    }
+    Some(folders().chain([folder.display().to_string().as_str()]).collect::<Vec<_>>().join(":"))
 }
 
 /// The job's key. A file that was named from the working folder is named from the root: ranks may start in another one.
@@ -88,10 +108,12 @@ pub fn no_key() -> JobKey {
 }
 
 /// What to know of messages that do not go over Weir.
-pub fn shared_memory_hint(kind: Kind, no_shm: bool) -> Option<&'static str> {
-    (kind == Kind::Mpich && !no_shm).then_some(
-        "MPICH keeps messages between ranks on one machine in shared memory; with --no-shm they go over weir too",
-    )
+pub fn shared_memory_hint(kind: Kind, no_shm: bool) -> Option<String> {
+    (kind != Kind::Openmpi && !no_shm).then(|| {
+        format!(
+            "{kind} keeps messages between ranks on one machine in shared memory; with --no-shm they go over weir too"
+        )
+    })
 }
 
 /// Our folder first; others the user has named stay.
@@ -190,8 +212,32 @@ mod tests {
     }
 
     #[test]
+    fn intel_mpi_gets_the_provider_by_its_own_variables_and_its_libfabric_by_the_path() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["bin/mpiexec", "lib/libfabric.so.1", "other/libfabric.so.1"] {
+            std::fs::create_dir_all(dir.path().join(name).parent().unwrap()).unwrap();
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let found = Found { launcher: Some(dir.path().join("bin/mpiexec")), ..of(Kind::Intel) };
+        let all = |env: &Env, no_shm| variables(&found, Path::new("/w"), &key(KeySource::Environment), env, no_shm);
+        let plain = all(&Env::default(), false);
+        assert_eq!(value(&plain, "I_MPI_FABRICS"), Some("shm:ofi"));
+        assert_eq!(value(&plain, "I_MPI_OFI_PROVIDER"), Some("weir"));
+        assert_eq!(value(&plain, "I_MPI_OFI_LIBRARY_INTERNAL"), Some("0"));
+        assert_eq!(value(&plain, "MPIR_CVAR_CH4_NETMOD"), None);
+        let own = dir.path().join("lib").display().to_string();
+        assert_eq!(value(&plain, "LD_LIBRARY_PATH"), Some(own.as_str()));
+        assert_eq!(value(&all(&Env::default(), true), "I_MPI_FABRICS"), Some("ofi"));
+        let mine = Env::from_pairs([("LD_LIBRARY_PATH", "/a:/b")]);
+        assert_eq!(value(&all(&mine, true), "LD_LIBRARY_PATH"), Some(format!("/a:/b:{own}").as_str()));
+        let other = dir.path().join("other");
+        let theirs = Env::from_pairs([("LD_LIBRARY_PATH", other.as_os_str())]);
+        assert_eq!(value(&all(&theirs, true), "LD_LIBRARY_PATH"), None);
+    }
+
+    #[test]
     fn the_key_itself_is_never_printed() {
-        for kind in [Kind::Mpich, Kind::Openmpi] {
+        for kind in Kind::ALL {
             let all = variables(&of(kind), Path::new("/w"), &key(KeySource::Environment), &Env::default(), true);
             assert!(all.iter().all(|(name, value)| name != "WEIR_KEY" && !value.contains("0707")));
         }

@@ -22,6 +22,10 @@ pub struct Interface {
     pub loopback: bool,
     /// Weir would use it.
     pub chosen: bool,
+    /// For containers or virtual machines on this machine, as far as can be told.
+    pub local: bool,
+    /// The address by which peers hear of it first is among those that a name has room for.
+    pub told: bool,
 }
 
 /// All interfaces with an address, by name; `only` is the user's choice (`WEIR_IFACE`).
@@ -40,6 +44,8 @@ pub fn list(only: &[String]) -> Result<Vec<Interface>> {
             loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
             addresses: Vec::new(),
             chosen: false,
+            local: false,
+            told: false,
             name,
         });
         let Some(address) = entry.address else { continue };
@@ -52,16 +58,21 @@ pub fn list(only: &[String]) -> Result<Vec<Interface>> {
         }
     }
     let mut all: Vec<Interface> = all.into_values().filter(|one| !one.addresses.is_empty()).collect();
-    choose(&mut all, only);
+    // The transport itself is asked.
+    choose(&mut all, &weir_udp::usable(&weir_udp::interfaces()?, only));
     Ok(all)
 }
 
-/// As the provider does: the named ones; without a name all that are up, the loop only if there
-/// is nothing else.
-fn choose(all: &mut [Interface], only: &[String]) {
-    let outside = all.iter().any(|one| one.up && !one.loopback);
+/// Addresses that an endpoint's name has room for, if all are IPv4 (`spec/protocol.md` P-7.5).
+pub const NAMED: usize = 6;
+
+/// Marks those that the transport offers, best first.
+fn choose(all: &mut [Interface], offered: &[weir_udp::Interface]) {
     for one in all {
-        one.chosen = one.up && if only.is_empty() { !one.loopback || !outside } else { only.contains(&one.name) };
+        let place = offered.iter().position(|other| other.name == one.name);
+        one.chosen = place.is_some();
+        one.told = place.is_some_and(|place| place < NAMED);
+        one.local = place.is_some_and(|place| offered[place].local_bridge);
     }
 }
 
@@ -81,30 +92,48 @@ pub fn read_number<T: std::str::FromStr>(path: &str) -> Option<T> {
 mod tests {
     use super::*;
 
-    fn one(name: &str, up: bool, loopback: bool) -> Interface {
-        Interface { name: name.into(), addresses: vec![], mtu: Some(1500), up, loopback, chosen: false }
+    fn one(name: &str) -> Interface {
+        let name = name.to_owned();
+        Interface {
+            name,
+            addresses: vec![],
+            mtu: Some(1500),
+            up: true,
+            loopback: false,
+            chosen: false,
+            local: false,
+            told: false,
+        }
     }
 
-    fn chosen(mut all: Vec<Interface>, only: &[&str]) -> Vec<String> {
-        choose(&mut all, &only.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-        all.into_iter().filter(|i| i.chosen).map(|i| i.name).collect()
+    fn offered(name: &str, local_bridge: bool) -> weir_udp::Interface {
+        weir_udp::Interface {
+            name: name.into(),
+            addr: [10, 0, 0, 1].into(),
+            prefix_len: 24,
+            mtu_bytes: 1500,
+            up: true,
+            loopback: false,
+            point_to_point: false,
+            local_bridge,
+        }
     }
 
     #[test]
-    fn the_loop_is_the_last_resort() {
-        assert_eq!(chosen(vec![one("lo", true, true), one("eth0", true, false)], &[]), ["eth0"]);
-        assert_eq!(chosen(vec![one("lo", true, true), one("eth0", false, false)], &[]), ["lo"]);
-    }
-
-    #[test]
-    fn a_named_interface_is_taken_alone() {
-        assert_eq!(chosen(vec![one("a", true, false), one("b", true, false)], &["b"]), ["b"]);
-        assert!(chosen(vec![one("a", true, false)], &["c"]).is_empty());
+    fn what_the_transport_offers_is_marked_and_what_names_have_no_room_for() {
+        let mut all: Vec<Interface> = ["a", "b", "c", "d"].map(one).into();
+        let mut list = vec![offered("b", false); NAMED];
+        list.extend([offered("a", false), offered("d", true)]);
+        choose(&mut all, &list);
+        let marks: Vec<(bool, bool, bool)> = all.iter().map(|one| (one.chosen, one.told, one.local)).collect();
+        let nothing = (false, false, false);
+        assert_eq!(marks, [(true, false, false), (true, true, false), nothing, (true, false, true)]);
     }
 
     #[test]
     fn this_machine_has_a_loop() {
         let all = list(&[]).unwrap();
         assert!(all.iter().any(|i| i.loopback && i.mtu.is_some()), "{all:?}");
+        assert!(all.iter().any(|i| i.chosen && i.told), "{all:?}");
     }
 }

@@ -20,6 +20,14 @@ pub enum Kind {
     Mpich,
     /// Open MPI.
     Openmpi,
+    /// Intel MPI, which keeps MPICH's ABI and has variables of its own.
+    #[value(alias = "impi")]
+    Intel,
+}
+
+impl Kind {
+    /// Each.
+    pub const ALL: [Self; 3] = [Self::Mpich, Self::Openmpi, Self::Intel];
 }
 
 impl std::fmt::Display for Kind {
@@ -27,6 +35,7 @@ impl std::fmt::Display for Kind {
         f.write_str(match self {
             Self::Mpich => "MPICH",
             Self::Openmpi => "Open MPI",
+            Self::Intel => "Intel MPI",
         })
     }
 }
@@ -127,7 +136,7 @@ pub fn is_executable(file: &Path) -> bool {
 pub fn of_launcher(launcher: &Path) -> Result<Found> {
     let said = ask(Command::new(launcher).arg("--version"), ASK_LIMIT)?;
     let Some((kind, version)) = read_version(&said) else {
-        bail!("{}: neither MPICH's nor Open MPI's launcher", launcher.display());
+        bail!("{}: neither MPICH's nor Intel MPI's nor Open MPI's launcher", launcher.display());
     };
     Ok(Found { kind, version, launcher: Some(in_real_folder(launcher)), library: None })
 }
@@ -145,6 +154,11 @@ fn read_version(said: &str) -> Option<(Kind, Option<String>)> {
         let rest = text.split_once(mark)?.1.trim_start_matches([' ', ':', ')']);
         Some(rest.split(|c: char| c.is_whitespace() || c == ')').next()?.to_owned())
     };
+    if said.contains("Intel(R) MPI Library") {
+        let version =
+            word_after(said, "Version").filter(|v| is_version(v) && v.starts_with(|c: char| c.is_ascii_digit()));
+        return Some((Kind::Intel, version));
+    }
     if said.contains("HYDRA") || said.contains("Hydra") {
         return Some((Kind::Mpich, word_after(said, "Version").filter(|v| is_version(v))));
     }
@@ -190,6 +204,35 @@ pub fn on_search_path(wanted: Option<Kind>, path: Option<&std::ffi::OsStr>) -> R
     }
 }
 
+/// Of each MPI the launcher that comes first on the path.
+pub fn all_on_path(path: Option<&std::ffi::OsStr>) -> Vec<Found> {
+    Kind::ALL.into_iter().filter_map(|kind| on_search_path(Some(kind), path).ok()).collect()
+}
+
+/// The kind of a library: that of its name, or Intel MPI if a library of MPICH's ABI says so itself.
+fn kind_of(library: &elf::Library) -> Option<Kind> {
+    let kind = kind_of_library(&library.name)?;
+    let is_intels = || library.file.as_deref().is_some_and(|file| contains(file, INTELS_MARK));
+    Some(if kind == Kind::Mpich && is_intels() { Kind::Intel } else { kind })
+}
+
+/// A variable that Intel MPI's library reads, and no other.
+const INTELS_MARK: &[u8] = b"I_MPI_OFI_LIBRARY_INTERNAL";
+
+/// Whether a file holds these bytes.
+fn contains(file: &Path, what: &[u8]) -> bool {
+    std::fs::read(file).is_ok_and(|bytes| bytes.windows(what.len()).any(|window| window == what))
+}
+
+/// The folder of the libfabric that Intel MPI brings along, by its launcher or its library: beside the library in the packages of PyPI and conda, elsewhere below the prefix in Intel's own.
+pub fn intels_libfabric(found: &Found) -> Option<PathBuf> {
+    let starts = [found.library.as_deref(), found.launcher.as_deref()];
+    let prefixes = starts.into_iter().flatten().flat_map(|file| file.ancestors().skip(2).take(2));
+    let folders =
+        prefixes.flat_map(|prefix| ["opt/mpi/libfabric/lib", "libfabric/lib", "lib"].map(|folder| prefix.join(folder)));
+    folders.into_iter().find(|folder| folder.join("libfabric.so.1").is_file())
+}
+
 /// The kind that a library's name tells: MPICH's ABI is `libmpi.so.12`, Open MPI's `.40`.
 pub fn kind_of_library(name: &str) -> Option<Kind> {
     let name = name.rsplit('/').next().unwrap_or(name);
@@ -230,7 +273,7 @@ pub fn linked(program: &Path, env: &weir_job::Env) -> Result<Option<(Kind, elf::
     let search = elf::path_list(env.get("LD_LIBRARY_PATH").map(std::ffi::OsString::as_os_str));
     let libraries = elf::libraries(program, &search);
     let mut mpis: Vec<(Kind, elf::Library)> =
-        libraries.into_iter().filter_map(|library| Some((kind_of_library(&library.name)?, library))).collect();
+        libraries.into_iter().filter_map(|library| Some((kind_of(&library)?, library))).collect();
     mpis.sort_by_key(|(_, library)| library.name.contains("pal"));
     if let Some((kind, library)) = mpis.first()
         && let Some((_, second)) = mpis.iter().find(|(other, _)| other != kind)
@@ -250,6 +293,7 @@ fn launcher_names(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Mpich => &["mpiexec", "mpirun", "mpiexec.hydra", "mpiexec.mpich"],
         Kind::Openmpi => &["mpiexec", "mpirun", "mpiexec.openmpi"],
+        Kind::Intel => &["mpiexec", "mpiexec.hydra"],
     }
 }
 
@@ -259,6 +303,10 @@ fn with_launcher(kind: Kind, library: &elf::Library, path: Option<&std::ffi::OsS
     let real = library.file.as_deref().and_then(|file| file.canonicalize().ok());
     let found = match real.as_deref().and_then(|real| launcher_of_library(kind, real, path)) {
         Some(found) => found,
+        // Of a library of this name that is found only when the program starts nobody knows yet whose it is.
+        None if kind == Kind::Mpich && library.file.is_none() => on_search_path(Some(kind), path)
+            .or_else(|error| on_search_path(Some(Kind::Intel), path).map_err(|_| error))
+            .with_context(|| format!("the program is linked with {kind} ({})", library.name))?,
         None => on_search_path(Some(kind), path)
             .with_context(|| format!("the program is linked with {kind} ({})", library.name))?,
     };
@@ -328,7 +376,11 @@ fn of_python(python: &Path, path: Option<&std::ffi::OsStr>) -> Result<Found> {
         "import mpi4py\nmpi4py.rc.initialize = False\nfrom mpi4py import MPI\nprint(MPI.Get_library_version())";
     let said =
         ask(Command::new(python).args(["-c", question]), ASK_LIMIT).context("this Python has no usable mpi4py")?;
-    let kind = if said.contains("Open MPI") { Kind::Openmpi } else { Kind::Mpich };
+    let kind = match &said {
+        said if said.contains("Open MPI") => Kind::Openmpi,
+        said if said.contains("Intel(R) MPI") => Kind::Intel,
+        _ => Kind::Mpich,
+    };
     let beside = python.parent().map(|folder| folder.join("mpiexec"));
     match beside.filter(|launcher| is_executable(launcher)).map(|launcher| of_launcher(&launcher)) {
         Some(Ok(found)) if found.kind == kind => Ok(found),
@@ -357,6 +409,8 @@ mod tests {
         let open = "mpiexec (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n";
         assert_eq!(read_version(open), Some((Kind::Openmpi, Some("5.0.11".into()))));
         assert_eq!(read_version("mpiexec (OpenRTE) 4.1.4\n"), Some((Kind::Openmpi, Some("4.1.4".into()))));
+        let intel = "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260626 (id: b44796a)\nCopyright 2003-2026, Intel Corporation.\n";
+        assert_eq!(read_version(intel), Some((Kind::Intel, Some("2021.18.1".into()))));
         assert_eq!(read_version("lamexec 7"), None);
     }
 
@@ -425,6 +479,37 @@ mod tests {
         assert!(why.contains("built for ch4:ucx, without libfabric"), "{why}");
         assert_eq!(cannot_use_libfabric(&found(b"x\0ch4:ucx ofi\0y")), None);
         assert_eq!(cannot_use_libfabric(&found(b"nothing to see")), None);
+    }
+
+    #[test]
+    fn intels_library_is_known_by_what_it_reads_and_its_libfabric_by_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let mpich = elf::Library { name: "libmpi.so.12".into(), ..library(&root.join("m/lib/libmpi.so.12")) };
+        let intel = elf::Library { name: "libmpi.so.12".into(), ..library(&root.join("i/lib/libmpi.so.12")) };
+        std::fs::write(intel.file.as_ref().unwrap(), b"x\0I_MPI_OFI_LIBRARY_INTERNAL\0y").unwrap();
+        let nowhere = elf::Library { name: "libmpi.so.12".into(), file: None };
+        assert_eq!([&mpich, &intel, &nowhere].map(kind_of), [Some(Kind::Mpich), Some(Kind::Intel), Some(Kind::Mpich)]);
+        let found = |launcher: &str, library: Option<&str>| {
+            let of = |name: &str| Some(root.join(name));
+            let found =
+                Found { kind: Kind::Intel, version: None, launcher: of(launcher), library: library.and_then(of) };
+            intels_libfabric(&found)
+        };
+        assert_eq!(found("i/bin/mpiexec", None), None);
+        std::fs::write(root.join("i/lib/libfabric.so.1"), "").unwrap();
+        assert_eq!(found("i/bin/mpiexec", None), Some(root.join("i/lib")));
+        assert_eq!(found("elsewhere/mpiexec", Some("i/lib/libmpi.so.12")), Some(root.join("i/lib")));
+        std::fs::create_dir_all(root.join("i/opt/mpi/libfabric/lib")).unwrap();
+        std::fs::write(root.join("i/opt/mpi/libfabric/lib/libfabric.so.1"), "").unwrap();
+        assert_eq!(found("x", Some("i/lib/release/libmpi.so.12")), Some(root.join("i/opt/mpi/libfabric/lib")));
+        install(&root.join("i"), &["mpiexec"], "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 7");
+        let path = root.join("i/bin");
+        for library in [&intel, &nowhere] {
+            let kind = kind_of(library).unwrap();
+            assert_eq!(with_launcher(kind, library, Some(path.as_os_str())).unwrap().kind, Kind::Intel);
+        }
+        assert!(with_launcher(Kind::Mpich, &mpich, Some(path.as_os_str())).is_err());
     }
 
     #[test]

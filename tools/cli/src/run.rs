@@ -86,9 +86,15 @@ fn launcher_of(env: &Env, args: &RunArgs, program: &Path) -> Result<(Found, Opti
             Some((kind, library)) => Found { kind, version: None, launcher: None, library: library.file },
             None => mpi::of_program(program, env)?,
         };
-        let interface = slurm::interface(&srun, Needs::Mpi(found.kind))?;
-        found.launcher = Some(srun);
-        return Ok((found, Some(interface)));
+        match slurm::interface(&srun, Needs::Mpi(found.kind)) {
+            Ok(interface) => {
+                found.launcher = Some(srun);
+                return Ok((found, Some(interface)));
+            }
+            Err(error) if args.launcher.is_some() => return Err(error),
+            // Nobody asked for srun: the MPI's own launcher finds the allocation by itself.
+            Err(error) => eprintln!("weir: not by srun: {error:#}"),
+        }
     }
     let mut found = mpi::of_program(program, env)?;
     if let Some(launcher) = &args.launcher {
@@ -177,12 +183,14 @@ fn may_share(args: &RunArgs) -> bool {
 
 /// How a launcher is told the machines. Open MPI starts as many ranks on each as it has slots, and a machine named without a number
 /// has one: each is given its share of the ranks. MPICH goes round without being told.
-fn host_words(kind: Kind, hosts: &[String], ranks: u32) -> [String; 2] {
+fn host_words(kind: Kind, hosts: &[String], ranks: u32) -> Vec<String> {
     let slots = share(hosts, ranks);
     let with_slots = |host: &String| if host.contains(':') { host.clone() } else { format!("{host}:{slots}") };
     match kind {
-        Kind::Mpich => ["-hosts".into(), hosts.join(",")],
-        Kind::Openmpi => ["--host".into(), hosts.iter().map(with_slots).collect::<Vec<_>>().join(",")],
+        Kind::Mpich => vec!["-hosts".into(), hosts.join(",")],
+        // Without a number it fills the first machine.
+        Kind::Intel => vec!["-hosts".into(), hosts.join(","), "-ppn".into(), slots.to_string()],
+        Kind::Openmpi => vec!["--host".into(), hosts.iter().map(with_slots).collect::<Vec<_>>().join(",")],
     }
 }
 
@@ -193,6 +201,7 @@ fn start_by_agent(command: &mut Command, kind: Kind, env: &Env, given: &[OsStrin
     // Variables of the launchers' own, with which the same is said.
     let variables: &[&str] = match kind {
         Kind::Mpich => &["HYDRA_LAUNCHER", "HYDRA_LAUNCHER_EXEC", "HYDRA_BOOTSTRAP", "HYDRA_BOOTSTRAP_EXEC"],
+        Kind::Intel => &["I_MPI_HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP_EXEC"],
         Kind::Openmpi => &["PRTE_MCA_plm_ssh_agent", "PRTE_MCA_plm", "OMPI_MCA_plm_rsh_agent", "OMPI_MCA_plm"],
     };
     if variables.iter().any(|name| env.get(name).is_some()) {
@@ -200,6 +209,7 @@ fn start_by_agent(command: &mut Command, kind: Kind, env: &Env, given: &[OsStrin
     }
     match kind {
         Kind::Mpich => drop(command.args(["-launcher", "ssh", "-launcher-exec"]).arg(agent)),
+        Kind::Intel => drop(command.args(["-bootstrap", "ssh", "-bootstrap-exec"]).arg(agent)),
         // The first name is that of Open MPI 5's launcher, the second that of 4's. Variables: each refuses the other's words.
         Kind::Openmpi => drop(command.env("PRTE_MCA_plm_ssh_agent", agent).env("OMPI_MCA_plm_rsh_agent", agent)),
     }
@@ -215,7 +225,7 @@ fn says_how_to_start(kind: Kind, given: &[OsString]) -> bool {
         Some(name.split_once('=').map_or(name, |(name, _)| name).to_owned())
     };
     let starts = |name: &str| match kind {
-        Kind::Mpich => ["launcher", "launcher-exec", "bootstrap", "bootstrap-exec"].contains(&name),
+        Kind::Mpich | Kind::Intel => ["launcher", "launcher-exec", "bootstrap", "bootstrap-exec"].contains(&name),
         Kind::Openmpi => false,
     };
     let parameters = |name: &str| kind == Kind::Openmpi && ["mca", "gmca", "prtemca"].contains(&name);
@@ -450,6 +460,7 @@ mod tests {
         assert_eq!(host_words(Kind::Openmpi, &hosts, 3), ["--host", "a:2,b:2"]);
         assert_eq!(host_words(Kind::Openmpi, &["a:1".to_owned(), "b".to_owned()], 4), ["--host", "a:1,b:2"]);
         assert_eq!(host_words(Kind::Mpich, &hosts, 8), ["-hosts", "a,b"]);
+        assert_eq!(host_words(Kind::Intel, &hosts, 3), ["-hosts", "a,b", "-ppn", "2"]);
     }
 
     #[test]
@@ -492,7 +503,9 @@ mod tests {
             words(Kind::Openmpi, &inside, &[]),
             "OMPI_MCA_plm_rsh_agent=/r/agent PRTE_MCA_plm_ssh_agent=/r/agent"
         );
-        for kind in [Kind::Mpich, Kind::Openmpi] {
+        assert_eq!(words(Kind::Intel, &inside, &[]), "-bootstrap ssh -bootstrap-exec /r/agent");
+        assert_eq!(words(Kind::Intel, &[inside[0], ("I_MPI_HYDRA_BOOTSTRAP", "fork")], &[]), "");
+        for kind in Kind::ALL {
             assert_eq!(words(kind, &[], &[]), "", "no emulator");
         }
         assert_eq!(words(Kind::Mpich, &inside, &["-launcher", "fork"]), "");

@@ -24,7 +24,7 @@ pub enum Needs {
     Weir,
 }
 
-/// `srun`, if the user names it as the launcher; or if a program of Weir's own interfaces is started within an allocation and nobody says how.
+/// `srun`, if the user names it as the launcher; or if the program is started within an allocation and nobody says how.
 ///
 /// # Errors
 /// If it is named, but not there.
@@ -40,8 +40,20 @@ pub fn chosen(env: &Env, args: &RunArgs, needs: Needs) -> Result<Option<PathBuf>
         Some(_) => Ok(None),
         // A step of an allocation, such as an interactive shell, may start steps as well.
         None if needs == Needs::Weir && !args.local && env.get("SLURM_JOB_ID").is_some() => Ok(on_path()),
+        None if needs != Needs::Weir && is_for_srun(env, args) => Ok(on_path()),
         None => Ok(None),
     }
+}
+
+/// Steps with this number and above are not the user's: a batch script's, an interactive shell's (`slurm.h`).
+const FIRST_OF_SLURMS_OWN: u64 = 0xffff_fff0;
+
+/// Whether an MPI program is to be started by `srun` although nobody says so: within an allocation. Not where words for `mpiexec` are given; and not within a step that has the allocation's processors
+/// already, for which a second one would wait for ever.
+fn is_for_srun(env: &Env, args: &RunArgs) -> bool {
+    let number = |name: &str| env.get(name)?.to_str()?.parse::<u64>().ok();
+    let within_step = number("SLURM_STEP_ID").is_some_and(|step| step < FIRST_OF_SLURMS_OWN);
+    env.get("SLURM_JOB_ID").is_some() && !within_step && args.launcher_arg.is_empty()
 }
 
 /// The `--mpi` by which the ranks find each other.
@@ -56,7 +68,7 @@ pub fn interface(srun: &Path, needs: Needs) -> Result<&'static str> {
 /// From what `srun --mpi=list` says.
 fn choose(said: &str, needs: Needs) -> Result<&'static str> {
     let wanted: &[&'static str] = match needs {
-        Needs::Mpi(Kind::Mpich) => &["pmi2"],
+        Needs::Mpi(Kind::Mpich | Kind::Intel) => &["pmi2"],
         Needs::Mpi(Kind::Openmpi) => &["pmix"],
         Needs::Weir => &["pmi2", "pmix"],
     };
@@ -115,7 +127,15 @@ mod tests {
         assert_eq!(of(&["./p"], Some("7"), Needs::Weir).unwrap(), Some(srun.clone()));
         assert_eq!(of(&["--local", "./p"], Some("7"), Needs::Weir).unwrap(), None);
         assert_eq!(of(&["--launcher", "mpiexec", "./p"], Some("7"), Needs::Weir).unwrap(), None);
-        assert_eq!(of(&["./p"], Some("7"), mpi).unwrap(), None);
+        assert_eq!(of(&["./p"], None, mpi).unwrap(), None);
+        assert_eq!(of(&["./p"], Some("7"), mpi).unwrap(), Some(srun.clone()));
+        assert_eq!(of(&["--launcher-arg=-ppn", "--launcher-arg=1", "./p"], Some("7"), mpi).unwrap(), None);
+        let step = |number: &str| {
+            let variables = [("PATH", path), ("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", number)];
+            chosen(&Env::from_pairs(variables), &run_args(&["./p"]), mpi).unwrap()
+        };
+        // A step of the user's, an interactive shell, a batch script.
+        assert_eq!([step("0"), step("4294967290"), step("4294967291")], [None, Some(srun.clone()), Some(srun.clone())]);
         assert_eq!(of(&["--launcher", "srun", "./p"], None, mpi).unwrap(), Some(srun));
         let other = PathBuf::from("/opt/slurm/bin/srun");
         assert_eq!(of(&["--launcher", "/opt/slurm/bin/srun", "./p"], None, mpi).unwrap(), Some(other));
@@ -131,6 +151,7 @@ mod tests {
             (old, Needs::Mpi(Kind::Mpich), Some("pmi2")),
             (old, Needs::Mpi(Kind::Openmpi), Some("pmix")),
             (old, Needs::Weir, Some("pmi2")),
+            (old, Needs::Mpi(Kind::Intel), Some("pmi2")),
             (new, Needs::Mpi(Kind::Openmpi), None),
             ("none pmix", Needs::Weir, Some("pmix")),
             ("cray_shasta none", Needs::Weir, None),

@@ -4,6 +4,7 @@ use nix::net::if_::InterfaceFlags;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsRawFd;
+use std::path::Path;
 
 /// One address of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub struct Interface {
     pub name: String,
     /// The address.
     pub addr: IpAddr,
+    /// How many of its leading bits all neighbours have in common; the whole address if the kernel does not tell.
+    pub prefix_len: u8,
     /// MTU of the interface, bytes of an IP packet.
     pub mtu_bytes: u32,
     /// The interface is up and has a carrier.
@@ -20,7 +23,7 @@ pub struct Interface {
     pub loopback: bool,
     /// A tunnel or other link without neighbours.
     pub point_to_point: bool,
-    /// By its name a bridge for containers or virtual machines on this machine: other machines do not reach it.
+    /// For containers or virtual machines on this machine, by its name or since it is a bridge that no network card belongs to: other machines do not reach it.
     pub local_bridge: bool,
 }
 
@@ -30,14 +33,68 @@ impl Interface {
         match self {
             Interface { loopback: true, .. } => 3,
             Interface { local_bridge: true, .. } => 2,
+            // Taken where nobody gave one (RFC 3927).
+            Interface { addr: IpAddr::V4(v4), .. } if v4.is_link_local() => 2,
             Interface { point_to_point: true, .. } => 1,
             _ => 0,
         }
     }
+
+    /// The network that it is on: what neighbours' addresses begin with.
+    fn network(&self) -> (bool, u128) {
+        let (bits, width) = match self.addr {
+            IpAddr::V4(v4) => (u128::from(u32::from(v4)), 32),
+            IpAddr::V6(v6) => (u128::from(v6), 128),
+        };
+        let rest = width - u32::from(self.prefix_len).min(width);
+        (self.addr.is_ipv4(), bits.checked_shr(rest).unwrap_or(0))
+    }
 }
 
-/// Name prefixes that container and virtual-machine software gives its bridges.
-const BRIDGES: [&str; 8] = ["docker", "br-", "virbr", "lxcbr", "lxdbr", "cni", "podman", "flannel"];
+/// Name prefixes that software for containers and virtual machines gives what it makes.
+const LOCAL: [&str; 16] = [
+    "docker",
+    "br-",
+    "virbr",
+    "lxcbr",
+    "lxdbr",
+    "incusbr",
+    "cni",
+    "podman",
+    "flannel",
+    "cali",
+    "cilium",
+    "weave",
+    "veth",
+    "vnet",
+    "vboxnet",
+    "nodelocaldns",
+];
+
+/// Where the kernel shows interfaces.
+const SYSTEM: &str = "/sys/class/net";
+
+/// Whether other machines are on the far side of an interface, as far as its name and `system` tell.
+fn is_local(system: &Path, name: &str) -> bool {
+    LOCAL.iter().any(|start| name.starts_with(start)) || is_bridge_of_guests(&system.join(name))
+}
+
+/// A bridge none of whose ports is a network card, or stands on one (`folder`: what the kernel shows of it).
+fn is_bridge_of_guests(folder: &Path) -> bool {
+    if !folder.join("bridge").is_dir() {
+        return false;
+    }
+    let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    // A card has a device; a bond or VLAN has interfaces below it; ends of cables to containers and virtual machines have neither.
+    let leads_out = |port: &Path| {
+        port.join("device").exists()
+            || entries(port).any(|entry| entry.file_name().to_string_lossy().starts_with("lower_"))
+    };
+    let ports: Vec<_> = entries(&folder.join("brif")).map(|entry| entry.path()).collect();
+    // What stands below `brif` are links of the bridge's side; the port itself is beside the bridge.
+    let beside = |port: &Path| folder.parent().zip(port.file_name()).map(|(all, name)| all.join(name));
+    !ports.iter().filter_map(|port| beside(port)).any(|port| leads_out(&port))
+}
 
 /// Every address of every interface, in the kernel's order.
 ///
@@ -58,13 +115,18 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         } else {
             continue;
         };
+        let mask = entry.netmask.and_then(|mask| {
+            let v4 = mask.as_sockaddr_in().map(|v4| u32::from(v4.ip()).leading_ones());
+            v4.or_else(|| mask.as_sockaddr_in6().map(|v6| u128::from(v6.ip()).leading_ones()))
+        });
         out.push(Interface {
             addr,
+            prefix_len: mask.and_then(|bits| u8::try_from(bits).ok()).unwrap_or(if addr.is_ipv4() { 32 } else { 128 }),
             mtu_bytes: mtu_of(probe.as_raw_fd(), &entry.interface_name).unwrap_or(1500),
             up: is_up(entry.flags),
             loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
             point_to_point: entry.flags.contains(InterfaceFlags::IFF_POINTOPOINT),
-            local_bridge: BRIDGES.iter().any(|b| entry.interface_name.starts_with(b)),
+            local_bridge: is_local(Path::new(SYSTEM), &entry.interface_name),
             name: entry.interface_name,
         });
     }
@@ -97,6 +159,9 @@ fn mtu_of(fd: i32, name: &str) -> Option<u32> {
 
 /// The addresses to offer, best first: of interfaces that are up, IPv4 where an interface has both families, without link-local IPv6 (useless without the peer's scope); loopback only
 /// when nothing else is left. `names` keeps only interfaces of these names (then loopback and bridges are as good as any).
+///
+/// A name has room for six IPv4 addresses (`spec/protocol.md` 7), so that the first count most: of several on one network the first comes where it belongs, and the others behind all of
+/// their kind, for they are no other way.
 pub fn usable(all: &[Interface], names: &[String]) -> Vec<Interface> {
     let link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
     let mut list: Vec<Interface> = all
@@ -110,8 +175,20 @@ pub fn usable(all: &[Interface], names: &[String]) -> Vec<Interface> {
     if names.is_empty() && list.iter().any(|i| !i.loopback) {
         list.retain(|i| !i.loopback);
     }
-    list.sort_by_key(Interface::rank);
-    list
+    let networks: Vec<_> = list.iter().map(Interface::network).collect();
+    let mut seen = Vec::new();
+    let again: Vec<bool> = networks
+        .into_iter()
+        .map(|one| {
+            seen.contains(&one) || {
+                seen.push(one);
+                false
+            }
+        })
+        .collect();
+    let mut keyed: Vec<_> = list.into_iter().zip(again).collect();
+    keyed.sort_by_key(|(one, again)| (one.rank(), *again));
+    keyed.into_iter().map(|(one, _)| one).collect()
 }
 
 /// Largest UDP payload in an IP packet of `mtu_bytes` towards `remote`.
@@ -138,11 +215,12 @@ mod tests {
         Interface {
             name: name.into(),
             addr: addr.parse().expect("an address"),
+            prefix_len: 24,
             mtu_bytes: 1500,
             up: true,
             loopback: name == "lo",
             point_to_point: name.starts_with("tun"),
-            local_bridge: BRIDGES.iter().any(|b| name.starts_with(b)),
+            local_bridge: is_local(Path::new("/nowhere"), name),
         }
     }
 
@@ -176,10 +254,60 @@ mod tests {
     }
 
     #[test]
+    fn of_twenty_interfaces_the_first_six_are_of_six_networks_that_lead_somewhere() {
+        let mut all = vec![entry("lo", "127.0.0.1"), entry("docker0", "172.17.0.1"), entry("br-9a", "172.18.0.1")];
+        for host in 1..9 {
+            all.push(entry("eth0", &format!("10.0.0.{host}")));
+        }
+        all.push(entry("veth7", "169.254.9.9"));
+        all.push(entry("usb0", "169.254.3.1"));
+        for net in 1..6 {
+            all.push(entry(&format!("eth{net}"), &format!("10.0.{net}.1")));
+        }
+        let mut down = entry("eth9", "10.9.0.1");
+        down.up = false;
+        all.push(down);
+        let list = usable(&all, &[]);
+        assert_eq!(names(&list[..6]), ["eth0", "eth1", "eth2", "eth3", "eth4", "eth5"]);
+        assert_eq!(names(&list[6..13]), ["eth0"; 7]);
+        assert_eq!(names(&list[13..]), ["docker0", "br-9a", "veth7", "usb0"]);
+    }
+
+    #[test]
+    fn networks_are_told_by_the_length_of_their_prefix() {
+        let mut wide = entry("eth0", "10.0.0.1");
+        assert_eq!(wide.network(), entry("eth1", "10.0.0.200").network());
+        assert_ne!(wide.network(), entry("eth1", "10.0.1.1").network());
+        assert_ne!(wide.network(), entry("eth1", "::a00:1").network());
+        for length in [0, 32, 200] {
+            wide.prefix_len = length;
+            assert_eq!(wide.network() == entry("lo", "0.0.0.1").network(), length == 0);
+        }
+    }
+
+    #[test]
+    fn a_bridge_is_local_unless_a_card_belongs_to_it() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let make = |path: &str| std::fs::create_dir_all(dir.path().join(path)).expect("made");
+        for (bridge, port) in [("br0", "eth0"), ("br1", "tap0"), ("br2", "bond0")] {
+            make(&format!("{bridge}/bridge"));
+            make(&format!("{bridge}/brif/{port}"));
+        }
+        for path in ["eth0/device", "tap0", "bond0/lower_eth1", "br3/bridge"] {
+            make(path);
+        }
+        let local = |name| is_local(dir.path(), name);
+        assert_eq!(
+            ["br0", "br1", "br2", "br3", "eth0", "docker0", "nowhere"].map(local),
+            [false, true, false, true, false, true, false]
+        );
+    }
+
+    #[test]
     fn the_loopback_interface_is_listed_with_its_mtu() {
         let lo = interfaces().expect("getifaddrs").into_iter().find(|i| i.loopback && i.addr.is_ipv4());
         let lo = lo.expect("an IPv4 loopback address");
-        assert!(lo.mtu_bytes >= 1500 && lo.name == "lo");
+        assert!(lo.mtu_bytes >= 1500 && lo.name == "lo" && lo.prefix_len == 8);
     }
 
     #[test]

@@ -30,6 +30,6 @@ mod tx;
 
 pub use config::UdpConfig;
 pub use counters::UdpCounters;
-pub use interfaces::{Interface, interfaces};
+pub use interfaces::{Interface, interfaces, usable};
 pub use transport::{UdpTransport, Unreachable};
 pub use weir_net::{Datagrams, RxInfo};

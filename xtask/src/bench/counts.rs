@@ -175,6 +175,8 @@ fn command(
         }
     }
     match stack.mpi {
+        // It keeps no messages from its provider where it is told `ofi`.
+        Mpi::Intel => &mut command,
         Mpi::Mpich => command.env("MPIR_CVAR_NOLOCAL", "1"),
         Mpi::Openmpi => command.args(["--allow-run-as-root", "--bind-to", "none"]),
     };

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::cells::{Cell, Metric};
 use crate::lab::{Counts, Lab};
 use crate::launch::{Job, result_of};
-use crate::mpi;
+use crate::mpi::{self, Mpi};
 use crate::paths::Paths;
 use crate::stack::Stack;
 
@@ -145,7 +145,10 @@ pub fn stacks_of(cell: &Cell, stacks: &[Stack]) -> Vec<Stack> {
         let before = stacks.iter().filter(|stack| stack.is_before().is_some());
         return Stack::of_one_host().into_iter().chain(before.cloned()).collect();
     }
-    let runs = |stack: &&Stack| stack.is_ours() || (cell.rivals && (cell.may_lose() || !stack.is_tuned()));
+    let runs = |stack: &&Stack| {
+        let by_intel = stack.mpi != Mpi::Intel || cell.section == "latency";
+        by_intel && (stack.is_ours() || (cell.rivals && (cell.may_lose() || !stack.is_tuned())))
+    };
     let mut all: Vec<Stack> = stacks.iter().filter(runs).cloned().collect();
     if cell.ablate_streams && stacks.iter().any(|stack| stack.name == "weir-mpich") {
         all.push(Stack::one_stream());

