@@ -382,10 +382,9 @@ fn one_sided(group: &Communicator) -> Checked {
         let window = group.window(1024 + 8 * rank, access)?;
         check!(window.bytes() == 1024);
         // Between fences every operation is one of all ranks: the barrier is for the other kind.
-        let together = || -> Checked {
-            Ok(if access == Access::Flush {
-                group.barrier()?
-            })
+        let together = || match access {
+            Access::Flush => group.barrier(),
+            Access::Fence => Ok(()),
         };
         window.write(&[0; 1024], 0)?;
         if access == Access::Fence {
