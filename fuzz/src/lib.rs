@@ -23,6 +23,7 @@ pub mod launch;
 pub mod matching;
 pub mod pair;
 pub mod parsers;
+pub mod pattern;
 pub mod predict;
 pub mod record;
 mod row;

@@ -123,6 +123,15 @@ fn bsp_files() {
 }
 
 #[test]
+fn pattern() {
+    let mut read = 0;
+    for seed in 0..20_000 {
+        read += u64::from(weir_fuzz::pattern::run(&random(seed, 12)));
+    }
+    assert!(read > 50, "only {read} were patterns");
+}
+
+#[test]
 fn record() {
     let mut models = 0;
     for seed in 0..2000 {

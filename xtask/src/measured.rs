@@ -20,6 +20,14 @@ use crate::process::{Outcome, run_limited, run_signalled};
 const LIMIT: Duration = Duration::from_secs(240);
 /// Every shape of loop once: pairs both ways of timing, windows, collectives with and without sums, kernels.
 const WORK: &str = "--quiet --reps 20 --start barrier -s 8,5k -t ping-pong,send,duplex-isend,message-rate,barrier,bcast,alltoall,allreduce,jacobi --iterations 3";
+/// All other operations once, by each way in which a library is called.
+const MORE: &str = "--quiet --reps 5 --start barrier -s 4k -t one-sided,isend-irecv,persistent,stream,gatherv,scatterv,allgatherv,alltoallv,reduce-scatter,scan,exscan,ibarrier,iallreduce,incast,farm --iterations 20 --window 4";
+/// Cells of that: eight on others' memory, three between pairs, four by lengths, three sums, two begun and waited for, two of many to one.
+const MORE_CELLS: usize = 8 + 3 + 4 + 3 + 2 + 2;
+/// Of these Weir's own endpoints have no persistent requests and no collectives that are begun and waited for.
+const LACKING: usize = 3;
+/// A pattern of two steps.
+const PATTERN: &str = "weir-pattern 1\nranks 2..\nstep\n* -> +1 size\n* -> -1 size\nstep\ncompute 0 20us\n* -> 0 64\n";
 /// Cells of that: seven operations at two sizes, a barrier, a kernel.
 const CELLS: usize = 7 * 2 + 2;
 /// Repetitions of that, at least.
@@ -66,6 +74,16 @@ pub fn run(paths: &Paths, weir: &Path, only: &str, mut report: impl FnMut(&str, 
                 Ok(judged(&launched(&under, ranks, weir, WORK, Some(dir))?, &dir.join("run"), ranks))
             });
         }
+        for ranks in [2, 4] {
+            bench.test(&name(&format!("of everything else on {ranks} ranks")), |weir, dir| {
+                let outcome = launched(&under, ranks, weir, MORE, Some(dir))?;
+                Ok(more(&outcome, &dir.join("run"), ranks, MORE_CELLS))
+            });
+        }
+        bench.test(&name("of a pattern on 3 ranks"), |weir, dir| {
+            let words = pattern(dir)?;
+            Ok(more(&launched(&under, 3, weir, &words, Some(dir))?, &dir.join("run"), 3, 2))
+        });
         bench.test(&name("refuses 3 ranks in one line"), |weir, _| {
             Ok(refused(&launched(&under, 3, weir, "-t send", None)?, "3 is odd"))
         });
@@ -87,6 +105,17 @@ pub fn run(paths: &Paths, weir: &Path, only: &str, mut report: impl FnMut(&str, 
     bench.test("weir bench on 2 ranks without MPI", |weir, dir| {
         let outcome = run_limited(&mut alone(weir, WORK, dir), LIMIT)?;
         Ok(judged(&outcome, &dir.join("run"), 2))
+    });
+    bench.test("weir bench of everything else on 2 ranks without MPI", |weir, dir| {
+        let outcome = run_limited(&mut alone(weir, MORE, dir), LIMIT)?;
+        if !outcome.stderr.contains("persistent is not measured") {
+            return Ok(Ended::Failed(format!("no word about what there is not:\n{}", outcome.stderr)));
+        }
+        Ok(more(&outcome, &dir.join("run"), 2, MORE_CELLS - LACKING))
+    });
+    bench.test("weir bench of a pattern on 2 ranks without MPI", |weir, dir| {
+        let words = pattern(dir)?;
+        Ok(more(&run_limited(&mut alone(weir, &words, dir), LIMIT)?, &dir.join("run"), 2, 2))
     });
     bench.test("weir bench --launches without MPI answers with one document", |weir, dir| {
         let outcome = run_limited(&mut alone(weir, "--launches 2 --json --reps 20 -t barrier", dir), LIMIT)?;
@@ -133,6 +162,39 @@ fn judged(outcome: &Outcome, dir: &Path, ranks: usize) -> Ended {
         return Ended::Failed(format!("no table was printed:\n{}", outcome.stdout));
     }
     ended(whole(dir, ranks))
+}
+
+/// The words that measure a pattern, whose file is written there.
+fn pattern(dir: &Path) -> Result<String> {
+    let file = dir.join("two.pattern");
+    fs::write(&file, PATTERN)?;
+    Ok(format!("--quiet --reps 20 --start barrier -s 8,5k --pattern {}", file.display()))
+}
+
+/// Whether a run ended well and holds so many cells, each with what was asked for at every rank.
+fn more(outcome: &Outcome, dir: &Path, ranks: usize, wanted: usize) -> Ended {
+    if !outcome.ok() {
+        return Ended::Failed(format!("{}\n{}", outcome.cause(), outcome.stderr));
+    }
+    let judge = || -> Result<(), String> {
+        let run = read(dir)?;
+        let cells = cells(&run, dir)?;
+        if cells.len() != wanted {
+            return Err(format!("{} cells instead of {wanted}", cells.len()));
+        }
+        for cell in &cells {
+            counted(cell, ranks, 5)?;
+            let name = cell["configuration"]["operation"].as_str().unwrap_or_default();
+            if ["stream", "incast"].contains(&name) != cell["bandwidth"]["p50_bytes_per_s"].is_number() {
+                return Err(format!("{name}: bandwidth {}", cell["bandwidth"]));
+            }
+            if (cell["configuration"]["pairs"] == 0) != cell["span"]["summary"]["p50_ns"].is_number() {
+                return Err(format!("{name}: span {}", cell["span"]));
+            }
+        }
+        Ok(())
+    };
+    ended(judge())
 }
 
 fn ended(result: Result<(), String>) -> Ended {

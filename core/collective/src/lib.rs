@@ -4,7 +4,7 @@
 //! error of one of them ends it. (That the others hear of it is the affair of who carries the messages: `weir_engine::Team` tells them.)
 //!
 //! The algorithms are the textbook's: binomial trees for broadcast and reduction (largest subtree first), dissemination for the barrier (Hensgen, Finkel and Manber 1988), linear gather and
-//! scatter, rings for allgather, pairwise exchange for alltoall. A group of one exchanges nothing.
+//! scatter, rings for allgather, pairwise exchange for alltoall, a chain for running sums. A group of one exchanges nothing.
 //!
 //! Buffers over `n` members hold `n` blocks of equal length where each member has its own; block `i` belongs to member `i`.
 #![no_std]
@@ -12,6 +12,10 @@
 
 #[cfg(test)]
 extern crate std;
+
+mod uneven;
+
+pub use uneven::{allgatherv, alltoallv, exscan, gatherv, reduce_scatter, scan, scatterv};
 
 /// A group as one of its members sees it. All members call the same collectives in the same order.
 pub trait Group {

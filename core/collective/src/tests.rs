@@ -115,6 +115,74 @@ fn blocks_come_to_their_places() {
 }
 
 #[test]
+fn blocks_of_unequal_length_come_to_their_places() {
+    for n in SIZES {
+        // Among them empty ones, at both ends and in the middle.
+        for lengths in
+            [(0..n).collect::<Vec<_>>(), (0..n).map(|i| 2 * (i % 2)).collect(), vec![0; n], (0..n).rev().collect()]
+        {
+            let by_member: Vec<u8> = (0..n).flat_map(|i| vec![i as u8 + 1; lengths[i]]).collect();
+            let got = each(n, |m| {
+                let mine = vec![m.own as u8 + 1; lengths[m.own]];
+                let (mut all, mut gathered) = (vec![99; by_member.len()], vec![0; by_member.len()]);
+                allgatherv(&m, &mine, &mut all, &lengths).expect("nobody is gone");
+                gatherv(&m, &mine, &mut gathered, &lengths).expect("nobody is gone");
+                let mut part = vec![0; lengths[m.own]];
+                scatterv(&m, &gathered, &mut part, &lengths).expect("nobody is gone");
+                // As many bytes to each as both their numbers together.
+                let sums: Vec<usize> = (0..n).map(|other| other + m.own).collect();
+                let data: Vec<u8> = (0..n).flat_map(|to| vec![(m.own * 16 + to) as u8; sums[to]]).collect();
+                let mut crossed = vec![0; data.len()];
+                alltoallv(&m, (&data, &sums), (&mut crossed, &sums)).expect("nobody is gone");
+                (all, part, crossed)
+            });
+            for (own, (all, part, crossed)) in got.into_iter().enumerate() {
+                assert_eq!((all, part), (by_member.clone(), vec![own as u8 + 1; lengths[own]]));
+                let want: Vec<u8> = (0..n).flat_map(|from| vec![(from * 16 + own) as u8; from + own]).collect();
+                assert_eq!(crossed, want);
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_run_up_to_each_member_and_are_parted_among_all() {
+    for n in SIZES {
+        let lengths: Vec<usize> = (0..n).map(|i| i % 3).collect();
+        let all: usize = lengths.iter().sum();
+        let got = each(n, |m| {
+            let (data, mut sums, mut below, mut wire) = ([m.own as u64, 1], [0; 2], [77; 2], vec![0; 16 + 8 * all]);
+            scan(&m, &data, &mut sums, &mut wire, |a, b| a + b).expect("nobody is gone");
+            exscan(&m, &data, &mut below, &mut wire, |a, b| a + b).expect("nobody is gone");
+            let numbers: Vec<u64> = (0..all).map(|i| (i * 100 + m.own) as u64).collect();
+            let (mut part, mut room) = (vec![0; lengths[m.own]], vec![0; all]);
+            let by = (&numbers[..], &lengths[..]);
+            reduce_scatter(&m, by, &mut part, &mut room, &mut wire, |a, b| a + b).expect("nobody is gone");
+            (sums, below, part)
+        });
+        for (own, (sums, below, part)) in got.into_iter().enumerate() {
+            let up_to = (own * (own + 1) / 2) as u64;
+            assert_eq!(sums, [up_to, own as u64 + 1]);
+            assert_eq!(below, if own == 0 { [77; 2] } else { [up_to - own as u64, own as u64] });
+            let first: usize = lengths[..own].iter().sum();
+            let want: Vec<u64> =
+                (first..first + lengths[own]).map(|i| (i * 100 * n + n * (n - 1) / 2) as u64).collect();
+            assert_eq!(part, want);
+        }
+    }
+}
+
+#[test]
+fn what_is_not_commutative_is_combined_in_the_order_of_members() {
+    let got = each(5, |m| {
+        let (mut sums, mut wire) = ([0u64], [0; 8]);
+        scan(&m, &[m.own as u64 + 1], &mut sums, &mut wire, |before, own| before * 10 + own).expect("nobody is gone");
+        sums[0]
+    });
+    assert_eq!(got, [1, 12, 123, 1234, 12345]);
+}
+
+#[test]
 fn nobody_leaves_a_barrier_before_all_have_come_and_it_takes_a_message_a_round() {
     for n in SIZES {
         let come = std::sync::atomic::AtomicUsize::new(0);

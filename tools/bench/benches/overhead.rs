@@ -8,6 +8,7 @@ use std::hint::black_box;
 use weir_bench::Result;
 use weir_bench::cell::{Measured, Noted};
 use weir_bench::collect::{self, Relations, Rules};
+use weir_bench::exchange::{Access, Leg};
 use weir_bench::machine::{Machine, Tag};
 use weir_bench::measure::{self, Slots, Starts};
 use weir_bench::operation::Operation;
@@ -22,6 +23,9 @@ struct Nothing(Source);
 
 impl Machine for Nothing {
     type Group = ();
+    type Blocks = ();
+    type Window = ();
+    type Persistent<'b> = ();
 
     fn rank(&self) -> usize {
         0
@@ -94,6 +98,66 @@ impl Machine for Nothing {
     fn allreduce(&self, (): &(), _: &[f64], _: &mut [f64]) -> Result<()> {
         Ok(())
     }
+    fn exchange_all(&self, _: &[u8], _: &[Leg], _: &mut [u8], _: &[Leg], _: Tag) -> Result<()> {
+        Ok(())
+    }
+    fn persistent<'b>(&self, _: &'b [u8], _: &'b mut [u8], _: usize, _: Tag) -> Result<()> {
+        Ok(())
+    }
+    fn start_and_wait(&self, (): &mut ()) -> Result<()> {
+        Ok(())
+    }
+    fn blocks(&self, _: &[usize]) -> Result<()> {
+        Ok(())
+    }
+    fn gatherv(&self, (): &(), _: &[u8], _: &mut [u8], (): &()) -> Result<()> {
+        Ok(())
+    }
+    fn scatterv(&self, (): &(), _: &[u8], _: &mut [u8], (): &()) -> Result<()> {
+        Ok(())
+    }
+    fn allgatherv(&self, (): &(), _: &[u8], _: &mut [u8], (): &()) -> Result<()> {
+        Ok(())
+    }
+    fn alltoallv(&self, (): &(), _: &[u8], _: &mut [u8], (): &()) -> Result<()> {
+        Ok(())
+    }
+    fn reduce_scatter(&self, (): &(), _: &[f64], _: &mut [f64], (): &()) -> Result<()> {
+        Ok(())
+    }
+    fn scan(&self, (): &(), _: &[f64], _: &mut [f64]) -> Result<()> {
+        Ok(())
+    }
+    fn exscan(&self, (): &(), _: &[f64], _: &mut [f64]) -> Result<()> {
+        Ok(())
+    }
+    fn ibarrier(&self, (): &()) -> Result<()> {
+        Ok(())
+    }
+    fn iallreduce(&self, (): &(), _: &[f64], _: &mut [f64]) -> Result<()> {
+        Ok(())
+    }
+    fn window(&self, (): &(), _: usize, _: Access) -> Result<()> {
+        Ok(())
+    }
+    fn put(&self, (): &(), _: &[u8], _: usize) -> Result<()> {
+        Ok(())
+    }
+    fn get(&self, (): &(), _: &mut [u8], _: usize) -> Result<()> {
+        Ok(())
+    }
+    fn accumulate(&self, (): &(), _: &[f64], _: usize) -> Result<()> {
+        Ok(())
+    }
+    fn fetch_add(&self, (): &(), number: i64, _: usize) -> Result<i64> {
+        Ok(number)
+    }
+    fn fence(&self, (): &()) -> Result<()> {
+        Ok(())
+    }
+    fn look(&self, (): &(), _: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
     fn abort(&self, _: i32) {}
 }
 
@@ -153,6 +217,7 @@ fn ten_million(c: &mut Criterion) {
         locality: weir_distribution::Locality::Intra,
         start: StartSync::None,
         count: 0,
+        pattern: None,
     };
     let noted = || {
         let begin: Vec<i64> = (0..COUNT as i64).map(|i| i * 1000).collect();
@@ -164,6 +229,7 @@ fn ten_million(c: &mut Criterion) {
             error_ns: 0.0,
             least_ns: 0.0,
             missed: Vec::new(),
+            moved: Vec::new(),
             carried: None,
         }
     };

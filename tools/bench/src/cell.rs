@@ -11,11 +11,12 @@ use crate::carried::{self, Tally};
 use crate::clock::Clock;
 use crate::collect::{self, Rules};
 use crate::error::{BenchError, Result};
+use crate::exchange::Turn;
 use crate::kernels::Kernel;
 use crate::leader::{LONGEST_PLAN_NS, Leader, MOST_WINDOWS, Order, Word};
 use crate::machine::{Control, Machine};
-use crate::measure::{self, Buffer, Pair, Part, Slots, Starts, Together};
-use crate::operation::Class;
+use crate::measure::{self, Buffer, Flow, Pair, Part, Slots, Starts, Together};
+use crate::operation::{Class, Kind};
 use crate::plan::Spec;
 
 /// A start counts as missed when a rank began so much later than agreed, ns: longer than a reading of the clock takes, shorter than any message.
@@ -44,6 +45,8 @@ pub struct Noted {
     pub least_ns: f32,
     /// Repetitions whose agreed start this rank missed.
     pub missed: Vec<u32>,
+    /// Batches in which this rank changed its processor: the first repetition of each, and how many it has.
+    pub moved: Vec<(u32, u32)>,
     /// What carried its messages, if it could be counted.
     pub carried: Option<Carried>,
 }
@@ -132,8 +135,12 @@ pub struct Bench<'a, M: Machine> {
 /// What a rank needs for a cell.
 struct Work<M: Machine> {
     part: Option<Part>,
+    /// Goes before the group of which it is.
+    window: Option<M::Window>,
     group: Option<M::Group>,
     kernel: Option<Kernel>,
+    blocks: M::Blocks,
+    turns: Vec<Turn>,
     out: Buffer,
     into: Buffer,
     numbers: Vec<f64>,
@@ -148,13 +155,13 @@ impl<M: Machine> Bench<'_, M> {
     pub fn cell(&mut self, spec: &Spec, budget: &Budget) -> Result<Outcomes> {
         let mut work = self.prepare(spec)?;
         let outcome = self.measure(spec, budget, &mut work);
-        kept_on_failure(work.group, outcome)
+        kept_on_failure((work.window, work.group), outcome)
     }
 
     fn measure(&mut self, spec: &Spec, budget: &Budget, work: &mut Work<M>) -> Result<Outcomes> {
         let active = spec.active();
         let mut slots = Slots::default();
-        let mut missed = Vec::new();
+        let (mut missed, mut moved) = (Vec::new(), Vec::new());
         let mut looked_at = 0;
         let mut tally = Tally::new(self.m);
         let first = self.m.rank() == 0;
@@ -170,7 +177,11 @@ impl<M: Machine> Bench<'_, M> {
                     let plan = windows.map(|(first_ns, width_ns)| Plan { first_ns, width_ns, count });
                     let first = slots.begin.len();
                     let before = tally.before(self.m);
+                    let processor = self.m.processor();
                     self.batch(spec, work, &mut slots, count as usize, plan.as_ref())?;
+                    if self.m.processor() != processor {
+                        moved.push((first as u32, (slots.begin.len() - first) as u32));
+                    }
                     tally.after(self.m, &before);
                     let mut word = self.word(&slots, first, plan.as_ref(), &mut missed);
                     if budget.relative_width.is_some() && is_time_to_look(slots.begin.len(), looked_at) {
@@ -188,11 +199,12 @@ impl<M: Machine> Bench<'_, M> {
                     slots = Slots::default();
                     tally = Tally::new(self.m);
                     missed.clear();
+                    moved.clear();
                     looked_at = 0;
                 }
                 Order::Enough { why } => {
                     self.clock.again(self.m)?;
-                    let ranks = self.collect(spec, &slots, &missed, tally.sum())?;
+                    let ranks = self.collect(spec, &slots, (&missed, &moved), tally.sum())?;
                     let measured = lead.as_ref().map(|lead| lead.measured(ranks, why, self.clock.now_ns(self.m)));
                     let again = match (&measured, &mut lead) {
                         (Some(measured), Some(lead)) => lead.again(collect::counted(spec, measured, self.rules)),
@@ -253,32 +265,50 @@ impl<M: Machine> Bench<'_, M> {
         let part = spec.part(rank).map(|(peer, first)| Part { peer, first });
         let active = group.is_some();
         let (out, into) = match active {
-            true => spec.operation.buffer_bytes(spec.size, members.len(), spec.count as usize),
+            true => spec.buffer_bytes(),
             false => (0, 0),
         };
         let kernel = match (members.iter().position(|&r| r == rank), spec.operation.kind.class()) {
             (Some(place), Class::Kernel) => {
-                Some(Kernel::new(spec.operation.kind, spec.count, members, place, self.clock.ticks_per_us()))
+                Some(Kernel::new(spec.operation.kind, spec.count, spec.size, members, place, self.clock.ticks_per_us()))
             }
             _ => None,
-        };
-        let kernel = match kernel.transpose() {
-            Ok(kernel) => kernel,
-            Err(error) => return kept_on_failure(group, Err(error)),
         };
         let summed = if active && spec.operation.kind.sums() { spec.size as usize / 8 } else { 0 };
         if let Some(group) = &group {
             self.m.make_room(group, 8 * summed);
         }
+        let own = self.own(spec, group.as_ref());
+        let (kernel, (window, blocks, own_sums)) = match kernel.transpose().and_then(|kernel| Ok((kernel, own?))) {
+            Ok(both) => both,
+            Err(error) => return kept_on_failure(group, Err(error)),
+        };
         Ok(Work {
             part,
+            window,
             group,
             kernel,
+            blocks,
+            turns: spec.turns(rank),
             out: Buffer::new(out as usize),
             into: Buffer::new(into as usize),
             numbers: vec![1.0; summed],
-            sums: vec![1.0; summed],
+            sums: vec![1.0; own_sums.unwrap_or(summed)],
         })
+    }
+
+    /// This rank's memory that others reach, the lengths of all blocks, and how many sums it keeps, if not all.
+    #[allow(clippy::type_complexity)]
+    fn own(&self, spec: &Spec, group: Option<&M::Group>) -> Result<(Option<M::Window>, M::Blocks, Option<usize>)> {
+        let (kind, active) = (spec.operation.kind, spec.active());
+        let lengths = spec.block_lengths();
+        let place = active.iter().position(|&rank| rank == self.m.rank());
+        let kept = place.filter(|_| kind == Kind::ReduceScatter).map(|place| lengths[place]);
+        let window = match (group, kind.access()) {
+            (Some(group), Some(access)) => Some(self.m.window(group, spec.size as usize, access)?),
+            _ => None,
+        };
+        Ok((window, self.m.blocks(&lengths)?, kept))
     }
 
     /// Measures `count` repetitions.
@@ -307,15 +337,20 @@ impl<M: Machine> Bench<'_, M> {
             self.m.barrier(group)?;
         }
         let (out, into) = (work.out.get(), work.into.get_mut());
+        let numbers = work.numbers.as_slice();
         match (kind.class(), work.part, &mut work.kernel) {
-            (Class::PointToPoint, Some(part), _) => {
+            (Class::PointToPoint | Class::OneSided, Some(part), _) => {
                 let pairs = spec.pairing.as_ref().map_or(&[][..], |pairing| &pairing.pairs);
-                let mut pair = Pair { part, pairs, out, into, window: spec.count as usize };
+                let place = spec.active().iter().position(|&rank| rank == part.peer);
+                let memory = work.window.as_ref().zip(place);
+                let (window, flow) = (spec.count as usize, Flow::default());
+                let mut pair = Pair { part, pairs, out, into, window, numbers, memory, again: None, flow };
                 measure::pair(self.m, kind, &mut pair, slots, first, || self.m.barrier(group))
             }
             (Class::Collective, ..) => {
-                let (numbers, sums) = (work.numbers.as_slice(), work.sums.as_mut_slice());
-                let mut together = Together { group, out, into, numbers, sums };
+                let (sums, blocks, turns) = (work.sums.as_mut_slice(), &work.blocks, work.turns.as_slice());
+                let ticks_per_us = self.clock.ticks_per_us();
+                let mut together = Together { group, out, into, numbers, sums, blocks, turns, ticks_per_us };
                 measure::collective(self.m, kind, &mut together, &starts, slots, first)
             }
             (Class::Kernel, _, Some(kernel)) => measure::kernel(self.m, kernel, group, &starts, slots, first),
@@ -365,10 +400,16 @@ impl<M: Machine> Bench<'_, M> {
     }
 
     /// Everybody's notes, at rank 0.
-    fn collect(&mut self, spec: &Spec, slots: &Slots, missed: &[u32], carried: Option<Carried>) -> Result<Vec<Noted>> {
+    fn collect(
+        &mut self,
+        spec: &Spec,
+        slots: &Slots,
+        (missed, moved): (&[u32], &[(u32, u32)]),
+        carried: Option<Carried>,
+    ) -> Result<Vec<Noted>> {
         let active = spec.active().contains(&self.m.rank());
         let noted = match active {
-            true => Noted { carried, ..self.noted(slots, missed.to_vec()) },
+            true => Noted { carried, moved: moved.to_vec(), ..self.noted(slots, missed.to_vec()) },
             false => Noted::default(),
         };
         let bytes = noted.to_bytes();
@@ -383,7 +424,16 @@ impl<M: Machine> Bench<'_, M> {
         self.clock.saw(error_ns);
         let lengths = slots.begin.iter().zip(&slots.end).map(|(&b, &e)| self.clock.length_ns(b, e));
         let (length_ns, least_ns) = (lengths.collect(), self.clock.least_ns() as f32);
-        Noted { begin_ns, end_ns, length_ns, error_ns: error_ns as f32, least_ns, missed, carried: None }
+        Noted {
+            begin_ns,
+            end_ns,
+            length_ns,
+            error_ns: error_ns as f32,
+            least_ns,
+            missed,
+            moved: Vec::new(),
+            carried: None,
+        }
     }
 }
 
@@ -399,10 +449,10 @@ fn make_room(slots: &mut Slots, count: usize) {
     slots.end.truncate(len);
 }
 
-/// Lets go of a group unless something failed. To free it is a call of all its ranks: who failed alone would wait for the others in it, and they for it, instead of ending the job.
-fn kept_on_failure<G, T>(group: Option<G>, outcome: Result<T>) -> Result<T> {
+/// Lets go of a group and its memory unless something failed. To free them is a call of all its ranks: who failed alone would wait for the others in it, and they for it, instead of ending the job.
+fn kept_on_failure<G, T>(shared: G, outcome: Result<T>) -> Result<T> {
     if outcome.is_err() {
-        std::mem::forget(group);
+        std::mem::forget(shared);
     }
     outcome
 }
@@ -414,15 +464,17 @@ fn is_stall(missed: &[u32], end: usize) -> bool {
     one_run && missed.last().is_some_and(|last| (*last as usize) + 1 < end)
 }
 
-/// Two counts and two bounds.
-const BOUNDS_END: usize = 24;
+/// Three counts and two bounds.
+const BOUNDS_END: usize = 32;
 /// And what was counted of carriers.
 const HEAD_BYTES: usize = BOUNDS_END + 8 * carried::NUMBERS;
 impl Noted {
     fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(24 * self.begin_ns.len() + 4 * self.missed.len() + HEAD_BYTES);
+        let mut bytes =
+            Vec::with_capacity(24 * self.begin_ns.len() + 4 * self.missed.len() + 8 * self.moved.len() + HEAD_BYTES);
         bytes.extend((self.begin_ns.len() as u64).to_le_bytes());
         bytes.extend((self.missed.len() as u64).to_le_bytes());
+        bytes.extend((self.moved.len() as u64).to_le_bytes());
         bytes.extend(self.error_ns.to_le_bytes());
         bytes.extend(self.least_ns.to_le_bytes());
         bytes.extend(carried::to_numbers(self.carried).iter().flat_map(|v| v.to_le_bytes()));
@@ -430,6 +482,7 @@ impl Noted {
         bytes.extend(self.end_ns.iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.length_ns.iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.missed.iter().flat_map(|v| v.to_le_bytes()));
+        bytes.extend(self.moved.iter().flat_map(|(first, count)| [first.to_le_bytes(), count.to_le_bytes()]).flatten());
         bytes
     }
 
@@ -437,14 +490,17 @@ impl Noted {
         let broken = || BenchError::machine("exchange among ranks", "a rank's samples came in pieces");
         let (head, rest) = bytes.split_at_checked(HEAD_BYTES).ok_or_else(broken)?;
         let count = |at: usize| head[at..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
-        let (samples, missed) = (count(0), count(8));
+        let (samples, missed, moved) = (count(0), count(8), count(16));
         let expected = samples.checked_mul(24).and_then(|n| n.checked_add(missed.checked_mul(4)?));
+        let expected = expected.and_then(|n| n.checked_add(moved.checked_mul(8)?));
         if expected != Some(rest.len() as u64) {
             return Err(broken());
         }
         let (begin, rest) = rest.split_at(8 * samples as usize);
         let (end, rest) = rest.split_at(8 * samples as usize);
-        let (length, missed) = rest.split_at(8 * samples as usize);
+        let (length, rest) = rest.split_at(8 * samples as usize);
+        let (missed, moved) = rest.split_at(4 * missed as usize);
+        let half = |b: &[u8]| b.first_chunk().map_or(0, |b| u32::from_le_bytes(*b));
         let word = |b: &[u8]| b.first_chunk().map_or([0; 8], |b| *b);
         let counted: [u64; carried::NUMBERS] =
             std::array::from_fn(|i| u64::from_le_bytes(word(&head[BOUNDS_END + 8 * i..])));
@@ -452,9 +508,10 @@ impl Noted {
             begin_ns: begin.chunks_exact(8).map(|b| i64::from_le_bytes(word(b))).collect(),
             end_ns: end.chunks_exact(8).map(|b| i64::from_le_bytes(word(b))).collect(),
             length_ns: length.chunks_exact(8).map(|b| f64::from_le_bytes(word(b))).collect(),
-            error_ns: head[16..].first_chunk().map_or(0.0, |b| f32::from_le_bytes(*b)),
-            least_ns: head[20..].first_chunk().map_or(0.0, |b| f32::from_le_bytes(*b)),
-            missed: missed.chunks_exact(4).filter_map(|b| b.first_chunk().map(|b| u32::from_le_bytes(*b))).collect(),
+            error_ns: head[24..].first_chunk().map_or(0.0, |b| f32::from_le_bytes(*b)),
+            least_ns: head[28..].first_chunk().map_or(0.0, |b| f32::from_le_bytes(*b)),
+            missed: missed.chunks_exact(4).map(half).collect(),
+            moved: moved.chunks_exact(8).map(|b| (half(b), half(&b[4..]))).collect(),
             carried: carried::of_numbers(&counted),
         })
     }
@@ -506,6 +563,7 @@ mod tests {
             error_ns: 12.5,
             least_ns: 0.5,
             missed: vec![1],
+            moved: vec![(0, 2), (7, 9)],
             carried: Some(Carried { weir_bytes: 17, ..Carried::default() }),
         };
         let bytes = noted.to_bytes();

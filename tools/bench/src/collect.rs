@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use weir_distribution::{
-    Cell, Configuration, Family as FamilyName, FitRecord, HdrHistogram, HistogramRecord,
-    Independence as IndependenceRecord, Operation, Outliers, Sample, Skew, StartSync, SummaryRecord, TestRecord,
+    Bandwidth, Cell, Configuration, Family as FamilyName, FitRecord, HdrHistogram, HistogramRecord,
+    Independence as IndependenceRecord, Moved, Operation, Outliers, Sample, Skew, StartSync, SummaryRecord, TestRecord,
     Warning, flags,
 };
 use weir_stats::choice::{Candidate, fit_all};
@@ -15,7 +15,7 @@ use weir_stats::{Family, Recorder, RecorderConfig, Slots, Summary, seeded};
 
 use crate::cell::{Measured, Noted};
 use crate::error::{BenchError, Result};
-use crate::operation::Timing;
+use crate::operation::{Kind, Timing};
 use crate::plan::Spec;
 
 /// How samples are judged.
@@ -56,7 +56,9 @@ const SIGNIFICANCE: f64 = 0.01;
 pub fn divisor(configuration: &Configuration) -> f64 {
     match configuration.operation.as_str() {
         Operation::PING_PONG => 2.0,
-        Operation::MESSAGE_RATE => configuration.parameters.get("window").and_then(|w| w.parse().ok()).unwrap_or(1.0),
+        Operation::MESSAGE_RATE | Operation::STREAM => {
+            configuration.parameters.get("window").and_then(|w| w.parse().ok()).unwrap_or(1.0)
+        }
         _ => 1.0,
     }
 }
@@ -105,7 +107,9 @@ impl<'a, R: Relations> Samples<'a, R> {
         let noted: &Noted = &self.measured.ranks[rank];
         let peer = self.spec.part(rank).map(|(peer, _)| peer);
         let same_node = peer.is_some_and(|peer| self.relations.same_node(rank, peer));
-        let flags = self.flags[k] | if same_node { flags::SAME_NODE } else { 0 };
+        let moved = moved_in(noted, k) || peer.is_some_and(|peer| moved_in(&self.measured.ranks[peer], k));
+        let more = if same_node { flags::SAME_NODE } else { 0 } | if moved { flags::MOVED } else { 0 };
+        let flags = self.flags[k] | more;
         let (start_ns, duration_ns, error_ns) = match (self.spec.operation.kind.timing(), peer) {
             (Timing::OneWay, Some(peer)) => {
                 let sender = &self.measured.ranks[peer];
@@ -182,6 +186,13 @@ impl<'a, R: Relations> Samples<'a, R> {
         // Where it did not settle in what was looked at, but went on for longer, later repetitions may well have.
         (cut.max(pilot), settled || self.measured.repetitions > 2 * LOOKED_AT)
     }
+}
+
+/// Whether a rank changed its processor in the batch of this repetition.
+fn moved_in(noted: &Noted, k: usize) -> bool {
+    let before = noted.moved.partition_point(|&(first, _)| first as usize <= k);
+    let batch = before.checked_sub(1).and_then(|place| noted.moved.get(place));
+    batch.is_some_and(|&(first, count)| k - (first as usize) < count as usize)
 }
 
 /// Nothing is known of pairs of ranks: enough to tell which repetitions count.
@@ -263,7 +274,11 @@ pub fn cell(
         cell.independence = independence(&samples.series(warm_up).1, worth);
     }
     cell.histogram = (recorder.count() > 0).then(|| histogram_of(&recorder));
-    cell.skew = skew(spec, &samples, rules)?;
+    cell.skew = between(spec, &samples, rules, &|k| (ends_of(&samples, k).0, ends_of(&samples, k).1))?;
+    cell.span = between(spec, &samples, rules, &|k| (ends_of(&samples, k).0, ends_of(&samples, k).2))?;
+    cell.bandwidth = bandwidth(spec, &samples, cell.summary.as_ref());
+    let moved = measured.ranks.iter().zip(0..).filter(|(noted, _)| !noted.moved.is_empty());
+    cell.moved = moved.map(|(noted, rank)| Moved { rank, batches: noted.moved.len() as u64 }).collect();
     cell.warnings.extend(measured.warnings(spec.start));
     if !settled {
         cell.warnings.push(Warning {
@@ -371,9 +386,22 @@ fn outliers_beside<R: Relations>(
     (count, beside)
 }
 
-/// How far apart the members of a collective began, in the repetitions that count: a start that was missed is not one of
-/// the starts that were agreed.
-fn skew<R: Relations>(spec: &Spec, samples: &Samples<'_, R>, rules: &Rules) -> Result<Option<Skew>> {
+/// Of a repetition: the first start of all ranks, the last start, and the last end, on the global clock.
+fn ends_of<R: Relations>(samples: &Samples<'_, R>, k: usize) -> (i64, i64, i64) {
+    let all = samples.active.iter().map(|&rank| &samples.measured.ranks[rank]);
+    all.fold((i64::MAX, i64::MIN, i64::MIN), |(first, last, end), noted| {
+        (first.min(noted.begin_ns[k]), last.max(noted.begin_ns[k]), end.max(noted.end_ns[k]))
+    })
+}
+
+/// What lies between two instants of each repetition that counts, of an operation of all: how far apart its members began, or how
+/// long it took from the first start to the last end. A start that was missed is not one of the starts that were agreed.
+fn between<R: Relations>(
+    spec: &Spec,
+    samples: &Samples<'_, R>,
+    rules: &Rules,
+    instants: &dyn Fn(usize) -> (i64, i64),
+) -> Result<Option<Skew>> {
     if spec.pairing.is_some() {
         return Ok(None);
     }
@@ -381,19 +409,52 @@ fn skew<R: Relations>(spec: &Spec, samples: &Samples<'_, R>, rules: &Rules) -> R
     let mut recorder = Recorder::new(config).map_err(|error| BenchError::Usage(error.to_string()))?;
     let fair: Vec<usize> = (0..samples.flags.len()).filter(|&k| samples.flags[k] & flags::EXCLUDED == 0).collect();
     let apart = |k: usize| {
-        let begins = samples.active.iter().map(|&rank| samples.measured.ranks[rank].begin_ns[k]);
-        let (first, last) = begins.fold((i64::MAX, i64::MIN), |(a, b), t| (a.min(t), b.max(t)));
+        let (first, last) = instants(k);
         (last - first) as f64
     };
     for &k in &fair {
-        // Begins are in order by construction, so that nothing is refused.
-        let _ = recorder.record(apart(k));
+        // Both are in order but for what clocks are apart, so that nothing is refused that took any time.
+        let _ = recorder.record(apart(k).max(0.0));
     }
     let Ok(summary) = recorder.summary() else { return Ok(None) };
     let tally = |&k: &usize| Tally { samples: 1, below: u32::from(apart(k) <= summary.p50) };
     let worth = effective_count(&fair.iter().map(tally).collect::<Vec<_>>());
     let summary = record_of(&dependent(summary, &recorder, worth));
     Ok(Some(Skew { summary, histogram: Some(histogram_of(&recorder)) }))
+}
+
+/// Bytes a second, of operations that are measured for it: of each pair, or of what comes to the first rank.
+fn bandwidth<R: Relations>(
+    spec: &Spec,
+    samples: &Samples<'_, R>,
+    summary: Option<&SummaryRecord>,
+) -> Option<Bandwidth> {
+    let kind = spec.operation.kind;
+    let record = |bytes: f64, s: &SummaryRecord| {
+        let rate = |ns: f64| if ns > 0.0 { Some(bytes / ns * 1e9) } else { None };
+        Some(Bandwidth {
+            bytes,
+            // The slowest time is the least bandwidth.
+            p1_bytes_per_s: rate(s.p99_ns)?,
+            p50_bytes_per_s: rate(s.p50_ns)?,
+            p99_bytes_per_s: rate(s.p1_ns)?,
+            mean_bytes_per_s: rate(s.mean_ns)?,
+        })
+    };
+    if spec.size == 0 {
+        return None;
+    }
+    if kind.has_window() {
+        return record(spec.size as f64, summary?);
+    }
+    if kind != Kind::Incast {
+        return None;
+    }
+    let first = *samples.active.first()?;
+    let fair = (0..samples.repetitions()).filter(|&k| samples.flags[k] & flags::EXCLUDED == 0);
+    let times: Vec<f64> = fair.map(|k| samples.get(first, k).duration_ns.max(0.0)).collect();
+    let times = weir_stats::Sample::durations(times).ok()?;
+    record((spec.size * (samples.active.len() as u64 - 1)) as f64, &record_of(&Summary::of(&times)))
 }
 
 /// The summary as the format has it.

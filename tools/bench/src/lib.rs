@@ -2,6 +2,7 @@
 //!
 //! * [`machine`]: what is measured, seen from one rank: MPI, Weir's own endpoint, or a simulation with planted times.
 //! * [`operation`], [`sizes`], [`pairing`], [`plan`]: what is measured, at which sizes, between whom, in which order.
+//! * [`exchange`], [`pattern`]: several messages at once, and a user's own.
 //! * [`measure`]: the loops that are timed. [`cell`]: one cell, in batches. [`budget`]: when it is enough.
 //! * [`clock`]: this rank's place on the global clock.
 //!
@@ -18,6 +19,7 @@ pub mod clock;
 pub mod collect;
 pub mod command;
 pub mod error;
+pub mod exchange;
 pub mod host;
 pub mod kernels;
 mod leader;
@@ -28,6 +30,7 @@ pub mod memory;
 pub mod operation;
 pub mod options;
 pub mod pairing;
+pub mod pattern;
 pub mod plan;
 pub mod run;
 pub mod show;

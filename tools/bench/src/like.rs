@@ -2,14 +2,16 @@
 //! chooses for itself, how repetitions begin and where the partners are, is taken over as well.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use weir_distribution::{Configuration, Locality, Reader};
 
 use crate::error::{BenchError, Result};
 use crate::kernels;
-use crate::operation::{Class, Operation};
+use crate::operation::{Class, Kind, Operation};
 use crate::options::Settings;
 use crate::pairing::{Layout, Pairing, Placement};
+use crate::pattern::Plan;
 use crate::plan::{self, Spec, room_for_samples};
 
 /// The configurations of the run that is to be measured again, each once; nothing if none is named. Rank 0 reads it.
@@ -45,7 +47,9 @@ fn cell(settings: &Settings, c: &Configuration, layout: &Layout) -> Result<Spec>
     let operation = operation.ok_or_else(|| refused("this version has no such operation".into()))?;
     let placement = placement(c, layout).ok_or_else(|| refused(other_ranks(c, layout)))?;
     let pairing = match operation.kind.class() {
-        Class::PointToPoint => Some(pairing(c, layout, &placement).ok_or_else(|| refused(other_ranks(c, layout)))?),
+        class if class.is_paired() => {
+            Some(pairing(c, layout, &placement).ok_or_else(|| refused(other_ranks(c, layout)))?)
+        }
         _ => None,
     };
     if operation.kind.class() == Class::Kernel {
@@ -53,17 +57,34 @@ fn cell(settings: &Settings, c: &Configuration, layout: &Layout) -> Result<Spec>
     }
     let number = |name: &str| c.parameters.get(name).and_then(|value| value.parse::<u32>().ok()).filter(|n| *n > 0);
     let count = match operation.kind.class() {
-        Class::PointToPoint => number("window").unwrap_or(settings.args.window),
+        Class::PointToPoint | Class::OneSided => number("window").unwrap_or(settings.args.window),
         Class::Kernel => number("iterations").unwrap_or(kernels::default_iterations(operation.kind)),
         Class::Collective => 0,
     };
     let locality = pairing.as_ref().map_or_else(|| layout.locality(&placement), |pairing| pairing.locality);
-    let spec = Spec { operation, size: c.size_bytes, placement, pairing, locality, start: c.start, count };
+    let pattern = match operation.kind {
+        Kind::Pattern => Some(pattern(settings, c, &refused)?),
+        _ => None,
+    };
+    let spec = Spec { operation, size: c.size_bytes, placement, pairing, locality, start: c.start, count, pattern };
     // Whatever else a run says of itself: a cell that is not its like would have no partner.
     match spec.configuration() == *c {
         true => Ok(spec),
         false => Err(refused(format!("its like would be {:?} instead of {c:?}", spec.configuration()))),
     }
+}
+
+/// The plan of the pattern that a cell had, from the same file.
+fn pattern(settings: &Settings, c: &Configuration, refused: &dyn Fn(String) -> BenchError) -> Result<Arc<Plan>> {
+    let label = c.parameters.get("pattern").map_or("", String::as_str);
+    let Some((pattern, file)) = settings.pattern.as_deref().zip(settings.args.pattern.as_deref()) else {
+        return Err(refused(format!("it was the pattern {label}; name its file by --pattern")));
+    };
+    if pattern.label(file) != label {
+        return Err(refused(format!("it was the pattern {label}, {} is {}", file.display(), pattern.label(file))));
+    }
+    let plan = pattern.plan(c.ranks as usize, c.size_bytes, file).map_err(|fault| BenchError::Usage(fault.of(file)))?;
+    Ok(Arc::new(plan))
 }
 
 fn placement(c: &Configuration, layout: &Layout) -> Option<Placement> {
@@ -122,8 +143,7 @@ mod tests {
             let like =
                 cells(&args(&[]).settings().unwrap(), &wanted, &layout).unwrap_or_else(|e| panic!("{line}: {e}"));
             for (one, other) in planned.iter().zip(&like) {
-                let count =
-                    if one.operation.kind == crate::operation::Kind::MessageRate { one.count } else { other.count };
+                let count = if one.operation.kind.has_window() { one.count } else { other.count };
                 assert_eq!(&Spec { count, ..one.clone() }, other, "{line}");
             }
         }

@@ -1,6 +1,7 @@
 //! The loops that are timed. Each holds two readings of the clock, the call between them and the storing into arrays made before: nothing else.
 
 use crate::error::Result;
+use crate::exchange::{Leg, Turn};
 use crate::kernels::Kernel;
 use crate::machine::{Machine, TAG_ANSWER, TAG_DATA, TAG_DONE, TAG_MORE};
 use crate::operation::Kind;
@@ -72,7 +73,7 @@ pub struct Part {
 }
 
 /// What a batch of a pair's operation works on.
-pub struct Pair<'a> {
+pub struct Pair<'a, M: Machine> {
     /// This rank's part.
     pub part: Part,
     /// All pairs of the cell: none stops before the last of them is done. Alone if there are none.
@@ -81,8 +82,32 @@ pub struct Pair<'a> {
     pub out: &'a [u8],
     /// Where it arrives.
     pub into: &'a mut [u8],
-    /// Messages in a window of `message-rate`.
+    /// Messages in a window of `message-rate` and `stream`.
     pub window: usize,
+    /// What is added to the partner's memory.
+    pub numbers: &'a [f64],
+    /// Memory of all ranks of the cell, for operations on that of others, and the partner's place among them.
+    pub memory: Option<(&'a M::Window, usize)>,
+    /// The exchange that is made again and again, once it is set up: it has the buffers then.
+    pub again: Option<M::Persistent<'a>>,
+    /// Of `stream`: whether an answer is still to come, and when the last window was over.
+    pub flow: Flow,
+}
+
+impl<'a, M: Machine> Pair<'a, M> {
+    /// A pair that sends and receives, alone.
+    #[must_use]
+    pub fn alone(part: Part, out: &'a [u8], into: &'a mut [u8]) -> Pair<'a, M> {
+        let (numbers, memory, flow) = (&[][..], None, Flow::default());
+        Pair { part, pairs: &[], out, into, window: 1, numbers, memory, again: None, flow }
+    }
+}
+
+/// Where a stream stands between two windows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flow {
+    owed: bool,
+    last: Option<u64>,
 }
 
 /// Fills the places of `slots` from `first` on with an operation between pairs.
@@ -96,7 +121,7 @@ pub struct Pair<'a> {
 pub fn pair<M: Machine>(
     m: &M,
     kind: Kind,
-    p: &mut Pair<'_>,
+    p: &mut Pair<'_, M>,
     slots: &mut Slots,
     first: usize,
     between: impl FnOnce() -> Result<()>,
@@ -108,6 +133,21 @@ pub fn pair<M: Machine>(
         Kind::MessageRate => halves::<M, Rate>(m, p, slots, first, between),
         Kind::Sendrecv => half::<M, BothWays>(m, p, slots, first, p.part.first),
         Kind::DuplexIsend => half::<M, Duplex>(m, p, slots, first, p.part.first),
+        Kind::Exchange => half::<M, AtOnce>(m, p, slots, first, p.part.first),
+        Kind::Persistent => {
+            let into = std::mem::take(&mut p.into);
+            p.again = Some(m.persistent(p.out, into, p.part.peer, TAG_DATA)?);
+            half::<M, Again>(m, p, slots, first, p.part.first)
+        }
+        Kind::Stream => halves::<M, Stream>(m, p, slots, first, between),
+        Kind::Put => halves::<M, Remote<PUT, false>>(m, p, slots, first, between),
+        Kind::Get => halves::<M, Remote<GET, false>>(m, p, slots, first, between),
+        Kind::Accumulate => halves::<M, Remote<ADD, false>>(m, p, slots, first, between),
+        Kind::FetchAndOp => halves::<M, Remote<FETCH, false>>(m, p, slots, first, between),
+        Kind::PutFence => halves::<M, Remote<PUT, true>>(m, p, slots, first, between),
+        Kind::GetFence => halves::<M, Remote<GET, true>>(m, p, slots, first, between),
+        Kind::AccumulateFence => halves::<M, Remote<ADD, true>>(m, p, slots, first, between),
+        Kind::FetchAndOpFence => halves::<M, Remote<FETCH, true>>(m, p, slots, first, between),
         _ => halves::<M, PingPong>(m, p, slots, first, between),
     }
 }
@@ -115,7 +155,7 @@ pub fn pair<M: Machine>(
 /// Both halves.
 fn halves<M: Machine, E: Exchange<M>>(
     m: &M,
-    p: &mut Pair<'_>,
+    p: &mut Pair<'_, M>,
     slots: &mut Slots,
     first: usize,
     between: impl FnOnce() -> Result<()>,
@@ -129,7 +169,7 @@ fn halves<M: Machine, E: Exchange<M>>(
 /// All repetitions on one side, and what comes after them.
 fn half<M: Machine, E: Exchange<M>>(
     m: &M,
-    p: &mut Pair<'_>,
+    p: &mut Pair<'_, M>,
     slots: &mut Slots,
     first: usize,
     leads: bool,
@@ -143,15 +183,22 @@ fn half<M: Machine, E: Exchange<M>>(
             E::follow(m, p, begin, end)?;
         }
     }
-    go_on::<M, E>(m, p, leads)
+    go_on::<M, E>(m, p, leads)?;
+    E::finish(m, p, leads)
 }
 
 /// An operation between two ranks; `begin` and `end` are where a repetition's readings go.
 trait Exchange<M: Machine> {
     /// One repetition, at the rank that begins.
-    fn lead(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()>;
+    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()>;
     /// The same, at its partner.
-    fn follow(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()>;
+    fn follow(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()>;
+    /// Whether all pairs make each repetition together anyway.
+    const TOGETHER: bool = false;
+    /// What is left to do when all repetitions are made.
+    fn finish(_: &M, _: &mut Pair<'_, M>, _leads: bool) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A message, timed from its sender's start to its receiver's end; an empty answer, not timed, lets the next one go: no more than one message of a pair is under way.
@@ -159,7 +206,7 @@ struct OneWay<const NON_BLOCKING: bool>;
 
 impl<M: Machine, const NON_BLOCKING: bool> Exchange<M> for OneWay<NON_BLOCKING> {
     #[inline(always)]
-    fn lead(m: &M, p: &mut Pair<'_>, begin: &mut u64, _: &mut u64) -> Result<()> {
+    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, _: &mut u64) -> Result<()> {
         let peer = p.part.peer;
         let start = m.ticks();
         if NON_BLOCKING {
@@ -173,7 +220,7 @@ impl<M: Machine, const NON_BLOCKING: bool> Exchange<M> for OneWay<NON_BLOCKING> 
     }
 
     #[inline(always)]
-    fn follow(m: &M, p: &mut Pair<'_>, _: &mut u64, end: &mut u64) -> Result<()> {
+    fn follow(m: &M, p: &mut Pair<'_, M>, _: &mut u64, end: &mut u64) -> Result<()> {
         let peer = p.part.peer;
         m.recv(p.into, peer, TAG_DATA)?;
         let stop = m.ticks();
@@ -188,7 +235,7 @@ struct Local;
 
 impl<M: Machine> Exchange<M> for Local {
     #[inline(always)]
-    fn lead(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()> {
+    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
         let peer = p.part.peer;
         let start = m.ticks();
         m.isend_wait(p.out, peer, TAG_DATA)?;
@@ -199,7 +246,7 @@ impl<M: Machine> Exchange<M> for Local {
     }
 
     #[inline(always)]
-    fn follow(m: &M, p: &mut Pair<'_>, _: &mut u64, _: &mut u64) -> Result<()> {
+    fn follow(m: &M, p: &mut Pair<'_, M>, _: &mut u64, _: &mut u64) -> Result<()> {
         m.recv(p.into, p.part.peer, TAG_DATA)?;
         m.send(&[], p.part.peer, TAG_ANSWER)
     }
@@ -209,7 +256,7 @@ struct PingPong;
 
 impl<M: Machine> Exchange<M> for PingPong {
     #[inline(always)]
-    fn lead(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()> {
+    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
         let peer = p.part.peer;
         let start = m.ticks();
         m.send(p.out, peer, TAG_DATA)?;
@@ -220,7 +267,7 @@ impl<M: Machine> Exchange<M> for PingPong {
     }
 
     #[inline(always)]
-    fn follow(m: &M, p: &mut Pair<'_>, _: &mut u64, _: &mut u64) -> Result<()> {
+    fn follow(m: &M, p: &mut Pair<'_, M>, _: &mut u64, _: &mut u64) -> Result<()> {
         m.recv(p.into, p.part.peer, TAG_DATA)?;
         m.send(p.out, p.part.peer, TAG_DATA)
     }
@@ -231,7 +278,7 @@ struct Rate;
 
 impl<M: Machine> Exchange<M> for Rate {
     #[inline(always)]
-    fn lead(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()> {
+    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
         let (peer, window) = (p.part.peer, p.window);
         let start = m.ticks();
         m.send_window(p.out, window, peer, TAG_DATA)?;
@@ -242,7 +289,7 @@ impl<M: Machine> Exchange<M> for Rate {
     }
 
     #[inline(always)]
-    fn follow(m: &M, p: &mut Pair<'_>, _: &mut u64, _: &mut u64) -> Result<()> {
+    fn follow(m: &M, p: &mut Pair<'_, M>, _: &mut u64, _: &mut u64) -> Result<()> {
         let (peer, window) = (p.part.peer, p.window);
         m.recv_window(p.into, window, peer, TAG_DATA)?;
         m.send(&[], peer, TAG_ANSWER)
@@ -253,7 +300,7 @@ struct BothWays;
 
 impl<M: Machine> Exchange<M> for BothWays {
     #[inline(always)]
-    fn lead(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()> {
+    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
         let peer = p.part.peer;
         let start = m.ticks();
         m.sendrecv(p.out, peer, p.into, peer, TAG_DATA)?;
@@ -263,7 +310,7 @@ impl<M: Machine> Exchange<M> for BothWays {
     }
 
     #[inline(always)]
-    fn follow(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()> {
+    fn follow(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
         Self::lead(m, p, begin, end)
     }
 }
@@ -272,7 +319,7 @@ struct Duplex;
 
 impl<M: Machine> Exchange<M> for Duplex {
     #[inline(always)]
-    fn lead(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()> {
+    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
         let start = m.ticks();
         let stop = m.duplex(p.out, p.into, p.part.peer, TAG_DATA)?;
         (*begin, *end) = (start, stop);
@@ -280,8 +327,122 @@ impl<M: Machine> Exchange<M> for Duplex {
     }
 
     #[inline(always)]
-    fn follow(m: &M, p: &mut Pair<'_>, begin: &mut u64, end: &mut u64) -> Result<()> {
+    fn follow(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
         Self::lead(m, p, begin, end)
+    }
+}
+
+/// A receive and a send with the partner, both begun before either is waited for.
+struct AtOnce;
+
+impl<M: Machine> Exchange<M> for AtOnce {
+    #[inline(always)]
+    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        let legs = |bytes| [Leg { peer: p.part.peer, bytes }];
+        let (sends, receives) = (legs(p.out.len()), legs(p.into.len()));
+        let start = m.ticks();
+        m.exchange_all(p.out, &sends, p.into, &receives, TAG_DATA)?;
+        let stop = m.ticks();
+        (*begin, *end) = (start, stop);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn follow(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        Self::lead(m, p, begin, end)
+    }
+}
+
+/// The same by requests that were set up before.
+struct Again;
+
+impl<M: Machine> Exchange<M> for Again {
+    #[inline(always)]
+    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        let Some(exchange) = &mut p.again else { return Ok(()) };
+        let start = m.ticks();
+        m.start_and_wait(exchange)?;
+        let stop = m.ticks();
+        (*begin, *end) = (start, stop);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn follow(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        Self::lead(m, p, begin, end)
+    }
+}
+
+/// Windows of messages one after the other, seen by who receives them: from the end of one to the end of the next. The sender waits for the answer to a window only when it has sent the next, so that
+/// messages are always under way, and never more than two windows.
+struct Stream;
+
+impl<M: Machine> Exchange<M> for Stream {
+    #[inline(always)]
+    fn lead(m: &M, p: &mut Pair<'_, M>, _: &mut u64, _: &mut u64) -> Result<()> {
+        let (peer, window) = (p.part.peer, p.window);
+        m.send_window(p.out, window, peer, TAG_DATA)?;
+        if std::mem::replace(&mut p.flow.owed, true) {
+            m.recv(&mut [], peer, TAG_ANSWER)?;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn follow(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        let (peer, window) = (p.part.peer, p.window);
+        // The first begins when its receiver is ready for it.
+        let start = p.flow.last.unwrap_or_else(|| m.ticks());
+        m.recv_window(p.into, window, peer, TAG_DATA)?;
+        let stop = m.ticks();
+        m.send(&[], peer, TAG_ANSWER)?;
+        p.flow.last = Some(stop);
+        (*begin, *end) = (start, stop);
+        Ok(())
+    }
+
+    fn finish(m: &M, p: &mut Pair<'_, M>, leads: bool) -> Result<()> {
+        let owed = std::mem::take(&mut p.flow).owed;
+        if leads && owed { m.recv(&mut [], p.part.peer, TAG_ANSWER) } else { Ok(()) }
+    }
+}
+
+/// Operations on the partner's memory.
+const PUT: u8 = 0;
+const GET: u8 = 1;
+const ADD: u8 = 2;
+const FETCH: u8 = 3;
+
+/// An operation on the partner's memory until it is complete there. Flushed, the partner knows nothing of it, and waits for the end of the half as it would for a barrier; with a fence all ranks end it
+/// together.
+struct Remote<const OPERATION: u8, const FENCE: bool>;
+
+impl<M: Machine, const OPERATION: u8, const FENCE: bool> Exchange<M> for Remote<OPERATION, FENCE> {
+    const TOGETHER: bool = FENCE;
+
+    #[inline(always)]
+    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        let Some((window, place)) = p.memory else { return Ok(()) };
+        let start = m.ticks();
+        match OPERATION {
+            PUT => m.put(window, p.out, place)?,
+            GET => m.get(window, p.into, place)?,
+            ADD => m.accumulate(window, p.numbers, place)?,
+            _ => {
+                m.fetch_add(window, 1, place)?;
+            }
+        }
+        let stop = m.ticks();
+        (*begin, *end) = (start, stop);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn follow(m: &M, p: &mut Pair<'_, M>, _: &mut u64, _: &mut u64) -> Result<()> {
+        match p.memory {
+            Some((window, _)) if FENCE => m.fence(window),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -295,8 +456,8 @@ const AT_ONCE: usize = 16;
 const WEIGHTY_BYTES: usize = 65_536;
 
 /// Exchanges more messages, untimed, until all pairs have their repetitions.
-fn go_on<M: Machine, E: Exchange<M>>(m: &M, p: &mut Pair<'_>, leads: bool) -> Result<()> {
-    if p.pairs.len() < 2 {
+fn go_on<M: Machine, E: Exchange<M>>(m: &M, p: &mut Pair<'_, M>, leads: bool) -> Result<()> {
+    if p.pairs.len() < 2 || E::TOGETHER {
         return Ok(());
     }
     let peer = p.part.peer;
@@ -330,7 +491,7 @@ struct Others {
 }
 
 impl Others {
-    fn of(rank: usize, p: &Pair<'_>) -> Others {
+    fn of<M: Machine>(rank: usize, p: &Pair<'_, M>) -> Others {
         // All that begin now are the firsts of their pairs, or all the seconds.
         let place = p.pairs.iter().position(|&(a, b)| a == rank || b == rank).unwrap_or(0);
         let firsts = p.pairs[place].0 == rank;
@@ -429,6 +590,26 @@ pub struct Together<'a, M: Machine> {
     pub numbers: &'a [f64],
     /// Where the sums go.
     pub sums: &'a mut [f64],
+    /// Lengths of the members' blocks.
+    pub blocks: &'a M::Blocks,
+    /// What this rank sends and receives where messages are not a collective's of the machine.
+    pub turns: &'a [Turn],
+    /// Ticks in a microsecond.
+    pub ticks_per_us: f64,
+}
+
+/// All turns of a rank, one after the other.
+#[inline]
+fn turns<M: Machine>(m: &M, turns: &[Turn], out: &[u8], into: &mut [u8], ticks_per_us: f64) -> Result<()> {
+    turns.iter().try_for_each(|turn| {
+        if turn.compute_ns > 0 {
+            m.spin_until(m.ticks() + (turn.compute_ns as f64 / 1000.0 * ticks_per_us) as u64);
+        }
+        if turn.sends.is_empty() && turn.receives.is_empty() {
+            return Ok(());
+        }
+        m.exchange_all(out, &turn.sends, into, &turn.receives, TAG_DATA)
+    })
 }
 
 /// Fills the places of `slots` from `first` on with a collective.
@@ -443,8 +624,8 @@ pub fn collective<M: Machine>(
     slots: &mut Slots,
     first: usize,
 ) -> Result<()> {
-    let Together { group, out, into, numbers, sums } = t;
-    let g = *group;
+    let Together { group, out, into, numbers, sums, blocks, turns: own, ticks_per_us } = t;
+    let (g, b) = (*group, *blocks);
     match kind {
         Kind::Bcast => together(m, g, starts, slots, first, || m.bcast(g, into)),
         Kind::Gather => together(m, g, starts, slots, first, || m.gather(g, out, into)),
@@ -453,6 +634,18 @@ pub fn collective<M: Machine>(
         Kind::Alltoall => together(m, g, starts, slots, first, || m.alltoall(g, out, into)),
         Kind::Reduce => together(m, g, starts, slots, first, || m.reduce(g, numbers, sums)),
         Kind::Allreduce => together(m, g, starts, slots, first, || m.allreduce(g, numbers, sums)),
+        Kind::Gatherv => together(m, g, starts, slots, first, || m.gatherv(g, out, into, b)),
+        Kind::Scatterv => together(m, g, starts, slots, first, || m.scatterv(g, out, into, b)),
+        Kind::Allgatherv => together(m, g, starts, slots, first, || m.allgatherv(g, out, into, b)),
+        Kind::Alltoallv => together(m, g, starts, slots, first, || m.alltoallv(g, out, into, b)),
+        Kind::ReduceScatter => together(m, g, starts, slots, first, || m.reduce_scatter(g, numbers, sums, b)),
+        Kind::Scan => together(m, g, starts, slots, first, || m.scan(g, numbers, sums)),
+        Kind::Exscan => together(m, g, starts, slots, first, || m.exscan(g, numbers, sums)),
+        Kind::Iallreduce => together(m, g, starts, slots, first, || m.iallreduce(g, numbers, sums)),
+        Kind::Ibarrier => together(m, g, starts, slots, first, || m.ibarrier(g)),
+        Kind::Incast | Kind::Pattern => {
+            together(m, g, starts, slots, first, || turns(m, own, out, into, *ticks_per_us))
+        }
         _ => together(m, g, starts, slots, first, || m.barrier(g)),
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use weir_distribution::{Operation as Name, SizeMode};
 
 use crate::error::{BenchError, Result};
+use crate::exchange::Access;
 
 /// An operation without its size mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +24,28 @@ pub enum Kind {
     DuplexIsend,
     /// A window of sends, per message.
     MessageRate,
+    /// Receive and send begun at once, until both are complete.
+    Exchange,
+    /// The same by persistent requests.
+    Persistent,
+    /// Windows of messages without a pause, seen by their receiver.
+    Stream,
+    /// One-sided: write, flushed.
+    Put,
+    /// One-sided: read, flushed.
+    Get,
+    /// One-sided: add numbers, flushed.
+    Accumulate,
+    /// One-sided: add a number and tell what was there, flushed.
+    FetchAndOp,
+    /// One-sided: write, and a fence.
+    PutFence,
+    /// One-sided: read, and a fence.
+    GetFence,
+    /// One-sided: add numbers, and a fence.
+    AccumulateFence,
+    /// One-sided: add a number and tell what was there, and a fence.
+    FetchAndOpFence,
     /// Barrier.
     Barrier,
     /// Broadcast.
@@ -39,6 +62,30 @@ pub enum Kind {
     Reduce,
     /// Reduce to all.
     Allreduce,
+    /// Gather by lengths of each rank.
+    Gatherv,
+    /// Scatter by lengths of each rank.
+    Scatterv,
+    /// Gather to all by lengths of each rank.
+    Allgatherv,
+    /// All to all by lengths of each rank.
+    Alltoallv,
+    /// Reduce, of which each rank keeps a part.
+    ReduceScatter,
+    /// Sums up to each rank.
+    Scan,
+    /// Sums of the ranks below each.
+    Exscan,
+    /// Barrier that is begun and then waited for.
+    Ibarrier,
+    /// Reduce to all that is begun and then waited for.
+    Iallreduce,
+    /// All others answer the first rank at once.
+    Incast,
+    /// A pattern of messages of the user's own.
+    Pattern,
+    /// Kernel: a task farm.
+    Farm,
     /// Kernel: bag of tasks.
     Bots,
     /// Kernel: two-dimensional Fourier transform.
@@ -61,6 +108,8 @@ pub struct Operation {
 pub enum Class {
     /// Between pairs of ranks.
     PointToPoint,
+    /// Between pairs of ranks, of which one has nothing to do.
+    OneSided,
     /// All ranks together.
     Collective,
     /// An application.
@@ -76,7 +125,7 @@ pub enum Timing {
     OneWay,
 }
 
-const KINDS: [(Kind, &str); 18] = [
+const KINDS: [(Kind, &str); 41] = [
     (Kind::PingPong, Name::PING_PONG),
     (Kind::Send, Name::SEND),
     (Kind::Isend, Name::ISEND),
@@ -84,6 +133,17 @@ const KINDS: [(Kind, &str); 18] = [
     (Kind::Sendrecv, Name::SENDRECV),
     (Kind::DuplexIsend, Name::DUPLEX_ISEND),
     (Kind::MessageRate, Name::MESSAGE_RATE),
+    (Kind::Exchange, Name::ISEND_IRECV),
+    (Kind::Persistent, Name::PERSISTENT),
+    (Kind::Stream, Name::STREAM),
+    (Kind::Put, Name::PUT),
+    (Kind::Get, Name::GET),
+    (Kind::Accumulate, Name::ACCUMULATE),
+    (Kind::FetchAndOp, Name::FETCH_AND_OP),
+    (Kind::PutFence, Name::PUT_FENCE),
+    (Kind::GetFence, Name::GET_FENCE),
+    (Kind::AccumulateFence, Name::ACCUMULATE_FENCE),
+    (Kind::FetchAndOpFence, Name::FETCH_AND_OP_FENCE),
     (Kind::Barrier, Name::BARRIER),
     (Kind::Bcast, Name::BCAST),
     (Kind::Gather, Name::GATHER),
@@ -92,13 +152,25 @@ const KINDS: [(Kind, &str); 18] = [
     (Kind::Alltoall, Name::ALLTOALL),
     (Kind::Reduce, Name::REDUCE),
     (Kind::Allreduce, Name::ALLREDUCE),
+    (Kind::Gatherv, Name::GATHERV),
+    (Kind::Scatterv, Name::SCATTERV),
+    (Kind::Allgatherv, Name::ALLGATHERV),
+    (Kind::Alltoallv, Name::ALLTOALLV),
+    (Kind::ReduceScatter, Name::REDUCE_SCATTER),
+    (Kind::Scan, Name::SCAN),
+    (Kind::Exscan, Name::EXSCAN),
+    (Kind::Ibarrier, Name::IBARRIER),
+    (Kind::Iallreduce, Name::IALLREDUCE),
+    (Kind::Incast, Name::INCAST),
+    (Kind::Pattern, Name::PATTERN),
+    (Kind::Farm, Name::FARM),
     (Kind::Bots, Name::BOTS),
     (Kind::Fft, Name::FFT),
     (Kind::Jacobi, Name::JACOBI),
 ];
 
 /// Names that stand for several operations.
-const SETS: [&str; 5] = ["default", "point-to-point", "collectives", "kernels", "all"];
+const SETS: [&str; 6] = ["default", "point-to-point", "one-sided", "collectives", "kernels", "all"];
 
 /// Words from this similarity on (Jaro and Winkler's, 1 is equal) are taken for misspelt ones.
 const ALIKE: f64 = 0.75;
@@ -121,6 +193,19 @@ impl Kind {
             Kind::Sendrecv => "both ways in one call",
             Kind::DuplexIsend => "non-blocking sends both ways at once, from begin to the end of the receive",
             Kind::MessageRate => "a window of non-blocking sends and the answer to the last, per message",
+            Kind::Exchange => "non-blocking receive and send with the partner, from begin until both are complete",
+            Kind::Persistent => "the same by persistent requests, from their start until both are complete",
+            Kind::Stream => "windows of non-blocking sends without a pause, per message, at the receiver",
+            Kind::Put => "one-sided write into the partner's memory, and a flush",
+            Kind::Get => "one-sided read from the partner's memory, and a flush",
+            Kind::Accumulate => "one-sided addition of 64-bit floats to the partner's memory, and a flush",
+            Kind::FetchAndOp => "one-sided addition to a 64-bit number of the partner's, which is told, and a flush",
+            Kind::PutFence => "one-sided write into the partner's memory, and a fence of all",
+            Kind::GetFence => "one-sided read from the partner's memory, and a fence of all",
+            Kind::AccumulateFence => "one-sided addition of 64-bit floats to the partner's memory, and a fence of all",
+            Kind::FetchAndOpFence => {
+                "one-sided addition to a 64-bit number of the partner's, which is told, and a fence of all"
+            }
             Kind::Barrier => "barrier",
             Kind::Bcast => "broadcast from the first rank",
             Kind::Gather => "gather at the first rank",
@@ -129,6 +214,18 @@ impl Kind {
             Kind::Alltoall => "every rank to every rank",
             Kind::Reduce => "sum of 64-bit floats at the first rank",
             Kind::Allreduce => "sum of 64-bit floats at all ranks",
+            Kind::Gatherv => "gather at the first rank, by the length of each part",
+            Kind::Scatterv => "scatter from the first rank, by the length of each part",
+            Kind::Allgatherv => "gather at all ranks, by the length of each part",
+            Kind::Alltoallv => "every rank to every rank, by the length of each part",
+            Kind::ReduceScatter => "sum of 64-bit floats, of which each rank keeps its part",
+            Kind::Scan => "sum of 64-bit floats of the ranks up to each",
+            Kind::Exscan => "sum of 64-bit floats of the ranks below each",
+            Kind::Ibarrier => "non-blocking barrier, and its wait",
+            Kind::Iallreduce => "non-blocking sum of 64-bit floats at all ranks, and its wait",
+            Kind::Incast => "the first rank asks all others at once, each answers with a message",
+            Kind::Pattern => "the messages of a file (--pattern), all its steps",
+            Kind::Farm => "kernel: a task farm of small results, ten tasks at each worker",
             Kind::Bots => "kernel: a bag of tasks",
             Kind::Fft => "kernel: a two-dimensional Fourier transform",
             Kind::Jacobi => "kernel: Jacobi iteration",
@@ -145,8 +242,19 @@ impl Kind {
             | Kind::IsendLocal
             | Kind::Sendrecv
             | Kind::DuplexIsend
-            | Kind::MessageRate => Class::PointToPoint,
-            Kind::Bots | Kind::Fft | Kind::Jacobi => Class::Kernel,
+            | Kind::MessageRate
+            | Kind::Exchange
+            | Kind::Persistent
+            | Kind::Stream => Class::PointToPoint,
+            Kind::Put
+            | Kind::Get
+            | Kind::Accumulate
+            | Kind::FetchAndOp
+            | Kind::PutFence
+            | Kind::GetFence
+            | Kind::AccumulateFence
+            | Kind::FetchAndOpFence => Class::OneSided,
+            Kind::Bots | Kind::Fft | Kind::Jacobi | Kind::Farm => Class::Kernel,
             _ => Class::Collective,
         }
     }
@@ -169,28 +277,78 @@ impl Kind {
     /// Whether a size belongs to it.
     #[must_use]
     pub fn has_size(self) -> bool {
-        self != Kind::Barrier && self.class() != Class::Kernel
+        let none = matches!(self, Kind::Barrier | Kind::Ibarrier | Kind::FetchAndOp | Kind::FetchAndOpFence);
+        !none && (self.class() != Class::Kernel || self == Kind::Farm)
+    }
+
+    /// The one size of an operation that has no other, bytes.
+    #[must_use]
+    pub fn only_size(self) -> u64 {
+        if matches!(self, Kind::FetchAndOp | Kind::FetchAndOpFence) { 8 } else { 0 }
+    }
+
+    /// How an operation on the partner's memory is completed, if it is one.
+    #[must_use]
+    pub fn access(self) -> Option<Access> {
+        match self {
+            Kind::PutFence | Kind::GetFence | Kind::AccumulateFence | Kind::FetchAndOpFence => Some(Access::Fence),
+            _ if self.class() == Class::OneSided => Some(Access::Flush),
+            _ => None,
+        }
+    }
+
+    /// Whether a repetition is a window of messages, whose time is divided by their number.
+    #[must_use]
+    pub fn has_window(self) -> bool {
+        matches!(self, Kind::MessageRate | Kind::Stream)
     }
 
     /// Whether it computes: its sizes are of 64-bit floats.
     #[must_use]
     pub fn sums(self) -> bool {
-        matches!(self, Kind::Reduce | Kind::Allreduce)
+        matches!(
+            self,
+            Kind::Reduce
+                | Kind::Allreduce
+                | Kind::ReduceScatter
+                | Kind::Scan
+                | Kind::Exscan
+                | Kind::Iallreduce
+                | Kind::Accumulate
+                | Kind::AccumulateFence
+        )
     }
 
     /// Whether its size may be counted for each process or in total.
     #[must_use]
     pub fn has_modes(self) -> bool {
-        matches!(self, Kind::Gather | Kind::Scatter | Kind::Allgather | Kind::Alltoall)
+        matches!(
+            self,
+            Kind::Gather
+                | Kind::Scatter
+                | Kind::Allgather
+                | Kind::Alltoall
+                | Kind::Gatherv
+                | Kind::Scatterv
+                | Kind::Allgatherv
+                | Kind::Alltoallv
+        )
     }
 }
 
 impl Class {
+    /// Whether it is between two ranks.
+    #[must_use]
+    pub fn is_paired(self) -> bool {
+        matches!(self, Class::PointToPoint | Class::OneSided)
+    }
+
     /// Its name: but for kernels and collectives a set of one name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Class::PointToPoint => "point-to-point",
+            Class::OneSided => "one-sided",
             Class::Collective => "collective",
             Class::Kernel => "kernel",
         }
@@ -206,7 +364,7 @@ pub fn list() -> String {
             SizeMode::Each => format!("; a size is of each rank's part ({} alone is the same)", op.kind.name()),
             SizeMode::Total => "; a size is of all ranks' parts together".to_owned(),
         };
-        format!("{:<16} {:<15} {}{mode}\n", op.to_string(), op.kind.class().name(), op.kind.description())
+        format!("{:<18} {:<15} {}{mode}\n", op.to_string(), op.kind.class().name(), op.kind.description())
     };
     Operation::all().iter().map(line).collect()
 }
@@ -214,8 +372,8 @@ pub fn list() -> String {
 /// The same for programs, as one JSON document.
 ///
 /// * `operations`, each with `name`, as -t takes it, and `aliases`, which it takes as well; `operation` and `size_mode`, as the distribution format names it; `class`:
-///   `point-to-point`, `collective` or `kernel`; `description`; `ends_at`: `same-rank` if both ends of a sample are read by one rank, else
-///   `other-rank`; and what of the command line it heeds: `sizes` (with `size_multiple_bytes`), `pairs`, `start`, `window`, `iterations`
+///   `point-to-point`, `one-sided`, `collective` or `kernel`; `description`; `ends_at`: `same-rank` if both ends of a sample are read by one rank, else
+///   `other-rank`; and what of the command line it heeds: `sizes` (with `size_multiple_bytes`), `pairs`, `start`, `window`, `pattern`, `iterations`
 /// * `sets`: the names in each set that -t takes as well
 #[must_use]
 pub fn list_json() -> serde_json::Value {
@@ -226,8 +384,8 @@ pub fn list_json() -> serde_json::Value {
             "description": kind.description(),
             "ends_at": if kind.timing() == Timing::Local { "same-rank" } else { "other-rank" },
             "sizes": kind.has_size(), "size_multiple_bytes": if kind.sums() { 8 } else { 1 },
-            "pairs": class == Class::PointToPoint, "start": class == Class::Collective,
-            "window": kind == Kind::MessageRate, "iterations": class == Class::Kernel,
+            "pairs": class.is_paired(), "start": class == Class::Collective,
+            "window": kind.has_window(), "pattern": kind == Kind::Pattern, "iterations": class == Class::Kernel,
         })
     };
     let names =
@@ -273,12 +431,14 @@ impl Operation {
         let all = block.saturating_mul(ranks as u64);
         match self.kind {
             // These have arrays of numbers instead.
-            Kind::Reduce | Kind::Allreduce => (0, 0),
-            Kind::Barrier | Kind::Bots | Kind::Fft | Kind::Jacobi => (0, 0),
-            Kind::MessageRate => (size, size.saturating_mul(window as u64)),
-            Kind::Gather | Kind::Allgather => (block, all),
-            Kind::Scatter => (all, block),
-            Kind::Alltoall => (all, all),
+            _ if self.kind.sums() => (0, 0),
+            Kind::Barrier | Kind::Ibarrier | Kind::Bots | Kind::Fft | Kind::Jacobi | Kind::Farm | Kind::Pattern => {
+                (0, 0)
+            }
+            Kind::MessageRate | Kind::Stream => (size, size.saturating_mul(window as u64)),
+            Kind::Gather | Kind::Gatherv | Kind::Allgather | Kind::Allgatherv | Kind::Incast => (block, all),
+            Kind::Scatter | Kind::Scatterv => (all, block),
+            Kind::Alltoall | Kind::Alltoallv => (all, all),
             _ => (block, block),
         }
     }
@@ -288,11 +448,14 @@ impl Operation {
     /// # Errors
     /// [`BenchError::Usage`] with the nearest name.
     pub fn named(word: &str) -> Result<Vec<Operation>> {
-        let of_class = |class| Operation::all().into_iter().filter(move |op| op.kind.class() == class).collect();
+        let is_of = |op: &Operation, class| op.kind.class() == class && op.kind != Kind::Pattern;
+        let of_class = |class| Operation::all().into_iter().filter(|op| is_of(op, class)).collect();
         match word {
             "default" => return Ok(Operation::default_set()),
-            "all" => return Ok(Operation::all()),
+            // A pattern is the user's own.
+            "all" => return Ok(Operation::all().into_iter().filter(|op| op.kind != Kind::Pattern).collect()),
             "point-to-point" => return Ok(of_class(Class::PointToPoint)),
+            "one-sided" => return Ok(of_class(Class::OneSided)),
             "collectives" => return Ok(of_class(Class::Collective)),
             "kernels" => return Ok(of_class(Class::Kernel)),
             _ => {}
@@ -336,13 +499,13 @@ mod tests {
         for name in Name::KNOWN {
             assert!(Operation::named(name).is_ok(), "{name}");
         }
-        assert_eq!(Operation::all().len(), 22);
+        assert_eq!(Operation::all().len(), 49);
     }
 
     #[test]
     fn the_list_holds_every_operation_for_people_and_for_programs() {
         let (text, json) = (list(), list_json());
-        assert_eq!((text.lines().count(), json["operations"].as_array().unwrap().len()), (22, 22));
+        assert_eq!((text.lines().count(), json["operations"].as_array().unwrap().len()), (49, 49));
         for (line, one) in text.lines().zip(json["operations"].as_array().unwrap()) {
             let name = one["name"].as_str().unwrap();
             assert_eq!(line.split_whitespace().next(), Some(name));
@@ -365,7 +528,7 @@ mod tests {
             (Some("gather"), None)
         );
         assert!(text.contains("each rank's part (gather alone is the same)"), "{text}");
-        assert_eq!(json["sets"]["kernels"], serde_json::json!(["bots", "fft", "jacobi"]));
+        assert_eq!(json["sets"]["kernels"], serde_json::json!(["farm", "bots", "fft", "jacobi"]));
         assert_eq!(json["sets"].as_object().unwrap().len(), SETS.len());
     }
 
@@ -374,7 +537,12 @@ mod tests {
         let one = |word| Operation::named(word).unwrap()[0].to_string();
         assert_eq!(one("gather-total"), "gather-total");
         assert_eq!(one("gather"), "gather-each");
-        assert_eq!(Operation::named("kernels").unwrap().len(), 3);
+        assert_eq!(Operation::named("kernels").unwrap().len(), 4);
+        assert_eq!(Operation::named("one-sided").unwrap().len(), 8);
+        // Nobody has a pattern who does not name one.
+        assert_eq!(Operation::named("all").unwrap().len(), Operation::all().len() - 1);
+        let pattern = Operation::named("pattern").unwrap()[0];
+        assert!(!Operation::named("collectives").unwrap().contains(&pattern));
     }
 
     #[test]

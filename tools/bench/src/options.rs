@@ -1,11 +1,13 @@
 //! The command line of `weir bench`, and what it comes to.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::ValueEnum;
 
 use crate::error::{BenchError, Result};
-use crate::operation::Operation;
+use crate::operation::{Kind, Operation};
+use crate::pattern::Pattern;
 use crate::sizes;
 
 /// Sizes of the one-minute run.
@@ -13,7 +15,8 @@ const DEFAULT_SIZES: &str = "8,64,1k,8k,64k,512k";
 
 /// What the columns of the table are, for those who read it.
 pub(crate) const COLUMNS: &str = "samples: those that count, without warm-up and missed starts. +-: half the width of the 95 % interval of the median, no\n\
-less than half a step of the clock. p99: 99 % of the samples are shorter; - where there are fewer than 100. outliers: beyond --outlier-multiplier times --outlier-percentile; they count.";
+less than half a step of the clock. p99: 99 % of the samples are shorter; - where there are fewer than 100. outliers: beyond --outlier-multiplier times --outlier-percentile; they count.\n\
+span: of a collective, median of last end minus first start. MB/s: median of the bandwidth, 10^6 bytes a second.";
 
 // A paragraph is one line: clap breaks it where the terminal ends.
 const EXAMPLES: &str = "Examples:
@@ -29,12 +32,27 @@ const EXAMPLES: &str = "Examples:
                                                the same, three launches
   mpiexec -n 4 weir bench -o run7 --like run1  what run1 measured, e.g. over another
                                                transport; then: weir report run1 run7
+  mpiexec -n 4 weir bench -o run8 -t one-sided
+                                               put, get, accumulate, fetch-and-op
+  mpiexec -n 4 weir bench -o run9 --pattern halo.pattern
+                                               messages of one's own
   weir bench --list                            all operations
 
 Sizes are in bytes: a list (8,64,1k), from-step-to (0-128-1024), powers (8..1M, of 4: 8..1M*4); k, M, G and T are powers of 1024.
 
 Operations whose size may be counted in two ways have two names: of gather-each a size is each rank's part, of gather-total all parts together; \
-the same for scatter, allgather and alltoall. Without an ending the name stands for -each: gather is gather-each.
+the same for scatter, allgather, alltoall and those of them that end in v. Without an ending the name stands for -each: gather is gather-each.
+
+A pattern is a text file: \"weir-pattern 1\", then \"ranks 4\" (or 2.., or 2..16), then steps. In each \"step\" the lines FROM -> TO SIZE say who sends what to \
+whom: \"* -> +1 size\" is from everybody to the next around the ring, of the size that --sizes gives; \"1..3 -> 0 64\" are 64 bytes from each of three \
+to rank 0; ^K is the rank whose number is the sender's exclusive-or K. \"compute * 10us\" keeps processors busy before the messages of its step. A rank begins all \
+receives and sends of a step at once and waits for all. \"#\" begins a comment. The format is spec/pattern-format.md.
+
+Of one-sided operations the ranks that begin reach the memory of their partners; each is timed until it is complete there, by a flush, or, of those \
+that end in -fence, by a fence of all ranks of the cell. What a transport does not have is left out with a warning.
+
+Of stream, message-rate and incast the record has the bandwidth as well, of each pair or of the first rank. A rank that changed its processor while a batch was \
+measured is named in a warning, and its samples are flagged.
 
 A time of ping-pong is half of the round trip. Ranks send from one buffer and receive into another.
 
@@ -90,9 +108,19 @@ pub struct Args {
     /// Add another launch to the run in the folder
     #[arg(long, requires = "output")]
     pub append: bool,
-    /// What to measure: names (--list shows them) or sets (default, point-to-point, collectives, kernels, all), separated by commas
-    #[arg(short = 't', long = "test", value_name = "NAMES", value_delimiter = ',', default_value = "default")]
+    /// What to measure: names (--list shows them) or sets (default, point-to-point, one-sided, collectives, kernels, all), separated by commas
+    #[arg(
+        short = 't',
+        long = "test",
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "default",
+        default_value_if("pattern", clap::builder::ArgPredicate::IsPresent, "pattern")
+    )]
     pub operations: Vec<String>,
+    /// Measure the messages of this file: who sends what to whom, in steps; see below. Without -t nothing else is measured
+    #[arg(long, value_name = "FILE")]
+    pub pattern: Option<PathBuf>,
     /// Sizes in bytes, see below
     #[arg(short, long, value_name = "SIZES", default_value = DEFAULT_SIZES)]
     pub sizes: String,
@@ -127,7 +155,7 @@ pub struct Args {
     /// Samples kept of a cell; of more, a random choice is kept, while the histogram and the statistics count all
     #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(100..), allow_negative_numbers = true)]
     pub keep: u32,
-    /// Messages in a window of message-rate
+    /// Messages in a window of message-rate and stream
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536), allow_negative_numbers = true)]
     pub window: u32,
     /// Iterations, transforms or tasks in a repetition of a kernel
@@ -229,6 +257,8 @@ pub struct Settings {
     pub sizes: Vec<u64>,
     /// n x p; empty: all ranks.
     pub placements: Vec<(usize, usize)>,
+    /// The user's own messages, once rank 0 has read them.
+    pub pattern: Option<Arc<Pattern>>,
     /// The rest.
     pub args: Args,
 }
@@ -242,6 +272,11 @@ impl Args {
         let mut operations = Vec::new();
         for word in self.operations.iter().map(|word| word.trim()).filter(|word| !word.is_empty()) {
             operations.extend(Operation::named(word)?);
+        }
+        if self.pattern.is_some() && self.like.is_none() {
+            operations.extend(Operation::named(Kind::Pattern.name())?);
+        } else if operations.iter().any(|op| op.kind == Kind::Pattern) && self.like.is_none() {
+            return Err(BenchError::Usage("pattern: no file is named; weir bench --pattern FILE".into()));
         }
         operations.sort_unstable();
         operations.dedup();
@@ -261,7 +296,7 @@ impl Args {
         }
         self.of_one_transport()?;
         let placements = self.placement.iter().map(|word| placement(word)).collect::<Result<_>>()?;
-        Ok(Settings { operations, sizes: sizes::parse(&self.sizes)?, placements, args: self.clone() })
+        Ok(Settings { operations, sizes: sizes::parse(&self.sizes)?, placements, pattern: None, args: self.clone() })
     }
 
     /// Refuses options that the transport would not heed.
@@ -338,9 +373,21 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_pattern_is_measured_alone_unless_something_else_is_named_too() {
+        let names = |words: &[&str]| {
+            let operations = args(words).settings().unwrap().operations;
+            operations.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&["--pattern", "ring.pattern"]), ["pattern"]);
+        assert_eq!(names(&["--pattern", "ring.pattern", "-t", "send"]), ["send", "pattern"]);
+        let error = args(&["-t", "pattern"]).settings().unwrap_err().to_string();
+        assert!(error.contains("no file is named"), "{error}");
+    }
+
+    #[test]
     fn operations_are_measured_once_however_often_named() {
         let settings = args(&["-t", "send,point-to-point, send"]).settings().unwrap();
-        assert_eq!(settings.operations.len(), 7);
+        assert_eq!(settings.operations.len(), 10);
     }
 
     #[test]

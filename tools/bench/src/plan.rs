@@ -1,16 +1,19 @@
 //! Which cells are measured, in which order, and whether they can be.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use weir_distribution::{Configuration, Locality, Operation as Name, SizeMode, StartSync};
 
 use crate::error::{BenchError, Result};
+use crate::exchange::{Leg, Turn};
 use crate::kernels;
 use crate::operation::{Class, Kind, Operation};
 use crate::options::{Settings, Where};
 use crate::pairing::{Layout, Pairing, Placement};
+use crate::pattern::Plan;
 
 /// A cell to be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +32,8 @@ pub struct Spec {
     pub start: StartSync,
     /// Messages in a window, or iterations of a kernel.
     pub count: u32,
+    /// What each member does in a pattern of the user's own.
+    pub pattern: Option<Arc<Plan>>,
 }
 
 impl Spec {
@@ -36,13 +41,13 @@ impl Spec {
     #[must_use]
     pub fn configuration(&self) -> Configuration {
         let kind = self.operation.kind;
-        let parameter = match (kind, kind.class()) {
-            (Kind::MessageRate, _) => Some("window"),
-            (_, Class::Kernel) => Some("iterations"),
-            _ => None,
+        let parameter = match (kind.has_window(), kind.class()) {
+            (true, _) => Some(("window", self.count.to_string())),
+            (_, Class::Kernel) => Some(("iterations", self.count.to_string())),
+            _ => self.pattern.as_ref().map(|pattern| ("pattern", pattern.label.clone())),
         };
         let parameters: BTreeMap<String, String> =
-            parameter.map(|name| (name.to_owned(), self.count.to_string())).into_iter().collect();
+            parameter.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
         Configuration {
             operation: Name::from(kind.name()),
             size_bytes: self.size,
@@ -66,6 +71,57 @@ impl Spec {
             r if r == b => Some((a, false)),
             _ => None,
         })
+    }
+
+    /// Bytes of the buffers (sent from, received into) that one rank needs at most.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> (u64, u64) {
+        match &self.pattern {
+            Some(pattern) => pattern.buffer_bytes(),
+            None => self.operation.buffer_bytes(self.size, self.placement.members.len(), self.count as usize),
+        }
+    }
+
+    /// Lengths of the members' blocks: in bytes, all alike, or in the numbers of which each keeps its part.
+    #[must_use]
+    pub fn block_lengths(&self) -> Vec<usize> {
+        let ranks = self.placement.members.len();
+        if self.operation.kind != Kind::ReduceScatter {
+            return vec![self.operation.block_bytes(self.size, ranks) as usize; ranks];
+        }
+        let numbers = self.size as usize / 8;
+        (0..ranks).map(|place| numbers / ranks + usize::from(place < numbers % ranks)).collect()
+    }
+
+    /// What a rank sends and receives where that is no collective of the machine's.
+    #[must_use]
+    pub fn turns(&self, rank: usize) -> Vec<Turn> {
+        let members = &self.placement.members;
+        let Some(place) = members.iter().position(|&member| member == rank) else { return Vec::new() };
+        if let Some(pattern) = &self.pattern {
+            let of_rank = |leg: &Leg| Leg { peer: members[leg.peer], bytes: leg.bytes };
+            let turn = |turn: &Turn| Turn {
+                compute_ns: turn.compute_ns,
+                sends: turn.sends.iter().map(of_rank).collect(),
+                receives: turn.receives.iter().map(of_rank).collect(),
+            };
+            return pattern.turns.get(place).map_or_else(Vec::new, |turns| turns.iter().map(turn).collect());
+        }
+        if self.operation.kind != Kind::Incast {
+            return Vec::new();
+        }
+        let legs = |peers: &[usize], bytes: u64| {
+            peers.iter().map(|&peer| Leg { peer, bytes: bytes as usize }).collect::<Vec<_>>()
+        };
+        let (first, others) = members.split_at(1);
+        match place {
+            0 => vec![Turn { sends: legs(others, 0), receives: legs(others, self.size), ..Turn::default() }],
+            // Asked, then answering.
+            _ => vec![
+                Turn { receives: legs(first, 0), ..Turn::default() },
+                Turn { sends: legs(first, self.size), ..Turn::default() },
+            ],
+        }
     }
 
     /// The ranks that give samples.
@@ -109,9 +165,19 @@ pub fn cells(settings: &Settings, layout: &Layout, start: StartSync) -> Result<V
     for placement in &placements {
         for &operation in &settings.operations {
             match operation.kind.class() {
-                Class::PointToPoint => paired(settings, layout, placement, operation, &mut cells)?,
+                Class::PointToPoint | Class::OneSided => paired(settings, layout, placement, operation, &mut cells)?,
+                Class::Collective if operation.kind == Kind::Pattern => {
+                    pattern(settings, layout, placement, start, &mut cells)?;
+                }
                 Class::Collective => collectives(settings, layout, placement, operation, start, &mut cells)?,
-                Class::Kernel => cells.push(kernel(settings, layout, placement, operation)?),
+                Class::Kernel => {
+                    let has_size = operation.kind.has_size();
+                    let own = kernels::message_bytes(operation.kind, placement.members.len());
+                    let sizes = if has_size { settings.sizes.clone() } else { vec![own] };
+                    for size in sizes {
+                        cells.push(kernel(settings, layout, placement, operation, size)?);
+                    }
+                }
             }
         }
     }
@@ -191,6 +257,7 @@ fn paired(
         );
         return Err(BenchError::Usage(text));
     }
+    let sizes = sizes(settings, operation, ranks as u64)?;
     for pairing in pairings(settings, layout, placement)? {
         let most = pairing.pairs.len();
         let levels: Vec<usize> = match settings.args.pairs.as_slice() {
@@ -206,7 +273,7 @@ fn paired(
                 return Err(BenchError::Usage(text));
             }
             let pairs = pairing.pairs[..level].to_vec();
-            for &size in &settings.sizes {
+            for &size in &sizes {
                 cells.push(Spec {
                     operation,
                     size,
@@ -215,6 +282,7 @@ fn paired(
                     locality: pairing.locality,
                     start: StartSync::None,
                     count: settings.args.window,
+                    pattern: None,
                 });
             }
         }
@@ -251,9 +319,26 @@ pub fn left_out(settings: &Settings, layout: &Layout) -> Vec<String> {
     settings
         .operations
         .iter()
-        .filter(|op| op.kind.class() == Class::Collective && op.kind.has_size())
+        .filter(|op| op.kind.class() != Class::Kernel && op.kind.has_size() && op.kind != Kind::Pattern)
         .filter_map(line)
         .collect()
+}
+
+/// The sizes at which an operation over so many ranks is measured.
+fn sizes(settings: &Settings, operation: Operation, ranks: u64) -> Result<Vec<u64>> {
+    if !operation.kind.has_size() {
+        return Ok(vec![operation.kind.only_size()]);
+    }
+    let sizes: Vec<u64> = settings.sizes.iter().copied().filter(|&size| can_have(operation, size, ranks)).collect();
+    if !sizes.is_empty() {
+        return Ok(sizes);
+    }
+    let wants = if operation.kind.sums() {
+        "sums 64-bit floats, and no size is a multiple of 8".to_owned()
+    } else {
+        format!("divides its size, and none reaches {ranks} bytes, one for each process")
+    };
+    Err(BenchError::Usage(format!("{operation} {wants}")))
 }
 
 fn collectives(
@@ -264,17 +349,7 @@ fn collectives(
     start: StartSync,
     cells: &mut Vec<Spec>,
 ) -> Result<()> {
-    let ranks = placement.members.len() as u64;
-    let sizes = if operation.kind.has_size() { settings.sizes.as_slice() } else { &[0] };
-    let blocks: Vec<u64> = sizes.iter().copied().filter(|&size| can_have(operation, size, ranks)).collect();
-    if blocks.is_empty() {
-        let wants = if operation.kind.sums() {
-            "sums 64-bit floats, and no size is a multiple of 8".to_owned()
-        } else {
-            format!("divides its size, and none reaches {ranks} bytes, one for each process")
-        };
-        return Err(BenchError::Usage(format!("{operation} {wants}")));
-    }
+    let blocks = sizes(settings, operation, placement.members.len() as u64)?;
     cells.extend(blocks.into_iter().map(|size| Spec {
         operation,
         size,
@@ -283,22 +358,59 @@ fn collectives(
         locality: layout.locality(placement),
         start,
         count: 0,
+        pattern: None,
     }));
     Ok(())
 }
 
-fn kernel(settings: &Settings, layout: &Layout, placement: &Placement, operation: Operation) -> Result<Spec> {
+fn kernel(
+    settings: &Settings,
+    layout: &Layout,
+    placement: &Placement,
+    operation: Operation,
+    size: u64,
+) -> Result<Spec> {
     let ranks = placement.members.len();
     kernels::fits(operation.kind, ranks)?;
     Ok(Spec {
         operation,
-        size: kernels::message_bytes(operation.kind, ranks),
+        size,
         placement: placement.clone(),
         pairing: None,
         locality: layout.locality(placement),
         start: StartSync::Barrier,
         count: settings.args.iterations.unwrap_or(kernels::default_iterations(operation.kind)),
+        pattern: None,
     })
+}
+
+/// The user's own pattern, at each size if it speaks of one.
+fn pattern(
+    settings: &Settings,
+    layout: &Layout,
+    placement: &Placement,
+    start: StartSync,
+    cells: &mut Vec<Spec>,
+) -> Result<()> {
+    let Some((pattern, file)) = settings.pattern.as_deref().zip(settings.args.pattern.as_deref()) else {
+        return Err(BenchError::Usage("pattern: no file is named; weir bench --pattern FILE".into()));
+    };
+    let sizes = if pattern.has_size() { settings.sizes.as_slice() } else { &[0] };
+    for &size in sizes {
+        let plan = pattern.plan(placement.members.len(), size, file);
+        let plan = plan.map_err(|fault| BenchError::Usage(fault.of(file)))?;
+        cells.push(Spec {
+            operation: Operation { kind: Kind::Pattern, mode: SizeMode::Message },
+            size,
+            placement: placement.clone(),
+            pairing: None,
+            locality: layout.locality(placement),
+            start,
+            count: 0,
+            pattern: Some(Arc::new(plan)),
+        });
+    }
+    Ok(())
 }
 
 /// Share of a node's available memory that the buffers may take: the MPI library needs some too.
@@ -331,7 +443,8 @@ pub(crate) fn are(count: usize, thing: &str) -> String {
 pub fn check_memory(cells: &[Spec], layout: &Layout, rooms: &[Room], most_bytes: u64) -> Result<()> {
     for cell in cells {
         let ranks = cell.placement.members.len();
-        let block = cell.operation.block_bytes(cell.size, ranks);
+        let own = cell.operation.block_bytes(cell.size, ranks);
+        let block = cell.pattern.as_ref().map_or(own, |pattern| pattern.longest());
         if block > most_bytes {
             let text = format!(
                 "{} of {block} bytes: a message may have {most_bytes} at most; give smaller --sizes",
@@ -339,10 +452,13 @@ pub fn check_memory(cells: &[Spec], layout: &Layout, rooms: &[Room], most_bytes:
             );
             return Err(BenchError::Usage(text));
         }
-        let (out, into) = cell.operation.buffer_bytes(cell.size, ranks, cell.count as usize);
+        let (out, into) = cell.buffer_bytes();
         let (out, into) = if cell.operation.kind.sums() { (cell.size, cell.size) } else { (out, into) };
+        // What a kernel works on, and what others reach, which is as long as a message.
+        let besides = if cell.operation.kind.class() == Class::OneSided { cell.size } else { 0 };
+        let out = if cell.operation.kind == Kind::Farm { cell.size } else { out };
         // Unexpected messages are copied once more.
-        let need = out.saturating_add(into.saturating_mul(2));
+        let need = out.saturating_add(into.saturating_mul(2)).saturating_add(besides);
         for (node, room) in rooms.iter().enumerate() {
             let Some(available) = room.available_bytes else { continue };
             let here = cell.active().iter().filter(|&&rank| layout.nodes[rank] == node).count() as u64;

@@ -1,5 +1,7 @@
 //! A launch: all cells, shuffled, one after the other, each written when it is finished.
 
+use std::io::Read;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
@@ -22,7 +24,7 @@ use crate::machine::{Control, Machine};
 use crate::options::{Args, Settings};
 use crate::pairing::Layout;
 use crate::plan::{self, Room, Spec};
-use crate::{measure, warnings};
+use crate::{measure, pattern, warnings};
 
 /// What is known of the machine that the machine itself does not tell.
 #[derive(Clone, Debug, Default)]
@@ -178,6 +180,7 @@ pub fn launch_at<M: Machine>(
     }
     let identities: Vec<String> = facts.iter().map(|f| f.identity.clone()).collect();
     let layout = Layout::of_names(&identities);
+    let (settings, lacking) = &whole(m, settings)?;
     // What cannot be done is refused before time is spent on clocks.
     let like = like(m, settings)?;
     let cells = match &like {
@@ -194,6 +197,7 @@ pub fn launch_at<M: Machine>(
     let mut head = head(m, settings, about, &facts, &layout, &clock)?;
     if let Some((_, launch)) = head.as_mut().filter(|_| like.is_none()) {
         launch.warnings.extend(warnings::of_plan(&plan::left_out(settings, &layout)));
+        launch.warnings.extend(warnings::of_transport(lacking));
     }
     let opened = head.map(|(run, launch)| open(settings, run, launch)).transpose();
     if let Some(mut book) = m.agree(opened)? {
@@ -264,6 +268,38 @@ fn best_start(facts: &[Facts], layout: &Layout, worst_ns: f64) -> StartSync {
     match warnings::is_crowded(facts, layout) || worst_ns > warnings::CLOCK_LIMIT_NS {
         true => StartSync::Barrier,
         false => StartSync::Window,
+    }
+}
+
+/// The settings with the pattern that rank 0 has read, and without what the machine has not; with a line for each of the latter. All ranks call it.
+fn whole<M: Machine>(m: &M, settings: &Settings) -> Result<(Settings, Vec<String>)> {
+    let mut settings = settings.clone();
+    if let Some(file) = &settings.args.pattern {
+        let text = m.agree(if m.rank() == 0 { pattern_text(file) } else { Ok(String::new()) })?;
+        let parsed = pattern::parse(&m.share(&text)?);
+        settings.pattern = Some(Arc::new(parsed.map_err(|fault| BenchError::Usage(fault.of(file)))?));
+    }
+    let mut lacking = Vec::new();
+    let why = |op: &crate::operation::Operation| Some(format!("{op} is not measured: {}", m.lacks(op.kind)?));
+    settings.operations.retain(|op| {
+        let line = why(op);
+        lacking.extend(line.clone());
+        line.is_none()
+    });
+    match lacking.first() {
+        Some(first) if settings.operations.is_empty() => Err(BenchError::Usage(first.clone())),
+        _ => Ok((settings, lacking)),
+    }
+}
+
+fn pattern_text(file: &Path) -> Result<String> {
+    let failed = |what: String| BenchError::Usage(format!("--pattern {}: {what}", file.display()));
+    let mut text = String::new();
+    // One byte more than there may be, so that what is longer is told.
+    let read = std::fs::File::open(file).and_then(|open| open.take(pattern::MOST_BYTES + 1).read_to_string(&mut text));
+    match read {
+        Ok(_) => Ok(text),
+        Err(error) => Err(failed(format!("cannot read: {error}"))),
     }
 }
 
@@ -717,7 +753,9 @@ fn close(
     let asked_s = settings.args.reps.is_none().then_some(settings.args.time);
     let of_time = asked_s.and_then(|asked_s| warnings::of_time(asked_s, book.took_ns / 1e9, &book.lost));
     let of_carriers = crate::carried::warning(&book.run, launch);
-    let told: Vec<Warning> = of_carriers.into_iter().chain(of_overhead).chain(of_time).chain(of_empty).collect();
+    let of_moved = warnings::of_moved(&book.cells().collect::<Vec<_>>());
+    let told: Vec<Warning> =
+        of_carriers.into_iter().chain(of_moved).chain(of_overhead).chain(of_time).chain(of_empty).collect();
     told.iter().for_each(|w| watcher.warning(w));
     let entry = book.launch();
     entry.state = if complete && empty.is_empty() { State::Complete } else { State::Stopped };

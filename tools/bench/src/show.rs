@@ -206,12 +206,25 @@ pub fn tables(run: &Run, launch: u32) -> String {
             StartSync::Window => ", begun by the clock",
         };
         let _ = writeln!(text, "\n{label}, {n}x{p} {}{start} (us)", place(locality));
+        let more =
+            More { span: cells.iter().any(|c| c.span.is_some()), rate: cells.iter().any(|c| c.bandwidth.is_some()) };
         let _ = writeln!(
             text,
-            "{:>10} {:>6} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}",
-            "bytes", "pairs", "samples", "min", "median", "+-", "mean", "p99", "max", "outliers"
+            "{:>10} {:>6} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}{}{}",
+            "bytes",
+            "pairs",
+            "samples",
+            "min",
+            "median",
+            "+-",
+            "mean",
+            "p99",
+            "max",
+            "outliers",
+            if more.span { format!(" {:>11}", "span") } else { String::new() },
+            if more.rate { format!(" {:>11}", "MB/s") } else { String::new() }
         );
-        cells.iter().for_each(|cell| row(cell, step_ns, &mut text));
+        cells.iter().for_each(|cell| row(cell, step_ns, more, &mut text));
     }
     if !text.is_empty() {
         let _ = writeln!(text, "\n{}", options::COLUMNS);
@@ -242,7 +255,16 @@ fn half_width_ns(c: &Configuration, s: &SummaryRecord, step_ns: f64) -> Option<f
     Some((middle + step_ns / 2.0 - low) / 2.0)
 }
 
-fn row(cell: &Cell, step_ns: f64, text: &mut String) {
+/// Columns that some operations have.
+#[derive(Clone, Copy)]
+struct More {
+    /// The median of the spans.
+    span: bool,
+    /// The median of the bandwidth.
+    rate: bool,
+}
+
+fn row(cell: &Cell, step_ns: f64, more: More, text: &mut String) {
     let c = &cell.configuration;
     let us = |ns: f64| {
         let digits = if ns.abs() < 1e6 { 3 } else { 1 };
@@ -251,9 +273,11 @@ fn row(cell: &Cell, step_ns: f64, text: &mut String) {
     let summary = cell.summary.as_ref();
     let of = |get: &dyn Fn(&SummaryRecord) -> Option<f64>| summary.and_then(get).map_or_else(|| "-".into(), us);
     let outliers = summary.map(|_| cell.outliers.as_ref().map_or(0, |o| o.count));
+    let span = cell.span.as_ref().map_or_else(|| "-".into(), |span| us(span.summary.p50_ns));
+    let rate = cell.bandwidth.map_or_else(|| "-".into(), |b| format!("{:.1}", b.p50_bytes_per_s / 1e6));
     let _ = writeln!(
         text,
-        "{:>10} {:>6} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}",
+        "{:>10} {:>6} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}{}{}",
         c.size_bytes,
         if c.pairs > 0 { c.pairs.to_string() } else { "-".into() },
         summary.map_or(0, |s| s.count),
@@ -263,7 +287,9 @@ fn row(cell: &Cell, step_ns: f64, text: &mut String) {
         of(&|s| Some(s.mean_ns)),
         of(&|s| Some(s.p99_ns).filter(|_| s.count >= ENOUGH)),
         of(&|s| Some(s.max_ns)),
-        outliers.map_or_else(|| "-".into(), |count| count.to_string())
+        outliers.map_or_else(|| "-".into(), |count| count.to_string()),
+        if more.span { format!(" {span:>11}") } else { String::new() },
+        if more.rate { format!(" {rate:>11}") } else { String::new() }
     );
 }
 
@@ -451,6 +477,19 @@ mod tests {
             row_of(cell, None)[7].clone()
         };
         assert_eq!((p99(99).as_str(), p99(100).as_str()), ("-", "7.000"));
+    }
+
+    #[test]
+    fn span_and_bandwidth_stand_behind_where_there_are_any() {
+        let mut cell = Cell::new(0, 0, Configuration { pairs: 0, ..Configuration::pair("incast", 64) });
+        cell.span = Some(weir_distribution::Skew {
+            summary: SummaryRecord { p50_ns: 12_345.0, ..Default::default() },
+            histogram: None,
+        });
+        cell.bandwidth = Some(weir_distribution::Bandwidth { p50_bytes_per_s: 98.76e6, ..Default::default() });
+        assert_eq!(row_of(cell.clone(), None)[10..], ["12.345", "98.8"]);
+        cell.span = None;
+        assert_eq!(row_of(cell, None)[10..], ["98.8"]);
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn powers(low: u64, high: u64, factor: u64) -> std::result::Result<Vec<u64>, Str
     Ok(std::iter::successors(Some(low), next).collect())
 }
 
-fn number(text: &str) -> std::result::Result<u64, String> {
+pub(crate) fn number(text: &str) -> std::result::Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match &text[digits.len()..] {
         "" | "B" => 0,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_distribution::Warning;
+use weir_distribution::{Cell, Moved, Warning};
 
 use crate::budget::Lost;
 use crate::host::Facts;
@@ -133,6 +133,33 @@ pub fn of_plan(left_out: &[String]) -> Vec<Warning> {
     left_out.iter().map(|line| warning("left-out", line.clone(), advice)).collect()
 }
 
+/// About what this transport does not have of what was asked for.
+#[must_use]
+pub fn of_transport(lacking: &[String]) -> Vec<Warning> {
+    let advice = "measure it over an MPI, or leave it out of -t";
+    lacking.iter().map(|line| warning("left-out", line.clone(), advice)).collect()
+}
+
+/// About ranks that changed their processor while a batch was measured.
+#[must_use]
+pub fn of_moved(cells: &[&Cell]) -> Option<Warning> {
+    let all: Vec<&Moved> = cells.iter().flat_map(|cell| &cell.moved).collect();
+    let ranks: BTreeSet<usize> = all.iter().map(|moved| moved.rank as usize).collect();
+    let batches: u64 = all.iter().map(|moved| moved.batches).sum();
+    let hit = cells.iter().filter(|cell| !cell.moved.is_empty()).count();
+    (!ranks.is_empty()).then(|| {
+        let ranks: Vec<usize> = ranks.into_iter().collect();
+        let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+        let text = format!(
+            "{noun} {} changed processor within {} of {hit} of {}",
+            list(&ranks),
+            plan::many(batches as usize, "batch").replace("batchs", "batches"),
+            plan::many(cells.len(), "cell")
+        );
+        warning("moved-ranks", text, "weir bench --bind, or mpiexec -bind-to core; their samples have flag 32")
+    })
+}
+
 /// About cells in which no repetition counts: their names, and how many cells the launch has.
 #[must_use]
 pub fn of_empty(empty: &[String], cells: usize) -> Option<Warning> {
@@ -222,6 +249,21 @@ mod tests {
         let told = of_placement(&vec![facts(&[0, 1], 2, None); 4], &layout, false);
         assert_eq!(told.iter().map(|w| w.code.as_str()).collect::<Vec<_>>(), ["unpinned-ranks", "oversubscribed"]);
         assert!(told[0].message.starts_with("rank 3 may move"), "{}", told[0].message);
+    }
+
+    #[test]
+    fn ranks_that_moved_are_named_once_with_how_often() {
+        let cell = |moved: &[(u32, u64)]| {
+            let mut cell = Cell::new(0, 0, weir_distribution::Configuration::pair("send", 8));
+            cell.moved = moved.iter().map(|&(rank, batches)| Moved { rank, batches }).collect();
+            cell
+        };
+        let cells = [cell(&[]), cell(&[(3, 2), (1, 1)]), cell(&[(3, 1)])];
+        assert_eq!(of_moved(&[&cells[0]]), None);
+        let told = of_moved(&cells.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(told.message, "ranks 1, 3 changed processor within 4 batches of 2 of 3 cells");
+        let told = of_moved(&[&cell(&[(0, 1)])]).unwrap();
+        assert_eq!(told.message, "rank 0 changed processor within 1 batch of 1 of 1 cell");
     }
 
     #[test]

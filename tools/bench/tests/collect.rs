@@ -50,7 +50,16 @@ fn measured(
         let begin_ns: Vec<i64> = (0..repetitions).map(|k| k as i64 * PITCH_NS + late(rank, k)).collect();
         let length_ns: Vec<f64> = (0..repetitions).map(|k| length(rank, k)).collect();
         let end_ns = begin_ns.iter().zip(&length_ns).map(|(b, l)| b + *l as i64).collect();
-        Noted { begin_ns, end_ns, length_ns, error_ns: 0.0, least_ns: 0.0, missed: Vec::new(), carried: None }
+        Noted {
+            begin_ns,
+            end_ns,
+            length_ns,
+            error_ns: 0.0,
+            least_ns: 0.0,
+            missed: Vec::new(),
+            moved: Vec::new(),
+            carried: None,
+        }
     };
     Measured {
         ranks: (0..ranks).map(noted).collect(),

@@ -376,7 +376,8 @@ fn cells_are_shuffled_by_the_seed() {
     let mut sorted = one.clone();
     sorted.sort();
     assert_ne!(one, sorted);
-    assert_eq!(one.len(), 11 * 2 + 1);
+    // Eleven with parts and sums of old, eight by lengths, sums of four more kinds, incast; two barriers.
+    assert_eq!(one.len(), (11 + 8 + 4 + 1) * 2 + 2);
 }
 
 #[test]
@@ -605,8 +606,9 @@ fn launches_are_added_to_a_run_of_the_same_machine_only() {
 
 #[test]
 fn the_kernels_run_under_the_harness() {
-    let report = bench(&Model::plain(4), "-t kernels --reps 3 --iterations 5 --warm-up 0");
-    assert_eq!(report.run.cells.len(), 3);
+    let report = bench(&Model::plain(4), "-t kernels -s 64,5k --reps 3 --iterations 5 --warm-up 0");
+    // The farm has sizes.
+    assert_eq!(report.run.cells.len(), 5);
     for cell in &report.run.cells {
         assert_eq!(cell.summary.as_ref().unwrap().count, 12, "{}", cell.configuration.label());
         assert_eq!(cell.configuration.parameters["iterations"], "5");
@@ -617,14 +619,138 @@ fn the_kernels_run_under_the_harness() {
 fn every_operation_gives_samples_at_every_process() {
     let model = Model { nodes: vec![0, 0, 1, 1], ..Model::plain(4) };
     let (run, samples) = bench_and_read(&model, "-t all -s 64 --reps 4 --iterations 2 --warm-up 0 --window 3");
-    // Seven between pairs, between and within nodes; twelve collectives; three kernels.
-    assert_eq!(run.cells.len(), 2 * 7 + 12 + 3);
+    // Ten between pairs and eight on the partner's memory, between and within nodes; 26 collectives; four kernels.
+    assert_eq!(run.cells.len(), 2 * (10 + 8) + 26 + 4);
     for (cell, samples) in run.cells.iter().zip(&samples) {
         for rank in 0..4 {
             let own = samples.iter().filter(|s| s.rank == rank && s.counts()).count();
             assert_eq!(own, 4, "{} at rank {rank}", cell.configuration.label());
         }
     }
+}
+
+#[test]
+fn an_operation_on_anothers_memory_takes_there_and_back() {
+    let model = Model { shape: Shape::Exponential(1000.0), byte_ns: 1.0, local_ns: 0.0, ..Model::plain(4) };
+    for operation in ["put", "get", "accumulate"] {
+        let (run, samples) = bench_and_read(&model, &format!("-t {operation} -s 800 --reps 1500 --warm-up 0"));
+        let values = fair(&samples[0]);
+        // Each rank begins in one half of each batch.
+        assert_eq!((values.len(), run.cells[0].configuration.pairs), (6000, 2));
+        // The sum of two exponential times above twice the floor, 800 bytes and one reading: Erlang of order 2.
+        let cdf = |x: f64| {
+            let t = ((x - 20_810.0) / 1000.0).max(0.0);
+            1.0 - (1.0 + t) * (-t).exp()
+        };
+        let distance = distance(values, cdf);
+        assert!(distance < KS_LIMIT, "{operation}: {distance}");
+    }
+    // A fence is a barrier besides, in which each waits for the others' operations: who ends last finds all there.
+    let (_, samples) = bench_and_read(&model, "-t put-fence -s 800 --reps 200 --warm-up 0");
+    let values = fair(&samples[0]);
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    assert!(values.iter().all(|ns| *ns > 20_800.0) && mean > 26_000.0, "{mean}");
+}
+
+#[test]
+fn a_stream_goes_at_the_rate_of_its_sender_and_its_bandwidth_is_in_the_record() {
+    // Sending takes 2 us, and a message 30 us; answers come while others are under way.
+    let model =
+        Model { shape: Shape::Constant, local_ns: 2000.0, floor_ns: 30_000.0, reading_ns: 10.0, ..Model::plain(2) };
+    let (run, samples) = bench_and_read(&model, "-t stream,message-rate -s 1000 --window 40 --reps 100");
+    let of = |name: &str| run.cells.iter().position(|cell| cell.configuration.operation == name).unwrap();
+    let (stream, rate) = (&run.cells[of("stream")], &run.cells[of("message-rate")]);
+    let median = |cell: &Cell| cell.summary.as_ref().unwrap().p50_ns;
+    assert!((2000.0..2100.0).contains(&median(stream)), "{}", median(stream));
+    // 60 us there and back, shared by 40 messages.
+    assert!(median(rate) > 3400.0, "{}", median(rate));
+    for cell in [stream, rate] {
+        let b = cell.bandwidth.unwrap();
+        assert!((b.p50_bytes_per_s - 1000.0 / median(cell) * 1e9).abs() < 1.0 && b.bytes == 1000.0);
+        assert!(b.p1_bytes_per_s <= b.p50_bytes_per_s && b.p50_bytes_per_s <= b.p99_bytes_per_s);
+    }
+    assert!(samples[of("stream")].iter().all(|s| s.peer >= 0 && s.peer as u32 != s.rank));
+}
+
+#[test]
+fn an_incast_has_the_bandwidth_of_what_comes_to_the_first_rank() {
+    let model = Model { shape: Shape::Constant, ..Model::plain(5) };
+    let report = bench(&model, "-t incast -s 1000 --reps 40");
+    let cell = &report.run.cells[0];
+    let bandwidth = cell.bandwidth.unwrap();
+    assert_eq!(bandwidth.bytes, 4000.0);
+    // Asked and answered: two messages one after the other.
+    let least_ns = 4000.0 / bandwidth.p99_bytes_per_s * 1e9;
+    assert!((20_000.0..40_000.0).contains(&least_ns), "{least_ns}");
+}
+
+#[test]
+fn the_span_of_a_collective_is_from_the_first_start_to_the_last_end() {
+    // A broadcast over eight: the last to hear of it is three messages from its beginning.
+    let model = Model { shape: Shape::Constant, local_ns: 100.0, floor_ns: 20_000.0, ..Model::plain(8) };
+    let (run, samples) = bench_and_read(&model, "-t bcast,send -s 8 --reps 100 --start window");
+    let bcast = run.cells.iter().position(|cell| cell.configuration.operation == "bcast").unwrap();
+    let span = run.cells[bcast].span.as_ref().unwrap();
+    let counted: Vec<&Sample> = samples[bcast].iter().filter(|s| s.counts()).collect();
+    let spans = counted.iter().map(|s| s.repetition).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(span.summary.count, spans.len() as u64);
+    assert!((60_000.0..62_000.0).contains(&span.summary.p50_ns), "{}", span.summary.p50_ns);
+    // No sample is longer than its repetition's span, but for how late the first start was.
+    let longest = counted.iter().map(|s| s.duration_ns).fold(0.0, f64::max);
+    assert!(span.summary.max_ns + 1000.0 > longest && run.cells[bcast].summary.as_ref().unwrap().p50_ns < longest);
+    assert!(run.cells[1 - bcast].span.is_none(), "pairs have none");
+}
+
+#[test]
+fn a_rank_that_changes_its_processor_is_flagged_and_named() {
+    let line = "-t send,barrier -s 8 --reps 4000 --warm-up 0 --seed 1 --start barrier";
+    let still = bench(&Model::plain(4), line);
+    assert!(still.run.cells.iter().all(|cell| cell.moved.is_empty()));
+    assert!(still.run.launches[0].warnings.iter().all(|w| w.code != "moved-ranks"));
+    // The clocks are brought together first, which takes some of the time.
+    let moves = vec![(2, 0.45e9), (2, 0.5e9), (2, 0.55e9), (2, 0.6e9)];
+    let (run, samples) = bench_and_read(&Model { moves, ..Model::plain(4) }, line);
+    let moved: Vec<weir_distribution::Moved> = run.cells.iter().flat_map(|cell| cell.moved.clone()).collect();
+    let batches: u64 = moved.iter().map(|moved| moved.batches).sum();
+    assert!((1..=4).contains(&batches) && moved.iter().all(|moved| moved.rank == 2), "{moved:?}");
+    let told: Vec<&Warning> = run.launches[0].warnings.iter().filter(|w| w.code == "moved-ranks").collect();
+    assert!(told.len() == 1 && told[0].message.starts_with("rank 2 changed processor within"), "{told:?}");
+    for (cell, samples) in run.cells.iter().zip(&samples) {
+        let flagged: Vec<&Sample> = samples.iter().filter(|s| s.flags & flags::MOVED != 0).collect();
+        // Those of the rank itself, and of messages between it and its partner.
+        assert_eq!(flagged.is_empty(), cell.moved.is_empty());
+        assert!(flagged.iter().all(|s| s.rank == 2 || s.peer == 2));
+        assert!(samples.iter().any(|s| s.rank == 2 && s.flags & flags::MOVED == 0));
+        assert!(flagged.iter().any(|s| s.counts()) || flagged.is_empty());
+    }
+}
+
+#[test]
+fn a_pattern_of_ones_own_is_measured_at_each_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("halo.pattern");
+    let text = "weir-pattern 1\nranks 4\nstep\n* -> ^2 size\n* -> ^1 8\nstep\ncompute 0 50us\n1..3 -> 0 size/2\n";
+    std::fs::write(&file, text).unwrap();
+    let model = Model { shape: Shape::Constant, byte_ns: 0.0, ..Model::plain(4) };
+    let line = format!("--pattern {} -s 8,64 --reps 20 --start window", file.display());
+    let (run, samples) = bench_and_read(&model, &line);
+    assert_eq!(run.cells.len(), 2);
+    for (cell, samples) in run.cells.iter().zip(&samples) {
+        assert_eq!((cell.configuration.label().as_str(), cell.configuration.pairs), ("pattern", 0));
+        assert!(cell.configuration.parameters["pattern"].starts_with("halo:"));
+        // Rank 0 computes between two messages that take 10 us each; the others have sent before.
+        let of = |rank: u32| fair(&samples.iter().filter(|s| s.rank == rank).copied().collect::<Vec<_>>());
+        assert!(of(0).iter().all(|ns| (60_000.0..75_000.0).contains(ns)), "{:?}", of(0));
+        assert!(of(3).iter().all(|ns| (10_000.0..15_000.0).contains(ns)), "{:?}", of(3));
+    }
+    // What is wrong with it is told by file and line, at all ranks.
+    std::fs::write(&file, "weir-pattern 1\nranks 2..\nstep\n0 -> 7 size\n").unwrap();
+    let all = bench_with(&model, &line, || Box::new(Silent), &AtomicBool::new(false));
+    let told = format!("{}:4: rank 7 does not exist: there are 4 (0 to 3)", file.display());
+    assert!(all.iter().all(|one| matches!(one, Err(BenchError::Usage(text)) if *text == told)));
+    std::fs::remove_file(&file).unwrap();
+    let all = bench_with(&model, &line, || Box::new(Silent), &AtomicBool::new(false));
+    assert!(all.iter().all(|one| matches!(one, Err(BenchError::Usage(text)) if text.contains("cannot read"))));
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn a_missing_mpi_is_told_by_rank_0_only() {
 #[test]
 fn operations_are_listed_for_people_and_for_programs() {
     let (code, text, _) = said(&bench(&["--list"], &[]));
-    assert!(code == Some(0) && text.starts_with("ping-pong ") && text.lines().count() == 22, "{text}");
+    assert!(code == Some(0) && text.starts_with("ping-pong ") && text.lines().count() == 49, "{text}");
     let (code, text, _) = said(&bench(&["--list", "--json"], &[]));
     let json: serde_json::Value = serde_json::from_str(&text).expect("one document");
     assert_eq!((code, json["operations"][0]["name"].as_str(), text.lines().count()), (Some(0), Some("ping-pong"), 1));

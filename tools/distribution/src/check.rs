@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use crate::model::{
-    BinsHistogram, Cell, Configuration, Family, FitRecord, HistogramRecord, Independence, Outliers, Run, SamplesFile,
-    SummaryRecord,
+    Bandwidth, BinsHistogram, Cell, Configuration, Family, FitRecord, HistogramRecord, Independence, Outliers, Run,
+    SamplesFile, SummaryRecord,
 };
 
 /// Field and problem.
@@ -78,11 +78,15 @@ pub(crate) fn cell(run: &Run, at: &str, c: &Cell) -> Result<(), Wrong> {
     if let Some(o) = &c.outliers {
         outliers(&format!("{at}.outliers"), o)?;
     }
-    if let Some(s) = &c.skew {
-        summary(&format!("{at}.skew.summary"), &s.summary)?;
+    for (name, between) in [("skew", &c.skew), ("span", &c.span)] {
+        let Some(s) = between else { continue };
+        summary(&format!("{at}.{name}.summary"), &s.summary)?;
         if let Some(h) = &s.histogram {
-            histogram(&format!("{at}.skew.histogram"), h)?;
+            histogram(&format!("{at}.{name}.histogram"), h)?;
         }
+    }
+    if let Some(b) = &c.bandwidth {
+        bandwidth(&format!("{at}.bandwidth"), b)?;
     }
     for (i, f) in c.fits.iter().enumerate() {
         fit(&format!("{at}.fits[{i}]"), f)?;
@@ -169,6 +173,23 @@ fn independence(at: &str, i: &Independence) -> Result<(), Wrong> {
         ensure((0.0..=1.0).contains(&p), || format!("{at}.{name}"), || format!("{p} is not between 0 and 1"))?;
     }
     not_negative(&format!("{at}.effective_count"), i.effective_count)
+}
+
+fn bandwidth(at: &str, b: &Bandwidth) -> Result<(), Wrong> {
+    let rising = [("p1", b.p1_bytes_per_s), ("p50", b.p50_bytes_per_s), ("p99", b.p99_bytes_per_s)];
+    let all = rising.into_iter().chain([("mean", b.mean_bytes_per_s)]);
+    ensure(b.bytes.is_finite() && b.bytes > 0.0, || format!("{at}.bytes"), || format!("{} is not above 0", b.bytes))?;
+    for (name, rate) in all {
+        let field = || format!("{at}.{name}_bytes_per_s");
+        ensure(rate.is_finite() && rate > 0.0, field, || format!("{rate} is not above 0"))?;
+    }
+    for pair in rising.windows(2) {
+        let field = || format!("{at}.{}_bytes_per_s", pair[1].0);
+        ensure(pair[0].1 <= pair[1].1, field, || {
+            format!("{} is less than {}_bytes_per_s, {}", pair[1].1, pair[0].0, pair[0].1)
+        })?;
+    }
+    Ok(())
 }
 
 fn outliers(at: &str, o: &Outliers) -> Result<(), Wrong> {

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 pub use carried::{Carried, Carrier, Label};
 pub use cell::{
-    BinsHistogram, Cell, Configuration, FitRecord, HdrHistogram, HistogramBin, HistogramRecord, Independence, Outliers,
-    SamplesFile, Skew, SummaryRecord, TestRecord,
+    Bandwidth, BinsHistogram, Cell, Configuration, FitRecord, HdrHistogram, HistogramBin, HistogramRecord,
+    Independence, Moved, Outliers, SamplesFile, Skew, SummaryRecord, TestRecord,
 };
 pub use machine::{
     ClockInfo, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Transport, TscInfo, is_of_a_launch,

@@ -172,14 +172,14 @@ fn lines_of_the_journal_are_cells_and_what_is_wrong_with_one_is_named() {
 
 #[test]
 fn a_newer_major_version_is_refused_and_says_what_to_do() {
-    let text = error_after(|t| t.replace("\"1.1\"", "\"2.3\"").replace("\"cells\"", "\"zellen\""));
+    let text = error_after(|t| t.replace("\"1.2\"", "\"2.3\"").replace("\"cells\"", "\"zellen\""));
     assert!(text.contains("format 2.3") && text.contains("newer weir"), "{text}");
 }
 
 #[test]
 fn a_newer_minor_version_is_read_and_its_new_fields_are_told() {
     let (_dir, path) = run();
-    edit(&path, |t| t.replace("\"1.1\"", "\"1.7\"").replacen("\"launch\": 0", "\"launch\": 0, \"colour\": [1]", 1));
+    edit(&path, |t| t.replace("\"1.2\"", "\"1.7\"").replacen("\"launch\": 0", "\"launch\": 0, \"colour\": [1]", 1));
     let reader = Reader::open(&path).unwrap();
     assert_eq!(reader.unknown_fields(), ["cells[0].colour"]);
     assert!(reader.verify().is_empty());
@@ -198,17 +198,28 @@ fn a_missing_field_is_named() {
     assert!(text.contains("cells[0].configuration") && text.contains("`ranks_per_node`"), "{text}");
 }
 
+/// The first cell with this bandwidth.
+fn bandwidth(bytes: &str, p1: &str) -> String {
+    let rates =
+        format!("\"p1_bytes_per_s\": {p1}, \"p50_bytes_per_s\": 2, \"p99_bytes_per_s\": 4, \"mean_bytes_per_s\": 2");
+    format!("\"bandwidth\": {{\"bytes\": {bytes}, {rates}}}, \"id\": 0")
+}
+
 #[test]
 fn values_without_sense_are_named() {
+    let (zero, negative, falling) = (bandwidth("0", "1"), bandwidth("8", "-1"), bandwidth("8", "3"));
     for (from, to, expected) in [
         ("\"p99_ns\": 2900.0", "\"p99_ns\": 1.0", "cells[2].summary.p99_ns: 1 is less than p75_ns"),
         ("\"nodes\": 2", "\"nodes\": 0", "cells[0].configuration.nodes: 0"),
         ("\"ranks\": 2", "\"ranks\": 3", "cells[0].configuration.ranks: 3 ranks do not fit"),
         ("\"launch\": 0", "\"launch\": 9", "cells[0].launch: there is no launch 9"),
         ("\"id\": 1", "\"id\": 0", "cells[1].id: 0"),
+        ("\"id\": 0", zero.as_str(), "cells[0].bandwidth.bytes: 0 is not above 0"),
+        ("\"id\": 0", negative.as_str(), "cells[0].bandwidth.p1_bytes_per_s: -1 is not above 0"),
+        ("\"id\": 0", falling.as_str(), "cells[0].bandwidth.p50_bytes_per_s: 2 is less than p1_bytes_per_s, 3"),
         ("\"perseus\"", "\"\"", "machine: empty"),
         ("\"weir-distribution\"", "\"weird\"", "format: `weird` is not"),
-        ("\"1.1\"", "\"one\"", "version: "),
+        ("\"1.2\"", "\"one\"", "version: "),
         ("\"size_mode\": \"message\"", "\"size_mode\": \"huge\"", "cells[0].configuration.size_mode: unknown variant"),
     ] {
         let text = error_after(|t| t.replacen(from, to, 1));

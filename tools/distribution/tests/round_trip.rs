@@ -123,7 +123,17 @@ fn cell() -> impl Strategy<Value = (Cell, Vec<Sample>)> {
         }
         let skew = skew.map(|summary| Skew { summary, histogram: histogram.clone() });
         let empty = Cell::new(0, 3, configuration);
-        (Cell { measured, started_ns, window_ns, summary, histogram, fits, skew, ..empty }, samples)
+        let span = skew.clone();
+        let bandwidth = window_ns.filter(|ns| (1e-3..1e12).contains(ns)).map(|ns| Bandwidth {
+            bytes: 8.0,
+            p1_bytes_per_s: 1e9 / ns,
+            p50_bytes_per_s: 2e9 / ns,
+            p99_bytes_per_s: 3e9 / ns,
+            mean_bytes_per_s: 2e9 / ns,
+        });
+        let moved = started_ns.map(|ns| Moved { rank: 3, batches: ns.unsigned_abs() >> 12 }).into_iter().collect();
+        let more = Cell { span, bandwidth, moved, ..empty };
+        (Cell { measured, started_ns, window_ns, summary, histogram, fits, skew, ..more }, samples)
     })
 }
 

@@ -7,7 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use weir_mpi::{Abi, Communicator, Error, Mpi, Reduction, Requests, Source, Tag};
+use weir_mpi::{Abi, Access, Blocks, Communicator, Error, Mpi, Reduction, Requests, Source, Tag};
 
 /// What is wrong, and where.
 #[derive(Debug)]
@@ -91,6 +91,10 @@ fn every_call(mpi: &Mpi, world: &Communicator) -> Checked {
         pending(group, &mut requests)?;
         collective(group)?;
         reductions(group)?;
+        uneven(group)?;
+        running_sums(group)?;
+        again_and_again(group)?;
+        one_sided(group)?;
     }
     wrong_arguments(world)?;
     too_long_for_the_buffer(mpi, world, &mut requests)?;
@@ -294,6 +298,121 @@ fn reductions(group: &Communicator) -> Checked {
         let mut at_root = [0.0; 3];
         group.reduce(&numbers, &mut at_root, by, 0)?;
         check!(at_root == if rank == 0.0 { want } else { [0.0; 3] });
+    }
+    Ok(())
+}
+
+/// Blocks of different lengths, one of them empty.
+fn uneven(group: &Communicator) -> Checked {
+    let (rank, size, root) = (group.rank(), group.size(), 0);
+    let lengths: Vec<usize> = (0..size).map(|of| 7 * of).collect();
+    let blocks = Blocks::new(&lengths)?;
+    let (mine, all) = (content(rank, 7 * rank), lengths.iter().enumerate());
+    let all: Vec<u8> = all.flat_map(|(from, &length)| content(from, length)).collect();
+
+    let mut gathered = vec![0; if rank == root { blocks.all() } else { 0 }];
+    group.gather_blocks(&mine, &mut gathered, &blocks, root)?;
+    check!(rank != root || gathered == all);
+    let mut own = vec![0; blocks.of(rank)];
+    group.scatter_blocks(&gathered, &mut own, &blocks, root)?;
+    check!(own == mine);
+    let mut everywhere = vec![0; blocks.all()];
+    group.all_gather_blocks(&mine, &mut everywhere, &blocks)?;
+    check!(everywhere == all);
+
+    // To rank n so many bytes as n and this rank make together.
+    let sums: Vec<usize> = (0..size).map(|other| other + rank).collect();
+    let both = Blocks::new(&sums)?;
+    let out: Vec<u8> = sums.iter().enumerate().flat_map(|(to, &n)| vec![(rank * 16 + to) as u8; n]).collect();
+    let mut exchanged = vec![0; both.all()];
+    group.all_to_all_blocks((&out, &both), (&mut exchanged, &both))?;
+    let want: Vec<u8> = sums.iter().enumerate().flat_map(|(from, &n)| vec![(from * 16 + rank) as u8; n]).collect();
+    check!(exchanged == want);
+
+    let short = group.all_gather_blocks(&mine, &mut vec![0; blocks.all() + 1], &blocks);
+    check!(matches!(short, Err(Error::Length { function: "MPI_Allgatherv", .. })));
+    Ok(group.barrier()?)
+}
+
+fn running_sums(group: &Communicator) -> Checked {
+    let (rank, size) = (group.rank(), group.size());
+    let up_to = |n: usize| (n * (n + 1) / 2) as f64;
+    let numbers = [rank as f64, 1.0];
+    let mut sums = [-1.0; 2];
+    group.scan(&numbers, &mut sums, Reduction::Sum)?;
+    check!(sums == [up_to(rank), rank as f64 + 1.0]);
+    let mut below = [-1.0; 2];
+    group.scan_below(&numbers, &mut below, Reduction::Sum)?;
+    check!(rank == 0 || below == [up_to(rank - 1), rank as f64]);
+    // The first rank has one place of the result, the next two, and so on.
+    let lengths: Vec<usize> = (1..=size).collect();
+    let blocks = Blocks::new(&lengths)?;
+    let numbers: Vec<f64> = (0..blocks.all()).map(|place| (place + rank) as f64).collect();
+    let mut part = vec![0.0; rank + 1];
+    group.reduce_scatter(&numbers, &mut part, &blocks, Reduction::Sum)?;
+    let first: usize = (0..rank).map(|of| of + 1).sum();
+    let want = (first..=first + rank).map(|place| (place * size) as f64 + up_to(size - 1));
+    check!(part.iter().copied().eq(want));
+    let (numbers, mut sums) = ([rank as f64, 0.5], [0.0; 2]);
+    group.all_reduce_begun(&numbers, &mut sums, Reduction::Sum)?;
+    check!(sums == [up_to(size - 1), size as f64 / 2.0]);
+    Ok(group.barrier_begun()?)
+}
+
+fn again_and_again(group: &Communicator) -> Checked {
+    let (next, before) = ring(group);
+    for length in [0, 8, 70_000] {
+        let (mine, theirs) = (content(group.rank(), length), content(before, length));
+        let mut inbox = vec![0; length];
+        let mut exchange = group.persistent((&mine, next, 11), (&mut inbox, before))?;
+        for _ in 0..20 {
+            exchange.exchange()?;
+        }
+        drop(exchange);
+        check!(inbox == theirs);
+    }
+    check!(group.persistent((&[], group.size(), 1), (&mut [], 0)).err().is_some());
+    Ok(group.barrier()?)
+}
+
+/// Each rank works on its neighbour's window, then on its own.
+fn one_sided(group: &Communicator) -> Checked {
+    let (rank, (next, before)) = (group.rank(), ring(group));
+    for access in [Access::Flush, Access::Fence] {
+        let window = group.window(1024 + 8 * rank, access)?;
+        check!(window.bytes() == 1024);
+        // Between fences every operation is one of all ranks: the barrier is for the other kind.
+        let together = || match access {
+            Access::Flush => group.barrier(),
+            Access::Fence => Ok(()),
+        };
+        window.write(&[0; 1024], 0)?;
+        if access == Access::Fence {
+            window.fence()?;
+        }
+        together()?;
+        window.put(&content(rank, 100), next, 16)?;
+        together()?;
+        let mut mine = [0; 100];
+        window.read(&mut mine, 16)?;
+        check!(mine[..] == content(before, 100));
+        let mut theirs = [0; 100];
+        window.get(&mut theirs, next, 16)?;
+        check!(theirs[..] == content(rank, 100));
+        together()?;
+        for turn in 0..3 {
+            window.accumulate(&[1.5, rank as f64], next, 512, Reduction::Sum)?;
+            check!(window.fetch_and_op(5, next, 256, Reduction::Sum)? == 5 * turn);
+        }
+        together()?;
+        let mut sums = [0; 16];
+        window.read(&mut sums, 512)?;
+        let number = |at: usize| sums[at..].first_chunk().map_or(0.0, |bytes| f64::from_ne_bytes(*bytes));
+        check!((number(0), number(8)) == (4.5, 3.0 * before as f64));
+        check!(matches!(window.get(&mut [0; 2], next, 1023), Err(Error::OutOfWindow { .. })));
+        check!(window.put(&[], group.size(), 0) == Err(Error::NoSuchRank { rank: group.size(), size: group.size() }));
+        check!(window.accumulate(&[1.0], next, 4, Reduction::Sum).is_err());
+        together()?;
     }
     Ok(())
 }

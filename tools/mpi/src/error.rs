@@ -71,6 +71,18 @@ pub enum Error {
         /// What it has to be.
         wanted: usize,
     },
+    /// A place outside of the memory that all ranks made known.
+    #[error("{function}: bytes {at} to {end} of another rank's window, which has {bytes}", end = .at.saturating_add(*.length))]
+    OutOfWindow {
+        /// The MPI function.
+        function: &'static str,
+        /// The first byte.
+        at: usize,
+        /// How many bytes.
+        length: usize,
+        /// Bytes of the shortest of the ranks' windows.
+        bytes: usize,
+    },
     /// More operations at once than the table has room for.
     #[error("more than {0} operations at once: the table of requests is full")]
     TooManyRequests(usize),

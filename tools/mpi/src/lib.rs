@@ -20,6 +20,7 @@
 //! * [`find`]: which MPI the launcher of this process belongs to, and where its library is.
 //! * [`Mpi`], [`Communicator`], [`Requests`]: the calls. A call costs what MPI's does and a few nanoseconds: the functions are
 //!   resolved once, nothing is allocated, and which ABI it is costs a branch that always goes one way.
+//! * [`Window`], [`Persistent`]: memory of other ranks, and exchanges that are set up once.
 //! * [`ended`]: a launcher and its processes, ended in time.
 //! * [`elf`]: what a program or library says it needs and is.
 //!
@@ -39,4 +40,4 @@ pub use error::Error;
 pub use launched::ended;
 pub use message::{Reduction, Source, Tag};
 pub use sys::abi::Abi;
-pub use sys::{Communicator, Mpi, Request, Requests, Scope, Status, load_only};
+pub use sys::{Access, Blocks, Communicator, Mpi, Persistent, Request, Requests, Scope, Status, Window, load_only};

@@ -28,7 +28,7 @@ const POINT_TO_POINT: [&str; 7] = [
     Operation::DUPLEX_ISEND,
     Operation::MESSAGE_RATE,
 ];
-const KERNELS: [&str; 3] = [Operation::BOTS, Operation::FFT, Operation::JACOBI];
+const KERNELS: [&str; 4] = [Operation::FARM, Operation::BOTS, Operation::FFT, Operation::JACOBI];
 
 /// The family of an operation, given with or without its size mode; one of the future counts by whether it has pairs.
 #[must_use]

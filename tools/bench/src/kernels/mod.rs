@@ -1,9 +1,10 @@
-//! Three applications under the same harness: regular and local (jacobi), regular and global (fft), irregular (bots). A repetition is a run of `iterations` iterations, transforms or tasks.
+//! Applications under the same harness: regular and local (jacobi), regular and global (fft), irregular (bots, farm). A repetition is a run of `iterations` iterations, transforms or tasks.
 //!
 //! Source: Grove, "Performance modelling of message-passing parallel programs" (PhD thesis, Adelaide 2003), chapter 6 and appendix B; sizes are those of the thesis, counts are smaller so that a
 //! run takes well under a second.
 
 mod bots;
+mod farm;
 mod fft;
 mod jacobi;
 
@@ -15,6 +16,8 @@ use crate::operation::Kind;
 pub enum Kernel {
     /// Bag of tasks.
     Bots(bots::Bots),
+    /// Task farm.
+    Farm(farm::Farm),
     /// Two-dimensional Fourier transform.
     Fft(fft::Fft),
     /// Jacobi iteration.
@@ -22,14 +25,22 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// The kernel for member `place` of `members`; `ticks_per_us` tells how long a task computes.
+    /// The kernel for member `place` of `members`; `ticks_per_us` tells how long a task computes. `bytes` is the size of what has sizes.
     ///
     /// # Errors
     /// [`BenchError::Usage`] if it cannot run on so many processes.
-    pub fn new(kind: Kind, iterations: u32, members: &[usize], place: usize, ticks_per_us: f64) -> Result<Kernel> {
+    pub fn new(
+        kind: Kind,
+        iterations: u32,
+        bytes: u64,
+        members: &[usize],
+        place: usize,
+        ticks_per_us: f64,
+    ) -> Result<Kernel> {
         fits(kind, members.len())?;
         Ok(match kind {
             Kind::Bots => Kernel::Bots(bots::Bots::new(iterations, members, place, ticks_per_us)),
+            Kind::Farm => Kernel::Farm(farm::Farm::new(iterations, members, place, bytes as usize)),
             Kind::Fft => Kernel::Fft(fft::Fft::new(iterations, members.len(), place)),
             Kind::Jacobi => Kernel::Jacobi(jacobi::Jacobi::new(iterations, members, place)),
             other => return Err(BenchError::Usage(format!("{} is no kernel", other.name()))),
@@ -43,6 +54,7 @@ impl Kernel {
     pub fn run<M: Machine>(&mut self, m: &M, group: &M::Group) -> Result<()> {
         match self {
             Kernel::Bots(bots) => bots.run(m),
+            Kernel::Farm(farm) => farm.run(m),
             Kernel::Fft(fft) => fft.run(m, group),
             Kernel::Jacobi(jacobi) => jacobi.run(m),
         }
@@ -53,6 +65,7 @@ impl Kernel {
     pub fn check(&self) -> f64 {
         match self {
             Kernel::Bots(bots) => bots.check(),
+            Kernel::Farm(farm) => farm.check(),
             Kernel::Fft(fft) => fft.check(),
             Kernel::Jacobi(jacobi) => jacobi.check(),
         }
@@ -64,12 +77,13 @@ impl Kernel {
 pub fn default_iterations(kind: Kind) -> u32 {
     match kind {
         Kind::Bots => 100,
+        Kind::Farm => 200,
         Kind::Fft => 4,
         _ => 100,
     }
 }
 
-/// The largest message of a kernel, bytes: what its cell is filed under.
+/// The largest message of a kernel that has no sizes, bytes: what its cell is filed under.
 #[must_use]
 pub fn message_bytes(kind: Kind, ranks: usize) -> u64 {
     match kind {
@@ -102,7 +116,7 @@ mod tests {
         run(&Model::plain(ranks), |m| {
             let all: Vec<usize> = (0..ranks).collect();
             let group = m.group(&all).unwrap().unwrap();
-            let mut kernel = Kernel::new(kind, 20, &all, m.rank(), 1000.0).unwrap();
+            let mut kernel = Kernel::new(kind, 20, 3000, &all, m.rank(), 1000.0).unwrap();
             kernel.run(m, &group).unwrap();
             kernel.run(m, &group).unwrap();
             kernel.check()
@@ -111,7 +125,9 @@ mod tests {
 
     #[test]
     fn the_sum_of_what_is_computed_does_not_depend_on_the_number_of_processes() {
-        for (kind, counts) in [(Kind::Jacobi, [2, 4, 6]), (Kind::Fft, [2, 4, 8]), (Kind::Bots, [2, 3, 5])] {
+        for (kind, counts) in
+            [(Kind::Jacobi, [2, 4, 6]), (Kind::Fft, [2, 4, 8]), (Kind::Bots, [2, 3, 5]), (Kind::Farm, [2, 3, 6])]
+        {
             let sums: Vec<f64> = counts.iter().map(|&ranks| checks(kind, ranks).iter().sum()).collect();
             assert!(sums[0] != 0.0, "{kind:?}");
             for sum in &sums {

@@ -14,6 +14,8 @@ pub use control::Control;
 use weir_clock::TickPair;
 
 use crate::error::Result;
+use crate::exchange::{Access, Leg};
+use crate::operation::Kind;
 
 /// Names a message's purpose: a receive takes messages of its tag only.
 pub type Tag = u16;
@@ -35,12 +37,30 @@ pub const TAG_DONE: Tag = 7;
 /// Whether a pair exchanges more messages that are not timed.
 pub const TAG_MORE: Tag = 8;
 
+/// An exchange with one rank, to be made again and again, for machines that have nothing better than to make it anew.
+pub struct Again<'b> {
+    /// What is sent.
+    pub out: &'b [u8],
+    /// Where it arrives.
+    pub into: &'b mut [u8],
+    /// With whom.
+    pub peer: usize,
+    /// By which tag.
+    pub tag: Tag,
+}
+
 /// One rank's view of the machine.
 ///
 /// Buffers passed to a collective over `n` ranks hold `n` blocks of equal length where each rank has its own; block `i` belongs to the group's `i`-th member.
 pub trait Machine {
     /// Ranks that call a collective together.
     type Group;
+    /// Lengths of blocks, one for each member of a group.
+    type Blocks;
+    /// Memory at each member of a group that the others reach.
+    type Window;
+    /// An exchange that is set up once.
+    type Persistent<'b>;
 
     /// This process's number, from 0.
     fn rank(&self) -> usize;
@@ -66,6 +86,15 @@ pub trait Machine {
     /// Reads the node's own steady clock instead of the counter from now on; false if there is no other, or it is read already.
     fn distrust_counter(&self) -> bool {
         false
+    }
+    /// The processor on which this thread runs now, if that is known.
+    fn processor(&self) -> Option<u32> {
+        None
+    }
+    /// Why this machine has no such operation, if it has none.
+    fn lacks(&self, kind: Kind) -> Option<&'static str> {
+        let _ = kind;
+        None
     }
     /// What is read.
     fn clock_source(&self) -> &'static str;
@@ -93,6 +122,13 @@ pub trait Machine {
     /// Begins `count` receives of `into.len() / count` bytes each, then waits for all.
     fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()>;
 
+    /// Begins all receives, one behind the other in `into`, and all sends, each from the beginning of `out`; waits for all.
+    fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()>;
+    /// Sets up an exchange with `peer`; nothing is sent yet.
+    fn persistent<'b>(&self, out: &'b [u8], into: &'b mut [u8], peer: usize, tag: Tag) -> Result<Self::Persistent<'b>>;
+    /// Makes it once: starts it and waits for its end.
+    fn start_and_wait(&self, exchange: &mut Self::Persistent<'_>) -> Result<()>;
+
     /// Makes a group of these ranks (ascending). Every rank of the machine calls it with the same list; who is not in it gets `None`.
     fn group(&self, members: &[usize]) -> Result<Option<Self::Group>>;
     /// Makes the room that the group's collectives need for messages of so many bytes, so that none is taken while they are timed.
@@ -115,6 +151,42 @@ pub trait Machine {
     fn reduce(&self, group: &Self::Group, data: &[f64], into: &mut [f64]) -> Result<()>;
     /// The same sum, for everybody.
     fn allreduce(&self, group: &Self::Group, data: &[f64], into: &mut [f64]) -> Result<()>;
+
+    /// Lengths of the members' blocks, in bytes, or in numbers for [`Machine::reduce_scatter`].
+    fn blocks(&self, lengths: &[usize]) -> Result<Self::Blocks>;
+    /// As [`Machine::gather`], by the members' lengths.
+    fn gatherv(&self, group: &Self::Group, data: &[u8], into: &mut [u8], blocks: &Self::Blocks) -> Result<()>;
+    /// As [`Machine::scatter`], by the members' lengths.
+    fn scatterv(&self, group: &Self::Group, data: &[u8], into: &mut [u8], blocks: &Self::Blocks) -> Result<()>;
+    /// As [`Machine::allgather`], by the members' lengths.
+    fn allgatherv(&self, group: &Self::Group, data: &[u8], into: &mut [u8], blocks: &Self::Blocks) -> Result<()>;
+    /// As [`Machine::alltoall`], with these lengths both ways.
+    fn alltoallv(&self, group: &Self::Group, data: &[u8], into: &mut [u8], blocks: &Self::Blocks) -> Result<()>;
+    /// Sums everybody's `data`, place by place; each member has its block of the sums in `into`.
+    fn reduce_scatter(&self, group: &Self::Group, data: &[f64], into: &mut [f64], blocks: &Self::Blocks) -> Result<()>;
+    /// Sums of the members up to this one.
+    fn scan(&self, group: &Self::Group, data: &[f64], into: &mut [f64]) -> Result<()>;
+    /// Sums of the members below this one; member 0's `into` stays as it is.
+    fn exscan(&self, group: &Self::Group, data: &[f64], into: &mut [f64]) -> Result<()>;
+    /// A barrier that is begun without waiting, and then waited for.
+    fn ibarrier(&self, group: &Self::Group) -> Result<()>;
+    /// The same of [`Machine::allreduce`].
+    fn iallreduce(&self, group: &Self::Group, data: &[f64], into: &mut [f64]) -> Result<()>;
+
+    /// Makes so many bytes known at each member, which the others reach; they are zero. All members call it.
+    fn window(&self, group: &Self::Group, bytes: usize, access: Access) -> Result<Self::Window>;
+    /// Writes to member `to`'s window; complete there when it returns. Of [`Access::Fence`] it is a fence as well, and who reaches nobody calls [`Machine::fence`].
+    fn put(&self, window: &Self::Window, data: &[u8], to: usize) -> Result<()>;
+    /// Reads from member `from`'s window, and completes it as [`Machine::put`] does.
+    fn get(&self, window: &Self::Window, into: &mut [u8], from: usize) -> Result<()>;
+    /// Adds numbers to those in member `to`'s window, and completes it as [`Machine::put`] does.
+    fn accumulate(&self, window: &Self::Window, data: &[f64], to: usize) -> Result<()>;
+    /// Adds a number to the first in member `to`'s window, completes it as [`Machine::put`] does, and returns what that was.
+    fn fetch_add(&self, window: &Self::Window, number: i64, to: usize) -> Result<i64>;
+    /// Ends a phase together with all members.
+    fn fence(&self, window: &Self::Window) -> Result<()>;
+    /// What this rank's own window holds. Nobody may be writing there.
+    fn look(&self, window: &Self::Window, into: &mut [u8]) -> Result<()>;
 
     /// What Weir endpoints of this process have carried so far, with none open where there are none; nothing where it makes no sense to ask.
     fn carried(&self) -> Option<weir_engine::Traffic> {

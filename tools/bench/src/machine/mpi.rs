@@ -4,11 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::path::Path;
 
 use weir_clock::TickPair;
-use weir_mpi::{Communicator, Mpi, Reduction, Requests, Source};
+use weir_mpi::{Blocks, Communicator, Mpi, Persistent, Reduction, Requests, Source, Window};
 
 use super::{Machine, Tag};
 use crate::error::{BenchError, Result};
-use crate::sys::{carried, counter};
+use crate::exchange::{Access, Leg};
+use crate::sys::{affinity, carried, counter};
 
 /// Operations at once: a window of messages, and some.
 const REQUESTS: usize = 65_536 + 16;
@@ -59,8 +60,15 @@ impl MpiMachine {
     }
 }
 
+fn too_short() -> BenchError {
+    BenchError::machine("MPI", "a buffer is shorter than its messages")
+}
+
 impl Machine for MpiMachine {
     type Group = Communicator;
+    type Blocks = Blocks;
+    type Window = Window;
+    type Persistent<'b> = Persistent<'b>;
 
     #[inline]
     fn rank(&self) -> usize {
@@ -91,6 +99,10 @@ impl Machine for MpiMachine {
 
     fn clock_source(&self) -> &'static str {
         self.source.get().name()
+    }
+
+    fn processor(&self) -> Option<u32> {
+        affinity::current()
     }
 
     fn most_bytes(&self) -> u64 {
@@ -166,6 +178,32 @@ impl Machine for MpiMachine {
         })
     }
 
+    fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()> {
+        let tag = i32::from(tag);
+        self.requests.borrow_mut().scope(|scope| {
+            let mut rest = into;
+            for leg in receives {
+                let (one, others) = rest.split_at_mut_checked(leg.bytes).ok_or_else(too_short)?;
+                let _ = scope.receive(&self.world, one, leg.peer, tag)?;
+                rest = others;
+            }
+            for leg in sends {
+                let data = out.get(..leg.bytes).ok_or_else(too_short)?;
+                let _ = scope.send(&self.world, data, leg.peer, tag)?;
+            }
+            Ok(scope.wait_all()?)
+        })
+    }
+
+    fn persistent<'b>(&self, out: &'b [u8], into: &'b mut [u8], peer: usize, tag: Tag) -> Result<Persistent<'b>> {
+        Ok(self.world.persistent((out, peer, tag.into()), (into, peer))?)
+    }
+
+    #[inline]
+    fn start_and_wait(&self, exchange: &mut Persistent<'_>) -> Result<()> {
+        Ok(exchange.exchange()?)
+    }
+
     fn group(&self, members: &[usize]) -> Result<Option<Communicator>> {
         let member = members.contains(&self.rank());
         Ok(self.world.split(member.then_some(0), 0)?)
@@ -209,6 +247,99 @@ impl Machine for MpiMachine {
     #[inline]
     fn allreduce(&self, group: &Communicator, data: &[f64], into: &mut [f64]) -> Result<()> {
         Ok(group.all_reduce(data, into, Reduction::Sum)?)
+    }
+
+    fn blocks(&self, lengths: &[usize]) -> Result<Blocks> {
+        Ok(Blocks::new(lengths)?)
+    }
+
+    #[inline]
+    fn gatherv(&self, group: &Communicator, data: &[u8], into: &mut [u8], blocks: &Blocks) -> Result<()> {
+        Ok(group.gather_blocks(data, into, blocks, 0)?)
+    }
+
+    #[inline]
+    fn scatterv(&self, group: &Communicator, data: &[u8], into: &mut [u8], blocks: &Blocks) -> Result<()> {
+        Ok(group.scatter_blocks(data, into, blocks, 0)?)
+    }
+
+    #[inline]
+    fn allgatherv(&self, group: &Communicator, data: &[u8], into: &mut [u8], blocks: &Blocks) -> Result<()> {
+        Ok(group.all_gather_blocks(data, into, blocks)?)
+    }
+
+    #[inline]
+    fn alltoallv(&self, group: &Communicator, data: &[u8], into: &mut [u8], blocks: &Blocks) -> Result<()> {
+        Ok(group.all_to_all_blocks((data, blocks), (into, blocks))?)
+    }
+
+    #[inline]
+    fn reduce_scatter(&self, group: &Communicator, data: &[f64], into: &mut [f64], blocks: &Blocks) -> Result<()> {
+        Ok(group.reduce_scatter(data, into, blocks, Reduction::Sum)?)
+    }
+
+    #[inline]
+    fn scan(&self, group: &Communicator, data: &[f64], into: &mut [f64]) -> Result<()> {
+        Ok(group.scan(data, into, Reduction::Sum)?)
+    }
+
+    #[inline]
+    fn exscan(&self, group: &Communicator, data: &[f64], into: &mut [f64]) -> Result<()> {
+        Ok(group.scan_below(data, into, Reduction::Sum)?)
+    }
+
+    #[inline]
+    fn ibarrier(&self, group: &Communicator) -> Result<()> {
+        Ok(group.barrier_begun()?)
+    }
+
+    #[inline]
+    fn iallreduce(&self, group: &Communicator, data: &[f64], into: &mut [f64]) -> Result<()> {
+        Ok(group.all_reduce_begun(data, into, Reduction::Sum)?)
+    }
+
+    fn window(&self, group: &Communicator, bytes: usize, access: Access) -> Result<Window> {
+        let access = match access {
+            Access::Flush => weir_mpi::Access::Flush,
+            Access::Fence => weir_mpi::Access::Fence,
+        };
+        let window = group.window(bytes, access)?;
+        // The kernel gives memory to who first writes there.
+        window.write(&vec![0; bytes], 0)?;
+        if access == weir_mpi::Access::Fence {
+            window.fence()?;
+        }
+        group.barrier()?;
+        Ok(window)
+    }
+
+    #[inline]
+    fn put(&self, window: &Window, data: &[u8], to: usize) -> Result<()> {
+        Ok(window.put(data, to, 0)?)
+    }
+
+    #[inline]
+    fn get(&self, window: &Window, into: &mut [u8], from: usize) -> Result<()> {
+        Ok(window.get(into, from, 0)?)
+    }
+
+    #[inline]
+    fn accumulate(&self, window: &Window, data: &[f64], to: usize) -> Result<()> {
+        Ok(window.accumulate(data, to, 0, Reduction::Sum)?)
+    }
+
+    #[inline]
+    fn fetch_add(&self, window: &Window, number: i64, to: usize) -> Result<i64> {
+        Ok(window.fetch_and_op(number, to, 0, Reduction::Sum)?)
+    }
+
+    #[inline]
+    fn fence(&self, window: &Window) -> Result<()> {
+        Ok(window.fence()?)
+    }
+
+    fn look(&self, window: &Window, into: &mut [u8]) -> Result<()> {
+        Ok(window.read(into, 0)?)
     }
 
     fn carried(&self) -> Option<weir_engine::Traffic> {

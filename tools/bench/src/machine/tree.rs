@@ -17,13 +17,30 @@ pub struct Members {
     own: usize,
     /// Numbers on their way, as bytes: kept, so that nothing is allocated while a collective is timed.
     wire: RefCell<Vec<u8>>,
+    /// Sums before they are scattered: kept for the same reason.
+    sums: RefCell<Vec<f64>>,
 }
 
 impl Members {
     /// The group as this rank sees it; `None` if it is not in it.
     pub fn new(ranks: &[usize], rank: usize) -> Option<Members> {
         let own = ranks.iter().position(|&one| one == rank)?;
-        Some(Members { ranks: ranks.to_vec(), own, wire: RefCell::default() })
+        Some(Members { ranks: ranks.to_vec(), own, wire: RefCell::default(), sums: RefCell::default() })
+    }
+
+    /// How many they are.
+    pub fn count(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// The rank of the member at this place.
+    pub fn rank(&self, place: usize) -> usize {
+        self.ranks[place]
+    }
+
+    /// This rank's own place.
+    pub fn own(&self) -> usize {
+        self.own
     }
 
     /// Makes and touches room for numbers of so many bytes.
@@ -31,6 +48,10 @@ impl Members {
         let mut wire = self.wire.borrow_mut();
         if wire.len() < bytes {
             wire.resize(bytes, 1);
+        }
+        let mut sums = self.sums.borrow_mut();
+        if sums.len() < bytes / 8 {
+            sums.resize(bytes / 8, 1.0);
         }
     }
 }
@@ -76,6 +97,56 @@ macro_rules! collectives {
 
         fn allreduce(&self, group: &Members, data: &[f64], into: &mut [f64]) -> Result<()> {
             tree::allreduce(self, group, data, into)
+        }
+
+        fn blocks(&self, lengths: &[usize]) -> Result<Vec<usize>> {
+            Ok(lengths.to_vec())
+        }
+
+        fn gatherv(&self, group: &Members, data: &[u8], into: &mut [u8], blocks: &Vec<usize>) -> Result<()> {
+            tree::gatherv(self, group, data, into, blocks)
+        }
+
+        fn scatterv(&self, group: &Members, data: &[u8], into: &mut [u8], blocks: &Vec<usize>) -> Result<()> {
+            tree::scatterv(self, group, data, into, blocks)
+        }
+
+        fn allgatherv(&self, group: &Members, data: &[u8], into: &mut [u8], blocks: &Vec<usize>) -> Result<()> {
+            tree::allgatherv(self, group, data, into, blocks)
+        }
+
+        fn alltoallv(&self, group: &Members, data: &[u8], into: &mut [u8], blocks: &Vec<usize>) -> Result<()> {
+            tree::alltoallv(self, group, data, into, blocks)
+        }
+
+        fn reduce_scatter(&self, group: &Members, data: &[f64], into: &mut [f64], blocks: &Vec<usize>) -> Result<()> {
+            tree::reduce_scatter(self, group, data, into, blocks)
+        }
+
+        fn scan(&self, group: &Members, data: &[f64], into: &mut [f64]) -> Result<()> {
+            tree::scan(self, group, data, into)
+        }
+
+        fn exscan(&self, group: &Members, data: &[f64], into: &mut [f64]) -> Result<()> {
+            tree::exscan(self, group, data, into)
+        }
+
+        /// Nothing goes on here while nobody waits: it is the barrier.
+        fn ibarrier(&self, group: &Members) -> Result<()> {
+            tree::barrier(self, group)
+        }
+
+        fn iallreduce(&self, group: &Members, data: &[f64], into: &mut [f64]) -> Result<()> {
+            tree::allreduce(self, group, data, into)
+        }
+
+        fn persistent<'b>(&self, out: &'b [u8], into: &'b mut [u8], peer: usize, tag: Tag) -> Result<Again<'b>> {
+            Ok(Again { out, into, peer, tag })
+        }
+
+        fn start_and_wait(&self, exchange: &mut Again<'_>) -> Result<()> {
+            let Again { out, into, peer, tag } = exchange;
+            self.sendrecv(out, *peer, into, *peer, *tag)
         }
     };
 }
@@ -147,6 +218,38 @@ pub fn allgather<M: Machine>(m: &M, g: &Members, data: &[u8], into: &mut [u8]) -
 
 pub fn alltoall<M: Machine>(m: &M, g: &Members, data: &[u8], into: &mut [u8]) -> Result<()> {
     weir_collective::alltoall(&By(m, g), data, into)
+}
+
+pub fn gatherv<M: Machine>(m: &M, g: &Members, data: &[u8], into: &mut [u8], blocks: &[usize]) -> Result<()> {
+    weir_collective::gatherv(&By(m, g), data, into, blocks)
+}
+
+pub fn scatterv<M: Machine>(m: &M, g: &Members, data: &[u8], into: &mut [u8], blocks: &[usize]) -> Result<()> {
+    weir_collective::scatterv(&By(m, g), data, into, blocks)
+}
+
+pub fn allgatherv<M: Machine>(m: &M, g: &Members, data: &[u8], into: &mut [u8], blocks: &[usize]) -> Result<()> {
+    weir_collective::allgatherv(&By(m, g), data, into, blocks)
+}
+
+pub fn alltoallv<M: Machine>(m: &M, g: &Members, data: &[u8], into: &mut [u8], blocks: &[usize]) -> Result<()> {
+    weir_collective::alltoallv(&By(m, g), (data, blocks), (into, blocks))
+}
+
+pub fn reduce_scatter<M: Machine>(m: &M, g: &Members, data: &[f64], into: &mut [f64], blocks: &[usize]) -> Result<()> {
+    g.make_room(8 * data.len());
+    let sums = &mut g.sums.borrow_mut()[..data.len()];
+    weir_collective::reduce_scatter(&By(m, g), (data, blocks), into, sums, &mut g.wire.borrow_mut(), |a, b| a + b)
+}
+
+pub fn scan<M: Machine>(m: &M, g: &Members, data: &[f64], into: &mut [f64]) -> Result<()> {
+    g.make_room(8 * data.len());
+    weir_collective::scan(&By(m, g), data, into, &mut g.wire.borrow_mut(), |sum, value| sum + value)
+}
+
+pub fn exscan<M: Machine>(m: &M, g: &Members, data: &[f64], into: &mut [f64]) -> Result<()> {
+    g.make_room(8 * data.len());
+    weir_collective::exscan(&By(m, g), data, into, &mut g.wire.borrow_mut(), |sum, value| sum + value)
 }
 
 #[cfg(test)]

@@ -9,10 +9,12 @@ use weir_clock::TickPair;
 use weir_engine::{EngineConfig, NAME_BYTES};
 
 use super::tree::{self, Members};
-use super::{Machine, Tag};
+use super::{Again, Machine, Tag};
 use crate::error::{BenchError, Result};
-use crate::sys::counter;
-use crate::sys::port::{In, Out, Port};
+use crate::exchange::{Access, Leg};
+use crate::operation::Kind;
+use crate::sys::port::{In, Out, Port, Region};
+use crate::sys::{affinity, counter};
 
 /// A rank of a job of Weir's own.
 pub struct WeirMachine {
@@ -55,8 +57,26 @@ impl WeirMachine {
     }
 }
 
+/// Memory of all members of a group, each with the key of its part.
+pub struct Window {
+    region: Region,
+    keys: Vec<u64>,
+    members: Members,
+    access: Access,
+}
+
+impl WeirMachine {
+    /// What comes after an operation on another's memory, which is complete.
+    fn after(&self, window: &Window) -> Result<()> {
+        if window.access == Access::Fence { tree::barrier(self, &window.members) } else { Ok(()) }
+    }
+}
+
 impl Machine for WeirMachine {
     type Group = Members;
+    type Blocks = Vec<usize>;
+    type Window = Window;
+    type Persistent<'b> = Again<'b>;
 
     fn rank(&self) -> usize {
         self.rank
@@ -134,6 +154,65 @@ impl Machine for WeirMachine {
 
     fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()> {
         self.port.run(None, Some(In { into, from: Some(from), count, exact: true }), tag, || {})?;
+        Ok(())
+    }
+
+    fn processor(&self) -> Option<u32> {
+        affinity::current()
+    }
+
+    fn lacks(&self, kind: Kind) -> Option<&'static str> {
+        match kind {
+            Kind::Persistent => Some("Weir's own endpoints have no persistent requests"),
+            Kind::Ibarrier | Kind::Iallreduce => Some("Weir's own endpoints have no non-blocking collectives"),
+            _ => None,
+        }
+    }
+
+    fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()> {
+        self.port.exchange(out, sends, into, receives, tag)
+    }
+
+    fn window(&self, group: &Members, bytes: usize, access: Access) -> Result<Window> {
+        let region = self.port.region(bytes)?;
+        let mut all = vec![0; 8 * group.count()];
+        tree::allgather(self, group, &region.key().to_le_bytes(), &mut all)?;
+        let keys = all.chunks_exact(8).filter_map(|key| key.first_chunk()).map(|key| u64::from_le_bytes(*key));
+        Ok(Window { region, keys: keys.collect(), members: group.clone(), access })
+    }
+
+    #[inline]
+    fn put(&self, window: &Window, data: &[u8], to: usize) -> Result<()> {
+        self.port.write(data, window.members.rank(to), window.keys[to])?;
+        self.after(window)
+    }
+
+    #[inline]
+    fn get(&self, window: &Window, into: &mut [u8], from: usize) -> Result<()> {
+        self.port.read(into, window.members.rank(from), window.keys[from])?;
+        self.after(window)
+    }
+
+    #[inline]
+    fn accumulate(&self, window: &Window, data: &[f64], to: usize) -> Result<()> {
+        self.port.add(data, window.members.rank(to), window.keys[to])?;
+        self.after(window)
+    }
+
+    #[inline]
+    fn fetch_add(&self, window: &Window, number: i64, to: usize) -> Result<i64> {
+        let held = self.port.fetch_add(number, window.members.rank(to), window.keys[to])?;
+        self.after(window)?;
+        Ok(held)
+    }
+
+    #[inline]
+    fn fence(&self, window: &Window) -> Result<()> {
+        tree::barrier(self, &window.members)
+    }
+
+    fn look(&self, window: &Window, into: &mut [u8]) -> Result<()> {
+        window.region.look(into);
         Ok(())
     }
 

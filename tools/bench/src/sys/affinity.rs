@@ -37,6 +37,13 @@ pub fn bind(cpu: u32) -> io::Result<()> {
     }
 }
 
+/// The processor on which the calling thread runs now; nothing where the kernel does not tell. It costs some tens of nanoseconds.
+#[must_use]
+pub fn current() -> Option<u32> {
+    // SAFETY: asks for a number.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
 /// Processors online on this machine.
 #[must_use]
 pub fn online_processors() -> usize {
@@ -55,6 +62,7 @@ mod tests {
             let cpu = *allowed().unwrap().last().unwrap();
             bind(cpu).unwrap();
             assert_eq!(allowed().unwrap(), [cpu]);
+            assert_eq!(current(), Some(cpu));
             assert!(bind(1_000_000).is_err());
         })
         .join()

@@ -1,14 +1,15 @@
 //! Weir's own endpoint as a port that sends and receives and waits: every operation is over when its call returns, so that the caller's memory is borrowed for as long as the endpoint uses it.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, UnsafeCell};
 use std::sync::Arc;
 
 use weir_engine::{
-    Class, Completion, Diagnostic, Endpoint, EngineConfig, EngineError, Iov, MAX_INJECT_BYTES, NAME_BYTES, OpError,
-    OpKind, PeekOp, Queue, RecvOp, SendMode, SendOp,
+    AMO_COUNT_MAX, Access, AmoOp, Atomic, AtomicOp, AtomicType, Class, Completion, Diagnostic, Endpoint, EngineConfig,
+    EngineError, Iov, MAX_INJECT_BYTES, NAME_BYTES, OpError, OpKind, PeekOp, Queue, RecvOp, RmaOp, SendMode, SendOp,
 };
 
 use crate::error::{BenchError, Result};
+use crate::exchange::Leg;
 
 /// Contexts of receives: from here on, by their place.
 const RECEIVE: usize = 1 << 40;
@@ -146,7 +147,7 @@ impl Port {
         let mut state = State::default();
         if let Some(receive) = &mut into {
             let each = receive.into.len() / receive.count.max(1);
-            state.expected = if receive.exact { Some(each) } else { None };
+            state.expected = if receive.exact { Expected::Each(each) } else { Expected::Any };
             for i in 0..receive.count {
                 let piece = &mut receive.into[i * each..(i + 1) * each];
                 self.post(piece, receive.from, tag, i, &mut state);
@@ -170,7 +171,169 @@ impl Port {
         }
     }
 
-    fn post(&self, piece: &mut [u8], from: Option<usize>, tag: u16, place: usize, state: &mut State) {
+    /// Posts all receives, one behind the other, begins all sends, each from the beginning of `out`, and waits for all.
+    ///
+    /// # Errors
+    /// The engine's, or if a buffer is shorter than its messages. Nothing is under way any more in either case.
+    pub fn exchange(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: u16) -> Result<()> {
+        let (room, wanted) = (into.len(), receives.iter().map(|leg| leg.bytes).sum::<usize>());
+        if room < wanted || sends.iter().any(|leg| leg.bytes > out.len()) {
+            return Err(BenchError::machine("Weir", "a buffer is shorter than its messages"));
+        }
+        let mut state = State { expected: Expected::Legs(receives), ..State::default() };
+        let mut rest = into;
+        for (place, leg) in receives.iter().enumerate() {
+            let (one, others) = rest.split_at_mut(leg.bytes);
+            self.post(one, Some(leg.peer), tag, place, &mut state);
+            rest = others;
+        }
+        for leg in sends {
+            self.send(&out[..leg.bytes], leg.peer, tag, &mut state);
+        }
+        while state.receiving + state.sending > 0 {
+            self.take(&mut state);
+        }
+        state.failed.map_or(Ok(()), Err)
+    }
+
+    /// Makes memory known that others reach; it is zero.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn region(&self, bytes: usize) -> Result<Region> {
+        let memory: Box<[UnsafeCell<u64>]> = (0..bytes.div_ceil(8)).map(|_| UnsafeCell::new(0)).collect();
+        let iov = [Iov { base: memory.as_ptr().cast_mut().cast(), len: bytes }];
+        let access = Access { remote_read: true, remote_write: true };
+        // SAFETY: the memory is the region's, which withdraws it before it goes; all of it is in cells that may change at any time.
+        let key = unsafe { self.endpoint.register(&iov, access, None, false) }.map_err(engine)?;
+        Ok(Region { endpoint: self.endpoint.clone(), memory, bytes, key })
+    }
+
+    /// An operation on the beginning of a rank's region, of which nothing is asked yet.
+    fn remote<'a>(&self, rank: usize, key: u64, memory: &'a [Iov]) -> RmaOp<'a> {
+        RmaOp {
+            peer: self.peers[rank],
+            memory,
+            remote_addr: 0,
+            key,
+            data: None,
+            mode: SendMode::Delivery,
+            copy: false,
+            report: true,
+            context: 0,
+            user: 0,
+        }
+    }
+
+    /// Writes to the beginning of a rank's region; it is there when this returns.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn write(&self, data: &[u8], rank: usize, key: u64) -> Result<()> {
+        let iov = [Iov { base: data.as_ptr().cast_mut(), len: data.len() }];
+        let op = self.remote(rank, key, &iov);
+        // SAFETY: `data` is borrowed until this has completed; the engine only reads it.
+        self.complete(|| unsafe { self.endpoint.write(&op) })
+    }
+
+    /// Reads from the beginning of a rank's region.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn read(&self, into: &mut [u8], rank: usize, key: u64) -> Result<()> {
+        let iov = [Iov { base: into.as_mut_ptr(), len: into.len() }];
+        let op = self.remote(rank, key, &iov);
+        // SAFETY: `into` is borrowed until this has completed.
+        self.complete(|| unsafe { self.endpoint.read(&op) })
+    }
+
+    /// Adds numbers to those at the beginning of a rank's region, as many at once as one operation takes.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn add(&self, numbers: &[f64], rank: usize, key: u64) -> Result<()> {
+        let atomic = sum(AtomicType::F64)?;
+        let mut state = State::default();
+        for (place, some) in numbers.chunks(AMO_COUNT_MAX as usize).enumerate() {
+            let operand = [Iov { base: some.as_ptr().cast_mut().cast(), len: size_of_val(some) }];
+            let op = AmoOp {
+                peer: self.peers[rank],
+                atomic,
+                count: some.len() as u32,
+                operand: &operand[..],
+                compare: &[],
+                result: &[],
+                remote_addr: (place * 8 * AMO_COUNT_MAX as usize) as u64,
+                key,
+                report: true,
+                context: 0,
+                user: 0,
+            };
+            // SAFETY: `numbers` is read before the call returns, and nothing is written.
+            self.begin(&mut state, || unsafe { self.endpoint.atomic(&op) });
+        }
+        self.finish(state)
+    }
+
+    /// Adds a number to the first of a rank's region, and tells what that was.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn fetch_add(&self, number: i64, rank: usize, key: u64) -> Result<i64> {
+        let (mut number, mut held) = (number.to_ne_bytes(), [0; 8]);
+        let operand = [Iov { base: number.as_mut_ptr(), len: 8 }];
+        let result = [Iov { base: held.as_mut_ptr(), len: 8 }];
+        let op = AmoOp {
+            peer: self.peers[rank],
+            atomic: sum(AtomicType::I64)?,
+            count: 1,
+            operand: &operand[..],
+            compare: &[],
+            result: &result[..],
+            remote_addr: 0,
+            key,
+            report: true,
+            context: 0,
+            user: 0,
+        };
+        // SAFETY: both numbers live until this has completed.
+        self.complete(|| unsafe { self.endpoint.atomic(&op) })?;
+        Ok(i64::from_ne_bytes(held))
+    }
+
+    /// Begins one operation and waits for its end.
+    #[inline]
+    fn complete(&self, begin: impl FnMut() -> std::result::Result<(), EngineError>) -> Result<()> {
+        let mut state = State::default();
+        self.begin(&mut state, begin);
+        self.finish(state)
+    }
+
+    /// Begins an operation, trying again while there is no room for it.
+    #[inline]
+    fn begin(&self, state: &mut State<'_>, mut begin: impl FnMut() -> std::result::Result<(), EngineError>) {
+        while state.failed.is_none() {
+            match begin() {
+                Ok(()) => {
+                    state.sending += 1;
+                    return;
+                }
+                Err(EngineError::Again) => self.take(state),
+                Err(error) => state.fail(engine(error), self),
+            }
+        }
+    }
+
+    /// Waits for all that were begun.
+    #[inline]
+    fn finish(&self, mut state: State<'_>) -> Result<()> {
+        while state.sending > 0 {
+            self.take(&mut state);
+        }
+        state.failed.map_or(Ok(()), Err)
+    }
+
+    fn post(&self, piece: &mut [u8], from: Option<usize>, tag: u16, place: usize, state: &mut State<'_>) {
         if state.failed.is_some() {
             return;
         }
@@ -199,7 +362,7 @@ impl Port {
         }
     }
 
-    fn send(&self, data: &[u8], to: usize, tag: u16, state: &mut State) {
+    fn send(&self, data: &[u8], to: usize, tag: u16, state: &mut State<'_>) {
         let inject = data.len() <= MAX_INJECT_BYTES;
         let iov = [Iov { base: data.as_ptr().cast_mut(), len: data.len() }];
         let op = SendOp {
@@ -229,7 +392,7 @@ impl Port {
 
     /// Makes progress and takes what has completed.
     #[inline]
-    fn take(&self, state: &mut State) {
+    fn take(&self, state: &mut State<'_>) {
         let mut found = self.found.borrow_mut();
         if self.endpoint.poll(Queue::Both, &mut found, AT_ONCE) == 0
             && let Err(error) = self.endpoint.check()
@@ -243,14 +406,15 @@ impl Port {
         }
     }
 
-    fn note(&self, done: &Completion, state: &mut State) {
+    fn note(&self, done: &Completion, state: &mut State<'_>) {
         match done.kind {
             OpKind::Recv => {
                 state.receiving = state.receiving.saturating_sub(1);
                 state.source = done.source;
-                if done.result.is_ok() && state.expected.is_some_and(|len| len != done.len) {
-                    let text =
-                        format!("a message of {} bytes, {} were expected", done.len, state.expected.unwrap_or(0));
+                if let Some(wanted) =
+                    state.expected.at(done.context).filter(|&len| done.result.is_ok() && len != done.len)
+                {
+                    let text = format!("a message of {} bytes, {wanted} were expected", done.len);
                     state.fail(BenchError::machine("Weir", text), self);
                 }
             }
@@ -265,19 +429,75 @@ impl Port {
     }
 }
 
+fn sum(of: AtomicType) -> Result<Atomic> {
+    Atomic::new(AtomicOp::Sum, of).ok_or_else(|| BenchError::machine("Weir", "no such atomic operation"))
+}
+
+/// Memory that others reach, until it goes.
+pub struct Region {
+    endpoint: Arc<Endpoint>,
+    memory: Box<[UnsafeCell<u64>]>,
+    bytes: usize,
+    key: u64,
+}
+
+impl Region {
+    /// By which others name it.
+    #[must_use]
+    pub fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// What it holds from its beginning on. Others should not be writing there, or anything may be seen.
+    pub fn look(&self, into: &mut [u8]) {
+        let base: *const u8 = self.memory.as_ptr().cast();
+        for (place, byte) in into.iter_mut().take(self.bytes).enumerate() {
+            // SAFETY: within the memory; volatile, since the endpoint's threads and other processes change it.
+            *byte = unsafe { base.add(place).read_volatile() };
+        }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.endpoint.unregister(self.key);
+    }
+}
+
+/// How long the messages are that are waited for.
+#[derive(Clone, Copy, Default)]
+enum Expected<'a> {
+    #[default]
+    Any,
+    Each(usize),
+    Legs(&'a [Leg]),
+}
+
+impl Expected<'_> {
+    /// How long that of the receive with this context is, if that is known.
+    #[inline]
+    fn at(&self, context: usize) -> Option<usize> {
+        match self {
+            Expected::Any => None,
+            Expected::Each(bytes) => Some(*bytes),
+            Expected::Legs(legs) => legs.get(context.checked_sub(RECEIVE)?).map(|leg| leg.bytes),
+        }
+    }
+}
+
 #[derive(Default)]
-struct State {
+struct State<'a> {
     /// Receives posted: those at the places below.
     posted: usize,
     /// Receives that have not completed.
     receiving: usize,
     sending: usize,
-    expected: Option<usize>,
+    expected: Expected<'a>,
     source: Option<u32>,
     failed: Option<BenchError>,
 }
 
-impl State {
+impl State<'_> {
     /// Keeps the first error, and takes back the receives that nothing will come for.
     fn fail(&mut self, error: BenchError, port: &Port) {
         if self.failed.is_some() {
@@ -302,6 +522,36 @@ mod tests {
         let names = [ports[0].name(), ports[1].name()];
         ports.iter_mut().for_each(|port| port.connect(&names).unwrap());
         ports
+    }
+
+    #[test]
+    fn memory_of_another_is_written_read_and_added_to() {
+        let [one, other] = two();
+        // Larger than one operation of either kind, and nothing at all.
+        for bytes in [0, 8, 4096, 300_000] {
+            let region = other.region(bytes).unwrap();
+            let (key, numbers) = (region.key(), vec![1.5; bytes / 8]);
+            one.add(&numbers, 1, key).unwrap();
+            one.add(&numbers, 1, key).unwrap();
+            let mut held = vec![0; bytes];
+            one.read(&mut held, 1, key).unwrap();
+            let floats = held.chunks_exact(8).map(|b| f64::from_ne_bytes(*b.first_chunk().unwrap()));
+            assert_eq!(floats.filter(|n| *n == 3.0).count(), bytes / 8);
+            let data: Vec<u8> = (0..bytes).map(|i| (i * 7) as u8).collect();
+            one.write(&data, 1, key).unwrap();
+            region.look(&mut held);
+            assert_eq!(held, data);
+            if bytes >= 8 {
+                let before = i64::from_ne_bytes(*data.first_chunk().unwrap());
+                assert_eq!(one.fetch_add(5, 1, key).unwrap(), before);
+                assert_eq!(one.fetch_add(-5, 1, key).unwrap(), before + 5);
+            }
+            let gone = region.key();
+            drop(region);
+            assert!(bytes == 0 || one.write(&[0; 8], 1, gone).is_err());
+        }
+        one.close();
+        other.close();
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Run, SizeMode};
+use super::{Cell, Operation, Run, SizeMode};
 
 /// Counts over the ranks that take part in a cell, of all its batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,8 +76,12 @@ impl Cell {
         let carried = self.carried?;
         let c = &self.configuration;
         let kernel = c.parameters.contains_key("iterations");
+        // Atomic operations are no payload of Weir's, and a pattern's messages may be of any length.
+        let added = [Operation::ACCUMULATE, Operation::FETCH_AND_OP, Operation::ACCUMULATE_FENCE];
+        let counted = added.iter().chain(&[Operation::FETCH_AND_OP_FENCE, Operation::PATTERN]);
+        let by_number = kernel || counted.into_iter().any(|name| c.operation == *name);
         let message = match c.size_mode {
-            _ if kernel => 0,
+            _ if by_number => 0,
             SizeMode::Total => c.size_bytes / u64::from(c.ranks.max(1)),
             SizeMode::Message | SizeMode::Each => c.size_bytes,
         };
@@ -228,6 +232,10 @@ mod tests {
         let mut kernel = cell(0, 1 << 30, 2, by_weir(50, 1));
         kernel.configuration.parameters.insert("iterations".into(), "3".into());
         assert_eq!(kernel.carrier(), Some(Carrier::Weir));
+        let mut added = cell(0, 1 << 30, 2, by_weir(50, 0));
+        assert_ne!(added.carrier(), Some(Carrier::Weir));
+        added.configuration.operation = Operation::ACCUMULATE.into();
+        assert_eq!(added.carrier(), Some(Carrier::Weir));
     }
 
     #[test]

@@ -122,6 +122,15 @@ pub struct Cell {
     /// How far apart the processes started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skew: Option<Skew>,
+    /// From the first start of all processes to the last end, of an operation of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<Skew>,
+    /// Bytes a second, of an operation that is measured for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<Bandwidth>,
+    /// Ranks that changed their processor while a batch of repetitions was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved: Vec<Moved>,
     /// Fitted distributions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fits: Vec<FitRecord>,
@@ -154,6 +163,9 @@ impl Cell {
             outliers: None,
             carried: None,
             skew: None,
+            span: None,
+            bandwidth: None,
+            moved: Vec::new(),
             fits: Vec::new(),
             warnings: Vec::new(),
         }
@@ -287,7 +299,31 @@ pub struct Independence {
     pub effective_count: f64,
 }
 
-/// How far apart the processes started, over the repetitions that count: last start minus first.
+/// Bytes a second, from the quantiles of the times: the least bandwidth is of the longest time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bandwidth {
+    /// Bytes that one duration is for: of a message, or of all messages to the first rank.
+    pub bytes: f64,
+    /// Quantile 0.01.
+    pub p1_bytes_per_s: f64,
+    /// Median.
+    pub p50_bytes_per_s: f64,
+    /// Quantile 0.99.
+    pub p99_bytes_per_s: f64,
+    /// All bytes over all time.
+    pub mean_bytes_per_s: f64,
+}
+
+/// A rank that changed its processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Which.
+    pub rank: u32,
+    /// In how many batches, each judged by where it ran before and after.
+    pub batches: u64,
+}
+
+/// How far apart two instants of a repetition are, over the repetitions that count: the last start from the first, or the last end from the first start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Skew {
     /// Statistics over repetitions.

@@ -32,6 +32,8 @@ pub mod flags {
     /// An outlier that the uniform choice of samples left out and that is kept beside it, so that no outlier is lost. It is in
     /// the summary, as all that was measured is; who takes the samples for the distribution must leave it out.
     pub const BESIDE: u8 = 16;
+    /// The rank, or its partner, changed its processor in this batch of repetitions; in the summary all the same.
+    pub const MOVED: u8 = 32;
     /// Samples with any of these bits are not in the summary, the histogram and the fits.
     pub const EXCLUDED: u8 = WARM_UP | MISSED_WINDOW;
 }

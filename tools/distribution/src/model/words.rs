@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const FORMAT: &str = "weir-distribution";
 
 /// The version this crate writes.
-pub const VERSION: Version = Version { major: 1, minor: 1 };
+pub const VERSION: Version = Version { major: 1, minor: 2 };
 
 /// Version of the format, `"major.minor"` in the file. A reader refuses another major; a newer minor only adds fields, which an
 /// older reader may leave unread.
@@ -102,6 +102,28 @@ operations! {
     SENDRECV = "sendrecv";
     /// Two independent streams of non-blocking sends in opposite directions.
     DUPLEX_ISEND = "duplex-isend";
+    /// Receive and send begun at once, until both are complete, at each of both ranks.
+    ISEND_IRECV = "isend-irecv";
+    /// The same by requests that are set up once.
+    PERSISTENT = "persistent";
+    /// A window of messages after the other without a pause; timed at the receiver.
+    STREAM = "stream";
+    /// Written into the partner's memory, and flushed.
+    PUT = "put";
+    /// Read from the partner's memory, and flushed.
+    GET = "get";
+    /// Added to the partner's memory, and flushed.
+    ACCUMULATE = "accumulate";
+    /// A number added to one of the partner's, and what that was, flushed.
+    FETCH_AND_OP = "fetch-and-op";
+    /// Written into the partner's memory, and a fence.
+    PUT_FENCE = "put-fence";
+    /// Read from the partner's memory, and a fence.
+    GET_FENCE = "get-fence";
+    /// Added to the partner's memory, and a fence.
+    ACCUMULATE_FENCE = "accumulate-fence";
+    /// A number added to one of the partner's, and what that was, and a fence.
+    FETCH_AND_OP_FENCE = "fetch-and-op-fence";
     /// Barrier.
     BARRIER = "barrier";
     /// Broadcast.
@@ -120,6 +142,30 @@ operations! {
     ALLREDUCE = "allreduce";
     /// A window of messages without waiting for each; see `parameters`.
     MESSAGE_RATE = "message-rate";
+    /// Gather by lengths of each rank.
+    GATHERV = "gatherv";
+    /// Scatter by lengths of each rank.
+    SCATTERV = "scatterv";
+    /// Gather to all by lengths of each rank.
+    ALLGATHERV = "allgatherv";
+    /// All to all by lengths of each rank.
+    ALLTOALLV = "alltoallv";
+    /// Reduce, of which each rank keeps a part.
+    REDUCE_SCATTER = "reduce-scatter";
+    /// Sums up to each rank.
+    SCAN = "scan";
+    /// Sums of the ranks below each.
+    EXSCAN = "exscan";
+    /// Barrier that is begun and then waited for.
+    IBARRIER = "ibarrier";
+    /// Reduce to all that is begun and then waited for.
+    IALLREDUCE = "iallreduce";
+    /// All others answer the first rank at once.
+    INCAST = "incast";
+    /// A pattern of messages of the user's own (`spec/pattern-format.md`); see `parameters`.
+    PATTERN = "pattern";
+    /// Kernel: a task farm.
+    FARM = "farm";
     /// Kernel: bag of tasks.
     BOTS = "bots";
     /// Kernel: two-dimensional Fourier transform.

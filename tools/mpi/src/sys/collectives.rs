@@ -1,12 +1,12 @@
 //! Operations of all ranks of a communicator. All must call them in the same order, with buffers of the lengths named.
 
-use super::communicator::{Communicator, count};
+use super::communicator::{Communicator, count, data, room};
 use super::functions::Raw;
 use super::library::on;
 use crate::error::Error;
 use crate::message::Reduction;
 
-fn must_be(function: &'static str, is: usize, wanted: usize) -> Result<(), Error> {
+pub(super) fn must_be(function: &'static str, is: usize, wanted: usize) -> Result<(), Error> {
     if is == wanted { Ok(()) } else { Err(Error::Length { function, is, wanted }) }
 }
 
@@ -49,7 +49,7 @@ impl Communicator {
             must_be("MPI_Gather", all.len(), block.len().saturating_mul(self.size()))?;
         }
         let (length, root) = (count(block.len())?, self.peer(root)?);
-        let (from, to, comm) = (block.as_ptr().cast(), all.as_mut_ptr().cast(), self.handle);
+        let (from, to, comm) = (data(block), room(all), self.handle);
         // SAFETY: `from` can be read for `length` bytes; at the root, the only one that looks at it, `to` can be written for
         // as many of every rank.
         let code = on!(self.library, t => unsafe {
@@ -70,7 +70,7 @@ impl Communicator {
             must_be("MPI_Scatter", all.len(), block.len().saturating_mul(self.size()))?;
         }
         let (length, root) = (count(block.len())?, self.peer(root)?);
-        let (from, to, comm) = (all.as_ptr().cast(), block.as_mut_ptr().cast(), self.handle);
+        let (from, to, comm) = (data(all), room(block), self.handle);
         // SAFETY: `to` can be written for `length` bytes; at the root, the only one that looks at it, `from` can be read for as
         // many for every rank.
         let code = on!(self.library, t => unsafe {
@@ -88,7 +88,7 @@ impl Communicator {
         self.library.must_run("MPI_Allgather")?;
         must_be("MPI_Allgather", all.len(), block.len().saturating_mul(self.size()))?;
         let length = count(block.len())?;
-        let (from, to, comm) = (block.as_ptr().cast(), all.as_mut_ptr().cast(), self.handle);
+        let (from, to, comm) = (data(block), room(all), self.handle);
         // SAFETY: `from` can be read for `length` bytes, `to` written for as many of every rank.
         let code = on!(self.library, t => unsafe {
             (t.f.allgather)(from, length, t.k.byte, to, length, t.k.byte, Raw::of(comm))
@@ -107,7 +107,7 @@ impl Communicator {
         must_be("MPI_Alltoall", from.len(), block * self.size())?;
         must_be("MPI_Alltoall", to.len(), from.len())?;
         let length = count(block)?;
-        let (from, to, comm) = (from.as_ptr().cast(), to.as_mut_ptr().cast(), self.handle);
+        let (from, to, comm) = (data(from), room(to), self.handle);
         // SAFETY: both hold `length` bytes for every rank.
         let code = on!(self.library, t => unsafe {
             (t.f.alltoall)(from, length, t.k.byte, to, length, t.k.byte, Raw::of(comm))

@@ -1,6 +1,6 @@
 //! Groups of ranks and the messages between two of them.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use super::functions::{Handle, Raw, RawStatus};
 use super::library::{Library, on};
@@ -70,6 +70,21 @@ impl std::fmt::Debug for Status {
 #[inline]
 pub fn count(length: usize) -> Result<c_int, Error> {
     c_int::try_from(length).map_err(|_| Error::TooLong(length))
+}
+
+/// Where an empty buffer is.
+static NOTHING: u8 = 0;
+
+/// The address of what is sent. That of an empty slice may be any, and 1 is Open MPI's `MPI_IN_PLACE`: it is a proper one here.
+#[inline]
+pub fn data(bytes: &[u8]) -> *const c_void {
+    if bytes.is_empty() { (&raw const NOTHING).cast() } else { bytes.as_ptr().cast() }
+}
+
+/// The same of what is received; nothing is written behind it if there is no room.
+#[inline]
+pub fn room(bytes: &mut [u8]) -> *mut c_void {
+    if bytes.is_empty() { (&raw const NOTHING).cast_mut().cast() } else { bytes.as_mut_ptr().cast() }
 }
 
 /// A number that may not be negative: some MPIs have wildcards there.

@@ -326,6 +326,13 @@ impl Mpi {
     }
 }
 
+/// After MPI failed at ending an operation whose buffers it may go on using: they cannot be given back, so that the job is ended.
+#[cold]
+pub fn lost(library: &Library, function: &'static str, code: c_int) -> ! {
+    eprintln!("weir: {}; what it was working on cannot be given back: ending the job", library.failure(function, code));
+    abort(library, 1)
+}
+
 /// Ends the job.
 pub fn abort(library: &Library, code: i32) -> ! {
     if library.is_running() {

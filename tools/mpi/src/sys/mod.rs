@@ -4,6 +4,9 @@
 //! * [`abi`]: which ABI a library has, and the constants of each.
 //! * [`library`]: loading, initialising, ending: [`Mpi`].
 //! * [`communicator`], [`collectives`]: [`Communicator`] and its operations.
+//! * [`uneven`]: collectives whose blocks differ in length, and running sums.
+//! * [`windows`]: memory that other ranks reach: [`Window`].
+//! * [`persistent`]: an exchange that is set up once and made again and again: [`Persistent`].
 //! * [`requests`]: operations that go on while the caller does: [`Requests`].
 
 #![allow(unsafe_code)]
@@ -13,8 +16,14 @@ mod collectives;
 mod communicator;
 mod functions;
 mod library;
+mod persistent;
 mod requests;
+mod uneven;
+mod windows;
 
 pub use communicator::{Communicator, Status};
 pub use library::{Mpi, load_only};
+pub use persistent::Persistent;
 pub use requests::{Request, Requests, Scope};
+pub use uneven::Blocks;
+pub use windows::{Access, Window};

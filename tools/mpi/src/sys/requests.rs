@@ -223,7 +223,7 @@ impl Requests {
 
 /// The slots in the width of the ABI's handles, of whose type `_like` is.
 #[inline]
-fn slots<H: Raw>(slots: &mut [Handle], _like: H) -> &mut [H] {
+pub(super) fn slots<H: Raw>(slots: &mut [Handle], _like: H) -> &mut [H] {
     const { assert!(size_of::<H>() <= size_of::<Handle>() && align_of::<H>() <= align_of::<Handle>()) };
     // SAFETY: room for as many `H`, as asserted; every bit pattern is a valid `H`, which is an integer or a pointer.
     unsafe { std::slice::from_raw_parts_mut(slots.as_mut_ptr().cast(), slots.len()) }

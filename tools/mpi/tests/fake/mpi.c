@@ -13,7 +13,7 @@ typedef void *Out;
 
 #if ABI == 2
 long ompi_mpi_comm_world[64], ompi_mpi_comm_null[64], ompi_mpi_byte[64], ompi_mpi_double[64], ompi_mpi_op_sum[64];
-long ompi_mpi_op_min[64], ompi_mpi_op_max[64], ompi_mpi_info_null[64], ompi_request_null[64], ompi_mpi_errors_return[64];
+long ompi_mpi_op_min[64], ompi_mpi_op_max[64], ompi_mpi_info_null[64], ompi_request_null[64], ompi_mpi_errors_return[64], ompi_mpi_int64_t[64];
 #define REQUEST_NULL ((H)ompi_request_null)
 #endif
 #if ABI == 3
@@ -73,4 +73,29 @@ int MPI_Wait(H *r, Out st) { *r = REQUEST_NULL; return 0; }
 #ifndef WITHOUT_WAITALL
 int MPI_Waitall(int n, H *r, Out st) { while (n--) r[n] = REQUEST_NULL; return 0; }
 #endif
+int MPI_Accumulate(In a, int n, H t, int r, long d, int m, H u, H o, H w) { return 0; }
+int MPI_Allgatherv(In a, int n, H t, Out b, const int *m, const int *d, H u, H c) { return 0; }
+int MPI_Alltoallv(In a, const int *n, const int *e, H t, Out b, const int *m, const int *d, H u, H c) { return 0; }
+int MPI_Exscan(In a, Out b, int n, H t, H o, H c) { return 0; }
+int MPI_Fetch_and_op(In a, Out b, H t, int r, long d, H o, H w) { return 0; }
+int MPI_Gatherv(In a, int n, H t, Out b, const int *m, const int *d, H u, int r, H c) { return 0; }
+int MPI_Get(Out a, int n, H t, int r, long d, int m, H u, H w) { return 0; }
+int MPI_Iallreduce(In a, Out b, int n, H t, H o, H c, H *r) { *r = 0; return 0; }
+int MPI_Ibarrier(H c, H *r) { *r = 0; return 0; }
+int MPI_Put(In a, int n, H t, int r, long d, int m, H u, H w) { return 0; }
+int MPI_Recv_init(Out a, int n, H t, int s, int g, H c, H *r) { *r = 0; return 0; }
+int MPI_Reduce_scatter(In a, Out b, const int *n, H t, H o, H c) { return 0; }
+int MPI_Request_free(H *r) { *r = REQUEST_NULL; return 0; }
+int MPI_Scan(In a, Out b, int n, H t, H o, H c) { return 0; }
+int MPI_Scatterv(In a, const int *n, const int *e, H t, Out b, int m, H u, int r, H c) { return 0; }
+int MPI_Send_init(In a, int n, H t, int d, int g, H c, H *r) { *r = 0; return 0; }
+int MPI_Startall(int n, H *r) { return 0; }
+int MPI_Win_allocate(long n, int u, H i, H c, Out b, H *w) { *(void **)b = 0; *w = 0; return 0; }
+int MPI_Win_fence(int a, H w) { return 0; }
+int MPI_Win_flush(int r, H w) { return 0; }
+int MPI_Win_free(H *w) { return 0; }
+int MPI_Win_lock_all(int a, H w) { return 0; }
+int MPI_Win_set_errhandler(H w, H e) { return 0; }
+int MPI_Win_sync(H w) { return 0; }
+int MPI_Win_unlock_all(H w) { return 0; }
 double MPI_Wtime(void) { return 0; }

@@ -6,7 +6,7 @@
 mod model;
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use rand_pcg::Pcg64;
@@ -15,8 +15,9 @@ use weir_clock::TickPair;
 pub use model::{Model, Phases, Shape, Stall, Warming, Wrong};
 
 use super::tree::{self, Members};
-use super::{Machine, Tag};
+use super::{Again, Machine, Tag};
 use crate::error::{BenchError, Result};
+use crate::exchange::{Access, Leg};
 
 struct Message {
     from: usize,
@@ -40,6 +41,9 @@ struct World {
     inbox: Vec<VecDeque<Message>>,
     /// When messages under way arrive: what the contention is counted by.
     flying: Vec<f64>,
+    /// Memory that others reach, by window and rank; windows so far.
+    windows: BTreeMap<(u64, usize), Vec<u8>>,
+    made: u64,
     /// Why nobody can go on.
     failed: Option<String>,
 }
@@ -104,6 +108,8 @@ pub fn run<T: Send>(model: &Model, program: impl Fn(&Sim<'_>) -> T + Sync) -> Ve
         standing: vec![Standing::At(0.0); ranks],
         inbox: (0..ranks).map(|_| VecDeque::new()).collect(),
         flying: Vec::new(),
+        windows: BTreeMap::new(),
+        made: 0,
         failed: None,
     };
     let wake = (0..ranks).map(|_| Condvar::new()).collect();
@@ -196,20 +202,55 @@ impl Sim<'_> {
         }
     }
 
+    /// When a message that leaves now arrives, if it overtakes what it likes.
+    fn arrival(&self, world: &mut World, to: usize, bytes: usize, now: f64) -> f64 {
+        world.flying.retain(|&arrives| arrives > now);
+        let (others, model) = (world.flying.len(), self.shared.model);
+        let transit = model.transit_ns(&mut self.random.borrow_mut(), self.rank, to, bytes, others)
+            + model.warming_ns(&self.posted, bytes)
+            + model.phase_ns(now);
+        model.after_stalls(now + transit)
+    }
+
+    /// Works on another's memory when a message of so many bytes has come there, and waits for an answer of so many.
+    fn remote<T>(
+        &self,
+        window: &Window<'_>,
+        to: usize,
+        (out, back): (usize, usize),
+        work: impl FnOnce(&mut [u8]) -> T,
+    ) -> Result<T> {
+        self.alive()?;
+        let (rank, now) = (window.members.rank(to), self.time.get());
+        let mut world = self.wait_turn(Standing::At(now))?;
+        let there = self.arrival(&mut world, rank, out, now);
+        world.flying.push(there);
+        drop(world);
+        let mut world = self.wait_turn(Standing::At(there))?;
+        let memory = world.windows.get_mut(&(window.id, rank));
+        let memory = memory.ok_or_else(|| BenchError::machine("simulated machine", "no such window"))?;
+        let result = work(memory);
+        let answer = self.arrival(&mut world, rank, back, there);
+        world.flying.push(answer);
+        self.time.set(answer);
+        world.standing[self.rank] = Standing::At(answer);
+        drop(world);
+        if window.access == Access::Fence {
+            tree::barrier(self, &window.members)?;
+        }
+        Ok(result)
+    }
+
     fn post(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
         self.alive()?;
         let now = self.time.get();
         self.sent.set(self.sent.get() + 1);
         let mut world = self.wait_turn(Standing::At(now))?;
-        world.flying.retain(|&arrives| arrives > now);
-        let others = world.flying.len();
         let model = self.shared.model;
-        let transit = model.transit_ns(&mut self.random.borrow_mut(), self.rank, to, data.len(), others)
-            + model.warming_ns(&self.posted, data.len())
-            + model.phase_ns(now);
+        let arrives = self.arrival(&mut world, to, data.len(), now);
         let earlier = world.inbox[to].iter().filter(|m| m.from == self.rank).map(|m| m.arrives);
         // Messages of one sender do not overtake each other.
-        let arrives = earlier.fold(model.after_stalls(now + transit), f64::max);
+        let arrives = earlier.fold(arrives, f64::max);
         world.inbox[to].push_back(Message { from: self.rank, tag, arrives, data: data.to_vec() });
         world.flying.push(arrives);
         self.time.set(now + model.local_ns);
@@ -234,8 +275,35 @@ impl Sim<'_> {
     }
 }
 
-impl Machine for Sim<'_> {
+/// Memory that others reach without its rank's doing.
+pub struct Window<'a> {
+    shared: &'a Shared<'a>,
+    id: u64,
+    rank: usize,
+    members: Members,
+    access: Access,
+}
+
+impl Drop for Window<'_> {
+    fn drop(&mut self) {
+        let mut world = self.shared.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        world.windows.remove(&(self.id, self.rank));
+    }
+}
+
+/// The place of what is reached, if the window has it.
+fn within(memory: &mut [u8], len: usize) -> Result<&mut [u8]> {
+    let room = memory.len();
+    memory
+        .get_mut(..len)
+        .ok_or_else(|| BenchError::machine("simulated machine", format!("{len} bytes of a window that has {room}")))
+}
+
+impl<'a> Machine for Sim<'a> {
     type Group = Members;
+    type Blocks = Vec<usize>;
+    type Window = Window<'a>;
+    type Persistent<'b> = Again<'b>;
 
     fn rank(&self) -> usize {
         self.rank
@@ -342,6 +410,84 @@ impl Machine for Sim<'_> {
         (0..count).try_for_each(|i| self.recv(&mut into[i * each..(i + 1) * each], from, tag))
     }
 
+    fn processor(&self) -> Option<u32> {
+        Some(self.shared.model.processor(self.rank, self.time.get()))
+    }
+
+    fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()> {
+        let short = || BenchError::machine("simulated machine", "a buffer is shorter than its messages");
+        for leg in sends {
+            self.post(out.get(..leg.bytes).ok_or_else(short)?, leg.peer, tag)?;
+        }
+        let mut rest = into;
+        for leg in receives {
+            let (one, others) = rest.split_at_mut_checked(leg.bytes).ok_or_else(short)?;
+            self.recv(one, leg.peer, tag)?;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    fn window(&self, group: &Members, bytes: usize, access: Access) -> Result<Window<'a>> {
+        let mut id = [0; 8];
+        if group.own() == 0 {
+            let mut world = self.lock();
+            world.made += 1;
+            id = world.made.to_le_bytes();
+        }
+        tree::bcast(self, group, &mut id)?;
+        let id = u64::from_le_bytes(id);
+        self.lock().windows.insert((id, self.rank), vec![0; bytes]);
+        // Nobody reaches what is not there yet.
+        tree::barrier(self, group)?;
+        Ok(Window { shared: self.shared, id, rank: self.rank, members: group.clone(), access })
+    }
+
+    fn put(&self, window: &Window<'a>, data: &[u8], to: usize) -> Result<()> {
+        self.remote(window, to, (data.len(), 0), |memory| {
+            within(memory, data.len())?.copy_from_slice(data);
+            Ok(())
+        })?
+    }
+
+    fn get(&self, window: &Window<'a>, into: &mut [u8], from: usize) -> Result<()> {
+        self.remote(window, from, (0, into.len()), |memory| {
+            into.copy_from_slice(within(memory, into.len())?);
+            Ok(())
+        })?
+    }
+
+    fn accumulate(&self, window: &Window<'a>, data: &[f64], to: usize) -> Result<()> {
+        self.remote(window, to, (8 * data.len(), 0), |memory| {
+            for (place, number) in within(memory, 8 * data.len())?.chunks_exact_mut(8).zip(data) {
+                let held = place.first_chunk().map_or(0.0, |bytes| f64::from_ne_bytes(*bytes));
+                place.copy_from_slice(&(held + number).to_ne_bytes());
+            }
+            Ok(())
+        })?
+    }
+
+    fn fetch_add(&self, window: &Window<'a>, number: i64, to: usize) -> Result<i64> {
+        self.remote(window, to, (8, 8), |memory| {
+            let place = within(memory, 8)?;
+            let held = place.first_chunk().map_or(0, |bytes| i64::from_ne_bytes(*bytes));
+            place.copy_from_slice(&held.wrapping_add(number).to_ne_bytes());
+            Ok(held)
+        })?
+    }
+
+    fn fence(&self, window: &Window<'a>) -> Result<()> {
+        tree::barrier(self, &window.members)
+    }
+
+    fn look(&self, window: &Window<'a>, into: &mut [u8]) -> Result<()> {
+        let mut world = self.wait_turn(Standing::At(self.time.get()))?;
+        let memory = world.windows.get_mut(&(window.id, self.rank));
+        let memory = memory.ok_or_else(|| BenchError::machine("simulated machine", "no such window"))?;
+        into.copy_from_slice(within(memory, into.len())?);
+        Ok(())
+    }
+
     tree::collectives!();
 
     fn abort(&self, _code: i32) {
@@ -431,6 +577,77 @@ mod tests {
                 assert!(own != 0 || sum == [1.5 * n as f64, 2.0 * n as f64]);
             });
         }
+    }
+
+    #[test]
+    fn what_is_done_to_others_memory_is_done_there_and_takes_there_and_back() {
+        let model = Model { shape: Shape::Constant, reading_ns: 0.0, byte_ns: 1.0, ..Model::plain(3) };
+        for access in [Access::Flush, Access::Fence] {
+            run(&model, |m| {
+                let g = m.group(&[0, 1, 2]).unwrap().unwrap();
+                let window = m.window(&g, 16, access).unwrap();
+                let took = |what: &dyn Fn() -> Result<()>| {
+                    m.barrier(&g).unwrap();
+                    let begun = m.ticks();
+                    if m.rank() == 0 {
+                        what().unwrap();
+                        return m.ticks() - begun;
+                    }
+                    if access == Access::Fence {
+                        m.fence(&window).unwrap();
+                    }
+                    0
+                };
+                let flushed = m.rank() == 0 && access == Access::Flush;
+                let (out, back) = (took(&|| m.put(&window, &[7; 16], 2)), took(&|| m.get(&window, &mut [0; 4], 2)));
+                assert!(!flushed || (out, back) == (20_016, 20_004), "{out} {back}");
+                took(&|| {
+                    let mut held = [0; 16];
+                    m.get(&window, &mut held, 2)?;
+                    assert_eq!(held, [7; 16]);
+                    Ok(())
+                });
+                let seven = i64::from_ne_bytes([7; 8]);
+                let add = |number: i64, held: i64| {
+                    took(&|| {
+                        assert_eq!(m.fetch_add(&window, number, 2)?, held);
+                        Ok(())
+                    })
+                };
+                add(3, seven);
+                add(0, seven + 3);
+                took(&|| m.put(&window, &2.5f64.to_ne_bytes(), 1));
+                took(&|| m.accumulate(&window, &[0.25, 1.0], 1));
+                m.barrier(&g).unwrap();
+                let mut own = [0; 16];
+                m.look(&window, &mut own).unwrap();
+                let floats = [own[..8].first_chunk(), own[8..].first_chunk()].map(|b| f64::from_ne_bytes(*b.unwrap()));
+                assert!(m.rank() != 1 || floats == [2.75, 1.0], "{floats:?}");
+                assert!(m.rank() != 0 || own == [0; 16]);
+                let beyond = took(&|| {
+                    assert!(m.put(&window, &[0; 17], 2).is_err());
+                    Ok(())
+                });
+                assert!(beyond > 0 || m.rank() != 0);
+                // The window is there until all are done.
+                m.barrier(&g).unwrap();
+            });
+        }
+    }
+
+    #[test]
+    fn several_messages_are_exchanged_at_once() {
+        run(&Model::plain(3), |m| {
+            let (next, before) = ((m.rank() + 1) % 3, (m.rank() + 2) % 3);
+            let out: Vec<u8> = (0..9).map(|i| 10 * m.rank() as u8 + i).collect();
+            let leg = |peer, bytes| Leg { peer, bytes };
+            let mut into = [0; 14];
+            let sends = [leg(next, 9), leg(before, 3), leg(next, 2)];
+            let receives = [leg(before, 9), leg(next, 3), leg(before, 2)];
+            m.exchange_all(&out, &sends, &mut into, &receives, TAG_DATA).unwrap();
+            let of = |rank: usize, len: u8| (0..len).map(move |i| 10 * rank as u8 + i);
+            assert_eq!(into.to_vec(), of(before, 9).chain(of(next, 3)).chain(of(before, 2)).collect::<Vec<_>>());
+        });
     }
 
     #[test]

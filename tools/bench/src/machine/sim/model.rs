@@ -125,6 +125,8 @@ pub struct Model {
     pub kernel_clocks: Vec<usize>,
     /// Ranks whose readings of the counter no steady rate explains, until they read the kernel's clock; those of `kernel_clocks` never do.
     pub unsteady: Vec<usize>,
+    /// Ranks that change their processor, and when, ns.
+    pub moves: Vec<(usize, f64)>,
     /// This rank dies when its time reaches so many ns.
     pub death: Option<(usize, f64)>,
 }
@@ -152,6 +154,7 @@ impl Model {
             clocks: Vec::new(),
             kernel_clocks: Vec::new(),
             unsteady: Vec::new(),
+            moves: Vec::new(),
             death: None,
         }
     }
@@ -176,6 +179,12 @@ impl Model {
         let Some(phases) = self.phases else { return 0.0 };
         let number = (now_ns.max(0.0) / phases.each_ns) as u64;
         phases.longer_ns * open_unit(&mut Pcg64::seed_from_u64(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    }
+
+    /// The processor of a rank: its own, and another after each move.
+    pub(super) fn processor(&self, rank: usize, now_ns: f64) -> u32 {
+        let moves = self.moves.iter().filter(|(who, at)| *who == rank && *at <= now_ns).count();
+        (rank + moves * self.nodes.len()) as u32
     }
 
     /// When a message arrives that would arrive at this time if the machine never stood still, ns.
