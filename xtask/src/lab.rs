@@ -248,11 +248,6 @@ impl Lab {
         self.network.spec().control_ipv4(host).to_string()
     }
 
-    /// A command that runs on a host; on none if there is no such host, and then it fails when it is started.
-    pub fn command_on(&self, host: usize, program: &str) -> Command {
-        self.network.host(host).map_or_else(|_| Command::new("false"), |host| host.command(program))
-    }
-
     /// A line for the shell of a host.
     ///
     /// # Errors
