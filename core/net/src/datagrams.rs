@@ -19,6 +19,9 @@ pub struct RxInfo {
     pub fresh: bool,
 }
 
+/// How many descriptors a device may have to be woken by: two sockets of one port, and what lies beside them.
+pub const WAKE_SOURCES: usize = 3;
+
 /// Where to, and from which of our addresses (`None`: the device's choice).
 pub type Route = (SocketAddr, Option<IpAddr>);
 
@@ -63,7 +66,7 @@ pub trait Datagrams {
     }
 
     /// Descriptors that are readable when something has arrived; -1 is none. They stay the same.
-    fn wake_sources(&self) -> [c_int; 2];
+    fn wake_sources(&self) -> [c_int; WAKE_SOURCES];
 
     /// The addresses it serves, best first.
     fn local_addrs(&self) -> &[SocketAddr];

@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::path::Path;
-use weir_net::{Datagrams, Route, RxInfo, TimeNs};
+use weir_net::{Datagrams, Route, RxInfo, TimeNs, WAKE_SOURCES};
 
 /// A device of which everything sent and received may be written to a file; while nothing is, it costs a look whether it is.
 ///
@@ -115,7 +115,7 @@ impl<D: Datagrams> Datagrams for Captured<D> {
         self.device.next_due_ns()
     }
 
-    fn wake_sources(&self) -> [c_int; 2] {
+    fn wake_sources(&self) -> [c_int; WAKE_SOURCES] {
         self.device.wake_sources()
     }
 

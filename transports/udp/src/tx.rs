@@ -97,6 +97,11 @@ impl Tx {
         Tx { batch: Batch::new(), out }
     }
 
+    /// It is told which of our addresses to send from.
+    pub fn is_multi(&self) -> bool {
+        self.out.multi
+    }
+
     /// Something waits for room in a socket.
     pub fn blocked(&self) -> bool {
         self.out.blocked()

@@ -1,0 +1,31 @@
+//! Small packets by AF_XDP, beside the socket of the same port (spec/xdp.md): a send that passes by UDP, IP and queueing, and a reception without a system call.
+//!
+//! * [`Pair`] is the device: another one, and XDP for what is short, while there is XDP.
+//! * [`Broker`] attaches the program and makes sockets, for this process or, in the helper (`weir xdpd`), for others.
+//! * [`helper`] is what the two say to each other.
+//!
+//! Why raw bpf(2) and rings of our own: `aya` reads programs from object files only, which take a compiler (clang or bpf-linker) to build; `libbpf-rs` and `xsk-rs`
+//! bring C libraries; the crates that are Rust alone (`xdpilone`, `xdp`) make their sockets themselves and take none that was handed over, which is all a rank without
+//! rights ever has. The program is 70 instructions (`program.rs`), a ring 100 lines (`ring.rs`).
+
+mod broker;
+mod code;
+mod counters;
+pub mod frame;
+pub mod helper;
+mod netlink;
+mod pair;
+mod program;
+mod ring;
+mod routes;
+mod sys;
+mod words;
+mod xsk;
+
+pub use broker::{Broker, Grant, Mode, NoSocket, interface_of};
+pub use counters::XdpCounters;
+pub use netlink::{Changes, Link, Netlink};
+pub use pair::{Holder, Pair, Port};
+pub use program::Program;
+pub use words::{Answer, Ask, BYTES, MOST, Refused};
+pub use xsk::{Bound, Frame, Layout, Xsk};
