@@ -150,6 +150,19 @@ impl Broker {
         }
     }
 
+    /// Steers no more what was sent to an address that its interface has no longer: it may be another host's now, whose packets pass here.
+    pub fn drop_absent(&mut self) {
+        for granted in self.granted.values_mut() {
+            let Ok(present) = addresses_of(granted.interface) else { continue };
+            let gone = granted.steered.extract_if(.., |a| !present.contains(&a.ip()));
+            for to in gone {
+                if let Some(attached) = self.attached.get(&granted.interface) {
+                    attached.program.steer_no_more(to);
+                }
+            }
+        }
+    }
+
     /// How many hold sockets.
     #[must_use]
     pub fn holders(&self) -> usize {

@@ -35,9 +35,21 @@ pub fn main(tests: &[Test]) -> std::process::ExitCode {
     if let Some(reason) = &missing {
         eprintln!("\nIGNORED, not passed: tests that need root, network namespaces and XDP. {reason}\n");
     }
+    let is_missing = |name: &str| missing.is_some() || (name.contains("vlan") && lacks_vlans());
     let trials =
-        tests.iter().map(|&(name, _)| Trial::test(name, move || run_inside(name)).with_ignored_flag(missing.is_some()));
+        tests.iter().map(|&(name, _)| Trial::test(name, move || run_inside(name)).with_ignored_flag(is_missing(name)));
     libtest_mimic::run(&args, trials.collect()).exit_code()
+}
+
+/// Whether this kernel has no VLANs.
+fn lacks_vlans() -> bool {
+    let make = "ip link add ve0 type dummy && ip link add link ve0 name ve0.5 type vlan id 5";
+    let out = Command::new("unshare").args(["-n", "sh", "-c", make]).output();
+    let lacks = !out.is_ok_and(|out| out.status.success());
+    if lacks {
+        eprintln!("\nIGNORED, not passed: the tests of VLANs. This kernel makes none (8021q)\n");
+    }
+    lacks
 }
 
 fn probe() {
@@ -91,6 +103,11 @@ impl Host {
         let (tell, told) = channel();
         self.work.send(Box::new(move || drop(tell.send(work())))).expect("the host lives");
         told.recv().expect("what was to be done failed")
+    }
+
+    /// The thread that is in the host's namespace.
+    pub fn tid(&self) -> i32 {
+        self.tid
     }
 
     /// `ip` on the host.
@@ -200,7 +217,7 @@ pub fn expect(at: &mut Both, bytes: &[u8]) -> SocketAddr {
 pub fn exchange(a: &mut Both, b: &mut Both, n: u32) {
     let (to_a, to_b) = (a.local_addrs()[0], b.local_addrs()[0]);
     let end = Instant::now() + LIMIT;
-    let mut step = |from: &mut Both, at: &mut Both, to, bytes: &[u8]| loop {
+    let step = |from: &mut Both, at: &mut Both, to, bytes: &[u8]| loop {
         send(from, to, bytes);
         let again = Instant::now() + Duration::from_millis(20);
         while Instant::now() < again {
