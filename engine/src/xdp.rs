@@ -2,11 +2,10 @@
 
 use crate::config::{EngineConfig, XdpUse};
 use crate::core::Device;
-use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use weir_udp::UdpTransport;
 use weir_xdp::helper::NoHelp;
-use weir_xdp::{Ask, Broker, Holder, MOST, Mode, Pair, Port, XdpCounters, helper, interface_of};
+use weir_xdp::{Ask, Broker, Holder, Layout, MOST, Mode, Pair, Port, XdpCounters, helper, interface_of};
 
 /// The socket, with XDP beside it if there is any; else, where it was asked for, why not.
 pub fn beside(udp: UdpTransport, cfg: &EngineConfig) -> (Pair<UdpTransport>, Option<String>) {
@@ -69,7 +68,7 @@ pub struct Place {
     pub interface: String,
     /// The same.
     pub queue: u32,
-    /// `generic` or `native`, and whether frames are copied.
+    /// `generic` or `native`; `zero-copy` where the frames are the network card's.
     pub mode: &'static str,
     /// Whether it is in use still.
     pub in_use: bool,
@@ -79,29 +78,27 @@ pub struct Place {
 pub fn told(device: &Device) -> Option<(XdpCounters, Place)> {
     let pair = device.device().device();
     let (layout, link) = pair.place()?;
-    let mode = match (layout.native, layout.zero_copy) {
-        (_, true) => "zero-copy",
-        (true, false) => "native",
-        (false, false) => "generic",
-    };
+    let mode = mode_of(&layout);
     let place = Place { interface: link.name, queue: layout.queue, mode, in_use: pair.has_xdp() };
     Some((pair.counters()?, place))
 }
 
-/// What `weir doctor` says: whether an endpoint of this process would have XDP with these settings, and why not.
+/// What `weir doctor` says: at which interface and queue an endpoint of this process would have XDP with these settings.
 ///
 /// # Errors
-/// Why not.
+/// Why it would not.
 pub fn would_have(cfg: &EngineConfig) -> Result<String, String> {
-    let wanted = EngineConfig { xdp: XdpUse::On, ..cfg.clone() };
-    let udp = crate::open::socket_alone(&wanted).map_err(|e| e.to_string())?;
+    let udp = crate::open::socket_alone(cfg).map_err(|e| e.to_string())?;
     let mut pair = Pair::alone(udp);
-    add(&mut pair, &wanted)?;
+    add(&mut pair, cfg)?;
     let (layout, link) = pair.place().ok_or("it went away at once")?;
-    Ok(format!("{} queue {}", link.name, layout.queue))
+    Ok(format!("{} queue {}, {}", link.name, layout.queue, mode_of(&layout)))
 }
 
-/// Whether an address is on an interface of this host: what XDP could serve.
-pub fn is_own(ip: IpAddr) -> bool {
-    matches!(interface_of(ip), Ok(Some(_)))
+fn mode_of(layout: &Layout) -> &'static str {
+    match (layout.native, layout.zero_copy) {
+        (_, true) => "zero-copy",
+        (true, false) => "native",
+        (false, false) => "generic",
+    }
 }

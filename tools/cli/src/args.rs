@@ -183,6 +183,8 @@ Exit code 1 if nobody answers, or something else failed.")]
 
 weir-bsp(7) tells how such programs are written, compiled and run.")]
     Bsp(weir_bsp_tool::args::BspArgs),
+    /// Give AF_XDP sockets on network interfaces to ranks without rights, so that their short packets take half the time
+    Xdpd(weir_xdpd::XdpdArgs),
     /// Print shell completions
     #[command(after_help = "Examples:
   weir completions bash > ~/.local/share/bash-completion/completions/weir

@@ -1,7 +1,6 @@
 //! The helper and ranks without rights, in network namespaces. Needs root and AF_XDP; where one is missing the tests are reported as ignored.
 
 #[path = "../../../transports/xdp/tests/common/mod.rs"]
-#[allow(dead_code, reason = "the tests of transports/xdp use the rest")]
 mod common;
 
 use clap::Parser;
@@ -199,7 +198,7 @@ fn a_dead_rank_leaves_its_place_to_the_next() {
     let helper = Helper::start(&ha, "");
     let mut b = hb.open(Mode::Generic);
     for n in 0..5 {
-        let mut a = open(&ha, NOBODY, &helper.socket).expect("a socket");
+        let mut a = open_when_free(&ha, &helper.socket);
         until_by_xdp(&mut a, &mut b);
         if n < 4 {
             // With frames in flight.
@@ -207,15 +206,17 @@ fn a_dead_rank_leaves_its_place_to_the_next() {
             (0..100).for_each(|_| common::send(&mut b, to, b"in flight"));
         }
         assert_eq!(refused(open(&ha, NOBODY, &helper.socket)), Refused::Queues);
-        drop(a);
-        wait_until("its queue is free", || {
-            let again = open(&ha, NOBODY, &helper.socket);
-            again.is_ok()
-        });
-        // (That one is gone too; the helper hears of it after it has asked anew.)
-        wait_until("and once more", || open(&ha, NOBODY, &helper.socket).is_ok());
-        std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// A rank's device, once the helper has heard that the one before it is gone.
+fn open_when_free(host: &Host, socket: &Path) -> Both {
+    let mut got = None;
+    wait_until("the queue is free", || {
+        got = open(host, NOBODY, socket).ok();
+        got.is_some()
+    });
+    got.expect("it is")
 }
 
 fn the_program_is_detached_when_idle() {

@@ -11,9 +11,14 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
 /// Addresses of one rank's port that are steered at the most.
 const ADDRESSES_MAX: usize = 16;
+
+/// How long a queue that nobody of ours holds is waited for: the kernel sets it free in a work item of its own.
+const RELEASE_TRIES: u32 = 20;
+const RELEASE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -78,15 +83,18 @@ pub struct Grant(u64);
 
 impl Broker {
     /// Attaches nothing yet.
+    ///
+    /// In generic mode the program asks for frames in one piece: for one that takes them in several the kernel copies each packet into pages of its own, which costs
+    /// every short one 0.4 us, and TCP more than the joining of its long ones does (docs/lab/2026-11-25-xdp.md). In native mode it takes several: drivers attach no other where packets are long.
     #[must_use]
     pub fn new(mode: Mode) -> Broker {
-        Broker { mode, frags: true, ..Broker::default() }
+        Broker { mode, frags: mode == Mode::Native, ..Broker::default() }
     }
 
-    /// With a program that takes frames in one piece only, as before Linux 5.18: for measurements.
+    /// The other choice of pieces, for measurements.
     #[must_use]
-    pub fn without_frags(mut self) -> Broker {
-        self.frags = false;
+    pub fn with_frags(mut self, frags: bool) -> Broker {
+        self.frags = frags;
         self
     }
 
@@ -115,21 +123,34 @@ impl Broker {
         Ok((Grant(self.next), bound))
     }
 
-    /// The first queue that is free.
+    /// The first queue that is free. The kernel lets go of a dead rank's queue a moment after its socket: that is waited for.
     fn bind(&self, ask: Ask) -> Result<Bound, NoSocket> {
+        for _ in 0..RELEASE_TRIES {
+            let (bound, busy) = self.bind_now(ask)?;
+            match bound {
+                Some(bound) => return Ok(bound),
+                None if busy => std::thread::sleep(RELEASE_PAUSE),
+                None => break,
+            }
+        }
+        Err(Refused::Queues.into())
+    }
+
+    /// The same, without waiting; and whether a queue is taken that none of ours holds.
+    fn bind_now(&self, ask: Ask) -> Result<(Option<Bound>, bool), NoSocket> {
         let native = self.mode == Mode::Native;
         let held = |queue| self.granted.values().any(|g| g.interface == ask.interface && g.queue == queue);
+        let mut busy = false;
         for queue in (0..QUEUES_MAX).filter(|q| !held(*q)) {
             match Bound::new(ask.interface, queue, native, ask.most) {
-                Ok(bound) => return Ok(bound),
-                // A socket that is not ours.
-                Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {}
+                Ok(bound) => return Ok((Some(bound), busy)),
+                Err(e) if e.raw_os_error() == Some(libc::EBUSY) => busy = true,
                 // No such queue, if there was one before.
                 Err(e) if e.raw_os_error() == Some(libc::EINVAL) && queue > 0 => break,
                 Err(e) => return Err(no(Refused::System)(e)),
             }
         }
-        Err(Refused::Queues.into())
+        Ok((None, busy))
     }
 
     fn attach(&mut self, interface: u32) -> Result<(), NoSocket> {

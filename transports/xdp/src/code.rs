@@ -102,7 +102,7 @@ impl Code {
     }
 
     /// The low 16 bits of a register, which hold a number as it lies on the wire, as a number.
-    pub fn from_wire_16(&mut self, to: Reg) -> &mut Code {
+    pub fn swap_from_wire_16(&mut self, to: Reg) -> &mut Code {
         const END_TO_BIG: u8 = 0xd8;
         self.put(CLASS_ALU | END_TO_BIG, to, R0, 0, 16)
     }

@@ -26,9 +26,11 @@ const REST_NS: TimeNs = 100_000_000;
 const BATCH: u32 = 64;
 /// Datagrams that wait for the end of their batch, to go by XDP if no long one comes. More of them are a message's parts, which the socket sends together.
 const WAITING_MAX: usize = 4;
-/// While only the ring is busy the socket is looked at once in so many looks at it, empty ones and others: such a look is a system call.
-const SOCKET_EVERY: u32 = 8;
+/// While the ring is in use, which it is until so long after its last frame, the socket is looked at once in so many looks: such a look is a system call, and a frame that comes meanwhile waits for it.
+const RING_LIVE_NS: TimeNs = 200_000;
 const SOCKET_EVERY_BUSY: u32 = 32;
+/// Else once in so many.
+const SOCKET_EVERY: u32 = 2;
 /// Who has not looked for so long may have been woken by either.
 const AWAY_NS: TimeNs = 20_000;
 
@@ -62,6 +64,7 @@ struct Fast {
     looks: u32,
     looked_ns: TimeNs,
     socket_heard_ns: TimeNs,
+    ring_heard_ns: TimeNs,
     /// Nothing is sent by XDP before.
     rest_until_ns: TimeNs,
     check_ns: TimeNs,
@@ -116,6 +119,7 @@ impl<D: Datagrams<Error = io::Error>> Pair<D> {
             looks: 0,
             looked_ns: 0,
             socket_heard_ns: 0,
+            ring_heard_ns: 0,
             rest_until_ns: 0,
             check_ns: 0,
             counters: XdpCounters::default(),
@@ -220,7 +224,11 @@ impl Fast {
         self.looks = self.looks.wrapping_add(1);
         let away = now_ns.saturating_sub(self.looked_ns) > AWAY_NS;
         self.looked_ns = now_ns;
-        let every = if waiting == 0 { SOCKET_EVERY } else { SOCKET_EVERY_BUSY };
+        if waiting > 0 {
+            self.ring_heard_ns = now_ns;
+        }
+        let is_ring_live = now_ns.saturating_sub(self.ring_heard_ns) < RING_LIVE_NS;
+        let every = if is_ring_live { SOCKET_EVERY_BUSY } else { SOCKET_EVERY };
         away || self.looks.is_multiple_of(every) || self.is_socket_live(now_ns)
     }
 

@@ -82,7 +82,7 @@ fn instructions(steering: i32, sockets: i32) -> Option<Vec<u64>> {
 
     // The port stands in the low half of the register as it lies on the wire, and so on the stack.
     c.label("look").store_number(U32, STACK, KEY + 16, 0).store(U16, STACK, KEY + 16, R3);
-    c.from_wire_16(R4).register(Alu::Move, R7, R4);
+    c.swap_from_wire_16(R4).register(Alu::Move, R7, R4);
     c.map(R1, steering).register(Alu::Move, R2, STACK).number(Alu::Add, R2, i32::from(KEY)).call(LOOKUP);
     c.jump_if(If::Equal, R0, 0, "pass");
     // Not too long, and of the queue of the socket.

@@ -47,8 +47,8 @@ impl<T: Plain> Shared<T> {
         let entries_bytes = len as usize * size_of::<T>();
         let begin = usize::try_from(at.desc).map_err(|_| wrong())?;
         let bytes = begin.checked_add(entries_bytes).ok_or_else(wrong)?;
-        let within = |offset: u64| offset % 4 == 0 && offset.saturating_add(4) <= bytes as u64;
-        if ![at.producer, at.consumer, at.flags].into_iter().all(within) || begin % align_of::<T>() != 0 {
+        let within = |offset: u64| offset.is_multiple_of(4) && offset.saturating_add(4) <= bytes as u64;
+        if ![at.producer, at.consumer, at.flags].into_iter().all(within) || !begin.is_multiple_of(align_of::<T>()) {
             return Err(wrong());
         }
         let memory = Mapping::new(fd, page, bytes)?;

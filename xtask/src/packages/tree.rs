@@ -41,12 +41,14 @@ pub const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/weir.fish"),
 ];
 /// Files that are as they are in the project.
-const AS_THEY_ARE: [(&str, &str); 10] = [
+const AS_THEY_ARE: [(&str, &str); 12] = [
     ("include/bsp.h", BSP_HEADER),
     ("include/bsp.f90", "share/weir/bsp.f90"),
     ("tools/wireshark/weir.lua", DISSECTOR),
     ("packaging/modulefiles/weir.lua", "share/weir/modulefiles/weir.lua"),
     ("packaging/modulefiles/weir.tcl", "share/weir/modulefiles/weir"),
+    ("packaging/systemd/weir-xdpd.socket", "share/weir/systemd/weir-xdpd.socket"),
+    ("packaging/systemd/weir-xdpd.service", "share/weir/systemd/weir-xdpd.service"),
     ("README.md", "share/doc/weir/README.md"),
     ("CHANGELOG.md", "share/doc/weir/CHANGELOG.md"),
     ("SECURITY.md", "share/doc/weir/SECURITY.md"),

@@ -1,5 +1,8 @@
 //! Hosts in network namespaces of their own, joined by virtual Ethernet, inside a namespace that the test program was started in.
 
+// Each test program uses its part.
+#![allow(dead_code)]
+
 use libtest_mimic::{Failed, Trial};
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Output};
@@ -246,4 +249,10 @@ pub fn until_by_xdp(a: &mut Both, b: &mut Both) {
         exchange(a, b, 0);
         assert!(Instant::now() < end, "XDP carries nothing: {:?} {:?}", a.counters(), b.counters());
     }
+}
+
+/// Keeps the calling thread on one core, where there is such a core.
+pub fn pin(core: usize) {
+    let mut set = nix::sched::CpuSet::new();
+    let _ = set.set(core).and_then(|()| nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set));
 }
