@@ -302,7 +302,8 @@ impl Core {
 
     /// Somebody is about to sleep on the descriptors. False: there is something to do first.
     pub fn prepare_sleep(&mut self) -> bool {
-        self.asleep = self.shm.as_mut().is_none_or(SharedMemory::prepare_sleep);
+        // (What one of the two has prepared the next pass undoes.)
+        self.asleep = self.device.prepare_sleep() && self.shm.as_mut().is_none_or(SharedMemory::prepare_sleep);
         self.asleep
     }
 

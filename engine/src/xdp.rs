@@ -52,7 +52,7 @@ fn add_on(pair: &mut Pair<UdpTransport>, cfg: &EngineConfig, interface: u32) -> 
         Err(nobody @ NoHelp::Nobody { .. }) if cfg.xdp == XdpUse::On => {
             // SAFETY: the first socket of a device that lives through this.
             let udp = unsafe { BorrowedFd::borrow_raw(socket) }.try_clone_to_owned().map_err(|e| e.to_string())?;
-            let mut broker = Broker::new(Mode::Generic);
+            let mut broker = Broker::new(Mode::Ring);
             let (_, bound) = broker.grant(&udp, ask).map_err(|own| format!("{nobody}; without it: {own}"))?;
             (bound, Holder::Own(Box::new(broker)))
         }
@@ -68,7 +68,7 @@ pub struct Place {
     pub interface: String,
     /// The same.
     pub queue: u32,
-    /// `generic` or `native`; `zero-copy` where the frames are the network card's.
+    /// `ring`: received from a ring buffer, sent by UDP. Else AF_XDP: `generic`, `native`, or `zero-copy` where the frames are the network card's.
     pub mode: &'static str,
     /// Whether it is in use still.
     pub in_use: bool,
@@ -96,9 +96,10 @@ pub fn would_have(cfg: &EngineConfig) -> Result<String, String> {
 }
 
 fn mode_of(layout: &Layout) -> &'static str {
-    match (layout.native, layout.zero_copy) {
-        (_, true) => "zero-copy",
-        (true, false) => "native",
-        (false, false) => "generic",
+    match (layout.ring, layout.native, layout.zero_copy) {
+        (true, ..) => "ring",
+        (_, _, true) => "zero-copy",
+        (_, true, false) => "native",
+        (_, false, false) => "generic",
     }
 }

@@ -68,6 +68,15 @@ pub trait Datagrams {
     /// Descriptors that are readable when something has arrived; -1 is none. They stay the same.
     fn wake_sources(&self) -> [c_int; WAKE_SOURCES];
 
+    /// Somebody is about to sleep on the [`Datagrams::wake_sources`]. False: something is there to be received first.
+    fn prepare_sleep(&mut self) -> bool {
+        true
+    }
+
+    /// A datagram from this peer, to this address of ours, came another way: for a device that treats who writes most better than others.
+    #[inline]
+    fn heard(&mut self, _remote: SocketAddr, _local: Option<IpAddr>) {}
+
     /// The addresses it serves, best first.
     fn local_addrs(&self) -> &[SocketAddr];
 

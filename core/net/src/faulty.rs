@@ -238,6 +238,10 @@ impl<D: Datagrams> Datagrams for Faulty<D> {
         self.device.wake_sources()
     }
 
+    fn prepare_sleep(&mut self) -> bool {
+        self.device.prepare_sleep()
+    }
+
     fn local_addrs(&self) -> &[SocketAddr] {
         self.device.local_addrs()
     }

@@ -30,26 +30,29 @@ pub struct XdpdArgs {
     /// Where to listen; systemd's socket goes before it
     #[arg(long, default_value = weir_xdp::helper::SOCKET, value_name = "PATH")]
     pub socket: PathBuf,
-    /// Where the program runs: in the network stack, which every driver can, or in the driver
-    #[arg(long, default_value = "generic", value_name = "MODE")]
+    /// How packets reach ranks
+    #[arg(long, default_value = "ring", value_name = "MODE")]
     pub mode: Mode,
     /// Detach from an interface that no rank has used for so many seconds; 0: never
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     pub idle: u64,
 }
 
-/// Where the program runs.
+/// How packets reach ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// In the network stack.
+    /// By ring buffers that a program at tc's entry fills, for any number of ranks; they send by UDP, and others' traffic loses nothing (Linux 6.6)
+    Ring,
+    /// By AF_XDP sockets both ways, a rank for each queue, the program in the network stack
     Generic,
-    /// In the driver.
+    /// The same with the program in the driver
     Native,
 }
 
 impl From<Mode> for weir_xdp::Mode {
     fn from(mode: Mode) -> weir_xdp::Mode {
         match mode {
+            Mode::Ring => weir_xdp::Mode::Ring,
             Mode::Generic => weir_xdp::Mode::Generic,
             Mode::Native => weir_xdp::Mode::Native,
         }

@@ -38,6 +38,7 @@ fn main() -> std::process::ExitCode {
         ("a_dead_rank_leaves_its_place_to_the_next", a_dead_rank_leaves_its_place_to_the_next),
         ("the_program_is_detached_when_idle_and_attached_when_asked", the_program_is_detached_when_idle),
         ("strangers_and_nonsense_harm_nobody", strangers_and_nonsense_harm_nobody),
+        ("ranks_without_rights_get_rings_and_a_killed_helper_costs_nothing_but_speed", ranks_without_rights_get_rings),
     ])
 }
 
@@ -56,6 +57,7 @@ impl Helper {
         std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("ours");
         let socket = folder.path().join("s");
         let line = format!("--interface {} --allow {NOBODY} --socket {} {more}", host.name, socket.display());
+        let line = if more.contains("--mode") { line } else { format!("{line} --mode generic") };
         let process = host.run(move || {
             let exe = std::env::current_exe().expect("this program");
             Command::new(exe).env(HELPER, line).stdin(Stdio::null()).spawn().expect("the helper")
@@ -264,4 +266,37 @@ fn strangers_and_nonsense_harm_nobody() {
     }
     drop(silent);
     until_by_xdp(&mut a, &mut b);
+}
+
+fn ranks_without_rights_get_rings() {
+    let [ha, hb] = hosts();
+    let mut helper = Helper::start(&ha, "--mode ring");
+    assert_eq!(refused(open(&ha, 1234, &helper.socket)), Refused::User);
+    let mut all: Vec<Both> = (0..10).map(|_| open(&ha, NOBODY, &helper.socket).expect("a ring")).collect();
+    let mut b = hb.plain();
+    let by_ring = |a: &mut Both, b: &mut Both| {
+        let (before, end) = (by_xdp(a).1, Instant::now() + LIMIT);
+        while by_xdp(a).1 == before {
+            exchange(a, b, 1);
+            assert!(Instant::now() < end, "{:?}", a.counters());
+        }
+    };
+    all.iter_mut().for_each(|a| by_ring(a, &mut b));
+    // One dies, and another takes its place.
+    all.remove(4);
+    let mut next = open(&ha, NOBODY, &helper.socket).expect("a ring");
+    by_ring(&mut next, &mut b);
+    let sources = all[0].wake_sources();
+    helper.kill();
+    let end = Instant::now() + LIMIT;
+    for a in &mut all {
+        while a.has_xdp() {
+            exchange(a, &mut b, 7);
+            assert!(Instant::now() < end, "the rank does not notice");
+        }
+        (0..50).for_each(|n| exchange(a, &mut b, n));
+    }
+    assert_eq!(all[0].wake_sources(), sources);
+    let again = Helper::start(&ha, "--mode ring");
+    by_ring(&mut open(&ha, NOBODY, &again.socket).expect("a ring"), &mut b);
 }

@@ -119,6 +119,10 @@ impl<D: Datagrams> Datagrams for Captured<D> {
         self.device.wake_sources()
     }
 
+    fn prepare_sleep(&mut self) -> bool {
+        self.device.prepare_sleep()
+    }
+
     fn local_addrs(&self) -> &[SocketAddr] {
         self.device.local_addrs()
     }

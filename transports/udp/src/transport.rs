@@ -274,6 +274,18 @@ impl Datagrams for UdpTransport {
         [first, second, -1]
     }
 
+    #[inline]
+    fn heard(&mut self, remote: SocketAddr, local: Option<IpAddr>) {
+        if self.tx.is_connected_to((remote, local)) {
+            self.rx.candidate.interrupted();
+            return;
+        }
+        self.rx.candidate.heard(remote, local);
+        if self.rx.candidate.is_chosen() {
+            self.connect();
+        }
+    }
+
     fn local_addrs(&self) -> &[SocketAddr] {
         UdpTransport::local_addrs(self)
     }

@@ -117,6 +117,13 @@ impl Tx {
         self.out.connected = Some((fd, pair));
     }
 
+    /// Whether what goes this way goes by the connected socket.
+    #[inline]
+    pub fn is_connected_to(&self, (remote, local): Route) -> bool {
+        let route = (remote, local.filter(|_| self.out.multi));
+        self.out.connected.is_some() && self.out.way(route).to.is_none()
+    }
+
     /// Datagrams a super-packet may hold now.
     pub fn segments(&self) -> usize {
         self.out.segments

@@ -12,8 +12,9 @@ use weir_xdp::{Broker, Mode};
 /// A name, and what is attached at either end.
 type Kind = (&'static str, fn(&Host) -> Both);
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 6] = [
     ("nothing attached", |h| h.plain()),
+    ("ring", |h| h.open_at(h.ip, Broker::new(Mode::Ring))),
     ("generic", |h| h.open_at(h.ip, Broker::new(Mode::Generic))),
     ("generic, in pieces", |h| h.open_at(h.ip, Broker::new(Mode::Generic).with_frags(true))),
     ("native", |h| h.open_at(h.ip, Broker::new(Mode::Native))),

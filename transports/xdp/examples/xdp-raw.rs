@@ -14,8 +14,9 @@ struct Kind {
     open: fn(&Host) -> Both,
 }
 
-const KINDS: [Kind; 4] = [
+const KINDS: [Kind; 5] = [
     Kind { name: "udp", open: |h| h.plain() },
+    Kind { name: "ring", open: |h| h.open_at(h.ip, Broker::new(Mode::Ring)) },
     Kind { name: "generic", open: |h| h.open_at(h.ip, Broker::new(Mode::Generic)) },
     Kind { name: "generic, in pieces", open: |h| h.open_at(h.ip, Broker::new(Mode::Generic).with_frags(true)) },
     Kind { name: "native", open: |h| h.open_at(h.ip, Broker::new(Mode::Native)) },
@@ -39,7 +40,8 @@ fn main() {
         for (kind, results) in KINDS.iter().zip(&mut all) {
             let [ha, hb] = hosts();
             let (mut a, mut b) = ((kind.open)(&ha), (kind.open)(&hb));
-            if a.has_xdp() {
+            let is_ring = kind.name == "ring";
+            if a.has_xdp() && !is_ring {
                 until_by_xdp(&mut a, &mut b);
             }
             results.push(ping_pong(a, b, bytes, Duration::from_secs_f64(seconds)));

@@ -1,11 +1,11 @@
 //! Who attaches the program and makes sockets, for itself or for others: the rights of spec/xdp.md 6 are needed here alone.
 
 use crate::netlink::Netlink;
-use crate::program::{Program, QUEUES_MAX};
+use crate::program::{Program, QUEUES_MAX, Ring};
 use crate::routes::addresses_of;
 use crate::sys;
 use crate::words::{Ask, Refused};
-use crate::xsk::Bound;
+use crate::xsk::{Bound, Layout};
 use nix::sys::socket::{SockaddrLike, SockaddrStorage, getsockname};
 use std::collections::HashMap;
 use std::io;
@@ -20,13 +20,15 @@ const ADDRESSES_MAX: usize = 16;
 const RELEASE_TRIES: u32 = 20;
 const RELEASE_PAUSE: Duration = Duration::from_millis(1);
 
-/// Where the program runs.
+/// What takes short packets, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// In the network stack: works with every driver.
+    /// A program at the network stack's entry (tc) copies them into ring buffers, one for each rank; they are sent by UDP. Needs Linux 6.6.
     #[default]
+    Ring,
+    /// AF_XDP sockets, with the program in the network stack: works with every driver.
     Generic,
-    /// In the driver.
+    /// The same, with the program in the driver.
     Native,
 }
 
@@ -108,10 +110,12 @@ impl Broker {
             return Err(Refused::Taken.into());
         }
         self.attach(ask.interface)?;
-        let bound = self.bind(ask)?;
+        let bound = if self.mode == Mode::Ring { self.ring(ask)? } else { self.bind(ask)? };
         let queue = bound.layout.queue;
         let Some(attached) = self.attached.get(&ask.interface) else { return Err(Refused::System.into()) };
-        attached.program.set_socket(queue, &bound.socket).map_err(no(Refused::System))?;
+        if self.mode != Mode::Ring {
+            attached.program.set_socket(queue, &bound.socket).map_err(no(Refused::System))?;
+        }
         for to in &steered {
             if let Err(e) = attached.program.steer(*to, queue, ask.most) {
                 steered.iter().for_each(|to| attached.program.steer_no_more(*to));
@@ -121,6 +125,27 @@ impl Broker {
         self.next += 1;
         self.granted.insert(self.next, Granted { interface: ask.interface, queue, steered });
         Ok((Grant(self.next), bound))
+    }
+
+    /// A ring buffer at the first place that is free.
+    fn ring(&self, ask: Ask) -> Result<Bound, NoSocket> {
+        let held = |place| self.granted.values().any(|g| g.interface == ask.interface && g.queue == place);
+        let place = (0..QUEUES_MAX).find(|place| !held(*place)).ok_or(Refused::Full)?;
+        let ring = Ring::new().map_err(no(Refused::System))?;
+        let Some(attached) = self.attached.get(&ask.interface) else { return Err(Refused::System.into()) };
+        attached.program.set_ring(place, &ring).map_err(no(Refused::System))?;
+        let layout = Layout {
+            interface: ask.interface,
+            queue: place,
+            rx_frames: 0,
+            tx_frames: 0,
+            frame_bytes: 0,
+            native: false,
+            zero_copy: false,
+            ring: true,
+            most: ask.most,
+        };
+        Ok(Bound { socket: ring.ring, memory: ring.bell, layout })
     }
 
     /// The first queue that is free. The kernel lets go of a dead rank's queue a moment after its socket: that is waited for.
@@ -155,7 +180,8 @@ impl Broker {
 
     fn attach(&mut self, interface: u32) -> Result<(), NoSocket> {
         if !self.attached.contains_key(&interface) {
-            let program = Program::load(self.frags).map_err(no(Refused::Attach))?;
+            let loaded = if self.mode == Mode::Ring { Program::load_for_rings() } else { Program::load(self.frags) };
+            let program = loaded.map_err(no(Refused::Attach))?;
             let link = program.attach(interface, self.mode == Mode::Native).map_err(no(Refused::Attach))?;
             self.attached.insert(interface, Attached { program, link });
         }
@@ -168,6 +194,7 @@ impl Broker {
             && let Some(attached) = self.attached.get(&gone.interface)
         {
             gone.steered.iter().for_each(|to| attached.program.steer_no_more(*to));
+            attached.program.remove_ring(gone.queue);
         }
     }
 

@@ -19,6 +19,7 @@ pub const R4: Reg = Reg(4);
 pub const R6: Reg = Reg(6);
 pub const R7: Reg = Reg(7);
 pub const R8: Reg = Reg(8);
+pub const R9: Reg = Reg(9);
 /// The end of the stack.
 pub const STACK: Reg = Reg(10);
 
@@ -99,6 +100,13 @@ impl Code {
     /// `to` = `to` op `from`.
     pub fn register(&mut self, op: Alu, to: Reg, from: Reg) -> &mut Code {
         self.put(CLASS_ALU64 | BY_REG | op as u8, to, from, 0, 0)
+    }
+
+    /// Exchanges `with` and the 32 bits at `at`: a full barrier too.
+    pub fn exchange_32(&mut self, at: Reg, with: Reg) -> &mut Code {
+        const ATOMIC_U32: u8 = 0xc0;
+        const EXCHANGE: i32 = 0xe1;
+        self.put(CLASS_STX | ATOMIC_U32, at, with, 0, EXCHANGE)
     }
 
     /// The low 16 bits of a register, which hold a number as it lies on the wire, as a number.

@@ -9,6 +9,7 @@
 //! rights ever has. The program is 70 instructions (`program.rs`), a ring 100 lines (`ring.rs`).
 
 mod broker;
+mod buffer;
 mod code;
 mod counters;
 pub mod frame;
@@ -23,9 +24,10 @@ mod words;
 mod xsk;
 
 pub use broker::{Broker, Grant, Mode, NoSocket, interface_of};
+pub use buffer::Buffer;
 pub use counters::XdpCounters;
 pub use netlink::{Changes, Link, Netlink};
 pub use pair::{Holder, Pair, Port};
-pub use program::Program;
+pub use program::{Program, Ring};
 pub use words::{Answer, Ask, BYTES, MOST, Refused};
 pub use xsk::{Bound, Frame, Layout, Xsk};

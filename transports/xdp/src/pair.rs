@@ -3,10 +3,12 @@
 //! Without XDP each call costs one look whether there is any.
 
 use crate::broker::Broker;
+use crate::buffer::Buffer;
 use crate::counters::XdpCounters;
 use crate::frame;
 use crate::helper;
-use crate::netlink::Link;
+use crate::netlink::{Link, Netlink};
+use crate::program::Ring;
 use crate::ring::Broken;
 use crate::routes::{Kernel, Routes};
 use crate::xsk::{Bound, Frame, Layout, Xsk};
@@ -50,10 +52,53 @@ enum Batch {
     Socket,
 }
 
+/// What short packets are received from.
+enum Source {
+    Xsk(Xsk),
+    Buffer(Buffer),
+}
+
+/// What a look at it found: how far to read.
+#[derive(Clone, Copy)]
+struct Look {
+    any: bool,
+    to: u64,
+}
+
+impl Source {
+    #[inline]
+    fn look(&mut self) -> Result<Look, Broken> {
+        match self {
+            Source::Xsk(xsk) => xsk.waiting().map(|n| Look { any: n > 0, to: u64::from(n.min(BATCH)) }),
+            Source::Buffer(buffer) => {
+                buffer.awake();
+                Ok(Look { any: buffer.has_any(), to: buffer.end() })
+            }
+        }
+    }
+
+    fn fd(&self) -> c_int {
+        match self {
+            Source::Xsk(xsk) => xsk.fd(),
+            Source::Buffer(buffer) => buffer.fd(),
+        }
+    }
+
+    fn end(self) -> io::Result<OwnedFd> {
+        match self {
+            Source::Xsk(xsk) => xsk.end(),
+            Source::Buffer(buffer) => buffer.end_use(),
+        }
+    }
+}
+
 /// XDP in use.
 struct Fast {
-    xsk: Xsk,
-    routes: Routes<Kernel>,
+    source: Source,
+    /// Only where something is sent by an AF_XDP socket.
+    routes: Option<Routes<Kernel>>,
+    layout: Layout,
+    link: Link,
     holder: Holder,
     port: u16,
     /// Whether the owner is told which of our addresses a datagram came to.
@@ -107,9 +152,19 @@ impl<D: Datagrams<Error = io::Error>> Pair<D> {
     pub fn add(&mut self, bound: Bound, holder: Holder, of: Port) -> io::Result<()> {
         let interface = bound.layout.interface;
         let most = usize::from(bound.layout.most);
+        let layout = bound.layout;
+        let (source, routes) = if layout.ring {
+            let Bound { socket: ring, memory: bell, .. } = bound;
+            (Source::Buffer(Buffer::open(Ring { ring, bell })?), None)
+        } else {
+            let routes = Routes::new(Kernel::new(interface, of.port)?);
+            (Source::Xsk(Xsk::open(bound)?), Some(routes))
+        };
         let fast = Fast {
-            routes: Routes::new(Kernel::new(interface, of.port)?),
-            xsk: Xsk::open(bound)?,
+            source,
+            routes,
+            layout,
+            link: Netlink::open()?.link(interface)?,
             holder,
             port: of.port,
             tells_local: of.tells_local,
@@ -155,7 +210,7 @@ impl<D: Datagrams<Error = io::Error>> Pair<D> {
         match &self.state {
             State::Off => None,
             State::Ended(_, _, place) => Some((**place).clone()),
-            State::On(fast) => Some((*fast.xsk.layout(), fast.routes.asks().link().clone())),
+            State::On(fast) => Some((fast.layout, fast.link.clone())),
         }
     }
 
@@ -178,9 +233,9 @@ impl<D: Datagrams<Error = io::Error>> Pair<D> {
         fast.give_to(&mut self.device, now_ns);
         fast.counters.ended = 1;
         let counters = fast.told();
-        let place = Box::new((*fast.xsk.layout(), fast.routes.asks().link().clone()));
+        let place = Box::new((fast.layout, fast.link.clone()));
         // Out of descriptors: the number is closed, and who waits for it is not woken by it. (The watchdog looks all the same.)
-        if let Ok(number) = fast.xsk.end() {
+        if let Ok(number) = fast.source.end() {
             self.state = State::Ended(number, counters, place);
         }
     }
@@ -188,16 +243,23 @@ impl<D: Datagrams<Error = io::Error>> Pair<D> {
 
 impl Fast {
     fn told(&self) -> XdpCounters {
-        XdpCounters { route_lookups: self.routes.lookups, route_changes: self.routes.changes, ..self.counters }
+        let (route_lookups, route_changes) = self.routes.as_ref().map_or((0, 0), |r| (r.lookups, r.changes));
+        XdpCounters { route_lookups, route_changes, ..self.counters }
     }
 
-    /// Reads at most `count` frames.
+    /// Whether anything is sent this way.
     #[inline]
-    fn receive(&mut self, count: u32, mut deliver: impl FnMut(&RxInfo, &mut [u8])) -> usize {
-        let (port, tells_local, interface) = (self.port, self.tells_local, self.xsk.layout().interface);
+    fn sends(&self) -> bool {
+        self.routes.is_some()
+    }
+
+    /// Reads what a look found.
+    #[inline]
+    fn receive(&mut self, look: Look, mut deliver: impl FnMut(&RxInfo, &mut [u8])) -> Result<usize, Broken> {
+        let (port, tells_local, interface) = (self.port, self.tells_local, self.layout.interface);
         let counters = &mut self.counters;
         let mut n = 0;
-        self.xsk.receive(count, |bytes| {
+        let take = |bytes: &mut [u8]| {
             let Some(got) = frame::read(bytes).filter(|got| got.own.port() == port) else {
                 counters.rx_malformed += 1;
                 return;
@@ -212,19 +274,26 @@ impl Fast {
             let local = tells_local.then(|| got.own.ip());
             deliver(&RxInfo { remote, local, ecn: got.ecn, fresh: n == 0 }, &mut bytes[got.payload]);
             n += 1;
-        });
+        };
+        let read = match &mut self.source {
+            Source::Xsk(xsk) => {
+                xsk.receive(look.to as u32, take);
+                Ok(())
+            }
+            Source::Buffer(buffer) => buffer.receive(look.to, BATCH, take),
+        };
         counters.rx_datagrams += n as u64;
         counters.rx_batches += 1;
-        n
+        read.map(|()| n)
     }
 
-    /// Whether the socket is to be looked at this time, of `waiting` frames in the ring.
+    /// Whether the socket is to be looked at this time, when something or nothing waits in the ring.
     #[inline]
-    fn is_sockets_turn(&mut self, now_ns: TimeNs, waiting: u32) -> bool {
+    fn is_sockets_turn(&mut self, now_ns: TimeNs, waiting: bool) -> bool {
         self.looks = self.looks.wrapping_add(1);
         let away = now_ns.saturating_sub(self.looked_ns) > AWAY_NS;
         self.looked_ns = now_ns;
-        if waiting > 0 {
+        if waiting {
             self.ring_heard_ns = now_ns;
         }
         let is_ring_live = now_ns.saturating_sub(self.ring_heard_ns) < RING_LIVE_NS;
@@ -250,19 +319,20 @@ impl Fast {
         if len > self.most || now_ns < self.rest_until_ns {
             return Ok(None);
         }
-        let Some(template) = self.routes.find(now_ns, route, len) else {
+        let (Source::Xsk(xsk), Some(routes)) = (&mut self.source, &mut self.routes) else { return Ok(None) };
+        let Some(template) = routes.find(now_ns, route, len) else {
             self.counters.tx_by_socket += 1;
             return Ok(None);
         };
-        let Some(frame) = self.xsk.take_free()? else {
+        let Some(frame) = xsk.take_free()? else {
             self.counters.tx_no_frame += 1;
             return Ok(None);
         };
         let head = template.head_bytes();
-        match template.write(self.xsk.bytes(frame), first, rest) {
+        match template.write(xsk.bytes(frame), first, rest) {
             Some(end) => Ok(Some((frame, head, end))),
             None => {
-                self.xsk.put_back(frame);
+                xsk.put_back(frame);
                 Ok(None)
             }
         }
@@ -271,8 +341,9 @@ impl Fast {
     /// Has the kernel send what is in the ring.
     #[inline]
     fn kick(&mut self, now_ns: TimeNs) -> Result<(), Broken> {
+        let Source::Xsk(xsk) = &mut self.source else { return Ok(()) };
         self.counters.tx_calls += 1;
-        match self.xsk.kick() {
+        match xsk.kick() {
             Ok(()) => Ok(()),
             // The interface is down; it may come up again.
             Err(libc::ENETDOWN) => {
@@ -287,10 +358,11 @@ impl Fast {
     /// What waits for the end of its batch goes by the other device, in order.
     #[cold]
     fn give_to<D: Datagrams>(&mut self, device: &mut D, now_ns: TimeNs) {
-        for (route, frame, head, end) in std::mem::take(&mut self.waiting) {
-            self.routes.went_by_socket(now_ns, route);
-            device.push::<&[u8]>(now_ns, route, &self.xsk.bytes(frame)[head..end], &[]);
-            self.xsk.put_back(frame);
+        let (Source::Xsk(xsk), Some(routes)) = (&mut self.source, &mut self.routes) else { return };
+        for (route, frame, head, end) in self.waiting.drain(..) {
+            routes.went_by_socket(now_ns, route);
+            device.push::<&[u8]>(now_ns, route, &xsk.bytes(frame)[head..end], &[]);
+            xsk.put_back(frame);
         }
     }
 
@@ -301,8 +373,8 @@ impl Fast {
             return Ok(());
         }
         self.counters.tx_datagrams += self.waiting.len() as u64;
-        for (_, frame, _, end) in self.waiting.drain(..) {
-            self.xsk.send(frame, end);
+        if let Source::Xsk(xsk) = &mut self.source {
+            self.waiting.drain(..).for_each(|(_, frame, _, end)| xsk.send(frame, end));
         }
         self.kick(now_ns)
     }
@@ -314,10 +386,11 @@ impl Fast {
         if matches!(&self.holder, Holder::Helper(connection) if helper::is_over(connection)) {
             return Err(Broken);
         }
-        if now_ns >= self.rest_until_ns && self.xsk.is_sending() {
-            return self.kick(now_ns);
-        }
-        Ok(())
+        let left = match &mut self.source {
+            Source::Xsk(xsk) => xsk.is_sending(),
+            Source::Buffer(_) => false,
+        };
+        if left && now_ns >= self.rest_until_ns { self.kick(now_ns) } else { Ok(()) }
     }
 }
 
@@ -336,27 +409,38 @@ impl<D: Datagrams<Error = io::Error>> Datagrams for Pair<D> {
             self.end(now_ns);
             return self.device.recv(now_ns, batches, deliver);
         }
-        let Ok(waiting) = fast.xsk.waiting() else {
+        let Ok(look) = fast.source.look() else {
             self.end(now_ns);
             return self.device.recv(now_ns, batches, deliver);
         };
         let mut total = 0;
-        if fast.is_sockets_turn(now_ns, waiting) {
+        if fast.is_sockets_turn(now_ns, look.any) {
             total = self.device.recv(now_ns, batches, &mut deliver)?;
             if total > 0 {
                 fast.socket_heard_ns = now_ns;
                 fast.counters.rx_by_socket += total as u64;
             }
         }
-        if waiting > 0 {
-            total += fast.receive(waiting.min(BATCH), deliver);
+        if look.any {
+            let device = &mut self.device;
+            let read = fast.receive(look, |info, bytes| {
+                device.heard(info.remote, info.local);
+                deliver(info, bytes);
+            });
+            match read {
+                Ok(n) => total += n,
+                Err(Broken) => self.end(now_ns),
+            }
         }
         Ok(total)
     }
 
     #[inline]
     fn push<P: Deref<Target = [u8]>>(&mut self, now_ns: TimeNs, route: Route, head: &[u8], payload: &[P]) {
-        let State::On(fast) = &mut self.state else { return self.device.push(now_ns, route, head, payload) };
+        let fast = match &mut self.state {
+            State::On(fast) if fast.sends() => fast,
+            _ => return self.device.push(now_ns, route, head, payload),
+        };
         if fast.batch == Batch::Undecided && fast.waiting.len() < WAITING_MAX && self.device.blocked_at().is_none() {
             match fast.write(now_ns, route, head, payload) {
                 Ok(Some((frame, begin, end))) => return fast.waiting.push((route, frame, begin, end)),
@@ -371,20 +455,24 @@ impl<D: Datagrams<Error = io::Error>> Datagrams for Pair<D> {
             fast.give_to(&mut self.device, now_ns);
         }
         fast.batch = Batch::Socket;
-        fast.routes.went_by_socket(now_ns, route);
+        if let Some(routes) = &mut fast.routes {
+            routes.went_by_socket(now_ns, route);
+        }
         self.device.push(now_ns, route, head, payload);
     }
 
     #[inline]
     fn send_now(&mut self, now_ns: TimeNs, route: Route, datagram: &[u8]) {
-        let State::On(fast) = &mut self.state else { return self.device.send_now(now_ns, route, datagram) };
+        let fast = match &mut self.state {
+            State::On(fast) if fast.sends() => fast,
+            _ => return self.device.send_now(now_ns, route, datagram),
+        };
         if fast.batch == Batch::Undecided && fast.waiting.is_empty() && self.device.blocked_at().is_none() {
             let sent = match fast.write::<&[u8]>(now_ns, route, datagram, &[]) {
                 Ok(None) => return self.device.send_now(now_ns, route, datagram),
-                Ok(Some((frame, _, end))) => {
-                    fast.xsk.send(frame, end);
-                    fast.counters.tx_datagrams += 1;
-                    fast.kick(now_ns)
+                Ok(Some(written)) => {
+                    fast.waiting.push((route, written.0, written.1, written.2));
+                    fast.send_waiting(now_ns)
                 }
                 Err(Broken) => {
                     self.end(now_ns);
@@ -426,13 +514,24 @@ impl<D: Datagrams<Error = io::Error>> Datagrams for Pair<D> {
         let mut all = self.device.wake_sources();
         let own = match &self.state {
             State::Off => -1,
-            State::On(fast) => fast.xsk.fd(),
+            State::On(fast) => fast.source.fd(),
             State::Ended(number, ..) => number.as_raw_fd(),
         };
         if let Some(free) = all.iter_mut().find(|fd| **fd < 0).filter(|_| own >= 0) {
             *free = own;
         }
         all
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        let ready = match &mut self.state {
+            State::On(fast) => match &mut fast.source {
+                Source::Buffer(buffer) => buffer.prepare_sleep(),
+                Source::Xsk(_) => true,
+            },
+            _ => true,
+        };
+        ready && self.device.prepare_sleep()
     }
 
     fn local_addrs(&self) -> &[SocketAddr] {

@@ -59,11 +59,6 @@ impl Kernel {
         }
         Ok(Kernel { questions, changes, link, port })
     }
-
-    /// The interface.
-    pub fn link(&self) -> &Link {
-        &self.link
-    }
 }
 
 impl Ask for Kernel {
@@ -107,11 +102,6 @@ impl<A: Ask> Routes<A> {
     /// No routes yet.
     pub fn new(asks: A) -> Routes<A> {
         Routes { asks, known: Vec::new(), places: HashMap::new(), last: 0, look_ns: 0, lookups: 0, changes: 0 }
-    }
-
-    /// Who is asked.
-    pub fn asks(&self) -> &A {
-        &self.asks
     }
 
     /// Forgets what is outdated, now and then.

@@ -32,11 +32,29 @@ const LINK_DETACH: i32 = 34;
 
 /// Types of maps.
 pub const MAP_TYPE_HASH: u32 = 1;
+pub const MAP_TYPE_ARRAY: u32 = 2;
+pub const MAP_TYPE_ARRAY_OF_MAPS: u32 = 12;
 pub const MAP_TYPE_XSKMAP: u32 = 17;
+pub const MAP_TYPE_RINGBUF: u32 = 27;
+/// `BPF_F_MMAPABLE`: an array that processes can map.
+pub const MAP_MAPPABLE: u32 = 1 << 10;
 
-const PROG_TYPE_XDP: u32 = 6;
-/// `BPF_XDP`, what a program is attached as.
-const ATTACH_XDP: u32 = 37;
+/// What a program is: `BPF_PROG_TYPE_XDP` attached as `BPF_XDP`, or `BPF_PROG_TYPE_SCHED_CLS` as `BPF_TCX_INGRESS` (Linux 6.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    Xdp,
+    Ingress,
+}
+
+impl Hook {
+    fn kind(self) -> u32 {
+        if self == Hook::Xdp { 6 } else { 3 }
+    }
+
+    fn attached_as(self) -> u32 {
+        if self == Hook::Xdp { 37 } else { 46 }
+    }
+}
 /// `BPF_F_XDP_HAS_FRAGS`: the program is told of frames in several pieces (Linux 5.18).
 pub const PROG_HAS_FRAGS: u32 = 1 << 5;
 /// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE` of linux/if_link.h.
@@ -83,9 +101,27 @@ impl Attr {
 
 /// Makes a map.
 pub fn map(kind: u32, key_bytes: usize, value_bytes: usize, entries: u32, name: &str) -> io::Result<OwnedFd> {
-    let attr = Attr::new().u32(0, kind).u32(4, key_bytes as u32).u32(8, value_bytes as u32);
+    map_with(kind, key_bytes, value_bytes, entries, 0, None, name)
+}
+
+/// Makes a map with flags, and of maps such as `inner`.
+pub fn map_with(
+    kind: u32,
+    key_bytes: usize,
+    value_bytes: usize,
+    entries: u32,
+    flags: u32,
+    inner: Option<&OwnedFd>,
+    name: &str,
+) -> io::Result<OwnedFd> {
+    let attr = Attr::new().u32(0, kind).u32(4, key_bytes as u32).u32(8, value_bytes as u32).u32(12, entries);
+    let attr = attr.u32(16, flags).name(28, name);
+    let mut attr = match inner {
+        Some(inner) => attr.fd(20, inner),
+        None => attr,
+    };
     // SAFETY: this command follows no pointer here.
-    owned(unsafe { attr.u32(12, entries).name(28, name).call(MAP_CREATE) }?)
+    owned(unsafe { attr.call(MAP_CREATE) }?)
 }
 
 /// Sets a map's entry. Key and value must have the lengths that it was made with.
@@ -105,12 +141,12 @@ pub fn map_remove<const K: usize>(map: &OwnedFd, key: &[u8; K]) -> io::Result<()
 /// Bytes kept of what the kernel's verifier says of a program that it refuses.
 const LOG_BYTES: usize = 64 << 10;
 
-/// Loads an XDP program of these instructions. The error of a refused one bears the last lines of what the verifier says.
-pub fn load(code: &[u64], flags: u32, name: &str) -> io::Result<OwnedFd> {
+/// Loads a program of these instructions. The error of a refused one bears the last lines of what the verifier says.
+pub fn load(hook: Hook, code: &[u64], flags: u32, name: &str) -> io::Result<OwnedFd> {
     const LICENCE: &std::ffi::CStr = c"Apache-2.0";
     let attr = |log: Option<&mut Vec<u8>>| {
-        let a = Attr::new().u32(0, PROG_TYPE_XDP).u32(4, code.len() as u32).address(8, code.as_ptr());
-        let a = a.address(16, LICENCE.as_ptr()).u32(44, flags).name(48, name).u32(68, ATTACH_XDP);
+        let a = Attr::new().u32(0, hook.kind()).u32(4, code.len() as u32).address(8, code.as_ptr());
+        let a = a.address(16, LICENCE.as_ptr()).u32(44, flags).name(48, name).u32(68, hook.attached_as());
         match log {
             Some(log) => a.u32(24, 1).u32(28, log.len() as u32).address(32, log.as_mut_ptr().cast_const()),
             None => a,
@@ -149,9 +185,9 @@ pub fn test_run(program: &OwnedFd, frame: &[u8], repeat: u32) -> io::Result<(u32
     Ok((word(4), word(36)))
 }
 
-/// Attaches a program to an interface for as long as the returned descriptor (of a bpf link) lives, `mode` being [`GENERIC`] or [`NATIVE`].
-pub fn attach(program: &OwnedFd, interface: u32, mode: u32) -> io::Result<OwnedFd> {
-    let mut attr = Attr::new().fd(0, program).u32(4, interface).u32(8, ATTACH_XDP).u32(12, mode);
+/// Attaches a program to an interface for as long as the returned descriptor (of a bpf link) lives, `mode` being [`GENERIC`] or [`NATIVE`] for XDP, else 0.
+pub fn attach(hook: Hook, program: &OwnedFd, interface: u32, mode: u32) -> io::Result<OwnedFd> {
+    let mut attr = Attr::new().fd(0, program).u32(4, interface).u32(8, hook.attached_as()).u32(12, mode);
     // SAFETY: this command follows no pointer here.
     owned(unsafe { attr.call(LINK_CREATE) }?)
 }
@@ -355,7 +391,15 @@ unsafe impl Send for Mapping {}
 impl Mapping {
     /// Maps `len` bytes of a descriptor from `offset` on, for reading and writing.
     pub fn new(fd: &OwnedFd, offset: libc::off_t, len: usize) -> io::Result<Mapping> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        Mapping::with(fd, offset, len, libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    /// The same for reading: nothing may be written there.
+    pub fn to_read(fd: &OwnedFd, offset: libc::off_t, len: usize) -> io::Result<Mapping> {
+        Mapping::with(fd, offset, len, libc::PROT_READ)
+    }
+
+    fn with(fd: &OwnedFd, offset: libc::off_t, len: usize, protection: i32) -> io::Result<Mapping> {
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         // SAFETY: a new mapping, wherever the kernel has room.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), offset) };

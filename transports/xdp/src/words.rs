@@ -144,7 +144,7 @@ impl Answer {
         match self {
             Answer::Refuse(why) => Writer::new(REFUSE).bytes(8, &(*why as u16).to_le_bytes()).0,
             Answer::Grant(l) => {
-                let flags = u32::from(l.native) | u32::from(l.zero_copy) << 1;
+                let flags = u32::from(l.native) | u32::from(l.zero_copy) << 1 | u32::from(l.ring) << 2;
                 let w = Writer::new(GRANT).u32(8, l.interface).u32(12, l.queue).u32(16, l.rx_frames);
                 w.u32(20, l.tx_frames).u32(24, l.frame_bytes).u32(28, flags).bytes(32, &l.most.to_le_bytes()).0
             }
@@ -168,6 +168,7 @@ impl Answer {
                     frame_bytes: u32_at(bytes, 24),
                     native: flags & 1 != 0,
                     zero_copy: flags & 2 != 0,
+                    ring: flags & 4 != 0,
                     most: u16_at(bytes, 32),
                 }))
             }
@@ -188,10 +189,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_back_as_they_were_said(interface: u32, queue: u32, most in MOST_RANGE, rx_frames: u32, tx_frames: u32, frame_bytes: u32, native: bool, zero_copy: bool) {
+        fn messages_come_back_as_they_were_said(interface: u32, queue: u32, most in MOST_RANGE, rx_frames: u32, tx_frames: u32, frame_bytes: u32, native: bool, zero_copy: bool, ring: bool) {
             let ask = Ask { interface, most };
             prop_assert_eq!(Ask::decode(&ask.encode()), Ok(ask));
-            let grant = Answer::Grant(Layout { interface, queue, rx_frames, tx_frames, frame_bytes, native, zero_copy, most });
+            let grant = Answer::Grant(Layout { interface, queue, rx_frames, tx_frames, frame_bytes, native, zero_copy, ring, most });
             prop_assert_eq!(Answer::decode(&grant.encode()), Ok(grant));
             prop_assert_eq!(Ask::decode(&grant.encode()), Err(Refused::Malformed));
         }

@@ -33,6 +33,8 @@ pub struct Layout {
     pub native: bool,
     /// Frames are the network card's, without a copy.
     pub zero_copy: bool,
+    /// It is no AF_XDP socket but a ring buffer, at the place `queue`, that the program fills; nothing is sent by it, and it has no frames.
+    pub ring: bool,
     /// Longest datagram that is steered here, bytes.
     pub most: u16,
 }
@@ -45,12 +47,12 @@ impl Layout {
     }
 }
 
-/// A socket, bound, and its memory: what is handed over.
+/// What is handed over: a socket, bound, and its memory; or a ring buffer and its bell.
 #[derive(Debug)]
 pub struct Bound {
-    /// The AF_XDP socket.
+    /// The AF_XDP socket, or the ring buffer.
     pub socket: OwnedFd,
-    /// Its frames, a memfd.
+    /// The socket's frames, a memfd; or the ring buffer's bell.
     pub memory: OwnedFd,
     /// How that is divided.
     pub layout: Layout,
@@ -70,6 +72,7 @@ impl Bound {
             frame_bytes: FRAME_BYTES,
             native,
             zero_copy: false,
+            ring: false,
             most,
         };
         let bytes = layout.bytes().ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;

@@ -24,6 +24,11 @@ fn main() -> std::process::ExitCode {
             the_program_takes_what_is_steered_and_passes_all_else,
         ),
         ("short_datagrams_go_by_xdp_both_ways", short_datagrams_go_by_xdp_both_ways),
+        ("the_program_for_rings_takes_the_same_and_never_what_has_no_room", the_program_for_rings_takes_the_same),
+        ("short_datagrams_come_by_the_ring_both_ways", short_datagrams_come_by_the_ring_both_ways),
+        ("any_number_of_ranks_have_rings_and_a_full_one_loses_nothing", any_number_of_ranks_have_rings),
+        ("who_sleeps_is_woken_by_the_ring", who_sleeps_is_woken_by_the_ring),
+        ("garbage_in_one_ranks_ring_harms_no_other", garbage_in_one_ranks_ring_harms_no_other),
         ("ipv6_too", ipv6_too),
         ("vlans_too", vlans_too),
         ("another_programs_traffic_passes", another_programs_traffic_passes),
@@ -95,6 +100,182 @@ fn the_program_takes_what_is_steered_and_passes_all_else() {
     assert_eq!(run(&frame(from, to, 10)), PASS, "another queue's");
     program.steer_no_more(to6);
     assert_eq!(run(&frame(from6, to6, 10)), PASS, "not steered any more");
+}
+
+fn the_program_for_rings_takes_the_same() {
+    /// What it answers.
+    const NEXT: u32 = u32::MAX;
+    const TAKEN: u32 = 2;
+    let program = Program::load_for_rings().expect("the kernel's verifier takes it");
+    let ring = weir_xdp::Ring::new().expect("a ring");
+    program.set_ring(3, &ring).expect("a place");
+    let from: SocketAddr = ([10, 0, 0, 9], 5).into();
+    let to: SocketAddr = ([10, 0, 0, 1], 4000).into();
+    program.steer(to, 3, 1400).expect("room");
+    // (To the Ethernet address of loopback, which such a run is on.)
+    let frame = |to, len: usize| {
+        let mut frame = vec![0; 2048];
+        let t = Template::new([2; 6], [0; 6], from, to).expect("one family");
+        let len = t.write::<&[u8]>(&mut frame, &vec![7; len], &[]).expect("it fits");
+        frame.truncate(len);
+        frame
+    };
+    let run = |bytes: &[u8]| program.try_on(bytes, 1).expect("it runs").0;
+    for len in [0, 1, 100, 206, 207, 1000, 1400] {
+        assert_eq!(run(&frame(to, len)), TAKEN, "{len} bytes");
+    }
+    assert_eq!(run(&frame(to, 1401)), NEXT, "longer than wanted");
+    assert_eq!(run(&frame(SocketAddr::new(to.ip(), 1), 10)), NEXT, "another port");
+    let mut other = frame(to, 10);
+    other[0] = 4;
+    assert_eq!(run(&other), NEXT, "another host's Ethernet address");
+    let mut fragment = frame(to, 10);
+    fragment[20] = 0x20;
+    assert_eq!(run(&fragment), NEXT);
+    // Until the ring is full; nobody reads.
+    let long = frame(to, 1400);
+    let taken = (0..1000).take_while(|_| run(&long) == TAKEN).count();
+    assert!((300..400).contains(&taken), "{taken} records of 1552 bytes in half a mebibyte");
+    program.remove_ring(3);
+    assert_eq!(run(&frame(to, 10)), NEXT, "no ring is there");
+}
+
+/// The same as [`until_by_xdp`] for rings, by which nothing is sent.
+fn until_by_ring(a: &mut Both, b: &mut Both) {
+    let end = Instant::now() + LIMIT;
+    let before = [by_xdp(a).1, by_xdp(b).1];
+    while by_xdp(a).1 == before[0] || by_xdp(b).1 == before[1] {
+        exchange(a, b, 0);
+        assert!(Instant::now() < end, "the ring brings nothing: {:?} {:?}", a.counters(), b.counters());
+    }
+}
+
+fn short_datagrams_come_by_the_ring_both_ways() {
+    for six in [false, true] {
+        let [ha, hb] = hosts();
+        let [mut a, mut b] = [&ha, &hb].map(|h| h.open_at(if six { h.six } else { h.ip }, Broker::new(Mode::Ring)));
+        until_by_ring(&mut a, &mut b);
+        for n in 0..1000 {
+            exchange(&mut a, &mut b, n);
+        }
+        for end in [&a, &b] {
+            assert!(by_xdp(end).1 > 900 && by_xdp(end).0 == 0, "{:?}", end.counters());
+            assert!(end.device().counters().connects > 0, "the second socket serves who writes most");
+        }
+        let (long, to) = (vec![9; 1400], b.local_addrs()[0]);
+        let before = by_xdp(&b).1;
+        send(&mut a, to, &long);
+        expect(&mut b, &long);
+        assert_eq!(by_xdp(&b).1, before, "a long one by the socket");
+        // Detached by another tool: all by the socket.
+        let interface = a.place().expect("a ring").1.index;
+        a.broker().expect("our own").detach_unasked(interface).expect("detached");
+        let before = by_xdp(&a).1;
+        (0..100).for_each(|n| exchange(&mut a, &mut b, n));
+        assert_eq!(by_xdp(&a).1, before);
+    }
+}
+
+/// Ranks of one broker on one host; the first holds it.
+fn ranks(host: &Host, count: usize) -> Vec<(Both, std::os::fd::OwnedFd)> {
+    let ip = host.ip;
+    host.run(move || {
+        let mut broker = Broker::new(Mode::Ring);
+        let interface = weir_xdp::interface_of(ip).expect("asked").expect("there");
+        let ask = weir_xdp::Ask { interface, most: weir_xdp::MOST };
+        let mut all = Vec::new();
+        for _ in 0..count {
+            let udp = common::udp(ip);
+            let (_, bound) = broker.grant(&common::owned(&udp), ask).expect("a ring");
+            all.push((udp, bound));
+        }
+        let mut broker = Some(broker);
+        let open = |(udp, bound): (weir_udp::UdpTransport, weir_xdp::Bound)| {
+            let port = weir_xdp::Port { port: udp.local_addrs()[0].port(), tells_local: udp.tells_local() };
+            let ring = bound.socket.try_clone().expect("a descriptor");
+            let holder = broker.take().unwrap_or_else(|| Broker::new(Mode::Ring));
+            let mut pair = weir_xdp::Pair::alone(udp);
+            pair.add(bound, weir_xdp::Holder::Own(Box::new(holder)), port).expect("used");
+            (pair, ring)
+        };
+        all.into_iter().map(open).collect()
+    })
+}
+
+fn any_number_of_ranks_have_rings() {
+    let [ha, hb] = hosts();
+    let mut all = ranks(&ha, 20);
+    let mut b = hb.open(Mode::Ring);
+    for (rank, _) in &mut all {
+        until_by_ring(rank, &mut b);
+    }
+    // More than a ring holds, to one that does not look: what finds no room goes to its socket.
+    let to = all[7].0.local_addrs()[0];
+    for n in 0..3000u32 {
+        send(&mut b, to, &n.to_le_bytes());
+    }
+    let before = by_xdp(&all[7].0).1;
+    let got = collect(&mut all[7].0, |got| got.len() >= 3000);
+    let mut numbers: Vec<&[u8]> = got.iter().map(|(_, bytes)| &bytes[..]).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let by_ring = by_xdp(&all[7].0).1 - before;
+    assert!(numbers.len() == 3000 && (1000..3000).contains(&by_ring), "{by_ring} by the ring");
+    for (rank, _) in &mut all {
+        exchange(rank, &mut b, 3);
+    }
+}
+
+fn who_sleeps_is_woken_by_the_ring() {
+    let [ha, hb] = hosts();
+    let (mut a, mut b) = (ha.open(Mode::Ring), hb.open(Mode::Ring));
+    until_by_ring(&mut a, &mut b);
+    let (to, fds) = (b.local_addrs()[0], b.wake_sources());
+    for n in 0..50u32 {
+        while !b.prepare_sleep() {
+            arrived(&mut b);
+        }
+        let sleeper = std::thread::spawn(move || {
+            let mut set = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+            // SAFETY: three live entries.
+            unsafe { libc::poll(set.as_mut_ptr(), 3, 60_000) }
+        });
+        // Asleep, or nearly.
+        std::thread::sleep(Duration::from_millis(u64::from(n % 3)));
+        send(&mut a, to, &n.to_le_bytes());
+        assert_eq!(sleeper.join().expect("a thread"), 1, "nobody woke it");
+        expect(&mut b, &n.to_le_bytes());
+    }
+}
+
+fn garbage_in_one_ranks_ring_harms_no_other() {
+    use std::os::fd::AsRawFd;
+    let [ha, hb] = hosts();
+    let mut all = ranks(&ha, 2);
+    let (mut b, ring) = (hb.open(Mode::Ring), all[1].1.as_raw_fd());
+    until_by_ring(&mut all[0].0, &mut b);
+    until_by_ring(&mut all[1].0, &mut b);
+    let map = |offset, protection| {
+        // SAFETY: a new mapping of one page.
+        unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, libc::MAP_SHARED, ring, offset) }
+    };
+    for offset in [4096, 8192] {
+        assert_eq!(map(offset, libc::PROT_READ | libc::PROT_WRITE), libc::MAP_FAILED, "the kernel's part");
+    }
+    let own = map(0, libc::PROT_READ | libc::PROT_WRITE);
+    assert_ne!(own, libc::MAP_FAILED);
+    for position in [u64::MAX, 0, 12345, 1 << 40] {
+        // SAFETY: the first word of the page just mapped.
+        unsafe { own.cast::<u64>().write_volatile(position) };
+        for n in 0..100 {
+            exchange(&mut all[0].0, &mut b, n);
+            // That one's datagrams are lost, or come by its socket.
+            let to = all[1].0.local_addrs()[0];
+            send(&mut b, to, b"to the bad one");
+            arrived(&mut all[1].0);
+        }
+    }
+    until_by_ring(&mut all[0].0, &mut b);
 }
 
 fn short_datagrams_go_by_xdp_both_ways() {
@@ -178,10 +359,14 @@ fn ping(from: &Host, to: IpAddr) {
 }
 
 fn another_programs_traffic_passes() {
-    for mode in [Mode::Generic, Mode::Native] {
+    for mode in [Mode::Ring, Mode::Generic, Mode::Native] {
         let [ha, hb] = hosts();
         let (mut a, mut b) = (ha.open(mode), hb.open(mode));
-        until_by_xdp(&mut a, &mut b);
+        if mode == Mode::Ring {
+            until_by_ring(&mut a, &mut b)
+        } else {
+            until_by_xdp(&mut a, &mut b)
+        }
         let before = [by_xdp(&a), by_xdp(&b)];
         ping(&ha, hb.ip);
         tcp_echo(&ha, &hb);
