@@ -99,7 +99,7 @@ pub const PARAMS: &[Param] = &[
     param("offload", "Segmentation offload of UDP: on or off (default: on, tested at start)"),
     param(
         "xdp",
-        "Short packets by AF_XDP beside the UDP socket: off, auto (where weir xdpd gives a socket) or on (by this process itself where there is no weir xdpd and it has the rights; where neither can be it is said why) (default: off)",
+        "Short packets received past the kernel's UDP, by a ring buffer or an AF_XDP socket: off, auto (where weir xdpd gives one) or on (by this process itself where there is no weir xdpd and it has the rights; where neither can be it is said why) (default: off)",
     ),
     param("xdp_socket", "Where weir xdpd listens (default: /run/weir/xdpd.sock)"),
     param("linger_ms", "Closing an endpoint waits up to this long for unacknowledged messages (default: 5000)"),

@@ -183,7 +183,7 @@ Exit code 1 if nobody answers, or something else failed.")]
 
 weir-bsp(7) tells how such programs are written, compiled and run.")]
     Bsp(weir_bsp_tool::args::BspArgs),
-    /// Give AF_XDP sockets on network interfaces to ranks without rights, so that their short packets take half the time
+    /// Hand short packets on network interfaces to ranks past the kernel's UDP, by ring buffers or AF_XDP sockets
     Xdpd(weir_xdpd::XdpdArgs),
     /// Print shell completions
     #[command(after_help = "Examples:

@@ -1,4 +1,4 @@
-//! `weir xdpd`: attaches the XDP program to interfaces and gives AF_XDP sockets to the ranks of users on a list (spec/xdp.md 3).
+//! `weir xdpd`: attaches the program to interfaces and gives ring buffers or AF_XDP sockets to the ranks of users on a list (spec/xdp.md 3).
 //!
 //! It has no state that outlives it: what it holds are descriptors, and the kernel takes back what they stand for however it ends.
 
@@ -17,14 +17,14 @@ use std::time::Duration;
 /// What `weir xdpd` is told.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
-  weir xdpd --interface eth1 --allow alice        # alice's ranks with WEIR_XDP=on get sockets at eth1
+  weir xdpd --interface eth1 --allow alice        # short packets of alice's ranks with WEIR_XDP=auto
   weir xdpd --interface eth1 --allow @mpi         # all members of the group mpi
   systemctl enable --now weir-xdpd.socket         # the same by systemd, with its settings in /etc/default/weir-xdpd")]
 pub struct XdpdArgs {
     /// Interface to serve; may be given several times. For an address on a VLAN name the VLAN's own interface (eth0.5)
     #[arg(long, required = true, value_name = "NAME")]
     pub interface: Vec<String>,
-    /// User (name or number) who may have sockets, or @GROUP; may be given several times. Root always may. Who may, can send any packet on the interface
+    /// User (name or number) who may have ring buffers or sockets, or @GROUP; may be given several times. Root always may. With AF_XDP sockets who may can send any packet on the interface
     #[arg(long, value_name = "USER")]
     pub allow: Vec<String>,
     /// Where to listen; systemd's socket goes before it

@@ -1,7 +1,7 @@
-//! Small packets by AF_XDP, beside the socket of the same port (spec/xdp.md): a send that passes by UDP, IP and queueing, and a reception without a system call.
+//! Short packets past the kernel's UDP, beside the socket of the same port (spec/xdp.md): reception without a system call, from a BPF ring buffer or an AF_XDP socket; by the latter also a send past UDP and IP.
 //!
 //! * [`Pair`] is the device: another one, and XDP for what is short, while there is XDP.
-//! * [`Broker`] attaches the program and makes sockets, for this process or, in the helper (`weir xdpd`), for others.
+//! * [`Broker`] attaches the program and makes ring buffers and sockets, for this process or, in the helper (`weir xdpd`), for others.
 //! * [`helper`] is what the two say to each other.
 //!
 //! Why raw bpf(2) and rings of our own: `aya` reads programs from object files only, which take a compiler (clang or bpf-linker) to build; `libbpf-rs` and `xsk-rs`
