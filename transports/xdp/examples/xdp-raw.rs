@@ -3,7 +3,7 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use common::{Both, Host, hosts, until_by_xdp};
+use common::{Both, Host, exchange, hosts};
 use std::time::{Duration, Instant};
 use weir_net::Datagrams;
 use weir_xdp::{Broker, Mode};
@@ -40,10 +40,8 @@ fn main() {
         for (kind, results) in KINDS.iter().zip(&mut all) {
             let [ha, hb] = hosts();
             let (mut a, mut b) = ((kind.open)(&ha), (kind.open)(&hb));
-            let is_ring = kind.name == "ring";
-            if a.has_xdp() && !is_ring {
-                until_by_xdp(&mut a, &mut b);
-            }
+            // Until the neighbours are known.
+            (0..200).for_each(|n| exchange(&mut a, &mut b, n));
             results.push(ping_pong(a, b, bytes, Duration::from_secs_f64(seconds)));
             ha.ip("link del ve0");
         }

@@ -119,6 +119,7 @@ impl Broker {
         for to in &steered {
             if let Err(e) = attached.program.steer(*to, queue, ask.most) {
                 steered.iter().for_each(|to| attached.program.steer_no_more(*to));
+                attached.program.remove_ring(queue);
                 return Err(no(Refused::Full)(e));
             }
         }
