@@ -297,3 +297,15 @@ impl Program {
 fn nowhere() -> io::Error {
     io::Error::other("the program has a jump to nowhere")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_programs_are_complete_and_small() {
+        let lengths = [to_sockets(3, 4), to_rings(3, 4, 5)].map(|code| code.expect("each label is there").len());
+        eprintln!("instructions: {lengths:?}");
+        assert!(lengths[0] < 100 && lengths[1] < 200, "{lengths:?}");
+    }
+}

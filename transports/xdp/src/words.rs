@@ -11,7 +11,7 @@ const GRANT: u16 = 2;
 const REFUSE: u16 = 3;
 
 /// `MOST`: the usual value, and what a rank may ask for.
-pub const MOST: u16 = 1024;
+pub const MOST: u16 = 1200;
 const MOST_RANGE: std::ops::RangeInclusive<u16> = 64..=1472;
 
 /// Why there is no socket.
@@ -39,7 +39,9 @@ pub enum Refused {
     #[error("each queue of the interface has a rank; further ones go by UDP")]
     Queues = 7,
     /// The program is not there.
-    #[error("the XDP program cannot be attached: another is there, or the driver cannot")]
+    #[error(
+        "the program cannot be attached: another XDP program is there, or this kernel or driver cannot (rings need Linux 6.6; weir xdpd --mode generic does not)"
+    )]
     Attach = 8,
     /// Bounded.
     #[error("the helper serves as many ranks as it may")]

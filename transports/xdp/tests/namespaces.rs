@@ -405,7 +405,7 @@ fn a_batch_goes_one_way_in_order() {
         let before = a.counters().expect("XDP").tx_datagrams;
         let now = now_ns();
         let mut sent = Vec::new();
-        let lengths = [10, 20, 30].into_iter().chain(std::iter::repeat_n(1200, longs)).chain([40]);
+        let lengths = [10, 20, 30].into_iter().chain(std::iter::repeat_n(1300, longs)).chain([40]);
         for (n, len) in lengths.enumerate() {
             let bytes = vec![n as u8; len];
             a.push::<&[u8]>(now, (to, None), &bytes[..5], &[&bytes[5..]]);
@@ -559,8 +559,11 @@ fn a_slow_receiver_loses_no_more_than_the_ring_lacks() {
     until_by_xdp(&mut a, &mut b);
 }
 
+/// What sends a whole frame by a socket.
+type Wire = Box<dyn Fn(&Socket, &[u8]) + Send>;
+
 /// A socket that sends whole frames on a host's interface.
-fn wire(host: &Host) -> (Socket, Box<dyn Fn(&Socket, &[u8]) + Send>) {
+fn wire(host: &Host) -> (Socket, Wire) {
     let name = host.name;
     host.run(move || {
         let socket = Socket::new(Domain::PACKET, Type::RAW, None).expect("root");
@@ -575,7 +578,7 @@ fn wire(host: &Host) -> (Socket, Box<dyn Fn(&Socket, &[u8]) + Send>) {
             let n = unsafe { libc::sendto(fd, bytes.as_ptr().cast(), bytes.len(), 0, (&raw const to).cast(), len) };
             assert_eq!(n, bytes.len() as isize);
         };
-        (socket, Box::new(send) as Box<dyn Fn(&Socket, &[u8]) + Send>)
+        (socket, Box::new(send) as Wire)
     })
 }
 
